@@ -35,7 +35,7 @@ typedef struct forced_tokens {
 
 static quire_err forced_op(run_core *r, void *context) {
     forced_tokens *f = context;
-    uint32_t s = f->s;
+    uint32_t s = run_base(r, f->s); /* names that came leave some way, so they do not matter where there is one */
     f->n = 0;
     while (f->n < f->max && only_byte(r, s) >= 0) {
         size_t taken;
@@ -158,7 +158,7 @@ static quire_err bytes_op(run_core *r, void *context) {
     const known_bytes *k = context;
     guess *g = k->g;
     int32_t byte = 0;
-    uint32_t s = k->s;
+    uint32_t s = run_base(r, k->s);
     g->n_bytes = 0;
     while (g->n_bytes < GUESS_BYTES && (byte = only_byte(r, s)) >= 0) {
         s = machine_next(&r->m, s, (uint8_t)byte);

@@ -257,11 +257,12 @@ typedef struct walk {
 
 static quire_err walk_op(run_core *core, void *context) {
     walk *w = context;
-    uint32_t to = run_walk(core, w->s.id, w->bytes, &w->n);
+    uint32_t to = run_go(core, w->s.id, w->bytes, &w->n);
     if (to < MACHINE_FIRST) {
         return to == MACHINE_FULL ? machine_error(&core->m) : QUIRE_INVALID;
     }
-    w->s = state_at(&core->m, to);
+    w->s = state_at(&core->m, run_base(core, to));
+    w->s.id = to;
     return QUIRE_OK;
 }
 
@@ -318,7 +319,8 @@ typedef struct mask_asked {
 
 static quire_err mask_op(run_core *core, void *context) {
     const mask_asked *a = context;
-    return timed_mask(core, a->s, a->bits);
+    TRY(timed_mask(core, run_base(core, a->s), a->bits));
+    return run_forbid_names(core, a->s, a->bits) ? QUIRE_OK : machine_error(&core->m);
 }
 
 quire_err grammar_mask(grammar_run *r, grammar_state s, uint64_t *bits) {

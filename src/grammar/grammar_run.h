@@ -82,6 +82,15 @@ struct grammar_run {
 typedef quire_err (*run_op)(run_core *r, void *context);
 quire_err run_do(grammar_run *r, run_op op, void *context);
 
+/* run_names.c: states of a run, which know names that came. From RUN_NAMED on they are others than the machine's, of which run_base is the
+ * one that takes the same bytes but for such names. */
+#define RUN_NAMED 0x80000000u
+uint32_t run_base(const run_core *r, uint32_t s);
+/* run_walk of these. */
+uint32_t run_go(run_core *r, uint32_t s, str text, size_t *n);
+/* Takes the tokens that would name something twice out of run_base's mask. False: it fails. */
+bool run_forbid_names(run_core *r, uint32_t s, uint64_t *bits);
+
 /* mask.c; the caller holds the lock. Writes the mask behind state s. */
 quire_err run_mask(run_core *r, uint32_t s, uint64_t *bits);
 /* The only token that the mask behind state s allows; -1: it allows another number of them, or its budget is used up. */
@@ -111,7 +120,7 @@ bool run_walk_trie(run_core *r, const vocab_trie *t, const int32_t *same, uint32
 /* taken_texts.c: texts that may follow state s because one of its nodes takes them, whatever else it is in; [RUN_MAX_TEXTS]. Returns how
  * many there are: 0 where no node takes characters. */
 uint32_t run_find_texts(const run_core *r, uint32_t s, run_texts *out);
-/* The state behind a text; MACHINE_DEAD, MACHINE_FULL. *n: bytes that were taken. */
+/* The machine's state behind a text; MACHINE_DEAD, MACHINE_FULL. *n: bytes that were taken. */
 uint32_t run_walk(run_core *r, uint32_t s, str text, size_t *n);
 
 #endif

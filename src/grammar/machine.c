@@ -103,13 +103,19 @@ static bool table_put(machine *m, machine_table *t, uint32_t i, uint32_t first, 
     for (uint32_t at_ = (h) & ((t).n_slots - 1), i = 0; (t).n_slots > 0 && (i = ((const uint32_t *)(t).slots.p)[at_]) != 0;                \
          at_ = (at_ + 1) & ((t).n_slots - 1))
 
-uint32_t machine_push(machine *m, uint32_t node, uint32_t data, uint32_t below) {
-    bool is_level = m->a->nodes.p[node].op == NFA_OBJECT || m->a->nodes.p[node].op == NFA_ARRAY;
-    machine_cell c = {node, data, below, ((const machine_cell *)m->cells.p)[below].depth + is_level};
+uint32_t machine_find(const machine *m, machine_cell c) {
     TABLE_EACH(m->cell_table, hash_words(&c, sizeof c, 1), i) {
-        if (memcmp((machine_cell *)m->cells.p + i - 1, &c, sizeof c) == 0) {
+        if (memcmp((const machine_cell *)m->cells.p + i - 1, &c, sizeof c) == 0) {
             return i - 1;
         }
+    }
+    return NFA_NONE;
+}
+
+uint32_t machine_number(machine *m, machine_cell c) {
+    uint32_t there = machine_find(m, c);
+    if (there != NFA_NONE) {
+        return there;
     }
     if (!use(m, &m->cells, (m->n_cells + 1) * sizeof c)) {
         return 0;
@@ -119,6 +125,11 @@ uint32_t machine_push(machine *m, uint32_t node, uint32_t data, uint32_t below) 
         return 0;
     }
     return m->n_cells++;
+}
+
+uint32_t machine_push(machine *m, uint32_t node, uint32_t data, uint32_t below) {
+    bool is_level = m->a->nodes.p[node].op == NFA_OBJECT || m->a->nodes.p[node].op == NFA_ARRAY;
+    return machine_number(m, (machine_cell){node, data, below, ((const machine_cell *)m->cells.p)[below].depth + is_level});
 }
 
 uint32_t machine_tally_of(machine *m, machine_tally t, const uint64_t *words) {
@@ -248,10 +259,10 @@ static void follow_call(machine *m, const machine_work *w, const nfa_node *node)
 static void follow_string(machine *m, const machine_work *w, const nfa_node *node) {
     uint32_t q = w->at != 0 ? w->at : m->a->dfas.p[node->arg], stack = w->stack;
     const nfa_dstate *d = &m->a->dstates.p[q];
-    if (node->n != 0 && w->at == 0) { /* the name's cell, without characters yet */
+    if ((node->n & NFA_KEPT) != 0 && w->at == 0) { /* the name's cell, without characters yet */
         stack = machine_push(m, w->node, 0, stack);
     }
-    if (d->n > 0 || d->other != NFA_NONE) {
+    if (d->n > 0 || d->other != NFA_NONE || (node->n & NFA_ONCE) != 0) { /* a name is read up to what ends it */
         machine_add(m, (machine_config){w->node, q, 0, stack});
     }
     if (d->accepts) {
@@ -400,6 +411,38 @@ static void begin_set(machine *m, uint32_t n_slots) {
     m->stamp++;
 }
 
+/* The first byte of what stands behind a name: no name has it there. 0: it is not always the same. */
+static uint8_t byte_behind(const nfa *a, const nfa_node *name) {
+    const nfa_node *next = &a->nodes.p[name->next];
+    const uint32_t *ways = next->op == NFA_SPLIT ? a->targets.p + next->arg : &name->next;
+    uint8_t byte = 0;
+    for (uint32_t i = 0, n = next->op == NFA_SPLIT ? next->n : 1; i < n; i++) {
+        const nfa_node *way = &a->nodes.p[ways[i]];
+        uint8_t first = way->op == NFA_BYTES ? a->bytes.p[way->arg] : way->op == NFA_MARK ? NFA_MARK_BYTE : 0;
+        if (way->op != NFA_FAIL && (first == 0 || (byte != 0 && first != byte))) {
+            return 0;
+        }
+        byte = way->op != NFA_FAIL ? first : byte;
+    }
+    return byte;
+}
+
+/* Notes where the configurations of a new state stand. */
+static void note_place(const machine *m, machine_state *s, const machine_config *c) {
+    s->least = UINT32_MAX;
+    for (uint32_t i = 0; i < s->n; i++) {
+        uint32_t depth = ((const machine_cell *)m->cells.p)[c[i].stack].depth;
+        s->most = depth > s->most ? depth : s->most;
+        s->least = depth < s->least ? depth : s->least;
+        if (machine_is_name(m, &c[i]) && depth >= s->name) {
+            s->is_roomy = (depth == s->name && s->is_roomy) || machine_is_roomy(m, &c[i]);
+            s->is_word = (m->a->nodes.p[c[i].node].n & NFA_WORD) != 0;
+            s->end = byte_behind(m->a, &m->a->nodes.p[c[i].node]);
+            s->name = depth;
+        }
+    }
+}
+
 /* The state of the set that stands in next. */
 static uint32_t state_of_set(machine *m) {
     size_t bytes = m->n_next * sizeof(machine_config);
@@ -423,6 +466,9 @@ static uint32_t state_of_set(machine *m) {
         s->final = s->final || ((const machine_config *)m->next.p)[i].node == NFA_RETURN_NODE;
     }
     s->over = s->final && s->n == 1;
+    if (m->a->has_names) {
+        note_place(m, s, m->next.p);
+    }
     if (!table_put(m, &m->state_table, m->n_states, MACHINE_FIRST, state_hash)) {
         return MACHINE_FULL;
     }

@@ -57,6 +57,11 @@ typedef struct machine_state {
     uint32_t spent;    /* work of the transitions that were made for its mask */
     bool final, over;
     uint16_t only; /* of forced.c: the only byte that may follow */
+    uint32_t most, least; /* objects and arrays around a configuration */
+    uint32_t name;        /* how many are around the name that is being read, of an open member that comes once; 0: none is */
+    bool is_roomy, is_word; /* that name goes on to others, whatever came; it has no quotes */
+    uint8_t end;            /* the byte that ends it; 0: unknown */
+    uint8_t names;          /* of run_names.c: which tokens have names in them */
 } machine_state;
 
 typedef struct machine_table { /* open addressing over numbers of elements, plus 1 */
@@ -127,10 +132,19 @@ void machine_add(machine *m, machine_config c);
 /* Adds what follows without reading: (node, at) with a stack. fresh: the stack's top was pushed since the last byte. */
 void machine_follow(machine *m, uint32_t node, uint32_t at, uint32_t stack, uint32_t fresh);
 uint32_t machine_push(machine *m, uint32_t node, uint32_t data, uint32_t below);
+/* The number of any cell; of one that is there, else NFA_NONE. */
+uint32_t machine_number(machine *m, machine_cell c);
+uint32_t machine_find(const machine *m, machine_cell c);
 /* The number of a tally, whose words are given apart. */
 uint32_t machine_tally_of(machine *m, machine_tally t, const uint64_t *words);
 /* machine_chars.c: a byte for a node that reads characters. */
 void machine_read_char(machine *m, const machine_config *c, uint8_t byte);
+/* Whether c reads the name of an open member that comes once; and whether that goes on to endless other names, whatever came. */
+static inline bool machine_is_name(const machine *m, const machine_config *c) {
+    const nfa_node *node = &m->a->nodes.p[c->node];
+    return (node->op == NFA_STRING || node->op == NFA_COUNTED) && (node->n & NFA_ONCE) != 0;
+}
+bool machine_is_roomy(const machine *m, const machine_config *c);
 /* machine_marks.c: a byte for a special token. */
 void machine_read_mark(machine *m, const machine_config *c, uint8_t byte);
 /* machine_members.c: an object or array behind a part (or at its beginning), and behind a comma. */

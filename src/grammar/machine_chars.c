@@ -96,7 +96,7 @@ static fit dfa_fit(const nfa *a, uint32_t state, const nfa_text *t, uint32_t cou
 
 /* Whether the characters of a name are kept (nfa_node.n). */
 static bool keeps_chars(const reader *r) {
-    return r->node->op == NFA_STRING && r->node->n != 0;
+    return r->node->op == NFA_STRING && (r->node->n & NFA_KEPT) != 0;
 }
 
 /* Whether characters from lo to hi may come; FIT_ALL: each leads to *to. */
@@ -288,6 +288,14 @@ static void low_byte(reader *r, phase p, uint32_t bits, uint8_t byte) {
     } else {
         go_on(r, (phase)(p + 1), bits, lo, lo + (1u << left) - 1, true, true);
     }
+}
+
+/* ---- names ---- */
+
+bool machine_is_roomy(const machine *m, const machine_config *c) {
+    bool is_open = c->value != 0 && (c->value >> 24 & SETTLED) == 0; /* `at` is the state before the character */
+    const nfa_dstate *d = &m->a->dstates.p[m->a->nodes.p[c->node].op == NFA_STRING ? c->at : 0];
+    return m->a->nodes.p[c->node].op == NFA_COUNTED || (m->a->nodes.p[c->node].n & NFA_WORD) != 0 || (is_open ? d->free : d->roomy);
 }
 
 /* ---- a byte ---- */

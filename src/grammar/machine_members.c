@@ -2,15 +2,19 @@
  *
  * A cell of the stack holds (node, tally * 2 + phase): phase 0 behind a comma, 1 behind a part.
  *
- * A name that is listed comes once. An open one may come twice, and the last value is the one that readers keep. Where that makes a
- * difference, an open member is counted when its name is complete (machine_object_named): a name's characters are a list of cells, so equal
- * names have one number. A name that has been is not counted again, and takes over the rules that it satisfied before. */
+ * A name that is listed comes once. An open one does too (run_names.c), but not where its object has rules: the last value is the one that
+ * readers keep. There, and up to a minimum, an open member is counted when its name is complete (machine_object_named): a name's characters
+ * are a list of cells, so equal names have one number. A name that has been is not counted again, and takes over the rules that it satisfied
+ * before. */
 #include "grammar/machine.h"
 
 #define MAX_WORDS (NFA_MAX_MEMBERS / 64 + NFA_MAX_KEPT)
 
-/* words: bits of listed names where these come in any order, then open names that are kept, ascending: number * 256 + rules. The rules that
- * listed members satisfy are in t.other above its low 16 bits. */
+/* words: bits of listed names where these come in any order, then open names that are kept, ascending: number * 256 + rules. t.other: the
+ * rules that listed members satisfy, from RULES_BIT on; below, in the schema's order the next listed name, then (in any order: at once) how
+ * many open members came, where that counts (nfa_object.few). */
+#define RULES_BIT 28
+#define BELOW     ((1u << RULES_BIT) - 1)
 typedef struct seen_set {
     machine_tally t;
     nfa_room room; /* inside */
@@ -61,14 +65,15 @@ static uint32_t bit_words(const nfa_object *o) {
 
 /* The first listed name that may still come by order, and the first part that may be one of it. */
 static uint32_t next_name(const nfa_object *o, const seen_set *s) {
-    return o->any_order ? 0 : s->t.other & 0xFFFF;
+    uint32_t next = s->t.other & BELOW;
+    return o->any_order ? 0 : next < o->n_names ? next : o->n_names;
 }
 static uint32_t next_part(const nfa_object *o, const seen_set *s) {
     return o->n == o->n_names ? next_name(o, s) : 0;
 }
 
 static uint32_t satisfied(const nfa_object *o, const seen_set *s) {
-    uint32_t rules = s->t.other >> 16;
+    uint32_t rules = s->t.other >> RULES_BIT;
     for (uint32_t i = bit_words(o); i < s->t.n; i++) {
         rules |= (uint32_t)s->words[i] & 0xFF;
     }
@@ -144,13 +149,33 @@ static bool take_listed(const nfa *a, const nfa_object *o, const nfa_part *p, se
             return false;
         }
     }
-    to->t.other |= (uint32_t)p->rules << 16;
+    to->t.other |= (uint32_t)p->rules << RULES_BIT;
     if (!o->any_order) {
-        to->t.other = (to->t.other & ~0xFFFFu) | (p->name + 1u);
+        to->t.other = (to->t.other & ~BELOW) | (p->name + 1u);
     } else {
         to->t.n = to->t.n > bit_words(o) ? to->t.n : bit_words(o);
         to->words[p->name / 64] |= (uint64_t)1 << (p->name % 64);
     }
+    return true;
+}
+
+/* An open part behind s, as far as names go. */
+static bool take_open(const nfa *a, const nfa_object *o, seen_set *to) {
+    uint32_t most = 0;
+    if (!o->any_order && names_left(a, o, to, true) > 0) {
+        return false;
+    }
+    if (!o->any_order && next_name(o, to) < o->n_names) {
+        to->t.other = (to->t.other & ~BELOW) | o->n_names;
+    }
+    for (uint32_t i = o->n; o->few && i < o->n + o->n_open; i++) {
+        const nfa_part *p = &a->parts.p[o->first + i];
+        most += !p->remembers && nfa_fits(to->room, p->entry) ? p->most : 0;
+    }
+    if (o->few && (to->t.other & BELOW) - (o->any_order ? 0 : o->n_names) >= most) {
+        return false;
+    }
+    to->t.other += o->few;
     return true;
 }
 
@@ -161,15 +186,8 @@ static bool take_member(const nfa *a, const nfa_object *o, const seen_set *s, ui
         return false;
     }
     *to = *s;
-    if (i < o->n) {
-        if (!take_listed(a, o, p, to)) {
-            return false;
-        }
-    } else if (!o->any_order) {
-        if (names_left(a, o, s, true) > 0) {
-            return false;
-        }
-        to->t.other = (to->t.other & ~0xFFFFu) | o->n_names;
+    if (!(i < o->n ? take_listed(a, o, p, to) : take_open(a, o, to))) {
+        return false;
     }
     count_member(o, to);
     return object_can_end(a, o, to, satisfied(o, to) | p->rules);

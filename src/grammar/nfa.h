@@ -35,6 +35,12 @@ typedef enum nfa_mode {
     NFA_PLAIN /* the same, but printable ASCII only as itself where that is possible: names, patterns */
 } nfa_mode;
 
+#define NFA_KEPT 1u /* the text is a name that NAMED looks at, so its characters are kept on the stack */
+#define NFA_ONCE 2u /* it is the name of an open member, which comes once in its object (run_names.c) */
+#define NFA_WORD 4u /* it stands without quotes; every beginning of one goes on to names of over NFA_MOST_WORD bytes */
+
+#define NFA_MOST_WORD 60
+
 #define NFA_FAIL_NODE   0u
 #define NFA_RETURN_NODE 1u
 #define NFA_NONE        UINT32_MAX /* no target; no upper bound */
@@ -49,8 +55,8 @@ static inline uint8_t nfa_mark_digit(int32_t id, uint32_t i) {
 
 typedef struct nfa_node {
     uint8_t op, mode;
-    uint16_t n; /* of CALL and REPEAT 1: it must read something, an empty one is followed elsewhere; of STRING 1: the text is a name that
-                   NAMED looks at, so its characters are kept on the stack */
+    uint16_t n; /* of CALL and REPEAT 1: it must read something, an empty one is followed elsewhere; of STRING and COUNTED bits: NFA_KEPT,
+                   NFA_ONCE, NFA_WORD */
     uint32_t arg, next;
 } nfa_node;
 
@@ -114,10 +120,12 @@ typedef struct nfa_part {
     uint8_t rules;  /* those of its object that a member satisfies, or of its array to which an item counts */
     bool required;  /* of a member */
     bool remembers; /* of an open member: its name is looked at (NFA_NAMED) */
+    uint32_t most;  /* of an open member: names that it may have; NFA_NONE: over NFA_FEW_NAMES */
 } nfa_part;
 
 #define NFA_MAX_MEMBERS 4096 /* names of one object */
 #define NFA_MAX_RULES   4
+#define NFA_FEW_NAMES   1000 /* more names of open members than that are not counted */
 #define NFA_MAX_KEPT    48 /* names that are remembered */
 /* Members: n_names listed ones once each, by any of the parts[first .. first + n) of their name, which stand together; then n_open other
  * parts any number of times. Each bit of `rules` must be satisfied by some member. */
@@ -128,6 +136,7 @@ typedef struct nfa_object {
     bool distinct; /* names of open members are told apart up to `min`; that is at most NFA_MAX_KEPT - NFA_MAX_RULES */
     bool comma_may_miss;
     bool any_order;
+    bool few; /* names of open members may run out: each comes once */
 } nfa_object;
 
 /* The parts that an item may be: parts[first .. first + n). */
@@ -190,6 +199,7 @@ typedef struct nfa {
     NFA_VEC(uint8_t) heights; /* nfa_room's, where objects and arrays are nested at most max_depth deep; else none */
     void *block;              /* which all vectors lie in once the grammar is complete; NULL: each in one of its own */
     uint32_t max_depth;
+    bool has_names, has_words, has_tight; /* some nodes are NFA_ONCE; of them NFA_WORD, or names that do not go on to any others */
     uint8_t byte_class[256]; /* bytes that no node distinguishes have the same */
     uint32_t n_byte_classes;
 } nfa;

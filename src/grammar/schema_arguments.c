@@ -225,23 +225,24 @@ static uint32_t read_alike(schema *s, uint32_t open) {
     return n > 0 ? dfa_combine(s->dfas, open, dfa_names(s->dfas, names, n), DFA_AND_NOT) : open;
 }
 
-static uint32_t open_names(schema *s, uint32_t names, uint32_t x, const uint32_t *named) {
-    (void)named; /* NULL: `arguments_members` says so */
-    names = dfa_combine(s->dfas, names, dfa_pattern(s->dfas, str_of("^[A-Za-z_][A-Za-z0-9_]{0,63}$")), DFA_AND);
-    uint32_t end = NFA_RETURN_NODE;
+/* The names that members may have that nothing lists. */
+static uint32_t open_names(schema *s) {
+    uint32_t names = dfa_pattern(s->dfas, str_of(STYLE_WORDS));
     if (s->arguments->has_elements) {
         const str outer[] = {str_of(outer_names[0]), str_of(outer_names[1]), str_of("item")};
         names = dfa_combine(s->dfas, names, dfa_names(s->dfas, outer, is_told_by_name(s) ? 3 : 2), DFA_AND_NOT);
     }
-    names = read_alike(s, names);
-    if (dfa_is_empty(s->dfas, names)) {
-        return NFA_FAIL_NODE;
-    }
+    return read_alike(s, names);
+}
+
+/* w->named is never set: `arguments_members` says so. */
+static uint32_t open_member(schema *s, const open_way *w) {
+    uint32_t end = NFA_RETURN_NODE;
     if (s->arguments->has_elements) { /* the reader does not compare the two names */
-        end = build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(s->dfas, names), 0, literal(s, str_of(">"), end));
+        end = build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(s->dfas, w->names), 0, literal(s, str_of(">"), end));
     }
-    uint32_t value = value_behind(s, x, member_of(s, s->reading, unlisted_name), end);
-    uint32_t node = build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(s->dfas, names), 0, value);
+    uint32_t value = value_behind(s, w->value, member_of(s, s->reading, unlisted_name), end);
+    uint32_t node = schema_open_name(s, w, w->names, NFA_RAW, value);
     return s->arguments->syntax == GRAMMAR_SYNTAX_TAGS ? literal(s, s->arguments->before, node) : node;
 }
 
@@ -255,9 +256,14 @@ static uint32_t separator(schema *s) {
 }
 
 uint32_t arguments_members(schema *s, const object_part *o, const json_value *of, uint32_t next) {
-    const member_writer w = {
-        .listed = listed, .open = open_names, .comma = separator(s), .comma_may_miss = s->arguments->between_may_miss, .leaves_out = true};
     s->reading = of;
+    const member_writer w = {.listed = listed,
+                             .open = open_member,
+                             .names = open_names,
+                             .comma = separator(s),
+                             .comma_may_miss = s->arguments->between_may_miss,
+                             .leaves_out = true,
+                             .has_words = true};
     return schema_members(s, o, &w, next);
 }
 

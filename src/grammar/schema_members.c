@@ -121,7 +121,8 @@ static uint32_t without(schema *s, uint32_t names, const name_list *listed, uint
     return dfa_combine(s->dfas, names, known, DFA_AND_NOT);
 }
 
-static void find_open(schema *s, open_names *open, const name_list *listed) {
+/* writable: a dfa of the names that can be written. */
+static void find_open(schema *s, open_names *open, const name_list *listed, uint32_t writable) {
     const object_part *o = open->o;
     uint32_t only;
     for (uint32_t i = 0; i < o->layers.n; i++) {
@@ -137,7 +138,7 @@ static void find_open(schema *s, open_names *open, const name_list *listed) {
     if (open->n == 0 && (open->closed || open_expr(s, o, 0) == EXPR_NEVER)) {
         return;
     }
-    uint32_t names = without(s, DFA_ANY, listed, 0);
+    uint32_t names = without(s, writable, listed, 0);
     for (uint32_t i = 0; i < o->name_exprs.n; i++) {
         if (!shape_strings(s, expr_shape(s, o->name_exprs.p[i]), &only)) {
             return;
@@ -207,14 +208,23 @@ static void add_listed(schema *s, const object_part *o, const member_writer *w, 
     }
 }
 
+/* Whether no open name comes twice. Where an object has rules one may: the last value counts, and names that can satisfy a rule may be few.
+ * So it may where a pattern says what names without quotes are. */
+static bool comes_once(const open_names *open, const member_writer *w) {
+    return open->o->rules.n == 0 && (!w->has_words || (open->n == 0 && open->o->name_exprs.n == 0));
+}
+
 /* The ways of open members; with `named` their names are looked at. */
 static uint32_t write_open(schema *s, const open_names *open, const member_writer *w, bool named) {
     uint32_t first = s->b->a.parts.n;
     for (uint32_t i = 0; i < open->sets.n; i++) {
         for (uint32_t set = 0; set < 1u << (named ? open->o->rules.n : 0) && build_step(s->b, 1); set++) {
-            uint32_t names = rule_names(s, open->o, set, open->sets.p[i].dfa), x = rule_value(s, open->o, set, open->sets.p[i].expr);
-            if (x != EXPR_NEVER && !dfa_is_empty(s->dfas, names)) {
-                add_part(s, (nfa_part){.entry = w->open(s, names, x, named ? &set : NULL), .rules = (uint8_t)set, .remembers = named});
+            open_way way = {.rules = set, .named = named, .once = comes_once(open, w), .is_word = w->has_words};
+            way.names = rule_names(s, open->o, set, open->sets.p[i].dfa);
+            way.value = rule_value(s, open->o, set, open->sets.p[i].expr);
+            if (way.value != EXPR_NEVER && !dfa_is_empty(s->dfas, way.names)) {
+                uint32_t most = way.once ? schema_count_texts(s, way.names) : NFA_NONE;
+                add_part(s, (nfa_part){.entry = w->open(s, &way), .rules = (uint8_t)set, .remembers = named, .most = most});
             }
         }
     }
@@ -233,8 +243,13 @@ static uint32_t write_all_open(schema *s, const open_names *open, const member_w
     } else if (counted && open->o->min > NFA_MAX_KEPT - NFA_MAX_RULES) {
         schema_refuse(s, s->writing, "minProperties", "over 44 names that are not listed would have to be told apart");
     }
-    uint32_t n = looked_at ? write_open(s, open, w, true) : 0;
-    return n + (r->rules == 0 ? write_open(s, open, w, false) : 0);
+    uint32_t first = s->b->a.parts.n, n = looked_at ? write_open(s, open, w, true) : 0;
+    n += r->rules == 0 ? write_open(s, open, w, false) : 0;
+    r->few = n > 0;
+    for (uint32_t i = first; i < s->b->a.parts.n; i++) {
+        r->few = r->few && s->b->a.parts.p[i].most != NFA_NONE;
+    }
+    return n;
 }
 
 /* ---- an object ---- */
@@ -244,17 +259,30 @@ static uint32_t listed_member(schema *s, str name, uint32_t x) {
     return style_is_plain(s) ? schema_json_name(s, name, value) : style_name(s, name, value);
 }
 
-static uint32_t open_member(schema *s, uint32_t names, uint32_t x, const uint32_t *named) {
-    uint32_t value = member_value(s, x);
-    if (named == NULL) {
-        return !style_is_plain(s) ? style_open_name(s, names, value)
-               : names == DFA_ANY ? schema_counted(s, 0, NFA_NONE, value)
-                                  : schema_string(s, names, NFA_JSON, value);
+uint32_t schema_open_name(schema *s, const open_way *w, uint32_t names, nfa_mode mode, uint32_t next) {
+    nfa *a = &s->b->a;
+    const uint16_t bits = (uint16_t)((w->named ? NFA_KEPT : 0) | (w->once ? NFA_ONCE : 0) | (w->is_word ? NFA_WORD : 0));
+    a->has_names = a->has_names || w->once;
+    a->has_words = a->has_words || (w->once && w->is_word);
+    if (names == DFA_ANY && !w->named) {
+        nfa_count *any = NFA_PUSH(s->b, a->counts);
+        if (any != NULL) {
+            *any = (nfa_count){0, NFA_NONE};
+        }
+        return build_node(s->b, NFA_COUNTED, mode, a->counts.n - 1, bits, next);
     }
-    names = dfa_combine(s->dfas, names, s->avoid, DFA_AND);
-    value = literal(s, "\"", build_node(s->b, NFA_NAMED, NFA_RAW, *named, 0, value));
-    return dfa_is_empty(s->dfas, names) ? NFA_FAIL_NODE
-                                        : literal(s, "\"", build_node(s->b, NFA_STRING, NFA_JSON, dfa_place(s->dfas, names), 1, value));
+    if (dfa_is_empty(s->dfas, names)) {
+        return NFA_FAIL_NODE;
+    }
+    uint32_t placed = dfa_place(s->dfas, names);
+    bool is_roomy = s->b->failed != QUIRE_OK || a->dstates.p[a->dfas.p[placed]].roomy;
+    a->has_tight = a->has_tight || (w->once && !w->is_word && !is_roomy);
+    return build_node(s->b, NFA_STRING, mode, placed, bits, next);
+}
+
+static uint32_t open_member(schema *s, const open_way *w) {
+    uint32_t value = member_value(s, w->value);
+    return style_open_name(s, w, w->named ? build_node(s->b, NFA_NAMED, NFA_RAW, w->rules, 0, value) : value);
 }
 
 /* Whether the schema says what members may be that it does not list. */
@@ -313,7 +341,7 @@ uint32_t schema_members(schema *s, const object_part *o, const member_writer *w,
     r.distinct = o->min > 1 && o->min > o->required.n + 1; /* else an open member more makes no difference */
     list_names(s, o, open.closed, &l);
     if (!w->leaves_out || says_rest(o)) {
-        find_open(s, &open, &l);
+        find_open(s, &open, &l, w->names(s));
     }
     if (r.rules != 0 || r.distinct) {
         list_few(s, &open, &l);
@@ -338,8 +366,12 @@ uint32_t schema_members(schema *s, const object_part *o, const member_writer *w,
 }
 
 uint32_t schema_object(schema *s, const object_part *o) {
-    const member_writer w = {
-        .listed = listed_member, .open = open_member, .comma = schema_comma(s), .looks_at_names = s->style == STYLE_JSON};
+    const member_writer w = {.listed = listed_member,
+                             .open = open_member,
+                             .names = style_open_names,
+                             .comma = schema_comma(s),
+                             .looks_at_names = s->style == STYLE_JSON,
+                             .has_words = s->style == STYLE_GEMMA};
     uint32_t members = schema_members(s, o, &w, literal(s, "}", NFA_RETURN_NODE));
     return members == NFA_FAIL_NODE ? members : literal(s, "{", schema_space(s, members));
 }

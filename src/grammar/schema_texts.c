@@ -1,4 +1,4 @@
-/* The texts of an automaton, where they are few. */
+/* The texts of an automaton and their number, where they are few. */
 #include "base/utf8.h"
 #include "grammar/value_shape.h"
 
@@ -56,4 +56,40 @@ bool schema_few_texts(schema *s, uint32_t x, str texts[SCHEMA_FEW], uint32_t *n)
         }
     }
     return few;
+}
+
+static uint32_t n_surrogates(uint32_t lo, uint32_t hi) {
+    lo = lo < 0xD800 ? 0xD800 : lo;
+    hi = hi > 0xDFFF ? 0xDFFF : hi;
+    return lo <= hi ? hi - lo + 1 : 0;
+}
+
+/* From state q on, by what is known of the states behind it; 0: not yet. As many as NFA_FEW_NAMES + 1 are more. */
+static uint32_t count_from(const dfa *d, uint32_t q, const uint32_t *known) {
+    const nfa_dstate *s = &d->states.p[q];
+    uint64_t n = s->accepts, others = NFA_MAX_CHAR + 1u - 0x800u;
+    for (uint32_t k = 0; k <= s->n; k++) {
+        const dfa_edge *e = k < s->n ? &d->edges.p[s->first + k] : NULL;
+        uint32_t to = e != NULL ? e->to : s->other;
+        uint64_t chars = e != NULL ? (uint64_t)e->hi - e->lo + 1 - n_surrogates(e->lo, e->hi) : others;
+        others -= e != NULL ? chars : 0;
+        if (to != NFA_NONE && known[to] == 0) {
+            return 0;
+        }
+        n += to != NFA_NONE ? chars * known[to] : 0;
+    }
+    return n > NFA_FEW_NAMES ? NFA_FEW_NAMES + 1 : (uint32_t)n;
+}
+
+uint32_t schema_count_texts(schema *s, uint32_t x) {
+    const dfa *d = &s->dfas->all.p[x];
+    uint32_t *known = schema_keep(s, d->states.n, sizeof *known);
+    for (bool changed = known != NULL; changed && known[0] == 0;) { /* states of a circle are never known */
+        changed = false;
+        for (uint32_t q = d->states.n; q-- > 0 && build_step(s->b, 1 + d->states.p[q].n);) {
+            bool is_new = known[q] == 0 && (known[q] = count_from(d, q, known)) != 0;
+            changed = changed || is_new;
+        }
+    }
+    return known == NULL || known[0] == 0 || known[0] > NFA_FEW_NAMES ? NFA_NONE : known[0];
 }

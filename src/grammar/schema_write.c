@@ -85,13 +85,6 @@ uint32_t schema_json_name(schema *s, str name, uint32_t next) {
     return literal(s, "\"", next);
 }
 
-uint32_t schema_string(schema *s, uint32_t x, nfa_mode mode, uint32_t next) {
-    if (dfa_is_empty(s->dfas, x)) {
-        return NFA_FAIL_NODE;
-    }
-    return literal(s, "\"", build_node(s->b, NFA_STRING, mode, dfa_place(s->dfas, x), 0, literal(s, "\"", next)));
-}
-
 uint32_t schema_counted(schema *s, uint32_t min, uint32_t max, uint32_t next) {
     nfa_count *c = NFA_PUSH(s->b, s->b->a.counts);
     if (c == NULL) {

@@ -135,6 +135,57 @@ static quire_err build_string_tries(grammar_vocab *v, const trie_key *keys, size
     return e;
 }
 
+/* ---- tokens that may hold a whole name ---- */
+
+static bool has_quotes(str text) {
+    uint32_t n = 0;
+    for (size_t i = 0; i < text.n; i++) {
+        n += text.p[i] == '"' || text.p[i] == '\'';
+    }
+    return n >= 2;
+}
+
+static bool has_beginning(str text) {
+    bool has_quote = false;
+    for (size_t i = 0; i + 1 < text.n; i++) {
+        has_quote = has_quote || text.p[i] == '"' || text.p[i] == '\'';
+    }
+    return has_quote;
+}
+
+static bool is_word(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+static bool has_word(str text) {
+    size_t i = 0;
+    while (i < text.n && is_word(text.p[i])) {
+        i++;
+    }
+    while (i < text.n && !is_word(text.p[i])) {
+        i++;
+    }
+    while (i < text.n && is_word(text.p[i])) {
+        i++;
+    }
+    return i < text.n;
+}
+
+/* keys: of all tokens, sorted. */
+static quire_err build_some(grammar_vocab *v, const trie_key *keys, size_t n, bool (*is_in)(str text), vocab_trie *out) {
+    trie_key *some = mem_new(n, sizeof *some);
+    size_t n_some = 0;
+    TRY(mem_check(some));
+    for (size_t i = 0; i < n; i++) {
+        if (is_in(keys[i].text)) {
+            some[n_some++] = keys[i];
+        }
+    }
+    quire_err e = trie_build(&v->groups, some, n_some, v->same, out);
+    mem_free(some);
+    return e;
+}
+
 static bool is_space(str text) {
     size_t n = 0;
     while (n < text.n && strchr(" \n\t\r", text.p[n]) != NULL && text.p[n] != 0) {
@@ -180,6 +231,9 @@ static quire_err build_tries(grammar_vocab *v) {
         }
     }
     e = e == QUIRE_OK ? trie_build(&v->groups, rest, n_rest, v->same, &v->rest) : e;
+    e = e == QUIRE_OK ? build_some(v, keys, n, has_quotes, &v->quotes) : e;
+    e = e == QUIRE_OK ? build_some(v, keys, n, has_beginning, &v->begins) : e;
+    e = e == QUIRE_OK ? build_some(v, keys, n, has_word, &v->words) : e;
     e = e == QUIRE_OK ? build_others(v, keys, n) : e;
     mem_free(rest);
     mem_free(keys);
@@ -282,7 +336,7 @@ void grammar_vocab_drop(grammar_vocab *v) {
         mem_free(v->plain[i]);
         mem_free(v->within[i]);
     }
-    vocab_trie *tries[] = {&v->all, &v->rest, &v->quoted, &v->odd, &v->tails, &v->others};
+    vocab_trie *tries[] = {&v->all, &v->rest, &v->quoted, &v->odd, &v->tails, &v->others, &v->quotes, &v->begins, &v->words};
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
         trie_free(tries[i]);
     }

@@ -278,24 +278,33 @@ typedef struct item_writer {
 uint32_t schema_items_of(schema *s, const array_part *a, const item_writer *w, uint32_t next);
 /* A quoted string of JSON of min to max characters. */
 uint32_t schema_counted(schema *s, uint32_t min, uint32_t max, uint32_t next);
-/* A quoted string of JSON that the dfa accepts. */
-uint32_t schema_string(schema *s, uint32_t dfa, nfa_mode mode, uint32_t next);
 /* A name as JSON writes it. */
 uint32_t schema_json_name(schema *s, str name, uint32_t next);
+
+/* An open member. */
+typedef struct open_way {
+    uint32_t names, value; /* a dfa, not empty; an expression */
+    uint32_t rules;        /* that it satisfies; */
+    bool named, once;      /* NFA_NAMED is told of them behind the name; the name comes once */
+    bool is_word;          /* it stands without quotes */
+} open_way;
 
 /* Writes one member, from its name to its value, ending in RETURN; NFA_FAIL_NODE: it cannot be written. */
 typedef struct member_writer {
     uint32_t (*listed)(schema *s, str name, uint32_t value);
-    /* names: a dfa; named: NULL, or the rules of which NFA_NAMED is told behind the name */
-    uint32_t (*open)(schema *s, uint32_t names, uint32_t value, const uint32_t *named);
+    uint32_t (*open)(schema *s, const open_way *w);
+    uint32_t (*names)(schema *s); /* the dfa of those that open members may have in this syntax */
     uint32_t comma; /* a node between two members, ending in RETURN */
     bool comma_may_miss;
     bool leaves_out;     /* names that the schema says nothing about */
-    bool looks_at_names; /* open() can take `named` */
+    bool looks_at_names; /* open() can do `named` */
+    bool has_words;      /* names stand without quotes */
 } member_writer;
 /* schema_texts.c: the texts of a dfa, if there are at most SCHEMA_FEW; else false. They are kept. */
 #define SCHEMA_FEW 64
 bool schema_few_texts(schema *s, uint32_t dfa, str texts[SCHEMA_FEW], uint32_t *n);
+/* How many texts a dfa has; NFA_NONE: over NFA_FEW_NAMES. */
+uint32_t schema_count_texts(schema *s, uint32_t dfa);
 
 /* schema_arguments.c: what the reader takes a value of its schema `of` for (grammar_arguments.h). */
 unsigned arguments_bits(const schema *s, const json_value *of);
@@ -318,6 +327,8 @@ uint32_t schema_members(schema *s, const object_part *o, const member_writer *w,
 /* argument_text.c: the arguments that are one text of a grammar; a node that ends in RETURN. */
 uint32_t argument_text(schema *s);
 
+#define STYLE_WORDS "^[A-Za-z_][A-Za-z0-9_]{0,63}$" /* names of open members that stand without quotes */
+
 /* value_style.c: spellings other than plain JSON. */
 bool style_is_plain(const schema *s);
 const char *style_word(const schema *s, const char *json);
@@ -325,7 +336,11 @@ uint32_t style_string(schema *s, const string_part *p, uint32_t next);
 /* Whether a name without quotes is read as itself in Gemma's notation. */
 bool style_is_word(str name);
 uint32_t style_name(schema *s, str name, uint32_t next);
-uint32_t style_open_name(schema *s, uint32_t names, uint32_t next);
+/* Names that open members may have; and one of them as w says, spelt as a string is or, in Gemma's notation, as itself. */
+uint32_t style_open_names(schema *s);
+uint32_t style_open_name(schema *s, const open_way *w, uint32_t next);
+/* The name's text, without what stands around it; names: as they are spelt. */
+uint32_t schema_open_name(schema *s, const open_way *w, uint32_t names, nfa_mode mode, uint32_t next);
 /* A string without quotes and escapes, of those that `also` accepts. */
 uint32_t style_raw_string(schema *s, const string_part *p, uint32_t also, uint32_t next);
 

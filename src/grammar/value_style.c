@@ -22,10 +22,6 @@ static uint32_t quote(schema *s, uint32_t next) {
 
 /* ---- strings ---- */
 
-static uint32_t string_of_dfa(schema *s, uint32_t x, uint32_t next) {
-    return dfa_is_empty(s->dfas, x) ? NFA_FAIL_NODE : build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(s->dfas, x), 0, next);
-}
-
 static uint32_t avoiding(schema *s, const string_part *p) {
     return dfa_combine(s->dfas, p->dfa, s->avoid, DFA_AND);
 }
@@ -86,13 +82,23 @@ uint32_t style_name(schema *s, str name, uint32_t next) {
     return dfa_accepts(s->dfas, s->avoid, name) ? schema_json_name(s, name, next) : NFA_FAIL_NODE;
 }
 
-uint32_t style_open_name(schema *s, uint32_t names, uint32_t next) {
+uint32_t style_open_names(schema *s) {
+    return s->style == STYLE_GEMMA    ? dfa_pattern(s->dfas, str_of(STYLE_WORDS))
+           : s->style == STYLE_PYTHON ? dfa_pattern(s->dfas, str_of("^[^\\x00-\\x08\\x0B\\x0C\\x0E-\\x1F]*$"))
+                                      : s->avoid;
+}
+
+uint32_t style_open_name(schema *s, const open_way *w, uint32_t next) {
+    static const char quotes[] = "\"'";
+    uint32_t ways[2], n = s->style == STYLE_PYTHON ? 2 : 1;
     if (s->style == STYLE_GEMMA) {
-        names = dfa_combine(s->dfas, names, dfa_pattern(s->dfas, str_of("^[A-Za-z_][A-Za-z0-9_]{0,63}$")), DFA_AND);
-        return string_of_dfa(s, names, next);
+        return schema_open_name(s, w, w->names, NFA_RAW, next);
     }
-    if (s->style == STYLE_PYTHON) {
-        return python_string(s, &(string_part){names, 0, NFA_NONE, false}, next);
+    for (uint32_t i = 0; i < n; i++) {
+        str mark = {quotes + i, 1};
+        uint32_t names = n > 1 ? dfa_quoted(s->dfas, w->names, quotes[i]) : w->names;
+        uint32_t text = schema_open_name(s, w, names, n > 1 ? NFA_RAW : NFA_JSON, literal(s, mark, next));
+        ways[i] = text == NFA_FAIL_NODE ? text : literal(s, mark, text);
     }
-    return schema_string(s, dfa_combine(s->dfas, names, s->avoid, DFA_AND), NFA_JSON, next);
+    return build_split(s->b, ways, n);
 }

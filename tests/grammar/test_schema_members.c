@@ -1,17 +1,19 @@
-/* Members that a schema does not list: counted once however often their name comes, and what negated rules about them ask for. */
+/* Members that a schema does not list: how they are counted, and what negated rules about them ask for. */
 #include "schema_case.h"
 
 #define ANY_ORDER (&(grammar_options){.order = GRAMMAR_ORDER_ANY})
 
-static void a_name_that_comes_twice_is_counted_once(void **state) {
+static void members_are_counted_by_different_names(void **state) {
     (void)state;
     static const schema_case cases[] = {
         {"{\"type\":\"object\",\"minProperties\":2}",
-         {"{\"a\":1,\"b\":2}", "{\"a\":1,\"a\":2,\"b\":3}", "{\"\":1,\"\xC3\xA9\":2}", "{\"a\":1,\"b\":2,\"b\":3}"},
-         {"{\"a\":1}", "{\"a\":1,\"a\":2}", "{\"a\":1,\"\\u0061\":2}", "{\"\xC3\xA9\":1,\"\\u00e9\":2}", "{\"\\n\":1,\"\\u000a\":2}"}},
+         {"{\"a\":1,\"b\":2}", "{\"\":1,\"\xC3\xA9\":2}", "{\"a\":1,\"b\":2,\"c\":3}"},
+         {"{\"a\":1}", "{\"a\":1,\"b\":2,\"b\":3}", "{\"a\":1,\"\\u0061\":2}", "{\"\xC3\xA9\":1,\"\\u00e9\":2}",
+          "{\"\\n\":1,\"\\u000a\":2}"}},
         {"{\"type\":\"object\",\"minProperties\":3,\"maxProperties\":3,\"properties\":{\"p\":true}}",
-         {"{\"p\":1,\"a\":1,\"b\":2}", "{\"a\":1,\"b\":2,\"c\":3}", "{\"p\":1,\"a\":1,\"a\":1,\"b\":1}"},
-         {"{\"p\":1,\"a\":1,\"a\":2}", "{\"a\":1,\"b\":1,\"b\":2}", "{\"a\":1,\"b\":1,\"c\":1,\"d\":1}"}},
+         {"{\"p\":1,\"a\":1,\"b\":2}", "{\"a\":1,\"b\":2,\"c\":3}"},
+         {"{\"p\":1,\"a\":1,\"a\":1,\"b\":1}", "{\"p\":1,\"a\":1,\"a\":2}", "{\"a\":1,\"b\":1,\"b\":2}",
+          "{\"a\":1,\"b\":1,\"c\":1,\"d\":1}"}},
         {"{\"type\":\"object\",\"minProperties\":2,\"patternProperties\":{\"^x\":{\"type\":\"null\"}},\"additionalProperties\":false}",
          {"{\"x\":null,\"xa\":null}"},
          {"{\"x\":null,\"x\":null}", "{\"x\":null,\"a\":null}"}},
@@ -39,7 +41,7 @@ static void negated_rules_about_open_names_want_a_witness(void **state) {
     (void)state;
     static const schema_case cases[] = {
         {"{\"type\":\"object\",\"not\":{\"patternProperties\":{\"^x\":{\"type\":\"null\"}}}}",
-         {"{\"x\":1}", "{\"a\":1,\"xa\":\"a\"}", "{\"x\":null,\"xa\":1,\"xb\":null}", "{\"x\":null,\"x\":1}"},
+         {"{\"x\":1}", "{\"a\":1,\"xa\":\"a\"}", "{\"x\":null,\"xa\":1,\"xb\":null}"},
          {"{}", "{\"x\":null}", "{\"a\":1}", "{\"x\":1,\"x\":null}"}},
         {"{\"type\":\"object\",\"properties\":{\"a\":true},\"not\":{\"properties\":{\"a\":true},\"additionalProperties\":false}}",
          {"{\"a\":1,\"b\":2}", "{\"b\":1}"},
@@ -86,7 +88,7 @@ static void many_members_under_negated_rules_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(many_members_under_negated_rules_are_refused), cmocka_unit_test(a_name_that_comes_twice_is_counted_once),
+        cmocka_unit_test(many_members_under_negated_rules_are_refused), cmocka_unit_test(members_are_counted_by_different_names),
         cmocka_unit_test(few_names_are_told_apart_as_listed_ones),      cmocka_unit_test(negated_rules_about_open_names_want_a_witness),
         cmocka_unit_test(what_a_constant_has_is_not_evaluated),
     };
