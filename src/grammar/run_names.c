@@ -80,9 +80,9 @@ static bool set_has(const run_core *r, uint32_t set, uint32_t name) {
     return set == name * 2 + 1;
 }
 
-/* The set with a name that it has not. */
+/* The set with a name more. */
 static uint32_t set_add(run_core *r, uint32_t set, uint32_t name, uint32_t bit) {
-    if (set == 0) {
+    if (set == 0 || set == name * 2 + 1) {
         return name * 2 + 1;
     }
     machine_cell c = {0};
@@ -321,8 +321,8 @@ static bool forbid(run_core *r, const vocab_trie *t, uint32_t first, uint32_t en
 }
 
 /* What tokens hold behind a state of the machine, beside the rest of a name that is being read there: a name as a whole, or so much of one
- * that none may be left; the same behind the end of a name. */
-enum { HOLDS_NAME = 1, HOLDS_NEXT = 2, HOLDS_KNOWN = 4 };
+ * that none may be left; the same behind the end of a name. Each is known once it was asked for. */
+enum { HOLDS_NAME = 1, HOLDS_NEXT = 2, KNOWN = 4 };
 
 /* Of the tokens among the nodes first to end. is_new: state s is not in the name before the token; ended: a name ended in it. */
 static unsigned find_names(run_core *r, const vocab_trie *t, uint32_t first, uint32_t end, uint32_t s, bool is_new, bool ended) {
@@ -342,37 +342,44 @@ static unsigned find_names(run_core *r, const vocab_trie *t, uint32_t first, uin
     return found;
 }
 
-/* Of all tokens. Each state takes the time once. */
-static unsigned held_names(run_core *r, uint32_t s, const vocab_trie *quotes) {
-    uint8_t *held = &machine_state_at(&r->m, s)->names;
-    const vocab_trie *words = &r->v->words;
-    if (*held == 0) {
-        bool is_new = machine_state_at(&r->m, s)->name == 0;
-        unsigned found = find_names(r, quotes, 0, quotes->n_roots, s, is_new, false);
-        found |= r->m.a->has_words ? find_names(r, words, 0, words->n_roots, s, is_new, false) : 0u;
-        *held = r->m.why != MACHINE_FINE ? 0 : (uint8_t)(found | HOLDS_KNOWN);
+/* The tokens that may hold such a thing, of all with quotes; those with words are in vocab.words. */
+static const vocab_trie *trie_of(const run_core *r, unsigned what) {
+    const grammar_vocab *v = r->v;
+    return what == HOLDS_NAME ? (r->m.a->has_tight ? &v->begins : &v->quotes) : r->m.a->has_tight ? &v->quotes : &v->thrice;
+}
+
+static bool holds(run_core *r, uint32_t s, unsigned what) {
+    const vocab_trie *quotes = trie_of(r, what), *words = &r->v->words;
+    machine_state *at = machine_state_at(&r->m, s);
+    if ((at->names & what * KNOWN) == 0) {
+        unsigned found = find_names(r, quotes, 0, quotes->n_roots, s, at->name == 0, false);
+        found |= r->m.a->has_words ? find_names(r, words, 0, words->n_roots, s, at->name == 0, false) : 0u;
+        at->names |= r->m.why != MACHINE_FINE ? 0 : (uint8_t)((found & what) | what * KNOWN);
     }
-    return *held;
+    return (at->names & what) != 0;
+}
+
+static bool forbid_in(run_core *r, const named *n, unsigned what, uint64_t *bits) {
+    const vocab_trie *quotes = trie_of(r, what), *words = &r->v->words;
+    return forbid(r, quotes, 0, quotes->n_roots, n, what == HOLDS_NEXT, bits) &&
+           (!r->m.a->has_words || forbid(r, words, 0, words->n_roots, n, what == HOLDS_NEXT, bits));
 }
 
 bool run_forbid_names(run_core *r, uint32_t s, uint64_t *bits) {
-    const vocab_trie *all = &r->v->all, *words = &r->v->words, *begins = r->m.a->has_tight ? &r->v->begins : &r->v->quotes;
+    const vocab_trie *all = &r->v->all;
     if (!r->m.a->has_names) {
         return true;
     }
     const named n = unpack(r, s);
-    bool has_words = r->m.a->has_words, ok = true;
+    bool ok = true;
     r->m.failed = false;
-    unsigned held = held_names(r, n.state, begins);
     if (names_at(r, &n, place(r, &n)->name) != NULL) {
         ok = forbid(r, all, 0, all->n_roots, &n, false, bits);
-    } else if (n.objects != 0 && (held & HOLDS_NAME) != 0) {
-        ok = forbid(r, begins, 0, begins->n_roots, &n, false, bits) &&
-             (!has_words || forbid(r, words, 0, words->n_roots, &n, false, bits));
+    } else if (n.objects != 0 && holds(r, n.state, HOLDS_NAME)) {
+        ok = forbid_in(r, &n, HOLDS_NAME, bits);
     }
-    if (ok && (held & HOLDS_NEXT) != 0) {
-        const vocab_trie *quotes = &r->v->quotes;
-        ok = forbid(r, quotes, 0, quotes->n_roots, &n, true, bits) && (!has_words || forbid(r, words, 0, words->n_roots, &n, true, bits));
+    if (ok && holds(r, n.state, HOLDS_NEXT)) {
+        ok = forbid_in(r, &n, HOLDS_NEXT, bits);
     }
     return ok && r->m.why == MACHINE_FINE && !r->m.failed;
 }

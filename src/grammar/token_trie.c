@@ -137,20 +137,22 @@ static quire_err build_string_tries(grammar_vocab *v, const trie_key *keys, size
 
 /* ---- tokens that may hold a whole name ---- */
 
-static bool has_quotes(str text) {
+static uint32_t n_quotes(str text) {
     uint32_t n = 0;
     for (size_t i = 0; i < text.n; i++) {
         n += text.p[i] == '"' || text.p[i] == '\'';
     }
-    return n >= 2;
+    return n;
 }
 
+static bool has_quotes(str text) {
+    return n_quotes(text) >= 2;
+}
+static bool has_three(str text) {
+    return n_quotes(text) >= 3;
+}
 static bool has_beginning(str text) {
-    bool has_quote = false;
-    for (size_t i = 0; i + 1 < text.n; i++) {
-        has_quote = has_quote || text.p[i] == '"' || text.p[i] == '\'';
-    }
-    return has_quote;
+    return n_quotes((str){text.p, text.n - 1}) > 0;
 }
 
 static bool is_word(char c) {
@@ -232,6 +234,7 @@ static quire_err build_tries(grammar_vocab *v) {
     }
     e = e == QUIRE_OK ? trie_build(&v->groups, rest, n_rest, v->same, &v->rest) : e;
     e = e == QUIRE_OK ? build_some(v, keys, n, has_quotes, &v->quotes) : e;
+    e = e == QUIRE_OK ? build_some(v, keys, n, has_three, &v->thrice) : e;
     e = e == QUIRE_OK ? build_some(v, keys, n, has_beginning, &v->begins) : e;
     e = e == QUIRE_OK ? build_some(v, keys, n, has_word, &v->words) : e;
     e = e == QUIRE_OK ? build_others(v, keys, n) : e;
@@ -336,7 +339,7 @@ void grammar_vocab_drop(grammar_vocab *v) {
         mem_free(v->plain[i]);
         mem_free(v->within[i]);
     }
-    vocab_trie *tries[] = {&v->all, &v->rest, &v->quoted, &v->odd, &v->tails, &v->others, &v->quotes, &v->begins, &v->words};
+    vocab_trie *tries[] = {&v->all, &v->rest, &v->quoted, &v->odd, &v->tails, &v->others, &v->quotes, &v->thrice, &v->begins, &v->words};
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
         trie_free(tries[i]);
     }

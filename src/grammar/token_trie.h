@@ -38,8 +38,9 @@ struct grammar_vocab {
     /* Tokens of JSON's white space alone, and a trie of the others. */
     int32_t *spaces, n_spaces;
     vocab_trie others;
-    /* Tokens that may have a name in them: two quotes or more; a quote with something behind; a word between other characters. */
-    vocab_trie quotes, begins, words;
+    /* Tokens that may have a name in them: two quotes or more, three or more; a quote with something behind; a word between other
+     * characters. */
+    vocab_trie quotes, thrice, begins, words;
     size_t n_words;
     uint64_t *plain[VOCAB_PLAIN + 1]; /* masks: whole characters only, none of which JSON escapes, at most so many */
 };

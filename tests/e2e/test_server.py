@@ -4,12 +4,13 @@ import json
 import pathlib
 import signal
 import socket
+import subprocess
 import time
 
 import openai
 import pytest
 
-from conftest import KEY, Server
+from conftest import KEY, QUIRE, Server
 
 STORY = {"prompt": "Once upon a time", "max_tokens": 24, "temperature": 0}
 
@@ -192,6 +193,29 @@ def wait_until(condition, seconds=60):
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.002)
+
+
+OPEN = {"type": "object", "additionalProperties": {"const": 1}, "maxProperties": 7}
+
+
+@pytest.mark.parametrize("rule", [
+    {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": OPEN}}},
+    {"structured_outputs": {"json": OPEN | {"minProperties": 7}}},
+    {"tools": [{"type": "function", "function": {"name": "f", "parameters": OPEN}}], "tool_choice": "required", "parallel_tool_calls": False},
+])
+def test_no_name_comes_twice_in_an_open_object_of_a_model_that_repeats_itself(server, rule):
+    texts = '",\\u0'
+    ids = [json.loads(subprocess.run([QUIRE, "tokenize", "builtin", "--ids", "-p", text], capture_output=True, text=True, check=True).stdout)[-1]
+           for text in texts]
+    for weights in ((100, 90, 60, 80, 70), (100, 60, 90, 80, 70)):  # names as short as they may be, of commas, or of escapes
+        ask = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 300, "temperature": 0, "logit_bias": dict(zip(ids, weights))} | rule
+        status, _, body = server.ask("POST", "/v1/chat/completions", ask)
+        assert status == 200, body
+        [choice] = json.loads(body)["choices"]
+        text = choice["message"]["tool_calls"][0]["function"]["arguments"] if "tools" in rule else choice["message"]["content"]
+        names = []
+        json.loads(text, object_pairs_hook=lambda pairs: names.extend(name for name, _ in pairs))
+        assert len(names) == len(set(names)) == 7, text
 
 
 @pytest.mark.parametrize("stream", [True, False])
