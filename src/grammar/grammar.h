@@ -171,7 +171,8 @@ quire_err grammar_accept(grammar_run *r, grammar_state *s, int32_t token);
 quire_err grammar_accept_bytes(grammar_run *r, grammar_state *s, str bytes, size_t *n_taken);
 
 /* Writes the mask behind s: bit id % 64 of bits[id / 64] is set iff the token is allowed, [grammar_mask_words]. A token is allowed iff what
- * came before and its bytes begin some complete answer; an end token iff the answer is complete. QUIRE_TOO_LARGE as above; bits undefined.
+ * came before and its bytes begin some complete answer, in which no object of a schema has a name twice (docs/grammar.md: but for few
+ * exceptions); an end token iff the answer is complete. QUIRE_TOO_LARGE as above; bits undefined.
  */
 quire_err grammar_mask(grammar_run *r, grammar_state s, uint64_t *bits);
 /* Whether the mask would allow this one token; cheap. */

@@ -56,9 +56,9 @@ typedef struct machine_state {
     uint32_t mask;     /* of mask.c: where the mask lies, plus 1; 0: not built */
     uint32_t spent;    /* work of the transitions that were made for its mask */
     bool final, over;
-    uint16_t only; /* of forced.c: the only byte that may follow */
-    uint32_t most, least; /* objects and arrays around a configuration */
-    uint32_t name;        /* how many are around the name that is being read, of an open member that comes once; 0: none is */
+    uint16_t only;          /* of forced.c: the only byte that may follow */
+    uint32_t most, least;   /* objects and arrays around a configuration */
+    uint32_t name;          /* how many are around the name that is being read, of an open member that comes once; 0: none is */
     bool is_roomy, is_word; /* that name goes on to others, whatever came; it has no quotes */
     uint8_t end;            /* the byte that ends it; 0: unknown */
     uint8_t names;          /* of run_names.c: which tokens have names in them */
@@ -85,7 +85,7 @@ typedef struct machine {
     uint64_t slice, made; /* of them, those of finished transitions; after slice it is MACHINE_LATER where there is no room */
     uint32_t account;     /* the state whose mask it makes; 0: none */
     machine_why why;
-    area *cramped;        /* which area is to have so many bytes */
+    area *cramped; /* which area is to have so many bytes */
     size_t wanted;
 } machine;
 

@@ -4,8 +4,8 @@
  *
  * A name that is listed comes once. An open one does too (run_names.c), but not where its object has rules: the last value is the one that
  * readers keep. There, and up to a minimum, an open member is counted when its name is complete (machine_object_named): a name's characters
- * are a list of cells, so equal names have one number. A name that has been is not counted again, and takes over the rules that it satisfied
- * before. */
+ * are a list of cells, so equal names have one number. A name that has been is not counted again, and takes over the rules that it
+ * satisfied before. */
 #include "grammar/machine.h"
 
 #define MAX_WORDS (NFA_MAX_MEMBERS / 64 + NFA_MAX_KEPT)

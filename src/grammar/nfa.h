@@ -126,7 +126,7 @@ typedef struct nfa_part {
 #define NFA_MAX_MEMBERS 4096 /* names of one object */
 #define NFA_MAX_RULES   4
 #define NFA_FEW_NAMES   1000 /* more names of open members than that are not counted */
-#define NFA_MAX_KEPT    48 /* names that are remembered */
+#define NFA_MAX_KEPT    48   /* names that are remembered */
 /* Members: n_names listed ones once each, by any of the parts[first .. first + n) of their name, which stand together; then n_open other
  * parts any number of times. Each bit of `rules` must be satisfied by some member. */
 typedef struct nfa_object {
@@ -200,7 +200,7 @@ typedef struct nfa {
     void *block;              /* which all vectors lie in once the grammar is complete; NULL: each in one of its own */
     uint32_t max_depth;
     bool has_names, has_words, has_tight; /* some nodes are NFA_ONCE; of them NFA_WORD, or names that do not go on to any others */
-    uint8_t byte_class[256]; /* bytes that no node distinguishes have the same */
+    uint8_t byte_class[256];              /* bytes that no node distinguishes have the same */
     uint32_t n_byte_classes;
 } nfa;
 

@@ -216,12 +216,12 @@ static uint32_t move(run_core *r, named *n, uint8_t byte, bool adds) {
 /* Whether a byte of a character that begins in a search need not be tried, as the character has another spelling: all have but control
  * characters, quotes and backslashes. */
 static bool is_respelt(uint32_t phase, uint8_t byte) {
-    return phase == ESCAPE         ? byte == '/'
-           : phase == HEX          ? byte != '0'
-           : phase == HEX + 1      ? byte != '0'
-           : phase == HEX + 2      ? byte != '0' && byte != '1'
-           : phase > HEX + 2       ? byte >= 'A' && byte <= 'F'
-                                   : false;
+    return phase == ESCAPE    ? byte == '/'
+           : phase == HEX     ? byte != '0'
+           : phase == HEX + 1 ? byte != '0'
+           : phase == HEX + 2 ? byte != '0' && byte != '1'
+           : phase > HEX + 2  ? byte >= 'A' && byte <= 'F'
+                              : false;
 }
 
 /* Whether something behind n ends a name that has not come, which at most `left` characters more of names that came may begin. `inside`: n
@@ -276,11 +276,14 @@ uint32_t run_go(run_core *r, uint32_t s, str text, size_t *n) {
 
 /* ---- masks ---- */
 
-static void take_out(const vocab_trie *t, const trie_under *u, uint64_t *bits) {
+#define TOKENS_A_UNIT 16 /* that take as long to take out as a configuration to look at */
+
+static bool take_out(run_core *r, const vocab_trie *t, const trie_under *u, uint64_t *bits) {
     for (uint32_t i = 0; i < u->n; i++) {
         int32_t token = t->tokens[u->first + i];
         bits[token / 64] &= ~((uint64_t)1 << (token % 64));
     }
+    return spend(r, u->n / TOKENS_A_UNIT);
 }
 
 /* Whether a byte leads to a name that none begins with that came. */
@@ -305,11 +308,10 @@ static bool forbid(run_core *r, const vocab_trie *t, uint32_t first, uint32_t en
             continue;
         }
         next = step(r, &to, node->byte, adds && node->n > 0);
-        if (next == MACHINE_FULL) {
+        if (next == MACHINE_FULL || (next == MACHINE_DEAD && !take_out(r, t, &t->under[i], bits))) {
             return false;
         }
         if (next == MACHINE_DEAD) {
-            take_out(t, &t->under[i], bits);
             continue;
         }
         bool ended = depth != 0 && place(r, &to)->name != depth && ends_name(r, n, node->byte);

@@ -294,7 +294,7 @@ typedef struct member_writer {
     uint32_t (*listed)(schema *s, str name, uint32_t value);
     uint32_t (*open)(schema *s, const open_way *w);
     uint32_t (*names)(schema *s); /* the dfa of those that open members may have in this syntax */
-    uint32_t comma; /* a node between two members, ending in RETURN */
+    uint32_t comma;               /* a node between two members, ending in RETURN */
     bool comma_may_miss;
     bool leaves_out;     /* names that the schema says nothing about */
     bool looks_at_names; /* open() can do `named` */

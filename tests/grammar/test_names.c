@@ -327,9 +327,10 @@ static void write_schema(const world *w, char *out) {
 }
 
 #define RANDOM_TOKENS 96
-static const char *const always[] = {"{", "}", "\"", ":", ",", "1", "a", "b", "c", "x", "\\", "u", "0", "2", "6", "e", "9", "\xC3", "\xA9",
-                                     "\xA8", "/", "\":", "\",\"", "\":1,\"", "{\"", "\"\"", "{\"\":1,\"\"", "00", "e9\"", "\\u00", "\\\"",
-                                     "E", "8", "2f", "2F", "3", "7", "f", "p", ",\"", "p\":1"};
+static const char *const always[] = {
+    "{", "}",    "\"",   ":",    ",", "1",   "a",     "b",       "c",    "x",    "\\",           "u",  "0",    "2",     "6",    "e",
+    "9", "\xC3", "\xA9", "\xA8", "/", "\":", "\",\"", "\":1,\"", "{\"",  "\"\"", "{\"\":1,\"\"", "00", "e9\"", "\\u00", "\\\"", "E",
+    "8", "2f",   "2F",   "3",    "7", "f",   "p",     ",\"",     "p\":1"};
 enum { N_ALWAYS = sizeof always / sizeof *always };
 
 /* A text that is near to one of w's. */
@@ -371,8 +372,7 @@ static void walk_world(const world *w, uint64_t *random, int64_t *n_masks) {
         texts[i] = str_of(tokens[i]);
     }
     assert_int_equal(grammar_vocab_open(texts, RANDOM_TOKENS, &end, 1, &v), QUIRE_OK);
-    grammar_case c = case_open_over(v, GRAMMAR_SCHEMA, schema,
-                                    w->min <= 1 && !w->has_listed && below(random, 2) == 0 ? NULL : ANY_ORDER);
+    grammar_case c = case_open_over(v, GRAMMAR_SCHEMA, schema, w->min <= 1 && !w->has_listed && below(random, 2) == 0 ? NULL : ANY_ORDER);
     for (int round = 0; round < 6; round++) {
         grammar_state s = grammar_start(c.r);
         char text[TEXT_BYTES] = "";
@@ -443,11 +443,11 @@ static const str never[] = {{"</v>", 4}};
     .syntax = GRAMMAR_SYNTAX_TAGS, .before = {"<k>", 3}, .middle = {"</k><v>", 7}, .behind = {"</v>", 4}, .never = never, .n_never = 1,    \
     .between = {"\n", 1}, .between_may_miss = true, .reader = {.reads = reads_string}
 
-static const char *const call_tokens[] = {
-    "<k>", "</k>",   "<v>",    "</v>",  "<k>a</k>", "</k><v>", "<",   "k",    "/",     ">",    "v",  "a",    "b",     "ab",   "_",   "{",  "}",
-    ",",   ":",      "=",      "\"",    "'",        ",a=",     "a=1", ",a:",  "{a:",   "a:1",  "1",  "[",    "]",     ", ",   " ",   "''", "\"\"",
-    "\\",  "u0061",  "n",      "'a'",   "{'a':",    "\"a\":1", "{\"", "\":1", "<q>",   "'a':1,", "x", "None", "True", "null", "</v><k>a", "\xC3",
-    "\xA9", "</s>"};
+static const char *const call_tokens[] = {"<k>",  "</k>", "<v>",   "</v>", "<k>a</k>", "</k><v>", "<",       "k",   "/",    ">",   "v",
+                                          "a",    "b",    "ab",    "_",    "{",        "}",       ",",       ":",   "=",    "\"",  "'",
+                                          ",a=",  "a=1",  ",a:",   "{a:",  "a:1",      "1",       "[",       "]",   ", ",   " ",   "''",
+                                          "\"\"", "\\",   "u0061", "n",    "'a'",      "{'a':",   "\"a\":1", "{\"", "\":1", "<q>", "'a':1,",
+                                          "x",    "None", "True",  "null", "</v><k>a", "\xC3",    "\xA9",    "</s>"};
 enum { N_CALL_TOKENS = sizeof call_tokens / sizeof *call_tokens };
 
 static grammar_case open_call(const syntax_case *k, json_value *schema) {
@@ -497,7 +497,8 @@ static void walk_call(grammar_case *c, uint64_t *random) {
 
 static void names_come_once_in_the_syntaxes_of_calls(void **state) {
     static const char any[] = "{\"type\":\"object\",\"additionalProperties\":true}";
-    static const char nested[] = "{\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"object\"}},\"additionalProperties\":{\"const\":1}}";
+    static const char nested[] =
+        "{\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"object\"}},\"additionalProperties\":{\"const\":1}}";
     static const syntax_case cases[] = {
         {{TAGS},
          any,
@@ -548,7 +549,7 @@ static grammar_vocab *large_vocab(int32_t *n_tokens) {
     enum { LETTERS = 32, N = 2 * (LETTERS + LETTERS * LETTERS + LETTERS * LETTERS * LETTERS) + 1 };
     static const char letters[LETTERS + 1] = "abcdefghijklmnopqrstuvwxyz012345";
     static const char *const others[] = {"{", "}", "\"", "\":1,\"", "\":", ",", "6", "7", "8", "9", " ", "1", "\\", "\"\"", "</s>"};
-    char (*tokens)[8] = calloc(N + 20, sizeof *tokens);
+    char(*tokens)[8] = calloc(N + 20, sizeof *tokens);
     str *texts = calloc(N + 20, sizeof *texts);
     int32_t n = 0;
     for (uint32_t i = 0; i < LETTERS * LETTERS * LETTERS; i++) {
@@ -594,8 +595,8 @@ static void masks_behind_many_names_fit_into_a_step(void **state) {
     work_room *had = work_room_enter(&room);
     quire_err e = grammar_mask(c.r, s, bits);
     (void)work_room_enter(had);
-    print_message("%d names, %d tokens: %zu bytes, %d states, %d masks, %u units\n", NAMES, (int)n_tokens, stats.bytes,
-                  (int)stats.n_states, (int)stats.n_masks, atomic_load(&room.largest));
+    print_message("%d names, %d tokens: %zu bytes, %d states, %d masks, %u units\n", NAMES, (int)n_tokens, stats.bytes, (int)stats.n_states,
+                  (int)stats.n_masks, atomic_load(&room.largest));
     assert_int_equal(e, QUIRE_OK);
     assert_true(atomic_load(&room.largest) > 100 && atomic_load(&room.largest) < 20000);
     assert_true(stats.bytes < (size_t)8 << 20);
