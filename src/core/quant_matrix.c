@@ -45,6 +45,10 @@ uint32_t quant_matrix_code(const quant_matrix *m, int64_t row, int64_t i) {
     return code;
 }
 
+void quant_matrix_codes(const quant_matrix *m, int64_t r, int64_t i, int64_t n, uint8_t *out) {
+    read_codes(m, (size_t)quant_matrix_row(m, r), (size_t)i, (size_t)n, out);
+}
+
 /* ---- values ---- */
 
 /* How many of the n elements from (row, i) on share a scale, and its index. */
@@ -68,7 +72,7 @@ static void decode(const quant_matrix *m, const uint8_t *codes, size_t n, int32_
 }
 
 void quant_matrix_read(const quant_matrix *m, int64_t r, int64_t i, int64_t n, float *out) {
-    size_t row = (size_t)(m->first + r / m->block * m->step + r % m->block), end = (size_t)(i + n);
+    size_t row = (size_t)quant_matrix_row(m, r), end = (size_t)(i + n);
     uint8_t codes[STRETCH];
     for (size_t from = (size_t)i; from < end; from += STRETCH) {
         size_t count = end - from < STRETCH ? end - from : STRETCH, index;

@@ -46,6 +46,13 @@ typedef struct quant_matrix {
     int64_t first, block, step;
 } quant_matrix;
 
+/* The row of all that codes hold which is row r of those that are meant. */
+static inline int64_t quant_matrix_row(const quant_matrix *m, int64_t r) {
+    return m->first + r / m->block * m->step + r % m->block;
+}
+
+/* out[0..n) = the codes of elements i .. i + n of row r, as they are stored. */
+void quant_matrix_codes(const quant_matrix *m, int64_t r, int64_t i, int64_t n, uint8_t *out);
 /* The code of (row, i) of all that m->codes hold, as it is stored. */
 uint32_t quant_matrix_code(const quant_matrix *m, int64_t row, int64_t i);
 

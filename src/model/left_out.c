@@ -169,4 +169,6 @@ void describe_weights(const model_file *f, const arch_names *names, const char *
             d->weight_type = (dtype)t;
         }
     }
+    bool is_int8 = dtype_is_quantised(d->weight_type) || d->weight_type == DTYPE_I8 || quant_is_integers(f, d->weight_type);
+    d->auto_compute = is_int8 ? COMPUTE_INT8 : d->weight_type == DTYPE_F32 ? COMPUTE_F32 : COMPUTE_BF16;
 }

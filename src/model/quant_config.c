@@ -113,6 +113,17 @@ bool quant_is(const model_file *f) {
     return model_file_format(f) == MODEL_HF && model_file_is_object(f, QUANT_CONFIG);
 }
 
+bool quant_is_integers(const model_file *f, dtype codes) {
+    str method, order;
+    bool by_activations = false;
+    (void)model_file_bool(f, QUANT_CONFIG ".desc_act", &by_activations);
+    if (model_file_str(f, QUANT_CONFIG ".config_groups.group_0.weights.actorder", &order) == QUIRE_OK) {
+        by_activations = str_is(order, "group");
+    }
+    bool is_bnb = model_file_str(f, QUANT_CONFIG ".quant_method", &method) == QUIRE_OK && str_is(method, "bitsandbytes");
+    return model_file_format(f) == MODEL_HF && (codes == DTYPE_I32 || codes == DTYPE_U8) && !by_activations && !is_bnb;
+}
+
 quire_err quant_check(const model_file *f, quire_error *err) {
     str method = {0};
     const quant_rule *rules = NULL;

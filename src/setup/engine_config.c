@@ -84,8 +84,7 @@ quire_err options_compute(const quire_options *o, const model_desc *d, compute_m
                        compute_name(d->packed_compute));
     }
     if (is_auto) {
-        bool is_int8 = dtype_is_quantised(d->weight_type) || d->weight_type == DTYPE_I8;
-        *out = is_int8 ? COMPUTE_INT8 : d->weight_type == DTYPE_F32 ? COMPUTE_F32 : COMPUTE_BF16;
+        *out = d->auto_compute;
         return QUIRE_OK;
     }
     const char *const names[] = {compute_name(COMPUTE_F32), compute_name(COMPUTE_BF16), compute_name(COMPUTE_INT8),

@@ -566,7 +566,7 @@ static void a_trace_counts_the_experts_that_have_rows(void **state) {
     uint32_t packing;
     for (int i = 0; i < 3; i++) {
         (void)f->b->ops->linear_packed((i == 0 ? f->gates : i == 1 ? f->ups : f->downs)[0], &n, &packing);
-        bytes += n;
+        bytes += n - 64; /* what they are packed as, which no product reads */
     }
     f->b->ops->trace(f->b, &trace);
     run(f, 0, 10, out);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "backend/cpu/linear_ops.h"
+#include "backend/cpu/pack_matrix.h"
 #include "base/mem.h"
 #include "base/size.h"
 #include "core/quant.h"
@@ -83,33 +84,115 @@ static quire_err load_bias(cpu_backend *b, linear *l, const tensor_view *bias, q
 typedef struct pack_job {
     linear *l;
     const tensor_view *w;
+    const pack_source *source; /* of grouped weights that w has as a quant_matrix, else NULL */
 } pack_job;
 
 static void pack_part(void *context, int32_t task, int32_t worker) {
     const pack_job *job = context;
     linear *l = job->l;
+    uint8_t *to = l->data + (size_t)task * l->layout.block_bytes;
     (void)worker;
-    pack_block(&l->layout, job->w, task, l->data + (size_t)task * l->layout.block_bytes,
-               l->scales != NULL ? l->scales + (size_t)task * PACK_LANES : NULL);
+    if (job->source != NULL) {
+        pack_block_of(&l->layout, job->source, task, to);
+    } else {
+        pack_block(&l->layout, job->w, task, to, l->scales != NULL ? l->scales + (size_t)task * PACK_LANES : NULL);
+    }
 }
 
-/* Bytes of packed weights: the blocks, then INT8's scales. false when they are too many. */
+/* ---- what weights are packed as ---- */
+
+/* The end of packed weights: what they are, whatever was asked for when they were packed. */
+typedef struct packed_end {
+    uint32_t kind, format, table, shift;
+    float unit, factor;
+    uint8_t zeros[40];
+} packed_end;
+
+_Static_assert(sizeof(packed_end) == 64, "packed weights are whole cache lines");
+
+/* Bytes of packed weights up to their end: the blocks, then INT8's scales. false when they are too many. */
 static bool packed_bytes(const pack_layout *p, size_t *out) {
-    size_t n_blocks = (size_t)p->n_blocks;
-    return size_add(n_blocks * p->block_bytes, p->kind == PACK_INT8 ? n_blocks * PACK_LANES * sizeof(float) : 0, out);
+    size_t n_blocks = (size_t)p->n_blocks, n;
+    return size_add(n_blocks * p->block_bytes, p->kind == PACK_INT8 ? n_blocks * PACK_LANES * sizeof(float) : 0, &n) && n < SIZE_MAX / 2 &&
+           size_add(size_align(n, 64), sizeof(packed_end), out);
 }
 
-/* Uses weights that were packed before, in place. */
-static quire_err take_packed(linear *l, const tensor_view *w, size_t n_bytes, quire_error *err) {
+/* Whether rows of a format are multiplied with weights of a kind, in a compute mode. */
+static bool fits_format(pack_kind kind, uint32_t format, compute_mode mode) {
+    switch (format) {
+    case ROWS_F32:
+        return kind == PACK_F32 || kind == PACK_F16 || kind == PACK_BF16;
+    case ROWS_BF16:
+        return kind == PACK_BF16 && mode == COMPUTE_BF16;
+    case ROWS_TOKEN:
+        return kind == PACK_INT8 && mode == COMPUTE_INT8;
+    default:
+        return format == ROWS_GROUPS && pack_is_grouped(kind) && mode == COMPUTE_INT8;
+    }
+}
+
+static quire_err bad_packed(const tensor_view *w, quire_error *err) {
+    return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: %zu bytes are not its packed form; pack the model again", w->name, w->n_bytes);
+}
+
+/* How weights that were packed before are: their kind, rule, format and factor. */
+static quire_err read_end(const cpu_backend *b, const tensor_view *w, linear *l, pack_kind *kind, quant_rule *rule, quire_error *err) {
+    packed_end end;
     if (w->packing != PACK_VERSION) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,
                        "tensor %s: packed by another version of quire (layout %u, this one uses %u): pack the model again", w->name,
                        (unsigned)w->packing, PACK_VERSION);
     }
-    if (!w->stays || w->n_bytes != n_bytes || (uintptr_t)w->data % MEM_ALIGN != 0) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: %zu bytes are not its packed form; pack the model again", w->name, w->n_bytes);
+    if (!w->stays || w->n_bytes < sizeof end || (uintptr_t)w->data % MEM_ALIGN != 0) {
+        return bad_packed(w, err);
     }
-    l->data = (uint8_t *)(uintptr_t)w->data; /* only this file writes there, while it loads */
+    memcpy(&end, (const uint8_t *)w->data + w->n_bytes - sizeof end, sizeof end);
+    if (end.kind >= N_PACKS || !fits_format((pack_kind)end.kind, end.format, b->base.compute) || end.table >= N_TABLES || end.shift > 31) {
+        return bad_packed(w, err);
+    }
+    *kind = (pack_kind)end.kind;
+    *rule = (quant_rule){.table = (quant_table)end.table, .unit = end.unit, .shift = (int32_t)end.shift};
+    rule->form = pack_is_grouped(*kind) ? (quant_form)(end.kind - PACK_INT8 - 1) : 0;
+    l->format = (row_format)end.format;
+    l->factor = end.factor;
+    return QUIRE_OK;
+}
+
+static void write_end(const linear *l, size_t n_bytes) {
+    const quant_rule *r = &l->layout.rule;
+    const packed_end end = {.kind = (uint32_t)l->layout.kind,
+                            .format = (uint32_t)l->format,
+                            .table = (uint32_t)r->table,
+                            .shift = (uint32_t)r->shift,
+                            .unit = r->unit,
+                            .factor = l->factor};
+    memcpy(l->data + n_bytes - sizeof end, &end, sizeof end);
+}
+
+/* Chooses how a checkpoint's weights are packed. Under int8 a quantised matrix keeps its codes where a form has them exactly; otherwise it
+ * is rounded to bf16 and multiplied with rows of f32, whose bits no instruction set changes. */
+static quire_err choose(const cpu_backend *b, const linear_spec *spec, linear *l, pack_kind *kind, quant_rule *rule, matrix_plan *plan,
+                        quire_error *err) {
+    const tensor_view *w = spec->weight;
+    const bool is_half = w->type == DTYPE_F16 || w->type == DTYPE_BF16, is_int8 = b->base.compute == COMPUTE_INT8 && !spec->exact;
+    const bool in_f32 = !is_int8 && b->base.compute != COMPUTE_BF16;
+    compute_mode mode = spec->exact || in_f32 || (spec->left_out && is_int8 && is_half) ? COMPUTE_F32 : b->base.compute;
+    const quant_rule *published = quant_rule_of(w->type);
+    *rule = published != NULL ? *published : (quant_rule){.unit = 1.0f};
+    l->factor = 1.0f;
+    if (is_int8 && w->quant != NULL) {
+        mode = COMPUTE_F32;
+        *kind = PACK_BF16;
+        if (pack_matrix_plan(w->quant, (int32_t)w->dims[1], plan)) {
+            mode = COMPUTE_INT8;
+            *kind = pack_kind_of(plan->rule.form);
+            *rule = plan->rule;
+            l->factor = plan->factor;
+        }
+    } else if (pack_choose(w->type, mode, kind) != QUIRE_OK) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: weights of type %s are not supported", w->name, dtype_name(w->type));
+    }
+    l->format = linear_format(*kind, mode);
     return QUIRE_OK;
 }
 
@@ -119,15 +202,17 @@ static quire_err place(cpu_backend *b, linear *l, const tensor_view *w, quire_er
     if (!packed_bytes(&l->layout, &n_bytes)) {
         return err_set(err, QUIRE_TOO_LARGE, -1, "tensor %s: too large", w->name);
     }
-    if (w->packing != 0) {
-        TRY(take_packed(l, w, n_bytes, err));
-    } else {
-        l->data = cpu_own(b, n_bytes, 1);
+    if (w->packing != 0 && w->n_bytes != n_bytes) {
+        return bad_packed(w, err);
     }
+    l->data = w->packing != 0 ? (uint8_t *)(uintptr_t)w->data : cpu_own(b, n_bytes, 1); /* only this file writes there, while it loads */
     if (l->data == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", w->name);
     }
-    l->scales = n_bytes > in_blocks ? (float *)(void *)(l->data + in_blocks) : NULL;
+    if (w->packing == 0) {
+        write_end(l, n_bytes);
+    }
+    l->scales = l->layout.kind == PACK_INT8 ? (float *)(void *)(l->data + in_blocks) : NULL;
     b->weight_bytes += (int64_t)n_bytes;
     return QUIRE_OK;
 }
@@ -138,42 +223,44 @@ const void *cpu_linear_packed(const linear *l, size_t *n_bytes, uint32_t *packin
     return l->data;
 }
 
+/* What rows go through before they are multiplied, under fp8. */
+static quire_err take_rounding(const cpu_backend *b, const linear_spec *spec, linear *l, quire_error *err) {
+    l->rounding = b->base.compute == COMPUTE_FP8 ? spec->rounding : (row_rounding){.to = ROUND_NOTHING};
+    if (l->rounding.to != ROUND_NOTHING && (size_t)spec->weight->dims[1] * sizeof(float) > LINEAR_SCRATCH_BYTES) {
+        return err_set(err, QUIRE_TOO_LARGE, -1, "tensor %s: %lld inputs are too many for --compute fp8", spec->weight->name,
+                       (long long)spec->weight->dims[1]);
+    }
+    return QUIRE_OK;
+}
+
 quire_err cpu_linear_load(backend *base, const linear_spec *spec, linear **out, quire_error *err) {
     cpu_backend *b = (cpu_backend *)base;
     const tensor_view *weight = spec->weight;
-    bool is_half = weight->type == DTYPE_F16 || weight->type == DTYPE_BF16,
-         stays = spec->left_out && base->compute == COMPUTE_INT8 && is_half;
-    compute_mode mode = spec->exact || stays || base->compute == COMPUTE_FP8 ? COMPUTE_F32 : base->compute;
     cpu_linear_state *s;
     pack_kind kind;
+    quant_rule rule;
+    matrix_plan plan = {.m = NULL};
     TRY(check_weight(weight, err));
     TRY(check_scale(weight, err));
-    if (pack_choose(weight->type, mode, &kind) != QUIRE_OK) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: weights of type %s are not supported", weight->name,
-                       dtype_name(weight->type));
-    }
     linear *l = cpu_own(b, 1, sizeof *l);
     if (l == NULL || state_of(b, &s) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", weight->name);
     }
-    l->format = linear_format(kind, mode);
-    l->rounding = base->compute == COMPUTE_FP8 ? spec->rounding : (row_rounding){.to = ROUND_NOTHING};
-    l->factor = 1.0f;
-    if (l->rounding.to != ROUND_NOTHING && (size_t)weight->dims[1] * sizeof(float) > LINEAR_SCRATCH_BYTES) {
-        return err_set(err, QUIRE_TOO_LARGE, -1, "tensor %s: %lld inputs are too many for --compute fp8", weight->name,
-                       (long long)weight->dims[1]);
-    }
-    quire_err e = pack_plan(kind, quant_rule_of(weight->type), (int32_t)weight->dims[0], (int32_t)weight->dims[1], &l->layout);
+    TRY(weight->packing != 0 ? read_end(b, weight, l, &kind, &rule, err) : choose(b, spec, l, &kind, &rule, &plan, err));
+    TRY(take_rounding(b, spec, l, err));
+    quire_err e = pack_plan(kind, &rule, (int32_t)weight->dims[0], (int32_t)weight->dims[1], &l->layout);
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "tensor %s: %lld x %lld is too large for --compute %s", weight->name, (long long)weight->dims[0],
-                       (long long)weight->dims[1], compute_name(mode));
+                       (long long)weight->dims[1], compute_name(base->compute));
     }
     TRY(place(b, l, weight, err));
     if (spec->bias != NULL) {
         TRY(load_bias(b, l, spec->bias, err));
     }
+    const pack_source source = {pack_matrix_read, &plan};
     if (weight->packing == 0) {
-        thread_pool_run(b->thread_pool, pack_part, &(pack_job){l, weight}, l->layout.n_blocks);
+        const pack_job job = {l, weight, weight->quant != NULL && pack_is_grouped(kind) ? &source : NULL};
+        thread_pool_run(b->thread_pool, pack_part, (void *)(uintptr_t)&job, l->layout.n_blocks);
     }
     l->next = s->loaded;
     s->loaded = l;

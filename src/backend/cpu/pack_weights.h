@@ -40,7 +40,7 @@
 #include "core/quant.h"
 #include "core/tensor.h"
 
-#define PACK_VERSION 1 /* version of this layout; stored packed weights record it */
+#define PACK_VERSION 2 /* of this layout, and of what linear_ops_load.c puts at its end; stored packed weights record it */
 #define PACK_LANES   16
 #define PACK_GROUP   32 /* k of one activation scale */
 

@@ -1,0 +1,151 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu/pack_matrix.h"
+#include "base/rng.h"
+#include "core/float8.h"
+
+enum { ROWS = 8, INPUTS = 320, MOST_GROUPS = INPUTS / 16 };
+
+static const float e2m1[16] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+
+typedef struct matrix {
+    quant_matrix m;
+    uint8_t codes[ROWS * INPUTS];
+    float scales[ROWS * MOST_GROUPS];
+    int16_t zeros[ROWS * MOST_GROUPS];
+} matrix;
+
+/* Codes as bytes, whatever their bits; scales are set by the caller. */
+static void fill(matrix *x, uint64_t *r, code_kind kind, int bits, int32_t group, bool has_zeros) {
+    x->m =
+        (quant_matrix){.place = CODES_BYTES, .kind = kind, .bits = bits, .codes = x->codes, .n_rows = ROWS, .n_in = INPUTS, .table = e2m1};
+    x->m.scales = x->scales;
+    x->m.zeros = has_zeros ? x->zeros : NULL;
+    x->m.zero = 1 << (bits - 1);
+    x->m.scale_rows = 1;
+    x->m.group = group;
+    x->m.n_groups = INPUTS / group;
+    x->m.factor = 1.0f;
+    x->m.block = x->m.step = ROWS;
+    for (int i = 0; i < ROWS * INPUTS; i++) {
+        x->codes[i] = (uint8_t)(rng_next(r) & ((1u << bits) - 1));
+    }
+    for (int i = 0; i < ROWS * MOST_GROUPS; i++) {
+        x->zeros[i] = (int16_t)(rng_next(r) & ((1u << bits) - 1));
+        x->scales[i] = (float)(rng_next(r) % 2048) * 0x1p-18f * (rng_next(r) % 2 ? 1.0f : -1.0f); /* halves */
+    }
+}
+
+/* All values by the rule, times the factor, are those of the matrix, up to the rounding of one product where the factor is no power of two.
+ */
+static void expect_same_values(const matrix *x, bool exact) {
+    matrix_plan plan;
+    assert_true(pack_matrix_plan(&x->m, INPUTS, &plan));
+    for (int32_t row = 0; row < ROWS; row++) {
+        for (int32_t k = 0; k < INPUTS; k += QUANT_SUPER) {
+            int32_t n = INPUTS - k < QUANT_SUPER ? INPUTS - k : QUANT_SUPER;
+            float got[QUANT_SUPER], want[QUANT_SUPER];
+            quant_codes codes;
+            memset(&codes, 0, sizeof codes);
+            pack_matrix_read(&plan, row, k, n, &codes);
+            quant_values(&plan.rule, &codes, (size_t)n, got);
+            quant_matrix_read(&x->m, row, k, n, want);
+            for (int32_t i = 0; i < n; i++) {
+                float value = got[i] * plan.factor;
+                assert_true(exact ? value == want[i] : fabsf(value - want[i]) <= fabsf(want[i]) * 0x1p-22f);
+            }
+        }
+    }
+}
+
+static void integers_keep_their_values_in_every_form(void **state) {
+    (void)state;
+    static const int widths[] = {2, 3, 4, 8};
+    static const int32_t groups[] = {32, 64, 160, INPUTS}; /* 5 groups of 32 share one, and all */
+    static matrix x;
+    uint64_t r = 7;
+    for (size_t w = 0; w < 4; w++) {
+        for (size_t g = 0; g < 4; g++) {
+            for (int zeros = 0; zeros < 2; zeros++) {
+                fill(&x, &r, CODE_INTEGER, widths[w], groups[g], zeros);
+                expect_same_values(&x, true);
+                for (int i = 0; i < ROWS * MOST_GROUPS; i++) {
+                    x.scales[i] *= 0x1p-20f; /* no halves, but a power of two away from them */
+                }
+                x.m.factor = 0.75f;
+                expect_same_values(&x, false);
+            }
+        }
+    }
+}
+
+static void floats_of_4_bits_keep_their_values(void **state) {
+    (void)state;
+    static matrix x;
+    uint64_t r = 8;
+    fill(&x, &r, CODE_TABLE, 4, 32, false);
+    for (int i = 0; i < ROWS * MOST_GROUPS; i++) {
+        x.scales[i] = e8m0_to_f32((uint8_t)(60 + rng_next(&r) % 130));
+    }
+    expect_same_values(&x, true);
+    fill(&x, &r, CODE_TABLE, 4, 16, false);
+    for (int i = 0; i < ROWS * MOST_GROUPS; i++) {
+        x.scales[i] = e4m3_to_f32((uint8_t)(rng_next(&r) % 127));
+    }
+    x.m.factor = 0.0123f;
+    expect_same_values(&x, false);
+}
+
+static void expect_none(const matrix *x) {
+    matrix_plan plan;
+    assert_false(pack_matrix_plan(&x->m, INPUTS, &plan));
+}
+
+static void what_no_form_has_exactly_has_none(void **state) {
+    (void)state;
+    static matrix x;
+    static const int32_t order[INPUTS];
+    uint64_t r = 9;
+    fill(&x, &r, CODE_INTEGER, 4, 32, false);
+    x.m.zero = 7;
+    expect_none(&x);
+    fill(&x, &r, CODE_INTEGER, 4, 32, true);
+    x.zeros[ROWS * INPUTS / 32 - 1] = 16; /* GPTQ's 15 plus 1 */
+    expect_none(&x);
+    fill(&x, &r, CODE_INTEGER, 4, 32, false);
+    x.m.group_of = order;
+    expect_none(&x);
+    fill(&x, &r, CODE_INTEGER, 4, 16, false);
+    expect_none(&x);
+    fill(&x, &r, CODE_INTEGER, 4, 32, false);
+    x.scales[3] = 1.0f + 0x1p-20f; /* more bits than a half */
+    expect_none(&x);
+    x.scales[3] = NAN;
+    expect_none(&x);
+    x.scales[3] = 0x1p-20f;
+    x.scales[4] = 0x1p20f; /* no power of two makes halves of both: the first becomes 0 */
+    x.scales[5] = 0x1.8p-22f;
+    expect_none(&x);
+    fill(&x, &r, CODE_TABLE, 4, 32, false); /* scales that are no powers of two */
+    x.scales[0] = 3.0f;
+    expect_none(&x);
+    fill(&x, &r, CODE_E4M3, 8, 32, false);
+    expect_none(&x);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(integers_keep_their_values_in_every_form),
+        cmocka_unit_test(floats_of_4_bits_keep_their_values),
+        cmocka_unit_test(what_no_form_has_exactly_has_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
