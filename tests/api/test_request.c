@@ -381,7 +381,8 @@ static void integers_of_any_size_keep_their_digits(void **state) {
            "temperature is 18446744073709551616; it must be from 0 to 2");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stop_token_ids\":[18446744073709551616]}", "stop_token_ids",
            "stop_token_ids is 18446744073709551616; it must be");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logit_bias\":{\"18446744073709551616\":1}}", "logit_bias", "the id 18446744073709551616;");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logit_bias\":{\"18446744073709551616\":1}}", "logit_bias",
+           "the id 18446744073709551616;");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":[18446744073709551616]}", "body.prompt.0", "18446744073709551616");
 }
 
