@@ -3,8 +3,8 @@
 #include <ctype.h>
 
 #include "base/mem.h"
-#include "file/not_a_model.h"
 #include "file/hub_quant.h"
+#include "file/not_a_model.h"
 #include "file/show.h"
 #include "json/json.h"
 
@@ -153,6 +153,8 @@ static quire_err choose_usual(const hub_listing *l, const char *repo, hub_choice
 /* The texts that Quire reads, in this and other directories of the model. */
 static bool is_text(str path) {
     static const char *const names[] = {"config.json",
+                                        "quantize_config.json",
+                                        "hf_quant_config.json",
                                         "generation_config.json",
                                         "tokenizer.json",
                                         "tokenizer_config.json",

@@ -196,6 +196,7 @@ void model_file_close(model_file *f) {
     tensor_dir_deinit(&f->tensors);
     gguf_deinit(&f->gguf);
     json_doc_deinit(&f->config);
+    strbuf_deinit(&f->config_joined);
     json_doc_deinit(&f->generation);
     json_doc_deinit(&f->tokenizer_config);
     json_doc_deinit(&f->template_json);

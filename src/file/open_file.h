@@ -53,9 +53,10 @@ typedef struct model_file {
 
     json_doc config, generation, tokenizer_config, template_json;        /* MODEL_HF; root NULL when the file is absent */
     str config_text, generation_text, template_json_text, template_text; /* the files */
+    strbuf config_joined;                                                /* memory of config_text that is no file's */
     json_doc modules_list;                                               /* modules.json */
     str modules_text;
-    json_doc index;                                                      /* of shards; names tensors that no shard may have */
+    json_doc index; /* of shards; names tensors that no shard may have */
     file_module modules[MAX_MODULES];
     int32_t n_modules;
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -82,11 +83,54 @@ quire_err hf_read_list(model_file *f, const char *name, size_t max_bytes, str *t
     return e;
 }
 
+/* Files in which programs write what others put into config.json's quantization_config, and the method that they leave unsaid. */
+static const struct { const char *name, *method; } quant_files[] = {{"quantize_config.json", "gptq"}, {"hf_quant_config.json", "modelopt"}};
+
+/* Adds `, "quantization_config": {"quant_method": method, ..}` to config.json's text, with the members of an object's text. */
+static quire_err join_quantisation(strbuf *out, str config, const char *method, str object, bool is_empty) {
+    size_t open = (size_t)((const char *)memchr(object.p, '{', object.n) - object.p) + 1, end = config.n;
+    while (config.p[end - 1] != '}') {
+        end--;
+    }
+    TRY(strbuf_add(out, config.p, end - 1));
+    TRY(strbuf_addf(out, ",\"quantization_config\":{\"quant_method\":\"%s\"%s", method, is_empty ? "" : ","));
+    TRY(strbuf_add(out, object.p + open, object.n - open));
+    return strbuf_add_char(out, '}');
+}
+
+/* Reads quantization_config from a file of its own where config.json has none. A packed model has it in its config.json. */
+static quire_err read_quantisation(model_file *f, quire_error *err) {
+    json_member first = {0}, of_quantisation = {0};
+    bool has_members = json_next(f->config.root, &first);
+    for (size_t i = 0; i < sizeof quant_files / sizeof *quant_files && has_members; i++) {
+        json_doc doc = {0};
+        str text;
+        if (json_doc_find(&f->config, "quantization_config") != NULL) {
+            return QUIRE_OK;
+        }
+        TRY(hf_read_json(f, quant_files[i].name, MAX_JSON_BYTES, &text, &doc, err));
+        if (doc.root == NULL) {
+            continue;
+        }
+        bool is_empty = !json_next(doc.root, &of_quantisation);
+        json_doc_deinit(&doc);
+        if (join_quantisation(&f->config_joined, f->config_text, quant_files[i].method, text, is_empty) != QUIRE_OK) {
+            return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for its settings", f->path);
+        }
+        f->config_text = (str){f->config_joined.p, f->config_joined.n};
+        json_doc_deinit(&f->config);
+        f->config.root = NULL;
+        return parse(f->path, "config.json", f->config_text, JSON_NAMES_LAST, &f->config, err);
+    }
+    return QUIRE_OK;
+}
+
 quire_err hf_read_texts(model_file *f, quire_error *err) {
     vocab *v = &f->vocab;
     const char *dir = f->path;
     vocab_init(v);
     TRY(hf_read_json(f, "config.json", MAX_JSON_BYTES, &f->config_text, &f->config, err));
+    TRY(read_quantisation(f, err));
     TRY(open_file_overrides(f, err));
     TRY(hf_read_json(f, "generation_config.json", MAX_JSON_BYTES, &f->generation_text, &f->generation, err));
     TRY(hf_read_json(f, "tokenizer_config.json", MAX_JSON_BYTES, &v->tokenizer_config_json, &f->tokenizer_config, err));

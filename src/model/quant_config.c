@@ -1,5 +1,5 @@
-/* Checks "quantization_config" in config.json: which quantised checkpoints this build reads. What a layer's tensors are, their names, types
- * and shapes say (quant_method.h); here stands what those cannot show. */
+/* Checks "quantization_config" of config.json, or of the files that stand for it (open_hf.c): which quantised checkpoints this build reads.
+ * What a layer's tensors are, their names, types and shapes say (quant_method.h); here stands what those cannot show. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +18,9 @@ typedef struct quant_rule {
 static const quant_rule gptq_rules[] = {{"bits", "2|3|4|8"}, {"checkpoint_format", "absent|\"gptq\"|\"gptq_v2\""}, {NULL, NULL}};
 static const quant_rule awq_rules[] = {{"bits", "4"}, {"version", "absent|\"gemm\"|\"GEMM\""}, {"zero_point", "absent|true"}, {NULL, NULL}};
 static const quant_rule fp8_rules[] = {{"activation_scheme", "absent|\"dynamic\"|\"static\""}, {"fmt", "absent|\"e4m3\""}, {NULL, NULL}};
-static const quant_rule modelopt_rules[] = {{"quant_algo", "absent|\"FP8\"|\"NVFP4\""}, {NULL, NULL}};
+static const quant_rule modelopt_rules[] = {{"quant_algo", "absent|\"FP8\"|\"NVFP4\""},
+                                            {"quantization.quant_algo", "absent|\"FP8\"|\"NVFP4\""}, /* of hf_quant_config.json */
+                                            {NULL, NULL}};
 static const quant_rule bnb_rules[] = {{"load_in_8bit", "absent|false"}, {NULL, NULL}};
 static const quant_rule no_rules[] = {{NULL, NULL}};
 static const quant_rule compressed_rules[] = {
@@ -86,9 +88,9 @@ static bool is_one_of(const char *value, const char *values) {
 static quire_err check_value(const model_file *f, const char *key, const char *values, quire_error *err) {
     char value[MAX_VALUE];
     spell(f, key, value);
-    return is_one_of(value, values) ? QUIRE_OK
-                                    : err_set(err, QUIRE_UNSUPPORTED, -1, "%s: %s in config.json is %s; this version reads %s",
-                                              model_file_path(f), key, value, values);
+    return is_one_of(value, values)
+               ? QUIRE_OK
+               : err_set(err, QUIRE_UNSUPPORTED, -1, "%s: %s is %s; this version reads %s", model_file_path(f), key, value, values);
 }
 
 /* One rule, of each config group where its key has a "*". */

@@ -9,6 +9,8 @@ import subprocess
 
 import pytest
 
+from conftest import Server
+
 np = pytest.importorskip("numpy")
 
 f4 = np.float32
@@ -345,3 +347,64 @@ def test_a_packed_model_has_the_same_bits(quire, tmp_path, make, compute):
     model, packed = make().write(tmp_path / "q", True), tmp_path / "p.quire"
     run(quire, "pack", model, "-o", packed, "-q", "--compute", compute)
     assert logits(quire, packed) == logits(quire, model, "--compute", compute)
+
+
+# ---- settings in files of their own ----
+
+def move_settings(model, name, settings):
+    config = json.loads((model / "config.json").read_text())
+    del config["quantization_config"]
+    (model / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+    (model / name).write_text(json.dumps(settings))
+    return model
+
+
+@pytest.mark.parametrize("form", ["gptq-4-v2", "gptq-4-no-index", "gptq-3"])
+def test_settings_of_gptq_are_read_from_a_file_of_their_own(quire, tmp_path, form):
+    m = llama(form)
+    quantised, floats = m.write(tmp_path / "q", True), m.write(tmp_path / "f", False)
+    move_settings(quantised, "quantize_config.json", {k: v for k, v in m.quantisation.items() if k != "quant_method"})
+    want = logits(quire, floats, "--compute", "f32")
+    assert logits(quire, quantised, "--compute", "f32") == want
+    run(quire, "pack", quantised, "-o", tmp_path / "p.quire", "-q", "--compute", "f32")
+    assert logits(quire, tmp_path / "p.quire") == want
+
+
+@pytest.mark.parametrize("form, name, settings, key", [
+    ("gptq-4", "quantize_config.json", {"bits": 4, "group_size": 32, "checkpoint_format": "marlin"}, "quantization_config.checkpoint_format"),
+    ("gptq-4", "quantize_config.json", {}, "quantization_config.bits"),
+    ("gptq-4", "quantize_config.json", {"quant_method": "hqq"}, "quantization_config.quant_method"),
+    ("nvfp4-modelopt", "hf_quant_config.json", {"quantization": {"quant_algo": "NVFP4_AWQ"}}, "quantization_config.quantization.quant_algo")])
+def test_settings_in_a_file_of_their_own_that_are_not_read_are_refused(quire, tmp_path, form, name, settings, key):
+    model = move_settings(llama(form).write(tmp_path / "q", True), name, settings)
+    done = subprocess.run([quire, "inspect", model], capture_output=True, text=True)
+    assert done.returncode == 1 and key in done.stderr and " reads " in done.stderr
+
+
+def test_settings_of_modelopt_are_read_from_a_file_of_their_own(quire, tmp_path):
+    m = llama("nvfp4-modelopt")
+    model = move_settings(m.write(tmp_path / "q", True), "hf_quant_config.json", {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4"}})
+    assert logits(quire, model, "--compute", "f32") == logits(quire, m.write(tmp_path / "f", False), "--compute", "f32")
+
+
+# ---- values that are no numbers ----
+
+def test_a_scale_that_is_no_number_ends_the_requests_that_meet_it(quire, tmp_path):
+    """Tokens below 32 go to the first two experts, the others to the last two, whose third has a scale that is NaN."""
+    m = qwen3_moe("gptq-4")
+    p = "model.layers.0."
+    for name, values in (("model.embed_tokens.weight", np.where(np.arange(VOCAB) < 32, 4, -4)), (p + "mlp.gate.weight", np.array([1, .5, -1]))):
+        m.stored[name][1][:, 0] = values
+    m.stored[p + "mlp.gate.weight"][1][:, 1:] = 0
+    m.stored[p + "self_attn.o_proj.weight"][1][:] = 0
+    m.stored[p + "mlp.experts.2.down_proj.scales"][1][0, 0] = np.nan
+    server = Server(m.write(tmp_path / "m", True), "--api-key", "k-test", "--served-model-name", "m")
+    try:
+        bodies = [{"model": "m", "prompt": prompt, "max_tokens": 1, "temperature": 0, "return_token_ids": True} for prompt in ([1, 2, 3], [40, 41], [5, 6, 7, 8])]
+        answers = server.post_together("/v1/completions", bodies)
+        assert [status for status, _ in answers] == [200, 500, 200], answers
+        assert "not finite" in answers[1][1]
+        alone = [json.loads(server.ask("POST", "/v1/completions", bodies[i])[2])["choices"] for i in (0, 2)]
+        assert alone == [json.loads(answers[i][1])["choices"] for i in (0, 2)]
+    finally:
+        server.stop()
