@@ -140,8 +140,8 @@ typedef struct quire_options {
     /* what objects of a JSON Schema may hold in answers beside the names that they list, where a request does not say it: "closed":
      * nothing, where the schema lists names and says nothing of others; "schema": as the standard has it */
     const char *json_additional_properties;
-    /* white space in answers that a JSON Schema describes, where a request does not say it: "compact": none; "lines": a space, or one or
-     * two line ends and up to 20 spaces; "any": runs of at most 20 characters */
+    /* white space in answers that a JSON Schema describes, where a request does not say it: "compact": none; "lines": none, a space, or
+     * one or two line ends and up to 20 spaces; "any": runs of at most 20 characters. */
     const char *json_whitespace;
     /* whether tokens that a request's rule forces are computed together: "on"; "off": one by one. The answers are the same */
     const char *jump_forward;

@@ -3,7 +3,7 @@
 #include "model/quant_method.h"
 
 /* The size of blocks along a dimension, from the configuration. */
-static int64_t block_size(const quant_linear *q, int dimension) {
+static int64_t scaled_block(const quant_linear *q, int dimension) {
     static const char *const keys[] = {QUANT_CONFIG ".weight_block_size", QUANT_CONFIG ".config_groups.group_0.weights.block_structure"};
     int64_t sizes[2] = {128, 128};
     size_t n;
@@ -34,8 +34,8 @@ static quire_err read_fp8(quant_linear *q) {
     }
     int64_t rows = scales.n_dims > 0 ? scales.dims[0] : 1, columns = scales.n_dims > 1 ? scales.dims[1] : 1;
     bool is_mx = scales.type == DTYPE_U8 || scales.type == DTYPE_F8_E8M0;
-    int64_t a_row = shared_by(q->n_out, rows, block_size(q, 0));
-    int64_t a_column = is_mx && columns * 32 == q->n_in ? 32 : shared_by(q->n_in, columns, block_size(q, 1));
+    int64_t a_row = shared_by(q->n_out, rows, scaled_block(q, 0));
+    int64_t a_column = is_mx && columns * 32 == q->n_in ? 32 : shared_by(q->n_in, columns, scaled_block(q, 1));
     if (scales.n_dims > 2 || a_row == 0 || a_column == 0) {
         return quant_error(q, suffix, "its shape [%lld, %lld] fits no way to scale [%lld, %lld]", (long long)rows, (long long)columns,
                            (long long)q->n_out, (long long)q->n_in);

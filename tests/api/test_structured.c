@@ -178,13 +178,15 @@ static void every_kind_of_request_gets_texts_that_obey(void **state) {
         {"\"seed\":6,\"min_tokens\":50,\"n\":2,\"guided_choice\":[\"yes\",\"no\",\"perhaps not\"]", "yes|no|perhaps not"},
         {"\"seed\":7,\"mirostat\":2,\"grammar\":\"root ::= (\\\"a\\\" | \\\"bc\\\"){3} \\\"!\\\"\"", "(a|bc){3}!"},
         {"\"seed\":8,\"n\":3,\"repetition_penalty\":1.3,\"no_repeat_ngram_size\":9,\"guided_regex\":\"(é){2}[a-z]{3}\"", "(é){2}[a-z]{3}"},
-        {"\"seed\":9,\"n\":3,\"json_schema\":" SCHEMA, OBJECT},
+        {"\"seed\":9,\"n\":3,\"json_schema\":" SCHEMA, LOOSE},
+        {"\"seed\":9,\"n\":3,\"json_whitespace\":\"compact\",\"json_schema\":" SCHEMA, OBJECT},
         {"\"seed\":10,\"n\":6,\"json_whitespace\":\"any\",\"json_property_order\":\"any\",\"json_schema\":" SCHEMA, LOOSE},
         {"\"seed\":11,\"n\":3,\"structured_outputs\":{\"disable_any_whitespace\":false,\"json\":" SCHEMA "}", LOOSE},
         {"\"seed\":12,\"n\":3,\"structured_outputs\":{\"disable_any_whitespace\":true,\"json\":" SCHEMA "}", OBJECT},
-        {"\"seed\":13,\"n\":12,\"temperature\":1.5,\"json_schema\":{\"type\":\"object\",\"properties\":{\"a\":{\"const\":1}}}",
+        {"\"seed\":13,\"n\":12,\"temperature\":1.5,\"json_whitespace\":\"compact\",\"json_schema\":{\"type\":\"object\",\"properties\":{"
+         "\"a\":{\"const\":1}}}",
          "\\{(\"a\":1)?\\}"},
-        {"\"beam_width\":3,\"n\":3,\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":" SCHEMA "}}", OBJECT},
+        {"\"beam_width\":3,\"n\":3,\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":" SCHEMA "}}", LOOSE},
     };
     quire_queue *q = queue_new(e);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

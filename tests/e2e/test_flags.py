@@ -183,15 +183,15 @@ def test_white_space_in_json_is_as_the_flag_says_unless_a_request_says_it(quire,
         assert status == 200, text
         return all(re.fullmatch(r"\[(1,? ?)*\]?", choice["text"]) for choice in json.loads(text)["choices"])
 
-    s = Server("builtin", "--json-whitespace", "any")
+    s = Server("builtin", "--json-whitespace", "compact")
     try:
-        assert is_compact(server) and not is_compact(s) and not is_compact(server, json_whitespace="any")
-        assert is_compact(s, json_whitespace="compact")
-        assert is_compact(s, guided_json=None, structured_outputs={"json": ask_for["guided_json"], "disable_any_whitespace": True})
+        assert is_compact(s) and not is_compact(server) and is_compact(server, json_whitespace="compact") and not is_compact(s, json_whitespace="any")
+        assert not is_compact(s, guided_json=None, structured_outputs={"json": ask_for["guided_json"], "disable_any_whitespace": False})
+        assert is_compact(server, guided_json=None, structured_outputs={"json": ask_for["guided_json"], "disable_any_whitespace": True})
     finally:
         assert s.stop() == 0
     wanted = ["run", "builtin-small", "-q", "-p", "x", "-n", "120", "--temp", "2", "--seed", "3", "--json-schema", json.dumps(ask_for["guided_json"])]
-    assert re.search(r"\d\s{2}|[\t\n]", run(*wanted, "--json-whitespace", "any").stdout.strip()) and not re.search(r"\s\s|\n", run(*wanted).stdout.strip())
+    assert re.search(r"\d\s{2}|[\t\n]", run(*wanted).stdout.strip()) and not re.search(r"\s\s|\n", run(*wanted, "--json-whitespace", "compact").stdout.strip())
     for flags in (["--json-whitespace", "some"], ["--guided-decoding-disable-any-whitespace", "--json-whitespace", "some"]):
         done = run("serve", "builtin", *flags)
         assert done.returncode == 2 and "one of compact, lines, any" in done.stderr, done.stderr

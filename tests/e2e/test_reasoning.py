@@ -31,7 +31,7 @@ def serve(model, *flags):
 
 @pytest.fixture(scope="module")
 def client(model):
-    s = serve(model)
+    s = serve(model, "--json-whitespace", "compact")
     with openai.OpenAI(base_url=s.url + "/v1", api_key=KEY, max_retries=0) as c:
         c.opening, c.closing = model[1], model[1] + 1
         yield c
@@ -203,7 +203,7 @@ def test_the_answers_are_the_same_whatever_the_server_does(client, model, flags)
     requests = [dict(n=4, extra_body={"thinking_token_budget": 9}, **JSON), dict(n=3, temperature=0.7, max_tokens=60, extra_body={"thinking_token_budget": 20}),
                 dict(temperature=0, max_tokens=80, extra_body={"thinking_token_budget": 30, "regex": "([a-z]{2,5} ){9}[a-z]+"}),
                 dict(n=2, extra_body={"thinking_token_budget": 3, "response_format": TAGS})]
-    s = serve(model, *FLAGS[flags])
+    s = serve(model, "--json-whitespace", "compact", *FLAGS[flags])
     with openai.OpenAI(base_url=s.url + "/v1", api_key=KEY, max_retries=0) as other:
         other.opening, other.closing = client.opening, client.closing
         for fields in requests:

@@ -107,7 +107,8 @@ def test_an_answer_obeys_a_schema_a_grammar_or_a_regex(quire, tmp_path):
     (tmp_path / "s.json").write_text(json.dumps(SCHEMA) + "\n")
     (tmp_path / "g.gbnf").write_text('root ::= "yes" | "no"\n')
     (tmp_path / "r.txt").write_text("[0-9]{3}-[0-9]{2}\n")
-    file, text = said("-n", "60", "--json-schema", str(tmp_path / "s.json")), said("-n", "60", "-j", json.dumps(SCHEMA), "--seed", "3")
+    compact = "-n", "60", "--json-whitespace", "compact"
+    file, text = said(*compact, "--json-schema", str(tmp_path / "s.json")), said(*compact, "-j", json.dumps(SCHEMA), "--seed", "3")
     for answer in (json.loads(file), json.loads(text)):
         assert set(answer) == {"a", "b"} and answer["b"] in "xy" and 0 <= answer["a"] <= 99
     assert said("--json-schema-file", str(tmp_path / "s.json"), "--temp", "0", "-n", "60") == said("-jf", str(tmp_path / "s.json"), "--temp", "0", "-n", "60")
@@ -115,7 +116,7 @@ def test_an_answer_obeys_a_schema_a_grammar_or_a_regex(quire, tmp_path):
     assert said("--grammar-file", 'root ::= "maybe"') == "maybe\n"
     assert re.fullmatch("[0-9]{3}-[0-9]{2}\n", said("--regex", str(tmp_path / "r.txt")))
     assert re.fullmatch("(ab){4}\n", said("--regex", "(ab){4}"))
-    (tmp_path / "in.jsonl").write_text(json.dumps({"prompt": "x"}) + "\n" + json.dumps({"prompt": "x", "regex": None, "json_schema": SCHEMA, "max_tokens": 60}) + "\n")
+    (tmp_path / "in.jsonl").write_text(json.dumps({"prompt": "x"}) + "\n" + json.dumps({"prompt": "x", "regex": None, "json_schema": SCHEMA, "json_whitespace": "compact", "max_tokens": 60}) + "\n")
     done = run("--prompts", str(tmp_path / "in.jsonl"), "--out", str(tmp_path / "out.jsonl"), "--regex", "q{5}")
     assert done.returncode == 0, done.stderr
     texts = [json.loads(line)["text"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
@@ -177,7 +178,7 @@ def test_numbers_are_checked_before_the_weights_are_loaded(quire, broken):
 
 def test_objects_that_list_members_take_no_others(quire, tmp_path):
     listed = json.dumps({"type": "array", "minItems": 20, "maxItems": 20, "items": {"type": "object", "properties": {"a": {"const": 1}}}})
-    asked = ["-n", "200", "--temp", "1.5", "--seed", "4", "--json-schema", listed]
+    asked = ["-n", "200", "--temp", "1.5", "--seed", "4", "--json-schema", listed, "--json-whitespace", "compact"]
     (tmp_path / "in").write_text(json.dumps({"prompt": PROMPT[1]}) + "\n")
 
     def answers(*more):

@@ -82,7 +82,7 @@ LISTED = {"type": "object", "properties": {"a": {"const": 1}}}
     {"tools": [{"type": "function", "function": {"name": "f", "parameters": LISTED}}], "tool_choice": {"type": "function", "function": {"name": "f"}}},
 ])
 def test_objects_that_list_members_take_no_others_unless_the_request_says_so(server, rule):
-    ask = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 60, "temperature": 1.5, "seed": 4, "n": 8} | rule
+    ask = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 60, "temperature": 1.5, "seed": 4, "n": 8, "json_whitespace": "compact"} | rule
 
     def answers(**more):
         status, _, body = server.ask("POST", "/v1/chat/completions", ask | more)
@@ -208,7 +208,7 @@ def test_no_name_comes_twice_in_an_open_object_of_a_model_that_repeats_itself(se
     ids = [json.loads(subprocess.run([QUIRE, "tokenize", "builtin", "--ids", "-p", text], capture_output=True, text=True, check=True).stdout)[-1]
            for text in texts]
     for weights in ((100, 90, 60, 80, 70), (100, 60, 90, 80, 70)):  # names as short as they may be, of commas, or of escapes
-        ask = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 300, "temperature": 0, "logit_bias": dict(zip(ids, weights))} | rule
+        ask = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 300, "temperature": 0, "logit_bias": dict(zip(ids, weights)), "json_whitespace": "compact"} | rule
         status, _, body = server.ask("POST", "/v1/chat/completions", ask)
         assert status == 200, body
         [choice] = json.loads(body)["choices"]
