@@ -14,7 +14,7 @@ function(quire_tests folder)
         if(TARGET quire_emulated_${r}) # cmake/emulated
             list(APPEND objects $<TARGET_OBJECTS:quire_emulated_${r}> $<FILTER:$<TARGET_OBJECTS:quire_${r}>,EXCLUDE,${QUIRE_EMULATED_FILES}>)
         else()
-            list(APPEND objects $<TARGET_OBJECTS:quire_${r}>)
+            list(APPEND objects $<TARGET_OBJECTS:quire_${r}> ${quire_kernels_of_${r}})
         endif()
     endforeach()
     set(sources)

@@ -147,6 +147,9 @@ finish() {
     exit
 }
 
+# Kernels are compiled once, in the release tree: they have no assertions, and take most of another tree's time.
+kernels="-DQUIRE_KERNELS_FROM=$PWD/build"
+
 # turn_of_commit: 0 to n_turns - 1, by the hour of HEAD's commit.
 turn_of_commit() {
     echo $(($(git show -s --format=%ct HEAD 2>/dev/null || date +%s) / 3600 % n_turns))
@@ -165,14 +168,20 @@ in_turn() {
     say "under $1 by turn $((turn + 1)) of $n_turns: ${taken[*]}"
 }
 
-# sanitized TREE SANITIZERS: the unit tests of the rooms $taken, or all of them, but for the labels $few.
+# sanitized TREE SANITIZERS: the unit tests of the rooms $taken, or all of them, but for the labels $few. Where those are few, the kernels are the release
+# tree's, without sanitizer, but where the backend's own tests are among them.
 sanitized() {
+    local with=-DQUIRE_KERNELS_FROM=
+    if [ ${#few[@]} -gt 0 ] && [[ " ${taken[*]} " != *" backend "* ]]; then
+        timed "build build" build build "-DCMAKE_BUILD_TYPE=Release -DQUIRE_TESTS=OFF" quire_cpu
+        with=$kernels
+    fi
     local tree=$1 targets=(all) chosen=()
     if [ ${#taken[@]} -gt 0 ]; then
         targets=("${taken[@]/#/tests_}")
         chosen=(-L "^($(IFS='|' && echo "${taken[*]}"))\$")
     fi
-    timed "build $tree" build "$tree" "-DCMAKE_BUILD_TYPE=Debug -DQUIRE_SANITIZE=$2" "${targets[@]}" &&
+    timed "build $tree" build "$tree" "-DCMAKE_BUILD_TYPE=Debug -DQUIRE_SANITIZE=$2 $with" "${targets[@]}" &&
         timed "unit tests, $tree" unit "$tree" "${chosen[@]}" "${few[@]}"
 }
 
@@ -201,11 +210,11 @@ if [ "${1:-}" = --check ]; then
     export QUIRE_TEST_QUICK=1
     if [ -n "${2:-}" ]; then
         [[ " ${rooms[*]} " == *" $2 "* ]] || { echo "no tests of a room $2; there are ${rooms[*]}" >&2; exit 2; }
-        timed "build build/debug" build build/debug "-DCMAKE_BUILD_TYPE=Debug" "tests_$2" &&
+        timed "build build/debug" build build/debug "-DCMAKE_BUILD_TYPE=Debug -DQUIRE_KERNELS_FROM=" "tests_$2" &&
             timed "unit tests, build/debug" unit build/debug -L "^$2\$" -LE '^slow$'
         finish
     fi
-    timed "build build/debug" build build/debug "-DCMAKE_BUILD_TYPE=Debug" "${rooms[@]/#/tests_}" quire_program quire-check && {
+    timed "build build/debug" build build/debug "-DCMAKE_BUILD_TYPE=Debug -DQUIRE_KERNELS_FROM=" "${rooms[@]/#/tests_}" quire_program quire-check && {
         timed "unit tests, build/debug" unit build/debug -LE '^(slow|library)$'
         quire_check=build/debug/quire-check
         timed "expected outputs of tests/golden" check all tests/golden --root "$QUIRE_SHARED"
@@ -241,7 +250,7 @@ elif [ "${1:-}" != --quick ] && [ "$(uname -m)" = x86_64 ] && [ -n "$release" ];
     emulated=$!
 fi
 if [ "${1:-}" != --emulated ]; then
-    timed "build build/debug" build build/debug "-DCMAKE_BUILD_TYPE=Debug -DQUIRE_TEST_LARGER=$larger" all && timed "unit tests, build/debug" unit build/debug
+    timed "build build/debug" build build/debug "-DCMAKE_BUILD_TYPE=Debug -DQUIRE_TEST_LARGER=$larger $kernels" all && timed "unit tests, build/debug" unit build/debug
 fi
 if [ "${1:-}" != --quick ] && [ "${1:-}" != --emulated ]; then
     # the second compiler: what the stored hashes of every bit hang on, as on emulated instructions
