@@ -189,7 +189,7 @@ INLINE void load_scales(group_format f, const uint8_t *scales, const uint8_t *su
     case SCALE_E4M3:
         UNROLL
         for (int i = 0; i < 2; i++) {
-            out->scale[i] = nf_mul(nf_bits(n_shl(n_load_u8(codes + i * LANES), 20)), nf_set1(0x1p119f));
+            out->scale[i] = nf_mul(nf_bits(n_shl(n_load_u8(codes + i * LANES), 20)), nf_set1(0x1p116f));
         }
         break;
     default:

@@ -209,7 +209,7 @@ static void part_scale(const linear *w, const uint8_t *block, size_t g, size_t p
         *scale = float_of_bits(*code < 2 ? 0x00200000u << *code : (uint32_t)(*code - 1) << 23);
         break;
     case SCALE_E4M3:
-        *scale = float_of_bits((uint32_t)*code << 20) * 0x1p119f;
+        *scale = float_of_bits((uint32_t)*code << 20) * 0x1p116f;
         break;
     default:
         *scale = half_at(supers, super * LANES + lane) * (float)(int8_t)*code;

@@ -410,12 +410,19 @@ static void join_sixes(const quant_format *f, const quant_codes *codes, int c, s
     }
 }
 
+/* E4M3 with 5 bits of exponent, 3 more: no number but 0 has the exponent 0, so none becomes a subnormal float on the way to its value. */
+static uint8_t e5m3_of(uint8_t e4m3) {
+    const int top = e4m3 > 3 ? 3 : e4m3 > 1 ? 2 : 1; /* of a number with the exponent 0 */
+    return (uint8_t)(e4m3 >= 8 ? e4m3 + 24 : e4m3 == 0 ? 0 : top * 8 + ((e4m3 << (4 - top)) & 7));
+}
+
 /* Writes codes of whole bytes, and pairs of nibbles. */
 static void join_bytes(const quant_format *f, const quant_codes *codes, size_t lane, size_t k0, size_t n, uint8_t *scales) {
     const size_t group = (size_t)f->group, step = f->coding == SCALE_ODD ? 2 : 1;
     for (size_t i = 0; i < n / group; i += step) {
         const uint8_t second = f->coding == SCALE_FOUR ? codes->min[i] : f->coding == SCALE_ODD ? codes->scale[i + 1] : 0;
-        scales[(k0 / group + i) / step * PACK_LANES + lane] = (uint8_t)(codes->scale[i] | second << 4);
+        const uint8_t first = f->coding == SCALE_E4M3 ? e5m3_of(codes->scale[i]) : codes->scale[i];
+        scales[(k0 / group + i) / step * PACK_LANES + lane] = (uint8_t)(first | second << 4);
     }
 }
 

@@ -24,7 +24,8 @@
  *   SCALE_SIX_MIN  scales [k/64][3][16] bytes: scale, scale, min, min of the two groups; times supers [k/256][2][16] f16: d and -dmin
  *   SCALE_EIGHT    scales [k/16][16] int8; times supers [k/256][16] f16
  *   SCALE_ODD      scales [k/(2 group)][16] bytes: low nibble the first group, high nibble the second; times supers [k/256][16] f16
- *   SCALE_E8M0, SCALE_E4M3  scales [k/group][16] bytes
+ *   SCALE_E8M0     scales [k/32][16] bytes
+ *   SCALE_E4M3     scales [k/group][16] bytes of 5 bits of exponent and 3 of mantissa, the exponents 3 more, subnormals normalised
  * Four numbers of 6 bits take three bytes: the low six bits of byte i = 0..2 are number i, the high two are bits 2i and 2i + 1 of number 3.
  *
  * So a form takes as many bits as in its file, but for the grids (IQ1 to IQ3) and TQ1_0, whose codes are unpacked: a grid's rows have no
