@@ -428,8 +428,9 @@ static void a_wrong_dimension_is_refused(void **state) {
                     (void)runs(c, &why); /* fewer scales may each stand for more */
                 }
                 p->t.dims[d] = was;
-                p->t.dims[p->t.n_dims] = 2;
-                p->t.n_dims += p->t.n_dims < 4;
+                if (p->t.n_dims < 4) {
+                    p->t.dims[p->t.n_dims++] = 2;
+                }
                 quire_error why;
                 (void)runs(c, &why);
                 checkpoint_free(c);
