@@ -63,7 +63,7 @@ static quire_err set_fields(quire_request *r, const char *schema, int32_t n_toke
     if (schema == NULL) {
         return quire_request_set(r, "ignore_eos", "true", err);
     }
-    TRY(quire_request_set(r, "json_whitespace", "compact", err));
+    TRY(quire_request_set(r, "json_whitespace", "\"compact\"", err));
     return quire_request_set(r, "json_schema", schema, err);
 }
 

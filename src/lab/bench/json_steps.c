@@ -39,7 +39,7 @@ static quire_err send(client *c, int32_t i, bool is_free, int32_t n_steps, sent 
     write_schema(i, schema, sizeof schema);
     quire_err e = quire_request_set(r, "max_tokens", number, err);
     e = e == QUIRE_OK ? quire_request_set(r, "seed", "1", err) : e;
-    e = e == QUIRE_OK ? quire_request_set(r, "json_whitespace", "compact", err) : e;
+    e = e == QUIRE_OK ? quire_request_set(r, "json_whitespace", "\"compact\"", err) : e;
     e = e == QUIRE_OK ? quire_request_set(r, is_free ? "ignore_eos" : "json_schema", is_free ? "true" : schema, err) : e;
     if (e != QUIRE_OK) {
         quire_request_free(r);
