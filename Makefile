@@ -22,7 +22,7 @@ check: ## the inner loop, a minute or two: unit tests without the slow ones, tes
 	@tools/packages.sh unit
 	@tools/test.sh --check $(ROOM)
 
-test: ## everything below 15 minutes: unit, second compiler, AVX-512 (emulated where it isn't there, for one commit of five), expected outputs, end to end
+test: ## everything below 15 minutes: unit, second compiler, expected outputs, end to end
 	@tools/packages.sh test
 	@tools/test.sh
 

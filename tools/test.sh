@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Builds and runs the tests, and ends with "N passed, N failed, N skipped".
-#   test.sh                  unit tests, second compiler, emulated AVX-512 in its turn, expected outputs, end to end
+#   test.sh                  unit tests, second compiler, expected outputs, end to end
 #   test.sh --check [ROOM]   the inner loop, one tree: unit tests without the slow ones, tests/golden, a server that answers; or a room's unit tests alone
 #   test.sh --emulated       emulated AVX-512 alone
 #   test.sh --quick          unit tests and expected outputs only, with one compiler
-#   test.sh --long           all of it with more rounds, the Promela models, and real models from Python packages (tools/real_models.sh)
+#   test.sh --long           all of it, emulated AVX-512, more rounds, the Promela models, and real models from Python packages (tools/real_models.sh)
 #   test.sh --sanitizer S [--quick|--turn]   the unit tests built with sanitizer S: asan (address and undefined behaviour) or tsan (threads; the threaded
 #                            rooms only); with --quick without those labelled slow or heavy; with --turn such of the parsers and of some other rooms,
 #                            which the hour of HEAD's commit chooses: a later commit takes others, the same one the same again
@@ -150,15 +150,10 @@ finish() {
 # Kernels are compiled once, in the release tree: they have no assertions, and take most of another tree's time.
 kernels="-DQUIRE_KERNELS_FROM=$PWD/build"
 
-# turn_of_commit: 0 to n_turns - 1, by the hour of HEAD's commit.
-turn_of_commit() {
-    echo $(($(git show -s --format=%ct HEAD 2>/dev/null || date +%s) / 3600 % n_turns))
-}
-
 # in_turn: the parsers, and of the other rooms those whose turn it is.
 in_turn() {
     local turn n=0 room
-    turn=$(turn_of_commit)
+    turn=$(($(git show -s --format=%ct HEAD 2>/dev/null || date +%s) / 3600 % n_turns))
     taken=("${parsers[@]}")
     for room in "${rooms[@]}"; do
         if [[ " ${parsers[*]} " != *" $room "* ]]; then
@@ -231,20 +226,10 @@ if [ "${1:-}" = --long ]; then
     export REAL_MODELS=build/real
 fi
 timed "build build" build build "-DCMAKE_BUILD_TYPE=Release -DQUIRE_TESTS=OFF" all quire-check && release=yes || release=
-# AVX-512 emulated where this machine has it not, which runs it in every tree otherwise: with --emulated, --long, and for one commit of n_turns. It is
-# built in the release tree, with whose objects its programs are linked; one of its files takes minutes, so that goes on beside the others.
-has_avx512() {
-    local flag
-    for flag in avx512f avx512bw avx512dq avx512vl avx512_vnni avx512_vbmi2; do
-        grep -qw "$flag" /proc/cpuinfo || return 1
-    done
-}
+# AVX-512 emulated, with --emulated and --long: a machine that has it runs it in every tree. It is built in the release tree, with whose objects its
+# programs are linked; one of its files takes ten minutes, so that goes on beside the others.
 emulated=
-if [ -z "${1:-}" ] && has_avx512; then
-    say "AVX-512 is this machine's own: make test-long emulates it too"
-elif [ -z "${1:-}" ] && [ "$(turn_of_commit)" -ne 0 ]; then
-    say "AVX-512 is not emulated for this commit: make avx512 and make test-long do"
-elif [ "${1:-}" != --quick ] && [ "$(uname -m)" = x86_64 ] && [ -n "$release" ]; then
+if { [ "${1:-}" = --emulated ] || [ "${1:-}" = --long ]; } && [ "$(uname -m)" = x86_64 ] && [ -n "$release" ]; then
     build_log=build/cmake/build.log timed "build AVX-512 emulated" build build "-DQUIRE_EMULATED_TESTS=ON" \
         tests_emulated_backend tests_emulated_engine tests_emulated_sample &
     emulated=$!
