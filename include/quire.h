@@ -187,7 +187,7 @@ typedef struct quire_info {
     /* how the number of pages came about: "50% (--memory-utilization, 0.5 by default) of the 21.3 GB that the machine has available .." */
     const char *pool_plan;
     int32_t model_max_len;   /* tokens a sequence may have by the model; max_model_len may be less */
-    int64_t n_full_requests; /* sequences of max_model_len tokens that the pool holds at once; behind windows they keep nothing */
+    int64_t n_full_requests; /* sequences of max_model_len tokens that fit in the pool; tokens outside a layer's window take no pages */
     const char *tool_format, *reasoning_format; /* of chats' responses, by name; NULL: none */
     const char *chat_start;                     /* how chats' prompts begin: "with BOS, <s>: the template writes it"; NULL: no chat */
     const char *end_tokens;                     /* the tokens that end an answer: "</s> (2, by a key of the file), .."; NULL: no text */

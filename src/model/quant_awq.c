@@ -5,7 +5,7 @@
 static quire_err read_awq(quant_linear *q) {
     tensor_view codes, zeros, scales;
     if (q->n_out % 8 != 0) {
-        return quant_error(q, ".qweight", "%lld outputs are no whole words of 8", (long long)q->n_out);
+        return quant_error(q, ".qweight", "%lld outputs are not a multiple of 8", (long long)q->n_out);
     }
     TRY(quant_need(q, ".qweight", DTYPE_I32, q->n_in, q->n_out / 8, &codes));
     q->m.place = CODES_WORDS_AWQ;

@@ -35,7 +35,7 @@ static quire_err parse_state(quant_linear *q, const char *suffix, const tensor_v
     json_doc_deinit(&doc);
     return out->block > 0 && out->block <= INT32_MAX && out->nested_block > 0 && out->nested_block <= INT32_MAX
                ? QUIRE_OK
-               : quant_error(q, suffix, "it says no size of a block of weights");
+               : quant_error(q, suffix, "it has no valid blocksize");
 }
 
 static quire_err read_state(quant_linear *q, bnb_state *out) {

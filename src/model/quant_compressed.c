@@ -77,7 +77,7 @@ static quire_err read_integers(quant_linear *q) {
 static quire_err read_fours(quant_linear *q, const char *suffix, dtype scale, int64_t group) {
     tensor_view codes, scales;
     if (q->n_in % group != 0) {
-        return quant_error(q, suffix, "%lld inputs are no whole groups of %lld", (long long)q->n_in, (long long)group);
+        return quant_error(q, suffix, "%lld inputs are not a multiple of %lld", (long long)q->n_in, (long long)group);
     }
     TRY(quant_need(q, suffix, DTYPE_U8, q->n_out, q->n_in / 2, &codes));
     TRY(quant_need(q, ".weight_scale", scale, q->n_out, q->n_in / group, &scales));

@@ -30,15 +30,16 @@ static quire_err read_fp8(quant_linear *q) {
         TRY(quant_find(q, suffix, &scales));
     }
     if (scales.data == NULL) {
-        return quant_error(q, ".weight", "8-bit floats without scales beside them (weight_scale or weight_scale_inv)");
+        return quant_error(q, ".weight", "FP8 weights need scales, and the layer has neither weight_scale_inv nor weight_scale");
     }
     int64_t rows = scales.n_dims > 0 ? scales.dims[0] : 1, columns = scales.n_dims > 1 ? scales.dims[1] : 1;
     bool is_mx = scales.type == DTYPE_U8 || scales.type == DTYPE_F8_E8M0;
     int64_t a_row = shared_by(q->n_out, rows, scaled_block(q, 0));
     int64_t a_column = is_mx && columns * 32 == q->n_in ? 32 : shared_by(q->n_in, columns, scaled_block(q, 1));
     if (scales.n_dims > 2 || a_row == 0 || a_column == 0) {
-        return quant_error(q, suffix, "its shape [%lld, %lld] fits no way to scale [%lld, %lld]", (long long)rows, (long long)columns,
-                           (long long)q->n_out, (long long)q->n_in);
+        return quant_error(q, suffix,
+                           "its shape [%lld, %lld] does not fit weights of shape [%lld, %lld]: scales are for the tensor, a row or a block",
+                           (long long)rows, (long long)columns, (long long)q->n_out, (long long)q->n_in);
     }
     scales.n_dims = 2;
     scales.dims[0] = rows;

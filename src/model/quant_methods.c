@@ -6,10 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/size.h"
 #include "core/quant.h"
-
-#define MAX_GROUP_KEY 128
 
 /* The first whose tensors are there. GPTQ and AWQ have tensors of the same names; without a configuration it is GPTQ. */
 static const quant_method *const methods[] = {&quant_awq,          &quant_gptq, &quant_int_packed,     &quant_nvfp4_packed,
@@ -55,7 +52,8 @@ quire_err quant_linear_find(loader *l, weight_name name, int32_t layer, const we
     out->m.first = part != NULL ? part->first : 0;
     out->m.block = part != NULL ? part->block : n_out;
     out->m.step = part != NULL ? part->step : n_out;
-    quire_err e = n_in <= INT32_MAX && out->n_out <= INT32_MAX ? m->read(out) : QUIRE_TOO_LARGE;
+    bool fits = n_in <= INT32_MAX && out->n_out <= INT32_MAX;
+    quire_err e = fits ? m->read(out) : quant_error(out, m->suffix, "a layer of over %d inputs or outputs is not supported", INT32_MAX);
     if (e != QUIRE_OK) {
         quant_linear_deinit(out);
     }
@@ -121,7 +119,7 @@ static quire_err check_shape(const quant_linear *q, const char *suffix, const te
         inside *= t->dims[i];
     }
     if (t->data == NULL) {
-        return err_set(q->l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s has none ending in %s beside it: the file is incomplete",
+        return err_set(q->l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s: the layer has no tensor %s: the file is incomplete",
                        model_file_path(q->l->file), q->whole->name, suffix);
     }
     if (t->n_dims < 1 || t->dims[0] != rows || inside != columns) {
@@ -177,7 +175,7 @@ quire_err quant_factor(quant_linear *q, const char *suffix, float *out) {
     if (t.data == NULL) {
         return QUIRE_OK;
     }
-    return n == 1 ? read_floats(q, suffix, &t, 1, out) : quant_error(q, suffix, "it must be one number");
+    return n == 1 ? read_floats(q, suffix, &t, 1, out) : quant_error(q, suffix, "it must have one element");
 }
 
 int32_t quant_shared_by(int64_t n, int64_t n_scales, int64_t size) {
@@ -197,7 +195,9 @@ quire_err quant_groups(quant_linear *q, const char *suffix, int64_t n_groups) {
         group = (int32_t)(q->n_in / n_groups);
     }
     q->m.group = group;
-    return group > 0 ? QUIRE_OK : quant_error(q, suffix, "%lld groups do not divide %lld inputs", (long long)n_groups, (long long)q->n_in);
+    return group > 0
+               ? QUIRE_OK
+               : quant_error(q, suffix, "%lld inputs cannot be split into %lld equal groups", (long long)q->n_in, (long long)n_groups);
 }
 
 quire_err quant_group_index(quant_linear *q, const char *suffix) {
@@ -215,7 +215,8 @@ quire_err quant_group_index(quant_linear *q, const char *suffix) {
     memcpy(index, t.data, (size_t)q->n_in * sizeof *index);
     for (int64_t i = 0; i < q->n_in; i++) {
         if (index[i] < 0 || index[i] >= q->m.n_groups) {
-            return quant_error(q, suffix, "input %lld is of group %d of %d", (long long)i, (int)index[i], (int)q->m.n_groups);
+            return quant_error(q, suffix, "input %lld is in group %d; there are %d groups", (long long)i, (int)index[i],
+                               (int)q->m.n_groups);
         }
         plain = plain && index[i] == (int32_t)(i / q->m.group);
     }

@@ -6,7 +6,7 @@ static quire_err read_mxfp4(quant_linear *q) {
     tensor_view codes, scales;
     int64_t n_groups = q->n_in / 32;
     if (q->n_in % 32 != 0) {
-        return quant_error(q, "_blocks", "%lld inputs are no whole groups of 32", (long long)q->n_in);
+        return quant_error(q, "_blocks", "%lld inputs are not a multiple of 32", (long long)q->n_in);
     }
     TRY(quant_need(q, "_blocks", DTYPE_U8, q->n_out, q->n_in / 2, &codes));
     TRY(quant_need(q, "_scales", DTYPE_U8, q->n_out, n_groups, &scales));

@@ -16,7 +16,8 @@
 enum { MAX_PATH = 4096 };
 
 /* A file of logits: how they are computed here, and how far they may be off. tie: where one rounded activation lies so near a tie that it
- * falls the other way, its token's logits and later ones may be off by so much; those of tokens before it are not. */
+ * falls the other way, its token's logits and later ones may be off by so much, and the case counts as unsupported; those of tokens before
+ * it are exact. */
 typedef struct logits_kind {
     const char *file, *compute, *why_not; /* why_not: no such compute mode in this build */
     float tolerance, tie;
@@ -75,7 +76,11 @@ static bool is_tie(const quant_case *c, const float *got, float worst) {
 static void compare(check_report *r, const quant_case *c, const float *got) {
     size_t at = 0, n_vocab = (size_t)c->dims[1], n = c->n_ids * n_vocab;
     float worst = worst_of(c, got, n, &at);
-    if (!(worst <= c->kind->tolerance) && !is_tie(c, got, worst)) {
+    if (!(worst <= c->kind->tolerance) && is_tie(c, got, worst)) {
+        check_unsupported(r, KIND, c->where, "an activation so near a tie that it is rounded the other way; tokens before it are exact");
+        return;
+    }
+    if (!(worst <= c->kind->tolerance)) {
         check_fail(r, KIND, c->where, "logits differ by up to %g (at most %g): token %zu, id %zu is %.9g, must be %.9g", (double)worst,
                    (double)c->kind->tolerance, at / n_vocab, at % n_vocab, (double)got[at], (double)c->want[at]);
         return;
