@@ -333,9 +333,10 @@ static void bodies_that_are_announced_and_do_not_come_hold_no_room(void **state)
 static void a_tenant_that_holds_its_share_does_not_hold_up_another(void **state) {
     (void)state;
     enum { N = 6 };
+    static const size_t held[N] = {192 * KB, 384 * KB, 512 * KB, 512 * KB, 512 * KB, 512 * KB};
     site *s = start_patient(MB);
     int fds[N];
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < N; i++) { /* two get room for all that they send, a third for a part of it */
         fds[i] = dial(s);
         say_head(fds[i], "ka", i % 2 == 0 ? 0 : 16 * MB, "");
         if (i % 2 == 0) {
@@ -343,8 +344,9 @@ static void a_tenant_that_holds_its_share_does_not_hold_up_another(void **state)
         } else {
             say_blanks(fds[i], 190 * KB);
         }
+        await_metric(s, HELD, (int64_t)held[i]);
     }
-    await_metric(s, WAITING, N - 2); /* two have all that they send, a third a part of it */
+    await_metric(s, WAITING, N - 2);
     assert_int_equal(metric(s, HELD), 512 * KB);
     for (int i = 0; i < 3; i++) {
         expect_answer(s, "kb", 150 * KB);
