@@ -28,19 +28,13 @@ static int64_t sum_of_waits(const quire_explain *x) {
     return us;
 }
 
-/* Runs a, and b once a has a token (or at once), to their ends; what b was told. */
-static const quire_explain *run_two(const harness_options *o, harness_run *a, harness_run *b, bool at_once) {
+/* Runs a and b, who begin together, to their ends; what b was told. */
+static const quire_explain *run_two(const harness_options *o, harness_run *a, harness_run *b) {
     harness h = {0};
-    harness_open(o, &h);
+    harness_options together = *o;
+    together.starts_paused = true;
+    harness_open(&together, &h);
     harness_submit(&h, a);
-    for (engine_event ev; !at_once;) {
-        if (engine_out_pop(h.out, &ev)) {
-            assert_int_equal(ev.finish, FINISH_NONE);
-            a->tokens[a->n_tokens++] = ev.token;
-            break;
-        }
-        wake_wait(&h.reader, -1);
-    }
     harness_submit(&h, b);
     harness_wait(&h, 2);
     quire_stats s;
@@ -82,7 +76,7 @@ static void who_finds_all_slots_taken_waited_for_a_slot(void **state) {
     harness_options o = harness_defaults;
     o.max_seqs = 1;
     harness_run a = run_of(first, 20, 100), b = run_of(second, 20, 5);
-    waited_only_for(run_two(&o, &a, &b, false), QUIRE_WAIT_SLOT);
+    waited_only_for(run_two(&o, &a, &b), QUIRE_WAIT_SLOT);
     drop(&a, &b);
 }
 
@@ -90,8 +84,9 @@ static void who_finds_no_pages_waited_for_pages(void **state) {
     (void)state;
     harness_options o = harness_defaults;
     o.n_pages = 16;
+    o.max_rows = 256; /* rows are no reason to wait */
     harness_run a = run_of(first, 150, 60), b = run_of(second, 100, 5);
-    waited_only_for(run_two(&o, &a, &b, false), QUIRE_WAIT_PAGES);
+    waited_only_for(run_two(&o, &a, &b), QUIRE_WAIT_PAGES);
     drop(&a, &b);
 }
 
@@ -100,7 +95,7 @@ static void who_gets_no_rows_waited_for_the_budget(void **state) {
     harness_options o = harness_defaults;
     o.max_rows = 16;
     harness_run a = run_of(first, LONG, 3), b = run_of(second, 20, 5);
-    waited_only_for(run_two(&o, &a, &b, true), QUIRE_WAIT_BUDGET);
+    waited_only_for(run_two(&o, &a, &b), QUIRE_WAIT_BUDGET);
     drop(&a, &b);
 }
 
@@ -109,7 +104,7 @@ static void who_is_held_for_anothers_prefill_waited_for_the_prefix(void **state)
     harness_options o = harness_defaults;
     o.chunk = 16;
     harness_run a = run_of(first, LONG, 3), b = run_of(first, LONG - 3, 3);
-    const quire_explain *x = run_two(&o, &a, &b, true);
+    const quire_explain *x = run_two(&o, &a, &b);
     waited_only_for(x, QUIRE_WAIT_PREFIX);
     assert_true(x->matched >= (LONG - 3) / PAGE * PAGE);
     drop(&a, &b);
@@ -202,7 +197,7 @@ static void preemptions_are_told_with_what_they_cost(void **state) {
         o.swap_bytes = swapping ? 64 << 20 : 0;
         o.preempt = PREEMPT_SWAP;
         harness_run a = run_of(first, 40, 100), b = run_of(second, 40, 100);
-        const quire_explain *x = run_two(&o, &a, &b, true);
+        const quire_explain *x = run_two(&o, &a, &b);
         assert_int_equal(a.report->report.n_preemptions, 0);
         assert_int_equal(x->n_preemptions, 1);
         const quire_explain_preemption *p = &x->preemptions[0];
