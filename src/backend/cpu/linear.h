@@ -70,20 +70,24 @@ typedef struct linear_part {
     const uint8_t *next;
 } linear_part;
 
+/* y[r * y_stride + c], c in 0..n_blocks * 16, = the product of n_rows rows, which are in w->format, with the part's columns, without bias.
+ * Padding columns get undefined values, which must not be read. scratch: LINEAR_SCRATCH_BYTES of the calling thread's own, at a multiple of
+ * 64, undefined before and after. */
+typedef void linear_product(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch);
+
 typedef struct linear_kernels {
     /* Converts x[0..k) to the format of the index and writes it to row, padding included. */
     void (*quantise[N_ROW_FORMATS])(const float *x, int32_t k, void *row);
-    /* y[r * y_stride + c], c in 0..n_blocks * 16, = the product of n_rows rows, which are in w->format, with the part's columns, without
-     * bias. Padding columns get undefined values, which must not be read. scratch: LINEAR_SCRATCH_BYTES of the calling thread's own, at a
-     * multiple of 64, undefined before and after. */
-    void (*product)(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch);
+    linear_product *product;
 } linear_kernels;
 
 extern const linear_kernels linear_plain;
 #if defined(__x86_64__)
 extern const linear_kernels linear_avx2, linear_avx512, linear_avx512bf16;
+linear_product linear_integers_avx2, linear_tables_avx2, linear_integers_avx512, linear_tables_avx512; /* parts of them: grouped weights */
 #elif defined(__aarch64__)
 extern const linear_kernels linear_neon, linear_i8mm;
+linear_product linear_integers_neon, linear_tables_neon; /* parts of both: grouped weights */
 #endif
 
 /* The row format of a weight kind under a compute mode. */

@@ -1,5 +1,5 @@
 /* Reads grouped weights for the product kernels: numbers from their planes, scales from their codes (pack_weights.h describes the layout).
- * Part of linear_kernels.inc.h. */
+ * Part of linear_groups.inc.h. */
 #define GROUPS_A_SUPER (QUANT_SUPER / PACK_GROUP)
 
 /* A form, a compile-time constant, but for the last three. */

@@ -1,4 +1,6 @@
-/* Products of grouped weights. Part of linear_kernels.inc.h.
+/* Products of grouped weights for AVX2, AVX-512 and NEON, written once. linear_integers_*.c and linear_tables_*.c include it for the forms
+ * whose codes are integers and for those with a table, since all together take a minute to compile. Such a file defines LINEAR_GROUPS, the
+ * name of its product, and LINEAR_HAS_TABLE.
  *
  * A tile of rows x registers of columns keeps its float sums in registers while k runs, a group at a time. Numbers of up to 6 bits are
  * multiplied as stored, unsigned: the group's int32 sums start from the correction for the format's zero. Bytes are signed.
@@ -10,6 +12,11 @@
  * Products a cycle, AVX-512: of 128 at best 93, as each 8 dpbusd of a row need a conversion, a multiplication and an fma on the same two
  * pipes, 85 with mins. Where other pipes convert and each multiplication takes two cycles, as on Zen 4: of 64 51 and 47. AVX2: of 64 at
  * best 51 for numbers of up to 4 bits, whose 8 maddubs are 20 operations on four pipes; 28 for bytes, of 32. */
+#include "backend/cpu/linear.h"
+#include "backend/cpu/simd_int.h"
+
+#define LANES PACK_LANES
+
 #include "backend/cpu/linear_group_read.inc.h"
 
 #define TILE_REGISTERS (N_HALVES > 2 ? N_HALVES : 2)
@@ -412,17 +419,33 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
     }
 }
 
-/* A pass, of n_rows rows, over n_blocks blocks. */
-INLINE void direct_blocks(group_format f, int n_rows, int n_side, const linear *w, row_view x, const direct_pass *pass, int32_t block0,
-                          int32_t n_blocks, float *y, int32_t y_stride) {
+/* Bytes from a pass's block b of n_blocks to what it reads after the n_side blocks there. */
+INLINE ptrdiff_t bytes_next(const linear *w, const direct_pass *pass, int n_side, int32_t b, int32_t n_blocks) {
     const ptrdiff_t stride = (ptrdiff_t)w->layout.block_bytes, restart = pass->index + 1 < pass->n ? 0 : pass->after;
+    return b + n_side < n_blocks ? n_side * stride : restart - b * stride;
+}
+
+/* A pass, of n_rows rows, over n_blocks blocks, as far as n_side go side by side. Returns how many blocks that are. */
+INLINE int32_t direct_blocks(group_format f, int n_rows, int n_side, const linear *w, row_view x, const direct_pass *pass, int32_t block0,
+                             int32_t n_blocks, float *y, int32_t y_stride) {
     int32_t b = 0;
     for (; b + n_side <= n_blocks; b += n_side) {
-        ptrdiff_t next = b + n_side < n_blocks ? n_side * stride : restart - b * stride;
-        direct_tile(f, n_rows, n_side, w, x, pass, block0 + b, next, y + b * LANES, y_stride);
+        direct_tile(f, n_rows, n_side, w, x, pass, block0 + b, bytes_next(w, pass, n_side, b, n_blocks), y + b * LANES, y_stride);
     }
-    for (; n_side > 1 && b < n_blocks; b++) {
-        direct_tile(f, n_rows, 1, w, x, pass, block0 + b, b + 1 < n_blocks ? stride : restart - b * stride, y + b * LANES, y_stride);
+    return b;
+}
+
+/* The blocks of a pass from `done` on, too few to go side by side: at the end of a matrix only. One row at a time, so that every form has
+ * one tile less for each number of rows. */
+INLINE void direct_rest(group_format f, const linear *w, row_view x, direct_pass pass, int32_t n_rows, int32_t done, int32_t block0,
+                        int32_t n_blocks, float *y, int32_t y_stride) {
+    for (int32_t b = done; b < n_blocks; b++) {
+        const ptrdiff_t next = bytes_next(w, &pass, 1, b, n_blocks);
+        for (int32_t r = 0; r < n_rows; r++) {
+            direct_pass one = pass;
+            one.row0 += r;
+            direct_tile(f, 1, 1, w, x, &one, block0 + b, next, y + b * LANES, y_stride);
+        }
     }
 }
 
@@ -476,10 +499,11 @@ INLINE void unpacked_part(group_format f, const linear_part *part, row_view x, i
 
 INLINE void direct_rows(group_format f, const linear *w, row_view x, const direct_pass *pass, int32_t n_rows, int32_t block0,
                         int32_t n_blocks, float *y, int32_t y_stride) {
+    int32_t done = 0;
     switch (n_rows) {
 #define DIRECT_ROWS(count)                                                                                                                 \
     case count:                                                                                                                            \
-        direct_blocks(f, count, side_blocks(f, count), w, x, pass, block0, n_blocks, y, y_stride);                                         \
+        done = direct_blocks(f, count, side_blocks(f, count), w, x, pass, block0, n_blocks, y, y_stride);                                  \
         break;
         DIRECT_ROWS(1)
         DIRECT_ROWS(2)
@@ -493,6 +517,7 @@ INLINE void direct_rows(group_format f, const linear *w, row_view x, const direc
     default:
         break;
     }
+    direct_rest(f, w, x, *pass, n_rows, done, block0, n_blocks, y, y_stride);
 }
 
 /* Bytes from block `from` of a part to what is read after its blocks up to `end`. */
@@ -525,7 +550,7 @@ INLINE void direct_part(group_format f, const linear_part *part, row_view x, int
     }
 }
 
-#define GROUP_PRODUCT(name, group_, bits_, table_, zero_, dot_, scale_)                                                                    \
+#define GROUP_PRODUCT_HERE(name, group_, bits_, table_, zero_, dot_, scale_)                                                               \
     static void product_##name(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {           \
         const quant_rule *rule = &part->w->layout.rule;                                                                                    \
         int8_t table[16];                                                                                                                  \
@@ -547,5 +572,24 @@ INLINE void direct_part(group_format f, const linear_part *part, row_view x, int
             direct_part(f, part, x, n_rows, y, y_stride);                                                                                  \
         }                                                                                                                                  \
     }
+
+/* X(name, ..) for the forms of this file. */
+#if LINEAR_HAS_TABLE
+#define GROUP_OF_0(...)
+#define GROUP_OF_1(...) __VA_ARGS__
+#else
+#define GROUP_OF_0(...) __VA_ARGS__
+#define GROUP_OF_1(...)
+#endif
+
+#define GROUP_PRODUCT(name, group, bits, table, zero, dot, scale)                                                                          \
+    GROUP_OF_##table(GROUP_PRODUCT_HERE(name, group, bits, table, zero, dot, scale))
 FORM_LIST(GROUP_PRODUCT)
 #undef GROUP_PRODUCT
+
+#define GROUP_ENTRY(name, group, bits, table, zero, dot, scale) GROUP_OF_##table([PACK_##name] = product_##name, )
+void LINEAR_GROUPS(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
+    static linear_product *const products[N_PACKS] = {FORM_LIST(GROUP_ENTRY)};
+    products[part->w->layout.kind](part, x, n_rows, y, y_stride, scratch);
+}
+#undef GROUP_ENTRY

@@ -1,5 +1,6 @@
 /* Product kernels for AVX2, AVX-512 and NEON, written once. Included by linear_avx2.c, linear_avx512.c, linear_neon.c and linear_i8mm.c,
- * which define LINEAR_TABLE. linear.h defines the arithmetic and its order; the plain twin has the same bits.
+ * which define LINEAR_TABLE, and LINEAR_INTEGERS and LINEAR_TABLES, the products of grouped weights (linear_groups.inc.h). linear.h defines
+ * the arithmetic and its order; the plain twin has the same bits.
  *
  * Bytes: every weight is read once for the up to LINEAR_TILE_ROWS rows of a call. A single row streams the weights: it is bound by
  * memory. */
@@ -22,8 +23,6 @@
 #else
 #define PRODUCT_INT8 product_int8
 #endif
-
-#include "backend/cpu/linear_groups.inc.h"
 
 /* ---- the table ---- */
 
@@ -51,14 +50,8 @@ static void product(const linear_part *part, row_view x, int32_t n_rows, float *
     case PACK_INT8:
         PRODUCT_INT8(part, x, n_rows, y, y_stride, scratch);
         break;
-#define GROUP_CASE(name, group, bits, table, zero, dot, scale)                                                                             \
-    case PACK_##name:                                                                                                                      \
-        product_##name(part, x, n_rows, y, y_stride, scratch);                                                                             \
-        break;
-        FORM_LIST(GROUP_CASE)
-#undef GROUP_CASE
     default:
-        break;
+        (pack_format(part->w->layout.kind)->has_table ? LINEAR_TABLES : LINEAR_INTEGERS)(part, x, n_rows, y, y_stride, scratch);
     }
 }
 
