@@ -262,6 +262,8 @@ static void a_program_of_its_own_begins_with_few_rows(void **state) {
         }
         assert_int_equal(rows[0], own ? 10 : N_PROMPT); /* 55 pairs; then up to four times as many */
         assert_int_equal(rows[1], own ? 12 : 0);
+        harness_steps(&h, 8);
+        assert_int_equal(r.finish, FINISH_LENGTH);
         harness_close(&h);
     }
     attn_mods_drop(mods);
