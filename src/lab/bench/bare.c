@@ -51,7 +51,8 @@ static quire_err open_model(const bare_options *o, model_file *f, bare *b, quire
     TRY(b->slots != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "no memory for passes of %d rows", (int)o->max_rows));
     step_limits limits = {.max_rows = b->max_rows, .max_seqs = b->max_seqs, .max_out = b->max_out};
     TRY(b->b->ops->step_open(b->b, &limits, &b->layout, b->desc->n_vocab, err));
-    return b->b->ops->kv_open(b->b, o->has_groups ? o->n_pages * b->layout.n_groups : o->n_pages, err);
+    int32_t n_pages = o->has_groups ? o->n_pages * b->layout.n_groups : o->n_pages;
+    return n_pages > 0 ? b->b->ops->kv_open(b->b, n_pages, err) : QUIRE_OK;
 }
 
 quire_err bare_open(const bare_options *o, bare *out, quire_error *err) {

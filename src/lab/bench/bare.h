@@ -14,7 +14,7 @@
 
 typedef struct bare_options {
     const quire_options *engine; /* model, compute, kv_dtype, isa, n_threads count */
-    int32_t page_tokens, n_pages; /* with has_groups: pages of each group */
+    int32_t page_tokens, n_pages; /* with has_groups: pages of each group. 0: the caller opens them (kv_open), by the layout */
     int32_t max_rows, max_seqs; /* of a pass */
     int32_t max_len;            /* positions that rotary tables reach */
     int32_t max_out;            /* rows of a pass whose logits are wanted; 0: one for each sequence */

@@ -9,9 +9,9 @@
 #include "base/mem.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/score.h"
+#include "lab/bench/score_text.h"
 #include "lab/bench/sheet.h"
 #include "setup/engine_config.h"
-#include "text/tokenizer.h"
 
 enum { USUAL_CONTEXT = 1024, USUAL_STEP = 128 };
 
@@ -59,40 +59,16 @@ static quire_err parse_ways(const char *text, scoring *g, quire_error *err) {
     return err_set(err, QUIRE_INVALID, -1, "--kv %s: must be paged, contiguous or none, or several of them: paged,contiguous,none", text);
 }
 
-static quire_err read_text(const perplexity_options *o, const model_file *f, token_list *ids, quire_error *err) {
-    tokenizer *t;
-    quire_error why;
-    quire_err e = tokenizer_open(model_file_vocab(f), &t, &why);
-    if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "%s: the model's vocabulary cannot be used (%s); give the text as ids with --ids-file", o->name,
-                       e == QUIRE_NOT_FOUND ? "it has none" : why.message);
-    }
-    e = tokenizer_encode(t, o->text, (encode_options){.special = ENCODE_PARSE, .add_special = true}, ids, err);
-    tokenizer_close(t);
-    return e;
-}
-
-static quire_err read_ids(const perplexity_options *o, const model_desc *d, token_list *ids, quire_error *err) {
-    for (size_t i = 0; i < o->n_ids; i++) {
-        if (o->ids[i] < 0 || o->ids[i] >= d->n_vocab) {
-            return err_set(err, QUIRE_INVALID, (int64_t)i, "%s: id %d at place %zu; the model has tokens 0 to %d", o->name, (int)o->ids[i],
-                           i, (int)d->n_vocab - 1);
-        }
-        TRY(token_list_add(ids, o->ids[i]) == QUIRE_OK ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", o->name));
-    }
-    return QUIRE_OK;
-}
-
 /* ---- chunks ---- */
 
 /* Chooses the length of chunks and refuses one that the model does not take. */
 static quire_err plan_chunks(scoring *g, const model_desc *d, quire_error *err) {
     int64_t n = (int64_t)g->ids.n;
     if (n < 2) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: %s; the first of a text is not scored, so it takes two", g->o->name,
+        return err_set(err, QUIRE_INVALID, -1, "%s: %s; the first of a text is not scored, so it takes two", g->o->text.name,
                        n == 0 ? "it has no tokens" : "it is one token");
     }
-    TRY(n <= INT32_MAX ? QUIRE_OK : err_set(err, QUIRE_TOO_LARGE, -1, "%s: over 2^31 tokens", g->o->name));
+    TRY(n <= INT32_MAX ? QUIRE_OK : err_set(err, QUIRE_TOO_LARGE, -1, "%s: over 2^31 tokens", g->o->text.name));
     TRY(options_max_model_len(&g->o->engine, d, &g->max_len, err));
     g->has_bos = d->bos >= 0 && g->ids.ids[0] == d->bos;
     int32_t most = g->max_len - (int32_t)g->has_bos;
@@ -126,7 +102,7 @@ static quire_err open_arrays(scoring *g, quire_error *err) {
         g->logprobs[i] = mem_new((size_t)g->n_scored + 1, sizeof *g->logprobs[i]);
         has = has && g->logprobs[i] != NULL;
     }
-    return has ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for %zu tokens", g->o->name, g->ids.n);
+    return has ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for %zu tokens", g->o->text.name, g->ids.n);
 }
 
 /* Opens what scores: text, chunks, model. */
@@ -136,11 +112,7 @@ static quire_err open_scoring(scoring *g, quire_error *err) {
     model_desc d;
     TRY(parse_ways(o->kv, g, err));
     TRY(options_open_file(&o->engine, &f, err));
-    quire_err e = model_describe(f, &d, err);
-    if (e == QUIRE_OK && !desc_gives_tokens(&d)) {
-        e = err_set(err, QUIRE_UNSUPPORTED, -1, "%s gives rows, no tokens: it predicts no text", d.name);
-    }
-    e = e != QUIRE_OK ? e : o->ids != NULL ? read_ids(o, &d, &g->ids, err) : read_text(o, f, &g->ids, err);
+    quire_err e = score_text_read(&o->text, f, &d, &g->ids, err);
     model_file_close(f);
     TRY(e);
     TRY(plan_chunks(g, &d, err));
@@ -242,7 +214,7 @@ static void print_scores(const scoring *g) {
                                       {"equal", 0}});
     }
     const bare *b = &g->s.b;
-    sheet_note(&sh, "%s, %zu tokens in chunks of %d%s; %s, compute %s, KV %s; %s, %s%s", g->o->name, g->ids.n, (int)g->context,
+    sheet_note(&sh, "%s, %zu tokens in chunks of %d%s; %s, compute %s, KV %s; %s, %s%s", g->o->text.name, g->ids.n, (int)g->context,
                g->has_bos && g->n_chunks > 1 ? ", later ones behind a BOS" : "", b->desc->name, compute_name(b->b->compute),
                dtype_flag_name(b->layout.type), b->b->ops->describe(b->b), figures_time_name(b->n_threads),
                g->n_ways > 1 ? ", chunk by chunk in turn; every log-probability compared with memcmp" : "");

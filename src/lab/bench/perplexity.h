@@ -8,18 +8,15 @@
 
 #include <stdbool.h>
 
-#include "base/str.h"
+#include "lab/bench/score_text.h"
 #include "quire.h"
 
 typedef struct perplexity_options {
     quire_options engine;
-    const char *kv;   /* "paged,contiguous,none", or some of them */
-    int32_t step;     /* tokens a pass */
-    int32_t context;  /* of the text's tokens a chunk; 0: 1024, or what the model takes */
-    const char *name; /* the text's, for messages */
-    str text;
-    const int32_t *ids; /* in place of the text, n_ids of them; NULL: the text counts */
-    size_t n_ids;
+    const char *kv;  /* "paged,contiguous,none", or some of them */
+    int32_t step;    /* tokens a pass */
+    int32_t context; /* of the text's tokens a chunk; 0: 1024, or what the model takes */
+    score_text text;
     const char *out; /* file of every log-probability, or NULL */
     bool json, shows_progress;
 } perplexity_options;

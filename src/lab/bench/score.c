@@ -3,6 +3,8 @@
 #include <math.h>
 
 #include "base/err.h"
+#include "base/mem.h"
+#include "kv/most_pages.h"
 #include "lab/bench/baseline_kv.h"
 #include "lab/bench/figures.h"
 #include "sample/logprobs.h"
@@ -12,29 +14,44 @@ const char *score_way_name(score_way way) {
     return names[way];
 }
 
-/* n_pages: of a group. */
-static quire_err open_cache(scorer *s, int32_t n_pages, quire_error *err) {
-    kv_cache_options o = kv_cache_options_of(&s->b.layout, n_pages * s->b.layout.n_groups);
+static quire_err open_seqs(scorer *s, int32_t n_groups) {
+    s->seqs = mem_new((size_t)s->n_seqs, sizeof *s->seqs);
+    TRY(s->seqs != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
+    for (int32_t i = 0; i < s->n_seqs; i++) {
+        TRY(kv_seq_init(&s->seqs[i], n_groups, (int32_t)kv_pages_for(s->max_tokens, s->b.layout.page_tokens)));
+    }
+    return QUIRE_OK;
+}
+
+/* Pages for all sequences at their longest. */
+static quire_err open_cache(scorer *s, quire_error *err) {
+    kv_most most = kv_most_of_layout(&s->b.layout, s->step);
+    int64_t n_pages = kv_most_pages(&most, s->max_tokens) * s->n_seqs;
+    if (n_pages > INT32_MAX) {
+        return err_set(err, QUIRE_TOO_LARGE, -1, "%d sequences of %d tokens take %lld pages; at most %d are possible", (int)s->n_seqs,
+                       (int)s->max_tokens, (long long)n_pages, INT32_MAX);
+    }
+    kv_cache_options o = kv_cache_options_of(&s->b.layout, (int32_t)n_pages);
     o.no_index = true;
     quire_err e = kv_cache_open(&o, &s->cache);
-    e = e == QUIRE_OK ? kv_seq_init(&s->seq, o.n_groups, n_pages) : e;
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "no cache of %d pages: %s", (int)n_pages, quire_err_text(e));
+    e = e == QUIRE_OK ? open_seqs(s, o.n_groups) : e;
+    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "no cache of %d pages: %s", (int)n_pages, quire_err_text(e)));
+    return s->b.b->ops->kv_open(s->b.b, (int32_t)n_pages, err);
 }
 
 quire_err score_open(const score_options *o, scorer *out, quire_error *err) {
-    int32_t step = o->step < o->max_tokens ? o->step : o->max_tokens, page_tokens = o->engine->page_tokens;
-    int32_t n_pages = (int32_t)kv_pages_for(o->max_tokens, page_tokens);
-    *out = (scorer){.step = step, .max_tokens = o->max_tokens};
+    int32_t step = o->step < o->max_tokens ? o->step : o->max_tokens, n_seqs = o->n_seqs > 1 ? o->n_seqs : 1;
+    int32_t max_out = step > n_seqs ? step : n_seqs;
+    *out = (scorer){.step = step, .max_tokens = o->max_tokens, .n_seqs = n_seqs};
     bare_options bo = {.engine = o->engine,
-                       .page_tokens = page_tokens,
-                       .n_pages = n_pages,
-                       .max_rows = o->recomputes ? o->max_tokens : step,
-                       .max_seqs = 1,
+                       .page_tokens = o->engine->page_tokens,
+                       .max_rows = o->recomputes && o->max_tokens > max_out ? o->max_tokens : max_out,
+                       .max_seqs = n_seqs,
                        .max_len = o->max_len,
-                       .max_out = step,
+                       .max_out = max_out,
                        .has_groups = true};
     TRY(bare_open(&bo, &out->b, err));
-    quire_err e = open_cache(out, n_pages, err);
+    quire_err e = open_cache(out, err);
     if (e != QUIRE_OK) {
         score_close(out);
     }
@@ -42,7 +59,10 @@ quire_err score_open(const score_options *o, scorer *out, quire_error *err) {
 }
 
 void score_close(scorer *s) {
-    kv_seq_deinit(&s->seq);
+    for (int32_t i = 0; s->seqs != NULL && i < s->n_seqs; i++) {
+        kv_seq_deinit(&s->seqs[i]);
+    }
+    mem_free(s->seqs);
     kv_cache_close(&s->cache);
     bare_close(&s->b);
     *s = (scorer){0};
@@ -64,40 +84,45 @@ static void read_row(void *context, int32_t task, int32_t worker) {
     r->out[task] = (double)logits[r->targets[task]] - logprobs_normalizer(logits, r->s->b.desc->n_vocab);
 }
 
-static void read_rows(const scorer *s, const int32_t *targets, int32_t n, double *out) {
-    readout r = {s, targets, out};
+void score_run_tasks(const scorer *s, thread_pool_fn fn, void *context, int32_t n) {
     const backend_ops *ops = s->b.b->ops;
     if (ops->run_tasks != NULL) {
         ops->enter(s->b.b);
-        ops->run_tasks(s->b.b, read_row, &r, n);
+        ops->run_tasks(s->b.b, fn, context, n);
         ops->leave(s->b.b);
         return;
     }
     for (int32_t i = 0; i < n; i++) {
-        read_row(&r, i, 0);
+        fn(context, i, 0);
     }
 }
 
 /* ---- ways ---- */
 
+quire_err score_pass(scorer *s, const int32_t *tokens, int32_t n, int32_t n_logits) {
+    kv_seq *q = s->seqs;
+    kv_copies none = {0};
+    TRY(kv_seq_reserve(&s->cache, q, n, &none));
+    bare_part p = {.tokens = tokens, .first = q->n_computed, .n_rows = n, .n_logits = n_logits, .seq = q};
+    TRY(bare_forward(&s->b, &p, 1));
+    kv_seq_advance(q, n);
+    kv_seq_forget(&s->cache, q);
+    return QUIRE_OK;
+}
+
 /* The pass of tokens at .. at + n. */
 static quire_err forward(scorer *s, score_way way, baseline_kv *pieces, const int32_t *tokens, int32_t at, int32_t n) {
-    bare_part p = {.tokens = tokens, .first = at, .n_rows = n, .n_logits = n};
-    kv_copies none = {0};
     if (way == SCORE_PAGED) {
-        TRY(kv_seq_reserve(&s->cache, &s->seq, n, &none));
-        p.seq = &s->seq;
-    } else if (way == SCORE_NONE) {
+        return score_pass(s, tokens, n, n);
+    }
+    bare_part p = {.tokens = tokens, .first = at, .n_rows = n, .n_logits = n};
+    if (way == SCORE_NONE) {
         baseline_kv_clear(pieces);
         p.first = 0;
         p.n_rows = at + n;
     }
     TRY(bare_forward(&s->b, &p, 1));
-    if (way == SCORE_PAGED) {
-        kv_seq_advance(&s->seq, n);
-        kv_seq_forget(&s->cache, &s->seq);
-    }
-    return pieces != NULL ? baseline_kv_error(pieces) : QUIRE_OK;
+    return baseline_kv_error(pieces);
 }
 
 static quire_err run_passes(scorer *s, score_way way, baseline_kv *pieces, const int32_t *tokens, int32_t n, double *out,
@@ -109,7 +134,8 @@ static quire_err run_passes(scorer *s, score_way way, baseline_kv *pieces, const
         if (e != QUIRE_OK) {
             return err_set(err, e, -1, "%s: %s", score_way_name(way), quire_err_text(e));
         }
-        read_rows(s, tokens + at + 1, rows, out + at);
+        readout r = {s, tokens + at + 1, out + at};
+        score_run_tasks(s, read_row, &r, rows);
         s->us[way] += figures_time_us(s->b.n_threads) - start;
         for (int32_t i = at; i < at + rows; i++) {
             if (!isfinite(out[i])) {
@@ -121,14 +147,64 @@ static quire_err run_passes(scorer *s, score_way way, baseline_kv *pieces, const
     return QUIRE_OK;
 }
 
-/* Pool and tables must agree; then the chunk's pages are given back. */
-static quire_err end_paged(scorer *s, const int32_t *tokens, quire_error *err) {
-    const kv_table *tables[KV_MAX_GROUPS];
-    quire_err e = kv_seq_check(&s->cache, &s->seq, err);
-    e = e == QUIRE_OK ? kv_cache_check(&s->cache, tables, kv_seq_list_tables(&s->seq, tables), err) : e;
-    kv_seq_release(&s->cache, &s->seq, tokens, KV_DROP);
+/* ---- sequences ---- */
+
+quire_err score_end(scorer *s, const int32_t *tokens, quire_error *err) {
+    const kv_table *tables[KV_MAX_GROUPS * SCORE_MAX_SEQS];
+    int32_t n_tables = 0;
+    quire_err e = QUIRE_OK;
+    for (int32_t i = 0; i < s->n_seqs; i++) {
+        e = e == QUIRE_OK ? kv_seq_check(&s->cache, &s->seqs[i], err) : e;
+        n_tables += kv_seq_list_tables(&s->seqs[i], tables + n_tables);
+    }
+    e = e == QUIRE_OK ? kv_cache_check(&s->cache, tables, n_tables, err) : e;
+    for (int32_t i = 0; i < s->n_seqs; i++) {
+        kv_seq_release(&s->cache, &s->seqs[i], tokens, KV_DROP);
+    }
     return e;
 }
+
+/* Pages of its own for a sequence that shares all of them. */
+static quire_err unshare(scorer *s, kv_seq *q) {
+    for (int32_t g = 0; g < q->n_tables; g++) {
+        for (int32_t i = 0; i < q->tables[g].n_pages; i++) {
+            page_id own;
+            if (q->tables[g].pages[i].v == PAGE_NONE.v) {
+                continue;
+            }
+            TRY(kv_pool_reserve(s->cache.pool, 1, &own));
+            page_id shared = kv_table_replace(s->cache.pool, &q->tables[g], i, own);
+            s->b.b->ops->kv_copy(s->b.b, &(kv_copy_pair){.src = shared.v, .dst = own.v}, 1);
+        }
+    }
+    return QUIRE_OK;
+}
+
+quire_err score_copy(scorer *s) {
+    for (int32_t i = 1; i < s->n_seqs; i++) {
+        kv_seq_fork(&s->cache, s->seqs, s->seqs->n_computed, &s->seqs[i]);
+        TRY(unshare(s, &s->seqs[i]));
+    }
+    return QUIRE_OK;
+}
+
+quire_err score_decode(scorer *s, const int32_t *tokens, int32_t n) {
+    bare_part parts[SCORE_MAX_SEQS] = {0};
+    kv_copies none = {0};
+    quire_err e = QUIRE_OK;
+    for (int32_t i = 0; i < n; i++) {
+        kv_seq *q = &s->seqs[i];
+        e = e == QUIRE_OK ? kv_seq_reserve(&s->cache, q, 1, &none) : e;
+        parts[i] = (bare_part){.tokens = tokens, .first = q->n_computed, .n_rows = 1, .n_logits = 1, .seq = q};
+    }
+    e = e == QUIRE_OK ? bare_forward(&s->b, parts, n) : e;
+    for (int32_t i = 0; i < n; i++) {
+        kv_seq_trim(&s->cache, &s->seqs[i]);
+    }
+    return e;
+}
+
+/* ---- chunks ---- */
 
 quire_err score_chunk(scorer *s, score_way way, const int32_t *tokens, int32_t n, double *out, quire_error *err) {
     baseline_kv *pieces = NULL;
@@ -144,7 +220,7 @@ quire_err score_chunk(scorer *s, score_way way, const int32_t *tokens, int32_t n
     baseline_kv_detach(pieces);
     if (way == SCORE_PAGED) {
         quire_error audit;
-        quire_err end = end_paged(s, tokens, &audit);
+        quire_err end = score_end(s, tokens, &audit);
         if (e == QUIRE_OK && end != QUIRE_OK) {
             *err = audit;
         }

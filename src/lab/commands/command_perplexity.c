@@ -33,11 +33,11 @@ static void defaults(cli_options *o) {
 static quire_err run_file(const cli_options *o, perplexity_options *own, strbuf *text, id_list *ids, quire_error *err) {
     if (o->ids_file) {
         TRY(id_list_read(o->ids_file, ids, err));
-        own->ids = ids->ids;
-        own->n_ids = ids->n;
+        own->text.ids = ids->ids;
+        own->text.n_ids = ids->n;
     } else {
         TRY(files_read_text(o->argument, text, err));
-        own->text = (str){text->n > 0 ? text->p : "", text->n};
+        own->text.text = (str){text->n > 0 ? text->p : "", text->n};
     }
     return perplexity_run(own, err);
 }
@@ -49,7 +49,7 @@ static quire_err run(const cli_options *o, quire_error *err) {
     }
     TRY(files_check_named("--out", o->out, err));
     own.engine = o->engine;
-    own.name = o->ids_file ? o->ids_file : o->argument;
+    own.text.name = o->ids_file ? o->ids_file : o->argument;
     own.out = o->out;
     own.json = o->json;
     own.shows_progress = !o->quiet && isatty(STDERR_FILENO);
