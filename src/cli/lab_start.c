@@ -45,6 +45,7 @@ const command *const lab_rows[] = {
     ROW("bench resident", "memory as measured and as allocated: paged, growing, all reserved"),
     ROW("bench grammar", "what compiling a JSON Schema and its token masks cost"),
     ROW("bench json", "answers under JSON Schemas: their speed, and what they add to a step"),
+    ROW("bench quality", "what types of weights, keys and values cost in truth, on a text"),
     ROW("perplexity", "how well a model predicts a text, paged and not, to the same bits"),
     ROW("demo", "what paging and continuous batching are for, shown"),
     NULL,

@@ -39,6 +39,7 @@ static const command *const commands[] = {&command_bench,
                                           &command_bench_resident,
                                           &command_bench_grammar,
                                           &command_bench_json,
+                                          &command_bench_quality,
                                           &command_perplexity,
                                           &command_demo,
                                           NULL};

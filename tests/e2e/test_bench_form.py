@@ -35,6 +35,7 @@ SMALLEST = {
     "bench text": ["--size", "4", "--runs", "1"],
     "bench grammar": ["--vocabulary", "1000", "--keep", "20"],
     "bench json": ["builtin-small", "--each", "1", "--rows", "2", "--threads", "1"],
+    "bench quality": ["builtin-small", __file__, "--context", "32", "--tokens", "64", "--steps", "1"],
     "bench tiers": ["builtin-small", "--lengths", "40", "--runs", "1"],
 }
 ELSEWHERE = {"bench speed", "bench latency", "bench resident"}  # half a minute and more: test_cli.py and test_experiments.py check their lines

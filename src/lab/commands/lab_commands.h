@@ -12,5 +12,6 @@ extern const command command_bench_experts, command_bench_speculation, command_b
 extern const command command_bench_pages, command_bench_sharing, command_bench_prefix, command_bench_workload; /* experiments */
 extern const command command_bench_ablation, command_bench_scenario;
 extern const command command_bench_latency, command_bench_resident, command_bench_text, command_bench_grammar, command_bench_json;
+extern const command command_bench_quality;
 
 #endif

@@ -1,0 +1,484 @@
+#include "lab/bench/bench_quality.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "lab/bench/bench_line.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/quality_stats.h"
+#include "lab/bench/score.h"
+#include "lab/bench/sheet.h"
+#include "setup/engine_config.h"
+
+enum { MAX_NAMES = 16, LEAST_CONTEXT = 4 };
+_Static_assert((int)QUALITY_SEQS <= (int)SCORE_MAX_SEQS, "a scorer holds the sequences whose speed is measured");
+
+void bench_quality_options_init(bench_quality_options *o) {
+    *o =
+        (bench_quality_options){.computes = "auto", .kv_types = "f32", .contexts = "512", .n_tokens = 16384, .n_steps = 16, .n_at_once = 1};
+    quire_options_init(&o->engine);
+}
+
+/* Texts between commas. */
+typedef struct names {
+    char *copy; /* owned */
+    const char *of[MAX_NAMES];
+    int32_t n;
+} names;
+
+/* A model that is open, and what is said of it. */
+typedef struct side {
+    const char *name; /* of the row */
+    scorer s;
+    quality_stats stats; /* of a row */
+    double speeds[2];    /* tokens a second of 1 row and of QUALITY_SEQS; SHEET_ABSENT: not measured */
+} side;
+
+typedef struct quality {
+    const bench_quality_options *o;
+    names files, computes, kv_types;
+    int32_t contexts[FIGURES_MAX_POINTS], n_contexts;
+    token_list ids;
+    bool has_bos;
+    int32_t context, n_windows; /* under way */
+    int32_t *window;            /* [context] */
+    quality_row *rows;          /* [QUALITY_ROWS] of a pass */
+    side reference, candidates[QUALITY_MAX_AT_ONCE];
+    int32_t n_candidates; /* open */
+    sheet table;
+} quality;
+
+/* ---- what is asked ---- */
+
+/* Adds the names of a list to out. INVALID: one is empty, there twice, or one too many. */
+static quire_err parse_names(const char *flag_name, const char *text, names *out, quire_error *err) {
+    size_t n = strlen(text) + 1;
+    out->copy = mem_new(n, 1);
+    TRY(out->copy != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", flag_name));
+    memcpy(out->copy, text, n);
+    for (char *at = out->copy, *next; at != NULL; at = next) {
+        next = strchr(at, ',');
+        if (next != NULL) {
+            *next++ = '\0';
+        }
+        bool is_bad = *at == '\0' || out->n == MAX_NAMES;
+        for (int32_t i = 0; i < out->n; i++) {
+            is_bad = is_bad || strcmp(out->of[i], at) == 0;
+        }
+        if (is_bad) {
+            return err_set(err, QUIRE_INVALID, -1, "%s %s: must be different names with commas between them, fewer than %d", flag_name,
+                           text, MAX_NAMES);
+        }
+        out->of[out->n++] = at;
+    }
+    return QUIRE_OK;
+}
+
+/* Refuses a compute mode or a type of keys and values that this model cannot have, before anything is measured. */
+static quire_err check_names(const quality *g, const model_desc *d, quire_error *err) {
+    quire_options e = g->o->engine;
+    compute_mode compute;
+    dtype kv;
+    for (int32_t i = 0; i < g->computes.n; i++) {
+        e.compute = g->computes.of[i];
+        TRY(options_compute(&e, d, &compute, err));
+    }
+    for (int32_t i = 0; i < g->kv_types.n; i++) {
+        e.kv_dtype = g->kv_types.of[i];
+        TRY(options_kv_dtype(&e, COMPUTE_F32, &kv, err));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err check_context(const quality *g, int32_t context, int32_t max_len, quire_error *err) {
+    if (context < LEAST_CONTEXT) {
+        return err_set(err, QUIRE_INVALID, -1, "--context %d: a window takes at least %d tokens", (int)context, LEAST_CONTEXT);
+    }
+    if (context > max_len) {
+        return err_set(err, QUIRE_INVALID, -1, "--context %d: the model takes %d positions; give at most %d", (int)context, (int)max_len,
+                       (int)max_len);
+    }
+    if (context > g->o->n_tokens) {
+        return err_set(err, QUIRE_INVALID, -1, "--context %d: --tokens %d is less than one window; give at least --tokens %d", (int)context,
+                       (int)g->o->n_tokens, (int)context);
+    }
+    return (size_t)context <= g->ids.n
+               ? QUIRE_OK
+               : err_set(err, QUIRE_INVALID, -1, "--context %d: %s has %zu tokens; give a text of at least %d, or a smaller --context",
+                         (int)context, g->o->text.name, g->ids.n, (int)context);
+}
+
+static quire_err read_text(quality *g, quire_error *err) {
+    model_file *f;
+    model_desc d;
+    int32_t max_len;
+    TRY(options_open_file(&g->o->engine, &f, err));
+    quire_err e = score_text_read(&g->o->text, f, &d, &g->ids, err);
+    model_file_close(f);
+    TRY(e);
+    TRY(check_names(g, &d, err));
+    TRY(options_max_model_len(&g->o->engine, &d, &max_len, err));
+    g->has_bos = g->ids.n > 0 && d.bos >= 0 && g->ids.ids[0] == d.bos;
+    for (int32_t i = 0; i < g->n_contexts; i++) {
+        TRY(check_context(g, g->contexts[i], max_len, err));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err read_options(quality *g, quire_error *err) {
+    const bench_quality_options *o = g->o;
+    g->files.of[g->files.n++] = o->engine.model;
+    TRY(o->against != NULL ? parse_names("--against", o->against, &g->files, err) : QUIRE_OK);
+    TRY(parse_names("--compute", o->computes, &g->computes, err));
+    TRY(parse_names("--kv-types", o->kv_types, &g->kv_types, err));
+    TRY(figures_parse_list("--context", o->contexts, g->contexts, &g->n_contexts, err));
+    return read_text(g, err);
+}
+
+/* ---- models ---- */
+
+static quire_err open_side(const quality *g, const char *path, const char *compute, const char *kv, side *out, quire_error *err) {
+    quire_options e = g->o->engine;
+    e.model = path;
+    e.compute = compute;
+    e.kv_dtype = kv;
+    out->speeds[0] = out->speeds[1] = SHEET_ABSENT;
+    score_options so = {.engine = &e,
+                        .step = QUALITY_ROWS,
+                        .max_tokens = g->context,
+                        .max_len = g->context,
+                        .n_seqs = g->o->n_steps > 0 ? QUALITY_SEQS : 1};
+    return score_open(&so, &out->s, err);
+}
+
+static void close_side(side *m) {
+    score_close(&m->s);
+    quality_stats_deinit(&m->stats);
+}
+
+/* Opens row i of those with this context. */
+static quire_err open_row(const quality *g, int32_t i, side *out, quire_error *err) {
+    int32_t file = i % g->files.n, compute = i / g->files.n % g->computes.n, kv = i / g->files.n / g->computes.n;
+    out->name = file == 0 ? "as it is" : g->files.of[file];
+    quire_err e = quality_stats_init(&out->stats, (int64_t)g->n_windows * (g->context - 1 - g->context / 2));
+    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "no room for %d windows of %d tokens", (int)g->n_windows, (int)g->context));
+    TRY(open_side(g, g->files.of[file], g->computes.of[compute], g->kv_types.of[kv], out, err));
+    int32_t own = out->s.b.desc->n_vocab, of_reference = g->reference.s.b.desc->n_vocab;
+    return own == of_reference ? QUIRE_OK
+                               : err_set(err, QUIRE_INVALID, -1,
+                                         "--against %s: has a vocabulary of %d tokens, the reference of %d; give a file of the same model",
+                                         out->name, (int)own, (int)of_reference);
+}
+
+/* ---- windows ---- */
+
+static void take_window(quality *g, int32_t at) {
+    memcpy(g->window, g->ids.ids + (size_t)at * (size_t)g->context, (size_t)g->context * sizeof *g->window);
+    if (g->has_bos) {
+        g->window[0] = g->ids.ids[0];
+    }
+}
+
+/* The logits of a pass: row i predicts target i. */
+typedef struct comparison {
+    const quality *g;
+    const side *candidate;
+    const int32_t *targets;
+} comparison;
+
+static void compare_row(void *context, int32_t task, int32_t worker) {
+    const comparison *c = context;
+    const bare *reference = &c->g->reference.s.b;
+    (void)worker;
+    c->g->rows[task] =
+        quality_compare(bare_logits(reference, task), bare_logits(&c->candidate->s.b, task), reference->desc->n_vocab, c->targets[task]);
+}
+
+/* n rows of both, the first of them behind token `at` of the window. */
+static quire_err compare_rows(quality *g, side *m, int32_t at, int32_t n, quire_error *err) {
+    comparison c = {g, m, g->window + at + 1};
+    score_run_tasks(&m->s, compare_row, &c, n);
+    for (int32_t i = 0; i < n; i++) {
+        const quality_row *r = &g->rows[i];
+        if (!isfinite(r->kl) || !isfinite(r->loss[0]) || !isfinite(r->loss[1])) {
+            return err_set(err, QUIRE_BAD_FILE, -1, "%s: the logits behind token %d of a window are not finite: are the weights whole?",
+                           m->name, (int)(at + i));
+        }
+        quality_stats_add(&m->stats, r);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err pass(const quality *g, side *m, int32_t n, int32_t n_scored, quire_error *err) {
+    quire_err e = score_pass(&m->s, g->window, n, n_scored);
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s, windows of %d tokens: %s", m->name, (int)g->context, quire_err_text(e));
+}
+
+/* All models' tokens at .. at + n of the window, of which those from `first` on are scored. */
+static quire_err compare_pass(quality *g, int32_t at, int32_t n, int32_t first, quire_error *err) {
+    int32_t n_scored = at + n <= first ? 0 : at < first ? at + n - first : n;
+    TRY(pass(g, &g->reference, n, n_scored, err));
+    for (int32_t i = 0; i < g->n_candidates; i++) {
+        TRY(pass(g, &g->candidates[i], n, n_scored, err));
+        TRY(compare_rows(g, &g->candidates[i], at + n - n_scored, n_scored, err));
+    }
+    return QUIRE_OK;
+}
+
+/* ---- speed ---- */
+
+/* By the fastest of n_steps, which what else runs on the machine disturbs least. */
+static quire_err time_decodes(const quality *g, scorer *s, int32_t n_rows, double *speed, quire_error *err) {
+    int64_t least = INT64_MAX;
+    for (int32_t i = 0; i < g->o->n_steps; i++) {
+        int64_t start = figures_time_us(s->b.n_threads);
+        quire_err e = score_decode(s, g->window, n_rows);
+        TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "%d rows behind %d tokens: %s", (int)n_rows, (int)g->context, quire_err_text(e)));
+        int64_t us = figures_time_us(s->b.n_threads) - start;
+        least = us < least ? us : least;
+    }
+    *speed = n_rows * 1e6 / fmax((double)least, 1);
+    return QUIRE_OK;
+}
+
+/* Behind a window, whose last token has not been computed. */
+static quire_err measure_speed(const quality *g, side *m, quire_error *err) {
+    if (g->o->n_steps == 0 || !isnan(m->speeds[0])) {
+        return QUIRE_OK;
+    }
+    quire_err e = score_copy(&m->s);
+    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "%d sequences of %d tokens: %s", QUALITY_SEQS, (int)g->context, quire_err_text(e)));
+    TRY(time_decodes(g, &m->s, 1, &m->speeds[0], err));
+    return time_decodes(g, &m->s, QUALITY_SEQS, &m->speeds[1], err);
+}
+
+static quire_err compare_window(quality *g, bool is_last, quire_error *err) {
+    int32_t n = g->context - 1; /* behind the last token nothing is scored */
+    for (int32_t at = 0; at < n; at += QUALITY_ROWS) {
+        TRY(compare_pass(g, at, n - at < QUALITY_ROWS ? n - at : QUALITY_ROWS, g->context / 2, err));
+    }
+    TRY(is_last ? measure_speed(g, &g->reference, err) : QUIRE_OK);
+    for (int32_t i = 0; is_last && i < g->n_candidates; i++) {
+        TRY(measure_speed(g, &g->candidates[i], err));
+    }
+    return QUIRE_OK;
+}
+
+/* The pages of all go back, whatever is wrong: *err is that of the first that fails its audit. */
+static quire_err end_window(quality *g, quire_error *err) {
+    quire_err e = score_end(&g->reference.s, g->window, err);
+    for (int32_t i = 0; i < g->n_candidates; i++) {
+        quire_error own;
+        quire_err end = score_end(&g->candidates[i].s, g->window, &own);
+        if (e == QUIRE_OK && end != QUIRE_OK) {
+            *err = own;
+            e = end;
+        }
+    }
+    return e;
+}
+
+static void show_progress(const quality *g, int32_t first_row, int32_t window) {
+    if (g->o->shows_progress) {
+        fprintf(stderr, "\r\033[Kcontext %d, rows %d to %d of %d: window %d of %d", (int)g->context, (int)first_row + 1,
+                (int)(first_row + g->n_candidates), (int)(g->files.n * g->computes.n * g->kv_types.n), (int)window + 1, (int)g->n_windows);
+        fflush(stderr);
+    }
+}
+
+static quire_err compare_windows(quality *g, int32_t first_row, quire_error *err) {
+    for (int32_t i = 0; i < g->n_windows; i++) {
+        show_progress(g, first_row, i);
+        take_window(g, i);
+        quire_error audit;
+        quire_err e = compare_window(g, i + 1 == g->n_windows, err), end = end_window(g, &audit);
+        if (e == QUIRE_OK && end != QUIRE_OK) {
+            *err = audit;
+        }
+        TRY(e == QUIRE_OK ? end : e);
+    }
+    if (g->o->shows_progress) {
+        fprintf(stderr, "\r\033[K");
+    }
+    return QUIRE_OK;
+}
+
+/* ---- the table ---- */
+
+static const sheet_column columns[] = {{"weights", "weights", 24, SHEET_TEXT, NULL},
+                                       {"compute", "compute", 7, SHEET_TEXT, NULL},
+                                       {"kv_dtype", "KV", 5, SHEET_TEXT, NULL},
+                                       {"context", "context", 7, 0, NULL},
+                                       {"bits", "bits", 6, 2, "bits"},
+                                       {"memory", "MB", 7, 0, "MB"},
+                                       {"kv_token", "KV B/token", 10, 0, "bytes"},
+                                       {"perplexity", "perplexity", 11, 4, "perplexity"},
+                                       {"kl", "mean KL", 10, 6, "nats"},
+                                       {"kl_p99", "99% KL", 9, 5, "nats"},
+                                       {"same", "same %", 7, 3, "%"},
+                                       {"tokens_per_s_1", "1 row t/s", 9, 1, "tokens/s"},
+                                       {"tokens_per_s_16", "16 rows t/s", 11, 1, "tokens/s"},
+                                       {"types", "weights by type", 0, SHEET_TEXT, ""}};
+
+/* The weights of type t, in percent of all. */
+static double share_of(const model_desc *d, int32_t t) {
+    double all = 0;
+    for (int32_t i = 0; i < N_DTYPES; i++) {
+        all += (double)d->weight_bytes_of[i] / dtype_block_bytes((dtype)i) * dtype_block_elements((dtype)i);
+    }
+    return all > 0 ? 100 * (double)d->weight_bytes_of[t] / dtype_block_bytes((dtype)t) * dtype_block_elements((dtype)t) / all : 0;
+}
+
+static void print_shares(const quality *g, const side *m) {
+    const model_desc *d = m->s.b.desc;
+    for (int32_t t = 0; g->o->json && t < N_DTYPES; t++) {
+        if (d->weight_bytes_of[t] == 0) {
+            continue;
+        }
+        json_line l;
+        json_out *params = bench_line_begin(&l, "quality", "share");
+        json_cstr(json_name(params, "weights"), m->name);
+        json_cstr(json_name(params, "compute"), compute_name(m->s.b.b->compute));
+        json_cstr(json_name(params, "kv_dtype"), dtype_flag_name(m->s.b.layout.type));
+        json_int(json_name(params, "context"), g->context);
+        json_cstr(json_name(params, "type"), dtype_flag_name((dtype)t));
+        bench_line_end(&l, share_of(d, t), "%");
+    }
+}
+
+/* "q4_k 61.2%, q6_k 38.7%, f32 0.1%", largest first. */
+static void describe_shares(const model_desc *d, char *out, size_t n) {
+    bool is_said[N_DTYPES] = {false};
+    out[0] = '\0';
+    for (size_t at = 0; at < n;) {
+        int32_t best = -1;
+        for (int32_t t = 0; t < N_DTYPES; t++) {
+            bool is_next = d->weight_bytes_of[t] > 0 && !is_said[t];
+            best = is_next && (best < 0 || share_of(d, t) > share_of(d, best)) ? t : best;
+        }
+        if (best < 0) {
+            return;
+        }
+        is_said[best] = true;
+        at += (size_t)snprintf(out + at, n - at, "%s%s %.1f%%", at > 0 ? ", " : "", dtype_flag_name((dtype)best), share_of(d, best));
+    }
+}
+
+static void print_side(const quality *g, const side *m, double perplexity, const quality_figures *f) {
+    char types[160];
+    const bare *b = &m->s.b;
+    describe_shares(b->desc, types, sizeof types);
+    sheet_row(&g->table, (sheet_cell[]){{m->name, 0},
+                                        {compute_name(b->b->compute), 0},
+                                        {dtype_flag_name(b->layout.type), 0},
+                                        {NULL, g->context},
+                                        {NULL, 8.0 * (double)b->desc->weight_bytes / (double)b->desc->n_params},
+                                        {NULL, (double)b->b->ops->weight_bytes(b->b) / 1e6},
+                                        {NULL, (double)kv_layout_token_bytes(&b->layout)},
+                                        {NULL, perplexity},
+                                        {NULL, f != NULL ? f->mean_kl : SHEET_ABSENT},
+                                        {NULL, f != NULL ? f->p99_kl : SHEET_ABSENT},
+                                        {NULL, f != NULL ? f->same_percent : SHEET_ABSENT},
+                                        {NULL, m->speeds[0]},
+                                        {NULL, m->speeds[1]},
+                                        {types, 0}});
+    print_shares(g, m);
+}
+
+/* ---- a run ---- */
+
+static quire_err compare_opened(quality *g, int32_t first_row, int32_t n, quire_error *err) {
+    for (int32_t i = 0; i < n; i++) {
+        g->n_candidates++;
+        TRY(open_row(g, first_row + i, &g->candidates[i], err));
+    }
+    TRY(compare_windows(g, first_row, err));
+    for (int32_t i = 0; i < n; i++) {
+        quality_figures f = quality_stats_figures(&g->candidates[i].stats);
+        if (first_row + i == 0) {
+            print_side(g, &g->reference, f.perplexity[0], NULL);
+        }
+        print_side(g, &g->candidates[i], f.perplexity[1], &f);
+    }
+    return QUIRE_OK;
+}
+
+/* Rows first_row .. first_row + n, beside each other; the reference's line goes before the first of all. */
+static quire_err measure_rows(quality *g, int32_t first_row, int32_t n, quire_error *err) {
+    quire_err e = compare_opened(g, first_row, n, err);
+    while (g->n_candidates > 0) {
+        side *m = &g->candidates[--g->n_candidates];
+        close_side(m);
+        *m = (side){0};
+    }
+    return e;
+}
+
+static void print_note(const quality *g) {
+    const bare *b = &g->reference.s.b;
+    char speed[96] = "";
+    if (g->o->n_steps > 0) {
+        snprintf(speed, sizeof speed, "; t/s of the fastest of %d decodes behind a window, %s", (int)g->o->n_steps,
+                 figures_time_name(b->n_threads));
+    }
+    sheet_note(
+        &g->table,
+        "%s: %d windows of %d tokens of %s%s, the second half of each scored (%lld tokens); reference: the file as it is, computed in "
+        "f32 with KV f32; bits as in the file, MB as in memory%s; %s",
+        b->desc->name, (int)g->n_windows, (int)g->context, g->o->text.name, g->has_bos ? ", each begins with BOS" : "",
+        (long long)g->n_windows * (g->context - 1 - g->context / 2), speed, b->b->ops->describe(b->b));
+}
+
+static quire_err measure_all(quality *g, quire_error *err) {
+    int32_t n = g->files.n * g->computes.n * g->kv_types.n, at_once = g->o->n_at_once;
+    for (int32_t i = 0; i < n; i += at_once) {
+        TRY(measure_rows(g, i, n - i < at_once ? n - i : at_once, err));
+    }
+    print_note(g);
+    return QUIRE_OK;
+}
+
+static quire_err measure_context(quality *g, int32_t context, quire_error *err) {
+    int32_t n_tokens = g->ids.n < (size_t)g->o->n_tokens ? (int32_t)g->ids.n : g->o->n_tokens;
+    g->context = context;
+    g->n_windows = n_tokens / context;
+    g->window = mem_new((size_t)context, sizeof *g->window);
+    TRY(g->window != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "no memory for windows of %d tokens", (int)context));
+    g->reference = (side){.name = "reference"};
+    quire_err e = open_side(g, g->o->engine.model, "f32", "f32", &g->reference, err);
+    e = e == QUIRE_OK ? measure_all(g, err) : e;
+    close_side(&g->reference);
+    mem_free(g->window);
+    g->window = NULL;
+    return e;
+}
+
+static quire_err run(quality *g, quire_error *err) {
+    TRY(read_options(g, err));
+    g->rows = mem_new(QUALITY_ROWS, sizeof *g->rows);
+    TRY(g->rows != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "no memory for %d rows", QUALITY_ROWS));
+    g->table = (sheet){"quality", columns, (int32_t)(sizeof columns / sizeof *columns), g->o->json};
+    sheet_begin(&g->table, NULL);
+    for (int32_t i = 0; i < g->n_contexts; i++) {
+        TRY(measure_context(g, g->contexts[i], err));
+    }
+    return QUIRE_OK;
+}
+
+quire_err bench_quality_run(const bench_quality_options *o, quire_error *err) {
+    quality g = {.o = o};
+    quire_err e = run(&g, err);
+    if (e != QUIRE_OK && o->shows_progress) {
+        fprintf(stderr, "\r\033[K");
+    }
+    mem_free(g.files.copy);
+    mem_free(g.computes.copy);
+    mem_free(g.kv_types.copy);
+    mem_free(g.rows);
+    token_list_deinit(&g.ids);
+    return e;
+}
