@@ -4,8 +4,8 @@ include(cmake/unit_tests.cmake)
 
 # What takes more than some five seconds by itself; label slow. `make check` and the quick sets under sanitizers leave these out. Label
 # heavy: those that take over half a minute under a sanitizer; the quick sets there leave these out too.
-set(QUIRE_SLOW_TESTS backend_test_attention_int8 engine_test_branch engine_test_draft_model file_test_hf kv_test_index_random kv_test_tier_file
-    server_test_readers server_test_watch jinja_test_bounds jinja_test_jinja jinja_test_turns)
+set(QUIRE_SLOW_TESTS backend_test_attention_int8 engine_test_branch engine_test_draft_model engine_test_exact_types file_test_hf
+    kv_test_index_random kv_test_tier_file server_test_readers server_test_watch jinja_test_bounds jinja_test_jinja jinja_test_turns)
 set(QUIRE_HEAVY_TESTS api_test_call_grammar api_test_request_sizes engine_test_beam engine_test_cascade engine_test_draft engine_test_draft_tree
     engine_test_exact engine_test_finite engine_test_fork engine_test_preempt engine_test_prefix_wait engine_test_reuse kv_test_most_pages)
 

@@ -7,133 +7,43 @@
 
 #include <cmocka.h>
 
-#include "harness.h"
+#include "exact_ways.h"
 
-#define N_PROMPT 70
-#define N_STRANGERS 7
-
-static uint64_t test_seed;
-static int32_t prompt[N_PROMPT], strangers[N_STRANGERS][96];
-
-/* Logits of the prompt and 24 greedy tokens behind it, under one way of running. */
-typedef struct outcome {
-    float *logits;
-    int32_t tokens[24];
-    size_t n_bytes;
-} outcome;
-
-static void run_way(const harness_options *o, bool with_strangers, bool mine_last, outcome *out) {
-    harness h = {0};
-    harness_open(o, &h);
-    static harness_run runs[N_STRANGERS + 1];
-    memset(runs, 0, sizeof runs);
-    out->n_bytes = (size_t)N_PROMPT * (size_t)h.n_vocab * sizeof(float);
-    out->logits = mem_new(1, out->n_bytes);
-    runs[0] = (harness_run){.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(24), .logits = out->logits};
-    int32_t n = with_strangers ? N_STRANGERS : 0;
-    for (int32_t i = 0; i < n; i++) {
-        runs[i + 1] = (harness_run){.prompt = strangers[i], .n_prompt = 5 + 13 * i, .sampling = greedy(10 + 3 * i)};
-    }
-    if (!mine_last) {
-        harness_submit(&h, &runs[0]);
-    }
-    for (int32_t i = 0; i < n; i++) {
-        harness_submit(&h, &runs[i + 1]);
-    }
-    if (mine_last) {
-        harness_submit(&h, &runs[0]);
-    }
-    harness_wait(&h, n + 1);
-    assert_int_equal(runs[0].finish, FINISH_LENGTH);
-    assert_int_equal(runs[0].n_tokens, 24);
-    memcpy(out->tokens, runs[0].tokens, sizeof out->tokens);
-    harness_close(&h);
-}
-
-static void same(const outcome *a, const outcome *b, const char *what, int32_t n) {
-    if (memcmp(a->logits, b->logits, a->n_bytes) != 0 || memcmp(a->tokens, b->tokens, sizeof a->tokens) != 0) {
-        size_t i = 0;
-        while (i < a->n_bytes / sizeof(float) - 1 && a->logits[i] == b->logits[i]) {
-            i++;
-        }
-        fail_msg("%s %d: logits differ first at %zu: %a and %a", what, (int)n, i, (double)a->logits[i], (double)b->logits[i]);
-    }
-}
-
-static void compare(const outcome *base, const harness_options *o, bool with_strangers, bool mine_last, const char *what, int32_t n) {
-    outcome other;
-    run_way(o, with_strangers, mine_last, &other);
-    same(base, &other, what, n);
-    mem_free(other.logits);
-}
-
-static void all_ways(compute_mode compute, dtype kv, const char *isa) {
-    static const int32_t pages[] = {1, 4, 64, 256}, chunks[] = {1, 3, 16};
+static void all_ways_of(compute_mode compute, dtype kv, const char *isa) {
     harness_options o = harness_defaults;
     outcome base;
     o.compute = compute;
     o.kv = kv;
     o.isa = isa;
-    run_way(&o, false, false, &base);
-    for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
-        harness_options v = o;
-        v.page_tokens = pages[i];
-        v.n_pages = 16384 / pages[i];
-        compare(&base, &v, i % 2, false, "page size", pages[i]);
-    }
-    for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
-        harness_options v = o;
-        v.chunk = chunks[i];
-        compare(&base, &v, i % 2 == 0, i % 2 == 1, "chunk", chunks[i]);
-    }
-    harness_options v = o;
-    compare(&base, &v, true, false, "strangers after", N_STRANGERS);
-    compare(&base, &v, true, true, "strangers before", N_STRANGERS);
-    v.n_threads = 2;
-    compare(&base, &v, false, false, "threads", 2);
-    compare(&base, &v, true, true, "threads with strangers", 2);
-    v.n_pages = 12; /* 192 tokens for requests of 94 and up to 111: preemption */
-    v.page_tokens = 16;
-    compare(&base, &v, true, true, "preempted, pages", v.n_pages);
+    all_ways(&o, &base);
     mem_free(base.logits);
 }
 
 static void f32_logits_do_not_depend_on_how_they_were_run(void **state) {
     (void)state;
-    all_ways(COMPUTE_F32, DTYPE_F32, "auto");
+    all_ways_of(COMPUTE_F32, DTYPE_F32, "auto");
 }
 
 static void bf16_logits_do_not_depend_on_how_they_were_run(void **state) {
     (void)state;
-    all_ways(COMPUTE_BF16, DTYPE_BF16, "auto");
-}
-
-static bool runs_here(const char *isa) {
-    backend *b;
-    quire_error err;
-    if (backend_cpu_open(&(backend_options){.compute = COMPUTE_F32, .isa = isa, .n_threads = 1}, &b, &err) != QUIRE_OK) {
-        print_message("SKIP: %s: %s\n", isa, err.message);
-        return false;
-    }
-    b->ops->close(b);
-    return true;
+    all_ways_of(COMPUTE_BF16, DTYPE_BF16, "auto");
 }
 
 static void bf16_logits_by_the_dot_instruction_do_not_depend_on_how_they_were_run(void **state) {
     (void)state;
     if (runs_here("avx512bf16")) {
-        all_ways(COMPUTE_BF16, DTYPE_BF16, "avx512bf16");
+        all_ways_of(COMPUTE_BF16, DTYPE_BF16, "avx512bf16");
     }
 }
 
 static void int8_logits_do_not_depend_on_how_they_were_run(void **state) {
     (void)state;
-    all_ways(COMPUTE_INT8, DTYPE_F16, "auto");
+    all_ways_of(COMPUTE_INT8, DTYPE_F16, "auto");
 }
 
 static void logits_over_int8_pages_do_not_depend_on_how_they_were_run(void **state) {
     (void)state;
-    all_ways(COMPUTE_F32, DTYPE_I8, "auto");
+    all_ways_of(COMPUTE_F32, DTYPE_I8, "auto");
 }
 
 /* The same prompt behind prefixes of every length that were cached before: the last rows' logits and the tokens are those of a first run.
@@ -202,24 +112,22 @@ static uint64_t fnv(const void *p, size_t n) {
 
 /* The prompt's logits by every instruction set that runs here, each with the same stored hash. */
 static void hash_of_mode(compute_mode compute, dtype kv, uint64_t expected) {
-    static const char *const isas[] = {"plain", "avx2", "avx512", "avx512bf16"};
-    const int n_isas = compute == COMPUTE_BF16 ? 3 : 4; /* the dot instruction of bf16 has bits of its own */
     uint64_t fixed = 20240601;
     random_prompt(&fixed, 2048, N_PROMPT, prompt);
-    for (int i = 0; i < n_isas; i++) {
-        if (!runs_here(isas[i])) {
+    for (int i = 0; i < n_equal_isas(compute); i++) {
+        if (!runs_here(equal_isas[i])) {
             continue;
         }
         harness_options o = harness_defaults;
         outcome got;
         o.path = BUILTIN;
-        o.isa = isas[i];
+        o.isa = equal_isas[i];
         o.compute = compute;
         o.kv = kv;
         run_way(&o, false, false, &got);
         uint64_t hash = fnv(got.logits, got.n_bytes);
         if (hash != expected) {
-            fail_msg("%s on %s: hash %016llx, stored %016llx", compute_name(compute), isas[i], (unsigned long long)hash,
+            fail_msg("%s on %s: hash %016llx, stored %016llx", compute_name(compute), equal_isas[i], (unsigned long long)hash,
                      (unsigned long long)expected);
         }
         mem_free(got.logits);
@@ -247,12 +155,9 @@ static void logits_over_int8_pages_have_the_stored_hash_on_every_instruction_set
 }
 
 int main(void) {
-    test_seed = rng_os_seed();
-    printf("seed %llu\n", (unsigned long long)test_seed);
-    random_prompt(&test_seed, 2048, N_PROMPT, prompt);
-    for (int i = 0; i < N_STRANGERS; i++) {
-        random_prompt(&test_seed, 2048, 96, strangers[i]);
-    }
+    uint64_t seed = rng_os_seed();
+    printf("seed %llu\n", (unsigned long long)seed);
+    random_prompts(2048, seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(f32_logits_do_not_depend_on_how_they_were_run),
         cmocka_unit_test(bf16_logits_do_not_depend_on_how_they_were_run),

@@ -2,27 +2,13 @@
 #include "make_model.h"
 
 #include "file/packed_files.h"
+#include "pack_model.h"
 #include "run_model.h"
 
 /* The file's bytes, mem_free'd by the caller. */
 static uint8_t *pack(model_file *f, compute_mode compute, size_t *n) {
     temp_dir d = temp_new();
-    backend *b = open_backend(compute);
-    packed_writer *w;
-    packed_image *image;
-    model *m;
-    quire_error err = {0};
-    assert_int_equal(packed_writer_open(temp_path(&d, "m"), &w, &err), QUIRE_OK);
-    assert_int_equal(packed_image_open(compute, &image), QUIRE_OK);
-    if (model_open_image(f, b, 1, image, &m, &err) != QUIRE_OK) {
-        fail_msg("%s", err.message);
-    }
-    assert_int_equal(packed_image_metadata(image, f, (str){0}, (str){0}), QUIRE_OK);
-    assert_int_equal(packed_image_finish(image), QUIRE_OK);
-    assert_int_equal(packed_writer_finish(w, image, &err), QUIRE_OK);
-    packed_image_close(image);
-    model_close(m);
-    b->ops->close(b);
+    pack_model(f, compute, temp_path(&d, "m"));
     uint8_t *bytes = read_whole(temp_path(&d, "m"), n);
     temp_delete(&d, (const char *[]){"m", NULL});
     return bytes;
