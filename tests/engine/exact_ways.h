@@ -1,4 +1,4 @@
-/* One prompt under every way of running it: page sizes, chunks, strangers beside it, threads, preemption. Logits and tokens are the same bytes. */
+/* One prompt in every way of running it: page sizes, chunks, strangers beside it, threads, preemption. Logits and tokens are the same. */
 #ifndef TESTS_ENGINE_EXACT_WAYS_H
 #define TESTS_ENGINE_EXACT_WAYS_H
 
@@ -61,7 +61,8 @@ static inline void same(const outcome *a, const outcome *b, const char *what, in
     }
 }
 
-static inline void compare(const outcome *base, const harness_options *o, bool with_strangers, bool mine_last, const char *what, int32_t n) {
+static inline void compare(const outcome *base, const harness_options *o, bool with_strangers, bool mine_last, const char *what,
+                           int32_t n) {
     outcome other;
     run_way(o, with_strangers, mine_last, &other);
     same(base, &other, what, n);
