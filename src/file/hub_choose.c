@@ -154,6 +154,7 @@ static quire_err choose_usual(const hub_listing *l, const char *repo, hub_choice
 static bool is_text(str path) {
     static const char *const names[] = {"config.json",
                                         "quantize_config.json",
+                                        "quant_config.json",
                                         "hf_quant_config.json",
                                         "generation_config.json",
                                         "tokenizer.json",

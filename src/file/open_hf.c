@@ -84,7 +84,8 @@ quire_err hf_read_list(model_file *f, const char *name, size_t max_bytes, str *t
 }
 
 /* Files in which programs write what others put into config.json's quantization_config, and the method that they leave unsaid. */
-static const struct { const char *name, *method; } quant_files[] = {{"quantize_config.json", "gptq"}, {"hf_quant_config.json", "modelopt"}};
+static const struct { const char *name, *method; } quant_files[] = {
+    {"quantize_config.json", "gptq"}, {"quant_config.json", "awq"}, {"hf_quant_config.json", "modelopt"}};
 
 /* Adds `, "quantization_config": {"quant_method": method, ..}` to config.json's text, with the members of an object's text. */
 static quire_err join_quantisation(strbuf *out, str config, const char *method, str object, bool is_empty) {

@@ -16,7 +16,8 @@ typedef struct quant_rule {
 } quant_rule;
 
 static const quant_rule gptq_rules[] = {{"bits", "2|3|4|8"}, {"checkpoint_format", "absent|\"gptq\"|\"gptq_v2\""}, {NULL, NULL}};
-static const quant_rule awq_rules[] = {{"bits", "4"}, {"version", "absent|\"gemm\"|\"GEMM\""}, {"zero_point", "absent|true"}, {NULL, NULL}};
+static const quant_rule awq_rules[] = {{"bits", "absent|4"}, {"w_bit", "absent|4"}, /* of quant_config.json */
+                                       {"version", "absent|\"gemm\"|\"GEMM\""}, {"zero_point", "absent|true"}, {NULL, NULL}};
 static const quant_rule fp8_rules[] = {{"activation_scheme", "absent|\"dynamic\"|\"static\""}, {"fmt", "absent|\"e4m3\""}, {NULL, NULL}};
 static const quant_rule modelopt_rules[] = {{"quant_algo", "absent|\"FP8\"|\"NVFP4\""},
                                             {"quantization.quant_algo", "absent|\"FP8\"|\"NVFP4\""}, /* of hf_quant_config.json */

@@ -374,11 +374,18 @@ def test_settings_of_gptq_are_read_from_a_file_of_their_own(quire, tmp_path, for
     ("gptq-4", "quantize_config.json", {"bits": 4, "group_size": 32, "checkpoint_format": "marlin"}, "quantization_config.checkpoint_format"),
     ("gptq-4", "quantize_config.json", {}, "quantization_config.bits"),
     ("gptq-4", "quantize_config.json", {"quant_method": "hqq"}, "quantization_config.quant_method"),
+    ("awq-32", "quant_config.json", {"zero_point": True, "q_group_size": 32, "w_bit": 8, "version": "GEMM"}, "quantization_config.w_bit"),
     ("nvfp4-modelopt", "hf_quant_config.json", {"quantization": {"quant_algo": "NVFP4_AWQ"}}, "quantization_config.quantization.quant_algo")])
 def test_settings_in_a_file_of_their_own_that_are_not_read_are_refused(quire, tmp_path, form, name, settings, key):
     model = move_settings(llama(form).write(tmp_path / "q", True), name, settings)
     done = subprocess.run([quire, "inspect", model], capture_output=True, text=True)
     assert done.returncode == 1 and key in done.stderr and " reads " in done.stderr
+
+
+def test_settings_of_awq_are_read_from_a_file_of_their_own(quire, tmp_path):
+    m = llama("awq-32")
+    model = move_settings(m.write(tmp_path / "q", True), "quant_config.json", {"zero_point": True, "q_group_size": 32, "w_bit": 4, "version": "GEMM"})
+    assert logits(quire, model, "--compute", "f32") == logits(quire, m.write(tmp_path / "f", False), "--compute", "f32")
 
 
 def test_settings_of_modelopt_are_read_from_a_file_of_their_own(quire, tmp_path):
