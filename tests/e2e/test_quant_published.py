@@ -1,0 +1,119 @@
+"""Quantised checkpoints as they are published: settings, names, types and layout of tensors of well-known repositories, at reduced width with
+seeded values. Each opens, has the logits of the same weights as floats, answers under its automatic settings, and packed likewise."""
+import pytest
+
+from test_quant_methods import EXPERTS, FF, HEADS, WIDTH, Model, awq, bf16, bnb, f4, fp8, gpt_oss, gptq, int_packed, logits, np, nvfp4, run
+
+LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "rope_theta": 500000.0, "attention_bias": False, "mlp_bias": False,
+         "rope_scaling": {"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 32, "rope_type": "llama3"}}
+MISTRAL = {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": None}
+QWEN2 = {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "use_sliding_window": False, "sliding_window": 32, "max_window_layers": 1}
+QWEN3 = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "head_dim": WIDTH // HEADS, "use_sliding_window": False, "sliding_window": None, "attention_bias": False}
+QWEN3_MOE = {"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "head_dim": WIDTH // HEADS, "num_experts": EXPERTS, "num_experts_per_tok": 2,
+             "moe_intermediate_size": FF, "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []}
+PHI3 = {"architectures": ["Phi3ForCausalLM"], "model_type": "phi3", "rope_theta": 10000.0, "pad_token_id": 0, "sliding_window": None}
+
+
+def auto_gptq(**settings):
+    return {"batch_size": 1, "bits": 4, "block_name_to_quantize": None, "cache_block_outputs": True, "damp_percent": 0.01, "dataset": None, "exllama_config": {"version": 1},
+            "group_size": 128, "max_input_length": None, "model_seqlen": None, "module_name_preceding_first_block": None, "modules_in_block_to_quantize": None,
+            "pad_token_id": None, "quant_method": "gptq", "sym": True, "tokenizer": None, "true_sequential": True, "use_cuda_fp16": False, "use_exllama": True, **settings}
+
+
+def red_hat(form, ignore=("lm_head",), inputs=None, **weights):
+    """config.json as llm-compressor writes it."""
+    return {"config_groups": {"group_0": {"input_activations": inputs, "output_activations": None, "targets": ["Linear"], "weights": {
+                "actorder": None, "block_structure": None, "dynamic": False, "group_size": None, "num_bits": 8, "observer": "minmax", "observer_kwargs": {},
+                "strategy": "channel", "symmetric": True, "type": "int", **weights}}},
+            "format": form, "global_compression_ratio": 1.5, "ignore": list(ignore), "kv_cache_scheme": None, "quant_method": "compressed-tensors",
+            "quantization_status": "compressed"}
+
+
+def inputs(**settings):
+    return {"actorder": None, "block_structure": None, "dynamic": True, "group_size": None, "num_bits": 8, "observer": None, "observer_kwargs": {},
+            "strategy": "token", "symmetric": True, "type": "int", **settings}
+
+
+def int8_channel(rng, n_out, n_in):
+    q, (words, scales) = rng.integers(-128, 128, (n_out, n_in)), bf16(rng.uniform(1e-4, 1e-3, (n_out, 1)))
+    return {".weight": ("I8", q), ".weight_scale": ("BF16", words)}, q.astype(f4) * scales
+
+
+def with_zero_bias(make):
+    """Old AutoGPTQ writes a bias of zeros beside every matrix, whether the model has one or not."""
+    def made(rng, n_out, n_in):
+        tensors, weights = make(rng, n_out, n_in)
+        return tensors | {".bias": ("F16", np.zeros(n_out))}, weights
+    return made
+
+
+def dense(make, settings, config, bias=False, fused=False, sixteen=()):
+    m = Model((make, settings), **config)
+    matrix = lambda name, n_out, n_in: (m.sixteen if name.rpartition(".")[2] in sixteen else m.linear)(name, n_out, n_in)
+    p = m.outside((lambda name, n_out, n_in: matrix(name, n_out, n_in) if name.endswith("o_proj") else None) if fused else matrix)
+    if "Qwen3" in config["architectures"][0]:
+        for norm in ("q_norm", "k_norm"):
+            m.plain(f"{p}self_attn.{norm}.weight", WIDTH // HEADS)
+    for name, n in (("q_proj", WIDTH), ("k_proj", WIDTH // 2), ("v_proj", WIDTH // 2)) if bias else ():
+        m.plain(f"{p}self_attn.{name}.bias", n)
+    if fused:
+        matrix(p + "self_attn.qkv_proj", 2 * WIDTH, WIDTH)
+    if "num_experts" in config:
+        m.sixteen(p + "mlp.gate", EXPERTS, WIDTH)
+    fed = [f"experts.{e}." for e in range(EXPERTS)] if "num_experts" in config else [""]
+    for prefix in fed:
+        for name, n_out, n_in in (("gate_up_proj", 2 * FF, WIDTH), ("down_proj", WIDTH, FF)) if fused else (("gate_proj", FF, WIDTH), ("up_proj", FF, WIDTH), ("down_proj", WIDTH, FF)):
+            matrix(f"{p}mlp.{prefix}{name}", n_out, n_in)
+    return m
+
+
+GATES = ["lm_head"] + [f"model.layers.{i}.mlp.gate" for i in range(48)]
+FP8_INPUTS = dict(type="float", strategy="tensor", dynamic=False, observer="minmax")
+REPOSITORIES = {
+    "openai/gpt-oss-20b": lambda: gpt_oss(),
+    "Qwen/Qwen3-8B-FP8": lambda: dense(fp8(128, 128, "BF16", ".weight_scale_inv")[0], {"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]}, QWEN3),
+    "Qwen/Qwen3-8B-AWQ": lambda: dense(awq(64)[0], {"bits": 4, "group_size": 64, "modules_to_not_convert": None, "quant_method": "awq", "version": "gemm", "zero_point": True}, QWEN3),
+    "Qwen/Qwen3-30B-A3B-FP8": lambda: dense(fp8(128, 128, "BF16", ".weight_scale_inv")[0], {
+        "activation_scheme": "dynamic", "modules_to_not_convert": GATES, "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]}, QWEN3_MOE),
+    "Qwen/Qwen3-30B-A3B-GPTQ-Int4": lambda: dense(gptq(4, 64, sym=True)[0], {
+        "bits": 4, "checkpoint_format": "gptq", "damp_percent": 0.01, "desc_act": False, "group_size": 64, "lm_head": False, "model_file_base_name": None,
+        "model_name_or_path": None, "quant_method": "gptq", "static_groups": False, "sym": True, "true_sequential": True}, QWEN3_MOE),
+    "Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4": lambda: dense(with_zero_bias(gptq(4, 64, sym=True)[0]), auto_gptq(desc_act=False, group_size=64), QWEN2, bias=True),
+    "Qwen/Qwen2.5-7B-Instruct-GPTQ-Int8": lambda: dense(with_zero_bias(gptq(8, 64, sym=True)[0]), auto_gptq(desc_act=False, group_size=64, bits=8), QWEN2, bias=True),
+    "Qwen/Qwen2.5-7B-Instruct-AWQ": lambda: dense(awq(64)[0], {"bits": 4, "group_size": 64, "modules_to_not_convert": None, "quant_method": "awq", "version": "gemm", "zero_point": True}, QWEN2, bias=True),
+    "TheBloke/Llama-2-7B-Chat-GPTQ": lambda: dense(with_zero_bias(gptq(4, 64, sym=True, act_order=True)[0]), {
+        "bits": 4, "damp_percent": 0.1, "desc_act": True, "group_size": 64, "model_file_base_name": "model", "model_name_or_path": None, "quant_method": "gptq",
+        "static_groups": False, "sym": True, "true_sequential": True}, LLAMA),
+    "TheBloke/Mistral-7B-Instruct-v0.2-AWQ": lambda: dense(awq(64)[0], {"bits": 4, "group_size": 64, "quant_method": "awq", "version": "gemm", "zero_point": True}, MISTRAL),
+    "RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8": lambda: dense(fp8(0, 0, config={})[0], red_hat("float-quantized", type="float", strategy="tensor", inputs=inputs(**FP8_INPUTS)), LLAMA),
+    "RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8-dynamic": lambda: dense(fp8(1, 0, "BF16", config={})[0], red_hat("float-quantized", type="float", inputs=inputs(type="float")), LLAMA),
+    "RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w4a16": lambda: dense(int_packed(4, 64)[0], red_hat("pack-quantized", num_bits=4, group_size=64, strategy="group", actorder="weight"), LLAMA),
+    "RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w8a8": lambda: dense(int8_channel, red_hat("int-quantized", inputs=inputs()), LLAMA),
+    "RedHatAI/Phi-3-medium-128k-instruct-quantized.w4a16": lambda: dense(int_packed(4, 64)[0], red_hat("pack-quantized", num_bits=4, group_size=64, strategy="group"), PHI3, fused=True),
+    "RedHatAI/Qwen3-8B-NVFP4": lambda: dense(nvfp4(False)[0], red_hat("nvfp4-pack-quantized", num_bits=4, group_size=16, strategy="tensor_group", type="float",
+                                                                      inputs=inputs(num_bits=4, group_size=16, strategy="tensor_group", type="float", dynamic="local")), QWEN3),
+    "nvidia/Llama-3.1-8B-Instruct-FP8": lambda: dense(fp8(0, 0, config={})[0], {
+        "quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"], "producer": {"name": "modelopt", "version": "0.29.0"},
+        "config_groups": {"group_0": {"input_activations": {"dynamic": False, "num_bits": 8, "type": "float"}, "weights": {"dynamic": False, "num_bits": 8, "type": "float"},
+                                      "targets": ["Linear"]}}}, LLAMA),
+    "nvidia/Qwen3-8B-NVFP4": lambda: dense(nvfp4(True)[0], {
+        "quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"], "producer": {"name": "modelopt", "version": "0.35.0"},
+        "config_groups": {"group_0": {"input_activations": {"dynamic": False, "num_bits": 4, "type": "float", "group_size": 16},
+                                      "weights": {"dynamic": False, "num_bits": 4, "type": "float", "group_size": 16}, "targets": ["Linear"]}}}, QWEN3),
+    "unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit": lambda: dense(bnb("nf4", double=True)[0], {
+        "_load_in_4bit": True, "_load_in_8bit": False, "bnb_4bit_compute_dtype": "bfloat16", "bnb_4bit_quant_storage": "uint8", "bnb_4bit_quant_type": "nf4",
+        "bnb_4bit_use_double_quant": True, "llm_int8_enable_fp32_cpu_offload": False, "llm_int8_has_fp16_weight": False, "llm_int8_skip_modules": None,
+        "llm_int8_threshold": 6.0, "load_in_4bit": True, "load_in_8bit": False, "quant_method": "bitsandbytes"}, LLAMA),
+    "unsloth/Qwen3-8B-unsloth-bnb-4bit": lambda: dense(bnb("nf4", double=True)[0], {
+        "_load_in_4bit": True, "_load_in_8bit": False, "bnb_4bit_compute_dtype": "bfloat16", "bnb_4bit_quant_storage": "uint8", "bnb_4bit_quant_type": "nf4",
+        "bnb_4bit_use_double_quant": True, "llm_int8_skip_modules": ["lm_head", "model.layers.0.mlp", "model.layers.0.self_attn.q_proj"], "load_in_4bit": True,
+        "load_in_8bit": False, "quant_method": "bitsandbytes"}, QWEN3, sixteen=("q_proj", "gate_proj", "up_proj", "down_proj"))}
+
+
+@pytest.mark.parametrize("repository", REPOSITORIES)
+def test_a_published_layout_opens_and_answers(quire, tmp_path, repository):
+    m = REPOSITORIES[repository]()
+    quantised, floats, packed = m.write(tmp_path / "q", True), m.write(tmp_path / "f", False), tmp_path / "p.quire"
+    assert logits(quire, quantised, "--compute", "f32") == logits(quire, floats, "--compute", "f32")
+    run(quire, "pack", quantised, "-o", packed, "-q")
+    assert logits(quire, packed) == logits(quire, quantised)
