@@ -12,7 +12,7 @@ static const char *compute_reason(const char *asked, const char *got) {
     if (strcmp(got, "int8") == 0) {
         return "auto: the weights are quantised";
     }
-    return strcmp(got, "bf16") == 0 ? "auto: the weights are 16-bit, or expanded to that" : "auto: the weights are 32-bit";
+    return strcmp(got, "bf16") == 0 ? "auto: the weights are floats of at most 16 bits" : "auto: the weights are 32-bit";
 }
 
 static void announce(const quire_options *o, const quire_info *i) {

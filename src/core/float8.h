@@ -28,6 +28,11 @@ static inline uint8_t f32_to_e4m3(float f) {
     return (uint8_t)(sign | (bits + 0x7ffffu + (bits >> 20 & 1u)) >> 20);
 }
 
+/* The bits of an f16 that is 2^-8 times an E4M3. NaN becomes 480 * 2^-8: for codes that hold none. */
+static inline uint16_t e4m3_to_f16_bits(uint8_t b) {
+    return (uint16_t)((b & 0x80u) << 8 | (b & 0x7fu) << 7);
+}
+
 /* E8M0: the power of two 2^(b - 127); 0xff is NaN. Exact. */
 static inline float e8m0_to_f32(uint8_t b) {
     return b == 0xffu ? float_of_bits(0x7fc00000u) : float_of_bits(b == 0 ? 0x00400000u : (uint32_t)b << 23);

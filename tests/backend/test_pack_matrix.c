@@ -48,7 +48,7 @@ static void fill(matrix *x, uint64_t *r, code_kind kind, int bits, int32_t group
  */
 static void expect_same_values(const matrix *x, bool exact) {
     matrix_plan plan;
-    assert_true(pack_matrix_plan(&x->m, INPUTS, &plan));
+    assert_true(pack_matrix_plan(&x->m, ROWS, INPUTS, &plan));
     for (int32_t row = 0; row < ROWS; row++) {
         for (int32_t k = 0; k < INPUTS; k += QUANT_SUPER) {
             int32_t n = INPUTS - k < QUANT_SUPER ? INPUTS - k : QUANT_SUPER;
@@ -104,9 +104,61 @@ static void floats_of_4_bits_keep_their_values(void **state) {
     expect_same_values(&x, false);
 }
 
+/* A scaled kind's codes and scales are those of the matrix, and so are their values. */
+static void expect_scaled(const matrix *x, pack_kind kind) {
+    matrix_plan plan;
+    pack_layout layout;
+    assert_true(pack_matrix_plan(&x->m, ROWS, INPUTS, &plan));
+    assert_int_equal(plan.kind, kind);
+    assert_int_equal(pack_plan(kind, &plan.rule, ROWS, INPUTS, &layout), QUIRE_OK);
+    const scaled_source s = pack_matrix_source(&plan);
+    for (int32_t row = 0; row < ROWS; row++) {
+        for (int32_t k = 0; k < INPUTS; k++) {
+            uint8_t code;
+            float want;
+            s.codes(s.context, row, k, 1, &code);
+            quant_matrix_read(&x->m, row, k, 1, &want);
+            const float number = x->m.kind == CODE_E4M3 ? e4m3_to_f32(code) : s.table[code];
+            const float scale = s.scale(s.context, row, k / pack_stretch(&layout));
+            const float value = number * (scale * plan.factor);
+            assert_true(value == want || (isnan(value) && isnan(want)));
+        }
+    }
+}
+
+static void floats_with_scales_keep_their_codes(void **state) {
+    (void)state;
+    static const int32_t groups[] = {32, 64, INPUTS};
+    static matrix x;
+    uint64_t r = 10;
+    for (size_t g = 0; g < 3; g++) {
+        fill(&x, &r, CODE_E4M3, 8, groups[g], false);
+        x.m.factor = 0.75f;
+        expect_scaled(&x, PACK_E4M3);
+        x.m.scale_rows = ROWS; /* the scales of a block for all its rows */
+        expect_scaled(&x, PACK_E4M3_TILE);
+        x.m.scale_rows = 3;
+        expect_scaled(&x, PACK_E4M3);
+        x.m.scale_rows = 1;
+        x.m.first = ROWS - 1; /* rows from the last to the first */
+        x.m.block = 1;
+        x.m.step = -1;
+        expect_scaled(&x, PACK_E4M3);
+        for (int i = 0; i < ROWS * MOST_GROUPS; i++) {
+            x.scales[i] = e8m0_to_f32((uint8_t)(rng_next(&r) % 240));
+        }
+        expect_scaled(&x, PACK_E4M3_E8M0);
+        fill(&x, &r, CODE_TABLE, 4, groups[g], false);
+        expect_scaled(&x, PACK_T4_FLOAT);
+        x.m.runs_on = true;
+        x.m.n_groups = 0;
+        expect_scaled(&x, PACK_T4_FLOAT);
+    }
+}
+
 static void expect_none(const matrix *x) {
     matrix_plan plan;
-    assert_false(pack_matrix_plan(&x->m, INPUTS, &plan));
+    assert_false(pack_matrix_plan(&x->m, ROWS, INPUTS, &plan));
 }
 
 static void what_no_form_has_exactly_has_none(void **state) {
@@ -134,10 +186,22 @@ static void what_no_form_has_exactly_has_none(void **state) {
     x.scales[4] = 0x1p20f; /* no power of two makes halves of both: the first becomes 0 */
     x.scales[5] = 0x1.8p-22f;
     expect_none(&x);
-    fill(&x, &r, CODE_TABLE, 4, 32, false); /* scales that are no powers of two */
-    x.scales[0] = 3.0f;
+    fill(&x, &r, CODE_TABLE, 4, 16, false); /* scales that are no E4M3 */
+    x.scales[0] = 3.1f;
     expect_none(&x);
-    fill(&x, &r, CODE_E4M3, 8, 32, false);
+    fill(&x, &r, CODE_E4M3, 8, 160, false); /* no power of two */
+    expect_none(&x);
+    fill(&x, &r, CODE_E4M3, 8, 64, false);
+    x.m.group_of = order;
+    expect_none(&x);
+    fill(&x, &r, CODE_E4M3, 8, 64, false);
+    x.scales[7] = 0x1p122f; /* 256 times it is infinite */
+    expect_none(&x);
+    x.scales[7] = INFINITY;
+    expect_scaled(&x, PACK_E4M3);
+    fill(&x, &r, CODE_TABLE, 4, 64, false); /* groups that run on, over a part of the inputs */
+    x.m.runs_on = true;
+    x.m.n_in = INPUTS + 64;
     expect_none(&x);
 }
 
@@ -145,6 +209,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(integers_keep_their_values_in_every_form),
         cmocka_unit_test(floats_of_4_bits_keep_their_values),
+        cmocka_unit_test(floats_with_scales_keep_their_codes),
         cmocka_unit_test(what_no_form_has_exactly_has_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

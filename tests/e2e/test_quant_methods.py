@@ -2,6 +2,7 @@
 
 The product of a code with its scale is one rounding of decode(code) * (scale * factor) in float32. Matrices are tiny; shapes are those of Llama,
 of Phi-3 (parts of fused matrices), of Qwen3-MoE (an expert a module) and of gpt-oss (stacked experts)."""
+import io
 import json
 import re
 import struct
@@ -347,6 +348,31 @@ def test_a_packed_model_has_the_same_bits(quire, tmp_path, make, compute):
     model, packed = make().write(tmp_path / "q", True), tmp_path / "p.quire"
     run(quire, "pack", model, "-o", packed, "-q", "--compute", compute)
     assert logits(quire, packed) == logits(quire, model, "--compute", compute)
+
+
+KEPT_FLOATS = {"fp8-tensor": 8, "fp8-channel": 8 + 16 / 1024, "fp8-block": 8, "mxfp8": 8.25, "nf4": 4.5, "fp4": 4.5}  # bits of a weight, with its share of scales
+
+
+@pytest.mark.parametrize("form", KEPT_FLOATS)
+def test_floats_of_8_and_4_bits_keep_them_in_memory_and_in_a_packed_file(quire, tmp_path, monkeypatch, form):
+    monkeypatch.setitem(globals(), "WIDTH", 1024)
+    monkeypatch.setitem(globals(), "FF", 2048)
+    model, packed = llama(form).write(tmp_path / "q", True), tmp_path / "p.quire"
+    done = subprocess.run([quire, "logits", model, "--ids", IDS, "--out", tmp_path / "o.npy", "-t", "1"], capture_output=True, text=True)
+    megabytes, sixteen = float(re.search(r"parameters in ([\d.]+) MB; compute bf16", done.stderr)[1]), 2 * VOCAB * WIDTH
+    published = ((n_parameters(quire, model) - sixteen) * KEPT_FLOATS[form] / 8 + sixteen * 2) / 1e6
+    assert published * .98 < megabytes < published * 1.03
+    run(quire, "pack", model, "-o", packed, "-q")
+    assert packed.stat().st_size / 1e6 < published * 1.03
+
+
+@pytest.mark.parametrize("form", ["fp8-tensor", "fp8-channel", "fp8-block", "fp8-block-bf16", "fp8-block-e8m0", "mxfp8", "nf4", "nf4-double", "fp4"])
+@pytest.mark.parametrize("compute", ["auto", "int8"])
+def test_floats_of_8_and_4_bits_are_near_those_of_f32(quire, tmp_path, form, compute):
+    """Rows of bf16, and of int8 in the head, differ by a hundredth or so."""
+    model = llama(form).write(tmp_path / "q", True)
+    want, got = (np.load(io.BytesIO(logits(quire, model, "--compute", c))).astype("f8") for c in ("f32", compute))
+    assert np.abs(got - want).max() < .01 * np.abs(want).max()
 
 
 # ---- settings in files of their own ----

@@ -5,6 +5,12 @@
  *   ROWS_F32     x f32; weights F32, F16 or BF16, widened exactly: acc = fma(x_k, w_k, acc) from acc = 0, k ascending.
  *   ROWS_BF16    x and weights bf16 (ties to even), k padded to 2 by zeros: as above over the widened values.
  *                AVX512_BF16 has a dot instruction for that: a pair at a time, ascending, with bits of its own.
+ *
+ * E4M3 and T4_FLOAT weights, floats with scales, are multiplied with rows of ROWS_F32, and E4M3 with those of ROWS_BF16 too: the sum of
+ * each scale's stretch of k is that of these formats over w = number / 256, or of T4_FLOAT the table's entry, exact in f32 and (E4M3) in
+ * bf16; then acc = fma(sum, scale * 256, acc), of T4_FLOAT fma(sum, scale, acc), stretches ascending, from acc = 0, or NaN in a column that
+ * has a code which is NaN.
+ *
  *   ROWS_TOKEN   x int8 with one scale a row; INT8 weights:
  *                y = (float)(sum of x_k w_k in int32) * (x_scale * w_scale).
  *   ROWS_GROUPS  x int8 with one scale for each 32 of k; grouped weights. For each weight scale's 16 or 32 of k, ascending:
@@ -92,6 +98,9 @@ linear_product linear_integers_neon, linear_tables_neon; /* parts of both: group
 
 /* The row format of a weight kind under a compute mode. */
 static inline row_format linear_format(pack_kind kind, compute_mode mode) {
+    if (pack_is_scaled(kind)) {
+        return mode == COMPUTE_BF16 && kind != PACK_T4_FLOAT ? ROWS_BF16 : ROWS_F32;
+    }
     if (mode == COMPUTE_INT8) {
         return kind == PACK_INT8 ? ROWS_TOKEN : ROWS_GROUPS;
     }
@@ -116,6 +125,11 @@ static inline void row_group_sums(row_group *g, int32_t first, int32_t last) {
     g->sum = g->scale * (float)sum;
     g->sums[0] = g->scale * (float)first;
     g->sums[1] = g->scale * (float)last;
+}
+
+/* Where the k of a product with floats ends: rows of ROWS_BF16 are padded. */
+static inline int32_t linear_k_end(const linear *w) {
+    return w->format == ROWS_BF16 ? w->layout.k_padded : w->layout.n_in;
 }
 
 /* ---- tasks of ROWS_TOKEN rows ---- */

@@ -12,6 +12,8 @@ static inline f32x16 dot_bf16(f32x16 acc, i32x16 w, i32x16 x) {
 
 #include "backend/cpu/linear_floats.inc.h"
 
+#include "backend/cpu/linear_scaled.inc.h"
+
 static void quantise_bf16(const float *x, int32_t k, void *row) {
     uint16_t *out = row;
     for (int32_t i = 0; i < k; i += 16) {
@@ -33,7 +35,9 @@ static void quantise_groups(const float *x, int32_t k, void *row) {
 }
 
 static void product(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
-    if (part->w->format == ROWS_BF16) {
+    if (part->w->format == ROWS_BF16 && pack_is_scaled(part->w->layout.kind)) {
+        product_scaled(PACK_E4M3, ROWS_BF16, part, x, n_rows, y, y_stride, scratch);
+    } else if (part->w->format == ROWS_BF16) {
         product_floats(PACK_BF16, ROWS_BF16, part, x, n_rows, y, y_stride, scratch);
     } else {
         linear_avx512.product(part, x, n_rows, y, y_stride, scratch);

@@ -41,7 +41,8 @@ typedef struct float_tile {
     size_t w_stride; /* bytes between blocks */
     float *y;
     int32_t y_stride, n_k;
-    bool go_on; /* start from the sums in y, not from 0 */
+    bool go_on;                 /* start from the sums in y, not from 0 */
+    const float *scale, *start; /* of each block's columns: the sums times scale are added to start, or where that is NULL to y; or NULL */
 
     /* For many rows: the next weights, and how many bytes of each block this tile prefetches with each k. */
     const uint8_t *next;
@@ -80,6 +81,14 @@ INLINE void fetch_next(int n_blocks, const float_tile *t, int32_t k) {
     for (int c = 0; c < n_blocks; c++) {
         __builtin_prefetch(t->next + (size_t)c * t->next_stride + (size_t)k * t->next_step);
     }
+}
+
+/* What is stored of a sum at y. */
+INLINE f32x16 tile_result(const float_tile *t, int c, const float *y, f32x16 sum) {
+    if (t->scale == NULL) {
+        return sum;
+    }
+    return f_fma(sum, f_load(t->scale + c * LANES), f_load(t->start != NULL ? t->start + c * LANES : y));
 }
 
 INLINE void add_k(pack_kind kind, int n_rows, int n_blocks, const float_tile *t, int32_t k, int odd, float_sums acc) {
@@ -146,9 +155,17 @@ INLINE void tile_sums(pack_kind kind, row_format format, bool few, int n_rows, i
     for (int r = 0; r < n_rows; r++) {
         UNROLL
         for (int c = 0; c < n_blocks; c++) {
-            f_store(t->y + r * t->y_stride + c * LANES, acc[r][c]);
+            float *y = t->y + r * t->y_stride + c * LANES;
+            f_store(y, tile_result(t, c, y, acc[r][c]));
         }
     }
+}
+
+INLINE void pass_blocks(float_tile *t, int n_blocks) {
+    t->w += (size_t)n_blocks * t->w_stride;
+    t->y += n_blocks * LANES;
+    t->scale = t->scale != NULL ? t->scale + n_blocks * LANES : NULL;
+    t->start = t->start != NULL ? t->start + n_blocks * LANES : NULL;
 }
 
 /* The columns of n_blocks blocks for the rows of one tile, as many blocks at a time as fit the registers. */
@@ -156,13 +173,11 @@ INLINE void tile_columns(pack_kind kind, row_format format, bool few, int n_rows
     int32_t i = 0;
     for (; i + TILE_BLOCKS(n_rows) <= n_blocks; i += TILE_BLOCKS(n_rows)) {
         tile_sums(kind, format, few, n_rows, TILE_BLOCKS(n_rows), &t);
-        t.w += TILE_BLOCKS(n_rows) * t.w_stride;
-        t.y += TILE_BLOCKS(n_rows) * LANES;
+        pass_blocks(&t, TILE_BLOCKS(n_rows));
     }
     for (; i < n_blocks; i++) {
         tile_sums(kind, format, few, n_rows, 1, &t);
-        t.w += t.w_stride;
-        t.y += LANES;
+        pass_blocks(&t, 1);
     }
 }
 
@@ -225,7 +240,7 @@ INLINE void product_floats(pack_kind kind, row_format format, const linear_part 
     const int32_t n_blocks = part->n_blocks;
     const bool widens = kind != PACK_F32 && !DOTS(format);
     const int32_t weight_bytes = kind == PACK_F32 ? 4 : 2, x_bytes = DOTS(format) ? 2 : 4;
-    int32_t k_end = format == ROWS_BF16 ? w->layout.k_padded : w->layout.n_in;
+    int32_t k_end = linear_k_end(w);
     const uint8_t *blocks = linear_block(w, part->block0);
     size_t stride = w->layout.block_bytes;
     float_tile t = {.w = blocks, .w_stride = stride, .next = blocks, .next_stride = stride, .y = y, .y_stride = y_stride, .n_k = k_end};

@@ -16,6 +16,8 @@
 
 #include "backend/cpu/linear_floats.inc.h"
 
+#include "backend/cpu/linear_scaled.inc.h"
+
 #include "backend/cpu/linear_int8.inc.h"
 
 #if defined(PRODUCT_INT8)
@@ -36,6 +38,14 @@ FLOAT_PRODUCT(product_bf16_wide, PACK_BF16, ROWS_F32)
 FLOAT_PRODUCT(product_bf16, PACK_BF16, ROWS_BF16)
 #undef FLOAT_PRODUCT
 
+static void product_e4m3(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
+    product_scaled(PACK_E4M3, ROWS_F32, part, x, n_rows, y, y_stride, scratch);
+}
+
+static void product_t4_float(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
+    product_scaled(PACK_T4_FLOAT, ROWS_F32, part, x, n_rows, y, y_stride, scratch);
+}
+
 static void product(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
     switch (part->w->layout.kind) {
     case PACK_F32:
@@ -49,6 +59,14 @@ static void product(const linear_part *part, row_view x, int32_t n_rows, float *
         break;
     case PACK_INT8:
         PRODUCT_INT8(part, x, n_rows, y, y_stride, scratch);
+        break;
+    case PACK_E4M3:
+    case PACK_E4M3_TILE:
+    case PACK_E4M3_E8M0:
+        product_e4m3(part, x, n_rows, y, y_stride, scratch);
+        break;
+    case PACK_T4_FLOAT:
+        product_t4_float(part, x, n_rows, y, y_stride, scratch);
         break;
     default:
         (pack_format(part->w->layout.kind)->has_table ? LINEAR_TABLES : LINEAR_INTEGERS)(part, x, n_rows, y, y_stride, scratch);

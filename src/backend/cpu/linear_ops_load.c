@@ -84,7 +84,7 @@ static quire_err load_bias(cpu_backend *b, linear *l, const tensor_view *bias, q
 typedef struct pack_job {
     linear *l;
     const tensor_view *w;
-    const pack_source *source; /* of grouped weights that w has as a quant_matrix, else NULL */
+    const matrix_plan *plan; /* of weights that w has as a quant_matrix whose codes are kept, else NULL */
 } pack_job;
 
 static void pack_part(void *context, int32_t task, int32_t worker) {
@@ -92,8 +92,11 @@ static void pack_part(void *context, int32_t task, int32_t worker) {
     linear *l = job->l;
     uint8_t *to = l->data + (size_t)task * l->layout.block_bytes;
     (void)worker;
-    if (job->source != NULL) {
-        pack_block_of(&l->layout, job->source, task, to);
+    if (job->plan != NULL && pack_is_scaled(l->layout.kind)) {
+        const scaled_source source = pack_matrix_source(job->plan);
+        pack_block_scaled(&l->layout, &source, task, to);
+    } else if (job->plan != NULL) {
+        pack_block_of(&l->layout, &(pack_source){pack_matrix_read, job->plan}, task, to);
     } else {
         pack_block(&l->layout, job->w, task, to, l->scales != NULL ? l->scales + (size_t)task * PACK_LANES : NULL);
     }
@@ -121,9 +124,9 @@ static bool packed_bytes(const pack_layout *p, size_t *out) {
 static bool fits_format(pack_kind kind, uint32_t format, compute_mode mode) {
     switch (format) {
     case ROWS_F32:
-        return kind == PACK_F32 || kind == PACK_F16 || kind == PACK_BF16;
+        return kind == PACK_F32 || kind == PACK_F16 || kind == PACK_BF16 || pack_is_scaled(kind);
     case ROWS_BF16:
-        return kind == PACK_BF16 && mode == COMPUTE_BF16;
+        return (kind == PACK_BF16 || (pack_is_scaled(kind) && kind != PACK_T4_FLOAT)) && mode == COMPUTE_BF16;
     case ROWS_TOKEN:
         return kind == PACK_INT8 && mode == COMPUTE_INT8;
     default:
@@ -169,8 +172,8 @@ static void write_end(const linear *l, size_t n_bytes) {
     memcpy(l->data + n_bytes - sizeof end, &end, sizeof end);
 }
 
-/* Chooses how a checkpoint's weights are packed. Under int8 a quantised matrix keeps its codes where a form has them exactly; otherwise it
- * is rounded to bf16 and multiplied with rows of f32, whose bits no instruction set changes. */
+/* Chooses how a checkpoint's weights are packed. Under int8, and floats under bf16 too, a quantised matrix keeps its codes where a kind has
+ * them exactly; otherwise it is rounded to bf16, and under int8 multiplied with rows of f32, whose bits no instruction set changes. */
 static quire_err choose(const cpu_backend *b, const linear_spec *spec, linear *l, pack_kind *kind, quant_rule *rule, matrix_plan *plan,
                         quire_error *err) {
     const tensor_view *w = spec->weight;
@@ -179,16 +182,15 @@ static quire_err choose(const cpu_backend *b, const linear_spec *spec, linear *l
     compute_mode mode = spec->exact || in_f32 || (spec->left_out && is_int8 && is_half) ? COMPUTE_F32 : b->base.compute;
     const quant_rule *published = quant_rule_of(w->type);
     *rule = published != NULL ? *published : (quant_rule){.unit = 1.0f};
+    const bool may_keep = w->quant != NULL && !spec->exact && !in_f32;
     l->factor = 1.0f;
-    if (is_int8 && w->quant != NULL) {
+    if (may_keep && pack_matrix_plan(w->quant, (int32_t)w->dims[0], (int32_t)w->dims[1], plan) && (is_int8 || pack_is_scaled(plan->kind))) {
+        *kind = plan->kind;
+        *rule = plan->rule;
+        l->factor = plan->factor;
+    } else if (is_int8 && w->quant != NULL) {
         mode = COMPUTE_F32;
         *kind = PACK_BF16;
-        if (pack_matrix_plan(w->quant, (int32_t)w->dims[1], plan)) {
-            mode = COMPUTE_INT8;
-            *kind = pack_kind_of(plan->rule.form);
-            *rule = plan->rule;
-            l->factor = plan->factor;
-        }
     } else if (pack_choose(w->type, mode, kind) != QUIRE_OK) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: weights of type %s are not supported", w->name, dtype_name(w->type));
     }
@@ -257,9 +259,9 @@ quire_err cpu_linear_load(backend *base, const linear_spec *spec, linear **out, 
     if (spec->bias != NULL) {
         TRY(load_bias(b, l, spec->bias, err));
     }
-    const pack_source source = {pack_matrix_read, &plan};
     if (weight->packing == 0) {
-        const pack_job job = {l, weight, weight->quant != NULL && pack_is_grouped(kind) ? &source : NULL};
+        const bool keeps_codes = weight->quant != NULL && (pack_is_grouped(kind) || pack_is_scaled(kind));
+        const pack_job job = {l, weight, keeps_codes ? &plan : NULL};
         thread_pool_run(b->thread_pool, pack_part, (void *)(uintptr_t)&job, l->layout.n_blocks);
     }
     l->next = s->loaded;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/cpu/linear.h"
+#include "core/float8.h"
 #include "core/half.h"
 
 #define LANES PACK_LANES
@@ -86,7 +87,7 @@ static float widened(const linear *w, const uint8_t *block, int32_t k, int c) {
 }
 
 static void product_floats(const linear *w, const uint8_t *block, row_view x, int32_t n_rows, float *y, int32_t y_stride) {
-    int32_t k_end = w->format == ROWS_BF16 ? w->layout.k_padded : w->layout.n_in;
+    int32_t k_end = linear_k_end(w);
     for (int32_t r = 0; r < n_rows; r++) {
         memset(y + (size_t)r * (size_t)y_stride, 0, LANES * sizeof *y);
     }
@@ -102,6 +103,56 @@ static void product_floats(const linear *w, const uint8_t *block, row_view x, in
                 acc[c] = fmaf(xk, wide[c], acc[c]);
             }
         }
+    }
+}
+
+/* ---- floats with scales ---- */
+
+static float float_at(const uint8_t *area, size_t i) {
+    float f;
+    memcpy(&f, area + sizeof f * i, sizeof f);
+    return f;
+}
+
+static float scaled_number(const linear *w, const uint8_t *block, int32_t k, int c) {
+    if (w->layout.kind != PACK_T4_FLOAT) {
+        return f16_to_f32(e4m3_to_f16_bits(block[k * LANES + c]));
+    }
+    const int32_t byte = block[(k / 8 * LANES + c) * 4 + k % 8 / 2];
+    return float_at(block + w->layout.supers_at, LANES + (size_t)(byte >> (4 * (k % 2)) & 15));
+}
+
+static float stretch_scale(const linear *w, const uint8_t *block, size_t stretch, size_t c) {
+    const uint8_t *scales = block + w->layout.scales_at;
+    switch (w->layout.kind) {
+    case PACK_T4_FLOAT:
+        return float_at(scales, stretch * LANES + c);
+    case PACK_E4M3_TILE:
+        return float_at(scales, stretch) * 256.0f;
+    case PACK_E4M3_E8M0:
+        return float_of_bits(scales[stretch * LANES + c] == 0 ? 0x00400000u : (uint32_t)scales[stretch * LANES + c] << 23) * 256.0f;
+    default:
+        return float_at(scales, stretch * LANES + c) * 256.0f;
+    }
+}
+
+static float stretch_sum(const linear *w, const uint8_t *block, const float *x, int32_t k, int32_t end, int c) {
+    float sum = 0.0f;
+    for (; k < end; k++) {
+        sum = fmaf(x[k], scaled_number(w, block, k, c), sum);
+    }
+    return sum;
+}
+
+static void product_scaled(const linear *w, const uint8_t *block, const float *x, float *y) {
+    const int32_t stretch = pack_stretch(&w->layout), k_end = linear_k_end(w);
+    for (int c = 0; c < LANES; c++) {
+        float acc = float_at(block + w->layout.supers_at, (size_t)c);
+        for (int32_t k = 0, g = 0, end; k < k_end; k = end, g++) {
+            end = k_end - k < stretch ? k_end : k + stretch;
+            acc = fmaf(stretch_sum(w, block, x, k, end, c), stretch_scale(w, block, (size_t)g, (size_t)c), acc);
+        }
+        y[c] = acc;
     }
 }
 
@@ -277,6 +328,10 @@ static void product(const linear_part *part, row_view x, int32_t n_rows, float *
             for (int32_t r = 0; r < n_rows; r++) {
                 product_token(w, block, w->scales + (part->block0 + i) * LANES, x.data + (size_t)r * x.stride,
                               out + (size_t)r * (size_t)y_stride);
+            }
+        } else if (pack_is_scaled(w->layout.kind)) {
+            for (int32_t r = 0; r < n_rows; r++) {
+                product_scaled(w, block, (const float *)(const void *)(x.data + (size_t)r * x.stride), out + (size_t)r * (size_t)y_stride);
             }
         } else {
             product_floats(w, block, x, n_rows, out, y_stride);

@@ -88,12 +88,74 @@ static bool plan_fours(const quant_matrix *m, matrix_plan *out) {
     return (is_mx || m->group == 16) && is_e2m1(m) && scales_are(m, is_mx ? SCALE_E8M0 : SCALE_E4M3);
 }
 
-bool pack_matrix_plan(const quant_matrix *m, int32_t n_in, matrix_plan *out) {
-    out->m = m;
-    if (n_in % PACK_GROUP != 0 || m->group_of != NULL || m->runs_on || !isfinite(m->factor)) {
+/* ---- floats with scales ---- */
+
+/* The index of a row's first scale. */
+static size_t first_scale(const quant_matrix *m, int32_t row) {
+    const size_t r = (size_t)quant_matrix_row(m, row);
+    return m->runs_on ? r * (size_t)(m->n_in / m->group) : r / (size_t)m->scale_rows * (size_t)m->n_groups;
+}
+
+/* What scales are: all powers of two; the same for each 16 rows; and none so large that kernels cannot take 256 times it. */
+typedef struct scale_traits {
+    bool powers, tiles, fit;
+} scale_traits;
+
+static scale_traits find_traits(const quant_matrix *m, int32_t n_out, int32_t n_in) {
+    const int32_t n = (n_in - 1) / m->group + 1;
+    scale_traits t = {true, true, true};
+    for (int32_t row = 0; row < n_out; row++) {
+        const size_t first = first_scale(m, row);
+        t.tiles = t.tiles && first == first_scale(m, row - row % PACK_LANES);
+        for (int32_t g = 0; g < n; g++) {
+            const float scale = m->scales[first + (size_t)g];
+            int exponent;
+            t.powers = t.powers && scale > 0.0f && isfinite(scale) && frexpf(scale, &exponent) == 0.5f && exponent >= -126;
+            t.fit = t.fit && (!isfinite(scale) || isfinite(scale * 256.0f));
+        }
+    }
+    return t;
+}
+
+static bool plan_scaled(const quant_matrix *m, int32_t n_out, int32_t n_in, matrix_plan *out) {
+    if (m->runs_on && (n_in != m->n_in || n_in % m->group != 0)) {
         return false;
     }
-    return m->kind == CODE_INTEGER ? plan_integers(m, n_in, out) : m->kind == CODE_TABLE && plan_fours(m, out);
+    const scale_traits t = find_traits(m, n_out, n_in);
+    out->kind = m->kind == CODE_TABLE ? PACK_T4_FLOAT : t.tiles ? PACK_E4M3_TILE : t.powers ? PACK_E4M3_E8M0 : PACK_E4M3;
+    out->rule = (quant_rule){.unit = 1.0f};
+    out->factor = m->factor;
+    return pack_stretches(m->group >= n_in ? 0 : m->group, &out->rule.shift) == QUIRE_OK && (m->kind == CODE_TABLE || t.fit);
+}
+
+static void read_scaled(const void *context, int32_t row, int32_t k, int32_t n, uint8_t *out) {
+    const matrix_plan *p = context;
+    quant_matrix_codes(p->m, row, k, n, out);
+}
+
+static float scaled_scale(const void *context, int32_t row, int32_t stretch) {
+    const matrix_plan *p = context;
+    return p->m->scales[first_scale(p->m, row) + (size_t)stretch];
+}
+
+scaled_source pack_matrix_source(const matrix_plan *plan) {
+    return (scaled_source){.codes = read_scaled, .scale = scaled_scale, .table = plan->m->table, .context = plan};
+}
+
+/* ---- all of them ---- */
+
+bool pack_matrix_plan(const quant_matrix *m, int32_t n_out, int32_t n_in, matrix_plan *out) {
+    out->m = m;
+    if (m->group_of != NULL || !isfinite(m->factor)) {
+        return false;
+    }
+    const bool has_groups = n_in % PACK_GROUP == 0 && !m->runs_on;
+    const bool is_grouped =
+        has_groups && (m->kind == CODE_INTEGER ? plan_integers(m, n_in, out) : m->kind == CODE_TABLE && plan_fours(m, out));
+    if (is_grouped) {
+        out->kind = pack_kind_of(out->rule.form);
+    }
+    return is_grouped || (m->kind != CODE_INTEGER && plan_scaled(m, n_out, n_in, out));
 }
 
 static void put_scale(const matrix_plan *p, size_t scale, int32_t at, quant_codes *out) {

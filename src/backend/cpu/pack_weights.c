@@ -12,6 +12,7 @@
 #define QUADS       8
 #define PLANE_WORDS 16     /* 64 bytes */
 #define INT8_MAX_IN 131072 /* 127 * 128 * 131072 < 2^31 */
+#define MOST_SHIFT  5      /* of scaled kinds: stretches of 1024, which kernels widen as a whole */
 
 quire_err pack_choose(dtype from, compute_mode mode, pack_kind *out) {
     bool plain = from == DTYPE_F32 || from == DTYPE_F16 || from == DTYPE_BF16 || from == DTYPE_I8;
@@ -44,6 +45,14 @@ quire_err pack_integers(int bits, int32_t group, bool has_zeros, quant_rule *out
     return QUIRE_OK;
 }
 
+quire_err pack_stretches(int32_t group, int32_t *shift) {
+    *shift = 31;
+    for (int32_t i = 0; i <= MOST_SHIFT; i++) {
+        *shift = group == PACK_GROUP << i ? i : *shift;
+    }
+    return group == 0 || *shift < 31 ? QUIRE_OK : QUIRE_UNSUPPORTED;
+}
+
 /* Bits of quants and scales for one column and QUANT_SUPER of k, and those of its supers; not of forms whose groups share scales. */
 static void grouped_bits(const quant_format *f, size_t *quants, size_t *scales, size_t *supers) {
     const size_t n_groups = (size_t)(QUANT_SUPER / f->group);
@@ -66,6 +75,14 @@ static size_t zero_rows(const quant_rule *rule, int32_t n_in) {
     return quant_formats[rule->form].coding == SCALE_F16_ZERO ? (n_shared(rule, n_in) + a_byte - 1) / a_byte : 0;
 }
 
+/* Bytes of the scales of a block of a scaled kind, and of what its supers are. */
+static void scaled_bytes(pack_kind kind, const quant_rule *rule, int32_t n_in, size_t *scales, size_t *supers) {
+    const size_t n = rule->shift > MOST_SHIFT ? 1 : (size_t)((n_in - 1) >> (5 + rule->shift)) + 1;
+    const size_t each = kind == PACK_E4M3_TILE ? sizeof(float) : kind == PACK_E4M3_E8M0 ? PACK_LANES : PACK_LANES * sizeof(float);
+    *scales = size_align(n * each, 64);
+    *supers = (kind == PACK_T4_FLOAT ? 2u : 1u) * PACK_LANES * sizeof(float);
+}
+
 /* The bytes of a whole block with `bits` for a column and k_unit of k, rounded up to a cache line. */
 static bool area_bytes(size_t bits, size_t n_in, size_t k_unit, size_t *out) {
     size_t bytes;
@@ -83,7 +100,7 @@ quire_err pack_plan(pack_kind kind, const quant_rule *rule, int32_t n_out, int32
     if (kind == PACK_INT8 && n_in > INT8_MAX_IN) {
         return QUIRE_TOO_LARGE;
     }
-    int32_t unit = kind == PACK_BF16 ? 2 : kind == PACK_INT8 ? PACK_GROUP : 1;
+    int32_t unit = kind == PACK_BF16 ? 2 : kind == PACK_INT8 ? PACK_GROUP : kind == PACK_T4_FLOAT ? 8 : pack_is_scaled(kind) ? 2 : 1;
     pack_layout p = {.kind = kind, .n_out = n_out, .n_in = n_in, .n_blocks = (n_out + PACK_LANES - 1) / PACK_LANES};
     p.k_padded = (n_in + unit - 1) / unit * unit;
     size_t quants = kind == PACK_F32 ? 32 : kind == PACK_INT8 ? 8 : 16, scales = 0, supers = 0, k_unit = 1, all;
@@ -99,6 +116,14 @@ quire_err pack_plan(pack_kind kind, const quant_rule *rule, int32_t n_out, int32
             shared_bytes = size_align(n_shared(rule, n_in) * 2 * PACK_LANES, 64);
             zero_bytes = size_align(zero_rows(rule, n_in) * PACK_LANES, 64);
         }
+    }
+    if (pack_is_scaled(kind)) {
+        if (rule->shift < 0 || (rule->shift > MOST_SHIFT && rule->shift != 31)) {
+            return QUIRE_INVALID;
+        }
+        p.rule.shift = rule->shift;
+        quants = kind == PACK_T4_FLOAT ? 4 : 8;
+        scaled_bytes(kind, rule, n_in, &shared_bytes, &zero_bytes);
     }
     size_t quant_bytes, scale_bytes, super_bytes, k = (size_t)p.k_padded;
     if (!area_bytes(quants, k, k_unit, &quant_bytes) || !area_bytes(scales, k, k_unit, &scale_bytes) ||
@@ -534,6 +559,63 @@ void pack_block_of(const pack_layout *plan, const pack_source *from, int32_t blo
             from->read(from->context, block * PACK_LANES + c, k0, n, &columns[c]);
         }
         join_codes(plan, columns, k0, n, out);
+    }
+}
+
+/* Writes n codes of column c from k0 on, NaN as 0. Returns whether one was NaN. */
+static bool put_e4m3(const uint8_t *q, int32_t n, size_t c, size_t k0, uint8_t *out) {
+    bool is_bad = false;
+    for (int32_t i = 0; i < n; i++) {
+        const bool is_nan = (q[i] & 0x7f) == 0x7f;
+        out[(k0 + (size_t)i) * PACK_LANES + c] = is_nan ? 0 : q[i];
+        is_bad |= is_nan;
+    }
+    return is_bad;
+}
+
+static void put_fours(const uint8_t *q, int32_t n, size_t c, size_t k0, uint8_t *out) {
+    for (size_t i = 0; i < (size_t)n; i++) {
+        const size_t k = k0 + i;
+        uint8_t *to = &out[(k / 8 * PACK_LANES + c) * 4 + k % 8 / 2];
+        *to = (uint8_t)(*to | q[i] << (4 * (k % 2)));
+    }
+}
+
+/* Writes the scales of column c, which is a row of the matrix. */
+static void put_scales(const pack_layout *plan, const scaled_source *from, int32_t row, size_t c, uint8_t *out) {
+    const int64_t stretch = pack_stretch(plan);
+    for (int32_t g = 0; g * stretch < plan->n_in; g++) {
+        const size_t at = (size_t)g * PACK_LANES + c;
+        const float value = from->scale(from->context, row, g);
+        int exponent;
+        if (plan->kind == PACK_E4M3_E8M0) {
+            (void)frexpf(value, &exponent); /* 2^(exponent - 1) */
+            out[at] = (uint8_t)(exponent + 126);
+        } else if (plan->kind != PACK_E4M3_TILE || c == 0) {
+            memcpy(out + sizeof value * (plan->kind == PACK_E4M3_TILE ? (size_t)g : at), &value, sizeof value);
+        }
+    }
+}
+
+void pack_block_scaled(const pack_layout *plan, const scaled_source *from, int32_t block, uint8_t *out) {
+    float starts[PACK_LANES] = {0.0f};
+    uint8_t q[QUANT_SUPER];
+    for (int32_t c = 0; c < PACK_LANES && block * PACK_LANES + c < plan->n_out; c++) {
+        const int32_t row = block * PACK_LANES + c;
+        for (int32_t k0 = 0; k0 < plan->n_in; k0 += QUANT_SUPER) {
+            const int32_t n = chunk_length(plan, k0);
+            from->codes(from->context, row, k0, n, q);
+            if (plan->kind == PACK_T4_FLOAT) {
+                put_fours(q, n, (size_t)c, (size_t)k0, out);
+            } else if (put_e4m3(q, n, (size_t)c, (size_t)k0, out)) {
+                starts[c] = NAN;
+            }
+        }
+        put_scales(plan, from, row, (size_t)c, out + plan->scales_at);
+    }
+    memcpy(out + plan->supers_at, starts, sizeof starts);
+    if (plan->kind == PACK_T4_FLOAT) {
+        memcpy(out + plan->supers_at + sizeof starts, from->table, PACK_LANES * sizeof(float));
     }
 }
 

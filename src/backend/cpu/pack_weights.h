@@ -28,6 +28,13 @@
  *   SCALE_E4M3     scales [k/group][16] bytes of 5 bits of exponent and 3 of mantissa, the exponents 3 more, subnormals normalised
  * Four numbers of 6 bits take three bytes: the low six bits of byte i = 0..2 are number i, the high two are bits 2i and 2i + 1 of number 3.
  *
+ * E4M3 and T4_FLOAT are floats with f32 scales, one for each stretch of k: 32 << shift of it, or with a shift of 31 the whole row. value =
+ * scale * number, where a code of E4M3 has the number core/float8.h says, and one of T4_FLOAT an entry of a table of floats:
+ *   quants         E4M3 [k][16] bytes, k padded to 2; T4_FLOAT [k/8][16] words, k padded to 8, the first code in the lowest bits
+ *   scales         [stretch][16] f32; of E4M3_TILE [stretch] f32, for all 16 columns; of E4M3_E8M0 [stretch][16] bytes e: 2^(e - 127)
+ *   supers         [16] f32 that the columns' sums start from: 0, or NaN where a column has a code that is NaN, in whose place lies 0;
+ *                  of T4_FLOAT then the table's [16] f32
+ *
  * So a form takes as many bits as in its file, but for the grids (IQ1 to IQ3) and TQ1_0, whose codes are unpacked: a grid's rows have no
  * bits of their own. Every d * code is exact in f32. dmin is stored unchanged; the reader flips its sign. */
 #ifndef CPU_PACK_H
@@ -53,12 +60,21 @@ typedef enum pack_kind {
 #define PACK_NAME(name, group, bits, table, zero, dot, scale) PACK_##name,
     FORM_LIST(PACK_NAME)
 #undef PACK_NAME
-        N_PACKS
+        PACK_E4M3,
+    PACK_E4M3_TILE,
+    PACK_E4M3_E8M0,
+    PACK_T4_FLOAT,
+    N_PACKS
 } pack_kind;
 
 /* True for the kinds of FORM_LIST. */
 static inline bool pack_is_grouped(pack_kind kind) {
-    return kind > PACK_INT8;
+    return kind > PACK_INT8 && kind < PACK_E4M3;
+}
+
+/* True for floats with scales: E4M3 and T4_FLOAT. */
+static inline bool pack_is_scaled(pack_kind kind) {
+    return kind >= PACK_E4M3 && kind < N_PACKS;
 }
 
 static inline pack_kind pack_kind_of(quant_form form) {
@@ -81,7 +97,7 @@ typedef struct pack_layout {
     int32_t n_out, n_in;
     int32_t n_blocks; /* n_out / 16, rounded up */
     int32_t k_padded;
-    quant_rule rule; /* of grouped kinds */
+    quant_rule rule; /* of grouped kinds; of scaled ones its shift alone */
     size_t scales_at, supers_at, block_bytes;
 } pack_layout;
 
@@ -91,6 +107,15 @@ typedef struct pack_source {
     const void *context;
 } pack_source;
 
+/* Codes and scales of a matrix for the scaled kinds. Called on any thread. */
+typedef struct scaled_source {
+    /* out[0..n) = the codes of a row's elements k..k+n, n at most QUANT_SUPER. */
+    void (*codes)(const void *context, int32_t row, int32_t k, int32_t n, uint8_t *out);
+    float (*scale)(const void *context, int32_t row, int32_t stretch); /* E8M0: a power of two from 2^-127 to 2^127; TILE: as of row / 16 */
+    const float *table;                                                /* [16] of T4_FLOAT */
+    const void *context;
+} scaled_source;
+
 /* Chooses the kind for weights of type `from` under a compute mode. QUIRE_UNSUPPORTED for types that cannot be weights. */
 quire_err pack_choose(dtype from, compute_mode mode, pack_kind *out);
 
@@ -99,9 +124,17 @@ quire_err pack_choose(dtype from, compute_mode mode, pack_kind *out);
  * has its half stored for several parts. QUIRE_UNSUPPORTED for other bits and groups. */
 quire_err pack_integers(int bits, int32_t group, bool has_zeros, quant_rule *out);
 
-/* Computes the layout. rule: that of a grouped kind, else ignored. QUIRE_INVALID when a dimension is not positive or does not fit the
- * kind's groups. QUIRE_TOO_LARGE when a size overflows, or an INT8 row is so long that its products could overflow int32. On an error *out
- * is unchanged. */
+/* The shift of a scale for every `group` of k: a power of two from 32 to 1024, or 0: the whole row. QUIRE_UNSUPPORTED for others. */
+quire_err pack_stretches(int32_t group, int32_t *shift);
+
+/* How much of k shares a scale; more than there is where the whole row does. Of scaled kinds. */
+static inline int32_t pack_stretch(const pack_layout *plan) {
+    return plan->rule.shift > 5 ? INT32_MAX : PACK_GROUP << plan->rule.shift;
+}
+
+/* Computes the layout. rule: that of a grouped kind, the shift of a scaled one, else ignored. QUIRE_INVALID when a dimension is not
+ * positive or does not fit the kind's groups. QUIRE_TOO_LARGE when a size overflows, or an INT8 row is so long that its products could
+ * overflow int32. On an error *out is unchanged. */
 quire_err pack_plan(pack_kind kind, const quant_rule *rule, int32_t n_out, int32_t n_in, pack_layout *out);
 
 /* Packs columns 16*block .. 16*block+15 of w into out[0..block_bytes), which the caller has zeroed. w has plan's shape and a type that goes
@@ -111,5 +144,8 @@ void pack_block(const pack_layout *plan, const tensor_view *w, int32_t block, ui
 
 /* The same of codes that a source reads, for grouped kinds. */
 void pack_block_of(const pack_layout *plan, const pack_source *from, int32_t block, uint8_t *out);
+
+/* The same of scaled kinds. */
+void pack_block_scaled(const pack_layout *plan, const scaled_source *from, int32_t block, uint8_t *out);
 
 #endif

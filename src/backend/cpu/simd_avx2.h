@@ -52,6 +52,12 @@ static inline f32x16 f_load_f16(const uint16_t *p) {
     return (f32x16){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)),
                     _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p + 8)))};
 }
+/* 16 codes of E4M3, without NaN, times 2^-8 (core/float8.h). */
+static inline f32x16 f_load_e4m3(const uint8_t *p) {
+    __m256i words = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
+    words = _mm256_and_si256(_mm256_slli_epi16(words, 7), _mm256_set1_epi16((short)0xbfff));
+    return (f32x16){_mm256_cvtph_ps(_mm256_castsi256_si128(words)), _mm256_cvtph_ps(_mm256_extracti128_si256(words, 1))};
+}
 static inline void f_store_f16(uint16_t *p, f32x16 v) {
     _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(v.a, _MM_FROUND_TO_NEAREST_INT));
     _mm_storeu_si128((__m128i *)(void *)(p + 8), _mm256_cvtps_ph(v.b, _MM_FROUND_TO_NEAREST_INT));
@@ -91,6 +97,14 @@ static inline f32x16 f_twice_high(f32x16 v) {
 /* Lanes 2i and 2i + 1 exchanged. */
 static inline f32x16 f_swap_neighbours(f32x16 v) {
     return (f32x16){_mm256_permute_ps(v.a, 0xb1), _mm256_permute_ps(v.b, 0xb1)};
+}
+/* table's lane c[i] in lane i, where c[i] are the low four bits of codes' lane i. */
+static inline __m256 f_lookup_half(f32x16 table, __m256i codes) {
+    __m256 low = _mm256_permutevar8x32_ps(table.a, codes), high = _mm256_permutevar8x32_ps(table.b, codes);
+    return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(codes, 28)));
+}
+static inline f32x16 f_lookup(f32x16 table, i32x16 codes) {
+    return (f32x16){f_lookup_half(table, codes.a), f_lookup_half(table, codes.b)};
 }
 
 /* A value with its lanes reordered: the even ones in a, the odd ones in b. bf16 widens to this order with half the instructions. */

@@ -78,6 +78,12 @@ static inline f32x16 f_load_f16(const uint16_t *p) {
     return f_join(_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)),
                   _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p + 8))));
 }
+/* 16 codes of E4M3, without NaN, times 2^-8 (core/float8.h). */
+static inline f32x16 f_load_e4m3(const uint8_t *p) {
+    __m256i words = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
+    words = _mm256_and_si256(_mm256_slli_epi16(words, 7), _mm256_set1_epi16((short)0xbfff));
+    return f_join(_mm256_cvtph_ps(_mm256_castsi256_si128(words)), _mm256_cvtph_ps(_mm256_extracti128_si256(words, 1)));
+}
 static inline void f_store_f16(uint16_t *p, f32x16 x) {
     _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(f_low(x), _MM_FROUND_TO_NEAREST_INT));
     _mm_storeu_si128((__m128i *)(void *)(p + 8), _mm256_cvtps_ph(f_high(x), _MM_FROUND_TO_NEAREST_INT));
@@ -97,6 +103,12 @@ static inline i32x16 i_load_i8(const int8_t *p) {
 #else
 static inline f32x16 f_load_f16(const uint16_t *p) {
     return (f32x16){_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p))};
+}
+/* 16 codes of E4M3, without NaN, times 2^-8 (core/float8.h). */
+static inline f32x16 f_load_e4m3(const uint8_t *p) {
+    __m256i words = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
+    words = _mm256_and_si256(_mm256_slli_epi16(words, 7), _mm256_set1_epi16((short)0xbfff));
+    return (f32x16){_mm512_cvtph_ps(words)};
 }
 static inline void f_store_f16(uint16_t *p, f32x16 x) {
     _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT));
@@ -126,6 +138,16 @@ static inline f32x16 f_twice_high(f32x16 x) {
 static inline f32x16 f_swap_neighbours(f32x16 x) {
     return f_join(_mm256_permute_ps(f_low(x), 0xb1), _mm256_permute_ps(f_high(x), 0xb1));
 }
+static inline f32x16 f_lookup(f32x16 table, i32x16 codes) {
+    float entries[16], lanes[16];
+    int32_t c[16];
+    f_store(entries, table);
+    i_store(c, codes);
+    for (int i = 0; i < 16; i++) {
+        lanes[i] = entries[c[i] & 15];
+    }
+    return f_load(lanes);
+}
 #else
 static inline f32x16 f_twice_low(f32x16 x) {
     return (f32x16){_mm512_permutexvar_ps(_mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7), x.v)};
@@ -135,6 +157,9 @@ static inline f32x16 f_twice_high(f32x16 x) {
 }
 static inline f32x16 f_swap_neighbours(f32x16 x) {
     return (f32x16){_mm512_permute_ps(x.v, 0xb1)};
+}
+static inline f32x16 f_lookup(f32x16 table, i32x16 codes) {
+    return (f32x16){_mm512_permutexvar_ps(codes.v, table.v)};
 }
 #endif
 

@@ -47,6 +47,15 @@ static inline void f_stream_end(void) {
 static inline f32x16 f_load_f16(const uint16_t *p) {
     NEON_EACH(f32x16, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * i))));
 }
+/* 16 codes of E4M3, without NaN, times 2^-8 (core/float8.h). */
+static inline f32x16 f_load_e4m3(const uint8_t *p) {
+    uint16_t halves[16];
+    for (int i = 0; i < 2; i++) {
+        int16x8_t words = vshlq_n_s16(vmovl_s8(vld1_s8((const int8_t *)p + 8 * i)), 7);
+        vst1q_u16(halves + 8 * i, vandq_u16(vreinterpretq_u16_s16(words), vdupq_n_u16(0xbfff)));
+    }
+    return f_load_f16(halves);
+}
 static inline void f_store_f16(uint16_t *p, f32x16 x) {
     for (int i = 0; i < 4; i++) {
         vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(x.v[i])));
@@ -92,6 +101,19 @@ static inline f32x16 f_twice_high(f32x16 x) {
 }
 /* Lanes 2i and 2i + 1 exchanged. */
 LANEWISE_1(f32x16, f_swap_neighbours, f32x16, vrev64q_f32)
+/* table's lane c[i] in lane i, where c[i] are the low four bits of codes' lane i: of its bytes the four from 4 c[i] on. */
+static inline float32x4_t neon_lookup(f32x16 table, int32x4_t codes) {
+    const uint32x4_t c = vandq_u32(vreinterpretq_u32_s32(codes), vdupq_n_u32(15));
+    const uint32x4_t at = vmlaq_n_u32(vdupq_n_u32(0x03020100), c, 0x04040404);
+    uint8x16x4_t bytes;
+    for (int i = 0; i < 4; i++) {
+        bytes.val[i] = vreinterpretq_u8_f32(table.v[i]);
+    }
+    return vreinterpretq_f32_u8(vqtbl4q_u8(bytes, vreinterpretq_u8_u32(at)));
+}
+static inline f32x16 f_lookup(f32x16 table, i32x16 codes) {
+    NEON_EACH(f32x16, neon_lookup(table, codes.v[i]));
+}
 
 /* ---- floats ---- */
 static inline f32x16 f_set1(float x) {

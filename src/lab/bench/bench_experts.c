@@ -47,13 +47,9 @@ typedef struct experts_run {
 } experts_run;
 
 static quire_err load(experts_run *r, int32_t n_out, int32_t n_in, int64_t at, linear **out, quire_error *err) {
-    int64_t unit = dtype_block_bytes(r->type->from), elements = dtype_block_elements(r->type->from);
-    const tensor_view w = {.name = "weights",
-                           .type = r->type->from,
-                           .n_dims = 2,
-                           .dims = {n_out, n_in, 1, 1},
-                           .data = (const uint8_t *)r->weights + at / elements * unit,
-                           .n_bytes = (size_t)((int64_t)n_out * n_in / elements * unit)};
+    const int64_t unit = dtype_block_bytes(r->type->from), elements = dtype_block_elements(r->type->from);
+    quant_matrix codes;
+    const tensor_view w = kernel_type_matrix(r->type->from, (const uint8_t *)r->weights + at / elements * unit, n_out, n_in, &codes);
     return r->b->ops->linear_load(r->b, &(linear_spec){.weight = &w}, out, err);
 }
 
@@ -230,9 +226,8 @@ quire_err bench_experts_run(const bench_experts_options *o, quire_error *err) {
         mem_free(weights);
         TRY(e);
     }
-    sheet_note(&t,
-               "%d experts of [%d, %d], %d a row, spread evenly; dense: one layer as wide as the experts with rows. The best of %d ms; %s.",
-               (int)o->n_experts, (int)o->d_hidden, (int)o->d_model, (int)o->n_used, (int)o->run_ms,
-               figures_times_name(threads, n_threads));
+    sheet_note(
+        &t, "%d experts of [%d, %d], %d a row, spread evenly; dense: one layer as wide as the experts with rows. The best of %d ms; %s.",
+        (int)o->n_experts, (int)o->d_hidden, (int)o->d_model, (int)o->n_used, (int)o->run_ms, figures_times_name(threads, n_threads));
     return QUIRE_OK;
 }

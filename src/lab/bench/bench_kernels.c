@@ -24,11 +24,9 @@ typedef struct kernels_run {
 } kernels_run;
 
 static quire_err load_pairs(const bench_kernels_options *o, const void *weights, kernels_run *r, quire_error *err) {
-    size_t n_bytes = (size_t)NARROW * WIDE / (size_t)dtype_block_elements(r->type->from) * (size_t)dtype_block_bytes(r->type->from);
-    tensor_view up = {.name = "up", .type = r->type->from, .n_dims = 2, .dims = {WIDE, NARROW, 1, 1}, .data = weights, .n_bytes = n_bytes};
-    tensor_view down = up;
-    down.dims[0] = NARROW;
-    down.dims[1] = WIDE;
+    quant_matrix codes[2];
+    const tensor_view up = kernel_type_matrix(r->type->from, weights, WIDE, NARROW, &codes[0]);
+    const tensor_view down = kernel_type_matrix(r->type->from, weights, NARROW, WIDE, &codes[1]);
     const backend_ops *ops = r->b->ops;
     while (r->n_pairs < MAX_PAIRS && (r->n_pairs == 0 || ops->weight_bytes(r->b) < (int64_t)o->weights_mib << 20)) {
         TRY(ops->linear_load(r->b, &(linear_spec){.weight = &up}, &r->up[r->n_pairs], err));
