@@ -144,7 +144,7 @@ static quire_err prove(fetch *x, quire_error *err) {
 }
 
 /* The path of a request for the file. */
-static quire_err address(const char *repo, const char *commit, const hub_file *f, strbuf *out, quire_error *err) {
+quire_err hub_address(const char *repo, const char *commit, const hub_file *f, strbuf *out, quire_error *err) {
     quire_err e = strbuf_addf(out, "/%s/resolve/%s/", repo, commit);
     e = e == QUIRE_OK ? hub_escape(str_of(f->path), true, out) : e;
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", f->path);
@@ -179,7 +179,7 @@ static quire_err run(fetch *x, hub_client *c, const hub_repo *r, const char *com
     }
     TRY(open_part(x, err));
     strbuf path = {0};
-    quire_err e = address(x->repo, commit, x->file, &path, err);
+    quire_err e = hub_address(x->repo, commit, x->file, &path, err);
     e = e == QUIRE_OK ? get(x, c, path.p, err) : e;
     strbuf_deinit(&path);
     return e;

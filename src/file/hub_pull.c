@@ -127,7 +127,7 @@ static quire_err text_restart(hub_sink *s, quire_error *err) {
 static quire_err text_add(hub_sink *s, const void *p, size_t n, quire_error *err) {
     quire_err e = strbuf_add(&((text_sink *)s)->text, p, n);
     s->at += (int64_t)n;
-    return e == QUIRE_OK ? e : err_set(err, e == QUIRE_TOO_LARGE ? QUIRE_BAD_FILE : e, -1, "the hub's list of files is too long");
+    return e == QUIRE_OK ? e : err_set(err, e == QUIRE_TOO_LARGE ? QUIRE_BAD_FILE : e, -1, "a text of the hub is too long");
 }
 
 static quire_err get_listing(pull *x, quire_error *err) {
@@ -161,26 +161,43 @@ static quire_err get_index(pull *x, quire_error *err) {
     return e;
 }
 
-/* Fetches config.json before any weights, and refuses those that another program has quantised. */
+/* Gets a file's text, at most MAX_CONFIG_BYTES, from the cache or from the hub; the cache stays as it is. */
+static quire_err get_text(pull *x, const hub_file *f, strbuf *text, quire_error *err) {
+    strbuf path = {0};
+    file_map map = {0};
+    if (hub_blob_is_there(&x->repo, f)) {
+        TRY(hub_repo_blob(&x->repo, f->id, "", &path, err));
+        quire_err e = file_map_open(path.p, MAX_CONFIG_BYTES, &map, err);
+        strbuf_deinit(&path);
+        TRY(e);
+        const str all = file_map_text(&map);
+        e = strbuf_add(text, all.p, all.n);
+        file_map_close(&map);
+        return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", f->path);
+    }
+    TRY(hub_address(x->name.repo, x->listing.commit, f, &path, err));
+    text_sink s = {.sink = {.restart = text_restart, .add = text_add}, .text = {.max = MAX_CONFIG_BYTES}};
+    const hub_target t = {x->name.repo, f->path, path.p, NULL, f->n_bytes};
+    quire_err e = hub_client_get(x->client, &t, &s.sink, err);
+    strbuf_deinit(&path);
+    *text = s.text;
+    return e;
+}
+
+/* Refuses weights that another program has quantised, by config.json, before anything is fetched into the cache. */
 static quire_err check_weights(pull *x, quire_error *err) {
     int32_t i = hub_listing_find(&x->listing, str_of("config.json"));
     if (i < 0 || x->choice.first >= 0 || !x->choice.has_weights || x->listing.files[i].n_bytes > MAX_CONFIG_BYTES) {
         return QUIRE_OK;
     }
-    strbuf path = {0};
-    file_map map = {0};
-    const hub_file *f = &x->listing.files[i];
-    if (!hub_blob_is_there(&x->repo, f)) {
-        TRY(hub_fetch(x->client, &x->repo, x->name.repo, x->listing.commit, f, &x->meter, err));
+    strbuf text = {0};
+    quire_err e = get_text(x, &x->listing.files[i], &text, err);
+    if (e == QUIRE_OK) {
+        json_value *root = json_document((str){text.p, text.n});
+        e = foreign_weights_check(root, NULL, x->name.repo, x->listing.base, err);
+        json_drop(root);
     }
-    TRY(hub_repo_blob(&x->repo, f->id, "", &path, err));
-    quire_err e = file_map_open(path.p, MAX_CONFIG_BYTES, &map, err);
-    strbuf_deinit(&path);
-    TRY(e);
-    json_value *root = json_document(file_map_text(&map));
-    e = foreign_weights_check(root, NULL, x->name.repo, x->listing.base, err);
-    json_drop(root);
-    file_map_close(&map);
+    strbuf_deinit(&text);
     return e;
 }
 
@@ -347,8 +364,8 @@ static quire_err pull_from_hub(pull *x, char **path, quire_error *err) {
     TRY(hub_client_open(&x->o, &x->meter.stop, &x->client, err));
     TRY(get_listing(x, err));
     TRY(hub_choose(&x->listing, x->name.repo, x->name.pick, &x->choice, err));
-    TRY(lock_repo(x, err));
     TRY(check_weights(x, err));
+    TRY(lock_repo(x, err));
     TRY(x->choice.index >= 0 ? get_index(x, err) : QUIRE_OK);
     TRY(plan(x, err));
     tell(x);

@@ -37,7 +37,7 @@ class Machine:
     def __init__(self, hub, home):
         self.cache = home / "hub"
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "QUIRE_"))}
-        self.environment |= {"HF_HOME": str(home), "HF_ENDPOINT": hub.url, "HF_HUB_DOWNLOAD_TIMEOUT": "1", "no_proxy": "*"}
+        self.environment |= {"HF_HOME": str(home), "HF_ENDPOINT": hub.url, "HF_HUB_DOWNLOAD_TIMEOUT": "1", "no_proxy": "*", "QUIRE_PORT": "0"}
 
     def command(self, *arguments, **variables):
         return dict(args=[QUIRE, *map(str, arguments)], env={**self.environment, **variables}, stdin=subprocess.DEVNULL)
@@ -170,6 +170,7 @@ def test_weights_that_another_program_quantised_are_not_fetched(hub, machine, ca
     hub.change_listing = lambda value: {**value, "cardData": card}
     machine.refused("org/m-4bit", "org/m-4bit: an MLX checkpoint, quantised to 4 bits", "the model that this was made from" + base.removeprefix(" from"), "a GGUF of it")
     assert hub.count("config.json", server="hub") == 1 and hub.count(".safetensors") == hub.count("tokenizer") == 0
+    assert not list(machine.cache.glob("models--*")) and "org/m-4bit" not in machine.run("list").stdout
 
 
 def test_a_directory_that_is_no_model_is_named_by_what_it_is(quire, machine, tmp_path):
