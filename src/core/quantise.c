@@ -1,19 +1,12 @@
-/* Makes ggml blocks for tests, as ggml's reference quantiser does. */
-#ifndef TESTS_QUANTISE_H
-#define TESTS_QUANTISE_H
+#include "core/quantise.h"
 
 #include <math.h>
-#include <stdint.h>
 #include <string.h>
 
-#include "base/err.h"
-#include "core/dtype.h"
 #include "core/half.h"
+#include "core/quantise_parts.h"
 
-static void write_u16(uint8_t *p, uint16_t v) {
-    p[0] = (uint8_t)v;
-    p[1] = (uint8_t)(v >> 8);
-}
+/* ---- types whose bits ggml's reference quantiser defines ---- */
 
 /* x cut to an integer in 0..max; NaN gives 0. */
 static int whole(float x, int max) {
@@ -46,12 +39,6 @@ static void range(const float *x, float *min, float *max) {
     }
 }
 
-static void write_nibbles(uint8_t *p, const int q[32]) {
-    for (int i = 0; i < 16; i++) {
-        p[i] = (uint8_t)((q[i] & 15) | (q[16 + i] & 15) << 4);
-    }
-}
-
 static void write_fifth_bits(uint8_t *p, const int q[32]) {
     for (int i = 0; i < 4; i++) {
         p[i] = 0;
@@ -64,16 +51,16 @@ static void write_fifth_bits(uint8_t *p, const int q[32]) {
 static void to_f32(const float *x, uint8_t *b) {
     uint32_t bits;
     memcpy(&bits, x, sizeof bits);
-    write_u16(b, (uint16_t)bits);
-    write_u16(b + 2, (uint16_t)(bits >> 16));
+    quant_put_u16(b, (uint16_t)bits);
+    quant_put_u16(b + 2, (uint16_t)(bits >> 16));
 }
 
 static void to_f16(const float *x, uint8_t *b) {
-    write_u16(b, f32_to_f16(*x));
+    quant_put_u16(b, f32_to_f16(*x));
 }
 
 static void to_bf16(const float *x, uint8_t *b) {
-    write_u16(b, f32_to_bf16(*x));
+    quant_put_u16(b, f32_to_bf16(*x));
 }
 
 /* The extreme element gets the end of the range that reaches further: -8 of -8..7. */
@@ -83,8 +70,8 @@ static void to_q4_0(const float *x, uint8_t *b) {
     for (int i = 0; i < 32; i++) {
         q[i] = whole(x[i] * id + 8.5f, 15);
     }
-    write_u16(b, f32_to_f16(d));
-    write_nibbles(b + 2, q);
+    quant_put_u16(b, f32_to_f16(d));
+    quant_put_nibbles(b + 2, q);
 }
 
 static void to_q4_1(const float *x, uint8_t *b) {
@@ -95,9 +82,9 @@ static void to_q4_1(const float *x, uint8_t *b) {
     for (int i = 0; i < 32; i++) {
         q[i] = whole((x[i] - min) * id + 0.5f, 15);
     }
-    write_u16(b, f32_to_f16(d));
-    write_u16(b + 2, f32_to_f16(min));
-    write_nibbles(b + 4, q);
+    quant_put_u16(b, f32_to_f16(d));
+    quant_put_u16(b + 2, f32_to_f16(min));
+    quant_put_nibbles(b + 4, q);
 }
 
 static void to_q5_0(const float *x, uint8_t *b) {
@@ -106,9 +93,9 @@ static void to_q5_0(const float *x, uint8_t *b) {
     for (int i = 0; i < 32; i++) {
         q[i] = whole(x[i] * id + 16.5f, 31);
     }
-    write_u16(b, f32_to_f16(d));
+    quant_put_u16(b, f32_to_f16(d));
     write_fifth_bits(b + 2, q);
-    write_nibbles(b + 6, q);
+    quant_put_nibbles(b + 6, q);
 }
 
 static void to_q5_1(const float *x, uint8_t *b) {
@@ -119,10 +106,10 @@ static void to_q5_1(const float *x, uint8_t *b) {
     for (int i = 0; i < 32; i++) {
         q[i] = whole((x[i] - min) * id + 0.5f, 31);
     }
-    write_u16(b, f32_to_f16(d));
-    write_u16(b + 2, f32_to_f16(min));
+    quant_put_u16(b, f32_to_f16(d));
+    quant_put_u16(b + 2, f32_to_f16(min));
     write_fifth_bits(b + 4, q);
-    write_nibbles(b + 8, q);
+    quant_put_nibbles(b + 8, q);
 }
 
 /* Rounds half away from zero. */
@@ -133,23 +120,26 @@ static void to_q8_0(const float *x, uint8_t *b) {
         int magnitude = whole(roundf(fabsf(scaled)), 127);
         b[2 + i] = (uint8_t)(scaled < 0.0f ? -magnitude : magnitude);
     }
-    write_u16(b, f32_to_f16(d));
+    quant_put_u16(b, f32_to_f16(d));
 }
 
-/* The exponent puts the extreme element between 4 and 8, E2M1's two largest numbers being 4 and 6. The nearest code, the lower of two. */
+/* The exponent puts the extreme element between 4 and 8, E2M1's two largest numbers being 4 and 6. The nearest code, the lower of two: a
+ * magnitude's code is the count of midpoints below it. */
 static void to_mxfp4(const float *x, uint8_t *b) {
-    static const int numbers[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    static const float middles[7] = {0.5f, 1.5f, 2.5f, 3.5f, 5.0f, 7.0f, 10.0f};
     const float largest = fabsf(extreme(x));
+    const int exponent = largest > 0x1p-125f ? (largest < INFINITY ? ilogbf(largest) : 127) - 2 + 127 : 0;
+    const float d = ldexpf(1.0f, exponent - 128);
     int q[32];
-    b[0] = largest > 0.0f ? (uint8_t)(ilogbf(largest) - 2 + 127) : 0;
-    const float d = ldexpf(1.0f, b[0] - 128);
     for (int i = 0; i < 32; i++) {
         q[i] = 0;
-        for (int c = 1; c < 16; c++) {
-            q[i] = fabsf(d * (float)numbers[c] - x[i]) < fabsf(d * (float)numbers[q[i]] - x[i]) ? c : q[i];
+        for (int c = 0; c < 7; c++) {
+            q[i] += fabsf(x[i]) > d * middles[c];
         }
+        q[i] |= x[i] < 0.0f && q[i] > 0 ? 8 : 0;
     }
-    write_nibbles(b + 1, q);
+    b[0] = (uint8_t)exponent;
+    quant_put_nibbles(b + 1, q);
 }
 
 /* Digits 0..2 of 256 elements for -1..1, rounded half away from zero, and their scale. */
@@ -178,7 +168,7 @@ static void write_digits(uint8_t *p, const uint8_t *q, int n, int digits) {
 
 static void to_tq1_0(const float *x, uint8_t *b) {
     uint8_t q[256];
-    write_u16(b + 52, ternary(x, q));
+    quant_put_u16(b + 52, ternary(x, q));
     write_digits(b, q, 32, 5);
     write_digits(b + 32, q + 160, 16, 5);
     write_digits(b + 48, q + 240, 4, 4);
@@ -186,25 +176,37 @@ static void to_tq1_0(const float *x, uint8_t *b) {
 
 static void to_tq2_0(const float *x, uint8_t *b) {
     uint8_t q[256];
-    write_u16(b + 64, ternary(x, q));
+    quant_put_u16(b + 64, ternary(x, q));
     for (int i = 0; i < 64; i++) {
         const uint8_t *from = q + i / 32 * 128 + i % 32;
         b[i] = (uint8_t)(from[0] | from[32] << 2 | from[64] << 4 | from[96] << 6);
     }
 }
 
-typedef void (*block_writer)(const float *x, uint8_t *block);
+/* ---- all types ---- */
 
-static const block_writer writers[N_DTYPES] = {
-    [DTYPE_F32] = to_f32,     [DTYPE_F16] = to_f16,     [DTYPE_BF16] = to_bf16,   [DTYPE_Q4_0] = to_q4_0,
-    [DTYPE_Q4_1] = to_q4_1,   [DTYPE_Q5_0] = to_q5_0,   [DTYPE_Q5_1] = to_q5_1,   [DTYPE_Q8_0] = to_q8_0,
-    [DTYPE_MXFP4] = to_mxfp4, [DTYPE_TQ1_0] = to_tq1_0, [DTYPE_TQ2_0] = to_tq2_0,
+typedef void block_writer(const float *x, uint8_t *block);
+
+static block_writer *const writers[N_DTYPES] = {
+    [DTYPE_F32] = to_f32,
+    [DTYPE_F16] = to_f16,
+    [DTYPE_BF16] = to_bf16,
+    [DTYPE_Q4_0] = to_q4_0,
+    [DTYPE_Q4_1] = to_q4_1,
+    [DTYPE_Q5_0] = to_q5_0,
+    [DTYPE_Q5_1] = to_q5_1,
+    [DTYPE_Q8_0] = to_q8_0,
+    [DTYPE_Q4_K] = quant_to_q4_k,
+    [DTYPE_Q5_K] = quant_to_q5_k,
+    [DTYPE_Q6_K] = quant_to_q6_k,
+    [DTYPE_IQ4_NL] = quant_to_iq4_nl,
+    [DTYPE_IQ4_XS] = quant_to_iq4_xs,
+    [DTYPE_MXFP4] = to_mxfp4,
+    [DTYPE_TQ1_0] = to_tq1_0,
+    [DTYPE_TQ2_0] = to_tq2_0,
 };
 
-/* Quantises n floats (a multiple of the block) into blocks, as ggml's reference quantiser does: Q4_0 Q4_1 Q5_0 Q5_1 Q8_0,
- * MXFP4 TQ1_0 TQ2_0, F16, BF16, F32.
- * QUIRE_UNSUPPORTED for others. */
-static inline quire_err quant_quantise(dtype t, const float *x, size_t n, void *blocks) {
+quire_err quant_quantise(dtype t, const float *x, size_t n, void *blocks) {
     if ((unsigned)t >= N_DTYPES || writers[t] == NULL) {
         return QUIRE_UNSUPPORTED;
     }
@@ -218,5 +220,3 @@ static inline quire_err quant_quantise(dtype t, const float *x, size_t n, void *
     }
     return QUIRE_OK;
 }
-
-#endif
