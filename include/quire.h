@@ -147,6 +147,10 @@ typedef struct quire_options {
     const char *jump_forward;
     /* models that load in less than this are not kept in pack_cache: they gain nothing. 0: all are */
     int64_t pack_cache_least_us;
+    /* what 16-bit and 32-bit weights are quantised to while they are loaded (docs/quantisation.md): "q8_0", "q6_k", "q5_k", "q4_k", "q4_0",
+     * "iq4_xs", "mxfp4" or "int8"; or "published:METHOD" with "gguf", "awq", "gptq" or another method: the file must be of it and runs as
+     * it is. NULL: nothing */
+    const char *quantization;
 } quire_options;
 
 /* Sets the defaults in a struct of `size` bytes: for programs that do not read this header. Bytes beyond this library's members become

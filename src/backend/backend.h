@@ -256,6 +256,8 @@ typedef struct backend_ops {
      * expert. */
     quire_err (*experts_load)(backend *b, const experts_weights *w, experts **out, quire_error *err);
     quire_err (*embedding_load)(backend *b, const tensor_view *weight, embedding **out, quire_error *err);
+    /* The loaded rows, in the type of the tensor that was loaded. */
+    const void *(*embedding_rows)(const embedding *e, size_t *n_bytes);
     /* max_positions: the length of the tables. */
     quire_err (*rope_load)(backend *b, const rope_desc *d, int32_t max_positions, rope **out, quire_error *err);
     /* Bytes of device memory that the loaded weights take. */

@@ -23,9 +23,6 @@
 static const flag_choice one[] = {{"1", "1"}, {NULL, NULL}}, main_branch[] = {{"main", ""}, {NULL, NULL}};
 static const flag_choice on_or_off[] = {{"on", ""}, {"off", ""}, {"auto", ""}, {"1", ""}, {"0", ""}, {NULL, NULL}};
 static const flag_choice load_formats[] = {{"auto", ""}, {"safetensors", ""}, {"gguf", ""}, {NULL, NULL}};
-static const flag_choice quantizations[] = {{"gguf", ""},        {"compressed-tensors", ""}, {"gptq", ""},         {"awq", ""},
-                                            {"fp8", ""},         {"modelopt", ""},           {"bitsandbytes", ""}, {"mxfp4", ""},
-                                            {"gptq_marlin", ""}, {"awq_marlin", ""},         {NULL, NULL}};
 static const flag_choice executors[] = {{"mp", ""}, {"uni", ""}, {NULL, NULL}};
 static const flag_choice tokenizer_modes[] = {{"auto", ""}, {"hf", ""}, {"slow", ""}, {NULL, NULL}};
 static const flag_choice config_formats[] = {{"auto", ""}, {"hf", ""}, {NULL, NULL}};
@@ -64,7 +61,6 @@ const flag flags_carried[] = {
     TAKEN_IF("--tokenizer-revision --code-revision", main_branch, "all files are of --revision"),
     TAKEN_IF("--load-format", load_formats, "the file itself says its format"),
     TAKEN_IF("--config-format", config_formats, "the file itself says its format"),
-    TAKEN_IF("--quantization", quantizations, "the file itself says how its weights are quantised"),
     TAKEN_IF("--tokenizer-mode", tokenizer_modes, "there is one tokenizer"),
     TAKEN_IF("--runner", runners, "models generate text"),
     TAKEN_IF("--convert", conversions, "models generate text"),

@@ -12,6 +12,27 @@ const flag_choice choices_kv_dtype[] = {
     {"auto", "auto"}, {"f32", "f32"},   {"float32", "f32"},   {"f16", "f16"},   {"float16", "f16"},
     {"half", "f16"},  {"bf16", "bf16"}, {"bfloat16", "bf16"}, {"int8", "int8"}, {NULL, NULL},
 };
+const flag_choice choices_quantization[] = {
+    {"q8_0", "q8_0"},
+    {"q6_k", "q6_k"},
+    {"q5_k", "q5_k"},
+    {"q4_k", "q4_k"},
+    {"q4_0", "q4_0"},
+    {"iq4_xs", "iq4_xs"},
+    {"mxfp4", "mxfp4"},
+    {"int8", "int8"},
+    {"gguf", "published:gguf"},
+    {"compressed-tensors", "published:compressed-tensors"},
+    {"gptq", "published:gptq"},
+    {"gptq_marlin", "published:gptq"},
+    {"awq", "published:awq"},
+    {"awq_marlin", "published:awq"},
+    {"fp8", "published:fp8"},
+    {"modelopt", "published:modelopt"},
+    {"modelopt_fp4", "published:modelopt"},
+    {"bitsandbytes", "published:bitsandbytes"},
+    {NULL, NULL},
+};
 static const flag_choice schedules[] = {{"auto", "auto"},     {"fcfs", "fcfs"}, {"priority", "priority"},
                                         {"prefix", "prefix"}, {"fair", "fair"}, {NULL, NULL}};
 static const flag_choice message_tokens[] = {{"plain", "plain"}, {"parse", "parse"}, {NULL, NULL}};
@@ -91,10 +112,17 @@ const flag flags_json[] = {
     {"--json", NULL, "for programs: JSON", FLAG_SWITCH, AT(json)},
     {0},
 };
+#define ROW_QUANTIZATION                                                                                                                   \
+    {                                                                                                                                      \
+        "--quantization", NULL, "quantise 16-bit weights while loading", FLAG_CHOICE, AT(engine.quantization),                             \
+            .choices = choices_quantization                                                                                                \
+    }
 const flag flags_compute[] = {
     {"--compute --dtype", NULL, "how matrix products are computed", FLAG_CHOICE, AT(engine.compute), .choices = choices_compute},
+    ROW_QUANTIZATION,
     {0},
 };
+const flag flags_quantization[] = {ROW_QUANTIZATION, {0}};
 const flag flags_kv_dtype[] = {
     {"--kv-dtype --kv-cache-dtype -ctk --cache-type-k", NULL, "type of stored keys and values", FLAG_CHOICE, AT(engine.kv_dtype),
      .choices = choices_kv_dtype},

@@ -31,7 +31,7 @@ static const flag *const groups[] = {flags_model, own_flags, flags_compute, flag
 const command command_pack = {
     .name = "pack",
     .summary = "write a model as one file that starts in milliseconds and is shared between processes",
-    .usage = "quire pack MODEL -o FILE [--compute MODE]",
+    .usage = "quire pack MODEL -o FILE [--compute MODE] [--quantization TYPE]",
     .examples = "  quire pack model.gguf -o model.quire\n"
                 "  quire serve model.quire\n",
     .argument = ARGUMENT_MODEL,

@@ -38,7 +38,10 @@ static model_file *new_file(const char *path, size_t n_path, const model_overrid
     f->n_users = 1;
     f->given = given;
     f->path = mem_dup(path, n_path);
-    if (f->path == NULL) {
+    f->quantise = given != NULL && given->quantise != NULL ? mem_dup(given->quantise, strlen(given->quantise)) : NULL;
+    if (f->path == NULL || (f->quantise == NULL && given != NULL && given->quantise != NULL)) {
+        mem_free(f->path);
+        mem_free(f->quantise);
         mem_free(f);
         return NULL;
     }
@@ -211,6 +214,7 @@ void model_file_close(model_file *f) {
     }
     mem_free(f->maps);
     mem_free(f->path);
+    mem_free(f->quantise);
     mem_free(f);
 }
 
@@ -228,6 +232,10 @@ model_format model_file_format(const model_file *f) {
 bool model_file_packed_for(const model_file *f, compute_mode *out) {
     *out = f->is_packed ? f->compute : *out;
     return f->is_packed;
+}
+
+const char *model_file_quantise(const model_file *f) {
+    return f->quantise != NULL ? f->quantise : "";
 }
 
 const char *model_file_path(const model_file *f) {

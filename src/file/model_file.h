@@ -44,6 +44,9 @@ const char *model_file_set_by(const model_file *f, const char *key);
 /* To be called once all metadata were read: QUIRE_INVALID names an override that nothing has asked for. */
 quire_err model_file_check_overrides(const model_file *f, quire_error *err);
 
+/* What --quantization asks for; empty: nothing. Borrowed from the file. */
+const char *model_file_quantise(const model_file *f);
+
 /* Drops a reference; the last one closes the file. */
 void model_file_close(model_file *f);
 /* Adds a reference and returns f. */

@@ -44,6 +44,7 @@ typedef struct model_file {
 
     const model_overrides *given; /* while it is opened; NULL: none */
     overrides *overrides;         /* NULL: none */
+    char *quantise;               /* NULL: nothing */
 
     bool is_packed;
     file_map whole;       /* of a packed model: all its bytes */

@@ -101,10 +101,10 @@ static quire_err load_ends(loader *l, const model_desc *d, const arch_names *nam
     TRY(loader_embedding(l, tokens, tied ? &head : NULL, d->n_vocab, width, &w->tokens));
     if (d->blocks.positions) {
         weight_name positions = weight_name_of(names, W_POSITIONS);
-        TRY(loader_embedding(l, positions, NULL, (int64_t)d->max_positions + d->blocks.position_offset, d->d_model, &w->positions));
+        TRY(loader_rows(l, positions, (int64_t)d->max_positions + d->blocks.position_offset, d->d_model, &w->positions));
     }
     if (d->blocks.n_token_types > 0) {
-        TRY(loader_embedding(l, weight_name_of(names, W_TYPES), NULL, d->blocks.n_token_types, d->d_model, &w->types));
+        TRY(loader_rows(l, weight_name_of(names, W_TYPES), d->blocks.n_token_types, d->d_model, &w->types));
     }
     TRY(decoder_norm(l, d, names, W_EMBED_NORM, NO_LAYER, d->d_model, &w->embed_norm));
     if (!d->blocks.bare_end) {

@@ -30,6 +30,16 @@ typedef struct loaded_linear {
     const linear *w;
 } loaded_linear;
 
+/* A table of embeddings that was quantised while it was loaded. */
+typedef struct loaded_table {
+    const char *name; /* the file's */
+    dtype type;
+    int64_t dims[2];
+    const embedding *e;
+} loaded_table;
+
+#define MAX_LOADED_TABLES 2 /* token embeddings, and those for every layer */
+
 typedef struct loader {
     const model_file *file;
     backend *b;
@@ -37,10 +47,13 @@ typedef struct loader {
     int32_t max_positions;
     const arch_names *names; /* NULL: Llama's */
     const char *root;        /* what "model." is in this file */
+    dtype quantise_to;       /* model_desc.quantise_to */
     bool is_quantised;       /* a checkpoint of a method of quantisation (quant_method.h) */
     used_tensor *used;       /* [tensors of the file] */
     loaded_linear *linears;
     size_t n_linears, cap_linears;
+    loaded_table tables[MAX_LOADED_TABLES];
+    int32_t n_tables;
 } loader;
 
 #define NO_LAYER          (-1)

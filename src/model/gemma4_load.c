@@ -29,7 +29,7 @@ static quire_err load_inputs(loader *l, const model_desc *d, gemma4 *g) {
     /* it may have more ids than the model */
     int64_t n_rows = inputs != NULL && inputs->dims[0] > d->n_vocab ? inputs->dims[0] : d->n_vocab;
     TRY(loader_embedding(l, table, NULL, n_rows, width, &g->inputs));
-    TRY(loader_linear(l, projection, NO_LAYER, NULL, width, d->d_model, &g->projection));
+    TRY(loader_kept_linear(l, projection, NO_LAYER, NULL, width, d->d_model, &g->projection));
     TRY(load_norm(l, d, projection_norm, NO_LAYER, p, &g->projection_norm));
     TRY(decoder_buffer(l, g->w, BUFFER_INPUTS, width, &g->input_rows));
     TRY(decoder_buffer(l, g->w, BUFFER_PROJECTED, width, &g->projected_rows));

@@ -6,6 +6,7 @@
 
 #include "file/packed.h"
 #include "model/quant_method.h"
+#include "model/quantise.h"
 
 /* The text behind a prefix, or NULL. */
 static const char *behind(const char *name, const char *prefix) {
@@ -93,6 +94,17 @@ static bool is_named(const char *root, const char *pattern, const char *name) {
     return begins_as(inside != NULL ? inside : pattern, inside != NULL ? behind(name, root) : name);
 }
 
+bool tensor_is_named(const char *root, const char *pattern, const char *name) {
+    char one[128];
+    bool is = false;
+    for (const char *at = pattern; at != NULL && *at != 0 && !is; at = strchr(at, '|')) {
+        at += *at == '|';
+        (void)snprintf(one, sizeof one, "%.*s", (int)strcspn(at, "|"), at);
+        is = is_named(root, one, name);
+    }
+    return is;
+}
+
 static bool is_pooled(const model_desc *d, const char *root, const char *name) {
     bool is = false;
     for (int32_t i = 0; i < d->pooling.n_steps; i++) {
@@ -145,6 +157,10 @@ static void note_name(model_desc *d, const char *pattern) {
 void describe_weights(const model_file *f, const arch_names *names, const char *root, model_desc *d) {
     int64_t by_type[N_DTYPES] = {0};
     int32_t n_next = 0, next;
+    d->n_params = d->weight_bytes = d->left_out_bytes = 0;
+    d->n_left_out = 0;
+    d->left_out_names[0] = 0;
+    memset(d->weight_bytes_of, 0, sizeof d->weight_bytes_of);
     d->is_packed = model_file_packed_for(f, &d->packed_compute);
     for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
         const tensor_view *t = model_file_tensor(f, i);
@@ -156,11 +172,13 @@ void describe_weights(const model_file *f, const arch_names *names, const char *
             d->left_out_bytes += (int64_t)t->n_bytes;
             continue;
         }
-        int64_t n = quant_n_weights(f, t);
+        const matrix_use use = is_pooled(d, root, t->name) ? MATRIX_KEPT : quantise_use_of(f, names, root, t);
+        const dtype type = quantise_type(d->quantise_to, use, t->type, t->dims[t->n_dims > 0 ? t->n_dims - 1 : 0]);
+        int64_t n = quant_n_weights(f, t), n_bytes = type == t->type ? (int64_t)t->n_bytes : quantise_bytes(t, type);
         d->n_params += is_second_form(f, t) ? 0 : n;
-        d->weight_bytes += (int64_t)t->n_bytes;
-        d->weight_bytes_of[t->type] += (int64_t)t->n_bytes;
-        by_type[t->type] += t->n_dims > 1 ? n : 0;
+        d->weight_bytes += n_bytes;
+        d->weight_bytes_of[type] += n_bytes;
+        by_type[type] += t->n_dims > 1 ? n : 0;
     }
     d->n_next_token_layers = n_next;
     d->weight_type = DTYPE_F32;

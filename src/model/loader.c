@@ -1,5 +1,6 @@
 #include "model/loader.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #include "core/quant.h"
 #include "model/left_out.h"
 #include "model/quant_method.h"
+#include "model/quantise.h"
 
 quire_err loader_init(loader *l, const model_file *f, const arch_names *names, backend *b, int32_t max_positions, quire_error *err) {
     *l = (loader){.file = f, .b = b, .err = err, .max_positions = max_positions, .names = names, .root = loader_root(f, names)};
@@ -170,11 +172,17 @@ static quire_err note_linear(loader *l, const char *name, const weight_part *p, 
     return QUIRE_OK;
 }
 
+/* What a linear layer is: how it is computed, and whether it may be quantised while it is loaded. */
+typedef struct linear_kind {
+    matrix_use use;
+    bool exact; /* computed in f32 in every mode */
+} linear_kind;
+
 /* w: the weight's tensor, [n_out, n_in] or the one that p is a part of. */
 static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view *scale, const tensor_view *bias, const weight_part *p,
-                             bool exact, int64_t n_out, int64_t n_in, linear **out) {
+                             linear_kind kind, int64_t n_out, int64_t n_in, linear **out) {
     tensor_view weight = *w, bias_view;
-    void *copy = NULL, *bias_copy = NULL;
+    void *copy = NULL, *bias_copy = NULL, *blocks = NULL;
     quire_err e = QUIRE_OK;
     if (p != NULL && w->packing == 0) {
         e = scale ? err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s: a part of int8 weights with scales is not supported",
@@ -190,10 +198,11 @@ static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view 
         e = p ? take_part(l, bias, p, n_out, 0, &bias_view, &bias_copy) : check_shape(l, bias, 1, n_out, 1, 1);
         bias = p ? &bias_view : bias;
     }
-    e = e ? e
-          : l->b->ops->linear_load(l->b, &(linear_spec){.weight = &weight, .bias = bias, .exact = exact, .left_out = l->is_quantised}, out,
-                                   l->err);
+    e = e ? e : quantise_matrix(l, kind.use, &weight, &blocks);
+    const linear_spec spec = {.weight = &weight, .bias = bias, .exact = kind.exact, .left_out = l->is_quantised};
+    e = e ? e : l->b->ops->linear_load(l->b, &spec, out, l->err);
     e = e ? e : note_linear(l, w->name, p, &weight, *out);
+    mem_free(blocks);
     mem_free(copy);
     mem_free(bias_copy);
     return e;
@@ -228,7 +237,7 @@ static quire_err load_quantised(loader *l, const quant_linear *q, const tensor_v
 }
 
 /* Loads a linear layer. or_name: a second name for the weight, or NULL. */
-static quire_err find_linear(loader *l, weight_name name, const weight_name *or_name, int32_t layer, const weight_part *p, bool exact,
+static quire_err find_linear(loader *l, weight_name name, const weight_name *or_name, int32_t layer, const weight_part *p, linear_kind kind,
                              int64_t n_out, int64_t n_in, linear **out) {
     const tensor_view *w = NULL, *scale, *bias;
     quant_linear q;
@@ -248,24 +257,29 @@ static quire_err find_linear(loader *l, weight_name name, const weight_name *or_
         e = find_either(l, *or_name, layer, true, &bias);
     }
     if (is_quantised) {
-        e = e ? e : load_quantised(l, &q, bias, exact, n_out, out);
+        e = e ? e : load_quantised(l, &q, bias, kind.exact, n_out, out);
         quant_linear_deinit(&q);
         return e;
     }
     TRY(e);
-    return w ? load_linear(l, w, scale, bias, p, exact, n_out, n_in, out) : missing(l, name, layer);
+    return w ? load_linear(l, w, scale, bias, p, kind, n_out, n_in, out) : missing(l, name, layer);
 }
 
 quire_err loader_linear(loader *l, weight_name name, int32_t layer, const weight_part *part, int64_t n_out, int64_t n_in, linear **out) {
-    return find_linear(l, name, NULL, layer, part, false, n_out, n_in, out);
+    return find_linear(l, name, NULL, layer, part, (linear_kind){.use = MATRIX_PRODUCT}, n_out, n_in, out);
+}
+
+quire_err loader_kept_linear(loader *l, weight_name name, int32_t layer, const weight_part *part, int64_t n_out, int64_t n_in,
+                             linear **out) {
+    return find_linear(l, name, NULL, layer, part, (linear_kind){.use = MATRIX_KEPT}, n_out, n_in, out);
 }
 
 quire_err loader_router(loader *l, weight_name name, int32_t layer, int64_t n_out, int64_t n_in, linear **out) {
-    return find_linear(l, name, NULL, layer, NULL, true, n_out, n_in, out);
+    return find_linear(l, name, NULL, layer, NULL, (linear_kind){.use = MATRIX_KEPT, .exact = true}, n_out, n_in, out);
 }
 
 quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, linear **out) {
-    return find_linear(l, name, or_name, NO_LAYER, NULL, false, n_vocab, width, out);
+    return find_linear(l, name, or_name, NO_LAYER, NULL, (linear_kind){.use = MATRIX_HEAD}, n_vocab, width, out);
 }
 
 /* ---- norms, embeddings, vectors ---- */
@@ -335,19 +349,44 @@ quire_err loader_norm_by_head(loader *l, weight_name name, int32_t layer, const 
     return e;
 }
 
-quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, embedding **out) {
-    const tensor_view *w;
-    TRY(loader_find(l, name, NO_LAYER, ".weight", &w));
-    if (!w && or_name) {
-        TRY(loader_find(l, *or_name, NO_LAYER, ".weight", &w));
+/* Finds a table of rows, as a matrix. or_name: a second name, or NULL. */
+static quire_err find_rows(loader *l, weight_name name, const weight_name *or_name, int64_t n_rows, int64_t width,
+                           const tensor_view **whole, tensor_view *out) {
+    TRY(loader_find(l, name, NO_LAYER, ".weight", whole));
+    if (!*whole && or_name) {
+        TRY(loader_find(l, *or_name, NO_LAYER, ".weight", whole));
     }
-    if (!w) {
+    if (!*whole) {
         return missing(l, name, NO_LAYER);
     }
-    TRY(check_shape(l, w, 2, n_vocab, width, 1));
+    TRY(check_shape(l, *whole, 2, n_rows, width, 1));
+    *out = as_matrix(*whole, n_rows, width);
+    return QUIRE_OK;
+}
+
+quire_err loader_rows(loader *l, weight_name name, int64_t n_rows, int64_t width, embedding **out) {
+    const tensor_view *w;
+    tensor_view rows;
+    TRY(find_rows(l, name, NULL, n_rows, width, &w, &rows));
     loader_use(l, w)->as_is = true;
-    const tensor_view table = as_matrix(w, n_vocab, width);
-    return l->b->ops->embedding_load(l->b, &table, out, l->err);
+    return l->b->ops->embedding_load(l->b, &rows, out, l->err);
+}
+
+quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, embedding **out) {
+    const tensor_view *w;
+    tensor_view rows;
+    void *blocks = NULL;
+    TRY(find_rows(l, name, or_name, n_vocab, width, &w, &rows));
+    TRY(quantise_matrix(l, MATRIX_TABLE, &rows, &blocks));
+    quire_err e = l->b->ops->embedding_load(l->b, &rows, out, l->err);
+    if (blocks == NULL) {
+        loader_use(l, w)->as_is = true;
+    } else if (e == QUIRE_OK) {
+        assert(l->n_tables < MAX_LOADED_TABLES);
+        l->tables[l->n_tables++] = (loaded_table){.name = w->name, .type = rows.type, .dims = {n_vocab, width}, .e = *out};
+    }
+    mem_free(blocks);
+    return e;
 }
 
 quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *suffix, int64_t n, float **out) {
@@ -416,6 +455,12 @@ quire_err loader_image(const loader *l, packed_image *image) {
         tensor_view packed = {.name = made->name, .type = made->type, .n_dims = 2, .dims = {made->dims[0], made->dims[1], 1, 1}};
         packed.data = l->b->ops->linear_packed(made->w, &packed.n_bytes, &packed.packing);
         TRY(packed_image_add(image, &packed));
+    }
+    for (int32_t i = 0; i < l->n_tables; i++) {
+        const loaded_table *made = &l->tables[i];
+        tensor_view rows = {.name = made->name, .type = made->type, .n_dims = 2, .dims = {made->dims[0], made->dims[1], 1, 1}};
+        rows.data = l->b->ops->embedding_rows(made->e, &rows.n_bytes);
+        TRY(packed_image_add(image, &rows));
     }
     for (int32_t i = 0; i < model_file_n_tensors(l->file); i++) {
         if (!l->used[i].used || l->used[i].as_is) {

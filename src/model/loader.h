@@ -15,15 +15,18 @@ void loader_deinit(loader *l);
 /* Whether the file has the weight, packed or not, whole or in parts. Marks nothing. */
 bool loader_has(const loader *l, weight_name name, int32_t layer);
 
-/* A linear layer [n_out, n_in], with its bias [n_out] if the file has one. part NULL: the whole tensor. exact: computed in f32 in every
- * mode. */
+/* A linear layer [n_out, n_in], with its bias [n_out] if the file has one. part NULL: the whole tensor. */
 quire_err loader_linear(loader *l, weight_name name, int32_t layer, const weight_part *part, int64_t n_out, int64_t n_in, linear **out);
+/* The same for one that --quantization leaves as it is. */
+quire_err loader_kept_linear(loader *l, weight_name name, int32_t layer, const weight_part *part, int64_t n_out, int64_t n_in, linear **out);
 /* A linear layer without bias that is computed in f32 in every mode: a mixture's router. */
 quire_err loader_router(loader *l, weight_name name, int32_t layer, int64_t n_out, int64_t n_in, linear **out);
 /* A norm over stretches of `width` elements; n: elements of its weight. */
 quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int64_t n, norm **out);
 /* A norm over n heads of spec->width elements whose weights are a tensor for each head: the second %d of name's hf is the head. */
 quire_err loader_norm_by_head(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int32_t n, norm **out);
+/* Rows [n_rows, width] of positions or token types. */
+quire_err loader_rows(loader *l, weight_name name, int64_t n_rows, int64_t width, embedding **out);
 /* Token rows [n_vocab, width]. or_name, when not NULL, is a second name to look for (a tied model may store only its head). */
 quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, embedding **out);
 /* The head [n_vocab, width]; or_name as in loader_embedding, for its bias too. */

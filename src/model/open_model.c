@@ -10,6 +10,7 @@
 #include "model/left_out.h"
 #include "model/model_type.h"
 #include "model/quant_method.h"
+#include "model/quantise.h"
 
 #define WHOLE "download the whole model, as `quire pull ORG/NAME` does"
 
@@ -111,6 +112,10 @@ quire_err model_describe(const model_file *f, model_desc *out, quire_error *err)
     TRY(pooling_describe(&c, a->scores, &d));
     TRY(model_file_check_overrides(f, err));
     describe_weights(f, a->names, loader_root(f, a->names), &d);
+    TRY(quantise_describe(f, &d, err));
+    if (d.quantise_to != DTYPE_F32) {
+        describe_weights(f, a->names, loader_root(f, a->names), &d);
+    }
     quire_err e = desc_check(&d, err);
     if (e != QUIRE_OK) {
         return err_prefix(err, e, model_file_path(f));
@@ -139,6 +144,7 @@ static quire_err open_model(model_file *f, backend *b, int32_t max_positions, pa
     e = e ? e : check_weights(f, err);
     e = e ? e : model_describe(f, &m->desc, err);
     e = e ? e : loader_init(&l, f, m->arch->names, b, max_positions, err);
+    l.quantise_to = m->desc.quantise_to;
     e = e ? e : (m->arch->load ? m->arch->load : decoder_load)(&l, &m->desc, m->arch->names, &m->weights);
     e = e ? e : pooling_load(&l, &m->desc, &m->pooling);
     e = name_file(f, e, err);

@@ -68,7 +68,7 @@ static quire_err read_name(const char *flag, const char *text, const char *const
 quire_err options_open_file(const quire_options *o, model_file **out, quire_error *err) {
     size_t n = 0;
     const void *bytes = options_builtin_model(o->model, &n);
-    const model_overrides set = {.hf = o->hf_overrides, .kv = o->override_kv};
+    const model_overrides set = {.hf = o->hf_overrides, .kv = o->override_kv, .quantise = o->quantization};
     return bytes ? model_file_open_memory_with(bytes, n, o->model, &set, out, err) : model_file_open_with(o->model, &set, out, err);
 }
 
@@ -92,6 +92,9 @@ quire_err options_compute(const quire_options *o, const model_desc *d, compute_m
     int mode = 0;
     TRY(read_name("--compute", o->compute, names, 4, "auto, f32, bf16, int8 or fp8", &mode, err));
     *out = (compute_mode)(COMPUTE_F32 + mode);
+    if (d->quantise_to == DTYPE_I8 && *out != COMPUTE_INT8) {
+        return err_set(err, QUIRE_INVALID, -1, "--compute %s: --quantization int8 is computed in int8; leave one of them out", o->compute);
+    }
     return QUIRE_OK;
 }
 

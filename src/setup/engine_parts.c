@@ -188,7 +188,7 @@ static quire_err open_model(engine_parts *p, const quire_options *o, const engin
     warn_of_weights(&d);
     name_left_out(&d);
     TRY(loaded_model_begin(o, &d, &p->model, err));
-    pack_start_find(o, f, p->model.b, &p->pack);
+    pack_start_find(o, f, &d, p->model.b, &p->pack);
     int64_t began_us = clock_us();
     TRY(open_text(p, o, p->pack.file, d.n_vocab, err));
     TRY(check->run ? check->run(check->context, p, &d, *max_len, err) : QUIRE_OK);
@@ -196,7 +196,7 @@ static quire_err open_model(engine_parts *p, const quire_options *o, const engin
     pack_start_loaded(&p->pack, clock_us() - began_us, o->pack_cache_least_us);
     TRY(complete_ends(p, &d, err));
     if (options_tiers_last(o)) { /* of the model's own files: their packed form is the same model */
-        tier_version(f, model_description(p->model.m), p->model.b, p->model.layout.type, *max_len, p->tier_version);
+        tier_version(f, model_description(p->model.m), d.quantise_to, p->model.b, p->model.layout.type, *max_len, p->tier_version);
     }
     return QUIRE_OK;
 }

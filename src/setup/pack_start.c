@@ -61,7 +61,7 @@ static bool find_entry(pack_start *s, backend *b) {
     return true;
 }
 
-void pack_start_find(const quire_options *o, model_file *source, backend *b, pack_start *out) {
+void pack_start_find(const quire_options *o, model_file *source, const model_desc *d, backend *b, pack_start *out) {
     char form[160];
     quire_error err = {0};
     compute_mode packed_for;
@@ -69,8 +69,9 @@ void pack_start_find(const quire_options *o, model_file *source, backend *b, pac
     if (o->pack_cache == NULL || b->ops->linear_packed == NULL || model_file_packed_for(source, &packed_for)) {
         return;
     }
-    (void)snprintf(form, sizeof form, "quire %s, %s, %s, packed %u, file %d, text %d", QUIRE_VERSION, b->ops->name,
-                   compute_name(b->compute), (unsigned)b->ops->packing, PACKED_VERSION, TABLES_VERSION);
+    (void)snprintf(form, sizeof form, "quire %s, %s, %s, packed %u, file %d, text %d%s%s", QUIRE_VERSION, b->ops->name,
+                   compute_name(b->compute), (unsigned)b->ops->packing, PACKED_VERSION, TABLES_VERSION,
+                   d->quantise_to != DTYPE_F32 ? ", as " : "", d->quantise_to != DTYPE_F32 ? dtype_name(d->quantise_to) : "");
     if (!pack_cache_key(source, form, out->key)) {
         return; /* the built-in model */
     }

@@ -90,7 +90,7 @@ static uint64_t hash_description(const model_desc *d) {
     return h;
 }
 
-void tier_version(const model_file *f, const model_desc *d, const backend *b, dtype kv, int32_t max_positions,
+void tier_version(const model_file *f, const model_desc *d, dtype quantised_to, const backend *b, dtype kv, int32_t max_positions,
                   char out[KV_VERSION_BYTES + 1]) {
     char isa[64] = "any";
     locale_t before = c_locale_enter(); /* hashed texts have numbers with a point */
@@ -106,7 +106,8 @@ void tier_version(const model_file *f, const model_desc *d, const backend *b, dt
     }
     int32_t length = desc_scales_by_length(d) ? max_positions : 0;
     (void)snprintf(out, KV_VERSION_BYTES + 1,
-                   "quire %s, model %016llx %016llx, backend %s, compute %s, kv %s in pages %d, isa %s, length %d", QUIRE_VERSION,
-                   (unsigned long long)hash_weights(f), (unsigned long long)description, b->ops->name, compute_name(b->compute),
-                   dtype_name(kv), KV_LAYOUT_VERSION, isa, (int)length);
+                   "quire %s, model %016llx %016llx%s%s, backend %s, compute %s, kv %s in pages %d, isa %s, length %d", QUIRE_VERSION,
+                   (unsigned long long)hash_weights(f), (unsigned long long)description, quantised_to != DTYPE_F32 ? " as " : "",
+                   quantised_to != DTYPE_F32 ? dtype_name(quantised_to) : "", b->ops->name, compute_name(b->compute), dtype_name(kv),
+                   KV_LAYOUT_VERSION, isa, (int)length);
 }

@@ -50,6 +50,11 @@ quire_err cpu_embedding_load(backend *b, const tensor_view *weight, embedding **
     return QUIRE_OK;
 }
 
+const void *cpu_embedding_rows(const embedding *e, size_t *n_bytes) {
+    *n_bytes = (size_t)e->n_rows * e->row_bytes; /* as when it was loaded */
+    return e->rows;
+}
+
 typedef struct embed_job {
     const cpu_backend *b;
     const embed_use *use;

@@ -1,0 +1,262 @@
+#include "model/quantise.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/size.h"
+#include "core/quant.h"
+#include "core/quantise.h"
+#include "model/left_out.h"
+#include "model/quant_method.h"
+
+#define PUBLISHED  "published:"
+#define TYPE_NAMES "q8_0, q6_k, q5_k, q4_k, q4_0, iq4_xs, mxfp4 and int8"
+
+/* ---- the mix ---- */
+
+/* A type that may be asked for: what head and token embeddings get with it, and what a matrix gets whose rows are no whole blocks. */
+typedef struct quantise_row {
+    dtype to, ends, instead;
+} quantise_row;
+
+static const quantise_row rows[] = {
+    {DTYPE_Q8_0, DTYPE_Q8_0, DTYPE_F32},  {DTYPE_Q6_K, DTYPE_Q8_0, DTYPE_Q8_0}, {DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_Q5_1},
+    {DTYPE_Q4_K, DTYPE_Q6_K, DTYPE_Q5_0}, {DTYPE_Q4_0, DTYPE_Q6_K, DTYPE_F32},  {DTYPE_IQ4_XS, DTYPE_Q6_K, DTYPE_IQ4_NL},
+    {DTYPE_MXFP4, DTYPE_Q6_K, DTYPE_F32}, {DTYPE_I8, DTYPE_I8, DTYPE_F32},
+};
+
+static const quantise_row *row_of(dtype to) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (rows[i].to == to) {
+            return &rows[i];
+        }
+    }
+    return NULL;
+}
+
+static bool is_float(dtype t) {
+    return t == DTYPE_F32 || t == DTYPE_F16 || t == DTYPE_BF16;
+}
+
+dtype quantise_type(dtype to, matrix_use use, dtype from, int64_t n) {
+    const quantise_row *row = row_of(to);
+    if (row == NULL || use == MATRIX_KEPT || !is_float(from) || (to == DTYPE_I8 && use == MATRIX_TABLE)) {
+        return from;
+    }
+    dtype type = use == MATRIX_PRODUCT ? row->to : row->ends;
+    if (n % dtype_block_elements(type) != 0) {
+        type = row_of(type)->instead;
+    }
+    return type != DTYPE_F32 && n % dtype_block_elements(type) == 0 ? type : from;
+}
+
+/* ---- tensors by name ---- */
+
+static bool is_any(const model_file *f, const arch_names *names, const char *root, const char *name, const weight_role *roles, size_t n) {
+    bool is = false;
+    for (size_t i = 0; i < n && !is; i++) {
+        const weight_name role = weight_name_of(names, roles[i]);
+        is = tensor_is_named(root, model_file_format(f) == MODEL_GGUF ? role.gguf : role.hf, name);
+    }
+    return is;
+}
+
+matrix_use quantise_use_of(const model_file *f, const arch_names *names, const char *root, const tensor_view *t) {
+    static const weight_role kept[] = {W_POSITIONS, W_TYPES, W_ROUTER, W_SHARED_ROUTER, W_Q_NORM, W_K_NORM};
+    static const weight_role head[] = {W_HEAD}, table[] = {W_TOKENS};
+    const bool is_gguf = model_file_format(f) == MODEL_GGUF;
+    if (t->n_dims < 2 || is_any(f, names, root, t->name, kept, sizeof kept / sizeof *kept) ||
+        tensor_is_named(root, is_gguf ? "per_layer_model_proj" : "model.per_layer_model_projection", t->name)) {
+        return MATRIX_KEPT;
+    }
+    if (is_any(f, names, root, t->name, table, 1) ||
+        tensor_is_named(root, is_gguf ? "per_layer_token_embd" : "model.embed_tokens_per_layer", t->name)) {
+        return MATRIX_TABLE;
+    }
+    return is_any(f, names, root, t->name, head, 1) ? MATRIX_HEAD : MATRIX_PRODUCT;
+}
+
+int64_t quantise_bytes(const tensor_view *t, dtype type) {
+    int64_t n = 1;
+    for (int32_t i = 0; i < t->n_dims; i++) {
+        n *= t->dims[i];
+    }
+    const int64_t scales = type == DTYPE_I8 ? n / t->dims[t->n_dims - 1] * (int64_t)sizeof(float) : 0;
+    return n / dtype_block_elements(type) * dtype_block_bytes(type) + scales;
+}
+
+/* ---- what the flag asks for ---- */
+
+/* What a file's weights are, for people: "a GGUF file of q4_0", "quantised by awq", "of bf16". */
+static void say_kind(const model_file *f, const model_desc *d, char *out, size_t n) {
+    str method = {0};
+    (void)model_file_str(f, QUANT_CONFIG ".quant_method", &method);
+    if (quant_is(f)) {
+        (void)snprintf(out, n, "quantised by %.*s", (int)(method.n < 60 ? method.n : 60), method.p);
+    } else {
+        (void)snprintf(out, n, "%s of %s", model_file_format(f) == MODEL_GGUF ? "a GGUF file" : "a checkpoint",
+                       dtype_flag_name(d->weight_type));
+    }
+}
+
+/* A method of published files: the file must be of it. */
+static quire_err check_published(const model_file *f, const model_desc *d, const char *method, quire_error *err) {
+    char kind[128];
+    str own = {0};
+    (void)model_file_str(f, QUANT_CONFIG ".quant_method", &own);
+    if (strcmp(method, "gguf") == 0 ? model_file_format(f) == MODEL_GGUF : quant_is(f) && str_is(own, method)) {
+        return QUIRE_OK;
+    }
+    say_kind(f, d, kind, sizeof kind);
+    return err_set(err, QUIRE_INVALID, -1,
+                   "--quantization %s: %s is %s; leave the flag out to run it as it is (while 16-bit weights are loaded, they are "
+                   "quantised to " TYPE_NAMES ")",
+                   method, model_file_path(f), kind);
+}
+
+/* Whether the weights are of the type already. */
+static bool is_already(const model_file *f, const model_desc *d, dtype to) {
+    str method = {0};
+    (void)model_file_str(f, QUANT_CONFIG ".quant_method", &method);
+    return d->weight_type == to || (to == DTYPE_MXFP4 && quant_is(f) && str_is(method, "mxfp4")) ||
+           (to == DTYPE_I8 && d->is_packed && d->packed_compute == COMPUTE_INT8 && is_float(d->weight_type));
+}
+
+quire_err quantise_describe(const model_file *f, model_desc *d, quire_error *err) {
+    const char *asked = model_file_quantise(f);
+    char kind[128];
+    if (asked[0] == 0) {
+        return QUIRE_OK;
+    }
+    if (strncmp(asked, PUBLISHED, strlen(PUBLISHED)) == 0) {
+        return check_published(f, d, asked + strlen(PUBLISHED), err);
+    }
+    const quantise_row *row = NULL;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        row = strcmp(dtype_flag_name(rows[i].to), asked) == 0 ? &rows[i] : row;
+    }
+    if (row == NULL) {
+        return err_set(err, QUIRE_INVALID, -1, "--quantization %.40s: no such type; there are " TYPE_NAMES, asked);
+    }
+    if (is_already(f, d, row->to)) {
+        return QUIRE_OK;
+    }
+    say_kind(f, d, kind, sizeof kind);
+    if (d->is_packed) {
+        return err_set(err, QUIRE_INVALID, -1, "--quantization %s: %s is packed; pack the model that it was made of again, with this flag",
+                       asked, model_file_path(f));
+    }
+    if (quant_is(f) || !is_float(d->weight_type)) {
+        return err_set(
+            err, QUIRE_INVALID, -1,
+            "--quantization %s: %s is %s, and nothing is quantised twice; take the model of 16 bits that it was made of, or leave the "
+            "flag out",
+            asked, model_file_path(f), kind);
+    }
+    d->quantise_to = row->to;
+    return QUIRE_OK;
+}
+
+/* ---- one matrix ---- */
+
+typedef struct quantise_job {
+    const tensor_view *w;
+    dtype type;
+    uint8_t *blocks;
+    float *scratch; /* [workers][n_in] */
+    _Atomic int64_t first_bad;
+} quantise_job;
+
+#define TASK_ROWS 16
+
+static size_t row_bytes(dtype type, int64_t n) {
+    return (size_t)(n / dtype_block_elements(type)) * (size_t)dtype_block_bytes(type);
+}
+
+/* Whether scales can be made of every element. */
+static bool is_usable(const float *x, int64_t n) {
+    bool usable = true;
+    for (int64_t i = 0; i < n; i++) {
+        usable = usable && fabsf(x[i]) <= QUANTISE_LARGEST;
+    }
+    return usable;
+}
+
+static void note_bad(quantise_job *job, int64_t row) {
+    int64_t first = atomic_load(&job->first_bad);
+    while (row < first && !atomic_compare_exchange_weak(&job->first_bad, &first, row)) {
+    }
+}
+
+static void quantise_rows(void *context, int32_t task, int32_t worker) {
+    quantise_job *job = context;
+    const tensor_view *w = job->w;
+    const int64_t n = w->dims[1], end = (int64_t)(task + 1) * TASK_ROWS;
+    float *x = job->scratch + (int64_t)worker * n;
+    for (int64_t r = (int64_t)task * TASK_ROWS; r < end && r < w->dims[0]; r++) {
+        (void)quant_dequantise(w->type, (const uint8_t *)w->data + (size_t)r * row_bytes(w->type, n), (size_t)n, x); /* floats */
+        if (is_usable(x, n)) {
+            (void)quant_quantise(job->type, x, (size_t)n, job->blocks + (size_t)r * row_bytes(job->type, n)); /* whole blocks */
+        } else {
+            note_bad(job, r);
+        }
+    }
+}
+
+/* Runs the job on the backend's threads. */
+static quire_err run_job(loader *l, quantise_job *job) {
+    const tensor_view *w = job->w;
+    const int32_t n_tasks = (int32_t)((w->dims[0] + TASK_ROWS - 1) / TASK_ROWS);
+    const bool has_threads = l->b->ops->run_tasks != NULL;
+    const size_t n_workers = has_threads ? (size_t)l->b->ops->n_workers(l->b) : 1;
+    size_t n;
+    job->scratch = size_mul(n_workers, (size_t)w->dims[1], &n) ? mem_new(n, sizeof *job->scratch) : NULL;
+    if (job->scratch == NULL) {
+        return err_set(l->err, QUIRE_NO_MEMORY, -1, "%s: tensor %s: out of memory", model_file_path(l->file), w->name);
+    }
+    job->first_bad = w->dims[0];
+    if (has_threads) {
+        l->b->ops->run_tasks(l->b, quantise_rows, job, n_tasks);
+    }
+    for (int32_t i = 0; i < n_tasks && !has_threads; i++) {
+        quantise_rows(job, i, 0);
+    }
+    mem_free(job->scratch);
+    if (job->first_bad < w->dims[0]) {
+        return err_set(l->err, QUIRE_BAD_FILE, -1,
+                       "%s: tensor %s: row %lld has an element that is infinite, no number or over %g: it cannot be quantised to %s",
+                       model_file_path(l->file), w->name, (long long)job->first_bad, (double)QUANTISE_LARGEST, dtype_flag_name(job->type));
+    }
+    return QUIRE_OK;
+}
+
+quire_err quantise_matrix(loader *l, matrix_use use, tensor_view *w, void **blocks) {
+    const dtype type = quantise_type(l->quantise_to, use, w->type, w->dims[1]);
+    if (type == w->type || type == DTYPE_I8 || w->packing != 0) { /* int8: the backend rounds, as under --compute int8 */
+        return QUIRE_OK;
+    }
+    if (w->dims[0] < 1 || w->dims[0] > INT32_MAX || w->dims[1] > INT32_MAX ||
+        row_bytes(w->type, w->dims[1]) > w->n_bytes / (size_t)w->dims[0]) {
+        return err_set(l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s: its data is shorter than its shape says", model_file_path(l->file),
+                       w->name);
+    }
+    size_t n_bytes = (size_t)w->dims[0] * row_bytes(type, w->dims[1]); /* less than w has */
+    quantise_job job = {.w = w, .type = type, .blocks = mem_new(n_bytes, 1)};
+    if (job.blocks == NULL) {
+        return err_set(l->err, QUIRE_NO_MEMORY, -1, "%s: tensor %s: out of memory", model_file_path(l->file), w->name);
+    }
+    quire_err e = run_job(l, &job);
+    if (e != QUIRE_OK) {
+        mem_free(job.blocks);
+        return e;
+    }
+    *blocks = job.blocks;
+    w->type = type;
+    w->data = job.blocks;
+    w->n_bytes = n_bytes;
+    w->stays = false;
+    return QUIRE_OK;
+}

@@ -1,0 +1,36 @@
+/* Quantising while loading (--quantization): which type each matrix of a model of floats gets, and the making of its blocks, one tensor at
+ * a time. The backend then reads them as those of a GGUF file of that type.
+ *
+ * Norms, biases, routers, positions and other tables that llama.cpp's llama-quantize leaves alone stay as they are. */
+#ifndef MODEL_QUANTISE_H
+#define MODEL_QUANTISE_H
+
+#include "model/find_weight.h"
+
+/* What a matrix is to the model. */
+typedef enum matrix_use {
+    MATRIX_PRODUCT, /* of a linear layer */
+    MATRIX_HEAD,    /* of the head: a type of more bits */
+    MATRIX_TABLE,   /* token embeddings, whose rows are read one by one: the same */
+    MATRIX_KEPT     /* stays as it is */
+} matrix_use;
+
+/* Sets d->quantise_to by --quantization (model_file_quantise), once d says of what the weights are. QUIRE_INVALID: the file is of another
+ * kind than the flag says, or quantised already. */
+quire_err quantise_describe(const model_file *f, model_desc *d, quire_error *err);
+
+/* The type in which a matrix of type `from`, with rows of n elements, is loaded under model_desc.quantise_to; `from` itself: it stays as it
+ * is. Where rows are no whole blocks of the type, one of smaller blocks takes its place, as in llama.cpp. */
+dtype quantise_type(dtype to, matrix_use use, dtype from, int64_t n);
+
+/* What a file's tensor is by its name. names, root: as left_out.h has them. */
+matrix_use quantise_use_of(const model_file *f, const arch_names *names, const char *root, const tensor_view *t);
+/* Bytes of t's elements in a type, those of I8 with a scale for each row. */
+int64_t quantise_bytes(const tensor_view *t, dtype type);
+
+/* Quantises w, a matrix [n_out, n_in] of floats row by row, to the type that l->quantise_to gives such a use, on the backend's threads. *w
+ * is then the view of the blocks, whose memory is *blocks: the caller frees it with mem_free. Where the matrix stays as it is both are
+ * unchanged. QUIRE_BAD_FILE names the tensor and a row with an element that is not finite, or too large for scales. */
+quire_err quantise_matrix(loader *l, matrix_use use, tensor_view *w, void **blocks);
+
+#endif
