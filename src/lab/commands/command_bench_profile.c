@@ -23,6 +23,8 @@ static const flag own_flags[] = {
     {"--shape", "NAME", "its shape, as of bench speed --shape (1.1b)", FLAG_TEXT, AT(own.shape)},
     {"--per-layer", NULL, "every layer of a decode too", FLAG_SWITCH, AT(own.per_layer)},
     {"--compute --dtype", NULL, "how matrix products are computed", FLAG_CHOICE, AT(cli.engine.compute), .choices = choices_compute},
+    {"--quantization", NULL, "quantise 16-bit weights while loading", FLAG_CHOICE, AT(cli.engine.quantization),
+     .choices = choices_quantization},
     {"--kv-dtype", NULL, "type of stored keys and values", FLAG_CHOICE, AT(cli.engine.kv_dtype), .choices = choices_kv_dtype},
     {"--threads -t", "N", "compute threads (0: one a core)", FLAG_COUNT, AT(cli.engine.n_threads), .minimum = 0, .maximum = 1024},
     {"--isa", NULL, "instruction set of the kernels", FLAG_CHOICE, AT(cli.engine.isa), .choices = choices_isa},
@@ -38,7 +40,8 @@ static void defaults(cli_options *o) {
 static quire_err check_flags(const options *o, quire_error *err) {
     return o->cli.engine.model != NULL
                ? unused_flags_refuse(&o->cli, "--type --shape", "with a MODEL, which has weights and a shape of its own", err)
-               : unused_flags_refuse(&o->cli, "--compute", "without a MODEL: --type says how products of random weights are computed", err);
+               : unused_flags_refuse(&o->cli, "--compute --quantization",
+                                     "without a MODEL: --type says how products of random weights are computed", err);
 }
 
 static quire_err run(const cli_options *o, quire_error *err) {

@@ -1,0 +1,176 @@
+"""--quantization: 16-bit weights are quantised while they are loaded. The model is that of a file with the same blocks, packed or not, and a flag
+that does not fit a file says so."""
+import json
+import pathlib
+import re
+import resource
+import subprocess
+import sys
+
+import pytest
+from conftest import Server
+from test_pack_cache import HIT, KEEP_ALL, MISS, make
+from test_quant_methods import gpt_oss, llama
+from test_tiers import FLAGS, STORY, complete, whole_pages
+
+np = pytest.importorskip("numpy")
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "tools"))
+from gguf_writer import F32, GgufWriter, STRING, U32  # noqa: E402
+
+TYPES = ["q8_0", "q6_k", "q5_k", "q4_k", "q4_0", "iq4_xs", "mxfp4", "int8"]
+IDS = ",".join(str(i * 7 % 64) for i in range(40))
+
+
+def run(quire, *arguments, **how):
+    return subprocess.run([quire, *map(str, arguments)], capture_output=True, text=True, **how)
+
+
+def logits(quire, model, out, *flags):
+    done = run(quire, "logits", model, "--ids", IDS, "--out", out, *flags)
+    assert done.returncode == 0, done.stderr
+    return out.read_bytes(), done.stderr
+
+
+def refused(quire, model, *flags):
+    done = run(quire, "inspect", model, *flags)
+    assert done.returncode == 2, done.stdout
+    return done.stderr
+
+
+def facts(quire, model, *flags):
+    done = run(quire, "inspect", "--json", model, *flags)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def q8_0(x):
+    """ggml's reference quantiser."""
+    blocks = x.reshape(-1, 32)
+    d = np.abs(blocks).max(1) / np.float32(127)
+    inverse = np.divide(np.float32(1), d, out=np.zeros_like(d), where=d != 0)
+    scaled = blocks * inverse[:, None]
+    codes = np.trunc(scaled) + np.trunc(2 * (scaled - np.trunc(scaled)))
+    return np.concatenate([d.astype("<f2").view(np.uint8).reshape(-1, 2), codes.astype(np.int8).view(np.uint8)], 1).tobytes()
+
+
+def write_llama(path, kind):
+    """A Llama of one layer and width 128, from one seed: matrices as F32, or as Q8_0 of the same numbers."""
+    rng, file = np.random.default_rng(44), GgufWriter()
+    file.add_key("general.architecture", STRING, "llama")
+    for name, value in {"context_length": 64, "embedding_length": 128, "block_count": 1, "feed_forward_length": 192, "attention.head_count": 4,
+                        "attention.head_count_kv": 2, "vocab_size": 64}.items():
+        file.add_key("llama." + name, U32, value)
+    file.add_key("llama.attention.layer_norm_rms_epsilon", F32, 1e-5)
+    file.add_key("tokenizer.ggml.model", STRING, "no_vocab")
+    shapes = {"token_embd": (64, 128), "output": (64, 128), "output_norm": (128,), "blk.0.attn_norm": (128,), "blk.0.ffn_norm": (128,)}
+    shapes |= {f"blk.0.attn_{n}": (m, 128) for n, m in (("q", 128), ("k", 64), ("v", 64), ("output", 128))}
+    shapes |= {"blk.0.ffn_gate": (192, 128), "blk.0.ffn_up": (192, 128), "blk.0.ffn_down": (128, 192)}
+    for name, shape in shapes.items():
+        x = np.ones(shape, np.float32) if len(shape) == 1 else rng.normal(0, 0.1, shape).astype(np.float32)
+        is_blocks = kind != "F32" and len(shape) == 2
+        data = q8_0(x) if is_blocks else x.tobytes()
+        file.add_tensor(name + ".weight", shape, kind if is_blocks else "F32", lambda data=data: data)
+    file.write(path)
+    return path
+
+
+def test_a_model_has_the_logits_of_a_file_that_holds_its_blocks(quire, tmp_path):
+    floats, blocks = write_llama(tmp_path / "f.gguf", "F32"), write_llama(tmp_path / "q.gguf", "Q8_0")
+    plain = logits(quire, floats, tmp_path / "a.npy")[0]
+    for compute in ("auto", "f32", "bf16"):
+        got = logits(quire, floats, tmp_path / "b.npy", "--quantization", "q8_0", "--compute", compute)[0]
+        assert got == logits(quire, blocks, tmp_path / "c.npy", "--compute", compute)[0] != plain
+    planned, is_so = (facts(quire, m, *flags) for m, flags in ((floats, ["--quantization", "q8_0"]), (blocks, [])))
+    assert planned["weight_bytes_by_type"] == is_so["weight_bytes_by_type"] and planned["compute"] == is_so["compute"] == "int8"
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_packed_model_is_the_quantised_one(quire, tmp_path, kind):
+    model = make(tmp_path / "m", "BF16", "--tied")
+    want = logits(quire, model, tmp_path / "a.npy", "--quantization", kind)[0]
+    done = run(quire, "pack", model, "-o", tmp_path / "m.quire", "--quantization", kind)
+    assert done.returncode == 0, done.stderr
+    for flags in ([], ["--quantization", kind]):
+        assert logits(quire, tmp_path / "m.quire", tmp_path / "b.npy", *flags)[0] == want
+    planned, is_so = facts(quire, model, "--quantization", kind), facts(quire, tmp_path / "m.quire")
+    assert is_so["packed"] and is_so["n_params"] == planned["n_params"]
+    assert planned["weight_bytes"] < 0.6 * facts(quire, model)["weight_bytes"]
+    if kind == "int8":
+        assert want == logits(quire, model, tmp_path / "c.npy", "--compute", "int8")[0]
+        assert "--quantization int8 is computed in int8" in run(quire, "logits", model, "--ids", "1", "--out", tmp_path / "d.npy", "--quantization", kind,
+                                                                "--compute", "f32").stderr
+    else:
+        assert kind in is_so["weight_bytes_by_type"] and is_so["weight_bytes_by_type"]["bf16"] == 5 * 256 * 2  # norms
+    assert "is packed; pack the model that it was made of again" in refused(quire, tmp_path / "m.quire", "--quantization", "q5_k" if kind != "q5_k" else "q4_k")
+
+
+def test_the_pack_cache_keeps_each_type_apart(quire, tmp_path):
+    model, flags = make(tmp_path / "m", "BF16"), ["--pack-cache", tmp_path / "cache", *KEEP_ALL]
+    want = {}
+    for kind in ("q8_0", "q4_k", None, "int8"):
+        asked = ["--quantization", kind] if kind else []
+        want[kind], said = logits(quire, model, tmp_path / "a.npy", *flags, *asked)
+        assert MISS in said and HIT not in said
+    assert len(set(want.values())) == len(want)
+    for kind, bits in want.items():
+        asked = ["--quantization", kind] if kind else []
+        got, said = logits(quire, model, tmp_path / "b.npy", *flags, *asked)
+        assert HIT in said and got == bits
+
+
+def test_pages_of_a_quantised_model_are_its_own(quire, tmp_path):
+    flags = [*FLAGS, "--served-model-name", "builtin", "--kv-tier-file", str(tmp_path), "--compute", "f32"]
+    for asked, found in (([], False), (["--quantization", "q8_0"], False), (["--quantization", "q5_k"], False), (["--quantization", "q8_0"], True)):
+        server = Server("models/builtin-hf", *flags, *asked)
+        _, cached, n = complete(server, STORY)
+        assert cached == (whole_pages(n) if found else 0)
+        assert server.stop() == 0
+
+
+def test_a_flag_that_says_what_a_file_is_has_no_effect_on_it(quire, tmp_path):
+    for form, names in {"awq-64": ["awq", "awq_marlin"], "gptq-4": ["gptq", "gptq_marlin"], "int4-32": ["compressed-tensors"], "fp8-block": ["fp8"],
+                        "nvfp4-modelopt": ["modelopt", "modelopt_fp4"], "nf4": ["bitsandbytes"]}.items():
+        model = llama(form).write(tmp_path / form, True)
+        want = logits(quire, model, tmp_path / "a.npy")[0]
+        for name in names:
+            assert logits(quire, model, tmp_path / "b.npy", "--quantization", name)[0] == want
+        assert f"is quantised by {names[0]}, and nothing is quantised twice" in refused(quire, model, "--quantization", "q4_k")
+        other = "awq" if names[0] != "awq" else "fp8"
+        assert f"--quantization {other}: {model} is quantised by {names[0]}; leave the flag out" in refused(quire, model, "--quantization", other)
+    oss = gpt_oss().write(tmp_path / "oss", True)
+    assert logits(quire, oss, tmp_path / "b.npy", "--quantization", "mxfp4")[0] == logits(quire, oss, tmp_path / "a.npy")[0]
+    assert logits(quire, "models/builtin.gguf", tmp_path / "a.npy", "--quantization", "gguf")[0] == logits(quire, "models/builtin.gguf", tmp_path / "b.npy")[0]
+
+
+def test_a_flag_that_does_not_fit_the_file_says_what_the_file_is(quire, tmp_path):
+    assert "models/builtin.gguf is a GGUF file of q8_0, and nothing is quantised twice" in refused(quire, "models/builtin.gguf", "--quantization", "q4_k")
+    for name in ("awq", "gguf", "fp8"):
+        said = refused(quire, "models/builtin-hf", "--quantization", name)
+        assert f"--quantization {name}: models/builtin-hf is a checkpoint of bf16; leave the flag out" in said and "q4_k" in said
+    assert "must be one of q8_0, q6_k" in refused(quire, "models/builtin-hf", "--quantization", "q3_k")
+
+
+def test_a_model_is_quantised_in_less_memory_than_it_takes_in_16_bits(quire, tmp_path):
+    """80 MB of bf16 under a limit of 64 MB of memory of the process's own; the file is mapped, so its pages may go at any time."""
+    shape = ["--preset", "tiny-128k", "--layers", "6", "--d-model", "768", "--heads", "12", "--kv-heads", "4", "--d-ff", "2048", "--vocab", "2048"]
+    make_llama = pathlib.Path(__file__).parents[2] / "tools/make_llama.py"
+    subprocess.run([sys.executable, make_llama, *shape, "--type", "BF16", "--out", tmp_path / "m"], check=True, capture_output=True)
+    size = (tmp_path / "m/model.safetensors").stat().st_size
+    assert size > 80_000_000
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_DATA, (64_000_000, 64_000_000))
+
+    def pack(*flags):
+        return run(quire, "pack", tmp_path / "m", "-o", tmp_path / "m.quire", "-t", "1", *flags, preexec_fn=limit)
+
+    assert pack("--compute", "bf16").returncode != 0
+    done = pack("--quantization", "q4_k")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "m.quire").stat().st_size < 0.4 * size
+
+
+def test_help_names_it(quire):
+    assert re.search(r"--quantization q8_0\|q6_k\|q5_k\|q4_k\|q4_0\|iq4_xs\|mxfp4\|int8 +quantise", run(quire, "serve", "--help").stdout)
+    for command in ("run", "pack", "inspect", "logits"):
+        assert "--quantization" in run(quire, command, "--help").stdout
