@@ -6,7 +6,7 @@
 
 #include "file/packed.h"
 #include "model/quant_method.h"
-#include "model/quantise.h"
+#include "model/quantise_load.h"
 
 /* The text behind a prefix, or NULL. */
 static const char *behind(const char *name, const char *prefix) {
@@ -73,42 +73,10 @@ static bool is_of_tower(const model_file *f, const char *root, const char *name)
     return is_apart || gguf_tower(f, name) != NULL;
 }
 
-/* Whether a name begins as the pattern does, up to its end or a dot. */
-static bool begins_as(const char *pattern, const char *name) {
-    while (*pattern != 0 && name != NULL) {
-        if (strncmp(pattern, "%d", 2) == 0) {
-            size_t n = strspn(name, "0123456789");
-            name = n > 0 ? name + n : NULL;
-            pattern += 2;
-        } else {
-            name = *name == *pattern ? name + 1 : NULL;
-            pattern++;
-        }
-    }
-    return name != NULL && (*name == 0 || *name == '.');
-}
-
-/* Whether a name begins as the pattern, whose "model." is the root. */
-static bool is_named(const char *root, const char *pattern, const char *name) {
-    const char *inside = behind(pattern, "model.");
-    return begins_as(inside != NULL ? inside : pattern, inside != NULL ? behind(name, root) : name);
-}
-
-bool tensor_is_named(const char *root, const char *pattern, const char *name) {
-    char one[128];
-    bool is = false;
-    for (const char *at = pattern; at != NULL && *at != 0 && !is; at = strchr(at, '|')) {
-        at += *at == '|';
-        (void)snprintf(one, sizeof one, "%.*s", (int)strcspn(at, "|"), at);
-        is = is_named(root, one, name);
-    }
-    return is;
-}
-
 static bool is_pooled(const model_desc *d, const char *root, const char *name) {
     bool is = false;
     for (int32_t i = 0; i < d->pooling.n_steps; i++) {
-        is = is || (d->pooling.steps[i].name[0] != 0 && is_named(root, d->pooling.steps[i].name, name));
+        is = is || (d->pooling.steps[i].name[0] != 0 && weight_is_named(root, d->pooling.steps[i].name, name));
     }
     return is;
 }
@@ -119,7 +87,7 @@ static const char *beside(const model_file *f, const model_desc *d, const arch_n
         return NULL;
     }
     for (int i = 0; names != NULL && i < MAX_LEFT_OUT_NAMES && names->left_out[i] != NULL; i++) {
-        if (is_named(root, names->left_out[i], name)) {
+        if (weight_is_named(root, names->left_out[i], name)) {
             return names->left_out[i];
         }
     }

@@ -18,9 +18,6 @@ typedef enum tensor_part { PART_TEXT, PART_NEXT_TOKEN, PART_TOWER, PART_BESIDE }
 tensor_part tensor_part_of(const model_file *f, const model_desc *d, const arch_names *names, const char *root, const char *name,
                            int32_t *next_token);
 
-/* Whether a tensor's name begins as a pattern of weight_names.h, or one of its alternatives, up to its end or a dot. */
-bool tensor_is_named(const char *root, const char *pattern, const char *name);
-
 /* How much of the root all names of a checkpoint's text begin with, beside its towers for images and sound. 0: it is text alone. */
 size_t text_prefix(const char *root);
 

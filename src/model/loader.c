@@ -9,7 +9,7 @@
 #include "core/quant.h"
 #include "model/left_out.h"
 #include "model/quant_method.h"
-#include "model/quantise.h"
+#include "model/quantise_load.h"
 
 quire_err loader_init(loader *l, const model_file *f, const arch_names *names, backend *b, int32_t max_positions, quire_error *err) {
     *l = (loader){.file = f, .b = b, .err = err, .max_positions = max_positions, .names = names, .root = loader_root(f, names)};

@@ -10,7 +10,7 @@
 #include "model/left_out.h"
 #include "model/model_type.h"
 #include "model/quant_method.h"
-#include "model/quantise.h"
+#include "model/quantise_load.h"
 
 #define WHOLE "download the whole model, as `quire pull ORG/NAME` does"
 

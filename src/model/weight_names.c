@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define MODEL_ROOT "model."
+
 /* GGUF has one name for a role in all architectures. NULL under Hugging Face: Llama has no such weight. */
 static const weight_name usual[N_WEIGHT_ROLES] = {
     [W_TOKENS] = {"token_embd", "model.embed_tokens"},
@@ -64,4 +66,39 @@ weight_name weight_name_at(weight_name name, int32_t layer, int32_t i, char memo
 
 bool weight_role_is(const arch_names *names, weight_role role) {
     return weight_name_of(names, role).hf[0] != 0;
+}
+
+/* Whether a name begins as the pattern does, up to its end or a dot. */
+static bool begins_as(const char *pattern, const char *name) {
+    while (*pattern != 0 && name != NULL) {
+        if (strncmp(pattern, "%d", 2) == 0) {
+            size_t n = strspn(name, "0123456789");
+            name = n > 0 ? name + n : NULL;
+            pattern += 2;
+        } else {
+            name = *name == *pattern ? name + 1 : NULL;
+            pattern++;
+        }
+    }
+    return name != NULL && (*name == 0 || *name == '.');
+}
+
+/* Whether a name begins as the pattern, whose "model." is the root. */
+static bool is_named(const char *root, const char *pattern, const char *name) {
+    const size_t n_root = strlen(root), n_model = strlen(MODEL_ROOT);
+    if (strncmp(pattern, MODEL_ROOT, n_model) != 0) {
+        return begins_as(pattern, name);
+    }
+    return strncmp(name, root, n_root) == 0 && begins_as(pattern + n_model, name + n_root);
+}
+
+bool weight_is_named(const char *root, const char *pattern, const char *name) {
+    char one[128];
+    bool is = false;
+    for (const char *at = pattern; at != NULL && *at != 0 && !is; at = strchr(at, '|')) {
+        at += *at == '|';
+        (void)snprintf(one, sizeof one, "%.*s", (int)strcspn(at, "|"), at);
+        is = is_named(root, one, name);
+    }
+    return is;
 }

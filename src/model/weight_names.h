@@ -68,6 +68,9 @@ weight_name weight_name_of(const arch_names *names, weight_role role);
  */
 #define WEIGHT_NAME_BYTES 160
 weight_name weight_name_at(weight_name name, int32_t layer, int32_t i, char memory[WEIGHT_NAME_BYTES]);
+/* Whether a tensor's name begins as a pattern, or one of its alternatives, up to its end or a dot. %d is any number; root: what "model." is
+ * in the file (find_weight.h). */
+bool weight_is_named(const char *root, const char *pattern, const char *name);
 /* Whether the architecture has such a weight at all. */
 bool weight_role_is(const arch_names *names, weight_role role);
 

@@ -2,8 +2,8 @@
  * a time. The backend then reads them as those of a GGUF file of that type.
  *
  * Norms, biases, routers, positions and other tables that llama.cpp's llama-quantize leaves alone stay as they are. */
-#ifndef MODEL_QUANTISE_H
-#define MODEL_QUANTISE_H
+#ifndef MODEL_QUANTISE_LOAD_H
+#define MODEL_QUANTISE_LOAD_H
 
 #include "model/find_weight.h"
 

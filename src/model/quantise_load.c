@@ -1,4 +1,4 @@
-#include "model/quantise.h"
+#include "model/quantise_load.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -9,7 +9,6 @@
 #include "base/size.h"
 #include "core/quant.h"
 #include "core/quantise.h"
-#include "model/left_out.h"
 #include "model/quant_method.h"
 
 #define PUBLISHED  "published:"
@@ -59,7 +58,7 @@ static bool is_any(const model_file *f, const arch_names *names, const char *roo
     bool is = false;
     for (size_t i = 0; i < n && !is; i++) {
         const weight_name role = weight_name_of(names, roles[i]);
-        is = tensor_is_named(root, model_file_format(f) == MODEL_GGUF ? role.gguf : role.hf, name);
+        is = weight_is_named(root, model_file_format(f) == MODEL_GGUF ? role.gguf : role.hf, name);
     }
     return is;
 }
@@ -69,11 +68,11 @@ matrix_use quantise_use_of(const model_file *f, const arch_names *names, const c
     static const weight_role head[] = {W_HEAD}, table[] = {W_TOKENS};
     const bool is_gguf = model_file_format(f) == MODEL_GGUF;
     if (t->n_dims < 2 || is_any(f, names, root, t->name, kept, sizeof kept / sizeof *kept) ||
-        tensor_is_named(root, is_gguf ? "per_layer_model_proj" : "model.per_layer_model_projection", t->name)) {
+        weight_is_named(root, is_gguf ? "per_layer_model_proj" : "model.per_layer_model_projection", t->name)) {
         return MATRIX_KEPT;
     }
     if (is_any(f, names, root, t->name, table, 1) ||
-        tensor_is_named(root, is_gguf ? "per_layer_token_embd" : "model.embed_tokens_per_layer", t->name)) {
+        weight_is_named(root, is_gguf ? "per_layer_token_embd" : "model.embed_tokens_per_layer", t->name)) {
         return MATRIX_TABLE;
     }
     return is_any(f, names, root, t->name, head, 1) ? MATRIX_HEAD : MATRIX_PRODUCT;
