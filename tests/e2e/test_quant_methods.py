@@ -375,6 +375,23 @@ def test_floats_of_8_and_4_bits_are_near_those_of_f32(quire, tmp_path, form, com
     assert np.abs(got - want).max() < .01 * np.abs(want).max()
 
 
+@pytest.mark.parametrize("form", ["fp8-tensor", "fp8-channel", "fp8-block", "mxfp8", "nf4"])
+@pytest.mark.parametrize("compute", ["auto", "int8"])
+def test_floats_of_8_and_4_bits_have_the_same_bits_however_they_are_computed(quire, tmp_path, form, compute):
+    """The dot instruction of bf16 has bits of its own."""
+    model = llama(form).write(tmp_path / "q", True)
+    of_isa = {}
+    for isa in ("plain", "avx2", "avx512", "avx512bf16", "neon", "i8mm"):
+        done = subprocess.run([quire, "logits", model, "--ids", IDS, "--out", tmp_path / "o.npy", "-q", "--compute", compute, "--isa", isa], capture_output=True, text=True)
+        if done.returncode != 0:
+            assert "--isa" in done.stderr, done.stderr
+            continue
+        of_isa[isa] = (tmp_path / "o.npy").read_bytes()
+        for flags in (("--page-size", "1", "--chunk", "1"), ("--chunk", "3", "-t", "2")):
+            assert logits(quire, model, "--compute", compute, "--isa", isa, *flags) == of_isa[isa], (isa, flags)
+    assert {bits for isa, bits in of_isa.items() if isa != "avx512bf16" or compute == "int8"} == {of_isa["plain"]}
+
+
 # ---- settings in files of their own ----
 
 def move_settings(model, name, settings):

@@ -10,6 +10,23 @@ static inline f32x16 dot_bf16(f32x16 acc, i32x16 w, i32x16 x) {
 }
 #define LINEAR_DOT_BF16 dot_bf16
 
+/* 16 pairs of E4M3 codes, without NaN, as pairs of bf16, times 2^-8. The exponent's bias grows from 7 to 119 by bits that a code has not;
+ * of a subnormal, which has 0 for an exponent, all that is to change stands in a table. */
+static inline i32x16 bf16_of_e4m3(const uint8_t *p) {
+#ifdef SIMD_EMULATE
+    return (i32x16){_mm512_or_si512(i_shr(f_bits(f_load_e4m3_pairs(p, false)), 16).v, f_bits(f_load_e4m3_pairs(p, true)).v)};
+#else
+    static const uint16_t subnormals[32] = {0x3800 ^ 0x0000, 0x3810 ^ 0x3700, 0x3820 ^ 0x3780, 0x3830 ^ 0x37c0,
+                                            0x3840 ^ 0x3800, 0x3850 ^ 0x3820, 0x3860 ^ 0x3840, 0x3870 ^ 0x3860};
+    const __m512i codes = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)p));
+    const __m512i normal = _mm512_ternarylogic_epi32(_mm512_slli_epi16(codes, 4), _mm512_set1_epi16((short)0x87f0),
+                                                     _mm512_set1_epi16(0x3800), 0xea); /* a & b | c */
+    const __mmask32 is_subnormal = _mm512_testn_epi16_mask(codes, _mm512_set1_epi16(0x78));
+    return (i32x16){_mm512_xor_si512(normal, _mm512_maskz_permutexvar_epi16(is_subnormal, codes, _mm512_loadu_si512(subnormals)))};
+#endif
+}
+#define LINEAR_PAIR_E4M3 bf16_of_e4m3
+
 #include "backend/cpu/linear_floats.inc.h"
 
 #include "backend/cpu/linear_scaled.inc.h"

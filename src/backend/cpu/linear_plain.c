@@ -116,7 +116,7 @@ static float float_at(const uint8_t *area, size_t i) {
 
 static float scaled_number(const linear *w, const uint8_t *block, int32_t k, int c) {
     if (w->layout.kind != PACK_T4_FLOAT) {
-        return f16_to_f32(e4m3_to_f16_bits(block[k * LANES + c]));
+        return f16_to_f32(e4m3_to_f16_bits(block[(k / 2 * LANES + c) * 2 + k % 2]));
     }
     const int32_t byte = block[(k / 8 * LANES + c) * 4 + k % 8 / 2];
     return float_at(block + w->layout.supers_at, LANES + (size_t)(byte >> (4 * (k % 2)) & 15));

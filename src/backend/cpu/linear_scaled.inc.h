@@ -6,9 +6,14 @@
  *   Many rows  go by stretches, or by chunks of one that is the whole row, widened once for all rows to f32, or to the dot instruction's
  *              pairs. The last chunk of a stretch multiplies the sums with the scale when it stores them.
  *
- * kind is PACK_E4M3 for all kinds of E4M3: they differ in where a stretch's scale comes from. */
+ * linear_avx512bf16.c defines LINEAR_PAIR_E4M3. kind is PACK_E4M3 for all kinds of E4M3: they differ in where a stretch's scale comes from.
+ */
 #define SCALED_STEP     8 /* of k that few rows widen at a time: one word of codes of 4 bits */
 #define SCALED_CHUNK(f) (CHUNK_BYTES / MANY_BLOCKS / LANES / (DOTS(f) ? 2 : 4))
+
+#ifndef LINEAR_PAIR_E4M3
+#define LINEAR_PAIR_E4M3(codes) ((void)(codes), i_set1(0))
+#endif
 
 _Static_assert((PACK_GROUP << 5) * MANY_BLOCKS * LANES * 4 <= LINEAR_SCRATCH_BYTES, "the longest stretch fits when it is widened");
 
@@ -31,13 +36,12 @@ INLINE f32x16 load_number(pack_kind kind, const uint8_t *block, int32_t k, int32
     if (kind == PACK_T4_FLOAT) {
         return f_lookup(table, i_shr(i_load((const int32_t *)(const void *)(block + k * code_bytes(kind))), 4 * i));
     }
-    return f_load_e4m3(block + (k + i) * code_bytes(kind));
+    return f_load_e4m3_pairs(block + (k + i) / 2 * 2 * code_bytes(kind), (k + i) % 2 != 0);
 }
 
-/* Two numbers as the dot instruction takes them: the upper halves of their bits, which are all that they have. */
-INLINE i32x16 load_number_pair(const uint8_t *block, int32_t k, f32x16 table) {
-    const i32x16 even = f_bits(load_number(PACK_E4M3, block, k, 0, table)), odd = f_bits(load_number(PACK_E4M3, block, k, 1, table));
-    return i_or(i_shr(even, 16), odd);
+/* Two numbers as the dot instruction takes them. */
+INLINE i32x16 load_number_pair(const uint8_t *block, int32_t k) {
+    return LINEAR_PAIR_E4M3(block + k * code_bytes(PACK_E4M3));
 }
 
 INLINE f32x16 load_table(pack_kind kind, const pack_layout *l, const uint8_t *block) {
@@ -75,7 +79,7 @@ INLINE void add_numbers(pack_kind kind, row_format format, int n_rows, int n_blo
         for (int c = 0; c < n_blocks; c++) {
             const uint8_t *block = t->w + (size_t)c * t->layout->block_bytes;
             if (DOTS(format)) {
-                const i32x16 w = load_number_pair(block, k + i, t->table);
+                const i32x16 w = load_number_pair(block, k + i);
                 UNROLL
                 for (int r = 0; r < n_rows; r++) {
                     acc[r][c] = LINEAR_DOT_BF16(acc[r][c], w, i_set1(((const int32_t *)(const void *)t->x[r])[(k + i) / 2]));
@@ -186,7 +190,7 @@ INLINE void scaled_few(pack_kind kind, row_format format, const linear_part *par
 INLINE void widen_numbers(pack_kind kind, row_format format, const uint8_t *block, int32_t k0, int32_t n_k, f32x16 table, void *out) {
     for (int32_t i = 0; i < n_k; i += DOTS(format) ? 2 : 1) {
         if (DOTS(format)) {
-            i_store((int32_t *)out + i / 2 * LANES, load_number_pair(block, k0 + i, table));
+            i_store((int32_t *)out + i / 2 * LANES, load_number_pair(block, k0 + i));
         } else {
             const int32_t k = (k0 + i) / SCALED_STEP * SCALED_STEP;
             f_store((float *)out + i * LANES, load_number(kind, block, k, k0 + i - k, table));

@@ -567,7 +567,7 @@ static bool put_e4m3(const uint8_t *q, int32_t n, size_t c, size_t k0, uint8_t *
     bool is_bad = false;
     for (int32_t i = 0; i < n; i++) {
         const bool is_nan = (q[i] & 0x7f) == 0x7f;
-        out[(k0 + (size_t)i) * PACK_LANES + c] = is_nan ? 0 : q[i];
+        out[((k0 + (size_t)i) / 2 * PACK_LANES + c) * 2 + (size_t)i % 2] = is_nan ? 0 : q[i];
         is_bad |= is_nan;
     }
     return is_bad;

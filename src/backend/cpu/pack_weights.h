@@ -30,7 +30,7 @@
  *
  * E4M3 and T4_FLOAT are floats with f32 scales, one for each stretch of k: 32 << shift of it, or with a shift of 31 the whole row. value =
  * scale * number, where a code of E4M3 has the number core/float8.h says, and one of T4_FLOAT an entry of a table of floats:
- *   quants         E4M3 [k][16] bytes, k padded to 2; T4_FLOAT [k/8][16] words, k padded to 8, the first code in the lowest bits
+ *   quants         E4M3 [k/2][16][2] bytes, k padded to 2; T4_FLOAT [k/8][16] words, k padded to 8, the first code in the lowest bits
  *   scales         [stretch][16] f32; of E4M3_TILE [stretch] f32, for all 16 columns; of E4M3_E8M0 [stretch][16] bytes e: 2^(e - 127)
  *   supers         [16] f32 that the columns' sums start from: 0, or NaN where a column has a code that is NaN, in whose place lies 0;
  *                  of T4_FLOAT then the table's [16] f32

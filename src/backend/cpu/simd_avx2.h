@@ -58,6 +58,12 @@ static inline f32x16 f_load_e4m3(const uint8_t *p) {
     words = _mm256_and_si256(_mm256_slli_epi16(words, 7), _mm256_set1_epi16((short)0xbfff));
     return (f32x16){_mm256_cvtph_ps(_mm256_castsi256_si128(words)), _mm256_cvtph_ps(_mm256_extracti128_si256(words, 1))};
 }
+/* Of 16 pairs of E4M3 codes, without NaN, the first or the second of each, times 2^-8. */
+static inline f32x16 f_load_e4m3_pairs(const uint8_t *p, bool second) {
+    const __m256i pairs = _mm256_loadu_si256((const __m256i *)(const void *)p), words = second ? pairs : _mm256_slli_epi16(pairs, 8);
+    const __m256i halves = _mm256_and_si256(_mm256_srai_epi16(words, 1), _mm256_set1_epi16((short)0xbf80));
+    return (f32x16){_mm256_cvtph_ps(_mm256_castsi256_si128(halves)), _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1))};
+}
 static inline void f_store_f16(uint16_t *p, f32x16 v) {
     _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(v.a, _MM_FROUND_TO_NEAREST_INT));
     _mm_storeu_si128((__m128i *)(void *)(p + 8), _mm256_cvtps_ph(v.b, _MM_FROUND_TO_NEAREST_INT));

@@ -56,6 +56,15 @@ static inline f32x16 f_load_e4m3(const uint8_t *p) {
     }
     return f_load_f16(halves);
 }
+/* Of 16 pairs of E4M3 codes, without NaN, the first or the second of each, times 2^-8. */
+static inline f32x16 f_load_e4m3_pairs(const uint8_t *p, bool second) {
+    uint16_t halves[16];
+    for (int i = 0; i < 2; i++) {
+        const int16x8_t pairs = vreinterpretq_s16_u8(vld1q_u8(p + 16 * i)), words = second ? pairs : vshlq_n_s16(pairs, 8);
+        vst1q_u16(halves + 8 * i, vandq_u16(vreinterpretq_u16_s16(vshrq_n_s16(words, 1)), vdupq_n_u16(0xbf80)));
+    }
+    return f_load_f16(halves);
+}
 static inline void f_store_f16(uint16_t *p, f32x16 x) {
     for (int i = 0; i < 4; i++) {
         vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(x.v[i])));

@@ -15,7 +15,7 @@ static const kernel_type types[] = {
     {"f16", DTYPE_F16, COMPUTE_F32},        {"f32", DTYPE_F32, COMPUTE_F32}};
 enum { N_TYPES = (int)(sizeof types / sizeof types[0]) };
 
-/* Scales of 2^-7, for each 64 of a row at most, and the same for all rows. */
+/* Scales of 2^-7, the same for all rows; a row that would need more has one. */
 enum { MOST_SCALES = 4096 };
 
 tensor_view kernel_type_matrix(dtype t, const void *weights, int32_t n_out, int32_t n_in, quant_matrix *m) {
@@ -26,7 +26,7 @@ tensor_view kernel_type_matrix(dtype t, const void *weights, int32_t n_out, int3
     if (t != DTYPE_F8_E4M3 && t != DTYPE_U8) {
         return view;
     }
-    const int32_t group = t == DTYPE_U8 ? 64 : 128;
+    const int32_t wanted = t == DTYPE_U8 ? 64 : 128, group = n_in / wanted < MOST_SCALES ? wanted : n_in;
     *m = (quant_matrix){.place = t == DTYPE_U8 ? CODES_NIBBLES : CODES_BYTES, .kind = t == DTYPE_U8 ? CODE_TABLE : CODE_E4M3};
     m->bits = t == DTYPE_U8 ? 4 : 8;
     m->codes = weights;
