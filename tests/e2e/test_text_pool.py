@@ -26,11 +26,11 @@ def server(quire, tmp_path_factory):
 
 
 def long_prompt(server):
-    return server.ask("POST", "/v1/completions", {"prompt": LONG, "max_tokens": 1}, key=HOG)
+    return server.ask("POST", "/v1/completions", {"prompt": LONG, "max_tokens": 1}, key=HOG, timeout=900)
 
 
 def slow_chat(server):
-    return server.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "slow"}], "max_tokens": 1}, key=HOG)
+    return server.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "slow"}], "max_tokens": 1}, key=HOG, timeout=900)
 
 
 def test_short_chats_are_answered_while_another_tenants_texts_are_in_work(server):
