@@ -51,8 +51,8 @@ def post(server, body, path="/v1/completions", key=ALICE, **more):
     return server.ask("POST", path, body, key=key, **more)
 
 
-def chat(server, content, key=ALICE, **more):
-    return post(server, {"messages": [{"role": "user", "content": content}], "max_tokens": 1, "temperature": 0, **more}, "/v1/chat/completions", key)
+def chat(server, content, key=ALICE, timeout=120, **more):
+    return post(server, {"messages": [{"role": "user", "content": content}], "max_tokens": 1, "temperature": 0, **more}, "/v1/chat/completions", key, timeout=timeout)
 
 
 def raw(server, data, leave=False):
@@ -713,7 +713,7 @@ def test_class_15_a_template_without_end_is_given_up_by_steps(quire, name):
     try:
         before = status_kb(s, "VmRSS")
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            asked = [pool.submit(chat, s, "a" * 3000) for _ in range(4)]
+            asked = [pool.submit(chat, s, "a" * 3000, timeout=900) for _ in range(4)]
             assert post(s, SMALL)[0] == 200
             for future in asked:
                 status, _, text = future.result()

@@ -37,7 +37,7 @@ class Machine:
     def __init__(self, hub, home):
         self.cache = home / "hub"
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "QUIRE_"))}
-        self.environment |= {"HF_HOME": str(home), "HF_ENDPOINT": hub.url, "HF_HUB_DOWNLOAD_TIMEOUT": "1", "no_proxy": "*", "QUIRE_PORT": "0"}
+        self.environment |= {"HF_HOME": str(home), "HF_ENDPOINT": hub.url, "HF_HUB_DOWNLOAD_TIMEOUT": "1", "no_proxy": "*", "QUIRE_PORT": "0", "XDG_CACHE_HOME": str(home / "cache")}
 
     def command(self, *arguments, **variables):
         return dict(args=[QUIRE, *map(str, arguments)], env={**self.environment, **variables}, stdin=subprocess.DEVNULL)

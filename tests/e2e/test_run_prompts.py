@@ -308,12 +308,12 @@ def test_a_stopped_run_into_a_full_pipe_gives_what_it_has(folder):
 
 
 def test_a_line_whose_deadline_cannot_be_kept_alone_has_its_error(folder):
-    """Nothing else ends that it could wait for."""
-    lines = [{"prompt": "The", "max_tokens": 40, "ignore_eos": True}, {"prompt": "The prince " * 500, "max_tokens": 1, "ttft_deadline_ms": 1, "id": "late"}]
+    """Nothing else ends that it could wait for. What a step costs is known by then: the lines before it are many, in whatever order they are read."""
+    lines = [{"prompt": "The", "max_tokens": 40, "ignore_eos": True}] * 12 + [{"prompt": "The prince " * 500, "max_tokens": 1, "ttft_deadline_ms": 1, "id": "late"}]
     (folder / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert run(folder, "--max-num-seqs", "1").returncode == 0
-    slow, late = (json.loads(line) for line in lines_of(folder / "out.jsonl"))
-    assert len(slow["token_ids"]) == 40
+    *slow, late = (json.loads(line) for line in lines_of(folder / "out.jsonl"))
+    assert [len(line["token_ids"]) for line in slow] == [40] * 12
     assert late["error"]["code"] == 429 and "ttft_deadline_ms" in late["error"]["message"]
 
 
