@@ -128,6 +128,21 @@ def test_only_types_of_keys_and_values_are_compared_in_f32(quire, text):
     assert all("tokens_per_s_1" not in row for row in table.values())
 
 
+def test_types_are_made_while_loading_and_fewer_bits_cost_more(quire, text):
+    model = SHARED / "models/builtin-hf"
+    if not model.exists():
+        pytest.skip(f"{model} is not at hand")
+    done = run(model, text, "--types", "none,q8_0,q4_0", "--context", "50", "--steps", "0", "--at-once", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    table = {row["weights"]: row for row in bench_lines.rows(done.stdout) if "share" not in row}
+    shares = {(row["weights"], row["type"]): row["share"] for row in bench_lines.rows(done.stdout) if "share" in row}
+    assert list(table) == ["reference", "as it is", "q8_0", "q4_0"] and [row["compute"] for row in table.values()] == ["f32", "bf16", "int8", "int8"]
+    assert table["as it is"]["bits"] > 15.9 > 9 > table["q8_0"]["bits"] > 8.5 > table["q4_0"]["bits"] > 4.5
+    assert table["q4_0"]["memory"] < table["q8_0"]["memory"] < table["as it is"]["memory"]
+    assert 0 < table["q8_0"]["kl"] < table["q4_0"]["kl"] / 4 and table["as it is"]["kl"] < table["q8_0"]["kl"]
+    assert shares["q8_0", "q8_0"] > 99 and shares["q4_0", "q4_0"] > 50 and shares["as it is", "bf16"] > 99
+
+
 def test_windows_of_layers_and_ids_in_place_of_text(quire, tmp_path):
     model = SHARED / "golden/models/gemma3"
     if not model.exists():
@@ -152,6 +167,8 @@ def test_errors_say_what_and_where(quire, text, tmp_path):
             (2, "give at least --tokens 512", ["builtin", text, "--tokens", "100"]),
             (2, "--compute f32,f32: must be different names", ["builtin", text, "--context", "50", "--compute", "f32,f32"]),
             (2, "--kv-types f32,: must be different names", ["builtin", text, "--context", "50", "--kv-types", "f32,"]),
+            (2, "q3_x", ["builtin", text, "--context", "50", "--types", "q3_x"]),
+            (2, "--types none,none: must be different names", ["builtin", text, "--context", "50", "--types", "none,none"]),
             (2, "f64", ["builtin", text, "--context", "50", "--compute", "f64"]),
             (2, "int3", ["builtin", text, "--context", "50", "--kv-types", "int3"]),
             (2, "id 1000000 at place 2", ["builtin", "--ids-file", ids]),

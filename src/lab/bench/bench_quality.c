@@ -18,8 +18,8 @@ enum { MAX_NAMES = 16, LEAST_CONTEXT = 4 };
 _Static_assert((int)QUALITY_SEQS <= (int)SCORE_MAX_SEQS, "a scorer holds the sequences whose speed is measured");
 
 void bench_quality_options_init(bench_quality_options *o) {
-    *o =
-        (bench_quality_options){.computes = "auto", .kv_types = "f32", .contexts = "512", .n_tokens = 16384, .n_steps = 16, .n_at_once = 1};
+    *o = (bench_quality_options){
+        .types = "none", .computes = "auto", .kv_types = "f32", .contexts = "512", .n_tokens = 16384, .n_steps = 16, .n_at_once = 1};
     quire_options_init(&o->engine);
 }
 
@@ -40,7 +40,7 @@ typedef struct side {
 
 typedef struct quality {
     const bench_quality_options *o;
-    names files, computes, kv_types;
+    names types, files, computes, kv_types; /* files: other ones */
     int32_t contexts[FIGURES_MAX_POINTS], n_contexts;
     token_list ids;
     bool has_bos;
@@ -78,6 +78,21 @@ static quire_err parse_names(const char *flag_name, const char *text, names *out
     return QUIRE_OK;
 }
 
+/* What an engine is asked to quantise to; NULL: nothing. */
+static const char *quantization_of(const char *type) {
+    return strcmp(type, "none") == 0 ? NULL : type;
+}
+
+static quire_err check_type(quire_options *e, const char *type, quire_error *err) {
+    model_file *f;
+    model_desc d;
+    e->quantization = quantization_of(type);
+    TRY(options_open_file(e, &f, err));
+    quire_err described = model_describe(f, &d, err);
+    model_file_close(f);
+    return described;
+}
+
 /* Refuses a compute mode or a type of keys and values that this model cannot have, before anything is measured. */
 static quire_err check_names(const quality *g, const model_desc *d, quire_error *err) {
     quire_options e = g->o->engine;
@@ -90,6 +105,9 @@ static quire_err check_names(const quality *g, const model_desc *d, quire_error 
     for (int32_t i = 0; i < g->kv_types.n; i++) {
         e.kv_dtype = g->kv_types.of[i];
         TRY(options_kv_dtype(&e, COMPUTE_F32, &kv, err));
+    }
+    for (int32_t i = 0; i < g->types.n; i++) {
+        TRY(check_type(&e, g->types.of[i], err));
     }
     return QUIRE_OK;
 }
@@ -131,7 +149,7 @@ static quire_err read_text(quality *g, quire_error *err) {
 
 static quire_err read_options(quality *g, quire_error *err) {
     const bench_quality_options *o = g->o;
-    g->files.of[g->files.n++] = o->engine.model;
+    TRY(parse_names("--types", o->types, &g->types, err));
     TRY(o->against != NULL ? parse_names("--against", o->against, &g->files, err) : QUIRE_OK);
     TRY(parse_names("--compute", o->computes, &g->computes, err));
     TRY(parse_names("--kv-types", o->kv_types, &g->kv_types, err));
@@ -141,17 +159,10 @@ static quire_err read_options(quality *g, quire_error *err) {
 
 /* ---- models ---- */
 
-static quire_err open_side(const quality *g, const char *path, const char *compute, const char *kv, side *out, quire_error *err) {
-    quire_options e = g->o->engine;
-    e.model = path;
-    e.compute = compute;
-    e.kv_dtype = kv;
+static quire_err open_side(const quality *g, const quire_options *o, side *out, quire_error *err) {
     out->speeds[0] = out->speeds[1] = SHEET_ABSENT;
-    score_options so = {.engine = &e,
-                        .step = QUALITY_ROWS,
-                        .max_tokens = g->context,
-                        .max_len = g->context,
-                        .n_seqs = g->o->n_steps > 0 ? QUALITY_SEQS : 1};
+    score_options so = {
+        .engine = o, .step = QUALITY_ROWS, .max_tokens = g->context, .max_len = g->context, .n_seqs = g->o->n_steps > 0 ? QUALITY_SEQS : 1};
     return score_open(&so, &out->s, err);
 }
 
@@ -162,11 +173,17 @@ static void close_side(side *m) {
 
 /* Opens row i of those with this context. */
 static quire_err open_row(const quality *g, int32_t i, side *out, quire_error *err) {
-    int32_t file = i % g->files.n, compute = i / g->files.n % g->computes.n, kv = i / g->files.n / g->computes.n;
-    out->name = file == 0 ? "as it is" : g->files.of[file];
+    int32_t n_weights = g->types.n + g->files.n, weights = i % n_weights, compute = i / n_weights % g->computes.n;
+    const char *type = weights < g->types.n ? quantization_of(g->types.of[weights]) : NULL;
+    quire_options o = g->o->engine;
+    o.model = weights < g->types.n ? o.model : g->files.of[weights - g->types.n];
+    o.quantization = type;
+    o.compute = g->computes.of[compute];
+    o.kv_dtype = g->kv_types.of[i / n_weights / g->computes.n];
+    out->name = weights >= g->types.n ? o.model : type != NULL ? type : "as it is";
     quire_err e = quality_stats_init(&out->stats, (int64_t)g->n_windows * (g->context - 1 - g->context / 2));
     TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "no room for %d windows of %d tokens", (int)g->n_windows, (int)g->context));
-    TRY(open_side(g, g->files.of[file], g->computes.of[compute], g->kv_types.of[kv], out, err));
+    TRY(open_side(g, &o, out, err));
     int32_t own = out->s.b.desc->n_vocab, of_reference = g->reference.s.b.desc->n_vocab;
     return own == of_reference ? QUIRE_OK
                                : err_set(err, QUIRE_INVALID, -1,
@@ -282,10 +299,14 @@ static quire_err end_window(quality *g, quire_error *err) {
     return e;
 }
 
+static int32_t n_rows(const quality *g) {
+    return (g->types.n + g->files.n) * g->computes.n * g->kv_types.n;
+}
+
 static void show_progress(const quality *g, int32_t first_row, int32_t window) {
     if (g->o->shows_progress) {
         fprintf(stderr, "\r\033[Kcontext %d, rows %d to %d of %d: window %d of %d", (int)g->context, (int)first_row + 1,
-                (int)(first_row + g->n_candidates), (int)(g->files.n * g->computes.n * g->kv_types.n), (int)window + 1, (int)g->n_windows);
+                (int)(first_row + g->n_candidates), (int)n_rows(g), (int)window + 1, (int)g->n_windows);
         fflush(stderr);
     }
 }
@@ -429,12 +450,12 @@ static void print_note(const quality *g) {
         &g->table,
         "%s: %d windows of %d tokens of %s%s, the second half of each scored (%lld tokens); reference: the file as it is, computed in "
         "f32 with KV f32; bits as in the file, MB as in memory%s; %s",
-        b->desc->name, (int)g->n_windows, (int)g->context, g->o->text.name, g->has_bos ? ", each begins with BOS" : "",
+        g->o->engine.model, (int)g->n_windows, (int)g->context, g->o->text.name, g->has_bos ? ", each begins with BOS" : "",
         (long long)g->n_windows * (g->context - 1 - g->context / 2), speed, b->b->ops->describe(b->b));
 }
 
 static quire_err measure_all(quality *g, quire_error *err) {
-    int32_t n = g->files.n * g->computes.n * g->kv_types.n, at_once = g->o->n_at_once;
+    int32_t n = n_rows(g), at_once = g->o->n_at_once;
     for (int32_t i = 0; i < n; i += at_once) {
         TRY(measure_rows(g, i, n - i < at_once ? n - i : at_once, err));
     }
@@ -449,7 +470,9 @@ static quire_err measure_context(quality *g, int32_t context, quire_error *err) 
     g->window = mem_new((size_t)context, sizeof *g->window);
     TRY(g->window != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "no memory for windows of %d tokens", (int)context));
     g->reference = (side){.name = "reference"};
-    quire_err e = open_side(g, g->o->engine.model, "f32", "f32", &g->reference, err);
+    quire_options exact = g->o->engine;
+    exact.compute = exact.kv_dtype = "f32";
+    quire_err e = open_side(g, &exact, &g->reference, err);
     e = e == QUIRE_OK ? measure_all(g, err) : e;
     close_side(&g->reference);
     mem_free(g->window);
@@ -475,6 +498,7 @@ quire_err bench_quality_run(const bench_quality_options *o, quire_error *err) {
     if (e != QUIRE_OK && o->shows_progress) {
         fprintf(stderr, "\r\033[K");
     }
+    mem_free(g.types.copy);
     mem_free(g.files.copy);
     mem_free(g.computes.copy);
     mem_free(g.kv_types.copy);

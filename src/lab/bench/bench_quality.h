@@ -23,10 +23,11 @@ enum { QUALITY_ROWS = 128, QUALITY_SEQS = 16, QUALITY_MAX_AT_ONCE = 16 };
 typedef struct bench_quality_options {
     quire_options engine; /* model, isa, n_threads, page_tokens, max_model_len and overrides count */
     score_text text;
-    const char *against;  /* other files with the same vocabulary, with commas between them; NULL: none */
-    const char *computes; /* "auto", or several with commas */
-    const char *kv_types; /* likewise */
-    const char *contexts; /* tokens of a window, likewise */
+    const char *types;   /* of weights, to which MODEL's are quantised while they are loaded; none: as they are. With commas between them */
+    const char *against; /* other files with the same vocabulary, likewise; NULL: none */
+    const char *computes; /* "auto", or several */
+    const char *kv_types;
+    const char *contexts; /* tokens of a window */
     int32_t n_tokens;     /* of the text that are used at most */
     int32_t n_steps;      /* timed behind a window, of 1 row and of QUALITY_SEQS; 0: no speed */
     int32_t n_at_once;    /* rows beside one pass of the reference, at most QUALITY_MAX_AT_ONCE */

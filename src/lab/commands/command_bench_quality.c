@@ -15,6 +15,8 @@ typedef struct options {
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag own_flags[] = {
+    {"--types", "LIST", "to which weights are quantised, a row each: none,q8_0,q6_k,q5_k,q4_k,q4_0,iq4_xs,.. (none)",
+     FLAG_TEXT, AT(own.types)},
     {"--against", "FILES", "other files of the model, a row each, with commas (repeatable)", FLAG_LIST, AT(own.against)},
     {"--compute --dtype", "LIST", "of products, a row each: auto,f32,bf16,int8 (auto; f32 with --kv-types alone)", FLAG_TEXT,
      AT(own.computes)},
@@ -53,7 +55,8 @@ static quire_err run(const cli_options *o, quire_error *err) {
     if (!o->argument == !o->ids_file) {
         return err_set(err, QUIRE_INVALID, -1, "quire bench quality needs a text: MODEL FILE, or MODEL --ids-file FILE, one of them");
     }
-    if (read_flags_gave(o, "--kv-types") && !read_flags_gave(o, "--compute") && !read_flags_gave(o, "--against")) {
+    bool others = read_flags_gave(o, "--types") || read_flags_gave(o, "--against") || read_flags_gave(o, "--compute");
+    if (read_flags_gave(o, "--kv-types") && !others) {
         own.computes = "f32";
     }
     own.engine = o->engine;
@@ -71,8 +74,9 @@ static quire_err run(const cli_options *o, quire_error *err) {
 const command command_bench_quality = {
     .name = "bench quality",
     .summary = "what types of weights, keys and values cost in truth, on a text",
-    .usage = "quire bench quality MODEL TEXT [--against FILES] [--compute LIST] [--kv-types LIST]",
-    .examples = "  quire bench quality model-bf16.gguf wiki.test.raw --against model-q4_k_m.gguf,model-q8_0.gguf\n"
+    .usage = "quire bench quality MODEL TEXT [--types LIST] [--against FILES] [--compute LIST] [--kv-types LIST]",
+    .examples = "  quire bench quality model-bf16.gguf wiki.test.raw --types q8_0,q6_k,q4_k --at-once 3\n"
+                "  quire bench quality model-bf16.gguf wiki.test.raw --against model-q4_k_m.gguf,model-q8_0.gguf\n"
                 "  quire bench quality model.gguf wiki.test.raw --compute bf16,int8\n"
                 "  quire bench quality model.gguf wiki.test.raw --kv-types f16,bf16,int8 --context 2048,16384\n"
                 "Rows are compared with the reference: MODEL as it is, computed in f32 with KV f32 (of a file that was quantised\n"
