@@ -1,6 +1,8 @@
 """`quire bench quality`: its figures against the server's log-probabilities and the logits of `quire logits`, computed here by their definitions."""
 import json
 import math
+import os
+import pty
 import subprocess
 
 import bench_lines
@@ -151,6 +153,29 @@ def test_windows_of_layers_and_ids_in_place_of_text(quire, tmp_path):
     table = measured(model, "--ids-file", tmp_path / "ids.json", "--kv-types", "f32,int8", "--context", "96", "--steps", "2", "--page-size", "4")
     assert table["as it is", "f32", "f32"]["kl"] == 0 and table["as it is", "f32", "int8"]["kl"] > 0
     assert all(row["tokens_per_s_16"] > 0 for row in table.values())
+
+
+def test_another_models_vocabulary_is_refused(quire, text):
+    other = SHARED / "golden/models/gemma3"
+    if not other.exists():
+        pytest.skip(f"{other} is not at hand")
+    done = run("builtin", text, "--context", "50", "--against", other, "-q")
+    assert done.returncode == 2 and "the reference of 2048; give a file of the same model" in done.stderr
+
+
+def test_progress_is_for_terminals(quire, text):
+    for more, shows in ([], True), (["--quiet"], False):
+        master, slave = pty.openpty()
+        done = subprocess.run([QUIRE, "bench", "quality", "builtin-small", str(text), "--context", "50", "--steps", "0", *more], stdout=subprocess.PIPE, stderr=slave, timeout=100)
+        os.close(slave)
+        said = b""
+        try:
+            while chunk := os.read(master, 4096):
+                said += chunk
+        except OSError:
+            pass
+        os.close(master)
+        assert done.returncode == 0 and (b"row 1 of 1, window 2 of" in said) == shows
 
 
 def test_errors_say_what_and_where(quire, text, tmp_path):

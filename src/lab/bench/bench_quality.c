@@ -304,9 +304,13 @@ static int32_t n_rows(const quality *g) {
 }
 
 static void show_progress(const quality *g, int32_t first_row, int32_t window) {
+    char rows[48] = "row";
+    if (g->n_candidates > 1) {
+        snprintf(rows, sizeof rows, "rows %d to", (int)first_row + 1);
+    }
     if (g->o->shows_progress) {
-        fprintf(stderr, "\r\033[Kcontext %d, rows %d to %d of %d: window %d of %d", (int)g->context, (int)first_row + 1,
-                (int)(first_row + g->n_candidates), (int)n_rows(g), (int)window + 1, (int)g->n_windows);
+        fprintf(stderr, "\r\033[Kcontext %d: %s %d of %d, window %d of %d", (int)g->context, rows, (int)(first_row + g->n_candidates),
+                (int)n_rows(g), (int)window + 1, (int)g->n_windows);
         fflush(stderr);
     }
 }
@@ -449,7 +453,7 @@ static void print_note(const quality *g) {
     sheet_note(
         &g->table,
         "%s: %d windows of %d tokens of %s%s, the second half of each scored (%lld tokens); reference: the file as it is, computed in "
-        "f32 with KV f32; bits as in the file, MB as in memory%s; %s",
+        "f32 with KV f32; bits by their types, MB in memory%s; %s",
         g->o->engine.model, (int)g->n_windows, (int)g->context, g->o->text.name, g->has_bos ? ", each begins with BOS" : "",
         (long long)g->n_windows * (g->context - 1 - g->context / 2), speed, b->b->ops->describe(b->b));
 }
