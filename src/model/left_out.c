@@ -155,6 +155,8 @@ void describe_weights(const model_file *f, const arch_names *names, const char *
             d->weight_type = (dtype)t;
         }
     }
-    bool is_int8 = dtype_is_quantised(d->weight_type) || d->weight_type == DTYPE_I8 || quant_is_integers(f, d->weight_type);
+    /* asked for int8, products are int8 even where most weights are a table, which stays as it is */
+    bool is_int8 = d->quantise_to == DTYPE_I8 || dtype_is_quantised(d->weight_type) || d->weight_type == DTYPE_I8 ||
+                   quant_is_integers(f, d->weight_type);
     d->auto_compute = is_int8 ? COMPUTE_INT8 : d->weight_type == DTYPE_F32 ? COMPUTE_F32 : COMPUTE_BF16;
 }
