@@ -145,6 +145,15 @@ def test_types_are_made_while_loading_and_fewer_bits_cost_more(quire, text):
     assert shares["q8_0", "q8_0"] > 99 and shares["q4_0", "q4_0"] > 50 and shares["as it is", "bf16"] > 99
 
 
+def test_int8_products_are_int8_where_most_weights_are_a_table(quire, text):
+    model = SHARED / "models/builtin-small-hf"
+    if not model.exists():
+        pytest.skip(f"{model} is not at hand")
+    table = measured(model, text, "--types", "none,int8", "--context", "50", "--steps", "0")
+    assert set(table) == {("reference", "f32", "f32"), ("as it is", "bf16", "f32"), ("int8", "int8", "f32")}
+    assert table["int8", "int8", "f32"]["kl"] > table["as it is", "bf16", "f32"]["kl"] > 0
+
+
 def test_windows_of_layers_and_ids_in_place_of_text(quire, tmp_path):
     model = SHARED / "golden/models/gemma3"
     if not model.exists():

@@ -334,7 +334,7 @@ static quire_err compare_windows(quality *g, int32_t first_row, quire_error *err
 
 /* ---- the table ---- */
 
-static const sheet_column columns[] = {{"weights", "weights", 24, SHEET_TEXT, NULL},
+static const sheet_column columns[] = {{"weights", "weights", 10, SHEET_TEXT, NULL},
                                        {"compute", "compute", 7, SHEET_TEXT, NULL},
                                        {"kv_dtype", "KV", 5, SHEET_TEXT, NULL},
                                        {"context", "context", 7, 0, NULL},
