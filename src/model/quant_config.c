@@ -16,8 +16,11 @@ typedef struct quant_rule {
 } quant_rule;
 
 static const quant_rule gptq_rules[] = {{"bits", "2|3|4|8"}, {"checkpoint_format", "absent|\"gptq\"|\"gptq_v2\""}, {NULL, NULL}};
-static const quant_rule awq_rules[] = {{"bits", "absent|4"}, {"w_bit", "absent|4"}, /* of quant_config.json */
-                                       {"version", "absent|\"gemm\"|\"GEMM\""}, {"zero_point", "absent|true"}, {NULL, NULL}};
+static const quant_rule awq_rules[] = {{"bits", "absent|4"},
+                                       {"w_bit", "absent|4"}, /* of quant_config.json */
+                                       {"version", "absent|\"gemm\"|\"GEMM\""},
+                                       {"zero_point", "absent|true"},
+                                       {NULL, NULL}};
 static const quant_rule fp8_rules[] = {{"activation_scheme", "absent|\"dynamic\"|\"static\""}, {"fmt", "absent|\"e4m3\""}, {NULL, NULL}};
 static const quant_rule modelopt_rules[] = {{"quant_algo", "absent|\"FP8\"|\"NVFP4\""},
                                             {"quantization.quant_algo", "absent|\"FP8\"|\"NVFP4\""}, /* of hf_quant_config.json */
@@ -117,14 +120,9 @@ bool quant_is(const model_file *f) {
 }
 
 bool quant_is_integers(const model_file *f, dtype codes) {
-    str method, order;
-    bool by_activations = false;
-    (void)model_file_bool(f, QUANT_CONFIG ".desc_act", &by_activations);
-    if (model_file_str(f, QUANT_CONFIG ".config_groups.group_0.weights.actorder", &order) == QUIRE_OK) {
-        by_activations = str_is(order, "group");
-    }
+    str method;
     bool is_bnb = model_file_str(f, QUANT_CONFIG ".quant_method", &method) == QUIRE_OK && str_is(method, "bitsandbytes");
-    return model_file_format(f) == MODEL_HF && (codes == DTYPE_I32 || codes == DTYPE_U8) && !by_activations && !is_bnb;
+    return model_file_format(f) == MODEL_HF && (codes == DTYPE_I32 || codes == DTYPE_U8) && !is_bnb;
 }
 
 quire_err quant_check(const model_file *f, quire_error *err) {

@@ -40,7 +40,7 @@ quire_err quant_check(const model_file *f, quire_error *err);
 /* Whether the file is a Hugging Face checkpoint that says that it is quantised. */
 bool quant_is(const model_file *f);
 /* Whether weights of a file whose codes are mostly of this type are small integers times scales, which int8 compute multiplies as they are:
- * those of 4 bits but NF4, and integers in the order of the inputs. */
+ * those of 4 bits but NF4, and integers. */
 bool quant_is_integers(const model_file *f, dtype codes);
 /* How many weights a tensor's elements are: those of a matrix's codes, none of what comes with them, its elements of all others. */
 int64_t quant_n_weights(const model_file *f, const tensor_view *t);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backend/cpu/pack_matrix.h"
+#include "base/mem.h"
 #include "base/rng.h"
 #include "core/float8.h"
 
@@ -161,6 +162,47 @@ static void expect_none(const matrix *x) {
     assert_false(pack_matrix_plan(&x->m, ROWS, INPUTS, &plan));
 }
 
+/* Inputs in random groups of one size: at each place lies the input that the order says, with its own scale and zero. */
+static void groups_in_another_order_are_put_side_by_side(void **state) {
+    (void)state;
+    static matrix x;
+    int32_t group_of[INPUTS];
+    uint64_t r = 11;
+    for (int round = 0; round < 6; round++) {
+        const int32_t group = round % 2 == 0 ? 32 : 64;
+        matrix_plan plan;
+        fill(&x, &r, CODE_INTEGER, round < 3 ? 4 : 8, group, round % 3 != 0);
+        for (int32_t i = 0; i < INPUTS; i++) {
+            group_of[i] = i / group;
+        }
+        for (int32_t i = INPUTS - 1; i > 0; i--) {
+            const int32_t j = (int32_t)(rng_next(&r) % (uint64_t)(i + 1)), other = group_of[j];
+            group_of[j] = group_of[i];
+            group_of[i] = other;
+        }
+        x.m.group_of = group_of;
+        assert_true(pack_matrix_plan(&x.m, ROWS, INPUTS, &plan));
+        bool seen[INPUTS] = {false};
+        for (int32_t k = 0; k < INPUTS; k++) {
+            float got[QUANT_SUPER], want;
+            quant_codes codes;
+            const int32_t from = k / 32 * 32, input = plan.order[k];
+            assert_false(seen[input]);
+            seen[input] = true;
+            for (int32_t row = 0; row < ROWS; row++) {
+                memset(&codes, 0, sizeof codes);
+                pack_matrix_read(&plan, row, from, 32, &codes);
+                quant_values(&plan.rule, &codes, 32, got);
+                quant_matrix_read(&x.m, row, input, 1, &want);
+                assert_true(got[k - from] * plan.factor == want);
+            }
+        }
+        mem_free(plan.order);
+        group_of[0] = (group_of[0] + 1) % (INPUTS / group); /* one group has more than the others */
+        expect_none(&x);
+    }
+}
+
 static void what_no_form_has_exactly_has_none(void **state) {
     (void)state;
     static matrix x;
@@ -207,9 +249,8 @@ static void what_no_form_has_exactly_has_none(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integers_keep_their_values_in_every_form),
-        cmocka_unit_test(floats_of_4_bits_keep_their_values),
-        cmocka_unit_test(floats_with_scales_keep_their_codes),
+        cmocka_unit_test(integers_keep_their_values_in_every_form), cmocka_unit_test(floats_of_4_bits_keep_their_values),
+        cmocka_unit_test(floats_with_scales_keep_their_codes),      cmocka_unit_test(groups_in_another_order_are_put_side_by_side),
         cmocka_unit_test(what_no_form_has_exactly_has_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -366,6 +366,34 @@ def test_floats_of_8_and_4_bits_keep_them_in_memory_and_in_a_packed_file(quire, 
     assert packed.stat().st_size / 1e6 < published * 1.03
 
 
+ORDERED = {"gptq-4": gptq(4, 32, v2=True, act_order=True), "gptq-3": gptq(3, 32, v2=True, act_order=True), "gptq-8": gptq(8, 64, sym=True, act_order=True),
+           "int4": int_packed(4, 32, act_order=True)}
+
+
+@pytest.mark.parametrize("make, form", [(llama, "gptq-4"), (llama, "gptq-3"), (llama, "gptq-8"), (llama, "int4"), (phi3, "int4"), (qwen3_moe, "gptq-4")])
+def test_act_order_is_computed_in_int8_to_the_same_bits_however_the_work_is_cut(quire, tmp_path, make, form):
+    """Each layer has an order of its own here; rows rounded to int8 differ by some hundredths from those of f32."""
+    model = make(ORDERED[form]).write(tmp_path / "q", True)
+    bits = logits(quire, model)
+    assert bits == logits(quire, model, "--compute", "int8")
+    for flags in (("--page-size", "1", "--chunk", "1"), ("--chunk", "3", "-t", "2"), ("--isa", "plain"), ("--isa", "plain", "--chunk", "2")):
+        assert logits(quire, model, *flags) == bits, flags
+    run(quire, "pack", model, "-o", tmp_path / "p.quire", "-q")
+    assert logits(quire, tmp_path / "p.quire") == bits
+    want, got = (np.load(io.BytesIO(b)).astype("f8") for b in (logits(quire, model, "--compute", "f32"), bits))
+    assert np.abs(got - want).max() < .05 * np.abs(want).max()
+
+
+def test_act_order_keeps_its_bits_in_memory(quire, tmp_path, monkeypatch):
+    monkeypatch.setitem(globals(), "WIDTH", 1024)
+    monkeypatch.setitem(globals(), "FF", 2048)
+    model = llama(ORDERED["gptq-4"]).write(tmp_path / "q", True)
+    done = subprocess.run([quire, "logits", model, "--ids", IDS, "--out", tmp_path / "o.npy", "-t", "1"], capture_output=True, text=True)
+    megabytes, head = float(re.search(r"parameters in ([\d.]+) MB; compute int8", done.stderr)[1]), VOCAB * WIDTH
+    published = ((n_parameters(quire, model) - 2 * head) * (4 + 20 / 32) / 8 + 8 * 1024 * 4 + 3 * head) / 1e6  # with g_idx
+    assert published * .98 < megabytes < published * 1.03
+
+
 @pytest.mark.parametrize("form", ["fp8-tensor", "fp8-channel", "fp8-block", "fp8-block-bf16", "fp8-block-e8m0", "mxfp8", "nf4", "nf4-double", "fp4"])
 @pytest.mark.parametrize("compute", ["auto", "int8"])
 def test_floats_of_8_and_4_bits_are_near_those_of_f32(quire, tmp_path, form, compute):

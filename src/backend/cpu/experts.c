@@ -75,8 +75,20 @@ static const float *scaled_input(const experts_job *job, const float *x, float w
     return scaled;
 }
 
-static uint8_t *gathered_row(const experts_job *job, row_format f, int32_t place) {
-    return job->s->gathered[f] + (size_t)place * linear_row_bytes(f, job->w->d_in);
+/* The row of a place that w, an expert's gate or its up, reads. */
+static uint8_t *gathered_row(const experts_job *job, row_format f, bool is_up, int32_t place) {
+    uint8_t *rows = is_up && job->w->has_orders ? job->s->gathered_up : job->s->gathered[f];
+    return rows + (size_t)place * linear_row_bytes(f, job->w->d_in);
+}
+
+/* Makes the rows of a place for the gate and the up of its expert, where these may have orders of inputs. */
+static void gather_ordered(const experts_job *job, int32_t assignment, const float *input, int32_t worker) {
+    const int32_t e = job->s->chosen[assignment], place = job->s->places[assignment];
+    const linear *up = job->w->up[e], *gate = job->w->gate != NULL ? job->w->gate[e] : NULL;
+    linear_row(job->b, up, input, worker, gathered_row(job, up->format, true, place));
+    if (gate != NULL) {
+        linear_row(job->b, gate, input, worker, gathered_row(job, gate->format, false, place));
+    }
 }
 
 /* Norms a row, converts it once for each format, and copies it to its places. */
@@ -92,11 +104,15 @@ static void gather_row(void *context, int32_t row, int32_t worker) {
     }
     for (int32_t i = row * job->w->n_used; i < (row + 1) * job->w->n_used; i++) {
         const float *input = s->is_input_scaled ? scaled_input(job, x, s->weights[i], worker) : x;
+        if (job->w->has_orders) {
+            gather_ordered(job, i, input, worker);
+            continue;
+        }
         for (int f = 0; f < N_ROW_FORMATS; f++) {
             if (!job->w->reads[f]) {
                 continue;
             }
-            uint8_t *to = gathered_row(job, (row_format)f, s->places[i]);
+            uint8_t *to = gathered_row(job, (row_format)f, false, s->places[i]);
             if (made[f] != NULL && !s->is_input_scaled) {
                 memcpy(to, made[f], linear_row_bytes((row_format)f, job->w->d_in));
             } else {
@@ -180,12 +196,13 @@ static void hidden_task(void *context, int32_t task, int32_t worker) {
         const linear *parts[] = {w->gate != NULL ? w->gate[e] : w->up[e], w->up[e]};
         float *sums[] = {c.y, c.up};
         for (int i = 0; i < (w->gate != NULL ? 2 : 1); i++) {
-            row_view rows = {gathered_row(job, parts[i]->format, place), linear_row_bytes(parts[i]->format, w->d_in)};
+            const bool is_up = parts[i] == w->up[e];
+            row_view rows = {gathered_row(job, parts[i]->format, is_up, place), linear_row_bytes(parts[i]->format, w->d_in)};
             linear_tile(job->b, &(linear_part){.w = parts[i], .block0 = t.block0, .n_blocks = t.n_blocks}, rows, n_rows, sums[i], t.stride,
                         c.kernel);
         }
         uint8_t *out = s->hidden + (size_t)place * job->hidden_bytes;
-        bool is_groups = w->down[e]->format == ROWS_GROUPS;
+        bool is_groups = w->down[e]->format == ROWS_GROUPS && w->down[e]->order == NULL;
         if (is_groups) {
             activate(job, c.y, c.up, n_rows * t.stride, c.y);
             store_groups(job, n_rows, t.n_columns, c.y, c.up, out + (size_t)t.column0 / PACK_GROUP * sizeof(row_group));
@@ -199,12 +216,12 @@ static void hidden_task(void *context, int32_t task, int32_t worker) {
 /* Converts a hidden row in place to what its expert's down product reads, where that needs the whole row. */
 static void convert_hidden(void *context, int32_t place, int32_t worker) {
     const experts_job *job = context;
-    row_format f = job->w->down[job->s->chosen[job->s->sources[place]]]->format;
-    if (f == ROWS_TOKEN || f == ROWS_BF16) {
+    const linear *down = job->w->down[job->s->chosen[job->s->sources[place]]];
+    if (experts_need_whole(down)) {
         float *copy = worker_row(job->s, worker);
         uint8_t *row = job->s->hidden + (size_t)place * job->hidden_bytes;
         memcpy(copy, row, (size_t)job->w->d_hidden * sizeof *copy);
-        job->b->linear->quantise[f](copy, job->w->d_hidden, row);
+        linear_row(job->b, down, copy, worker, row);
     }
 }
 
@@ -278,7 +295,7 @@ static void run_experts(experts_job *job) {
     int32_t sums = (int32_t)(job->s->sums_width / PACK_LANES / (size_t)job->n_rows);
     job->hidden_blocks = task_blocks(job, job->s->n_active * n_tiles(w->d_hidden, 1), HIDDEN_TASKS, hidden_fit, HIDDEN_BLOCKS);
     run(job, hidden_task, job->s->n_active * n_tiles(w->d_hidden, job->hidden_blocks), false);
-    if (w->rereads[ROWS_TOKEN] || w->rereads[ROWS_BF16]) {
+    if (w->needs_whole) {
         run(job, convert_hidden, n_places, (int64_t)n_places * w->d_hidden <= SERIAL_ELEMENTS);
     }
     job->sum_blocks = task_blocks(job, n_tiles(w->d_out, 1), SUM_TASKS, sum_fit < sums ? sum_fit : sums, EXPERTS_SUM_BLOCKS);

@@ -18,6 +18,8 @@ struct experts {
     const linear **up, **down;
     bool reads[N_ROW_FORMATS];   /* the formats in which some expert reads its rows, */
     bool rereads[N_ROW_FORMATS]; /* and those in which some down product reads its own */
+    bool has_orders;             /* some gate or up reads its inputs in an order: gate and up then have rows of their own */
+    bool needs_whole;            /* some down product's rows are made of whole hidden rows */
 };
 
 /* Invariant: sizes hold for every loaded mixture. Arrays are sized by cpu_experts_step_open for n_places assignments. */
@@ -41,11 +43,18 @@ typedef struct cpu_experts_state {
     int32_t *first;                   /* [n_experts + 1] the first place of an expert, which ends where the next begins */
     int32_t n_active, *active;        /* experts with rows, ascending */
     uint8_t *gathered[N_ROW_FORMATS]; /* [n_places] quantised rows */
+    int32_t up_width;                 /* the widest row of experts with orders, 0: none */
+    uint8_t *gathered_up;             /* [n_places] rows for up of such experts, in any format */
     uint8_t *hidden;                  /* [n_places][hidden_bytes]: f32, or what down reads */
     float *sums;                      /* [workers][sums_width] */
     float *rows;                      /* [workers][row_width]: a row of each worker's own */
     size_t sums_width;
 } cpu_experts_state;
+
+/* Whether a down product's row is made of a whole hidden row. */
+static inline bool experts_need_whole(const linear *down) {
+    return down->format == ROWS_TOKEN || down->format == ROWS_BF16 || down->order != NULL;
+}
 
 /* Bytes from one row between up and down to the next: f32, or groups where every down product reads groups. */
 size_t cpu_experts_hidden_bytes(const experts *w);

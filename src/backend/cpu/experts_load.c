@@ -62,7 +62,7 @@ static quire_err take_weights(cpu_backend *b, linear *const *from, const char *w
 }
 
 size_t cpu_experts_hidden_bytes(const experts *w) {
-    bool all_groups = !w->rereads[ROWS_F32] && !w->rereads[ROWS_BF16] && !w->rereads[ROWS_TOKEN];
+    bool all_groups = !w->rereads[ROWS_F32] && !w->needs_whole;
     return linear_row_bytes(all_groups ? ROWS_GROUPS : ROWS_F32, w->d_hidden);
 }
 
@@ -73,6 +73,8 @@ static void note_formats(experts *w) {
             w->reads[w->gate[i]->format] = true;
         }
         w->rereads[w->down[i]->format] = true;
+        w->has_orders = w->has_orders || w->up[i]->order != NULL || (w->gate != NULL && w->gate[i]->order != NULL);
+        w->needs_whole = w->needs_whole || experts_need_whole(w->down[i]);
     }
 }
 
@@ -88,6 +90,7 @@ static void note_sizes(const experts *w, cpu_experts_state *s) {
     for (int f = 0; f < N_ROW_FORMATS; f++) {
         s->width[f] = w->reads[f] ? larger(s->width[f], w->d_in) : s->width[f];
     }
+    s->up_width = w->has_orders ? larger(s->up_width, w->d_in) : s->up_width;
     s->hidden_bytes = hidden_bytes > s->hidden_bytes ? hidden_bytes : s->hidden_bytes;
 }
 
@@ -144,6 +147,10 @@ quire_err cpu_experts_step_open(cpu_backend *b) {
     s->rows = scratch(b, workers, (size_t)s->row_width * sizeof *s->rows);
     bool is_there = s->chosen != NULL && s->weights != NULL && s->places != NULL && s->sources != NULL && s->first != NULL &&
                     s->active != NULL && s->hidden != NULL && s->sums != NULL && s->rows != NULL;
+    if (s->up_width > 0) {
+        s->gathered_up = scratch(b, n, linear_row_bytes(ROWS_F32, s->up_width));
+        is_there = is_there && s->gathered_up != NULL;
+    }
     for (int f = 0; f < N_ROW_FORMATS; f++) {
         if (s->width[f] > 0) {
             s->gathered[f] = scratch(b, n, linear_row_bytes((row_format)f, s->width[f]));

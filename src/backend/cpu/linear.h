@@ -63,6 +63,7 @@ struct linear {
     row_format format;
     uint8_t *data;         /* layout.n_blocks blocks */
     float *scales;         /* [n_blocks * 16] of INT8, right behind the blocks, else NULL */
+    const int32_t *order;  /* [n_in]: which input stands at each place of the rows that are multiplied, behind the blocks; NULL: its own */
     float factor;          /* what every product is multiplied with before its bias is added; 1: nothing */
     float *bias;           /* [n_blocks * 16], or NULL */
     row_rounding rounding; /* of the rows before they are multiplied: of ROWS_F32 only */

@@ -7,7 +7,6 @@
 #include "backend/cpu/math.h"
 #include "base/clock.h"
 
-#define MAX_USES        8
 #define MAX_PART_BLOCKS 64
 #define TASKS_A_WORKER  4
 #define TASK_ROWS       (2 * LINEAR_TILE_ROWS)
@@ -30,7 +29,22 @@ typedef struct rows_job {
     const norm *nm;      /* or NULL */
     bool wanted[N_ROW_FORMATS];
     row_view views[N_ROW_FORMATS];
+    int32_t n_ordered;
+    const linear *ordered[LINEAR_MAX_USES]; /* weights with orders of inputs, one of each order: their rows are in state's ordered[] */
 } rows_job;
+
+void linear_row(const cpu_backend *b, const linear *w, const float *x, int32_t worker, void *row) {
+    const cpu_linear_state *s = b->linear_state;
+    const int32_t n = w->layout.n_in;
+    if (w->order != NULL) {
+        float *placed = s->placed + (size_t)worker * (size_t)s->widest_ordered;
+        for (int32_t i = 0; i < n; i++) {
+            placed[i] = x[w->order[i]];
+        }
+        x = placed;
+    }
+    b->linear->quantise[w->format](x, n, row);
+}
 
 static void quantise_row(void *context, int32_t i, int32_t worker) {
     rows_job *job = context;
@@ -47,15 +61,37 @@ static void quantise_row(void *context, int32_t i, int32_t worker) {
             b->linear->quantise[f](x, job->width, s->rows[f] + (size_t)i * job->views[f].stride);
         }
     }
+    for (int32_t o = 0; o < job->n_ordered; o++) {
+        linear_row(b, job->ordered[o], x, worker, s->ordered[o] + (size_t)i * linear_row_bytes(job->ordered[o]->format, job->width));
+    }
 }
 
-/* Fills job->views for the formats of the weights. f32 rows without a norm are read in place. */
-static void quantise_rows(rows_job *job, const linear *const *weights, int32_t n) {
+/* The view of rows with w's order of inputs. */
+static row_view ordered_view(rows_job *job, const linear *w) {
+    const cpu_linear_state *s = job->b->linear_state;
+    int32_t o = 0;
+    while (o < job->n_ordered && job->ordered[o]->order != w->order) {
+        o++;
+    }
+    if (o == job->n_ordered) {
+        job->ordered[job->n_ordered++] = w;
+    }
+    return (row_view){s->ordered[o], linear_row_bytes(w->format, job->width)};
+}
+
+/* out[i] = the rows of weights[i]. f32 rows without a norm are read in place. */
+static void quantise_rows(rows_job *job, const linear *const *weights, int32_t n, row_view *out) {
     cpu_linear_state *s = job->b->linear_state;
     bool quantise = false;
     for (int32_t i = 0; i < n; i++) {
         row_format f = weights[i]->format;
         assert(weights[i]->layout.n_in == job->width && job->width <= s->widest[f]);
+        if (weights[i]->order != NULL) {
+            assert(!job->is_quantised);
+            out[i] = ordered_view(job, weights[i]);
+            quantise = true;
+            continue;
+        }
         assert(!job->is_quantised || (f == ROWS_GROUPS && job->nm == NULL && job->rows == NULL));
         if (job->is_quantised) {
             job->views[f] = (row_view){(const uint8_t *)(const void *)job->x, linear_row_bytes(f, job->width)};
@@ -65,6 +101,7 @@ static void quantise_rows(rows_job *job, const linear *const *weights, int32_t n
             job->views[f] = (row_view){s->rows[f], linear_row_bytes(f, job->width)};
             job->wanted[f] = quantise = true;
         }
+        out[i] = job->views[f];
     }
     if (quantise) {
         cpu_run_rows(job->b, quantise_row, job, job->n_rows);
@@ -79,14 +116,14 @@ typedef enum product_end { END_STORE, END_ADD, END_ACTIVATE, END_GATE_UP, END_LO
  * columns and a task computes both. */
 typedef struct product_job {
     cpu_backend *b;
-    row_view views[N_ROW_FORMATS];
+    row_view views[LINEAR_MAX_USES]; /* the rows of each of weights */
     int32_t n_rows, n;
     int32_t task_blocks;            /* column blocks of a task */
     int32_t tail_from, tail_blocks; /* of the last weights' blocks from tail_from on */
     int32_t n_parts;                /* tasks of the same columns, TASK_ROWS rows each: side by side, while the weights are near */
-    const linear *weights[MAX_USES];
-    float *out[MAX_USES];     /* [n_rows, width] */
-    int32_t widths[MAX_USES]; /* floats from row to row */
+    const linear *weights[LINEAR_MAX_USES];
+    float *out[LINEAR_MAX_USES];     /* [n_rows, width] */
+    int32_t widths[LINEAR_MAX_USES]; /* floats from row to row */
     product_end end;
     activation f;
     float limit;    /* of f */
@@ -191,10 +228,10 @@ void linear_tile(const cpu_backend *b, const linear_part *part, row_view x, int3
     }
 }
 
-/* The same of rows from row0 on. */
-static void tile_product(const product_job *job, const linear_part *part, int32_t row0, int32_t n_rows, float *y, int32_t y_stride,
-                         void *scratch) {
-    row_view x = job->views[part->w->format];
+/* The same of the rows of weights[use] from row0 on. */
+static void tile_product(const product_job *job, int32_t use, const linear_part *part, int32_t row0, int32_t n_rows, float *y,
+                         int32_t y_stride, void *scratch) {
+    row_view x = job->views[use];
     x.data += (size_t)row0 * x.stride;
     linear_tile(job->b, part, x, n_rows, y, y_stride, scratch);
 }
@@ -309,10 +346,10 @@ static void product_task(void *context, int32_t task, int32_t worker) {
         const linear_part after = row0 + n_rows < end ? part : part_after(job, task);
         linear_part second = {.w = job->weights[1], .block0 = part.block0, .n_blocks = part.n_blocks};
         part.next = start_after(part.w, job->end == END_GATE_UP ? &second : &after);
-        tile_product(job, &part, row0, n_rows, is_direct ? out : y, is_direct ? width : stride, scratch);
+        tile_product(job, use, &part, row0, n_rows, is_direct ? out : y, is_direct ? width : stride, scratch);
         if (job->end == END_GATE_UP) {
             second.next = start_after(second.w, &after);
-            tile_product(job, &second, row0, n_rows, up, stride, scratch);
+            tile_product(job, 1, &second, row0, n_rows, up, stride, scratch);
         }
         if (job->to_groups) {
             store_groups(job, n_rows, n_columns, y, up, out);
@@ -331,11 +368,10 @@ static void run_products(product_job *job, rows_job *rows) {
         return;
     }
     int64_t start_ns = job->b->trace != NULL ? clock_ns() : 0;
-    quantise_rows(rows, job->weights, job->n);
+    quantise_rows(rows, job->weights, job->n, job->views);
     if (job->b->trace != NULL) {
         job->b->rows_ns = clock_ns() - start_ns;
     }
-    memcpy(job->views, rows->views, sizeof job->views);
     set_tasks(job);
     job->n_parts = divide_up(job->n_rows, TASK_ROWS);
     int32_t n_tasks = 0;
@@ -353,7 +389,7 @@ static rows_job rows_of(cpu_backend *b, buffer x, const norm *nm) {
 static void add_product(product_job *job, const linear *w, buffer out) {
     cpu_buffer *to = &job->b->buffers[out.id];
     to->is_quantised = false;
-    assert(job->n < MAX_USES && to->width >= w->layout.n_out);
+    assert(job->n < LINEAR_MAX_USES && to->width >= w->layout.n_out);
     job->weights[job->n] = w;
     job->out[job->n] = to->rows;
     job->widths[job->n] = to->width;
@@ -382,7 +418,7 @@ void cpu_linear_add(backend *base, buffer a, const linear_use *w, float scale, b
 
 /* True when h's rows can be quantised in place: each row whole in one task. */
 static bool can_be_groups(const cpu_buffer *h, const linear *reader) {
-    return reader != NULL && reader->format == ROWS_GROUPS && h->width % PACK_GROUP == 0 &&
+    return reader != NULL && reader->format == ROWS_GROUPS && reader->order == NULL && h->width % PACK_GROUP == 0 &&
            linear_row_bytes(ROWS_GROUPS, h->width) <= (size_t)h->width * sizeof *h->rows;
 }
 

@@ -9,6 +9,7 @@
 
 #define LINEAR_TILE_BLOCKS  4 /* column blocks of one task */
 #define LINEAR_TILE_COLUMNS (LINEAR_TILE_BLOCKS * PACK_LANES)
+#define LINEAR_MAX_USES     8  /* weights of one op */
 #define LINEAR_TILE_ROWS    64 /* rows that are multiplied while a task's weights are in cache */
 
 /* The largest logit of a row in the column tiles that one worker computed. value -INFINITY: it computed none. NaN: a logit was infinite or
@@ -22,6 +23,10 @@ typedef struct row_argmax {
  * cpu_linear_step_open. */
 typedef struct cpu_linear_state {
     linear *loaded;
+    int32_t widest_ordered, n_orders;  /* of weights with an order of inputs: the widest n_in, and how many orders there are, up to */
+                                       /* LINEAR_MAX_USES */
+    uint8_t *ordered[LINEAR_MAX_USES]; /* of n_orders: as rows */
+    float *placed;                     /* [workers][widest_ordered]: a row whose inputs are at their places */
     int32_t widest[N_ROW_FORMATS];
     uint8_t *rows[N_ROW_FORMATS]; /* quantised rows, max(max_rows, max_out) of the widest */
     float *tiles;                 /* [workers][2][LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS] */
@@ -32,6 +37,9 @@ typedef struct cpu_linear_state {
 /* y[r * y_stride + c], c in 0..n_blocks * PACK_LANES, = x w^T + bias, of the part's columns. scratch: LINEAR_SCRATCH_BYTES of the caller.
  */
 void linear_tile(const cpu_backend *b, const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch);
+
+/* Writes the row that w's product reads of x[0..n_in). On worker's thread. */
+void linear_row(const cpu_backend *b, const linear *w, const float *x, int32_t worker, void *row);
 
 /* Bytes from one quantised row of k elements to the next, a multiple of 64. */
 size_t linear_row_bytes(row_format format, int32_t k);

@@ -108,16 +108,17 @@ static void pack_part(void *context, int32_t task, int32_t worker) {
 typedef struct packed_end {
     uint32_t kind, format, table, shift;
     float unit, factor;
-    uint8_t zeros[40];
+    uint32_t has_order;
+    uint8_t zeros[36];
 } packed_end;
 
 _Static_assert(sizeof(packed_end) == 64, "packed weights are whole cache lines");
 
-/* Bytes of packed weights up to their end: the blocks, then INT8's scales. false when they are too many. */
-static bool packed_bytes(const pack_layout *p, size_t *out) {
+/* Bytes of packed weights up to their end: the blocks, then INT8's scales, or the order of inputs. false when they are too many. */
+static bool packed_bytes(const pack_layout *p, bool has_order, size_t *out) {
     size_t n_blocks = (size_t)p->n_blocks, n;
-    return size_add(n_blocks * p->block_bytes, p->kind == PACK_INT8 ? n_blocks * PACK_LANES * sizeof(float) : 0, &n) && n < SIZE_MAX / 2 &&
-           size_add(size_align(n, 64), sizeof(packed_end), out);
+    const size_t behind = p->kind == PACK_INT8 ? n_blocks * PACK_LANES * sizeof(float) : has_order ? (size_t)p->n_in * sizeof(int32_t) : 0;
+    return size_add(n_blocks * p->block_bytes, behind, &n) && n < SIZE_MAX / 2 && size_add(size_align(n, 64), sizeof(packed_end), out);
 }
 
 /* Whether rows of a format are multiplied with weights of a kind, in a compute mode. */
@@ -139,7 +140,8 @@ static quire_err bad_packed(const tensor_view *w, quire_error *err) {
 }
 
 /* How weights that were packed before are: their kind, rule, format and factor. */
-static quire_err read_end(const cpu_backend *b, const tensor_view *w, linear *l, pack_kind *kind, quant_rule *rule, quire_error *err) {
+static quire_err read_end(const cpu_backend *b, const tensor_view *w, linear *l, pack_kind *kind, quant_rule *rule, bool *has_order,
+                          quire_error *err) {
     packed_end end;
     if (w->packing != PACK_VERSION) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,
@@ -150,9 +152,11 @@ static quire_err read_end(const cpu_backend *b, const tensor_view *w, linear *l,
         return bad_packed(w, err);
     }
     memcpy(&end, (const uint8_t *)w->data + w->n_bytes - sizeof end, sizeof end);
-    if (end.kind >= N_PACKS || !fits_format((pack_kind)end.kind, end.format, b->base.compute) || end.table >= N_TABLES || end.shift > 31) {
+    if (end.kind >= N_PACKS || !fits_format((pack_kind)end.kind, end.format, b->base.compute) || end.table >= N_TABLES || end.shift > 31 ||
+        end.has_order > (end.format == ROWS_GROUPS)) {
         return bad_packed(w, err);
     }
+    *has_order = end.has_order;
     *kind = (pack_kind)end.kind;
     *rule = (quant_rule){.table = (quant_table)end.table, .unit = end.unit, .shift = (int32_t)end.shift};
     rule->form = pack_is_grouped(*kind) ? (quant_form)(end.kind - PACK_INT8 - 1) : 0;
@@ -168,7 +172,8 @@ static void write_end(const linear *l, size_t n_bytes) {
                             .table = (uint32_t)r->table,
                             .shift = (uint32_t)r->shift,
                             .unit = r->unit,
-                            .factor = l->factor};
+                            .factor = l->factor,
+                            .has_order = l->order != NULL};
     memcpy(l->data + n_bytes - sizeof end, &end, sizeof end);
 }
 
@@ -198,10 +203,31 @@ static quire_err choose(const cpu_backend *b, const linear_spec *spec, linear *l
     return QUIRE_OK;
 }
 
-/* Allocates memory for the weights, or uses the file's bytes in place. */
-static quire_err place(cpu_backend *b, linear *l, const tensor_view *w, quire_error *err) {
+/* Takes the order of inputs behind the blocks: that of weights loaded shortly before where it is the same, so that rows are made once. */
+static quire_err take_order(cpu_linear_state *s, linear *l, const tensor_view *w, const int32_t *order, quire_error *err) {
+    const int32_t n = l->layout.n_in;
+    bool is_within = true;
+    for (int32_t i = 0; i < n; i++) {
+        is_within = is_within && order[i] >= 0 && order[i] < n;
+    }
+    if (!is_within) {
+        return bad_packed(w, err);
+    }
+    const linear *other = s->loaded;
+    for (int32_t i = 0; i < LINEAR_MAX_USES && other != NULL && l->order == NULL; i++, other = other->next) {
+        const bool is_same = other->order != NULL && other->layout.n_in == n && memcmp(other->order, order, (size_t)n * sizeof *order) == 0;
+        l->order = is_same ? other->order : NULL;
+    }
+    s->n_orders += l->order == NULL && s->n_orders < LINEAR_MAX_USES;
+    s->widest_ordered = n > s->widest_ordered ? n : s->widest_ordered;
+    l->order = l->order == NULL ? order : l->order;
+    return QUIRE_OK;
+}
+
+/* Allocates memory for the weights, or uses the file's bytes in place. order: of inputs, of weights that are not packed yet; or NULL. */
+static quire_err place(cpu_backend *b, linear *l, const tensor_view *w, const int32_t *order, bool has_order, quire_error *err) {
     size_t n_bytes, in_blocks = (size_t)l->layout.n_blocks * l->layout.block_bytes;
-    if (!packed_bytes(&l->layout, &n_bytes)) {
+    if (!packed_bytes(&l->layout, has_order, &n_bytes)) {
         return err_set(err, QUIRE_TOO_LARGE, -1, "tensor %s: too large", w->name);
     }
     if (w->packing != 0 && w->n_bytes != n_bytes) {
@@ -210,6 +236,12 @@ static quire_err place(cpu_backend *b, linear *l, const tensor_view *w, quire_er
     l->data = w->packing != 0 ? (uint8_t *)(uintptr_t)w->data : cpu_own(b, n_bytes, 1); /* only this file writes there, while it loads */
     if (l->data == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", w->name);
+    }
+    if (order != NULL) {
+        memcpy(l->data + in_blocks, order, (size_t)l->layout.n_in * sizeof *order);
+    }
+    if (has_order) {
+        TRY(take_order(b->linear_state, l, w, (const int32_t *)(const void *)(l->data + in_blocks), err));
     }
     if (w->packing == 0) {
         write_end(l, n_bytes);
@@ -220,7 +252,7 @@ static quire_err place(cpu_backend *b, linear *l, const tensor_view *w, quire_er
 }
 
 const void *cpu_linear_packed(const linear *l, size_t *n_bytes, uint32_t *packing) {
-    (void)packed_bytes(&l->layout, n_bytes); /* as when it was loaded */
+    (void)packed_bytes(&l->layout, l->order != NULL, n_bytes); /* as when it was loaded */
     *packing = PACK_VERSION;
     return l->data;
 }
@@ -235,33 +267,34 @@ static quire_err take_rounding(const cpu_backend *b, const linear_spec *spec, li
     return QUIRE_OK;
 }
 
-quire_err cpu_linear_load(backend *base, const linear_spec *spec, linear **out, quire_error *err) {
+static quire_err load(backend *base, const linear_spec *spec, matrix_plan *plan, linear **out, quire_error *err) {
     cpu_backend *b = (cpu_backend *)base;
     const tensor_view *weight = spec->weight;
     cpu_linear_state *s;
     pack_kind kind;
     quant_rule rule;
-    matrix_plan plan = {.m = NULL};
+    bool has_order = false;
     TRY(check_weight(weight, err));
     TRY(check_scale(weight, err));
     linear *l = cpu_own(b, 1, sizeof *l);
     if (l == NULL || state_of(b, &s) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", weight->name);
     }
-    TRY(weight->packing != 0 ? read_end(b, weight, l, &kind, &rule, err) : choose(b, spec, l, &kind, &rule, &plan, err));
+    TRY(weight->packing != 0 ? read_end(b, weight, l, &kind, &rule, &has_order, err) : choose(b, spec, l, &kind, &rule, plan, err));
     TRY(take_rounding(b, spec, l, err));
     quire_err e = pack_plan(kind, &rule, (int32_t)weight->dims[0], (int32_t)weight->dims[1], &l->layout);
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "tensor %s: %lld x %lld is too large for --compute %s", weight->name, (long long)weight->dims[0],
                        (long long)weight->dims[1], compute_name(base->compute));
     }
-    TRY(place(b, l, weight, err));
+    const int32_t *order = l->format == ROWS_GROUPS ? plan->order : NULL;
+    TRY(place(b, l, weight, order, has_order || order != NULL, err));
     if (spec->bias != NULL) {
         TRY(load_bias(b, l, spec->bias, err));
     }
     if (weight->packing == 0) {
         const bool keeps_codes = weight->quant != NULL && (pack_is_grouped(kind) || pack_is_scaled(kind));
-        const pack_job job = {l, weight, keeps_codes ? &plan : NULL};
+        const pack_job job = {l, weight, keeps_codes ? plan : NULL};
         thread_pool_run(b->thread_pool, pack_part, (void *)(uintptr_t)&job, l->layout.n_blocks);
     }
     l->next = s->loaded;
@@ -269,6 +302,13 @@ quire_err cpu_linear_load(backend *base, const linear_spec *spec, linear **out, 
     s->widest[l->format] = l->layout.n_in > s->widest[l->format] ? l->layout.n_in : s->widest[l->format];
     *out = l;
     return QUIRE_OK;
+}
+
+quire_err cpu_linear_load(backend *base, const linear_spec *spec, linear **out, quire_error *err) {
+    matrix_plan plan = {.m = NULL};
+    const quire_err e = load(base, spec, &plan, out, err);
+    mem_free(plan.order);
+    return e;
 }
 
 void cpu_linear_close(cpu_backend *b) {
@@ -288,6 +328,17 @@ quire_err cpu_linear_step_open(cpu_backend *b) {
         s->rows[f] = cpu_own(b, n_rows, row);
         TRY(mem_check(s->rows[f]));
         b->step_bytes += (int64_t)(n_rows * row);
+    }
+    const size_t ordered = linear_row_bytes(ROWS_GROUPS, s->widest_ordered);
+    for (int32_t o = 0; o < s->n_orders; o++) {
+        s->ordered[o] = cpu_own(b, n_rows, ordered);
+        TRY(mem_check(s->ordered[o]));
+        b->step_bytes += (int64_t)(n_rows * ordered);
+    }
+    if (s->n_orders > 0) {
+        s->placed = cpu_own(b, workers * (size_t)s->widest_ordered, sizeof *s->placed);
+        TRY(mem_check(s->placed));
+        b->step_bytes += (int64_t)(workers * (size_t)s->widest_ordered * sizeof *s->placed);
     }
     size_t tiles = workers * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
     s->tiles = cpu_own(b, tiles, sizeof *s->tiles);

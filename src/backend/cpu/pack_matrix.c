@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "core/float8.h"
 #include "core/half.h"
 
@@ -144,10 +145,44 @@ scaled_source pack_matrix_source(const matrix_plan *plan) {
 
 /* ---- all of them ---- */
 
+/* order[0..n_in) = the inputs by their groups, ascending within each. false: a group has more or less than m->group, or no memory. next:
+ * [n_groups], zeroed. */
+static bool sort_inputs(const quant_matrix *m, int32_t n_in, int32_t *next, int32_t *order) {
+    for (int32_t i = 0; i < n_in; i++) {
+        const int32_t g = m->group_of[i];
+        if (next[g] == m->group) {
+            return false;
+        }
+        order[g * m->group + next[g]++] = i;
+    }
+    return true;
+}
+
+static bool plan_ordered(const quant_matrix *m, int32_t n_in, matrix_plan *out) {
+    if (m->kind != CODE_INTEGER || m->runs_on || n_in % PACK_GROUP != 0 || (int64_t)m->n_groups * m->group != n_in ||
+        !plan_integers(m, n_in, out)) {
+        return false;
+    }
+    int32_t *next = mem_new((size_t)m->n_groups, sizeof *next), *order = mem_new((size_t)n_in, sizeof *order);
+    const bool is_sorted = next != NULL && order != NULL && sort_inputs(m, n_in, next, order);
+    mem_free(next);
+    if (!is_sorted) {
+        mem_free(order);
+        return false;
+    }
+    out->kind = pack_kind_of(out->rule.form);
+    out->order = order;
+    return true;
+}
+
 bool pack_matrix_plan(const quant_matrix *m, int32_t n_out, int32_t n_in, matrix_plan *out) {
     out->m = m;
-    if (m->group_of != NULL || !isfinite(m->factor)) {
+    out->order = NULL;
+    if (!isfinite(m->factor)) {
         return false;
+    }
+    if (m->group_of != NULL) {
+        return plan_ordered(m, n_in, out);
     }
     const bool has_groups = n_in % PACK_GROUP == 0 && !m->runs_on;
     const bool is_grouped =
@@ -181,7 +216,12 @@ void pack_matrix_read(const void *plan, int32_t row, int32_t k, int32_t n, quant
     const quant_matrix *m = p->m;
     const int32_t step = m->group == 16 ? 16 : PACK_GROUP;
     const size_t first = (size_t)quant_matrix_row(m, row) * (size_t)m->n_groups;
-    quant_matrix_codes(m, row, k, n, out->q);
+    if (p->order == NULL) {
+        quant_matrix_codes(m, row, k, n, out->q);
+    }
+    for (int32_t i = 0; i < n && p->order != NULL; i++) {
+        out->q[i] = (uint8_t)quant_matrix_code(m, quant_matrix_row(m, row), p->order[k + i]);
+    }
     for (int32_t i = 0; i < n && m->kind == CODE_INTEGER && m->bits == 8; i++) {
         out->q[i] ^= 0x80; /* minus 128, as a signed byte */
     }
