@@ -55,9 +55,11 @@ typedef enum quire_endpoint { QUIRE_COMPLETIONS, QUIRE_CHAT, QUIRE_EMBEDDINGS } 
 typedef struct quire_options {
     /* of this struct in the caller's quire.h; quire_options_init sets it. Later versions add members at the end */
     size_t size;
-    const char *model;    /* a .gguf file, a Hugging Face directory, a packed model, or "builtin" */
-    const char *compute;  /* "auto", "f32", "bf16", "int8", "fp8" (to check checkpoints of FP8, MX and NVFP4 forms) */
-    const char *kv_dtype; /* "auto", "f32", "f16", "bf16", "int8" */
+    const char *model;   /* a .gguf file, a Hugging Face directory, a packed model, or "builtin" */
+    const char *compute; /* "auto", "f32", "bf16", "int8", "fp8" (to check checkpoints of FP8, MX and NVFP4 forms) */
+    /* how keys and values are stored: "f32", "f16", "bf16", "fp8_e4m3", "int8", "int4"; "auto": fp8_e4m3 where the checkpoint's
+     * quantization_config says so of keys and values, else f32 with f32 compute, else bf16 */
+    const char *kv_dtype;
     /* "token": prompts reuse leading tokens that others of their tenant have computed; "page": only whole pages of them; "none" */
     const char *prefix_cache;
     const char *eviction_policy; /* which cached page is evicted first: "lru", "lfu", "gdsf", "learned" */
@@ -151,6 +153,7 @@ typedef struct quire_options {
      * "iq4_xs", "mxfp4" or "int8"; or "published:METHOD" with "gguf", "awq", "gptq" or another method: the file must be of it and runs as
      * it is. NULL: nothing */
     const char *quantization;
+    const char *kv_dtype_values; /* how values are stored, one of kv_dtype's; NULL: as keys */
 } quire_options;
 
 /* Sets the defaults in a struct of `size` bytes: for programs that do not read this header. Bytes beyond this library's members become

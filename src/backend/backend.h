@@ -169,6 +169,7 @@ typedef struct kv_store_use {
     const norm *q_norm, *k_norm, *v_norm; /* over each head or over the row, as wide as they are; NULL: none */
     bool norm_after_rope;                 /* of q and k */
     const rope *rope;                     /* NULL: no positions */
+    const float *k_scales, *v_scales;     /* of each head of keys and of values, for pages of fp8_e4m3; NULL: by each row */
     float clip;                           /* q, k and v are clamped to -clip .. clip; 0: they are not */
     float
         scale_slope; /* q at position p is multiplied by 1 + scale_slope * ln(1 + floor((p + scale_offset) / scale_length)); 0: it is not */

@@ -9,8 +9,9 @@ const flag_choice choices_compute[] = {
     {"bfloat16", "bf16"}, {"int8", "int8"}, {"fp8", "fp8"},     {NULL, NULL},
 };
 const flag_choice choices_kv_dtype[] = {
-    {"auto", "auto"}, {"f32", "f32"},   {"float32", "f32"},   {"f16", "f16"},   {"float16", "f16"},
-    {"half", "f16"},  {"bf16", "bf16"}, {"bfloat16", "bf16"}, {"int8", "int8"}, {NULL, NULL},
+    {"auto", "auto"}, {"f32", "f32"},   {"float32", "f32"},   {"f16", "f16"},           {"float16", "f16"},
+    {"half", "f16"},  {"bf16", "bf16"}, {"bfloat16", "bf16"}, {"fp8_e4m3", "fp8_e4m3"}, {"fp8", "fp8_e4m3"},
+    {"int8", "int8"}, {"q8_0", "int8"}, {"int4", "int4"},     {"q4_0", "int4"},         {NULL, NULL},
 };
 const flag_choice choices_quantization[] = {
     {"q8_0", "q8_0"},
@@ -126,8 +127,8 @@ const flag flags_quantization[] = {ROW_QUANTIZATION, {0}};
 const flag flags_kv_dtype[] = {
     {"--kv-dtype --kv-cache-dtype -ctk --cache-type-k", NULL, "type of stored keys and values", FLAG_CHOICE, AT(engine.kv_dtype),
      .choices = choices_kv_dtype},
-    {"--cache-type-v -ctv", NULL, "type of stored values: as that of keys", FLAG_CHOICE, AT(cache_type_v), .choices = choices_kv_dtype,
-     .rare = true},
+    {"--cache-type-v -ctv", NULL, "type of stored values, if not as keys", FLAG_CHOICE, AT(engine.kv_dtype_values),
+     .choices = choices_kv_dtype, .rare = true},
     {0},
 };
 const flag flags_prefix_cache[] = {

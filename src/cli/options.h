@@ -24,7 +24,6 @@ typedef struct cli_options {
     const char *api_keys[CLI_MAX_API_KEYS];
     const char *served_names[CLI_MAX_NAMES];
     strbuf override_kv;                        /* owned: the text of engine.override_kv */
-    const char *cache_type_v;                  /* as --kv-dtype; NULL: not given */
     strbuf without_effect;                     /* owned: flags that were taken without effect, "--metrics, -ngl 99" */
     strbuf from_environment;                   /* owned: variables that were read, "QUIRE_PORT, QUIRE_API_KEY" */
     char *secrets[CLI_MAX_SECRETS];            /* owned: values that were erased from the environment; n_secrets of them */

@@ -127,10 +127,6 @@ static quire_err resolve_model(cli_options *o, const command *c, const char *pos
     if (!positional && !o->engine.model && !o->hf_repo && o->server.n_served_model_names > 1) { /* --served-model-name NAME MODEL */
         positional = o->served_names[--o->server.n_served_model_names];
     }
-    if (o->cache_type_v && strcmp(o->cache_type_v, o->engine.kv_dtype) != 0) {
-        return err_set(err, QUIRE_INVALID, -1, "-ctv %s: keys and values have one type here; give -ctk %s too", o->cache_type_v,
-                       o->cache_type_v);
-    }
     if (o->hf_repo && (positional || o->engine.model)) {
         return err_set(err, QUIRE_INVALID, -1, "%s: the model is given twice (also -hf %s)", positional ? positional : o->engine.model,
                        o->hf_repo);

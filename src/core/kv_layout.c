@@ -1,5 +1,7 @@
 #include "core/kv_layout.h"
 
+#include <stdio.h>
+
 #include "base/size.h"
 
 #define PLANE_ALIGN     64
@@ -16,22 +18,43 @@ static int64_t bytes_of(const kv_planes *p) {
 
 /* ---- planes ---- */
 
-static quire_err check_options(dtype type, int32_t page_tokens, quire_error *err) {
+/* Whether rows have a scale each. */
+static bool has_scales(dtype type) {
+    return type == DTYPE_F8_E4M3 || type == DTYPE_I8 || type == DTYPE_I4;
+}
+
+static quire_err check_type(dtype type, quire_error *err) {
+    if (type != DTYPE_F32 && type != DTYPE_F16 && type != DTYPE_BF16 && !has_scales(type)) {
+        return err_set(err, QUIRE_INVALID, -1, "keys and values of type %s: must be F32, F16, BF16, F8_E4M3, I8 or I4", dtype_name(type));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err check_options(kv_types types, int32_t page_tokens, quire_error *err) {
     if (page_tokens < 1 || page_tokens > KV_MAX_PAGE_TOKENS || (page_tokens & (page_tokens - 1)) != 0) {
         return err_set(err, QUIRE_INVALID, -1, "a page of %d tokens: must be a power of two from 1 to %d", page_tokens, KV_MAX_PAGE_TOKENS);
     }
-    if (type != DTYPE_F32 && type != DTYPE_F16 && type != DTYPE_BF16 && type != DTYPE_I8) {
-        return err_set(err, QUIRE_INVALID, -1, "keys and values of type %s: must be F32, F16, BF16 or I8", dtype_name(type));
+    TRY(check_type(types.key, err));
+    return check_type(types.value, err);
+}
+
+static int64_t row_bytes_of(dtype type, int32_t width) {
+    switch (type) {
+    case DTYPE_I8:
+        return divide_up(width, 4) * 4;
+    case DTYPE_I4:
+        return divide_up(divide_up(width, dtype_block_elements(type)) * dtype_block_bytes(type), 4) * 4;
+    default:
+        return width * (int64_t)dtype_block_bytes(type);
     }
-    return QUIRE_OK;
 }
 
 /* Sets the sizes of a plane of n_heads rows a token, each of `width` elements. */
 static quire_err measure_plane(const char *what, int32_t n_heads, int32_t width, dtype type, int32_t page_tokens, kv_plane *out,
                                quire_error *err) {
     size_t bytes = 0;
-    *out = (kv_plane){.type = type, .width = width, .scale_bytes = type == DTYPE_I8 ? (int32_t)sizeof(float) : 0};
-    out->row_bytes = type == DTYPE_I8 ? ((int64_t)width + 3) / 4 * 4 : width * (int64_t)dtype_block_bytes(type);
+    *out = (kv_plane){.type = type, .width = width, .scale_bytes = has_scales(type) ? (int32_t)sizeof(float) : 0};
+    out->row_bytes = row_bytes_of(type, width);
     bool fits = n_heads > 0 && width > 0 && size_mul((size_t)n_heads, (size_t)(out->row_bytes + out->scale_bytes), &bytes) &&
                 size_mul(bytes, (size_t)page_tokens, &bytes) && bytes <= (size_t)MAX_CACHE_BYTES / 2 - PLANE_ALIGN;
     if (!fits) {
@@ -51,14 +74,14 @@ static quire_err measure_cache(const cache_desc *d, const kv_layout *l, kv_plane
         /* fallthrough */
     case LAYER_FULL:
         out->n_heads = d->n_kv_heads;
-        TRY(measure_plane("key heads", d->n_kv_heads, d->d_key, l->type, l->page_tokens, &out->key, err));
-        return measure_plane("value heads", d->n_kv_heads, d->d_value, l->type, l->page_tokens, &out->value, err);
+        TRY(measure_plane("key heads", d->n_kv_heads, d->d_key, l->types.key, l->page_tokens, &out->key, err));
+        return measure_plane("value heads", d->n_kv_heads, d->d_value, l->types.value, l->page_tokens, &out->value, err);
     case LAYER_LATENT:
-        if (l->type == DTYPE_I8) {
-            return err_set(err, QUIRE_UNSUPPORTED, -1, "int8 keys and values: not for layers that keep latents");
+        if (has_scales(l->types.key) || has_scales(l->types.value)) {
+            return err_set(err, QUIRE_UNSUPPORTED, -1, "%s keys and values: not for layers that keep latents", l->type_name);
         }
         out->n_heads = 1;
-        return measure_plane("latents", 1, d->d_latent, l->type, l->page_tokens, &out->key, err);
+        return measure_plane("latents", 1, d->d_latent, l->types.key, l->page_tokens, &out->key, err);
     case LAYER_STATE:
         if (d->state_bytes < 1 || d->state_bytes > MAX_CACHE_BYTES / 2 - PLANE_ALIGN) {
             return err_set(err, QUIRE_INVALID, -1, "a state of %lld bytes: more than pages can hold, or nothing",
@@ -141,12 +164,14 @@ static quire_err cut_best(const model_desc *d, const int16_t *order, kv_layout *
     return QUIRE_OK;
 }
 
-quire_err kv_layout_init(const model_desc *d, dtype type, int32_t page_tokens, kv_layout *out, quire_error *err) {
-    TRY(check_options(type, page_tokens, err));
+quire_err kv_layout_init(const model_desc *d, kv_types types, int32_t page_tokens, kv_layout *out, quire_error *err) {
+    TRY(check_options(types, page_tokens, err));
     if (d->n_caches < 1 || d->n_caches > DESC_MAX_CACHES) {
         return err_set(err, QUIRE_INVALID, -1, "%d caches: must be 1 to %d", d->n_caches, DESC_MAX_CACHES);
     }
-    kv_layout l = {.type = type, .page_tokens = page_tokens, .n_caches = d->n_caches};
+    kv_layout l = {.types = types, .page_tokens = page_tokens, .n_caches = d->n_caches};
+    (void)snprintf(l.type_name, sizeof l.type_name, types.key == types.value ? "%s" : "%s/%s", dtype_flag_name(types.key),
+                   dtype_flag_name(types.value));
     int16_t order[DESC_MAX_CACHES];
     for (int32_t i = 0; i < d->n_caches; i++) {
         TRY(measure_cache(&d->caches[i], &l, &l.caches[i], err));

@@ -21,16 +21,25 @@
 
 #define KV_MAX_GROUPS      64
 #define KV_MAX_PAGE_TOKENS 256
-#define KV_LAYOUT_VERSION  2 /* version of the layout inside a plane: part of every stored page's identity */
+#define KV_LAYOUT_VERSION  3 /* version of the layout inside a plane: part of every stored page's identity */
+
+/* The types of keys and of values. Those of latents are the keys'. */
+typedef struct kv_types {
+    dtype key, value;
+} kv_types;
+
+static inline kv_types kv_both(dtype t) {
+    return (kv_types){t, t};
+}
 
 typedef enum kv_plane_kind { KV_PLANE_K, KV_PLANE_V, KV_PLANE_LATENT, KV_PLANE_STATE } kv_plane_kind;
 
 /* One plane of a cache: the keys, the values or the latents of a page's tokens. */
 typedef struct kv_plane {
-    dtype type;          /* F32, F16, BF16 or I8 */
+    dtype type;          /* F32, F16, BF16, F8_E4M3, I8 or I4 */
     int32_t width;       /* elements of a head's row */
-    int64_t row_bytes;   /* of them; of I8 the width is rounded up to 4 */
-    int32_t scale_bytes; /* a row's scale: 4 for I8, else 0 */
+    int64_t row_bytes;   /* of them; of I8 the width is rounded up to 4, of I4 it is 17 bytes for each 32, rounded up to 4 */
+    int32_t scale_bytes; /* a row's scale: 4 for F8_E4M3, I8 and I4, else 0 */
     int64_t bytes;       /* n_heads * page_tokens * (row_bytes + scale_bytes), rounded up to 64; a head's scales behind its rows */
     int64_t offset;      /* from the page's start */
 } kv_plane;
@@ -54,7 +63,8 @@ typedef struct kv_group {
 } kv_group;
 
 typedef struct kv_layout {
-    dtype type;          /* F32, F16, BF16 or I8 */
+    kv_types types;
+    char type_name[32];  /* "int8"; "int8/int4" where values have another type than keys */
     int32_t page_tokens; /* power of two, 1..256 */
     int64_t page_bytes;  /* used bytes of the largest group that holds tokens */
     int32_t n_groups, n_caches;
@@ -63,9 +73,9 @@ typedef struct kv_layout {
 } kv_layout;
 
 /* Fills *out for a model, groups in the order of layer_kind. QUIRE_INVALID (err says what is wrong, *out unchanged) unless page_tokens is a
- * power of two in 1..256, type is F32, F16, BF16 or (without latent layers) I8, and the description's counts are such that sizes stay far
- * from overflow. */
-quire_err kv_layout_init(const model_desc *d, dtype type, int32_t page_tokens, kv_layout *out, quire_error *err);
+ * power of two in 1..256, the types are those of a plane and the description's counts are such that sizes stay far from overflow;
+ * QUIRE_UNSUPPORTED for types with scales where a layer keeps latents. */
+quire_err kv_layout_init(const model_desc *d, kv_types types, int32_t page_tokens, kv_layout *out, quire_error *err);
 
 /* KV bytes of one token in one cache: its keys and values, or its latent, with their scales; 0 for a state. */
 int64_t kv_planes_token_bytes(const kv_planes *p);

@@ -98,14 +98,21 @@ quire_err options_compute(const quire_options *o, const model_desc *d, compute_m
     return QUIRE_OK;
 }
 
-quire_err options_kv_dtype(const quire_options *o, compute_mode compute, dtype *out, quire_error *err) {
-    static const char *const names[] = {"auto", "f32", "f16", "bf16", "int8"};
-    const dtype types[] = {compute == COMPUTE_F32 || compute == COMPUTE_FP8 ? DTYPE_F32 : DTYPE_BF16, DTYPE_F32, DTYPE_F16, DTYPE_BF16,
-                           DTYPE_I8};
+/* The type that a flag names; automatic: of "auto". */
+static quire_err read_kv_type(const char *flag, const char *name, dtype automatic, dtype *out, quire_error *err) {
+    static const char *const names[] = {"auto", "f32", "f16", "bf16", "fp8_e4m3", "int8", "int4"};
+    const dtype types[] = {automatic, DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_F8_E4M3, DTYPE_I8, DTYPE_I4};
     int i = 0;
-    TRY(read_name("--kv-dtype", o->kv_dtype, names, 5, "auto, f32, f16, bf16 or int8", &i, err));
+    TRY(read_name(flag, name, names, 7, "auto, f32, f16, bf16, fp8_e4m3, int8 or int4", &i, err));
     *out = types[i];
     return QUIRE_OK;
+}
+
+quire_err options_kv_types(const quire_options *o, const model_desc *d, compute_mode compute, kv_types *out, quire_error *err) {
+    const dtype automatic = d->has_fp8_kv ? DTYPE_F8_E4M3 : compute == COMPUTE_F32 || compute == COMPUTE_FP8 ? DTYPE_F32 : DTYPE_BF16;
+    TRY(read_kv_type("--kv-dtype", o->kv_dtype, automatic, &out->key, err));
+    out->value = out->key;
+    return o->kv_dtype_values == NULL ? QUIRE_OK : read_kv_type("--cache-type-v", o->kv_dtype_values, automatic, &out->value, err);
 }
 
 quire_err options_max_model_len(const quire_options *o, const model_desc *d, int32_t *out, quire_error *err) {

@@ -28,8 +28,8 @@ bool options_open_objects(const quire_options *o);
 quire_err options_formats(const quire_options *o, output_formats *out, quire_error *err);
 /* The compute mode. "auto" depends on the weights: F32: f32, 16-bit: bf16, quantised: int8. A packed model has one mode only. */
 quire_err options_compute(const quire_options *o, const model_desc *d, compute_mode *out, quire_error *err);
-/* The type of KV elements. "auto" is f32 with f32 compute, else bf16. */
-quire_err options_kv_dtype(const quire_options *o, compute_mode compute, dtype *out, quire_error *err);
+/* The types of keys and of values. "auto" is fp8_e4m3 where the checkpoint says so, else f32 with f32 compute, else bf16. */
+quire_err options_kv_types(const quire_options *o, const model_desc *d, compute_mode compute, kv_types *out, quire_error *err);
 /* The longest sequence: o->max_model_len or the model's own. One beyond the model's trained length is refused where positions are learned,
  * else warned of, unless the rotary scaling adapts. */
 quire_err options_max_model_len(const quire_options *o, const model_desc *d, int32_t *out, quire_error *err);

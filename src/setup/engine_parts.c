@@ -196,7 +196,7 @@ static quire_err open_model(engine_parts *p, const quire_options *o, const engin
     pack_start_loaded(&p->pack, clock_us() - began_us, o->pack_cache_least_us);
     TRY(complete_ends(p, &d, err));
     if (options_tiers_last(o)) { /* of the model's own files: their packed form is the same model */
-        tier_version(f, model_description(p->model.m), d.quantise_to, p->model.b, p->model.layout.type, *max_len, p->tier_version);
+        tier_version(f, model_description(p->model.m), d.quantise_to, p->model.b, &p->model.layout, *max_len, p->tier_version);
     }
     return QUIRE_OK;
 }
@@ -356,7 +356,7 @@ static void fill_info(engine_parts *p, const quire_options *o, int32_t max_len) 
     i->architecture = d->architecture;
     i->model_name = d->name;
     i->compute = compute_name(b->compute);
-    i->kv_dtype = dtype_flag_name(p->model.layout.type);
+    i->kv_dtype = p->model.layout.type_name;
     i->backend = b->ops->describe(b);
     i->n_layers = d->n_layers;
     i->d_model = d->d_model;

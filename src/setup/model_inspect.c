@@ -11,7 +11,7 @@
 #include "setup/pool_plan.h"
 #include "json/json_out.h"
 
-enum { N_KV_TYPES = 4 };
+enum { N_KV_TYPES = 6 };
 
 /* The data of both forms of the summary. */
 typedef struct summary {
@@ -23,10 +23,9 @@ typedef struct summary {
     compute_mode compute;
     int32_t max_len, page_tokens;
     pool_plan plan;
-    dtype kv_type; /* that an engine takes by these options */
+    kv_types kv_types; /* that an engine takes by these options */
     bool kv_is_asked;
     struct {
-        dtype type;
         kv_layout layout;
         int64_t n_pages; /* 0 also where it is unknown */
         kv_most most;
@@ -104,23 +103,29 @@ static quire_err fill_texts(const model_file *f, summary *s) {
     return add_vocabulary(&s->vocabulary, model_file_vocab(f));
 }
 
+/* Adds the plan of a pool behind those of larger pages, so that types whose pages are alike follow each other. */
+static void add_kv(const quire_options *o, summary *s, const kv_layout *l) {
+    const int64_t n = pool_plan_pages(&s->plan, l);
+    int at = s->n_kv++;
+    for (; at > 0 && s->kv[at - 1].layout.page_bytes < l->page_bytes; at--) {
+        s->kv[at] = s->kv[at - 1];
+    }
+    s->kv[at].layout = *l;
+    s->kv[at].n_pages = n > 0 ? n : 0;
+    s->kv[at].most = options_most_pages(o, &s->d, l, options_max_rows(o, s->max_len));
+}
+
 /* Plans a pool for each type of keys and values, or for the one that is asked for. */
 static quire_err fill_kv(const quire_options *o, summary *s, quire_error *err) {
-    static const dtype types[N_KV_TYPES] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_I8};
-    for (int i = 0; i < N_KV_TYPES; i++) {
-        if (s->kv_is_asked && types[i] != s->kv_type) {
-            continue;
-        }
-        quire_err e = kv_layout_init(&s->d, types[i], o->page_tokens, &s->kv[s->n_kv].layout, err);
+    static const dtype types[N_KV_TYPES] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_F8_E4M3, DTYPE_I8, DTYPE_I4};
+    for (int i = 0; i < (s->kv_is_asked ? 1 : N_KV_TYPES); i++) {
+        kv_layout l;
+        quire_err e = kv_layout_init(&s->d, s->kv_is_asked ? s->kv_types : kv_both(types[i]), o->page_tokens, &l, err);
         if (e == QUIRE_UNSUPPORTED && !s->kv_is_asked) {
             continue;
         }
         TRY(e);
-        s->kv[s->n_kv].type = types[i];
-        int64_t n = pool_plan_pages(&s->plan, &s->kv[s->n_kv].layout);
-        s->kv[s->n_kv].n_pages = n > 0 ? n : 0;
-        s->kv[s->n_kv].most = options_most_pages(o, &s->d, &s->kv[s->n_kv].layout, options_max_rows(o, s->max_len));
-        s->n_kv++;
+        add_kv(o, s, &l);
     }
     return QUIRE_OK;
 }
@@ -130,9 +135,9 @@ static quire_err fill(const quire_options *o, const model_file *f, summary *s, q
     s->page_tokens = o->page_tokens;
     TRY(model_describe(f, &s->d, err));
     TRY(options_compute(o, &s->d, &s->compute, err));
-    TRY(options_kv_dtype(o, s->compute, &s->kv_type, err));
+    TRY(options_kv_types(o, &s->d, s->compute, &s->kv_types, err));
     TRY(options_max_model_len(o, &s->d, &s->max_len, err));
-    s->kv_is_asked = strcmp(o->kv_dtype, "auto") != 0;
+    s->kv_is_asked = strcmp(o->kv_dtype, "auto") != 0 || o->kv_dtype_values != NULL;
     fill_plan(o, s);
     TRY(fill_ends(f, s, err));
     quire_err e = fill_texts(f, s);
@@ -145,7 +150,7 @@ static quire_err fill(const quire_options *o, const model_file *f, summary *s, q
 /* The pages of the type that an engine takes by these options. */
 static const kv_layout *own_layout(const summary *s) {
     int i = 0;
-    while (i + 1 < s->n_kv && s->kv[i].type != s->kv_type) {
+    while (i + 1 < s->n_kv && s->kv[i].layout.types.key != s->kv_types.key) {
         i++;
     }
     return &s->kv[i].layout;
@@ -177,19 +182,19 @@ static quire_err write_weights(strbuf *b, const summary *s) {
         TRY(strbuf_addf(b, "%s%s", s->d.left_out_names[0] ? ": " : "", s->d.left_out_names));
     }
     TRY(strbuf_addf(b, "\ncompute         %s %s\n", compute_name(s->compute), s->d.is_packed ? "only: packed for it" : "by default"));
-    return strbuf_addf(b, "KV type         %s %s\n", dtype_flag_name(s->kv_type), s->kv_is_asked ? "as asked" : "by default");
+    return strbuf_addf(b, "KV type         %s %s\n", own_layout(s)->type_name, s->kv_is_asked ? "as asked" : "by default");
 }
 
 /* Writes one row for type *i and those behind it whose pages are alike; *i moves behind them. */
 static quire_err write_kv_row(strbuf *b, const summary *s, const int32_t *lengths, int n_lengths, int *i) {
     const kv_layout *l = &s->kv[*i].layout;
     long long n_pages = (long long)s->kv[*i].n_pages;
-    char names[32];
-    int n = snprintf(names, sizeof names, "%s", dtype_flag_name(l->type)), at = *i;
+    char names[64];
+    int n = snprintf(names, sizeof names, "%s", l->type_name), at = *i;
     while (++*i < s->n_kv && s->kv[*i].layout.page_bytes == l->page_bytes && n < (int)sizeof names) {
-        n += snprintf(names + n, sizeof names - (size_t)n, ", %s", dtype_flag_name(s->kv[*i].type));
+        n += snprintf(names + n, sizeof names - (size_t)n, ", %s", s->kv[*i].layout.type_name);
     }
-    TRY(strbuf_addf(b, "  %-9s %12lld %12lld %10lld %10lld  ", names, (long long)kv_layout_token_bytes(l), (long long)l->page_bytes,
+    TRY(strbuf_addf(b, "  %-14s %12lld %12lld %10lld %10lld  ", names, (long long)kv_layout_token_bytes(l), (long long)l->page_bytes,
                     n_pages, n_pages / l->n_groups * l->page_tokens));
     for (int k = 0; k < n_lengths; k++) {
         TRY(strbuf_addf(b, "%s %lld", k == 0 ? "" : " /", (long long)requests_held(s, at, lengths[k])));
@@ -206,7 +211,7 @@ static quire_err write_memory(strbuf *b, const summary *s) {
     if (s->plan.room.bytes < 0 && s->plan.given_pages == 0) {
         return strbuf_add_str(b, "; give --kv-pages N\n");
     }
-    TRY(strbuf_addf(b, "\n  %-9s %12s %12s %10s %10s   requests of", "KV", "bytes/token", "bytes/page", "pages", "tokens"));
+    TRY(strbuf_addf(b, "\n  %-14s %12s %12s %10s %10s   requests of", "KV", "bytes/token", "bytes/page", "pages", "tokens"));
     for (int k = 0; k < n; k++) {
         TRY(strbuf_addf(b, "%s %d", k == 0 ? "" : " /", (int)first[k]));
     }
@@ -273,7 +278,7 @@ static void add_text(json_out *o, const char *name, const char *v) {
 static void write_plan(json_out *o, const summary *s, int i) {
     const kv_layout *l = &s->kv[i].layout;
     json_begin(json_item(o), '{');
-    add_text(o, "kv_dtype", dtype_flag_name(s->kv[i].type));
+    add_text(o, "kv_dtype", l->type_name);
     add_int(o, "token_bytes", kv_layout_token_bytes(l));
     add_int(o, "page_bytes", l->page_bytes);
     add_int(o, "n_pages", s->kv[i].n_pages);
@@ -327,7 +332,7 @@ static quire_err write_json(strbuf *b, const summary *s) {
     write_description(&o, s);
     inspect_layers_json(&o, &s->d, own_layout(s));
     add_text(&o, "compute", compute_name(s->compute));
-    add_text(&o, "kv_dtype", dtype_flag_name(s->kv_type));
+    add_text(&o, "kv_dtype", own_layout(s)->type_name);
     add_text(&o, "vocabulary", s->vocabulary.p);
     answer_ends_json(&s->ends, json_name(&o, "end_tokens"));
     json_bool(json_name(&o, "chat_template"), model_file_chat_template(s->f).n > 0);

@@ -90,7 +90,7 @@ static uint64_t hash_description(const model_desc *d) {
     return h;
 }
 
-void tier_version(const model_file *f, const model_desc *d, dtype quantised_to, const backend *b, dtype kv, int32_t max_positions,
+void tier_version(const model_file *f, const model_desc *d, dtype quantised_to, const backend *b, const kv_layout *kv, int32_t max_positions,
                   char out[KV_VERSION_BYTES + 1]) {
     char isa[64] = "any";
     locale_t before = c_locale_enter(); /* hashed texts have numbers with a point */
@@ -108,6 +108,6 @@ void tier_version(const model_file *f, const model_desc *d, dtype quantised_to, 
     (void)snprintf(out, KV_VERSION_BYTES + 1,
                    "quire %s, model %016llx %016llx%s%s, backend %s, compute %s, kv %s in pages %d, isa %s, length %d", QUIRE_VERSION,
                    (unsigned long long)hash_weights(f), (unsigned long long)description, quantised_to != DTYPE_F32 ? " as " : "",
-                   quantised_to != DTYPE_F32 ? dtype_name(quantised_to) : "", b->ops->name, compute_name(b->compute), dtype_name(kv),
+                   quantised_to != DTYPE_F32 ? dtype_name(quantised_to) : "", b->ops->name, compute_name(b->compute), kv->type_name,
                    KV_LAYOUT_VERSION, isa, (int)length);
 }

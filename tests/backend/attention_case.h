@@ -16,7 +16,8 @@
  * q [tokens, n_heads, d_head], k and v [tokens, n_kv_heads, d_head]. */
 typedef struct attention_case {
     int32_t n_heads, n_kv_heads, d_head, n_seqs, lengths[CASE_MAX_SEQS];
-    dtype type;
+    dtype type;            /* of keys and values */
+    const kv_types *types; /* in its place; NULL: none */
     attn_spec spec;
     const attn_mods *mods; /* of all sequences, whose b is their number; NULL: none */
     bool (*sees)(int32_t row, int32_t key, int32_t head, int32_t seq); /* the same mask for the reference, or NULL */
@@ -64,7 +65,7 @@ static inline void case_open(case_run *r, const attention_case *c) {
     assert_non_null(r->b);
     quire_error err;
     model_desc d = desc_plain(2, c->n_heads, c->n_kv_heads, c->d_head, 0);
-    assert_int_equal(kv_layout_init(&d, c->type, c->page_tokens, &r->layout, &err), QUIRE_OK);
+    assert_int_equal(kv_layout_init(&d, c->types != NULL ? *c->types : kv_both(c->type), c->page_tokens, &r->layout, &err), QUIRE_OK);
     int32_t n_tokens = 0, n_pages = 0;
     for (int32_t s = 0; s < c->n_seqs; s++) {
         r->first[s] = n_tokens;
@@ -231,9 +232,9 @@ static inline int32_t case_run_all(const attention_case *c, float *out) {
     return r.n_carried;
 }
 
-/* x rounded to what a page holds; I8 rounds heads, not numbers. */
+/* x rounded to what a page holds; types with scales round heads, not numbers. */
 static inline float stored(dtype type, float x) {
-    return type == DTYPE_F32 || type == DTYPE_I8 ? x : type == DTYPE_BF16 ? bf16_to_f32(f32_to_bf16(x)) : f16_to_f32(f32_to_f16(x));
+    return type == DTYPE_F32 || type == DTYPE_F8_E4M3 || type == DTYPE_I8 || type == DTYPE_I4 ? x : type == DTYPE_BF16 ? bf16_to_f32(f32_to_bf16(x)) : f16_to_f32(f32_to_f16(x));
 }
 
 /* n normal floats; caller frees. */

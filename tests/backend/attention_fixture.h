@@ -116,7 +116,8 @@ static inline void check_same(fixture *f, const attention_case *c) {
     memset(f->other, 0xff, sizeof *f->other * f->n_out);
     case_run_all(&other, f->other);
     if (!same_floats(f->other, f->base, f->n_out)) {
-        fail_msg("%s, type %s, pages of %d, %d threads, chunk %d, alone %d, tiles of %d rows, split %d", c->isa, dtype_name(c->type),
+        fail_msg("%s, type %s/%s, pages of %d, %d threads, chunk %d, alone %d, tiles of %d rows, split %d", c->isa,
+                 dtype_name(c->types != NULL ? c->types->key : c->type), dtype_name(c->types != NULL ? c->types->value : c->type),
                  c->page_tokens, c->n_threads, c->chunk, c->alone, c->tile_rows, c->split);
     }
 }

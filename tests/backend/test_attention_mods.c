@@ -144,7 +144,7 @@ static void chunks_that_the_windows_of_all_heads_leave_out_are_skipped(void **un
     kv_layout layout;
     quire_error err;
     backend *b = open_isa("plain", 1);
-    assert_int_equal(kv_layout_init(&d, DTYPE_F32, 16, &layout, &err), QUIRE_OK);
+    assert_int_equal(kv_layout_init(&d, kv_both(DTYPE_F32), 16, &layout, &err), QUIRE_OK);
     (void)b->ops->buffer_reserve(b, 4 * 16);
     (void)b->ops->buffer_reserve(b, 32 * 16); /* a feed-forward part's */
     desc_heads(&d, &limits.fewest_heads, &limits.most_heads);

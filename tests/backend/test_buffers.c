@@ -32,7 +32,7 @@ static int64_t step_bytes(compute_mode mode, dtype type) {
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
         (void)b->ops->buffer_reserve(b, widths[i]);
     }
-    assert_int_equal(kv_layout_init(&d, DTYPE_BF16, 16, &layout, &err), QUIRE_OK);
+    assert_int_equal(kv_layout_init(&d, kv_both(DTYPE_BF16), 16, &layout, &err), QUIRE_OK);
     assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = 512, .max_seqs = 64, .max_out = 64}, &layout, d.n_vocab, &err),
                      QUIRE_OK);
     int64_t bytes = b->ops->step_bytes(b);

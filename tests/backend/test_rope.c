@@ -22,7 +22,7 @@ static void rig_open(rig *g, const rope_desc *d, int32_t max_positions, int32_t 
     model_desc m = desc_plain(1, 2, 1, d_head, 0);
     g->b = open_isa("auto", 2);
     g->d_head = d_head;
-    assert_int_equal(kv_layout_init(&m, DTYPE_F32, 16, &layout, &err), QUIRE_OK);
+    assert_int_equal(kv_layout_init(&m, kv_both(DTYPE_F32), 16, &layout, &err), QUIRE_OK);
     assert_int_equal(g->b->ops->rope_load(g->b, d, max_positions, &g->r, &err), QUIRE_OK);
     if (norm_weight != NULL) {
         tensor_view w = {.name = "q_norm",

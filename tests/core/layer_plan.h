@@ -36,7 +36,7 @@ static inline model_desc desc_of_plan(const layer_plan *p) {
 
 static inline quire_err lay_out(const layer_plan *p, dtype type, int32_t page_tokens, kv_layout *out, quire_error *err) {
     model_desc d = desc_of_plan(p);
-    return kv_layout_init(&d, type, page_tokens, out, err);
+    return kv_layout_init(&d, kv_both(type), page_tokens, out, err);
 }
 
 #endif

@@ -52,7 +52,7 @@ static void flags_have_names_of_their_own(void **state) {
 static void only_block_types_are_quantised(void **state) {
     (void)state;
     for (int t = 0; t < N_DTYPES; t++) {
-        assert_int_equal(dtype_is_quantised((dtype)t), t >= DTYPE_Q4_0 && t < DTYPE_I8);
+        assert_int_equal(dtype_is_quantised((dtype)t), (t >= DTYPE_Q4_0 && t < DTYPE_I8) || t == DTYPE_I4);
     }
 }
 

@@ -270,7 +270,7 @@ static void caches_of_two_widths_share_pages_of_one_size(void **state) {
         desc_add_layer(&d, (layer_desc){.caches = {NO_CACHE, NO_CACHE}, .rope = NO_ROPE, .n_heads = 16}, &c);
     }
     kv_layout l;
-    assert_int_equal(kv_layout_init(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(kv_layout_init(&d, kv_both(DTYPE_BF16), 16, &l, NULL), QUIRE_OK);
     int64_t global_bytes = 2 * 4 * 512 * 16 * 2, window_bytes = 2 * 16 * 256 * 16 * 2;
     assert_int_equal(window_bytes, 2 * global_bytes);
     assert_int_equal(l.page_bytes, window_bytes);
@@ -291,7 +291,7 @@ static void each_window_has_groups_of_its_own(void **state) {
         desc_add_layer(&d, (layer_desc){.caches = {NO_CACHE, NO_CACHE}, .rope = NO_ROPE, .n_heads = 1}, &c);
     }
     kv_layout l;
-    assert_int_equal(kv_layout_init(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(kv_layout_init(&d, kv_both(DTYPE_BF16), 16, &l, NULL), QUIRE_OK);
     assert_int_equal(l.n_groups, 2);
     assert_int_equal(l.groups[0].window, 32);
     assert_int_equal(l.groups[1].window, 128);
@@ -313,6 +313,39 @@ static void int8_rows_have_scales_and_count_them(void **state) {
     d = mixed(8, 8, LAYER_LATENT, LAYER_FULL, 8, 128);
     d.d_latent = 576;
     assert_int_equal(lay_out(&d, DTYPE_I8, 16, &l, NULL), QUIRE_UNSUPPORTED);
+}
+
+/* Tokens in a pool of given bytes, for heads of 128. */
+static int64_t pool_tokens(kv_types types) {
+    kv_layout l;
+    const model_desc d = desc_plain(32, 32, 8, 128, 0);
+    assert_int_equal(kv_layout_init(&d, types, 16, &l, NULL), QUIRE_OK);
+    return ((int64_t)4 << 30) / l.page_bytes * l.page_tokens;
+}
+
+static void smaller_types_hold_more_tokens_in_the_same_pool(void **state) {
+    (void)state;
+    const double bf16 = (double)pool_tokens(kv_both(DTYPE_BF16));
+    assert_true((double)pool_tokens(kv_both(DTYPE_I8)) > 1.9 * bf16);
+    assert_true((double)pool_tokens(kv_both(DTYPE_F8_E4M3)) > 1.9 * bf16);
+    assert_true((double)pool_tokens(kv_both(DTYPE_I4)) > 3.5 * bf16);
+    assert_true((double)pool_tokens((kv_types){DTYPE_I8, DTYPE_I4}) > 2.4 * bf16);
+}
+
+static void keys_and_values_may_have_different_types(void **state) {
+    (void)state;
+    kv_layout l;
+    const model_desc d = desc_plain(2, 4, 3, 40, 0);
+    assert_int_equal(kv_layout_init(&d, (kv_types){DTYPE_F16, DTYPE_I4}, 16, &l, NULL), QUIRE_OK);
+    const kv_planes *p = &l.caches[1];
+    assert_string_equal(l.type_name, "f16/int4");
+    assert_int_equal(p->key.row_bytes, 80);
+    assert_int_equal(p->key.scale_bytes, 0);
+    assert_int_equal(p->value.row_bytes, 36); /* two groups of 17, whole words */
+    assert_int_equal(p->value.scale_bytes, 4);
+    assert_int_equal(p->value.offset - p->key.offset, 16 * 3 * 80);
+    assert_int_equal(kv_layout_token_bytes(&l), 2 * 3 * (80 + 40));
+    assert_int_equal(kv_layout_init(&d, (kv_types){DTYPE_F16, DTYPE_Q4_0}, 16, &l, NULL), QUIRE_INVALID);
 }
 
 /* A model whose kinds differ in bytes: 7 latent layers, as many as fill a page of 1 full layer and a bit. */
@@ -460,6 +493,8 @@ int main(void) {
         cmocka_unit_test(caches_of_two_widths_share_pages_of_one_size),
         cmocka_unit_test(each_window_has_groups_of_its_own),
         cmocka_unit_test(int8_rows_have_scales_and_count_them),
+        cmocka_unit_test(smaller_types_hold_more_tokens_in_the_same_pool),
+        cmocka_unit_test(keys_and_values_may_have_different_types),
         cmocka_unit_test(pages_are_as_large_as_the_largest_group),
         cmocka_unit_test(a_model_of_states_alone_has_one_page_a_sequence),
         cmocka_unit_test(random_layer_kinds_give_every_layer_a_place_of_its_own),

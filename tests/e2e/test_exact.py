@@ -81,14 +81,17 @@ def test_logits_do_not_depend_on_the_instruction_set(quire, tmp_path, name, comp
         assert case.logits("--compute", compute, "--isa", isa) == plain, f"seed {case.seed}: {isa} differs from plain"
 
 
-@pytest.mark.parametrize("kv", ["f32", "f16", "bf16", "int8"])
+KV_TYPES = {"f32": 0, "f16": 0.05, "bf16": 0.5, "int8": 2, "fp8": 4, "int4": 12, "int8 -ctv int4": 8}  # how far logits may be from f32's
+
+
+@pytest.mark.parametrize("kv", KV_TYPES)
 def test_every_kv_type_keeps_the_rule_and_changes_the_numbers_only_a_little(quire, tmp_path, kv):
     np = pytest.importorskip("numpy")
     case = Case("builtin", tmp_path)
-    one = case.logits("--compute", "f32", "--kv-dtype", kv)
-    two = case.logits("--compute", "f32", "--kv-dtype", kv, "--page-size", "4", "--chunk", "7", "--batch-with", str(case.strangers_file))
+    one = case.logits("--compute", "f32", "--kv-dtype", *kv.split())
+    two = case.logits("--compute", "f32", "--kv-dtype", *kv.split(), "--page-size", "4", "--chunk", "7", "--batch-with", str(case.strangers_file))
     assert one == two, f"seed {case.seed}"
     exact = case.logits("--compute", "f32", "--kv-dtype", "f32")
     a, b = (np.frombuffer(x[128:], "<f4") for x in (one, exact))
-    assert np.abs(a - b).max() <= {"f32": 0, "f16": 0.05, "bf16": 0.5, "int8": 2}[kv]
+    assert np.abs(a - b).max() <= KV_TYPES[kv]
     assert (kv == "f32") == (one == exact)

@@ -74,8 +74,8 @@ def test_what_is_taken_without_effect_is_named_in_one_line(quire):
     (["--load-format", "dummy"], ["dummy", "auto, safetensors, gguf"]),
     (["--enforce-eager=1"], ["takes no value"]),
     (["-ngl"], ["-ngl", "needs a value"]),
-    (["-ctv", "f16"], ["-ctv f16", "-ctk f16"]),
-    (["-ctk", "bf16", "-ctv", "f16"], ["-ctv f16", "one type"]),
+    (["-ctk", "q5_1"], ["-ctk q5_1", "fp8_e4m3"]),
+    (["-ctv", "q4_1"], ["-ctv q4_1", "int4"]),
     (["-hf", "a/b"], ["-hf a/b", "given twice"]),
     (["-mu", "http://x/m.gguf"], ["-mu", "by name"]),
     (["--enable-lora"], ["not here yet", "LoRA"]),
@@ -92,7 +92,7 @@ def test_what_cannot_be_taken_is_refused_with_the_reason(quire, arguments, words
 
 def test_a_server_started_as_a_script_for_llama_server_does(quire):
     s = Server("builtin", "-c", "512", "-ngl", "99", "-fa", "on", "-ub", "64", "-np", "4", "--jinja", "--no-mmap", "-a", "mine", "-s", "7", "--temp", "1.2",
-               "-n", "6", "-ctk", "f32", "-ctv", "f32", "--no-warmup", "-cb")
+               "-n", "6", "-ctk", "f32", "-ctv", "f16", "--no-warmup", "-cb")
     try:
         models = json.loads(s.ask("GET", "/v1/models", key=None)[2])
         assert [m["id"] for m in models["data"]] == ["mine"]

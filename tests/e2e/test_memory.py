@@ -181,7 +181,7 @@ def test_inspect_prints_no_row_twice_and_names_types_as_the_flags_do(quire):
         assert plan["kv_dtype"] in shown
         for name in plan["weight_bytes_by_type"]:
             assert re.fullmatch("f32|f16|bf16|int8|q[2-8]_[01k]|iq4_nl", name), (model, name)
-    for name in ("f32", "f16", "bf16", "int8"):
+    for name in ("f32", "f16", "bf16", "fp8_e4m3", "int8", "int4"):
         assert name in shown
         asked = inspect("builtin", "--kv-cache-dtype", name)
         assert f"KV type         {name} as asked" in asked and len(re.findall(r"^  \w", asked[asked.index("memory plan"):], re.M)) == 2

@@ -171,7 +171,7 @@ static inline void harness_open(const harness_options *o, harness *h) {
         d.caches[i].kind = o->layer_kinds[i];
         d.caches[i].window = o->layer_kinds[i] == LAYER_WINDOW ? o->window : 0;
     }
-    r = r ? r : kv_layout_init(&d, o->kv, o->page_tokens, &h->layout, &err);
+    r = r ? r : kv_layout_init(&d, kv_both(o->kv), o->page_tokens, &h->layout, &err);
     r = r ? r : h->b->ops->step_open(h->b, &limits, &h->layout, h->n_vocab, &err);
     r = r ? r : h->b->ops->kv_open(h->b, o->n_pages, &err);
     if (r == QUIRE_OK && o->wrap != NULL) {

@@ -17,7 +17,7 @@ static draft_options second_open(second *x, const char *path, compute_mode compu
     assert_int_equal(backend_cpu_open(&bo, &x->b, &err), QUIRE_OK);
     assert_int_equal(model_open(f, x->b, 2048, &x->m, &err), QUIRE_OK);
     model_file_close(f);
-    assert_int_equal(kv_layout_init(model_description(x->m), DTYPE_F32, 16, &x->layout, &err), QUIRE_OK);
+    assert_int_equal(kv_layout_init(model_description(x->m), kv_both(DTYPE_F32), 16, &x->layout, &err), QUIRE_OK);
     assert_int_equal(x->b->ops->step_open(x->b, &limits, &x->layout, model_description(x->m)->n_vocab, &err), QUIRE_OK);
     assert_int_equal(x->b->ops->kv_open(x->b, n_pages, &err), QUIRE_OK);
     return (draft_options){.method = DRAFT_METHOD_MODEL, .n_tokens = 4, .model = {x->m, x->b, &x->layout, n_pages, 2048}};

@@ -46,6 +46,16 @@ static void logits_over_int8_pages_do_not_depend_on_how_they_were_run(void **sta
     all_ways_of(COMPUTE_F32, DTYPE_I8, "auto");
 }
 
+static void logits_over_fp8_pages_do_not_depend_on_how_they_were_run(void **state) {
+    (void)state;
+    all_ways(COMPUTE_F32, DTYPE_F8_E4M3, "auto");
+}
+
+static void logits_over_int4_pages_do_not_depend_on_how_they_were_run(void **state) {
+    (void)state;
+    all_ways(COMPUTE_F32, DTYPE_I4, "auto");
+}
+
 /* The same prompt behind prefixes of every length that were cached before: the last rows' logits and the tokens are those of a first run.
  */
 static void reuse(compute_mode compute, dtype kv, int32_t page_tokens) {
@@ -99,6 +109,8 @@ static void logits_do_not_depend_on_what_was_cached(void **state) {
     reuse(COMPUTE_INT8, DTYPE_F16, 64);
     reuse(COMPUTE_INT8, DTYPE_BF16, 1);
     reuse(COMPUTE_INT8, DTYPE_I8, 16);
+    reuse(COMPUTE_INT8, DTYPE_F8_E4M3, 8);
+    reuse(COMPUTE_F32, DTYPE_I4, 16);
 }
 
 static uint64_t fnv(const void *p, size_t n) {
@@ -154,6 +166,16 @@ static void logits_over_int8_pages_have_the_stored_hash_on_every_instruction_set
     hash_of_mode(COMPUTE_INT8, DTYPE_I8, 0x854e0bb669f995c1);
 }
 
+static void logits_over_fp8_pages_have_the_stored_hash_on_every_instruction_set(void **state) {
+    (void)state;
+    hash_of_mode(COMPUTE_INT8, DTYPE_F8_E4M3, 0x5d29423fefaba8bf);
+}
+
+static void logits_over_int4_pages_have_the_stored_hash_on_every_instruction_set(void **state) {
+    (void)state;
+    hash_of_mode(COMPUTE_INT8, DTYPE_I4, 0x1c721afa339f2221);
+}
+
 int main(void) {
     uint64_t seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
@@ -164,11 +186,15 @@ int main(void) {
         cmocka_unit_test(bf16_logits_by_the_dot_instruction_do_not_depend_on_how_they_were_run),
         cmocka_unit_test(int8_logits_do_not_depend_on_how_they_were_run),
         cmocka_unit_test(logits_over_int8_pages_do_not_depend_on_how_they_were_run),
+        cmocka_unit_test(logits_over_fp8_pages_do_not_depend_on_how_they_were_run),
+        cmocka_unit_test(logits_over_int4_pages_do_not_depend_on_how_they_were_run),
         cmocka_unit_test(logits_do_not_depend_on_what_was_cached),
         cmocka_unit_test(f32_logits_have_the_stored_hash_on_every_instruction_set),
         cmocka_unit_test(bf16_logits_have_the_stored_hash_on_every_instruction_set_that_widens),
         cmocka_unit_test(int8_logits_have_the_stored_hash_on_every_instruction_set),
         cmocka_unit_test(logits_over_int8_pages_have_the_stored_hash_on_every_instruction_set),
+        cmocka_unit_test(logits_over_fp8_pages_have_the_stored_hash_on_every_instruction_set),
+        cmocka_unit_test(logits_over_int4_pages_have_the_stored_hash_on_every_instruction_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

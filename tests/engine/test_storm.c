@@ -46,7 +46,7 @@ static int32_t pick(int32_t n) {
 static harness_options random_options(void) {
     static const int32_t sizes[] = {1, 2, 4, 4, 8};
     static const prefix_cache caches[] = {PREFIX_CACHE_NONE, PREFIX_CACHE_PAGE, PREFIX_CACHE_TOKEN, PREFIX_CACHE_TOKEN};
-    static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_I8};
+    static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_I8, DTYPE_F8_E4M3, DTYPE_I4};
     harness_options o = harness_defaults;
     o.page_tokens = sizes[pick(5)];
     o.prefix_cache = caches[pick(4)];
@@ -60,7 +60,7 @@ static harness_options random_options(void) {
     o.schedule = (admission_policy)pick(4);
     o.eviction = (kv_policy)pick(4);
     o.compute = (compute_mode)pick(3);
-    o.kv = types[pick(4)];
+    o.kv = types[pick(6)];
     o.n_threads = 1 + pick(2);
     o.no_cascade = pick(3) == 0;
     if (o.prefix_cache != PREFIX_CACHE_NONE && pick(2) == 0) {

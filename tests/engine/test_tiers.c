@@ -106,6 +106,8 @@ static void pages_come_back_from_host_memory_bit_for_bit(void **state) {
     there_and_back(COMPUTE_INT8, DTYPE_F16, 16);
     there_and_back(COMPUTE_INT8, DTYPE_BF16, 1);
     there_and_back(COMPUTE_INT8, DTYPE_I8, 16);
+    there_and_back(COMPUTE_F32, DTYPE_F8_E4M3, 4);
+    there_and_back(COMPUTE_INT8, DTYPE_I4, 16);
 }
 
 /* A host tier that holds far less than is evicted: what is left of the prompt is computed, and the response is the same. */
@@ -306,6 +308,8 @@ static void preempted_sequences_come_back_from_swap_space_bit_for_bit(void **sta
     swapped(COMPUTE_INT8, DTYPE_BF16, 4, PREFIX_CACHE_TOKEN, 0);
     swapped(COMPUTE_INT8, DTYPE_BF16, 4, PREFIX_CACHE_TOKEN, 37);
     swapped(COMPUTE_INT8, DTYPE_I8, 16, PREFIX_CACHE_TOKEN, 37);
+    swapped(COMPUTE_F32, DTYPE_F8_E4M3, 8, PREFIX_CACHE_TOKEN, 37);
+    swapped(COMPUTE_INT8, DTYPE_I4, 16, PREFIX_CACHE_TOKEN, 37);
 }
 
 /* Swap space for a few pages: who finds none is computed again. */

@@ -23,7 +23,7 @@ static inline float *run_prompt(model *m, backend *b, size_t *n, quire_error *er
     const model_desc *d = model_description(m);
     int32_t n_rows = d->max_positions < N ? d->max_positions : N;
     kv_layout layout;
-    if (kv_layout_init(d, DTYPE_F32, PAGE, &layout, err) != QUIRE_OK ||
+    if (kv_layout_init(d, kv_both(DTYPE_F32), PAGE, &layout, err) != QUIRE_OK ||
         b->ops->step_open(b, &(step_limits){.max_rows = N, .max_seqs = 1, .max_out = N}, &layout, d->n_vocab, err) != QUIRE_OK ||
         b->ops->kv_open(b, layout.n_groups + 1, err) != QUIRE_OK) {
         return NULL;

@@ -28,7 +28,7 @@ static void run(const char *isa, int32_t chunk, float **out, int32_t *width) {
     assert_int_equal(model_open(f, b, 256, &m, &err), QUIRE_OK);
     model_file_close(f);
     const model_desc *d = model_description(m);
-    assert_int_equal(kv_layout_init(d, DTYPE_F32, PAGE, &layout, &err), QUIRE_OK);
+    assert_int_equal(kv_layout_init(d, kv_both(DTYPE_F32), PAGE, &layout, &err), QUIRE_OK);
     assert_int_equal(b->ops->step_open(b, &limits, &layout, d->n_vocab, &err), QUIRE_OK);
     assert_int_equal(b->ops->kv_open(b, 4, &err), QUIRE_OK);
     *width = d->d_model;

@@ -261,7 +261,7 @@ static void an_encoder_gets_the_pages_of_one_step(void **state) {
     quire_options o;
     quire_error err = {0};
     quire_options_init(&o);
-    assert_int_equal(kv_layout_init(&d, DTYPE_F32, o.page_tokens, &l, &err), QUIRE_OK);
+    assert_int_equal(kv_layout_init(&d, kv_both(DTYPE_F32), o.page_tokens, &l, &err), QUIRE_OK);
     pool_plan p = pool_plan_of(&o);
     p.room = (memory_room){.bytes = 64 * GIB, .bound = MEMORY_OF_MACHINE};
     pool_plan_encoder(&p, &o, &d, 512);

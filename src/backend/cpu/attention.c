@@ -42,8 +42,11 @@ static quire_err scratch_open(cpu_backend *b, const kv_planes *widest, int32_t a
     uint8_t *copies = step_new(b, attn_copies_bytes(widest), 1), *weights = NULL;
     attn_registers *regs = step_new(b, 1, sizeof *regs);
     int8_t *q_int8 = NULL;
-    if (b->layout.type == DTYPE_I8) {
+    const bool k_int8 = cpu_kv_is_bytes(widest->key.type), v_int8 = cpu_kv_is_bytes(widest->value.type);
+    if (v_int8) {
         weights = step_new(b, ATTN_TILE, ATTN_CHUNK);
+    }
+    if (k_int8) {
         q_int8 = step_new(b, MOST_TOGETHER * ATTN_TILE, (size_t)attn_int8_stride(widest->key.width));
     }
     if (regs != NULL) {
@@ -51,7 +54,7 @@ static quire_err scratch_open(cpu_backend *b, const kv_planes *widest, int32_t a
         regs->vectors = step_new(b, ATTN_PROGRAM_VECTORS * ATTN_PROGRAM_KEYS, sizeof *regs->vectors);
     }
     if (scores == NULL || sums == NULL || acc == NULL || states == NULL || copies == NULL || regs == NULL || regs->rows == NULL ||
-        regs->vectors == NULL || (b->layout.type == DTYPE_I8 && (weights == NULL || q_int8 == NULL))) {
+        regs->vectors == NULL || (v_int8 && weights == NULL) || (k_int8 && q_int8 == NULL)) {
         return QUIRE_NO_MEMORY;
     }
     for (int32_t h = 0; h < MOST_TOGETHER; h++) {
@@ -152,7 +155,7 @@ static bool fetches_pairs(const attn_job *job, int32_t n_heads, int32_t n_chunks
     const kv_planes *l = job->planes;
     int64_t head_bytes = 2 * ATTN_CHUNK * l->key.row_bytes, piece_bytes = l->page_tokens * l->key.row_bytes;
     return n_heads % 2 == 0 && n_chunks >= MANY_CHUNKS && l->page_tokens >= ATTN_BLOCK &&
-           piece_bytes <= (l->key.type == DTYPE_I8 ? SMALL_INT8_PIECE : SMALL_PIECE) && 4 * head_bytes <= job->b->near_bytes;
+           piece_bytes <= (cpu_kv_is_bytes(l->key.type) ? SMALL_INT8_PIECE : SMALL_PIECE) && 4 * head_bytes <= job->b->near_bytes;
 }
 
 /* What is prefetched during `chunk` for head h of n_heads from kv_head on. */
@@ -247,7 +250,7 @@ static void run_partial(const attn_job *job, const attn_item *item, int32_t kv_h
  * that memory is read once. */
 static void run_carry(const attn_job *job, const attn_item *item, int32_t kv_head, attn_scratch *s) {
     int32_t n_queries = item->n_rows * job->group_size, end = item->chunk0 + item->n_chunks;
-    size_t chunk_bytes = 2 * ATTN_CHUNK * (size_t)s->tile.d_head * cpu_kv_element_bytes(job->planes);
+    size_t chunk_bytes = ATTN_CHUNK * (size_t)(job->planes->key.row_bytes + job->planes->value.row_bytes);
     int32_t n_near = chunk_bytes < NEAR_BYTES ? (int32_t)(NEAR_BYTES / chunk_bytes) : 1;
     for (int32_t chunk = item->chunk0; chunk < end; chunk += n_near) {
         for (int32_t from = 0; from < n_queries; from += ATTN_TILE) {
@@ -270,7 +273,8 @@ static void run_item(void *context, int32_t task, int32_t worker) {
         attn_tile *tile = &s[h].tile;
         tile->d_head = planes->key.width;
         tile->acc_stride = acc_stride_of(planes);
-        tile->type = planes->key.type;
+        tile->k_type = cpu_kv_is_bytes(planes->key.type) ? DTYPE_I8 : planes->key.type;
+        tile->v_type = cpu_kv_is_bytes(planes->value.type) ? DTYPE_I8 : planes->value.type;
         tile->scale = job->spec->scale;
         tile->soft_cap = job->spec->soft_cap;
         tile->has_slopes = job->spec->alibi_slopes != NULL;

@@ -196,21 +196,29 @@ static void weigh_int8_group(const attn_tile *t, attn_group g, int32_t block0, i
     }
 }
 
-static void attend_int8(const attn_tile *t) {
-    int32_t block0, block1, n_groups = (t->n_queries + INT8_GROUP - 1) / INT8_GROUP, query = 0;
+static attn_group int8_group_of(const attn_tile *t, int32_t i, int32_t n) {
+    return group_of(t, i, n, (t->d_head + 3) / 4, QUAD_BYTES);
+}
+
+/* Raw products of all the tile's queries with blocks block0..block1 of keys. */
+static void score_int8_tile(const attn_tile *t, int32_t block0, int32_t block1) {
+    const int32_t n_groups = (t->n_queries + INT8_GROUP - 1) / INT8_GROUP;
     attn_group groups[MOST_INT8_GROUPS];
-    float top[ATTN_TILE], step[ATTN_TILE];
-    if (!seen_blocks(t, &block0, &block1)) {
-        return;
-    }
     for (int32_t i = 0; i < n_groups; i++) {
-        groups[i] = group_of(t, i, n_groups, (t->d_head + 3) / 4, QUAD_BYTES);
+        groups[i] = int8_group_of(t, i, n_groups);
     }
     for (int32_t block = block0; block < block1; block += MOST_VECTORS) {
         for (int32_t i = 0; i < n_groups; i++) {
             score_int8_group(t, groups[i], block, block1 - block < MOST_VECTORS ? block1 : block + MOST_VECTORS);
         }
     }
+}
+
+/* Softmax, and acc of all the tile's queries. */
+static void weigh_int8_tile(const attn_tile *t, int32_t block0, int32_t block1) {
+    const int32_t n_groups = (t->n_queries + INT8_GROUP - 1) / INT8_GROUP;
+    float top[ATTN_TILE], step[ATTN_TILE];
+    int32_t query = 0;
     soften_all(DTYPE_I8, t, block0, block1, top);
     for (; query + INT8_ROUNDED <= t->n_queries; query += INT8_ROUNDED) {
         weights_to_int8(INT8_ROUNDED, t, query, block0, block1, top + query, step + query);
@@ -222,6 +230,7 @@ static void attend_int8(const attn_tile *t) {
         prefetch(t->fetch_v_scales[b]);
     }
     for (int32_t i = 0; i < n_groups; i++) {
-        weigh_int8_group(t, groups[i], block0, block1, step + groups[i].query);
+        const attn_group g = int8_group_of(t, i, n_groups);
+        weigh_int8_group(t, g, block0, block1, step + g.query);
     }
 }

@@ -42,13 +42,16 @@ INLINE void prefetch(const void *p) {
 }
 
 INLINE int32_t element_bytes(dtype type) {
-    return type == DTYPE_F32 ? 4 : 2;
+    return type == DTYPE_F32 ? 4 : type == DTYPE_F8_E4M3 ? 1 : 2;
 }
 
 /* 16 elements as floats, in the lane order that is cheapest to load. */
 INLINE f32x16 load_elements(dtype type, const uint8_t *p) {
     if (type == DTYPE_F32) {
         return f_load((const float *)(const void *)p);
+    }
+    if (type == DTYPE_F8_E4M3) {
+        return f_load_e4m3(p);
     }
     return type == DTYPE_BF16 ? f_load_bf16_apart((const uint16_t *)(const void *)p) : f_load_f16((const uint16_t *)(const void *)p);
 }
@@ -110,7 +113,8 @@ INLINE void dot_blocks(dtype type, int n_q, int n_b, const attn_tile *t, attn_gr
     for (int r = 0; r < n_q; r++) {
         UNROLL
         for (int c = 0; c < n_b; c++) {
-            store_sums(type, t->scores + (g.query + r) * ATTN_CHUNK + (block + c) * ATTN_BLOCK, sums[r][c]);
+            f32x16 s = type == DTYPE_F8_E4M3 ? f_mul(sums[r][c], f_load(t->k_scales[block + c])) : sums[r][c];
+            store_sums(type, t->scores + (g.query + r) * ATTN_CHUNK + (block + c) * ATTN_BLOCK, s);
         }
     }
 }
@@ -312,12 +316,10 @@ static bool seen_blocks(const attn_tile *t, int32_t *block0, int32_t *block1) {
     return first < end;
 }
 
-INLINE void attend_floats(dtype type, const attn_tile *t) {
-    int32_t block0, block1, n_groups = (t->n_queries + GROUP - 1) / GROUP;
+/* Raw products of all the tile's queries with blocks block0..block1 of keys. */
+INLINE void score_floats(dtype type, const attn_tile *t, int32_t block0, int32_t block1) {
+    const int32_t n_groups = (t->n_queries + GROUP - 1) / GROUP;
     attn_group groups[MOST_GROUPS];
-    if (!seen_blocks(t, &block0, &block1)) {
-        return;
-    }
     for (int32_t i = 0; i < n_groups; i++) {
         groups[i] = group_of(t, i, n_groups, t->d_head, ATTN_BLOCK * element_bytes(type));
     }
@@ -326,27 +328,68 @@ INLINE void attend_floats(dtype type, const attn_tile *t) {
             dot_any(type, t, groups[i], block, block1 - block < MOST_VECTORS ? block1 : block + MOST_VECTORS);
         }
     }
-    soften_floats(t, block0, block1);
+}
+
+/* acc of all the tile's queries. */
+INLINE void weigh_floats(dtype type, const attn_tile *t) {
+    const int32_t n_groups = (t->n_queries + GROUP - 1) / GROUP;
     for (int32_t i = 0; i < n_groups; i++) {
-        attn_pv(type, t, groups[i]);
+        attn_pv(type, t, group_of(t, i, n_groups, t->d_head, ATTN_BLOCK * element_bytes(type)));
     }
 }
 
 #include "backend/cpu/attention_int8.inc.h"
 
-static void attention_tile_kernel(const attn_tile *t) {
-    switch (t->type) {
+#include "backend/cpu/attention_int4.inc.h"
+
+static void score_tile(const attn_tile *t, int32_t block0, int32_t block1) {
+    switch (t->k_type) {
     case DTYPE_F32:
-        attend_floats(DTYPE_F32, t);
+        score_floats(DTYPE_F32, t, block0, block1);
         break;
     case DTYPE_BF16:
-        attend_floats(DTYPE_BF16, t);
+        score_floats(DTYPE_BF16, t, block0, block1);
+        break;
+    case DTYPE_F8_E4M3:
+        score_floats(DTYPE_F8_E4M3, t, block0, block1);
         break;
     case DTYPE_I8:
-        attend_int8(t);
+        score_int8_tile(t, block0, block1);
         break;
     default:
-        attend_floats(DTYPE_F16, t);
+        score_floats(DTYPE_F16, t, block0, block1);
+    }
+}
+
+/* Softmax, and the weighted sums of values. */
+static void weigh_tile(const attn_tile *t, int32_t block0, int32_t block1) {
+    switch (t->v_type) {
+    case DTYPE_F32:
+        soften_floats(t, block0, block1);
+        weigh_floats(DTYPE_F32, t);
+        break;
+    case DTYPE_BF16:
+        soften_floats(t, block0, block1);
+        weigh_floats(DTYPE_BF16, t);
+        break;
+    case DTYPE_F8_E4M3:
+        soften_scaled(t, block0, block1);
+        weigh_floats(DTYPE_F8_E4M3, t);
+        break;
+    case DTYPE_I8:
+        weigh_int8_tile(t, block0, block1);
+        break;
+    default:
+        soften_floats(t, block0, block1);
+        weigh_floats(DTYPE_F16, t);
+    }
+}
+
+static void attention_tile_kernel(const attn_tile *t) {
+    int32_t block0, block1;
+    if (seen_blocks(t, &block0, &block1)) {
+        score_tile(t, block0, block1);
+        weigh_tile(t, block0, block1);
     }
 }
 

@@ -4,122 +4,158 @@
 
 #include "backend/cpu/pages.h"
 #include "base/mem.h"
+#include "base/size.h"
 
-#define READ_AHEAD_BYTES 64 /* kernels read whole vectors, past the last value */
+#define READ_AHEAD_BYTES 1024 /* kernels read whole vectors, past the last value, and unpack whole groups of int4, past the last row */
 
-static size_t block_bytes(const kv_planes *l) {
-    return (size_t)l->key.row_bytes * ATTN_BLOCK;
+/* The type in which kernels read a plane. */
+static dtype type_read(const kv_plane *plane) {
+    return plane->type == DTYPE_I4 ? DTYPE_I8 : plane->type;
+}
+
+/* Bytes of a row in that type. */
+static size_t row_read(const kv_plane *plane) {
+    return plane->type == DTYPE_I4 ? (size_t)attn_int8_stride(plane->width) : (size_t)plane->row_bytes;
+}
+
+static size_t block_bytes(const kv_plane *plane) {
+    return row_read(plane) * ATTN_BLOCK;
+}
+
+static size_t copies_bytes(const kv_plane *plane) {
+    return size_align(ATTN_BLOCKS * block_bytes(plane) + READ_AHEAD_BYTES, MEM_ALIGN);
 }
 
 size_t attn_copies_bytes(const kv_planes *l) {
-    return 2 * sizeof(float) * ATTN_CHUNK + 2 * (ATTN_BLOCKS * block_bytes(l) + READ_AHEAD_BYTES);
+    return 2 * sizeof(float) * ATTN_CHUNK + copies_bytes(&l->key) + copies_bytes(&l->value);
 }
 
 void attn_copies_init(const kv_planes *l, uint8_t *memory, attn_copies *c) {
     c->k_scales = (float *)(void *)memory;
     c->v_scales = c->k_scales + ATTN_CHUNK;
     c->keys = (uint8_t *)(c->v_scales + ATTN_CHUNK);
-    c->values = c->keys + ATTN_BLOCKS * block_bytes(l) + READ_AHEAD_BYTES;
+    c->values = c->keys + copies_bytes(&l->key);
 }
 
-/* Makes the block's keys, values and scales point to copies. The caller fills them. */
-static void use_copy(const kv_planes *l, int32_t block, const attn_copies *c, attn_tile *tile) {
-    tile->k_blocks[block] = c->keys + block_bytes(l) * (size_t)block;
-    tile->v_blocks[block] = c->values + block_bytes(l) * (size_t)block;
-    tile->k_scales[block] = c->k_scales + block * ATTN_BLOCK;
-    tile->v_scales[block] = c->v_scales + block * ATTN_BLOCK;
+/* One of a tile's two kinds of rows, and its copies. */
+typedef struct side {
+    kv_plane_kind kind;
+    const kv_plane *plane;
+    const void **blocks;  /* the tile's */
+    const float **scales; /* the tile's */
+    uint8_t *copies;
+    float *copied_scales;
+} side;
+
+static side side_of(const kv_planes *l, kv_plane_kind kind, const attn_copies *c, attn_tile *tile) {
+    return kind == KV_PLANE_V ? (side){kind, &l->value, tile->v_blocks, tile->v_scales, c->values, c->v_scales}
+                              : (side){kind, &l->key, tile->k_blocks, tile->k_scales, c->keys, c->k_scales};
 }
 
-static void copy_block(const kv_planes *l, int32_t block, const attn_copies *c, attn_tile *tile) {
-    attn_tile *t = tile;
-    size_t bytes = block_bytes(l), scales = sizeof(float) * ATTN_BLOCK;
-    if (t->k_blocks[block] == c->keys + bytes * (size_t)block) {
-        return;
+/* Makes the block's rows and scales point to copies. The caller fills them. */
+static void use_copy(side s, int32_t block) {
+    s.blocks[block] = s.copies + block_bytes(s.plane) * (size_t)block;
+    s.scales[block] = s.copied_scales + block * ATTN_BLOCK;
+}
+
+static void copy_block(side s, int32_t block) {
+    const void *rows = s.blocks[block];
+    const float *scales = s.scales[block];
+    use_copy(s, block);
+    if (s.blocks[block] != rows) {
+        memcpy(s.copies + block_bytes(s.plane) * (size_t)block, rows, block_bytes(s.plane));
     }
-    memcpy(c->keys + bytes * (size_t)block, t->k_blocks[block], bytes);
-    memcpy(c->values + bytes * (size_t)block, t->v_blocks[block], bytes);
-    if (l->key.type == DTYPE_I8) {
-        memcpy(c->k_scales + block * ATTN_BLOCK, t->k_scales[block], scales);
-        memcpy(c->v_scales + block * ATTN_BLOCK, t->v_scales[block], scales);
+    if (s.plane->scale_bytes > 0 && s.scales[block] != scales) {
+        memcpy(s.copied_scales + block * ATTN_BLOCK, scales, sizeof *scales * ATTN_BLOCK);
     }
-    use_copy(l, block, c, t);
+}
+
+/* The place of the chunk's position p among the copies. */
+static cpu_row copied_row(side s, int32_t p) {
+    uint8_t *rows = s.copies + block_bytes(s.plane) * (size_t)(p / ATTN_BLOCK);
+    return cpu_row_at(type_read(s.plane), s.kind, (int64_t)row_read(s.plane), ATTN_BLOCK, rows, p % ATTN_BLOCK);
+}
+
+static void copy_int4(side s, cpu_row from, int32_t p) {
+    uint8_t bytes[CPU_MAX_ROW];
+    int8_t integers[CPU_MAX_ROW];
+    cpu_row_get(from, bytes);
+    cpu_int4_decode(bytes, s.plane->width, integers);
+    cpu_row_put(copied_row(s, p), (const uint8_t *)integers);
 }
 
 /* Copies n tokens from `offset` of a page on, all of one of its blocks, into the copies from the chunk's position p on. */
-static void copy_floats(const attn_pages *a, const uint8_t *k, const uint8_t *v, int32_t offset, int32_t n, int32_t p,
-                        const attn_copies *c) {
+static void copy_tokens(const attn_pages *a, side s, int32_t page, int32_t offset, int32_t n, int32_t p) {
     const kv_planes *l = attn_pages_planes(a);
-    size_t size = cpu_kv_element_bytes(l), stride = size * (size_t)cpu_kv_block(l), row = (size_t)l->key.row_bytes;
-    const uint8_t *from = k + size * (size_t)cpu_k_index(l, a->head, offset);
-    uint8_t *to = c->keys + block_bytes(l) * (size_t)(p / ATTN_BLOCK) + size * (size_t)(p % ATTN_BLOCK);
-    for (size_t e = 0; e < (size_t)l->key.width; e++) {
-        memcpy(to + e * size * ATTN_BLOCK, from + e * stride, size * (size_t)n);
+    uint8_t *plane = cpu_kv_plane(a->b, page, a->cache, s.kind), *rows = plane + cpu_kv_head(l, s.kind, a->head);
+    const float *scales = cpu_kv_scales(l, s.kind, plane, a->head);
+    const int32_t run = s.plane->type == DTYPE_I4 ? 1 : cpu_row_run(s.plane->type, s.kind, l->page_tokens);
+    for (int32_t i = 0; i < n; i += run) {
+        const cpu_row from = cpu_row_at(s.plane->type, s.kind, s.plane->row_bytes, l->page_tokens, rows, offset + i);
+        if (s.plane->type == DTYPE_I4) {
+            copy_int4(s, from, p + i);
+        } else {
+            cpu_row_copy(from, copied_row(s, p + i), run < n - i ? run : n - i);
+        }
     }
-    memcpy(c->values + row * (size_t)p, v + size * (size_t)cpu_v_index(l, a->head, offset), row * (size_t)n);
-}
-
-static void copy_int8(const attn_pages *a, uint8_t *k, uint8_t *v, int32_t offset, int32_t p, const attn_copies *c) {
-    const kv_planes *l = attn_pages_planes(a);
-    int32_t lane = p % ATTN_BLOCK, row = (int32_t)l->key.row_bytes;
-    uint8_t *keys = c->keys + block_bytes(l) * (size_t)(p / ATTN_BLOCK), *values = c->values + block_bytes(l) * (size_t)(p / ATTN_BLOCK);
-    for (int32_t e = 0; e < row; e++) {
-        keys[e / 4 * 4 * ATTN_BLOCK + lane * 4 + e % 4] = k[cpu_k_int8_index(l, a->head, offset, e)];
-        values[(lane / 4 * row + e) * 4 + lane % 4] = v[cpu_v_int8_index(l, a->head, offset, e)];
-    }
-    c->k_scales[p] = cpu_int8_scales(l, k, a->head)[offset];
-    c->v_scales[p] = cpu_int8_scales(l, v, a->head)[offset];
-}
-
-static void copy_tokens(const attn_pages *a, int32_t page, int32_t offset, int32_t n, int32_t p, const attn_copies *c) {
-    uint8_t *k = cpu_kv_plane(a->b, page, a->cache, KV_PLANE_K), *v = cpu_kv_plane(a->b, page, a->cache, KV_PLANE_V);
-    if (attn_pages_planes(a)->key.type != DTYPE_I8) {
-        copy_floats(a, k, v, offset, n, p, c);
-        return;
-    }
-    for (int32_t i = 0; i < n; i++) {
-        copy_int8(a, k, v, offset + i, p + i, c);
+    if (scales != NULL) {
+        memcpy(s.copied_scales + p, scales + offset, sizeof *scales * (size_t)n);
     }
 }
 
 /* Copies blocks from pages of fewer tokens than a block. */
-static void find_copies(const attn_pages *a, int32_t base, int32_t first, int32_t end, attn_copies *c, attn_tile *tile) {
+static void find_copies(const attn_pages *a, side s, int32_t base, int32_t first, int32_t end) {
     int32_t n = a->b->layout.page_tokens;
     for (int32_t block = first / ATTN_BLOCK; block * ATTN_BLOCK < end; block++) {
-        use_copy(attn_pages_planes(a), block, c, tile);
+        use_copy(s, block);
     }
     for (int32_t p = first - first % n; p < end; p += n) {
-        copy_tokens(a, a->pages[(base + p) / n], 0, n, p, c);
+        copy_tokens(a, s, a->pages[(base + p) / n], 0, n, p);
     }
 }
 
-void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t end, attn_copies *c, attn_tile *tile) {
+/* The block of rows in a page is the tile's, as it is or as int8. */
+static void find_block(const attn_pages *a, side s, const uint8_t *rows, const float *scales, int32_t block) {
+    s.blocks[block] = rows;
+    s.scales[block] = scales;
+    if (s.plane->type == DTYPE_I4) {
+        uint8_t *to = s.copies + block_bytes(s.plane) * (size_t)block;
+        a->b->math->unpack_int4(s.kind == KV_PLANE_V, rows, s.plane->width, (int32_t)s.plane->row_bytes, (int8_t *)to);
+        s.blocks[block] = to;
+    }
+}
+
+static void find_side(const attn_pages *a, side s, int32_t base, int32_t first, int32_t end) {
     const kv_planes *l = attn_pages_planes(a);
     if (l->page_tokens < ATTN_BLOCK) {
-        find_copies(a, base, first, end, c, tile);
+        find_copies(a, s, base, first, end);
         return;
     }
     int32_t block = first / ATTN_BLOCK, position = base + block * ATTN_BLOCK, page = position / l->page_tokens,
             offset = position % l->page_tokens;
     for (; block * ATTN_BLOCK < end; page++, offset = 0) {
-        uint8_t *k = cpu_kv_plane(a->b, a->pages[page], a->cache, KV_PLANE_K),
-                *v = cpu_kv_plane(a->b, a->pages[page], a->cache, KV_PLANE_V);
+        uint8_t *plane = cpu_kv_plane(a->b, a->pages[page], a->cache, s.kind), *rows = plane + cpu_kv_head(l, s.kind, a->head);
+        const float *scales = cpu_kv_scales(l, s.kind, plane, a->head);
         for (; offset < l->page_tokens && block * ATTN_BLOCK < end; offset += ATTN_BLOCK, block++) {
-            int64_t at = cpu_kv_head(l, a->head) + offset * l->key.row_bytes;
-            tile->k_blocks[block] = k + at;
-            tile->v_blocks[block] = v + at;
-            if (l->key.type == DTYPE_I8) {
-                tile->k_scales[block] = cpu_int8_scales(l, k, a->head) + offset;
-                tile->v_scales[block] = cpu_int8_scales(l, v, a->head) + offset;
-            }
+            find_block(a, s, rows + offset * s.plane->row_bytes, scales != NULL ? scales + offset : NULL, block);
         }
     }
 }
 
+void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t end, attn_copies *c, attn_tile *tile) {
+    const kv_planes *l = attn_pages_planes(a);
+    find_side(a, side_of(l, KV_PLANE_K, c, tile), base, first, end);
+    find_side(a, side_of(l, KV_PLANE_V, c, tile), base, first, end);
+}
+
 /* The block of a head in a plane of a page that begins with its token `offset`: fetched while block i is multiplied, with its keys where i
  * is below ATTN_BLOCKS, else with its values. */
-static void fetch_with(const kv_planes *l, uint8_t *plane, int32_t head, int32_t offset, int32_t i, attn_tile *tile) {
-    const uint8_t *rows = plane + cpu_kv_head(l, head) + offset * l->key.row_bytes;
-    const float *scales = l->key.type == DTYPE_I8 ? cpu_int8_scales(l, plane, head) + offset : NULL;
+static void fetch_with(const attn_pages *a, kv_plane_kind kind, int32_t page, int32_t head, int32_t offset, int32_t i, attn_tile *tile) {
+    const kv_planes *l = attn_pages_planes(a);
+    uint8_t *plane = cpu_kv_plane(a->b, a->pages[page], a->cache, kind);
+    const uint8_t *rows = plane + cpu_kv_head(l, kind, head) + offset * cpu_plane_of(l, kind)->row_bytes;
+    const float *scales = cpu_kv_scales(l, kind, plane, head);
+    scales = scales != NULL ? scales + offset : NULL;
     if (i < ATTN_BLOCKS) {
         tile->fetch_k[i] = rows;
         tile->fetch_k_scales[i] = scales;
@@ -137,14 +173,25 @@ static void fetch_own(attn_tile *tile) {
     memcpy(tile->fetch_v_scales, tile->v_scales, sizeof tile->fetch_v_scales);
 }
 
+/* The rows of one kind at positions base..base + n, with blocks i on. */
+static void fetch_side(const attn_pages *a, kv_plane_kind kind, int32_t base, int32_t n, int32_t i, attn_tile *tile) {
+    const kv_planes *l = attn_pages_planes(a);
+    for (int32_t p = 0; p < n; p += ATTN_BLOCK) {
+        fetch_with(a, kind, (base + p) / l->page_tokens, a->head, (base + p) % l->page_tokens, i + p / ATTN_BLOCK, tile);
+    }
+}
+
 void attn_pages_fetch_next(const attn_pages *a, int32_t base, int32_t n, attn_tile *tile) {
     const kv_planes *l = attn_pages_planes(a);
     fetch_own(tile);
-    for (int32_t p = 0, page = base / l->page_tokens; p < n && l->page_tokens >= ATTN_BLOCK; page++) {
-        uint8_t *k = cpu_kv_plane(a->b, a->pages[page], a->cache, KV_PLANE_K);
-        for (int32_t offset = 0; offset < l->page_tokens && p < n; offset += ATTN_BLOCK, p += ATTN_BLOCK) {
-            fetch_with(l, k, a->head, offset, ATTN_BLOCKS + p / ATTN_BLOCK, tile);
-        }
+    if (l->page_tokens < ATTN_BLOCK) {
+        return;
+    }
+    if (l->value.type == DTYPE_I4) {
+        fetch_side(a, KV_PLANE_K, base, n, 0, tile);
+        fetch_side(a, KV_PLANE_V, base, n, ATTN_BLOCKS, tile);
+    } else {
+        fetch_side(a, KV_PLANE_K, base, n, ATTN_BLOCKS, tile);
     }
 }
 
@@ -156,9 +203,9 @@ void attn_pages_fetch_part(const attn_pages *a, int32_t base, int32_t n, int32_t
     page += at / (2 * plane_blocks);
     at %= 2 * plane_blocks;
     for (int32_t i = 0; i < 2 * ATTN_BLOCKS && page < end; i++) {
-        uint8_t *plane = cpu_kv_plane(a->b, a->pages[page], a->cache, at < plane_blocks ? KV_PLANE_K : KV_PLANE_V);
         int32_t block = at % plane_blocks;
-        fetch_with(l, plane, a->head + block / n_blocks, block % n_blocks * ATTN_BLOCK, i, tile);
+        fetch_with(a, at < plane_blocks ? KV_PLANE_K : KV_PLANE_V, page, a->head + block / n_blocks, block % n_blocks * ATTN_BLOCK, i,
+                   tile);
         at = at + 1 < 2 * plane_blocks ? at + 1 : 0;
         page += at == 0;
     }
@@ -166,11 +213,11 @@ void attn_pages_fetch_part(const attn_pages *a, int32_t base, int32_t n, int32_t
 
 void attn_pages_fetch_all(const attn_pages *a, int32_t first, int32_t end, int32_t n_heads) {
     const kv_planes *l = attn_pages_planes(a);
-    int64_t from = cpu_kv_head(l, a->head), to = cpu_kv_head(l, a->head + n_heads);
     for (int32_t page = first / l->page_tokens; page * l->page_tokens < end; page++) {
-        for (int v = 0; v < 2; v++) {
-            const uint8_t *plane = cpu_kv_plane(a->b, a->pages[page], a->cache, v == 1 ? KV_PLANE_V : KV_PLANE_K);
-            for (int64_t at = from; at < to; at += MEM_ALIGN) {
+        for (kv_plane_kind kind = KV_PLANE_K; kind <= KV_PLANE_V; kind++) {
+            const uint8_t *plane = cpu_kv_plane(a->b, a->pages[page], a->cache, kind);
+            const int64_t to = cpu_kv_head(l, kind, a->head + n_heads);
+            for (int64_t at = cpu_kv_head(l, kind, a->head); at < to; at += MEM_ALIGN) {
                 __builtin_prefetch(plane + at, 0, 2);
             }
         }
@@ -178,7 +225,10 @@ void attn_pages_fetch_all(const attn_pages *a, int32_t first, int32_t end, int32
 }
 
 void attn_pages_place(const attn_pages *a, int32_t place, int32_t p, attn_copies *c, attn_tile *tile) {
-    int32_t n = a->b->layout.page_tokens;
-    copy_block(attn_pages_planes(a), p / ATTN_BLOCK, c, tile);
-    copy_tokens(a, a->pages[place / n], place % n, 1, p, c);
+    const kv_planes *l = attn_pages_planes(a);
+    for (kv_plane_kind kind = KV_PLANE_K; kind <= KV_PLANE_V; kind++) {
+        const side s = side_of(l, kind, c, tile);
+        copy_block(s, p / ATTN_BLOCK);
+        copy_tokens(a, s, a->pages[place / l->page_tokens], place % l->page_tokens, 1, p);
+    }
 }

@@ -5,16 +5,25 @@
  * that is -infinity, so that the sum is 0 there, or NaN where a score is. sum: likewise over exp(s - max). acc[d] = sum over visible
  * positions, ascending, of exp(s - max) v[d] by fma, from 0.
  *
- * Int8 keys and values, with int8 queries: s = ((sum_e q[e] k[e]) k's scale) q's scale, the sum exact in int32. u = exp(s - max) v's scale.
- * With top the largest u, weights are u 126 / top as integers, by lane as above. The rounding error of a position is carried to the next of
- * its lane, so that many small weights are not lost. acc[d] = (sum of integer weight v[d]) (top / 126), the sum exact. */
+ * fp8 keys: s = (the sum over their codes' f16) k's scale, and goes on as above. fp8 values: acc[d] as above, of exp(s - max) v's scale, a
+ * product rounded first, and their codes' f16.
+ *
+ * Int8 keys, with int8 queries: s = ((sum_e q[e] k[e]) k's scale) q's scale, the sum exact in int32. Int8 values: u = exp(s - max) v's
+ * scale. With top the largest u, weights are u 126 / top as integers, by lane as above. The rounding error of a position is carried to the
+ * next of its lane, so that many small weights are not lost. acc[d] = (sum of integer weight v[d]) (top / 126), the sum exact. Int4 is int8
+ * that takes less memory: attention_pages.c and unpack_int4 widen it. */
 #include "backend/cpu/math.h"
+#include "backend/cpu/pages.h"
+#include "core/float8.h"
 #include "core/half.h"
 #include "core/math_plain.h"
 
 static float element(dtype type, const void *p, int32_t i) {
     if (type == DTYPE_F32) {
         return ((const float *)p)[i];
+    }
+    if (type == DTYPE_F8_E4M3) {
+        return f16_to_f32(e4m3_to_f16_bits(((const uint8_t *)p)[i]));
     }
     uint16_t half = ((const uint16_t *)p)[i];
     return type == DTYPE_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
@@ -24,9 +33,9 @@ static float float_score(const attn_tile *t, int32_t query, int32_t p) {
     const void *block = t->k_blocks[p / ATTN_BLOCK];
     float s = 0.0f;
     for (int32_t e = 0; e < t->d_head; e++) {
-        s = fmaf(t->q[query][e], element(t->type, block, e * ATTN_BLOCK + p % ATTN_BLOCK), s);
+        s = fmaf(t->q[query][e], element(t->k_type, block, e * ATTN_BLOCK + p % ATTN_BLOCK), s);
     }
-    return s;
+    return t->k_type == DTYPE_F8_E4M3 ? s * t->k_scales[p / ATTN_BLOCK][p % ATTN_BLOCK] : s;
 }
 
 static float int8_score(const attn_tile *t, int32_t query, int32_t p) {
@@ -40,7 +49,7 @@ static float int8_score(const attn_tile *t, int32_t query, int32_t p) {
 
 static void score_query(const attn_tile *t, int32_t query, float *scores) {
     for (int32_t p = t->first[query]; p < t->end[query]; p++) {
-        float s = (t->type == DTYPE_I8 ? int8_score(t, query, p) : float_score(t, query, p)) * t->scale;
+        float s = (t->k_type == DTYPE_I8 ? int8_score(t, query, p) : float_score(t, query, p)) * t->scale;
         if (t->soft_cap > 0.0f) {
             s = t->soft_cap * plain_tanh(s / t->soft_cap);
         }
@@ -85,8 +94,9 @@ static void weigh_query(const attn_tile *t, int32_t query, const float *scores) 
     float *acc = t->acc + (int64_t)query * t->acc_stride;
     memset(acc, 0, sizeof *acc * (size_t)t->acc_stride);
     EACH_SEEN(p) {
+        const float weight = t->v_type == DTYPE_F8_E4M3 ? scores[p] * t->v_scales[p / ATTN_BLOCK][p % ATTN_BLOCK] : scores[p];
         for (int32_t d = 0; d < t->d_head; d++) {
-            acc[d] = fmaf(scores[p], element(t->type, t->v_blocks[p / ATTN_BLOCK], p % ATTN_BLOCK * t->d_head + d), acc[d]);
+            acc[d] = fmaf(weight, element(t->v_type, t->v_blocks[p / ATTN_BLOCK], p % ATTN_BLOCK * t->d_head + d), acc[d]);
         }
     }
 }
@@ -126,11 +136,22 @@ void attention_tile_plain(const attn_tile *t) {
         if (t->sum[query] == 0.0f) {
             continue;
         }
-        if (t->type == DTYPE_I8) {
+        if (t->v_type == DTYPE_I8) {
             weigh_int8_query(t, query, scores);
         } else {
             weigh_query(t, query, scores);
         }
+    }
+}
+
+void attention_unpack_int4_plain(bool values, const uint8_t *block, int32_t width, int32_t row_bytes, int8_t *out) {
+    const kv_plane_kind kind = values ? KV_PLANE_V : KV_PLANE_K;
+    for (int32_t p = 0; p < ATTN_BLOCK; p++) {
+        uint8_t bytes[CPU_MAX_ROW];
+        int8_t integers[CPU_MAX_ROW];
+        cpu_row_get(cpu_row_at(DTYPE_I4, kind, row_bytes, ATTN_BLOCK, (uint8_t *)(uintptr_t)block, p), bytes);
+        cpu_int4_decode(bytes, width, integers);
+        cpu_row_put(cpu_row_at(DTYPE_I8, kind, attn_int8_stride(width), ATTN_BLOCK, (uint8_t *)out, p), (const uint8_t *)integers);
     }
 }
 

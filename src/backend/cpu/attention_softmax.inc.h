@@ -60,7 +60,8 @@ INLINE int32_t lines_for_softmax(const attn_tile *t) {
 #define SOFTMAX_ROWS 2 /* queries at a time: one waits for its instructions while another runs */
 
 /* Turns raw products of blocks block0..block1 into weights and their sum, n_q queries side by side. Weights of positions that are not seen
- * are undefined. For int8 values a weight is stored times the value's scale, 0 where a position is not seen, and top is the largest. */
+ * are undefined. For values with scales a weight is stored times its value's
+ * scale; for int8 values 0 where a position is not seen, and top is the largest. */
 INLINE void softmax(dtype type, int n_q, const attn_tile *t, int32_t query, int32_t block0, int32_t block1, float *top) {
     const float factor = has_changes(t) ? 1.0f : t->scale;
     float *scores = t->scores + query * ATTN_CHUNK, highest[SOFTMAX_ROWS];
@@ -92,7 +93,7 @@ INLINE void softmax(dtype type, int n_q, const attn_tile *t, int32_t query, int3
         for (int i = 0; i < n_q; i++) {
             float *s = scores + i * ATTN_CHUNK + b * ATTN_BLOCK;
             f32x16 weight = exp_below16(f_sub(f_mul(f_load(s), f_set1(factor)), f_set1(highest[i])));
-            f32x16 stored = type == DTYPE_I8 ? f_mul(weight, f_load(t->v_scales[b])) : weight;
+            f32x16 stored = type != DTYPE_F32 ? f_mul(weight, f_load(t->v_scales[b])) : weight;
             if (sees_all(t, query + i, b)) {
                 sum[i] = f_add(sum[i], weight);
             } else {
@@ -129,4 +130,10 @@ INLINE void soften_all(dtype type, const attn_tile *t, int32_t block0, int32_t b
 static void soften_floats(const attn_tile *t, int32_t block0, int32_t block1) {
     float top[ATTN_TILE];
     soften_all(DTYPE_F32, t, block0, block1, top);
+}
+
+/* For values of fp8. */
+static void soften_scaled(const attn_tile *t, int32_t block0, int32_t block1) {
+    float top[ATTN_TILE];
+    soften_all(DTYPE_F8_E4M3, t, block0, block1, top);
 }

@@ -61,7 +61,7 @@ void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_hea
         s->row_head[t] = (int64_t)row * job->max_heads + head;
         s->out[t] = cpu_act_row(job->b, job->out, row) + (int64_t)head * s->tile.d_head;
         s->tile.q[t] = cpu_act_row(job->b, job->q, row) + (int64_t)head * s->tile.d_head;
-        if (s->tile.type == DTYPE_I8) {
+        if (s->tile.k_type == DTYPE_I8) {
             cpu_int8_query(job->b, &s->tile, t);
         }
         s->tile.slopes[t] = spec->alibi_slopes != NULL ? spec->alibi_slopes[head] : 0.0f;
@@ -108,7 +108,7 @@ static void part_of(const attn_tile *whole, int32_t from, int32_t n, attn_tile *
         part->q_scale[t] = whole->q_scale[from + t];
         part->q_sum[t] = whole->q_sum[from + t];
     }
-    if (whole->type == DTYPE_I8) {
+    if (whole->k_type == DTYPE_I8) {
         part->q_int8 += (int64_t)from * attn_int8_stride(whole->d_head);
     }
     part->seen = whole->seen != NULL ? whole->seen + (int64_t)from * ATTN_BLOCKS : NULL;

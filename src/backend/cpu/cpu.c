@@ -176,7 +176,7 @@ static quire_err cpu_step_open(backend *b, const step_limits *limits, const kv_l
             return err_set(err, QUIRE_UNSUPPORTED, -1,
                            "the CPU backend has no ops yet for layers that keep a compressed latent or a recurrent state");
         }
-        if (p->key.width != p->value.width || p->key.type != p->value.type) {
+        if (p->key.width != p->value.width) {
             return err_set(err, QUIRE_UNSUPPORTED, -1, "the CPU backend has no ops yet for keys of width %d and values of width %d",
                            p->key.width, p->value.width);
         }

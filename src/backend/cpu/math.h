@@ -25,9 +25,9 @@ struct attn_change; /* attention_mods.h */
  * query sees may hold anything; their values are not read. 64 bytes past a value row must be readable. */
 typedef struct attn_tile {
     int32_t n_queries, d_head, acc_stride; /* acc_stride: d_head rounded up to 16 */
-    dtype type;
-    float scale, soft_cap;     /* soft_cap 0: none */
-    const float *q[ATTN_TILE]; /* [d_head] each */
+    dtype k_type, v_type;                  /* F32, F16, BF16, F8_E4M3 or I8; int4 is unpacked to I8 before */
+    float scale, soft_cap;                 /* soft_cap 0: none */
+    const float *q[ATTN_TILE];             /* [d_head] each */
     int32_t first[ATTN_TILE], end[ATTN_TILE];
     const uint16_t *seen; /* [n_queries][ATTN_BLOCKS]: of first..end a query sees those whose bit p % 16 is set in p / 16; NULL: all */
     bool has_slopes;
@@ -38,11 +38,11 @@ typedef struct attn_tile {
     const void *k_blocks[ATTN_BLOCKS], *v_blocks[ATTN_BLOCKS];
     /* The block of keys or values that is prefetched while a block's keys, and while its values, are multiplied. */
     const void *fetch_k[ATTN_BLOCKS], *fetch_v[ATTN_BLOCKS];
-    /* For type I8. Blocks of keys are quads [d_head / 4][16][4]; blocks of values are quads [4][d_head][4] of four positions. d_head is
-     * rounded up to 4 in both. Each position has its scale. Queries are int8 with theirs. */
-    const float *k_scales[ATTN_BLOCKS], *v_scales[ATTN_BLOCKS];             /* [16] each */
+    const float *k_scales[ATTN_BLOCKS], *v_scales[ATTN_BLOCKS];             /* [16] each, of F8_E4M3 and I8: a scale a position */
     const float *fetch_k_scales[ATTN_BLOCKS], *fetch_v_scales[ATTN_BLOCKS]; /* of the blocks that are prefetched */
-    int8_t *q_int8;                                                         /* [n_queries, attn_int8_stride], zeros behind d_head */
+    /* For type I8. Blocks of keys are quads [d_head / 4][16][4]; blocks of values are quads [4][d_head][4] of four positions. d_head is
+     * rounded up to 4 in both. Queries are int8 with their scale where keys are. */
+    int8_t *q_int8; /* [n_queries, attn_int8_stride], zeros behind d_head */
     float q_scale[ATTN_TILE];
     int32_t q_sum[ATTN_TILE]; /* of the int8 */
     uint8_t *weights;         /* [n_queries, ATTN_CHUNK], scratch */
@@ -112,6 +112,9 @@ typedef struct math_kernels {
     /* out[i] = x[i] / s as int8, to nearest even, where s = the largest |x| / 127. Returns s: 0 where that largest is at most
      * ATTN_INT8_LEAST, NaN where some x is not finite; out is then all zeros. *sum: the sum of out. */
     float (*narrow_int8)(const float *x, int32_t n, int8_t *out, int32_t *sum);
+    /* A block of 16 rows of int4, `width` elements in row_bytes bytes each, as they lie in pages (pages.h), to a block of int8 as it lies
+     * in an attn_tile. May write up to 28 elements a row past the block's end. */
+    void (*unpack_int4)(bool values, const uint8_t *block, int32_t width, int32_t row_bytes, int8_t *out);
 
     void (*attention_tile)(const attn_tile *t);
     /* Each of n states of `to` = itself merged with a later chunk's. Empty states change nothing; acc of an empty `to` is overwritten. */
@@ -134,6 +137,7 @@ attn_run_fn attn_run_avx2, attn_run_avx512, attn_run_neon;
 
 /* Defined in attention_plain.c, for math_plain.c's table. */
 void attention_tile_plain(const attn_tile *t);
+void attention_unpack_int4_plain(bool values, const uint8_t *block, int32_t width, int32_t row_bytes, int8_t *out);
 void attention_merge_plain(attn_state *to, const attn_state *chunk, int32_t n, int32_t acc_stride);
 void attention_finish_plain(attn_state *s, const float *sink, int32_t d_head, float *out);
 

@@ -165,6 +165,7 @@ const math_kernels math_plain = {
     .rotate = rotate_plain,
     .narrow = narrow_plain,
     .narrow_int8 = narrow_int8_plain,
+    .unpack_int4 = attention_unpack_int4_plain,
     .attention_tile = attention_tile_plain,
     .attention_merge = attention_merge_plain,
     .attention_finish = attention_finish_plain,

@@ -15,6 +15,7 @@ const math_kernels MATH_TABLE = {
     .rotate = rotate_kernel,
     .narrow = narrow_kernel,
     .narrow_int8 = narrow_int8_kernel,
+    .unpack_int4 = unpack_int4_kernel,
     .attention_tile = attention_tile_kernel,
     .attention_merge = attention_merge_kernel,
     .attention_finish = attention_finish_kernel,

@@ -7,7 +7,6 @@
 #include "backend/cpu/pages.h"
 #include "base/mem.h"
 #include "base/size.h"
-#include "core/half.h"
 
 #define READ_AHEAD_BYTES 64 /* attention reads whole vectors, past the last value row */
 
@@ -53,29 +52,30 @@ void cpu_kv_write_page(backend *b, int32_t page, const void *host) {
     memcpy(c->kv + (int64_t)page * c->layout.page_bytes, host, (size_t)c->layout.page_bytes);
 }
 
-/* One head's key and value of one token, from slot to slot. */
-static void move_head(const cpu_backend *b, int32_t cache, int32_t head, kv_slot src, kv_slot dst) {
+/* A slot's row of a head, and its scale. */
+static cpu_row row_at(const cpu_backend *b, int32_t cache, kv_plane_kind kind, int32_t head, kv_slot slot, float **scale) {
     const kv_planes *l = &b->layout.caches[cache];
-    size_t size = cpu_kv_element_bytes(l);
-    size_t stride = size * (size_t)cpu_kv_block(l);
-    int32_t src_page = (int32_t)(src.v / l->page_tokens), dst_page = (int32_t)(dst.v / l->page_tokens);
-    int32_t src_offset = (int32_t)(src.v % l->page_tokens), dst_offset = (int32_t)(dst.v % l->page_tokens);
-    const uint8_t *k_src = cpu_kv_plane(b, src_page, cache, KV_PLANE_K) + size * (size_t)cpu_k_index(l, head, src_offset);
-    uint8_t *k_dst = cpu_kv_plane(b, dst_page, cache, KV_PLANE_K) + size * (size_t)cpu_k_index(l, head, dst_offset);
-    for (size_t e = 0; e < (size_t)l->key.width; e++) {
-        memcpy(k_dst + e * stride, k_src + e * stride, size);
+    const kv_plane *plane = cpu_plane_of(l, kind);
+    const int32_t page = (int32_t)(slot.v / l->page_tokens), offset = (int32_t)(slot.v % l->page_tokens);
+    uint8_t *bytes = cpu_kv_plane(b, page, cache, kind);
+    float *scales = cpu_kv_scales(l, kind, bytes, head);
+    *scale = scales != NULL ? scales + offset : NULL;
+    return cpu_row_at(plane->type, kind, plane->row_bytes, l->page_tokens, bytes + cpu_kv_head(l, kind, head), offset);
+}
+
+static void move_row(const cpu_backend *b, int32_t cache, kv_plane_kind kind, int32_t head, kv_slot src, kv_slot dst) {
+    float *from_scale, *to_scale;
+    const cpu_row from = row_at(b, cache, kind, head, src, &from_scale), to = row_at(b, cache, kind, head, dst, &to_scale);
+    cpu_row_copy(from, to, 1);
+    if (to_scale != NULL) {
+        *to_scale = *from_scale;
     }
-    memmove(cpu_kv_plane(b, dst_page, cache, KV_PLANE_V) + size * (size_t)cpu_v_index(l, head, dst_offset),
-            cpu_kv_plane(b, src_page, cache, KV_PLANE_V) + size * (size_t)cpu_v_index(l, head, src_offset), size * (size_t)l->key.width);
 }
 
 static void move_token(const cpu_backend *b, int32_t cache, kv_slot src, kv_slot dst) {
     for (int32_t head = 0; head < b->layout.caches[cache].n_heads; head++) {
-        if (b->layout.type == DTYPE_I8) {
-            cpu_int8_move(b, cache, head, src, dst);
-        } else {
-            move_head(b, cache, head, src, dst);
-        }
+        move_row(b, cache, KV_PLANE_K, head, src, dst);
+        move_row(b, cache, KV_PLANE_V, head, src, dst);
     }
 }
 
@@ -91,47 +91,22 @@ void cpu_kv_move(backend *b, const kv_move_pair *pairs, int32_t n) {
     }
 }
 
-static float read_element(dtype type, const uint8_t *plane, int64_t index) {
-    if (type == DTYPE_F32) {
-        return ((const float *)(const void *)plane)[index];
-    }
-    uint16_t half = ((const uint16_t *)(const void *)plane)[index];
-    return type == DTYPE_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
-}
-
-/* Writes one head's x[0..n) to elements index, index + stride, ... of a plane, rounded to its type. */
-static void write_head(const cpu_backend *b, uint8_t *plane, int64_t index, int32_t stride, const float *x, int32_t n) {
-    if (b->layout.type == DTYPE_F32) {
-        float *to = (float *)(void *)plane + index;
-        for (int32_t e = 0; e < n; e++) {
-            to[(int64_t)e * stride] = x[e];
-        }
-        return;
-    }
-    uint16_t halves[DESC_MAX_HEAD], *to = (uint16_t *)(void *)plane + index;
-    b->math->narrow(b->layout.type, x, n, halves);
-    for (int32_t e = 0; e < n; e++) {
-        to[(int64_t)e * stride] = halves[e];
-    }
+static void read_row(const cpu_backend *b, int32_t cache, kv_plane_kind kind, int32_t head, kv_slot slot, float *x) {
+    _Alignas(float) uint8_t bytes[CPU_MAX_ROW];
+    float *scale;
+    cpu_row_get(row_at(b, cache, kind, head, slot, &scale), bytes);
+    cpu_row_decode(cpu_plane_of(&b->layout.caches[cache], kind), bytes, scale != NULL ? *scale : 1.0f, x);
 }
 
 void cpu_kv_gather(backend *b, int32_t cache, const int32_t *pages, int32_t n_tokens, float *k, float *v) {
     const cpu_backend *c = (const cpu_backend *)b;
     const kv_planes *l = &c->layout.caches[cache];
-    int32_t block = cpu_kv_block(l);
     for (int32_t t = 0; t < n_tokens; t++) {
-        int32_t page = pages[t / l->page_tokens], offset = t % l->page_tokens;
-        const uint8_t *k_plane = cpu_kv_plane(c, page, cache, KV_PLANE_K), *v_plane = cpu_kv_plane(c, page, cache, KV_PLANE_V);
+        const kv_slot slot = {(int64_t)pages[t / l->page_tokens] * l->page_tokens + t % l->page_tokens};
         for (int32_t head = 0; head < l->n_heads; head++) {
-            int64_t row = ((int64_t)t * l->n_heads + head) * l->key.width;
-            if (l->key.type == DTYPE_I8) {
-                cpu_int8_read(c, cache, head, (kv_slot){(int64_t)page * l->page_tokens + offset}, k + row, v + row);
-                continue;
-            }
-            for (int32_t e = 0; e < l->key.width; e++) {
-                k[row + e] = read_element(l->key.type, k_plane, cpu_k_index(l, head, offset) + (int64_t)e * block);
-                v[row + e] = read_element(l->key.type, v_plane, cpu_v_index(l, head, offset) + e);
-            }
+            const int64_t row = ((int64_t)t * l->n_heads + head) * l->key.width;
+            read_row(c, cache, KV_PLANE_K, head, slot, k + row);
+            read_row(c, cache, KV_PLANE_V, head, slot, v + row);
         }
     }
 }
@@ -176,20 +151,42 @@ static void scale_row(const store_job *job, int32_t row) {
     }
 }
 
-static void write_row(const store_job *job, int32_t row, int64_t slot) {
-    const cpu_backend *b = job->b;
+/* Writes a head's key or value of a token. false: it has a scale, and is not finite. */
+static bool write_row(const store_job *job, kv_plane_kind kind, int32_t head, kv_slot slot, const float *x) {
+    const kv_store_use *use = job->use;
+    const float *fixed = kind == KV_PLANE_V ? use->v_scales : use->k_scales;
+    _Alignas(float) uint8_t bytes[CPU_MAX_ROW];
+    float *scale;
+    const cpu_row to = row_at(job->b, use->cache, kind, head, slot, &scale);
+    const float rounded = cpu_row_encode(job->b, cpu_plane_of(job->planes, kind), x, fixed != NULL ? fixed[head] : 0.0f, bytes);
+    cpu_row_put(to, bytes);
+    if (scale != NULL) {
+        *scale = rounded;
+    }
+    return !isnan(rounded);
+}
+
+/* Makes a head's key of a token not finite. */
+static void poison_key(const store_job *job, int32_t head, kv_slot slot) {
+    float *scale;
+    const cpu_row to = row_at(job->b, job->use->cache, KV_PLANE_K, head, slot, &scale);
+    if (scale != NULL) {
+        *scale = NAN;
+        return;
+    }
+    for (int32_t i = 0; i < to.n; i++) {
+        memset(to.at + i * to.stride, 0xff, (size_t)to.unit);
+    }
+}
+
+static void write_token(const store_job *job, int32_t row, kv_slot slot) {
     const kv_planes *l = job->planes;
-    int32_t cache = job->use->cache, width = l->key.width;
-    const float *k = cpu_act_row(b, job->use->k, row), *v = cpu_act_row(b, job->use->v, row);
-    int32_t page = (int32_t)(slot / l->page_tokens), offset = (int32_t)(slot % l->page_tokens);
-    assert(page < b->n_pages);
-    uint8_t *k_plane = cpu_kv_plane(b, page, cache, KV_PLANE_K), *v_plane = cpu_kv_plane(b, page, cache, KV_PLANE_V);
-    for (int32_t head = 0; head < l->n_heads; head++, k += width, v += width) {
-        if (l->key.type == DTYPE_I8) {
-            cpu_int8_store(b, cache, head, (kv_slot){slot}, k, v);
-        } else {
-            write_head(b, k_plane, cpu_k_index(l, head, offset), cpu_kv_block(l), k, width);
-            write_head(b, v_plane, cpu_v_index(l, head, offset), 1, v, width);
+    const float *k = cpu_act_row(job->b, job->use->k, row), *v = cpu_act_row(job->b, job->use->v, row);
+    assert(slot.v / l->page_tokens < job->b->n_pages);
+    for (int32_t head = 0; head < l->n_heads; head++, k += l->key.width, v += l->value.width) {
+        write_row(job, KV_PLANE_K, head, slot, k);
+        if (!write_row(job, KV_PLANE_V, head, slot, v)) {
+            poison_key(job, head, slot);
         }
     }
 }
@@ -207,9 +204,9 @@ static void store_row(void *context, int32_t row, int32_t worker) {
     }
     prepare_row(job, use->k, use->k_norm, use->rope, use->norm_after_rope, row);
     prepare_row(job, use->v, use->v_norm, NULL, false, row);
-    int64_t slot = job->b->batch->slots[job->planes->group][row].v;
-    if (slot >= 0) {
-        write_row(job, row, slot);
+    const kv_slot slot = job->b->batch->slots[job->planes->group][row];
+    if (slot.v >= 0) {
+        write_token(job, row, slot);
     }
 }
 

@@ -1,28 +1,29 @@
 /* The layout of key and value elements inside a page: KV_LAYOUT_VERSION of core/kv_layout.h.
  *
- * K plane: [head][block][d_head][positions a block], blocks of 16 positions (of page_tokens positions where a page holds fewer), so that
- * positions lie across lanes for the scores. V plane: [head][position][d_head].
+ * A row is one head's key or value of one token, as the bytes of its plane's type. Rows lie in units of a few bytes, among other tokens':
  *
- * int8: a head's key or value of a token is row_bytes int8 (zeros behind d_head) times one float. K plane: [head][block][row_bytes / 4]
- * [positions a block][4]: a quad of elements for each position. V plane: [head][positions / 4][row_bytes][4]: a quad of positions for each
- * element (of page_tokens positions where a page holds fewer than 4). A head's scales [position] lie behind its rows: among other heads'
- * scales, reading each would also load the adjacent cache line.
+ *   keys    [head][block][units of a row][positions a block], blocks of 16 positions (of page_tokens where a page holds fewer), so that
+ *           positions lie across lanes for the scores. A unit is one float, or 4 bytes of int8 and int4.
+ *   values  [head][position] in one piece; of int8 and int4 [head][positions / 4][bytes of a row][4]: four positions for each byte (as many
+ *           as a page has, where it has fewer).
  *
- * Keys and values of a cache are of one type and width: step_open refuses others. The functions below read those of the keys. */
+ * What the bytes are:
+ *   f32, f16, bf16: the numbers.
+ *   fp8_e4m3: codes, which an f16 holds as it is 2^-8 times as large (e4m3_to_f16_bits); the row's scale multiplies those.
+ *   int8: integers -127..127, zeros behind the width up to a multiple of 4; times the row's scale.
+ *   int4: rows of int8, smaller. Groups of 32 elements: 16 bytes, whose byte i has the code of element i in its lower 4 bits and of element
+ *         16 + i in its upper. Behind all groups a byte for each, (m - 1) + 16 z: the multiplier m, 1..16, and the zero z, 0..15. An
+ * element is the int8 m (code - z); behind the width it is 0. The scales, floats, of a head [position] lie behind its rows: among other
+ * heads' scales, reading each would also load the adjacent cache line. A token whose key or value is not finite has a key that is not
+ * finite, so that every query that sees it is not finite either. */
 #ifndef CPU_PAGES_H
 #define CPU_PAGES_H
 
 #include "backend/cpu/cpu.h"
 
 #define CPU_KV_BLOCK 16
-
-static inline int32_t cpu_kv_block(const kv_planes *p) {
-    return p->page_tokens < CPU_KV_BLOCK ? p->page_tokens : CPU_KV_BLOCK;
-}
-
-static inline size_t cpu_kv_element_bytes(const kv_planes *p) {
-    return (size_t)dtype_block_bytes(p->key.type);
-}
+#define INT4_GROUP   32
+#define CPU_MAX_ROW  (4 * (DESC_MAX_HEAD + INT4_GROUP)) /* bytes of a row, and of one of int4 as int8 */
 
 /* The K or V plane of a cache in a page. */
 static inline uint8_t *cpu_kv_plane(const cpu_backend *b, int32_t page, int32_t cache, kv_plane_kind kind) {
@@ -30,49 +31,49 @@ static inline uint8_t *cpu_kv_plane(const cpu_backend *b, int32_t page, int32_t 
     return b->kv + (int64_t)page * b->layout.page_bytes + (kind == KV_PLANE_V ? p->value.offset : p->key.offset);
 }
 
-/* Bytes from a plane's start to a head's: its rows, and of int8 their scales. */
-static inline int64_t cpu_kv_head(const kv_planes *p, int32_t head) {
-    return (int64_t)head * p->page_tokens * (p->key.row_bytes + p->key.scale_bytes);
+static inline const kv_plane *cpu_plane_of(const kv_planes *p, kv_plane_kind kind) {
+    return kind == KV_PLANE_V ? &p->value : &p->key;
 }
 
-/* Element index in a K plane; the elements of a head's key are cpu_kv_block apart. */
-static inline int64_t cpu_k_index(const kv_planes *p, int32_t head, int32_t offset) {
-    int32_t block = cpu_kv_block(p);
-    int64_t n_blocks = p->page_tokens / block;
-    return (head * n_blocks + offset / block) * p->key.width * block + offset % block;
+/* Bytes from a plane's start to a head's: its rows, and their scales where rows have some. */
+static inline int64_t cpu_kv_head(const kv_planes *p, kv_plane_kind kind, int32_t head) {
+    const kv_plane *plane = cpu_plane_of(p, kind);
+    return (int64_t)head * p->page_tokens * (plane->row_bytes + plane->scale_bytes);
 }
 
-/* Element index in a V plane; a head's value is contiguous. */
-static inline int64_t cpu_v_index(const kv_planes *p, int32_t head, int32_t offset) {
-    return ((int64_t)head * p->page_tokens + offset) * p->key.width;
+/* A head's scales in a plane, by position; NULL: rows have none. */
+static inline float *cpu_kv_scales(const kv_planes *p, kv_plane_kind kind, uint8_t *plane, int32_t head) {
+    const kv_plane *l = cpu_plane_of(p, kind);
+    return l->scale_bytes == 0 ? NULL : (float *)(void *)(plane + cpu_kv_head(p, kind, head) + (int64_t)p->page_tokens * l->row_bytes);
 }
 
-/* ---- int8 ---- */
-
-static inline int64_t cpu_k_int8_index(const kv_planes *p, int32_t head, int32_t offset, int32_t e) {
-    int32_t block = cpu_kv_block(p), lane = offset % block;
-    return cpu_kv_head(p, head) + (int64_t)(offset - lane) * p->key.row_bytes + e / 4 * 4 * block + lane * 4 + e % 4;
+static inline bool cpu_kv_is_bytes(dtype type) {
+    return type == DTYPE_I8 || type == DTYPE_I4;
 }
 
-/* Positions whose bytes of an element lie side by side. */
-static inline int32_t cpu_v_int8_quad(const kv_planes *p) {
-    return p->page_tokens < 4 ? p->page_tokens : 4;
-}
+/* Where one row lies: n units, `stride` bytes apart. */
+typedef struct cpu_row {
+    uint8_t *at;
+    int32_t unit, n;
+    int64_t stride;
+} cpu_row;
 
-static inline int64_t cpu_v_int8_index(const kv_planes *p, int32_t head, int32_t offset, int32_t e) {
-    int32_t quad = cpu_v_int8_quad(p), lane = offset % quad;
-    return cpu_kv_head(p, head) + (int64_t)(offset - lane) * p->key.row_bytes + e * quad + lane;
-}
+/* How many successive positions have their units side by side: a run that begins at a multiple of it is copied with each unit's copy. */
+int32_t cpu_row_run(dtype type, kv_plane_kind kind, int32_t page_tokens);
+/* The row at `offset` of the page_tokens rows of row_bytes bytes that begin at `rows`, a head's. */
+cpu_row cpu_row_at(dtype type, kv_plane_kind kind, int64_t row_bytes, int32_t page_tokens, uint8_t *rows, int32_t offset);
+/* Copies n successive rows of the same type and width, all of one run in both places. */
+void cpu_row_copy(cpu_row from, cpu_row to, int32_t n);
+void cpu_row_put(cpu_row to, const uint8_t *bytes);
+void cpu_row_get(cpu_row from, uint8_t *bytes);
 
-static inline float *cpu_int8_scales(const kv_planes *p, uint8_t *plane, int32_t head) {
-    return (float *)(void *)(plane + cpu_kv_head(p, head) + (int64_t)p->page_tokens * p->key.row_bytes);
-}
-
-/* Store, move and load a head's key and value of one token (d_head floats each). A token whose key or value is not finite gets scales of
- * NaN, so that every query that sees it is not finite either. */
-void cpu_int8_store(const cpu_backend *b, int32_t cache, int32_t head, kv_slot slot, const float *k, const float *v);
-void cpu_int8_move(const cpu_backend *b, int32_t cache, int32_t head, kv_slot src, kv_slot dst);
-void cpu_int8_read(const cpu_backend *b, int32_t cache, int32_t head, kv_slot slot, float *k, float *v);
+/* Rounds x[0..width) to the plane's type: its row's bytes. Returns the row's scale: NaN where some x isn't finite; 0 of types without.
+ * fixed: the scale that fp8_e4m3 takes, numbers beyond 448 times it becoming that; 0: the one by which the largest becomes 448. */
+float cpu_row_encode(const cpu_backend *b, const kv_plane *plane, const float *x, float fixed, uint8_t *bytes);
+/* The numbers of a row. */
+void cpu_row_decode(const kv_plane *plane, const uint8_t *bytes, float scale, float *x);
+/* The int8 of a row of int4, zeros behind the width up to a multiple of 32. */
+void cpu_int4_decode(const uint8_t *bytes, int32_t width, int8_t *out);
 
 /* Quantises query t of the tile. */
 void cpu_int8_query(const cpu_backend *b, attn_tile *tile, int32_t t);

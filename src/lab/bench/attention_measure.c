@@ -108,7 +108,7 @@ static quire_err stage_open(const attention_shape *shape, const attention_machin
     *s = (stage){.shape = shape,
                  .pages_each = (int32_t)kv_pages_for(shape->n_tokens, page_tokens),
                  .spec = {.scale = 1.0f / sqrtf((float)shape->d_head), .causal = true}};
-    TRY(kv_layout_init(&d, shape->type, page_tokens, &s->layout, err));
+    TRY(kv_layout_init(&d, kv_both(shape->type), page_tokens, &s->layout, err));
     int64_t n_shared = shape->n_shared / page_tokens, n_pages = n_shared + (s->pages_each - n_shared) * shape->n_seqs,
             rows = (int64_t)shape->n_seqs * rows_of_step(shape);
     if (n_pages > INT32_MAX / 256 || rows > 1 << 20) {
@@ -364,7 +364,7 @@ quire_err attention_measure_bound(const attention_shape *shape, const attention_
 int64_t attention_bytes(const attention_shape *shape) {
     const model_desc d = desc_plain(1, shape->n_heads, shape->n_kv_heads, shape->d_head, 0);
     kv_layout l;
-    return kv_layout_init(&d, shape->type, 16, &l, NULL) == QUIRE_OK
+    return kv_layout_init(&d, kv_both(shape->type), 16, &l, NULL) == QUIRE_OK
                ? kv_layout_token_bytes(&l) * (shape->n_shared + (int64_t)shape->n_seqs * (shape->n_tokens - shape->n_shared))
                : 0;
 }

@@ -89,13 +89,13 @@ static void gather_head(const job *j, int32_t s, int32_t head) {
     const kv_planes *l = j->op.planes;
     const batch_seq *seq = &c->batch->seqs[s];
     kv_piece *p = piece_of(j->k, j->op.cache, s);
-    size_t size = cpu_kv_element_bytes(l), row = size * (size_t)l->key.width;
+    size_t row = (size_t)l->key.row_bytes;
     for (int32_t at = 0; at < seq->n_tokens; at += l->page_tokens) {
         int32_t page = seq->pages[0][at / l->page_tokens], n = seq->n_tokens - at < l->page_tokens ? seq->n_tokens - at : l->page_tokens;
         const uint8_t *keys = cpu_kv_plane(c, page, j->op.cache, KV_PLANE_K), *values = cpu_kv_plane(c, page, j->op.cache, KV_PLANE_V);
         size_t to = row * (size_t)((head * kv_piece_blocks(p->cap) + at / CPU_KV_BLOCK) * CPU_KV_BLOCK);
-        memcpy(p->k + to, keys + size * (size_t)cpu_k_index(l, head, 0), row * (size_t)(kv_piece_blocks(n) * CPU_KV_BLOCK));
-        memcpy(p->v + row * ((size_t)head * (size_t)p->cap + (size_t)at), values + size * (size_t)cpu_v_index(l, head, 0), row * (size_t)n);
+        memcpy(p->k + to, keys + cpu_kv_head(l, KV_PLANE_K, head), row * (size_t)(kv_piece_blocks(n) * CPU_KV_BLOCK));
+        memcpy(p->v + row * ((size_t)head * (size_t)p->cap + (size_t)at), values + cpu_kv_head(l, KV_PLANE_V, head), row * (size_t)n);
     }
 }
 
@@ -160,7 +160,7 @@ static void set_tile(const job *j, attn_scratch *w) {
     const attn_spec *spec = j->op.spec;
     w->tile.d_head = j->op.planes->key.width;
     w->tile.acc_stride = (int32_t)size_align((size_t)w->tile.d_head, 16);
-    w->tile.type = j->op.planes->key.type;
+    w->tile.k_type = w->tile.v_type = j->op.planes->key.type;
     w->tile.scale = spec->scale;
     w->tile.soft_cap = spec->soft_cap;
     w->tile.has_slopes = spec->alibi_slopes != NULL;
@@ -316,7 +316,8 @@ static bool can_attach(const kv_layout *l, baseline_kv_way way) {
     for (int32_t i = 0; i < l->n_caches; i++) {
         const kv_planes *p = &l->caches[i];
         bool pages_windows = p->kind == LAYER_WINDOW && !keeps_pieces(way);
-        can = can && (p->kind == LAYER_FULL || p->kind == LAYER_WINDOW) && !pages_windows && p->key.type != DTYPE_I8;
+        can = can && (p->kind == LAYER_FULL || p->kind == LAYER_WINDOW) && !pages_windows && p->key.scale_bytes == 0 &&
+              p->key.type == p->value.type;
     }
     return can;
 }

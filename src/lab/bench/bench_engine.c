@@ -58,7 +58,7 @@ static quire_err open_world(world *w, quire_error *err) {
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "out of memory for the notes of steps");
     }
-    TRY(kv_layout_init(model_description(w->null->m), DTYPE_F32, size, &w->layout, err));
+    TRY(kv_layout_init(model_description(w->null->m), kv_both(DTYPE_F32), size, &w->layout, err));
     engine_options o = {.prefix_cache = PREFIX_CACHE_TOKEN,
                         .page_tokens = size,
                         .n_pages = (int32_t)kv_pages_for(n_output, size) * w->n + 1024,

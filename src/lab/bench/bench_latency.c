@@ -153,8 +153,8 @@ static quire_err run_lengths(const bench_latency_options *o, const int32_t *cont
     sheet_note(&s,
                "%s, compute %s, KV %s, page %d, %s, %s; mean and spread of %d runs in turns, each of %d tokens (measured); all choose the "
                "same tokens",
-               l->b.desc->name, compute_name(l->b.b->compute), dtype_flag_name(l->b.layout.type), PAGE_TOKENS,
-               l->b.b->ops->describe(l->b.b), figures_time_name(l->b.n_threads), (int)o->n_runs, (int)o->n_steps);
+               l->b.desc->name, compute_name(l->b.b->compute), l->b.layout.type_name, PAGE_TOKENS, l->b.b->ops->describe(l->b.b),
+               figures_time_name(l->b.n_threads), (int)o->n_runs, (int)o->n_steps);
     return QUIRE_OK;
 }
 

@@ -148,7 +148,7 @@ quire_err bench_memory_run(const bench_memory_options *o, quire_error *err) {
     memory_bench b = {.o = o, .type = type_named(o->kv_dtype)};
     b.shape = desc_plain(shape[0], shape[1], shape[1], shape[2], 0);
     kv_layout layout;
-    TRY(kv_layout_init(&b.shape, b.type, 1, &layout, err));
+    TRY(kv_layout_init(&b.shape, kv_both(b.type), 1, &layout, err));
     if (!o->json) {
         printf("%d layers of %d KV heads of %d, %s: %lld bytes a token; weights %.1f MB\n", (int)shape[0], (int)shape[1], (int)shape[2],
                dtype_name(b.type), (long long)kv_layout_token_bytes(&layout), o->weight_bytes / 1e6);

@@ -206,7 +206,7 @@ quire_err bench_preempt_run(const bench_preempt_options *o, quire_error *err) {
                        "%s, compute %s, KV %s, %s; prefill of %d rows a step, pages in no order; mean and spread of %d runs (measured); "
                        "after each, the last token's "
                        "logits are the same to the bit",
-                       p.b.desc->name, compute_name(p.b.b->compute), dtype_flag_name(p.b.layout.type), p.b.b->ops->describe(p.b.b),
+                       p.b.desc->name, compute_name(p.b.b->compute), p.b.layout.type_name, p.b.b->ops->describe(p.b.b),
                        (int)o->engine.max_batched_tokens, (int)o->n_runs);
         }
         close_bench(&p);

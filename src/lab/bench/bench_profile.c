@@ -183,7 +183,7 @@ static void print_row(const sheet *t, const char *name, const stage_cost *c, dou
 
 /* Keys and values of int8 are multiplied as such, all others in f32. */
 static double attention_peak(const profile *p, const roofline *r) {
-    return p->l.layout.type == DTYPE_I8 ? r->int8.best : r->f32.best;
+    return p->l.layout.types.key == DTYPE_I8 ? r->int8.best : r->f32.best;
 }
 
 static void print_step(const profile *p, const step_costs *c, const roofline *r, const char *what, double peak) {
@@ -242,7 +242,7 @@ static quire_err print_profile(const profile *p, quire_error *err) {
     double peak = products_peak(&r, compute, p->type != NULL ? p->type->published : p->l.desc->weight_type, &by);
     if (!p->o->json) {
         printf("%s, compute %s, KV %s, %s; %d prompts of %d tokens\nlimits: reading %.1f GB/s, products (%s) %.1f GOP/s, attention %.1f\n",
-               p->l.desc->name, compute_name(compute), dtype_flag_name(p->l.layout.type), p->l.b->ops->describe(p->l.b), (int)p->o->batch,
+               p->l.desc->name, compute_name(compute), p->l.layout.type_name, p->l.b->ops->describe(p->l.b), (int)p->o->batch,
                (int)p->o->n_prompt, r.read.best / 1e9, by, peak / 1e9, attention_peak(p, &r) / 1e9);
     }
     print_step(p, &p->prompt, &r, "prefill", peak);

@@ -139,7 +139,7 @@ static quire_err open_model(headline *h, quire_error *err) {
                       .max_len = h->o.engine.max_model_len};
     TRY(bare_open(&b, &h->b, err));
     snprintf(h->machine, sizeof h->machine, "%s, compute %s, KV %s, %s, %s", h->b.desc->name, compute_name(h->b.b->compute),
-             dtype_flag_name(h->b.layout.type), h->b.b->ops->describe(h->b.b), figures_time_name(h->o.engine.n_threads));
+             h->b.layout.type_name, h->b.b->ops->describe(h->b.b), figures_time_name(h->o.engine.n_threads));
     return QUIRE_OK;
 }
 

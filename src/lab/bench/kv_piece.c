@@ -9,7 +9,7 @@
 enum { READ_AHEAD = 64 }; /* bytes that kernels read past the last value */
 
 static size_t row_bytes(const kv_planes *l) {
-    return cpu_kv_element_bytes(l) * (size_t)l->key.width;
+    return (size_t)l->key.row_bytes;
 }
 
 static size_t k_bytes(const kv_planes *l, int32_t cap) {

@@ -371,7 +371,7 @@ quire_err lab_describe(const quire_options *o, char *out, size_t n, quire_error 
     quire_options small = *o;
     small.n_pages = small.n_pages > 0 ? small.n_pages : 1;
     TRY(lab_open(&small, (engine_ablations){0}, small.page_tokens, &l, err));
-    snprintf(out, n, "%s, compute %s, KV %s, %s, tokens/s by %s", l.desc->name, compute_name(l.b->compute), dtype_flag_name(l.layout.type),
+    snprintf(out, n, "%s, compute %s, KV %s, %s, tokens/s by %s", l.desc->name, compute_name(l.b->compute), l.layout.type_name,
              l.b->ops->describe(l.b), figures_time_name(o->n_threads));
     lab_close(&l);
     return QUIRE_OK;

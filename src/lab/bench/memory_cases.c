@@ -243,7 +243,7 @@ static void fill_result(store *st) {
 
 quire_err memory_run(const memory_case *c, const model_desc *shape, dtype type, memory_result *out, quire_error *err) {
     store st = {.c = c};
-    TRY(kv_layout_init(shape, type, c->method == MEMORY_PAGED ? c->parameter : 1, &st.layout, err));
+    TRY(kv_layout_init(shape, kv_both(type), c->method == MEMORY_PAGED ? c->parameter : 1, &st.layout, err));
     if (st.layout.n_groups != 1) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "the scenarios are for models whose layers are all alike");
     }

@@ -216,7 +216,7 @@ static void print_scores(const scoring *g) {
     const bare *b = &g->s.b;
     sheet_note(&sh, "%s, %zu tokens in chunks of %d%s; %s, compute %s, KV %s; %s, %s%s", g->o->text.name, g->ids.n, (int)g->context,
                g->has_bos && g->n_chunks > 1 ? ", later ones behind a BOS" : "", b->desc->name, compute_name(b->b->compute),
-               dtype_flag_name(b->layout.type), b->b->ops->describe(b->b), figures_time_name(b->n_threads),
+               b->layout.type_name, b->b->ops->describe(b->b), figures_time_name(b->n_threads),
                g->n_ways > 1 ? ", chunk by chunk in turn; every log-probability compared with memcmp" : "");
 }
 

@@ -24,11 +24,11 @@ static quire_err needs_of(const quire_options *o, const model_file *f, int64_t n
     model_desc d;
     kv_layout layout;
     compute_mode compute;
-    dtype type;
+    kv_types types;
     TRY(model_describe(f, &d, err));
     TRY(options_compute(o, &d, &compute, err));
-    TRY(options_kv_dtype(o, compute, &type, err));
-    TRY(kv_layout_init(&d, type, o->page_tokens, &layout, err));
+    TRY(options_kv_types(o, &d, compute, &types, err));
+    TRY(kv_layout_init(&d, types, o->page_tokens, &layout, err));
     int32_t longest = o->max_model_len > 0 ? o->max_model_len : d.max_positions;
     kv_most most = options_most_pages(o, &d, &layout, options_max_rows(o, longest));
     *out = (needs){kv_most_pages(&most, n_tokens), layout.n_groups};

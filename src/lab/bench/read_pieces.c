@@ -21,7 +21,8 @@ static int32_t list_layer(const cpu_backend *c, int32_t layer, const int32_t *pa
         for (int32_t head = 0; head < l->n_heads; head++) {
             for (int v = 0; v < 2; v++) {
                 for (int32_t page = from; page < end; page++) {
-                    at[n++] = cpu_kv_plane(c, pages[page], layer, v == 1 ? KV_PLANE_V : KV_PLANE_K) + cpu_kv_head(l, head);
+                    at[n++] = cpu_kv_plane(c, pages[page], layer, v == 1 ? KV_PLANE_V : KV_PLANE_K) +
+                              cpu_kv_head(l, v == 1 ? KV_PLANE_V : KV_PLANE_K, head);
                 }
             }
         }

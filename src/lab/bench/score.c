@@ -211,7 +211,7 @@ quire_err score_chunk(scorer *s, score_way way, const int32_t *tokens, int32_t n
     quire_err e = way == SCORE_PAGED ? QUIRE_OK : baseline_kv_attach(s->b.b, BASELINE_RESERVED, 1, s->max_tokens, &pieces);
     if (e == QUIRE_UNSUPPORTED) {
         return err_set(err, e, -1, "--kv %s: keeps keys and values as f32, f16 or bf16, not as %s; give another --kv-dtype",
-                       score_way_name(way), dtype_flag_name(s->b.layout.type));
+                       score_way_name(way), s->b.layout.type_name);
     }
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "--kv %s: no memory for %d tokens", score_way_name(way), (int)s->max_tokens);

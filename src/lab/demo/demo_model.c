@@ -120,7 +120,7 @@ quire_err demo_snapshot(const demo_options *o, quire_error *err) {
             sheet_note(
                 &sh,
                 "%s, compute %s, KV %s: %d tokens of prompt, then %d one by one; both ways really computed, compared byte for byte (exact)",
-                s.b.desc->name, compute_name(s.b.b->compute), dtype_flag_name(s.b.layout.type), (int)s.n_prompt, (int)n_decode);
+                s.b.desc->name, compute_name(s.b.b->compute), s.b.layout.type_name, (int)s.n_prompt, (int)n_decode);
         }
         bare_close(&s.b);
         mem_free(s.tokens);

@@ -177,7 +177,7 @@ quire_err demo_tput(const demo_options *o, quire_error *err) {
         sheet_note(&s,
                    "%s, compute %s, KV %s, %s; sequences of %d to %d tokens, %d steps, %s, fastest of %d runs in turn (measured; MB a step "
                    "counted)",
-                   t.b.desc->name, compute_name(t.b.b->compute), dtype_flag_name(t.b.layout.type), t.b.b->ops->describe(t.b.b),
+                   t.b.desc->name, compute_name(t.b.b->compute), t.b.layout.type_name, t.b.b->ops->describe(t.b.b),
                    (int)(t.context - 7 * t.context / 16), (int)t.context, (int)t.n_steps, figures_time_name(t.b.n_threads), (int)t.n_runs);
     } else {
         err_set(err, e, -1, "%s", quire_err_text(e));

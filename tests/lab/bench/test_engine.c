@@ -22,7 +22,7 @@ static void a_real_engine_runs_over_it_and_every_step_is_noted(void **state) {
     wake reader;
     quire_error err;
     assert_int_equal(null_model_open(1000, &null), QUIRE_OK);
-    assert_int_equal(kv_layout_init(model_description(null->m), DTYPE_F32, 16, &layout, &err), QUIRE_OK);
+    assert_int_equal(kv_layout_init(model_description(null->m), kv_both(DTYPE_F32), 16, &layout, &err), QUIRE_OK);
     /* or the first could end before the last is there */
     engine_options o = {.prefix_cache = PREFIX_CACHE_TOKEN,
                         .page_tokens = 16,

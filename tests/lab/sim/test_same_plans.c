@@ -73,7 +73,7 @@ static void serve_by_engine(const trace *t, const serving_options *o) {
     wake reader;
     quire_error err;
     assert_int_equal(null_model_open(1, &null), QUIRE_OK);
-    assert_int_equal(kv_layout_init(model_description(null->m), DTYPE_F32, PAGE, &layout, &err), QUIRE_OK);
+    assert_int_equal(kv_layout_init(model_description(null->m), kv_both(DTYPE_F32), PAGE, &layout, &err), QUIRE_OK);
     backend_ops ops = *null->b->ops;
     null_wait = ops.step_wait;
     ops.step_wait = noted_wait;

@@ -1,0 +1,202 @@
+/* Rows of KV pages: rounds them to their type and back, and finds their bytes. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu/pages.h"
+#include "core/float8.h"
+#include "core/half.h"
+
+#define E4M3_LARGEST 448.0f
+#define INT4_LARGEST 119.0f /* becomes an int8 of at most 127, whatever its group's multiplier is */
+#define INT4_CODES   15.0f
+
+/* ---- places ---- */
+
+int32_t cpu_row_run(dtype type, kv_plane_kind kind, int32_t page_tokens) {
+    const int32_t most = kind == KV_PLANE_K ? CPU_KV_BLOCK : cpu_kv_is_bytes(type) ? 4 : KV_MAX_PAGE_TOKENS;
+    return page_tokens < most ? page_tokens : most;
+}
+
+cpu_row cpu_row_at(dtype type, kv_plane_kind kind, int64_t row_bytes, int32_t page_tokens, uint8_t *rows, int32_t offset) {
+    const int32_t run = cpu_row_run(type, kind, page_tokens), lane = offset % run;
+    if (kind == KV_PLANE_V && !cpu_kv_is_bytes(type)) {
+        return (cpu_row){rows + offset * row_bytes, (int32_t)row_bytes, 1, row_bytes};
+    }
+    const int32_t unit = kind == KV_PLANE_V ? 1 : cpu_kv_is_bytes(type) ? 4 : dtype_block_bytes(type);
+    return (cpu_row){rows + (offset - lane) * row_bytes + lane * unit, unit, (int32_t)row_bytes / unit, (int64_t)unit * run};
+}
+
+void cpu_row_copy(cpu_row from, cpu_row to, int32_t n) {
+    assert(from.unit == to.unit && from.n == to.n);
+    for (int32_t i = 0; i < from.n; i++) {
+        memmove(to.at + i * to.stride, from.at + i * from.stride, (size_t)(from.unit * n));
+    }
+}
+
+void cpu_row_put(cpu_row to, const uint8_t *bytes) {
+    switch (to.unit) {
+    case 1:
+        for (int32_t i = 0; i < to.n; i++) {
+            to.at[i * to.stride] = bytes[i];
+        }
+        break;
+    case 2:
+        for (int32_t i = 0; i < to.n; i++) {
+            memcpy(to.at + i * to.stride, bytes + 2 * i, 2);
+        }
+        break;
+    case 4:
+        for (int32_t i = 0; i < to.n; i++) {
+            memcpy(to.at + i * to.stride, bytes + 4 * i, 4);
+        }
+        break;
+    default: /* a value in one piece */
+        memcpy(to.at, bytes, (size_t)to.unit);
+    }
+}
+
+void cpu_row_get(cpu_row from, uint8_t *bytes) {
+    for (int32_t i = 0; i < from.n; i++) {
+        memcpy(bytes + i * from.unit, from.at + i * from.stride, (size_t)from.unit);
+    }
+}
+
+/* ---- numbers ---- */
+
+/* The largest |x|; NaN where some x is NaN. */
+static float largest_of(const float *x, int32_t n) {
+    float largest = 0.0f;
+    for (int32_t i = 0; i < n; i++) {
+        float a = fabsf(x[i]);
+        largest = a > largest || isnan(a) ? a : largest;
+        if (isnan(largest)) {
+            break;
+        }
+    }
+    return largest;
+}
+
+static float encode_fp8(const float *x, int32_t n, float fixed, uint8_t *codes) {
+    const float largest = largest_of(x, n), scale = fixed > 0.0f ? fixed : largest > ATTN_INT8_LEAST ? largest / E4M3_LARGEST : 0.0f;
+    if (!isfinite(largest) || scale == 0.0f) {
+        memset(codes, 0, (size_t)n);
+        return isfinite(largest) ? 0.0f : NAN;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        codes[i] = f32_to_e4m3(x[i] / scale);
+    }
+    return scale * 0x1p8f;
+}
+
+/* Codes of a group whose numbers are u, for a multiplier m. Returns the sum of their squared errors. */
+static float round_group(const float *u, float low, int32_t m, uint8_t *codes, int32_t *zero) {
+    const float inverse = 1.0f / (float)m, z = fminf(rintf(-low * inverse), INT4_CODES);
+    float error = 0.0f;
+    for (int32_t i = 0; i < INT4_GROUP; i++) {
+        const float code = fminf(fmaxf(rintf(u[i] * inverse) + z, 0.0f), INT4_CODES), off = fmaf((float)m, code - z, -u[i]);
+        error = fmaf(off, off, error);
+        codes[i] = (uint8_t)code;
+    }
+    *zero = (int32_t)z;
+    return error;
+}
+
+/* One group: the multiplier whose 15 steps span its numbers, or the next smaller one, which cuts off the ends, where that is nearer. */
+static uint8_t encode_group(const float *u, uint8_t *bytes) {
+    uint8_t codes[2][INT4_GROUP];
+    float low = 0.0f, high = 0.0f, errors[2];
+    int32_t zeros[2];
+    for (int32_t i = 0; i < INT4_GROUP; i++) {
+        low = fminf(low, u[i]);
+        high = fmaxf(high, u[i]);
+    }
+    const int32_t m = (int32_t)fmaxf(ceilf((high - low) / INT4_CODES), 1.0f), less = m > 1 ? m - 1 : 1;
+    errors[0] = round_group(u, low, m, codes[0], &zeros[0]);
+    errors[1] = round_group(u, low, less, codes[1], &zeros[1]);
+    const int best = errors[1] < errors[0];
+    for (int32_t i = 0; i < INT4_GROUP / 2; i++) {
+        bytes[i] = (uint8_t)(codes[best][i] | codes[best][INT4_GROUP / 2 + i] << 4);
+    }
+    return (uint8_t)((best ? less : m) - 1 + 16 * zeros[best]);
+}
+
+static float encode_int4(const kv_plane *plane, const float *x, uint8_t *bytes) {
+    const float largest = largest_of(x, plane->width), scale = largest > ATTN_INT8_LEAST ? largest / INT4_LARGEST : 0.0f;
+    const float inverse = isfinite(largest) && scale > 0.0f ? 1.0f / scale : 0.0f;
+    const int32_t n_groups = (plane->width + INT4_GROUP - 1) / INT4_GROUP;
+    memset(bytes, 0, (size_t)plane->row_bytes);
+    for (int32_t g = 0; g < n_groups; g++) {
+        float u[INT4_GROUP] = {0};
+        for (int32_t i = 0; i < INT4_GROUP && g * INT4_GROUP + i < plane->width && inverse > 0.0f; i++) {
+            u[i] = x[g * INT4_GROUP + i] * inverse;
+        }
+        bytes[n_groups * INT4_GROUP / 2 + g] = encode_group(u, bytes + g * INT4_GROUP / 2);
+    }
+    return isfinite(largest) ? scale : NAN;
+}
+
+float cpu_row_encode(const cpu_backend *b, const kv_plane *plane, const float *x, float fixed, uint8_t *bytes) {
+    int32_t n = plane->width, sum;
+    switch (plane->type) {
+    case DTYPE_F32:
+        memcpy(bytes, x, sizeof *x * (size_t)n);
+        return 0.0f;
+    case DTYPE_F8_E4M3:
+        return encode_fp8(x, n, fixed, bytes);
+    case DTYPE_I8:
+        memset(bytes + n, 0, (size_t)(plane->row_bytes - n));
+        return b->math->narrow_int8(x, n, (int8_t *)bytes, &sum);
+    case DTYPE_I4:
+        return encode_int4(plane, x, bytes);
+    default:
+        b->math->narrow(plane->type, x, n, (uint16_t *)(void *)bytes);
+        return 0.0f;
+    }
+}
+
+void cpu_int4_decode(const uint8_t *bytes, int32_t width, int8_t *out) {
+    const int32_t n_groups = (width + INT4_GROUP - 1) / INT4_GROUP;
+    for (int32_t i = 0; i < n_groups * INT4_GROUP / 2; i++) {
+        const int32_t group = i / (INT4_GROUP / 2), first = group * INT4_GROUP + i % (INT4_GROUP / 2);
+        const int32_t form = bytes[n_groups * INT4_GROUP / 2 + group], m = form % 16 + 1, zero = form / 16;
+        out[first] = (int8_t)(uint8_t)(m * (bytes[i] % 16 - zero));
+        out[first + INT4_GROUP / 2] = (int8_t)(uint8_t)(m * (bytes[i] / 16 - zero));
+    }
+}
+
+void cpu_row_decode(const kv_plane *plane, const uint8_t *bytes, float scale, float *x) {
+    int8_t integers[CPU_MAX_ROW];
+    if (plane->type == DTYPE_I4) {
+        cpu_int4_decode(bytes, plane->width, integers);
+    }
+    for (int32_t e = 0; e < plane->width; e++) {
+        uint16_t half;
+        switch (plane->type) {
+        case DTYPE_F32:
+            memcpy(&x[e], bytes + 4 * e, sizeof *x);
+            break;
+        case DTYPE_F8_E4M3:
+            x[e] = f16_to_f32(e4m3_to_f16_bits(bytes[e])) * scale;
+            break;
+        case DTYPE_I8:
+            x[e] = (float)(int8_t)bytes[e] * scale;
+            break;
+        case DTYPE_I4:
+            x[e] = (float)integers[e] * scale;
+            break;
+        default:
+            memcpy(&half, bytes + 2 * e, sizeof half);
+            x[e] = plane->type == DTYPE_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
+        }
+    }
+}
+
+/* ---- what attention reads ---- */
+
+void cpu_int8_query(const cpu_backend *b, attn_tile *tile, int32_t t) {
+    int32_t stride = attn_int8_stride(tile->d_head);
+    int8_t *out = tile->q_int8 + (int64_t)t * stride;
+    memset(out + tile->d_head, 0, (size_t)(stride - tile->d_head));
+    tile->q_scale[t] = b->math->narrow_int8(tile->q[t], tile->d_head, out, &tile->q_sum[t]);
+}
