@@ -2,6 +2,12 @@
  * arXiv:2305.13245. */
 #include "model/decoder.h"
 
+#include "base/mem.h"
+
+#include <math.h>
+
+#define LARGEST_KV_SCALE 1e30f
+
 /* q, k and v out of one tensor: stacked, or group by group as some checkpoints have them. */
 static quire_err load_fused(loader *l, const model_desc *d, const arch_names *names, int32_t i, decoder_layer *to) {
     const layer_desc *layer = &d->layers[i];
@@ -69,6 +75,35 @@ static quire_err load_kv(loader *l, const model_desc *d, const arch_names *names
     return decoder_linear(l, d, names, W_V, i, kv_width, d->d_model, &to->v);
 }
 
+/* The scales of keys or values of a layer, by head: the checkpoint's, one for all heads or one for each. Such as are not above 0, which
+ * checkpoints have where nothing was measured, are none. */
+static quire_err load_kv_scales(loader *l, const arch_names *names, weight_role role, int32_t i, int32_t n_heads, float **out) {
+    const weight_name name = weight_name_of(names, role);
+    const tensor_view *t = loader_look(l, name, i, "");
+    int64_t n = 1;
+    float *read;
+    for (int32_t k = 0; t != NULL && k < t->n_dims; k++) {
+        n = t->dims[k] == n_heads ? n_heads : n;
+    }
+    TRY(loader_vector(l, name, i, "", n, &read));
+    bool are_some = read != NULL;
+    for (int64_t h = 0; are_some && h < n; h++) {
+        if (!(fabsf(read[h]) <= LARGEST_KV_SCALE)) {
+            quire_err e = err_set(l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s: scale %g of keys or values is no number that they can have",
+                                  model_file_path(l->file), t->name, (double)read[h]);
+            mem_free(read);
+            return e;
+        }
+        are_some = read[h] > 0.0f;
+    }
+    *out = are_some ? mem_new((size_t)n_heads, sizeof **out) : NULL;
+    for (int32_t h = 0; *out != NULL && h < n_heads; h++) {
+        (*out)[h] = read[n == 1 ? 0 : h];
+    }
+    mem_free(read);
+    return are_some && *out == NULL ? err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading") : QUIRE_OK;
+}
+
 /* Whether an earlier layer writes the cache. */
 static bool is_shared(const model_desc *d, int32_t layer) {
     for (int32_t i = 0; i < layer; i++) {
@@ -90,6 +125,10 @@ quire_err attention_load(loader *l, const model_desc *d, const arch_names *names
     } else {
         TRY(decoder_linear(l, d, names, W_Q, i, q_width, d->d_model, &to->q));
         TRY(load_kv(l, d, names, i, kv_width, to));
+    }
+    if (to->writes_cache && model_file_format(l->file) == MODEL_HF) {
+        TRY(load_kv_scales(l, names, W_K_SCALE, i, cache->n_kv_heads, &to->k_scales));
+        TRY(load_kv_scales(l, names, W_V_SCALE, i, cache->n_kv_heads, &to->v_scales));
     }
     TRY(decoder_linear(l, d, names, W_O, i, d->d_model, q_width, &to->o));
     if (d->blocks.qk_norm != QK_NORM_NONE) {
@@ -131,6 +170,8 @@ void attention_run(const pass *p, int32_t i, buffer in, const norm *nm) {
                                           .v_norm = l->v != NULL ? l->v_norm : NULL,
                                           .norm_after_rope = blocks->qk_norm_after_rope,
                                           .rope = layer->rope >= 0 ? p->w->ropes[layer->rope] : NULL,
+                                          .k_scales = l->k_scales,
+                                          .v_scales = l->v_scales,
                                           .clip = blocks->clip,
                                           .scale_slope = layer->rope < 0 || blocks->temperature_on_all ? blocks->temperature : 0.0f,
                                           .scale_offset = blocks->temperature_on_all ? 0 : 1,

@@ -172,6 +172,8 @@ void decoder_close(void *weights) {
     decoder *w = weights;
     for (int32_t i = 0; w != NULL && i < w->n_layers; i++) {
         mem_free(w->layers[i].sinks);
+        mem_free(w->layers[i].k_scales);
+        mem_free(w->layers[i].v_scales);
         mem_free(w->layers[i].moe.correction);
     }
     if (w != NULL) {

@@ -18,10 +18,11 @@ typedef struct moe_block {
 typedef struct decoder_layer {
     norm *attn_norm, *attn_post_norm, *ffn_norm, *ffn_post_norm; /* NULL: there is none */
     norm *q_norm, *k_norm, *v_norm;
-    linear *q, *k, *v, *o;    /* k and v NULL: another layer writes the cache; v NULL: values are the keys */
-    linear *gate, *up, *down; /* gate NULL: ungated; up NULL: no dense part */
-    moe_block moe;            /* experts NULL: none */
-    float *sinks;             /* [H], owned, or NULL */
+    linear *q, *k, *v, *o;      /* k and v NULL: another layer writes the cache; v NULL: values are the keys */
+    linear *gate, *up, *down;   /* gate NULL: ungated; up NULL: no dense part */
+    moe_block moe;              /* experts NULL: none */
+    float *sinks;               /* [H], owned, or NULL */
+    float *k_scales, *v_scales; /* [G] of keys and values kept as FP8, owned; NULL: the checkpoint has none */
     buffer q_rows, k_rows, v_rows, a_rows, h_rows;
     bool writes_cache; /* else an earlier layer has written its cache */
 } decoder_layer;

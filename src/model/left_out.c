@@ -158,5 +158,6 @@ void describe_weights(const model_file *f, const arch_names *names, const char *
     /* asked for int8, products are int8 even where most weights are a table, which stays as it is */
     bool is_int8 = d->quantise_to == DTYPE_I8 || dtype_is_quantised(d->weight_type) || d->weight_type == DTYPE_I8 ||
                    quant_is_integers(f, d->weight_type);
+    d->has_fp8_kv = quant_has_fp8_kv(f);
     d->auto_compute = is_int8 ? COMPUTE_INT8 : d->weight_type == DTYPE_F32 ? COMPUTE_F32 : COMPUTE_BF16;
 }

@@ -389,6 +389,17 @@ quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_na
     return e;
 }
 
+/* Whether the tensor's n elements lie along one dimension, beside others of size 1. */
+static bool is_line(const tensor_view *t, int64_t n) {
+    int64_t longest = 1;
+    int n_longer = 0;
+    for (int32_t i = 0; i < t->n_dims; i++) {
+        n_longer += t->dims[i] != 1;
+        longest = t->dims[i] != 1 ? t->dims[i] : longest;
+    }
+    return n_longer <= 1 && longest == n;
+}
+
 quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *suffix, int64_t n, float **out) {
     const tensor_view *t;
     *out = NULL;
@@ -398,9 +409,9 @@ quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *
     }
     loader_use(l, t)->as_is = true;
     tensor_view flat = *t;
-    if (t->n_dims == 2 && t->dims[0] == 1) {
+    if (is_line(t, n)) {
         flat.n_dims = 1;
-        flat.dims[0] = t->dims[1];
+        flat.dims[0] = n;
     }
     TRY(check_shape(l, &flat, 1, n, 1, 1));
     float *v = mem_new((size_t)n, sizeof *v);

@@ -125,6 +125,18 @@ bool quant_is_integers(const model_file *f, dtype codes) {
     return model_file_format(f) == MODEL_HF && (codes == DTYPE_I32 || codes == DTYPE_U8) && !is_bnb;
 }
 
+bool quant_has_fp8_kv(const model_file *f) {
+    static const char *const algorithms[] = {QUANT_CONFIG ".kv_cache_quant_algo", QUANT_CONFIG ".quantization.kv_cache_quant_algo"};
+    str name;
+    int64_t bits = 0;
+    bool is = model_file_str(f, QUANT_CONFIG ".kv_cache_scheme.type", &name) == QUIRE_OK && str_is(name, "float") &&
+              model_file_i64(f, QUANT_CONFIG ".kv_cache_scheme.num_bits", &bits) == QUIRE_OK && bits == 8;
+    for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++) {
+        is = is || (model_file_str(f, algorithms[i], &name) == QUIRE_OK && str_is(name, "FP8"));
+    }
+    return model_file_format(f) == MODEL_HF && is;
+}
+
 quire_err quant_check(const model_file *f, quire_error *err) {
     str method = {0};
     const quant_rule *rules = NULL;

@@ -42,6 +42,9 @@ bool quant_is(const model_file *f);
 /* Whether weights of a file whose codes are mostly of this type are small integers times scales, which int8 compute multiplies as they are:
  * those of 4 bits but NF4, and integers. */
 bool quant_is_integers(const model_file *f, dtype codes);
+/* Whether the checkpoint's configuration says that keys and values are kept as FP8: kv_cache_scheme, or hf_quant_config.json's
+ * kv_cache_quant_algo. */
+bool quant_has_fp8_kv(const model_file *f);
 /* How many weights a tensor's elements are: those of a matrix's codes, none of what comes with them, its elements of all others. */
 int64_t quant_n_weights(const model_file *f, const tensor_view *t);
 /* Whether the file has the layer's weight in a quantised form. Marks nothing. */

@@ -28,6 +28,8 @@ typedef enum weight_role {
     W_Q_NORM,
     W_K_NORM,
     W_SINKS,
+    W_K_SCALE, /* of keys and values that are kept as FP8: numbers, not a linear's weights */
+    W_V_SCALE,
     W_O,
     W_ATTN_POST_NORM,
     W_FFN_NORM,

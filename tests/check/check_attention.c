@@ -257,7 +257,7 @@ static quire_err stage_open(const problem *p, const char *isa, stage *s, quire_e
     const model_desc d = desc_plain(1, p->n_heads, p->n_kv_heads, p->d_head, 0);
     const backend_options options = {.compute = COMPUTE_F32, .isa = isa, .n_threads = 2};
     int32_t n_rows = larger(p->n_kv, p->n_seqs * p->n_q);
-    TRY(kv_layout_init(&d, DTYPE_F32, PAGE_TOKENS, &s->layout, err));
+    TRY(kv_layout_init(&d, kv_both(DTYPE_F32), PAGE_TOKENS, &s->layout, err));
     TRY(backend_cpu_open(&options, &s->b, err));
     s->q = s->b->ops->buffer_reserve(s->b, p->n_heads * p->d_head);
     s->k = s->b->ops->buffer_reserve(s->b, p->n_kv_heads * p->d_head);

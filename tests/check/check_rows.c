@@ -24,7 +24,7 @@ static quire_err run(model *m, backend *b, const int32_t *prompt, int32_t n, con
     const model_desc *d = model_description(m);
     int32_t n_pages = (n + PAGE_TOKENS - 1) / PAGE_TOKENS;
     kv_layout layout;
-    TRY(kv_layout_init(d, DTYPE_F32, PAGE_TOKENS, &layout, err));
+    TRY(kv_layout_init(d, kv_both(DTYPE_F32), PAGE_TOKENS, &layout, err));
     TRY(b->ops->step_open(b, &(step_limits){.max_rows = n, .max_seqs = 1, .max_out = 1}, &layout, d->n_vocab, err));
     TRY(b->ops->kv_open(b, n_pages * layout.n_groups, err));
     batch_seq seq = {.n_rows = n, .n_tokens = n, .two_sided = d->blocks.two_sided};

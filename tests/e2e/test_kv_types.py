@@ -1,0 +1,116 @@
+"""Types of stored keys and values: each answers alike whatever happens to its pages. The types change numbers a little (test_exact.py); reuse, small
+pages, preemption, swapping and forks change nothing."""
+import json
+import math
+import pathlib
+import re
+import struct
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from conftest import KEY, QUIRE, Server
+
+STORY = ("The prince had been walking up and down the drawing room for a long time. "
+         "He stopped before the window and looked at the snow, and the old count came to him. ") * 3
+N_TOKENS, N_REQUESTS, FORKS = 40, 6, 2
+TYPES = [("fp8", None), ("int8", None), ("int4", None), ("int8", "int4"), ("q8_0", "f16"), ("bf16", "fp8_e4m3")]
+
+
+def counter(server, name):
+    return float(re.search(rf"^{name}\S* (\S+)$", server.ask("GET", "/metrics")[2], re.M)[1])
+
+
+def complete(server, i):
+    """Request i: its own beginning of the story, in two choices that share the prompt's pages."""
+    body = {"model": "builtin", "prompt": STORY[:60 * (i + 1)], "max_tokens": N_TOKENS, "temperature": 0.9, "seed": 11 + i, "n": FORKS,
+            "ignore_eos": True}
+    status, _, text = server.ask("POST", "/v1/completions", body, key=KEY)
+    assert status == 200, text
+    return [c["text"] for c in sorted(json.loads(text)["choices"], key=lambda c: c["index"])]
+
+
+def answers(server, together):
+    with ThreadPoolExecutor(together) as pool:
+        return list(pool.map(lambda i: complete(server, i), range(N_REQUESTS)))
+
+
+@pytest.mark.parametrize("keys,values", TYPES)
+def test_answers_do_not_depend_on_reuse_page_size_or_preemption(quire, keys, values):
+    flags = ["--api-key", KEY, "-ctk", keys, *(["-ctv", values] if values else [])]
+    calm = Server("builtin", *flags)
+    first = answers(calm, 1)
+    hits = counter(calm, "vllm:prefix_cache_hits_total")
+    assert answers(calm, 1) == first
+    assert counter(calm, "vllm:prefix_cache_hits_total") > hits
+    assert calm.stop() == 0
+    for tight in (["--page-size", "4", "--kv-pages", "90", "--prefix-cache", "none"],
+                  ["--page-size", "16", "--kv-pages", "23", "--swap-space", "4M", "--preemption-mode", "swap", "--chunk", "7"]):
+        busy = Server("builtin", *flags, *tight, "--max-model-len", "256")
+        assert answers(busy, N_REQUESTS) == first, tight
+        assert counter(busy, "vllm:num_preemptions_total") > 0, tight
+        assert busy.stop() == 0
+
+
+def test_the_types_are_named_in_what_the_server_says_of_itself(quire):
+    server = Server("builtin", "--api-key", KEY, "-ctk", "fp8", "-ctv", "q4_0")
+    assert "KV fp8_e4m3/int4" in "".join(server.said)
+    assert 'cache_dtype="fp8_e4m3/int4"' in server.ask("GET", "/metrics")[2]
+    assert server.stop() == 0
+
+
+# ---- scales of a checkpoint ----
+
+IDS = ",".join(str(17 * i % 2000) for i in range(60))
+SCHEME = {"quant_method": "compressed-tensors", "kv_cache_scheme": {"num_bits": 8, "type": "float", "strategy": "tensor"}}
+
+
+def with_scales(directory, name, values, shape):
+    """The built-in model as a checkpoint whose layers have scales of keys and of values."""
+    directory.mkdir()
+    source = pathlib.Path("models/builtin-hf")
+    config = json.loads((source / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps({**config, "quantization_config": SCHEME}))
+    weights = (source / "model.safetensors").read_bytes()
+    size = struct.unpack("<Q", weights[:8])[0]
+    header, data = json.loads(weights[8:8 + size]), weights[8 + size:]
+    for layer in range(config["num_hidden_layers"] if values else 0):
+        for kind in "kv":
+            added = struct.pack(f"<{len(values)}f", *values)
+            full = f"model.layers.{layer}.self_attn.{name.format(kind=kind)}"
+            header[full] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(added)]}
+            data += added
+    text = json.dumps(header).encode()
+    (directory / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return directory
+
+
+def logits(model, out, *flags):
+    subprocess.run([QUIRE, "logits", model, "--ids", IDS, "--out", out, "--compute", "f32", *flags], check=True, capture_output=True)
+    return out.read_bytes()
+
+
+def test_a_checkpoints_scales_are_those_of_fp8_keys_and_values(quire, tmp_path):
+    cases = [("none", "", [], []), ("zero", "{kind}_proj.{kind}_scale", [0.0], []), ("one", "{kind}_proj.{kind}_scale", [0.05], []),
+             ("beside", "attn.{kind}_scale", [0.05], [1]), ("heads", "{kind}_scale", [0.05, 0.05], [2, 1, 1]), ("other", "{kind}_scale", [0.05, 0.2], [2])]
+    models = {case: with_scales(tmp_path / case, name, values, shape) for case, name, values, shape in cases}
+    got = {case: logits(model, tmp_path / "out") for case, model in models.items()}
+    assert got["zero"] == got["none"] and got["one"] == got["beside"] == got["heads"]
+    assert len({got["none"], got["one"], got["other"]}) == 3
+    assert logits(models["one"], tmp_path / "out", "-ctk", "fp8_e4m3", "--page-size", "4") == got["one"]
+    assert logits(models["one"], tmp_path / "out", "-ctk", "f16") == logits(models["none"], tmp_path / "out", "-ctk", "f16")
+    facts = json.loads(subprocess.run([QUIRE, "inspect", models["one"], "--json"], check=True, capture_output=True).stdout)
+    assert facts["kv_dtype"] == "fp8_e4m3"
+
+
+@pytest.mark.parametrize("scale", [math.nan, math.inf, 3e38])
+def test_a_scale_that_is_no_number_of_keys_is_refused_by_name(quire, tmp_path, scale):
+    model = with_scales(tmp_path / "model", "{kind}_proj.{kind}_scale", [scale], [1])
+    said = subprocess.run([QUIRE, "run", model, "-p", "x", "-n", "1"], capture_output=True, text=True)
+    assert said.returncode == 1 and "model.layers.0.self_attn.k_proj.k_scale" in said.stderr, said.stderr
+
+
+def test_a_packed_checkpoint_keeps_its_scales(quire, tmp_path):
+    model = with_scales(tmp_path / "model", "{kind}_proj.{kind}_scale", [0.05], [1])
+    subprocess.run([QUIRE, "pack", model, "-o", tmp_path / "packed", "--compute", "f32"], check=True, capture_output=True)
+    assert logits(tmp_path / "packed", tmp_path / "out") == logits(model, tmp_path / "out")
