@@ -48,12 +48,12 @@ static void logits_over_int8_pages_do_not_depend_on_how_they_were_run(void **sta
 
 static void logits_over_fp8_pages_do_not_depend_on_how_they_were_run(void **state) {
     (void)state;
-    all_ways(COMPUTE_F32, DTYPE_F8_E4M3, "auto");
+    all_ways_of(COMPUTE_F32, DTYPE_F8_E4M3, "auto");
 }
 
 static void logits_over_int4_pages_do_not_depend_on_how_they_were_run(void **state) {
     (void)state;
-    all_ways(COMPUTE_F32, DTYPE_I4, "auto");
+    all_ways_of(COMPUTE_F32, DTYPE_I4, "auto");
 }
 
 /* The same prompt behind prefixes of every length that were cached before: the last rows' logits and the tokens are those of a first run.

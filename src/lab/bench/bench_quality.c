@@ -14,7 +14,7 @@
 #include "lab/bench/sheet.h"
 #include "setup/engine_config.h"
 
-enum { MAX_NAMES = 16, LEAST_CONTEXT = 4 };
+enum { MAX_NAMES = 16, LEAST_CONTEXT = 4, KV_NAME_BYTES = 16 };
 _Static_assert((int)QUALITY_SEQS <= (int)SCORE_MAX_SEQS, "a scorer holds the sequences whose speed is measured");
 
 void bench_quality_options_init(bench_quality_options *o) {
@@ -93,18 +93,27 @@ static quire_err check_type(quire_options *e, const char *type, quire_error *err
     return described;
 }
 
+/* Sets the types of keys and values to `name`, "int8" or "int8/int4"; memory holds the first of two. */
+static void set_kv_types(quire_options *e, const char *name, char memory[KV_NAME_BYTES]) {
+    const char *values = strchr(name, '/');
+    (void)snprintf(memory, KV_NAME_BYTES, "%.*s", (int)strcspn(name, "/"), name);
+    e->kv_dtype = memory;
+    e->kv_dtype_values = values != NULL ? values + 1 : NULL;
+}
+
 /* Refuses a compute mode or a type of keys and values that this model cannot have, before anything is measured. */
 static quire_err check_names(const quality *g, const model_desc *d, quire_error *err) {
     quire_options e = g->o->engine;
     compute_mode compute;
-    dtype kv;
+    kv_types kv;
+    char memory[KV_NAME_BYTES];
     for (int32_t i = 0; i < g->computes.n; i++) {
         e.compute = g->computes.of[i];
         TRY(options_compute(&e, d, &compute, err));
     }
     for (int32_t i = 0; i < g->kv_types.n; i++) {
-        e.kv_dtype = g->kv_types.of[i];
-        TRY(options_kv_dtype(&e, COMPUTE_F32, &kv, err));
+        set_kv_types(&e, g->kv_types.of[i], memory);
+        TRY(options_kv_types(&e, d, COMPUTE_F32, &kv, err));
     }
     for (int32_t i = 0; i < g->types.n; i++) {
         TRY(check_type(&e, g->types.of[i], err));
@@ -175,11 +184,12 @@ static void close_side(side *m) {
 static quire_err open_row(const quality *g, int32_t i, side *out, quire_error *err) {
     int32_t n_weights = g->types.n + g->files.n, weights = i % n_weights, compute = i / n_weights % g->computes.n;
     const char *type = weights < g->types.n ? quantization_of(g->types.of[weights]) : NULL;
+    char memory[KV_NAME_BYTES];
     quire_options o = g->o->engine;
     o.model = weights < g->types.n ? o.model : g->files.of[weights - g->types.n];
     o.quantization = type;
     o.compute = g->computes.of[compute];
-    o.kv_dtype = g->kv_types.of[i / n_weights / g->computes.n];
+    set_kv_types(&o, g->kv_types.of[i / n_weights / g->computes.n], memory);
     out->name = weights >= g->types.n ? o.model : type != NULL ? type : "as it is";
     quire_err e = quality_stats_init(&out->stats, (int64_t)g->n_windows * (g->context - 1 - g->context / 2));
     TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "no room for %d windows of %d tokens", (int)g->n_windows, (int)g->context));
@@ -368,7 +378,7 @@ static void print_shares(const quality *g, const side *m) {
         json_out *params = bench_line_begin(&l, "quality", "share");
         json_cstr(json_name(params, "weights"), m->name);
         json_cstr(json_name(params, "compute"), compute_name(m->s.b.b->compute));
-        json_cstr(json_name(params, "kv_dtype"), dtype_flag_name(m->s.b.layout.type));
+        json_cstr(json_name(params, "kv_dtype"), m->s.b.layout.type_name);
         json_int(json_name(params, "context"), g->context);
         json_cstr(json_name(params, "type"), dtype_flag_name((dtype)t));
         bench_line_end(&l, share_of(d, t), "%");
@@ -399,7 +409,7 @@ static void print_side(const quality *g, const side *m, double perplexity, const
     describe_shares(b->desc, types, sizeof types);
     sheet_row(&g->table, (sheet_cell[]){{m->name, 0},
                                         {compute_name(b->b->compute), 0},
-                                        {dtype_flag_name(b->layout.type), 0},
+                                        {b->layout.type_name, 0},
                                         {NULL, g->context},
                                         {NULL, 8.0 * (double)b->desc->weight_bytes / (double)b->desc->n_params},
                                         {NULL, (double)b->b->ops->weight_bytes(b->b) / 1e6},

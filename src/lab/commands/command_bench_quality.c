@@ -20,7 +20,7 @@ static const flag own_flags[] = {
     {"--against", "FILES", "other files of the model, a row each, with commas (repeatable)", FLAG_LIST, AT(own.against)},
     {"--compute --dtype", "LIST", "of products, a row each: auto,f32,bf16,int8 (auto; f32 with --kv-types alone)", FLAG_TEXT,
      AT(own.computes)},
-    {"--kv-types", "LIST", "types of keys and values, those of --kv-dtype, a row each (f32)", FLAG_TEXT, AT(own.kv_types)},
+    {"--kv-types", "LIST", "types of keys and values, a row each (f32): int8, int8/int4", FLAG_TEXT, AT(own.kv_types)},
     {"--context", "LIST", "tokens of a window, whose second half is scored (512)", FLAG_TEXT, AT(own.contexts)},
     {"--tokens", "N", "of the text, from its start, at most (16384)", FLAG_COUNT, AT(own.n_tokens), .minimum = 1, .maximum = 1 << 30},
     {"--steps", "N", "timed decodes of 1 row and of 16, each behind a window; 0: no speed (16)", FLAG_COUNT, AT(own.n_steps), .minimum = 0,
