@@ -43,7 +43,7 @@
     X(BOOL, bool, 1, 1, -1)                                                                                                                \
     X(F8_E4M3, fp8_e4m3, 1, 1, -1)                                                                                                         \
     X(F8_E8M0, fp8_e8m0, 1, 1, -1)                                                                                                         \
-    X(I4, int4, 32, 17, -1) /* in KV pages only: backend/cpu/pages.h */
+    X(I4, int4, 32, 17, -1) /* in KV pages only: backend/cpu/kv_rows.h */
 
 typedef enum dtype {
 #define DTYPE_NAME(name, flag, elements, bytes, ggml) DTYPE_##name,

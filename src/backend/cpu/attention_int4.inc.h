@@ -1,9 +1,9 @@
-/* Unpacks rows of int4 to int8, block by block, for the attention kernels; pages.h defines the bytes. Part of attention_kernels.inc.h.
+/* Unpacks rows of int4 to int8, block by block, for the attention kernels; kv_rows.h defines the bytes. Part of attention_kernels.inc.h.
  *
  * Codes times their multiplier are at most 15 * 16, so that two bytes of a 16-bit lane are multiplied by the same number at once: m (code -
  * zero) is that product minus m zero, in bytes. Keys: lanes are positions, each with its own multiplier. Values: four positions a lane,
  * whose bytes are multiplied in two turns. */
-#include "backend/cpu/pages.h"
+#include "backend/cpu/kv_rows.h"
 
 typedef uint16_t n_words __attribute__((vector_size(4 * N_LANES)));
 typedef uint8_t n_octets __attribute__((vector_size(4 * N_LANES)));

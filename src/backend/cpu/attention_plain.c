@@ -12,8 +12,8 @@
  * scale. With top the largest u, weights are u 126 / top as integers, by lane as above. The rounding error of a position is carried to the
  * next of its lane, so that many small weights are not lost. acc[d] = (sum of integer weight v[d]) (top / 126), the sum exact. Int4 is int8
  * that takes less memory: attention_pages.c and unpack_int4 widen it. */
+#include "backend/cpu/kv_rows.h"
 #include "backend/cpu/math.h"
-#include "backend/cpu/pages.h"
 #include "core/float8.h"
 #include "core/half.h"
 #include "core/math_plain.h"

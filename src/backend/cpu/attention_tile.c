@@ -47,6 +47,14 @@ static void set_mods(const attn_job *job, const attn_item *item, const batch_seq
     s->map = i < map->n_items ? map->items[i] : (attn_mapped){NULL, 0, INT32_MAX};
 }
 
+/* Quantises query t of the tile. */
+static void set_int8_query(const cpu_backend *b, attn_tile *tile, int32_t t) {
+    int32_t stride = attn_int8_stride(tile->d_head);
+    int8_t *out = tile->q_int8 + (int64_t)t * stride;
+    memset(out + tile->d_head, 0, (size_t)(stride - tile->d_head));
+    tile->q_scale[t] = b->math->narrow_int8(tile->q[t], tile->d_head, out, &tile->q_sum[t]);
+}
+
 void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n, attn_scratch *s) {
     const batch *step = job->b->batch;
     const attn_spec *spec = job->spec;
@@ -62,7 +70,7 @@ void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_hea
         s->out[t] = cpu_act_row(job->b, job->out, row) + (int64_t)head * s->tile.d_head;
         s->tile.q[t] = cpu_act_row(job->b, job->q, row) + (int64_t)head * s->tile.d_head;
         if (s->tile.k_type == DTYPE_I8) {
-            cpu_int8_query(job->b, &s->tile, t);
+            set_int8_query(job->b, &s->tile, t);
         }
         s->tile.slopes[t] = spec->alibi_slopes != NULL ? spec->alibi_slopes[head] : 0.0f;
         s->tile.position[t] = position;

@@ -112,7 +112,7 @@ typedef struct math_kernels {
     /* out[i] = x[i] / s as int8, to nearest even, where s = the largest |x| / 127. Returns s: 0 where that largest is at most
      * ATTN_INT8_LEAST, NaN where some x is not finite; out is then all zeros. *sum: the sum of out. */
     float (*narrow_int8)(const float *x, int32_t n, int8_t *out, int32_t *sum);
-    /* A block of 16 rows of int4, `width` elements in row_bytes bytes each, as they lie in pages (pages.h), to a block of int8 as it lies
+    /* A block of 16 rows of int4, `width` elements in row_bytes bytes each, as they lie in pages (kv_rows.h), to a block of int8 as it lies
      * in an attn_tile. May write up to 28 elements a row past the block's end. */
     void (*unpack_int4)(bool values, const uint8_t *block, int32_t width, int32_t row_bytes, int8_t *out);
 

@@ -7,6 +7,8 @@
 #include "backend/cpu/pages.h"
 #include "base/mem.h"
 #include "base/size.h"
+#include "core/float8.h"
+#include "core/half.h"
 
 #define READ_AHEAD_BYTES 64 /* attention reads whole vectors, past the last value row */
 
@@ -91,11 +93,38 @@ void cpu_kv_move(backend *b, const kv_move_pair *pairs, int32_t n) {
     }
 }
 
+static void decode_row(const kv_plane *plane, const uint8_t *bytes, float scale, float *x) {
+    int8_t integers[CPU_MAX_ROW];
+    if (plane->type == DTYPE_I4) {
+        cpu_int4_decode(bytes, plane->width, integers);
+    }
+    for (int32_t e = 0; e < plane->width; e++) {
+        uint16_t half;
+        switch (plane->type) {
+        case DTYPE_F32:
+            memcpy(&x[e], bytes + 4 * e, sizeof *x);
+            break;
+        case DTYPE_F8_E4M3:
+            x[e] = f16_to_f32(e4m3_to_f16_bits(bytes[e])) * scale;
+            break;
+        case DTYPE_I8:
+            x[e] = (float)(int8_t)bytes[e] * scale;
+            break;
+        case DTYPE_I4:
+            x[e] = (float)integers[e] * scale;
+            break;
+        default:
+            memcpy(&half, bytes + 2 * e, sizeof half);
+            x[e] = plane->type == DTYPE_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
+        }
+    }
+}
+
 static void read_row(const cpu_backend *b, int32_t cache, kv_plane_kind kind, int32_t head, kv_slot slot, float *x) {
     _Alignas(float) uint8_t bytes[CPU_MAX_ROW];
     float *scale;
     cpu_row_get(row_at(b, cache, kind, head, slot, &scale), bytes);
-    cpu_row_decode(cpu_plane_of(&b->layout.caches[cache], kind), bytes, scale != NULL ? *scale : 1.0f, x);
+    decode_row(cpu_plane_of(&b->layout.caches[cache], kind), bytes, scale != NULL ? *scale : 1.0f, x);
 }
 
 void cpu_kv_gather(backend *b, int32_t cache, const int32_t *pages, int32_t n_tokens, float *k, float *v) {
@@ -151,6 +180,27 @@ static void scale_row(const store_job *job, int32_t row) {
     }
 }
 
+/* Rounds x[0..width) to the plane's type: its row's bytes. Returns the row's scale: NaN where some x isn't finite; 0 of types without.
+ * fixed: the scale of fp8_e4m3; 0: by the row. */
+static float encode_row(const cpu_backend *b, const kv_plane *plane, const float *x, float fixed, uint8_t *bytes) {
+    int32_t n = plane->width, sum;
+    switch (plane->type) {
+    case DTYPE_F32:
+        memcpy(bytes, x, sizeof *x * (size_t)n);
+        return 0.0f;
+    case DTYPE_F8_E4M3:
+        return cpu_fp8_encode(x, n, fixed, bytes);
+    case DTYPE_I8:
+        memset(bytes + n, 0, (size_t)(plane->row_bytes - n));
+        return b->math->narrow_int8(x, n, (int8_t *)bytes, &sum);
+    case DTYPE_I4:
+        return cpu_int4_encode(plane, x, bytes);
+    default:
+        b->math->narrow(plane->type, x, n, (uint16_t *)(void *)bytes);
+        return 0.0f;
+    }
+}
+
 /* Writes a head's key or value of a token. false: it has a scale, and is not finite. */
 static bool write_row(const store_job *job, kv_plane_kind kind, int32_t head, kv_slot slot, const float *x) {
     const kv_store_use *use = job->use;
@@ -158,7 +208,7 @@ static bool write_row(const store_job *job, kv_plane_kind kind, int32_t head, kv
     _Alignas(float) uint8_t bytes[CPU_MAX_ROW];
     float *scale;
     const cpu_row to = row_at(job->b, use->cache, kind, head, slot, &scale);
-    const float rounded = cpu_row_encode(job->b, cpu_plane_of(job->planes, kind), x, fixed != NULL ? fixed[head] : 0.0f, bytes);
+    const float rounded = encode_row(job->b, cpu_plane_of(job->planes, kind), x, fixed != NULL ? fixed[head] : 0.0f, bytes);
     cpu_row_put(to, bytes);
     if (scale != NULL) {
         *scale = rounded;

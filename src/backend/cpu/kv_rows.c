@@ -1,11 +1,11 @@
-/* Rows of KV pages: rounds them to their type and back, and finds their bytes. */
+/* Rows of keys and values: rounds them to their type and back, and finds their bytes. */
+#include "backend/cpu/kv_rows.h"
+
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-#include "backend/cpu/pages.h"
 #include "core/float8.h"
-#include "core/half.h"
 
 #define E4M3_LARGEST 448.0f
 #define INT4_LARGEST 119.0f /* becomes an int8 of at most 127, whatever its group's multiplier is */
@@ -77,8 +77,8 @@ static float largest_of(const float *x, int32_t n) {
     return largest;
 }
 
-static float encode_fp8(const float *x, int32_t n, float fixed, uint8_t *codes) {
-    const float largest = largest_of(x, n), scale = fixed > 0.0f ? fixed : largest > ATTN_INT8_LEAST ? largest / E4M3_LARGEST : 0.0f;
+float cpu_fp8_encode(const float *x, int32_t n, float fixed, uint8_t *codes) {
+    const float largest = largest_of(x, n), scale = fixed > 0.0f ? fixed : largest > KV_LEAST ? largest / E4M3_LARGEST : 0.0f;
     if (!isfinite(largest) || scale == 0.0f) {
         memset(codes, 0, (size_t)n);
         return isfinite(largest) ? 0.0f : NAN;
@@ -121,8 +121,8 @@ static uint8_t encode_group(const float *u, uint8_t *bytes) {
     return (uint8_t)((best ? less : m) - 1 + 16 * zeros[best]);
 }
 
-static float encode_int4(const kv_plane *plane, const float *x, uint8_t *bytes) {
-    const float largest = largest_of(x, plane->width), scale = largest > ATTN_INT8_LEAST ? largest / INT4_LARGEST : 0.0f;
+float cpu_int4_encode(const kv_plane *plane, const float *x, uint8_t *bytes) {
+    const float largest = largest_of(x, plane->width), scale = largest > KV_LEAST ? largest / INT4_LARGEST : 0.0f;
     const float inverse = isfinite(largest) && scale > 0.0f ? 1.0f / scale : 0.0f;
     const int32_t n_groups = (plane->width + INT4_GROUP - 1) / INT4_GROUP;
     memset(bytes, 0, (size_t)plane->row_bytes);
@@ -136,25 +136,6 @@ static float encode_int4(const kv_plane *plane, const float *x, uint8_t *bytes) 
     return isfinite(largest) ? scale : NAN;
 }
 
-float cpu_row_encode(const cpu_backend *b, const kv_plane *plane, const float *x, float fixed, uint8_t *bytes) {
-    int32_t n = plane->width, sum;
-    switch (plane->type) {
-    case DTYPE_F32:
-        memcpy(bytes, x, sizeof *x * (size_t)n);
-        return 0.0f;
-    case DTYPE_F8_E4M3:
-        return encode_fp8(x, n, fixed, bytes);
-    case DTYPE_I8:
-        memset(bytes + n, 0, (size_t)(plane->row_bytes - n));
-        return b->math->narrow_int8(x, n, (int8_t *)bytes, &sum);
-    case DTYPE_I4:
-        return encode_int4(plane, x, bytes);
-    default:
-        b->math->narrow(plane->type, x, n, (uint16_t *)(void *)bytes);
-        return 0.0f;
-    }
-}
-
 void cpu_int4_decode(const uint8_t *bytes, int32_t width, int8_t *out) {
     const int32_t n_groups = (width + INT4_GROUP - 1) / INT4_GROUP;
     for (int32_t i = 0; i < n_groups * INT4_GROUP / 2; i++) {
@@ -163,40 +144,4 @@ void cpu_int4_decode(const uint8_t *bytes, int32_t width, int8_t *out) {
         out[first] = (int8_t)(uint8_t)(m * (bytes[i] % 16 - zero));
         out[first + INT4_GROUP / 2] = (int8_t)(uint8_t)(m * (bytes[i] / 16 - zero));
     }
-}
-
-void cpu_row_decode(const kv_plane *plane, const uint8_t *bytes, float scale, float *x) {
-    int8_t integers[CPU_MAX_ROW];
-    if (plane->type == DTYPE_I4) {
-        cpu_int4_decode(bytes, plane->width, integers);
-    }
-    for (int32_t e = 0; e < plane->width; e++) {
-        uint16_t half;
-        switch (plane->type) {
-        case DTYPE_F32:
-            memcpy(&x[e], bytes + 4 * e, sizeof *x);
-            break;
-        case DTYPE_F8_E4M3:
-            x[e] = f16_to_f32(e4m3_to_f16_bits(bytes[e])) * scale;
-            break;
-        case DTYPE_I8:
-            x[e] = (float)(int8_t)bytes[e] * scale;
-            break;
-        case DTYPE_I4:
-            x[e] = (float)integers[e] * scale;
-            break;
-        default:
-            memcpy(&half, bytes + 2 * e, sizeof half);
-            x[e] = plane->type == DTYPE_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
-        }
-    }
-}
-
-/* ---- what attention reads ---- */
-
-void cpu_int8_query(const cpu_backend *b, attn_tile *tile, int32_t t) {
-    int32_t stride = attn_int8_stride(tile->d_head);
-    int8_t *out = tile->q_int8 + (int64_t)t * stride;
-    memset(out + tile->d_head, 0, (size_t)(stride - tile->d_head));
-    tile->q_scale[t] = b->math->narrow_int8(tile->q[t], tile->d_head, out, &tile->q_sum[t]);
 }
