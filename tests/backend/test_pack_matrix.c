@@ -56,7 +56,7 @@ static void expect_same_values(const matrix *x, bool exact) {
             float got[QUANT_SUPER], want[QUANT_SUPER];
             quant_codes codes;
             memset(&codes, 0, sizeof codes);
-            pack_matrix_read(&plan, row, k, n, &codes);
+            pack_matrix_read(&(matrix_reader){.plan = &plan}, row, k, n, &codes);
             quant_values(&plan.rule, &codes, (size_t)n, got);
             quant_matrix_read(&x->m, row, k, n, want);
             for (int32_t i = 0; i < n; i++) {
@@ -182,6 +182,9 @@ static void groups_in_another_order_are_put_side_by_side(void **state) {
         }
         x.m.group_of = group_of;
         assert_true(pack_matrix_plan(&x.m, ROWS, INPUTS, &plan));
+        static uint8_t room[ROWS * INPUTS];
+        matrix_reader reader = {.plan = &plan, .codes = room};
+        pack_matrix_rows(&reader, 0, ROWS);
         bool seen[INPUTS] = {false};
         for (int32_t k = 0; k < INPUTS; k++) {
             float got[QUANT_SUPER], want;
@@ -191,7 +194,7 @@ static void groups_in_another_order_are_put_side_by_side(void **state) {
             seen[input] = true;
             for (int32_t row = 0; row < ROWS; row++) {
                 memset(&codes, 0, sizeof codes);
-                pack_matrix_read(&plan, row, from, 32, &codes);
+                pack_matrix_read(&reader, row, from, 32, &codes);
                 quant_values(&plan.rule, &codes, 32, got);
                 quant_matrix_read(&x.m, row, input, 1, &want);
                 assert_true(got[k - from] * plan.factor == want);

@@ -85,18 +85,22 @@ typedef struct pack_job {
     linear *l;
     const tensor_view *w;
     const matrix_plan *plan; /* of weights that w has as a quant_matrix whose codes are kept, else NULL */
+    uint8_t *codes;          /* of a plan with an order: [workers][PACK_LANES][n_in] */
 } pack_job;
 
 static void pack_part(void *context, int32_t task, int32_t worker) {
     const pack_job *job = context;
     linear *l = job->l;
     uint8_t *to = l->data + (size_t)task * l->layout.block_bytes;
-    (void)worker;
     if (job->plan != NULL && pack_is_scaled(l->layout.kind)) {
         const scaled_source source = pack_matrix_source(job->plan);
         pack_block_scaled(&l->layout, &source, task, to);
     } else if (job->plan != NULL) {
-        pack_block_of(&l->layout, &(pack_source){pack_matrix_read, job->plan}, task, to);
+        const int32_t row0 = task * PACK_LANES, left = l->layout.n_out - row0;
+        matrix_reader reader = {.plan = job->plan};
+        reader.codes = job->codes != NULL ? job->codes + (size_t)worker * PACK_LANES * (size_t)l->layout.n_in : NULL;
+        pack_matrix_rows(&reader, row0, left < PACK_LANES ? left : PACK_LANES);
+        pack_block_of(&l->layout, &(pack_source){pack_matrix_read, &reader}, task, to);
     } else {
         pack_block(&l->layout, job->w, task, to, l->scales != NULL ? l->scales + (size_t)task * PACK_LANES : NULL);
     }
@@ -293,9 +297,15 @@ static quire_err load(backend *base, const linear_spec *spec, matrix_plan *plan,
         TRY(load_bias(b, l, spec->bias, err));
     }
     if (weight->packing == 0) {
+        uint8_t *codes = NULL;
         const bool keeps_codes = weight->quant != NULL && (pack_is_grouped(kind) || pack_is_scaled(kind));
-        const pack_job job = {l, weight, keeps_codes ? plan : NULL};
+        if (order != NULL) {
+            codes = mem_new((size_t)thread_pool_size(b->thread_pool) * PACK_LANES, (size_t)l->layout.n_in);
+            TRY(codes != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", weight->name));
+        }
+        const pack_job job = {l, weight, keeps_codes ? plan : NULL, codes};
         thread_pool_run(b->thread_pool, pack_part, (void *)(uintptr_t)&job, l->layout.n_blocks);
+        mem_free(codes);
     }
     l->next = s->loaded;
     s->loaded = l;

@@ -159,7 +159,7 @@ static bool sort_inputs(const quant_matrix *m, int32_t n_in, int32_t *next, int3
 }
 
 static bool plan_ordered(const quant_matrix *m, int32_t n_in, matrix_plan *out) {
-    if (m->kind != CODE_INTEGER || m->runs_on || n_in % PACK_GROUP != 0 || (int64_t)m->n_groups * m->group != n_in ||
+    if (m->kind != CODE_INTEGER || m->runs_on || n_in != m->n_in || n_in % PACK_GROUP != 0 || (int64_t)m->n_groups * m->group != n_in ||
         !plan_integers(m, n_in, out)) {
         return false;
     }
@@ -211,8 +211,17 @@ static void put_scale(const matrix_plan *p, size_t scale, int32_t at, quant_code
     }
 }
 
-void pack_matrix_read(const void *plan, int32_t row, int32_t k, int32_t n, quant_codes *out) {
-    const matrix_plan *p = plan;
+void pack_matrix_rows(matrix_reader *r, int32_t row0, int32_t n) {
+    const quant_matrix *m = r->plan->m;
+    r->row0 = row0;
+    for (int32_t i = 0; i < n && r->plan->order != NULL; i++) {
+        quant_matrix_codes(m, row0 + i, 0, m->n_in, r->codes + i * m->n_in);
+    }
+}
+
+void pack_matrix_read(const void *reader, int32_t row, int32_t k, int32_t n, quant_codes *out) {
+    const matrix_reader *r = reader;
+    const matrix_plan *p = r->plan;
     const quant_matrix *m = p->m;
     const int32_t step = m->group == 16 ? 16 : PACK_GROUP;
     const size_t first = (size_t)quant_matrix_row(m, row) * (size_t)m->n_groups;
@@ -220,7 +229,7 @@ void pack_matrix_read(const void *plan, int32_t row, int32_t k, int32_t n, quant
         quant_matrix_codes(m, row, k, n, out->q);
     }
     for (int32_t i = 0; i < n && p->order != NULL; i++) {
-        out->q[i] = (uint8_t)quant_matrix_code(m, quant_matrix_row(m, row), p->order[k + i]);
+        out->q[i] = r->codes[(row - r->row0) * m->n_in + p->order[k + i]];
     }
     for (int32_t i = 0; i < n && m->kind == CODE_INTEGER && m->bits == 8; i++) {
         out->q[i] ^= 0x80; /* minus 128, as a signed byte */

@@ -21,8 +21,17 @@ typedef struct matrix_plan {
  * too: where all groups have as many inputs, these are put side by side); E2M1 in groups of 32 with powers of two, or of 16
  * with E4M3; E4M3 and other tables of floats with a scale for 32, 64, .. 1024 inputs, or for the row. On false out->order is NULL. */
 bool pack_matrix_plan(const quant_matrix *m, int32_t n_out, int32_t n_in, matrix_plan *out);
-/* The codes of a matrix_plan of a grouped kind, for pack_block_of. */
-void pack_matrix_read(const void *plan, int32_t row, int32_t k, int32_t n, quant_codes *out);
+/* Reads the codes of a plan of a grouped kind. Those of one thread. */
+typedef struct matrix_reader {
+    const matrix_plan *plan;
+    uint8_t *codes; /* where the plan has an order, room for PACK_LANES rows of n_in codes, which pack_matrix_rows fills; else NULL */
+    int32_t row0;   /* the first of them */
+} matrix_reader;
+
+/* Reads n rows from row0 on ahead, at most PACK_LANES, where the plan has an order: whole rows are read faster than one code at a time. */
+void pack_matrix_rows(matrix_reader *r, int32_t row0, int32_t n);
+/* The codes of a matrix_reader, for pack_block_of; where the plan has an order, of rows that were read ahead. */
+void pack_matrix_read(const void *reader, int32_t row, int32_t k, int32_t n, quant_codes *out);
 /* Those of a scaled kind, for pack_block_scaled. plan is borrowed. */
 scaled_source pack_matrix_source(const matrix_plan *plan);
 
