@@ -114,7 +114,7 @@ def test_divergence_is_that_of_the_logits(rows, windows, tmp_path, compute, kv):
 def test_a_text_is_cut_and_two_contexts_are_two_tables(quire, text):
     done = run("builtin", text, "--context", "20,50", "--tokens", "60", "--steps", "0", "-q")
     assert done.returncode == 0 and done.stderr == "", done.stderr
-    assert "3 windows of 20 tokens" in done.stdout and "1 windows of 50 tokens" in done.stdout and "(27 tokens)" in done.stdout and "(24 tokens)" in done.stdout
+    assert "3 windows of 20 tokens" in done.stdout and "1 window of 50 tokens" in done.stdout and "(27 tokens)" in done.stdout and "(24 tokens)" in done.stdout
     assert "q8_0 99." in done.stdout
 
 

@@ -346,7 +346,7 @@ static quire_err compare_windows(quality *g, int32_t first_row, quire_error *err
 
 static const sheet_column columns[] = {{"weights", "weights", 10, SHEET_TEXT, NULL},
                                        {"compute", "compute", 7, SHEET_TEXT, NULL},
-                                       {"kv_dtype", "KV", 5, SHEET_TEXT, NULL},
+                                       {"kv_dtype", "KV", 9, SHEET_TEXT, NULL},
                                        {"context", "context", 7, 0, NULL},
                                        {"bits", "bits", 6, 2, "bits"},
                                        {"memory", "MB", 7, 0, "MB"},
@@ -462,10 +462,11 @@ static void print_note(const quality *g) {
     }
     sheet_note(
         &g->table,
-        "%s: %d windows of %d tokens of %s%s, the second half of each scored (%lld tokens); reference: the file as it is, computed in "
+        "%s: %d window%s of %d tokens of %s%s, the second half of each scored (%lld tokens); reference: the file as it is, computed in "
         "f32 with KV f32; bits by their types, MB in memory%s; %s",
-        g->o->engine.model, (int)g->n_windows, (int)g->context, g->o->text.name, g->has_bos ? ", each begins with BOS" : "",
-        (long long)g->n_windows * (g->context - 1 - g->context / 2), speed, b->b->ops->describe(b->b));
+        g->o->engine.model, (int)g->n_windows, g->n_windows == 1 ? "" : "s", (int)g->context, g->o->text.name,
+        g->has_bos ? ", each begins with BOS" : "", (long long)g->n_windows * (g->context - 1 - g->context / 2), speed,
+        b->b->ops->describe(b->b));
 }
 
 static quire_err measure_all(quality *g, quire_error *err) {
