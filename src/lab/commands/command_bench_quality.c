@@ -15,8 +15,7 @@ typedef struct options {
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag own_flags[] = {
-    {"--types", "LIST", "to which weights are quantised, a row each: none,q8_0,q6_k,q5_k,q4_k,q4_0,iq4_xs,.. (none)",
-     FLAG_TEXT, AT(own.types)},
+    {"--types", "LIST", "what weights are quantised to, a row each: none,q8_0,q6_k,q4_k,.. (none)", FLAG_TEXT, AT(own.types)},
     {"--against", "FILES", "other files of the model, a row each, with commas (repeatable)", FLAG_LIST, AT(own.against)},
     {"--compute --dtype", "LIST", "of products, a row each: auto,f32,bf16,int8 (auto; f32 with --kv-types alone)", FLAG_TEXT,
      AT(own.computes)},
