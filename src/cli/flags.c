@@ -230,7 +230,8 @@ const flag flags_tier_file_bytes[] = {
     {0},
 };
 const flag flags_tier_redis[] = {
-    {"--kv-tier-redis", "URL", "a Redis or Valkey server for them: redis://host:port/0", FLAG_TEXT, AT(engine.tier_redis), .secret = true},
+    {"--kv-tier-redis", "URL", "a Redis or Valkey server for them: redis://host:port/0", FLAG_TEXT, AT(engine.tier_redis), .secret = true,
+     .rare = true},
     {0},
 };
 const flag flags_tier_limits[] = {
