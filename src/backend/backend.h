@@ -257,7 +257,10 @@ typedef struct backend_ops {
      * expert. */
     quire_err (*experts_load)(backend *b, const experts_weights *w, experts **out, quire_error *err);
     quire_err (*embedding_load)(backend *b, const tensor_view *weight, embedding **out, quire_error *err);
-    /* The loaded rows, in the type of the tensor that was loaded. */
+    /* A table whose rows are those of loaded weights, which were packed from a tensor of this type: it takes no memory of its own.
+     * QUIRE_UNSUPPORTED where the packed form does not have the tensor's values exactly. NULL: never. */
+    quire_err (*embedding_of)(backend *b, const linear *w, dtype type, embedding **out);
+    /* The loaded rows, in the type of the tensor that was loaded; not of embedding_of. */
     const void *(*embedding_rows)(const embedding *e, size_t *n_bytes);
     /* max_positions: the length of the tables. */
     quire_err (*rope_load)(backend *b, const rope_desc *d, int32_t max_positions, rope **out, quire_error *err);

@@ -8,8 +8,9 @@
  *   u32 n, n tensors: string name, string type, u32 is packed, u32 n_dims, u64 dims (row-major), u64 offset, u64 bytes
  *
  * Strings are u64 length and bytes. Little-endian. Offsets count from the file's start. Packed tensors have PACKED_SUFFIX behind their
- * names: a matrix that is embedding and head is stored in both forms. The sections are metadata, under the names of a Hugging Face
- * directory's files or as "gguf", a GGUF file without tensors; PACKED_TABLES; PACKED_OVERRIDES; and PACKED_CHECKSUMS, the last:
+ * names: a matrix that is embedding and head is stored in that form alone where it has the values exactly, else unpacked too. The sections
+ * are metadata, under the names of a Hugging Face directory's files or as "gguf", a GGUF file without tensors; PACKED_TABLES;
+ * PACKED_OVERRIDES; and PACKED_CHECKSUMS, the last:
  *   u64 end; u64 XXH3 of each PACKED_BLOCK bytes from PACKED_ALIGN to end, the last block perhaps shorter; u64 XXH3 of all these
  * Before end lie all tensors and other sections.
  *

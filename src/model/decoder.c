@@ -97,8 +97,13 @@ static quire_err load_ends(loader *l, const model_desc *d, const arch_names *nam
     weight_name tokens = weight_name_of(names, W_TOKENS), head = weight_name_of(names, W_HEAD);
     bool tied = d->tied_embeddings && !has_own_head(l, tokens, head);
     int32_t width = d->blocks.d_embedding > 0 ? d->blocks.d_embedding : d->d_model;
-    const tensor_view *copy;
-    TRY(loader_embedding(l, tokens, tied ? &head : NULL, d->n_vocab, width, &w->tokens));
+    const bool shares = tied && !d->no_head;
+    if (shares) {
+        TRY(loader_head(l, tokens, &head, d->n_vocab, width, &w->head));
+        TRY(loader_tied_embedding(l, tokens, &head, d->n_vocab, width, w->head, &w->tokens));
+    } else {
+        TRY(loader_embedding(l, tokens, tied ? &head : NULL, d->n_vocab, width, &w->tokens));
+    }
     if (d->blocks.positions) {
         weight_name positions = weight_name_of(names, W_POSITIONS);
         TRY(loader_rows(l, positions, (int64_t)d->max_positions + d->blocks.position_offset, d->d_model, &w->positions));
@@ -115,11 +120,11 @@ static quire_err load_ends(loader *l, const model_desc *d, const arch_names *nam
         TRY(loader_linear(l, weight_name_of(names, W_EMBED_OUT), NO_LAYER, NULL, width, d->d_model, &w->embed_out));
         TRY(decoder_buffer(l, w, BUFFER_EMBEDDING, width, &w->narrow));
     }
-    if (d->no_head) {
-        return QUIRE_OK;
+    if (shares) {
+        const tensor_view *copy;
+        return loader_find(l, head, NO_LAYER, ".weight", &copy); /* marks a second copy as used */
     }
-    TRY(loader_head(l, tied ? tokens : head, tied ? &head : NULL, d->n_vocab, width, &w->head));
-    return loader_find(l, head, NO_LAYER, ".weight", &copy); /* marks a tied model's second copy as used */
+    return d->no_head ? QUIRE_OK : loader_head(l, head, NULL, d->n_vocab, width, &w->head);
 }
 
 static quire_err load_layer(loader *l, const model_desc *d, const arch_names *names, int32_t i, decoder *w) {

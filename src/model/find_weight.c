@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "file/packed.h"
+
 #define MODEL_ROOT "model." /* with which Hugging Face names of weights begin */
 
 /* Checkpoints of several parts have the text model further in, those of a model without its head leave it out, encoders have names of their
@@ -15,7 +17,10 @@ const char *loader_root(const model_file *f, const arch_names *names) {
     for (size_t i = 0; has_root && i < sizeof roots / sizeof *roots; i++) {
         char name[LOADER_NAME_BYTES];
         (void)snprintf(name, sizeof name, "%s%s.weight", roots[i], tokens + strlen(MODEL_ROOT));
-        if (model_file_find(f, name)) {
+        size_t n = strlen(name);
+        bool found = model_file_find(f, name) != NULL;
+        (void)snprintf(name + n, sizeof name - n, PACKED_SUFFIX); /* of a packed model that is tied */
+        if (found || model_file_find(f, name) != NULL) {
             return roots[i];
         }
     }

@@ -389,6 +389,18 @@ quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_na
     return e;
 }
 
+quire_err loader_tied_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, const linear *head,
+                                embedding **out) {
+    const tensor_view *table;
+    const dtype type = l->linears[l->n_linears - 1].type;
+    quire_err e = l->b->ops->embedding_of != NULL ? l->b->ops->embedding_of(l->b, head, type, out) : QUIRE_UNSUPPORTED;
+    if (e == QUIRE_UNSUPPORTED) {
+        return loader_embedding(l, name, or_name, n_vocab, width, out);
+    }
+    e = e ? err_set(l->err, e, -1, "out of memory while loading") : loader_find(l, name, NO_LAYER, ".weight", &table);
+    return e || or_name == NULL ? e : loader_find(l, *or_name, NO_LAYER, ".weight", &table); /* both are used now */
+}
+
 /* Whether the tensor's n elements lie along one dimension, beside others of size 1. */
 static bool is_line(const tensor_view *t, int64_t n) {
     int64_t longest = 1;

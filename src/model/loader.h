@@ -29,6 +29,9 @@ quire_err loader_norm_by_head(loader *l, weight_name name, int32_t layer, const 
 quire_err loader_rows(loader *l, weight_name name, int64_t n_rows, int64_t width, embedding **out);
 /* Token rows [n_vocab, width]. or_name, when not NULL, is a second name to look for (a tied model may store only its head). */
 quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, embedding **out);
+/* The same of a tied model, whose head was the last to be loaded: head's own weights, where they have the rows exactly. */
+quire_err loader_tied_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, const linear *head,
+                                embedding **out);
 /* The head [n_vocab, width]; or_name as in loader_embedding, for its bias too. */
 quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, linear **out);
 /* A vector of n elements as f32 in *out, which is freed with mem_free. NULL when the file has none. */

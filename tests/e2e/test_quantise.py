@@ -170,6 +170,20 @@ def test_a_model_is_quantised_in_less_memory_than_it_takes_in_16_bits(quire, tmp
     assert (tmp_path / "m.quire").stat().st_size < 0.4 * size
 
 
+@pytest.mark.parametrize("kind", ["q8_0", "q4_k", None])
+def test_a_table_that_is_also_the_head_is_kept_once(quire, tmp_path, kind):
+    """In memory, and in the packed file: 320 rows of 256 and a few bytes where there is a table of its own."""
+    sizes, asked = {}, ["--quantization", kind] if kind else []
+    for tied in (True, False):
+        model = make(tmp_path / f"m{tied}", "BF16", *(["--tied"] if tied else []))
+        packed = tmp_path / f"m{tied}.quire"
+        assert run(quire, "pack", model, "-o", packed, *asked).returncode == 0
+        sizes[tied] = facts(quire, packed)["weight_bytes"]
+        assert logits(quire, packed, tmp_path / "a.npy")[0] == logits(quire, model, tmp_path / "b.npy", *asked)[0]
+    bits = {"q8_0": 8.5, "q4_k": 6.5625, None: 16}[kind]
+    assert sizes[False] - sizes[True] == 320 * 256 * bits / 8
+
+
 def test_help_names_it(quire):
     assert re.search(r"--quantization q8_0\|q6_k\|q5_k\|q4_k\|q4_0\|iq4_xs\|mxfp4\|int8 +quantise", run(quire, "serve", "--help").stdout)
     for command in ("run", "pack", "inspect", "logits"):

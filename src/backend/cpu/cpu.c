@@ -295,6 +295,7 @@ static const backend_ops CPU_OPS = {
     .experts_load = cpu_experts_load,
     .norm_load = cpu_norm_load,
     .embedding_load = cpu_embedding_load,
+    .embedding_of = cpu_embedding_of,
     .embedding_rows = cpu_embedding_rows,
     .rope_load = cpu_rope_load,
     .weight_bytes = cpu_weight_bytes,

@@ -123,6 +123,7 @@ void cpu_scale_rows(backend *b, float scale, buffer x);
 
 /* ---- implemented in embed.c ---- */
 quire_err cpu_embedding_load(backend *b, const tensor_view *weight, embedding **out, quire_error *err);
+quire_err cpu_embedding_of(backend *b, const linear *w, dtype type, embedding **out);
 const void *cpu_embedding_rows(const embedding *e, size_t *n_bytes);
 void cpu_embed(backend *b, const embed_use *use);
 

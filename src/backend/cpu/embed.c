@@ -1,10 +1,12 @@
-/* Embeddings of tokens, positions and token types: rows stay in the file's format (in place where possible) and are converted to f32 when
- * they are read. */
+/* Embeddings of tokens, positions and token types: rows stay in the file's format (in place where possible), or in the packed form of a
+ * head that is the same matrix, and are converted to f32 when they are read. */
 #include <assert.h>
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/linear.h"
 #include "backend/cpu/math.h"
+#include "backend/cpu/pack_read.h"
 #include "base/mem.h"
 #include "base/size.h"
 #include "core/quant.h"
@@ -15,6 +17,7 @@ struct embedding {
     int64_t n_rows;
     size_t row_bytes;
     const uint8_t *rows;
+    const linear *weights; /* whose rows these are, in place of `rows`; NULL: none */
 };
 
 quire_err cpu_embedding_load(backend *b, const tensor_view *weight, embedding **out, quire_error *err) {
@@ -50,6 +53,19 @@ quire_err cpu_embedding_load(backend *b, const tensor_view *weight, embedding **
     return QUIRE_OK;
 }
 
+quire_err cpu_embedding_of(backend *b, const linear *w, dtype type, embedding **out) {
+    if (w->factor != 1.0f || !pack_keeps_values(w->layout.kind, type)) {
+        return QUIRE_UNSUPPORTED;
+    }
+    embedding *e = cpu_own((cpu_backend *)b, 1, sizeof *e);
+    if (e == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    *e = (embedding){.type = type, .width = w->layout.n_in, .n_rows = w->layout.n_out, .weights = w};
+    *out = e;
+    return QUIRE_OK;
+}
+
 const void *cpu_embedding_rows(const embedding *e, size_t *n_bytes) {
     *n_bytes = (size_t)e->n_rows * e->row_bytes; /* as when it was loaded */
     return e->rows;
@@ -63,6 +79,10 @@ typedef struct embed_job {
 /* Row `id` of the embedding as f32 [width]. */
 static void read_row(const embedding *e, int64_t id, int32_t width, float *out) {
     assert(id >= 0 && id < e->n_rows && width == e->width);
+    if (e->weights != NULL) {
+        pack_read_row(&e->weights->layout, e->weights->data, (int32_t)id, out);
+        return;
+    }
     (void)quant_dequantise(e->type, e->rows + (size_t)id * e->row_bytes, (size_t)width, out); /* the type was checked at load */
 }
 

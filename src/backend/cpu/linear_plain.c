@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/cpu/linear.h"
+#include "backend/cpu/pack_read.h"
 #include "core/float8.h"
 #include "core/half.h"
 
@@ -176,38 +177,10 @@ typedef struct plain_group {
     float scale[2][LANES], min[2][LANES]; /* of each 16 or of all 32 */
 } plain_group;
 
-/* Code i of column c in a group whose planes start at p. */
-static int32_t code_at(int bits, const uint8_t *p, int i, int c) {
-    int quad = i / 4, at = 4 * c + i % 4, value = 0;
-    if (bits == 8) {
-        return (int8_t)p[quad * 64 + at];
-    }
-    if (bits >= 4) {
-        value = p[quad % 4 * 64 + at] >> (4 * (quad / 4)) & 15;
-        p += 4 * 64;
-    }
-    if (bits == 2 || bits == 3 || bits == 6) {
-        value |= (p[quad / 4 * 64 + at] >> (2 * (quad % 4)) & 3) << (bits == 6 ? 4 : 0);
-        p += 2 * 64;
-    }
-    if (bits == 3 || bits == 5) {
-        value |= (p[at] >> quad & 1) << (bits == 5 ? 4 : 2);
-    }
-    return value;
-}
-
 static float half_at(const uint8_t *area, size_t i) {
     uint16_t h;
     memcpy(&h, area + 2 * i, sizeof h);
     return f16_to_f32(h);
-}
-
-/* Number i of the four 6-bit numbers of column c. */
-static int six(const uint8_t *p, int i, int c) {
-    if (i < 3) {
-        return p[i * LANES + c] & 63;
-    }
-    return p[c] >> 6 | p[LANES + c] >> 6 << 2 | p[2 * LANES + c] >> 6 << 4;
 }
 
 /* The row of halves that a group shares with others. */
@@ -246,11 +219,11 @@ static void part_scale(const linear *w, const uint8_t *block, size_t g, size_t p
         *min = -half_at(supers, (2 * super + 1) * LANES + lane) * (float)(*code >> 4);
         break;
     case SCALE_SIX:
-        *scale = half_at(supers, super * LANES + lane) * (float)(six(scales + n / 4 * 3 * LANES, (int)(n % 4), c) - 32);
+        *scale = half_at(supers, super * LANES + lane) * (float)(pack_six_at(scales + n / 4 * 3 * LANES, (int)(n % 4), c) - 32);
         break;
     case SCALE_SIX_MIN:
-        *scale = half_at(supers, 2 * super * LANES + lane) * (float)six(scales + g / 2 * 3 * LANES, (int)(g % 2), c);
-        *min = -half_at(supers, (2 * super + 1) * LANES + lane) * (float)six(scales + g / 2 * 3 * LANES, 2 + (int)(g % 2), c);
+        *scale = half_at(supers, 2 * super * LANES + lane) * (float)pack_six_at(scales + g / 2 * 3 * LANES, (int)(g % 2), c);
+        *min = -half_at(supers, (2 * super + 1) * LANES + lane) * (float)pack_six_at(scales + g / 2 * 3 * LANES, 2 + (int)(g % 2), c);
         break;
     case SCALE_ODD:
         *scale = half_at(supers, super * LANES + lane) * w->layout.rule.unit *
@@ -273,7 +246,7 @@ static void group_read(const linear *w, const uint8_t *block, int32_t group, pla
     for (int c = 0; c < LANES; c++) {
         const int zero = zero_at(w, block, (size_t)group, c);
         for (int i = 0; i < PACK_GROUP; i++) {
-            const int32_t code = code_at(f->bits, planes, i, c);
+            const int32_t code = pack_code_at(f->bits, planes, i, c);
             out->q[i][c] = f->has_table ? quant_tables[w->layout.rule.table][code] : code - zero;
         }
         for (size_t part = 0; part < 2; part++) {

@@ -1,0 +1,155 @@
+#include "backend/cpu/pack_read.h"
+
+#include <string.h>
+
+#include "core/half.h"
+
+bool pack_keeps_values(pack_kind kind, dtype from) {
+    const bool is_float = from == DTYPE_F32 || from == DTYPE_F16 || from == DTYPE_BF16;
+    switch (kind) {
+    case PACK_F32:
+        return is_float || dtype_is_quantised(from);
+    case PACK_F16:
+        return from == DTYPE_F16;
+    case PACK_BF16:
+        return from == DTYPE_BF16;
+    default:
+        return pack_is_grouped(kind) && dtype_is_quantised(from);
+    }
+}
+
+/* ---- floats ---- */
+
+static void read_floats(const pack_layout *p, const uint8_t *block, size_t c, float *out) {
+    for (size_t k = 0; k < (size_t)p->n_in; k++) {
+        uint16_t half;
+        if (p->kind == PACK_F32) {
+            memcpy(&out[k], block + 4 * (k * PACK_LANES + c), sizeof *out);
+            continue;
+        }
+        memcpy(&half, block + 2 * (p->kind == PACK_F16 ? k * PACK_LANES + c : k / 2 * 2 * PACK_LANES + 2 * c + k % 2), sizeof half);
+        out[k] = p->kind == PACK_F16 ? f16_to_f32(half) : bf16_to_f32(half);
+    }
+}
+
+/* ---- codes: what pack_weights.c's join_codes wrote ---- */
+
+static uint16_t half_bits(const uint8_t *area, size_t i) {
+    uint16_t h;
+    memcpy(&h, area + 2 * i, sizeof h);
+    return h;
+}
+
+/* The halves of groups group0.. and their zeros. */
+static void read_shared(const quant_rule *rule, const uint8_t *scales, const uint8_t *zeros, size_t c, size_t group0, size_t n,
+                        quant_codes *out) {
+    const int width = pack_zero_bits(quant_formats[rule->form].bits), a_byte = 8 / width;
+    for (size_t g = 0; g < n; g++) {
+        const size_t row = (group0 + g) >> rule->shift;
+        out->d[g] = half_bits(scales, row * PACK_LANES + c);
+        if (quant_formats[rule->form].coding == SCALE_F16_ZERO) {
+            const int byte = zeros[row / (size_t)a_byte * PACK_LANES + c];
+            out->zero[g] = (uint8_t)(byte >> (width * (int)(row % (size_t)a_byte)) & ((1 << width) - 1));
+        }
+    }
+}
+
+static void read_sixes(const quant_format *f, const uint8_t *scales, int c, size_t k0, quant_codes *out) {
+    const size_t n = f->coding == SCALE_SIX ? (size_t)(QUANT_SUPER / f->group / 4) : 4;
+    for (size_t p = 0; p < n; p++) {
+        const uint8_t *area = scales + (k0 / QUANT_SUPER * n + p) * 3 * PACK_LANES;
+        for (size_t i = 0; i < 4; i++) {
+            const uint8_t number = (uint8_t)pack_six_at(area, (int)i, c);
+            if (f->coding == SCALE_SIX) {
+                out->scale[4 * p + i] = number;
+            } else {
+                (i < 2 ? out->scale : out->min)[2 * p + i % 2] = number;
+            }
+        }
+    }
+}
+
+/* E4M3 of the code with 3 more in the exponent (e5m3_of). */
+static uint8_t e4m3_of(uint8_t e5m3) {
+    static const uint8_t least[8] = {0, 8, 16, 20, 24, 26, 28, 30}; /* of the numbers with the exponent 0 */
+    uint8_t code = 0;
+    while (code < 7 && least[code] != e5m3) {
+        code++;
+    }
+    return e5m3 >= 32 ? (uint8_t)(e5m3 - 24) : code;
+}
+
+static void read_bytes(const quant_format *f, const uint8_t *scales, size_t c, size_t k0, size_t n, quant_codes *out) {
+    const size_t group = (size_t)f->group, step = f->coding == SCALE_ODD ? 2 : 1;
+    for (size_t i = 0; i < n / group; i += step) {
+        const uint8_t byte = scales[(k0 / group + i) / step * PACK_LANES + c];
+        if (f->coding == SCALE_ODD) {
+            out->scale[i] = byte & 15;
+            out->scale[i + 1] = byte >> 4;
+        } else if (f->coding == SCALE_FOUR) {
+            out->scale[i] = byte & 15;
+            out->min[i] = byte >> 4;
+        } else {
+            out->scale[i] = f->coding == SCALE_E4M3 ? e4m3_of(byte) : byte;
+        }
+    }
+}
+
+static void read_scales(const pack_layout *p, const uint8_t *block, int c, size_t k0, size_t n, quant_codes *out) {
+    const quant_format *f = pack_format(p->kind);
+    const uint8_t *scales = block + p->scales_at, *supers = block + p->supers_at;
+    const size_t group0 = k0 / PACK_GROUP, super = k0 / QUANT_SUPER, lane = (size_t)c;
+    switch (f->coding) {
+    case SCALE_F16:
+    case SCALE_F16_ZERO:
+        read_shared(&p->rule, scales, supers, lane, group0, n / PACK_GROUP, out);
+        break;
+    case SCALE_F16_MIN:
+        for (size_t g = 0; g < n / PACK_GROUP; g++) {
+            out->d[g] = half_bits(scales, (group0 + g) * 2 * PACK_LANES + lane);
+            out->m[g] = half_bits(scales, ((group0 + g) * 2 + 1) * PACK_LANES + lane);
+        }
+        break;
+    case SCALE_SIX:
+    case SCALE_SIX_MIN:
+        read_sixes(f, scales, c, k0, out);
+        break;
+    default:
+        read_bytes(f, scales, lane, k0, n, out);
+    }
+    if (f->coding == SCALE_FOUR || f->coding == SCALE_SIX_MIN) {
+        out->d[0] = half_bits(supers, 2 * super * PACK_LANES + lane);
+        out->m[0] = half_bits(supers, (2 * super + 1) * PACK_LANES + lane);
+    } else if (f->coding == SCALE_SIX || f->coding == SCALE_EIGHT || f->coding == SCALE_ODD) {
+        out->d[0] = half_bits(supers, super * PACK_LANES + lane);
+    }
+}
+
+/* The codes of elements k0..k0+n of column c. */
+static void read_codes(const pack_layout *p, const uint8_t *block, int c, size_t k0, size_t n, quant_codes *out) {
+    const int bits = pack_format(p->kind)->bits;
+    const size_t group_bytes = (size_t)bits * PACK_GROUP * PACK_LANES / 8;
+    memset(out, 0, sizeof *out);
+    for (size_t at = 0; at < n; at += PACK_GROUP) {
+        const uint8_t *planes = block + (k0 + at) / PACK_GROUP * group_bytes;
+        for (int i = 0; i < PACK_GROUP; i++) {
+            out->q[at + (size_t)i] = (uint8_t)pack_code_at(bits, planes, i, c);
+        }
+    }
+    read_scales(p, block, c, k0, n, out);
+}
+
+void pack_read_row(const pack_layout *p, const uint8_t *data, int32_t row, float *out) {
+    const uint8_t *block = data + (size_t)(row / PACK_LANES) * p->block_bytes;
+    const int c = row % PACK_LANES;
+    if (!pack_is_grouped(p->kind)) {
+        read_floats(p, block, (size_t)c, out);
+        return;
+    }
+    for (size_t k0 = 0, n_in = (size_t)p->n_in; k0 < n_in; k0 += QUANT_SUPER) {
+        const size_t n = n_in - k0 < QUANT_SUPER ? n_in - k0 : QUANT_SUPER;
+        quant_codes codes;
+        read_codes(p, block, c, k0, n, &codes);
+        quant_values(&p->rule, &codes, n, out + k0);
+    }
+}

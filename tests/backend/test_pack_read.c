@@ -1,0 +1,81 @@
+/* A table of embeddings that is also the head: rows that are read from packed weights have the bits of the tensor's own. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+
+#include "backend/linear_cases.h"
+
+#define ROWS 5
+
+/* Rows of the head, through the op that embeds tokens. */
+static void read_rows(backend *b, const embedding *e, const int32_t *ids, int32_t width, float *out) {
+    quire_error err;
+    buffer x = b->ops->buffer_reserve(b, width);
+    assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = ROWS, .max_seqs = 1}, NULL, 0, &err), QUIRE_OK);
+    batch step = {.n_rows = ROWS, .tokens = ids};
+    b->ops->step_begin(b, &step);
+    b->ops->embed(b, &(embed_use){.tokens = e, .scale = 1.0f, .x = x});
+    b->ops->step_wait(b);
+    b->ops->buffer_read(b, x, 0, ROWS, out);
+}
+
+/* Whether a mode keeps the values of a type: int8 rounds floats, and bf16 what it expands. */
+static bool keeps(dtype t, compute_mode mode) {
+    return mode == COMPUTE_F32 || (mode == COMPUTE_BF16 ? t == DTYPE_BF16 : dtype_is_quantised(t));
+}
+
+static void check(dtype t, compute_mode mode, int32_t n_out, int32_t n_in) {
+    uint64_t seed = 44;
+    const size_t n = (size_t)n_out * (size_t)n_in;
+    uint8_t *bytes = random_weights(t, n, &seed);
+    float *want = malloc(n * sizeof *want), *got = malloc((size_t)ROWS * (size_t)n_in * sizeof *got);
+    tensor_view view = matrix_view(t, n_out, n_in, bytes);
+    backend *b = open_isa("auto", mode, 2);
+    linear *l;
+    embedding *e = NULL;
+    quire_error err;
+    assert_int_equal(quant_dequantise(t, bytes, n, want), QUIRE_OK);
+    assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &view}, &l, &err), QUIRE_OK);
+    free(bytes);
+    const int64_t n_bytes = b->ops->weight_bytes(b);
+    assert_int_equal(b->ops->embedding_of(b, l, t, &e), keeps(t, mode) ? QUIRE_OK : QUIRE_UNSUPPORTED);
+    assert_int_equal(b->ops->weight_bytes(b), n_bytes);
+    if (e != NULL) {
+        const int32_t ids[ROWS] = {n_out - 1, 0, n_out / 2, n_out / 3, n_out - 1};
+        read_rows(b, e, ids, n_in, got);
+        for (int i = 0; i < ROWS; i++) {
+            if (memcmp(got + (size_t)i * (size_t)n_in, want + (size_t)ids[i] * (size_t)n_in, (size_t)n_in * sizeof *got) != 0) {
+                fail_msg("%s, %s, %d x %d: row %d has other bits", dtype_name(t), compute_name(mode), n_out, n_in, ids[i]);
+            }
+        }
+    }
+    b->ops->close(b);
+    free(want);
+    free(got);
+}
+
+static void rows_of_packed_weights_are_those_of_the_tensor(void **state) {
+    (void)state;
+    static const int32_t shapes[][2] = {{1, 256}, {16, 512}, {37, 768}, {33, 96}, {20, 320}};
+    for (int i = 0; i < N_WEIGHT_TYPES; i++) {
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+            for (compute_mode mode = COMPUTE_F32; mode <= COMPUTE_INT8; mode++) {
+                if (shapes[s][1] % dtype_block_elements(weight_types[i]) == 0) {
+                    check(weight_types[i], mode, shapes[s][0], shapes[s][1]);
+                }
+            }
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_of_packed_weights_are_those_of_the_tensor),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
