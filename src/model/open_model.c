@@ -112,7 +112,7 @@ quire_err model_describe(const model_file *f, model_desc *out, quire_error *err)
     TRY(pooling_describe(&c, a->scores, &d));
     TRY(model_file_check_overrides(f, err));
     describe_weights(f, a->names, loader_root(f, a->names), &d);
-    TRY(quantise_describe(f, &d, err));
+    TRY(quantise_describe(f, a->names, loader_root(f, a->names), &d, err));
     if (d.quantise_to != DTYPE_F32) {
         describe_weights(f, a->names, loader_root(f, a->names), &d);
     }

@@ -116,15 +116,35 @@ static quire_err check_published(const model_file *f, const model_desc *d, const
                    method, model_file_path(f), kind);
 }
 
-/* Whether the weights are of the type already. */
-static bool is_already(const model_file *f, const model_desc *d, dtype to) {
-    str method = {0};
-    (void)model_file_str(f, QUANT_CONFIG ".quant_method", &method);
-    return d->weight_type == to || (to == DTYPE_MXFP4 && quant_is(f) && str_is(method, "mxfp4")) ||
-           (to == DTYPE_I8 && d->is_packed && d->packed_compute == COMPUTE_INT8 && is_float(d->weight_type));
+/* The type of most parameters of products. */
+static dtype product_type(const model_file *f, const arch_names *names, const char *root) {
+    int64_t n_of[N_DTYPES] = {0};
+    dtype most = DTYPE_F32;
+    for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
+        const tensor_view *t = model_file_tensor(f, i);
+        int64_t n = quantise_use_of(f, names, root, t) == MATRIX_PRODUCT ? 1 : 0;
+        for (int32_t k = 0; k < t->n_dims; k++) {
+            n *= t->dims[k];
+        }
+        n_of[t->type] += n;
+    }
+    for (int t = 0; t < N_DTYPES; t++) {
+        most = n_of[t] > n_of[most] ? (dtype)t : most;
+    }
+    return most;
 }
 
-quire_err quantise_describe(const model_file *f, model_desc *d, quire_error *err) {
+/* Whether the weights are of the row's type already: most products are, or most have what stands for it where rows do not fit. */
+static bool is_already(const model_file *f, const arch_names *names, const char *root, const model_desc *d, const quantise_row *row) {
+    const dtype type = product_type(f, names, root);
+    str method = {0};
+    (void)model_file_str(f, QUANT_CONFIG ".quant_method", &method);
+    return type == row->to || (d->weight_bytes_of[row->to] > 0 && row->instead != DTYPE_F32 && type == row->instead) ||
+           (row->to == DTYPE_MXFP4 && quant_is(f) && str_is(method, "mxfp4")) ||
+           (row->to == DTYPE_I8 && d->is_packed && d->packed_compute == COMPUTE_INT8 && is_float(d->weight_type));
+}
+
+quire_err quantise_describe(const model_file *f, const arch_names *names, const char *root, model_desc *d, quire_error *err) {
     const char *asked = model_file_quantise(f);
     char kind[128];
     if (asked[0] == 0) {
@@ -140,7 +160,7 @@ quire_err quantise_describe(const model_file *f, model_desc *d, quire_error *err
     if (row == NULL) {
         return err_set(err, QUIRE_INVALID, -1, "--quantization %.40s: no such type; there are " TYPE_NAMES, asked);
     }
-    if (is_already(f, d, row->to)) {
+    if (is_already(f, names, root, d, row)) {
         return QUIRE_OK;
     }
     say_kind(f, d, kind, sizeof kind);

@@ -15,9 +15,9 @@ typedef enum matrix_use {
     MATRIX_KEPT     /* stays as it is */
 } matrix_use;
 
-/* Sets d->quantise_to by --quantization (model_file_quantise), once d says of what the weights are. QUIRE_INVALID: the file is of another
- * kind than the flag says, or quantised already. */
-quire_err quantise_describe(const model_file *f, model_desc *d, quire_error *err);
+/* Sets d->quantise_to by --quantization (model_file_quantise), once d says of what the weights are. names, root: as left_out.h has them.
+ * QUIRE_INVALID: the file is of another kind than the flag says, or quantised already. */
+quire_err quantise_describe(const model_file *f, const arch_names *names, const char *root, model_desc *d, quire_error *err);
 
 /* The type in which a matrix of type `from`, with rows of n elements, is loaded under model_desc.quantise_to; `from` itself: it stays as it
  * is. Where rows are no whole blocks of the type, one of smaller blocks takes its place, as in llama.cpp. */

@@ -104,6 +104,16 @@ def test_a_packed_model_is_the_quantised_one(quire, tmp_path, kind):
     assert "is packed; pack the model that it was made of again" in refused(quire, tmp_path / "m.quire", "--quantization", "q5_k" if kind != "q5_k" else "q4_k")
 
 
+def test_a_packed_model_is_of_its_type_whatever_its_head_weighs(quire, tmp_path):
+    """The head has more weights than all products, and rows of 192 and 512 have two types."""
+    shape = ["--layers", "1", "--d-model", "192", "--d-ff", "512", "--vocab", "4096"]
+    model = make(tmp_path / "m", "BF16", *shape)
+    assert run(quire, "pack", model, "-o", tmp_path / "m.quire", "--quantization", "q4_k").returncode == 0
+    types = facts(quire, tmp_path / "m.quire", "--quantization", "q4_k")["weight_bytes_by_type"]
+    assert max(types, key=types.get) == "q8_0" and {"q4_k", "q5_0"} < set(types)
+    assert "is packed" in refused(quire, tmp_path / "m.quire", "--quantization", "q8_0")
+
+
 def test_the_pack_cache_keeps_each_type_apart(quire, tmp_path):
     model, flags = make(tmp_path / "m", "BF16"), ["--pack-cache", tmp_path / "cache", *KEEP_ALL]
     want = {}
