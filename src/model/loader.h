@@ -18,7 +18,8 @@ bool loader_has(const loader *l, weight_name name, int32_t layer);
 /* A linear layer [n_out, n_in], with its bias [n_out] if the file has one. part NULL: the whole tensor. */
 quire_err loader_linear(loader *l, weight_name name, int32_t layer, const weight_part *part, int64_t n_out, int64_t n_in, linear **out);
 /* The same for one that --quantization leaves as it is. */
-quire_err loader_kept_linear(loader *l, weight_name name, int32_t layer, const weight_part *part, int64_t n_out, int64_t n_in, linear **out);
+quire_err loader_kept_linear(loader *l, weight_name name, int32_t layer, const weight_part *part, int64_t n_out, int64_t n_in,
+                             linear **out);
 /* A linear layer without bias that is computed in f32 in every mode: a mixture's router. */
 quire_err loader_router(loader *l, weight_name name, int32_t layer, int64_t n_out, int64_t n_in, linear **out);
 /* A norm over stretches of `width` elements; n: elements of its weight. */
