@@ -115,7 +115,7 @@ INLINE void weigh_int8_vectors(int n_q, int n_v, const attn_tile *t, attn_group 
         const int8_t *values = (const int8_t *)t->v_blocks[block] + 4 * d;
         const uint8_t *weights = t->weights + query * ATTN_CHUNK + block * ATTN_BLOCK;
         const int8_t *next = (const int8_t *)t->fetch_v[block];
-        next += QUAD_BYTES * lines_for_softmax(t) + (g.fetched + d / 4 * g.step) / 2; /* the other half */
+        next += LINE_BYTES * lines_for_softmax(t) + (g.fetched + d / 4 * g.step) / 2; /* the other half */
         ROLLED
         for (int quad = 0; quad < 4; quad++, values += quad_bytes, weights += 4, next += g.step / 2) {
             ni v[INT8_SUMS];
@@ -196,8 +196,8 @@ static void weigh_int8_group(const attn_tile *t, attn_group g, int32_t block0, i
     }
 }
 
-static attn_group int8_group_of(const attn_tile *t, int32_t i, int32_t n) {
-    return group_of(t, i, n, (t->d_head + 3) / 4, QUAD_BYTES);
+static attn_group int8_group_of(const attn_tile *t, int32_t i, int32_t n, int32_t fetched_bytes) {
+    return group_of(t, i, n, (t->d_head + 3) / 4, fetched_bytes);
 }
 
 /* Raw products of all the tile's queries with blocks block0..block1 of keys. */
@@ -205,7 +205,7 @@ static void score_int8_tile(const attn_tile *t, int32_t block0, int32_t block1) 
     const int32_t n_groups = (t->n_queries + INT8_GROUP - 1) / INT8_GROUP;
     attn_group groups[MOST_INT8_GROUPS];
     for (int32_t i = 0; i < n_groups; i++) {
-        groups[i] = int8_group_of(t, i, n_groups);
+        groups[i] = int8_group_of(t, i, n_groups, t->fetch_k_bytes);
     }
     for (int32_t block = block0; block < block1; block += MOST_VECTORS) {
         for (int32_t i = 0; i < n_groups; i++) {
@@ -230,7 +230,7 @@ static void weigh_int8_tile(const attn_tile *t, int32_t block0, int32_t block1) 
         prefetch(t->fetch_v_scales[b]);
     }
     for (int32_t i = 0; i < n_groups; i++) {
-        const attn_group g = int8_group_of(t, i, n_groups);
+        const attn_group g = int8_group_of(t, i, n_groups, t->fetch_v_bytes);
         weigh_int8_group(t, g, block0, block1, step + g.query);
     }
 }

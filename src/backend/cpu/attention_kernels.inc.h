@@ -68,9 +68,13 @@ INLINE void store_sums(dtype type, float *p, f32x16 sums) {
 /* sums += each query's number k times each vector. */
 INLINE void add_products(dtype type, int n_q, int n_v, const float *const *numbers, int32_t k, const uint8_t *const *vectors,
                          attn_sums sums) {
+    f32x16 pair[2];
     UNROLL
     for (int c = 0; c < n_v; c++) {
-        f32x16 v = load_elements(type, vectors[c]);
+        if (type == DTYPE_F8_E4M3 && n_v > 1 && c % 2 == 0) {
+            f_load_e4m3_pair(vectors[c], pair); /* of a value, whose vectors lie one behind the other */
+        }
+        f32x16 v = type == DTYPE_F8_E4M3 && n_v > 1 ? pair[c % 2] : load_elements(type, vectors[c]);
         UNROLL
         for (int r = 0; r < n_q; r++) {
             sums[r][c] = f_fma(f_set1(numbers[r][k]), v, sums[r][c]);
@@ -78,6 +82,26 @@ INLINE void add_products(dtype type, int n_q, int n_v, const float *const *numbe
         }
         if (n_v > 1 && n_q * n_v > 4) {
             FORGET(); /* 12 registers hold sums; none are left for numbers that the next vector needs too */
+        }
+    }
+}
+
+/* sums += the products of rows e and e + 1 of fp8 keys, two rows widened together. */
+INLINE void add_fp8_rows(int n_q, int n_b, const float *const *numbers, int32_t e, const uint8_t *const *keys, attn_sums sums) {
+    UNROLL
+    for (int c = 0; c < n_b; c++) {
+        f32x16 rows[2];
+        f_load_e4m3_pair(keys[c], rows);
+        UNROLL
+        for (int i = 0; i < 2; i++) {
+            UNROLL
+            for (int r = 0; r < n_q; r++) {
+                sums[r][c] = f_fma(f_set1(numbers[r][e + i]), rows[i], sums[r][c]);
+                KEEP(sums[r][c]);
+            }
+        }
+        if (n_b > 1 && n_q * n_b > 4) {
+            FORGET(); /* as in add_products */
         }
     }
 }
@@ -100,13 +124,18 @@ INLINE void dot_blocks(dtype type, int n_q, int n_b, const attn_tile *t, attn_gr
             sums[r][c] = f_zero();
         }
     }
-    for (int32_t e = 0; e < t->d_head; e++) {
-        add_products(type, n_q, n_b, q, e, keys, sums);
+    const int n_rows = type == DTYPE_F8_E4M3 ? 2 : 1; /* widths are even */
+    for (int32_t e = 0; e < t->d_head; e += n_rows) {
+        if (type == DTYPE_F8_E4M3) {
+            add_fp8_rows(n_q, n_b, q, e, keys, sums);
+        } else {
+            add_products(type, n_q, n_b, q, e, keys, sums);
+        }
         UNROLL
         for (int c = 0; c < n_b; c++) {
             prefetch(fetch[c]);
-            fetch[c] += g.step;
-            keys[c] += ATTN_BLOCK * element_bytes(type);
+            fetch[c] += n_rows * g.step;
+            keys[c] += n_rows * ATTN_BLOCK * element_bytes(type);
         }
     }
     UNROLL
@@ -211,8 +240,9 @@ INLINE void weigh_any(dtype type, const attn_tile *t, attn_group g) {
 #include "backend/cpu/attention_softmax.inc.h"
 
 /* Group i of n groups of nearly equal size: a group of one or two would leave the multipliers idle. Also its share of the prefetch of a
- * block's n_rows rows. */
-INLINE attn_group group_of(const attn_tile *t, int32_t i, int32_t n, int32_t n_rows, int32_t row_bytes) {
+ * block of `bytes` bytes, with each of n_rows rows. */
+INLINE attn_group group_of(const attn_tile *t, int32_t i, int32_t n, int32_t n_rows, int32_t bytes) {
+    const int32_t row_bytes = (bytes + n_rows - 1) / n_rows;
     int32_t query = t->n_queries * i / n, next = t->n_queries * (i + 1) / n;
     attn_group g = {
         .query = query, .n = next - query, .end = ATTN_CHUNK, .fetched = n_rows * row_bytes * i / n, .step = (row_bytes + n - 1) / n};
@@ -316,13 +346,20 @@ static bool seen_blocks(const attn_tile *t, int32_t *block0, int32_t *block1) {
     return first < end;
 }
 
+INLINE void fetch_scales(dtype type, const float *const *scales, int32_t block0, int32_t block1) {
+    for (int32_t b = block0; type == DTYPE_F8_E4M3 && b < block1; b++) {
+        prefetch(scales[b]);
+    }
+}
+
 /* Raw products of all the tile's queries with blocks block0..block1 of keys. */
 INLINE void score_floats(dtype type, const attn_tile *t, int32_t block0, int32_t block1) {
     const int32_t n_groups = (t->n_queries + GROUP - 1) / GROUP;
     attn_group groups[MOST_GROUPS];
     for (int32_t i = 0; i < n_groups; i++) {
-        groups[i] = group_of(t, i, n_groups, t->d_head, ATTN_BLOCK * element_bytes(type));
+        groups[i] = group_of(t, i, n_groups, t->d_head, t->fetch_k_bytes);
     }
+    fetch_scales(type, t->fetch_k_scales, block0, block1);
     for (int32_t block = block0; block < block1; block += MOST_VECTORS) {
         for (int32_t i = 0; i < n_groups; i++) {
             dot_any(type, t, groups[i], block, block1 - block < MOST_VECTORS ? block1 : block + MOST_VECTORS);
@@ -333,8 +370,9 @@ INLINE void score_floats(dtype type, const attn_tile *t, int32_t block0, int32_t
 /* acc of all the tile's queries. */
 INLINE void weigh_floats(dtype type, const attn_tile *t) {
     const int32_t n_groups = (t->n_queries + GROUP - 1) / GROUP;
+    fetch_scales(type, t->fetch_v_scales, 0, ATTN_BLOCKS);
     for (int32_t i = 0; i < n_groups; i++) {
-        attn_pv(type, t, group_of(t, i, n_groups, t->d_head, ATTN_BLOCK * element_bytes(type)));
+        attn_pv(type, t, group_of(t, i, n_groups, t->d_head, t->fetch_v_bytes));
     }
 }
 

@@ -165,8 +165,10 @@ static void fetch_with(const attn_pages *a, kv_plane_kind kind, int32_t page, in
     }
 }
 
-/* What is at hand already: nothing else is to be fetched. */
-static void fetch_own(attn_tile *tile) {
+/* What is at hand already: nothing else is to be fetched. k_bytes, v_bytes: of a block that is. */
+static void fetch_own(int64_t k_bytes, int64_t v_bytes, attn_tile *tile) {
+    tile->fetch_k_bytes = (int32_t)k_bytes;
+    tile->fetch_v_bytes = (int32_t)v_bytes;
     memcpy(tile->fetch_k, tile->v_blocks, sizeof tile->fetch_k);
     memcpy(tile->fetch_v, tile->v_blocks, sizeof tile->fetch_v);
     memcpy(tile->fetch_k_scales, tile->v_scales, sizeof tile->fetch_k_scales);
@@ -183,11 +185,13 @@ static void fetch_side(const attn_pages *a, kv_plane_kind kind, int32_t base, in
 
 void attn_pages_fetch_next(const attn_pages *a, int32_t base, int32_t n, attn_tile *tile) {
     const kv_planes *l = attn_pages_planes(a);
-    fetch_own(tile);
+    const int64_t k_bytes = l->key.row_bytes * ATTN_BLOCK, v_bytes = l->value.row_bytes * ATTN_BLOCK;
+    const bool has_values = l->value.type == DTYPE_I4;
+    fetch_own(has_values ? k_bytes : v_bytes, has_values ? v_bytes : k_bytes, tile);
     if (l->page_tokens < ATTN_BLOCK) {
         return;
     }
-    if (l->value.type == DTYPE_I4) {
+    if (has_values) {
         fetch_side(a, KV_PLANE_K, base, n, 0, tile);
         fetch_side(a, KV_PLANE_V, base, n, ATTN_BLOCKS, tile);
     } else {
@@ -199,7 +203,8 @@ void attn_pages_fetch_part(const attn_pages *a, int32_t base, int32_t n, int32_t
     const kv_planes *l = attn_pages_planes(a);
     int32_t n_blocks = l->page_tokens / ATTN_BLOCK, plane_blocks = n_heads * n_blocks; /* of a head and of these heads, in a plane */
     int32_t page = base / l->page_tokens, end = page + (n + l->page_tokens - 1) / l->page_tokens, at = part * 2 * ATTN_BLOCKS;
-    fetch_own(tile);
+    const int64_t bytes = ATTN_BLOCK * (l->key.row_bytes > l->value.row_bytes ? l->key.row_bytes : l->value.row_bytes);
+    fetch_own(bytes, bytes, tile);
     page += at / (2 * plane_blocks);
     at %= 2 * plane_blocks;
     for (int32_t i = 0; i < 2 * ATTN_BLOCKS && page < end; i++) {

@@ -51,10 +51,12 @@ static inline bool sees_all(const attn_tile *t, int32_t query, int32_t block) {
            (t->seen == NULL || t->seen[query * ATTN_BLOCKS + block] == 0xffff);
 }
 
-/* How many lines (quads of 16 positions) of the int8 block that fetch_v names are prefetched during the softmax. The softmax takes half
+#define LINE_BYTES 64
+
+/* How many lines of the block that fetch_v names are prefetched during the softmax before int8 values are weighed. The softmax takes half
  * of a chunk's time, and memory would be idle. */
 INLINE int32_t lines_for_softmax(const attn_tile *t) {
-    return (t->d_head + 3) / 4 / 2;
+    return t->fetch_v_bytes / LINE_BYTES / 2;
 }
 
 #define SOFTMAX_ROWS 2 /* queries at a time: one waits for its instructions while another runs */
@@ -87,7 +89,7 @@ INLINE void softmax(dtype type, int n_q, const attn_tile *t, int32_t query, int3
     }
     for (int32_t b = block0; b < block1; b++) {
         for (int32_t i = line0; i < line1; i++) {
-            prefetch((const uint8_t *)t->fetch_v[b] + i * 64);
+            prefetch((const uint8_t *)t->fetch_v[b] + i * LINE_BYTES);
         }
         UNROLL
         for (int i = 0; i < n_q; i++) {

@@ -38,6 +38,7 @@ typedef struct attn_tile {
     const void *k_blocks[ATTN_BLOCKS], *v_blocks[ATTN_BLOCKS];
     /* The block of keys or values that is prefetched while a block's keys, and while its values, are multiplied. */
     const void *fetch_k[ATTN_BLOCKS], *fetch_v[ATTN_BLOCKS];
+    int32_t fetch_k_bytes, fetch_v_bytes; /* of such a block */
     const float *k_scales[ATTN_BLOCKS], *v_scales[ATTN_BLOCKS];             /* [16] each, of F8_E4M3 and I8: a scale a position */
     const float *fetch_k_scales[ATTN_BLOCKS], *fetch_v_scales[ATTN_BLOCKS]; /* of the blocks that are prefetched */
     /* For type I8. Blocks of keys are quads [d_head / 4][16][4]; blocks of values are quads [4][d_head][4] of four positions. d_head is

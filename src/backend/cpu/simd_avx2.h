@@ -58,6 +58,10 @@ static inline f32x16 f_load_e4m3(const uint8_t *p) {
     words = _mm256_and_si256(_mm256_slli_epi16(words, 7), _mm256_set1_epi16((short)0xbfff));
     return (f32x16){_mm256_cvtph_ps(_mm256_castsi256_si128(words)), _mm256_cvtph_ps(_mm256_extracti128_si256(words, 1))};
 }
+static inline void f_load_e4m3_pair(const uint8_t *p, f32x16 out[2]) {
+    out[0] = f_load_e4m3(p);
+    out[1] = f_load_e4m3(p + 16);
+}
 /* Of 16 pairs of E4M3 codes, without NaN, the first or the second of each, times 2^-8. */
 static inline f32x16 f_load_e4m3_pairs(const uint8_t *p, bool second) {
     const __m256i pairs = _mm256_loadu_si256((const __m256i *)(const void *)p), words = second ? pairs : _mm256_slli_epi16(pairs, 8);

@@ -84,6 +84,10 @@ static inline f32x16 f_load_e4m3(const uint8_t *p) {
     words = _mm256_and_si256(_mm256_slli_epi16(words, 7), _mm256_set1_epi16((short)0xbfff));
     return f_join(_mm256_cvtph_ps(_mm256_castsi256_si128(words)), _mm256_cvtph_ps(_mm256_extracti128_si256(words, 1)));
 }
+static inline void f_load_e4m3_pair(const uint8_t *p, f32x16 out[2]) {
+    out[0] = f_load_e4m3(p);
+    out[1] = f_load_e4m3(p + 16);
+}
 /* Of 16 pairs of E4M3 codes, without NaN, the first or the second of each, times 2^-8. */
 static inline f32x16 f_load_e4m3_pairs(const uint8_t *p, bool second) {
     const __m256i pairs = _mm256_loadu_si256((const __m256i *)(const void *)p), words = second ? pairs : _mm256_slli_epi16(pairs, 8);
@@ -115,6 +119,13 @@ static inline f32x16 f_load_e4m3(const uint8_t *p) {
     __m256i words = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
     words = _mm256_and_si256(_mm256_slli_epi16(words, 7), _mm256_set1_epi16((short)0xbfff));
     return (f32x16){_mm512_cvtph_ps(words)};
+}
+/* 32 of them. */
+static inline void f_load_e4m3_pair(const uint8_t *p, f32x16 out[2]) {
+    __m512i words = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)p));
+    words = _mm512_and_si512(_mm512_slli_epi16(words, 7), _mm512_set1_epi16((short)0xbfff));
+    out[0] = (f32x16){_mm512_cvtph_ps(_mm512_castsi512_si256(words))};
+    out[1] = (f32x16){_mm512_cvtph_ps(_mm512_extracti64x4_epi64(words, 1))};
 }
 /* Of 16 pairs of E4M3 codes, without NaN, the first or the second of each, times 2^-8. */
 static inline f32x16 f_load_e4m3_pairs(const uint8_t *p, bool second) {

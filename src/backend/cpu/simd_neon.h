@@ -56,6 +56,10 @@ static inline f32x16 f_load_e4m3(const uint8_t *p) {
     }
     return f_load_f16(halves);
 }
+static inline void f_load_e4m3_pair(const uint8_t *p, f32x16 out[2]) {
+    out[0] = f_load_e4m3(p);
+    out[1] = f_load_e4m3(p + 16);
+}
 /* Of 16 pairs of E4M3 codes, without NaN, the first or the second of each, times 2^-8. */
 static inline f32x16 f_load_e4m3_pairs(const uint8_t *p, bool second) {
     uint16_t halves[16];

@@ -9,17 +9,19 @@
 #include "lab/bench/read_pieces.h"
 #include "lab/bench/sheet.h"
 
-enum { N_SHAPES = 2, MANY = 16, MANY_TOKENS = 2048, SHARING = 32, SHARED = 4096, OWN = 128, MAX_TYPES = 4, PLACES = 4 };
+enum { N_SHAPES = 2, MANY = 16, MANY_TOKENS = 2048, SHARING = 32, SHARED = 4096, OWN = 128, MAX_TYPES = 6, PLACES = 4 };
 
 /* Query heads, kv heads, head width: a small Llama, and a model without shared heads. */
 static const int32_t shapes[N_SHAPES][3] = {{32, 4, 64}, {32, 32, 128}};
 static const struct {
     const char *name;
     dtype type;
-} types[MAX_TYPES] = {{"f32", DTYPE_F32}, {"f16", DTYPE_F16}, {"bf16", DTYPE_BF16}, {"int8", DTYPE_I8}};
+} types[MAX_TYPES] = {{"f32", DTYPE_F32},     {"f16", DTYPE_F16}, {"bf16", DTYPE_BF16},
+                      {"fp8", DTYPE_F8_E4M3}, {"int8", DTYPE_I8}, {"int4", DTYPE_I4}};
 
 void bench_attention_options_init(bench_attention_options *o) {
-    *o = (bench_attention_options){.contexts = "1024,8192,32768", .types = "f16,bf16,int8", .isa = "auto", .n_prompt = 8192, .n_runs = 5};
+    *o = (bench_attention_options){
+        .contexts = "1024,8192,32768", .types = "bf16,fp8,int8,int4", .isa = "auto", .n_prompt = 8192, .n_runs = 5};
 }
 
 /* "f16,bf16" into list[0..*n). */
@@ -32,12 +34,12 @@ static quire_err parse_types(const char *text, dtype *list, int32_t *n, quire_er
             i++;
         }
         if (i == MAX_TYPES || *n == MAX_TYPES) {
-            return err_set(err, QUIRE_INVALID, -1, "--kv-dtype %s: must be some of f32,f16,bf16,int8", text);
+            return err_set(err, QUIRE_INVALID, -1, "--kv-dtype %s: must be some of f32,f16,bf16,fp8,int8,int4", text);
         }
         list[(*n)++] = types[i].type;
         p += length + (p[length] == ',');
     }
-    return *n > 0 ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "--kv-dtype: must be some of f32,f16,bf16,int8");
+    return *n > 0 ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "--kv-dtype: must be some of f32,f16,bf16,fp8,int8,int4");
 }
 
 static quire_err report(const bench_attention_options *o, const sheet *t, const char *work, const attention_shape *shape,

@@ -86,6 +86,7 @@ void kv_piece_store(const kv_planes *l, kv_piece *p, const float *key, const flo
 
 void kv_piece_find(const kv_planes *l, const kv_piece *p, int32_t head, int32_t base, attn_tile *tile) {
     size_t row = row_bytes(l);
+    tile->fetch_k_bytes = tile->fetch_v_bytes = (int32_t)row * CPU_KV_BLOCK;
     for (int32_t i = 0; i < ATTN_BLOCKS && base / CPU_KV_BLOCK + i < kv_piece_blocks(p->cap); i++) {
         size_t block = (size_t)head * (size_t)kv_piece_blocks(p->cap) + (size_t)(base / CPU_KV_BLOCK + i);
         tile->k_blocks[i] = p->k + row * CPU_KV_BLOCK * block;
