@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds base, core and the CPU backend for ARM (aarch64) with the cross compiler, and runs the backend's tests under qemu: the NEON kernels
+# Builds the rooms below the CPU backend, and it, for ARM (aarch64) with the cross compiler, and runs the backend's tests under qemu: the NEON kernels
 # against their plain twins, and the stored hashes that all instruction sets share.
 #   neon.sh [NAME...]     only these tests (attention, linear, math, ...)
 # Prints a line a test program; exits 1 when one failed, 77 when the cross compiler or qemu is not there.
@@ -27,7 +27,7 @@ compile() {
 }
 
 objects=()
-for file in src/base/*.c src/core/*.c src/json/*.c src/backend/cpu/*.c; do
+for file in src/base/*.c src/core/*.c src/expr/*.c src/json/*.c src/backend/cpu/*.c; do
     case $file in *_avx2.c | *_avx512.c | *_avx512bf16.c) continue ;; esac
     object=$out/$(tr / _ <<<"${file%.c}").o
     objects+=("$object")
