@@ -177,6 +177,26 @@ typedef struct plain_group {
     float scale[2][LANES], min[2][LANES]; /* of each 16 or of all 32 */
 } plain_group;
 
+/* Code i of column c in a group whose planes start at p. */
+static int32_t code_at(int bits, const uint8_t *p, int i, int c) {
+    int quad = i / 4, at = 4 * c + i % 4, value = 0;
+    if (bits == 8) {
+        return (int8_t)p[quad * 64 + at];
+    }
+    if (bits >= 4) {
+        value = p[quad % 4 * 64 + at] >> (4 * (quad / 4)) & 15;
+        p += 4 * 64;
+    }
+    if (bits == 2 || bits == 3 || bits == 6) {
+        value |= (p[quad / 4 * 64 + at] >> (2 * (quad % 4)) & 3) << (bits == 6 ? 4 : 0);
+        p += 2 * 64;
+    }
+    if (bits == 3 || bits == 5) {
+        value |= (p[at] >> quad & 1) << (bits == 5 ? 4 : 2);
+    }
+    return value;
+}
+
 static float half_at(const uint8_t *area, size_t i) {
     uint16_t h;
     memcpy(&h, area + 2 * i, sizeof h);
@@ -246,7 +266,7 @@ static void group_read(const linear *w, const uint8_t *block, int32_t group, pla
     for (int c = 0; c < LANES; c++) {
         const int zero = zero_at(w, block, (size_t)group, c);
         for (int i = 0; i < PACK_GROUP; i++) {
-            const int32_t code = pack_code_at(f->bits, planes, i, c);
+            const int32_t code = code_at(f->bits, planes, i, c);
             out->q[i][c] = f->has_table ? quant_tables[w->layout.rule.table][code] : code - zero;
         }
         for (size_t part = 0; part < 2; part++) {

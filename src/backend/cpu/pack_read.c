@@ -125,6 +125,29 @@ static void read_scales(const pack_layout *p, const uint8_t *block, int c, size_
     }
 }
 
+static uint32_t word_at(const uint8_t *planes, int plane, int c) {
+    uint32_t word;
+    memcpy(&word, planes + 64 * plane + 4 * c, sizeof word);
+    return word;
+}
+
+/* The 32 codes of column c in a group whose planes start at p, as words of four. */
+static void read_planes(int bits, const uint8_t *p, int c, uint32_t out[8]) {
+    for (int t = 0; t < 8; t++) {
+        out[t] = bits == 8 ? word_at(p, t, c) : bits >= 4 ? word_at(p, t % 4, c) >> (4 * (t / 4)) & 0x0f0f0f0fu : 0;
+    }
+    p += bits >= 4 ? 4 * 64 : 0;
+    if (bits == 2 || bits == 3 || bits == 6) {
+        for (int t = 0; t < 8; t++) {
+            out[t] |= (word_at(p, t / 4, c) >> (2 * (t % 4)) & 0x03030303u) << (bits == 6 ? 4 : 0);
+        }
+        p += 2 * 64;
+    }
+    for (int t = 0; t < 8 && (bits == 3 || bits == 5); t++) {
+        out[t] |= (word_at(p, 0, c) >> t & 0x01010101u) << (bits == 5 ? 4 : 2);
+    }
+}
+
 /* The codes of elements k0..k0+n of column c. */
 static void read_codes(const pack_layout *p, const uint8_t *block, int c, size_t k0, size_t n, quant_codes *out) {
     const int bits = pack_format(p->kind)->bits;
@@ -132,9 +155,9 @@ static void read_codes(const pack_layout *p, const uint8_t *block, int c, size_t
     memset(out, 0, sizeof *out);
     for (size_t at = 0; at < n; at += PACK_GROUP) {
         const uint8_t *planes = block + (k0 + at) / PACK_GROUP * group_bytes;
-        for (int i = 0; i < PACK_GROUP; i++) {
-            out->q[at + (size_t)i] = (uint8_t)pack_code_at(bits, planes, i, c);
-        }
+        uint32_t words[8];
+        read_planes(bits, planes, c, words);
+        memcpy(out->q + at, words, sizeof words);
     }
     read_scales(p, block, c, k0, n, out);
 }
