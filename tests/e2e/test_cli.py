@@ -196,7 +196,7 @@ LATIN_1 = "Le caf\u00e9 {{ messages }}".encode("latin-1")
     ["run", "-n", "1", "-f", "FILE"],
     ["tokenize", "builtin", "-f", "FILE"],
     ["run", "-n", "1", "-p", "x", "--chat-template", "FILE"],
-    ["serve", "builtin", "--public-prefix", "FILE"],
+    ["serve", "builtin", "--port", "0", "--public-prefix", "FILE"],
 ])
 def test_a_text_file_that_is_not_utf8_is_named_with_the_byte(quire, tmp_path, arguments):
     path = tmp_path / "latin-1.txt"
@@ -210,7 +210,7 @@ def test_a_text_file_that_is_not_utf8_is_named_with_the_byte(quire, tmp_path, ar
 
 @pytest.mark.parametrize("arguments", [
     ["logits", "builtin", "--out", "/tmp/never.npy", "--ids-file", "FILE"],
-    ["serve", "builtin", "--public-prefix", "FILE.json"],
+    ["serve", "builtin", "--port", "0", "--public-prefix", "FILE.json"],
     ["sim", "FILE"],
     ["run", "DIRECTORY", "-p", "x"],
 ])

@@ -85,7 +85,7 @@ def test_what_is_taken_without_effect_is_named_in_one_line(quire):
     (["--temp", "9"], ["temperature is 9", "from 0 to 2"]),
 ])
 def test_what_cannot_be_taken_is_refused_with_the_reason(quire, arguments, words):
-    done = run("serve", "builtin", "-q", *arguments)
+    done = run("serve", "builtin", "-q", "--port", "0", *arguments)
     assert done.returncode == 2 and done.stdout == ""
     assert all(word in done.stderr for word in words) and done.stderr.count("\n") == 1, done.stderr
 
@@ -172,7 +172,7 @@ def test_the_part_of_a_gpus_memory_has_no_effect_and_the_log_says_so(quire, serv
         assert answers[0][0] == answers[1][0] and [jumps for _, jumps in answers] == [False, True]
     finally:
         assert s.stop() == 0
-    assert "must be on or off" in run("serve", "builtin", "--jump-forward", "maybe").stderr or run("serve", "builtin", "--jump-forward", "maybe").returncode == 2
+    assert "must be on or off" in run("serve", "builtin", "--port", "0", "--jump-forward", "maybe").stderr or run("serve", "builtin", "--port", "0", "--jump-forward", "maybe").returncode == 2
 
 
 def test_white_space_in_json_is_as_the_flag_says_unless_a_request_says_it(quire, server):
@@ -193,5 +193,5 @@ def test_white_space_in_json_is_as_the_flag_says_unless_a_request_says_it(quire,
     wanted = ["run", "builtin-small", "-q", "-p", "x", "-n", "120", "--temp", "2", "--seed", "3", "--json-schema", json.dumps(ask_for["guided_json"])]
     assert re.search(r"\d\s{2}|[\t\n]", run(*wanted).stdout.strip()) and not re.search(r"\s\s|\n", run(*wanted, "--json-whitespace", "compact").stdout.strip())
     for flags in (["--json-whitespace", "some"], ["--guided-decoding-disable-any-whitespace", "--json-whitespace", "some"]):
-        done = run("serve", "builtin", *flags)
+        done = run("serve", "builtin", "--port", "0", *flags)
         assert done.returncode == 2 and "one of compact, lines, any" in done.stderr, done.stderr

@@ -6,7 +6,6 @@ import pathlib
 import re
 import struct
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import KEY, QUIRE, Server
@@ -21,33 +20,31 @@ def counter(server, name):
     return float(re.search(rf"^{name}\S* (\S+)$", server.ask("GET", "/metrics")[2], re.M)[1])
 
 
-def complete(server, i):
-    """Request i: its own beginning of the story, in two choices that share the prompt's pages."""
-    body = {"model": "builtin", "prompt": STORY[:60 * (i + 1)], "max_tokens": N_TOKENS, "temperature": 0.9, "seed": 11 + i, "n": FORKS,
-            "ignore_eos": True}
-    status, _, text = server.ask("POST", "/v1/completions", body, key=KEY)
-    assert status == 200, text
-    return [c["text"] for c in sorted(json.loads(text)["choices"], key=lambda c: c["index"])]
-
-
 def answers(server, together):
-    with ThreadPoolExecutor(together) as pool:
-        return list(pool.map(lambda i: complete(server, i), range(N_REQUESTS)))
+    """Requests that each have their own beginning of the story, in two choices that share the prompt's pages."""
+    bodies = [{"model": "builtin", "prompt": STORY[:60 * (i + 1)], "max_tokens": N_TOKENS, "temperature": 0.9, "seed": 11 + i, "n": FORKS, "ignore_eos": True}
+              for i in range(N_REQUESTS)]
+    at_once = [bodies] if together else [[body] for body in bodies]
+    texts = []
+    for status, text in [answer for part in at_once for answer in server.post_together("/v1/completions", part)]:
+        assert status == 200, text
+        texts.append([c["text"] for c in sorted(json.loads(text)["choices"], key=lambda c: c["index"])])
+    return texts
 
 
 @pytest.mark.parametrize("keys,values", TYPES)
 def test_answers_do_not_depend_on_reuse_page_size_or_preemption(quire, keys, values):
     flags = ["--api-key", KEY, "-ctk", keys, *(["-ctv", values] if values else [])]
     calm = Server("builtin", *flags)
-    first = answers(calm, 1)
+    first = answers(calm, False)
     hits = counter(calm, "vllm:prefix_cache_hits_total")
-    assert answers(calm, 1) == first
+    assert answers(calm, False) == first
     assert counter(calm, "vllm:prefix_cache_hits_total") > hits
     assert calm.stop() == 0
     for tight in (["--page-size", "4", "--kv-pages", "90", "--prefix-cache", "none"],
                   ["--page-size", "16", "--kv-pages", "23", "--swap-space", "4M", "--preemption-mode", "swap", "--chunk", "7"]):
         busy = Server("builtin", *flags, *tight, "--max-model-len", "256")
-        assert answers(busy, N_REQUESTS) == first, tight
+        assert answers(busy, True) == first, tight
         assert counter(busy, "vllm:num_preemptions_total") > 0, tight
         assert busy.stop() == 0
 
