@@ -205,7 +205,7 @@ typedef struct model_desc {
     int32_t n_eos, eos[DESC_MAX_EOS]; /* tokens that end a generation */
     int32_t bos;                      /* -1: none known */
     dtype weight_type;                /* the type of most of the matrices' parameters */
-    dtype quantise_to; /* the type of matrices, which are quantised while they are loaded (model/quantise_load.h); F32: they stay as they are */
+    dtype quantise_to; /* of matrices that are quantised while they are loaded (model/quantise_load.h); F32: they stay as they are */
     compute_mode auto_compute; /* that they ask for: int8 where they are integers, else bf16, f32 for floats of 32 bits */
     bool has_fp8_kv; /* the checkpoint says that its keys and values are kept as FP8 */
     int64_t n_params, weight_bytes, weight_bytes_of[N_DTYPES];

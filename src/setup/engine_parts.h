@@ -67,9 +67,8 @@ void speculation_close(speculation *s);
 
 /* ---- tier_version.c ---- */
 /* Writes a version of at most KV_VERSION_BYTES. It names the weights (by a hash of every byte), what they were quantised to while they were
- * loaded (F32: nothing), the description, the numeric configuration
- * and this program's version. Reads the whole file. */
-void tier_version(const model_file *f, const model_desc *d, dtype quantised_to, const backend *b, const kv_layout *kv, int32_t max_positions,
-                  char out[KV_VERSION_BYTES + 1]);
+ * loaded (F32: nothing), the description, the numeric configuration and this program's version. Reads the whole file. */
+void tier_version(const model_file *f, const model_desc *d, dtype quantised_to, const backend *b, const kv_layout *kv,
+                  int32_t max_positions, char out[KV_VERSION_BYTES + 1]);
 
 #endif

@@ -234,7 +234,8 @@ static inline int32_t case_run_all(const attention_case *c, float *out) {
 
 /* x rounded to what a page holds; types with scales round heads, not numbers. */
 static inline float stored(dtype type, float x) {
-    return type == DTYPE_F32 || type == DTYPE_F8_E4M3 || type == DTYPE_I8 || type == DTYPE_I4 ? x : type == DTYPE_BF16 ? bf16_to_f32(f32_to_bf16(x)) : f16_to_f32(f32_to_f16(x));
+    bool stays = type == DTYPE_F32 || type == DTYPE_F8_E4M3 || type == DTYPE_I8 || type == DTYPE_I4;
+    return stays ? x : type == DTYPE_BF16 ? bf16_to_f32(f32_to_bf16(x)) : f16_to_f32(f32_to_f16(x));
 }
 
 /* n normal floats; caller frees. */

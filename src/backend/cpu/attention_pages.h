@@ -1,5 +1,6 @@
-/* Finds a chunk's keys and values for the attention kernels, block by block: in the pages, or in copies. Copies are made where the pages do
- * not have the kernels' layout: pages of fewer tokens than a block, rows of int4, which become int8, and tokens of a draft tree's branch. */
+/* Finds a chunk's keys and values for the attention kernels, block by block: in the pages, or in copies. Copies are made where the pages
+ * do not have the kernels' layout: pages of fewer tokens than a block, rows of int4, which become int8, and tokens of a draft tree's
+ * branch. */
 #ifndef CPU_ATTENTION_PAGES_H
 #define CPU_ATTENTION_PAGES_H
 
