@@ -49,6 +49,29 @@ def test_answers_do_not_depend_on_reuse_page_size_or_preemption(quire, keys, val
         assert busy.stop() == 0
 
 
+def beams_and_rules(server, together):
+    """Beams, and samples under a rule, by turns."""
+    asked = [{"use_beam_search": True, "temperature": 0, "ignore_eos": True}, {"temperature": 1, "seed": 5, "regex": "[a-z ,.]{5,60}"}]
+    bodies = [{"prompt": STORY[:60 * (i + 1)], "max_tokens": 24, "n": 3, **asked[i % 2]} for i in range(N_REQUESTS)]
+    answers = [a for part in ([bodies] if together else [[body] for body in bodies]) for a in server.post_together("/v1/completions", part)]
+    assert {status for status, _ in answers} == {200}, answers
+    return [[c["text"] for c in json.loads(text)["choices"]] for _, text in answers]
+
+
+@pytest.mark.parametrize("keys,values,weights", [("int4", "fp8", None), ("int4", "int4", "q4_k"), ("fp8", "int8", "int8")])
+def test_nor_do_beams_and_rules_over_weights_quantised_while_loading(quire, keys, values, weights):
+    flags = ["models/builtin-hf", "--quantization", weights] if weights else ["builtin"]
+    flags += ["--api-key", KEY, "-ctk", keys, "-ctv", values]
+    calm = Server(*flags)
+    first = beams_and_rules(calm, False)
+    assert calm.stop() == 0
+    for tight in (["--page-size", "4", "--kv-pages", "80", "--prefix-cache", "none"], ["--kv-pages", "20", "--swap-space", "4M", "--preemption-mode", "swap", "--chunk", "7"]):
+        busy = Server(*flags, *tight, "--max-model-len", "256")
+        assert beams_and_rules(busy, True) == first, tight
+        assert counter(busy, "vllm:num_preemptions_total") > 0, tight
+        assert busy.stop() == 0
+
+
 def test_the_types_are_named_in_what_the_server_says_of_itself(quire):
     server = Server("builtin", "--api-key", KEY, "-ctk", "fp8", "-ctv", "q4_0")
     assert "KV fp8_e4m3/int4" in "".join(server.said)
