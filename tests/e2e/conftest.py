@@ -3,6 +3,7 @@ import http.client
 import json
 import os
 import pathlib
+import pty
 import re
 import shutil
 import signal
@@ -104,6 +105,21 @@ class Server:
         values = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", self.ask("GET", "/metrics")[2], re.M)
         assert values, name
         return sum(map(float, values))
+
+
+def said_on_terminal(*arguments):
+    """Runs a program whose stderr is a terminal: how it ended, with its stdout, and what it wrote there."""
+    master, slave = pty.openpty()
+    done = subprocess.run(arguments, stdout=subprocess.PIPE, stderr=slave, timeout=100)
+    os.close(slave)
+    said = b""
+    try:
+        while chunk := os.read(master, 4096):
+            said += chunk
+    except OSError:
+        pass
+    os.close(master)
+    return done, said
 
 
 @pytest.fixture(scope="session")

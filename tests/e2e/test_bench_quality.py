@@ -1,13 +1,11 @@
 """`quire bench quality`: its figures against the server's log-probabilities and the logits of `quire logits`, computed here by their definitions."""
 import json
 import math
-import os
-import pty
 import subprocess
 
 import bench_lines
 import pytest
-from conftest import QUIRE, SHARED, Server
+from conftest import QUIRE, SHARED, Server, said_on_terminal
 
 numpy = pytest.importorskip("numpy")
 
@@ -174,16 +172,7 @@ def test_another_models_vocabulary_is_refused(quire, text):
 
 def test_progress_is_for_terminals(quire, text):
     for more, shows in ([], True), (["--quiet"], False):
-        master, slave = pty.openpty()
-        done = subprocess.run([QUIRE, "bench", "quality", "builtin-small", str(text), "--context", "50", "--steps", "0", *more], stdout=subprocess.PIPE, stderr=slave, timeout=100)
-        os.close(slave)
-        said = b""
-        try:
-            while chunk := os.read(master, 4096):
-                said += chunk
-        except OSError:
-            pass
-        os.close(master)
+        done, said = said_on_terminal(QUIRE, "bench", "quality", "builtin-small", str(text), "--context", "50", "--steps", "0", *more)
         assert done.returncode == 0 and (b"row 1 of 1, window 2 of" in said) == shows
 
 

@@ -1,13 +1,11 @@
 """`quire perplexity`: the reference's figures; pages, one piece and no cache give the same bits; errors."""
 import json
 import math
-import os
-import pty
 import random
 import subprocess
 
 import pytest
-from conftest import SHARED
+from conftest import SHARED, said_on_terminal
 
 MODELS = SHARED / "golden/models"
 TEXT = ("Once upon a time there was a prince. The prince looked at her and said that he would come again. " * 12).strip()
@@ -164,15 +162,6 @@ def test_an_embedder_predicts_nothing(quire, text):
 
 def test_progress_is_for_terminals(quire, text):
     for more, shows in ([], True), (["--quiet"], False):
-        master, slave = pty.openpty()
-        done = subprocess.run([quire, "perplexity", "builtin", str(text), "--context", "40", *more], stdout=subprocess.PIPE, stderr=slave, timeout=100)
-        os.close(slave)
-        said = b""
-        try:
-            while chunk := os.read(master, 4096):
-                said += chunk
-        except OSError:
-            pass
-        os.close(master)
+        done, said = said_on_terminal(quire, "perplexity", "builtin", str(text), "--context", "40", *more)
         assert done.returncode == 0 and b"perplexity" in done.stdout
         assert (b"tokens" in said) == shows

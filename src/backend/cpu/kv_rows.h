@@ -12,7 +12,7 @@
  *
  *   floats  f32, f16, bf16: the numbers. fp8_e4m3: codes; an f16 of the same bits, apart from the exponent's width, is 2^-8 times as large
  *           (e4m3_to_f16_bits), and the row's scale multiplies that.
- *   int8    integers -127..127, zeros behind the width up to a multiple of 4; times the row's scale.
+ *   int8    integers -127..127, padded with zeros to a multiple of 4; the row's scale multiplies them.
  *   int4    an int8 row in less memory. Groups of 32 elements: 16 bytes, whose byte i has the code of element i in its lower 4 bits and of
  *           element 16 + i in its upper. Behind all groups a byte for each, (m - 1) + 16 z: the multiplier m, 1..16, and the zero z, 0..15.
  *           An element is the int8 m (code - z); behind the width it is 0. */

@@ -5,7 +5,7 @@
 #include "base/err.h"
 #include "cli/read_flags.h"
 #include "lab/bench/bench_quality.h"
-#include "lab/commands/lab_commands.h"
+#include "lab/commands/scored_text.h"
 
 typedef struct options {
     cli_options cli;
@@ -36,37 +36,19 @@ static void defaults(cli_options *o) {
     bench_quality_options_init(&((options *)(void *)o)->own);
 }
 
-/* Reads what is scored; then compares. */
-static quire_err run_file(const cli_options *o, bench_quality_options *own, strbuf *text, id_list *ids, quire_error *err) {
-    if (o->ids_file) {
-        TRY(id_list_read(o->ids_file, ids, err));
-        own->text.ids = ids->ids;
-        own->text.n_ids = ids->n;
-    } else {
-        TRY(files_read_text(o->argument, text, err));
-        own->text.text = (str){text->n > 0 ? text->p : "", text->n};
-    }
-    return bench_quality_run(own, err);
-}
-
 static quire_err run(const cli_options *o, quire_error *err) {
     bench_quality_options own = ((const options *)(const void *)o)->own;
-    if (!o->argument == !o->ids_file) {
-        return err_set(err, QUIRE_INVALID, -1, "quire bench quality needs a text: MODEL FILE, or MODEL --ids-file FILE, one of them");
-    }
     bool others = read_flags_gave(o, "--types") || read_flags_gave(o, "--against") || read_flags_gave(o, "--compute");
     if (read_flags_gave(o, "--kv-types") && !others) {
         own.computes = "f32";
     }
     own.engine = o->engine;
-    own.text.name = o->ids_file ? o->ids_file : o->argument;
     own.json = o->json;
     own.shows_progress = !o->quiet && isatty(STDERR_FILENO);
-    strbuf text = {0};
-    id_list ids = {0};
-    quire_err e = run_file(o, &own, &text, &ids, err);
-    strbuf_deinit(&text);
-    id_list_deinit(&ids);
+    scored_text text;
+    quire_err e = scored_text_read(o, "bench quality", &text, &own.text, err);
+    e = e == QUIRE_OK ? bench_quality_run(&own, err) : e;
+    scored_text_deinit(&text);
     return e;
 }
 

@@ -4,7 +4,7 @@
 
 #include "base/err.h"
 #include "lab/bench/perplexity.h"
-#include "lab/commands/lab_commands.h"
+#include "lab/commands/scored_text.h"
 
 typedef struct options {
     cli_options cli;
@@ -29,35 +29,17 @@ static void defaults(cli_options *o) {
     perplexity_options_init(&((options *)(void *)o)->own);
 }
 
-/* Reads what is scored; then scores it. */
-static quire_err run_file(const cli_options *o, perplexity_options *own, strbuf *text, id_list *ids, quire_error *err) {
-    if (o->ids_file) {
-        TRY(id_list_read(o->ids_file, ids, err));
-        own->text.ids = ids->ids;
-        own->text.n_ids = ids->n;
-    } else {
-        TRY(files_read_text(o->argument, text, err));
-        own->text.text = (str){text->n > 0 ? text->p : "", text->n};
-    }
-    return perplexity_run(own, err);
-}
-
 static quire_err run(const cli_options *o, quire_error *err) {
     perplexity_options own = ((const options *)(const void *)o)->own;
-    if (!o->argument == !o->ids_file) {
-        return err_set(err, QUIRE_INVALID, -1, "quire perplexity needs a text: MODEL FILE, or MODEL --ids-file FILE, one of them");
-    }
     TRY(files_check_named("--out", o->out, err));
     own.engine = o->engine;
-    own.text.name = o->ids_file ? o->ids_file : o->argument;
     own.out = o->out;
     own.json = o->json;
     own.shows_progress = !o->quiet && isatty(STDERR_FILENO);
-    strbuf text = {0};
-    id_list ids = {0};
-    quire_err e = run_file(o, &own, &text, &ids, err);
-    strbuf_deinit(&text);
-    id_list_deinit(&ids);
+    scored_text text;
+    quire_err e = scored_text_read(o, "perplexity", &text, &own.text, err);
+    e = e == QUIRE_OK ? perplexity_run(&own, err) : e;
+    scored_text_deinit(&text);
     return e;
 }
 
