@@ -33,7 +33,7 @@ ROOMS = {
     "setup": ("engine sched sample spec chat text model kv file grammar backend backend/cpu backend/cuda json core base public", ""),
     "api": ("setup engine sched sample spec chat text model kv file expr grammar backend backend/cpu backend/cuda json core base public", ""),
     "server": ("public json base", "libevent http-parser openssl libzmq msgpack libyaml"),
-    "cli": ("public json base server/server.h", "libedit"),
+    "cli": ("public json base server/server.h server/answer_parts.h", "libedit"),
     "lab": (ALL, "simd"),
 }
 

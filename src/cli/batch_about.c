@@ -24,6 +24,8 @@ quire_err batch_about(const cli_options *o, const session *s, const uint8_t dige
     json_cstr(json_name(&out, "kv-dtype"), info->kv_dtype);
     json_cstr(json_name(&out, "generation-config"), info->generation_defaults);
     json_cstr(json_name(&out, "chat-template"), o->engine.chat_template);
+    json_cstr(json_name(&out, "tool-call-parser"), o->engine.tool_call_parser);
+    json_cstr(json_name(&out, "reasoning-parser"), o->engine.reasoning_parser);
     json_cstr(json_name(&out, "tokenizer"), o->engine.tokenizer);
     json_cstr(json_name(&out, "special-tokens-in-messages"), o->engine.special_tokens_in_messages);
     json_cstr(json_name(&out, "hf-overrides"), o->engine.hf_overrides);

@@ -159,19 +159,21 @@ static void add_usage(json_out *o, const response *a) {
     json_end(o, '}');
 }
 
-/* Adds text, ids and the finish reason. */
-static void add_choice(json_out *o, const response_choice *c, bool message) {
+/* Adds what choice i says, its ids and the finish reason. id: of the response. */
+static void add_choice(json_out *o, const response *a, size_t i, const char *id, bool message) {
+    const response_choice *c = &a->choices[i];
+    const strbuf *said = a->has_parts ? &c->content : &c->text;
+    str text = {said->n > 0 ? said->p : "", said->n};
+    answer_place at = {.response_id = id, .choice = i, .names_call = a->names_call, .old_calls = a->old_calls};
     if (message) {
-        json_begin(json_name(o, "message"), '{');
-        json_cstr(json_name(o, "role"), "assistant");
+        answer_parts_write_message(&c->parts, at, (str){"", 0}, text, json_name(o, "message"));
+    } else {
+        json_text(json_name(o, "text"), text.p, text.n);
+        answer_parts_write(&c->parts, at, o);
     }
-    json_name(o, message ? "content" : "text");
-    json_text(o, c->text.n ? c->text.p : "", c->text.n);
-    if (message) {
-        json_end(o, '}');
-    }
+    const char *called = answer_parts_finish_name(&c->parts, at, c->finish);
     json_ints(json_name(o, "token_ids"), c->tokens, c->n_tokens);
-    json_cstr(json_name(o, "finish_reason"), response_finish_name(c->finish));
+    json_cstr(json_name(o, "finish_reason"), called != NULL ? called : response_finish_name(c->finish));
     json_name(o, "stop_reason");
     if (c->stop_string == NULL && c->stop_token >= 0) {
         json_int(o, c->stop_token);
@@ -180,18 +182,20 @@ static void add_choice(json_out *o, const response_choice *c, bool message) {
     }
 }
 
-static void add_choices(json_out *o, const response *a, bool message) {
+static void add_choices(json_out *o, const response *a, const char *id, bool message) {
     json_begin(json_name(o, "choices"), '[');
     for (size_t i = 0; i < a->n_choices; i++) {
         json_begin(json_item(o), '{');
         json_int(json_name(o, "index"), (int64_t)i);
-        add_choice(o, &a->choices[i], message);
+        add_choice(o, a, i, id, message);
         json_end(o, '}');
     }
     json_end(o, ']');
 }
 
 static void plain_response(json_out *o, const response *a, size_t index, const strbuf *id) {
+    char response_id[48];
+    snprintf(response_id, sizeof response_id, "%zu", index);
     json_begin(o, '{');
     json_int(json_name(o, "index"), (int64_t)index);
     if (id->n > 0) {
@@ -201,9 +205,9 @@ static void plain_response(json_out *o, const response *a, size_t index, const s
         add_error(o, &a->error);
     } else {
         if (a->n_choices == 1) {
-            add_choice(o, &a->choices[0], false);
+            add_choice(o, a, 0, response_id, false);
         } else {
-            add_choices(o, a, false);
+            add_choices(o, a, response_id, false);
         }
         add_usage(o, a);
     }
@@ -224,7 +228,7 @@ static void add_body(json_out *o, const batch_line *l, size_t index, const respo
         json_cstr(json_name(o, "object"), chat ? "chat.completion" : "text_completion");
         json_int(json_name(o, "created"), clock_unix_s());
         json_cstr(json_name(o, "model"), model);
-        add_choices(o, a, chat);
+        add_choices(o, a, id, chat);
         add_usage(o, a);
     }
     json_end(o, '}');

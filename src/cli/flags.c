@@ -102,6 +102,13 @@ const flag flags_chat_template[] = {
      AT(engine.special_tokens_in_messages), .choices = message_tokens, .rare = true},
     {0},
 };
+const flag flags_answers[] = {
+    {"--tool-call-parser", "NAME", "format of the model's tool calls: auto (by the template's marks), none, or a name of docs/tools.md",
+     FLAG_TEXT, AT(engine.tool_call_parser), .rare = true},
+    {"--reasoning-parser", "NAME", "format of the model's reasoning: auto, none, or a name of docs/tools.md", FLAG_TEXT,
+     AT(engine.reasoning_parser), .rare = true},
+    {0},
+};
 const flag flags_attention[] = {
     {"--mask-mod", "TEXT", "which keys a query sees, beside the model's mask: 'q_idx - kv_idx < 64' (docs/attention.md)", FLAG_TEXT,
      AT(engine.mask_mod), .rare = true},

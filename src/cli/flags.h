@@ -70,7 +70,7 @@ extern const flag flags_carried[];
 /* Groups of cli_options' own members; each ends with a flag without names. */
 extern const flag flags_help[], flags_help_all[]; /* every command takes the first, last; the second where one of its flags is rare */
 extern const flag flags_json[], flags_quiet[], flags_hub[], flags_model[], flags_prompt[], flags_out[], flags_generation_config[];
-extern const flag flags_tokenizer[], flags_chat_template[], flags_attention[];
+extern const flag flags_tokenizer[], flags_chat_template[], flags_answers[], flags_attention[];
 extern const flag flags_compute[], flags_quantization[], flags_kv_dtype[], flags_prefix_cache[], flags_eviction[], flags_audit[];
 extern const flag flags_schedule[], flags_step_target[], flags_isa[], flags_threads[], flags_cpu_bind[], flags_model_len[];
 extern const flag flags_step_rows[], flags_seqs[], flags_chunk[], flags_page_size[], flags_pool[], flags_mlock[], flags_memory[];

@@ -158,10 +158,6 @@ static const flag_choice compact[] = {{"compact", "compact"}, {NULL, NULL}};
 static const flag_choice on_or_off[] = {{"on", "on"}, {"off", "off"}, {NULL, NULL}};
 
 static const flag text_flags[] = {
-    {"--tool-call-parser", "NAME", "format of the model's tool calls: auto (by the template's marks), none, or a name of docs/tools.md",
-     FLAG_TEXT, AT(engine.tool_call_parser), .rare = true},
-    {"--reasoning-parser", "NAME", "format of the model's reasoning: auto, none, or a name of docs/tools.md", FLAG_TEXT,
-     AT(engine.reasoning_parser), .rare = true},
     {"--json-additional-properties", NULL, "names in JSON that a schema neither lists nor forbids: none, or as the standard has it",
      FLAG_CHOICE, AT(engine.json_additional_properties), .choices = additional, .rare = true},
     {"--json-whitespace", NULL, "white space in JSON of a schema: none, a space or a line end with spaces, or any (docs/structured.md)",
@@ -186,6 +182,7 @@ static const flag *const groups[] = {flags_model,
                                      server_flags,
                                      flags_tokenizer,
                                      flags_chat_template,
+                                     flags_answers,
                                      flags_attention,
                                      FLAGS_NUMERIC,
                                      flags_eviction,

@@ -64,6 +64,8 @@ void response_deinit(response *a) {
     }
     for (size_t i = 0; i < a->n_choices; i++) {
         strbuf_deinit(&a->choices[i].text);
+        strbuf_deinit(&a->choices[i].content);
+        answer_parts_deinit(&a->choices[i].parts);
         mem_free(a->choices[i].tokens);
         mem_free(a->choices[i].stop_string);
     }
@@ -75,7 +77,11 @@ quire_err response_submit(response *a, session *s, quire_endpoint endpoint, cons
     quire_request *request;
     quire_err e = quire_request_parse(s->engine, endpoint, text, n, &request, &a->error);
     if (e == QUIRE_OK) {
-        size_t n_choices = (size_t)quire_request_describe(request)->n_choices;
+        const quire_request_info *info = quire_request_describe(request);
+        size_t n_choices = (size_t)info->n_choices;
+        a->has_parts = info->has_parts;
+        a->names_call = info->names_call;
+        a->old_calls = info->old_calls;
         a->choices = mem_new(n_choices, sizeof *a->choices);
         if (!a->choices) {
             quire_request_free(request);
@@ -104,7 +110,8 @@ static bool take_event(response *a, const quire_event *ev) {
     if (ev->kind == QUIRE_EVENT_START) {
         a->has_begun = true;
     } else if (ev->kind == QUIRE_EVENT_DELTA) {
-        good = strbuf_add(&c->text, ev->text, ev->n_text) == QUIRE_OK && add_tokens(c, ev->tokens, ev->n_tokens);
+        good = strbuf_add(&c->text, ev->text, ev->n_text) == QUIRE_OK && add_tokens(c, ev->tokens, ev->n_tokens) &&
+               answer_parts_take(&c->parts, ev, &c->content) == QUIRE_OK;
     } else if (ev->kind == QUIRE_EVENT_END) {
         c->finish = ev->finish;
         c->stop_token = ev->stop_token;

@@ -5,6 +5,7 @@
 #include "cli/body.h"
 #include "cli/options.h"
 #include "cli/text_out.h"
+#include "server/answer_parts.h"
 
 typedef struct session {
     quire_engine *engine;
@@ -17,8 +18,10 @@ void session_close(session *s);
 
 /* One choice of a response. */
 typedef struct response_choice {
-    strbuf text;
-    int32_t *tokens; /* mem_new'd */
+    strbuf text;        /* all of it, as the model wrote it */
+    strbuf content;     /* responses with parts: what of the text is neither reasoning nor a call */
+    answer_parts parts; /* theirs */
+    int32_t *tokens;    /* mem_new'd */
     size_t n_tokens, tokens_cap;
     quire_finish finish;
     int32_t stop_token; /* -1: none */
@@ -30,6 +33,7 @@ typedef struct response {
     quire_stream *stream;
     response_choice *choices; /* mem_new'd, n_choices of them */
     size_t n_choices;
+    bool has_parts, names_call, old_calls; /* as quire_request_info has them */
     int32_t prompt_tokens, completion_tokens;
     int32_t cached_tokens;       /* of prompt_tokens, found in the prefix cache */
     int64_t first_us, tokens_us; /* response_run: from its start to the first token, and from there to the end; first_us 0: no token came */

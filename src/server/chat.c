@@ -16,16 +16,8 @@ static void write_choice(const response *a, int32_t i, json_out *o) {
     json_raw(o, i > 0 ? "," : "");
     json_begin(o, '{');
     json_int(json_name(o, "index"), i);
-    json_raw(json_name(o, "message"), "{\"role\":\"assistant\",\"content\":");
-    if (c->text.n == 0 && c->parts.n_bytes > 0) {
-        json_raw(o, "null");
-    } else {
-        response_write_text(a, c, o);
-    }
-    json_raw(o, ",\"refusal\":null,\"annotations\":null,\"audio\":null");
-    json_raw(o, a->info->old_calls && c->parts.n_calls > 0 ? "" : ",\"function_call\":null");
-    response_write_parts(a, c, o);
-    json_raw(o, "}");
+    json_name(o, "message");
+    answer_parts_write_message(&c->parts, response_place(a, c), response_echo(a, c), (str){c->text.p, c->text.n}, o);
     response_write_logprobs(a, c, o);
     response_write_finish(a, c, o);
     response_write_token_ids(a, c, json_name(o, "token_ids"));
@@ -64,7 +56,7 @@ static void write_chunk(const response *a, int32_t choice, json_out *o) {
     } else if (c->parts.n_calls > 0) {
         json_raw(json_name(o, "content"), "null");
     }
-    response_write_parts_delta(a, c, o);
+    answer_parts_write_delta(&c->parts, response_place(a, c), o);
     json_end(o, '}');
     response_write_logprobs(a, c, o);
     if (c->finish != QUIRE_FINISH_NONE) {

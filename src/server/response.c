@@ -14,7 +14,7 @@ static void free_parts(response *a) {
         strbuf_deinit(&c->text);
         strbuf_deinit(&c->stop_string);
         response_deinit_logprobs(&c->logprobs);
-        response_deinit_parts(&c->parts);
+        answer_parts_deinit(&c->parts);
         mem_free(c->tokens);
     }
     for (int32_t i = 0; i < a->n_choices / a->n_samples; i++) {
@@ -278,7 +278,7 @@ static size_t choice_bytes(const response_choice *c) {
 }
 
 static quire_err take_text(const response *a, response_choice *c, const quire_event *ev) {
-    return a->info->has_parts ? response_take_parts(a, c, ev) : strbuf_add(&c->text, ev->text, ev->n_text);
+    return a->info->has_parts ? answer_parts_take(&c->parts, ev, &c->text) : strbuf_add(&c->text, ev->text, ev->n_text);
 }
 
 static void on_delta(response *a, response_choice *c, const quire_event *ev) {

@@ -10,6 +10,7 @@
 #define SERVER_RESPONSE_H
 
 #include "json/json_out.h"
+#include "server/answer_parts.h"
 #include "server/conn.h"
 #include "server/loop_order.h"
 
@@ -45,27 +46,10 @@ typedef struct response_prompt {
     size_t n_ids;
 } response_prompt;
 
-/* A tool call of a response, or, in a withheld chunk of a stream, what of it is not sent yet. */
-typedef struct response_call {
-    int32_t index; /* among the calls of its choice */
-    bool begins;   /* with its name */
-    bool is_custom; /* of a custom tool: the arguments are its input */
-    strbuf name, arguments;
-} response_call;
-
-/* The parts of a response beside its content: of all of it, or of the withheld chunk. */
-typedef struct response_parts {
-    strbuf reasoning;
-    response_call *calls;
-    size_t n_calls, cap_calls;
-    size_t n_bytes; /* of its texts */
-} response_parts;
-
 typedef struct response_choice {
     response_logprobs logprobs;
-    strbuf text;                 /* whole responses: all of it; streams: the withheld chunk. Of a response with parts the content */
-    response_parts parts;
-    bool chose_calls;            /* some came, and tool_choice did not name the function: the finish reason says so */
+    strbuf text; /* whole responses: all of it; streams: the withheld chunk. Of a response with parts the content */
+    answer_parts parts;
     strbuf stop_string;
     int32_t *tokens;             /* only if ids were requested */
     size_t n_tokens, cap_tokens;
@@ -165,23 +149,16 @@ void response_count(response *a, int64_t delta);
 
 /* "id":..,"object":..,"created":..,"model":.. */
 void response_write_head(const response *a, const char *object, json_out *o);
-/* ---- response_parts.c ---- */
-/* Adds the parts of a DELTA to c. */
-quire_err response_take_parts(const response *a, response_choice *c, const quire_event *ev);
-/* Clears them: they were written. */
-void response_clear_parts(response_parts *p);
-void response_deinit_parts(response_parts *p);
-/* Members "reasoning", "reasoning_content" and "tool_calls" of a message, those that it has. */
-void response_write_parts(const response *a, const response_choice *c, json_out *o);
-/* The same of a delta. */
-void response_write_parts_delta(const response *a, const response_choice *c, json_out *o);
-
+/* Where c's parts stand. */
+answer_place response_place(const response *a, const response_choice *c);
 /* "finish_reason":..,"stop_reason":.. and, of a result of beam search, "beam_score":.. */
 void response_write_finish(const response *a, const response_choice *c, json_out *o);
 /* The generated ids if requested, else null. */
 void response_write_token_ids(const response *a, const response_choice *c, json_out *o);
 void response_write_prompt_ids(const response *a, const response_choice *c, json_out *o);
-/* The text, behind the echo where that was not sent yet. */
+/* The prompt's echo where it is not sent yet, else an empty text. */
+str response_echo(const response *a, const response_choice *c);
+/* The text behind its echo. */
 void response_write_text(const response *a, const response_choice *c, json_out *o);
 /* The prompt of c. */
 response_prompt *response_prompt_of(const response *a, const response_choice *c);

@@ -25,7 +25,7 @@ static void clear_choice(response *a, response_choice *c) {
     response_count(a, -(int64_t)(c->text.n + c->parts.n_bytes + c->n_tokens * sizeof *c->tokens + n_logprobs));
     c->n_tokens = 0;
     strbuf_clear(&c->text);
-    response_clear_parts(&c->parts);
+    answer_parts_clear(&c->parts);
 }
 
 /* ---- errors ---- */
@@ -223,7 +223,7 @@ static void send_parts(response *a) {
         a->format->choice(a, a->next_shown++, &o);
         clear_choice(a, choice);
         response_deinit_logprobs(&choice->logprobs);
-        response_deinit_parts(&choice->parts);
+        answer_parts_deinit(&choice->parts);
         strbuf_deinit(&choice->text);
         if (!response_send_piece(a, &o)) {
             return;

@@ -8,13 +8,18 @@ void response_write_head(const response *a, const char *object, json_out *o) {
     json_cstr(json_name(o, "model"), a->conn->loop->server->model_name);
 }
 
+answer_place response_place(const response *a, const response_choice *c) {
+    return (answer_place){
+        .response_id = a->id, .choice = (size_t)(c - a->choices), .names_call = a->info->names_call, .old_calls = a->info->old_calls};
+}
+
 void response_write_finish(const response *a, const response_choice *c, json_out *o) {
     static const char *const words[] = {
         [QUIRE_FINISH_NONE] = NULL, [QUIRE_FINISH_STOP] = "stop", [QUIRE_FINISH_LENGTH] = "length",
         [QUIRE_FINISH_CANCELLED] = "abort", [QUIRE_FINISH_ERROR] = "error",
     };
-    const char *calls = a->info->old_calls ? "function_call" : "tool_calls";
-    json_cstr(json_name(o, "finish_reason"), c->finish == QUIRE_FINISH_STOP && c->chose_calls ? calls : words[c->finish]);
+    const char *called = answer_parts_finish_name(&c->parts, response_place(a, c), c->finish);
+    json_cstr(json_name(o, "finish_reason"), called != NULL ? called : words[c->finish]);
     json_name(o, "stop_reason");
     if (c->stop_string.n > 0) {
         json_text(o, c->stop_string.p, c->stop_string.n);
@@ -49,9 +54,13 @@ response_prompt *response_prompt_of(const response *a, const response_choice *c)
     return &a->prompts[(c - a->choices) / a->n_samples];
 }
 
-void response_write_text(const response *a, const response_choice *c, json_out *o) {
+str response_echo(const response *a, const response_choice *c) {
     const strbuf *echo = &response_prompt_of(a, c)->text;
-    json_texts(o, c->prompt_sent ? (str){"", 0} : (str){echo->p, echo->n}, (str){c->text.p, c->text.n});
+    return c->prompt_sent ? (str){"", 0} : (str){echo->p, echo->n};
+}
+
+void response_write_text(const response *a, const response_choice *c, json_out *o) {
+    json_texts(o, response_echo(a, c), (str){c->text.p, c->text.n});
 }
 
 static void begin_usage(int32_t prompt_tokens, int32_t completion_tokens, json_out *o) {

@@ -1,0 +1,171 @@
+#include "server/answer_parts.h"
+
+#include "base/mem.h"
+
+/* ---- collecting ---- */
+
+/* The call that an event's part is of: the last one, or a new entry. NULL: no memory. */
+static answer_call *call_of(answer_parts *p, int32_t index) {
+    if (p->n_calls > 0 && p->calls[p->n_calls - 1].index == index) {
+        return &p->calls[p->n_calls - 1];
+    }
+    if (mem_grow(&p->calls, &p->cap_calls, p->n_calls + 1, sizeof *p->calls) != QUIRE_OK) {
+        return NULL;
+    }
+    answer_call *call = &p->calls[p->n_calls++];
+    *call = (answer_call){.index = index};
+    return call;
+}
+
+static quire_err take_call(answer_parts *p, const quire_part *part) {
+    answer_call *call = call_of(p, part->call);
+    TRY(mem_check(call));
+    call->is_custom = part->is_custom;
+    p->has_calls = true;
+    p->n_bytes += part->n_text;
+    if (part->kind == QUIRE_PART_CALL) {
+        call->begins = true;
+        p->n_bytes += sizeof *call;
+        return strbuf_add(&call->name, part->text, part->n_text);
+    }
+    return strbuf_add(&call->arguments, part->text, part->n_text);
+}
+
+quire_err answer_parts_take(answer_parts *p, const quire_event *ev, strbuf *content) {
+    for (int32_t i = 0; i < ev->n_parts; i++) {
+        const quire_part *part = &ev->parts[i];
+        if (part->kind == QUIRE_PART_CONTENT) {
+            TRY(strbuf_add(content, part->text, part->n_text));
+        } else if (part->kind == QUIRE_PART_REASONING) {
+            TRY(strbuf_add(&p->reasoning, part->text, part->n_text));
+            p->n_bytes += part->n_text;
+        } else if (part->kind != QUIRE_PART_CALL_END) {
+            TRY(take_call(p, part));
+        }
+    }
+    return QUIRE_OK;
+}
+
+void answer_parts_clear(answer_parts *p) {
+    for (size_t i = 0; i < p->n_calls; i++) {
+        strbuf_deinit(&p->calls[i].name);
+        strbuf_deinit(&p->calls[i].arguments);
+    }
+    p->n_calls = p->n_bytes = 0;
+    strbuf_clear(&p->reasoning);
+}
+
+void answer_parts_deinit(answer_parts *p) {
+    answer_parts_clear(p);
+    mem_free(p->calls);
+    strbuf_deinit(&p->reasoning);
+    *p = (answer_parts){0};
+}
+
+const char *answer_parts_finish_name(const answer_parts *p, answer_place at, quire_finish finish) {
+    if (finish != QUIRE_FINISH_STOP || !p->has_calls || at.names_call) {
+        return NULL;
+    }
+    return at.old_calls ? "function_call" : "tool_calls";
+}
+
+/* ---- writing ---- */
+
+#define CALL_ID_BYTES 9 /* letters and digits: the templates of some models take no other ids */
+
+/* The id of a call: of the response's id, the choice and the call, so that it is the same in each chunk. */
+static void write_id(answer_place at, int32_t index, json_out *o) {
+    static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    char id[CALL_ID_BYTES];
+    uint64_t sum = 14695981039346656037u; /* FNV-1a */
+    for (const char *p = at.response_id; *p != 0; p++) {
+        sum = (sum ^ (uint8_t)*p) * 1099511628211u;
+    }
+    sum = (sum ^ (uint64_t)at.choice) * 1099511628211u;
+    sum = (sum ^ (uint64_t)index) * 1099511628211u;
+    sum ^= sum >> 32;
+    for (int i = 0; i < CALL_ID_BYTES; i++) {
+        id[i] = digits[sum % 62];
+        sum /= 62;
+    }
+    json_text(json_name(o, "id"), id, sizeof id);
+}
+
+static void write_text(json_out *o, const char *name, const strbuf *text) {
+    json_text(json_name(o, name), text->n > 0 ? text->p : "", text->n);
+}
+
+/* The function or custom tool with what it is called with; the name only where the call begins. */
+static void write_called(const answer_call *call, json_out *o) {
+    json_begin(o, '{');
+    if (call->begins) {
+        write_text(o, "name", &call->name);
+    }
+    write_text(o, call->is_custom ? "input" : "arguments", &call->arguments);
+    json_end(o, '}');
+}
+
+/* {"id":..,"type":"function","function":{..}}; in a delta with the index, and the id only where the call begins. */
+static void write_call(const answer_call *call, answer_place at, bool is_delta, json_out *o) {
+    const char *type = call->is_custom ? "custom" : "function";
+    json_begin(json_item(o), '{');
+    if (call->begins) {
+        write_id(at, call->index, o);
+        json_cstr(json_name(o, "type"), type);
+    }
+    if (is_delta) {
+        json_int(json_name(o, "index"), call->index);
+    }
+    write_called(call, json_name(o, type));
+    json_end(o, '}');
+}
+
+static void write_calls(const answer_parts *p, answer_place at, bool is_delta, json_out *o) {
+    if (p->n_calls == 0) {
+        return;
+    }
+    if (at.old_calls) {
+        write_called(&p->calls[0], json_name(o, "function_call"));
+        return;
+    }
+    json_begin(json_name(o, "tool_calls"), '[');
+    for (size_t i = 0; i < p->n_calls; i++) {
+        write_call(&p->calls[i], at, is_delta, o);
+    }
+    json_end(o, ']');
+}
+
+static void write_reasoning(const answer_parts *p, json_out *o) {
+    if (p->reasoning.n > 0) {
+        write_text(o, "reasoning", &p->reasoning);
+        write_text(o, "reasoning_content", &p->reasoning);
+    }
+}
+
+void answer_parts_write(const answer_parts *p, answer_place at, json_out *o) {
+    write_calls(p, at, false, o);
+    write_reasoning(p, o);
+}
+
+void answer_parts_write_delta(const answer_parts *p, answer_place at, json_out *o) {
+    write_reasoning(p, o);
+    write_calls(p, at, true, o);
+}
+
+void answer_parts_write_message(const answer_parts *p, answer_place at, str echo, str content, json_out *o) {
+    json_begin(o, '{');
+    json_cstr(json_name(o, "role"), "assistant");
+    json_name(o, "content");
+    if (content.n == 0 && p->n_bytes > 0) {
+        json_raw(o, "null");
+    } else {
+        json_texts(o, echo, content);
+    }
+    json_raw(o, ",\"refusal\":null,\"annotations\":null,\"audio\":null");
+    json_raw(o, at.old_calls && p->n_calls > 0 ? "" : ",\"function_call\":null");
+    answer_parts_write(p, at, o);
+    if (p->reasoning.n == 0) {
+        json_raw(json_name(o, "reasoning"), "null");
+    }
+    json_end(o, '}');
+}
