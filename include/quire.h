@@ -150,8 +150,8 @@ typedef struct quire_options {
     /* models that load in less than this are not kept in pack_cache: they gain nothing. 0: all are */
     int64_t pack_cache_least_us;
     /* what 16-bit and 32-bit weights are quantised to while they are loaded (docs/quantisation.md): "q8_0", "q6_k", "q5_k", "q4_k", "q4_0",
-     * "iq4_xs", "mxfp4" or "int8"; or "published:METHOD" with "gguf", "awq", "gptq" or another method: the file must be of it and runs as
-     * it is. NULL: nothing */
+     * "iq4_xs", "mxfp4", "int8" or "fp8"; or "published:METHOD" with "gguf", "awq", "gptq" or another method: the file must be of it and
+     * runs as it is. NULL: nothing */
     const char *quantization;
     const char *kv_dtype_values; /* how values are stored, one of kv_dtype's; NULL: as keys */
 } quire_options;

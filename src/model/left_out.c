@@ -159,5 +159,6 @@ void describe_weights(const model_file *f, const arch_names *names, const char *
     bool is_int8 = d->quantise_to == DTYPE_I8 || dtype_is_quantised(d->weight_type) || d->weight_type == DTYPE_I8 ||
                    quant_is_integers(f, d->weight_type);
     d->has_fp8_kv = quant_has_fp8_kv(f);
-    d->auto_compute = is_int8 ? COMPUTE_INT8 : d->weight_type == DTYPE_F32 ? COMPUTE_F32 : COMPUTE_BF16;
+    const bool is_f32 = d->weight_type == DTYPE_F32 && d->quantise_to != DTYPE_F8_E4M3;
+    d->auto_compute = is_int8 ? COMPUTE_INT8 : is_f32 ? COMPUTE_F32 : COMPUTE_BF16;
 }

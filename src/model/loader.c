@@ -159,13 +159,13 @@ static quire_err take_part(const loader *l, const tensor_view *t, const weight_p
 
 /* ---- products ---- */
 
-/* Records the weights under the name that a packed model gives them. name: of the tensor, or of what it would be unquantised. */
-static quire_err note_linear(loader *l, const char *name, const weight_part *p, const tensor_view *w, const linear *made) {
+/* Records the weights under the name and type that a packed model gives them. name: of the tensor, or of what it would be unquantised. */
+static quire_err note_linear(loader *l, const char *name, const weight_part *p, dtype type, const tensor_view *w, const linear *made) {
     if (mem_grow(&l->linears, &l->cap_linears, l->n_linears + 1, sizeof *l->linears) != QUIRE_OK) {
         return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
     }
     loaded_linear *note = &l->linears[l->n_linears++];
-    *note = (loaded_linear){.type = w->type, .dims = {w->dims[0], w->dims[1]}, .w = made};
+    *note = (loaded_linear){.type = type, .dims = {w->dims[0], w->dims[1]}, .w = made};
     size_t n = strlen(name), suffix = w->packing != 0 ? strlen(PACKED_SUFFIX) : 0;
     (void)snprintf(note->name, sizeof note->name, "%.*s%s%s", (int)(n - suffix), name, p && !w->packing ? "." : "",
                    p && !w->packing ? p->suffix : "");
@@ -182,7 +182,8 @@ typedef struct linear_kind {
 static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view *scale, const tensor_view *bias, const weight_part *p,
                              linear_kind kind, int64_t n_out, int64_t n_in, linear **out) {
     tensor_view weight = *w, bias_view;
-    void *copy = NULL, *bias_copy = NULL, *blocks = NULL;
+    void *copy = NULL, *bias_copy = NULL;
+    quantised q = {.memory = NULL};
     quire_err e = QUIRE_OK;
     if (p != NULL && w->packing == 0) {
         e = scale ? err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s: a part of int8 weights with scales is not supported",
@@ -198,11 +199,12 @@ static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view 
         e = p ? take_part(l, bias, p, n_out, 0, &bias_view, &bias_copy) : check_shape(l, bias, 1, n_out, 1, 1);
         bias = p ? &bias_view : bias;
     }
-    e = e ? e : quantise_matrix(l, kind.use, &weight, &blocks);
-    const linear_spec spec = {.weight = &weight, .bias = bias, .exact = kind.exact, .left_out = l->is_quantised};
+    e = e ? e : quantise_matrix(l, kind.use, &weight, &q);
+    const bool left_out = l->is_quantised || l->quantise_to == DTYPE_F8_E4M3;
+    const linear_spec spec = {.weight = &weight, .bias = bias, .exact = kind.exact, .rounding = q.rounding, .left_out = left_out};
     e = e ? e : l->b->ops->linear_load(l->b, &spec, out, l->err);
-    e = e ? e : note_linear(l, w->name, p, &weight, *out);
-    mem_free(blocks);
+    e = e ? e : note_linear(l, w->name, p, q.type, &weight, *out);
+    mem_free(q.memory);
     mem_free(copy);
     mem_free(bias_copy);
     return e;
@@ -231,7 +233,7 @@ static quire_err load_quantised(loader *l, const quant_linear *q, const tensor_v
     e = e ? e
           : l->b->ops->linear_load(l->b, &(linear_spec){.weight = &weight, .bias = bias, .exact = exact, .rounding = q->rounding}, out,
                                    l->err);
-    e = e ? e : note_linear(l, full, q->part, &weight, *out);
+    e = e ? e : note_linear(l, full, q->part, q->m.kind == CODE_E4M3 ? DTYPE_F8_E4M3 : DTYPE_F32, &weight, *out);
     mem_free(bias_copy);
     return e;
 }
@@ -375,17 +377,17 @@ quire_err loader_rows(loader *l, weight_name name, int64_t n_rows, int64_t width
 quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, embedding **out) {
     const tensor_view *w;
     tensor_view rows;
-    void *blocks = NULL;
+    quantised q;
     TRY(find_rows(l, name, or_name, n_vocab, width, &w, &rows));
-    TRY(quantise_matrix(l, MATRIX_TABLE, &rows, &blocks));
+    TRY(quantise_matrix(l, MATRIX_TABLE, &rows, &q));
     quire_err e = l->b->ops->embedding_load(l->b, &rows, out, l->err);
-    if (blocks == NULL) {
+    if (q.memory == NULL) {
         loader_use(l, w)->as_is = true;
     } else if (e == QUIRE_OK) {
         assert(l->n_tables < MAX_LOADED_TABLES);
         l->tables[l->n_tables++] = (loaded_table){.name = w->name, .type = rows.type, .dims = {n_vocab, width}, .e = *out};
     }
-    mem_free(blocks);
+    mem_free(q.memory);
     return e;
 }
 

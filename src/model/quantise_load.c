@@ -7,24 +7,29 @@
 
 #include "base/mem.h"
 #include "base/size.h"
+#include "core/float8.h"
 #include "core/quant.h"
 #include "core/quantise.h"
 #include "model/quant_method.h"
 
 #define PUBLISHED  "published:"
-#define TYPE_NAMES "q8_0, q6_k, q5_k, q4_k, q4_0, iq4_xs, mxfp4 and int8"
+#define TYPE_NAMES "q8_0, q6_k, q5_k, q4_k, q4_0, iq4_xs, mxfp4, int8 and fp8"
 
 /* ---- the mix ---- */
 
-/* A type that may be asked for: what head and token embeddings get with it, and what a matrix gets whose rows are no whole blocks. */
+/* A type that may be asked for: its name in flags, what head and token embeddings get with it, and what a matrix gets whose rows are no
+ * whole blocks. F32: they stay as they are. */
 typedef struct quantise_row {
+    const char *name;
     dtype to, ends, instead;
 } quantise_row;
 
 static const quantise_row rows[] = {
-    {DTYPE_Q8_0, DTYPE_Q8_0, DTYPE_F32},  {DTYPE_Q6_K, DTYPE_Q8_0, DTYPE_Q8_0}, {DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_Q5_1},
-    {DTYPE_Q4_K, DTYPE_Q6_K, DTYPE_Q5_0}, {DTYPE_Q4_0, DTYPE_Q6_K, DTYPE_F32},  {DTYPE_IQ4_XS, DTYPE_Q6_K, DTYPE_IQ4_NL},
-    {DTYPE_MXFP4, DTYPE_Q6_K, DTYPE_F32}, {DTYPE_I8, DTYPE_I8, DTYPE_F32},
+    {"q8_0", DTYPE_Q8_0, DTYPE_Q8_0, DTYPE_F32},   {"q6_k", DTYPE_Q6_K, DTYPE_Q8_0, DTYPE_Q8_0},
+    {"q5_k", DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_Q5_1},  {"q4_k", DTYPE_Q4_K, DTYPE_Q6_K, DTYPE_Q5_0},
+    {"q4_0", DTYPE_Q4_0, DTYPE_Q6_K, DTYPE_F32},   {"iq4_xs", DTYPE_IQ4_XS, DTYPE_Q6_K, DTYPE_IQ4_NL},
+    {"mxfp4", DTYPE_MXFP4, DTYPE_Q6_K, DTYPE_F32}, {"int8", DTYPE_I8, DTYPE_I8, DTYPE_F32},
+    {"fp8", DTYPE_F8_E4M3, DTYPE_F32, DTYPE_F32},
 };
 
 static const quantise_row *row_of(dtype to) {
@@ -83,7 +88,7 @@ int64_t quantise_bytes(const tensor_view *t, dtype type) {
     for (int32_t i = 0; i < t->n_dims; i++) {
         n *= t->dims[i];
     }
-    const int64_t scales = type == DTYPE_I8 ? n / t->dims[t->n_dims - 1] * (int64_t)sizeof(float) : 0;
+    const int64_t scales = type == DTYPE_I8 || type == DTYPE_F8_E4M3 ? n / t->dims[t->n_dims - 1] * (int64_t)sizeof(float) : 0;
     return n / dtype_block_elements(type) * dtype_block_bytes(type) + scales;
 }
 
@@ -140,7 +145,7 @@ static bool is_already(const model_file *f, const arch_names *names, const char 
     str method = {0};
     (void)model_file_str(f, QUANT_CONFIG ".quant_method", &method);
     return type == row->to || (d->weight_bytes_of[row->to] > 0 && row->instead != DTYPE_F32 && type == row->instead) ||
-           (row->to == DTYPE_MXFP4 && quant_is(f) && str_is(method, "mxfp4")) ||
+           (quant_is(f) && str_is(method, row->name)) ||
            (row->to == DTYPE_I8 && d->is_packed && d->packed_compute == COMPUTE_INT8 && is_float(d->weight_type));
 }
 
@@ -155,7 +160,7 @@ quire_err quantise_describe(const model_file *f, const arch_names *names, const 
     }
     const quantise_row *row = NULL;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        row = strcmp(dtype_flag_name(rows[i].to), asked) == 0 ? &rows[i] : row;
+        row = strcmp(rows[i].name, asked) == 0 ? &rows[i] : row;
     }
     if (row == NULL) {
         return err_set(err, QUIRE_INVALID, -1, "--quantization %.40s: no such type; there are " TYPE_NAMES, asked);
@@ -185,6 +190,7 @@ typedef struct quantise_job {
     const tensor_view *w;
     dtype type;
     uint8_t *blocks;
+    float *scales;  /* [n_out] of F8_E4M3 */
     float *scratch; /* [workers][n_in] */
     _Atomic int64_t first_bad;
 } quantise_job;
@@ -210,6 +216,19 @@ static void note_bad(quantise_job *job, int64_t row) {
     }
 }
 
+/* Codes with one scale, by which the largest becomes E4M3's largest. Returns the scale: 1 for a row that is 0, or too small for one. */
+static float quantise_e4m3(const float *x, int64_t n, uint8_t *codes) {
+    float largest = 0.0f;
+    for (int64_t i = 0; i < n; i++) {
+        largest = fabsf(x[i]) > largest ? fabsf(x[i]) : largest;
+    }
+    const float quotient = largest / 448.0f, scale = quotient > 0.0f ? quotient : 1.0f;
+    for (int64_t i = 0; i < n; i++) {
+        codes[i] = f32_to_e4m3(x[i] / scale);
+    }
+    return scale;
+}
+
 static void quantise_rows(void *context, int32_t task, int32_t worker) {
     quantise_job *job = context;
     const tensor_view *w = job->w;
@@ -217,10 +236,13 @@ static void quantise_rows(void *context, int32_t task, int32_t worker) {
     float *x = job->scratch + (int64_t)worker * n;
     for (int64_t r = (int64_t)task * TASK_ROWS; r < end && r < w->dims[0]; r++) {
         (void)quant_dequantise(w->type, (const uint8_t *)w->data + (size_t)r * row_bytes(w->type, n), (size_t)n, x); /* floats */
-        if (is_usable(x, n)) {
-            (void)quant_quantise(job->type, x, (size_t)n, job->blocks + (size_t)r * row_bytes(job->type, n)); /* whole blocks */
-        } else {
+        uint8_t *to = job->blocks + (size_t)r * row_bytes(job->type, n);
+        if (!is_usable(x, n)) {
             note_bad(job, r);
+        } else if (job->type == DTYPE_F8_E4M3) {
+            job->scales[r] = quantise_e4m3(x, n, to);
+        } else {
+            (void)quant_quantise(job->type, x, (size_t)n, to); /* whole blocks */
         }
     }
 }
@@ -252,8 +274,37 @@ static quire_err run_job(loader *l, quantise_job *job) {
     return QUIRE_OK;
 }
 
-quire_err quantise_matrix(loader *l, matrix_use use, tensor_view *w, void **blocks) {
+/* The view of what the job has made, in memory that is *out's. */
+static void show_quantised(const quantise_job *job, size_t n_bytes, tensor_view *w, quantised *out) {
+    const int64_t n_out = w->dims[0], n_in = w->dims[1];
+    w->stays = false;
+    if (job->type != DTYPE_F8_E4M3) {
+        w->type = job->type;
+        w->data = job->blocks;
+        w->n_bytes = n_bytes;
+        return;
+    }
+    out->m = (quant_matrix){.place = CODES_BYTES,
+                            .kind = CODE_E4M3,
+                            .bits = 8,
+                            .codes = job->blocks,
+                            .n_rows = n_out,
+                            .n_in = n_in,
+                            .scales = job->scales,
+                            .scale_rows = 1,
+                            .n_groups = 1,
+                            .group = (int32_t)n_in,
+                            .factor = 1.0f,
+                            .block = n_out,
+                            .step = n_out};
+    out->rounding = (row_rounding){.to = ROUND_E4M3, .scale = ROUND_LARGEST};
+    w->type = DTYPE_F32;
+    w->quant = &out->m;
+}
+
+quire_err quantise_matrix(loader *l, matrix_use use, tensor_view *w, quantised *out) {
     const dtype type = quantise_type(l->quantise_to, use, w->type, w->dims[1]);
+    *out = (quantised){.type = w->type};
     if (type == w->type || type == DTYPE_I8 || w->packing != 0) { /* int8: the backend rounds, as under --compute int8 */
         return QUIRE_OK;
     }
@@ -262,20 +313,20 @@ quire_err quantise_matrix(loader *l, matrix_use use, tensor_view *w, void **bloc
         return err_set(l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s: its data is shorter than its shape says", model_file_path(l->file),
                        w->name);
     }
-    size_t n_bytes = (size_t)w->dims[0] * row_bytes(type, w->dims[1]); /* less than w has */
-    quantise_job job = {.w = w, .type = type, .blocks = mem_new(n_bytes, 1)};
-    if (job.blocks == NULL) {
+    const size_t n_scales = type == DTYPE_F8_E4M3 ? (size_t)w->dims[0] * sizeof(float) : 0;
+    const size_t n_bytes = (size_t)w->dims[0] * row_bytes(type, w->dims[1]); /* less than w has */
+    uint8_t *memory = mem_new(n_scales + n_bytes, 1);
+    if (memory == NULL) {
         return err_set(l->err, QUIRE_NO_MEMORY, -1, "%s: tensor %s: out of memory", model_file_path(l->file), w->name);
     }
+    quantise_job job = {.w = w, .type = type, .blocks = memory + n_scales, .scales = (float *)(void *)memory};
     quire_err e = run_job(l, &job);
     if (e != QUIRE_OK) {
-        mem_free(job.blocks);
+        mem_free(memory);
         return e;
     }
-    *blocks = job.blocks;
-    w->type = type;
-    w->data = job.blocks;
-    w->n_bytes = n_bytes;
-    w->stays = false;
+    out->type = type;
+    out->memory = memory;
+    show_quantised(&job, n_bytes, w, out);
     return QUIRE_OK;
 }

@@ -10,14 +10,15 @@ import sys
 import pytest
 from conftest import Server
 from test_pack_cache import HIT, KEEP_ALL, MISS, make
-from test_quant_methods import gpt_oss, llama
+from test_quant_methods import E4M3, compressed, f4, gpt_oss, llama, phi3
+from test_quant_published import QWEN3_MOE, dense
 from test_tiers import FLAGS, STORY, complete, whole_pages
 
 np = pytest.importorskip("numpy")
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "tools"))
 from gguf_writer import F32, GgufWriter, STRING, U32  # noqa: E402
 
-TYPES = ["q8_0", "q6_k", "q5_k", "q4_k", "q4_0", "iq4_xs", "mxfp4", "int8"]
+TYPES = ["q8_0", "q6_k", "q5_k", "q4_k", "q4_0", "iq4_xs", "mxfp4", "int8", "fp8"]
 IDS = ",".join(str(i * 7 % 64) for i in range(40))
 
 
@@ -84,6 +85,46 @@ def test_a_model_has_the_logits_of_a_file_that_holds_its_blocks(quire, tmp_path)
     assert planned["weight_bytes_by_type"] == is_so["weight_bytes_by_type"] and planned["compute"] == is_so["compute"] == "int8"
 
 
+def nearest_e4m3(x):
+    """Codes of the nearest numbers, the even one of two."""
+    middles = (E4M3[:0x7e] + E4M3[1:0x7f]) / 2
+    below, above = (np.searchsorted(middles, np.abs(x), side) for side in ("left", "right"))
+    return np.where(below % 2 == 0, below, above).astype("u1") | np.signbit(x).astype("u1") << 7
+
+
+def channel_fp8():
+    """The form of a compressed-tensors checkpoint that holds what --quantization fp8 makes of the floats."""
+    def make(rng, n_out, n_in):
+        x = (rng.standard_normal((n_out, n_in)) * .1).astype("<f2").astype(f4)
+        x[5 % n_out] = 0
+        largest = np.abs(x).max(1, keepdims=True)
+        scales = np.where(largest > 0, largest / f4(448), f4(1))
+        return {".weight": ("F8_E4M3", nearest_e4m3(x / scales)), ".weight_scale": ("F32", scales)}, x
+    settings = compressed("float-quantized", num_bits=8, type="float", strategy="channel")
+    settings["config_groups"]["group_0"]["input_activations"] = {"num_bits": 8, "type": "float", "strategy": "token", "dynamic": True}
+    return make, settings
+
+
+def experts(form):
+    return dense(*form, QWEN3_MOE)
+
+
+@pytest.mark.parametrize("shape", [llama, phi3, experts])
+@pytest.mark.parametrize("tied", [False, True])
+def test_fp8_has_the_logits_of_a_checkpoint_with_a_scale_for_each_channel(quire, tmp_path, shape, tied):
+    m = shape(channel_fp8())
+    if tied:
+        m.config["tie_word_embeddings"] = True
+        del m.stored["lm_head.weight"], m.floats["lm_head.weight"]
+    m.floats = {name: ("F16", values) for name, (_, values) in m.floats.items()}
+    published, floats = m.write(tmp_path / "q", True), m.write(tmp_path / "f", False)
+    for flags in (["--compute", "auto"], ["--compute", "f32"], ["--compute", "int8"], ["--compute", "fp8"], ["--isa", "plain"]):
+        got = logits(quire, floats, tmp_path / "a.npy", "--quantization", "fp8", *flags)[0]
+        assert got == logits(quire, published, tmp_path / "b.npy", *flags)[0] != logits(quire, floats, tmp_path / "c.npy", *flags)[0]
+    planned, is_so = facts(quire, floats, "--quantization", "fp8"), facts(quire, published)
+    assert planned["compute"] == is_so["compute"] == "bf16" and planned["weight_bytes"] == is_so["weight_bytes"]
+
+
 @pytest.mark.parametrize("kind", TYPES)
 def test_a_packed_model_is_the_quantised_one(quire, tmp_path, kind):
     model = make(tmp_path / "m", "BF16", "--tied")
@@ -94,11 +135,13 @@ def test_a_packed_model_is_the_quantised_one(quire, tmp_path, kind):
         assert logits(quire, tmp_path / "m.quire", tmp_path / "b.npy", *flags)[0] == want
     planned, is_so = facts(quire, model, "--quantization", kind), facts(quire, tmp_path / "m.quire")
     assert is_so["packed"] and is_so["n_params"] == planned["n_params"]
-    assert planned["weight_bytes"] < 0.6 * facts(quire, model)["weight_bytes"]
+    assert planned["weight_bytes"] < (0.7 if kind == "fp8" else 0.6) * facts(quire, model)["weight_bytes"]
     if kind == "int8":
         assert want == logits(quire, model, tmp_path / "c.npy", "--compute", "int8")[0]
         assert "--quantization int8 is computed in int8" in run(quire, "logits", model, "--ids", "1", "--out", tmp_path / "d.npy", "--quantization", kind,
                                                                 "--compute", "f32").stderr
+    elif kind == "fp8":
+        assert set(is_so["weight_bytes_by_type"]) == {"fp8_e4m3", "bf16"} and is_so["weight_bytes_by_type"]["bf16"] > 320 * 256 * 2  # embeddings
     else:
         assert kind in is_so["weight_bytes_by_type"] and is_so["weight_bytes_by_type"]["bf16"] == 5 * 256 * 2  # norms
     assert "is packed; pack the model that it was made of again" in refused(quire, tmp_path / "m.quire", "--quantization", "q5_k" if kind != "q5_k" else "q4_k")
@@ -117,7 +160,7 @@ def test_a_packed_model_is_of_its_type_whatever_its_head_weighs(quire, tmp_path)
 def test_the_pack_cache_keeps_each_type_apart(quire, tmp_path):
     model, flags = make(tmp_path / "m", "BF16"), ["--pack-cache", tmp_path / "cache", *KEEP_ALL]
     want = {}
-    for kind in ("q8_0", "q4_k", None, "int8"):
+    for kind in ("q8_0", "q4_k", None, "int8", "fp8"):
         asked = ["--quantization", kind] if kind else []
         want[kind], said = logits(quire, model, tmp_path / "a.npy", *flags, *asked)
         assert MISS in said and HIT not in said
@@ -130,7 +173,8 @@ def test_the_pack_cache_keeps_each_type_apart(quire, tmp_path):
 
 def test_pages_of_a_quantised_model_are_its_own(quire, tmp_path):
     flags = [*FLAGS, "--served-model-name", "builtin", "--kv-tier-file", str(tmp_path), "--compute", "f32"]
-    for asked, found in (([], False), (["--quantization", "q8_0"], False), (["--quantization", "q5_k"], False), (["--quantization", "q8_0"], True)):
+    for asked, found in (([], False), (["--quantization", "q8_0"], False), (["--quantization", "q5_k"], False), (["--quantization", "fp8"], False),
+                         (["--quantization", "q8_0"], True), (["--quantization", "fp8"], True)):
         server = Server("models/builtin-hf", *flags, *asked)
         _, cached, n = complete(server, STORY)
         assert cached == (whole_pages(n) if found else 0)
@@ -139,13 +183,13 @@ def test_pages_of_a_quantised_model_are_its_own(quire, tmp_path):
 
 def test_a_flag_that_says_what_a_file_is_has_no_effect_on_it(quire, tmp_path):
     for form, names in {"awq-64": ["awq", "awq_marlin"], "gptq-4": ["gptq", "gptq_marlin"], "int4-32": ["compressed-tensors"], "fp8-block": ["fp8"],
-                        "nvfp4-modelopt": ["modelopt", "modelopt_fp4"], "nf4": ["bitsandbytes"]}.items():
+                        "fp8-channel": ["compressed-tensors", "fp8"], "nvfp4-modelopt": ["modelopt", "modelopt_fp4"], "nf4": ["bitsandbytes"]}.items():
         model = llama(form).write(tmp_path / form, True)
         want = logits(quire, model, tmp_path / "a.npy")[0]
         for name in names:
             assert logits(quire, model, tmp_path / "b.npy", "--quantization", name)[0] == want
         assert f"is quantised by {names[0]}, and nothing is quantised twice" in refused(quire, model, "--quantization", "q4_k")
-        other = "awq" if names[0] != "awq" else "fp8"
+        other = "awq" if names[0] != "awq" else "gptq"
         assert f"--quantization {other}: {model} is quantised by {names[0]}; leave the flag out" in refused(quire, model, "--quantization", other)
     oss = gpt_oss().write(tmp_path / "oss", True)
     assert logits(quire, oss, tmp_path / "b.npy", "--quantization", "mxfp4")[0] == logits(quire, oss, tmp_path / "a.npy")[0]
@@ -154,7 +198,7 @@ def test_a_flag_that_says_what_a_file_is_has_no_effect_on_it(quire, tmp_path):
 
 def test_a_flag_that_does_not_fit_the_file_says_what_the_file_is(quire, tmp_path):
     assert "models/builtin.gguf is a GGUF file of q8_0, and nothing is quantised twice" in refused(quire, "models/builtin.gguf", "--quantization", "q4_k")
-    for name in ("awq", "gguf", "fp8"):
+    for name in ("awq", "gguf", "bitsandbytes"):
         said = refused(quire, "models/builtin-hf", "--quantization", name)
         assert f"--quantization {name}: models/builtin-hf is a checkpoint of bf16; leave the flag out" in said and "q4_k" in said
     assert "must be one of q8_0, q6_k" in refused(quire, "models/builtin-hf", "--quantization", "q3_k")
@@ -195,6 +239,6 @@ def test_a_table_that_is_also_the_head_is_kept_once(quire, tmp_path, kind):
 
 
 def test_help_names_it(quire):
-    assert re.search(r"--quantization q8_0\|q6_k\|q5_k\|q4_k\|q4_0\|iq4_xs\|mxfp4\|int8 +quantise", run(quire, "serve", "--help").stdout)
+    assert re.search(r"--quantization q8_0\|q6_k\|q5_k\|q4_k\|q4_0\|iq4_xs\|mxfp4\|int8\|fp8 +quantise", run(quire, "serve", "--help").stdout)
     for command in ("run", "pack", "inspect", "logits"):
         assert "--quantization" in run(quire, command, "--help").stdout

@@ -1,6 +1,9 @@
 /* Quantising while loading: the model computes, describes and packs what a GGUF file of the same blocks does. */
 #include "run_model.h"
 
+#include <math.h>
+
+#include "core/float8.h"
 #include "core/quant.h"
 #include "core/quantise.h"
 #include "file/packed_files.h"
@@ -209,6 +212,77 @@ static void rows_that_are_no_blocks_of_any_size_stay_as_they_are(void **state) {
     free_plan(&p);
 }
 
+/* The value that fp8 has for x in a row with this scale: the nearest number of E4M3, the even code of two, times the scale. */
+static float nearest_e4m3(float x, float scale) {
+    const float q = fabsf(x / scale);
+    int best = 0;
+    for (int code = 1; code < 0x7f; code++) {
+        const float off = fabsf(e4m3_to_f32((uint8_t)code) - q), least = fabsf(e4m3_to_f32((uint8_t)best) - q);
+        best = off < least || (off == least && code % 2 == 0) ? code : best;
+    }
+    return copysignf(e4m3_to_f32((uint8_t)best), x) * scale;
+}
+
+/* Makes of the F32 matrices that are products what fp8 makes of them. */
+static void round_products(model_plan *p) {
+    for (int i = 0; i < p->n_tensors; i++) {
+        tensor_entry *t = &p->tensors[i];
+        const size_t width = t->dims[t->n_dims - 1];
+        float *x = (float *)(uintptr_t)t->data;
+        const bool is_product = strncmp(t->name, "blk", 3) == 0 && t->n_dims > 1 && strstr(t->name, "gate_inp") == NULL;
+        for (size_t r = 0; is_product && r < plan_elements(t) / width; r++, x += width) {
+            float largest = 0.0f;
+            for (size_t k = 0; k < width; k++) {
+                largest = fmaxf(largest, fabsf(x[k]));
+            }
+            const float scale = largest / 448.0f > 0.0f ? largest / 448.0f : 1.0f;
+            for (size_t k = 0; k < width; k++) {
+                x[k] = nearest_e4m3(x[k], scale);
+            }
+        }
+    }
+}
+
+/* Rows of zeros, of numbers too small for a scale, of subnormals, and of one large number. */
+static void put_odd_rows(model_plan *p) {
+    static const float firsts[] = {0.0f, 0x1p-149f, 0x1p-130f, 65504.0f};
+    for (size_t r = 0; r < sizeof firsts / sizeof *firsts; r++) {
+        float *x = (float *)(uintptr_t)tensor_of(p, "blk.1.attn_v.weight")->data + r * WIDTH;
+        for (size_t k = 0; k < WIDTH; k++) {
+            x[k] = r < 3 ? firsts[r] * (k % 3 == 0 ? -1.0f : 1.0f) : k == 7 ? firsts[r] : x[k];
+        }
+    }
+}
+
+static void fp8_has_a_scale_for_each_row_and_leaves_embeddings_and_head(void **state) {
+    (void)state;
+    for (int has_experts = 0; has_experts < 2; has_experts++) {
+        model_plan p;
+        size_t n, n_want;
+        plan_wide(&p, FF, has_experts);
+        if (has_experts) {
+            add_experts(&p);
+        }
+        fill_floats(&p, DTYPE_F32);
+        put_odd_rows(&p);
+        const model_desc d = describe(&p, "fp8"), plain = describe(&p, NULL);
+        const int64_t n_ffn = has_experts ? N_EXPERTS : 1, n_weights = 2 * (3 * WIDTH * WIDTH + n_ffn * 3 * FF * WIDTH);
+        const int64_t n_rows = 2 * (3 * WIDTH + n_ffn * (2 * FF + WIDTH));
+        assert_int_equal(d.auto_compute, COMPUTE_BF16);
+        assert_int_equal(d.n_params, plain.n_params);
+        assert_int_equal(d.weight_bytes_of[DTYPE_F8_E4M3], n_weights + n_rows * 4);
+        assert_int_equal(d.weight_bytes_of[DTYPE_F32], plain.weight_bytes - 4 * n_weights);
+        float *got = plan_logits(&p, "fp8", COMPUTE_F32, &n);
+        round_products(&p);
+        float *want = plan_logits(&p, NULL, COMPUTE_F32, &n_want);
+        assert_int_equal(n, n_want);
+        assert_memory_equal(got, want, n * sizeof *got);
+        mem_free(got);
+        mem_free(want);
+        free_plan(&p);
+    }
+}
+
 static void int8_is_what_int8_compute_does(void **state) {
     (void)state;
     model_plan p;
@@ -275,20 +349,22 @@ static model_file *open_packed(const void *bytes, size_t n, const char *name) {
 
 static void a_packed_model_is_the_quantised_one_whatever_packed_it(void **state) {
     (void)state;
-    for (size_t i = 0; i < N_MIXES; i++) {
+    static const mix fp8 = {.name = "fp8", .to = DTYPE_F8_E4M3};
+    for (size_t i = 0; i <= N_MIXES; i++) {
+        const mix *m = i < N_MIXES ? &mixes[i] : &fp8;
         model_plan p;
         model_desc d;
         quire_error err = {0};
         size_t n, n_other, n_got, n_want;
         plan_wide(&p, FF, i % 2 == 0);
         fill_floats(&p, DTYPE_BF16);
-        uint8_t *bytes = pack_as(&p, mixes[i].name, 1, &n), *other = pack_as(&p, mixes[i].name, 3, &n_other);
+        uint8_t *bytes = pack_as(&p, m->name, 1, &n), *other = pack_as(&p, m->name, 3, &n_other);
         assert_int_equal(n, n_other);
         assert_memory_equal(bytes, other, n);
-        model_file *f = open_packed(bytes, n, mixes[i].name); /* the flag says what it is already */
+        model_file *f = open_packed(bytes, n, m->name); /* the flag says what it is already */
         assert_int_equal(model_describe(f, &d, &err), QUIRE_OK);
-        assert_true(d.is_packed && d.weight_type == mixes[i].to && d.quantise_to == DTYPE_F32);
-        float *got = logits_of(f, COMPUTE_INT8, &n_got), *want = plan_logits(&p, mixes[i].name, COMPUTE_INT8, &n_want);
+        assert_true(d.is_packed && d.weight_type == m->to && d.quantise_to == DTYPE_F32);
+        float *got = logits_of(f, COMPUTE_INT8, &n_got), *want = plan_logits(&p, m->name, COMPUTE_INT8, &n_want);
         assert_memory_equal(got, want, n_got * sizeof *got);
         mem_free(got);
         mem_free(want);
@@ -325,6 +401,7 @@ static void flags_that_do_not_fit_the_file_are_refused(void **state) {
     assert_int_equal(describe(&p, "published:gguf").quantise_to, DTYPE_F32);
     model_plan blocks = as_blocks(&p, &mixes[3]);
     expect_refusal(&blocks, "q4_0", "is a GGUF file of q4_k, and nothing is quantised twice");
+    expect_refusal(&blocks, "fp8", "is a GGUF file of q4_k, and nothing is quantised twice");
     assert_int_equal(describe(&blocks, "q4_k").quantise_to, DTYPE_F32);
     free_plan(&blocks);
     size_t n;
@@ -351,6 +428,7 @@ static void elements_without_a_scale_are_refused_by_tensor_and_row(void **state)
             memcpy((uint8_t *)(uintptr_t)tensor_of(&p, "blk.1.ffn_up.weight")->data + (rows[k] * WIDTH + 5) * 4, &bad[i], 4);
         }
         expect_refusal(&p, "q4_k", "tensor blk.1.ffn_up.weight: row 3 has an element");
+        expect_refusal(&p, "fp8", "tensor blk.1.ffn_up.weight: row 3 has an element");
         free_plan(&p);
     }
 }
@@ -360,6 +438,7 @@ int main(void) {
         cmocka_unit_test(a_model_computes_what_a_file_of_its_blocks_does),
         cmocka_unit_test(experts_are_quantised_and_their_router_is_not),
         cmocka_unit_test(rows_that_are_no_blocks_of_any_size_stay_as_they_are),
+        cmocka_unit_test(fp8_has_a_scale_for_each_row_and_leaves_embeddings_and_head),
         cmocka_unit_test(int8_is_what_int8_compute_does),
         cmocka_unit_test(a_packed_model_is_the_quantised_one_whatever_packed_it),
         cmocka_unit_test(flags_that_do_not_fit_the_file_are_refused),
