@@ -51,13 +51,16 @@ static bool names_reasoning(const char *name) {
     return false;
 }
 
-/* The text of a message's reasoning: that of the template's own name if there is one, else of the first name that has some. */
-static str reasoning_of(const conversation *c, const json_value *message) {
+/* The text of a message's reasoning: that of the template's own name if there is one, else of the first name that has some, else of the
+ * parts of its content. */
+static quire_err read_reasoning(conversation *c, const json_value *message, str *reasoning) {
     str found = c->traits->reasoning != NULL ? json_get_str(message, c->traits->reasoning) : (str){0};
     for (size_t i = 0; i < sizeof reasoning_names / sizeof *reasoning_names && found.n == 0; i++) {
         found = json_get_str(message, reasoning_names[i]);
     }
-    return found;
+    TRY(message_read_thoughts(c, json_get(message, "content")));
+    *reasoning = found.n > 0 || c->thoughts.n == 0 ? found : (str){c->thoughts.p, c->thoughts.n};
+    return QUIRE_OK;
 }
 
 /* ---- messages ---- */
@@ -73,6 +76,9 @@ typedef struct message {
 
 /* Writes the reasoning under the template's name, once. Where that isn't known the client's own names pass as they are. */
 static quire_err write_reasoning(conversation *c, message *m, const char *name, const json_value *v) {
+    if (c->traits->reasoning_part && m->reasoning.n > 0) {
+        return QUIRE_OK; /* the content has it */
+    }
     if (c->traits->reasoning == NULL || m->reasoning.n == 0) {
         json_add(json_name(&c->o, name), v);
         m->has_reasoned = m->has_reasoned || strcmp(name, reasoning_names[0]) == 0;
@@ -85,7 +91,9 @@ static quire_err write_reasoning(conversation *c, message *m, const char *name, 
 
 static quire_err write_member(conversation *c, message *m, const char *name, const json_value *v) {
     if (strcmp(name, "content") == 0) {
-        return message_write_content(c, m->role, v, json_get(m->v, "refusal"), m->calls != NULL);
+        content_beside beside = {.refusal = json_get(m->v, "refusal"), .has_calls = m->calls != NULL};
+        beside.reasoning = c->traits->reasoning_part ? m->reasoning : (str){"", 0};
+        return message_write_content(c, m->role, v, &beside);
     }
     if (strcmp(name, "role") == 0) {
         str role = role_written(c->traits, json_str(v));
@@ -112,8 +120,9 @@ static quire_err write_missing(conversation *c, message *m) {
     if (!json_has(m->v, "content")) {
         TRY(write_member(c, m, "content", NULL));
     }
-    if (m->reasoning.n > 0 && !m->has_reasoned) {
-        json_text(json_name(&c->o, reasoning_names[0]), m->reasoning.p, m->reasoning.n);
+    if (m->reasoning.n > 0 && !m->has_reasoned && !c->traits->reasoning_part) {
+        const char *name = c->traits->reasoning != NULL ? c->traits->reasoning : reasoning_names[0];
+        json_text(json_name(&c->o, name), m->reasoning.p, m->reasoning.n);
     }
     return m->role == CHAT_TOOL ? message_write_result_id(c, m->v) : QUIRE_OK;
 }
@@ -129,7 +138,7 @@ static quire_err write_message(conversation *c, const json_value *v) {
     message m = {.v = v, .role = role_of(json_str(role))};
     if (m.role == CHAT_ASSISTANT) {
         m.calls = message_calls(v);
-        m.reasoning = reasoning_of(c, v);
+        TRY(read_reasoning(c, v, &m.reasoning));
     }
     json_begin(json_item(&c->o), '{');
     for (json_member member = {0}; json_next(v, &member);) {
@@ -152,6 +161,7 @@ quire_err chat_messages_read(const json_value *array, const chat_traits *traits,
     }
     json_end(&c.o, ']');
     e = e == QUIRE_OK ? c.o.err : e;
+    strbuf_deinit(&c.thoughts);
     if (e != QUIRE_OK) {
         chat_messages_deinit(&c.m);
         return e == QUIRE_BAD_REQUEST ? e

@@ -199,7 +199,7 @@ static quire_err write_call(conversation *c, size_t j, const json_value *call) {
     }
     json_begin(json_item(&c->o), '{');
     TRY(write_call_members(c, j, call));
-    if (!json_is(json_get(call, "id"), JSON_KIND_TEXT) && c->traits->short_ids) {
+    if (!json_is(json_get(call, "id"), JSON_KIND_TEXT) && c->traits->needs_ids) {
         write_made_id(c, "id", c->i, j);
     }
     if (json_has(call, "function") && json_get(call, "type") == NULL) {
@@ -256,7 +256,7 @@ quire_err message_write_result_id(conversation *c, const json_value *message) {
         json_add(json_name(&c->o, "tool_call_id"), given);
     } else if (json_is(call_id, JSON_KIND_TEXT)) {
         write_id(c, "tool_call_id", json_str(call_id));
-    } else if (c->traits->short_ids || answers_old) {
+    } else if (c->traits->needs_ids || answers_old) {
         write_made_id(c, "tool_call_id", c->calls_at, c->n_results);
     }
     c->n_results++;

@@ -16,6 +16,7 @@ typedef struct conversation {
     const json_value *calls; /* of the last message that has some; NULL: none had */
     size_t calls_at;         /* that message */
     size_t n_results;        /* messages with results after it */
+    strbuf thoughts;         /* of the parts of message i that have reasoning */
 } conversation;
 
 /* What is wrong at messages[i].MEMBER; param is PATH.I.MEMBER. QUIRE_BAD_REQUEST. */
@@ -23,9 +24,18 @@ quire_err message_error(const conversation *c, const char *member, const json_va
 
 /* ---- messages_content.c ---- */
 
-/* A member content, of the form that the template takes from the role. content NULL: none; refusal, where it is a text, then stands for it.
- * QUIRE_BAD_REQUEST where content isn't text. */
-quire_err message_write_content(conversation *c, chat_role role, const json_value *content, const json_value *refusal, bool has_calls);
+/* What a content is written beside. */
+typedef struct content_beside {
+    const json_value *refusal; /* a text that stands for a content of NULL; NULL: none */
+    str reasoning;             /* that the template takes as the first of the parts; empty: none */
+    bool has_calls;
+} content_beside;
+
+/* A member content, of the form that the template takes from the role; an assistant's parts with reasoning are left out. content NULL:
+ * none. QUIRE_BAD_REQUEST where content isn't text. */
+quire_err message_write_content(conversation *c, chat_role role, const json_value *content, const content_beside *beside);
+/* Sets c->thoughts to the text of the parts of an assistant's content that have its reasoning. QUIRE_BAD_REQUEST where that isn't text. */
+quire_err message_read_thoughts(conversation *c, const json_value *content);
 
 /* ---- messages_calls.c ---- */
 

@@ -122,15 +122,16 @@ typedef struct call_outcome {
     bool in_braces; /* the arguments' text stands in braces of the template's own */
 } call_outcome;
 
-/* An assistant's message: content, id, arguments. */
+/* An assistant's message: content, the member with the id, arguments. */
 #define CALL                                                                                                                               \
-    "{\"role\":\"assistant\",\"content\":%s,\"tool_calls\":[{\"id\":\"%s\",\"type\":\"function\","                                         \
+    "{\"role\":\"assistant\",\"content\":%s,\"tool_calls\":[{%s\"type\":\"function\","                                                     \
     "\"function\":{\"name\":\"quire_tool\",\"arguments\":%s}}]}"
 #define CALL_BYTES (sizeof CALL + 100)
+#define ID(id)     "\"id\":\"" id "\","
 
 static call_outcome render_call(prober *p, const char *content, bool as_text) {
     char call[CALL_BYTES];
-    snprintf(call, sizeof call, CALL, content, SHORT_ID, as_text ? ARGUMENTS_TEXT : ARGUMENTS);
+    snprintf(call, sizeof call, CALL, content, ID(SHORT_ID), as_text ? ARGUMENTS_TEXT : ARGUMENTS);
     say(p, USER ",%s," RESULT, call);
     if (!render_either(p, true)) {
         return (call_outcome){FAILED, 0, false};
@@ -157,8 +158,8 @@ static void probe_arguments(prober *p, chat_traits *traits, call_outcome by_cont
 }
 
 /* The assistant's message with a call, in the form found so far. */
-static void write_call(const chat_traits *traits, const char *id, char *call, size_t n) {
-    snprintf(call, n, CALL, traits->no_text == CHAT_NO_TEXT_EMPTY ? "\"\"" : "null", id,
+static void write_call(const chat_traits *traits, const char *id_member, char *call, size_t n) {
+    snprintf(call, n, CALL, traits->no_text == CHAT_NO_TEXT_EMPTY ? "\"\"" : "null", id_member,
              traits->text_arguments ? ARGUMENTS_TEXT : ARGUMENTS);
 }
 
@@ -168,7 +169,11 @@ static void probe_calls(prober *p, chat_traits *traits) {
     probe_arguments(p, traits, by);
     bool takes_null = by[1].is != FAILED && by[1].is >= by[0].is && (by[0].is == FAILED || by[1].n_nulls <= by[0].n_nulls);
     traits->no_text = !takes_null ? CHAT_NO_TEXT_EMPTY : by[0].is == LOST && by[1].is == WRITTEN ? CHAT_NO_TEXT_NULL : CHAT_NO_TEXT_GIVEN;
-    write_call(traits, LONG_ID, call, sizeof call);
+    write_call(traits, "", call, sizeof call);
+    say(p, USER ",%s," RESULT, call);
+    bool is_written = render_either(p, true) && has(p, "quire value");
+    traits->needs_ids = (by[0].is == WRITTEN || by[1].is == WRITTEN) && !is_written && !p->is_over;
+    write_call(traits, ID(LONG_ID), call, sizeof call);
     say(p, USER ",%s,{\"role\":\"tool\",\"name\":\"quire_tool\",\"tool_call_id\":\"" LONG_ID "\",\"content\":\"" MARK "\"}", call);
     traits->short_ids = by[0].is + by[1].is != FAILED && !p->is_over && !render_either(p, true) && !p->is_over;
 }
@@ -247,12 +252,22 @@ static bool find_reasoning(prober *p, const char *call, chat_traits *traits) {
     return false;
 }
 
+/* Whether a part of the content that has the reasoning is written as its text, and not as an object. */
+static bool takes_reasoning_part(prober *p) {
+    say(p, USER ",{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"quire thinks\"},"
+                "{\"type\":\"text\",\"text\":\"" MARK "\"}]}," USER);
+    return render_mark(p, false) == WRITTEN && has(p, "quire thinks") && !has(p, "thinking': 'quire thinks") &&
+           !has(p, "thinking\": \"quire thinks") && !has(p, "thinking\":\"quire thinks") && !has(p, "\\\"quire thinks");
+}
+
 static void probe_reasoning(prober *p, const char *call, chat_traits *traits) {
-    if (!find_reasoning(p, call, traits)) {
+    bool found = find_reasoning(p, call, traits);
+    if (!found) {
         p->thinks = true;
-        (void)find_reasoning(p, call, traits);
+        found = find_reasoning(p, call, traits);
         p->thinks = false;
     }
+    traits->reasoning_part = !found && takes_reasoning_part(p);
 }
 
 chat_traits chat_template_find_traits(const jinja_program *program) {
@@ -260,7 +275,7 @@ chat_traits chat_template_find_traits(const jinja_program *program) {
     prober p = {.program = program, .steps_left = JINJA_MAX_STEPS};
     char call[CALL_BYTES], before[CALL_BYTES + sizeof USER + 2];
     probe_calls(&p, &traits);
-    write_call(&traits, SHORT_ID, call, sizeof call);
+    write_call(&traits, ID(SHORT_ID), call, sizeof call);
     probe_contents(&p, call, &traits);
     snprintf(before, sizeof before, USER ",%s,", call);
     traits.developer = probe_role(&p, "", "developer", "system", "," USER);

@@ -26,10 +26,12 @@ typedef struct chat_traits {
     chat_no_text no_text;
     bool text_arguments;   /* a call's arguments are JSON text; false: an object */
     bool loose_arguments;  /* arguments that are no object can be given as the text they are, which is written unchanged */
+    bool needs_ids;        /* a call without an id is lost, or ends the rendering */
     bool short_ids;        /* ids of calls have nine letters and digits */
     bool developer;        /* the role exists; false: its messages become the system's */
     bool function;         /* the role exists; false: its messages become a tool's */
     const char *reasoning; /* the member that an assistant's reasoning is read from; NULL: none was found. Constant */
+    bool reasoning_part;   /* it is a part of the content, {"type": "thinking", "thinking": ..}; then reasoning is NULL */
 } chat_traits;
 
 #endif

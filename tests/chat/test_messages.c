@@ -240,13 +240,15 @@ static void ids_of_other_servers_become_nine_letters_and_digits(void **state) {
 
 static void calls_and_results_without_ids_get_them_where_the_template_needs_them(void **state) {
     (void)state;
-    static const chat_traits shortens = {.short_ids = true};
+    static const chat_traits shortens = {.needs_ids = true, .short_ids = true}, needs = {.needs_ids = true};
     const char *bare = "[" CALL_OF("") "," RESULT_OF("") "]";
     expect_messages(bare, NULL, bare);
     expect_messages(
         "[" CALL_OF("") "," RESULT_OF("") "]", &shortens,
         "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":{}},"
         "\"id\":\"c00000000\"}]}," RESULT_OF(",\"tool_call_id\":\"c00000000\"") "]");
+    expect_messages("[" CALL_OF("\"id\":\"xcall-0123456789\",") "," RESULT_OF("") "]", &needs,
+                    "[" CALL_OF("\"id\":\"xcall-0123456789\",") "," RESULT_OF(",\"tool_call_id\":\"xcall-0123456789\"") "]");
     expect_messages("[" CALL_OF("\"id\":\"xcall-0123456789\",") "," RESULT_OF("") "]", &shortens,
                     "[" CALL_OF("\"id\":\"123456789\",") "," RESULT_OF(",\"tool_call_id\":\"123456789\"") "]");
 }
@@ -335,6 +337,57 @@ static void reasoning_has_the_name_that_the_template_reads(void **state) {
                     "[{\"role\":\"assistant\",\"content\":\"a\",\"reasoning\":\"t\",\"reasoning_content\":\"t\"}]");
     expect_messages("[{\"role\":\"user\",\"content\":\"a\",\"reasoning\":\"t\"}]", &reads,
                     "[{\"role\":\"user\",\"content\":\"a\",\"reasoning\":\"t\"}]");
+}
+
+#define THINKING(text) "{\"type\":\"thinking\",\"thinking\":" text "}"
+
+static void parts_with_reasoning_are_the_messages_reasoning(void **state) {
+    (void)state;
+    static const chat_traits reads = {.reasoning = "thinking"},
+                             both = {.reasoning = "reasoning", .content = {[CHAT_ASSISTANT] = CHAT_CONTENT_BOTH}},
+                             null = {.no_text = CHAT_NO_TEXT_NULL, .reasoning = "reasoning"};
+    const char *parts = "[{\"role\":\"assistant\",\"content\":[" THINKING("\"t\"") "," PART("a") "]}]";
+    expect_messages(parts, &reads, "[{\"role\":\"assistant\",\"content\":\"a\",\"thinking\":\"t\"}]");
+    expect_messages(parts, NULL, "[{\"role\":\"assistant\",\"content\":\"a\",\"reasoning_content\":\"t\"}]");
+    expect_messages(parts, &both, "[{\"role\":\"assistant\",\"content\":[" PART("a") "],\"reasoning\":\"t\"}]");
+    expect_messages("[{\"role\":\"assistant\",\"content\":[\"a\"," THINKING("[" PART("t") ",\"u\"]") "," THINKING("\"v\"") ",\"b\"]}]",
+                    &reads, "[{\"role\":\"assistant\",\"content\":\"a\\nb\",\"thinking\":\"tu\\nv\"}]");
+    expect_messages("[{\"role\":\"assistant\",\"content\":[" THINKING("\"t\"") "],\"reasoning\":\"own\"}]", &both,
+                    "[{\"role\":\"assistant\",\"content\":\"\",\"reasoning\":\"own\"}]");
+    expect_messages("[{\"role\":\"assistant\",\"content\":[" THINKING("\"t\"") "],\"tool_calls\":[{\"id\":\"i\"}]}]", &null,
+                    "[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"i\"}],\"reasoning\":\"t\"}]");
+    expect_messages("[{\"role\":\"assistant\",\"content\":[" THINKING("\"t\"") "]},{\"role\":\"assistant\",\"content\":\"a\"}]", &reads,
+                    "[{\"role\":\"assistant\",\"content\":\"\",\"thinking\":\"t\"},{\"role\":\"assistant\",\"content\":\"a\"}]");
+}
+
+static void reasoning_is_a_part_where_the_template_reads_it_there(void **state) {
+    (void)state;
+    static const chat_traits part = {.reasoning_part = true, .no_text = CHAT_NO_TEXT_NULL};
+    const char *want = "[{\"role\":\"assistant\",\"content\":[" THINKING("\"t\"") "," PART("a") "]}]";
+    expect_messages("[{\"role\":\"assistant\",\"content\":[" THINKING("\"t\"") ",\"a\"]}]", &part, want);
+    expect_messages("[{\"role\":\"assistant\",\"content\":\"a\",\"reasoning\":\"t\"}]", &part, want);
+    expect_messages("[{\"role\":\"assistant\",\"reasoning_content\":\"t\",\"content\":null,\"tool_calls\":[{\"id\":\"i\"}]}]", &part,
+                    "[{\"role\":\"assistant\",\"content\":[" THINKING("\"t\"") "],\"tool_calls\":[{\"id\":\"i\"}]}]");
+    expect_messages("[{\"role\":\"assistant\",\"content\":\"a\"}]", &part, "[{\"role\":\"assistant\",\"content\":\"a\"}]");
+}
+
+static void parts_with_reasoning_that_are_no_text_or_no_assistants_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *role, *part, *param;
+    } cases[] = {{"assistant", THINKING("5"), PATH ".0.content.0.thinking"},
+                 {"assistant", THINKING("[{\"type\":\"text\"}]"), PATH ".0.content.0.thinking"},
+                 {"assistant", "{\"type\":\"thinking\"}", PATH ".0.content.0.thinking"},
+                 {"user", THINKING("\"t\""), ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char array[200];
+        chat_messages m;
+        quire_error err;
+        snprintf(array, sizeof array, "[{\"role\":\"%s\",\"content\":[%s]}]", cases[i].role, cases[i].part);
+        assert_int_equal(read_messages(array, NULL, &m, &err), QUIRE_BAD_REQUEST);
+        assert_string_equal(err.param, cases[i].param);
+        assert_null(m.json.p);
+    }
 }
 
 static void a_refusal_is_an_answers_text(void **state) {
@@ -449,6 +502,9 @@ int main(void) {
         cmocka_unit_test(no_text_beside_calls_is_null_where_the_template_asks_for_it),
         cmocka_unit_test(null_members_and_empty_lists_of_calls_are_left_out),
         cmocka_unit_test(reasoning_has_the_name_that_the_template_reads),
+        cmocka_unit_test(parts_with_reasoning_are_the_messages_reasoning),
+        cmocka_unit_test(reasoning_is_a_part_where_the_template_reads_it_there),
+        cmocka_unit_test(parts_with_reasoning_that_are_no_text_or_no_assistants_are_refused),
         cmocka_unit_test(a_refusal_is_an_answers_text),
         cmocka_unit_test(contents_take_the_form_of_their_role),
         cmocka_unit_test(a_name_twice_in_arguments_is_the_last_one),

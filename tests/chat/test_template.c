@@ -162,6 +162,39 @@ static void a_template_that_insists_on_short_ids_is_found_out(void **state) {
     chat_template_close(t);
 }
 
+static void expect_needs_ids(const char *source, bool want) {
+    chat_template *t;
+    assert_int_equal(open_for_traits(source, &t)->needs_ids, want);
+    chat_template_close(t);
+}
+
+static void a_template_that_needs_ids_of_calls_is_found_out(void **state) {
+    (void)state;
+    expect_needs_ids(CALLS("{{ 'id ' + c.id }}{{ " ARGUMENTS " | tojson }}"), true);
+    expect_needs_ids(CALLS("{% if c.id %}{{ " ARGUMENTS " | tojson }}{% endif %}"), true);
+    expect_needs_ids(CALLS("{{ c.id }}{{ " ARGUMENTS " | tojson }}"), false);
+    expect_needs_ids(TALK("{{ m.content }}"), false);
+}
+
+static void expect_reasoning_part(const char *source, bool want) {
+    chat_template *t;
+    assert_int_equal(open_for_traits(source, &t)->reasoning_part, want);
+    chat_template_close(t);
+}
+
+static void a_template_that_reads_reasoning_from_a_part_is_found_out(void **state) {
+    (void)state;
+#define PARTS_OF(thinking)                                                                                                                 \
+    TALK("{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}{% if p.type == 'text' %}{{ p.text }}" thinking     \
+         "{% endif %}{% endfor %}{% endif %}")
+    expect_reasoning_part(PARTS_OF("{% else %}[THINK]{{ p.thinking }}[/THINK]"), true);
+    expect_reasoning_part(PARTS_OF(""), false);
+    expect_reasoning_part(PARTS_OF("{% elif p.type != 'text' %}{{ raise_exception('no') }}"), false);
+    expect_reasoning_part(TALK("{{ m.content }}"), false);
+    expect_reasoning_part(TALK("{{ m.content | tojson }}"), false);
+    expect_reasoning_part(PARTS_OF("{% else %}{{ p.thinking }}") TALK("{{ m.reasoning }}"), false);
+}
+
 /* A template that takes most of a render's steps each time. */
 static void a_slow_template_is_probed_in_the_steps_of_one_render(void **state) {
     (void)state;
@@ -212,6 +245,8 @@ int main(void) {
         cmocka_unit_test(a_template_knows_the_roles_that_it_does_not_treat_as_any_name),
         cmocka_unit_test(a_template_shows_the_name_that_it_reads_reasoning_from),
         cmocka_unit_test(a_template_that_insists_on_short_ids_is_found_out),
+        cmocka_unit_test(a_template_that_needs_ids_of_calls_is_found_out),
+        cmocka_unit_test(a_template_that_reads_reasoning_from_a_part_is_found_out),
         cmocka_unit_test(a_slow_template_is_probed_in_the_steps_of_one_render),
         cmocka_unit_test(contents_are_probed_for_each_role),
     };

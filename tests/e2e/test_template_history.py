@@ -39,8 +39,12 @@ NO_NONE = {
 ONLY_NONE = {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B"}
 # Names of reasoning; elsewhere it is reasoning_content.
 REASONING = {"openai-gpt-oss-120b": "thinking"}
+# Reasoning is the first part of the content, of the type thinking.
+REASONING_PART = {"mistralai-Ministral-3-14B-Reasoning-2512"}
 # Ids of calls have nine characters.
 SHORT_IDS = {"Mistral-Small-3.2-24B-Instruct-2506", "mistralai-Mistral-Nemo-Instruct-2407"}
+# They fail at a call without an id: it gets one.
+NEEDS_IDS = SHORT_IDS | {"unsloth-Apriel-1.5"}
 # Roles of which a content may be a list of parts; elsewhere it is one text.
 PARTS_OF_ALL = {"Apriel-1.6-15b-Thinker-fixed", "Cohere2MoE", "GLM-5.2", "Qwen3.5-4B", "Reka-Edge", "StepFun3.5-Flash", "stepfun-ai-Step-3.5-Flash", "unsloth-Apriel-1.5"}
 PARTS = {name: {"system", "user", "assistant", "tool"} for name in PARTS_OF_ALL} | {
@@ -73,7 +77,10 @@ def content_for(name, message):
         return None if calls and name not in NO_NONE else ""
     if not isinstance(content, list):
         return content
-    parts = [{"type": "text", "text": part if isinstance(part, str) else part.get("text", part.get("refusal"))} for part in content]
+    parts = [{"type": "text", "text": part if isinstance(part, str) else part.get("text", part.get("refusal"))} for part in content
+             if isinstance(part, str) or part["type"] != "thinking"]
+    if not parts:
+        return content_for(name, {**message, "content": None if calls and name in ONLY_NONE else ""})
     role = {"developer": "system"}.get(message["role"], message["role"])
     return parts if role in PARTS.get(name, ()) else "\n".join(part["text"] for part in parts)
 
@@ -82,9 +89,15 @@ def id_for(name, given):
     return "".join(c for c in given if c.isascii() and c.isalnum())[-9:].rjust(9, "0") if name in SHORT_IDS else given
 
 
+def thoughts_in(content):
+    """The reasoning in a content's parts."""
+    found = [part["thinking"] for part in content if isinstance(part, dict) and part["type"] == "thinking"] if isinstance(content, list) else []
+    return "\n".join(t if isinstance(t, str) else "".join(part["text"] for part in t) for t in found)
+
+
 def conversation_for(name, messages):
     """messages in the form that the template of this name takes."""
-    out = []
+    out, given = [], []
     for i, message in enumerate(copy.deepcopy(messages)):
         if "function_call" in message and message["function_call"] is not None:
             message["tool_calls"] = [{"id": f"c{i:04}0000", "type": "function", "function": message.pop("function_call")}]
@@ -93,13 +106,22 @@ def conversation_for(name, messages):
         if message["role"] == "developer" and name not in DEVELOPER:
             message["role"] = "system"
         message["content"] = content_for(name, message)
-        for call in message.get("tool_calls") or []:
-            call["id"] = id_for(name, call["id"])
+        for j, call in enumerate(message.get("tool_calls") or []):
+            if "id" in call or name in NEEDS_IDS:
+                call["id"] = id_for(name, call.get("id", f"c{i:04}{j:04}"))
             call["function"]["arguments"] = arguments_for(name, call["function"].get("arguments"))
-        if "tool_call_id" in message:
-            message["tool_call_id"] = id_for(name, message["tool_call_id"])
-        thoughts = [message.pop(key) for key in ("reasoning_content", "reasoning", "thinking") if key in message]
-        if thoughts:
+        if message.get("tool_calls"):
+            given = [call.get("id") for call in message["tool_calls"]]
+        if message["role"] == "tool":
+            made = given.pop(0) if given else None
+            if message.get("tool_call_id", made) is not None:
+                message["tool_call_id"] = id_for(name, message.get("tool_call_id", made))
+        thoughts = [message.pop(key) for key in ("reasoning_content", "reasoning", "thinking") if key in message] or [thoughts_in(messages[i]["content"])]
+        if thoughts[0] and name in REASONING_PART:
+            content = message["content"] or []
+            content = content if isinstance(content, list) else [{"type": "text", "text": content}]
+            message["content"] = [{"type": "thinking", "thinking": thoughts[0]}, *content]
+        elif thoughts[0]:
             message[REASONING.get(name, "reasoning_content")] = thoughts[0]
         out.append({key: value for key, value in message.items() if value not in (None, []) or key == "content"})
     return out
@@ -109,7 +131,8 @@ def conversation_for(name, messages):
 
 def call(arguments, id="abc123def", name="run_it"):
     function = {"name": name, "arguments": arguments}
-    return {"id": id, "type": "function", "function": {key: value for key, value in function.items() if value is not ...}}
+    out = {"id": id, "type": "function", "function": {key: value for key, value in function.items() if value is not ...}}
+    return {key: value for key, value in out.items() if value is not None}
 
 
 def calls(*them, content=None, **more):
@@ -117,7 +140,7 @@ def calls(*them, content=None, **more):
 
 
 def result(content="a.txt", id="abc123def", name="run_it"):
-    return {"role": "tool", "tool_call_id": id, "name": name, "content": content}
+    return {"role": "tool", **({"tool_call_id": id} if id is not None else {}), "name": name, "content": content}
 
 
 USER = {"role": "user", "content": "List my files"}
@@ -148,6 +171,11 @@ CONVERSATIONS = {
     "a refusal, and one as a part": [USER, {"role": "assistant", "content": [{"type": "refusal", "refusal": "I won't."}]}, GO_ON,
                                      {"role": "assistant", "content": None, "refusal": "Never."}, GO_ON],
     "texts in parts": [{"role": "system", "content": TEXTS}, {"role": "user", "content": TEXTS}, {"role": "assistant", "content": TEXTS}, GO_ON],
+    "reasoning in parts of the content": [
+        USER, {"role": "assistant", "content": [{"type": "thinking", "thinking": "HARDTHINK"}, {"type": "text", "text": "a.txt"}]}, GO_ON,
+        calls(call(ARGUMENTS), content=[{"type": "thinking", "thinking": [{"type": "text", "text": "AGAIN"}, {"type": "text", "text": " AND"}], "closed": True}]),
+        result()],
+    "calls and results without ids": [USER, calls(call(ARGUMENTS, None), call('{"cmd": "pwd"}', None)), result("a", None), result("/", None)],
     "a result in parts": [USER, calls(call(ARGUMENTS)), result(TEXTS)],
 }
 TOOLS = [{"type": "function", "function": {"name": "run_it", "description": "runs", "parameters": {
