@@ -120,17 +120,12 @@ const flag flags_json[] = {
     {"--json", NULL, "for programs: JSON", FLAG_SWITCH, AT(json)},
     {0},
 };
-#define ROW_QUANTIZATION                                                                                                                   \
-    {                                                                                                                                      \
-        "--quantization", NULL, "quantise 16-bit weights while loading", FLAG_CHOICE, AT(engine.quantization),                             \
-            .choices = choices_quantization                                                                                                \
-    }
 const flag flags_compute[] = {
     {"--compute --dtype", NULL, "how matrix products are computed", FLAG_CHOICE, AT(engine.compute), .choices = choices_compute},
-    ROW_QUANTIZATION,
+    FLAG_QUANTIZATION(AT(engine.quantization)),
     {0},
 };
-const flag flags_quantization[] = {ROW_QUANTIZATION, {0}};
+const flag flags_quantization[] = {FLAG_QUANTIZATION(AT(engine.quantization)), {0}};
 const flag flags_kv_dtype[] = {
     {"--kv-dtype --kv-cache-dtype -ctk --cache-type-k", NULL, "type of stored keys and values", FLAG_CHOICE, AT(engine.kv_dtype),
      .choices = choices_kv_dtype},

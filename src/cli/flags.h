@@ -53,12 +53,20 @@ typedef struct flag {
     size_t offset; /* into the command's options, which begin with a cli_options */
     double minimum, maximum;
     const flag_choice *choices; /* ends with a NULL spelling */
+    const char *others;         /* what those are whose values --help does not show; NULL: all are other spellings of shown ones */
     const char *field;          /* OpenAI's name of the request field */
     bool rare;                  /* --help omits it, --help-all shows it */
     bool secret;                /* its variable is erased once read */
 } flag;
 
 extern const flag_choice choices_compute[], choices_quantization[], choices_kv_dtype[], choices_prefix_cache[], choices_isa[];
+
+/* The row of --quantization, of commands whose options have it at another place too. */
+#define FLAG_QUANTIZATION(place)                                                                                                           \
+    {                                                                                                                                      \
+        "--quantization", NULL, "quantise 16-bit weights while loading", FLAG_CHOICE, place,                                               \
+            .choices = choices_quantization, .others = "what the file is already, without effect"                                          \
+    }
 
 /* The spelling's value, or NULL. */
 const char *flag_choice_find(const flag_choice *choices, const char *spelling);

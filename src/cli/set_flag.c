@@ -98,26 +98,35 @@ const char *flag_choice_find(const flag_choice *choices, const char *spelling) {
     return NULL;
 }
 
-static quire_err set_choice(const flag *f, const char *name, const char *text, const char **out, quire_error *err) {
-    char all[128] = "";
-    *out = flag_choice_find(f->choices, text);
-    for (const flag_choice *c = f->choices; c->spelling && !*out; c++) {
-        if (flag_choice_is_shown(f, c)) {
-            size_t n = strlen(all);
-            snprintf(all + n, sizeof all - n, "%s%s", n ? ", " : "", c->spelling);
+/* Lists the choices, those that --help shows or the others: "a, b". */
+static void list_choices(const flag *f, bool shown, char *out, size_t n) {
+    size_t used = 0;
+    for (const flag_choice *c = f->choices; c->spelling && used < n; c++) {
+        if (flag_choice_is_shown(f, c) == shown) {
+            used += (size_t)snprintf(out + used, n - used, "%s%s", used > 0 ? ", " : "", c->spelling);
         }
     }
-    return *out ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "%s %s: must be one of %s", name, text, all);
+}
+
+static quire_err set_choice(const flag *f, const char *name, const char *text, const char **out, quire_error *err) {
+    char all[128] = "", others[128] = "";
+    *out = flag_choice_find(f->choices, text);
+    if (*out != NULL) {
+        return QUIRE_OK;
+    }
+    list_choices(f, true, all, sizeof all);
+    if (f->others == NULL) {
+        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be one of %s", name, text, all);
+    }
+    list_choices(f, false, others, sizeof others);
+    return err_set(err, QUIRE_INVALID, -1, "%s %s: must be one of %s; or %s: %s", name, text, all, f->others, others);
 }
 
 /* A flag that is taken without effect. text: its value, or NULL. */
 static quire_err take_without_effect(cli_options *o, const flag *f, const char *name, const char *text, quire_error *err) {
     if (text && f->choices && !flag_choice_find(f->choices, text)) {
         char all[128] = "";
-        for (const flag_choice *c = f->choices; c->spelling; c++) {
-            size_t n = strlen(all);
-            snprintf(all + n, sizeof all - n, "%s%s", n ? ", " : "", c->spelling);
-        }
+        list_choices(f, false, all, sizeof all);
         return err_set(err, QUIRE_INVALID, -1, "%s %s: only %s is possible here: %s", name, text, all, f->meaning);
     }
     quire_err e = strbuf_addf(&o->without_effect, "%s%s%s%s", o->without_effect.n ? ", " : "", name, text ? " " : "", text ? text : "");

@@ -201,7 +201,8 @@ def test_a_flag_that_does_not_fit_the_file_says_what_the_file_is(quire, tmp_path
     for name in ("awq", "gguf", "bitsandbytes"):
         said = refused(quire, "models/builtin-hf", "--quantization", name)
         assert f"--quantization {name}: models/builtin-hf is a checkpoint of bf16; leave the flag out" in said and "q4_k" in said
-    assert "must be one of q8_0, q6_k" in refused(quire, "models/builtin-hf", "--quantization", "q3_k")
+    said = refused(quire, "models/builtin-hf", "--quantization", "q3_k")
+    assert "must be one of q8_0, q6_k" in said and "fp8; or what the file is already, without effect: gguf, compressed-tensors, gptq" in said and "bitsandbytes\n" in said
 
 
 def test_a_model_is_quantised_in_less_memory_than_it_takes_in_16_bits(quire, tmp_path):
@@ -240,5 +241,14 @@ def test_a_table_that_is_also_the_head_is_kept_once(quire, tmp_path, kind):
 
 def test_help_names_it(quire):
     assert re.search(r"--quantization q8_0\|q6_k\|q5_k\|q4_k\|q4_0\|iq4_xs\|mxfp4\|int8\|fp8 +quantise", run(quire, "serve", "--help").stdout)
-    for command in ("run", "pack", "inspect", "logits"):
-        assert "--quantization" in run(quire, command, "--help").stdout
+    for command in ("run", "pack", "inspect", "logits", "demo", *(f"bench {name}" for name in ("json", "latency", "pages", "profile", "resident", "start"))):
+        assert "--quantization" in run(quire, *command.split(), "--help").stdout
+
+
+def test_benches_quantise_too(quire):
+    latency = ["bench", "latency", "--model", "models/builtin-hf", "--context", "16", "-n", "2", "--runs", "1"]
+    for flags, compute in ([], "bf16"), (["--quantization", "q8_0"], "int8"):
+        done = run(quire, *latency, *flags)
+        assert done.returncode == 0 and f"compute {compute}" in done.stdout + done.stderr
+    for command in (["headline", "--shape", "1.1b"], ["serving"]):
+        assert "--quantization does nothing" in run(quire, "bench", *command, "--quantization", "q8_0").stderr

@@ -37,6 +37,7 @@ static const flag model_flags[] = {
     {"--shape", "NAME", "random weights of a published shape, below: sharegpt, 10%, two rates", FLAG_TEXT, AT(own.shape)},
     {"--type", "NAME", "of its weights: q4_0, q8_0, q4_k, int8, bf16, f32 (q4_0)", FLAG_TEXT, AT(own.type)},
     {"--compute --dtype", NULL, "how matrix products are computed", FLAG_CHOICE, AT(own.engine.compute), .choices = choices_compute},
+    FLAG_QUANTIZATION(AT(own.engine.quantization)),
     {"--kv-dtype", NULL, "type of stored keys and values", FLAG_CHOICE, AT(own.engine.kv_dtype), .choices = choices_kv_dtype},
     {"--threads -t", "N", "compute threads (1: time is the processor's; 0: one a core)", FLAG_COUNT, AT(own.engine.n_threads), .minimum = 0,
      .maximum = 1024},
@@ -58,8 +59,9 @@ static quire_err check_flags(const options *o, quire_error *err) {
     if (o->own.trace != NULL) {
         TRY(unused_flags_refuse(c, "--lengths", "with --trace, whose requests have their own", err));
     }
-    return o->own.shape != NULL ? unused_flags_refuse(c, "--compute", "with --shape, whose --type says how products are computed", err)
-                                : unused_flags_refuse(c, "--type", "without --shape: a model has weights of its own", err);
+    return o->own.shape != NULL
+               ? unused_flags_refuse(c, "--compute --quantization", "with --shape, whose --type says how products are computed", err)
+               : unused_flags_refuse(c, "--type", "without --shape: a model has weights of its own", err);
 }
 
 static quire_err run(const cli_options *o, quire_error *err) {

@@ -22,8 +22,8 @@ static const flag own_flags[] = {
     {"--type", "TYPE", "its weights (q4_0)", FLAG_TEXT, AT(own.type)},
     {0},
 };
-static const flag *const groups[] = {flags_model,   flags_tokenizer, flags_ablations, own_flags, flags_json, flags_compute,
-                                     flags_kv_dtype, FLAGS_MACHINE,  FLAGS_BATCH,     FLAGS_MEMORY, NULL};
+static const flag *const groups[] = {flags_model,    flags_tokenizer, flags_ablations, own_flags,    flags_json, flags_compute,
+                                     flags_kv_dtype, FLAGS_MACHINE,   FLAGS_BATCH,     FLAGS_MEMORY, NULL};
 
 static void defaults(cli_options *o) {
     bench_json_options_init(&((options *)(void *)o)->own);
@@ -36,7 +36,7 @@ static quire_err check_flags(const options *o, quire_error *err) {
         return unused_flags_refuse(c, "--type", "without --shape: a model has weights of its own", err);
     }
     TRY(unused_flags_refuse(c, "--model --hf-repo", "with --shape, whose model is run", err));
-    return unused_flags_refuse(c, "--compute", "with --shape, whose --type says how products are computed", err);
+    return unused_flags_refuse(c, "--compute --quantization", "with --shape, whose --type says how products are computed", err);
 }
 
 static quire_err run(const cli_options *o, quire_error *err) {

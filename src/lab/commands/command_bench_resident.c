@@ -18,6 +18,7 @@ static const flag own_flags[] = {
     {"--model -m", "MODEL", "the model that is run (the built-in one's shape, random weights, 131,072 positions)", FLAG_TEXT,
      AT(own.engine.model)},
     {"--compute --dtype", NULL, "how matrix products are computed", FLAG_CHOICE, AT(own.engine.compute), .choices = choices_compute},
+    FLAG_QUANTIZATION(AT(own.engine.quantization)),
     {"--kv-dtype", NULL, "type of stored keys and values", FLAG_CHOICE, AT(own.engine.kv_dtype), .choices = choices_kv_dtype},
     {"--threads -t", "N", "compute threads (0: one a core)", FLAG_COUNT, AT(own.engine.n_threads), .minimum = 0, .maximum = 1024},
     {0},

@@ -32,6 +32,7 @@ static const flag engine_flags[] = {
     {"--page-size --block-size", "N", "tokens a page holds (16)", FLAG_POWER_OF_TWO, AT(served.server.page_tokens), .minimum = 1,
      .maximum = 256},
     {"--compute --dtype", NULL, "how matrix products are computed", FLAG_CHOICE, AT(served.cli.engine.compute), .choices = choices_compute},
+    FLAG_QUANTIZATION(AT(served.cli.engine.quantization)),
     {"--kv-dtype", NULL, "type of stored keys and values", FLAG_CHOICE, AT(served.cli.engine.kv_dtype), .choices = choices_kv_dtype},
     {"--prefix-cache", NULL, "reuse of prompts' beginnings, by token or by page", FLAG_CHOICE, AT(served.cli.engine.prefix_cache),
      .choices = choices_prefix_cache},
@@ -81,7 +82,7 @@ static quire_err check_flags(const options *o, quire_error *err) {
                                    err);
     }
     return o->own.calibrate ? QUIRE_OK
-                            : unused_flags_refuse(c, "--compute --kv-dtype --prefix-cache --threads --runs",
+                            : unused_flags_refuse(c, "--compute --quantization --kv-dtype --prefix-cache --threads --runs",
                                                   "where a server is simulated: give a MODEL that really serves", err);
 }
 

@@ -22,6 +22,7 @@ static const flag own_flags[] = {
     {"--runs", "N", "runs behind each measured figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
     {"--model -m", "MODEL", "the model that is run (builtin)", FLAG_TEXT, AT(own.engine.model)},
     {"--compute --dtype", NULL, "how matrix products are computed", FLAG_CHOICE, AT(own.engine.compute), .choices = choices_compute},
+    FLAG_QUANTIZATION(AT(own.engine.quantization)),
     {"--kv-dtype", NULL, "type of stored keys and values", FLAG_CHOICE, AT(own.engine.kv_dtype), .choices = choices_kv_dtype},
     {"--threads -t", "N", "compute threads (0: one a core)", FLAG_COUNT, AT(own.engine.n_threads), .minimum = 0, .maximum = 1024},
     {"--max-tokens -n", "N", "most tokens of an answer; of table: tokens behind the prompt", FLAG_COUNT, AT(own.n_tokens), .minimum = 1,
