@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks every #include under src/ against the table of rooms, the units of each room for circles of includes, and file names for uniqueness;
+"""Checks every #include under src/ and lab/ against the table of rooms in ARCHITECTURE.md, the units of each room for circles of includes, and file names for uniqueness;
 and that rooms whose code runs within steps call nothing that may allocate unseen. Prints what breaks a rule (file:line of an include; the units of a circle and a shortest one), and exits 1 then.
 
     tools/layers.py --cycles    prints the circles that ALLOWED_CYCLES still permits too
@@ -8,40 +8,13 @@ import pathlib
 import re
 import sys
 
-ALL = "base core expr json file text jinja chat grammar kv backend backend/cpu backend/cuda model sched sample spec engine setup api server cli lab public"
-
-# room: (what it may include besides itself, libraries besides libc). "backend" is backend/backend.h, "public" the headers of include/.
-ROOMS = {
-    "base": ("", ""),
-    "core": ("base quire_stats.h", ""),
-    "expr": ("core base", ""),
-    "json": ("base", "jansson"),
-    "text": ("json core base", "pcre2 utf8proc"),
-    "jinja": ("json core base", "utf8proc"),
-    "chat": ("jinja text json core base", ""),
-    "file": ("json core base quire_hub.h", "curl openssl xxhash"),
-    "grammar": ("json core base", ""),
-    "kv": ("core base quire_kv.h quire_stats.h", "xxhash hiredis liburing"),
-    "backend": ("core base", ""),
-    "backend/cpu": ("backend core base", "simd"),
-    "backend/cuda": ("backend core base", "cuda"),
-    "model": ("backend file core base", ""),
-    "sched": ("kv core base", ""),
-    "sample": ("grammar core base", "simd"),
-    "spec": ("sample kv model backend core base", ""),
-    "engine": ("sched sample spec kv model grammar backend core base quire_explain.h quire_stats.h", ""),
-    "setup": ("engine sched sample spec chat text model kv file grammar backend backend/cpu backend/cuda json core base public", ""),
-    "api": ("setup engine sched sample spec chat text model kv file expr grammar backend backend/cpu backend/cuda json core base public", ""),
-    "server": ("public json base", "libevent http-parser openssl libzmq msgpack libyaml"),
-    "cli": ("public json base server/server.h server/answer_parts.h", "libedit"),
-    "lab": (ALL, "simd"),
-}
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 LIBRARIES = [
     ("jansson", r"jansson\.h"), ("pcre2", r"pcre2\.h"), ("utf8proc", r"utf8proc\.h"), ("curl", r"curl/.*"), ("openssl", r"openssl/.*"),
     ("xxhash", r"xxhash\.h"), ("hiredis", r"hiredis/.*"), ("liburing", r"liburing\.h"), ("libevent", r"event2/.*"),
     ("http-parser", r"http_parser\.h"), ("libzmq", r"zmq\.h"), ("msgpack", r"msgpack.*"), ("libyaml", r"yaml\.h"),
-    ("libedit", r"(histedit|editline/readline)\.h"), ("simd", r"(immintrin|cpuid|arm_neon|simde/.*)(\.h)?"), ("cuda", r"(cuda|cublas|nvrtc).*"),
+    ("libedit", r"(histedit|editline/readline)\.h"), ("simd", r"(immintrin|cpuid|arm_neon|simde/.*)(\.h)?"),
 ]
 
 # ISO C, POSIX and Linux, and the compiler's header of the floating-point control word.
@@ -59,26 +32,37 @@ ALLOWED_TWINS = {}
 ROOMS_OF_FORMATS = ()
 
 # Rooms whose code runs within steps, where nothing may allocate, and what allocates in some C libraries without saying so (qsort: glibc's).
-ROOMS_OF_STEPS = ("backend", "backend/cpu", "backend/cuda", "sched", "sample", "spec", "engine")
+ROOMS_OF_STEPS = ("backend", "backend/cpu", "sched", "sample", "spec", "engine")
 ALLOCATES = re.compile(r"\b(qsort|qsort_r)\s*\(")
+
+
+def table_of_rooms():
+    """{room: (what it may include besides itself, libraries besides libc)}, from the rows of ARCHITECTURE.md; lab, which looks inside every room, may include all."""
+    rows = re.findall(r"^\| (src/[\w/]+|lab) \|[^|]*\|([^|]*)\|([^|]*)\|$", (ROOT / "ARCHITECTURE.md").read_text(), re.M)
+    rooms = {room.removeprefix("src/"): (set(re.findall(r"[\w/.]+", includes)), set(re.findall(r"[\w-]+", libraries))) for room, includes, libraries in rows}
+    rooms["lab"] = (set(rooms) | {"include"}, rooms["lab"][1])
+    return rooms
+
+
+ROOMS = table_of_rooms()
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
 def room_of(path):
-    """The room of a path below src/, or of an include's spelling."""
+    """The room of an include's spelling, which is a path below src/, or one that begins with lab/."""
     if path == "backend/backend.h":
         return "backend"
     parts = path.split("/")
     if len(parts) == 1:
-        return "public" if path in ("quire.h", "quire_err.h", "quire_kv.h", "quire_explain.h", "quire_stats.h", "quire_hub.h") else None
+        return "include" if path in ("quire.h", "quire_err.h", "quire_kv.h", "quire_explain.h", "quire_stats.h", "quire_hub.h") else None
     room = "/".join(parts[:2]) if parts[0] == "backend" and len(parts) > 2 else parts[0]
     return room if room in ROOMS else None
 
 
 def fault(room, bracket, name):
     """Why `room` may not include `name`, or None."""
-    rooms, libraries = (words.split() for words in ROOMS[room])
+    rooms, libraries = ROOMS[room]
     if bracket == "<":
         if LIBC.fullmatch(name):
             return None
@@ -197,7 +181,7 @@ def cycle_faults(files, includes):
                 print(f"    the shortest: {' -> '.join(path)}")
                 for a, b in zip(path, path[1:]):
                     f, g = min((f, g) for f in unit if unit[f] == a for g in includes[f] if unit.get(g) == b)
-                    print(f"        src/{f} includes {g}")
+                    print(f"        {place(f)} includes {g}")
         if size > allowed:
             print(f"src/{room}: {size} units in circles, {allowed} allowed (ALLOWED_CYCLES)")
             faults += 1
@@ -216,7 +200,7 @@ def twin_faults(files):
     faults = 0
     for name, where in sorted(places.items()):
         if len(where) > ALLOWED_TWINS.get(name, 1):
-            print(f"{name}: {' '.join('src/' + f for f in where)}: file names are unique in src/")
+            print(f"{name}: {' '.join(map(place, where))}: file names are unique")
             faults += 1
     for name, n in sorted(ALLOWED_TWINS.items()):
         if len(places.get(name, [])) < n:
@@ -225,16 +209,20 @@ def twin_faults(files):
     return faults
 
 
+def place(below):
+    """The path in the repository of a file by its include's spelling."""
+    return below if below.startswith("lab/") else f"src/{below}"
+
+
 def main():
-    root = pathlib.Path(__file__).resolve().parent.parent
     faults = n_files = 0
-    includes = {}  # of files below src/, by path there
-    for path in sorted(root.glob("src/**/*.[ch]")):
+    includes = {}  # of files by their includes' spelling
+    for path in sorted([*ROOT.glob("src/**/*.[ch]"), *ROOT.glob("lab/**/*.[ch]")]):
         n_files += 1
-        below = path.relative_to(root / "src").as_posix()
+        below = path.relative_to(ROOT).as_posix().removeprefix("src/")
         room = room_of(below)
         if room not in ROOMS:
-            print(f"src/{below}:1: no room is called that; tools/layers.py has the table")
+            print(f"{place(below)}:1: no room is called that; ARCHITECTURE.md has the table")
             faults += 1
             continue
         includes[below] = set()
@@ -244,7 +232,7 @@ def main():
             if not why and room in ROOMS_OF_STEPS and ALLOCATES.search(line):
                 why = "it may allocate, and a step allocates nothing"
             if why:
-                print(f"src/{below}:{number}: {line.strip()}: {why}")
+                print(f"{place(below)}:{number}: {line.strip()}: {why}")
                 faults += 1
             if found and found.group(1) == '"':
                 includes[below].add(found.group(2))

@@ -27,8 +27,8 @@ def first_sentence(path):
 
 
 def rooms():
-    """Tracked sources under include/ and src/, by folder."""
-    files = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "include", "src"], cwd=ROOT, text=True,
+    """Tracked sources under include/, src/ and lab/, by folder."""
+    files = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "include", "src", "lab"], cwd=ROOT, text=True,
                            capture_output=True, check=True).stdout.split()
     by_room = {}
     for name in sorted(files):
@@ -48,10 +48,10 @@ def described(stems):
 
 
 def lost_paths():
-    """file:line and path of every `src/...` or `tests/...` with a suffix that a document names and that is not there."""
-    for document in [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]:
+    """file:line and path of every `src/...`, `lab/..` or `tests/...` with a suffix that a document names and that is not there."""
+    for document in [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]:
         for number, line in enumerate(document.read_text().splitlines(), 1):
-            for path in re.findall(r"`((?:src|tests|include|tools)/[\w/.-]+\.(?:c|h|py|sh|html))`", line):
+            for path in re.findall(r"`((?:src|lab|tests|include|tools)/[\w/.-]+\.(?:c|h|py|sh|html))`", line):
                 if not (ROOT / path).exists():
                     yield f"{document.relative_to(ROOT)}:{number}: there is no {path}"
 

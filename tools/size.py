@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lengths of files, functions and lines in src/ and tests/, and the size of the stripped program.
+"""Lengths of files, functions and lines in src/, lab/ and tests/, and the size of the stripped program.
 size.py [PROGRAM]: exits 1 when a file exceeds 1,500 lines or a function 220; names files over 800 and functions over 60 (kernels: 220).
 Lines of C over 140 columns are counted by file; they fail once LINES_ARE_SHORT says so."""
 import pathlib
@@ -47,7 +47,7 @@ def main():
     root = pathlib.Path(__file__).resolve().parent.parent
     failures = n_files = n_lines = 0
     wide = {}
-    paths = [p for top in ("include", "src", "tests") for suffix in ("c", "h", "py") for p in root.glob(f"{top}/**/*.{suffix}")]
+    paths = [p for top in ("include", "src", "lab", "tests") for suffix in ("c", "h", "py") for p in root.glob(f"{top}/**/*.{suffix}")]
     for path in sorted(paths):
         below = path.relative_to(root).as_posix()
         lines = path.read_text().splitlines()

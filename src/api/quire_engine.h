@@ -26,7 +26,7 @@ struct quire_engine {
     request_stats *requests; /* shared by its threads */
 };
 
-/* As quire_engine_open, with mechanisms switched off: for src/lab. */
+/* As quire_engine_open, with mechanisms switched off: for lab/. */
 quire_err engine_open_ablated(const quire_options *o, const engine_ablations *ablations, quire_engine **out, quire_error *err);
 
 /* The vocabulary of the engine's grammars, made at first use; borrowed. e has a tokenizer. Any thread. QUIRE_NO_MEMORY. */

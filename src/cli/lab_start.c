@@ -12,7 +12,7 @@
 #define PROGRAM "quire-lab"
 #define ROW(called, is) &(const command){.name = (called), .summary = (is)}
 
-/* The rows of src/lab/commands, of which nothing is linked here; tests/e2e/test_lab.py compares. */
+/* The rows of lab/commands, of which nothing is linked here; tests/e2e/test_lab.py compares. */
 const command *const lab_rows[] = {
     ROW("bench", "prefill and decode speed against what memory and arithmetic allow"),
     ROW("sim", "what a prefix cache of some size and policy finds in a trace of requests"),

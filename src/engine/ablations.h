@@ -1,4 +1,4 @@
-/* Ablations: mechanisms that are switched off to measure what they bring. Only src/lab and tests set them. No token depends on
+/* Ablations: mechanisms that are switched off to measure what they bring. Only lab and tests set them. No token depends on
  * them, but for fixed_draft_length under rejection sampling. */
 #ifndef ENGINE_ABLATIONS_H
 #define ENGINE_ABLATIONS_H

@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <stdio.h>
 
-#include "file/hub_name.h"
 #include "file/show.h"
 
 #define AS_GGUF "download the model as safetensors or GGUF"
@@ -311,9 +310,16 @@ quire_err foreign_weights_check(const json_value *config, const tensor_dir *tens
                    width, by, base[0] != 0 ? ", " : "", base);
 }
 
+/* True for "ORG/NAME": two words of letters, digits, '-', '_' and '.', neither of which begins with a dot. */
+static bool is_repository(const char *text) {
+    const char *slash = strchr(text, '/');
+    size_t n = strlen(text);
+    return slash != NULL && slash != text && slash[1] != 0 && text[0] != '.' && slash[1] != '.' && strchr(slash + 1, '/') == NULL &&
+           strspn(text, "/-_.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == n;
+}
+
 /* Writes the model that a value of YAML names, which may be a list's item and quoted; nothing where it is no name. */
 static void read_base(str value, char out[FOREIGN_BASE_BYTES]) {
-    hub_name name;
     char text[FOREIGN_BASE_BYTES];
     while (value.n > 0 && strchr(" -\"'\t[", value.p[0]) != NULL) {
         value = (str){value.p + 1, value.n - 1};
@@ -324,8 +330,7 @@ static void read_base(str value, char out[FOREIGN_BASE_BYTES]) {
     }
     if (n < sizeof text) {
         (void)snprintf(text, sizeof text, "%.*s", (int)n, value.p);
-        bool is_name = hub_name_parse(text, &name, NULL) == QUIRE_OK && strcmp(name.repo, text) == 0;
-        (void)snprintf(out, FOREIGN_BASE_BYTES, "%s", is_name ? text : "");
+        (void)snprintf(out, FOREIGN_BASE_BYTES, "%s", is_repository(text) ? text : "");
     }
 }
 

@@ -56,7 +56,7 @@ def test_a_comparison_in_words_needs_its_table_in_its_section_or_behind_its_link
 
 def test_comparisons_that_follow_from_a_count_are_few_and_stand_in_a_page(wrong):
     measured = importlib.import_module("measured")
-    pages = " ".join(" ".join(p.read_text().split()) for p in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+    pages = " ".join(" ".join(p.read_text().split()) for p in [ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")])
     assert len(measured.COUNTED) < 10 and all(phrase in pages and reason for phrase, reason in measured.COUNTED.items())
     for phrase in measured.COUNTED:
         assert wrong(f"# A\n\nThere are {phrase}.\n") == [] and len(wrong(f"# A\n\nThere are {phrase.split(' as ')[0]} as many bytes.\n")) == 1

@@ -243,7 +243,7 @@ static int32_t held_pages(engine *e) {
     return n_held;
 }
 
-/* 64 tokens and 4 beams of 10 more: 8 pages against 20 unshared, 4 of them the prompt's (docs/worked-examples.md, 2). A pool of so many
+/* 64 tokens and 4 beams of 10 more: 8 pages against 20 unshared, 4 of them the prompt's (docs/lab/worked-examples.md, 2). A pool of so many
  * suffices, one of a page less is refused. */
 static void four_beams_of_ten_tokens_hold_so_many_pages(bool shared, search *out) {
     harness_options o = harness_defaults;

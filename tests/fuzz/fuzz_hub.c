@@ -2,8 +2,8 @@
  * 0 byte the list, what follows the index. */
 #include <string.h>
 
-#include "file/hub_choose.h"
-#include "file/hub_quant.h"
+#include "hub/hub_choose.h"
+#include "hub/hub_quant.h"
 #include "fuzz.h"
 
 static void check_choice(const hub_listing *l, const hub_choice *c) {

@@ -1,7 +1,7 @@
 /* Replaying traces: hits, evictions and peaks that were computed by hand. */
 #include "replaying.h"
 
-/* docs/worked-examples.md, 24: 8 users of one system prompt. With a tenant each they share nothing. */
+/* docs/lab/worked-examples.md, 24: 8 users of one system prompt. With a tenant each they share nothing. */
 static void a_shared_system_prompt_is_computed_and_stored_once(void **state) {
     (void)state;
     char shared[2048] = "", apart[2048] = "";

@@ -1,0 +1,307 @@
+#include "hub/hub_choose.h"
+
+#include <ctype.h>
+
+#include "base/mem.h"
+#include "hub/hub_quant.h"
+#include "file/not_a_model.h"
+#include "file/show.h"
+#include "json/json.h"
+
+static const json_limits limits = {
+    .max_depth = 16, .max_values = 8000000, .max_containers = 1000, .max_names = 8000000, .names = JSON_NAMES_LAST};
+
+void hub_choice_deinit(hub_choice *c) {
+    mem_free(c->files);
+    *c = (hub_choice){.first = -1, .index = -1};
+}
+
+static quire_err add(hub_choice *c, int32_t i, quire_error *err) {
+    if (mem_grow(&c->files, &c->cap, c->n + 1, sizeof *c->files) != QUIRE_OK) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a list of files");
+    }
+    c->files[c->n++] = i;
+    return QUIRE_OK;
+}
+
+static str path_of(const hub_listing *l, size_t i) {
+    return str_of(l->files[i].path);
+}
+
+static bool is_one_of(str path, const char *const *names) {
+    bool is = false;
+    for (; *names; names++) {
+        is = is || str_is(path, *names);
+    }
+    return is;
+}
+
+/* ---- GGUF ---- */
+
+/* All parts of the model that file i belongs to. */
+static quire_err add_parts(const hub_listing *l, const char *repo, int32_t i, hub_choice *out, quire_error *err) {
+    hub_gguf wanted, g;
+    (void)hub_gguf_read(path_of(l, (size_t)i), &wanted);
+    int32_t next = 1; /* the files are sorted, so the parts are in their order */
+    for (size_t k = 0; k < l->n; k++) {
+        if (hub_gguf_read(path_of(l, k), &g) && str_eq(g.stem, wanted.stem) && g.n_parts == wanted.n_parts && g.part == next) {
+            out->first = next == 1 ? (int32_t)k : out->first;
+            out->has_weights = true;
+            TRY(add(out, (int32_t)k, err));
+            next++;
+        }
+    }
+    if (next <= wanted.n_parts) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: part %d of the %d parts of %s is missing", repo, (int)next, (int)wanted.n_parts,
+                       show_name(wanted.stem).text);
+    }
+    return QUIRE_OK;
+}
+
+/* Whether the text, a list with ", " between its items, has the item. */
+static bool has_item(const strbuf *text, str item) {
+    for (size_t from = 0; from < text->n;) {
+        size_t to = from;
+        while (to < text->n && text->p[to] != ',') {
+            to++;
+        }
+        if (hub_quant_same((str){text->p + from, to - from}, item)) {
+            return true;
+        }
+        from = to + 2;
+    }
+    return false;
+}
+
+void hub_list_quants(const hub_listing *l, strbuf *text) {
+    hub_gguf g;
+    for (size_t i = 0; i < l->n && text->n < 250; i++) {
+        bool is_first = hub_gguf_read(path_of(l, i), &g) && g.part == 1;
+        shown label = show_name(is_first && g.quant.n > 0 ? g.quant : path_of(l, i));
+        if (is_first && !has_item(text, str_of(label.text))) {
+            (void)strbuf_addf(text, "%s%s", text->n > 0 ? ", " : "", label.text);
+        }
+    }
+    (void)strbuf_add_str(text, text->n >= 250 ? " .." : "");
+}
+
+static quire_err unknown_quant(const hub_listing *l, const char *repo, const char *pick, quire_error *err) {
+    strbuf there = {0};
+    hub_list_quants(l, &there);
+    quire_err e = there.n > 0
+                      ? err_set(err, QUIRE_INVALID, -1, "%s:%s: no such quantisation; there are %s", repo, pick, there.p)
+                      : err_set(err, QUIRE_INVALID, -1, "%s:%s: the repository has no GGUF files; name it without :%s", repo, pick, pick);
+    strbuf_deinit(&there);
+    return e;
+}
+
+/* The model of this quantisation. QUIRE_NOT_FOUND, without a message, when there is none. */
+static quire_err choose_quant(const hub_listing *l, const char *repo, str quant, hub_choice *out, quire_error *err) {
+    hub_gguf g, found = {.n_parts = 0};
+    int32_t first = -1;
+    for (size_t i = 0; i < l->n; i++) {
+        if (!hub_gguf_read(path_of(l, i), &g) || !hub_quant_same(g.quant, quant)) {
+            continue;
+        }
+        if (first >= 0 && !str_eq(g.stem, found.stem)) {
+            return err_set(err, QUIRE_INVALID, -1, "%s:%.*s: several models have it; name one's file, %s:%s.gguf or %s:%s.gguf", repo,
+                           (int)quant.n, quant.p, repo, show_name(found.stem).text, repo, show_name(g.stem).text);
+        }
+        found = first < 0 ? g : found;
+        first = first < 0 ? (int32_t)i : first;
+    }
+    return first < 0 ? QUIRE_NOT_FOUND : add_parts(l, repo, first, out, err);
+}
+
+static quire_err choose_file(const hub_listing *l, const char *repo, const char *pick, hub_choice *out, quire_error *err) {
+    int32_t i = hub_listing_find(l, str_of(pick));
+    hub_gguf g;
+    if (i < 0) {
+        strbuf there = {0};
+        hub_list_quants(l, &there);
+        quire_err e =
+            err_set(err, QUIRE_NOT_FOUND, -1, "%s: has no file %s; its GGUF files are of: %s", repo, pick, there.n > 0 ? there.p : "none");
+        strbuf_deinit(&there);
+        return e;
+    }
+    if (!hub_gguf_read(str_of(pick), &g)) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s:%s: goes with a model and is none", repo, pick);
+    }
+    return add_parts(l, repo, i, out, err);
+}
+
+/* A GGUF model where none is asked for: by this order, else the first. */
+static quire_err choose_usual(const hub_listing *l, const char *repo, hub_choice *out, quire_error *err) {
+    static const char *const order[] = {"Q4_K_M", "UD-Q4_K_XL", "MXFP4", "Q4_K_S", "Q4_0", "Q4", "Q5_K_M", "Q8_0", "BF16", "F16", "FP16"};
+    hub_gguf g;
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+        quire_err e = choose_quant(l, repo, str_of(order[i]), out, err);
+        if (e != QUIRE_NOT_FOUND) {
+            return e;
+        }
+    }
+    for (size_t i = 0; i < l->n; i++) {
+        if (hub_gguf_read(path_of(l, i), &g)) {
+            return add_parts(l, repo, (int32_t)i, out, err);
+        }
+    }
+    return QUIRE_NOT_FOUND;
+}
+
+/* ---- safetensors ---- */
+
+/* The texts that Quire reads, in this and other directories of the model. */
+static bool is_text(str path) {
+    static const char *const names[] = {"config.json",
+                                        "quantize_config.json",
+                                        "quant_config.json",
+                                        "hf_quant_config.json",
+                                        "generation_config.json",
+                                        "tokenizer.json",
+                                        "tokenizer_config.json",
+                                        "special_tokens_map.json",
+                                        "added_tokens.json",
+                                        "vocab.json",
+                                        "merges.txt",
+                                        "vocab.txt",
+                                        "tokenizer.model",
+                                        "sentencepiece.bpe.model",
+                                        "sentencepiece.model",
+                                        "spiece.model",
+                                        "tiktoken.model",
+                                        "tekken.json",
+                                        "chat_template.jinja",
+                                        "chat_template.json",
+                                        "modules.json",
+                                        "sentence_bert_config.json",
+                                        "config_sentence_transformers.json",
+                                        NULL};
+    const char *slash = memchr(path.p, '/', path.n);
+    if (slash == NULL) {
+        return is_one_of(path, names) || str_ends(path, ".tiktoken");
+    }
+    str inside = {slash + 1, path.n - (size_t)(slash + 1 - path.p)};
+    bool is_module = isdigit((unsigned char)path.p[0]) && (str_is(inside, "config.json") || str_is(inside, "model.safetensors"));
+    bool is_template =
+        str_begins(path, "additional_chat_templates/") && memchr(inside.p, '/', inside.n) == NULL && str_ends(inside, ".jinja");
+    return is_module || is_template;
+}
+
+bool hub_has_texts(const hub_listing *l) {
+    static const char *const tokenizers[] = {
+        "tokenizer.json", "tokenizer.model",         "vocab.json",   "vocab.txt",           "tekken.json",
+        "tiktoken.model", "sentencepiece.bpe.model", "spiece.model", "sentencepiece.model", NULL};
+    bool found = false;
+    for (size_t i = 0; i < l->n; i++) {
+        found = found || is_one_of(path_of(l, i), tokenizers) || str_ends(path_of(l, i), ".tiktoken");
+    }
+    return found && hub_listing_find(l, str_of("config.json")) >= 0;
+}
+
+static bool is_listed_shard(str path) {
+    return str_begins(path, "model") && str_ends(path, ".safetensors") && memchr(path.p, '/', path.n) == NULL;
+}
+
+/* Adds the weights; nothing where there are none. */
+static quire_err add_weights(const hub_listing *l, hub_choice *out, quire_error *err) {
+    int32_t whole = hub_listing_find(l, str_of("model.safetensors"));
+    if (whole >= 0) {
+        return add(out, whole, err);
+    }
+    out->index = hub_listing_find(l, str_of(HUB_INDEX));
+    if (out->index >= 0) {
+        return add(out, out->index, err);
+    }
+    for (size_t i = 0; i < l->n; i++) {
+        TRY(is_listed_shard(path_of(l, i)) ? add(out, (int32_t)i, err) : QUIRE_OK);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err add_texts(const hub_listing *l, hub_choice *out, quire_error *err) {
+    for (size_t i = 0; i < l->n; i++) {
+        TRY(is_text(path_of(l, i)) ? add(out, (int32_t)i, err) : QUIRE_OK);
+    }
+    return QUIRE_OK;
+}
+
+static foreign foreign_of_listing(const hub_listing *l) {
+    foreign found = {.what = NULL};
+    for (size_t i = 0; i < l->n; i++) {
+        found = foreign_stronger(found, foreign_of_name(path_of(l, i)));
+    }
+    return found;
+}
+
+static quire_err choose_directory(const hub_listing *l, const char *repo, hub_choice *out, quire_error *err) {
+    TRY(add_weights(l, out, err));
+    out->has_weights = out->n > 0;
+    if (!out->has_weights) {
+        quire_err e = choose_usual(l, repo, out, err);
+        if (e != QUIRE_NOT_FOUND) {
+            return e;
+        }
+    }
+    foreign is = foreign_of_listing(l);
+    if (out->n == 0 && is.what != NULL) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: a repository with %s, of which nothing is fetched; %s", repo, is.what, is.instead);
+    }
+    TRY(add_texts(l, out, err));
+    return out->n > 0 ? QUIRE_OK
+                      : err_set(err, QUIRE_NOT_FOUND, -1,
+                                "%s: has no safetensors, no GGUF and no tokenizer: nothing that Quire "
+                                "reads",
+                                repo);
+}
+
+quire_err hub_choose(const hub_listing *l, const char *repo, const char *pick, hub_choice *out, quire_error *err) {
+    *out = (hub_choice){.first = -1, .index = -1};
+    if (pick[0] == 0) {
+        return choose_directory(l, repo, out, err);
+    }
+    if (str_ends(str_of(pick), ".gguf")) {
+        return choose_file(l, repo, pick, out, err);
+    }
+    quire_err e = choose_quant(l, repo, str_of(pick), out, err);
+    return e == QUIRE_NOT_FOUND ? unknown_quant(l, repo, pick, err) : e;
+}
+
+/* ---- the index ---- */
+
+/* taken: of the listing's files, those that the choice has. */
+static quire_err add_shards(const hub_listing *l, const char *repo, const json_value *map, bool *taken, hub_choice *out, quire_error *err) {
+    for (json_member m = {0}; json_next(map, &m);) {
+        str name = json_str(m.value);
+        int32_t i = hub_listing_find(l, name);
+        if (i < 0 || !str_ends(name, ".safetensors")) {
+            return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s names %s, which is %s", repo, HUB_INDEX, show_name(name).text,
+                           i < 0 ? "not there" : "no safetensors file");
+        }
+        TRY(taken[i] ? QUIRE_OK : add(out, i, err));
+        taken[i] = true;
+    }
+    return QUIRE_OK;
+}
+
+quire_err hub_choose_shards(const hub_listing *l, const char *repo, str index, hub_choice *out, quire_error *err) {
+    json_value *root = NULL;
+    json_fault fault;
+    quire_err e = json_read(index, &limits, JSON_WIDE_REAL, &root, &fault);
+    if (e != QUIRE_OK) {
+        return err_set(err, QUIRE_BAD_FILE, (int64_t)fault.at, "%s: %s: %s", repo, HUB_INDEX, fault.what);
+    }
+    const json_value *map = json_get(root, "weight_map");
+    bool *taken = mem_new(l->n, sizeof *taken);
+    for (size_t i = 0; taken != NULL && i < out->n; i++) {
+        taken[out->files[i]] = true;
+    }
+    e = mem_check_for(taken, "a list of shards", err);
+    if (e == QUIRE_OK) {
+        e = json_is(map, JSON_KIND_OBJECT) ? add_shards(l, repo, map, taken, out, err)
+                                           : err_set(err, QUIRE_BAD_FILE, -1, "%s: %s has no weight_map", repo, HUB_INDEX);
+    }
+    mem_free(taken);
+    json_drop(root);
+    out->index = e == QUIRE_OK ? -1 : out->index;
+    return e;
+}

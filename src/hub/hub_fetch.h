@@ -1,0 +1,30 @@
+/* Fetches one file of a repository into its blob: under the blob's lock, from where an earlier try ended, with its name only once its hash
+ * is proved. */
+#ifndef HUB_FETCH_H
+#define HUB_FETCH_H
+
+#include "hub/hub_cache.h"
+#include "hub/hub_client.h"
+
+/* What the fetches of a pull share. */
+typedef struct hub_meter {
+    _Atomic int64_t bytes;   /* there, of all files */
+    _Atomic int64_t fetched; /* came over the network */
+    atomic_int n_files;      /* done */
+    atomic_int n_waiting;    /* fetches that wait for another process */
+    atomic_bool stop;        /* ends all of them */
+} hub_meter;
+
+/* Whether the blob is there: a regular file of the right size. */
+bool hub_blob_is_there(const hub_repo *r, const hub_file *f);
+/* How many bytes of it an interrupted fetch has left. */
+int64_t hub_blob_begun(const hub_repo *r, const hub_file *f);
+
+/* Appends where the hub has a file, behind the endpoint, as hub_target.path. NO_MEMORY. */
+quire_err hub_address(const char *repo, const char *commit, const hub_file *f, strbuf *out, quire_error *err);
+
+/* The errors are those of quire_hub_pull; CANCELLED: by the meter's stop. */
+quire_err hub_fetch(hub_client *c, const hub_repo *r, const char *repo, const char *commit, const hub_file *f, hub_meter *m,
+                    quire_error *err);
+
+#endif
