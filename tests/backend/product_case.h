@@ -101,7 +101,7 @@ static inline void reference_floats(const product_case *c, int32_t column, doubl
     for (int32_t k = 0; k < c->n_in; k++) {
         uint8_t code;
         c->floats->codes(c->floats->context, column, k, 1, &code);
-        const float scale = c->floats->scale(c->floats->context, column, k / pack_stretch(&c->w.layout));
+        const float scale = c->floats->scale(c->floats->context, column, k - k % pack_stretch(&c->w.layout));
         out[k] = (double)float_of_code(c, code) * (double)scale;
     }
 }

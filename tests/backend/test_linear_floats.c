@@ -25,9 +25,9 @@ static void read_float_codes(const void *context, int32_t row, int32_t k, int32_
     }
 }
 
-static float read_float_scale(const void *context, int32_t row, int32_t stretch) {
+static float read_float_scale(const void *context, int32_t row, int32_t k) {
     const some_floats *s = context;
-    const uint32_t at = mixed((uint32_t)(s->kind == PACK_E4M3_TILE ? row / PACK_LANES : row), (uint32_t)stretch, 1);
+    const uint32_t at = mixed((uint32_t)(s->kind == PACK_E4M3_TILE ? row / PACK_LANES : row), (uint32_t)k, 1);
     return s->kind == PACK_E4M3_E8M0 ? ldexpf(1.0f, (int)(at % 16) - 12) : (float)(int32_t)(at % 20001 - 10000) * 0x1p-18f;
 }
 
@@ -38,9 +38,9 @@ static scaled_source source_of(some_floats *s) {
     return (scaled_source){read_float_codes, read_float_scale, s->table, s};
 }
 
-static product_case float_case(const scaled_source *from, pack_kind kind, row_format format, int32_t shift, int32_t n_out, int32_t n_in) {
+static product_case float_case(const scaled_source *from, pack_kind kind, row_format format, int32_t stretch, int32_t n_out, int32_t n_in) {
     product_case c = {.floats = from, .n_out = n_out, .n_in = n_in};
-    const quant_rule rule = {.shift = shift};
+    const quant_rule rule = {.stretch = stretch};
     uint64_t seed = (uint64_t)n_in;
     assert_int_equal(pack_plan(kind, &rule, n_out, n_in, &c.w.layout), QUIRE_OK);
     c.w.format = format;
@@ -87,15 +87,18 @@ static const pack_kind float_kinds[] = {PACK_E4M3, PACK_E4M3_TILE, PACK_E4M3_E8M
 static void floats_with_scales_have_the_bits_of_the_plain_twin(void **state) {
     (void)state;
     static const struct { int32_t n_out, n_in; } sizes[] = {{1, 1}, {16, 32}, {5, 7}, {83, 517}, {40, 768}, {64, 1312}};
-    static const int32_t groups[] = {32, 64, 128, 256, 0};
+    static const int32_t groups[] = {32, 64, 128, 256, 0, 8, 96, 10, 1024};
     for (size_t i = 0; i < 4 * 2 * 6; i++) {
         some_floats s = {.kind = float_kinds[i % 4], .nan_row = -1};
         const row_format format = i / 4 % 2 == 0 || s.kind == PACK_T4_FLOAT ? ROWS_F32 : ROWS_BF16;
         const scaled_source from = source_of(&s);
         for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) {
-            int32_t shift;
-            assert_int_equal(pack_stretches(groups[g], &shift), QUIRE_OK);
-            product_case c = float_case(&from, s.kind, format, shift, sizes[i / 8].n_out, sizes[i / 8].n_in);
+            const int32_t stretch = pack_stretch_of(s.kind, groups[g]);
+            assert_int_equal(stretch, s.kind == PACK_T4_FLOAT && groups[g] == 10 ? -1 : groups[g]);
+            if (stretch < 0) {
+                continue;
+            }
+            product_case c = float_case(&from, s.kind, format, stretch, sizes[i / 8].n_out, sizes[i / 8].n_in);
             expect_bits_of_floats(&c);
             case_free(&c);
         }
@@ -108,10 +111,10 @@ static void read_all_codes(const void *context, int32_t row, int32_t k, int32_t 
         out[i] = (uint8_t)(k + i + 128 * row);
     }
 }
-static float scale_of_1(const void *context, int32_t row, int32_t stretch) {
+static float scale_of_1(const void *context, int32_t row, int32_t k) {
     (void)context;
     (void)row;
-    (void)stretch;
+    (void)k;
     return 1.0f;
 }
 
@@ -120,7 +123,7 @@ static void every_code_of_e4m3_has_its_value(void **state) {
     (void)state;
     const scaled_source from = {read_all_codes, scale_of_1, NULL, NULL};
     for (size_t i = 0; i < 3 * 4; i++) {
-        product_case c = float_case(&from, float_kinds[i % 3], i < 6 ? ROWS_F32 : ROWS_BF16, 2, 2, 126 + (i % 2 == 0));
+        product_case c = float_case(&from, float_kinds[i % 3], i < 6 ? ROWS_F32 : ROWS_BF16, 50, 2, 126 + (i % 2 == 0));
         for (int32_t j = 0; j < MAX_ROWS * c.n_in; j++) {
             c.x[j] = j % c.n_in == j / c.n_in * 2 ? 1.0f : 0.0f;
         }
@@ -147,8 +150,8 @@ static void a_code_that_is_nan_makes_its_column_nan_and_no_other(void **state) {
         some_floats bad = {.kind = float_kinds[i % 3], .nan_row = 21, .nan_k = 70}, zero = bad;
         zero.is_zero = true;
         const scaled_source from = source_of(&bad), instead = source_of(&zero);
-        product_case c = float_case(&from, bad.kind, i < 3 ? ROWS_F32 : ROWS_BF16, 1, 40, 96);
-        product_case other = float_case(&instead, bad.kind, c.w.format, 1, 40, 96);
+        product_case c = float_case(&from, bad.kind, i < 3 ? ROWS_F32 : ROWS_BF16, 64, 40, 96);
+        product_case other = float_case(&instead, bad.kind, c.w.format, 64, 40, 96);
         for (int isa = 0; isa < N_ISAS; isa++) {
             float y[9 * 48], want[9 * 48];
             backend *b = open_isa(isa_names[isa], COMPUTE_BF16, 1);
@@ -175,28 +178,36 @@ static void floats_with_scales_take_their_published_bits(void **state) {
         pack_kind kind;
         int32_t group;
         double published; /* bits a weight of 2048 x 2048, with scales in 32 bits or those of E8M0 */
-    } cases[] = {{PACK_E4M3_TILE, 0, 8},           {PACK_E4M3, 0, 8 + 32.0 / 2048},    {PACK_E4M3_TILE, 128, 8 + 32.0 / 16384},
-                 {PACK_E4M3, 128, 8 + 32.0 / 128}, {PACK_E4M3_E8M0, 32, 8 + 8.0 / 32}, {PACK_T4_FLOAT, 64, 4 + 32.0 / 64}};
+    } cases[] = {{PACK_E4M3_TILE, 0, 8},
+                 {PACK_E4M3, 0, 8 + 32.0 / 2048},
+                 {PACK_E4M3_TILE, 128, 8 + 32.0 / 16384},
+                 {PACK_E4M3, 96, 8 + 32.0 / 96},
+                 {PACK_E4M3, 128, 8 + 32.0 / 128},
+                 {PACK_E4M3_E8M0, 32, 8 + 8.0 / 32},
+                 {PACK_T4_FLOAT, 64, 4 + 32.0 / 64}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        quant_rule rule = {.unit = 1.0f};
+        const quant_rule rule = {.unit = 1.0f, .stretch = pack_stretch_of(cases[i].kind, cases[i].group)};
         pack_layout plan;
-        assert_int_equal(pack_stretches(cases[i].group, &rule.shift), QUIRE_OK);
         assert_int_equal(pack_plan(cases[i].kind, &rule, 2048, 2048, &plan), QUIRE_OK);
         const double got = (double)plan.block_bytes * plan.n_blocks * 8 / 2048 / 2048;
         assert_true(got >= cases[i].published && got <= 1.03 * cases[i].published);
     }
 }
 
-static void stretches_without_a_kind_are_refused(void **state) {
+static void groups_have_the_longest_stretch_that_kernels_take(void **state) {
     (void)state;
-    static const int32_t groups[] = {1, 16, 31, 48, 96, 2048, -32, INT32_MIN, INT32_MAX};
-    int32_t shift;
-    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
-        assert_int_equal(pack_stretches(groups[i], &shift), QUIRE_UNSUPPORTED);
+    static const struct {
+        int32_t group, e4m3, t4;
+    } cases[] = {{0, 0, 0},      {1, -1, -1},    {4, -1, -1},   {7, -1, -1},         {8, 8, 8},          {10, 10, -1},
+                 {16, 16, 16},   {31, -1, -1},   {48, 48, 48},  {100, 100, -1},      {2048, 1024, 1024}, {1536, 768, 768},
+                 {2050, 410, -1}, {2018, -1, -1}, {-32, -1, -1}, {INT32_MIN, -1, -1}, {INT32_MAX, -1, -1}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(pack_stretch_of(PACK_E4M3, cases[i].group), cases[i].e4m3);
+        assert_int_equal(pack_stretch_of(PACK_T4_FLOAT, cases[i].group), cases[i].t4);
     }
-    static const int32_t shifts[] = {-1, 6, 30, 32};
-    for (size_t i = 0; i < sizeof shifts / sizeof shifts[0]; i++) {
-        const quant_rule rule = {.shift = shifts[i]};
+    static const int32_t stretches[] = {-8, 2, 6, 9, 1026, 2048};
+    for (size_t i = 0; i < sizeof stretches / sizeof stretches[0]; i++) {
+        const quant_rule rule = {.stretch = stretches[i]};
         pack_layout plan;
         assert_int_equal(pack_plan(PACK_E4M3, &rule, 16, 64, &plan), QUIRE_INVALID);
     }
@@ -208,7 +219,7 @@ int main(void) {
         cmocka_unit_test(every_code_of_e4m3_has_its_value),
         cmocka_unit_test(a_code_that_is_nan_makes_its_column_nan_and_no_other),
         cmocka_unit_test(floats_with_scales_take_their_published_bits),
-        cmocka_unit_test(stretches_without_a_kind_are_refused),
+        cmocka_unit_test(groups_have_the_longest_stretch_that_kernels_take),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

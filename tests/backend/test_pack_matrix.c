@@ -120,7 +120,7 @@ static void expect_scaled(const matrix *x, pack_kind kind) {
             s.codes(s.context, row, k, 1, &code);
             quant_matrix_read(&x->m, row, k, 1, &want);
             const float number = x->m.kind == CODE_E4M3 ? e4m3_to_f32(code) : s.table[code];
-            const float scale = s.scale(s.context, row, k / pack_stretch(&layout));
+            const float scale = s.scale(s.context, row, k - k % pack_stretch(&layout));
             const float value = number * (scale * plan.factor);
             assert_true(value == want || (isnan(value) && isnan(want)));
         }
@@ -129,10 +129,10 @@ static void expect_scaled(const matrix *x, pack_kind kind) {
 
 static void floats_with_scales_keep_their_codes(void **state) {
     (void)state;
-    static const int32_t groups[] = {32, 64, INPUTS};
+    static const int32_t groups[] = {32, 64, INPUTS, 40, 160};
     static matrix x;
     uint64_t r = 10;
-    for (size_t g = 0; g < 3; g++) {
+    for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) {
         fill(&x, &r, CODE_E4M3, 8, groups[g], false);
         x.m.factor = 0.75f;
         expect_scaled(&x, PACK_E4M3);
@@ -231,10 +231,11 @@ static void what_no_form_has_exactly_has_none(void **state) {
     x.scales[4] = 0x1p20f; /* no power of two makes halves of both: the first becomes 0 */
     x.scales[5] = 0x1.8p-22f;
     expect_none(&x);
-    fill(&x, &r, CODE_TABLE, 4, 16, false); /* scales that are no E4M3 */
+    fill(&x, &r, CODE_TABLE, 4, 16, false); /* scales that are no E4M3: the form whose scales are floats has them */
     x.scales[0] = 3.1f;
-    expect_none(&x);
-    fill(&x, &r, CODE_E4M3, 8, 160, false); /* no power of two */
+    expect_scaled(&x, PACK_T4_FLOAT);
+    fill(&x, &r, CODE_E4M3, 8, 32, false);
+    x.m.group = 33; /* odd */
     expect_none(&x);
     fill(&x, &r, CODE_E4M3, 8, 64, false);
     x.m.group_of = order;

@@ -174,7 +174,7 @@ FORMS = {
     "int4-channel-asym": int_packed(4, None, asym=True), "int3-32-asym": int_packed(3, 32, asym=True), "int2-32-asym": int_packed(2, 32, asym=True),
     "nvfp4": nvfp4(False), "nvfp4-modelopt": nvfp4(True), "mxfp4": mx(4),
     "fp8-tensor": fp8(0, 0, config=STATIC), "fp8-channel": fp8(1, 0, "BF16", config=STATIC), "fp8-modelopt": fp8(0, 0, config={"quant_method": "modelopt", "quant_algo": "FP8"}),
-    "fp8-block": fp8(128, 128, name=".weight_scale_inv"), "fp8-block-bf16": fp8(64, 48, "BF16", name=".weight_scale_inv"),
+    "fp8-block": fp8(128, 128, name=".weight_scale_inv"), "fp8-96": fp8(128, 96, name=".weight_scale_inv"), "fp8-block-bf16": fp8(64, 48, "BF16", name=".weight_scale_inv"),
     "fp8-block-e8m0": fp8(128, 128, "F8_E8M0", name=".weight_scale_inv"), "mxfp8": fp8(1, 32, "F8_E8M0", config=compressed("mxfp8-quantized", group_size=32)),
     "nf4": bnb("nf4"), "nf4-double": bnb("nf4", double=True), "fp4": bnb("fp4")}
 
@@ -350,7 +350,7 @@ def test_a_packed_model_has_the_same_bits(quire, tmp_path, make, compute):
     assert logits(quire, packed) == logits(quire, model, "--compute", compute)
 
 
-KEPT_FLOATS = {"fp8-tensor": 8, "fp8-channel": 8 + 16 / 1024, "fp8-block": 8, "mxfp8": 8.25, "nf4": 4.5, "fp4": 4.5}  # bits of a weight, with its share of scales
+KEPT_FLOATS = {"fp8-tensor": 8, "fp8-channel": 8 + 16 / 1024, "fp8-block": 8, "fp8-96": 8, "mxfp8": 8.25, "nf4": 4.5, "fp4": 4.5}  # bits of a weight, with its share of scales
 
 
 @pytest.mark.parametrize("form", KEPT_FLOATS)
@@ -403,7 +403,7 @@ def test_floats_of_8_and_4_bits_are_near_those_of_f32(quire, tmp_path, form, com
     assert np.abs(got - want).max() < .01 * np.abs(want).max()
 
 
-@pytest.mark.parametrize("form", ["fp8-tensor", "fp8-channel", "fp8-block", "mxfp8", "nf4"])
+@pytest.mark.parametrize("form", ["fp8-tensor", "fp8-channel", "fp8-block", "fp8-96", "mxfp8", "nf4"])
 @pytest.mark.parametrize("compute", ["auto", "int8"])
 def test_floats_of_8_and_4_bits_have_the_same_bits_however_they_are_computed(quire, tmp_path, form, compute):
     """The dot instruction of bf16 has bits of its own."""

@@ -2,7 +2,7 @@
  * linear_floats.inc.h, whose tiles they use.
  *
  *   Few rows   widen the codes while they multiply, with a stretch's sums in registers. The sums over the stretches before are in y, which
- *              are read and written once for 32 of k or more.
+ *              are read and written once for a stretch.
  *   Many rows  go by stretches, or by chunks of one that is the whole row, widened once for all rows to f32, or to the dot instruction's
  *              pairs. The last chunk of a stretch multiplies the sums with the scale when it stores them.
  *
@@ -15,7 +15,7 @@
 #define LINEAR_PAIR_E4M3(codes) ((void)(codes), i_set1(0))
 #endif
 
-_Static_assert((PACK_GROUP << 5) * MANY_BLOCKS * LANES * 4 <= LINEAR_SCRATCH_BYTES, "the longest stretch fits when it is widened");
+_Static_assert(PACK_MOST_STRETCH * MANY_BLOCKS * LANES * 4 <= LINEAR_SCRATCH_BYTES, "the longest stretch fits when it is widened");
 
 /* The operands of few rows; the sums go to y. */
 typedef struct scaled_tile {
@@ -31,12 +31,12 @@ INLINE int32_t code_bytes(pack_kind kind) {
     return kind == PACK_T4_FLOAT ? LANES / 2 : LANES;
 }
 
-/* The numbers at k + i, k being a multiple of SCALED_STEP where codes have 4 bits. */
+/* The numbers at k + i, k being even, and a multiple of SCALED_STEP where codes have 4 bits. */
 INLINE f32x16 load_number(pack_kind kind, const uint8_t *block, int32_t k, int32_t i, f32x16 table) {
     if (kind == PACK_T4_FLOAT) {
         return f_lookup(table, i_shr(i_load((const int32_t *)(const void *)(block + k * code_bytes(kind))), 4 * i));
     }
-    return f_load_e4m3_pairs(block + (k + i) / 2 * 2 * code_bytes(kind), (k + i) % 2 != 0);
+    return f_load_e4m3_pairs(block + (k + i / 2 * 2) * code_bytes(kind), i % 2 != 0);
 }
 
 /* Two numbers as the dot instruction takes them. */
@@ -186,7 +186,7 @@ INLINE void scaled_few(pack_kind kind, row_format format, const linear_part *par
 
 /* ---- many rows ---- */
 
-/* Widens n_k of a block's numbers from k0 on; k0 is a multiple of PACK_GROUP. */
+/* Widens n_k of a block's numbers from k0 on; k0 is where a stretch or a chunk begins. */
 INLINE void widen_numbers(pack_kind kind, row_format format, const uint8_t *block, int32_t k0, int32_t n_k, f32x16 table, void *out) {
     for (int32_t i = 0; i < n_k; i += DOTS(format) ? 2 : 1) {
         if (DOTS(format)) {

@@ -124,9 +124,9 @@ static bool plan_scaled(const quant_matrix *m, int32_t n_out, int32_t n_in, matr
     }
     const scale_traits t = find_traits(m, n_out, n_in);
     out->kind = m->kind == CODE_TABLE ? PACK_T4_FLOAT : t.tiles ? PACK_E4M3_TILE : t.powers ? PACK_E4M3_E8M0 : PACK_E4M3;
-    out->rule = (quant_rule){.unit = 1.0f};
+    out->rule = (quant_rule){.unit = 1.0f, .stretch = pack_stretch_of(out->kind, m->group >= n_in ? 0 : m->group)};
     out->factor = m->factor;
-    return pack_stretches(m->group >= n_in ? 0 : m->group, &out->rule.shift) == QUIRE_OK && (m->kind == CODE_TABLE || t.fit);
+    return out->rule.stretch >= 0 && (m->kind == CODE_TABLE || t.fit);
 }
 
 static void read_scaled(const void *context, int32_t row, int32_t k, int32_t n, uint8_t *out) {
@@ -134,9 +134,9 @@ static void read_scaled(const void *context, int32_t row, int32_t k, int32_t n, 
     quant_matrix_codes(p->m, row, k, n, out);
 }
 
-static float scaled_scale(const void *context, int32_t row, int32_t stretch) {
+static float scaled_scale(const void *context, int32_t row, int32_t k) {
     const matrix_plan *p = context;
-    return p->m->scales[first_scale(p->m, row) + (size_t)stretch];
+    return p->m->scales[first_scale(p->m, row) + (size_t)(k / p->m->group)];
 }
 
 scaled_source pack_matrix_source(const matrix_plan *plan) {

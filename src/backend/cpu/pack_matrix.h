@@ -18,8 +18,9 @@ typedef struct matrix_plan {
 
 /* Finds the kind of m, which has n_out rows of n_in inputs. false: none is exact. Those are integers of 2, 3, 4 or 8 bits in groups of a
  * multiple of 32 inputs, or whole rows, whose scales are halves times one power of two (act-order too: where all groups have as many
- * inputs, these are put side by side); E2M1 in groups of 32 with powers of two, or of 16 with E4M3; E4M3 and other tables of floats with a
- * scale for 32, 64, .. 1024 inputs, or for the row. On false out->order is NULL. */
+ * inputs, these are put side by side); E2M1 in groups of 32 with powers of two, or of 16 with E4M3; E4M3 and other tables of floats with
+ * a scale for the row, or for some inputs: an even number from 8 on, or a multiple of 8, that is at most 1024 or has such a part. On false
+ * out->order is NULL. */
 bool pack_matrix_plan(const quant_matrix *m, int32_t n_out, int32_t n_in, matrix_plan *out);
 /* Reads the codes of a plan of a grouped kind. Those of one thread. */
 typedef struct matrix_reader {

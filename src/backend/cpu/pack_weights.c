@@ -9,10 +9,10 @@
 #include "base/size.h"
 #include "core/half.h"
 
-#define QUADS       8
-#define PLANE_WORDS 16     /* 64 bytes */
-#define INT8_MAX_IN 131072 /* 127 * 128 * 131072 < 2^31 */
-#define MOST_SHIFT  5      /* of scaled kinds: stretches of 1024, which kernels widen as a whole */
+#define QUADS         8
+#define PLANE_WORDS   16     /* 64 bytes */
+#define INT8_MAX_IN   131072 /* 127 * 128 * 131072 < 2^31 */
+#define LEAST_STRETCH 8
 
 quire_err pack_choose(dtype from, compute_mode mode, pack_kind *out) {
     bool plain = from == DTYPE_F32 || from == DTYPE_F16 || from == DTYPE_BF16 || from == DTYPE_I8;
@@ -45,12 +45,17 @@ quire_err pack_integers(int bits, int32_t group, bool has_zeros, quant_rule *out
     return QUIRE_OK;
 }
 
-quire_err pack_stretches(int32_t group, int32_t *shift) {
-    *shift = 31;
-    for (int32_t i = 0; i <= MOST_SHIFT; i++) {
-        *shift = group == PACK_GROUP << i ? i : *shift;
+/* Whether kernels take a stretch of 1 or more. */
+static bool is_stretch(pack_kind kind, int32_t stretch) {
+    return stretch >= LEAST_STRETCH && stretch <= PACK_MOST_STRETCH && stretch % (kind == PACK_T4_FLOAT ? 8 : 2) == 0;
+}
+
+int32_t pack_stretch_of(pack_kind kind, int32_t group) {
+    int32_t n = group < PACK_MOST_STRETCH ? group : PACK_MOST_STRETCH;
+    while (n >= LEAST_STRETCH && (group % n != 0 || !is_stretch(kind, n))) {
+        n--;
     }
-    return group == 0 || *shift < 31 ? QUIRE_OK : QUIRE_UNSUPPORTED;
+    return group == 0 ? 0 : n >= LEAST_STRETCH ? n : -1;
 }
 
 /* Bits of quants and scales for one column and QUANT_SUPER of k, and those of its supers; not of forms whose groups share scales. */
@@ -77,7 +82,7 @@ static size_t zero_rows(const quant_rule *rule, int32_t n_in) {
 
 /* Bytes of the scales of a block of a scaled kind, and of what its supers are. */
 static void scaled_bytes(pack_kind kind, const quant_rule *rule, int32_t n_in, size_t *scales, size_t *supers) {
-    const size_t n = rule->shift > MOST_SHIFT ? 1 : (size_t)((n_in - 1) >> (5 + rule->shift)) + 1;
+    const size_t n = rule->stretch == 0 ? 1 : (size_t)((n_in - 1) / rule->stretch) + 1;
     const size_t each = kind == PACK_E4M3_TILE ? sizeof(float) : kind == PACK_E4M3_E8M0 ? PACK_LANES : PACK_LANES * sizeof(float);
     *scales = size_align(n * each, 64);
     *supers = (kind == PACK_T4_FLOAT ? 2u : 1u) * PACK_LANES * sizeof(float);
@@ -118,10 +123,10 @@ quire_err pack_plan(pack_kind kind, const quant_rule *rule, int32_t n_out, int32
         }
     }
     if (pack_is_scaled(kind)) {
-        if (rule->shift < 0 || (rule->shift > MOST_SHIFT && rule->shift != 31)) {
+        if (rule->stretch != 0 && !is_stretch(kind, rule->stretch)) {
             return QUIRE_INVALID;
         }
-        p.rule.shift = rule->shift;
+        p.rule.stretch = rule->stretch;
         quants = kind == PACK_T4_FLOAT ? 4 : 8;
         scaled_bytes(kind, rule, n_in, &shared_bytes, &zero_bytes);
     }
@@ -586,7 +591,7 @@ static void put_scales(const pack_layout *plan, const scaled_source *from, int32
     const int64_t stretch = pack_stretch(plan);
     for (int32_t g = 0; g * stretch < plan->n_in; g++) {
         const size_t at = (size_t)g * PACK_LANES + c;
-        const float value = from->scale(from->context, row, g);
+        const float value = from->scale(from->context, row, (int32_t)(g * stretch));
         int exponent;
         if (plan->kind == PACK_E4M3_E8M0) {
             (void)frexpf(value, &exponent); /* 2^(exponent - 1) */

@@ -28,8 +28,8 @@
  *   SCALE_E4M3     scales [k/group][16] bytes of 5 bits of exponent and 3 of mantissa, the exponents 3 more, subnormals normalised
  * Four numbers of 6 bits take three bytes: the low six bits of byte i = 0..2 are number i, the high two are bits 2i and 2i + 1 of number 3.
  *
- * E4M3 and T4_FLOAT are floats with f32 scales, one for each stretch of k: 32 << shift of it, or with a shift of 31 the whole row. value =
- * scale * number, where a code of E4M3 has the number core/float8.h says, and one of T4_FLOAT an entry of a table of floats:
+ * E4M3 and T4_FLOAT are floats with f32 scales, one for each stretch of k, or with a stretch of 0 for the whole row. value = scale *
+ * number, where a code of E4M3 has the number core/float8.h says, and one of T4_FLOAT an entry of a table of floats:
  *   quants         E4M3 [k/2][16][2] bytes, k padded to 2; T4_FLOAT [k/8][16] words, k padded to 8, the first code in the lowest bits
  *   scales         [stretch][16] f32; of E4M3_TILE [stretch] f32, for all 16 columns; of E4M3_E8M0 [stretch][16] bytes e: 2^(e - 127)
  *   supers         [16] f32 that the columns' sums start from: 0, or NaN where a column has a code that is NaN, in whose place lies 0;
@@ -48,9 +48,11 @@
 #include "core/quant.h"
 #include "core/tensor.h"
 
-#define PACK_VERSION 2 /* of this layout, and of what linear_ops_load.c puts at its end; stored packed weights record it */
+#define PACK_VERSION 3 /* of this layout, and of what linear_ops_load.c puts at its end; stored packed weights record it */
 #define PACK_LANES   16
 #define PACK_GROUP   32 /* k of one activation scale */
+
+#define PACK_MOST_STRETCH 1024 /* of scaled kinds: kernels widen a stretch as a whole */
 
 typedef enum pack_kind {
     PACK_F32,
@@ -97,7 +99,7 @@ typedef struct pack_layout {
     int32_t n_out, n_in;
     int32_t n_blocks; /* n_out / 16, rounded up */
     int32_t k_padded;
-    quant_rule rule; /* of grouped kinds; of scaled ones its shift alone */
+    quant_rule rule; /* of grouped kinds; of scaled ones its stretch alone */
     size_t scales_at, supers_at, block_bytes;
 } pack_layout;
 
@@ -111,8 +113,8 @@ typedef struct pack_source {
 typedef struct scaled_source {
     /* out[0..n) = the codes of a row's elements k..k+n, n at most QUANT_SUPER. */
     void (*codes)(const void *context, int32_t row, int32_t k, int32_t n, uint8_t *out);
-    float (*scale)(const void *context, int32_t row, int32_t stretch); /* E8M0: a power of two from 2^-127 to 2^127; TILE: as of row / 16 */
-    const float *table;                                                /* [16] of T4_FLOAT */
+    float (*scale)(const void *context, int32_t row, int32_t k); /* E8M0: a power of two from 2^-127 to 2^127; TILE: as of row / 16 */
+    const float *table;                                          /* [16] of T4_FLOAT */
     const void *context;
 } scaled_source;
 
@@ -124,15 +126,16 @@ quire_err pack_choose(dtype from, compute_mode mode, pack_kind *out);
  * has its half stored for several parts. QUIRE_UNSUPPORTED for other bits and groups. */
 quire_err pack_integers(int bits, int32_t group, bool has_zeros, quant_rule *out);
 
-/* The shift of a scale for every `group` of k: a power of two from 32 to 1024, or 0: the whole row. QUIRE_UNSUPPORTED for others. */
-quire_err pack_stretches(int32_t group, int32_t *shift);
+/* The stretch of a scaled kind whose scales are for every `group` of k; 0: for the whole row, whose stretch is 0. Of a group that is too
+ * long the largest equal part, each with the group's scale. -1: none, as stretches are even and 8 or more, of T4_FLOAT multiples of 8. */
+int32_t pack_stretch_of(pack_kind kind, int32_t group);
 
 /* How much of k shares a scale; more than there is where the whole row does. Of scaled kinds. */
 static inline int32_t pack_stretch(const pack_layout *plan) {
-    return plan->rule.shift > 5 ? INT32_MAX : PACK_GROUP << plan->rule.shift;
+    return plan->rule.stretch > 0 ? plan->rule.stretch : INT32_MAX;
 }
 
-/* Computes the layout. rule: that of a grouped kind, the shift of a scaled one, else ignored. QUIRE_INVALID when a dimension is not
+/* Computes the layout. rule: that of a grouped kind, the stretch of a scaled one, else ignored. QUIRE_INVALID when a dimension is not
  * positive or does not fit the kind's groups. QUIRE_TOO_LARGE when a size overflows, or an INT8 row is so long that its products could
  * overflow int32. On an error *out is unchanged. */
 quire_err pack_plan(pack_kind kind, const quant_rule *rule, int32_t n_out, int32_t n_in, pack_layout *out);
