@@ -9,11 +9,15 @@
 
 enum { N = 7, PAGE = 16 };
 
-static inline backend *open_backend(compute_mode compute) {
+static inline backend *open_backend_of(compute_mode compute, int32_t n_threads) {
     backend *b;
     quire_error err = {0};
-    assert_int_equal(backend_cpu_open(&(backend_options){.compute = compute, .isa = "auto", .n_threads = 2}, &b, &err), QUIRE_OK);
+    assert_int_equal(backend_cpu_open(&(backend_options){.compute = compute, .isa = "auto", .n_threads = n_threads}, &b, &err), QUIRE_OK);
     return b;
+}
+
+static inline backend *open_backend(compute_mode compute) {
+    return open_backend_of(compute, 2);
 }
 
 /* Logits of the first N tokens of a prompt, or of as many as the model has positions, [.., n_vocab], or the rows behind the last norm of a
