@@ -9,7 +9,10 @@ TYPES = {"F32": (0, 1, 4), "F16": (1, 1, 2), "BF16": (30, 1, 2), "Q4_0": (2, 32,
          "Q5_K": (13, 256, 176), "Q6_K": (14, 256, 210), "IQ4_NL": (20, 32, 18),
          "IQ4_XS": (23, 256, 136), "MXFP4": (39, 32, 17), "NVFP4": (40, 64, 36), "IQ3_S": (21, 256, 110), "IQ3_XXS": (18, 256, 98),
          "IQ2_S": (22, 256, 82), "IQ2_XS": (17, 256, 74), "IQ2_XXS": (16, 256, 66), "IQ1_M": (29, 256, 56), "IQ1_S": (19, 256, 50),
-         "TQ1_0": (34, 256, 54), "TQ2_0": (35, 256, 66)}
+         "TQ1_0": (34, 256, 54), "TQ2_0": (35, 256, 66), "Q2_0": (42, 64, 18), "Q1_0": (41, 128, 18)}
+
+
+SCALAR_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 
 
 def text(s):
@@ -21,6 +24,38 @@ def scalar(kind, v):
     if kind == STRING:
         return text(v)
     return struct.pack({U32: "<I", I32: "<i", F32: "<f", BOOL: "<?"}[kind], v)
+
+
+def keys_of(path, prefix):
+    """The keys of a GGUF file that begin with prefix: (name, their bytes as they are)."""
+    with open(path, "rb") as f:
+        b = f.read()
+
+    def text_end(at):
+        return at + 8 + struct.unpack_from("<Q", b, at)[0]
+
+    def value_end(kind, at):
+        if kind == STRING:
+            return text_end(at)
+        if kind != ARRAY:
+            return at + SCALAR_BYTES[kind]
+        item, n = struct.unpack_from("<IQ", b, at)
+        at += 12
+        for _ in range(n):
+            at = value_end(item, at)
+        return at
+
+    if b[:4] != b"GGUF":
+        raise ValueError(f"{path}: no GGUF file")
+    found, at = [], 24
+    for _ in range(struct.unpack_from("<Q", b, 16)[0]):
+        name_end = text_end(at)
+        end = value_end(struct.unpack_from("<I", b, name_end)[0], name_end + 4)
+        name = b[at + 8:name_end].decode()
+        if name.startswith(prefix):
+            found.append((name, b[at:end]))
+        at = end
+    return found
 
 
 class GgufWriter:

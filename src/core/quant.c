@@ -87,7 +87,8 @@ void quant_split(dtype t, const uint8_t *blocks, size_t n, quant_codes *out) {
         [DTYPE_MXFP4] = quant_split_mxfp4, [DTYPE_NVFP4] = quant_split_nvfp4,   [DTYPE_TQ1_0] = quant_split_tq1_0,
         [DTYPE_TQ2_0] = quant_split_tq2_0, [DTYPE_IQ3_S] = quant_split_iq3_s,   [DTYPE_IQ3_XXS] = quant_split_iq3_xxs,
         [DTYPE_IQ2_S] = quant_split_iq2_s, [DTYPE_IQ2_XS] = quant_split_iq2_xs, [DTYPE_IQ2_XXS] = quant_split_iq2_xxs,
-        [DTYPE_IQ1_M] = quant_split_iq1_m, [DTYPE_IQ1_S] = quant_split_iq1_s,
+        [DTYPE_IQ1_M] = quant_split_iq1_m, [DTYPE_IQ1_S] = quant_split_iq1_s,   [DTYPE_Q2_0] = quant_split_q2_0,
+        [DTYPE_Q1_0] = quant_split_q1_0,
     };
     memset(out, 0, sizeof *out);
     for (size_t at = 0; at < n; at += (size_t)dtype_block_elements(t), blocks += dtype_block_bytes(t)) {

@@ -119,7 +119,9 @@ typedef struct quant_rule {
     X(IQ1_M, T3_SHORT_ODD, IQ1, 0.125f, 0)                                                                                                 \
     X(IQ1_S, T3_ODD, IQ1, 0.125f, 0)                                                                                                       \
     X(TQ1_0, W2_ZERO, NONE, 1.0f, 3)                                                                                                       \
-    X(TQ2_0, W2_ZERO, NONE, 1.0f, 3)
+    X(TQ2_0, W2_ZERO, NONE, 1.0f, 3)                                                                                                       \
+    X(Q2_0, W2_ZERO, NONE, 1.0f, 1)                                                                                                        \
+    X(Q1_0, W2_ZERO, NONE, 1.0f, 2)
 
 /* The rule of a type of QUANT_LIST; NULL for others. */
 const quant_rule *quant_rule_of(dtype t);

@@ -1,4 +1,4 @@
-/* Splits blocks of E2M1 numbers (MXFP4, NVFP4) and ternary ones (TQ1_0, TQ2_0). */
+/* Splits blocks of E2M1 numbers (MXFP4, NVFP4) and of the fewest bits (TQ1_0, TQ2_0, Q2_0, Q1_0). */
 #include "core/quant_parts.h"
 
 /* A byte of scale, 16 of nibbles. */
@@ -15,9 +15,9 @@ void quant_split_nvfp4(const uint8_t *b, int at, quant_codes *out) {
     }
 }
 
-/* Ternary digits 0..2 stand for -1..1, so their zero is 1. One half counts for all groups. */
-static void set_ternary(uint16_t d, quant_codes *out) {
-    for (int g = 0; g < 8; g++) {
+/* Codes of n elements whose zero is 1, so that 0..2 stand for -1..1. One half counts for all of them. */
+static void set_half(uint16_t d, int at, int n, quant_codes *out) {
+    for (int g = at / QUANT_GROUP; g < (at + n) / QUANT_GROUP; g++) {
         out->d[g] = d;
         out->zero[g] = 1;
     }
@@ -37,16 +37,30 @@ static void split_digits(const uint8_t *restrict b, int n, int digits, uint8_t *
 
 /* 32 bytes of 5 digits, 16 of 5, 4 of 4, d. */
 void quant_split_tq1_0(const uint8_t *b, int at, quant_codes *out) {
-    (void)at;
     split_digits(b, 32, 5, out->q);
     split_digits(b + 32, 16, 5, out->q + 160);
     split_digits(b + 48, 4, 4, out->q + 240);
-    set_ternary(quant_u16(b + 52), out);
+    set_half(quant_u16(b + 52), at, QUANT_SUPER, out);
 }
 
 /* 64 bytes of pairs of bits, d. The pair 3, which no quantiser writes, stands for 2. */
 void quant_split_tq2_0(const uint8_t *b, int at, quant_codes *out) {
-    (void)at;
     quant_split_pairs(b, 0, out->q);
-    set_ternary(quant_u16(b + 64), out);
+    set_half(quant_u16(b + 64), at, QUANT_SUPER, out);
+}
+
+/* 64 elements: d, 16 bytes of pairs of bits, the first in the lowest. They stand for -1..2. */
+void quant_split_q2_0(const uint8_t *b, int at, quant_codes *out) {
+    for (int i = 0; i < 64; i++) {
+        out->q[at + i] = b[2 + i / 4] >> 2 * (i % 4) & 3;
+    }
+    set_half(quant_u16(b), at, 64, out);
+}
+
+/* 128 elements: d, 16 bytes of bits, the first in the lowest. They stand for -1 and 1. */
+void quant_split_q1_0(const uint8_t *b, int at, quant_codes *out) {
+    for (int i = 0; i < 128; i++) {
+        out->q[at + i] = (uint8_t)(2 * (b[2 + i / 8] >> i % 8 & 1));
+    }
+    set_half(quant_u16(b), at, 128, out);
 }

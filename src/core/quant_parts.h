@@ -9,7 +9,7 @@ typedef void quant_splitter(const uint8_t *block, int at, quant_codes *out);
 
 quant_splitter quant_split_q4_0, quant_split_q4_1, quant_split_q5_0, quant_split_q5_1, quant_split_q8_0;
 quant_splitter quant_split_q2_k, quant_split_q3_k, quant_split_q4_k, quant_split_q5_k, quant_split_q6_k, quant_split_iq4_xs;
-quant_splitter quant_split_mxfp4, quant_split_nvfp4, quant_split_tq1_0, quant_split_tq2_0;
+quant_splitter quant_split_mxfp4, quant_split_nvfp4, quant_split_tq1_0, quant_split_tq2_0, quant_split_q2_0, quant_split_q1_0;
 quant_splitter quant_split_iq3_s, quant_split_iq3_xxs, quant_split_iq2_s, quant_split_iq2_xs, quant_split_iq2_xxs;
 quant_splitter quant_split_iq1_m, quant_split_iq1_s;
 

@@ -66,8 +66,34 @@ static void check_dequantise(dtype t) {
 
 static void dequantised_values_equal_the_references_to_the_bit(void **state) {
     (void)state;
-    for (int t = DTYPE_F16; t < DTYPE_I8; t++) {
+    for (int t = DTYPE_F16; t < DTYPE_Q2_0; t++) {
         check_dequantise((dtype)t);
+    }
+}
+
+/* gguf-py has neither: their values are those of ggml's description. */
+static void blocks_of_one_and_two_bits_have_the_values_their_layout_says(void **state) {
+    (void)state;
+    float out[256], d;
+    uint8_t blocks[4 * 18];
+    uint64_t s = 3;
+    for (size_t i = 0; i < sizeof blocks; i++) {
+        blocks[i] = (uint8_t)rng_next(&s);
+    }
+    for (size_t b = 0; b < 4; b++) {
+        blocks[18 * b] = (uint8_t)b, blocks[18 * b + 1] = (uint8_t)(b % 2 == 0 ? 0x2c : 0xb1); /* d */
+    }
+    assert_int_equal(quant_dequantise(DTYPE_Q2_0, blocks, 256, out), QUIRE_OK);
+    for (size_t i = 0; i < 256; i++) {
+        const uint8_t *b = blocks + i / 64 * 18;
+        assert_int_equal(quant_dequantise(DTYPE_F16, b, 1, &d), QUIRE_OK);
+        assert_true(out[i] == d * (float)((b[2 + i % 64 / 4] >> 2 * (i % 4) & 3) - 1));
+    }
+    assert_int_equal(quant_dequantise(DTYPE_Q1_0, blocks, 256, out), QUIRE_OK);
+    for (size_t i = 0; i < 256; i++) {
+        const uint8_t *b = blocks + i / 128 * 18;
+        assert_int_equal(quant_dequantise(DTYPE_F16, b, 1, &d), QUIRE_OK);
+        assert_true(out[i] == ((b[2 + i % 128 / 8] >> i % 8 & 1) != 0 ? d : -d));
     }
 }
 
@@ -141,6 +167,7 @@ static void types_without_a_rule_and_partial_blocks_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dequantised_values_equal_the_references_to_the_bit),
+        cmocka_unit_test(blocks_of_one_and_two_bits_have_the_values_their_layout_says),
         cmocka_unit_test(quantised_blocks_equal_the_references_to_the_bit),
         cmocka_unit_test(a_block_written_by_hand_has_the_values_its_layout_says),
         cmocka_unit_test(hostile_floats_quantise_to_some_block_without_undefined_behaviour),
