@@ -5,7 +5,7 @@
     make_llama.py --preset tiny-128k --out tiny-128k                        a Hugging Face directory (F32, F16, BF16)
 
 Blocks are random bytes under sane scales rather than quantised numbers, so this takes seconds; weights have the deviation 1/sqrt(inputs).
-There is no vocabulary inside: prompts are ids. Equal options give equal bytes.
+There is no vocabulary inside, so prompts are ids, but for a GGUF file that takes one with --vocabulary FILE.gguf. Equal options give equal bytes.
 """
 import argparse
 import json
@@ -15,10 +15,11 @@ import sys
 
 import numpy as np
 
-from gguf_writer import F32, STRING, TYPES, U32, GgufWriter
+from gguf_writer import F32, STRING, TYPES, U32, GgufWriter, keys_of
 
 PRESETS = {
     "1.1b": dict(layers=22, d_model=2048, heads=32, kv_heads=4, d_ff=5632, vocab=32000, positions=2048, rope_base=10000.0, type="Q4_0"),
+    "512": dict(layers=4, d_model=512, heads=8, kv_heads=4, d_ff=1536, vocab=512, positions=2048, rope_base=10000.0, type="F32"),
     "tiny-128k": dict(layers=2, d_model=128, heads=4, kv_heads=2, d_ff=256, vocab=512, positions=131072, rope_base=500000.0, type="F32"),
     "tiny-2k": dict(layers=2, d_model=32, heads=2, kv_heads=1, d_head=32, d_ff=128, vocab=2048, positions=8192, rope_base=10000.0, type="Q8_0"),
 }
@@ -26,12 +27,13 @@ PIECE = 1 << 22  # elements made at a time
 IQ4_NL = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], dtype=np.float64)
 # bytes of a block that are scales, and the deviation of a weight whose scale d is 1
 D_AT = {"Q4_0": 0, "Q4_1": 0, "Q5_0": 0, "Q5_1": 0, "Q8_0": 0, "Q2_K": 80, "Q3_K": 108, "Q4_K": 0, "Q5_K": 0, "Q6_K": 208, "IQ4_NL": 0,
-        "IQ4_XS": 0, "IQ3_S": 0, "IQ3_XXS": 0, "IQ2_S": 0, "IQ2_XS": 0, "IQ2_XXS": 0, "IQ1_S": 0, "TQ1_0": 52, "TQ2_0": 64}
+        "IQ4_XS": 0, "IQ3_S": 0, "IQ3_XXS": 0, "IQ2_S": 0, "IQ2_XS": 0, "IQ2_XXS": 0, "IQ1_S": 0, "TQ1_0": 52, "TQ2_0": 64,
+        "Q2_0": 0, "Q1_0": 0}
 UNIT = {"Q4_0": 4.64, "Q4_1": 4.61, "Q5_0": 9.25, "Q5_1": 9.23, "Q8_0": 73.9, "Q2_K": 1.118 * 11.7, "Q3_K": 18.5 * 2.35, "Q4_K": 4.61 * 36.4,
         "Q5_K": 9.23 * 36.4, "Q6_K": 18.5 * 18.5, "IQ4_NL": float(np.sqrt(np.mean(IQ4_NL ** 2))),
         "IQ4_XS": 18.5 * float(np.sqrt(np.mean(IQ4_NL ** 2))), "IQ3_S": 18.5 * 8.5, "IQ3_XXS": 18.5 * 30 / 4, "IQ2_S": 18.5 * 22 / 8,
         "IQ2_XS": 18.5 * 20 / 8, "IQ2_XXS": 18.5 * 18 / 8, "IQ1_M": 9.2 * 6 / 8, "IQ1_S": 9.2 * 6 / 8, "TQ1_0": 0.82, "TQ2_0": 0.82,
-        "MXFP4": 5.85, "NVFP4": 5.85}
+        "MXFP4": 5.85, "NVFP4": 5.85, "Q2_0": 1.22, "Q1_0": 1.0}
 # the minimum beside d, as a multiple of it, that makes the mean zero: where it lies and how much
 MIN_AT = {"Q4_1": (2, -7.5), "Q5_1": (2, -15.5), "Q2_K": (82, 1.5), "Q4_K": (2, 7.5), "Q5_K": (2, 15.5)}
 
@@ -127,7 +129,10 @@ def write_gguf(o):
     w = GgufWriter()
     w.add_key("general.architecture", STRING, "llama")
     w.add_key("general.name", STRING, o.name)
-    w.add_key("tokenizer.ggml.model", STRING, "no_vocab")  # other programs insist on being told
+    if o.vocabulary:
+        w.keys += [key for _, key in keys_of(o.vocabulary, "tokenizer.")]
+    else:
+        w.add_key("tokenizer.ggml.model", STRING, "no_vocab")  # other programs insist on being told
     for key, kind, value in (("context_length", U32, o.positions), ("embedding_length", U32, o.d_model), ("block_count", U32, o.layers),
                              ("feed_forward_length", U32, o.d_ff), ("attention.head_count", U32, o.heads),
                              ("attention.head_count_kv", U32, o.kv_heads), ("attention.key_length", U32, o.d_head),
@@ -183,6 +188,7 @@ def options():
     p.add_argument("--type", choices=TYPES, help="of the matrices; norms are F32 in GGUF files")
     p.add_argument("--tied", action="store_true", help="the head is the embedding")
     p.add_argument("--sharpness", type=float, default=1.0, help="what logits are multiplied by (1): at 1 no token is much likelier than another")
+    p.add_argument("--vocabulary", metavar="FILE.gguf", help="a GGUF file whose tokenizer a GGUF file takes over; give its size with --vocab")
     p.add_argument("--seed", type=int, default=1)
     o = p.parse_args()
     for key, value in PRESETS[o.preset].items():

@@ -4,7 +4,8 @@
 #   test.sh --check [ROOM]   the inner loop, one tree: unit tests without the slow ones, tests/golden, a server that answers; or a room's unit tests alone
 #   test.sh --emulated       emulated AVX-512 alone
 #   test.sh --quick          unit tests and expected outputs only, with one compiler
-#   test.sh --long           all of it, emulated AVX-512, more rounds, the Promela models, and real models from Python packages (tools/real_models.sh)
+#   test.sh --long           all of it, emulated AVX-512, more rounds, the Promela models, real models from Python packages (tools/real_models.sh), and llama.cpp
+#                            from one (tools/llama_cpp.sh), whose quantised files are read
 #   test.sh --sanitizer S [--quick|--turn]   the unit tests built with sanitizer S: asan (address and undefined behaviour) or tsan (threads; the threaded
 #                            rooms only); with --quick without those labelled slow or heavy; with --turn such of the parsers and of some other rooms,
 #                            which the hour of HEAD's commit chooses: a later commit takes others, the same one the same again
@@ -224,6 +225,8 @@ if [ "${1:-}" = --long ]; then
     export QUIRE_TEST_LONG=1
     tools/real_models.sh build/real 2>&1 | tee build/real-models.log # what it cannot install is skipped by tests/e2e/test_real.py, which says so
     export REAL_MODELS=build/real
+    tools/llama_cpp.sh build/llama | tee build/llama-cpp.log # what it cannot build is skipped by tests/e2e/test_llama_quants.py, which says so
+    export LLAMA_CPP=build/llama
 fi
 timed "build build" build build "-DCMAKE_BUILD_TYPE=Release -DQUIRE_TESTS=OFF" all quire-check && release=yes || release=
 # AVX-512 emulated, with --emulated and --long: a machine that has it runs it in every tree. It is built in the release tree, with whose objects its
