@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "core/golden_quants.h"
 #include "core/quant.h"
 #include "core/quantise.h"
 
@@ -56,6 +57,45 @@ static void rows_are_the_stored_values_times_the_scale(void **unused) {
             }
         }
         b->ops->close(b);
+    }
+}
+
+/* Embeds the rows, one batch each, of a table of gguf-py's blocks. */
+static void check_golden_rows(dtype t) {
+    golden_blocks g = golden_blocks_read(t);
+    if (g.blocks == NULL) {
+        golden_blocks_free(&g);
+        return;
+    }
+    const int32_t n_rows = (int32_t)(g.n / WIDTH);
+    backend *b = open_isa("auto", 2);
+    embedding *e = NULL;
+    quire_error err;
+    tensor_view view = matrix(t, g.blocks, g.n / (size_t)dtype_block_elements(t) * (size_t)dtype_block_bytes(t));
+    view.dims[0] = n_rows;
+    assert_true(n_rows >= 8 && g.n % WIDTH == 0);
+    assert_int_equal(b->ops->embedding_load(b, &view, &e, &err), QUIRE_OK);
+    buffer x = b->ops->buffer_reserve(b, WIDTH);
+    assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = 1, .max_seqs = 1}, NULL, 0, &err), QUIRE_OK);
+    for (int32_t row = n_rows - 1; row >= 0; row--) {
+        float got[WIDTH];
+        batch step = {.n_rows = 1, .tokens = &row};
+        b->ops->step_begin(b, &step);
+        b->ops->embed(b, &(embed_use){.tokens = e, .scale = 1.0f, .x = x});
+        b->ops->step_wait(b);
+        b->ops->buffer_read(b, x, 0, 1, got);
+        if (memcmp(got, g.values + (size_t)row * WIDTH, sizeof got) != 0) {
+            fail_msg("%s: row %d has other bits", dtype_name(t), row);
+        }
+    }
+    b->ops->close(b);
+    golden_blocks_free(&g);
+}
+
+static void rows_of_every_type_are_what_gguf_py_dequantises(void **unused) {
+    (void)unused;
+    for (int t = DTYPE_F16; t < DTYPE_Q2_0; t++) { /* gguf-py does not read Q2_0 and Q1_0 */
+        check_golden_rows((dtype)t);
     }
 }
 
@@ -222,6 +262,7 @@ static void a_step_without_rows_is_refused(void **unused) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_the_stored_values_times_the_scale),
+        cmocka_unit_test(rows_of_every_type_are_what_gguf_py_dequantises),
         cmocka_unit_test(a_row_is_the_norm_of_its_parts_sum),
         cmocka_unit_test(positions_do_not_count_padding),
         cmocka_unit_test(tensors_of_the_wrong_shape_or_type_are_refused),

@@ -14,54 +14,21 @@
 #include "base/rng.h"
 #include "core/quant.h"
 #include "core/quantise.h"
-
-/* The whole file golden/quants/NAME.EXTENSION, or NULL. */
-static char *read_golden(const char *directory, const char *name, const char *extension, size_t *n) {
-    const char *shared = getenv("QUIRE_SHARED");
-    char path[4096];
-    snprintf(path, sizeof path, "%s/golden/quants/%s%s.%s", shared != NULL ? shared : "../shared", directory, name, extension);
-    FILE *f = fopen(path, "rb");
-    if (f == NULL) {
-        print_message("SKIP: no %s\n", path);
-        return NULL;
-    }
-    fseek(f, 0, SEEK_END);
-    *n = (size_t)ftell(f);
-    rewind(f);
-    char *bytes = mem_new(*n, 1);
-    assert_int_equal(fread(bytes, 1, *n, f), *n);
-    fclose(f);
-    return bytes;
-}
-
-/* The values of a version 1 .npy file of float32. */
-static const float *npy_values(const char *bytes, size_t n, size_t *n_values) {
-    assert_memory_equal(bytes, "\x93NUMPY\x01", 7);
-    size_t head = 10 + (size_t)(unsigned char)bytes[8] + 256 * (size_t)(unsigned char)bytes[9];
-    *n_values = (n - head) / sizeof(float);
-    return (const float *)(const void *)(bytes + head);
-}
+#include "golden_quants.h"
 
 static void check_dequantise(dtype t) {
-    size_t n_blocks, n_npy, n;
-    char *blocks = read_golden("", dtype_name(t), "bin", &n_blocks);
-    char *npy = blocks != NULL ? read_golden("", dtype_name(t), "npy", &n_npy) : NULL;
-    if (npy == NULL) {
-        mem_free(blocks);
-        return;
+    golden_blocks g = golden_blocks_read(t);
+    float *out = g.blocks != NULL ? mem_new(g.n, sizeof *out) : NULL;
+    if (out != NULL) {
+        assert_int_equal(quant_dequantise(t, g.blocks, g.n, out), QUIRE_OK);
     }
-    const float *expected = npy_values(npy, n_npy, &n);
-    assert_int_equal(n_blocks, n / (size_t)dtype_block_elements(t) * (size_t)dtype_block_bytes(t));
-    float *out = mem_new(n, sizeof *out);
-    assert_int_equal(quant_dequantise(t, blocks, n, out), QUIRE_OK);
-    for (size_t i = 0; i < n; i++) {
-        if (memcmp(&out[i], &expected[i], sizeof(float)) != 0) {
-            fail_msg("%s element %zu is %a, expected %a", dtype_name(t), i, (double)out[i], (double)expected[i]);
+    for (size_t i = 0; out != NULL && i < g.n; i++) {
+        if (memcmp(&out[i], &g.values[i], sizeof(float)) != 0) {
+            fail_msg("%s element %zu is %a, expected %a", dtype_name(t), i, (double)out[i], (double)g.values[i]);
         }
     }
     mem_free(out);
-    mem_free(npy);
-    mem_free(blocks);
+    golden_blocks_free(&g);
 }
 
 static void dequantised_values_equal_the_references_to_the_bit(void **state) {

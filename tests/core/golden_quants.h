@@ -1,0 +1,62 @@
+/* gguf-py's blocks and values of every type it reads, of ../shared/golden/quants. */
+#ifndef TESTS_GOLDEN_QUANTS_H
+#define TESTS_GOLDEN_QUANTS_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "core/dtype.h"
+
+/* The whole file golden/quants/DIRECTORY NAME.EXTENSION, to be mem_freed; NULL, which is said: there is none. */
+static inline char *read_golden(const char *directory, const char *name, const char *extension, size_t *n) {
+    const char *shared = getenv("QUIRE_SHARED");
+    char path[4096];
+    snprintf(path, sizeof path, "%s/golden/quants/%s%s.%s", shared != NULL ? shared : "../shared", directory, name, extension);
+    FILE *f = fopen(path, "rb");
+    if (f == NULL) {
+        print_message("SKIP: no %s\n", path);
+        return NULL;
+    }
+    fseek(f, 0, SEEK_END);
+    *n = (size_t)ftell(f);
+    rewind(f);
+    char *bytes = mem_new(*n, 1);
+    assert_int_equal(fread(bytes, 1, *n, f), *n);
+    fclose(f);
+    return bytes;
+}
+
+/* The values of a version 1 .npy file of float32. */
+static inline const float *npy_values(const char *bytes, size_t n, size_t *n_values) {
+    assert_memory_equal(bytes, "\x93NUMPY\x01", 7);
+    size_t head = 10 + (size_t)(unsigned char)bytes[8] + 256 * (size_t)(unsigned char)bytes[9];
+    *n_values = (n - head) / sizeof(float);
+    return (const float *)(const void *)(bytes + head);
+}
+
+/* Blocks of a type and the values that gguf-py gives them. blocks NULL: they are not at hand. */
+typedef struct golden_blocks {
+    char *blocks, *file;
+    const float *values; /* in file */
+    size_t n;
+} golden_blocks;
+
+static inline golden_blocks golden_blocks_read(dtype t) {
+    golden_blocks g = {0};
+    size_t n_blocks, n_npy;
+    g.file = read_golden("", dtype_name(t), "npy", &n_npy);
+    g.blocks = g.file != NULL ? read_golden("", dtype_name(t), "bin", &n_blocks) : NULL;
+    if (g.blocks != NULL) {
+        g.values = npy_values(g.file, n_npy, &g.n);
+        assert_int_equal(n_blocks, g.n / (size_t)dtype_block_elements(t) * (size_t)dtype_block_bytes(t));
+    }
+    return g;
+}
+
+static inline void golden_blocks_free(golden_blocks *g) {
+    mem_free(g->blocks);
+    mem_free(g->file);
+}
+
+#endif
