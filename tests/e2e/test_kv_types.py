@@ -4,11 +4,14 @@ import json
 import math
 import pathlib
 import re
+import socket
 import struct
 import subprocess
+import time
 
 import pytest
 from conftest import KEY, QUIRE, Server
+from test_tiers import complete, push_out, redis, tier, wait_for_keys, whole_pages  # noqa: F401  (redis is a fixture)
 
 STORY = ("The prince had been walking up and down the drawing room for a long time. "
          "He stopped before the window and looked at the snow, and the old count came to him. ") * 3
@@ -70,6 +73,69 @@ def test_nor_do_beams_and_rules_over_weights_quantised_while_loading(quire, keys
         assert beams_and_rules(busy, True) == first, tight
         assert counter(busy, "vllm:num_preemptions_total") > 0, tight
         assert busy.stop() == 0
+
+
+class LateReader:
+    """A stream that is asked for, of more bytes than buffers hold, and read when it is told to."""
+    BODY = {"model": "builtin", "prompt": STORY[:200], "max_tokens": 300, "temperature": 1, "seed": 3, "n": 24, "logprobs": 20, "ignore_eos": True}
+
+    def __init__(self, server):
+        self.socket = socket.socket()
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self.socket.settimeout(120)
+        self.socket.connect(server.address)
+        body = json.dumps({**self.BODY, "stream": True})
+        self.socket.sendall(f"POST /v1/completions HTTP/1.0\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Type: application/json\r\n"
+                            f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
+
+    def read(self):
+        """Text and log-probabilities of each choice."""
+        with self.socket, self.socket.makefile("rb") as f:
+            head, _, text = f.read().partition(b"\r\n\r\n")
+        assert b" 200 " in head.split(b"\r\n")[0] and text.endswith(b"data: [DONE]\n\n"), head
+        found = [("", []) for _ in range(self.BODY["n"])]
+        for line in text.split(b"\n"):
+            for c in json.loads(line[6:])["choices"] if line.startswith(b"data: {") else []:
+                so_far, numbers = found[c["index"]]
+                found[c["index"]] = so_far + c["text"], numbers + (c["logprobs"]["token_logprobs"] if c["logprobs"] else [])
+        return found
+
+    @classmethod
+    def wanted(cls, server):
+        status, _, text = server.ask("POST", "/v1/completions", cls.BODY)
+        assert status == 200, text
+        return [(c["text"], c["logprobs"]["token_logprobs"]) for c in sorted(json.loads(text)["choices"], key=lambda c: c["index"])]
+
+
+@pytest.mark.parametrize("keys,values,other", [("fp8", "fp8", "bf16"), ("int4", "int4", "int8"), ("int8", "int4", "fp8")])
+def test_pages_come_back_from_redis_beside_a_client_that_reads_late(quire, redis, keys, values, other):  # noqa: F811
+    _, _, url = redis
+    flags = ["--api-key", KEY, "--kv-pages", "64", "--max-model-len", "512", "--kv-tier-wait", "5", "-ctk", keys]
+    calm = Server("builtin", *flags, "-ctv", values, "--prefix-cache", "none")
+    want, _, n = complete(calm, STORY)
+    late_want = LateReader.wanted(calm)
+    assert calm.stop() == 0
+    flags += ["--kv-tier-redis", url, "--kv-tier-write", "through"]
+    first = Server("builtin", *flags, "-ctv", values)
+    assert complete(first, STORY) == (want, 0, n)
+    wait_for_keys(url, n // 16)
+    assert first.stop() == 0
+    second, stranger = Server("builtin", *flags, "-ctv", values), Server("builtin", *flags, "-ctv", other)
+    late = LateReader(second)
+    assert complete(second, STORY) == (want, whole_pages(n), n)
+    assert tier(second, "hits_total", "redis") >= whole_pages(n) // 16
+    push_out(second)
+    assert complete(second, STORY)[0] == want
+    assert complete(stranger, STORY)[1] == 0  # values of another type are other pages
+    deadline = time.monotonic() + 60
+    while second.metric("quire_http_unread_bytes") < 1 << 20 and time.monotonic() < deadline:  # more than is kept ready for a connection
+        time.sleep(0.01)
+    assert second.metric("quire_http_unread_bytes") >= 1 << 20
+    assert late.read() == late_want
+    assert counter(second, "vllm:num_preemptions_total") > 0
+    for server in (second, stranger):
+        assert tier(server, "errors_total", "redis") == 0
+        assert server.stop() == 0
 
 
 def test_the_types_are_named_in_what_the_server_says_of_itself(quire):
