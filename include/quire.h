@@ -52,20 +52,74 @@ typedef struct quire_prefix {
 /* The kinds of requests. */
 typedef enum quire_endpoint { QUIRE_COMPLETIONS, QUIRE_CHAT, QUIRE_EMBEDDINGS } quire_endpoint;
 
+/* The choices of quire_options. The first one is the default, but where another is named. */
+
+/* How matrix products are computed; AUTO: by the weights. FP8 checks checkpoints of FP8, MX and NVFP4 forms. */
+typedef enum quire_compute {
+    QUIRE_COMPUTE_AUTO,
+    QUIRE_COMPUTE_F32,
+    QUIRE_COMPUTE_BF16,
+    QUIRE_COMPUTE_INT8,
+    QUIRE_COMPUTE_FP8
+} quire_compute;
+
+/* How keys and values are stored; AUTO: fp8_e4m3 where the checkpoint's quantization_config says so of keys and values, else f32 with f32
+ * compute, else bf16. */
+typedef enum quire_kv_dtype {
+    QUIRE_KV_AUTO,
+    QUIRE_KV_F32,
+    QUIRE_KV_F16,
+    QUIRE_KV_BF16,
+    QUIRE_KV_FP8_E4M3,
+    QUIRE_KV_INT8,
+    QUIRE_KV_INT4
+} quire_kv_dtype;
+
+/* Which computed tokens prompts reuse of others of their tenant: none, whole pages of them, or all leading tokens (the default). */
+typedef enum quire_prefix_cache { QUIRE_PREFIX_CACHE_NONE, QUIRE_PREFIX_CACHE_PAGE, QUIRE_PREFIX_CACHE_TOKEN } quire_prefix_cache;
+
+/* Which cached page is evicted first (docs/kv.md). */
+typedef enum quire_eviction { QUIRE_EVICTION_LRU, QUIRE_EVICTION_LFU, QUIRE_EVICTION_GDSF, QUIRE_EVICTION_LEARNED } quire_eviction;
+
+/* Which waiting request is admitted first (docs/scheduling.md); AUTO: FCFS ("quire serve" with two keys or more: FAIR). */
+typedef enum quire_schedule {
+    QUIRE_SCHEDULE_AUTO,
+    QUIRE_SCHEDULE_FCFS,
+    QUIRE_SCHEDULE_PRIORITY,
+    QUIRE_SCHEDULE_PREFIX,
+    QUIRE_SCHEDULE_FAIR
+} quire_schedule;
+
+/* What happens to preempted sequences: whichever costs less by measured costs; computed again; swapped out wherever there is room. */
+typedef enum quire_preemption { QUIRE_PREEMPTION_AUTO, QUIRE_PREEMPTION_RECOMPUTE, QUIRE_PREEMPTION_SWAP } quire_preemption;
+
+/* When pages are written to file and Redis: when they leave the pool, or soon after they were computed. */
+typedef enum quire_tier_write { QUIRE_TIER_WRITE_EVICT, QUIRE_TIER_WRITE_THROUGH } quire_tier_write;
+
+/* Special tokens that a chat's client writes in messages and other fields: ordinary text, or tokens. */
+typedef enum quire_message_tokens { QUIRE_MESSAGE_TOKENS_PLAIN, QUIRE_MESSAGE_TOKENS_PARSE } quire_message_tokens;
+
+/* What objects of a JSON Schema may hold in answers besides the properties that they list, where a request does not say: nothing, where the
+ * schema lists properties and says nothing of others; or as the standard has it. */
+typedef enum quire_json_properties { QUIRE_JSON_PROPERTIES_CLOSED, QUIRE_JSON_PROPERTIES_SCHEMA } quire_json_properties;
+
+/* White space in answers that a JSON Schema describes, where a request does not say: none; a space, or one or two line ends and up to 20
+ * spaces (the default); runs of at most 20 characters. */
+typedef enum quire_json_space { QUIRE_JSON_SPACE_COMPACT, QUIRE_JSON_SPACE_LINES, QUIRE_JSON_SPACE_ANY } quire_json_space;
+
+/* Whether tokens that a request's grammar forces are computed together, or one by one. The answers are the same. */
+typedef enum quire_jump_forward { QUIRE_JUMP_FORWARD_ON, QUIRE_JUMP_FORWARD_OFF } quire_jump_forward;
+
 typedef struct quire_options {
     /* of this struct in the caller's quire.h; quire_options_init sets it. Later versions add members at the end */
     size_t size;
     const char *model;   /* a .gguf file, a Hugging Face directory, a packed model, or "builtin" */
-    const char *compute; /* "auto", "f32", "bf16", "int8", "fp8" (to check checkpoints of FP8, MX and NVFP4 forms) */
-    /* how keys and values are stored: "f32", "f16", "bf16", "fp8_e4m3", "int8", "int4"; "auto": fp8_e4m3 where the checkpoint's
-     * quantization_config says so of keys and values, else f32 with f32 compute, else bf16 */
-    const char *kv_dtype;
-    /* "token": prompts reuse leading tokens that others of their tenant have computed; "page": only whole pages of them; "none" */
-    const char *prefix_cache;
-    const char *eviction_policy; /* which cached page is evicted first: "lru", "lfu", "gdsf", "learned" */
-    /* admission policy: "fcfs", "priority", "prefix", "fair"; "auto": "fcfs" ("quire serve" with two keys or more: "fair") */
-    const char *schedule;
-    double schedule_lambda; /* "prefix": cached tokens that a second of waiting is worth */
+    quire_compute compute;
+    quire_kv_dtype kv_dtype;
+    quire_prefix_cache prefix_cache;
+    quire_eviction eviction_policy;
+    quire_schedule schedule;
+    double schedule_lambda; /* of QUIRE_SCHEDULE_PREFIX: cached tokens that a second of waiting is worth */
     /* while streams decode, prompts are prefilled in chunks that keep a step within this or twice the streams' own time; 0: as fast as
      * possible */
     int64_t step_target_us;
@@ -95,15 +149,13 @@ typedef struct quire_options {
     /* speculative decoding, a JSON object with vLLM's names (docs/speculation.md); NULL: none */
     const char *speculative_config;
     int64_t swap_bytes; /* host memory for preempted sequences, which are swapped in instead of computed again; 0: none */
-    /* "auto": swapped out where that is faster, by measured costs; "recompute"; "swap": wherever there is room */
-    const char *preemption_mode;
+    quire_preemption preemption_mode;
     int64_t tier_host_bytes; /* host memory for cached pages that leave the pool; 0: none */
     const char *tier_file;   /* a directory for them, which the next process start adopts; NULL: none */
     int64_t tier_file_bytes;
     const char *tier_redis;   /* URL of a Redis or Valkey server for them, redis://host:port/number or unix:///path; NULL: none */
     int64_t tier_redis_bytes; /* most bytes that this process leaves there */
-    /* when pages are written to file and Redis: "evict": when they leave the pool; "through": soon after they were computed */
-    const char *tier_write;
+    quire_tier_write tier_write;
     int64_t tier_wait_us;          /* how long a request waits for its pages from tiers before it computes them */
     const char *generation_config; /* defaults of temperature, top_k, top_p, min_p and repetition_penalty, for requests that leave them out:
                                       "auto": as the model recommends in generation_config.json or general.sampling.*; "none": as the API
@@ -134,26 +186,20 @@ typedef struct quire_options {
     /* a directory, tokenizer.json, SentencePiece .model, rank file, tekken.json or GGUF file, whose tokenizer is used instead of the
      * model's, with its chat template if it has one; NULL: the model's own */
     const char *tokenizer;
-    /* special tokens that a chat's client writes in messages and other fields: "plain": they are ordinary text; "parse": they are tokens */
-    const char *special_tokens_in_messages;
+    quire_message_tokens special_tokens_in_messages;
     bool trust_request_chat_template; /* a request's chat_template may be a template's text */
     /* formats in which the model writes tool calls and reasoning (docs/tools.md): a name; "auto": by the chat template's marks; "none" */
     const char *tool_call_parser, *reasoning_parser;
-    /* what objects of a JSON Schema may hold in answers beside the names that they list, where a request does not say it: "closed":
-     * nothing, where the schema lists names and says nothing of others; "schema": as the standard has it */
-    const char *json_additional_properties;
-    /* white space in answers that a JSON Schema describes, where a request does not say it: "compact": none; "lines": none, a space, or
-     * one or two line ends and up to 20 spaces; "any": runs of at most 20 characters. */
-    const char *json_whitespace;
-    /* whether tokens that a request's rule forces are computed together: "on"; "off": one by one. The answers are the same */
-    const char *jump_forward;
+    quire_json_properties json_additional_properties;
+    quire_json_space json_whitespace;
+    quire_jump_forward jump_forward;
     /* models that load in less than this are not kept in pack_cache: they gain nothing. 0: all are */
     int64_t pack_cache_least_us;
     /* what 16-bit and 32-bit weights are quantised to while they are loaded (docs/quantisation.md): "q8_0", "q6_k", "q5_k", "q4_k", "q4_0",
      * "iq4_xs", "mxfp4", "int8" or "fp8"; or "published:METHOD" with "gguf", "awq", "gptq" or another method: the file must be of it and
      * runs as it is. NULL: nothing */
     const char *quantization;
-    const char *kv_dtype_values; /* how values are stored, one of kv_dtype's; NULL: as keys */
+    quire_kv_dtype kv_dtype_values; /* how values are stored; QUIRE_KV_AUTO: as keys */
 } quire_options;
 
 /* Sets the defaults in a struct of `size` bytes: for programs that do not read this header. Bytes beyond this library's members become
@@ -164,6 +210,11 @@ void quire_options_init_sized(quire_options *o, size_t size);
 static inline void quire_options_init(quire_options *o) {
     quire_options_init_sized(o, sizeof *o);
 }
+
+/* Sets the option that a flag of `quire serve` names ("max-num-seqs", "--max-num-seqs", "max_num_seqs"; any of its names) to a value as the
+ * command line has it ("64", "8G", "fp8"; a switch: "true"). Texts are borrowed. INVALID: err names the option and what is right, and
+ * nothing is changed. */
+quire_err quire_options_set(quire_options *o, const char *name, const char *value, quire_error *err);
 
 /* Loads the model and starts the engine's threads. On failure *out is NULL and err says what to do. */
 quire_err quire_engine_open(const quire_options *o, quire_engine **out, quire_error *err);

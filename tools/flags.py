@@ -49,7 +49,8 @@ def say(name, row):
     if row is None:
         return "refused", "no such flag"
     if row["here"] == "works":
-        return "works", f"`{row['names'][0]}`: {row['meaning']}"
+        default = f" (default: {row['default']})" if row["default"] else ""
+        return "works", f"`{row['names'][0]}`: {row['meaning']}{default}"
     only = f" (only {', '.join(f'`{c}`' for c in row['choices'])})" if row["here"] == "notice" and row["choices"] else ""
     return row["here"], row["meaning"] + only
 

@@ -34,10 +34,9 @@ static quire_err check_layers(const kv_layout *l, bool has_groups, quire_error *
 static quire_err open_model(const bare_options *o, model_file *f, bare *b, quire_error *err) {
     model_desc d;
     compute_mode compute;
-    kv_types kv;
     TRY(model_describe(f, &d, err));
     TRY(options_compute(o->engine, &d, &compute, err));
-    TRY(options_kv_types(o->engine, &d, compute, &kv, err));
+    const kv_types kv = options_kv_types(o->engine, &d, compute);
     if (o->max_len > d.max_positions) {
         return err_set(err, QUIRE_INVALID, -1, "sequences of %d tokens: the model takes %d", (int)o->max_len, (int)d.max_positions);
     }

@@ -197,7 +197,7 @@ static quire_err run_speeds(const bench_json_options *o, const quire_options *gi
 
 static quire_err run_on(const bench_json_options *o, quire_error *err) {
     quire_options engine = o->engine;
-    engine.prefix_cache = "none";
+    engine.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
     TRY(o->n_each > 0 ? run_speeds(o, &engine, err) : QUIRE_OK);
     return o->rows[0] != '\0' ? json_steps_run(&engine, o->off, o->rows, o->n_steps, o->json, err) : QUIRE_OK;
 }
@@ -220,7 +220,7 @@ quire_err bench_json_run(const bench_json_options *o, quire_error *err) {
     }
     TRY(synthetic_open(shape, type->file, &s, err));
     own.engine.model = s.path;
-    own.engine.compute = compute_name(type->compute);
+    own.engine.compute = speed_type_compute(type);
     quire_err e = run_on(&own, err);
     synthetic_close(&s);
     return e;

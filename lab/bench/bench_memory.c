@@ -13,7 +13,7 @@
 void bench_memory_options_init(bench_memory_options *o) {
     *o = (bench_memory_options){.shape = "16,8,64",
                                 .pages = "1,2,4,8,16,32,64,128,256",
-                                .kv_dtype = "f16",
+                                .kv_dtype = QUIRE_KV_F16,
                                 .weight_bytes = MODEL_LLAMA_1B_WEIGHTS,
                                 .max_model_len = 131072};
 }
@@ -24,8 +24,8 @@ typedef struct memory_bench {
     dtype type;
 } memory_bench;
 
-static dtype type_named(const char *name) {
-    return strcmp(name, "f32") == 0 ? DTYPE_F32 : strcmp(name, "int8") == 0 ? DTYPE_I8 : strcmp(name, "bf16") == 0 ? DTYPE_BF16 : DTYPE_F16;
+static dtype stored_type(quire_kv_dtype t) {
+    return t == QUIRE_KV_F32 ? DTYPE_F32 : t == QUIRE_KV_INT8 ? DTYPE_I8 : t == QUIRE_KV_BF16 ? DTYPE_BF16 : DTYPE_F16;
 }
 
 /* What a case is called, and what its parameter says. */
@@ -145,7 +145,7 @@ quire_err bench_memory_run(const bench_memory_options *o, quire_error *err) {
                            KV_MAX_PAGE_TOKENS);
         }
     }
-    memory_bench b = {.o = o, .type = type_named(o->kv_dtype)};
+    memory_bench b = {.o = o, .type = stored_type(o->kv_dtype)};
     b.shape = desc_plain(shape[0], shape[1], shape[1], shape[2], 0);
     kv_layout layout;
     TRY(kv_layout_init(&b.shape, kv_both(b.type), 1, &layout, err));

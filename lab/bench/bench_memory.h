@@ -7,11 +7,12 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "quire.h"
 
 typedef struct bench_memory_options {
     const char *shape;     /* "LAYERS,KV_HEADS,HEAD" */
     const char *pages;     /* tokens a page, "1,16,256" */
-    const char *kv_dtype;  /* "f16", "bf16", "int8", "f32"; "auto" is f16 */
+    quire_kv_dtype kv_dtype; /* f16, bf16, int8 or f32; any other is f16 */
     double weight_bytes;   /* of the model */
     int32_t max_model_len; /* what static preallocation gives where nobody knows better */
     bool json;             /* one JSON object a line instead of tables */

@@ -37,9 +37,9 @@ static quire_err open_lab(profile *p, const char *path, quire_error *err) {
     quire_options e = o->engine;
     int32_t max_len = o->n_prompt + o->n_steps + 2;
     e.model = path;
-    e.compute = p->type != NULL ? compute_name(p->type->compute) : e.compute;
+    e.compute = p->type != NULL ? speed_type_compute(p->type) : e.compute;
     e.max_seqs = o->batch;
-    e.prefix_cache = "token"; /* the prompts of the decodes are there already */
+    e.prefix_cache = QUIRE_PREFIX_CACHE_TOKEN; /* the prompts of the decodes are there already */
     e.n_pages = o->batch * (max_len / e.page_tokens + 1) + SPARE_PAGES;
     return lab_open(&e, (engine_ablations){0}, max_len, &p->l, err);
 }

@@ -93,27 +93,25 @@ static quire_err check_type(quire_options *e, const char *type, quire_error *err
     return described;
 }
 
-/* Sets the types of keys and values to `name`, "int8" or "int8/int4"; memory holds the first of two. */
-static void set_kv_types(quire_options *e, const char *name, char memory[KV_NAME_BYTES]) {
+/* Sets the types of keys and values to `name`, "int8" or "int8/int4". */
+static quire_err set_kv_types(quire_options *e, const char *name, quire_error *err) {
+    char keys[KV_NAME_BYTES];
     const char *values = strchr(name, '/');
-    (void)snprintf(memory, KV_NAME_BYTES, "%.*s", (int)strcspn(name, "/"), name);
-    e->kv_dtype = memory;
-    e->kv_dtype_values = values != NULL ? values + 1 : NULL;
+    (void)snprintf(keys, sizeof keys, "%.*s", (int)strcspn(name, "/"), name);
+    TRY(quire_options_set(e, "--kv-dtype", keys, err));
+    return quire_options_set(e, "--cache-type-v", values != NULL ? values + 1 : "auto", err);
 }
 
 /* Refuses a compute mode or a type of keys and values that this model cannot have, before anything is measured. */
 static quire_err check_names(const quality *g, const model_desc *d, quire_error *err) {
     quire_options e = g->o->engine;
     compute_mode compute;
-    kv_types kv;
-    char memory[KV_NAME_BYTES];
     for (int32_t i = 0; i < g->computes.n; i++) {
-        e.compute = g->computes.of[i];
+        TRY(quire_options_set(&e, "--compute", g->computes.of[i], err));
         TRY(options_compute(&e, d, &compute, err));
     }
     for (int32_t i = 0; i < g->kv_types.n; i++) {
-        set_kv_types(&e, g->kv_types.of[i], memory);
-        TRY(options_kv_types(&e, d, COMPUTE_F32, &kv, err));
+        TRY(set_kv_types(&e, g->kv_types.of[i], err));
     }
     for (int32_t i = 0; i < g->types.n; i++) {
         TRY(check_type(&e, g->types.of[i], err));
@@ -184,12 +182,11 @@ static void close_side(side *m) {
 static quire_err open_row(const quality *g, int32_t i, side *out, quire_error *err) {
     int32_t n_weights = g->types.n + g->files.n, weights = i % n_weights, compute = i / n_weights % g->computes.n;
     const char *type = weights < g->types.n ? quantization_of(g->types.of[weights]) : NULL;
-    char memory[KV_NAME_BYTES];
     quire_options o = g->o->engine;
     o.model = weights < g->types.n ? o.model : g->files.of[weights - g->types.n];
     o.quantization = type;
-    o.compute = g->computes.of[compute];
-    set_kv_types(&o, g->kv_types.of[i / n_weights / g->computes.n], memory);
+    TRY(quire_options_set(&o, "--compute", g->computes.of[compute], err));
+    TRY(set_kv_types(&o, g->kv_types.of[i / n_weights / g->computes.n], err));
     out->name = weights >= g->types.n ? o.model : type != NULL ? type : "as it is";
     quire_err e = quality_stats_init(&out->stats, (int64_t)g->n_windows * (g->context - 1 - g->context / 2));
     TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "no room for %d windows of %d tokens", (int)g->n_windows, (int)g->context));
@@ -486,7 +483,8 @@ static quire_err measure_context(quality *g, int32_t context, quire_error *err) 
     TRY(g->window != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "no memory for windows of %d tokens", (int)context));
     g->reference = (side){.name = "reference"};
     quire_options exact = g->o->engine;
-    exact.compute = exact.kv_dtype = "f32";
+    exact.compute = QUIRE_COMPUTE_F32;
+    exact.kv_dtype = QUIRE_KV_F32;
     quire_err e = open_side(g, &exact, &g->reference, err);
     e = e == QUIRE_OK ? measure_all(g, err) : e;
     close_side(&g->reference);

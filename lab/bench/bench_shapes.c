@@ -100,7 +100,7 @@ static quire_err runner_open(const bench_shapes_options *o, const model_shape *s
     quire_options_init(&e);
     TRY(synthetic_open(s, type->file, &made, err));
     e.model = made.path;
-    e.compute = compute_name(type->compute);
+    e.compute = speed_type_compute(type);
     e.n_threads = o->n_threads;
     e.isa = o->isa;
     const bare_options bo = {.engine = &e,

@@ -95,7 +95,7 @@ static quire_err choose_ways(speculation *b, quire_error *err) {
 static quire_err open_way(speculation *b, way *w, quire_error *err) {
     quire_options o = b->o->engine;
     o.speculative_config = w->speculative_config;
-    o.prefix_cache = "none";
+    o.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
     o.memory_utilization /= b->n_ways;
     w->ids = mem_new((size_t)b->o->n_decode, sizeof *w->ids);
     if (w->ids == NULL) {

@@ -200,7 +200,7 @@ static quire_err start_packed(const bench_speed_options *o, const model_shape *s
     synthetic made;
     int64_t n_bytes;
     bench_start_options_init(&start);
-    start.engine.compute = "int8";
+    start.engine.compute = QUIRE_COMPUTE_INT8;
     start.engine.n_threads = o->n_threads;
     start.engine.isa = o->isa;
     TRY(synthetic_open(s, DTYPE_Q4_0, &made, err));

@@ -158,11 +158,11 @@ static quire_err open_run(run *m, const char *path, quire_error *err) {
     quire_options e;
     quire_options_init(&e);
     e.model = path;
-    e.compute = compute_name(m->type->compute);
+    e.compute = speed_type_compute(m->type);
     e.n_threads = m->o->n_threads;
     e.isa = m->o->isa;
     e.max_seqs = m->most;
-    e.prefix_cache = "token";
+    e.prefix_cache = QUIRE_PREFIX_CACHE_TOKEN;
     e.n_pages = pages_of(m, e.page_tokens);
     e.max_model_len = PREFILL_PROMPT + DECODE_TOKENS;
     m->prompts = mem_new((size_t)m->most * DECODE_PROMPT, sizeof *m->prompts);

@@ -134,7 +134,7 @@ static quire_err measure_client(stall *b, const sheet *t, double target_ms, quir
 static quire_err measure_target(stall *b, const sheet *t, double target_ms, quire_error *err) {
     quire_options engine = b->options->engine;
     engine.step_target_us = (int64_t)(target_ms * 1e3);
-    engine.prefix_cache = "none";
+    engine.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
     TRY(client_open(&engine, b->options->off, &b->client, err));
     quire_err e = measure_client(b, t, target_ms, err);
     client_close(&b->client);

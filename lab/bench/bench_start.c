@@ -19,6 +19,7 @@
 #include "lab/bench/sheet.h"
 #include "lab/bench/temporary.h"
 #include "lab/json_line.h"
+#include "options/engine_flags.h"
 #include "setup/engine_config.h"
 
 enum { MOST_ARGUMENTS = 28 }; /* of the program that is started, with the NULL behind them */
@@ -52,7 +53,7 @@ static quire_err time_tokens(client *c, double *least_ms, quire_error *err) {
 static quire_err measure_token(const bench_start_options *o, double *least_ms, quire_error *err) {
     quire_options own = o->engine;
     client c;
-    own.prefix_cache = "none";
+    own.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
     TRY(client_open(&own, (engine_ablations){0}, &c, err));
     quire_err e = time_tokens(&c, least_ms, err);
     client_close(&c);
@@ -75,9 +76,9 @@ static quire_err spawn_logits(const bench_start_options *o, const char *cache, i
                                              "--out",
                                              "/dev/stdout",
                                              "--compute",
-                                             e->compute,
+                                             flag_choice_name(choices_compute, (int)e->compute),
                                              "--kv-dtype",
-                                             e->kv_dtype,
+                                             flag_choice_name(choices_kv_dtype, (int)e->kv_dtype),
                                              "--isa",
                                              e->isa,
                                              "--threads",

@@ -114,7 +114,7 @@ static void fill_trials(batching *x) {
         t->options.max_seqs = i == 0 ? MAX_SEQS : 1;
         t->options.max_batched_tokens = MAX_ROWS;
         t->options.step_target_us = 0;
-        t->options.prefix_cache = "none";
+        t->options.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
         t->options.page_tokens = BASELINE_PAGE;
         t->options.n_pages = MEMORY_TOKENS / BASELINE_PAGE;
     }

@@ -7,6 +7,7 @@
 #include "lab/bench/experiment.h"
 #include "lab/bench/trial.h"
 #include "lab/bench/workload.h"
+#include "options/engine_flags.h"
 
 static int32_t runs_of(const experiment_options *o) {
     return o->n_runs > 0 ? o->n_runs : 1;
@@ -34,11 +35,18 @@ static double hit_rate(const lab_result *r) {
 
 /* Ways of caching: what is reused, who is admitted first, who is evicted, and whether the pool is short. */
 static const struct way {
-    const char *cache, *schedule, *eviction;
+    quire_prefix_cache cache;
+    quire_schedule schedule;
+    quire_eviction eviction;
     bool is_short;
-} ways[] = {{"none", "fcfs", "lru", false},     {"page", "fcfs", "lru", false},  {"token", "fcfs", "lru", false},
-            {"token", "fcfs", "lru", true},     {"token", "fcfs", "lfu", true},  {"token", "fcfs", "gdsf", true},
-            {"token", "fcfs", "learned", true}, {"token", "prefix", "lru", true}};
+} ways[] = {{QUIRE_PREFIX_CACHE_NONE, QUIRE_SCHEDULE_FCFS, QUIRE_EVICTION_LRU, false},
+            {QUIRE_PREFIX_CACHE_PAGE, QUIRE_SCHEDULE_FCFS, QUIRE_EVICTION_LRU, false},
+            {QUIRE_PREFIX_CACHE_TOKEN, QUIRE_SCHEDULE_FCFS, QUIRE_EVICTION_LRU, false},
+            {QUIRE_PREFIX_CACHE_TOKEN, QUIRE_SCHEDULE_FCFS, QUIRE_EVICTION_LRU, true},
+            {QUIRE_PREFIX_CACHE_TOKEN, QUIRE_SCHEDULE_FCFS, QUIRE_EVICTION_LFU, true},
+            {QUIRE_PREFIX_CACHE_TOKEN, QUIRE_SCHEDULE_FCFS, QUIRE_EVICTION_GDSF, true},
+            {QUIRE_PREFIX_CACHE_TOKEN, QUIRE_SCHEDULE_FCFS, QUIRE_EVICTION_LEARNED, true},
+            {QUIRE_PREFIX_CACHE_TOKEN, QUIRE_SCHEDULE_PREFIX, QUIRE_EVICTION_LRU, true}};
 enum { N_WAYS = (int)(sizeof ways / sizeof *ways), WAY_WHOLE = 2 };
 
 /* A pool that holds less than what could be found again, but what runs. */
@@ -50,9 +58,9 @@ static int32_t short_pool(const workload *w, const lab_result *whole, int32_t pa
 static void workload_row(const sheet *s, const workload *w, int way, const trial *t) {
     const lab_result *r = &t->best;
     sheet_row(s, (sheet_cell[]){{w->name, 0},
-                                {ways[way].cache, 0},
-                                {ways[way].schedule, 0},
-                                {ways[way].eviction, 0},
+                                {flag_choice_name(choices_prefix_cache, (int)ways[way].cache), 0},
+                                {flag_choice_name(choices_schedule, (int)ways[way].schedule), 0},
+                                {flag_choice_name(choices_eviction, (int)ways[way].eviction), 0},
                                 {NULL, ways[way].is_short ? t->options.n_pages : SHEET_ABSENT},
                                 {NULL, (double)r->n_prompt},
                                 {NULL, (double)r->n_prompt_computed},
@@ -145,9 +153,9 @@ typedef enum mechanism {
     N_MECHANISMS
 } mechanism;
 
-static const char *const switches[N_MECHANISMS] = {
-    "all on",          "--prefix-cache page", "--prefix-cache none", "--no-fork-sharing",     "--no-cascade",    "--no-chunked-prefill",
-    "--schedule fcfs", "--no-jump-forward",   "no speculation",      "--fixed-draft-length", "--max-num-seqs 1"};
+static const char *const switches[N_MECHANISMS] = {"all on",         "--prefix-cache page",  "--prefix-cache none", "--no-fork-sharing",
+                                                   "--no-cascade",   "--no-chunked-prefill", "--schedule fcfs",     "--no-jump-forward",
+                                                   "no speculation", "--fixed-draft-length", "--max-num-seqs 1"};
 static const char GUESSES[] = "{\"method\":\"ngram\",\"num_speculative_tokens\":5}";
 
 /* A load of the ablation: a workload, or a kind of it for one mechanism. */
@@ -167,11 +175,15 @@ static const load loads[] = {{"samples", "json", 4, 0, false, false}, {"gsm8k", 
 /* A mechanism that a load has no use for is left out. */
 static bool concerns(const load *l, mechanism m) {
     switch (m) {
-    case BY_ARRIVAL: return l->n_pages > 0;
-    case NO_JUMPS: return l->forced;
+    case BY_ARRIVAL:
+        return l->n_pages > 0;
+    case NO_JUMPS:
+        return l->forced;
     case NO_GUESSES:
-    case FIXED_GUESSES: return l->guesses;
-    default: return true;
+    case FIXED_GUESSES:
+        return l->guesses;
+    default:
+        return true;
     }
 }
 
@@ -179,7 +191,7 @@ enum { FORCED_TOKEN = 7 };
 
 static void switch_off(mechanism m, trial *t) {
     quire_options *o = &t->options;
-    o->prefix_cache = m == CACHE_PAGE ? "page" : m == CACHE_NONE ? "none" : "token";
+    o->prefix_cache = m == CACHE_PAGE ? QUIRE_PREFIX_CACHE_PAGE : m == CACHE_NONE ? QUIRE_PREFIX_CACHE_NONE : QUIRE_PREFIX_CACHE_TOKEN;
     t->off.no_fork_sharing = m == NO_FORKS;
     t->off.no_jump_forward = m == NO_JUMPS;
     o->no_cascade = m == NO_CASCADE;
@@ -206,7 +218,7 @@ static quire_err ablate(const experiment_options *o, const sheet *s, const load 
             t->options.max_batched_tokens = 512;
             t->options.max_seqs = w.max_seqs * l->n_samples;
             t->options.n_pages = l->n_pages > 0 ? l->n_pages : t->options.n_pages * l->n_samples;
-            t->options.schedule = l->n_pages > 0 && m != BY_ARRIVAL ? "prefix" : "fcfs";
+            t->options.schedule = l->n_pages > 0 && m != BY_ARRIVAL ? QUIRE_SCHEDULE_PREFIX : QUIRE_SCHEDULE_FCFS;
             t->options.speculative_config = l->guesses ? GUESSES : NULL;
             switch_off((mechanism)m, t);
             of[n++] = m;

@@ -87,7 +87,7 @@ quire_err experiment_pages(const experiment_options *o, quire_error *err) {
                      .max_len = lengths[N_REQUESTS - 1] + N_OUTPUT};
         t->options.page_tokens = sizes[i];
         t->options.max_seqs = N_REQUESTS;
-        t->options.prefix_cache = "none";
+        t->options.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
         t->options.n_pages = (int32_t)pages_of(requests, N_REQUESTS, sizes[i]) + N_REQUESTS;
     }
     quire_err e = trials_run(trials, n_sizes, n_runs, false, err);
@@ -124,7 +124,7 @@ static void share_trials(const sharing *sh, const share_kind *k, int32_t n_sampl
         t[i] = (trial){.options = sh->o->engine, .requests = requests, .n = k->n, .at_once = k->n, .max_len = k->prompt + k->output};
         t[i].options.max_seqs = k->n * n_samples;
         t[i].options.max_batched_tokens = k->n * n_samples * (k->prompt + 1); /* all prompts in one step, so that all run abreast */
-        t[i].options.prefix_cache = "none";
+        t[i].options.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
         t[i].off.no_fork_sharing = i != WITH_FORKS;
         t[i].options.n_pages = k->n * n_samples * (int32_t)(kv_pages_for(t[i].max_len, t[i].options.page_tokens) + 1);
     }

@@ -90,13 +90,13 @@ static quire_err strangers(const experiment_options *o, const sheet *s, int32_t 
     measured ways[N_WAYS] = {{.name = "strangers, no index", .requests = requests, .n = N_STRANGERS, .at_once = STRANGERS_AT_ONCE}};
     ways[0].max_len = STRANGER + STRANGER_OUTPUT;
     ways[0].options = o->engine;
-    ways[0].options.prefix_cache = "none";
+    ways[0].options.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
     ways[0].options.max_seqs = STRANGERS_AT_ONCE;
     ways[0].options.n_pages = pages * N_STRANGERS / 2;
     ways[0].options.step_target_us = 0;
     ways[1] = ways[0];
     ways[1].name = "strangers, index";
-    ways[1].options.prefix_cache = "token";
+    ways[1].options.prefix_cache = QUIRE_PREFIX_CACHE_TOKEN;
     quire_err e = compare(s, ways, n_runs, err);
     mem_free(tokens);
     return e;
@@ -120,7 +120,7 @@ static quire_err together(const experiment_options *o, const sheet *s, int32_t n
     measured ways[N_WAYS] = {{.name = "one, then 31 tails", .requests = requests, .n = N_TOGETHER, .n_first = 1, .at_once = N_TOGETHER}};
     ways[0].max_len = SHARED + N_TOGETHER + TOGETHER_OUTPUT;
     ways[0].options = o->engine;
-    ways[0].options.prefix_cache = "token";
+    ways[0].options.prefix_cache = QUIRE_PREFIX_CACHE_TOKEN;
     ways[0].options.max_seqs = N_TOGETHER;
     ways[0].options.n_pages = (int32_t)kv_pages_for(SHARED, o->engine.page_tokens) +
                               N_TOGETHER * (int32_t)(kv_pages_for(N_TOGETHER + TOGETHER_OUTPUT, o->engine.page_tokens) + 1);

@@ -204,7 +204,7 @@ static quire_err run_on(headline *h, quire_error *err) {
     synthetic s;
     TRY(synthetic_open(shape, type->file, &s, err));
     h->o.engine.model = s.path;
-    h->o.engine.compute = compute_name(type->compute);
+    h->o.engine.compute = speed_type_compute(type);
     quire_err e = run(h, err);
     synthetic_close(&s);
     return e;

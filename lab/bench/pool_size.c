@@ -24,10 +24,9 @@ static quire_err needs_of(const quire_options *o, const model_file *f, int64_t n
     model_desc d;
     kv_layout layout;
     compute_mode compute;
-    kv_types types;
     TRY(model_describe(f, &d, err));
     TRY(options_compute(o, &d, &compute, err));
-    TRY(options_kv_types(o, &d, compute, &types, err));
+    const kv_types types = options_kv_types(o, &d, compute);
     TRY(kv_layout_init(&d, types, o->page_tokens, &layout, err));
     int32_t longest = o->max_model_len > 0 ? o->max_model_len : d.max_positions;
     kv_most most = options_most_pages(o, &d, &layout, options_max_rows(o, longest));

@@ -2,6 +2,10 @@
 
 #include <string.h>
 
+quire_compute speed_type_compute(const speed_type *t) {
+    return (quire_compute)((int)t->compute + (int)QUIRE_COMPUTE_F32);
+}
+
 const speed_type speed_types[N_SPEED_TYPES] = {
     {"q4_0", DTYPE_Q4_0, COMPUTE_INT8, DTYPE_Q4_0}, {"q8_0", DTYPE_Q8_0, COMPUTE_INT8, DTYPE_Q8_0},
     {"q4_k", DTYPE_Q4_K, COMPUTE_INT8, DTYPE_Q4_K}, {"int8", DTYPE_BF16, COMPUTE_INT8, DTYPE_I8},

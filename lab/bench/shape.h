@@ -7,6 +7,7 @@
 
 #include "core/dtype.h"
 #include "lab/bench/bench_roofline.h"
+#include "quire.h"
 
 typedef struct llama_shape {
     const char *name;
@@ -20,6 +21,9 @@ typedef struct speed_type {
     compute_mode compute;
     dtype published;
 } speed_type;
+
+/* The engine's option for how its products are computed. */
+quire_compute speed_type_compute(const speed_type *t);
 
 enum { N_SPEED_TYPES = 6 };
 extern const speed_type speed_types[N_SPEED_TYPES]; /* q4_0 q8_0 q4_k int8 bf16 f32; int8 is per channel, made of bf16 while loading */

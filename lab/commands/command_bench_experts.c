@@ -13,14 +13,14 @@ typedef struct options {
 
 static const flag own_flags[] = {
     {"--types", "LIST", "of the weights (q4_0,q8_0,int8,bf16,f32); f16 and q4_k too", FLAG_TEXT, AT(own.types)},
-    {"--rows", "LIST", "rows of a step (1,8,32)", FLAG_TEXT, AT(own.rows)},
+    {"--rows", "LIST", "rows of a step", FLAG_TEXT, AT(own.rows)},
     {"--threads -t", "LIST", "threads (one a core)", FLAG_TEXT, AT(own.threads)},
-    {"--isa", NULL, "instruction set of the kernels", FLAG_CHOICE, AT(own.isa), .choices = choices_isa},
-    {"--experts", "N", "experts (64)", FLAG_COUNT, AT(own.n_experts), .minimum = 1, .maximum = 1024},
-    {"--used", "N", "experts a row (8)", FLAG_COUNT, AT(own.n_used), .minimum = 1, .maximum = 64},
-    {"--width", "N", "elements of a row (2048)", FLAG_COUNT, AT(own.d_model), .minimum = 256, .maximum = 1 << 16},
-    {"--hidden", "N", "hidden elements of an expert (768)", FLAG_COUNT, AT(own.d_hidden), .minimum = 256, .maximum = 1 << 16},
-    {"--milliseconds", "N", "least time of a figure (1000)", FLAG_COUNT, AT(own.run_ms), .minimum = 1, .maximum = 100000},
+    {"--isa", NULL, "instruction set of the kernels", FLAG_NAME, AT(own.isa), .choices = choices_isa},
+    {"--experts", "N", "experts", FLAG_COUNT, AT(own.n_experts), .minimum = 1, .maximum = 1024},
+    {"--used", "N", "experts a row", FLAG_COUNT, AT(own.n_used), .minimum = 1, .maximum = 64},
+    {"--width", "N", "elements of a row", FLAG_COUNT, AT(own.d_model), .minimum = 256, .maximum = 1 << 16},
+    {"--hidden", "N", "hidden elements of an expert", FLAG_COUNT, AT(own.d_hidden), .minimum = 256, .maximum = 1 << 16},
+    {"--milliseconds", "N", "least time of a figure", FLAG_COUNT, AT(own.run_ms), .minimum = 1, .maximum = 100000},
     {0},
 };
 static const flag *const groups[] = {own_flags, flags_json, flags_help, NULL};

@@ -21,36 +21,32 @@ static const flag load_flags[] = {
     {"--trace", "FILE", "a file's requests in their place (see quire sim --help)", FLAG_TEXT, AT(own.trace)},
     {"--shares", "LIST", "memory, percent of what all take fully reserved (5,10,20)", FLAG_TEXT, AT(own.shares)},
     {"--rates", "LIST", "arrivals, percent of what all at once give (70,100,130), and more as the bound needs", FLAG_TEXT, AT(own.rates)},
-    {"--requests", "N", "how many (40; with --shape 30; of a trace: all)", FLAG_COUNT, AT(own.n_requests), .minimum = 1, .maximum = 4096},
-    {"--shrink", "N", "lengths, and the longest sequence, become an Nth (1)", FLAG_COUNT, AT(own.shrink), .minimum = 1, .maximum = 1024},
-    {"--times-idle", "N", "bound of latency: so many times an idle server's (3)", FLAG_PART, AT(own.times_idle), .minimum = 1,
-     .maximum = 1e6},
-    {"--seed", "N", "of arrivals and lengths (1)", FLAG_COUNT, AT(own.seed), .minimum = 0, .maximum = INT32_MAX},
-    {"--draws", "N", "of arrivals at each rate: latency is their mean (1)", FLAG_COUNT, AT(own.n_draws), .minimum = 1, .maximum = 64},
-    {"--runs", "N", "of all at once: the one of the median counts (1)", FLAG_COUNT, AT(own.n_runs), .minimum = 1,
-     .maximum = HEADLINE_MAX_RUNS},
+    {"--requests", "N", "how many; 0: 40, with --shape 30, of a trace all", FLAG_COUNT, AT(own.n_requests), .minimum = 1, .maximum = 4096},
+    {"--shrink", "N", "lengths, and the longest sequence, become an Nth", FLAG_COUNT, AT(own.shrink), .minimum = 1, .maximum = 1024},
+    {"--times-idle", "N", "bound of latency: so many times an idle server's", FLAG_PART, AT(own.times_idle), .minimum = 1, .maximum = 1e6},
+    {"--seed", "N", "of arrivals and lengths", FLAG_COUNT, AT(own.seed), .minimum = 0, .maximum = INT32_MAX},
+    {"--draws", "N", "of arrivals at each rate: latency is their mean", FLAG_COUNT, AT(own.n_draws), .minimum = 1, .maximum = 64},
+    {"--runs", "N", "of all at once: the one of the median counts", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = HEADLINE_MAX_RUNS},
     {"--quick", NULL, "about a minute: sharegpt, 10%, two rates", FLAG_SWITCH, AT(own.quick)},
     {"--svg", "FILE", "draw latency by rate", FLAG_TEXT, AT(own.svg)},
     {0},
 };
 static const flag model_flags[] = {
     {"--shape", "NAME", "random weights of a published shape, below: sharegpt, 10%, two rates", FLAG_TEXT, AT(own.shape)},
-    {"--type", "NAME", "of its weights: q4_0, q8_0, q4_k, int8, bf16, f32 (q4_0)", FLAG_TEXT, AT(own.type)},
-    {"--compute --dtype", NULL, "how matrix products are computed", FLAG_CHOICE, AT(own.engine.compute), .choices = choices_compute},
-    FLAG_QUANTIZATION(AT(own.engine.quantization)),
-    {"--kv-dtype", NULL, "type of stored keys and values", FLAG_CHOICE, AT(own.engine.kv_dtype), .choices = choices_kv_dtype},
-    {"--threads -t", "N", "compute threads (1: time is the processor's; 0: one a core)", FLAG_COUNT, AT(own.engine.n_threads), .minimum = 0,
-     .maximum = 1024},
-    {"--isa", NULL, "instruction set of the kernels", FLAG_CHOICE, AT(own.engine.isa), .choices = choices_isa},
-    {"--max-model-len", "N", "the longest sequence (2048)", FLAG_COUNT, AT(own.engine.max_model_len), .minimum = 16, .maximum = 1 << 20},
-    {"--max-num-seqs", "N", "sequences running at once (64)", FLAG_COUNT, AT(own.engine.max_seqs), .minimum = 1, .maximum = 1024},
-    {"--max-num-batched-tokens", "N", "rows a step (512)", FLAG_COUNT, AT(own.engine.max_batched_tokens), .minimum = 1, .maximum = 1 << 16},
+    {"--type", "NAME", "of its weights: q4_0, q8_0, q4_k, int8, bf16, f32", FLAG_TEXT, AT(own.type)},
+    {"--threads -t", "N", "compute threads; 1: time is the processor's; 0: one per core", FLAG_COUNT, AT(cli.engine.n_threads),
+     .minimum = 0, .maximum = 1024},
+    {"--max-model-len", "N", "the longest sequence; 0: 2048", FLAG_COUNT, AT(cli.engine.max_model_len), .minimum = 16, .maximum = 1 << 20},
+    {"--max-num-seqs", "N", "sequences running at once", FLAG_COUNT, AT(cli.engine.max_seqs), .minimum = 1, .maximum = 1024},
+    {"--max-num-batched-tokens", "N", "rows a step", FLAG_COUNT, AT(cli.engine.max_batched_tokens), .minimum = 1, .maximum = 1 << 16},
     {0},
 };
-static const flag *const groups[] = {load_flags, model_flags, flags_json, flags_help, NULL};
+static const flag *const groups[] = {load_flags, model_flags, flags_compute, flags_kv_dtype, flags_isa, flags_json, flags_help, NULL};
 
 static void defaults(cli_options *o) {
-    headline_options_init(&((options *)(void *)o)->own);
+    options *all = (void *)o;
+    headline_options_init(&all->own);
+    o->engine = all->own.engine;
 }
 
 /* A flag that would do nothing is refused. */
@@ -67,6 +63,7 @@ static quire_err check_flags(const options *o, quire_error *err) {
 static quire_err run(const cli_options *o, quire_error *err) {
     TRY(check_flags((const void *)o, err));
     headline_options own = ((const options *)(const void *)o)->own;
+    own.engine = o->engine;
     TRY(files_check_named("--svg", own.svg, err));
     own.engine.model = o->engine.model;
     own.json = o->json;

@@ -15,14 +15,14 @@ typedef struct options {
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag own_flags[] = {
-    {"--each", "N", "answers to each schema (4; 0: none)", FLAG_COUNT, AT(own.n_each), .minimum = 0, .maximum = 1 << 16},
-    {"--rows", "LIST", "how many sequences decode together under schemas, as 8,256 (empty: none)", FLAG_TEXT, AT(own.rows)},
-    {"--steps", "N", "decode steps of them (16)", FLAG_COUNT, AT(own.n_steps), .minimum = 1, .maximum = 4096},
+    {"--each", "N", "answers to each schema; 0: none", FLAG_COUNT, AT(own.n_each), .minimum = 0, .maximum = 1 << 16},
+    {"--rows", "LIST", "how many sequences decode together under schemas, as 8,256; empty: none", FLAG_TEXT, AT(own.rows)},
+    {"--steps", "N", "decode steps of them", FLAG_COUNT, AT(own.n_steps), .minimum = 1, .maximum = 4096},
     {"--shape", "NAME", "a model of random weights instead, as of bench speed --shape (1.1b); needs --tokenizer", FLAG_TEXT, AT(own.shape)},
-    {"--type", "TYPE", "its weights (q4_0)", FLAG_TEXT, AT(own.type)},
+    {"--type", "TYPE", "its weights", FLAG_TEXT, AT(own.type)},
     {0},
 };
-static const flag *const groups[] = {flags_model,    flags_tokenizer, flags_ablations, own_flags,    flags_json, flags_compute,
+static const flag *const groups[] = {FLAGS_MODEL,    flags_tokenizer, flags_ablations, own_flags,    flags_json, flags_compute,
                                      flags_kv_dtype, FLAGS_MACHINE,   FLAGS_BATCH,     FLAGS_MEMORY, NULL};
 
 static void defaults(cli_options *o) {

@@ -12,13 +12,13 @@ typedef struct options {
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag own_flags[] = {
-    {"--types", "LIST", "of the weights (q4_0,q8_0,q4_k,int8,bf16,f16,f32)", FLAG_TEXT, AT(own.types)},
-    {"--rows", "LIST", "rows of a product (1,2,4,8,16,32,64,512)", FLAG_TEXT, AT(own.rows)},
+    {"--types", "LIST", "of the weights", FLAG_TEXT, AT(own.types)},
+    {"--rows", "LIST", "rows of a product", FLAG_TEXT, AT(own.rows)},
     {"--threads -t", "LIST", "threads (one a core)", FLAG_TEXT, AT(own.threads)},
-    {"--isa", NULL, "instruction set of the kernels", FLAG_CHOICE, AT(own.isa), .choices = choices_isa},
-    {"--weights", "MIB", "of memory that weights are read from in turn (160)", FLAG_COUNT, AT(own.weights_mib), .minimum = 1,
+    {"--isa", NULL, "instruction set of the kernels", FLAG_NAME, AT(own.isa), .choices = choices_isa},
+    {"--weights", "MIB", "of memory that weights are read from in turn", FLAG_COUNT, AT(own.weights_mib), .minimum = 1,
      .maximum = 1 << 20},
-    {"--milliseconds", "N", "least time of a figure (200)", FLAG_COUNT, AT(own.run_ms), .minimum = 1, .maximum = 100000},
+    {"--milliseconds", "N", "least time of a figure", FLAG_COUNT, AT(own.run_ms), .minimum = 1, .maximum = 100000},
     {0},
 };
 static const flag *const groups[] = {own_flags, flags_json, flags_help, NULL};

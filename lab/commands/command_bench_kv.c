@@ -12,13 +12,13 @@ typedef struct options {
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag own_flags[] = {
-    {"--threads -t", "LIST", "threads in the pool at once (1,2,4,8)", FLAG_TEXT, AT(own.threads)},
-    {"--pages", "LIST", "pages a pool has (256,4096,65536,1000000)", FLAG_TEXT, AT(own.pages)},
-    {"--page-size", "N", "tokens a page of the index holds (16)", FLAG_POWER_OF_TWO, AT(own.page_tokens), .minimum = 1, .maximum = 256},
-    {"--prompt-tokens", "N", "tokens of a prompt in the index (1024)", FLAG_POWER_OF_TWO, AT(own.prompt_tokens), .minimum = 16,
+    {"--threads -t", "LIST", "threads in the pool at once", FLAG_TEXT, AT(own.threads)},
+    {"--pages", "LIST", "pages a pool has", FLAG_TEXT, AT(own.pages)},
+    {"--page-size", "N", "tokens a page of the index holds", FLAG_POWER_OF_TWO, AT(own.page_tokens), .minimum = 1, .maximum = 256},
+    {"--prompt-tokens", "N", "tokens of a prompt in the index", FLAG_POWER_OF_TWO, AT(own.prompt_tokens), .minimum = 16,
      .maximum = 1 << 16},
-    {"--milliseconds", "N", "least time of a run (20)", FLAG_COUNT, AT(own.run_ms), .minimum = 1, .maximum = 100000},
-    {"--runs", "N", "runs behind each figure (5)", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
+    {"--milliseconds", "N", "least time of a run", FLAG_COUNT, AT(own.run_ms), .minimum = 1, .maximum = 100000},
+    {"--runs", "N", "runs behind each figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
     {0},
 };
 static const flag *const groups[] = {own_flags, flags_json, flags_help, NULL};

@@ -12,25 +12,24 @@ typedef struct options {
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag own_flags[] = {
-    {"--context", "LIST", "tokens before the measured ones (128,256,512,1024,2048)", FLAG_TEXT, AT(own.contexts)},
-    {"--decode -n", "N", "tokens that are measured, one by one (256)", FLAG_COUNT, AT(own.n_steps), .minimum = 1, .maximum = 1 << 16},
-    {"--runs", "N", "runs behind each figure (3)", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
-    {"--model -m", "MODEL", "the model that is run (the built-in one's shape, random weights, 131,072 positions)", FLAG_TEXT,
-     AT(own.engine.model)},
-    {"--compute --dtype", NULL, "how matrix products are computed", FLAG_CHOICE, AT(own.engine.compute), .choices = choices_compute},
-    FLAG_QUANTIZATION(AT(own.engine.quantization)),
-    {"--kv-dtype", NULL, "type of stored keys and values", FLAG_CHOICE, AT(own.engine.kv_dtype), .choices = choices_kv_dtype},
-    {"--threads -t", "N", "compute threads (0: one a core)", FLAG_COUNT, AT(own.engine.n_threads), .minimum = 0, .maximum = 1024},
+    {"--context", "LIST", "tokens before the measured ones", FLAG_TEXT, AT(own.contexts)},
+    {"--decode -n", "N", "tokens that are measured, one by one", FLAG_COUNT, AT(own.n_steps), .minimum = 1, .maximum = 1 << 16},
+    {"--runs", "N", "runs behind each figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
+    {"--model -m", "MODEL", "the model that is run; builtin: its shape, with random weights and 131,072 positions", FLAG_TEXT,
+     AT(cli.engine.model)},
     {0},
 };
-static const flag *const groups[] = {own_flags, flags_json, flags_help, NULL};
+static const flag *const groups[] = {own_flags, flags_compute, flags_kv_dtype, flags_threads, flags_json, flags_help, NULL};
 
 static void defaults(cli_options *o) {
-    bench_latency_options_init(&((options *)(void *)o)->own);
+    options *all = (void *)o;
+    bench_latency_options_init(&all->own);
+    o->engine = all->own.engine;
 }
 
 static quire_err run(const cli_options *o, quire_error *err) {
     bench_latency_options own = ((const options *)(const void *)o)->own;
+    own.engine = o->engine;
     own.json = o->json;
     return bench_latency_run(&own, err);
 }

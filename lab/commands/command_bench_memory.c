@@ -12,11 +12,11 @@ typedef struct options {
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag own_flags[] = {
-    {"--shape", "L,H,D", "layers, KV heads and head width of the model (16,8,64)", FLAG_TEXT, AT(own.shape)},
-    {"--weights", "BYTES", "of the model (2471628800)", FLAG_PART, AT(own.weight_bytes), .minimum = 0, .maximum = 1e15},
-    {"--pages", "LIST", "tokens a page holds (1,2,4,8,16,32,64,128,256)", FLAG_TEXT, AT(own.pages)},
+    {"--shape", "L,H,D", "layers, KV heads and head width of the model", FLAG_TEXT, AT(own.shape)},
+    {"--weights", "BYTES", "of the model", FLAG_PART, AT(own.weight_bytes), .minimum = 0, .maximum = 1e15},
+    {"--pages", "LIST", "tokens a page holds", FLAG_TEXT, AT(own.pages)},
     {"--kv-dtype", NULL, "type of keys and values", FLAG_CHOICE, AT(own.kv_dtype), .choices = choices_kv_dtype},
-    {"--max-model-len", "N", "room for each sequence where nobody knows better (131072)", FLAG_COUNT, AT(own.max_model_len), .minimum = 1,
+    {"--max-model-len", "N", "room for each sequence where nobody knows better", FLAG_COUNT, AT(own.max_model_len), .minimum = 1,
      .maximum = 1 << 24},
     {0},
 };

@@ -12,12 +12,12 @@ typedef struct options {
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag own_flags[] = {
-    {"--pages", "LIST", "tokens a page holds (1,2,4,8,16,32,64,128,256)", FLAG_TEXT, AT(own.pages)},
-    {"--lengths", "LIST", "tokens of the preempted sequence (128,512,1024)", FLAG_TEXT, AT(own.lengths)},
-    {"--runs", "N", "runs behind each figure (3)", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
+    {"--pages", "LIST", "tokens a page holds", FLAG_TEXT, AT(own.pages)},
+    {"--lengths", "LIST", "tokens of the preempted sequence", FLAG_TEXT, AT(own.lengths)},
+    {"--runs", "N", "runs behind each figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
     {0},
 };
-static const flag *const groups[] = {flags_model, own_flags,     flags_json,      flags_compute, flags_kv_dtype,
+static const flag *const groups[] = {FLAGS_MODEL, own_flags,     flags_json,      flags_compute, flags_kv_dtype,
                                      flags_isa,   flags_threads, flags_step_rows, flags_help,    NULL};
 
 static void defaults(cli_options *o) {

@@ -14,22 +14,17 @@ typedef struct options {
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag own_flags[] = {
-    {"--batch", "N", "sequences that decode together (32)", FLAG_COUNT, AT(own.batch), .minimum = 1, .maximum = 1024},
-    {"--prompt", "N", "tokens of each prompt (128)", FLAG_COUNT, AT(own.n_prompt), .minimum = 1, .maximum = 1 << 16},
-    {"--shared", "N", "of them the first, which are the same in all prompts (0)", FLAG_COUNT, AT(own.n_shared), .minimum = 0,
+    {"--batch", "N", "sequences that decode together", FLAG_COUNT, AT(own.batch), .minimum = 1, .maximum = 1024},
+    {"--prompt", "N", "tokens of each prompt", FLAG_COUNT, AT(own.n_prompt), .minimum = 1, .maximum = 1 << 16},
+    {"--shared", "N", "of them the first, which are the same in all prompts", FLAG_COUNT, AT(own.n_shared), .minimum = 0,
      .maximum = 1 << 16},
-    {"--steps", "N", "decoding steps that are looked at (32)", FLAG_COUNT, AT(own.n_steps), .minimum = 1, .maximum = 4096},
-    {"--type", "TYPE", "weights of the random model that is run without MODEL (q4_0)", FLAG_TEXT, AT(own.type)},
-    {"--shape", "NAME", "its shape, as of bench speed --shape (1.1b)", FLAG_TEXT, AT(own.shape)},
+    {"--steps", "N", "decoding steps that are looked at", FLAG_COUNT, AT(own.n_steps), .minimum = 1, .maximum = 4096},
+    {"--type", "TYPE", "weights of the random model that is run without MODEL", FLAG_TEXT, AT(own.type)},
+    {"--shape", "NAME", "its shape, as of bench speed --shape", FLAG_TEXT, AT(own.shape)},
     {"--per-layer", NULL, "every layer of a decode too", FLAG_SWITCH, AT(own.per_layer)},
-    {"--compute --dtype", NULL, "how matrix products are computed", FLAG_CHOICE, AT(cli.engine.compute), .choices = choices_compute},
-    FLAG_QUANTIZATION(AT(cli.engine.quantization)),
-    {"--kv-dtype", NULL, "type of stored keys and values", FLAG_CHOICE, AT(cli.engine.kv_dtype), .choices = choices_kv_dtype},
-    {"--threads -t", "N", "compute threads (0: one a core)", FLAG_COUNT, AT(cli.engine.n_threads), .minimum = 0, .maximum = 1024},
-    {"--isa", NULL, "instruction set of the kernels", FLAG_CHOICE, AT(cli.engine.isa), .choices = choices_isa},
     {0},
 };
-static const flag *const groups[] = {own_flags, flags_json, flags_cpu_bind, flags_help, NULL};
+static const flag *const groups[] = {own_flags, flags_compute, flags_kv_dtype, FLAGS_MACHINE, flags_json, flags_help, NULL};
 
 static void defaults(cli_options *o) {
     bench_profile_options_init(&((options *)(void *)o)->own);

@@ -17,30 +17,24 @@ typedef struct options {
 static const flag load_flags[] = {
     {"--model -m", "MODEL", "serve with this model; without: simulate", FLAG_TEXT, AT(served.cli.engine.model)},
     {"--trace", "FILE", "its requests (see quire sim --help) instead of Poisson arrivals", FLAG_TEXT, AT(own.trace)},
-    {"--lengths", "NAME", "of prompts and answers: like sharegpt's or alpaca's (sharegpt)", FLAG_TEXT, AT(own.lengths)},
-    {"--rate", "N", "arrivals a second (2)", FLAG_PART, AT(own.rate), .minimum = 1e-6, .maximum = 1e6},
-    {"--requests", "N", "how many (1000; of a trace: all)", FLAG_COUNT, AT(own.n_requests), .minimum = 1, .maximum = INT32_MAX},
-    {"--seed", "N", "of arrivals and lengths (1)", FLAG_COUNT, AT(own.seed), .minimum = 0, .maximum = INT32_MAX},
+    {"--lengths", "NAME", "of prompts and answers: like sharegpt's or alpaca's", FLAG_TEXT, AT(own.lengths)},
+    {"--rate", "N", "arrivals a second", FLAG_PART, AT(own.rate), .minimum = 1e-6, .maximum = 1e6},
+    {"--requests", "N", "how many; 0: 1000, of a trace all", FLAG_COUNT, AT(own.n_requests), .minimum = 1, .maximum = INT32_MAX},
+    {"--seed", "N", "of arrivals and lengths", FLAG_COUNT, AT(own.seed), .minimum = 0, .maximum = INT32_MAX},
     {0},
 };
 static const flag prediction_flags[] = {
     {"--calibrate", NULL, "predict from what steps cost before and after each run", FLAG_SWITCH, AT(own.calibrate)},
-    {"--runs", "N", "really served so many times, figures being means (1)", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
+    {"--runs", "N", "really served so many times, figures being means", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
     {0},
 };
-static const flag engine_flags[] = {
-    {"--page-size --block-size", "N", "tokens a page holds (16)", FLAG_POWER_OF_TWO, AT(served.server.page_tokens), .minimum = 1,
+static const flag page_flags[] = {
+    {"--page-size --block-size", "N", "tokens a page holds", FLAG_POWER_OF_TWO, AT(served.server.page_tokens), .minimum = 1,
      .maximum = 256},
-    {"--compute --dtype", NULL, "how matrix products are computed", FLAG_CHOICE, AT(served.cli.engine.compute), .choices = choices_compute},
-    FLAG_QUANTIZATION(AT(served.cli.engine.quantization)),
-    {"--kv-dtype", NULL, "type of stored keys and values", FLAG_CHOICE, AT(served.cli.engine.kv_dtype), .choices = choices_kv_dtype},
-    {"--prefix-cache", NULL, "reuse of prompts' beginnings, by token or by page", FLAG_CHOICE, AT(served.cli.engine.prefix_cache),
-     .choices = choices_prefix_cache},
-    {"--threads -t", "N", "compute threads (0: one a core)", FLAG_COUNT, AT(served.cli.engine.n_threads), .minimum = 0, .maximum = 1024},
     {0},
 };
-static const flag *const groups[] = {load_flags, flags_served_by, prediction_flags, flags_served, engine_flags,
-                                     flags_json, flags_help,      flags_help_all,   NULL};
+static const flag *const groups[] = {load_flags,    flags_served_by, prediction_flags, flags_served,   page_flags, FLAGS_NUMERIC,
+                                     flags_threads, flags_json,      flags_help,       flags_help_all, NULL};
 
 static void defaults(cli_options *o) {
     compare_options_init(&((options *)(void *)o)->served.server);

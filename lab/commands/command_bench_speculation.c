@@ -16,14 +16,14 @@ typedef struct options {
 
 static const flag own_flags[] = {
     {"--prompts", "FILE", "a prompt a line: text, or JSON with \"prompt\" or \"turns\", and perhaps \"category\"", FLAG_TEXT, AT(own.name)},
-    {"--methods", "LIST", "of speculation, with their defaults; --speculative-config gives one of its own (ngram,suffix)", FLAG_TEXT,
+    {"--methods", "LIST", "of speculation, with their defaults; --speculative-config gives one of its own", FLAG_TEXT,
      AT(own.methods)},
-    {"--max-tokens -n", "N", "tokens of each answer (64)", FLAG_COUNT, AT(own.n_decode), .minimum = 2, .maximum = 1 << 20},
-    {"--each", "N", "prompts of a category, the first of them (0: all)", FLAG_COUNT, AT(own.n_each), .minimum = 0, .maximum = 1 << 16},
-    {"--temperature --temp", "T", "0: the likeliest token (0)", FLAG_PART, AT(own.temperature), .minimum = 0, .maximum = 2},
+    {"--max-tokens -n", "N", "tokens of each answer", FLAG_COUNT, AT(own.n_decode), .minimum = 2, .maximum = 1 << 20},
+    {"--each", "N", "prompts of a category, the first of them; 0: all", FLAG_COUNT, AT(own.n_each), .minimum = 0, .maximum = 1 << 16},
+    {"--temperature --temp", "T", "0: the likeliest token", FLAG_PART, AT(own.temperature), .minimum = 0, .maximum = 2},
     {0},
 };
-static const flag *const groups[] = {flags_model,    flags_ablations, own_flags,   flags_json,   flags_compute,
+static const flag *const groups[] = {FLAGS_MODEL,    flags_ablations, own_flags,   flags_json,   flags_compute,
                                      flags_kv_dtype, FLAGS_MACHINE,   FLAGS_BATCH, FLAGS_MEMORY, NULL};
 
 static void defaults(cli_options *o) {

@@ -17,12 +17,12 @@ typedef struct options {
 static const flag own_flags[] = {
     {"--types", "LIST", "of weights (q4_0,q8_0,q4_k,int8,bf16; with --shape q4_0)", FLAG_TEXT, AT(own.types)},
     {"--shape", "LIST", "all or some of the models below, beside Llama", FLAG_TEXT, AT(own.shapes)},
-    {"--batch", "LIST", "sequences that decode together (1,4,16,32)", FLAG_TEXT, AT(own.batches)},
-    {"--context", "N", "longest of attention by itself (32768)", FLAG_COUNT, AT(own.context), .minimum = 1, .maximum = 1 << 20},
-    {"--runs", "N", "runs behind each figure (3)", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
+    {"--batch", "LIST", "sequences that decode together", FLAG_TEXT, AT(own.batches)},
+    {"--context", "N", "longest of attention by itself", FLAG_COUNT, AT(own.context), .minimum = 1, .maximum = 1 << 20},
+    {"--runs", "N", "runs behind each figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
     {"--small", NULL, "models of a few hundred thousand weights: to see that all works", FLAG_SWITCH, AT(own.small)},
-    {"--threads -t", "N", "compute threads (0: one a core)", FLAG_COUNT, AT(own.n_threads), .minimum = 0, .maximum = 1024},
-    {"--isa", NULL, "instruction set of the kernels", FLAG_CHOICE, AT(own.isa), .choices = choices_isa},
+    {"--threads -t", "N", "compute threads; 0: one a core", FLAG_COUNT, AT(own.n_threads), .minimum = 0, .maximum = 1024},
+    {"--isa", NULL, "instruction set of the kernels", FLAG_NAME, AT(own.isa), .choices = choices_isa},
     {0},
 };
 static const flag *const groups[] = {own_flags, flags_json, flags_help, NULL};

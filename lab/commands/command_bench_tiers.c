@@ -12,11 +12,11 @@ typedef struct options {
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag own_flags[] = {
-    {"--lengths", "LIST", "tokens of the prompt (128,512,1000)", FLAG_TEXT, AT(own.lengths)},
-    {"--runs", "N", "runs behind each figure (3)", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
+    {"--lengths", "LIST", "tokens of the prompt", FLAG_TEXT, AT(own.lengths)},
+    {"--runs", "N", "runs behind each figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
     {0},
 };
-static const flag *const groups[] = {flags_model,   own_flags,       flags_json,      flags_compute,   flags_kv_dtype,   flags_isa,
+static const flag *const groups[] = {FLAGS_MODEL,   own_flags,       flags_json,      flags_compute,   flags_kv_dtype,   flags_isa,
                                      flags_threads, flags_step_rows, flags_page_size, flags_tier_file, flags_tier_redis, flags_help,
                                      NULL};
 

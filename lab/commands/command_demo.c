@@ -20,29 +20,28 @@ static const flag own_flags[] = {
     {"--context", "LIST", "tokens of a sequence, before those that are measured", FLAG_TEXT, AT(own.contexts)},
     {"--shape", "L,H,D", "wall: layers, KV heads and head width in 16 bits (32,32,128)", FLAG_TEXT, AT(own.shape)},
     {"--runs", "N", "runs behind each measured figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
-    {"--model -m", "MODEL", "the model that is run (builtin)", FLAG_TEXT, AT(own.engine.model)},
-    {"--compute --dtype", NULL, "how matrix products are computed", FLAG_CHOICE, AT(own.engine.compute), .choices = choices_compute},
-    FLAG_QUANTIZATION(AT(own.engine.quantization)),
-    {"--kv-dtype", NULL, "type of stored keys and values", FLAG_CHOICE, AT(own.engine.kv_dtype), .choices = choices_kv_dtype},
-    {"--threads -t", "N", "compute threads (0: one a core)", FLAG_COUNT, AT(own.engine.n_threads), .minimum = 0, .maximum = 1024},
+    {"--model -m", "MODEL", "the model that is run", FLAG_TEXT, AT(cli.engine.model)},
     {"--max-tokens -n", "N", "most tokens of an answer; of table: tokens behind the prompt", FLAG_COUNT, AT(own.n_tokens), .minimum = 1,
      .maximum = 1 << 20},
-    {"--max-len", "N", "room for the longest sequence (2048)", FLAG_COUNT, AT(own.max_len), .minimum = 1, .maximum = 1 << 24},
-    {"--max-num-seqs", "N", "sequences that run at once (4)", FLAG_COUNT, AT(own.slots), .minimum = 1, .maximum = 1 << 16},
-    {"--max-num-batched-tokens", "N", "rows a step (schedule: 8)", FLAG_COUNT, AT(own.n_rows), .minimum = 1, .maximum = 1 << 20},
+    {"--max-len", "N", "room for the longest sequence; 0: 2048", FLAG_COUNT, AT(own.max_len), .minimum = 1, .maximum = 1 << 24},
+    {"--max-num-seqs", "N", "sequences that run at once; 0: 4", FLAG_COUNT, AT(own.slots), .minimum = 1, .maximum = 1 << 16},
+    {"--max-num-batched-tokens", "N", "rows a step; 0: schedule: 8", FLAG_COUNT, AT(own.n_rows), .minimum = 1, .maximum = 1 << 20},
     {"--kv-pages", "N", "pages of the pool", FLAG_COUNT, AT(own.n_pages), .minimum = 1, .maximum = 1 << 20},
-    {"--page-size", "N", "tokens a page holds (16; schedule 4, radix 1)", FLAG_POWER_OF_TWO, AT(own.page_tokens), .minimum = 1,
+    {"--page-size", "N", "tokens a page holds; 0: 16, schedule 4, radix 1", FLAG_POWER_OF_TWO, AT(own.page_tokens), .minimum = 1,
      .maximum = 256},
     {0},
 };
-static const flag *const groups[] = {own_flags, flags_json, flags_help, NULL};
+static const flag *const groups[] = {own_flags, flags_compute, flags_kv_dtype, flags_threads, flags_json, flags_help, NULL};
 
 static void defaults(cli_options *o) {
-    demo_options_init(&((options *)(void *)o)->own);
+    options *all = (void *)o;
+    demo_options_init(&all->own);
+    o->engine = all->own.engine;
 }
 
 static quire_err run(const cli_options *o, quire_error *err) {
     demo_options own = ((const options *)(const void *)o)->own;
+    own.engine = o->engine;
     own.name = o->argument;
     own.json = o->json;
     if (!own.name) {

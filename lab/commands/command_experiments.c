@@ -16,15 +16,11 @@ typedef struct options {
 
 static const flag own_flags[] = {
     {"--runs", "N", "runs behind each measured figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
-    {"--model -m", "MODEL", "the model that is run (builtin)", FLAG_TEXT, AT(own.engine.model)},
-    {"--compute --dtype", NULL, "how matrix products are computed", FLAG_CHOICE, AT(own.engine.compute), .choices = choices_compute},
-    FLAG_QUANTIZATION(AT(own.engine.quantization)),
-    {"--kv-dtype", NULL, "type of stored keys and values", FLAG_CHOICE, AT(own.engine.kv_dtype), .choices = choices_kv_dtype},
-    {"--threads -t", "N", "compute threads (0: one a core)", FLAG_COUNT, AT(own.engine.n_threads), .minimum = 0, .maximum = 1024},
+    {"--model -m", "MODEL", "the model that is run", FLAG_TEXT, AT(cli.engine.model)},
     {0},
 };
 static const flag page_flags[] = {
-    {"--page-size", "N", "tokens a page holds (16)", FLAG_POWER_OF_TWO, AT(own.engine.page_tokens), .minimum = 1, .maximum = 256},
+    {"--page-size", "N", "tokens a page holds", FLAG_POWER_OF_TWO, AT(cli.engine.page_tokens), .minimum = 1, .maximum = 256},
     {0},
 };
 static const flag pages_flags[] = {
@@ -33,7 +29,7 @@ static const flag pages_flags[] = {
 };
 static const flag sharing_flags[] = {
     {"--samples", "LIST", "answers to a prompt (2,4,6)", FLAG_TEXT, AT(own.samples)},
-    {"--prompt", "N", "tokens of each prompt, and --output (those of two data sets)", FLAG_COUNT, AT(own.n_prompt), .minimum = 1,
+    {"--prompt", "N", "tokens of each prompt, and --output; 0: those of two data sets", FLAG_COUNT, AT(own.n_prompt), .minimum = 1,
      .maximum = 8192},
     {"--output", "N", "tokens of each answer", FLAG_COUNT, AT(own.n_output), .minimum = 1, .maximum = 8192},
     {0},
@@ -45,19 +41,23 @@ static const flag scenario_flags[] = {
     {0},
 };
 #define GROUPS(own)                                                                                                                        \
-    { own, page_flags, own_flags, flags_json, flags_help, NULL }
-static const flag *const groups[] = {page_flags, own_flags, flags_json, flags_help, NULL};
-static const flag *const groups_pages[] = {pages_flags, own_flags, flags_json, flags_help, NULL};
+    { own, page_flags, own_flags, flags_compute, flags_kv_dtype, flags_threads, flags_json, flags_help, NULL }
+static const flag *const groups[] = {page_flags, own_flags, flags_compute, flags_kv_dtype, flags_threads, flags_json, flags_help, NULL};
+static const flag *const groups_pages[] = {pages_flags,   own_flags,  flags_compute, flags_kv_dtype,
+                                           flags_threads, flags_json, flags_help,    NULL};
 static const flag *const groups_sharing[] = GROUPS(sharing_flags);
 static const flag *const groups_scenario[] = GROUPS(scenario_flags);
 
 static void defaults(cli_options *o) {
-    experiment_options_init(&((options *)(void *)o)->own);
+    options *all = (void *)o;
+    experiment_options_init(&all->own);
+    o->engine = all->own.engine;
 }
 
 /* Runs an experiment with what was given; one of which there is only one takes no name. */
 static quire_err run_named(const cli_options *o, quire_err (*run)(const experiment_options *o, quire_error *err), quire_error *err) {
     experiment_options own = ((const options *)(const void *)o)->own;
+    own.engine = o->engine;
     own.name = o->argument;
     own.json = o->json;
     return run(&own, err);

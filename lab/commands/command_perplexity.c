@@ -14,15 +14,15 @@ typedef struct options {
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag own_flags[] = {
-    {"--kv", "LIST", "keys and values: paged, contiguous, none, or several, which are compared (paged)", FLAG_TEXT, AT(own.kv)},
-    {"--step", "N", "tokens a forward pass (128)", FLAG_COUNT, AT(own.step), .minimum = 1, .maximum = 1 << 20},
-    {"--context", "N", "tokens of a chunk; later chunks begin with BOS too (1024)", FLAG_COUNT, AT(own.context), .minimum = 2,
+    {"--kv", "LIST", "keys and values: paged, contiguous, none, or several, which are compared", FLAG_TEXT, AT(own.kv)},
+    {"--step", "N", "tokens a forward pass", FLAG_COUNT, AT(own.step), .minimum = 1, .maximum = 1 << 20},
+    {"--context", "N", "tokens of a chunk; later chunks begin with BOS too; 0: 1024", FLAG_COUNT, AT(own.context), .minimum = 2,
      .maximum = 1 << 30},
     {"--ids-file", "FILE", "token ids as JSON in place of the text: [1,2,3]", FLAG_TEXT, AT(cli.ids_file)},
     {"--out", "FILE", "a line for each scored token: id and log-probability, to the last bit", FLAG_TEXT, AT(cli.out)},
     {0},
 };
-static const flag *const groups[] = {flags_model,   own_flags,       flags_json,      flags_quiet, flags_compute,  flags_kv_dtype,
+static const flag *const groups[] = {FLAGS_MODEL,   own_flags,       flags_json,      flags_quiet, flags_compute,  flags_kv_dtype,
                                      FLAGS_MACHINE, flags_page_size, flags_model_len, flags_help,  flags_help_all, NULL};
 
 static void defaults(cli_options *o) {

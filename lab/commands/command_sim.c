@@ -18,22 +18,24 @@ typedef struct options {
 
 #define AT(member) .offset = offsetof(options, member)
 
+static const flag_choice reuses[] = {{"token", NULL, QUIRE_PREFIX_CACHE_TOKEN}, {"page", NULL, QUIRE_PREFIX_CACHE_PAGE}, {0}};
+
 static const flag own_flags[] = {
     {"--pages", "LIST", "capacities in pages (halves of what the whole trace fills)", FLAG_TEXT, AT(own.pages)},
-    {"--policy", "LIST", "eviction: all, or some of lru,lfu,gdsf,learned,belady (lru)", FLAG_TEXT, AT(own.policies)},
-    {"--page-size --block-size --page-tokens", "N", "tokens a page holds (16)", FLAG_POWER_OF_TWO, AT(own.page_tokens), .minimum = 1,
+    {"--policy", "LIST", "eviction: all, or some of lru,lfu,gdsf,learned,belady", FLAG_TEXT, AT(own.policies)},
+    {"--page-size --block-size --page-tokens", "N", "tokens a page holds", FLAG_POWER_OF_TWO, AT(own.page_tokens), .minimum = 1,
      .maximum = 512},
-    {"--prefix-cache", "token|page", "reuse to the token, or of whole pages only (token)", FLAG_TEXT, AT(own.prefix_cache)},
-    {"--concurrency", "N", "requests open at once (1)", FLAG_COUNT, AT(own.concurrency), .minimum = 1, .maximum = 1 << 16},
-    {"--limit", "N", "read this many requests (0: all)", FLAG_COUNT, AT(own.limit), .minimum = 0, .maximum = INT32_MAX},
+    {"--prefix-cache", NULL, "reuse the beginnings of prompts, by token or by page", FLAG_CHOICE, AT(own.prefix_cache), .choices = reuses},
+    {"--concurrency", "N", "requests open at once", FLAG_COUNT, AT(own.concurrency), .minimum = 1, .maximum = 1 << 16},
+    {"--limit", "N", "read this many requests; 0: all", FLAG_COUNT, AT(own.limit), .minimum = 0, .maximum = INT32_MAX},
     {"--svg", "FILE", "plot hit rate against capacity", FLAG_TEXT, AT(own.svg)},
     {"--compare", NULL, "serve it: simulate every way to batch and to give memory", FLAG_SWITCH, AT(served.server.all)},
     {"--plan", "MODEL", "how many requests fit on a DEVICE, in the TRACE's place, and what that costs", FLAG_TEXT, AT(plan.model)},
-    {"--prompt", "N", "with --plan: tokens of a prompt (500)", FLAG_COUNT, AT(plan.n_prompt), .minimum = 1, .maximum = 1 << 24},
-    {"--output", "N", "with --plan: tokens of an answer (500)", FLAG_COUNT, AT(plan.n_output), .minimum = 1, .maximum = 1 << 24},
-    {"--unused", "PERCENT", "with --plan: of what is reserved without pages (75)", FLAG_COUNT, AT(plan.unused_percent), .minimum = 0,
+    {"--prompt", "N", "with --plan: tokens of a prompt", FLAG_COUNT, AT(plan.n_prompt), .minimum = 1, .maximum = 1 << 24},
+    {"--output", "N", "with --plan: tokens of an answer", FLAG_COUNT, AT(plan.n_output), .minimum = 1, .maximum = 1 << 24},
+    {"--unused", "PERCENT", "with --plan: of what is reserved without pages", FLAG_COUNT, AT(plan.unused_percent), .minimum = 0,
      .maximum = 99, .rare = true},
-    {"--devices", "N", "with --plan: of the fleet (100)", FLAG_COUNT, AT(plan.n_devices), .minimum = 1, .maximum = 1 << 24, .rare = true},
+    {"--devices", "N", "with --plan: of the fleet", FLAG_COUNT, AT(plan.n_devices), .minimum = 1, .maximum = 1 << 24, .rare = true},
     {0},
 };
 static const flag *const groups[] = {own_flags, flags_served_by, flags_served, flags_json, flags_help, flags_help_all, NULL};
@@ -48,11 +50,11 @@ static void defaults(cli_options *o) {
 static const char *replay_flag_given(const sim_options *o) {
     sim_options none;
     sim_options_init(&none);
-    return o->pages != NULL                            ? "--pages"
-           : strcmp(o->policies, none.policies) != 0   ? "--policy"
-           : o->svg != NULL                            ? "--svg"
-           : o->concurrency != none.concurrency        ? "--concurrency"
-                                                       : NULL;
+    return o->pages != NULL                          ? "--pages"
+           : strcmp(o->policies, none.policies) != 0 ? "--policy"
+           : o->svg != NULL                          ? "--svg"
+           : o->concurrency != none.concurrency      ? "--concurrency"
+                                                     : NULL;
 }
 
 /* A flag of another of the three: a plan, a server, a replay. */
@@ -66,7 +68,9 @@ static quire_err check_flags(const options *o, quire_error *err) {
         const char *device = s->all ? "--compare" : s->cost != NULL ? "--cost" : "--described";
         return err_set(err, QUIRE_INVALID, -1,
                        "%s does nothing with --plan, which takes --prompt, --output, --unused, --devices, --page-size and --cost-per-hour",
-                       served != NULL ? served : replays != NULL ? replays : device);
+                       served != NULL    ? served
+                       : replays != NULL ? replays
+                                         : device);
     }
     if (plans) {
         return unused_flags_refuse(&o->served.cli, "--limit --prefix-cache", "with --plan, which reads no trace", err);

@@ -8,7 +8,7 @@
 static const struct {
     const char *name, *line;
     quire_err (*run)(const demo_options *o, quire_error *err);
-    const char *takes; /* its flags, beside those of the model that is run */
+    const char *takes;                                   /* its flags, beside those of the model that is run */
     enum { RUNS_NEVER, RUNS_PROMPTS, RUNS_ALWAYS } runs; /* when it runs a model: never, with --prompts, always */
 } demos[] = {
     {"radix", "nine states of a prefix tree, in words", demo_radix, "--page-size", RUNS_NEVER},
@@ -96,11 +96,11 @@ static quire_err check_model_flags(const demo_options *o, bool only_prompts, qui
     demo_options none;
     demo_options_init(&none);
     const quire_options *e = &o->engine, *n = &none.engine;
-    const char *given = strcmp(e->model, n->model) != 0         ? "--model"
-                        : strcmp(e->compute, n->compute) != 0   ? "--compute"
-                        : strcmp(e->kv_dtype, n->kv_dtype) != 0 ? "--kv-dtype"
-                        : e->n_threads != n->n_threads          ? "--threads"
-                                                                : NULL;
+    const char *given = strcmp(e->model, n->model) != 0 ? "--model"
+                        : e->compute != n->compute      ? "--compute"
+                        : e->kv_dtype != n->kv_dtype    ? "--kv-dtype"
+                        : e->n_threads != n->n_threads  ? "--threads"
+                                                        : NULL;
     return given == NULL ? QUIRE_OK
                          : err_set(err, QUIRE_INVALID, -1, "demo %s runs no model%s, so %s does nothing", o->name,
                                    only_prompts ? " without --prompts" : "", given);

@@ -161,7 +161,7 @@ static quire_err run_continuous(const demo_options *o, latency *l, quire_error *
     lab opened;
     own.max_seqs = l->slots;
     own.step_target_us = 0;
-    own.prefix_cache = "none";
+    own.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
     own.n_pages = l->slots * (int32_t)kv_pages_for(max_len, own.page_tokens);
     TRY(lab_open(&own, (engine_ablations){0}, max_len, &opened, err));
     quire_err e = lab_run(&opened, l->requests, n, n, &r, err);

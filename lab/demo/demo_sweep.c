@@ -22,7 +22,7 @@ static quire_err sweep_row(const demo_options *o, const sheet *s, int32_t n, int
     trial t = {.options = o->engine, .requests = requests, .n = n, .at_once = n, .max_len = length + n_output};
     t.options.max_seqs = n;
     t.options.step_target_us = 0;
-    t.options.prefix_cache = "none";
+    t.options.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
     t.options.n_pages = n * (int32_t)kv_pages_for(t.max_len, t.options.page_tokens);
     quire_err e = trials_run(&t, 1, demo_or(o->n_runs, 1), false, err);
     mem_free(tokens);

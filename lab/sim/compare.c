@@ -9,13 +9,18 @@
 #include "file/show.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/sheet.h"
+#include "options/engine_flags.h"
 
 enum { DESCRIBED_SEQS = 256, DESCRIBED_ROWS = 2048, MEASURED_SEQS = 64, MEASURED_ROWS = 512 }; /* of vLLM then; of this engine */
 enum { MAX_DOUBLINGS = 12, HALVINGS = 6 };
 
 void compare_options_init(compare_options *o) {
-    *o = (compare_options){
-        .prefix_cache = "token", .speed = 1, .shrink = 1, .page_tokens = 16, .step_target_us = 100000, .preemption_mode = "auto"};
+    *o = (compare_options){.prefix_cache = QUIRE_PREFIX_CACHE_TOKEN,
+                           .speed = 1,
+                           .shrink = 1,
+                           .page_tokens = 16,
+                           .step_target_us = 100000,
+                           .preemption_mode = QUIRE_PREEMPTION_AUTO};
 }
 
 /* One way to serve. */
@@ -99,28 +104,6 @@ static quire_err read_cost(const compare_options *o, cost_model *cost, quire_err
     return cost_describe(model, o->described + n + 1, cost, err);
 }
 
-static quire_err parse_cache(const char *text, serving_cache *out, quire_error *err) {
-    static const char *const names[] = {"none", "page", "token"};
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(text, names[i]) == 0) {
-            *out = (serving_cache)i;
-            return QUIRE_OK;
-        }
-    }
-    return err_set(err, QUIRE_INVALID, -1, "--prefix-cache %s: must be none, page or token", text);
-}
-
-static quire_err parse_mode(const char *text, preempt_mode *out, quire_error *err) {
-    static const char *const names[] = {[PREEMPT_AUTO] = "auto", [PREEMPT_RECOMPUTE] = "recompute", [PREEMPT_SWAP] = "swap"};
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(text, names[i]) == 0) {
-            *out = (preempt_mode)i;
-            return QUIRE_OK;
-        }
-    }
-    return err_set(err, QUIRE_INVALID, -1, "--preemption-mode %s: must be auto, recompute or swap", text);
-}
-
 /* "0.8,0.6": each from 0 to 1. */
 static quire_err parse_acceptance(const char *text, serving_options *out, quire_error *err) {
     out->n_drafts = 0;
@@ -161,12 +144,13 @@ quire_err compare_server_of(const compare_options *o, const cost_model *cost, se
     if (o->draft_us > 0 && o->acceptance == NULL) {
         return err_set(err, QUIRE_INVALID, -1, "--draft-us is the time of guesses: it needs --acceptance");
     }
-    if (o->swap_bytes == 0 && o->preemption_mode != NULL && strcmp(o->preemption_mode, "auto") != 0) {
-        return err_set(err, QUIRE_INVALID, -1, "--preemption-mode %s: needs --swap-space", o->preemption_mode);
+    if (o->swap_bytes == 0 && o->preemption_mode != QUIRE_PREEMPTION_AUTO) {
+        return err_set(err, QUIRE_INVALID, -1, "--preemption-mode %s: needs --swap-space",
+                       flag_choice_name(choices_preemption, (int)o->preemption_mode));
     }
-    TRY(parse_mode(o->preemption_mode, &out->preempt, err));
-    TRY(parse_acceptance(o->acceptance, out, err));
-    return parse_cache(o->prefix_cache, &out->cache, err);
+    out->preempt = (preempt_mode)o->preemption_mode;
+    out->cache = (serving_cache)o->prefix_cache;
+    return parse_acceptance(o->acceptance, out, err);
 }
 
 quire_err compare_server(const compare_options *o, cost_model *cost, serving_options *out, quire_error *err) {

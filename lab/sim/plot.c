@@ -6,6 +6,7 @@
 
 #include "base/str.h"
 #include "file/show.h"
+#include "options/engine_flags.h"
 
 /* In pixels: the picture, and the frame of the diagram in it. */
 enum { WIDTH = 760, HEIGHT = 440, LEFT = 70, RIGHT = 620, TOP = 60, BOTTOM = 370, LEGEND_STEP = 22 };
@@ -76,7 +77,8 @@ static quire_err add_head(plot *p, const sim_options *o) {
     TRY(add_name(&p->out, slash != NULL ? slash + 1 : o->trace));
     return strbuf_addf(
         &p->out, "</text>\n<text x=\"%d\" y=\"44\" fill=\"#555\">%d requests, pages of %d tokens, reuse by %s, %d open at once</text>\n",
-        LEFT, p->n > 0 ? (int)p->rows[0].result.n_requests : 0, (int)o->page_tokens, o->prefix_cache, (int)o->concurrency);
+        LEFT, p->n > 0 ? (int)p->rows[0].result.n_requests : 0, (int)o->page_tokens,
+        flag_choice_name(choices_prefix_cache, (int)o->prefix_cache), (int)o->concurrency);
 }
 
 static quire_err add_axes(plot *p, const sim_options *o) {

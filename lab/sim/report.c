@@ -4,6 +4,7 @@
 
 #include "file/show.h"
 #include "lab/json_line.h"
+#include "options/engine_flags.h"
 
 double sim_hit_rate(const sim_row *row) {
     return row->result.prompt_tokens > 0 ? (double)row->result.hit_tokens / (double)row->result.prompt_tokens : 0;
@@ -28,8 +29,8 @@ void report_head(const sim_options *o, const trace *t) {
     }
     printf("%s: %s requests, %s prompt tokens, %s answer tokens; pages of %d tokens, reuse by %s, %d request%s open at once\n", o->trace,
            show_count((uint64_t)t->n_requests).text, show_count((uint64_t)t->n_prompt_tokens).text,
-           show_count((uint64_t)t->n_output_tokens).text, (int)o->page_tokens, o->prefix_cache, (int)o->concurrency,
-           o->concurrency == 1 ? "" : "s");
+           show_count((uint64_t)t->n_output_tokens).text, (int)o->page_tokens, flag_choice_name(choices_prefix_cache, (int)o->prefix_cache),
+           (int)o->concurrency, o->concurrency == 1 ? "" : "s");
     printf("%-10s %10s %8s %14s %12s %10s %10s %8s %12s\n", "policy", "pages", "hit rate", "hit tokens", "evictions", "peak used",
            "peak held", "refused", "requests/s");
 }
@@ -57,7 +58,7 @@ static void print_json_row(const sim_options *o, const sim_row *row) {
     add_count(line, "evictions", r->evictions);
     json_exact(json_name(line, "requests_per_s"), requests_per_s(r));
     json_exact(json_name(line, "hit_rate"), sim_hit_rate(row));
-    json_cstr(json_name(line, "prefix_cache"), o->prefix_cache);
+    json_cstr(json_name(line, "prefix_cache"), flag_choice_name(choices_prefix_cache, (int)o->prefix_cache));
     add_count(line, "page_tokens", o->page_tokens);
     add_count(line, "concurrency", o->concurrency);
     add_count(line, "peak_pages", r->peak_pages);

@@ -13,7 +13,7 @@
 enum { MAX_CAPACITIES = 64, MAX_ROWS = 1 + MAX_CAPACITIES * REPLAY_N_POLICIES, DEFAULT_HALVINGS = 7 };
 
 void sim_options_init(sim_options *o) {
-    *o = (sim_options){.policies = "lru", .prefix_cache = "token", .page_tokens = 16, .concurrency = 1};
+    *o = (sim_options){.policies = "lru", .prefix_cache = QUIRE_PREFIX_CACHE_TOKEN, .page_tokens = 16, .concurrency = 1};
     compare_options_init(&o->server);
 }
 
@@ -81,15 +81,6 @@ static quire_err parse_policies(sim *s, quire_error *err) {
         p += n + (p[n] == ',');
     }
     return *text ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "--policy: is empty");
-}
-
-static quire_err parse_prefix_cache(sim *s, quire_error *err) {
-    bool page = strcmp(s->o->prefix_cache, "page") == 0;
-    s->granularity = page ? KV_GRANULARITY_PAGE : KV_GRANULARITY_TOKEN;
-    return page || strcmp(s->o->prefix_cache, "token") == 0
-               ? QUIRE_OK
-               : err_set(err, QUIRE_INVALID, -1, "--prefix-cache %s: must be page or token; without a cache nothing is found",
-                         s->o->prefix_cache);
 }
 
 static void show_progress(int32_t n_done, int32_t n_requests, void *context) {
@@ -170,9 +161,9 @@ quire_err sim_run(const sim_options *o, quire_error *err) {
     }
     s->o = o;
     s->shows_progress = isatty(STDERR_FILENO);
+    s->granularity = o->prefix_cache == QUIRE_PREFIX_CACHE_PAGE ? KV_GRANULARITY_PAGE : KV_GRANULARITY_TOKEN;
     quire_err e = parse_pages(s, err);
     e = e == QUIRE_OK ? parse_policies(s, err) : e;
-    e = e == QUIRE_OK ? parse_prefix_cache(s, err) : e;
     e = e == QUIRE_OK ? trace_read(o->trace, o->limit, &s->t, err) : e;
     e = e == QUIRE_OK ? replay_all(s, err) : e;
     trace_deinit(&s->t);

@@ -32,8 +32,8 @@ static request_context context_of(const quire_engine *e, const quire_options *o,
                              .n_row = desc_pooled_width(d),
                              .mods = e->mods,
                              .trusts_attention = o->trust_request_attention,
-                             .opens_objects = options_open_objects(o),
-                             .json_space = request_space_of(str_of(o->json_whitespace)),
+                             .opens_objects = o->json_additional_properties == QUIRE_JSON_PROPERTIES_SCHEMA,
+                             .json_space = (grammar_space)o->json_whitespace,
                              .defaults = e->defaults.n > 0 ? &e->defaults : NULL};
 }
 

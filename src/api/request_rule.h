@@ -50,8 +50,6 @@ static inline grammar_space request_rule_space(const request_rule *rule, grammar
 static inline grammar_additional request_rule_additional(const request_rule *rule, grammar_additional given) {
     return rule->says_additional ? rule->additional : given;
 }
-/* What a word of json_whitespace means; GRAMMAR_SPACE_COMPACT where it is none. */
-grammar_space request_space_of(str word);
 /* The word of a request for it: "closed" or "schema". */
 const char *request_additional_word(grammar_additional a);
 /* The key of a rule's text in the cache; frame NULL: nothing stands around it. */

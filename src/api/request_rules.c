@@ -176,7 +176,7 @@ static quire_err read_any(const field_desc *f, const json_value *v, const char *
 static const char *const space_words[] = {
     [GRAMMAR_SPACE_COMPACT] = "compact", [GRAMMAR_SPACE_LINES] = "lines", [GRAMMAR_SPACE_ANY] = "any"};
 
-grammar_space request_space_of(str word) {
+static grammar_space space_of(str word) {
     grammar_space found = GRAMMAR_SPACE_COMPACT;
     for (size_t i = 0; i < sizeof space_words / sizeof *space_words; i++) {
         found = str_is(word, space_words[i]) ? (grammar_space)i : found;
@@ -185,7 +185,7 @@ grammar_space request_space_of(str word) {
 }
 
 quire_err request_read_space(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
-    grammar_space found = v != NULL ? request_space_of(json_str(v)) : r->context.json_space;
+    grammar_space found = v != NULL ? space_of(json_str(v)) : r->context.json_space;
     if (v != NULL && !str_is(json_str(v), space_words[found])) {
         return request_range_error(f, err, "%s must be \"compact\", \"lines\" or \"any\"", f->name);
     }

@@ -27,7 +27,8 @@ quire_err batch_about(const cli_options *o, const session *s, const uint8_t dige
     json_cstr(json_name(&out, "tool-call-parser"), o->engine.tool_call_parser);
     json_cstr(json_name(&out, "reasoning-parser"), o->engine.reasoning_parser);
     json_cstr(json_name(&out, "tokenizer"), o->engine.tokenizer);
-    json_cstr(json_name(&out, "special-tokens-in-messages"), o->engine.special_tokens_in_messages);
+    json_cstr(json_name(&out, "special-tokens-in-messages"),
+              o->engine.special_tokens_in_messages == QUIRE_MESSAGE_TOKENS_PARSE ? "parse" : "plain");
     json_cstr(json_name(&out, "hf-overrides"), o->engine.hf_overrides);
     json_cstr(json_name(&out, "override-kv"), o->engine.override_kv);
     json_cstr(json_name(&out, "mask-mod"), o->engine.mask_mod);

@@ -15,23 +15,24 @@
     { names_, NULL, reason, FLAG_REFUSED, .offset = 0 }
 #define ONLY(value)                                                                                                                        \
     (const flag_choice[]) {                                                                                                                \
-        {value, value}, {                                                                                                                  \
-            NULL, NULL                                                                                                                     \
+        {value, value, 0}, {                                                                                                               \
+            0                                                                                                                              \
         }                                                                                                                                  \
     }
 
-static const flag_choice one[] = {{"1", "1"}, {NULL, NULL}}, main_branch[] = {{"main", ""}, {NULL, NULL}};
-static const flag_choice on_or_off[] = {{"on", ""}, {"off", ""}, {"auto", ""}, {"1", ""}, {"0", ""}, {NULL, NULL}};
-static const flag_choice load_formats[] = {{"auto", ""}, {"safetensors", ""}, {"gguf", ""}, {NULL, NULL}};
-static const flag_choice executors[] = {{"mp", ""}, {"uni", ""}, {NULL, NULL}};
-static const flag_choice tokenizer_modes[] = {{"auto", ""}, {"hf", ""}, {"slow", ""}, {NULL, NULL}};
-static const flag_choice config_formats[] = {{"auto", ""}, {"hf", ""}, {NULL, NULL}};
-static const flag_choice runners[] = {{"auto", ""}, {"generate", ""}, {NULL, NULL}},
-                         conversions[] = {{"auto", ""}, {"none", ""}, {NULL, NULL}};
-static const flag_choice reasoning_formats[] = {{"auto", ""}, {"deepseek", ""}, {NULL, NULL}};
+static const flag_choice one[] = {{"1", "1", 0}, {0}}, main_branch[] = {{"main", "", 0}, {0}};
+static const flag_choice on_or_off[] = {{"on", "", 0}, {"off", "", 0}, {"auto", "", 0}, {"1", "", 0}, {"0", "", 0}, {0}};
+static const flag_choice load_formats[] = {{"auto", "", 0}, {"safetensors", "", 0}, {"gguf", "", 0}, {0}};
+static const flag_choice executors[] = {{"mp", "", 0}, {"uni", "", 0}, {0}};
+static const flag_choice tokenizer_modes[] = {{"auto", "", 0}, {"hf", "", 0}, {"slow", "", 0}, {0}};
+static const flag_choice config_formats[] = {{"auto", "", 0}, {"hf", "", 0}, {0}};
+static const flag_choice runners[] = {{"auto", "", 0}, {"generate", "", 0}, {0}},
+                         conversions[] = {{"auto", "", 0}, {"none", "", 0}, {0}};
+static const flag_choice reasoning_formats[] = {{"auto", "", 0}, {"deepseek", "", 0}, {0}};
 
 const flag flags_carried[] = {
     /* the machine and the model's file */
+    TAKEN_ANY("--gpu-memory-utilization", "there is no GPU; --memory-utilization PART is the part of the free host memory for KV pages"),
     TAKEN("--trust-remote-code", "no code of a model is ever run"),
     TAKEN("--enforce-eager --async-scheduling -O0 -O1 -O2 -O3", "nothing is compiled or captured while the engine runs"),
     TAKEN_ANY("--compilation-config -O -cc", "nothing is compiled while the engine runs"),

@@ -21,12 +21,23 @@ typedef struct command {
     const char *name; /* one word or two: "run", "bench kv" */
     const char *summary, *usage, *examples;
     command_argument argument;
-    const flag *const *flags;          /* groups, in the order of --help; ends with NULL */
-    size_t options_size;               /* of the options: a cli_options, or a struct that begins with one */
-    void (*defaults)(cli_options *o);  /* of what cli_options_init does not know or sets otherwise; may be NULL */
+    const flag *const *flags;         /* groups, in the order of --help; ends with NULL */
+    size_t options_size;              /* of the options: a cli_options, or a struct that begins with one */
+    void (*defaults)(cli_options *o); /* of what cli_options_init does not know or sets otherwise; may be NULL */
     /* what comes before a model by name is fetched; may be NULL */
     quire_err (*begin)(cli_options *o, quire_error *err);
     quire_err (*run)(const cli_options *o, quire_error *err); /* INVALID: the exit status says that the command was not understood */
 } command;
+
+enum { COMMAND_MEANING_BYTES = 320 };
+
+/* A command's options with its defaults; freed by command_options_free. NULL when out of memory. */
+cli_options *command_options_new(const command *c);
+void command_options_free(cli_options *o);
+
+/* Writes the flag's default in `defaults`, a command's new options, as a command line has it. Returns false where there is none to show. */
+bool command_default(const cli_options *defaults, const flag *f, char *out, size_t n);
+/* Writes the flag's meaning, with its default; defaults may be NULL: without. */
+void command_meaning(const cli_options *defaults, const flag *f, char *out, size_t n);
 
 #endif

@@ -91,16 +91,12 @@ static int resolve_and_run(const command *c, cli_options *o) {
 /* Parses the flags and runs the command; returns the exit status. */
 static int read_and_run(const program *p, const command *c, int argc, char **argv) {
     quire_error err = {.code = QUIRE_OK, .position = -1};
-    cli_options *o = mem_new(1, c->options_size);
-    if (!o) {
+    cli_options *o = command_options_new(c);
+    if (o == NULL) {
         log_line(LOG_ERROR, "out of memory");
         return 1;
     }
-    cli_options_init(o);
     o->environment = p->environment;
-    if (c->defaults) {
-        c->defaults(o);
-    }
     int status = 2;
     const read_flags_from from = {argc, argv, p->variables, p->commands, p->others};
     if (read_flags(o, c, &from, &err) == QUIRE_OK) {
@@ -112,8 +108,7 @@ static int read_and_run(const program *p, const command *c, int argc, char **arg
     } else {
         log_line(LOG_ERROR, "%s", err.message);
     }
-    cli_options_deinit(o);
-    mem_free(o);
+    command_options_free(o);
     return status;
 }
 

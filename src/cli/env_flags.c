@@ -81,17 +81,6 @@ static bool is_given(const flag *f, const flag *const *given) {
     return found;
 }
 
-/* 1: on, 0: off, -1: neither. */
-static int parse_switch(const char *value) {
-    static const char *const words[] = {"0", "1", "false", "true", "no", "yes", "off", "on"};
-    for (int i = 0; i < (int)(sizeof words / sizeof *words); i++) {
-        if (strcasecmp(words[i], value) == 0) {
-            return i % 2;
-        }
-    }
-    return -1;
-}
-
 /* Copies a secret into o, and erases it where it stood. */
 static quire_err take_secret(cli_options *o, const char *name, char **value, quire_error *err) {
     size_t n = strlen(*value);
@@ -116,10 +105,8 @@ static void erase(const flag *f, char **environment) {
 
 static quire_err read_variable(cli_options *o, const flag *f, const char *name, char *value, quire_error *err) {
     if (flag_is_switch(f)) {
-        int on = parse_switch(value);
-        if (on < 0) {
-            return err_set(err, QUIRE_INVALID, -1, "%s %s: must be 1 or 0 (or true, yes, on, false, no, off)", name, value);
-        }
+        bool on = false;
+        TRY(flag_parse_switch(name, value, &on, err));
         return on ? set_flag(o, f, name, NULL, err) : QUIRE_OK;
     }
     if (f->secret) {

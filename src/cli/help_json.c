@@ -12,7 +12,8 @@ static void write_names(json_out *o, const char *names) {
     json_end(o, ']');
 }
 
-static void write_flag(json_out *o, const flag *f) {
+static void write_flag(json_out *o, const flag *f, const cli_options *defaults) {
+    char value[128];
     static const char *const kinds[] = {"notice", "notice", "notice", "later", "refused"};
     json_begin(o, '{');
     write_names(json_name(o, "names"), f->names);
@@ -24,6 +25,7 @@ static void write_flag(json_out *o, const flag *f) {
     }
     json_end(o, ']');
     json_cstr(json_name(o, "meaning"), f->meaning);
+    json_cstr(json_name(o, "default"), command_default(defaults, f, value, sizeof value) ? value : NULL);
     json_cstr(json_name(o, "field"), f->field);
     json_end(o, '}');
 }
@@ -36,15 +38,17 @@ quire_err help_json_write(const command *const *commands, strbuf *to) {
         json_begin(json_item(o), '{');
         json_cstr(json_name(o, "name"), (*commands)->name);
         json_cstr(json_name(o, "summary"), (*commands)->summary);
+        cli_options *defaults = command_options_new(*commands);
         json_begin(json_name(o, "flags"), '[');
         for (const flag *const *group = (*commands)->flags; *group; group++) {
             for (const flag *f = *group; f->names; f++) {
                 json_item(o);
-                write_flag(o, f);
+                write_flag(o, f, defaults);
             }
         }
         json_end(o, ']');
         json_end(o, '}');
+        command_options_free(defaults);
     }
     json_end(o, ']');
     json_end(o, '}');

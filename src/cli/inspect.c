@@ -11,7 +11,7 @@ static quire_err run(const cli_options *o, quire_error *err) {
     return e;
 }
 
-static const flag *const groups[] = {flags_model, flags_json,      flags_quantization, flags_kv_dtype, flags_model_len, flags_step_rows,
+static const flag *const groups[] = {FLAGS_MODEL, flags_json,      flags_quantization, flags_kv_dtype, flags_model_len, flags_step_rows,
                                      flags_chunk, flags_page_size, flags_pool,         flags_help,     flags_help_all,  NULL};
 
 const command command_inspect = {

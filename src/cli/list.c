@@ -140,7 +140,7 @@ static void defaults(cli_options *o) {
     o->engine.pack_cache = "auto";
 }
 
-static const flag *const groups[] = {flags_hub, flags_pack_cache_place, flags_json, flags_help, flags_help_all, NULL};
+static const flag *const groups[] = {flags_hub, flags_pack_cache, flags_json, flags_help, flags_help_all, NULL};
 
 const command command_list = {
     .name = "list",

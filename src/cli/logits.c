@@ -122,8 +122,9 @@ static const flag own_flags[] = {
     {0},
 };
 
-static const flag *const groups[] = {flags_model, flags_tokenizer, flags_out,   own_flags,        flags_attention, FLAGS_NUMERIC,
-                                     flags_audit, FLAGS_MACHINE,   FLAGS_BATCH, flags_pack_cache, FLAGS_MEMORY,    NULL};
+static const flag *const groups[] = {FLAGS_MODEL, flags_tokenizer, flags_out,   own_flags,        flags_attention,         FLAGS_NUMERIC,
+                                     flags_audit, FLAGS_MACHINE,   FLAGS_BATCH, flags_pack_cache, flags_pack_cache_limits, FLAGS_MEMORY,
+                                     NULL};
 
 const command command_logits = {
     .name = "logits",

@@ -92,7 +92,8 @@ static void add_value(page *p, const flag *f) {
     }
 }
 
-static void add_flag(page *p, const flag *f) {
+static void add_flag(page *p, const flag *f, const cli_options *defaults) {
+    char meaning[COMMAND_MEANING_BYTES];
     strbuf variable = {0};
     add(p, ".TP\n");
     for (const char *names = f->names; *names;) {
@@ -106,7 +107,8 @@ static void add_flag(page *p, const flag *f) {
     }
     add_value(p, f);
     add(p, "\n");
-    add_line(p, f->meaning);
+    command_meaning(defaults, f, meaning, sizeof meaning);
+    add_line(p, meaning);
     if (variable.n > 0) {
         add(p, "(\\fB");
         add_text(p, (str){variable.p, variable.n});
@@ -116,13 +118,15 @@ static void add_flag(page *p, const flag *f) {
 }
 
 static void add_flags(page *p, const command *c) {
+    cli_options *defaults = command_options_new(c);
     for (const flag *const *group = c->flags; group && *group; group++) {
         for (const flag *f = *group; f->names; f++) {
             if (flag_is_own(f)) {
-                add_flag(p, f);
+                add_flag(p, f, defaults);
             }
         }
     }
+    command_options_free(defaults);
 }
 
 static void add_examples(page *p, const char *examples) {

@@ -26,7 +26,7 @@ static const flag own_flags[] = {
     {0},
 };
 
-static const flag *const groups[] = {flags_model, own_flags, flags_compute, flags_threads, flags_quiet, flags_help, flags_help_all, NULL};
+static const flag *const groups[] = {FLAGS_MODEL, own_flags, flags_compute, flags_threads, flags_quiet, flags_help, flags_help_all, NULL};
 
 const command command_pack = {
     .name = "pack",

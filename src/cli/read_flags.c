@@ -9,15 +9,6 @@
 #include "cli/env_flags.h"
 #include "cli/set_flag.h"
 
-/* True when `name` is one of the flag's names. */
-static bool flag_is(const flag *f, str name) {
-    bool is = false;
-    for (const char *names = f->names; *names;) {
-        is = str_eq(flag_next_name(&names), name) || is;
-    }
-    return is;
-}
-
 static const flag *find_flag(str name, const command *c) {
     for (const flag *const *group = c->flags; group && *group; group++) {
         for (const flag *f = *group; f->names; f++) {
@@ -236,8 +227,9 @@ bool read_flags_gave(const cli_options *o, const char *name) {
     return gave;
 }
 
-/* Prints "-n, --max-tokens N": the short form, quire's name, the value; and the meaning. */
-static void print_flag(const flag *f) {
+/* Prints "-n, --max-tokens N": the short form, quire's name, the value; the meaning, and the default. */
+static void print_flag(const flag *f, const cli_options *defaults) {
+    char meaning[COMMAND_MEANING_BYTES];
     char out[128];
     size_t n = sizeof out, own = strcspn(f->names, " "), used = 0;
     const char *brief = strstr(f->names, " -");
@@ -256,10 +248,12 @@ static void print_flag(const flag *f) {
     if (f->value && used < n) {
         snprintf(out + used, n - used, "%s", f->value);
     }
-    printf("  %-36s %s\n", out, f->meaning);
+    command_meaning(defaults, f, meaning, sizeof meaning);
+    printf("  %-36s %s\n", out, meaning);
 }
 
 void read_flags_help(const command *c, bool all) {
+    cli_options *defaults = command_options_new(c);
     int n_left_out = 0;
     for (const flag *const *group = c->flags; *group; group++) {
         for (const flag *f = *group; f->names; f++) {
@@ -270,10 +264,11 @@ void read_flags_help(const command *c, bool all) {
                 n_left_out++;
                 continue;
             }
-            print_flag(f);
+            print_flag(f, defaults);
         }
     }
     if (n_left_out > 1) { /* more than --help-all itself */
         printf("  %-36s these and %d more\n", "--help-all", n_left_out - 1);
     }
+    command_options_free(defaults);
 }

@@ -64,7 +64,7 @@ static void defaults(cli_options *o) {
     o->engine.pack_cache = "auto";
 }
 
-static const flag *const groups[] = {flags_hub, flags_pack_cache_place, flags_quiet, flags_help, flags_help_all, NULL};
+static const flag *const groups[] = {flags_hub, flags_pack_cache, flags_quiet, flags_help, flags_help_all, NULL};
 
 const command command_rm = {
     .name = "rm",

@@ -135,12 +135,12 @@ quire_err embed_run(const cli_options *o, quire_error *err) {
 
 #define AT(member) .offset = offsetof(cli_options, member)
 
-static const flag_choice choices_pooling[] = {{"mean", "mean"}, {"cls", "cls"}, {"last", "last"}, {"rank", "rank"}, {0}};
+static const flag_choice choices_pooling[] = {{"mean", "mean", 0}, {"cls", "cls", 0}, {"last", "last", 0}, {"rank", "rank", 0}, {0}};
 
 const flag flags_embed[] = {
     {"--embed --embedding --embeddings", NULL, "print a row of numbers for the prompt, or for each line of --prompts", FLAG_SWITCH,
      AT(embed)},
-    {"--pooling", NULL, "--embed: how rows become one (as the model says)", FLAG_CHOICE, AT(pooling), .choices = choices_pooling,
+    {"--pooling", NULL, "--embed: how rows become one (as the model says)", FLAG_NAME, AT(pooling), .choices = choices_pooling,
      .rare = true},
     {"--dimensions", "N", "--embed: elements of a row that are kept", FLAG_COUNT, AT(dimensions), 1, 1 << 30, .rare = true},
     {"--normalize", NULL, "--embed: divide a row by its length", FLAG_SWITCH, AT(normalize), .rare = true},

@@ -7,7 +7,7 @@
 #define AT(member) .offset = offsetof(cli_options, member)
 
 const flag flags_sampling[] = {
-    {"--max-tokens -n --predict --n-predict", "N", "most tokens to produce (-1: until the end)", FLAG_COUNT, AT(n_predict), .minimum = -1,
+    {"--max-tokens -n --predict --n-predict", "N", "most tokens to produce; -1: until the end", FLAG_COUNT, AT(n_predict), .minimum = -1,
      .maximum = INT32_MAX},
     {"--temp --temperature", "T", "0: the likeliest token; 1: as the model says", FLAG_FIELD_NUMBER, .field = "temperature"},
     {"--top-k", "N", "choose among the N likeliest tokens", FLAG_FIELD_INTEGER, .field = "top_k"},
@@ -16,8 +16,8 @@ const flag flags_sampling[] = {
     {0},
 };
 
-static const flag_choice special[] = {{"on", "false"}, {NULL, NULL}};
-static const flag_choice stoppings[] = {{"true", "true"}, {"false", "false"}, {"never", "\"never\""}, {NULL, NULL}};
+static const flag_choice special[] = {{"on", "false", 0}, {0}};
+static const flag_choice stoppings[] = {{"true", "true", 0}, {"false", "false", 0}, {"never", "\"never\"", 0}, {0}};
 
 const flag flags_more_sampling[] = {
     {"--repeat-penalty --repetition-penalty", "X", "divide the logits of tokens that occurred by X (1: off)", FLAG_FIELD_NUMBER,
@@ -73,8 +73,8 @@ const flag flags_more_sampling[] = {
     {0},
 };
 
-static const flag_choice spaces[] = {{"compact", "\"compact\""}, {"lines", "\"lines\""}, {"any", "\"any\""}, {NULL, NULL}};
-static const flag_choice additional[] = {{"closed", "\"closed\""}, {"schema", "\"schema\""}, {NULL, NULL}};
+static const flag_choice spaces[] = {{"compact", "\"compact\"", 0}, {"lines", "\"lines\"", 0}, {"any", "\"any\"", 0}, {0}};
+static const flag_choice additional[] = {{"closed", "\"closed\"", 0}, {"schema", "\"schema\"", 0}, {0}};
 
 const flag flags_rules[] = {
     {"--json-schema -j --json-schema-file -jf", "FILE|TEXT", "answers are JSON of this schema", FLAG_FIELD_TEXT, .field = "json_schema",

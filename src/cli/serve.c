@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "cli/commands.h"
 
-static const flag_choice log_levels[] = {{"error", "error"}, {"warning", "warning"}, {"info", "info"}, {"debug", "debug"}, {NULL, NULL}};
-static const flag_choice log_formats[] = {{"text", "text"}, {"json", "json"}, {NULL, NULL}};
+static const flag_choice log_levels[] = {{"error", "error", 0}, {"warning", "warning", 0}, {"info", "info", 0}, {"debug", "debug", 0}, {0}};
+static const flag_choice log_formats[] = {{"text", "text", 0}, {"json", "json", 0}, {0}};
 
 static void say_chat_form(const quire_info *i) {
     static const struct {
@@ -32,10 +32,10 @@ static void say_formats(const quire_info *i) {
 
 /* Resolves --schedule auto: tenants share the engine by tokens served where keys tell two of them apart. Returns why it is what it is. */
 static const char *choose_schedule(cli_options *o, int64_t n_keys) {
-    if (o->engine.schedule == NULL || strcmp(o->engine.schedule, "auto") != 0) {
+    if (o->engine.schedule != QUIRE_SCHEDULE_AUTO) {
         return "as --schedule says";
     }
-    o->engine.schedule = n_keys >= 2 ? "fair" : "fcfs";
+    o->engine.schedule = n_keys >= 2 ? QUIRE_SCHEDULE_FAIR : QUIRE_SCHEDULE_FCFS;
     return n_keys >= 2 ? "since there are two keys or more (--schedule)" : "since there are fewer than two keys (--schedule)";
 }
 
@@ -63,7 +63,7 @@ static quire_err serve(cli_options *o, quire_error *err) {
     say_chat_form(quire_engine_info(s.engine));
     say_formats(quire_engine_info(s.engine));
     say_ends(quire_engine_info(s.engine));
-    log_line(LOG_INFO, "schedule: %s, %s", o->engine.schedule, why);
+    log_line(LOG_INFO, "schedule: %s, %s", flag_choice_name(choices_schedule, (int)o->engine.schedule), why);
     quire_queue_close(s.queue);
     s.queue = NULL; /* the server's loops have their own */
     quire_err e = server_run(o->front, s.engine, err);
@@ -88,46 +88,38 @@ static quire_err run(const cli_options *o, quire_error *err) {
 
 #define AT(member) .offset = offsetof(cli_options, member)
 
-static const flag_choice any_origin[] = {{"*", "*"}, {"[\"*\"]", "*"}, {NULL, NULL}};
+static const flag_choice any_origin[] = {{"*", "*", 0}, {"[\"*\"]", "*", 0}, {0}};
 
 static const flag server_flags[] = {
     {"--host", "NAME", "address to listen on (127.0.0.1), or unix:PATH", FLAG_TEXT, AT(server.host)},
-    {"--port", "N", "port to listen on (8000; 0: any free one)", FLAG_COUNT, AT(server.port), .minimum = 0, .maximum = 65535},
+    {"--port", "N", "port to listen on; 0: any free one", FLAG_COUNT, AT(server.port), .minimum = 0, .maximum = 65535},
     {"--api-key", "KEY", "key that requests must carry (may be given again)", FLAG_KEY, AT(api_keys), .secret = true},
     {"--api-key-file", "FILE", "keys, one tenant:key a line", FLAG_TEXT, AT(server.api_key_file)},
     {"--operator-key", "KEY", "the key that shows what KV pages hold (/pool) and may drop them", FLAG_TEXT, AT(server.operator_key),
      .secret = true},
-    {"--served-model-name --alias -a", "NAME", "what the API calls the model (its file's name, or ORG/NAME; more may follow)",
-     FLAG_NAMES, AT(served_names)},
+    {"--served-model-name --alias -a", "NAME", "what the API calls the model (its file's name, or ORG/NAME; more may follow)", FLAG_NAMES,
+     AT(served_names)},
     {"--allow-origin", "ORIGIN", "web pages that may use the API (* or one origin; none by default)", FLAG_TEXT, AT(server.allow_origin)},
-    {"--log-level", NULL, "which lines the log has (info)", FLAG_CHOICE, AT(log_level), .choices = log_levels},
-    {"--log-format", NULL, "how the log writes its lines (text)", FLAG_CHOICE, AT(log_format), .choices = log_formats},
+    {"--log-level", NULL, "which lines the log has", FLAG_NAME, AT(log_level), .choices = log_levels},
+    {"--log-format", NULL, "how the log writes its lines", FLAG_NAME, AT(log_format), .choices = log_formats},
     {"--disable-log-requests --no-log-requests --no-enable-log-requests", NULL, "no line in the log for each request", FLAG_SWITCH,
      AT(server.no_request_log), .rare = true},
-    {"--allowed-origins", NULL, "as --allow-origin", FLAG_CHOICE, AT(server.allow_origin), .choices = any_origin, .rare = true},
-    {"--max-answer-bytes", "BYTES", "most that one answer may take as JSON (64M; 0: any)", FLAG_BYTES, AT(engine.max_answer_bytes),
-     .rare = true},
+    {"--allowed-origins", NULL, "as --allow-origin", FLAG_NAME, AT(server.allow_origin), .choices = any_origin, .rare = true},
     {"--allowed-hosts", "NAMES", "without keys: names with dots by which clients may call the server", FLAG_TEXT, AT(server.allowed_hosts),
      .rare = true},
-    {"--max-connections", "N", "connections beyond this number are answered 503 (1024)", FLAG_COUNT, AT(server.max_connections),
-     .minimum = 1, .maximum = 1000000, .rare = true},
-    {"--drain-s", "S", "seconds that running requests have at SIGTERM (10)", FLAG_SECONDS, AT(server.shutdown_deadline_us), .minimum = 0,
+    {"--max-connections", "N", "connections beyond this number are answered 503", FLAG_COUNT, AT(server.max_connections), .minimum = 1,
+     .maximum = 1000000, .rare = true},
+    {"--drain-s", "S", "seconds that running requests have at SIGTERM", FLAG_SECONDS, AT(server.shutdown_deadline_us), .minimum = 0,
      .maximum = 1e6, .rare = true},
-    {"--drain-delay-s", "S", "seconds from SIGTERM, at which /ready begins to say 503, to the drain (0)", FLAG_SECONDS,
+    {"--drain-delay-s", "S", "seconds from SIGTERM, at which /ready begins to say 503, to the drain", FLAG_SECONDS,
      AT(server.drain_delay_us), .minimum = 0, .maximum = 1e6, .rare = true},
-    {"--trust-request-attention", NULL, "requests may bring masks and changes of scores of their own (docs/attention.md)", FLAG_SWITCH,
-     AT(engine.trust_request_attention), .rare = true},
-    {"--max-tool-calls", "N", "most tool calls in one answer (16)", FLAG_COUNT, AT(engine.max_tool_calls), .minimum = 1, .maximum = 1024,
-     .rare = true},
-    {"--max-logprobs", "N", "most likeliest tokens reported beside a token (20)", FLAG_COUNT, AT(engine.max_logprobs), .minimum = 1,
-     .maximum = 20, .rare = true},
     {"--server-threads --threads-http", "N", "threads that speak HTTP", FLAG_COUNT, AT(server.n_loops), .minimum = 1, .maximum = 256,
      .rare = true},
-    {"--header-timeout", "S", "seconds that the header of a request may take (10)", FLAG_SECONDS, AT(server.header_deadline_us),
-     .minimum = 0.01, .maximum = 1e6, .rare = true},
-    {"--body-timeout", "S", "seconds that the body of a request may take (60)", FLAG_SECONDS, AT(server.body_deadline_us), .minimum = 0.01,
+    {"--header-timeout", "S", "seconds that the header of a request may take", FLAG_SECONDS, AT(server.header_deadline_us), .minimum = 0.01,
      .maximum = 1e6, .rare = true},
-    {"--body-min-rate", "BYTES", "bytes a second that a body over 64 KB must bring, in any 5 s, or get a 408 (64K; 0: any)", FLAG_BYTES,
+    {"--body-timeout", "S", "seconds that the body of a request may take", FLAG_SECONDS, AT(server.body_deadline_us), .minimum = 0.01,
+     .maximum = 1e6, .rare = true},
+    {"--body-min-rate", "BYTES", "bytes a second that a body over 64 KB must bring, in any 5 s, or get a 408; 0: any", FLAG_BYTES,
      AT(server.body_least_rate), .rare = true},
     {0},
 };
@@ -141,47 +133,22 @@ static const flag default_flags[] = {
     {"--repeat-penalty", "X", "default repetition_penalty of requests", FLAG_FIELD_NUMBER, .field = "repetition_penalty", .rare = true},
     {"--presence-penalty", "X", "default presence_penalty of requests", FLAG_FIELD_NUMBER, .field = "presence_penalty", .rare = true},
     {"--frequency-penalty", "X", "default frequency_penalty of requests", FLAG_FIELD_NUMBER, .field = "frequency_penalty", .rare = true},
-    {"--max-tokens -n --predict --n-predict", "N", "default max_tokens of requests (-1: none)", FLAG_COUNT, AT(n_predict), .minimum = -1,
+    {"--max-tokens -n --predict --n-predict", "N", "default max_tokens of requests; -1: none", FLAG_COUNT, AT(n_predict), .minimum = -1,
      .maximum = INT32_MAX, .rare = true},
     {0},
 };
 static const flag tenant_flags[] = {
-    {"--schedule-lambda", "N", "--schedule prefix: cached tokens that a second of waiting is worth (500)", FLAG_PART,
-     AT(engine.schedule_lambda), .minimum = 0, .maximum = 1e9, .rare = true},
     {"--public-prefix", "FILE", "a prompt's beginning that tenants share: a text, or ids in a .json (repeatable)", FLAG_PREFIX,
      AT(prefix_files)},
     {0},
 };
-static const flag_choice additional[] = {{"closed", "closed"}, {"schema", "schema"}, {NULL, NULL}};
-static const flag_choice spaces[] = {{"compact", "compact"}, {"lines", "lines"}, {"any", "any"}, {NULL, NULL}};
-static const flag_choice compact[] = {{"compact", "compact"}, {NULL, NULL}};
-static const flag_choice on_or_off[] = {{"on", "on"}, {"off", "off"}, {NULL, NULL}};
-
-static const flag text_flags[] = {
-    {"--json-additional-properties", NULL, "names in JSON that a schema neither lists nor forbids: none, or as the standard has it",
-     FLAG_CHOICE, AT(engine.json_additional_properties), .choices = additional, .rare = true},
-    {"--json-whitespace", NULL, "white space in JSON of a schema: none, a space or a line end with spaces, or any (docs/structured.md)",
-     FLAG_CHOICE, AT(engine.json_whitespace), .choices = spaces, .rare = true},
-    {"--guided-decoding-disable-any-whitespace", NULL, "as --json-whitespace compact", FLAG_PRESET, AT(engine.json_whitespace),
-     .choices = compact},
-    {"--trust-request-chat-template", NULL, "a request's chat_template may be a template's text", FLAG_SWITCH,
-     AT(engine.trust_request_chat_template), .rare = true},
-    {"--jump-forward", NULL, "compute tokens that a request's rule forces together, or one by one; answers are the same", FLAG_CHOICE,
-     AT(engine.jump_forward), .choices = on_or_off, .rare = true},
-    {"--text-threads", "N", "threads that tokenise (0: as many as compute leaves, 2 at least)", FLAG_COUNT, AT(engine.n_text_threads),
-     .minimum = 0, .maximum = 64, .rare = true},
-    {"--rule-memory-bytes", "BYTES", "memory for the states of rules (grammars, schemas) of all requests (256M)", FLAG_BYTES,
-     AT(engine.rule_bytes), .rare = true},
-    {"--text-cache-bytes", "BYTES", "host memory for conversations' ids (64M)", FLAG_BYTES, AT(engine.text_cache_bytes), .rare = true},
-    {0},
-};
-
-static const flag *const groups[] = {flags_model,
+static const flag *const groups[] = {FLAGS_MODEL,
                                      flags_generation_config,
                                      default_flags,
                                      server_flags,
                                      flags_tokenizer,
                                      flags_chat_template,
+                                     flags_message_tokens,
                                      flags_answers,
                                      flags_attention,
                                      FLAGS_NUMERIC,
@@ -189,12 +156,16 @@ static const flag *const groups[] = {flags_model,
                                      flags_audit,
                                      flags_schedule,
                                      flags_step_target,
+                                     flags_schedule_lambda,
                                      tenant_flags,
                                      FLAGS_MACHINE,
-                                     text_flags,
+                                     flags_trust,
+                                     flags_answer_limits,
+                                     flags_text,
                                      FLAGS_BATCH,
                                      flags_mlock,
                                      flags_pack_cache,
+                                     flags_pack_cache_limits,
                                      FLAGS_MEMORY,
                                      flags_carried,
                                      NULL};

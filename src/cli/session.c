@@ -5,8 +5,8 @@
 #include "base/mem.h"
 
 /* Why `auto` chose this mode. */
-static const char *compute_reason(const char *asked, const char *got) {
-    if (strcmp(asked, "auto") != 0) {
+static const char *compute_reason(quire_compute asked, const char *got) {
+    if (asked != QUIRE_COMPUTE_AUTO) {
         return "as asked";
     }
     if (strcmp(got, "int8") == 0) {

@@ -10,123 +10,11 @@
 #include "base/err.h"
 #include "json/json_out.h"
 
-bool flag_is_switch(const flag *f) {
-    return f->type == FLAG_SWITCH || f->type == FLAG_FIELD_SWITCH || f->type == FLAG_FIELD_PRESET || f->type == FLAG_PRESET ||
-           f->type == FLAG_TAKEN;
-}
-
-bool flag_is_own(const flag *f) {
-    return f->type != FLAG_PRESET && f->type < FLAG_TAKEN;
-}
-
-bool flag_choice_is_shown(const flag *f, const flag_choice *c) {
-    return f->type == FLAG_FIELD_CHOICE || (f->type == FLAG_CHOICE && strcmp(c->spelling, c->value) == 0);
-}
-
-str flag_next_name(const char **names) {
-    str s = {*names, strcspn(*names, " ")};
-    *names += s.n + (s.p[s.n] == ' ');
-    return s;
-}
-
-static quire_err parse_number(const char *name, const char *text, double *out, quire_error *err) {
-    char *end;
-    double v = strtod(text, &end);
-    if (end == text || *end != 0 || !isfinite(v)) {
-        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be a number", name, text);
-    }
-    *out = v;
-    return QUIRE_OK;
-}
-
-static quire_err parse_integer(const char *name, const char *text, int64_t *out, quire_error *err) {
-    char *end;
-    errno = 0;
-    long long v = strtoll(text, &end, 10);
-    if (end == text || *end != 0 || errno == ERANGE) {
-        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be a whole number", name, text);
-    }
-    *out = v;
-    return QUIRE_OK;
-}
-
-static quire_err set_count(const flag *f, const char *name, const char *text, int32_t *out, quire_error *err) {
-    int64_t v;
-    TRY(parse_integer(name, text, &v, err));
-    bool power = f->type == FLAG_POWER_OF_TWO;
-    if ((double)v < f->minimum || (double)v > f->maximum || (power && (v & (v - 1)) != 0)) {
-        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be %s from %.0f to %.0f", name, text,
-                       power ? "a power of two" : "a whole number", f->minimum, f->maximum);
-    }
-    *out = (int32_t)v;
-    return QUIRE_OK;
-}
-
-static quire_err set_part(const flag *f, const char *name, const char *text, double *out, quire_error *err) {
-    double v;
-    TRY(parse_number(name, text, &v, err));
-    if (v < f->minimum || v > f->maximum) {
-        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be from %g to %g", name, text, f->minimum, f->maximum);
-    }
-    *out = v;
-    return QUIRE_OK;
-}
-
-static quire_err set_bytes(const flag *f, const char *name, const char *text, int64_t *out, quire_error *err) {
-    static const char letters[] = "KMGT";
-    char *end;
-    double v = strtod(text, &end), unit = f->type == FLAG_GIB ? 0x1p30 : 1.0;
-    const char *letter = end != text && *end != 0 ? strchr(letters, *end >= 'a' && *end <= 'z' ? *end - 'a' + 'A' : *end) : NULL;
-    if (letter) {
-        unit = ldexp(1.0, 10 * (int)(letter - letters + 1));
-        end++;
-    }
-    if (end == text || *end != 0 || !isfinite(v) || v < 0 || v * unit > 0x1p62) {
-        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be a size: %s, or a number followed by K, M, G or T", name, text,
-                       f->type == FLAG_GIB ? "GiB" : "bytes");
-    }
-    *out = (int64_t)(v * unit);
-    return QUIRE_OK;
-}
-
-const char *flag_choice_find(const flag_choice *choices, const char *spelling) {
-    for (; choices->spelling; choices++) {
-        if (strcmp(choices->spelling, spelling) == 0) {
-            return choices->value;
-        }
-    }
-    return NULL;
-}
-
-/* Lists the choices, those that --help shows or the others: "a, b". */
-static void list_choices(const flag *f, bool shown, char *out, size_t n) {
-    size_t used = 0;
-    for (const flag_choice *c = f->choices; c->spelling && used < n; c++) {
-        if (flag_choice_is_shown(f, c) == shown) {
-            used += (size_t)snprintf(out + used, n - used, "%s%s", used > 0 ? ", " : "", c->spelling);
-        }
-    }
-}
-
-static quire_err set_choice(const flag *f, const char *name, const char *text, const char **out, quire_error *err) {
-    char all[128] = "", others[128] = "";
-    *out = flag_choice_find(f->choices, text);
-    if (*out != NULL) {
-        return QUIRE_OK;
-    }
-    list_choices(f, true, all, sizeof all);
-    if (f->others == NULL) {
-        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be one of %s", name, text, all);
-    }
-    list_choices(f, false, others, sizeof others);
-    return err_set(err, QUIRE_INVALID, -1, "%s %s: must be one of %s; or %s: %s", name, text, all, f->others, others);
-}
-
 /* A flag that is taken without effect. text: its value, or NULL. */
 static quire_err take_without_effect(cli_options *o, const flag *f, const char *name, const char *text, quire_error *err) {
     if (text && f->choices && !flag_choice_find(f->choices, text)) {
         char all[128] = "";
-        list_choices(f, false, all, sizeof all);
+        flag_list_choices(f, false, all, sizeof all);
         return err_set(err, QUIRE_INVALID, -1, "%s %s: only %s is possible here: %s", name, text, all, f->meaning);
     }
     quire_err e = strbuf_addf(&o->without_effect, "%s%s%s%s", o->without_effect.n ? ", " : "", name, text ? " " : "", text ? text : "");
@@ -203,6 +91,12 @@ quire_err flag_set_text(const char *field, str text, body *fields, quire_error *
     return e;
 }
 
+static quire_err refuse_choice(const flag *f, const char *name, const char *text, quire_error *err) {
+    char all[128];
+    flag_list_choices(f, true, all, sizeof all);
+    return err_set(err, QUIRE_INVALID, -1, "%s %s: must be one of %s", name, text, all);
+}
+
 /* Request fields keep their JSON form; the API checks the range when the request is made. */
 static quire_err set_field(const flag *f, const char *name, const char *text, body *fields, quire_error *err) {
     quire_err e;
@@ -211,24 +105,23 @@ static quire_err set_field(const flag *f, const char *name, const char *text, bo
     }
     if (f->type == FLAG_FIELD_INTEGER) {
         int64_t v;
-        TRY(parse_integer(name, text, &v, err));
+        TRY(flag_parse_integer(name, text, &v, err));
         e = body_set_int(fields, f->field, v);
     } else if (f->type == FLAG_FIELD_NUMBER) {
         double v;
         strbuf json = {0};
         json_out o = {.to = &json};
-        TRY(parse_number(name, text, &v, err));
+        TRY(flag_parse_number(name, text, &v, err));
         json_exact(&o, v);
         e = o.err == QUIRE_OK ? body_set(fields, f->field, (str){json.p, json.n}) : o.err;
         strbuf_deinit(&json);
     } else if (f->type == FLAG_FIELD_SWITCH) {
         e = body_set(fields, f->field, str_of("true"));
     } else if (f->type == FLAG_FIELD_PRESET) {
-        e = body_set(fields, f->field, str_of(f->choices[0].value));
+        e = body_set(fields, f->field, str_of(f->choices[0].text));
     } else if (f->type == FLAG_FIELD_CHOICE) {
-        const char *json;
-        TRY(set_choice(f, name, text, &json, err));
-        e = body_set(fields, f->field, str_of(json));
+        const flag_choice *choice = flag_choice_find(f->choices, text);
+        e = choice != NULL ? body_set(fields, f->field, str_of(choice->text)) : refuse_choice(f, name, text, err);
     } else if (f->type == FLAG_FIELD_IDS) {
         e = set_ids(f->field, name, text, fields, err);
     } else if (f->type == FLAG_FIELD_BIAS) {
@@ -247,33 +140,9 @@ static quire_err add_to_list(const char *name, const char *text, strbuf *all, co
 }
 
 quire_err set_flag(cli_options *o, const flag *f, const char *name, const char *text, quire_error *err) {
-    void *at = (char *)o + f->offset;
     switch (f->type) {
-    case FLAG_SWITCH:
-        *(bool *)at = true;
-        return QUIRE_OK;
-    case FLAG_TEXT:
-        *(const char **)at = text;
-        return QUIRE_OK;
-    case FLAG_COUNT:
-    case FLAG_POWER_OF_TWO:
-        return set_count(f, name, text, at, err);
-    case FLAG_PART:
-        return set_part(f, name, text, at, err);
-    case FLAG_SECONDS:
-    case FLAG_MILLISECONDS: {
-        double number;
-        TRY(set_part(f, name, text, &number, err));
-        *(int64_t *)at = (int64_t)(number * (f->type == FLAG_SECONDS ? 1e6 : 1e3));
-        return QUIRE_OK;
-    }
-    case FLAG_BYTES:
-    case FLAG_GIB:
-        return set_bytes(f, name, text, at, err);
-    case FLAG_CHOICE:
-        return set_choice(f, name, text, at, err);
     case FLAG_LIST:
-        return add_to_list(name, text, &o->override_kv, at, err);
+        return add_to_list(name, text, &o->override_kv, (const char **)((char *)o + f->offset), err);
     case FLAG_KEY:
         if (o->server.n_api_keys == CLI_MAX_API_KEYS) {
             return err_set(err, QUIRE_INVALID, -1, "%s: at most %d; put more into --api-key-file", name, CLI_MAX_API_KEYS);
@@ -296,9 +165,6 @@ quire_err set_flag(cli_options *o, const flag *f, const char *name, const char *
         return err_set(err, QUIRE_INVALID, -1, "%s: not here yet: %s", name, f->meaning);
     case FLAG_REFUSED:
         return err_set(err, QUIRE_INVALID, -1, "%s: not taken: %s", name, f->meaning);
-    case FLAG_PRESET:
-        *(const char **)at = f->choices[0].value;
-        return QUIRE_OK;
     case FLAG_PREFIX:
         if (o->engine.n_public_prefixes == CLI_MAX_PREFIXES) {
             return err_set(err, QUIRE_INVALID, -1, "%s: at most %d", name, CLI_MAX_PREFIXES);
@@ -306,6 +172,6 @@ quire_err set_flag(cli_options *o, const flag *f, const char *name, const char *
         o->prefix_files[o->engine.n_public_prefixes++] = text;
         return QUIRE_OK;
     default:
-        return set_field(f, name, text, &o->fields, err);
+        return f->type <= FLAG_LIST ? flag_set_option(f, name, text, o, err) : set_field(f, name, text, &o->fields, err);
     }
 }

@@ -80,7 +80,7 @@ static const flag own_flags[] = {
     {0},
 };
 
-static const flag *const groups[] = {flags_model, flags_prompt, own_flags, flags_help, flags_help_all, NULL};
+static const flag *const groups[] = {FLAGS_MODEL, flags_prompt, own_flags, flags_help, flags_help_all, NULL};
 
 const command command_tokenize = {
     .name = "tokenize",

@@ -45,7 +45,6 @@ struct kv_evict {
 
 /* ---- names and ranges ---- */
 
-const char kv_policy_names[] = "lru, lfu, gdsf, learned";
 
 static const char *const names[] = {"lru", "lfu", "gdsf", "learned", "caller"};
 

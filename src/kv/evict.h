@@ -34,8 +34,6 @@ typedef enum kv_policy { KV_EVICT_LRU, KV_EVICT_LFU, KV_EVICT_GDSF, KV_EVICT_LEA
 quire_err kv_policy_parse(const char *name, kv_policy *out);
 /* The name of a policy; "caller" for KV_EVICT_CALLER. */
 const char *kv_policy_name(kv_policy policy);
-/* The names that a user may choose, with commas between, for error texts and help. */
-extern const char kv_policy_names[];
 
 #define KV_PRIORITY_DEFAULT 50
 #define KV_PRIORITY_MAX     100

@@ -19,8 +19,6 @@
 
 typedef enum admission_policy { ADMISSION_FCFS, ADMISSION_PRIORITY, ADMISSION_PREFIX, ADMISSION_FAIR } admission_policy;
 
-#define ADMISSION_LAMBDA 500.0 /* tokens a second: two seconds of waiting are worth a thousand cached tokens */
-
 /* The score of a request under the prefix policy: the largest is admitted first. */
 double admission_prefix_score(int32_t n_matched, int64_t waited_us, double lambda);
 

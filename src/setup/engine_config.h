@@ -18,18 +18,12 @@ quire_err options_read(const quire_options *given, quire_options *out, quire_err
 const void *options_builtin_model(const char *name, size_t *n_bytes);
 /* Opens the file that o->model names: a path, or a built-in model, with o's overrides. */
 quire_err options_open_file(const quire_options *o, model_file **out, quire_error *err);
-/* Whether tokens that a rule forces are computed one by one. */
-quire_err options_no_jump_forward(const quire_options *o, bool *out, quire_error *err);
-/* Whether special tokens in a client's messages are tokens. */
-quire_err options_parse_messages(const quire_options *o, bool *out, quire_error *err);
-/* Whether --json-additional-properties is "schema". */
-bool options_open_objects(const quire_options *o);
 /* The formats of responses: *out has those of the chat template, which names replace. INVALID: there is none of that name; err has all. */
 quire_err options_formats(const quire_options *o, output_formats *out, quire_error *err);
 /* The compute mode. "auto" depends on the weights: F32: f32, 16-bit: bf16, quantised: int8. A packed model has one mode only. */
 quire_err options_compute(const quire_options *o, const model_desc *d, compute_mode *out, quire_error *err);
 /* The types of keys and of values. "auto" is fp8_e4m3 where the checkpoint says so, else f32 with f32 compute, else bf16. */
-quire_err options_kv_types(const quire_options *o, const model_desc *d, compute_mode compute, kv_types *out, quire_error *err);
+kv_types options_kv_types(const quire_options *o, const model_desc *d, compute_mode compute);
 /* The longest sequence: o->max_model_len or the model's own. One beyond the model's trained length is refused where positions are learned,
  * else warned of, unless the rotary scaling adapts. */
 quire_err options_max_model_len(const quire_options *o, const model_desc *d, int32_t *out, quire_error *err);

@@ -114,7 +114,7 @@ static quire_err chat_start_print(const chat_form *form, const tokenizer *t, str
 /* Opens tokenizer and template. */
 static quire_err open_text(engine_parts *p, const quire_options *o, const model_file *f, int32_t n_vocab, quire_error *err) {
     TRY(o->tokenizer != NULL ? open_other_tokenizer(p, o, n_vocab, err) : open_own_tokenizer(p, f, err));
-    TRY(options_parse_messages(o, &p->parses_messages, err));
+    p->parses_messages = o->special_tokens_in_messages == QUIRE_MESSAGE_TOKENS_PARSE;
     TRY(options_formats(o, &(output_formats){0}, err)); /* names are checked also where there is no chat */
     chat_tokens tokens = {.tokenizer = p->tokenizer};
     if (p->tokenizer != NULL) {
@@ -331,9 +331,7 @@ static quire_err open_core(engine_parts *p, const quire_options *o, const engine
     eo.n_pages = p->info.n_pages;
     eo.max_model_len = max_len;
     eo.ablations = *ablations;
-    bool steps_singly = false;
-    TRY(options_no_jump_forward(o, &steps_singly, err));
-    eo.ablations.no_jump_forward = eo.ablations.no_jump_forward || steps_singly;
+    eo.ablations.no_jump_forward = eo.ablations.no_jump_forward || o->jump_forward == QUIRE_JUMP_FORWARD_OFF;
     eo.tiers.version = p->tier_version;
     eo.draft = p->speculation.draft;
     eo.max_requests = max_requests > MIN_REQUESTS ? max_requests : MIN_REQUESTS;
@@ -385,7 +383,7 @@ static void fill_info(engine_parts *p, const quire_options *o, int32_t max_len) 
     i->chat_form = i->has_chat_template ? p->chat.name : NULL;
     i->tool_format = i->has_chat_template ? p->formats.tools : NULL;
     i->reasoning_format = i->has_chat_template ? p->formats.reasoning : NULL;
-    i->caches_prefixes = strcmp(o->prefix_cache, "none") != 0;
+    i->caches_prefixes = o->prefix_cache != QUIRE_PREFIX_CACHE_NONE;
     i->n_page_groups = p->model.layout.n_groups;
     i->max_answer_bytes = (size_t)o->max_answer_bytes;
     i->pool_plan = p->pool_plan.p;

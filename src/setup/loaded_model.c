@@ -12,9 +12,8 @@ quire_err loaded_model_begin(const quire_options *o, const model_desc *d, loaded
 
 quire_err loaded_model_load(loaded_model *l, const quire_options *o, model_file *f, packed_image *image, int32_t max_len,
                             quire_error *err) {
-    kv_types kv;
     TRY(image != NULL ? model_open_image(f, l->b, max_len, image, &l->m, err) : model_open(f, l->b, max_len, &l->m, err));
-    TRY(options_kv_types(o, model_description(l->m), l->b->compute, &kv, err));
+    const kv_types kv = options_kv_types(o, model_description(l->m), l->b->compute);
     return kv_layout_init(model_description(l->m), kv, o->page_tokens, &l->layout, err);
 }
 

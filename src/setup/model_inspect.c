@@ -135,9 +135,9 @@ static quire_err fill(const quire_options *o, const model_file *f, summary *s, q
     s->page_tokens = o->page_tokens;
     TRY(model_describe(f, &s->d, err));
     TRY(options_compute(o, &s->d, &s->compute, err));
-    TRY(options_kv_types(o, &s->d, s->compute, &s->kv_types, err));
+    s->kv_types = options_kv_types(o, &s->d, s->compute);
     TRY(options_max_model_len(o, &s->d, &s->max_len, err));
-    s->kv_is_asked = strcmp(o->kv_dtype, "auto") != 0 || o->kv_dtype_values != NULL;
+    s->kv_is_asked = o->kv_dtype != QUIRE_KV_AUTO || o->kv_dtype_values != QUIRE_KV_AUTO;
     fill_plan(o, s);
     TRY(fill_ends(f, s, err));
     quire_err e = fill_texts(f, s);

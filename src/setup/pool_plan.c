@@ -1,5 +1,7 @@
 #include "setup/pool_plan.h"
 
+#include "options/engine_flags.h"
+
 #define RULES_LEAST ((int64_t)1 << 20) /* where no room is left, a short rule can still be obeyed */
 
 pool_plan pool_plan_of(const quire_options *o) {
@@ -53,7 +55,8 @@ quire_err pool_plan_explain(const pool_plan *p, strbuf *out) {
     if (p->given_pages > 0) {
         TRY(strbuf_add_str(out, "as many as --kv-pages says, of "));
     } else {
-        TRY(strbuf_addf(out, "%g%% (--memory-utilization, %g by default) of ", 100.0 * p->utilization, POOL_UTILIZATION));
+        TRY(strbuf_addf(out, "%g%% (--memory-utilization, %g by default) of ", 100.0 * p->utilization,
+                        engine_flag_find("memory-utilization")->number));
     }
     TRY(memory_room_explain(&p->room, out));
     bool is_beside = p->room.bound == MEMORY_OF_RLIMIT_AS || p->room.bound == MEMORY_OF_RLIMIT_DATA;

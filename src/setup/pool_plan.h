@@ -7,7 +7,6 @@
 #include "setup/memory_limits.h"
 
 #define POOL_MAX_PAGES   ((int64_t)1 << 30)
-#define POOL_UTILIZATION 0.5 /* the part of the memory that pages take, unless options say otherwise */
 
 typedef struct pool_plan {
     memory_room room; /* of it, weights and buffers are taken already */

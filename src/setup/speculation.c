@@ -157,8 +157,8 @@ quire_err speculation_open(speculation *s, const quire_options *o, int64_t n_tok
     quire_options own = *o;
     model_file *f;
     own.model = s->name;
-    own.compute = own.kv_dtype = "auto";
-    own.kv_dtype_values = NULL;
+    own.compute = QUIRE_COMPUTE_AUTO;
+    own.kv_dtype = own.kv_dtype_values = QUIRE_KV_AUTO;
     own.hf_overrides = own.override_kv = own.quantization = NULL; /* they are the target's */
     TRY(options_open_file(&own, &f, err));
     quire_err r = open_model(s, &own, f, &max_len, err);

@@ -39,16 +39,14 @@ static void refused(const quire_options *o, const char *what) {
 static void options_out_of_bounds_are_refused_by_name(void **state) {
     (void)state;
     REFUSED_WITH(model, NULL, "NULL");
-    REFUSED_WITH(compute, NULL, "NULL");
+    REFUSED_WITH(isa, NULL, "NULL");
     REFUSED_WITH(model, "no/such/file.gguf", "no/such/file.gguf");
     REFUSED_WITH(model, "", "");
-    REFUSED_WITH(compute, "fp64", "--compute");
-    REFUSED_WITH(kv_dtype, "q4", "--kv-dtype");
+    REFUSED_WITH(compute, (quire_compute)99, "--compute 99");
+    REFUSED_WITH(kv_dtype, (quire_kv_dtype)-1, "--kv-dtype");
     REFUSED_WITH(isa, "mmx", "mmx");
-    REFUSED_WITH(json_additional_properties, NULL, "NULL");
-    REFUSED_WITH(json_additional_properties, "open", "--json-additional-properties");
-    REFUSED_WITH(json_whitespace, NULL, "NULL");
-    REFUSED_WITH(json_whitespace, "none", "--json-whitespace");
+    REFUSED_WITH(json_additional_properties, (quire_json_properties)2, "--json-additional-properties");
+    REFUSED_WITH(json_whitespace, (quire_json_space)3, "--json-whitespace");
     REFUSED_WITH(page_tokens, 0, "page");
     REFUSED_WITH(page_tokens, 24, "page");
     REFUSED_WITH(page_tokens, 512, "page");
@@ -64,7 +62,7 @@ static void options_out_of_bounds_are_refused_by_name(void **state) {
     REFUSED_WITH(max_seqs, INT32_MAX, "--max-num-seqs");
     REFUSED_WITH(prefill_chunk, -1, "--chunk");
     REFUSED_WITH(n_threads, -1, "--threads");
-    REFUSED_WITH(n_text_threads, -1, "text threads");
+    REFUSED_WITH(n_text_threads, -1, "--text-threads");
     REFUSED_WITH(memory_utilization, 0.0, "--memory-utilization");
     REFUSED_WITH(memory_utilization, 1.5, "--memory-utilization");
     REFUSED_WITH(memory_utilization, (double)NAN, "--memory-utilization");
@@ -74,6 +72,27 @@ static void options_out_of_bounds_are_refused_by_name(void **state) {
     o.memory_utilization = (double)NAN;
     assert_int_not_equal(quire_inspect(&o, true, &text, NULL), QUIRE_OK);
     assert_null(text);
+}
+
+static void options_are_set_by_their_flags_names(void **state) {
+    (void)state;
+    quire_options o = options_for("models/builtin-small.gguf");
+    quire_error err = {0};
+    assert_int_equal(quire_options_set(&o, "--max-num-seqs", "7", &err), QUIRE_OK);
+    assert_int_equal(quire_options_set(&o, "kv_cache_dtype", "fp8", &err), QUIRE_OK);
+    assert_int_equal(quire_options_set(&o, "swap-space", "2", &err), QUIRE_OK);
+    assert_int_equal(quire_options_set(&o, "mlock", "true", &err), QUIRE_OK);
+    assert_int_equal(o.max_seqs, 7);
+    assert_int_equal(o.kv_dtype, QUIRE_KV_FP8_E4M3);
+    assert_int_equal(o.swap_bytes, (int64_t)2 << 30);
+    assert_true(o.lock_memory);
+    assert_int_equal(quire_options_set(&o, "max-num-seqs", "none", &err), QUIRE_INVALID);
+    assert_int_equal(o.max_seqs, 7);
+    assert_int_equal(quire_options_set(&o, "max-num-sequences", "7", &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.message, "max-num-sequences: no such option"));
+    quire_options older;
+    quire_options_init_sized(&older, offsetof(quire_options, max_seqs)); /* its header has no such member */
+    assert_int_equal(quire_options_set(&older, "max-num-seqs", "7", &err), QUIRE_INVALID);
 }
 
 /* What a program compiled with another version's header hands over: `size` bytes of options, initialised by this library. */
@@ -182,7 +201,8 @@ static void extreme_options_that_are_allowed_work(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_out_of_bounds_are_refused_by_name), cmocka_unit_test(options_of_another_header_are_read_by_their_size),
+        cmocka_unit_test(options_out_of_bounds_are_refused_by_name),
+        cmocka_unit_test(options_are_set_by_their_flags_names), cmocka_unit_test(options_of_another_header_are_read_by_their_size),
         cmocka_unit_test(options_without_a_size_are_refused),        cmocka_unit_test(the_version_is_the_header_s),
         cmocka_unit_test(extreme_options_that_are_allowed_work),
     };

@@ -18,9 +18,9 @@ enum { PAGE_TOKENS = 16, TILE_ROWS = 16, MAX_SEQS = 64, MAX_NUMBERS = 1 << 26 };
 /* Queries, keys and values of a case; row-major as the backend takes them. */
 typedef struct problem {
     int32_t n_seqs, n_heads, n_kv_heads, n_q, n_kv, d_head, offset;
-    float *q, *k, *v;     /* [n_seqs, n_q, n_heads, d_head], [n_seqs, n_kv, n_kv_heads, d_head] */
-    const float *want;    /* [n_seqs, n_heads, n_q, d_out] */
-    int32_t d_out;        /* at most d_head */
+    float *q, *k, *v;  /* [n_seqs, n_q, n_heads, d_head], [n_seqs, n_kv, n_kv_heads, d_head] */
+    const float *want; /* [n_seqs, n_heads, n_q, d_out] */
+    int32_t d_out;     /* at most d_head */
 } problem;
 
 typedef struct attention_check {

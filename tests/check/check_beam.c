@@ -6,8 +6,8 @@
 
 #include "base/mem.h"
 #include "check/check.h"
-#include "json/json_out.h"
 #include "quire.h"
+#include "json/json_out.h"
 
 #define KIND "beam"
 
@@ -185,8 +185,8 @@ int check_beam(const char *dir, const char *root, check_report *r) {
     quire_options o;
     quire_options_init(&o);
     o.model = model;
-    o.compute = "f32";
-    o.kv_dtype = "f32";
+    o.compute = QUIRE_COMPUTE_F32;
+    o.kv_dtype = QUIRE_KV_F32;
     o.generation_config = "none";
     o.n_pages = 256;
     quire_error err = {0};

@@ -148,8 +148,8 @@ static void check_file(check_report *r, const char *where, const char *path, con
     quire_options o;
     quire_options_init(&o);
     o.model = path;
-    o.compute = "f32";
-    o.kv_dtype = "f32";
+    o.compute = QUIRE_COMPUTE_F32;
+    o.kv_dtype = QUIRE_KV_F32;
     o.override_kv = r->override_kv;
     o.generation_config = "none";                           /* the reference chooses the likeliest token of plain logits */
     o.max_model_len = (int32_t)(c->n_prompt + c->n_greedy); /* rotary scaling may depend on it, and the reference goes by the sequence */

@@ -19,15 +19,17 @@ enum { MAX_PATH = 4096 };
  * falls the other way, its token's logits and later ones may be off by so much, and the case counts as unsupported; those of tokens before
  * it are exact. */
 typedef struct logits_kind {
-    const char *file, *compute, *kv_dtype;
+    const char *file;
+    quire_compute compute;
+    quire_kv_dtype kv_dtype;
     float tolerance, tie;
 } logits_kind;
 
-static const logits_kind kinds[] = {{"logits.npy", "f32", "f32", 2e-3f, 0.0f},
-                                    {"logits_w8a8.npy", "int8", "f32", 0.05f, 0.0f},
-                                    {"logits_a8.npy", "fp8", "f32", 0.05f, 0.5f},
-                                    {"logits_a4.npy", "fp8", "f32", 0.05f, 0.5f},
-                                    {"logits_kv8.npy", "f32", "fp8_e4m3", 0.05f, 0.0f}};
+static const logits_kind kinds[] = {{"logits.npy", QUIRE_COMPUTE_F32, QUIRE_KV_F32, 2e-3f, 0.0f},
+                                    {"logits_w8a8.npy", QUIRE_COMPUTE_INT8, QUIRE_KV_F32, 0.05f, 0.0f},
+                                    {"logits_a8.npy", QUIRE_COMPUTE_FP8, QUIRE_KV_F32, 0.05f, 0.5f},
+                                    {"logits_a4.npy", QUIRE_COMPUTE_FP8, QUIRE_KV_F32, 0.05f, 0.5f},
+                                    {"logits_kv8.npy", QUIRE_COMPUTE_F32, QUIRE_KV_FP8_E4M3, 0.05f, 0.0f}};
 
 /* What is wanted, and where. */
 typedef struct quant_case {

@@ -81,7 +81,8 @@ static quire_err pooled_rows(const char *path, const char *override_kv, const in
     quire_options_init(&o);
     o.model = path;
     o.override_kv = override_kv;
-    o.compute = o.kv_dtype = "f32";
+    o.compute = QUIRE_COMPUTE_F32;
+    o.kv_dtype = QUIRE_KV_F32;
     o.n_pages = 256;
     TRY(quire_engine_open(&o, &engine, err));
     quire_err e = QUIRE_OK;

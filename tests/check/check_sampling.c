@@ -8,8 +8,8 @@
 #include "base/mem.h"
 #include "check/check.h"
 #include "sample/logprobs.h"
-#include "spec/rejection.h"
 #include "sample/sampler.h"
+#include "spec/rejection.h"
 #include "json/json.h"
 
 #define KIND "sampling"
@@ -365,8 +365,7 @@ static bool near(double got, double want) {
 }
 
 static bool same_entry(const token_logprob *got, json_value *want) {
-    return got->id == (int)json_int64(json_at(want, 0)) &&
-           near((double)got->logprob, number_of(json_at(want, 1))) &&
+    return got->id == (int)json_int64(json_at(want, 0)) && near((double)got->logprob, number_of(json_at(want, 1))) &&
            got->rank == (int)json_int64(json_at(want, 2));
 }
 

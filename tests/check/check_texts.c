@@ -20,8 +20,8 @@
 #define MAX_WALK  1500
 
 /* Every byte, then tokens that span several tokens of JSON. */
-static const char *const spans[] = {"\":", "\",\"", "\"}", "\"]", "{\"", "[[", "]]",   "}}",   "\\u00",   "\xC3\xA9", "ab",
-                                    "aa",  "10",    "00",  ".5",  ", ",  ": ", "true", "null", "{\"a\":", ",\"b\":1", ",\"a\":", "\"x1\":"};
+static const char *const spans[] = {"\":", "\",\"", "\"}", "\"]", "{\"", "[[",   "]]",   "}}",      "\\u00",    "\xC3\xA9", "ab",     "aa",
+                                    "10",  "00",    ".5",  ", ",  ": ",  "true", "null", "{\"a\":", ",\"b\":1", ",\"a\":",  "\"x1\":"};
 #define N_SPANS  ((int32_t)(sizeof spans / sizeof *spans))
 #define N_TOKENS (N_BYTES + N_SPANS + 1)
 #define END      (N_TOKENS - 1)

@@ -13,13 +13,13 @@
 
 #define AT(member) .offset = offsetof(cli_options, member)
 
-static const flag_choice token[] = {{"token", "token"}, {NULL, NULL}};
+static const flag_choice token[] = {{"token", NULL, QUIRE_PREFIX_CACHE_TOKEN}, {0}};
 static const flag own_flags[] = {
     {"--max-num-seqs --parallel -np", "N", "", FLAG_COUNT, AT(engine.max_seqs), .minimum = 1, .maximum = 100},
     {"--api-key", "KEY", "", FLAG_KEY, AT(api_keys), .secret = true},
     {"--out -o", "FILE", "", FLAG_TEXT, AT(out)},
-    {"--prefix-cache", "WAY", "", FLAG_TEXT, AT(engine.prefix_cache)},
-    {"--enable-prefix-caching", NULL, "", FLAG_PRESET, AT(engine.prefix_cache), .choices = token},
+    {"--prefix-cache", NULL, "", FLAG_CHOICE, AT(engine.prefix_cache), .choices = choices_prefix_cache},
+    {"--enable-prefix-caching", NULL, "", FLAG_SYNONYM, AT(engine.prefix_cache), .choices = token},
     {"--echo", NULL, "", FLAG_SWITCH, AT(echo)},
     {"--stop", "TEXT", "", FLAG_FIELD_TEXTS, .field = "stop"},
     {"--port", "N", "", FLAG_COUNT, AT(server.port), .minimum = 0, .maximum = 65535},
@@ -79,10 +79,10 @@ static void a_given_flag_keeps_variables_of_what_sets_the_same_unread(void **sta
     assert_int_equal(o.engine.max_seqs, 0);
     forget(&o);
     assert_int_equal(read_given(&o, &own_flags[PREFIX_CACHE], cache, NULL), QUIRE_OK);
-    assert_null(o.engine.prefix_cache);
+    assert_int_equal(o.engine.prefix_cache, QUIRE_PREFIX_CACHE_NONE);
     forget(&o);
     assert_int_equal(read_given(&o, &own_flags[OUT], cache, NULL), QUIRE_OK);
-    assert_string_equal(o.engine.prefix_cache, "token");
+    assert_int_equal(o.engine.prefix_cache, QUIRE_PREFIX_CACHE_TOKEN);
     forget(&o);
 }
 

@@ -58,7 +58,7 @@ typedef struct harness_options {
     int64_t swap_bytes;
     preempt_mode preempt;
     admission_policy schedule;
-    double schedule_lambda; /* 0: ADMISSION_LAMBDA */
+    double schedule_lambda; /* 0: 500.0 */
     int64_t step_target_us;
     draft_options draft;
     engine_ablations ablations;
@@ -165,7 +165,7 @@ static inline void harness_open(const harness_options *o, harness *h) {
                          .starts_paused = o->starts_paused,
                          .schedule = o->schedule,
                          .step_target_us = o->step_target_us,
-                         .schedule_lambda = o->schedule_lambda > 0 ? o->schedule_lambda : ADMISSION_LAMBDA};
+                         .schedule_lambda = o->schedule_lambda > 0 ? o->schedule_lambda : 500.0};
     model_desc d = r ? (model_desc){0} : *model_description(h->m);
     for (int32_t i = 0; o->layer_kinds != NULL && i < d.n_caches; i++) {
         d.caches[i].kind = o->layer_kinds[i];

@@ -124,7 +124,6 @@ static void policies_have_names(void **state) {
         assert_int_equal(kv_policy_parse(known[i], &p), QUIRE_OK);
         assert_int_equal(p, i);
         assert_string_equal(kv_policy_name(p), known[i]);
-        assert_non_null(strstr(kv_policy_names, known[i]));
     }
     assert_int_equal(kv_policy_parse("caller", &p), QUIRE_INVALID);
     assert_int_equal(kv_policy_parse("LRU", &p), QUIRE_INVALID);

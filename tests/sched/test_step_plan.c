@@ -92,7 +92,7 @@ static void open_world(world *w, int32_t n_pages, admission_policy policy) {
                                       .page_tokens = PAGE,
                                       .max_preemptions = SCHED_MAX_PREEMPTIONS},
                            .policy = policy,
-                           .lambda = ADMISSION_LAMBDA,
+                           .lambda = 500.0,
                            .n_groups = 1,
                            .max_tasks = MAX_TASKS,
                            .max_tenants = 4,

@@ -5,7 +5,7 @@
 
 #include "setup/engine_parts.h"
 
-static void version_of(const char *directory, const char *kv_dtype, const char *override_kv, char out[KV_VERSION_BYTES + 1]) {
+static void version_of(const char *directory, quire_kv_dtype kv_dtype, const char *override_kv, char out[KV_VERSION_BYTES + 1]) {
     quire_options o;
     engine_parts p;
     quire_error err = {0};
@@ -40,8 +40,8 @@ static void a_stored_page_names_the_type_and_the_layout_of_its_bytes(void **stat
     (void)state;
     char directory[] = "/tmp/quire-tiers-XXXXXX", f16[KV_VERSION_BYTES + 1], int8[KV_VERSION_BYTES + 1], layout[32];
     assert_non_null(mkdtemp(directory));
-    version_of(directory, "f16", NULL, f16);
-    version_of(directory, "int8", NULL, int8);
+    version_of(directory, QUIRE_KV_F16, NULL, f16);
+    version_of(directory, QUIRE_KV_INT8, NULL, int8);
     (void)snprintf(layout, sizeof layout, " in pages %d,", KV_LAYOUT_VERSION);
     assert_non_null(strstr(f16, layout));
     assert_non_null(strstr(int8, layout));
@@ -56,7 +56,7 @@ static void overrides_are_part_of_it(void **state) {
     char directory[] = "/tmp/quire-tiers-XXXXXX", versions[5][KV_VERSION_BYTES + 1];
     assert_non_null(mkdtemp(directory));
     for (int i = 0; i < 5; i++) {
-        version_of(directory, "f16", texts[i], versions[i]);
+        version_of(directory, QUIRE_KV_F16, texts[i], versions[i]);
         for (int k = 0; k < i && i < 4; k++) {
             assert_string_not_equal(versions[i], versions[k]);
         }
@@ -70,16 +70,15 @@ static void a_locale_with_commas_changes_nothing(void **state) {
     (void)state;
     char directory[] = "/tmp/quire-tiers-XXXXXX", commas[KV_VERSION_BYTES + 1], points[KV_VERSION_BYTES + 1];
     assert_non_null(mkdtemp(directory));
-    version_of(directory, "f16", NULL, commas);
+    version_of(directory, QUIRE_KV_F16, NULL, commas);
     setlocale(LC_NUMERIC, "C");
-    version_of(directory, "f16", NULL, points);
+    version_of(directory, QUIRE_KV_F16, NULL, points);
     assert_string_equal(commas, points);
     remove_directory(directory);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_stored_page_names_the_type_and_the_layout_of_its_bytes),
-                                       cmocka_unit_test(overrides_are_part_of_it),
-                                       COMMA_TEST(a_locale_with_commas_changes_nothing)};
+                                       cmocka_unit_test(overrides_are_part_of_it), COMMA_TEST(a_locale_with_commas_changes_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,7 +22,7 @@ typedef struct world {
     int32_t tokens[N_SEQS][MAX_LEN], n[N_SEQS];
 } world;
 
-static void open_world(const char *kv_dtype, world *w) {
+static void open_world(quire_kv_dtype kv_dtype, world *w) {
     quire_error err = {.message = ""};
     *w = (world){.n = {270, 40, 520}}; /* over one chunk of positions, under a page or two, over two chunks */
     quire_options_init(&w->engine);
@@ -72,7 +72,7 @@ static void run(world *w, bool has_pages, float *out) {
 
 static void every_way_gives_the_same_bits_as_pages(void **state) {
     (void)state;
-    static const char *const types[] = {"f32", "f16", "bf16"};
+    static const quire_kv_dtype types[] = {QUIRE_KV_F32, QUIRE_KV_F16, QUIRE_KV_BF16};
     for (int t = 0; t < 3; t++) {
         world w;
         open_world(types[t], &w);
@@ -103,7 +103,7 @@ static void growing_copies_all_that_was_there_at_every_token(void **state) {
     (void)state;
     world w;
     baseline_kv *k;
-    open_world("f32", &w);
+    open_world(QUIRE_KV_F32, &w);
     float *out = mem_new((size_t)N_STEPS * N_SEQS * (size_t)w.b.desc->n_vocab, sizeof *out);
     assert_int_equal(baseline_kv_attach(w.b.b, BASELINE_GROWING, N_SEQS, MAX_LEN, &k), QUIRE_OK);
     run(&w, false, out);

@@ -54,7 +54,7 @@ static void eight_users_compute_their_system_prompt_once(void **state) {
     assert_int_equal(shared.n_prompt_computed, 2240);
     assert_int_equal(shared.n_cached, 14000);
     assert_int_equal(shared.n_pages_most, 221);
-    o.prefix_cache = "none";
+    o.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
     lab_result apart = run(&o, &w);
     assert_int_equal(apart.n_prompt_computed, 16240);
     assert_int_equal(apart.n_cached, 0);
@@ -73,7 +73,7 @@ static void a_conversation_finds_what_was_said(void **state) {
     assert_int_equal(r.n_prompt, 8 * (60 + 180 + 300 + 420));
     assert_int_equal(r.n_prompt - r.n_cached, r.n_prompt_computed);
     assert_int_equal(r.n_prompt_computed, 60 + 7 * 40 + 8 * 3 * 41); /* the 20 tokens in common are computed once */
-    o.prefix_cache = "none";
+    o.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
     lab_result none = run(&o, &w);
     assert_int_equal(none.n_prompt_computed, none.n_prompt);
     assert_true(none.digest == r.digest);
@@ -106,12 +106,12 @@ static void every_switch_leaves_the_answers_as_they_are(void **state) {
     for (int i = 0; i < 7; i++) {
         ways[i] = o;
     }
-    ways[0].prefix_cache = "none";
-    ways[1].prefix_cache = "page";
+    ways[0].prefix_cache = QUIRE_PREFIX_CACHE_NONE;
+    ways[1].prefix_cache = QUIRE_PREFIX_CACHE_PAGE;
     off[2].no_fork_sharing = true;
     ways[3].no_chunked_prefill = true;
     ways[4].max_seqs = 1;
-    ways[5].prefix_cache = "none";
+    ways[5].prefix_cache = QUIRE_PREFIX_CACHE_NONE;
     off[5].no_fork_sharing = true;
     ways[6].no_cascade = true;
     ways[5].n_pages = 52; /* not all of them at once: preemption */

@@ -55,7 +55,7 @@ static void open_shape(const model_shape *s, const speed_type *type, bare *b) {
     }
     quire_options_init(&engine);
     engine.model = made.path;
-    engine.compute = compute_name(type->compute);
+    engine.compute = speed_type_compute(type);
     engine.n_threads = 1;
     const bare_options o = {.engine = &engine,
                             .page_tokens = PAGE_TOKENS,

@@ -16,8 +16,8 @@ static quire_options options_of(const char *model) {
     quire_options o;
     quire_options_init(&o);
     o.model = model;
-    o.compute = "f32";
-    o.kv_dtype = "f32";
+    o.compute = QUIRE_COMPUTE_F32;
+    o.kv_dtype = QUIRE_KV_F32;
     o.n_threads = 1;
     o.generation_config = "none";
     o.page_tokens = PAGE;

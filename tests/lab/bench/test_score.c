@@ -12,7 +12,7 @@
 
 enum { N_TOKENS = 300, PAGE = 16 }; /* over one chunk of attention */
 
-static quire_err open_scorer(const char *kv_dtype, int32_t step, quire_options *engine, scorer *s, quire_error *err) {
+static quire_err open_scorer(quire_kv_dtype kv_dtype, int32_t step, quire_options *engine, scorer *s, quire_error *err) {
     quire_options_init(engine);
     engine->model = getenv("QUIRE_TEST_LONG") != NULL ? "builtin" : "builtin-small";
     engine->kv_dtype = kv_dtype;
@@ -22,7 +22,7 @@ static quire_err open_scorer(const char *kv_dtype, int32_t step, quire_options *
     return score_open(&o, s, err);
 }
 
-static void score(const char *kv_dtype, int32_t step, score_way way, int32_t n, double *out) {
+static void score(quire_kv_dtype kv_dtype, int32_t step, score_way way, int32_t n, double *out) {
     int32_t tokens[N_TOKENS];
     quire_options engine;
     quire_error err = {.message = ""};
@@ -42,7 +42,7 @@ static void score(const char *kv_dtype, int32_t step, score_way way, int32_t n, 
 
 static void every_way_and_step_gives_the_same_bits(void **state) {
     (void)state;
-    static const char *const types[] = {"f32", "f16", "bf16"};
+    static const quire_kv_dtype types[] = {QUIRE_KV_F32, QUIRE_KV_F16, QUIRE_KV_BF16};
     static const int32_t steps[] = {1, 37, N_TOKENS};
     double first[N_TOKENS], other[N_TOKENS];
     for (int t = 0; t < 3; t++) {
@@ -69,7 +69,7 @@ static void int8_is_paged_only(void **state) {
     scorer s;
     double out[2];
     int32_t tokens[] = {1, 2, 3};
-    assert_int_equal(open_scorer("int8", 8, &engine, &s, &err), QUIRE_OK);
+    assert_int_equal(open_scorer(QUIRE_KV_INT8, 8, &engine, &s, &err), QUIRE_OK);
     assert_int_equal(score_chunk(&s, SCORE_PAGED, tokens, 3, out, &err), QUIRE_OK);
     assert_int_equal(score_chunk(&s, SCORE_CONTIGUOUS, tokens, 3, out, &err), QUIRE_UNSUPPORTED);
     assert_non_null(strstr(err.message, "--kv-dtype"));

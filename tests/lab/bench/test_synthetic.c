@@ -73,8 +73,8 @@ static void a_model_made_in_memory_runs_and_says_different_things(void **state) 
         quire_error err;
         quire_options_init(&engine);
         engine.model = s.path;
-        engine.compute = compute_name(speed_types[i].compute);
-        engine.kv_dtype = "f32";
+        engine.compute = speed_type_compute(&speed_types[i]);
+        engine.kv_dtype = QUIRE_KV_F32;
         engine.n_threads = 1;
         const bare_options o = {.engine = &engine, .page_tokens = 16, .n_pages = 4, .max_rows = 8, .max_seqs = 1, .max_len = 64};
         if (bare_open(&o, &b, &err) != QUIRE_OK) {

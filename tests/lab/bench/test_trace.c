@@ -18,8 +18,8 @@ static bare open_model(void) {
     quire_error err;
     quire_options_init(&engine);
     engine.model = "builtin-small";
-    engine.compute = "f32";
-    engine.kv_dtype = "f32";
+    engine.compute = QUIRE_COMPUTE_F32;
+    engine.kv_dtype = QUIRE_KV_F32;
     engine.n_threads = 2;
     const bare_options o = {.engine = &engine, .page_tokens = 16, .n_pages = 4, .max_rows = N, .max_seqs = 1, .max_len = 64};
     if (bare_open(&o, &b, &err) != QUIRE_OK) {

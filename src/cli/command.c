@@ -1,0 +1,33 @@
+#include "cli/command.h"
+
+#include <stdio.h>
+
+#include "base/mem.h"
+
+cli_options *command_options_new(const command *c) {
+    cli_options *o = mem_new(1, c->options_size);
+    if (o != NULL) {
+        cli_options_init(o);
+        if (c->defaults != NULL) {
+            c->defaults(o);
+        }
+    }
+    return o;
+}
+
+void command_options_free(cli_options *o) {
+    if (o != NULL) {
+        cli_options_deinit(o);
+        mem_free(o);
+    }
+}
+
+bool command_default(const cli_options *defaults, const flag *f, char *out, size_t n) {
+    return defaults != NULL && flag_is_option(f) && flag_show_option(f, defaults, out, n) && out[0] != 0;
+}
+
+void command_meaning(const cli_options *defaults, const flag *f, char *out, size_t n) {
+    char value[128];
+    bool has = command_default(defaults, f, value, sizeof value);
+    (void)snprintf(out, n, "%s%s%s%s", f->meaning, has ? " (default: " : "", has ? value : "", has ? ")" : "");
+}
