@@ -12,7 +12,7 @@ typedef struct options {
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag own_flags[] = {
-    {"--types", "LIST", "of the weights (q4_0,q8_0,int8,bf16,f32); f16 and q4_k too", FLAG_TEXT, AT(own.types)},
+    {"--types", "LIST", "types of the weights; f16 and q4_k too", FLAG_TEXT, AT(own.types)},
     {"--rows", "LIST", "rows of a step", FLAG_TEXT, AT(own.rows)},
     {"--threads -t", "LIST", "threads (one a core)", FLAG_TEXT, AT(own.threads)},
     {"--isa", NULL, "instruction set of the kernels", FLAG_NAME, AT(own.isa), .choices = choices_isa},

@@ -17,10 +17,10 @@ typedef struct options {
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag load_flags[] = {
-    {"--lengths", "LIST", "of prompts and answers: like sharegpt's, alpaca's (both)", FLAG_TEXT, AT(own.lengths)},
+    {"--lengths", "LIST", "of prompts and answers: like sharegpt's, alpaca's ; without: both", FLAG_TEXT, AT(own.lengths)},
     {"--trace", "FILE", "a file's requests in their place (see quire sim --help)", FLAG_TEXT, AT(own.trace)},
     {"--shares", "LIST", "memory, percent of what all take fully reserved (5,10,20)", FLAG_TEXT, AT(own.shares)},
-    {"--rates", "LIST", "arrivals, percent of what all at once give (70,100,130), and more as the bound needs", FLAG_TEXT, AT(own.rates)},
+    {"--rates", "LIST", "arrivals, percent of what all at once give; without: 70,100,130 and more", FLAG_TEXT, AT(own.rates)},
     {"--requests", "N", "how many; 0: 40, with --shape 30, of a trace all", FLAG_COUNT, AT(own.n_requests), .minimum = 1, .maximum = 4096},
     {"--shrink", "N", "lengths, and the longest sequence, become an Nth", FLAG_COUNT, AT(own.shrink), .minimum = 1, .maximum = 1024},
     {"--times-idle", "N", "bound of latency: so many times an idle server's", FLAG_PART, AT(own.times_idle), .minimum = 1, .maximum = 1e6},
@@ -47,6 +47,7 @@ static void defaults(cli_options *o) {
     options *all = (void *)o;
     headline_options_init(&all->own);
     o->engine = all->own.engine;
+    o->engine.model = NULL; /* of the command line */
 }
 
 /* A flag that would do nothing is refused. */
@@ -65,7 +66,6 @@ static quire_err run(const cli_options *o, quire_error *err) {
     headline_options own = ((const options *)(const void *)o)->own;
     own.engine = o->engine;
     TRY(files_check_named("--svg", own.svg, err));
-    own.engine.model = o->engine.model;
     own.json = o->json;
     return headline_run(&own, err);
 }

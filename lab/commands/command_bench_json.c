@@ -16,9 +16,9 @@ typedef struct options {
 
 static const flag own_flags[] = {
     {"--each", "N", "answers to each schema; 0: none", FLAG_COUNT, AT(own.n_each), .minimum = 0, .maximum = 1 << 16},
-    {"--rows", "LIST", "how many sequences decode together under schemas, as 8,256; empty: none", FLAG_TEXT, AT(own.rows)},
+    {"--rows", "LIST", "sequences that decode together under schemas; empty: none", FLAG_TEXT, AT(own.rows)},
     {"--steps", "N", "decode steps of them", FLAG_COUNT, AT(own.n_steps), .minimum = 1, .maximum = 4096},
-    {"--shape", "NAME", "a model of random weights instead, as of bench speed --shape (1.1b); needs --tokenizer", FLAG_TEXT, AT(own.shape)},
+    {"--shape", "NAME", "a model of random weights instead, as in bench speed; needs --tokenizer", FLAG_TEXT, AT(own.shape)},
     {"--type", "TYPE", "its weights", FLAG_TEXT, AT(own.type)},
     {0},
 };

@@ -16,7 +16,7 @@ typedef struct options {
 
 static const flag own_flags[] = {
     {"--prompts", "FILE", "a prompt a line: text, or JSON with \"prompt\" or \"turns\", and perhaps \"category\"", FLAG_TEXT, AT(own.name)},
-    {"--methods", "LIST", "of speculation, with their defaults; --speculative-config gives one of its own", FLAG_TEXT,
+    {"--methods", "LIST", "methods of speculation, each with its defaults", FLAG_TEXT,
      AT(own.methods)},
     {"--max-tokens -n", "N", "tokens of each answer", FLAG_COUNT, AT(own.n_decode), .minimum = 2, .maximum = 1 << 20},
     {"--each", "N", "prompts of a category, the first of them; 0: all", FLAG_COUNT, AT(own.n_each), .minimum = 0, .maximum = 1 << 16},

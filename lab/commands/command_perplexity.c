@@ -14,7 +14,7 @@ typedef struct options {
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag own_flags[] = {
-    {"--kv", "LIST", "keys and values: paged, contiguous, none, or several, which are compared", FLAG_TEXT, AT(own.kv)},
+    {"--kv", "LIST", "keys and values: paged, contiguous or none, or several", FLAG_TEXT, AT(own.kv)},
     {"--step", "N", "tokens a forward pass", FLAG_COUNT, AT(own.step), .minimum = 1, .maximum = 1 << 20},
     {"--context", "N", "tokens of a chunk; later chunks begin with BOS too; 0: 1024", FLAG_COUNT, AT(own.context), .minimum = 2,
      .maximum = 1 << 30},

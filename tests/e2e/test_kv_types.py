@@ -35,6 +35,15 @@ def answers(server, together):
     return texts
 
 
+def until_preempted(server, ask, expected):
+    """Asks together until requests overlapped so far that one was preempted: on a busy machine the first may end before the last comes."""
+    for _ in range(30):
+        assert ask(server, True) == expected
+        if counter(server, "vllm:num_preemptions_total") > 0:
+            return
+    raise AssertionError("no request was preempted")
+
+
 @pytest.mark.parametrize("keys,values", TYPES)
 def test_answers_do_not_depend_on_reuse_page_size_or_preemption(quire, keys, values):
     flags = ["--api-key", KEY, "-ctk", keys, *(["-ctv", values] if values else [])]
@@ -47,8 +56,7 @@ def test_answers_do_not_depend_on_reuse_page_size_or_preemption(quire, keys, val
     for tight in (["--page-size", "4", "--kv-pages", "90", "--prefix-cache", "none"],
                   ["--page-size", "16", "--kv-pages", "23", "--swap-space", "4M", "--preemption-mode", "swap", "--chunk", "7"]):
         busy = Server("builtin", *flags, *tight, "--max-model-len", "256")
-        assert answers(busy, True) == first, tight
-        assert counter(busy, "vllm:num_preemptions_total") > 0, tight
+        until_preempted(busy, answers, first)
         assert busy.stop() == 0
 
 
@@ -70,8 +78,7 @@ def test_nor_do_beams_and_rules_over_weights_quantised_while_loading(quire, keys
     assert calm.stop() == 0
     for tight in (["--page-size", "4", "--kv-pages", "80", "--prefix-cache", "none"], ["--kv-pages", "20", "--swap-space", "4M", "--preemption-mode", "swap", "--chunk", "7"]):
         busy = Server(*flags, *tight, "--max-model-len", "256")
-        assert beams_and_rules(busy, True) == first, tight
-        assert counter(busy, "vllm:num_preemptions_total") > 0, tight
+        until_preempted(busy, beams_and_rules, first)
         assert busy.stop() == 0
 
 
