@@ -28,15 +28,26 @@ typedef enum code_kind {
     CODE_TABLE /* of 16 values */
 } code_kind;
 
+#define NESTED_BLOCK 256
+
+/* What scales are made of that are quantised themselves: scale i is table[codes[i]] * outer[i / NESTED_BLOCK] + offset, rounded twice. */
+typedef struct nested_scales {
+    const uint8_t *codes;
+    const float *table; /* [256] */
+    const float *outer;
+    float offset;
+} nested_scales;
+
 typedef struct quant_matrix {
     code_place place;
     code_kind kind;
     int32_t bits; /* of a code: 2, 3, 4 or 8 */
     const uint8_t *codes;
-    int64_t n_rows, n_in; /* of all that codes hold */
-    const float *table;   /* [16] of CODE_TABLE */
-    const float *scales;  /* [rows of scales][n_groups]; a row of the matrix has that of row / scale_rows */
-    const int16_t *zeros; /* of CODE_INTEGER, as scales; NULL: `zero` everywhere */
+    int64_t n_rows, n_in;        /* of all that codes hold */
+    const float *table;          /* [16] of CODE_TABLE */
+    const float *scales;         /* [rows of scales][n_groups]; a row of the matrix has that of row / scale_rows */
+    const nested_scales *nested; /* what `scales` were made of; NULL: nothing */
+    const int16_t *zeros;        /* of CODE_INTEGER, as scales; NULL: `zero` everywhere */
     int32_t zero, scale_rows, n_groups;
     int32_t group;           /* of consecutive inputs that share a scale */
     const int32_t *group_of; /* [n_in]: the group of each input, each below n_groups, in place of i / group; or NULL */

@@ -54,19 +54,20 @@ static quire_err read_state(quant_linear *q, bnb_state *out) {
 static quire_err read_nested(quant_linear *q, const bnb_state *s, const tensor_view *bytes, int64_t n) {
     tensor_view absmax;
     const float *map;
-    int64_t n_outer = (n + s->nested_block - 1) / s->nested_block;
+    const int64_t n_outer = (n + s->nested_block - 1) / s->nested_block;
     TRY(read_map(q, ".weight.nested_quant_map", 256, &map));
     TRY(quant_need(q, ".weight.nested_absmax", DTYPE_F32, n_outer, 1, &absmax));
-    float *scales = quant_memory(q, (size_t)n, sizeof *scales);
-    if (scales == NULL) {
+    float *scales = quant_memory(q, (size_t)n, sizeof *scales), *outer = quant_memory(q, (size_t)n_outer, sizeof *outer);
+    if (scales == NULL || outer == NULL) {
         return QUIRE_NO_MEMORY;
     }
+    memcpy(outer, absmax.data, (size_t)n_outer * sizeof *outer);
     for (int64_t i = 0; i < n; i++) {
-        float outer;
-        memcpy(&outer, (const uint8_t *)absmax.data + (size_t)(i / s->nested_block) * sizeof outer, sizeof outer);
-        scales[i] = map[((const uint8_t *)bytes->data)[i]] * outer + s->offset;
+        scales[i] = map[((const uint8_t *)bytes->data)[i]] * outer[i / s->nested_block] + s->offset;
     }
     q->m.scales = scales;
+    q->nested = (nested_scales){.codes = bytes->data, .table = map, .outer = outer, .offset = s->offset};
+    q->m.nested = s->nested_block == NESTED_BLOCK ? &q->nested : NULL;
     return QUIRE_OK;
 }
 

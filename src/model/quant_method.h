@@ -20,6 +20,7 @@ typedef struct quant_linear {
     int64_t n_out, n_in;      /* of the whole matrix, or of one slab of it */
     const tensor_view *whole; /* the tensor of the codes */
     quant_matrix m;
+    nested_scales nested;              /* m.nested, if it has one */
     row_rounding rounding;             /* of the rows that the checkpoint's layer reads, under fp8 compute */
     void *memory[QUANT_LINEAR_BLOCKS]; /* what m needs besides the file */
     int n_memory;

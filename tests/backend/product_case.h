@@ -26,6 +26,7 @@ typedef struct product_case {
 static inline void case_free(product_case *c) {
     mem_free(c->w.data);
     mem_free(c->w.scales);
+    mem_free(c->w.numbers);
     free(c->source);
     free(c->x);
 }
@@ -93,7 +94,7 @@ static inline void reference_row(row_format format, const float *x, int32_t k, d
 }
 
 static inline float float_of_code(const product_case *c, uint8_t code) {
-    return c->w.layout.kind == PACK_T4_FLOAT ? c->floats->table[code] : e4m3_to_f32(code);
+    return pack_is_fours(c->w.layout.kind) ? c->floats->table[code] : e4m3_to_f32(code);
 }
 
 /* Column c of floats with scales. */

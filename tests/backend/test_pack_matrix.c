@@ -157,6 +157,32 @@ static void floats_with_scales_keep_their_codes(void **state) {
     }
 }
 
+/* Blocks of 64 that run on, and their scales in codes: kept where a stretch is one block. */
+static void scales_that_are_quantised_keep_their_codes(void **state) {
+    (void)state;
+    static matrix x;
+    static uint8_t codes[ROWS * INPUTS / 64];
+    static float table[256], outer[1] = {0.037f};
+    const nested_scales nested = {codes, table, outer, 0.043f};
+    uint64_t r = 12;
+    fill(&x, &r, CODE_TABLE, 4, 64, false);
+    for (int i = 0; i < 256; i++) {
+        table[i] = (float)i / 255.0f;
+    }
+    for (int i = 0; i < ROWS * INPUTS / 64; i++) {
+        codes[i] = (uint8_t)rng_next(&r);
+        x.scales[i] = table[codes[i]] * outer[0] + nested.offset;
+    }
+    x.m.runs_on = true;
+    x.m.nested = &nested;
+    expect_scaled(&x, PACK_T4_NESTED);
+    matrix_plan plan;
+    assert_true(pack_matrix_plan(&x.m, ROWS, INPUTS, &plan));
+    const scaled_source s = pack_matrix_source(&plan);
+    assert_ptr_equal(s.nested, &nested);
+    assert_int_equal(s.first(s.context, 3), 3 * INPUTS / 64);
+}
+
 static void expect_none(const matrix *x) {
     matrix_plan plan;
     assert_false(pack_matrix_plan(&x->m, ROWS, INPUTS, &plan));
@@ -255,7 +281,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(integers_keep_their_values_in_every_form), cmocka_unit_test(floats_of_4_bits_keep_their_values),
         cmocka_unit_test(floats_with_scales_keep_their_codes),      cmocka_unit_test(groups_in_another_order_are_put_side_by_side),
-        cmocka_unit_test(what_no_form_has_exactly_has_none),
+        cmocka_unit_test(what_no_form_has_exactly_has_none),        cmocka_unit_test(scales_that_are_quantised_keep_their_codes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

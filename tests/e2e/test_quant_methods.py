@@ -350,7 +350,7 @@ def test_a_packed_model_has_the_same_bits(quire, tmp_path, make, compute):
     assert logits(quire, packed) == logits(quire, model, "--compute", compute)
 
 
-KEPT_FLOATS = {"fp8-tensor": 8, "fp8-channel": 8 + 16 / 1024, "fp8-block": 8, "fp8-96": 8, "mxfp8": 8.25, "nf4": 4.5, "fp4": 4.5}  # bits of a weight, with its share of scales
+KEPT_FLOATS = {"fp8-tensor": 8, "fp8-channel": 8 + 16 / 1024, "fp8-block": 8, "fp8-96": 8, "mxfp8": 8.25, "nf4": 4.5, "nf4-double": 4 + 8 / 64 + 32 / 16384, "fp4": 4.5}  # bits of a weight, with its share of scales
 
 
 @pytest.mark.parametrize("form", KEPT_FLOATS)
@@ -403,7 +403,7 @@ def test_floats_of_8_and_4_bits_are_near_those_of_f32(quire, tmp_path, form, com
     assert np.abs(got - want).max() < .01 * np.abs(want).max()
 
 
-@pytest.mark.parametrize("form", ["fp8-tensor", "fp8-channel", "fp8-block", "fp8-96", "mxfp8", "nf4"])
+@pytest.mark.parametrize("form", ["fp8-tensor", "fp8-channel", "fp8-block", "fp8-96", "mxfp8", "nf4", "nf4-double"])
 @pytest.mark.parametrize("compute", ["auto", "int8"])
 def test_floats_of_8_and_4_bits_have_the_same_bits_however_they_are_computed(quire, tmp_path, form, compute):
     """The dot instruction of bf16 has bits of its own."""
@@ -418,6 +418,25 @@ def test_floats_of_8_and_4_bits_have_the_same_bits_however_they_are_computed(qui
         for flags in (("--page-size", "1", "--chunk", "1"), ("--chunk", "3", "-t", "2")):
             assert logits(quire, model, "--compute", compute, "--isa", isa, *flags) == of_isa[isa], (isa, flags)
     assert {bits for isa, bits in of_isa.items() if isa != "avx512bf16" or compute == "int8"} == {of_isa["plain"]}
+
+
+def bnb_expanded():
+    """The same numbers as nf4-double's, with their scales as floats."""
+    double, settings = FORMS["nf4-double"]
+
+    def make(rng, n_out, n_in):
+        tensors, weights = double(rng, n_out, n_in)
+        codes, inner, outer = (tensors.pop(".weight." + name)[1] for name in ("absmax", "nested_quant_map", "nested_absmax"))
+        return tensors | {".weight.absmax": ("F32", inner[codes] * np.repeat(outer, 256)[:len(codes)] + f4(.043))}, weights
+    return make, settings
+
+
+@pytest.mark.parametrize("make", [llama, qwen3_moe])
+@pytest.mark.parametrize("isa", ["auto", "plain"])
+def test_scales_that_are_quantised_give_the_bits_of_their_values(quire, tmp_path, make, isa):
+    double, floats = make("nf4-double").write(tmp_path / "q", True), make(bnb_expanded()).write(tmp_path / "f", True)
+    for compute in ("auto", "int8"):
+        assert logits(quire, double, "--isa", isa, "--compute", compute) == logits(quire, floats, "--isa", isa, "--compute", compute)
 
 
 # ---- settings in files of their own ----

@@ -6,10 +6,10 @@
  *   ROWS_BF16    x and weights bf16 (ties to even), k padded to 2 by zeros: as above over the widened values.
  *                AVX512_BF16 has a dot instruction for that: a pair at a time, ascending, with bits of its own.
  *
- * E4M3 and T4_FLOAT weights, floats with scales, are multiplied with rows of ROWS_F32, and E4M3 with those of ROWS_BF16 too: the sum of
- * each scale's stretch of k is that of these formats over w = number / 256, or of T4_FLOAT the table's entry, exact in f32 and (E4M3) in
- * bf16; then acc = fma(sum, scale * 256, acc), of T4_FLOAT fma(sum, scale, acc), stretches ascending, from acc = 0, or NaN in a column that
- * has a code which is NaN.
+ * E4M3 and T4_FLOAT (T4_NESTED too) weights, floats with scales, are multiplied with rows of ROWS_F32, and E4M3 with those of ROWS_BF16
+ * too: the sum of each scale's stretch of k is that of these formats over w = number / 256, or of T4_FLOAT the table's entry, exact in f32
+ * and (E4M3) in bf16; then acc = fma(sum, scale * 256, acc), of T4_FLOAT fma(sum, scale, acc), stretches ascending, from acc = 0, or NaN in
+ * a column that has a code which is NaN.
  *
  *   ROWS_TOKEN   x int8 with one scale a row; INT8 weights:
  *                y = (float)(sum of x_k w_k in int32) * (x_scale * w_scale).
@@ -63,6 +63,7 @@ struct linear {
     row_format format;
     uint8_t *data;         /* layout.n_blocks blocks */
     float *scales;         /* [n_blocks * 16] of INT8, right behind the blocks, else NULL */
+    float *numbers;        /* [pack_n_numbers], in the same place, else NULL */
     const int32_t *order;  /* [n_in]: which input stands at each place of the rows that are multiplied, behind the blocks; NULL: its own */
     float factor;          /* what every product is multiplied with before its bias is added; 1: nothing */
     float *bias;           /* [n_blocks * 16], or NULL */
@@ -100,7 +101,7 @@ linear_product linear_integers_neon, linear_tables_neon; /* parts of both: group
 /* The row format of a weight kind under a compute mode. */
 static inline row_format linear_format(pack_kind kind, compute_mode mode) {
     if (pack_is_scaled(kind)) {
-        return mode == COMPUTE_BF16 && kind != PACK_T4_FLOAT ? ROWS_BF16 : ROWS_F32;
+        return mode == COMPUTE_BF16 && !pack_is_fours(kind) ? ROWS_BF16 : ROWS_F32;
     }
     if (mode == COMPUTE_INT8) {
         return kind == PACK_INT8 ? ROWS_TOKEN : ROWS_GROUPS;

@@ -66,6 +66,7 @@ static void product(const linear_part *part, row_view x, int32_t n_rows, float *
         product_e4m3(part, x, n_rows, y, y_stride, scratch);
         break;
     case PACK_T4_FLOAT:
+    case PACK_T4_NESTED:
         product_t4_float(part, x, n_rows, y, y_stride, scratch);
         break;
     default:

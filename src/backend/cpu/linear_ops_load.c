@@ -119,10 +119,12 @@ typedef struct packed_end {
 
 _Static_assert(sizeof(packed_end) == 64, "packed weights are whole cache lines");
 
-/* Bytes of packed weights up to their end: the blocks, then INT8's scales, or the order of inputs. false when they are too many. */
+/* Bytes of packed weights up to their end: the blocks, then INT8's scales, T4_FLOAT's numbers, or the order of inputs. false when they are
+ * too many. */
 static bool packed_bytes(const pack_layout *p, bool has_order, size_t *out) {
     size_t n_blocks = (size_t)p->n_blocks, n;
-    const size_t behind = p->kind == PACK_INT8 ? n_blocks * PACK_LANES * sizeof(float) : has_order ? (size_t)p->n_in * sizeof(int32_t) : 0;
+    const size_t n_floats = p->kind == PACK_INT8 ? n_blocks * PACK_LANES : pack_n_numbers(p->kind);
+    const size_t behind = has_order ? (size_t)p->n_in * sizeof(int32_t) : n_floats * sizeof(float);
     return size_add(n_blocks * p->block_bytes, behind, &n) && n < SIZE_MAX / 2 && size_add(size_align(n, 64), sizeof(packed_end), out);
 }
 
@@ -132,7 +134,7 @@ static bool fits_format(pack_kind kind, uint32_t format, compute_mode mode) {
     case ROWS_F32:
         return kind == PACK_F32 || kind == PACK_F16 || kind == PACK_BF16 || pack_is_scaled(kind);
     case ROWS_BF16:
-        return (kind == PACK_BF16 || (pack_is_scaled(kind) && kind != PACK_T4_FLOAT)) && mode == COMPUTE_BF16;
+        return (kind == PACK_BF16 || (pack_is_scaled(kind) && !pack_is_fours(kind))) && mode == COMPUTE_BF16;
     case ROWS_TOKEN:
         return kind == PACK_INT8 && mode == COMPUTE_INT8;
     default:
@@ -254,6 +256,7 @@ static quire_err place(cpu_backend *b, linear *l, const tensor_view *w, const in
         write_end(l, n_bytes);
     }
     l->scales = l->layout.kind == PACK_INT8 ? (float *)(void *)(l->data + in_blocks) : NULL;
+    l->numbers = pack_is_fours(l->layout.kind) ? (float *)(void *)(l->data + in_blocks) : NULL;
     b->weight_bytes += (int64_t)n_bytes;
     return QUIRE_OK;
 }
@@ -307,6 +310,10 @@ static quire_err load(backend *base, const linear_spec *spec, matrix_plan *plan,
             TRY(codes != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", weight->name));
         }
         const pack_job job = {l, weight, keeps_codes ? plan : NULL, codes};
+        if (l->numbers != NULL) {
+            const scaled_source source = pack_matrix_source(plan);
+            pack_numbers(kind, &source, l->numbers);
+        }
         thread_pool_run(b->thread_pool, pack_part, (void *)(uintptr_t)&job, l->layout.n_blocks);
         mem_free(codes);
     }

@@ -116,11 +116,21 @@ static float float_at(const uint8_t *area, size_t i) {
 }
 
 static float scaled_number(const linear *w, const uint8_t *block, int32_t k, int c) {
-    if (w->layout.kind != PACK_T4_FLOAT) {
+    if (!pack_is_fours(w->layout.kind)) {
         return f16_to_f32(e4m3_to_f16_bits(block[(k / 2 * LANES + c) * 2 + k % 2]));
     }
     const int32_t byte = block[(k / 8 * LANES + c) * 4 + k % 8 / 2];
-    return float_at(block + w->layout.supers_at, LANES + (size_t)(byte >> (4 * (k % 2)) & 15));
+    return w->numbers[byte >> (4 * (k % 2)) & 15];
+}
+
+static float nested_scale(const linear *w, const uint8_t *block, size_t stretch, size_t c) {
+    const uint8_t *supers = block + w->layout.supers_at;
+    int32_t outer = 0;
+    for (int32_t i = 1; i < w->layout.n_outer; i++) {
+        outer += float_at(supers, c) > (float)(i * NESTED_BLOCK - 1 - (int32_t)stretch);
+    }
+    const float inner = w->numbers[16 + block[w->layout.scales_at + stretch * LANES + c]];
+    return inner * float_at(supers, (size_t)(1 + outer) * LANES + c) + w->numbers[16 + 256];
 }
 
 static float stretch_scale(const linear *w, const uint8_t *block, size_t stretch, size_t c) {
@@ -128,6 +138,8 @@ static float stretch_scale(const linear *w, const uint8_t *block, size_t stretch
     switch (w->layout.kind) {
     case PACK_T4_FLOAT:
         return float_at(scales, stretch * LANES + c);
+    case PACK_T4_NESTED:
+        return nested_scale(w, block, stretch, c);
     case PACK_E4M3_TILE:
         return float_at(scales, stretch) * 256.0f;
     case PACK_E4M3_E8M0:
@@ -148,7 +160,7 @@ static float stretch_sum(const linear *w, const uint8_t *block, const float *x, 
 static void product_scaled(const linear *w, const uint8_t *block, const float *x, float *y) {
     const int32_t stretch = pack_stretch(&w->layout), k_end = linear_k_end(w);
     for (int c = 0; c < LANES; c++) {
-        float acc = float_at(block + w->layout.supers_at, (size_t)c);
+        float acc = pack_is_fours(w->layout.kind) ? 0.0f : float_at(block + w->layout.supers_at, (size_t)c);
         for (int32_t k = 0, g = 0, end; k < k_end; k = end, g++) {
             end = k_end - k < stretch ? k_end : k + stretch;
             acc = fmaf(stretch_sum(w, block, x, k, end, c), stretch_scale(w, block, (size_t)g, (size_t)c), acc);

@@ -15,11 +15,11 @@
 #define LINEAR_PAIR_E4M3(codes) ((void)(codes), i_set1(0))
 #endif
 
-_Static_assert(PACK_MOST_STRETCH * MANY_BLOCKS * LANES * 4 <= LINEAR_SCRATCH_BYTES, "the longest stretch fits when it is widened");
+_Static_assert(PACK_MOST_STRETCH *MANY_BLOCKS *LANES * 4 <= LINEAR_SCRATCH_BYTES, "the longest stretch fits when it is widened");
 
 /* The operands of few rows; the sums go to y. */
 typedef struct scaled_tile {
-    const pack_layout *layout;
+    const linear *of;
     const uint8_t *w, *x[N_FLOAT_ROWS];
     f32x16 table;
     float *y;
@@ -44,20 +44,33 @@ INLINE i32x16 load_number_pair(const uint8_t *block, int32_t k) {
     return LINEAR_PAIR_E4M3(block + k * code_bytes(PACK_E4M3));
 }
 
-INLINE f32x16 load_table(pack_kind kind, const pack_layout *l, const uint8_t *block) {
-    return kind == PACK_T4_FLOAT ? f_load((const float *)(const void *)(block + l->supers_at) + LANES) : f_zero();
+INLINE f32x16 load_table(pack_kind kind, const linear *w) {
+    return kind == PACK_T4_FLOAT ? f_load(w->numbers) : f_zero();
 }
 
-INLINE f32x16 load_starts(const pack_layout *l, const uint8_t *block) {
-    return f_load((const float *)(const void *)(block + l->supers_at));
+INLINE f32x16 load_starts(pack_kind kind, const pack_layout *l, const uint8_t *block) {
+    return kind == PACK_T4_FLOAT ? f_zero() : f_load((const float *)(const void *)(block + l->supers_at));
+}
+
+INLINE f32x16 nested_scale(const linear *w, const uint8_t *block, int32_t stretch) {
+    const float *supers = (const float *)(const void *)(block + w->layout.supers_at), *numbers = w->numbers + 16;
+    const i32x16 codes = i_and(i_load_i8((const int8_t *)block + w->layout.scales_at + stretch * LANES), i_set1(255));
+    const f32x16 place = f_load(supers);
+    f32x16 outer = f_load(supers + LANES);
+    for (int32_t i = 1; i < w->layout.n_outer; i++) {
+        const mask16 is_behind = m_lt(f_set1((float)(i * NESTED_BLOCK - 1 - stretch)), place);
+        outer = f_select(is_behind, f_load(supers + (1 + i) * LANES), outer);
+    }
+    return f_add(f_mul(f_lookup_256(numbers, codes), outer), f_set1(numbers[256]));
 }
 
 /* What a stretch's sum is multiplied with. */
-INLINE f32x16 stretch_scale(pack_kind kind, const pack_layout *l, const uint8_t *block, int32_t stretch) {
+INLINE f32x16 stretch_scale(pack_kind kind, const linear *w, const uint8_t *block, int32_t stretch) {
+    const pack_layout *l = &w->layout;
     const uint8_t *scales = block + l->scales_at;
     const float *floats = (const float *)(const void *)scales;
     if (kind == PACK_T4_FLOAT) {
-        return f_load(floats + stretch * LANES);
+        return l->kind == PACK_T4_NESTED ? nested_scale(w, block, stretch) : f_load(floats + stretch * LANES);
     }
     if (l->kind == PACK_E4M3_TILE) {
         return f_set1(floats[stretch] * 256.0f);
@@ -77,7 +90,7 @@ INLINE void add_numbers(pack_kind kind, row_format format, int n_rows, int n_blo
     for (int i = 0; i < step; i += DOTS(format) ? 2 : 1) {
         UNROLL
         for (int c = 0; c < n_blocks; c++) {
-            const uint8_t *block = t->w + (size_t)c * t->layout->block_bytes;
+            const uint8_t *block = t->w + (size_t)c * t->of->layout.block_bytes;
             if (DOTS(format)) {
                 const i32x16 w = load_number_pair(block, k + i);
                 UNROLL
@@ -99,7 +112,7 @@ INLINE void add_numbers(pack_kind kind, row_format format, int n_rows, int n_blo
 INLINE void fetch_codes(pack_kind kind, int n_blocks, const scaled_tile *t, int32_t k) {
     UNROLL
     for (int c = 0; c < n_blocks; c++) {
-        const uint8_t *ahead = t->w + (size_t)c * t->layout->block_bytes + k * code_bytes(kind) + PREFETCH_BYTES;
+        const uint8_t *ahead = t->w + (size_t)c * t->of->layout.block_bytes + k * code_bytes(kind) + PREFETCH_BYTES;
         UNROLL
         for (int i = 0; i < SCALED_STEP * code_bytes(kind); i += 64) {
             __builtin_prefetch(ahead + i);
@@ -111,18 +124,18 @@ INLINE void fetch_codes(pack_kind kind, int n_blocks, const scaled_tile *t, int3
 INLINE void add_stretch(pack_kind kind, int n_rows, int n_blocks, const scaled_tile *t, int32_t stretch, float_sums sums) {
     UNROLL
     for (int c = 0; c < n_blocks; c++) {
-        const uint8_t *block = t->w + (size_t)c * t->layout->block_bytes;
-        const f32x16 scale = stretch_scale(kind, t->layout, block, stretch);
+        const uint8_t *block = t->w + (size_t)c * t->of->layout.block_bytes;
+        const f32x16 scale = stretch_scale(kind, t->of, block, stretch);
         UNROLL
         for (int r = 0; r < n_rows; r++) {
             float *y = t->y + r * t->y_stride + c * LANES;
-            f_store(y, f_fma(sums[r][c], scale, stretch == 0 ? load_starts(t->layout, block) : f_load(y)));
+            f_store(y, f_fma(sums[r][c], scale, stretch == 0 ? load_starts(kind, &t->of->layout, block) : f_load(y)));
         }
     }
 }
 
 INLINE void scaled_sums(pack_kind kind, row_format format, int n_rows, int n_blocks, const scaled_tile *t) {
-    const int32_t stretch = pack_stretch(t->layout);
+    const int32_t stretch = pack_stretch(&t->of->layout);
     for (int32_t k = 0, n = 0, end; k < t->n_k; n++) {
         float_sums acc;
         end = t->n_k - k < stretch ? t->n_k : k + stretch;
@@ -148,20 +161,20 @@ INLINE void scaled_columns(pack_kind kind, row_format format, int n_rows, scaled
     int32_t i = 0;
     for (; i + side <= n_blocks; i += side) {
         scaled_sums(kind, format, n_rows, side, &t);
-        t.w += (size_t)side * t.layout->block_bytes;
+        t.w += (size_t)side * t.of->layout.block_bytes;
         t.y += side * LANES;
     }
     for (; side > 1 && i < n_blocks; i++) {
         scaled_sums(kind, format, n_rows, 1, &t);
-        t.w += t.layout->block_bytes;
+        t.w += t.of->layout.block_bytes;
         t.y += LANES;
     }
 }
 
 INLINE void scaled_few(pack_kind kind, row_format format, const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride) {
     const uint8_t *blocks = linear_block(part->w, part->block0);
-    scaled_tile t = {.layout = &part->w->layout, .w = blocks, .y = y, .y_stride = y_stride, .n_k = linear_k_end(part->w)};
-    t.table = load_table(kind, t.layout, blocks);
+    scaled_tile t = {.of = part->w, .w = blocks, .y = y, .y_stride = y_stride, .n_k = linear_k_end(part->w)};
+    t.table = load_table(kind, t.of);
     for (int32_t r = 0; r < n_rows; r++) {
         t.x[r] = x.data + (size_t)r * x.stride;
     }
@@ -207,7 +220,6 @@ typedef struct scaled_chunk {
 
 /* Widens a chunk, and points t to it. */
 INLINE void open_chunk(pack_kind kind, row_format format, const linear *w, scaled_chunk *c, float_tile *t, uint8_t *scratch) {
-    const pack_layout *l = &w->layout;
     t->w = scratch;
     t->w_stride = (size_t)(c->n_k * LANES) * (DOTS(format) ? 2 : 4);
     t->n_k = c->n_k;
@@ -215,9 +227,9 @@ INLINE void open_chunk(pack_kind kind, row_format format, const linear *w, scale
     t->start = c->is_last && c->stretch == 0 ? c->starts : NULL;
     for (int32_t i = 0; i < c->n_blocks; i++) {
         const uint8_t *block = linear_block(w, c->block + i);
-        widen_numbers(kind, format, block, c->k0, c->n_k, load_table(kind, l, block), scratch + (size_t)i * t->w_stride);
-        f_store(c->scales + i * LANES, stretch_scale(kind, l, block, c->stretch));
-        f_store(c->starts + i * LANES, load_starts(l, block));
+        widen_numbers(kind, format, block, c->k0, c->n_k, load_table(kind, w), scratch + (size_t)i * t->w_stride);
+        f_store(c->scales + i * LANES, stretch_scale(kind, w, block, c->stretch));
+        f_store(c->starts + i * LANES, load_starts(kind, &w->layout, block));
     }
 }
 

@@ -126,6 +126,9 @@ static bool plan_scaled(const quant_matrix *m, int32_t n_out, int32_t n_in, matr
     out->kind = m->kind == CODE_TABLE ? PACK_T4_FLOAT : t.tiles ? PACK_E4M3_TILE : t.powers ? PACK_E4M3_E8M0 : PACK_E4M3;
     out->rule = (quant_rule){.unit = 1.0f, .stretch = pack_stretch_of(out->kind, m->group >= n_in ? 0 : m->group)};
     out->factor = m->factor;
+    if (m->nested != NULL && (out->rule.stretch == 0 || out->rule.stretch == m->group)) {
+        out->kind = PACK_T4_NESTED;
+    }
     return out->rule.stretch >= 0 && (m->kind == CODE_TABLE || t.fit);
 }
 
@@ -139,8 +142,18 @@ static float scaled_scale(const void *context, int32_t row, int32_t k) {
     return p->m->scales[first_scale(p->m, row) + (size_t)(k / p->m->group)];
 }
 
+static size_t scaled_first(const void *context, int32_t row) {
+    const matrix_plan *p = context;
+    return first_scale(p->m, row);
+}
+
 scaled_source pack_matrix_source(const matrix_plan *plan) {
-    return (scaled_source){.codes = read_scaled, .scale = scaled_scale, .table = plan->m->table, .context = plan};
+    return (scaled_source){.codes = read_scaled,
+                           .scale = scaled_scale,
+                           .table = plan->m->table,
+                           .nested = plan->m->nested,
+                           .first = scaled_first,
+                           .context = plan};
 }
 
 /* ---- all of them ---- */

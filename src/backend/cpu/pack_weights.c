@@ -1,5 +1,6 @@
 #include "backend/cpu/pack_weights.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 #if defined(__SSE2__)
@@ -47,7 +48,7 @@ quire_err pack_integers(int bits, int32_t group, bool has_zeros, quant_rule *out
 
 /* Whether kernels take a stretch of 1 or more. */
 static bool is_stretch(pack_kind kind, int32_t stretch) {
-    return stretch >= LEAST_STRETCH && stretch <= PACK_MOST_STRETCH && stretch % (kind == PACK_T4_FLOAT ? 8 : 2) == 0;
+    return stretch >= LEAST_STRETCH && stretch <= PACK_MOST_STRETCH && stretch % (pack_is_fours(kind) ? 8 : 2) == 0;
 }
 
 int32_t pack_stretch_of(pack_kind kind, int32_t group) {
@@ -80,12 +81,21 @@ static size_t zero_rows(const quant_rule *rule, int32_t n_in) {
     return quant_formats[rule->form].coding == SCALE_F16_ZERO ? (n_shared(rule, n_in) + a_byte - 1) / a_byte : 0;
 }
 
+static int32_t n_stretches(const quant_rule *rule, int32_t n_in) {
+    return rule->stretch == 0 ? 1 : (n_in - 1) / rule->stretch + 1;
+}
+
+/* How many blocks of NESTED_BLOCK the n scales of a column reach into, wherever in such a block they begin: rows follow one another. */
+static int32_t outer_of(int32_t n) {
+    return NESTED_BLOCK % n == 0 ? 1 : (n + NESTED_BLOCK - 2) / NESTED_BLOCK + 1;
+}
+
 /* Bytes of the scales of a block of a scaled kind, and of what its supers are. */
-static void scaled_bytes(pack_kind kind, const quant_rule *rule, int32_t n_in, size_t *scales, size_t *supers) {
-    const size_t n = rule->stretch == 0 ? 1 : (size_t)((n_in - 1) / rule->stretch) + 1;
-    const size_t each = kind == PACK_E4M3_TILE ? sizeof(float) : kind == PACK_E4M3_E8M0 ? PACK_LANES : PACK_LANES * sizeof(float);
-    *scales = size_align(n * each, 64);
-    *supers = (kind == PACK_T4_FLOAT ? 2u : 1u) * PACK_LANES * sizeof(float);
+static void scaled_bytes(const pack_layout *p, size_t *scales, size_t *supers) {
+    const size_t n = (size_t)n_stretches(&p->rule, p->n_in), floats = PACK_LANES * sizeof(float);
+    const bool is_tile = p->kind == PACK_E4M3_TILE, is_byte = p->kind == PACK_E4M3_E8M0 || p->kind == PACK_T4_NESTED;
+    *scales = size_align(n * (is_tile ? sizeof(float) : is_byte ? PACK_LANES : floats), 64);
+    *supers = p->kind == PACK_T4_NESTED ? (size_t)(1 + p->n_outer) * floats : p->kind == PACK_T4_FLOAT ? 0 : floats;
 }
 
 /* The bytes of a whole block with `bits` for a column and k_unit of k, rounded up to a cache line. */
@@ -105,7 +115,7 @@ quire_err pack_plan(pack_kind kind, const quant_rule *rule, int32_t n_out, int32
     if (kind == PACK_INT8 && n_in > INT8_MAX_IN) {
         return QUIRE_TOO_LARGE;
     }
-    int32_t unit = kind == PACK_BF16 ? 2 : kind == PACK_INT8 ? PACK_GROUP : kind == PACK_T4_FLOAT ? 8 : pack_is_scaled(kind) ? 2 : 1;
+    int32_t unit = kind == PACK_BF16 ? 2 : kind == PACK_INT8 ? PACK_GROUP : pack_is_fours(kind) ? 8 : pack_is_scaled(kind) ? 2 : 1;
     pack_layout p = {.kind = kind, .n_out = n_out, .n_in = n_in, .n_blocks = (n_out + PACK_LANES - 1) / PACK_LANES};
     p.k_padded = (n_in + unit - 1) / unit * unit;
     size_t quants = kind == PACK_F32 ? 32 : kind == PACK_INT8 ? 8 : 16, scales = 0, supers = 0, k_unit = 1, all;
@@ -127,8 +137,9 @@ quire_err pack_plan(pack_kind kind, const quant_rule *rule, int32_t n_out, int32
             return QUIRE_INVALID;
         }
         p.rule.stretch = rule->stretch;
-        quants = kind == PACK_T4_FLOAT ? 4 : 8;
-        scaled_bytes(kind, rule, n_in, &shared_bytes, &zero_bytes);
+        p.n_outer = kind == PACK_T4_NESTED ? outer_of(n_stretches(rule, n_in)) : 0;
+        quants = pack_is_fours(kind) ? 4 : 8;
+        scaled_bytes(&p, &shared_bytes, &zero_bytes);
     }
     size_t quant_bytes, scale_bytes, super_bytes, k = (size_t)p.k_padded;
     if (!area_bytes(quants, k, k_unit, &quant_bytes) || !area_bytes(scales, k, k_unit, &scale_bytes) ||
@@ -586,6 +597,22 @@ static void put_fours(const uint8_t *q, int32_t n, size_t c, size_t k0, uint8_t 
     }
 }
 
+/* Writes the codes of the scales of column c, the place of the first, and the outer scales that they need. */
+static void put_nested(const pack_layout *plan, const scaled_source *from, int32_t row, size_t c, uint8_t *block) {
+    const size_t n = (size_t)n_stretches(&plan->rule, plan->n_in), first = from->first(from->context, row);
+    const size_t outer0 = first / NESTED_BLOCK, n_outer = (first + n - 1) / NESTED_BLOCK - outer0 + 1;
+    const float place = (float)(first % NESTED_BLOCK);
+    uint8_t *supers = block + plan->supers_at;
+    assert(n_outer <= (size_t)plan->n_outer);
+    for (size_t g = 0; g < n; g++) {
+        block[plan->scales_at + g * PACK_LANES + c] = from->nested->codes[first + g];
+    }
+    memcpy(supers + sizeof place * c, &place, sizeof place);
+    for (size_t i = 0; i < n_outer; i++) {
+        memcpy(supers + sizeof(float) * ((i + 1) * PACK_LANES + c), &from->nested->outer[outer0 + i], sizeof(float));
+    }
+}
+
 /* Writes the scales of column c, which is a row of the matrix. */
 static void put_scales(const pack_layout *plan, const scaled_source *from, int32_t row, size_t c, uint8_t *out) {
     const int64_t stretch = pack_stretch(plan);
@@ -610,17 +637,28 @@ void pack_block_scaled(const pack_layout *plan, const scaled_source *from, int32
         for (int32_t k0 = 0; k0 < plan->n_in; k0 += QUANT_SUPER) {
             const int32_t n = chunk_length(plan, k0);
             from->codes(from->context, row, k0, n, q);
-            if (plan->kind == PACK_T4_FLOAT) {
+            if (pack_is_fours(plan->kind)) {
                 put_fours(q, n, (size_t)c, (size_t)k0, out);
             } else if (put_e4m3(q, n, (size_t)c, (size_t)k0, out)) {
                 starts[c] = NAN;
             }
         }
-        put_scales(plan, from, row, (size_t)c, out + plan->scales_at);
+        if (plan->kind == PACK_T4_NESTED) {
+            put_nested(plan, from, row, (size_t)c, out);
+        } else {
+            put_scales(plan, from, row, (size_t)c, out + plan->scales_at);
+        }
     }
-    memcpy(out + plan->supers_at, starts, sizeof starts);
-    if (plan->kind == PACK_T4_FLOAT) {
-        memcpy(out + plan->supers_at + sizeof starts, from->table, PACK_LANES * sizeof(float));
+    if (!pack_is_fours(plan->kind)) {
+        memcpy(out + plan->supers_at, starts, sizeof starts);
+    }
+}
+
+void pack_numbers(pack_kind kind, const scaled_source *from, float *out) {
+    memcpy(out, from->table, 16 * sizeof *out);
+    if (kind == PACK_T4_NESTED) {
+        memcpy(out + 16, from->nested->table, 256 * sizeof *out);
+        out[16 + 256] = from->nested->offset;
     }
 }
 

@@ -31,9 +31,11 @@
  * E4M3 and T4_FLOAT are floats with f32 scales, one for each stretch of k, or with a stretch of 0 for the whole row. value = scale *
  * number, where a code of E4M3 has the number core/float8.h says, and one of T4_FLOAT an entry of a table of floats:
  *   quants         E4M3 [k/2][16][2] bytes, k padded to 2; T4_FLOAT [k/8][16] words, k padded to 8, the first code in the lowest bits
- *   scales         [stretch][16] f32; of E4M3_TILE [stretch] f32, for all 16 columns; of E4M3_E8M0 [stretch][16] bytes e: 2^(e - 127)
- *   supers         [16] f32 that the columns' sums start from: 0, or NaN where a column has a code that is NaN, in whose place lies 0;
- *                  of T4_FLOAT then the table's [16] f32
+ *   scales         [stretch][16] f32; of E4M3_TILE [stretch] f32, for all 16 columns; of E4M3_E8M0 [stretch][16] bytes e: 2^(e - 127); of
+ *                  T4_NESTED, which is T4_FLOAT otherwise, [stretch][16] bytes i: table[i] * outer + offset (core/quant_matrix.h)
+ *   supers         of E4M3 [16] f32 that the columns' sums start from: 0, or NaN where a column has a code that is NaN, in whose place
+ *                  lies 0; of T4_NESTED [16] f32, the place of a column's first scale within NESTED_BLOCK of them, and [n_outer][16] f32
+ * Behind all blocks lie the numbers of T4_FLOAT, [16] f32 by code, and of T4_NESTED then [256] f32 by code of a scale, and the offset.
  *
  * So a form takes as many bits as in its file, but for the grids (IQ1 to IQ3) and TQ1_0, whose codes are unpacked: a grid's rows have no
  * bits of their own. Every d * code is exact in f32. dmin is stored unchanged; the reader flips its sign. */
@@ -48,7 +50,7 @@
 #include "core/quant.h"
 #include "core/tensor.h"
 
-#define PACK_VERSION 3 /* of this layout, and of what linear_ops_load.c puts at its end; stored packed weights record it */
+#define PACK_VERSION 4 /* of this layout, and of what linear_ops_load.c puts at its end; stored packed weights record it */
 #define PACK_LANES   16
 #define PACK_GROUP   32 /* k of one activation scale */
 
@@ -66,6 +68,7 @@ typedef enum pack_kind {
     PACK_E4M3_TILE,
     PACK_E4M3_E8M0,
     PACK_T4_FLOAT,
+    PACK_T4_NESTED,
     N_PACKS
 } pack_kind;
 
@@ -77,6 +80,16 @@ static inline bool pack_is_grouped(pack_kind kind) {
 /* True for floats with scales: E4M3 and T4_FLOAT. */
 static inline bool pack_is_scaled(pack_kind kind) {
     return kind >= PACK_E4M3 && kind < N_PACKS;
+}
+
+/* True for codes of a table of 16 floats: T4_FLOAT and T4_NESTED. */
+static inline bool pack_is_fours(pack_kind kind) {
+    return kind == PACK_T4_FLOAT || kind == PACK_T4_NESTED;
+}
+
+/* How many floats lie behind the blocks of a kind. */
+static inline size_t pack_n_numbers(pack_kind kind) {
+    return kind == PACK_T4_FLOAT ? 16 : kind == PACK_T4_NESTED ? 16 + 256 + 1 : 0;
 }
 
 static inline pack_kind pack_kind_of(quant_form form) {
@@ -100,6 +113,7 @@ typedef struct pack_layout {
     int32_t n_blocks; /* n_out / 16, rounded up */
     int32_t k_padded;
     quant_rule rule; /* of grouped kinds; of scaled ones its stretch alone */
+    int32_t n_outer; /* of T4_NESTED: how many outer scales a column has room for */
     size_t scales_at, supers_at, block_bytes;
 } pack_layout;
 
@@ -115,6 +129,8 @@ typedef struct scaled_source {
     void (*codes)(const void *context, int32_t row, int32_t k, int32_t n, uint8_t *out);
     float (*scale)(const void *context, int32_t row, int32_t k); /* E8M0: a power of two from 2^-127 to 2^127; TILE: as of row / 16 */
     const float *table;                                          /* [16] of T4_FLOAT */
+    const nested_scales *nested;                                 /* of T4_NESTED, in place of scale */
+    size_t (*first)(const void *context, int32_t row);           /* of T4_NESTED: which of all scales is a row's first */
     const void *context;
 } scaled_source;
 
@@ -147,6 +163,9 @@ void pack_block(const pack_layout *plan, const tensor_view *w, int32_t block, ui
 
 /* The same of codes that a source reads, for grouped kinds. */
 void pack_block_of(const pack_layout *plan, const pack_source *from, int32_t block, uint8_t *out);
+
+/* The numbers behind the blocks of T4_FLOAT and T4_NESTED: out[pack_n_numbers]. */
+void pack_numbers(pack_kind kind, const scaled_source *from, float *out);
 
 /* The same of scaled kinds. */
 void pack_block_scaled(const pack_layout *plan, const scaled_source *from, int32_t block, uint8_t *out);

@@ -117,6 +117,11 @@ static inline f32x16 f_lookup(f32x16 table, i32x16 codes) {
     return (f32x16){f_lookup_half(table, codes.a), f_lookup_half(table, codes.b)};
 }
 
+/* table[code lane] in each lane; codes are 0..255. */
+static inline f32x16 f_lookup_256(const float *table, i32x16 codes) {
+    return (f32x16){_mm256_i32gather_ps(table, codes.a, 4), _mm256_i32gather_ps(table, codes.b, 4)};
+}
+
 /* A value with its lanes reordered: the even ones in a, the odd ones in b. bf16 widens to this order with half the instructions. */
 #define SIMD_APART
 static inline f32x16 f_apart(f32x16 v) {

@@ -158,6 +158,15 @@ static inline f32x16 f_twice_low(f32x16 x) {
 static inline f32x16 f_twice_high(f32x16 x) {
     return f_twice(f_high(x));
 }
+static inline f32x16 f_lookup_256(const float *table, i32x16 codes) {
+    float lanes[16];
+    int32_t c[16];
+    i_store(c, codes);
+    for (int i = 0; i < 16; i++) {
+        lanes[i] = table[c[i]];
+    }
+    return f_load(lanes);
+}
 static inline f32x16 f_swap_neighbours(f32x16 x) {
     return f_join(_mm256_permute_ps(f_low(x), 0xb1), _mm256_permute_ps(f_high(x), 0xb1));
 }
@@ -183,6 +192,20 @@ static inline f32x16 f_swap_neighbours(f32x16 x) {
 }
 static inline f32x16 f_lookup(f32x16 table, i32x16 codes) {
     return (f32x16){_mm512_permutexvar_ps(codes.v, table.v)};
+}
+/* table[code lane] in each lane; codes are 0..255. */
+static inline f32x16 f_lookup_256(const float *table, i32x16 codes) {
+    const __mmask16 bit_5 = _mm512_test_epi32_mask(codes.v, _mm512_set1_epi32(32)),
+                    bit_6 = _mm512_test_epi32_mask(codes.v, _mm512_set1_epi32(64));
+    const __mmask16 bit_7 = _mm512_test_epi32_mask(codes.v, _mm512_set1_epi32(128));
+    __m512 quarters[4];
+    for (int i = 0; i < 4; i++, table += 64) {
+        const __m512 low = _mm512_permutex2var_ps(_mm512_loadu_ps(table), codes.v, _mm512_loadu_ps(table + 16));
+        const __m512 high = _mm512_permutex2var_ps(_mm512_loadu_ps(table + 32), codes.v, _mm512_loadu_ps(table + 48));
+        quarters[i] = _mm512_mask_blend_ps(bit_5, low, high);
+    }
+    const __m512 low = _mm512_mask_blend_ps(bit_6, quarters[0], quarters[1]), high = _mm512_mask_blend_ps(bit_6, quarters[2], quarters[3]);
+    return (f32x16){_mm512_mask_blend_ps(bit_7, low, high)};
 }
 #endif
 

@@ -127,6 +127,16 @@ static inline float32x4_t neon_lookup(f32x16 table, int32x4_t codes) {
 static inline f32x16 f_lookup(f32x16 table, i32x16 codes) {
     NEON_EACH(f32x16, neon_lookup(table, codes.v[i]));
 }
+/* table[code lane] in each lane; codes are 0..255. */
+static inline f32x16 f_lookup_256(const float *table, i32x16 codes) {
+    float lanes[16];
+    int32_t c[16];
+    i_store(c, codes);
+    for (int i = 0; i < 16; i++) {
+        lanes[i] = table[c[i]];
+    }
+    return f_load(lanes);
+}
 
 /* ---- floats ---- */
 static inline f32x16 f_set1(float x) {
