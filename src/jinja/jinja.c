@@ -293,18 +293,6 @@ static quire_err characters(jrun *r, str s, const jvalue **items, size_t *n) {
     return QUIRE_OK;
 }
 
-static quire_err byte_items(jrun *r, str s, const jvalue **items, size_t *n) {
-    jvalue *bytes;
-    *n = s.n;
-    TRY(jrun_values(r, *n, &bytes));
-    for (size_t i = 0; i < *n; i++) {
-        bytes[i] = jint((unsigned char)s.p[i]);
-        bytes[i].is_input = jrun_origin(r, s, i) == JINJA_INPUT;
-    }
-    *items = bytes;
-    return QUIRE_OK;
-}
-
 static quire_err range_items(jrun *r, const jrange *range, const jvalue **items, size_t *n) {
     jvalue *numbers;
     *n = (size_t)range->n;
@@ -324,8 +312,6 @@ quire_err jrun_items(jrun *r, jvalue v, const jvalue **items, size_t *n) {
         return QUIRE_OK;
     case J_STRING:
         return characters(r, v.u.s, items, n);
-    case J_BYTES:
-        return byte_items(r, v.u.s, items, n);
     case J_RANGE:
         return range_items(r, v.u.range, items, n);
     case J_LIST:

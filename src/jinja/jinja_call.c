@@ -54,6 +54,9 @@ quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const
     jvalue bound[MAX_PARAMETERS];
     bool used[MAX_ARGUMENTS] = {false};
     size_t n = 0, taken = 0, n_positional = args->n - args->n_named;
+    if (f->call == NULL) {
+        return jrun_fail(r, QUIRE_UNSUPPORTED, "%s is not supported", f->name);
+    }
     const char *at = f->params;
     str name;
     bool optional, open = false;

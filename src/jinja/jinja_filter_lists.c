@@ -2,6 +2,7 @@
 #include "jinja/jinja_filters.h"
 
 #include "base/mem.h"
+#include "base/rng.h"
 
 static const jvalue absent = {.kind = J_MISSING};
 
@@ -46,9 +47,6 @@ JFUNCTION(filter_length) {
     case J_STRING:
         *out = jint((int64_t)jstr_length(args[0].u.s));
         return jrun_step(r, args[0].u.s.n / 64);
-    case J_BYTES:
-        *out = jint((int64_t)args[0].u.s.n);
-        return QUIRE_OK;
     case J_LIST:
     case J_TUPLE:
     case J_VIEW:
@@ -482,4 +480,19 @@ JFUNCTION(filter_slice) {
         start += size;
     }
     return jrun_list(r, J_ITERATOR, slices, (size_t)count, out);
+}
+
+/* A render draws the same numbers each time, so that a prompt is a function of its variables. */
+JFUNCTION(filter_random) {
+    const jvalue *items;
+    size_t n;
+    if (jis(args[0], J_DICT) || jis(args[0], J_ITERATOR) || jis(args[0], J_VIEW)) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "'%s' object is not a sequence", jvalue_type(args[0]));
+    }
+    TRY(jrun_items(r, args[0], &items, &n));
+    if (n == 0) {
+        return jrun_make_undefined(r, out, "No random item, sequence was empty.");
+    }
+    *out = items[rng_next(&r->chance) % n];
+    return QUIRE_OK;
 }

@@ -359,14 +359,14 @@ static JFUNCTION(filter_attr) {
 }
 
 static const jfunction filters[] = {
-    {"urlize", "value ?trim_url_limit ?nofollow ?target ?rel ?extra_schemes", filter_urlize, 0},
+    {"urlize", "", NULL, 0},
     {"random", "value", filter_random, 0},
     {"attr", "value name", filter_attr, 0},
     {"filesizeformat", "value ?binary", filter_filesizeformat, 0},
     {"forceescape", "value", filter_forceescape, 0},
     {"format", "value *", filter_format, 0},
     {"groupby", "value attribute ?default ?case_sensitive", filter_groupby, 0},
-    {"pprint", "value", filter_pprint, 0},
+    {"pprint", "", NULL, 0},
     {"striptags", "value", filter_striptags, 0},
     {"truncate", "value ?length ?killwords ?end ?leeway", filter_truncate, 0},
     {"urlencode", "value", filter_urlencode, 0},

@@ -1,4 +1,4 @@
-/* The filters of other files, for the table in jinja_filters.c; and lipsum, for that of jinja_globals.c. */
+/* The filters of other files, for the table in jinja_filters.c. */
 #ifndef JINJA_JINJA_FILTERS_H
 #define JINJA_JINJA_FILTERS_H
 
@@ -7,10 +7,7 @@
 enum { PICK_PASSING = 1, PICK_BY_MEMBER = 2 };
 
 JFUNCTION(filter_filesizeformat);
-JFUNCTION(filter_pprint);
 JFUNCTION(filter_random);
-JFUNCTION(filter_urlize);
-JFUNCTION(global_lipsum);
 JFUNCTION(filter_forceescape);
 JFUNCTION(filter_format);
 JFUNCTION(filter_striptags);

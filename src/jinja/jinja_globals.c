@@ -170,7 +170,7 @@ static JFUNCTION(global_joiner) {
 static const jfunction globals[] = {
     {"cycler", "*", global_cycler, 0},
     {"joiner", "?sep", global_joiner, 0},
-    {"lipsum", "?n ?html ?min ?max", global_lipsum, 0},
+    {"lipsum", "", NULL, 0},
     {"dict", "*", global_dict, 0},
     {"dict.fromkeys", "keys ?value", global_fromkeys, 0},
     {"namespace", "*", global_namespace, 0},

@@ -9,7 +9,6 @@
 #include "base/mem.h"
 #include "jinja/jinja_ast.h"
 #include "jinja/jinja_big.h"
-#include "jinja/jinja_names_table.h"
 
 enum { MAX_BRACKETS = 256 };
 
@@ -306,36 +305,6 @@ static size_t unescape_one(const char *p, size_t n, char *out, size_t *n_out) {
     return i;
 }
 
-static char upper(char c) {
-    return (char)(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
-}
-
-/* Whether name, in any case, is what stands at p before a bar. */
-static bool is_named(str name, const char *p) {
-    for (size_t i = 0; i < name.n; i++) {
-        if (p[i] == '|' || upper(name.p[i]) != p[i]) {
-            return false;
-        }
-    }
-    return p[name.n] == '|';
-}
-
-/* The same for \N{NAME}; 0: a name that is not among those of the table. */
-static size_t unescape_name(const char *p, size_t n, char *out, size_t *n_out) {
-    const char *end = n > 2 && p[2] == '{' ? memchr(p, '}', n) : NULL;
-    str name = {p + 3, end == NULL ? 0 : (size_t)(end - p) - 3};
-    for (size_t i = 0; i < sizeof character_names / sizeof *character_names && name.n > 0; i++) {
-        int32_t c = character_names[i].first;
-        for (const char *at = character_names[i].names; *at != '\0'; at = strchr(at, '|') + 1, c++) {
-            if (is_named(name, at)) {
-                *n_out = jchar_put(c, out);
-                return name.n + 4;
-            }
-        }
-    }
-    return 0;
-}
-
 static quire_err lex_string(lexer *l) {
     size_t start = l->at, end = start + 1;
     char quote = l->source.p[start];
@@ -356,8 +325,10 @@ static quire_err lex_string(lexer *l) {
             text[n++] = l->source.p[i++];
             continue;
         }
-        size_t written, read = l->source.p[i + 1] == 'N' ? unescape_name(l->source.p + i, end - i, text + n, &written)
-                                                         : unescape_one(l->source.p + i, end - i, text + n, &written);
+        if (l->source.p[i + 1] == 'N') {
+            return fail_with(l, QUIRE_UNSUPPORTED, i, "characters by name are not supported: ", (str){l->source.p + i, end - i});
+        }
+        size_t written, read = unescape_one(l->source.p + i, end - i, text + n, &written);
         if (read == 0) {
             return fail(l, i, "malformed or unknown escape ", (str){l->source.p + i, end - i < 6 ? end - i : 6});
         }

@@ -218,8 +218,6 @@ static quire_err element(jrun *r, jvalue object, int64_t index, jvalue *out) {
     if (jis(object, J_STRING)) {
         n = (int64_t)jstr_length(object.u.s);
         TRY(jrun_step(r, (size_t)n / 64));
-    } else if (jis(object, J_BYTES)) {
-        n = (int64_t)object.u.s.n;
     } else if (jis(object, J_RANGE)) {
         n = object.u.range->n;
     } else if (jis(object, J_LIST) || jis(object, J_TUPLE)) {
@@ -232,9 +230,6 @@ static quire_err element(jrun *r, jvalue object, int64_t index, jvalue *out) {
     if (jis(object, J_STRING)) {
         *out = jstring(jstr_part(object.u.s, (size_t)index, 1));
         out->safe = object.safe;
-    } else if (jis(object, J_BYTES)) {
-        *out = jint((unsigned char)object.u.s.p[index]);
-        out->is_input = object.is_input;
     } else if (jis(object, J_RANGE)) {
         *out = jint(object.u.range->start + index * object.u.range->step);
     } else {

@@ -390,9 +390,9 @@ static JFUNCTION(loop_changed) {
 }
 
 static const jfunction of_string[] = {
-    {"encode", "self ?encoding ?errors", str_encode, 0},
-    {"maketrans", "self x ?y ?z", str_maketrans, 0},
-    {"translate", "self table", str_translate, 0},
+    {"encode", "", NULL, 0},
+    {"maketrans", "", NULL, 0},
+    {"translate", "", NULL, 0},
     {"casefold", "self", str_casefold, 0},
     {"format", "self *", str_format, 0},
     {"format_map", "self mapping", str_format_map, 0},
@@ -449,8 +449,6 @@ static const jfunction of_loop[] = {{"cycle", "self *", loop_cycle, 0}, {"change
 
 static const jfunction of_turns[] = {{"next", "self", cycler_next, 0}, {"reset", "self", cycler_reset, 0}};
 
-static const jfunction of_bytes[] = {{"decode", "self ?encoding ?errors", bytes_decode, 0}, {"hex", "self", bytes_hex, 0}};
-
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
 const jfunction *jinja_find_method(jvalue object, str name) {
@@ -464,8 +462,6 @@ const jfunction *jinja_find_method(jvalue object, str name) {
         return jfunction_find(of_dict, COUNT(of_dict), name);
     case J_LOOP:
         return jfunction_find(of_loop, COUNT(of_loop), name);
-    case J_BYTES:
-        return jfunction_find(of_bytes, COUNT(of_bytes), name);
     case J_TURNS:
         return object.u.turns->joins ? NULL : jfunction_find(of_turns, COUNT(of_turns), name);
     default:

@@ -22,10 +22,5 @@ JFUNCTION(str_replace);
 JFUNCTION(str_pad);
 JFUNCTION(str_zfill);
 JFUNCTION(str_expandtabs);
-JFUNCTION(str_maketrans);
-JFUNCTION(str_translate);
-JFUNCTION(str_encode);
-JFUNCTION(bytes_decode);
-JFUNCTION(bytes_hex);
 
 #endif

@@ -22,7 +22,7 @@ typedef struct jrun {
     bool autoescape;
     bool folds; /* within an expression that Jinja computes when it compiles: there a failed slice is undefined */
     jsteps steps;
-    uint64_t chance; /* state of the numbers of random and lipsum */
+    uint64_t chance; /* state of the numbers of random */
     jflow flow;      /* a break or continue that has not reached its loop */
 } jrun;
 
@@ -69,7 +69,7 @@ typedef struct jargs {
 
 /* A filter, test, method or global. params: names separated by blanks, "?name" may be left out (J_MISSING), a last "*" takes further
  * arguments, which come in rest. args: one value a name; the first is the input or the object. how: of functions that share a call, which
- * one is meant. */
+ * one is meant. call: NULL for what Jinja has and this does not, which is refused by name. */
 typedef struct jfunction {
     const char *name, *params;
     quire_err (*call)(jrun *r, int how, const jvalue *args, const jargs *rest, jvalue *out);

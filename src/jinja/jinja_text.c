@@ -177,20 +177,6 @@ static quire_err write_string_repr(str s, jout *out) {
     return jout_char(out, quote);
 }
 
-/* b'...' */
-static quire_err write_bytes(str s, jout *out) {
-    bool has_single = s.n > 0 && memchr(s.p, '\'', s.n) != NULL, has_double = s.n > 0 && memchr(s.p, '"', s.n) != NULL;
-    char quote = has_single && !has_double ? '"' : '\'';
-    TRY(jout_char(out, 'b'));
-    TRY(jout_char(out, quote));
-    for (size_t i = 0; i < s.n; i++) {
-        unsigned char c = (unsigned char)s.p[i];
-        bool slashed = c == '\\' || c == (unsigned char)quote;
-        TRY(slashed ? jout_f(out, "\\%c", c) : c >= 0x20 && c < 0x7f ? jout_char(out, (char)c) : write_escaped(c, out));
-    }
-    return jout_char(out, quote);
-}
-
 static quire_err write_items(const jlist *l, const char *open, const char *close, jout *out) {
     TRY(jout_str(out, open));
     for (size_t i = 0; i < l->n; i++) {
@@ -261,8 +247,6 @@ static quire_err write(jvalue v, jout *out) {
         return jfloat_write(v.u.f, out);
     case J_STRING:
         return jout_add(out, v.u.s);
-    case J_BYTES:
-        return write_bytes(v.u.s, out);
     case J_LIST:
         return write_items(v.u.list, "[", "]", out);
     case J_TUPLE:

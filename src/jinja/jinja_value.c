@@ -21,7 +21,6 @@ bool jvalue_truth(jvalue v) {
     case J_FLOAT:
         return v.u.f != 0;
     case J_STRING:
-    case J_BYTES:
         return v.u.s.n > 0;
     case J_LIST:
     case J_TUPLE:
@@ -112,7 +111,6 @@ quire_err jvalue_equal(jsteps *s, jvalue a, jvalue b, bool *out) {
         *out = true;
         return QUIRE_OK;
     case J_STRING:
-    case J_BYTES:
         return texts_equal(s, a.u.s, b.u.s, out);
     case J_RANGE:
         *out = ranges_equal(a.u.range, b.u.range);
@@ -157,7 +155,6 @@ const char *jvalue_type(jvalue v) {
         [J_LOOP] = "LoopContext",
         [J_MACRO] = "Macro",
         [J_TURNS] = "Cycler",
-        [J_BYTES] = "bytes",
         [J_SELF] = "TemplateReference",
         [J_BLOCK] = "BlockReference",
         [J_MODULE] = "TemplateModule",
@@ -255,7 +252,6 @@ static quire_err hash_of(jsteps *s, jvalue v, uint64_t *out) {
         *out = hash_big(h, v.u.big);
         return QUIRE_OK;
     case J_STRING:
-    case J_BYTES:
         *out = mix(str_hash(h, v.u.s), v.u.s.n);
         return take_text(s, v.u.s.n);
     case J_TUPLE:

@@ -53,7 +53,6 @@ typedef enum jkind {
     J_MACRO,
     J_HUGE,  /* an integer beyond 64 bits */
     J_TURNS, /* a cycler or a joiner */
-    J_BYTES, /* an encoded text */
     J_SELF,  /* self */
     J_BLOCK, /* self's member, or super */
     J_MODULE /* what import gives */

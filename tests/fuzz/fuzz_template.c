@@ -47,7 +47,7 @@ static void render(const jinja_program *p, str variables, rendering *r) {
 
 /* A template that makes characters of numbers or escapes may write any. */
 static bool may_write_any(str source) {
-    static const char *const makes[] = {"\\", "\xee", "%c", "%'", "%\"", "% ", "%~", "format", "translate", "decode", "striptags"};
+    static const char *const makes[] = {"\\", "\xee", "%c", "%'", "%\"", "% ", "%~", "format", "striptags"};
     bool may = false;
     for (size_t i = 0; i < sizeof makes / sizeof *makes; i++) {
         may = may || str_contains(source, str_of(makes[i]));

@@ -225,50 +225,6 @@ static void another_template_that_is_missing_or_endless_is_an_error(void **state
 static void jinjas_rarer_functions_give_what_it_gives(void **state) {
     (void)state;
     static const char *const table[][2] = {
-        {"{{ 'see http://a.com/x?y=1. (https://b.org/(z)) www.c.de, foo.net <d.com> me@x.org mailto:q@r.st no.t' | urlize }}",
-         "see <a href=\"http://a.com/x?y=1\" rel=\"noopener\">http://a.com/x?y=1</a>. (<a href=\"https://b.org/(z)\" "
-         "rel=\"noopener\">https://b.org/(z)</a>) <a href=\"https://www.c.de\" rel=\"noopener\">www.c.de</a>, <a href=\"https://foo.net\" "
-         "rel=\"noopener\">foo.net</a> &lt;d.com&gt; <a href=\"mailto:me@x.org\">me@x.org</a> <a href=\"mailto:q@r.st\">q@r.st</a> no.t"},
-        {"{{ 'http://example.com/a/long/path' | urlize(15, true, target='_blank', rel='b a') }}",
-         "<a href=\"http://example.com/a/long/path\" rel=\"a b nofollow noopener\" target=\"_blank\">http://example....</a>"},
-        {"{{ 'tel:123 http://127.0.0.1:8080/x http://[::1]/ http://1.2.3 a.b www.x' | urlize(extra_schemes=['tel:']) }}",
-         "<a href=\"tel:123\" rel=\"noopener\">tel:123</a> <a href=\"http://127.0.0.1:8080/x\" "
-         "rel=\"noopener\">http://127.0.0.1:8080/x</a> <a href=\"http://[::1]/\" rel=\"noopener\">http://[::1]/</a> http://1.2.3 a.b "
-         "www.x"},
-        {"{{ 'http://localhost http://a-b.example:99999 a@b ab@c.de@f.gh &lt;http://x.io&gt; \"q.com\"' | urlize }}",
-         "<a href=\"http://localhost\" rel=\"noopener\">http://localhost</a> <a href=\"http://a-b.example:99999\" "
-         "rel=\"noopener\">http://a-b.example:99999</a> a@b <a href=\"mailto:ab@c.de@f.gh\">ab@c.de@f.gh</a> &amp;lt;http://x.io&amp;gt; "
-         "&#34;q.com&#34;"},
-        {"{{ 'abc'.translate(''.maketrans('ab', 'xy', 'c')) }}{{ 'abc'.translate({97: 'long', 98: none, 99: 100}) }}", "xylongd"},
-        {"{{ 'h\\u00e9'.encode() }}{{ 'h\\u00e9'.encode('latin-1') }}{{ 'it\\'s'.encode() }}{{ 'a\\n'.encode('ascii') }}",
-         "b'h\\xc3\\xa9'b'h\\xe9'b\"it's\"b'a\\n'"},
-        {"{{ 'h\\u00e9'.encode().decode() }}{{ 'ab'.encode().hex() }}{{ 'ab'.encode() | list }}{{ 'ab'.encode()[1] }}{{ "
-         "'h\\u00e9'.encode() | length }}{{ 'h\\u00e9'.encode('ascii', 'ignore').decode() }}",
-         "h\xc3\xa9"
-         "6162[97, 98]983h"},
-        {"{{ 'a\\u20ac\\U0001f600'.encode('UTF-16') }} {{ '\\U0001f600'.encode('utf_16_be') }} {{ 'a'.encode('utf-32le') }} {{ "
-         "'\\u20ac\\x80'.encode('windows-1252', 'replace') }} {{ 'a'.encode('utf-8-sig') }}",
-         "b'\\xff\\xfea\\x00\\xac =\\xd8\\x00\\xde' b'\\xd8=\\xde\\x00' b'a\\x00\\x00\\x00' b'\\x80?' b'\\xef\\xbb\\xbfa'"},
-        {"{{ 'a\\u20ac\\U0001f600'.encode('utf-16').decode('u16') }}{{ 'x\\u20ac'.encode('cp1252').decode('cp1252') }}{{ "
-         "'\\u20ac'.encode('ascii', 'xmlcharrefreplace') }}{{ '\\u20ac'.encode('l1', 'backslashreplace') }}",
-         "a\xe2\x82\xac\xf0\x9f\x98\x80x\xe2\x82\xac"
-         "b'&#8364;'b'\\\\u20ac'"},
-        {"{{ {'b': 1, 'a': [1, 2]} | pprint }}{{ 'x' | pprint }}{{ 5 | pprint }}{{ none | pprint }}", "{'a': [1, 2], 'b': 1}'x'5None"},
-        {"{{ [1234567890] * 12 | int }}{{ ([1234567890] * 12) | pprint }}",
-         "[1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, "
-         "1234567890, 1234567890][1234567890,\n 1234567890,\n 1234567890,\n 1234567890,\n 1234567890,\n 1234567890,\n 1234567890,\n "
-         "1234567890,\n 1234567890,\n 1234567890,\n 1234567890,\n 1234567890]"},
-        {"{{ {'z': 'word ' * 30, 'a': {'deep': ['x' * 50, 'y' * 50]}} | pprint }}",
-         "{'a': {'deep': ['xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx',\n                "
-         "'yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy']},\n 'z': 'word word word word word word word word word word word word word "
-         "word '\n      'word word word word word word word word word word word word word word '\n      'word word '}"},
-        {"{{ ('word ' * 40) | pprint }}",
-         "('word word word word word word word word word word word word word word word '\n 'word word word word word word word word word "
-         "word word word word word word '\n 'word word word word word word word word word word ')"},
-        {"{{ ('line one\\nline two ' * 10) | pprint }}",
-         "('line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two "
-         "line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two ')"},
-        {"{{ (('x' * 90),) | pprint }}", "('xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx',)"},
         {"{% set c = cycler('a', 'b') %}{{ c.next() }}{{ c.next() }}{{ c.next() }}{{ c.current }}{% set j = joiner('|') %}{{ j() }}x{{ j() "
          "}}y",
          "ababx|y"},
@@ -332,25 +288,28 @@ static void a_format_that_is_no_text_is_its_text(void **state) {
     expect("{{ l | format }}{{ 5 | format }}{{ l | map('upper') | format }}", "{\"l\":[\"a\"]}", "['a']5<generator object>");
 }
 
-static void characters_have_names(void **state) {
+static void what_no_published_template_uses_is_refused_by_name(void **state) {
     (void)state;
-    expect_text(
-        "{{ '\\N{BULLET}\\N{LATIN SMALL LETTER E WITH ACUTE}\\N{em dash}\\N{TILDE}\\N{WHITE HEAVY CHECK MARK}\\N{GRINNING FACE}' }}",
-        "\xe2\x80\xa2\xc3\xa9\xe2\x80\x94~\xe2\x9c\x85\xf0\x9f\x98\x80");
-    refuse("{{ '\\N{NO SUCH}' }}", "{}", QUIRE_INVALID, "unknown escape");
-    refuse("{{ '\\N{BULL}' }}", "{}", QUIRE_INVALID, "unknown escape");
-    refuse("{{ '\\N{' }}", "{}", QUIRE_INVALID, "unknown escape");
-    refuse("{{ '\\N' }}", "{}", QUIRE_INVALID, "unknown escape");
+    static const char *const calls[][2] = {
+        {"'a' | urlize", "urlize"},         {"l | pprint", "pprint"},           {"lipsum()", "lipsum"},
+        {"'a'.encode('utf-16')", "encode"}, {"'a'.translate({})", "translate"}, {"''.maketrans({})", "maketrans"}};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        char source[64], message[64];
+        (void)snprintf(source, sizeof source, "{{ %s }}", calls[i][0]);
+        (void)snprintf(message, sizeof message, "%s is not supported", calls[i][1]);
+        refuse(source, "{\"l\":[1]}", QUIRE_UNSUPPORTED, message);
+    }
+    refuse("{{ '\\N{BULLET}' }}", "{}", QUIRE_UNSUPPORTED, "characters by name are not supported: \\N{BULLET}");
+    expect_text("{{ lipsum is defined }}{{ 'urlize' is filter }}", "TrueTrue"); /* as a template that asks first sees them */
 }
 
 static void what_jinja_leaves_to_chance_is_the_same_in_each_render(void **state) {
     (void)state;
     expect_text("{{ ['a', 'b'] | random in 'ab' }}{{ ([] | random) is defined }}{{ 'x' | random }}", "TrueFalsex");
-    expect_text("{{ lipsum(2) | length > 200 }}{{ lipsum(1, false, 3, 5).split() | length in [3, 4] }}{{ lipsum(3)[:3] }}", "TrueTrue<p>");
     strbuf out[2] = {{0}, {0}};
     quire_error err = {0};
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(render("{{ lipsum() }}{{ range(1000) | random }}", "{}", &out[i], &err), QUIRE_OK);
+        assert_int_equal(render("{{ range(1000) | random }}{{ range(1000) | random }}", "{}", &out[i], &err), QUIRE_OK);
     }
     assert_true(str_eq((str){out[0].p, out[0].n}, (str){out[1].p, out[1].n}));
     strbuf_deinit(&out[0]);
@@ -455,15 +414,8 @@ static void each_byte_keeps_its_origin(void **state) {
                    "iiii"
                    "iitii"
                    "ii");
-    expect_origins("{{ x.translate(x.maketrans('a', 'z')) }}{{ 'a'.encode().decode() }}{{ x.encode().decode() }}", v, "zbaab", "iitii");
-    expect_origins("{{ u | urlize }}", v, "<a href=\"http://a.com\" rel=\"noopener\">http://a.com</a>",
-                   "ttttttttt"
-                   "iiiiiiiiiiii"
-                   "ttttttttttttttttt"
-                   "iiiiiiiiiiii"
-                   "tttt");
     expect_origins("{% macro m(a) %}[{{ a }}]{% endmacro %}{{ m(x) }}{% set s %}<{{ x }}>{% endset %}{{ s[1:] }}", v, "[ab]ab>", "tiitiit");
-    expect_origins("{{ [x, 'c'] | pprint }}{{ x | length }}", v, "['ab', 'c']2", "tiiiitttttti");
+    expect_origins("{{ [x, 'c'] }}{{ x | length }}", v, "['ab', 'c']2", "tiiiitttttti");
 }
 
 static void a_failed_render_leaves_the_output_as_it_was(void **state) {
@@ -636,7 +588,7 @@ int main(void) {
         cmocka_unit_test(jinjas_rarer_functions_give_what_it_gives),
         cmocka_unit_test(what_python_refuses_is_refused),
         cmocka_unit_test(a_format_that_is_no_text_is_its_text),
-        cmocka_unit_test(characters_have_names),
+        cmocka_unit_test(what_no_published_template_uses_is_refused_by_name),
         cmocka_unit_test(what_jinja_leaves_to_chance_is_the_same_in_each_render),
         cmocka_unit_test(containers_find_an_object_that_does_not_equal_itself),
         cmocka_unit_test(numbers_compare_exactly_and_divide_as_in_python),

@@ -62,13 +62,7 @@ static strbuf long_variable(void) {
 
 static void loops_over_a_long_text_let_others_go_on(void **state) {
     (void)state;
-    static const char *const sources[] = {"{{ x.encode('utf-16') | length }}",
-                                          "{{ x.encode('ascii', 'replace') | length }}",
-                                          "{{ x.encode().decode('latin-1') | length }}",
-                                          "{{ x.encode('utf-8').hex() | length }}",
-                                          "{{ x.encode('utf-16-le').decode('utf-16-le') | length }}",
-                                          "{{ x.encode() }}",
-                                          "{{ x.upper() }}",
+    static const char *const sources[] = {"{{ x.upper() }}",
                                           "{{ x | title }}",
                                           "{{ x.casefold() }}",
                                           "{{ x.swapcase() }}",
@@ -87,7 +81,6 @@ static void loops_over_a_long_text_let_others_go_on(void **state) {
                                           "{{ x.split() | length }}",
                                           "{{ [x] }}",
                                           "{{ '%s' % x }}",
-                                          "{{ x.translate({228: 'a'}) }}",
                                           "{{ x.rjust(3000000) }}",
                                           "{{ x[5:] }}",
                                           "{{ x.find('x', 1000000) }}"};
@@ -113,10 +106,10 @@ static void a_cancelled_render_ends_in_the_middle_of_a_loop(void **state) {
     strbuf variables = long_variable();
     watched_turn whole = {.ends_at = 0};
     quire_error err = {0};
-    assert_int_equal(render_in_turn("{{ x.encode('utf-16') }}", variables.p, &whole, &err), QUIRE_OK);
+    assert_int_equal(render_in_turn("{{ x | title }}", variables.p, &whole, &err), QUIRE_OK);
     for (int i = 1; i < 10; i++) {
         watched_turn w = {.ends_at = whole.n_slices * i / 10};
-        quire_err e = render_in_turn("{{ x.encode('utf-16') }}", variables.p, &w, &err);
+        quire_err e = render_in_turn("{{ x | title }}", variables.p, &w, &err);
         if (e != QUIRE_CANCELLED || w.n_slices > w.ends_at) {
             fail_msg("cancelled at slice %d of %d: %s after %d: %s", w.ends_at, whole.n_slices, quire_err_text(e), w.n_slices, err.message);
         }
