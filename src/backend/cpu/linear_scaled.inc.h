@@ -199,15 +199,27 @@ INLINE void scaled_few(pack_kind kind, row_format format, const linear_part *par
 
 /* ---- many rows ---- */
 
-/* Widens n_k of a block's numbers from k0 on; k0 is where a stretch or a chunk begins. */
-INLINE void widen_numbers(pack_kind kind, row_format format, const uint8_t *block, int32_t k0, int32_t n_k, f32x16 table, void *out) {
-    for (int32_t i = 0; i < n_k; i += DOTS(format) ? 2 : 1) {
+/* Widens `step` of a block's numbers from k + i0 on, k as load_number has it. */
+INLINE void widen_step(pack_kind kind, row_format format, int step, const uint8_t *block, int32_t k, int32_t i0, f32x16 table, float *out) {
+    UNROLL
+    for (int i = 0; i < step; i += DOTS(format) ? 2 : 1) {
         if (DOTS(format)) {
-            i_store((int32_t *)out + i / 2 * LANES, load_number_pair(block, k0 + i));
+            i_store((int32_t *)(void *)out + i / 2 * LANES, load_number_pair(block, k + i0 + i));
         } else {
-            const int32_t k = (k0 + i) / SCALED_STEP * SCALED_STEP;
-            f_store((float *)out + i * LANES, load_number(kind, block, k, k0 + i - k, table));
+            f_store(out + i * LANES, load_number(kind, block, k, i0 + i, table));
         }
+    }
+}
+
+/* Widens n_k of a block's numbers from k0 on, where a stretch or a chunk begins. */
+INLINE void widen_numbers(pack_kind kind, row_format format, const uint8_t *block, int32_t k0, int32_t n_k, f32x16 table, float *out) {
+    const int32_t step_floats = SCALED_STEP * LANES / (DOTS(format) ? 2 : 1);
+    int32_t k = k0;
+    for (; k + SCALED_STEP <= k0 + n_k; k += SCALED_STEP, out += step_floats) {
+        widen_step(kind, format, SCALED_STEP, block, k, 0, table, out);
+    }
+    for (int32_t i = 0; i < k0 + n_k - k; i += DOTS(format) ? 2 : 1) {
+        widen_step(kind, format, 1, block, k, i, table, out + (DOTS(format) ? i / 2 : i) * LANES);
     }
 }
 
@@ -227,7 +239,7 @@ INLINE void open_chunk(pack_kind kind, row_format format, const linear *w, scale
     t->start = c->is_last && c->stretch == 0 ? c->starts : NULL;
     for (int32_t i = 0; i < c->n_blocks; i++) {
         const uint8_t *block = linear_block(w, c->block + i);
-        widen_numbers(kind, format, block, c->k0, c->n_k, load_table(kind, w), scratch + (size_t)i * t->w_stride);
+        widen_numbers(kind, format, block, c->k0, c->n_k, load_table(kind, w), (float *)(void *)(scratch + (size_t)i * t->w_stride));
         f_store(c->scales + i * LANES, stretch_scale(kind, w, block, c->stretch));
         f_store(c->starts + i * LANES, load_starts(kind, &w->layout, block));
     }
