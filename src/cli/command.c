@@ -22,11 +22,11 @@ void command_options_free(cli_options *o) {
     }
 }
 
-bool command_default(const cli_options *defaults, const flag *f, char *out, size_t n) {
-    return defaults != NULL && flag_is_option(f) && flag_show_option(f, defaults, out, n) && out[0] != 0;
+bool command_default(cli_options *defaults, const flag *f, char *out, size_t n) {
+    return defaults != NULL && flag_is_option(f) && flag_show_option(f, cli_options_of(defaults, f), out, n) && out[0] != 0;
 }
 
-void command_meaning(const cli_options *defaults, const flag *f, char *out, size_t n) {
+void command_meaning(cli_options *defaults, const flag *f, char *out, size_t n) {
     char value[128];
     bool has = command_default(defaults, f, value, sizeof value);
     (void)snprintf(out, n, "%s%s%s%s", f->meaning, has ? " (default: " : "", has ? value : "", has ? ")" : "");

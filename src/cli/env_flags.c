@@ -70,7 +70,8 @@ static bool set_the_same(const flag *a, const flag *b) {
     if (a == b) {
         return true;
     }
-    return a->field && b->field ? strcmp(a->field, b->field) == 0 : has_offset(a) && has_offset(b) && a->offset == b->offset;
+    return a->field && b->field ? strcmp(a->field, b->field) == 0
+                                : has_offset(a) && has_offset(b) && a->offset == b->offset && a->of == b->of;
 }
 
 static bool is_given(const flag *f, const flag *const *given) {

@@ -13,6 +13,11 @@ extern const flag flags_carried[];
 extern const flag flags_help[], flags_help_all[]; /* every command takes the first, last; the second where one of its flags is rare */
 extern const flag flags_json[], flags_quiet[], flags_hub[], flags_hub_model[], flags_prompt[], flags_out[], flags_chat_template[];
 
+/* The struct that a row's offset is into. */
+static inline void *cli_options_of(cli_options *o, const flag *f) {
+    return f->of == FLAG_OF_SERVER ? (void *)&o->server : o;
+}
+
 /* Where the model comes from. */
 #define FLAGS_MODEL flags_model, flags_hub_model, flags_hub, flags_overrides
 

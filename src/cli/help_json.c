@@ -12,7 +12,7 @@ static void write_names(json_out *o, const char *names) {
     json_end(o, ']');
 }
 
-static void write_flag(json_out *o, const flag *f, const cli_options *defaults) {
+static void write_flag(json_out *o, const flag *f, cli_options *defaults) {
     char value[128];
     static const char *const kinds[] = {"notice", "notice", "notice", "later", "refused"};
     json_begin(o, '{');

@@ -92,7 +92,7 @@ static void add_value(page *p, const flag *f) {
     }
 }
 
-static void add_flag(page *p, const flag *f, const cli_options *defaults) {
+static void add_flag(page *p, const flag *f, cli_options *defaults) {
     char meaning[COMMAND_MEANING_BYTES];
     strbuf variable = {0};
     add(p, ".TP\n");

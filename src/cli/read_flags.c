@@ -228,7 +228,7 @@ bool read_flags_gave(const cli_options *o, const char *name) {
 }
 
 /* Prints "-n, --max-tokens N": the short form, quire's name, the value; the meaning, and the default. */
-static void print_flag(const flag *f, const cli_options *defaults) {
+static void print_flag(const flag *f, cli_options *defaults) {
     char meaning[COMMAND_MEANING_BYTES];
     char out[128];
     size_t n = sizeof out, own = strcspn(f->names, " "), used = 0;

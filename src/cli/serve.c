@@ -90,37 +90,17 @@ static quire_err run(const cli_options *o, quire_error *err) {
 
 static const flag_choice any_origin[] = {{"*", "*", 0}, {"[\"*\"]", "*", 0}, {0}};
 
-static const flag server_flags[] = {
-    {"--host", "NAME", "address to listen on, or unix:PATH", FLAG_TEXT, AT(server.host)},
-    {"--port", "N", "port to listen on; 0: any free one", FLAG_COUNT, AT(server.port), .minimum = 0, .maximum = 65535},
-    {"--api-key", "KEY", "key that requests must carry (may be given again)", FLAG_KEY, AT(api_keys), .secret = true},
-    {"--api-key-file", "FILE", "keys, one tenant:key a line", FLAG_TEXT, AT(server.api_key_file)},
-    {"--operator-key", "KEY", "the key that shows what KV pages hold (/pool) and may drop them", FLAG_TEXT, AT(server.operator_key),
-     .secret = true},
+static const flag client_flags[] = {
+    {"--api-key", "KEY", "key that requests must carry (repeatable)", FLAG_KEY, AT(api_keys), .secret = true},
     {"--served-model-name --alias -a", "NAME", "what the API calls the model (its file's name, or ORG/NAME; more may follow)", FLAG_NAMES,
      AT(served_names)},
-    {"--allow-origin", "ORIGIN", "web pages that may use the API (* or one origin; none by default)", FLAG_TEXT, AT(server.allow_origin)},
+    {"--allowed-origins", NULL, "as --allow-origin", FLAG_NAME, .offset = offsetof(server_options, allow_origin), .of = FLAG_OF_SERVER,
+     .choices = any_origin, .rare = true},
+    {0},
+};
+static const flag log_flags[] = {
     {"--log-level", NULL, "least severe level that is logged", FLAG_NAME, AT(log_level), .choices = log_levels},
     {"--log-format", NULL, "format of log lines", FLAG_NAME, AT(log_format), .choices = log_formats},
-    {"--disable-log-requests --no-log-requests --no-enable-log-requests", NULL, "no line in the log for each request", FLAG_SWITCH,
-     AT(server.no_request_log), .rare = true},
-    {"--allowed-origins", NULL, "as --allow-origin", FLAG_NAME, AT(server.allow_origin), .choices = any_origin, .rare = true},
-    {"--allowed-hosts", "NAMES", "without keys: names with dots by which clients may call the server", FLAG_TEXT, AT(server.allowed_hosts),
-     .rare = true},
-    {"--max-connections", "N", "connections beyond this number are answered 503", FLAG_COUNT, AT(server.max_connections), .minimum = 1,
-     .maximum = 1000000, .rare = true},
-    {"--drain-s", "S", "seconds that running requests have to finish after SIGTERM", FLAG_SECONDS, AT(server.shutdown_deadline_us), .minimum = 0,
-     .maximum = 1e6, .rare = true},
-    {"--drain-delay-s", "S", "seconds between SIGTERM, when /ready turns to 503, and the drain", FLAG_SECONDS,
-     AT(server.drain_delay_us), .minimum = 0, .maximum = 1e6, .rare = true},
-    {"--server-threads --threads-http", "N", "threads that speak HTTP", FLAG_COUNT, AT(server.n_loops), .minimum = 1, .maximum = 256,
-     .rare = true},
-    {"--header-timeout", "S", "seconds that the header of a request may take", FLAG_SECONDS, AT(server.header_deadline_us), .minimum = 0.01,
-     .maximum = 1e6, .rare = true},
-    {"--body-timeout", "S", "seconds that the body of a request may take", FLAG_SECONDS, AT(server.body_deadline_us), .minimum = 0.01,
-     .maximum = 1e6, .rare = true},
-    {"--body-min-rate", "BYTES", "least bytes per second of a body over 64 KB, over any 5 s, else 408; 0: any", FLAG_BYTES,
-     AT(server.body_least_rate), .rare = true},
     {0},
 };
 static const flag default_flags[] = {
@@ -145,7 +125,12 @@ static const flag tenant_flags[] = {
 static const flag *const groups[] = {FLAGS_MODEL,
                                      flags_generation_config,
                                      default_flags,
-                                     server_flags,
+                                     flags_listen,
+                                     client_flags,
+                                     flags_keys,
+                                     flags_origins,
+                                     log_flags,
+                                     flags_server_limits,
                                      flags_tokenizer,
                                      flags_chat_template,
                                      flags_message_tokens,

@@ -172,6 +172,6 @@ quire_err set_flag(cli_options *o, const flag *f, const char *name, const char *
         o->prefix_files[o->engine.n_public_prefixes++] = text;
         return QUIRE_OK;
     default:
-        return f->type <= FLAG_LIST ? flag_set_option(f, name, text, o, err) : set_field(f, name, text, &o->fields, err);
+        return f->type <= FLAG_LIST ? flag_set_option(f, name, text, cli_options_of(o, f), err) : set_field(f, name, text, &o->fields, err);
     }
 }

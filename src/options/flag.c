@@ -328,3 +328,24 @@ quire_err flag_check_option(const flag *f, const void *options, quire_error *err
     }
     return read_value(f, name, text, &unused, err);
 }
+
+void flags_set_defaults(const flag *const *groups, void *options) {
+    for (; *groups != NULL; groups++) {
+        for (const flag *f = *groups; f->names != NULL; f++) {
+            if (flag_is_option(f)) {
+                flag_set_default(f, options);
+            }
+        }
+    }
+}
+
+quire_err flags_check(const flag *const *groups, const void *options, quire_error *err) {
+    for (; *groups != NULL; groups++) {
+        for (const flag *f = *groups; f->names != NULL; f++) {
+            if (flag_is_option(f)) {
+                TRY(flag_check_option(f, options, err));
+            }
+        }
+    }
+    return QUIRE_OK;
+}

@@ -49,6 +49,10 @@ typedef enum flag_type {
     FLAG_REFUSED       /* refused: the reason names what is used instead */
 } flag_type;
 
+/* Which struct of options a row's offset is into, where a program has several: a command's own, which begins with the engine's, or the
+ * server's. */
+typedef enum flag_struct { FLAG_OF_COMMAND, FLAG_OF_SERVER } flag_struct;
+
 /* A spelling and its value: a number for FLAG_CHOICE and its synonyms, else a text. The first spelling of a value is shown in --help. */
 typedef struct flag_choice {
     const char *spelling, *text;
@@ -61,6 +65,7 @@ typedef struct flag {
     const char *meaning;
     flag_type type;
     size_t offset; /* into the struct of options */
+    flag_struct of;
     double minimum, maximum;
     double number;              /* the default, as the struct has it: microseconds, bytes, an enum's value; a switch's is false */
     const char *text;           /* the default of texts; NULL: none, and the member may be NULL */
@@ -100,8 +105,12 @@ quire_err flag_parse_switch(const char *name, const char *text, bool *out, quire
 quire_err flag_set_option(const flag *f, const char *name, const char *text, void *options, quire_error *err);
 /* Sets the option's default. */
 void flag_set_default(const flag *f, void *options);
+/* The defaults of all options of the groups, a list that ends with NULL. */
+void flags_set_defaults(const flag *const *groups, void *options);
 /* INVALID: the struct has a value that no text could have set; err names the flag and what is right. */
 quire_err flag_check_option(const flag *f, const void *options, quire_error *err);
+/* The first fault of all options of the groups. */
+quire_err flags_check(const flag *const *groups, const void *options, quire_error *err);
 /* Writes the option's value as a command line would have it into out, of n bytes; returns false where there is none to write: a switch, a
  * text that is NULL, an enum's value that no choice has. */
 bool flag_show_option(const flag *f, const void *options, char *out, size_t n);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "options/flag.h"
 #include "quire_err.h"
 
 #define SERVER_MAX_SURPLUS 64 /* connections over the limit that may read their response; more are closed at once */
@@ -40,6 +41,9 @@ typedef struct server_options {
     int64_t write_deadline_us;     /* the longest time in which the client reads none of the waiting output; then the response is cut */
     int64_t shutdown_deadline_us;  /* from server_stop until running requests are cancelled */
 } server_options;
+
+/* The options that a user may set, in groups as commands list them; each ends with a flag without names. */
+extern const flag flags_listen[], flags_keys[], flags_origins[], flags_server_limits[];
 
 /* Sets the defaults. */
 void server_options_init(server_options *o);

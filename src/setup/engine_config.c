@@ -14,13 +14,7 @@
 /* The defaults: of rows as they say, of other members 0. */
 static quire_options defaults(void) {
     quire_options o = {.size = sizeof o};
-    for (const flag *const *group = engine_flags; *group != NULL; group++) {
-        for (const flag *f = *group; f->names != NULL; f++) {
-            if (flag_is_option(f)) {
-                flag_set_default(f, &o);
-            }
-        }
-    }
+    flags_set_defaults(engine_flags, &o);
     return o;
 }
 
@@ -187,13 +181,7 @@ bool options_tiers_last(const quire_options *o) {
 
 /* Checks every option that has a row, and what two of them say together. */
 static quire_err check(const quire_options *o, quire_error *err) {
-    for (const flag *const *group = engine_flags; *group != NULL; group++) {
-        for (const flag *f = *group; f->names != NULL; f++) {
-            if (flag_is_option(f)) {
-                TRY(flag_check_option(f, o, err));
-            }
-        }
-    }
+    TRY(flags_check(engine_flags, o, err));
     if ((o->tier_host_bytes > 0 || options_tiers_last(o)) && o->prefix_cache == QUIRE_PREFIX_CACHE_NONE) {
         return err_set(err, QUIRE_INVALID, -1, "--kv-tier-*: tiers keep what leaves the prefix cache, which --prefix-cache none turns off");
     }
