@@ -49,6 +49,10 @@ if(TARGET tests_cli)
     endforeach()
 endif()
 
+if(amx IN_LIST isa_native)
+    set_property(SOURCE ${CMAKE_SOURCE_DIR}/tests/backend/test_amx.c APPEND PROPERTY COMPILE_DEFINITIONS QUIRE_AMX)
+endif()
+
 # A model without work, whose passes a test defines itself.
 option(QUIRE_TEST_LARGER "The engine's tests run the larger built-in model, some six times the work" OFF)
 if(TARGET tests_engine)

@@ -126,7 +126,7 @@ typedef struct quire_options {
     const quire_prefix *public_prefixes; /* [n_public_prefixes] beginnings of prompts, whose pages all tenants share. Copied */
     int32_t n_public_prefixes;
     const char *audit;         /* a file that records live, reserved and wasted bytes at each allocation of pages; NULL: none */
-    const char *isa;           /* "auto", "plain", "avx2", "avx512", "avx512bf16", "neon", "i8mm" */
+    const char *isa;           /* "auto", "plain", "avx2", "avx512", "amx", "avx512bf16", "neon", "i8mm" */
     const char *chat_template; /* the template's text, or NULL: the model's own */
     int32_t n_threads;         /* 0: one for each core that the process may use */
     /* "none": the system places threads; "auto": each is bound to a processor, where they fill the cores; or the processors: "0-3,8" */

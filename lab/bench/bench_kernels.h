@@ -11,7 +11,7 @@ typedef struct bench_kernels_options {
     const char *types;   /* "q4_0,q8_0,q4_k,int8,bf16,f16,f32": int8 is per channel, bf16 by bf16 arithmetic, f16 and f32 by f32's */
     const char *rows;    /* "1,2,4" */
     const char *threads; /* "1,2"; NULL: one a core */
-    const char *isa;     /* "auto", "plain", "avx2", "avx512", "avx512bf16", "neon", "i8mm" */
+    const char *isa;     /* "auto", "plain", "avx2", "avx512", "amx", "avx512bf16", "neon", "i8mm" */
     int32_t weights_mib; /* weights are repeated in memory until they take so much: more than caches hold, as in a model */
     int32_t run_ms;      /* least time of a figure */
     bool json;

@@ -1,5 +1,5 @@
-/* The loops for AVX-512 with VNNI, and the table with what peak_avx512bf16.c adds to them: floats and int8 have an instruction each that
- * multiplies and adds; bf16 without the dot instruction are multiplied as f32. */
+/* The loops for AVX-512 with VNNI, and the tables with what peak_avx512bf16.c and peak_amx.c add to them: floats and int8 have an
+ * instruction each that multiplies and adds; bf16 without the dot instruction are multiplied as f32. */
 #include "lab/bench/peak_avx512.h"
 #include "backend/cpu/simd.h"
 #include "lab/bench/peak.h"
@@ -69,3 +69,12 @@ const peak_kernels peak_avx512bf16 = {
     .int8 = {"vpdpbusd, 512 bits", int8_avx512, SUMS * 64 * 2},
     .int8_small = {"vpdpbusd, 512 bits", int8_avx512, SUMS * 64 * 2},
 };
+
+#if defined(QUIRE_AMX)
+const peak_kernels peak_amx = {
+    .read = read_memory,
+    .f32 = {"vfmadd, 512 bits", f32_avx512, SUMS * 16 * 2},
+    .int8 = {"tdpbssd, whole tiles", peak_tiles, PEAK_TILES * 16 * 16 * 64 * 2},
+    .int8_small = {"tdpbssd, 32 of k", peak_half_tiles, PEAK_TILES * 16 * 16 * 32 * 2},
+};
+#endif

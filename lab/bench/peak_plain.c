@@ -68,9 +68,14 @@ const peak_kernels *peak_of(const backend *b) {
     switch (((const cpu_backend *)b)->isa) {
     case ISA_AVX512_BF16:
         return &peak_avx512bf16;
+#if defined(QUIRE_AMX)
+    case ISA_AMX:
+        return &peak_amx;
+#endif
     case ISA_AVX512:
         return &peak_avx512;
     case ISA_AVX2:
+    case ISA_AMX_MODEL:
         return &peak_avx2;
     default:
         return &peak_plain;

@@ -23,8 +23,8 @@ static const char *const ISAS[] = {"plain", "neon", "i8mm"};
 #define N_TEST_ISAS 3
 #define N_MATH_ISAS 2
 #else
-static const char *const ISAS[] = {"plain", "avx2", "avx512", "avx512bf16"};
-#define N_TEST_ISAS 4
+static const char *const ISAS[] = {"plain", "avx2", "avx512", "amx", "avx512bf16"};
+#define N_TEST_ISAS 5
 #define N_MATH_ISAS 3
 #endif
 

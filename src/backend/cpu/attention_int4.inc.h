@@ -6,14 +6,9 @@
 #include "backend/cpu/kv_rows.h"
 
 typedef uint16_t n_words __attribute__((vector_size(4 * N_LANES)));
-typedef uint8_t n_octets __attribute__((vector_size(4 * N_LANES)));
 
 INLINE ni n_mul_words(ni a, ni b) {
     return (ni)((n_words)a * (n_words)b);
-}
-
-INLINE ni n_sub_bytes(ni a, ni b) {
-    return (ni)((n_octets)a - (n_octets)b);
 }
 
 /* Half h of the 16 positions of a group's keys. */

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* syscall */
 #include "backend/cpu/isa.h"
 
 #include <stdbool.h>
@@ -5,6 +6,13 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define CPUID_AMX           (3u << 24) /* of leaf 7, edx: AMX_TILE and AMX_INT8 */
+#define XCR0_TILES          (3u << 17) /* their configuration and their data */
+#define ARCH_REQ_XCOMP_PERM 0x1023     /* of arch_prctl: asks for a state that a process has only when it asked, Linux 5.16 */
+#define XFEATURE_XTILEDATA  18
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 #define HAS_DOT_PRODUCT (1u << 20) /* of AT_HWCAP: ASIMDDP, 8-bit products of ARMv8.2 */
@@ -45,6 +53,29 @@ static bool has_avx512bf16(void) {
     return has_avx512() && (EMULATED || __builtin_cpu_supports("avx512bf16"));
 }
 
+#if defined(QUIRE_AMX) /* the compiler knows it */
+static bool has_amx(void) {
+    unsigned a, b, c, d;
+    return has_avx512() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & CPUID_AMX) == CPUID_AMX;
+}
+
+/* Whether the kernel saves the tiles of this process's threads. The permission holds for all of them, and is never taken back. */
+static bool may_use_amx(void) {
+    uint32_t low, high;
+    if (!has_amx()) {
+        return false;
+    }
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low & XCR0_TILES) == XCR0_TILES && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+}
+#endif
+
+#if defined(QUIRE_AMX_MODEL)
+static bool never(void) {
+    return false;
+}
+#endif
+
 static bool is_native(void) {
     return !EMULATED;
 }
@@ -77,6 +108,16 @@ static const isa_entry ISAS[N_ISAS] = {
     [ISA_AVX512] = {.name = "avx512"},
     [ISA_AVX512_BF16] = {.name = "avx512bf16"},
 #endif
+#if defined(QUIRE_AMX)
+    [ISA_AMX] = {"amx", may_use_amx, is_native, &math_avx512, &linear_amx},
+#else
+    [ISA_AMX] = {.name = "amx"},
+#endif
+#if defined(QUIRE_AMX_MODEL) /* the build has tests */
+    [ISA_AMX_MODEL] = {"amx-model", has_avx2, never, &math_avx2, &linear_amx_model},
+#else
+    [ISA_AMX_MODEL] = {.name = "amx-model"},
+#endif
 #if defined(__aarch64__)
     [ISA_NEON] = {"neon", has_neon, always, &math_neon, &linear_neon},
     [ISA_I8MM] = {"i8mm", has_i8mm, always, &math_neon, &linear_i8mm}, /* neon, but for products of int8 */
@@ -90,17 +131,26 @@ static bool runs_here(cpu_isa isa) {
     return ISAS[isa].runs != NULL && ISAS[isa].runs();
 }
 
+/* Why an instruction set does not run here. */
+static const char *lack_of(cpu_isa isa) {
+#if defined(QUIRE_AMX)
+    if (isa == ISA_AMX && has_amx()) {
+        return "this processor has it, but the kernel does not permit its tiles (Linux does from 5.16 on)";
+    }
+#endif
+    return ISAS[isa].runs == NULL ? "this build does not have it" : "this processor does not have it";
+}
+
 quire_err cpu_isa_choose(const char *name, cpu_isa *out, quire_error *err) {
     bool is_auto = name == NULL || strcmp(name, "auto") == 0;
     for (int i = N_ISAS - 1; i >= 0; i--) {
         cpu_isa isa = (cpu_isa)i;
         if (is_auto ? runs_here(isa) && ISAS[isa].is_chosen() : strcmp(name, ISAS[isa].name) == 0) {
             *out = isa;
-            return runs_here(isa) ? QUIRE_OK
-                                  : err_set(err, QUIRE_UNSUPPORTED, -1, "--isa %s: this processor does not have it; try --isa auto", name);
+            return runs_here(isa) ? QUIRE_OK : err_set(err, QUIRE_UNSUPPORTED, -1, "--isa %s: %s; try --isa auto", name, lack_of(isa));
         }
     }
-    return err_set(err, QUIRE_INVALID, -1, "--isa %s: must be auto, plain, avx2, avx512, avx512bf16, neon or i8mm", name);
+    return err_set(err, QUIRE_INVALID, -1, "--isa %s: must be auto, plain, avx2, avx512, amx, avx512bf16, neon or i8mm", name);
 }
 
 const char *cpu_isa_name(cpu_isa isa) {

@@ -5,7 +5,17 @@
 #include "backend/cpu/linear.h"
 #include "backend/cpu/math.h"
 
-typedef enum cpu_isa { ISA_PLAIN, ISA_AVX2, ISA_AVX512, ISA_AVX512_BF16, ISA_NEON, ISA_I8MM, N_ISAS } cpu_isa;
+typedef enum cpu_isa {
+    ISA_PLAIN,
+    ISA_AVX2,
+    ISA_AVX512,
+    ISA_AMX,       /* AVX512, and tiles for products of int8 */
+    ISA_AMX_MODEL, /* AVX2, and a plain C model of those tiles; for tests */
+    ISA_AVX512_BF16,
+    ISA_NEON,
+    ISA_I8MM,
+    N_ISAS
+} cpu_isa;
 
 /* Finds the instruction set of this name. For "auto" (or NULL) it is the best that runs here, by the processor's features and vendor, never
  * by a measurement: it is a part of the numeric configuration. QUIRE_UNSUPPORTED for one that this processor (or build) lacks,

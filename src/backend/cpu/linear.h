@@ -93,6 +93,8 @@ extern const linear_kernels linear_plain;
 #if defined(__x86_64__)
 extern const linear_kernels linear_avx2, linear_avx512, linear_avx512bf16;
 linear_product linear_integers_avx2, linear_tables_avx2, linear_integers_avx512, linear_tables_avx512; /* parts of them: grouped weights */
+extern const linear_kernels linear_amx, linear_amx_model; /* where the build has them (cmake/isa.cmake) */
+linear_product linear_groups_amx, linear_groups_amx_model;
 #elif defined(__aarch64__)
 extern const linear_kernels linear_neon, linear_i8mm;
 linear_product linear_integers_neon, linear_tables_neon; /* parts of both: grouped weights */

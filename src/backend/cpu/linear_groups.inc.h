@@ -1,6 +1,7 @@
 /* Products of grouped weights for AVX2, AVX-512 and NEON, written once. linear_integers_*.c and linear_tables_*.c include it for the forms
  * whose codes are integers and for those with a table, since all together take a minute to compile. Such a file defines LINEAR_GROUPS, the
- * name of its product, and LINEAR_HAS_TABLE.
+ * name of its product, and LINEAR_HAS_TABLE: 0 or 1. linear_amx.inc.h has both, 2, and LINEAR_BY_TILES: all rows go through scratch, and
+ * linear_group_tiles.inc.h multiplies them.
  *
  * A tile of rows x registers of columns keeps its float sums in registers while k runs, a group at a time. Numbers of up to 6 bits are
  * multiplied as stored, unsigned: the group's int32 sums start from the correction for the format's zero. Bytes are signed.
@@ -16,6 +17,10 @@
 #include "backend/cpu/simd_int.h"
 
 #define LANES PACK_LANES
+
+#ifndef LINEAR_BY_TILES
+#define LINEAR_BY_TILES 0
+#endif
 
 #include "backend/cpu/linear_group_read.inc.h"
 
@@ -47,15 +52,19 @@ typedef struct group_columns {
 INLINE int n_factors(group_format f) {
     return has_mins(f) || has_zeros(f) ? 2 : 1;
 }
+/* Whether quads are kept as n_quad: bytes, but for tiles, which multiply all numbers as signed bytes. */
+INLINE bool has_quads(group_format f) {
+    return !LINEAR_BY_TILES && f.dot_bits == 8;
+}
 /* Registers of a quad in a record, and of what lies behind the quads: scales, mins, and the corrections for sums of bytes. */
 INLINE int quad_registers(group_format f) {
-    return f.dot_bits == 8 ? (int)(sizeof(n_quad) / sizeof(ni)) : 1;
+    return has_quads(f) ? (int)(sizeof(n_quad) / sizeof(ni)) : 1;
 }
 INLINE int scale_registers(group_format f) {
     return PACK_GROUP / f.group * n_factors(f);
 }
 INLINE bool has_lacks(group_format f) {
-    return N_QUADS_LACK && f.dot_bits == 8;
+    return N_QUADS_LACK && has_quads(f);
 }
 INLINE size_t record_bytes(group_format f, int n_regs) {
     return (size_t)(n_regs * (QUADS * quad_registers(f) + scale_registers(f) + has_lacks(f))) * sizeof(ni);
@@ -81,11 +90,11 @@ INLINE void unpack_quads(group_format f, int n_regs, const uint8_t *planes, uint
     for (int t = 0; t < QUADS; t++) {
         uint8_t *to = (uint8_t *)record_quad(f, n_regs, record, t, c);
         ni quad = group_quad(f, planes, t);
-        if (f.dot_bits == 8) {
+        if (has_quads(f)) {
             n_quad_keep(to, quad);
             lack = n_quad_lack(lack, quad);
         } else {
-            n_store(to, quad);
+            n_store(to, LINEAR_BY_TILES && f.zero != 0 ? n_sub_bytes(quad, n_set1_bytes(f.zero)) : quad);
         }
     }
     if (has_lacks(f)) {
@@ -216,6 +225,12 @@ INLINE nf float_sum(group_format f, ni sum, nf zero, const row_group *x) {
     return has_zeros(f) ? nf_fma(zero, nf_set1((float)x->times_8), nf_of(sum)) : nf_of(sum);
 }
 
+/* acc plus a part's sum, scaled, and its min. second: as in records. */
+INLINE nf part_add(group_format f, nf acc, nf sum, nf scale, nf second, const row_group *x, int part) {
+    acc = nf_fma(sum, nf_mul(scale, nf_set1(x->scale)), acc);
+    return has_mins(f) ? nf_fma(second, nf_set1(f.group == PACK_GROUP ? x->sum : x->sums[part]), acc) : acc;
+}
+
 /* acc[r][c] += the sums of a part, scaled, and its min. */
 INLINE void tile_add(group_format f, int n_rows, int n_regs, const group_view *v, const row_group *const *x, int part,
                      ni sums[N_GROUP_ROWS][TILE_REGISTERS], nf acc[N_GROUP_ROWS][TILE_REGISTERS]) {
@@ -235,11 +250,7 @@ INLINE void tile_add(group_format f, int n_rows, int n_regs, const group_view *v
         if (n_factors(f) > 1) {
             second = f.unpacked ? nf_load(record_scale(f, n_regs, v->record, part, 1, c)) : v->scales[c].min[part];
         }
-        acc[r][c] =
-            nf_fma(floats_first ? floats[r][c] : float_sum(f, sums[r][c], second, x[r]), nf_mul(scale, nf_set1(x[r]->scale)), acc[r][c]);
-        if (has_mins(f)) {
-            acc[r][c] = nf_fma(second, nf_set1(f.group == PACK_GROUP ? x[r]->sum : x[r]->sums[part]), acc[r][c]);
-        }
+        acc[r][c] = part_add(f, acc[r][c], floats_first ? floats[r][c] : float_sum(f, sums[r][c], second, x[r]), scale, second, x[r], part);
     }
 }
 
@@ -453,6 +464,9 @@ INLINE int32_t divide_up(int32_t n, int32_t by) {
     return (n + by - 1) / by;
 }
 
+#if LINEAR_BY_TILES
+#include "backend/cpu/linear_group_tiles.inc.h"
+#else
 /* All rows, FEW_ROWS_UNPACKED at least, over unpacked groups, in passes of nearly equal numbers of rows. Each of the first passes
  * prefetches a block of those that come next. */
 INLINE void unpacked_rows(group_format f, int n_regs, group_range range, row_view x, int32_t n_rows, int32_t y_stride) {
@@ -470,6 +484,7 @@ INLINE void unpacked_rows(group_format f, int n_regs, group_range range, row_vie
         row += n;
     }
 }
+#endif
 
 /* A task's rows, FEW_ROWS_UNPACKED at least, through scratch. */
 INLINE void unpacked_part(group_format f, const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride,
@@ -566,7 +581,7 @@ INLINE void direct_part(group_format f, const linear_part *part, row_view x, int
                                 .table = table,                                                                                            \
                                 .unit = rule->unit,                                                                                        \
                                 .shift = rule->shift};                                                                                     \
-        if (n_rows >= unpacked_from(f)) {                                                                                                  \
+        if (LINEAR_BY_TILES || n_rows >= unpacked_from(f)) {                                                                               \
             unpacked_part(f, part, x, n_rows, y, y_stride, scratch);                                                                       \
         } else {                                                                                                                           \
             direct_part(f, part, x, n_rows, y, y_stride);                                                                                  \
@@ -574,11 +589,14 @@ INLINE void direct_part(group_format f, const linear_part *part, row_view x, int
     }
 
 /* X(name, ..) for the forms of this file. */
-#if LINEAR_HAS_TABLE
+#if LINEAR_HAS_TABLE != 1
+#define GROUP_OF_0(...) __VA_ARGS__
+#else
 #define GROUP_OF_0(...)
+#endif
+#if LINEAR_HAS_TABLE
 #define GROUP_OF_1(...) __VA_ARGS__
 #else
-#define GROUP_OF_0(...) __VA_ARGS__
 #define GROUP_OF_1(...)
 #endif
 

@@ -334,6 +334,12 @@ INLINE n_sum n_quad_start(int32_t times_128) {
 
 #endif
 
+typedef uint8_t n_octets __attribute__((vector_size(4 * N_LANES)));
+
+INLINE ni n_sub_bytes(ni a, ni b) {
+    return (ni)((n_octets)a - (n_octets)b);
+}
+
 INLINE n_quad n_quad_load(const int8_t *w) {
     return n_quad_of(n_load(w));
 }

@@ -12,7 +12,7 @@
 #include "lab/bench/bench_roofline.h"
 #include "lab/bench/peak.h"
 
-static const char *const isas[] = {"plain", "avx2", "avx512", "avx512bf16", "auto"};
+static const char *const isas[] = {"plain", "avx2", "avx512", "amx", "avx512bf16", "auto"};
 static const roofline_effort little = {.megabytes = 1, .milliseconds = 1};
 
 /* NULL when this processor (or build) lacks the instruction set. */

@@ -1,0 +1,68 @@
+/* Tile instructions of AMX: the processor's, or with AMX_MODEL those of a plain C model (amx_model.h).
+ *
+ * A thread has 8 tiles of up to 16 rows of 64 bytes. A configuration says how many rows each has, and bytes a row; a tile without rows must
+ * not be used. To load one clears all tiles. amx_release leaves none, so that the kernel has no tiles to save when it switches threads.
+ * Tiles are numbers written out, as they are part of an instruction.
+ *
+ *   amx_load(tile, p, stride)   rows from p, p + stride..; what a row or a tile lacks up to its 64 bytes and 16 rows is cleared
+ *   amx_store(tile, p, stride)  rows to p, p + stride..
+ *   amx_zero(tile)              clears a tile
+ *   amx_dot(sums, a, b)         sums[r][c] += the products of 4 int8 of a[r] with 4 of b, in int32: for each quad i, a[r][4i..4i+3] with
+ *                               b[i][4c..4c+3]. b has a row for each quad of a's rows */
+#ifndef CPU_AMX_TILES_H
+#define CPU_AMX_TILES_H
+
+#include <stdint.h>
+
+#define AMX_ROWS  16 /* of a tile at most */
+#define AMX_BYTES 64 /* of its rows at most */
+
+/* As the processor reads it. Palette 1 is the one that has these tiles. */
+typedef struct amx_config {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+} amx_config;
+
+_Static_assert(sizeof(amx_config) == 64, "what ldtilecfg reads");
+
+static inline void amx_shape(amx_config *c, int tile, int rows, int row_bytes) {
+    c->palette = 1;
+    c->rows[tile] = (uint8_t)rows;
+    c->row_bytes[tile] = (uint16_t)(rows > 0 ? row_bytes : 0);
+}
+
+#ifdef AMX_MODEL
+#include "backend/cpu/amx_model.h"
+#else
+#include <immintrin.h>
+
+/* gcc's intrinsics don't say which memory they read. */
+#define AMX_ORDER(p) __asm__ volatile("" ::"r"(p) : "memory")
+
+static inline void amx_configure(const amx_config *c) {
+    AMX_ORDER(c);
+    _tile_loadconfig(c);
+    AMX_ORDER(c);
+}
+
+static inline void amx_release(void) {
+    _tile_release();
+}
+
+#define amx_load(tile, p, stride)                                                                                                          \
+    do {                                                                                                                                   \
+        AMX_ORDER(p);                                                                                                                      \
+        _tile_loadd(tile, p, stride);                                                                                                      \
+        AMX_ORDER(p);                                                                                                                      \
+    } while (0)
+#define amx_store(tile, p, stride)                                                                                                         \
+    do {                                                                                                                                   \
+        _tile_stored(tile, p, stride);                                                                                                     \
+        AMX_ORDER(p);                                                                                                                      \
+    } while (0)
+#define amx_zero(tile)      _tile_zero(tile)
+#define amx_dot(sums, a, b) _tile_dpbssd(sums, a, b)
+#endif
+
+#endif
