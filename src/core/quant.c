@@ -136,7 +136,8 @@ static inline void numbers_at(const quant_rule *rule, const quant_codes *c, size
     const quant_format *f = &quant_formats[rule->form];
     const uint8_t *q = c->q + at;
     const int8_t *table = quant_tables[rule->table];
-    const int zero = f->coding == SCALE_F16_ZERO ? (f->bits == 8 ? (int8_t)c->zero[at / QUANT_GROUP] : c->zero[at / QUANT_GROUP]) : f->zero;
+    const uint8_t stored = c->zero[at / QUANT_GROUP];
+    const int zero = f->coding == SCALE_F16_ZERO ? (f->bits == 8 ? (int8_t)stored : stored) + rule->least : f->zero;
     if (f->has_table) {
         for (int i = 0; i < PART; i++) {
             out[i] = table[q[i] & 15];

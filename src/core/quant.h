@@ -86,13 +86,14 @@ typedef enum quant_table { TABLE_NONE, TABLE_IQ4, TABLE_E2M1, TABLE_IQ1, TABLE_I
 extern const int8_t quant_tables[N_TABLES][16];
 
 /* A matrix's form and what varies within it: which table; the unit of SCALE_ODD, a power of two; one scale (and zero) for 2^shift groups of
- * QUANT_GROUP, of the forms of SCALE_F16 and SCALE_F16_ZERO. A shift of 31: one for the whole row. stretch: of the backend's floats with
+ * QUANT_GROUP, of the forms of SCALE_F16 and SCALE_F16_ZERO. A shift of 31: one for the whole row. least: what zeros of SCALE_F16_ZERO are
+ * more than they are stored as, 0 or 1. stretch: of the backend's floats with
  * scales alone, how many elements share one; 0: the whole row. */
 typedef struct quant_rule {
     quant_form form;
     quant_table table;
     float unit;
-    int32_t shift, stretch;
+    int32_t shift, least, stretch;
 } quant_rule;
 
 /* The types of files as forms. X(type, form, table, unit, shift) */

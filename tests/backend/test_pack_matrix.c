@@ -78,6 +78,10 @@ static void integers_keep_their_values_in_every_form(void **state) {
             for (int zeros = 0; zeros < 2; zeros++) {
                 fill(&x, &r, CODE_INTEGER, widths[w], groups[g], zeros);
                 expect_same_values(&x, true);
+                for (int i = 0; i < ROWS * MOST_GROUPS && zeros; i++) {
+                    x.zeros[i]++; /* as GPTQ's: from 1 on, to one more than the bits hold */
+                }
+                expect_same_values(&x, true);
                 for (int i = 0; i < ROWS * MOST_GROUPS; i++) {
                     x.scales[i] *= 0x1p-20f; /* no halves, but a power of two away from them */
                 }
@@ -241,7 +245,13 @@ static void what_no_form_has_exactly_has_none(void **state) {
     x.m.zero = 7;
     expect_none(&x);
     fill(&x, &r, CODE_INTEGER, 4, 32, true);
-    x.zeros[ROWS * INPUTS / 32 - 1] = 16; /* GPTQ's 15 plus 1 */
+    x.zeros[7] = 0;
+    x.zeros[ROWS * INPUTS / 32 - 1] = 16; /* GPTQ's 15 plus 1, beside what GPTQ has not */
+    expect_none(&x);
+    fill(&x, &r, CODE_INTEGER, 4, 32, true);
+    x.zeros[7] = 17;
+    expect_none(&x);
+    x.zeros[7] = -1;
     expect_none(&x);
     fill(&x, &r, CODE_INTEGER, 4, 32, false);
     x.m.group_of = order;

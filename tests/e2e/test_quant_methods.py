@@ -366,7 +366,7 @@ def test_floats_of_8_and_4_bits_keep_them_in_memory_and_in_a_packed_file(quire, 
     assert packed.stat().st_size / 1e6 < published * 1.03
 
 
-ORDERED = {"gptq-4": gptq(4, 32, v2=True, act_order=True), "gptq-3": gptq(3, 32, v2=True, act_order=True), "gptq-8": gptq(8, 64, sym=True, act_order=True),
+ORDERED = {"gptq-4": gptq(4, 32, act_order=True), "gptq-3": gptq(3, 32, v2=True, act_order=True), "gptq-8": gptq(8, 64, sym=True, act_order=True),
            "int4": int_packed(4, 32, act_order=True)}
 
 

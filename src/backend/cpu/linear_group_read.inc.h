@@ -2,7 +2,7 @@
  * Part of linear_groups.inc.h. */
 #define GROUPS_A_SUPER (QUANT_SUPER / PACK_GROUP)
 
-/* A form, a compile-time constant, but for the last three. */
+/* A form, a compile-time constant, but for the last four. */
 typedef struct group_format {
     int group, bits;
     bool has_table;
@@ -11,7 +11,7 @@ typedef struct group_format {
     bool unpacked;       /* numbers and scales lie in records in scratch */
     const int8_t *table; /* what each code is multiplied as: its number plus zero */
     float unit;
-    int32_t shift;
+    int32_t shift, least;
 } group_format;
 
 INLINE bool has_mins(group_format f) {
@@ -128,7 +128,7 @@ INLINE nf load_zeros(group_format f, const uint8_t *zeros, size_t row, int lane)
     const size_t a_byte = (size_t)(8 / width);
     const uint8_t *p = zeros + row / a_byte * LANES + lane;
     const ni z = width == 8 ? n_load_i8(p) : n_and(n_shr(n_load_u8(p), width * (int)(row % a_byte)), n_set1((1 << width) - 1));
-    return nf_mul(nf_of(z), nf_set1(0.125f));
+    return nf_fma(nf_of(z), nf_set1(0.125f), nf_set1(0.125f * (float)f.least));
 }
 
 /* Scales of a group for the N_LANES columns from lane on. odd: the group's number % sharing_groups. The shared bytes are read once where

@@ -580,7 +580,8 @@ INLINE void direct_part(group_format f, const linear_part *part, row_view x, int
                                 .coding = scale_,                                                                                          \
                                 .table = table,                                                                                            \
                                 .unit = rule->unit,                                                                                        \
-                                .shift = rule->shift};                                                                                     \
+                                .shift = rule->shift,                                                                                      \
+                                .least = rule->least};                                                                                     \
         if (LINEAR_BY_TILES || n_rows >= unpacked_from(f)) {                                                                               \
             unpacked_part(f, part, x, n_rows, y, y_stride, scratch);                                                                       \
         } else {                                                                                                                           \

@@ -114,7 +114,8 @@ typedef struct packed_end {
     float unit, factor;
     uint32_t has_order;
     int32_t stretch;
-    uint8_t zeros[32];
+    uint32_t least;
+    uint8_t zeros[28];
 } packed_end;
 
 _Static_assert(sizeof(packed_end) == 64, "packed weights are whole cache lines");
@@ -160,13 +161,17 @@ static quire_err read_end(const cpu_backend *b, const tensor_view *w, linear *l,
     }
     memcpy(&end, (const uint8_t *)w->data + w->n_bytes - sizeof end, sizeof end);
     if (end.kind >= N_PACKS || !fits_format((pack_kind)end.kind, end.format, b->base.compute) || end.table >= N_TABLES || end.shift > 31 ||
-        end.has_order > (end.format == ROWS_GROUPS) ||
+        end.has_order > (end.format == ROWS_GROUPS) || end.least > 1 ||
         (end.stretch != 0 && (!pack_is_scaled((pack_kind)end.kind) || pack_stretch_of((pack_kind)end.kind, end.stretch) != end.stretch))) {
         return bad_packed(w, err);
     }
     *has_order = end.has_order;
     *kind = (pack_kind)end.kind;
-    *rule = (quant_rule){.table = (quant_table)end.table, .unit = end.unit, .shift = (int32_t)end.shift, .stretch = end.stretch};
+    *rule = (quant_rule){.table = (quant_table)end.table,
+                         .unit = end.unit,
+                         .shift = (int32_t)end.shift,
+                         .least = (int32_t)end.least,
+                         .stretch = end.stretch};
     rule->form = pack_is_grouped(*kind) ? (quant_form)(end.kind - PACK_INT8 - 1) : 0;
     l->format = (row_format)end.format;
     l->factor = end.factor;
@@ -182,7 +187,8 @@ static void write_end(const linear *l, size_t n_bytes) {
                             .unit = r->unit,
                             .factor = l->factor,
                             .has_order = l->order != NULL,
-                            .stretch = r->stretch};
+                            .stretch = r->stretch,
+                            .least = (uint32_t)r->least};
     memcpy(l->data + n_bytes - sizeof end, &end, sizeof end);
 }
 

@@ -228,7 +228,8 @@ static int zero_at(const linear *w, const uint8_t *block, size_t g, int c) {
         return f->zero;
     }
     const uint8_t byte = block[w->layout.supers_at + row / a_byte * LANES + (size_t)c];
-    return width == 8 ? (int8_t)byte : byte >> (width * (int)(row % a_byte)) & ((1 << width) - 1);
+    const int stored = width == 8 ? (int8_t)byte : byte >> (width * (int)(row % a_byte)) & ((1 << width) - 1);
+    return stored + w->layout.rule.least;
 }
 
 /* The scale (and min) of part `part` of a group: n = the number of groups of f->group before it. */

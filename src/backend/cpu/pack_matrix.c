@@ -38,19 +38,22 @@ static float find_power(const quant_matrix *m) {
     return fits ? power : 0.0f;
 }
 
-static bool zeros_fit(const quant_matrix *m) {
+/* Whether the zeros fit their bits, each 1 less where one is too large by that: GPTQ's are from 1 on. */
+static bool zeros_fit(const quant_matrix *m, int32_t *least) {
     const size_t n = n_scales(m);
-    const int32_t most = (1 << m->bits) - 1;
-    bool fit = m->zeros != NULL || m->zero == 1 << (m->bits - 1);
-    for (size_t i = 0; i < n && fit && m->zeros != NULL; i++) {
-        fit = m->zeros[i] >= 0 && m->zeros[i] <= most;
+    const int32_t most = (1 << pack_zero_bits(m->bits)) - 1;
+    int32_t low = INT16_MAX, high = 0;
+    for (size_t i = 0; i < n && m->zeros != NULL; i++) {
+        low = m->zeros[i] < low ? m->zeros[i] : low;
+        high = m->zeros[i] > high ? m->zeros[i] : high;
     }
-    return fit;
+    *least = high > most;
+    return m->zeros != NULL ? low >= *least && high <= most + *least : m->zero == 1 << (m->bits - 1);
 }
 
 static bool plan_integers(const quant_matrix *m, int32_t n_in, matrix_plan *out) {
     const int32_t group = m->group >= n_in ? 0 : m->group;
-    if (m->scale_rows != 1 || pack_integers(m->bits, group, m->zeros != NULL, &out->rule) != QUIRE_OK || !zeros_fit(m)) {
+    if (m->scale_rows != 1 || pack_integers(m->bits, group, m->zeros != NULL, &out->rule) != QUIRE_OK || !zeros_fit(m, &out->rule.least)) {
         return false;
     }
     out->scale_by = find_power(m);
@@ -220,7 +223,7 @@ static void put_scale(const matrix_plan *p, size_t scale, int32_t at, quant_code
         break;
     default:
         out->d[at / 32] = f32_to_f16(value * p->scale_by);
-        out->zero[at / 32] = m->zeros != NULL ? (uint8_t)(m->bits == 8 ? m->zeros[scale] - 128 : m->zeros[scale]) : 0;
+        out->zero[at / 32] = m->zeros != NULL ? (uint8_t)(m->zeros[scale] - p->rule.least - (m->bits == 8 ? 128 : 0)) : 0;
     }
 }
 

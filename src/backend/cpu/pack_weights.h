@@ -16,7 +16,7 @@
  * * number + min (core/quant.h), one scale and min for every `group` of k (16 or 32), or for several:
  *   SCALE_F16      scales [k/32 >> shift, rounded up][16] f16
  *   SCALE_F16_ZERO the same, and supers [..][16] bytes: the zeros of 4 groups of 2 bits, the first in the lowest; of 2 groups, a nibble
- *                  each, where codes have 3 or 4 bits; a signed byte each where they have 8
+ *                  each, where codes have 3 or 4 bits; a signed byte each where they have 8; all 1 less where the rule says so
  *   SCALE_F16_MIN  scales [k/32][2][16] f16: scale, min
  *   SCALE_FOUR     scales [k/16][16] bytes: low nibble scale, high nibble min; times supers [k/256][2][16] f16: d and -dmin
  *   SCALE_SIX      scales [k/(4 group)][3][16] bytes: four numbers of 6 bits, the scales of a group of k each plus 32; times supers
