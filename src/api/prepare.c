@@ -394,7 +394,7 @@ static quire_err make_budget(quire_engine *e, quire_request *r, const reasoning_
 
 /* Makes the constraint of a request whose response begins as `start` says: of its rule, and of the budget of its reasoning. */
 static quire_err make_constraint(quire_engine *e, quire_request *r, output_start start, quire_error *err) {
-    const field_desc *f = r->rule.field != NULL ? r->rule.field : params_field("thinking_token_budget", FIELD_CHAT);
+    const field_desc *f = r->rule.field != NULL ? r->rule.field : request_field("thinking_token_budget", FIELD_CHAT);
     TRY(r->constraint == NULL ? request_check_grammars(r, e->grammars, text_tenant(r->tenant), err) : QUIRE_OK);
     if ((r->rule.field == NULL && r->thinking_budget < 0) || r->constraint != NULL) {
         return QUIRE_OK;

@@ -2,9 +2,9 @@
 
 #include <stdio.h>
 
+#include "api/request_foreign.h"
 #include "api/request_read.h"
 #include "base/mem.h"
-#include "core/foreign.h"
 #include "json/json_out.h"
 #include "json/json_scan.h"
 
@@ -34,15 +34,20 @@ quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire
     r->json_additional = ctx->opens_objects ? GRAMMAR_ADDITIONAL_SCHEMA : GRAMMAR_ADDITIONAL_CLOSED;
     r->add_bos = endpoint == QUIRE_CHAT;
     sampling_params_init(&r->sampling);
+    r->add_special = endpoint != QUIRE_CHAT;
     quire_err e = QUIRE_OK;
     int32_t n = 0;
-    const field_desc *fields = params_fields(&n);
+    const field_desc *fields = request_fields(&n);
     for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
-        bool mine = (fields[i].flags & request_endpoint_flag(r)) && !(fields[i].flags & FIELD_LATER);
-        if (mine && (strcmp(fields[i].fallback, "null") != 0 || request_defaults_find(ctx->defaults, fields[i].name) != NULL)) {
+        if ((fields[i].flags & request_endpoint_flag(r)) == 0 || (fields[i].flags & (FIELD_LATER | FIELD_IGNORED)) != 0) {
+            continue;
+        }
+        request_store_default(r, &fields[i]);
+        if (request_defaults_find(ctx->defaults, fields[i].name) != NULL) {
             e = request_set_field(r, &fields[i], NULL, NULL);
         }
     }
+    request_count_choices(r);
     if (e != QUIRE_OK) {
         quire_request_free(r);
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
@@ -153,7 +158,7 @@ const field_desc *request_row(str name, uint32_t endpoint) {
     }
     memcpy(text, name.p, name.n);
     text[name.n] = 0;
-    return params_field(text, endpoint);
+    return request_field(text, endpoint);
 }
 
 /* Reads every field of a body that was checked and is an object; with a fork parent, all but those that the parent determines. */
@@ -386,7 +391,7 @@ quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, 
 }
 
 quire_err quire_request_set(quire_request *r, const char *field, const char *json, quire_error *err) {
-    const field_desc *f = params_field(field, request_endpoint_flag(r));
+    const field_desc *f = request_field(field, request_endpoint_flag(r));
     if (f == NULL) {
         return err_set(err, QUIRE_NOT_FOUND, -1, "a request has no field %s", field);
     }

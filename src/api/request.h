@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 
+#include "api/request_field.h"
 #include "api/request_rule.h"
 #include "base/str.h"
 #include "chat/chat_form.h"

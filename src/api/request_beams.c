@@ -60,12 +60,12 @@ quire_err request_settle_drawing(quire_request *r, quire_error *err) {
         if (request_defaults_find(r->context.defaults, names[i]) == NULL || is_given(r, names[i])) {
             continue;
         }
-        const field_desc *f = params_field(names[i], request_endpoint_flag(r));
-        json_value *v = NULL;
-        TRY(r->info.beam_width > 0 ? request_read_value(str_of(f->fallback), 0, f->name, &v, err) : QUIRE_OK);
-        quire_err e = request_set_field(r, f, v, err);
-        json_drop(v);
-        TRY(e);
+        const field_desc *f = request_field(names[i], request_endpoint_flag(r));
+        if (r->info.beam_width > 0) {
+            request_store_default(r, f);
+        } else {
+            TRY(request_set_field(r, f, NULL, err));
+        }
     }
     return QUIRE_OK;
 }

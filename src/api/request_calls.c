@@ -93,7 +93,7 @@ static quire_err force_list(quire_request *r, quire_error *err) {
     strbuf_deinit(&text);
     TRY(e);
     r->formats.tools = FORCED_FORMAT;
-    r->rule = (request_rule){.field = params_field("tool_choice", FIELD_CHAT), .kind = GRAMMAR_SCHEMA, .value = r->forced_schema};
+    r->rule = (request_rule){.field = request_field("tool_choice", FIELD_CHAT), .kind = GRAMMAR_SCHEMA, .value = r->forced_schema};
     return QUIRE_OK;
 }
 
@@ -123,7 +123,7 @@ static call_grammar calls_of(const quire_request *r) {
 }
 
 quire_err request_bind_calls(quire_request *r, quire_error *err) {
-    const field_desc *f = params_field("tool_choice", FIELD_CHAT), *tools = params_field("tools", FIELD_CHAT);
+    const field_desc *f = request_field("tool_choice", FIELD_CHAT), *tools = request_field("tools", FIELD_CHAT);
     if (r->rule.field == f || r->rule.field == tools) { /* of an earlier check */
         r->rule = (request_rule){0};
     }

@@ -69,7 +69,7 @@ static quire_err compile_alone(const json_value *custom, int64_t max_us, grammar
 }
 
 quire_err request_check_grammars(const quire_request *r, grammar_cache *cache, uint64_t tenant, quire_error *err) {
-    const field_desc *f = params_field("tools", FIELD_CHAT);
+    const field_desc *f = request_field("tools", FIELD_CHAT);
     int64_t until = clock_thread_us() + GRAMMAR_MAX_US;
     for (size_t i = 0; r->has_custom && i < json_length(r->tools_field); i++) {
         const json_value *custom = request_custom_of(json_at(r->tools_field, i));

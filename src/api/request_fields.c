@@ -1,4 +1,4 @@
-/* The member of a request for each field of the table, and the generic readers by type. */
+/* Checks a field's value by its row and stores it; readers of fields that need one of their own. */
 #include <float.h>
 #include <math.h>
 #include <stdarg.h>
@@ -6,16 +6,6 @@
 
 #include "api/request_read.h"
 #include "json/json_out.h"
-
-typedef quire_err (*field_reader)(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-
-/* Where a field's value is stored: at an offset, by its type (bool, int32_t with -1 for null, float, const char *), or by a reader of its
- * own. */
-typedef struct binding {
-    const char *name;
-    size_t offset;
-    field_reader read;
-} binding;
 
 quire_err request_type_error(const field_desc *f, int64_t index, const json_value *v, const char *what, quire_error *err) {
     char param[64], brief[JSON_BRIEF_BYTES];
@@ -131,7 +121,7 @@ static quire_err check_field(const field_desc *f, const json_value *v, quire_err
     }
 }
 
-static quire_err read_seed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+quire_err request_read_seed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     (void)f, (void)err;
     int64_t value = -1;
     r->sampling.has_seed = v != NULL && json_whole(v, &value) && value != -1;
@@ -139,20 +129,20 @@ static quire_err read_seed(quire_request *r, const field_desc *f, const json_val
     return QUIRE_OK;
 }
 
-static quire_err read_add_special(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+quire_err request_read_add_special(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     (void)f, (void)err;
     r->add_special = json_truth(v);
     r->add_bos = v == NULL;
     return QUIRE_OK;
 }
 
-static quire_err read_model(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+quire_err request_read_model(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     (void)f, (void)err;
     r->info.model = v != NULL && json_str(v).n > 0 ? json_str(v).p : NULL;
     return QUIRE_OK;
 }
 
-static quire_err read_n(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+quire_err request_read_n(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     (void)f, (void)err;
     int64_t n = 1;
     json_whole(v, &n);
@@ -161,7 +151,7 @@ static quire_err read_n(quire_request *r, const field_desc *f, const json_value 
 }
 
 /* Reads logprobs: a number in completions; in chat a bool, and top_logprobs is the number. */
-static quire_err read_logprobs(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+quire_err request_read_logprobs(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     (void)err;
     int64_t n = -1;
     if (f->type == FIELD_BOOL) {
@@ -173,7 +163,7 @@ static quire_err read_logprobs(quire_request *r, const field_desc *f, const json
     return QUIRE_OK;
 }
 
-static quire_err read_salt(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+quire_err request_read_salt(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     str salt = {NULL, 0};
     if (v != NULL) {
         salt = json_str(v);
@@ -185,7 +175,7 @@ static quire_err read_salt(quire_request *r, const field_desc *f, const json_val
     return QUIRE_OK;
 }
 
-static quire_err read_stop(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+quire_err request_read_stop(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     size_t n = request_n_texts(v);
     str stops[PARAMS_MAX_STOP];
     if (n > PARAMS_MAX_STOP) {
@@ -202,7 +192,7 @@ static quire_err read_stop(quire_request *r, const field_desc *f, const json_val
     return QUIRE_OK;
 }
 
-static quire_err read_stop_tokens(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+quire_err request_read_stop_tokens(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     size_t n = v == NULL ? 0 : json_length(v);
     if (n > PARAMS_MAX_STOP_TOKENS) {
         return request_range_error(f, err, "stop_token_ids has %zu ids; at most %d are allowed", n, PARAMS_MAX_STOP_TOKENS);
@@ -220,7 +210,7 @@ static quire_err set_stream_options(quire_request *r, const field_desc *f, const
     for (json_member m = {0}; v != NULL && json_next(v, &m);) {
         char name[64];
         snprintf(name, sizeof name, "%s.%s", f->name, m.name);
-        const field_desc *row = params_field(name, request_endpoint_flag(r));
+        const field_desc *row = request_field(name, request_endpoint_flag(r));
         if (row != NULL) {
             TRY(request_set_field(r, row, m.value, err));
         } else if (m.value != NULL && request_ignore(r, "stream_options.", str_of(m.name)) != QUIRE_OK) {
@@ -240,7 +230,7 @@ static void forget_ignored(quire_request *r, size_t n) {
 }
 
 /* Takes all of them, or none. */
-static quire_err read_stream_options(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+quire_err request_read_stream_options(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     bool had = r->has_stream_options, usage = r->info.include_usage, continuous = r->info.continuous_usage;
     size_t n_ignored = r->ignored.n;
     quire_err e = set_stream_options(r, f, v, err);
@@ -253,7 +243,7 @@ static quire_err read_stream_options(quire_request *r, const field_desc *f, cons
     return e;
 }
 
-static quire_err read_template_kwargs(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+quire_err request_read_template_kwargs(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     static const char *const taken[] = {"messages", "tools", "documents"};
     for (size_t i = 0; v != NULL && i < sizeof taken / sizeof taken[0]; i++) {
         if (json_has(v, taken[i])) {
@@ -264,147 +254,29 @@ static quire_err read_template_kwargs(quire_request *r, const field_desc *f, con
     return QUIRE_OK;
 }
 
-#define AT(member) offsetof(quire_request, member), NULL
-static const binding bindings[] = {
-    {"add_generation_prompt", AT(add_generation_prompt)},
-    {"add_special_tokens", 0, read_add_special},
-    {"allowed_token_ids", 0, request_read_allowed},
-    {"attention", 0, request_read_attention},
-    {"bad_words", 0, request_read_bad_words},
-    {"beam_width", AT(beams.width)},
-    {"best_of", AT(best_of)},
-    {"cache_priority", AT(cache_priority)},
-    {"cache_salt", 0, read_salt},
-    {"cache_ttl", AT(cache_ttl_s)},
-    {"chat_template", 0, request_read_template},
-    {"chat_template_kwargs", 0, read_template_kwargs},
-    {"continue_final_message", AT(continue_final_message)},
-    {"dimensions", AT(dimensions)},
-    {"diversity_penalty", AT(beams.diversity_penalty)},
-    {"documents", 0, request_read_documents},
-    {"dry_allowed_length", AT(sampling.dry_allowed_length)},
-    {"dry_base", AT(sampling.dry_base)},
-    {"dry_multiplier", AT(sampling.dry_multiplier)},
-    {"dry_penalty_last_n", AT(sampling.dry_penalty_last_n)},
-    {"dry_sequence_breakers", 0, request_read_breakers},
-    {"dynatemp_exponent", AT(sampling.dynatemp_exponent)},
-    {"dynatemp_range", AT(sampling.dynatemp_range)},
-    {"early_stopping", 0, request_read_early_stopping},
-    {"ebnf", 0, request_read_rule},
-    {"echo", AT(info.echo)},
-    {"explain", AT(info.explain)},
-    {"frequency_penalty", AT(sampling.frequency_penalty)},
-    {"function_call", 0, request_read_tool_choice},
-    {"functions", 0, request_read_functions},
-    {"grammar", 0, request_read_rule},
-    {"guided_choice", 0, request_read_rule},
-    {"guided_grammar", 0, request_read_rule},
-    {"guided_json", 0, request_read_rule},
-    {"guided_regex", 0, request_read_rule},
-    {"ignore_eos", AT(sampling.ignore_eos)},
-    {"include_reasoning", AT(include_reasoning)},
-    {"include_stop_str_in_output", AT(include_stop)},
-    {"input", 0, request_read_prompt},
-    {"json_additional_properties", 0, request_read_additional},
-    {"json_numbers", 0, request_read_numbers},
-    {"json_property_order", 0, request_read_order},
-    {"json_schema", 0, request_read_rule},
-    {"json_whitespace", 0, request_read_space},
-    {"length_penalty", AT(beams.length_penalty)},
-    {"logit_bias", 0, request_read_logit_bias},
-    {"logprobs", 0, read_logprobs},
-    {"max_completion_tokens", AT(max_completion_tokens)},
-    {"max_tokens", AT(sampling.max_tokens)},
-    {"max_tool_calls", AT(max_tool_calls)},
-    {"messages", 0, request_read_messages},
-    {"min_p", AT(sampling.min_p)},
-    {"min_tokens", AT(sampling.min_tokens)},
-    {"mirostat", AT(sampling.mirostat)},
-    {"mirostat_eta", AT(sampling.mirostat_eta)},
-    {"mirostat_tau", AT(sampling.mirostat_tau)},
-    {"model", 0, read_model},
-    {"n", 0, read_n},
-    {"no_repeat_ngram_size", AT(sampling.no_repeat_ngram_size)},
-    {"normalize", 0, request_read_normalize},
-    {"num_beam_groups", AT(beams.n_groups)},
-    {"num_beams", AT(beams.width)},
-    {"num_return_sequences", 0, read_n},
-    {"parallel_tool_calls", AT(parallel_calls)},
-    {"pooling", 0, request_read_pooling},
-    {"presence_penalty", AT(sampling.presence_penalty)},
-    {"priority", AT(priority)},
-    {"prompt", 0, request_read_prompt},
-    {"prompt_logprobs", AT(n_prompt_logprobs)},
-    {"reasoning_effort", 0, request_read_effort},
-    {"regex", 0, request_read_rule},
-    {"repetition_penalty", AT(sampling.repetition_penalty)},
-    {"response_format", 0, request_read_format},
-    {"return_token_ids", AT(info.return_token_ids)},
-    {"seed", 0, read_seed},
-    {"skip_special_tokens", AT(skip_special)},
-    {"stop", 0, read_stop},
-    {"stop_token_ids", 0, read_stop_tokens},
-    {"stream", AT(info.stream)},
-    {"stream_options", 0, read_stream_options},
-    {"stream_options.continuous_usage_stats", AT(info.continuous_usage)},
-    {"stream_options.include_usage", AT(info.include_usage)},
-    {"structured_outputs", 0, request_read_structured},
-    {"temperature", AT(sampling.temperature)},
-    {"thinking_token_budget", AT(thinking_budget)},
-    {"token_type_ids", 0, request_read_types},
-    {"tool_choice", 0, request_read_tool_choice},
-    {"tools", 0, request_read_tools},
-    {"top_k", AT(sampling.top_k)},
-    {"top_logprobs", AT(n_top_logprobs)},
-    {"top_n_sigma", AT(sampling.top_n_sigma)},
-    {"top_p", AT(sampling.top_p)},
-    {"truncate_prompt_tokens", AT(truncate_prompt_tokens)},
-    {"ttft_deadline_ms", AT(ttft_deadline_ms)},
-    {"typical_p", AT(sampling.typical_p)},
-    {"use_beam_search", AT(use_beam_search)},
-    {"verbosity", 0, request_read_verbosity},
-    {"xtc_probability", AT(sampling.xtc_probability)},
-    {"xtc_threshold", AT(sampling.xtc_threshold)},
-};
-#undef AT
-
-static const binding *find_binding(const char *name) {
-    for (size_t i = 0; i < sizeof bindings / sizeof bindings[0]; i++) {
-        if (strcmp(bindings[i].name, name) == 0) {
-            return &bindings[i];
-        }
+/* Stores a number where the row says, by its type: a float over 0 stays over 0, and one beyond its range becomes the largest. */
+static void store_number(quire_request *r, const field_desc *f, double value) {
+    void *at = (char *)r + f->place;
+    if (f->type == FIELD_BOOL) {
+        *(bool *)at = value != 0;
+    } else if (f->type == FIELD_INT) {
+        *(int32_t *)at = (int32_t)value;
+    } else {
+        float kept = (float)fmin(fmax(value, -FLT_MAX), FLT_MAX);
+        *(float *)at = value != 0 && kept == 0 ? FLT_MIN : kept;
     }
-    return NULL;
 }
 
-/* Stores a checked value (NULL: null without a default). */
-static quire_err store(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
-    const binding *b = find_binding(f->name);
-    if (b == NULL) {
-        return err_set_param(err, QUIRE_INTERNAL, f->name, "%s has no place in the request", f->name);
+void request_store_default(quire_request *r, const field_desc *f) {
+    if (f->read == NULL) {
+        store_number(r, f, f->number);
     }
-    if (b->read != NULL) {
-        return b->read(r, f, v, err);
-    }
-    void *at = (char *)r + b->offset;
-    int64_t integer = -1;
-    switch (f->type) {
-    case FIELD_BOOL:
-        *(bool *)at = json_truth(v);
-        break;
-    case FIELD_INT:
-        json_whole(v, &integer);
-        *(int32_t *)at = (f->flags & FIELD_CUT) != 0 && json_double(v) > f->maximum ? (int32_t)f->maximum : (int32_t)integer;
-        break;
-    case FIELD_NUMBER: {
-        double value = fmin(fmax(json_double(v), -FLT_MAX), FLT_MAX);
-        *(float *)at = value != 0 && (float)value == 0 ? FLT_MIN : (float)value; /* a value over 0 stays over 0 */
-        break;
-    }
-    default:
-        return err_set_param(err, QUIRE_INTERNAL, f->name, "%s has no reader", f->name);
-    }
-    return QUIRE_OK;
+}
+
+/* Stores a checked value. */
+static void store(quire_request *r, const field_desc *f, const json_value *v) {
+    double value = f->type == FIELD_BOOL ? json_truth(v) : json_double(v);
+    store_number(r, f, (f->flags & FIELD_CUT) != 0 && value > f->maximum ? f->maximum : value);
 }
 
 static bool is_default(const json_value *v, const json_value *fallback) {
@@ -414,27 +286,42 @@ static bool is_default(const json_value *v, const json_value *fallback) {
     return json_same(v, fallback);
 }
 
+/* Only the default of a field that is not implemented is accepted. */
+static quire_err check_later(const field_desc *f, const json_value *v, quire_error *err) {
+    json_value *fallback;
+    TRY(request_read_value(str_of(f->fallback), 0, f->name, &fallback, err));
+    bool same = is_default(v, fallback);
+    json_drop(fallback);
+    return same ? QUIRE_OK
+                : err_set_param(err, QUIRE_BAD_REQUEST, f->name, "%s is not supported yet; leave it out or give %s", f->name, f->fallback);
+}
+
+static quire_err check_and_store(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    TRY(v != NULL ? check_field(f, v, err) : QUIRE_OK);
+    if (f->read != NULL) {
+        TRY(f->read(r, f, v, err));
+    } else if (v != NULL) {
+        store(r, f, v);
+    } else {
+        request_store_default(r, f);
+    }
+    request_count_choices(r);
+    return QUIRE_OK;
+}
+
 quire_err request_set_field(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     r->is_checked = false;
     if (f->flags & FIELD_IGNORED) {
         return v == NULL ? QUIRE_OK : check_field(f, v, err);
     }
-    json_value *fallback = NULL;
-    if ((f->flags & FIELD_LATER) || v == NULL) {
-        const char *own = request_defaults_find(r->context.defaults, f->name);
-        TRY(request_read_value(str_of(own != NULL ? own : f->fallback), 0, f->name, &fallback, err));
-    }
-    quire_err e;
     if (f->flags & FIELD_LATER) {
-        e = is_default(v, fallback)
-                ? QUIRE_OK
-                : err_set_param(err, QUIRE_BAD_REQUEST, f->name, "%s is not supported yet; leave it out or give %s", f->name, f->fallback);
-    } else {
-        const json_value *value = v != NULL ? v : fallback;
-        e = value == NULL ? QUIRE_OK : check_field(f, value, err);
-        e = e != QUIRE_OK ? e : store(r, f, value, err);
-        request_count_choices(r);
+        return check_later(f, v, err);
     }
-    json_drop(fallback);
+    const char *own = v == NULL ? request_defaults_find(r->context.defaults, f->name) : NULL;
+    const char *fallback = own != NULL ? own : v == NULL ? f->fallback : NULL;
+    json_value *value = NULL;
+    TRY(fallback != NULL ? request_read_value(str_of(fallback), 0, f->name, &value, err) : QUIRE_OK);
+    quire_err e = check_and_store(r, f, v != NULL ? v : value, err);
+    json_drop(value);
     return e;
 }

@@ -20,19 +20,19 @@ static quire_err json_error(size_t at, quire_error *err, const char *what) {
 static size_t bytes_of_row(void *user, str name) {
     body_rows *rows = user;
     rows->over = rows->of(name, rows->endpoint);
-    return rows->over != NULL ? params_max_bytes(rows->over) : 0;
+    return rows->over != NULL ? request_field_max_bytes(rows->over) : 0;
 }
 
 /* What stands behind the first bytes too many is not looked at. */
 static quire_err size_error(const field_desc *f, quire_error *err) {
     return err_set_param(err, QUIRE_BAD_REQUEST, request_rule_param(f),
-                         "%s has over %zu bytes, the most that are read (white space and escapes aside)", f->name, params_max_bytes(f));
+                         "%s has over %zu bytes, the most that are read (white space and escapes aside)", f->name, request_field_max_bytes(f));
 }
 
 quire_err request_check_size(const field_desc *f, str text, quire_error *err) {
     json_fault fault = {0};
     json_limits own = limits;
-    own.max_bytes = params_max_bytes(f);
+    own.max_bytes = request_field_max_bytes(f);
     return own.max_bytes > 0 && text.n > own.max_bytes && json_check(text, &own, NULL, &fault) != QUIRE_OK && fault.max_bytes > 0
                ? size_error(f, err)
                : QUIRE_OK;

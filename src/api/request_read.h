@@ -16,7 +16,7 @@ typedef struct body_rows {
 /* The row of a request's member. */
 const field_desc *request_row(str name, uint32_t endpoint);
 /* Checks a body of hostile origin without building anything: strict JSON, at most REQUEST_MAX_BYTES, REQUEST_MAX_VALUES,
- * REQUEST_MAX_CONTAINERS and REQUEST_MAX_DEPTH; no member has more bytes than its row says (params_max_bytes), where there are rows. On
+ * REQUEST_MAX_CONTAINERS and REQUEST_MAX_DEPTH; no member has more bytes than its row says (request_field_max_bytes), where there are rows. On
  * failure err has the position, and param is "body", "body.POSITION" or the field that is too large. */
 quire_err request_check_body(str text, body_rows *rows, quire_error *err);
 /* The same bound for a value that comes alone; one that is no JSON passes here. */
@@ -35,6 +35,9 @@ quire_err request_set_and_keep(quire_request *r, const field_desc *f, json_value
 /* Validates v (NULL: null) by the field's row and stores it. On failure r is unchanged. Texts point into v. */
 quire_err request_set_field(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 
+/* Stores the default of a field that is stored by place. */
+void request_store_default(quire_request *r, const field_desc *f);
+
 /* The param of errors about a rule that field f names; "" where members stand beside the rule, as in vLLM's responses. */
 const char *request_rule_param(const field_desc *f);
 
@@ -43,6 +46,17 @@ const char *request_rule_param(const field_desc *f);
 quire_err request_type_error(const field_desc *f, int64_t index, const json_value *v, const char *what, quire_error *err);
 quire_err request_range_error(const field_desc *f, quire_error *err, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* Fields with a reader in request_fields.c. */
+quire_err request_read_add_special(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_logprobs(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_model(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_n(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_salt(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_seed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_stop(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_stop_tokens(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_stream_options(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_template_kwargs(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 /* FIELD_PROMPT and FIELD_MESSAGES (request_prompt.c). */
 /* Refuses a prompt, given as its part of the body, if a text in it cannot fit by its length, before anything is built of it. */
 quire_err request_check_prompt_length(const quire_request *r, str span, quire_error *err);

@@ -5,8 +5,8 @@
 
 #include "api/grammar_cache.h"
 #include "api/reasoning_frame.h"
+#include "api/request_field.h"
 #include "core/model_desc.h"
-#include "core/params.h"
 #include "json/json.h"
 
 typedef struct request_rule {

@@ -24,7 +24,7 @@ quire_err quire_request_tools(quire_request *r, const char *json, size_t n, quir
     if (r->info.endpoint != QUIRE_CHAT) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "tools are for chats");
     }
-    TRY(request_check_size(params_field("tools", FIELD_CHAT), (str){json, n}, err));
+    TRY(request_check_size(request_field("tools", FIELD_CHAT), (str){json, n}, err));
     TRY(request_read_value((str){json, n}, 0, "tools", &tools, err));
     if (!json_is(tools, JSON_KIND_ARRAY)) {
         json_drop(tools);

@@ -142,7 +142,7 @@ const flag flags_embed[] = {
      AT(embed)},
     {"--pooling", NULL, "--embed: how rows become one (as the model says)", FLAG_NAME, AT(pooling), .choices = choices_pooling,
      .rare = true},
-    {"--dimensions", "N", "--embed: elements of a row that are kept", FLAG_COUNT, AT(dimensions), 1, 1 << 30, .rare = true},
+    {"--dimensions", "N", "--embed: elements of a row that are kept", FLAG_COUNT, AT(dimensions), .minimum = 1, .maximum = 1 << 30, .rare = true},
     {"--normalize", NULL, "--embed: divide a row by its length", FLAG_SWITCH, AT(normalize), .rare = true},
     {"--no-normalize", NULL, "--embed: do not, even if the model says so", FLAG_SWITCH, AT(no_normalize), .rare = true},
     {"--ids", "1,2,3", "--embed: the input as token ids", FLAG_TEXT, AT(ids), .rare = true},

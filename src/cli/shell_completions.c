@@ -48,9 +48,9 @@ static bool names_a_file(const char *value) {
 }
 
 completed script_completed(const flag *f) {
-    return f->type == FLAG_CHOICE || f->type == FLAG_FIELD_CHOICE ? COMPLETED_WORDS
-           : names_a_file(f->value)                               ? COMPLETED_FILES
-                                                                  : COMPLETED_NONE;
+    return f->type == FLAG_CHOICE || f->type == FLAG_NAME || f->type == FLAG_FIELD_CHOICE ? COMPLETED_WORDS
+           : names_a_file(f->value)                                                       ? COMPLETED_FILES
+                                                                                          : COMPLETED_NONE;
 }
 
 bool script_takes_file(const command *c) {

@@ -1,9 +1,4 @@
-/* The parameters of a request, and the one table of request fields. Validation, error texts, documentation and the C API's set-by-name use
- * this table.
- *
- * The table names every field of the OpenAI endpoints and vLLM's extensions. A field that is not implemented has the flag FIELD_LATER: it
- * is refused with 400 unless its value is the default (null always is). foreign.h decides about a member that is not in the table. A field
- * that differs between the endpoints has a row for each. */
+/* The parameters of a request that the engine takes, and their bounds. */
 #ifndef CORE_PARAMS_H
 #define CORE_PARAMS_H
 
@@ -77,53 +72,5 @@ typedef struct sampling_params {
 
 /* Sets temperature 1, no cuts or changes, as many tokens as fit, no seed. */
 void sampling_params_init(sampling_params *p);
-
-typedef enum field_type {
-    FIELD_BOOL,
-    FIELD_INT,
-    FIELD_NUMBER,
-    FIELD_STRING,
-    FIELD_STRINGS /* one or an array */,
-    FIELD_INTS,
-    FIELD_OBJECT,
-    FIELD_ARRAY,
-    FIELD_PROMPT,
-    FIELD_MESSAGES,
-    FIELD_ANY
-} field_type;
-
-enum {
-    FIELD_COMPLETIONS = 1,
-    FIELD_CHAT = 2,
-    FIELD_BOTH = FIELD_COMPLETIONS | FIELD_CHAT,
-    FIELD_LATER = 4,     /* not implemented: only the default is accepted */
-    FIELD_IGNORED = 8,   /* accepted without effect (user, metadata) */
-    FIELD_MIN_OPEN = 16, /* minimum is excluded */
-    FIELD_UNNAMED = 32,  /* an error about the value's range carries no param, as in vLLM's responses */
-    FIELD_SAMPLING = 64, /* affects sampling only: a running choice can change it */
-    FIELD_EMBEDDINGS = 128,
-    FIELD_ALL = FIELD_BOTH | FIELD_EMBEDDINGS,
-    FIELD_CUT = 256      /* FIELD_INT: a value over the maximum counts as the maximum */
-};
-
-#define FIELD_NO_LIMIT 1e300 /* a minimum of -FIELD_NO_LIMIT or a maximum of FIELD_NO_LIMIT is no bound */
-
-typedef struct field_desc {
-    const char *name; /* "stream_options.include_usage" is a member of the object field before the dot */
-    field_type type;
-    uint32_t flags;
-    /* FIELD_INT, FIELD_NUMBER, and each of FIELD_INTS: the value's, inclusive unless FIELD_MIN_OPEN. Other types: of the bytes of its JSON,
-     * as json_check counts them (max_bytes); a value with more is refused before anything is built of it. */
-    double minimum, maximum;
-    const char *fallback; /* the default, as JSON text */
-    const char *meaning;  /* one line, for documents */
-} field_desc;
-
-/* All fields, sorted by name; *n their number. */
-const field_desc *params_fields(int32_t *n);
-/* The field of that name on an endpoint (FIELD_COMPLETIONS, FIELD_CHAT or FIELD_EMBEDDINGS), or NULL. */
-const field_desc *params_field(const char *name, uint32_t endpoint);
-/* The most bytes of a field's JSON; 0: no bound of its own. */
-size_t params_max_bytes(const field_desc *f);
 
 #endif

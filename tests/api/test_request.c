@@ -72,7 +72,7 @@ static void every_working_field_arrives(void **state) {
 static void null_means_the_default(void **state) {
     (void)state;
     int32_t n;
-    const field_desc *f = params_fields(&n);
+    const field_desc *f = request_fields(&n);
     for (int32_t i = 0; i < n; i++) {
         bool is_apart = f[i].type == FIELD_PROMPT || f[i].type == FIELD_MESSAGES || !(f[i].flags & FIELD_BOTH);
         if (is_apart || strchr(f[i].name, '.') != NULL) {
@@ -92,18 +92,31 @@ static void null_means_the_default(void **state) {
     }
 }
 
+/* A field's default as JSON; null where its number lies outside its range, so that it means that there is none. */
+static const char *default_of(const field_desc *f, char *out, size_t n) {
+    bool is_none = f->number < f->minimum || ((f->flags & FIELD_MIN_OPEN) != 0 && f->number <= f->minimum);
+    if (f->fallback != NULL || (f->type != FIELD_BOOL && is_none)) {
+        return f->fallback != NULL ? f->fallback : "null";
+    }
+    if (f->type == FIELD_BOOL) {
+        return f->number != 0 ? "true" : "false";
+    }
+    (void)snprintf(out, n, "%g", f->number);
+    return out;
+}
+
 static void a_field_given_its_default_is_accepted_even_when_it_is_of_a_later_issue(void **state) {
     (void)state;
     int32_t n;
-    const field_desc *f = params_fields(&n);
+    const field_desc *f = request_fields(&n);
     for (int32_t i = 0; i < n; i++) {
         bool is_apart = f[i].type == FIELD_PROMPT || f[i].type == FIELD_MESSAGES || !(f[i].flags & FIELD_BOTH);
         if (is_apart || strchr(f[i].name, '.') != NULL) {
             continue;
         }
-        char body[256];
+        char body[256], value[32];
         bool chat = f[i].flags & FIELD_CHAT;
-        snprintf(body, sizeof body, "{%s,\"%s\":%s}", chat ? USER : "\"prompt\":\"x\"", f[i].name, f[i].fallback);
+        snprintf(body, sizeof body, "{%s,\"%s\":%s}", chat ? USER : "\"prompt\":\"x\"", f[i].name, default_of(&f[i], value, sizeof value));
         quire_request_free(parse(chat ? QUIRE_CHAT : QUIRE_COMPLETIONS, body));
     }
 }

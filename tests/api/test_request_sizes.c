@@ -59,9 +59,9 @@ static bool begins_with(const char *text, const char *with) {
 static void a_value_with_a_byte_over_its_fields_bound_is_refused_by_name(void **state) {
     (void)state;
     int32_t n, n_bounded = 0;
-    const field_desc *f = params_fields(&n);
+    const field_desc *f = request_fields(&n);
     for (int32_t i = 0; i < n; i++) {
-        size_t most = params_max_bytes(&f[i]);
+        size_t most = request_field_max_bytes(&f[i]);
         if (most == 0) {
             continue;
         }

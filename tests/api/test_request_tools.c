@@ -297,7 +297,7 @@ static void the_prompts_end_says_how_the_response_begins(void **state) {
     const str opened = str_of("user: </think>\nassistant: <think>\n"), closed = str_of("user: x\nassistant: <think>\n\n</think>\n\n");
     assert_int_equal(request_output_start(r, opened, &marks), OUTPUT_START_REASONING);
     assert_int_equal(request_output_start(r, closed, &marks), OUTPUT_START_CONTENT);
-    r->rule.field = params_field("regex", FIELD_CHAT); /* which binds what stands behind the reasoning */
+    r->rule.field = request_field("regex", FIELD_CHAT); /* which binds what stands behind the reasoning */
     assert_int_equal(request_output_start(r, opened, &marks), OUTPUT_START_REASONING);
     r->rule.field = NULL;
     assert_int_equal(request_output_start(r, str_of("user: x\n"), &marks), OUTPUT_START_MARKED);

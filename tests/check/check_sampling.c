@@ -203,7 +203,7 @@ static bool matches(distribution_case *d, json_value *want, check_report *r, con
 
 /* Whether a value is in the range of its row. */
 static bool in_range(const char *name, double value) {
-    const field_desc *f = params_field(name, FIELD_BOTH);
+    const field_desc *f = request_field(name, FIELD_BOTH);
     bool low = f->flags & FIELD_MIN_OPEN ? !(value > f->minimum) : !(value >= f->minimum);
     return !low && value <= f->maximum;
 }

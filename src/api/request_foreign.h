@@ -2,8 +2,8 @@
  *
  * Such a member is refused, since a client that sends it relies on it. Any other unknown member is ignored and named in the response. Any
  * thread. */
-#ifndef CORE_FOREIGN_H
-#define CORE_FOREIGN_H
+#ifndef API_REQUEST_FOREIGN_H
+#define API_REQUEST_FOREIGN_H
 
 #include <stdbool.h>
 

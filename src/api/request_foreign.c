@@ -1,6 +1,6 @@
-#include "core/foreign.h"
+#include "api/request_foreign.h"
 
-#include "core/params.h"
+#include "api/request_field.h"
 
 enum { LONGEST = 64 }; /* bytes of a name that are compared; no field has as many */
 
@@ -119,7 +119,7 @@ static bool has_word(const char *reduced, size_t n, uint64_t starts) {
 /* The field of which the name is another spelling, or NULL. */
 static const field_desc *respelt(const char *reduced, uint32_t endpoint) {
     int32_t n_fields = 0;
-    const field_desc *fields = params_fields(&n_fields);
+    const field_desc *fields = request_fields(&n_fields);
     for (int32_t i = 0; i < n_fields; i++) {
         const field_desc *f = &fields[i];
         char own[LONGEST + 1];

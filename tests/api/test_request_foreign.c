@@ -5,8 +5,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "core/foreign.h"
-#include "core/params.h"
+#include "api/request_foreign.h"
+#include "api/request_field.h"
 
 static void other_servers_features_are_known_in_every_spelling(void **state) {
     (void)state;
