@@ -10,9 +10,10 @@ static const kernel_type types[] = {
     {"q4_0", DTYPE_Q4_0, COMPUTE_INT8},     {"q8_0", DTYPE_Q8_0, COMPUTE_INT8},       {"q4_k", DTYPE_Q4_K, COMPUTE_INT8},
     {"iq4_xs", DTYPE_IQ4_XS, COMPUTE_INT8}, {"mxfp4", DTYPE_MXFP4, COMPUTE_INT8},     {"nvfp4", DTYPE_NVFP4, COMPUTE_INT8},
     {"iq3_s", DTYPE_IQ3_S, COMPUTE_INT8},   {"iq3_xxs", DTYPE_IQ3_XXS, COMPUTE_INT8}, {"iq2_xxs", DTYPE_IQ2_XXS, COMPUTE_INT8},
-    {"iq2_s", DTYPE_IQ2_S, COMPUTE_INT8},   {"tq2_0", DTYPE_TQ2_0, COMPUTE_INT8},     {"fp8", DTYPE_F8_E4M3, COMPUTE_BF16},
-    {"nf4", DTYPE_U8, COMPUTE_BF16},        {"int8", DTYPE_BF16, COMPUTE_INT8},       {"bf16", DTYPE_BF16, COMPUTE_BF16},
-    {"f16", DTYPE_F16, COMPUTE_F32},        {"f32", DTYPE_F32, COMPUTE_F32}};
+    {"iq2_s", DTYPE_IQ2_S, COMPUTE_INT8},   {"iq2_xs", DTYPE_IQ2_XS, COMPUTE_INT8},   {"iq1_s", DTYPE_IQ1_S, COMPUTE_INT8},
+    {"tq2_0", DTYPE_TQ2_0, COMPUTE_INT8},   {"fp8", DTYPE_F8_E4M3, COMPUTE_BF16},     {"nf4", DTYPE_U8, COMPUTE_BF16},
+    {"int8", DTYPE_BF16, COMPUTE_INT8},     {"bf16", DTYPE_BF16, COMPUTE_BF16},       {"f16", DTYPE_F16, COMPUTE_F32},
+    {"f32", DTYPE_F32, COMPUTE_F32}};
 enum { N_TYPES = (int)(sizeof types / sizeof types[0]) };
 
 /* Scales of 2^-7, the same for all rows; a row that would need more has one. */

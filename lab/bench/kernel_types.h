@@ -7,8 +7,9 @@
 
 #include "core/tensor.h"
 
-#define KERNEL_TYPES      "q4_0,q8_0,q4_k,int8,bf16,f16,f32"
-#define KERNEL_TYPES_MORE ",iq4_xs,mxfp4,nvfp4,iq3_s,iq3_xxs,iq2_xxs,iq2_s,tq2_0,fp8,nf4" /* taken too, but not measured unasked */
+#define KERNEL_TYPES "q4_0,q8_0,q4_k,int8,bf16,f16,f32"
+/* Taken too, but not measured unasked. */
+#define KERNEL_TYPES_MORE ",iq4_xs,mxfp4,nvfp4,iq3_s,iq3_xxs,iq2_s,iq2_xs,iq2_xxs,iq1_s,tq2_0,fp8,nf4"
 
 typedef struct kernel_type {
     const char *name;

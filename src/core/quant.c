@@ -9,7 +9,7 @@
 #define PART 16 /* elements of which a group has one or two times as many */
 
 const quant_format quant_formats[N_FORMS] = {
-#define FORM_FORMAT(name, group, bits, table, zero, dot, scale) [FORM_##name] = {group, bits, table, zero, dot, scale},
+#define FORM_FORMAT(name, group, bits, table, zero, dot, scale, run) [FORM_##name] = {group, bits, table, zero, dot, scale, run},
     FORM_LIST(FORM_FORMAT)
 #undef FORM_FORMAT
 };
@@ -111,6 +111,7 @@ static float scale_at(const quant_rule *rule, const quant_codes *c, size_t at) {
     case SCALE_EIGHT:
         return f16_to_f32(c->d[0]) * (float)(int8_t)code;
     case SCALE_ODD:
+    case SCALE_ODD_SPARE:
         return f16_to_f32(c->d[0]) * rule->unit * (float)(2 * code + 1);
     case SCALE_E8M0:
         return float_of_bits(code < 2 ? 0x00200000u << code : (uint32_t)(code - 1) << 23);

@@ -17,7 +17,7 @@
  *   FOUR       codes of 4 bits for scale and min, times two halves of the K block
  *   SIX        codes of 6 bits plus 32, times a half of the K block; MIN: codes of 6 bits for scale and min, times two halves
  *   EIGHT      signed codes of 8 bits, times a half of the K block
- *   ODD        codes c of 4 bits that mean 2c + 1, times a half of the K block and a unit
+ *   ODD        codes c of 4 bits that mean 2c + 1, times a half of the K block and a unit; SPARE: kept where signs leave a bit free
  *   E8M0       a byte e: 2^(e - 128)
  *   E4M3       a byte of 4 bits of exponent and 3 of mantissa, without sign: half its value */
 typedef enum quant_scale {
@@ -30,41 +30,49 @@ typedef enum quant_scale {
     SCALE_SIX_MIN,
     SCALE_EIGHT,
     SCALE_ODD,
+    SCALE_ODD_SPARE,
     SCALE_E8M0,
     SCALE_E4M3
 } quant_scale;
 
 /* The forms: value = scale * number, plus or minus a min where there is one. A code's number is code - zero, that of a code of 8 bits the
- * signed byte, or table[code]. What is multiplied is number + zero: so many bits without sign, or 8 with it.
- * X(name, elements of a group, bits of a code, has a table, zero, bits of what is multiplied, how scales are stored) */
+ * signed byte, or table[code]. What is multiplied is number + zero: so many bits without sign, or 8 with it. In a grid, a code stands for a
+ * row of 4 or 8 magnitudes; of the forms with the fewest bits, every 8 elements have an even number of minus signs, so 7 are stored.
+ * X(name, elements of a group, bits of a code, 1: has a table, 2: of a grid, zero, bits of what is multiplied, how scales are stored,
+ * elements that a code stands for) */
 #define FORM_LIST(X)                                                                                                                       \
-    X(W2, 32, 2, 0, 2, 2, SCALE_F16)                                                                                                       \
-    X(W3, 32, 3, 0, 4, 3, SCALE_F16)                                                                                                       \
-    X(W4, 32, 4, 0, 8, 4, SCALE_F16)                                                                                                       \
-    X(W5, 32, 5, 0, 16, 5, SCALE_F16)                                                                                                      \
-    X(W8, 32, 8, 0, 0, 8, SCALE_F16)                                                                                                       \
-    X(W2_ZERO, 32, 2, 0, 0, 2, SCALE_F16_ZERO)                                                                                             \
-    X(W3_ZERO, 32, 3, 0, 0, 3, SCALE_F16_ZERO)                                                                                             \
-    X(W4_ZERO, 32, 4, 0, 0, 4, SCALE_F16_ZERO)                                                                                             \
-    X(W8_ZERO, 32, 8, 0, 0, 8, SCALE_F16_ZERO)                                                                                             \
-    X(W4_MIN, 32, 4, 0, 0, 4, SCALE_F16_MIN)                                                                                               \
-    X(W5_MIN, 32, 5, 0, 0, 5, SCALE_F16_MIN)                                                                                               \
-    X(W2_FOUR, 16, 2, 0, 0, 2, SCALE_FOUR)                                                                                                 \
-    X(W3_SIX, 16, 3, 0, 4, 3, SCALE_SIX)                                                                                                   \
-    X(W4_SIX_MIN, 32, 4, 0, 0, 4, SCALE_SIX_MIN)                                                                                           \
-    X(W5_SIX_MIN, 32, 5, 0, 0, 5, SCALE_SIX_MIN)                                                                                           \
-    X(W6_EIGHT, 16, 6, 0, 32, 6, SCALE_EIGHT)                                                                                              \
-    X(T4, 32, 4, 1, 0, 8, SCALE_F16)                                                                                                       \
-    X(T4_SIX, 32, 4, 1, 0, 8, SCALE_SIX)                                                                                                   \
-    X(T4_E8M0, 32, 4, 1, 12, 5, SCALE_E8M0)                                                                                                \
-    X(T4_E4M3, 16, 4, 1, 12, 5, SCALE_E4M3)                                                                                                \
-    X(T4_ODD, 32, 4, 1, 15, 5, SCALE_ODD)                                                                                                  \
-    X(T4_WIDE_ODD, 32, 4, 1, 62, 7, SCALE_ODD)                                                                                             \
-    X(T3_ODD, 32, 3, 1, 43, 7, SCALE_ODD)                                                                                                  \
-    X(T3_SHORT_ODD, 16, 3, 1, 43, 7, SCALE_ODD)
+    X(W2, 32, 2, 0, 2, 2, SCALE_F16, 1)                                                                                                    \
+    X(W3, 32, 3, 0, 4, 3, SCALE_F16, 1)                                                                                                    \
+    X(W4, 32, 4, 0, 8, 4, SCALE_F16, 1)                                                                                                    \
+    X(W5, 32, 5, 0, 16, 5, SCALE_F16, 1)                                                                                                   \
+    X(W8, 32, 8, 0, 0, 8, SCALE_F16, 1)                                                                                                    \
+    X(W2_ZERO, 32, 2, 0, 0, 2, SCALE_F16_ZERO, 1)                                                                                          \
+    X(W3_ZERO, 32, 3, 0, 0, 3, SCALE_F16_ZERO, 1)                                                                                          \
+    X(W4_ZERO, 32, 4, 0, 0, 4, SCALE_F16_ZERO, 1)                                                                                          \
+    X(W8_ZERO, 32, 8, 0, 0, 8, SCALE_F16_ZERO, 1)                                                                                          \
+    X(W4_MIN, 32, 4, 0, 0, 4, SCALE_F16_MIN, 1)                                                                                            \
+    X(W5_MIN, 32, 5, 0, 0, 5, SCALE_F16_MIN, 1)                                                                                            \
+    X(W2_FOUR, 16, 2, 0, 0, 2, SCALE_FOUR, 1)                                                                                              \
+    X(W3_SIX, 16, 3, 0, 4, 3, SCALE_SIX, 1)                                                                                                \
+    X(W4_SIX_MIN, 32, 4, 0, 0, 4, SCALE_SIX_MIN, 1)                                                                                        \
+    X(W5_SIX_MIN, 32, 5, 0, 0, 5, SCALE_SIX_MIN, 1)                                                                                        \
+    X(W6_EIGHT, 16, 6, 0, 32, 6, SCALE_EIGHT, 1)                                                                                           \
+    X(T4, 32, 4, 1, 0, 8, SCALE_F16, 1)                                                                                                    \
+    X(T4_SIX, 32, 4, 1, 0, 8, SCALE_SIX, 1)                                                                                                \
+    X(T4_E8M0, 32, 4, 1, 12, 5, SCALE_E8M0, 1)                                                                                             \
+    X(T4_E4M3, 16, 4, 1, 12, 5, SCALE_E4M3, 1)                                                                                             \
+    X(T4_ODD, 32, 4, 1, 15, 5, SCALE_ODD, 1)                                                                                               \
+    X(T4_WIDE_ODD, 32, 4, 1, 62, 7, SCALE_ODD, 1)                                                                                          \
+    X(T3_ODD, 32, 3, 1, 43, 7, SCALE_ODD, 1)                                                                                               \
+    X(T3_SHORT_ODD, 16, 3, 1, 43, 7, SCALE_ODD, 1)                                                                                         \
+    X(GRID8_8, 32, 8, 2, 43, 7, SCALE_ODD_SPARE, 8)                                                                                        \
+    X(GRID8_9, 16, 9, 2, 43, 7, SCALE_ODD, 8)                                                                                              \
+    X(GRID8_10, 16, 10, 2, 43, 7, SCALE_ODD, 8)                                                                                            \
+    X(GRID4_8, 32, 8, 2, 62, 7, SCALE_ODD_SPARE, 4)                                                                                        \
+    X(GRID4_9, 32, 9, 2, 15, 5, SCALE_ODD, 4)
 
 typedef enum quant_form {
-#define FORM_NAME(name, group, bits, table, zero, dot, scale) FORM_##name,
+#define FORM_NAME(name, group, bits, table, zero, dot, scale, run) FORM_##name,
     FORM_LIST(FORM_NAME)
 #undef FORM_NAME
         N_FORMS
@@ -75,9 +83,18 @@ typedef struct quant_format {
     bool has_table;
     int zero, dot_bits;
     quant_scale coding;
+    int run; /* elements that a code stands for */
 } quant_format;
 
 extern const quant_format quant_formats[N_FORMS];
+
+/* Whether a grid's form keeps 7 signs of 8 elements. */
+static inline bool quant_has_even_signs(const quant_format *f) {
+    return f->run == 8 ? f->bits < 10 : f->bits < 9;
+}
+
+/* The form in which a grid's rows are unpacked to codes of a table: for processors that find rows slowly. Other forms are their own. */
+quant_form quant_unpacked(quant_form form);
 
 /* Tables of a form's codes. IQ2 and IQ1 have 8 codes: a grid's number, negated where bit 2 is set; IQ3 the same with bit 3. E2M1: doubled.
  */
@@ -112,11 +129,11 @@ typedef struct quant_rule {
     X(IQ4_XS, T4_SIX, IQ4, 1.0f, 0)                                                                                                        \
     X(MXFP4, T4_E8M0, E2M1, 1.0f, 0)                                                                                                       \
     X(NVFP4, T4_E4M3, E2M1, 1.0f, 0)                                                                                                       \
-    X(IQ3_S, T4_ODD, IQ3_S, 1.0f, 0)                                                                                                       \
-    X(IQ3_XXS, T4_WIDE_ODD, IQ3_XXS, 0.25f, 0)                                                                                             \
-    X(IQ2_S, T3_SHORT_ODD, IQ2, 0.125f, 0)                                                                                                 \
-    X(IQ2_XS, T3_SHORT_ODD, IQ2, 0.125f, 0)                                                                                                \
-    X(IQ2_XXS, T3_ODD, IQ2, 0.125f, 0)                                                                                                     \
+    X(IQ3_S, GRID4_9, IQ3_S, 1.0f, 0)                                                                                                      \
+    X(IQ3_XXS, GRID4_8, IQ3_XXS, 0.25f, 0)                                                                                                 \
+    X(IQ2_S, GRID8_10, IQ2, 0.125f, 0)                                                                                                     \
+    X(IQ2_XS, GRID8_9, IQ2, 0.125f, 0)                                                                                                     \
+    X(IQ2_XXS, GRID8_8, IQ2, 0.125f, 0)                                                                                                    \
     X(IQ1_M, T3_SHORT_ODD, IQ1, 0.125f, 0)                                                                                                 \
     X(IQ1_S, T3_ODD, IQ1, 0.125f, 0)                                                                                                       \
     X(TQ1_0, W2_ZERO, NONE, 1.0f, 3)                                                                                                       \
@@ -139,6 +156,21 @@ typedef struct quant_codes {
 /* Splits the n elements at `blocks`, of a type of QUANT_LIST, into codes. n: a multiple of the type's block, at most QUANT_SUPER. Any
  * thread. */
 void quant_split(dtype t, const uint8_t *blocks, size_t n, quant_codes *out);
+
+/* 256 elements of a type whose form is of a grid: the numbers of its rows, and signs, that of element 8i + j in bit j of sign[i]. */
+typedef struct quant_rows {
+    uint16_t row[QUANT_SUPER / 4];
+    uint8_t sign[QUANT_SUPER / 8];
+} quant_rows;
+
+/* Splits a block into rows; of *out it writes scale and d. Any thread. */
+void quant_split_rows(dtype t, const uint8_t *block, quant_rows *rows, quant_codes *out);
+
+/* The rows of a form's grid: 8 numbers of 2 bits or 4 of 4 bits each, element 0 in the lowest. */
+const uint16_t *quant_grid(quant_form form);
+
+/* q[0..run) = the codes of a row of a form's grid, with signs from bit 0 of `signs` on. */
+void quant_row_codes(quant_form form, unsigned row, unsigned signs, uint8_t *q);
 
 /* out[0..n) = the values of n codes, a multiple of 16 and at most QUANT_SUPER. Any thread. */
 void quant_values(const quant_rule *rule, const quant_codes *c, size_t n, float *out);

@@ -91,8 +91,8 @@ static const linear_kernels *find_kernels(void) {
 #if defined(QUIRE_AMX)
     cpu_isa isa;
     quire_error err;
-    if (cpu_isa_choose("avx512", &isa, &err) != QUIRE_OK) {
-        print_message("SKIP: the object for AMX: %s\n", err.message);
+    if (cpu_isa_choose("avx512", &isa, &err) != QUIRE_OK || !linear_avx512.finds_rows()) {
+        print_message("SKIP: the object for AMX: no AVX-512 with VNNI and VBMI here\n");
         return NULL;
     }
     if (cpu_isa_choose("amx", &isa, &err) != QUIRE_OK) {

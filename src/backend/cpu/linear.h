@@ -87,17 +87,21 @@ typedef struct linear_kernels {
     /* Converts x[0..k) to the format of the index and writes it to row, padding included. */
     void (*quantise[N_ROW_FORMATS])(const float *x, int32_t k, void *row);
     linear_product *product;
+    /* Whether this processor finds rows of grids so fast that weights keep them. NULL: no; they are unpacked as they are loaded. */
+    bool (*finds_rows)(void);
 } linear_kernels;
 
 extern const linear_kernels linear_plain;
 #if defined(__x86_64__)
 extern const linear_kernels linear_avx2, linear_avx512, linear_avx512bf16;
-linear_product linear_integers_avx2, linear_tables_avx2, linear_integers_avx512, linear_tables_avx512; /* parts of them: grouped weights */
 extern const linear_kernels linear_amx, linear_amx_model; /* where the build has them (cmake/isa.cmake) */
+/* Parts of them: grouped weights. */
+linear_product linear_integers_avx2, linear_tables_avx2, linear_grids_avx2;
+linear_product linear_integers_avx512, linear_tables_avx512, linear_grids_avx512; /* the last with VBMI too */
 linear_product linear_groups_amx, linear_groups_amx_model;
 #elif defined(__aarch64__)
 extern const linear_kernels linear_neon, linear_i8mm;
-linear_product linear_integers_neon, linear_tables_neon; /* parts of both: grouped weights */
+linear_product linear_integers_neon, linear_tables_neon, linear_grids_neon; /* parts of both: grouped weights */
 #endif
 
 /* The row format of a weight kind under a compute mode. */

@@ -18,8 +18,8 @@
 
 #define AMX_FROM 8 /* rows */
 
-#define LINEAR_BY_TILES  1
-#define LINEAR_HAS_TABLE 2
+#define LINEAR_BY_TILES 1
+#define LINEAR_CODES    3
 #include "backend/cpu/linear_groups.inc.h"
 
 #include "backend/cpu/linear_amx_int8.inc.h"
@@ -52,7 +52,12 @@ static void product(const linear_part *part, row_view x, int32_t n_rows, float *
     amx_release();
 }
 
+static bool finds_rows(void) {
+    return LINEAR_BASE.finds_rows != NULL && LINEAR_BASE.finds_rows();
+}
+
 const linear_kernels LINEAR_TABLE = {
     .quantise = {[ROWS_F32] = quantise_f32, [ROWS_BF16] = quantise_bf16, [ROWS_TOKEN] = quantise_token, [ROWS_GROUPS] = quantise_groups},
     .product = product,
+    .finds_rows = finds_rows,
 };

@@ -61,7 +61,12 @@ static void product(const linear_part *part, row_view x, int32_t n_rows, float *
     }
 }
 
+static bool finds_rows(void) {
+    return linear_avx512.finds_rows();
+}
+
 const linear_kernels linear_avx512bf16 = {
     .quantise = {[ROWS_F32] = quantise_f32, [ROWS_BF16] = quantise_bf16, [ROWS_TOKEN] = quantise_token, [ROWS_GROUPS] = quantise_groups},
     .product = product,
+    .finds_rows = finds_rows,
 };

@@ -2,14 +2,18 @@
  * Part of linear_groups.inc.h. */
 #define GROUPS_A_SUPER (QUANT_SUPER / PACK_GROUP)
 
-/* A form, a compile-time constant, but for the last four. */
+typedef struct n_grid n_grid;
+
+/* A form, a compile-time constant, but for the last five. */
 typedef struct group_format {
     int group, bits;
     bool has_table;
     int zero, dot_bits;
     quant_scale coding;
+    int run;
     bool unpacked;       /* numbers and scales lie in records in scratch */
     const int8_t *table; /* what each code is multiplied as: its number plus zero */
+    const n_grid *grid;
     float unit;
     int32_t shift, least;
 } group_format;
@@ -21,15 +25,21 @@ INLINE bool has_zeros(group_format f) {
     return f.coding == SCALE_F16_ZERO;
 }
 INLINE bool has_supers(group_format f) {
-    return has_mins(f) ? f.coding != SCALE_F16_MIN : f.coding == SCALE_SIX || f.coding == SCALE_EIGHT || f.coding == SCALE_ODD;
+    return has_mins(f) ? f.coding != SCALE_F16_MIN
+                       : f.coding == SCALE_SIX || f.coding == SCALE_EIGHT || f.coding == SCALE_ODD || f.coding == SCALE_ODD_SPARE;
 }
 /* Forms whose numbers and scales cost almost nothing to unpack. */
 INLINE bool is_plain(group_format f) {
     return f.bits % 4 == 0 && !has_supers(f) && !f.has_table;
 }
 
+/* Forms whose codes are those of a grid's rows. Quads of packed groups mix rows then (linear_grid_read.inc.h). */
+INLINE bool has_grid(group_format f) {
+    return f.run > 1;
+}
+
 INLINE size_t group_bytes(group_format f) {
-    return (size_t)f.bits * PACK_GROUP * LANES / 8;
+    return pack_group_bytes(&(quant_format){.bits = f.bits, .run = f.run});
 }
 
 /* Where a group's scales lie in their area, or at least near, with its share of the supers, which lie behind them: to prefetch. */
@@ -47,6 +57,8 @@ INLINE size_t group_scales_at(group_format f, size_t g) {
         return g * (3 * LANES / 2 + supers);
     case SCALE_ODD:
         return g * (n_parts * LANES / 2 + supers);
+    case SCALE_ODD_SPARE:
+        return g * supers;
     default:
         return g * (n_parts * LANES + supers);
     }
@@ -116,7 +128,7 @@ INLINE group_supers load_supers(group_format f, const uint8_t *supers, int32_t g
     const uint16_t *d = (const uint16_t *)(const void *)supers + (size_t)(group / GROUPS_A_SUPER) * (has_mins(f) ? 2 : 1) * LANES + lane;
     group_supers s = {nf_set1(0.0f), nf_set1(0.0f)};
     if (has_supers(f)) {
-        s.scale = f.coding == SCALE_ODD ? nf_mul(nf_load_f16(d), nf_set1(f.unit)) : nf_load_f16(d);
+        s.scale = f.coding == SCALE_ODD || f.coding == SCALE_ODD_SPARE ? nf_mul(nf_load_f16(d), nf_set1(f.unit)) : nf_load_f16(d);
         s.min = has_mins(f) ? nf_neg(nf_load_f16(d + LANES)) : s.min;
     }
     return s;
@@ -129,6 +141,11 @@ INLINE nf load_zeros(group_format f, const uint8_t *zeros, size_t row, int lane)
     const uint8_t *p = zeros + row / a_byte * LANES + lane;
     const ni z = width == 8 ? n_load_i8(p) : n_and(n_shr(n_load_u8(p), width * (int)(row % a_byte)), n_set1((1 << width) - 1));
     return nf_fma(nf_of(z), nf_set1(0.125f), nf_set1(0.125f * (float)f.least));
+}
+
+/* 2c + 1 times d, of codes c. */
+INLINE nf odd_scale(nf d, ni codes) {
+    return nf_mul(d, nf_of(n_or(n_shl(codes, 1), n_set1(1))));
 }
 
 /* Scales of a group for the N_LANES columns from lane on. odd: the group's number % sharing_groups. The shared bytes are read once where
@@ -178,7 +195,7 @@ INLINE void load_scales(group_format f, const uint8_t *scales, const uint8_t *su
         for (int i = 0; i < PACK_GROUP / f.group; i++) {
             const ni pair = f.group == PACK_GROUP ? n_shr(n_load_u8(scales + g / 2 * LANES + lane), group % 2 * 4)
                                                   : n_shr(n_load_u8(scales + g * LANES + lane), i * 4);
-            out->scale[i] = nf_mul(d->scale, nf_of(n_or(n_shl(n_and(pair, n_set1(15)), 1), n_set1(1))));
+            out->scale[i] = odd_scale(d->scale, n_and(pair, n_set1(15)));
         }
         break;
     case SCALE_E8M0: {

@@ -1,7 +1,7 @@
-/* Products of grouped weights for AVX2, AVX-512 and NEON, written once. linear_integers_*.c and linear_tables_*.c include it for the forms
- * whose codes are integers and for those with a table, since all together take a minute to compile. Such a file defines LINEAR_GROUPS, the
- * name of its product, and LINEAR_HAS_TABLE: 0 or 1. linear_amx.inc.h has both, 2, and LINEAR_BY_TILES: all rows go through scratch, and
- * linear_group_tiles.inc.h multiplies them.
+/* Products of grouped weights for AVX2, AVX-512 and NEON, written once. linear_integers_*.c, linear_tables_*.c and linear_grids_*.c include
+ * it for the forms whose codes are integers, for those with a table and for those of a grid, since all together take a minute to compile.
+ * Such a file defines LINEAR_GROUPS, the name of its product, and LINEAR_CODES: FORM_LIST's 0, 1 or 2. linear_amx.inc.h has all, 3, and
+ * LINEAR_BY_TILES: all rows go through scratch, and linear_group_tiles.inc.h multiplies them.
  *
  * A tile of rows x registers of columns keeps its float sums in registers while k runs, a group at a time. Numbers of up to 6 bits are
  * multiplied as stored, unsigned: the group's int32 sums start from the correction for the format's zero. Bytes are signed.
@@ -23,6 +23,8 @@
 #endif
 
 #include "backend/cpu/linear_group_read.inc.h"
+
+#include "backend/cpu/linear_grid_read.inc.h"
 
 #define TILE_REGISTERS (N_HALVES > 2 ? N_HALVES : 2)
 #define GROUP_BLOCKS   (TILE_REGISTERS / N_HALVES) /* of columns in a tile */
@@ -83,13 +85,16 @@ INLINE const uint8_t *record_lack(group_format f, int n_regs, const uint8_t *rec
     return record_behind(f, n_regs, record, scale_registers(f), c);
 }
 
-/* Unpacks the quads of a group of one register's columns. */
-INLINE void unpack_quads(group_format f, int n_regs, const uint8_t *planes, uint8_t *record, int c) {
-    ni lack = n_set1(0);
+/* Unpacks the quads of a group of one register's columns. nibbles: of a grid's. */
+INLINE void unpack_quads(group_format f, int n_regs, const uint8_t *planes, const ni nibbles[4], uint8_t *record, int c) {
+    ni lack = n_set1(0), of_grid[QUADS];
+    if (has_grid(f)) {
+        grid_quads(f, nibbles, of_grid);
+    }
     UNROLL
     for (int t = 0; t < QUADS; t++) {
         uint8_t *to = (uint8_t *)record_quad(f, n_regs, record, t, c);
-        ni quad = group_quad(f, planes, t);
+        ni quad = has_grid(f) ? of_grid[t] : group_quad(f, planes, t);
         if (has_quads(f)) {
             n_quad_keep(to, quad);
             lack = n_quad_lack(lack, quad);
@@ -104,12 +109,24 @@ INLINE void unpack_quads(group_format f, int n_regs, const uint8_t *planes, uint
 
 INLINE void unpack_groups(group_format f, int n_regs, const group_columns *columns, int32_t g0, int32_t g1, uint8_t *record) {
     for (int32_t g = g0; g < g1; g++, record += record_bytes(f, n_regs)) {
+        const uint8_t *planes[TILE_REGISTERS];
+        int lanes[TILE_REGISTERS];
+        ni nibbles[TILE_REGISTERS][4];
+        UNROLL
+        for (int c = 0; c < n_regs; c++) {
+            planes[c] = columns[c].planes + (size_t)g * group_bytes(f);
+            lanes[c] = columns[c].lane;
+        }
+        if (has_grid(f)) {
+            __asm__ volatile("" : "+r"(f.grid)); /* else gcc keeps its tables in registers, and those of the tiles on the stack */
+            grid_nibbles(f, n_regs, planes, lanes, nibbles);
+        }
         UNROLL
         for (int c = 0; c < n_regs; c++) {
             group_scales s;
-            unpack_quads(f, n_regs, columns[c].planes + (size_t)g * group_bytes(f), record, c);
+            unpack_quads(f, n_regs, planes[c], nibbles[c], record, c);
             group_supers d = load_supers(f, columns[c].supers, g, columns[c].lane);
-            load_scales(f, columns[c].scales, columns[c].supers, &d, g, g % sharing_groups(f), columns[c].lane, &s);
+            load_group_scales(f, planes[c], columns[c].scales, columns[c].supers, &d, g, g % sharing_groups(f), columns[c].lane, &s);
             UNROLL
             for (int i = 0; i < PACK_GROUP / f.group; i++) {
                 nf_store((float *)record_scale(f, n_regs, record, i, 0, c), s.scale[i]);
@@ -144,10 +161,20 @@ INLINE ni start_of(group_format f, const row_group *x, int part) {
 /* The numbers and scales of one group: packed, or in a record (f.unpacked). */
 typedef struct group_view {
     const uint8_t *planes[TILE_REGISTERS], *record;
-    group_scales scales[TILE_REGISTERS]; /* of packed ones */
+    group_scales scales[TILE_REGISTERS];   /* of packed ones */
+    ni nibbles[TILE_REGISTERS][4];         /* of a grid's packed ones */
+    const int8_t (*reordered)[PACK_GROUP]; /* the rows' numbers as those mix them */
 } group_view;
 
+/* A row's numbers in the order of a group's quads. */
+INLINE const int8_t *view_row(group_format f, const group_view *v, const row_group *const *x, int r) {
+    return has_grid(f) && !f.unpacked ? v->reordered[r] : x[r]->q;
+}
+
 INLINE ni view_quad(group_format f, int n_regs, const group_view *v, int t, int c) {
+    if (has_grid(f) && !f.unpacked) {
+        return nibbles_quad(f, v->nibbles[c], t);
+    }
     return f.unpacked ? n_load(record_quad(f, n_regs, v->record, t, c)) : group_quad(f, v->planes[c], t);
 }
 
@@ -209,7 +236,7 @@ INLINE void tile_dots(group_format f, int n_rows, int n_regs, const group_view *
             UNROLL
             for (int j = 0; j < n_rows * n_regs; j++) {
                 int r = j / n_regs, c = j % n_regs;
-                dots[r][c] = n_dot_add(dots[r][c], w[c], n_set1(quad_of(x[r]->q + 4 * t)));
+                dots[r][c] = n_dot_add(dots[r][c], w[c], n_set1(quad_of(view_row(f, v, x, r) + 4 * t)));
             }
         }
         UNROLL
@@ -256,8 +283,8 @@ INLINE void tile_add(group_format f, int n_rows, int n_regs, const group_view *v
 
 INLINE void prefetch_planes(group_format f, const uint8_t *planes) {
     UNROLL
-    for (int i = 0; i < f.bits; i++) {
-        __builtin_prefetch(planes + i * 64);
+    for (size_t i = 0; i < group_bytes(f); i += 64) {
+        __builtin_prefetch(planes + i);
     }
 }
 
@@ -349,8 +376,8 @@ INLINE int32_t share_from(const direct_pass *pass, int n_side, int32_t index) {
 
 INLINE void prefetch_later(group_format f, const uint8_t *planes, const uint8_t *scales) {
     UNROLL
-    for (int i = 0; i < f.bits; i++) {
-        __builtin_prefetch(planes + i * 64, 0, 2);
+    for (size_t i = 0; i < group_bytes(f); i += 64) {
+        __builtin_prefetch(planes + i, 0, 2);
     }
     __builtin_prefetch(scales, 0, 2);
 }
@@ -389,10 +416,18 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
         for (int odd = 0; odd < step; odd++, at += group_bytes(f)) {
             const size_t far = ahead_bytes(f, n_side);
             const ptrdiff_t ahead = at + far < end ? (ptrdiff_t)(at + far) : next + (ptrdiff_t)(at + far - end);
+            int8_t reordered[N_GROUP_ROWS][PACK_GROUP];
+            UNROLL
+            for (int r = 0; r < n_rows; r++) {
+                if (has_grid(f)) {
+                    n_reorder(reordered[r], x[r]->q, grid_order(f));
+                }
+            }
             UNROLL
             for (int t = 0; t < n_tiles; t++) {
-                group_view v = {.record = NULL};
+                group_view v = {.record = NULL, .reordered = (const int8_t(*)[PACK_GROUP])reordered};
                 ni sums[N_GROUP_ROWS][TILE_REGISTERS];
+                int lanes[TILE_REGISTERS];
                 UNROLL
                 for (int c = 0; c < n_regs; c++) {
                     size_t from = (size_t)((t * n_regs + c) / N_HALVES) * stride;
@@ -408,8 +443,12 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
                                            scales + from + pass->after + group_scales_at(f, (size_t)(g + odd)));
                         }
                     }
-                    load_scales(f, scales + from, supers + from, &d[t * n_regs + c], g + odd, step > 1 ? odd : g % sharing_groups(f), lane,
-                                &v.scales[c]);
+                    load_group_scales(f, v.planes[c], scales + from, supers + from, &d[t * n_regs + c], g + odd,
+                                      step > 1 ? odd : g % sharing_groups(f), lane, &v.scales[c]);
+                    lanes[c] = lane;
+                }
+                if (has_grid(f)) {
+                    grid_nibbles(f, n_regs, v.planes, lanes, v.nibbles);
                 }
                 UNROLL
                 for (int part = 0; part < PACK_GROUP / f.group; part++) {
@@ -565,12 +604,17 @@ INLINE void direct_part(group_format f, const linear_part *part, row_view x, int
     }
 }
 
-#define GROUP_PRODUCT_HERE(name, group_, bits_, table_, zero_, dot_, scale_)                                                               \
+#define GROUP_PRODUCT_HERE(name, group_, bits_, table_, zero_, dot_, scale_, run_)                                                         \
     static void product_##name(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {           \
         const quant_rule *rule = &part->w->layout.rule;                                                                                    \
         int8_t table[16];                                                                                                                  \
         for (int i = 0; i < 16; i++) {                                                                                                     \
-            table[i] = (int8_t)(quant_tables[rule->table][i] + zero_);                                                                     \
+            const int code = run_ == 8 ? (i & 3) | i >> 3 << 2 : i; /* of rows of 8 bit 3 is the sign, and bit 2 anything */               \
+            table[i] = (int8_t)(quant_tables[rule->table][code] + zero_);                                                                  \
+        }                                                                                                                                  \
+        n_grid grid;                                                                                                                       \
+        if (run_ > 1) {                                                                                                                    \
+            open_grid(bits_, run_, quant_grid(rule->form), &grid);                                                                         \
         }                                                                                                                                  \
         const group_format f = {.group = group_,                                                                                           \
                                 .bits = bits_,                                                                                             \
@@ -578,7 +622,9 @@ INLINE void direct_part(group_format f, const linear_part *part, row_view x, int
                                 .zero = zero_,                                                                                             \
                                 .dot_bits = dot_,                                                                                          \
                                 .coding = scale_,                                                                                          \
+                                .run = run_,                                                                                               \
                                 .table = table,                                                                                            \
+                                .grid = &grid,                                                                                             \
                                 .unit = rule->unit,                                                                                        \
                                 .shift = rule->shift,                                                                                      \
                                 .least = rule->least};                                                                                     \
@@ -590,23 +636,28 @@ INLINE void direct_part(group_format f, const linear_part *part, row_view x, int
     }
 
 /* X(name, ..) for the forms of this file. */
-#if LINEAR_HAS_TABLE != 1
-#define GROUP_OF_0(...) __VA_ARGS__
-#else
 #define GROUP_OF_0(...)
-#endif
-#if LINEAR_HAS_TABLE
-#define GROUP_OF_1(...) __VA_ARGS__
-#else
 #define GROUP_OF_1(...)
+#define GROUP_OF_2(...)
+#if LINEAR_CODES == 0 || LINEAR_CODES == 3
+#undef GROUP_OF_0
+#define GROUP_OF_0(...) __VA_ARGS__
+#endif
+#if LINEAR_CODES == 1 || LINEAR_CODES == 3
+#undef GROUP_OF_1
+#define GROUP_OF_1(...) __VA_ARGS__
+#endif
+#if LINEAR_CODES >= 2
+#undef GROUP_OF_2
+#define GROUP_OF_2(...) __VA_ARGS__
 #endif
 
-#define GROUP_PRODUCT(name, group, bits, table, zero, dot, scale)                                                                          \
-    GROUP_OF_##table(GROUP_PRODUCT_HERE(name, group, bits, table, zero, dot, scale))
+#define GROUP_PRODUCT(name, group, bits, table, zero, dot, scale, run)                                                                     \
+    GROUP_OF_##table(GROUP_PRODUCT_HERE(name, group, bits, table, zero, dot, scale, run))
 FORM_LIST(GROUP_PRODUCT)
 #undef GROUP_PRODUCT
 
-#define GROUP_ENTRY(name, group, bits, table, zero, dot, scale) GROUP_OF_##table([PACK_##name] = product_##name, )
+#define GROUP_ENTRY(name, group, bits, table, zero, dot, scale, run) GROUP_OF_##table([PACK_##name] = product_##name, )
 void LINEAR_GROUPS(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
     static linear_product *const products[N_PACKS] = {FORM_LIST(GROUP_ENTRY)};
     products[part->w->layout.kind](part, x, n_rows, y, y_stride, scratch);

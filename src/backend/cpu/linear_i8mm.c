@@ -1,7 +1,9 @@
 /* Products on NEON with dot products, and with products of int8 matrices (ARMv8.6, I8MM). */
-#define LINEAR_TABLE    linear_i8mm
-#define LINEAR_INTEGERS linear_integers_neon
-#define LINEAR_TABLES   linear_tables_neon
-#define PRODUCT_INT8    product_int8_mm
+#define LINEAR_TABLE      linear_i8mm
+#define LINEAR_INTEGERS   linear_integers_neon
+#define LINEAR_TABLES     linear_tables_neon
+#define LINEAR_GRIDS      linear_grids_neon
+#define LINEAR_FINDS_ROWS NULL
+#define PRODUCT_INT8      product_int8_mm
 
 #include "backend/cpu/linear_kernels.inc.h"

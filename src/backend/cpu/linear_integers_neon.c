@@ -1,5 +1,5 @@
 /* Products of grouped weights whose codes are integers, on NEON with dot products (ARMv8.2). */
-#define LINEAR_GROUPS    linear_integers_neon
-#define LINEAR_HAS_TABLE 0
+#define LINEAR_GROUPS linear_integers_neon
+#define LINEAR_CODES  0
 
 #include "backend/cpu/linear_groups.inc.h"

@@ -1,6 +1,6 @@
 /* Product kernels for AVX2, AVX-512 and NEON, written once. Included by linear_avx2.c, linear_avx512.c, linear_neon.c and linear_i8mm.c,
- * which define LINEAR_TABLE, and LINEAR_INTEGERS and LINEAR_TABLES, the products of grouped weights (linear_groups.inc.h). linear.h defines
- * the arithmetic and its order; the plain twin has the same bits.
+ * which define LINEAR_TABLE, and LINEAR_INTEGERS, LINEAR_TABLES and LINEAR_GRIDS, the products of grouped weights (linear_groups.inc.h),
+ * and LINEAR_FINDS_ROWS. linear.h defines the arithmetic and its order; the plain twin has the same bits.
  *
  * Bytes: every weight is read once for the up to LINEAR_TILE_ROWS rows of a call. A single row streams the weights: it is bound by
  * memory. */
@@ -69,12 +69,15 @@ static void product(const linear_part *part, row_view x, int32_t n_rows, float *
     case PACK_T4_NESTED:
         product_t4_float(part, x, n_rows, y, y_stride, scratch);
         break;
-    default:
-        (pack_format(part->w->layout.kind)->has_table ? LINEAR_TABLES : LINEAR_INTEGERS)(part, x, n_rows, y, y_stride, scratch);
+    default: {
+        const quant_format *f = pack_format(part->w->layout.kind);
+        (f->run > 1 ? LINEAR_GRIDS : f->has_table ? LINEAR_TABLES : LINEAR_INTEGERS)(part, x, n_rows, y, y_stride, scratch);
+    }
     }
 }
 
 const linear_kernels LINEAR_TABLE = {
     .quantise = {[ROWS_F32] = quantise_f32, [ROWS_BF16] = quantise_bf16, [ROWS_TOKEN] = quantise_token, [ROWS_GROUPS] = quantise_groups},
     .product = product,
+    .finds_rows = LINEAR_FINDS_ROWS,
 };

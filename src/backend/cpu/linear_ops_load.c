@@ -213,6 +213,9 @@ static quire_err choose(const cpu_backend *b, const linear_spec *spec, linear *l
         *kind = PACK_BF16;
     } else if (pack_choose(w->type, mode, kind) != QUIRE_OK) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: weights of type %s are not supported", w->name, dtype_name(w->type));
+    } else if (pack_is_grouped(*kind) && (b->linear->finds_rows == NULL || !b->linear->finds_rows())) {
+        rule->form = quant_unpacked(rule->form);
+        *kind = pack_kind_of(rule->form);
     }
     l->format = linear_format(*kind, mode);
     return QUIRE_OK;

@@ -232,8 +232,8 @@ static int zero_at(const linear *w, const uint8_t *block, size_t g, int c) {
     return stored + w->layout.rule.least;
 }
 
-/* The scale (and min) of part `part` of a group: n = the number of groups of f->group before it. */
-static void part_scale(const linear *w, const uint8_t *block, size_t g, size_t part, int c, float *scale, float *min) {
+/* The scale (and min) of part `part` of a group: n = the number of groups of f->group before it. spare: the code of SCALE_ODD_SPARE. */
+static void part_scale(const linear *w, const uint8_t *block, size_t g, size_t part, int c, unsigned spare, float *scale, float *min) {
     const uint8_t *scales = block + w->layout.scales_at, *supers = block + w->layout.supers_at;
     const quant_format *f = pack_format(w->layout.kind);
     const size_t super = g / 8, lane = (size_t)c, n = f->group == PACK_GROUP ? g : 2 * g + part;
@@ -262,6 +262,9 @@ static void part_scale(const linear *w, const uint8_t *block, size_t g, size_t p
         *scale = half_at(supers, super * LANES + lane) * w->layout.rule.unit *
                  (float)(2 * (scales[n / 2 * LANES + lane] >> (4 * (n % 2)) & 15) + 1);
         break;
+    case SCALE_ODD_SPARE:
+        *scale = half_at(supers, super * LANES + lane) * w->layout.rule.unit * (float)(2 * spare + 1);
+        break;
     case SCALE_E8M0:
         *scale = float_of_bits(*code < 2 ? 0x00200000u << *code : (uint32_t)(*code - 1) << 23);
         break;
@@ -275,15 +278,17 @@ static void part_scale(const linear *w, const uint8_t *block, size_t g, size_t p
 
 static void group_read(const linear *w, const uint8_t *block, int32_t group, plain_group *out) {
     const quant_format *f = pack_format(w->layout.kind);
-    const uint8_t *planes = block + (size_t)group * (size_t)f->bits * PACK_GROUP * LANES / 8;
+    const uint8_t *planes = block + (size_t)group * pack_group_bytes(f);
     for (int c = 0; c < LANES; c++) {
         const int zero = zero_at(w, block, (size_t)group, c);
+        uint8_t rows[PACK_GROUP];
+        const unsigned spare = f->run > 1 ? pack_read_rows(w->layout.rule.form, planes, c, rows) : 0;
         for (int i = 0; i < PACK_GROUP; i++) {
-            const int32_t code = code_at(f->bits, planes, i, c);
+            const int32_t code = f->run > 1 ? rows[i] : code_at(f->bits, planes, i, c);
             out->q[i][c] = f->has_table ? quant_tables[w->layout.rule.table][code] : code - zero;
         }
         for (size_t part = 0; part < 2; part++) {
-            part_scale(w, block, (size_t)group, part, c, &out->scale[part][c], &out->min[part][c]);
+            part_scale(w, block, (size_t)group, part, c, spare, &out->scale[part][c], &out->min[part][c]);
         }
     }
 }

@@ -114,13 +114,15 @@ static void read_scales(const pack_layout *p, const uint8_t *block, int c, size_
     case SCALE_SIX_MIN:
         read_sixes(f, scales, c, k0, out);
         break;
+    case SCALE_ODD_SPARE:
+        break;
     default:
         read_bytes(f, scales, lane, k0, n, out);
     }
     if (f->coding == SCALE_FOUR || f->coding == SCALE_SIX_MIN) {
         out->d[0] = half_bits(supers, 2 * super * PACK_LANES + lane);
         out->m[0] = half_bits(supers, (2 * super + 1) * PACK_LANES + lane);
-    } else if (f->coding == SCALE_SIX || f->coding == SCALE_EIGHT || f->coding == SCALE_ODD) {
+    } else if (f->coding == SCALE_SIX || f->coding == SCALE_EIGHT || f->coding == SCALE_ODD || f->coding == SCALE_ODD_SPARE) {
         out->d[0] = half_bits(supers, super * PACK_LANES + lane);
     }
 }
@@ -148,15 +150,50 @@ static void read_planes(int bits, const uint8_t *p, int c, uint32_t out[8]) {
     }
 }
 
+/* Eight j's signs; the last of 7 makes their number even, and *spare is the bit in its place. */
+static unsigned read_signs(const quant_format *f, uint32_t word, int j, unsigned *spare) {
+    unsigned signs = 0, odd = 0;
+    for (int i = 0; i < 8; i++) {
+        const unsigned bit = word >> pack_sign_at(f, j, i) & 1;
+        signs |= bit << i;
+        odd ^= i < 7 ? bit : 0;
+    }
+    *spare = signs >> 7;
+    return quant_has_even_signs(f) ? (signs & 127) | odd << 7 : signs;
+}
+
+unsigned pack_read_rows(quant_form form, const uint8_t *p, int c, uint8_t q[PACK_GROUP]) {
+    const quant_format *f = &quant_formats[form];
+    const int n = PACK_GROUP / f->run;
+    const uint32_t word = word_at(p + 16 * n, 0, c);
+    const unsigned high = quant_has_even_signs(f) ? 0 : p[16 * n + 64 + c];
+    unsigned signs[4], spares = 0, spare;
+    for (int j = 0; j < 4; j++) {
+        signs[j] = read_signs(f, word, j, &spare);
+        spares |= spare << j;
+    }
+    for (int i = 0; i < n; i++) {
+        const int u = i % 4, at = i * f->run;
+        unsigned row = p[64 * (i / 4) + 16 * (c / 4) + 8 * (u / 2) + 2 * (c % 4) + u % 2] | (high >> i & 1) << 8;
+        row |= f->bits == 10 ? (high >> (4 + u) & 1) << 9 : f->coding == SCALE_ODD && quant_has_even_signs(f) ? (spares >> u & 1) << 8 : 0;
+        quant_row_codes(form, row, signs[at / 8] >> (at % 8), q + at);
+    }
+    return spares;
+}
+
 /* The codes of elements k0..k0+n of column c. */
 static void read_codes(const pack_layout *p, const uint8_t *block, int c, size_t k0, size_t n, quant_codes *out) {
-    const int bits = pack_format(p->kind)->bits;
-    const size_t group_bytes = (size_t)bits * PACK_GROUP * PACK_LANES / 8;
+    const quant_format *f = pack_format(p->kind);
+    const size_t group_bytes = pack_group_bytes(f);
     memset(out, 0, sizeof *out);
     for (size_t at = 0; at < n; at += PACK_GROUP) {
         const uint8_t *planes = block + (k0 + at) / PACK_GROUP * group_bytes;
         uint32_t words[8];
-        read_planes(bits, planes, c, words);
+        if (f->run > 1) {
+            out->scale[at / PACK_GROUP] = (uint8_t)pack_read_rows(p->rule.form, planes, c, out->q + at);
+            continue;
+        }
+        read_planes(f->bits, planes, c, words);
         memcpy(out->q + at, words, sizeof words);
     }
     read_scales(p, block, c, k0, n, out);

@@ -12,6 +12,9 @@ static inline int pack_six_at(const uint8_t *p, int i, int c) {
     return p[c] >> 6 | p[PACK_LANES + c] >> 6 << 2 | p[2 * PACK_LANES + c] >> 6 << 4;
 }
 
+/* q[0..32) = the codes of column c in a group of a grid that starts at p. Returns the scale's code in the spare bits, where it is there. */
+unsigned pack_read_rows(quant_form form, const uint8_t *p, int c, uint8_t q[PACK_GROUP]);
+
 /* Whether rows of weights that were packed as `kind` from a tensor of type `from` can be read back exactly. */
 bool pack_keeps_values(pack_kind kind, dtype from);
 /* out[0..n_in) = row `row` (an output's weights) of a matrix whose blocks lie at data, as quant_dequantise gives it for the tensor that was

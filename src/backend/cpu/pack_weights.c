@@ -66,9 +66,11 @@ static void grouped_bits(const quant_format *f, size_t *quants, size_t *scales, 
         [SCALE_F16_MIN] = 32 * n_groups, [SCALE_FOUR] = 8 * n_groups, [SCALE_SIX] = 6 * n_groups,  [SCALE_SIX_MIN] = 12 * n_groups,
         [SCALE_EIGHT] = 8 * n_groups,    [SCALE_ODD] = 4 * n_groups,  [SCALE_E8M0] = 8 * n_groups, [SCALE_E4M3] = 8 * n_groups};
     const quant_scale s = f->coding;
-    *quants = (size_t)f->bits * QUANT_SUPER;
+    *quants = pack_group_bytes(f) * 8 / PACK_LANES * (QUANT_SUPER / PACK_GROUP);
     *scales = scale_bits[s];
-    *supers = s == SCALE_SIX || s == SCALE_EIGHT || s == SCALE_ODD ? 16 : s == SCALE_SIX_MIN || s == SCALE_FOUR ? 32 : 0;
+    *supers = s == SCALE_SIX || s == SCALE_EIGHT || s == SCALE_ODD || s == SCALE_ODD_SPARE ? 16
+              : s == SCALE_SIX_MIN || s == SCALE_FOUR                                      ? 32
+                                                                                           : 0;
 }
 
 /* Rows of 16 halves that a block's scales take, of the forms whose groups may share them. */
@@ -486,13 +488,15 @@ static void join_scales(const quant_rule *rule, const quant_codes *codes, int c,
     case SCALE_SIX_MIN:
         join_sixes(f, codes, c, (size_t)k0, scales);
         break;
+    case SCALE_ODD_SPARE:
+        break;
     default:
         join_bytes(f, codes, lane, (size_t)k0, (size_t)n, scales);
     }
     if (f->coding == SCALE_FOUR || f->coding == SCALE_SIX_MIN) {
         write_half(supers, 2 * super * PACK_LANES + lane, codes->d[0]);
         write_half(supers, (2 * super + 1) * PACK_LANES + lane, codes->m[0]);
-    } else if (f->coding == SCALE_SIX || f->coding == SCALE_EIGHT || f->coding == SCALE_ODD) {
+    } else if (f->coding == SCALE_SIX || f->coding == SCALE_EIGHT || f->coding == SCALE_ODD || f->coding == SCALE_ODD_SPARE) {
         write_half(supers, super * PACK_LANES + lane, codes->d[0]);
     }
 }
@@ -500,7 +504,7 @@ static void join_scales(const quant_rule *rule, const quant_codes *codes, int c,
 /* Writes 16 columns' codes of elements k0..k0+n (k0 a multiple of QUANT_SUPER) into a block. */
 static void join_codes(const pack_layout *plan, const quant_codes columns[PACK_LANES], int32_t k0, int32_t n, uint8_t *block) {
     const quant_format f = *pack_format(plan->kind);
-    size_t group_bytes = (size_t)f.bits * PACK_GROUP * PACK_LANES / 8;
+    const size_t group_bytes = pack_group_bytes(&f);
     for (int32_t at = 0; at < n; at += PACK_GROUP) {
         join_planes(f.bits, columns, at, block + (size_t)(k0 + at) / PACK_GROUP * group_bytes);
     }
@@ -673,9 +677,59 @@ static void read_blocks(const void *context, int32_t row, int32_t k, int32_t n, 
     quant_split(s->w->type, column_at(s->w, s->n_in, row, k), (size_t)n, out);
 }
 
+/* ---- grids ---- */
+
+/* A group's word of signs, and what the spare bits hold: those of the scale, or of the numbers of its rows of 8. */
+static uint32_t sign_word(const quant_format *f, const uint16_t *row, const uint8_t *sign, unsigned scale) {
+    static const uint16_t spread[16] = {0x0000, 0x0001, 0x0100, 0x0101, 0x0010, 0x0011, 0x0110, 0x0111,
+                                        0x1000, 0x1001, 0x1100, 0x1101, 0x1010, 0x1011, 0x1110, 0x1111}; /* four signs, by pack_sign_at */
+    uint32_t word = 0;
+    for (int j = 0; j < 4; j++) {
+        const unsigned spare = f->coding == SCALE_ODD_SPARE ? scale >> j & 1 : (unsigned)row[j] >> 8 & 1;
+        const unsigned bits = quant_has_even_signs(f) ? (sign[j] & 127u) | spare << 7 : sign[j];
+        word |= (uint32_t)spread[bits & 15] << pack_sign_at(f, j, 0) | (uint32_t)spread[bits >> 4] << pack_sign_at(f, j, 4);
+    }
+    return word;
+}
+
+/* Writes the numbers of rows and the signs of one group of column c. */
+static void join_rows(const quant_format *f, const uint16_t *row, const uint8_t *sign, unsigned scale, size_t c, uint8_t *out) {
+    const size_t n = PACK_GROUP / (size_t)f->run, signs_at = 16 * n;
+    const uint32_t word = sign_word(f, row, sign, scale);
+    unsigned high = 0;
+    for (size_t i = 0; i < n; i++) {
+        const size_t u = i % 4;
+        out[64 * (i / 4) + 16 * (c / 4) + 8 * (u / 2) + 2 * (c % 4) + u % 2] = (uint8_t)row[i];
+        high |= (row[i] >> 8 & 1u) << i | (f->run == 8 ? row[i] >> 9 & 1u : 0) << (4 + u);
+    }
+    memcpy(out + signs_at + 4 * c, &word, sizeof word);
+    if (!quant_has_even_signs(f)) {
+        out[signs_at + 64 + c] = (uint8_t)high;
+    }
+}
+
+static void pack_rows(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out) {
+    const quant_format *f = pack_format(plan->kind);
+    const size_t n = PACK_GROUP / (size_t)f->run;
+    for (int32_t k0 = 0; k0 < plan->n_in; k0 += QUANT_SUPER) {
+        for (int32_t c = 0; c < PACK_LANES && block * PACK_LANES + c < plan->n_out; c++) {
+            quant_rows rows;
+            quant_codes codes = {.d = {0}};
+            quant_split_rows(w->type, column_at(w, plan->n_in, block * PACK_LANES + c, k0), &rows, &codes);
+            for (size_t g = 0; g < QUANT_SUPER / PACK_GROUP; g++) {
+                uint8_t *group = out + ((size_t)k0 / PACK_GROUP + g) * pack_group_bytes(f);
+                join_rows(f, rows.row + g * n, rows.sign + 4 * g, codes.scale[g], (size_t)c, group);
+            }
+            join_scales(&plan->rule, &codes, c, k0, QUANT_SUPER, out + plan->scales_at, out + plan->supers_at);
+        }
+    }
+}
+
 static void pack_grouped(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out) {
     if (is_simple(w->type)) {
         pack_simple(plan, w, block, out);
+    } else if (pack_format(plan->kind)->run > 1) {
+        pack_rows(plan, w, block, out);
     } else {
         const block_source blocks = {w, plan->n_in};
         pack_block_of(plan, &(pack_source){read_blocks, &blocks}, block, out);

@@ -24,9 +24,17 @@
  *   SCALE_SIX_MIN  scales [k/64][3][16] bytes: scale, scale, min, min of the two groups; times supers [k/256][2][16] f16: d and -dmin
  *   SCALE_EIGHT    scales [k/16][16] int8; times supers [k/256][16] f16
  *   SCALE_ODD      scales [k/(2 group)][16] bytes: low nibble the first group, high nibble the second; times supers [k/256][16] f16
+ *   SCALE_ODD_SPARE  no scales, see grids; supers [k/256][16] f16
  *   SCALE_E8M0     scales [k/32][16] bytes
  *   SCALE_E4M3     scales [k/group][16] bytes of 5 bits of exponent and 3 of mantissa, the exponents 3 more, subnormals normalised
  * Four numbers of 6 bits take three bytes: the low six bits of byte i = 0..2 are number i, the high two are bits 2i and 2i + 1 of number 3.
+ *
+ * Grids keep numbers of rows and signs. A group has 4 numbers of rows of 8 elements or 8 of rows of 4, a plane of 64 bytes for each 4 of
+ * all columns: the low eight bits of number u = 0..3 of column c are byte 16 (c / 4) + 8 (u / 2) + 2 (c % 4) + u % 2. Then come [16] words
+ * of signs, that of element i of eight j at bit pack_sign_at. Forms with 7 signs of 8 (quant_has_even_signs) have, in place of the last of
+ * eight j, bit 8 of number j, or with SCALE_ODD_SPARE bit j of the group's scale. The others have [16] bytes more: of rows of 8, bit 8 of
+ * number u at bit u and bit 9 at 4 + u; of rows of 4, bit 8 of number u = 0..7 at bit u. In this order look-ups and interleavings of
+ * registers leave the rows' elements where they are multiplied (linear_grid_read.inc.h).
  *
  * E4M3 and T4_FLOAT are floats with f32 scales, one for each stretch of k, or with a stretch of 0 for the whole row. value = scale *
  * number, where a code of E4M3 has the number core/float8.h says, and one of T4_FLOAT an entry of a table of floats:
@@ -37,8 +45,8 @@
  *                  lies 0; of T4_NESTED [16] f32, the place of a column's first scale within NESTED_BLOCK of them, and [n_outer][16] f32
  * Behind all blocks lie the numbers of T4_FLOAT, [16] f32 by code, and of T4_NESTED then [256] f32 by code of a scale, and the offset.
  *
- * So a form takes as many bits as in its file, but for the grids (IQ1 to IQ3) and TQ1_0, whose codes are unpacked: a grid's rows have no
- * bits of their own. Every d * code is exact in f32. dmin is stored unchanged; the reader flips its sign. */
+ * So a form takes as many bits as in its file, but for IQ1, TQ1_0 and Q1_0, whose codes are unpacked, and for grids on processors that find
+ * rows slowly (quant_unpacked). Every d * code is exact in f32. dmin is stored unchanged; the reader flips its sign. */
 #ifndef CPU_PACK_H
 #define CPU_PACK_H
 
@@ -50,7 +58,7 @@
 #include "core/quant.h"
 #include "core/tensor.h"
 
-#define PACK_VERSION 4 /* of this layout, and of what linear_ops_load.c puts at its end; stored packed weights record it */
+#define PACK_VERSION 5 /* of this layout, and of what linear_ops_load.c puts at its end; stored packed weights record it */
 #define PACK_LANES   16
 #define PACK_GROUP   32 /* k of one activation scale */
 
@@ -61,7 +69,7 @@ typedef enum pack_kind {
     PACK_F16,
     PACK_BF16,
     PACK_INT8,
-#define PACK_NAME(name, group, bits, table, zero, dot, scale) PACK_##name,
+#define PACK_NAME(name, group, bits, table, zero, dot, scale, run) PACK_##name,
     FORM_LIST(PACK_NAME)
 #undef PACK_NAME
         PACK_E4M3,
@@ -99,6 +107,20 @@ static inline pack_kind pack_kind_of(quant_form form) {
 /* The format of a grouped kind. */
 static inline const quant_format *pack_format(pack_kind kind) {
     return &quant_formats[kind - PACK_INT8 - 1];
+}
+
+/* Bytes of the quants of a group. */
+static inline size_t pack_group_bytes(const quant_format *f) {
+    if (f->run > 1) {
+        return (size_t)(64 * (8 / f->run) + 64 + (quant_has_even_signs(f) ? 0 : PACK_LANES));
+    }
+    return (size_t)f->bits * PACK_GROUP * PACK_LANES / 8;
+}
+
+/* The bit of element i of eight j (of a group's four) in a column's word of signs. */
+static inline int pack_sign_at(const quant_format *f, int j, int i) {
+    const int bit = 8 * (i % 2) + 4 * (i / 2 % 2);
+    return f->run == 8 ? bit + i / 4 + 16 * (j % 2) + 2 * (j / 2) : bit + 16 * (i / 4) + j;
 }
 
 /* Bits of a zero in memory. */

@@ -99,6 +99,14 @@ INLINE void n_store(void *p, ni v) {
     _mm512_storeu_si512(p, v);
 }
 REGISTER_1(ni, n_set1, int32_t, _mm512_set1_epi32)
+INLINE ni n_of_words(const uint16_t v[32]) {
+    return n_load(v);
+}
+/* Bytes as words: of each 16 the first 8, and the last. */
+INLINE void n_widen(ni v, ni out[2]) {
+    out[0] = _mm512_unpacklo_epi8(v, _mm512_setzero_si512());
+    out[1] = _mm512_unpackhi_epi8(v, _mm512_setzero_si512());
+}
 INLINE ni n_set1_bytes(int x) {
     return _mm512_set1_epi8((char)x);
 }
@@ -112,6 +120,10 @@ INLINE ni n_shl(ni v, int n) {
 }
 INLINE ni n_shr(ni v, int n) {
     return _mm512_srli_epi32(v, (unsigned)n);
+}
+/* Bits of a where mask has them, else of b. */
+INLINE ni n_select(ni mask, ni a, ni b) {
+    return _mm512_ternarylogic_epi32(mask, a, b, 0xca);
 }
 /* Replaces each byte (0..15) of v by table's entry. */
 INLINE ni n_lookup(ni v, const int8_t table[16]) {
@@ -259,6 +271,29 @@ INLINE ni n_shl(ni v, int n) {
 INLINE ni n_shr(ni v, int n) {
     return _mm256_srli_epi32(v, n);
 }
+INLINE ni n_select(ni mask, ni a, ni b) {
+    return _mm256_or_si256(_mm256_and_si256(mask, a), _mm256_andnot_si256(mask, b));
+}
+INLINE ni n_of_words(const uint16_t v[16]) {
+    __m128i halves[2] = {_mm_setzero_si128(), _mm_setzero_si128()};
+#define INSERT(i)                                                                                                                          \
+    halves[0] = _mm_insert_epi16(halves[0], v[i], i);                                                                                      \
+    halves[1] = _mm_insert_epi16(halves[1], v[8 + (i)], i);
+    INSERT(0)
+    INSERT(1)
+    INSERT(2)
+    INSERT(3)
+    INSERT(4)
+    INSERT(5)
+    INSERT(6)
+    INSERT(7)
+#undef INSERT
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(halves[0]), halves[1], 1);
+}
+INLINE void n_widen(ni v, ni out[2]) {
+    out[0] = _mm256_unpacklo_epi8(v, _mm256_setzero_si256());
+    out[1] = _mm256_unpackhi_epi8(v, _mm256_setzero_si256());
+}
 INLINE ni n_lookup(ni v, const int8_t table[16]) {
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)table)), v);
 }
@@ -306,7 +341,7 @@ INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
     return sum;
 }
 /* Signs as masks. Pairs are at least -2 * 128 * 128 = -32768. */
-#define N_QUADS_LACK     1
+#define N_QUADS_LACK 1
 INLINE void n_quad_keep(void *to, ni w) {
     n_store(to, _mm256_cmpgt_epi8(_mm256_setzero_si256(), w));
     n_store((ni *)to + 1, _mm256_abs_epi8(w));
@@ -354,6 +389,11 @@ INLINE nf nf_bits(ni v) {
 #if defined(__x86_64__)
 INLINE void n_store_bytes(int8_t *p, n_bytes v) {
     _mm256_storeu_si256((__m256i *)(void *)p, v);
+}
+/* to[16 i + j] = from[16 i + order[j]] for the 16 i of 32. */
+INLINE void n_reorder(int8_t *to, const int8_t *from, const uint8_t order[16]) {
+    const __m256i places = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)order));
+    n_store_bytes(to, _mm256_shuffle_epi8(_mm256_loadu_si256((const __m256i *)(const void *)from), places));
 }
 /* The largest lane. */
 INLINE int32_t n_max_lane(ni v) {

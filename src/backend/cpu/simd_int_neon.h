@@ -64,6 +64,16 @@ INLINE ni n_shl(ni v, int n) {
 INLINE ni n_shr(ni v, int n) {
     return vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(v), vdupq_n_s32(-n)));
 }
+INLINE ni n_select(ni mask, ni a, ni b) {
+    return vbslq_s32(vreinterpretq_u32_s32(mask), a, b);
+}
+INLINE ni n_of_words(const uint16_t v[8]) {
+    return vreinterpretq_s32_u16(vld1q_u16(v));
+}
+INLINE void n_widen(ni v, ni out[2]) {
+    out[0] = vreinterpretq_s32_u16(vmovl_u8(vget_low_u8(vreinterpretq_u8_s32(v))));
+    out[1] = vreinterpretq_s32_u16(vmovl_u8(vget_high_u8(vreinterpretq_u8_s32(v))));
+}
 INLINE ni n_lookup(ni v, const int8_t table[16]) {
     return vreinterpretq_s32_s8(vqtbl1q_s8(vld1q_s8(table), vreinterpretq_u8_s32(v)));
 }
@@ -90,6 +100,13 @@ INLINE n_bytes n_bytes_of(const ni v[8]) {
 INLINE void n_store_bytes(int8_t *p, n_bytes v) {
     vst1q_s8(p, v.val[0]);
     vst1q_s8(p + 16, v.val[1]);
+}
+
+/* to[16 i + j] = from[16 i + order[j]] for the 16 i of 32. */
+INLINE void n_reorder(int8_t *to, const int8_t *from, const uint8_t order[16]) {
+    for (int i = 0; i < 32; i += 16) {
+        vst1q_s8(to + i, vqtbl1q_s8(vld1q_s8(from + i), vld1q_u8(order)));
+    }
 }
 
 INLINE int n_run(int bits) {
