@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/request_field.h"
 #include "base/mem.h"
 #include "check/check.h"
 #include "sample/logprobs.h"
