@@ -191,6 +191,9 @@ def test_a_flag_that_says_what_a_file_is_has_no_effect_on_it(quire, tmp_path):
         assert f"is quantised by {names[0]}, and nothing is quantised twice" in refused(quire, model, "--quantization", "q4_k")
         other = "awq" if names[0] != "awq" else "gptq"
         assert f"--quantization {other}: {model} is quantised by {names[0]}; leave the flag out" in refused(quire, model, "--quantization", other)
+    packed = tmp_path / "fp8.quire"
+    assert run(quire, "pack", tmp_path / "fp8-channel", "-o", packed).returncode == 0
+    assert set(facts(quire, packed, "--quantization", "fp8")["weight_bytes_by_type"]) == {"fp8_e4m3", "f16"}
     oss = gpt_oss().write(tmp_path / "oss", True)
     assert logits(quire, oss, tmp_path / "b.npy", "--quantization", "mxfp4")[0] == logits(quire, oss, tmp_path / "a.npy")[0]
     assert logits(quire, "models/builtin.gguf", tmp_path / "a.npy", "--quantization", "gguf")[0] == logits(quire, "models/builtin.gguf", tmp_path / "b.npy")[0]
