@@ -25,7 +25,8 @@ const int8_t quant_tables[N_TABLES][16] = {
 
 const quant_rule *quant_rule_of(dtype t) {
     static const quant_rule rules[N_DTYPES] = {
-#define TYPE_RULE(type, form, table, unit, shift) [DTYPE_##type] = {FORM_##form, TABLE_##table, unit, shift},
+#define TYPE_RULE(type, form_, table_, unit_, shift_)                                                                                      \
+    [DTYPE_##type] = {.form = FORM_##form_, .table = TABLE_##table_, .unit = unit_, .shift = shift_},
         QUANT_LIST(TYPE_RULE)
 #undef TYPE_RULE
     };
