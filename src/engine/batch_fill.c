@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/draft_step.h"
 #include "engine/row_pooling_block.h"
 #include "engine/state.h"
 
@@ -13,6 +14,7 @@ quire_err batch_open(engine *e) {
     step_arrays *a = &e->step;
     size_t n_rows = (size_t)e->sched.limits.max_rows, n_seqs = (size_t)e->sched.limits.max_seqs, n_workers = (size_t)e->samples.n_workers;
     a->out0 = mem_new(n_seqs, sizeof *a->out0);
+    a->uses = mem_new(n_seqs, sizeof *a->uses);
     a->tokens = mem_new(n_rows, sizeof *a->tokens);
     a->positions = mem_new(n_rows, sizeof *a->positions);
     a->types = mem_new(n_rows, sizeof *a->types);
@@ -28,7 +30,7 @@ quire_err batch_open(engine *e) {
     a->line_rows = mem_new((size_t)e->sched.limits.max_out + 1, sizeof *a->line_rows);
     a->line_results = mem_new(n_rows, sizeof *a->line_results);
     a->tables = mem_new(n_seqs * (size_t)e->layout.n_groups, sizeof(kv_table *));
-    bool whole = a->out0 && a->tokens && a->positions && a->types && a->parents && a->faults && a->out_rows && a->batch_seqs &&
+    bool whole = a->out0 && a->uses && a->tokens && a->positions && a->types && a->parents && a->faults && a->out_rows && a->batch_seqs &&
                  a->tables && a->hidden && a->raw && a->forked && a->states &&
                  a->lines && a->line_rows && a->line_results;
     for (int32_t g = 0; g < e->kv.n_token_groups && whole; g++) {
@@ -53,7 +55,7 @@ quire_err batch_open(engine *e) {
 
 void batch_close(engine *e) {
     step_arrays *a = &e->step;
-    void *blocks[] = {a->out0,       a->tokens, a->positions, a->parents, a->out_rows,
+    void *blocks[] = {a->out0, a->uses, a->tokens, a->positions, a->parents, a->out_rows,
                       a->batch_seqs, (void *)a->tables, a->hidden, a->raw,       a->forked,   a->types,
                       a->faults,     a->states,         a->lines,  a->line_rows, a->line_results};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
@@ -92,6 +94,20 @@ static void fill_rows(engine *e, const sequence *s, const int32_t *tokens, int32
     }
 }
 
+static row_use use_of(const engine *e, const sequence *s, const sched_item *it) {
+    if (s->pooling != NULL) {
+        return ROW_POOLED;
+    }
+    if (s->task.kv.n_computed + it->n_rows - it->n_drafts < s->task.n_known) {
+        return ROW_NONE;
+    }
+    if (s->beams != NULL) {
+        return ROW_BEAM;
+    }
+    bool is_judged = it->n_drafts > 0 && s->draft.n_jump_forward == 0 && draft_by_rejection(&e->options.draft, &s->sampling);
+    return is_judged || s->next_child != NULL || task_wants_logits(&s->task) ? ROW_ALONE : ROW_LINE;
+}
+
 /* Fills the rows of one item: its known tokens, then its drafts, in adjacent slots whatever their positions. */
 static void fill_item(engine *e, int32_t item) {
     step_arrays *a = &e->step;
@@ -101,6 +117,7 @@ static void fill_item(engine *e, int32_t item) {
     int32_t row0 = a->rows.n_rows, n = it->n_rows, n_drafts = it->n_drafts, n_own = n - n_drafts;
     bool branches = false;
     a->out0[item] = a->rows.n_out;
+    a->uses[item] = use_of(e, s, it);
     fill_rows(e, s, s->task.tokens + s->task.kv.n_computed, s->task.kv.n_computed, n_own);
     if (n_drafts > 0) {
         fill_rows(e, s, tree->tokens, s->task.n_known, n_drafts);

@@ -91,8 +91,9 @@ static void collect_item(engine *e, int32_t item) {
     }
     kv_seq_advance(&s->task.kv, n);
     event_computed(e, s, n);
+    const row_use use = e->step.uses[item];
     /* no sampling from a row that a jump-forward token follows */
-    bool has_row = s->task.kv.n_computed == s->task.n_known && s->draft.n_jump_forward == 0 && s->pooling == NULL;
+    bool has_row = use >= ROW_BEAM && s->draft.n_jump_forward == 0;
     quire_err checked = step_check_rows(e, s, e->step.batch_seqs[item].row0, n, has_row ? out : -1);
     if (checked != QUIRE_OK) {
         step_finish(e, s, FINISH_ERROR, checked);
@@ -102,11 +103,11 @@ static void collect_item(engine *e, int32_t item) {
         cache_publish(e, s);
     }
     kv_seq_forget(&e->kv, &s->task.kv);
-    if (s->pooling != NULL) {
+    if (use == ROW_POOLED) {
         collect_rows(e, s, n, e->step.batch_seqs[item].row0);
-    } else if (s->task.kv.n_computed == s->task.n_known && s->beams != NULL) {
+    } else if (use == ROW_BEAM) {
         beam_take(e, s, e->b->ops->logits(e->b, out));
-    } else if (s->task.kv.n_computed == s->task.n_known) {
+    } else if (use != ROW_NONE) {
         if (s->next_child != NULL) {
             fork_children(e, s, e->b->ops->logits(e->b, out));
         }

@@ -5,7 +5,8 @@
  *   a sequence:  entered -> admitted -> computed .. -> token .. -> ended
  *                              ^ preempted <-'
  *
- * A step raises the event and knows no feature by name. The engine thread. */
+ * A step raises the events; what the last row of an item is for is decided as the batch is filled (row_use in state.h). The engine
+ * thread. */
 #ifndef ENGINE_FEATURES_H
 #define ENGINE_FEATURES_H
 

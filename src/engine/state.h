@@ -23,6 +23,15 @@ typedef struct engine_entry {
     sequence *sequence; /* NULL: the entry is free. Guarded by the engine's lock */
 } engine_entry;
 
+/* What an item's row of its last known token is for, as the batch is filled. */
+typedef enum row_use {
+    ROW_NONE,   /* nothing: more known tokens follow in later steps */
+    ROW_POOLED, /* every row of the item is part of the one that the sequence wants (row_pooling.h) */
+    ROW_BEAM,   /* a beam search chooses from it */
+    ROW_LINE,   /* sampling on any thread, by rows of logits that nothing else uses (step_lines.h) */
+    ROW_ALONE   /* sampling on the engine's thread: the logits are kept, shared with forks, or judge drafts by rejection */
+} row_use;
+
 /* What an item samples (step_lines.h). */
 typedef struct draft_line {
     sequence *s;
@@ -39,6 +48,7 @@ typedef struct step_arrays {
     sample_row *line_rows;          /* [max_out + 1]: one more is filled before it is known that the argmax is all */
     sample_result *line_results;    /* [max_rows] */
     int32_t *out0;                  /* [plan.n_items] first wanted row of an item, in out_rows */
+    row_use *uses;                  /* [plan.n_items] */
     int32_t *tokens, *positions, *types, *out_rows;
     int32_t *parents;               /* of drafts only: see batch_seq */
     atomic_uint *faults;            /* [max_rows] of rows with programs that can fault */
@@ -52,7 +62,6 @@ typedef struct step_arrays {
     const kv_table **tables;        /* [max_seqs * groups] for the audit */
     batch rows;
 } step_arrays;
-
 
 struct engine {
     model *m;

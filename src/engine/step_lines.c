@@ -9,16 +9,6 @@
 #include "sample/end_tokens.h"
 #include "spec/outlook.h"
 
-/* Whether the item's samples come from rows of logits that nothing else uses. */
-static bool is_lined(const engine *e, int32_t item) {
-    const sequence *s = planned_at(e, item);
-    const sched_item *it = &e->sched.plan.items[item];
-    bool reaches_end = s->task.kv.n_computed + it->n_rows - it->n_drafts == s->task.n_known;
-    bool is_judged = it->n_drafts > 0 && s->draft.n_jump_forward == 0 && draft_by_rejection(&e->options.draft, &s->sampling);
-    return reaches_end && !is_judged && s->pooling == NULL && s->task.state != TASK_DONE && s->beams == NULL && s->next_child == NULL &&
-           !task_wants_logits(&s->task);
-}
-
 /* Rows of logits that a line samples from: behind its last known token and behind each draft. Of jump-forward tokens only the last of all
  * is followed by one. */
 static int32_t count_rows(const draft_line *line) {
@@ -129,7 +119,7 @@ void step_lines_sample(engine *e) {
         const sched_item *it = &e->sched.plan.items[i];
         assert(s->n_line == 0);
         s->is_checked = false;
-        if (!is_lined(e, i)) {
+        if (a->uses[i] != ROW_LINE) {
             continue;
         }
         *line = (draft_line){.s = s,
