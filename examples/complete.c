@@ -3,7 +3,6 @@
  *   cc examples/complete.c $(pkg-config --cflags --libs quire) -o complete
  *   ./complete builtin "The prince" 20 */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "quire.h"
@@ -34,18 +33,19 @@ static int print_answer(quire_queue *q) {
     }
 }
 
-/* One request, as a body of OpenAI's API. The text goes into it as it is: it must hold nothing that JSON escapes. */
-static int complete(quire_engine *engine, quire_queue *q, const char *text, int n_tokens) {
-    char body[1024];
+static int complete(quire_engine *engine, quire_queue *q, const char *text, const char *n_tokens) {
     quire_error err;
     quire_request *request;
     quire_stream *stream;
-    snprintf(body, sizeof body, "{\"prompt\": \"%s\", \"max_tokens\": %d, \"temperature\": 0}", text, n_tokens);
-    if (quire_request_parse(engine, QUIRE_COMPLETIONS, body, strlen(body), &request, &err) != QUIRE_OK ||
-        quire_submit(q, request, NULL, &stream, &err) != QUIRE_OK) {
+    if (quire_request_text(engine, text, strlen(text), &request, &err) != QUIRE_OK) {
         return failed(&err);
     }
-    return print_answer(q);
+    if (quire_request_set(request, "max_tokens", n_tokens, &err) != QUIRE_OK ||
+        quire_request_set(request, "temperature", "0", &err) != QUIRE_OK) {
+        quire_request_free(request);
+        return failed(&err);
+    }
+    return quire_submit(q, request, NULL, &stream, &err) == QUIRE_OK ? print_answer(q) : failed(&err);
 }
 
 int main(int argc, char **argv) {
@@ -65,7 +65,7 @@ int main(int argc, char **argv) {
     }
     int status = 1;
     if (quire_queue_open(engine, &q) == QUIRE_OK) {
-        status = complete(engine, q, argv[2], atoi(argv[3]));
+        status = complete(engine, q, argv[2], argv[3]);
         quire_queue_close(q);
     }
     quire_engine_close(engine);

@@ -351,6 +351,15 @@ quire_err quire_request_embed(const quire_engine *e, const quire_input *inputs, 
  * caller's, freed with quire_free; on failure NULL. QUIRE_BUSY when the engine is full. */
 quire_err quire_embed(quire_engine *e, const quire_input *inputs, size_t n, const quire_embed_options *o, float **rows, size_t *n_row,
                       quire_error *err);
+/* Makes a request to go on from a text, as a completion's prompt, or to answer a chat. Copies the texts. Other fields are as in a body that
+ * leaves them out; quire_request_set changes them. */
+quire_err quire_request_text(const quire_engine *e, const char *text, size_t n, quire_request **out, quire_error *err);
+typedef struct quire_message {
+    const char *role; /* "system", "user", "assistant" */
+    const char *content;
+    size_t n_content;
+} quire_message;
+quire_err quire_request_chat(const quire_engine *e, const quire_message *messages, size_t n, quire_request **out, quire_error *err);
 /* Sets a field by its OpenAI name; its value is JSON text ("0.7", "true", "[\"a\"]"). */
 quire_err quire_request_set(quire_request *r, const char *field, const char *json, quire_error *err);
 /* Sets the tenant: prefixes are shared between requests of one tenant only. Copied. Default: one tenant for all. QUIRE_INVALID for a name
@@ -489,6 +498,10 @@ void quire_queue_wait(quire_queue *q, int64_t timeout_us);
 /* Takes the request (also on failure, when it is freed) and starts it; events come on q. Does not block: text threads tokenise. A full
  * engine shows later, as DONE with the error QUIRE_BUSY. */
 quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err);
+/* Computes the answer and waits for it: the above on a queue of its own, for programs that do nothing else meanwhile. Takes the request,
+ * also on failure. Any thread, several at once too. *text: what choice 0 says, of a chat with parts its content alone; 0-terminated, freed
+ * with quire_free; on failure NULL. QUIRE_BUSY when the engine is full. */
+quire_err quire_generate(quire_engine *e, quire_request *r, char **text, size_t *n, quire_error *err);
 /* Cancels the stream; its DONE still comes. Called on the queue's thread. */
 void quire_stream_cancel(quire_stream *s);
 /* Releases the handle, after DONE or at any time: an unfinished stream is cancelled and its later events are dropped. Called on the queue's

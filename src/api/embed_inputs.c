@@ -61,7 +61,9 @@ static quire_err run(quire_engine *e, quire_queue *q, const quire_input *inputs,
 quire_err quire_embed(quire_engine *e, const quire_input *inputs, size_t n, const quire_embed_options *o, float **rows, size_t *n_row,
                       quire_error *err) {
     rows_out out = {.n = n};
+    quire_error unread = {0};
     quire_queue *q;
+    err = err != NULL ? err : &unread;
     *rows = NULL;
     *n_row = 0;
     if (n == 0) {

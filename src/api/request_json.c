@@ -26,7 +26,8 @@ static size_t bytes_of_row(void *user, str name) {
 /* What stands behind the first bytes too many is not looked at. */
 static quire_err size_error(const field_desc *f, quire_error *err) {
     return err_set_param(err, QUIRE_BAD_REQUEST, request_rule_param(f),
-                         "%s has over %zu bytes, the most that are read (white space and escapes aside)", f->name, request_field_max_bytes(f));
+                         "%s has over %zu bytes, the most that are read (white space and escapes aside)", f->name,
+                         request_field_max_bytes(f));
 }
 
 quire_err request_check_size(const field_desc *f, str text, quire_error *err) {

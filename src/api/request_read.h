@@ -16,8 +16,8 @@ typedef struct body_rows {
 /* The row of a request's member. */
 const field_desc *request_row(str name, uint32_t endpoint);
 /* Checks a body of hostile origin without building anything: strict JSON, at most REQUEST_MAX_BYTES, REQUEST_MAX_VALUES,
- * REQUEST_MAX_CONTAINERS and REQUEST_MAX_DEPTH; no member has more bytes than its row says (request_field_max_bytes), where there are rows. On
- * failure err has the position, and param is "body", "body.POSITION" or the field that is too large. */
+ * REQUEST_MAX_CONTAINERS and REQUEST_MAX_DEPTH; no member has more bytes than its row says (request_field_max_bytes), where there are rows.
+ * On failure err has the position, and param is "body", "body.POSITION" or the field that is too large. */
 quire_err request_check_body(str text, body_rows *rows, quire_error *err);
 /* The same bound for a value that comes alone; one that is no JSON passes here. */
 quire_err request_check_size(const field_desc *f, str text, quire_error *err);

@@ -1,0 +1,101 @@
+/* Requests from texts and messages, and answers in one call. */
+#include "api_world.h"
+
+static quire_engine *e;
+
+static int open_engine(void **state) {
+    (void)state;
+    e = world_open(256, 4);
+    return 0;
+}
+
+static int close_engine(void **state) {
+    (void)state;
+    quire_engine_close(e);
+    return 0;
+}
+
+static void a_text_goes_on_as_the_same_body_does(void **state) {
+    (void)state;
+    quire_queue *q = queue_new(e);
+    quire_error err = {0};
+    quire_request *r;
+    response want;
+    char *text;
+    size_t n;
+    complete(e, q, &want, "{\"prompt\": \"The \\\"prince\\\"\\n\", \"max_tokens\": 20, \"temperature\": 0, \"n\": 2}");
+    assert_int_equal(quire_request_text(e, "The \"prince\"\n", 13, &r, &err), QUIRE_OK);
+    assert_int_equal(quire_request_set(r, "max_tokens", "20", &err), QUIRE_OK);
+    assert_int_equal(quire_request_set(r, "temperature", "0", &err), QUIRE_OK);
+    assert_int_equal(quire_request_set(r, "n", "2", &err), QUIRE_OK);
+    assert_int_equal(quire_generate(e, r, &text, &n, &err), QUIRE_OK);
+    assert_int_equal(n, want.choices[0].text.n);
+    assert_memory_equal(text, want.choices[0].text.p, n);
+    assert_int_equal(text[n], 0);
+    quire_free(text);
+    response_clear(&want);
+    quire_queue_close(q);
+}
+
+static void a_chat_is_answered(void **state) {
+    (void)state;
+    const quire_message messages[] = {{"system", "Be short.", 9}, {"user", "Who went?", 9}};
+    quire_error err = {0};
+    quire_request *r;
+    char *text[2];
+    size_t n;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(quire_request_chat(e, messages, 2, &r, &err), QUIRE_OK);
+        assert_int_equal(quire_request_set_all(r, "{\"max_tokens\": 12, \"seed\": 3}", 29, &err), QUIRE_OK);
+        assert_int_equal(quire_generate(e, r, &text[i], &n, &err), QUIRE_OK);
+        assert_true(n > 0);
+    }
+    assert_string_equal(text[0], text[1]);
+    quire_free(text[0]);
+    quire_free(text[1]);
+}
+
+static void an_empty_answer_is_an_empty_text(void **state) {
+    (void)state;
+    quire_error err = {0};
+    quire_request *r;
+    char *text;
+    size_t n;
+    assert_int_equal(quire_request_text(e, "x", 1, &r, &err), QUIRE_OK);
+    assert_int_equal(quire_request_set_all(r, "{\"max_tokens\": 0, \"echo\": true}", 31, &err), QUIRE_OK);
+    assert_int_equal(quire_generate(e, r, &text, &n, &err), QUIRE_OK);
+    assert_int_equal(n, 0);
+    assert_string_equal(text, "");
+    quire_free(text);
+}
+
+static void what_is_wrong_is_the_error(void **state) {
+    (void)state;
+    const quire_message broken[] = {{NULL, "x", 1}};
+    quire_error err = {0};
+    quire_request *r;
+    char *text;
+    size_t n;
+    assert_int_equal(quire_request_chat(e, broken, 1, &r, &err), QUIRE_BAD_REQUEST);
+    assert_null(r);
+    assert_int_equal(quire_request_chat(e, NULL, 0, &r, &err), QUIRE_BAD_REQUEST);
+    assert_int_equal(quire_request_text(e, "x", 1, &r, &err), QUIRE_OK);
+    assert_int_equal(quire_request_set(r, "max_tokens", "5", &err), QUIRE_OK);
+    assert_int_equal(quire_request_set(r, "min_tokens", "9", &err), QUIRE_OK);
+    assert_int_equal(quire_generate(e, r, &text, &n, &err), QUIRE_BAD_REQUEST);
+    assert_non_null(strstr(err.message, "min_tokens"));
+    assert_null(text);
+    assert_int_equal(quire_request_text(e, "x", 1, &r, NULL), QUIRE_OK);
+    assert_int_equal(quire_request_set(r, "min_tokens", "900", NULL), QUIRE_OK);
+    assert_int_not_equal(quire_generate(e, r, &text, &n, NULL), QUIRE_OK); /* without a place for the message */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_text_goes_on_as_the_same_body_does),
+        cmocka_unit_test(a_chat_is_answered),
+        cmocka_unit_test(an_empty_answer_is_an_empty_text),
+        cmocka_unit_test(what_is_wrong_is_the_error),
+    };
+    return cmocka_run_group_tests(tests, open_engine, close_engine);
+}
