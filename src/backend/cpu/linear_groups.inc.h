@@ -195,7 +195,9 @@ INLINE void tile_bytes(group_format f, int n_rows, int n_regs, const group_view 
         n_quad w[TILE_REGISTERS];
         UNROLL
         for (int c = 0; c < n_regs; c++) {
-            w[c] = f.unpacked ? n_quad_kept(record_quad(f, n_regs, v->record, t, c)) : n_quad_of(group_quad(f, v->planes[c], t));
+            w[c] = f.unpacked    ? n_quad_kept(record_quad(f, n_regs, v->record, t, c))
+                   : f.has_table ? n_quad_lookup(packed_quad(f.bits, v->planes[c], t), f.table)
+                                 : n_quad_of(group_quad(f, v->planes[c], t));
         }
         UNROLL
         for (int i = 0; i < n_rows * n_regs; i++) {
@@ -388,7 +390,8 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
                         ptrdiff_t next, float *y, int32_t y_stride) {
     const int32_t row0 = pass->row0, later = share_from(pass, n_side, pass->index), later_end = share_from(pass, n_side, pass->index + 1);
     const int n_regs = n_side * N_HALVES < TILE_REGISTERS ? n_side * N_HALVES : TILE_REGISTERS, n_tiles = n_side * N_HALVES / n_regs;
-    const int step = n_rows <= 2 ? sharing_groups(f) : 1; /* groups at a time, see load_scales */
+    /* Groups at a time: two read the bytes that their scales share once, four at a time cost more than they save. */
+    const int step = n_rows <= 2 && sharing_groups(f) == 2 ? 2 : 1;
     const uint8_t *block = linear_block(w, block0), *scales = block + w->layout.scales_at, *supers = block + w->layout.supers_at;
     const size_t stride = w->layout.block_bytes, end = (size_t)(w->layout.n_in / PACK_GROUP) * group_bytes(f);
     const row_group *x[N_GROUP_ROWS];

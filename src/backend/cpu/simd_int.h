@@ -176,6 +176,11 @@ typedef struct n_quad {
 INLINE n_quad n_quad_of(ni w) {
     return (n_quad){_mm512_xor_si512(w, n_set1_bytes(-128))};
 }
+/* n_quad_of(n_lookup(v, table)): only the table is converted, which does not change in a loop. */
+INLINE n_quad n_quad_lookup(ni v, const int8_t table[16]) {
+    const ni bytes = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table));
+    return (n_quad){_mm512_shuffle_epi8(n_quad_of(bytes).v, v)};
+}
 INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
     return (n_sum)_mm512_dpbusd_epi32((ni)sum, w.v, x);
 }
@@ -333,6 +338,9 @@ typedef struct n_quad {
 } n_quad;
 INLINE n_quad n_quad_of(ni w) {
     return (n_quad){w, _mm256_abs_epi8(w)};
+}
+INLINE n_quad n_quad_lookup(ni v, const int8_t table[16]) {
+    return n_quad_of(n_lookup(v, table));
 }
 INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
     ni pairs = _mm256_maddubs_epi16(w.magnitude, _mm256_sign_epi8(x, w.v));

@@ -130,6 +130,9 @@ typedef struct n_quad {
 INLINE n_quad n_quad_of(ni w) {
     return (n_quad){w};
 }
+INLINE n_quad n_quad_lookup(ni v, const int8_t table[16]) {
+    return n_quad_of(n_lookup(v, table));
+}
 INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
     return n_dot_add(sum, w.v, x);
 }
