@@ -127,7 +127,7 @@ def test_the_pool_says_how_its_size_came_about(quire):
     assert "the model was made for" not in plain
     too_many = log("--kv-pages", "90000")
     assert "no memory for 90000 KV pages" in too_many and "ulimit -v" in too_many
-    assert "(0.5)" in re.search(r"--memory-utilization PART.*", subprocess.run([QUIRE, "help", "serve"], capture_output=True, text=True).stdout)[0]
+    assert "(default: 0.5)" in re.search(r"--memory-utilization PART.*", subprocess.run([QUIRE, "help", "serve"], capture_output=True, text=True).stdout)[0]
 
 
 def test_inspect_plans_the_pool_that_is_opened(quire):

@@ -93,7 +93,7 @@ def test_the_picture_is_well_formed_and_has_a_line_a_policy(quire, chats, tmp_pa
     (["{trace}", "--pages", ""], 2, ["--pages", "empty"]),
     (["{trace}", "--policy", "fifo"], 2, ["--policy fifo", "lru", "belady"]),
     (["{trace}", "--page-size", "1024"], 2, ["--page-size 1024", "512"]),
-    (["{trace}", "--prefix-cache", "none"], 2, ["--prefix-cache none", "page or token"]),
+    (["{trace}", "--prefix-cache", "none"], 2, ["--prefix-cache none", "one of token, page"]),
     (["{trace}", "--concurrency", "0"], 2, ["--concurrency 0"]),
     (["{trace}", "--model", "x"], 2, ["--model"]),
     (["{trace}", "{trace}"], 2, ["one TRACE"]),
