@@ -3,21 +3,16 @@
 #ifndef TESTS_API_API_WORLD_H
 #define TESTS_API_API_WORLD_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/str.h"
 #include "quire.h"
+#include "test.h"
 
 #define MAX_OUT 512
 

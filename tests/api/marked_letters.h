@@ -3,6 +3,7 @@
 #define TESTS_API_MARKED_LETTERS_H
 
 #include "grammar/grammar_parts.h"
+#include "test.h"
 
 enum { N_TOKENS = 128 };
 static grammar_vocab *vocab;

@@ -2,17 +2,12 @@
 #ifndef TESTS_API_REQUEST_WORLD_H
 #define TESTS_API_REQUEST_WORLD_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "api/request.h"
+#include "test.h"
 
 static const request_context context = {.n_vocab = 2048, .max_model_len = 1024, .has_vocabulary = true};
 

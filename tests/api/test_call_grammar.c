@@ -1,11 +1,6 @@
 /* Grammars of calls: what each format's grammar allows, walked at random, is read by the format's own parser as calls of the offered
  * functions whose arguments obey their schemas. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -19,6 +14,7 @@
 #include "chat/json_stream.h"
 #include "chat/output_parser.h"
 #include "json/json_out.h"
+#include "test.h"
 
 enum { N_TOOLS = 5, N_WALKS = 12, MAX_STEPS = 3000, WALK_SEED = 22 };
 
@@ -645,8 +641,7 @@ static bool can_call(const char *format, const char *name) {
     return call_grammar_layout(&c) != NULL;
 }
 
-static void names_that_a_format_reads_as_others_are_not_called(void **state) {
-    (void)state;
+TEST(names_that_a_format_reads_as_others_are_not_called) {
     static const char *const never[] = {"", "a b", "a\"", "a{", "a<b", "a\x01", "a\x7F", "a\\u0041", "a|b", "a\n"};
     const call_layout *l;
     for (size_t i = 0; (l = call_layout_at(i)) != NULL; i++) {

@@ -1,11 +1,6 @@
 /* Texts of calls as they were rendered (tests/golden/toolparsers, or all of ../shared/golden/toolparsers where QUIRE_SHARED names it):
  * where a text's calls obey their schemas, the grammar of its format accepts it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,6 +8,7 @@
 #include "chat/call_layout.h"
 #include "json/json.h"
 #include "json/json_out.h"
+#include "test.h"
 
 enum { MAX_TOOLS = 16, MAX_MARKS = 32, MAX_FORMATS = 64 };
 

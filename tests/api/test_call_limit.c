@@ -1,13 +1,8 @@
 #include "api/call_limit.h"
+#include "test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* Passes calls "NAME ARGUMENTS|NAME ARGUMENTS", the arguments in pieces of n bytes; "!" behind the last: it does not end. Writes what the
  * reader gets as "NAME ARGUMENTS;". */
@@ -63,8 +58,7 @@ static void expect(call_limit l, const char *calls, const char *want, bool is_ov
     }
 }
 
-static void an_answer_has_no_call_twice(void **state) {
-    (void)state;
+TEST(an_answer_has_no_call_twice) {
     const call_limit distinct = {.is_distinct = true};
     expect(distinct, "f {\"a\":1}|f {\"a\":2}|g {\"a\":1}", "f {\"a\":1};f {\"a\":2};g {\"a\":1};", false);
     expect(distinct, "f {\"a\":1}|f {\"a\":1}|f {\"a\":2}", "f {\"a\":1};", true);
@@ -76,8 +70,7 @@ static void an_answer_has_no_call_twice(void **state) {
     expect((call_limit){0}, "f {}|f {}|f {}", "f {};f {};f {};", false);
 }
 
-static void an_answer_ends_where_a_call_too_many_begins(void **state) {
-    (void)state;
+TEST(an_answer_ends_where_a_call_too_many_begins) {
     expect((call_limit){.most = 2}, "f {}|f {}|f {}", "f {};f {};", true);
     expect((call_limit){.most = 2}, "f {}|f {}", "f {};f {};", false);
     expect((call_limit){.most = 2, .is_distinct = true}, "f {\"a\":1}|f {\"a\":2}|f {\"a\":3}", "f {\"a\":1};f {\"a\":2};", true);

@@ -1,14 +1,9 @@
 /* The cache of compiled grammars: what a hit is, whose it is, and its limit. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "api/grammar_cache.h"
+#include "test.h"
 
 static grammar *compile(const grammar_key *k) {
     quire_error err = {0};
@@ -32,8 +27,7 @@ static void keep(grammar_cache *c, const grammar_key *k) {
     grammar_drop(g);
 }
 
-static void a_grammar_is_found_under_all_that_it_was_compiled_from(void **state) {
-    (void)state;
+TEST(a_grammar_is_found_under_all_that_it_was_compiled_from) {
     grammar_cache *c;
     const grammar_key key = {.tenant = 7,
                              .kind = GRAMMAR_SCHEMA,
@@ -76,8 +70,7 @@ static void a_grammar_is_found_under_all_that_it_was_compiled_from(void **state)
     grammar_drop(again);
 }
 
-static void a_tenant_with_many_grammars_drives_out_its_own_oldest(void **state) {
-    (void)state;
+TEST(a_tenant_with_many_grammars_drives_out_its_own_oldest) {
     enum { LIMIT = 64 << 10 };
     grammar_cache *c;
     const grammar_key quiet = {.tenant = 1, .kind = GRAMMAR_REGEX, .text = str_of("[a-f]{3}")};

@@ -1,15 +1,10 @@
 /* Options: those that no one should give, those of another version's header, and extreme ones that are allowed. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "quire.h"
+#include "test.h"
 
 static quire_options options_for(const char *model) {
     quire_options o;
@@ -36,8 +31,7 @@ static void refused(const quire_options *o, const char *what) {
         refused(&o, what);                                                                                                                 \
     } while (0)
 
-static void options_out_of_bounds_are_refused_by_name(void **state) {
-    (void)state;
+TEST(options_out_of_bounds_are_refused_by_name) {
     REFUSED_WITH(model, NULL, "NULL");
     REFUSED_WITH(isa, NULL, "NULL");
     REFUSED_WITH(model, "no/such/file.gguf", "no/such/file.gguf");
@@ -74,8 +68,7 @@ static void options_out_of_bounds_are_refused_by_name(void **state) {
     assert_null(text);
 }
 
-static void options_are_set_by_their_flags_names(void **state) {
-    (void)state;
+TEST(options_are_set_by_their_flags_names) {
     quire_options o = options_for("models/builtin-small.gguf");
     quire_error err = {0};
     assert_int_equal(quire_options_set(&o, "--max-num-seqs", "7", &err), QUIRE_OK);
@@ -116,8 +109,7 @@ static quire_err open_sized(size_t size, unsigned char *bytes, quire_error *err)
     return r;
 }
 
-static void options_of_another_header_are_read_by_their_size(void **state) {
-    (void)state;
+TEST(options_of_another_header_are_read_by_their_size) {
     static const size_t fewer[] = {offsetof(quire_options, compute), offsetof(quire_options, audit), sizeof(quire_options)};
     quire_error err = {0};
     for (size_t i = 0; i < sizeof fewer / sizeof *fewer; i++) { /* an older program: what it does not know has its default */
@@ -140,8 +132,7 @@ static void options_of_another_header_are_read_by_their_size(void **state) {
     assert_non_null(strstr(err.message, "does not know"));
 }
 
-static void options_without_a_size_are_refused(void **state) {
-    (void)state;
+TEST(options_without_a_size_are_refused) {
     static const size_t wrong[] = {
         0, 1, sizeof(size_t), offsetof(quire_options, model) + sizeof(char *) - 1, sizeof(quire_options) - 1, 4104, SIZE_MAX};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -151,13 +142,11 @@ static void options_without_a_size_are_refused(void **state) {
     }
 }
 
-static void the_version_is_the_header_s(void **state) {
-    (void)state;
+TEST(the_version_is_the_header_s) {
     assert_string_equal(quire_version(), QUIRE_VERSION);
 }
 
-static void extreme_options_that_are_allowed_work(void **state) {
-    (void)state;
+TEST(extreme_options_that_are_allowed_work) {
     static const struct {
         int32_t page_tokens, n_pages, max_batched_tokens, max_seqs, prefill_chunk, max_model_len;
     } cases[] = {

@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +6,7 @@
 #include "api/prompt_cache.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "test.h"
 #include "text/tokenizer.h"
 
 /* Added tokens of every kind that can move a border: one the beginning of another, white space taken on either side, whole words only,
@@ -92,8 +86,7 @@ static size_t encode_both(const tokenizer *t, prompt_cache *c, uint64_t tenant, 
 }
 
 /* A text that is cut anywhere and goes on in another way has the ids of the whole text. */
-static void ids_are_those_of_the_whole_text_wherever_a_text_changes(void **state) {
-    (void)state;
+TEST(ids_are_those_of_the_whole_text_wherever_a_text_changes) {
     const char *given = getenv("QUIRE_TEST_SEED");
     uint64_t seed = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
     print_message("QUIRE_TEST_SEED=%llu\n", (unsigned long long)seed);
@@ -121,8 +114,7 @@ static void ids_are_those_of_the_whole_text_wherever_a_text_changes(void **state
     tokenizer_close(t);
 }
 
-static void a_conversation_that_goes_on_encodes_its_new_text_only(void **state) {
-    (void)state;
+TEST(a_conversation_that_goes_on_encodes_its_new_text_only) {
     tokenizer *t = open_tokenizer();
     prompt_cache *c;
     strbuf text = {0};
@@ -147,8 +139,7 @@ static void a_conversation_that_goes_on_encodes_its_new_text_only(void **state) 
     tokenizer_close(t);
 }
 
-static void tenants_have_entries_of_their_own_and_drive_out_none_of_others(void **state) {
-    (void)state;
+TEST(tenants_have_entries_of_their_own_and_drive_out_none_of_others) {
     tokenizer *t = open_tokenizer();
     prompt_cache *c;
     strbuf text = {0};
@@ -178,8 +169,7 @@ static void tenants_have_entries_of_their_own_and_drive_out_none_of_others(void 
     tokenizer_close(t);
 }
 
-static void what_is_too_short_or_too_large_is_not_kept(void **state) {
-    (void)state;
+TEST(what_is_too_short_or_too_large_is_not_kept) {
     tokenizer *t = open_tokenizer();
     prompt_cache *c;
     text_marks marks = {0};
@@ -253,8 +243,7 @@ static void *talk(void *arg) {
     return NULL;
 }
 
-static void threads_find_what_others_keep_and_drop(void **state) {
-    (void)state;
+TEST(threads_find_what_others_keep_and_drop) {
     prompt_cache *c;
     talker talkers[N_THREADS];
     assert_int_equal(prompt_cache_open((size_t)200 << 10, &c), QUIRE_OK);
@@ -272,8 +261,7 @@ static void threads_find_what_others_keep_and_drop(void **state) {
 }
 
 /* The entries of a tenant are as many as there may be, and the oldest goes. */
-static void more_texts_than_entries_are_kept_one_for_one(void **state) {
-    (void)state;
+TEST(more_texts_than_entries_are_kept_one_for_one) {
     prompt_cache *c;
     strbuf text = {0};
     text_marks none = {0};

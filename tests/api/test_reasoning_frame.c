@@ -1,16 +1,11 @@
 /* What may stand around the answer that a rule binds: for each way in which formats write reasoning, and in which an answer begins. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "api/marked_letters.h"
 #include "api/reasoning_frame.h"
+#include "test.h"
 
 /* The letters; marks of several formats are special tokens, written as \1 to \7 here. */
 enum { N_MARKS = 7 };
@@ -47,8 +42,7 @@ static grammar *compile(const frame_case *c) {
     return g;
 }
 
-static void the_rule_binds_behind_the_reasoning_of_every_form(void **state) {
-    (void)state;
+TEST(the_rule_binds_behind_the_reasoning_of_every_form) {
     static const frame_case cases[] = {
         {"qwen3",
          "hermes",

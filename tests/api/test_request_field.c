@@ -1,16 +1,10 @@
 /* The table of fields: its order, its rows, and that a new request has the default of each. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "api/request_read.h"
+#include "test.h"
 
-static void fields_are_sorted_by_name_and_distinct_on_each_endpoint(void **state) {
-    (void)state;
+TEST(fields_are_sorted_by_name_and_distinct_on_each_endpoint) {
     int32_t n;
     const field_desc *f = request_fields(&n);
     assert_true(n > 80);
@@ -20,8 +14,7 @@ static void fields_are_sorted_by_name_and_distinct_on_each_endpoint(void **state
     }
 }
 
-static void every_field_is_found_on_its_endpoints_and_no_other(void **state) {
-    (void)state;
+TEST(every_field_is_found_on_its_endpoints_and_no_other) {
     int32_t n;
     const field_desc *f = request_fields(&n);
     for (int32_t i = 0; i < n; i++) {
@@ -45,16 +38,14 @@ static void every_field_is_found_on_its_endpoints_and_no_other(void **state) {
     assert_null(request_field("tempera", FIELD_CHAT));
 }
 
-static void a_field_that_differs_between_endpoints_has_a_row_for_each(void **state) {
-    (void)state;
+TEST(a_field_that_differs_between_endpoints_has_a_row_for_each) {
     assert_int_equal(request_field("logprobs", FIELD_COMPLETIONS)->type, FIELD_INT);
     assert_int_equal(request_field("logprobs", FIELD_CHAT)->type, FIELD_BOOL);
     assert_true(request_field("max_tokens", FIELD_COMPLETIONS)->number == 16);
     assert_true(request_field("max_tokens", FIELD_CHAT)->number == -1);
 }
 
-static void every_field_has_a_meaning_and_bounds_in_order(void **state) {
-    (void)state;
+TEST(every_field_has_a_meaning_and_bounds_in_order) {
     int32_t n;
     const field_desc *f = request_fields(&n);
     for (int32_t i = 0; i < n; i++) {
@@ -67,8 +58,7 @@ static void every_field_has_a_meaning_and_bounds_in_order(void **state) {
     }
 }
 
-static void values_of_which_something_is_compiled_have_a_bound_of_bytes(void **state) {
-    (void)state;
+TEST(values_of_which_something_is_compiled_have_a_bound_of_bytes) {
     static const char *const bounded[] = {"guided_json",     "json_schema",        "regex", "grammar",
                                           "response_format", "structured_outputs", "tools"};
     static const char *const unbounded[] = {"messages", "temperature", "top_k", "stop_token_ids", "chat_template_kwargs", "metadata"};
@@ -82,8 +72,7 @@ static void values_of_which_something_is_compiled_have_a_bound_of_bytes(void **s
 }
 
 /* Setting every field to null changes nothing in a new request: what readers make of it is what the request has. */
-static void a_new_request_has_every_default(void **state) {
-    (void)state;
+TEST(a_new_request_has_every_default) {
     static const request_context context = {.n_vocab = 8, .max_model_len = 8, .has_vocabulary = true, .json_space = GRAMMAR_SPACE_LINES};
     for (int endpoint = QUIRE_COMPLETIONS; endpoint <= QUIRE_EMBEDDINGS; endpoint++) {
         quire_request *r, before;

@@ -1,15 +1,10 @@
 /* Which members that are no fields would change what is generated. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "api/request_foreign.h"
 #include "api/request_field.h"
+#include "test.h"
 
-static void other_servers_features_are_known_in_every_spelling(void **state) {
-    (void)state;
+TEST(other_servers_features_are_known_in_every_spelling) {
     static const char *const names[] = {"guided_json",
                                         "guided_regex",
                                         "guided_choice",
@@ -58,8 +53,7 @@ static void other_servers_features_are_known_in_every_spelling(void **state) {
     }
 }
 
-static void another_spelling_of_a_field_names_the_field(void **state) {
-    (void)state;
+TEST(another_spelling_of_a_field_names_the_field) {
     static const char *const respelt[][2] = {{"maxTokens", "max_tokens"},
                                              {"top-p", "top_p"},
                                              {"Temperature", "temperature"},
@@ -76,8 +70,7 @@ static void another_spelling_of_a_field_names_the_field(void **state) {
     }
 }
 
-static void what_changes_nothing_is_left_alone(void **state) {
-    (void)state;
+TEST(what_changes_nothing_is_left_alone) {
     static const char *const names[] = {"",     "_",   "id_slot",         "cache_prompt", "timings_per_token", "metadata",
                                         "user", "rid", "return_progress", "dryness",      "regexp_notes",      "messages_"};
     const char *instead;

@@ -1,15 +1,10 @@
 /* bad_words and dry_sequence_breakers as tokens: how many there may be, and that making them can be stopped. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "api/request.h"
 #include "base/mem.h"
+#include "test.h"
 
 /* Every letter is a token, and so are "ab", " c", a blank, a colon and "a:". */
 static tokenizer *letters;
@@ -56,8 +51,7 @@ static quire_err parse_texts(const char *field, size_t n, size_t n_letters, quir
     return e;
 }
 
-static void bad_words_have_a_bound_in_bytes_and_in_tokens(void **state) {
-    (void)state;
+TEST(bad_words_have_a_bound_in_bytes_and_in_tokens) {
     quire_request *r;
     quire_error err = {0};
     static const char *const fields[] = {"bad_words", "dry_sequence_breakers"};
@@ -82,8 +76,7 @@ static void bad_words_have_a_bound_in_bytes_and_in_tokens(void **state) {
     }
 }
 
-static void a_cancelled_request_stops_between_two_texts(void **state) {
-    (void)state;
+TEST(a_cancelled_request_stops_between_two_texts) {
     atomic_bool stop = true;
     static const char *const fields[] = {"bad_words", "dry_sequence_breakers"};
     for (int i = 0; i < 2; i++) {
@@ -106,8 +99,7 @@ static bool has(const token_seqs *s, const int32_t *tokens, int32_t n) {
     return false;
 }
 
-static void a_breaker_is_every_token_that_holds_it_once_and_what_spells_it(void **state) {
-    (void)state;
+TEST(a_breaker_is_every_token_that_holds_it_once_and_what_spells_it) {
     static const request_context context = {.n_vocab = 64, .max_model_len = 1024, .has_vocabulary = true};
     const char *body = "{\"prompt\":\"x\",\"dry_multiplier\":1,\"dry_sequence_breakers\":[\":\",\"a\",\"xy\"]}";
     quire_request *r;
@@ -125,8 +117,7 @@ static void a_breaker_is_every_token_that_holds_it_once_and_what_spells_it(void 
 }
 
 /* A tokenizer may know more tokens than its model has rows of logits for: such tokens are never sampled, and no list has them. */
-static void ids_that_the_model_lacks_are_left_out(void **state) {
-    (void)state;
+TEST(ids_that_the_model_lacks_are_left_out) {
     static const request_context context = {.n_vocab = 30, .max_model_len = 1024, .has_vocabulary = true}; /* up to t */
     const char *body = "{\"prompt\":\"x\",\"dry_multiplier\":1,\"dry_sequence_breakers\":[\"xy\",\"d\",\"z\",\"de\"],"
                        "\"bad_words\":[\"d\",\"dx\",\"z\"]}";
@@ -143,8 +134,7 @@ static void ids_that_the_model_lacks_are_left_out(void **state) {
     quire_request_free(r);
 }
 
-static void breakers_of_many_tokens_are_refused(void **state) {
-    (void)state;
+TEST(breakers_of_many_tokens_are_refused) {
     quire_request *r;
     quire_error err = {0};
     assert_int_equal(parse_texts("dry_sequence_breakers", 4, 128, &r, &err), QUIRE_OK);

@@ -1,18 +1,13 @@
 /* Values that are too large for their field are refused before anything is built of them, however long the body is. */
 #include "api/request.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "json/json.h"
+#include "test.h"
 
 static const request_context context = {.n_vocab = 2048, .max_model_len = 1024, .has_vocabulary = true};
 
@@ -56,8 +51,7 @@ static bool begins_with(const char *text, const char *with) {
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-static void a_value_with_a_byte_over_its_fields_bound_is_refused_by_name(void **state) {
-    (void)state;
+TEST(a_value_with_a_byte_over_its_fields_bound_is_refused_by_name) {
     int32_t n, n_bounded = 0;
     const field_desc *f = request_fields(&n);
     for (int32_t i = 0; i < n; i++) {
@@ -83,8 +77,7 @@ static void a_value_with_a_byte_over_its_fields_bound_is_refused_by_name(void **
     assert_int_equal(n_bounded, 14);
 }
 
-static void white_space_and_escapes_do_not_count(void **state) {
-    (void)state;
+TEST(white_space_and_escapes_do_not_count) {
     strbuf b = begin("json_schema");
     add(&b, "{\"enum\":[");
     for (int i = 0; i < 40000; i++) {
@@ -96,8 +89,7 @@ static void white_space_and_escapes_do_not_count(void **state) {
     assert_int_equal(err.code, QUIRE_OK);
 }
 
-static void other_members_have_no_part_in_a_fields_bound(void **state) {
-    (void)state;
+TEST(other_members_have_no_part_in_a_fields_bound) {
     strbuf b = begin("regex");
     add(&b, "\"a\",\"user\":\"");
     repeat(&b, "a", 2 * PARAMS_MAX_RULE_BYTES);
@@ -108,8 +100,7 @@ static void other_members_have_no_part_in_a_fields_bound(void **state) {
     assert_int_equal(err.code, QUIRE_OK);
 }
 
-static void tools_and_single_fields_set_by_name_have_the_same_bounds(void **state) {
-    (void)state;
+TEST(tools_and_single_fields_set_by_name_have_the_same_bounds) {
     quire_request *r;
     quire_error err = {0};
     strbuf b = {0};
@@ -147,8 +138,7 @@ static int64_t us_of_reading(str text) {
 }
 
 /* Less than what a read of the body as a document takes, before a schema is built of it. */
-static void a_schema_of_10_mb_is_refused_before_its_document_is_built(void **state) {
-    (void)state;
+TEST(a_schema_of_10_mb_is_refused_before_its_document_is_built) {
     static const struct {
         const char *field, *before, *behind, *quote;
     } spellings[] = {

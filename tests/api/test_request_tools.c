@@ -1,17 +1,12 @@
 /* A chat's tools: what is wrong with them, the template that they reach, the formats of its response, and how that begins. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "api/custom_input.h"
 #include "api/request.h"
 #include "base/clock.h"
 #include "json/json_out.h"
+#include "test.h"
 
 #define USER "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]"
 #define TOOL "{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\"}}}"
@@ -24,8 +19,7 @@
 
 static const request_context plain = {.n_vocab = 100, .max_model_len = 128, .has_vocabulary = true, .trusts_templates = true};
 
-static void what_is_wrong_with_tools_is_refused_by_name(void **state) {
-    (void)state;
+TEST(what_is_wrong_with_tools_is_refused_by_name) {
     static const char *const cases[][3] = {
         {"\"tools\":{}", "body.tools", "an array"},
         {"\"tools\":[1]", "body.tools.0", "an object"},
@@ -74,8 +68,7 @@ static void what_is_wrong_with_tools_is_refused_by_name(void **state) {
     }
 }
 
-static void tools_are_at_most_a_thousand(void **state) {
-    (void)state;
+TEST(tools_are_at_most_a_thousand) {
     static const char *const fields[] = {"tools", "functions"};
     for (size_t k = 0; k < 2; k++) {
         for (int n = REQUEST_MAX_TOOLS; n <= REQUEST_MAX_TOOLS + 1; n++) {
@@ -96,8 +89,7 @@ static void tools_are_at_most_a_thousand(void **state) {
 }
 
 /* What becomes of tools in other forms: the tools that the template sees, and the names of those that may be called. */
-static void tools_of_other_forms_become_functions(void **state) {
-    (void)state;
+TEST(tools_of_other_forms_become_functions) {
     static const char *const cases[][3] = {
         {"\"functions\":[{\"name\":\"f\",\"strict\":true}],\"function_call\":\"auto\"",
          "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":true}}]", "f "},
@@ -148,8 +140,7 @@ static void tools_of_other_forms_become_functions(void **state) {
 }
 
 /* A server's loop parses small bodies: what takes long waits for a text thread, and all of a request's grammars have one budget. */
-static void grammars_of_custom_tools_are_compiled_apart(void **state) {
-    (void)state;
+TEST(grammars_of_custom_tools_are_compiled_apart) {
     strbuf body = {0};
     quire_request *r;
     quire_error err = {0};
@@ -235,8 +226,7 @@ static void expect_input(const char *text, size_t n, const char *want) {
     strbuf_deinit(&out);
 }
 
-static void the_input_of_a_custom_tool_is_its_string(void **state) {
-    (void)state;
+TEST(the_input_of_a_custom_tool_is_its_string) {
     for (size_t n = 1; n < 12; n++) {
         expect_input("{ \"input\" : \"a\\n\\\"\\u00e9\\ud83d\\ude00\\ude00 \xC3\xA9\" }", n,
                      "a\n\"\xC3\xA9\xF0\x9F\x98\x80\xEF\xBF\xBD \xC3\xA9");
@@ -264,8 +254,7 @@ static void expect_formats(const request_context *c, const char *fields, const c
     quire_request_free(r);
 }
 
-static void a_response_has_parts_where_reasoning_or_offered_tools_have_a_format(void **state) {
-    (void)state;
+TEST(a_response_has_parts_where_reasoning_or_offered_tools_have_a_format) {
     request_context none = plain, both = none, tools = none;
     both.formats = (output_formats){"hermes", "qwen3"};
     tools.formats = (output_formats){"hermes", NULL};
@@ -285,8 +274,7 @@ static void a_response_has_parts_where_reasoning_or_offered_tools_have_a_format(
     expect_formats(&both, ",\"chat_template\":\"{{ 1 }}[THINK]\",\"tools\":[" TOOL "]", "hermes/mistral/1");
 }
 
-static void the_prompts_end_says_how_the_response_begins(void **state) {
-    (void)state;
+TEST(the_prompts_end_says_how_the_response_begins) {
     request_context context = plain;
     context.formats = (output_formats){"hermes", "qwen3"};
     const char *body = "{" USER "}";
@@ -344,8 +332,7 @@ static void expect_with_tools(const char *body, const char *tools, const char *w
     strbuf_deinit(&out);
 }
 
-static void tools_reach_the_template_for_them_where_there_is_one(void **state) {
-    (void)state;
+TEST(tools_reach_the_template_for_them_where_there_is_one) {
     const char *two = "[{\"name\":\"a\"},{\"name\":\"b\"}]";
     expect_with_tools("{" USER "}", two, "Ta;b;");
     expect_with_tools("{" USER "}", NULL, "DTrue");

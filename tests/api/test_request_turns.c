@@ -1,14 +1,9 @@
 /* What ends the answers of chats besides the fields of their requests. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <string.h>
 
 #include "api/request.h"
+#include "test.h"
 
 #define USER "\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]"
 
@@ -23,8 +18,7 @@ static quire_request *parse_by(const request_context *ctx, quire_endpoint endpoi
 }
 
 /* The strings and the token of a form without template end the answers of chats, behind those of the request. */
-static void the_next_turn_ends_an_answer(void **state) {
-    (void)state;
+TEST(the_next_turn_ends_an_answer) {
     const chat_form form = {.name = "plain", .stops = {{"\nuser:", 6}}, .n_stops = 1, .end_token = 7};
     request_context ctx = context;
     ctx.form = &form;

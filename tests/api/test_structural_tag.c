@@ -1,16 +1,11 @@
 /* Structural tags: both forms become the grammar that they describe; what cannot be done is refused with its place. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "api/marked_letters.h"
 #include "api/structural_tag.h"
+#include "test.h"
 
 /* The letters, and one special token, which is written as \1. */
 enum { TOOL = 1 };
@@ -46,8 +41,7 @@ typedef struct tag_case {
 #define F_TAG     "{\"type\":\"tag\",\"begin\":\"<f>\",\"content\":" NUMBER ",\"end\":\"</f>\"}"
 #define G_TAG     "{\"type\":\"tag\",\"begin\":\"<tool>g\",\"content\":{\"type\":\"any_text\"},\"end\":[\"</g>\",\"<tool>\"]}"
 
-static void a_structural_tag_takes_the_texts_that_it_describes(void **state) {
-    (void)state;
+TEST(a_structural_tag_takes_the_texts_that_it_describes) {
     static const tag_case cases[] = {
         {"{\"type\":\"structural_tag\",\"structures\":[{\"begin\":\"<f=a>\",\"schema\":{\"type\":\"integer\"},\"end\":\"</f>\"},"
          "{\"begin\":\"<f=b>\",\"schema\":{\"type\":\"null\"},\"end\":\"</f>\"}],\"triggers\":[\"<f=\"]}",
@@ -107,8 +101,7 @@ static void a_structural_tag_takes_the_texts_that_it_describes(void **state) {
     }
 }
 
-static void what_cannot_be_done_is_refused_with_its_place(void **state) {
-    (void)state;
+TEST(what_cannot_be_done_is_refused_with_its_place) {
     static const char *const cases[][2] = {
         {"{\"type\":\"structural_tag\"}", "format, or structures"},
         {"{\"structures\":[{\"begin\":\"<f>\",\"schema\":1,\"end\":\"\"}],\"triggers\":[\"<f\"]}", "structures[0].schema"},
@@ -138,8 +131,7 @@ static void what_cannot_be_done_is_refused_with_its_place(void **state) {
     }
 }
 
-static void formats_that_nest_too_deep_are_refused(void **state) {
-    (void)state;
+TEST(formats_that_nest_too_deep_are_refused) {
     strbuf text = {0};
     quire_error err = {0};
     grammar *g;
@@ -157,8 +149,7 @@ static void formats_that_nest_too_deep_are_refused(void **state) {
 }
 
 /* <tool> is the end token here. */
-static void an_end_token_stands_where_nothing_has_to_follow(void **state) {
-    (void)state;
+TEST(an_end_token_stands_where_nothing_has_to_follow) {
     static const int32_t ends[] = {TOOL};
     static const struct {
         const char *json, *where; /* NULL: it may stand there */
@@ -191,8 +182,7 @@ static void an_end_token_stands_where_nothing_has_to_follow(void **state) {
 }
 
 /* Once through: looked at anew for each element, this list takes minutes. */
-static void a_long_list_is_looked_at_once(void **state) {
-    (void)state;
+TEST(a_long_list_is_looked_at_once) {
     static const int32_t ends[] = {TOOL};
     strbuf text = {0};
     quire_error err = {0};

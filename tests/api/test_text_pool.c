@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +7,7 @@
 #include "api/text_pool_impl.h"
 #include "base/clock.h"
 #include "base/turn.h"
+#include "test.h"
 
 #define LONG_US 60000 /* of processor time: many slices */
 
@@ -116,8 +110,7 @@ static void wait_over(scene *s, int32_t n) {
     pthread_mutex_unlock(&s->lock);
 }
 
-static void a_short_job_of_another_tenant_is_over_before_long_ones_that_run(void **state) {
-    (void)state;
+TEST(a_short_job_of_another_tenant_is_over_before_long_ones_that_run) {
     for (int32_t n_running = 1; n_running <= 2; n_running++) {
         scene s;
         text_pool *p;
@@ -140,8 +133,7 @@ static void a_short_job_of_another_tenant_is_over_before_long_ones_that_run(void
 }
 
 /* So a slice that is longer than it should be, or a thread that the system has stopped, holds up no quick job. */
-static void a_quick_job_runs_beside_a_slow_one_that_does_not_give_way(void **state) {
-    (void)state;
+TEST(a_quick_job_runs_beside_a_slow_one_that_does_not_give_way) {
     scene s;
     text_pool *p;
     begin(&s);
@@ -158,8 +150,7 @@ static void a_quick_job_runs_beside_a_slow_one_that_does_not_give_way(void **sta
 }
 
 /* Of long texts, and of jobs that have turned out to take long; the quick one that comes behind them has a thread of the usual priority. */
-static void slow_jobs_have_threads_of_low_priority(void **state) {
-    (void)state;
+TEST(slow_jobs_have_threads_of_low_priority) {
     int usual = getpriority(PRIO_PROCESS, 0), low = usual + TEXT_SLOW_NICE > 19 ? 19 : usual + TEXT_SLOW_NICE;
     scene s;
     text_pool *p;
@@ -181,8 +172,7 @@ static void slow_jobs_have_threads_of_low_priority(void **state) {
     end(&s);
 }
 
-static void of_one_tenant_the_job_with_least_left_is_over_first(void **state) {
-    (void)state;
+TEST(of_one_tenant_the_job_with_least_left_is_over_first) {
     scene s;
     text_pool *p;
     task jobs[3];
@@ -203,8 +193,7 @@ static void of_one_tenant_the_job_with_least_left_is_over_first(void **state) {
 }
 
 /* A tenant with many jobs gets no more than one with a single job of the same length: that one is over before most of the others. */
-static void tenants_take_turns_however_many_jobs_they_have(void **state) {
-    (void)state;
+TEST(tenants_take_turns_however_many_jobs_they_have) {
     scene s;
     text_pool *p;
     task many[8], one;
@@ -223,8 +212,7 @@ static void tenants_take_turns_however_many_jobs_they_have(void **state) {
     end(&s);
 }
 
-static void a_cancelled_job_is_given_up_at_its_next_slice(void **state) {
-    (void)state;
+TEST(a_cancelled_job_is_given_up_at_its_next_slice) {
     scene s;
     text_pool *p;
     begin(&s);
@@ -241,8 +229,7 @@ static void a_cancelled_job_is_given_up_at_its_next_slice(void **state) {
     end(&s);
 }
 
-static void a_job_past_its_limit_of_processor_time_is_too_large(void **state) {
-    (void)state;
+TEST(a_job_past_its_limit_of_processor_time_is_too_large) {
     scene s;
     text_pool *p;
     begin(&s);
@@ -259,8 +246,7 @@ static void a_job_past_its_limit_of_processor_time_is_too_large(void **state) {
 }
 
 /* More jobs in the middle than threads: each tenant's second job would preempt its first. All are run, none is lost. */
-static void more_jobs_than_threads_are_all_run(void **state) {
-    (void)state;
+TEST(more_jobs_than_threads_are_all_run) {
     enum { N = 3 * TEXT_POOL_THREADS };
     static task jobs[N];
     scene s;
@@ -282,8 +268,7 @@ static void more_jobs_than_threads_are_all_run(void **state) {
 }
 
 /* Five tenants' jobs want a quarter of a gigabyte each: one has it at a time, and those that want little go on meanwhile. */
-static void one_job_at_a_time_holds_much_and_small_ones_do_not_wait(void **state) {
-    (void)state;
+TEST(one_job_at_a_time_holds_much_and_small_ones_do_not_wait) {
     scene s;
     text_pool *p;
     task large[5], small;
@@ -311,8 +296,7 @@ static void one_job_at_a_time_holds_much_and_small_ones_do_not_wait(void **state
     end(&s);
 }
 
-static void who_waits_to_hold_much_and_is_cancelled_ends(void **state) {
-    (void)state;
+TEST(who_waits_to_hold_much_and_is_cancelled_ends) {
     scene s;
     text_pool *p;
     begin(&s);
@@ -337,8 +321,7 @@ static void who_waits_to_hold_much_and_is_cancelled_ends(void **state) {
 }
 
 /* Texts whose bytes are counted: of three that need over half of what there is one runs at a time. */
-static void long_texts_begin_where_their_bytes_fit(void **state) {
-    (void)state;
+TEST(long_texts_begin_where_their_bytes_fit) {
     scene s;
     text_pool *p;
     task longs[3], small;
@@ -360,8 +343,7 @@ static void long_texts_begin_where_their_bytes_fit(void **state) {
 }
 
 /* A tenant's endless jobs, each of which goes before those that have run already, so that all would begin and none end. */
-static void a_tenant_has_a_part_of_the_threads_in_the_middle(void **state) {
-    (void)state;
+TEST(a_tenant_has_a_part_of_the_threads_in_the_middle) {
     enum { N = 24, THREADS = 16, PART = THREADS / TEXT_TENANT_PART };
     scene s;
     text_pool *p;
@@ -446,8 +428,7 @@ static counted_job *run_slice(text_pool *p, bool slow) {
 }
 
 /* The 150 KB and 3 MB of a client that sends the one without pause from twelve connections, and then the other. */
-static void a_long_job_is_passed_by_no_more_work_than_its_own(void **state) {
-    (void)state;
+TEST(a_long_job_is_passed_by_no_more_work_than_its_own) {
     enum { N = 12, SHORT = 15000, LONG = 300000 };
     for (int32_t lies = 0; lies < 2; lies++) { /* some take longer than their length tells, or less long */
         text_pool *p = counted_pool();
@@ -481,8 +462,7 @@ static void a_long_job_is_passed_by_no_more_work_than_its_own(void **state) {
 }
 
 /* Tenants that send one job each, of less than a slice, so that some are there all the time. */
-static void tenants_that_come_and_go_do_not_keep_out_one_that_stays(void **state) {
-    (void)state;
+TEST(tenants_that_come_and_go_do_not_keep_out_one_that_stays) {
     enum { N = 6 };
     text_pool *p = counted_pool();
     counted_job comers[N], stays;
@@ -507,8 +487,7 @@ static void tenants_that_come_and_go_do_not_keep_out_one_that_stays(void **state
     free(p);
 }
 
-static void what_a_job_uses_counts_for_all_jobs_of_its_tenant(void **state) {
-    (void)state;
+TEST(what_a_job_uses_counts_for_all_jobs_of_its_tenant) {
     text_pool *p = counted_pool();
     counted_job a[3], b[2];
     for (int i = 0; i < 3; i++) {
@@ -535,8 +514,7 @@ static void what_a_job_uses_counts_for_all_jobs_of_its_tenant(void **state) {
     free(p);
 }
 
-static void outside_the_pool_a_poll_does_nothing(void **state) {
-    (void)state;
+TEST(outside_the_pool_a_poll_does_nothing) {
     turn_limit(1);
     for (int i = 0; i < 10; i++) {
         assert_int_equal(turn_poll(TURN_WORK), QUIRE_OK);

@@ -1,14 +1,8 @@
 /* The budget of a model's reasoning as a constraint: marks of letters and of special tokens, another constraint beside it, copies of
  * states. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "api/grammar_constraint.h"
 #include "api/thinking_budget.h"
@@ -16,6 +10,7 @@
 #include "base/rng.h"
 #include "core/sampling_lists.h"
 #include "sample/sampler.h"
+#include "test.h"
 #include "text/tokenizer.h"
 
 typedef struct world {

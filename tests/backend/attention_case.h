@@ -8,6 +8,7 @@
 #include "core/cascade.h"
 #include "core/half.h"
 #include "expr/expr_mods.h"
+#include "test.h"
 
 #define CASE_MAX_SEQS  8
 #define CASE_MAX_ITEMS 4096

@@ -3,6 +3,7 @@
 #define TESTS_BACKEND_ATTENTION_FIXTURE_H
 
 #include "backend/attention_case.h"
+#include "test.h"
 
 #include <math.h>
 

@@ -2,20 +2,15 @@
 #ifndef TESTS_BACKEND_ISAS_H
 #define TESTS_BACKEND_ISAS_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "backend/backend.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/math.h"
 #include "base/rng.h"
+#include "test.h"
 
 /* The first N_MATH_ISAS have kernels of their own beside those of products; the others have the last one's (test_math.c). */
 #if defined(__aarch64__)

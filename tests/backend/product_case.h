@@ -9,6 +9,7 @@
 #include "backend/linear_cases.h"
 #include "base/mem.h"
 #include "core/float8.h"
+#include "test.h"
 
 #define MAX_ROWS LINEAR_TILE_ROWS
 

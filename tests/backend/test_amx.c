@@ -1,17 +1,12 @@
 /* Products by AMX's tiles: the model of the instructions, the kernels over it, and the object for the processor, whose instructions the
  * model does where there are none. All have the bits of the plain twin. */
 #define _GNU_SOURCE /* the registers of a ucontext_t */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #if defined(__x86_64__)
 #define AMX_MODEL
 #include "backend/amx_trap.h"
 #include "backend/product_case.h"
+#include "test.h"
 
 #define MOST_ROWS 40
 
@@ -32,8 +27,7 @@ static int64_t dot_of(const int8_t *a, const int8_t *b, int k, int m_at, int n_a
     return sum;
 }
 
-static void a_product_of_tiles_is_that_of_matrices_of_any_shape(void **state) {
-    (void)state;
+TEST(a_product_of_tiles_is_that_of_matrices_of_any_shape) {
     uint64_t seed = 4;
     int8_t a[AMX_ROWS * AMX_BYTES], b[AMX_ROWS * AMX_BYTES];
     int32_t before[AMX_ROWS][16], after[AMX_ROWS][16];
@@ -63,8 +57,7 @@ static void a_product_of_tiles_is_that_of_matrices_of_any_shape(void **state) {
     }
 }
 
-static void loading_clears_what_a_tile_lacks_and_a_configuration_clears_all(void **state) {
-    (void)state;
+TEST(loading_clears_what_a_tile_lacks_and_a_configuration_clears_all) {
     uint8_t ones[AMX_ROWS * AMX_BYTES], got[AMX_ROWS * AMX_BYTES];
     amx_config c = {0};
     memset(ones, 1, sizeof ones);
@@ -160,8 +153,7 @@ static void check_kernels(const linear_kernels *k, const char *what, int32_t row
     }
 }
 
-static void kernels_over_the_model_have_the_bits_of_the_plain_twin(void **state) {
-    (void)state;
+TEST(kernels_over_the_model_have_the_bits_of_the_plain_twin) {
     backend *b = open_isa("amx-model", COMPUTE_INT8, 1);
     if (b == NULL) {
         print_message("SKIP: no AVX2 here\n");
@@ -171,16 +163,14 @@ static void kernels_over_the_model_have_the_bits_of_the_plain_twin(void **state)
     b->ops->close(b);
 }
 
-static void the_processors_object_has_the_bits_of_the_plain_twin(void **state) {
-    (void)state;
+TEST(the_processors_object_has_the_bits_of_the_plain_twin) {
     const linear_kernels *k = find_kernels();
     if (k != NULL) {
         check_kernels(k, "amx", getenv("QUIRE_TEST_LONG") != NULL ? 1 : 5); /* traps are slow: all numbers of rows in make test-long */
     }
 }
 
-static void tiles_are_released_behind_each_product(void **state) {
-    (void)state;
+TEST(tiles_are_released_behind_each_product) {
     const linear_kernels *k = find_kernels();
     if (k == NULL || amx_trapped == 0) { /* the processor's own tiles cannot be seen */
         return;
@@ -196,8 +186,7 @@ static void tiles_are_released_behind_each_product(void **state) {
     case_free(&c);
 }
 
-static void auto_takes_tiles_where_the_processor_and_the_kernel_have_them(void **state) {
-    (void)state;
+TEST(auto_takes_tiles_where_the_processor_and_the_kernel_have_them) {
     cpu_isa isa, chosen;
     quire_error err;
     const quire_err e = cpu_isa_choose("amx", &isa, &err);

@@ -1,15 +1,11 @@
 /* What a step takes beside weights and pages: bounded for a 1.1B model with 512 rows a step, in every compute mode. And what lies there
  * when it begins. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <math.h>
 #include <string.h>
 
 #include "backend/linear_cases.h"
+#include "test.h"
 
 #define MOST_BYTES 64000000
 
@@ -40,8 +36,7 @@ static int64_t step_bytes(compute_mode mode, dtype type) {
     return bytes;
 }
 
-static void buffers_of_a_step_stay_under_64_megabytes(void **state) {
-    (void)state;
+TEST(buffers_of_a_step_stay_under_64_megabytes) {
     static const struct {
         compute_mode mode;
         dtype type;
@@ -59,8 +54,7 @@ static void buffers_of_a_step_stay_under_64_megabytes(void **state) {
 }
 
 /* In debug builds, so that what an op leaves out shows instead of an earlier step's values, which may be another tenant's. */
-static void a_step_begins_with_rows_that_are_no_numbers(void **state) {
-    (void)state;
+TEST(a_step_begins_with_rows_that_are_no_numbers) {
 #ifndef QUIRE_DEBUG
     skip();
 #endif
@@ -85,8 +79,7 @@ static void a_step_begins_with_rows_that_are_no_numbers(void **state) {
 }
 
 /* Of all sizes, in turn: zeroed, aligned, and apart from each other. */
-static void blocks_of_a_backend_are_zeroed_and_share_nothing(void **state) {
-    (void)state;
+TEST(blocks_of_a_backend_are_zeroed_and_share_nothing) {
     static const size_t sizes[] = {1,       64,       4096,     65535,   65536,    65537,    100001, 2000000, 2097152,
                                    5000003, 16777215, 16777216, 3000000, 14000000, 15000001, 70000,  40000000};
     enum { N = sizeof sizes / sizeof sizes[0], ROUNDS = 3 };

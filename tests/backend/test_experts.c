@@ -1,16 +1,11 @@
 /* Mixtures of experts: a row's result has the bits of its experts computed one by one, and is right against doubles. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <math.h>
 
 #include "backend/cpu/experts.h"
 #include "backend/cpu/math.h"
 #include "backend/linear_cases.h"
+#include "test.h"
 
 #define MAX_ROWS 200
 #define LIMIT    1.5f
@@ -294,8 +289,7 @@ static mixture base_case(compute_mode mode, dtype t) {
 
 static const compute_mode modes[] = {COMPUTE_F32, COMPUTE_BF16, COMPUTE_INT8};
 
-static void a_mixture_has_the_bits_of_its_experts_one_by_one(void **state) {
-    (void)state;
+TEST(a_mixture_has_the_bits_of_its_experts_one_by_one) {
     static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_Q4_0, DTYPE_Q8_0, DTYPE_Q4_K, DTYPE_Q6_K,
                                   DTYPE_MXFP4, DTYPE_IQ4_XS, DTYPE_NVFP4, DTYPE_IQ2_XXS};
     for (int m = 0; m < 3; m++) {
@@ -306,8 +300,7 @@ static void a_mixture_has_the_bits_of_its_experts_one_by_one(void **state) {
     }
 }
 
-static void so_it_has_with_any_number_of_experts(void **state) {
-    (void)state;
+TEST(so_it_has_with_any_number_of_experts) {
     static const int32_t sizes[][2] = {{1, 1}, {4, 1}, {4, 4}, {5, 3}, {32, 8}, {128, 8}};
     for (size_t i = 0; i < 3 * sizeof sizes / sizeof sizes[0]; i++) {
         mixture c = base_case(modes[i % 3], i % 2 == 0 ? DTYPE_Q4_0 : DTYPE_F32);
@@ -320,8 +313,7 @@ static void so_it_has_with_any_number_of_experts(void **state) {
     }
 }
 
-static void so_it_has_wherever_its_rows_go(void **state) {
-    (void)state;
+TEST(so_it_has_wherever_its_rows_go) {
     for (int i = 0; i < 3 * 3; i++) {
         mixture c = base_case(modes[i % 3], DTYPE_Q8_0);
         c.n_experts = 16;
@@ -331,8 +323,7 @@ static void so_it_has_wherever_its_rows_go(void **state) {
     }
 }
 
-static void so_it_has_in_every_form(void **state) {
-    (void)state;
+TEST(so_it_has_in_every_form) {
     for (int i = 0; i < 3 * 32; i++) {
         int options = i / 3;
         mixture c = base_case(modes[i % 3], options % 3 == 0 ? DTYPE_Q4_0 : DTYPE_F32);
@@ -354,8 +345,7 @@ static void so_it_has_in_every_form(void **state) {
 }
 
 /* Wide enough that one thread takes tasks of more columns than two do. */
-static void so_it_has_where_tasks_are_wide(void **state) {
-    (void)state;
+TEST(so_it_has_where_tasks_are_wide) {
     mixture c = base_case(COMPUTE_INT8, DTYPE_Q4_0);
     c.n_experts = 4;
     c.n_used = 2;
@@ -368,8 +358,7 @@ static void so_it_has_where_tasks_are_wide(void **state) {
     check_bits(&c, "auto", 4);
 }
 
-static void every_instruction_set_has_the_bits_of_the_plain_one(void **state) {
-    (void)state;
+TEST(every_instruction_set_has_the_bits_of_the_plain_one) {
     for (int m = 0; m < 3; m++) {
         mixture c = base_case(modes[m], DTYPE_Q4_K);
         c.other = DTYPE_F32;
@@ -391,8 +380,7 @@ static void every_instruction_set_has_the_bits_of_the_plain_one(void **state) {
 }
 
 /* y = sum over experts of weight * down(silu(gate(x)) * up(x)), in double over the f32 weights. */
-static void a_mixture_is_right_to_the_precision_of_f32(void **state) {
-    (void)state;
+TEST(a_mixture_is_right_to_the_precision_of_f32) {
     mixture c = base_case(COMPUTE_F32, DTYPE_F32);
     c.has_norm = c.in_place = false;
     c.overwrites = true;
@@ -439,8 +427,7 @@ static void a_mixture_is_right_to_the_precision_of_f32(void **state) {
     fixture_close(f);
 }
 
-static void a_nan_in_a_row_stays_in_the_row(void **state) {
-    (void)state;
+TEST(a_nan_in_a_row_stays_in_the_row) {
     for (int m = 0; m < 3; m++) {
         mixture c = base_case(modes[m], DTYPE_Q8_0);
         fixture *f = fixture_open(&c, "auto", 2);
@@ -464,8 +451,7 @@ static void a_nan_in_a_row_stays_in_the_row(void **state) {
 }
 
 /* Exact weights keep their numbers in every mode, and so do the rows that they read. */
-static void an_exact_product_has_the_bits_of_f32_in_every_mode(void **state) {
-    (void)state;
+TEST(an_exact_product_has_the_bits_of_f32_in_every_mode) {
     enum { OUT = 37, IN = 256 };
     static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_Q8_0};
     for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
@@ -499,8 +485,7 @@ static void an_exact_product_has_the_bits_of_f32_in_every_mode(void **state) {
     }
 }
 
-static void experts_of_different_shapes_are_refused(void **state) {
-    (void)state;
+TEST(experts_of_different_shapes_are_refused) {
     backend *b = open_isa("auto", COMPUTE_F32, 1);
     fixture f = {.b = b};
     linear *up = load(&f, DTYPE_F32, 48, 32, 1), *longer = load(&f, DTYPE_F32, 48, 33, 1), *down = load(&f, DTYPE_F32, 32, 48, 2);
@@ -520,8 +505,7 @@ static void experts_of_different_shapes_are_refused(void **state) {
 }
 
 /* As in a packed model that is mapped. */
-static void a_packed_mixture_is_read_where_it_lies(void **state) {
-    (void)state;
+TEST(a_packed_mixture_is_read_where_it_lies) {
     for (int m = 0; m < 3; m++) {
         mixture c = base_case(modes[m], DTYPE_Q8_0);
         fixture *f = fixture_open(&c, "auto", 2), g = {.c = c, .r = f->r, .b = open_isa("auto", c.mode, 2)};
@@ -552,8 +536,7 @@ static void a_packed_mixture_is_read_where_it_lies(void **state) {
     }
 }
 
-static void a_trace_counts_the_experts_that_have_rows(void **state) {
-    (void)state;
+TEST(a_trace_counts_the_experts_that_have_rows) {
     mixture c = base_case(COMPUTE_INT8, DTYPE_Q8_0);
     c.n_experts = 16;
     c.n_used = 1;

@@ -1,13 +1,8 @@
 /* Product kernels: every container and compute mode on every instruction set this machine runs, against sums in double and against the
  * plain twin. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "backend/product_case.h"
+#include "test.h"
 
 #define SOME_ROWS 33 /* more than a tile of any kernel, and odd */
 
@@ -43,8 +38,7 @@ static int32_t rounded_in(dtype t, int32_t n_in) {
 
 static const struct { int32_t n_out, n_in; } shapes[] = {{1, 1}, {16, 32}, {5, 7}, {40, 96}, {131, 320}, {64, 517}, {48, 1312}};
 
-static void every_product_is_near_the_sum_in_double(void **state) {
-    (void)state;
+TEST(every_product_is_near_the_sum_in_double) {
     for (compute_mode mode = COMPUTE_F32; mode <= COMPUTE_INT8; mode++) {
         for (int isa = 0; isa < N_ISAS; isa++) {
             backend *b = open_isa(isa_names[isa], mode, 1);
@@ -66,8 +60,7 @@ static void every_product_is_near_the_sum_in_double(void **state) {
     }
 }
 
-static void a_row_has_the_same_bits_in_every_tile_and_on_every_instruction_set(void **state) {
-    (void)state;
+TEST(a_row_has_the_same_bits_in_every_tile_and_on_every_instruction_set) {
     static const int32_t n_rows[] = {1, 2, 3, 7, 16, 33}, tile_rows[] = {1, 5, 16, 33}, tile_blocks[] = {1, 2, 3, 4};
     for (compute_mode mode = COMPUTE_F32; mode <= COMPUTE_INT8; mode++) {
         for (size_t i = 0; i < sizeof shapes / sizeof shapes[0] * N_WEIGHT_TYPES; i++) {
@@ -101,8 +94,7 @@ static void a_row_has_the_same_bits_in_every_tile_and_on_every_instruction_set(v
 }
 
 /* Some numbers next to nothing, zero, huge or none at all; what a row holds beside its numbers is compared too. */
-static void prepared_rows_are_those_of_the_plain_twin(void **state) {
-    (void)state;
+TEST(prepared_rows_are_those_of_the_plain_twin) {
     enum { MOST = 11 * PACK_GROUP, ROOM = 2 * MOST + 64 };
     static const float kinds[] = {1.0f, 0x1p-110f, 0.0f, 3e38f, 1.0f, NAN, -1e-3f, 1.0f, INFINITY, 1.0f, 0x1p-100f};
     _Alignas(64) uint8_t want[ROOM], got[ROOM];
@@ -134,8 +126,7 @@ static void prepared_rows_are_those_of_the_plain_twin(void **state) {
 }
 
 /* Rows so long that their sums wait in y, in every number of passes. */
-static void long_int8_rows_have_the_bits_of_the_plain_twin(void **state) {
-    (void)state;
+TEST(long_int8_rows_have_the_bits_of_the_plain_twin) {
     product_case c = case_new(DTYPE_F32, COMPUTE_INT8, 70, 2500, 5);
     size_t bytes = sizeof(float) * SOME_ROWS * PACK_LANES * (size_t)c.w.layout.n_blocks;
     float *expected = malloc(bytes), *y = malloc(bytes);
@@ -158,8 +149,7 @@ static void long_int8_rows_have_the_bits_of_the_plain_twin(void **state) {
 }
 
 /* Parts as the ops cut them: up to 16 blocks of few rows, and a whole tile of rows. */
-static void wide_parts_and_whole_tiles_have_the_bits_of_the_plain_twin(void **state) {
-    (void)state;
+TEST(wide_parts_and_whole_tiles_have_the_bits_of_the_plain_twin) {
     static const int32_t n_rows[] = {1, 2, 3, 4, 5, 8, 16, 31, 32, 63, 64}, tile_blocks[] = {16, 9, 16, 16, 5, 16, 16, 8, 8, 9, 4};
     for (compute_mode mode = COMPUTE_F32; mode <= COMPUTE_INT8; mode++) {
         for (size_t i = 0; i < N_WEIGHT_TYPES; i++) {
@@ -190,8 +180,7 @@ static void wide_parts_and_whole_tiles_have_the_bits_of_the_plain_twin(void **st
 }
 
 /* On processors that find rows slowly codes are unpacked. */
-static void unpacked_grids_have_the_bits_of_their_rows(void **state) {
-    (void)state;
+TEST(unpacked_grids_have_the_bits_of_their_rows) {
     static const dtype types[] = {DTYPE_IQ2_XXS, DTYPE_IQ2_XS, DTYPE_IQ2_S, DTYPE_IQ3_XXS, DTYPE_IQ3_S};
     static const int32_t n_rows[] = {1, 2, 3, 7, 16, 33};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
@@ -223,8 +212,7 @@ static void unpacked_grids_have_the_bits_of_their_rows(void **state) {
 
 /* With one element of x set, y is that weight times it. Numbers and scale codes are integers of at most 8 bits, so a product this near to
  * the file's value can come from no other codes. */
-static void repacked_types_keep_every_value(void **state) {
-    (void)state;
+TEST(repacked_types_keep_every_value) {
     for (size_t i = 3; i < N_WEIGHT_TYPES; i++) {
         product_case c = case_new(weight_types[i], COMPUTE_INT8, 19, 512, 77 + i);
         size_t k = (size_t)c.n_in, row_bytes = linear_row_bytes(ROWS_GROUPS, c.n_in);
@@ -274,8 +262,7 @@ static size_t unpacked_bytes(dtype t) {
     }
 }
 
-static void packed_types_take_their_published_bits_or_those_of_unpacked_codes(void **state) {
-    (void)state;
+TEST(packed_types_take_their_published_bits_or_those_of_unpacked_codes) {
     for (size_t i = 3; i < N_WEIGHT_TYPES; i++) {
         const dtype t = weight_types[i];
         pack_kind kind;
@@ -350,8 +337,7 @@ static void expect_plain_bits(const product_case *c) {
     free(y);
 }
 
-static void integers_with_any_group_and_zeros_multiply_exactly(void **state) {
-    (void)state;
+TEST(integers_with_any_group_and_zeros_multiply_exactly) {
     static const int bits[] = {2, 3, 4, 8};
     static const int32_t groups[] = {32, 64, 96, 128, 256, 0}, widths[] = {96, 416, 768};
     for (size_t i = 0; i < sizeof bits / sizeof bits[0] * sizeof groups / sizeof groups[0] * 2; i++) {
@@ -366,8 +352,7 @@ static void integers_with_any_group_and_zeros_multiply_exactly(void **state) {
     }
 }
 
-static void integers_take_their_bits_a_half_and_a_zero_of_their_own_bits_a_group(void **state) {
-    (void)state;
+TEST(integers_take_their_bits_a_half_and_a_zero_of_their_own_bits_a_group) {
     static const struct {
         int bits;
         int32_t group;
@@ -401,8 +386,7 @@ static void read_q8_0(const void *context, int32_t row, int32_t k, int32_t n, qu
     quant_split(DTYPE_Q8_0, (const uint8_t *)context + (row * 352 + k) / 32 * 34, (size_t)n, out);
 }
 
-static void q4_0_and_q8_0_are_integers_with_groups_of_32(void **state) {
-    (void)state;
+TEST(q4_0_and_q8_0_are_integers_with_groups_of_32) {
     for (int i = 0; i < 2; i++) {
         product_case file = case_new(i == 0 ? DTYPE_Q4_0 : DTYPE_Q8_0, COMPUTE_INT8, 40, 352, 5);
         const pack_source from = {i == 0 ? read_q4_0 : read_q8_0, file.source};
@@ -417,8 +401,7 @@ static void q4_0_and_q8_0_are_integers_with_groups_of_32(void **state) {
     }
 }
 
-static void integers_without_a_form_are_refused(void **state) {
-    (void)state;
+TEST(integers_without_a_form_are_refused) {
     quant_rule rule;
     assert_int_equal(pack_integers(5, 32, false, &rule), QUIRE_UNSUPPORTED);
     assert_int_equal(pack_integers(4, 48, false, &rule), QUIRE_UNSUPPORTED);
@@ -427,8 +410,7 @@ static void integers_without_a_form_are_refused(void **state) {
     assert_int_equal(pack_integers(INT32_MAX, 32, true, &rule), QUIRE_UNSUPPORTED);
 }
 
-static void impossible_shapes_are_refused(void **state) {
-    (void)state;
+TEST(impossible_shapes_are_refused) {
     pack_layout plan;
     pack_kind kind;
     assert_int_equal(pack_plan(PACK_F32, NULL, 0, 4, &plan), QUIRE_INVALID);
@@ -440,8 +422,7 @@ static void impossible_shapes_are_refused(void **state) {
 }
 
 /* Extremes: int8's lowest number, the largest sums, subnormal and huge scales, all on every instruction set as on plain C. */
-static void extreme_numbers_do_not_saturate(void **state) {
-    (void)state;
+TEST(extreme_numbers_do_not_saturate) {
     static const dtype types[] = {DTYPE_Q8_0, DTYPE_Q6_K, DTYPE_Q5_0, DTYPE_Q4_0, DTYPE_F32};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         product_case c = case_new(types[i], COMPUTE_INT8, 16, 512, 5);
@@ -472,8 +453,7 @@ static void extreme_numbers_do_not_saturate(void **state) {
     }
 }
 
-static void values_that_are_not_finite_come_out_as_nan_in_their_row_only(void **state) {
-    (void)state;
+TEST(values_that_are_not_finite_come_out_as_nan_in_their_row_only) {
     static const float bad[] = {INFINITY, -INFINITY, NAN};
     for (int isa = 0; isa < N_ISAS; isa++) {
         for (int i = 0; i < 6; i++) {
@@ -494,8 +474,7 @@ static void values_that_are_not_finite_come_out_as_nan_in_their_row_only(void **
     }
 }
 
-static void f32_and_int8_products_have_the_stored_bits(void **state) {
-    (void)state;
+TEST(f32_and_int8_products_have_the_stored_bits) {
     static const uint64_t stored[] = {0x7b88874e7a433308u, 0x34078b67781c4a55u, 0xaaf2304f5775a91cu,
                                       0xbc1d793897fa0b77u, 0xcb5db50e8bc26a0fu, 0x2e2330cd58c8a7cau};
     static const size_t first[] = {0, N_OLD_TYPES, N_NEW_TYPES, N_WEIGHT_TYPES};

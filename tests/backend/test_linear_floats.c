@@ -1,13 +1,8 @@
 /* Products of floats with scales: the bits of the plain twin on every instruction set this machine runs, the values of codes, and the bits
  * that they take. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "backend/product_case.h"
+#include "test.h"
 
 typedef struct some_floats {
     pack_kind kind;
@@ -114,8 +109,7 @@ static const pack_kind float_kinds[] = {PACK_E4M3, PACK_E4M3_TILE, PACK_E4M3_E8M
 
 enum { N_KINDS = (int)(sizeof float_kinds / sizeof float_kinds[0]) };
 
-static void floats_with_scales_have_the_bits_of_the_plain_twin(void **state) {
-    (void)state;
+TEST(floats_with_scales_have_the_bits_of_the_plain_twin) {
     static const struct { int32_t n_out, n_in; } sizes[] = {{1, 1}, {16, 32}, {5, 7}, {83, 517}, {40, 768}, {64, 1312}};
     static const int32_t groups[] = {32, 64, 128, 256, 0, 8, 96, 10, 1024};
     for (size_t i = 0; i < N_KINDS * 2 * 6; i++) {
@@ -152,8 +146,7 @@ static float scale_of_1(const void *context, int32_t row, int32_t k) {
 }
 
 /* Rows that are 1 at one place and else 0 show each code's value. */
-static void every_code_of_e4m3_has_its_value(void **state) {
-    (void)state;
+TEST(every_code_of_e4m3_has_its_value) {
     const scaled_source from = {.codes = read_all_codes, .scale = scale_of_1};
     for (size_t i = 0; i < 3 * 4; i++) {
         product_case c = float_case(&from, float_kinds[i % 3], i < 6 ? ROWS_F32 : ROWS_BF16, 50, 2, 126 + (i % 2 == 0));
@@ -177,8 +170,7 @@ static void every_code_of_e4m3_has_its_value(void **state) {
     }
 }
 
-static void a_code_that_is_nan_makes_its_column_nan_and_no_other(void **state) {
-    (void)state;
+TEST(a_code_that_is_nan_makes_its_column_nan_and_no_other) {
     for (size_t i = 0; i < 6; i++) {
         some_floats bad = {.kind = float_kinds[i % 3], .nan_row = 21, .nan_k = 70}, zero = bad;
         zero.is_zero = true;
@@ -205,8 +197,7 @@ static void a_code_that_is_nan_makes_its_column_nan_and_no_other(void **state) {
     }
 }
 
-static void floats_with_scales_take_their_published_bits(void **state) {
-    (void)state;
+TEST(floats_with_scales_take_their_published_bits) {
     static const struct {
         pack_kind kind;
         int32_t group;
@@ -228,8 +219,7 @@ static void floats_with_scales_take_their_published_bits(void **state) {
     }
 }
 
-static void groups_have_the_longest_stretch_that_kernels_take(void **state) {
-    (void)state;
+TEST(groups_have_the_longest_stretch_that_kernels_take) {
     static const struct {
         int32_t group, e4m3, t4;
     } cases[] = {{0, 0, 0},       {1, -1, -1},    {4, -1, -1},   {7, -1, -1},         {8, 8, 8},          {10, 10, -1},

@@ -1,15 +1,10 @@
 /* The fused product ops through the backend's table. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <math.h>
 
 #include "backend/cpu/math.h"
 #include "backend/linear_cases.h"
+#include "test.h"
 
 #define D        256
 #define F        1064 /* not whole tiles; enough for wide parts with one thread, not with two */
@@ -118,8 +113,7 @@ static void expect_rows(fixture *f, buffer a, int32_t width, const float *expect
     free(got);
 }
 
-static void a_row_does_not_depend_on_its_batch_or_on_threads(void **state) {
-    (void)state;
+TEST(a_row_does_not_depend_on_its_batch_or_on_threads) {
     static const int32_t batches[][2] = {{0, 1}, {5, 1}, {0, 2}, {3, 3}, {7, 7}, {40, 16}, {60, 33}, {1, 129}};
     for (compute_mode mode = COMPUTE_F32; mode <= COMPUTE_INT8; mode++) {
         fixture f = fixture_open(mode, "auto", 1);
@@ -145,8 +139,7 @@ static void a_row_does_not_depend_on_its_batch_or_on_threads(void **state) {
     }
 }
 
-static void ops_have_the_bits_of_the_plain_twin(void **state) {
-    (void)state;
+TEST(ops_have_the_bits_of_the_plain_twin) {
     static const compute_mode modes[] = {COMPUTE_F32, COMPUTE_BF16, COMPUTE_INT8};
     for (int i = 0; i < 3; i++) {
         fixture plain = fixture_open(modes[i], "plain", 1);
@@ -178,8 +171,7 @@ static void ops_have_the_bits_of_the_plain_twin(void **state) {
     }
 }
 
-static void feed_forward_is_the_activation_of_its_products(void **state) {
-    (void)state;
+TEST(feed_forward_is_the_activation_of_its_products) {
     for (compute_mode mode = COMPUTE_F32; mode <= COMPUTE_INT8; mode++) {
         fixture f = fixture_open(mode, "auto", 2);
         const math_kernels *math = ((cpu_backend *)f.b)->math;
@@ -248,8 +240,7 @@ static void run_feed_forward(const feed_forward *c, const char *isa, int32_t n_t
     ops->close(b);
 }
 
-static void activations_that_become_their_readers_rows_at_once_have_the_same_bits(void **state) {
-    (void)state;
+TEST(activations_that_become_their_readers_rows_at_once_have_the_same_bits) {
     /* 33, 3 and 1 groups: the last part is half a tile; of the others rows are a line longer than their groups; with many, and one thread,
      * parts are wider than a tile */
     static const feed_forward cases[] = {{COMPUTE_INT8, 7, 64, false, ACT_SILU},       {COMPUTE_INT8, 6, 192, false, ACT_SILU},
@@ -280,8 +271,7 @@ static void activations_that_become_their_readers_rows_at_once_have_the_same_bit
     free(at_once);
 }
 
-static void linear_add_adds_the_scaled_product_and_its_bias(void **state) {
-    (void)state;
+TEST(linear_add_adds_the_scaled_product_and_its_bias) {
     fixture f = fixture_open(COMPUTE_F32, "auto", 1);
     const linear_use whole = {f.from_h, f.x};
     const batch step = {.n_rows = 2};
@@ -298,8 +288,7 @@ static void linear_add_adds_the_scaled_product_and_its_bias(void **state) {
     fixture_close(&f);
 }
 
-static void head_gives_scaled_and_capped_logits_of_the_rows_asked_for(void **state) {
-    (void)state;
+TEST(head_gives_scaled_and_capped_logits_of_the_rows_asked_for) {
     fixture f = fixture_open(COMPUTE_F32, "auto", 2);
     float first[V], alone[V], capped[V];
     run(&f, 0, 8, 0.0f);
@@ -317,8 +306,7 @@ static void head_gives_scaled_and_capped_logits_of_the_rows_asked_for(void **sta
 }
 
 /* Biases as large as products, so that they decide which logit is the largest. */
-static void a_biased_head_gives_the_largest_of_the_biased_logits(void **state) {
-    (void)state;
+TEST(a_biased_head_gives_the_largest_of_the_biased_logits) {
     for (compute_mode mode = COMPUTE_F32; mode <= COMPUTE_INT8; mode++) {
         for (int32_t threads = 1; threads <= 3; threads += 2) {
             float bias[V], logits[V];
@@ -409,8 +397,7 @@ static void check_largest(compute_mode mode, const char *isa, int32_t n_threads,
     b->ops->close(b);
 }
 
-static void the_largest_logit_is_known_with_the_logits(void **state) {
-    (void)state;
+TEST(the_largest_logit_is_known_with_the_logits) {
     static const compute_mode modes[] = {COMPUTE_F32, COMPUTE_BF16, COMPUTE_INT8};
     static const int32_t own[] = {WIDE_V, 5, 1}, rows[] = {1, 33, WIDE_ROWS};
     for (int isa = 0; isa < N_ISAS; isa++) {
@@ -458,16 +445,14 @@ static void check_many_logits(compute_mode mode, const char *isa, int32_t n_voca
     b->ops->close(b);
 }
 
-static void logits_past_the_caches_are_those_of_rows_alone(void **state) {
-    (void)state;
+TEST(logits_past_the_caches_are_those_of_rows_alone) {
     for (int isa = 0; isa < N_ISAS; isa++) {
         check_many_logits(COMPUTE_INT8, isa_names[isa], HUGE_V);
         check_many_logits(COMPUTE_INT8, isa_names[isa], HUGE_V - 7);
     }
 }
 
-static void impossible_weights_are_refused_with_their_name(void **state) {
-    (void)state;
+TEST(impossible_weights_are_refused_with_their_name) {
     backend *b = open_isa("auto", COMPUTE_INT8, 1);
     static const float data[64 * 4];
     linear *l = NULL;
@@ -507,8 +492,7 @@ static void expect_same(fixture *f, buffer a, buffer b, int32_t width) {
     free(expected);
 }
 
-static void a_norm_that_replaces_leaves_its_rows_behind(void **state) {
-    (void)state;
+TEST(a_norm_that_replaces_leaves_its_rows_behind) {
     for (compute_mode mode = COMPUTE_F32; mode <= COMPUTE_INT8; mode++) {
         fixture f = fixture_open(mode, "auto", 2);
         const backend_ops *ops = f.b->ops;

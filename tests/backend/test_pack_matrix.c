@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <math.h>
 #include <string.h>
 
@@ -12,6 +5,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "core/float8.h"
+#include "test.h"
 
 enum { ROWS = 8, INPUTS = 320, MOST_GROUPS = INPUTS / 16 };
 
@@ -67,8 +61,7 @@ static void expect_same_values(const matrix *x, bool exact) {
     }
 }
 
-static void integers_keep_their_values_in_every_form(void **state) {
-    (void)state;
+TEST(integers_keep_their_values_in_every_form) {
     static const int widths[] = {2, 3, 4, 8};
     static const int32_t groups[] = {32, 64, 160, INPUTS}; /* 5 groups of 32 share one, and all */
     static matrix x;
@@ -92,8 +85,7 @@ static void integers_keep_their_values_in_every_form(void **state) {
     }
 }
 
-static void floats_of_4_bits_keep_their_values(void **state) {
-    (void)state;
+TEST(floats_of_4_bits_keep_their_values) {
     static matrix x;
     uint64_t r = 8;
     fill(&x, &r, CODE_TABLE, 4, 32, false);
@@ -131,8 +123,7 @@ static void expect_scaled(const matrix *x, pack_kind kind) {
     }
 }
 
-static void floats_with_scales_keep_their_codes(void **state) {
-    (void)state;
+TEST(floats_with_scales_keep_their_codes) {
     static const int32_t groups[] = {32, 64, INPUTS, 40, 160};
     static matrix x;
     uint64_t r = 10;
@@ -162,8 +153,7 @@ static void floats_with_scales_keep_their_codes(void **state) {
 }
 
 /* Blocks of 64 that run on, and their scales in codes: kept where a stretch is one block. */
-static void scales_that_are_quantised_keep_their_codes(void **state) {
-    (void)state;
+TEST(scales_that_are_quantised_keep_their_codes) {
     static matrix x;
     static uint8_t codes[ROWS * INPUTS / 64];
     static float table[256], outer[1] = {0.037f};
@@ -193,8 +183,7 @@ static void expect_none(const matrix *x) {
 }
 
 /* Inputs in random groups of one size: at each place lies the input that the order says, with its own scale and zero. */
-static void groups_in_another_order_are_put_side_by_side(void **state) {
-    (void)state;
+TEST(groups_in_another_order_are_put_side_by_side) {
     static matrix x;
     int32_t group_of[INPUTS];
     uint64_t r = 11;
@@ -236,8 +225,7 @@ static void groups_in_another_order_are_put_side_by_side(void **state) {
     }
 }
 
-static void what_no_form_has_exactly_has_none(void **state) {
-    (void)state;
+TEST(what_no_form_has_exactly_has_none) {
     static matrix x;
     static const int32_t order[INPUTS];
     uint64_t r = 9;

@@ -1,14 +1,9 @@
 /* A table of embeddings that is also the head: rows that are read from packed weights have the bits of the tensor's own. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdlib.h>
 
 #include "backend/linear_cases.h"
+#include "test.h"
 
 #define ROWS 5
 
@@ -59,8 +54,7 @@ static void check(dtype t, compute_mode mode, int32_t n_out, int32_t n_in) {
     free(got);
 }
 
-static void rows_of_packed_weights_are_those_of_the_tensor(void **state) {
-    (void)state;
+TEST(rows_of_packed_weights_are_those_of_the_tensor) {
     static const int32_t shapes[][2] = {{1, 256}, {16, 512}, {37, 768}, {33, 96}, {20, 320}};
     for (int i = 0; i < N_WEIGHT_TYPES; i++) {
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {

@@ -1,13 +1,6 @@
 /* syscall() is outside POSIX. */
 #define _DEFAULT_SOURCE
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <linux/mempolicy.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -21,6 +14,7 @@
 #include "backend/cpu/placement.h"
 #include "base/mem.h"
 #include "base/numa.h"
+#include "test.h"
 
 /* Two nodes of four cores, two hyperthreads each: 0-3 and 4-7, then 8-15. Of them the first n_cpus in the order of topology.h. */
 static topology machine(int32_t n_cpus) {
@@ -49,16 +43,14 @@ static void check(const char *bind, int32_t n_threads, int32_t n_usual, int32_t 
     assert_string_equal(text, expected != NULL ? expected : "");
 }
 
-static void without_being_told_no_thread_is_bound(void **state) {
-    (void)state;
+TEST(without_being_told_no_thread_is_bound) {
     check(NULL, 0, 8, 16, 8, NULL, 3);
     check("none", 0, 8, 16, 8, NULL, 3);
     check("none", 3, 8, 16, 3, NULL, 3);
     check("none", 0, 4, 4, 4, NULL, 1);
 }
 
-static void auto_binds_threads_that_fill_the_cores_or_the_processors_and_no_others(void **state) {
-    (void)state;
+TEST(auto_binds_threads_that_fill_the_cores_or_the_processors_and_no_others) {
     check("auto", 0, 8, 16, 8, "0-7", 3);
     check("auto", 8, 8, 16, 8, "0-7", 3);
     check("auto", 16, 8, 16, 16, "0-15", 3);
@@ -70,8 +62,7 @@ static void auto_binds_threads_that_fill_the_cores_or_the_processors_and_no_othe
     check("auto", 1, 1, 0, 1, NULL, 0); /* nothing is known of the machine */
 }
 
-static void a_list_is_a_thread_a_processor_or_as_many_as_are_asked_for_one_a_core_first(void **state) {
-    (void)state;
+TEST(a_list_is_a_thread_a_processor_or_as_many_as_are_asked_for_one_a_core_first) {
     check("0-3", 0, 8, 16, 4, "0-3", 1);
     check("4-7", 0, 8, 16, 4, "4-7", 2);
     check("3,4", 0, 8, 16, 2, "3-4", 3);
@@ -81,8 +72,7 @@ static void a_list_is_a_thread_a_processor_or_as_many_as_are_asked_for_one_a_cor
     check("15", 0, 8, 16, 1, "15", 2);
 }
 
-static void a_list_that_cannot_be_is_refused_in_words(void **state) {
-    (void)state;
+TEST(a_list_that_cannot_be_is_refused_in_words) {
     static const struct {
         const char *bind, *words;
         int32_t n_threads;
@@ -128,8 +118,7 @@ static void need_threads(void) {
     }
 }
 
-static void every_thread_that_computes_is_on_its_own_processor_and_the_caller_gets_back_what_it_had(void **state) {
-    (void)state;
+TEST(every_thread_that_computes_is_on_its_own_processor_and_the_caller_gets_back_what_it_had) {
     cpu_mask before, after;
     need_threads();
     assert_true(cpu_mask_get(pthread_self(), &before));
@@ -173,8 +162,7 @@ static void every_thread_that_computes_is_on_its_own_processor_and_the_caller_ge
     b->ops->close(b);
 }
 
-static void threads_that_are_not_bound_go_where_the_process_may(void **state) {
-    (void)state;
+TEST(threads_that_are_not_bound_go_where_the_process_may) {
     cpu_mask before;
     seen s = {.came = 0};
     backend *b;
@@ -196,8 +184,7 @@ static int policy_at(char *p) {
     return policy;
 }
 
-static void memory_of_weights_and_pages_is_spread_where_there_are_nodes_to_spread_it_over(void **state) {
-    (void)state;
+TEST(memory_of_weights_and_pages_is_spread_where_there_are_nodes_to_spread_it_over) {
     uint64_t nodes = numa_nodes();
     if (nodes == 0) {
         print_message("skipped: this system lets no memory be placed\n");

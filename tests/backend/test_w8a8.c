@@ -1,16 +1,11 @@
 /* Weights that were quantised before, int8 with a scale a row: their own numbers enter the products, by the definition, on every
  * instruction set. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <math.h>
 
 #include "backend/linear_cases.h"
 #include "core/half.h"
+#include "test.h"
 
 enum { ROWS = 19, OUT = 83, IN = 192 };
 
@@ -71,8 +66,7 @@ static linear *load(backend *b, const w8a8 *c, const tensor_view *scale) {
     return l;
 }
 
-static void products_are_those_of_the_files_own_numbers(void **state) {
-    (void)state;
+TEST(products_are_those_of_the_files_own_numbers) {
     w8a8 *c = make();
     tensor_view scale = scale_view(c);
     for (int i = 0; i < N_ISAS; i++) {
@@ -105,8 +99,7 @@ static void products_are_those_of_the_files_own_numbers(void **state) {
     free(c);
 }
 
-static void scales_must_be_one_float_a_row(void **state) {
-    (void)state;
+TEST(scales_must_be_one_float_a_row) {
     w8a8 *c = make();
     backend *b = open_isa("auto", COMPUTE_INT8, 1);
     linear *l;

@@ -4,6 +4,7 @@
 #define TESTS_BASE_COMMA_LOCALE_H
 
 #include "base/fake_root.h"
+#include "test.h"
 
 #include <locale.h>
 

@@ -1,16 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <string.h>
 
 #include "base/err.h"
+#include "test.h"
 
-static void every_error_has_a_name_and_a_meaning(void **state) {
-    (void)state;
+TEST(every_error_has_a_name_and_a_meaning) {
     assert_string_equal(quire_err_name(QUIRE_OK), "OK");
     assert_string_equal(quire_err_name(QUIRE_BAD_FILE), "BAD_FILE");
     assert_string_equal(quire_err_text(QUIRE_BAD_FILE), "malformed file");
@@ -18,8 +11,7 @@ static void every_error_has_a_name_and_a_meaning(void **state) {
     assert_non_null(quire_err_text((quire_err)-1));
 }
 
-static void setting_fills_code_position_and_message(void **state) {
-    (void)state;
+TEST(setting_fills_code_position_and_message) {
     quire_error err;
     assert_int_equal(err_set(&err, QUIRE_BAD_FILE, 17, "%s: tensor %d is cut short", "m.gguf", 3), QUIRE_BAD_FILE);
     assert_int_equal(err.code, QUIRE_BAD_FILE);
@@ -32,8 +24,7 @@ static void setting_fills_code_position_and_message(void **state) {
     assert_int_equal(err_set(NULL, QUIRE_IO, 0, "nobody listens"), QUIRE_IO);
 }
 
-static void a_long_message_is_cut_at_the_buffers_end(void **state) {
-    (void)state;
+TEST(a_long_message_is_cut_at_the_buffers_end) {
     quire_error err;
     char text[2000];
     memset(text, 'x', sizeof text - 1);
@@ -47,8 +38,7 @@ static void a_long_message_is_cut_at_the_buffers_end(void **state) {
     assert_true(strlen(err.message) < sizeof err.message);
 }
 
-static void a_prefix_stands_before_the_message(void **state) {
-    (void)state;
+TEST(a_prefix_stands_before_the_message) {
     quire_error err;
     err_set(&err, QUIRE_BAD_FILE, -1, "not a number");
     assert_int_equal(err_prefix(&err, err.code, "config.json"), QUIRE_BAD_FILE);
@@ -62,8 +52,7 @@ static quire_err forwarder(quire_err e, int *reached) {
     return QUIRE_OK;
 }
 
-static void try_forwards_failures_only(void **state) {
-    (void)state;
+TEST(try_forwards_failures_only) {
     int reached = 0;
     assert_int_equal(forwarder(QUIRE_NO_ROOM, &reached), QUIRE_NO_ROOM);
     assert_int_equal(reached, 0);

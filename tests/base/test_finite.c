@@ -1,20 +1,14 @@
 /* Which arrays count as finite. */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
-#include <cmocka.h>
-
 #include "base/finite.h"
+#include "test.h"
 
 enum { N = 11 }; /* more than whole groups */
 
-static void one_bad_value_is_found_wherever_it_is(void **state) {
-    (void)state;
+TEST(one_bad_value_is_found_wherever_it_is) {
     static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY}, good[] = {0.0f, 3.4028235e38f, -3.4028235e38f, 1e-45f};
     for (int32_t n = 0; n <= N; n++) {
         float v[N];

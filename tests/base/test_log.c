@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "test.h"
 
 /* Standard error goes into a pipe from here on. */
 typedef struct capture {
@@ -56,15 +50,13 @@ static size_t caught_event(log_format format, const log_field *fields, size_t n,
     return end_capture(&c, out, cap);
 }
 
-static void a_line_has_the_programs_name_and_ends(void **state) {
-    (void)state;
+TEST(a_line_has_the_programs_name_and_ends) {
     char got[4096];
     caught(LOG_INFO, "hello", got, sizeof got);
     assert_string_equal(got, "quire: hello\n");
 }
 
-static void lines_above_the_level_are_dropped(void **state) {
-    (void)state;
+TEST(lines_above_the_level_are_dropped) {
     char got[64];
     assert_int_equal(caught(LOG_DEBUG, "detail", got, sizeof got), 0);
     log_set_level(LOG_ERROR);
@@ -73,8 +65,7 @@ static void lines_above_the_level_are_dropped(void **state) {
     log_set_level(LOG_INFO);
 }
 
-static void a_long_line_is_cut_and_still_ends(void **state) {
-    (void)state;
+TEST(a_long_line_is_cut_and_still_ends) {
     char text[5000], got[8192];
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = '\0';
@@ -99,8 +90,7 @@ static const char *behind_time(const char *text) {
 static const log_field some[] = {
     {"id", "a b\x1b[2J\n\"c\"", false}, {"absent", NULL, false}, {"ms", "1.500", true}, {"tenant", "anna", false}};
 
-static void a_text_line_has_time_level_and_fields_and_stays_one_line(void **state) {
-    (void)state;
+TEST(a_text_line_has_time_level_and_fields_and_stays_one_line) {
     char got[1000];
     caught_event(LOG_TEXT, some, 4, got, sizeof got);
     const char *rest = behind_time(got);
@@ -108,8 +98,7 @@ static void a_text_line_has_time_level_and_fields_and_stays_one_line(void **stat
     assert_string_equal(rest, " warning quire: an \"event\"\\nhere id=\"a b\\\\x1b[2J\\n\\\"c\\\"\" ms=1.500 tenant=anna\n");
 }
 
-static void a_json_line_is_one_object_whatever_its_texts_hold(void **state) {
-    (void)state;
+TEST(a_json_line_is_one_object_whatever_its_texts_hold) {
     char got[1000];
     caught_event(LOG_JSON, some, 4, got, sizeof got);
     assert_int_equal(strncmp(got, "{\"time\":\"", 9), 0);
@@ -139,8 +128,7 @@ static int sum_lost(const char *text) {
 }
 
 /* The pipe holds some hundred lines and the queue some thousand, so the rest is lost, and the log says how many. */
-static void a_reader_that_stops_delays_no_caller_and_lost_lines_are_counted(void **state) {
-    (void)state;
+TEST(a_reader_that_stops_delays_no_caller_and_lost_lines_are_counted) {
     static char got[N_LINES * 300];
     char padding[200];
     memset(padding, 'x', sizeof padding - 1);
@@ -169,8 +157,7 @@ static void a_reader_that_stops_delays_no_caller_and_lost_lines_are_counted(void
     assert_int_equal(got[n - 1], '\n');
 }
 
-static void the_end_waits_a_second_at_most_for_a_reader_that_stopped(void **state) {
-    (void)state;
+TEST(the_end_waits_a_second_at_most_for_a_reader_that_stopped) {
     static char got[1 << 20];
     char padding[1000];
     memset(padding, 'x', sizeof padding - 1);

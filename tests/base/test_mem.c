@@ -1,13 +1,6 @@
 /* mincore() is outside POSIX. */
 #define _DEFAULT_SOURCE
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +10,9 @@
 
 #include "base/fault.h"
 #include "base/mem.h"
+#include "test.h"
 
-static void a_new_block_is_zeroed_and_aligned(void **state) {
-    (void)state;
+TEST(a_new_block_is_zeroed_and_aligned) {
     for (size_t n = 0; n < 300; n += 7) {
         unsigned char *p = mem_new(n, 3);
         assert_non_null(p);
@@ -32,15 +25,13 @@ static void a_new_block_is_zeroed_and_aligned(void **state) {
     }
 }
 
-static void a_product_that_overflows_gives_null(void **state) {
-    (void)state;
+TEST(a_product_that_overflows_gives_null) {
     assert_null(mem_new(SIZE_MAX / 2, 3));
     assert_null(mem_new_huge(SIZE_MAX / 2, 3));
     assert_null(mem_dup("", SIZE_MAX));
 }
 
-static void a_huge_block_is_zeroed_also_when_the_memory_was_used_before(void **state) {
-    (void)state;
+TEST(a_huge_block_is_zeroed_also_when_the_memory_was_used_before) {
     size_t n = ((size_t)3 << 20) + 4097;
     mem_free(mem_new((size_t)24 << 20, 1)); /* from now on the C library keeps freed blocks of this size instead of unmapping them */
     for (int round = 0; round < 4; round++) {
@@ -69,8 +60,7 @@ static size_t n_resident(void *p, size_t n) {
     return sum;
 }
 
-static void what_is_given_back_is_whole_pages_that_read_as_zeroes(void **state) {
-    (void)state;
+TEST(what_is_given_back_is_whole_pages_that_read_as_zeroes) {
     size_t n = (size_t)8 << 20, page = (size_t)sysconf(_SC_PAGESIZE), from = 3 * page + 1, to = n - 5 * page - 1;
     unsigned char *p = mem_new_huge(n, 1);
     assert_non_null(p);
@@ -89,8 +79,7 @@ static void what_is_given_back_is_whole_pages_that_read_as_zeroes(void **state) 
     mem_free(p);
 }
 
-static void growing_keeps_the_content_and_zeroes_the_rest(void **state) {
-    (void)state;
+TEST(growing_keeps_the_content_and_zeroes_the_rest) {
     void *p = NULL;
     size_t cap = 0;
     assert_int_equal(mem_grow(&p, &cap, 3, sizeof(int)), QUIRE_OK);
@@ -112,8 +101,7 @@ static void growing_keeps_the_content_and_zeroes_the_rest(void **state) {
     mem_free(p);
 }
 
-static void a_large_array_grows_with_its_content_and_zeroes(void **state) {
-    (void)state;
+TEST(a_large_array_grows_with_its_content_and_zeroes) {
     char *p = NULL;
     size_t cap = 0;
     assert_int_equal(mem_grow(&p, &cap, MEM_HUGE_BYTES / 2, 1), QUIRE_OK);
@@ -128,8 +116,7 @@ static void a_large_array_grows_with_its_content_and_zeroes(void **state) {
     mem_free(p);
 }
 
-static void a_missing_block_is_an_error_that_names_its_purpose(void **state) {
-    (void)state;
+TEST(a_missing_block_is_an_error_that_names_its_purpose) {
     quire_error err = {.message = ""};
     assert_int_equal(mem_check(&err), QUIRE_OK);
     assert_int_equal(mem_check(NULL), QUIRE_NO_MEMORY);
@@ -141,8 +128,7 @@ static void a_missing_block_is_an_error_that_names_its_purpose(void **state) {
     mem_copy(NULL, NULL, 0);
 }
 
-static void a_copy_has_a_zero_behind_it(void **state) {
-    (void)state;
+TEST(a_copy_has_a_zero_behind_it) {
     char *copy = mem_dup("a\0b", 3);
     assert_memory_equal(copy, "a\0b\0", 4);
     mem_free(copy);
@@ -188,8 +174,7 @@ static void grow_within_capacity_in_a_guard(void) {
     mem_guard_leave();
 }
 
-static void an_allocation_inside_the_guard_aborts_in_debug_builds(void **state) {
-    (void)state;
+TEST(an_allocation_inside_the_guard_aborts_in_debug_builds) {
 #ifdef QUIRE_DEBUG
     assert_true(aborts(allocate_in_a_nested_guard));
 #else
@@ -199,8 +184,7 @@ static void an_allocation_inside_the_guard_aborts_in_debug_builds(void **state) 
     assert_false(aborts(grow_within_capacity_in_a_guard));
 }
 
-static void a_chosen_allocation_fails_once_in_debug_builds(void **state) {
-    (void)state;
+TEST(a_chosen_allocation_fails_once_in_debug_builds) {
 #ifdef QUIRE_DEBUG
     void *a, *b, *c;
     fault_at(2);

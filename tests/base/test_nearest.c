@@ -1,21 +1,15 @@
 /* The nearest name to a mistyped one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "base/nearest.h"
+#include "test.h"
 
 static size_t edits(const char *a, const char *b) {
     assert_int_equal(edit_distance(str_of(a), str_of(b)), edit_distance(str_of(b), str_of(a)));
     return edit_distance(str_of(a), str_of(b));
 }
 
-static void edits_insert_delete_replace_and_swap(void **state) {
-    (void)state;
+TEST(edits_insert_delete_replace_and_swap) {
     assert_int_equal(edits("", ""), 0);
     assert_int_equal(edits("port", "port"), 0);
     assert_int_equal(edits("port", "ports"), 1);
@@ -38,16 +32,14 @@ static void a_text_that_is_too_long_is_near_to_nothing(void **state) {
     assert_int_equal(n.best.n, 0);
 }
 
-static void the_best_name_is_the_first_of_the_nearest(void **state) {
-    (void)state;
+TEST(the_best_name_is_the_first_of_the_nearest) {
     nearest n = {.wanted = str_of("--max-tokns")};
     nearest_offer_all(&n, "--host --max-model-len --max-tokens --max-tokans");
     assert_int_equal(n.distance, 1);
     assert_true(str_is(n.best, "--max-tokens"));
 }
 
-static void a_name_of_which_more_than_a_third_differs_is_none(void **state) {
-    (void)state;
+TEST(a_name_of_which_more_than_a_third_differs_is_none) {
     nearest n = {.wanted = str_of("frobnicate")};
     nearest_offer_all(&n, "run serve tokenize logits inspect pack");
     assert_int_equal(n.best.n, 0);

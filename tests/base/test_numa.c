@@ -1,13 +1,6 @@
 /* get_mempolicy() has no wrapper in the C library, and mmap()'s MAP_ANONYMOUS is outside POSIX. */
 #define _DEFAULT_SOURCE
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <linux/mempolicy.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,11 +8,11 @@
 #include <unistd.h>
 
 #include "base/numa.h"
+#include "test.h"
 
 enum { BYTES = 1 << 20 };
 
-static void the_kernel_knows_a_block_as_interleaved_over_its_nodes(void **state) {
-    (void)state;
+TEST(the_kernel_knows_a_block_as_interleaved_over_its_nodes) {
     uint64_t nodes = numa_nodes();
     if (nodes == 0) {
         print_message("skipped: this system lets no memory be placed\n");
@@ -41,8 +34,7 @@ static void the_kernel_knows_a_block_as_interleaved_over_its_nodes(void **state)
     munmap(p, BYTES);
 }
 
-static void nodes_that_are_not_there_are_refused(void **state) {
-    (void)state;
+TEST(nodes_that_are_not_there_are_refused) {
     uint64_t nodes = numa_nodes();
     if (nodes == 0 || nodes == UINT64_MAX) {
         print_message("skipped: no node that this system has not\n");

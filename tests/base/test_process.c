@@ -1,10 +1,4 @@
 /* What the system counts of this process. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -13,9 +7,9 @@
 
 #include "base/clock.h"
 #include "base/process.h"
+#include "test.h"
 
-static void an_opened_file_is_one_more(void **state) {
-    (void)state;
+TEST(an_opened_file_is_one_more) {
     process_numbers before = process_read();
     int fd = open("/dev/null", O_RDONLY);
     process_numbers with = process_read();
@@ -28,8 +22,7 @@ static void an_opened_file_is_one_more(void **state) {
     assert_true(before.max_files == -1 || before.max_files > before.n_files);
 }
 
-static void memory_that_is_touched_is_resident(void **state) {
-    (void)state;
+TEST(memory_that_is_touched_is_resident) {
     size_t n = (size_t)64 << 20;
     process_numbers before = process_read();
     char *p = malloc(n);
@@ -43,8 +36,7 @@ static void memory_that_is_touched_is_resident(void **state) {
     assert_true(with.virtual_bytes >= before.virtual_bytes + (int64_t)n / 2);
 }
 
-static void processor_time_grows_by_what_is_computed(void **state) {
-    (void)state;
+TEST(processor_time_grows_by_what_is_computed) {
     process_numbers before = process_read(), now;
     volatile uint64_t x = 1;
     do {

@@ -1,22 +1,15 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <sched.h>
 
 #include "base/ring.h"
+#include "test.h"
 
 typedef struct entry {
     uint32_t producer, number;
     unsigned char rest[21]; /* an odd size, so that cells are not all of one word */
 } entry;
 
-static void entries_come_out_in_order_until_it_is_empty(void **state) {
-    (void)state;
+TEST(entries_come_out_in_order_until_it_is_empty) {
     ring *r;
     assert_int_equal(ring_open(sizeof(entry), 4, &r), QUIRE_OK);
     entry e = {0}, got;
@@ -36,8 +29,7 @@ static void entries_come_out_in_order_until_it_is_empty(void **state) {
     ring_close(r);
 }
 
-static void a_ring_of_one_holds_one(void **state) {
-    (void)state;
+TEST(a_ring_of_one_holds_one) {
     ring *r;
     int v = 7, got = 0;
     assert_int_equal(ring_open(sizeof v, 1, &r), QUIRE_OK);
@@ -51,8 +43,7 @@ static void a_ring_of_one_holds_one(void **state) {
     ring_close(r);
 }
 
-static void impossible_sizes_are_refused(void **state) {
-    (void)state;
+TEST(impossible_sizes_are_refused) {
     ring *r = NULL;
     assert_int_equal(ring_open(0, 4, &r), QUIRE_INVALID);
     assert_int_equal(ring_open(8, 0, &r), QUIRE_INVALID);
@@ -84,8 +75,7 @@ static void *produce(void *argument) {
     return NULL;
 }
 
-static void many_producers_lose_nothing_and_keep_their_order(void **state) {
-    (void)state;
+TEST(many_producers_lose_nothing_and_keep_their_order) {
     ring *r;
     assert_int_equal(ring_open(sizeof(entry), 64, &r), QUIRE_OK);
     pthread_t threads[N_PRODUCERS];

@@ -1,15 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "base/rng.h"
+#include "test.h"
 
 /* The known answers that the generator's authors publish with it (Random123, kat_vectors). */
-static void philox_gives_the_published_known_answers(void **state) {
-    (void)state;
+TEST(philox_gives_the_published_known_answers) {
     static const struct {
         uint32_t counter[4], key[2], expected[4];
     } cases[] = {
@@ -24,16 +17,14 @@ static void philox_gives_the_published_known_answers(void **state) {
     }
 }
 
-static void uniforms_are_never_0_nor_1(void **state) {
-    (void)state;
+TEST(uniforms_are_never_0_nor_1) {
     assert_true(rng_uniform(0) > 0.0f);
     assert_true(rng_uniform(UINT32_MAX) < 1.0f);
     assert_true(rng_uniform(0x80000000u) > 0.5f);
     assert_true(rng_uniform(0x7fffffffu) < 0.5f);
 }
 
-static void uniforms_have_the_mean_and_spread_of_uniforms(void **state) {
-    (void)state;
+TEST(uniforms_have_the_mean_and_spread_of_uniforms) {
     double sum = 0, squares = 0;
     const int n = 100000;
     for (uint32_t i = 0; i < n / 4; i++) {
@@ -52,16 +43,14 @@ static void uniforms_have_the_mean_and_spread_of_uniforms(void **state) {
 }
 
 /* SplitMix64's first outputs from state 1234567, as its author's program prints them. */
-static void splitmix_gives_its_known_sequence(void **state) {
-    (void)state;
+TEST(splitmix_gives_its_known_sequence) {
     uint64_t s = 1234567;
     assert_true(rng_next(&s) == 6457827717110365317u);
     assert_true(rng_next(&s) == 3203168211198807973u);
     assert_true(rng_next(&s) == 9817491932198370423u);
 }
 
-static void two_seeds_of_the_system_differ(void **state) {
-    (void)state;
+TEST(two_seeds_of_the_system_differ) {
     assert_true(rng_os_seed() != rng_os_seed());
 }
 

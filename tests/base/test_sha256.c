@@ -1,14 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/sha256.h"
+#include "test.h"
 
 static void expect(const void *bytes, size_t n, const char *hex) {
     uint8_t digest[SHA256_BYTES];
@@ -20,8 +15,7 @@ static void expect(const void *bytes, size_t n, const char *hex) {
     assert_string_equal(got, hex);
 }
 
-static void the_standards_examples_have_their_digests(void **state) {
-    (void)state;
+TEST(the_standards_examples_have_their_digests) {
     static const char two_blocks[] = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
     expect("", 0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     expect("abc", 3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
@@ -33,8 +27,7 @@ static void the_standards_examples_have_their_digests(void **state) {
 }
 
 /* Lengths around the ends of blocks, by another implementation. */
-static void lengths_around_a_block_have_their_digests(void **state) {
-    (void)state;
+TEST(lengths_around_a_block_have_their_digests) {
     char x[120];
     memset(x, 'x', sizeof x);
     expect(x, 55, "d5e285683cd4efc02d021a5c62014694958901005d6f71e89e0989fac77e4072");
@@ -46,8 +39,7 @@ static void lengths_around_a_block_have_their_digests(void **state) {
 }
 
 /* Pieces of every two lengths, whole blocks between them. */
-static void pieces_have_the_digest_of_the_whole(void **state) {
-    (void)state;
+TEST(pieces_have_the_digest_of_the_whole) {
     char text[300];
     for (size_t i = 0; i < sizeof text; i++) {
         text[i] = (char)(i * i % 251);

@@ -1,23 +1,15 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "base/size.h"
 #include "base/str.h"
+#include "test.h"
 
-static void slices_compare_by_bytes(void **state) {
-    (void)state;
+TEST(slices_compare_by_bytes) {
     assert_true(str_is((str){"abc", 2}, "ab"));
     assert_false(str_is((str){"abc", 3}, "ab"));
     assert_true(str_eq((str){NULL, 0}, (str){"x", 0}));
     assert_false(str_eq((str){"a\0b", 3}, (str){"a\0c", 3}));
 }
 
-static void a_buffer_grows_and_stays_terminated(void **state) {
-    (void)state;
+TEST(a_buffer_grows_and_stays_terminated) {
     strbuf b = {0};
     for (int i = 0; i < 1000; i++) {
         assert_int_equal(strbuf_addf(&b, "%d,", i % 10), QUIRE_OK);
@@ -37,8 +29,7 @@ static void a_buffer_grows_and_stays_terminated(void **state) {
     assert_int_equal(b.n, 0);
 }
 
-static void an_append_past_the_maximum_changes_nothing(void **state) {
-    (void)state;
+TEST(an_append_past_the_maximum_changes_nothing) {
     strbuf b = {.max = 8};
     assert_int_equal(strbuf_add_str(&b, "12345678"), QUIRE_OK);
     assert_int_equal(strbuf_add_char(&b, '9'), QUIRE_TOO_LARGE);
@@ -50,16 +41,14 @@ static void an_append_past_the_maximum_changes_nothing(void **state) {
     assert_int_equal(b.max, 8);
 }
 
-static void adding_nothing_to_an_empty_buffer_makes_a_string(void **state) {
-    (void)state;
+TEST(adding_nothing_to_an_empty_buffer_makes_a_string) {
     strbuf b = {0};
     assert_int_equal(strbuf_add(&b, NULL, 0), QUIRE_OK);
     assert_string_equal(b.p, "");
     strbuf_deinit(&b);
 }
 
-static void a_part_is_found_anywhere_and_the_empty_one_everywhere(void **state) {
-    (void)state;
+TEST(a_part_is_found_anywhere_and_the_empty_one_everywhere) {
     assert_true(str_contains(str_of("abcd"), str_of("ab")));
     assert_true(str_contains(str_of("abcd"), str_of("cd")));
     assert_false(str_contains(str_of("abcd"), str_of("ce")));
@@ -68,16 +57,14 @@ static void a_part_is_found_anywhere_and_the_empty_one_everywhere(void **state) 
 }
 
 /* The published values of FNV-1a with 64 bits. */
-static void a_hash_is_fnv_1a_and_goes_on(void **state) {
-    (void)state;
+TEST(a_hash_is_fnv_1a_and_goes_on) {
     assert_true(str_hash(STR_HASH_START, str_of("")) == STR_HASH_START);
     assert_true(str_hash(STR_HASH_START, str_of("a")) == 0xaf63dc4c8601ec8cu);
     assert_true(str_hash(STR_HASH_START, str_of("foobar")) == 0x85944171f73967e8u);
     assert_true(str_hash(str_hash(STR_HASH_START, str_of("foo")), str_of("bar")) == 0x85944171f73967e8u);
 }
 
-static void the_least_power_of_two_is_at_least_the_number(void **state) {
-    (void)state;
+TEST(the_least_power_of_two_is_at_least_the_number) {
     const size_t cases[][2] = {{0, 1}, {1, 1}, {2, 2}, {3, 4}, {4, 4}, {1000, 1024}, {(size_t)1 << 40, (size_t)1 << 40}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(size_power_of_two(cases[i][0]), cases[i][1]);

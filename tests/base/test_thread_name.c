@@ -1,14 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <semaphore.h>
 
 #include "base/thread_name.h"
+#include "test.h"
 
 enum { LEAST = 1, COMMON = 64, N = 70 };
 
@@ -43,8 +37,7 @@ static void end(named *n) {
     sem_destroy(&n->end);
 }
 
-static void threads_that_live_together_have_names_of_their_own_as_far_as_they_go(void **state) {
-    (void)state;
+TEST(threads_that_live_together_have_names_of_their_own_as_far_as_they_go) {
     named all[N];
     int32_t n_of[COMMON + 1] = {0};
     n_of[thread_name()]++;
@@ -62,8 +55,7 @@ static void threads_that_live_together_have_names_of_their_own_as_far_as_they_go
     }
 }
 
-static void the_name_of_a_thread_that_ended_is_given_again(void **state) {
-    (void)state;
+TEST(the_name_of_a_thread_that_ended_is_given_again) {
     int32_t first = 0;
     for (int i = 0; i < 200; i++) {
         named n;

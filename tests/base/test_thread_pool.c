@@ -1,13 +1,6 @@
 /* sched_setaffinity() is outside POSIX. */
 #define _GNU_SOURCE
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <fenv.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -21,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/thread_pool.h"
+#include "test.h"
 
 enum { MAX_TEST_TASKS = 5000 };
 
@@ -38,8 +32,7 @@ static void count_task(void *context, int32_t task, int32_t worker) {
     }
 }
 
-static void every_task_is_done_exactly_once(void **state) {
-    (void)state;
+TEST(every_task_is_done_exactly_once) {
     static job j;
     for (int32_t n = 1; n <= 5; n++) {
         thread_pool *t;
@@ -77,8 +70,7 @@ static void wait_for_the_others(void *context, int32_t task, int32_t worker) {
     atomic_fetch_add(&j->n_done, 1);
 }
 
-static void a_worker_that_is_held_up_keeps_one_task(void **state) {
-    (void)state;
+TEST(a_worker_that_is_held_up_keeps_one_task) {
     for (int32_t n = 2; n <= 4; n++) {
         thread_pool *t;
         assert_int_equal(thread_pool_open(n, &t), QUIRE_OK);
@@ -104,8 +96,7 @@ static void add_part(void *context, int32_t task, int32_t worker) {
     j->out[task] = j->in[task] + j->add;
 }
 
-static void each_run_sees_what_the_one_before_wrote(void **state) {
-    (void)state;
+TEST(each_run_sees_what_the_one_before_wrote) {
     enum { N = 64, RUNS = 20000 };
     static int32_t a[N], b[N];
     thread_pool *t;
@@ -143,8 +134,7 @@ static void check_rounding(void *context, int32_t task, int32_t worker) {
     nanosleep(&pause, NULL);
 }
 
-static void every_worker_rounds_to_nearest_and_keeps_denormals(void **state) {
-    (void)state;
+TEST(every_worker_rounds_to_nearest_and_keeps_denormals) {
     _Atomic int32_t wrong = 0;
     fesetround(FE_DOWNWARD);
 #if defined(__x86_64__)
@@ -163,8 +153,7 @@ static int64_t cpu_us(void) {
     return (int64_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000 + u.ru_utime.tv_usec + u.ru_stime.tv_usec;
 }
 
-static void an_idle_thread_pool_uses_no_processor_time(void **state) {
-    (void)state;
+TEST(an_idle_thread_pool_uses_no_processor_time) {
     static job j = {.n_workers = 4};
     thread_pool *t;
     assert_int_equal(thread_pool_open(4, &t), QUIRE_OK);
@@ -179,8 +168,7 @@ static void an_idle_thread_pool_uses_no_processor_time(void **state) {
     thread_pool_close(t);
 }
 
-static void the_affinity_bounds_the_processors(void **state) {
-    (void)state;
+TEST(the_affinity_bounds_the_processors) {
     cpu_set_t all, one;
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
     int32_t cpus = thread_pool_cpus();
@@ -201,8 +189,7 @@ static void the_affinity_bounds_the_processors(void **state) {
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
 }
 
-static void impossible_sizes_are_refused(void **state) {
-    (void)state;
+TEST(impossible_sizes_are_refused) {
     thread_pool *t = NULL;
     assert_int_equal(thread_pool_open(-1, &t), QUIRE_INVALID);
     assert_int_equal(thread_pool_open(1 << 20, &t), QUIRE_INVALID);

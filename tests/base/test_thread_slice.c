@@ -1,19 +1,13 @@
 /* syscall() is outside POSIX. */
 #define _DEFAULT_SOURCE
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/thread_slice.h"
+#include "test.h"
 
 enum { NICE = 3, US = 300, OTHER_US = 20000 };
 
@@ -37,8 +31,7 @@ static void *slice_of_thread(void *to) {
     return NULL;
 }
 
-static void a_thread_has_the_slice_that_it_set_and_gives_it_to_those_it_starts(void **state) {
-    (void)state;
+TEST(a_thread_has_the_slice_that_it_set_and_gives_it_to_those_it_starts) {
     int32_t started = -1;
     pthread_t thread;
     thread_set_slice(0);
@@ -58,8 +51,7 @@ static void a_thread_has_the_slice_that_it_set_and_gives_it_to_those_it_starts(v
     assert_int_equal(slice_us(), own);
 }
 
-static void its_priority_stays(void **state) {
-    (void)state;
+TEST(its_priority_stays) {
     assert_int_equal(setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + NICE), 0);
     int nice = getpriority(PRIO_PROCESS, 0);
     thread_set_slice(US);

@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/topology.h"
+#include "test.h"
 
 /* ---- lists ---- */
 
@@ -22,8 +16,7 @@ static cpu_mask mask_of(const char *list) {
     return m;
 }
 
-static void a_list_is_read_and_written_the_same(void **state) {
-    (void)state;
+TEST(a_list_is_read_and_written_the_same) {
     static const struct {
         const char *in, *out;
         int32_t n;
@@ -39,8 +32,7 @@ static void a_list_is_read_and_written_the_same(void **state) {
     }
 }
 
-static void nonsense_is_refused_with_its_place(void **state) {
-    (void)state;
+TEST(nonsense_is_refused_with_its_place) {
     static const struct {
         const char *text;
         int64_t position;
@@ -57,8 +49,7 @@ static void nonsense_is_refused_with_its_place(void **state) {
     }
 }
 
-static void a_list_too_long_to_write_ends_in_dots(void **state) {
-    (void)state;
+TEST(a_list_too_long_to_write_ends_in_dots) {
     cpu_mask m = mask_of("0,2,4,6,8,10-20,30");
     for (size_t n = 3; n < 24; n++) {
         char text[32];
@@ -135,29 +126,25 @@ static void check_machine(const char *allowed, int32_t n_cores, const char *expe
     assert_int_equal(t.n_cpus, cpu_mask_count(&m));
 }
 
-static void one_of_each_core_comes_first(void **state) {
-    (void)state;
+TEST(one_of_each_core_comes_first) {
     put_siblings(0, "0,4\n"), put_siblings(4, "0,4\n"), put_siblings(1, "1,5\n"), put_siblings(5, "1,5\n");
     put_siblings(2, "2,6\n"), put_siblings(6, "2,6\n"), put_siblings(3, "3,7\n"), put_siblings(7, "3,7\n");
     check_machine("0-7", 4, "0 1 2 3 | 4 5 6 7");
 }
 
-static void siblings_side_by_side_are_told_too(void **state) {
-    (void)state;
+TEST(siblings_side_by_side_are_told_too) {
     put_siblings(0, "0-1\n"), put_siblings(1, "0-1\n"), put_siblings(2, "2-3\n"), put_siblings(3, "2-3\n");
     check_machine("0-3", 2, "0 2 | 1 3");
 }
 
-static void the_cores_of_a_node_are_side_by_side(void **state) {
-    (void)state;
+TEST(the_cores_of_a_node_are_side_by_side) {
     put("node/node0/cpulist", "0,2,4,6\n"), put("node/node1/cpulist", "1,3,5,7\n");
     put_siblings(0, "0,4\n"), put_siblings(4, "0,4\n"), put_siblings(1, "1,5\n"), put_siblings(5, "1,5\n");
     put_siblings(2, "2,6\n"), put_siblings(6, "2,6\n"), put_siblings(3, "3,7\n"), put_siblings(7, "3,7\n");
     check_machine("0-7", 4, "0 2 @1 1 3 | 4 6 @1 5 7");
 }
 
-static void what_is_not_allowed_does_not_exist(void **state) {
-    (void)state;
+TEST(what_is_not_allowed_does_not_exist) {
     put("node/node0/cpulist", "0-3,8-11\n"), put("node/node1/cpulist", "4-7,12-15\n");
     for (int32_t cpu = 0; cpu < 16; cpu++) {
         char list[16];
@@ -169,20 +156,17 @@ static void what_is_not_allowed_does_not_exist(void **state) {
     check_machine("3,11,7,15", 2, "3 @1 7 | 11 @1 15");
 }
 
-static void processors_that_are_off_leave_holes(void **state) {
-    (void)state;
+TEST(processors_that_are_off_leave_holes) {
     put_siblings(0, "0,4\n"), put_siblings(4, "0,4\n"), put_siblings(2, "2\n"), put_siblings(7, "7\n"); /* 6 and 3 are off */
     put("node/node0/cpulist", "0,2,4,7\n"), put("node/node1/cpulist", "\n"), put("node/node3/cpulist", "7\n");
     check_machine("0,2,4,7", 3, "0 2 @3 7 | 4");
 }
 
-static void without_files_every_processor_is_a_core(void **state) {
-    (void)state;
+TEST(without_files_every_processor_is_a_core) {
     check_machine("0-3,2047", 5, "0 1 2 3 2047");
 }
 
-static void files_that_make_no_sense_are_not_believed(void **state) {
-    (void)state;
+TEST(files_that_make_no_sense_are_not_believed) {
     static char endless[10000];
     memset(endless, '1', sizeof endless - 1);
     put_siblings(0, "banana\n"), put_siblings(1, "0-99999999\n"), put_siblings(2, ""), put_siblings(3, endless), put_siblings(4, "4,\n");
@@ -190,8 +174,7 @@ static void files_that_make_no_sense_are_not_believed(void **state) {
     check_machine("0-5", 6, "0 1 2 3 4 @63 5");
 }
 
-static void files_that_contradict_each_other_still_give_every_processor_once(void **state) {
-    (void)state;
+TEST(files_that_contradict_each_other_still_give_every_processor_once) {
     put_siblings(0, "0-3\n"), put_siblings(1, "5\n"), put_siblings(2, "0-2\n"), put_siblings(3, "4-7\n");
     put("node/node1/cpulist", "0-2\n"), put("node/node2/cpulist", "2-3\n");
     check_machine("0-3", 3, "@1 0 1 @2 3 | @2 2");

@@ -1,15 +1,10 @@
 /* Text for a terminal: nothing that a terminal obeys comes through, whatever the pieces. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "base/rng.h"
 #include "base/utf8.h"
 #include "base/visible.h"
+#include "test.h"
 
 /* The whole text in pieces of at most `piece` bytes. */
 static void show(str text, size_t piece, strbuf *out) {
@@ -30,8 +25,7 @@ static void shown_as(const char *text, const char *wanted) {
     }
 }
 
-static void control_characters_are_shown_as_escapes(void **state) {
-    (void)state;
+TEST(control_characters_are_shown_as_escapes) {
     shown_as("a\x1b[31mred\x07", "a\\x1b[31mred\\x07");
     shown_as("one\ntwo\tthree", "one\ntwo\tthree");
     shown_as("over\rwritten\x7f\b", "over\\x0dwritten\\x7f\\x08");
@@ -40,14 +34,12 @@ static void control_characters_are_shown_as_escapes(void **state) {
     shown_as("", "");
 }
 
-static void characters_stay_as_they_are_however_they_are_cut(void **state) {
-    (void)state;
+TEST(characters_stay_as_they_are_however_they_are_cut) {
     shown_as("Napol\xc3\xa9on \xe2\x80\x94 \xe6\xbc\xa2\xe5\xad\x97 \xf0\x9f\x99\x82",
              "Napol\xc3\xa9on \xe2\x80\x94 \xe6\xbc\xa2\xe5\xad\x97 \xf0\x9f\x99\x82");
 }
 
-static void bytes_that_are_no_utf8_are_shown_as_bytes(void **state) {
-    (void)state;
+TEST(bytes_that_are_no_utf8_are_shown_as_bytes) {
     shown_as("\xff\xfe", "\\xff\\xfe");
     shown_as("caf\xe9 noir", "caf\\xe9 noir");
     shown_as("\xe2\x80", "\\xe2\\x80");            /* cut short */
@@ -56,8 +48,7 @@ static void bytes_that_are_no_utf8_are_shown_as_bytes(void **state) {
     shown_as("\xed\xa0\x80\x9b", "\\xed\\xa0\\x80\\x9b"); /* a surrogate; C1 as a lone byte */
 }
 
-static void random_bytes_never_reach_a_terminal_as_controls(void **state) {
-    (void)state;
+TEST(random_bytes_never_reach_a_terminal_as_controls) {
     uint64_t seed = 0x5eed;
     print_message("seed %llu\n", (unsigned long long)seed);
     uint64_t r = seed;

@@ -1,18 +1,11 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/wake.h"
+#include "test.h"
 
-static void a_ring_before_the_wait_is_not_lost_and_many_count_as_one(void **state) {
-    (void)state;
+TEST(a_ring_before_the_wait_is_not_lost_and_many_count_as_one) {
     wake w;
     assert_int_equal(wake_init(&w), QUIRE_OK);
     assert_false(wake_wait(&w, 0));
@@ -24,8 +17,7 @@ static void a_ring_before_the_wait_is_not_lost_and_many_count_as_one(void **stat
     wake_deinit(&w);
 }
 
-static void a_wake_that_was_never_opened_closes_nothing(void **state) {
-    (void)state;
+TEST(a_wake_that_was_never_opened_closes_nothing) {
     wake w, closed = {0};
     assert_int_equal(wake_init(&w), QUIRE_OK);
     closed.fd = w.fd;
@@ -36,8 +28,7 @@ static void a_wake_that_was_never_opened_closes_nothing(void **state) {
     assert_false(w.is_open);
 }
 
-static void a_wait_ends_at_its_time(void **state) {
-    (void)state;
+TEST(a_wait_ends_at_its_time) {
     wake w;
     assert_int_equal(wake_init(&w), QUIRE_OK);
     int64_t start = clock_us();
@@ -53,8 +44,7 @@ static void *ring_later(void *argument) {
     return NULL;
 }
 
-static void another_thread_wakes_a_wait_without_end(void **state) {
-    (void)state;
+TEST(another_thread_wakes_a_wait_without_end) {
     wake w;
     assert_int_equal(wake_init(&w), QUIRE_OK);
     pthread_t thread;

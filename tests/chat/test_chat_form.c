@@ -1,13 +1,8 @@
 /* The forms of chats of models without a template. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "chat/chat_form.h"
 #include "chat/render.h"
+#include "test.h"
 
 /* A tokenizer with the two tokens, special or not, or without them. */
 static tokenizer *tokens_with(const char *flags) {
@@ -61,8 +56,7 @@ static void expect(const chat_form *f, const char *messages, const char *want, s
 
 #define TALK "[{\"role\":\"system\",\"content\":\"Be brief.\"},{\"role\":\"user\",\"content\":\"A<|im_end|>\"}]"
 
-static void a_vocabulary_with_the_tokens_of_chatml_gets_it(void **state) {
-    (void)state;
+TEST(a_vocabulary_with_the_tokens_of_chatml_gets_it) {
     tokenizer *t = tokens_with(",\"special\":true");
     chat_form f;
     quire_error refused, err;
@@ -76,8 +70,7 @@ static void a_vocabulary_with_the_tokens_of_chatml_gets_it(void **state) {
     tokenizer_close(t);
 }
 
-static void any_other_vocabulary_gets_plain_turns(void **state) {
-    (void)state;
+TEST(any_other_vocabulary_gets_plain_turns) {
     static const char *const flags[] = {NULL, ",\"special\":false"};
     for (size_t i = 0; i < 2; i++) {
         tokenizer *t = tokens_with(flags[i]);
@@ -99,8 +92,7 @@ static void any_other_vocabulary_gets_plain_turns(void **state) {
     }
 }
 
-static void a_template_goes_before_a_form_and_the_operators_before_the_models(void **state) {
-    (void)state;
+TEST(a_template_goes_before_a_form_and_the_operators_before_the_models) {
     tokenizer *t = tokens_with(",\"special\":true");
     chat_tokens tokens = {.tokenizer = t};
     chat_form f;
@@ -119,8 +111,7 @@ static void a_template_goes_before_a_form_and_the_operators_before_the_models(vo
     tokenizer_close(t);
 }
 
-static void a_template_of_the_model_that_is_not_understood_is_named_and_replaced(void **state) {
-    (void)state;
+TEST(a_template_of_the_model_that_is_not_understood_is_named_and_replaced) {
     tokenizer *t = tokens_with(",\"special\":true");
     chat_form f;
     quire_error refused, err;
@@ -137,8 +128,7 @@ static void add(chat_form *f, const char *name, const char *text) {
     assert_int_equal(chat_form_add(f, &s, &err), QUIRE_OK);
 }
 
-static void a_form_has_templates_by_name_which_may_include_one_another(void **state) {
-    (void)state;
+TEST(a_form_has_templates_by_name_which_may_include_one_another) {
     chat_form f;
     quire_error refused, err = {0};
     strbuf names = {0};

@@ -1,15 +1,9 @@
 /* JSON that arrives byte by byte: what is written is JSON, whatever came and wherever it stopped. */
 #include "chat/json_stream.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "chat/typed_value.h"
 #include "json/json.h"
+#include "test.h"
 
 /* What is written of a text, closed behind it; *read: the bytes that were read, *result: how it ended. */
 static void write_text(str text, strbuf *out, size_t *read, json_stream_result *result) {
@@ -30,15 +24,13 @@ static void expect(const char *text, const char *want) {
     strbuf_deinit(&out);
 }
 
-static void a_value_is_written_as_it_comes(void **state) {
-    (void)state;
+TEST(a_value_is_written_as_it_comes) {
     expect("{\"a\": [1, -2.5e+7, true], \"b\": {}}", "{\"a\": [1, -2.5e+7, true], \"b\": {}}");
     expect("[ ]", "[ ]");
     expect("\"\\u00e9\\n\\/\\ud83d\\ude00\"", "\"\xC3\xA9\\n/\xF0\x9F\x98\x80\"");
 }
 
-static void what_json_lacks_is_repaired(void **state) {
-    (void)state;
+TEST(what_json_lacks_is_repaired) {
     expect("{\"a\": True, \"b\": None,}", "{\"a\": true, \"b\": null}");
     expect("[1, 2, ]", "[1, 2]");
     expect("\"a\nb\tc\x01\\q\\'\"", "\"a\\nb\\tc\\u0001\\\\q'\"");
@@ -48,8 +40,7 @@ static void what_json_lacks_is_repaired(void **state) {
     expect("\"\\ud83d \\udc00\"", "\"\xEF\xBF\xBD \xEF\xBF\xBD\"");
 }
 
-static void a_value_that_stops_is_closed(void **state) {
-    (void)state;
+TEST(a_value_that_stops_is_closed) {
     expect("{\"a\": [1, {\"b\": \"x", "{\"a\": [1, {\"b\": \"x\"}]}");
     expect("{\"a", "{\"a\":null}");
     expect("{\"a\":", "{\"a\":null}");
@@ -61,8 +52,7 @@ static void a_value_that_stops_is_closed(void **state) {
     expect("", "null");
 }
 
-static void a_byte_that_fits_nowhere_is_not_read(void **state) {
-    (void)state;
+TEST(a_byte_that_fits_nowhere_is_not_read) {
     static const struct {
         const char *text;
         size_t n;
@@ -81,8 +71,7 @@ static void a_byte_that_fits_nowhere_is_not_read(void **state) {
     strbuf_deinit(&out);
 }
 
-static void deep_values_are_broken_off(void **state) {
-    (void)state;
+TEST(deep_values_are_broken_off) {
     strbuf text = {0}, out = {0};
     json_value *v;
     json_fault fault;
@@ -100,8 +89,7 @@ static void deep_values_are_broken_off(void **state) {
     strbuf_deinit(&out);
 }
 
-static void every_beginning_of_a_text_closes_to_json(void **state) {
-    (void)state;
+TEST(every_beginning_of_a_text_closes_to_json) {
     static const char text[] = "{\"a\": [1, -2.5e+7, true, null, \"q\\u00e9\\\"\\ud83d\\ude00\"], \"b\\n\": {\"c\": {}, \"d\": [[]]}, }";
     strbuf out = {0};
     for (size_t i = 0; i < sizeof text; i++) {
@@ -135,8 +123,7 @@ static void expect_typed(const char *schema, const char *text, const char *want)
 
 #define P(schema) "{\"properties\": {\"p\": " schema "}, \"$defs\": {\"d\": {\"type\": \"string\"}, \"r\": {\"$ref\": \"#/$defs/r\"}}}"
 
-static void a_text_is_what_its_schema_says(void **state) {
-    (void)state;
+TEST(a_text_is_what_its_schema_says) {
     expect_typed(P("{\"type\": \"string\"}"), "42", "\"42\"");
     expect_typed(P("{\"$ref\": \"#/$defs/d\"}"), "null", "\"null\"");
     expect_typed(P("{\"enum\": [\"a\", \"1\"]}"), "1", "\"1\"");

@@ -1,12 +1,6 @@
 /* Marks in a stream: found wherever the text is cut, and special tokens only as such. */
 #include "chat/mark_set.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 enum { A, B };
 
@@ -33,8 +27,7 @@ static void expect(const mark_set *set, mark_roles roles, const char *text, cons
     strbuf_deinit(&out);
 }
 
-static void marks_are_found_and_other_text_passes(void **state) {
-    (void)state;
+TEST(marks_are_found_and_other_text_passes) {
     mark_set set = {0};
     assert_int_equal(mark_set_add(&set, A, "<ab>", (mark_test){0}), QUIRE_OK);
     assert_int_equal(mark_set_add(&set, B, "aab", (mark_test){0}), QUIRE_OK);
@@ -44,8 +37,7 @@ static void marks_are_found_and_other_text_passes(void **state) {
     expect(&set, (mark_roles){0, 1u << A}, "<ab>", "<ab>");
 }
 
-static void a_special_token_is_a_mark_only_as_a_token(void **state) {
-    (void)state;
+TEST(a_special_token_is_a_mark_only_as_a_token) {
     mark_set set = {0};
     assert_int_equal(mark_set_add(&set, A, "<t> x<u>", (mark_test){is_tag, "<t>"}), QUIRE_OK);
     assert_true(set.marks[0].is_special);
@@ -56,8 +48,7 @@ static void a_special_token_is_a_mark_only_as_a_token(void **state) {
     assert_int_equal(mark_find_special(&set, 1u << A | 1u << B, str_of("<t>")), -1);
 }
 
-static void a_set_that_is_full_refuses_a_mark(void **state) {
-    (void)state;
+TEST(a_set_that_is_full_refuses_a_mark) {
     mark_set set = {0};
     char longest[MARK_BYTES + 2] = {0};
     memset(longest, 'x', MARK_BYTES + 1);

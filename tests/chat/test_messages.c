@@ -1,15 +1,10 @@
 /* Conversations: read into the form that a template takes, and rendered. */
 #include "chat/messages.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
-#include <cmocka.h>
-
 #include "chat/render.h"
+#include "test.h"
 
 #define PATH "body.messages"
 
@@ -35,8 +30,7 @@ static void expect_messages(const char *array, const chat_traits *traits, const 
     chat_messages_deinit(&m);
 }
 
-static void content_parts_become_one_text(void **state) {
-    (void)state;
+TEST(content_parts_become_one_text) {
     expect_messages("[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Hello \"},{\"type\":\"input_text\",\"text\":\"you\"},"
                     "\"there\"]},{\"role\":\"assistant\",\"name\":\"n\"},{\"content\":null,\"role\":\"king\"}]",
                     &takes_text,
@@ -46,8 +40,7 @@ static void content_parts_become_one_text(void **state) {
 
 #define PART(text) "{\"type\":\"text\",\"text\":\"" text "\"}"
 
-static void content_takes_the_form_that_the_template_takes(void **state) {
-    (void)state;
+TEST(content_takes_the_form_that_the_template_takes) {
     const char *array = "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[\"b\",\"c\"]},{\"role\":\"user\"}]";
     expect_messages(array, &takes_text,
                     "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"b\\nc\"},"
@@ -62,16 +55,14 @@ static void content_takes_the_form_that_the_template_takes(void **state) {
                              "{\"role\":\"user\",\"content\":[]}]");
 }
 
-static void a_list_of_no_parts_is_no_content(void **state) {
-    (void)state;
+TEST(a_list_of_no_parts_is_no_content) {
     const char *array = "[{\"role\":\"user\",\"content\":[]}]";
     expect_messages(array, &takes_text, "[{\"role\":\"user\",\"content\":\"\"}]");
     expect_messages(array, &takes_both, "[{\"role\":\"user\",\"content\":\"\"}]");
     expect_messages(array, &takes_parts, array);
 }
 
-static void the_end_of_the_last_text_is_noted(void **state) {
-    (void)state;
+TEST(the_end_of_the_last_text_is_noted) {
     chat_messages m;
     assert_int_equal(
         read_messages("[{\"role\":\"king\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"b\\\"\"}]", &takes_text, &m, NULL),
@@ -84,8 +75,7 @@ static void the_end_of_the_last_text_is_noted(void **state) {
     chat_messages_deinit(&m);
 }
 
-static void a_refused_message_is_named_below_its_path(void **state) {
-    (void)state;
+TEST(a_refused_message_is_named_below_its_path) {
     chat_messages m;
     quire_error err;
     assert_int_equal(read_messages("[{\"role\":\"user\"},5]", &takes_text, &m, &err), QUIRE_BAD_REQUEST);
@@ -121,8 +111,7 @@ static void expect_arguments(const chat_traits *traits, const char *member, cons
 static const chat_traits takes_objects = {0}, takes_loose = {.loose_arguments = true},
                          takes_argument_text = {.text_arguments = true, .loose_arguments = true};
 
-static void arguments_are_an_object_or_text_as_the_template_takes_them(void **state) {
-    (void)state;
+TEST(arguments_are_an_object_or_text_as_the_template_takes_them) {
     expect_arguments(&takes_objects, GIVEN("\"{\\\"b\\\": 1, \\\"a\\\": [null]}\""), "{\"b\": 1, \"a\": [null]}");
     expect_arguments(&takes_objects, GIVEN("{\"b\":1}"), "{\"b\":1}");
     expect_arguments(&takes_loose, GIVEN("\" {\\\"b\\\": 1}\\n\""), " {\"b\": 1}\n");
@@ -130,14 +119,12 @@ static void arguments_are_an_object_or_text_as_the_template_takes_them(void **st
     expect_arguments(&takes_argument_text, GIVEN("{\"b\":1,\"c\":[2,\"x\"]}"), "\"{\\\"b\\\": 1, \\\"c\\\": [2, \\\"x\\\"]}\"");
 }
 
-static void numbers_of_arguments_keep_their_digits(void **state) {
-    (void)state;
+TEST(numbers_of_arguments_keep_their_digits) {
     expect_arguments(&takes_objects, GIVEN("\"{\\\"n\\\":18446744073709551616123,\\\"x\\\":1.50}\""),
                      "{\"n\":18446744073709551616123,\"x\":1.50}");
 }
 
-static void arguments_that_are_no_object_become_empty_or_stay_text(void **state) {
-    (void)state;
+TEST(arguments_that_are_no_object_become_empty_or_stay_text) {
     static const char *const nothing[] = {"", GIVEN("null"), GIVEN("\"\""), GIVEN("\" \\n\""), GIVEN("\"null\"")};
     for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++) {
         expect_arguments(&takes_objects, nothing[i], "{}");
@@ -159,8 +146,7 @@ static void arguments_that_are_no_object_become_empty_or_stay_text(void **state)
 }
 
 /* Text of n brackets, which no parser may go down. */
-static void arguments_that_are_nested_too_deep_stay_text(void **state) {
-    (void)state;
+TEST(arguments_that_are_nested_too_deep_stay_text) {
     enum { DEEP = 100000 };
     strbuf array = {0};
     chat_messages m;
@@ -193,16 +179,14 @@ static bool stays_an_object(size_t n_digits, const char *end) {
     return is;
 }
 
-static void integers_that_no_template_can_have_do_not_end_a_conversation(void **state) {
-    (void)state;
+TEST(integers_that_no_template_can_have_do_not_end_a_conversation) {
     assert_true(stays_an_object(4300, ""));
     assert_false(stays_an_object(4301, ""));
     assert_false(stays_an_object(4301, ",\\\"x\\\":1"));
     assert_true(stays_an_object(4301, ".5"));
 }
 
-static void an_old_call_and_its_result_take_the_form_of_today(void **state) {
-    (void)state;
+TEST(an_old_call_and_its_result_take_the_form_of_today) {
     expect_messages(
         "[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":null,\"function_call\":{\"name\":\"f\",\"arguments\":"
         "\"{\\\"a\\\":1}\"}},{\"role\":\"function\",\"name\":\"f\",\"content\":\"r\"}]",
@@ -229,8 +213,7 @@ static void expect_short_id(const char *id, const char *want) {
     expect_messages(array, NULL, array);
 }
 
-static void ids_of_other_servers_become_nine_letters_and_digits(void **state) {
-    (void)state;
+TEST(ids_of_other_servers_become_nine_letters_and_digits) {
     expect_short_id("abc123def", "abc123def");
     expect_short_id("call_0a1B2c3D4e5F6g7H8i9J0k1L", "H8i9J0k1L");
     expect_short_id("functions.get_weather:0", "tweather0");
@@ -238,8 +221,7 @@ static void ids_of_other_servers_become_nine_letters_and_digits(void **state) {
     expect_short_id("", "000000000");
 }
 
-static void calls_and_results_without_ids_get_them_where_the_template_needs_them(void **state) {
-    (void)state;
+TEST(calls_and_results_without_ids_get_them_where_the_template_needs_them) {
     static const chat_traits shortens = {.needs_ids = true, .short_ids = true}, needs = {.needs_ids = true};
     const char *bare = "[" CALL_OF("") "," RESULT_OF("") "]";
     expect_messages(bare, NULL, bare);
@@ -253,8 +235,7 @@ static void calls_and_results_without_ids_get_them_where_the_template_needs_them
                     "[" CALL_OF("\"id\":\"123456789\",") "," RESULT_OF(",\"tool_call_id\":\"123456789\"") "]");
 }
 
-static void a_custom_tools_call_is_one_of_a_function_with_a_string(void **state) {
-    (void)state;
+TEST(a_custom_tools_call_is_one_of_a_function_with_a_string) {
     const char *array =
         "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"i\",\"type\":\"custom\",\"custom\":{\"name\":\"sql\","
         "\"input\":\"a \\\"b\\\"\"}}]}]";
@@ -268,8 +249,7 @@ static void a_custom_tools_call_is_one_of_a_function_with_a_string(void **state)
         "\"arguments\":\"{\\\"input\\\": \\\"a \\\\\\\"b\\\\\\\"\\\"}\"}}]}]");
 }
 
-static void calls_of_another_form_are_refused_by_name(void **state) {
-    (void)state;
+TEST(calls_of_another_form_are_refused_by_name) {
     static const struct {
         const char *members, *param;
     } cases[] = {{"\"tool_calls\":\"x\"", "tool_calls"},
@@ -291,8 +271,7 @@ static void calls_of_another_form_are_refused_by_name(void **state) {
 
 /* ---- roles, nulls, reasoning and refusals ---- */
 
-static void roles_that_the_template_lacks_become_those_it_has(void **state) {
-    (void)state;
+TEST(roles_that_the_template_lacks_become_those_it_has) {
     static const chat_traits knows = {.developer = true, .function = true};
     const char *array = "[{\"role\":\"developer\",\"content\":\"a\"},{\"role\":\"function\",\"content\":\"b\"}]";
     expect_messages(array, &knows, array);
@@ -301,8 +280,7 @@ static void roles_that_the_template_lacks_become_those_it_has(void **state) {
 
 #define ANSWER(content) "[{\"role\":\"assistant\",\"content\":" content ",\"tool_calls\":[{\"id\":\"i\"}]}]"
 
-static void no_text_beside_calls_is_null_where_the_template_asks_for_it(void **state) {
-    (void)state;
+TEST(no_text_beside_calls_is_null_where_the_template_asks_for_it) {
     static const chat_traits given = {.no_text = CHAT_NO_TEXT_GIVEN}, null = {.no_text = CHAT_NO_TEXT_NULL};
     expect_messages(ANSWER("null"), NULL, ANSWER("\"\""));
     expect_messages(ANSWER("null"), &given, ANSWER("null"));
@@ -313,8 +291,7 @@ static void no_text_beside_calls_is_null_where_the_template_asks_for_it(void **s
     expect_messages("[{\"role\":\"assistant\",\"content\":null}]", &null, "[{\"role\":\"assistant\",\"content\":\"\"}]");
 }
 
-static void null_members_and_empty_lists_of_calls_are_left_out(void **state) {
-    (void)state;
+TEST(null_members_and_empty_lists_of_calls_are_left_out) {
     expect_messages(
         "[{\"role\":\"assistant\",\"content\":\"a\",\"refusal\":null,\"tool_calls\":null,\"function_call\":null,\"audio\":null},"
         "{\"role\":\"assistant\",\"content\":\"b\",\"tool_calls\":[]},{\"role\":\"user\",\"content\":\"c\",\"name\":null}]",
@@ -324,8 +301,7 @@ static void null_members_and_empty_lists_of_calls_are_left_out(void **state) {
 
 #define THOUGHT(members) "[{\"role\":\"assistant\"" members ",\"content\":\"a\"}]"
 
-static void reasoning_has_the_name_that_the_template_reads(void **state) {
-    (void)state;
+TEST(reasoning_has_the_name_that_the_template_reads) {
     static const chat_traits reads = {.reasoning = "thinking"};
     const char *want = THOUGHT(",\"thinking\":\"t\"");
     expect_messages(THOUGHT(",\"reasoning\":\"t\""), &reads, want);
@@ -341,8 +317,7 @@ static void reasoning_has_the_name_that_the_template_reads(void **state) {
 
 #define THINKING(text) "{\"type\":\"thinking\",\"thinking\":" text "}"
 
-static void parts_with_reasoning_are_the_messages_reasoning(void **state) {
-    (void)state;
+TEST(parts_with_reasoning_are_the_messages_reasoning) {
     static const chat_traits reads = {.reasoning = "thinking"},
                              both = {.reasoning = "reasoning", .content = {[CHAT_ASSISTANT] = CHAT_CONTENT_BOTH}},
                              null = {.no_text = CHAT_NO_TEXT_NULL, .reasoning = "reasoning"};
@@ -360,8 +335,7 @@ static void parts_with_reasoning_are_the_messages_reasoning(void **state) {
                     "[{\"role\":\"assistant\",\"content\":\"\",\"thinking\":\"t\"},{\"role\":\"assistant\",\"content\":\"a\"}]");
 }
 
-static void reasoning_is_a_part_where_the_template_reads_it_there(void **state) {
-    (void)state;
+TEST(reasoning_is_a_part_where_the_template_reads_it_there) {
     static const chat_traits part = {.reasoning_part = true, .no_text = CHAT_NO_TEXT_NULL};
     const char *want = "[{\"role\":\"assistant\",\"content\":[" THINKING("\"t\"") "," PART("a") "]}]";
     expect_messages("[{\"role\":\"assistant\",\"content\":[" THINKING("\"t\"") ",\"a\"]}]", &part, want);
@@ -371,8 +345,7 @@ static void reasoning_is_a_part_where_the_template_reads_it_there(void **state) 
     expect_messages("[{\"role\":\"assistant\",\"content\":\"a\"}]", &part, "[{\"role\":\"assistant\",\"content\":\"a\"}]");
 }
 
-static void parts_with_reasoning_that_are_no_text_or_no_assistants_are_refused(void **state) {
-    (void)state;
+TEST(parts_with_reasoning_that_are_no_text_or_no_assistants_are_refused) {
     static const struct {
         const char *role, *part, *param;
     } cases[] = {{"assistant", THINKING("5"), PATH ".0.content.0.thinking"},
@@ -390,8 +363,7 @@ static void parts_with_reasoning_that_are_no_text_or_no_assistants_are_refused(v
     }
 }
 
-static void a_refusal_is_an_answers_text(void **state) {
-    (void)state;
+TEST(a_refusal_is_an_answers_text) {
     expect_messages("[{\"role\":\"assistant\",\"content\":[\"a\",{\"type\":\"refusal\",\"refusal\":\"no\"}]}]", NULL,
                     "[{\"role\":\"assistant\",\"content\":\"a\\nno\"}]");
     expect_messages("[{\"role\":\"assistant\",\"content\":[{\"type\":\"refusal\",\"refusal\":\"no\"}]}]", &takes_both,
@@ -406,8 +378,7 @@ static void a_refusal_is_an_answers_text(void **state) {
                      QUIRE_BAD_REQUEST);
 }
 
-static void contents_take_the_form_of_their_role(void **state) {
-    (void)state;
+TEST(contents_take_the_form_of_their_role) {
     static const chat_traits traits = {
         .content = {[CHAT_SYSTEM] = CHAT_CONTENT_TEXT, [CHAT_USER] = CHAT_CONTENT_PARTS, [CHAT_TOOL] = CHAT_CONTENT_BOTH}};
     expect_messages("[{\"role\":\"developer\",\"content\":[\"a\"]},{\"role\":\"user\",\"content\":\"b\"},{\"role\":\"tool\",\"content\":["
@@ -438,8 +409,7 @@ static quire_err render(const char *source, bool continues, const char *kwargs, 
     return e;
 }
 
-static void a_name_twice_in_arguments_is_the_last_one(void **state) {
-    (void)state;
+TEST(a_name_twice_in_arguments_is_the_last_one) {
     chat_template *t;
     chat_messages m;
     strbuf out = {0};
@@ -457,8 +427,7 @@ static void a_name_twice_in_arguments_is_the_last_one(void **state) {
     chat_template_close(t);
 }
 
-static void variables_of_the_caller_go_before_the_prompts_own(void **state) {
-    (void)state;
+TEST(variables_of_the_caller_go_before_the_prompts_own) {
     strbuf out = {0};
     assert_int_equal(render(BOTH, false, "null", &out, NULL), QUIRE_OK);
     assert_string_equal(out.p, "[a][b ]False");
@@ -468,8 +437,7 @@ static void variables_of_the_caller_go_before_the_prompts_own(void **state) {
     strbuf_deinit(&out);
 }
 
-static void a_continued_text_ends_where_the_last_message_does(void **state) {
-    (void)state;
+TEST(a_continued_text_ends_where_the_last_message_does) {
     strbuf out = {0};
     quire_error err;
     assert_int_equal(render(BOTH, true, "null", &out, NULL), QUIRE_OK);

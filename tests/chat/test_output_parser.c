@@ -1,17 +1,12 @@
 /* Answers of models in their formats: the same events under every cut. */
 #include "chat/output_parser.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #include "chat/output_detect.h"
 #include "chat/output_format.h"
 #include "chat/parse_case.h"
+#include "test.h"
 
 static const char city[] = "{\"properties\":{\"a\":{\"type\":\"string\"},\"n\":{\"type\":\"integer\"},\"o\":{\"type\":\"object\"},"
                            "\"u\":{\"type\":[\"string\",\"null\"]},\"l\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},"
@@ -63,8 +58,7 @@ static void expect(parse_case c, const char *text, const char *want) {
 #define TOOLS(name)  ((parse_case){.tools = name})
 #define THINKS(name) ((parse_case){.reasoning = name})
 
-static void a_json_call_is_split_from_the_text_before_it(void **state) {
-    (void)state;
+TEST(a_json_call_is_split_from_the_text_before_it) {
     expect(TOOLS("hermes"), "Hi there.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"x\"}}\n</tool_call>\n",
            "C:Hi there.F:f{\"a\": \"x\"};");
     expect(TOOLS("hermes"),
@@ -86,8 +80,7 @@ static void a_json_call_is_split_from_the_text_before_it(void **state) {
     expect(TOOLS("apertus"), "<|tools_prefix|>[{\"f\": {\"n\": 1}}, {\"g\": {}}]<|tools_suffix|>", "F:f{\"n\": 1};F:g{};");
 }
 
-static void a_name_before_the_arguments_is_the_calls_head(void **state) {
-    (void)state;
+TEST(a_name_before_the_arguments_is_the_calls_head) {
     expect(TOOLS("mistral"), "[TOOL_CALLS]f[ARGS]{\"n\": 1}[TOOL_CALLS]f[CALL_ID]x1[ARGS]{}", "F:f{\"n\": 1};F:f#x1{};");
     expect(TOOLS("mistral"), "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {}}]", "F:f{};");
     expect(TOOLS("kimi_k2"),
@@ -96,8 +89,7 @@ static void a_name_before_the_arguments_is_the_calls_head(void **state) {
            "F:f#functions.f:3{};");
 }
 
-static void what_turns_out_to_be_no_call_is_content(void **state) {
-    (void)state;
+TEST(what_turns_out_to_be_no_call_is_content) {
     static const char *const texts[] = {"<tool_call>no", "<tool_call>{\"name\": oops}</tool_call>", "a <tool_c",
                                         "<tool_call>{\"name\":\"f\",", "<tool_call>{\"a\":1}</tool_call>"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -126,8 +118,7 @@ static void what_turns_out_to_be_no_call_is_content(void **state) {
            "C:<tool_call>{\"name\": oopsF:f{};");
 }
 
-static void a_name_with_escapes_is_none_that_a_schema_was_held_to(void **state) {
-    (void)state;
+TEST(a_name_with_escapes_is_none_that_a_schema_was_held_to) {
     static const char *const texts[] = {"so {\"name\":\"\\u0066\",\"parameters\":{\"n\":\"x\"}}",
                                         "so {\"n\\u0061me\":\"f\",\"parameters\":{\"n\":\"x\"}}",
                                         "{\"n\\u0061me\":\"f\",\"parameters\":{\"n\":\"x\"}}"};
@@ -139,8 +130,7 @@ static void a_name_with_escapes_is_none_that_a_schema_was_held_to(void **state) 
     expect(TOOLS("llama3_json"), "{\"\\u0061\":\"\\u0061\",\"name\":\"f\",\"parameters\":{\"a\":\"\\u0061\"}}", "F:f{\"a\":\"a\"};");
 }
 
-static void a_closing_fence_is_one_behind_a_call_that_a_fence_opened(void **state) {
-    (void)state;
+TEST(a_closing_fence_is_one_behind_a_call_that_a_fence_opened) {
     static const char call[] = "[{\"name\":\"f\",\"arguments\":{}}]";
     char text[256];
     snprintf(text, sizeof text, "```json\n%s\n```\n```json\n%s\n```", call, call);
@@ -156,15 +146,13 @@ static void a_closing_fence_is_one_behind_a_call_that_a_fence_opened(void **stat
     expect(TOOLS("xlam"), text, "F:f{};F:f{};");
 }
 
-static void white_space_before_what_only_looks_like_a_call_stays(void **state) {
-    (void)state;
+TEST(white_space_before_what_only_looks_like_a_call_stays) {
     const parse_case c = {.tools = "hermes", .reasoning = "qwen3", .start = OUTPUT_START_CONTENT};
     expect(c, "  <tool_call>no", "C:  <tool_call>no");
     expect(c, "\n\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>", "F:f{};");
 }
 
-static void a_value_without_quotes_is_whole_where_the_answer_ends(void **state) {
-    (void)state;
+TEST(a_value_without_quotes_is_whole_where_the_answer_ends) {
     expect(TOOLS("gemma4"), "<|tool_call>call:f{n:12", "F:f{\"n\":12};");
     expect((parse_case){.tools = "gemma4", .specials = "<|tool_call><tool_call|>"}, "\1<|tool_call>\2call:f{n:12 \1<tool_call|>\2",
            "F:f{\"n\":12};");
@@ -172,8 +160,7 @@ static void a_value_without_quotes_is_whole_where_the_answer_ends(void **state) 
     expect(TOOLS("gemma4"), "<|tool_call>call:f{n:12,o", "F:f{\"n\":12};");
 }
 
-static void no_mark_goes_on_across_a_hidden_token(void **state) {
-    (void)state;
+TEST(no_mark_goes_on_across_a_hidden_token) {
     expect(TOOLS("hermes"), "<tool\1\2_call>{\"name\":\"f\",\"arguments\":{}}", "C:<tool_call>{\"name\":\"f\",\"arguments\":{}}");
     expect(TOOLS("llama3_json"), "{\"na\1\2me\":\"f\",\"parameters\":{}}", "C:{\"name\":\"f\",\"parameters\":{}}");
     expect(TOOLS("llama3_json"), "\1\2{\"parameters\":{},\"name\":\"f\"}", "C:{\"parameters\":{},\"name\":\"f\"}");
@@ -187,8 +174,7 @@ static void no_mark_goes_on_across_a_hidden_token(void **state) {
     expect(c, "\1\2<think>a</th\1\2ink>b</think>c", "R:a</think>bC:c");
 }
 
-static void a_backslash_that_begins_no_escape_stays(void **state) {
-    (void)state;
+TEST(a_backslash_that_begins_no_escape_stays) {
     expect(TOOLS("hermes"), "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"C:\\path\\d+\"}}</tool_call>",
            "F:f{\"a\":\"C:\\\\path\\\\d+\"};");
     expect(TOOLS("hermes"), "<tool_call>{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": \\\"C:\\path\\\"}\"}</tool_call>",
@@ -200,8 +186,7 @@ static void a_backslash_that_begins_no_escape_stays(void **state) {
            "F:f{\"a\": \"C:\\\\path\"};");
 }
 
-static void broken_arguments_are_completed(void **state) {
-    (void)state;
+TEST(broken_arguments_are_completed) {
     expect(TOOLS("hermes"), "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":[1,{\"b\":tru", "F:f{\"a\":[1,{\"b\":true}]};");
     expect(TOOLS("hermes"), "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"x\\u00", "F:f{\"a\":\"x\"};");
     expect(TOOLS("hermes"), "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"\\u12\",\"n\":1}}</tool_call>",
@@ -213,8 +198,7 @@ static void broken_arguments_are_completed(void **state) {
     expect(cut, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"x", "F:f{\"a\":\"x;");
 }
 
-static void values_between_tags_have_the_schemas_types(void **state) {
-    (void)state;
+TEST(values_between_tags_have_the_schemas_types) {
     expect(
         TOOLS("qwen3_coder"),
         "<tool_call>\n<function=f>\n<parameter=a>\n42\n</parameter>\n<parameter=n>\n42\n</parameter>\n<parameter=u>\nnull\n</parameter>\n"
@@ -233,8 +217,7 @@ static void values_between_tags_have_the_schemas_types(void **state) {
     expect(TOOLS("qwen3_coder"), "the <function=f> tag", "C:the <function=f> tag");
 }
 
-static void nested_elements_are_objects_and_lists(void **state) {
-    (void)state;
+TEST(nested_elements_are_objects_and_lists) {
     expect(TOOLS("minimax_m3"),
            "]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke "
            "name=\"f\">]<]minimax[>[<l>]<]minimax[>[<item>1]<]minimax[>[</item>]<]minimax[>[</l>"
@@ -243,24 +226,21 @@ static void nested_elements_are_objects_and_lists(void **state) {
            "F:f{\"l\": [\"1\"], \"o\": {\"k\": 1}, \"a\": \"\"};");
 }
 
-static void gemmas_notation_becomes_json(void **state) {
-    (void)state;
+TEST(gemmas_notation_becomes_json) {
     expect(TOOLS("gemma4"), "<|tool_call>call:f{a:<|\"|>x \"y\", {z}<|\"|>,n:-1.5,o:{k:[true,<|\"|>q<|\"|>]}}<tool_call|>",
            "F:f{\"a\":\"x \\\"y\\\", {z}\",\"n\":-1.5,\"o\":{\"k\":[true,\"q\"]}};");
     expect(TOOLS("functiongemma"), "<start_function_call>call:f{a:<escape>1<escape>,n:<escape>1<escape>}<end_function_call>",
            "F:f{\"a\":\"1\",\"n\":1};");
 }
 
-static void python_calls_become_json(void **state) {
-    (void)state;
+TEST(python_calls_become_json) {
     expect(TOOLS("pythonic"), "[f(a='it\\'s \"x\"\\n', o={'k': (1, None)}), g()]",
            "F:f{\"a\": \"it's \\\"x\\\"\\n\", \"o\": {\"k\": [1, null]}};F:g{};");
     expect(TOOLS("olmo3"), "<function_calls>\nf(a=\"\", n=1)\ng(b=\"\"\"x\"y\"\"\")\n</function_calls>",
            "F:f{\"a\": \"\", \"n\": 1};F:g{\"b\": \"x\\\"y\"};");
 }
 
-static void harmonys_channels_are_reasoning_content_and_calls(void **state) {
-    (void)state;
+TEST(harmonys_channels_are_reasoning_content_and_calls) {
     parse_case c = {.tools = "openai", .reasoning = "openai_gptoss"};
     expect(c,
            "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary to=functions.f "
@@ -272,8 +252,7 @@ static void harmonys_channels_are_reasoning_content_and_calls(void **state) {
     expect(c, "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>fi", "R:a");
 }
 
-static void reasoning_ends_at_its_mark(void **state) {
-    (void)state;
+TEST(reasoning_ends_at_its_mark) {
     expect(THINKS("qwen3"), "<think>\nwhy </thin k\n</think>\n\nso </think", "R:why </thin kC:so </think");
     expect(THINKS("qwen3"), "why</think>so", "R:whyC:so");
     expect(THINKS("mistral"), "so", "C:so");
@@ -285,8 +264,7 @@ static void reasoning_ends_at_its_mark(void **state) {
     expect((parse_case){.tools = "hermes", .reasoning = "qwen3"}, "\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>", "F:f{};");
 }
 
-static void a_mark_that_is_a_special_token_counts_only_as_that(void **state) {
-    (void)state;
+TEST(a_mark_that_is_a_special_token_counts_only_as_that) {
     parse_case c = {.tools = "hermes", .specials = "<tool_call></tool_call><pad>"};
     expect(c, "<tool_call>{\"name\":\"f\",\"arguments\":{}}", "C:<tool_call>{\"name\":\"f\",\"arguments\":{}}");
     expect(c, "\1<tool_call>\2{\"name\":\"f\",\"arguments\":{\"a\":\"</tool_call>\1<pad>\2\"}}\1</tool_call>\2",
@@ -299,8 +277,7 @@ static void a_mark_that_is_a_special_token_counts_only_as_that(void **state) {
     expect(c, "a\1<pad>\2b\1</think>\2c\1<pad>\2", "R:abC:c");
 }
 
-static void a_choice_decides_what_is_a_call(void **state) {
-    (void)state;
+TEST(a_choice_decides_what_is_a_call) {
     parse_case c = {.tools = "hermes", .choice = OUTPUT_CHOICE_NONE};
     expect(c, "<tool_call>{}", "C:<tool_call>{}");
     c = (parse_case){.tools = "granite4", .choice = OUTPUT_CHOICE_NAMED};
@@ -311,8 +288,7 @@ static void a_choice_decides_what_is_a_call(void **state) {
     expect(c, "{\"n\": 1}", "C:{\"n\": 1}");
 }
 
-static void an_attempt_beyond_the_budget_is_content(void **state) {
-    (void)state;
+TEST(an_attempt_beyond_the_budget_is_content) {
     parse_case c = {.tools = "hermes", .max_held = 64};
     strbuf text = {0}, want = {0};
     assert_int_equal(strbuf_add_str(&text, "<tool_call>{\"arguments\": {\"a\": \""), QUIRE_OK);
@@ -333,8 +309,7 @@ static void an_attempt_beyond_the_budget_is_content(void **state) {
 }
 
 /* Wherever the budget falls, the call's text and the content behind it are whole characters, and no byte is lost. */
-static void a_call_beyond_the_budget_ends_with_a_whole_character(void **state) {
-    (void)state;
+TEST(a_call_beyond_the_budget_ends_with_a_whole_character) {
     for (int n_ahead = 0; n_ahead < 4; n_ahead++) {
         parse_case c = {.tools = "functiongemma", .max_held = 1, .schema = "{\"properties\": {\"n\": {\"type\": \"integer\"}}}"};
         strbuf text = {0}, got = {0}, cut = {0};
@@ -357,8 +332,7 @@ static void a_call_beyond_the_budget_ends_with_a_whole_character(void **state) {
     }
 }
 
-static void arguments_come_before_they_are_whole(void **state) {
-    (void)state;
+TEST(arguments_come_before_they_are_whole) {
     output_tool tool = {.name = str_of("f")};
     output_options o = {.tools_format = "hermes", .tools = &tool, .n_tools = 1};
     output_parser *p;
@@ -379,8 +353,7 @@ static bool looks_special(const void *context, str text) {
            memchr(text.p, ' ', text.n) == NULL;
 }
 
-static void every_pair_of_formats_opens(void **state) {
-    (void)state;
+TEST(every_pair_of_formats_opens) {
     output_tool tool = {.name = str_of("f")};
     size_t n_calls = 0, n_reasonings = 0;
     quire_error err = {0};
@@ -401,8 +374,7 @@ static void every_pair_of_formats_opens(void **state) {
     assert_true(n_calls >= 36 && n_reasonings >= 23); /* 37 formats of calls: two of them are mistral's */
 }
 
-static void a_format_that_does_not_exist_is_named(void **state) {
-    (void)state;
+TEST(a_format_that_does_not_exist_is_named) {
     quire_error err = {0};
     output_parser *p;
     assert_int_equal(output_parser_open(&(output_options){.tools_format = "nope"}, &p, &err), QUIRE_INVALID);
@@ -412,13 +384,11 @@ static void a_format_that_does_not_exist_is_named(void **state) {
     assert_non_null(strstr(err.message, "nope"));
 }
 
-static void bytes_that_are_not_utf8_become_replacements(void **state) {
-    (void)state;
+TEST(bytes_that_are_not_utf8_become_replacements) {
     expect(TOOLS("hermes"), "a\xFF<tool_call>\xFE{\xC3", "C:a\xEF\xBF\xBD<tool_call>\xEF\xBF\xBD{\xEF\xBF\xBD");
 }
 
-static void a_template_names_its_formats_by_its_marks(void **state) {
-    (void)state;
+TEST(a_template_names_its_formats_by_its_marks) {
     static const struct {
         const char *text, *tools, *reasoning;
     } rows[] = {{"x", NULL, NULL},
@@ -435,8 +405,7 @@ static void a_template_names_its_formats_by_its_marks(void **state) {
     }
 }
 
-static void a_prompts_tail_says_how_the_answer_begins(void **state) {
-    (void)state;
+TEST(a_prompts_tail_says_how_the_answer_begins) {
     assert_int_equal(output_start_behind("qwen3", str_of("assistant\n<think>\n"), OUTPUT_START_UNKNOWN), OUTPUT_START_REASONING);
     assert_int_equal(output_start_behind("qwen3", str_of("<think>\n\n</think>\n\n"), OUTPUT_START_UNKNOWN), OUTPUT_START_CONTENT);
     assert_int_equal(output_start_behind("qwen3", str_of("<think>a</think> <think>"), OUTPUT_START_UNKNOWN), OUTPUT_START_REASONING);

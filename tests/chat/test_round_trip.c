@@ -1,12 +1,7 @@
 /* Round trips: conversations with random calls, rendered by the templates of shared/data/templates/chat that write calls. The assistant's
  * part is fed, whole and by characters, to the parser that the template's marks choose: the same calls and the same content come back.
  * Without QUIRE_SHARED the test is skipped. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +15,7 @@
 #include "chat/output_parser.h"
 #include "jinja/jinja.h"
 #include "json/json_out.h"
+#include "test.h"
 
 enum { N_CONVERSATIONS = 100, MAX_CALLS = 3, TAIL_BYTES = 64, ROUND_SEED = 22 };
 
@@ -437,8 +433,7 @@ static int check_template(const char *path) {
     return lost;
 }
 
-static void calls_that_a_template_writes_come_back(void **state) {
-    (void)state;
+TEST(calls_that_a_template_writes_come_back) {
     const char *shared = getenv("QUIRE_SHARED");
     char pattern[4096];
     glob_t found;

@@ -1,16 +1,9 @@
 #include "chat/template.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "jinja/jinja.h"
+#include "test.h"
 
-static void a_chat_template_renders_the_conversation(void **state) {
-    (void)state;
+TEST(a_chat_template_renders_the_conversation) {
     chat_template *t;
     strbuf out = {0};
     quire_error err;
@@ -31,8 +24,7 @@ static void expect_content(const char *source, chat_content want) {
     chat_template_close(t);
 }
 
-static void a_template_shows_which_forms_of_content_it_takes(void **state) {
-    (void)state;
+TEST(a_template_shows_which_forms_of_content_it_takes) {
     expect_content("{% for m in messages %}{{ m.content }}{% endfor %}", CHAT_CONTENT_TEXT);
     expect_content("{% for m in messages %}{{ m.content | tojson }}{% endfor %}", CHAT_CONTENT_TEXT);
     expect_content("{% for m in messages %}{{ '<' + m.content + '>' }}{% endfor %}", CHAT_CONTENT_TEXT);
@@ -70,8 +62,7 @@ static void expect_calls(const char *source, bool text, bool loose, chat_no_text
     chat_template_close(t);
 }
 
-static void a_template_shows_how_it_takes_arguments(void **state) {
-    (void)state;
+TEST(a_template_shows_how_it_takes_arguments) {
     const chat_no_text empty = CHAT_NO_TEXT_EMPTY; /* null would be written "None" */
     expect_calls(CALLS("{% for k, v in " ARGUMENTS "|items %}<{{ k }}>{{ v }}{% endfor %}"), false, false, empty);
     expect_calls(CALLS("{% for k, v in " ARGUMENTS ".items() %}{{ k }}({{ v }}){% endfor %}"), false, false, empty);
@@ -90,8 +81,7 @@ static void a_template_shows_how_it_takes_arguments(void **state) {
     expect_calls("{% for t in tools %}{{ t.function.name }}{% endfor %}" CALLS("{{ " ARGUMENTS " | tojson }}"), false, false, empty);
 }
 
-static void a_template_shows_what_no_text_beside_calls_must_be(void **state) {
-    (void)state;
+TEST(a_template_shows_what_no_text_beside_calls_must_be) {
     expect_calls(TALK("{{ m.content + '' }}{% for c in m.tool_calls or [] %}{{ " ARGUMENTS " | tojson }}{% endfor %}"), false, false,
                  CHAT_NO_TEXT_EMPTY);
     expect_calls(TALK("{% if m.content is none %}{% for c in m.tool_calls %}{{ " ARGUMENTS
@@ -111,8 +101,7 @@ static void expect_role(const char *source, bool developer, bool function) {
     chat_template_close(t);
 }
 
-static void a_template_knows_the_roles_that_it_does_not_treat_as_any_name(void **state) {
-    (void)state;
+TEST(a_template_knows_the_roles_that_it_does_not_treat_as_any_name) {
     expect_role(TALK("{{ m.content }}"), false, false);
     expect_role("{% for m in messages %}{% if m.role != 'developer' %}<{{ m.role }}>{{ m.content }}{% endif %}{% endfor %}", false, false);
     expect_role("{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}", false, false);
@@ -138,8 +127,7 @@ static void expect_reasoning(const char *source, const char *want) {
     chat_template_close(t);
 }
 
-static void a_template_shows_the_name_that_it_reads_reasoning_from(void **state) {
-    (void)state;
+TEST(a_template_shows_the_name_that_it_reads_reasoning_from) {
     expect_reasoning(TALK("{{ m.content }}"), NULL);
     expect_reasoning(TALK("{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content }}"),
                      "reasoning_content");
@@ -150,8 +138,7 @@ static void a_template_shows_the_name_that_it_reads_reasoning_from(void **state)
                      "reasoning_content");
 }
 
-static void a_template_that_insists_on_short_ids_is_found_out(void **state) {
-    (void)state;
+TEST(a_template_that_insists_on_short_ids_is_found_out) {
     chat_template *t;
     static const char insists[] = CALLS("{% if c.id | length != 9 %}{{ raise_exception('9') }}{% endif %}{{ " ARGUMENTS " | tojson }}");
     assert_true(open_for_traits(insists, &t)->short_ids);
@@ -168,8 +155,7 @@ static void expect_needs_ids(const char *source, bool want) {
     chat_template_close(t);
 }
 
-static void a_template_that_needs_ids_of_calls_is_found_out(void **state) {
-    (void)state;
+TEST(a_template_that_needs_ids_of_calls_is_found_out) {
     expect_needs_ids(CALLS("{{ 'id ' + c.id }}{{ " ARGUMENTS " | tojson }}"), true);
     expect_needs_ids(CALLS("{% if c.id %}{{ " ARGUMENTS " | tojson }}{% endif %}"), true);
     expect_needs_ids(CALLS("{{ c.id }}{{ " ARGUMENTS " | tojson }}"), false);
@@ -182,8 +168,7 @@ static void expect_reasoning_part(const char *source, bool want) {
     chat_template_close(t);
 }
 
-static void a_template_that_reads_reasoning_from_a_part_is_found_out(void **state) {
-    (void)state;
+TEST(a_template_that_reads_reasoning_from_a_part_is_found_out) {
 #define PARTS_OF(thinking)                                                                                                                 \
     TALK("{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}{% if p.type == 'text' %}{{ p.text }}" thinking     \
          "{% endif %}{% endfor %}{% endif %}")
@@ -196,8 +181,7 @@ static void a_template_that_reads_reasoning_from_a_part_is_found_out(void **stat
 }
 
 /* A template that takes most of a render's steps each time. */
-static void a_slow_template_is_probed_in_the_steps_of_one_render(void **state) {
-    (void)state;
+TEST(a_slow_template_is_probed_in_the_steps_of_one_render) {
     jinja_program *program;
     const char *slow =
         "{% for i in range(3000) %}{% for j in range(1000) %}{% endfor %}{% endfor %}{% for m in messages %}{{ m.content }}{% endfor %}";
@@ -221,8 +205,7 @@ static void a_slow_template_is_probed_in_the_steps_of_one_render(void **state) {
     jinja_close(program);
 }
 
-static void contents_are_probed_for_each_role(void **state) {
-    (void)state;
+TEST(contents_are_probed_for_each_role) {
     chat_template *t;
     const chat_traits *traits =
         open_for_traits("{% for m in messages %}{% if m.role == 'system' %}{{ m.content | trim }}{% elif m.content is string %}{{ "

@@ -1,8 +1,4 @@
 /* OUT.part and OUT, in a directory of their own. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +6,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "cli/batch_part.h"
+#include "test.h"
 
 enum { N = 3 * BATCH_AHEAD };
 
@@ -112,8 +107,7 @@ static void append(const char *path, const char *text, size_t times) {
     fclose(f);
 }
 
-static void answers_in_any_order_with_breaks_and_cut_lines_come_out_in_order(void **state) {
-    (void)state;
+TEST(answers_in_any_order_with_breaks_and_cut_lines_come_out_in_order) {
     bool *has = calloc(N, sizeof *has);
     size_t n_before = 0;
     for (int run = 0; run < 4; run++) {
@@ -136,8 +130,7 @@ static void answers_in_any_order_with_breaks_and_cut_lines_come_out_in_order(voi
 }
 
 /* The part becomes OUT as it is. */
-static void answers_in_order_keep_nothing_of_a_cut_line_that_was_longer(void **state) {
-    (void)state;
+TEST(answers_in_order_keep_nothing_of_a_cut_line_that_was_longer) {
     bool *has = calloc(N, sizeof *has);
     batch_part p;
     open_part(false, &p);
@@ -156,8 +149,7 @@ static void answers_in_order_keep_nothing_of_a_cut_line_that_was_longer(void **s
     free(has);
 }
 
-static void a_part_without_answers_goes_and_another_runs_stays(void **state) {
-    (void)state;
+TEST(a_part_without_answers_goes_and_another_runs_stays) {
     batch_part p;
     quire_error err;
     (void)unlink(out);

@@ -1,12 +1,7 @@
 /* Which turns are sent where the context has no room for all. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "cli/context_fit.h"
+#include "test.h"
 
 enum { CONTEXT = 1000 };
 
@@ -31,8 +26,7 @@ static int end(void **state) {
     return 0;
 }
 
-static void the_first_plan_leaves_room_for_an_answer(void **state) {
-    (void)state;
+TEST(the_first_plan_leaves_room_for_an_answer) {
     begin(2);
     talk.first = 2;
     context_fit fit = context_fit_begin(&talk, CONTEXT, 0);
@@ -44,8 +38,7 @@ static void the_first_plan_leaves_room_for_an_answer(void **state) {
     assert_int_equal(context_fit_begin(&talk, 2, 0).limit, 1);
 }
 
-static void further_plans_leave_out_a_turn_each_and_the_last_takes_what_fits(void **state) {
-    (void)state;
+TEST(further_plans_leave_out_a_turn_each_and_the_last_takes_what_fits) {
     begin(2);
     context_fit fit = context_fit_begin(&talk, CONTEXT, 0);
     assert_true(context_fit_next(&talk, CONTEXT, &fit));
@@ -60,8 +53,7 @@ static void further_plans_leave_out_a_turn_each_and_the_last_takes_what_fits(voi
     assert_false(context_fit_next(&talk, CONTEXT, &fit));
 }
 
-static void a_turn_is_left_out_whole(void **state) {
-    (void)state;
+TEST(a_turn_is_left_out_whole) {
     say(CONVERSATION_USER);
     say(CONVERSATION_USER);
     say(CONVERSATION_ASSISTANT);

@@ -1,8 +1,4 @@
 /* A conversation's file: what becomes of one that is replaced. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <dirent.h>
 #include <signal.h>
 
 #include "cli/conversation.h"
+#include "test.h"
 
 static char folder[] = "/tmp/quire_talk_XXXXXX", path[64], link_path[64];
 static conversation talk;
@@ -66,8 +62,7 @@ static void expect_text(const char *begins) {
     assert_string_equal(text, begins);
 }
 
-static void a_replacement_that_fails_leaves_the_old_file(void **state) {
-    (void)state;
+TEST(a_replacement_that_fails_leaves_the_old_file) {
     struct rlimit before, small;
     quire_error err;
     write_old();
@@ -83,8 +78,7 @@ static void a_replacement_that_fails_leaves_the_old_file(void **state) {
     assert_int_equal(count_files(), 1);
 }
 
-static void a_replacement_can_be_read_by_its_owner_alone_and_keeps_links(void **state) {
-    (void)state;
+TEST(a_replacement_can_be_read_by_its_owner_alone_and_keeps_links) {
     struct stat is;
     write_old();
     assert_int_equal(symlink("talk.json", link_path), 0);
@@ -97,8 +91,7 @@ static void a_replacement_can_be_read_by_its_owner_alone_and_keeps_links(void **
     assert_int_equal(count_files(), 2);
 }
 
-static void without_leave_to_replace_it_a_file_stays(void **state) {
-    (void)state;
+TEST(without_leave_to_replace_it_a_file_stays) {
     write_old();
     assert_int_equal(conversation_save(&talk, path, false, NULL), QUIRE_INVALID);
     expect_text("old");

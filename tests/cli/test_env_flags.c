@@ -1,15 +1,10 @@
 /* Flags from the environment: what a variable sets, what goes before it, and what is left of a secret. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/mem.h"
 #include "cli/env_flags.h"
+#include "test.h"
 
 #define AT(member) .offset = offsetof(cli_options, member)
 
@@ -45,8 +40,7 @@ static void forget(cli_options *o) {
     body_deinit(&o->fields);
 }
 
-static void a_variable_sets_its_flag_by_any_long_name(void **state) {
-    (void)state;
+TEST(a_variable_sets_its_flag_by_any_long_name) {
     char first[] = "QUIRE_PARALLEL=8", second[] = "QUIRE_OUT=a=b", third[] = "QUIRE_STOP=x", other[] = "QUIRES_OUT=c",
          brief[] = "QUIRE_NP=9";
     char *variables[] = {other, first, brief, second, third, NULL};
@@ -59,8 +53,7 @@ static void a_variable_sets_its_flag_by_any_long_name(void **state) {
     forget(&o);
 }
 
-static void the_flags_own_name_goes_before_its_others_and_an_empty_variable_counts_as_none(void **state) {
-    (void)state;
+TEST(the_flags_own_name_goes_before_its_others_and_an_empty_variable_counts_as_none) {
     char first[] = "QUIRE_PARALLEL=8", second[] = "QUIRE_MAX_NUM_SEQS=9", empty[] = "QUIRE_OUT=";
     char *variables[] = {first, second, empty, NULL};
     cli_options o;
@@ -70,8 +63,7 @@ static void the_flags_own_name_goes_before_its_others_and_an_empty_variable_coun
     forget(&o);
 }
 
-static void a_given_flag_keeps_variables_of_what_sets_the_same_unread(void **state) {
-    (void)state;
+TEST(a_given_flag_keeps_variables_of_what_sets_the_same_unread) {
     char first[] = "QUIRE_MAX_NUM_SEQS=many", second[] = "QUIRE_ENABLE_PREFIX_CACHING=1";
     char *seqs[] = {first, NULL}, *cache[] = {second, NULL};
     cli_options o;
@@ -86,8 +78,7 @@ static void a_given_flag_keeps_variables_of_what_sets_the_same_unread(void **sta
     forget(&o);
 }
 
-static void a_secret_is_erased_where_it_stood(void **state) {
-    (void)state;
+TEST(a_secret_is_erased_where_it_stood) {
     char key[] = "QUIRE_API_KEY=hush";
     char *variables[] = {key, NULL};
     cli_options o;
@@ -103,8 +94,7 @@ static void a_secret_is_erased_where_it_stood(void **state) {
     forget(&o);
 }
 
-static void switches_take_words(void **state) {
-    (void)state;
+TEST(switches_take_words) {
     static const struct {
         char variable[24];
         quire_err e;
@@ -124,8 +114,7 @@ static void switches_take_words(void **state) {
     }
 }
 
-static void errors_name_the_variable(void **state) {
-    (void)state;
+TEST(errors_name_the_variable) {
     char variable[] = "QUIRE_MAX_NUM_SEQS=1000", *variables[] = {variable, NULL};
     quire_error err;
     cli_options o;
@@ -134,8 +123,7 @@ static void errors_name_the_variable(void **state) {
     forget(&o);
 }
 
-static void what_is_no_flag_of_ours_is_not_read(void **state) {
-    (void)state;
+TEST(what_is_no_flag_of_ours_is_not_read) {
     char help[] = "QUIRE_HELP=1", metrics[] = "QUIRE_METRICS=1", link[] = "QUIRE_PORT=tcp://10.0.0.1:80";
     char *variables[] = {help, metrics, link, NULL};
     cli_options o;
@@ -145,8 +133,7 @@ static void what_is_no_flag_of_ours_is_not_read(void **state) {
     assert_int_equal(env_flags_read(&o, &own, (const flag *const[]){NULL}, NULL, NULL), QUIRE_OK);
 }
 
-static void short_names_have_no_variable(void **state) {
-    (void)state;
+TEST(short_names_have_no_variable) {
     strbuf name = {0};
     quire_err e = QUIRE_OK;
     assert_false(env_flags_name(str_of("-np"), &name, &e));

@@ -1,13 +1,8 @@
 /* The hub's variables, which mean what they mean to huggingface_hub. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "cli/environment.h"
+#include "test.h"
 
 static const char *const names[] = {"HF_HOME", "HF_HUB_CACHE", "HF_TOKEN_PATH", "HF_HUB_OFFLINE", "XDG_CACHE_HOME"};
 
@@ -27,8 +22,7 @@ static cli_environment with(const char *name, const char *value) {
     return env;
 }
 
-static void offline_is_one_of_four_words(void **state) {
-    (void)state;
+TEST(offline_is_one_of_four_words) {
     static const char *const on[] = {"1", "ON", "on", "Yes", "YES", "true", "TRUE"};
     static const char *const off[] = {"", "0", "Off", "off", "no", "o", "10", "t", "y", "online", "false"};
     for (size_t i = 0; i < sizeof on / sizeof *on; i++) {
@@ -39,8 +33,7 @@ static void offline_is_one_of_four_words(void **state) {
     }
 }
 
-static void a_tilde_is_the_home_directory(void **state) {
-    (void)state;
+TEST(a_tilde_is_the_home_directory) {
     assert_string_equal(with("HF_HOME", "~/models").hub_cache, "/home/me/models/hub");
     assert_string_equal(with("HF_HOME", "~/models").hub_token_file, "/home/me/models/token");
     assert_string_equal(with("HF_HOME", "~").hub_cache, "/home/me/hub");

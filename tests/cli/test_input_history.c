@@ -1,8 +1,4 @@
 /* The file of typed lines: entries with newlines, several processes, bounds, damage. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "cli/input_history.h"
+#include "test.h"
 
 enum { MOST = 4096 };
 
@@ -174,8 +169,7 @@ static void a_file_that_grows_loses_its_oldest_entries(void **state) {
     }
 }
 
-static void an_entry_that_is_too_long_is_left_out(void **state) {
-    (void)state;
+TEST(an_entry_that_is_too_long_is_left_out) {
     char *text = malloc(INPUT_HISTORY_ENTRY_BYTES + 2);
     assert_non_null(text);
     memset(text, 'x', INPUT_HISTORY_ENTRY_BYTES + 1);
@@ -205,8 +199,7 @@ static void a_damaged_file_is_read_as_far_as_it_goes(void **state) {
     assert_string_equal(read_back.text[5].p, "new");
 }
 
-static void of_a_huge_file_the_end_is_read(void **state) {
-    (void)state;
+TEST(of_a_huge_file_the_end_is_read) {
     size_t n = 3 * INPUT_HISTORY_MAX_BYTES;
     char *text = malloc(n);
     assert_non_null(text);

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "core/dtype.h"
+#include "test.h"
 
 /* The whole file golden/quants/DIRECTORY NAME.EXTENSION, to be mem_freed; NULL, which is said: there is none. */
 static inline char *read_golden(const char *directory, const char *name, const char *extension, size_t *n) {

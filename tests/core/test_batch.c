@@ -1,14 +1,7 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "core/batch.h"
+#include "test.h"
 
-static void rows_are_cut_into_tiles_that_see_their_own_last_position(void **state) {
-    (void)state;
+TEST(rows_are_cut_into_tiles_that_see_their_own_last_position) {
     const batch_seq seqs[] = {
         {.row0 = 0, .n_rows = 1, .n_tokens = 257},  /* a decode at position 256 */
         {.row0 = 1, .n_rows = 10, .n_tokens = 260}, /* a chunk over the boundary: positions 250..259 */
@@ -22,8 +15,7 @@ static void rows_are_cut_into_tiles_that_see_their_own_last_position(void **stat
     assert_memory_equal(items, expected, sizeof expected);
 }
 
-static void too_small_a_list_is_reported(void **state) {
-    (void)state;
+TEST(too_small_a_list_is_reported) {
     const batch_seq seq = {.n_rows = 9, .n_tokens = 9};
     attn_item items[3];
     assert_int_equal(batch_plan_work(&seq, 1, 4, items, 2), -1);
@@ -32,8 +24,7 @@ static void too_small_a_list_is_reported(void **state) {
 }
 
 /* Rows that see later ones need every chunk of their sequence, whichever tile they are in. */
-static void tiles_of_a_two_sided_sequence_cover_all_its_chunks(void **state) {
-    (void)state;
+TEST(tiles_of_a_two_sided_sequence_cover_all_its_chunks) {
     batch_seq s = {.row0 = 0, .n_rows = 2 * ATTN_CHUNK + 1, .n_tokens = 2 * ATTN_CHUNK + 1, .two_sided = true};
     attn_item items[64];
     int32_t n = batch_plan_work(&s, 1, 16, items, 64);

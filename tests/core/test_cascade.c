@@ -1,16 +1,11 @@
 /* The work list over shared pages: which rows meet over which chunks, on tables made by hand and on random trees against a naive model. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/fault.h"
 #include "base/rng.h"
 #include "core/cascade.h"
+#include "test.h"
 
 enum {
     PAGE = 64,
@@ -72,8 +67,7 @@ static uint64_t sequences_of(const world *w, const attn_item *item) {
     return mask;
 }
 
-static void a_prefix_is_one_item_for_all_who_share_it(void **state) {
-    (void)state;
+TEST(a_prefix_is_one_item_for_all_who_share_it) {
     static world w;
     world_open(&w, 1);
     for (int32_t s = 0; s < 32; s++) {
@@ -92,8 +86,7 @@ static void a_prefix_is_one_item_for_all_who_share_it(void **state) {
 }
 
 /* Two KV heads for eight threads: four pieces of the rows. */
-static void every_thread_has_a_piece_of_a_shared_prefix(void **state) {
-    (void)state;
+TEST(every_thread_has_a_piece_of_a_shared_prefix) {
     static world w;
     world_open_for(&w, 1, 8);
     for (int32_t s = 0; s < 30; s++) {
@@ -106,8 +99,7 @@ static void every_thread_has_a_piece_of_a_shared_prefix(void **state) {
     cascade_close(&w.cascade);
 }
 
-static void prefixes_that_go_on_together_are_further_waves(void **state) {
-    (void)state;
+TEST(prefixes_that_go_on_together_are_further_waves) {
     static world w;
     world_open(&w, 1);
     for (int32_t s = 0; s < 12; s++) {
@@ -124,8 +116,7 @@ static void prefixes_that_go_on_together_are_further_waves(void **state) {
     cascade_close(&w.cascade);
 }
 
-static void nothing_is_shared_where_pages_differ(void **state) {
-    (void)state;
+TEST(nothing_is_shared_where_pages_differ) {
     static world w;
     world_open(&w, 2);
     add(&w, 1000, 1, 0, 0);
@@ -140,8 +131,7 @@ static void nothing_is_shared_where_pages_differ(void **state) {
     cascade_close(&w.cascade);
 }
 
-static void chunks_that_a_row_of_the_step_lies_in_are_its_own(void **state) {
-    (void)state;
+TEST(chunks_that_a_row_of_the_step_lies_in_are_its_own) {
     static world w;
     world_open(&w, 1);
     add(&w, 511, 2, 0, 0);
@@ -220,8 +210,7 @@ static void swap_sequences(world *w, int32_t s, int32_t t) {
     memcpy(w->tables[0][t], pages, sizeof pages);
 }
 
-static void random_trees_read_every_chunk_once(void **state) {
-    (void)state;
+TEST(random_trees_read_every_chunk_once) {
     uint64_t seed = rng_os_seed(), draw = seed;
     printf("seed %llu\n", (unsigned long long)seed);
     static world w;
@@ -255,8 +244,7 @@ static void random_trees_read_every_chunk_once(void **state) {
 }
 
 /* Each of 12 sequences shares one chunk more with the next than with the one before: more levels than there are levels. */
-static void a_path_longer_than_the_waves_ends_in_rows_of_their_own(void **state) {
-    (void)state;
+TEST(a_path_longer_than_the_waves_ends_in_rows_of_their_own) {
     static world w;
     world_open(&w, 1);
     for (int32_t s = 0; s < MAX_CHUNKS; s++) {
@@ -270,8 +258,7 @@ static void a_path_longer_than_the_waves_ends_in_rows_of_their_own(void **state)
 }
 
 #ifdef QUIRE_DEBUG
-static void without_memory_nothing_stays_open(void **state) {
-    (void)state;
+TEST(without_memory_nothing_stays_open) {
     static const kv_layout layout = {.page_tokens = PAGE, .n_groups = 1, .n_caches = 1, .caches = {{.n_heads = 2}}};
     for (int64_t point = 1; point <= 5; point++) {
         cascade c;

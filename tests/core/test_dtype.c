@@ -1,14 +1,7 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "core/dtype.h"
+#include "test.h"
 
-static void ggml_numbers_give_the_type_with_its_block(void **state) {
-    (void)state;
+TEST(ggml_numbers_give_the_type_with_its_block) {
     dtype t;
     assert_true(dtype_from_ggml(12, &t));
     assert_int_equal(t, DTYPE_Q4_K);
@@ -19,16 +12,14 @@ static void ggml_numbers_give_the_type_with_its_block(void **state) {
     assert_int_equal(t, DTYPE_BF16);
 }
 
-static void types_this_build_does_not_read_are_refused(void **state) {
-    (void)state;
+TEST(types_this_build_does_not_read_are_refused) {
     dtype t = DTYPE_F32;
     assert_false(dtype_from_ggml(4, &t)); /* Q4_2, removed from ggml */
     assert_false(dtype_from_ggml(UINT32_MAX, &t));
     assert_int_equal(t, DTYPE_F32);
 }
 
-static void safetensors_names_are_matched_whole(void **state) {
-    (void)state;
+TEST(safetensors_names_are_matched_whole) {
     dtype t = DTYPE_F64;
     assert_true(dtype_from_name("BF16", 4, &t));
     assert_int_equal(t, DTYPE_BF16);
@@ -40,8 +31,7 @@ static void safetensors_names_are_matched_whole(void **state) {
     assert_false(dtype_from_name("", 0, &t));
 }
 
-static void flags_have_names_of_their_own(void **state) {
-    (void)state;
+TEST(flags_have_names_of_their_own) {
     assert_string_equal(dtype_flag_name(DTYPE_Q4_0), "q4_0");
     assert_string_equal(dtype_flag_name(DTYPE_IQ4_NL), "iq4_nl");
     assert_string_equal(dtype_flag_name(DTYPE_BF16), "bf16");
@@ -49,15 +39,13 @@ static void flags_have_names_of_their_own(void **state) {
     assert_string_equal(dtype_flag_name((dtype)N_DTYPES), "unknown");
 }
 
-static void only_block_types_are_quantised(void **state) {
-    (void)state;
+TEST(only_block_types_are_quantised) {
     for (int t = 0; t < N_DTYPES; t++) {
         assert_int_equal(dtype_is_quantised((dtype)t), (t >= DTYPE_Q4_0 && t < DTYPE_I8) || t == DTYPE_I4);
     }
 }
 
-static void compute_modes_have_names(void **state) {
-    (void)state;
+TEST(compute_modes_have_names) {
     assert_string_equal(compute_name(COMPUTE_F32), "f32");
     assert_string_equal(compute_name(COMPUTE_BF16), "bf16");
     assert_string_equal(compute_name(COMPUTE_INT8), "int8");

@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -14,6 +7,7 @@
 
 #include "base/rng.h"
 #include "core/half.h"
+#include "test.h"
 
 static uint32_t bits_of(float f) {
     uint32_t u;
@@ -27,8 +21,7 @@ static float float_of(uint32_t u) {
     return f;
 }
 
-static void every_f16_goes_to_f32_and_back(void **state) {
-    (void)state;
+TEST(every_f16_goes_to_f32_and_back) {
     for (uint32_t h = 0; h < 65536; h++) {
         float f = f16_to_f32((uint16_t)h);
         bool nan = (h & 0x7c00) == 0x7c00 && (h & 0x3ff) != 0;
@@ -40,16 +33,14 @@ static void every_f16_goes_to_f32_and_back(void **state) {
     assert_int_equal(bits_of(f16_to_f32(0x8000)), 0x80000000u);
 }
 
-static void every_bf16_goes_to_f32_and_back(void **state) {
-    (void)state;
+TEST(every_bf16_goes_to_f32_and_back) {
     for (uint32_t h = 0; h < 65536; h++) {
         bool nan = (h & 0x7f80) == 0x7f80 && (h & 0x7f) != 0;
         assert_int_equal(f32_to_bf16(bf16_to_f32((uint16_t)h)), nan ? h | 0x40 : h);
     }
 }
 
-static void rounding_to_16_bits_is_to_nearest_even(void **state) {
-    (void)state;
+TEST(rounding_to_16_bits_is_to_nearest_even) {
     assert_int_equal(f32_to_f16(1.0f + 0x1p-11f), 0x3c00); /* ties: down to even, up to even */
     assert_int_equal(f32_to_f16(1.0f + 3 * 0x1p-11f), 0x3c02);
     assert_int_equal(f32_to_f16(65519.0f), 0x7bff);
@@ -72,8 +63,7 @@ __attribute__((target("f16c"))) static float hardware_f32(uint16_t h) {
 }
 #endif
 
-static void conversions_have_the_bits_of_the_processors_instructions(void **state) {
-    (void)state;
+TEST(conversions_have_the_bits_of_the_processors_instructions) {
 #if defined(__x86_64__)
     if (!__builtin_cpu_supports("avx2")) {
         skip();

@@ -1,15 +1,9 @@
 /* A value counts in the first bucket whose bound it does not exceed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "core/histogram.h"
+#include "test.h"
 
-static void a_value_counts_in_the_bucket_that_it_fits_in(void **state) {
-    (void)state;
+TEST(a_value_counts_in_the_bucket_that_it_fits_in) {
     for (int kind = 0; kind < QUIRE_N_HISTOGRAMS; kind++) {
         int32_t n;
         const int64_t *bounds = quire_histogram_bounds((quire_histogram_kind)kind, &n);
@@ -35,8 +29,7 @@ static void a_value_counts_in_the_bucket_that_it_fits_in(void **state) {
     }
 }
 
-static void a_negative_value_counts_as_zero(void **state) {
-    (void)state;
+TEST(a_negative_value_counts_as_zero) {
     quire_histogram h = {0};
     histogram_add(&h, QUIRE_HISTOGRAM_E2E, -5);
     histogram_add(&h, QUIRE_HISTOGRAM_E2E, INT64_MAX);

@@ -1,21 +1,14 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <string.h>
 
 #include "base/rng.h"
 #include "layer_plan.h"
+#include "test.h"
 
 static layer_plan plain(int32_t n_layers, int32_t n_kv_heads, int32_t d_head) {
     return (layer_plan){.n_layers = n_layers, .n_kv_heads = n_kv_heads, .d_head = d_head};
 }
 
-static void a_plain_llama_is_one_group_of_all_its_layers(void **state) {
-    (void)state;
+TEST(a_plain_llama_is_one_group_of_all_its_layers) {
     layer_plan d = plain(32, 32, 128);
     kv_layout l;
     assert_int_equal(lay_out(&d, DTYPE_F16, 16, &l, NULL), QUIRE_OK);
@@ -31,8 +24,7 @@ static void a_plain_llama_is_one_group_of_all_its_layers(void **state) {
 }
 
 /* Worked example 8. */
-static void a_7b_shape_takes_524288_bytes_a_token(void **state) {
-    (void)state;
+TEST(a_7b_shape_takes_524288_bytes_a_token) {
     layer_plan d = plain(32, 32, 128);
     kv_layout l;
     assert_int_equal(lay_out(&d, DTYPE_F16, 16, &l, NULL), QUIRE_OK);
@@ -44,8 +36,7 @@ static void a_7b_shape_takes_524288_bytes_a_token(void **state) {
 }
 
 /* Worked examples 16 and 17. */
-static void grouped_queries_divide_the_bytes_a_token(void **state) {
-    (void)state;
+TEST(grouped_queries_divide_the_bytes_a_token) {
     kv_layout l;
     layer_plan d = plain(32, 8, 128);
     assert_int_equal(lay_out(&d, DTYPE_F16, 16, &l, NULL), QUIRE_OK);
@@ -59,8 +50,7 @@ static void grouped_queries_divide_the_bytes_a_token(void **state) {
 }
 
 /* Worked examples 7, 12, 13, 15, 19 and 28: pages that a number of tokens needs. */
-static void page_counts_are_the_published_ones(void **state) {
-    (void)state;
+TEST(page_counts_are_the_published_ones) {
     assert_int_equal((2048 - 80) * 10000 / 2048, 9609);
     assert_int_equal(kv_pages_for(80, 2048), 1);
     assert_int_equal(kv_pages_for(500, 64), 8);
@@ -86,8 +76,7 @@ static void page_counts_are_the_published_ones(void **state) {
     assert_int_equal(kv_pages_for(0, 16), 0);
 }
 
-static void fifteen_window_layers_and_three_full_are_six_groups_of_three(void **state) {
-    (void)state;
+TEST(fifteen_window_layers_and_three_full_are_six_groups_of_three) {
     layer_kind kinds[18];
     for (int i = 0; i < 18; i++) {
         kinds[i] = i % 6 == 5 ? LAYER_FULL : LAYER_WINDOW;
@@ -154,8 +143,7 @@ static void expect_no_padding(const kv_layout *l) {
 }
 
 /* Gemma 3 270M, 4B and 27B: five layers of a window before each full one. 29 + 5 layers have no divisor in common but 1. */
-static void groups_are_cut_so_that_padding_is_least(void **state) {
-    (void)state;
+TEST(groups_are_cut_so_that_padding_is_least) {
     kv_layout l;
     layer_plan d = mixed(18, 6, LAYER_WINDOW, LAYER_FULL, 1, 256);
     d.window = 512;
@@ -176,8 +164,7 @@ static void groups_are_cut_so_that_padding_is_least(void **state) {
 }
 
 /* 97 + 2 layers one by one would be 99 groups: in pairs one page of each 50 is half empty. */
-static void what_padding_remains_is_counted(void **state) {
-    (void)state;
+TEST(what_padding_remains_is_counted) {
     layer_plan d = mixed(99, 49, LAYER_WINDOW, LAYER_FULL, 2, 64);
     d.window = 100;
     kv_layout l;
@@ -190,8 +177,7 @@ static void what_padding_remains_is_counted(void **state) {
 }
 
 /* DeepSeek-V2-Lite (27 layers) and V3 (61): a latent of 512 and 64 rotary elements a token. */
-static void a_latent_layer_has_one_plane(void **state) {
-    (void)state;
+TEST(a_latent_layer_has_one_plane) {
     static const int32_t n_layers[] = {27, 61}, token_bytes[] = {31104, 70272}, page_bytes[] = {497664, 1124352};
     for (int i = 0; i < 2; i++) {
         layer_plan d = mixed(n_layers[i], 1, LAYER_LATENT, LAYER_LATENT, 16, 192);
@@ -210,8 +196,7 @@ static void a_latent_layer_has_one_plane(void **state) {
 
 /* Qwen3-Next 80B-A3B: 36 gated-delta layers, each with 32 matrices of 128 x 128 in F32 and the last 3 inputs of a convolution over 8192
  * channels in BF16, and 12 full layers of 2 heads of 256. */
-static void the_states_of_qwen3_next_take_197_pages(void **state) {
-    (void)state;
+TEST(the_states_of_qwen3_next_take_197_pages) {
     layer_plan d = mixed(48, 4, LAYER_STATE, LAYER_FULL, 2, 256);
     d.state_bytes = 32 * 128 * 128 * 4 + 3 * 8192 * 2;
     assert_int_equal(36 * d.state_bytes, 77266944);
@@ -235,8 +220,7 @@ static void the_states_of_qwen3_next_take_197_pages(void **state) {
 }
 
 /* Full and window layers are cut into groups of 3; all states are one group. */
-static void all_states_are_one_group(void **state) {
-    (void)state;
+TEST(all_states_are_one_group) {
     layer_kind kinds[28];
     for (int i = 0; i < 28; i++) {
         kinds[i] = i < 10 ? LAYER_STATE : i < 13 ? LAYER_FULL : LAYER_WINDOW;
@@ -259,8 +243,7 @@ static void all_states_are_one_group(void **state) {
 }
 
 /* Gemma 4's global layers have other heads than those with windows: 5 layers of 2 heads of 256 are as large as 2.5 of 1 head of 512. */
-static void caches_of_two_widths_share_pages_of_one_size(void **state) {
-    (void)state;
+TEST(caches_of_two_widths_share_pages_of_one_size) {
     model_desc d = {.n_layers = 0};
     for (int i = 0; i < 12; i++) {
         bool global = i % 6 == 5;
@@ -283,8 +266,7 @@ static void caches_of_two_widths_share_pages_of_one_size(void **state) {
 }
 
 /* Layers with windows of two lengths are never in one group: pages behind a window are freed group by group. */
-static void each_window_has_groups_of_its_own(void **state) {
-    (void)state;
+TEST(each_window_has_groups_of_its_own) {
     model_desc d = {.n_layers = 0};
     for (int i = 0; i < 8; i++) {
         cache_desc c = {.kind = LAYER_WINDOW, .n_kv_heads = 1, .d_key = 64, .d_value = 64, .window = i % 2 == 0 ? 128 : 32};
@@ -299,8 +281,7 @@ static void each_window_has_groups_of_its_own(void **state) {
     assert_int_equal(l.caches[7].group, 0);
 }
 
-static void int8_rows_have_scales_and_count_them(void **state) {
-    (void)state;
+TEST(int8_rows_have_scales_and_count_them) {
     kv_layout l;
     layer_plan d = plain(3, 5, 18);
     assert_int_equal(lay_out(&d, DTYPE_I8, 16, &l, NULL), QUIRE_OK);
@@ -323,8 +304,7 @@ static int64_t pool_tokens(kv_types types) {
     return ((int64_t)4 << 30) / l.page_bytes * l.page_tokens;
 }
 
-static void smaller_types_hold_more_tokens_in_the_same_pool(void **state) {
-    (void)state;
+TEST(smaller_types_hold_more_tokens_in_the_same_pool) {
     const double bf16 = (double)pool_tokens(kv_both(DTYPE_BF16));
     assert_true((double)pool_tokens(kv_both(DTYPE_I8)) > 1.9 * bf16);
     assert_true((double)pool_tokens(kv_both(DTYPE_F8_E4M3)) > 1.9 * bf16);
@@ -332,8 +312,7 @@ static void smaller_types_hold_more_tokens_in_the_same_pool(void **state) {
     assert_true((double)pool_tokens((kv_types){DTYPE_I8, DTYPE_I4}) > 2.4 * bf16);
 }
 
-static void keys_and_values_may_have_different_types(void **state) {
-    (void)state;
+TEST(keys_and_values_may_have_different_types) {
     kv_layout l;
     const model_desc d = desc_plain(2, 4, 3, 40, 0);
     assert_int_equal(kv_layout_init(&d, (kv_types){DTYPE_F16, DTYPE_I4}, 16, &l, NULL), QUIRE_OK);
@@ -349,8 +328,7 @@ static void keys_and_values_may_have_different_types(void **state) {
 }
 
 /* A model whose kinds differ in bytes: 7 latent layers, as many as fill a page of 1 full layer and a bit. */
-static void pages_are_as_large_as_the_largest_group(void **state) {
-    (void)state;
+TEST(pages_are_as_large_as_the_largest_group) {
     layer_plan d = mixed(8, 8, LAYER_LATENT, LAYER_FULL, 8, 128);
     d.d_latent = 576;
     kv_layout l;
@@ -361,8 +339,7 @@ static void pages_are_as_large_as_the_largest_group(void **state) {
     assert_int_equal(kv_layout_token_bytes(&l), 7 * 576 * 2 + 2 * 8 * 128 * 2);
 }
 
-static void a_model_of_states_alone_has_one_page_a_sequence(void **state) {
-    (void)state;
+TEST(a_model_of_states_alone_has_one_page_a_sequence) {
     layer_plan d = mixed(64, 1, LAYER_STATE, LAYER_STATE, 1, 2);
     d.state_bytes = 5000;
     kv_layout l;
@@ -374,8 +351,7 @@ static void a_model_of_states_alone_has_one_page_a_sequence(void **state) {
     expect_no_padding(&l);
 }
 
-static void random_layer_kinds_give_every_layer_a_place_of_its_own(void **state) {
-    (void)state;
+TEST(random_layer_kinds_give_every_layer_a_place_of_its_own) {
     uint64_t seed = rng_os_seed(), s = seed;
     print_message("seed %llu\n", (unsigned long long)seed);
     for (int round = 0; round < 500; round++) {
@@ -413,8 +389,7 @@ static void random_layer_kinds_give_every_layer_a_place_of_its_own(void **state)
     }
 }
 
-static void planes_start_at_multiples_of_64_bytes(void **state) {
-    (void)state;
+TEST(planes_start_at_multiples_of_64_bytes) {
     layer_plan d = plain(2, 1, 6);
     kv_layout l;
     assert_int_equal(lay_out(&d, DTYPE_F16, 1, &l, NULL), QUIRE_OK);
@@ -423,8 +398,7 @@ static void planes_start_at_multiples_of_64_bytes(void **state) {
     assert_int_equal(kv_layout_token_bytes(&l), 48);
 }
 
-static void what_cannot_be_laid_out_is_refused_with_a_reason(void **state) {
-    (void)state;
+TEST(what_cannot_be_laid_out_is_refused_with_a_reason) {
     layer_plan d = plain(2, 1, 8);
     kv_layout l = {.n_caches = 77};
     quire_error err;
@@ -446,8 +420,7 @@ static void expect_refused(const layer_plan *d) {
     assert_int_equal(l.n_caches, 77);
 }
 
-static void sizes_that_would_overflow_are_refused(void **state) {
-    (void)state;
+TEST(sizes_that_would_overflow_are_refused) {
     static const int32_t bad_counts[] = {0, -1, INT32_MIN, INT32_MAX};
     for (int i = 0; i < 4; i++) {
         layer_plan d = plain(2, bad_counts[i], INT32_MAX);

@@ -1,13 +1,7 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <math.h>
 
 #include "core/model_desc.h"
+#include "test.h"
 
 static model_desc llama(void) {
     model_desc d = desc_plain(22, 32, 4, 64, 5632);
@@ -24,8 +18,7 @@ static model_desc llama(void) {
     return d;
 }
 
-static void a_real_description_passes(void **state) {
-    (void)state;
+TEST(a_real_description_passes) {
     model_desc d = llama();
     assert_int_equal(desc_check(&d, NULL), QUIRE_OK);
     d.ropes[0] = (rope_desc){.kind = ROPE_LLAMA3,
@@ -56,8 +49,7 @@ static void refused(const model_desc *d) {
         refused(&d);                                                                                                                       \
     } while (0)
 
-static void shapes_that_no_model_has_are_refused(void **state) {
-    (void)state;
+TEST(shapes_that_no_model_has_are_refused) {
     REFUSED_WITH(n_layers, 0);
     REFUSED_WITH(n_layers, DESC_MAX_LAYERS + 1);
     REFUSED_WITH(d_model, -1);
@@ -75,8 +67,7 @@ static void shapes_that_no_model_has_are_refused(void **state) {
     REFUSED_WITH(max_positions, 0);
 }
 
-static void numbers_that_are_not_finite_or_out_of_range_are_refused(void **state) {
-    (void)state;
+TEST(numbers_that_are_not_finite_or_out_of_range_are_refused) {
     REFUSED_WITH(norm_eps, NAN);
     REFUSED_WITH(norm_eps, -1e-5f);
     REFUSED_WITH(attention_scale, INFINITY);
@@ -102,8 +93,7 @@ static void numbers_that_are_not_finite_or_out_of_range_are_refused(void **state
     refused(&d);
 }
 
-static void tokens_outside_the_vocabulary_are_refused(void **state) {
-    (void)state;
+TEST(tokens_outside_the_vocabulary_are_refused) {
     REFUSED_WITH(eos[0], 32000);
     REFUSED_WITH(eos[0], -1);
     REFUSED_WITH(n_eos, DESC_MAX_EOS + 1);
@@ -111,8 +101,7 @@ static void tokens_outside_the_vocabulary_are_refused(void **state) {
     REFUSED_WITH(bos, -2);
 }
 
-static void a_window_layer_needs_a_window(void **state) {
-    (void)state;
+TEST(a_window_layer_needs_a_window) {
     REFUSED_WITH(caches[3].kind, LAYER_WINDOW);
     model_desc d = llama();
     d.caches[3].kind = LAYER_WINDOW;
@@ -120,8 +109,7 @@ static void a_window_layer_needs_a_window(void **state) {
     assert_int_equal(desc_check(&d, NULL), QUIRE_OK);
 }
 
-static void a_layer_names_what_there_is(void **state) {
-    (void)state;
+TEST(a_layer_names_what_there_is) {
     REFUSED_WITH(layers[2].caches[0], 22);
     REFUSED_WITH(layers[2].caches[0], NO_CACHE); /* it attends */
     REFUSED_WITH(layers[2].caches[1], -2);

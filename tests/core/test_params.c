@@ -1,16 +1,10 @@
 /* The parameters of sampling. */
 #include "core/params.h"
+#include "test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-static void sampling_starts_with_no_cut_and_no_limit(void **state) {
-    (void)state;
+TEST(sampling_starts_with_no_cut_and_no_limit) {
     sampling_params p;
     memset(&p, 0xff, sizeof p);
     sampling_params_init(&p);

@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +8,7 @@
 #include "core/quant.h"
 #include "core/quantise.h"
 #include "golden_quants.h"
+#include "test.h"
 
 static void check_dequantise(dtype t) {
     golden_blocks g = golden_blocks_read(t);
@@ -31,16 +25,14 @@ static void check_dequantise(dtype t) {
     golden_blocks_free(&g);
 }
 
-static void dequantised_values_equal_the_references_to_the_bit(void **state) {
-    (void)state;
+TEST(dequantised_values_equal_the_references_to_the_bit) {
     for (int t = DTYPE_F16; t < DTYPE_Q2_0; t++) {
         check_dequantise((dtype)t);
     }
 }
 
 /* gguf-py has neither: their values are those of ggml's description. */
-static void blocks_of_one_and_two_bits_have_the_values_their_layout_says(void **state) {
-    (void)state;
+TEST(blocks_of_one_and_two_bits_have_the_values_their_layout_says) {
     float out[256], d;
     uint8_t blocks[4 * 18];
     uint64_t s = 3;
@@ -64,8 +56,7 @@ static void blocks_of_one_and_two_bits_have_the_values_their_layout_says(void **
     }
 }
 
-static void quantised_blocks_equal_the_references_to_the_bit(void **state) {
-    (void)state;
+TEST(quantised_blocks_equal_the_references_to_the_bit) {
     static const dtype types[] = {DTYPE_F16,  DTYPE_BF16, DTYPE_Q4_0,  DTYPE_Q4_1,  DTYPE_Q5_0,
                                   DTYPE_Q5_1, DTYPE_Q8_0, DTYPE_MXFP4, DTYPE_TQ1_0, DTYPE_TQ2_0};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
@@ -88,8 +79,7 @@ static void quantised_blocks_equal_the_references_to_the_bit(void **state) {
     }
 }
 
-static void a_block_written_by_hand_has_the_values_its_layout_says(void **state) {
-    (void)state;
+TEST(a_block_written_by_hand_has_the_values_its_layout_says) {
     float out[32];
     uint8_t q4[18] = {0};
     q4[0] = 0x00, q4[1] = 0x3c; /* d = 1 */
@@ -101,8 +91,7 @@ static void a_block_written_by_hand_has_the_values_its_layout_says(void **state)
     assert_true(out[0] == -64.0f && out[1] == 63.5f && out[2] == 0.0f);
 }
 
-static void hostile_floats_quantise_to_some_block_without_undefined_behaviour(void **state) {
-    (void)state;
+TEST(hostile_floats_quantise_to_some_block_without_undefined_behaviour) {
     float x[256], back[256];
     uint8_t block[272];
     static const dtype types[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0,   DTYPE_Q5_1,   DTYPE_Q8_0, DTYPE_Q4_K,
@@ -120,8 +109,7 @@ static void hostile_floats_quantise_to_some_block_without_undefined_behaviour(vo
     }
 }
 
-static void types_without_a_rule_and_partial_blocks_are_refused(void **state) {
-    (void)state;
+TEST(types_without_a_rule_and_partial_blocks_are_refused) {
     uint8_t block[256] = {0};
     float x[256] = {0};
     assert_int_equal(quant_dequantise(DTYPE_I32, block, 1, x), QUIRE_UNSUPPORTED);

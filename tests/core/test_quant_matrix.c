@@ -1,15 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <math.h>
 #include <string.h>
 
 #include "core/float8.h"
 #include "core/quant_matrix.h"
+#include "test.h"
 
 /* By the definition: sign, 4 bits of exponent with a bias of 7, 3 of fraction. */
 static float e4m3_by_definition(int b) {
@@ -19,8 +13,7 @@ static float e4m3_by_definition(int b) {
     return b & 0x80 ? -magnitude : magnitude;
 }
 
-static void all_e4m3_and_e8m0_are_their_definition(void **state) {
-    (void)state;
+TEST(all_e4m3_and_e8m0_are_their_definition) {
     for (int b = 0; b < 256; b++) {
         float e4m3 = e4m3_to_f32((uint8_t)b), want = e4m3_by_definition(b), e8m0 = e8m0_to_f32((uint8_t)b);
         assert_true(isnan(want) ? isnan(e4m3) != 0 : e4m3 == want && signbit(e4m3) == signbit(want));
@@ -115,8 +108,7 @@ static void check_place(code_place place, int bits) {
     }
 }
 
-static void codes_are_found_in_every_place(void **state) {
-    (void)state;
+TEST(codes_are_found_in_every_place) {
     check_place(CODES_BYTES, 8);
     check_place(CODES_NIBBLES, 4);
     check_place(CODES_NIBBLES_HIGH, 4);
@@ -127,8 +119,7 @@ static void codes_are_found_in_every_place(void **state) {
     }
 }
 
-static void groups_by_index_and_groups_that_run_on(void **state) {
-    (void)state;
+TEST(groups_by_index_and_groups_that_run_on) {
     static uint8_t codes[4 * 6] = {1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6};
     static const int32_t index[6] = {1, 0, 1, 0, 0, 1};
     const float scales[8] = {1, 10, 100, 1000, 10000, 100000};

@@ -1,10 +1,4 @@
 /* Quantisers whose bits no reference defines: how near their blocks are to the elements. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <math.h>
 #include <string.h>
@@ -12,6 +6,7 @@
 #include "base/rng.h"
 #include "core/quant.h"
 #include "core/quantise.h"
+#include "test.h"
 
 #define N      256
 #define N_ROWS 400
@@ -79,8 +74,7 @@ static double plain_error(const quantiser *q, const float *x) {
     return sum;
 }
 
-static void random_rows_are_nearer_than_by_plain_rounding_and_within_bounds(void **state) {
-    (void)state;
+TEST(random_rows_are_nearer_than_by_plain_rounding_and_within_bounds) {
     for (size_t t = 0; t < N_ALL; t++) {
         uint64_t s = 44;
         double error = 0.0, plain = 0.0, squares = 0.0;
@@ -116,8 +110,7 @@ static void check_odd(const float *x, const char *what, double most) {
     }
 }
 
-static void odd_rows_keep_what_matters(void **state) {
-    (void)state;
+TEST(odd_rows_keep_what_matters) {
     float x[N] = {0};
     uint64_t s = 7;
     check_odd(x, "zeros", 0.0);
@@ -150,8 +143,7 @@ static void odd_rows_keep_what_matters(void **state) {
     check_odd(x, "one group", 0.01);
 }
 
-static void a_row_has_the_same_bits_alone_and_among_others(void **state) {
-    (void)state;
+TEST(a_row_has_the_same_bits_alone_and_among_others) {
     float x[4 * N];
     uint8_t together[4 * 288], alone[288];
     uint64_t s = 9;

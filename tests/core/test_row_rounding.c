@@ -1,18 +1,11 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <math.h>
 #include <string.h>
 
 #include "core/float8.h"
 #include "core/row_rounding.h"
+#include "test.h"
 
-static void every_e4m3_comes_back_and_others_go_to_the_nearest(void **state) {
-    (void)state;
+TEST(every_e4m3_comes_back_and_others_go_to_the_nearest) {
     for (int b = 0; b < 0x7f; b++) {
         float value = e4m3_to_f32((uint8_t)b), next = e4m3_to_f32((uint8_t)(b + 1)), middle = (value + next) / 2;
         assert_int_equal(f32_to_e4m3(value), b);
@@ -37,8 +30,7 @@ static void check(row_rounding r, const float *x, const float *want, int n) {
     }
 }
 
-static void rows_are_rounded_by_each_kind_of_scale(void **state) {
-    (void)state;
+TEST(rows_are_rounded_by_each_kind_of_scale) {
     const float ties[] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f, -5.0f, 100.0f}, even[] = {0, 1, 1, 2, 2, 4, 4, -4, 6};
     check((row_rounding){.to = ROUND_E2M1, .scale = ROUND_FIXED, .fixed = 1}, ties, even, 9);
     const float fixed[] = {10.3f, 1000.0f, -0.0f}, fixed_want[] = {10.0f, 224.0f, -0.0f}; /* 20.6 becomes 20, and 2000 the largest */
@@ -57,8 +49,7 @@ static void rows_are_rounded_by_each_kind_of_scale(void **state) {
     check((row_rounding){.to = ROUND_E2M1, .scale = ROUND_POWER}, zeros, zeros, 2);
 }
 
-static void what_is_not_finite_makes_its_group_nan(void **state) {
-    (void)state;
+TEST(what_is_not_finite_makes_its_group_nan) {
     float x[] = {1, INFINITY, 2, 4, NAN, 1};
     const row_rounding r = {.to = ROUND_E4M3, .scale = ROUND_LARGEST, .group = 2};
     row_round(&r, x, 6);

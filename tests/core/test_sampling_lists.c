@@ -1,15 +1,8 @@
 /* Lists of token sequences. */
 #include "core/sampling_lists.h"
+#include "test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-static void many_sequences_are_copied_few_times(void **state) {
-    (void)state;
+TEST(many_sequences_are_copied_few_times) {
     enum { N = 20000 };
     sampling_lists *lists = sampling_lists_new();
     token_seqs *s = &lists->bad_words;

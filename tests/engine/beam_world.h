@@ -3,6 +3,7 @@
 #define TESTS_ENGINE_BEAM_WORLD_H
 
 #include "engine/harness.h"
+#include "test.h"
 
 enum { MAX_RESULTS = 16, MAX_FOUND = 96, MAX_WIDTH = 4, MAX_PROMPT = 512, MAX_PROMPT_LOGPROBS = 64 };
 

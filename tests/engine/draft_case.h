@@ -4,18 +4,13 @@
 #ifndef TESTS_ENGINE_DRAFT_CASE_H
 #define TESTS_ENGINE_DRAFT_CASE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #include "core/sampling_lists.h"
 #define MODEL DRAFTED
 #include "harness.h"
 #include "sample/constraints.h"
+#include "test.h"
 
 enum { N_REQUESTS = 15, N_SAMPLES = 3, MAX_TOKENS = 48, WIDTH = 3 };
 

@@ -3,6 +3,7 @@
 #define TESTS_ENGINE_EXACT_WAYS_H
 
 #include "harness.h"
+#include "test.h"
 
 #define N_PROMPT 70
 #define N_STRANGERS 7

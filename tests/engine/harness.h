@@ -15,6 +15,7 @@
 #include "engine/state.h"
 #include "file/model_file.h"
 #include "spec/draft.h"
+#include "test.h"
 
 #define BUILTIN "models/builtin.gguf"
 #define TINY    "tests/engine/tiny.gguf" /* random: tools/make_llama.py --preset tiny-2k --tied --sharpness 4 --seed 2 */

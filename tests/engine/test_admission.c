@@ -1,20 +1,14 @@
 /* The order of waiting requests: the formulas by themselves, then an engine that is driven until all have ended. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
-#include <cmocka.h>
-
 #include "harness.h"
+#include "test.h"
 
 static uint64_t seed;
 
 /* ---- prefix ---- */
 
-static void a_second_of_waiting_is_worth_lambda_tokens(void **state) {
-    (void)state;
+TEST(a_second_of_waiting_is_worth_lambda_tokens) {
     assert_true(admission_prefix_score(1800, 100000, 100.0) == 1810.0);
     assert_true(admission_prefix_score(50, 5000000, 100.0) == 550.0);
     assert_true(admission_prefix_score(1800, 100000, 500.0) == 1850.0);
@@ -27,8 +21,7 @@ static void a_second_of_waiting_is_worth_lambda_tokens(void **state) {
 
 /* However much of others' prompts is cached, one request a tenth of a second is served, and after longest / lambda seconds nobody new
  * overtakes. */
-static void nobody_starves_behind_cached_prefixes(void **state) {
-    (void)state;
+TEST(nobody_starves_behind_cached_prefixes) {
     enum { LONGEST = 32768, STEP_US = 100000, N_STEPS = 3000 };
     double lambda = 500.0;
     int64_t bound_us = (int64_t)(LONGEST / lambda * 1e6), arrived_us[N_STEPS + 1], longest_wait_us = 0;
@@ -54,8 +47,7 @@ static void nobody_starves_behind_cached_prefixes(void **state) {
 
 /* ---- shares ---- */
 
-static void who_comes_back_has_saved_no_credit_up(void **state) {
-    (void)state;
+TEST(who_comes_back_has_saved_no_credit_up) {
     service_counters s;
     assert_int_equal(service_counters_open(&s, 3), QUIRE_OK);
     int32_t a = service_counters_enter(&s, "a", 1), b = service_counters_enter(&s, "b", 1);
@@ -109,8 +101,7 @@ static harness_run request(const harness *h, int32_t i, int32_t n_prompt, int32_
     return (harness_run){.prompt = prompts[i], .n_prompt = n_prompt, .sampling = greedy(n_out)};
 }
 
-static void the_lower_priority_number_goes_first(void **state) {
-    (void)state;
+TEST(the_lower_priority_number_goes_first) {
     harness h = {0};
     harness_options o = one_at_a_time(ADMISSION_PRIORITY);
     o.starts_paused = true;
@@ -128,8 +119,7 @@ static void the_lower_priority_number_goes_first(void **state) {
     harness_close(&h);
 }
 
-static void what_is_cached_goes_first_under_prefix(void **state) {
-    (void)state;
+TEST(what_is_cached_goes_first_under_prefix) {
     harness h = {0};
     harness_options o = one_at_a_time(ADMISSION_PREFIX);
     o.schedule_lambda = 0.001; /* a wait counts for nothing here */
@@ -154,8 +144,7 @@ static void what_is_cached_goes_first_under_prefix(void **state) {
 }
 
 /* One tenant sends 60 requests, then another 15 of its own: while both wait, each gets half; at least 80% of that is promised. */
-static void a_flooding_tenant_leaves_the_others_their_share(void **state) {
-    (void)state;
+TEST(a_flooding_tenant_leaves_the_others_their_share) {
     harness h = {0};
     harness_options o = harness_defaults;
     o.path = "models/builtin-small.gguf";
@@ -224,8 +213,7 @@ static int32_t steps_beside(int32_t n_flood, const harness_run *alone, harness_r
     return n_steps;
 }
 
-static void a_request_behind_a_flood_waits_two_steps_more_than_alone(void **state) {
-    (void)state;
+TEST(a_request_behind_a_flood_waits_two_steps_more_than_alone) {
     static harness_run alone, beside;
     int32_t n_alone = steps_beside(0, NULL, &alone), n_beside = steps_beside(20, &alone, &beside);
     assert_int_equal(n_alone, 3);
@@ -233,8 +221,7 @@ static void a_request_behind_a_flood_waits_two_steps_more_than_alone(void **stat
 }
 
 /* Its tenant pays for a prompt that is preempted half-way as for one that is not. */
-static void a_prompt_that_is_computed_again_is_paid_for_once(void **state) {
-    (void)state;
+TEST(a_prompt_that_is_computed_again_is_paid_for_once) {
     enum { N = 200, N_OUT = 4 };
     static int32_t prompt[N];
     static harness_run r;
@@ -262,8 +249,7 @@ static void a_prompt_that_is_computed_again_is_paid_for_once(void **state) {
     harness_close(&h);
 }
 
-static void first_come_first_served_does_not(void **state) {
-    (void)state;
+TEST(first_come_first_served_does_not) {
     harness h = {0};
     harness_options o = one_at_a_time(ADMISSION_FCFS);
     o.starts_paused = true;

@@ -1,15 +1,10 @@
 /* A request's own mask and change of scores: its logits and tokens are the same however it runs, others beside it are untouched, and a
  * fault is its own. Everything here compares bytes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #include "expr/expr_mods.h"
 #include "harness.h"
+#include "test.h"
 
 enum { N_PROMPT = 90, N_NEW = 24, N_STRANGERS = 5 };
 
@@ -109,14 +104,12 @@ static void all_ways(compute_mode compute, dtype kv) {
     attn_mods_drop(others);
 }
 
-static void logits_under_a_mask_do_not_depend_on_how_they_were_run(void **state) {
-    (void)state;
+TEST(logits_under_a_mask_do_not_depend_on_how_they_were_run) {
     all_ways(COMPUTE_F32, DTYPE_F32);
     all_ways(COMPUTE_INT8, DTYPE_I8);
 }
 
-static void a_mask_that_hides_nothing_changes_no_bit(void **state) {
-    (void)state;
+TEST(a_mask_that_hides_nothing_changes_no_bit) {
     attn_mods *mods = compile("q_idx >= kv_idx", "", NULL, 0);
     harness_options o = harness_defaults;
     outcome base;
@@ -128,8 +121,7 @@ static void a_mask_that_hides_nothing_changes_no_bit(void **state) {
 
 /* ---- reuse ---- */
 
-static void equal_masks_share_pages_and_public_prefixes_are_without_masks(void **state) {
-    (void)state;
+TEST(equal_masks_share_pages_and_public_prefixes_are_without_masks) {
     attn_mods *mods = compile("q_idx - kv_idx < 20", "", NULL, 0);
     const engine_prefix public = {prompt, 64};
     harness_options o = harness_defaults;
@@ -155,8 +147,7 @@ static void equal_masks_share_pages_and_public_prefixes_are_without_masks(void *
 
 /* ---- faults ---- */
 
-static void a_fault_ends_its_request_and_no_other(void **state) {
-    (void)state;
+TEST(a_fault_ends_its_request_and_no_other) {
     static const int32_t doc[N_PROMPT + 10] = {0}; /* ends in the middle of the answer */
     const attn_array array = {.name = "doc", .n_dims = 1, .dims = {N_PROMPT + 10}, .data = doc};
     attn_mods *late = compile("doc[q_idx] == 0", "", &array, 1), *early = compile("", "score + 1 / (kv_idx - 40)", NULL, 0);
@@ -221,8 +212,7 @@ static void run_several(const harness_options *o, attn_mods *mods, int32_t width
     harness_close(&h);
 }
 
-static void samples_and_beams_under_a_mask_are_the_same_in_any_pages(void **state) {
-    (void)state;
+TEST(samples_and_beams_under_a_mask_are_the_same_in_any_pages) {
     attn_mods *mods = compile("q_idx - kv_idx < 3", "", NULL, 0);
     for (int32_t width = 0; width <= 4; width += 4) {
         static harness_run base[4], other[4], plain[4];
@@ -243,8 +233,7 @@ static void samples_and_beams_under_a_mask_are_the_same_in_any_pages(void **stat
 }
 
 /* A prompt under a program of its own begins with few rows, since what they cost is not known; one without takes the step. */
-static void a_program_of_its_own_begins_with_few_rows(void **state) {
-    (void)state;
+TEST(a_program_of_its_own_begins_with_few_rows) {
     attn_mods *mods = compile("", "score + 0.5 * sin(kv_idx)", NULL, 0);
     for (int32_t own = 0; own < 2; own++) {
         harness_options o = harness_defaults;

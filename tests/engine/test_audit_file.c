@@ -1,14 +1,9 @@
 /* The audit file: every allocation has its line, and the lines add up. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "harness.h"
+#include "test.h"
 
 static uint64_t seed;
 static harness_options small_model;
@@ -42,8 +37,7 @@ static int read_lines(line *out, int cap) {
 }
 
 /* 40 tokens at page 16, then 30 more: pages are taken with the prompt, and at the tokens that begin one. */
-static void a_lone_request_takes_a_page_every_16_tokens(void **state) {
-    (void)state;
+TEST(a_lone_request_takes_a_page_every_16_tokens) {
     harness h = {0};
     harness_options o = small_model;
     int32_t prompt[40];
@@ -72,8 +66,7 @@ static void a_lone_request_takes_a_page_every_16_tokens(void **state) {
     }
 }
 
-static void the_bytes_of_many_requests_add_up(void **state) {
-    (void)state;
+TEST(the_bytes_of_many_requests_add_up) {
     enum { N = 24 };
     harness h = {0};
     harness_options o = small_model;
@@ -111,8 +104,7 @@ static void the_bytes_of_many_requests_add_up(void **state) {
     assert_true(n_shared > 0);
 }
 
-static void a_file_that_cannot_be_written_stops_nobody(void **state) {
-    (void)state;
+TEST(a_file_that_cannot_be_written_stops_nobody) {
     harness h = {0};
     harness_options o = small_model;
     int32_t prompt[40];

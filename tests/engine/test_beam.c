@@ -1,16 +1,11 @@
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #include "engine/beam_world.h"
 #include "engine/state.h"
 #include "kv/check.h"
 #include "sample/constraints.h"
+#include "test.h"
 
 /* ---- a second implementation, as plain as can be, over the engine's own logits ---- */
 
@@ -151,8 +146,7 @@ static void compare(const search *s, const paths *results) {
     }
 }
 
-static void searches_find_what_a_plain_implementation_finds(void **state) {
-    (void)state;
+TEST(searches_find_what_a_plain_implementation_finds) {
     print_message("seed 31\n");
     uint64_t random = 31;
     harness h;
@@ -190,8 +184,7 @@ static bool is_divisible(void *context, const int32_t *tokens, int32_t n_prompt,
     return n - n_prompt >= 2 && (tokens[n - 1] + tokens[n - 2]) % *divisor == 0;
 }
 
-static void what_else_ends_a_beam_ends_it_in_the_search(void **state) {
-    (void)state;
+TEST(what_else_ends_a_beam_ends_it_in_the_search) {
     harness h;
     harness_open(&harness_defaults, &h);
     static search s;
@@ -284,8 +277,7 @@ static void four_beams_of_ten_tokens_hold_so_many_pages(bool shared, search *out
     harness_close(&h);
 }
 
-static void four_beams_of_ten_tokens_hold_eight_pages_and_twenty_unshared(void **state) {
-    (void)state;
+TEST(four_beams_of_ten_tokens_hold_eight_pages_and_twenty_unshared) {
     static search shared, own;
     four_beams_of_ten_tokens_hold_so_many_pages(true, &shared);
     four_beams_of_ten_tokens_hold_so_many_pages(false, &own);
@@ -293,8 +285,7 @@ static void four_beams_of_ten_tokens_hold_eight_pages_and_twenty_unshared(void *
 }
 
 /* The pages of a beam that has no continuation are free when the step that chose ends; those of the others stay. */
-static void a_dropped_beam_returns_its_pages_in_the_same_step(void **state) {
-    (void)state;
+TEST(a_dropped_beam_returns_its_pages_in_the_same_step) {
     for (int cache = 0; cache < 2; cache++) {
         harness_options o = harness_defaults;
         o.page_tokens = 1; /* every token has a page: pages held are the nodes of the tree of beams */
@@ -327,8 +318,7 @@ static void a_dropped_beam_returns_its_pages_in_the_same_step(void **state) {
 
 /* Forked beams write into one part-filled page: the planner knows that they need copies, and has a later request give way rather than
  * stall. */
-static void copies_of_shared_pages_are_planned(void **state) {
-    (void)state;
+TEST(copies_of_shared_pages_are_planned) {
     harness_options o = harness_defaults;
     o.n_pages = 10;
     o.prefix_cache = PREFIX_CACHE_NONE;
@@ -453,8 +443,7 @@ static constraint *init_searches(search *searches, int32_t n, constraint *c) {
     return c;
 }
 
-static void results_do_not_depend_on_how_they_were_computed(void **state) {
-    (void)state;
+TEST(results_do_not_depend_on_how_they_were_computed) {
     static const setting settings[] = {
         {"alone", 16, 1024, 0, 128, 16, 0, 1, PREFIX_CACHE_TOKEN, 0, false},
         {"no cache", 16, 1024, 0, 128, 16, 0, 1, PREFIX_CACHE_NONE, 0, false},
@@ -498,8 +487,7 @@ static void results_do_not_depend_on_how_they_were_computed(void **state) {
 
 /* ---- fields ---- */
 
-static void log_probabilities_are_the_model_s_and_add_up(void **state) {
-    (void)state;
+TEST(log_probabilities_are_the_model_s_and_add_up) {
     harness h;
     harness_open(&harness_defaults, &h);
     static search s, plain;
@@ -526,8 +514,7 @@ static void log_probabilities_are_the_model_s_and_add_up(void **state) {
     harness_close(&h);
 }
 
-static void end_tokens_wait_for_min_tokens(void **state) {
-    (void)state;
+TEST(end_tokens_wait_for_min_tokens) {
     harness h;
     harness_open(&harness_defaults, &h);
     static search s;
@@ -550,8 +537,7 @@ static void end_tokens_wait_for_min_tokens(void **state) {
     harness_close(&h);
 }
 
-static void a_search_that_finds_fewer_gives_empty_results(void **state) {
-    (void)state;
+TEST(a_search_that_finds_fewer_gives_empty_results) {
     harness h;
     harness_open(&harness_defaults, &h);
     static search s;
@@ -580,8 +566,7 @@ static void a_search_that_finds_fewer_gives_empty_results(void **state) {
 }
 
 /* Those that a search does not find end without a token, and have them with their end. */
-static void every_result_has_the_log_probabilities_of_the_prompt(void **state) {
-    (void)state;
+TEST(every_result_has_the_log_probabilities_of_the_prompt) {
     static const int32_t one[] = {7};
     static search s, plain;
     harness h;
@@ -621,8 +606,7 @@ static void every_result_has_the_log_probabilities_of_the_prompt(void **state) {
     harness_close(&h);
 }
 
-static void cancelling_one_result_ends_the_search(void **state) {
-    (void)state;
+TEST(cancelling_one_result_ends_the_search) {
     print_message("seed 8\n");
     uint64_t random = 8;
     harness_options o = harness_defaults;
@@ -655,8 +639,7 @@ static void cancelling_one_result_ends_the_search(void **state) {
 }
 
 /* Searches that together have more beams than places take turns, and none waits for another for ever. */
-static void searches_that_contend_for_places_all_end(void **state) {
-    (void)state;
+TEST(searches_that_contend_for_places_all_end) {
     static search s[2][6];
     for (int places = 0; places < 2; places++) {
         harness_options o = harness_defaults;
@@ -676,8 +659,7 @@ static void searches_that_contend_for_places_all_end(void **state) {
 }
 
 /* Each reader is told of the whole search, whatever those of the other results have taken and dropped meanwhile. */
-static void results_are_explained_to_readers_who_do_not_wait_for_each_other(void **state) {
-    (void)state;
+TEST(results_are_explained_to_readers_who_do_not_wait_for_each_other) {
     static search s;
     harness h;
     harness_open(&harness_defaults, &h);
@@ -697,8 +679,7 @@ static void results_are_explained_to_readers_who_do_not_wait_for_each_other(void
     harness_close(&h);
 }
 
-static void what_cannot_be_searched_is_refused(void **state) {
-    (void)state;
+TEST(what_cannot_be_searched_is_refused) {
     harness_options o = harness_defaults;
     o.max_seqs = 4;
     o.n_pages = 40;

@@ -1,16 +1,11 @@
 /* Branches: forks, rollbacks and steers, against requests that were never touched. Debug builds audit all pages after every step. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "core/sampling_lists.h"
 #define MODEL FLUENT
 #include "engine/harness.h"
+#include "test.h"
 
 enum { N_PROMPT = 37, N_OUT = 60, MAX = 512 };
 
@@ -204,8 +199,7 @@ static void check_short(harness *h, int kind) {
     same_tokens(&plain, &twin);
 }
 
-static void a_short_branch_of_a_long_stem_shares_no_more_than_it_has_room_for(void **state) {
-    (void)state;
+TEST(a_short_branch_of_a_long_stem_shares_no_more_than_it_has_room_for) {
     for_each_engine(check_short);
 }
 
@@ -240,13 +234,11 @@ static void check_warmer(harness *h, int kind) {
     same_tokens(&s[0], &s[1]);
 }
 
-static void a_warmer_branch_of_greedy_samples_goes_on_from_their_mu(void **state) {
-    (void)state;
+TEST(a_warmer_branch_of_greedy_samples_goes_on_from_their_mu) {
     for_each_engine(check_warmer);
 }
 
-static void a_rolled_back_generation_equals_one_never_touched(void **state) {
-    (void)state;
+TEST(a_rolled_back_generation_equals_one_never_touched) {
     for_each_engine(check_rollback);
 }
 
@@ -269,14 +261,12 @@ static void check_fork(harness *h, int kind) {
     }
 }
 
-static void forks_of_the_same_seed_go_where_their_stem_goes(void **state) {
-    (void)state;
+TEST(forks_of_the_same_seed_go_where_their_stem_goes) {
     for_each_engine(check_fork);
 }
 
 /* With another seed a fork is a request whose prompt is all that stood before, where nothing counts what was generated. */
-static void a_fork_equals_a_fresh_request_with_its_prefix_and_seed(void **state) {
-    (void)state;
+TEST(a_fork_equals_a_fresh_request_with_its_prefix_and_seed) {
     harness h = {0};
     harness_open(&harness_defaults, &h);
     static watched s, fork, fresh, other;
@@ -341,13 +331,11 @@ static void check_steer(harness *h, int kind) {
     same_tokens(&s, &fresh);
 }
 
-static void a_steered_generation_goes_on_as_if_the_tokens_had_been_its_own(void **state) {
-    (void)state;
+TEST(a_steered_generation_goes_on_as_if_the_tokens_had_been_its_own) {
     for_each_engine(check_steer);
 }
 
-static void a_rollback_gives_back_the_pages_behind_it(void **state) {
-    (void)state;
+TEST(a_rollback_gives_back_the_pages_behind_it) {
     harness h = {0};
     harness_options o = harness_defaults;
     o.prefix_cache = PREFIX_CACHE_NONE;
@@ -371,8 +359,7 @@ static void a_rollback_gives_back_the_pages_behind_it(void **state) {
 }
 
 /* What the fork parent has computed is not computed again, but for the token whose logits are wanted. */
-static void branches_compute_only_what_is_new(void **state) {
-    (void)state;
+TEST(branches_compute_only_what_is_new) {
     harness h = {0};
     harness_options o = harness_defaults;
     o.prefix_cache = PREFIX_CACHE_NONE;
@@ -392,8 +379,7 @@ static void branches_compute_only_what_is_new(void **state) {
     harness_close(&h);
 }
 
-static void what_cannot_run_at_once_waits_and_comes_out_the_same(void **state) {
-    (void)state;
+TEST(what_cannot_run_at_once_waits_and_comes_out_the_same) {
     for (int cache = 0; cache < 2; cache++) {
         harness h = {0};
         harness_options o = harness_defaults;
@@ -434,8 +420,7 @@ static void what_cannot_run_at_once_waits_and_comes_out_the_same(void **state) {
     }
 }
 
-static void windows_are_computed_again_where_their_pages_are_gone(void **state) {
-    (void)state;
+TEST(windows_are_computed_again_where_their_pages_are_gone) {
     layer_kind kinds[8] = {LAYER_WINDOW, LAYER_FULL, LAYER_WINDOW, LAYER_FULL, LAYER_WINDOW, LAYER_FULL, LAYER_WINDOW, LAYER_FULL};
     for (int cache = 0; cache < 2; cache++) {
         harness h = {0};
@@ -452,8 +437,7 @@ static void windows_are_computed_again_where_their_pages_are_gone(void **state) 
 }
 
 /* Drafts are taken back with the tokens that they came from, and are made anew for a branch. */
-static void drafts_change_nothing(void **state) {
-    (void)state;
+TEST(drafts_change_nothing) {
     static const draft_options methods[] = {
         {.method = DRAFT_METHOD_NGRAM, .n_tokens = 5, .lookup_min = 1, .lookup_max = 4},
         {.method = DRAFT_METHOD_SUFFIX,
@@ -508,8 +492,7 @@ static void branch_samples(harness *h, watched *fork_from, int32_t position, con
 }
 
 /* Further samples are forked from the first once that has logits: what was drafted behind it is none of theirs. */
-static void samples_of_a_branch_are_what_each_would_be_alone(void **state) {
-    (void)state;
+TEST(samples_of_a_branch_are_what_each_would_be_alone) {
     enum { N_SAMPLES = 4 };
     static const int32_t few[] = {17, 300, 4}; /* so that much can be guessed */
     harness h = {0};
@@ -545,8 +528,7 @@ static void samples_of_a_branch_are_what_each_would_be_alone(void **state) {
     sampling_lists_drop(f.sampling.lists);
 }
 
-static void a_stem_may_end_before_its_branch_begins(void **state) {
-    (void)state;
+TEST(a_stem_may_end_before_its_branch_begins) {
     for (int cache = 0; cache < 2; cache++) {
         harness h = {0};
         harness_options o = harness_defaults;
@@ -582,8 +564,7 @@ static void a_stem_may_end_before_its_branch_begins(void **state) {
     }
 }
 
-static void a_branch_from_one_that_still_waits_waits_too(void **state) {
-    (void)state;
+TEST(a_branch_from_one_that_still_waits_waits_too) {
     harness h = {0};
     harness_options o = harness_defaults;
     o.max_seqs = 1;
@@ -607,8 +588,7 @@ static void a_branch_from_one_that_still_waits_waits_too(void **state) {
     harness_close(&h);
 }
 
-static void branches_that_make_no_sense_are_refused(void **state) {
-    (void)state;
+TEST(branches_that_make_no_sense_are_refused) {
     harness h = {0};
     harness_open(&harness_defaults, &h);
     static watched s;
@@ -630,8 +610,7 @@ static void branches_that_make_no_sense_are_refused(void **state) {
 }
 
 /* Commands at every moment, cancelling among them, in a pool that is too small: what was not touched last comes out as its prefix says. */
-static void storms_of_commands_leave_nothing_behind(void **state) {
-    (void)state;
+TEST(storms_of_commands_leave_nothing_behind) {
     print_message("seed %llu\n", (unsigned long long)random_state);
     for (int round = 0; round < 6; round++) {
         enum { N = 6 };

@@ -1,15 +1,10 @@
 /* The prefix cache is dropped while requests wait, run and are done: what was cached is computed again, held pages stay as they are, and no
  * bit of any output changes. The backend fills the pages that it is told to discard with garbage. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #include "engine/cache.h"
 #include "harness.h"
+#include "test.h"
 
 enum { PAGE = 16, N_PAGES = 64, N_PROMPT = 5 * PAGE + 3 };
 
@@ -62,8 +57,7 @@ static void ask(harness *h, harness_run *r) {
     assert_int_equal(r->finish, FINISH_LENGTH);
 }
 
-static void a_dropped_prefix_is_computed_again_to_the_same_tokens(void **state) {
-    (void)state;
+TEST(a_dropped_prefix_is_computed_again_to_the_same_tokens) {
     harness h = {0};
     harness_options o = options();
     harness_open(&o, &h);
@@ -87,8 +81,7 @@ static void a_dropped_prefix_is_computed_again_to_the_same_tokens(void **state) 
 }
 
 /* Between any two steps of one request, while another's pages are cached. */
-static void a_running_request_keeps_its_pages(void **state) {
-    (void)state;
+TEST(a_running_request_keeps_its_pages) {
     harness_options o = options();
     harness h = {0};
     harness_run cold = request(40), other = request(4);
@@ -128,8 +121,7 @@ static void a_running_request_keeps_its_pages(void **state) {
 }
 
 /* Pages that leave the pool go to the tiers, here too: their bytes are read before the backend may discard them. */
-static void with_a_tier_dropped_pages_come_back_from_there(void **state) {
-    (void)state;
+TEST(with_a_tier_dropped_pages_come_back_from_there) {
     harness_options o = options();
     harness h = {0};
     o.tiers = (engine_tiers){.version = "test", .host_bytes = 1 << 24, .wait_us = INT64_C(3600) * 1000000};
@@ -144,8 +136,7 @@ static void with_a_tier_dropped_pages_come_back_from_there(void **state) {
     harness_close(&h);
 }
 
-static void without_a_cache_or_against_the_system_s_will_nothing_breaks(void **state) {
-    (void)state;
+TEST(without_a_cache_or_against_the_system_s_will_nothing_breaks) {
     for (int i = 0; i < 2; i++) {
         harness_options o = options();
         harness h = {0};

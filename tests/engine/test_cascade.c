@@ -1,15 +1,10 @@
 /* Sequences that share pages have their common chunks computed together (core/cascade.h): what that saves is counted, and every bit stays
  * as it is without. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #include "backend/cpu/cpu.h"
 #include "engine/beam_world.h"
+#include "test.h"
 
 enum { N_RUNS = 6, SHARED = 520, LONGEST = SHARED + 300, N_NEW = 40, N_LOGITS = 3, WINDOW = 300 };
 
@@ -105,8 +100,7 @@ static int64_t both_ways(const harness_options *o, double part, const char *what
     return with.preemptions;
 }
 
-static void requests_behind_a_cached_prefix_read_it_once_and_keep_their_bits(void **state) {
-    (void)state;
+TEST(requests_behind_a_cached_prefix_read_it_once_and_keep_their_bits) {
     harness_options o = harness_defaults;
     (void)both_ways(&o, 0.5, "f32");
     o.n_threads = 2;
@@ -121,15 +115,13 @@ static void requests_behind_a_cached_prefix_read_it_once_and_keep_their_bits(voi
     (void)both_ways(&o, 0.6, "pages of 1, chunks of 7");
 }
 
-static void preempted_sequences_keep_their_bits(void **state) {
-    (void)state;
+TEST(preempted_sequences_keep_their_bits) {
     harness_options o = harness_defaults;
     o.n_pages = (SHARED + 260) / o.page_tokens + 14;
     assert_in_range(both_ways(&o, 0.6, "few pages"), 1, INT32_MAX);
 }
 
-static void drafts_are_verified_with_the_same_bits(void **state) {
-    (void)state;
+TEST(drafts_are_verified_with_the_same_bits) {
     harness_options o = harness_defaults;
     o.draft = (draft_options){.method = DRAFT_METHOD_NGRAM, .n_tokens = 4, .lookup_min = 1, .lookup_max = 3};
     (void)both_ways(&o, 0.6, "drafts");
@@ -137,8 +129,7 @@ static void drafts_are_verified_with_the_same_bits(void **state) {
 
 /* Every other layer forgets what its window has left behind, at another page for each length: what all have forgotten is shared, what some
  * have is not. */
-static void windows_keep_their_bits(void **state) {
-    (void)state;
+TEST(windows_keep_their_bits) {
     static layer_kind kinds[DESC_MAX_LAYERS];
     harness_options o = harness_defaults;
     for (int i = 0; i < DESC_MAX_LAYERS; i++) {
@@ -151,8 +142,7 @@ static void windows_keep_their_bits(void **state) {
 
 /* ---- samples and beams of one prompt ---- */
 
-static void samples_share_their_prompt_and_keep_their_tokens(void **state) {
-    (void)state;
+TEST(samples_share_their_prompt_and_keep_their_tokens) {
     static harness_run runs[2][4];
     int64_t read[2];
     for (int way = 0; way < 2; way++) {
@@ -186,8 +176,7 @@ static void samples_share_their_prompt_and_keep_their_tokens(void **state) {
     assert_true(read[0] < read[1] / 2);
 }
 
-static void beams_share_their_prompt_and_keep_their_results(void **state) {
-    (void)state;
+TEST(beams_share_their_prompt_and_keep_their_results) {
     static search searches[2];
     int64_t read[2];
     for (int way = 0; way < 2; way++) {

@@ -1,16 +1,11 @@
 /* Sequences whose tokens obey a constraint (sample/constraint.h): whatever happens to them, each output obeys it and is what it is
  * otherwise. Drafts, preemption and samples are in draft_case.h, beams that are preempted in test_beam.c. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #define MODEL FLUENT
 #include "engine/beam_world.h"
 #include "sample/constraints.h"
+#include "test.h"
 
 enum { N_PROMPT = 23, N_LISTS = 12, N_CHOSEN = 6, LONGEST = 24, MAX = 400 };
 
@@ -51,8 +46,7 @@ static bool is_eos(const harness *h, int32_t token) {
 }
 
 /* With tokens forced, guessed or sampled one by one, the same one of the texts comes out; the more is known, the fewer steps it takes. */
-static void an_output_is_one_of_the_texts_whatever_is_forced_or_guessed(void **state) {
-    (void)state;
+TEST(an_output_is_one_of_the_texts_whatever_is_forced_or_guessed) {
     enum { N = 8 };
     static harness_run runs[3][N]; /* one by one; forced; forced and guessed */
     static texts t[N];
@@ -94,8 +88,7 @@ static void an_output_is_one_of_the_texts_whatever_is_forced_or_guessed(void **s
 }
 
 /* A text's last token may be an end token, sampled, forced or guessed: the output stops with it. */
-static void a_text_may_end_in_an_end_token(void **state) {
-    (void)state;
+TEST(a_text_may_end_in_an_end_token) {
     enum { STOP = 900 };
     static const int32_t text[] = {100, 101, 102, STOP};
     int32_t prompt[N_PROMPT];
@@ -122,8 +115,7 @@ static void a_text_may_end_in_an_end_token(void **state) {
 }
 
 /* What is reported of the tokens is of the logits as the model computed them. */
-static void log_probabilities_are_those_without_the_mask(void **state) {
-    (void)state;
+TEST(log_probabilities_are_those_without_the_mask) {
     harness h = {0};
     harness_options o = harness_defaults;
     static texts t;
@@ -174,8 +166,7 @@ static void log_probabilities_are_those_without_the_mask(void **state) {
     harness_close(&h);
 }
 
-static void an_output_that_cannot_go_on_ends_its_request_alone(void **state) {
-    (void)state;
+TEST(an_output_that_cannot_go_on_ends_its_request_alone) {
     harness h = {0};
     harness_options o = harness_defaults;
     static texts dead, failing;
@@ -206,8 +197,7 @@ static void an_output_that_cannot_go_on_ends_its_request_alone(void **state) {
     harness_close(&h);
 }
 
-static void what_cannot_be_constrained_is_refused(void **state) {
-    (void)state;
+TEST(what_cannot_be_constrained_is_refused) {
     harness h = {0};
     harness_options o = harness_defaults;
     static search s;
@@ -232,8 +222,7 @@ static void what_cannot_be_constrained_is_refused(void **state) {
 
 /* ---- beams ---- */
 
-static void beams_obey_and_are_the_same_however_computed(void **state) {
-    (void)state;
+TEST(beams_obey_and_are_the_same_however_computed) {
     static const struct {
         int32_t page_tokens, max_seqs, n_threads;
         prefix_cache cache;
@@ -281,8 +270,7 @@ static void beams_obey_and_are_the_same_however_computed(void **state) {
 }
 
 /* All texts that there are come out, the likeliest first: a search over a choice is over when each of its beams is. */
-static void beams_find_all_texts(void **state) {
-    (void)state;
+TEST(beams_find_all_texts) {
     harness h = {0};
     harness_options o = harness_defaults;
     static search s;
@@ -402,8 +390,7 @@ static void assert_obeys(const harness *h, const constraint *c, const watched *w
     assert_int_equal(constraint_obeyed(c, w->tokens + N_PROMPT, n, &is_final), n - ends);
 }
 
-static void a_forbidden_tail_is_refused_and_the_stream_goes_on(void **state) {
-    (void)state;
+TEST(a_forbidden_tail_is_refused_and_the_stream_goes_on) {
     harness h = {0};
     harness_options o = harness_defaults;
     static watched plain, s, fork;
@@ -436,8 +423,7 @@ static void a_forbidden_tail_is_refused_and_the_stream_goes_on(void **state) {
 }
 
 /* Forks and rollbacks at random positions, of streams that are preempted meanwhile: each comes out as the one that was never touched. */
-static void branches_have_the_state_of_their_position(void **state) {
-    (void)state;
+TEST(branches_have_the_state_of_their_position) {
     uint64_t seed = (uint64_t)time(NULL);
     print_message("seed %llu\n", (unsigned long long)seed);
     for (int kind = 0; kind < 3; kind++) {

@@ -1,14 +1,9 @@
 /* Deadlines for first tokens: the arithmetic, and an engine that refuses what cannot make one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #include "sched/deadline.h"
 #include "harness.h"
+#include "test.h"
 
 #if defined(__SANITIZE_THREAD__) /* many times as slow */
 enum { LONG = 200 };
@@ -20,8 +15,7 @@ enum { LONG = 1600 };
 
 static uint64_t seed;
 
-static void the_time_to_a_first_token_is_that_of_all_rows_before_it(void **state) {
-    (void)state;
+TEST(the_time_to_a_first_token_is_that_of_all_rows_before_it) {
     sched_limits l = {.max_rows = 100, .cost = {.step_us = 1000, .row_us = 10, .pair_us = 0.5}};
     deadline_load q = {.rows = 250, .pairs = 400};
     assert_true(deadline_foretell_us(&l, &q) == 2500 + 200 + 3 * 1000.0);
@@ -40,8 +34,7 @@ static harness_run request(const harness *h, int32_t *prompt, int32_t n, int32_t
     return (harness_run){.prompt = prompt, .n_prompt = n, .sampling = greedy(n_out)};
 }
 
-static void what_cannot_make_it_is_refused_at_once(void **state) {
-    (void)state;
+TEST(what_cannot_make_it_is_refused_at_once) {
     static int32_t prompts[24][1600];
     static harness_run runs[24];
     harness h = {0};
@@ -99,8 +92,7 @@ static void run_at_a_second_a_row(harness *h, int32_t most) {
 
 /* Who goes before a request is the policy's word: behind a flood of another tenant it comes next under a fair schedule, and last by
  * arrival. */
-static void those_that_the_policy_puts_behind_do_not_count(void **state) {
-    (void)state;
+TEST(those_that_the_policy_puts_behind_do_not_count) {
     enum { N = 20 };
     static int32_t prompts[N][1600];
     static harness_run runs[N];
@@ -171,15 +163,13 @@ static void check_samples(bool no_fork_sharing) {
     harness_close(&h);
 }
 
-static void samples_that_begin_late_are_not_refused(void **state) {
-    (void)state;
+TEST(samples_that_begin_late_are_not_refused) {
     check_samples(false);
     check_samples(true);
 }
 
 /* A request was admitted in time, and its first sample is cancelled in mid-prefill: the next one goes on, however late. */
-static void samples_of_an_admitted_request_are_not_refused_when_another_computes_their_prompt(void **state) {
-    (void)state;
+TEST(samples_of_an_admitted_request_are_not_refused_when_another_computes_their_prompt) {
     enum { N_SAMPLES = 3, N = 100, N_OUT = 4 };
     static harness_run runs[N_SAMPLES];
     void *users[N_SAMPLES];

@@ -1,13 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "harness.h"
+#include "test.h"
 
 static uint64_t seed;
 static harness_options small_model; /* the sibling: what is tested here is not arithmetic */
@@ -30,8 +25,7 @@ static void wait_until_idle(harness *h) {
     fail_msg("%lld pages are still held", (long long)stats_of(h).n_pages_held);
 }
 
-static void requests_end_at_max_tokens_and_give_their_pages_back(void **state) {
-    (void)state;
+TEST(requests_end_at_max_tokens_and_give_their_pages_back) {
     harness h = {0};
     int32_t prompt[20];
     harness_open(&small_model, &h);
@@ -45,8 +39,7 @@ static void requests_end_at_max_tokens_and_give_their_pages_back(void **state) {
     harness_close(&h);
 }
 
-static void a_stop_token_ends_a_request_unless_it_comes_too_early(void **state) {
-    (void)state;
+TEST(a_stop_token_ends_a_request_unless_it_comes_too_early) {
     harness h = {0};
     int32_t prompt[20];
     harness_open(&small_model, &h);
@@ -71,8 +64,7 @@ static void a_stop_token_ends_a_request_unless_it_comes_too_early(void **state) 
     harness_close(&h);
 }
 
-static void what_can_never_fit_is_refused_at_once(void **state) {
-    (void)state;
+TEST(what_can_never_fit_is_refused_at_once) {
     harness h = {0};
     harness_options o = small_model;
     int32_t prompt[64], bad[] = {1, 2048};
@@ -98,8 +90,7 @@ static void what_can_never_fit_is_refused_at_once(void **state) {
     harness_close(&h);
 }
 
-static void more_requests_than_the_table_holds_are_refused_as_busy(void **state) {
-    (void)state;
+TEST(more_requests_than_the_table_holds_are_refused_as_busy) {
     harness h = {0};
     int32_t prompt[4] = {1, 2, 3, 4}, n_busy = 0;
     static harness_run runs[300];
@@ -118,8 +109,7 @@ static void more_requests_than_the_table_holds_are_refused_as_busy(void **state)
     harness_close(&h);
 }
 
-static void cancelled_requests_free_their_pages_and_leave_others_alone(void **state) {
-    (void)state;
+TEST(cancelled_requests_free_their_pages_and_leave_others_alone) {
     harness h = {0};
     int32_t prompt[30];
     static harness_run runs[12];
@@ -150,8 +140,7 @@ static void cancelled_requests_free_their_pages_and_leave_others_alone(void **st
     harness_close(&h);
 }
 
-static void a_pool_far_too_small_for_all_finishes_all_with_the_same_tokens(void **state) {
-    (void)state;
+TEST(a_pool_far_too_small_for_all_finishes_all_with_the_same_tokens) {
     harness large = {0}, small = {0};
     harness_options o = small_model;
     static int32_t prompts[64][40];
@@ -180,8 +169,7 @@ static void a_pool_far_too_small_for_all_finishes_all_with_the_same_tokens(void 
     harness_close(&small);
 }
 
-static void a_reader_that_comes_late_misses_nothing(void **state) {
-    (void)state;
+TEST(a_reader_that_comes_late_misses_nothing) {
 #ifdef __SANITIZE_THREAD__ /* many times as slow */
     enum { N_OUT = 25 };
 #else

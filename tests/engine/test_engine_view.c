@@ -1,14 +1,9 @@
 /* Looks at a running engine from other threads. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <pthread.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "engine/engine_view.h"
 #include "harness.h"
+#include "test.h"
 
 static harness_options small_model;
 
@@ -24,8 +19,7 @@ static const quire_kv_view *look(engine_view *w, int32_t page, uint64_t after) {
     return v;
 }
 
-static void a_look_shows_what_runs_and_what_it_left(void **state) {
-    (void)state;
+TEST(a_look_shows_what_runs_and_what_it_left) {
     harness h = {0};
     uint64_t seed = 11;
     int32_t prompt[40];
@@ -62,8 +56,7 @@ static void a_look_shows_what_runs_and_what_it_left(void **state) {
     harness_close(&h);
 }
 
-static void a_look_may_be_dropped_while_it_is_asked_for(void **state) {
-    (void)state;
+TEST(a_look_may_be_dropped_while_it_is_asked_for) {
     harness h = {0};
     harness_open(&small_model, &h);
     for (int i = 0; i < 200; i++) {
@@ -104,8 +97,7 @@ static void *look_often(void *arg) {
     return (void *)n_good;
 }
 
-static void looking_changes_no_token(void **state) {
-    (void)state;
+TEST(looking_changes_no_token) {
     uint64_t seed = 5;
     int32_t prompts[8][60], alone[8][40];
     pthread_t threads[N_LOOKERS];

@@ -1,13 +1,8 @@
 /* The determinism rule: a logits row depends on weights, prefix and numeric configuration only. Everything here compares bytes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
-#include <cmocka.h>
-
 #include "exact_ways.h"
+#include "test.h"
 
 static void all_ways_of(compute_mode compute, dtype kv, const char *isa) {
     harness_options o = harness_defaults;
@@ -19,40 +14,33 @@ static void all_ways_of(compute_mode compute, dtype kv, const char *isa) {
     mem_free(base.logits);
 }
 
-static void f32_logits_do_not_depend_on_how_they_were_run(void **state) {
-    (void)state;
+TEST(f32_logits_do_not_depend_on_how_they_were_run) {
     all_ways_of(COMPUTE_F32, DTYPE_F32, "auto");
 }
 
-static void bf16_logits_do_not_depend_on_how_they_were_run(void **state) {
-    (void)state;
+TEST(bf16_logits_do_not_depend_on_how_they_were_run) {
     all_ways_of(COMPUTE_BF16, DTYPE_BF16, "auto");
 }
 
-static void bf16_logits_by_the_dot_instruction_do_not_depend_on_how_they_were_run(void **state) {
-    (void)state;
+TEST(bf16_logits_by_the_dot_instruction_do_not_depend_on_how_they_were_run) {
     if (runs_here("avx512bf16")) {
         all_ways_of(COMPUTE_BF16, DTYPE_BF16, "avx512bf16");
     }
 }
 
-static void int8_logits_do_not_depend_on_how_they_were_run(void **state) {
-    (void)state;
+TEST(int8_logits_do_not_depend_on_how_they_were_run) {
     all_ways_of(COMPUTE_INT8, DTYPE_F16, "auto");
 }
 
-static void logits_over_int8_pages_do_not_depend_on_how_they_were_run(void **state) {
-    (void)state;
+TEST(logits_over_int8_pages_do_not_depend_on_how_they_were_run) {
     all_ways_of(COMPUTE_F32, DTYPE_I8, "auto");
 }
 
-static void logits_over_fp8_pages_do_not_depend_on_how_they_were_run(void **state) {
-    (void)state;
+TEST(logits_over_fp8_pages_do_not_depend_on_how_they_were_run) {
     all_ways_of(COMPUTE_F32, DTYPE_F8_E4M3, "auto");
 }
 
-static void logits_over_int4_pages_do_not_depend_on_how_they_were_run(void **state) {
-    (void)state;
+TEST(logits_over_int4_pages_do_not_depend_on_how_they_were_run) {
     all_ways_of(COMPUTE_F32, DTYPE_I4, "auto");
 }
 
@@ -102,8 +90,7 @@ static void reuse(compute_mode compute, dtype kv, int32_t page_tokens) {
     mem_free(again.logits);
 }
 
-static void logits_do_not_depend_on_what_was_cached(void **state) {
-    (void)state;
+TEST(logits_do_not_depend_on_what_was_cached) {
     reuse(COMPUTE_F32, DTYPE_F32, 16);
     reuse(COMPUTE_BF16, DTYPE_BF16, 4);
     reuse(COMPUTE_INT8, DTYPE_F16, 64);
@@ -146,33 +133,27 @@ static void hash_of_mode(compute_mode compute, dtype kv, uint64_t expected) {
     }
 }
 
-static void f32_logits_have_the_stored_hash_on_every_instruction_set(void **state) {
-    (void)state;
+TEST(f32_logits_have_the_stored_hash_on_every_instruction_set) {
     hash_of_mode(COMPUTE_F32, DTYPE_F32, 0x92000725dd8e2877);
 }
 
-static void bf16_logits_have_the_stored_hash_on_every_instruction_set_that_widens(void **state) {
-    (void)state;
+TEST(bf16_logits_have_the_stored_hash_on_every_instruction_set_that_widens) {
     hash_of_mode(COMPUTE_BF16, DTYPE_BF16, 0x3c1583a1ae4591df);
 }
 
-static void int8_logits_have_the_stored_hash_on_every_instruction_set(void **state) {
-    (void)state;
+TEST(int8_logits_have_the_stored_hash_on_every_instruction_set) {
     hash_of_mode(COMPUTE_INT8, DTYPE_BF16, 0x2d3d1327070f36a9);
 }
 
-static void logits_over_int8_pages_have_the_stored_hash_on_every_instruction_set(void **state) {
-    (void)state;
+TEST(logits_over_int8_pages_have_the_stored_hash_on_every_instruction_set) {
     hash_of_mode(COMPUTE_INT8, DTYPE_I8, 0x854e0bb669f995c1);
 }
 
-static void logits_over_fp8_pages_have_the_stored_hash_on_every_instruction_set(void **state) {
-    (void)state;
+TEST(logits_over_fp8_pages_have_the_stored_hash_on_every_instruction_set) {
     hash_of_mode(COMPUTE_INT8, DTYPE_F8_E4M3, 0x5d29423fefaba8bf);
 }
 
-static void logits_over_int4_pages_have_the_stored_hash_on_every_instruction_set(void **state) {
-    (void)state;
+TEST(logits_over_int4_pages_have_the_stored_hash_on_every_instruction_set) {
     hash_of_mode(COMPUTE_INT8, DTYPE_I4, 0x1c721afa339f2221);
 }
 

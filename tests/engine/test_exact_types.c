@@ -1,16 +1,11 @@
 /* The determinism rule for a model of each type of blocks: its logits are the same bytes in every way of running, plain or by the machine's
  * instructions, packed or not. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #include "exact_ways.h"
 #include "model/make_types.h"
 #include "model/pack_model.h"
+#include "test.h"
 
 /* Writes the model, and packed, to a directory of its own. */
 static temp_dir write_model(int type, bool has_experts, compute_mode compute) {
@@ -60,16 +55,14 @@ static void check(int type, bool has_experts, compute_mode compute) {
     temp_delete(&d, (const char *[]){"m.gguf", "m.quire", NULL});
 }
 
-static void logits_of_every_type_do_not_depend_on_how_they_were_run(void **state) {
-    (void)state;
+TEST(logits_of_every_type_do_not_depend_on_how_they_were_run) {
     for (int i = 0; i < N_WEIGHT_TYPES; i++) {
         print_message("%s\n", dtype_name(weight_types[i]));
         check((int)weight_types[i], false, COMPUTE_INT8);
     }
 }
 
-static void nor_do_those_of_experts_of_mixed_types(void **state) {
-    (void)state;
+TEST(nor_do_those_of_experts_of_mixed_types) {
     check(MIXED, true, COMPUTE_INT8);
     check(MIXED, true, COMPUTE_F32);
     check(MIXED, false, COMPUTE_BF16);

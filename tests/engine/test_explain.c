@@ -1,14 +1,9 @@
 /* What a request is told about its way through the engine: each cause of waiting is made to happen, and must be named. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
-#include <cmocka.h>
-
 #include "engine/harness.h"
+#include "test.h"
 
 enum { LONG = 400, PAGE = 16 };
 
@@ -71,8 +66,7 @@ static void waited_only_for(const quire_explain *x, quire_wait cause) {
     }
 }
 
-static void who_finds_all_slots_taken_waited_for_a_slot(void **state) {
-    (void)state;
+TEST(who_finds_all_slots_taken_waited_for_a_slot) {
     harness_options o = harness_defaults;
     o.max_seqs = 1;
     harness_run a = run_of(first, 20, 100), b = run_of(second, 20, 5);
@@ -80,8 +74,7 @@ static void who_finds_all_slots_taken_waited_for_a_slot(void **state) {
     drop(&a, &b);
 }
 
-static void who_finds_no_pages_waited_for_pages(void **state) {
-    (void)state;
+TEST(who_finds_no_pages_waited_for_pages) {
     harness_options o = harness_defaults;
     o.n_pages = 16;
     o.max_rows = 256; /* rows are no reason to wait */
@@ -90,8 +83,7 @@ static void who_finds_no_pages_waited_for_pages(void **state) {
     drop(&a, &b);
 }
 
-static void who_gets_no_rows_waited_for_the_budget(void **state) {
-    (void)state;
+TEST(who_gets_no_rows_waited_for_the_budget) {
     harness_options o = harness_defaults;
     o.max_rows = 16;
     harness_run a = run_of(first, LONG, 3), b = run_of(second, 20, 5);
@@ -99,8 +91,7 @@ static void who_gets_no_rows_waited_for_the_budget(void **state) {
     drop(&a, &b);
 }
 
-static void who_is_held_for_anothers_prefill_waited_for_the_prefix(void **state) {
-    (void)state;
+TEST(who_is_held_for_anothers_prefill_waited_for_the_prefix) {
     harness_options o = harness_defaults;
     o.chunk = 16;
     harness_run a = run_of(first, LONG, 3), b = run_of(first, LONG - 3, 3);
@@ -110,8 +101,7 @@ static void who_is_held_for_anothers_prefill_waited_for_the_prefix(void **state)
     drop(&a, &b);
 }
 
-static void what_was_reused_is_told_with_the_page_that_was_copied(void **state) {
-    (void)state;
+TEST(what_was_reused_is_told_with_the_page_that_was_copied) {
     harness h = {0};
     harness_open(&harness_defaults, &h);
     harness_run a = run_of(first, 100, 2), b = run_of(first, 103, 2), c = run_of(second, 37, 2);
@@ -134,8 +124,7 @@ static void what_was_reused_is_told_with_the_page_that_was_copied(void **state) 
     harness_close(&h);
 }
 
-static void tokens_from_a_tier_are_told_and_waited_for(void **state) {
-    (void)state;
+TEST(tokens_from_a_tier_are_told_and_waited_for) {
     harness h = {0};
     harness_options o = harness_defaults;
     o.n_pages = 26; /* one of them and its response */
@@ -158,8 +147,7 @@ static void tokens_from_a_tier_are_told_and_waited_for(void **state) {
     harness_close(&h);
 }
 
-static void chunks_are_told_by_step_and_tokens(void **state) {
-    (void)state;
+TEST(chunks_are_told_by_step_and_tokens) {
     static const int32_t expected[] = {32, 32, 32, 4};
     harness h = {0};
     harness_options o = harness_defaults;
@@ -188,8 +176,7 @@ static void chunks_are_told_by_step_and_tokens(void **state) {
     harness_close(&h);
 }
 
-static void preemptions_are_told_with_what_they_cost(void **state) {
-    (void)state;
+TEST(preemptions_are_told_with_what_they_cost) {
     for (int swapping = 0; swapping < 2; swapping++) {
         harness_options o = harness_defaults;
         o.n_pages = 10;
@@ -218,8 +205,7 @@ static void preemptions_are_told_with_what_they_cost(void **state) {
     }
 }
 
-static void a_sample_is_told_that_its_prompt_was_shared(void **state) {
-    (void)state;
+TEST(a_sample_is_told_that_its_prompt_was_shared) {
     harness h = {0};
     harness_open(&harness_defaults, &h);
     harness_run runs[3];
@@ -244,8 +230,7 @@ static void a_sample_is_told_that_its_prompt_was_shared(void **state) {
     harness_close(&h);
 }
 
-static void who_does_not_ask_is_told_nothing(void **state) {
-    (void)state;
+TEST(who_does_not_ask_is_told_nothing) {
     harness h = {0};
     harness_open(&harness_defaults, &h);
     harness_run a = run_of(first, 20, 3);

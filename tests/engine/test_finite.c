@@ -1,17 +1,12 @@
 /* A row that is not a number: its request ends with an error, its neighbours with the tokens they have alone, and nothing of it is found in
  * the cache. The backend is the real one, but for two tokens whose rows it spoils. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #include "core/sampling_lists.h"
 #define MODEL FLUENT
 #include "engine/harness.h"
+#include "test.h"
 
 enum { BAD_HIDDEN = 11, BAD_LOGITS = 12, N = 60, N_OUT = 20 };
 
@@ -127,8 +122,7 @@ static void run_case(const harness_options *o, int32_t at, int32_t token, float 
     harness_close(&clean);
 }
 
-static void a_bad_row_ends_its_own_request_only(void **state) {
-    (void)state;
+TEST(a_bad_row_ends_its_own_request_only) {
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     static const int32_t places[] = {0, 15, 31, 40, N - 1};
     for (int cache = 0; cache < 2; cache++) {
@@ -144,8 +138,7 @@ static void a_bad_row_ends_its_own_request_only(void **state) {
     }
 }
 
-static void bad_logits_end_their_own_request_only(void **state) {
-    (void)state;
+TEST(bad_logits_end_their_own_request_only) {
     for (int chunked = 0; chunked < 2; chunked++) {
         harness_options o = harness_defaults;
         o.chunk = chunked ? 16 : 0;
@@ -155,8 +148,7 @@ static void bad_logits_end_their_own_request_only(void **state) {
 }
 
 /* The bad token comes in the middle of a response: what was said before stays said. */
-static void a_row_that_goes_bad_later_ends_its_request_then(void **state) {
-    (void)state;
+TEST(a_row_that_goes_bad_later_ends_its_request_then) {
     harness h = {0};
     open_spoilt(&harness_defaults, &h);
     poison = NAN;
@@ -187,8 +179,7 @@ static void a_row_that_goes_bad_later_ends_its_request_then(void **state) {
 }
 
 /* A page is full just when its last token's logits are bad: it is found in the cache by nobody. */
-static void pages_are_published_after_the_look_at_their_logits(void **state) {
-    (void)state;
+TEST(pages_are_published_after_the_look_at_their_logits) {
     for (int32_t token = BAD_HIDDEN; token <= BAD_LOGITS; token++) {
         harness h = {0};
         open_spoilt(&harness_defaults, &h);
@@ -204,8 +195,7 @@ static void pages_are_published_after_the_look_at_their_logits(void **state) {
     }
 }
 
-static void samples_of_a_bad_prompt_all_end(void **state) {
-    (void)state;
+TEST(samples_of_a_bad_prompt_all_end) {
     for (int32_t token = BAD_HIDDEN; token <= BAD_LOGITS; token++) {
         harness h = {0};
         open_spoilt(&harness_defaults, &h);
@@ -235,8 +225,7 @@ static void samples_of_a_bad_prompt_all_end(void **state) {
 }
 
 /* Forced tokens have no logits of their own to be looked at. */
-static void a_forced_answer_goes_on_beside_a_bad_row(void **state) {
-    (void)state;
+TEST(a_forced_answer_goes_on_beside_a_bad_row) {
     enum { N_FORCED = 1000 };
     static const int32_t one[] = {321};
     static int32_t good[N], bad[N];

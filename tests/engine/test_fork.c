@@ -1,13 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #include "core/sampling_lists.h"
 #include "engine/harness.h"
+#include "test.h"
 
 enum { MAX_SAMPLES = 64 };
 
@@ -65,8 +60,7 @@ static int64_t rows_so_far(harness *h) {
     return harness_idle_stats(h).step_rows;
 }
 
-static void a_group_equals_its_samples_alone_and_computes_the_prompt_once(void **state) {
-    (void)state;
+TEST(a_group_equals_its_samples_alone_and_computes_the_prompt_once) {
     static const int32_t lengths[] = {1, 15, 16, 37, 200};
     for (int cache = 0; cache < 2; cache++) {
         for (int warm = 0; warm < 2; warm++) {
@@ -96,8 +90,7 @@ static void a_group_equals_its_samples_alone_and_computes_the_prompt_once(void *
     }
 }
 
-static void without_sharing_every_sample_computes_the_prompt_and_says_the_same(void **state) {
-    (void)state;
+TEST(without_sharing_every_sample_computes_the_prompt_and_says_the_same) {
     static group shared, apart;
     group *groups[] = {&shared, &apart};
     for (int i = 0; i < 2; i++) {
@@ -118,8 +111,7 @@ static void without_sharing_every_sample_computes_the_prompt_and_says_the_same(v
     }
 }
 
-static void many_samples_hold_their_prompt_once(void **state) {
-    (void)state;
+TEST(many_samples_hold_their_prompt_once) {
     for (int cache = 0; cache < 2; cache++) {
         harness_options o = harness_defaults;
         o.prefix_cache = cache ? PREFIX_CACHE_TOKEN : PREFIX_CACHE_NONE;
@@ -139,8 +131,7 @@ static void many_samples_hold_their_prompt_once(void **state) {
     }
 }
 
-static void where_places_to_run_are_fewer_than_samples_the_rest_wait(void **state) {
-    (void)state;
+TEST(where_places_to_run_are_fewer_than_samples_the_rest_wait) {
     for (int cache = 0; cache < 2; cache++) {
         harness_options o = harness_defaults;
         o.prefix_cache = cache ? PREFIX_CACHE_TOKEN : PREFIX_CACHE_NONE;
@@ -163,8 +154,7 @@ static void where_places_to_run_are_fewer_than_samples_the_rest_wait(void **stat
     }
 }
 
-static void whoever_is_cancelled_the_others_come_out(void **state) {
-    (void)state;
+TEST(whoever_is_cancelled_the_others_come_out) {
     print_message("seed 3\n");
     uint64_t random = 3;
     harness_options o = harness_defaults;
@@ -195,8 +185,7 @@ static void whoever_is_cancelled_the_others_come_out(void **state) {
     harness_close(&h);
 }
 
-static void a_group_that_does_not_fit_in_the_table_is_busy_as_a_whole(void **state) {
-    (void)state;
+TEST(a_group_that_does_not_fit_in_the_table_is_busy_as_a_whole) {
     harness h;
     harness_open(&harness_defaults, &h);
     static group g;
@@ -217,8 +206,7 @@ static void a_group_that_does_not_fit_in_the_table_is_busy_as_a_whole(void **sta
 
 /* Its token could be the only one allowed, so that drafts would be sure to be right; but the children need its row of logits, and its pages
  * as they are. */
-static void nothing_is_drafted_for_a_parent_before_its_children_fork(void **state) {
-    (void)state;
+TEST(nothing_is_drafted_for_a_parent_before_its_children_fork) {
     static const int32_t one[] = {321};
     static harness_run first;
     static group g;

@@ -1,16 +1,11 @@
 /* Full pools: what is admitted ends, though samples and forks share a part-filled page that each must copy before it writes on, and the
  * pool has none. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #define MODEL "models/builtin-small.gguf"
 #include "base/clock.h"
 #include "engine/harness.h"
+#include "test.h"
 
 enum { N_MOST = 8, PATIENCE_US = 60000000 };
 
@@ -76,8 +71,7 @@ static void await_ends(harness *h, int32_t n) {
     }
 }
 
-static void samples_whose_shared_tail_fills_the_pool_end(void **state) {
-    (void)state;
+TEST(samples_whose_shared_tail_fills_the_pool_end) {
     static const struct {
         int32_t n_pages, n_prompt, n, max_tokens;
     } cases[] = {{4, 56, 2, 4}, {5, 56, 3, 4}, {4, 50, 4, 14}, {4, 33, 8, 20}, {5, 64, 3, 10}};
@@ -98,8 +92,7 @@ static void samples_whose_shared_tail_fills_the_pool_end(void **state) {
 }
 
 /* Sample 1 ends while sample 0 stands in the same page: what it leaves in the cache must not stop sample 0, which is alone in the pool. */
-static void a_lone_sequence_goes_on_in_the_page_that_an_ended_sample_shared(void **state) {
-    (void)state;
+TEST(a_lone_sequence_goes_on_in_the_page_that_an_ended_sample_shared) {
     for (size_t k = 0; k < 3; k++) {
         harness h;
         open_pool(&h, 4, caches[k]);
@@ -118,8 +111,7 @@ static void a_lone_sequence_goes_on_in_the_page_that_an_ended_sample_shared(void
 }
 
 /* The engine is opened with a length that the pool does not hold. */
-static void a_lone_sequence_ends_where_the_pool_does(void **state) {
-    (void)state;
+TEST(a_lone_sequence_ends_where_the_pool_does) {
     harness_options o = harness_defaults;
     harness h = {0};
     o.n_pages = 4;
@@ -137,8 +129,7 @@ static void a_lone_sequence_ends_where_the_pool_does(void **state) {
 
 /* A sequence that was given a page in whose middle its tokens end writes on in it, where the pool has no page for a copy and nobody else
  * holds it. */
-static void a_cached_tail_is_taken_over_where_there_is_no_page_for_a_copy(void **state) {
-    (void)state;
+TEST(a_cached_tail_is_taken_over_where_there_is_no_page_for_a_copy) {
     harness h;
     open_pool(&h, 4, PREFIX_CACHE_TOKEN);
     submit_samples(&h, 50, 1, 8);
@@ -158,8 +149,7 @@ static void a_cached_tail_is_taken_over_where_there_is_no_page_for_a_copy(void *
 }
 
 /* A fork of a running stream whose part-filled tail is in the last page. */
-static void a_stream_and_its_fork_end_in_a_full_pool(void **state) {
-    (void)state;
+TEST(a_stream_and_its_fork_end_in_a_full_pool) {
     for (size_t k = 0; k < 3; k++) {
         harness h;
         open_pool(&h, 4, caches[k]);
@@ -203,8 +193,7 @@ static void a_stream_and_its_fork_end_in_a_full_pool(void **state) {
 }
 
 /* A place of the table that was used 2^31 times since its last cancel. */
-static void a_cancel_counts_whatever_the_generation(void **state) {
-    (void)state;
+TEST(a_cancel_counts_whatever_the_generation) {
     static const uint32_t generations[] = {1, 0x7fffffffu, 0x80000001u, 0xfffffff0u};
     for (size_t k = 0; k < sizeof generations / sizeof *generations; k++) {
         harness_options o = harness_defaults;

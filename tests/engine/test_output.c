@@ -1,12 +1,7 @@
 /* Output tables at full speed: one thread publishes as the engine does, another reads, and closes the output table the moment its last end
  * has come. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
-#include <cmocka.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
@@ -16,6 +11,7 @@
 #include "base/wake.h"
 #include "engine/output.h"
 #include "engine/state.h"
+#include "test.h"
 
 #define N_INDEXES   8
 #define N_LIVE     6
@@ -140,8 +136,7 @@ static void read_round(engine_out *o, wake *w) {
     }
 }
 
-static void every_token_arrives_once_and_in_order_and_the_end_last(void **state) {
-    (void)state;
+TEST(every_token_arrives_once_and_in_order_and_the_end_last) {
     engine e;
     fake_engine_init(&e);
     for (int round = 0; round < N_ROUNDS; round++) {
@@ -164,8 +159,7 @@ static void every_token_arrives_once_and_in_order_and_the_end_last(void **state)
 }
 
 /* A index in the table stays taken until its end was read: otherwise another request would write over it on the output table. */
-static void a_reader_that_reads_nothing_fills_the_table(void **state) {
-    (void)state;
+TEST(a_reader_that_reads_nothing_fills_the_table) {
     engine e;
     engine_out *o;
     wake reader;
@@ -193,8 +187,7 @@ static void a_reader_that_reads_nothing_fills_the_table(void **state) {
 
 /* Marks are looked at by index, so a reader that comes late reads ends in another order than they came in: each says how many came before
  * it. */
-static void ends_that_are_read_late_say_in_which_order_they_came(void **state) {
-    (void)state;
+TEST(ends_that_are_read_late_say_in_which_order_they_came) {
     static const int32_t order[N_INDEXES] = {5, 2, 7, 0, 3, 6, 1, 4};
     engine e;
     engine_out *o;

@@ -1,13 +1,8 @@
 /* A pool far too small for what is asked of it: everything ends, with the tokens of a pool that is large enough. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
-#include <cmocka.h>
-
 #include "harness.h"
+#include "test.h"
 
 enum { N_REQUESTS = 64, MAX_PROMPT = 80, MAX_OUT = 200 };
 
@@ -42,8 +37,7 @@ static quire_stats run_all(const harness_options *o, harness_run *all) {
     return s;
 }
 
-static void sixty_four_requests_end_alike_in_a_pool_of_a_third(void **state) {
-    (void)state;
+TEST(sixty_four_requests_end_alike_in_a_pool_of_a_third) {
     static const struct {
         admission_policy schedule;
         prefix_cache cache;

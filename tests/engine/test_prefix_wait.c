@@ -1,14 +1,9 @@
 /* Requests that wait for a page that another computes: what is computed, that it ends, and that no token changes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "harness.h"
+#include "test.h"
 
 #if defined(__SANITIZE_THREAD__) /* many times as slow */
 #define SMALL    TINY
@@ -26,8 +21,7 @@ static uint64_t seed;
 static harness_options small_model;
 
 /* 32 requests that share N_SHARED tokens and have 1..32 of their own, at once. */
-static void a_shared_prefix_of_requests_that_arrive_together_is_computed_once(void **state) {
-    (void)state;
+TEST(a_shared_prefix_of_requests_that_arrive_together_is_computed_once) {
     harness h = {0};
     harness_options o = small_model;
     o.n_pages = 4000;
@@ -68,8 +62,7 @@ static void a_shared_prefix_of_requests_that_arrive_together_is_computed_once(vo
 }
 
 /* 16 requests of 64 pages each, 60 of them shared: a pool of 126 pages has room for all of them at once. */
-static void shared_pages_are_room_for_more_requests_at_once(void **state) {
-    (void)state;
+TEST(shared_pages_are_room_for_more_requests_at_once) {
     enum { N = 16, SHARED = 960, PROMPT = 1000 };
     harness h = {0};
     harness_options o = small_model;
@@ -96,8 +89,7 @@ static void shared_pages_are_room_for_more_requests_at_once(void **state) {
 }
 
 /* Samples of one prompt, as n > 1 makes them: the prompt is computed once, but for its part-filled last page. */
-static void samples_of_one_prompt_share_its_pages(void **state) {
-    (void)state;
+TEST(samples_of_one_prompt_share_its_pages) {
     enum { N = 8, PROMPT = 100 };
     harness h = {0};
     int32_t prompt[PROMPT];
@@ -119,8 +111,7 @@ static void samples_of_one_prompt_share_its_pages(void **state) {
 
 /* One's public prefix is the beginning of the other's. What the other tenant computes behind it may be what the longer prefix says, and is
  * its own nevertheless: nobody waits for it. */
-static void a_tenant_waits_for_public_pages_and_for_nothing_behind_them(void **state) {
-    (void)state;
+TEST(a_tenant_waits_for_public_pages_and_for_nothing_behind_them) {
     enum { SHORT = 32, LONG = 64 };
     int32_t p[LONG + 1], q[LONG];
     harness_options o = small_model;
@@ -148,8 +139,7 @@ static void a_tenant_waits_for_public_pages_and_for_nothing_behind_them(void **s
 }
 
 /* The one that others wait for is cancelled half-way: they go on from what it left. */
-static void the_end_of_the_one_waited_for_frees_the_others(void **state) {
-    (void)state;
+TEST(the_end_of_the_one_waited_for_frees_the_others) {
     enum { N = 6, PROMPT = 1500 };
     harness h = {0};
     harness_options o = small_model;
@@ -202,8 +192,7 @@ static void play(harness *h, harness_run *runs, int32_t n, bool cancels) {
     harness_wait(h, n);
 }
 
-static void random_families_end_with_the_tokens_of_a_cold_run(void **state) {
-    (void)state;
+TEST(random_families_end_with_the_tokens_of_a_cold_run) {
     static family_plan f;
     static int32_t prompts[N_PLAYED][300];
     int rounds = getenv("QUIRE_TEST_LONG") ? 300 : 25;

@@ -1,14 +1,9 @@
 /* Reuse at the engine: what requests say they found in the cache, and how many rows were computed for it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "harness.h"
+#include "test.h"
 
 static uint64_t seed;
 static harness_options small_model;
@@ -30,8 +25,7 @@ static void same_run(const harness_run *a, const harness_run *b, size_t first_ro
 }
 
 /* 37 common tokens at page 16: two whole pages, and 5 tokens of a third that is copied and continued. */
-static void a_common_prefix_of_37_tokens_is_37_cached_tokens(void **state) {
-    (void)state;
+TEST(a_common_prefix_of_37_tokens_is_37_cached_tokens) {
     enum { COMMON = 37, N = 60, NEW = 8 };
     harness warm = {0}, cold = {0};
     harness_options o = small_model;
@@ -70,8 +64,7 @@ static void a_common_prefix_of_37_tokens_is_37_cached_tokens(void **state) {
     harness_close(&cold);
 }
 
-static void wanted_rows_are_computed_though_they_are_cached(void **state) {
-    (void)state;
+TEST(wanted_rows_are_computed_though_they_are_cached) {
     enum { N = 50 };
     harness h = {0};
     int32_t p[N];
@@ -89,8 +82,7 @@ static void wanted_rows_are_computed_though_they_are_cached(void **state) {
     harness_close(&h);
 }
 
-static void another_tenant_computes_every_token_of_the_same_prompt(void **state) {
-    (void)state;
+TEST(another_tenant_computes_every_token_of_the_same_prompt) {
     enum { N = 50 };
     harness h = {0};
     int32_t p[N];
@@ -108,8 +100,7 @@ static void another_tenant_computes_every_token_of_the_same_prompt(void **state)
     harness_close(&h);
 }
 
-static void what_a_preempted_request_finds_again_is_no_hit_of_its_prompt(void **state) {
-    (void)state;
+TEST(what_a_preempted_request_finds_again_is_no_hit_of_its_prompt) {
     harness h = {0};
     harness_options o = small_model;
     static int32_t prompts[24][40];
@@ -137,8 +128,7 @@ static void what_a_preempted_request_finds_again_is_no_hit_of_its_prompt(void **
     harness_close(&h);
 }
 
-static void page_granularity_reuses_whole_pages_only(void **state) {
-    (void)state;
+TEST(page_granularity_reuses_whole_pages_only) {
     enum { N = 60 };
     harness h = {0};
     harness_options o = small_model;
@@ -156,8 +146,7 @@ static void page_granularity_reuses_whole_pages_only(void **state) {
     harness_close(&h);
 }
 
-static void tenants_share_a_public_prefix_and_nothing_behind_it(void **state) {
-    (void)state;
+TEST(tenants_share_a_public_prefix_and_nothing_behind_it) {
     enum { PUBLIC = 70, WHOLE = 64, N = 120 }; /* four whole pages are public */
     harness h = {0};
     harness_options o = small_model;
@@ -191,8 +180,7 @@ static void tenants_share_a_public_prefix_and_nothing_behind_it(void **state) {
 }
 
 /* Three prompts of which the pool holds two: which one goes is the policy's choice, or the request's. */
-static void what_is_kept_is_what_requests_say(void **state) {
-    (void)state;
+TEST(what_is_kept_is_what_requests_say) {
     enum { N = 96 };
     harness_options o = small_model;
     int32_t p[3][N];
@@ -224,8 +212,7 @@ static void what_is_kept_is_what_requests_say(void **state) {
 
 /* A lone request that fills the pool goes on inside a page of another's: there is no page to copy that into. It goes back to the page's
  * start, which lets that page be evicted. */
-static void who_finds_no_page_for_a_copy_goes_back_to_the_pages_start(void **state) {
-    (void)state;
+TEST(who_finds_no_page_for_a_copy_goes_back_to_the_pages_start) {
     enum { PAGE = 16, N_PAGES = 4, AGREED = 54, N = 58, N_OUT = 6 };
     harness h = {0};
     harness_options o = small_model;
@@ -258,8 +245,7 @@ static void who_finds_no_page_for_a_copy_goes_back_to_the_pages_start(void **sta
     harness_close(&h);
 }
 
-static void more_tenants_than_spaces_find_room_when_the_oldest_have_gone(void **state) {
-    (void)state;
+TEST(more_tenants_than_spaces_find_room_when_the_oldest_have_gone) {
     enum { N_TENANTS = 4200, N = 17 };
     harness h = {0};
     harness_options o = small_model;

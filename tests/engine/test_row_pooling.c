@@ -1,14 +1,9 @@
 /* Pooled requests: one row has the same bits alone, in chunks, in company, preempted, from the cache, and leaves nothing behind. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
-#include <cmocka.h>
-
 #include "engine/harness.h"
+#include "test.h"
 
 #define N_PROMPT 90
 
@@ -92,8 +87,7 @@ static quire_stats expect_same_bits(const harness_options *o, bool with_texts, c
     return s;
 }
 
-static void a_row_has_the_same_bits_however_it_is_run(void **state) {
-    (void)state;
+TEST(a_row_has_the_same_bits_however_it_is_run) {
     static const int32_t chunks[] = {1, 7, 16, 64};
     rows_alone(alone, widths);
     for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
@@ -134,8 +128,7 @@ static void a_row_has_the_same_bits_however_it_is_run(void **state) {
 }
 
 /* On a causal model the last row of a prefix is that row of the whole, so means and first rows follow from last ones. */
-static void a_mean_is_the_sum_of_last_rows_in_order(void **state) {
-    (void)state;
+TEST(a_mean_is_the_sum_of_last_rows_in_order) {
     enum { N = 33 };
     harness h = {0};
     harness_open(&harness_defaults, &h);
@@ -200,8 +193,7 @@ static const backend_ops *watch(const backend_ops *ops, const model_desc *d) {
     return &watched;
 }
 
-static void nobody_looks_at_logits_for_a_row(void **state) {
-    (void)state;
+TEST(nobody_looks_at_logits_for_a_row) {
     harness_options o = harness_defaults;
     harness h = {0};
     o.wrap = watch;
@@ -215,8 +207,7 @@ static void nobody_looks_at_logits_for_a_row(void **state) {
     harness_close(&h);
 }
 
-static void a_last_row_takes_what_is_cached_and_a_mean_does_not(void **state) {
-    (void)state;
+TEST(a_last_row_takes_what_is_cached_and_a_mean_does_not) {
     harness h = {0};
     harness_open(&harness_defaults, &h);
     harness_run runs[] = {pooled(prompt, N_PROMPT, kinds[0]), pooled(prompt, N_PROMPT, kinds[0]), pooled(prompt, N_PROMPT, kinds[3]),
@@ -262,8 +253,7 @@ static harness_options both_ways(void) {
     return o;
 }
 
-static void a_model_that_reads_both_ways_computes_an_input_in_one_step(void **state) {
-    (void)state;
+TEST(a_model_that_reads_both_ways_computes_an_input_in_one_step) {
     enum { N_RUNS = 7 };
     harness_options o = both_ways();
     o.chunk = 16; /* is for models that can be cut */
@@ -323,8 +313,7 @@ static const backend_ops *watch_types(const backend_ops *ops, const model_desc *
     return &watched;
 }
 
-static void types_lie_beside_their_tokens(void **state) {
-    (void)state;
+TEST(types_lie_beside_their_tokens) {
     enum { N = 50 };
     static int32_t types[N];
     int32_t expected = 0;
@@ -361,8 +350,7 @@ static void types_lie_beside_their_tokens(void **state) {
     harness_close(&h);
 }
 
-static void what_a_model_cannot_give_is_refused(void **state) {
-    (void)state;
+TEST(what_a_model_cannot_give_is_refused) {
     static int32_t longest[2100];
     harness_options o = both_ways();
     harness h = {0};
@@ -397,8 +385,7 @@ static void what_a_model_cannot_give_is_refused(void **state) {
     harness_close(&h);
 }
 
-static void a_full_queue_and_a_full_pool_are_survived(void **state) {
-    (void)state;
+TEST(a_full_queue_and_a_full_pool_are_survived) {
     enum { N_RUNS = 24 };
     static harness_run runs[N_RUNS];
     for (int sides = 1; sides <= 2; sides++) {
@@ -428,8 +415,7 @@ static void a_full_queue_and_a_full_pool_are_survived(void **state) {
 }
 
 /* Steps by the test's own hand; harness_step audits pages and index after each. */
-static void requests_end_at_any_moment_and_hold_nothing(void **state) {
-    (void)state;
+TEST(requests_end_at_any_moment_and_hold_nothing) {
     enum { N_RUNS = 12 };
     static harness_run runs[N_RUNS];
     int n_cancelled = 0, n_stopped = 0;
@@ -476,8 +462,7 @@ static void requests_end_at_any_moment_and_hold_nothing(void **state) {
     assert_true(n_cancelled > 20 && n_stopped > 20);
 }
 
-static void a_late_row_is_refused(void **state) {
-    (void)state;
+TEST(a_late_row_is_refused) {
     enum { N_RUNS = 12 };
     static harness_run warm[N_RUNS];
     harness h = {0};
@@ -498,8 +483,7 @@ static void a_late_row_is_refused(void **state) {
 }
 
 /* Requests that the engine's end meets give their blocks back, as the leak check of the sanitizers sees. */
-static void an_engine_closes_over_pooled_requests(void **state) {
-    (void)state;
+TEST(an_engine_closes_over_pooled_requests) {
     harness h = {0};
     static harness_run runs[6];
     harness_open(&harness_defaults, &h);

@@ -2,17 +2,12 @@
  * number made of all tokens before it, a token's key and value are the token and that number, and the next token follows from it. So a page
  * or a state that is restored, copied, shared or swapped wrongly is found by what it holds, and by the tokens that come out. The engine is
  * audited after each step. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #include "harness.h"
 #include "lab/bench/null_model.h"
 #include "model/arch.h"
+#include "test.h"
 
 enum { PAGE = 8, MAX_PAGES = 400, STATE_PAGES = 2, STATE = 1, N_VOCAB = 32, MAX_LEN = 120, MAX_OUT = 64, WORDS = 2 * PAGE };
 enum { LEAST_PAGES = MAX_LEN / PAGE + STATE_PAGES }; /* one sequence of any length */
@@ -187,8 +182,7 @@ static int32_t run(harness *h, const int32_t *prompt, int32_t n, int32_t n_out, 
     return r.n_cached;
 }
 
-static void snapshots_are_taken_before_the_last_token_at_branches_and_at_the_end(void **state) {
-    (void)state;
+TEST(snapshots_are_taken_before_the_last_token_at_branches_and_at_the_end) {
     enum { N = 53, COMMON = 30, N_OUT = 11 };
     int32_t a[N + N_OUT + 9], b[N];
     harness h;
@@ -206,8 +200,7 @@ static void snapshots_are_taken_before_the_last_token_at_branches_and_at_the_end
     close_world(&h);
 }
 
-static void samples_of_a_prompt_share_its_state(void **state) {
-    (void)state;
+TEST(samples_of_a_prompt_share_its_state) {
     enum { N = 37, N_SAMPLES = 4 };
     harness h;
     quire_error err;
@@ -234,8 +227,7 @@ static void samples_of_a_prompt_share_its_state(void **state) {
 }
 
 /* The snapshot before a prompt's last token shares its pages with the sequence, and the pool has no room for copies of them. */
-static void a_prompt_that_fills_the_pool_goes_on_behind_its_snapshot(void **state) {
-    (void)state;
+TEST(a_prompt_that_fills_the_pool_goes_on_behind_its_snapshot) {
     for (int32_t n = MAX_LEN - 2 * PAGE; n < MAX_LEN; n++) {
         int32_t prompt[MAX_LEN];
         harness h;
@@ -280,8 +272,7 @@ static void storm(int32_t n_pages, int64_t n_frames, bool *preempted) {
     close_world(&h);
 }
 
-static void tokens_are_the_same_under_preemption(void **state) {
-    (void)state;
+TEST(tokens_are_the_same_under_preemption) {
     bool preempted = false;
     for (int round = 0; round < 6; round++) {
         storm(round % 3 == 0 ? LEAST_PAGES : 45, 0, &preempted);
@@ -289,8 +280,7 @@ static void tokens_are_the_same_under_preemption(void **state) {
     assert_true(preempted);
 }
 
-static void tokens_are_the_same_under_swapping(void **state) {
-    (void)state;
+TEST(tokens_are_the_same_under_swapping) {
     bool preempted = false;
     for (int round = 0; round < 6; round++) {
         storm(round % 3 == 0 ? LEAST_PAGES : 45, round % 2 == 0 ? 100 : 12, &preempted);
@@ -298,8 +288,7 @@ static void tokens_are_the_same_under_swapping(void **state) {
     assert_true(preempted);
 }
 
-static void what_would_have_to_go_back_is_refused(void **state) {
-    (void)state;
+TEST(what_would_have_to_go_back_is_refused) {
     harness h;
     quire_error err;
     request_id id;

@@ -1,16 +1,11 @@
 /* Tokens that are known with the logits: the same as those chosen from them. The backend is the real one; what it says of a row's largest
  * logit is counted, kept back, or not offered at all. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #include "core/sampling_lists.h"
 #define MODEL FLUENT
 #include "engine/harness.h"
+#include "test.h"
 
 enum { N_RUNS = 10, N_PROMPT = 20, N_OUT = 24, N_SEEN = 12 };
 
@@ -55,8 +50,7 @@ static void fill(harness_run *runs, int32_t (*prompts)[N_PROMPT], sampling_lists
     }
 }
 
-static void picks_are_the_same_however_they_are_found(void **state) {
-    (void)state;
+TEST(picks_are_the_same_however_they_are_found) {
     static int32_t prompts[N_RUNS][N_PROMPT];
     static harness_run runs[N_WAYS][N_RUNS], by_one[N_RUNS]; /* by_one: of one thread */
     int asked[N_WAYS];

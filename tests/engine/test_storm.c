@@ -1,13 +1,7 @@
 /* Storms: samples, beams, forks, steered streams, cancels, drafts, tiers and swapping, all at once in pools of a few pages. Whatever is
  * admitted ends, no page stays held, and each response has the tokens and the log-probabilities that it has alone in a roomy engine. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #if defined(__SANITIZE_THREAD__)
 #define MODEL TINY
@@ -16,6 +10,7 @@
 #endif
 #include "base/clock.h"
 #include "engine/harness.h"
+#include "test.h"
 
 enum { N_MOST = 200, LEN = 64, N_OPEN = 20, N_BASES = 3, PATIENCE_US = 60000000 };
 
@@ -317,8 +312,7 @@ static int32_t compare_alone(const harness_options *storm, uint64_t seed) {
     return n_compared;
 }
 
-static void storms_in_tight_pools_end_and_change_no_answer(void **state) {
-    (void)state;
+TEST(storms_in_tight_pools_end_and_change_no_answer) {
     const char *fixed = getenv("QUIRE_TEST_SEED");
     uint64_t seed = fixed != NULL ? strtoull(fixed, NULL, 10) : rng_os_seed() % 1000000000;
     int32_t n_rounds = getenv("QUIRE_TEST_LONG") ? 400 : 12, n_compared = 0;

@@ -1,15 +1,10 @@
 /* Tiers behind the engine: what left the pool comes back, changes no bit of the logits, and what does not come is computed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #include <unistd.h>
 
 #include "harness.h"
+#include "test.h"
 
 enum { N_PROMPT = 150, N_STRANGERS = 6, FROM = N_PROMPT - 5 };
 
@@ -99,8 +94,7 @@ static void there_and_back(compute_mode compute, dtype kv, int32_t page_tokens) 
     mem_free(got);
 }
 
-static void pages_come_back_from_host_memory_bit_for_bit(void **state) {
-    (void)state;
+TEST(pages_come_back_from_host_memory_bit_for_bit) {
     there_and_back(COMPUTE_F32, DTYPE_F32, 16);
     there_and_back(COMPUTE_BF16, DTYPE_BF16, 4);
     there_and_back(COMPUTE_INT8, DTYPE_F16, 16);
@@ -111,8 +105,7 @@ static void pages_come_back_from_host_memory_bit_for_bit(void **state) {
 }
 
 /* A host tier that holds far less than is evicted: what is left of the prompt is computed, and the response is the same. */
-static void a_tier_that_is_too_small_costs_nothing_but_reuse(void **state) {
-    (void)state;
+TEST(a_tier_that_is_too_small_costs_nothing_but_reuse) {
     static harness_run cold, warm;
     harness_options o = tiny_pool(COMPUTE_F32, DTYPE_F32, 16);
     float *expected = mem_new(1, logits_bytes()), *got = mem_new(1, logits_bytes());
@@ -168,8 +161,7 @@ static void run_round(harness *h, harness_run *runs, bool cancels) {
 
 /* Small tiers behind a small pool with swap space, pages written through, requests cancelled at any time, the engine opened anew between:
  * every response is that of an engine that has none of it. Debug builds audit pool and tables after each step. */
-static void random_requests_through_all_tiers_answer_as_without(void **state) {
-    (void)state;
+TEST(random_requests_through_all_tiers_answer_as_without) {
     static int32_t prompts[N_AT_ONCE][MAX_PIECES * PIECE + 5];
     static harness_run runs[N_AT_ONCE], cold[N_AT_ONCE];
     char directory[64];
@@ -299,8 +291,7 @@ static void swapped(compute_mode compute, dtype kv, int32_t page_tokens, prefix_
     }
 }
 
-static void preempted_sequences_come_back_from_swap_space_bit_for_bit(void **state) {
-    (void)state;
+TEST(preempted_sequences_come_back_from_swap_space_bit_for_bit) {
     swapped(COMPUTE_F32, DTYPE_F32, 16, PREFIX_CACHE_NONE, 0);
     swapped(COMPUTE_BF16, DTYPE_BF16, 4, PREFIX_CACHE_NONE, 0);
     swapped(COMPUTE_INT8, DTYPE_F16, 1, PREFIX_CACHE_NONE, 0);
@@ -313,8 +304,7 @@ static void preempted_sequences_come_back_from_swap_space_bit_for_bit(void **sta
 }
 
 /* Swap space for a few pages: who finds none is computed again. */
-static void swap_space_that_is_too_small_is_used_as_far_as_it_goes(void **state) {
-    (void)state;
+TEST(swap_space_that_is_too_small_is_used_as_far_as_it_goes) {
     static harness_run roomy[N_SEQS], swaps[N_SEQS];
     harness_options o = small_model();
     run_together(&o, 20, roomy);
@@ -333,8 +323,7 @@ static void swap_space_that_is_too_small_is_used_as_far_as_it_goes(void **state)
     }
 }
 
-static void cancelled_sequences_leave_no_frame_behind(void **state) {
-    (void)state;
+TEST(cancelled_sequences_leave_no_frame_behind) {
     harness_options o = small_model();
     static harness_run runs[N_SEQS], after[N_SEQS], roomy[N_SEQS];
     run_together(&o, 0, roomy);

@@ -3,14 +3,8 @@
 #ifndef TESTS_ENGINE_WINDOW_WORLD_H
 #define TESTS_ENGINE_WINDOW_WORLD_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "harness.h"
+#include "test.h"
 
 enum { WINDOW = 40 };
 

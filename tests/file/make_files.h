@@ -2,12 +2,6 @@
 #ifndef TESTS_FILE_MAKE_FILES_H
 #define TESTS_FILE_MAKE_FILES_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -17,6 +11,7 @@
 #include "base/str.h"
 #include "file/gguf.h"
 #include "file/model_file.h"
+#include "test.h"
 
 /* ---- bytes ---- */
 

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "file/packed_write.h"
+#include "test.h"
 
 /* A file's bytes at a multiple of 64, freed by mem_free. */
 static inline uint8_t *read_whole(const char *path, size_t *n) {

@@ -1,12 +1,7 @@
 /* Files and directories that are no model Quire reads: they are named by what they are. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "file/not_a_model.h"
+#include "test.h"
 
 static void expect(foreign is, const char *part) {
     assert_non_null(is.what);
@@ -14,8 +9,7 @@ static void expect(foreign is, const char *part) {
     assert_non_null(strstr(is.what, part));
 }
 
-static void content_is_told_by_its_first_bytes(void **state) {
-    (void)state;
+TEST(content_is_told_by_its_first_bytes) {
     expect(foreign_of_content(str_of("version https://git-lfs.github.com/spec/v1\noid sha256:0")), "Git LFS");
     expect(foreign_of_content(str_of("tjgg\x01")), "GGJT");
     expect(foreign_of_content(str_of("lmgg\x01")), "GGML");
@@ -29,8 +23,7 @@ static void content_is_told_by_its_first_bytes(void **state) {
     assert_null(foreign_of_content(str_of("x")).what);
 }
 
-static void names_are_told_and_the_one_that_says_most_wins(void **state) {
-    (void)state;
+TEST(names_are_told_and_the_one_that_says_most_wins) {
     expect(foreign_of_name(str_of("pytorch_model-00001-of-00002.bin")), "PyTorch pickles");
     expect(foreign_of_name(str_of("onnx/model.onnx")), "ONNX");
     expect(foreign_of_name(str_of("adapter_config.json")), "LoRA adapter");
@@ -49,8 +42,7 @@ static void names_are_told_and_the_one_that_says_most_wins(void **state) {
     expect(foreign_stronger((foreign){NULL, NULL}, onnx), "ONNX");
 }
 
-static void a_gguf_file_that_goes_with_a_model_is_named(void **state) {
-    (void)state;
+TEST(a_gguf_file_that_goes_with_a_model_is_named) {
     expect(foreign_of_gguf(str_of("adapter"), str_of("llama")), "LoRA adapter");
     expect(foreign_of_gguf(str_of("imatrix"), str_of("")), "importance matrix");
     expect(foreign_of_gguf(str_of(""), str_of("imatrix")), "importance matrix");
@@ -72,8 +64,7 @@ static void expect_weights(const char *config, const tensor_dir *tensors, const 
     json_drop(root);
 }
 
-static void quantised_weights_are_told_by_their_config(void **state) {
-    (void)state;
+TEST(quantised_weights_are_told_by_their_config) {
     expect_weights("{\"quantization\": {\"group_size\": 64, \"bits\": 4}}", NULL, "",
                    "m: an MLX checkpoint, quantised to 4 bits (by quantization in config.json);");
     expect_weights("{\"quantization\": {\"bits\": 4}, \"quantization_config\": {\"bits\": 4}}", NULL, "org/a",
@@ -101,8 +92,7 @@ static void expect_tensors(const char *a, const char *b, const char *part) {
     tensor_dir_deinit(&d);
 }
 
-static void quantised_weights_are_told_by_their_tensors(void **state) {
-    (void)state;
+TEST(quantised_weights_are_told_by_their_tensors) {
     expect_tensors("a.scales", "a.biases", "an MLX checkpoint");
     expect_tensors("a.biases", "a.scales", "an MLX checkpoint");
     expect_tensors("a.scales", "b.biases", NULL);
@@ -112,8 +102,7 @@ static void quantised_weights_are_told_by_their_tensors(void **state) {
     expect_tensors("a.weight_scale", ".scales", NULL);
 }
 
-static void the_base_is_read_from_the_head_of_a_card(void **state) {
-    (void)state;
+TEST(the_base_is_read_from_the_head_of_a_card) {
     static const char *const cards[][2] = {
         {"---\nbase_model: org/name\n---\n", "org/name"},
         {"---\nlicense: mit\nbase_model:\n- org/name\n- org/other\n---\n", "org/name"},

@@ -2,17 +2,12 @@
 #ifndef TESTS_GRAMMAR_CASE_H
 #define TESTS_GRAMMAR_CASE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "base/mem.h"
 #include "grammar/grammar.h"
+#include "test.h"
 
 typedef struct grammar_case {
     grammar *g;

@@ -3,6 +3,7 @@
 #define TESTS_GRAMMAR_SCHEMA_CASE_H
 
 #include "grammar_case.h"
+#include "test.h"
 
 typedef struct schema_case {
     const char *schema, *accepted[6], *rejected[6];

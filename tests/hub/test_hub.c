@@ -1,10 +1,5 @@
 /* Models by name: names and paths, GGUF files by quantisation, which files are chosen, the hub's list, the cache's layout and locks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -20,14 +15,14 @@
 #include "hub/hub_quant.h"
 #include "hub/hub_shelf.h"
 #include "quire_hub.h"
+#include "test.h"
 
 #define SHA1   "0123456789abcdef0123456789abcdef01234567"
 #define SHA256 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 /* ---- names ---- */
 
-static void a_name_has_a_repository_a_pick_and_a_revision(void **state) {
-    (void)state;
+TEST(a_name_has_a_repository_a_pick_and_a_revision) {
     hub_name n;
     assert_int_equal(hub_name_parse("org/name-1.5B", &n, NULL), QUIRE_OK);
     assert_string_equal(n.repo, "org/name-1.5B");
@@ -41,8 +36,7 @@ static void a_name_has_a_repository_a_pick_and_a_revision(void **state) {
     assert_string_equal(n.revision, "v1.0");
 }
 
-static void what_is_no_name_is_refused(void **state) {
-    (void)state;
+TEST(what_is_no_name_is_refused) {
     static const char *const bad[] = {"",         "name",     "/n",          "o/",       "o//n",     "o/n/x",  "o/n:",
                                       "o/n@",     "o/n:Q@",   ".o/n",        "-o/n",     "o/.n",     "o/n-",   "o/n.",
                                       "o--x/n",   "o/n--x",   "o/a..b",      "o/n x",    "o/n:../x", "o/n:/x", "o/n:a/../b.gguf",
@@ -55,8 +49,7 @@ static void what_is_no_name_is_refused(void **state) {
     }
 }
 
-static void a_path_of_a_file_is_no_name(void **state) {
-    (void)state;
+TEST(a_path_of_a_file_is_no_name) {
     assert_true(quire_hub_is_name("org/name"));
     assert_true(quire_hub_is_name("org/name-GGUF:Q4_K_M"));
     assert_true(quire_hub_is_name("org/name:m.gguf"));
@@ -67,8 +60,7 @@ static void a_path_of_a_file_is_no_name(void **state) {
     assert_false(quire_hub_is_name("builtin"));
 }
 
-static void a_path_stays_below_its_directory_or_is_refused(void **state) {
-    (void)state;
+TEST(a_path_stays_below_its_directory_or_is_refused) {
     assert_true(hub_path_is_safe(str_of("a")));
     assert_true(hub_path_is_safe(str_of("a/b.c/d..e")));
     static const char *const bad[] = {
@@ -87,8 +79,7 @@ static void a_path_stays_below_its_directory_or_is_refused(void **state) {
     assert_true(hub_path_is_hostile(str_of("/a")));
 }
 
-static void a_token_is_for_one_origin(void **state) {
-    (void)state;
+TEST(a_token_is_for_one_origin) {
     const char *hub = "https://hub.example";
     assert_true(hub_same_origin(hub, "https://hub.example/a"));
     assert_true(hub_same_origin(hub, "https://hub.example"));
@@ -113,8 +104,7 @@ static void a_token_is_for_one_origin(void **state) {
     assert_false(hub_is_loopback("http://127.0.0.1:x@evil/"));
 }
 
-static void an_address_is_escaped(void **state) {
-    (void)state;
+TEST(an_address_is_escaped) {
     strbuf b = {0};
     assert_int_equal(hub_escape(str_of("a/b c?#%\xc3\xa9~"), true, &b), QUIRE_OK);
     assert_string_equal(b.p, "a/b%20c%3F%23%25%C3%A9~");
@@ -126,8 +116,7 @@ static void an_address_is_escaped(void **state) {
 
 /* ---- GGUF files ---- */
 
-static void a_quantisation_is_read_from_a_files_name(void **state) {
-    (void)state;
+TEST(a_quantisation_is_read_from_a_files_name) {
     static const char *const cases[][2] = {{"m-Q4_K_M.gguf", "Q4_K_M"},
                                            {"m.q8_0.gguf", "q8_0"},
                                            {"Qwen3-0.6B-BF16.gguf", "BF16"},
@@ -153,8 +142,7 @@ static void a_quantisation_is_read_from_a_files_name(void **state) {
     assert_false(hub_gguf_read(str_of(".gguf"), &g));
 }
 
-static void parts_have_the_same_stem(void **state) {
-    (void)state;
+TEST(parts_have_the_same_stem) {
     hub_gguf g;
     assert_true(hub_gguf_read(str_of("d/m-Q8_0-00002-of-00010.gguf"), &g));
     assert_true(str_is(g.stem, "d/m-Q8_0"));
@@ -207,8 +195,7 @@ static quire_err choose_error(const char *const *paths, const char *pick, const 
 
 #define PATHS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static void weights_as_safetensors_go_first_with_the_texts_beside_them(void **state) {
-    (void)state;
+TEST(weights_as_safetensors_go_first_with_the_texts_beside_them) {
     assert_choice(PATHS("README.md", "config.json", "m-Q4_0.gguf", "model.safetensors", "pytorch_model.bin", "tokenizer.model", "x.py"), "",
                   "model.safetensors config.json tokenizer.model ", "");
     assert_choice(PATHS("config.json", "model-a.safetensors", "model-b.safetensors", "other.safetensors"), "",
@@ -222,8 +209,7 @@ static void weights_as_safetensors_go_first_with_the_texts_beside_them(void **st
     assert_choice(PATHS("tokenizer.json"), "", "tokenizer.json ", "");
 }
 
-static void one_gguf_model_is_chosen_with_all_its_parts(void **state) {
-    (void)state;
+TEST(one_gguf_model_is_chosen_with_all_its_parts) {
     const char *const *paths = PATHS("config.json", "m-F16.gguf", "m-Q4_K_M-00001-of-00002.gguf", "m-Q4_K_M-00002-of-00002.gguf",
                                      "m-Q8_0.gguf", "mmproj-F16.gguf");
     assert_choice(paths, "", "m-Q4_K_M-00001-of-00002.gguf m-Q4_K_M-00002-of-00002.gguf ", "m-Q4_K_M-00001-of-00002.gguf");
@@ -248,8 +234,7 @@ static quire_err add_shards_of(const char *index, hub_choice *c, hub_listing *l)
     return hub_choose_shards(l, "o/n", str_of(index), c, NULL);
 }
 
-static void shards_are_those_that_the_index_names(void **state) {
-    (void)state;
+TEST(shards_are_those_that_the_index_names) {
     hub_listing l;
     hub_choice c;
     assert_int_equal(
@@ -282,8 +267,7 @@ static quire_err parse(const char *json, hub_listing *l, quire_error *err) {
     return hub_listing_parse(str_of(json), "o/n", l, err);
 }
 
-static void a_list_gives_sizes_and_hashes(void **state) {
-    (void)state;
+TEST(a_list_gives_sizes_and_hashes) {
     hub_listing l;
     assert_int_equal(parse("{\"sha\":\"" SHA1 "\",\"siblings\":["
                            "{\"rfilename\":\"m.gguf\",\"size\":7,\"blobId\":\"" SHA1 "\",\"lfs\":{\"sha256\":\"" SHA256 "\"}},"
@@ -303,8 +287,7 @@ static void a_list_gives_sizes_and_hashes(void **state) {
     hub_listing_deinit(&l);
 }
 
-static void a_list_that_cannot_be_proved_is_refused(void **state) {
-    (void)state;
+TEST(a_list_that_cannot_be_proved_is_refused) {
 #define LIST(sibling) "{\"sha\":\"" SHA1 "\",\"siblings\":[" sibling "]}"
     static const char *const bad[] = {
         "",
@@ -331,8 +314,7 @@ static void a_list_that_cannot_be_proved_is_refused(void **state) {
     }
 }
 
-static void hashes_are_those_of_git_and_of_lfs(void **state) {
-    (void)state;
+TEST(hashes_are_those_of_git_and_of_lfs) {
     hub_digest d = {0};
     char out[HUB_DIGEST_BYTES];
     assert_int_equal(hub_digest_begin(&d, SHA1, 6), QUIRE_OK); /* echo hello | git hash-object --stdin */
@@ -395,8 +377,7 @@ static void write_blob(const world *w, const char *id, const char *text) {
     strbuf_deinit(&path);
 }
 
-static void the_cache_is_laid_out_as_huggingface_hubs(void **state) {
-    (void)state;
+TEST(the_cache_is_laid_out_as_huggingface_hubs) {
     world w = world_new();
     char path[512], target[512];
     write_blob(&w, SHA256, "text");
@@ -435,8 +416,7 @@ static void the_cache_is_laid_out_as_huggingface_hubs(void **state) {
     world_delete(&w);
 }
 
-static void a_link_without_its_blob_is_not_listed_and_is_replaced(void **state) {
-    (void)state;
+TEST(a_link_without_its_blob_is_not_listed_and_is_replaced) {
     world w = world_new();
     hub_file f = {.path = mem_dup("config.json", 11), .id = SHA1};
     hub_listing l;
@@ -455,8 +435,7 @@ static void a_link_without_its_blob_is_not_listed_and_is_replaced(void **state) 
     world_delete(&w);
 }
 
-static void a_lock_excludes_others_also_of_this_process(void **state) {
-    (void)state;
+TEST(a_lock_excludes_others_also_of_this_process) {
     world w = world_new();
     int a, b, c;
     char path[512];
@@ -511,8 +490,7 @@ static quire_hub_options options_of(const world *w) {
     return o;
 }
 
-static void a_blob_stays_while_any_link_leads_to_it(void **state) {
-    (void)state;
+TEST(a_blob_stays_while_any_link_leads_to_it) {
     static const struct {
         const char *link, *blob;
     } others[] = {{SHA1 "/.gitattributes", BLOB("1")},
@@ -540,8 +518,7 @@ static void a_blob_stays_while_any_link_leads_to_it(void **state) {
     world_delete(&w);
 }
 
-static void nothing_is_removed_where_not_all_can_be_seen(void **state) {
-    (void)state;
+TEST(nothing_is_removed_where_not_all_can_be_seen) {
     char deep[256] = SHA1;
     world w = world_new();
     quire_hub_options o = options_of(&w);
@@ -562,8 +539,7 @@ static void nothing_is_removed_where_not_all_can_be_seen(void **state) {
     world_delete(&w);
 }
 
-static void a_directory_that_cannot_be_read_is_an_error(void **state) {
-    (void)state;
+TEST(a_directory_that_cannot_be_read_is_an_error) {
     quire_hub_options o;
     quire_hub_model *models;
     quire_error err;
@@ -576,8 +552,7 @@ static void a_directory_that_cannot_be_read_is_an_error(void **state) {
     assert_non_null(strstr(err.message, "/dev/null"));
 }
 
-static void options_are_checked(void **state) {
-    (void)state;
+TEST(options_are_checked) {
     quire_hub_options o;
     quire_hub_model *models;
     char *path;

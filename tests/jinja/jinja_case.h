@@ -2,15 +2,10 @@
 #ifndef TESTS_JINJA_JINJA_CASE_H
 #define TESTS_JINJA_JINJA_CASE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "jinja/render.h"
+#include "test.h"
 
 static inline void expect(const char *source, const char *variables, const char *want) {
     strbuf out = {0};

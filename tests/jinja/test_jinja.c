@@ -1,24 +1,18 @@
 #include "jinja/jinja_case.h"
 
 #include <glob.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
 #include "json/json.h"
 #include "json/json_scan.h"
+#include "test.h"
 
 /* ---- language ---- */
 
-static void expressions_follow_python(void **state) {
-    (void)state;
+TEST(expressions_follow_python) {
     expect("{{ 1 + 2 * 3 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7 / 2 }} {{ -2 ** 2 }}", "{}", "7 -4 2 3.5 4");
     expect("{{ 'a' ~ 1 ~ none }} {{ 'ab' * 2 }} {{ [1] + [2] }}", "{}", "a1None abab [1, 2]");
     expect("{{ 1 < 2 < 3 }} {{ 'b' in 'abc' }} {{ 2 not in [1] }} {{ 0 or 'x' }} {{ not 1 and 2 }}", "{}", "True True True x False");
@@ -32,8 +26,7 @@ static void expressions_follow_python(void **state) {
     expect("{{ {'a': [true, none, \"it's\"]} }}", "{}", "{'a': [True, None, \"it's\"]}");
 }
 
-static void statements_scope_as_jinja_does(void **state) {
-    (void)state;
+TEST(statements_scope_as_jinja_does) {
     expect("{% for x in l %}{{ loop.index }}{{ x }}{{ ',' if not loop.last }}{% else %}none{% endfor %}", "{\"l\":[\"a\",\"b\"]}", "1a,2b");
     expect("{% for x in [] %}{% else %}none{% endfor %}", "{}", "none");
     expect("{% set y = 1 %}{% for x in [1] %}{% set y = 2 %}{% endfor %}{{ y }}", "{}", "1");
@@ -48,8 +41,7 @@ static void statements_scope_as_jinja_does(void **state) {
     expect("{% generation %}{{ 1 }}{% endgeneration %}{% raw %}{{ x }}{% endraw %}{# note #}", "{}", "1{{ x }}");
 }
 
-static void whitespace_is_controlled_by_signs_and_options(void **state) {
-    (void)state;
+TEST(whitespace_is_controlled_by_signs_and_options) {
     expect("  {% if true %}\n  x\n  {% endif %}\ny\n", "{}", "  x\ny");
     expect("a\n  {%- if true -%}\n  x\n  {%- endif %} y", "{}", "ax y");
     expect("a\n  {%+ if true %}b{% endif %}", "{}", "a\n  b");
@@ -57,8 +49,7 @@ static void whitespace_is_controlled_by_signs_and_options(void **state) {
     expect("a\r\n{# c #}\r\nb\r", "{}", "a\nb");
 }
 
-static void filters_and_methods_work_on_characters(void **state) {
-    (void)state;
+TEST(filters_and_methods_work_on_characters) {
     expect("{{ ' a '|trim }}{{ 'aB'|upper }}{{ 'aB'|lower }}{{ 'they are'|title }}{{ 'stra\xc3\x9f"
            "e'|upper }}",
            "{}", "aABabThey AreSTRASSE");
@@ -79,8 +70,7 @@ static void filters_and_methods_work_on_characters(void **state) {
     expect("{{ strftime_now('%d %b %Y') }}", "{}", "21 Nov 2026");
 }
 
-static void a_template_error_carries_its_own_words(void **state) {
-    (void)state;
+TEST(a_template_error_carries_its_own_words) {
     strbuf out = {0};
     quire_error err;
     assert_int_equal(render("x{{ raise_exception('roles must alternate: ' ~ 3) }}", "{}", &out, &err), QUIRE_BAD_REQUEST);
@@ -94,8 +84,7 @@ static void a_template_error_carries_its_own_words(void **state) {
     strbuf_deinit(&out);
 }
 
-static void a_namespace_takes_no_names_with_an_underscore(void **state) {
-    (void)state;
+TEST(a_namespace_takes_no_names_with_an_underscore) {
     const char *words = "cannot store underscore-prefixed attributes on a namespace, but got '_x'";
     refuse("{% set ns = namespace(_x=1) %}", "{}", QUIRE_BAD_REQUEST, words);
     refuse("{% set ns = namespace() %}{% set ns._x = 1 %}", "{}", QUIRE_BAD_REQUEST, words);
@@ -105,8 +94,7 @@ static void a_namespace_takes_no_names_with_an_underscore(void **state) {
     expect("{% set ns = namespace() %}{% set ns.x_ = 1 %}{% set _x = 2 %}{{ ns.x_ }}{{ _x }}", "{}", "12");
 }
 
-static void malformed_templates_are_refused_with_line_and_column(void **state) {
-    (void)state;
+TEST(malformed_templates_are_refused_with_line_and_column) {
     refuse("a\n{% if x %}", "{}", QUIRE_INVALID, "line 2");
     refuse("{% endif %}", "{}", QUIRE_INVALID, "line 1, column 4: Encountered unknown tag 'endif'");
     refuse("\n\n  {{ a b }}", "{}", QUIRE_INVALID, "line 3, column 8: expected token 'end of print statement', got 'b'");
@@ -128,8 +116,7 @@ static void expect_text(const char *source, const char *want) {
     strbuf_deinit(&out);
 }
 
-static void integers_have_any_size(void **state) {
-    (void)state;
+TEST(integers_have_any_size) {
     expect_text("{{ 10 ** 30 // 7 }} {{ -(10 ** 30) % 7 }} {{ -(10 ** 30) // 7 }}",
                 "142857142857142857142857142857 6 -142857142857142857142857142858");
     expect_text("{{ (2 ** 64 - 1) * (2 ** 64 + 1) == 2 ** 128 - 1 }} {{ 2 ** 70 / 2 ** 69 }} {{ 2 ** 64 > 1.5 }}", "True 2.0 True");
@@ -141,8 +128,7 @@ static void integers_have_any_size(void **state) {
     strbuf_deinit(&out);
 }
 
-static void values_are_formatted_as_in_python(void **state) {
-    (void)state;
+TEST(values_are_formatted_as_in_python) {
     expect_text("{{ '%05d|%-4s|%.2f|%x' % (42, 'ab', 2.5, 255) }}", "00042|ab  |2.50|ff");
     expect_text("{{ '{:>5}|{:,}|{!r}|{{}}'.format('a', 1234567, 'b') }}", "    a|1,234,567|'b'|{}");
     expect_text("{{ '\xce\x9f\xce\x94\xce\x9f\xce\xa3'.lower() }}{{ '\xc4\xb0'.lower()|length }}", "\xce\xbf\xce\xb4\xce\xbf\xcf\x82"
@@ -179,8 +165,7 @@ static void expect_of_set(const char *source, const char *other, const char *wan
 }
 
 /* As jinja2 3.1.6 with a DictLoader of the two. */
-static void templates_include_import_and_extend_one_another(void **state) {
-    (void)state;
+TEST(templates_include_import_and_extend_one_another) {
     expect_of_set("{% include 'base' %}!", "hi {{ who }}", "hi me!");
     expect_of_set("{% set x = 1 %}{% for i in [5] %}{% include 'base' %}{% endfor %}", "{{ x }}{{ i }}", "15");
     expect_of_set("{% set x = 1 %}{% include 'base' without context %}{% include ['none', 'base'] %}", "[{{ x }}{{ who }}]", "[][1me]");
@@ -208,8 +193,7 @@ static void refuse_of_set(const char *source, const char *other, const char *wor
     strbuf_deinit(&out);
 }
 
-static void another_template_that_is_missing_or_endless_is_an_error(void **state) {
-    (void)state;
+TEST(another_template_that_is_missing_or_endless_is_an_error) {
     refuse_of_set("{% include 'none' %}", "", "line 1, column 4: there is no template named none; there are: default, base");
     refuse_of_set("{% include ['none', 'nor'] %}", "", "there is no template named ['none', 'nor']");
     refuse_of_set("{% include 'default' %}", "", "recurses");
@@ -222,8 +206,7 @@ static void another_template_that_is_missing_or_endless_is_an_error(void **state
 }
 
 /* Each as jinja2 3.1.6 renders it. */
-static void jinjas_rarer_functions_give_what_it_gives(void **state) {
-    (void)state;
+TEST(jinjas_rarer_functions_give_what_it_gives) {
     static const char *const table[][2] = {
         {"{% set c = cycler('a', 'b') %}{{ c.next() }}{{ c.next() }}{{ c.next() }}{{ c.current }}{% set j = joiner('|') %}{{ j() }}x{{ j() "
          "}}y",
@@ -254,8 +237,7 @@ static void jinjas_rarer_functions_give_what_it_gives(void **state) {
     }
 }
 
-static void what_python_refuses_is_refused(void **state) {
-    (void)state;
+TEST(what_python_refuses_is_refused) {
     const char *v = "{\"f\":2.5,\"d\":{\"a\":1},\"l\":[1],\"s\":\"ab\",\"y\":true,\"big\":12345678901234567890123}";
     refuse("{{ f[1:2] }}", v, QUIRE_BAD_REQUEST, "not subscriptable");
     refuse("{{ d[:-1] }}", v, QUIRE_BAD_REQUEST, "unhashable");
@@ -283,13 +265,11 @@ static void what_python_refuses_is_refused(void **state) {
     expect("{{ '{!a}|%a'.format('\u00e9') % '\u6f22' }}{{ '\\x00'.format() | length }}", v, "'\\xe9'|'\\u6f22'1");
 }
 
-static void a_format_that_is_no_text_is_its_text(void **state) {
-    (void)state;
+TEST(a_format_that_is_no_text_is_its_text) {
     expect("{{ l | format }}{{ 5 | format }}{{ l | map('upper') | format }}", "{\"l\":[\"a\"]}", "['a']5<generator object>");
 }
 
-static void what_no_published_template_uses_is_refused_by_name(void **state) {
-    (void)state;
+TEST(what_no_published_template_uses_is_refused_by_name) {
     static const char *const calls[][2] = {
         {"'a' | urlize", "urlize"},         {"l | pprint", "pprint"},           {"lipsum()", "lipsum"},
         {"'a'.encode('utf-16')", "encode"}, {"'a'.translate({})", "translate"}, {"''.maketrans({})", "maketrans"}};
@@ -303,8 +283,7 @@ static void what_no_published_template_uses_is_refused_by_name(void **state) {
     expect_text("{{ lipsum is defined }}{{ 'urlize' is filter }}", "TrueTrue"); /* as a template that asks first sees them */
 }
 
-static void what_jinja_leaves_to_chance_is_the_same_in_each_render(void **state) {
-    (void)state;
+TEST(what_jinja_leaves_to_chance_is_the_same_in_each_render) {
     expect_text("{{ ['a', 'b'] | random in 'ab' }}{{ ([] | random) is defined }}{{ 'x' | random }}", "TrueFalsex");
     strbuf out[2] = {{0}, {0}};
     quire_error err = {0};
@@ -317,8 +296,7 @@ static void what_jinja_leaves_to_chance_is_the_same_in_each_render(void **state)
 }
 
 /* Each as jinja2 3.1.6 renders it. */
-static void containers_find_an_object_that_does_not_equal_itself(void **state) {
-    (void)state;
+TEST(containers_find_an_object_that_does_not_equal_itself) {
     const char *v = "{\"t\":\"nan\"}";
     expect("{% set n = t|float %}{{ n in [n] }}{{ [n] == [n] }}{{ {'a': n} == {'a': n} }}{{ (n,) < (n,) }}{{ [n, 1] < [n, 2] }}", v,
            "TrueTrueTrueFalseTrue");
@@ -329,8 +307,7 @@ static void containers_find_an_object_that_does_not_equal_itself(void **state) {
     expect("{{ [range(3)] == [range(3)] }}{{ [1, 2.0, true] == [true, 2, 1] }}{{ {(1, (2,)): 3}[(1.0, (2,))] }}", v, "TrueTrue3");
 }
 
-static void numbers_compare_exactly_and_divide_as_in_python(void **state) {
-    (void)state;
+TEST(numbers_compare_exactly_and_divide_as_in_python) {
     expect("{{ 9223372036854775807 < 9223372036854775808.0 }}{{ 9223372036854775807 >= 9223372036854775808.0 }}"
            "{{ 9223372036854775808.0 > 9223372036854775807 }}{{ -9223372036854775808.0 <= -9223372036854775807 }}",
            "{}", "TrueFalseTrueTrue");
@@ -344,8 +321,7 @@ static void numbers_compare_exactly_and_divide_as_in_python(void **state) {
            "3.0 -4.0 -0.0 9.0 -1.0 -2.0");
 }
 
-static void filters_and_members_take_what_jinjas_take(void **state) {
-    (void)state;
+TEST(filters_and_members_take_what_jinjas_take) {
     expect("{{ (['a','b']|map('upper')|reverse)|length }}{{ ['a','b']|map('upper')|reverse }}{{ [1,2]|reverse|reverse }}", "{}",
            "2['B', 'A'][1, 2]");
     refuse("{{ ([1, 2]|reverse)|length }}", "{}", QUIRE_BAD_REQUEST, "has no len()");
@@ -361,8 +337,7 @@ static void filters_and_members_take_what_jinjas_take(void **state) {
     expect("{{ {}.__x is defined }}{{ {'__len__': 5}.__len__ is defined }}{{ [].__x is defined }}", "{}", "FalseFalseFalse");
 }
 
-static void a_jump_out_of_a_captured_body_drops_it(void **state) {
-    (void)state;
+TEST(a_jump_out_of_a_captured_body_drops_it) {
     expect("{% for i in [1, 2] %}{% filter upper %}a{% break %}b{% endfilter %}c{% endfor %}|", "{}", "|");
     expect("{% for i in [1, 2] %}{% filter upper %}a{% if i == 1 %}{% continue %}{% endif %}b{% endfilter %}c{% endfor %}|", "{}", "ABc|");
     expect("{% set n = namespace(x=0) %}{% for i in [1, 2] %}{% set n.x %}a{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endset %}"
@@ -395,8 +370,7 @@ static void expect_origins(const char *source, const char *variables, const char
     jinja_close(p);
 }
 
-static void each_byte_keeps_its_origin(void **state) {
-    (void)state;
+TEST(each_byte_keeps_its_origin) {
     const char *v = "{\"x\":\"ab\",\"n\":12,\"l\":[\"p\",\"q\"],\"u\":\"http://a.com\"}";
     expect_origins("<{{ x }}>", v, "<ab>", "tiit");
     expect_origins("{{ 'c' ~ x ~ 'd' }}{{ x + x }}{{ x * 2 }}{{ ('c' + x) * 2 }}", v,
@@ -418,8 +392,7 @@ static void each_byte_keeps_its_origin(void **state) {
     expect_origins("{{ [x, 'c'] }}{{ x | length }}", v, "['ab', 'c']2", "tiiiitttttti");
 }
 
-static void a_failed_render_leaves_the_output_as_it_was(void **state) {
-    (void)state;
+TEST(a_failed_render_leaves_the_output_as_it_was) {
     strbuf out = {0};
     strbuf_add_str(&out, "before");
     assert_int_equal(render("text{{ 1 / 0 }}", "{}", &out, NULL), QUIRE_BAD_REQUEST);
@@ -451,8 +424,7 @@ static const char *shared(void) {
 }
 
 /* Every truncation and many mutations of real templates: refused or rendered, never worse. */
-static void mutated_templates_never_crash(void **state) {
-    (void)state;
+TEST(mutated_templates_never_crash) {
     char pattern[4096];
     glob_t found;
     snprintf(pattern, sizeof pattern, "%s/data/templates/chat/*.jinja", shared());
@@ -530,8 +502,7 @@ static void mutated_templates_never_crash(void **state) {
 }
 
 /* The language vectors, whole and with every case refused as unsupported counted apart. */
-static void the_language_vectors_render_as_recorded(void **state) {
-    (void)state;
+TEST(the_language_vectors_render_as_recorded) {
     char path[4096];
     snprintf(path, sizeof path, "%s/golden/templates/jinja.jsonl", shared());
     FILE *f = fopen(path, "r");

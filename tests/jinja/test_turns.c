@@ -1,15 +1,10 @@
 /* Renders of long texts take turns with others. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/clock.h"
 #include "base/turn.h"
 #include "jinja/render.h"
+#include "test.h"
 
 #define TEXT_CHARS 2000000
 #define GAP_US     50000 /* far more than a slice, far less than a loop over the whole text takes */
@@ -60,8 +55,7 @@ static strbuf long_variable(void) {
     return v;
 }
 
-static void loops_over_a_long_text_let_others_go_on(void **state) {
-    (void)state;
+TEST(loops_over_a_long_text_let_others_go_on) {
     static const char *const sources[] = {"{{ x.upper() }}",
                                           "{{ x | title }}",
                                           "{{ x.casefold() }}",
@@ -101,8 +95,7 @@ static void loops_over_a_long_text_let_others_go_on(void **state) {
     strbuf_deinit(&variables);
 }
 
-static void a_cancelled_render_ends_in_the_middle_of_a_loop(void **state) {
-    (void)state;
+TEST(a_cancelled_render_ends_in_the_middle_of_a_loop) {
     strbuf variables = long_variable();
     watched_turn whole = {.ends_at = 0};
     quire_error err = {0};
@@ -122,8 +115,7 @@ static const char comparison[] =
     "{% set n = namespace(a=[1], b=[1]) %}{% for i in range(40) %}{% set n.a = [n.a, n.a] %}{% set n.b = [n.b, n.b] %}{% endfor %}"
     "{{ n.a == n.b }}";
 
-static void a_cancelled_comparison_ends_in_its_middle(void **state) {
-    (void)state;
+TEST(a_cancelled_comparison_ends_in_its_middle) {
     watched_turn w = {.ends_at = 20};
     quire_error err = {0};
     quire_err e = render_in_turn(comparison, "{}", &w, &err);

@@ -1,12 +1,7 @@
 /* Texts that are looked over and read: what is refused and at which byte, limits, names, integers of any size, and the tree. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
 #include <math.h>
 
 #include "base/mem.h"
@@ -14,6 +9,7 @@
 #include "base/turn.h"
 #include "json/json.h"
 #include "json/json_out.h"
+#include "test.h"
 
 #define LIMITS(depth, values, containers, names_)                                                                                          \
     { .max_depth = (depth), .max_values = (values), .max_containers = (containers), .max_names = (names_) }
@@ -56,8 +52,7 @@ typedef struct refusal {
     const char *what;
 } refusal;
 
-static void what_is_no_json_is_refused_at_its_byte(void **state) {
-    (void)state;
+TEST(what_is_no_json_is_refused_at_its_byte) {
     static const refusal table[] = {
         {"", 0, "the text ends where a value must be"},
         {" \n\t\r", 4, "the text ends where a value must be"},
@@ -115,8 +110,7 @@ static void what_is_no_json_is_refused_at_its_byte(void **state) {
     }
 }
 
-static void a_models_file_may_have_words_for_numbers_that_json_lacks(void **state) {
-    (void)state;
+TEST(a_models_file_may_have_words_for_numbers_that_json_lacks) {
     json_value *v =
         json_model_document(str_of("{\"a\": NaN, \"b\":[0.0,Infinity,-Infinity, 99999999999999999999],\"c\":\"NaN, Infinity\"}"));
     assert_non_null(v);
@@ -138,8 +132,7 @@ static void a_models_file_may_have_words_for_numbers_that_json_lacks(void **stat
     refuse(str_of("[NaN]"), &json_limits_config, QUIRE_BAD_FILE, 1, "NaN and Infinity are no JSON");
 }
 
-static void a_nul_byte_is_refused_wherever_it_stands(void **state) {
-    (void)state;
+TEST(a_nul_byte_is_refused_wherever_it_stands) {
     refuse((str){"123\0", 4}, &json_limits_file, QUIRE_BAD_FILE, 3, "something follows the value");
     refuse((str){"\0", 1}, &json_limits_file, QUIRE_BAD_FILE, 0, "a NUL byte");
     refuse((str){"[1,\0]", 5}, &json_limits_file, QUIRE_BAD_FILE, 3, "a NUL byte");
@@ -148,16 +141,14 @@ static void a_nul_byte_is_refused_wherever_it_stands(void **state) {
     refuse((str){"\"a\\\0\"", 5}, &json_limits_file, QUIRE_BAD_FILE, 2, "an escape that JSON does not have");
 }
 
-static void every_control_character_is_refused_in_a_string(void **state) {
-    (void)state;
+TEST(every_control_character_is_refused_in_a_string) {
     for (char c = 0; c < 0x20; c++) {
         const char text[] = {'[', '"', 'a', c, '"', ']'};
         refuse((str){text, sizeof text}, &json_limits_file, QUIRE_BAD_FILE, 3, "a control character in a string");
     }
 }
 
-static void bytes_that_are_not_utf8_are_refused(void **state) {
-    (void)state;
+TEST(bytes_that_are_not_utf8_are_refused) {
     static const char *const bad[] = {
         "\x80",     "\xC0\xAF", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF8\x88\x80\x80",
         "\xE2\x82", "\xFE"};
@@ -172,8 +163,7 @@ static void bytes_that_are_not_utf8_are_refused(void **state) {
     json_drop(v);
 }
 
-static void every_kind_of_value_is_read(void **state) {
-    (void)state;
+TEST(every_kind_of_value_is_read) {
     json_value *v =
         read_text(" {\"n\":null,\"b\":[true,false],\"i\":-7,\"r\":1.5e2,\"t\":\"\\u00e9\\ud83d\\ude00\\n\\/\\u0000x\",\"o\":{},\"\":0} ");
     assert_int_equal(json_kind_of(v), JSON_KIND_OBJECT);
@@ -194,8 +184,7 @@ static void every_kind_of_value_is_read(void **state) {
     json_drop(v);
 }
 
-static void a_scalar_may_be_the_whole_text(void **state) {
-    (void)state;
+TEST(a_scalar_may_be_the_whole_text) {
     json_value *v = read_text("\"a\"");
     assert_true(str_is(json_str(v), "a"));
     json_drop(v);
@@ -205,8 +194,7 @@ static void a_scalar_may_be_the_whole_text(void **state) {
     json_drop(v);
 }
 
-static void members_keep_the_order_of_the_text(void **state) {
-    (void)state;
+TEST(members_keep_the_order_of_the_text) {
     json_value *v = read_text("{\"z\":1,\"a\":null,\"m\":3,\"b\":4}");
     char seen[8] = "";
     for (json_member m = {0}; json_next(v, &m);) {
@@ -220,8 +208,7 @@ static void members_keep_the_order_of_the_text(void **state) {
     json_drop(v);
 }
 
-static void a_member_of_another_kind_counts_as_missing(void **state) {
-    (void)state;
+TEST(a_member_of_another_kind_counts_as_missing) {
     json_value *v = read_text("{\"s\":\"x\",\"i\":5,\"large\":2147483648,\"r\":2.0,\"b\":true}");
     assert_true(str_is(json_get_str(v, "s"), "x"));
     assert_int_equal(json_get_str(v, "i").n, 0);
@@ -235,8 +222,7 @@ static void a_member_of_another_kind_counts_as_missing(void **state) {
     json_drop(v);
 }
 
-static void whole_numbers_are_integers_however_they_are_written(void **state) {
-    (void)state;
+TEST(whole_numbers_are_integers_however_they_are_written) {
     static const struct {
         const char *text;
         bool whole;
@@ -266,8 +252,7 @@ static void whole_numbers_are_integers_however_they_are_written(void **state) {
 
 /* ---- integers and reals of any size ---- */
 
-static void integers_of_64_bits_are_exact_and_wider_ones_are_refused_by_place(void **state) {
-    (void)state;
+TEST(integers_of_64_bits_are_exact_and_wider_ones_are_refused_by_place) {
     json_value *v = read_text("[9223372036854775807,-9223372036854775808,-0]");
     assert_true(json_int64(json_at(v, 0)) == INT64_MAX);
     assert_true(json_int64(json_at(v, 1)) == INT64_MIN);
@@ -288,8 +273,7 @@ static void integers_of_64_bits_are_exact_and_wider_ones_are_refused_by_place(vo
     }
 }
 
-static void a_wide_integer_is_the_nearest_real_where_the_caller_takes_that(void **state) {
-    (void)state;
+TEST(a_wide_integer_is_the_nearest_real_where_the_caller_takes_that) {
     const char *text =
         "[9223372036854775808, -99999999999999999999 ,{\"12345678901234567890\":\"12345678901234567890\"},7,12345678901234567890]";
     json_value *v = read_as(str_of(text), JSON_WIDE_REAL);
@@ -302,8 +286,7 @@ static void a_wide_integer_is_the_nearest_real_where_the_caller_takes_that(void 
     json_drop(v);
 }
 
-static void a_number_beyond_a_double_is_refused_by_place(void **state) {
-    (void)state;
+TEST(a_number_beyond_a_double_is_refused_by_place) {
     static const refusal table[] = {
         {"1e309", 0, "a number beyond a double"},
         {"[\"1e999\", -1e400]", 10, "a number beyond a double"},
@@ -332,8 +315,7 @@ static void a_number_beyond_a_double_is_refused_by_place(void **state) {
 
 /* ---- names ---- */
 
-static void a_name_twice_is_refused_where_names_are_unique(void **state) {
-    (void)state;
+TEST(a_name_twice_is_refused_where_names_are_unique) {
     static const refusal table[] = {
         {"{\"a\":1,\"a\":2}", 7, "the name \"a\" a second time"},
         {"{\"!0IC=VloaY\":1,\"QvXtM>@Fp%\":2,\"!0IC=VloaY\":3}", 31, "the name \"!0IC=VloaY\" a second time"}, /* names of one hash */
@@ -348,8 +330,7 @@ static void a_name_twice_is_refused_where_names_are_unique(void **state) {
     json_drop(v);
 }
 
-static void of_equal_names_the_last_counts_where_the_caller_takes_them(void **state) {
-    (void)state;
+TEST(of_equal_names_the_last_counts_where_the_caller_takes_them) {
     json_value *v;
     json_fault fault;
     assert_int_equal(json_read(str_of("{\"a\":1,\"b\":2,\"\\u0061\":3}"), &json_limits_config, JSON_WIDE_REFUSED, &v, &fault), QUIRE_OK);
@@ -358,8 +339,7 @@ static void of_equal_names_the_last_counts_where_the_caller_takes_them(void **st
     json_drop(v);
 }
 
-static void a_name_with_a_nul_is_refused_and_never_read_as_its_beginning(void **state) {
-    (void)state;
+TEST(a_name_with_a_nul_is_refused_and_never_read_as_its_beginning) {
     refuse(str_of("{\"max\":1,\"max\\u0000\":2}"), &json_limits_file, QUIRE_BAD_FILE, 9, "a name with a NUL character");
     refuse(str_of("{\"\\u0000\":2}"), &json_limits_file, QUIRE_BAD_FILE, 1, "a name with a NUL character");
     json_value *v;
@@ -371,8 +351,7 @@ static void a_name_with_a_nul_is_refused_and_never_read_as_its_beginning(void **
     assert_null(v);
 }
 
-static void one_equal_pair_among_many_names_is_found(void **state) {
-    (void)state;
+TEST(one_equal_pair_among_many_names_is_found) {
     enum { N = 20000 };
     uint64_t seed = rng_os_seed(), random = seed;
     print_message("seed %llu\n", (unsigned long long)seed);
@@ -392,8 +371,7 @@ static void one_equal_pair_among_many_names_is_found(void **state) {
 
 /* ---- limits ---- */
 
-static void a_limit_holds_to_the_last_one_that_it_lets_pass(void **state) {
-    (void)state;
+TEST(a_limit_holds_to_the_last_one_that_it_lets_pass) {
     const str text = str_of("{\"a\":[1,{}],\"b\":[[]]}"); /* depth 3, 6 values, 5 containers, 2 names */
     json_counts counts;
     json_fault fault;
@@ -409,8 +387,7 @@ static void a_limit_holds_to_the_last_one_that_it_lets_pass(void **state) {
     refuse(text, &names, QUIRE_TOO_LARGE, 12, "too many members of objects");
 }
 
-static void arrays_inside_each_other_end_at_the_rooms_depth(void **state) {
-    (void)state;
+TEST(arrays_inside_each_other_end_at_the_rooms_depth) {
     char text[2 * (JSON_MAX_DEPTH + 1)];
     memset(text, '[', JSON_MAX_DEPTH + 1);
     memset(text + JSON_MAX_DEPTH + 1, ']', JSON_MAX_DEPTH + 1);
@@ -424,8 +401,7 @@ static void arrays_inside_each_other_end_at_the_rooms_depth(void **state) {
 
 /* ---- bounds of bytes ---- */
 
-static void a_bound_counts_text_but_no_white_space_quotes_or_escapes(void **state) {
-    (void)state;
+TEST(a_bound_counts_text_but_no_white_space_quotes_or_escapes) {
     static const struct {
         const char *text;
         size_t n; /* the least bound that lets it pass: brackets that close it at its end do not count */
@@ -452,8 +428,7 @@ static void a_bound_counts_text_but_no_white_space_quotes_or_escapes(void **stat
     }
 }
 
-static void a_long_text_is_refused_before_it_is_read(void **state) {
-    (void)state;
+TEST(a_long_text_is_refused_before_it_is_read) {
     enum { BOUND = 10000, SLACK = 2048, BYTES = 1 << 20 };
     char *text = malloc(BYTES);
     assert_non_null(text);
@@ -477,8 +452,7 @@ static size_t bytes_by_name(void *user, str name) {
     return str_is(name, "a") ? 5 : str_is(name, "b") ? 3 : 0;
 }
 
-static void members_of_the_outermost_object_have_bounds_of_their_own(void **state) {
-    (void)state;
+TEST(members_of_the_outermost_object_have_bounds_of_their_own) {
     static const struct {
         const char *text;
         size_t bound; /* the one that is passed; 0: none */
@@ -517,8 +491,7 @@ static quire_err count_slice(turn *t) {
     return ++s->n < 3 ? QUIRE_OK : QUIRE_CANCELLED; /* each poll is the end of a slice */
 }
 
-static void a_text_of_many_values_takes_turns_with_others(void **state) {
-    (void)state;
+TEST(a_text_of_many_values_takes_turns_with_others) {
     enum { BYTES = 100001 };
     char *text = malloc(BYTES);
     json_fault fault;
@@ -559,8 +532,7 @@ static int polls_of(const char *head, char c, const char *tail) {
     return s.n;
 }
 
-static void long_runs_of_digits_spaces_and_letters_take_turns_with_others(void **state) {
-    (void)state;
+TEST(long_runs_of_digits_spaces_and_letters_take_turns_with_others) {
     assert_in_range(polls_of("", '7', ""), 200, 2000);
     assert_in_range(polls_of("0.", '7', ""), 200, 2000);
     assert_in_range(polls_of("1e", '0', ""), 200, 2000);
@@ -570,8 +542,7 @@ static void long_runs_of_digits_spaces_and_letters_take_turns_with_others(void *
     assert_in_range(polls_of("\"", 'a', "\""), 200, 2000);
 }
 
-static void a_run_of_digits_or_spaces_can_be_given_up(void **state) {
-    (void)state;
+TEST(a_run_of_digits_or_spaces_can_be_given_up) {
     enum { BYTES = 100000 };
     static char text[BYTES + 1];
     for (int i = 0; i < 2; i++) {
@@ -589,8 +560,7 @@ static void a_run_of_digits_or_spaces_can_be_given_up(void **state) {
 
 /* ---- values ---- */
 
-static void values_are_the_same_whatever_the_order_of_members(void **state) {
-    (void)state;
+TEST(values_are_the_same_whatever_the_order_of_members) {
     static const struct {
         const char *a, *b;
         bool same;
@@ -611,8 +581,7 @@ static void values_are_the_same_whatever_the_order_of_members(void **state) {
     }
 }
 
-static void a_shared_value_outlives_the_tree_it_came_from(void **state) {
-    (void)state;
+TEST(a_shared_value_outlives_the_tree_it_came_from) {
     json_value *v = read_text("{\"a\":[\"x\"]}");
     json_value *a = json_share(json_get(v, "a"));
     json_drop(v);
@@ -622,8 +591,7 @@ static void a_shared_value_outlives_the_tree_it_came_from(void **state) {
     json_drop(NULL);
 }
 
-static void a_document_of_the_operators_may_hold_wide_integers_and_equal_names(void **state) {
-    (void)state;
+TEST(a_document_of_the_operators_may_hold_wide_integers_and_equal_names) {
     json_value *v = json_document(str_of("{\"model_max_length\":1000000000000000019884624838656,\"a\":1,\"a\":2}"));
     assert_true(json_double(json_get(v, "model_max_length")) == 1e30);
     assert_int_equal(json_int64(json_get(v, "a")), 2);
@@ -631,8 +599,7 @@ static void a_document_of_the_operators_may_hold_wide_integers_and_equal_names(v
     assert_null(json_document(str_of("{\"a\":1")));
 }
 
-static void an_integer_of_any_size_keeps_its_digits(void **state) {
-    (void)state;
+TEST(an_integer_of_any_size_keeps_its_digits) {
     static const char text[] =
         "{\"a\":[18446744073709551615,1,{\"b\":-99999999999999999999}],\"a\\u0062\":9223372036854775807,\"c\":1.5,\"t\":\"x\"}";
     json_value *v;

@@ -1,14 +1,9 @@
 /* Digits of numbers: found for each value that is a double, whatever its name is and whatever came before under it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #include "base/mem.h"
 #include "json/json_digits.h"
+#include "test.h"
 
 typedef struct read_text {
     json_value *root;
@@ -37,8 +32,7 @@ static void has_digits(const read_text *r, const json_value *v, const char *digi
     }
 }
 
-static void a_number_that_a_double_may_not_hold_keeps_its_digits(void **state) {
-    (void)state;
+TEST(a_number_that_a_double_may_not_hold_keeps_its_digits) {
     read_text r =
         read_all(" [1, 1.5 ,-1234567890123456789012, 0.1234567890123456,[], {\"a\\u0062\":1E5,\"\":[2e-400]},\"1e5\",123456789012345.5,\n"
                  "12345678901234.5,1234567890123456789] ");
@@ -59,8 +53,7 @@ static void a_number_that_a_double_may_not_hold_keeps_its_digits(void **state) {
     drop_all(&r);
 }
 
-static void of_equal_names_the_last_one_counts(void **state) {
-    (void)state;
+TEST(of_equal_names_the_last_one_counts) {
     read_text r = read_all("{\"a\":1e3,\"b\":[1e4,{\"c\":1e5}],\"b\":[2.5,{\"c\":12345678901234567890}],\"a\":2.5,\"d\":1e6,\"d\":[1e7]}");
     has_digits(&r, json_get(r.root, "a"), "");
     has_digits(&r, json_at(json_get(r.root, "b"), 0), "");
@@ -69,8 +62,7 @@ static void of_equal_names_the_last_one_counts(void **state) {
     drop_all(&r);
 }
 
-static void many_numbers_have_their_own_digits(void **state) {
-    (void)state;
+TEST(many_numbers_have_their_own_digits) {
     enum { N = 3000 };
     strbuf text = {0};
     for (int i = 0; i < N; i++) {

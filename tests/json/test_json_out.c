@@ -1,17 +1,13 @@
 /* JSON text that is written: escapes, invalid UTF-8, numbers, trees, and what a failure leaves. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <cmocka.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/rng.h"
 #include "json/json.h"
 #include "json/json_out.h"
+#include "test.h"
 
 static void expect(const char *text, size_t n, const char *json) {
     strbuf b = {0};
@@ -22,8 +18,7 @@ static void expect(const char *text, size_t n, const char *json) {
     strbuf_deinit(&b);
 }
 
-static void text_is_escaped(void **state) {
-    (void)state;
+TEST(text_is_escaped) {
     expect("", 0, "\"\"");
     expect("a\"b\\c/d", 7, "\"a\\\"b\\\\c/d\"");
     expect("\n\r\t\b\x1f\0z", 7, "\"\\n\\r\\t\\u0008\\u001f\\u0000z\"");
@@ -33,8 +28,7 @@ static void text_is_escaped(void **state) {
 
 #define BAD "\xEF\xBF\xBD"
 
-static void invalid_utf8_becomes_the_replacement_character(void **state) {
-    (void)state;
+TEST(invalid_utf8_becomes_the_replacement_character) {
     expect("\x80", 1, "\"" BAD "\"");
     expect("\xC0\xAF", 2, "\"" BAD BAD "\"");             /* overlong */
     expect("\xE0\x9F\xBF", 3, "\"" BAD BAD BAD "\"");     /* overlong */
@@ -47,8 +41,7 @@ static void invalid_utf8_becomes_the_replacement_character(void **state) {
 }
 
 /* Any valid text comes back from a parser as it was. */
-static void random_bytes_make_valid_json(void **state) {
-    (void)state;
+TEST(random_bytes_make_valid_json) {
     uint64_t seed = rng_os_seed(), random = seed;
     print_message("seed %llu\n", (unsigned long long)seed);
     for (int round = 0; round < 5000; round++) {
@@ -73,8 +66,7 @@ static void random_bytes_make_valid_json(void **state) {
     }
 }
 
-static void the_first_failure_is_kept(void **state) {
-    (void)state;
+TEST(the_first_failure_is_kept) {
     strbuf b = {.max = 6};
     json_out o = {.to = &b};
     json_raw(&o, "[1,");
@@ -87,8 +79,7 @@ static void the_first_failure_is_kept(void **state) {
 }
 
 /* What is in the buffer already counts. */
-static void nothing_is_written_past_the_bound(void **state) {
-    (void)state;
+TEST(nothing_is_written_past_the_bound) {
     for (size_t max = 1; max < 12; max++) {
         strbuf b = {0};
         json_out o = {.to = &b, .max = max};
@@ -103,8 +94,7 @@ static void nothing_is_written_past_the_bound(void **state) {
     }
 }
 
-static void integers_and_lists(void **state) {
-    (void)state;
+TEST(integers_and_lists) {
     strbuf b = {0};
     json_out o = {.to = &b};
     json_ints(&o, (const int32_t[]){-1, 0, 2147483647}, 3);
@@ -122,8 +112,7 @@ static void integers_and_lists(void **state) {
     strbuf_deinit(&b);
 }
 
-static void objects_and_arrays_get_their_commas_and_lines(void **state) {
-    (void)state;
+TEST(objects_and_arrays_get_their_commas_and_lines) {
     static const char *const expected[] = {
         "{\"a\":[1,{}],\"b\":[],\"c,{\":\"[\",\"d\":true}",
         "{\n  \"a\": [\n    1,\n    {}\n  ],\n  \"b\": [],\n  \"c,{\": \"[\",\n  \"d\": true\n}",
@@ -149,8 +138,7 @@ static void objects_and_arrays_get_their_commas_and_lines(void **state) {
     }
 }
 
-static void what_is_not_finite_is_null(void **state) {
-    (void)state;
+TEST(what_is_not_finite_is_null) {
     const double v[] = {NAN, INFINITY, -INFINITY};
     for (size_t i = 0; i < sizeof v / sizeof *v; i++) {
         strbuf b = {0};
@@ -173,8 +161,7 @@ static double read_real(str text) {
 }
 
 /* Reals are read again as the very same bits, and as reals; nine digits tell any float. */
-static void reals_read_back_to_the_last_bit(void **state) {
-    (void)state;
+TEST(reals_read_back_to_the_last_bit) {
     uint64_t seed = rng_os_seed(), random = seed;
     print_message("seed %llu\n", (unsigned long long)seed);
     const double fixed[] = {0.0, -0.0, 1, -3, 0.1, 1e15, 1e16, 1e17, 1e22, 1e23, 0x1p53, 0x1p63, 0x1p-1074, 0x1.fffffffffffffp1023};
@@ -232,8 +219,7 @@ static void write_random(json_out *o, uint64_t *random, int depth) {
 }
 
 /* A tree that is written, with lines or without, is the text that it was read from; members keep their order. */
-static void a_tree_is_written_as_it_was_read(void **state) {
-    (void)state;
+TEST(a_tree_is_written_as_it_was_read) {
     uint64_t seed = rng_os_seed(), random = seed;
     print_message("seed %llu\n", (unsigned long long)seed);
     for (int round = 0; round < 300; round++) {
@@ -255,8 +241,7 @@ static void a_tree_is_written_as_it_was_read(void **state) {
     }
 }
 
-static void named_integers_make_an_object_in_their_order(void **state) {
-    (void)state;
+TEST(named_integers_make_an_object_in_their_order) {
     strbuf b = {0};
     json_out o = {.to = &b};
     json_begin(&o, '{');

@@ -1,19 +1,13 @@
 /* The pull reader: values one by one, spans of them, and refusals. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "base/rng.h"
 #include "json/json.h"
 #include "json/json_scan.h"
+#include "test.h"
 
-static void values_come_out_one_by_one(void **state) {
-    (void)state;
+TEST(values_come_out_one_by_one) {
     json_scan s = {.text = str_of(" { \"a\\u0062\" : [ 1 , -2 ] , \"t\":\"x\\ny\" ,\"w\":null,\"n\":1.50e1,\"e\":{} , \"f\":[]}  ")};
     strbuf scratch = {0};
     str text;
@@ -61,8 +55,7 @@ static void values_come_out_one_by_one(void **state) {
     strbuf_deinit(&scratch);
 }
 
-static void what_is_not_there_is_refused(void **state) {
-    (void)state;
+TEST(what_is_not_there_is_refused) {
     static const char *const texts[] = {"", " ", "x", "nul", "+1", "\"", "\"a\\", "]", "-", "\"\xFF\""};
     strbuf scratch = {0};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -87,8 +80,7 @@ static void what_is_not_there_is_refused(void **state) {
     strbuf_deinit(&scratch);
 }
 
-static void an_integer_is_one_that_64_bits_hold(void **state) {
-    (void)state;
+TEST(an_integer_is_one_that_64_bits_hold) {
     static const struct {
         const char *text;
         bool fits;
@@ -108,8 +100,7 @@ static void an_integer_is_one_that_64_bits_hold(void **state) {
     }
 }
 
-static void a_comma_stands_between_values_only(void **state) {
-    (void)state;
+TEST(a_comma_stands_between_values_only) {
     static const char *const texts[] = {"[1 2]", "[1,,2]", "[,1]", "[1,]"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         json_scan s = {.text = str_of(texts[i])};
@@ -124,8 +115,7 @@ static void a_comma_stands_between_values_only(void **state) {
     }
 }
 
-static void a_span_is_a_whole_checked_value(void **state) {
-    (void)state;
+TEST(a_span_is_a_whole_checked_value) {
     json_scan s = {.text = str_of(" {\"a\":[1,\"]\"]} , 5")};
     str span;
     assert_int_equal(json_scan_span(&s, &span), QUIRE_OK);
@@ -139,8 +129,7 @@ static void a_span_is_a_whole_checked_value(void **state) {
     assert_int_equal(json_scan_span(&s, &span), QUIRE_BAD_FILE);
 }
 
-static void a_member_is_found_by_its_name_however_it_is_written(void **state) {
-    (void)state;
+TEST(a_member_is_found_by_its_name_however_it_is_written) {
     const str text = str_of("{\"x\":{\"want\":1},\"\\u0077ant\" : [2] ,\"want\":3}");
     str span;
     assert_int_equal(json_scan_member(text, "want", &span), QUIRE_OK);
@@ -176,8 +165,7 @@ static bool walk(json_scan *s, strbuf *scratch, int depth) {
 }
 
 /* One byte changed, taken out or put in: the pull reader takes what the check takes, and nothing else. */
-static void the_pull_reader_and_the_check_agree_on_damaged_texts(void **state) {
-    (void)state;
+TEST(the_pull_reader_and_the_check_agree_on_damaged_texts) {
     static const char seed_text[] =
         "{\"a\":[1,-2.5e+3,0],\"\\u00e9\\n\":{\"t\":true,\"f\":false},\"\xC3\xA9\":[null,\"\\ud83d\\ude00\",[[],{}]], \"z\" : 7 }";
     static const char bytes[] = "{}[]:,\"\\ -+.0123eE\x01\xC3\xA9tfnul/\t";

@@ -1,18 +1,14 @@
 /* JSONTestSuite (Nicolas Seriot), all of its texts: y_ must be taken, n_ refused, and of i_ the list below says what becomes of each.
  * docs/json.md explains them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
 #include <dirent.h>
 
 #include "base/mem.h"
 #include "json/json.h"
 #include "json/json_scan.h"
+#include "test.h"
 
 /* The room's largest depth, as the suite has a text of 500 arrays inside each other that a reader may take. */
 #define LIMITS .max_depth = JSON_MAX_DEPTH, .max_values = 1 << 20, .max_containers = 1 << 20, .max_names = 1 << 20
@@ -182,18 +178,15 @@ static void may_be_either(const char *name, str text) {
     HOLDS(!wide || strcmp(fault.what, "an integer beyond 64 bits") == 0, name);
 }
 
-static void what_must_be_taken_is_taken(void **state) {
-    (void)state;
+TEST(what_must_be_taken_is_taken) {
     each('y', 95, must_be_taken);
 }
 
-static void what_must_be_refused_is_refused(void **state) {
-    (void)state;
+TEST(what_must_be_refused_is_refused) {
     each('n', 188, must_be_refused);
 }
 
-static void what_may_be_either_is_as_documented(void **state) {
-    (void)state;
+TEST(what_may_be_either_is_as_documented) {
     each('i', N_CHOICES, may_be_either);
 }
 

@@ -3,18 +3,13 @@
 #ifndef TESTS_KV_CACHE_WORLD_H
 #define TESTS_KV_CACHE_WORLD_H
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/mem.h"
 #include "kv/check.h"
 #include "kv/index.h"
+#include "test.h"
 
 enum { WORLD_SEQS = 8, WORLD_TOKENS = 4096, WORLD_GROUPS = 3, WORLD_EVENTS = 1024 };
 

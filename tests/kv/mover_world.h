@@ -3,15 +3,10 @@
 #ifndef TESTS_KV_MOVER_WORLD_H
 #define TESTS_KV_MOVER_WORLD_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "kv/kv_mover.h"
+#include "test.h"
 
 enum { PAGE_WORDS = 4, DEVICE_PAGES = 64, DEVICE_CALLS = 1 << 16, DEVICE_PACE = 3 };
 

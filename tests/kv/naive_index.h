@@ -6,6 +6,7 @@
 #define TESTS_KV_NAIVE_INDEX_H
 
 #include "cache_world.h"
+#include "test.h"
 
 enum { NAIVE_PAGES = 160, NAIVE_TOKENS = 256, NAIVE_PUBLICS = 2, NAIVE_PUBLIC = 1000 };
 

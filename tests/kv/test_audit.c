@@ -1,16 +1,11 @@
 /* The audit in bytes: the worked examples' integers, groups, padding and windows, and random tables beside a naive count. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "../core/layer_plan.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kv/audit.h"
 #include "kv/check.h"
+#include "test.h"
 
 enum { MAX_TABLES = 16, MAX_COPIES = 4096 };
 
@@ -98,8 +93,7 @@ static void fork_table(world *w, int32_t from, int32_t to) {
 }
 
 /* Worked example 13. */
-static void sixteen_prompts_of_500_to_8000_waste_0_141_percent_at_page_16(void **state) {
-    (void)state;
+TEST(sixteen_prompts_of_500_to_8000_waste_0_141_percent_at_page_16) {
     static const int32_t sizes[] = {16, 64, 128, 256}, pages[] = {4256, 1070, 538, 272}, wasted[] = {96, 480, 864, 1632},
                          thousandths[] = {141, 706, 1271, 2400}; /* of a percent of the live tokens */
     for (int i = 0; i < 4; i++) {
@@ -121,8 +115,7 @@ static void sixteen_prompts_of_500_to_8000_waste_0_141_percent_at_page_16(void *
 }
 
 /* Worked example 15. */
-static void a_sequence_of_100000_tokens_wastes_less_than_a_page(void **state) {
-    (void)state;
+TEST(a_sequence_of_100000_tokens_wastes_less_than_a_page) {
     static const int32_t sizes[] = {16, 64, 128, 256}, pages[] = {6250, 1563, 782, 391}, wasted[] = {0, 32, 96, 96};
     for (int i = 0; i < 4; i++) {
         world w;
@@ -136,8 +129,7 @@ static void a_sequence_of_100000_tokens_wastes_less_than_a_page(void **state) {
 }
 
 /* Worked example 24: 2,000 shared tokens, then 30 + 150 of each user's own. */
-static void eight_chats_on_one_system_prompt_take_221_pages_against_1096(void **state) {
-    (void)state;
+TEST(eight_chats_on_one_system_prompt_take_221_pages_against_1096) {
     world w;
     open_world(&w, plain_shape(16), 256, 8);
     append(&w, 0, 2000);
@@ -166,8 +158,7 @@ static void eight_chats_on_one_system_prompt_take_221_pages_against_1096(void **
 }
 
 /* Worked examples 1, 2 and 5, as bytes. */
-static void a_copied_tail_counts_for_each_holder_and_the_prompt_once(void **state) {
-    (void)state;
+TEST(a_copied_tail_counts_for_each_holder_and_the_prompt_once) {
     world w;
     open_world(&w, plain_shape(16), 64, 4);
     append(&w, 0, 60);
@@ -189,8 +180,7 @@ static void a_copied_tail_counts_for_each_holder_and_the_prompt_once(void **stat
     close_world(&w);
 }
 
-static void the_longest_holder_of_a_page_says_how_much_of_it_is_live(void **state) {
-    (void)state;
+TEST(the_longest_holder_of_a_page_says_how_much_of_it_is_live) {
     world w;
     open_world(&w, plain_shape(16), 8, 2);
     append(&w, 0, 30);
@@ -204,8 +194,7 @@ static void the_longest_holder_of_a_page_says_how_much_of_it_is_live(void **stat
     close_world(&w);
 }
 
-static void cached_pages_are_neither_reserved_nor_free(void **state) {
-    (void)state;
+TEST(cached_pages_are_neither_reserved_nor_free) {
     world w;
     open_world(&w, plain_shape(16), 8, 1);
     append(&w, 0, 40);
@@ -223,8 +212,7 @@ static void cached_pages_are_neither_reserved_nor_free(void **state) {
 }
 
 /* 1 head of 3 elements in f16, 16 tokens: a plane holds 96 bytes in 128. 2 layers: 4 planes. */
-static void padding_of_planes_is_wasted(void **state) {
-    (void)state;
+TEST(padding_of_planes_is_wasted) {
     layer_plan d = {.n_layers = 2, .n_kv_heads = 1, .d_head = 3};
     kv_layout l;
     world w;
@@ -243,8 +231,7 @@ static void padding_of_planes_is_wasted(void **state) {
 }
 
 /* Gemma 3's layers: 3 full and 15 with a window make six groups of 3 without padding. */
-static void a_window_groups_page_is_live_from_the_first_token_it_sees(void **state) {
-    (void)state;
+TEST(a_window_groups_page_is_live_from_the_first_token_it_sees) {
     layer_kind kinds[18];
     for (int i = 0; i < 18; i++) {
         kinds[i] = i % 6 == 5 ? LAYER_FULL : LAYER_WINDOW;
@@ -295,8 +282,7 @@ static void count_naively(const world *w, int64_t *live_slots, int64_t *n_pages,
     }
 }
 
-static void random_tables_agree_with_a_naive_count(void **state) {
-    (void)state;
+TEST(random_tables_agree_with_a_naive_count) {
     uint64_t seed = rng_os_seed(), r = seed;
     print_message("seed %llu\n", (unsigned long long)seed);
     world w;

@@ -1,10 +1,4 @@
 /* Which cached page goes first: each policy's order by hand, retention, and what scans do to a hot set. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <math.h>
 #include <string.h>
@@ -13,6 +7,7 @@
 #include "base/rng.h"
 #include "kv/evict_learned.h"
 #include "kv/index.h"
+#include "test.h"
 
 /* A cache whose requests come one after another. */
 typedef struct cache {
@@ -116,8 +111,7 @@ static void expect_order(cache *c, const int32_t *tokens, int32_t n) {
 
 /* ---- the policies, by hand ---- */
 
-static void policies_have_names(void **state) {
-    (void)state;
+TEST(policies_have_names) {
     const char *known[] = {"lru", "lfu", "gdsf", "learned"};
     kv_policy p = KV_EVICT_CALLER;
     for (int32_t i = 0; i < 4; i++) {
@@ -132,8 +126,7 @@ static void policies_have_names(void **state) {
 }
 
 /* Worked example 18, one page a token: the longest free goes first, touch rescues, contents stay until the page is given out again. */
-static void lru_lets_the_longest_unused_go_first(void **state) {
-    (void)state;
+TEST(lru_lets_the_longest_unused_go_first) {
     cache c;
     cache_open(&c, 4, 1, KV_EVICT_LRU);
     for (int32_t t = 1; t <= 4; t++) {
@@ -144,8 +137,7 @@ static void lru_lets_the_longest_unused_go_first(void **state) {
     cache_close(&c);
 }
 
-static void lfu_lets_the_least_used_go_first_and_of_those_the_oldest(void **state) {
-    (void)state;
+TEST(lfu_lets_the_least_used_go_first_and_of_those_the_oldest) {
     cache c;
     cache_open(&c, 4, 1, KV_EVICT_LFU);
     assert_int_equal(ask_times(&c, 1, 3), 2);
@@ -159,8 +151,7 @@ static void lfu_lets_the_least_used_go_first_and_of_those_the_oldest(void **stat
 
 /* Values at depth 0, in units of the cost of one page: 1: 3, 2: 1, 3: 2. Then 5 takes 2's place (clock 1, value 2), 6 takes 3's, which is
  * older than 5 (clock 2, value 3), 7 takes 5's (value 3). Now 1, with three uses, is the oldest of three that are worth 3. */
-static void gdsf_lets_old_merits_fade(void **state) {
-    (void)state;
+TEST(gdsf_lets_old_merits_fade) {
     cache c;
     cache_open(&c, 3, 1, KV_EVICT_GDSF);
     (void)ask_times(&c, 1, 3);
@@ -176,8 +167,7 @@ static void gdsf_lets_old_merits_fade(void **state) {
 
 /* Page 256: the last of 81 pages costs 1 + 20,608 / 20,000 = 2.03 pages at depth 0, so once used it is worth more than a first page used
  * twice (2 x 1.0064); a tail of 64 tokens there is worth a quarter. */
-static void gdsf_weighs_what_it_costs_to_compute_a_page_again(void **state) {
-    (void)state;
+TEST(gdsf_weighs_what_it_costs_to_compute_a_page_again) {
     cache c;
     int32_t shallow[256], deep[81 * 256];
     for (int32_t i = 0; i < 81 * 256; i++) {
@@ -217,8 +207,7 @@ static page_id page_of(const cache *c, int32_t t) {
     return page;
 }
 
-static void the_callers_order_is_kept(void **state) {
-    (void)state;
+TEST(the_callers_order_is_kept) {
     cache c;
     const double when[] = {0, 7, INFINITY, 2.5, 0, NAN};
     cache_open(&c, 6, 1, KV_EVICT_CALLER);
@@ -238,8 +227,7 @@ static void the_callers_order_is_kept(void **state) {
 
 /* Worked example 23: page 1; [1,2,3], then [1,2,4]. Under every policy a leaf goes before what it stands on, however often that was used.
  */
-static void leaves_go_first_under_every_policy(void **state) {
-    (void)state;
+TEST(leaves_go_first_under_every_policy) {
     for (kv_policy p = KV_EVICT_LRU; p <= KV_EVICT_CALLER; p++) {
         cache c;
         const int32_t a[] = {1, 2, 3}, b[] = {1, 2, 4};
@@ -263,8 +251,7 @@ static void leaves_go_first_under_every_policy(void **state) {
 
 /* ---- the learned policy's model ---- */
 
-static void an_untaught_model_finds_all_alike(void **state) {
-    (void)state;
+TEST(an_untaught_model_finds_all_alike) {
     kv_learned l;
     kv_use old = {0}, young = {0};
     assert_int_equal(kv_learned_open(&l, 16), QUIRE_OK);
@@ -277,8 +264,7 @@ static void an_untaught_model_finds_all_alike(void **state) {
     kv_learned_close(&l);
 }
 
-static void a_trial_lasts_as_many_uses_as_there_are_pages(void **state) {
-    (void)state;
+TEST(a_trial_lasts_as_many_uses_as_there_are_pages) {
     kv_learned l;
     kv_use again, other, back;
     assert_int_equal(kv_learned_open(&l, 4), QUIRE_OK);
@@ -304,8 +290,7 @@ static void a_trial_lasts_as_many_uses_as_there_are_pages(void **state) {
     kv_learned_close(&l);
 }
 
-static void the_model_tells_what_comes_back_from_what_does_not(void **state) {
-    (void)state;
+TEST(the_model_tells_what_comes_back_from_what_does_not) {
     kv_learned l;
     kv_use hot[4] = {{0}}, once = {0};
     assert_int_equal(kv_learned_open(&l, 32), QUIRE_OK);
@@ -330,8 +315,7 @@ static void the_model_tells_what_comes_back_from_what_does_not(void **state) {
 
 #define SECOND INT64_C(1000000)
 
-static void priority_goes_before_the_policy(void **state) {
-    (void)state;
+TEST(priority_goes_before_the_policy) {
     for (kv_policy p = KV_EVICT_LRU; p <= KV_EVICT_LEARNED; p++) {
         cache c;
         cache_open(&c, 8, 1, p);
@@ -347,8 +331,7 @@ static void priority_goes_before_the_policy(void **state) {
     }
 }
 
-static void a_time_to_live_and_a_priority_end(void **state) {
-    (void)state;
+TEST(a_time_to_live_and_a_priority_end) {
     for (kv_policy p = KV_EVICT_LRU; p <= KV_EVICT_LEARNED; p++) {
         for (int32_t late = 0; late < 2; late++) {
             cache c;
@@ -372,8 +355,7 @@ static void a_time_to_live_and_a_priority_end(void **state) {
     }
 }
 
-static void times_count_from_when_the_last_holder_lets_go(void **state) {
-    (void)state;
+TEST(times_count_from_when_the_last_holder_lets_go) {
     cache c;
     kv_path path;
     int32_t one = 1;
@@ -393,8 +375,7 @@ static void times_count_from_when_the_last_holder_lets_go(void **state) {
     cache_close(&c);
 }
 
-static void the_last_that_says_something_counts(void **state) {
-    (void)state;
+TEST(the_last_that_says_something_counts) {
     cache c;
     cache_open(&c, 8, 1, KV_EVICT_LRU);
     keep(&c, 1, (kv_retention){.priority = 90});
@@ -406,8 +387,7 @@ static void the_last_that_says_something_counts(void **state) {
     cache_close(&c);
 }
 
-static void a_page_keeps_those_before_it_whatever_their_priority(void **state) {
-    (void)state;
+TEST(a_page_keeps_those_before_it_whatever_their_priority) {
     for (kv_policy p = KV_EVICT_LRU; p <= KV_EVICT_LEARNED; p++) {
         cache c;
         const int32_t both[] = {1, 2}, other = 9;
@@ -425,8 +405,7 @@ static void a_page_keeps_those_before_it_whatever_their_priority(void **state) {
     }
 }
 
-static void retention_out_of_range_is_refused(void **state) {
-    (void)state;
+TEST(retention_out_of_range_is_refused) {
     cache c;
     kv_path path;
     const kv_retention wrong[] = {{.priority = -1},
@@ -463,8 +442,7 @@ static int64_t hits_in_scans(kv_policy policy) {
     return n_hits;
 }
 
-static void scans_do_not_drive_out_what_is_used_often(void **state) {
-    (void)state;
+TEST(scans_do_not_drive_out_what_is_used_often) {
     int64_t lru = hits_in_scans(KV_EVICT_LRU), lfu = hits_in_scans(KV_EVICT_LFU), gdsf = hits_in_scans(KV_EVICT_GDSF),
             learned = hits_in_scans(KV_EVICT_LEARNED);
     print_message("hits of 20,000, about 6,000 possible: lru %d, lfu %d, gdsf %d, learned %d\n", (int)lru, (int)lfu, (int)gdsf,

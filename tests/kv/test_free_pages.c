@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -12,6 +5,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kv/free_pages.h"
+#include "test.h"
 
 static free_pages *open_set(int32_t n_pages) {
     free_pages *f;
@@ -36,8 +30,7 @@ static void give_back(free_pages *f, const page_id *ids, int32_t n) {
 }
 
 /* Sizes beside those at which a span, a word of marks or a region ends. */
-static void every_page_is_found_once_at_any_size(void **state) {
-    (void)state;
+TEST(every_page_is_found_once_at_any_size) {
     static const int32_t sizes[] = {1, 2, 63, 64, 65, 127, 128, 129, 511, 512, 513, 576, 4095, 4096, 4097, 32768, 32769, 100003};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         int32_t n = sizes[s];
@@ -68,8 +61,7 @@ static void every_page_is_found_once_at_any_size(void **state) {
 }
 
 /* Single pages scattered over all regions are one reserve. */
-static void scattered_pages_are_gathered_all_or_none(void **state) {
-    (void)state;
+TEST(scattered_pages_are_gathered_all_or_none) {
     enum { N = 8192, STEP = 1000 };
     free_pages *f = open_set(N);
     page_id ids[N], got[N / STEP + 2];
@@ -92,8 +84,7 @@ static void scattered_pages_are_gathered_all_or_none(void **state) {
     free_pages_close(f);
 }
 
-static void a_set_begins_again_at_its_lowest_pages_after_a_rewind(void **state) {
-    (void)state;
+TEST(a_set_begins_again_at_its_lowest_pages_after_a_rewind) {
     enum { N = 1024 };
     free_pages *f = open_set(N);
     page_id ids[N], next[2];
@@ -141,8 +132,7 @@ static void end_taker(taker *t) {
 }
 
 /* Threads are counted for each set alone: what one thread takes does not depend on how many there were before it in the process. */
-static void the_first_thread_of_every_set_takes_the_same_pages(void **state) {
-    (void)state;
+TEST(the_first_thread_of_every_set_takes_the_same_pages) {
     for (int32_t i = 0; i < 20; i++) {
         static const int32_t first[] = {0, 512, 256};
         free_pages *f = open_set(1024);
@@ -158,8 +148,7 @@ static void the_first_thread_of_every_set_takes_the_same_pages(void **state) {
     }
 }
 
-static void a_thread_goes_on_where_one_that_has_ended_was(void **state) {
-    (void)state;
+TEST(a_thread_goes_on_where_one_that_has_ended_was) {
     free_pages *f = open_set(1024);
     for (int32_t i = 0; i < 20; i++) {
         taker t;
@@ -171,8 +160,7 @@ static void a_thread_goes_on_where_one_that_has_ended_was(void **state) {
 }
 
 /* The last pages of a nearly full set may be another thread's: a thread does not stay among them. */
-static void a_thread_takes_pages_near_its_first_ones_before_those_that_came_back_last(void **state) {
-    (void)state;
+TEST(a_thread_takes_pages_near_its_first_ones_before_those_that_came_back_last) {
     enum { N = 1024 };
     free_pages *f = open_set(N);
     page_id ids[N], next[2];
@@ -223,8 +211,7 @@ static void *certain_main(void *argument) {
     return NULL;
 }
 
-static void pages_that_are_free_at_every_moment_are_always_found(void **state) {
-    (void)state;
+TEST(pages_that_are_free_at_every_moment_are_always_found) {
     uint64_t seed = rng_os_seed();
     print_message("seed %llu\n", (unsigned long long)seed);
     free_pages *f = open_set(N_PAGES);

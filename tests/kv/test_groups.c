@@ -1,14 +1,8 @@
 /* Groups of every kind in one pool and one index: random sequences beside a naive model that tries every prefix. Memory is played too: a
  * slot holds a number made of the whole prefix up to its token, and so does every page of a state; so a page that is reused or overwritten
  * wrongly is found out by its content. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "../core/layer_plan.h"
 #include "base/mem.h"
@@ -16,6 +10,7 @@
 #include "kv/check.h"
 #include "kv/index.h"
 #include "kv/snapshot.h"
+#include "test.h"
 
 enum { N_SEQS = 6, MAX_TOKENS = 256, MAX_GROUPS = 8, MAX_PAGES = 512, N_NAMESPACES = 2, MAX_STATE_PAGES = 16 };
 
@@ -535,23 +530,20 @@ static kv_index_options options_of_model(int32_t n_layers, int32_t period, layer
     return options_of(&l);
 }
 
-static void gemma_3s_six_groups_find_what_a_naive_model_finds(void **state) {
-    (void)state;
+TEST(gemma_3s_six_groups_find_what_a_naive_model_finds) {
     kv_index_options o = options_of_model(18, 6, LAYER_WINDOW, LAYER_FULL, 4);
     assert_int_equal(o.n_groups, 6);
     run_random(200, &o, 0, 3000);
     run_random(420, &o, 0, 3000);
 }
 
-static void a_latent_group_finds_what_a_naive_model_finds(void **state) {
-    (void)state;
+TEST(a_latent_group_finds_what_a_naive_model_finds) {
     kv_index_options o = options_of_model(27, 1, LAYER_LATENT, LAYER_LATENT, 8);
     assert_int_equal(o.n_groups, 1);
     run_random(40, &o, 0, 4000);
 }
 
-static void full_and_state_groups_find_what_a_naive_model_finds(void **state) {
-    (void)state;
+TEST(full_and_state_groups_find_what_a_naive_model_finds) {
     kv_index_options o = options_of_model(48, 4, LAYER_STATE, LAYER_FULL, 4); /* Qwen3-Next's layers */
     assert_int_equal(o.n_groups, 1);
     assert_int_equal(o.n_state_groups, 1);
@@ -565,8 +557,7 @@ static void full_and_state_groups_find_what_a_naive_model_finds(void **state) {
     }
 }
 
-static void groups_of_every_kind_find_what_a_naive_model_finds(void **state) {
-    (void)state;
+TEST(groups_of_every_kind_find_what_a_naive_model_finds) {
     kv_index_options o = {.page_tokens = 4, .n_groups = 3, .windows = {0, 6, 20}, .n_state_groups = 2, .state_pages = {1, 3}};
     run_random(256, &o, 10, 4000);
     o.policy = KV_EVICT_GDSF;
@@ -584,8 +575,7 @@ static void fill(int32_t *tokens, int32_t from, int32_t n) {
     }
 }
 
-static void a_prefix_is_reused_when_its_last_window_is_cached(void **state) {
-    (void)state;
+TEST(a_prefix_is_reused_when_its_last_window_is_cached) {
     enum { W = 512, N = 2000, SIZE = 16 };
     kv_index_options o = {.page_tokens = SIZE, .n_groups = 6, .windows = {0, W, W, W, W, W}, .max_namespaces = 1, .max_entries = 1000};
     static int32_t tokens[N + 1];
@@ -649,8 +639,7 @@ static void a_prefix_is_reused_when_its_last_window_is_cached(void **state) {
 }
 
 /* A public prefix of two pages: a state right behind it serves all tenants, one token further it is one tenant's own. */
-static void a_state_behind_a_public_prefix_is_shared_and_no_other(void **state) {
-    (void)state;
+TEST(a_state_behind_a_public_prefix_is_shared_and_no_other) {
     static world w;
     static const int32_t prefix[8] = {1, 2, 3, 4, 5, 6, 7, 8};
     kv_index_options o = {.page_tokens = 4, .n_groups = 1, .n_state_groups = 1, .state_pages = {2}};

@@ -1,18 +1,13 @@
 /* kv_seq as its users drive it, at random: full and window groups, forks, truncations, releases and reuse in a pool that is often full. A
  * memory keeps what slots hold, a number made of the whole prefix up to the token; so a page that is shared, reused or written wrongly is
  * found by its content. The cache is audited after each operation. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kv/kv_seq.h"
+#include "test.h"
 
 enum { N_SEQS = 5, N_PAGES = 40, SIZE = 2, LEN = 24, N_GROUPS = 2, WINDOW = 5, N_TOKENS = 2, N_OPERATIONS = 6000 };
 
@@ -196,18 +191,15 @@ static void play(bool no_index) {
     kv_cache_close(&cache);
 }
 
-static void random_use_with_an_index_keeps_every_content(void **state) {
-    (void)state;
+TEST(random_use_with_an_index_keeps_every_content) {
     play(false);
 }
 
-static void random_use_without_an_index_keeps_every_content(void **state) {
-    (void)state;
+TEST(random_use_without_an_index_keeps_every_content) {
     play(true);
 }
 
-static void options_that_no_cache_has_are_refused(void **state) {
-    (void)state;
+TEST(options_that_no_cache_has_are_refused) {
     kv_cache c;
     kv_cache_options o = {.n_pages = 8, .page_tokens = 4, .n_groups = 2, .state_pages = {1, 0}, .max_namespaces = 1};
     assert_int_equal(kv_cache_open(&o, &c), QUIRE_INVALID); /* tokens behind states */

@@ -1,18 +1,13 @@
 /* The most pages of a sequence, compared with what sequences hold at their peaks: random groups, windows, pages and steps, with and without
  * cached prefixes. The cache is audited after each operation. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kv/kv_seq.h"
 #include "kv/most_pages.h"
+#include "test.h"
 
 enum { N_CASES = 300, MAX_GROUPS = 4, LEN = 160, N_PAGES = 2048, N_SEQS = 6 };
 
@@ -80,8 +75,7 @@ static void run_any(kv_cache *c, const kv_most *m, int32_t n_rows) {
     kv_seq_deinit(&s);
 }
 
-static void no_sequence_holds_more_than_the_bound(void **state) {
-    (void)state;
+TEST(no_sequence_holds_more_than_the_bound) {
     for (int32_t i = 0; i < N_CASES; i++) {
         kv_cache_options o = any_groups(0);
         int32_t n_rows = 1 + any(i % 2 == 0 ? 4 : LEN);
@@ -98,8 +92,7 @@ static void no_sequence_holds_more_than_the_bound(void **state) {
 }
 
 /* Two groups, one with a window: one step more than the window sees, then full steps. */
-static void a_sequence_comes_within_a_page_a_group_of_the_bound(void **state) {
-    (void)state;
+TEST(a_sequence_comes_within_a_page_a_group_of_the_bound) {
     static const int32_t tokens[LEN];
     for (int32_t i = 0; i < N_CASES; i++) {
         kv_cache_options o = {
@@ -123,8 +116,7 @@ static void a_sequence_comes_within_a_page_a_group_of_the_bound(void **state) {
     }
 }
 
-static void the_longest_sequence_is_the_last_that_fits(void **state) {
-    (void)state;
+TEST(the_longest_sequence_is_the_last_that_fits) {
     for (int32_t i = 0; i < N_CASES; i++) {
         kv_cache_options o = any_groups(any(2));
         kv_cache c;
@@ -143,8 +135,7 @@ static void the_longest_sequence_is_the_last_that_fits(void **state) {
     }
 }
 
-static void the_bound_of_known_layouts(void **state) {
-    (void)state;
+TEST(the_bound_of_known_layouts) {
     kv_layout l = {.page_tokens = 16,
                    .n_groups = 4,
                    .groups = {{.kind = LAYER_FULL},

@@ -1,16 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <string.h>
 
 #include "kv/namespace.h"
+#include "test.h"
 
-static void names_that_fall_into_one_bucket_stay_apart(void **state) {
-    (void)state;
+TEST(names_that_fall_into_one_bucket_stay_apart) {
     kv_namespaces s;
     assert_int_equal(kv_namespaces_open(&s, 2), QUIRE_OK); /* two buckets for all names */
     int32_t a = kv_namespaces_add(&s, NAMESPACE_PLAIN, "a", 1), b = kv_namespaces_add(&s, NAMESPACE_PLAIN, "ab", 2);
@@ -28,8 +21,7 @@ static void names_that_fall_into_one_bucket_stay_apart(void **state) {
     kv_namespaces_close(&s);
 }
 
-static void many_names_come_and_go(void **state) {
-    (void)state;
+TEST(many_names_come_and_go) {
     kv_namespaces s;
     int32_t numbers[100];
     assert_int_equal(kv_namespaces_open(&s, 100), QUIRE_OK);
@@ -51,8 +43,7 @@ static void many_names_come_and_go(void **state) {
     kv_namespaces_close(&s);
 }
 
-static void the_longest_name_and_the_empty_one_are_names(void **state) {
-    (void)state;
+TEST(the_longest_name_and_the_empty_one_are_names) {
     kv_namespaces s;
     char name[KV_NAMESPACE_BYTES];
     memset(name, 'x', sizeof name);
@@ -64,8 +55,7 @@ static void the_longest_name_and_the_empty_one_are_names(void **state) {
     kv_namespaces_close(&s);
 }
 
-static void one_name_behind_two_prefixes_names_two_spaces(void **state) {
-    (void)state;
+TEST(one_name_behind_two_prefixes_names_two_spaces) {
     kv_namespaces s;
     assert_int_equal(kv_namespaces_open(&s, 4), QUIRE_OK);
     int32_t plain = kv_namespaces_add(&s, NAMESPACE_PLAIN, "a", 1), all = kv_namespaces_add(&s, NAMESPACE_PUBLIC, "a", 1);
@@ -81,8 +71,7 @@ static void one_name_behind_two_prefixes_names_two_spaces(void **state) {
 }
 
 /* Whatever bucket they fall into. */
-static void a_name_behind_another_prefix_is_not_found(void **state) {
-    (void)state;
+TEST(a_name_behind_another_prefix_is_not_found) {
     kv_namespaces s;
     assert_int_equal(kv_namespaces_open(&s, 2), QUIRE_OK);
     int32_t a = kv_namespaces_add(&s, 7, "tenant", 6);

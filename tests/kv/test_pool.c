@@ -1,16 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kv/pool.h"
+#include "test.h"
 
 static kv_pool *open_pool(int32_t n_pages) {
     kv_pool *pool;
@@ -34,8 +28,7 @@ static void expect_counts(const kv_pool *pool, int32_t n_free, int32_t n_held, i
     assert_int_equal(c.n_pages, n_free + n_held + n_cached);
 }
 
-static void a_reserve_takes_all_pages_or_none(void **state) {
-    (void)state;
+TEST(a_reserve_takes_all_pages_or_none) {
     kv_pool *pool = open_pool(8);
     page_id ids[9];
     assert_int_equal(kv_pool_reserve(pool, 5, ids), QUIRE_OK);
@@ -57,8 +50,7 @@ static void a_reserve_takes_all_pages_or_none(void **state) {
     kv_pool_close(pool);
 }
 
-static void a_shared_page_is_freed_by_its_last_holder(void **state) {
-    (void)state;
+TEST(a_shared_page_is_freed_by_its_last_holder) {
     kv_pool *pool = open_pool(2);
     page_id id;
     assert_int_equal(kv_pool_reserve(pool, 1, &id), QUIRE_OK);
@@ -76,8 +68,7 @@ static void a_shared_page_is_freed_by_its_last_holder(void **state) {
 }
 
 /* Worked example 18. */
-static void the_page_released_longest_ago_is_evicted_first_unless_touched(void **state) {
-    (void)state;
+TEST(the_page_released_longest_ago_is_evicted_first_unless_touched) {
     kv_pool *pool = open_pool(4);
     page_id ids[4], got;
     assert_int_equal(kv_pool_reserve(pool, 4, ids), QUIRE_OK);
@@ -108,8 +99,7 @@ static void the_page_released_longest_ago_is_evicted_first_unless_touched(void *
     kv_pool_close(pool);
 }
 
-static void a_sequences_last_page_is_offered_for_eviction_before_its_first(void **state) {
-    (void)state;
+TEST(a_sequences_last_page_is_offered_for_eviction_before_its_first) {
     kv_pool *pool = open_pool(3);
     page_id ids[3];
     assert_int_equal(kv_pool_reserve(pool, 3, ids), QUIRE_OK);
@@ -124,8 +114,7 @@ static void a_sequences_last_page_is_offered_for_eviction_before_its_first(void 
     kv_pool_close(pool);
 }
 
-static void a_held_page_that_is_unindexed_is_freed_when_released(void **state) {
-    (void)state;
+TEST(a_held_page_that_is_unindexed_is_freed_when_released) {
     kv_pool *pool = open_pool(1);
     page_id id;
     assert_int_equal(kv_pool_reserve(pool, 1, &id), QUIRE_OK);
@@ -149,8 +138,7 @@ static void note_run(void *context, page_id first, int32_t n) {
     r->n[r->n_runs++] = n;
 }
 
-static void a_tidy_pool_offers_free_pages_in_order_and_lists_their_runs(void **state) {
-    (void)state;
+TEST(a_tidy_pool_offers_free_pages_in_order_and_lists_their_runs) {
     enum { N = 12 };
     kv_pool *pool = open_pool(N);
     page_id ids[N], back[N] = {{7}, {0}, {9}, {10}, {3}, {8}, {2}}, next[N];
@@ -177,8 +165,7 @@ static void a_tidy_pool_offers_free_pages_in_order_and_lists_their_runs(void **s
     kv_pool_close(pool);
 }
 
-static void impossible_sizes_are_refused(void **state) {
-    (void)state;
+TEST(impossible_sizes_are_refused) {
     kv_pool *pool = NULL;
     assert_int_equal(kv_pool_open(0, &pool), QUIRE_INVALID);
     assert_int_equal(kv_pool_open(-1, &pool), QUIRE_INVALID);
@@ -263,8 +250,7 @@ static void random_step(kv_pool *pool, model *m, uint64_t *s) {
     }
 }
 
-static void random_operations_agree_with_a_plain_model(void **state) {
-    (void)state;
+TEST(random_operations_agree_with_a_plain_model) {
     uint64_t seed = rng_os_seed(), s = seed;
     print_message("seed %llu\n", (unsigned long long)seed);
     for (int32_t n_pages = 1; n_pages <= 64; n_pages += 9) {
@@ -316,8 +302,7 @@ static void *stress_main(void *argument) {
     return NULL;
 }
 
-static void eight_threads_never_hold_the_same_page_and_lose_none(void **state) {
-    (void)state;
+TEST(eight_threads_never_hold_the_same_page_and_lose_none) {
     kv_pool *pool = open_pool(STRESS_PAGES); /* too few for all: some reserves fail */
     int32_t *content = mem_new(STRESS_PAGES, sizeof *content);
     pthread_t threads[N_THREADS];

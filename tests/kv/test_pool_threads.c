@@ -1,12 +1,6 @@
 /* Eight threads in one pool, for ThreadSanitizer: pages that are handed from thread to thread, block tables that are forked, and the
  * index's own thread among them. What lies in a page is plain memory: a page that two believe to be theirs is a data race and a wrong
  * number. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,6 +9,7 @@
 #include "base/rng.h"
 #include "kv/check.h"
 #include "kv/index.h"
+#include "test.h"
 
 enum { N_THREADS = 8, N_ROUNDS = 20000, N_PAGES = 96, PAGE_TOKENS = 4, N_BOXES = 6, MAX_TAKEN = 6, TABLE_PAGES = 8, PROMPT = 22 };
 
@@ -148,8 +143,7 @@ static void *keep_index(void *argument) {
     return NULL;
 }
 
-static void eight_threads_share_pages_and_tables_and_lose_none(void **state) {
-    (void)state;
+TEST(eight_threads_share_pages_and_tables_and_lose_none) {
     uint64_t seed = rng_os_seed();
     print_message("seed %llu\n", (unsigned long long)seed);
     hall h = {.content = mem_new(N_PAGES, sizeof *h.content)};

@@ -1,16 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdbool.h>
 #include <string.h>
 
 #include "base/fault.h"
 #include "base/rng.h"
 #include "quire_kv.h"
+#include "test.h"
 
 static quire_kv *open_kv(int32_t n_pages, int32_t page_tokens, int32_t window) {
     quire_kv_options o;
@@ -41,8 +35,7 @@ static void numbers(int32_t *tokens, int32_t from, int32_t n) {
     }
 }
 
-static void a_second_request_reuses_37_tokens_of_the_first(void **state) {
-    (void)state;
+TEST(a_second_request_reuses_37_tokens_of_the_first) {
     quire_kv *kv = open_kv(64, 16, 0);
     quire_kv_seq *a, *b;
     const quire_kv_copy *copies;
@@ -72,8 +65,7 @@ static void a_second_request_reuses_37_tokens_of_the_first(void **state) {
     quire_kv_close(kv);
 }
 
-static void a_call_without_room_leaves_all_as_it_was(void **state) {
-    (void)state;
+TEST(a_call_without_room_leaves_all_as_it_was) {
     quire_kv *kv = open_kv(8, 4, 0);
     quire_kv_seq *a, *b = NULL, *more[6];
     int32_t x[40], n_cached = -7;
@@ -102,8 +94,7 @@ static void a_call_without_room_leaves_all_as_it_was(void **state) {
     quire_kv_close(kv); /* with six sequences open */
 }
 
-static void what_a_window_no_longer_sees_is_given_back(void **state) {
-    (void)state;
+TEST(what_a_window_no_longer_sees_is_given_back) {
     quire_kv *kv = open_kv(64, 4, 8);
     quire_kv_seq *a;
     int32_t x[40], n_cached;
@@ -120,8 +111,7 @@ static void what_a_window_no_longer_sees_is_given_back(void **state) {
     quire_kv_close(kv);
 }
 
-static void a_public_prefix_is_held_once_for_two_spaces(void **state) {
-    (void)state;
+TEST(a_public_prefix_is_held_once_for_two_spaces) {
     quire_kv *kv = open_kv(64, 16, 0);
     quire_kv_seq *a, *b, *c;
     int32_t x[60], n_cached, n;
@@ -142,8 +132,7 @@ static void a_public_prefix_is_held_once_for_two_spaces(void **state) {
 }
 
 /* Without a full group no page keeps the early entries of a prefix, but its last window does. */
-static void a_long_prefix_is_reused_where_all_groups_have_windows(void **state) {
-    (void)state;
+TEST(a_long_prefix_is_reused_where_all_groups_have_windows) {
     quire_kv_options o;
     quire_kv *kv;
     quire_kv_seq *a;
@@ -168,8 +157,7 @@ static void a_long_prefix_is_reused_where_all_groups_have_windows(void **state) 
     quire_kv_close(kv);
 }
 
-static void options_out_of_range_are_refused(void **state) {
-    (void)state;
+TEST(options_out_of_range_are_refused) {
     quire_kv_options o;
     quire_kv *kv = NULL;
     quire_kv_options_init(&o);
@@ -347,8 +335,7 @@ static void step(user *u, uint64_t *s) {
     }
 }
 
-static void random_use_never_mixes_up_what_slots_hold(void **state) {
-    (void)state;
+TEST(random_use_never_mixes_up_what_slots_hold) {
     static user u;
     uint64_t seed = rng_os_seed(), s = seed;
     print_message("seed %llu\n", (unsigned long long)seed);
@@ -367,8 +354,7 @@ static void random_use_never_mixes_up_what_slots_hold(void **state) {
 
 #ifdef QUIRE_DEBUG
 /* The same work once for every point in it that may fail, which then does: everything must be as it was, and the next try succeed. */
-static void each_allocation_and_reserve_may_fail_once(void **state) {
-    (void)state;
+TEST(each_allocation_and_reserve_may_fail_once) {
     static user u;
     uint64_t seed = rng_os_seed();
     print_message("seed %llu\n", (unsigned long long)seed);
@@ -412,16 +398,14 @@ static void each_allocation_and_reserve_may_fail_once(void **state) {
     assert_true(n_faults > 100);
 }
 #else
-static void each_allocation_and_reserve_may_fail_once(void **state) {
-    (void)state;
+TEST(each_allocation_and_reserve_may_fail_once) {
     print_message("SKIP: no fault injection in this build\n");
 }
 #endif
 
 #ifdef QUIRE_DEBUG
 /* A sequence whose prefix is cached opens whole or not at all, whichever allocation fails. */
-static void opening_behind_a_cached_prefix_reports_every_fault(void **state) {
-    (void)state;
+TEST(opening_behind_a_cached_prefix_reports_every_fault) {
     int32_t tokens[400] = {0}, n_cached, n_faults = 0; /* so long that tables grow when they are filled */
     quire_kv *kv = open_kv(256, 4, 0);
     quire_kv_seq *seq;
@@ -473,8 +457,7 @@ static int32_t commits_to_the_end(int32_t n_fine) {
     return n_commits;
 }
 
-static void a_commit_without_memory_moves_on_to_the_next_snapshot(void **state) {
-    (void)state;
+TEST(a_commit_without_memory_moves_on_to_the_next_snapshot) {
     for (int32_t n_fine = 0; n_fine < 50; n_fine++) { /* with some of them the list of copies is full then */
         assert_in_range(commits_to_the_end(n_fine), 1, 60);
     }
@@ -482,8 +465,7 @@ static void a_commit_without_memory_moves_on_to_the_next_snapshot(void **state) 
 #endif
 
 /* A window of one token looks back to none; yet a page that is gone cannot be written on in. */
-static void a_sequence_is_not_truncated_into_a_released_page(void **state) {
-    (void)state;
+TEST(a_sequence_is_not_truncated_into_a_released_page) {
     int32_t tokens[16] = {0}, n_cached;
     quire_kv_options o;
     quire_kv *kv;

@@ -1,18 +1,13 @@
 /* Recurrent states through quire_kv.h, with the numbers of Qwen3-Next: a state takes 197 pages of 16 tokens (tests/core/test_kv_layout.c).
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "../core/layer_plan.h"
 #include "base/fault.h"
 #include "base/rng.h"
 #include "quire_kv.h"
+#include "test.h"
 
 enum { STATE = 197, SIZE = 16 };
 
@@ -73,8 +68,7 @@ static int32_t run(quire_kv *kv, const int32_t *prompt, int32_t n, quire_kv_seq 
     return n_cached;
 }
 
-static void the_same_prompt_again_computes_its_last_token_only(void **state) {
-    (void)state;
+TEST(the_same_prompt_again_computes_its_last_token_only) {
     quire_kv_options o = options(2000);
     quire_kv *kv = open_kv(&o);
     quire_kv_seq *a, *b;
@@ -102,8 +96,7 @@ static void the_same_prompt_again_computes_its_last_token_only(void **state) {
 }
 
 /* Requests that share 700 tokens: the second finds the pages but no state there, and leaves one; the third starts from it. */
-static void a_branch_leaves_a_snapshot_for_the_next(void **state) {
-    (void)state;
+TEST(a_branch_leaves_a_snapshot_for_the_next) {
     quire_kv_options o = options(4000);
     quire_kv *kv = open_kv(&o);
     quire_kv_seq *seqs[3];
@@ -128,8 +121,7 @@ static void a_branch_leaves_a_snapshot_for_the_next(void **state) {
     quire_kv_close(kv);
 }
 
-static void of_snapshots_over_the_cap_the_longest_unused_goes(void **state) {
-    (void)state;
+TEST(of_snapshots_over_the_cap_the_longest_unused_goes) {
     quire_kv_options o = options(4000);
     o.snapshot_tokens = 500;
     o.snapshot_pages = 4 * STATE + 100;
@@ -158,8 +150,7 @@ static void of_snapshots_over_the_cap_the_longest_unused_goes(void **state) {
     quire_kv_close(kv);
 }
 
-static void a_fork_shares_the_state_until_one_goes_on(void **state) {
-    (void)state;
+TEST(a_fork_shares_the_state_until_one_goes_on) {
     quire_kv_options o = options(2000);
     quire_kv *kv = open_kv(&o);
     quire_kv_seq *a, *b;
@@ -179,8 +170,7 @@ static void a_fork_shares_the_state_until_one_goes_on(void **state) {
     quire_kv_close(kv);
 }
 
-static void a_sequence_goes_back_only_to_where_its_state_is_kept(void **state) {
-    (void)state;
+TEST(a_sequence_goes_back_only_to_where_its_state_is_kept) {
     quire_kv_options o = options(4000);
     o.snapshot_tokens = 64;
     quire_kv *kv = open_kv(&o);
@@ -204,8 +194,7 @@ static void a_sequence_goes_back_only_to_where_its_state_is_kept(void **state) {
 }
 
 /* One sequence's pages, and 100 more: no snapshot while it runs, and what others left stays. */
-static void where_pages_are_short_nothing_is_kept_and_nothing_lost(void **state) {
-    (void)state;
+TEST(where_pages_are_short_nothing_is_kept_and_nothing_lost) {
     quire_kv_options o = options(7 + 13 + STATE + 100);
     quire_kv *kv = open_kv(&o);
     quire_kv_seq *a, *b;
@@ -227,8 +216,7 @@ static void where_pages_are_short_nothing_is_kept_and_nothing_lost(void **state)
     quire_kv_close(kv);
 }
 
-static void options_of_states_out_of_range_are_refused(void **state) {
-    (void)state;
+TEST(options_of_states_out_of_range_are_refused) {
     quire_kv *kv = NULL;
     quire_kv_options o = options(STATE - 1); /* not one state fits */
     assert_int_equal(quire_kv_open(&o, &kv), QUIRE_INVALID);
@@ -376,8 +364,7 @@ static void step(user *u, uint64_t *r) {
     }
 }
 
-static void random_use_never_mixes_up_states(void **state) {
-    (void)state;
+TEST(random_use_never_mixes_up_states) {
     static const quire_kv_policy policies[] = {QUIRE_KV_LRU, QUIRE_KV_LFU, QUIRE_KV_GDSF, QUIRE_KV_LRU};
     int64_t n_back = 0;
     for (int i = 0; i < 4; i++) {
@@ -416,8 +403,7 @@ static void random_use_never_mixes_up_states(void **state) {
 #ifdef QUIRE_DEBUG
 /* The same short life of three sequences once for every allocation and reserve in it, which then fails: the cache stays whole, and all
  * pages come back. */
-static void each_allocation_and_reserve_may_fail_once(void **state) {
-    (void)state;
+TEST(each_allocation_and_reserve_may_fail_once) {
     bool happened = true;
     for (int64_t point = 0; happened; point++) {
         static user u;

@@ -1,15 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kv/check.h"
+#include "test.h"
 
 enum { MAX_TABLES = 16, MAX_COPIES = 64 };
 
@@ -74,8 +68,7 @@ static void rewrite_last(world *w, int32_t i) {
 }
 
 /* Worked examples 1 and 2. */
-static void forks_share_full_pages_and_grow_on_their_own(void **state) {
-    (void)state;
+TEST(forks_share_full_pages_and_grow_on_their_own) {
     world w;
     open_world(&w, 64, 16, 4);
     append(&w, 0, 64);
@@ -97,8 +90,7 @@ static void forks_share_full_pages_and_grow_on_their_own(void **state) {
 }
 
 /* Worked examples 3 and 4. */
-static void a_forked_table_copies_only_the_page_it_writes(void **state) {
-    (void)state;
+TEST(a_forked_table_copies_only_the_page_it_writes) {
     world w;
     open_world(&w, 64, 16, 4);
     append(&w, 0, 64);
@@ -130,8 +122,7 @@ static void a_forked_table_copies_only_the_page_it_writes(void **state) {
 }
 
 /* Worked example 5. */
-static void an_append_into_a_shared_part_filled_page_copies_it_for_all_but_the_last(void **state) {
-    (void)state;
+TEST(an_append_into_a_shared_part_filled_page_copies_it_for_all_but_the_last) {
     world w;
     open_world(&w, 64, 16, 4);
     append(&w, 0, 60);
@@ -162,8 +153,7 @@ static int32_t held_without_sharing(int32_t prompt, int32_t more) {
 }
 
 /* Worked example 6. */
-static void four_sequences_of_one_prompt_hold_its_pages_once(void **state) {
-    (void)state;
+TEST(four_sequences_of_one_prompt_hold_its_pages_once) {
     world w;
     open_world(&w, 128, 16, 4);
     append(&w, 0, 256);
@@ -183,8 +173,7 @@ static void four_sequences_of_one_prompt_hold_its_pages_once(void **state) {
 }
 
 /* Worked examples 9 and 11. */
-static void a_position_lies_at_its_page_times_the_page_size_plus_its_offset(void **state) {
-    (void)state;
+TEST(a_position_lies_at_its_page_times_the_page_size_plus_its_offset) {
     page_id pages[] = {{7}, {3}, {12}};
     kv_table t = {.pages = pages, .n_pages = 3, .cap_pages = 3, .n_tokens = 48};
     assert_int_equal(kv_table_slot(&t, 47, 16), 207);
@@ -198,8 +187,7 @@ static void a_position_lies_at_its_page_times_the_page_size_plus_its_offset(void
 }
 
 /* Worked examples 19, 28, 29 and 30. */
-static void pages_are_taken_when_the_one_before_is_full(void **state) {
-    (void)state;
+TEST(pages_are_taken_when_the_one_before_is_full) {
     world w;
     open_world(&w, 128, 2, 1);
     append(&w, 0, 5);
@@ -240,8 +228,7 @@ static void pages_are_taken_when_the_one_before_is_full(void **state) {
 }
 
 /* Worked example 10. */
-static void the_mean_waste_in_the_tail_is_half_a_page_less_half_a_token(void **state) {
-    (void)state;
+TEST(the_mean_waste_in_the_tail_is_half_a_page_less_half_a_token) {
     for (int32_t size = 1; size <= 256; size *= 4) { /* 1, 4, 16, 64, 256 */
         world w;
         open_world(&w, 16 * 8, size, 1);
@@ -256,8 +243,7 @@ static void the_mean_waste_in_the_tail_is_half_a_page_less_half_a_token(void **s
     }
 }
 
-static void an_append_without_room_changes_nothing(void **state) {
-    (void)state;
+TEST(an_append_without_room_changes_nothing) {
     world w;
     open_world(&w, 4, 4, 2);
     append(&w, 0, 10);
@@ -277,8 +263,7 @@ static void an_append_without_room_changes_nothing(void **state) {
     close_world(&w);
 }
 
-static void an_append_up_to_the_initial_capacity_allocates_nothing(void **state) {
-    (void)state;
+TEST(an_append_up_to_the_initial_capacity_allocates_nothing) {
     world w;
     open_world(&w, 64, 4, 2);
     kv_table t;
@@ -293,8 +278,7 @@ static void an_append_up_to_the_initial_capacity_allocates_nothing(void **state)
     close_world(&w);
 }
 
-static void nothing_appended_to_and_dropped_from_nothing_is_nothing(void **state) {
-    (void)state;
+TEST(nothing_appended_to_and_dropped_from_nothing_is_nothing) {
     world w;
     open_world(&w, 4, 4, 1);
     kv_table t = {0};
@@ -305,8 +289,7 @@ static void nothing_appended_to_and_dropped_from_nothing_is_nothing(void **state
     close_world(&w);
 }
 
-static void an_indexed_tail_is_copied_before_it_is_written(void **state) {
-    (void)state;
+TEST(an_indexed_tail_is_copied_before_it_is_written) {
     world w;
     open_world(&w, 8, 4, 1);
     append(&w, 0, 6);
@@ -320,8 +303,7 @@ static void an_indexed_tail_is_copied_before_it_is_written(void **state) {
     close_world(&w);
 }
 
-static void the_audit_names_a_page_whose_count_is_wrong(void **state) {
-    (void)state;
+TEST(the_audit_names_a_page_whose_count_is_wrong) {
     world w;
     open_world(&w, 8, 4, 1);
     append(&w, 0, 9);
@@ -382,8 +364,7 @@ static void random_operation(world *w, memory *m, uint64_t *s, int32_t *next_tok
     }
 }
 
-static void random_operations_keep_every_sequences_own_tokens(void **state) {
-    (void)state;
+TEST(random_operations_keep_every_sequences_own_tokens) {
     uint64_t seed = rng_os_seed(), s = seed;
     print_message("seed %llu\n", (unsigned long long)seed);
     for (int32_t page_tokens = 1; page_tokens <= 8; page_tokens *= 2) {

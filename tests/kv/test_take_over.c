@@ -1,12 +1,7 @@
 /* A sequence takes over the part-filled page that the tree knows, where it is the only holder. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "kv/index.h"
+#include "test.h"
 
 enum { SIZE = 4, N_PAGES = 8 };
 
@@ -47,8 +42,7 @@ static void end(world *w) {
     kv_pool_close(w->pool);
 }
 
-static void a_tail_that_is_taken_over_is_written_without_a_copy_and_found_no_more(void **state) {
-    (void)state;
+TEST(a_tail_that_is_taken_over_is_written_without_a_copy_and_found_no_more) {
     world w;
     begin(&w, 6);
     assert_true(kv_table_copies_tail(w.pool, &w.table, SIZE));
@@ -64,8 +58,7 @@ static void a_tail_that_is_taken_over_is_written_without_a_copy_and_found_no_mor
     end(&w);
 }
 
-static void a_tail_that_somebody_else_holds_stays(void **state) {
-    (void)state;
+TEST(a_tail_that_somebody_else_holds_stays) {
     world w;
     begin(&w, 6);
     kv_table fork;
@@ -78,8 +71,7 @@ static void a_tail_that_somebody_else_holds_stays(void **state) {
     end(&w);
 }
 
-static void a_full_page_is_nobodys_to_take(void **state) {
-    (void)state;
+TEST(a_full_page_is_nobodys_to_take) {
     world w;
     begin(&w, 8);
     assert_false(kv_table_copies_tail(w.pool, &w.table, SIZE));

@@ -1,14 +1,9 @@
 /* Records, directories and the host tier: what is given back is what was put in, behind what it was put in, or nothing. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "test.h"
 #include "tier_world.h"
 
 /* ---- records ---- */
@@ -19,8 +14,7 @@ static kv_record some_record(const int32_t *tokens) {
                        .sum = 9};
 }
 
-static void a_head_says_what_was_written(void **state) {
-    (void)state;
+TEST(a_head_says_what_was_written) {
     int32_t tokens[PAGE_TOKENS] = {1, -2, INT32_MAX, 0};
     kv_record r = some_record(tokens), back;
     unsigned char *head = mem_new(1, kv_record_head_bytes(&shape));
@@ -31,8 +25,7 @@ static void a_head_says_what_was_written(void **state) {
     mem_free(head);
 }
 
-static void a_head_with_any_bit_changed_is_no_head(void **state) {
-    (void)state;
+TEST(a_head_with_any_bit_changed_is_no_head) {
     int32_t tokens[PAGE_TOKENS] = {1, 2, 3, 4};
     kv_record r = some_record(tokens), back;
     size_t n = kv_record_head_bytes(&shape);
@@ -51,8 +44,7 @@ static void a_head_with_any_bit_changed_is_no_head(void **state) {
 
 /* One bit more or less in what comes before, in a namespace's name, or in a token: another name. The same in every process, so the numbers
  * are stored; they are those of a SHA-256 made elsewhere. */
-static void names_of_prefixes_tell_them_apart(void **state) {
-    (void)state;
+TEST(names_of_prefixes_tell_them_apart) {
     int32_t tokens[PAGE_TOKENS] = {1, 2, 3, 4}, others[PAGE_TOKENS] = {1, 2, 3, 5};
     const kv_tier_id none = {0, 0};
     kv_tier_id root = kv_tier_id_root(none, "tenant", 6, false), page = kv_tier_id_page(root, tokens, PAGE_TOKENS);
@@ -75,8 +67,7 @@ static void names_of_prefixes_tell_them_apart(void **state) {
     assert_true(kv_tier_id_equal(page, (kv_tier_id){0x856c6f15e7ca44beu, 0xfd3490975d911f7cu}));
 }
 
-static void a_head_of_another_shape_or_version_is_no_head(void **state) {
-    (void)state;
+TEST(a_head_of_another_shape_or_version_is_no_head) {
     int32_t tokens[8] = {1, 2, 3, 4};
     kv_record r = some_record(tokens), back;
     unsigned char head[1024] = {0};
@@ -123,21 +114,18 @@ static void random_pages(int32_t n_pages, int32_t hash_bits, int32_t n_rounds) {
     kv_tiers_close(t);
 }
 
-static void pages_come_back_as_they_were_put_in_the_host_tier(void **state) {
-    (void)state;
+TEST(pages_come_back_as_they_were_put_in_the_host_tier) {
     random_pages(1, 0, 5000);
     random_pages(7, 0, 3000);
     random_pages(100, 0, 3000);
 }
 
-static void a_hash_of_no_worth_finds_the_same(void **state) {
-    (void)state;
+TEST(a_hash_of_no_worth_finds_the_same) {
     random_pages(7, 1, 2000);
     random_pages(100, 1, 2000);
 }
 
-static void the_longest_unused_page_is_forgotten_first(void **state) {
-    (void)state;
+TEST(the_longest_unused_page_is_forgotten_first) {
     kv_tiers *t = open_host(3, 0);
     prefix p[4] = {0};
     for (int32_t i = 0; i < 4; i++) {
@@ -153,8 +141,7 @@ static void the_longest_unused_page_is_forgotten_first(void **state) {
     kv_tiers_close(t);
 }
 
-static void equal_tokens_behind_another_prefix_are_another_page(void **state) {
-    (void)state;
+TEST(equal_tokens_behind_another_prefix_are_another_page) {
     kv_tiers *t = open_host(10, 0);
     prefix p = {.n_pages = 2}, q = {.n_pages = 2};
     q.tokens[0] = 1; /* the first page differs, the second is the same */
@@ -170,8 +157,7 @@ static void equal_tokens_behind_another_prefix_are_another_page(void **state) {
 }
 
 /* Pages are so large that the least number of staging frames is there, and groups so many that a page of tokens takes more. */
-static void a_page_of_tokens_finds_frames_in_every_group(void **state) {
-    (void)state;
+TEST(a_page_of_tokens_finds_frames_in_every_group) {
     enum { N_WIDE = 20 };
     kv_tiers *t;
     quire_error err;
@@ -195,8 +181,7 @@ static void a_page_of_tokens_finds_frames_in_every_group(void **state) {
     kv_tiers_close(t);
 }
 
-static void a_page_that_is_being_read_outlives_its_place(void **state) {
-    (void)state;
+TEST(a_page_that_is_being_read_outlives_its_place) {
     kv_tiers *t = open_host(1, 0);
     prefix p = {.n_pages = 1}, q = {.n_pages = 1};
     q.tokens[0] = 1;

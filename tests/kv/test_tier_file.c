@@ -1,14 +1,8 @@
 /* The file tier: survives its process, gives back no byte that was not written, and a disk that fails costs reuse only. */
 #define _GNU_SOURCE /* RLIMIT_FSIZE's signal, nftw */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <dirent.h>
 #include <errno.h>
@@ -23,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "test.h"
 #include "tier_world.h"
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) /* several to many times as slow */
@@ -195,8 +190,7 @@ static void random_pages(const way *w) {
     }
 }
 
-static void pages_come_back_as_they_were_put_in_the_file(void **state) {
-    (void)state;
+TEST(pages_come_back_as_they_were_put_in_the_file) {
     each_way(random_pages);
     random_pages(&(way){.way = KV_IO_AUTO, .n_host = 10});
     random_pages(&(way){.way = KV_IO_AUTO, .hash_bits = 1});
@@ -226,13 +220,11 @@ static void reopened(const way *w) {
     kv_tiers_close(t);
 }
 
-static void the_next_start_adopts_the_file(void **state) {
-    (void)state;
+TEST(the_next_start_adopts_the_file) {
     each_way(reopened);
 }
 
-static void what_was_written_last_is_forgotten_last_after_a_start(void **state) {
-    (void)state;
+TEST(what_was_written_last_is_forgotten_last_after_a_start) {
     const way w = {.way = KV_IO_AUTO};
     kv_tiers *t = open_file(&w, 3);
     prefix p[4] = {0};
@@ -254,8 +246,7 @@ static void what_was_written_last_is_forgotten_last_after_a_start(void **state) 
 }
 
 /* A page that stays in the pool goes to the file alone; when it leaves, to host memory, and is not written again. */
-static void what_is_written_through_takes_no_host_memory_until_it_leaves_the_pool(void **state) {
-    (void)state;
+TEST(what_is_written_through_takes_no_host_memory_until_it_leaves_the_pool) {
     kv_tiers *t = open_file(&(way){.way = KV_IO_AUTO, .n_host = 10}, 10);
     quire_tier_stats s[KV_N_TIERS];
     prefix p = {.n_pages = 1};
@@ -279,8 +270,7 @@ static void what_is_written_through_takes_no_host_memory_until_it_leaves_the_poo
     empty_directory();
 }
 
-static void another_version_is_kept_out_and_kept(void **state) {
-    (void)state;
+TEST(another_version_is_kept_out_and_kept) {
     const way w = {.way = KV_IO_AUTO};
     kv_tiers *t = open_file(&w, 1000), *u;
     put_all(t);
@@ -297,8 +287,7 @@ static void another_version_is_kept_out_and_kept(void **state) {
     empty_directory();
 }
 
-static void a_second_process_is_told_that_the_file_is_taken(void **state) {
-    (void)state;
+TEST(a_second_process_is_told_that_the_file_is_taken) {
     kv_tiers *t = open_file(&(way){.way = KV_IO_AUTO}, 10), *u;
     kv_tiers_options o = {.shape = shape, .file_path = directory, .file_bytes = 1 << 20};
     pid_t child = fork();
@@ -314,8 +303,7 @@ static void a_second_process_is_told_that_the_file_is_taken(void **state) {
     empty_directory();
 }
 
-static void a_directory_that_cannot_be_is_an_error_at_open(void **state) {
-    (void)state;
+TEST(a_directory_that_cannot_be_is_an_error_at_open) {
     kv_tiers *t;
     quire_error err = {.message = ""};
     kv_tiers_options o = {.shape = shape, .file_path = "/proc/no/such", .file_bytes = 1 << 20};
@@ -368,8 +356,7 @@ static int32_t walk_file(void) {
 }
 
 /* Every 13th byte, with QUIRE_TEST_LONG every one of the pages and every fifth of the heads. */
-static void any_byte_changed_costs_a_page_and_gives_none_that_is_wrong(void **state) {
-    (void)state;
+TEST(any_byte_changed_costs_a_page_and_gives_none_that_is_wrong) {
     write_few();
     size_t n[2];
     char paths[2][400];
@@ -400,8 +387,7 @@ static void any_byte_changed_costs_a_page_and_gives_none_that_is_wrong(void **st
     empty_directory();
 }
 
-static void a_file_cut_short_anywhere_loses_what_was_cut(void **state) {
-    (void)state;
+TEST(a_file_cut_short_anywhere_loses_what_was_cut) {
     write_few();
     int32_t all = walk_file();
     for (int f = 0; f < 2; f++) {
@@ -433,8 +419,7 @@ static void cut_while_open(const way *w) {
     kv_tiers_close(t);
 }
 
-static void a_file_cut_short_while_it_is_open_is_missed_and_written_again(void **state) {
-    (void)state;
+TEST(a_file_cut_short_while_it_is_open_is_missed_and_written_again) {
     each_way(cut_while_open);
 }
 
@@ -474,8 +459,7 @@ static ssize_t bad_pread(int fd, void *p, size_t n, off_t at) {
     return -1;
 }
 
-static void a_full_disk_costs_what_did_not_fit(void **state) {
-    (void)state;
+TEST(a_full_disk_costs_what_did_not_fit) {
     static const kv_io_calls calls = {pread, full_pwrite};
     for (int n = 0; n < 12; n++) {
         empty_directory();
@@ -498,8 +482,7 @@ static void a_full_disk_costs_what_did_not_fit(void **state) {
     empty_directory();
 }
 
-static void transfers_that_are_interrupted_go_on(void **state) {
-    (void)state;
+TEST(transfers_that_are_interrupted_go_on) {
     static const kv_io_calls calls = {odd_pread, odd_pwrite};
     kv_tiers *t = open_file(&(way){.way = KV_IO_THREADS, .calls = &calls}, 1000);
     put_all(t);
@@ -509,8 +492,7 @@ static void transfers_that_are_interrupted_go_on(void **state) {
     empty_directory();
 }
 
-static void a_disk_that_cannot_be_read_is_a_miss(void **state) {
-    (void)state;
+TEST(a_disk_that_cannot_be_read_is_a_miss) {
     static const kv_io_calls calls = {bad_pread, pwrite};
     kv_tiers *t = open_file(&(way){.way = KV_IO_THREADS, .calls = &calls}, 1000);
     prefix p = {.n_pages = 1};
@@ -547,8 +529,7 @@ static void limited(const way *w) {
     kv_tiers_close(t);
 }
 
-static void a_limit_of_the_system_is_a_full_disk(void **state) {
-    (void)state;
+TEST(a_limit_of_the_system_is_a_full_disk) {
     each_way(limited);
 }
 
@@ -595,8 +576,7 @@ static void killed(const way *w) {
     munmap(n_put, sizeof *n_put);
 }
 
-static void a_process_killed_while_it_writes_leaves_no_wrong_byte(void **state) {
-    (void)state;
+TEST(a_process_killed_while_it_writes_leaves_no_wrong_byte) {
 #if defined(__SANITIZE_THREAD__)
     print_message("SKIP: a child that starts threads is not supported by ThreadSanitizer\n");
     return;
@@ -643,8 +623,7 @@ static void opened_short_of_memory(const way *w) {
 #endif
 
 /* Every allocation of opening all tiers fails once: it is told, and nothing stays open. */
-static void tiers_that_cannot_be_opened_leave_nothing_behind(void **state) {
-    (void)state;
+TEST(tiers_that_cannot_be_opened_leave_nothing_behind) {
 #ifdef QUIRE_DEBUG
     each_way(opened_short_of_memory);
     empty_directory();

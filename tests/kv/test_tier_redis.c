@@ -1,15 +1,9 @@
 /* The Redis tier, against a real redis-server that is killed, stopped, filled and lied through: pages that were put come back, or nothing.
  */
 #define _GNU_SOURCE /* struct timeval in hiredis' interface, prctl */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <hiredis/hiredis.h>
 #include <signal.h>
@@ -25,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "test.h"
 #include "tier_world.h"
 
 static char directory[64], socket_path[96], url[128];
@@ -130,8 +125,7 @@ static void flush_all(void) {
 
 /* ---- ---- */
 
-static void pages_come_back_as_they_were_put(void **state) {
-    (void)state;
+TEST(pages_come_back_as_they_were_put) {
     kv_tiers *t = open_tiers(0, 1000);
     prefix p = random_prefix();
     put_for_sure(t, &p);
@@ -151,8 +145,7 @@ static void pages_come_back_as_they_were_put(void **state) {
     flush_all();
 }
 
-static void others_find_what_one_has_put(void **state) {
-    (void)state;
+TEST(others_find_what_one_has_put) {
     kv_tiers *a = open_tiers(0, 1000), *b = open_tiers(10, 1000);
     prefix p = {.n_pages = 1};
     put_for_sure(a, &p);
@@ -182,8 +175,7 @@ static void others_find_what_one_has_put(void **state) {
 }
 
 /* Many pages are asked for before the first is answered. */
-static void a_chain_is_asked_for_at_once(void **state) {
-    (void)state;
+TEST(a_chain_is_asked_for_at_once) {
     kv_tiers *t = open_tiers(0, 1000);
     prefix p = {.n_pages = 1};
     int32_t frames[MAX_DEPTH];
@@ -210,8 +202,7 @@ static void a_chain_is_asked_for_at_once(void **state) {
 }
 
 /* Each of two processes has the beginning of a prefix and puts what follows it: what one put, the other finds. */
-static void what_two_have_put_is_one_prefix(void **state) {
-    (void)state;
+TEST(what_two_have_put_is_one_prefix) {
     kv_tiers *a = open_tiers(10, 1000), *b = open_tiers(10, 1000);
     prefix p = {.n_pages = 1};
     put_for_sure(a, &p);
@@ -229,8 +220,7 @@ static void what_two_have_put_is_one_prefix(void **state) {
 }
 
 /* A record that is whole, but not the one that its key says. */
-static void a_record_under_another_key_is_not_taken_and_goes(void **state) {
-    (void)state;
+TEST(a_record_under_another_key_is_not_taken_and_goes) {
     kv_tiers *t = open_tiers(0, 1000);
     prefix p = {.n_pages = 2}, q = {.n_pages = 2};
     char keys[2][128];
@@ -249,8 +239,7 @@ static void a_record_under_another_key_is_not_taken_and_goes(void **state) {
     kv_tiers_close(t);
 }
 
-static void what_was_put_longest_ago_is_deleted_beyond_the_cap(void **state) {
-    (void)state;
+TEST(what_was_put_longest_ago_is_deleted_beyond_the_cap) {
     kv_tiers *t = open_tiers(0, 5);
     prefix p = {.n_pages = 1};
     for (int32_t i = 0; i < 12; i++) {
@@ -269,8 +258,7 @@ static void what_was_put_longest_ago_is_deleted_beyond_the_cap(void **state) {
 
 /* ---- a server that lies ---- */
 
-static void any_byte_changed_is_a_miss(void **state) {
-    (void)state;
+TEST(any_byte_changed_is_a_miss) {
     kv_tiers *t = open_tiers(0, 1000);
     prefix p = {.n_pages = 1};
     char key[128];
@@ -292,8 +280,7 @@ static void any_byte_changed_is_a_miss(void **state) {
     flush_all();
 }
 
-static void values_of_other_lengths_and_kinds_are_misses(void **state) {
-    (void)state;
+TEST(values_of_other_lengths_and_kinds_are_misses) {
     kv_tiers *t = open_tiers(0, 1000);
     prefix p = {.n_pages = 1};
     char key[128], *big = mem_new(1 << 20, 1);
@@ -316,8 +303,7 @@ static void values_of_other_lengths_and_kinds_are_misses(void **state) {
     flush_all();
 }
 
-static void a_full_server_takes_nothing_in(void **state) {
-    (void)state;
+TEST(a_full_server_takes_nothing_in) {
     kv_tiers *t = open_tiers(0, 1000);
     prefix p = {.n_pages = 1}, q = {.n_pages = 1, .namespace = 1};
     put_for_sure(t, &p);
@@ -362,8 +348,7 @@ static void go_on(kv_tiers *t, int64_t us) {
     assert_int_equal(waited, 0);
 }
 
-static void a_server_that_is_killed_and_comes_back_is_used_again(void **state) {
-    (void)state;
+TEST(a_server_that_is_killed_and_comes_back_is_used_again) {
     kv_tiers *t = open_tiers(0, 1000);
     prefix p = {.n_pages = 1};
     for (int i = 0; i < 4; i++) {
@@ -387,8 +372,7 @@ static void a_server_that_is_killed_and_comes_back_is_used_again(void **state) {
     flush_all();
 }
 
-static void a_server_that_hangs_is_left_alone(void **state) {
-    (void)state;
+TEST(a_server_that_hangs_is_left_alone) {
     kv_tiers *t = open_tiers(0, 1000);
     prefix p = {.n_pages = 1};
     put_for_sure(t, &p);
@@ -494,8 +478,7 @@ static pid_t start_liar(const char *path, lie what) {
     return child;
 }
 
-static void a_server_that_lies_gives_nothing_and_holds_nobody_up(void **state) {
-    (void)state;
+TEST(a_server_that_lies_gives_nothing_and_holds_nobody_up) {
     char was[sizeof url], path[sizeof socket_path + 8];
     memcpy(was, url, sizeof url);
     snprintf(path, sizeof path, "%s.lies", socket_path);
@@ -523,8 +506,7 @@ static void a_server_that_lies_gives_nothing_and_holds_nobody_up(void **state) {
     memcpy(url, was, sizeof url);
 }
 
-static void no_server_at_all_is_no_error(void **state) {
-    (void)state;
+TEST(no_server_at_all_is_no_error) {
     char was[sizeof url];
     memcpy(was, url, sizeof url);
     snprintf(url, sizeof url, "redis://127.0.0.1:1/3");
@@ -535,8 +517,7 @@ static void no_server_at_all_is_no_error(void **state) {
     memcpy(url, was, sizeof url);
 }
 
-static void other_urls_are_refused(void **state) {
-    (void)state;
+TEST(other_urls_are_refused) {
     static const char *const bad[] = {"",
                                       "localhost",
                                       "http://localhost",

@@ -1,12 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "base/rng.h"
 #include "kv/tree.h"
+#include "test.h"
 
 static void check(const kv_tree *t) {
     quire_error err = {.message = ""};
@@ -24,8 +18,7 @@ static int32_t depth_of(const kv_tree *t, int32_t n) {
 }
 
 /* Whoever sends prompts chooses the order in which siblings come; the treap over them stays shallow. */
-static void siblings_that_come_in_order_stay_logn_deep(void **state) {
-    (void)state;
+TEST(siblings_that_come_in_order_stay_logn_deep) {
     enum { N = 20000 };
     kv_tree t;
     assert_int_equal(kv_tree_open(&t, 1, 1, N, 1), QUIRE_OK);
@@ -47,8 +40,7 @@ static void siblings_that_come_in_order_stay_logn_deep(void **state) {
 }
 
 /* One root's entries follow an entry under another. */
-static void an_entry_that_another_roots_entries_follow_is_not_the_last(void **state) {
-    (void)state;
+TEST(an_entry_that_another_roots_entries_follow_is_not_the_last) {
     kv_tree t;
     assert_int_equal(kv_tree_open(&t, 2, 1, 8, 2), QUIRE_OK);
     int32_t all = kv_tree_add_root(&t, 0), own = kv_tree_add_root(&t, 1), n_shared;

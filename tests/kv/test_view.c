@@ -1,14 +1,9 @@
 /* What a look at a cache shows, on the worked examples 1 to 5 of shared pages. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdbool.h>
 
 #include "quire_kv.h"
+#include "test.h"
 
 #define MAX_SEQS 8
 
@@ -154,8 +149,7 @@ static void an_append_into_a_shared_page_copies_it_for_all_but_the_last(void **s
     close_world(&w);
 }
 
-static void the_tree_shows_its_entries_and_a_page_its_tokens(void **state) {
-    (void)state;
+TEST(the_tree_shows_its_entries_and_a_page_its_tokens) {
     world w = open_world(16, 4);
     open_and_fork(&w, 10, 0);
     look(&w);
@@ -187,8 +181,7 @@ static void the_tree_shows_its_entries_and_a_page_its_tokens(void **state) {
     close_world(&w);
 }
 
-static void events_come_once_and_lost_ones_are_counted(void **state) {
-    (void)state;
+TEST(events_come_once_and_lost_ones_are_counted) {
     world w = open_world(256, 1);
     quire_kv_view *few;
     open_and_fork(&w, 5, 0);

@@ -3,19 +3,14 @@
 #ifndef TESTS_KV_TIER_WORLD_H
 #define TESTS_KV_TIER_WORLD_H
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kv/hash.h" /* of contents */
 #include "kv/tier.h"
+#include "test.h"
 
 enum { PAGE_TOKENS = 4, N_GROUPS = 2, PAGE_BYTES = 192 };
 

@@ -6,6 +6,7 @@
 
 #include "file/packed_files.h"
 #include "run_model.h"
+#include "test.h"
 
 enum { GOLDEN_PATH = 512 };
 

@@ -3,6 +3,7 @@
 #define TESTS_MODEL_MAKE_MODEL_H
 
 #include "file/make_files.h"
+#include "test.h"
 
 #define MAX_KEYS    40
 #define MAX_TENSORS 64

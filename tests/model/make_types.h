@@ -6,6 +6,7 @@
 
 #include "backend/linear_cases.h"
 #include "core/quant.h"
+#include "test.h"
 
 enum { WIDTH = 256, N_VOCAB = 40, N_EXPERTS = 2, MIXED = -1 };
 

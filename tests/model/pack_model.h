@@ -6,6 +6,7 @@
 
 #include "file/packed_files.h"
 #include "model/model.h"
+#include "test.h"
 
 /* Packs an open model file, which stays open. */
 static inline void pack_model(model_file *f, compute_mode compute, const char *path) {

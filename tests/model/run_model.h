@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "model/model.h"
+#include "test.h"
 
 enum { N = 7, PAGE = 16 };
 

@@ -1,15 +1,10 @@
 /* Hidden states of chosen rows: those of the plain twin on every instruction set, to the bit, however the rows were batched. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/mem.h"
 #include "model/model.h"
+#include "test.h"
 
 enum { N = 24, CHUNK = 9, PAGE = 16 };
 
@@ -71,8 +66,7 @@ static void run(const char *isa, int32_t chunk, float **out, int32_t *width) {
     b->ops->close(b);
 }
 
-static void chosen_rows_are_those_of_the_plain_twin(void **state) {
-    (void)state;
+TEST(chosen_rows_are_those_of_the_plain_twin) {
     static const char *const isas[] = {"plain", "auto"};
     float *base, *other;
     int32_t width;

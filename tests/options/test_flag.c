@@ -1,14 +1,9 @@
 /* Options as rows: values read, shown and checked; the engine's rows by themselves. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "options/engine_flags.h"
+#include "test.h"
 
 typedef struct sample {
     bool is_on;
@@ -44,8 +39,7 @@ static sample defaults(void) {
     return s;
 }
 
-static void defaults_are_those_of_the_rows_and_pass_their_checks(void **state) {
-    (void)state;
+TEST(defaults_are_those_of_the_rows_and_pass_their_checks) {
     static const char *const shown[] = {[COUNT] = "3", [POWER] = "16",     [PART] = "0.75", [US] = "1.5",  [BYTES] = "64K",
                                         [GIB] = "1",   [COMPUTE] = "auto", [TEXT] = "a",    [ISA] = "auto"};
     const sample s = defaults();
@@ -68,8 +62,7 @@ static void refused(int row, const char *text, const char *what) {
     assert_memory_equal(&s, &before, sizeof s);
 }
 
-static void texts_are_read_by_type(void **state) {
-    (void)state;
+TEST(texts_are_read_by_type) {
     sample s = defaults();
     assert_int_equal(flag_set_option(&rows[ON], "--on", NULL, &s, NULL), QUIRE_OK);
     assert_true(s.is_on);
@@ -91,8 +84,7 @@ static void texts_are_read_by_type(void **state) {
     assert_string_equal(s.isa, "avx2");
 }
 
-static void wrong_texts_are_refused_and_change_nothing(void **state) {
-    (void)state;
+TEST(wrong_texts_are_refused_and_change_nothing) {
     refused(ON, "2", "1 or 0");
     refused(COUNT, "0", "from 1 to 9");
     refused(COUNT, "3x", "whole number");
@@ -115,8 +107,7 @@ static void invalid(int row, const sample *s, const char *what) {
     assert_non_null(strstr(err.message, what));
 }
 
-static void values_that_no_text_could_have_set_are_found(void **state) {
-    (void)state;
+TEST(values_that_no_text_could_have_set_are_found) {
     sample s = defaults();
     s.count = 10;
     s.power = 17;
@@ -140,8 +131,7 @@ static void values_that_no_text_could_have_set_are_found(void **state) {
 }
 
 /* Every row of the engine: a default that passes, choices that are read back, no other row's member, and a name that finds it. */
-static void the_engines_rows_are_sound(void **state) {
-    (void)state;
+TEST(the_engines_rows_are_sound) {
     unsigned char taken[sizeof(quire_options)] = {0};
     quire_options o = {.size = sizeof o};
     char text[64];

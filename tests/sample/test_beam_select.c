@@ -1,14 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "base/rng.h"
 #include "sample/beam_select.h"
+#include "test.h"
 
 enum { MAX_N = 8, END = 7, OTHER_END = 9 };
 
@@ -28,8 +23,7 @@ static void choose(const beam_rules *r, int32_t length, beam_choice *choices, in
     beam_choose(r, length, choices, n, &out->o);
 }
 
-static void equal_scores_go_to_the_lower_beam_then_the_lower_token(void **state) {
-    (void)state;
+TEST(equal_scores_go_to_the_lower_beam_then_the_lower_token) {
     beam_rules r = rules_of(3, 0);
     beam_choice choices[] = {{1, 0, 5, -1.0}, {0, 1, 8, -1.0}, {1, 1, 2, -1.0}, {0, 0, 6, -1.0}, {2, 0, 0, -1.5}};
     outcome out;
@@ -40,8 +34,7 @@ static void equal_scores_go_to_the_lower_beam_then_the_lower_token(void **state)
     assert_true(out.next[2].from == 1 && out.next[2].token == 2);
 }
 
-static void one_that_ends_is_finished_among_the_first_n_and_lost_further_down(void **state) {
-    (void)state;
+TEST(one_that_ends_is_finished_among_the_first_n_and_lost_further_down) {
     beam_rules r = rules_of(2, 2);
     beam_choice choices[] = {{0, 0, 1, -1.0}, {0, 1, END, -2.0}, {1, 0, OTHER_END, -3.0}, {1, 1, 2, -4.0}, {1, 2, 3, -5.0}};
     outcome out;
@@ -53,8 +46,7 @@ static void one_that_ends_is_finished_among_the_first_n_and_lost_further_down(vo
     assert_int_equal(out.next[1].token, 2);
 }
 
-static void at_the_last_length_everything_ends(void **state) {
-    (void)state;
+TEST(at_the_last_length_everything_ends) {
     beam_rules r = rules_of(2, 0);
     r.max_new = 4;
     beam_choice choices[] = {{0, 0, 1, -1.0}, {0, 1, 2, -2.0}, {1, 0, 3, -3.0}};
@@ -66,8 +58,7 @@ static void at_the_last_length_everything_ends(void **state) {
     assert_true(beam_is_over(&r, &none, 4, &out.o));
 }
 
-static void nothing_comes_of_nothing(void **state) {
-    (void)state;
+TEST(nothing_comes_of_nothing) {
     beam_rules r = rules_of(2, 1);
     beam_choice choices[1] = {{0}};
     outcome out;
@@ -87,8 +78,7 @@ static int32_t keep(const beam_rules *r, beam_finished *f, double score) {
     return -1;
 }
 
-static void the_best_n_are_kept_and_the_older_of_equals_is_before(void **state) {
-    (void)state;
+TEST(the_best_n_are_kept_and_the_older_of_equals_is_before) {
     beam_rules r = rules_of(3, 0);
     beam_result store[3] = {{0}}, *list[3] = {&store[0], &store[1], &store[2]};
     beam_finished f = {.list = list};
@@ -103,8 +93,7 @@ static void the_best_n_are_kept_and_the_older_of_equals_is_before(void **state) 
     assert_true(list[0]->score == -1.0 && list[1]->score == -1.0 && list[2]->score == -2.0);
 }
 
-static void a_set_is_over_as_early_stopping_says(void **state) {
-    (void)state;
+TEST(a_set_is_over_as_early_stopping_says) {
     beam_rules r = rules_of(1, 0);
     beam_result store = {.score = -1.0}, *list[1] = {&store};
     beam_finished none = {.list = list}, one = {.list = list, .n_kept = 1};
@@ -138,8 +127,7 @@ static void assert_same_choice(const beam_choice *a, const beam_choice *b) {
     assert_true(a->from == b->from && a->place == b->place && a->token == b->token && a->score == b->score);
 }
 
-static void choosing_equals_sorting(void **state) {
-    (void)state;
+TEST(choosing_equals_sorting) {
     print_message("seed 5\n");
     uint64_t seed = 5;
     for (int round = 0; round < 3000; round++) {

@@ -1,18 +1,13 @@
 /* Sampling under a constraint: what its mask leaves, end tokens, and the state behind the tokens. */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #include "base/rng.h"
 #include "sample/constraints.h"
 #include "sample/sample_batch.h"
 #include "sample/sampler_parts.h"
+#include "test.h"
 
 enum { N_VOCAB = 2003, EOS = 2, STOP = 9 }; /* not whole words */
 
@@ -68,8 +63,7 @@ static int32_t sampled(world *w) {
 
 #define ADD(w, ...) choice_add((w)->choice, (int32_t[]){__VA_ARGS__}, (int32_t)(sizeof(int32_t[]){__VA_ARGS__} / sizeof(int32_t)))
 
-static void a_sample_is_allowed_and_its_token_moves_the_state(void **state) {
-    (void)state;
+TEST(a_sample_is_allowed_and_its_token_moves_the_state) {
     world w;
     open_world(&w);
     ADD(&w, 1999, 5);
@@ -84,8 +78,7 @@ static void a_sample_is_allowed_and_its_token_moves_the_state(void **state) {
     close_world(&w);
 }
 
-static void an_end_token_is_allowed_where_the_output_may_end_and_nowhere_else(void **state) {
-    (void)state;
+TEST(an_end_token_is_allowed_where_the_output_may_end_and_nowhere_else) {
     world w;
     open_world(&w);
     ADD(&w, 7);
@@ -117,8 +110,7 @@ static void an_end_token_is_allowed_where_the_output_may_end_and_nowhere_else(vo
 }
 
 /* A rule may name an end token as its last one: a structural tag that ends in the model's own mark. */
-static void an_end_token_that_completes_the_output_is_allowed(void **state) {
-    (void)state;
+TEST(an_end_token_that_completes_the_output_is_allowed) {
     world w;
     open_world(&w);
     ADD(&w, 7, EOS);
@@ -144,8 +136,7 @@ static void an_end_token_that_completes_the_output_is_allowed(void **state) {
     close_world(&w);
 }
 
-static void min_tokens_delays_an_end_only_while_another_token_can_come(void **state) {
-    (void)state;
+TEST(min_tokens_delays_an_end_only_while_another_token_can_come) {
     world w;
     open_world(&w);
     ADD(&w, 7);
@@ -157,8 +148,7 @@ static void min_tokens_delays_an_end_only_while_another_token_can_come(void **st
     close_world(&w);
 }
 
-static void an_output_without_a_next_token_is_over_or_an_error(void **state) {
-    (void)state;
+TEST(an_output_without_a_next_token_is_over_or_an_error) {
     world w;
     int32_t token = -1;
     float row[N_VOCAB], *probs;
@@ -183,8 +173,7 @@ static void an_output_without_a_next_token_is_over_or_an_error(void **state) {
     close_world(&w);
 }
 
-static void logits_that_are_no_numbers_are_refused_behind_the_mask_too(void **state) {
-    (void)state;
+TEST(logits_that_are_no_numbers_are_refused_behind_the_mask_too) {
     world w;
     int32_t token = -1;
     open_world(&w);
@@ -199,8 +188,7 @@ static void logits_that_are_no_numbers_are_refused_behind_the_mask_too(void **st
 }
 
 /* The mask comes before all else: the distribution is that of allowed_token_ids with the same tokens. */
-static void a_mask_leaves_what_allowed_ids_would(void **state) {
-    (void)state;
+TEST(a_mask_leaves_what_allowed_ids_would) {
     static const int32_t some[] = {3, 63, 64, 700, 701, 1500, 2001, 2002};
     world w;
     float rows[2][N_VOCAB], own[N_VOCAB], *probs;
@@ -230,8 +218,7 @@ static void a_mask_leaves_what_allowed_ids_would(void **state) {
     close_world(&w);
 }
 
-static void every_instruction_set_masks_the_same(void **state) {
-    (void)state;
+TEST(every_instruction_set_masks_the_same) {
     const sampler_rows *all[SAMPLER_ROWS_MOST];
     int32_t n_all = sampler_rows_here(all);
     uint64_t seed = 11;
@@ -273,8 +260,7 @@ static void every_instruction_set_masks_the_same(void **state) {
 }
 
 /* A noted argmax that the constraint allows takes no mask; one that it forbids does. */
-static void an_allowed_argmax_is_taken_without_a_mask(void **state) {
-    (void)state;
+TEST(an_allowed_argmax_is_taken_without_a_mask) {
     world w;
     sample_pool pool;
     open_world(&w);
@@ -299,8 +285,7 @@ static void run_on(void *threads, thread_pool_fn fn, void *context, int32_t n_ta
 }
 
 /* Long outputs of many sequences that share a constraint, sampled on several threads: each obeys it, and is what it is alone. */
-static void rows_of_a_batch_keep_states_of_their_own(void **state) {
-    (void)state;
+TEST(rows_of_a_batch_keep_states_of_their_own) {
     enum { N_ROWS = 24, N_STEPS = 60 };
     static float logits[N_ROWS][N_VOCAB];
     static int32_t out[2][N_ROWS][N_STEPS];

@@ -1,17 +1,11 @@
 /* Which tokens end a sequence, and which min_tokens forbids for a while. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "sample/end_tokens.h"
+#include "test.h"
 
 static const model_desc desc = {.n_eos = 2, .eos = {7, 9}};
 
-static void eos_and_stop_tokens_end_a_sequence(void **state) {
-    (void)state;
+TEST(eos_and_stop_tokens_end_a_sequence) {
     sampling_params p = {.n_stop_tokens = 2, .stop_tokens = {9, 4}};
     assert_int_equal(end_token_kind(&p, &desc, 7), END_EOS);
     assert_int_equal(end_token_kind(&p, &desc, 9), END_EOS); /* both */
@@ -23,8 +17,7 @@ static void eos_and_stop_tokens_end_a_sequence(void **state) {
     assert_memory_equal(list, ((int32_t[]){7, 9, 9, 4}), sizeof list);
 }
 
-static void ignored_eos_goes_on_and_is_delayed_all_the_same(void **state) {
-    (void)state;
+TEST(ignored_eos_goes_on_and_is_delayed_all_the_same) {
     sampling_params p = {.ignore_eos = true, .n_stop_tokens = 1, .stop_tokens = {4}};
     assert_int_equal(end_token_kind(&p, &desc, 7), END_NONE);
     assert_int_equal(end_token_kind(&p, &desc, 4), END_STOP_TOKEN);

@@ -1,17 +1,12 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
 #include <math.h>
 
 #include "base/rng.h"
 #include "sample/logprobs.h"
+#include "test.h"
 
-static void ranks_of_equal_logits_are_the_worst_of_them(void **state) {
-    (void)state;
+TEST(ranks_of_equal_logits_are_the_worst_of_them) {
     const float logits[] = {1, 3, 2, 3, 0};
     token_logprob top[5];
     double normalizer = logprobs_normalizer(logits, 5);
@@ -24,8 +19,7 @@ static void ranks_of_equal_logits_are_the_worst_of_them(void **state) {
     assert_int_equal(logprobs_of(logits, 5, normalizer, 3).rank, 2);
 }
 
-static void masked_tokens_come_last_and_have_no_probability(void **state) {
-    (void)state;
+TEST(masked_tokens_come_last_and_have_no_probability) {
     const float logits[] = {-INFINITY, 0, -INFINITY};
     token_logprob top[3];
     double normalizer = logprobs_normalizer(logits, 3);
@@ -34,8 +28,7 @@ static void masked_tokens_come_last_and_have_no_probability(void **state) {
     assert_true(top[1].id == 0 && top[1].logprob == -INFINITY && top[1].rank == 3);
 }
 
-static void the_likeliest_are_those_that_sorting_finds(void **state) {
-    (void)state;
+TEST(the_likeliest_are_those_that_sorting_finds) {
     uint64_t random = 7;
     print_message("seed 7\n");
     for (int round = 0; round < 300; round++) {

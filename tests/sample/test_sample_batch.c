@@ -1,15 +1,10 @@
 /* A batch gives each row what it gets alone, on any number of threads. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/rng.h"
 #include "sample/sample_batch.h"
+#include "test.h"
 
 enum { N_VOCAB = 2000, N_ROWS = 40, N_TOKENS = 5 };
 
@@ -21,8 +16,7 @@ static void run_on(void *threads, thread_pool_fn fn, void *context, int32_t n_ta
     thread_pool_run(threads, fn, context, n_tasks);
 }
 
-static void rows_of_a_batch_are_sampled_as_alone(void **state) {
-    (void)state;
+TEST(rows_of_a_batch_are_sampled_as_alone) {
     static const int32_t tokens[N_TOKENS] = {1, 2, 3, 4, 5};
     static sampling_params params[N_ROWS];
     static sample_row rows[N_ROWS];
@@ -72,8 +66,7 @@ static void rows_of_a_batch_are_sampled_as_alone(void **state) {
     thread_pool_close(threads);
 }
 
-static void a_goal_is_what_is_done_with_a_row(void **state) {
-    (void)state;
+TEST(a_goal_is_what_is_done_with_a_row) {
     static const int32_t tokens[] = {3};
     sampling_params p;
     sample_pool pool;

@@ -1,18 +1,13 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <float.h>
 #include <math.h>
 
 #include "base/rng.h"
 #include "sample/sampler_parts.h"
+#include "test.h"
 
 static sampling_params params(float temperature) {
     sampling_params p;
@@ -39,13 +34,11 @@ static int32_t pick(const float *logits, int32_t n, sampling_params p, uint64_t 
     return token;
 }
 
-static void greedy_takes_the_lowest_id_of_equals(void **state) {
-    (void)state;
+TEST(greedy_takes_the_lowest_id_of_equals) {
     assert_int_equal(pick((float[]){1, 3, 2, 3}, 4, params(0), 1, 1), 1);
 }
 
-static void rows_that_are_no_logits_are_refused(void **state) {
-    (void)state;
+TEST(rows_that_are_no_logits_are_refused) {
     float rows[][3] = {{1, NAN, 2}, {1, INFINITY, 2}, {-INFINITY, -INFINITY, -INFINITY}};
     sampler *s;
     int32_t token;
@@ -58,8 +51,7 @@ static void rows_that_are_no_logits_are_refused(void **state) {
     sampler_close(s);
 }
 
-static void mirostat_replaces_min_p(void **state) {
-    (void)state;
+TEST(mirostat_replaces_min_p) {
     sampling_params p = params(1), with;
     p.mirostat = MIROSTAT_2;
     p.mirostat_tau = 5;
@@ -76,8 +68,7 @@ static void mirostat_replaces_min_p(void **state) {
 }
 
 /* Its entropy rounds to more than the logarithm of their number. */
-static void a_dynamic_temperature_is_finite(void **state) {
-    (void)state;
+TEST(a_dynamic_temperature_is_finite) {
     enum { N = 8192 };
     static float row[N];
     sampling_params p = params(1);
@@ -98,8 +89,7 @@ static void a_dynamic_temperature_is_finite(void **state) {
 }
 
 /* So the one token that is allowed may come, however often it came. */
-static void penalties_leave_logits_finite(void **state) {
-    (void)state;
+TEST(penalties_leave_logits_finite) {
     enum { N = 300 };
     int32_t history[N], token;
     sampling_params p = params(0);
@@ -122,8 +112,7 @@ static void penalties_leave_logits_finite(void **state) {
 }
 
 /* What followed an earlier copy of the last size - 1 tokens is banned, and nothing else. */
-static void repeated_n_grams_are_those_of_a_plain_search(void **state) {
-    (void)state;
+TEST(repeated_n_grams_are_those_of_a_plain_search) {
     enum { MOST = 16 };
     uint64_t seed = 20261127;
     for (int round = 0; round < 2000; round++) {
@@ -174,8 +163,7 @@ static void penalise_between(const int32_t (*breakers)[3], const int32_t *length
 }
 
 /* Whatever their order; 6 is one by itself and begins another. */
-static void breakers_count_in_any_order(void **state) {
-    (void)state;
+TEST(breakers_count_in_any_order) {
     static const int32_t breakers[][3] = {{6, 1, 4}, {6}, {3, 7}, {5}, {6, 2}}, lengths[] = {3, 1, 2, 1, 2};
     float wanted[8] = {0}, without[8] = {0};
     penalise_between(breakers, lengths, 5, 0, wanted);
@@ -188,8 +176,7 @@ static void breakers_count_in_any_order(void **state) {
     }
 }
 
-static void before_min_tokens_no_stop_token_is_chosen(void **state) {
-    (void)state;
+TEST(before_min_tokens_no_stop_token_is_chosen) {
     float logits[] = {5, 4, 3};
     int32_t token;
     sampler *s;
@@ -207,8 +194,7 @@ static void before_min_tokens_no_stop_token_is_chosen(void **state) {
     sampler_close(s);
 }
 
-static void a_seed_fixes_the_token_and_its_position_changes_it(void **state) {
-    (void)state;
+TEST(a_seed_fixes_the_token_and_its_position_changes_it) {
     float logits[64] = {0};
     int differ = 0;
     for (uint32_t i = 0; i < 64; i++) {
@@ -218,8 +204,7 @@ static void a_seed_fixes_the_token_and_its_position_changes_it(void **state) {
     assert_true(differ > 48);
 }
 
-static void draws_follow_the_distribution(void **state) {
-    (void)state;
+TEST(draws_follow_the_distribution) {
     float logits[] = {logf(0.5f), logf(0.25f), logf(0.125f), logf(0.125f)};
     double expected[] = {0.5, 0.25, 0.125, 0.125}, chi = 0;
     int32_t counts[4] = {0}, n = 20000, token;
@@ -239,8 +224,7 @@ static void draws_follow_the_distribution(void **state) {
 }
 
 /* What counts is state: the same history gives the same marks, however often the sampler was used between. */
-static void penalties_count_each_row_afresh(void **state) {
-    (void)state;
+TEST(penalties_count_each_row_afresh) {
     int32_t history[] = {0, 1, 1, 2}, token;
     float first[4], row[4];
     sampling_params p = params(0);
@@ -266,8 +250,7 @@ static void penalties_count_each_row_afresh(void **state) {
 }
 
 /* The least and the greatest penalty that a request can name give a token, not an error of the model. */
-static void penalties_at_their_bounds_leave_finite_rows(void **state) {
-    (void)state;
+TEST(penalties_at_their_bounds_leave_finite_rows) {
     int32_t history[] = {0, 1, 2}, token;
     const float penalties[] = {FLT_MIN, 1e-30f, FLT_MAX}, temperatures[] = {0.0f, 0.01f, 1.0f, 2.0f};
     sampler *s;
@@ -285,8 +268,7 @@ static void penalties_at_their_bounds_leave_finite_rows(void **state) {
     sampler_close(s);
 }
 
-static void a_request_that_rules_out_every_token_is_at_fault_itself(void **state) {
-    (void)state;
+TEST(a_request_that_rules_out_every_token_is_at_fault_itself) {
     sampler *s;
     int32_t token, only[1] = {2};
     sampling_params p = params(0);
@@ -339,8 +321,7 @@ static void pass_over(sampler *s, const sampler_rows *rows, const float *logits,
 }
 
 /* Rows of every length around a group's and a block's, some of whose blocks are far above the one before. */
-static void fast_passes_give_the_bits_of_the_plain_ones(void **state) {
-    (void)state;
+TEST(fast_passes_give_the_bits_of_the_plain_ones) {
     static float logits[MOST];
     static passed plain, fast;
     const float wrong[3] = {NAN, -NAN, INFINITY};
@@ -377,8 +358,7 @@ static void fast_passes_give_the_bits_of_the_plain_ones(void **state) {
 }
 
 /* Whatever the base that a block's weights are taken against, their sum is the one of an own reading. */
-static void the_mass_of_a_row_does_not_depend_on_where_its_largest_logits_lie(void **state) {
-    (void)state;
+TEST(the_mass_of_a_row_does_not_depend_on_where_its_largest_logits_lie) {
     enum { N = 4 * BLOCK + 100 };
     static const float starts[] = {-INFINITY, -1e30f, -200.0f, 0.0f, 20.0f};
     float *logits = test_malloc(N * sizeof *logits);
@@ -481,8 +461,7 @@ static float logit_of_kind(int kind, int32_t i, int32_t n, uint64_t *seed) {
 }
 
 /* Two logits a last bit apart, of one weight in float, on both sides of a cut: the larger one stays, wherever it lies. */
-static void logits_of_one_weight_are_cut_in_their_order(void **state) {
-    (void)state;
+TEST(logits_of_one_weight_are_cut_in_their_order) {
     static const int32_t sizes[] = {8, 5000, 9000};
     static float row[9000];
     const float low = 2.13f, high = nextafterf(low, 3.0f), zero = 0.0f;
@@ -505,8 +484,7 @@ static void logits_of_one_weight_are_cut_in_their_order(void **state) {
 }
 
 /* Rows small and large, flat and peaked: what is kept is what sorting the whole row keeps, and the draw walks it in id order. */
-static void the_usual_cuts_keep_what_sorting_everything_keeps(void **state) {
-    (void)state;
+TEST(the_usual_cuts_keep_what_sorting_everything_keeps) {
     static const int32_t sizes[] = {1, 2, 63, 64, 500, 4097, 9000, 40000};
     uint64_t seed = rng_os_seed();
     int n_compared = 0;
@@ -564,8 +542,7 @@ static int32_t count_gathered(sampler *s, const float *logits, float least) {
 }
 
 /* Top-p looks at few tokens of a row whose weight lies in few, wherever those are and however little is asked for. */
-static void a_row_whose_weight_lies_in_few_tokens_is_not_looked_at_whole(void **state) {
-    (void)state;
+TEST(a_row_whose_weight_lies_in_few_tokens_is_not_looked_at_whole) {
     enum { N = 100000 };
     static const float top_p[] = {0.01f, 0.1f, 0.5f, 0.9f, 0.95f};
     float *logits = test_malloc(N * sizeof *logits), *row = test_malloc(N * sizeof *row);

@@ -1,12 +1,7 @@
 /* Swapping against computing again: what either costs by measured rates, and which is chosen. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "sched/preempt_cost.h"
+#include "test.h"
 
 static const sched_cost slow_model = {.step_us = 100, .row_us = 50, .pair_us = 0.01},
                         fast_model = {.step_us = 10, .row_us = 0.5, .pair_us = 0.0001};
@@ -17,8 +12,7 @@ static copy_cost pace_of(double page_us) {
     return p;
 }
 
-static void what_copying_costs_follows_what_it_took(void **state) {
-    (void)state;
+TEST(what_copying_costs_follows_what_it_took) {
     copy_cost p = {0};
     assert_float_equal(copy_cost_page_us(&p), 0, 0);
     copy_cost_note(&p, 100, 500);
@@ -34,14 +28,12 @@ static void what_copying_costs_follows_what_it_took(void **state) {
     assert_float_equal(copy_cost_page_us(&p), 20, 0.1);
 }
 
-static void swapping_costs_each_page_both_ways(void **state) {
-    (void)state;
+TEST(swapping_costs_each_page_both_ways) {
     copy_cost out = pace_of(3), in = pace_of(5);
     assert_float_equal(preempt_swap_us(&(preempt_case){.n_pages = 10, .to = 160, .max_rows = 64}, &out, &in), 80, 1e-9);
 }
 
-static void computing_costs_steps_rows_and_pairs(void **state) {
-    (void)state;
+TEST(computing_costs_steps_rows_and_pairs) {
     const sched_cost steps = {.step_us = 7}, rows = {.row_us = 2}, pairs = {.pair_us = 1};
     preempt_case c = {.n_pages = 10, .to = 100, .max_rows = 64};
     assert_float_equal(preempt_recompute_us(&c, &steps), 14, 1e-9);
@@ -53,8 +45,7 @@ static void computing_costs_steps_rows_and_pairs(void **state) {
     assert_float_equal(preempt_recompute_us(&c, &pairs), 5050 - 666, 1e-9);
 }
 
-static void auto_takes_the_cheaper(void **state) {
-    (void)state;
+TEST(auto_takes_the_cheaper) {
     copy_cost page = pace_of(40);
     preempt_case c = {.n_pages = 64, .to = 1024, .max_rows = 512};
     assert_true(preempt_swaps(PREEMPT_AUTO, &c, &page, &page, &slow_model));  /* 5.1 ms against 57 */
@@ -66,8 +57,7 @@ static void auto_takes_the_cheaper(void **state) {
 }
 
 /* What the tail of a sequence costs to compute grows with all that is before it, what it costs to copy does not. */
-static void long_sequences_are_swapped_where_short_ones_are_computed(void **state) {
-    (void)state;
+TEST(long_sequences_are_swapped_where_short_ones_are_computed) {
     const sched_cost cost = {.step_us = 100, .row_us = 1, .pair_us = 0.001};
     copy_cost page = pace_of(30);
     int32_t n_changes = 0;
@@ -85,16 +75,14 @@ static void long_sequences_are_swapped_where_short_ones_are_computed(void **stat
     assert_in_range(n_changes, 1, 2);
 }
 
-static void modes_are_obeyed_whatever_the_cost(void **state) {
-    (void)state;
+TEST(modes_are_obeyed_whatever_the_cost) {
     copy_cost cheap = pace_of(0.001), dear = pace_of(1e6);
     preempt_case c = {.n_pages = 4, .to = 64, .max_rows = 64};
     assert_true(preempt_swaps(PREEMPT_SWAP, &c, &dear, &dear, &fast_model));
     assert_false(preempt_swaps(PREEMPT_RECOMPUTE, &c, &cheap, &cheap, &slow_model));
 }
 
-static void who_knows_nothing_of_computing_swaps(void **state) {
-    (void)state;
+TEST(who_knows_nothing_of_computing_swaps) {
     const sched_cost nothing = {0};
     copy_cost dear = pace_of(1e6);
     assert_true(preempt_swaps(PREEMPT_AUTO, &(preempt_case){.n_pages = 4, .to = 64, .max_rows = 64}, &dear, &dear, &nothing));

@@ -1,15 +1,10 @@
 /* What attention programs cost, learned from steps that the planner makes with it: a step's time is what a made-up machine says. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "sched/program_cost.h"
 #include "sched/sched.h"
+#include "test.h"
 
 #define TARGET_US 100000.0
 
@@ -86,8 +81,7 @@ static course prefill(program_costs *c, prompt *prompts, int32_t n) {
     return r;
 }
 
-static void steps_beside_a_prompt_keep_the_target_whatever_its_program_costs(void **state) {
-    (void)state;
+TEST(steps_beside_a_prompt_keep_the_target_whatever_its_program_costs) {
     static const double pair_us[] = {0, 0.001, 0.1, 1, 10, 60};
     for (size_t i = 0; i < sizeof pair_us / sizeof *pair_us; i++) {
         program_costs c = {0};
@@ -100,8 +94,7 @@ static void steps_beside_a_prompt_keep_the_target_whatever_its_program_costs(voi
     }
 }
 
-static void a_program_that_is_known_begins_with_whole_steps(void **state) {
-    (void)state;
+TEST(a_program_that_is_known_begins_with_whole_steps) {
     program_costs c = {0};
     prompt p = {.program = 7, .n = 1500, .pair_us = 1}, again = p;
     course first = prefill(&c, &p, 1), second = prefill(&c, &again, 1);
@@ -110,16 +103,14 @@ static void a_program_that_is_known_begins_with_whole_steps(void **state) {
 }
 
 /* A mask hides what is costly from the first queries. */
-static void a_program_that_costs_more_further_on_is_late_once(void **state) {
-    (void)state;
+TEST(a_program_that_costs_more_further_on_is_late_once) {
     program_costs c = {0};
     prompt p = {.program = 7, .n = 4000, .pair_us = 0.01, .from = 1000, .from_us = 3};
     course r = prefill(&c, &p, 1);
     assert_in_range(r.n_late, 0, 1);
 }
 
-static void what_two_programs_cost_is_told_apart(void **state) {
-    (void)state;
+TEST(what_two_programs_cost_is_told_apart) {
     program_costs c = {0};
     prompt one[] = {{.program = 7, .n = 600, .pair_us = 10}},
            two[] = {{.program = 7, .n = 600, .pair_us = 10}, {.program = 9, .n = 600, .pair_us = 0.1}};
@@ -132,8 +123,7 @@ static void what_two_programs_cost_is_told_apart(void **state) {
     assert_true(program_pair_us(&c, 9) < 0.2);
 }
 
-static void the_program_that_ran_longest_ago_is_forgotten(void **state) {
-    (void)state;
+TEST(the_program_that_ran_longest_ago_is_forgotten) {
     program_costs c = {0};
     assert_true(program_pair_us(&c, 1) == 0.0 && program_most_pairs(&c, 1) == PROGRAM_FIRST_PAIRS);
     for (uint64_t i = 1; i <= PROGRAM_COSTS; i++) {

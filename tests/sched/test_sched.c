@@ -1,14 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/rng.h"
 #include "sched/sched.h"
+#include "test.h"
 
 #define MAX_SEQS 16
 
@@ -27,8 +22,7 @@ static void plan(const sched_limits *l, const sched_seq *running, int32_t n_runn
     sched_make_plan(l, running, n_running, waiting, n_waiting, n_free, p);
 }
 
-static void decodes_go_before_prefills(void **state) {
-    (void)state;
+TEST(decodes_go_before_prefills) {
     sched_seq running[] = {seq(20, 4), seq(9, 8)};
     sched_plan p;
     plan(&limits, running, 2, NULL, 0, 100, &p);
@@ -40,8 +34,7 @@ static void decodes_go_before_prefills(void **state) {
     assert_int_equal(p.n_rows, 8);
 }
 
-static void a_prompt_is_cut_at_the_chunk_limit(void **state) {
-    (void)state;
+TEST(a_prompt_is_cut_at_the_chunk_limit) {
     sched_limits l = limits;
     l.max_chunk = 3;
     sched_seq waiting[] = {seq(20, 0), seq(2, 0)};
@@ -53,8 +46,7 @@ static void a_prompt_is_cut_at_the_chunk_limit(void **state) {
     assert_int_equal(p.n_out, 1); /* only the second reaches its last token */
 }
 
-static void waiting_sequences_come_in_by_arrival_while_slots_last(void **state) {
-    (void)state;
+TEST(waiting_sequences_come_in_by_arrival_while_slots_last) {
     sched_seq running[] = {seq(5, 4), seq(5, 4), seq(5, 4)};
     sched_seq waiting[] = {seq(1, 0), seq(1, 0)};
     sched_plan p;
@@ -63,8 +55,7 @@ static void waiting_sequences_come_in_by_arrival_while_slots_last(void **state) 
     assert_int_equal(p.items[3].seq, 3);
 }
 
-static void a_sequence_is_not_admitted_without_pages_for_its_whole_prompt(void **state) {
-    (void)state;
+TEST(a_sequence_is_not_admitted_without_pages_for_its_whole_prompt) {
     sched_seq waiting[] = {seq(20, 0), seq(1, 0)};
     sched_plan p;
     plan(&limits, NULL, 0, waiting, 2, 5, &p); /* 20 tokens and the next take 6 pages */
@@ -73,8 +64,7 @@ static void a_sequence_is_not_admitted_without_pages_for_its_whole_prompt(void *
     assert_int_equal(p.n_admitted, 1);
 }
 
-static void the_newest_is_preempted_when_pages_run_out(void **state) {
-    (void)state;
+TEST(the_newest_is_preempted_when_pages_run_out) {
     sched_seq running[] = {seq(5, 4), seq(5, 4), seq(5, 4)};
     sched_plan p;
     plan(&limits, running, 3, NULL, 0, 1, &p); /* each needs a second page, one is free */
@@ -85,8 +75,7 @@ static void the_newest_is_preempted_when_pages_run_out(void **state) {
     assert_int_equal(p.n_pages, 2); /* the free one and the victim's */
 }
 
-static void nobody_is_admitted_in_a_step_that_preempts(void **state) {
-    (void)state;
+TEST(nobody_is_admitted_in_a_step_that_preempts) {
     sched_seq running[] = {seq(5, 4), seq(5, 4)}, waiting[] = {seq(1, 0)};
     sched_plan p;
     plan(&limits, running, 2, waiting, 1, 0, &p);
@@ -94,8 +83,7 @@ static void nobody_is_admitted_in_a_step_that_preempts(void **state) {
     assert_int_equal(p.n_admitted, 0);
 }
 
-static void rows_with_wanted_logits_stay_within_their_budget(void **state) {
-    (void)state;
+TEST(rows_with_wanted_logits_stay_within_their_budget) {
     sched_seq waiting[] = {seq(20, 0)};
     waiting[0].wants_logits = true;
     sched_plan p;
@@ -110,8 +98,7 @@ static sched_seq blocked_on(sched_seq s, int32_t blocked_on) {
     return s;
 }
 
-static void the_held_are_passed_over_and_hold_up_nobody(void **state) {
-    (void)state;
+TEST(the_held_are_passed_over_and_hold_up_nobody) {
     sched_seq running[] = {seq(20, 4)}, waiting[] = {blocked_on(seq(20, 4), 0), seq(2, 0), blocked_on(seq(20, 4), 0)};
     sched_limits l = limits;
     l.max_chunk = 4;
@@ -122,8 +109,7 @@ static void the_held_are_passed_over_and_hold_up_nobody(void **state) {
     assert_int_equal(p.items[1].seq, 2);
 }
 
-static void the_held_wait_for_one_that_is_admitted_in_the_same_plan_but_not_for_one_that_is_not(void **state) {
-    (void)state;
+TEST(the_held_wait_for_one_that_is_admitted_in_the_same_plan_but_not_for_one_that_is_not) {
     sched_seq waiting[] = {seq(4, 0), blocked_on(seq(20, 4), 0), seq(2, 0)};
     sched_plan p;
     plan(&limits, NULL, 0, waiting, 3, 100, &p);
@@ -145,8 +131,7 @@ static sched_seq running_seq(int32_t n_known, int32_t n_computed, int32_t n_pree
     return s;
 }
 
-static void of_the_newest_the_one_that_computed_least_goes(void **state) {
-    (void)state;
+TEST(of_the_newest_the_one_that_computed_least_goes) {
     sched_limits l = limits;
     l.max_seqs = 8;
     /* the second has least, but is not one of the newest four */
@@ -162,8 +147,7 @@ static void of_the_newest_the_one_that_computed_least_goes(void **state) {
     assert_int_equal(p.n_preempted, 2);
 }
 
-static void who_was_preempted_often_is_spared(void **state) {
-    (void)state;
+TEST(who_was_preempted_often_is_spared) {
     sched_seq running[] = {seq(5, 4), running_seq(9, 8, 0), running_seq(6, 5, 8)};
     running[2].n_most = 8; /* its pages suffice to its end */
     sched_plan p;
@@ -173,8 +157,7 @@ static void who_was_preempted_often_is_spared(void **state) {
     assert_int_equal(p.decisions[2], SCHED_PLANNED);
 }
 
-static void what_was_promised_is_not_given_to_others(void **state) {
-    (void)state;
+TEST(what_was_promised_is_not_given_to_others) {
     sched_seq running[] = {running_seq(5, 4, 0), running_seq(9, 8, 8)}, waiting[] = {seq(3, 0)};
     running[1].n_most = 24; /* 4 pages more */
     sched_plan p;
@@ -187,8 +170,7 @@ static void what_was_promised_is_not_given_to_others(void **state) {
     assert_int_equal(p.n_admitted, 1);
 }
 
-static void an_aged_one_waits_for_all_pages_that_it_may_need(void **state) {
-    (void)state;
+TEST(an_aged_one_waits_for_all_pages_that_it_may_need) {
     sched_seq running[] = {seq(3, 2)}, waiting[] = {running_seq(4, 0, 8), seq(1, 0)};
     waiting[0].n_most = 40;
     sched_plan p;
@@ -202,8 +184,7 @@ static void an_aged_one_waits_for_all_pages_that_it_may_need(void **state) {
 
 /* ---- the time of a step ---- */
 
-static void prefills_leave_the_decodes_their_pace(void **state) {
-    (void)state;
+TEST(prefills_leave_the_decodes_their_pace) {
     sched_limits l = {.max_rows = 512, .max_out = 8, .max_seqs = 8, .max_chunk = 512, .page_tokens = 16, .max_preemptions = 8};
     l.cost = (sched_cost){.step_us = 1000, .row_us = 100};
     sched_seq running[] = {seq(9, 8), seq(5000, 16)};
@@ -228,8 +209,7 @@ static sched_seq with_drafts(sched_seq s, int32_t n) {
     return s;
 }
 
-static void drafts_ride_behind_decodes_and_leave_prefills_half_of_the_rows(void **state) {
-    (void)state;
+TEST(drafts_ride_behind_decodes_and_leave_prefills_half_of_the_rows) {
     sched_limits l = limits;
     l.max_rows = 12;
     l.max_out = 12;
@@ -258,8 +238,7 @@ static void drafts_ride_behind_decodes_and_leave_prefills_half_of_the_rows(void 
     assert_int_equal(p.n_out, 4);
 }
 
-static void nobody_gives_pages_up_for_drafts(void **state) {
-    (void)state;
+TEST(nobody_gives_pages_up_for_drafts) {
     sched_limits l = limits;
     l.max_rows = l.max_out = 32;
     sched_seq running[] = {with_drafts(seq(7, 6), 3), seq(8, 6)}, waiting[] = {seq(3, 0)};
@@ -297,8 +276,7 @@ static int32_t prefix_wait(const player *g) {
     return n;
 }
 
-static void whole_prefills_wait_until_a_step_holds_them(void **state) {
-    (void)state;
+TEST(whole_prefills_wait_until_a_step_holds_them) {
     sched_limits l = limits;
     l.whole_prefills = true;
     sched_seq running[] = {seq(5, 4), seq(5, 4), seq(9, 8)}, waiting[] = {seq(7, 0), seq(1, 0)};
@@ -519,8 +497,7 @@ static int32_t n_held_in(const player *g) {
     return n;
 }
 
-static void random_workloads_end_whatever_the_pool(void **state) {
-    (void)state;
+TEST(random_workloads_end_whatever_the_pool) {
     uint64_t seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
     int64_t n_held = 0;
@@ -566,8 +543,7 @@ static void random_workloads_end_whatever_the_pool(void **state) {
     assert_true(n_held > 1000); /* that was what it was about */
 }
 
-static void places_and_pages_are_kept_for_those_that_come_beside(void **state) {
-    (void)state;
+TEST(places_and_pages_are_kept_for_those_that_come_beside) {
     sched_seq running[] = {seq(5, 4)}, waiting[] = {seq(4, 0), seq(1, 0)};
     sched_plan p;
     waiting[0].n_beside = 2; /* with it the four places are full */
@@ -588,8 +564,7 @@ static void places_and_pages_are_kept_for_those_that_come_beside(void **state) {
     assert_int_equal(p.n_admitted, 1);
 }
 
-static void what_is_promised_to_one_that_has_aged_includes_those_beside(void **state) {
-    (void)state;
+TEST(what_is_promised_to_one_that_has_aged_includes_those_beside) {
     sched_seq running[] = {seq(5, 4), seq(9, 8)};
     sched_plan p;
     running[0].n_preempted = limits.max_preemptions;
@@ -601,8 +576,7 @@ static void what_is_promised_to_one_that_has_aged_includes_those_beside(void **s
     assert_int_equal(p.items[0].seq, 0);
 }
 
-static void a_group_is_preempted_together_and_never_for_one_of_its_own(void **state) {
-    (void)state;
+TEST(a_group_is_preempted_together_and_never_for_one_of_its_own) {
     sched_limits l = limits;
     l.max_seqs = 5;
     sched_seq running[] = {seq(5, 4), seq(9, 8), seq(9, 8), seq(9, 9), seq(40, 39)};
@@ -625,8 +599,7 @@ static void a_group_is_preempted_together_and_never_for_one_of_its_own(void **st
     assert_int_equal(p.n_items, 1);
 }
 
-static void one_with_nothing_to_compute_is_passed_over(void **state) {
-    (void)state;
+TEST(one_with_nothing_to_compute_is_passed_over) {
     sched_seq running[] = {seq(5, 5), seq(5, 4)};
     sched_plan p;
     for (int32_t max_out = 0; max_out < 2; max_out++) {
@@ -649,8 +622,7 @@ static sched_seq pooled_seq(int32_t n_known, int32_t n_computed) {
     return s;
 }
 
-static void a_sequence_without_logits_takes_rows_and_pages_of_its_prompt_only(void **state) {
-    (void)state;
+TEST(a_sequence_without_logits_takes_rows_and_pages_of_its_prompt_only) {
     sched_limits l = limits;
     sched_plan p;
     for (int whole = 0; whole < 2; whole++) {
@@ -683,8 +655,7 @@ static sched_seq with_program(sched_seq s, double pair_us, double pairs) {
 static const sched_limits timed = {.max_rows = 512, .max_out = 64, .max_seqs = 64, .max_chunk = 512, .page_tokens = 4, .max_preemptions = 8,
                                    .target_us = 100000, .cost = {.step_us = 1000, .row_us = 10, .pair_us = 0.01}};
 
-static void a_prefill_with_a_costly_program_keeps_the_step_within_its_target(void **state) {
-    (void)state;
+TEST(a_prefill_with_a_costly_program_keeps_the_step_within_its_target) {
     for (int32_t decodes = 0; decodes <= 1; decodes++) {
         for (int32_t at = 0; at < 2000; at += 250) {
             sched_seq running[] = {with_program(seq(3000, at), 5.0, 1e12), seq(40, 39)};
@@ -697,8 +668,7 @@ static void a_prefill_with_a_costly_program_keeps_the_step_within_its_target(voi
     }
 }
 
-static void programs_do_not_cut_what_has_none(void **state) {
-    (void)state;
+TEST(programs_do_not_cut_what_has_none) {
     sched_seq running[] = {seq(3000, 0), with_program(seq(3000, 0), 5.0, 1e12)};
     sched_plan p;
     plan(&timed, running, 1, NULL, 0, 10000, &p);
@@ -711,8 +681,7 @@ static void programs_do_not_cut_what_has_none(void **state) {
     assert_int_equal(p.n_rows, 512);
 }
 
-static void a_program_of_unknown_cost_begins_with_few_pairs_and_always_goes_on(void **state) {
-    (void)state;
+TEST(a_program_of_unknown_cost_begins_with_few_pairs_and_always_goes_on) {
     sched_plan p;
     sched_seq fresh = with_program(seq(3000, 0), 0.0, 64.0), deep = with_program(seq(3000, 1000), 0.0, 64.0);
     plan(&timed, &fresh, 1, NULL, 0, 10000, &p);
@@ -724,8 +693,7 @@ static void a_program_of_unknown_cost_begins_with_few_pairs_and_always_goes_on(v
 }
 
 /* Twelve decodes of 30 ms each: three a step, and each has its turn. */
-static void decodes_with_costly_programs_take_turns(void **state) {
-    (void)state;
+TEST(decodes_with_costly_programs_take_turns) {
     enum { N = 12 };
     sched_seq running[N + 1];
     int32_t n_rows[N + 1] = {0};
@@ -750,8 +718,7 @@ static void decodes_with_costly_programs_take_turns(void **state) {
     assert_int_equal(n_rows[N], N); /* one without a program has a row in each step */
 }
 
-static void drafts_with_a_costly_program_are_cut_to_the_time_that_is_left(void **state) {
-    (void)state;
+TEST(drafts_with_a_costly_program_are_cut_to_the_time_that_is_left) {
     sched_seq s = with_program(seq(1000, 999), 30.0, 1e12);
     sched_plan p;
     s.n_drafts = 8;

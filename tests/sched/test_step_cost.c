@@ -1,15 +1,10 @@
 /* What a step costs, learned from steps whose cost is known. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #include "base/rng.h"
 #include "sched/step_cost.h"
+#include "test.h"
 
 static uint64_t seed;
 
@@ -38,8 +33,7 @@ static void expect_near(const step_cost *p, const sched_cost *truth, double part
     }
 }
 
-static void it_learns_what_steps_cost_and_learns_anew(void **state) {
-    (void)state;
+TEST(it_learns_what_steps_cost_and_learns_anew) {
     step_cost p = {0};
     sched_cost slow = {8000, 300, 0.05}, fast = {2000, 40, 0.01};
     play(&p, &slow, 300, 0.0);
@@ -50,8 +44,7 @@ static void it_learns_what_steps_cost_and_learns_anew(void **state) {
     expect_near(&p, &fast, 0.25);
 }
 
-static void one_slow_step_does_not_spoil_it(void **state) {
-    (void)state;
+TEST(one_slow_step_does_not_spoil_it) {
     step_cost p = {0};
     sched_cost truth = {5000, 100, 0.02};
     play(&p, &truth, 300, 0.0);
@@ -61,8 +54,7 @@ static void one_slow_step_does_not_spoil_it(void **state) {
     expect_near(&p, &truth, 0.05);
 }
 
-static void steps_all_alike_foretell_themselves(void **state) {
-    (void)state;
+TEST(steps_all_alike_foretell_themselves) {
     step_cost p = {0};
     for (int i = 0; i < 100; i++) {
         step_cost_note(&p, 4, 4000, 700);

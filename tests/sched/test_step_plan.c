@@ -1,18 +1,13 @@
 /* The scheduler over a KV cache, without a model: tasks arrive, run, are preempted and end; after every step pages and queues agree. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "base/rng.h"
 #include "sched/deadline.h"
 #include "sched/prefix_wait.h"
+#include "test.h"
 
 enum { PAGE = 4, MAX_TASKS = 64, MAX_LEN = 120, MAX_SEQS = 6 };
 
@@ -190,8 +185,7 @@ static int32_t step(world *w, int64_t now_us) {
     return s->plan.n_items;
 }
 
-static void what_is_not_ready_is_passed_over(void **state) {
-    (void)state;
+TEST(what_is_not_ready_is_passed_over) {
     static world w;
     open_world(&w, 64, ADMISSION_FCFS);
     sched_task *first = arrive(&w, 0, 8, 0, 4), *second = arrive(&w, 0, 8, 0, 4);
@@ -205,8 +199,7 @@ static void what_is_not_ready_is_passed_over(void **state) {
     close_world(&w);
 }
 
-static void a_prefix_that_another_computes_is_waited_for(void **state) {
-    (void)state;
+TEST(a_prefix_that_another_computes_is_waited_for) {
     static world w;
     open_world(&w, 64, ADMISSION_FCFS);
     arrive(&w, 0, 40, 32, 4);
@@ -222,8 +215,7 @@ static void a_prefix_that_another_computes_is_waited_for(void **state) {
     close_world(&w);
 }
 
-static void what_an_admission_finds_beyond_the_plan_is_not_computed_again(void **state) {
-    (void)state;
+TEST(what_an_admission_finds_beyond_the_plan_is_not_computed_again) {
     world w;
     open_world(&w, 20, ADMISSION_FCFS);
     sched_task *a = arrive(&w, 1, 6, 0, 3), *b = arrive(&w, 1, 10, 0, 3);
@@ -240,8 +232,7 @@ static void what_an_admission_finds_beyond_the_plan_is_not_computed_again(void *
 }
 
 /* A task that is planned not to reach its end reaches it after all, where every row of logits is taken: it waits for the next step. */
-static void what_an_admission_finds_beyond_the_plan_takes_no_row_of_logits_that_there_is_not(void **state) {
-    (void)state;
+TEST(what_an_admission_finds_beyond_the_plan_takes_no_row_of_logits_that_there_is_not) {
     static world w;
     open_world(&w, 20, ADMISSION_FCFS);
     w.sched.limits.max_out = 1;
@@ -262,8 +253,7 @@ static void what_an_admission_finds_beyond_the_plan_takes_no_row_of_logits_that_
 }
 
 /* The same with a row of logits to spare. */
-static void what_an_admission_finds_beyond_the_plan_takes_a_row_of_logits_that_is_left(void **state) {
-    (void)state;
+TEST(what_an_admission_finds_beyond_the_plan_takes_a_row_of_logits_that_is_left) {
     static world w;
     open_world(&w, 40, ADMISSION_FCFS);
     sched_task *a = arrive(&w, 1, 6, 0, 3), *b = arrive(&w, 1, 70, 0, 3);
@@ -275,8 +265,7 @@ static void what_an_admission_finds_beyond_the_plan_takes_a_row_of_logits_that_i
     close_world(&w);
 }
 
-static void the_oldest_goes_on_when_nobody_finds_pages(void **state) {
-    (void)state;
+TEST(the_oldest_goes_on_when_nobody_finds_pages) {
     static world w;
     open_world(&w, 8, ADMISSION_FCFS);
     for (int32_t i = 0; i < 4; i++) {
@@ -297,8 +286,7 @@ static void the_oldest_goes_on_when_nobody_finds_pages(void **state) {
     close_world(&w);
 }
 
-static void a_group_goes_together_but_for_what_is_spared(void **state) {
-    (void)state;
+TEST(a_group_goes_together_but_for_what_is_spared) {
     static world w;
     open_world(&w, 64, ADMISSION_FCFS);
     for (int32_t i = 0; i < 4; i++) {
@@ -323,8 +311,7 @@ static void a_group_goes_together_but_for_what_is_spared(void **state) {
 }
 
 /* Both were promised pages that there are not, and neither may be preempted for the other. */
-static void a_group_alone_that_finds_no_pages_begins_again(void **state) {
-    (void)state;
+TEST(a_group_alone_that_finds_no_pages_begins_again) {
     static world w;
     open_world(&w, 8, ADMISSION_FCFS);
     sched_task *a = arrive(&w, 0, 15, 0, 6), *b = arrive(&w, 0, 15, 0, 6);
@@ -352,8 +339,7 @@ static void open_flood(world *w, int32_t n_pages, int32_t n_out_of_first) {
 }
 
 /* A task ends; in the next step some are preempted for another tenant, before that step is planned. */
-static void what_belongs_together_is_settled_by_the_plan_of_the_step(void **state) {
-    (void)state;
+TEST(what_belongs_together_is_settled_by_the_plan_of_the_step) {
     static world w;
     open_flood(&w, 16, 2);
     assert_int_equal(step(&w, 2), MAX_SEQS);
@@ -368,8 +354,7 @@ static void what_belongs_together_is_settled_by_the_plan_of_the_step(void **stat
     close_world(&w);
 }
 
-static void nobody_is_preempted_for_one_that_is_not_ready(void **state) {
-    (void)state;
+TEST(nobody_is_preempted_for_one_that_is_not_ready) {
     static world w;
     open_flood(&w, 64, 20);
     sched_task *t = arrive(&w, 1, 4, 0, 2);
@@ -386,8 +371,7 @@ static void nobody_is_preempted_for_one_that_is_not_ready(void **state) {
 }
 
 /* Its tenant's turn is over, or its pages have to be fetched again. */
-static void who_no_longer_heads_the_waiting_is_not_first(void **state) {
-    (void)state;
+TEST(who_no_longer_heads_the_waiting_is_not_first) {
     static world w;
     open_flood(&w, 64, 20);
     sched_task *t = arrive(&w, 1, 4, 0, 2);
@@ -399,8 +383,7 @@ static void who_no_longer_heads_the_waiting_is_not_first(void **state) {
 }
 
 /* A tenant whose rows come slowly is served little, so the service counters put all that it sends before other tenants. */
-static void a_tenant_that_holds_all_places_gives_one_back_however_little_it_was_served(void **state) {
-    (void)state;
+TEST(a_tenant_that_holds_all_places_gives_one_back_however_little_it_was_served) {
     static world w;
     open_flood(&w, 256, 20);
     for (int32_t i = 0; i < 40; i++) {
@@ -427,8 +410,7 @@ static void a_tenant_that_holds_all_places_gives_one_back_however_little_it_was_
     close_world(&w);
 }
 
-static void a_late_task_is_refused_with_a_time(void **state) {
-    (void)state;
+TEST(a_late_task_is_refused_with_a_time) {
     static world w;
     open_world(&w, 64, ADMISSION_FCFS);
     arrive(&w, 0, 100, 0, 4);
@@ -450,8 +432,7 @@ static int longer(void) {
     return getenv("QUIRE_TEST_LONG") != NULL ? 10 : 1;
 }
 
-static void every_task_ends_under_every_policy_however_few_pages_there_are(void **state) {
-    (void)state;
+TEST(every_task_ends_under_every_policy_however_few_pages_there_are) {
     static world w;
     uint64_t seed = (uint64_t)time(NULL);
     printf("seed %llu\n", (unsigned long long)seed);
@@ -500,8 +481,7 @@ static int32_t steps_to_first_token(world *w, uint64_t *seed, int32_t n_pages, i
     return n_steps;
 }
 
-static void a_request_behind_another_tenants_flood_waits_two_steps_more_than_alone(void **state) {
-    (void)state;
+TEST(a_request_behind_another_tenants_flood_waits_two_steps_more_than_alone) {
     static world w;
     uint64_t seed = (uint64_t)time(NULL);
     printf("seed %llu\n", (unsigned long long)seed);

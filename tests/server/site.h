@@ -2,11 +2,6 @@
 #ifndef TESTS_SERVER_SITE_H
 #define TESTS_SERVER_SITE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -22,6 +17,7 @@
 #include "base/str.h"
 #include "server/fake_quire.h"
 #include "server/server.h"
+#include "test.h"
 
 #define TICK_US 2000
 #define PATIENCE_US 60000000 /* only what never comes takes so long */

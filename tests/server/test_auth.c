@@ -1,9 +1,4 @@
 /* API keys from options and from a file. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +6,7 @@
 
 #include "quire.h"
 #include "server/auth.h"
+#include "test.h"
 
 /* A file that holds text; its name is static. */
 static const char *file_of(const char *text) {
@@ -28,16 +24,14 @@ static const char *check(const auth *a, const char *header) {
     return auth_check(a, str_of(header), tenant) ? tenant : NULL;
 }
 
-static void without_keys_nobody_needs_one(void **state) {
-    (void)state;
+TEST(without_keys_nobody_needs_one) {
     auth *a;
     assert_int_equal(auth_load(NULL, 0, NULL, &a, NULL), QUIRE_OK);
     assert_false(auth_required(a));
     auth_free(a);
 }
 
-static void each_key_opens_and_others_do_not(void **state) {
-    (void)state;
+TEST(each_key_opens_and_others_do_not) {
     auth *a;
     const char *keys[] = {"alpha", "beta"};
     assert_int_equal(auth_load(keys, 2, NULL, &a, NULL), QUIRE_OK);
@@ -52,8 +46,7 @@ static void each_key_opens_and_others_do_not(void **state) {
     auth_free(a);
 }
 
-static void a_tenants_name_has_a_longest_length(void **state) {
-    (void)state;
+TEST(a_tenants_name_has_a_longest_length) {
     char line[200];
     auth *a;
     quire_error err;
@@ -68,8 +61,7 @@ static void a_tenants_name_has_a_longest_length(void **state) {
     unlink(path);
 }
 
-static void a_file_names_the_tenants(void **state) {
-    (void)state;
+TEST(a_file_names_the_tenants) {
     auth *a;
     const char *path = file_of("# keys\n\nacme:k1\n  umbrella:k:2 \r\nlast:k3");
     assert_int_equal(auth_load((const char *[]){"k0"}, 1, path, &a, NULL), QUIRE_OK);
@@ -82,8 +74,7 @@ static void a_file_names_the_tenants(void **state) {
     unlink(path);
 }
 
-static void white_space_around_a_key_is_no_part_of_it(void **state) {
-    (void)state;
+TEST(white_space_around_a_key_is_no_part_of_it) {
     auth *a;
     quire_error err;
     const char *path = file_of("alice: secret\nbob\t:\tk2 \t\r\n carol:k 3\n");
@@ -103,8 +94,7 @@ static void white_space_around_a_key_is_no_part_of_it(void **state) {
     assert_non_null(strstr(err.message, "empty"));
 }
 
-static void a_bad_file_names_its_line(void **state) {
-    (void)state;
+TEST(a_bad_file_names_its_line) {
     static const char *const bad[] = {"a:b\nnocolon\n", "a:b\n:key\n", "a:b\ntenant:\n", "a:b\ntenant: \t\r\n"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         auth *a;
@@ -118,8 +108,7 @@ static void a_bad_file_names_its_line(void **state) {
     }
 }
 
-static void a_file_without_keys_does_not_open_the_door(void **state) {
-    (void)state;
+TEST(a_file_without_keys_does_not_open_the_door) {
     auth *a;
     quire_error err = {0};
     const char *path = file_of("# nothing\n");
@@ -129,8 +118,7 @@ static void a_file_without_keys_does_not_open_the_door(void **state) {
     assert_int_equal(auth_load((const char *[]){""}, 1, NULL, &a, &err), QUIRE_INVALID);
 }
 
-static void the_operators_key_is_nobodys_tenant(void **state) {
-    (void)state;
+TEST(the_operators_key_is_nobodys_tenant) {
     auth *a;
     quire_error err;
     const char *keys[] = {"alpha"};
@@ -150,8 +138,7 @@ static void the_operators_key_is_nobodys_tenant(void **state) {
     auth_free(a);
 }
 
-static void a_reload_replaces_the_keys_and_a_bad_file_does_not(void **state) {
-    (void)state;
+TEST(a_reload_replaces_the_keys_and_a_bad_file_does_not) {
     auth *a;
     quire_error err = {0};
     const char *keys[] = {"k0"};

@@ -1,14 +1,9 @@
 /* Error bodies: OpenAI's shape, and the status of each error. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "server/error_body.h"
+#include "test.h"
 
-static void errors_have_openais_shape(void **state) {
-    (void)state;
+TEST(errors_have_openais_shape) {
     strbuf b = {0};
     json_out o = {.to = &b};
     error_body(&o, &(api_error){.status = 400, .param = "top_p", .message = "top_p is \"x\""});

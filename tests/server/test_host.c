@@ -1,12 +1,8 @@
 /* What a Host header names. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 
 #include "server/host.h"
+#include "test.h"
 
 static void expect_kind(const char *const *headers, size_t n, host_kind kind) {
     for (size_t i = 0; i < n; i++) {
@@ -17,8 +13,7 @@ static void expect_kind(const char *const *headers, size_t n, host_kind kind) {
     }
 }
 
-static void loopback_is_compared_as_a_whole(void **state) {
-    (void)state;
+TEST(loopback_is_compared_as_a_whole) {
     static const char *const mine[] = {"127.0.0.1", "127.0.0.1:8000", "127.1.2.3:1", "localhost", "LocalHost:8000", "[::1]", "[::1]:8000"};
     expect_kind(mine, sizeof mine / sizeof *mine, HOST_LOOPBACK);
     static const char *const names[] = {"127.evil.com", "127.0.0.1.evil.com", "localhost.evil.com:8000", "a.b", "localhost.", "127.0.0.1.",
@@ -26,16 +21,14 @@ static void loopback_is_compared_as_a_whole(void **state) {
     expect_kind(names, sizeof names / sizeof *names, HOST_NAME);
 }
 
-static void addresses_and_names_are_told_apart(void **state) {
-    (void)state;
+TEST(addresses_and_names_are_told_apart) {
     static const char *const addresses[] = {"192.168.1.5", "0.0.0.0:80", "8.8.8.8", "[fe80::1]:8000", "[::]", "128.0.0.1"};
     expect_kind(addresses, sizeof addresses / sizeof *addresses, HOST_ADDRESS);
     static const char *const labels[] = {"quire", "quire:8000", "x", "127", "localhost2"};
     expect_kind(labels, sizeof labels / sizeof *labels, HOST_LABEL);
 }
 
-static void what_is_neither_is_malformed(void **state) {
-    (void)state;
+TEST(what_is_neither_is_malformed) {
     static const char *const bad[] = {
         "",   ":8000",       "127.0.0.1:80x",  "127.0.0.1:800000", "localhost:evil.com", "localhost:1:2", "[::1",
         "[]", "[127.0.0.1]", "[::1].evil.com", "[::1]x",           "[localhost]",        "::1",           "[::1%lo]"};

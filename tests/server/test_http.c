@@ -1,14 +1,10 @@
 /* Reading requests: framing, limits, and what is left for the next request. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <cmocka.h>
 #include <string.h>
 
 #include "base/rng.h"
 #include "server/http.h"
+#include "test.h"
 
 #define MAX_HEAD 512
 #define MAX_BODY 64
@@ -43,8 +39,7 @@ static void expect_status(const char *text, int status) {
     }
 }
 
-static void a_request_is_read_whatever_its_pieces(void **state) {
-    (void)state;
+TEST(a_request_is_read_whatever_its_pieces) {
     const char *text = "POST /v1/%63ompletions?x=1 HTTP/1.1\r\nHost: h\r\nContent-Type: application/json \r\nAuthorization:  Bearer k\r\n"
                        "Content-Length: 5\r\n\r\nhelloGET / HTTP/1.1\r\n";
     for (size_t piece = 1; piece < 200; piece++) {
@@ -80,16 +75,14 @@ static void expect_wishes(const char *headers, bool json, const char *id) {
     }
 }
 
-static void what_a_client_accepts_and_its_id_are_kept(void **state) {
-    (void)state;
+TEST(what_a_client_accepts_and_its_id_are_kept) {
     expect_wishes("Accept: application/json\r\nX-Request-Id: one\r\n", true, "one");
     expect_wishes("X-Request-Id:  one \r\nX-Request-Id: two\r\nAccept: text/html, application/json\r\n", false, "one");
     expect_wishes("Accept:\r\nX-Request-Id:\r\n", false, "");
     expect_wishes("Accept: */*\r\nAccept: */*\r\n", false, "");
 }
 
-static void a_chunked_body_is_put_together(void **state) {
-    (void)state;
+TEST(a_chunked_body_is_put_together) {
     http_request r;
     size_t used;
     http_init(&r, MAX_HEAD, MAX_BODY);
@@ -101,8 +94,7 @@ static void a_chunked_body_is_put_together(void **state) {
     http_deinit(&r);
 }
 
-static void a_body_of_known_length_is_received_where_it_lies(void **state) {
-    (void)state;
+TEST(a_body_of_known_length_is_received_where_it_lies) {
     http_request r;
     size_t used;
     uint64_t left;
@@ -127,8 +119,7 @@ static void a_body_of_known_length_is_received_where_it_lies(void **state) {
     http_deinit(&r);
 }
 
-static void the_next_request_starts_clean(void **state) {
-    (void)state;
+TEST(the_next_request_starts_clean) {
     http_request r;
     size_t used;
     http_init(&r, MAX_HEAD, MAX_BODY);
@@ -146,8 +137,7 @@ static void the_next_request_starts_clean(void **state) {
     http_deinit(&r);
 }
 
-static void malformed_requests_are_refused(void **state) {
-    (void)state;
+TEST(malformed_requests_are_refused) {
     static const char *const bad[] = {
         "HELLO\r\n\r\n",
         "G@T / HTTP/1.1\r\nHost: h\r\n\r\n",
@@ -208,14 +198,12 @@ static void malformed_requests_are_refused(void **state) {
     }
 }
 
-static void an_empty_length_is_malformed(void **state) {
-    (void)state;
+TEST(an_empty_length_is_malformed) {
     expect_status("POST / HTTP/1.1\r\nHost: h\r\nContent-Length:\r\n\r\nabc", 400);
     expect_status("POST / HTTP/1.1\r\nContent-Length: \t \r\nHost: h\r\n\r\nabc", 400);
 }
 
-static void other_versions_and_expectations_are_refused(void **state) {
-    (void)state;
+TEST(other_versions_and_expectations_are_refused) {
     expect_status("GET / HTTP/2.0\r\nHost: h\r\n\r\n", 505);
     expect_status("GET / HTTP/1.9\r\nHost: h\r\n\r\n", 505);
     expect_status("GET /\r\n\r\n", 505);
@@ -224,8 +212,7 @@ static void other_versions_and_expectations_are_refused(void **state) {
     expect_status("POST / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 1\r\n\r\nx", 0);
 }
 
-static void limits_hold_to_the_byte(void **state) {
-    (void)state;
+TEST(limits_hold_to_the_byte) {
     char text[4096], filler[1024];
     const char *form = "GET / HTTP/1.1\r\nHost: h\r\nX: %s\r\n\r\n";
     size_t fixed = strlen(form) - 2;
@@ -250,8 +237,7 @@ static void limits_hold_to_the_byte(void **state) {
     expect_status(text, 413);
 }
 
-static void a_dropped_body_is_read_over_and_still_limited(void **state) {
-    (void)state;
+TEST(a_dropped_body_is_read_over_and_still_limited) {
     http_request r;
     size_t used, at;
     http_init(&r, MAX_HEAD, MAX_BODY);
@@ -265,8 +251,7 @@ static void a_dropped_body_is_read_over_and_still_limited(void **state) {
 }
 
 /* Random damage never crashes, loops or takes more than there is. */
-static void damaged_requests_are_survived(void **state) {
-    (void)state;
+TEST(damaged_requests_are_survived) {
     const char *good = "POST /v1/x?y HTTP/1.1\r\nHost: h\r\nContent-Type: a/b\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n";
     uint64_t seed = rng_os_seed(), random = seed;
     print_message("seed %llu\n", (unsigned long long)seed);
@@ -296,14 +281,12 @@ static void damaged_requests_are_survived(void **state) {
     }
 }
 
-static void a_chunk_over_the_limit_is_refused_by_its_size(void **state) {
-    (void)state;
+TEST(a_chunk_over_the_limit_is_refused_by_its_size) {
     expect_status("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffff\r\n{", 413);
 }
 
 /* The caller knows only at the head how much a request may send. */
-static void a_request_may_be_given_a_lower_limit_of_its_own(void **state) {
-    (void)state;
+TEST(a_request_may_be_given_a_lower_limit_of_its_own) {
     http_request r;
     size_t used, at;
     http_init(&r, MAX_HEAD, MAX_BODY);

@@ -2,22 +2,17 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/str.h"
 #include "server/body_turn.h"
 #include "server/fake_quire.h"
 #include "server/server.h"
+#include "test.h"
 
 #define LARGE ((size_t)200 << 10)
 #define METRICS "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -98,8 +93,7 @@ static const char *hear(int fd) {
     return text;
 }
 
-static void a_large_body_is_read_on_a_text_thread_and_a_small_one_is_not(void **state) {
-    (void)state;
+TEST(a_large_body_is_read_on_a_text_thread_and_a_small_one_is_not) {
     strbuf body = {0};
     start((size_t)64 << 20);
     int fd = dial();
@@ -131,8 +125,7 @@ static void add_request(strbuf *b, size_t n, const char *fields, const char *hea
                      QUIRE_OK);
 }
 
-static void requests_behind_a_large_body_begin_where_it_ends(void **state) {
-    (void)state;
+TEST(requests_behind_a_large_body_begin_where_it_ends) {
     strbuf all = {0};
     start((size_t)64 << 20);
     add_request(&all, 3 * LARGE + 1, "{\"prompt\":\"x\"}", "");
@@ -163,8 +156,7 @@ static void requests_behind_a_large_body_begin_where_it_ends(void **state) {
 
 #define LONG ((size_t)6 << 20)
 
-static void a_long_body_is_looked_over_while_as_much_may_still_come(void **state) {
-    (void)state;
+TEST(a_long_body_is_looked_over_while_as_much_may_still_come) {
     strbuf body = {0};
     start((size_t)64 << 20);
     static const struct {
@@ -184,8 +176,7 @@ static void a_long_body_is_looked_over_while_as_much_may_still_come(void **state
     stop();
 }
 
-static void a_body_that_its_beginning_decides_is_skipped_and_the_next_request_answered(void **state) {
-    (void)state;
+TEST(a_body_that_its_beginning_decides_is_skipped_and_the_next_request_answered) {
     strbuf all = {0};
     static const char fields[] = "{\"fail\":\"look\",\"pad\":\"";
     start((size_t)64 << 20);
@@ -208,8 +199,7 @@ static void a_body_that_its_beginning_decides_is_skipped_and_the_next_request_an
     stop();
 }
 
-static void only_bodies_of_routes_that_say_so_are_looked_over(void **state) {
-    (void)state;
+TEST(only_bodies_of_routes_that_say_so_are_looked_over) {
     strbuf all = {0};
     char response[4096] = {0};
     start((size_t)64 << 20);
@@ -246,8 +236,7 @@ static void chunked_request(bool fails, int n_chunks, strbuf *all) {
 }
 
 /* A body in chunks has no length: it is looked over wherever it is long enough. */
-static void a_body_in_chunks_is_looked_over_too(void **state) {
-    (void)state;
+TEST(a_body_in_chunks_is_looked_over_too) {
     strbuf all = {0};
     start((size_t)64 << 20);
     for (int fails = 0; fails < 2; fails++) {
@@ -261,8 +250,7 @@ static void a_body_in_chunks_is_looked_over_too(void **state) {
     stop();
 }
 
-static void a_body_in_chunks_that_grows_too_large_is_refused_as_its_beginning_was(void **state) {
-    (void)state;
+TEST(a_body_in_chunks_that_grows_too_large_is_refused_as_its_beginning_was) {
     strbuf all = {0};
     server_options o;
     server_options_init(&o);
@@ -280,8 +268,7 @@ static void a_body_in_chunks_that_grows_too_large_is_refused_as_its_beginning_wa
     stop();
 }
 
-static void a_client_that_stops_sending_a_long_body_hears_why_it_was_refused_or_that_it_was_late(void **state) {
-    (void)state;
+TEST(a_client_that_stops_sending_a_long_body_hears_why_it_was_refused_or_that_it_was_late) {
     strbuf body = {0};
     server_options o;
     server_options_init(&o);
@@ -300,8 +287,7 @@ static void a_client_that_stops_sending_a_long_body_hears_why_it_was_refused_or_
     stop();
 }
 
-static void a_server_may_stop_and_clients_leave_while_bodies_are_looked_over(void **state) {
-    (void)state;
+TEST(a_server_may_stop_and_clients_leave_while_bodies_are_looked_over) {
     strbuf body = {0};
     for (int i = 0; i < 12; i++) {
         bool stays = i >= 10; /* the server gives it two seconds to read its response */
@@ -331,8 +317,7 @@ static int turns(void) {
 }
 
 /* Whatever of it is kept: a turn ends within twice its share. */
-static void a_large_body_is_received_in_turns_and_a_small_one_is_not(void **state) {
-    (void)state;
+TEST(a_large_body_is_received_in_turns_and_a_small_one_is_not) {
     strbuf body = {0};
     start((size_t)64 << 20);
     for (int i = 0; i < 10; i++) {
@@ -360,8 +345,7 @@ static void a_large_body_is_received_in_turns_and_a_small_one_is_not(void **stat
 }
 
 /* Bodies count together: those of one connection that are each below a share, whether they are kept or refused. */
-static void bodies_of_one_connection_count_together(void **state) {
-    (void)state;
+TEST(bodies_of_one_connection_count_together) {
     enum { N = 12 };
     strbuf all = {0};
     char response[4096];
@@ -379,8 +363,7 @@ static void bodies_of_one_connection_count_together(void **state) {
     stop();
 }
 
-static void connections_may_leave_the_queue_for_turns(void **state) {
-    (void)state;
+TEST(connections_may_leave_the_queue_for_turns) {
     enum { N = 24, BEGIN = 1 << 20 };
     strbuf body = {0};
     int fds[N];
@@ -406,8 +389,7 @@ static void connections_may_leave_the_queue_for_turns(void **state) {
     strbuf_deinit(&body);
 }
 
-static void a_client_that_leaves_while_its_body_is_read_is_forgotten(void **state) {
-    (void)state;
+TEST(a_client_that_leaves_while_its_body_is_read_is_forgotten) {
     strbuf body = {0};
     start((size_t)64 << 20);
     for (int i = 0; i < 20; i++) {
@@ -424,8 +406,7 @@ static void a_client_that_leaves_while_its_body_is_read_is_forgotten(void **stat
     stop();
 }
 
-static void bodies_wait_for_room_in_turn_and_small_ones_do_not(void **state) {
-    (void)state;
+TEST(bodies_wait_for_room_in_turn_and_small_ones_do_not) {
     enum { N = 6 };
     strbuf body = {0};
     int fds[N], small;
@@ -455,8 +436,7 @@ static void bodies_wait_for_room_in_turn_and_small_ones_do_not(void **state) {
     stop();
 }
 
-static void a_connection_that_stays_open_holds_no_room_of_bodies_that_were_answered(void **state) {
-    (void)state;
+TEST(a_connection_that_stays_open_holds_no_room_of_bodies_that_were_answered) {
     strbuf all = {0};
     char response[4096];
     server_options o;

@@ -1,10 +1,4 @@
 /* The text of /metrics, from numbers that are known. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <string.h>
 
@@ -12,6 +6,7 @@
 #include "server/http_stats.h"
 #include "server/metrics.h"
 #include "server/metrics_text.h"
+#include "test.h"
 
 static void expect_in(const strbuf *text, const char *part) {
     if (text->n == 0 || strstr(text->p, part) == NULL) {
@@ -19,8 +14,7 @@ static void expect_in(const strbuf *text, const char *part) {
     }
 }
 
-static void buckets_are_cumulated_and_times_are_seconds(void **state) {
-    (void)state;
+TEST(buckets_are_cumulated_and_times_are_seconds) {
     quire_stats st = {.histograms[QUIRE_HISTOGRAM_FIRST_TOKEN] = {.buckets = {3, 1, [22] = 2}, .count = 6, .sum = 1500000},
                       .histograms[QUIRE_HISTOGRAM_SAMPLES] = {.buckets = {1, [5] = 1}, .count = 2, .sum = 31}};
     quire_info info = {.n_pages = 100, .page_tokens = 16, .page_bytes = 4096, .n_page_groups = 2, .kv_dtype = "f32"};
@@ -41,8 +35,7 @@ static void buckets_are_cumulated_and_times_are_seconds(void **state) {
     strbuf_deinit(&out);
 }
 
-static void a_labels_value_is_escaped_and_valid_utf8(void **state) {
-    (void)state;
+TEST(a_labels_value_is_escaped_and_valid_utf8) {
     strbuf out = {0};
     assert_int_equal(metrics_escape(&out, "a\"b\\c\nd\xff{}\xc3\xa4"), QUIRE_OK);
     assert_string_equal(out.p, "a\\\"b\\\\c\\nd\xEF\xBF\xBD{}\xc3\xa4");
@@ -60,8 +53,7 @@ static request_record record_of(const char *endpoint, const char *method, int st
                             .cached_tokens = 2};
 }
 
-static void requests_of_all_loops_add_up(void **state) {
-    (void)state;
+TEST(requests_of_all_loops_add_up) {
     http_stats *loops[2], *all;
     assert_int_equal(http_stats_open(&all), QUIRE_OK);
     for (int i = 0; i < 2; i++) {
@@ -118,8 +110,7 @@ static quire_err count_and_write(strbuf *out) {
 
 #endif
 
-static void short_of_memory_a_request_is_in_the_sums_at_least(void **state) {
-    (void)state;
+TEST(short_of_memory_a_request_is_in_the_sums_at_least) {
 #ifdef QUIRE_DEBUG
     int64_t n = 1, n_written = 0;
     for (bool failed = true; failed; n++) {

@@ -1,9 +1,4 @@
 /* Clients that read late, little or nothing, and clients that close their side: over a stand-in for the engine, through real sockets. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -18,6 +13,7 @@
 #include "base/str.h"
 #include "server/fake_quire.h"
 #include "server/server.h"
+#include "test.h"
 
 #define TICK_US     1000
 #define PATIENCE_US 60000000
@@ -154,8 +150,7 @@ static void await_slow(const site *s, int n) {
 
 /* ---- readers that are late ---- */
 
-static void a_late_reader_gets_the_whole_stream(void **state) {
-    (void)state;
+TEST(a_late_reader_gets_the_whole_stream) {
     server_options o = defaults();
     o.max_output_bytes = 64 << 10;
     site s = start(&o);
@@ -175,8 +170,7 @@ static void a_late_reader_gets_the_whole_stream(void **state) {
 }
 
 /* As chunks grow while the buffers are full, one is withheld when the event comes. */
-static void a_rollback_comes_behind_what_it_drops_for_a_late_reader_too(void **state) {
-    (void)state;
+TEST(a_rollback_comes_behind_what_it_drops_for_a_late_reader_too) {
     server_options o = defaults();
     o.max_output_bytes = 64 << 10;
     site s = start(&o);
@@ -197,8 +191,7 @@ static void a_rollback_comes_behind_what_it_drops_for_a_late_reader_too(void **s
     stop(&s);
 }
 
-static void who_reads_nothing_of_a_stream_is_cut_with_an_error_event(void **state) {
-    (void)state;
+TEST(who_reads_nothing_of_a_stream_is_cut_with_an_error_event) {
     server_options o = defaults();
     o.max_output_bytes = 64 << 10;
     o.write_deadline_us = 1500000;
@@ -215,8 +208,7 @@ static void who_reads_nothing_of_a_stream_is_cut_with_an_error_event(void **stat
     stop(&s);
 }
 
-static void a_long_whole_answer_is_written_as_it_is_read(void **state) {
-    (void)state;
+TEST(a_long_whole_answer_is_written_as_it_is_read) {
     server_options o = defaults();
     o.max_output_bytes = 64 << 10;
     site s = start(&o);
@@ -236,8 +228,7 @@ static void a_long_whole_answer_is_written_as_it_is_read(void **state) {
     stop(&s);
 }
 
-static void an_answer_that_nobody_reads_is_cut_and_counted(void **state) {
-    (void)state;
+TEST(an_answer_that_nobody_reads_is_cut_and_counted) {
     server_options o = defaults();
     o.write_deadline_us = 300000;
     o.max_output_bytes = 64 << 10;
@@ -254,8 +245,7 @@ static void an_answer_that_nobody_reads_is_cut_and_counted(void **state) {
 }
 
 /* Short responses on a connection that is kept alive, of which the client reads none. */
-static void requests_ahead_of_a_client_that_reads_nothing_are_cut_and_counted(void **state) {
-    (void)state;
+TEST(requests_ahead_of_a_client_that_reads_nothing_are_cut_and_counted) {
     server_options o = defaults();
     o.write_deadline_us = 300000;
     site s = start(&o);
@@ -272,8 +262,7 @@ static void requests_ahead_of_a_client_that_reads_nothing_are_cut_and_counted(vo
 
 /* Of the first response a part stays unread, so little that further requests are taken. The second lasts until nothing more is written,
  * the third for ever. */
-static void a_response_behind_an_unread_one_is_cut_too(void **state) {
-    (void)state;
+TEST(a_response_behind_an_unread_one_is_cut_too) {
     static const char requests[] = POST_COMPLETIONS "Content-Length: 35\r\n\r\n{\"max_tokens\":1,\"text_bytes\":60000}" POST_COMPLETIONS
                                                     "Content-Length: 17\r\n\r\n{\"max_tokens\":50}" POST_COMPLETIONS
                                                     "Content-Length: 22\r\n\r\n{\"max_tokens\":1000000}";
@@ -289,8 +278,7 @@ static void a_response_behind_an_unread_one_is_cut_too(void **state) {
     stop(&s);
 }
 
-static void answers_that_nobody_reads_have_a_bound_in_bytes(void **state) {
-    (void)state;
+TEST(answers_that_nobody_reads_have_a_bound_in_bytes) {
     enum { N = 8 };
     server_options o = defaults();
     o.max_unread_bytes = 8 << 20;
@@ -310,8 +298,7 @@ static void answers_that_nobody_reads_have_a_bound_in_bytes(void **state) {
     stop(&s);
 }
 
-static void what_a_client_left_unread_counts_no_more_when_it_is_gone(void **state) {
-    (void)state;
+TEST(what_a_client_left_unread_counts_no_more_when_it_is_gone) {
     server_options o = defaults();
     site s = start(&o);
     static const char *const bodies[] = {"{\"max_tokens\":60,\"text_bytes\":100000}",
@@ -332,8 +319,7 @@ static void what_a_client_left_unread_counts_no_more_when_it_is_gone(void **stat
 
 /* ---- clients that close their side ---- */
 
-static void a_client_that_half_closes_gets_its_answer(void **state) {
-    (void)state;
+TEST(a_client_that_half_closes_gets_its_answer) {
     /* 600 ticks: over several probes */
     static const char *const bodies[] = {"{\"max_tokens\":3}", "{\"max_tokens\":600}", "{\"max_tokens\":600,\"stream\":true}"};
     server_options o = defaults();
@@ -353,8 +339,7 @@ static void a_client_that_half_closes_gets_its_answer(void **state) {
     stop(&s);
 }
 
-static void pipelined_requests_are_answered_behind_a_half_close(void **state) {
-    (void)state;
+TEST(pipelined_requests_are_answered_behind_a_half_close) {
     static const char request[] =
         "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n{\"max_tokens\":2}";
     server_options o = defaults();
@@ -374,8 +359,7 @@ static void pipelined_requests_are_answered_behind_a_half_close(void **state) {
 }
 
 /* More than may wait for its reader: the rest of the requests is taken as the client reads. */
-static void requests_that_wait_for_their_reader_are_answered_behind_a_half_close(void **state) {
-    (void)state;
+TEST(requests_that_wait_for_their_reader_are_answered_behind_a_half_close) {
     enum { N = 60 };
     char requests[N * 40] = "";
     for (int i = 0; i < N; i++) {
@@ -398,8 +382,7 @@ static void requests_that_wait_for_their_reader_are_answered_behind_a_half_close
     stop(&s);
 }
 
-static void a_request_that_ends_too_early_is_told_so(void **state) {
-    (void)state;
+TEST(a_request_that_ends_too_early_is_told_so) {
     static const char *const parts[] = {
         "GET /health HTTP/1.1\r\nHo",
         "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"};

@@ -1,15 +1,10 @@
 /* Ids of requests, and the log's line for one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/log.h"
 #include "server/request_log.h"
+#include "test.h"
 
 /* A record whose client sent this id. */
 static request_record opened(const char *id) {
@@ -35,8 +30,7 @@ static void logged(const request_record *r, const char *tenant, char *out, size_
     out[n > 0 ? n : 0] = '\0';
 }
 
-static void a_clients_id_is_kept_if_it_is_short_and_visible(void **state) {
-    (void)state;
+TEST(a_clients_id_is_kept_if_it_is_short_and_visible) {
     char longest[130];
     memset(longest, 'a', sizeof longest);
     longest[128] = '\0';
@@ -52,8 +46,7 @@ static void a_clients_id_is_kept_if_it_is_short_and_visible(void **state) {
     }
 }
 
-static void a_generation_has_its_counts_and_every_way_its_choices_ended(void **state) {
-    (void)state;
+TEST(a_generation_has_its_counts_and_every_way_its_choices_ended) {
     char got[1000];
     request_record r = opened("x");
     r.method = "POST";
@@ -72,8 +65,7 @@ static void a_generation_has_its_counts_and_every_way_its_choices_ended(void **s
     assert_non_null(strstr(got, " finish_reason=stop,length\n"));
 }
 
-static void a_refusal_shows_its_field_and_its_reason_without_what_it_quotes_of_the_value(void **state) {
-    (void)state;
+TEST(a_refusal_shows_its_field_and_its_reason_without_what_it_quotes_of_the_value) {
     char got[1000];
     request_record r = opened("x");
     r.status = 400;
@@ -85,8 +77,7 @@ static void a_refusal_shows_its_field_and_its_reason_without_what_it_quotes_of_t
     assert_non_null(strstr(got, " error=\"messages is \\\"..\"\n"));
 }
 
-static void an_error_of_the_server_shows_its_message(void **state) {
-    (void)state;
+TEST(an_error_of_the_server_shows_its_message) {
     char got[1000];
     request_record r = opened("x");
     r.status = 500;
@@ -95,8 +86,7 @@ static void an_error_of_the_server_shows_its_message(void **state) {
     assert_non_null(strstr(got, " error=\"out of memory\"\n"));
 }
 
-static void probes_are_logged_when_they_fail(void **state) {
-    (void)state;
+TEST(probes_are_logged_when_they_fail) {
     char got[1000];
     request_record r = opened("x");
     r.is_probe = true;

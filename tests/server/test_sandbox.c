@@ -1,15 +1,11 @@
 /* Sandboxes: the commands of /pool on the worked examples, and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/rng.h"
 #include "json/json.h"
 #include "server/sandbox.h"
+#include "test.h"
 
 static sandboxes *all;
 static strbuf out;
@@ -107,8 +103,7 @@ static void append_to_four(void) {
     do_it("'do':'append','seq':4,'tokens':10");
 }
 
-static void worked_examples_1_and_2(void **state) {
-    (void)state;
+TEST(worked_examples_1_and_2) {
     open_sandbox();
     do_it("'do':'new','tokens':64,'story':0");
     do_it("'do':'fork','seq':1,'n':3");
@@ -120,8 +115,7 @@ static void worked_examples_1_and_2(void **state) {
     expect(8, 56, 0, 20);
 }
 
-static void worked_examples_3_and_4(void **state) {
-    (void)state;
+TEST(worked_examples_3_and_4) {
     open_sandbox();
     do_it("'do':'new','tokens':64,'story':0");
     do_it("'do':'fork','seq':1,'n':3");
@@ -137,8 +131,7 @@ static void worked_examples_3_and_4(void **state) {
     expect(11, 53, 0, 20);
 }
 
-static void worked_example_5(void **state) {
-    (void)state;
+TEST(worked_example_5) {
     open_sandbox();
     do_it("'do':'new','tokens':60,'story':0");
     do_it("'do':'fork','seq':1,'n':3");
@@ -146,8 +139,7 @@ static void worked_example_5(void **state) {
     expect(11, 53, 0, 20);
 }
 
-static void what_is_finished_is_cached_found_again_and_evicted(void **state) {
-    (void)state;
+TEST(what_is_finished_is_cached_found_again_and_evicted) {
     open_sandbox();
     do_it("'do':'new','tokens':40,'story':3");
     do_it("'do':'finish','seq':1");
@@ -170,8 +162,7 @@ static void what_is_finished_is_cached_found_again_and_evicted(void **state) {
     expect(0, 64, 0, 0);
 }
 
-static void what_does_not_fit_is_refused_and_changes_nothing(void **state) {
-    (void)state;
+TEST(what_does_not_fit_is_refused_and_changes_nothing) {
     open_sandbox();
     do_it("'do':'new','tokens':1024,'story':0");
     expect(64, 0, 0, 64);
@@ -190,8 +181,7 @@ static void what_does_not_fit_is_refused_and_changes_nothing(void **state) {
     expect(64, 0, 0, 64 * 64);
 }
 
-static void commands_out_of_range_are_refused(void **state) {
-    (void)state;
+TEST(commands_out_of_range_are_refused) {
     static const struct {
         const char *members, *param;
     } bad[] = {
@@ -228,8 +218,7 @@ static void commands_out_of_range_are_refused(void **state) {
     expect(2, 62, 0, 2);
 }
 
-static void what_is_no_command_is_refused(void **state) {
-    (void)state;
+TEST(what_is_no_command_is_refused) {
     static const char *const bad[] = {
         "", "{", "[]", "1", "null", "\"open\"", "{\"do\":\"open\"} x", "{\"do\":{\"do\":{\"do\":{\"do\":1}}}}", "{'do':'open'}"};
     char huge[SANDBOX_BODY_BYTES + 2];
@@ -244,8 +233,7 @@ static void what_is_no_command_is_refused(void **state) {
     assert_int_equal(run("{\"do\":\"state\",\"sandbox\":\"00000000000000000000000000000000\"}"), QUIRE_NOT_FOUND);
 }
 
-static void sandboxes_are_bounded_and_given_up_when_idle(void **state) {
-    (void)state;
+TEST(sandboxes_are_bounded_and_given_up_when_idle) {
     char first[40], second[40];
     open_sandbox();
     memcpy(first, name, sizeof first);
@@ -266,8 +254,7 @@ static void sandboxes_are_bounded_and_given_up_when_idle(void **state) {
 }
 
 /* Any commands in any order: the responses stay valid and the counts agree. */
-static void random_commands_keep_the_counts_right(void **state) {
-    (void)state;
+TEST(random_commands_keep_the_counts_right) {
     uint64_t seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
     open_sandbox();

@@ -1,14 +1,9 @@
 /* What is said of paths that the server does not have. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "server/routes.h"
 #include "server/unknown_path.h"
+#include "test.h"
 
 static void expect_told(const char *method, const char *path, const char *part) {
     quire_error err = {0};
@@ -21,8 +16,7 @@ static void expect_told(const char *method, const char *path, const char *part) 
     assert_int_equal(err.code, QUIRE_NOT_FOUND);
 }
 
-static void a_base_url_without_v1_is_told_to_end_in_it(void **state) {
-    (void)state;
+TEST(a_base_url_without_v1_is_told_to_end_in_it) {
     expect_told("POST", "/chat/completions", "it is /v1/chat/completions: set the client's base URL so that it ends in /v1");
     expect_told("POST", "/completions", "it is /v1/completions: set the client's base URL");
     expect_told("GET", "/models", "it is /v1/models: set the client's base URL");
@@ -30,8 +24,7 @@ static void a_base_url_without_v1_is_told_to_end_in_it(void **state) {
     expect_told("POST", "/Chat/Completions/", "it is /v1/chat/completions: set");
 }
 
-static void a_base_url_with_too_much_is_told_what_to_leave_out(void **state) {
-    (void)state;
+TEST(a_base_url_with_too_much_is_told_what_to_leave_out) {
     expect_told("POST", "/v1/v1/chat/completions", "it is /v1/chat/completions: /v1 comes twice");
     expect_told("POST", "/v1/v1/v1/chat/completions", "/v1 comes twice");
     expect_told("GET", "/v1/v1/models", "it is /v1/models: /v1 comes twice");
@@ -45,8 +38,7 @@ static void a_base_url_with_too_much_is_told_what_to_leave_out(void **state) {
     expect_told("GET", "/v1/metrics", "it is /metrics, without /v1 before it");
 }
 
-static void a_path_that_is_spelled_almost_right_hears_the_nearest(void **state) {
-    (void)state;
+TEST(a_path_that_is_spelled_almost_right_hears_the_nearest) {
     expect_told("POST", "/v1/chat/completion", "the nearest is /v1/chat/completions");
     expect_told("POST", "/v1/chat/comlpetions", "the nearest is /v1/chat/completions");
     expect_told("GET", "/healthz", "the nearest is /health");
@@ -58,8 +50,7 @@ static void a_path_that_is_spelled_almost_right_hears_the_nearest(void **state) 
     expect_told("GET", "/wp-admin", "there is no such path; GET / says which there are");
 }
 
-static void a_path_of_another_api_hears_what_to_use_instead(void **state) {
-    (void)state;
+TEST(a_path_of_another_api_hears_what_to_use_instead) {
     expect_told("POST", "/v1/responses", "OpenAI's Responses API is not served here; use /v1/chat/completions until /v1/responses is here");
     expect_told("GET", "/v1/responses/resp_1", "use /v1/chat/completions until /v1/responses is here");
     expect_told("POST", "/responses", "use /v1/chat/completions until /v1/responses is here");
@@ -72,8 +63,7 @@ static void a_path_of_another_api_hears_what_to_use_instead(void **state) {
 }
 
 /* Also that a row goes when its path is served. */
-static void no_row_of_another_api_hides_a_route(void **state) {
-    (void)state;
+TEST(no_row_of_another_api_hides_a_route) {
     for (size_t i = 0; i < n_foreign_paths; i++) {
         assert_false(path_is_known(routes_path, str_of(foreign_paths[i].path)));
         for (const char *p = foreign_paths[i].instead; (p = strchr(p, '/')) != NULL;) { /* what it names instead is served */
@@ -85,8 +75,7 @@ static void no_row_of_another_api_hides_a_route(void **state) {
     }
 }
 
-static void a_hostile_path_is_shown_encoded_and_cut(void **state) {
-    (void)state;
+TEST(a_hostile_path_is_shown_encoded_and_cut) {
     char shown[SHOWN_PATH_BYTES], longest[5000];
     path_show((str){"/a b\n\x1b[31m\"<>\\%\xff\0z", 18}, shown);
     assert_string_equal(shown, "/a%20b%0A%1B[31m%22%3C%3E%5C%25%FF%00z");

@@ -1,9 +1,4 @@
 /* Looking at the pool over HTTP, over a stand-in for the engine: who may see what, how many may look, and readers that do not read. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -18,6 +13,7 @@
 #include "server/fake_quire.h"
 #include "server/server.h"
 #include "server/watch.h"
+#include "test.h"
 
 #define PATIENCE_US 60000000 /* only what never comes takes so long */
 #define NEVER_US    INT64_C(3600000000)
@@ -116,8 +112,7 @@ static void expect_not_in(const char *response, const char *part) {
 
 #define TEXTS "\"text\":\"abcdefghijklmnop\"" /* tokens 0..15 as the stand-in spells them */
 
-static void a_stream_begins_with_the_state_and_ends_with_the_server(void **state) {
-    (void)state;
+TEST(a_stream_begins_with_the_state_and_ends_with_the_server) {
     server_options o = defaults();
     o.shutdown_deadline_us = o.write_deadline_us = NEVER_US; /* no stream keeps a server up until then */
     site s = start(o);
@@ -132,8 +127,7 @@ static void a_stream_begins_with_the_state_and_ends_with_the_server(void **state
     close(fd);
 }
 
-static void a_state_and_a_page_are_ordinary_answers(void **state) {
-    (void)state;
+TEST(a_state_and_a_page_are_ordinary_answers) {
     site s = start(defaults());
     const char *text = get(&s, "/debug/pool/state", "");
     expect_in(text, "HTTP/1.1 200");
@@ -149,8 +143,7 @@ static void a_state_and_a_page_are_ordinary_answers(void **state) {
     stop(&s);
 }
 
-static void the_page_runs_its_own_script_and_no_other(void **state) {
-    (void)state;
+TEST(the_page_runs_its_own_script_and_no_other) {
     site s = start(defaults());
     const char *text = get(&s, "/pool", "");
     expect_in(text, "HTTP/1.1 200");
@@ -161,8 +154,7 @@ static void the_page_runs_its_own_script_and_no_other(void **state) {
     stop(&s);
 }
 
-static void texts_are_for_the_operator(void **state) {
-    (void)state;
+TEST(texts_are_for_the_operator) {
     const char *keys[] = {"tenant-key"};
     server_options o = defaults();
     o.api_keys = keys;
@@ -183,8 +175,7 @@ static void texts_are_for_the_operator(void **state) {
     stop(&s);
 }
 
-static void without_an_operators_key_nobody_with_a_key_sees_texts(void **state) {
-    (void)state;
+TEST(without_an_operators_key_nobody_with_a_key_sees_texts) {
     const char *keys[] = {"tenant-key"};
     server_options o = defaults();
     o.api_keys = keys;
@@ -207,8 +198,7 @@ static const char *key_file(void) {
     return path;
 }
 
-static void a_tenant_sees_its_own_sequences_and_counts_only(void **state) {
-    (void)state;
+TEST(a_tenant_sees_its_own_sequences_and_counts_only) {
     server_options o = defaults();
     o.api_key_file = key_file();
     o.operator_key = "root-key";
@@ -248,15 +238,13 @@ static uint64_t first_hash(void) {
     return hash;
 }
 
-static void hashes_that_leave_the_process_are_keyed_by_it(void **state) {
-    (void)state;
+TEST(hashes_that_leave_the_process_are_keyed_by_it) {
     uint64_t one = first_hash(), other = first_hash();
     assert_true(one != 0);
     assert_true(one != other); /* of the same tokens */
 }
 
-static void other_sites_pages_do_not_reach_the_pool(void **state) {
-    (void)state;
+TEST(other_sites_pages_do_not_reach_the_pool) {
     static const char *const paths[] = {"/pool", "/debug/pool", "/debug/pool/state", "/debug/pool/pages/0"};
     static const char *const sites[] = {"cross-site", "same-site", "Same-Origin", "x"};
     site s = start(defaults());
@@ -272,8 +260,7 @@ static void other_sites_pages_do_not_reach_the_pool(void **state) {
     stop(&s);
 }
 
-static void without_any_key_texts_are_for_this_machine_and_for_no_other_web_page(void **state) {
-    (void)state;
+TEST(without_any_key_texts_are_for_this_machine_and_for_no_other_web_page) {
     site s = start(defaults());
     expect_in(get(&s, "/debug/pool/state", ""), TEXTS);
     expect_not_in(get(&s, "/debug/pool/state", "Origin: http://elsewhere.example\r\n"), "\"text\":");
@@ -296,8 +283,7 @@ static void without_any_key_texts_are_for_this_machine_and_for_no_other_web_page
     stop(&s);
 }
 
-static void more_watchers_than_allowed_are_turned_away(void **state) {
-    (void)state;
+TEST(more_watchers_than_allowed_are_turned_away) {
     site s = start(defaults());
     int fds[WATCH_MAX];
     for (int i = 0; i < WATCH_MAX; i++) {
@@ -318,8 +304,7 @@ static void more_watchers_than_allowed_are_turned_away(void **state) {
     stop(&s);
 }
 
-static void a_watcher_that_does_not_read_holds_nobody_up(void **state) {
-    (void)state;
+TEST(a_watcher_that_does_not_read_holds_nobody_up) {
     server_options o = defaults();
     o.write_deadline_us = o.shutdown_deadline_us = NEVER_US;
     site s = start(o);
@@ -337,8 +322,7 @@ static void a_watcher_that_does_not_read_holds_nobody_up(void **state) {
     stop(&s);
 }
 
-static void pipelined_looks_are_answered_in_order(void **state) {
-    (void)state;
+TEST(pipelined_looks_are_answered_in_order) {
     site s = start(defaults());
     static const char both[] =
         "GET /debug/pool/state HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nGET /debug/pool/pages/0 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
@@ -353,8 +337,7 @@ static void pipelined_looks_are_answered_in_order(void **state) {
 }
 
 /* Probes whether the client is still there are interim responses, and have no place inside a stream. */
-static void a_stream_behind_a_half_close_is_not_probed(void **state) {
-    (void)state;
+TEST(a_stream_behind_a_half_close_is_not_probed) {
     site s = start(defaults());
     static const char both[] =
         "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n"
@@ -369,8 +352,7 @@ static void a_stream_behind_a_half_close_is_not_probed(void **state) {
     close(fd);
 }
 
-static void a_sandbox_takes_small_json_bodies_only(void **state) {
-    (void)state;
+TEST(a_sandbox_takes_small_json_bodies_only) {
     site s = start(defaults());
     static char text[4000];
     static const char open[] = "POST /pool/sandbox HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Type: "

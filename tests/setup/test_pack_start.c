@@ -1,13 +1,10 @@
 /* Starts with a pack cache: the second loads the packed form, which is the same model to everything else. */
 #include "setup/engine_parts.h"
+#include "test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
 #include <dirent.h>
 #include <string.h>
 #include <unistd.h>
@@ -71,8 +68,7 @@ static seen start(const char *cache, const char *tier) {
     return start_with(cache, tier, NULL);
 }
 
-static void a_hit_is_the_same_model(void **state) {
-    (void)state;
+TEST(a_hit_is_the_same_model) {
     char cache[] = "/tmp/quire-pack-XXXXXX", tier[] = "/tmp/quire-tiers-XXXXXX";
     assert_non_null(mkdtemp(cache));
     assert_non_null(mkdtemp(tier));
@@ -118,8 +114,7 @@ static bool keeps(int64_t load_us, int64_t least_us) {
     return is_kept;
 }
 
-static void what_loads_in_less_than_the_least_time_is_not_kept(void **state) {
-    (void)state;
+TEST(what_loads_in_less_than_the_least_time_is_not_kept) {
     quire_options o;
     quire_options_init(&o);
     assert_int_equal(o.pack_cache_least_us, 150000);
@@ -129,8 +124,7 @@ static void what_loads_in_less_than_the_least_time_is_not_kept(void **state) {
 }
 
 /* Overrides make another model: its packed form is its own, and carries them. */
-static void a_packed_form_is_found_with_its_own_overrides_only(void **state) {
-    (void)state;
+TEST(a_packed_form_is_found_with_its_own_overrides_only) {
     static const char *const texts[] = {NULL, "llama.context_length=int:777", "llama.context_length=int:778"};
     char cache[] = "/tmp/quire-pack-XXXXXX", tier[] = "/tmp/quire-tiers-XXXXXX", versions[3][KV_VERSION_BYTES + 1];
     assert_non_null(mkdtemp(cache));
@@ -154,8 +148,7 @@ static void a_packed_form_is_found_with_its_own_overrides_only(void **state) {
 }
 
 /* An engine that could not open keeps nothing: its options are wrong, not the model. */
-static void a_failed_start_keeps_nothing(void **state) {
-    (void)state;
+TEST(a_failed_start_keeps_nothing) {
     char cache[] = "/tmp/quire-pack-XXXXXX";
     assert_non_null(mkdtemp(cache));
     quire_options o = options_with(cache);

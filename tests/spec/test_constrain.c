@@ -1,17 +1,12 @@
 /* Drafts under a constraint: what is dropped of them, what is forced or guessed, and what judging does to the state. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #include "sample/constraints.h"
 #include "spec/draft_constrain.h"
 #include "spec/jump_forward.h"
 #include "spec/outlook.h"
 #include "spec/verify.h"
+#include "test.h"
 
 enum { N_VOCAB = 64, EOS = 1 };
 
@@ -40,8 +35,7 @@ static void open_world(world *w) {
  *   |       |\- 8 (3) -- 9 (4) -- 9 (5)
  *   |       \- 7 (6) -- 6 (7)
  *   \- 7 (8) -- 1, the end (9)                                              */
-static void forbidden_nodes_fall_with_all_below_them(void **state) {
-    (void)state;
+TEST(forbidden_nodes_fall_with_all_below_them) {
     static const int32_t tokens[] = {5, 6, EOS, 8, 9, 9, 7, 6, 7, EOS}, parents[] = {-1, 0, 1, 0, 3, 4, 0, 6, -1, 8};
     static const int32_t kept[] = {5, 6, EOS, 8, 9, 7, EOS}, kept_parents[] = {-1, 0, 1, 0, 3, -1, 5}, depths[] = {1, 2, 3, 2, 3, 1, 2};
     static _Alignas(MEM_ALIGN) uint8_t states[DRAFT_MAX * CONSTRAINT_MAX_STATE_BYTES];
@@ -64,8 +58,7 @@ static void forbidden_nodes_fall_with_all_below_them(void **state) {
     constraint_drop(&w.choice->head);
 }
 
-static void a_constraint_forces_a_line_up_to_a_choice_or_an_end(void **state) {
-    (void)state;
+TEST(a_constraint_forces_a_line_up_to_a_choice_or_an_end) {
     world w;
     open_world(&w);
     ADD(&w, 5, 6, 7, 8);
@@ -87,8 +80,7 @@ static void a_constraint_forces_a_line_up_to_a_choice_or_an_end(void **state) {
     constraint_drop(&w.choice->head);
 }
 
-static void nothing_is_forced_that_another_rule_could_forbid(void **state) {
-    (void)state;
+TEST(nothing_is_forced_that_another_rule_could_forbid) {
     world w;
     open_world(&w);
     ADD(&w, 5, 6, 7, 8);
@@ -127,8 +119,7 @@ static int32_t note_bounds(const constraint *c, const void *state, const guess_b
 }
 
 /* Of a model that spells as its tokenizer does the likeliest token is surely meant, of another one any. */
-static void a_guess_goes_by_how_often_the_likeliest_token_was_right(void **state) {
-    (void)state;
+TEST(a_guess_goes_by_how_often_the_likeliest_token_was_right) {
     static const draft_options none = {0};
     constraint_ops noting;
     world w;
@@ -159,8 +150,7 @@ static void a_guess_goes_by_how_often_the_likeliest_token_was_right(void **state
     constraint_drop(&w.choice->head);
 }
 
-static void an_outlook_found_beforehand_is_the_one_found_later(void **state) {
-    (void)state;
+TEST(an_outlook_found_beforehand_is_the_one_found_later) {
     int32_t line[40];
     for (int32_t i = 0; i < 40; i++) {
         line[i] = 2 + i;
@@ -189,8 +179,7 @@ static void an_outlook_found_beforehand_is_the_one_found_later(void **state) {
 }
 
 /* By rejection sampling too: the judged token is allowed, and the state is that behind it. */
-static void judging_moves_the_state_over_the_token(void **state) {
-    (void)state;
+TEST(judging_moves_the_state_over_the_token) {
     world w;
     sample_pool pool;
     float row[N_VOCAB];
@@ -222,8 +211,7 @@ static void judging_moves_the_state_over_the_token(void **state) {
     constraint_drop(&w.choice->head);
 }
 
-static void a_guess_is_worth_a_row_by_what_rows_cost_and_by_who_else_decodes(void **state) {
-    (void)state;
+TEST(a_guess_is_worth_a_row_by_what_rows_cost_and_by_who_else_decodes) {
     guess_worth alone = outlook_worth(1, 0, 0, 1), beside = outlook_worth(4, 30, 10, 1);
     assert_true(alone.least > 0.2f && alone.least < 0.3f && alone.row == 0.0f);
     assert_true(beside.least > alone.least);

@@ -1,13 +1,8 @@
 /* Prompt lookup: what is looked up, and the trees that come of it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
-#include <cmocka.h>
-
 #include "spec/draft_ngram.h"
+#include "test.h"
 
 /* draft_ngram's tree as a line of tokens; returns its length. */
 static int32_t look_up(const int32_t *tokens, int32_t n, int32_t lookup_min, int32_t lookup_max, int32_t wanted, draft_tree *out) {
@@ -19,8 +14,7 @@ static int32_t look_up(const int32_t *tokens, int32_t n, int32_t lookup_min, int
     return out->n;
 }
 
-static void the_longest_suffix_is_looked_up_and_repetitions_are_gone_round(void **state) {
-    (void)state;
+TEST(the_longest_suffix_is_looked_up_and_repetitions_are_gone_round) {
     static const int32_t t[] = {1, 2, 3, 9, 2, 3, 8, 1, 2, 3}, again[] = {5, 7, 6, 7, 6}, round[] = {7, 6, 7, 6, 7};
     draft_tree out;
     assert_int_equal(look_up(t, 10, 1, 4, 3, &out), 3);
@@ -35,8 +29,7 @@ static void the_longest_suffix_is_looked_up_and_repetitions_are_gone_round(void 
     assert_int_equal(look_up(t, 0, 1, 4, 3, &out), 0);
 }
 
-static void places_that_go_on_otherwise_are_branches(void **state) {
-    (void)state;
+TEST(places_that_go_on_otherwise_are_branches) {
     static const int32_t t[] = {1, 2, 3, 9, 2, 3, 8, 4, 2, 3, 8, 5, 3, 6, 1, 2, 3}; /* 1 2 3 is followed by 9, 2 3 by 8 twice, 3 by 6 */
     static const int32_t tokens[] = {9, 2, 8, 6}, wider[] = {9, 2, 3, 8, 5, 6, 1};
     static const int8_t parents[] = {-1, 0, -1, -1}, wider_parents[] = {-1, 0, 1, -1, 3, -1, 5};

@@ -1,15 +1,10 @@
 /* The suffix tree against counting by hand, and the drafter over it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/rng.h"
 #include "spec/draft_suffix.h"
+#include "test.h"
 
 enum { MAX_TEXT = 200 };
 
@@ -71,8 +66,7 @@ static void check_counts(const suffix_tree *t, int32_t root, int32_t depth, cons
     }
 }
 
-static void counts_are_those_of_the_text(void **state) {
-    (void)state;
+TEST(counts_are_those_of_the_text) {
     uint64_t seed = rng_os_seed();
     print_message("seed %llu\n", (unsigned long long)seed);
     for (int round = 0; round < 60; round++) {
@@ -111,8 +105,7 @@ static void counts_are_those_of_the_text(void **state) {
     }
 }
 
-static void the_longest_match_is_found(void **state) {
-    (void)state;
+TEST(the_longest_match_is_found) {
     uint64_t seed = rng_os_seed();
     print_message("seed %llu\n", (unsigned long long)seed);
     for (int round = 0; round < 200; round++) {
@@ -133,8 +126,7 @@ static void the_longest_match_is_found(void **state) {
     }
 }
 
-static void guesses_are_the_likeliest(void **state) {
-    (void)state;
+TEST(guesses_are_the_likeliest) {
     static const int32_t text[] = {1, 2, 3, 9, 1, 2, 3, 8, 1, 2, 3, 8, 5, 1, 2, 4, 8};
     suffix_tree *t;
     static const int32_t before[] = {7, 1, 2}, line[] = {3, 8, 5, 1};
@@ -159,8 +151,7 @@ static void guesses_are_the_likeliest(void **state) {
 }
 
 /* The same text with branches: each guess is the likeliest that is left, wherever it hangs; first branches come first. */
-static void guesses_branch_where_that_is_likelier(void **state) {
-    (void)state;
+TEST(guesses_branch_where_that_is_likelier) {
     static const int32_t text[] = {1, 2, 3, 9, 1, 2, 3, 8, 1, 2, 3, 8, 5, 1, 2, 4, 8}, before[] = {1, 2};
     static const int32_t tokens[] = {3, 8, 5, 1, 9, 4};
     static const int8_t parents[] = {-1, 0, 1, 1, 0, -1};
@@ -183,8 +174,7 @@ static void guesses_branch_where_that_is_likelier(void **state) {
     suffix_tree_close(t);
 }
 
-static void a_full_tree_leaves_texts_out_and_stays_whole(void **state) {
-    (void)state;
+TEST(a_full_tree_leaves_texts_out_and_stays_whole) {
     int32_t a[MAX_TEXT], b[MAX_TEXT];
     uint64_t seed = 3;
     suffix_tree *t;
@@ -215,8 +205,7 @@ static void a_full_tree_leaves_texts_out_and_stays_whole(void **state) {
 
 /* Thousands of outputs of hundreds of namespaces, more than nodes, namespaces and the ring hold: the last one is always known, to its own
  * namespace only. */
-static void the_oldest_outputs_go(void **state) {
-    (void)state;
+TEST(the_oldest_outputs_go) {
     draft_options o = {
         .method = DRAFT_METHOD_SUFFIX, .n_tokens = 8, .suffix_depth = 16, .suffix_texts = 500, .suffix_factor = 8, .suffix_min_prob = 0.01};
     uint64_t seed = rng_os_seed();

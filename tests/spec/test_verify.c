@@ -1,16 +1,11 @@
 /* Verification: the walk down a draft, its rows, rejection sampling; and tokens that need none since a rule forces them. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "spec/jump_forward.h"
 #include "spec/verify.h"
+#include "test.h"
 
 /*  the last known token -- 5 (0) -- 6 (1) -- 7 (2)
  *                        |        \- 8 (3)
@@ -23,8 +18,7 @@ static void plant(draft_seq *d) {
     }
 }
 
-static void a_walk_goes_down_the_branch_of_the_sampled_tokens(void **state) {
-    (void)state;
+TEST(a_walk_goes_down_the_branch_of_the_sampled_tokens) {
     draft_seq d;
     plant(&d);
     verify_walk w = verify_begin(&d, 5, false);
@@ -45,8 +39,7 @@ static void a_walk_goes_down_the_branch_of_the_sampled_tokens(void **state) {
     assert_int_equal(w.outcome.n_first, 3);
 }
 
-static void forced_tokens_share_one_row(void **state) {
-    (void)state;
+TEST(forced_tokens_share_one_row) {
     static const int32_t one[] = {3}, two[] = {3, 4};
     const model_desc desc = {0};
     sampling_params p;
@@ -80,8 +73,7 @@ static void forced_tokens_share_one_row(void **state) {
 enum { N_VOCAB = 10, N_DRAWS = 40000 };
 
 /* Whatever was guessed, and however sure the drafter was, a token is as likely as without drafts. */
-static void judged_tokens_are_distributed_as_sampled_ones(void **state) {
-    (void)state;
+TEST(judged_tokens_are_distributed_as_sampled_ones) {
     static const float logits[N_VOCAB] = {0.0f, 1.0f, -1.0f, 0.5f, -3.0f, 1.5f, 0.2f, -0.5f, 0.7f, 1.1f};
     sampling_params p;
     sample_pool pool;

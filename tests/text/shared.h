@@ -2,18 +2,13 @@
 #ifndef TESTS_TEXT_SHARED_H
 #define TESTS_TEXT_SHARED_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "base/mem.h"
 #include "base/str.h"
 #include "file/model_file.h"
+#include "test.h"
 #include "text/tokenizer.h"
 
 static inline void shared_path(char out[1024], const char *relative) {

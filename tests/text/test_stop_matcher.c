@@ -1,14 +1,9 @@
 #include "text/stop_matcher.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "base/rng.h"
+#include "test.h"
 
 /* Feeds text in pieces of at most piece_bytes (0: of random sizes) and flushes; *match is the string that stopped it. */
 static void run(const str *stops, size_t n, str text, size_t piece_bytes, bool include, uint64_t *rng, strbuf *out, int32_t *match) {
@@ -38,34 +33,29 @@ static void expect(const char *text, const char *stop_a, const char *stop_b, boo
     strbuf_deinit(&out);
 }
 
-static void text_before_a_stop_string_is_shown_and_the_rest_dropped(void **state) {
-    (void)state;
+TEST(text_before_a_stop_string_is_shown_and_the_rest_dropped) {
     expect("one two three", "two", NULL, false, "one ", 0);
     expect("one two three", "two", NULL, true, "one two", 0);
     expect("one two three", "four", NULL, false, "one two three", -1);
     expect("two", "two", NULL, false, "", 0);
 }
 
-static void a_stop_string_that_overlaps_its_own_false_start_is_found(void **state) {
-    (void)state;
+TEST(a_stop_string_that_overlaps_its_own_false_start_is_found) {
     expect("aab aaab x", "aaab", NULL, false, "aab ", 0);
     expect("ababac", "abac", NULL, false, "ab", 0);
 }
 
-static void the_match_that_ends_first_wins(void **state) {
-    (void)state;
+TEST(the_match_that_ends_first_wins) {
     expect("abcd", "abcd", "bc", false, "a", 1);
     expect("xyz", "z", "y", false, "x", 1);
 }
 
-static void of_matches_that_end_together_the_longest_wins_and_of_equals_the_first(void **state) {
-    (void)state;
+TEST(of_matches_that_end_together_the_longest_wins_and_of_equals_the_first) {
     expect("abc", "c", "bc", false, "a", 1);
     expect("abc", "bc", "bc", false, "a", 0);
 }
 
-static void what_may_become_a_stop_string_is_held_back_until_it_cannot(void **state) {
-    (void)state;
+TEST(what_may_become_a_stop_string_is_held_back_until_it_cannot) {
     str stop = str_of("\n\nHuman:");
     stop_matcher *s;
     strbuf out = {0};
@@ -82,8 +72,7 @@ static void what_may_become_a_stop_string_is_held_back_until_it_cannot(void **st
     strbuf_deinit(&out);
 }
 
-static void what_may_not_stop_yet_passes_but_may_begin_a_stop_string(void **state) {
-    (void)state;
+TEST(what_may_not_stop_yet_passes_but_may_begin_a_stop_string) {
     str stop = str_of("abab");
     stop_matcher *s;
     strbuf out = {0};
@@ -100,8 +89,7 @@ static void what_may_not_stop_yet_passes_but_may_begin_a_stop_string(void **stat
     strbuf_deinit(&out);
 }
 
-static void after_a_match_feeds_and_flush_give_nothing(void **state) {
-    (void)state;
+TEST(after_a_match_feeds_and_flush_give_nothing) {
     str stop = str_of("x");
     stop_matcher *s;
     strbuf out = {0};
@@ -117,8 +105,7 @@ static void after_a_match_feeds_and_flush_give_nothing(void **state) {
     strbuf_deinit(&out);
 }
 
-static void without_stop_strings_everything_passes(void **state) {
-    (void)state;
+TEST(without_stop_strings_everything_passes) {
     stop_matcher *s;
     strbuf out = {0};
     int32_t match;
@@ -130,8 +117,7 @@ static void without_stop_strings_everything_passes(void **state) {
     strbuf_deinit(&out);
 }
 
-static void an_empty_stop_string_is_refused(void **state) {
-    (void)state;
+TEST(an_empty_stop_string_is_refused) {
     str stops[] = {str_of("a"), str_of("")};
     stop_matcher *s;
     assert_int_equal(stop_matcher_open(stops, 2, &s), QUIRE_INVALID);
@@ -154,8 +140,7 @@ static size_t first_match(const str *stops, size_t n, str text, bool include, in
     return text.n;
 }
 
-static void random_texts_in_random_pieces_stop_where_the_rule_says(void **state) {
-    (void)state;
+TEST(random_texts_in_random_pieces_stop_where_the_rule_says) {
     uint64_t seed = rng_os_seed(), rng = seed;
     print_message("seed %llu\n", (unsigned long long)seed);
     strbuf out = {0};
@@ -182,8 +167,7 @@ static void random_texts_in_random_pieces_stop_where_the_rule_says(void **state)
     strbuf_deinit(&out);
 }
 
-static void a_text_that_nearly_stops_at_every_byte_takes_linear_time(void **state) {
-    (void)state;
+TEST(a_text_that_nearly_stops_at_every_byte_takes_linear_time) {
     enum { LENGTH = 1 << 20 };
     char *stop = malloc(LENGTH / 2);
     memset(stop, 'a', LENGTH / 2);

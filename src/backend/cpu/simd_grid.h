@@ -2,7 +2,7 @@
  *
  *   AVX-512 with VBMI: registers are the table. vpermi2b finds 64 bytes among 128, and the bits above choose among its results: for 8 bits
  *                     two of them for each half of the rows and one choice, for 10 bits eight and seven.
- *   AVX2, NEON:       a load of a number and one of its row. Gathers cost more (Zen 5: 16 rows in 20 cycles). */
+ *   AVX2, NEON:       a load of a number and one of its row. Gathers were slower. */
 #ifndef CPU_SIMD_GRID_H
 #define CPU_SIMD_GRID_H
 

@@ -1,16 +1,10 @@
 /* What `quire bench attention` counts, and that it measures the shapes it is for. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "lab/bench/attention_measure.h"
 #include "lab/bench/read_pieces.h"
+#include "test.h"
 
-static void bytes_and_operations_are_those_of_what_rows_see(void **state) {
-    (void)state;
+TEST(bytes_and_operations_are_those_of_what_rows_see) {
     attention_shape s = {.n_heads = 32, .n_kv_heads = 4, .d_head = 64, .type = DTYPE_F16, .n_seqs = 2, .n_tokens = 1000, .n_rows = 1};
     assert_int_equal(attention_bytes(&s), 2 * 1000 * 2 * 4 * 64 * 2);
     assert_true(attention_operations(&s) == 4.0 * 2 * 1000 * 32 * 64);
@@ -20,8 +14,7 @@ static void bytes_and_operations_are_those_of_what_rows_see(void **state) {
     assert_true(attention_operations(&s) == 4.0 * 2 * (1000 * 1001 / 2) * 32 * 64);
 }
 
-static void decodes_and_prefills_of_more_than_a_step_are_measured(void **state) {
-    (void)state;
+TEST(decodes_and_prefills_of_more_than_a_step_are_measured) {
     const attention_machine m = {.isa = "auto", .n_threads = 2, .n_runs = 1};
     attention_shape s = {.n_heads = 4, .n_kv_heads = 2, .d_head = 16, .type = DTYPE_BF16, .n_seqs = 3, .n_tokens = 300, .n_rows = 1};
     attention_speed speed;
@@ -34,8 +27,7 @@ static void decodes_and_prefills_of_more_than_a_step_are_measured(void **state) 
     assert_true(speed.paged_us > 0 && speed.contiguous_us > 0);
 }
 
-static void the_same_keys_and_values_are_read_alone_from_pages_of_any_size(void **state) {
-    (void)state;
+TEST(the_same_keys_and_values_are_read_alone_from_pages_of_any_size) {
     attention_machine m = {.isa = "auto", .n_threads = 1, .n_runs = 1};
     const attention_shape s = {.n_heads = 4, .n_kv_heads = 2, .d_head = 16, .type = DTYPE_I8, .n_seqs = 1, .n_tokens = 300, .n_rows = 1};
     for (m.page_tokens = 1; m.page_tokens <= 256; m.page_tokens *= 16) {
@@ -47,8 +39,7 @@ static void the_same_keys_and_values_are_read_alone_from_pages_of_any_size(void 
 }
 
 /* As many pieces as leave a rest at every number of them side by side and ahead. */
-static void every_way_to_read_pieces_reads_each_line_once(void **state) {
-    (void)state;
+TEST(every_way_to_read_pieces_reads_each_line_once) {
     enum { LAYERS = 2, N = 23, LINES = 3, LINE = 64 };
     static uint8_t bytes[LAYERS * N * LINES * LINE];
     const uint8_t *at[LAYERS * N];
@@ -70,8 +61,7 @@ static void every_way_to_read_pieces_reads_each_line_once(void **state) {
     }
 }
 
-static void a_shape_that_no_backend_takes_is_refused(void **state) {
-    (void)state;
+TEST(a_shape_that_no_backend_takes_is_refused) {
     const attention_machine m = {.isa = "auto", .n_threads = 1, .n_runs = 1};
     attention_shape s = {.n_heads = 4, .n_kv_heads = 2, .d_head = 16, .type = DTYPE_Q4_0, .n_seqs = 1, .n_tokens = 300, .n_rows = 1};
     attention_speed speed;

@@ -1,16 +1,11 @@
 /* The baselines compute the same logits, bit for bit: what they are slower by is memory alone. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/mem.h"
 #include "kv/table.h"
 #include "lab/bench/bare.h"
 #include "lab/bench/baseline_kv.h"
+#include "test.h"
 
 enum { N_SEQS = 3, N_STEPS = 20, MAX_LEN = 600, PAGE = 32, N_PAGES = 3 * 20 };
 
@@ -70,8 +65,7 @@ static void run(world *w, bool has_pages, float *out) {
     }
 }
 
-static void every_way_gives_the_same_bits_as_pages(void **state) {
-    (void)state;
+TEST(every_way_gives_the_same_bits_as_pages) {
     static const quire_kv_dtype types[] = {QUIRE_KV_F32, QUIRE_KV_F16, QUIRE_KV_BF16};
     for (int t = 0; t < 3; t++) {
         world w;
@@ -99,8 +93,7 @@ static void every_way_gives_the_same_bits_as_pages(void **state) {
 }
 
 /* A piece of t tokens becomes one of t + 1: t are copied, in every layer, keys and values. */
-static void growing_copies_all_that_was_there_at_every_token(void **state) {
-    (void)state;
+TEST(growing_copies_all_that_was_there_at_every_token) {
     world w;
     baseline_kv *k;
     open_world(QUIRE_KV_F32, &w);

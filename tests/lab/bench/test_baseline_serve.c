@@ -1,14 +1,9 @@
 /* Serving without paging gives the engine's answers, and computes the padding and dead rows that it is said to. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "base/mem.h"
 #include "lab/bench/baseline_serve.h"
 #include "lab/bench/trial.h"
+#include "test.h"
 
 enum { N = 6, MAX_LEN = 128, MAX_SEQS = 4 };
 
@@ -56,8 +51,7 @@ static baseline_result serve(world *w, bool is_static, reservation how, int32_t 
 }
 
 /* Batches of 4 and 2: prompts padded to 60 and 33, steps until 25 and 20. */
-static void a_static_server_computes_pads_and_dead_rows(void **state) {
-    (void)state;
+TEST(a_static_server_computes_pads_and_dead_rows) {
     world w;
     open_world(&w);
     baseline_result r = serve(&w, true, RESERVE_MAX, 4 * 8);
@@ -69,8 +63,7 @@ static void a_static_server_computes_pads_and_dead_rows(void **state) {
     mem_free(w.tokens);
 }
 
-static void by_iteration_a_server_computes_no_row_in_vain(void **state) {
-    (void)state;
+TEST(by_iteration_a_server_computes_no_row_in_vain) {
     world w;
     open_world(&w);
     for (reservation how = RESERVE_MAX; how <= RESERVE_GROWING; how++) {
@@ -85,8 +78,7 @@ static void by_iteration_a_server_computes_no_row_in_vain(void **state) {
     mem_free(w.tokens);
 }
 
-static void what_does_not_fit_in_memory_is_refused(void **state) {
-    (void)state;
+TEST(what_does_not_fit_in_memory_is_refused) {
     world w;
     quire_error err;
     bare b;

@@ -1,17 +1,11 @@
 /* What `quire bench serving` refuses before it serves anything. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "lab/bench/bench_serving.h"
+#include "test.h"
 
 /* 2,048 tokens, 2^20 times: one more than 32 bits hold. */
-static void lengths_that_no_number_holds_before_they_shrink_are_refused(void **state) {
-    (void)state;
+TEST(lengths_that_no_number_holds_before_they_shrink_are_refused) {
     bench_serving_options o;
     quire_error err = {.message = ""};
     bench_serving_options_init(&o);

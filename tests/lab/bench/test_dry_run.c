@@ -1,15 +1,10 @@
 /* Worked examples 25 to 27, and the planner driven without a model: every invariant after every step. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "base/rng.h"
 #include "core/kv_layout.h"
 #include "lab/bench/baseline.h"
 #include "lab/bench/dry_run.h"
+#include "test.h"
 
 enum { MAX_REQUESTS = 24 };
 
@@ -43,15 +38,13 @@ static void finish(dry_run *d) {
 }
 
 /* Worked example 25. */
-static void a_left_padded_batch_has_10_pads_of_28_slots(void **state) {
-    (void)state;
+TEST(a_left_padded_batch_has_10_pads_of_28_slots) {
     static const int32_t prompts[] = {4, 6, 1, 7};
     assert_int_equal(baseline_pads(prompts, 4), 10);
 }
 
 /* Worked example 26. */
-static void a_static_batch_of_four_takes_199_steps_and_433_of_796_slots_are_useful(void **state) {
-    (void)state;
+TEST(a_static_batch_of_four_takes_199_steps_and_433_of_796_slots_are_useful) {
     static const int32_t lengths[] = {10, 199, 25, 199};
     int64_t ends[4], useful = 0;
     assert_int_equal(baseline_static(lengths, 4, 4, ends), 199);
@@ -63,8 +56,7 @@ static void a_static_batch_of_four_takes_199_steps_and_433_of_796_slots_are_usef
 }
 
 /* Worked example 27: static by count, continuous by the engine's planner. */
-static void continuous_batching_ends_each_request_at_its_own_step(void **state) {
-    (void)state;
+TEST(continuous_batching_ends_each_request_at_its_own_step) {
     static const int32_t lengths[] = {9, 1269, 24, 443, 23, 1592, 2, 913}, expected[] = {9, 1269, 24, 443, 32, 1616, 34, 947};
     int64_t ends[8];
     assert_int_equal(baseline_static(lengths, 8, 4, ends), 2861);
@@ -85,8 +77,7 @@ static void continuous_batching_ends_each_request_at_its_own_step(void **state) 
     dry_run_close(&d);
 }
 
-static void every_reservation_holds_the_tokens_and_the_later_ones_hold_less(void **state) {
-    (void)state;
+TEST(every_reservation_holds_the_tokens_and_the_later_ones_hold_less) {
     reserved_seq s = {.n_prompt = 100, .n_output = 25, .n_now = 80};
     assert_int_equal(reservation_slots(RESERVE_MAX, &s, 2048, 16), 2048); /* worked example 7: 1,968 of them dead */
     assert_int_equal(reservation_slots(RESERVE_POW2, &s, 2048, 16), 132); /* as for Orca (Pow2): 25 tokens reserve 32 */
@@ -98,8 +89,7 @@ static void every_reservation_holds_the_tokens_and_the_later_ones_hold_less(void
 }
 
 /* Pools down to what the longest request needs: preempted or not, each gets all its tokens, none before its time. */
-static void every_request_gets_its_tokens_however_few_the_pages(void **state) {
-    (void)state;
+TEST(every_request_gets_its_tokens_however_few_the_pages) {
     uint64_t seed = rng_os_seed(), first_seed = seed;
     int64_t n_preempted = 0;
     print_message("seed %llu\n", (unsigned long long)seed);
@@ -135,8 +125,7 @@ static void every_request_gets_its_tokens_however_few_the_pages(void **state) {
     }
 }
 
-static void what_can_never_fit_is_refused(void **state) {
-    (void)state;
+TEST(what_can_never_fit_is_refused) {
     sched_limits l = {.max_rows = 4, .max_out = 4, .max_seqs = 4, .max_chunk = 4, .page_tokens = 16, .max_preemptions = 8};
     dry_request long_one = {60, 5, 0}, empty = {0, 5, 0}, backwards[] = {{1, 1, 3}, {1, 1, 2}};
     quire_error err;

@@ -1,19 +1,13 @@
 /* The model that does nothing under a real engine: steps are noted with as many rows as were computed, and requests end as they should. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/mem.h"
 #include "engine/engine.h"
 #include "lab/bench/bench_engine.h"
 #include "lab/bench/null_model.h"
+#include "test.h"
 
-static void a_real_engine_runs_over_it_and_every_step_is_noted(void **state) {
-    (void)state;
+TEST(a_real_engine_runs_over_it_and_every_step_is_noted) {
     enum { N = 8, PROMPT = 20, OUT = 50 };
     null_model *null;
     kv_layout layout;
@@ -81,8 +75,7 @@ static void a_real_engine_runs_over_it_and_every_step_is_noted(void **state) {
     null_model_close(null);
 }
 
-static void what_is_no_number_of_sequences_is_refused(void **state) {
-    (void)state;
+TEST(what_is_no_number_of_sequences_is_refused) {
     static const char *const bad[] = {"0", "x", "1,,2", "5000", "-3", "4x"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         bench_engine_options o;

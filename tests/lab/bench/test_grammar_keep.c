@@ -1,16 +1,11 @@
 /* Grammars that are kept at a time are of different schemas, all are counted, and what is resident grows by no less than they count. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "lab/bench/grammar_keep.h"
 #include "json/json.h"
+#include "test.h"
 
 enum { N_MADE = 2000, N_KEPT = 1000 };
 
@@ -20,8 +15,7 @@ static int compare(const void *x, const void *y) {
     return c != 0 ? c : (a->n > b->n) - (a->n < b->n);
 }
 
-static void made_schemas_are_different_and_the_same_each_time(void **state) {
-    (void)state;
+TEST(made_schemas_are_different_and_the_same_each_time) {
     static strbuf made[N_MADE];
     strbuf again = {0};
     for (int32_t i = 0; i < N_MADE; i++) {
@@ -42,8 +36,7 @@ static void made_schemas_are_different_and_the_same_each_time(void **state) {
     strbuf_deinit(&again);
 }
 
-static void all_that_are_asked_for_are_kept_and_counted(void **state) {
-    (void)state;
+TEST(all_that_are_asked_for_are_kept_and_counted) {
     grammar_kept one, many;
     quire_error err;
     assert_int_equal(grammar_keep_run(NULL, 1, &one, &err), QUIRE_OK);
@@ -54,8 +47,7 @@ static void all_that_are_asked_for_are_kept_and_counted(void **state) {
     assert_true(many.growth_bytes < 0 || many.growth_bytes > (int64_t)many.grammar_bytes / 4);
 }
 
-static void schemas_of_files_come_again_until_there_are_enough(void **state) {
-    (void)state;
+TEST(schemas_of_files_come_again_until_there_are_enough) {
     static const char lines[] =
         "{\"schema\":{\"type\":\"integer\"}}\n{\"schema\":{\"enum\":[\"a\",\"b\"]}}\n{\"schema\":{\"pattern\":1}}\n";
     static const char none[] = "{\"schema\":{\"type\":1}}\n";

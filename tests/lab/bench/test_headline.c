@@ -1,11 +1,5 @@
 /* `quire bench headline`: its figures by hand, its arrivals, what each way reserves, and that every way of serving, really run, gives the
  * engine's answers in the steps and rows that are its own. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <math.h>
 #include <string.h>
@@ -17,6 +11,7 @@
 #include "lab/bench/headline_figures.h"
 #include "lab/sim/arrivals.h"
 #include "lab/sim/trace_read.h"
+#include "test.h"
 
 enum { MAX_LEN = 128, MAX_SEQS = 4, MAX_ROWS = 64 };
 
@@ -28,8 +23,7 @@ static void assert_near(double value, double expected) {
 
 /* ---- figures ---- */
 
-static void the_run_of_the_median_is_taken_and_the_lower_of_an_even_number(void **state) {
-    (void)state;
+TEST(the_run_of_the_median_is_taken_and_the_lower_of_an_even_number) {
     assert_int_equal(headline_median_run((double[]){0.9}, 1), 0);
     assert_int_equal(headline_median_run((double[]){0.9, 0.8}, 2), 1);
     assert_int_equal(headline_median_run((double[]){0.8, 0.9}, 2), 0);
@@ -60,8 +54,7 @@ static const serving_result served = {
     .span_us = 16000,
 };
 
-static void a_loads_figures_are_those_by_hand(void **state) {
-    (void)state;
+TEST(a_loads_figures_are_those_by_hand) {
     headline_load load = headline_load_of(&served, 2.5);
     assert_near(load.rate, 2.5);
     assert_near(load.latency, 0.003); /* 4 and 2 ms a token */
@@ -72,28 +65,24 @@ static void a_loads_figures_are_those_by_hand(void **state) {
 }
 
 /* 7 x 100 and 36 rows at 10; 8 logits; 90 and 265 pairs; 12 tokens moved. */
-static void the_time_that_steps_allow_is_that_by_hand(void **state) {
-    (void)state;
+TEST(the_time_that_steps_allow_is_that_by_hand) {
     headline_load load = headline_load_of(&served, INFINITY);
     assert_near(headline_allowed_us(&plain, &load), 700 + 360 + 8 + 45 + 66.25 + 24);
 }
 
 /* The gain of twice as many at once: 100 + 10 for one a step, 100 + 20 for two. */
-static void twice_as_many_at_once_gain_what_the_step_costs_say(void **state) {
-    (void)state;
+TEST(twice_as_many_at_once_gain_what_the_step_costs_say) {
     headline_load one = {.steps_at = {100}}, two = {.steps_at = {0, 50}};
     assert_near(headline_allowed_us(&plain, &one) / headline_allowed_us(&plain, &two), 2 * 110.0 / 120);
 }
 
 /* A prompt of 100 in steps of 64 and 36 rows, then 9 tokens behind 105 on average. */
-static void an_idle_server_takes_its_steps(void **state) {
-    (void)state;
+TEST(an_idle_server_takes_its_steps) {
     double prompt = 100 + 640 + 1 + 0.25 * 64 * 32.5 + 100 + 360 + 1 + 0.25 * 36 * (64 + 18.5);
     assert_near(headline_idle_latency(&plain, 100, 10, 64), (prompt + 9 * (110 + 1 + 0.5 * 105)) / 10 * 1e-6);
 }
 
-static void the_highest_rate_lies_between_those_around_the_bound(void **state) {
-    (void)state;
+TEST(the_highest_rate_lies_between_those_around_the_bound) {
     const headline_load loads[] = {{.rate = 1, .latency = 0.1}, {.rate = 4, .latency = 0.4}, {.rate = 16, .latency = 6.4}};
     bool is_between;
     assert_near(headline_highest_rate(loads, 3, 0.2, &is_between), 2); /* both double */
@@ -105,8 +94,7 @@ static void the_highest_rate_lies_between_those_around_the_bound(void **state) {
     assert_false(is_between);
 }
 
-static void the_mean_of_loads_is_that_of_each_figure(void **state) {
-    (void)state;
+TEST(the_mean_of_loads_is_that_of_each_figure) {
     headline_load first = headline_load_of(&served, 2), second = first, third = first, mean;
     second.latency *= 3;
     second.n_preemptions = 6;
@@ -126,8 +114,7 @@ static void the_mean_of_loads_is_that_of_each_figure(void **state) {
     assert_near(mean.steps_at[7], 1);
 }
 
-static void drift_is_what_the_loads_work_costs_more_at_one_of_two_costs(void **state) {
-    (void)state;
+TEST(drift_is_what_the_loads_work_costs_more_at_one_of_two_costs) {
     headline_load load = headline_load_of(&served, INFINITY);
     cost_model slower = plain;
     slower.copy_us *= 2; /* 24 more, of 1203.25 */
@@ -138,8 +125,7 @@ static void drift_is_what_the_loads_work_costs_more_at_one_of_two_costs(void **s
 
 /* ---- arrivals ---- */
 
-static void arrivals_are_a_poisson_process_of_their_rate(void **state) {
-    (void)state;
+TEST(arrivals_are_a_poisson_process_of_their_rate) {
     enum { N = 4000 };
     arrivals_options o = {.lengths = "alpaca", .rate = 50, .n = N, .most = 200, .seed = 3};
     trace t, again;
@@ -196,8 +182,7 @@ static serving_result simulate(const trace *t, const serving_options *o) {
 }
 
 /* A prompt of 30 and an answer of 5: steps with 0, 30, 31, 32, 33 tokens held before them. */
-static void each_way_reserves_what_it_says(void **state) {
-    (void)state;
+TEST(each_way_reserves_what_it_says) {
     static const struct {
         reservation how;
         int64_t reserved;
@@ -279,8 +264,7 @@ static serving_result without_engine(world *w, serving_options o) {
 }
 
 /* The engine, its planner without it, and the simulation: the same steps. */
-static void the_engine_takes_the_simulators_steps(void **state) {
-    (void)state;
+TEST(the_engine_takes_the_simulators_steps) {
     world w;
     open_world(&w);
     for (int32_t n_pages = 8; n_pages <= 64; n_pages *= 2) {
@@ -308,8 +292,7 @@ static void the_engine_takes_the_simulators_steps(void **state) {
     close_world(&w);
 }
 
-static void a_swapped_sequence_is_not_computed_again(void **state) {
-    (void)state;
+TEST(a_swapped_sequence_is_not_computed_again) {
     world w;
     open_world(&w);
     serving_result r = by_engine(&w, 8, 1 << 24);
@@ -333,8 +316,7 @@ static void a_swapped_sequence_is_not_computed_again(void **state) {
     close_world(&w);
 }
 
-static void pieces_give_the_engines_answers_and_waste_no_row(void **state) {
-    (void)state;
+TEST(pieces_give_the_engines_answers_and_waste_no_row) {
     world w;
     open_world(&w);
     serving_result r = by_engine(&w, 64, 0);
@@ -358,8 +340,7 @@ static void pieces_give_the_engines_answers_and_waste_no_row(void **state) {
 }
 
 /* 16 pages hold two of the longest: batches of 30 + 5, 17 + 60 and 1 + 33 tokens, padded to 30, 60 and 33, for 25, 12 and 20 steps. */
-static void a_static_batch_computes_pads_and_dead_rows(void **state) {
-    (void)state;
+TEST(a_static_batch_computes_pads_and_dead_rows) {
     world w;
     open_world(&w);
     serving_result r = by_engine(&w, 64, 0);
@@ -375,8 +356,7 @@ static void a_static_batch_computes_pads_and_dead_rows(void **state) {
     close_world(&w);
 }
 
-static void a_steps_cost_is_measured_and_does_not_fall(void **state) {
-    (void)state;
+TEST(a_steps_cost_is_measured_and_does_not_fall) {
     world w;
     quire_error err;
     cost_model c;
@@ -394,8 +374,7 @@ static void a_steps_cost_is_measured_and_does_not_fall(void **state) {
     close_world(&w);
 }
 
-static void an_empty_list_of_lengths_is_refused(void **state) {
-    (void)state;
+TEST(an_empty_list_of_lengths_is_refused) {
     headline_options o;
     quire_error err = {.message = ""};
     headline_options_init(&o);

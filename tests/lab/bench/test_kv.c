@@ -1,15 +1,10 @@
 /* What `quire bench kv` measures with: the two pools agree, no page is lost, every operation is counted. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "base/mem.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/kv_index.h"
 #include "lab/bench/kv_pool.h"
+#include "test.h"
 
 static page_store *open_store(page_store_kind kind, int32_t n_pages) {
     page_store *s;
@@ -18,8 +13,7 @@ static page_store *open_store(page_store_kind kind, int32_t n_pages) {
     return s;
 }
 
-static void both_stores_take_all_or_none_and_count_holders(void **state) {
-    (void)state;
+TEST(both_stores_take_all_or_none_and_count_holders) {
     for (int kind = 0; kind < PAGE_STORE_N_KINDS; kind++) {
         page_store *s = open_store((page_store_kind)kind, 40);
         page_id ids[40];
@@ -46,8 +40,7 @@ static void both_stores_take_all_or_none_and_count_holders(void **state) {
     }
 }
 
-static void the_pages_of_an_opened_store_do_not_lie_side_by_side(void **state) {
-    (void)state;
+TEST(the_pages_of_an_opened_store_do_not_lie_side_by_side) {
     for (int kind = 0; kind < PAGE_STORE_N_KINDS; kind++) {
         page_store *s = open_store((page_store_kind)kind, 1000);
         page_id ids[1000];
@@ -62,8 +55,7 @@ static void the_pages_of_an_opened_store_do_not_lie_side_by_side(void **state) {
     }
 }
 
-static void every_operation_of_every_thread_is_timed_and_no_page_is_lost(void **state) {
-    (void)state;
+TEST(every_operation_of_every_thread_is_timed_and_no_page_is_lost) {
     for (int kind = 0; kind < PAGE_STORE_N_KINDS; kind++) {
         for (int32_t n_threads = 1; n_threads <= 8; n_threads *= 2) {
             page_store *s = open_store((page_store_kind)kind, 256);
@@ -79,8 +71,7 @@ static void every_operation_of_every_thread_is_timed_and_no_page_is_lost(void **
     }
 }
 
-static void threads_with_a_store_each_are_timed_too(void **state) {
-    (void)state;
+TEST(threads_with_a_store_each_are_timed_too) {
     page_store *s[2] = {open_store(PAGE_STORE_POOL, 128), open_store(PAGE_STORE_POOL, 128)};
     double ns[KV_OP_N], share;
     assert_int_equal(kv_bench_ops(s, 2, 256, 2, 2, ns, &share), QUIRE_OK);
@@ -95,8 +86,7 @@ static void threads_with_a_store_each_are_timed_too(void **state) {
     }
 }
 
-static void appends_are_timed_one_by_one(void **state) {
-    (void)state;
+TEST(appends_are_timed_one_by_one) {
     page_store *s = open_store(PAGE_STORE_POOL, 8 * 64);
     double ns[500], most = 0;
     assert_int_equal(kv_bench_append_times(s, 8, 500, ns), QUIRE_OK);
@@ -109,8 +99,7 @@ static void appends_are_timed_one_by_one(void **state) {
     page_store_close(s);
 }
 
-static void a_small_index_is_filled_matched_and_evicted(void **state) {
-    (void)state;
+TEST(a_small_index_is_filled_matched_and_evicted) {
     kv_index_times runs[2];
     kv_index_sizes sizes;
     assert_int_equal(kv_bench_index(16 * 64, 16, 1024, 2, runs, &sizes), QUIRE_OK);
@@ -126,16 +115,14 @@ static void a_small_index_is_filled_matched_and_evicted(void **state) {
     assert_int_equal(kv_bench_index(16 * 64 - 1, 16, 1024, 2, runs, &sizes), QUIRE_INVALID);
 }
 
-static void the_percentile_is_the_least_value_with_that_part_at_or_under_it(void **state) {
-    (void)state;
+TEST(the_percentile_is_the_least_value_with_that_part_at_or_under_it) {
     double v[] = {5, 1, 4, 2, 3};
     assert_float_equal(figures_percentile(v, 5, 0.5), 3, 0);
     assert_float_equal(figures_percentile(v, 5, 0.99), 5, 0);
     assert_float_equal(figures_percentile(v, 5, 0.2), 1, 0);
 }
 
-static void one_thread_has_another_clock_than_several(void **state) {
-    (void)state;
+TEST(one_thread_has_another_clock_than_several) {
     static const int32_t threads[] = {1, 1, 2, 4};
     assert_string_equal(figures_times_name(threads, 2), "processor time");
     assert_string_equal(figures_times_name(threads + 2, 2), "wall time");

@@ -1,14 +1,9 @@
 /* Workloads on the real engine: worked example 24 to the token and page, and every mechanism switched off, with the same answers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "lab/bench/lab.h"
 #include "lab/bench/workload.h"
+#include "test.h"
 
 static quire_options options_for(const workload *w) {
     quire_options o;
@@ -45,8 +40,7 @@ static workload make(const char *name) {
 }
 
 /* Worked example 24. */
-static void eight_users_compute_their_system_prompt_once(void **state) {
-    (void)state;
+TEST(eight_users_compute_their_system_prompt_once) {
     workload w = make("chatbot");
     quire_options o = options_for(&w);
     lab_result shared = run(&o, &w);
@@ -65,8 +59,7 @@ static void eight_users_compute_their_system_prompt_once(void **state) {
 }
 
 /* Behind a first turn of 60 tokens and an answer of 80, every later one finds all but the answer's last token, which is never computed. */
-static void a_conversation_finds_what_was_said(void **state) {
-    (void)state;
+TEST(a_conversation_finds_what_was_said) {
     workload w = make("chat");
     quire_options o = options_for(&w);
     lab_result r = run(&o, &w);
@@ -80,8 +73,7 @@ static void a_conversation_finds_what_was_said(void **state) {
     workload_free(&w);
 }
 
-static void nothing_is_found_where_nothing_is_shared(void **state) {
-    (void)state;
+TEST(nothing_is_found_where_nothing_is_shared) {
     workload w = make("unique");
     quire_options o = options_for(&w);
     lab_result r = run(&o, &w);
@@ -90,8 +82,7 @@ static void nothing_is_found_where_nothing_is_shared(void **state) {
     workload_free(&w);
 }
 
-static void every_switch_leaves_the_answers_as_they_are(void **state) {
-    (void)state;
+TEST(every_switch_leaves_the_answers_as_they_are) {
     workload w = make("json");
     w.n = 9;
     quire_options o = options_for(&w);

@@ -1,12 +1,7 @@
 /* The figures of `quire bench memory`: worked examples 13 to 15, from the runs themselves. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "lab/bench/memory_cases.h"
+#include "test.h"
 
 enum { TOKEN = 2 * 16 * 8 * 64 * 2 }; /* bytes, Llama 3.2 1B in f16 */
 #define WEIGHTS 2471628800
@@ -25,8 +20,7 @@ static memory_result run(memory_scenario scenario, memory_method method, int32_t
 }
 
 /* Worked example 13. */
-static void the_batch_takes_0_141_percent_over_its_tokens_at_page_16(void **state) {
-    (void)state;
+TEST(the_batch_takes_0_141_percent_over_its_tokens_at_page_16) {
     static const int32_t sizes[] = {16, 64, 128, 256}, pages[] = {4256, 1070, 538, 272}, wasted[] = {96, 480, 864, 1632},
                          thousandths[] = {141, 706, 1271, 2400};
     for (int i = 0; i < 4; i++) {
@@ -41,8 +35,7 @@ static void the_batch_takes_0_141_percent_over_its_tokens_at_page_16(void **stat
 }
 
 /* Worked example 14: of what is taken, used in tenths of a percent. */
-static void static_lengths_and_powers_of_two_leave_much_unused(void **state) {
-    (void)state;
+TEST(static_lengths_and_powers_of_two_leave_much_unused) {
     memory_result r = run(MEMORY_BATCH, MEMORY_STATIC, 8000);
     assert_int_equal((r.minimum_bytes * 1000 + r.peak_bytes / 2) / r.peak_bytes, 531);
     r = run(MEMORY_BATCH, MEMORY_STATIC, 8192);
@@ -52,8 +45,7 @@ static void static_lengths_and_powers_of_two_leave_much_unused(void **state) {
 }
 
 /* Worked example 15. */
-static void a_long_sequence_takes_less_than_a_page_over_its_tokens(void **state) {
-    (void)state;
+TEST(a_long_sequence_takes_less_than_a_page_over_its_tokens) {
     static const int32_t sizes[] = {16, 64, 128, 256}, pages[] = {6250, 1563, 782, 391}, wasted[] = {0, 32, 96, 96};
     for (int i = 0; i < 4; i++) {
         memory_result r = run(MEMORY_LONG, MEMORY_PAGED, sizes[i]);
@@ -63,8 +55,7 @@ static void a_long_sequence_takes_less_than_a_page_over_its_tokens(void **state)
 }
 
 /* A buffer that doubles from 16 is copied at 16, 32 .. 65536 tokens; at the last, 65,536 and 131,072 stand side by side. */
-static void growing_copies_and_holds_both_buffers_meanwhile(void **state) {
-    (void)state;
+TEST(growing_copies_and_holds_both_buffers_meanwhile) {
     memory_result r = run(MEMORY_LONG, MEMORY_CONTIGUOUS, 200);
     assert_int_equal(r.end_bytes, 131072 * (int64_t)TOKEN);
     assert_int_equal(r.peak_bytes, (65536 + 131072) * (int64_t)TOKEN);
@@ -73,8 +64,7 @@ static void growing_copies_and_holds_both_buffers_meanwhile(void **state) {
 
 /* Every turn finds all that was said before; turns end inside a page of 16 where 1000 + 200 n leaves a rest, and then that page is copied.
  */
-static void a_chat_takes_at_most_a_page_over_what_it_says(void **state) {
-    (void)state;
+TEST(a_chat_takes_at_most_a_page_over_what_it_says) {
     memory_result r = run(MEMORY_CHAT, MEMORY_PAGED, 16);
     assert_int_equal(r.live_tokens, 32000);
     assert_in_range(r.peak_bytes, r.minimum_bytes, r.minimum_bytes + 16 * TOKEN);
@@ -85,8 +75,7 @@ static void a_chat_takes_at_most_a_page_over_what_it_says(void **state) {
     assert_int_equal(r.copied_bytes, n_copies * 16 * (int64_t)TOKEN);
 }
 
-static void metadata_is_under_a_thousandth_on_a_1b_model_at_page_16(void **state) {
-    (void)state;
+TEST(metadata_is_under_a_thousandth_on_a_1b_model_at_page_16) {
     for (int s = 0; s < MEMORY_N_SCENARIOS; s++) {
         memory_result r = run((memory_scenario)s, MEMORY_PAGED, 16);
         assert_true(r.metadata_bytes > r.n_pages * 16); /* the pool's alone */
@@ -95,8 +84,7 @@ static void metadata_is_under_a_thousandth_on_a_1b_model_at_page_16(void **state
     }
 }
 
-static void what_does_not_fit_is_refused(void **state) {
-    (void)state;
+TEST(what_does_not_fit_is_refused) {
     model_desc d = desc_plain(16, 8, 8, 64, 0);
     quire_error err;
     memory_result r;

@@ -1,18 +1,13 @@
 /* Published shapes: the ordinary loader opens each of them, and what it finds there is what was published; Llama's pace is a line through
  * its points. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "kv/kv_seq.h"
 #include "lab/bench/bare.h"
 #include "lab/bench/bench_shapes.h"
 #include "lab/bench/synthetic.h"
+#include "test.h"
 
 enum { N_ROWS = 20, PAGES = 2, PAGE_TOKENS = 16 };
 
@@ -70,8 +65,7 @@ static void open_shape(const model_shape *s, const speed_type *type, bare *b) {
     synthetic_close(&made);
 }
 
-static void every_shape_opens_like_a_file_and_runs_in_every_type(void **state) {
-    (void)state;
+TEST(every_shape_opens_like_a_file_and_runs_in_every_type) {
     for (int32_t i = 0; i < n_model_shapes; i++) {
         for (int k = 0; k < N_SPEED_TYPES; k++) {
             const model_shape small = model_shape_small(&model_shapes[i]);
@@ -87,8 +81,7 @@ static void every_shape_opens_like_a_file_and_runs_in_every_type(void **state) {
     }
 }
 
-static void a_shape_is_the_model_that_its_name_says(void **state) {
-    (void)state;
+TEST(a_shape_is_the_model_that_its_name_says) {
     static const struct {
         const char *name, *architecture;
         int32_t n_experts, window;
@@ -124,16 +117,14 @@ static void a_shape_is_the_model_that_its_name_says(void **state) {
     assert_null(model_shape_find("llama", 5));
 }
 
-static void rows_that_are_no_whole_blocks_are_refused_with_the_reason(void **state) {
-    (void)state;
+TEST(rows_that_are_no_whole_blocks_are_refused_with_the_reason) {
     synthetic s;
     quire_error err;
     assert_int_equal(synthetic_open(model_shape_find("gpt-oss", 7), DTYPE_Q4_K, &s, &err), QUIRE_UNSUPPORTED);
     assert_non_null(strstr(err.message, "gpt-oss has matrices whose rows are no whole blocks of 256"));
 }
 
-static void the_pace_of_llama_is_a_line_through_its_points(void **state) {
-    (void)state;
+TEST(the_pace_of_llama_is_a_line_through_its_points) {
     const shape_pace p = {.n = 3, .intensity = {4, 8, 16}, .us_per_byte = {1, 1, 3}};
     assert_true(fabs(shape_pace_at(&p, 1) - 1) < 1e-12); /* bytes alone */
     assert_true(fabs(shape_pace_at(&p, 6) - 1) < 1e-12);

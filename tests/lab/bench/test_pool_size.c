@@ -1,14 +1,9 @@
 /* Pages of pools: those that a model's groups of layers take, not those of one of them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "lab/bench/pool_size.h"
 #include "lab/bench/synthetic.h"
+#include "test.h"
 
 enum { PAGE = 16, LENGTH = 1000 };
 
@@ -27,8 +22,7 @@ static quire_options options_of(const char *model) {
     return o;
 }
 
-static void one_group_takes_the_pages_of_its_tokens(void **state) {
-    (void)state;
+TEST(one_group_takes_the_pages_of_its_tokens) {
     quire_options o = options_of("builtin-small");
     quire_error err = {.message = ""};
     int32_t n = 0;
@@ -39,8 +33,7 @@ static void one_group_takes_the_pages_of_its_tokens(void **state) {
 }
 
 /* Gemma 3's layers have windows but for every sixth. */
-static void a_model_with_windows_takes_pages_of_every_group(void **state) {
-    (void)state;
+TEST(a_model_with_windows_takes_pages_of_every_group) {
     model_shape shape = model_shape_small(model_shape_find("gemma-3-1b", strlen("gemma-3-1b")));
     synthetic s;
     quire_engine *e = NULL;
@@ -65,8 +58,7 @@ static void a_model_with_windows_takes_pages_of_every_group(void **state) {
     synthetic_close(&s);
 }
 
-static void more_pages_than_a_pool_can_have_are_refused_by_their_flag(void **state) {
-    (void)state;
+TEST(more_pages_than_a_pool_can_have_are_refused_by_their_flag) {
     quire_options o = options_of("builtin-small");
     quire_error err = {.message = ""};
     int32_t n = 7;

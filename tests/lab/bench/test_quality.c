@@ -1,12 +1,6 @@
 /* Divergence, perplexity, equal choices and percentiles of `quire bench quality` against sums of their definitions, and the passes by hand
  * that it makes: copies of a sequence decode as the sequence does. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <math.h>
 #include <stdio.h>
@@ -15,6 +9,7 @@
 #include "base/rng.h"
 #include "lab/bench/quality_stats.h"
 #include "lab/bench/score.h"
+#include "test.h"
 
 enum { MOST_VOCAB = 5000, N_ROWS = 250 };
 
@@ -51,8 +46,7 @@ static double divergence(const long double *p, const long double *q, int n) {
     return (double)sum;
 }
 
-static void divergence_and_losses_are_those_of_the_definition(void **state) {
-    (void)state;
+TEST(divergence_and_losses_are_those_of_the_definition) {
     static float p[MOST_VOCAB], q[MOST_VOCAB];
     static long double as[MOST_VOCAB], bs[MOST_VOCAB];
     uint64_t seed = begin_seed();
@@ -72,8 +66,7 @@ static void divergence_and_losses_are_those_of_the_definition(void **state) {
     }
 }
 
-static void a_row_compared_with_itself_is_no_distance_apart(void **state) {
-    (void)state;
+TEST(a_row_compared_with_itself_is_no_distance_apart) {
     float p[300];
     uint64_t seed = begin_seed();
     for (int i = 0; i < 300; i++) {
@@ -83,15 +76,13 @@ static void a_row_compared_with_itself_is_no_distance_apart(void **state) {
     assert_true(r.kl == 0 && r.loss[0] == r.loss[1] && r.is_same);
 }
 
-static void choices_are_of_the_lowest_id_of_equal_logits(void **state) {
-    (void)state;
+TEST(choices_are_of_the_lowest_id_of_equal_logits) {
     const float p[] = {1, 3, 3, 0}, q[] = {0, 2, 1, -4}, other[] = {0, 2, 2.5f, -4};
     assert_true(quality_compare(p, q, 4, 0).is_same);
     assert_false(quality_compare(p, other, 4, 0).is_same);
 }
 
-static void masked_tokens_and_broken_logits(void **state) {
-    (void)state;
+TEST(masked_tokens_and_broken_logits) {
     const float masked[] = {1, -INFINITY, 2}, all[] = {1, 0, 2}, nan[] = {1, NAN, 2};
     assert_true(quality_compare(masked, masked, 3, 0).kl == 0);
     assert_true(fabs(quality_compare(masked, all, 3, 0).kl - log((exp(1) + exp(2) + 1) / (exp(1) + exp(2)))) < 1e-12);
@@ -100,8 +91,7 @@ static void masked_tokens_and_broken_logits(void **state) {
     assert_true(!isfinite(quality_compare(nan, all, 3, 0).kl));
 }
 
-static void figures_of_rows(void **state) {
-    (void)state;
+TEST(figures_of_rows) {
     quality_stats s;
     assert_int_equal(quality_stats_init(&s, N_ROWS), QUIRE_OK);
     double sum = 0;
@@ -116,8 +106,7 @@ static void figures_of_rows(void **state) {
     quality_stats_deinit(&s);
 }
 
-static void a_uniform_model_has_the_perplexity_of_its_vocabulary(void **state) {
-    (void)state;
+TEST(a_uniform_model_has_the_perplexity_of_its_vocabulary) {
     static float row[MOST_VOCAB];
     quality_stats s;
     assert_int_equal(quality_stats_init(&s, 3), QUIRE_OK);
@@ -130,8 +119,7 @@ static void a_uniform_model_has_the_perplexity_of_its_vocabulary(void **state) {
     quality_stats_deinit(&s);
 }
 
-static void sizes_are_bounded(void **state) {
-    (void)state;
+TEST(sizes_are_bounded) {
     quality_stats s;
     assert_int_equal(quality_stats_init(&s, (int64_t)INT32_MAX + 1), QUIRE_TOO_LARGE);
     assert_int_equal(quality_stats_init(&s, 0), QUIRE_TOO_LARGE);
@@ -146,8 +134,7 @@ static void check(quire_err e, const quire_error *err) {
     }
 }
 
-static void copies_of_a_sequence_decode_as_it_does_and_can_be_repeated(void **state) {
-    (void)state;
+TEST(copies_of_a_sequence_decode_as_it_does_and_can_be_repeated) {
     enum { N_TOKENS = 90, N_SEQS = 5 };
     int32_t tokens[N_TOKENS], n_vocab;
     float first[4096];

@@ -1,16 +1,11 @@
 /* Limits of the machine: every way to read reads all of the memory, rates are of what they say, and what cannot be measured is refused. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/mem.h"
 #include "lab/bench/bench_roofline.h"
 #include "lab/bench/peak.h"
+#include "test.h"
 
 static const char *const isas[] = {"plain", "avx2", "avx512", "amx", "avx512bf16", "auto"};
 static const roofline_effort little = {.megabytes = 1, .milliseconds = 1};
@@ -27,8 +22,7 @@ static backend *open_isa(const char *isa) {
     return b;
 }
 
-static void every_way_to_read_reads_every_word_once(void **state) {
-    (void)state;
+TEST(every_way_to_read_reads_every_word_once) {
     enum { N = 1024 * 8 };
     uint64_t *words = mem_new(N, 1);
     for (size_t isa = 0; isa < sizeof isas / sizeof *isas; isa++) {
@@ -54,8 +48,7 @@ static void every_way_to_read_reads_every_word_once(void **state) {
     mem_free(words);
 }
 
-static void a_round_of_a_loop_does_the_operations_that_it_counts(void **state) {
-    (void)state;
+TEST(a_round_of_a_loop_does_the_operations_that_it_counts) {
     const peak_kernels *k = &peak_plain;
     /* a[i] = a[i] * 5 + 3 for 8 sums that start at 0..7: after a round 5 * 28 + 24 */
     assert_true(k->int8.run(1) == 164.0f);
@@ -93,8 +86,7 @@ static void a_round_of_a_loop_does_the_operations_that_it_counts(void **state) {
 #endif
 }
 
-static void rates_are_there_for_every_kind_and_the_best_way_to_read_counts(void **state) {
-    (void)state;
+TEST(rates_are_there_for_every_kind_and_the_best_way_to_read_counts) {
     for (size_t isa = 0; isa < sizeof isas / sizeof *isas; isa++) {
         roofline r;
         quire_error err;
@@ -121,8 +113,7 @@ static void rates_are_there_for_every_kind_and_the_best_way_to_read_counts(void 
     }
 }
 
-static void measurements_join_to_the_best_and_the_mean_of_all(void **state) {
-    (void)state;
+TEST(measurements_join_to_the_best_and_the_mean_of_all) {
     roofline r = {.n_measurements = 2, .read = {30, 20, "a"}, .f32 = {10, 9, "a"}, .int8 = {7, 7, "a"}, .int8_small = {40, 10, "a"}};
     roofline later = {.n_measurements = 1, .read = {50, 35, "b"}, .f32 = {9, 6, "b"}, .int8 = {7, 7, "b"}, .int8_small = {41, 40, "b"}};
     r.reads[1] = (bandwidth){30, 20};
@@ -136,8 +127,7 @@ static void measurements_join_to_the_best_and_the_mean_of_all(void **state) {
     assert_true(r.reads[1].best == 30 && fabs(r.reads[1].mean - 21) < 1e-9);
 }
 
-static void an_instruction_set_that_nobody_has_is_refused(void **state) {
-    (void)state;
+TEST(an_instruction_set_that_nobody_has_is_refused) {
     roofline r;
     quire_error err;
     assert_int_equal(roofline_measure("abacus", 1, NULL, &little, &r, &err), QUIRE_INVALID);

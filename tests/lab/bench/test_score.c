@@ -1,14 +1,9 @@
 /* Pages, one piece, and no cache at all give the same log-probabilities, bit for bit, whatever a pass takes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "lab/bench/score.h"
+#include "test.h"
 
 enum { N_TOKENS = 300, PAGE = 16 }; /* over one chunk of attention */
 
@@ -40,8 +35,7 @@ static void score(quire_kv_dtype kv_dtype, int32_t step, score_way way, int32_t 
     score_close(&s);
 }
 
-static void every_way_and_step_gives_the_same_bits(void **state) {
-    (void)state;
+TEST(every_way_and_step_gives_the_same_bits) {
     static const quire_kv_dtype types[] = {QUIRE_KV_F32, QUIRE_KV_F16, QUIRE_KV_BF16};
     static const int32_t steps[] = {1, 37, N_TOKENS};
     double first[N_TOKENS], other[N_TOKENS];
@@ -62,8 +56,7 @@ static void every_way_and_step_gives_the_same_bits(void **state) {
     }
 }
 
-static void int8_is_paged_only(void **state) {
-    (void)state;
+TEST(int8_is_paged_only) {
     quire_options engine;
     quire_error err = {.message = ""};
     scorer s;

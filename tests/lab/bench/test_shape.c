@@ -1,14 +1,9 @@
 /* The arithmetic that figures are held against: published bytes and operations of a token, and the lower of two limits. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "lab/bench/model_shape.h"
+#include "test.h"
 
 static const speed_type *type(const char *name) {
     const speed_type *t = speed_type_find(name, strlen(name));
@@ -22,8 +17,7 @@ static void assert_near(double a, double b, double part) {
     }
 }
 
-static void a_token_of_the_1b_shape_costs_what_is_published(void **state) {
-    (void)state;
+TEST(a_token_of_the_1b_shape_costs_what_is_published) {
     const llama_shape costs = model_shape_costs(model_shape_llama), *s = &costs;
     assert_int_equal(shape_layer_weights(s) + shape_head_weights(s), 1034420224);
     assert_int_equal(shape_head_weights(s), 65536000);
@@ -41,8 +35,7 @@ static void a_token_of_the_1b_shape_costs_what_is_published(void **state) {
 /* The goal machine's rates: what its published limits come from. */
 static const roofline zen4 = {.n_threads = 2, .read = {38e9}, .f32 = {230e9}, .bf16 = {468e9}, .int8 = {855e9}, .int8_small = {855e9}};
 
-static void limits_are_the_lower_of_bytes_and_operations(void **state) {
-    (void)state;
+TEST(limits_are_the_lower_of_bytes_and_operations) {
     const llama_shape costs = model_shape_costs(model_shape_llama), *s = &costs;
     speed_limit l = shape_decode_limit(s, type("q4_0"), &zen4, 1, 0, DTYPE_F16);
     assert_string_equal(l.by, "bytes");
@@ -63,8 +56,7 @@ static void limits_are_the_lower_of_bytes_and_operations(void **state) {
     assert_string_equal(l.by, "bytes");
 }
 
-static void keys_and_values_count_among_the_bytes_of_a_decode(void **state) {
-    (void)state;
+TEST(keys_and_values_count_among_the_bytes_of_a_decode) {
     const llama_shape costs = model_shape_costs(model_shape_llama), *s = &costs;
     const speed_type *t = type("q8_0");
     double bytes = shape_weight_bytes(s, t) + 2 * 1000 * shape_kv_bytes(s, DTYPE_F16);
@@ -76,8 +68,7 @@ static double peak_of_type(const roofline *r, const char *name, const char **by)
     return products_peak(r, t->compute, t->published, by);
 }
 
-static void four_bit_weights_have_the_rate_of_small_factors(void **state) {
-    (void)state;
+TEST(four_bit_weights_have_the_rate_of_small_factors) {
     roofline avx2 = {.read = {1e15}, .f32 = {1e9}, .bf16 = {1e9}, .int8 = {2e9}, .int8_small = {4e9}};
     const char *by;
     assert_near(peak_of_type(&avx2, "q4_0", &by), 4e9, 0);

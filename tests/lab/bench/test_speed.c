@@ -1,18 +1,12 @@
 /* Lines of the goal table: fractions of limits, what is met, which goals there are; and the speed of requests that decode together. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "lab/bench/bench_speed_report.h"
 #include "lab/bench/client.h"
+#include "test.h"
 
-static void a_fraction_is_of_the_limit_whichever_way_is_better(void **state) {
-    (void)state;
+TEST(a_fraction_is_of_the_limit_whichever_way_is_better) {
     speed_line l = {.value = {60, 0}, .limit = {80, "bytes"}, .goal = 0.75};
     assert_true(speed_fraction(&l) == 0.75 && speed_is_met(&l));
     l.value.mean = 59;
@@ -24,8 +18,7 @@ static void a_fraction_is_of_the_limit_whichever_way_is_better(void **state) {
     assert_true(speed_fraction(&l) == 0.5 && !speed_is_met(&l));
 }
 
-static void without_a_limit_a_goal_bounds_the_value_itself(void **state) {
-    (void)state;
+TEST(without_a_limit_a_goal_bounds_the_value_itself) {
     speed_line l = {.value = {3.0, 0}, .less_is_better = true, .goal = 3};
     assert_true(isnan(speed_fraction(&l)) && speed_is_met(&l));
     l.value.mean = 3.01;
@@ -36,8 +29,7 @@ static void without_a_limit_a_goal_bounds_the_value_itself(void **state) {
     assert_false(speed_is_met(&l));
 }
 
-static void goals_are_those_that_were_set(void **state) {
-    (void)state;
+TEST(goals_are_those_that_were_set) {
     assert_true(speed_goal("decode", "q4_0", 1) == 0.95 && speed_goal("decode", "bf16", 1) == 0.95);
     assert_true(speed_goal("decode", "q4_0", 4) == 0.70 && speed_goal("decode", "int8", 32) == 0.75 &&
                 speed_goal("decode", "q8_0", 16) == 0.65);
@@ -46,8 +38,7 @@ static void goals_are_those_that_were_set(void **state) {
     assert_true(isnan(speed_goal("decode", "int8", 1)) && isnan(speed_goal("decode", "bf16", 32)) && isnan(speed_goal("prefill", "q9", 0)));
 }
 
-static void decode_speed_counts_the_time_in_which_all_are_at_work(void **state) {
-    (void)state;
+TEST(decode_speed_counts_the_time_in_which_all_are_at_work) {
     int64_t a[] = {100, 200, 300, 400, 500}, b[] = {250, 350, 450, 550, 650};
     int32_t looks_a[] = {1, 2, 4, 6, 8}, looks_b[] = {3, 5, 7, 9, 10};
     sent requests[] = {{.times_us = a, .looks = looks_a, .n_output = 5, .n_seen = 5},
@@ -59,8 +50,7 @@ static void decode_speed_counts_the_time_in_which_all_are_at_work(void **state) 
     assert_true(client_decode_speed(requests, 2, 0, 10) == 0);
 }
 
-static void tokens_that_came_all_at_once_tell_no_speed(void **state) {
-    (void)state;
+TEST(tokens_that_came_all_at_once_tell_no_speed) {
     int64_t fast[] = {100, 101, 102, 103, 104}, steady[] = {100, 200, 300, 400, 500};
     int32_t at_once[] = {7, 7, 7, 7, 7}, late[] = {7, 8, 8, 8, 8}, each[] = {7, 8, 9, 10, 11};
     sent s = {.times_us = fast, .looks = at_once, .n_output = 5, .n_seen = 5};
@@ -85,15 +75,13 @@ static double speed_of(int32_t n, int64_t n_steps) {
     return client_decode_speed(&(sent){.times_us = times, .looks = looks, .n_output = 100, .n_seen = 100}, 1, 0, n_steps);
 }
 
-static void tokens_of_one_step_may_come_together_and_those_of_eight(void **state) {
-    (void)state;
+TEST(tokens_of_one_step_may_come_together_and_those_of_eight) {
     assert_true(speed_of(8, 100) > 0 && isnan(speed_of(9, 100)));
     assert_true(speed_of(20, 6) > 0); /* drafts, all accepted: 99 tokens behind the first, in 5 steps */
     assert_true(isnan(speed_of(33, 30)));
 }
 
-static void runs_that_do_not_overlap_have_no_speed(void **state) {
-    (void)state;
+TEST(runs_that_do_not_overlap_have_no_speed) {
     int64_t a[] = {100, 200, 300}, b[] = {400, 500, 600};
     int32_t looks_a[] = {1, 2, 3}, looks_b[] = {4, 5, 6}, with_a[] = {3, 4, 5};
     sent requests[] = {{.times_us = a, .looks = looks_a, .n_output = 3, .n_seen = 3},
@@ -116,8 +104,7 @@ static quire_err next_speed(void *context, double *speed, quire_error *err) {
     return QUIRE_OK;
 }
 
-static void late_runs_are_made_again_and_not_for_ever(void **state) {
-    (void)state;
+TEST(late_runs_are_made_again_and_not_for_ever) {
     const double mixed[] = {NAN, 10, NAN, 0, 30, 99}, never[] = {NAN, NAN, NAN, NAN, NAN, NAN, 99};
     script s = {mixed, 0};
     figure f;

@@ -1,14 +1,9 @@
 /* Stages of a step out of a trace of ops: whose time goes where, which passes count, and what is left between them. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "lab/bench/stages.h"
+#include "test.h"
 
 enum { PASS_OPS = 2 + 2 * 6 };
 
@@ -38,8 +33,7 @@ static void assert_us(double a, double b) {
     }
 }
 
-static void every_op_counts_for_its_stage_and_layer(void **state) {
-    (void)state;
+TEST(every_op_counts_for_its_stage_and_layer) {
     op_time ops[PASS_OPS];
     stage_cost layers[2 * N_STAGES] = {{0, 0, 0}};
     step_costs c = {.n_rows = 4, .layers = layers, .n_layers = 2};
@@ -72,8 +66,7 @@ static void every_op_counts_for_its_stage_and_layer(void **state) {
 }
 
 /* Norms behind attention and feed-forward, an output gate, a router: products are told apart by what stands around them. */
-static void products_are_known_where_other_ops_stand_between(void **state) {
-    (void)state;
+TEST(products_are_known_where_other_ops_stand_between) {
     static const op_kind kinds[] = {OP_EMBED,        OP_NORM_LINEARS, /* queries, keys, values */
                                     OP_NORM_ROWS,    OP_ROPE_STORE,   OP_ATTENTION,    OP_MULTIPLY,     OP_NORM_LINEARS, /* output */
                                     OP_NORM_ADD,     OP_NORM_LINEARS,                                                    /* a router */
@@ -101,8 +94,7 @@ static void products_are_known_where_other_ops_stand_between(void **state) {
     assert_us(layers[N_STAGES + STAGE_ELEMENTS].us, 0);
 }
 
-static void only_passes_of_the_asked_rows_count_and_of_those_the_faster_half(void **state) {
-    (void)state;
+TEST(only_passes_of_the_asked_rows_count_and_of_those_the_faster_half) {
     op_time ops[6 * PASS_OPS + 3];
     int64_t at = 0;
     static const struct {
@@ -132,8 +124,7 @@ static void only_passes_of_the_asked_rows_count_and_of_those_the_faster_half(voi
     assert_us(held_up.us, 10.5 + 50);
 }
 
-static void a_chunk_of_a_prompt_whose_logits_nobody_wants_is_a_pass_too(void **state) {
-    (void)state;
+TEST(a_chunk_of_a_prompt_whose_logits_nobody_wants_is_a_pass_too) {
     op_time ops[2 * PASS_OPS];
     int64_t at = put_pass(ops, 512, 0, 100);
     put_pass(ops + PASS_OPS - 1, 64, at, 100); /* where the head of the first would be */
@@ -146,8 +137,7 @@ static void a_chunk_of_a_prompt_whose_logits_nobody_wants_is_a_pass_too(void **s
     assert_us(c.us, 0.1 * 91);
 }
 
-static void a_trace_without_a_pass_has_no_rows(void **state) {
-    (void)state;
+TEST(a_trace_without_a_pass_has_no_rows) {
     op_time ops[PASS_OPS];
     put_pass(ops, 5, 0, 10);
     assert_int_equal(stages_most_rows(ops, PASS_OPS - 1), 0);

@@ -2,19 +2,14 @@
  * not all the same. */
 #include <fcntl.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "core/quant.h"
 #include "file/model_file.h"
 #include "lab/bench/bare.h"
 #include "lab/bench/synthetic.h"
+#include "test.h"
 
 static model_shape small; /* Llama's */
 
@@ -44,8 +39,7 @@ static void measure(const tensor_view *t, double *mean, double *deviation) {
     *deviation = sqrt(squares / n - *mean * *mean);
 }
 
-static void weights_have_the_deviation_that_keeps_activations_as_large_as_they_are(void **state) {
-    (void)state;
+TEST(weights_have_the_deviation_that_keeps_activations_as_large_as_they_are) {
     for (int i = 0; i < N_SPEED_TYPES; i++) {
         synthetic s = open_small(speed_types[i].file);
         model_file *f;
@@ -64,8 +58,7 @@ static void weights_have_the_deviation_that_keeps_activations_as_large_as_they_a
     }
 }
 
-static void a_model_made_in_memory_runs_and_says_different_things(void **state) {
-    (void)state;
+TEST(a_model_made_in_memory_runs_and_says_different_things) {
     for (int i = 0; i < N_SPEED_TYPES; i++) {
         synthetic s = open_small(speed_types[i].file);
         quire_options engine;
@@ -98,8 +91,7 @@ static void a_model_made_in_memory_runs_and_says_different_things(void **state) 
     }
 }
 
-static void a_closed_model_is_gone_from_this_process(void **state) {
-    (void)state;
+TEST(a_closed_model_is_gone_from_this_process) {
     synthetic s = open_small(DTYPE_Q4_0);
     char path[sizeof s.path];
     memcpy(path, s.path, sizeof path);
@@ -110,8 +102,7 @@ static void a_closed_model_is_gone_from_this_process(void **state) {
     assert_int_equal(open(path, O_RDONLY), -1);
 }
 
-static void a_model_that_memory_does_not_hold_is_refused_before_it_is_made(void **state) {
-    (void)state;
+TEST(a_model_that_memory_does_not_hold_is_refused_before_it_is_made) {
     model_shape huge = small;
     huge.sizes[SIZE_VOCABULARY] = INT32_MAX;
     huge.sizes[SIZE_MODEL] = 1 << 20;

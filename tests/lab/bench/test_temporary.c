@@ -1,16 +1,11 @@
 /* Directories of one's own: gone when they are not needed any more, and when a signal ends the process. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "lab/bench/temporary.h"
+#include "test.h"
 
 static void write_file(const temporary *t) {
     char path[sizeof t->path + 8];
@@ -22,8 +17,7 @@ static void write_file(const temporary *t) {
     }
 }
 
-static void a_directory_is_removed_with_its_files(void **state) {
-    (void)state;
+TEST(a_directory_is_removed_with_its_files) {
     temporary t;
     sigset_t now;
     quire_error err = {.message = ""};
@@ -52,8 +46,7 @@ static void wait_to_be_ended(int fd) {
     _exit(1);
 }
 
-static void a_signal_that_ends_the_process_removes_the_directory(void **state) {
-    (void)state;
+TEST(a_signal_that_ends_the_process_removes_the_directory) {
     char path[sizeof((temporary *)NULL)->path];
     int fds[2], status = 0;
     assert_int_equal(pipe(fds), 0);

@@ -1,20 +1,14 @@
 /* What `quire bench text` measures: texts that are the same everywhere, and tokenizers that work. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/utf8.h"
 #include "file/model_file.h"
 #include "lab/bench/made_vocab.h"
 #include "lab/bench/text_samples.h"
 #include "setup/engine_config.h"
+#include "test.h"
 
-static void samples_are_text_of_their_size_and_always_the_same(void **state) {
-    (void)state;
+TEST(samples_are_text_of_their_size_and_always_the_same) {
     for (sample_kind kind = 0; kind < N_SAMPLES; kind++) {
         strbuf a = {0}, b = {0};
         assert_int_equal(sample_make(kind, 10000, &a), QUIRE_OK);
@@ -42,8 +36,7 @@ static void expect_back(const tokenizer *t, str text, bool exactly) {
     strbuf_deinit(&back);
 }
 
-static void a_tokenizer_of_each_kind_is_made_and_those_with_bytes_keep_texts(void **state) {
-    (void)state;
+TEST(a_tokenizer_of_each_kind_is_made_and_those_with_bytes_keep_texts) {
     size_t n;
     model_file *f;
     tokenizer *from, *t;

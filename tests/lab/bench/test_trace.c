@@ -1,14 +1,9 @@
 /* Traces of a forward pass: which ops ran, what they must have read and computed, and that watching changes no bit. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "lab/bench/bare.h"
+#include "test.h"
 
 enum { N = 20, MAX_OPS = 400 };
 
@@ -35,8 +30,7 @@ static void forward(bare *b, int32_t first, int32_t n, const int32_t *tokens, fl
     memcpy(logits, bare_logits(b, 0), (size_t)b->desc->n_vocab * sizeof *logits);
 }
 
-static void a_trace_notes_each_op_of_a_pass_and_changes_no_bit(void **state) {
-    (void)state;
+TEST(a_trace_notes_each_op_of_a_pass_and_changes_no_bit) {
     bare b = open_model();
     const model_desc *d = b.desc;
     int32_t tokens[N];
@@ -82,8 +76,7 @@ static void a_trace_notes_each_op_of_a_pass_and_changes_no_bit(void **state) {
     bare_close(&b);
 }
 
-static void a_full_trace_takes_no_more(void **state) {
-    (void)state;
+TEST(a_full_trace_takes_no_more) {
     bare b = open_model();
     op_time ops[3] = {{.kind = N_OPS}, {.kind = N_OPS}, {.kind = N_OPS}};
     op_trace trace = {.ops = ops, .cap = 2};

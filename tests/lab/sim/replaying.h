@@ -2,18 +2,13 @@
 #ifndef TESTS_LAB_SIM_REPLAYING_H
 #define TESTS_LAB_SIM_REPLAYING_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "base/rng.h"
 #include "lab/sim/replay.h"
 #include "lab/sim/trace_read.h"
+#include "test.h"
 
 static inline trace parse(const char *text) {
     trace t = {0};

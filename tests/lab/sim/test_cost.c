@@ -1,13 +1,8 @@
 /* Cost models: what a step costs by its rows, and the mean of several calibrations. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "lab/sim/cost.h"
+#include "test.h"
 
 static const cost_model first = {.n_points = 2,
                                  .rows = {1, 4},
@@ -24,8 +19,7 @@ static void assert_near(double a, double b) {
     }
 }
 
-static void a_step_costs_what_its_parts_do(void **state) {
-    (void)state;
+TEST(a_step_costs_what_its_parts_do) {
     assert_near(cost_of(&first, &(step_work){.rows = 1}), 10);
     assert_near(cost_of(&first, &(step_work){.rows = 2}), 20); /* between the points on a line */
     assert_near(cost_of(&first, &(step_work){.rows = 6}), 60); /* and past the last */
@@ -33,8 +27,7 @@ static void a_step_costs_what_its_parts_do(void **state) {
                 40 + 3 + 4 + 4 + 10);
 }
 
-static void knots_lie_close_where_a_tile_of_rows_ends(void **state) {
-    (void)state;
+TEST(knots_lie_close_where_a_tile_of_rows_ends) {
     static const int32_t knots[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32, 64};
     int32_t until[COST_MAX_POINTS];
     double part;
@@ -57,8 +50,7 @@ static void knots_lie_close_where_a_tile_of_rows_ends(void **state) {
 }
 
 /* What is linear between knots sums up the same by the parts of both. */
-static void parts_of_two_knots_stand_for_the_rows_between_them(void **state) {
-    (void)state;
+TEST(parts_of_two_knots_stand_for_the_rows_between_them) {
     for (double rows = 1; rows < 5000; rows += 1) {
         double part;
         int32_t k = cost_knot_before(rows, &part);
@@ -67,8 +59,7 @@ static void parts_of_two_knots_stand_for_the_rows_between_them(void **state) {
     }
 }
 
-static void calibrations_count_alike_in_their_mean(void **state) {
-    (void)state;
+TEST(calibrations_count_alike_in_their_mean) {
     static const double factors[] = {1, 2, 6}; /* times the first, 3 in the mean */
     cost_model mean = {0};
     for (int32_t i = 0; i < 3; i++) {

@@ -1,14 +1,9 @@
 /* Plans of a device: figures computed by hand beside them. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "lab/sim/plan.h"
+#include "test.h"
 
 static plan_options options_of(const char *model, const char *device) {
     plan_options o;
@@ -25,8 +20,7 @@ static void assert_near(double a, double b, double part) {
 }
 
 /* Published: about 48 requests of 1,000 tokens on an A100 of 40 GB, and about 12 where 75% of what is reserved is never used. */
-static void as_many_requests_fit_as_was_published(void **state) {
-    (void)state;
+TEST(as_many_requests_fit_as_was_published) {
     plan_options o = options_of("llama-2-7b", "a100-40gb");
     cost_model c;
     plan_row rows[PLAN_N_ROWS];
@@ -41,8 +35,7 @@ static void as_many_requests_fit_as_was_published(void **state) {
     assert_int_equal(rows[3].n_requests, 12);
 }
 
-static void a_step_is_the_weights_or_the_rows_and_what_is_attended_to(void **state) {
-    (void)state;
+TEST(a_step_is_the_weights_or_the_rows_and_what_is_attended_to) {
     plan_options o = options_of("llama-2-7b", "a100-40gb");
     o.n_prompt = o.n_output = 500;
     o.cost_per_hour = 3.6;
@@ -62,8 +55,7 @@ static void a_step_is_the_weights_or_the_rows_and_what_is_attended_to(void **sta
 }
 
 /* Published: 100 devices at 2 dollars an hour are 1.752 million a year. */
-static void the_fleet_as_published_costs_what_was_published(void **state) {
-    (void)state;
+TEST(the_fleet_as_published_costs_what_was_published) {
     plan_options o = options_of("llama-2-13b", "a100-80gb");
     cost_model c;
     plan_row rows[PLAN_N_ROWS];
@@ -71,8 +63,7 @@ static void the_fleet_as_published_costs_what_was_published(void **state) {
     assert_near(rows[0].per_year, 1752000, 1e-12);
 }
 
-static void several_devices_are_one_with_all_they_have(void **state) {
-    (void)state;
+TEST(several_devices_are_one_with_all_they_have) {
     cost_model one, four;
     assert_int_equal(cost_describe("llama-7b", "h200-141gb", &one, NULL), QUIRE_OK);
     assert_int_equal(cost_describe("llama-7b", "4xh200-141gb", &four, NULL), QUIRE_OK);
@@ -83,8 +74,7 @@ static void several_devices_are_one_with_all_they_have(void **state) {
     assert_string_equal(four.device, "4xh200-141gb");
 }
 
-static void what_is_not_known_or_does_not_fit_is_refused(void **state) {
-    (void)state;
+TEST(what_is_not_known_or_does_not_fit_is_refused) {
     static const struct {
         const char *model, *device, *says;
     } wrong[] = {

@@ -1,14 +1,8 @@
 /* The simulator plans as the engine does: one trace is served by both, an engine over the null model and a simulated server, and the plans
  * are compared step by step. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
@@ -17,6 +11,7 @@
 #include "lab/bench/null_model.h"
 #include "lab/sim/serving.h"
 #include "lab/sim/trace_read.h"
+#include "test.h"
 
 enum { PAGE = 16, N_REQUESTS = 40, MAX_LEN = 256, MAX_RECORDS = 1 << 16 };
 
@@ -151,8 +146,7 @@ static int32_t compare(uint64_t *seed, serving_options o) {
     return n_preempted;
 }
 
-static void engine_and_simulator_plan_the_same_steps(void **state) {
-    (void)state;
+TEST(engine_and_simulator_plan_the_same_steps) {
     static const cost_model cost = {.model = "m", .device = "d", .n_points = 2, .rows = {0, 1}, .us = {10, 11}, .kv_tokens = 1 << 20,
                                     .token_bytes = 1, .max_model_len = MAX_LEN};
     uint64_t seed = (uint64_t)time(NULL);

@@ -1,13 +1,7 @@
 /* The server that is simulated: what its planner plans is the engine's, what its clock says is the cost model's, and every request gets its
  * tokens. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include <math.h>
 #include <string.h>
@@ -18,6 +12,7 @@
 #include "lab/sim/compare.h"
 #include "lab/sim/first_fit.h"
 #include "lab/sim/trace_read.h"
+#include "test.h"
 
 /* 10 us a step, 1 a row, nothing else. */
 static const cost_model plain = {
@@ -57,8 +52,7 @@ static serving_result serve(const trace *t, const serving_options *o) {
 
 /* ---- the clock ---- */
 
-static void a_step_takes_what_its_parts_take(void **state) {
-    (void)state;
+TEST(a_step_takes_what_its_parts_take) {
     cost_model c = {.n_points = 3,
                     .rows = {1, 3, 5},
                     .us = {100, 100, 140},
@@ -76,8 +70,7 @@ static void a_step_takes_what_its_parts_take(void **state) {
 
 /* OPT-13B: 40 layers of width 5,120, 16 bits: 819,200 bytes a token, and about 15,700 tokens fit beside it on 40 GB (Kwon et al. 2023,
  * table 1). A step reads 25.7 GB of weights: 20.7 ms at 80% of 1,555 GB/s. */
-static void a_described_device_is_as_its_data_sheet_says(void **state) {
-    (void)state;
+TEST(a_described_device_is_as_its_data_sheet_says) {
     cost_model c;
     quire_error err;
     assert_int_equal(cost_describe("opt-13b", "a100-40gb", &c, &err), QUIRE_OK);
@@ -95,8 +88,7 @@ static void a_described_device_is_as_its_data_sheet_says(void **state) {
 
 /* One prompt of 100, 64 rows a step: steps of 64 and 36 rows; the answer's first token comes with the second, then a step of one row each.
  */
-static void a_lone_request_takes_its_steps(void **state) {
-    (void)state;
+TEST(a_lone_request_takes_its_steps) {
     trace t = parse("{\"t\": 3, \"prompt\": 100, \"output\": 4}\n");
     serving_options o = server(&plain);
     serving_result r = serve(&t, &o);
@@ -113,8 +105,7 @@ static void a_lone_request_takes_its_steps(void **state) {
 
 /* Worked example 27, by time: a step of any size takes 1 us, so requests end at their steps' numbers. Static by count, continuous by the
  * planner. */
-static void eight_requests_end_at_the_steps_of_worked_example_27(void **state) {
-    (void)state;
+TEST(eight_requests_end_at_the_steps_of_worked_example_27) {
     static const int32_t lengths[] = {9, 1269, 24, 443, 23, 1592, 2, 913}, continuous[] = {9, 1269, 24, 443, 32, 1616, 34, 947};
     cost_model c = plain;
     c.rows[1] = 2;
@@ -151,8 +142,7 @@ static void eight_requests_end_at_the_steps_of_worked_example_27(void **state) {
 }
 
 /* Worked example 26: lengths 10, 199, 25, 199 take 199 steps of 4 rows; 433 of 796 are useful. */
-static void a_static_batch_computes_rows_for_who_has_ended(void **state) {
-    (void)state;
+TEST(a_static_batch_computes_rows_for_who_has_ended) {
     trace t = parse("{\"prompt\": 1, \"output\": 10}\n{\"prompt\": 1, \"output\": 199}\n{\"prompt\": 1, \"output\": 25}\n{\"prompt\": 1, "
                     "\"output\": 199}\n");
     serving_options o = server(&plain);
@@ -167,8 +157,7 @@ static void a_static_batch_computes_rows_for_who_has_ended(void **state) {
 }
 
 /* Worked example 25: prompts of 4, 6, 1, 7 padded to 7: 28 rows for 18 tokens. */
-static void a_static_batch_computes_rows_for_pads(void **state) {
-    (void)state;
+TEST(a_static_batch_computes_rows_for_pads) {
     trace t = parse(
         "{\"prompt\": 4, \"output\": 1}\n{\"prompt\": 6, \"output\": 1}\n{\"prompt\": 1, \"output\": 1}\n{\"prompt\": 7, \"output\": 1}\n");
     serving_options o = server(&plain);
@@ -181,8 +170,7 @@ static void a_static_batch_computes_rows_for_pads(void **state) {
 }
 
 /* In doubles (arrival + way) - way can be less than the arrival: a batch that waits for its first request has it all the same. */
-static void a_static_batch_has_the_request_that_it_waited_for(void **state) {
-    (void)state;
+TEST(a_static_batch_has_the_request_that_it_waited_for) {
     cost_model c = plain;
     c.request_us = 100.4;
     trace t = parse("{\"t\":0,\"prompt\":10,\"output\":1}\n{\"t\":1.048526,\"prompt\":10,\"output\":1}\n");
@@ -198,8 +186,7 @@ static void a_static_batch_has_the_request_that_it_waited_for(void **state) {
 
 /* ---- memory ---- */
 
-static void reserving_the_longest_lets_few_run_at_once(void **state) {
-    (void)state;
+TEST(reserving_the_longest_lets_few_run_at_once) {
     char text[4096] = "";
     for (int i = 0; i < 32; i++) {
         strcat(text, "{\"prompt\": 20, \"output\": 20}\n");
@@ -225,8 +212,7 @@ static void reserving_the_longest_lets_few_run_at_once(void **state) {
     trace_deinit(&t);
 }
 
-static void growing_in_one_piece_moves_what_is_there_every_step(void **state) {
-    (void)state;
+TEST(growing_in_one_piece_moves_what_is_there_every_step) {
     trace t = parse("{\"prompt\": 10, \"output\": 4}\n");
     cost_model c = plain;
     c.copy_us = 1000;
@@ -239,8 +225,7 @@ static void growing_in_one_piece_moves_what_is_there_every_step(void **state) {
     trace_deinit(&t);
 }
 
-static void pieces_lie_in_the_first_gap(void **state) {
-    (void)state;
+TEST(pieces_lie_in_the_first_gap) {
     first_fit f;
     int64_t first;
     assert_int_equal(first_fit_open(10, 4, &f), QUIRE_OK);
@@ -257,8 +242,7 @@ static void pieces_lie_in_the_first_gap(void **state) {
     first_fit_close(&f);
 }
 
-static void a_request_that_can_never_fit_is_refused(void **state) {
-    (void)state;
+TEST(a_request_that_can_never_fit_is_refused) {
     trace t = parse("{\"prompt\": 5000, \"output\": 1}\n{\"prompt\": 10, \"output\": 0}\n{\"prompt\": 4090, \"output\": 10}\n");
     serving_options o = server(&plain);
     for (batching b = BATCH_STATIC; b < BATCH_N; b++) {
@@ -280,8 +264,7 @@ static void a_request_that_can_never_fit_is_refused(void **state) {
 
 /* Worked example 24: 2,000 shared and 30 own tokens, 8 users at once: 2,240 computed against 16,240. All come together, so seven wait for
  * the first's pages. */
-static void a_shared_prompt_is_computed_once(void **state) {
-    (void)state;
+TEST(a_shared_prompt_is_computed_once) {
     char text[2048] = "";
     for (int i = 0; i < 8; i++) {
         snprintf(text + strlen(text), sizeof text - strlen(text),
@@ -328,8 +311,7 @@ static trace random_trace(uint64_t *seed, int32_t n) {
 
 /* Any batching, memory, cache and pool down to what the longest request needs: all are answered, nothing is lost, no token is had for less
  * than its row. */
-static void everybody_is_answered_however_little_memory_there_is(void **state) {
-    (void)state;
+TEST(everybody_is_answered_however_little_memory_there_is) {
     uint64_t seed = rng_os_seed();
     int64_t n_preempted = 0, n_hits = 0;
     print_message("seed %llu\n", (unsigned long long)seed);
@@ -369,8 +351,7 @@ static void everybody_is_answered_however_little_memory_there_is(void **state) {
 /* ---- arrivals, traces, files ---- */
 
 /* Four of 40 + 60 tokens in memory for 160: somebody gives way. What was computed comes back, and the clock has its way twice. */
-static void swapping_moves_what_recomputing_repeats(void **state) {
-    (void)state;
+TEST(swapping_moves_what_recomputing_repeats) {
     cost_model c = plain;
     c.swap_us = 0.5;
     trace t = parse("{\"prompt\": 40, \"output\": 60}\n{\"prompt\": 40, \"output\": 60}\n"
@@ -395,8 +376,7 @@ static void swapping_moves_what_recomputing_repeats(void **state) {
     trace_deinit(&t);
 }
 
-static void guesses_that_are_right_save_steps(void **state) {
-    (void)state;
+TEST(guesses_that_are_right_save_steps) {
     trace t = parse("{\"prompt\": 10, \"output\": 61}\n");
     serving_options o = server(&plain);
     o.n_drafts = 4;
@@ -420,8 +400,7 @@ static void guesses_that_are_right_save_steps(void **state) {
 }
 
 /* With chance p of each of n guesses a step gives 1 + p + .. + p^n tokens; many requests in little memory, every invariant checked. */
-static void guesses_are_right_as_often_as_they_are_said_to_be(void **state) {
-    (void)state;
+TEST(guesses_are_right_as_often_as_they_are_said_to_be) {
     char text[64 * 40] = "";
     for (int i = 0; i < 40; i++) {
         snprintf(text + strlen(text), sizeof text - strlen(text), "{\"prompt\": %d, \"output\": 200}\n", 5 + i);
@@ -441,8 +420,7 @@ static void guesses_are_right_as_often_as_they_are_said_to_be(void **state) {
     trace_deinit(&t);
 }
 
-static void poisson_arrivals_have_the_rate_and_lengths_asked_for(void **state) {
-    (void)state;
+TEST(poisson_arrivals_have_the_rate_and_lengths_asked_for) {
     arrivals_options o = {.lengths = "alpaca", .rate = 5, .n = 20000, .most = 2048, .seed = 3};
     trace a = {0}, b = {0};
     quire_error err;
@@ -467,8 +445,7 @@ static void poisson_arrivals_have_the_rate_and_lengths_asked_for(void **state) {
     assert_int_equal(arrivals_make(&o, &a, &err), QUIRE_INVALID);
 }
 
-static void a_shrunk_trace_shares_what_it_shared(void **state) {
-    (void)state;
+TEST(a_shrunk_trace_shares_what_it_shared) {
     trace t = parse("{\"timestamp\": 0, \"input_length\": 1300, \"output_length\": 65, \"hash_ids\": [1, 2, 3]}\n"
                     "{\"timestamp\": 1, \"input_length\": 1024, \"output_length\": 0, \"hash_ids\": [1, 2]}\n");
     trace_shrink(&t, 64);
@@ -485,8 +462,7 @@ static void a_shrunk_trace_shares_what_it_shared(void **state) {
     trace_deinit(&t);
 }
 
-static void costs_are_read_as_they_were_written(void **state) {
-    (void)state;
+TEST(costs_are_read_as_they_were_written) {
     char path[] = "/tmp/quire-cost-XXXXXX";
     int fd = mkstemp(path);
     assert_true(fd >= 0);

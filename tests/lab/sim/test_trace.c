@@ -1,12 +1,9 @@
 /* Reading request traces: the three formats, and files that are none. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "lab/sim/trace_read.h"
+#include "test.h"
 
 static trace parse(const char *text, int32_t limit) {
     trace t = {0};
@@ -37,8 +34,7 @@ static int32_t common(const trace *t, int32_t a, int32_t b) {
     return n;
 }
 
-static void mooncake_blocks_of_the_same_hash_are_the_same_512_tokens(void **state) {
-    (void)state;
+TEST(mooncake_blocks_of_the_same_hash_are_the_same_512_tokens) {
     trace t = parse("{\"timestamp\": 5, \"input_length\": 1100, \"output_length\": 7, \"hash_ids\": [9, 4, 5]}\n"
                     "{\"timestamp\": 27, \"input_length\": 1030, \"output_length\": 0, \"hash_ids\": [9, 4, 6]}\r\n"
                     "\n"
@@ -58,8 +54,7 @@ static void mooncake_blocks_of_the_same_hash_are_the_same_512_tokens(void **stat
     trace_deinit(&t);
 }
 
-static void a_partial_last_block_begins_like_the_whole_one(void **state) {
-    (void)state;
+TEST(a_partial_last_block_begins_like_the_whole_one) {
     trace t = parse("{\"timestamp\": 0, \"input_length\": 600, \"output_length\": 100, \"hash_ids\": [1, 2]}\n"
                     "{\"timestamp\": 0, \"input_length\": 1024, \"output_length\": 0, \"hash_ids\": [1, 2]}\n",
                     0);
@@ -67,8 +62,7 @@ static void a_partial_last_block_begins_like_the_whole_one(void **state) {
     trace_deinit(&t);
 }
 
-static void azure_requests_share_nothing(void **state) {
-    (void)state;
+TEST(azure_requests_share_nothing) {
     trace t = parse("TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
                     "2023-11-16 18:17:03.9799600,4808,10\r\n"
                     "2023-11-16 18:17:04.0319600,3180,8\r\n"
@@ -84,8 +78,7 @@ static void azure_requests_share_nothing(void **state) {
     trace_deinit(&t);
 }
 
-static void the_own_format_shares_texts_by_name_and_keeps_token_ids(void **state) {
-    (void)state;
+TEST(the_own_format_shares_texts_by_name_and_keeps_token_ids) {
     trace t = parse("{\"prompt\": [[\"system\", 40], [\"u1\", 3], 7, 8], \"output\": [[\"a1\", 5]]}\n"
                     "{\"t\": 0.25, \"prompt\": [[\"system\", 40], [\"u1\", 3], 7, 8, [\"a1\", 9]], \"output\": 4}\n"
                     "{\"t\": 1, \"tenant\": \"b\", \"prompt\": [[\"system\", 10], 2147483647]}\n"
@@ -113,8 +106,7 @@ static void the_own_format_shares_texts_by_name_and_keeps_token_ids(void **state
 }
 
 /* The hash's eight bytes are the name's. */
-static void a_name_and_a_hash_never_mean_the_same_text(void **state) {
-    (void)state;
+TEST(a_name_and_a_hash_never_mean_the_same_text) {
     trace t = parse("{\"timestamp\": 0, \"input_length\": 8, \"output_length\": 0, \"hash_ids\": [4702111234474983745]}\n"
                     "{\"t\": 1, \"prompt\": [[\"AAAAAAAA\", 8]]}\n",
                     0);
@@ -122,16 +114,14 @@ static void a_name_and_a_hash_never_mean_the_same_text(void **state) {
     trace_deinit(&t);
 }
 
-static void a_text_keeps_its_longest_use_to_itself(void **state) {
-    (void)state;
+TEST(a_text_keeps_its_longest_use_to_itself) {
     trace t = parse("{\"prompt\": [[\"a\", 20]]}\n{\"prompt\": [[\"a\", 10]]}\n{\"prompt\": [[\"a\", 10], [\"b\", 10]]}\n", 0);
     assert_int_equal(common(&t, 0, 1), 10);
     assert_int_equal(common(&t, 0, 2), 10);
     trace_deinit(&t);
 }
 
-static void requests_come_in_order_of_arrival_and_a_limit_cuts_the_file(void **state) {
-    (void)state;
+TEST(requests_come_in_order_of_arrival_and_a_limit_cuts_the_file) {
     static const char text[] = "{\"t\": 3, \"prompt\": 30}\n{\"t\": 1, \"prompt\": 10}\n{\"t\": 1, \"prompt\": 11}\nno JSON";
     trace t = parse(text, 3);
     assert_int_equal(t.requests[0].n_prompt, 10);
@@ -144,8 +134,7 @@ static void requests_come_in_order_of_arrival_and_a_limit_cuts_the_file(void **s
     trace_deinit(&t);
 }
 
-static void a_malformed_line_is_refused_with_its_number(void **state) {
-    (void)state;
+TEST(a_malformed_line_is_refused_with_its_number) {
     static const struct {
         const char *line, *word;
         quire_err e;
@@ -194,8 +183,7 @@ static void a_malformed_line_is_refused_with_its_number(void **state) {
     }
 }
 
-static void a_malformed_csv_line_is_refused_with_its_number(void **state) {
-    (void)state;
+TEST(a_malformed_csv_line_is_refused_with_its_number) {
     static const char *const bad[] = {
         "2023-11-16 18:17:03.97,0,10",    "2023-11-16 18:17:03.97,5",          "2023-11-16 18:17:03.97,5,6,7", "2023-13-16 18:17:03.97,5,6",
         "2023-11-16 24:17:03.97,5,6",     "2023-11-16T18:17:03.97,5,6",        "2023-11-16 18:17:03.,5,6",     "2023-11-16 18:17:03,-5,6",
@@ -214,8 +202,7 @@ static void a_malformed_csv_line_is_refused_with_its_number(void **state) {
     }
 }
 
-static void what_is_no_trace_is_refused(void **state) {
-    (void)state;
+TEST(what_is_no_trace_is_refused) {
     static const char *const bad[] = {"", "\n \n", "hello\n", "a,b,c\n1,2,3\n", "TIMESTAMP,ContextTokens,GeneratedTokens\n"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         trace t = {0};
@@ -230,8 +217,7 @@ static void what_is_no_trace_is_refused(void **state) {
 }
 
 /* 129 different texts of 2^24 tokens are more than 2^31 ids. */
-static void a_trace_of_more_tokens_than_ids_is_refused(void **state) {
-    (void)state;
+TEST(a_trace_of_more_tokens_than_ids_is_refused) {
     char text[129 * 24 + 1] = "";
     for (size_t i = 0, n = 0; i < 129; i++) {
         n += (size_t)snprintf(text + n, sizeof text - n, "{\"prompt\": 16777216}\n");
