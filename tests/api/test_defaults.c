@@ -32,8 +32,7 @@ static void samples_with(const quire_request *r, float temperature, int32_t top_
     assert_true(r->sampling.min_p == 0.0f); /* of which nothing is recommended */
 }
 
-static void what_a_request_leaves_out_is_as_recommended(void **state) {
-    (void)state;
+TEST(what_a_request_leaves_out_is_as_recommended) {
     static const int32_t ids[] = {1, 2};
     quire_error err = {0};
     quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\"}");
@@ -47,8 +46,7 @@ static void what_a_request_leaves_out_is_as_recommended(void **state) {
     quire_request_free(r);
 }
 
-static void what_a_request_says_goes_before(void **state) {
-    (void)state;
+TEST(what_a_request_says_goes_before) {
     quire_error err = {0};
     quire_request *copy,
         *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"temperature\":1,\"top_k\":0,\"top_p\":1.0,\"repetition_penalty\":1}");
@@ -61,8 +59,7 @@ static void what_a_request_says_goes_before(void **state) {
     quire_request_free(r);
 }
 
-static void a_search_draws_nothing_and_so_has_no_use_for_them(void **state) {
-    (void)state;
+TEST(a_search_draws_nothing_and_so_has_no_use_for_them) {
     quire_error err = {0};
     quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"beam_width\":4,\"n\":2}");
     samples_with(r, 1.0f, 0, 1.0f, 1.1f);
@@ -123,8 +120,7 @@ static void engine_has(const char *path, const char *from, const char *defaults,
     quire_engine_close(e);
 }
 
-static void an_engine_takes_them_from_the_model_a_file_or_nowhere(void **state) {
-    (void)state;
+TEST(an_engine_takes_them_from_the_model_a_file_or_nowhere) {
     temp_dir d = model_with("{\"eos_token_id\": 0, \"temperature\": 0.25, \"top_k\": 7, \"do_sample\": true}");
     temp_dir other = temp_new();
     quire_options o;
@@ -147,8 +143,7 @@ static void an_engine_takes_them_from_the_model_a_file_or_nowhere(void **state) 
     temp_delete(&other, names);
 }
 
-static void values_that_no_request_may_have_are_refused_with_file_and_field(void **state) {
-    (void)state;
+TEST(values_that_no_request_may_have_are_refused_with_file_and_field) {
     static const struct {
         const char *generation, *words;
     } cases[] = {{"{\"temperature\": -1}", "temperature is -1"},
@@ -191,8 +186,7 @@ static void read_refused(const char *json, const char *words) {
     request_defaults_deinit(&d);
 }
 
-static void an_option_gives_defaults_of_seed_and_length_too(void **state) {
-    (void)state;
+TEST(an_option_gives_defaults_of_seed_and_length_too) {
     static const sampling_defaults of_model = {.names = {"temperature", "top_k"}, .values = {0.6, 20}, .source = {.p = "file"}};
     request_defaults d;
     quire_error err = {0};

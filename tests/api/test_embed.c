@@ -15,8 +15,7 @@ static void expect_row(const float *a, const float *b, size_t n) {
     assert_memory_equal(a, b, n * sizeof *a);
 }
 
-static void rows_of_texts_and_of_their_ids_are_the_same(void **state) {
-    (void)state;
+TEST(rows_of_texts_and_of_their_ids_are_the_same) {
     quire_error err = {0};
     const quire_embed_options o = {.pooling = "last", .normalize = -1};
     const char *texts[] = {"The prince went", "A page table maps positions to pages.", "x"};
@@ -45,8 +44,7 @@ static void rows_of_texts_and_of_their_ids_are_the_same(void **state) {
     wait_until_idle(shared);
 }
 
-static void more_inputs_than_a_request_holds_are_computed(void **state) {
-    (void)state;
+TEST(more_inputs_than_a_request_holds_are_computed) {
     enum { N = 700 };
     quire_error err = {0};
     static quire_input inputs[N];
@@ -71,8 +69,7 @@ static void more_inputs_than_a_request_holds_are_computed(void **state) {
 }
 
 /* The events of one request, to its DONE: START, EMBEDDING, END of each choice in this order. */
-static void a_body_is_answered_by_a_row_for_each_input(void **state) {
-    (void)state;
+TEST(a_body_is_answered_by_a_row_for_each_input) {
     static const char body[] = "{\"input\": [\"one\", \"two and three\"], \"pooling\": \"cls\", \"dimensions\": 4, \"model\": \"m\", "
                                "\"encoding_format\": \"float\", \"user\": \"u\"}";
     quire_error err = {0};
@@ -106,8 +103,7 @@ static void a_body_is_answered_by_a_row_for_each_input(void **state) {
     wait_until_idle(shared);
 }
 
-static void a_wrong_body_is_refused_by_name(void **state) {
-    (void)state;
+TEST(a_wrong_body_is_refused_by_name) {
     static const struct {
         const char *body, *param, *says;
     } cases[] = {
@@ -141,8 +137,7 @@ static void a_wrong_body_is_refused_by_name(void **state) {
     }
 }
 
-static void wrong_inputs_are_refused(void **state) {
-    (void)state;
+TEST(wrong_inputs_are_refused) {
     const int32_t ids[] = {1, 2, 3}, far[] = {1, 1 << 30}, types[] = {0, 0, 1};
     const quire_input empty = {.text = ""}, out = {.ids = far, .n_ids = 2}, typed = {.ids = ids, .n_ids = 3, .types = types},
                       none = {.ids = ids}, fine = {.ids = ids, .n_ids = 3};
@@ -173,8 +168,7 @@ static void wrong_inputs_are_refused(void **state) {
     wait_until_idle(shared);
 }
 
-static void the_longest_input_has_a_row(void **state) {
-    (void)state;
+TEST(the_longest_input_has_a_row) {
     quire_error err = {0};
     size_t n = (size_t)quire_engine_info(shared)->max_model_len, n_row;
     int32_t *ids = mem_new(n, sizeof *ids);
@@ -193,8 +187,7 @@ static void the_longest_input_has_a_row(void **state) {
 }
 
 /* Streams that are cancelled, released or closed at any moment leave nothing. */
-static void streams_may_end_at_any_moment(void **state) {
-    (void)state;
+TEST(streams_may_end_at_any_moment) {
     uint64_t seed = 3;
     quire_error err = {0};
     static const char body[] = "{\"input\": [\"one two three four five six\", [1,2,3,4,5,6,7,8,9], \"x\"], \"pooling\": \"mean\"}";
@@ -222,8 +215,7 @@ static void streams_may_end_at_any_moment(void **state) {
 }
 
 /* Rows and texts in the same steps, each as it is alone. */
-static void texts_and_rows_run_beside_each_other(void **state) {
-    (void)state;
+TEST(texts_and_rows_run_beside_each_other) {
     enum { N = 12 };
     static const char text[] = "{\"prompt\": \"The prince went to\", \"max_tokens\": 40, \"temperature\": 0, \"ignore_eos\": true}";
     static const char *const inputs[] = {"The prince went to the sea.", "A page", "x y z x y z x y z x y z x y z x y z x y z"};
@@ -261,8 +253,7 @@ static void texts_and_rows_run_beside_each_other(void **state) {
     wait_until_idle(shared);
 }
 
-static void an_error_names_its_input(void **state) {
-    (void)state;
+TEST(an_error_names_its_input) {
     enum { N = 300 };
     static const int32_t good[] = {1, 2}, bad[] = {1, 1 << 30};
     static quire_input inputs[N];
@@ -297,8 +288,7 @@ static quire_err parse_with(const request_context *c, quire_endpoint endpoint, c
     return request_parse(c, endpoint, body, strlen(body), out, err);
 }
 
-static void scores_are_neither_cut_nor_normalised(void **state) {
-    (void)state;
+TEST(scores_are_neither_cut_nor_normalised) {
     quire_error err;
     quire_request *r;
     assert_int_equal(parse_with(&scorer, QUIRE_EMBEDDINGS, "{\"input\": [[1,2,3],[4,5]], \"token_type_ids\": [[0,0,1],[1,0]]}", &r, &err),
@@ -319,8 +309,7 @@ static void scores_are_neither_cut_nor_normalised(void **state) {
     assert_non_null(strstr(err.message, "no vocabulary"));
 }
 
-static void the_models_own_way_is_the_default(void **state) {
-    (void)state;
+TEST(the_models_own_way_is_the_default) {
     request_context c = scorer;
     quire_error err;
     quire_request *r;
@@ -337,8 +326,7 @@ static void the_models_own_way_is_the_default(void **state) {
     }
 }
 
-static void a_model_of_rows_refuses_requests_for_text(void **state) {
-    (void)state;
+TEST(a_model_of_rows_refuses_requests_for_text) {
     quire_error err;
     quire_request *r;
     assert_int_equal(parse_with(&scorer, QUIRE_COMPLETIONS, "{\"prompt\": [1,2]}", &r, &err), QUIRE_BAD_REQUEST);
@@ -348,8 +336,7 @@ static void a_model_of_rows_refuses_requests_for_text(void **state) {
     assert_non_null(strstr(err.message, "embeddings and no text"));
 }
 
-static void a_report_comes_with_a_row(void **state) {
-    (void)state;
+TEST(a_report_comes_with_a_row) {
     static const char body[] = "{\"input\": [5,6,7,8,9], \"pooling\": \"mean\", \"explain\": true}";
     quire_error err = {0};
     quire_queue *q = queue_new(shared);
@@ -476,8 +463,7 @@ static int64_t load_run(load *l) {
 }
 
 /* Rows from several threads beside texts that do not all fit into the pool; with QUIRE_TEST_LONG 20 times as many. */
-static void rows_under_load_are_those_of_an_idle_engine(void **state) {
-    (void)state;
+TEST(rows_under_load_are_those_of_an_idle_engine) {
     load l = {.e = shared, .rounds = getenv("QUIRE_TEST_LONG") ? 500 : 25};
     load_make(&l);
     for (size_t i = 0; i < LOAD_ROWS; i++) {
@@ -495,8 +481,7 @@ static void rows_under_load_are_those_of_an_idle_engine(void **state) {
 }
 
 /* The engine's places are taken until a row is read: what comes then is refused, and what was there is right. */
-static void a_full_engine_refuses_rows_and_loses_none(void **state) {
-    (void)state;
+TEST(a_full_engine_refuses_rows_and_loses_none) {
     enum { N = 1024 };
     static int32_t ids[N][2];
     static quire_input inputs[N];

@@ -15,8 +15,7 @@ static int close_engine(void **state) {
     return 0;
 }
 
-static void a_text_goes_on_as_the_same_body_does(void **state) {
-    (void)state;
+TEST(a_text_goes_on_as_the_same_body_does) {
     quire_queue *q = queue_new(e);
     quire_error err = {0};
     quire_request *r;
@@ -37,8 +36,7 @@ static void a_text_goes_on_as_the_same_body_does(void **state) {
     quire_queue_close(q);
 }
 
-static void a_chat_is_answered(void **state) {
-    (void)state;
+TEST(a_chat_is_answered) {
     const quire_message messages[] = {{"system", "Be short.", 9}, {"user", "Who went?", 9}};
     quire_error err = {0};
     quire_request *r;
@@ -55,8 +53,7 @@ static void a_chat_is_answered(void **state) {
     quire_free(text[1]);
 }
 
-static void an_empty_answer_is_an_empty_text(void **state) {
-    (void)state;
+TEST(an_empty_answer_is_an_empty_text) {
     quire_error err = {0};
     quire_request *r;
     char *text;
@@ -69,8 +66,7 @@ static void an_empty_answer_is_an_empty_text(void **state) {
     quire_free(text);
 }
 
-static void what_is_wrong_is_the_error(void **state) {
-    (void)state;
+TEST(what_is_wrong_is_the_error) {
     const quire_message broken[] = {{NULL, "x", 1}};
     quire_error err = {0};
     quire_request *r;

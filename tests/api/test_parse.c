@@ -21,8 +21,7 @@ static quire_event await(quire_queue *q) {
     return ev;
 }
 
-static void a_body_comes_back_as_a_request_that_can_be_submitted(void **state) {
-    (void)state;
+TEST(a_body_comes_back_as_a_request_that_can_be_submitted) {
     quire_queue *q = queue_new(shared);
     int user;
     start(q, "{\"prompt\": \"The prince\", \"max_tokens\": 3, \"ignore_eos\": true, \"n\": 2}", &user);
@@ -43,8 +42,7 @@ static void a_body_comes_back_as_a_request_that_can_be_submitted(void **state) {
     quire_queue_close(q);
 }
 
-static void a_wrong_body_comes_back_as_its_error(void **state) {
-    (void)state;
+TEST(a_wrong_body_comes_back_as_its_error) {
     quire_queue *q = queue_new(shared);
     start(q, "{\"prompt\": \"x\", \"top_p\": 1.5}", NULL);
     quire_event ev = await(q);
@@ -65,8 +63,7 @@ static char *beginning(size_t n, size_t *n_all) {
     return begin;
 }
 
-static void a_look_over_a_beginning_finds_a_field_that_is_too_large_and_nothing_else(void **state) {
-    (void)state;
+TEST(a_look_over_a_beginning_finds_a_field_that_is_too_large_and_nothing_else) {
     static const struct {
         size_t n;
         bool fails;
@@ -93,8 +90,7 @@ static void a_look_over_a_beginning_finds_a_field_that_is_too_large_and_nothing_
     quire_queue_close(q);
 }
 
-static void looks_that_nobody_waits_for_free_what_they_have(void **state) {
-    (void)state;
+TEST(looks_that_nobody_waits_for_free_what_they_have) {
     for (int round = 0; round < 20; round++) {
         quire_queue *q = queue_new(shared);
         for (int i = 0; i < round; i++) {
@@ -131,8 +127,7 @@ static void expect_report(quire_queue *q, const char *body, const char *part) {
     }
 }
 
-static void a_check_says_of_every_keyword_what_becomes_of_it(void **state) {
-    (void)state;
+TEST(a_check_says_of_every_keyword_what_becomes_of_it) {
     quire_queue *q = queue_new(shared);
     static const char schema[] = "{\"schema\": {\"type\": \"object\", \"title\": \"t\", \"properties\": {\"a\": {\"maxLength\": 3}, \"b\": "
                                  "{\"pattern\": \"(?=x)\"}, \"c\": {\"format\": \"regex\"}}}}";
@@ -150,8 +145,7 @@ static void a_check_says_of_every_keyword_what_becomes_of_it(void **state) {
     quire_queue_close(q);
 }
 
-static void a_check_of_no_rule_is_an_error(void **state) {
-    (void)state;
+TEST(a_check_of_no_rule_is_an_error) {
     static const char *const bodies[][2] = {{"{}", "schema"},
                                             {"[1]", "body"},
                                             {"{\"schema\": 1}", "body.json_schema"},
@@ -167,8 +161,7 @@ static void a_check_of_no_rule_is_an_error(void **state) {
     quire_queue_close(q);
 }
 
-static void a_cancelled_parse_is_never_heard_of_again(void **state) {
-    (void)state;
+TEST(a_cancelled_parse_is_never_heard_of_again) {
     quire_queue *q = queue_new(shared);
     int wanted;
     for (int i = 0; i < 200; i++) {
@@ -185,8 +178,7 @@ static void a_cancelled_parse_is_never_heard_of_again(void **state) {
     quire_queue_close(q);
 }
 
-static void a_queue_may_close_while_bodies_are_read(void **state) {
-    (void)state;
+TEST(a_queue_may_close_while_bodies_are_read) {
     for (int round = 0; round < 20; round++) {
         quire_queue *q = queue_new(shared);
         for (int i = 0; i < round; i++) {

@@ -11,8 +11,7 @@ static quire_engine *shared; /* for tests that leave it idle */
 
 /* ---- text and tokens ---- */
 
-static void deltas_make_up_the_text_of_the_tokens(void **state) {
-    (void)state;
+TEST(deltas_make_up_the_text_of_the_tokens) {
     quire_queue *q = queue_new(shared);
     quire_error err = {0};
     for (int i = 0; i < 8; i++) {
@@ -47,8 +46,7 @@ static void deltas_make_up_the_text_of_the_tokens(void **state) {
     quire_queue_close(q);
 }
 
-static void stop_strings_cut_the_text_wherever_tokens_end(void **state) {
-    (void)state;
+TEST(stop_strings_cut_the_text_wherever_tokens_end) {
     quire_queue *q = queue_new(shared);
     response whole;
     complete(shared, q, &whole, "{\"prompt\": \"The prince went\", \"max_tokens\": 48, " GREEDY "}");
@@ -86,8 +84,7 @@ static void stop_strings_cut_the_text_wherever_tokens_end(void **state) {
     quire_queue_close(q);
 }
 
-static void text_held_for_a_stop_string_comes_out_at_the_end(void **state) {
-    (void)state;
+TEST(text_held_for_a_stop_string_comes_out_at_the_end) {
     quire_queue *q = queue_new(shared);
     response whole, a;
     char body[256], stop[16];
@@ -104,8 +101,7 @@ static void text_held_for_a_stop_string_comes_out_at_the_end(void **state) {
     quire_queue_close(q);
 }
 
-static void stop_strings_do_not_count_before_min_tokens(void **state) {
-    (void)state;
+TEST(stop_strings_do_not_count_before_min_tokens) {
     quire_queue *q = queue_new(shared);
     response a;
     complete(shared, q, &a,
@@ -117,8 +113,7 @@ static void stop_strings_do_not_count_before_min_tokens(void **state) {
     quire_queue_close(q);
 }
 
-static void a_stop_token_is_named_counted_and_not_shown(void **state) {
-    (void)state;
+TEST(a_stop_token_is_named_counted_and_not_shown) {
     quire_queue *q = queue_new(shared);
     response whole, a;
     char body[256], *text;
@@ -151,8 +146,7 @@ static void a_stop_token_is_named_counted_and_not_shown(void **state) {
     quire_queue_close(q);
 }
 
-static void the_models_own_end_stops_without_a_name(void **state) {
-    (void)state;
+TEST(the_models_own_end_stops_without_a_name) {
     quire_queue *q = queue_new(shared);
     int32_t eos = quire_engine_info(shared)->eos;
     bool seen = false;
@@ -172,8 +166,7 @@ static void the_models_own_end_stops_without_a_name(void **state) {
     quire_queue_close(q);
 }
 
-static void prompts_of_one_request_are_answered_as_if_alone(void **state) {
-    (void)state;
+TEST(prompts_of_one_request_are_answered_as_if_alone) {
     static const char *const prompts[] = {"\"The prince went\"", "\"O Romeo\"", "\"It was late in the evening when\"", "\"a\""};
     quire_queue *q = queue_new(shared);
     response all;
@@ -202,8 +195,7 @@ static void prompts_of_one_request_are_answered_as_if_alone(void **state) {
     quire_queue_close(q);
 }
 
-static void ids_are_answered_as_their_text(void **state) {
-    (void)state;
+TEST(ids_are_answered_as_their_text) {
     quire_queue *q = queue_new(shared);
     response by_text, by_ids;
     quire_error err = {0};
@@ -228,8 +220,7 @@ static void ids_are_answered_as_their_text(void **state) {
     quire_queue_close(q);
 }
 
-static void logits_are_the_same_bytes_every_time(void **state) {
-    (void)state;
+TEST(logits_are_the_same_bytes_every_time) {
     quire_queue *q = queue_new(shared);
     quire_error err = {0};
     int32_t ids[70], n_vocab = quire_engine_info(shared)->n_vocab;
@@ -268,8 +259,7 @@ static void logits_are_the_same_bytes_every_time(void **state) {
 
 /* ---- failures after submit ---- */
 
-static void a_prompt_that_is_too_long_fails_without_a_start(void **state) {
-    (void)state;
+TEST(a_prompt_that_is_too_long_fails_without_a_start) {
     quire_queue *q = queue_new(shared);
     strbuf body = {0};
     assert_int_equal(strbuf_add_str(&body, "{\"prompt\": [\"short\", \""), QUIRE_OK);
@@ -327,8 +317,7 @@ static void expect_count(quire_error err, const char *param, const char *count) 
 }
 
 /* The model has 2,048 positions, and its longest token 13 bytes. */
-static void a_text_that_cannot_fit_is_refused_by_its_length(void **state) {
-    (void)state;
+TEST(a_text_that_cannot_fit_is_refused_by_its_length) {
     expect_count(refusal_of(shared, QUIRE_COMPLETIONS, false, "{\"prompt\":\"", "aaaaa", 10400, "\"}"), "input_tokens",
                  "has at least 4000 tokens");
     expect_count(refusal_of(shared, QUIRE_COMPLETIONS, true, "{\"prompt\":\"", "\\u0061", 39000, "\"}"), "input_tokens",
@@ -340,8 +329,7 @@ static void a_text_that_cannot_fit_is_refused_by_its_length(void **state) {
     expect_count(refusal_of(shared, QUIRE_COMPLETIONS, false, "{\"prompt\":[", "5,", 2999, "5]}"), "input_tokens", "has 3000 tokens");
 }
 
-static void a_chat_that_cannot_fit_names_its_messages(void **state) {
-    (void)state;
+TEST(a_chat_that_cannot_fit_names_its_messages) {
     quire_options o;
     quire_engine *e;
     quire_error err = {0};
@@ -358,8 +346,7 @@ static void a_chat_that_cannot_fit_names_its_messages(void **state) {
 }
 
 /* Nobody reads until the table of requests is full: then a request of several prompts fails, and nothing that had a place is lost. */
-static void a_full_engine_is_busy_and_loses_nothing(void **state) {
-    (void)state;
+TEST(a_full_engine_is_busy_and_loses_nothing) {
     quire_engine *e = world_open(256, 16); /* 1,024 places */
     quire_queue *q = queue_new(e);
     strbuf body = {0};
@@ -409,8 +396,7 @@ static void a_full_engine_is_busy_and_loses_nothing(void **state) {
 
 /* ---- cancel and release ---- */
 
-static void cancel_ends_a_stream_at_every_moment(void **state) {
-    (void)state;
+TEST(cancel_ends_a_stream_at_every_moment) {
     quire_queue *q = queue_new(shared);
     for (int deltas = -1; deltas < 4; deltas++) {
         response a[12];
@@ -451,8 +437,7 @@ static int64_t n_finished(const quire_engine *e) {
     return s.requests_finished[0] + s.requests_finished[1] + s.requests_finished[2] + s.requests_finished[3];
 }
 
-static void a_released_stream_is_never_heard_of_again(void **state) {
-    (void)state;
+TEST(a_released_stream_is_never_heard_of_again) {
     enum { N = 24 };
     int64_t before = n_finished(shared);
     for (int round = 0; round < 6; round++) {
@@ -492,8 +477,7 @@ static void a_released_stream_is_never_heard_of_again(void **state) {
     }
 }
 
-static void a_queue_may_close_while_its_streams_run(void **state) {
-    (void)state;
+TEST(a_queue_may_close_while_its_streams_run) {
     for (int round = 0; round < 12; round++) {
         quire_queue *q = queue_new(shared);
         response a[16];
@@ -516,8 +500,7 @@ static void a_queue_may_close_while_its_streams_run(void **state) {
     }
 }
 
-static void closing_an_engine_at_once_leaves_nothing_behind(void **state) {
-    (void)state;
+TEST(closing_an_engine_at_once_leaves_nothing_behind) {
     for (int i = 0; i < 4; i++) {
         quire_engine *e = world_open(64, 4);
         if (i > 0) {
@@ -544,8 +527,7 @@ static void closing_an_engine_at_once_leaves_nothing_behind(void **state) {
 
 /* ---- many at once ---- */
 
-static void sixty_four_at_once_are_each_as_alone(void **state) {
-    (void)state;
+TEST(sixty_four_at_once_are_each_as_alone) {
     enum { N = 64 };
     quire_engine *e = world_open(128, 64); /* pages for some 2,000 tokens: not all fit */
     quire_queue *q = queue_new(e);
@@ -609,8 +591,7 @@ static void *client_main(void *arg) {
     return NULL;
 }
 
-static void threads_with_queues_of_their_own_share_an_engine(void **state) {
-    (void)state;
+TEST(threads_with_queues_of_their_own_share_an_engine) {
     quire_engine *e = world_open(64, 8);
     client clients[4];
     int64_t n = 0;
@@ -627,8 +608,7 @@ static void threads_with_queues_of_their_own_share_an_engine(void **state) {
     quire_engine_close(e);
 }
 
-static void the_engines_numbers_add_up(void **state) {
-    (void)state;
+TEST(the_engines_numbers_add_up) {
     quire_engine *e = world_open(256, 8);
     quire_queue *q = queue_new(e);
     int64_t n_prompt = 0, n_completion = 0;

@@ -3,8 +3,7 @@
 
 #include "json/json_out.h"
 
-static void a_bare_completion_has_the_defaults(void **state) {
-    (void)state;
+TEST(a_bare_completion_has_the_defaults) {
     quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"Once\"}");
     assert_int_equal(r->n_prompts, 1);
     assert_int_equal(r->info.n_choices, 1);
@@ -20,8 +19,7 @@ static void a_bare_completion_has_the_defaults(void **state) {
     quire_request_free(r);
 }
 
-static void a_bare_chat_has_the_defaults(void **state) {
-    (void)state;
+TEST(a_bare_chat_has_the_defaults) {
     quire_request *r = parse(QUIRE_CHAT, "{" USER "}");
     assert_string_equal(r->messages.json.p, "[{\"role\":\"user\",\"content\":\"Hi\"}]");
     assert_int_equal(r->sampling.max_tokens, -1);
@@ -32,8 +30,7 @@ static void a_bare_chat_has_the_defaults(void **state) {
     quire_request_free(r);
 }
 
-static void every_working_field_arrives(void **state) {
-    (void)state;
+TEST(every_working_field_arrives) {
     quire_request *r =
         parse(QUIRE_COMPLETIONS,
               "{\"model\":\"tiny\",\"prompt\":\"x\",\"max_tokens\":7,\"temperature\":0.5,\"top_p\":0.25,\"top_k\":3,\"min_p\":0.125,"
@@ -69,8 +66,7 @@ static void every_working_field_arrives(void **state) {
     quire_request_free(r);
 }
 
-static void null_means_the_default(void **state) {
-    (void)state;
+TEST(null_means_the_default) {
     int32_t n;
     const field_desc *f = request_fields(&n);
     for (int32_t i = 0; i < n; i++) {
@@ -105,8 +101,7 @@ static const char *default_of(const field_desc *f, char *out, size_t n) {
     return out;
 }
 
-static void a_field_given_its_default_is_accepted_even_when_it_is_of_a_later_issue(void **state) {
-    (void)state;
+TEST(a_field_given_its_default_is_accepted_even_when_it_is_of_a_later_issue) {
     int32_t n;
     const field_desc *f = request_fields(&n);
     for (int32_t i = 0; i < n; i++) {
@@ -121,8 +116,7 @@ static void a_field_given_its_default_is_accepted_even_when_it_is_of_a_later_iss
     }
 }
 
-static void lists_of_tokens_are_checked_against_the_vocabulary(void **state) {
-    (void)state;
+TEST(lists_of_tokens_are_checked_against_the_vocabulary) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logit_bias\":{\"x\":1}}", "logit_bias", "the key \"x\"");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logit_bias\":{\"\":1}}", "logit_bias", "must be token ids");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logit_bias\":{\"-1\":1}}", "logit_bias", "names the id -1");
@@ -138,8 +132,7 @@ static void lists_of_tokens_are_checked_against_the_vocabulary(void **state) {
     quire_request_free(r);
 }
 
-static void logprobs_are_a_number_in_completions_and_a_flag_in_chat(void **state) {
-    (void)state;
+TEST(logprobs_are_a_number_in_completions_and_a_flag_in_chat) {
     quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logprobs\":2,\"echo\":true,\"max_tokens\":0}");
     assert_int_equal(r->info.logprobs, 2);
     assert_int_equal(r->info.prompt_logprobs, 2);
@@ -157,8 +150,7 @@ static void logprobs_are_a_number_in_completions_and_a_flag_in_chat(void **state
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"prompt_logprobs\":1,\"stream\":true}", "prompt_logprobs", "cannot be streamed");
 }
 
-static void n_and_best_of_multiply_the_choices(void **state) {
-    (void)state;
+TEST(n_and_best_of_multiply_the_choices) {
     quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":[\"x\",\"y\"],\"n\":2,\"best_of\":5}");
     assert_true(r->info.n_choices == 10 && r->info.n_samples == 5 && r->info.n_best == 2);
     quire_request_free(r);
@@ -186,8 +178,7 @@ static void expect_beams(const char *members, int32_t width, int32_t n) {
     }
 }
 
-static void beam_search_goes_by_the_names_of_vllm_and_transformers(void **state) {
-    (void)state;
+TEST(beam_search_goes_by_the_names_of_vllm_and_transformers) {
     expect_beams("\"n\":3", 0, 3);
     expect_beams("\"beam_width\":4", 4, 1);
     expect_beams("\"num_beams\":4,\"num_return_sequences\":2", 4, 2);
@@ -221,8 +212,7 @@ static void beam_search_goes_by_the_names_of_vllm_and_transformers(void **state)
     }
 }
 
-static void what_beam_search_excludes_is_refused_by_name(void **state) {
-    (void)state;
+TEST(what_beam_search_excludes_is_refused_by_name) {
     static const char *const cases[][3] = {
         {"\"beam_width\":0", "beam_width", "beam_width is 0; it must be from 1 to 128"},
         {"\"beam_width\":129", "beam_width", "from 1 to 128"},
@@ -257,15 +247,13 @@ static void what_beam_search_excludes_is_refused_by_name(void **state) {
     refuse(QUIRE_CHAT, "{" USER ",\"beam_width\":4,\"temperature\":0.5}", "temperature", "give 0 or 1");
 }
 
-static void a_field_of_a_later_issue_is_refused_by_name(void **state) {
-    (void)state;
+TEST(a_field_of_a_later_issue_is_refused_by_name) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"suffix\":\"end\"}", "suffix", "not supported yet");
     refuse(QUIRE_CHAT, "{" USER ",\"functions\":[{\"name\":\"\"}]}", "functions", "functions[0].name");
     refuse(QUIRE_CHAT, "{" USER ",\"echo\":true}", "echo", "not supported yet");
 }
 
-static void values_that_clients_always_send_and_that_mean_nothing_are_taken(void **state) {
-    (void)state;
+TEST(values_that_clients_always_send_and_that_mean_nothing_are_taken) {
     static const char *const harmless[] = {"\"tool_choice\":\"auto\"",
                                            "\"tool_choice\":\"none\"",
                                            "\"function_call\":\"auto\"",
@@ -290,15 +278,13 @@ static void values_that_clients_always_send_and_that_mean_nothing_are_taken(void
     refuse(QUIRE_CHAT, "{" USER ",\"truncate_prompt_tokens\":-2}", "truncate_prompt_tokens", "at least -1");
 }
 
-static void unknown_members_that_would_change_what_is_generated_are_refused_by_name(void **state) {
-    (void)state;
+TEST(unknown_members_that_would_change_what_is_generated_are_refused_by_name) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"guided_x\":{\"a\":1}}", "guided_x", "guided_x is not supported; leave it out");
     refuse(QUIRE_CHAT, "{" USER ",\"lora\":\"x\"}", "lora", "lora is not supported");
     refuse(QUIRE_CHAT, "{" USER ",\"repeat_penalty\":1.1}", "repeat_penalty", "use repetition_penalty");
 }
 
-static void other_unknown_members_are_named_and_mean_nothing(void **state) {
-    (void)state;
+TEST(other_unknown_members_are_named_and_mean_nothing) {
     quire_request *r =
         parse(QUIRE_COMPLETIONS,
               "{\"prompt\":\"x\",\"unknown_field\":[1],\"stream_options.include_usage\":5,\"a\\r\\nSet-Cookie: b\":1,\"absent\":null}");
@@ -317,8 +303,7 @@ static void other_unknown_members_are_named_and_mean_nothing(void **state) {
     quire_request_free(r);
 }
 
-static void wrong_types_name_the_field_under_body(void **state) {
-    (void)state;
+TEST(wrong_types_name_the_field_under_body) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":\"ten\"}", "body.max_tokens",
            "max_tokens is \"ten\"; it must be an integer");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":1.5}", "body.max_tokens", "max_tokens is 1.5; it must be an integer");
@@ -343,8 +328,7 @@ static void wrong_types_name_the_field_under_body(void **state) {
            "body.stream_options.include_usage", "true or false");
 }
 
-static void values_out_of_range_say_what_the_range_is(void **state) {
-    (void)state;
+TEST(values_out_of_range_say_what_the_range_is) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"top_p\":1.5}", "top_p", "top_p is 1.5; it must be over 0 and at most 1");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"top_p\":0}", "top_p", "top_p is 0; it must be over 0 and at most 1");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"temperature\":-1}", "temperature", "temperature is -1; it must be from 0 to 2");
@@ -359,8 +343,7 @@ static void values_out_of_range_say_what_the_range_is(void **state) {
            "stop_token_ids is -1; it must be at least 0");
 }
 
-static void a_max_tokens_over_the_context_is_cut(void **state) {
-    (void)state;
+TEST(a_max_tokens_over_the_context_is_cut) {
     static const char *const given[] = {"1024", "1025", "100000", "3000000000", "18446744073709551616", "1e12", "1e300"};
     for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
         char text[128];
@@ -375,8 +358,7 @@ static void a_max_tokens_over_the_context_is_cut(void **state) {
     }
 }
 
-static void integers_of_any_size_keep_their_digits(void **state) {
-    (void)state;
+TEST(integers_of_any_size_keep_their_digits) {
     quire_request *r =
         parse(QUIRE_CHAT, "{" USER ",\"metadata\":{\"a\":99999999999999999999},\"chat_template_kwargs\":"
                           "{\"x\":[18446744073709551615,-99999999999999999999]},\"tools\":[{\"type\":\"function\",\"function\":"
@@ -399,8 +381,7 @@ static void integers_of_any_size_keep_their_digits(void **state) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":[18446744073709551616]}", "body.prompt.0", "18446744073709551616");
 }
 
-static void fields_are_checked_against_each_other(void **state) {
-    (void)state;
+TEST(fields_are_checked_against_each_other) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stream_options\":{\"include_usage\":true}}", "stream_options", "without stream");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"min_tokens\":17}", "min_tokens", "at most max_tokens, which is 16");
     refuse(QUIRE_CHAT, "{" USER ",\"continue_final_message\":true}", "continue_final_message", "exclude each other");

@@ -3,8 +3,7 @@
 
 #include "base/rng.h"
 
-static void prompts_come_as_text_or_ids_one_or_many(void **state) {
-    (void)state;
+TEST(prompts_come_as_text_or_ids_one_or_many) {
     quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":[\"Once\",\"There was\"]}");
     assert_int_equal(r->info.n_choices, 2);
     assert_true(str_is(r->prompts[1].text, "There was"));
@@ -21,8 +20,7 @@ static void prompts_come_as_text_or_ids_one_or_many(void **state) {
     quire_request_free(r);
 }
 
-static void malformed_prompts_are_refused(void **state) {
-    (void)state;
+TEST(malformed_prompts_are_refused) {
     refuse(QUIRE_COMPLETIONS, "{}", "prompt", "prompt is missing");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":null}", "prompt", "prompt is missing");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"\"}", "prompt", "prompt is empty");
@@ -40,8 +38,7 @@ static void malformed_prompts_are_refused(void **state) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":[2048]}", "", "out of the vocabulary");
 }
 
-static void a_model_without_a_vocabulary_takes_ids_only(void **state) {
-    (void)state;
+TEST(a_model_without_a_vocabulary_takes_ids_only) {
     const request_context ids_only = {.n_vocab = 100, .max_model_len = 64};
     refuse_by(&ids_only, QUIRE_COMPLETIONS, "{\"prompt\":\"x\"}", "prompt", "no vocabulary");
     refuse_by(&ids_only, QUIRE_CHAT, "{" USER "}", "", "no vocabulary");
@@ -50,8 +47,7 @@ static void a_model_without_a_vocabulary_takes_ids_only(void **state) {
     quire_request_free(r);
 }
 
-static void malformed_messages_are_refused(void **state) {
-    (void)state;
+TEST(malformed_messages_are_refused) {
     refuse(QUIRE_CHAT, "{}", "body.messages", "messages is missing");
     refuse(QUIRE_CHAT, "{\"messages\":null}", "", "messages is null");
     refuse(QUIRE_CHAT, "{\"messages\":[]}", "", "messages is empty");
@@ -66,8 +62,7 @@ static void malformed_messages_are_refused(void **state) {
     refuse(QUIRE_CHAT, "{" USER ",\"chat_template_kwargs\":{\"messages\":[]}}", "chat_template_kwargs", "may not hold messages");
 }
 
-static void malformed_json_is_refused_with_its_position(void **state) {
-    (void)state;
+TEST(malformed_json_is_refused_with_its_position) {
     refuse(QUIRE_COMPLETIONS, "", "body", "the body is empty");
     refuse(QUIRE_COMPLETIONS, "{", "body.1", "not valid JSON at byte 1");
     refuse(QUIRE_COMPLETIONS, "[1]", "body", "the body is an array; it must be a JSON object");
@@ -90,21 +85,18 @@ static void malformed_json_is_refused_with_its_position(void **state) {
     assert_int_equal(request_parse(&context, QUIRE_COMPLETIONS, "{\"prompt\":\"x\"}\0{}", 17, &r, &err), QUIRE_BAD_REQUEST);
 }
 
-static void a_name_that_occurs_twice_is_refused(void **state) {
-    (void)state;
+TEST(a_name_that_occurs_twice_is_refused) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"top_k\":1,\"prompt\":\"y\",\"top_k\":2}", "body.37", "the name \"top_k\" a second time");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"pr\\u006fmpt\":\"y\"}", "body.14", "the name \"prompt\" a second time");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"other\":{\"a\":1,\"a\":2}}", "body.29", "a second time");
 }
 
-static void a_name_with_a_nul_is_refused(void **state) {
-    (void)state;
+TEST(a_name_with_a_nul_is_refused) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\\u0000\":5}", "body.14", "a name with a NUL character");
     refuse(QUIRE_CHAT, "{" USER ",\"metadata\":{\"a\\u0000b\":\"c\"}}", "body.57", "a name with a NUL character");
 }
 
-static void too_many_values_are_refused_before_any_is_built(void **state) {
-    (void)state;
+TEST(too_many_values_are_refused_before_any_is_built) {
     enum { N = 1 << 18 };
     strbuf b = {0};
     assert_int_equal(strbuf_add_str(&b, "{\"prompt\":\"x\",\"other\":[{}"), QUIRE_OK);
@@ -119,8 +111,7 @@ static void too_many_values_are_refused_before_any_is_built(void **state) {
     strbuf_deinit(&b);
 }
 
-static void nesting_and_size_are_bounded(void **state) {
-    (void)state;
+TEST(nesting_and_size_are_bounded) {
     enum { DEEP = 100000 };
     char *deep = malloc(DEEP + 1);
     memset(deep, '[', DEEP);
@@ -136,8 +127,7 @@ static void nesting_and_size_are_bounded(void **state) {
     free(large);
 }
 
-static void a_request_of_ids_is_set_by_name(void **state) {
-    (void)state;
+TEST(a_request_of_ids_is_set_by_name) {
     const int32_t ids[] = {5, 6, 7};
     quire_request *r;
     quire_error err;
@@ -163,8 +153,7 @@ static void a_request_of_ids_is_set_by_name(void **state) {
     assert_int_equal(request_ids(&context, (const int32_t[]){2048}, 1, &r, &err), QUIRE_BAD_REQUEST);
 }
 
-static void a_failed_set_leaves_the_request_as_it_was(void **state) {
-    (void)state;
+TEST(a_failed_set_leaves_the_request_as_it_was) {
     quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"keep\",\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
     assert_int_equal(quire_request_set(r, "prompt", "[\"a\",5]", NULL), QUIRE_BAD_REQUEST);
     assert_int_equal(quire_request_set(r, "stream_options", "{\"include_usage\":false,\"continuous_usage_stats\":7}", NULL),
@@ -177,8 +166,7 @@ static void a_failed_set_leaves_the_request_as_it_was(void **state) {
     quire_request_free(r);
 }
 
-static void truncated_and_mutated_bodies_never_crash(void **state) {
-    (void)state;
+TEST(truncated_and_mutated_bodies_never_crash) {
     const char body[] =
         "{\"model\":\"t\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"caf\xc3\xa9 \\u00e9\"}]}],"
         "\"stop\":[\"a\",\"b\"],\"stop_token_ids\":[1,2],\"temperature\":0.5e0,\"seed\":12,\"stream\":true,"

@@ -28,8 +28,7 @@ static void expect_render(const char *source, const char *body, const char *want
     strbuf_deinit(&out);
 }
 
-static void a_chat_is_rendered_with_the_variables_of_its_template(void **state) {
-    (void)state;
+TEST(a_chat_is_rendered_with_the_variables_of_its_template) {
     const char *all =
         "{{ bos_token }}{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}{{ add_generation_prompt }}{{ eos_token }}"
         "{{ tools is none }}{{ documents is none }}{{ x }}";
@@ -48,8 +47,7 @@ static void a_chat_is_rendered_with_the_variables_of_its_template(void **state) 
     "}],\"continue_final_message\":true,"                                                                                                  \
     "\"add_generation_prompt\":false}"
 
-static void a_continued_message_stays_open(void **state) {
-    (void)state;
+TEST(a_continued_message_stays_open) {
     const char *plain = "{% for m in messages %}[{{ m.content }}]\n{% endfor %}";
     expect_render(plain, CONTINUED("\"Once \""), "[a]\n[Once ");
     expect_render("{% for m in messages %}[{{ m.content | trim }}]{% endfor %}", CONTINUED("\"Once \""), "[a][Once");
@@ -63,8 +61,7 @@ static void a_continued_message_stays_open(void **state) {
     strbuf_deinit(&out);
 }
 
-static void what_a_template_refuses_is_a_bad_request_with_its_words(void **state) {
-    (void)state;
+TEST(what_a_template_refuses_is_a_bad_request_with_its_words) {
     strbuf out = {0};
     quire_error err;
     assert_int_equal(render("{{ raise_exception('System role not supported') }}", "{" USER "}", &out, &err), QUIRE_BAD_REQUEST);
@@ -73,8 +70,7 @@ static void what_a_template_refuses_is_a_bad_request_with_its_words(void **state
 }
 
 /* Every recorded question of this endpoints: refused with the reference's param, or accepted. */
-static void recorded_questions_are_answered_as_the_reference_does(void **state) {
-    (void)state;
+TEST(recorded_questions_are_answered_as_the_reference_does) {
     const char *shared = getenv("QUIRE_SHARED");
     char path[4096];
     snprintf(path, sizeof path, "%s/golden/api/vllm-0.32.0.jsonl", shared != NULL ? shared : "../shared");

@@ -29,8 +29,7 @@ static int32_t prompt_tokens(quire_queue *q, const char *body) {
 }
 
 /* Text, stop strings, penalties, mirostat: all go on as if nothing had been. */
-static void what_was_rolled_back_is_said_again(void **state) {
-    (void)state;
+TEST(what_was_rolled_back_is_said_again) {
     static const char *const bodies[] = {
         "{" PROMPT ", \"temperature\": 0}",
         "{" PROMPT ", \"seed\": 4, \"temperature\": 1.2, \"repetition_penalty\": 1.2, \"min_tokens\": 30}",
@@ -61,8 +60,7 @@ static void what_was_rolled_back_is_said_again(void **state) {
     wait_until_idle(e);
 }
 
-static void a_rollback_with_other_fields_says_what_those_say(void **state) {
-    (void)state;
+TEST(a_rollback_with_other_fields_says_what_those_say) {
     quire_queue *q = queue_new(e);
     response plain, a, other;
     complete(e, q, &plain, "{" PROMPT ", \"seed\": 4}");
@@ -82,8 +80,7 @@ static void a_rollback_with_other_fields_says_what_those_say(void **state) {
     wait_until_idle(e);
 }
 
-static void a_steered_answer_says_the_given_text_and_goes_on(void **state) {
-    (void)state;
+TEST(a_steered_answer_says_the_given_text_and_goes_on) {
     quire_queue *q = queue_new(e);
     response a, fresh;
     quire_error err = {0};
@@ -147,8 +144,7 @@ static quire_request *fork_of(response *a, int32_t i, int32_t position) {
     return r;
 }
 
-static void a_fork_says_what_follows_its_position(void **state) {
-    (void)state;
+TEST(a_fork_says_what_follows_its_position) {
     quire_queue *q = queue_new(e), *other = queue_new(e);
     response plain, a, same, own, again;
     quire_error err = {0};
@@ -207,8 +203,7 @@ static void a_fork_says_what_follows_its_position(void **state) {
 }
 
 /* Token 40 would come first and end the answer; min_tokens holds it back for as many tokens as without a branch. */
-static void the_least_length_counts_from_where_the_answer_began(void **state) {
-    (void)state;
+TEST(the_least_length_counts_from_where_the_answer_began) {
     static const char body[] = "{\"prompt\": \"The prince went\", \"max_tokens\": 60, \"temperature\": 0, \"ignore_eos\": true, "
                                "\"min_tokens\": 30, \"stop_token_ids\": [40], \"logit_bias\": {\"40\": 100}}";
     quire_queue *q = queue_new(e);
@@ -248,8 +243,7 @@ static void the_least_length_counts_from_where_the_answer_began(void **state) {
     wait_until_idle(e);
 }
 
-static void a_fork_may_be_dropped_unused(void **state) {
-    (void)state;
+TEST(a_fork_may_be_dropped_unused) {
     quire_queue *q = queue_new(e);
     response a;
     submit(e, q, &a, "{" PROMPT "}");
@@ -262,8 +256,7 @@ static void a_fork_may_be_dropped_unused(void **state) {
     response_clear(&a);
 }
 
-static void a_fork_is_refused_by_another_engine(void **state) {
-    (void)state;
+TEST(a_fork_is_refused_by_another_engine) {
     quire_engine *far = world_open(200, 4);
     quire_queue *q = queue_new(e), *far_queue = queue_new(far);
     response a;
@@ -282,8 +275,7 @@ static void a_fork_is_refused_by_another_engine(void **state) {
     response_clear(&a);
 }
 
-static void choices_are_named_by_index(void **state) {
-    (void)state;
+TEST(choices_are_named_by_index) {
     quire_queue *q = queue_new(e);
     response plain, a;
     static const char body[] = "{" PROMPT ", \"seed\": 8, \"n\": 3}";
@@ -305,8 +297,7 @@ static void choices_are_named_by_index(void **state) {
 }
 
 /* Samples of one prompt go on by the seed that they were given, where the request has none. */
-static void samples_without_a_seed_say_again_what_they_said(void **state) {
-    (void)state;
+TEST(samples_without_a_seed_say_again_what_they_said) {
     quire_queue *q = queue_new(e);
     response a;
     int32_t said[20], n_prompt = prompt_tokens(q, "{\"prompt\": \"The prince went\", \"max_tokens\": 1}");
@@ -325,8 +316,7 @@ static void samples_without_a_seed_say_again_what_they_said(void **state) {
     wait_until_idle(e);
 }
 
-static void what_cannot_be_is_refused_and_changes_nothing(void **state) {
-    (void)state;
+TEST(what_cannot_be_is_refused_and_changes_nothing) {
     quire_queue *q = queue_new(e);
     response plain, a;
     quire_error err = {0};
@@ -442,8 +432,7 @@ static void expect_fork(const char *fields, const char *own, const char *refused
 
 /* A fork does not compute what stands before it, so all that would need it is refused by the name of a field, whether that was asked for or
  * inherited. */
-static void a_fork_reports_nothing_of_what_stands_before_it(void **state) {
-    (void)state;
+TEST(a_fork_reports_nothing_of_what_stands_before_it) {
     expect_fork("", "{\"echo\": true, \"logprobs\": 1}", "echo");
     expect_fork("", "{\"echo\": true, \"logprobs\": 0, \"max_tokens\": 0}", "echo");
     expect_fork(", \"logprobs\": 2", "{\"echo\": true}", "echo");
@@ -452,8 +441,7 @@ static void a_fork_reports_nothing_of_what_stands_before_it(void **state) {
     expect_fork(", \"echo\": true, \"logprobs\": 2", "{\"logprobs\": 1}", "");
 }
 
-static void a_fork_gives_no_logits_of_its_prompt(void **state) {
-    (void)state;
+TEST(a_fork_gives_no_logits_of_its_prompt) {
     quire_queue *q = queue_new(e);
     response a;
     quire_error err = {0};
@@ -473,8 +461,7 @@ static void a_fork_gives_no_logits_of_its_prompt(void **state) {
 }
 
 /* Commands as the stream ends, is cancelled or released: each is done or refused, and what is said is what its fields say. */
-static void commands_meet_the_end_of_their_stream(void **state) {
-    (void)state;
+TEST(commands_meet_the_end_of_their_stream) {
     quire_queue *q = queue_new(e);
     uint64_t seed = 31;
     print_message("seed 31\n");
@@ -539,8 +526,7 @@ static int close_engine(void **state) {
     return 0;
 }
 
-static void a_text_that_cannot_fit_is_not_steered_to(void **state) {
-    (void)state;
+TEST(a_text_that_cannot_fit_is_not_steered_to) {
     quire_queue *q = queue_new(e);
     static char text[60000];
     quire_error err = {0};

@@ -13,8 +13,7 @@ typedef struct field_case {
     grammar_kind kind;
 } field_case;
 
-static void a_rule_is_read_from_the_field_that_names_it(void **state) {
-    (void)state;
+TEST(a_rule_is_read_from_the_field_that_names_it) {
     static const request_context context = {.n_vocab = 64, .max_model_len = 1024, .has_vocabulary = true};
     static const field_case cases[] = {
         {"\"regex\":\"a+\"", NULL, GRAMMAR_REGEX},
@@ -88,8 +87,7 @@ static void a_rule_is_read_from_the_field_that_names_it(void **state) {
     }
 }
 
-static void what_objects_may_hold_is_the_engines_to_say_unless_a_request_does(void **state) {
-    (void)state;
+TEST(what_objects_may_hold_is_the_engines_to_say_unless_a_request_does) {
     static const struct {
         bool opens;
         const char *field;
@@ -114,8 +112,7 @@ static void what_objects_may_hold_is_the_engines_to_say_unless_a_request_does(vo
     }
 }
 
-static void white_space_is_the_engines_to_say_unless_a_request_does(void **state) {
-    (void)state;
+TEST(white_space_is_the_engines_to_say_unless_a_request_does) {
     static const struct {
         grammar_space engine;
         const char *field;
@@ -165,8 +162,7 @@ static bool matches(const char *pattern, const strbuf *text) {
 #define LOOSE  "\\{" S "(" A "," S B "|" B "," S A ")\\}"
 #define WORDS  "[A-Z][a-z]{2,9}( [a-z]{2,9}){3,5}\\."
 
-static void every_kind_of_request_gets_texts_that_obey(void **state) {
-    (void)state;
+TEST(every_kind_of_request_gets_texts_that_obey) {
     static const struct {
         const char *fields, *pattern;
     } cases[] = {
@@ -207,8 +203,7 @@ static void every_kind_of_request_gets_texts_that_obey(void **state) {
     wait_until_idle(e);
 }
 
-static void what_cannot_be_obeyed_is_refused_with_its_field(void **state) {
-    (void)state;
+TEST(what_cannot_be_obeyed_is_refused_with_its_field) {
     static const char *const bodies[][2] = {
         {"{\"prompt\":\"x\",\"regex\":\"a(b\"}", "regex"},
         {"{\"prompt\":\"x\",\"grammar\":\"root ::= missing\"}", "grammar"},
@@ -240,8 +235,7 @@ static bool submit_and_refuse(quire_queue *q, const char *body, int32_t position
     return a->n_refused == 1 && !a->choices[0].ended;
 }
 
-static void branches_obey_and_a_forbidden_tail_is_refused(void **state) {
-    (void)state;
+TEST(branches_obey_and_a_forbidden_tail_is_refused) {
     static const char body[] = "{\"prompt\":\"The prince went\",\"seed\":2,\"max_tokens\":900,\"regex\":\"([a-z]{3,8} ){100,120}end\"}";
     static const char bad[] = "NO ", good[] = "abc def ";
     quire_queue *q = queue_new(e);

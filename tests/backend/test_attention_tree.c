@@ -159,8 +159,7 @@ static void check_shapes(const tree_shape *shapes, size_t n_shapes) {
     }
 }
 
-static void a_row_in_a_tree_has_the_bits_of_its_branch_in_a_line(void **state) {
-    (void)state;
+TEST(a_row_in_a_tree_has_the_bits_of_its_branch_in_a_line) {
     static const float slopes[] = {0.5f, 0.25f, 0.125f, 0.0625f, 0.3f, 0.2f}, sinks[] = {0.5f, -1.0f, 3.0f, 0.0f, 0.1f, 0.2f};
     static const tree_shape shapes[] = {
         {1, 6, DTYPE_F32, {.scale = 0.3f, .causal = true}, NULL},
@@ -176,8 +175,7 @@ static void a_row_in_a_tree_has_the_bits_of_its_branch_in_a_line(void **state) {
 }
 
 /* Nobody reads the blocks between the keys that a mask leaves and the tree: none were found for them. */
-static void a_row_in_a_tree_under_a_mask_has_the_bits_of_its_branch_in_a_line(void **state) {
-    (void)state;
+TEST(a_row_in_a_tree_under_a_mask_has_the_bits_of_its_branch_in_a_line) {
     static const tree_shape shapes[] = {
         {40, 33, DTYPE_F32, {.scale = 0.3f, .causal = true}, "kv_idx < 8"},
         {44, 20, DTYPE_I8, {.scale = 0.3f, .causal = true}, "kv_idx < 8"},

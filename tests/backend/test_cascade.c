@@ -53,8 +53,7 @@ static void check_cascade(attention_case c, const int32_t *steps, int32_t n_step
     free(other);
 }
 
-static void rows_get_the_same_bits_from_shared_pages(void **state) {
-    (void)state;
+TEST(rows_get_the_same_bits_from_shared_pages) {
     static const int32_t steps[] = {300, 64, 513};
     check_cascade((attention_case){.n_heads = 2,
                                    .n_kv_heads = 1,
@@ -76,8 +75,7 @@ static void rows_get_the_same_bits_from_shared_pages(void **state) {
                   steps, 3);
 }
 
-static void rows_get_the_same_bits_with_masks_and_score_changes(void **state) {
-    (void)state;
+TEST(rows_get_the_same_bits_with_masks_and_score_changes) {
     static const int32_t steps[] = {270, 100};
     static const float slopes[] = {0.5f, 0.25f, 0.125f, 0.0625f}, sinks[] = {0.5f, -1.0f, 3.0f, 0.0f};
     attention_case c = {.n_heads = 4,
@@ -94,8 +92,7 @@ static void rows_get_the_same_bits_with_masks_and_score_changes(void **state) {
 }
 
 /* The sequence that comes first is the shorter one: the rows of both see more keys than it has. */
-static void rows_get_the_same_bits_with_masks_that_count_a_rows_keys(void **state) {
-    (void)state;
+TEST(rows_get_the_same_bits_with_masks_that_count_a_rows_keys) {
     static const int32_t steps[] = {1000, 400, 512};
     static const char *const masks[] = {"kv_idx < 4 || n_kv - kv_idx <= 512", "kv_idx < n_kv - 1000"};
     for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {

@@ -263,8 +263,7 @@ static void a_moved_token_takes_its_keys_and_values_in_every_layer(void **unused
     }
 }
 
-static void layers_that_there_are_no_ops_for_are_refused(void **state) {
-    (void)state;
+TEST(layers_that_there_are_no_ops_for_are_refused) {
     for (layer_kind kind = LAYER_LATENT; kind <= LAYER_STATE; kind++) {
         quire_error err;
         kv_layout layout;
@@ -278,8 +277,7 @@ static void layers_that_there_are_no_ops_for_are_refused(void **state) {
 }
 
 /* Keys of both heads, then values of both, page by page: each block once, in two shares. Behind them the chunk's own. */
-static void what_two_heads_have_of_a_chunk_is_fetched_once_in_the_order_of_memory(void **state) {
-    (void)state;
+TEST(what_two_heads_have_of_a_chunk_is_fetched_once_in_the_order_of_memory) {
     const dtype types[] = {DTYPE_F32, DTYPE_I8};
     for (int i = 0; i < 4; i++) {
         enum { CACHE = 1, HEAD = 1, TOGETHER = 2 };

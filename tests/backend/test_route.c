@@ -186,8 +186,7 @@ static void fill(float *x, int32_t n, float size, uint64_t seed) {
 }
 
 /* Every kind of scores; in turn with and without a bias, groups, renormalising and scales of experts. */
-static void every_routing_chooses_and_weighs_as_published(void **state) {
-    (void)state;
+TEST(every_routing_chooses_and_weighs_as_published) {
     static const int32_t sizes[] = {4, 8, 16, 64, 128}, used[] = {1, 2, 3, 8}, groups[][2] = {{0, 0}, {1, 1}, {4, 2}, {4, 4}};
     float logits[MAX_ROWS * MAX_E], bias[MAX_E], scales[MAX_E];
     fill(bias, MAX_E, 0.3f, 3);
@@ -230,8 +229,7 @@ static void every_routing_chooses_and_weighs_as_published(void **state) {
 }
 
 /* All equal, or equal in pairs; experts and groups. */
-static void ties_go_to_the_lower_expert(void **state) {
-    (void)state;
+TEST(ties_go_to_the_lower_expert) {
     fixture f = fixture_open("auto", 1, 16);
     float logits[3 * 16];
     for (int32_t e = 0; e < 16; e++) {
@@ -261,8 +259,7 @@ static void ties_go_to_the_lower_expert(void **state) {
     fixture_close(&f);
 }
 
-static void a_bias_changes_the_choice_but_no_weight(void **state) {
-    (void)state;
+TEST(a_bias_changes_the_choice_but_no_weight) {
     fixture f = fixture_open("auto", 1, 4);
     const float logits[] = {2.0f, 1.0f, 0.0f, -1.0f}, bias[] = {0.0f, 0.0f, 0.0f, 5.0f};
     int32_t chosen[2];
@@ -278,8 +275,7 @@ static void a_bias_changes_the_choice_but_no_weight(void **state) {
 
 /* Their sigmoids are all 1 in f32. */
 /* Not even to those behind it. */
-static void an_expert_whose_bias_is_nan_loses_to_every_other(void **state) {
-    (void)state;
+TEST(an_expert_whose_bias_is_nan_loses_to_every_other) {
     fixture f = fixture_open("auto", 1, 6);
     const float logits[] = {0.0f, 1.0f, 5.0f, 2.0f, 4.0f, 3.0f};
     float bias[] = {0.0f, 0.0f, NAN, 0.0f, 0.0f, 0.0f}, weights[5];
@@ -296,8 +292,7 @@ static void an_expert_whose_bias_is_nan_loses_to_every_other(void **state) {
     fixture_close(&f);
 }
 
-static void large_logits_of_sigmoids_are_told_apart(void **state) {
-    (void)state;
+TEST(large_logits_of_sigmoids_are_told_apart) {
     fixture f = fixture_open("auto", 1, 4);
     const float logits[] = {30.0f, 31.0f, 40.0f, 39.0f};
     int32_t chosen[1];
@@ -309,8 +304,7 @@ static void large_logits_of_sigmoids_are_told_apart(void **state) {
     fixture_close(&f);
 }
 
-static void weights_that_are_all_zero_stay_so(void **state) {
-    (void)state;
+TEST(weights_that_are_all_zero_stay_so) {
     fixture f = fixture_open("auto", 1, 4);
     const float logits[] = {-200.0f, -210.0f, -220.0f, -205.0f};
     int32_t chosen[2];
@@ -325,8 +319,7 @@ static void weights_that_are_all_zero_stay_so(void **state) {
 
 /* Rows of NaNs, infinities and a NaN among numbers: each chooses n_used experts, in ascending order. Their neighbours have the bits that
  * they have alone. */
-static void a_row_without_sense_chooses_experts_and_changes_no_other(void **state) {
-    (void)state;
+TEST(a_row_without_sense_chooses_experts_and_changes_no_other) {
     enum { E = 16, N = 9 };
     float logits[N * E], bias[E], alone[4], weights[N * 4];
     int32_t chosen[N * 4], expected[4];
@@ -390,8 +383,7 @@ static uint64_t hash_of_all(fixture *f, const float *logits, const float *bias, 
     return hash;
 }
 
-static void a_rows_choice_has_the_same_bits_alone_and_on_every_instruction_set(void **state) {
-    (void)state;
+TEST(a_rows_choice_has_the_same_bits_alone_and_on_every_instruction_set) {
     note_isas();
     static const int32_t sizes[] = {9, 40, 128};
     float logits[MAX_ROWS * MAX_E], bias[MAX_E];
@@ -412,8 +404,7 @@ static void a_rows_choice_has_the_same_bits_alone_and_on_every_instruction_set(v
     }
 }
 
-static void an_impossible_routing_is_refused(void **state) {
-    (void)state;
+TEST(an_impossible_routing_is_refused) {
     static const float bias[8];
     static const struct {
         routing r;

@@ -164,8 +164,7 @@ static void assert_same_rows(const way *w, int32_t width, const float *got, cons
     }
 }
 
-static void norms_are_those_of_their_stretches(void **state) {
-    (void)state;
+TEST(norms_are_those_of_their_stretches) {
     static numbers r;
     random_numbers(&r);
     for (size_t n = 0; n < N_NORM_CASES; n++) {
@@ -186,8 +185,7 @@ static void norms_are_those_of_their_stretches(void **state) {
     }
 }
 
-static void norms_have_the_same_bits_in_every_way(void **state) {
-    (void)state;
+TEST(norms_have_the_same_bits_in_every_way) {
     static numbers r;
     random_numbers(&r);
     for (size_t n = 0; n < N_NORM_CASES; n++) {
@@ -204,8 +202,7 @@ static void norms_have_the_same_bits_in_every_way(void **state) {
     }
 }
 
-static void a_sum_without_a_norm_and_a_scaled_row_are_rounded_once(void **state) {
-    (void)state;
+TEST(a_sum_without_a_norm_and_a_scaled_row_are_rounded_once) {
     static numbers r;
     random_numbers(&r);
     for (size_t i = 0; i <= N_WAYS; i++) {
@@ -255,8 +252,7 @@ static bool run_multiply(const way *w, const multiply_case *c, activation f, con
     return true;
 }
 
-static void products_of_elements_are_those_of_the_columns_asked_for(void **state) {
-    (void)state;
+TEST(products_of_elements_are_those_of_the_columns_asked_for) {
     static numbers r;
     random_numbers(&r);
     for (size_t n = 0; n < N_MULTIPLY_CASES; n++) {
@@ -280,8 +276,7 @@ static void products_of_elements_are_those_of_the_columns_asked_for(void **state
     }
 }
 
-static void a_trace_notes_each_of_these_ops(void **state) {
-    (void)state;
+TEST(a_trace_notes_each_of_these_ops) {
     static const op_kind kinds[] = {OP_NORM_ROWS, OP_NORM_ADD, OP_MULTIPLY, OP_SCALE_ROWS};
     static numbers r;
     op_time ops[5];
@@ -306,8 +301,7 @@ static void a_trace_notes_each_of_these_ops(void **state) {
     b->ops->close(b);
 }
 
-static void norms_of_the_wrong_shape_or_type_are_refused(void **state) {
-    (void)state;
+TEST(norms_of_the_wrong_shape_or_type_are_refused) {
     static const float data[64];
     backend *b = open_isa("plain", 1);
     norm *nm = NULL;

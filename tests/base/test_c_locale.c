@@ -3,8 +3,7 @@
 
 #include "base/c_locale.h"
 
-static void a_number_is_read_and_printed_with_a_point(void **state) {
-    (void)state;
+TEST(a_number_is_read_and_printed_with_a_point) {
     char text[32], *end;
     assert_true(c_locale_strtod("1.5e3x", &end) == 1500);
     assert_string_equal(end, "x");
@@ -16,8 +15,7 @@ static void a_number_is_read_and_printed_with_a_point(void **state) {
     assert_string_equal(text, "0.");
 }
 
-static void the_threads_locale_is_as_before_behind_it(void **state) {
-    (void)state;
+TEST(the_threads_locale_is_as_before_behind_it) {
     char text[32];
     locale_t before = c_locale_enter();
     snprintf(text, sizeof text, "%g", 0.5);

@@ -32,8 +32,7 @@ static void assert_memory(int64_t limit, int64_t used, const char *file) {
 
 /* ---- version 2 ---- */
 
-static void a_unit_s_own_limit_counts(void **state) {
-    (void)state;
+TEST(a_unit_s_own_limit_counts) {
     put("proc/self/cgroup", "0::/system.slice/quire.service\n");
     put("proc/self/mountinfo", V2_MOUNTS);
     put_v2("sys/fs/cgroup/system.slice/quire.service", "1073741824\n", "max\n", "104857600\n");
@@ -43,8 +42,7 @@ static void a_unit_s_own_limit_counts(void **state) {
     assert_memory(1024 * MIB, 70 * MIB, "/sys/fs/cgroup/system.slice/quire.service/memory.max");
 }
 
-static void of_nested_limits_the_one_that_leaves_least_holds(void **state) {
-    (void)state;
+TEST(of_nested_limits_the_one_that_leaves_least_holds) {
     put("proc/self/cgroup", "0::/a/b/c\n");
     put("proc/self/mountinfo", V2_MOUNTS);
     put_v2("sys/fs/cgroup/a/b/c", "4294967296\n", NULL, "1048576\n");
@@ -57,8 +55,7 @@ static void of_nested_limits_the_one_that_leaves_least_holds(void **state) {
     assert_memory(0, 1 * MIB, "/sys/fs/cgroup/a/b/c/memory.max");
 }
 
-static void without_a_limit_there_is_none(void **state) {
-    (void)state;
+TEST(without_a_limit_there_is_none) {
     assert_memory(-1, 0, NULL); /* no files at all */
     put("proc/self/cgroup", "0::/a\n");
     assert_memory(-1, 0, NULL);
@@ -84,16 +81,14 @@ static void without_a_limit_there_is_none(void **state) {
     assert_memory(1 * MIB, 0, "/sys/fs/cgroup/a/memory.max");
 }
 
-static void a_group_that_is_gone_has_its_parents_limits(void **state) {
-    (void)state;
+TEST(a_group_that_is_gone_has_its_parents_limits) {
     put("proc/self/cgroup", "0::/a/b (deleted)\n");
     put("proc/self/mountinfo", V2_MOUNTS);
     put_v2("sys/fs/cgroup/a", "2097152\n", NULL, "0\n");
     assert_memory(2 * MIB, 0, "/sys/fs/cgroup/a/memory.max");
 }
 
-static void names_with_spaces_and_escapes_are_found(void **state) {
-    (void)state;
+TEST(names_with_spaces_and_escapes_are_found) {
     put("proc/self/cgroup", "0::/my group/x: y\\z\n");
     put("proc/self/mountinfo", "31 22 0:28 / /mnt/the\\040groups\\011\\134 rw - cgroup2 none rw\n");
     put_v2("mnt/the groups\t\\/my group/x: y\\z", "3145728\n", NULL, "0\n");
@@ -102,8 +97,7 @@ static void names_with_spaces_and_escapes_are_found(void **state) {
 
 /* ---- namespaces ---- */
 
-static void in_a_namespace_the_top_of_the_mount_is_the_container(void **state) {
-    (void)state;
+TEST(in_a_namespace_the_top_of_the_mount_is_the_container) {
     put("proc/self/cgroup", "0::/\n");
     put("proc/self/mountinfo", V2_MOUNTS);
     put_v2("sys/fs/cgroup", "4194304\n", NULL, "1048576\n");
@@ -113,8 +107,7 @@ static void in_a_namespace_the_top_of_the_mount_is_the_container(void **state) {
     assert_memory(3 * MIB, 1 * MIB, "/sys/fs/cgroup/init.scope/memory.max");
 }
 
-static void a_path_above_the_namespace_leads_nowhere_else(void **state) {
-    (void)state;
+TEST(a_path_above_the_namespace_leads_nowhere_else) {
     static const char *const outside[] = {"0::/..\n", "0::/../..\n", "0::/../other\n", "0::/a/../../b\n"};
     put("proc/self/mountinfo", V2_MOUNTS);
     put_v2("sys/fs/cgroup", "4194304\n", NULL, "0\n");
@@ -133,8 +126,7 @@ static void a_path_above_the_namespace_leads_nowhere_else(void **state) {
     assert_memory(2 * MIB, 0, "/host/cgroup/other/memory.max");
 }
 
-static void a_mount_of_one_group_is_seen_through(void **state) {
-    (void)state;
+TEST(a_mount_of_one_group_is_seen_through) {
     put("proc/self/cgroup", "0::/docker/abc/inner\n");
     put("proc/self/mountinfo", "31 22 0:28 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup2 rw\n"
                                "32 22 0:28 /docker/ab /other ro - cgroup2 cgroup2 rw\n");
@@ -154,8 +146,7 @@ static const char V1_MOUNTS[] = "25 30 0:23 / /sys/fs/cgroup ro - tmpfs tmpfs ro
 static const char V1_GROUPS[] =
     "12:memory:/user.slice/quire\n11:cpuset:/other\n4:cpu,cpuacct:/user.slice\n1:name=systemd:/memory\n0::/user.slice\n";
 
-static void version_1_has_its_own_files(void **state) {
-    (void)state;
+TEST(version_1_has_its_own_files) {
     put("proc/self/cgroup", V1_GROUPS);
     put("proc/self/mountinfo", V1_MOUNTS);
     put("sys/fs/cgroup/memory/user.slice/quire/memory.limit_in_bytes", "9223372036854771712\n");
@@ -167,8 +158,7 @@ static void version_1_has_its_own_files(void **state) {
     assert_memory(8 * MIB, 2 * MIB, "/sys/fs/cgroup/memory/user.slice/memory.limit_in_bytes");
 }
 
-static void with_both_versions_the_least_limit_holds(void **state) {
-    (void)state;
+TEST(with_both_versions_the_least_limit_holds) {
     put("proc/self/cgroup", V1_GROUPS);
     put("proc/self/mountinfo", V1_MOUNTS);
     put("sys/fs/cgroup/memory/user.slice/quire/memory.limit_in_bytes", "8388608\n");
@@ -178,8 +168,7 @@ static void with_both_versions_the_least_limit_holds(void **state) {
 
 /* ---- lines that are long or wrong ---- */
 
-static void long_and_broken_lines_do_no_harm(void **state) {
-    (void)state;
+TEST(long_and_broken_lines_do_no_harm) {
     enum { LONG = 200000 };
     char *text = malloc(2 * LONG);
     assert_non_null(text);
@@ -220,8 +209,7 @@ static void assert_cpus(double expected) {
     assert_true(cpus > expected - 1e-9 && cpus < expected + 1e-9);
 }
 
-static void processors_are_those_of_the_tightest_quota(void **state) {
-    (void)state;
+TEST(processors_are_those_of_the_tightest_quota) {
     assert_cpus(8);
     put("proc/self/cgroup", "0::/a/b\n");
     put("proc/self/mountinfo", V2_MOUNTS);
@@ -239,8 +227,7 @@ static void processors_are_those_of_the_tightest_quota(void **state) {
     }
 }
 
-static void version_1_has_quota_and_period_in_two_files(void **state) {
-    (void)state;
+TEST(version_1_has_quota_and_period_in_two_files) {
     put("proc/self/cgroup", V1_GROUPS);
     put("proc/self/mountinfo", V1_MOUNTS);
     put("sys/fs/cgroup/cpu,cpuacct/user.slice/cpu.cfs_quota_us", "-1\n");

@@ -1,21 +1,18 @@
 /* Speculation by lookup changes nothing (draft_case.h); forced tokens. */
 #include "draft_case.h"
 
-static void ngram_drafts_change_nothing(void **state) {
-    (void)state;
+TEST(ngram_drafts_change_nothing) {
     matrix(COMPUTE_F32, DTYPE_F32, &ngram, (engine_ablations){0}, "ngram", true);
     matrix(COMPUTE_INT8, DTYPE_BF16, &ngram, (engine_ablations){0}, "ngram", false);
 }
 
-static void suffix_drafts_change_nothing(void **state) {
-    (void)state;
+TEST(suffix_drafts_change_nothing) {
     matrix(COMPUTE_F32, DTYPE_F32, &suffix, (engine_ablations){0}, "suffix", false);
     matrix(COMPUTE_INT8, DTYPE_BF16, &suffix, (engine_ablations){0}, "suffix", false);
 }
 
 /* What is forced comes in fewer steps and rows of logits, and is the same. */
-static void forced_tokens_are_computed_together(void **state) {
-    (void)state;
+TEST(forced_tokens_are_computed_together) {
     static const int32_t one[] = {321};
     int32_t prompt[30];
     uint64_t seed = 9;
@@ -62,8 +59,7 @@ static void forced_tokens_are_computed_together(void **state) {
 }
 
 /* In a step without room for drafts a forced token is computed alone; it has no logits, and those of the others stay theirs. */
-static void forced_tokens_in_a_full_step_leave_the_others_alone(void **state) {
-    (void)state;
+TEST(forced_tokens_in_a_full_step_leave_the_others_alone) {
     enum { N = 16 };
     static const int32_t one[] = {321};
     static int32_t prompts[N][20];
@@ -98,8 +94,7 @@ static void forced_tokens_in_a_full_step_leave_the_others_alone(void **state) {
 }
 
 /* The second of two requests alike is guessed from the first one's output, unless it is another tenant's. */
-static void recent_outputs_are_guessed_from_within_their_space(void **state) {
-    (void)state;
+TEST(recent_outputs_are_guessed_from_within_their_space) {
     harness_options o = harness_defaults;
     uint64_t seed = 12;
     int32_t prompt[20];

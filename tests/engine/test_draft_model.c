@@ -28,8 +28,7 @@ static void second_close(second *x) {
     x->b->ops->close(x->b);
 }
 
-static void drafts_of_a_second_model_change_nothing(void **state) {
-    (void)state;
+TEST(drafts_of_a_second_model_change_nothing) {
     second x;
     draft_options o = second_open(&x, SIBLING, COMPUTE_F32, 512);
     matrix(COMPUTE_F32, DTYPE_F32, &o, (engine_ablations){0}, "sibling", true);
@@ -44,8 +43,7 @@ static void drafts_of_a_second_model_change_nothing(void **state) {
 
 /* The model drafting for itself is always right, sampled text included: drafts share the noise, and what was computed of drafts stays in
  * step. */
-static void a_model_that_drafts_for_itself_is_always_right(void **state) {
-    (void)state;
+TEST(a_model_that_drafts_for_itself_is_always_right) {
     static workload base, with;
     second x;
     harness_options o = harness_defaults;
@@ -121,8 +119,7 @@ static double chi_square(const int32_t *a, const int32_t *b) {
     return sum;
 }
 
-static void rejection_sampling_keeps_the_distribution(void **state) {
-    (void)state;
+TEST(rejection_sampling_keeps_the_distribution) {
     static int32_t plain[N_CELLS], counts[N_CELLS];
     quire_stats stats;
     second x;
@@ -149,8 +146,7 @@ static void rejection_sampling_keeps_the_distribution(void **state) {
 }
 
 /* Greedy requests come out the same under either rule. */
-static void greedy_output_is_the_same_under_rejection_sampling(void **state) {
-    (void)state;
+TEST(greedy_output_is_the_same_under_rejection_sampling) {
     static workload base, with;
     harness_options o = harness_defaults;
     run(&o, &base);
@@ -270,8 +266,7 @@ static void oracle_close(constraint *c) {
 }
 
 /* A guess of the constraint is computed by the target alone: the draft model must compute those tokens itself. */
-static void a_drafter_has_seen_what_it_is_said_to_have_seen(void **state) {
-    (void)state;
+TEST(a_drafter_has_seen_what_it_is_said_to_have_seen) {
     static const constraint_ops ops = {oracle_init, oracle_mask, oracle_accept, NULL, oracle_guess, oracle_is_final, oracle_close, NULL};
     static harness_run runs[2];
     static oracle known;
@@ -304,8 +299,7 @@ static void a_drafter_has_seen_what_it_is_said_to_have_seen(void **state) {
     second_close(&x);
 }
 
-static void a_drafter_forgets_what_is_preempted(void **state) {
-    (void)state;
+TEST(a_drafter_forgets_what_is_preempted) {
     enum { N = 8 };
     static harness_run runs[N];
     int32_t prompt[40];

@@ -3,8 +3,7 @@
 
 /* Branches change nothing either, and more than the first one is gone down: several tokens are accepted in steps that a line would not have
  * had them from. */
-static void trees_change_nothing(void **state) {
-    (void)state;
+TEST(trees_change_nothing) {
     draft_options o = ngram;
     o.tree_width = 3;
     o.n_tokens = 9;

@@ -92,8 +92,7 @@ static void check_tenants(const char *namespace, bool same) {
     harness_close(&h);
 }
 
-static void a_branch_takes_no_page_of_another_tenants_stem(void **state) {
-    (void)state;
+TEST(a_branch_takes_no_page_of_another_tenants_stem) {
     check_tenants("test", true);
     check_tenants("tesu", false);
     check_tenants("tes", false); /* a name that begins another is another name */
@@ -101,8 +100,7 @@ static void a_branch_takes_no_page_of_another_tenants_stem(void **state) {
 }
 
 /* A place in the table goes to the next request once its end was read; who still names the one before has no fork parent. */
-static void the_next_request_in_its_place_is_no_stem_for_who_named_the_last(void **state) {
-    (void)state;
+TEST(the_next_request_in_its_place_is_no_stem_for_who_named_the_last) {
     harness h = {0};
     harness_options o = harness_defaults;
     o.path = "models/builtin-small.gguf";
@@ -130,8 +128,7 @@ static void the_next_request_in_its_place_is_no_stem_for_who_named_the_last(void
 }
 
 /* The tenant of a steered stream pays for the tokens that it gives, as for those of a prompt. */
-static void what_a_branch_is_given_is_paid_for(void **state) {
-    (void)state;
+TEST(what_a_branch_is_given_is_paid_for) {
     static harness_run fork_from;
     static twig fork;
     int32_t prompt[N_PROMPT], given[N_GIVEN];
@@ -212,8 +209,7 @@ static void check_windows(layer_kind odd, prefix_cache cache) {
     harness_close(&h);
 }
 
-static void a_branch_from_before_its_stems_window_is_computed_again(void **state) {
-    (void)state;
+TEST(a_branch_from_before_its_stems_window_is_computed_again) {
     static const layer_kind odd[] = {LAYER_WINDOW, LAYER_FULL};
     for (int i = 0; i < 2; i++) {
         check_windows(odd[i], PREFIX_CACHE_NONE);

@@ -61,8 +61,7 @@ static void run_through(harness *h, harness_run *r) {
 
 /* A prompt of 20 pages comes back in portions of 16. While the first waits for the second, a prefill beside it takes its last pages: what
  * comes behind them has no place any more, and the request computes from there. */
-static void an_eviction_between_two_portions_ends_the_promotion(void **state) {
-    (void)state;
+TEST(an_eviction_between_two_portions_ends_the_promotion) {
     enum { PAGE = 4, N_PAGES = 64, PORTION = 16, N = 20 * PAGE + 2, N_STRANGER = 240, N_BESIDE = 200, STEP = 100 };
     static int32_t prompt[N], stranger[N_STRANGER], beside[N_BESIDE];
     harness_options o = small_model();
@@ -121,8 +120,7 @@ static const backend_ops *note_copies(const backend_ops *ops, const model_desc *
 
 /* A bit of a page in host memory changes: that page is missed, those behind it are of no use, and when it was computed it is taken in anew.
  */
-static void a_page_that_was_damaged_in_host_memory_is_missed(void **state) {
-    (void)state;
+TEST(a_page_that_was_damaged_in_host_memory_is_missed) {
     enum { PAGE = 16, WHOLE = 8, N = WHOLE * PAGE + 9, N_STRANGERS = 3, N_STRANGER = 150, DAMAGED = 3 };
     static int32_t prompt[N], strangers[N_STRANGERS][N_STRANGER];
     harness_options o = small_model();
@@ -209,8 +207,7 @@ static void check_gap(int32_t kept, const harness_run *cold) {
     harness_close(&h);
 }
 
-static void frames_behind_a_gap_are_not_used(void **state) {
-    (void)state;
+TEST(frames_behind_a_gap_are_not_used) {
     enum { N = 60, SHARED = 48 };
     static int32_t prompts[2][N];
     static harness_run cold[2];
@@ -300,8 +297,7 @@ static int32_t check_holes(int64_t n_frames, int32_t prompts[2][60], const harne
     return n_held;
 }
 
-static void holes_behind_a_window_take_no_frames(void **state) {
-    (void)state;
+TEST(holes_behind_a_window_take_no_frames) {
     static int32_t prompts[2][60];
     static harness_run kept[2];
     distinct_prompt(10, 60, prompts[0]);

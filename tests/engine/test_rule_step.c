@@ -6,8 +6,7 @@
 #include "engine/rule_step.h"
 
 /* Beside drafts, forced tokens, samples, preemption and swapped pages. */
-static void sequences_that_sit_out_get_the_same_tokens(void **state) {
-    (void)state;
+TEST(sequences_that_sit_out_get_the_same_tokens) {
     static workload base, with;
     static const draft_options none = {0};
     static const draft_options tree = {.method = DRAFT_METHOD_NGRAM, .n_tokens = 5, .lookup_min = 1, .lookup_max = 4, .tree_width = 2};
@@ -48,8 +47,7 @@ static void sequences_that_sit_out_get_the_same_tokens(void **state) {
     outsiders = (engine_outside){0};
 }
 
-static void without_threads_outside_a_step_does_it_all(void **state) {
-    (void)state;
+TEST(without_threads_outside_a_step_does_it_all) {
     static workload base, with;
     harness_options o = harness_defaults;
     run(&o, &base);
@@ -129,8 +127,7 @@ static void held_close(held *w) {
     harness_close(&w->h);
 }
 
-static void others_go_on_while_one_sits_out_with_its_pages(void **state) {
-    (void)state;
+TEST(others_go_on_while_one_sits_out_with_its_pages) {
     static held w;
     held_open(&w, 200);
     held_read(&w);
@@ -148,8 +145,7 @@ static void others_go_on_while_one_sits_out_with_its_pages(void **state) {
     held_close(&w);
 }
 
-static void one_that_sits_out_is_cancelled_at_once(void **state) {
-    (void)state;
+TEST(one_that_sits_out_is_cancelled_at_once) {
     static held w;
     held_open(&w, 200);
     engine_cancel(w.h.e, w.with.id);
@@ -161,8 +157,7 @@ static void one_that_sits_out_is_cancelled_at_once(void **state) {
 }
 
 /* All sit out: nothing is computed, and nobody loses pages over it. */
-static void where_all_sit_out_nothing_is_preempted(void **state) {
-    (void)state;
+TEST(where_all_sit_out_nothing_is_preempted) {
     static held w;
     held_open(&w, 200);
     engine_cancel(w.h.e, w.beside.id);
@@ -177,8 +172,7 @@ static void where_all_sit_out_nothing_is_preempted(void **state) {
 }
 
 /* The one beside needs the pages: they are taken, and the sequence waits until its rule is back. */
-static void one_that_sits_out_may_be_preempted(void **state) {
-    (void)state;
+TEST(one_that_sits_out_may_be_preempted) {
     static held w;
     held_open(&w, 34); /* the one beside alone takes 31 */
     held_steps(&w, 90);
@@ -196,8 +190,7 @@ static void one_that_sits_out_may_be_preempted(void **state) {
     held_close(&w);
 }
 
-static void an_engine_closes_while_a_rule_is_outside(void **state) {
-    (void)state;
+TEST(an_engine_closes_while_a_rule_is_outside) {
     static held w;
     held_open(&w, 200);
     engine_cancel(w.h.e, w.with.id);
@@ -218,8 +211,7 @@ static quire_err fails_later(const constraint *c, const void *state, uint64_t *b
     return brackets_mask(c, state, bits);
 }
 
-static void a_rule_that_fails_outside_ends_its_request_alone(void **state) {
-    (void)state;
+TEST(a_rule_that_fails_outside_ends_its_request_alone) {
     harness h = {0};
     outside out;
     harness_options o = harness_defaults;

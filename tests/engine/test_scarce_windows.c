@@ -89,13 +89,11 @@ static void run_scarce(layer_kind even, int32_t n_pages) {
 }
 
 /* 250 tokens take 16 pages. A window of 40 and the 33 rows that a step may verify touch 6. */
-static void requests_longer_than_the_pool_run_where_all_layers_have_windows(void **state) {
-    (void)state;
+TEST(requests_longer_than_the_pool_run_where_all_layers_have_windows) {
     run_scarce(LAYER_WINDOW, 6);
 }
 
-static void requests_that_fit_beside_their_windows_only_run(void **state) {
-    (void)state;
+TEST(requests_that_fit_beside_their_windows_only_run) {
     run_scarce(LAYER_FULL, 16 + 6);
 }
 

@@ -20,8 +20,7 @@ static void run_two(harness *h, harness_run runs[2], int32_t prompts[2][N_PROMPT
 }
 
 /* Two sequences of 129 tokens take 9 pages of 16 each; a window of 40 sees 4 of them at most. */
-static void pages_behind_the_window_serve_others_while_a_sequence_runs(void **state) {
-    (void)state;
+TEST(pages_behind_the_window_serve_others_while_a_sequence_runs) {
     static const prefix_cache caches[] = {PREFIX_CACHE_NONE, PREFIX_CACHE_TOKEN};
     for (int i = 0; i < 2; i++) {
         harness large, small, keeps;
@@ -56,8 +55,7 @@ static void pages_behind_the_window_serve_others_while_a_sequence_runs(void **st
 }
 
 /* Full and window layers in groups of their own: logits are those of a run that keeps every page, cold and warm, at every page size. */
-static void freed_pages_change_no_bit_of_the_logits(void **state) {
-    (void)state;
+TEST(freed_pages_change_no_bit_of_the_logits) {
     harness h;
     static harness_run cold, again;
     static int32_t prompt[120];
@@ -96,8 +94,7 @@ static void freed_pages_change_no_bit_of_the_logits(void **state) {
 }
 
 /* Both groups' pages leave the pool and come back, from host memory and from swap space. */
-static void pages_of_groups_come_back_from_tiers_and_swap_space(void **state) {
-    (void)state;
+TEST(pages_of_groups_come_back_from_tiers_and_swap_space) {
     harness h;
     static harness_run cold[4], warm[4];
     static int32_t prompts[4][70];
@@ -135,8 +132,7 @@ static void pages_of_groups_come_back_from_tiers_and_swap_space(void **state) {
 
 /* Without a full group the index has more entries than the pool has pages: those whose pages lie behind a window stay while their sequence
  * runs. */
-static void a_model_of_windows_alone_finds_its_pages_in_a_tier_again(void **state) {
-    (void)state;
+TEST(a_model_of_windows_alone_finds_its_pages_in_a_tier_again) {
     enum { N = 3 };
     harness h;
     static harness_run cold[N], warm[N];
@@ -168,8 +164,7 @@ static void a_model_of_windows_alone_finds_its_pages_in_a_tier_again(void **stat
 }
 
 /* Preempted sequences come back with the pages their windows see. What lay behind is gone, and must not be found as if it were there. */
-static void a_swapped_sequence_leaves_nothing_behind_its_window(void **state) {
-    (void)state;
+TEST(a_swapped_sequence_leaves_nothing_behind_its_window) {
     enum { N = 6 };
     harness h;
     static harness_run runs[N], again;

@@ -49,8 +49,7 @@ static void run_text(expr_kind kind, const char *text, int64_t q0) {
 #pragma GCC diagnostic ignored "-Wbitwise-op-parentheses"
 #pragma GCC diagnostic ignored "-Wshift-op-parentheses"
 #endif
-static void integers_and_precedence_are_those_of_c(void **state) {
-    (void)state;
+TEST(integers_and_precedence_are_those_of_c) {
     SAME_MASK(q_idx >= kv_idx);
     SAME_MASK(q_idx >= kv_idx && 1 + kv_idx * 2 % 5 < 4 || q_idx == kv_idx);
     SAME_MASK((kv_idx - q_idx) / 4 == -1);
@@ -77,8 +76,7 @@ static float score_of(const char *text) {
     return result.value[3][10].f; /* q_idx 8, h 3, b 1, kv_idx 10, score 0.25 */
 }
 
-static void floats_make_an_operation_one_of_floats(void **state) {
-    (void)state;
+TEST(floats_make_an_operation_one_of_floats) {
     assert_true(score_of("score / 3") == 0.25f / 3.0f);
     assert_true(score_of("kv_idx / 4 * 0.5") == 1.0f);
     assert_true(score_of("kv_idx / 4.0 * 0.5") == 1.25f);
@@ -94,8 +92,7 @@ static void floats_make_an_operation_one_of_floats(void **state) {
 }
 
 /* A host program may have set a locale whose numbers have a decimal comma. */
-static void a_decimal_point_is_one_under_every_locale(void **state) {
-    (void)state;
+TEST(a_decimal_point_is_one_under_every_locale) {
     assert_true(score_of("1.5") == 1.5f && score_of(".5") == 0.5f && score_of("2.") == 2.0f && score_of("00.25") == 0.25f);
     assert_true(score_of("1e-3") == (float)1e-3 && score_of("1.e3") == 1000.0f && score_of("12.25E+1") == 122.5f);
     assert_true(score_of("123.456e2") == (float)12345.6 && score_of("3.4028234e38") == (float)3.4028234e38);
@@ -107,8 +104,7 @@ static double uniform(uint64_t *seed) {
     return rng_uniform((uint32_t)(rng_next(seed) >> 32));
 }
 
-static void functions_are_right_to_a_float(void **state) {
-    (void)state;
+TEST(functions_are_right_to_a_float) {
     uint64_t seed = 7;
     for (int i = 0; i < 200000; i++) {
         float x = (float)((uniform(&seed) - 0.5) * pow(10.0, uniform(&seed) * 16.0 - 8.0));
@@ -133,8 +129,7 @@ static void functions_are_right_to_a_float(void **state) {
     }
 }
 
-static void what_faults_is_what_c_would_evaluate(void **state) {
-    (void)state;
+TEST(what_faults_is_what_c_would_evaluate) {
     static const struct {
         const char *text;
         unsigned at_key_0, at_key_39;
@@ -156,8 +151,7 @@ static void what_faults_is_what_c_would_evaluate(void **state) {
     }
 }
 
-static void a_wrong_expression_is_refused_with_its_column(void **state) {
-    (void)state;
+TEST(a_wrong_expression_is_refused_with_its_column) {
     static const struct {
         const char *text, *message;
     } cases[] = {{"", "column 1: a number, a name or '(' is expected where the expression ends"},
@@ -191,8 +185,7 @@ static void a_wrong_expression_is_refused_with_its_column(void **state) {
     }
 }
 
-static void budgets_hold(void **state) {
-    (void)state;
+TEST(budgets_hold) {
     static attn_program p;
     static char text[EXPR_MAX_LENGTH + 2];
     quire_error err = {0};
@@ -224,8 +217,7 @@ static quire_err compile_nested(int n, const char *open, const char *close, quir
     return expr_compile(EXPR_SCORE, (str){text, length}, arrays, N_ARRAYS, &p, err);
 }
 
-static void as_many_levels_as_are_documented_and_no_more_are_read(void **state) {
-    (void)state;
+TEST(as_many_levels_as_are_documented_and_no_more_are_read) {
     static const char *const levels[][2] = {{"(", ")"},       {"-", ""},        {"abs(", ")"}, {"doc[", "]"},
                                             {"h ? 2 : ", ""}, {"h ? ", " : 2"}, {"!", ""}};
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
@@ -238,8 +230,7 @@ static void as_many_levels_as_are_documented_and_no_more_are_read(void **state) 
     }
 }
 
-static void as_many_parts_as_are_documented_and_no_more_are_read(void **state) {
-    (void)state;
+TEST(as_many_parts_as_are_documented_and_no_more_are_read) {
     static attn_program p;
     static char text[EXPR_MAX_LENGTH + 1];
     quire_error err = {0};
@@ -264,8 +255,7 @@ static void add_terms(const char *before, const char *behind, int n, strbuf *to)
 }
 
 /* More constants than there are vectors, for integers and floats, and where key code reads the same ones. */
-static void constants_beside_a_query_are_as_many_as_fit_the_text(void **state) {
-    (void)state;
+TEST(constants_beside_a_query_are_as_many_as_fit_the_text) {
     strbuf distances = {0}, scores = {0}, both = {0};
     add_terms("q_idx - kv_idx == ", "", 85, &distances);
     run_text(EXPR_MASK, distances.p, 29);
@@ -282,8 +272,7 @@ static void constants_beside_a_query_are_as_many_as_fit_the_text(void **state) {
     strbuf_deinit(&both);
 }
 
-static void as_many_arrays_as_are_documented_and_no_more_are_read(void **state) {
-    (void)state;
+TEST(as_many_arrays_as_are_documented_and_no_more_are_read) {
     static attn_program p;
     static attn_array many[ATTN_PROGRAM_ARRAYS + 1];
     quire_error err = {0};
@@ -307,8 +296,7 @@ static attn_seen seen(const char *text, int64_t q0, int64_t q1, int64_t k0, int6
     return attn_program_seen(&p, &(attn_rectangle){.row = {{q0, q1}, {0, 3}, {0, 0}, {4, 4}, {100, 100}}, .kv_idx = {k0, k1}});
 }
 
-static void rectangles_that_a_mask_empties_or_fills_are_known(void **state) {
-    (void)state;
+TEST(rectangles_that_a_mask_empties_or_fills_are_known) {
     const char *causal = "q_idx >= kv_idx", *window = "q_idx >= kv_idx && q_idx - kv_idx < 64", *chunks = "q_idx / 32 == kv_idx / 32";
     assert_int_equal(seen(causal, 512, 520, 0, 255), ATTN_SEES_ALL);
     assert_int_equal(seen(causal, 512, 520, 521, 767), ATTN_SEES_NONE);
@@ -326,8 +314,7 @@ static void rectangles_that_a_mask_empties_or_fills_are_known(void **state) {
     assert_int_equal(seen("kv_idx < 48 && doc[kv_idx] == 99", 0, 2, 30, 47), ATTN_SEES_SOME); /* some indices are outside */
 }
 
-static void rectangles_of_masks_with_bits_and_floats_are_known(void **state) {
-    (void)state;
+TEST(rectangles_of_masks_with_bits_and_floats_are_known) {
     const char *blocks = "(q_idx & ~63) == (kv_idx & ~63)", *window = "q_idx - kv_idx < 64.0";
     assert_int_equal(seen(blocks, 64, 127, 64, 127), ATTN_SEES_ALL);
     assert_int_equal(seen(blocks, 64, 127, 0, 63), ATTN_SEES_NONE);
@@ -345,8 +332,7 @@ static void rectangles_of_masks_with_bits_and_floats_are_known(void **state) {
 }
 
 /* Verdicts over the parts of a rectangle, against every point (case_seen_agrees). */
-static void no_verdict_contradicts_a_point(void **state) {
-    (void)state;
+TEST(no_verdict_contradicts_a_point) {
     static const char *const masks[] = {"(q_idx & ~7) == (kv_idx & ~7)",
                                         "(q_idx - kv_idx & ~7) == -8",
                                         "(q_idx - kv_idx & 7) < 3",

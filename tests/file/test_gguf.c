@@ -23,8 +23,7 @@ static model_file *open_good(const strbuf *b) {
     return f;
 }
 
-static void numbers_strings_and_arrays_are_read_by_key(void **state) {
-    (void)state;
+TEST(numbers_strings_and_arrays_are_read_by_key) {
     strbuf b = {0};
     make_gguf(&b, 3, NULL);
     model_file *f = open_good(&b);
@@ -67,8 +66,7 @@ static void numbers_strings_and_arrays_are_read_by_key(void **state) {
     strbuf_deinit(&b);
 }
 
-static void dimensions_become_row_major_and_data_are_found(void **state) {
-    (void)state;
+TEST(dimensions_become_row_major_and_data_are_found) {
     for (uint32_t version = 2; version <= 3; version++) {
         strbuf b = {0};
         size_t n_header;
@@ -92,8 +90,7 @@ static void dimensions_become_row_major_and_data_are_found(void **state) {
     }
 }
 
-static void the_vocabulary_is_borrowed_from_the_file(void **state) {
-    (void)state;
+TEST(the_vocabulary_is_borrowed_from_the_file) {
     strbuf b = {0};
     make_gguf(&b, 3, NULL);
     model_file *f = open_good(&b);
@@ -142,15 +139,13 @@ static void expect_template(int n_names, const char *want, size_t n_others) {
     strbuf_deinit(&b);
 }
 
-static void a_list_of_chat_templates_has_its_default_or_its_first(void **state) {
-    (void)state;
+TEST(a_list_of_chat_templates_has_its_default_or_its_first) {
     expect_template(2, "second", 1);
     expect_template(1, "first", 0); /* names that are not as many name nothing */
     expect_template(0, "", 0);      /* and what is no template is none */
 }
 
-static void further_chat_templates_are_keys_with_their_names(void **state) {
-    (void)state;
+TEST(further_chat_templates_are_keys_with_their_names) {
     strbuf b = {0};
     put_header(&b, 3, 0, 4);
     put_key_str(&b, "tokenizer.chat_template", "one");
@@ -169,8 +164,7 @@ static void further_chat_templates_are_keys_with_their_names(void **state) {
     strbuf_deinit(&b);
 }
 
-static void a_file_without_keys_or_tensors_opens(void **state) {
-    (void)state;
+TEST(a_file_without_keys_or_tensors_opens) {
     strbuf b = {0};
     put_header(&b, 3, 0, 0);
     model_file *f = open_good(&b);
@@ -181,8 +175,7 @@ static void a_file_without_keys_or_tensors_opens(void **state) {
     strbuf_deinit(&b);
 }
 
-static void a_file_cut_at_any_byte_is_refused(void **state) {
-    (void)state;
+TEST(a_file_cut_at_any_byte_is_refused) {
     strbuf b = {0};
     make_gguf(&b, 3, NULL);
     for (size_t n = 0; n < b.n; n++) {
@@ -192,8 +185,7 @@ static void a_file_cut_at_any_byte_is_refused(void **state) {
     strbuf_deinit(&b);
 }
 
-static void random_damage_never_leads_outside_the_file(void **state) {
-    (void)state;
+TEST(random_damage_never_leads_outside_the_file) {
     strbuf b = {0};
     size_t n_header;
     make_gguf(&b, 3, &n_header);
@@ -213,8 +205,7 @@ static void random_damage_never_leads_outside_the_file(void **state) {
 
 /* ---- one thing wrong ---- */
 
-static void wrong_marks_and_versions_are_refused(void **state) {
-    (void)state;
+TEST(wrong_marks_and_versions_are_refused) {
     strbuf b = {0};
     make_gguf(&b, 1, NULL);
     assert_refused(&b, QUIRE_UNSUPPORTED, "GGUF version 1");
@@ -227,8 +218,7 @@ static void wrong_marks_and_versions_are_refused(void **state) {
     strbuf_deinit(&b);
 }
 
-static void absurd_counts_are_refused_before_anything_is_allocated(void **state) {
-    (void)state;
+TEST(absurd_counts_are_refused_before_anything_is_allocated) {
     strbuf b = {0};
     put_header(&b, 3, 0, UINT64_MAX / 16);
     assert_refused(&b, QUIRE_BAD_FILE, "1,152,921,504,606,846,975 keys");
@@ -251,8 +241,7 @@ static void absurd_counts_are_refused_before_anything_is_allocated(void **state)
     strbuf_deinit(&b);
 }
 
-static void a_key_that_occurs_twice_is_refused(void **state) {
-    (void)state;
+TEST(a_key_that_occurs_twice_is_refused) {
     strbuf b = {0};
     put_header(&b, 3, 0, 3);
     put_key_u32(&b, "k", 1);
@@ -262,8 +251,7 @@ static void a_key_that_occurs_twice_is_refused(void **state) {
     strbuf_deinit(&b);
 }
 
-static void values_of_no_known_type_are_refused(void **state) {
-    (void)state;
+TEST(values_of_no_known_type_are_refused) {
     strbuf b = {0};
     put_header(&b, 3, 0, 1);
     put_key(&b, "k", (gguf_type)13);
@@ -280,8 +268,7 @@ static void values_of_no_known_type_are_refused(void **state) {
     strbuf_deinit(&b);
 }
 
-static void arrays_nested_too_deep_are_refused(void **state) {
-    (void)state;
+TEST(arrays_nested_too_deep_are_refused) {
     for (int depth = 4; depth <= 100000; depth = depth == 4 ? 5 : depth * 20) {
         strbuf b = {0};
         put_header(&b, 3, 0, 1);
@@ -300,8 +287,7 @@ static void arrays_nested_too_deep_are_refused(void **state) {
     }
 }
 
-static void an_alignment_that_is_no_power_of_two_is_refused(void **state) {
-    (void)state;
+TEST(an_alignment_that_is_no_power_of_two_is_refused) {
     static const uint32_t wrong[] = {0, 3, 48, UINT32_MAX};
     strbuf b = {0};
     for (size_t i = 0; i < 4; i++) {
@@ -317,8 +303,7 @@ static void an_alignment_that_is_no_power_of_two_is_refused(void **state) {
     strbuf_deinit(&b);
 }
 
-static void the_alignment_of_the_file_places_its_data(void **state) {
-    (void)state;
+TEST(the_alignment_of_the_file_places_its_data) {
     strbuf b = {0};
     put_header(&b, 3, 1, 1);
     put_key_u32(&b, "general.alignment", 256);
@@ -345,8 +330,7 @@ static void assert_tensor_refused(uint64_t dim0, uint64_t dim1, uint32_t type, u
     strbuf_deinit(&b);
 }
 
-static void a_tensor_that_does_not_fit_is_refused_by_name(void **state) {
-    (void)state;
+TEST(a_tensor_that_does_not_fit_is_refused_by_name) {
     const uint64_t huge = (uint64_t)1 << 62;
     assert_tensor_refused(16, 2, 0, 0, QUIRE_BAD_FILE,
                           "test.gguf: tensor blk.3.ffn_up.weight ends at byte 224, the file has 160: it is cut short; download it again");
@@ -363,8 +347,7 @@ static void a_tensor_that_does_not_fit_is_refused_by_name(void **state) {
     assert_tensor_refused(32, 1, 999, 0, QUIRE_UNSUPPORTED, "type 999");
 }
 
-static void tensors_with_bad_names_or_ranks_are_refused(void **state) {
-    (void)state;
+TEST(tensors_with_bad_names_or_ranks_are_refused) {
     strbuf b = {0};
     put_header(&b, 3, 2, 0);
     put_tensor(&b, "t", 4, 1, 0, 0);
@@ -389,8 +372,7 @@ static void tensors_with_bad_names_or_ranks_are_refused(void **state) {
 
 /* ---- vocabulary ---- */
 
-static void vocabulary_arrays_that_contradict_are_refused(void **state) {
-    (void)state;
+TEST(vocabulary_arrays_that_contradict_are_refused) {
     strbuf b = {0};
     put_header(&b, 3, 0, 2);
     put_array(&b, "tokenizer.ggml.tokens", GGUF_STRING, 1);
@@ -435,8 +417,7 @@ static void write_part(const temp_dir *d, const char *file, uint16_t no, uint16_
 
 static const char *const split_names[] = {"m-00001-of-00003.gguf", "m-00002-of-00003.gguf", "m-00003-of-00003.gguf", NULL};
 
-static void a_split_file_opens_with_the_tensors_of_all_parts(void **state) {
-    (void)state;
+TEST(a_split_file_opens_with_the_tensors_of_all_parts) {
     temp_dir d = temp_new();
     model_file *f = NULL;
     quire_error err = {0};
@@ -455,8 +436,7 @@ static void a_split_file_opens_with_the_tensors_of_all_parts(void **state) {
     temp_delete(&d, split_names);
 }
 
-static void a_split_file_with_wrong_parts_is_refused(void **state) {
-    (void)state;
+TEST(a_split_file_with_wrong_parts_is_refused) {
     temp_dir d = temp_new();
     model_file *f = NULL;
     quire_error err = {0};
@@ -489,8 +469,7 @@ static void make_part_with_vocabulary(strbuf *b, uint32_t no) {
 }
 
 /* For a tokenizer the keys are enough: tensors that are cut off, other parts and types that nothing computes with do not matter. */
-static void a_vocabulary_needs_no_tensors(void **state) {
-    (void)state;
+TEST(a_vocabulary_needs_no_tensors) {
     temp_dir d = temp_new();
     strbuf b = {0};
     size_t n_header;

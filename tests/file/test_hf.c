@@ -66,8 +66,7 @@ static void assert_refused(const temp_dir *d, quire_err code, const char *words)
 
 /* ---- config.json ---- */
 
-static void config_is_read_by_dotted_path(void **state) {
-    (void)state;
+TEST(config_is_read_by_dotted_path) {
     temp_dir d = good_directory();
     model_file *f = open_good(d.path);
     int64_t i = 0, ids[4];
@@ -100,8 +99,7 @@ static void config_is_read_by_dotted_path(void **state) {
     temp_delete(&d, names);
 }
 
-static void infinity_and_nan_are_numbers_where_they_are_wrapped(void **state) {
-    (void)state;
+TEST(infinity_and_nan_are_numbers_where_they_are_wrapped) {
     temp_dir d = good_directory();
     model_file *f = open_good(d.path);
     float x[5];
@@ -118,8 +116,7 @@ static void infinity_and_nan_are_numbers_where_they_are_wrapped(void **state) {
     temp_delete(&d, names);
 }
 
-static void numbers_that_python_writes_as_words_are_read(void **state) {
-    (void)state;
+TEST(numbers_that_python_writes_as_words_are_read) {
     temp_dir d = good_directory();
     float x[3], one;
     size_t n;
@@ -135,8 +132,7 @@ static void numbers_that_python_writes_as_words_are_read(void **state) {
     temp_delete(&d, names);
 }
 
-static void a_malformed_config_is_refused_with_its_place(void **state) {
-    (void)state;
+TEST(a_malformed_config_is_refused_with_its_place) {
     static const char *const wrong[] = {"",
                                         "{",
                                         "[]",
@@ -160,8 +156,7 @@ static void a_malformed_config_is_refused_with_its_place(void **state) {
 
 /* ---- texts ---- */
 
-static void a_model_without_a_vocabulary_opens(void **state) {
-    (void)state;
+TEST(a_model_without_a_vocabulary_opens) {
     temp_dir d = good_directory();
     model_file *f = open_good(d.path);
     assert_int_equal(model_file_vocab(f)->source, VOCAB_NONE);
@@ -172,8 +167,7 @@ static void a_model_without_a_vocabulary_opens(void **state) {
     temp_delete(&d, names);
 }
 
-static void a_tokenizer_without_a_model_opens(void **state) {
-    (void)state;
+TEST(a_tokenizer_without_a_model_opens) {
     temp_dir d = temp_new();
     write_text(&d, "tokenizer.json", "{\"version\": \"1.0\"}");
     model_file *f = open_good(d.path);
@@ -192,8 +186,7 @@ static void assert_template(const temp_dir *d, const char *text) {
     model_file_close(f);
 }
 
-static void the_chat_template_is_found_where_it_may_stand(void **state) {
-    (void)state;
+TEST(the_chat_template_is_found_where_it_may_stand) {
     temp_dir d = good_directory();
     write_text(&d, "tokenizer_config.json", "{\"chat_template\": \"one\"}");
     assert_template(&d, "one");
@@ -225,8 +218,7 @@ static void expect_templates(const temp_dir *d, const char *want) {
     model_file_close(f);
 }
 
-static void further_chat_templates_are_found_by_name(void **state) {
-    (void)state;
+TEST(further_chat_templates_are_found_by_name) {
     temp_dir d = good_directory();
     char path[sizeof d.path + 40];
     expect_templates(&d, "");
@@ -252,8 +244,7 @@ static void further_chat_templates_are_found_by_name(void **state) {
     temp_delete(&d, names);
 }
 
-static void generation_config_is_apart_from_config(void **state) {
-    (void)state;
+TEST(generation_config_is_apart_from_config) {
     temp_dir d = good_directory();
     write_text(&d, "generation_config.json", "{\"eos_token_id\": 9, \"temperature\": 0.6}");
     model_file *f = open_good(d.path);
@@ -269,8 +260,7 @@ static void generation_config_is_apart_from_config(void **state) {
 
 /* ---- weights ---- */
 
-static void a_file_of_the_directory_opens_the_directory(void **state) {
-    (void)state;
+TEST(a_file_of_the_directory_opens_the_directory) {
     temp_dir d = good_directory();
     model_file *f = open_good(temp_path(&d, "model.safetensors"));
     assert_string_equal(model_file_path(f), d.path);
@@ -295,8 +285,7 @@ static void write_shards(const temp_dir *d, const char *index) {
 #define SHARD1 "\"model-00001-of-00002.safetensors\""
 #define SHARD2 "\"model-00002-of-00002.safetensors\""
 
-static void shards_open_together_with_and_without_an_index(void **state) {
-    (void)state;
+TEST(shards_open_together_with_and_without_an_index) {
     temp_dir d = good_directory();
     static const char *const indexes[] = {"{\"weight_map\": {\"b\": " SHARD2 ", \"a\": " SHARD1 "}}", NULL};
     for (int i = 0; i < 2; i++) {
@@ -313,8 +302,7 @@ static void shards_open_together_with_and_without_an_index(void **state) {
     temp_delete(&d, names);
 }
 
-static void an_index_may_name_a_tensor_that_no_file_has_until_it_is_asked_for(void **state) {
-    (void)state;
+TEST(an_index_may_name_a_tensor_that_no_file_has_until_it_is_asked_for) {
     temp_dir d = good_directory();
     write_shards(&d, "{\"weight_map\": {\"b\": " SHARD2 ", \"a\": " SHARD1 ", \"rotary.inv_freq\": " SHARD1 "}}");
     model_file *f = open_good(d.path);
@@ -327,8 +315,7 @@ static void an_index_may_name_a_tensor_that_no_file_has_until_it_is_asked_for(vo
     temp_delete(&d, names);
 }
 
-static void an_index_that_leads_astray_is_refused(void **state) {
-    (void)state;
+TEST(an_index_that_leads_astray_is_refused) {
     static const struct {
         const char *index;
         quire_err code;
@@ -354,8 +341,7 @@ static void an_index_that_leads_astray_is_refused(void **state) {
     temp_delete(&d, names);
 }
 
-static void the_same_tensor_in_two_shards_is_refused(void **state) {
-    (void)state;
+TEST(the_same_tensor_in_two_shards_is_refused) {
     temp_dir d = good_directory();
     write_shards(&d, NULL);
     write_shard(&d, "model-00002-of-00002.safetensors", "a", 3);
@@ -363,8 +349,7 @@ static void the_same_tensor_in_two_shards_is_refused(void **state) {
     temp_delete(&d, names);
 }
 
-static void what_is_no_model_is_refused_with_a_hint(void **state) {
-    (void)state;
+TEST(what_is_no_model_is_refused_with_a_hint) {
     temp_dir d = temp_new();
     model_file *f = NULL;
     quire_error err = {0};
@@ -416,8 +401,7 @@ static void damage(const char *name, const char *text, bool with_shards) {
     temp_delete(&d, names);
 }
 
-static void random_damage_of_json_is_refused_or_harmless(void **state) {
-    (void)state;
+TEST(random_damage_of_json_is_refused_or_harmless) {
     damage("config.json", CONFIG, false);
     damage("model.safetensors.index.json", "{\"metadata\": {\"total_size\": 20}, \"weight_map\": {\"b\": " SHARD2 ", \"a\": " SHARD1 "}}",
            true);
@@ -425,8 +409,7 @@ static void random_damage_of_json_is_refused_or_harmless(void **state) {
            false);
 }
 
-static void a_config_or_index_cut_at_any_byte_is_refused(void **state) {
-    (void)state;
+TEST(a_config_or_index_cut_at_any_byte_is_refused) {
     static const char index[] = "{\"weight_map\": {\"b\": " SHARD2 ", \"a\": " SHARD1 "}}";
     temp_dir d = good_directory();
     for (size_t n = 0; n < strlen(CONFIG); n++) {

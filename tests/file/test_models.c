@@ -20,8 +20,7 @@ static int32_t open_one(const char *path, int32_t *n_tokens) {
     return n;
 }
 
-static void every_golden_model_opens_as_directory_and_as_gguf(void **state) {
-    (void)state;
+TEST(every_golden_model_opens_as_directory_and_as_gguf) {
     char models[300], path[700];
     if (shared_dir() == NULL) {
         return;
@@ -48,8 +47,7 @@ static void every_golden_model_opens_as_directory_and_as_gguf(void **state) {
     assert_true(n_directories >= 80 && n_ggufs >= 50);
 }
 
-static void the_data_models_open(void **state) {
-    (void)state;
+TEST(the_data_models_open) {
     static const char *const files[] = {"data/models/stories260K/stories260K.gguf",
                                         "data/models/llama2-tiny-random-gguf/llama-2-tiny-random.gguf",
                                         "data/models/tinystories-656k-hf",
@@ -66,8 +64,7 @@ static void the_data_models_open(void **state) {
     }
 }
 
-static void vocabularies_alone_open_quickly(void **state) {
-    (void)state;
+TEST(vocabularies_alone_open_quickly) {
     static const struct {
         const char *name;
         int32_t n_tokens;

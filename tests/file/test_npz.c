@@ -66,8 +66,7 @@ static void drop(made *z) {
     strbuf_deinit(&z->directory);
 }
 
-static void every_type_is_read(void **state) {
-    (void)state;
+TEST(every_type_is_read) {
     made z = {0};
     add(&z, "i4.npy", "'<i4'", "False", "(2, 2)", (const int32_t[]){1, -2, INT32_MAX, INT32_MIN}, 16);
     add(&z, "i8.npy", "'<i8'", "False", "(2,)", (const int64_t[]){-7, INT32_MAX}, 16);
@@ -119,8 +118,7 @@ static void refused_member(const char *descr, const char *order, const char *sha
     refused(&z, what);
 }
 
-static void what_is_not_read_is_named(void **state) {
-    (void)state;
+TEST(what_is_not_read_is_named) {
     refused_member("'<c8'", "False", "(1,)", "12345678", 8, "'m' has elements");
     refused_member("'>i4'", "False", "(1,)", "1234", 4, "'m' has elements");
     refused_member("'<i4'", "True", "(1,)", "1234", 4, "Fortran order");
@@ -143,8 +141,7 @@ static void what_is_not_read_is_named(void **state) {
     refused(&z, "too long");
 }
 
-static void members_that_overlap_are_refused(void **state) {
-    (void)state;
+TEST(members_that_overlap_are_refused) {
     made z = {0};
     char data[2000] = {0}, entry[46 + 5];
     add(&z, "m.npy", "'|i1'", "False", "(2000,)", data, sizeof data);
@@ -158,8 +155,7 @@ static void members_that_overlap_are_refused(void **state) {
 }
 
 /* Any bytes are refused with a message or give arrays that can be read. */
-static void changed_bytes_do_no_harm(void **state) {
-    (void)state;
+TEST(changed_bytes_do_no_harm) {
     uint64_t seed = rng_os_seed(), draw = seed;
     made z = {0};
     add(&z, "a.npy", "'<f8'", "False", "(2, 3)", (const double[]){1, 2, 3, 4, 5, 6}, 48);

@@ -90,8 +90,7 @@ static void assert_text(const model_file *f, const char *key, const char *wanted
 
 /* ---- GGUF ---- */
 
-static void every_type_sets_a_key_that_is_there_or_not(void **state) {
-    (void)state;
+TEST(every_type_sets_a_key_that_is_there_or_not) {
     model_file *f = gguf_with("a.i64=int:-9223372036854775808,new.float=float:-1.5e3,new."
                               "bool=bool:true,general.architecture=str:x y:z=,"
                               "new.quoted=str:\"a, \\\"b\\\"\\n\",new.list=arr:[1, 2.5, "
@@ -115,8 +114,7 @@ static void every_type_sets_a_key_that_is_there_or_not(void **state) {
     model_file_close(f);
 }
 
-static void the_vocabulary_is_read_with_them(void **state) {
-    (void)state;
+TEST(the_vocabulary_is_read_with_them) {
     model_file *f = gguf_with("tokenizer.ggml.bos_token_id=int:2,tokenizer.ggml.add_bos_"
                               "token=bool:false,tokenizer.chat_template=str:\"{{ a, b }}\"");
     assert_int_equal(model_file_vocab(f)->bos, 2);
@@ -126,8 +124,7 @@ static void the_vocabulary_is_read_with_them(void **state) {
     model_file_close(f);
 }
 
-static void defaults_of_sampling_are_read_with_them(void **state) {
-    (void)state;
+TEST(defaults_of_sampling_are_read_with_them) {
     model_file *f = gguf_with("general.sampling.top_k=int:7");
     sampling_defaults d;
     assert_int_equal(model_file_check_overrides(f, NULL), QUIRE_OK); /* though nothing has asked for it so far */
@@ -138,8 +135,7 @@ static void defaults_of_sampling_are_read_with_them(void **state) {
     model_file_close(f);
 }
 
-static void what_is_no_override_is_refused_with_its_key(void **state) {
-    (void)state;
+TEST(what_is_no_override_is_refused_with_its_key) {
     static const char *const cases[][2] = {
         {"", "is empty"},
         {",", "must be KEY=TYPE:VALUE"},
@@ -181,8 +177,7 @@ static void what_is_no_override_is_refused_with_its_key(void **state) {
     }
 }
 
-static void a_key_that_nothing_asks_for_is_named_with_the_nearest(void **state) {
-    (void)state;
+TEST(a_key_that_nothing_asks_for_is_named_with_the_nearest) {
     model_file *f = gguf_with("llama.block_cuont=int:3,general.architecture=str:llama");
     quire_error err = {0};
     int64_t v;
@@ -203,8 +198,7 @@ static void a_key_that_nothing_asks_for_is_named_with_the_nearest(void **state) 
 
 /* ---- config.json ---- */
 
-static void an_object_is_merged_deep(void **state) {
-    (void)state;
+TEST(an_object_is_merged_deep) {
     model_file *f = hf_with("{\"rope_scaling\": {\"factor\": 2, \"new\": {\"deep\": 7}}, "
                             "\"text_config\": {\"hidden_size\": 48}, \"list\": [9],"
                             " \"limit\": {\"__float__\": \"Infinity\"}}");
@@ -224,8 +218,7 @@ static void an_object_is_merged_deep(void **state) {
     model_file_close(f);
 }
 
-static void null_and_other_kinds_take_what_lies_inside_away(void **state) {
-    (void)state;
+TEST(null_and_other_kinds_take_what_lies_inside_away) {
     model_file *f = hf_with("{\"rope_scaling\": null, \"window\": null, \"text_config\": 3}");
     int64_t v;
     str s;
@@ -242,8 +235,7 @@ static void null_and_other_kinds_take_what_lies_inside_away(void **state) {
     model_file_close(f);
 }
 
-static void what_ends_a_text_goes_before_generation_config(void **state) {
-    (void)state;
+TEST(what_ends_a_text_goes_before_generation_config) {
     int64_t ids[2];
     size_t n;
     model_file *f = hf_with("{\"eos_token_id\": 9}");
@@ -256,8 +248,7 @@ static void what_ends_a_text_goes_before_generation_config(void **state) {
     model_file_close(f);
 }
 
-static void what_is_no_object_of_config_json_is_refused(void **state) {
-    (void)state;
+TEST(what_is_no_object_of_config_json_is_refused) {
     static const char *const cases[][2] = {
         {"", "no valid JSON"},
         {"{", "no valid JSON"},
@@ -280,8 +271,7 @@ static void what_is_no_object_of_config_json_is_refused(void **state) {
     }
 }
 
-static void the_wrong_flag_names_the_other(void **state) {
-    (void)state;
+TEST(the_wrong_flag_names_the_other) {
     model_file *f = NULL;
     quire_error err = {0};
     quire_err e = open_gguf_with(NULL, "{\"a\":1}", &f, &err);
@@ -306,8 +296,7 @@ static void put_nest(strbuf *b, int depth, const char *name) {
     }
 }
 
-static void depth_length_and_number_are_bounded(void **state) {
-    (void)state;
+TEST(depth_length_and_number_are_bounded) {
     strbuf b = {0};
     static const int depths[] = {17, 600, 100000};
     for (size_t i = 0; i < sizeof depths / sizeof *depths; i++) {
@@ -350,8 +339,7 @@ static void depth_length_and_number_are_bounded(void **state) {
     strbuf_deinit(&b);
 }
 
-static void mutated_texts_are_refused_or_read(void **state) {
-    (void)state;
+TEST(mutated_texts_are_refused_or_read) {
     static const char kv[] = "a.i64=int:12,b=float:1.5,c=bool:true,d=str:\"x,y\",e=arr:[1,[2],\"z\"]";
     static const char hf[] = "{\"rope_scaling\":{\"factor\":8.5,\"b\":[1,\"x\",null]},\"window\":null,"
                              "\"limit\":{\"__float__\":\"NaN\"}}";
@@ -387,8 +375,7 @@ static void mutated_texts_are_refused_or_read(void **state) {
 
 /* ---- identity, packed models ---- */
 
-static void equal_overrides_have_equal_texts(void **state) {
-    (void)state;
+TEST(equal_overrides_have_equal_texts) {
     model_file *a = gguf_with("b=int:1,a=float:1.0,c=arr:[1,2]"), *b = gguf_with("c=arr:[ 1 ,2],a=float:1,b=int:1");
     model_file *c = gguf_with("c=arr:[1,3],a=float:1,b=int:1"), *none = gguf_with(NULL);
     assert_true(str_eq(model_file_overrides(a), model_file_overrides(b)));
@@ -432,8 +419,7 @@ static model_file *packed_with(const uint8_t *bytes, size_t n, const char *kv, c
     return f;
 }
 
-static void a_packed_model_carries_them_and_takes_others(void **state) {
-    (void)state;
+TEST(a_packed_model_carries_them_and_takes_others) {
     size_t n;
     model_file *source = gguf_with("a.i64=int:7,new=int:8,tokenizer.ggml.bos_token_id=int:1");
     uint8_t *bytes = packed_of(source, &n);
@@ -452,8 +438,7 @@ static void a_packed_model_carries_them_and_takes_others(void **state) {
     mem_free(bytes);
 }
 
-static void a_packed_directory_carries_paths(void **state) {
-    (void)state;
+TEST(a_packed_directory_carries_paths) {
     size_t n;
     int64_t v;
     model_file *source = hf_with("{\"rope_scaling\": {\"factor\": 2, \"low\": "
@@ -472,8 +457,7 @@ static void a_packed_directory_carries_paths(void **state) {
     mem_free(bytes);
 }
 
-static void damaged_ones_of_a_packed_model_are_refused(void **state) {
-    (void)state;
+TEST(damaged_ones_of_a_packed_model_are_refused) {
     static const char *const texts[] = {"{", "[]", "3", "{\"a\":1,\"a\":2}", "{\"\":", "\x01\x02"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         overrides *o = NULL;

@@ -87,8 +87,7 @@ static void set_use(const world *w, const char *key, int64_t seconds) {
     assert_int_equal(utimensat(AT_FDCWD, path_in(w, key, ".quire"), times, 0), 0);
 }
 
-static void what_was_kept_is_found_whole(void **state) {
-    (void)state;
+TEST(what_was_kept_is_found_whole) {
     world w = world_new();
     pack_cache c = open_cache(&w, 1 << 20);
     model_file *f;
@@ -107,8 +106,7 @@ static void what_was_kept_is_found_whole(void **state) {
     world_delete(&w, (const char *[]){NULL});
 }
 
-static void packed_forms_are_listed_and_removed_by_name(void **state) {
-    (void)state;
+TEST(packed_forms_are_listed_and_removed_by_name) {
     world w = world_new();
     pack_cache c = open_cache(&w, 1 << 20);
     quire_packed_form *forms;
@@ -146,8 +144,7 @@ static void packed_forms_are_listed_and_removed_by_name(void **state) {
     world_delete(&w, (const char *[]){NULL});
 }
 
-static void entries_that_are_cut_or_no_packed_models_are_removed(void **state) {
-    (void)state;
+TEST(entries_that_are_cut_or_no_packed_models_are_removed) {
     world w = world_new();
     pack_cache c = open_cache(&w, 1 << 20);
     model_file *f;
@@ -172,8 +169,7 @@ static void entries_that_are_cut_or_no_packed_models_are_removed(void **state) {
     world_delete(&w, (const char *[]){NULL});
 }
 
-static void what_others_may_write_is_not_used(void **state) {
-    (void)state;
+TEST(what_others_may_write_is_not_used) {
     world w = world_new();
     pack_cache c = open_cache(&w, 1 << 20), again;
     model_file *f;
@@ -204,8 +200,7 @@ static void what_others_may_write_is_not_used(void **state) {
     world_delete(&w, (const char *[]){NULL});
 }
 
-static void a_directory_that_cannot_be_is_an_error_that_names_it(void **state) {
-    (void)state;
+TEST(a_directory_that_cannot_be_is_an_error_that_names_it) {
     world w = world_new();
     pack_cache c = open_cache(&w, 1);
     quire_error err = {0};
@@ -222,8 +217,7 @@ static void a_directory_that_cannot_be_is_an_error_that_names_it(void **state) {
     world_delete(&w, (const char *[]){"file", NULL});
 }
 
-static void the_least_recently_used_entries_go_first(void **state) {
-    (void)state;
+TEST(the_least_recently_used_entries_go_first) {
     world w = world_new();
     int64_t n = (int64_t)packed_image_bytes(w.image);
     pack_cache c = open_cache(&w, 2 * n + n / 2);
@@ -251,8 +245,7 @@ static void the_least_recently_used_entries_go_first(void **state) {
     world_delete(&w, (const char *[]){name, "notes", NULL});
 }
 
-static void no_entry_takes_the_last_of_the_disk(void **state) {
-    (void)state;
+TEST(no_entry_takes_the_last_of_the_disk) {
     world w = world_new();
     pack_cache c = open_cache(&w, INT64_MAX);
     pack_entry *e;
@@ -266,8 +259,7 @@ static void no_entry_takes_the_last_of_the_disk(void **state) {
     world_delete(&w, (const char *[]){NULL});
 }
 
-static void two_writers_of_an_entry_do_not_meet(void **state) {
-    (void)state;
+TEST(two_writers_of_an_entry_do_not_meet) {
     world w = world_new();
     pack_cache c = open_cache(&w, 1 << 20);
     pack_entry *first, *second;
@@ -285,8 +277,7 @@ static void two_writers_of_an_entry_do_not_meet(void **state) {
     world_delete(&w, (const char *[]){NULL});
 }
 
-static void what_a_killed_writer_left_is_removed_by_the_next(void **state) {
-    (void)state;
+TEST(what_a_killed_writer_left_is_removed_by_the_next) {
     world w = world_new();
     pack_cache c = open_cache(&w, 1 << 20);
     quire_error err = {0};
@@ -318,8 +309,7 @@ static void name_of(const char *path, const char *form, char key[PACK_KEY_BYTES]
     model_file_close(f);
 }
 
-static void every_change_of_a_source_changes_its_name(void **state) {
-    (void)state;
+TEST(every_change_of_a_source_changes_its_name) {
     world w = world_new();
     pack_cache c = open_cache(&w, 1);
     char key[PACK_KEY_BYTES], other[PACK_KEY_BYTES], path[512];
@@ -352,8 +342,7 @@ static void every_change_of_a_source_changes_its_name(void **state) {
     world_delete(&w, (const char *[]){"m.gguf", NULL});
 }
 
-static void a_source_that_was_written_just_now_is_not_named(void **state) {
-    (void)state;
+TEST(a_source_that_was_written_just_now_is_not_named) {
     world w = world_new();
     pack_cache c = open_cache(&w, 1);
     model_file *f;

@@ -54,8 +54,7 @@ static quire_err open_bytes(const uint8_t *bytes, size_t n, quire_error *err) {
     return e;
 }
 
-static void what_was_packed_comes_back(void **state) {
-    (void)state;
+TEST(what_was_packed_comes_back) {
     for (int with_tables = 0; with_tables < 2; with_tables++) {
         size_t n;
         uint8_t *bytes = make_packed(with_tables, &n);
@@ -90,8 +89,7 @@ static void what_was_packed_comes_back(void **state) {
     }
 }
 
-static void a_shared_file_closes_with_its_last_user(void **state) {
-    (void)state;
+TEST(a_shared_file_closes_with_its_last_user) {
     size_t n;
     uint8_t *bytes = make_packed(false, &n);
     model_file *f;
@@ -103,8 +101,7 @@ static void a_shared_file_closes_with_its_last_user(void **state) {
     mem_free(bytes);
 }
 
-static void a_file_that_is_cut_anywhere_is_refused(void **state) {
-    (void)state;
+TEST(a_file_that_is_cut_anywhere_is_refused) {
     size_t n;
     uint8_t *bytes = make_packed(true, &n);
     for (size_t cut = strlen(PACKED_MAGIC); cut < n; cut += cut < 2 * sizeof(packed_header) || cut > n - 2000 ? 1 : 97) {
@@ -116,8 +113,7 @@ static void a_file_that_is_cut_anywhere_is_refused(void **state) {
     mem_free(bytes);
 }
 
-static void another_version_is_named(void **state) {
-    (void)state;
+TEST(another_version_is_named) {
     size_t n;
     quire_error err = {0};
     uint8_t *bytes = make_packed(true, &n);
@@ -128,8 +124,7 @@ static void another_version_is_named(void **state) {
 }
 
 /* Every byte of the header and of the directory counts. */
-static void a_byte_that_changed_is_noticed(void **state) {
-    (void)state;
+TEST(a_byte_that_changed_is_noticed) {
     size_t n;
     uint8_t *bytes = make_packed(true, &n);
     packed_header h;
@@ -147,8 +142,7 @@ static void a_byte_that_changed_is_noticed(void **state) {
 }
 
 /* Every byte that opening does not check has a checksum: the data, and the checksums themselves. Only padding has none. */
-static void a_byte_of_the_data_that_changed_is_found_by_its_checksum(void **state) {
-    (void)state;
+TEST(a_byte_of_the_data_that_changed_is_found_by_its_checksum) {
     size_t n;
     uint8_t *bytes = make_packed(true, &n);
     packed_header h;
@@ -180,8 +174,7 @@ static void a_byte_of_the_data_that_changed_is_found_by_its_checksum(void **stat
 }
 
 /* Blocks end inside pieces and inside the zeros between them. */
-static void checksums_are_of_the_bytes_that_are_written(void **state) {
-    (void)state;
+TEST(checksums_are_of_the_bytes_that_are_written) {
     enum { N = 3 };
     static const size_t sizes[N] = {PACKED_BLOCK + 1, 3 * PACKED_BLOCK - 5000, 100};
     temp_dir d = temp_new();
@@ -228,8 +221,7 @@ static void checksums_are_of_the_bytes_that_are_written(void **state) {
     strbuf_deinit(&source);
 }
 
-static void a_forged_file_is_refused_or_read_inside_its_bounds(void **state) {
-    (void)state;
+TEST(a_forged_file_is_refused_or_read_inside_its_bounds) {
     uint64_t seed = test_seed("forged packed models");
     size_t n;
     uint8_t *bytes = make_packed(true, &n), *changed = mem_new(n, 1);
@@ -253,8 +245,7 @@ static void a_forged_file_is_refused_or_read_inside_its_bounds(void **state) {
     mem_free(bytes);
 }
 
-static void a_model_that_cannot_be_written_leaves_nothing(void **state) {
-    (void)state;
+TEST(a_model_that_cannot_be_written_leaves_nothing) {
     packed_writer *w;
     quire_error err = {0};
     temp_dir d = temp_new();
@@ -265,8 +256,7 @@ static void a_model_that_cannot_be_written_leaves_nothing(void **state) {
     temp_delete(&d, (const char *[]){NULL}); /* fails where something is left */
 }
 
-static void writers_of_one_file_do_not_meet(void **state) {
-    (void)state;
+TEST(writers_of_one_file_do_not_meet) {
     packed_writer *w[2];
     packed_image *image[2];
     quire_error err = {0};
@@ -300,8 +290,7 @@ static void writers_of_one_file_do_not_meet(void **state) {
     strbuf_deinit(&source);
 }
 
-static void what_is_no_packed_model_is_not_replaced(void **state) {
-    (void)state;
+TEST(what_is_no_packed_model_is_not_replaced) {
     packed_writer *w;
     quire_error err = {0};
     temp_dir d = temp_new();

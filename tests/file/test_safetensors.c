@@ -30,8 +30,7 @@ static const char good[] = "{\"__metadata__\":{\"format\":\"pt\"},"
                            "\"none\":{\"dtype\":\"F32\",\"shape\":[0,3],\"data_offsets\":[24,24]}}   ";
 #define GOOD_DATA 24
 
-static void tensors_are_found_and_strange_ones_remembered(void **state) {
-    (void)state;
+TEST(tensors_are_found_and_strange_ones_remembered) {
     strbuf b = {0};
     tensor_dir dir = {0};
     quire_error err = {0};
@@ -59,8 +58,7 @@ static void tensors_are_found_and_strange_ones_remembered(void **state) {
 
 #define ONE(dtype, shape, offsets) "{\"t\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
 
-static void a_tensor_whose_numbers_contradict_is_refused_by_name(void **state) {
-    (void)state;
+TEST(a_tensor_whose_numbers_contradict_is_refused_by_name) {
     assert_refused(ONE("\"F32\"", "[2]", "[0,8]"), 7, "tensor t ends at byte 8 of the data, the file has 7: it is cut short");
     assert_refused(ONE("\"F32\"", "[2]", "[0,4]"), 8, "shape and dtype do not give the bytes");
     assert_refused(ONE("\"F32\"", "[2]", "[8,0]"), 8, "data_offsets");
@@ -78,8 +76,7 @@ static void a_tensor_whose_numbers_contradict_is_refused_by_name(void **state) {
     assert_refused("{\"\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "empty");
 }
 
-static void overlapping_and_repeated_tensors_are_refused(void **state) {
-    (void)state;
+TEST(overlapping_and_repeated_tensors_are_refused) {
     assert_refused(
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
         8, "tensor b: its data overlap");
@@ -93,8 +90,7 @@ static void overlapping_and_repeated_tensors_are_refused(void **state) {
     assert_refused("{\"a\\u0000b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 8, "NUL character");
 }
 
-static void a_header_that_is_no_json_object_is_refused(void **state) {
-    (void)state;
+TEST(a_header_that_is_no_json_object_is_refused) {
     assert_refused("", 0, "ends where a value must be");
     assert_refused("[1]", 0, "JSON object");
     assert_refused("{} x", 0, "JSON");
@@ -118,8 +114,7 @@ static void a_header_that_is_no_json_object_is_refused(void **state) {
     strbuf_deinit(&b);
 }
 
-static void json_nested_too_deep_is_refused(void **state) {
-    (void)state;
+TEST(json_nested_too_deep_is_refused) {
     static char deep[200001];
     memset(deep, '[', 200000);
     memcpy(deep, "{\"a\":", 5);
@@ -148,8 +143,7 @@ static bool survives(const void *bytes, size_t n) {
     return e == QUIRE_OK;
 }
 
-static void a_file_cut_at_any_byte_is_refused(void **state) {
-    (void)state;
+TEST(a_file_cut_at_any_byte_is_refused) {
     strbuf b = {0};
     make_safetensors(&b, good, GOOD_DATA);
     for (size_t n = 0; n < b.n; n++) {
@@ -159,8 +153,7 @@ static void a_file_cut_at_any_byte_is_refused(void **state) {
     strbuf_deinit(&b);
 }
 
-static void random_damage_never_leads_outside_the_file(void **state) {
-    (void)state;
+TEST(random_damage_never_leads_outside_the_file) {
     strbuf b = {0};
     make_safetensors(&b, good, GOOD_DATA);
     uint64_t seed = test_seed("safetensors");

@@ -59,8 +59,7 @@ static void a_directory_gives(const char *generation, const char *wanted) {
     temp_delete(&d, names);
 }
 
-static void generation_config_gives_five_fields(void **state) {
-    (void)state;
+TEST(generation_config_gives_five_fields) {
     a_directory_gives(
         "{\"do_sample\": false, \"temperature\": 0.6, \"top_k\": 20, \"top_p\": 0.95, \"min_p\": 0.01, \"repetition_penalty\": 1.05, "
         "\"eos_token_id\": [1, 2], \"max_new_tokens\": 7, \"typical_p\": 0.5}",
@@ -87,8 +86,7 @@ static void refuses(const char *generation, const char *words) {
     temp_delete(&d, names);
 }
 
-static void what_is_no_number_is_refused_with_file_and_field(void **state) {
-    (void)state;
+TEST(what_is_no_number_is_refused_with_file_and_field) {
     refuses("{\"temperature\": \"0.6\"}", "temperature is a text");
     refuses("{\"top_k\": [20]}", "top_k is a list");
     refuses("{\"top_p\": true}", "top_p is true or false");
@@ -97,8 +95,7 @@ static void what_is_no_number_is_refused_with_file_and_field(void **state) {
     refuses("{\"repetition_penalty\": {\"__float__\": \"NaN\"}}", "repetition_penalty is not finite");
 }
 
-static void another_file_must_be_there_and_be_json(void **state) {
-    (void)state;
+TEST(another_file_must_be_there_and_be_json) {
     temp_dir d = directory_with(NULL);
     sampling_defaults found;
     quire_error err = {0};
@@ -118,8 +115,7 @@ static void put_key_f32(strbuf *b, const char *key, float v) {
     put_f32(b, v);
 }
 
-static void gguf_gives_them_under_keys_of_its_own(void **state) {
-    (void)state;
+TEST(gguf_gives_them_under_keys_of_its_own) {
     temp_dir d = temp_new();
     strbuf b = {0};
     put_header(&b, 3, 0, 6);

@@ -18,8 +18,7 @@ static void same_bytes(grammar_kind kind, const char *text) {
     nfa_deinit(&b.a);
 }
 
-static void what_is_counted_is_what_the_grammar_holds(void **state) {
-    (void)state;
+TEST(what_is_counted_is_what_the_grammar_holds) {
     same_bytes(GRAMMAR_REGEX, "(a|bc){2,40}[^x-z]*\\w+");
     same_bytes(GRAMMAR_CHOICE, "[\"one\",\"another\",\"\"]");
     same_bytes(GRAMMAR_EBNF, "root ::= item+\nitem ::= \"a\" | root \"b\" | [0-9]{3}\n");
@@ -33,8 +32,7 @@ static void what_is_counted_is_what_the_grammar_holds(void **state) {
                "\"#/$defs/n\"}}]}},\"required\":[\"b\"]}},\"$ref\":\"#/$defs/n\"}");
 }
 
-static void a_vector_is_counted_as_it_grows_and_given_back_when_freed(void **state) {
-    (void)state;
+TEST(a_vector_is_counted_as_it_grows_and_given_back_when_freed) {
     NFA_VEC(uint32_t) v = {0};
     build b;
     quire_error err = {0};
@@ -52,8 +50,7 @@ static void a_vector_is_counted_as_it_grows_and_given_back_when_freed(void **sta
 }
 
 /* Thirty rules that begin with each other beside a rule of 15,000 nodes: each has a map of all nodes for each of them. */
-static void what_turns_left_recursion_around_is_counted(void **state) {
-    (void)state;
+TEST(what_turns_left_recursion_around_is_counted) {
     strbuf text = {0};
     quire_error err = {0};
     grammar *g = NULL;
@@ -73,8 +70,7 @@ static void what_turns_left_recursion_around_is_counted(void **state) {
     strbuf_deinit(&text);
 }
 
-static void a_pool_of_automata_gives_all_back(void **state) {
-    (void)state;
+TEST(a_pool_of_automata_gives_all_back) {
     build b;
     dfa_pool p;
     quire_error err = {0};

@@ -1,8 +1,7 @@
 /* GBNF: recursion of every kind, and what is refused. */
 #include "grammar_case.h"
 
-static void rules_nest_as_deep_as_the_text(void **state) {
-    (void)state;
+TEST(rules_nest_as_deep_as_the_text) {
     grammar_case c = case_open(GRAMMAR_EBNF, "root ::= \"(\" root \")\" | \"a\"\n", NULL);
     char text[4002] = "";
     memset(text, '(', 2000);
@@ -15,8 +14,7 @@ static void rules_nest_as_deep_as_the_text(void **state) {
     case_close(&c);
 }
 
-static void left_recursion_is_turned_around(void **state) {
-    (void)state;
+TEST(left_recursion_is_turned_around) {
     grammar_case c = case_open(GRAMMAR_EBNF, "root ::= e\ne ::= e \"+\" t | t\nt ::= t \"*\" f | f\nf ::= \"(\" e \")\" | [a-c]\n", NULL);
     case_accepts(&c, "a+b*c+(a+a)");
     case_rejects(&c, "a+*", 2);
@@ -25,8 +23,7 @@ static void left_recursion_is_turned_around(void **state) {
     case_close(&c);
 }
 
-static void left_recursion_through_other_rules_and_empty_ones_is_too(void **state) {
-    (void)state;
+TEST(left_recursion_through_other_rules_and_empty_ones_is_too) {
     grammar_case c = case_open(GRAMMAR_EBNF, "root ::= x\nx ::= o y \"1\" | \"a\"\ny ::= x \"2\" | \"b\"\no ::= \"-\"?\n", NULL);
     case_accepts(&c, "a");
     case_accepts(&c, "b1");
@@ -41,8 +38,7 @@ static void left_recursion_through_other_rules_and_empty_ones_is_too(void **stat
     case_close(&c);
 }
 
-static void left_recursion_between_two_that_may_be_empty_is_too(void **state) {
-    (void)state;
+TEST(left_recursion_between_two_that_may_be_empty_is_too) {
     grammar_case c = case_open(GRAMMAR_EBNF, "root ::= s\ns ::= s s | \"(\" s \")\" | \"\"\n", NULL);
     case_accepts(&c, "");
     case_accepts(&c, "()");
@@ -72,8 +68,7 @@ static void accepts_letters(grammar_case *c, int n, const char *behind, bool acc
     }
 }
 
-static void a_counted_repeat_may_begin_a_rule_that_begins_with_itself(void **state) {
-    (void)state;
+TEST(a_counted_repeat_may_begin_a_rule_that_begins_with_itself) {
     static const char *const texts[] = {"root ::= root \"-\" | [a-z]{70}", "root ::= root \"-\" | w{70}\nw ::= [a-z]",
                                         "root ::= x\nx ::= y \"-\"\ny ::= x | root | ([a-z] \"\"){70} | [a-z]{70}\n"};
     for (size_t i = 0; i < 2; i++) {
@@ -101,8 +96,7 @@ static void a_counted_repeat_may_begin_a_rule_that_begins_with_itself(void **sta
     case_refused(GRAMMAR_EBNF, "root ::= (root \"a\"){70} | \"b\"", QUIRE_UNSUPPORTED, "counted repeat");
 }
 
-static void an_ambiguous_grammar_stays_small(void **state) {
-    (void)state;
+TEST(an_ambiguous_grammar_stays_small) {
     grammar_case c = case_open(GRAMMAR_EBNF, "root ::= s\ns ::= s s | \"a\" | \"b\"\n", NULL);
     char text[301];
     memset(text, 'a', 300);
@@ -114,8 +108,7 @@ static void an_ambiguous_grammar_stays_small(void **state) {
     case_close(&c);
 }
 
-static void rules_may_span_lines_and_hold_comments(void **state) {
-    (void)state;
+TEST(rules_may_span_lines_and_hold_comments) {
     grammar_case c =
         case_open(GRAMMAR_EBNF, "# an answer\nroot ::= (\n  \"x\" # first\n  | name )\nname ::= [^\\]\\n]{2,3}\n | '\\x41\\u00e9'\n", NULL);
     case_accepts(&c, "x");
@@ -126,8 +119,7 @@ static void rules_may_span_lines_and_hold_comments(void **state) {
     case_close(&c);
 }
 
-static void wrong_grammars_are_refused_with_their_line(void **state) {
-    (void)state;
+TEST(wrong_grammars_are_refused_with_their_line) {
     case_refused(GRAMMAR_EBNF, "root ::= a\n", QUIRE_INVALID, "no rule \"a\"");
     case_refused(GRAMMAR_EBNF, "a ::= \"x\"\n", QUIRE_INVALID, "no rule \"root\"");
     case_refused(GRAMMAR_EBNF, "root ::= \"x\"\nroot ::= \"y\"\n", QUIRE_INVALID, "line 2");
@@ -137,8 +129,7 @@ static void wrong_grammars_are_refused_with_their_line(void **state) {
     case_refused(GRAMMAR_EBNF, "root ::= \"x\"{3,2}\n", QUIRE_INVALID, "{n,m}");
 }
 
-static void the_notation_of_w3c_is_read_too(void **state) {
-    (void)state;
+TEST(the_notation_of_w3c_is_read_too) {
     grammar_case c =
         case_open(GRAMMAR_W3C, "/* an answer */ [1] doc ::= item (',' item)*\n[2] item ::= [a-c#x30-#x39]+ | #xE9 | \"#x\\\"\n", NULL);
     case_accepts(&c, "a0,9");

@@ -61,8 +61,7 @@ static char *repeated(const char *before, const char *piece, int n, const char *
     return b.p;
 }
 
-static void hostile_grammars_are_refused_in_time_and_hold_nobody_up(void **state) {
-    (void)state;
+TEST(hostile_grammars_are_refused_in_time_and_hold_nobody_up) {
     char *deep = repeated("", "(", 30000, "a"), *wide = repeated("{\"enum\":[", "\"a\",", 2500000, "\"b\"]}");
     char *all = repeated("{\"allOf\":[", "{\"anyOf\":[{\"minimum\":1},{\"type\":\"string\"},{\"required\":[\"a\"]}]},", 3000, "true]}");
     char *dots = repeated("{\"pattern\":\"", "(a|ab|abc|.*x)", 60, "$\",\"maxLength\":5000}");
@@ -81,8 +80,7 @@ static void hostile_grammars_are_refused_in_time_and_hold_nobody_up(void **state
 }
 
 /* Where repeats stand behind each other, no limit of groups or sizes bounds the recursion. */
-static void stacked_repeats_nest_as_little_as_groups(void **state) {
-    (void)state;
+TEST(stacked_repeats_nest_as_little_as_groups) {
     enum { N = 190000 };
     const struct {
         grammar_kind kind;
@@ -115,8 +113,7 @@ static void stacked_repeats_nest_as_little_as_groups(void **state) {
     mem_free(spaces);
 }
 
-static void a_cancelled_turn_ends_a_compilation(void **state) {
-    (void)state;
+TEST(a_cancelled_turn_ends_a_compilation) {
     char *dots = repeated("{\"pattern\":\"", "(a|ab|abc|.*x)", 60, "$\",\"maxLength\":5000}");
     quire_error err = {0};
     watch w = begin(3);

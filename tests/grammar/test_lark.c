@@ -1,8 +1,7 @@
 /* Grammars in Lark's notation: what they accept, and what is refused with a reason. */
 #include "grammar_case.h"
 
-static void rules_and_terminals(void **state) {
-    (void)state;
+TEST(rules_and_terminals) {
     grammar_case c = case_open(GRAMMAR_LARK,
                                "// sums\nstart: expr -> all\n?expr: expr \"+\" term\n     | term\n!term.2: FACTOR (\"*\" FACTOR)*\n"
                                "FACTOR.-1: DIGIT+ | \"(\" \"a\"..\"c\" \")\"\n%import common.DIGIT\n",
@@ -16,8 +15,7 @@ static void rules_and_terminals(void **state) {
     case_close(&c);
 }
 
-static void what_is_ignored_stands_between_terminals_and_not_inside(void **state) {
-    (void)state;
+TEST(what_is_ignored_stands_between_terminals_and_not_inside) {
     grammar_case c = case_open(GRAMMAR_LARK,
                                "start: NAME \"=\" \"ab\" \";\"\nNAME: /[a-z]/ /[0-9]/\n"
                                "%import common (WS, SH_COMMENT)\n%ignore WS\n%ignore SH_COMMENT",
@@ -29,8 +27,7 @@ static void what_is_ignored_stands_between_terminals_and_not_inside(void **state
     case_close(&c);
 }
 
-static void counts_options_and_flags(void **state) {
-    (void)state;
+TEST(counts_options_and_flags) {
     grammar_case c = case_open(GRAMMAR_LARK, "start: \"x\"i ~ 2 [\",\"] /a.b/is ~ 0..2 (\"-\" | ) \"\\x41\\u00e9\\\"\\\\\\n\"", NULL);
     case_accepts(&c, "xXA\xC3\xA9\"\\\n");
     case_accepts(&c, "Xx,A\nBaxb-A\xC3\xA9\"\\\n");
@@ -39,8 +36,7 @@ static void counts_options_and_flags(void **state) {
     case_close(&c);
 }
 
-static void common_terminals(void **state) {
-    (void)state;
+TEST(common_terminals) {
     static const struct {
         const char *name, *good, *bad;
         int dead_at;
@@ -60,8 +56,7 @@ static void common_terminals(void **state) {
     }
 }
 
-static void what_cannot_be_read_is_refused(void **state) {
-    (void)state;
+TEST(what_cannot_be_read_is_refused) {
     static const struct {
         const char *text;
         quire_err e;

@@ -68,8 +68,7 @@ static void walk_at_random(grammar_case *c, uint64_t *random) {
     }
 }
 
-static void every_bit_of_a_mask_is_what_taking_the_token_says(void **state) {
-    (void)state;
+TEST(every_bit_of_a_mask_is_what_taking_the_token_says) {
     uint64_t seed = 20260722;
     print_message("seed %llu\n", (unsigned long long)seed);
     uint64_t random = seed;
@@ -84,8 +83,7 @@ static void every_bit_of_a_mask_is_what_taking_the_token_says(void **state) {
 }
 
 /* Around the length at which the longest token just fits, right after the opening quote. */
-static void a_limited_string_takes_the_longest_token_only_where_it_fits(void **state) {
-    (void)state;
+TEST(a_limited_string_takes_the_longest_token_only_where_it_fits) {
     const int32_t quote = 13;
     int32_t n_longest = 0;
     assert_string_equal(case_tokens[quote], "\"");
@@ -109,8 +107,7 @@ static void a_limited_string_takes_the_longest_token_only_where_it_fits(void **s
     }
 }
 
-static void an_end_token_is_allowed_where_the_answer_is_complete(void **state) {
-    (void)state;
+TEST(an_end_token_is_allowed_where_the_answer_is_complete) {
     grammar_case c = case_open(GRAMMAR_REGEX, "ab?", NULL);
     grammar_state s = grammar_start(c.r), behind;
     assert_int_equal(grammar_accept(c.r, &s, CASE_END), QUIRE_INVALID);
@@ -127,8 +124,7 @@ static void an_end_token_is_allowed_where_the_answer_is_complete(void **state) {
     case_close(&c);
 }
 
-static void forced_tokens_are_the_only_ones(void **state) {
-    (void)state;
+TEST(forced_tokens_are_the_only_ones) {
     int32_t tokens[16], parents[16];
     grammar_case c = case_open(GRAMMAR_REGEX, "x\\.x[01]", NULL);
     int32_t n = grammar_forced(c.r, grammar_start(c.r), tokens, 16);
@@ -148,8 +144,7 @@ static void forced_tokens_are_the_only_ones(void **state) {
 }
 
 /* The spellings of known bytes: likeliest first, each allowed behind its parent, as many as are likely enough. */
-static void guesses_branch_where_texts_may_be_spelt_in_several_ways(void **state) {
-    (void)state;
+TEST(guesses_branch_where_texts_may_be_spelt_in_several_ways) {
     int32_t tokens[GRAMMAR_MAX_GUESSES], parents[GRAMMAR_MAX_GUESSES];
     grammar_state states[GRAMMAR_MAX_GUESSES];
     grammar_case c = case_open(GRAMMAR_REGEX, "abcab[01]", NULL);
@@ -177,8 +172,7 @@ static void guesses_branch_where_texts_may_be_spelt_in_several_ways(void **state
 }
 
 /* What comes with a token is lost with it where it is wrong: the more there is, the surer it has to be. */
-static void guesses_are_worth_what_is_lost_where_they_are_wrong(void **state) {
-    (void)state;
+TEST(guesses_are_worth_what_is_lost_where_they_are_wrong) {
     int32_t tokens[GRAMMAR_MAX_GUESSES], parents[GRAMMAR_MAX_GUESSES];
     grammar_case c = case_open(GRAMMAR_REGEX, "abcab[01]", NULL);
     grammar_guess_bounds bounds = {32, 0.8f, 0.01f, 5.0f};
@@ -196,8 +190,7 @@ static void guesses_are_worth_what_is_lost_where_they_are_wrong(void **state) {
     case_close(&c);
 }
 
-static void a_run_allocates_nothing_after_it_is_open(void **state) {
-    (void)state;
+TEST(a_run_allocates_nothing_after_it_is_open) {
     grammar_case c = case_open(GRAMMAR_JSON_OBJECT, "", NULL);
     uint64_t bits[(CASE_TOKENS + 63) / 64];
     grammar_state s = grammar_start(c.r);
@@ -210,8 +203,7 @@ static void a_run_allocates_nothing_after_it_is_open(void **state) {
     case_close(&c);
 }
 
-static void a_run_at_its_budget_fails_and_keeps_the_state(void **state) {
-    (void)state;
+TEST(a_run_at_its_budget_fails_and_keeps_the_state) {
     grammar *g = NULL;
     grammar_vocab *v = case_vocab(1);
     grammar_run *r = NULL, *other = NULL;
@@ -246,8 +238,7 @@ static size_t nest(grammar_run *r, grammar_state *s, size_t most) {
 }
 
 /* Others go on from where it ended, each as far as it would get alone. */
-static void one_that_uses_up_its_budget_ends_alone(void **state) {
-    (void)state;
+TEST(one_that_uses_up_its_budget_ends_alone) {
     enum { N_RUNS = 5, BUDGET = 65536, MOST = 1000000 };
     grammar *g = NULL;
     grammar_vocab *v = case_vocab(1);
@@ -274,8 +265,7 @@ static void one_that_uses_up_its_budget_ends_alone(void **state) {
     grammar_vocab_drop(v);
 }
 
-static void runs_of_one_grammar_share_their_states(void **state) {
-    (void)state;
+TEST(runs_of_one_grammar_share_their_states) {
     grammar_case c = case_open(GRAMMAR_REGEX, "a*", NULL);
     grammar_run *second = NULL;
     grammar_state s = grammar_start(c.r);
@@ -300,8 +290,7 @@ static void *use_run(void *arg) {
     return NULL;
 }
 
-static void threads_may_use_one_run_at_once(void **state) {
-    (void)state;
+TEST(threads_may_use_one_run_at_once) {
     grammar_case c = case_open(GRAMMAR_JSON_OBJECT, "", &((grammar_options){.space = GRAMMAR_SPACE_ANY}));
     pthread_t threads[4];
     for (int i = 0; i < 4; i++) {

@@ -11,8 +11,7 @@
 
 #define ANY_ORDER (&(grammar_options){.order = GRAMMAR_ORDER_ANY})
 
-static void no_name_comes_twice_in_an_object(void **state) {
-    (void)state;
+TEST(no_name_comes_twice_in_an_object) {
     static const schema_case cases[] = {
         {"{\"type\":\"object\"}",
          {"{\"a\":1,\"b\":2}", "{\"a\":{\"a\":1},\"b\":{\"a\":2}}", "{\"a\":[{\"b\":1},{\"b\":2}]}", "{\"ab\":1,\"a\":2,\"abc\":3,\"\":4}"},
@@ -414,8 +413,7 @@ static void walk_world(const world *w, uint64_t *random, int64_t *n_masks) {
     case_close(&c);
 }
 
-static void masks_have_the_tokens_that_leave_a_text_without_a_name_twice(void **state) {
-    (void)state;
+TEST(masks_have_the_tokens_that_leave_a_text_without_a_name_twice) {
     int64_t n_masks = 0;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         uint64_t random = seed;

@@ -101,8 +101,7 @@ static void rejects(grammar_case *c, const char *text, int at) {
         .part = GRAMMAR_PART_RULE, .kind = k, .text = { t, sizeof t - 1 }                                                                  \
     }
 
-static void a_special_token_is_no_text_and_text_is_no_special_token(void **state) {
-    (void)state;
+TEST(a_special_token_is_no_text_and_text_is_no_special_token) {
     grammar_part text = TEXT("a<tool>b"), regex = RULE(GRAMMAR_REGEX, "<tool>"), any = RULE(GRAMMAR_REGEX, "(.|\n)*");
     grammar_case c = open_parts(&text);
     accepts(&c, "a\1b");
@@ -119,8 +118,7 @@ static void a_special_token_is_no_text_and_text_is_no_special_token(void **state
 }
 
 /* A vocabulary of single bytes has all of a spelling. */
-static void tokens_of_single_bytes_spell_no_special_token(void **state) {
-    (void)state;
+TEST(tokens_of_single_bytes_spell_no_special_token) {
     grammar_part part = TEXT("<tool>");
     grammar_case c = open_parts(&part);
     grammar_state s = grammar_start(c.r);
@@ -131,8 +129,7 @@ static void tokens_of_single_bytes_spell_no_special_token(void **state) {
     case_close(&c);
 }
 
-static void sets_of_special_tokens_are_named_or_all_others(void **state) {
-    (void)state;
+TEST(sets_of_special_tokens_are_named_or_all_others) {
     static const int32_t two[] = {THINK_END, TOOL};
     grammar_part set = {.part = GRAMMAR_PART_MARKS, .ids = two, .n_ids = 2};
     grammar_case c = open_parts(&set);
@@ -148,8 +145,7 @@ static void sets_of_special_tokens_are_named_or_all_others(void **state) {
     case_close(&c);
 }
 
-static void sequences_choices_and_repeats_are_what_they_say(void **state) {
-    (void)state;
+TEST(sequences_choices_and_repeats_are_what_they_say) {
     const grammar_part ab[] = {TEXT("a"), TEXT("<tool>")}, separated[] = {TEXT("a"), TEXT(",")};
     const grammar_part either = {.part = GRAMMAR_PART_ONE_OF, .parts = ab, .n_parts = 2};
     grammar_part repeat = {.part = GRAMMAR_PART_REPEAT, .parts = &either, .n_parts = 1, .min = 2, .max = 3};
@@ -175,8 +171,7 @@ static void sequences_choices_and_repeats_are_what_they_say(void **state) {
     case_close(&c);
 }
 
-static void text_goes_on_until_a_mark_or_a_text_for_the_first_time(void **state) {
-    (void)state;
+TEST(text_goes_on_until_a_mark_or_a_text_for_the_first_time) {
     const str think[] = {str_of("</think>")}, end[] = {str_of("</end>"), str_of("</e\xC3\xA9>")};
     grammar_part parts[] = {{.part = GRAMMAR_PART_UNTIL, .texts = think, .n_texts = 1}, RULE(GRAMMAR_SCHEMA, "{\"type\":\"null\"}")};
     const grammar_part all = {.part = GRAMMAR_PART_SEQUENCE, .parts = parts, .n_parts = 2};
@@ -200,8 +195,7 @@ static void text_goes_on_until_a_mark_or_a_text_for_the_first_time(void **state)
     case_close(&c);
 }
 
-static void free_text_holds_none_of_its_texts(void **state) {
-    (void)state;
+TEST(free_text_holds_none_of_its_texts) {
     const str none[] = {str_of("ab"), str_of("<tool>")};
     const grammar_part part = {.part = GRAMMAR_PART_FREE, .texts = none, .n_texts = 2};
     grammar_case c = open_parts(&part);
@@ -254,8 +248,7 @@ static void check_masks(grammar_case *c, const char *text) {
 }
 
 /* A newline may stand in the text and not in the string; a long run of spaces in the regex and not in the array. */
-static void a_text_that_begins_as_json_does_has_masks_of_its_own(void **state) {
-    (void)state;
+TEST(a_text_that_begins_as_json_does_has_masks_of_its_own) {
     const grammar_part strings[] = {RULE(GRAMMAR_SCHEMA, "{\"type\":\"string\"}"),
                                     RULE(GRAMMAR_SCHEMA, "{\"minLength\":2,\"maxLength\":90}"),
                                     RULE(GRAMMAR_SCHEMA, "{\"type\":\"string\",\"pattern\":\"a|b\"}")};
@@ -274,8 +267,7 @@ static void a_text_that_begins_as_json_does_has_masks_of_its_own(void **state) {
     case_close(&c);
 }
 
-static void a_trigger_begins_a_tag_anywhere_in_free_text(void **state) {
-    (void)state;
+TEST(a_trigger_begins_a_tag_anywhere_in_free_text) {
     grammar_case c = open_tags(false, false);
     accepts(&c, "");
     accepts(&c, "no tag <f <tool>\5");
@@ -302,8 +294,7 @@ static void a_trigger_begins_a_tag_anywhere_in_free_text(void **state) {
     case_close(&c);
 }
 
-static void a_trigger_may_be_letters_before_a_special_token(void **state) {
-    (void)state;
+TEST(a_trigger_may_be_letters_before_a_special_token) {
     const grammar_part rest = TEXT("1");
     const grammar_tag tag = {str_of("call<tool>f"), &rest};
     const str trigger = str_of("call<tool>");
@@ -316,8 +307,7 @@ static void a_trigger_may_be_letters_before_a_special_token(void **state) {
 }
 
 /* A tag's special token counts where the trigger is only the beginning of its letters. */
-static void a_trigger_of_letters_means_the_special_token_that_begins_with_them(void **state) {
-    (void)state;
+TEST(a_trigger_of_letters_means_the_special_token_that_begins_with_them) {
     const grammar_part rest = TEXT("1");
     const grammar_tag tag = {str_of("<tool>f"), &rest};
     const str trigger = str_of("<to");
@@ -328,8 +318,7 @@ static void a_trigger_of_letters_means_the_special_token_that_begins_with_them(v
     case_close(&c);
 }
 
-static void a_special_token_that_must_come_is_forced(void **state) {
-    (void)state;
+TEST(a_special_token_that_must_come_is_forced) {
     const grammar_part part = TEXT("<tool>a</tool>");
     grammar_case c = open_parts(&part);
     int32_t ids[GRAMMAR_MAX_GUESSES], parents[GRAMMAR_MAX_GUESSES];
@@ -353,8 +342,7 @@ static void refused(const grammar_part *part, quire_err e, const char *why) {
     assert_null(g);
 }
 
-static void what_is_malformed_is_refused(void **state) {
-    (void)state;
+TEST(what_is_malformed_is_refused) {
     const grammar_part rest = TEXT("1");
     const grammar_tag tag = {str_of("<f>"), &rest};
     const str other = str_of("<g"), empty = {"", 0}, broken = {"\xFF", 1};
@@ -382,8 +370,7 @@ static void what_is_malformed_is_refused(void **state) {
 }
 
 /* Rules of EBNF stand behind each other's. */
-static void rules_of_several_grammars_do_not_meet(void **state) {
-    (void)state;
+TEST(rules_of_several_grammars_do_not_meet) {
     const grammar_part parts[] = {RULE(GRAMMAR_EBNF, "root ::= x | root x\nx ::= \"a\""),
                                   RULE(GRAMMAR_EBNF, "root ::= \"(\" root \")\" | x\nx ::= \"b\"")};
     const grammar_part all = {.part = GRAMMAR_PART_SEQUENCE, .parts = parts, .n_parts = 2};
@@ -418,8 +405,7 @@ static void check_lark(int n) {
     case_close(&c);
 }
 
-static void rules_of_lark_stand_behind_those_before_them(void **state) {
-    (void)state;
+TEST(rules_of_lark_stand_behind_those_before_them) {
     for (int n = 8; n < 24; n++) {
         check_lark(n);
     }

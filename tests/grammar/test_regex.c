@@ -1,8 +1,7 @@
 /* Regexes and choices: what they accept, where they end, what is refused. */
 #include "grammar_case.h"
 
-static void a_regex_must_match_the_whole_text(void **state) {
-    (void)state;
+TEST(a_regex_must_match_the_whole_text) {
     grammar_case c = case_open(GRAMMAR_REGEX, "ab+c?", NULL);
     case_accepts(&c, "ab");
     case_accepts(&c, "abbbc");
@@ -12,8 +11,7 @@ static void a_regex_must_match_the_whole_text(void **state) {
     case_close(&c);
 }
 
-static void counted_repeats_are_counted_and_not_written_out(void **state) {
-    (void)state;
+TEST(counted_repeats_are_counted_and_not_written_out) {
     grammar_case c = case_open(GRAMMAR_REGEX, "(?:(?:a|bc){2,3}x){50,51}", NULL);
     char text[52 * 4 + 1] = "";
     for (int i = 0; i < 49; i++) {
@@ -29,8 +27,7 @@ static void counted_repeats_are_counted_and_not_written_out(void **state) {
     case_close(&c);
 }
 
-static void stacked_repeats_are_the_one_that_says_both(void **state) {
-    (void)state;
+TEST(stacked_repeats_are_the_one_that_says_both) {
     static const struct {
         const char *regex;
         int min, max; /* letters; -1: any number */
@@ -51,8 +48,7 @@ static void stacked_repeats_are_the_one_that_says_both(void **state) {
     }
 }
 
-static void characters_are_whole_even_where_tokens_cut_them(void **state) {
-    (void)state;
+TEST(characters_are_whole_even_where_tokens_cut_them) {
     grammar_case c = case_open(GRAMMAR_REGEX, "[\\u00e0-\\u00ff]\xE6\x97\xA5?[^\\x00-\\uffff]", NULL);
     case_accepts(&c, "\xC3\xA9\xE6\x97\xA5\xF0\x9F\x98\x80");
     case_accepts(&c, "\xC3\xA9\xF0\x9F\x98\x80");
@@ -67,8 +63,7 @@ static void characters_are_whole_even_where_tokens_cut_them(void **state) {
     case_close(&c);
 }
 
-static void anchors_count_at_the_edges_alone(void **state) {
-    (void)state;
+TEST(anchors_count_at_the_edges_alone) {
     grammar_case c = case_open(GRAMMAR_REGEX, "^(?:^ab|x)$", NULL);
     case_accepts(&c, "ab");
     case_accepts(&c, "x");
@@ -85,8 +80,7 @@ static void anchors_count_at_the_edges_alone(void **state) {
     case_refused(GRAMMAR_REGEX, "[^\\x00-\\U0010ffff]", QUIRE_INVALID, "matches no text");
 }
 
-static void a_choice_is_one_of_its_texts(void **state) {
-    (void)state;
+TEST(a_choice_is_one_of_its_texts) {
     grammar_case c = case_open(GRAMMAR_CHOICE, "[\"yes\",\"yes sir\",\"\\u00e9\"]", NULL);
     case_accepts(&c, "yes");
     case_accepts(&c, "yes sir");
@@ -97,8 +91,7 @@ static void a_choice_is_one_of_its_texts(void **state) {
     case_refused(GRAMMAR_CHOICE, "[1]", QUIRE_INVALID, "not a string");
 }
 
-static void a_hostile_regex_is_refused_in_its_budgets(void **state) {
-    (void)state;
+TEST(a_hostile_regex_is_refused_in_its_budgets) {
     char *deep = mem_new(60001, 1);
     assert_non_null(deep);
     memset(deep, '(', 30000);

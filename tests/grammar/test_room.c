@@ -50,8 +50,7 @@ static int32_t any_of(const uint64_t *bits, uint32_t at) {
 }
 
 /* One goes on within steps and outside of them where a step has no room, the other only outside: the masks are the same. */
-static void masks_that_a_step_began_are_those_that_it_did_not(void **state) {
-    (void)state;
+TEST(masks_that_a_step_began_are_those_that_it_did_not) {
     for (size_t k = 0; k < N_HOSTILE; k++) {
         grammar_case in = case_open(hostile[k].kind, hostile[k].text, NULL), out = case_open(hostile[k].kind, hostile[k].text, NULL);
         grammar_state a = grammar_start(in.r), b = grammar_start(out.r);
@@ -89,8 +88,7 @@ static void masks_that_a_step_began_are_those_that_it_did_not(void **state) {
     }
 }
 
-static void a_used_up_room_still_takes_what_is_built(void **state) {
-    (void)state;
+TEST(a_used_up_room_still_takes_what_is_built) {
     grammar_case c = case_open(GRAMMAR_REGEX, "(abc|ab|x)+", NULL);
     uint64_t bits[WORDS];
     work_room room = {0};
@@ -127,8 +125,7 @@ static quire_err over(turn *t) {
     return s->is_off ? QUIRE_CANCELLED : QUIRE_OK;
 }
 
-static void a_thread_outside_takes_turns_and_leaves_the_run_to_steps_between_them(void **state) {
-    (void)state;
+TEST(a_thread_outside_takes_turns_and_leaves_the_run_to_steps_between_them) {
     grammar_case c = case_open(hostile[0].kind, hostile[0].text, NULL);
     slow_turn t = {.head = {.over = over}, .c = &c};
     grammar_state s = grammar_start(c.r);
@@ -143,8 +140,7 @@ static void a_thread_outside_takes_turns_and_leaves_the_run_to_steps_between_the
     case_close(&c);
 }
 
-static void a_thread_outside_ends_where_nobody_wants_the_mask(void **state) {
-    (void)state;
+TEST(a_thread_outside_ends_where_nobody_wants_the_mask) {
     grammar_case c = case_open(hostile[1].kind, hostile[1].text, NULL);
     slow_turn t = {.head = {.over = over}, .c = &c, .is_off = true};
     grammar_state s = grammar_start(c.r);
@@ -173,8 +169,7 @@ static void *build_outside(void *arg) {
     return NULL;
 }
 
-static void steps_do_not_wait_for_a_thread_outside(void **state) {
-    (void)state;
+TEST(steps_do_not_wait_for_a_thread_outside) {
     grammar_case c = case_open(hostile[0].kind, hostile[0].text, NULL);
     beside b = {.c = &c, .s = grammar_start(c.r)};
     uint64_t bits[WORDS];
@@ -196,8 +191,7 @@ static void steps_do_not_wait_for_a_thread_outside(void **state) {
 
 /* ---- memory ---- */
 
-static void runs_begin_with_few_addresses(void **state) {
-    (void)state;
+TEST(runs_begin_with_few_addresses) {
     enum { N = 24 };
     grammar_case c = case_open(GRAMMAR_JSON_OBJECT, "", NULL);
     grammar *g[N];
@@ -241,8 +235,7 @@ static quire_err nest(grammar_run *r, int n) {
     return e;
 }
 
-static void a_tenant_over_its_share_loses_its_own_run(void **state) {
-    (void)state;
+TEST(a_tenant_over_its_share_loses_its_own_run) {
     enum { ROOM = 4 << 20, MANY = 1 << 20, N = 6 };
     grammar_memory *m = NULL;
     grammar_vocab *v = case_vocab(1);
@@ -278,8 +271,7 @@ static void a_tenant_over_its_share_loses_its_own_run(void **state) {
     grammar_vocab_drop(v);
 }
 
-static void what_is_too_large_is_named(void **state) {
-    (void)state;
+TEST(what_is_too_large_is_named) {
     static const struct {
         const char *text, *why;
     } rows[] = {{"root ::= \"\" | \"(\" root \")\"\n", "states"}, {"root ::= s\ns ::= s s s | s s | \"a\" | \"b\" s \"b\"", "ambiguous"}};

@@ -1,8 +1,7 @@
 /* JSON Schemas: what each keyword lets through, and what is refused with its path. */
 #include "schema_case.h"
 
-static void numbers_keep_their_bounds_and_multiples(void **state) {
-    (void)state;
+TEST(numbers_keep_their_bounds_and_multiples) {
     static const schema_case cases[] = {
         {"{\"type\":\"number\"}", {"0", "-0", "1.5e-7", "120"}, {"01", "NaN", "Infinity", "+1", "1."}},
         {"{\"type\":\"integer\",\"minimum\":-12,\"exclusiveMaximum\":105}",
@@ -36,8 +35,7 @@ static void numbers_keep_their_bounds_and_multiples(void **state) {
     CHECK_ALL(any, &((grammar_options){.numbers = GRAMMAR_NUMBERS_ANY}));
 }
 
-static void strings_keep_length_pattern_and_format(void **state) {
-    (void)state;
+TEST(strings_keep_length_pattern_and_format) {
     static const schema_case cases[] = {
         {"{\"type\":\"string\",\"minLength\":2,\"maxLength\":3}",
          {"\"ab\"", "\"\\n\xC3\xA9\"", "\"\\ud83d\\ude00x\"", "\"\\u0061bc\""},
@@ -59,8 +57,7 @@ static void strings_keep_length_pattern_and_format(void **state) {
     CHECK_ALL(cases, NULL);
 }
 
-static void objects_keep_names_order_and_counts(void **state) {
-    (void)state;
+TEST(objects_keep_names_order_and_counts) {
     static const schema_case cases[] = {
         {"{\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":true},\"required\":[\"b\"],\"type\":\"object\"}",
          {"{\"a\":1,\"b\":2}", "{\"b\":null}", "{\"b\":1,\"z\":[]}"},
@@ -92,8 +89,7 @@ static void objects_keep_names_order_and_counts(void **state) {
     CHECK_ALL(any_order, &((grammar_options){.order = GRAMMAR_ORDER_ANY}));
 }
 
-static void arrays_keep_items_and_counts(void **state) {
-    (void)state;
+TEST(arrays_keep_items_and_counts) {
     static const schema_case cases[] = {
         {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"integer\"}],\"items\":{\"type\":\"null\"},\"minItems\":1,\"maxItems\":3}",
          {"[1]", "[1,null,null]"},
@@ -110,16 +106,14 @@ static void arrays_keep_items_and_counts(void **state) {
     CHECK_ALL(cases, NULL);
 }
 
-static void drafts_and_dialects_are_told_apart(void **state) {
-    (void)state;
+TEST(drafts_and_dialects_are_told_apart) {
     case_refused(GRAMMAR_SCHEMA, "{\"$schema\":\"https://example.com/meta\",\"type\":\"null\"}", QUIRE_UNSUPPORTED, "$schema at \"\"");
     case_refused(GRAMMAR_SCHEMA,
                  "{\"items\":{\"$id\":\"urn:x\",\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"dependencies\":{}}}",
                  QUIRE_UNSUPPORTED, "$schema at \"/items\"");
 }
 
-static void alternatives_hold_as_they_say(void **state) {
-    (void)state;
+TEST(alternatives_hold_as_they_say) {
     static const schema_case cases[] = {
         {"{\"oneOf\":[{\"type\":\"integer\",\"minimum\":0},{\"type\":\"integer\",\"maximum\":10}]}", {"-1", "11"}, {"5", "0", "10"}},
         {"{\"if\":{\"properties\":{\"k\":{\"const\":1}},\"required\":[\"k\"]},\"then\":{\"required\":[\"a\"]},\"else\":{\"required\":["
@@ -139,8 +133,7 @@ static void alternatives_hold_as_they_say(void **state) {
     CHECK_ALL(cases, NULL);
 }
 
-static void white_space_is_none_or_at_most_20_bytes(void **state) {
-    (void)state;
+TEST(white_space_is_none_or_at_most_20_bytes) {
     const char *schema = "{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}";
     grammar_case c = case_open(GRAMMAR_SCHEMA, schema, NULL);
     case_accepts(&c, "[1,2]");
@@ -174,8 +167,7 @@ static bool put_space(const char *tokens, int gap, const char *space, char *out)
     return at > gap;
 }
 
-static void no_place_takes_more_than_20_blanks_in_a_row(void **state) {
-    (void)state;
+TEST(no_place_takes_more_than_20_blanks_in_a_row) {
     static const char schema[] =
         "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"array\"},\"b\":{\"type\":\"object\"},\"c\":{\"type\":\"array\",\"items\":"
         "{\"type\":\"integer\"}},\"d\":{\"anyOf\":[{\"const\":{\"x\":[1,{}]}},{\"type\":\"null\"}]}}}";
@@ -212,8 +204,7 @@ static void no_place_takes_more_than_20_blanks_in_a_row(void **state) {
     }
 }
 
-static void a_schema_that_cannot_be_enforced_is_refused_with_path_and_keyword(void **state) {
-    (void)state;
+TEST(a_schema_that_cannot_be_enforced_is_refused_with_path_and_keyword) {
     case_refused(GRAMMAR_SCHEMA, "{\"properties\":{\"a/b\":{\"format\":\"regex\"}}}", QUIRE_UNSUPPORTED, "format at \"/properties/a~1b\"");
     case_refused(GRAMMAR_SCHEMA, "{\"$ref\":\"http://x/y\"}", QUIRE_UNSUPPORTED, "$ref at \"\"");
     case_refused(GRAMMAR_SCHEMA, "{\"items\":{\"allOf\":[{\"pattern\":\"a.{11}$\"},{\"pattern\":\"b.{12}$\"}]}}", QUIRE_UNSUPPORTED,
@@ -240,8 +231,7 @@ static void count_keyword(void *user, const grammar_keyword *k) {
     assert_true(k->how[0] != 0);
 }
 
-static void a_survey_reports_every_keyword(void **state) {
-    (void)state;
+TEST(a_survey_reports_every_keyword) {
     int counts[3] = {0};
     grammar_options o = {.keyword = count_keyword, .user = counts, .survey = true};
     grammar *g = NULL;
@@ -274,13 +264,11 @@ static size_t bytes_of_names(bool same) {
     return bytes;
 }
 
-static void equal_ends_of_names_are_kept_once(void **state) {
-    (void)state;
+TEST(equal_ends_of_names_are_kept_once) {
     assert_true(bytes_of_names(true) + (size_t)20 * 18 * 20 < bytes_of_names(false)); /* a state and its edge take 20 bytes */
 }
 
-static void a_large_schema_is_refused_at_once(void **state) {
-    (void)state;
+TEST(a_large_schema_is_refused_at_once) {
     size_t n = (size_t)10 << 20;
     char *text = mem_new(n + 1, 1);
     grammar *g = NULL;

@@ -4,8 +4,7 @@
 #define CLOSED           (&(grammar_options){.additional = GRAMMAR_ADDITIONAL_CLOSED})
 #define CLOSED_ANY_ORDER (&(grammar_options){.additional = GRAMMAR_ADDITIONAL_CLOSED, .order = GRAMMAR_ORDER_ANY})
 
-static void an_object_that_lists_members_takes_no_others(void **state) {
-    (void)state;
+TEST(an_object_that_lists_members_takes_no_others) {
     static const schema_case cases[] = {
         {"{\"properties\":{\"a\":{\"type\":\"integer\"}}}",
          {"{}", "{\"a\":1}", "1"},
@@ -25,8 +24,7 @@ static void an_object_that_lists_members_takes_no_others(void **state) {
     CHECK_ALL(cases, CLOSED_ANY_ORDER);
 }
 
-static void an_object_that_lists_none_or_says_more_stays_as_it_is(void **state) {
-    (void)state;
+TEST(an_object_that_lists_none_or_says_more_stays_as_it_is) {
     static const schema_case cases[] = {
         {"{\"type\":\"object\"}", {"{\"a\":1}"}, {"1"}},
         {"{\"type\":\"object\",\"properties\":{}}", {"{\"a\":1}"}, {"1"}},
@@ -48,8 +46,7 @@ static void an_object_that_lists_none_or_says_more_stays_as_it_is(void **state) 
     CHECK_ALL(cases, CLOSED_ANY_ORDER);
 }
 
-static void the_members_of_all_that_applies_count(void **state) {
-    (void)state;
+TEST(the_members_of_all_that_applies_count) {
     static const schema_case cases[] = {
         {"{\"allOf\":[{\"properties\":{\"a\":{}}},{\"$ref\":\"#/$defs/b\"}],\"$defs\":{\"b\":{\"properties\":{\"b\":{}}}}}",
          {"{\"a\":1,\"b\":1}"},
@@ -72,8 +69,7 @@ static void the_members_of_all_that_applies_count(void **state) {
     CHECK_ALL(cases, CLOSED_ANY_ORDER);
 }
 
-static void nothing_closes_inside_conditions(void **state) {
-    (void)state;
+TEST(nothing_closes_inside_conditions) {
     static const schema_case cases[] = {
         {"{\"type\":\"object\",\"not\":{\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\"]}}",
          {"{}", "{\"b\":1}", "{\"a\":\"\",\"b\":1}"},
@@ -97,8 +93,7 @@ static void nothing_closes_inside_conditions(void **state) {
 }
 
 /* The letter of the standard. */
-static void as_the_schema_says_nothing_is_closed(void **state) {
-    (void)state;
+TEST(as_the_schema_says_nothing_is_closed) {
     static const schema_case cases[] = {
         {"{\"properties\":{\"a\":{\"type\":\"integer\"}}}", {"{\"b\":1}", "{\"a\":1,\"b\":1}"}, {"{\"a\":\"\"}"}},
     };

@@ -1,8 +1,7 @@
 /* Items that count towards `contains`, several of them at once, and what unevaluatedItems and negations see of them. */
 #include "schema_case.h"
 
-static void several_contains_are_counted_together(void **state) {
-    (void)state;
+TEST(several_contains_are_counted_together) {
     static const schema_case cases[] = {
         {"{\"type\":\"array\",\"allOf\":[{\"contains\":{\"const\":1}},{\"contains\":{\"type\":\"string\"}}]}",
          {"[1,\"a\"]", "[\"a\",null,1]", "[1,1,\"a\",\"b\"]"},
@@ -21,8 +20,7 @@ static void several_contains_are_counted_together(void **state) {
     CHECK_ALL(cases, NULL);
 }
 
-static void counts_that_cannot_be_reached_are_refused(void **state) {
-    (void)state;
+TEST(counts_that_cannot_be_reached_are_refused) {
     case_refused(GRAMMAR_SCHEMA, "{\"type\":\"array\",\"contains\":{\"type\":\"null\"},\"maxContains\":0}", QUIRE_INVALID,
                  "matches no text");
     case_refused(GRAMMAR_SCHEMA,
@@ -35,8 +33,7 @@ static void counts_that_cannot_be_reached_are_refused(void **state) {
                  QUIRE_UNSUPPORTED, "contains at \"/items\"");
 }
 
-static void huge_counts_are_no_work(void **state) {
-    (void)state;
+TEST(huge_counts_are_no_work) {
     static const schema_case cases[] = {
         {"{\"type\":\"array\",\"minItems\":4000000000,\"contains\":{\"type\":\"null\"},\"minContains\":2000000000}",
          {NULL},
@@ -48,8 +45,7 @@ static void huge_counts_are_no_work(void **state) {
     CHECK_ALL(cases, NULL);
 }
 
-static void items_behind_a_prefix_are_negated(void **state) {
-    (void)state;
+TEST(items_behind_a_prefix_are_negated) {
     static const schema_case cases[] = {
         {"{\"type\":\"array\",\"not\":{\"prefixItems\":[{\"type\":\"string\"}],\"items\":{\"type\":\"integer\"}}}",
          {"[1]", "[\"a\",\"b\"]", "[\"a\",1,null]", "[\"a\",null,1]"},
@@ -61,8 +57,7 @@ static void items_behind_a_prefix_are_negated(void **state) {
     CHECK_ALL(cases, NULL);
 }
 
-static void items_that_count_are_evaluated(void **state) {
-    (void)state;
+TEST(items_that_count_are_evaluated) {
     static const schema_case cases[] = {
         {"{\"type\":\"array\",\"contains\":{\"type\":\"string\"},\"unevaluatedItems\":{\"type\":\"null\"}}",
          {"[\"a\"]", "[null,\"a\",null]", "[\"a\",\"b\"]"},

@@ -3,8 +3,7 @@
 
 #define ANY_ORDER (&(grammar_options){.order = GRAMMAR_ORDER_ANY})
 
-static void members_are_counted_by_different_names(void **state) {
-    (void)state;
+TEST(members_are_counted_by_different_names) {
     static const schema_case cases[] = {
         {"{\"type\":\"object\",\"minProperties\":2}",
          {"{\"a\":1,\"b\":2}", "{\"\":1,\"\xC3\xA9\":2}", "{\"a\":1,\"b\":2,\"c\":3}"},
@@ -23,8 +22,7 @@ static void members_are_counted_by_different_names(void **state) {
     CHECK_ALL(cases, ANY_ORDER);
 }
 
-static void few_names_are_told_apart_as_listed_ones(void **state) {
-    (void)state;
+TEST(few_names_are_told_apart_as_listed_ones) {
     static const schema_case cases[] = {
         {"{\"type\":\"object\",\"minProperties\":2,\"propertyNames\":{\"enum\":[\"a\",\"b\"]}}",
          {"{\"a\":1,\"b\":2}", "{\"b\":1,\"a\":2}"},
@@ -37,8 +35,7 @@ static void few_names_are_told_apart_as_listed_ones(void **state) {
                  "minProperties at \"/properties/p\"");
 }
 
-static void negated_rules_about_open_names_want_a_witness(void **state) {
-    (void)state;
+TEST(negated_rules_about_open_names_want_a_witness) {
     static const schema_case cases[] = {
         {"{\"type\":\"object\",\"not\":{\"patternProperties\":{\"^x\":{\"type\":\"null\"}}}}",
          {"{\"x\":1}", "{\"a\":1,\"xa\":\"a\"}", "{\"x\":null,\"xa\":1,\"xb\":null}"},
@@ -63,8 +60,7 @@ static void negated_rules_about_open_names_want_a_witness(void **state) {
     CHECK_ALL(cases, NULL);
 }
 
-static void what_a_constant_has_is_not_evaluated(void **state) {
-    (void)state;
+TEST(what_a_constant_has_is_not_evaluated) {
     static const schema_case cases[] = {
         {"{\"enum\":[[1],[],{\"a\":1},{}],\"unevaluatedItems\":false,\"unevaluatedProperties\":false}", {"[]", "{}"}, {"[1]", "{\"a\":1}"}},
     };
@@ -72,8 +68,7 @@ static void what_a_constant_has_is_not_evaluated(void **state) {
 }
 
 /* A mask looks at every member for every other where rules are negated. */
-static void many_members_under_negated_rules_are_refused(void **state) {
-    (void)state;
+TEST(many_members_under_negated_rules_are_refused) {
     strbuf text = {0};
     assert_int_equal(
         strbuf_add_str(&text, "{\"type\":\"object\",\"not\":{\"patternProperties\":{\"x$\":{\"type\":\"null\"}}},\"properties\":{"),

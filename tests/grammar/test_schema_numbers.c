@@ -4,8 +4,7 @@
 #define ZEROS10 "0000000000"
 #define ZEROS40 ZEROS10 ZEROS10 ZEROS10 ZEROS10
 
-static void numbers_count_with_all_their_digits(void **state) {
-    (void)state;
+TEST(numbers_count_with_all_their_digits) {
     static const schema_case cases[] = {
         {"{\"const\":9223372036854775808}", {"9223372036854775808"}, {"9223372036854775807", "9223372036854776000", "9223372036854775809"}},
         {"{\"type\":\"integer\",\"maximum\":18446744073709551615}",
@@ -29,8 +28,7 @@ static void numbers_count_with_all_their_digits(void **state) {
     CHECK_ALL(cases, NULL);
 }
 
-static void bounds_of_many_digits_are_kept(void **state) {
-    (void)state;
+TEST(bounds_of_many_digits_are_kept) {
     static const schema_case cases[] = {
         {"{\"type\":\"number\",\"maximum\":1e40}",
          {"1" ZEROS40, "9" ZEROS10, "-1" ZEROS40 ZEROS40},
@@ -52,8 +50,7 @@ static void bounds_of_many_digits_are_kept(void **state) {
     case_refused(GRAMMAR_SCHEMA, "{\"multipleOf\":0e9}", QUIRE_INVALID, "a number over 0");
 }
 
-static void unique_items_are_equal_where_their_values_are(void **state) {
-    (void)state;
+TEST(unique_items_are_equal_where_their_values_are) {
     static const schema_case cases[] = {
         {"{\"items\":{\"enum\":[1,1.0]},\"uniqueItems\":true,\"type\":\"array\"}", {"[]", "[1]"}, {"[1,1]"}},
         {"{\"items\":{\"enum\":[[1],[1.0],{\"a\":[1e0],\"b\":2},{\"b\":2.0,\"a\":[1]}]},\"uniqueItems\":true,\"type\":\"array\"}",
@@ -74,8 +71,7 @@ static void unique_items_are_equal_where_their_values_are(void **state) {
                  QUIRE_UNSUPPORTED, "uniqueItems");
 }
 
-static void an_integer_of_draft_4_has_no_point_beside_an_enum(void **state) {
-    (void)state;
+TEST(an_integer_of_draft_4_has_no_point_beside_an_enum) {
 #define DRAFT4 "\"$schema\":\"http://json-schema.org/draft-04/schema#\","
     static const schema_case cases[] = {
         {"{" DRAFT4 "\"type\":\"integer\",\"enum\":[1,2.5]}", {"1"}, {"1.0", "2.5"}},

@@ -4,8 +4,7 @@
 #define DRAFT(d)  "\"$schema\":\"http://json-schema.org/draft-" d "/schema#\","
 #define DRAFT2019 "\"$schema\":\"https://json-schema.org/draft/2019-09/schema\","
 
-static void alternatives_may_hold_what_they_are_part_of(void **state) {
-    (void)state;
+TEST(alternatives_may_hold_what_they_are_part_of) {
     static const schema_case cases[] = {
         {"{\"oneOf\":[{\"type\":\"null\"},{\"type\":\"object\",\"properties\":{\"l\":{\"$ref\":\"#\"}},\"required\":[\"l\"]},"
          "{\"type\":\"object\",\"properties\":{\"r\":{\"$ref\":\"#\"}},\"required\":[\"r\"]}]}",
@@ -27,8 +26,7 @@ static void alternatives_may_hold_what_they_are_part_of(void **state) {
     case_refused(GRAMMAR_SCHEMA, "{\"not\":{\"$ref\":\"#\"}}", QUIRE_INVALID, "leads back to itself");
 }
 
-static void pointers_are_decoded_before_they_are_cut(void **state) {
-    (void)state;
+TEST(pointers_are_decoded_before_they_are_cut) {
     static const schema_case cases[] = {
         {"{\"$defs\":{\"a\":{\"b\":{\"const\":1}},\"a/b\":{\"const\":2}},\"$ref\":\"#/$defs/a%2Fb\"}", {"1"}, {"2"}},
         {"{\"$defs\":{\"a\":{\"b\":{\"const\":1}},\"a/b\":{\"const\":2}},\"$ref\":\"#/$defs/a~1b\"}", {"2"}, {"1"}},
@@ -40,8 +38,7 @@ static void pointers_are_decoded_before_they_are_cut(void **state) {
     case_refused(GRAMMAR_SCHEMA, "{\"$defs\":{\"a\":{\"const\":1}},\"$ref\":\"#/$defs/a\\u0000b\"}", QUIRE_UNSUPPORTED, "0 byte");
 }
 
-static void a_keyword_that_a_draft_lacks_means_nothing_there(void **state) {
-    (void)state;
+TEST(a_keyword_that_a_draft_lacks_means_nothing_there) {
     static const schema_case cases[] = {
         {"{" DRAFT("04") "\"type\":\"integer\",\"const\":1}", {"1", "2"}, {"\"a\""}},
         {"{" DRAFT("04") "\"type\":\"array\",\"contains\":{\"type\":\"null\"},\"items\":{\"type\":\"integer\"}}",
@@ -67,8 +64,7 @@ static void a_keyword_that_a_draft_lacks_means_nothing_there(void **state) {
     "{\"type\":\"object\",\"properties\":{\"when\":{\"type\":\"string\",\"format\":\"" format "\"},"                                       \
     "\"tags\":{\"type\":\"array\",\"items\":{\"enum\":[\"a\",\"b\"]},\"uniqueItems\":true}},\"required\":[\"when\"]}"
 
-static void times_may_be_leap_seconds_and_small_letters(void **state) {
-    (void)state;
+TEST(times_may_be_leap_seconds_and_small_letters) {
     static const schema_case cases[] = {
         {"{\"type\":\"string\",\"format\":\"time\"}",
          {"\"23:59:60Z\"", "\"23:59:60.5+00:00\"", "\"12:00:00z\"", "\"23:59:59-08:00\""},

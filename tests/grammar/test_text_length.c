@@ -35,8 +35,7 @@ static bool compare(walk *w, char *text, size_t n) {
     return ends || any;
 }
 
-static void a_text_goes_on_only_where_it_can_end_within_its_length(void **state) {
-    (void)state;
+TEST(a_text_goes_on_only_where_it_can_end_within_its_length) {
     static const char *const patterns[] = {"(ab)*", "a(bc|b)?c*", "(aa|bbb)+", "a{2,5}", "[ab]*c", "(aaa)*", "a*(bbb)?", "[abc]*ab(cc)*"};
     static const size_t lengths[][2] = {{0, 0}, {0, 1}, {0, 4}, {1, 3}, {2, 5}, {3, 3}, {4, 4}, {5, 7}, {6, 8}};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
@@ -62,8 +61,7 @@ static void a_text_goes_on_only_where_it_can_end_within_its_length(void **state)
 
 /* ---- usual ones ---- */
 
-static void usual_limits_of_formats_are_enforced(void **state) {
-    (void)state;
+TEST(usual_limits_of_formats_are_enforced) {
     static const schema_case cases[] = {
         {"{\"format\":\"email\",\"maxLength\":254,\"type\":\"string\"}", {"\"a@b.de\""}, {"\"a\"", "\"@b\""}},
         {"{\"format\":\"uri\",\"maxLength\":2048,\"type\":\"string\"}", {"\"http://a/b?c#d\"", "\"x:\""}, {"\"a b\""}},
@@ -93,8 +91,7 @@ static const char *long_text(char *to, const char *before, size_t n, const char 
 }
 
 /* Compiling goes past its budget where the pattern meets the limit. */
-static void a_pattern_that_takes_too_much_beside_a_limit_is_named(void **state) {
-    (void)state;
+TEST(a_pattern_that_takes_too_much_beside_a_limit_is_named) {
     static const char schema[] =
         "{\"properties\":{\"a\":{\"type\":\"string\",\"maxLength\":1000,\"pattern\":\"^([a-z]{1,100} ){1,100}$\"}}}";
     const grammar_options options = {.max_steps = 2000000};
@@ -104,8 +101,7 @@ static void a_pattern_that_takes_too_much_beside_a_limit_is_named(void **state) 
     assert_non_null(strstr(err.message, "pattern at \"/properties/a\": the grammar takes too many steps"));
 }
 
-static void the_longest_text_ends_where_its_limit_is(void **state) {
-    (void)state;
+TEST(the_longest_text_ends_where_its_limit_is) {
     static char text[70000];
     grammar_case c = case_open(GRAMMAR_SCHEMA, "{\"type\":\"string\",\"format\":\"email\",\"maxLength\":254}", NULL);
     case_accepts(&c, long_text(text, "\"", 250, "@a.b\""));
@@ -120,8 +116,7 @@ static void the_longest_text_ends_where_its_limit_is(void **state) {
 }
 
 /* Most places in a long text have one mask. */
-static void places_far_from_a_limit_share_a_mask(void **state) {
-    (void)state;
+TEST(places_far_from_a_limit_share_a_mask) {
     grammar_case c = case_open(GRAMMAR_SCHEMA, "{\"type\":\"string\",\"format\":\"uri\",\"maxLength\":2048}", NULL);
     grammar_state s = grammar_start(c.r);
     assert_int_equal(grammar_accept_bytes(c.r, &s, str_of("\"http://a/"), NULL), QUIRE_OK);

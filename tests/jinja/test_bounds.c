@@ -9,8 +9,7 @@
 #define DOUBLED(name, first, next)                                                                                                         \
     "{% set " name " = namespace(a=" first ") %}{% for i in range(40) %}{% set " name ".a = " next " %}{% endfor %}"
 
-static void shared_values_are_compared_within_the_bounds(void **state) {
-    (void)state;
+TEST(shared_values_are_compared_within_the_bounds) {
     expect(DOUBLED("n", "[1]", "[n.a, n.a]") "{{ [n.a] == [n.a] }}{{ n.a in [n.a] }}{{ [n.a, n.a].count(n.a) }}{{ n.a < n.a }}", "{}",
            "TrueTrue2False");
     expect(DOUBLED("n", "{}", "{'a': n.a, 'b': n.a}") "{{ n.a == n.a }}{{ [n.a].index(n.a) }}", "{}", "True0");
@@ -38,8 +37,7 @@ static void shared_values_are_compared_within_the_bounds(void **state) {
 }
 
 /* Numbers whose hashes, which are a product with an odd number, end in the same 24 bits. */
-static void keys_whose_hashes_fall_together_are_found_within_the_bounds(void **state) {
-    (void)state;
+TEST(keys_whose_hashes_fall_together_are_found_within_the_bounds) {
     enum { N_KEYS = 40000 };
     const uint64_t factor = 0x9e3779b97f4a7c15u, begin = 0x51ed270b;
     uint64_t inverse = factor;
@@ -69,8 +67,7 @@ static strbuf repeated(const char *before, const char *part, int times, const ch
     return s;
 }
 
-static void conditions_without_else_form_a_bounded_chain(void **state) {
-    (void)state;
+TEST(conditions_without_else_form_a_bounded_chain) {
     strbuf s = repeated("{{ 1", " if 1", 300000, " }}");
     refuse(s.p, "{}", QUIRE_TOO_LARGE, "a chain of more than 500 operators");
     strbuf_deinit(&s);
@@ -87,8 +84,7 @@ static void *open_on_a_small_stack(void *source) {
 }
 
 /* Right operands at the ends of long chains: 190 levels of 490. */
-static void a_deep_tree_is_walked_within_the_bounds(void **state) {
-    (void)state;
+TEST(a_deep_tree_is_walked_within_the_bounds) {
     strbuf chain = repeated("", "|string", 490, ")"), close = repeated("", chain.p, 190, " }}");
     strbuf s = repeated("{{ ", "(1 + ", 190, "1");
     strbuf_add_str(&s, close.p);
@@ -107,8 +103,7 @@ static void a_deep_tree_is_walked_within_the_bounds(void **state) {
     strbuf_deinit(&chain);
 }
 
-static void filter_blocks_that_call_themselves_end_with_an_error(void **state) {
-    (void)state;
+TEST(filter_blocks_that_call_themselves_end_with_an_error) {
     strbuf s = repeated("{% macro f() %}{% filter default(f())", "|string", 490, "%}x{% endfilter %}{% endmacro %}{{ f() }}");
     refuse(s.p, "{}", QUIRE_BAD_REQUEST, "recurses");
     strbuf_deinit(&s);
@@ -117,8 +112,7 @@ static void filter_blocks_that_call_themselves_end_with_an_error(void **state) {
     strbuf_deinit(&s);
 }
 
-static void endless_and_enormous_templates_end_with_an_error(void **state) {
-    (void)state;
+TEST(endless_and_enormous_templates_end_with_an_error) {
     refuse("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "{}", QUIRE_BAD_REQUEST, "recurses");
     refuse("{% for a in range(999) %}{% for b in range(999) %}{% for c in range(999) %}{% endfor %}{% endfor %}{% endfor %}", "{}",
            QUIRE_TOO_LARGE, "steps");
@@ -141,8 +135,7 @@ static void endless_and_enormous_templates_end_with_an_error(void **state) {
     refuse("{{ ('a' * 2000000).rfind('a' * 1000000 ~ 'b') }}", "{}", QUIRE_TOO_LARGE, "steps");
 }
 
-static void a_program_that_nests_too_deeply_is_refused(void **state) {
-    (void)state;
+TEST(a_program_that_nests_too_deeply_is_refused) {
     enum { DEEP = 100000 };
     static const char *const parts[][2] = {{"(", "unexpected"}, {"-", ""},        {"not ", ""}, {"[", ""},
                                            {"{1:", ""},         {"x|upper+", ""}, {"f(", ""},   {"a.", ""}};
@@ -168,8 +161,7 @@ static void a_program_that_nests_too_deeply_is_refused(void **state) {
     strbuf_deinit(&source);
 }
 
-static void appending_in_a_loop_takes_linear_memory(void **state) {
-    (void)state;
+TEST(appending_in_a_loop_takes_linear_memory) {
     /* 20,000 pieces of 100 bytes: copying all at each step would need 20 GB. */
     expect("{% set n = namespace(s='') %}{% for i in range(20000) %}{% set n.s = n.s + 'x' * 100 %}{% endfor %}{{ n.s|length }}", "{}",
            "2000000");

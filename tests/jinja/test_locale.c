@@ -3,8 +3,7 @@
 
 #include "render.h"
 
-static void numbers_have_points(void **state) {
-    (void)state;
+TEST(numbers_have_points) {
     static const struct {
         const char *source, *wanted;
     } cases[] = {

@@ -4,8 +4,7 @@
 #include "json/json.h"
 #include "json/json_out.h"
 
-static void numbers_are_written_with_points(void **state) {
-    (void)state;
+TEST(numbers_are_written_with_points) {
     strbuf b = {0};
     json_out o = {.to = &b};
     json_number(&o, 0.5);
@@ -20,8 +19,7 @@ static void numbers_are_written_with_points(void **state) {
     strbuf_deinit(&b);
 }
 
-static void numbers_are_read_with_points(void **state) {
-    (void)state;
+TEST(numbers_are_read_with_points) {
     json_value *v = json_document(str_of("{\"a\": 1.25e-1, \"b\": 100000000000000000000}"));
     assert_true(json_double(json_get(v, "a")) == 0.125);
     assert_true(json_double(json_get(v, "b")) == 1e20);

@@ -23,8 +23,7 @@ static void expect_stored(const world *w, uint64_t number, uint64_t hash, uint64
     assert_memory_equal(e.tokens, tokens, (size_t)e.n_tokens * sizeof *tokens);
 }
 
-static void full_pages_are_told_parent_first_and_removed_child_first(void **state) {
-    (void)state;
+TEST(full_pages_are_told_parent_first_and_removed_child_first) {
     world w;
     int32_t a[11];
     kv_event e;
@@ -59,8 +58,7 @@ static void full_pages_are_told_parent_first_and_removed_child_first(void **stat
     world_close(&w);
 }
 
-static void a_clear_that_must_leave_held_pages_tells_each_that_went(void **state) {
-    (void)state;
+TEST(a_clear_that_must_leave_held_pages_tells_each_that_went) {
     world w;
     int32_t a[8], b[8];
     kv_event e;
@@ -80,8 +78,7 @@ static void a_clear_that_must_leave_held_pages_tells_each_that_went(void **state
     world_close(&w);
 }
 
-static void a_hash_names_space_prefix_and_tokens(void **state) {
-    (void)state;
+TEST(a_hash_names_space_prefix_and_tokens) {
     const int32_t x[4] = {1, 2, 3, 4}, y[4] = {1, 2, 3, 5};
     uint64_t a = kv_hash_root(0, "a", 1), b = kv_hash_root(0, "b", 1);
     assert_true(kv_hash_page(a, x, 4) == kv_hash_page(kv_hash_root(0, "a", 1), x, 4));
@@ -93,8 +90,7 @@ static void a_hash_names_space_prefix_and_tokens(void **state) {
     assert_true(kv_hash_root(0, "", 0) != kv_hash_root(0, "\0", 1));
 }
 
-static void a_reader_that_was_overtaken_is_told(void **state) {
-    (void)state;
+TEST(a_reader_that_was_overtaken_is_told) {
     kv_events *ev = NULL;
     kv_event e;
     assert_int_equal(kv_events_open(0, 4, &ev), QUIRE_INVALID);
@@ -115,8 +111,7 @@ static void a_reader_that_was_overtaken_is_told(void **state) {
 }
 
 #ifdef QUIRE_DEBUG
-static void what_cannot_allocate_says_so_and_leaves_nothing(void **state) {
-    (void)state;
+TEST(what_cannot_allocate_says_so_and_leaves_nothing) {
     kv_events *ev = NULL;
     for (int64_t point = 1; point <= 3; point++) { /* the ring, its stamps, its words */
         fault_at(point);
@@ -133,8 +128,7 @@ static void what_cannot_allocate_says_so_and_leaves_nothing(void **state) {
     world_close(&w);
 }
 #else
-static void what_cannot_allocate_says_so_and_leaves_nothing(void **state) {
-    (void)state;
+TEST(what_cannot_allocate_says_so_and_leaves_nothing) {
     print_message("SKIP: no fault injection in this build\n");
 }
 #endif
@@ -188,8 +182,7 @@ static void *read_all(void *argument) {
     return NULL;
 }
 
-static void readers_beside_the_writer_get_whole_events_or_none(void **state) {
-    (void)state;
+TEST(readers_beside_the_writer_get_whole_events_or_none) {
     static race r;
     pthread_t threads[N_READERS];
     assert_int_equal(kv_events_open(4, 16, &r.ev), QUIRE_OK); /* short: readers are overtaken all the time */

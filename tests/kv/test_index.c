@@ -16,8 +16,7 @@ static int32_t visit(world *w, const char *namespace, const int32_t *tokens, int
 }
 
 /* Worked example 20. */
-static void a_match_takes_the_longest_cached_prefix(void **state) {
-    (void)state;
+TEST(a_match_takes_the_longest_cached_prefix) {
     world w;
     world_open(&w, 64, 1, 1, NULL);
     visit(&w, "", (int32_t[]){1, 2, 3, 4}, 4);
@@ -30,8 +29,7 @@ static void a_match_takes_the_longest_cached_prefix(void **state) {
 }
 
 /* Worked example 21. */
-static void a_request_wholly_cached_computes_its_last_token(void **state) {
-    (void)state;
+TEST(a_request_wholly_cached_computes_its_last_token) {
     for (int32_t size = 1; size <= 16; size *= 2) {
         world w;
         int32_t tokens[40];
@@ -48,8 +46,7 @@ static void a_request_wholly_cached_computes_its_last_token(void **state) {
 }
 
 /* Worked example 23. */
-static void an_insert_splits_an_edge_and_an_eviction_merges_it_again(void **state) {
-    (void)state;
+TEST(an_insert_splits_an_edge_and_an_eviction_merges_it_again) {
     world w;
     world_open(&w, 64, 1, 1, NULL);
     visit(&w, "", (int32_t[]){1, 2, 3}, 3);
@@ -88,8 +85,7 @@ static void chat_of_eight_users(kv_granularity granularity, const char *const na
     world_close(&w);
 }
 
-static void a_chat_of_eight_users_computes_the_shared_prompt_once(void **state) {
-    (void)state;
+TEST(a_chat_of_eight_users_computes_the_shared_prompt_once) {
     static const char all[] = "all";
     static const char *const together[8] = {all, all, all, all, all, all, all, all}, *const apart[8] = {"a", "b", "c", "d",
                                                                                                         "e", "f", "g", "h"};
@@ -98,8 +94,7 @@ static void a_chat_of_eight_users_computes_the_shared_prompt_once(void **state) 
     chat_of_eight_users(KV_GRANULARITY_TOKEN, apart, 16240, 1096);
 }
 
-static void a_match_that_ends_inside_a_page_reuses_its_tokens(void **state) {
-    (void)state;
+TEST(a_match_that_ends_inside_a_page_reuses_its_tokens) {
     world w;
     int32_t a[60], b[50];
     numbers(a, 0, 60);
@@ -113,8 +108,7 @@ static void a_match_that_ends_inside_a_page_reuses_its_tokens(void **state) {
     world_close(&w);
 }
 
-static void the_sibling_that_agrees_longest_is_copied(void **state) {
-    (void)state;
+TEST(the_sibling_that_agrees_longest_is_copied) {
     world w;
     world_open(&w, 64, 8, 1, NULL);
     for (int32_t i = 0; i < 8; i++) { /* eight pages that agree in 0, 1, ... 7 tokens with the request */
@@ -133,8 +127,7 @@ static void the_sibling_that_agrees_longest_is_copied(void **state) {
 }
 
 /* Whole pages, as vLLM has them: worked examples 20, 21 and 24 at that granularity. */
-static void at_page_granularity_only_whole_pages_are_reused_and_tails_are_not_kept(void **state) {
-    (void)state;
+TEST(at_page_granularity_only_whole_pages_are_reused_and_tails_are_not_kept) {
     const kv_index_options o = {.page_tokens = 16, .n_groups = 1, .max_namespaces = 4, .granularity = KV_GRANULARITY_PAGE};
     world w;
     int32_t a[60], b[50];
@@ -154,8 +147,7 @@ static void at_page_granularity_only_whole_pages_are_reused_and_tails_are_not_ke
     world_close(&w);
 }
 
-static void at_page_granularity_page_size_one_is_token_granularity(void **state) {
-    (void)state;
+TEST(at_page_granularity_page_size_one_is_token_granularity) {
     const kv_index_options o = {.page_tokens = 1, .n_groups = 1, .max_namespaces = 4, .granularity = KV_GRANULARITY_PAGE};
     world w;
     world_open_with(&w, 64, &o);
@@ -165,8 +157,7 @@ static void at_page_granularity_page_size_one_is_token_granularity(void **state)
     world_close(&w);
 }
 
-static void a_longer_tail_takes_the_place_of_its_prefix(void **state) {
-    (void)state;
+TEST(a_longer_tail_takes_the_place_of_its_prefix) {
     world w;
     int32_t tokens[12];
     numbers(tokens, 0, 12);
@@ -182,8 +173,7 @@ static void a_longer_tail_takes_the_place_of_its_prefix(void **state) {
     world_close(&w);
 }
 
-static void a_prefix_is_not_found_in_another_space(void **state) {
-    (void)state;
+TEST(a_prefix_is_not_found_in_another_space) {
     world w;
     int32_t tokens[40];
     numbers(tokens, 0, 40);
@@ -199,8 +189,7 @@ static void a_prefix_is_not_found_in_another_space(void **state) {
 
 /* Equal tokens of one tenant under two adapters are two prefixes: the adapter's number is a part of the name, and so of every page's hash.
  */
-static void one_tenants_adapters_share_nothing(void **state) {
-    (void)state;
+TEST(one_tenants_adapters_share_nothing) {
     world w;
     int32_t tokens[40];
     uint64_t hashes[2][10];
@@ -227,8 +216,7 @@ static void one_tenants_adapters_share_nothing(void **state) {
     world_close(&w);
 }
 
-static void spaces_are_bounded_and_reclaimed_when_nothing_is_cached_in_them(void **state) {
-    (void)state;
+TEST(spaces_are_bounded_and_reclaimed_when_nothing_is_cached_in_them) {
     world w;
     kv_path paths[4], another;
     world_open(&w, 8, 4, 1, NULL);
@@ -256,8 +244,7 @@ static void spaces_are_bounded_and_reclaimed_when_nothing_is_cached_in_them(void
     world_close(&w);
 }
 
-static void equal_prompts_computed_side_by_side_end_up_in_the_same_pages(void **state) {
-    (void)state;
+TEST(equal_prompts_computed_side_by_side_end_up_in_the_same_pages) {
     world w;
     int32_t tokens[34];
     numbers(tokens, 0, 34);
@@ -275,8 +262,7 @@ static void equal_prompts_computed_side_by_side_end_up_in_the_same_pages(void **
     world_close(&w);
 }
 
-static void a_held_prefix_is_not_evicted(void **state) {
-    (void)state;
+TEST(a_held_prefix_is_not_evicted) {
     world w;
     int32_t a[32], b[32];
     numbers(a, 0, 32);
@@ -294,8 +280,7 @@ static void a_held_prefix_is_not_evicted(void **state) {
     world_close(&w);
 }
 
-static void a_truncated_sequence_continues_on_another_branch(void **state) {
-    (void)state;
+TEST(a_truncated_sequence_continues_on_another_branch) {
     world w;
     int32_t a[30], b[8];
     numbers(a, 0, 30);
@@ -317,8 +302,7 @@ static void a_truncated_sequence_continues_on_another_branch(void **state) {
 /* Gemma 3's shape in small: one group of full layers, two of a window of 8 tokens, pages of 4. */
 static const int32_t windows[] = {0, 8, 8};
 
-static void a_window_group_gives_back_what_lies_behind_its_window(void **state) {
-    (void)state;
+TEST(a_window_group_gives_back_what_lies_behind_its_window) {
     world w;
     int32_t a[42];
     numbers(a, 0, 42);
@@ -334,8 +318,7 @@ static void a_window_group_gives_back_what_lies_behind_its_window(void **state) 
     world_close(&w);
 }
 
-static void a_prefix_is_found_when_each_window_groups_last_window_is_cached(void **state) {
-    (void)state;
+TEST(a_prefix_is_found_when_each_window_groups_last_window_is_cached) {
     world w;
     int32_t a[42];
     numbers(a, 0, 42);
@@ -353,8 +336,7 @@ static void a_prefix_is_found_when_each_window_groups_last_window_is_cached(void
     world_close(&w);
 }
 
-static void an_entry_without_pages_lives_as_long_as_a_path_stands_there(void **state) {
-    (void)state;
+TEST(an_entry_without_pages_lives_as_long_as_a_path_stands_there) {
     world w;
     static const int32_t window_only[] = {2};
     int32_t a[6];
@@ -377,8 +359,7 @@ static void an_entry_without_pages_lives_as_long_as_a_path_stands_there(void **s
     world_close(&w);
 }
 
-static void a_full_tree_stops_publishing_and_loses_nothing(void **state) {
-    (void)state;
+TEST(a_full_tree_stops_publishing_and_loses_nothing) {
     world w;
     static const int32_t window_only[] = {4};
     int32_t a[60];
@@ -396,8 +377,7 @@ static void a_full_tree_stops_publishing_and_loses_nothing(void **state) {
     world_close(&w);
 }
 
-static void impossible_options_are_refused(void **state) {
-    (void)state;
+TEST(impossible_options_are_refused) {
     kv_pool *pool;
     kv_index *ix = NULL;
     assert_int_equal(kv_pool_open(4, &pool), QUIRE_OK);

@@ -204,8 +204,7 @@ static const run_options runs[] = {
 
 enum { N_RUNS = sizeof runs / sizeof runs[0] };
 
-static void random_sequences_find_what_a_naive_model_finds(void **state) {
-    (void)state;
+TEST(random_sequences_find_what_a_naive_model_finds) {
     int n_parts = 0;
     for (int i = 0; i < N_RUNS; i++) {
         n_parts += runs[i].parts;
@@ -218,8 +217,7 @@ static void random_sequences_find_what_a_naive_model_finds(void **state) {
 }
 
 /* With 8 bits every hash stands for many pages: whatever rested on it would go wrong. */
-static void eight_bits_of_hash_change_nothing(void **state) {
-    (void)state;
+TEST(eight_bits_of_hash_change_nothing) {
     for (int i = 0; i < N_RUNS; i++) {
         uint64_t seed = seed_of_run();
         print_message("seed %llu, %s\n", (unsigned long long)seed, runs[i].what);

@@ -185,8 +185,7 @@ static void close_cache(void) {
     }
 }
 
-static void what_is_swapped_in_is_what_was_swapped_out(void **state) {
-    (void)state;
+TEST(what_is_swapped_in_is_what_was_swapped_out) {
     for (int is_prompt = 0; is_prompt < 2; is_prompt++) {
         open_cache(24, is_prompt == 1);
         for (int32_t i = 0; i < N_OPERATIONS; i++) {
@@ -198,8 +197,7 @@ static void what_is_swapped_in_is_what_was_swapped_out(void **state) {
 }
 
 /* A frame is taken again while the device has not yet read or written what it held before. */
-static void frames_are_taken_again_before_the_device_is_done(void **state) {
-    (void)state;
+TEST(frames_are_taken_again_before_the_device_is_done) {
     open_cache(10, false);
     for (int round = 0; round < 50; round++) {
         user *u = &users[round % 2];
@@ -222,8 +220,7 @@ static void frames_are_taken_again_before_the_device_is_done(void **state) {
     close_cache();
 }
 
-static void a_probe_reads_and_writes_each_frame(void **state) {
-    (void)state;
+TEST(a_probe_reads_and_writes_each_frame) {
     int64_t read_us, write_us;
     open_cache(5, false);
     uint64_t n_given = gpu.n_given;
@@ -271,8 +268,7 @@ static void leave_cached(kv_cache *c, kv_seq *all, kv_seq *s, const int32_t *tok
 
 /* Another sequence takes the pages between the plan and the admission. What was found in the cache is then of no use: its end within a page
  * is given up, and before that a window has a hole. */
-static void a_swap_in_without_room_leaves_no_hole_in_a_window(void **state) {
-    (void)state;
+TEST(a_swap_in_without_room_leaves_no_hole_in_a_window) {
     enum { N_OWN = 30, N_SHARED = 22, N_OTHER = 24 };
     static kv_mover mover;
     int32_t own[N_OWN], other[N_OTHER], from;

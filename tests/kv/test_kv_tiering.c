@@ -170,8 +170,7 @@ static void play(const char *directory, int64_t host_bytes, bool writes_through,
     close_world();
 }
 
-static void pages_come_back_from_host_memory_as_they_were(void **state) {
-    (void)state;
+TEST(pages_come_back_from_host_memory_as_they_were) {
     for (int i = 0; i < 2; i++) {
         play(NULL, 1 << 20, false, i == 1);
         play(NULL, 1 << 15, false, i == 1);
@@ -188,8 +187,7 @@ static void empty_directory(const char *directory) {
     closedir(d);
 }
 
-static void pages_come_back_from_a_file_as_they_were(void **state) {
-    (void)state;
+TEST(pages_come_back_from_a_file_as_they_were) {
     char directory[] = "/tmp/quire_tiering_XXXXXX";
     assert_non_null(mkdtemp(directory));
     for (int i = 0; i < 4; i++) {
@@ -200,8 +198,7 @@ static void pages_come_back_from_a_file_as_they_were(void **state) {
 }
 
 /* What is cached at closing is written to the file, and the next cache finds all of it. */
-static void a_closed_cache_leaves_its_pages_in_the_file(void **state) {
-    (void)state;
+TEST(a_closed_cache_leaves_its_pages_in_the_file) {
     char directory[] = "/tmp/quire_tiering_XXXXXX";
     assert_non_null(mkdtemp(directory));
     choose_text(0);
@@ -216,8 +213,7 @@ static void a_closed_cache_leaves_its_pages_in_the_file(void **state) {
 }
 
 /* Until the device has read a demoted page, no tier has it: who asks meanwhile computes it, and it is stored once. */
-static void a_page_is_stored_when_the_device_has_read_it(void **state) {
-    (void)state;
+TEST(a_page_is_stored_when_the_device_has_read_it) {
     quire_tier_stats s[KV_N_TIERS];
     choose_text(0);
     open_world(NULL, 1 << 20, false, false);
@@ -274,8 +270,7 @@ static void poll_until_written(int64_t n) {
 }
 
 /* Pages that are stored already, or removed meanwhile, head the queue: nothing is under way that would wake the engine for those behind. */
-static void writing_through_goes_on_behind_pages_that_are_stored(void **state) {
-    (void)state;
+TEST(writing_through_goes_on_behind_pages_that_are_stored) {
     char directory[] = "/tmp/quire_tiering_XXXXXX";
     const int64_t n_pages = LEN / PAGE_WORDS * N_GROUPS;
     open_written_through(directory);
@@ -296,8 +291,7 @@ static void writing_through_goes_on_behind_pages_that_are_stored(void **state) {
 
 /* Another text with the same beginning is cached, whose window has moved on: what is found of it ends within a page, and behind the whole
  * pages before that end the window has a hole. */
-static void pages_come_back_where_a_window_cannot_go_on_behind_whole_pages(void **state) {
-    (void)state;
+TEST(pages_come_back_where_a_window_cannot_go_on_behind_whole_pages) {
     enum { N = 40, N_SHARED = 22, N_OTHER = 24 };
     char directory[] = "/tmp/quire_tiering_XXXXXX";
     kv_copies none = {0};
@@ -327,8 +321,7 @@ static void pages_come_back_where_a_window_cannot_go_on_behind_whole_pages(void 
     window = 0;
 }
 
-static void a_cache_that_cannot_have_tiers_is_refused(void **state) {
-    (void)state;
+TEST(a_cache_that_cannot_have_tiers_is_refused) {
     quire_error err;
     kv_tiering_options k = {.tiers = {.shape = {.version = "v", .n_version = 1}, .host_bytes = 1 << 20}, .max_tokens = LEN};
     kv_cache_options o = {.n_pages = 8, .page_tokens = 4, .n_groups = 2, .state_pages = {0, 1}, .max_namespaces = 1, .mover = &mover};

@@ -24,8 +24,7 @@ static void open_public(world *w, int32_t n_pages) {
     assert_int_equal(kv_index_add_public(w->ix, "model", 5, tokens, PUBLIC), QUIRE_OK);
 }
 
-static void two_tenants_share_the_pages_of_a_public_prefix_and_nothing_else(void **state) {
-    (void)state;
+TEST(two_tenants_share_the_pages_of_a_public_prefix_and_nothing_else) {
     world w;
     int32_t a[20];
     prompt(a, 100, 20);
@@ -50,8 +49,7 @@ static void two_tenants_share_the_pages_of_a_public_prefix_and_nothing_else(void
     world_close(&w);
 }
 
-static void reuse_to_the_token_behind_the_prefix_stays_within_the_tenant(void **state) {
-    (void)state;
+TEST(reuse_to_the_token_behind_the_prefix_stays_within_the_tenant) {
     world w;
     int32_t a[20], b[20];
     prompt(a, 100, 20);
@@ -68,8 +66,7 @@ static void reuse_to_the_token_behind_the_prefix_stays_within_the_tenant(void **
     world_close(&w);
 }
 
-static void a_prompt_that_does_not_begin_with_the_prefix_is_its_tenants_alone(void **state) {
-    (void)state;
+TEST(a_prompt_that_does_not_begin_with_the_prefix_is_its_tenants_alone) {
     world w;
     int32_t a[20], b[20];
     numbers(a, 0, 20);
@@ -89,8 +86,7 @@ static void a_prompt_that_does_not_begin_with_the_prefix_is_its_tenants_alone(vo
 }
 
 /* A sequence that entered behind a public prefix, rolled back into it and went on with other tokens. */
-static void a_rolled_back_sequence_puts_nothing_of_its_own_into_the_public_space(void **state) {
-    (void)state;
+TEST(a_rolled_back_sequence_puts_nothing_of_its_own_into_the_public_space) {
     world w;
     int32_t a[20], b[20];
     prompt(a, 100, 20);
@@ -115,8 +111,7 @@ static void a_rolled_back_sequence_puts_nothing_of_its_own_into_the_public_space
     world_close(&w);
 }
 
-static void prefixes_of_one_scope_share_and_the_longest_counts(void **state) {
-    (void)state;
+TEST(prefixes_of_one_scope_share_and_the_longest_counts) {
     world w;
     int32_t a[30], longer[16], other[8];
     numbers(a, 0, 30);
@@ -145,8 +140,7 @@ static void prefixes_of_one_scope_share_and_the_longest_counts(void **state) {
     world_close(&w);
 }
 
-static void a_public_page_stays_while_a_tenants_pages_follow_it(void **state) {
-    (void)state;
+TEST(a_public_page_stays_while_a_tenants_pages_follow_it) {
     world w;
     int32_t a[20], b[20], other[60];
     prompt(a, 100, 20);
@@ -172,8 +166,7 @@ static void a_public_page_stays_while_a_tenants_pages_follow_it(void **state) {
     world_close(&w);
 }
 
-static void a_tenants_retention_does_not_reach_public_pages(void **state) {
-    (void)state;
+TEST(a_tenants_retention_does_not_reach_public_pages) {
     world w;
     int32_t a[20], b[12];
     const kv_retention soon_gone = {.priority = 0, .ttl_us = 1};
@@ -201,8 +194,7 @@ static void a_tenants_retention_does_not_reach_public_pages(void **state) {
 }
 
 #ifdef QUIRE_DEBUG
-static void naming_a_prefix_without_memory_changes_nothing(void **state) {
-    (void)state;
+TEST(naming_a_prefix_without_memory_changes_nothing) {
     world w;
     int32_t a[20];
     prompt(a, 100, 20);
@@ -224,14 +216,12 @@ static void naming_a_prefix_without_memory_changes_nothing(void **state) {
     world_close(&w);
 }
 #else
-static void naming_a_prefix_without_memory_changes_nothing(void **state) {
-    (void)state;
+TEST(naming_a_prefix_without_memory_changes_nothing) {
     print_message("SKIP: no fault injection in this build\n");
 }
 #endif
 
-static void entering_without_room_for_both_spaces_changes_nothing(void **state) {
-    (void)state;
+TEST(entering_without_room_for_both_spaces_changes_nothing) {
     world w;
     int32_t a[20];
     kv_path paths[NAMESPACES - 1], another;
@@ -257,8 +247,7 @@ static void entering_without_room_for_both_spaces_changes_nothing(void **state) 
     world_close(&w);
 }
 
-static void window_groups_reach_back_across_the_boundary(void **state) {
-    (void)state;
+TEST(window_groups_reach_back_across_the_boundary) {
     static const int32_t windows[] = {0, 7};
     world w;
     int32_t a[30], tokens[PUBLIC];

@@ -39,8 +39,7 @@ static void need_golden_models(void) {
 
 /* ---- checkpoints of several parts ---- */
 
-static void a_text_part_is_the_model_it_holds(void **state) {
-    (void)state;
+TEST(a_text_part_is_the_model_it_holds) {
     static const char *const roots[] = {"language_model.model.", "model.language_model.", "language_model.", ""};
     need_golden_models();
     for (size_t i = 0; i < sizeof roots / sizeof *roots; i++) {
@@ -59,8 +58,7 @@ static void a_text_part_is_the_model_it_holds(void **state) {
 
 /* ---- what must be there ---- */
 
-static void a_missing_tensor_is_named(void **state) {
-    (void)state;
+TEST(a_missing_tensor_is_named) {
     static const struct {
         const char *model, *tensor, *what;
     } cases[] = {{"qwen3", "layers.0.self_attn.q_norm", "model.layers.0.self_attn.q_norm.weight is missing"},
@@ -83,8 +81,7 @@ static void a_missing_tensor_is_named(void **state) {
 }
 
 /* A model that has a tensor which the config does not ask for is another model. */
-static void an_unknown_tensor_is_named(void **state) {
-    (void)state;
+TEST(an_unknown_tensor_is_named) {
     static const struct {
         const char *model, *key;
         int value;
@@ -101,8 +98,7 @@ static void an_unknown_tensor_is_named(void **state) {
     }
 }
 
-static void an_unknown_architecture_is_told_the_nearest(void **state) {
-    (void)state;
+TEST(an_unknown_architecture_is_told_the_nearest) {
     static const char *const names[][2] = {{"Gemma3ForCausalLLM", "the nearest that is: Gemma3ForCausalLM"},
                                            {"Qwen4ForCausalLM", "ForCausalLM"},
                                            {"XyzzyPlugh", "docs/models.md"}};
@@ -116,8 +112,7 @@ static void an_unknown_architecture_is_told_the_nearest(void **state) {
 
 /* ---- names ---- */
 
-static void a_name_that_is_only_another_opens_as_the_known_architecture(void **state) {
-    (void)state;
+TEST(a_name_that_is_only_another_opens_as_the_known_architecture) {
     static const struct {
         const char *model, *name, *was, *is; /* a key that has another name there, or NULL */
     } cases[] = {{"llama", "LLaMAForCausalLM", NULL, NULL},
@@ -147,8 +142,7 @@ static void a_name_that_is_only_another_opens_as_the_known_architecture(void **s
 
 /* ---- where numbers may lie ---- */
 
-static void windows_are_read_in_every_form(void **state) {
-    (void)state;
+TEST(windows_are_read_in_every_form) {
     model_plan p = plan_llama_as("gemma3");
     set_u32(&p, "gemma3.block_count", 8);
     set_u32(&p, "gemma3.attention.sliding_window", 5);
@@ -175,8 +169,7 @@ static void windows_are_read_in_every_form(void **state) {
     }
 }
 
-static void a_period_may_be_spelt_in_letters(void **state) {
-    (void)state;
+TEST(a_period_may_be_spelt_in_letters) {
     need_golden_models();
     json_t *config = golden_config("exaone4");
     json_object_set_new(config, "sliding_window_pattern", json_string("LLLG"));
@@ -187,8 +180,7 @@ static void a_period_may_be_spelt_in_letters(void **state) {
     refused("exaone4", config, NULL, "sliding_window_pattern");
 }
 
-static void lists_of_layer_types_count_before_a_period(void **state) {
-    (void)state;
+TEST(lists_of_layer_types_count_before_a_period) {
     need_golden_models();
     json_t *config = golden_config("gemma2"), *types = json_object_get(config, "layer_types");
     assert_true(json_is_array(types));

@@ -33,8 +33,7 @@ static void refused(const model_plan *p, const char *what) {
     assert_int_equal(err.code, e);
 }
 
-static void a_gguf_file_is_described(void **state) {
-    (void)state;
+TEST(a_gguf_file_is_described) {
     model_plan p;
     plan_llama(&p);
     set_str(&p, "general.name", "a name");
@@ -66,8 +65,7 @@ static void a_gguf_file_is_described(void **state) {
     assert_true(d.attention_scale == 0.25f);
 }
 
-static void numbers_that_are_lists_of_equal_ones_are_one_number(void **state) {
-    (void)state;
+TEST(numbers_that_are_lists_of_equal_ones_are_one_number) {
     static const char *const keys[] = {"llama.attention.head_count", "llama.attention.head_count_kv", "llama.feed_forward_length"};
     static const uint32_t equal[] = {4, 4}, other[] = {4, 2}, ff[] = {96, 96}, ff_other[] = {96, 64};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -95,8 +93,7 @@ static void numbers_that_are_lists_of_equal_ones_are_one_number(void **state) {
     refused(&p, "head_count_kv");
 }
 
-static void what_may_be_absent_has_its_default(void **state) {
-    (void)state;
+TEST(what_may_be_absent_has_its_default) {
     model_plan p;
     plan_llama(&p);
     drop_key(&p, "llama.attention.head_count_kv");
@@ -115,8 +112,7 @@ static void what_may_be_absent_has_its_default(void **state) {
     assert_false(described(&p).tied_embeddings);
 }
 
-static void what_must_be_there_is_named_when_it_is_not(void **state) {
-    (void)state;
+TEST(what_must_be_there_is_named_when_it_is_not) {
     static const char *const needed[] = {"block_count", "embedding_length", "feed_forward_length", "attention.head_count",
                                          "context_length"};
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
@@ -153,8 +149,7 @@ static void what_must_be_there_is_named_when_it_is_not(void **state) {
     refused(&p, "vocab_size");
 }
 
-static void shapes_that_cannot_be_computed_are_refused(void **state) {
-    (void)state;
+TEST(shapes_that_cannot_be_computed_are_refused) {
     static const struct {
         const char *key;
         uint32_t v;
@@ -200,8 +195,7 @@ static void shapes_that_cannot_be_computed_are_refused(void **state) {
     }
 }
 
-static void any_number_of_positions_in_bounds_is_taken(void **state) {
-    (void)state;
+TEST(any_number_of_positions_in_bounds_is_taken) {
     model_plan p;
     plan_llama(&p);
     set_u32(&p, "llama.context_length", 1);
@@ -214,8 +208,7 @@ static void any_number_of_positions_in_bounds_is_taken(void **state) {
     refused(&p, "context_length");
 }
 
-static void rotary_scaling_of_gguf_is_read(void **state) {
-    (void)state;
+TEST(rotary_scaling_of_gguf_is_read) {
     model_plan p;
     plan_llama(&p);
     set_f32(&p, "llama.rope.freq_base", 500000.0f);
@@ -260,8 +253,7 @@ static void rotary_scaling_of_gguf_is_read(void **state) {
     refused(&p, "rope.scaling.type");
 }
 
-static void frequency_divisors_must_fit_the_rotary_dimensions(void **state) {
-    (void)state;
+TEST(frequency_divisors_must_fit_the_rotary_dimensions) {
     model_plan p;
     plan_llama(&p);
     set_tensor(&p, "rope_freqs.weight", 8, 0);
@@ -292,8 +284,7 @@ static void plan_scores(model_plan *p, const char *architecture) {
     set_tensor(p, "cls.output.weight", 1, 64);
 }
 
-static void a_head_of_one_score_may_be_stored_as_a_vector(void **state) {
-    (void)state;
+TEST(a_head_of_one_score_may_be_stored_as_a_vector) {
     model_plan p;
     plan_scores(&p, "qwen3");
     assert_int_equal(described(&p).pooling.n_scores, 1);
@@ -306,8 +297,7 @@ static void a_head_of_one_score_may_be_stored_as_a_vector(void **state) {
 }
 
 /* Conversions of BERT have the product that gives the scores, and not the pooler before it. */
-static void scores_without_the_dense_layer_before_them_are_refused(void **state) {
-    (void)state;
+TEST(scores_without_the_dense_layer_before_them_are_refused) {
     static const char *const architectures[] = {"bert", "roberta", "modern-bert"};
     for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
         model_plan p;
@@ -320,8 +310,7 @@ static void scores_without_the_dense_layer_before_them_are_refused(void **state)
     }
 }
 
-static void a_table_of_one_token_type_may_be_stored_as_a_vector(void **state) {
-    (void)state;
+TEST(a_table_of_one_token_type_may_be_stored_as_a_vector) {
     model_plan p;
     plan_scores(&p, "bert");
     set_tensor(&p, "cls.weight", 64, 64);
@@ -334,8 +323,7 @@ static void a_table_of_one_token_type_may_be_stored_as_a_vector(void **state) {
 
 /* ---- rows that see both ways ---- */
 
-static void a_gguf_decoder_may_see_both_ways(void **state) {
-    (void)state;
+TEST(a_gguf_decoder_may_see_both_ways) {
     model_plan p;
     plan_llama(&p);
     key_of(&p, "llama.attention.causal")->type = GGUF_BOOL;
@@ -402,8 +390,7 @@ static void refused_hf(const char *more, const char *what) {
     }
 }
 
-static void a_hugging_face_config_is_described(void **state) {
-    (void)state;
+TEST(a_hugging_face_config_is_described) {
     model_desc d = described_hf("", NULL);
     assert_int_equal(d.caches[0].n_kv_heads, 4);
     assert_int_equal(d.caches[0].d_key, 16);
@@ -435,8 +422,7 @@ static void a_hugging_face_config_is_described(void **state) {
     assert_int_equal(d.n_eos, DESC_MAX_EOS);
 }
 
-static void rotary_scaling_of_hugging_face_is_read(void **state) {
-    (void)state;
+TEST(rotary_scaling_of_hugging_face_is_read) {
     model_desc d = described_hf("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}", NULL);
     assert_int_equal(d.ropes[0].kind, ROPE_LINEAR);
     d = described_hf("\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, \"high_freq_factor\": 4, "
@@ -472,8 +458,7 @@ static void rotary_scaling_of_hugging_face_is_read(void **state) {
     assert_int_equal(d.ropes[0].kind, ROPE_LLAMA3);
 }
 
-static void odd_values_of_a_config_are_refused(void **state) {
-    (void)state;
+TEST(odd_values_of_a_config_are_refused) {
     refused_hf("\"hidden_act\": \"mish\"", "mish");
     refused_hf("\"hidden_act\": 3", "hidden_act");
     refused_hf("\"tie_word_embeddings\": \"yes\"", "tie_word_embeddings");
@@ -486,8 +471,7 @@ static void odd_values_of_a_config_are_refused(void **state) {
 }
 
 /* Lists of numbers are read into tables of a fixed size. */
-static void lists_longer_than_any_model_has_are_refused(void **state) {
-    (void)state;
+TEST(lists_longer_than_any_model_has_are_refused) {
     char more[1900];
     int at = snprintf(more, sizeof more, "\"head_dim\": 1600, \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1");
     for (int i = 1; i < 800; i++) {

@@ -20,8 +20,7 @@ static void reaches_every_row(const model_file *f, const char *prefix) {
     assert_int_equal(n_taken, n_rows);
 }
 
-static void the_seed_of_config_json_reaches_every_architecture(void **state) {
-    (void)state;
+TEST(the_seed_of_config_json_reaches_every_architecture) {
     temp_dir d = temp_new();
     strbuf tensors = {0};
     model_file *f;
@@ -39,8 +38,7 @@ static void the_seed_of_config_json_reaches_every_architecture(void **state) {
     mem_free(bytes);
 }
 
-static void the_seed_of_gguf_reaches_every_architecture(void **state) {
-    (void)state;
+TEST(the_seed_of_gguf_reaches_every_architecture) {
     model_file *f;
     quire_error err = {0};
     assert_int_equal(model_file_open("tests/fuzz/seeds/gguf/model.gguf", &f, &err), QUIRE_OK);

@@ -212,8 +212,7 @@ static void add_field(json_t *config, uint64_t *seed) {
     json_object_set_new(config, names[rng_next(seed) % (sizeof names / sizeof *names)], hostile_value(seed));
 }
 
-static void mutated_configs_are_refused_or_computed(void **state) {
-    (void)state;
+TEST(mutated_configs_are_refused_or_computed) {
     uint64_t seed = test_seed("mutated config.json");
     int n_computed = 0, n = rounds();
     if (n_models == 0) {
@@ -325,8 +324,7 @@ static void mutate_place(uint8_t *p, const gguf_place *e, uint64_t *seed) {
     }
 }
 
-static void mutated_metadata_are_refused_or_computed(void **state) {
-    (void)state;
+TEST(mutated_metadata_are_refused_or_computed) {
     uint64_t seed = test_seed("mutated GGUF metadata");
     int n_computed = 0, n = rounds(), n_tried = 0;
     if (n_models == 0) {

@@ -49,8 +49,7 @@ static void refused(const char *architecture, const char *more, const char *what
     }
 }
 
-static void a_list_has_a_number_for_each_layer(void **state) {
-    (void)state;
+TEST(a_list_has_a_number_for_each_layer) {
     static const int32_t heads[] = {4, 2, 1, 2}, widths[] = {96, 48, 96, 24};
     model_desc d = described("LlamaForCausalLM", "\"num_key_value_heads\": [4, 2, 1, 2], \"intermediate_size\": [96, 48, 96, 24]");
     for (int32_t i = 0; i < 4; i++) {
@@ -71,8 +70,7 @@ static void a_list_has_a_number_for_each_layer(void **state) {
     "\"intermediate_size\": 16, \"intermediate_size_mlp\": 48, \"num_local_experts\": 4, \"num_experts_per_tok\": 1, "                     \
     "\"attention_chunk_size\": 16"
 
-static void llama_4_attends_in_chunks_where_it_rotates(void **state) {
-    (void)state;
+TEST(llama_4_attends_in_chunks_where_it_rotates) {
     model_desc d = described("Llama4ForCausalLM", LLAMA4 ", \"no_rope_layers\": [1, 0, 1, 1]");
     for (int32_t i = 0; i < 4; i++) {
         bool rotates = i != 1;
@@ -91,8 +89,7 @@ static void llama_4_attends_in_chunks_where_it_rotates(void **state) {
     refused("Llama4ForCausalLM", LLAMA4 ", \"no_rope_layers\": [1, 0]", "no_rope_layers");
 }
 
-static void llama_4_scales_queries_unless_it_says_otherwise(void **state) {
-    (void)state;
+TEST(llama_4_scales_queries_unless_it_says_otherwise) {
     model_desc d = described("Llama4ForCausalLM", LLAMA4);
     assert_true(d.blocks.temperature == 0.1f);
     assert_int_equal(d.blocks.temperature_length, 8192);
@@ -113,8 +110,7 @@ static void llama_4_scales_queries_unless_it_says_otherwise(void **state) {
     "\"intermediate_size\": 48, \"model_type\": \"ministral3\", "                                                                          \
     "\"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 4, \"rope_theta\": 1e6, "
 
-static void ministral_3_scales_all_queries(void **state) {
-    (void)state;
+TEST(ministral_3_scales_all_queries) {
     model_desc d = described("MistralForCausalLM", MINISTRAL "\"original_max_position_embeddings\": 32, \"llama_4_scaling_beta\": 0.1}");
     assert_true(d.blocks.temperature == 0.1f && d.blocks.temperature_on_all);
     assert_int_equal(d.blocks.temperature_length, 32);
@@ -131,8 +127,7 @@ static void ministral_3_scales_all_queries(void **state) {
             "llama_4_scaling_beta must be a finite number");
 }
 
-static void ministral_3_is_read_from_gguf(void **state) {
-    (void)state;
+TEST(ministral_3_is_read_from_gguf) {
     model_plan p = plan_llama_as("mistral3");
     model_desc d;
     quire_error err = {0};
@@ -153,8 +148,7 @@ static void ministral_3_is_read_from_gguf(void **state) {
 
 /* ---- Llama 4's experts ---- */
 
-static void llama_4_has_dense_layers_between_those_of_experts(void **state) {
-    (void)state;
+TEST(llama_4_has_dense_layers_between_those_of_experts) {
     model_desc d = described("Llama4ForCausalLM", LLAMA4 ", \"interleave_moe_layer_step\": 2");
     for (int32_t i = 0; i < 4; i++) {
         assert_int_equal(d.layers[i].n_experts, i % 2 == 1 ? 4 : 0);
@@ -177,8 +171,7 @@ static void llama_4_has_dense_layers_between_those_of_experts(void **state) {
     "\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"proportional\", \"partial_rotary_factor\": 0.5, \"rope_theta\": 1e6}, "   \
     "\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 1e4}}"
 
-static void gemma_4_has_wide_heads_where_it_sees_all(void **state) {
-    (void)state;
+TEST(gemma_4_has_wide_heads_where_it_sees_all) {
     static const char *const ways[] = {", \"attention_k_eq_v\": true, \"global_head_dim\": 16, \"num_global_key_value_heads\": 1",
                                        ", \"per_layer_config\": {\"1\": {\"head_dim\": 16, \"num_key_value_heads\": 1}, "
                                        "\"3\": {\"head_dim\": 16, \"num_key_value_heads\": 1}}"};
@@ -199,8 +192,7 @@ static void gemma_4_has_wide_heads_where_it_sees_all(void **state) {
 }
 
 /* Half of the pairs turn at the frequencies of the whole head; the others stand still. */
-static void proportional_rotary_embedding_stops_the_last_pairs(void **state) {
-    (void)state;
+TEST(proportional_rotary_embedding_stops_the_last_pairs) {
     model_desc d = described("Gemma4ForCausalLM", GEMMA4 ", \"global_head_dim\": 16");
     const rope_desc *r = &d.ropes[d.layers[1].rope];
     assert_true(r->has_factors && r->theta == 1e6f);
@@ -210,8 +202,7 @@ static void proportional_rotary_embedding_stops_the_last_pairs(void **state) {
     assert_false(d.ropes[d.layers[0].rope].has_factors);
 }
 
-static void gemma_4s_last_layers_read_the_cache_of_their_kind(void **state) {
-    (void)state;
+TEST(gemma_4s_last_layers_read_the_cache_of_their_kind) {
     model_desc d = described("Gemma4ForCausalLM", GEMMA4 ", \"num_kv_shared_layers\": 2, \"use_double_wide_mlp\": true");
     assert_int_equal(d.n_caches, 2);
     for (int32_t i = 0; i < 4; i++) {
@@ -222,8 +213,7 @@ static void gemma_4s_last_layers_read_the_cache_of_their_kind(void **state) {
     refused("Gemma4ForCausalLM", GEMMA4 ", \"num_kv_shared_layers\": 4", "of its own");
 }
 
-static void gemma_4s_experts_stand_beside_the_mlp(void **state) {
-    (void)state;
+TEST(gemma_4s_experts_stand_beside_the_mlp) {
     const char *beside = GEMMA4 ", \"num_experts\": 4, \"top_k_experts\": 2, \"moe_intermediate_size\": 8, \"enable_moe_block\": ";
     char more[1024];
     snprintf(more, sizeof more, "%strue", beside);
@@ -234,8 +224,7 @@ static void gemma_4s_experts_stand_beside_the_mlp(void **state) {
     assert_int_equal(described("Gemma4ForCausalLM", more).layers[3].n_experts, 0);
 }
 
-static void what_gemma_4_cannot_have_is_refused(void **state) {
-    (void)state;
+TEST(what_gemma_4_cannot_have_is_refused) {
     refused("Gemma4ForCausalLM", GEMMA4 ", \"use_bidirectional_attention\": \"all\"", "other than \"vision\"");
     refused("Gemma4ForCausalLM", GEMMA4 ", \"hidden_size_per_layer_input\": 1000000000", "hidden_size_per_layer_input");
     refused("Gemma4ForCausalLM", GEMMA4 ", \"global_head_dim\": 1200", "global_head_dim must be from 1 to 512");

@@ -26,8 +26,7 @@ static void plan_with(model_plan *p, uint32_t n_next) {
     }
 }
 
-static void gguf_layers_behind_the_last_are_left_out(void **state) {
-    (void)state;
+TEST(gguf_layers_behind_the_last_are_left_out) {
     for (compute_mode compute = COMPUTE_F32; compute <= COMPUTE_INT8; compute++) {
         model_plan plain, with;
         size_t n_plain, n_with;
@@ -53,8 +52,7 @@ static void gguf_layers_behind_the_last_are_left_out(void **state) {
     }
 }
 
-static void towers_beside_the_text_of_a_gguf_file_are_left_out_and_named(void **state) {
-    (void)state;
+TEST(towers_beside_the_text_of_a_gguf_file_are_left_out_and_named) {
     model_plan plain, with;
     size_t n_plain, n_with;
     plan_llama(&plain);
@@ -92,8 +90,7 @@ static void refused(const model_plan *p, const char *what) {
     plan_close(&f);
 }
 
-static void only_as_many_as_the_file_says_are_left_out(void **state) {
-    (void)state;
+TEST(only_as_many_as_the_file_says_are_left_out) {
     model_plan p;
     plan_with(&p, 1);
     set_tensor(&p, "blk.3.attn_q.weight", 64, 64);
@@ -158,8 +155,7 @@ static const checkpoint checkpoints[] = {
     {"qwen3", NULL, 0, 1, {"mtp.fc.weight", "mtp.layers.0.mlp.up_proj.weight"}},
 };
 
-static void the_layers_of_checkpoints_are_left_out(void **state) {
-    (void)state;
+TEST(the_layers_of_checkpoints_are_left_out) {
     for (size_t i = 0; i < sizeof checkpoints / sizeof *checkpoints; i++) {
         const checkpoint *t = &checkpoints[i];
         json_t *config = golden_config(t->model);
@@ -201,8 +197,7 @@ static void the_layers_of_checkpoints_are_left_out(void **state) {
     }
 }
 
-static void without_the_number_a_layer_behind_the_last_is_a_stranger(void **state) {
-    (void)state;
+TEST(without_the_number_a_layer_behind_the_last_is_a_stranger) {
     json_t *config = golden_config("glm4_moe");
     quire_error err;
     size_t n;

@@ -44,8 +44,7 @@ static void refused(const model_plan *p, const char *what) {
     }
 }
 
-static void a_whole_file_opens(void **state) {
-    (void)state;
+TEST(a_whole_file_opens) {
     model_plan p;
     plan_llama(&p);
     opens_plan(&p);
@@ -65,8 +64,7 @@ static void a_whole_file_opens(void **state) {
     opens_plan(&p);
 }
 
-static void every_missing_tensor_is_named(void **state) {
-    (void)state;
+TEST(every_missing_tensor_is_named) {
     model_plan whole;
     plan_llama(&whole);
     for (int i = 0; i < whole.n_tensors; i++) {
@@ -80,8 +78,7 @@ static void every_missing_tensor_is_named(void **state) {
     refused(&whole, "token_embd.weight");
 }
 
-static void every_tensor_of_another_shape_is_named(void **state) {
-    (void)state;
+TEST(every_tensor_of_another_shape_is_named) {
     model_plan whole;
     plan_llama(&whole);
     set_u32(&whole, "llama.vocab_size", 40);
@@ -104,8 +101,7 @@ static void every_tensor_of_another_shape_is_named(void **state) {
     }
 }
 
-static void a_matrix_of_one_row_may_be_stored_as_a_vector(void **state) {
-    (void)state;
+TEST(a_matrix_of_one_row_may_be_stored_as_a_vector) {
     model_plan p;
     plan_shared_gate(&p, false);
     opens_plan(&p);
@@ -118,8 +114,7 @@ static void a_matrix_of_one_row_may_be_stored_as_a_vector(void **state) {
     refused(&p, "blk.0.ffn_gate_inp.weight");
 }
 
-static void strangers_and_a_wrong_vocabulary_are_refused(void **state) {
-    (void)state;
+TEST(strangers_and_a_wrong_vocabulary_are_refused) {
     model_plan p;
     plan_llama(&p);
     set_tensor(&p, "blk.0.attn_q_norm.weight", 16, 0);
@@ -224,8 +219,7 @@ static void hf_refused(const hf_plan *p, const char *what) {
     }
 }
 
-static void a_head_of_its_own_must_be_there_unless_it_is_tied(void **state) {
-    (void)state;
+TEST(a_head_of_its_own_must_be_there_unless_it_is_tied) {
     hf_plan p;
     hf_llama(&p);
     hf_refused(&p, "lm_head.weight"); /* config.json ties nothing by default */
@@ -242,8 +236,7 @@ static void a_head_of_its_own_must_be_there_unless_it_is_tied(void **state) {
 }
 
 /* Qwen3-Embedding-8B's checkpoint: its text model alone, whose names lie at the root. */
-static void a_text_model_by_itself_needs_no_head(void **state) {
-    (void)state;
+TEST(a_text_model_by_itself_needs_no_head) {
     hf_plan p;
     hf_llama(&p);
     hf_refused(&p, "lm_head.weight");
@@ -259,8 +252,7 @@ static void a_text_model_by_itself_needs_no_head(void **state) {
     hf_refused(&p, "lm_head.weight");
 }
 
-static void a_tensor_that_cannot_be_read_is_not_passed_over(void **state) {
-    (void)state;
+TEST(a_tensor_that_cannot_be_read_is_not_passed_over) {
     hf_plan p;
     hf_llama(&p);
     hf_add(&p, "lm_head.weight", 40, 64);
@@ -277,8 +269,7 @@ static void a_tensor_that_cannot_be_read_is_not_passed_over(void **state) {
 
 /* ---- chance ---- */
 
-static void spoilt_files_are_refused_or_open_whole(void **state) {
-    (void)state;
+TEST(spoilt_files_are_refused_or_open_whole) {
     uint64_t seed = test_seed("spoilt models");
     model_plan p;
     strbuf b = {0};

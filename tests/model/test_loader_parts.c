@@ -92,8 +92,7 @@ static void is_row(const part_file *p, int64_t r, int64_t row) {
     assert_true(given_bias[r] == element(p, "w.bias", row));
 }
 
-static void stacked_rows_come_whole(void **state) {
-    (void)state;
+TEST(stacked_rows_come_whole) {
     part_file p;
     setup(&p, 2, (const uint64_t[]){10, D_IN}, 10);
     const weight_part part = {.suffix = "k", .n_rows = 10, .first = 6, .block = 2, .step = 2};
@@ -105,8 +104,7 @@ static void stacked_rows_come_whole(void **state) {
 }
 
 /* Two groups of a queries' block of 4, a key's and a value's of 2. */
-static void grouped_rows_are_gathered(void **state) {
-    (void)state;
+TEST(grouped_rows_are_gathered) {
     part_file p;
     setup(&p, 2, (const uint64_t[]){16, D_IN}, 16);
     weight_part part = {.suffix = "q", .n_rows = 16, .block = 4, .step = 8};
@@ -122,8 +120,7 @@ static void grouped_rows_are_gathered(void **state) {
     teardown(&p);
 }
 
-static void columns_become_rows_and_the_bias_stays(void **state) {
-    (void)state;
+TEST(columns_become_rows_and_the_bias_stays) {
     part_file p;
     setup(&p, 2, (const uint64_t[]){D_IN, 12}, 12);
     const weight_part part = {.suffix = "v", .n_rows = 12, .first = 8, .block = 4, .step = 4, .transposed = true};
@@ -137,8 +134,7 @@ static void columns_become_rows_and_the_bias_stays(void **state) {
     teardown(&p);
 }
 
-static void a_slab_is_one_experts(void **state) {
-    (void)state;
+TEST(a_slab_is_one_experts) {
     part_file p;
     setup(&p, 3, (const uint64_t[]){3, 6, D_IN}, 6);
     const weight_part part = {.suffix = "2.up", .n_rows = 6, .first = 3, .block = 3, .step = 3, .slab = 2, .n_slabs = 3};
@@ -149,8 +145,7 @@ static void a_slab_is_one_experts(void **state) {
     teardown(&p);
 }
 
-static void interleaved_rows_of_a_transposed_slab(void **state) {
-    (void)state;
+TEST(interleaved_rows_of_a_transposed_slab) {
     part_file p;
     setup(&p, 3, (const uint64_t[]){2, D_IN, 8}, 8);
     for (int32_t half = 0; half < 2; half++) {
@@ -168,8 +163,7 @@ static void interleaved_rows_of_a_transposed_slab(void **state) {
 }
 
 /* ggml leaves out dimensions of 1: a matrix of one row has one dimension, one expert's stack two. */
-static void a_dimension_of_one_may_be_left_out(void **state) {
-    (void)state;
+TEST(a_dimension_of_one_may_be_left_out) {
     part_file p;
     setup(&p, 1, (const uint64_t[]){D_IN}, 0);
     takes(&p, NULL, 1);
@@ -198,8 +192,7 @@ static void a_dimension_of_one_may_be_left_out(void **state) {
     teardown(&p);
 }
 
-static void parts_of_another_shape_are_refused(void **state) {
-    (void)state;
+TEST(parts_of_another_shape_are_refused) {
     part_file p;
     setup(&p, 2, (const uint64_t[]){10, D_IN}, 9);
     weight_part part = {.suffix = "q", .n_rows = 12, .block = 4, .step = 4};

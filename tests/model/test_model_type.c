@@ -3,8 +3,7 @@
 
 #include "model/model_type.h"
 
-static void a_type_names_its_class(void **state) {
-    (void)state;
+TEST(a_type_names_its_class) {
     static const struct {
         const char *type;
         bool has_text;
@@ -40,8 +39,7 @@ static void a_type_names_its_class(void **state) {
 }
 
 /* The golden model without "architectures" computes what it does with them. */
-static void a_checkpoint_without_architectures_is_the_same_model(void **state) {
-    (void)state;
+TEST(a_checkpoint_without_architectures_is_the_same_model) {
     static const char *const models[] = {"qwen3", "gemma2", "gpt2"};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         json_t *config = golden_config(models[i]);

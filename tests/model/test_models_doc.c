@@ -12,8 +12,7 @@ static void add_names(strbuf *b, const char *const *names) {
     }
 }
 
-static void the_table_has_the_names_of_the_registry(void **state) {
-    (void)state;
+TEST(the_table_has_the_names_of_the_registry) {
     size_t n, n_rows = 0, n_known = 0;
     uint8_t *bytes = read_whole("docs/models.md", &n);
     char *text = malloc(n + 2);
@@ -43,8 +42,7 @@ static void the_table_has_the_names_of_the_registry(void **state) {
     mem_free(bytes);
 }
 
-static void the_page_names_every_composite_class(void **state) {
-    (void)state;
+TEST(the_page_names_every_composite_class) {
     size_t n;
     const char *class;
     uint8_t *bytes = read_whole("docs/models.md", &n);
@@ -62,8 +60,7 @@ static void the_page_names_every_composite_class(void **state) {
     mem_free(bytes);
 }
 
-static void the_page_says_nothing_of_where_it_was_made(void **state) {
-    (void)state;
+TEST(the_page_says_nothing_of_where_it_was_made) {
     size_t n;
     uint8_t *bytes = read_whole("docs/models.md", &n);
     for (size_t i = 0; i + 8 < n; i++) {

@@ -234,8 +234,7 @@ static void check_logits(const weights *w, const opt_form *f, const float *logit
     }
 }
 
-static void every_form_computes_the_plain_formulas(void **state) {
-    (void)state;
+TEST(every_form_computes_the_plain_formulas) {
     weights *w = mem_new(1, sizeof *w);
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         quire_error err;

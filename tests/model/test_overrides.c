@@ -35,8 +35,7 @@ static void refused(const model_plan *p, const char *kv, const char *words) {
     }
 }
 
-static void numbers_are_replaced_and_set(void **state) {
-    (void)state;
+TEST(numbers_are_replaced_and_set) {
     model_plan p = plan_llama_as("llama");
     model_desc d = described(&p, "llama.context_length=int:999,llama.rope.freq_base=float:5e5,llama."
                                  "attention.sliding_window=int:32,general.name=str:n");
@@ -50,8 +49,7 @@ static void numbers_are_replaced_and_set(void **state) {
     assert_int_equal(d.caches[1].n_kv_heads, 4);
 }
 
-static void what_gguf_has_no_key_for_goes_by_its_name_in_config_json(void **state) {
-    (void)state;
+TEST(what_gguf_has_no_key_for_goes_by_its_name_in_config_json) {
     model_plan p = plan_llama_as("qwen2");
     model_desc d = described(&p, "qwen2.use_sliding_window=bool:true,qwen2.attention."
                                  "sliding_window=int:9,qwen2.max_window_layers=int:1");
@@ -68,8 +66,7 @@ static void what_gguf_has_no_key_for_goes_by_its_name_in_config_json(void **stat
     assert_float_equal(described(&p, NULL).attention_scale, 0.25f, 0);
 }
 
-static void gemmas_of_27b_scale_by_their_width_over_their_heads(void **state) {
-    (void)state;
+TEST(gemmas_of_27b_scale_by_their_width_over_their_heads) {
     model_plan p = plan_llama_as("gemma2");
     set_u32(&p, "gemma2.block_count", 46);
     set_u32(&p, "gemma2.attention.key_length", 32);
@@ -79,8 +76,7 @@ static void gemmas_of_27b_scale_by_their_width_over_their_heads(void **state) {
     assert_float_equal(described(&p, NULL).attention_scale, 1.0f / sqrtf(32.0f), 0);
 }
 
-static void what_this_architecture_does_not_read_is_refused(void **state) {
-    (void)state;
+TEST(what_this_architecture_does_not_read_is_refused) {
     model_plan p = plan_llama_as("llama");
     refused(&p, "llama.rope.freq_bas=float:1e6",
             "llama.rope.freq_bas: nothing reads this key for test.gguf; the "
@@ -92,8 +88,7 @@ static void what_this_architecture_does_not_read_is_refused(void **state) {
     refused(&p, "qwen2.attention.sliding_window=int:9", "nothing reads"); /* use_sliding_window is false */
 }
 
-static void another_type_or_range_is_refused_with_the_flag(void **state) {
-    (void)state;
+TEST(another_type_or_range_is_refused_with_the_flag) {
     model_plan p = plan_llama_as("llama");
     refused(&p, "llama.context_length=str:many",
             "llama.context_length must be a whole number from 0 to 2147483647 "

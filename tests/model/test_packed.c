@@ -48,8 +48,7 @@ static void check_alike(model_plan *p, compute_mode compute) {
     mem_free(bytes);
 }
 
-static void packed_models_compute_what_their_sources_do(void **state) {
-    (void)state;
+TEST(packed_models_compute_what_their_sources_do) {
     for (compute_mode compute = COMPUTE_F32; compute <= COMPUTE_INT8; compute++) {
         model_plan p;
         plan_llama(&p);
@@ -72,8 +71,7 @@ static void packed_models_compute_what_their_sources_do(void **state) {
     }
 }
 
-static void weights_packed_for_something_else_are_refused(void **state) {
-    (void)state;
+TEST(weights_packed_for_something_else_are_refused) {
     model_plan p;
     plan_llama(&p);
     plan_file source = plan_open(&p);
@@ -102,8 +100,7 @@ static void weights_packed_for_something_else_are_refused(void **state) {
     plan_close(&source);
 }
 
-static void forged_models_are_refused_or_compute_something(void **state) {
-    (void)state;
+TEST(forged_models_are_refused_or_compute_something) {
     uint64_t seed = test_seed("forged packed weights");
     model_plan p;
     plan_llama(&p);

@@ -48,8 +48,7 @@ static void refused(const char *architecture, const char *numbers, const char *w
     refused_beside(architecture, numbers, "x", what);
 }
 
-static void a_left_out_number_is_the_published_one(void **state) {
-    (void)state;
+TEST(a_left_out_number_is_the_published_one) {
     static const struct {
         const char *architecture;
         int32_t n_heads, n_kv_heads, d_head, max_positions;
@@ -80,8 +79,7 @@ static void a_left_out_number_is_the_published_one(void **state) {
 }
 
 /* The text part of google/gemma-3-4b-it as it was published: no heads, no head width, no vocabulary. */
-static void the_smallest_published_config_is_described(void **state) {
-    (void)state;
+TEST(the_smallest_published_config_is_described) {
     model_desc d = described("Gemma3ForConditionalGeneration",
                              "\"text_config\": {\"hidden_size\": 2560, \"intermediate_size\": 10240, \"model_type\": \"gemma3_text\", "
                              "\"num_hidden_layers\": 34, \"rope_scaling\": {\"factor\": 8.0, \"rope_type\": \"linear\"}, "
@@ -97,8 +95,7 @@ static void the_smallest_published_config_is_described(void **state) {
 }
 
 /* The text part of llava-hf/llava-1.5-7b-hf as it was published: no sizes at all. */
-static void a_text_of_another_class_has_its_sizes(void **state) {
-    (void)state;
+TEST(a_text_of_another_class_has_its_sizes) {
     const char *published = "\"text_config\": {\"_name_or_path\": \"lmsys/vicuna-7b-v1.5\", \"architectures\": [\"LlamaForCausalLM\"], "
                             "\"max_position_embeddings\": 4096, \"model_type\": \"llama\", \"rms_norm_eps\": 1e-05, "
                             "\"vocab_size\": 32064}, \"vision_config\": {\"hidden_size\": 1024, \"num_hidden_layers\": 24}";
@@ -133,8 +130,7 @@ static void windows_are(const char *architecture, const char *more, const char *
     assert_string_equal(found, wanted);
 }
 
-static void a_window_is_where_the_published_model_has_it(void **state) {
-    (void)state;
+TEST(a_window_is_where_the_published_model_has_it) {
     windows_are("MistralForCausalLM", "", "4096 4096 4096 4096 4096 4096");
     windows_are("MistralForCausalLM", "\"sliding_window\": null", "0 0 0 0 0 0");
     windows_are("MinistralForCausalLM", "", "4096 4096 4096 4096 4096 4096");
@@ -163,8 +159,7 @@ static void a_window_is_where_the_published_model_has_it(void **state) {
     refused("Gemma3ForCausalLM", SIZES ", \"sliding_window_pattern\": 0", "sliding_window_pattern must be at least 1");
 }
 
-static void null_says_that_there_is_no_cap(void **state) {
-    (void)state;
+TEST(null_says_that_there_is_no_cap) {
     model_desc d = described("Gemma2ForCausalLM", SIZES);
     assert_true(d.blocks.attention_cap == 50.0f && d.blocks.logits_cap == 30.0f);
     d = described("Gemma2ForCausalLM", SIZES ", \"attn_logit_softcapping\": null, \"final_logit_softcapping\": null");
@@ -178,8 +173,7 @@ static void null_says_that_there_is_no_cap(void **state) {
     refused("GraniteForCausalLM", SIZES ", \"head_dim\": 8, \"residual_multiplier\": 0.0", "residual_multiplier must be over 0");
 }
 
-static void activations_are_read_where_each_model_has_them(void **state) {
-    (void)state;
+TEST(activations_are_read_where_each_model_has_them) {
     assert_int_equal(described("GemmaForCausalLM", SIZES ", \"hidden_act\": \"gelu\"").activation, ACT_GELU_TANH);
     assert_int_equal(described("Gemma2ForCausalLM", SIZES ", \"hidden_activation\": \"gelu\", \"hidden_act\": \"silu\"").activation,
                      ACT_GELU);
@@ -188,8 +182,7 @@ static void activations_are_read_where_each_model_has_them(void **state) {
     assert_true(d.attention_scale == 1.0f);
 }
 
-static void rotary_scaling_is_complete_or_refused(void **state) {
-    (void)state;
+TEST(rotary_scaling_is_complete_or_refused) {
     model_desc d = described("GptOssForCausalLM", SIZES);
     assert_int_equal(d.ropes[0].kind, ROPE_YARN);
     assert_true(d.ropes[0].factor == 32.0f && d.ropes[0].original_positions == 4096 && !d.ropes[0].truncate);
@@ -212,8 +205,7 @@ static void rotary_scaling_is_complete_or_refused(void **state) {
     assert_true(described("LlamaForCausalLM", numbers).ropes[0].factor == 4.0f);
 }
 
-static void gemma4_reads_padded_numbers_of_layers(void **state) {
-    (void)state;
+TEST(gemma4_reads_padded_numbers_of_layers) {
     const char *numbers = "\"hidden_size\": 32, \"num_hidden_layers\": 12, \"intermediate_size\": 64, \"vocab_size\": 40, \"head_dim\": 8, "
                           "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"per_layer_config\": {\"05\": {\"head_dim\": 16}, "
                           "\"11\": {\"head_dim\": 16}}";
@@ -231,16 +223,14 @@ static void gemma4_reads_padded_numbers_of_layers(void **state) {
     assert_int_equal(d.layers[5].window, 0); /* the last sees all */
 }
 
-static void bloom_is_described_by_its_own_names(void **state) {
-    (void)state;
+TEST(bloom_is_described_by_its_own_names) {
     model_desc d = described("BloomForCausalLM", "\"n_embed\": 64, \"n_layer\": 2, \"num_attention_heads\": 4, \"n_inner\": null");
     assert_int_equal(d.d_model, 64);
     assert_int_equal(d.layers[0].d_ff, 256);
     refused("BloomForCausalLM", "\"n_embd_\": 64, \"n_layer\": 2", "hidden_size is missing");
 }
 
-static void modernberts_local_base_may_be_its_global_one(void **state) {
-    (void)state;
+TEST(modernberts_local_base_may_be_its_global_one) {
     const char *base = SIZES ", \"num_attention_heads\": 4, \"global_rope_theta\": 5e4";
     char numbers[256];
     assert_true(described("ModernBertModel", base).ropes[1].theta == 1e4f);
@@ -251,8 +241,7 @@ static void modernberts_local_base_may_be_its_global_one(void **state) {
     assert_true(described("ModernBertModel", numbers).ropes[1].theta == 7e3f);
 }
 
-static void ernies_experts_end_with_the_layer_that_is_named(void **state) {
-    (void)state;
+TEST(ernies_experts_end_with_the_layer_that_is_named) {
     const char *base = SIZES ", \"num_attention_heads\": 4, \"moe_layer_start_index\": 1, \"moe_layer_end_index\": ";
     char numbers[256];
     for (int last = -1; last < 6; last += 4) {
@@ -266,8 +255,7 @@ static void ernies_experts_end_with_the_layer_that_is_named(void **state) {
     refused("Ernie4_5_MoeForCausalLM", numbers, "moe_layer_end_index must be a whole number from -1 on");
 }
 
-static void a_decoder_may_see_both_ways(void **state) {
-    (void)state;
+TEST(a_decoder_may_see_both_ways) {
     const char *plain = SIZES ", \"num_attention_heads\": 4, \"is_causal\": ";
     char numbers[256];
     (void)snprintf(numbers, sizeof numbers, "%sfalse", plain);
@@ -281,8 +269,7 @@ static void a_decoder_may_see_both_ways(void **state) {
     refused("LlamaForCausalLM", numbers, "is_causal must be true or false");
 }
 
-static void a_text_model_by_itself_gives_rows(void **state) {
-    (void)state;
+TEST(a_text_model_by_itself_gives_rows) {
     static const struct {
         const char *tensor, *more;
         bool no_head;
@@ -300,8 +287,7 @@ static void a_text_model_by_itself_gives_rows(void **state) {
     }
 }
 
-static void rotary_dimensions_fit_the_head(void **state) {
-    (void)state;
+TEST(rotary_dimensions_fit_the_head) {
     strbuf numbers = {0};
     assert_int_equal(strbuf_addf(&numbers, SIZES ", \"rotary_dim\": 1100, \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1"),
                      QUIRE_OK);
@@ -315,8 +301,7 @@ static void rotary_dimensions_fit_the_head(void **state) {
             "rotary_dim must be at most the head size");
 }
 
-static void what_nothing_computes_is_refused(void **state) {
-    (void)state;
+TEST(what_nothing_computes_is_refused) {
     refused("BertModel", SIZES ", \"num_attention_heads\": 4, \"is_decoder\": true", "is_decoder true is not supported");
     refused("GptOssForCausalLM", SIZES ", \"swiglu_alpha\": 1.5", "swiglu_alpha");
     refused("GemmaForCausalLM", SIZES ", \"use_bidirectional_attention\": true", "use_bidirectional_attention");
@@ -328,8 +313,7 @@ static void what_nothing_computes_is_refused(void **state) {
     refused("SmolLM3ForCausalLM", SIZES ", \"num_attention_heads\": 4, \"no_rope_layers\": [1, 0]", "no_rope_layers must have a number");
 }
 
-static void biases_are_as_config_json_says(void **state) {
-    (void)state;
+TEST(biases_are_as_config_json_says) {
     const char *llama = SIZES ", \"num_attention_heads\": 4, \"max_position_embeddings\": 64, ",
                *q = "model.layers.0.self_attn.q_proj.bias";
     char numbers[512];
@@ -345,8 +329,7 @@ static void biases_are_as_config_json_says(void **state) {
     refused("LlamaForCausalLM", numbers, "mlp_bias true, and no tensor");
 }
 
-static void keys_mean_what_their_class_makes_of_them(void **state) {
-    (void)state;
+TEST(keys_mean_what_their_class_makes_of_them) {
     const char *heads = SIZES ", \"num_attention_heads\": 4, \"num_key_value_heads\": 4, \"max_position_embeddings\": 64, ";
     char numbers[768];
     model_desc d;
@@ -398,8 +381,7 @@ static void keys_mean_what_their_class_makes_of_them(void **state) {
     refused("MixtralForCausalLM", numbers, "the width of experts is 300000000");
 }
 
-static void heads_of_gguf_files_are_counted_by_their_tensors(void **state) {
-    (void)state;
+TEST(heads_of_gguf_files_are_counted_by_their_tensors) {
     model_plan p = plan_llama_as("nemotron");
     model_desc d;
     quire_error err = {0};
@@ -458,8 +440,7 @@ static float *run_changed(const char *name, const char *key, json_t *value, size
     return logits;
 }
 
-static void a_head_of_its_own_counts_whatever_is_said_of_tying(void **state) {
-    (void)state;
+TEST(a_head_of_its_own_counts_whatever_is_said_of_tying) {
     size_t n = 0, n_tied = 0;
     float *wanted = run_changed("llama", "tie_word_embeddings", json_false(), &n);
     float *tied = run_changed("llama", "tie_word_embeddings", json_true(), &n_tied);
@@ -475,8 +456,7 @@ static json_t *mistral_rope(double beta, int length) {
 }
 
 /* The query at position p is scaled by floor(p / length): the first `length` rows are as they are without it. */
-static void a_query_is_scaled_from_the_trained_length_on(void **state) {
-    (void)state;
+TEST(a_query_is_scaled_from_the_trained_length_on) {
     size_t n = 0, n_vocab = 256;
     float *plain = run_changed("mistral", "rope_parameters", mistral_rope(0.0, 3), &n);
     float *scaled = run_changed("mistral", "rope_parameters", mistral_rope(0.5, 3), &n);
@@ -489,8 +469,7 @@ static void a_query_is_scaled_from_the_trained_length_on(void **state) {
     mem_free(scaled);
 }
 
-static void the_rows_of_a_two_sided_decoder_see_later_ones(void **state) {
-    (void)state;
+TEST(the_rows_of_a_two_sided_decoder_see_later_ones) {
     size_t n = 0;
     float *causal = run_changed("llama", "is_causal", json_true(), &n);
     float *both = run_changed("llama", "is_causal", json_false(), &n);
@@ -502,8 +481,7 @@ static void the_rows_of_a_two_sided_decoder_see_later_ones(void **state) {
 }
 
 /* The tensors of BERT's first checkpoints, as bert-base-uncased has them. */
-static void norms_may_be_called_gamma_and_beta(void **state) {
-    (void)state;
+TEST(norms_may_be_called_gamma_and_beta) {
     static const char *const names[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}};
     json_t *config = golden_config("bert");
     size_t n = 0, n_old = 0;

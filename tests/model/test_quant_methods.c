@@ -343,8 +343,7 @@ static void assert_refused(const checkpoint *c, const char *what) {
 
 /* ---- tests ---- */
 
-static void every_form_computes(void **state) {
-    (void)state;
+TEST(every_form_computes) {
     for (int i = 0; i < N_FORMS; i++) {
         checkpoint *c = checkpoint_new(&forms[i]);
         strbuf weights = checkpoint_weights(c);
@@ -364,8 +363,7 @@ static void every_form_computes(void **state) {
     }
 }
 
-static void a_missing_tensor_is_refused(void **state) {
-    (void)state;
+TEST(a_missing_tensor_is_refused) {
     for (int i = 0; i < N_FORMS; i++) {
         for (int k = 0; forms[i].tensors[k].suffix != NULL; k++) {
             checkpoint *c = checkpoint_new(&forms[i]);
@@ -385,8 +383,7 @@ static void a_missing_tensor_is_refused(void **state) {
     }
 }
 
-static void a_tensor_of_another_type_is_refused_or_read_as_one(void **state) {
-    (void)state;
+TEST(a_tensor_of_another_type_is_refused_or_read_as_one) {
     static const char *const types[] = {"F64", "I64", "F32", "I32", "F16", "BF16", "U8", "I8", "F8_E4M3", "F8_E8M0"};
     for (int i = 0; i < N_FORMS; i++) {
         for (int k = 0; forms[i].tensors[k].suffix != NULL; k++) {
@@ -408,8 +405,7 @@ static void a_tensor_of_another_type_is_refused_or_read_as_one(void **state) {
     }
 }
 
-static void a_wrong_dimension_is_refused(void **state) {
-    (void)state;
+TEST(a_wrong_dimension_is_refused) {
     for (int i = 0; i < N_FORMS; i++) {
         for (int k = 0; forms[i].tensors[k].suffix != NULL; k++) {
             for (int d = 0; d < forms[i].tensors[k].n_dims; d++) {
@@ -439,8 +435,7 @@ static void a_wrong_dimension_is_refused(void **state) {
     }
 }
 
-static void an_input_of_no_group_is_refused(void **state) {
-    (void)state;
+TEST(an_input_of_no_group_is_refused) {
     static const struct {
         int form;
         const char *suffix;
@@ -459,8 +454,7 @@ static void an_input_of_no_group_is_refused(void **state) {
 }
 
 /* All bytes of each tensor of the layer at an extreme; and floats that are none. */
-static void values_at_their_extremes_compute_or_are_refused(void **state) {
-    (void)state;
+TEST(values_at_their_extremes_compute_or_are_refused) {
     static const uint8_t bytes[] = {0, 1, 0x7f, 0x80, 0xff};
     static const float floats[] = {NAN, INFINITY, -INFINITY, 0.0f, -0.0f, -1.0f, 3.4e38f, 1e-45f};
     for (int i = 0; i < N_FORMS; i++) {
@@ -483,8 +477,7 @@ static void values_at_their_extremes_compute_or_are_refused(void **state) {
     }
 }
 
-static void sizes_in_the_configuration_that_do_not_fit_are_refused(void **state) {
-    (void)state;
+TEST(sizes_in_the_configuration_that_do_not_fit_are_refused) {
     static const char *const sizes[] = {"0",     "-1",     "7",    "1",  "300", "9223372036854775807", "-9223372036854775808",
                                         "1e300", "\"64\"", "null", "[]", "{}"};
     static const struct {
@@ -515,8 +508,7 @@ static void sizes_in_the_configuration_that_do_not_fit_are_refused(void **state)
     }
 }
 
-static void a_state_of_bitsandbytes_is_checked(void **state) {
-    (void)state;
+TEST(a_state_of_bitsandbytes_is_checked) {
     static const char *const texts[] = {"",
                                         "null",
                                         "[]",
@@ -562,8 +554,7 @@ static void a_state_of_bitsandbytes_is_checked(void **state) {
     }
 }
 
-static void random_changes_are_refused_or_compute(void **state) {
-    (void)state;
+TEST(random_changes_are_refused_or_compute) {
     uint64_t seed = test_seed("mutated quantised checkpoints");
     int rounds = getenv("QUIRE_TEST_LONG") != NULL ? LONG_ROUNDS : ROUNDS, n_computed = 0;
     for (int i = 0; i < N_FORMS; i++) {

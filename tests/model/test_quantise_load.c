@@ -179,8 +179,7 @@ static void check_mix(const model_plan *floats, const mix *m) {
     free_plan(&blocks);
 }
 
-static void a_model_computes_what_a_file_of_its_blocks_does(void **state) {
-    (void)state;
+TEST(a_model_computes_what_a_file_of_its_blocks_does) {
     static const dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
     for (size_t i = 0; i < N_MIXES; i++) {
         model_plan p;
@@ -191,8 +190,7 @@ static void a_model_computes_what_a_file_of_its_blocks_does(void **state) {
     }
 }
 
-static void experts_are_quantised_and_their_router_is_not(void **state) {
-    (void)state;
+TEST(experts_are_quantised_and_their_router_is_not) {
     model_plan p;
     plan_wide(&p, FF, true);
     add_experts(&p);
@@ -201,8 +199,7 @@ static void experts_are_quantised_and_their_router_is_not(void **state) {
     free_plan(&p);
 }
 
-static void rows_that_are_no_blocks_of_any_size_stay_as_they_are(void **state) {
-    (void)state;
+TEST(rows_that_are_no_blocks_of_any_size_stay_as_they_are) {
     model_plan p;
     plan_wide(&p, NARROW, true);
     fill_floats(&p, DTYPE_F16);
@@ -254,8 +251,7 @@ static void put_odd_rows(model_plan *p) {
     }
 }
 
-static void fp8_has_a_scale_for_each_row_and_leaves_embeddings_and_head(void **state) {
-    (void)state;
+TEST(fp8_has_a_scale_for_each_row_and_leaves_embeddings_and_head) {
     for (int has_experts = 0; has_experts < 2; has_experts++) {
         model_plan p;
         size_t n, n_want;
@@ -283,8 +279,7 @@ static void fp8_has_a_scale_for_each_row_and_leaves_embeddings_and_head(void **s
     }
 }
 
-static void int8_is_what_int8_compute_does(void **state) {
-    (void)state;
+TEST(int8_is_what_int8_compute_does) {
     model_plan p;
     size_t n, n_want;
     plan_wide(&p, FF, false);
@@ -347,8 +342,7 @@ static model_file *open_packed(const void *bytes, size_t n, const char *name) {
     return f;
 }
 
-static void a_packed_model_is_the_quantised_one_whatever_packed_it(void **state) {
-    (void)state;
+TEST(a_packed_model_is_the_quantised_one_whatever_packed_it) {
     static const mix fp8 = {.name = "fp8", .to = DTYPE_F8_E4M3};
     for (size_t i = 0; i <= N_MIXES; i++) {
         const mix *m = i < N_MIXES ? &mixes[i] : &fp8;
@@ -391,8 +385,7 @@ static void expect_refusal(const model_plan *p, const char *name, const char *wh
     free(file.bytes);
 }
 
-static void flags_that_do_not_fit_the_file_are_refused(void **state) {
-    (void)state;
+TEST(flags_that_do_not_fit_the_file_are_refused) {
     model_plan p;
     plan_wide(&p, FF, true);
     fill_floats(&p, DTYPE_BF16);
@@ -416,8 +409,7 @@ static void flags_that_do_not_fit_the_file_are_refused(void **state) {
     free_plan(&p);
 }
 
-static void elements_without_a_scale_are_refused_by_tensor_and_row(void **state) {
-    (void)state;
+TEST(elements_without_a_scale_are_refused_by_tensor_and_row) {
     static const uint32_t bad[] = {0x7fc00000u, 0x7f800000u, 0xff800000u, 0x49742400u}; /* NaN, infinities, a million */
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         model_plan p;

@@ -41,8 +41,7 @@ static void refused_checkpoint(const char *name, const char *key, json_t *value,
     json_decref(config);
 }
 
-static void unknown_architectures_are_told_the_nearest(void **state) {
-    (void)state;
+TEST(unknown_architectures_are_told_the_nearest) {
     model_plan p;
     plan_llama(&p);
     set_str(&p, "general.architecture", "llama5");
@@ -52,8 +51,7 @@ static void unknown_architectures_are_told_the_nearest(void **state) {
     refused_checkpoint("qwen3", "architectures", json_pack("[s]", "Qwen33ForCausalLM"), "the nearest that is: Qwen3ForCausalLM");
 }
 
-static void unknown_tensors_are_named(void **state) {
-    (void)state;
+TEST(unknown_tensors_are_named) {
     model_plan p;
     plan_llama(&p);
     set_tensor(&p, "blk.1.attn_k_norm.weight", 16, 0);
@@ -61,8 +59,7 @@ static void unknown_tensors_are_named(void **state) {
     refused_checkpoint("qwen3", "num_hidden_layers", json_integer(1), "tensor model.layers.1.");
 }
 
-static void missing_keys_are_named(void **state) {
-    (void)state;
+TEST(missing_keys_are_named) {
     static const char *const keys[] = {"hidden_size", "num_hidden_layers"};
     static const char *const gguf_keys[] = {"embedding_length", "block_count", "attention.head_count", "context_length"};
     for (size_t i = 0; i < sizeof gguf_keys / sizeof *gguf_keys; i++) {
@@ -81,8 +78,7 @@ static void missing_keys_are_named(void **state) {
     }
 }
 
-static void contradictory_keys_are_named(void **state) {
-    (void)state;
+TEST(contradictory_keys_are_named) {
     model_plan p;
     plan_llama(&p);
     set_u32(&p, "llama.attention.head_count_kv", 3);
@@ -98,8 +94,7 @@ static void contradictory_keys_are_named(void **state) {
     refused_checkpoint("gemma3", "layer_types", json_pack("[s]", "linear_attention"), "a layer of type \"linear_attention\"");
 }
 
-static void other_rotary_kinds_are_named(void **state) {
-    (void)state;
+TEST(other_rotary_kinds_are_named) {
     model_plan p;
     plan_llama(&p);
     set_str(&p, "llama.rope.scaling.type", "spiral");
@@ -109,8 +104,7 @@ static void other_rotary_kinds_are_named(void **state) {
                        "rotary scaling \"spiral\" is not supported");
 }
 
-static void what_only_some_gguf_files_say_is_read(void **state) {
-    (void)state;
+TEST(what_only_some_gguf_files_say_is_read) {
     model_plan p;
     plan_llama(&p);
     set_str(&p, "llama.hidden_activation", "sine");
@@ -123,8 +117,7 @@ static void what_only_some_gguf_files_say_is_read(void **state) {
     refused_gguf(&p, "rope.scaling.yarn_log_multiplier must be 0 or more");
 }
 
-static void other_routing_kinds_are_named(void **state) {
-    (void)state;
+TEST(other_routing_kinds_are_named) {
     model_plan p;
     plan_llama(&p);
     set_u32(&p, "llama.expert_count", 4);

@@ -43,16 +43,14 @@ static void check_type(int type, bool has_experts) {
     free_plan(&floats);
 }
 
-static void logits_of_every_type_are_those_of_its_values(void **state) {
-    (void)state;
+TEST(logits_of_every_type_are_those_of_its_values) {
     for (int i = 1; i < N_WEIGHT_TYPES; i++) {
         check_type((int)weight_types[i], false);
         check_type((int)weight_types[i], true);
     }
 }
 
-static void so_they_are_where_every_tensor_has_another_type(void **state) {
-    (void)state;
+TEST(so_they_are_where_every_tensor_has_another_type) {
     check_type(MIXED, false);
     check_type(MIXED, true);
 }

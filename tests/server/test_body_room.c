@@ -33,8 +33,7 @@ static bool take(body_room *r, body_claim *c, const char *tenant, uint64_t whole
     return body_room_take(r, c, str_of(tenant), whole, n);
 }
 
-static void a_tenant_takes_room_as_long_as_as_much_stays_free(void **state) {
-    (void)state;
+TEST(a_tenant_takes_room_as_long_as_as_much_stays_free) {
     body_room *r = open_room(100);
     body_claim a[2] = {{0}}, b[2] = {{0}}, c = {0};
     assert_true(take(r, &a[0], "a", 60, 50));
@@ -57,8 +56,7 @@ static void a_tenant_takes_room_as_long_as_as_much_stays_free(void **state) {
     close_room(r);
 }
 
-static void whoever_holds_its_share_a_tenant_more_finds_some(void **state) {
-    (void)state;
+TEST(whoever_holds_its_share_a_tenant_more_finds_some) {
     enum { TENANTS = 8 };
     body_room *r = open_room(1000);
     body_claim first[TENANTS] = {{0}}, rest[TENANTS] = {{0}};
@@ -78,8 +76,7 @@ static void whoever_holds_its_share_a_tenant_more_finds_some(void **state) {
     close_room(r);
 }
 
-static void smaller_bodies_pass_larger_ones_that_wait(void **state) {
-    (void)state;
+TEST(smaller_bodies_pass_larger_ones_that_wait) {
     body_room *r = open_room(100);
     body_claim held = {0}, large = {0}, small = {0}, middle = {0};
     assert_true(take(r, &held, "a", 50, 50));
@@ -105,8 +102,7 @@ static void smaller_bodies_pass_larger_ones_that_wait(void **state) {
 }
 
 /* The bound of body_room.h: a body that begins after as many bytes were taken as the waiting one has does not pass it. */
-static void a_large_body_is_passed_by_no_more_than_its_own_length(void **state) {
-    (void)state;
+TEST(a_large_body_is_passed_by_no_more_than_its_own_length) {
     body_room *r = open_room(100);
     body_claim held = {0}, large = {0};
     assert_true(take(r, &held, "a", 50, 50));
@@ -130,8 +126,7 @@ static void a_large_body_is_passed_by_no_more_than_its_own_length(void **state) 
     close_room(r);
 }
 
-static void where_all_bodies_of_a_tenant_wait_one_at_a_time_goes_on(void **state) {
-    (void)state;
+TEST(where_all_bodies_of_a_tenant_wait_one_at_a_time_goes_on) {
     body_room *r = open_room(100);
     body_claim a[3] = {{0}}, b = {0};
     for (int i = 0; i < 3; i++) {
@@ -154,8 +149,7 @@ static void where_all_bodies_of_a_tenant_wait_one_at_a_time_goes_on(void **state
     close_room(r);
 }
 
-static void a_body_larger_than_the_room_is_received_and_the_next_one_behind_it(void **state) {
-    (void)state;
+TEST(a_body_larger_than_the_room_is_received_and_the_next_one_behind_it) {
     body_room *r = open_room(100);
     body_claim first = {0}, second = {0};
     assert_true(take(r, &first, "a", 1000, 300));
@@ -212,8 +206,7 @@ static void storm_of_bodies(body_room *r, size_t max, uint32_t random) {
     }
 }
 
-static void bodies_never_hold_more_than_they_may_and_none_stands_still(void **state) {
-    (void)state;
+TEST(bodies_never_hold_more_than_they_may_and_none_stands_still) {
     static const size_t rooms[] = {10, 100, 301, 1000, 10000}; /* from less than a body to enough for all */
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
         body_room *r = open_room(rooms[i]);
@@ -308,8 +301,7 @@ static void await_metric(const site *s, const char *name, int64_t n) {
 #define HELD "quire_http_body_bytes"
 #define WAITING "quire_http_bodies_waiting"
 
-static void bodies_that_are_announced_and_do_not_come_hold_no_room(void **state) {
-    (void)state;
+TEST(bodies_that_are_announced_and_do_not_come_hold_no_room) {
     enum { N = 12 };
     site *s = start_patient(MB);
     int fds[N];
@@ -330,8 +322,7 @@ static void bodies_that_are_announced_and_do_not_come_hold_no_room(void **state)
     stop(s);
 }
 
-static void a_tenant_that_holds_its_share_does_not_hold_up_another(void **state) {
-    (void)state;
+TEST(a_tenant_that_holds_its_share_does_not_hold_up_another) {
     enum { N = 6 };
     static const size_t held[N] = {192 * KB, 384 * KB, 512 * KB, 512 * KB, 512 * KB, 512 * KB};
     site *s = start_patient(MB);
@@ -364,8 +355,7 @@ static void a_tenant_that_holds_its_share_does_not_hold_up_another(void **state)
     stop(s);
 }
 
-static void a_body_that_comes_too_slowly_is_refused_with_the_reason_and_its_room_is_free(void **state) {
-    (void)state;
+TEST(a_body_that_comes_too_slowly_is_refused_with_the_reason_and_its_room_is_free) {
     site *s = start_with(MB, (int64_t)(64 * KB), 200000, NEVER_US);
     for (int chunks = 0; chunks < 2; chunks++) {
         int fd = dial(s);
@@ -386,8 +376,7 @@ static void a_body_that_comes_too_slowly_is_refused_with_the_reason_and_its_room
     stop(s);
 }
 
-static void a_small_body_may_come_slowly(void **state) {
-    (void)state;
+TEST(a_small_body_may_come_slowly) {
     site *s = start_with(MB, (int64_t)(64 * KB), 10000, NEVER_US);
     int fd = dial(s);
     say_head(fd, "ka", 60 * KB + strlen(BODY), CLOSE);
@@ -399,8 +388,7 @@ static void a_small_body_may_come_slowly(void **state) {
     stop(s);
 }
 
-static void a_body_that_finds_no_room_in_time_is_told_to_come_again(void **state) {
-    (void)state;
+TEST(a_body_that_finds_no_room_in_time_is_told_to_come_again) {
     site *s = start_with(200 * KB, 0, 5000000, 3000000);
     fake_hold(s->engine, true); /* answers do not begin, so the first keeps its room */
     int first = dial(s), second = dial(s);
@@ -420,8 +408,7 @@ static void a_body_that_finds_no_room_in_time_is_told_to_come_again(void **state
 }
 
 /* Chunks that end at the largest allowed size: the last one's mark is read all the same, and so is the chunk that is too much. */
-static void a_chunked_body_may_have_the_largest_size_and_no_more(void **state) {
-    (void)state;
+TEST(a_chunked_body_may_have_the_largest_size_and_no_more) {
     server_options o;
     server_options_init(&o);
     o.max_body_bytes = MB;
@@ -450,8 +437,7 @@ static void a_chunked_body_may_have_the_largest_size_and_no_more(void **state) {
 
 /* ---- all of it is given back ---- */
 
-static void room_is_given_back_where_the_connection_stays(void **state) {
-    (void)state;
+TEST(room_is_given_back_where_the_connection_stays) {
     site *s = start_patient(MB);
     int fd = dial(s);
     static const struct {
@@ -471,8 +457,7 @@ static void room_is_given_back_where_the_connection_stays(void **state) {
     stop(s);
 }
 
-static void room_is_given_back_by_bodies_that_are_refused_or_left(void **state) {
-    (void)state;
+TEST(room_is_given_back_by_bodies_that_are_refused_or_left) {
     server_options o;
     server_options_init(&o);
     o.max_bodies_bytes = 8 * MB;
@@ -510,8 +495,7 @@ static void room_is_given_back_by_bodies_that_are_refused_or_left(void **state) 
 }
 
 /* body_room_close sees whether some is left. */
-static void a_server_stops_while_bodies_hold_room_and_wait_for_it(void **state) {
-    (void)state;
+TEST(a_server_stops_while_bodies_hold_room_and_wait_for_it) {
     enum { N = 5 };
     for (int held = 0; held < 2; held++) {
         site *s = start_patient(400 * KB);

@@ -5,8 +5,7 @@
 
 /* ---- framing ---- */
 
-static void malformed_requests_get_a_status_and_the_connection_closes(void **state) {
-    (void)state;
+TEST(malformed_requests_get_a_status_and_the_connection_closes) {
     server_options o;
     server_options_init(&o);
     o.max_header_bytes = 1024;
@@ -27,8 +26,7 @@ static void malformed_requests_get_a_status_and_the_connection_closes(void **sta
     stop(s);
 }
 
-static void pipelined_requests_are_answered_in_order(void **state) {
-    (void)state;
+TEST(pipelined_requests_are_answered_in_order) {
     site *s = start_default();
     strbuf all = {0};
     strbuf_add_str(&all, post(COMPLETIONS, "{\"max_tokens\":4}", ""));
@@ -55,8 +53,7 @@ static void send_ahead(int fd, int n) {
     strbuf_deinit(&all);
 }
 
-static void many_pipelined_requests_are_all_answered(void **state) {
-    (void)state;
+TEST(many_pipelined_requests_are_all_answered) {
     site *s = start_default();
     int fd = dial(s);
     send_ahead(fd, 300);
@@ -74,8 +71,7 @@ static void many_pipelined_requests_are_all_answered(void **state) {
 }
 
 /* Of requests that a client sends ahead without reading, only so many are answered as fit the buffers. */
-static void pipelined_requests_wait_for_their_reader(void **state) {
-    (void)state;
+TEST(pipelined_requests_wait_for_their_reader) {
     enum { N = 5000 };
     site *s = start_default();
     int fd = dial_narrow(s);
@@ -89,8 +85,7 @@ static void pipelined_requests_wait_for_their_reader(void **state) {
     stop(s);
 }
 
-static void a_chunked_body_and_expect_continue_work(void **state) {
-    (void)state;
+TEST(a_chunked_body_and_expect_continue_work) {
     site *s = start_default();
     static const char chunked[] = "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json; charset=utf-8\r\n"
                                   "Transfer-Encoding: chunked\r\n" CLOSE "\r\n5\r\n{\"max\r\nD\r\n_tokens\": 1 }\r\n0\r\n\r\n";
@@ -108,8 +103,7 @@ static void a_chunked_body_and_expect_continue_work(void **state) {
     stop(s);
 }
 
-static void a_refused_body_is_read_over_and_the_connection_stays(void **state) {
-    (void)state;
+TEST(a_refused_body_is_read_over_and_the_connection_stays) {
     site *s = start_default();
     strbuf all = {0};
     strbuf_add_str(&all, "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nGET /");
@@ -122,8 +116,7 @@ static void a_refused_body_is_read_over_and_the_connection_stays(void **state) {
     stop(s);
 }
 
-static void http_1_0_is_spoken(void **state) {
-    (void)state;
+TEST(http_1_0_is_spoken) {
     site *s = start_default();
     const char *response =
         ask(s, "POST " COMPLETIONS " HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{\"stream\":true}");
@@ -155,8 +148,7 @@ static server_options only_deadline(size_t offset, int64_t us) {
     return o;
 }
 
-static void slow_headers_are_cut_off(void **state) {
-    (void)state;
+TEST(slow_headers_are_cut_off) {
     server_options o = only_deadline(offsetof(server_options, header_deadline_us), 100000);
     site *s = start(&o, TICK_US);
     int silent = dial(s), slow = dial(s);
@@ -168,8 +160,7 @@ static void slow_headers_are_cut_off(void **state) {
     stop(s);
 }
 
-static void slow_bodies_are_cut_off(void **state) {
-    (void)state;
+TEST(slow_bodies_are_cut_off) {
     server_options o = only_deadline(offsetof(server_options, body_deadline_us), 100000);
     site *s = start(&o, TICK_US);
     int slow = dial(s);
@@ -180,8 +171,7 @@ static void slow_bodies_are_cut_off(void **state) {
     stop(s);
 }
 
-static void idle_connections_are_closed(void **state) {
-    (void)state;
+TEST(idle_connections_are_closed) {
     server_options o = only_deadline(offsetof(server_options, idle_deadline_us), 100000);
     site *s = start(&o, TICK_US);
     int idle = dial(s);
@@ -192,8 +182,7 @@ static void idle_connections_are_closed(void **state) {
 }
 
 /* Deadlines never come: only the half-close can have ended it. */
-static void what_is_left_over_behind_a_half_close_is_no_reason_to_wait(void **state) {
-    (void)state;
+TEST(what_is_left_over_behind_a_half_close_is_no_reason_to_wait) {
     server_options o = only_deadline(offsetof(server_options, idle_deadline_us), NEVER_US);
     site *s = start(&o, TICK_US);
     static const char half_body[] =
@@ -223,8 +212,7 @@ static void what_is_left_over_behind_a_half_close_is_no_reason_to_wait(void **st
     stop(s);
 }
 
-static void too_many_connections_are_turned_away(void **state) {
-    (void)state;
+TEST(too_many_connections_are_turned_away) {
     server_options o;
     server_options_init(&o);
     o.max_connections = 2;
@@ -267,8 +255,7 @@ static int n_files(void) {
     return n;
 }
 
-static void a_flood_of_connections_over_the_limit_holds_few_of_them(void **state) {
-    (void)state;
+TEST(a_flood_of_connections_over_the_limit_holds_few_of_them) {
     enum { N = 200, ANSWERED = 64 };
     server_options o;
     server_options_init(&o);
@@ -299,8 +286,7 @@ static void a_flood_of_connections_over_the_limit_holds_few_of_them(void **state
 
 /* ---- clients that leave, and clients that don't read ---- */
 
-static void a_client_that_leaves_cancels_its_stream(void **state) {
-    (void)state;
+TEST(a_client_that_leaves_cancels_its_stream) {
     site *s = start_default();
     static const char *const bodies[] = {"{\"max_tokens\":1000000,\"stream\":true}", "{\"max_tokens\":1000000}"};
     for (int64_t i = 0; i < 4; i++) {
@@ -320,8 +306,7 @@ static void a_client_that_leaves_cancels_its_stream(void **state) {
     stop(s);
 }
 
-static void a_client_that_floods_while_it_waits_is_cut(void **state) {
-    (void)state;
+TEST(a_client_that_floods_while_it_waits_is_cut) {
     site *s = start_default();
     int fd = dial(s);
     say(fd, post(COMPLETIONS, "{\"max_tokens\":1000000}", ""));

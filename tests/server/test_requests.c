@@ -56,8 +56,7 @@ static void say_post(int fd, const char *body, const char *request_id) {
     say(fd, post(COMPLETIONS, body, headers));
 }
 
-static void the_list_has_every_request_without_its_text(void **state) {
-    (void)state;
+TEST(the_list_has_every_request_without_its_text) {
     char id[64];
     site *s = start_keyed();
     expect_in(list(s), "{\"object\":\"list\",\"data\":[],\"left_out\":0}");
@@ -86,8 +85,7 @@ static void the_list_has_every_request_without_its_text(void **state) {
     stop(s);
 }
 
-static void a_cancelled_request_ends_with_an_error_and_its_connection_goes_on(void **state) {
-    (void)state;
+TEST(a_cancelled_request_ends_with_an_error_and_its_connection_goes_on) {
     char id[64];
     site *s = start_keyed();
     int whole = dial(s), stream = dial(s), arriving = dial(s);
@@ -120,8 +118,7 @@ static void a_cancelled_request_ends_with_an_error_and_its_connection_goes_on(vo
     stop(s);
 }
 
-static void requests_in_progress_are_the_operators(void **state) {
-    (void)state;
+TEST(requests_in_progress_are_the_operators) {
     char id[64];
     site *s = start_keyed();
     int fd = dial(s);
@@ -138,8 +135,7 @@ static void requests_in_progress_are_the_operators(void **state) {
     stop(s);
 }
 
-static void an_id_of_no_request_is_not_found(void **state) {
-    (void)state;
+TEST(an_id_of_no_request_is_not_found) {
     static const char *const ids[] = {"x",
                                       "cmpl-0000000000000000",
                                       "cmpl-ffffffffffffffff",

@@ -3,8 +3,7 @@
 
 /* ---- simple routes ---- */
 
-static void a_rule_is_checked_on_a_text_thread(void **state) {
-    (void)state;
+TEST(a_rule_is_checked_on_a_text_thread) {
     site *s = start_default();
     expect_in(ask(s, post("/v1/schemas/check", "{}", CLOSE)), "{\"accepted\":true}");
     expect_in(ask(s, post("/v1/schemas/check", "{\"fail\":\"parse\"}", CLOSE)), "HTTP/1.1 400 ");
@@ -15,8 +14,7 @@ static void a_rule_is_checked_on_a_text_thread(void **state) {
 #define CHUNKED_TO(path) "POST " path " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 /* No byte behind the size is sent: only that can have decided. */
-static void a_routes_own_limit_holds_for_a_body_in_chunks(void **state) {
-    (void)state;
+TEST(a_routes_own_limit_holds_for_a_body_in_chunks) {
     site *s = start_default();
     int fd = dial(s);
     say(fd, CHUNKED_TO("/v1/schemas/check") "2\r\n{}\r\n0\r\n\r\n");
@@ -47,8 +45,7 @@ static void expect_allowed(const site *s, const char *line, const char *methods)
     expect_in(response, header);
 }
 
-static void a_refused_method_hears_all_that_the_path_takes(void **state) {
-    (void)state;
+TEST(a_refused_method_hears_all_that_the_path_takes) {
     site *s = start_default();
     expect_allowed(s, "DELETE /ping", "GET, HEAD, POST");
     expect_allowed(s, "POST /health", "GET, HEAD");
@@ -56,8 +53,7 @@ static void a_refused_method_hears_all_that_the_path_takes(void **state) {
     stop(s);
 }
 
-static void simple_routes_response(void **state) {
-    (void)state;
+TEST(simple_routes_response) {
     site *s = start_default();
     expect_in(ask(s, "GET /health HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "HTTP/1.1 200 OK\r\n");
     expect_in(ask(s, "GET /ping?x HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "HTTP/1.1 200 OK\r\n");
@@ -87,8 +83,7 @@ static void simple_routes_response(void **state) {
     stop(s);
 }
 
-static void web_pages_elsewhere_may_ask_only_where_that_was_allowed(void **state) {
-    (void)state;
+TEST(web_pages_elsewhere_may_ask_only_where_that_was_allowed) {
     static const char get_models[] = "GET /v1/models HTTP/1.1\r\nHost: h\r\nOrigin: http://x\r\n" CLOSE "\r\n";
     site *s = start_default();
     assert_null(strstr(ask(s, get_models), "Access-Control"));
@@ -111,8 +106,7 @@ static int status_of(const site *s, const char *target, const char *host) {
     return status;
 }
 
-static void without_keys_a_name_of_somebody_else_is_refused(void **state) {
-    (void)state;
+TEST(without_keys_a_name_of_somebody_else_is_refused) {
     static const char *const paths[] = {"/v1/models", "/debug/pool/state", "/pool"};
     static const char *const ours[] = {"127.0.0.1",  "localhost:8000", "[::1]",          "192.168.0.7:8000",
                                        "quire:8000", "api.example",    "API.example:80", "b.example"};
@@ -144,8 +138,7 @@ static void without_keys_a_name_of_somebody_else_is_refused(void **state) {
     stop(s);
 }
 
-static void only_the_operator_drops_the_prefix_cache(void **state) {
-    (void)state;
+TEST(only_the_operator_drops_the_prefix_cache) {
     server_options o;
     server_options_init(&o);
     site *s = start(&o, TICK_US);
@@ -175,8 +168,7 @@ static void only_the_operator_drops_the_prefix_cache(void **state) {
 
 /* ---- keys ---- */
 
-static void keys_guard_v1_alone(void **state) {
-    (void)state;
+TEST(keys_guard_v1_alone) {
     server_options o;
     server_options_init(&o);
     const char *keys[] = {"k-test"};
@@ -209,8 +201,7 @@ static void keys_guard_v1_alone(void **state) {
 
 /* ---- responses ---- */
 
-static void whole_answers_have_the_shape(void **state) {
-    (void)state;
+TEST(whole_answers_have_the_shape) {
     site *s = start_default();
     const char *a = ask(s, post(COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":2}", CLOSE));
     expect_in(a, "Content-Type: application/json\r\n");
@@ -234,8 +225,7 @@ static void whole_answers_have_the_shape(void **state) {
     stop(s);
 }
 
-static void streams_have_the_order(void **state) {
-    (void)state;
+TEST(streams_have_the_order) {
     site *s = start_default();
     const char *a = ask(s, post(COMPLETIONS, "{\"max_tokens\":3,\"stream\":true}", CLOSE));
     expect_in(a, "Content-Type: text/event-stream; charset=utf-8\r\n");
@@ -272,8 +262,7 @@ static void streams_have_the_order(void **state) {
     stop(s);
 }
 
-static void tokens_are_sent_when_they_come(void **state) {
-    (void)state;
+TEST(tokens_are_sent_when_they_come) {
     server_options o;
     server_options_init(&o);
     site *s = start(&o, 200000);
@@ -285,8 +274,7 @@ static void tokens_are_sent_when_they_come(void **state) {
     stop(s);
 }
 
-static void each_token_of_a_burst_has_its_chunk(void **state) {
-    (void)state;
+TEST(each_token_of_a_burst_has_its_chunk) {
     site *s = start_default();
     const char *a = ask(s, post(COMPLETIONS, "{\"max_tokens\":6,\"burst\":3,\"stream\":true}", CLOSE));
     assert_int_equal(count(a, "data: "), 7);
@@ -294,8 +282,7 @@ static void each_token_of_a_burst_has_its_chunk(void **state) {
     stop(s);
 }
 
-static void errors_before_the_stream_have_a_status_and_later_ones_an_event(void **state) {
-    (void)state;
+TEST(errors_before_the_stream_have_a_status_and_later_ones_an_event) {
     site *s = start_default();
     const char *a = ask(s, post(COMPLETIONS, "{\"fail\":\"parse\",\"stream\":true}", CLOSE));
     expect_in(a, "HTTP/1.1 400 ");
@@ -341,8 +328,7 @@ static void *run_client(void *arg) {
     return NULL;
 }
 
-static void many_clients_on_several_loops_all_get_everything(void **state) {
-    (void)state;
+TEST(many_clients_on_several_loops_all_get_everything) {
     enum { N = 64 };
     server_options o;
     server_options_init(&o);
@@ -365,8 +351,7 @@ static void many_clients_on_several_loops_all_get_everything(void **state) {
 
 /* ---- shutting down ---- */
 
-static void what_runs_may_finish_after_a_stop(void **state) {
-    (void)state;
+TEST(what_runs_may_finish_after_a_stop) {
     server_options o;
     server_options_init(&o);
     o.shutdown_deadline_us = NEVER_US;
@@ -393,8 +378,7 @@ static void what_runs_may_finish_after_a_stop(void **state) {
     stop(s);
 }
 
-static void a_deadline_ends_what_runs_too_long(void **state) {
-    (void)state;
+TEST(a_deadline_ends_what_runs_too_long) {
     server_options o;
     server_options_init(&o);
     o.shutdown_deadline_us = 50000;
@@ -428,8 +412,7 @@ static void let_the_server_read(const site *s) {
     close(fd);
 }
 
-static void a_request_that_is_still_arriving_is_answered_when_a_drain_ends(void **state) {
-    (void)state;
+TEST(a_request_that_is_still_arriving_is_answered_when_a_drain_ends) {
     enum { LARGE = 200000 };
     server_options o;
     server_options_init(&o);
@@ -458,8 +441,7 @@ static void a_request_that_is_still_arriving_is_answered_when_a_drain_ends(void 
     stop(s);
 }
 
-static void a_server_without_its_engine_says_so_and_keeps_its_connections(void **state) {
-    (void)state;
+TEST(a_server_without_its_engine_says_so_and_keeps_its_connections) {
     site *s = calloc(1, sizeof *s);
     quire_error err = {0};
     server_options_init(&s->options);
@@ -513,8 +495,7 @@ static bool is_refused(const site *s) {
     return !is_accepted;
 }
 
-static void a_server_that_has_failed_or_drains_is_not_ready(void **state) {
-    (void)state;
+TEST(a_server_that_has_failed_or_drains_is_not_ready) {
     site *s = start_default();
     expect_in(ask(s, "GET /ready HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "HTTP/1.1 200 ");
     fake_set_healthy(s->engine, false);
@@ -535,8 +516,7 @@ static void a_server_that_has_failed_or_drains_is_not_ready(void **state) {
     stop(s);
 }
 
-static void options_are_checked(void **state) {
-    (void)state;
+TEST(options_are_checked) {
     quire_engine *e = fake_open(TICK_US);
     server_options o;
     server *s;

@@ -40,8 +40,7 @@ static void assert_room(int64_t mapped, int64_t bytes, memory_bound bound, const
     strbuf_deinit(&text);
 }
 
-static void the_tightest_bound_holds(void **state) {
-    (void)state;
+TEST(the_tightest_bound_holds) {
     assert_room(0, -1, MEMORY_UNKNOWN, "an unknown amount of memory");
     put("proc/meminfo", "MemAvailable: many kB\n");
     assert_room(0, -1, MEMORY_UNKNOWN, "an unknown amount of memory");
@@ -55,8 +54,7 @@ static void the_tightest_bound_holds(void **state) {
     assert_room(0, 0, MEMORY_OF_CGROUP, "the 0 bytes that the cgroup's limit of 1.1 GB (/sys/fs/cgroup/my.service/memory.max) leaves");
 }
 
-static void mapped_weights_are_not_free_although_the_system_says_so(void **state) {
-    (void)state;
+TEST(mapped_weights_are_not_free_although_the_system_says_so) {
     put_machine(8 * GIB);
     assert_room(3 * GIB, 5 * GIB, MEMORY_OF_MACHINE, "the 5.4 GB that the machine has available");
     assert_room(9 * GIB, 0, MEMORY_OF_MACHINE, "the 0 bytes that the machine has available");
@@ -66,8 +64,7 @@ static void mapped_weights_are_not_free_although_the_system_says_so(void **state
 }
 
 /* Limits far above what the test itself needs: what it uses is read from the fake status. */
-static void limits_of_the_process_count(void **state) {
-    (void)state;
+TEST(limits_of_the_process_count) {
     enum { N = 2 };
     static const int resources[N] = {RLIMIT_AS, RLIMIT_DATA};
     static const memory_bound bounds[N] = {MEMORY_OF_RLIMIT_AS, MEMORY_OF_RLIMIT_DATA};
@@ -103,8 +100,7 @@ static void limits_of_the_process_count(void **state) {
     }
 }
 
-static void bytes_are_written_for_people(void **state) {
-    (void)state;
+TEST(bytes_are_written_for_people) {
     static const struct {
         int64_t bytes;
         const char *text;
@@ -135,8 +131,7 @@ static void assert_explained(const pool_plan *p, const char *words) {
     strbuf_deinit(&b);
 }
 
-static void a_pool_takes_its_part_of_what_is_left(void **state) {
-    (void)state;
+TEST(a_pool_takes_its_part_of_what_is_left) {
     kv_layout l = {.page_tokens = 16, .page_bytes = 1 * MIB, .n_groups = 1};
     quire_options o;
     quire_options_init(&o);
@@ -169,8 +164,7 @@ static void a_pool_takes_its_part_of_what_is_left(void **state) {
     assert_int_equal(pool_plan_pages(&p, &l), POOL_MAX_PAGES);
 }
 
-static void memory_for_rules_comes_off_and_is_at_most_a_sixteenth(void **state) {
-    (void)state;
+TEST(memory_for_rules_comes_off_and_is_at_most_a_sixteenth) {
     kv_layout l = {.page_tokens = 16, .page_bytes = 1 * MIB, .n_groups = 1};
     quire_options o;
     quire_options_init(&o);
@@ -193,8 +187,7 @@ static void memory_for_rules_comes_off_and_is_at_most_a_sixteenth(void **state) 
     assert_int_equal(pool_plan_rules(&p), 0);
 }
 
-static void a_pool_that_holds_no_request_is_refused_and_says_why(void **state) {
-    (void)state;
+TEST(a_pool_that_holds_no_request_is_refused_and_says_why) {
     kv_layout l = {.page_tokens = 16, .page_bytes = 1 * MIB, .n_groups = 2};
     kv_most most = kv_most_of_layout(&l, 32);
     quire_options o;
@@ -217,8 +210,7 @@ static void a_pool_that_holds_no_request_is_refused_and_says_why(void **state) {
 }
 
 /* One group of two has a window of 17 tokens: with 32 rows a step it sees 48, which lie in 4 pages at most, however long the request. */
-static void groups_with_windows_count_what_their_windows_see(void **state) {
-    (void)state;
+TEST(groups_with_windows_count_what_their_windows_see) {
     kv_layout l = {
         .page_tokens = 16, .page_bytes = 1 * MIB, .n_groups = 2, .groups = {{.kind = LAYER_FULL}, {.kind = LAYER_WINDOW, .window = 17}}};
     kv_most most = kv_most_of_layout(&l, 32);
@@ -234,8 +226,7 @@ static void groups_with_windows_count_what_their_windows_see(void **state) {
     assert_non_null(strstr(err.message, "which takes 15; lower --max-model-len or --chunk"));
 }
 
-static void a_mapped_model_larger_than_memory_leaves_an_eighth(void **state) {
-    (void)state;
+TEST(a_mapped_model_larger_than_memory_leaves_an_eighth) {
     memory_room room = {.bytes = 800 * MIB, .bound = MEMORY_OF_CGROUP};
     assert_int_equal(pool_plan_kept(&room, 500 * MIB), 500 * MIB);
     assert_int_equal(pool_plan_kept(&room, 700 * MIB), 700 * MIB);
@@ -254,8 +245,7 @@ static void a_mapped_model_larger_than_memory_leaves_an_eighth(void **state) {
                          "GB, of which 700.0 MB stay in memory)");
 }
 
-static void an_encoder_gets_the_pages_of_one_step(void **state) {
-    (void)state;
+TEST(an_encoder_gets_the_pages_of_one_step) {
     model_desc d = desc_plain(2, 4, 4, 16, 64);
     kv_layout l;
     quire_options o;

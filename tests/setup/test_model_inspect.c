@@ -50,8 +50,7 @@ static json_value *plan_of(json_value *o, const char *kv_dtype) {
     return NULL;
 }
 
-static void the_builtin_model_is_summed_up(void **state) {
-    (void)state;
+TEST(the_builtin_model_is_summed_up) {
     quire_options o = options_for("builtin");
     json_value *v = inspect_json(&o);
     assert_int_equal(number(v, "n_layers"), 6);
@@ -115,8 +114,7 @@ static void numbers_of(model_plan *p, uint32_t n_layers, uint32_t n_heads, uint3
 }
 
 /* Worked examples 8, 16 and 17. */
-static void bytes_a_token_are_those_of_the_worked_examples(void **state) {
-    (void)state;
+TEST(bytes_a_token_are_those_of_the_worked_examples) {
     static const struct {
         uint32_t n_layers, n_heads, n_kv_heads;
         int64_t token_bytes;
@@ -132,8 +130,7 @@ static void bytes_a_token_are_those_of_the_worked_examples(void **state) {
     }
 }
 
-static void hostile_words_stay_harmless(void **state) {
-    (void)state;
+TEST(hostile_words_stay_harmless) {
     static const char *const names[] = {"bad \xff\xfe bytes", "esc \x1b[31mred", "\"quotes\" and \\", "line\nfeed", "\xc3\xa9t\xc3\xa9"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         model_plan p;
@@ -156,8 +153,7 @@ static void hostile_words_stay_harmless(void **state) {
     json_drop(v);
 }
 
-static void a_file_without_weights_is_no_division_by_zero(void **state) {
-    (void)state;
+TEST(a_file_without_weights_is_no_division_by_zero) {
     model_plan p;
     plan_llama(&p);
     set_u32(&p, "llama.vocab_size", 40);

@@ -36,8 +36,7 @@ static void remove_directory(const char *path) {
     assert_int_equal(rmdir(path), 0);
 }
 
-static void a_stored_page_names_the_type_and_the_layout_of_its_bytes(void **state) {
-    (void)state;
+TEST(a_stored_page_names_the_type_and_the_layout_of_its_bytes) {
     char directory[] = "/tmp/quire-tiers-XXXXXX", f16[KV_VERSION_BYTES + 1], int8[KV_VERSION_BYTES + 1], layout[32];
     assert_non_null(mkdtemp(directory));
     version_of(directory, QUIRE_KV_F16, NULL, f16);
@@ -49,8 +48,7 @@ static void a_stored_page_names_the_type_and_the_layout_of_its_bytes(void **stat
     remove_directory(directory);
 }
 
-static void overrides_are_part_of_it(void **state) {
-    (void)state;
+TEST(overrides_are_part_of_it) {
     static const char *const texts[] = {NULL, "llama.rope.freq_base=float:20000", "llama.rope.freq_base=float:20001",
                                         "general.name=str:other", "llama.rope.freq_base=float:2e4"};
     char directory[] = "/tmp/quire-tiers-XXXXXX", versions[5][KV_VERSION_BYTES + 1];
@@ -66,8 +64,7 @@ static void overrides_are_part_of_it(void **state) {
 }
 
 /* Pages that a program with commas in its numbers has stored are found by one without. */
-static void a_locale_with_commas_changes_nothing(void **state) {
-    (void)state;
+TEST(a_locale_with_commas_changes_nothing) {
     char directory[] = "/tmp/quire-tiers-XXXXXX", commas[KV_VERSION_BYTES + 1], points[KV_VERSION_BYTES + 1];
     assert_non_null(mkdtemp(directory));
     version_of(directory, QUIRE_KV_F16, NULL, commas);

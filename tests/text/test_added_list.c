@@ -31,8 +31,7 @@ static void expect(const tokenizer *t, const char *text, const int32_t *want, si
 }
 #define EXPECT(t, text, ...) expect(t, text, (const int32_t[]){__VA_ARGS__}, sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
 
-static void tokens_that_only_the_decoder_names_get_the_next_ids_in_their_order(void **state) {
-    (void)state;
+TEST(tokens_that_only_the_decoder_names_get_the_next_ids_in_their_order) {
     vocab v = vocab_of("{" MODEL "," ADDED "}",
                        "{\"added_tokens_decoder\":{\"12\":{\"content\":\"<z>\"},\"11\":{\"content\":\"<y>\",\"special\":"
                        "true},\"4\":{\"content\":\"<x>\",\"special\":true},\"3\":{\"content\":\"<v>\",\"special\":true}}}");
@@ -48,8 +47,7 @@ static void tokens_that_only_the_decoder_names_get_the_next_ids_in_their_order(v
     tokenizer_close(t);
 }
 
-static void their_flags_count_also_over_those_of_the_other_file(void **state) {
-    (void)state;
+TEST(their_flags_count_also_over_those_of_the_other_file) {
     vocab v = vocab_of(
         "{" MODEL "," ADDED "}",
         "{\"added_tokens_decoder\":{\"5\":{\"content\":\"<l>\",\"lstrip\":true,\"special\":true},\"6\":{\"content\":\"<r>\",\"rstrip\":"
@@ -64,8 +62,7 @@ static void their_flags_count_also_over_those_of_the_other_file(void **state) {
     tokenizer_close(t);
 }
 
-static void a_token_that_the_config_names_by_a_role_is_special(void **state) {
-    (void)state;
+TEST(a_token_that_the_config_names_by_a_role_is_special) {
     vocab v =
         vocab_of("{" MODEL "}",
                  "{\"eos_token\":\"<e>\",\"additional_special_tokens\":[\"<f>\",{\"content\":\"<g>\"}],"
@@ -77,8 +74,7 @@ static void a_token_that_the_config_names_by_a_role_is_special(void **state) {
     tokenizer_close(t);
 }
 
-static void a_packed_tokenizer_has_them_too(void **state) {
-    (void)state;
+TEST(a_packed_tokenizer_has_them_too) {
     vocab v = vocab_of("{" MODEL "," ADDED "}",
                        "{\"added_tokens_decoder\":{\"9\":{\"content\":\"<y>\",\"special\":true},\"8\":{\"content\":\"<w>\"}}}");
     tokenizer *t = open_vocab(&v);
@@ -101,8 +97,7 @@ static void a_packed_tokenizer_has_them_too(void **state) {
     strbuf_deinit(&json);
 }
 
-static void what_is_no_token_is_left_out_and_hostile_lists_are_bounded(void **state) {
-    (void)state;
+TEST(what_is_no_token_is_left_out_and_hostile_lists_are_bounded) {
     vocab v = vocab_of(
         "{" MODEL "}",
         "{\"added_tokens_decoder\":{\"x\":{\"content\":\"<x>\"},\"5\":null,\"6\":{\"content\":\"\"},\"7\":{},\"8\":7,"

@@ -47,8 +47,7 @@ static void expect_ids(const char *members, const char *text, const char *want) 
 #define CUT(text)    "{\"type\":\"Split\",\"pattern\":{\"String\":\"" text "\"},\"behavior\":\"Isolated\"}"
 
 /* A piece is first when it begins with something that stands for the text's first character. */
-static void a_first_piece_is_one_where_the_text_begins(void **state) {
-    (void)state;
+TEST(a_first_piece_is_one_where_the_text_begins) {
     expect_ids(CHAIN(FIRST), "ab", "0 1 2");
     expect_ids(CHAIN(FIRST "," CUT(MARK) "," FIRST), "ab", "0 0 1 2"); /* the mark has been put before it */
     expect_ids(CHAIN(CUT("a") "," FIRST), "ab", "0 1 2");
@@ -87,8 +86,7 @@ static void expect_text(const char *steps, const int32_t *ids, size_t n, const c
     strbuf_deinit(&stream);
 }
 
-static void decoder_steps_work_behind_one_that_joins_all_tokens(void **state) {
-    (void)state;
+TEST(decoder_steps_work_behind_one_that_joins_all_tokens) {
     const int32_t text[] = {1, 1, 2, 0, 2, 1}, byte[] = {3}, doubles[] = {5, 1, 2, 2, 5, 0, 0};
     static const struct {
         const char *steps, *want[3];
@@ -119,8 +117,7 @@ static void decoder_steps_work_behind_one_that_joins_all_tokens(void **state) {
 #define BERT    "{\"type\":\"BertProcessing\",\"sep\":[\"X\",5],\"cls\":[\"<s>\",4]}"
 #define ROBERTA "{\"type\":\"RobertaProcessing\",\"sep\":[\"X\",5],\"cls\":[\"<s>\",4]}"
 
-static void post_processors_wrap_what_others_have_wrapped(void **state) {
-    (void)state;
+TEST(post_processors_wrap_what_others_have_wrapped) {
     static const char *const cases[][5] = {
         {TEMPLATE("2") "," BERT, "4 1 5 5 5", "0 2 0 0 1", "4 2 5 1 5", "0 1 0 0 1"},
         {BERT "," BERT, "4 4 1 5 5", "0 0 0 0 0", "4 4 1 5 5 2 5 5", "0 0 0 0 0 1 1 1"},
@@ -155,8 +152,7 @@ static void post_processors_wrap_what_others_have_wrapped(void **state) {
 #define FAILS "!"
 
 /* What tokenizers 0.23.3 gives for "a", and for "a" and "b"; where it panics, a word of the reason. */
-static void a_template_that_cannot_be_applied_refuses_the_texts_that_it_is_for(void **state) {
-    (void)state;
+TEST(a_template_that_cannot_be_applied_refuses_the_texts_that_it_is_for) {
     static const char *const cases[][3] = {
         {TWO_TEMPLATES(A, A "," TOKEN("X") "," B) "," TWO_TEMPLATES(A, A "," B), "1", FAILS "one text or two"},
         {TWO_TEMPLATES(A, A "," TOKEN("X") "," B) "," TWO_TEMPLATES(A, A "," B) "," BERT, "4 1 5", FAILS "one text or two"},
@@ -203,8 +199,7 @@ static void a_template_that_cannot_be_applied_refuses_the_texts_that_it_is_for(v
 }
 
 /* A template without the text has no place where one could go on. */
-static void a_text_that_its_template_leaves_out_has_no_seams(void **state) {
-    (void)state;
+TEST(a_text_that_its_template_leaves_out_has_no_seams) {
     static const char *const cases[] = {A "," TOKEN("X"), TOKEN("X")};
     for (size_t i = 0; i < 2; i++) {
         strbuf members = {0};
@@ -228,8 +223,7 @@ static void a_text_that_its_template_leaves_out_has_no_seams(void **state) {
 }
 
 /* The symbol of two marks is chosen, though a mark and "mark a" score more than "a" and a symbol of score 0. */
-static void a_symbol_that_a_user_defined_scores_more_than_its_parts(void **state) {
-    (void)state;
+TEST(a_symbol_that_a_user_defined_scores_more_than_its_parts) {
     sp_piece pieces[] = {{str_of("<unk>"), 0, VOCAB_UNKNOWN},
                          {str_of(MARK), -1.75F, VOCAB_NORMAL},
                          {str_of(MARK MARK), 0, VOCAB_USER_DEFINED},
@@ -272,8 +266,7 @@ static void expect_no_control(const char *members, str text, mark_run client) {
     expect_no_control_of(4, members, text, client);
 }
 
-static void half_of_a_control_token_makes_none(void **state) {
-    (void)state;
+TEST(half_of_a_control_token_makes_none) {
     strbuf raw = {0}, normalized = {0};
     assert_int_equal(strbuf_addf(&raw, SPECIAL, "false"), QUIRE_OK);
     assert_int_equal(strbuf_addf(&normalized,
@@ -340,8 +333,7 @@ static void a_special_symbol_of_sentencepiece_is_a_control_token(void **state) {
 }
 
 /* A token is skipped for what it decodes to. */
-static void a_token_that_normalizing_makes_a_special_one_is_skipped(void **state) {
-    (void)state;
+TEST(a_token_that_normalizing_makes_a_special_one_is_skipped) {
     tokenizer *t = open_with("\"normalizer\":{\"type\":\"Lowercase\"},\"added_tokens\":[{\"id\":4,\"content\":\"<s>\",\"special\":true},"
                              "{\"id\":6,\"content\":\"<S>\",\"normalized\":true}]");
     strbuf text = {0};

@@ -39,8 +39,7 @@ static void expect_same(const char *path, const strbuf *stream, const strbuf *wh
     }
 }
 
-static void a_stream_gives_in_whole_characters_what_decoding_gives(void **state) {
-    (void)state;
+TEST(a_stream_gives_in_whole_characters_what_decoding_gives) {
     uint64_t seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
     for (size_t k = 0; k < sizeof paths / sizeof *paths; k++) {
@@ -75,8 +74,7 @@ static void a_stream_gives_in_whole_characters_what_decoding_gives(void **state)
     }
 }
 
-static void a_primed_stream_goes_on_where_the_ids_end(void **state) {
-    (void)state;
+TEST(a_primed_stream_goes_on_where_the_ids_end) {
     tokenizer *t = shared_tokenizer("golden/tokenizers/bpe-llama/tokenizer.json");
     if (t == NULL) {
         skip();
@@ -111,8 +109,7 @@ static void a_primed_stream_goes_on_where_the_ids_end(void **state) {
     tokenizer_close(t);
 }
 
-static void an_unfinished_character_comes_out_by_flush_only(void **state) {
-    (void)state;
+TEST(an_unfinished_character_comes_out_by_flush_only) {
     tokenizer *t = shared_tokenizer("golden/tokenizers/bpe-bytelevel/tokenizer.json");
     if (t == NULL) {
         skip();
@@ -132,8 +129,7 @@ static void an_unfinished_character_comes_out_by_flush_only(void **state) {
     tokenizer_close(t);
 }
 
-static void held_replacements_wait_for_the_next_character(void **state) {
-    (void)state;
+TEST(held_replacements_wait_for_the_next_character) {
     tokenizer *t = shared_tokenizer("golden/tokenizers/bpe-bytelevel/tokenizer.json");
     if (t == NULL) {
         skip();

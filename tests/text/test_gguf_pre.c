@@ -123,8 +123,7 @@ static strbuf matches(const char *pattern, str text) {
 #define THREES_FROM_THE_RIGHT "\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))"
 
 /* Every short text of the characters that make a difference. */
-static void a_quicker_form_of_an_expression_finds_what_it_does(void **state) {
-    (void)state;
+TEST(a_quicker_form_of_an_expression_finds_what_it_does) {
     static const struct {
         const char *pattern, *same, *chars[3];
     } forms[] = {{"\\s+$", "(?:\\s+$)", {" ", "\n", "1"}},
@@ -180,8 +179,7 @@ static quire_err cut_run(const char *name, size_t n, char c, const char *end) {
     return e;
 }
 
-static void long_runs_of_spaces_and_digits_are_cut_in_linear_time(void **state) {
-    (void)state;
+TEST(long_runs_of_spaces_and_digits_are_cut_in_linear_time) {
     assert_int_equal(cut_run("deepseek-llm", 300000, ' ', "1"), QUIRE_OK);
     assert_int_equal(cut_run("tiny_aya", 300000, '7', ""), QUIRE_OK);
     assert_int_equal(cut_run("cohere2moe", 300001, '7', "x"), QUIRE_OK);
@@ -189,8 +187,7 @@ static void long_runs_of_spaces_and_digits_are_cut_in_linear_time(void **state) 
     assert_int_equal(cut_run("superbpe", 300001, '7', "x"), QUIRE_OK);
 }
 
-static void every_name_is_known(void **state) {
-    (void)state;
+TEST(every_name_is_known) {
     const char *at = names;
     int n = 0;
     while (*at != '\0') {
@@ -212,8 +209,7 @@ static void every_name_is_known(void **state) {
 #define SPACE "\xc4\xa0"
 #define LINE  "\xc4\x8a"
 
-static void names_cut_as_their_models_do(void **state) {
-    (void)state;
+TEST(names_cut_as_their_models_do) {
     expect_cut("deepseek-v3", "ab!!\n\ncd 12345\n", "|ab|!!" LINE LINE "|cd|" SPACE "|123|45|" LINE);
     expect_cut("hy_v4", "ab!!\n\ncd 12345\n", "|ab|!!" LINE LINE "|cd|" SPACE "|123|45|" LINE);
     expect_cut("spark2_5", "ab!!\n\ncd 12345\n", "|ab|!!|" LINE "|" LINE "|cd|" SPACE "|1|2|3|4|5|" LINE);
@@ -273,8 +269,7 @@ static int32_t start_of(const vocab *v) {
     return start;
 }
 
-static void chats_begin_with_the_bos_that_texts_begin_with(void **state) {
-    (void)state;
+TEST(chats_begin_with_the_bos_that_texts_begin_with) {
     vocab v = vocabulary("gpt2", "llama-bpe");
     assert_int_equal(start_of(&v), 0);
     v.add_bos = 0;
@@ -289,8 +284,7 @@ static void chats_begin_with_the_bos_that_texts_begin_with(void **state) {
     assert_int_equal(start_of(&v), -1);
 }
 
-static void an_unset_flag_adds_a_bos_where_llama_cpp_does(void **state) {
-    (void)state;
+TEST(an_unset_flag_adds_a_bos_where_llama_cpp_does) {
     vocab v = vocabulary("gpt2", "llama-bpe");
     EXPECT_IDS(&v, "ab", 0, 3);
     v.add_bos = 0;
@@ -302,15 +296,13 @@ static void an_unset_flag_adds_a_bos_where_llama_cpp_does(void **state) {
 }
 
 /* Of Gemma 4: a BOS whatever the flag says, newlines are one token though no merge makes it, other texts obey the merges. */
-static void gemma4_is_a_model_by_itself(void **state) {
-    (void)state;
+TEST(gemma4_is_a_model_by_itself) {
     vocab v = vocabulary("gemma4", "");
     v.add_bos = 0;
     EXPECT_IDS(&v, "ab\n\nba", 0, 3, 5, 2, 1);
 }
 
-static void kimi_k2_needs_no_merges(void **state) {
-    (void)state;
+TEST(kimi_k2_needs_no_merges) {
     vocab v = vocabulary("gpt2", "kimi-k2");
     v.merges = NULL;
     v.n_merges = 0;

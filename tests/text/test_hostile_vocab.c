@@ -44,14 +44,12 @@ static void damage(vocab_source source, const char *relative) {
     mem_free(bytes);
 }
 
-static void damaged_sentencepiece_models_are_refused_or_usable(void **state) {
-    (void)state;
+TEST(damaged_sentencepiece_models_are_refused_or_usable) {
     damage(VOCAB_SENTENCEPIECE, "golden/tokenizers/sp-unigram-bf/tokenizer.model");
     damage(VOCAB_SENTENCEPIECE, "golden/tokenizers/sp-bpe-uds/tokenizer.model");
 }
 
-static void a_score_that_is_no_number_is_refused(void **state) {
-    (void)state;
+TEST(a_score_that_is_no_number_is_refused) {
     static const char file[] = "\n\x08\n\x01"
                                "a\x15\x00\x00\xC0\x7F"; /* one piece, "a", with NaN */
     vocab v = {.source = VOCAB_SENTENCEPIECE, .model_bytes = {file, sizeof file - 1}};
@@ -61,8 +59,7 @@ static void a_score_that_is_no_number_is_refused(void **state) {
     assert_non_null(strstr(err.message, "not a number"));
 }
 
-static void malformed_ranks_are_refused_by_their_line(void **state) {
-    (void)state;
+TEST(malformed_ranks_are_refused_by_their_line) {
     static const char *const files[] = {"IQ== 0\nIg==\n", "IQ== 0\nIg== x\n", "IQ== 0\n?? 1\n", "IQ== 0\nIg== 99999999999999999999\n"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         vocab v = {.source = VOCAB_RANKS, .model_bytes = str_of(files[i]), .pattern = str_of(".")};

@@ -37,8 +37,7 @@ static void add_dense(const tokenizer *t, uint64_t *rng, strbuf *text) {
     assert_int_equal(tokenizer_decode(t, &longest, 1, false, text), QUIRE_OK);
 }
 
-static void a_text_has_at_least_so_many_tokens_as_its_length_says(void **state) {
-    (void)state;
+TEST(a_text_has_at_least_so_many_tokens_as_its_length_says) {
     uint64_t seed = rng_os_seed(), rng = seed;
     int n_found = 0;
     print_message("seed %llu\n", (unsigned long long)seed);
@@ -94,8 +93,7 @@ static void expect_least(const char *parts, bool all_bytes, size_t want_of_8000)
     tokenizer_close(t);
 }
 
-static void nothing_is_known_where_characters_may_be_deleted(void **state) {
-    (void)state;
+TEST(nothing_is_known_where_characters_may_be_deleted) {
     expect_least("\"normalizer\":null", true, 1000);
     expect_least("\"normalizer\":{\"type\":\"NFC\"}", true, 250);
     expect_least("\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"__\"}", true, 1000);
@@ -110,8 +108,7 @@ static void nothing_is_known_where_characters_may_be_deleted(void **state) {
 }
 
 /* Merges into an id with two texts make it of any length. */
-static void nothing_is_known_where_a_token_has_two_texts(void **state) {
-    (void)state;
+TEST(nothing_is_known_where_a_token_has_two_texts) {
     tokenizer *t = open_bytes("\"normalizer\":null", "\"aa\":301,\"aaaa\":301,", true);
     assert_int_equal(tokenizer_least_tokens(t, 8000), 0);
     tokenizer_close(t);
@@ -120,8 +117,7 @@ static void nothing_is_known_where_a_token_has_two_texts(void **state) {
     tokenizer_close(t);
 }
 
-static void encoding_stops_past_the_tokens_that_are_wanted(void **state) {
-    (void)state;
+TEST(encoding_stops_past_the_tokens_that_are_wanted) {
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         tokenizer *t = shared_tokenizer(files[i]);
         if (t == NULL) {
@@ -146,8 +142,7 @@ static void encoding_stops_past_the_tokens_that_are_wanted(void **state) {
 }
 
 /* Told by what is left in the scratch, not by time. */
-static void cutting_stops_past_the_pieces_that_are_wanted(void **state) {
-    (void)state;
+TEST(cutting_stops_past_the_pieces_that_are_wanted) {
     tokenizer *t = shared_tokenizer(files[0]);
     if (t == NULL) {
         skip();

@@ -30,8 +30,7 @@ static strbuf run_of(size_t n, char c, const char *end) {
 }
 
 /* Four ways to look at all of the text from each of its characters, and find nothing. */
-static void a_search_is_cancelled_between_its_starts(void **state) {
-    (void)state;
+TEST(a_search_is_cancelled_between_its_starts) {
     static const char *const patterns[] = {"(?<=a)[a-z]+$(?<=b)", "(?=[a-z]*[0-9])", "(?:a|b)*+[0-9]"};
     strbuf text = run_of(60000, 'a', ""), literal = run_of(40000, 'a', "b");
     for (size_t i = 0; i < 4; i++) {
@@ -54,8 +53,7 @@ static void a_search_is_cancelled_between_its_starts(void **state) {
 }
 
 /* An added token may be as long as its file. */
-static void the_search_for_added_tokens_is_cancelled(void **state) {
-    (void)state;
+TEST(the_search_for_added_tokens_is_cancelled) {
     strbuf text = run_of(40000, 'a', ""), token = run_of(20000, 'a', "b");
     added_set set = {0};
     added_walk w;
@@ -74,8 +72,7 @@ static void the_search_for_added_tokens_is_cancelled(void **state) {
 }
 
 /* White space is looked at once, though each of its characters is a token that takes what is around it. */
-static void white_space_that_tokens_take_is_passed_once(void **state) {
-    (void)state;
+TEST(white_space_that_tokens_take_is_passed_once) {
     strbuf text = run_of(60000, ' ', "a");
     added_set set = {0};
     added_walk w;
@@ -97,8 +94,7 @@ static void white_space_that_tokens_take_is_passed_once(void **state) {
 }
 
 /* SentencePiece's Unigram gets a text as one piece. */
-static void a_long_piece_is_cancelled_in_its_middle(void **state) {
-    (void)state;
+TEST(a_long_piece_is_cancelled_in_its_middle) {
     strbuf text = run_of(40000, 'a', ""), longest = run_of(20000, 'a', "b");
     double scores[2] = {-1, -2};
     trie_piece pieces[2] = {{str_of("a"), 0}, {{longest.p, longest.n}, 1}};
@@ -119,8 +115,7 @@ static void a_long_piece_is_cancelled_in_its_middle(void **state) {
 }
 
 /* A word that is as long as a text, of tokens of one letter and a longer one. */
-static void a_long_word_is_cancelled_in_its_middle(void **state) {
-    (void)state;
+TEST(a_long_word_is_cancelled_in_its_middle) {
     strbuf text = run_of(40000, 'a', ""), longest = run_of(20000, 'a', "b");
     trie_piece pieces[2] = {{str_of("a"), 0}, {{longest.p, longest.n}, 1}};
     wordpiece w = {.max_chars = 1000000};
@@ -136,8 +131,7 @@ static void a_long_word_is_cancelled_in_its_middle(void **state) {
     strbuf_deinit(&longest);
 }
 
-static void normalizing_is_cancelled(void **state) {
-    (void)state;
+TEST(normalizing_is_cancelled) {
     static const norm_kind kinds[] = {NORM_PRECOMPILED, NORM_SENTENCEPIECE};
     strbuf text = run_of(400000, 'a', "");
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -155,8 +149,7 @@ static void normalizing_is_cancelled(void **state) {
     strbuf_deinit(&text);
 }
 
-static void cutting_is_cancelled(void **state) {
-    (void)state;
+TEST(cutting_is_cancelled) {
     static const pre_step steps[] = {{.kind = PRE_METASPACE, .delimiter = 0x2581},
                                      {.kind = PRE_METASPACE, .delimiter = ' ', .split = true},
                                      {.kind = PRE_FIXED, .length = 3},

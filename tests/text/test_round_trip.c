@@ -112,8 +112,7 @@ static void round_trip(const tokenizer *t, const path *p, const strbuf *text, de
     strbuf_deinit(&streamed);
 }
 
-static void texts_come_back_whole_and_streamed(void **state) {
-    (void)state;
+TEST(texts_come_back_whole_and_streamed) {
     uint64_t seed = seed_of_run();
     int n = getenv("QUIRE_TEST_LONG") != NULL ? 1000000 : 2000;
     strbuf text = {0};

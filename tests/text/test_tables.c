@@ -116,8 +116,7 @@ static int check_directory(const char *relative) {
     return n;
 }
 
-static void tokenizers_over_tables_are_the_tokenizers_they_were_made_of(void **state) {
-    (void)state;
+TEST(tokenizers_over_tables_are_the_tokenizers_they_were_made_of) {
     assert_true(check_model("models/builtin.gguf"));
     assert_true(check_model("models/builtin-small-hf"));
     int n = check_directory("golden/tokenizers") + check_directory("data/tokenizers") + check_directory("data/tokenizers/ggml-vocab");
@@ -165,14 +164,12 @@ static void check_forged(const char *path) {
     model_file_close(f);
 }
 
-static void forged_tables_are_refused_or_searched_inside_their_bounds(void **state) {
-    (void)state;
+TEST(forged_tables_are_refused_or_searched_inside_their_bounds) {
     check_forged("models/builtin-small.gguf");
     check_forged("models/builtin-small-hf");
 }
 
-static void a_pair_of_the_largest_symbol_is_looked_for(void **state) {
-    (void)state;
+TEST(a_pair_of_the_largest_symbol_is_looked_for) {
     pair_table t;
     assert_int_equal(pair_table_init(&t, 4), QUIRE_OK);
     assert_int_equal(pair_table_put(&t, 1, 2, 0, INT32_MAX), QUIRE_OK);
@@ -182,8 +179,7 @@ static void a_pair_of_the_largest_symbol_is_looked_for(void **state) {
     pair_table_deinit(&t);
 }
 
-static void a_full_table_is_refused(void **state) {
-    (void)state;
+TEST(a_full_table_is_refused) {
     model_file *f;
     tokenizer *t;
     quire_error err = {0};

@@ -32,8 +32,7 @@ static tokenizer *open_model(const char *name) {
     return t;
 }
 
-static void the_texts_of_tokens_make_up_what_they_decode_to(void **state) {
-    (void)state;
+TEST(the_texts_of_tokens_make_up_what_they_decode_to) {
     static const char *const texts[] = {"The quick brown fox, 42 times!", "a  b\n\nc d  ", "x", "some words and  spaces\tand tabs"};
     for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
         tokenizer *t = open_model(models[m]);
@@ -112,8 +111,7 @@ static const char *obstacle_of(const char *decoder, bool *differs) {
 #define REPLACE(a, b)   "{\"type\":\"Replace\",\"pattern\":{\"String\":\"" a "\"},\"content\":\"" b "\"}"
 #define STRIP(n, m)     "{\"type\":\"Strip\",\"content\":\" \",\"start\":" #n ",\"stop\":" #m "}"
 
-static void decoders_whose_tokens_do_not_add_up_are_named(void **state) {
-    (void)state;
+TEST(decoders_whose_tokens_do_not_add_up_are_named) {
     static const struct {
         const char *decoder, *name; /* NULL: they add up */
     } table[] = {

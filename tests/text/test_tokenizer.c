@@ -52,8 +52,7 @@ static void expect_refused(const char *json, quire_err code, const char *word) {
     "\"merges\":[\"b c\",[\"a\",\"b\"],\"a bc\"]}"
 #define ADDED(flags) "\"added_tokens\":[{\"id\":8,\"content\":\"<x>\"," flags "}]"
 
-static void the_lowest_rank_merges_first_and_the_leftmost_of_equals(void **state) {
-    (void)state;
+TEST(the_lowest_rank_merges_first_and_the_leftmost_of_equals) {
     tokenizer *t = open_json("{" MODEL "}", "{}");
     EXPECT(encode(t, "abc", ENCODE_PLAIN, false), 4); /* b c, then a bc */
     EXPECT(encode(t, "ab", ENCODE_PLAIN, false), 3);
@@ -63,8 +62,7 @@ static void the_lowest_rank_merges_first_and_the_leftmost_of_equals(void **state
     tokenizer_close(t);
 }
 
-static void a_character_that_is_in_no_vocabulary_is_dropped(void **state) {
-    (void)state;
+TEST(a_character_that_is_in_no_vocabulary_is_dropped) {
     tokenizer *t = open_json("{" MODEL "}", "{}");
     EXPECT(encode(t,
                   "a\xE6\xBC\xA2"
@@ -74,8 +72,7 @@ static void a_character_that_is_in_no_vocabulary_is_dropped(void **state) {
     tokenizer_close(t);
 }
 
-static void special_tokens_are_text_in_plain_mode_and_others_are_found_all_the_same(void **state) {
-    (void)state;
+TEST(special_tokens_are_text_in_plain_mode_and_others_are_found_all_the_same) {
     tokenizer *t = open_json("{" ADDED("\"special\":true") "," MODEL "}", "{}");
     EXPECT(encode(t, "a<x>b", ENCODE_PARSE, false), 0, 8, 1);
     EXPECT(encode(t, "a<x>b", ENCODE_PLAIN, false), 3); /* < x > have no tokens */
@@ -87,8 +84,7 @@ static void special_tokens_are_text_in_plain_mode_and_others_are_found_all_the_s
     tokenizer_close(t);
 }
 
-static void added_tokens_take_space_and_want_word_ends_as_flagged(void **state) {
-    (void)state;
+TEST(added_tokens_take_space_and_want_word_ends_as_flagged) {
     tokenizer *t = open_json("{" ADDED("\"special\":true,\"lstrip\":true,\"rstrip\":true") "," MODEL "}", "{}");
     EXPECT(encode(t, "a \n<x>\xE3\x80\x80 b", ENCODE_PARSE, false), 0, 8, 1);
     tokenizer_close(t);
@@ -102,8 +98,7 @@ static void added_tokens_take_space_and_want_word_ends_as_flagged(void **state) 
 }
 
 /* What the step before withholds until the next token is no token of its own. */
-static void decoder_steps_see_whole_tokens(void **state) {
-    (void)state;
+TEST(decoder_steps_see_whole_tokens) {
     const int32_t ids[] = {0, 1, 2};
     strbuf text = {0};
     tokenizer *t = open_json("{" MODEL ",\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"BPEDecoder\",\"suffix\":\"b\"},"
@@ -132,8 +127,7 @@ static void decoder_steps_see_whole_tokens(void **state) {
     "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":[],\"special_tokens\":{\"<s>\":{\"id\":\"<s>\",\"ids\":[7]}}}"
 #define BOS "\"added_tokens\":[{\"id\":7,\"content\":\"<s>\",\"special\":true}]"
 
-static void bos_comes_from_the_post_processor_else_from_the_config_else_not(void **state) {
-    (void)state;
+TEST(bos_comes_from_the_post_processor_else_from_the_config_else_not) {
     tokenizer *t = open_json("{" BOS "," POST "," MODEL "}", "{\"bos_token\":\"<s>\",\"add_bos_token\":true}");
     EXPECT(encode(t, "a", ENCODE_PARSE, true), 7, 0);
     EXPECT(encode(t, "a", ENCODE_PARSE, false), 0);
@@ -148,16 +142,14 @@ static void bos_comes_from_the_post_processor_else_from_the_config_else_not(void
     tokenizer_close(t);
 }
 
-static void a_template_that_wrote_bos_gets_no_second_one(void **state) {
-    (void)state;
+TEST(a_template_that_wrote_bos_gets_no_second_one) {
     tokenizer *t = open_json("{" BOS "," POST "," MODEL "}", "{}");
     EXPECT(encode(t, "<s>a", ENCODE_PARSE, true), 7, 0);
     EXPECT(encode(t, "a<s>", ENCODE_PARSE, true), 7, 0, 7);
     tokenizer_close(t);
 }
 
-static void what_is_not_known_is_refused_by_name(void **state) {
-    (void)state;
+TEST(what_is_not_known_is_refused_by_name) {
     expect_refused("{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0.0]],\"unk_id\":7}}", QUIRE_BAD_FILE, "unk_id");
     expect_refused("{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}}", QUIRE_BAD_FILE, "unk_token");
     expect_refused("{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA?\"}," MODEL "}", QUIRE_BAD_FILE,
@@ -221,8 +213,7 @@ static void round_trip(const char *path, const char *text) {
     tokenizer_close(t);
 }
 
-static void every_model_at_hand_opens_and_gives_text_back(void **state) {
-    (void)state;
+TEST(every_model_at_hand_opens_and_gives_text_back) {
     const char *text = "Once upon a time, there was 1 little girl named Lily!\nShe said: no.";
     round_trip("models/builtin.gguf", text);
     round_trip("models/builtin-hf", text);
@@ -250,8 +241,7 @@ static token_list encode_chat(const tokenizer *t, const char *text, size_t from,
     "0}},{\"Sequence\":{\"id\":\"B\",\"type_id\":1}}],\"special_tokens\":{\"<x>\":{\"id\":\"<x>\",\"ids\":[8],\"tokens\":[\"<x>\"]},"      \
     "\"<s>\":{\"id\":\"<s>\",\"ids\":[7],\"tokens\":[\"<s>\"]}}}"
 
-static void a_chat_gets_one_bos_where_the_template_writes_none(void **state) {
-    (void)state;
+TEST(a_chat_gets_one_bos_where_the_template_writes_none) {
     tokenizer *t = open_json("{" MODEL "," ADDED("\"special\":true") "," SURROUND "}", "{\"bos_token\":\"<x>\"}");
     assert_int_equal(tokenizer_start(t), 8);
     EXPECT(encode_chat(t, "abc", 0, 0), 8, 4); /* BOS alone: what stands behind a text would end the prompt */
@@ -264,8 +254,7 @@ static void a_chat_gets_one_bos_where_the_template_writes_none(void **state) {
     tokenizer_close(t);
 }
 
-static void the_config_says_before_the_post_processor_whether_chats_begin_with_bos(void **state) {
-    (void)state;
+TEST(the_config_says_before_the_post_processor_whether_chats_begin_with_bos) {
     static const struct {
         const char *post, *config;
         int32_t start;
@@ -288,8 +277,7 @@ static void the_config_says_before_the_post_processor_whether_chats_begin_with_b
     }
 }
 
-static void add_special_of_real_models_gives_one_bos(void **state) {
-    (void)state;
+TEST(add_special_of_real_models_gives_one_bos) {
     tokenizer *t = shared_tokenizer(LLAMA3);
     if (t == NULL) {
         skip();
@@ -304,8 +292,7 @@ static void add_special_of_real_models_gives_one_bos(void **state) {
 
 /* ---- hostile input ---- */
 
-static void bytes_that_are_not_utf8_count_as_replacement_characters(void **state) {
-    (void)state;
+TEST(bytes_that_are_not_utf8_count_as_replacement_characters) {
     tokenizer *t = shared_tokenizer(QWEN);
     if (t == NULL) {
         skip();
@@ -325,8 +312,7 @@ static void bytes_that_are_not_utf8_count_as_replacement_characters(void **state
     tokenizer_close(t);
 }
 
-static void random_bytes_encode_to_ids_that_decode(void **state) {
-    (void)state;
+TEST(random_bytes_encode_to_ids_that_decode) {
     static const char *const paths[] = {QWEN, "data/tokenizers/ggml-vocab/ggml-vocab-llama-spm.gguf", "data/models/tinystories-656k-hf"};
     uint64_t seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
@@ -356,8 +342,7 @@ static void random_bytes_encode_to_ids_that_decode(void **state) {
     }
 }
 
-static void a_long_run_of_one_character_takes_no_quadratic_time(void **state) {
-    (void)state;
+TEST(a_long_run_of_one_character_takes_no_quadratic_time) {
     static const char *const paths[] = {QWEN, "data/tokenizers/ggml-vocab/ggml-vocab-deepseek-llm.gguf",
                                         "data/tokenizers/ggml-vocab/ggml-vocab-llama-spm.gguf"};
     static const char *const units[] = {"a", " ", "\n", "\xCC\x81\xCC\xA3", "\xFF", "<|", "1", "'"};
@@ -381,8 +366,7 @@ static void a_long_run_of_one_character_takes_no_quadratic_time(void **state) {
     mem_free(text);
 }
 
-static void an_expression_that_takes_too_long_ends_with_an_error(void **state) {
-    (void)state;
+TEST(an_expression_that_takes_too_long_ends_with_an_error) {
     tokenizer *t = open_json(
         "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(a|aa)+$\"},\"behavior\":\"Isolated\"}," MODEL "}", "{}");
     token_list ids = {0};
@@ -423,8 +407,7 @@ static void open_damaged(const char *json, size_t n) {
     "\"decoders\":[{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}," MODEL \
     "}"
 
-static void damaged_files_are_refused_or_opened_but_nothing_worse(void **state) {
-    (void)state;
+TEST(damaged_files_are_refused_or_opened_but_nothing_worse) {
     static const char whole[] = WHOLE;
     size_t n = sizeof whole - 1;
     open_damaged(whole, n);

@@ -89,8 +89,7 @@ VOCABULARY(llama_3_texts_have_the_recorded_ids, "llama-bpe", "golden/tokenizers/
 VOCABULARY(qwen_2_texts_have_the_recorded_ids, "qwen2", "golden/tokenizers/qwen2.5/tokenizer.json")
 
 /* A text that begins within a word shows that, as it does by the same vocabulary with marked continuations. */
-static void bert_ids_that_begin_within_a_word_show_it(void **state) {
-    (void)state;
+TEST(bert_ids_that_begin_within_a_word_show_it) {
     static const int32_t ids[] = {29859, 29874, 1327, 100, 29867};
     tokenizer *t = shared_tokenizer(FOLDER "bert-bge.gguf");
     if (t == NULL) {

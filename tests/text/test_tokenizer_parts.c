@@ -37,8 +37,7 @@ static void expect_match(const char *pattern, const char *text, const char *want
     expect_match_as(REGEX_ONIGURUMA, pattern, text, want);
 }
 
-static void expressions_mean_what_oniguruma_takes_them_for(void **state) {
-    (void)state;
+TEST(expressions_mean_what_oniguruma_takes_them_for) {
     expect_match("[a-f&&[^aeiou]]+", "eabcdx", "bcd");
     expect_match("[^a-c&&b-z]", "bcd", "d");
     expect_match("[a[0-9]]+", "x1a2", "1a2");
@@ -85,8 +84,7 @@ static void expressions_mean_what_oniguruma_takes_them_for(void **state) {
     expect_match("\\p{^hiragana}+", "\xE3\x81\x82\xE3\x83\xBC", "\xE3\x83\xBC");
 }
 
-static void expressions_without_a_translation_are_refused(void **state) {
-    (void)state;
+TEST(expressions_without_a_translation_are_refused) {
     static const char *const patterns[] = {
         "(*LIMIT_MATCH=1)a", "(*UTF)a",     "a(?~b)", "\\g<1>",   "(?x)a b", "[a", "(a", "a)", "\\", "[]", "[b-a]", "\\pL", "\\Ga",
         "[[:nope:]]",        "\\x{110000}", "a\xFF",  "(?P<n>a)", "\\C"};
@@ -97,8 +95,7 @@ static void expressions_without_a_translation_are_refused(void **state) {
 
 /* ---- JSON ---- */
 
-static void a_json_string_gives_its_characters(void **state) {
-    (void)state;
+TEST(a_json_string_gives_its_characters) {
     static const struct {
         const char *json, *want; /* NULL: malformed */
     } cases[] = {{"\"ab\"", "ab"},
@@ -121,8 +118,7 @@ static void a_json_string_gives_its_characters(void **state) {
     }
 }
 
-static void a_json_value_is_passed_over_whole(void **state) {
-    (void)state;
+TEST(a_json_value_is_passed_over_whole) {
     json_scan s = {.text = str_of("{\"a\":[1,{\"b\":\"]}\\\"\"}],\"c\":-7}")};
     strbuf scratch = {0};
     str key, span;
@@ -145,8 +141,7 @@ static void a_json_value_is_passed_over_whole(void **state) {
 
 /* ---- UTF-8 ---- */
 
-static void wrong_utf8_becomes_one_replacement_for_each_maximal_part(void **state) {
-    (void)state;
+TEST(wrong_utf8_becomes_one_replacement_for_each_maximal_part) {
     static const struct {
         const char *bytes, *want;
     } cases[] = {{"\xC0\x80", "??"},
@@ -172,8 +167,7 @@ static void wrong_utf8_becomes_one_replacement_for_each_maximal_part(void **stat
     }
 }
 
-static void every_byte_has_its_own_visible_character(void **state) {
-    (void)state;
+TEST(every_byte_has_its_own_visible_character) {
     for (int32_t b = 0; b < 256; b++) {
         int32_t c = byte_level_char((uint8_t)b);
         assert_true(c > 0x20 && c < BYTE_LEVEL_CHARS);
@@ -184,8 +178,7 @@ static void every_byte_has_its_own_visible_character(void **state) {
     assert_int_equal(byte_level_byte(BYTE_LEVEL_CHARS), -1);
 }
 
-static void long_runs_of_marks_are_ordered_as_short_ones_are(void **state) {
-    (void)state;
+TEST(long_runs_of_marks_are_ordered_as_short_ones_are) {
     normalizer n = {.steps = {{.kind = NORM_NFD}}, .n = 1};
     norm_scratch s = {0};
     regex_scratch rs = {0};
@@ -276,8 +269,7 @@ static size_t merge_plainly(const toy *t, const char *word, size_t n, int32_t *i
 }
 
 /* Words of few symbols, of many, and of runs of one: each is merged in another way (bpe_merge.c). */
-static void each_way_to_merge_is_merging_by_definition(void **state) {
-    (void)state;
+TEST(each_way_to_merge_is_merging_by_definition) {
     uint64_t seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
     bpe_scratch s = {0};
@@ -339,8 +331,7 @@ static void normal_forms_of_texts_with_ascii_are_those_of_the_whole(void **state
 }
 
 /* Unknown words in a row are one token, but an added token between them is no word, also where its id is the same. */
-static void unknown_words_are_one_as_far_as_they_follow_each_other(void **state) {
-    (void)state;
+TEST(unknown_words_are_one_as_far_as_they_follow_each_other) {
     enum { UNKNOWN = 1, KNOWN = 2 };
     piece_table few = {0};
     piece_model m;
@@ -366,8 +357,7 @@ static void unknown_words_are_one_as_far_as_they_follow_each_other(void **state)
 }
 
 /* An empty text may have no address: under UBSan nothing is added to one. */
-static void an_empty_text_is_searched_and_replaced(void **state) {
-    (void)state;
+TEST(an_empty_text_is_searched_and_replaced) {
     char literal[] = "ab";
     matcher m = {.literal = literal, .n_literal = 2};
     match_iter it = {.subject = {NULL, 0}};
@@ -386,8 +376,7 @@ static void an_empty_text_is_searched_and_replaced(void **state) {
 
 /* A search that is paced, a few starts at a time, finds the same as one over all starts: fillers between the matches are longer or shorter
  * than a pace, and of characters of one to four bytes. */
-static void a_paced_search_finds_every_match(void **state) {
-    (void)state;
+TEST(a_paced_search_finds_every_match) {
     static const char *const fillers[] = {"a", "\xC3\xA9", "\xE4\xB8\xAD", "\xF0\x9F\x98\x80", "\n"};
     static const char *const patterns[] = {"x+", "(?<![x])x+(?!x)", "x++(?=[^x]|$)", "[x-z]{2,}?(?!x)"};
     uint64_t seed = rng_os_seed();

@@ -31,8 +31,7 @@ static bool ends(const gguf_tokens *g, const char *text) {
     return false;
 }
 
-static void each_published_text_of_a_control_or_user_defined_token_ends_a_turn(void **state) {
-    (void)state;
+TEST(each_published_text_of_a_control_or_user_defined_token_ends_a_turn) {
     static const char *const texts[] = {
         "<|im_end|>",       "<|eot_id|>",         "<end_of_turn>", "<|end|>",   "<|endoftext|>", "<EOT>",        "_<EOT>",       "[EOT]",
         "<|end_of_text|>",  "<|eom_id|>",         "<|return|>",    "<|call|>",  "[EOS]",         "</s>",         "<eos>",        "<turn|>",
@@ -47,8 +46,7 @@ static void each_published_text_of_a_control_or_user_defined_token_ends_a_turn(v
     }
 }
 
-static void other_control_tokens_end_nothing(void **state) {
-    (void)state;
+TEST(other_control_tokens_end_nothing) {
     static const char *const texts[] = {"<s>",   "<bos>",       "<|im_start|>", "<|start|>",  "<pad>",
                                         "<unk>", "<|im_end|> ", "im_end",       "<|channel|>"};
     gguf_tokens g = {0};
@@ -58,8 +56,7 @@ static void other_control_tokens_end_nothing(void **state) {
     assert_int_equal(turn_ends_find(&g.v, NULL).n, 0);
 }
 
-static void the_end_of_a_message_among_several_of_a_turn_ends_nothing(void **state) {
-    (void)state;
+TEST(the_end_of_a_message_among_several_of_a_turn_ends_nothing) {
     static const char *const pairs[][2] = {{"<|return|>", "<|call|>"}, {"<|calls|>", "<|flush|>"}, {"<|call|>", "<|flush|>"}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         gguf_tokens g = {0};
@@ -79,8 +76,7 @@ static void the_end_of_a_message_among_several_of_a_turn_ends_nothing(void **sta
     assert_true(!ends(&gemma, "</s>") && ends(&gemma, "<turn|>"));
 }
 
-static void a_vocabulary_without_types_or_with_thousands_of_ends_is_taken(void **state) {
-    (void)state;
+TEST(a_vocabulary_without_types_or_with_thousands_of_ends_is_taken) {
     gguf_tokens g = {0};
     for (int i = 0; i < MAX_TOKENS; i++) {
         add(&g, "</s>", VOCAB_CONTROL);
@@ -107,8 +103,7 @@ static int32_t end_of(const char *config, const char *map) {
     return found.n == 1 ? found.tokens[0].id : -1;
 }
 
-static void the_tokenizers_eos_token_ends_a_turn_as_text_or_as_object(void **state) {
-    (void)state;
+TEST(the_tokenizers_eos_token_ends_a_turn_as_text_or_as_object) {
     assert_int_equal(end_of("{\"eos_token\":\"<e>\"}", ""), 1);
     assert_int_equal(end_of("{\"eos_token\":{\"content\":\"<|im_end|>\",\"lstrip\":false}}", ""), 2);
     assert_int_equal(end_of("", "{\"eos_token\":\"<|im_end|>\"}"), 2);

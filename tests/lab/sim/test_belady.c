@@ -68,8 +68,7 @@ static int32_t search_optimum(const digits *requests, int32_t n_requests, int32_
     return most;
 }
 
-static void belady_finds_as_much_as_any_choice_where_pages_are_used_whole(void **state) {
-    (void)state;
+TEST(belady_finds_as_much_as_any_choice_where_pages_are_used_whole) {
     uint64_t seed = rng_os_seed();
     int32_t n_beaten = 0;
     print_message("seed %llu\n", (unsigned long long)seed);
@@ -103,8 +102,7 @@ static void belady_finds_as_much_as_any_choice_where_pages_are_used_whole(void *
 
 /* Where pages are small against the prompts, little is reused inside a page that was not foreseen: of 16,000 such replays none found more
  * by another policy. */
-static void belady_bounds_every_policy_where_pages_are_small_against_prompts(void **state) {
-    (void)state;
+TEST(belady_bounds_every_policy_where_pages_are_small_against_prompts) {
     uint64_t seed = rng_os_seed();
     print_message("seed %llu\n", (unsigned long long)seed);
     for (int32_t round = 0; round < 40; round++) {
@@ -123,8 +121,7 @@ static void belady_bounds_every_policy_where_pages_are_small_against_prompts(voi
 }
 
 /* The answer 2, 3 after 1 is computed anew, so its pages in the cache are worth less than 4, 5, 6, though these are asked for later. */
-static void what_only_an_answer_repeats_is_not_kept(void **state) {
-    (void)state;
+TEST(what_only_an_answer_repeats_is_not_kept) {
     static const char text[] = "{\"prompt\": [1, 2, 3]}\n{\"prompt\": [4, 5, 6]}\n{\"prompt\": [7]}\n"
                                "{\"prompt\": [1], \"output\": [2, 3]}\n{\"prompt\": [4, 5, 6, 6]}\n";
     assert_int_equal(replay_text(text, KV_EVICT_CALLER, 6, 1, 1).hit_tokens, 2);
@@ -132,8 +129,7 @@ static void what_only_an_answer_repeats_is_not_kept(void **state) {
 
 /* The second request goes on in a copy of the first one's last page. That page's time is past then, and it goes before b, which comes
  * again. */
-static void a_tail_that_was_used_does_not_outlive_what_comes(void **state) {
-    (void)state;
+TEST(a_tail_that_was_used_does_not_outlive_what_comes) {
     static const char text[] =
         "{\"prompt\": [[\"b\", 5]]}\n{\"prompt\": [[\"a\", 6]], \"output\": 2}\n{\"prompt\": [[\"a\", 6]], \"output\": 2}\n"
         "{\"prompt\": [[\"c\", 12]]}\n{\"prompt\": [[\"b\", 5]]}\n";

@@ -2,8 +2,7 @@
 #include "replaying.h"
 
 /* docs/lab/worked-examples.md, 24: 8 users of one system prompt. With a tenant each they share nothing. */
-static void a_shared_system_prompt_is_computed_and_stored_once(void **state) {
-    (void)state;
+TEST(a_shared_system_prompt_is_computed_and_stored_once) {
     char shared[2048] = "", apart[2048] = "";
     for (int i = 0; i < 8; i++) {
         size_t n = strlen(shared), m = strlen(apart);
@@ -25,22 +24,19 @@ static void a_shared_system_prompt_is_computed_and_stored_once(void **state) {
     assert_int_equal(r.peak_pages, 221);
 }
 
-static void a_prompt_that_comes_again_computes_its_last_token(void **state) {
-    (void)state;
+TEST(a_prompt_that_comes_again_computes_its_last_token) {
     for (int32_t page_tokens = 1; page_tokens <= 512; page_tokens *= 2) {
         replay_result r = replay_text("{\"prompt\": [[\"a\", 37]]}\n{\"prompt\": [[\"a\", 37]]}\n", KV_EVICT_LRU, 0, page_tokens, 1);
         assert_int_equal(r.hit_tokens, 36);
     }
 }
 
-static void reuse_is_token_granular(void **state) {
-    (void)state;
+TEST(reuse_is_token_granular) {
     static const char text[] = "{\"prompt\": [[\"a\", 37], [\"b\", 50]], \"output\": 9}\n{\"prompt\": [[\"a\", 37], [\"c\", 50]]}\n";
     assert_int_equal(replay_text(text, KV_EVICT_LRU, 0, 16, 1).hit_tokens, 37);
 }
 
-static void by_page_only_whole_pages_are_reused(void **state) {
-    (void)state;
+TEST(by_page_only_whole_pages_are_reused) {
     trace t = parse("{\"prompt\": [[\"a\", 37]]}\n{\"prompt\": [[\"a\", 37], [\"c\", 50]]}\n{\"prompt\": [[\"a\", 32]]}\n");
     for (kv_policy policy = 0; policy < REPLAY_N_POLICIES; policy++) {
         replay_options o = {
@@ -55,8 +51,7 @@ static void by_page_only_whole_pages_are_reused(void **state) {
     trace_deinit(&t);
 }
 
-static void an_answer_is_found_by_the_next_turn(void **state) {
-    (void)state;
+TEST(an_answer_is_found_by_the_next_turn) {
     static const char chat[] =
         "{\"prompt\": [[\"s\", 20]], \"output\": [[\"a\", 12]]}\n{\"prompt\": [[\"s\", 20], [\"a\", 12], [\"q\", 5]]}\n";
     assert_int_equal(replay_text(chat, KV_EVICT_LRU, 0, 16, 1).hit_tokens, 32);
@@ -69,8 +64,7 @@ static const char a_b_c_a[] =
 
 /* Prompts of two pages. Six pages hold all three: 7 of 8 tokens hit, and going on inside the last page copies it, which costs one other. In
  * four pages the third has driven the first out. */
-static void lru_evicts_what_was_used_longest_ago(void **state) {
-    (void)state;
+TEST(lru_evicts_what_was_used_longest_ago) {
     replay_result r = replay_text(a_b_c_a, KV_EVICT_LRU, 6, 4, 1);
     assert_int_equal(r.hit_tokens, 7);
     assert_int_equal(r.evictions, 1);
@@ -84,8 +78,7 @@ static void lru_evicts_what_was_used_longest_ago(void **state) {
 }
 
 /* Who knows that a comes again gives up b for c: one page of it in a pool of five, and another for the copy. */
-static void belady_evicts_what_is_used_last(void **state) {
-    (void)state;
+TEST(belady_evicts_what_is_used_last) {
     replay_result r = replay_text(a_b_c_a, KV_EVICT_CALLER, 5, 4, 1);
     assert_int_equal(r.hit_tokens, 7);
     assert_int_equal(r.evictions, 2);
@@ -95,15 +88,13 @@ static void belady_evicts_what_is_used_last(void **state) {
 }
 
 /* In a pool that holds the prompt and nothing else there is no page for a copy of the shared last one: it is computed again. */
-static void where_no_copy_fits_reuse_ends_at_the_page(void **state) {
-    (void)state;
+TEST(where_no_copy_fits_reuse_ends_at_the_page) {
     static const char text[] = "{\"prompt\": [[\"a\", 8]]}\n{\"prompt\": [[\"a\", 8]]}\n";
     assert_int_equal(replay_text(text, KV_EVICT_LRU, 2, 4, 1).hit_tokens, 4);
     assert_int_equal(replay_text(text, KV_EVICT_LRU, 3, 4, 1).hit_tokens, 7);
 }
 
-static void a_request_that_can_never_fit_is_refused_and_evicts_nothing(void **state) {
-    (void)state;
+TEST(a_request_that_can_never_fit_is_refused_and_evicts_nothing) {
     static const char text[] = "{\"prompt\": [[\"a\", 9]]}\n{\"prompt\": [[\"a\", 9]], \"output\": 8}\n{\"prompt\": [[\"a\", 9]]}\n";
     for (kv_policy policy = 0; policy < REPLAY_N_POLICIES; policy++) {
         if (replay_policy_name(policy) != NULL) {
@@ -115,8 +106,7 @@ static void a_request_that_can_never_fit_is_refused_and_evicts_nothing(void **st
     }
 }
 
-static void open_requests_keep_their_pages_until_room_is_needed(void **state) {
-    (void)state;
+TEST(open_requests_keep_their_pages_until_room_is_needed) {
     static const char text[] =
         "{\"prompt\": [[\"a\", 8]]}\n{\"prompt\": [[\"b\", 8]]}\n{\"prompt\": [[\"c\", 8]]}\n{\"prompt\": [[\"d\", 16]]}\n";
     replay_result r = replay_text(text, KV_EVICT_LRU, 0, 4, 3);
@@ -158,8 +148,7 @@ static int64_t count_known(const trace *t) {
     return hits;
 }
 
-static void an_unlimited_cache_finds_every_block_that_was_there_before(void **state) {
-    (void)state;
+TEST(an_unlimited_cache_finds_every_block_that_was_there_before) {
     static const char *const names[] = {"conversation_trace_first6000", "synthetic_trace"};
     const char *shared = getenv("QUIRE_SHARED");
     for (int file = 0; file < 2; file++) {
@@ -187,8 +176,7 @@ static void an_unlimited_cache_finds_every_block_that_was_there_before(void **st
 
 /* ---- random ---- */
 
-static void every_policy_keeps_every_invariant_on_random_traces(void **state) {
-    (void)state;
+TEST(every_policy_keeps_every_invariant_on_random_traces) {
     uint64_t seed = rng_os_seed();
     print_message("seed %llu\n", (unsigned long long)seed);
     for (int32_t round = 0; round < 12; round++) {
@@ -208,8 +196,7 @@ static void every_policy_keeps_every_invariant_on_random_traces(void **state) {
     }
 }
 
-static void options_out_of_range_are_refused(void **state) {
-    (void)state;
+TEST(options_out_of_range_are_refused) {
     trace t = parse("{\"prompt\": 1}\n");
     static const replay_options bad[] = {{.n_pages = -1, .page_tokens = 16, .concurrency = 1},
                                          {.page_tokens = 0, .concurrency = 1},
