@@ -35,7 +35,7 @@ static const char *foreign_type_name(uint32_t ggml_type) {
     static const struct {
         uint32_t number;
         const char *name;
-    } others[] = {{9, "Q8_1"}, {15, "Q8_K"}, {41, "Q1_0"}};
+    } others[] = {{9, "Q8_1"}, {15, "Q8_K"}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         if (others[i].number == ggml_type) {
             return others[i].name;

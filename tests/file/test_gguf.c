@@ -342,7 +342,7 @@ TEST(a_tensor_that_does_not_fit_is_refused_by_name) {
     assert_tensor_refused(4, 1, 0, 4, QUIRE_BAD_FILE, "no multiple of the alignment 32");
     assert_tensor_refused(4, 1, 0, 64, QUIRE_BAD_FILE, "cut short");
     assert_tensor_refused(4, 1, 0, UINT64_MAX - 31, QUIRE_BAD_FILE, "its offset is absurd");
-    assert_tensor_refused(256, 1, 41, 0, QUIRE_UNSUPPORTED, "type 41 (Q1_0)");
+    assert_tensor_refused(256, 1, 9, 0, QUIRE_UNSUPPORTED, "type 9 (Q8_1)");
     assert_tensor_refused(128, 1, 16, 0, QUIRE_BAD_FILE, "no whole blocks"); /* IQ2_XXS */
     assert_tensor_refused(32, 1, 999, 0, QUIRE_UNSUPPORTED, "type 999");
 }
