@@ -1,6 +1,7 @@
 /* Packed models: the very logits of what they were made of, in every compute mode; and files made for another version or forged. */
 #include "make_model.h"
 
+#include "backend/cpu/linear.h"
 #include "file/packed_files.h"
 #include "pack_model.h"
 #include "run_model.h"
@@ -100,6 +101,35 @@ TEST(weights_packed_for_something_else_are_refused) {
     plan_close(&source);
 }
 
+/* No kernel takes the stretch -1: a fault of the file, whatever a layout's other errors mean. */
+TEST(weights_with_a_stretch_that_no_kernel_takes_are_a_bad_file) {
+    const uint32_t kind_and_format[2] = {PACK_E4M3, ROWS_F32};
+    const int32_t stretch = -1;
+    model_plan p;
+    plan_llama(&p);
+    plan_file source = plan_open(&p);
+    size_t n;
+    quire_error err = {0};
+    model *m;
+    uint8_t *bytes = pack(source.f, COMPUTE_INT8, &n);
+    model_file *f = open_bytes(bytes, n);
+    for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
+        const tensor_view *t = model_file_tensor(f, i);
+        if (t->packing != 0) { /* its last 64 bytes say how it is packed */
+            uint8_t *end = bytes + ((const uint8_t *)t->data - bytes) + t->n_bytes - 64;
+            memcpy(end, kind_and_format, sizeof kind_and_format);
+            memcpy(end + 28, &stretch, sizeof stretch);
+        }
+    }
+    backend *b = open_backend(COMPUTE_INT8);
+    assert_int_equal(model_open(f, b, 64, &m, &err), QUIRE_BAD_FILE);
+    assert_non_null(strstr(err.message, "pack the model again"));
+    b->ops->close(b);
+    model_file_close(f);
+    mem_free(bytes);
+    plan_close(&source);
+}
+
 TEST(forged_models_are_refused_or_compute_something) {
     uint64_t seed = test_seed("forged packed weights");
     model_plan p;
@@ -146,6 +176,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packed_models_compute_what_their_sources_do),
         cmocka_unit_test(weights_packed_for_something_else_are_refused),
+        cmocka_unit_test(weights_with_a_stretch_that_no_kernel_takes_are_a_bad_file),
         cmocka_unit_test(forged_models_are_refused_or_compute_something),
     };
     return cmocka_run_group_tests_name("packed models' weights", tests, NULL, NULL);

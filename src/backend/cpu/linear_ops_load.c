@@ -302,6 +302,9 @@ static quire_err load(backend *base, const linear_spec *spec, matrix_plan *plan,
     TRY(weight->packing != 0 ? read_end(b, weight, l, &kind, &rule, &has_order, err) : choose(b, spec, l, &kind, &rule, plan, err));
     TRY(take_rounding(b, spec, l, err));
     quire_err e = pack_plan(kind, &rule, (int32_t)weight->dims[0], (int32_t)weight->dims[1], &l->layout);
+    if (e != QUIRE_OK && weight->packing != 0) {
+        return bad_packed(weight, err);
+    }
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "tensor %s: %lld x %lld is too large for --compute %s", weight->name, (long long)weight->dims[0],
                        (long long)weight->dims[1], compute_name(base->compute));
