@@ -33,7 +33,14 @@ quire_err quire_options_set(quire_options *o, const char *name, const char *valu
     if (f == NULL || f->offset >= o->size) {
         return err_set(err, QUIRE_INVALID, -1, "%.40s: no such option; `quire serve --help-all` lists them", name);
     }
-    return flag_set_option(f, name, value, o, err);
+    if (value == NULL && !flag_is_switch(f)) {
+        return err_set(err, QUIRE_INVALID, -1, "%.40s: needs a value", name);
+    }
+    bool is_on = true;
+    if (f->type == FLAG_SYNONYM) {
+        TRY(flag_parse_switch(name, value, &is_on, err));
+    }
+    return is_on ? flag_set_option(f, name, value, o, err) : QUIRE_OK;
 }
 
 quire_err options_open_file(const quire_options *o, model_file **out, quire_error *err) {

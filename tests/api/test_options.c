@@ -88,6 +88,26 @@ TEST(options_are_set_by_their_flags_names) {
     assert_int_equal(quire_options_set(&older, "max-num-seqs", "7", &err), QUIRE_INVALID);
 }
 
+TEST(options_are_set_by_short_names_and_words_and_never_by_nothing) {
+    quire_options o = options_for("models/builtin-small.gguf");
+    quire_error err = {0};
+    assert_int_equal(quire_options_set(&o, "-t", "3", &err), QUIRE_OK);
+    assert_int_equal(quire_options_set(&o, "ctk", "f16", &err), QUIRE_OK);
+    assert_int_equal(o.n_threads, 3);
+    assert_int_equal(o.kv_dtype, QUIRE_KV_F16);
+    assert_int_equal(quire_options_set(&o, "max-num-seqs", NULL, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.message, "max-num-seqs: needs a value"));
+    assert_int_equal(quire_options_set(&o, "model", NULL, &err), QUIRE_INVALID);
+    assert_string_equal(o.model, "models/builtin-small.gguf");
+    assert_int_equal(quire_options_set(&o, "enable-prefix-caching", "maybe", &err), QUIRE_INVALID);
+    assert_int_equal(quire_options_set(&o, "no-enable-prefix-caching", "false", &err), QUIRE_OK);
+    assert_int_equal(o.prefix_cache, QUIRE_PREFIX_CACHE_TOKEN);
+    assert_int_equal(quire_options_set(&o, "no-enable-prefix-caching", "true", &err), QUIRE_OK);
+    assert_int_equal(o.prefix_cache, QUIRE_PREFIX_CACHE_NONE);
+    assert_int_equal(quire_options_set(&o, "mlock", NULL, &err), QUIRE_OK);
+    assert_true(o.lock_memory);
+}
+
 /* What a program compiled with another version's header hands over: `size` bytes of options, initialised by this library. */
 static quire_err open_sized(size_t size, unsigned char *bytes, quire_error *err) {
     quire_options *o = (quire_options *)bytes;
@@ -191,6 +211,7 @@ TEST(extreme_options_that_are_allowed_work) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_out_of_bounds_are_refused_by_name),
+        cmocka_unit_test(options_are_set_by_short_names_and_words_and_never_by_nothing),
         cmocka_unit_test(options_are_set_by_their_flags_names), cmocka_unit_test(options_of_another_header_are_read_by_their_size),
         cmocka_unit_test(options_without_a_size_are_refused),        cmocka_unit_test(the_version_is_the_header_s),
         cmocka_unit_test(extreme_options_that_are_allowed_work),
