@@ -19,7 +19,7 @@ static const flag load_flags[] = {
     {"--trace", "FILE", "its requests (see quire sim --help) instead of Poisson arrivals", FLAG_TEXT, AT(own.trace)},
     {"--lengths", "NAME", "of prompts and answers: like sharegpt's or alpaca's", FLAG_TEXT, AT(own.lengths)},
     {"--rate", "N", "arrivals a second", FLAG_PART, AT(own.rate), .minimum = 1e-6, .maximum = 1e6},
-    {"--requests", "N", "how many; 0: 1000, of a trace all", FLAG_COUNT, AT(own.n_requests), .minimum = 1, .maximum = INT32_MAX},
+    {"--requests", "N", "how many; without: 1000, of a trace all", FLAG_COUNT, AT(own.n_requests), .minimum = 1, .maximum = INT32_MAX},
     {"--seed", "N", "of arrivals and lengths", FLAG_COUNT, AT(own.seed), .minimum = 0, .maximum = INT32_MAX},
     {0},
 };

@@ -29,7 +29,7 @@ static const flag pages_flags[] = {
 };
 static const flag sharing_flags[] = {
     {"--samples", "LIST", "answers to a prompt (2,4,6)", FLAG_TEXT, AT(own.samples)},
-    {"--prompt", "N", "tokens of each prompt, and --output; 0: those of two data sets", FLAG_COUNT, AT(own.n_prompt), .minimum = 1,
+    {"--prompt", "N", "tokens of each prompt, and --output; without: those of two data sets", FLAG_COUNT, AT(own.n_prompt), .minimum = 1,
      .maximum = 8192},
     {"--output", "N", "tokens of each answer", FLAG_COUNT, AT(own.n_output), .minimum = 1, .maximum = 8192},
     {0},

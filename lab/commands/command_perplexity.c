@@ -16,7 +16,7 @@ typedef struct options {
 static const flag own_flags[] = {
     {"--kv", "LIST", "keys and values: paged, contiguous or none, or several", FLAG_TEXT, AT(own.kv)},
     {"--step", "N", "tokens a forward pass", FLAG_COUNT, AT(own.step), .minimum = 1, .maximum = 1 << 20},
-    {"--context", "N", "tokens of a chunk; later chunks begin with BOS too; 0: 1024", FLAG_COUNT, AT(own.context), .minimum = 2,
+    {"--context", "N", "tokens of a chunk; later chunks begin with BOS too; without: 1024", FLAG_COUNT, AT(own.context), .minimum = 2,
      .maximum = 1 << 30},
     {"--ids-file", "FILE", "token ids as JSON in place of the text: [1,2,3]", FLAG_TEXT, AT(cli.ids_file)},
     {"--out", "FILE", "a line for each scored token: id and log-probability, to the last bit", FLAG_TEXT, AT(cli.out)},

@@ -23,7 +23,12 @@ void command_options_free(cli_options *o) {
 }
 
 bool command_default(cli_options *defaults, const flag *f, char *out, size_t n) {
-    return defaults != NULL && flag_is_option(f) && flag_show_option(f, cli_options_of(defaults, f), out, n) && out[0] != 0;
+    if (defaults == NULL || !flag_is_option(f)) {
+        return false;
+    }
+    const void *o = cli_options_of(defaults, f);
+    bool is_shown = flag_show_option(f, o, out, n) && out[0] != 0;
+    return is_shown && flag_check_option(f, o, NULL) == QUIRE_OK; /* what could not be given says that nothing was */
 }
 
 void command_meaning(cli_options *defaults, const flag *f, char *out, size_t n) {

@@ -35,6 +35,16 @@ def test_the_page_is_what_the_program_says(quire):
     assert len(bold) == 92 and sum(here in ("works", "taken, without effect") for here in bold) >= 65
 
 
+@pytest.mark.parametrize("command", ["sim", "perplexity", "demo", "bench headline", "bench serving", "run"])
+def test_a_default_that_help_names_can_be_given(quire, command):
+    words = command.split()
+    page = run(*words, "--help-all").stdout or run(*words, "--help").stdout
+    defaults = re.findall(r"^ +(?:-\w+, )?(--[\w-]+) .*\(default: (.*)\)$", page, re.M)
+    assert len(defaults) >= 4
+    given = [word for flag in defaults for word in flag]
+    assert "--nonexistent: no such flag" in run(*words, *given, "--nonexistent").stderr
+
+
 def test_the_page_lists_every_flag_of_the_list(quire):
     source = SHARED / "data/flags.md"
     if not source.exists():
