@@ -17,8 +17,8 @@ static const flag own_flags[] = {
      AT(own.schemas)},
     {"--vocabulary", "N", "tokens of the made-up vocabulary", FLAG_COUNT, AT(own.n_tokens), .minimum = 300, .maximum = 1000000},
     {"--every", "N", "each Nth schema only", FLAG_COUNT, AT(own.every), .minimum = 1, .maximum = 1000000},
-    {"--keep", "N", "also keep N schemas compiled at a time; prints their memory", FLAG_COUNT, AT(own.n_keep),
-     .minimum = 0, .maximum = 1000000},
+    {"--keep", "N", "also keep N schemas compiled at a time; prints their memory", FLAG_COUNT, AT(own.n_keep), .minimum = 0,
+     .maximum = 1000000},
     {0},
 };
 static const flag *const groups[] = {own_flags, flags_json, flags_help, NULL};

@@ -43,7 +43,7 @@ static const flag model_flags[] = {
     {"--max-num-batched-tokens", "N", "rows a step", FLAG_COUNT, AT(cli.engine.max_batched_tokens), .minimum = 1, .maximum = 1 << 16},
     {0},
 };
-static const flag *const groups[] = {load_flags, model_flags, flags_compute, flags_kv_dtype, flags_isa, flags_json, flags_help, NULL};
+static const flag *const groups[] = {load_flags, model_flags, flags_compute, FLAGS_KV, flags_isa, flags_json, flags_help, NULL};
 
 static void defaults(cli_options *o) {
     options *all = (void *)o;

@@ -22,8 +22,8 @@ static const flag own_flags[] = {
     {"--type", "TYPE", "its weights", FLAG_TEXT, AT(own.type)},
     {0},
 };
-static const flag *const groups[] = {FLAGS_MODEL,    flags_tokenizer, flags_ablations, own_flags,    flags_json, flags_compute,
-                                     flags_kv_dtype, FLAGS_MACHINE,   FLAGS_BATCH,     FLAGS_MEMORY, NULL};
+static const flag *const groups[] = {FLAGS_MODEL, flags_tokenizer, flags_ablations, own_flags,    flags_json, flags_compute,
+                                     FLAGS_KV,    FLAGS_MACHINE,   FLAGS_BATCH,     FLAGS_MEMORY, NULL};
 
 static void defaults(cli_options *o) {
     bench_json_options_init(&((options *)(void *)o)->own);

@@ -17,7 +17,7 @@ static const flag own_flags[] = {
     {"--runs", "N", "runs behind each figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
     {0},
 };
-static const flag *const groups[] = {FLAGS_MODEL, own_flags,     flags_json,      flags_compute, flags_kv_dtype,
+static const flag *const groups[] = {FLAGS_MODEL, own_flags,     flags_json,      flags_compute, FLAGS_KV,
                                      flags_isa,   flags_threads, flags_step_rows, flags_help,    NULL};
 
 static void defaults(cli_options *o) {

@@ -24,7 +24,7 @@ static const flag own_flags[] = {
     {"--per-layer", NULL, "every layer of a decode too", FLAG_SWITCH, AT(own.per_layer)},
     {0},
 };
-static const flag *const groups[] = {own_flags, flags_compute, flags_kv_dtype, FLAGS_MACHINE, flags_json, flags_help, NULL};
+static const flag *const groups[] = {own_flags, flags_compute, FLAGS_KV, FLAGS_MACHINE, flags_json, flags_help, NULL};
 
 static void defaults(cli_options *o) {
     bench_profile_options_init(&((options *)(void *)o)->own);

@@ -17,15 +17,14 @@ typedef struct options {
 static const flag own_flags[] = {
     {"--types", "LIST", "what weights are quantised to, a row each, as in none,q8_0", FLAG_TEXT, AT(own.types)},
     {"--against", "FILES", "other files of the model, a row each, with commas (repeatable)", FLAG_LIST, AT(own.against)},
-    {"--compute --dtype", "LIST", "of products, a row each; with --kv-types alone f32", FLAG_TEXT,
-     AT(own.computes)},
+    {"--compute --dtype", "LIST", "of products, a row each; with --kv-types alone f32", FLAG_TEXT, AT(own.computes)},
     {"--kv-types", "LIST", "types of keys and values, a row each, as in int8,int8/int4", FLAG_TEXT, AT(own.kv_types)},
     {"--context", "LIST", "tokens of a window, whose second half is scored", FLAG_TEXT, AT(own.contexts)},
     {"--tokens", "N", "of the text, from its start, at most", FLAG_COUNT, AT(own.n_tokens), .minimum = 1, .maximum = 1 << 30},
     {"--steps", "N", "timed decodes of 1 row and of 16, after a window; 0: no speed", FLAG_COUNT, AT(own.n_steps), .minimum = 0,
      .maximum = 64},
-    {"--at-once", "N", "rows whose models are in memory at once", FLAG_COUNT, AT(own.n_at_once),
-     .minimum = 1, .maximum = QUALITY_MAX_AT_ONCE},
+    {"--at-once", "N", "rows whose models are in memory at once", FLAG_COUNT, AT(own.n_at_once), .minimum = 1,
+     .maximum = QUALITY_MAX_AT_ONCE},
     {"--ids-file", "FILE", "token ids as JSON in place of the text: [1,2,3]", FLAG_TEXT, AT(cli.ids_file)},
     {0},
 };

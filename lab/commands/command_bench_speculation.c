@@ -16,15 +16,14 @@ typedef struct options {
 
 static const flag own_flags[] = {
     {"--prompts", "FILE", "a prompt a line: text, or JSON with \"prompt\" or \"turns\", and perhaps \"category\"", FLAG_TEXT, AT(own.name)},
-    {"--methods", "LIST", "methods of speculation, each with its defaults", FLAG_TEXT,
-     AT(own.methods)},
+    {"--methods", "LIST", "methods of speculation, each with its defaults", FLAG_TEXT, AT(own.methods)},
     {"--max-tokens -n", "N", "tokens of each answer", FLAG_COUNT, AT(own.n_decode), .minimum = 2, .maximum = 1 << 20},
     {"--each", "N", "prompts of a category, the first of them; 0: all", FLAG_COUNT, AT(own.n_each), .minimum = 0, .maximum = 1 << 16},
     {"--temperature --temp", "T", "0: the likeliest token", FLAG_PART, AT(own.temperature), .minimum = 0, .maximum = 2},
     {0},
 };
-static const flag *const groups[] = {FLAGS_MODEL,    flags_ablations, own_flags,   flags_json,   flags_compute,
-                                     flags_kv_dtype, FLAGS_MACHINE,   FLAGS_BATCH, FLAGS_MEMORY, NULL};
+static const flag *const groups[] = {FLAGS_MODEL, flags_ablations, own_flags,   flags_json,   flags_compute,
+                                     FLAGS_KV,    FLAGS_MACHINE,   FLAGS_BATCH, FLAGS_MEMORY, NULL};
 
 static void defaults(cli_options *o) {
     bench_speculation_options_init(&((options *)(void *)o)->own);

@@ -17,9 +17,8 @@ static const flag own_flags[] = {
     {"--prompt", "N", "tokens of the prompt that comes in between", FLAG_COUNT, AT(own.n_prompt), .minimum = 1, .maximum = 1 << 20},
     {0},
 };
-static const flag *const groups[] = {FLAGS_MODEL,    flags_ablations, own_flags,         flags_json,    flags_compute,
-                                     flags_kv_dtype, flags_audit,     flags_step_target, FLAGS_MACHINE, FLAGS_BATCH,
-                                     FLAGS_MEMORY,   NULL};
+static const flag *const groups[] = {FLAGS_MODEL, flags_ablations,   own_flags,     flags_json,  flags_compute, FLAGS_KV,
+                                     flags_audit, flags_step_target, FLAGS_MACHINE, FLAGS_BATCH, FLAGS_MEMORY,  NULL};
 
 static void defaults(cli_options *o) {
     bench_stall_options_init(&((options *)(void *)o)->own);

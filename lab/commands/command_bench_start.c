@@ -15,7 +15,7 @@ static const flag own_flags[] = {
     {"--runs", "N", "starts behind the figures", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = START_MAX_RUNS},
     {0},
 };
-static const flag *const groups[] = {FLAGS_MODEL, own_flags,     flags_json, flags_compute, flags_kv_dtype,
+static const flag *const groups[] = {FLAGS_MODEL, own_flags,     flags_json, flags_compute, FLAGS_KV,
                                      flags_isa,   flags_threads, flags_help, NULL};
 
 static void defaults(cli_options *o) {

@@ -16,7 +16,7 @@ static const flag own_flags[] = {
     {"--runs", "N", "runs behind each figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
     {0},
 };
-static const flag *const groups[] = {FLAGS_MODEL,   own_flags,       flags_json,      flags_compute,   flags_kv_dtype,   flags_isa,
+static const flag *const groups[] = {FLAGS_MODEL,   own_flags,       flags_json,      flags_compute,   FLAGS_KV,         flags_isa,
                                      flags_threads, flags_step_rows, flags_page_size, flags_tier_file, flags_tier_redis, flags_help,
                                      NULL};
 

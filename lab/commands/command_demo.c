@@ -31,7 +31,7 @@ static const flag own_flags[] = {
      .maximum = 256},
     {0},
 };
-static const flag *const groups[] = {own_flags, flags_compute, flags_kv_dtype, flags_threads, flags_json, flags_help, NULL};
+static const flag *const groups[] = {own_flags, flags_compute, FLAGS_KV, flags_threads, flags_json, flags_help, NULL};
 
 static void defaults(cli_options *o) {
     options *all = (void *)o;

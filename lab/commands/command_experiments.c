@@ -41,10 +41,9 @@ static const flag scenario_flags[] = {
     {0},
 };
 #define GROUPS(own)                                                                                                                        \
-    { own, page_flags, own_flags, flags_compute, flags_kv_dtype, flags_threads, flags_json, flags_help, NULL }
-static const flag *const groups[] = {page_flags, own_flags, flags_compute, flags_kv_dtype, flags_threads, flags_json, flags_help, NULL};
-static const flag *const groups_pages[] = {pages_flags,   own_flags,  flags_compute, flags_kv_dtype,
-                                           flags_threads, flags_json, flags_help,    NULL};
+    { own, page_flags, own_flags, flags_compute, FLAGS_KV, flags_threads, flags_json, flags_help, NULL }
+static const flag *const groups[] = {page_flags, own_flags, flags_compute, FLAGS_KV, flags_threads, flags_json, flags_help, NULL};
+static const flag *const groups_pages[] = {pages_flags, own_flags, flags_compute, FLAGS_KV, flags_threads, flags_json, flags_help, NULL};
 static const flag *const groups_sharing[] = GROUPS(sharing_flags);
 static const flag *const groups_scenario[] = GROUPS(scenario_flags);
 

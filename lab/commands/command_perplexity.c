@@ -22,7 +22,7 @@ static const flag own_flags[] = {
     {"--out", "FILE", "a line for each scored token: id and log-probability, to the last bit", FLAG_TEXT, AT(cli.out)},
     {0},
 };
-static const flag *const groups[] = {FLAGS_MODEL,   own_flags,       flags_json,      flags_quiet, flags_compute,  flags_kv_dtype,
+static const flag *const groups[] = {FLAGS_MODEL,   own_flags,       flags_json,      flags_quiet, flags_compute,  FLAGS_KV,
                                      FLAGS_MACHINE, flags_page_size, flags_model_len, flags_help,  flags_help_all, NULL};
 
 static void defaults(cli_options *o) {

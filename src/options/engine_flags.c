@@ -34,15 +34,9 @@ const flag_choice choices_eviction[] = {{"lru", NULL, QUIRE_EVICTION_LRU},
                                         {"gdsf", NULL, QUIRE_EVICTION_GDSF},
                                         {"learned", NULL, QUIRE_EVICTION_LEARNED},
                                         {0}};
-const flag_choice choices_isa[] = {{"auto", "auto", 0},
-                                   {"plain", "plain", 0},
-                                   {"avx2", "avx2", 0},
-                                   {"avx512", "avx512", 0},
-                                   {"amx", "amx", 0},
-                                   {"avx512bf16", "avx512bf16", 0},
-                                   {"neon", "neon", 0},
-                                   {"i8mm", "i8mm", 0},
-                                   {0}};
+const flag_choice choices_isa[] = {{"auto", "auto", 0},     {"plain", "plain", 0}, {"avx2", "avx2", 0},
+                                   {"avx512", "avx512", 0}, {"amx", "amx", 0},     {"avx512bf16", "avx512bf16", 0},
+                                   {"neon", "neon", 0},     {"i8mm", "i8mm", 0},   {0}};
 static const flag_choice quantizations[] = {
     {"q8_0", "q8_0", 0},
     {"q6_k", "q6_k", 0},
@@ -140,6 +134,9 @@ const flag flags_quantization[] = {ROW_QUANTIZATION, {0}};
 const flag flags_kv_dtype[] = {
     {"--kv-dtype --kv-cache-dtype -ctk --cache-type-k", NULL, "type of stored keys and values", FLAG_CHOICE, AT(kv_dtype),
      .choices = choices_kv_dtype},
+    {0},
+};
+const flag flags_kv_values[] = {
     {"--cache-type-v -ctv", NULL, "type of stored values; auto: as keys", FLAG_CHOICE, AT(kv_dtype_values), .choices = choices_kv_dtype,
      .rare = true},
     {0},
@@ -329,6 +326,7 @@ const flag *const engine_flags[] = {
     flags_attention,
     flags_compute,
     flags_kv_dtype,
+    flags_kv_values,
     flags_prefix_cache,
     flags_eviction,
     flags_audit,
