@@ -52,7 +52,7 @@ typedef struct quire_prefix {
 /* The kinds of requests. */
 typedef enum quire_endpoint { QUIRE_COMPLETIONS, QUIRE_CHAT, QUIRE_EMBEDDINGS } quire_endpoint;
 
-/* The choices of quire_options. The first one is the default, but where another is named. */
+/* The choices of quire_options. The first is the default unless the comment names another. */
 
 /* How matrix products are computed; AUTO: by the weights. FP8 checks checkpoints of FP8, MX and NVFP4 forms. */
 typedef enum quire_compute {

@@ -16,7 +16,7 @@ static const flag own_flags[] = {
     {"--batch", "LIST", "requests at once", FLAG_TEXT, AT(own.batches)},
     {"--context", "LIST", "tokens before the decoded ones", FLAG_TEXT, AT(own.contexts)},
     {"--decode -n --n", "N", "tokens decoded for each request", FLAG_COUNT, AT(own.n_decode), .minimum = 2, .maximum = 1000000},
-    {"--runs", "N", "runs behind each figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 1000},
+    {"--runs", "N", "runs per figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 1000},
     {0},
 };
 static const flag *const groups[] = {FLAGS_MODEL, own_flags,      flags_ablations,   flags_json,    FLAGS_NUMERIC, flags_eviction,

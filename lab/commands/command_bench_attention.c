@@ -20,7 +20,7 @@ static const flag own_flags[] = {
     {"--kv-dtype", "LIST", "types of keys and values", FLAG_TEXT, AT(own.types)},
     {"--isa", NULL, "instruction set", FLAG_NAME, AT(own.isa), .choices = choices_isa},
     {"--threads -t", "N", "threads; 0: one a core", FLAG_COUNT, AT(own.n_threads), .minimum = 0, .maximum = 1024},
-    {"--runs", "N", "runs behind each figure, the least of which counts", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
+    {"--runs", "N", "runs per figure; the fastest counts", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
     {0},
 };
 static const flag *const groups[] = {own_flags, flags_json, flags_help, NULL};

@@ -16,7 +16,7 @@ typedef struct options {
 
 static const flag own_flags[] = {
     {"--out -o", "FILE", "write the costs as JSON, for --cost", FLAG_TEXT, AT(ablated.cli.out)},
-    {"--runs", "N", "runs behind each measurement", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
+    {"--runs", "N", "runs per measurement", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
     {0},
 };
 static const flag *const groups[] = {FLAGS_MODEL, own_flags,     flags_ablations, flags_json,   FLAGS_NUMERIC,

@@ -24,7 +24,7 @@ static const flag load_flags[] = {
     {"--requests", "N", "how many; without: 40, with --shape 30, of a trace all", FLAG_COUNT, AT(own.n_requests), .minimum = 1,
      .maximum = 4096},
     {"--shrink", "N", "lengths, and the longest sequence, become an Nth", FLAG_COUNT, AT(own.shrink), .minimum = 1, .maximum = 1024},
-    {"--times-idle", "N", "bound of latency: so many times an idle server's", FLAG_PART, AT(own.times_idle), .minimum = 1, .maximum = 1e6},
+    {"--times-idle", "N", "latency bound, as a multiple of an idle server's", FLAG_PART, AT(own.times_idle), .minimum = 1, .maximum = 1e6},
     {"--seed", "N", "of arrivals and lengths", FLAG_COUNT, AT(own.seed), .minimum = 0, .maximum = INT32_MAX},
     {"--draws", "N", "of arrivals at each rate: latency is their mean", FLAG_COUNT, AT(own.n_draws), .minimum = 1, .maximum = 64},
     {"--runs", "N", "of all at once: the one of the median counts", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = HEADLINE_MAX_RUNS},

@@ -18,7 +18,7 @@ static const flag own_flags[] = {
     {"--prompt-tokens", "N", "tokens of a prompt in the index", FLAG_POWER_OF_TWO, AT(own.prompt_tokens), .minimum = 16,
      .maximum = 1 << 16},
     {"--milliseconds", "N", "least time of a run", FLAG_COUNT, AT(own.run_ms), .minimum = 1, .maximum = 100000},
-    {"--runs", "N", "runs behind each figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
+    {"--runs", "N", "runs per figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
     {0},
 };
 static const flag *const groups[] = {own_flags, flags_json, flags_help, NULL};

@@ -14,7 +14,7 @@ typedef struct options {
 static const flag own_flags[] = {
     {"--context", "LIST", "tokens before the measured ones", FLAG_TEXT, AT(own.contexts)},
     {"--decode -n", "N", "tokens that are measured, one by one", FLAG_COUNT, AT(own.n_steps), .minimum = 1, .maximum = 1 << 16},
-    {"--runs", "N", "runs behind each figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
+    {"--runs", "N", "runs per figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
     {"--model -m", "MODEL", "the model; builtin: its shape with 131,072 positions", FLAG_TEXT, AT(cli.engine.model)},
     {0},
 };

@@ -14,7 +14,7 @@ typedef struct options {
 static const flag own_flags[] = {
     {"--pages", "LIST", "tokens a page holds", FLAG_TEXT, AT(own.pages)},
     {"--lengths", "LIST", "tokens of the preempted sequence", FLAG_TEXT, AT(own.lengths)},
-    {"--runs", "N", "runs behind each figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
+    {"--runs", "N", "runs per figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
     {0},
 };
 static const flag *const groups[] = {FLAGS_MODEL, own_flags,     flags_json,      flags_compute, FLAGS_KV,

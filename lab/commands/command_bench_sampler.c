@@ -15,7 +15,7 @@ static const flag own_flags[] = {
     {"--vocabulary", "LIST", "sizes of the vocabulary", FLAG_TEXT, AT(own.vocabularies)},
     {"--rows", "N", "rows of a step", FLAG_COUNT, AT(own.n_rows), .minimum = 1, .maximum = 65536},
     {"--threads -t", "N", "threads; 0: one a core", FLAG_COUNT, AT(own.n_threads), .minimum = 0, .maximum = 1024},
-    {"--runs", "N", "runs behind each figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
+    {"--runs", "N", "runs per figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
     {0},
 };
 static const flag *const groups[] = {own_flags, flags_json, flags_help, NULL};

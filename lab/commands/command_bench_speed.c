@@ -19,7 +19,7 @@ static const flag own_flags[] = {
     {"--shape", "LIST", "all or some of the models below, beside Llama", FLAG_TEXT, AT(own.shapes)},
     {"--batch", "LIST", "sequences that decode together", FLAG_TEXT, AT(own.batches)},
     {"--context", "N", "longest of attention by itself", FLAG_COUNT, AT(own.context), .minimum = 1, .maximum = 1 << 20},
-    {"--runs", "N", "runs behind each figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
+    {"--runs", "N", "runs per figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
     {"--small", NULL, "models of a few hundred thousand weights: to see that all works", FLAG_SWITCH, AT(own.small)},
     {"--threads -t", "N", "compute threads; 0: one a core", FLAG_COUNT, AT(own.n_threads), .minimum = 0, .maximum = 1024},
     {"--isa", NULL, "instruction set of the kernels", FLAG_NAME, AT(own.isa), .choices = choices_isa},

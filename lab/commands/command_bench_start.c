@@ -12,7 +12,7 @@ typedef struct options {
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag own_flags[] = {
-    {"--runs", "N", "starts behind the figures", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = START_MAX_RUNS},
+    {"--runs", "N", "starts per figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = START_MAX_RUNS},
     {0},
 };
 static const flag *const groups[] = {FLAGS_MODEL, own_flags,     flags_json, flags_compute, FLAGS_KV,

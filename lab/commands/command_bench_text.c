@@ -17,7 +17,7 @@ typedef struct options {
 static const flag own_flags[] = {
     {"--file -f", "PATH", "a text of your own, beside the made ones", FLAG_TEXT, AT(file)},
     {"--size", "KIB", "size of each made text", FLAG_COUNT, AT(own.n_kib), .minimum = 1, .maximum = 65536},
-    {"--runs", "N", "runs behind each figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = FIGURES_MAX_RUNS},
+    {"--runs", "N", "runs per figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = FIGURES_MAX_RUNS},
     {0},
 };
 static const flag *const groups[] = {FLAGS_MODEL, own_flags, flags_json, flags_help, NULL};

@@ -19,7 +19,7 @@ static const flag own_flags[] = {
     {"--batch", "LIST", "sequences at once", FLAG_TEXT, AT(own.batches)},
     {"--context", "LIST", "tokens of a sequence, before those that are measured", FLAG_TEXT, AT(own.contexts)},
     {"--shape", "L,H,D", "wall: layers, KV heads and head width in 16 bits (32,32,128)", FLAG_TEXT, AT(own.shape)},
-    {"--runs", "N", "runs behind each measured figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
+    {"--runs", "N", "runs per measured figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
     {"--model -m", "MODEL", "the model that is run", FLAG_TEXT, AT(cli.engine.model)},
     {"--max-tokens -n", "N", "most tokens of an answer; of table: tokens behind the prompt", FLAG_COUNT, AT(own.n_tokens), .minimum = 1,
      .maximum = 1 << 20},

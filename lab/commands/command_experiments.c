@@ -15,7 +15,7 @@ typedef struct options {
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag own_flags[] = {
-    {"--runs", "N", "runs behind each measured figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
+    {"--runs", "N", "runs per measured figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
     {"--model -m", "MODEL", "the model that is run", FLAG_TEXT, AT(cli.engine.model)},
     {0},
 };

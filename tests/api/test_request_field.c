@@ -92,6 +92,20 @@ TEST(a_new_request_has_every_default) {
     }
 }
 
+/* The rows and sampling_params_init say the same of sampling, but for the 16 tokens of a completion. */
+TEST(a_new_request_samples_as_the_engine_does_by_default) {
+    static const request_context context = {.n_vocab = 8, .max_model_len = 8, .has_vocabulary = true};
+    for (int endpoint = QUIRE_COMPLETIONS; endpoint <= QUIRE_CHAT; endpoint++) {
+        quire_request *r;
+        sampling_params p;
+        sampling_params_init(&p);
+        p.max_tokens = endpoint == QUIRE_COMPLETIONS ? 16 : p.max_tokens;
+        assert_int_equal(request_new(&context, (quire_endpoint)endpoint, &r, NULL), QUIRE_OK);
+        assert_memory_equal(&r->sampling, &p, sizeof p);
+        quire_request_free(r);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fields_are_sorted_by_name_and_distinct_on_each_endpoint),
@@ -100,6 +114,7 @@ int main(void) {
         cmocka_unit_test(every_field_has_a_meaning_and_bounds_in_order),
         cmocka_unit_test(values_of_which_something_is_compiled_have_a_bound_of_bytes),
         cmocka_unit_test(a_new_request_has_every_default),
+        cmocka_unit_test(a_new_request_samples_as_the_engine_does_by_default),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
