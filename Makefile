@@ -96,7 +96,7 @@ size: all ## lengths of files, functions and lines, size of the program
 
 format:
 	@tools/packages.sh format
-	clang-format -i $$(git ls-files '*.c' '*.h')
+	tools/format.py $$(git ls-files '*.c' '*.h')
 
 install: all ## programs, pages, completions and the library below PREFIX (/usr/local); DESTDIR goes before it
 	@tools/install.sh install build $(PREFIX)

@@ -1,7 +1,9 @@
-/* The C API, by example: texts become rows of numbers, and rows of texts that mean the same point the same way.
+/* The C API, by example: texts become rows of numbers, and rows of texts that mean the
+ * same point the same way.
  *
  *   cc examples/embed.c $(pkg-config --cflags --libs quire) -o embed
- *   ./embed builtin last "The prince looked at her" "She looked at the prince" "A page table" */
+ *   ./embed builtin last "The prince looked at her" "She looked at the prince" "A page
+ *   table" */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
-/* The KV cache alone, by example: two questions to one text, and three answers tried for the second. No model: "computing" a token here is
- * writing a number into its slot, and reading it back shows that what was reused is right.
+/* The KV cache alone, by example: two questions to one text, and three answers tried for
+ * the second. No model: "computing" a token here is writing a number into its slot, and
+ * reading it back shows that what was reused is right.
  *
  *   cc examples/kv.c $(pkg-config --cflags --libs quire) -o kv */
 #include <stdio.h>
@@ -28,7 +29,8 @@ static int64_t value_of(const int32_t *tokens, int32_t position) {
     return sum;
 }
 
-/* Copies first, then the slots from `from` on; then everything up to there can be found by others. */
+/* Copies first, then the slots from `from` on; then everything up to there can be found
+ * by others. */
 static void compute(quire_kv *kv, quire_kv_seq *seq, const int32_t *tokens, int32_t from) {
     const quire_kv_copy *copies;
     int32_t n_copies = quire_kv_copies(kv, &copies), n = quire_kv_seq_length(seq);

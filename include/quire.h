@@ -4,8 +4,9 @@
  *   quire_request_parse -> quire_submit -> quire_queue_next (events) -> quire_stream_release
  *   quire_queue_close -> quire_engine_close
  *
- * Threads: any thread may use an engine. One thread reads a queue. The maker of a request owns it until quire_submit takes it. Text is
- * UTF-8 with explicit length. All ids are 0-based token ids of the model's vocabulary. */
+ * Threads: any thread may use an engine. One thread reads a queue. The maker of a request
+ * owns it until quire_submit takes it. Text is UTF-8 with explicit length. All ids are
+ * 0-based token ids of the model's vocabulary. */
 #ifndef QUIRE_H
 #define QUIRE_H
 
@@ -40,8 +41,10 @@ typedef struct quire_queue quire_queue;
 
 /* ---- engine ---- */
 
-/* The first tokens of prompts: ids or, where those are NULL, a text. The text is tokenised like a completion's prompt, with special tokens
- * parsed and BOS by the model's setting. Prompts are compared as tokens: a chat's prompt begins with what the template writes. */
+/* The first tokens of prompts: ids or, where those are NULL, a text. The text is
+ * tokenised like a completion's prompt, with special tokens parsed and BOS by the model's
+ * setting. Prompts are compared as tokens: a chat's prompt begins with what the template
+ * writes. */
 typedef struct quire_prefix {
     const char *text;
     size_t n_text;
@@ -52,9 +55,11 @@ typedef struct quire_prefix {
 /* The kinds of requests. */
 typedef enum quire_endpoint { QUIRE_COMPLETIONS, QUIRE_CHAT, QUIRE_EMBEDDINGS } quire_endpoint;
 
-/* The choices of quire_options. The first is the default unless the comment names another. */
+/* The choices of quire_options. The first is the default unless the comment names
+ * another. */
 
-/* How matrix products are computed; AUTO: by the weights. FP8 checks checkpoints of FP8, MX and NVFP4 forms. */
+/* How matrix products are computed; AUTO: by the weights. FP8 checks checkpoints of FP8,
+ * MX and NVFP4 forms. */
 typedef enum quire_compute {
     QUIRE_COMPUTE_AUTO,
     QUIRE_COMPUTE_F32,
@@ -63,8 +68,9 @@ typedef enum quire_compute {
     QUIRE_COMPUTE_FP8
 } quire_compute;
 
-/* How keys and values are stored; AUTO: fp8_e4m3 where the checkpoint's quantization_config says so of keys and values, else f32 with f32
- * compute, else bf16. */
+/* How keys and values are stored; AUTO: fp8_e4m3 where the checkpoint's
+ * quantization_config says so of keys and values, else f32 with f32 compute, else
+ * bf16. */
 typedef enum quire_kv_dtype {
     QUIRE_KV_AUTO,
     QUIRE_KV_F32,
@@ -75,13 +81,24 @@ typedef enum quire_kv_dtype {
     QUIRE_KV_INT4
 } quire_kv_dtype;
 
-/* Which computed tokens prompts reuse of others of their tenant: none, whole pages of them, or all leading tokens (the default). */
-typedef enum quire_prefix_cache { QUIRE_PREFIX_CACHE_NONE, QUIRE_PREFIX_CACHE_PAGE, QUIRE_PREFIX_CACHE_TOKEN } quire_prefix_cache;
+/* Which computed tokens prompts reuse of others of their tenant: none, whole pages of
+ * them, or all leading tokens (the default). */
+typedef enum quire_prefix_cache {
+    QUIRE_PREFIX_CACHE_NONE,
+    QUIRE_PREFIX_CACHE_PAGE,
+    QUIRE_PREFIX_CACHE_TOKEN
+} quire_prefix_cache;
 
 /* Which cached page is evicted first (docs/kv.md). */
-typedef enum quire_eviction { QUIRE_EVICTION_LRU, QUIRE_EVICTION_LFU, QUIRE_EVICTION_GDSF, QUIRE_EVICTION_LEARNED } quire_eviction;
+typedef enum quire_eviction {
+    QUIRE_EVICTION_LRU,
+    QUIRE_EVICTION_LFU,
+    QUIRE_EVICTION_GDSF,
+    QUIRE_EVICTION_LEARNED
+} quire_eviction;
 
-/* Which waiting request is admitted first (docs/scheduling.md); AUTO: FCFS ("quire serve" with two keys or more: FAIR). */
+/* Which waiting request is admitted first (docs/scheduling.md); AUTO: FCFS ("quire serve"
+ * with two keys or more: FAIR). */
 typedef enum quire_schedule {
     QUIRE_SCHEDULE_AUTO,
     QUIRE_SCHEDULE_FCFS,
@@ -90,139 +107,191 @@ typedef enum quire_schedule {
     QUIRE_SCHEDULE_FAIR
 } quire_schedule;
 
-/* What happens to preempted sequences: whichever costs less by measured costs; computed again; swapped out wherever there is room. */
-typedef enum quire_preemption { QUIRE_PREEMPTION_AUTO, QUIRE_PREEMPTION_RECOMPUTE, QUIRE_PREEMPTION_SWAP } quire_preemption;
+/* What happens to preempted sequences: whichever costs less by measured costs; computed
+ * again; swapped out wherever there is room. */
+typedef enum quire_preemption {
+    QUIRE_PREEMPTION_AUTO,
+    QUIRE_PREEMPTION_RECOMPUTE,
+    QUIRE_PREEMPTION_SWAP
+} quire_preemption;
 
-/* When pages are written to file and Redis: when they leave the pool, or soon after they were computed. */
+/* When pages are written to file and Redis: when they leave the pool, or soon after they
+ * were computed. */
 typedef enum quire_tier_write { QUIRE_TIER_WRITE_EVICT, QUIRE_TIER_WRITE_THROUGH } quire_tier_write;
 
-/* Special tokens that a chat's client writes in messages and other fields: ordinary text, or tokens. */
-typedef enum quire_message_tokens { QUIRE_MESSAGE_TOKENS_PLAIN, QUIRE_MESSAGE_TOKENS_PARSE } quire_message_tokens;
+/* Special tokens that a chat's client writes in messages and other fields: ordinary text,
+ * or tokens. */
+typedef enum quire_message_tokens {
+    QUIRE_MESSAGE_TOKENS_PLAIN,
+    QUIRE_MESSAGE_TOKENS_PARSE
+} quire_message_tokens;
 
-/* What objects of a JSON Schema may hold in answers besides the properties that they list, where a request does not say: nothing, where the
- * schema lists properties and says nothing of others; or as the standard has it. */
-typedef enum quire_json_properties { QUIRE_JSON_PROPERTIES_CLOSED, QUIRE_JSON_PROPERTIES_SCHEMA } quire_json_properties;
+/* What objects of a JSON Schema may hold in answers besides the properties that they
+ * list, where a request does not say: nothing, where the schema lists properties and says
+ * nothing of others; or as the standard has it. */
+typedef enum quire_json_properties {
+    QUIRE_JSON_PROPERTIES_CLOSED,
+    QUIRE_JSON_PROPERTIES_SCHEMA
+} quire_json_properties;
 
-/* White space in answers that a JSON Schema describes, where a request does not say: none; a space, or one or two line ends and up to 20
- * spaces (the default); runs of at most 20 characters. */
-typedef enum quire_json_space { QUIRE_JSON_SPACE_COMPACT, QUIRE_JSON_SPACE_LINES, QUIRE_JSON_SPACE_ANY } quire_json_space;
+/* White space in answers that a JSON Schema describes, where a request does not say:
+ * none; a space, or one or two line ends and up to 20 spaces (the default); runs of at
+ * most 20 characters. */
+typedef enum quire_json_space {
+    QUIRE_JSON_SPACE_COMPACT,
+    QUIRE_JSON_SPACE_LINES,
+    QUIRE_JSON_SPACE_ANY
+} quire_json_space;
 
-/* Whether tokens that a request's grammar forces are computed together, or one by one. The answers are the same. */
+/* Whether tokens that a request's grammar forces are computed together, or one by one.
+ * The answers are the same. */
 typedef enum quire_jump_forward { QUIRE_JUMP_FORWARD_ON, QUIRE_JUMP_FORWARD_OFF } quire_jump_forward;
 
 typedef struct quire_options {
-    /* of this struct in the caller's quire.h; quire_options_init sets it. Later versions add members at the end */
+    /* of this struct in the caller's quire.h; quire_options_init sets it. Later versions
+     * add members at the end */
     size_t size;
-    const char *model;   /* a .gguf file, a Hugging Face directory, a packed model, or "builtin" */
+    const char *model; /* a .gguf file, a Hugging Face directory, a packed model, or "builtin" */
     quire_compute compute;
     quire_kv_dtype kv_dtype;
     quire_prefix_cache prefix_cache;
     quire_eviction eviction_policy;
     quire_schedule schedule;
     double schedule_lambda; /* of QUIRE_SCHEDULE_PREFIX: cached tokens that a second of waiting is worth */
-    /* while streams decode, prompts are prefilled in chunks that keep a step within this or twice the streams' own time; 0: as fast as
-     * possible */
+    /* while streams decode, prompts are prefilled in chunks that keep a step within this
+     * or twice the streams' own time; 0: as fast as possible */
     int64_t step_target_us;
-    const quire_prefix *public_prefixes; /* [n_public_prefixes] beginnings of prompts, whose pages all tenants share. Copied */
+    /* [n_public_prefixes] beginnings of prompts, whose pages all tenants share. Copied */
+    const quire_prefix *public_prefixes;
     int32_t n_public_prefixes;
-    const char *audit;         /* a file that records live, reserved and wasted bytes at each allocation of pages; NULL: none */
+    /* a file that records live, reserved and wasted bytes at each allocation of pages;
+     * NULL: none */
+    const char *audit;
     const char *isa;           /* "auto", "plain", "avx2", "avx512", "amx", "avx512bf16", "neon", "i8mm" */
     const char *chat_template; /* the template's text, or NULL: the model's own */
     int32_t n_threads;         /* 0: one for each core that the process may use */
-    /* "none": the system places threads; "auto": each is bound to a processor, where they fill the cores; or the processors: "0-3,8" */
+    /* "none": the system places threads; "auto": each is bound to a processor, where they
+     * fill the cores; or the processors: "0-3,8" */
     const char *cpu_bind;
-    int32_t page_tokens;        /* power of two, 1..256 */
-    int32_t n_pages;            /* 0: computed from memory_utilization */
-    double memory_utilization;  /* part of the free memory, after weights and buffers, for KV pages */
-    bool lock_memory;           /* lock weights, pages and buffers in memory: none of them is paged out */
-    int32_t max_model_len;      /* tokens a sequence may have; 0: the model's own, as far as the pool can hold it */
+    int32_t page_tokens;       /* power of two, 1..256 */
+    int32_t n_pages;           /* 0: computed from memory_utilization */
+    double memory_utilization; /* part of the free memory, after weights and buffers, for KV pages */
+    bool lock_memory;          /* lock weights, pages and buffers in memory: none of them is paged out */
+    /* tokens a sequence may have; 0: the model's own, as far as the pool can hold it */
+    int32_t max_model_len;
     int32_t max_batched_tokens; /* rows a step */
     int32_t max_seqs;           /* sequences running at once */
     int32_t prefill_chunk;      /* most prompt tokens of one sequence in a step; 0: what fits into the step */
-    /* a prompt is computed in one step: max_batched_tokens is at least max_model_len + max_seqs */
+    /* a prompt is computed in one step: max_batched_tokens is at least max_model_len +
+     * max_seqs */
     bool no_chunked_prefill;
-    bool no_cascade;        /* attention reads a shared prefix once for each sequence */
-    int32_t n_text_threads; /* that tokenise and render templates at once; 0: as many as compute leaves processors, 2 at least */
-    /* memory for the states of requests' rules (grammars, schemas), all together (256M); at most a sixteenth of what there is */
+    bool no_cascade; /* attention reads a shared prefix once for each sequence */
+    /* that tokenise and render templates at once; 0: as many as compute leaves
+     * processors, 2 at least */
+    int32_t n_text_threads;
+    /* memory for the states of requests' rules (grammars, schemas), all together (256M);
+     * at most a sixteenth of what there is */
     int64_t rule_bytes;
     int64_t text_cache_bytes; /* host memory for the ids of conversations, which may go on (64M); 0: none */
-    /* speculative decoding, a JSON object with vLLM's names (docs/speculation.md); NULL: none */
+    /* speculative decoding, a JSON object with vLLM's names (docs/speculation.md); NULL:
+     * none */
     const char *speculative_config;
-    int64_t swap_bytes; /* host memory for preempted sequences, which are swapped in instead of computed again; 0: none */
+    /* host memory for preempted sequences, which are swapped in instead of computed
+     * again; 0: none */
+    int64_t swap_bytes;
     quire_preemption preemption_mode;
     int64_t tier_host_bytes; /* host memory for cached pages that leave the pool; 0: none */
     const char *tier_file;   /* a directory for them, which the next process start adopts; NULL: none */
     int64_t tier_file_bytes;
-    const char *tier_redis;   /* URL of a Redis or Valkey server for them, redis://host:port/number or unix:///path; NULL: none */
+    /* URL of a Redis or Valkey server for them, redis://host:port/number or unix:///path;
+     * NULL: none */
+    const char *tier_redis;
     int64_t tier_redis_bytes; /* most bytes that this process leaves there */
     quire_tier_write tier_write;
-    int64_t tier_wait_us;          /* how long a request waits for its pages from tiers before it computes them */
-    const char *generation_config; /* defaults of temperature, top_k, top_p, min_p and repetition_penalty, for requests that leave them out:
-                                      "auto": as the model recommends in generation_config.json or general.sampling.*; "none": as the API
-                                      has them; or such a file, or its directory */
-    /* a response's limit in JSON bytes: a request that could exceed it by n, echo, logprobs and max_tokens is refused; 0: no limit */
+    /* how long a request waits for its pages from tiers before it computes them */
+    int64_t tier_wait_us;
+    /* defaults of temperature, top_k, top_p, min_p and repetition_penalty, for
+     * requests that leave them out: "auto": as the model recommends in
+     * generation_config.json or general.sampling.*; "none": as the API has them; or
+     * such a file, or its directory */
+    const char *generation_config;
+    /* a response's limit in JSON bytes: a request that could exceed it by n, echo,
+     * logprobs and max_tokens is refused; 0: no limit */
     int64_t max_answer_bytes;
-    /* a JSON object: defaults that go before those of generation_config, of the same fields and of presence_penalty, frequency_penalty,
-     * seed and max_tokens; NULL: none */
+    /* a JSON object: defaults that go before those of generation_config, of the same
+     * fields and of presence_penalty, frequency_penalty, seed and max_tokens; NULL:
+     * none */
     const char *request_defaults;
     int32_t max_logprobs;   /* most likeliest tokens that a request may have reported beside a token, 1..20 */
     int32_t max_tool_calls; /* most calls of tools in one answer, 1..1024; a request may ask for fewer */
-    /* a request's body that is checked once the model's metadata are read, before its weights are: what is wrong with it is the error of
-     * opening, QUIRE_INVALID; NULL: none */
+    /* a request's body that is checked once the model's metadata are read, before its
+     * weights are: what is wrong with it is the error of opening, QUIRE_INVALID; NULL:
+     * none */
     const char *request_check;
-    /* a directory where the packed form of a loaded model is kept, from which later starts load in milliseconds: made if it is not there,
-     * written to after the start, shared by any number of processes of one user. NULL: none */
+    /* a directory where the packed form of a loaded model is kept, from which later
+     * starts load in milliseconds: made if it is not there, written to after the start,
+     * shared by any number of processes of one user. NULL: none */
     const char *pack_cache;
     int64_t pack_cache_bytes;          /* most that it may take: the least recently used models go first */
     quire_endpoint request_check_kind; /* what request_check is a request for */
-    /* metadata that the model's files lack or say wrongly (docs/models.md): a JSON object that is merged into config.json, or, for GGUF,
-     * "KEY=TYPE:VALUE,.." A key that nothing reads is an error. NULL: none */
+    /* metadata that the model's files lack or say wrongly (docs/models.md): a JSON object
+     * that is merged into config.json, or, for GGUF, "KEY=TYPE:VALUE,.." A key that
+     * nothing reads is an error. NULL: none */
     const char *hf_overrides, *override_kv;
-    /* expressions for the attention of all requests: which keys a query sees, beside the model's own mask, and what becomes of scores
-     * (docs/attention.md); NULL: none */
+    /* expressions for the attention of all requests: which keys a query sees, beside the
+     * model's own mask, and what becomes of scores (docs/attention.md); NULL: none */
     const char *mask_mod, *score_mod;
     const char *attention_arrays; /* an .npz file with the arrays that they name; NULL: none */
     bool trust_request_attention; /* requests may bring their own: the field `attention` */
-    /* a directory, tokenizer.json, SentencePiece .model, rank file, tekken.json or GGUF file, whose tokenizer is used instead of the
-     * model's, with its chat template if it has one; NULL: the model's own */
+    /* a directory, tokenizer.json, SentencePiece .model, rank file, tekken.json or GGUF
+     * file, whose tokenizer is used instead of the model's, with its chat template if it
+     * has one; NULL: the model's own */
     const char *tokenizer;
     quire_message_tokens special_tokens_in_messages;
     bool trust_request_chat_template; /* a request's chat_template may be a template's text */
-    /* formats in which the model writes tool calls and reasoning (docs/tools.md): a name; "auto": by the chat template's marks; "none" */
+    /* formats in which the model writes tool calls and reasoning (docs/tools.md): a name;
+     * "auto": by the chat template's marks; "none" */
     const char *tool_call_parser, *reasoning_parser;
     quire_json_properties json_additional_properties;
     quire_json_space json_whitespace;
     quire_jump_forward jump_forward;
-    /* models that load in less than this are not kept in pack_cache: they gain nothing. 0: all are */
+    /* models that load in less than this are not kept in pack_cache: they gain nothing.
+     * 0: all are */
     int64_t pack_cache_least_us;
-    /* what 16-bit and 32-bit weights are quantised to while they are loaded (docs/quantisation.md): "q8_0", "q6_k", "q5_k", "q4_k", "q4_0",
-     * "iq4_xs", "mxfp4", "int8" or "fp8"; or "published:METHOD" with "gguf", "awq", "gptq" or another method: the file must be of it and
-     * runs as it is. NULL: nothing */
+    /* what 16-bit and 32-bit weights are quantised to while they are loaded
+     * (docs/quantisation.md): "q8_0", "q6_k", "q5_k", "q4_k", "q4_0", "iq4_xs", "mxfp4",
+     * "int8" or "fp8"; or "published:METHOD" with "gguf", "awq", "gptq" or another
+     * method: the file must be of it and runs as it is. NULL: nothing */
     const char *quantization;
     quire_kv_dtype kv_dtype_values; /* how values are stored; QUIRE_KV_AUTO: as keys */
 } quire_options;
 
-/* Sets the defaults in a struct of `size` bytes: for programs that do not read this header. Bytes beyond this library's members become
- * 0. */
+/* Sets the defaults in a struct of `size` bytes: for programs that do not read this
+ * header. Bytes beyond this library's members become 0. */
 void quire_options_init_sized(quire_options *o, size_t size);
-/* Sets the defaults. A program made with another version's header works: options that its header lacks have their defaults. Options that
- * the library lacks must keep the value set here, or functions that take the struct fail with QUIRE_INVALID. */
+/* Sets the defaults. A program made with another version's header works: options that its
+ * header lacks have their defaults. Options that the library lacks must keep the value
+ * set here, or functions that take the struct fail with QUIRE_INVALID. */
 static inline void quire_options_init(quire_options *o) {
     quire_options_init_sized(o, sizeof *o);
 }
 
-/* Sets the option that a flag of `quire serve` names ("max-num-seqs", "--max-num-seqs", "max_num_seqs"; any of its names) to a value as the
- * command line has it ("64", "8G", "fp8"; a switch: "true"). Texts are borrowed. INVALID: err names the option and what is right, and
- * nothing is changed. */
+/* Sets the option that a flag of `quire serve` names ("max-num-seqs", "--max-num-seqs",
+ * "max_num_seqs"; any of its names) to a value as the command line has it ("64", "8G",
+ * "fp8"; a switch: "true"). Texts are borrowed. INVALID: err names the option and what is
+ * right, and nothing is changed. */
 quire_err quire_options_set(quire_options *o, const char *name, const char *value, quire_error *err);
 
-/* Loads the model and starts the engine's threads. On failure *out is NULL and err says what to do. */
+/* Loads the model and starts the engine's threads. On failure *out is NULL and err says
+ * what to do. */
 quire_err quire_engine_open(const quire_options *o, quire_engine **out, quire_error *err);
-/* Cancels running requests, waits for the threads, frees everything. Close queues before. */
+/* Cancels running requests, waits for the threads, frees everything. Close queues
+ * before. */
 void quire_engine_close(quire_engine *e);
 
-/* Writes the model that o names to path as one packed file, for o's compute mode. A packed model opens in milliseconds, and processes share
- * its memory. A file at path is replaced when the new one is complete. *n_bytes: its size. */
+/* Writes the model that o names to path as one packed file, for o's compute mode. A
+ * packed model opens in milliseconds, and processes share its memory. A file at path is
+ * replaced when the new one is complete. *n_bytes: its size. */
 quire_err quire_pack(const quire_options *o, const char *path, int64_t *n_bytes, quire_error *err);
 
 /* Properties of an open engine, which owns the strings. */
@@ -233,29 +302,40 @@ typedef struct quire_info {
     int32_t max_model_len, page_tokens, n_pages, max_batched_tokens, max_seqs;
     int32_t n_threads; /* compute threads */
     int64_t n_params, weight_bytes, page_bytes, token_bytes, buffer_bytes;
-    int32_t bos, eos;                                        /* -1: none */
-    bool has_vocabulary, has_chat_template, caches_prefixes; /* the second: it can chat, in the form that chat_form names */
-    /* where the template of chats comes from: "file" (given), "model", or, where the model has none, "chatml" or "plain" (docs/http.md);
-     * NULL: no chat */
+    int32_t bos, eos; /* -1: none */
+    /* the second: it can chat, in the form that chat_form names */
+    bool has_vocabulary, has_chat_template, caches_prefixes;
+    /* where the template of chats comes from: "file" (given), "model", or, where the
+     * model has none, "chatml" or "plain" (docs/http.md); NULL: no chat */
     const char *chat_form;
-    int32_t n_page_groups;           /* groups of layers: a token takes room in a page of each */
-    const char *generation_config;   /* the file with defaults of requests; NULL: the API's own defaults only */
-    const char *generation_defaults; /* the defaults from it and quire_options' request_defaults: "temperature 0.6, top_k 20"; "": none */
-    size_t max_answer_bytes;         /* 0: no limit */
-    /* how the number of pages came about: "50% (--memory-utilization, 0.5 by default) of the 21.3 GB that the machine has available .." */
+    int32_t n_page_groups; /* groups of layers: a token takes room in a page of each */
+    /* the file with defaults of requests; NULL: the API's own defaults only */
+    const char *generation_config;
+    /* the defaults from it and quire_options' request_defaults: "temperature 0.6, top_k
+     * 20"; "": none */
+    const char *generation_defaults;
+    size_t max_answer_bytes; /* 0: no limit */
+    /* how the number of pages came about: "50% (--memory-utilization, 0.5 by default) of
+     * the 21.3 GB that the machine has available .." */
     const char *pool_plan;
-    int32_t model_max_len;   /* tokens a sequence may have by the model; max_model_len may be less */
-    int64_t n_full_requests; /* sequences of max_model_len tokens that fit in the pool; tokens outside a layer's window take no pages */
+    int32_t model_max_len; /* tokens a sequence may have by the model; max_model_len may be less */
+    /* sequences of max_model_len tokens that fit in the pool; tokens outside a layer's
+     * window take no pages */
+    int64_t n_full_requests;
     const char *tool_format, *reasoning_format; /* of chats' responses, by name; NULL: none */
-    const char *chat_start;                     /* how chats' prompts begin: "with BOS, <s>: the template writes it"; NULL: no chat */
-    const char *end_tokens;                     /* the tokens that end an answer: "</s> (2, by a key of the file), .."; NULL: no text */
+    /* how chats' prompts begin: "with BOS, <s>: the template writes it"; NULL: no chat */
+    const char *chat_start;
+    /* the tokens that end an answer: "</s> (2, by a key of the file), .."; NULL: no
+     * text */
+    const char *end_tokens;
 } quire_info;
 
 const quire_info *quire_engine_info(const quire_engine *e);
 
-/* Drops the prefix cache: requests submitted from now on find no page that no running request holds, and the memory of unused pages goes
- * back to the system. Answers do not change. With tiers the pages go there, as all that leave the pool do. Returns at once; the engine
- * does it before its next step. Any thread. */
+/* Drops the prefix cache: requests submitted from now on find no page that no running
+ * request holds, and the memory of unused pages goes back to the system. Answers do not
+ * change. With tiers the pages go there, as all that leave the pool do. Returns at once;
+ * the engine does it before its next step. Any thread. */
 void quire_engine_drop_cache(quire_engine *e);
 
 /* All counters and gauges, read together. Any thread. */
@@ -265,33 +345,37 @@ bool quire_engine_healthy(const quire_engine *e);
 
 /* ---- text ---- */
 
-/* Tokenises a text. Special tokens in it are parsed; add_special adds BOS by the model's setting. *ids is freed with quire_free.
- * UNSUPPORTED without vocabulary. */
-quire_err quire_tokenize(const quire_engine *e, const char *text, size_t n, bool add_special, int32_t **ids, size_t *n_ids,
-                         quire_error *err);
-/* Tokenises two texts as one input, with the tokens that the tokenizer puts around a pair, and a token type for each, as a cross-encoder
- * takes them (quire_input). Special tokens in the texts are not parsed. *ids and *types are freed with quire_free; *types is NULL for a
- * model without token types. UNSUPPORTED without vocabulary. */
-quire_err quire_tokenize_pair(const quire_engine *e, const char *text, size_t n_text, const char *pair, size_t n_pair, int32_t **ids,
-                              int32_t **types, size_t *n, quire_error *err);
+/* Tokenises a text. Special tokens in it are parsed; add_special adds BOS by the model's
+ * setting. *ids is freed with quire_free. UNSUPPORTED without vocabulary. */
+quire_err quire_tokenize(const quire_engine *e, const char *text, size_t n, bool add_special, int32_t **ids,
+                         size_t *n_ids, quire_error *err);
+/* Tokenises two texts as one input, with the tokens that the tokenizer puts around a
+ * pair, and a token type for each, as a cross-encoder takes them (quire_input). Special
+ * tokens in the texts are not parsed. *ids and *types are freed with quire_free; *types
+ * is NULL for a model without token types. UNSUPPORTED without vocabulary. */
+quire_err quire_tokenize_pair(const quire_engine *e, const char *text, size_t n_text, const char *pair,
+                              size_t n_pair, int32_t **ids, int32_t **types, size_t *n, quire_error *err);
 /* Detokenises ids; *text is freed with quire_free and 0-terminated. */
-quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, bool skip_special, char **text, size_t *n_text,
-                           quire_error *err);
-/* The bytes that one token adds to a text behind another token: they may be a part of a character only. For a special token its text.
- * *bytes is freed with quire_free and 0-terminated. UNSUPPORTED without vocabulary, BAD_REQUEST for an id out of its range. */
+quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, bool skip_special,
+                           char **text, size_t *n_text, quire_error *err);
+/* The bytes that one token adds to a text behind another token: they may be a part of
+ * a character only. For a special token its text. *bytes is freed with quire_free and
+ * 0-terminated. UNSUPPORTED without vocabulary, BAD_REQUEST for an id out of its
+ * range. */
 quire_err quire_token_bytes(const quire_engine *e, int32_t id, char **bytes, size_t *n, quire_error *err);
 /* The vocabulary's spelling of an id, which the engine owns; "" when there is none. */
 const char *quire_token_piece(const quire_engine *e, int32_t id, size_t *n);
 
-/* A tokenizer without a model: of a directory, a GGUF file, a packed model or a tokenizer file (tokenizer.json, a SentencePiece .model, a
- * rank file, tekken.json), of any architecture, or builtin. Immutable: any thread. The calls are as those above. */
+/* A tokenizer without a model: of a directory, a GGUF file, a packed model or a tokenizer
+ * file (tokenizer.json, a SentencePiece .model, a rank file, tekken.json), of any
+ * architecture, or builtin. Immutable: any thread. The calls are as those above. */
 typedef struct quire_tokenizer quire_tokenizer;
 quire_err quire_tokenizer_open(const char *path, quire_tokenizer **out, quire_error *err);
 void quire_tokenizer_close(quire_tokenizer *t);
-quire_err quire_tokenizer_encode(const quire_tokenizer *t, const char *text, size_t n, bool add_special, int32_t **ids, size_t *n_ids,
-                                 quire_error *err);
-quire_err quire_tokenizer_decode(const quire_tokenizer *t, const int32_t *ids, size_t n, bool skip_special, char **text, size_t *n_text,
-                                 quire_error *err);
+quire_err quire_tokenizer_encode(const quire_tokenizer *t, const char *text, size_t n, bool add_special,
+                                 int32_t **ids, size_t *n_ids, quire_error *err);
+quire_err quire_tokenizer_decode(const quire_tokenizer *t, const int32_t *ids, size_t n, bool skip_special,
+                                 char **text, size_t *n_text, quire_error *err);
 const char *quire_tokenizer_piece(const quire_tokenizer *t, int32_t id, size_t *n);
 void quire_free(void *p);
 /* Allocates n bytes, freed with quire_free; NULL when out of memory. */
@@ -299,101 +383,141 @@ void *quire_alloc(size_t n);
 
 /* ---- requests ---- */
 
-/* Parses and validates the JSON body of an OpenAI request. err->param names the wrong field. Does not tokenise. */
-quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, const char *body, size_t n, quire_request **out,
-                              quire_error *err);
+/* Parses and validates the JSON body of an OpenAI request. err->param names the wrong
+ * field. Does not tokenise. */
+quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, const char *body, size_t n,
+                              quire_request **out, quire_error *err);
 void quire_request_free(quire_request *r);
 
-/* The same on a text thread, for a body that takes long to parse: a PARSED event on q delivers the request, or the error. */
+/* The same on a text thread, for a body that takes long to parse: a PARSED event on q
+ * delivers the request, or the error. */
 typedef struct quire_parse quire_parse;
-/* Takes body, memory of quire_alloc, also on failure, and frees it once it is parsed. tenant: whose turn it takes among the texts that wait
- * (quire_request_tenant). Does not block. Called on q's thread. *out is valid until its PARSED was delivered. QUIRE_NO_MEMORY. */
-quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, const char *tenant, void *user,
-                            quire_parse **out);
-/* Looks over the n bytes that a longer body begins with: a LOOKED event on q says whether a field among them is too large, so that the body
- * is refused whatever follows. Otherwise as quire_parse_start, but that the event gives begin back. O(n); builds nothing. */
-quire_err quire_look_start(quire_queue *q, quire_endpoint endpoint, char *begin, size_t n, const char *tenant, void *user,
-                           quire_parse **out);
-/* Cancels a parse or a look: its event does not come; a parsed request, or begin, is freed. Called on q's thread. */
+/* Takes body, memory of quire_alloc, also on failure, and frees it once it is parsed.
+ * tenant: whose turn it takes among the texts that wait (quire_request_tenant). Does not
+ * block. Called on q's thread. *out is valid until its PARSED was delivered.
+ * QUIRE_NO_MEMORY. */
+quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, const char *tenant,
+                            void *user, quire_parse **out);
+/* Looks over the n bytes that a longer body begins with: a LOOKED event on q says whether
+ * a field among them is too large, so that the body is refused whatever follows.
+ * Otherwise as quire_parse_start, but that the event gives begin back. O(n); builds
+ * nothing. */
+quire_err quire_look_start(quire_queue *q, quire_endpoint endpoint, char *begin, size_t n, const char *tenant,
+                           void *user, quire_parse **out);
+/* Cancels a parse or a look: its event does not come; a parsed request, or begin, is
+ * freed. Called on q's thread. */
 void quire_parse_cancel(quire_parse *p);
 
-/* Says of a rule for responses what would be enforced, without generating, on a text thread: a CHECKED event on q delivers the report, or
- * the error. body: {"schema": ..}, or an object with one of the fields of a request that name a rule (docs/structured.md). Otherwise as
- * quire_parse_start; quire_parse_cancel cancels it. */
-quire_err quire_check_start(quire_queue *q, char *body, size_t n, const char *tenant, void *user, quire_parse **out);
+/* Says of a rule for responses what would be enforced, without generating, on a text
+ * thread: a CHECKED event on q delivers the report, or the error. body: {"schema": ..},
+ * or an object with one of the fields of a request that name a rule (docs/structured.md).
+ * Otherwise as quire_parse_start; quire_parse_cancel cancels it. */
+quire_err quire_check_start(quire_queue *q, char *body, size_t n, const char *tenant, void *user,
+                            quire_parse **out);
 
-/* Makes a request with a prompt of ids and no text, for tests, benchmarks and `quire logits`. Copies the ids. Other fields are set by name;
- * until then they are as in a body that leaves them out (quire_options' generation_config). */
-quire_err quire_request_ids(const quire_engine *e, const int32_t *ids, size_t n, quire_request **out, quire_error *err);
-/* An input of embeddings: ids or, where those are NULL, a text, which is tokenised like a completion's prompt. */
+/* Makes a request with a prompt of ids and no text, for tests, benchmarks and `quire
+ * logits`. Copies the ids. Other fields are set by name; until then they are as in a body
+ * that leaves them out (quire_options' generation_config). */
+quire_err quire_request_ids(const quire_engine *e, const int32_t *ids, size_t n, quire_request **out,
+                            quire_error *err);
+/* An input of embeddings: ids or, where those are NULL, a text, which is tokenised like a
+ * completion's prompt. */
 typedef struct quire_input {
     const char *text;
     size_t n_text;
     const int32_t *ids;
     size_t n_ids;
-    const int32_t *types; /* [n_ids] a token type for each id, as a cross-encoder's pair has; NULL: all are of type 0 */
+    /* [n_ids] a token type for each id, as a cross-encoder's pair has; NULL: all are of
+     * type 0 */
+    const int32_t *types;
 } quire_input;
 
 /* How an input's rows become one. { NULL, 0, -1 }: as the model says. */
 typedef struct quire_embed_options {
-    const char *pooling; /* "mean", "cls", "last" or "rank" (scores); NULL: as the model says, and BAD_REQUEST where it says nothing */
-    int32_t dimensions;  /* the first elements, which are kept (Matryoshka embeddings); 0: all */
-    int normalize;       /* 1: what is kept is divided by its length; 0: not; -1: as the model says, or 1 where it says nothing */
+    /* "mean", "cls", "last" or "rank" (scores); NULL: as the model says, and BAD_REQUEST
+     * where it says nothing */
+    const char *pooling;
+    int32_t dimensions; /* the first elements, which are kept (Matryoshka embeddings); 0: all */
+    /* 1: what is kept is divided by its length; 0: not; -1: as the model says, or 1 where
+     * it says nothing */
+    int normalize;
 } quire_embed_options;
 
-/* Makes a request for a row of each of 1 to 1,024 inputs, as quire_request_parse does of a body for QUIRE_EMBEDDINGS ({"input": ..,
- * "token_type_ids", "pooling", "dimensions", "normalize"}). Copies the inputs. o may be NULL. Where the model has a head of scores, as a
- * cross-encoder has, a row is these scores, never normalised. Each input is a choice, whose row an EMBEDDING event delivers. */
-quire_err quire_request_embed(const quire_engine *e, const quire_input *inputs, size_t n, const quire_embed_options *o, quire_request **out,
-                              quire_error *err);
-/* Computes the rows of any number of inputs and waits for them: the above on a queue of its own, for programs that do nothing else
- * meanwhile. Any thread, several at once too. Inputs share steps with each other and with all other requests. *rows: [n][*n_row], the
- * caller's, freed with quire_free; on failure NULL. QUIRE_BUSY when the engine is full. */
-quire_err quire_embed(quire_engine *e, const quire_input *inputs, size_t n, const quire_embed_options *o, float **rows, size_t *n_row,
-                      quire_error *err);
-/* Makes a request to go on from a text, as a completion's prompt, or to answer a chat. Copies the texts. Other fields are as in a body that
- * leaves them out; quire_request_set changes them. */
-quire_err quire_request_text(const quire_engine *e, const char *text, size_t n, quire_request **out, quire_error *err);
+/* Makes a request for a row of each of 1 to 1,024 inputs, as quire_request_parse does of
+ * a body for QUIRE_EMBEDDINGS ({"input": .., "token_type_ids", "pooling", "dimensions",
+ * "normalize"}). Copies the inputs. o may be NULL. Where the model has a head of scores,
+ * as a cross-encoder has, a row is these scores, never normalised. Each input is a
+ * choice, whose row an EMBEDDING event delivers. */
+quire_err quire_request_embed(const quire_engine *e, const quire_input *inputs, size_t n,
+                              const quire_embed_options *o, quire_request **out, quire_error *err);
+/* Computes the rows of any number of inputs and waits for them: the above on a queue
+ * of its own, for programs that do nothing else meanwhile. Any thread, several at once
+ * too. Inputs share steps with each other and with all other requests. *rows:
+ * [n][*n_row], the caller's, freed with quire_free; on failure NULL. QUIRE_BUSY when
+ * the engine is full. */
+quire_err quire_embed(quire_engine *e, const quire_input *inputs, size_t n, const quire_embed_options *o,
+                      float **rows, size_t *n_row, quire_error *err);
+/* Makes a request to go on from a text, as a completion's prompt, or to answer a chat.
+ * Copies the texts. Other fields are as in a body that leaves them out; quire_request_set
+ * changes them. */
+quire_err quire_request_text(const quire_engine *e, const char *text, size_t n, quire_request **out,
+                             quire_error *err);
 typedef struct quire_message {
     const char *role; /* "system", "user", "assistant" */
     const char *content;
     size_t n_content;
 } quire_message;
-quire_err quire_request_chat(const quire_engine *e, const quire_message *messages, size_t n, quire_request **out, quire_error *err);
+quire_err quire_request_chat(const quire_engine *e, const quire_message *messages, size_t n,
+                             quire_request **out, quire_error *err);
 /* Sets a field by its OpenAI name; its value is JSON text ("0.7", "true", "[\"a\"]"). */
 quire_err quire_request_set(quire_request *r, const char *field, const char *json, quire_error *err);
-/* Sets the tenant: prefixes are shared between requests of one tenant only. Copied. Default: one tenant for all. QUIRE_INVALID for a name
- * of over QUIRE_TENANT_BYTES bytes; the request is unchanged then. */
+/* Sets the tenant: prefixes are shared between requests of one tenant only. Copied.
+ * Default: one tenant for all. QUIRE_INVALID for a name of over QUIRE_TENANT_BYTES bytes;
+ * the request is unchanged then. */
 quire_err quire_request_tenant(quire_request *r, const char *tenant);
 #define QUIRE_TENANT_BYTES 128
-/* Writes all logits of the prompt to out, f32 [n_prompt_tokens, n_vocab]. out must live until the stream is done or, if it is released
- * before, until its queue is closed. Single prompt only, and not for a fork. */
+/* Writes all logits of the prompt to out, f32 [n_prompt_tokens, n_vocab]. out must live
+ * until the stream is done or, if it is released before, until its queue is closed.
+ * Single prompt only, and not for a fork. */
 void quire_request_logits(quire_request *r, float *out);
 
-/* What a server needs from a parsed request. The request owns the strings; after submit, its stream does. */
+/* What a server needs from a parsed request. The request owns the strings; after submit,
+ * its stream does. */
 typedef struct quire_request_info {
     quire_endpoint endpoint;
     const char *model; /* NULL when absent, null or "" */
     bool explain;      /* its ENDs carry a report */
     bool stream, include_usage, continuous_usage, echo, return_token_ids;
-    int32_t n_choices;         /* prompts of a completion, inputs, 1 for chat, times n_samples; those of a prompt are adjacent */
-    int32_t n_samples, n_best; /* samples of each prompt, and how many of them are returned: fewer with best_of */
-    int32_t beam_width;        /* beam search with this many beams, whose results are the samples, the best first; 0: none */
-    /* likeliest tokens to report beside each token of the response, and of the prompt; -1: report nothing */
+    /* prompts of a completion, inputs, 1 for chat, times n_samples; those of a prompt are
+     * adjacent */
+    int32_t n_choices;
+    /* samples of each prompt, and how many of them are returned: fewer with best_of */
+    int32_t n_samples, n_best;
+    /* beam search with this many beams, whose results are the samples, the best first; 0:
+     * none */
+    int32_t beam_width;
+    /* likeliest tokens to report beside each token of the response, and of the prompt;
+     * -1: report nothing */
     int32_t logprobs, prompt_logprobs;
-    const char *ignored; /* members of the body without effect, "foo, bar", the first few, printable; NULL: none */
-    bool names_call;     /* tool_choice names the function that the response calls */
-    bool old_calls;      /* the request has `functions`: its call is a function_call */
-    bool has_parts;      /* a chat whose response is split into content, reasoning and tool calls: its DELTAs have parts */
+    /* members of the body without effect, "foo, bar", the first few, printable; NULL:
+     * none */
+    const char *ignored;
+    bool names_call; /* tool_choice names the function that the response calls */
+    bool old_calls;  /* the request has `functions`: its call is a function_call */
+    /* a chat whose response is split into content, reasoning and tool calls: its DELTAs
+     * have parts */
+    bool has_parts;
 } quire_request_info;
 
 const quire_request_info *quire_request_describe(const quire_request *r);
 
-/* Gives a chat request the tools that its template sees: a JSON array, copied. BAD_REQUEST where it is none; UNSUPPORTED for another kind
- * of request. Once more replaces them; r is unchanged after a failure. */
+/* Gives a chat request the tools that its template sees: a JSON array, copied.
+ * BAD_REQUEST where it is none; UNSUPPORTED for another kind of request. Once more
+ * replaces them; r is unchanged after a failure. */
 quire_err quire_request_tools(quire_request *r, const char *json, size_t n, quire_error *err);
-/* Sets every field of a JSON object, as quire_request_parse does. An unknown member is refused where it would change what is generated,
- * else recorded in info. After an error, free r. */
+/* Sets every field of a JSON object, as quire_request_parse does. An unknown member is
+ * refused where it would change what is generated, else recorded in info. After an error,
+ * free r. */
 quire_err quire_request_set_all(quire_request *r, const char *json, size_t n, quire_error *err);
 
 /* ---- streams ---- */
@@ -407,19 +531,36 @@ typedef enum quire_finish {
 } quire_finish;
 
 typedef enum quire_event_kind {
-    QUIRE_EVENT_START,    /* the prompt is accepted and counted; once a choice, first, but not for one that failed before its first token */
-    QUIRE_EVENT_DELTA,    /* tokens, perhaps with text (text may be empty while a character or a stop string is unfinished) */
-    QUIRE_EVENT_ROLLBACK, /* this choice was rolled back (see quire_stream_rollback): of all that was delivered only this remains */
-    QUIRE_EVENT_REFUSED,  /* a rollback or steer failed after all: error says why, and the choice continues unchanged */
+    /* the prompt is accepted and counted; once a choice, first, but not for one that
+     * failed before its first token */
+    QUIRE_EVENT_START,
+    /* tokens, perhaps with text (text may be empty while a character or a stop string is
+     * unfinished) */
+    QUIRE_EVENT_DELTA,
+    /* this choice was rolled back (see quire_stream_rollback): of all that was delivered
+     * only this remains */
+    QUIRE_EVENT_ROLLBACK,
+    /* a rollback or steer failed after all: error says why, and the choice continues
+     * unchanged */
+    QUIRE_EVENT_REFUSED,
     QUIRE_EVENT_EMBEDDING, /* the row of this choice: once, between its START and END, in place of DELTAs */
     QUIRE_EVENT_END,       /* this choice is finished */
-    QUIRE_EVENT_DONE,      /* every choice has ended, or the request failed (finish ERROR, error set): the stream's last event */
-    QUIRE_EVENT_PARSED,  /* the result of quire_parse_start: the receiver owns request, or it is NULL and error says why; stream is NULL */
-    QUIRE_EVENT_CHECKED, /* the result of quire_check_start: text is the report, a JSON object, or error says why there is none */
-    QUIRE_EVENT_LOOKED   /* the result of quire_look_start: the receiver owns text, its begin; error: what refuses the body, or NULL */
+    /* every choice has ended, or the request failed (finish ERROR, error set): the
+     * stream's last event */
+    QUIRE_EVENT_DONE,
+    /* the result of quire_parse_start: the receiver owns request, or it is NULL and error
+     * says why; stream is NULL */
+    QUIRE_EVENT_PARSED,
+    /* the result of quire_check_start: text is the report, a JSON object, or error says
+     * why there is none */
+    QUIRE_EVENT_CHECKED,
+    /* the result of quire_look_start: the receiver owns text, its begin; error: what
+     * refuses the body, or NULL */
+    QUIRE_EVENT_LOOKED
 } quire_event_kind;
 
-/* A token's log-probability under the model's own logits. rank is the number of tokens with at least this one: 1 is the likeliest. */
+/* A token's log-probability under the model's own logits. rank is the number of tokens
+ * with at least this one: 1 is the likeliest. */
 typedef struct quire_logprob {
     int32_t token, rank;
     float logprob;
@@ -428,12 +569,15 @@ typedef struct quire_logprob {
 typedef enum quire_part_kind {
     QUIRE_PART_REASONING,
     QUIRE_PART_CONTENT,
-    QUIRE_PART_CALL,      /* a tool call begins: text is the function's name */
-    QUIRE_PART_ARGUMENTS, /* text is a piece of the call's arguments, which together are JSON unless their length cut the response off */
+    QUIRE_PART_CALL, /* a tool call begins: text is the function's name */
+    /* text is a piece of the call's arguments, which together are JSON unless their
+     * length cut the response off */
+    QUIRE_PART_ARGUMENTS,
     QUIRE_PART_CALL_END
 } quire_part_kind;
 
-/* What a piece of a response is. The parts of a response's DELTAs, in order, are its content, reasoning and calls; a mark is in none. */
+/* What a piece of a response is. The parts of a response's DELTAs, in order, are its
+ * content, reasoning and calls; a mark is in none. */
 typedef struct quire_part {
     quire_part_kind kind;
     int32_t call;     /* of a call's parts: its index in the response, 0, 1, 2 .. */
@@ -449,37 +593,54 @@ typedef struct quire_event {
     void *user; /* as given to quire_submit */
     quire_event_kind kind;
     int32_t choice;
-    const char *text; /* DELTA: the new text. ROLLBACK: the response's remaining text. START: the prompt's text if the request has echo.
-                       * CHECKED and LOOKED: the receiver's to free. Else valid until the next call of quire_queue_next or
-                       * quire_stream_release. Not 0-terminated */
+    /* DELTA: the new text. ROLLBACK: the response's remaining text. START: the prompt's
+     * text if the request has echo. CHECKED and LOOKED: the receiver's to free. Else
+     * valid until the next call of quire_queue_next or quire_stream_release. Not
+     * 0-terminated */
+    const char *text;
     size_t n_text;
-    /* DELTA: bytes of text that its token is. text has fewer where they may begin a stop string or ended one, and more where it brings what
-     * was withheld before. ROLLBACK: the same of all remaining tokens. */
+    /* DELTA: bytes of text that its token is. text has fewer where they may begin a stop
+     * string or ended one, and more where it brings what was withheld before. ROLLBACK:
+     * the same of all remaining tokens. */
     size_t n_decoded;
-    /* START with echo and logprobs: [n_tokens] where in text each token ends; a token that text does not show ends where the one before it
-     * does. Valid as long as text. Else NULL */
+    /* START with echo and logprobs: [n_tokens] where in text each token ends; a token
+     * that text does not show ends where the one before it does. Valid as long as text.
+     * Else NULL */
     const size_t *token_ends;
-    const int32_t *tokens; /* DELTA: the new ids. ROLLBACK: the response's remaining ids. START: the prompt's ids */
+    /* DELTA: the new ids. ROLLBACK: the response's remaining ids. START: the prompt's
+     * ids */
+    const int32_t *tokens;
     int32_t n_tokens;
-    /* Where the request asked for them. DELTA: the token's, then those of the likeliest, n_logprobs in all. START: as many for each of the
-     * prompt's tokens but the first. Else NULL and 0. Valid as long as text. */
+    /* Where the request asked for them. DELTA: the token's, then those of the likeliest,
+     * n_logprobs in all. START: as many for each of the prompt's tokens but the first.
+     * Else NULL and 0. Valid as long as text. */
     const quire_logprob *logprobs;
     int32_t n_logprobs;
-    quire_finish finish;          /* END and DONE */
-    int32_t stop_token;           /* END by a stop token of the request: its id (not eos), else -1 */
-    const char *stop_string;      /* END by a stop string: that string, else NULL */
-    const quire_explain *explain; /* END: the report on the choice, where the request asked for it; else NULL. Valid while the stream is */
-    double sum_logprob;           /* END: of the choice's tokens, with logprobs, best_of or beam search */
-    double beam_score;            /* END: the score that ranks a result of beam search */
-    int32_t prompt_tokens, completion_tokens; /* of this choice so far; in DONE of all choices, each prompt once */
-    int32_t cached_tokens;                    /* how many of prompt_tokens were found in the prefix cache; known from the first DELTA on */
-    const quire_error *error; /* DONE with finish ERROR, REFUSED, PARSED without a request, CHECKED without a report, LOOKED: the error;
-                               * else NULL */
-    quire_request *request;   /* PARSED */
-    const float *row;         /* EMBEDDING: n_row elements, valid while the stream is; else NULL */
+    quire_finish finish;     /* END and DONE */
+    int32_t stop_token;      /* END by a stop token of the request: its id (not eos), else -1 */
+    const char *stop_string; /* END by a stop string: that string, else NULL */
+    /* END: the report on the choice, where the request asked for it; else NULL. Valid
+     * while the stream is */
+    const quire_explain *explain;
+    double sum_logprob; /* END: of the choice's tokens, with logprobs, best_of or beam search */
+    double beam_score;  /* END: the score that ranks a result of beam search */
+    /* of this choice so far; in DONE of all choices, each prompt once */
+    int32_t prompt_tokens, completion_tokens;
+    /* how many of prompt_tokens were found in the prefix cache; known from the first
+     * DELTA on */
+    int32_t cached_tokens;
+    /* DONE with finish ERROR, REFUSED, PARSED without a request, CHECKED without a
+     * report, LOOKED: the error; else NULL */
+    const quire_error *error;
+    quire_request *request; /* PARSED */
+    const float *row;       /* EMBEDDING: n_row elements, valid while the stream is; else NULL */
     int32_t n_row;
-    int64_t queue_us;        /* how long the choice waited to be admitted, known from the first DELTA on; in DONE the longest of all */
-    const quire_part *parts; /* DELTA, where info.has_parts: what of the text so far is known since the last one. text has all of it */
+    /* how long the choice waited to be admitted, known from the first DELTA on; in DONE
+     * the longest of all */
+    int64_t queue_us;
+    /* DELTA, where info.has_parts: what of the text so far is known since the last one.
+     * text has all of it */
+    const quire_part *parts;
     int32_t n_parts;
 } quire_event;
 
@@ -487,56 +648,73 @@ typedef struct quire_event {
 quire_err quire_queue_open(quire_engine *e, quire_queue **out);
 /* Cancels the streams that still deliver to it, waits for them, and frees it. */
 void quire_queue_close(quire_queue *q);
-/* A file descriptor that is readable while there may be events (poll, epoll, libevent). */
+/* A file descriptor that is readable while there may be events (poll, epoll,
+ * libevent). */
 int quire_queue_fd(const quire_queue *q);
-/* Gets the next event; false when there is none. Detokenises and matches stop strings on the calling thread. Call it until false, then wait
- * for the fd. */
+/* Gets the next event; false when there is none. Detokenises and matches stop strings on
+ * the calling thread. Call it until false, then wait for the fd. */
 bool quire_queue_next(quire_queue *q, quire_event *out);
 /* Blocks until the fd is readable or timeout_us passed (-1: for ever). */
 void quire_queue_wait(quire_queue *q, int64_t timeout_us);
 
-/* Takes the request (also on failure, when it is freed) and starts it; events come on q. Does not block: text threads tokenise. A full
- * engine shows later, as DONE with the error QUIRE_BUSY. */
+/* Takes the request (also on failure, when it is freed) and starts it; events come on q.
+ * Does not block: text threads tokenise. A full engine shows later, as DONE with the
+ * error QUIRE_BUSY. */
 quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err);
-/* Computes the answer and waits for it: the above on a queue of its own, for programs that do nothing else meanwhile. Takes the request,
- * also on failure. Any thread, several at once too. *text: what choice 0 says, of a chat with parts its content alone; 0-terminated, freed
- * with quire_free; on failure NULL. QUIRE_BUSY when the engine is full. */
+/* Computes the answer and waits for it: the above on a queue of its own, for programs
+ * that do nothing else meanwhile. Takes the request, also on failure. Any thread, several
+ * at once too. *text: what choice 0 says, of a chat with parts its content alone;
+ * 0-terminated, freed with quire_free; on failure NULL. QUIRE_BUSY when the engine is
+ * full. */
 quire_err quire_generate(quire_engine *e, quire_request *r, char **text, size_t *n, quire_error *err);
 /* Cancels the stream; its DONE still comes. Called on the queue's thread. */
 void quire_stream_cancel(quire_stream *s);
-/* Releases the handle, after DONE or at any time: an unfinished stream is cancelled and its later events are dropped. Called on the queue's
- * thread. */
+/* Releases the handle, after DONE or at any time: an unfinished stream is cancelled and
+ * its later events are dropped. Called on the queue's thread. */
 void quire_stream_release(quire_stream *s);
 const quire_request_info *quire_stream_describe(const quire_stream *s);
 
 /* ---- streams that branch: docs/streams.md ---- */
 
-/* A position counts tokens from the start of the prompt. A choice can be branched at any position from the end of its prompt to the last
- * token that quire_queue_next delivered, until its END is delivered, even if the engine is further or has finished. QUIRE_HERE is that last
- * token. All three calls are for the queue's thread. Errors: QUIRE_NOT_FOUND when the choice has ended, QUIRE_BUSY when it is still being
- * prepared or another rollback or steer of it is under way, QUIRE_BAD_REQUEST (err->param: "index", "position", or a field) for what is
- * impossible; the stream is unchanged then. */
+/* A position counts tokens from the start of the prompt. A choice can be branched at any
+ * position from the end of its prompt to the last token that quire_queue_next delivered,
+ * until its END is delivered, even if the engine is further or has finished. QUIRE_HERE
+ * is that last token. All three calls are for the queue's thread. Errors: QUIRE_NOT_FOUND
+ * when the choice has ended, QUIRE_BUSY when it is still being prepared or another
+ * rollback or steer of it is under way, QUIRE_BAD_REQUEST (err->param: "index",
+ * "position", or a field) for what is impossible; the stream is unchanged then. */
 #define QUIRE_HERE (-1)
 
-/* Fork: makes a request that continues from the first `position` tokens of a choice and shares their pages.
+/* Fork: makes a request that continues from the first `position` tokens of a choice and
+ * shares their pages.
  *
- * It has the fields of the choice's request except stream, stream_options, n, best_of, echo and prompt_logprobs. Its seed is made of the
- * choice's own and of the number of forks taken before, so that its output differs; with the choice's own seed it is the same. Change it
- * with quire_request_set. Submit it to any queue of the same engine; with another engine's, quire_submit fails: QUIRE_INVALID. In its
- * events the prompt is all tokens before `position`. max_tokens and min_tokens count what comes after (unless set, it ends where the
- * choice would), while penalties distinguish prompt and generated tokens. The caller owns *out until quire_submit takes it. It keeps the
- * tokens that it shares even when the stream is released before. */
-quire_err quire_stream_fork(quire_stream *s, int32_t choice, int32_t position, quire_request **out, quire_error *err);
+ * It has the fields of the choice's request except stream, stream_options, n, best_of,
+ * echo and prompt_logprobs. Its seed is made of the choice's own and of the number of
+ * forks taken before, so that its output differs; with the choice's own seed it is the
+ * same. Change it with quire_request_set. Submit it to any queue of the same engine; with
+ * another engine's, quire_submit fails: QUIRE_INVALID. In its events the prompt is all
+ * tokens before `position`. max_tokens and min_tokens count what comes after (unless set,
+ * it ends where the choice would), while penalties distinguish prompt and generated
+ * tokens. The caller owns *out until quire_submit takes it. It keeps the tokens that it
+ * shares even when the stream is released before. */
+quire_err quire_stream_fork(quire_stream *s, int32_t choice, int32_t position, quire_request **out,
+                            quire_error *err);
 
-/* Rollback: drops the tokens of a choice after its first `position` ones, releases their pages, and continues from there.
+/* Rollback: drops the tokens of a choice after its first `position` ones, releases their
+ * pages, and continues from there.
  *
- * The JSON object `fields` (NULL: none) changes fields: seed, max_tokens, stop_token_ids and those that affect sampling. Noise depends on
- * seed and position, so with none changed the same tokens come again. When it is done a ROLLBACK event says what remains, and new DELTAs
- * follow. DELTAs delivered until then belong to what is dropped, and no END comes before. A later failure shows as REFUSED: a tail that
- * does not fit, a full engine, a cancelled stream. Not for the best of several. O(position) on a text thread. */
-quire_err quire_stream_rollback(quire_stream *s, int32_t choice, int32_t position, const char *fields, size_t n_fields, quire_error *err);
+ * The JSON object `fields` (NULL: none) changes fields: seed, max_tokens,
+ * stop_token_ids and those that affect sampling. Noise depends on seed and position,
+ * so with none changed the same tokens come again. When it is done a ROLLBACK event
+ * says what remains, and new DELTAs follow. DELTAs delivered until then belong to what
+ * is dropped, and no END comes before. A later failure shows as REFUSED: a tail that
+ * does not fit, a full engine, a cancelled stream. Not for the best of several.
+ * O(position) on a text thread. */
+quire_err quire_stream_rollback(quire_stream *s, int32_t choice, int32_t position, const char *fields,
+                                size_t n_fields, quire_error *err);
 
-/* The tokens that replace a dropped tail: ids or, where those are NULL, a text, in which special tokens are parsed. Copied. */
+/* The tokens that replace a dropped tail: ids or, where those are NULL, a text, in which
+ * special tokens are parsed. Copied. */
 typedef struct quire_tail {
     const char *text;
     size_t n_text;
@@ -544,35 +722,41 @@ typedef struct quire_tail {
     size_t n_ids;
 } quire_tail;
 
-/* Steer: a rollback, then the tail as if the choice had generated it (DELTAs without log-probabilities; stop strings count in it, stop
- * tokens do not), then generation continues. */
-quire_err quire_stream_steer(quire_stream *s, int32_t choice, int32_t position, const quire_tail *tail, const char *fields, size_t n_fields,
-                             quire_error *err);
+/* Steer: a rollback, then the tail as if the choice had generated it (DELTAs without
+ * log-probabilities; stop strings count in it, stop tokens do not), then generation
+ * continues. */
+quire_err quire_stream_steer(quire_stream *s, int32_t choice, int32_t position, const quire_tail *tail,
+                             const char *fields, size_t n_fields, quire_error *err);
 
 /* ---- snapshots of the pages ---- */
 
-/* A snapshot of an engine's pages, sequences and prefix tree. One thread requests it without waiting, and the engine fills it between two
- * steps. */
+/* A snapshot of an engine's pages, sequences and prefix tree. One thread requests it
+ * without waiting, and the engine fills it between two steps. */
 typedef struct quire_pool_view quire_pool_view;
 
 #define QUIRE_POOL_VIEW_PAGES 65536
 
-/* Allocates a view for at most QUIRE_POOL_VIEW_PAGES pages, 4,096 sequences and 256 events. */
+/* Allocates a view for at most QUIRE_POOL_VIEW_PAGES pages, 4,096 sequences and 256
+ * events. */
 quire_err quire_pool_view_open(quire_engine *e, quire_pool_view **out);
-/* Closes the view, before the engine is closed; a request under way is dropped. NULL does nothing. */
+/* Closes the view, before the engine is closed; a request under way is dropped. NULL does
+ * nothing. */
 void quire_pool_view_close(quire_pool_view *v);
-/* A file descriptor that is readable once a snapshot is filled, until quire_pool_view_get. */
+/* A file descriptor that is readable once a snapshot is filled, until
+ * quire_pool_view_get. */
 int quire_pool_view_fd(const quire_pool_view *v);
-/* Requests a snapshot of the present state, with the tokens of one page (-1: of none) and the KV events after number `after`. Does nothing
- * while another request is under way. */
+/* Requests a snapshot of the present state, with the tokens of one page (-1: of none) and
+ * the KV events after number `after`. Does nothing while another request is under way. */
 void quire_pool_view_ask(quire_pool_view *v, int32_t page, uint64_t after);
-/* The snapshot that was requested last, valid until the next request; NULL while it is under way or before the first. A sequence's id is
- * its request's number in order of arrival; waiting sequences hold no pages and are not shown. */
+/* The snapshot that was requested last, valid until the next request; NULL while it is
+ * under way or before the first. A sequence's id is its request's number in order of
+ * arrival; waiting sequences hold no pages and are not shown. */
 const quire_kv_view *quire_pool_view_get(quire_pool_view *v);
 
 /* ---- model files without an engine ---- */
 
-/* Summarises a model file for people (json false) or programs. *text is freed with quire_free. */
+/* Summarises a model file for people (json false) or programs. *text is freed with
+ * quire_free. */
 quire_err quire_inspect(const quire_options *o, bool json, char **text, quire_error *err);
 
 #ifdef __GNUC__

@@ -1,7 +1,7 @@
 /* Errors: one list for every room, the C API and HTTP responses.
  *
- * 0 is success. Each name has the text that quire_err_text() returns. Calls that load or parse also fill a quire_error: what, where, what
- * next. */
+ * 0 is success. Each name has the text that quire_err_text() returns. Calls that load or
+ * parse also fill a quire_error: what, where, what next. */
 #ifndef QUIRE_ERR_H
 #define QUIRE_ERR_H
 
@@ -16,35 +16,38 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
-#define QUIRE_ERR_LIST(X)                                                     \
-    X(OK, "success")                                                          \
-    X(NO_MEMORY, "out of memory")                                             \
-    X(NO_ROOM, "not enough free pages, rows or entries")                      \
-    X(INVALID, "invalid argument")                                            \
-    X(BAD_FILE, "malformed file")                                             \
-    X(BAD_REQUEST, "invalid request")                                         \
-    X(NOT_FOUND, "not found")                                                 \
-    X(UNAUTHORIZED, "missing or wrong API key")                               \
-    X(TOO_LARGE, "too large")                                                 \
-    X(UNSUPPORTED, "not supported")                                           \
-    X(IO, "input or output failed")                                           \
-    X(BUSY, "too many requests")                                              \
-    X(CANCELLED, "cancelled")                                                 \
-    X(NUMERIC, "the model produced a value that is not finite")               \
-    X(INTERNAL, "internal error")                                             \
-    X(CONTEXT_LENGTH, "the conversation does not fit the context")            \
-    X(FAULT, "the request's mask_mod or score_mod divides an integer by zero, has an index outside its array or a score of infinity or NaN")
+#define QUIRE_ERR_LIST(X)                                                                                    \
+    X(OK, "success")                                                                                         \
+    X(NO_MEMORY, "out of memory")                                                                            \
+    X(NO_ROOM, "not enough free pages, rows or entries")                                                     \
+    X(INVALID, "invalid argument")                                                                           \
+    X(BAD_FILE, "malformed file")                                                                            \
+    X(BAD_REQUEST, "invalid request")                                                                        \
+    X(NOT_FOUND, "not found")                                                                                \
+    X(UNAUTHORIZED, "missing or wrong API key")                                                              \
+    X(TOO_LARGE, "too large")                                                                                \
+    X(UNSUPPORTED, "not supported")                                                                          \
+    X(IO, "input or output failed")                                                                          \
+    X(BUSY, "too many requests")                                                                             \
+    X(CANCELLED, "cancelled")                                                                                \
+    X(NUMERIC, "the model produced a value that is not finite")                                              \
+    X(INTERNAL, "internal error")                                                                            \
+    X(CONTEXT_LENGTH, "the conversation does not fit the context")                                           \
+    X(FAULT, "the request's mask_mod or score_mod divides an integer by zero, has an index outside its "     \
+             "array or a score of infinity or NaN")
 
 typedef enum quire_err {
 #define QUIRE_ERR_NAME(name, text) QUIRE_##name,
     QUIRE_ERR_LIST(QUIRE_ERR_NAME)
 #undef QUIRE_ERR_NAME
-    QUIRE_N_ERRORS
+        QUIRE_N_ERRORS
 } quire_err;
 
-/* An error for people. message is complete ("FILE: what: what next"), without a trailing newline.
- * param names the wrong request field, or is empty. position is a byte offset in the parsed text or file, or -1.
- * retry_after_s: with BUSY, seconds after which the same request might be served; 0: unknown. */
+/* An error for people. message is complete ("FILE: what: what next"), without a trailing
+ * newline.
+ * param names the wrong request field, or is empty. position is a byte offset in the
+ * parsed text or file, or -1. retry_after_s: with BUSY, seconds after which the same
+ * request might be served; 0: unknown. */
 typedef struct quire_error {
     quire_err code;
     int64_t position;

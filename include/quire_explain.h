@@ -1,6 +1,8 @@
-/* The report on a request: why it took the time that it took, and what it reused. The field "explain" requests it. Plain data.
+/* The report on a request: why it took the time that it took, and what it reused. The
+ * field "explain" requests it. Plain data.
  *
- * Times are microseconds. Lists are bounded; counts and sums include what does not fit. */
+ * Times are microseconds. Lists are bounded; counts and sums include what does not
+ * fit. */
 #ifndef QUIRE_EXPLAIN_H
 #define QUIRE_EXPLAIN_H
 
@@ -8,7 +10,9 @@
 
 /* Why a request waited. */
 typedef enum quire_wait {
-    QUIRE_WAIT_TURN,   /* not considered yet: a step was running, or more were before it than a step considers */
+    /* not considered yet: a step was running, or more were before it than a step
+     * considers */
+    QUIRE_WAIT_TURN,
     QUIRE_WAIT_PAGES,  /* no pages: others held them; after a preemption always */
     QUIRE_WAIT_SLOT,   /* the limit of running sequences was reached */
     QUIRE_WAIT_BUDGET, /* the rows of the steps went to others */
@@ -20,9 +24,10 @@ typedef enum quire_wait {
 #define QUIRE_EXPLAIN_CHUNKS      64
 #define QUIRE_EXPLAIN_PREEMPTIONS 8
 
-/* Tokens of the prompt (or, after a preemption, of all known tokens) that one step computed. */
+/* Tokens of the prompt (or, after a preemption, of all known tokens) that one step
+ * computed. */
 typedef struct quire_explain_chunk {
-    int64_t step;   /* the engine's number of the step */
+    int64_t step; /* the engine's number of the step */
     int32_t tokens;
 } quire_explain_chunk;
 
@@ -39,7 +44,9 @@ typedef struct quire_explain {
     int32_t matched; /* tokens found in the prefix cache when it was first admitted */
     int32_t copied;  /* of these, tokens in a part-filled page, which was copied before the first write */
     int32_t tier;    /* tokens that tiers gave back for it */
-    int32_t shared;  /* prompt tokens that its fork parent had computed: another sample, or the stream it was forked from */
+    /* prompt tokens that its fork parent had computed: another sample, or the stream it
+     * was forked from */
+    int32_t shared;
 
     int32_t n_chunks;
     quire_explain_chunk chunks[QUIRE_EXPLAIN_CHUNKS];
@@ -50,12 +57,13 @@ typedef struct quire_explain {
     quire_explain_preemption preempted; /* the sums of all */
 
     /* Of the rule that the output obeys (docs/structured.md). */
-    const char *rule;    /* how each keyword of its schema is enforced: a JSON array of objects with path, keyword, status and how; NULL:
-                          * there is no rule */
-    int64_t compile_us;  /* what its compilation took */
-    int64_t mask_us;     /* what making masks took, of all choices */
-    int32_t n_forced;    /* tokens that were not sampled since only one was possible */
-    int32_t n_guessed;   /* tokens that it had guessed, as they were sampled */
+    /* how each keyword of its schema is enforced: a JSON array of objects with path,
+     * keyword, status and how; NULL: there is no rule */
+    const char *rule;
+    int64_t compile_us; /* what its compilation took */
+    int64_t mask_us;    /* what making masks took, of all choices */
+    int32_t n_forced;   /* tokens that were not sampled since only one was possible */
+    int32_t n_guessed;  /* tokens that it had guessed, as they were sampled */
 
     int64_t tokenise_us, queue_us, prefill_us, decode_us, detokenise_us;
 } quire_explain;

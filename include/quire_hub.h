@@ -1,4 +1,5 @@
-/* Models by name: ORG/NAME of the Hugging Face hub, kept in its cache on this machine, which other programs share.
+/* Models by name: ORG/NAME of the Hugging Face hub, kept in its cache on this machine,
+ * which other programs share.
  *
  *   char *path;
  *   quire_hub_options o;
@@ -6,11 +7,14 @@
  *   o.cache = "/home/me/.cache/huggingface/hub";
  *   quire_hub_pull(&o, "ORG/NAME:Q4_K_M", QUIRE_HUB_MISSING, &path, &err);   -> path for quire_options.model
  *
- * A name is ORG/NAME[:FILE|:QUANT][@REVISION]. FILE is a .gguf file of the repository, QUANT the quantisation of one ("Q4_K_M"); either
- * brings all parts of a split file. Without them safetensors are taken where there are any, else the GGUF file of a usual quantisation.
- * REVISION is a branch, a tag or a whole commit ("main" otherwise). Only files that Quire reads are fetched; pickles never are.
+ * A name is ORG/NAME[:FILE|:QUANT][@REVISION]. FILE is a .gguf file of the repository,
+ * QUANT the quantisation of one ("Q4_K_M"); either brings all parts of a split file.
+ * Without them safetensors are taken where there are any, else the GGUF file of a usual
+ * quantisation. REVISION is a branch, a tag or a whole commit ("main" otherwise). Only
+ * files that Quire reads are fetched; pickles never are.
  *
- * A file appears in the cache when its hash has been proved. Any number of threads and processes may pull; each file is fetched once. */
+ * A file appears in the cache when its hash has been proved. Any number of threads and
+ * processes may pull; each file is fetched once. */
 #ifndef QUIRE_HUB_H
 #define QUIRE_HUB_H
 
@@ -31,11 +35,13 @@ extern "C" {
 
 /* How far a pull is. Bytes that were in the cache already are not counted. */
 typedef struct quire_hub_progress {
-    int64_t bytes, total_bytes;     /* fetched, or found in files of a pull that was interrupted; and how many in all */
+    /* fetched, or found in files of a pull that was interrupted; and how many in all */
+    int64_t bytes, total_bytes;
     int64_t fetched_bytes;          /* of them, those that came over the network now */
     int32_t n_files, n_total_files; /* done, and in all */
     bool is_waiting;                /* another process fetches what is missing */
-    const char *others;             /* the cache's other quantisations of the model, "Q4_K_M, Q8_0"; NULL: none */
+    /* the cache's other quantisations of the model, "Q4_K_M, Q8_0"; NULL: none */
+    const char *others;
 } quire_hub_progress;
 
 typedef struct quire_hub_options {
@@ -45,9 +51,12 @@ typedef struct quire_hub_options {
     const char *token;    /* shown to that endpoint and to no other host; NULL: none */
     const char *ca_file;  /* certificates to trust; NULL: the system's */
     bool offline;         /* nothing is fetched: what the cache lacks is NOT_FOUND */
-    int32_t stall_s;      /* seconds with less than 1,000 bytes each after which a transfer is begun anew (30) */
-    int32_t n_at_once;    /* files fetched at the same time (4) */
-    /* called by quire_hub_pull's thread some five times a second while files are fetched, and once at their end; may be NULL */
+    /* seconds with less than 1,000 bytes each after which a transfer is begun anew
+     * (30) */
+    int32_t stall_s;
+    int32_t n_at_once; /* files fetched at the same time (4) */
+    /* called by quire_hub_pull's thread some five times a second while files are fetched,
+     * and once at their end; may be NULL */
     void (*progress)(void *user, const quire_hub_progress *p);
     void *user;
 } quire_hub_options;
@@ -58,24 +67,34 @@ static inline void quire_hub_options_init(quire_hub_options *o) {
     quire_hub_options_init_sized(o, sizeof *o);
 }
 
-/* Whether the text has the form of a name, and is not that of a model's file (x/y.gguf, x/y.quire). Nothing is looked up. */
+/* Whether the text has the form of a name, and is not that of a model's file (x/y.gguf,
+ * x/y.quire). Nothing is looked up. */
 bool quire_hub_is_name(const char *text);
 
 typedef enum quire_hub_when {
-    QUIRE_HUB_MISSING, /* what the cache has is taken as it is; the hub is asked only where it is not a whole model */
-    QUIRE_HUB_UPDATE   /* the hub is asked for the revision's newest commit */
+    /* what the cache has is taken as it is; the hub is asked only where it is not a whole
+     * model */
+    QUIRE_HUB_MISSING,
+    QUIRE_HUB_UPDATE /* the hub is asked for the revision's newest commit */
 } quire_hub_when;
 
-/* Brings a model into the cache. *path, freed with quire_free, is what opens it: a .gguf file (the first part) or a directory.
- * INVALID: not a name, or an unknown quantisation, and err says which there are. UNAUTHORIZED: a token is missing, or the model's terms are
- * to be accepted, and err says where. NOT_FOUND: no such model, revision or file, or not in the cache and offline. NO_ROOM: the disk is too
- * full; nothing was fetched. BUSY: the hub wants fewer requests; retry_after_s. IO: the network or the disk failed; what was fetched so far
- * is kept for the next pull. BAD_FILE: the hub's answer, or a file whose hash is not what the hub says. */
-quire_err quire_hub_pull(const quire_hub_options *o, const char *name, quire_hub_when when, char **path, quire_error *err);
+/* Brings a model into the cache. *path, freed with quire_free, is what opens it: a .gguf
+ * file (the first part) or a directory.
+ * INVALID: not a name, or an unknown quantisation, and err says which there are.
+ * UNAUTHORIZED: a token is missing, or the model's terms are to be accepted, and err says
+ * where. NOT_FOUND: no such model, revision or file, or not in the cache and offline.
+ * NO_ROOM: the disk is too full; nothing was fetched. BUSY: the hub wants fewer requests;
+ * retry_after_s. IO: the network or the disk failed; what was fetched so far is kept for
+ * the next pull. BAD_FILE: the hub's answer, or a file whose hash is not what the hub
+ * says. */
+quire_err quire_hub_pull(const quire_hub_options *o, const char *name, quire_hub_when when, char **path,
+                         quire_error *err);
 
-/* A model in the cache: the safetensors of a revision with what belongs to them, or one GGUF file of it with all its parts. */
+/* A model in the cache: the safetensors of a revision with what belongs to them, or one
+ * GGUF file of it with all its parts. */
 typedef struct quire_hub_model {
-    char name[768];        /* "ORG/NAME", or "ORG/NAME:QUANT" (":FILE" where that is not clear) of a GGUF file */
+    /* "ORG/NAME", or "ORG/NAME:QUANT" (":FILE" where that is not clear) of a GGUF file */
+    char name[768];
     char revision[256];    /* a branch or tag that is at this commit, else the commit */
     char quantisation[32]; /* "Q4_K_M", "bfloat16", "fp8"; empty: unknown */
     int64_t bytes;
@@ -83,14 +102,18 @@ typedef struct quire_hub_model {
     bool is_whole;       /* false: a pull was interrupted */
 } quire_hub_model;
 
-/* Lists what the cache has, by name. *models is freed with quire_free. A cache that is not there has no models. */
+/* Lists what the cache has, by name. *models is freed with quire_free. A cache that is
+ * not there has no models. */
 quire_err quire_hub_list(const quire_hub_options *o, quire_hub_model **models, size_t *n, quire_error *err);
 
-/* Removes a model: of ORG/NAME everything, with :QUANT or :FILE that GGUF file, with @REVISION that revision's only. What other revisions
- * use stays. *bytes: what was freed. NOT_FOUND: it is not there. BUSY: a process is pulling it. A process that has it open keeps it. */
+/* Removes a model: of ORG/NAME everything, with :QUANT or :FILE that GGUF file, with
+ * @REVISION that revision's only. What other revisions use stays. *bytes: what was freed.
+ * NOT_FOUND: it is not there. BUSY: a process is pulling it. A process that has it open
+ * keeps it. */
 quire_err quire_hub_remove(const quire_hub_options *o, const char *name, int64_t *bytes, quire_error *err);
 
-/* ---- packed forms: what starts of a model leave in a directory (quire_options.pack_cache), so that later ones take milliseconds ---- */
+/* ---- packed forms: what starts of a model leave in a directory
+ * (quire_options.pack_cache), so that later ones take milliseconds ---- */
 
 typedef struct quire_packed_form {
     char name[40];     /* "packed:" and 32 digits */
@@ -101,11 +124,13 @@ typedef struct quire_packed_form {
     bool is_whole;       /* false: it is damaged or of another version, and the next start makes it again */
 } quire_packed_form;
 
-/* Lists the packed forms in dir, by source and name. *forms is freed with quire_free. A directory that is not there has none. IO, and
- * UNSUPPORTED for one where others may write. */
+/* Lists the packed forms in dir, by source and name. *forms is freed with quire_free. A
+ * directory that is not there has none. IO, and UNSUPPORTED for one where others may
+ * write. */
 quire_err quire_packed_list(const char *dir, quire_packed_form **forms, size_t *n, quire_error *err);
-/* Removes one: name is "packed:" and as many digits as tell it from others. "packed": all of them. *bytes: what was freed. NOT_FOUND;
- * INVALID where several are meant. A process that has it open keeps it. */
+/* Removes one: name is "packed:" and as many digits as tell it from others. "packed": all
+ * of them. *bytes: what was freed. NOT_FOUND; INVALID where several are meant. A process
+ * that has it open keeps it. */
 quire_err quire_packed_remove(const char *dir, const char *name, int64_t *bytes, quire_error *err);
 
 #ifdef __GNUC__

@@ -19,29 +19,32 @@ typedef struct quire_tier_stats {
     bool is_open;
     int64_t hits, misses;  /* fetches of pages: found; missing, damaged or too late */
     int64_t puts, dropped; /* pages stored; not stored for lack of room */
-    int64_t errors, bytes; /* failed transfers and damaged records; bytes stored now, in Redis by this process */
+    /* failed transfers and damaged records; bytes stored now, in Redis by this process */
+    int64_t errors, bytes;
 } quire_tier_stats;
 
-/* What a histogram of the statistics is of. Those of a completion (one choice of a request) count when it is over, however it ended: under
- * QUIRE_HISTOGRAM_E2E there are as many as in requests_finished. */
+/* What a histogram of the statistics is of. Those of a completion (one choice of a
+ * request) count when it is over, however it ended: under QUIRE_HISTOGRAM_E2E there are
+ * as many as in requests_finished. */
 typedef enum quire_histogram_kind {
     /* seconds, from the times of submission, first admission, first token and end */
     QUIRE_HISTOGRAM_FIRST_TOKEN, /* submission to first token; counts at the first token */
     QUIRE_HISTOGRAM_E2E,         /* submission to end */
-    QUIRE_HISTOGRAM_QUEUE,       /* until its admission, or its end where it was never admitted; without tokenising */
-    QUIRE_HISTOGRAM_PREFILL,     /* admission to first token, where there is one */
-    QUIRE_HISTOGRAM_DECODE,      /* first token to end, where there is one */
-    QUIRE_HISTOGRAM_INFERENCE,   /* admission to end, where it was admitted */
-    QUIRE_HISTOGRAM_TOKEN_TIME,  /* decode time by token behind the first, where there are two tokens */
+    /* until its admission, or its end where it was never admitted; without tokenising */
+    QUIRE_HISTOGRAM_QUEUE,
+    QUIRE_HISTOGRAM_PREFILL,    /* admission to first token, where there is one */
+    QUIRE_HISTOGRAM_DECODE,     /* first token to end, where there is one */
+    QUIRE_HISTOGRAM_INFERENCE,  /* admission to end, where it was admitted */
+    QUIRE_HISTOGRAM_TOKEN_TIME, /* decode time by token behind the first, where there are two tokens */
     /* numbers */
     QUIRE_HISTOGRAM_PROMPT_TOKENS,
     QUIRE_HISTOGRAM_COMPUTED_TOKENS, /* of the prompt: neither cached nor shared */
     QUIRE_HISTOGRAM_COMPLETION_TOKENS,
-    QUIRE_HISTOGRAM_MAX_TOKENS,  /* the most that it might have had */
+    QUIRE_HISTOGRAM_MAX_TOKENS, /* the most that it might have had */
     QUIRE_HISTOGRAM_PREEMPTIONS,
     /* numbers of a prompt with all its completions, which count with the last of them */
-    QUIRE_HISTOGRAM_LONGEST,     /* tokens of the longest completion */
-    QUIRE_HISTOGRAM_SAMPLES,     /* completions that were asked for */
+    QUIRE_HISTOGRAM_LONGEST, /* tokens of the longest completion */
+    QUIRE_HISTOGRAM_SAMPLES, /* completions that were asked for */
     /* of the engine */
     QUIRE_HISTOGRAM_TOKEN_GAP,   /* seconds between two tokens of a sequence */
     QUIRE_HISTOGRAM_STEP_TOKENS, /* tokens that a step computes */
@@ -53,11 +56,13 @@ typedef enum quire_histogram_kind {
 
 /* A histogram. Times are in microseconds, the others are numbers. */
 typedef struct quire_histogram {
-    int64_t buckets[QUIRE_HISTOGRAM_BUCKETS]; /* values up to the bucket's bound and over the one before: not cumulated */
+    /* values up to the bucket's bound and over the one before: not cumulated */
+    int64_t buckets[QUIRE_HISTOGRAM_BUCKETS];
     int64_t sum, count;
 } quire_histogram;
 
-/* The upper bounds of a histogram's buckets, ascending, in its unit: *n of them; one more bucket, the last, has no bound. Constant. */
+/* The upper bounds of a histogram's buckets, ascending, in its unit: *n of them; one more
+ * bucket, the last, has no bound. Constant. */
 const int64_t *quire_histogram_bounds(quire_histogram_kind kind, int32_t *n);
 /* Whether it is of times. */
 bool quire_histogram_is_time(quire_histogram_kind kind);
@@ -66,25 +71,35 @@ bool quire_histogram_is_time(quire_histogram_kind kind);
 typedef struct quire_stats {
     int64_t n_requests_running, n_requests_waiting;
     int64_t n_pages, n_pages_free, n_pages_held, n_pages_cached;
-    int64_t prompt_tokens, generation_tokens;           /* totals since start */
-    int64_t requests_finished[4];                        /* by quire_finish - 1: stop, length, cancelled, error */
+    int64_t prompt_tokens, generation_tokens; /* totals since start */
+    /* by quire_finish - 1: stop, length, cancelled, error */
+    int64_t requests_finished[4];
     int64_t steps, step_rows, step_us;
     int64_t preemptions;
     int64_t deadlines_refused; /* requests whose first token would have come too late */
-    int64_t swapped_out, swapped_in;                     /* preempted sequences: swapped out to host memory, and in again */
-    int64_t swapped_pages, swap_us;                      /* pages copied out and in, and the time that took */
-    int64_t drafts, draft_tokens, draft_accepted;        /* drafts verified (one a sequence and step), their tokens, and those accepted */
-    int64_t draft_accepted_at[32];                       /* accepted tokens by their depth in the draft */
-    int64_t rule_bytes, max_rule_bytes;                  /* memory that the states of rules take, and may take */
-    int64_t rules_outside;                               /* masks made by text threads, while their sequences sat out */
-    int64_t jump_forward_tokens;                         /* tokens not sampled since only one was possible */
-    int64_t promoted_tokens;                             /* tokens whose pages came back into the pool from a tier */
-    quire_tier_stats tiers[3];                           /* host memory, file, Redis */
-    int64_t prefix_queries, prefix_hits;                 /* prompt tokens looked up in the prefix cache, and found there */
-    int64_t preempted_queries, preempted_hits;           /* the same for preempted requests that are admitted again; separate counts */
-    int64_t prompt_tokens_cached;                        /* of prompt_tokens, those that were not computed: cached, or shared by samples */
-    int64_t n_requests_deferred;                         /* of those that wait: for pages that others compute, or that a tier fetches */
-    int64_t requests_refused;                            /* since as many wait or run as the engine takes */
+    /* preempted sequences: swapped out to host memory, and in again */
+    int64_t swapped_out, swapped_in;
+    int64_t swapped_pages, swap_us; /* pages copied out and in, and the time that took */
+    /* drafts verified (one a sequence and step), their tokens, and those accepted */
+    int64_t drafts, draft_tokens, draft_accepted;
+    int64_t draft_accepted_at[32]; /* accepted tokens by their depth in the draft */
+    /* memory that the states of rules take, and may take */
+    int64_t rule_bytes, max_rule_bytes;
+    /* masks made by text threads, while their sequences sat out */
+    int64_t rules_outside;
+    int64_t jump_forward_tokens; /* tokens not sampled since only one was possible */
+    /* tokens whose pages came back into the pool from a tier */
+    int64_t promoted_tokens;
+    quire_tier_stats tiers[3]; /* host memory, file, Redis */
+    /* prompt tokens looked up in the prefix cache, and found there */
+    int64_t prefix_queries, prefix_hits;
+    /* the same for preempted requests that are admitted again; separate counts */
+    int64_t preempted_queries, preempted_hits;
+    /* of prompt_tokens, those that were not computed: cached, or shared by samples */
+    int64_t prompt_tokens_cached;
+    /* of those that wait: for pages that others compute, or that a tier fetches */
+    int64_t n_requests_deferred;
+    int64_t requests_refused; /* since as many wait or run as the engine takes */
     quire_histogram histograms[QUIRE_N_HISTOGRAMS];
 } quire_stats;
 

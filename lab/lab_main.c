@@ -1,4 +1,5 @@
-/* quire-lab COMMAND ...: benches, experiments, demonstrations and the simulator. `quire` starts it for those commands. */
+/* quire-lab COMMAND ...: benches, experiments, demonstrations and the simulator. `quire`
+ * starts it for those commands. */
 #include <locale.h>
 #include <stdio.h>
 
@@ -46,17 +47,20 @@ static const command *const commands[] = {&command_bench,
 
 static void print_help(bool all) {
     (void)all; /* there is one page */
-    printf("quire-lab %s: measures and shows what quire does\n\nusage: quire COMMAND [flags]\n\n", quire_version());
+    printf("quire-lab %s: measures and shows what quire does\n\nusage: quire COMMAND [flags]\n\n",
+           quire_version());
     dispatch_list(commands);
     printf("\n`quire COMMAND --help` lists a command's flags; `quire-lab --version` prints the version.\n");
 }
 
 int main(int argc, char **argv) {
     program lab = {.name = "quire-lab",
-                         .summary = "measures and shows what quire does",
-                         .commands = commands,
-                         .others = quire_commands,
-                         .help = print_help}; /* no variables of flags: only the command line decides what is measured */
+                   .summary = "measures and shows what quire does",
+                   .commands = commands,
+                   .others = quire_commands,
+                   /* no variables of flags: only the command line decides what is
+                          * measured */
+                   .help = print_help};
     mem_separate_large();
     setlocale(LC_CTYPE, "");
     environment_read_hub(&lab.environment);

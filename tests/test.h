@@ -1,4 +1,5 @@
-/* What every file of unit tests begins with: cmocka, whose header needs four others, and the head of a test. */
+/* What every file of unit tests begins with: cmocka, whose header needs four others, and
+ * the head of a test. */
 #ifndef TESTS_TEST_H
 #define TESTS_TEST_H
 

@@ -1,6 +1,7 @@
-/* llama-logits MODEL CONTEXT THREADS < IDS > LOGITS: llama.cpp's logits, computed with its defaults, for tests/e2e/test_llama_quants.py.
- * IDS are int32, each CONTEXT of them a sequence of its own; LOGITS are float32, a row of the vocabulary for each. Compiled by
- * llama_cpp.sh. */
+/* llama-logits MODEL CONTEXT THREADS < IDS > LOGITS: llama.cpp's logits, computed with
+ * its defaults, for tests/e2e/test_llama_quants.py. IDS are int32, each CONTEXT of
+ * them a sequence of its own; LOGITS are float32, a row of the vocabulary for each.
+ * Compiled by llama_cpp.sh. */
 #include <llama.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,8 @@ static int run_sequence(struct llama_context *c, const llama_token *ids, int n, 
     llama_memory_clear(llama_get_memory(c), true);
     int failed = llama_decode(c, b);
     for (int i = 0; i < n && !failed; i++) {
-        failed = fwrite(llama_get_logits_ith(c, i), sizeof(float), (size_t)n_vocab, stdout) != (size_t)n_vocab;
+        failed =
+            fwrite(llama_get_logits_ith(c, i), sizeof(float), (size_t)n_vocab, stdout) != (size_t)n_vocab;
     }
     llama_batch_free(b);
     return failed;

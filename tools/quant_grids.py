@@ -21,7 +21,7 @@ def main():
     for name, kind in GRIDS:
         numbers = rows(kind)
         out += ["/* clang-format off */" if name == GRIDS[0][0] else "", f"const uint16_t quant_grid_{name}[{len(numbers)}] = {{"]
-        out += ["    " + ", ".join(f"0x{n:04x}" for n in numbers[i:i + 16]) + "," for i in range(0, len(numbers), 16)] + ["};"]
+        out += ["    " + ", ".join(f"0x{n:04x}" for n in numbers[i:i + 12]) + "," for i in range(0, len(numbers), 12)] + ["};"]
     path = pathlib.Path(__file__).resolve().parent.parent / "src/core/quant_grids.c"
     path.write_text("\n".join(out) + "\n")
 

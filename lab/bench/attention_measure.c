@@ -80,7 +80,12 @@ static void fill_pages(stage *s) {
         s->positions[i] = i;
         s->slots[i] = (kv_slot){i};
     }
-    batch step = {.n_rows = n, .n_seqs = 1, .positions = s->positions, .n_axes = 1, .slots = {s->slots}, .seqs = s->seqs};
+    batch step = {.n_rows = n,
+                  .n_seqs = 1,
+                  .positions = s->positions,
+                  .n_axes = 1,
+                  .slots = {s->slots},
+                  .seqs = s->seqs};
     s->b->ops->step_begin(s->b, &step);
     for (int32_t layer = 0; layer < s->layout.n_caches; layer++) {
         s->b->ops->kv_store(s->b, &(kv_store_use){.cache = layer, .q = s->q, .k = s->k, .v = s->v});
@@ -101,18 +106,22 @@ static quire_err open_arrays(stage *s) {
     return s->pages && s->positions && s->slots && s->seqs && s->work ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-static quire_err stage_open(const attention_shape *shape, const attention_machine *m, int32_t page_tokens, stage *s, quire_error *err) {
-    int64_t bytes = attention_bytes(shape), n_layers = shape->n_rows > 1 || bytes == 0 ? 1 : CACHES_BYTES / bytes + 1;
-    const model_desc d =
-        desc_plain(n_layers < MAX_LAYERS ? (int32_t)n_layers : MAX_LAYERS, shape->n_heads, shape->n_kv_heads, shape->d_head, 0);
+static quire_err stage_open(const attention_shape *shape, const attention_machine *m, int32_t page_tokens,
+                            stage *s, quire_error *err) {
+    int64_t bytes = attention_bytes(shape),
+            n_layers = shape->n_rows > 1 || bytes == 0 ? 1 : CACHES_BYTES / bytes + 1;
+    const model_desc d = desc_plain(n_layers < MAX_LAYERS ? (int32_t)n_layers : MAX_LAYERS, shape->n_heads,
+                                    shape->n_kv_heads, shape->d_head, 0);
     *s = (stage){.shape = shape,
                  .pages_each = (int32_t)kv_pages_for(shape->n_tokens, page_tokens),
                  .spec = {.scale = 1.0f / sqrtf((float)shape->d_head), .causal = true}};
     TRY(kv_layout_init(&d, kv_both(shape->type), page_tokens, &s->layout, err));
-    int64_t n_shared = shape->n_shared / page_tokens, n_pages = n_shared + (s->pages_each - n_shared) * shape->n_seqs,
+    int64_t n_shared = shape->n_shared / page_tokens,
+            n_pages = n_shared + (s->pages_each - n_shared) * shape->n_seqs,
             rows = (int64_t)shape->n_seqs * rows_of_step(shape);
     if (n_pages > INT32_MAX / 256 || rows > 1 << 20) {
-        return err_set(err, QUIRE_INVALID, -1, "%d sequences of %d tokens: too many", (int)shape->n_seqs, (int)shape->n_tokens);
+        return err_set(err, QUIRE_INVALID, -1, "%d sequences of %d tokens: too many", (int)shape->n_seqs,
+                       (int)shape->n_tokens);
     }
     s->n_pages = (int32_t)n_pages;
     s->max_rows = (int32_t)rows > page_tokens ? (int32_t)rows : page_tokens;
@@ -132,9 +141,11 @@ static quire_err stage_open(const attention_shape *shape, const attention_machin
     TRY(fill_buffer(s->b, s->k, k_width, s->max_rows));
     TRY(fill_buffer(s->b, s->v, k_width, s->max_rows));
     fill_pages(s);
-    return shape->n_shared > 0
-               ? cascade_open(&s->layout, &(cascade_limits){s->max_rows, shape->n_seqs, TILE_ROWS, s->b->ops->n_workers(s->b)}, &s->cascade)
-               : QUIRE_OK;
+    return shape->n_shared > 0 ? cascade_open(&s->layout,
+                                              &(cascade_limits){s->max_rows, shape->n_seqs, TILE_ROWS,
+                                                                s->b->ops->n_workers(s->b)},
+                                              &s->cascade)
+                               : QUIRE_OK;
 }
 
 /* The step that computes rows from..from + n of every sequence. */
@@ -142,12 +153,18 @@ static void step_of(stage *s, int32_t from, int32_t n, batch *step) {
     int32_t row = 0;
     for (int32_t i = 0; i < s->shape->n_seqs; i++) {
         const int32_t *pages = &s->pages[(int64_t)i * s->pages_each].v;
-        s->seqs[i] = (batch_seq){.row0 = row, .n_rows = n, .n_tokens = from + n, .mods = s->mods, .pages = {pages}};
+        s->seqs[i] =
+            (batch_seq){.row0 = row, .n_rows = n, .n_tokens = from + n, .mods = s->mods, .pages = {pages}};
         for (int32_t r = 0; r < n; r++) {
             s->positions[row++] = from + r;
         }
     }
-    *step = (batch){.n_rows = row, .n_seqs = s->shape->n_seqs, .positions = s->positions, .n_axes = 1, .seqs = s->seqs, .work = s->work};
+    *step = (batch){.n_rows = row,
+                    .n_seqs = s->shape->n_seqs,
+                    .positions = s->positions,
+                    .n_axes = 1,
+                    .seqs = s->seqs,
+                    .work = s->work};
     if (s->cascades) {
         cascade_plan(&s->cascade, step);
         return;
@@ -199,7 +216,8 @@ static void put_in_order(int32_t n_pages, page_id *pages) {
 }
 
 /* Opens the two ways of attention_speed: pages of m->page_tokens and of 256. */
-static quire_err open_ways(const attention_shape *shape, const attention_machine *m, stage ways[N_WAYS], quire_error *err) {
+static quire_err open_ways(const attention_shape *shape, const attention_machine *m, stage ways[N_WAYS],
+                           quire_error *err) {
     const int32_t page_tokens[N_WAYS] = {m->page_tokens > 0 ? m->page_tokens : PAGE_TOKENS, 256};
     quire_err e = QUIRE_OK;
     for (int w = 0; w < N_WAYS && e == QUIRE_OK; w++) {
@@ -209,7 +227,8 @@ static quire_err open_ways(const attention_shape *shape, const attention_machine
         put_in_order(shape->n_seqs * ways[1].pages_each, ways[1].pages);
         (m->in_order ? put_in_order : scatter)(shape->n_seqs * ways[0].pages_each, ways[0].pages);
     } else if (e == QUIRE_NO_MEMORY) {
-        err_set(err, e, -1, "out of memory for the keys and values of %d sequences of %d tokens", (int)shape->n_seqs, (int)shape->n_tokens);
+        err_set(err, e, -1, "out of memory for the keys and values of %d sequences of %d tokens",
+                (int)shape->n_seqs, (int)shape->n_tokens);
     }
     return e;
 }
@@ -220,7 +239,8 @@ static void close_ways(stage ways[N_WAYS]) {
     }
 }
 
-quire_err attention_measure(const attention_shape *shape, const attention_machine *m, attention_speed *out, quire_error *err) {
+quire_err attention_measure(const attention_shape *shape, const attention_machine *m, attention_speed *out,
+                            quire_error *err) {
     double *least[N_WAYS] = {&out->paged_us, &out->contiguous_us};
     stage ways[N_WAYS] = {{0}};
     quire_err e = open_ways(shape, m, ways, err);
@@ -246,7 +266,8 @@ static double read_us(const pieces *p, int way) {
     return (double)took / n;
 }
 
-quire_err attention_measure_reading(const attention_shape *shape, const attention_machine *m, attention_speed *out, quire_error *err) {
+quire_err attention_measure_reading(const attention_shape *shape, const attention_machine *m,
+                                    attention_speed *out, quire_error *err) {
     double *least[N_WAYS] = {&out->paged_us, &out->contiguous_us};
     stage ways[N_WAYS] = {{0}};
     pieces lists[N_WAYS] = {{0}};
@@ -267,7 +288,8 @@ quire_err attention_measure_reading(const attention_shape *shape, const attentio
     return e;
 }
 
-/* From n_pages pages in a row to a table for each sequence: the shared ones in all of them. */
+/* From n_pages pages in a row to a table for each sequence: the shared ones in all of
+ * them. */
 static void lay_out(stage *s) {
     int32_t n_shared = s->shape->n_shared / s->layout.page_tokens, n_own = s->pages_each - n_shared;
     for (int32_t i = s->shape->n_seqs - 1; i > 0; i--) { /* tables lie behind what they are made from */
@@ -277,7 +299,8 @@ static void lay_out(stage *s) {
     }
 }
 
-quire_err attention_measure_cascade(const attention_shape *shape, const attention_machine *m, cascade_speed *out, quire_error *err) {
+quire_err attention_measure_cascade(const attention_shape *shape, const attention_machine *m,
+                                    cascade_speed *out, quire_error *err) {
     stage s;
     batch step;
     quire_err e = stage_open(shape, m, PAGE_TOKENS, &s, err);
@@ -295,7 +318,8 @@ quire_err attention_measure_cascade(const attention_shape *shape, const attentio
             *(s.cascades ? &out->cascade_bytes : &out->each_bytes) = token_bytes * batch_read_tokens(&step);
         }
     } else if (e == QUIRE_NO_MEMORY) {
-        err_set(err, e, -1, "out of memory for the keys and values of %d sequences of %d tokens", (int)shape->n_seqs, (int)shape->n_tokens);
+        err_set(err, e, -1, "out of memory for the keys and values of %d sequences of %d tokens",
+                (int)shape->n_seqs, (int)shape->n_tokens);
     }
     stage_close(&s);
     return e;
@@ -314,7 +338,8 @@ static void run_mods(stage *s, const attention_machine *m, attn_mods *const mods
     }
 }
 
-quire_err attention_measure_mods(const attention_shape *shape, const attention_machine *m, mods_speed *out, quire_error *err) {
+quire_err attention_measure_mods(const attention_shape *shape, const attention_machine *m, mods_speed *out,
+                                 quire_error *err) {
     static const char *const masks[2] = {"q_idx >= kv_idx", "q_idx >= kv_idx && q_idx - kv_idx < 64"};
     _Static_assert(ATTENTION_WINDOW == 64, "as in the expression");
     attn_mods *mods[2] = {NULL, NULL};
@@ -333,8 +358,8 @@ quire_err attention_measure_mods(const attention_shape *shape, const attention_m
     return e;
 }
 
-quire_err attention_measure_bound(const attention_shape *shape, const attention_machine *m, int32_t window, float soft_cap,
-                                  bound_speed *out, quire_error *err) {
+quire_err attention_measure_bound(const attention_shape *shape, const attention_machine *m, int32_t window,
+                                  float soft_cap, bound_speed *out, quire_error *err) {
     attention_shape plain = *shape;
     plain.n_tokens = window > 0 ? window + (shape->n_rows - 1) / 2 : shape->n_tokens;
     const attention_shape *const shapes[N_WAYS] = {shape, &plain};
@@ -365,11 +390,13 @@ int64_t attention_bytes(const attention_shape *shape) {
     const model_desc d = desc_plain(1, shape->n_heads, shape->n_kv_heads, shape->d_head, 0);
     kv_layout l;
     return kv_layout_init(&d, kv_both(shape->type), 16, &l, NULL) == QUIRE_OK
-               ? kv_layout_token_bytes(&l) * (shape->n_shared + (int64_t)shape->n_seqs * (shape->n_tokens - shape->n_shared))
+               ? kv_layout_token_bytes(&l) *
+                     (shape->n_shared + (int64_t)shape->n_seqs * (shape->n_tokens - shape->n_shared))
                : 0;
 }
 
 double attention_operations(const attention_shape *shape) {
-    double rows = shape->n_rows, seen = rows * shape->n_tokens - rows * (rows - 1) / 2; /* the last row sees all, each before it one less */
+    /* the last row sees all, each before it one less */
+    double rows = shape->n_rows, seen = rows * shape->n_tokens - rows * (rows - 1) / 2;
     return 4.0 * seen * shape->n_heads * shape->d_head * shape->n_seqs;
 }

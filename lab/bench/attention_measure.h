@@ -1,4 +1,5 @@
-/* What `quire bench attention` measures with: the backend's attention op over pages of its own, no model around it. */
+/* What `quire bench attention` measures with: the backend's attention op over pages of
+ * its own, no model around it. */
 #ifndef LAB_BENCH_ATTENTION_MEASURE_H
 #define LAB_BENCH_ATTENTION_MEASURE_H
 
@@ -10,12 +11,15 @@
 
 enum { ATTENTION_STEP_ROWS = 512 }; /* rows of a sequence that a step takes at most */
 
-/* One layer's attention: of each of n_seqs sequences of n_tokens tokens the last n_rows rows (1: a decode). */
+/* One layer's attention: of each of n_seqs sequences of n_tokens tokens the last n_rows
+ * rows (1: a decode). */
 typedef struct attention_shape {
     int32_t n_heads, n_kv_heads, d_head;
     dtype type; /* of keys and values */
     int32_t n_seqs, n_tokens, n_rows;
-    int32_t n_shared; /* of its tokens, those whose pages all sequences have in common; whole chunks of attention */
+    /* of its tokens, those whose pages all sequences have in common; whole chunks of
+     * attention */
+    int32_t n_shared;
 } attention_shape;
 
 typedef struct attention_machine {
@@ -26,49 +30,58 @@ typedef struct attention_machine {
     bool in_order;       /* its pages lie in a row */
 } attention_machine;
 
-/* Least time of the runs, a layer. Runs of the two ways take turns; layers change, so that keys and values come from memory as in a step.
- */
+/* Least time of the runs, a layer. Runs of the two ways take turns; layers change, so
+ * that keys and values come from memory as in a step. */
 typedef struct attention_speed {
     double paged_us;      /* pages of m->page_tokens, in no order unless m->in_order */
     double contiguous_us; /* pages of 256, in order: what a chunk reads of a head lies in one piece */
 } attention_speed;
 
-/* NO_MEMORY where keys and values do not fit; INVALID for a shape or machine that the backend refuses. */
-quire_err attention_measure(const attention_shape *shape, const attention_machine *m, attention_speed *out, quire_error *err);
+/* NO_MEMORY where keys and values do not fit; INVALID for a shape or machine that the
+ * backend refuses. */
+quire_err attention_measure(const attention_shape *shape, const attention_machine *m, attention_speed *out,
+                            quire_error *err);
 
-/* The same for reading alone, by one thread: the keys and values of one sequence, piece by piece as attention takes them (read_pieces.h),
- * the quickest of several ways. */
-quire_err attention_measure_reading(const attention_shape *shape, const attention_machine *m, attention_speed *out, quire_error *err);
+/* The same for reading alone, by one thread: the keys and values of one sequence, piece
+ * by piece as attention takes them (read_pieces.h), the quickest of several ways. */
+quire_err attention_measure_reading(const attention_shape *shape, const attention_machine *m,
+                                    attention_speed *out, quire_error *err);
 
 /* The same for sequences that share n_shared tokens. */
 typedef struct cascade_speed {
-    double each_us, cascade_us;        /* the shared pages read for each sequence, or once */
-    int64_t each_bytes, cascade_bytes; /* of keys and values in the pages that the work list has read, a layer */
+    double each_us, cascade_us; /* the shared pages read for each sequence, or once */
+    /* of keys and values in the pages that the work list has read, a layer */
+    int64_t each_bytes, cascade_bytes;
 } cascade_speed;
 
-quire_err attention_measure_cascade(const attention_shape *shape, const attention_machine *m, cascade_speed *out, quire_error *err);
+quire_err attention_measure_cascade(const attention_shape *shape, const attention_machine *m,
+                                    cascade_speed *out, quire_error *err);
 
-/* The same under masks of a layer's own, and under expressions for the same keys in place of them (docs/attention.md): causal, and a window
- * of ATTENTION_WINDOW. Runs of the ways take turns. */
+/* The same under masks of a layer's own, and under expressions for the same keys in place
+ * of them (docs/attention.md): causal, and a window of ATTENTION_WINDOW. Runs of the ways
+ * take turns. */
 enum { ATTENTION_WINDOW = 64 };
 typedef struct mods_speed {
     double causal_us, causal_mod_us, window_us, window_mod_us;
 } mods_speed;
 
-quire_err attention_measure_mods(const attention_shape *shape, const attention_machine *m, mods_speed *out, quire_error *err);
+quire_err attention_measure_mods(const attention_shape *shape, const attention_machine *m, mods_speed *out,
+                                 quire_error *err);
 
-/* The same under a window (0: none) and a soft cap on scores (0: none), and without either over a context in which the rows see as many
- * keys in all: shape's, or where a window is given window + (n_rows - 1) / 2 tokens. A window is less than n_tokens - n_rows. Runs of the
- * ways take turns. */
+/* The same under a window (0: none) and a soft cap on scores (0: none), and without
+ * either over a context in which the rows see as many keys in all: shape's, or where a
+ * window is given window + (n_rows - 1) / 2 tokens. A window is less than n_tokens -
+ * n_rows. Runs of the ways take turns. */
 typedef struct bound_speed {
     double bound_us, plain_us;
 } bound_speed;
 
-quire_err attention_measure_bound(const attention_shape *shape, const attention_machine *m, int32_t window, float soft_cap,
-                                  bound_speed *out, quire_error *err);
+quire_err attention_measure_bound(const attention_shape *shape, const attention_machine *m, int32_t window,
+                                  float soft_cap, bound_speed *out, quire_error *err);
 
-/* Keys and values that a layer's attention has to read, each once for all of its rows, what is shared once for all sequences; and its
- * multiplications and additions, over what rows see. */
+/* Keys and values that a layer's attention has to read, each once for all of its rows,
+ * what is shared once for all sequences; and its multiplications and additions, over what
+ * rows see. */
 int64_t attention_bytes(const attention_shape *shape);
 double attention_operations(const attention_shape *shape);
 

@@ -56,7 +56,8 @@ static void touch_stretch(void *context, int32_t task, int32_t worker) {
     }
 }
 
-/* One turn of several: *rate becomes the best so far, and the mean of equally long turns. */
+/* One turn of several: *rate becomes the best so far, and the mean of equally long
+ * turns. */
 static void measure_way(backend *b, reading *r, int32_t n_stretches, int64_t run_us, bandwidth *rate) {
     int64_t best = INT64_MAX, start = clock_us(), all;
     int32_t repeats = n_stretches < 64 ? 64 / n_stretches : 1, n_passes = 0; /* long enough for the clock */
@@ -72,14 +73,18 @@ static void measure_way(backend *b, reading *r, int32_t n_stretches, int64_t run
         n_passes++;
     } while (all < run_us);
     rate->best = fmax(rate->best, bytes / ((double)(best > 0 ? best : 1) * 1e-6));
-    rate->mean = fmin(rate->best, rate->mean + bytes * n_passes / ((double)(all > 0 ? all : 1) * 1e-6) / TURNS); /* rounding apart */
+    /* rounding apart */
+    rate->mean =
+        fmin(rate->best, rate->mean + bytes * n_passes / ((double)(all > 0 ? all : 1) * 1e-6) / TURNS);
 }
 
 /* All ways over one buffer, of small pages or of huge ones where the system has them. */
-static quire_err measure_pages(backend *b, int32_t n_stretches, bool small_pages, int64_t run_us, bandwidth *rates) {
+static quire_err measure_pages(backend *b, int32_t n_stretches, bool small_pages, int64_t run_us,
+                               bandwidth *rates) {
     size_t n = (size_t)n_stretches;
     reading r = {.kernels = peak_of(b),
-                 .bytes = small_pages ? mem_new(n, STRETCH) : cpu_new_spread((const cpu_backend *)b, n * STRETCH),
+                 .bytes =
+                     small_pages ? mem_new(n, STRETCH) : cpu_new_spread((const cpu_backend *)b, n * STRETCH),
                  .sums = mem_new(n, sizeof *r.sums)};
     if (r.bytes == NULL || r.sums == NULL) {
         mem_free(r.bytes);

@@ -23,12 +23,13 @@ static quire_err check_layers(const kv_layout *l, bool has_groups, quire_error *
     bool alike = l->n_groups == 1 && l->groups[0].kind == LAYER_FULL;
     for (int32_t g = 0; g < l->n_groups; g++) {
         if (l->groups[g].kind != LAYER_FULL && l->groups[g].kind != LAYER_WINDOW) {
-            return err_set(err, QUIRE_UNSUPPORTED, -1, "this experiment is for models whose layers keep keys and values");
+            return err_set(err, QUIRE_UNSUPPORTED, -1,
+                           "this experiment is for models whose layers keep keys and values");
         }
     }
-    return alike || has_groups
-               ? QUIRE_OK
-               : err_set(err, QUIRE_UNSUPPORTED, -1, "this experiment is for models whose layers all see everything");
+    return alike || has_groups ? QUIRE_OK
+                               : err_set(err, QUIRE_UNSUPPORTED, -1,
+                                         "this experiment is for models whose layers all see everything");
 }
 
 static quire_err open_model(const bare_options *o, model_file *f, bare *b, quire_error *err) {
@@ -38,7 +39,8 @@ static quire_err open_model(const bare_options *o, model_file *f, bare *b, quire
     TRY(options_compute(o->engine, &d, &compute, err));
     const kv_types kv = options_kv_types(o->engine, &d, compute);
     if (o->max_len > d.max_positions) {
-        return err_set(err, QUIRE_INVALID, -1, "sequences of %d tokens: the model takes %d", (int)o->max_len, (int)d.max_positions);
+        return err_set(err, QUIRE_INVALID, -1, "sequences of %d tokens: the model takes %d", (int)o->max_len,
+                       (int)d.max_positions);
     }
     backend_options bo = {.compute = compute, .isa = o->engine->isa, .n_threads = o->engine->n_threads};
     TRY(backend_cpu_open(&bo, &b->b, err));
@@ -47,7 +49,9 @@ static quire_err open_model(const bare_options *o, model_file *f, bare *b, quire
     TRY(kv_layout_init(b->desc, kv, o->page_tokens, &b->layout, err));
     TRY(check_layers(&b->layout, o->has_groups, err));
     b->slots = mem_new((size_t)b->max_rows, (size_t)b->layout.n_groups * sizeof *b->slots);
-    TRY(b->slots != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "no memory for passes of %d rows", (int)o->max_rows));
+    TRY(b->slots != NULL
+            ? QUIRE_OK
+            : err_set(err, QUIRE_NO_MEMORY, -1, "no memory for passes of %d rows", (int)o->max_rows));
     step_limits limits = {.max_rows = b->max_rows, .max_seqs = b->max_seqs, .max_out = b->max_out};
     TRY(b->b->ops->step_open(b->b, &limits, &b->layout, b->desc->n_vocab, err));
     int32_t n_pages = o->has_groups ? o->n_pages * b->layout.n_groups : o->n_pages;
@@ -59,7 +63,8 @@ quire_err bare_open(const bare_options *o, bare *out, quire_error *err) {
     out->max_out = o->max_out > 0 ? o->max_out : o->max_seqs;
     model_file *f = NULL;
     quire_err e = open_arrays(out);
-    e = e == QUIRE_OK ? options_open_file(o->engine, &f, err) : err_set(err, e, -1, "no memory for passes of %d rows", (int)o->max_rows);
+    e = e == QUIRE_OK ? options_open_file(o->engine, &f, err)
+                      : err_set(err, e, -1, "no memory for passes of %d rows", (int)o->max_rows);
     if (e == QUIRE_OK) {
         e = open_model(o, f, out, err);
         model_file_close(f);
@@ -89,14 +94,18 @@ static void set_slots(const bare *b, const bare_part *p, const int32_t *pages, k
     int32_t page_tokens = b->layout.page_tokens;
     for (int32_t i = 0; i < p->n_rows; i++) {
         int32_t at = p->first + i;
-        out[i] = (kv_slot){pages != NULL ? (int64_t)pages[at / page_tokens] * page_tokens + at % page_tokens : -1};
+        out[i] =
+            (kv_slot){pages != NULL ? (int64_t)pages[at / page_tokens] * page_tokens + at % page_tokens : -1};
     }
 }
 
 static void add_part(bare *b, const bare_part *p) {
     int32_t row0 = b->rows.n_rows;
     batch_seq *q = &b->seqs[b->rows.n_seqs++];
-    *q = (batch_seq){.row0 = row0, .n_rows = p->n_rows, .n_tokens = p->first + p->n_rows, .two_sided = b->desc->blocks.two_sided};
+    *q = (batch_seq){.row0 = row0,
+                     .n_rows = p->n_rows,
+                     .n_tokens = p->first + p->n_rows,
+                     .two_sided = b->desc->blocks.two_sided};
     for (int32_t i = 0; i < p->n_rows; i++) {
         b->tokens[row0 + i] = p->tokens[p->first + i];
         b->positions[row0 + i] = p->first + i;
@@ -120,8 +129,12 @@ quire_err bare_forward(bare *b, const bare_part *parts, int32_t n) {
     if (n > b->max_seqs || rows > b->max_rows || out > b->max_out) {
         return QUIRE_TOO_LARGE;
     }
-    b->rows =
-        (batch){.tokens = b->tokens, .positions = b->positions, .n_axes = 1, .seqs = b->seqs, .out_rows = b->out_rows, .work = b->work};
+    b->rows = (batch){.tokens = b->tokens,
+                      .positions = b->positions,
+                      .n_axes = 1,
+                      .seqs = b->seqs,
+                      .out_rows = b->out_rows,
+                      .work = b->work};
     b->rows.wants_rows = b->desc->no_head;
     for (int32_t g = 0; g < b->layout.n_groups; g++) {
         b->rows.slots[g] = b->slots + (int64_t)g * b->max_rows;

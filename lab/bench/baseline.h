@@ -1,5 +1,6 @@
-/* What paging and continuous batching replaced, to compare with: padded batches that run until their longest member ends, and keys and
- * values reserved in one piece. Exists for experiments only; the engine has none of it. Pure functions of integers. */
+/* What paging and continuous batching replaced, to compare with: padded batches that run
+ * until their longest member ends, and keys and values reserved in one piece. Exists for
+ * experiments only; the engine has none of it. Pure functions of integers. */
 #ifndef LAB_BENCH_BASELINE_H
 #define LAB_BENCH_BASELINE_H
 
@@ -22,14 +23,16 @@ typedef struct reserved_seq {
     int32_t n_now;              /* tokens it has */
 } reserved_seq;
 
-/* Slots that the sequence takes; max_len is what RESERVE_MAX gives, page_tokens what a page holds. */
+/* Slots that the sequence takes; max_len is what RESERVE_MAX gives, page_tokens what a
+ * page holds. */
 int64_t reservation_slots(reservation r, const reserved_seq *s, int32_t max_len, int32_t page_tokens);
 
 /* Pad tokens of a batch of prompts that are brought to the length of the longest. */
 int64_t baseline_pads(const int32_t *lengths, int32_t n);
 
-/* Static batching: requests in order, `slots` at a time; a batch starts when the one before has ended, and ends with its longest. ends[i]:
- * the step at which the answer of request i is given, which is when its batch ends. Returns the last. */
+/* Static batching: requests in order, `slots` at a time; a batch starts when the one
+ * before has ended, and ends with its longest. ends[i]: the step at which the answer of
+ * request i is given, which is when its batch ends. Returns the last. */
 int64_t baseline_static(const int32_t *lengths, int32_t n, int32_t slots, int64_t *ends);
 
 #endif

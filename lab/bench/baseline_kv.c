@@ -32,7 +32,8 @@ typedef struct job {
     int32_t longest; /* padded: positions computed for each */
 } job;
 
-/* Sequences have their own piece in every cache, to which rows are added as they are computed; else pages are brought together. */
+/* Sequences have their own piece in every cache, to which rows are added as they are
+ * computed; else pages are brought together. */
 static bool keeps_pieces(baseline_kv_way way) {
     return way == BASELINE_GROWING || way == BASELINE_RESERVED;
 }
@@ -59,7 +60,8 @@ static quire_err grow(baseline_kv *k, const kv_planes *l, kv_piece *p, int32_t n
     return QUIRE_OK;
 }
 
-/* Norms and rotates as always, with nothing stored in pages (the rows have no slots). Then every sequence's piece gets its rows. */
+/* Norms and rotates as always, with nothing stored in pages (the rows have no slots).
+ * Then every sequence's piece gets its rows. */
 static void store_in_pieces(backend *b, const kv_store_use *use) {
     baseline_kv *k = (baseline_kv *)(uintptr_t)b->ops;
     cpu_backend *c = (cpu_backend *)b;
@@ -69,14 +71,15 @@ static void store_in_pieces(backend *b, const kv_store_use *use) {
         const batch_seq *seq = &c->batch->seqs[s];
         kv_piece *p = piece_of(k, use->cache, s);
         quire_err e = p->n != seq->n_tokens - seq->n_rows || seq->n_tokens > k->max_len ? QUIRE_INVALID
-                      : k->way == BASELINE_GROWING                                      ? grow(k, l, p, seq->n_rows)
-                                                                                        : QUIRE_OK;
+                      : k->way == BASELINE_GROWING ? grow(k, l, p, seq->n_rows)
+                                                   : QUIRE_OK;
         if (e != QUIRE_OK) {
             k->error = e;
             return;
         }
         for (int32_t i = 0; i < seq->n_rows; i++) {
-            kv_piece_store(l, p, cpu_act_row(c, use->k, seq->row0 + i), cpu_act_row(c, use->v, seq->row0 + i));
+            kv_piece_store(l, p, cpu_act_row(c, use->k, seq->row0 + i),
+                           cpu_act_row(c, use->v, seq->row0 + i));
         }
     }
 }
@@ -91,11 +94,15 @@ static void gather_head(const job *j, int32_t s, int32_t head) {
     kv_piece *p = piece_of(j->k, j->op.cache, s);
     size_t row = (size_t)l->key.row_bytes;
     for (int32_t at = 0; at < seq->n_tokens; at += l->page_tokens) {
-        int32_t page = seq->pages[0][at / l->page_tokens], n = seq->n_tokens - at < l->page_tokens ? seq->n_tokens - at : l->page_tokens;
-        const uint8_t *keys = cpu_kv_plane(c, page, j->op.cache, KV_PLANE_K), *values = cpu_kv_plane(c, page, j->op.cache, KV_PLANE_V);
+        int32_t page = seq->pages[0][at / l->page_tokens],
+                n = seq->n_tokens - at < l->page_tokens ? seq->n_tokens - at : l->page_tokens;
+        const uint8_t *keys = cpu_kv_plane(c, page, j->op.cache, KV_PLANE_K),
+                      *values = cpu_kv_plane(c, page, j->op.cache, KV_PLANE_V);
         size_t to = row * (size_t)((head * kv_piece_blocks(p->cap) + at / CPU_KV_BLOCK) * CPU_KV_BLOCK);
-        memcpy(p->k + to, keys + cpu_kv_head(l, KV_PLANE_K, head), row * (size_t)(kv_piece_blocks(n) * CPU_KV_BLOCK));
-        memcpy(p->v + row * ((size_t)head * (size_t)p->cap + (size_t)at), values + cpu_kv_head(l, KV_PLANE_V, head), row * (size_t)n);
+        memcpy(p->k + to, keys + cpu_kv_head(l, KV_PLANE_K, head),
+               row * (size_t)(kv_piece_blocks(n) * CPU_KV_BLOCK));
+        memcpy(p->v + row * ((size_t)head * (size_t)p->cap + (size_t)at),
+               values + cpu_kv_head(l, KV_PLANE_V, head), row * (size_t)n);
     }
 }
 
@@ -112,10 +119,10 @@ static int32_t clamp(int32_t v, int32_t high) {
     return v < 0 ? 0 : v > high ? high : v;
 }
 
-/* Positions base .. base + ATTN_CHUNK of the piece against the tile's queries, of which query t sees first[t] to end[t]. false: none sees
- * any of them. */
-static bool compute_chunk(const job *j, const kv_piece *p, int32_t head, int32_t base, const int32_t *first, const int32_t *end,
-                          attn_scratch *w) {
+/* Positions base .. base + ATTN_CHUNK of the piece against the tile's queries, of which
+ * query t sees first[t] to end[t]. false: none sees any of them. */
+static bool compute_chunk(const job *j, const kv_piece *p, int32_t head, int32_t base, const int32_t *first,
+                          const int32_t *end, attn_scratch *w) {
     bool any = false;
     for (int32_t t = 0; t < w->tile.n_queries; t++) {
         w->tile.first[t] = clamp(first[t] - base, ATTN_CHUNK);
@@ -140,11 +147,13 @@ static void finish_queries(const job *j, attn_scratch *w) {
     const float *sinks = j->op.spec->sinks;
     for (int32_t t = 0; t < w->tile.n_queries; t++) {
         int64_t head = w->row_head[t] % j->op.max_heads;
-        j->c->math->attention_finish(&w->states[t], sinks != NULL ? sinks + head : NULL, w->tile.d_head, w->out[t]);
+        j->c->math->attention_finish(&w->states[t], sinks != NULL ? sinks + head : NULL, w->tile.d_head,
+                                     w->out[t]);
     }
 }
 
-/* What padding costs: the positions behind the sequence's own, up to the batch's longest, computed and dropped. */
+/* What padding costs: the positions behind the sequence's own, up to the batch's longest,
+ * computed and dropped. */
 static void compute_padding(const job *j, const kv_piece *p, int32_t head, int32_t from, attn_scratch *w) {
     int32_t firsts[ATTN_TILE], ends[ATTN_TILE];
     for (int32_t t = 0; t < w->tile.n_queries; t++) {
@@ -173,11 +182,13 @@ static void attend(const job *j, int32_t s, int32_t head, attn_scratch *w) {
     int32_t n_queries = seq->n_rows * j->op.group_size;
     set_tile(j, w);
     for (int32_t from = 0; from < n_queries; from += ATTN_TILE) {
-        attn_set_queries(&j->op, &item, head, from, n_queries - from < ATTN_TILE ? n_queries - from : ATTN_TILE, w);
+        attn_set_queries(&j->op, &item, head, from,
+                         n_queries - from < ATTN_TILE ? n_queries - from : ATTN_TILE, w);
         for (int32_t base = 0; base < seq->n_tokens; base += ATTN_CHUNK) {
             bool any = compute_chunk(j, p, head, base, w->first, w->end, w);
             for (int32_t t = 0; any && t < w->tile.n_queries; t++) {
-                attn_state now = {w->tile.max[t], w->tile.sum[t], w->tile.acc + (size_t)t * (size_t)w->tile.acc_stride};
+                attn_state now = {w->tile.max[t], w->tile.sum[t],
+                                  w->tile.acc + (size_t)t * (size_t)w->tile.acc_stride};
                 j->c->math->attention_merge(&w->states[t], &now, 1, w->tile.acc_stride);
             }
         }
@@ -267,12 +278,13 @@ static quire_err open_workers(baseline_kv *k, const cpu_backend *c) {
 }
 
 static size_t n_pieces(const baseline_kv *k) {
-    return keeps_pieces(k->way)        ? (size_t)((const cpu_backend *)k->b)->layout.n_caches * (size_t)k->max_seqs
+    return keeps_pieces(k->way) ? (size_t)((const cpu_backend *)k->b)->layout.n_caches * (size_t)k->max_seqs
            : k->way == BASELINE_PADDED ? (size_t)k->max_seqs
                                        : 1;
 }
 
-/* Reserved pieces lie one behind the other in memory like the pool's, in large pages of the system. */
+/* Reserved pieces lie one behind the other in memory like the pool's, in large pages of
+ * the system. */
 static quire_err open_reserved(baseline_kv *k, const cpu_backend *c) {
     size_t room = 0, at = 0;
     for (size_t i = 0; i < n_pieces(k); i++) {
@@ -316,8 +328,8 @@ static bool can_attach(const kv_layout *l, baseline_kv_way way) {
     for (int32_t i = 0; i < l->n_caches; i++) {
         const kv_planes *p = &l->caches[i];
         bool pages_windows = p->kind == LAYER_WINDOW && !keeps_pieces(way);
-        can = can && (p->kind == LAYER_FULL || p->kind == LAYER_WINDOW) && !pages_windows && p->key.scale_bytes == 0 &&
-              p->key.type == p->value.type;
+        can = can && (p->kind == LAYER_FULL || p->kind == LAYER_WINDOW) && !pages_windows &&
+              p->key.scale_bytes == 0 && p->key.type == p->value.type;
     }
     return can;
 }
@@ -330,7 +342,8 @@ static int32_t widest_head(const kv_layout *l) {
     return widest;
 }
 
-quire_err baseline_kv_attach(backend *b, baseline_kv_way way, int32_t max_seqs, int32_t max_len, baseline_kv **out) {
+quire_err baseline_kv_attach(backend *b, baseline_kv_way way, int32_t max_seqs, int32_t max_len,
+                             baseline_kv **out) {
     const cpu_backend *c = (const cpu_backend *)b;
     if (!can_attach(&c->layout, way)) {
         return QUIRE_UNSUPPORTED;

@@ -98,8 +98,10 @@ static quire_err flush(server *s) {
     return QUIRE_OK;
 }
 
-/* Tokens first..first + n, in as many passes as it takes; q: who takes the last row's token, or NULL. */
-static quire_err add_rows(server *s, const int32_t *tokens, int32_t first, int32_t n, const int32_t *pages, served *q) {
+/* Tokens first..first + n, in as many passes as it takes; q: who takes the last row's
+ * token, or NULL. */
+static quire_err add_rows(server *s, const int32_t *tokens, int32_t first, int32_t n, const int32_t *pages,
+                          served *q) {
     while (n > 0) {
         if (s->n_rows == s->b->max_rows || s->n_parts == s->b->max_seqs) {
             TRY(flush(s));
@@ -152,7 +154,8 @@ static void finish(server *s, served *q) {
 
 /* ---- static ---- */
 
-/* The next requests that fit together: each takes room for the longest prompt of them and for the longest answer that may come. */
+/* The next requests that fit together: each takes room for the longest prompt of them and
+ * for the longest answer that may come. */
 static int32_t next_batch(const server *s, int32_t from, int32_t *longest_prompt, int32_t *longest_answer) {
     int32_t n = 0;
     *longest_prompt = *longest_answer = 0;
@@ -181,7 +184,8 @@ static quire_err add_padded(server *s, int32_t place, served *q, int32_t to) {
     return add_known(s, q);
 }
 
-static quire_err run_batch(server *s, int32_t from, int32_t n, int32_t longest_prompt, int32_t longest_answer) {
+static quire_err run_batch(server *s, int32_t from, int32_t n, int32_t longest_prompt,
+                           int32_t longest_answer) {
     s->n_running = n;
     for (int32_t i = 0; i < n; i++) {
         s->running[i] = from + i;
@@ -251,7 +255,8 @@ static void admit(server *s) {
     }
 }
 
-/* A piece one page larger, with what is there copied, by the backend. false: there is none. */
+/* A piece one page larger, with what is there copied, by the backend. false: there is
+ * none. */
 static bool grow(server *s, served *q) {
     int32_t piece = find_piece(s, q->n_pages + 1), old = q->piece, n = q->n_pages;
     if (piece < 0) {
@@ -267,7 +272,8 @@ static bool grow(server *s, served *q) {
     return true;
 }
 
-/* Room for what each running sequence computes in the step; the newest are dropped where there is none. */
+/* Room for what each running sequence computes in the step; the newest are dropped where
+ * there is none. */
 static quire_err make_room(server *s) {
     for (int32_t i = 0; i < s->n_running; i++) {
         served *q = &s->seqs[s->running[i]];
@@ -331,7 +337,8 @@ static quire_err open_server(server *s, const lab_request *requests) {
     s->taken = mem_new((size_t)s->o->n_pages, sizeof *s->taken);
     s->running = mem_new(n, sizeof *s->running);
     s->zeros = mem_new(len, sizeof *s->zeros);
-    s->padding_pages = mem_new((size_t)s->o->max_seqs * (size_t)pages_of(s->o->max_len), sizeof *s->padding_pages);
+    s->padding_pages =
+        mem_new((size_t)s->o->max_seqs * (size_t)pages_of(s->o->max_len), sizeof *s->padding_pages);
     s->parts = mem_new((size_t)s->b->max_seqs, sizeof *s->parts);
     s->wanting = mem_new((size_t)s->b->max_seqs, sizeof(served *));
     if (!s->seqs || !s->taken || !s->running || !s->zeros || !s->padding_pages || !s->parts || !s->wanting) {
@@ -374,7 +381,8 @@ static void fill_result(server *s) {
     }
 }
 
-quire_err baseline_serve(bare *b, const baseline_options *o, const lab_request *requests, int32_t n, baseline_result *out) {
+quire_err baseline_serve(bare *b, const baseline_options *o, const lab_request *requests, int32_t n,
+                         baseline_result *out) {
     *out = (baseline_result){0};
     server s = {.b = b, .o = o, .n = n, .result = out};
     quire_err e = open_server(&s, requests);

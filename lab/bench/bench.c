@@ -27,14 +27,15 @@ typedef struct bench {
     const bench_options *options;
     client client;
     int32_t n_threads;
-    double bandwidth;  /* bytes a second */
-    double peak;       /* operations a second of products */
-    uint64_t draw;     /* state of the generator of prompts: none is like another */
+    double bandwidth; /* bytes a second */
+    double peak;      /* operations a second of products */
+    uint64_t draw;    /* state of the generator of prompts: none is like another */
 } bench;
 
-/* Runs `batch` requests together; their token times stay in requests. *took_us is from the first submit to the last end. */
-static quire_err run_batch(bench *b, sent *requests, int32_t batch, int32_t n_prompt, int32_t n_tokens, int64_t *took_us,
-                           quire_error *err) {
+/* Runs `batch` requests together; their token times stay in requests. *took_us is from
+ * the first submit to the last end. */
+static quire_err run_batch(bench *b, sent *requests, int32_t batch, int32_t n_prompt, int32_t n_tokens,
+                           int64_t *took_us, quire_error *err) {
     int64_t start = clock_us();
     for (int32_t i = 0; i < batch; i++) {
         TRY(client_send_random(&b->client, &b->draw, n_prompt, n_tokens, &requests[i], err));
@@ -61,7 +62,8 @@ static json_out *begin_line(const bench *b, json_line *l, const char *name) {
 }
 
 /* The mean and the spread of one figure. */
-static void print_lines(const bench *b, const char *what, int32_t batch, int32_t context, figure f, double limit) {
+static void print_lines(const bench *b, const char *what, int32_t batch, int32_t context, figure f,
+                        double limit) {
     const char *const suffixes[] = {"", "_spread"};
     for (int i = 0; i < 2; i++) {
         char name[32];
@@ -89,7 +91,8 @@ static void print_bandwidth(const bench *b, int32_t threads, double bytes_per_s)
 
 /* Says that a figure is missing, and why. */
 static void report_missing(const bench *b, const char *what, int32_t batch, int32_t context) {
-    static const char *const why = "not measured: the first answers ended before the last prompts were computed, or the machine is busy; "
+    static const char *const why = "not measured: the first answers ended before the last prompts were "
+                                   "computed, or the machine is busy; "
                                    "ask for more --decode or --step-target-ms 0";
     if (b->options->json) {
         log_line(LOG_WARN, "%s, batch %d, context %d: %s", what, (int)batch, (int)context, why);
@@ -134,8 +137,8 @@ static quire_err decode_once(void *context, double *speed, quire_error *err) {
     int64_t steps_before = client_steps(&d->b->client);
     int64_t took;
     TRY(run_batch(d->b, d->requests, d->batch, d->context, n, &took, err));
-    *speed =
-        client_decode_speed(d->requests, d->batch, n > LAST_TOKENS ? n - 1 - LAST_TOKENS : 0, client_steps(&d->b->client) - steps_before);
+    *speed = client_decode_speed(d->requests, d->batch, n > LAST_TOKENS ? n - 1 - LAST_TOKENS : 0,
+                                 client_steps(&d->b->client) - steps_before);
     return QUIRE_OK;
 }
 
@@ -152,15 +155,18 @@ static quire_err measure(bench *b, sent *requests, int32_t batch, int32_t contex
     report(b, "prefill", batch, context, figure_of(prefill, b->options->n_runs),
            context * b->peak / shape_prompt_operations(&shape, context));
     figure found;
-    TRY(client_measure(decode_once, &(decoding){b, requests, batch, context}, b->options->n_runs, &found, err));
+    TRY(client_measure(decode_once, &(decoding){b, requests, batch, context}, b->options->n_runs, &found,
+                       err));
     double mean_context = context + n / 2.0;
-    double step_bytes = (double)b->client.info->weight_bytes + batch * mean_context * (double)b->client.info->token_bytes;
-    report(b, "decode", batch, context, found, fmin(batch * b->bandwidth / step_bytes, b->peak / shape_token_operations(&shape)));
+    double step_bytes =
+        (double)b->client.info->weight_bytes + batch * mean_context * (double)b->client.info->token_bytes;
+    report(b, "decode", batch, context, found,
+           fmin(batch * b->bandwidth / step_bytes, b->peak / shape_token_operations(&shape)));
     return QUIRE_OK;
 }
 
-/* Operations a second that products of the model's weights may reach; the type that most of them have is told by the bits that they take.
- */
+/* Operations a second that products of the model's weights may reach; the type that most
+ * of them have is told by the bits that they take. */
 static double peak_of_products(const bench *b, const roofline *r) {
     const quire_info *info = b->client.info;
     bool is_small = info->n_params > 0 && (double)info->weight_bytes * 8 / (double)info->n_params < 6;
@@ -171,7 +177,8 @@ static double peak_of_products(const bench *b, const roofline *r) {
     return products_peak(r, compute, is_small ? DTYPE_Q4_0 : DTYPE_Q8_0, &by);
 }
 
-/* What the machine gives a model of this size, by threads; figures are held against the best. */
+/* What the machine gives a model of this size, by threads; figures are held against the
+ * best. */
 static quire_err measure_limits(bench *b, quire_error *err) {
     int64_t n_bytes = b->client.info->weight_bytes, megabytes = n_bytes / (1 << 20) + 1;
     roofline_effort effort = roofline_usual;
@@ -184,8 +191,9 @@ static quire_err measure_limits(bench *b, quire_error *err) {
         if (b->options->json) {
             print_bandwidth(b, threads, r.read.best);
         } else {
-            printf("with %d thread%s: reading %d MiB %.1f GB/s, products %.1f GOP/s\n", (int)threads, threads == 1 ? "" : "s",
-                   (int)effort.megabytes, r.read.best / 1e9, peak_of_products(b, &r) / 1e9);
+            printf("with %d thread%s: reading %d MiB %.1f GB/s, products %.1f GOP/s\n", (int)threads,
+                   threads == 1 ? "" : "s", (int)effort.megabytes, r.read.best / 1e9,
+                   peak_of_products(b, &r) / 1e9);
         }
         if (threads == b->n_threads) {
             return QUIRE_OK;
@@ -207,14 +215,17 @@ typedef struct points {
 
 /* What was asked must fit before anything runs. */
 static quire_err check_fit(const bench *b, const points *p, quire_error *err) {
-    int32_t tokens = largest(p->contexts, p->n_contexts) + b->options->n_decode, batch = largest(p->batches, p->n_batches);
+    int32_t tokens = largest(p->contexts, p->n_contexts) + b->options->n_decode,
+            batch = largest(p->batches, p->n_batches);
     int64_t pages = pool_size_sequence(&b->options->engine, b->client.engine, tokens);
     if (tokens > b->client.info->max_model_len) {
-        return err_set(err, QUIRE_INVALID, -1, "--context and --decode need %d tokens a sequence, the model takes %d; ask for less",
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--context and --decode need %d tokens a sequence, the model takes %d; ask for less",
                        (int)tokens, (int)b->client.info->max_model_len);
     }
     if (pages * batch > b->client.info->n_pages) {
-        return err_set(err, QUIRE_INVALID, -1, "%d sequences of %d tokens need %lld pages, there are %d; ask for less", (int)batch,
+        return err_set(err, QUIRE_INVALID, -1,
+                       "%d sequences of %d tokens need %lld pages, there are %d; ask for less", (int)batch,
                        (int)tokens, (long long)(pages * batch), (int)b->client.info->n_pages);
     }
     return QUIRE_OK;
@@ -226,17 +237,22 @@ static quire_err measure_all(bench *b, const points *p, quire_error *err) {
     sent *requests = mem_new((size_t)batch, sizeof *requests);
     int64_t *times = mem_new((size_t)batch * (size_t)n, sizeof *times);
     int32_t *looks = mem_new((size_t)batch * (size_t)n, sizeof *looks);
-    quire_err e = requests && times && looks ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)batch);
+    quire_err e = requests && times && looks
+                      ? QUIRE_OK
+                      : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)batch);
     if (e == QUIRE_OK) {
         for (int32_t i = 0; i < batch; i++) {
-            requests[i] = (sent){.times_us = times + (size_t)i * (size_t)n, .looks = looks + (size_t)i * (size_t)n};
+            requests[i] =
+                (sent){.times_us = times + (size_t)i * (size_t)n, .looks = looks + (size_t)i * (size_t)n};
         }
         e = measure_limits(b, err);
     }
     if (e == QUIRE_OK && !b->options->json) {
-        printf("%s: compute %s, KV %s, %s; tokens/s, mean of %d runs\n", b->client.info->model_name, b->client.info->compute,
-               b->client.info->kv_dtype, b->client.info->backend, (int)b->options->n_runs);
-        printf("%-8s %6s %8s %12s  %8s %12s %7s\n", "", "batch", "context", "tokens/s", "spread", "limit", "of it");
+        printf("%s: compute %s, KV %s, %s; tokens/s, mean of %d runs\n", b->client.info->model_name,
+               b->client.info->compute, b->client.info->kv_dtype, b->client.info->backend,
+               (int)b->options->n_runs);
+        printf("%-8s %6s %8s %12s  %8s %12s %7s\n", "", "batch", "context", "tokens/s", "spread", "limit",
+               "of it");
     }
     for (int32_t i = 0; e == QUIRE_OK && i < p->n_contexts; i++) {
         for (int32_t j = 0; e == QUIRE_OK && j < p->n_batches; j++) {
@@ -254,7 +270,8 @@ quire_err bench_run(const bench_options *o, quire_error *err) {
     TRY(figures_parse_list("--batch", o->batches, p.batches, &p.n_batches, err));
     TRY(figures_parse_list("--context", o->contexts, p.contexts, &p.n_contexts, err));
     if (o->n_runs < 1 || o->n_runs > FIGURES_MAX_RUNS) {
-        return err_set(err, QUIRE_INVALID, -1, "--runs %d: must be from 1 to %d", (int)o->n_runs, FIGURES_MAX_RUNS);
+        return err_set(err, QUIRE_INVALID, -1, "--runs %d: must be from 1 to %d", (int)o->n_runs,
+                       FIGURES_MAX_RUNS);
     }
     quire_options engine = o->engine;
     int32_t batch = largest(p.batches, p.n_batches);

@@ -1,5 +1,5 @@
-/* `quire bench`: how fast the engine prefills and decodes, measured through the public API as its users see it, beside what memory and
- * arithmetic allow. */
+/* `quire bench`: how fast the engine prefills and decodes, measured through the public
+ * API as its users see it, beside what memory and arithmetic allow. */
 #ifndef LAB_BENCH_BENCH_H
 #define LAB_BENCH_BENCH_H
 
@@ -20,8 +20,8 @@ typedef struct bench_options {
 
 void bench_options_init(bench_options *o);
 
-/* Measures and prints to stdout; err says why it could not. Figures of a context that the model cannot hold are refused before anything
- * runs. */
+/* Measures and prints to stdout; err says why it could not. Figures of a context that the
+ * model cannot hold are refused before anything runs. */
 quire_err bench_run(const bench_options *o, quire_error *err);
 
 #endif

@@ -9,7 +9,16 @@
 #include "lab/bench/read_pieces.h"
 #include "lab/bench/sheet.h"
 
-enum { N_SHAPES = 2, MANY = 16, MANY_TOKENS = 2048, SHARING = 32, SHARED = 4096, OWN = 128, MAX_TYPES = 6, PLACES = 4 };
+enum {
+    N_SHAPES = 2,
+    MANY = 16,
+    MANY_TOKENS = 2048,
+    SHARING = 32,
+    SHARED = 4096,
+    OWN = 128,
+    MAX_TYPES = 6,
+    PLACES = 4
+};
 
 /* Query heads, kv heads, head width: a small Llama, and a model without shared heads. */
 static const int32_t shapes[N_SHAPES][3] = {{32, 4, 64}, {32, 32, 128}};
@@ -20,8 +29,11 @@ static const struct {
                       {"fp8", DTYPE_F8_E4M3}, {"int8", DTYPE_I8}, {"int4", DTYPE_I4}};
 
 void bench_attention_options_init(bench_attention_options *o) {
-    *o = (bench_attention_options){
-        .contexts = "1024,8192,32768", .types = "bf16,fp8,int8,int4", .isa = "auto", .n_prompt = 8192, .n_runs = 5};
+    *o = (bench_attention_options){.contexts = "1024,8192,32768",
+                                   .types = "bf16,fp8,int8,int4",
+                                   .isa = "auto",
+                                   .n_prompt = 8192,
+                                   .n_runs = 5};
 }
 
 /* "f16,bf16" into list[0..*n). */
@@ -30,25 +42,30 @@ static quire_err parse_types(const char *text, dtype *list, int32_t *n, quire_er
     for (const char *p = text; *p != '\0';) {
         size_t length = strcspn(p, ",");
         int i = 0;
-        while (i < MAX_TYPES && (types[i].name == NULL || strlen(types[i].name) != length || strncmp(types[i].name, p, length) != 0)) {
+        while (i < MAX_TYPES && (types[i].name == NULL || strlen(types[i].name) != length ||
+                                 strncmp(types[i].name, p, length) != 0)) {
             i++;
         }
         if (i == MAX_TYPES || *n == MAX_TYPES) {
-            return err_set(err, QUIRE_INVALID, -1, "--kv-dtype %s: must be some of f32,f16,bf16,fp8,int8,int4", text);
+            return err_set(err, QUIRE_INVALID, -1,
+                           "--kv-dtype %s: must be some of f32,f16,bf16,fp8,int8,int4", text);
         }
         list[(*n)++] = types[i].type;
         p += length + (p[length] == ',');
     }
-    return *n > 0 ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "--kv-dtype: must be some of f32,f16,bf16,fp8,int8,int4");
+    return *n > 0 ? QUIRE_OK
+                  : err_set(err, QUIRE_INVALID, -1, "--kv-dtype: must be some of f32,f16,bf16,fp8,int8,int4");
 }
 
-static quire_err report(const bench_attention_options *o, const sheet *t, const char *work, const attention_shape *shape,
-                        quire_error *err) {
-    const attention_machine m = {.compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
+static quire_err report(const bench_attention_options *o, const sheet *t, const char *work,
+                        const attention_shape *shape, quire_error *err) {
+    const attention_machine m = {
+        .compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
     attention_speed speed;
     char heads[32];
     TRY(attention_measure(shape, &m, &speed, err));
-    snprintf(heads, sizeof heads, "%d/%d x %d", (int)shape->n_heads, (int)shape->n_kv_heads, (int)shape->d_head);
+    snprintf(heads, sizeof heads, "%d/%d x %d", (int)shape->n_heads, (int)shape->n_kv_heads,
+             (int)shape->d_head);
     sheet_row(t, (sheet_cell[]){{work, 0},
                                 {dtype_name(shape->type), 0},
                                 {heads, 0},
@@ -64,8 +81,10 @@ static quire_err report(const bench_attention_options *o, const sheet *t, const 
 }
 
 /* Sequences behind a common prefix, decoding: with cascade attention and without. */
-static quire_err report_shared(const bench_attention_options *o, const sheet *t, const attention_shape *like, quire_error *err) {
-    const attention_machine m = {.compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
+static quire_err report_shared(const bench_attention_options *o, const sheet *t, const attention_shape *like,
+                               quire_error *err) {
+    const attention_machine m = {
+        .compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
     attention_shape shape = *like;
     cascade_speed speed;
     char heads[32];
@@ -76,7 +95,8 @@ static quire_err report_shared(const bench_attention_options *o, const sheet *t,
     TRY(attention_measure_cascade(&shape, &m, &speed, err));
     snprintf(heads, sizeof heads, "%d/%d x %d", (int)shape.n_heads, (int)shape.n_kv_heads, (int)shape.d_head);
     for (int w = 0; w < 2; w++) {
-        double us = w == 0 ? speed.each_us : speed.cascade_us, bytes = (double)(w == 0 ? speed.each_bytes : speed.cascade_bytes);
+        double us = w == 0 ? speed.each_us : speed.cascade_us,
+               bytes = (double)(w == 0 ? speed.each_bytes : speed.cascade_bytes);
         sheet_row(t, (sheet_cell[]){{w == 0 ? "shared" : "cascade", 0},
                                     {dtype_name(shape.type), 0},
                                     {heads, 0},
@@ -92,10 +112,12 @@ static quire_err report_shared(const bench_attention_options *o, const sheet *t,
     return QUIRE_OK;
 }
 
-/* A causal mask and a window, as a layer's own and as expressions: time, and how many times that of the layer's own. */
-static quire_err report_mods(const bench_attention_options *o, const sheet *t, const char *work, const attention_shape *shape,
-                             quire_error *err) {
-    const attention_machine m = {.compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
+/* A causal mask and a window, as a layer's own and as expressions: time, and how many
+ * times that of the layer's own. */
+static quire_err report_mods(const bench_attention_options *o, const sheet *t, const char *work,
+                             const attention_shape *shape, quire_error *err) {
+    const attention_machine m = {
+        .compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
     mods_speed speed;
     char heads[32], name[32];
     TRY(attention_measure_mods(shape, &m, &speed, err));
@@ -106,7 +128,8 @@ static quire_err report_mods(const bench_attention_options *o, const sheet *t, c
                 {"causal text", speed.causal_mod_us, speed.causal_us},
                 {"window", speed.window_us, speed.window_us},
                 {"window text", speed.window_mod_us, speed.window_us}};
-    snprintf(heads, sizeof heads, "%d/%d x %d", (int)shape->n_heads, (int)shape->n_kv_heads, (int)shape->d_head);
+    snprintf(heads, sizeof heads, "%d/%d x %d", (int)shape->n_heads, (int)shape->n_kv_heads,
+             (int)shape->d_head);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         snprintf(name, sizeof name, "%s %s", work, rows[i].name);
         sheet_row(t, (sheet_cell[]){{name, 0},
@@ -124,15 +147,17 @@ static quire_err report_mods(const bench_attention_options *o, const sheet *t, c
     return QUIRE_OK;
 }
 
-/* Windows and soft caps of published models, beside plain attention in which rows see as many keys. A decode under a window: the mean of
- * PLACES positions of a chunk, since a window that crosses chunks costs more. */
-static quire_err report_bounds(const bench_attention_options *o, const sheet *t, const char *work, const attention_shape *like,
-                               quire_error *err) {
+/* Windows and soft caps of published models, beside plain attention in which rows see as
+ * many keys. A decode under a window: the mean of PLACES positions of a chunk, since a
+ * window that crosses chunks costs more. */
+static quire_err report_bounds(const bench_attention_options *o, const sheet *t, const char *work,
+                               const attention_shape *like, quire_error *err) {
     static const struct {
         int32_t window;
         float soft_cap;
     } cases[] = {{0, 50}, {128, 0}, {512, 0}, {4096, 0}, {4096, 50}};
-    const attention_machine m = {.compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
+    const attention_machine m = {
+        .compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
     char heads[32], name[32];
     snprintf(heads, sizeof heads, "%d/%d x %d", (int)like->n_heads, (int)like->n_kv_heads, (int)like->d_head);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -154,7 +179,9 @@ static quire_err report_bounds(const bench_attention_options *o, const sheet *t,
             speed.plain_us += one.plain_us / (is_mean ? PLACES : 1);
         }
         int at = snprintf(name, sizeof name, "%s", work);
-        at += cases[i].window > 0 ? snprintf(name + at, sizeof name - (size_t)at, " window %d", (int)cases[i].window) : 0;
+        at += cases[i].window > 0
+                  ? snprintf(name + at, sizeof name - (size_t)at, " window %d", (int)cases[i].window)
+                  : 0;
         (void)(cases[i].soft_cap > 0 ? snprintf(name + at, sizeof name - (size_t)at, " cap") : 0);
         sheet_row(t, (sheet_cell[]){{name, 0},
                                     {dtype_name(shape.type), 0},
@@ -175,8 +202,12 @@ static quire_err run_type(const bench_attention_options *o, const sheet *t, dtyp
     int32_t contexts[FIGURES_MAX_POINTS], n;
     TRY(figures_parse_list("--context", o->contexts, contexts, &n, err));
     for (int i = 0; i < N_SHAPES; i++) {
-        attention_shape shape = {
-            .n_heads = shapes[i][0], .n_kv_heads = shapes[i][1], .d_head = shapes[i][2], .type = type, .n_seqs = 1, .n_rows = 1};
+        attention_shape shape = {.n_heads = shapes[i][0],
+                                 .n_kv_heads = shapes[i][1],
+                                 .d_head = shapes[i][2],
+                                 .type = type,
+                                 .n_seqs = 1,
+                                 .n_rows = 1};
         for (int32_t c = 0; c < n; c++) {
             shape.n_tokens = contexts[c];
             TRY(report(o, t, "decode", &shape, err));
@@ -204,9 +235,10 @@ static quire_err run_type(const bench_attention_options *o, const sheet *t, dtyp
 }
 
 /* One decoded token by page size and by where pages lie. */
-static quire_err report_pages(const bench_attention_options *o, const sheet *t, const attention_shape *shape, int32_t page_tokens,
-                              quire_error *err) {
-    attention_machine m = {.compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
+static quire_err report_pages(const bench_attention_options *o, const sheet *t, const attention_shape *shape,
+                              int32_t page_tokens, quire_error *err) {
+    attention_machine m = {
+        .compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
     attention_speed scattered, in_order, reading;
     char heads[32];
     m.page_tokens = page_tokens;
@@ -214,7 +246,8 @@ static quire_err report_pages(const bench_attention_options *o, const sheet *t, 
     TRY(attention_measure_reading(shape, &m, &reading, err));
     m.in_order = true;
     TRY(attention_measure(shape, &m, &in_order, err));
-    snprintf(heads, sizeof heads, "%d/%d x %d", (int)shape->n_heads, (int)shape->n_kv_heads, (int)shape->d_head);
+    snprintf(heads, sizeof heads, "%d/%d x %d", (int)shape->n_heads, (int)shape->n_kv_heads,
+             (int)shape->d_head);
     int64_t bytes = attention_bytes(shape) * page_tokens / (2 * (int64_t)shape->n_kv_heads * shape->n_tokens);
     sheet_row(t, (sheet_cell[]){{dtype_name(shape->type), 0},
                                 {heads, 0},
@@ -230,7 +263,8 @@ static quire_err report_pages(const bench_attention_options *o, const sheet *t, 
     return QUIRE_OK;
 }
 
-static quire_err run_pages(const bench_attention_options *o, const dtype *list, int32_t n_types, quire_error *err) {
+static quire_err run_pages(const bench_attention_options *o, const dtype *list, int32_t n_types,
+                           quire_error *err) {
     static const sheet_column columns[] = {{"kv_dtype", "KV", 5, SHEET_TEXT, NULL},
                                            {"heads", "heads", 11, SHEET_TEXT, NULL},
                                            {"context", "context", 8, 0, NULL},
@@ -242,14 +276,17 @@ static quire_err run_pages(const bench_attention_options *o, const dtype *list, 
                                            {"piece", "piece KiB", 10, 1, "KiB"},
                                            {"reading", "reading us", 11, 1, "us/layer"},
                                            {"reading_ratio", "/contiguous", 11, 3, "x"}};
-    const sheet t = {
-        .what = "attention pages", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
+    const sheet t = {.what = "attention pages",
+                     .columns = columns,
+                     .n_columns = (int32_t)(sizeof columns / sizeof *columns),
+                     .json = o->json};
     int32_t contexts[FIGURES_MAX_POINTS], pages[FIGURES_MAX_POINTS], n_contexts, n_pages;
     TRY(figures_parse_list("--context", o->contexts, contexts, &n_contexts, err));
     TRY(figures_parse_list("--pages", o->pages, pages, &n_pages, err));
     for (int32_t i = 0; i < n_pages; i++) {
         if (pages[i] > 256 || (pages[i] & (pages[i] - 1)) != 0) {
-            return err_set(err, QUIRE_INVALID, -1, "--pages %s: %d is not a power of two from 1 to 256", o->pages, (int)pages[i]);
+            return err_set(err, QUIRE_INVALID, -1, "--pages %s: %d is not a power of two from 1 to 256",
+                           o->pages, (int)pages[i]);
         }
     }
     sheet_begin(&t, NULL);
@@ -265,12 +302,14 @@ static quire_err run_pages(const bench_attention_options *o, const dtype *list, 
                                        .n_rows = 1};
         TRY(report_pages(o, &t, &shape, pages[i % n_pages], err));
     }
-    sheet_note(
-        &t,
-        "A decoded token's attention, one layer, by tokens a page; contiguous: pages of 256 in a row; least of %d runs (%s). Piece: what "
-        "lies together of a head's keys or values. Reading: one thread only loads from each cache line of the same pieces, in no order "
-        "too, the quickest of %d ways; what it takes more than for contiguous ones is the machine's price of such pieces.",
-        (int)o->n_runs, figures_time_name(o->n_threads), (int)PIECES_WAYS);
+    sheet_note(&t,
+               "A decoded token's attention, one layer, by tokens a page; contiguous: pages of 256 in a row; "
+               "least of %d runs (%s). Piece: what "
+               "lies together of a head's keys or values. Reading: one thread only loads from each cache "
+               "line of the same pieces, in no order "
+               "too, the quickest of %d ways; what it takes more than for contiguous ones is the machine's "
+               "price of such pieces.",
+               (int)o->n_runs, figures_time_name(o->n_threads), (int)PIECES_WAYS);
     return QUIRE_OK;
 }
 
@@ -286,7 +325,10 @@ quire_err bench_attention_run(const bench_attention_options *o, quire_error *err
                                            {"paged_over_contiguous", "paged/contiguous", 17, 3, "x"},
                                            {"read", "MB read", 9, 1, "MB"},
                                            {"speedup", "times", 6, 2, "x"}};
-    const sheet t = {.what = "attention", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
+    const sheet t = {.what = "attention",
+                     .columns = columns,
+                     .n_columns = (int32_t)(sizeof columns / sizeof *columns),
+                     .json = o->json};
     dtype list[MAX_TYPES];
     int32_t n;
     TRY(parse_types(o->types, list, &n, err));
@@ -297,15 +339,19 @@ quire_err bench_attention_run(const bench_attention_options *o, quire_error *err
     for (int32_t i = 0; i < n; i++) {
         TRY(run_type(o, &t, list[i], err));
     }
-    sheet_note(&t,
-               "Attention of one layer over pages of 16 tokens in no order, least of %d runs (%s); GB/s: keys and values once. Chunks of "
-               "%d rows. Shared: a prefix of %d "
-               "tokens, in the same pages, read for each sequence; "
-               "cascade: read once, as many times as fast. Causal and window (64): the last chunk's rows, then a "
-               "decode, "
-               "under a layer's mask and under the same as an expression, and how many times the layer's time it takes. Window N and cap: "
-               "a window of N tokens and a soft cap of 50 on scores, and how many times the time of plain attention in which rows see as "
-               "many keys; decodes under a window: the mean of %d positions of a chunk.",
-               (int)o->n_runs, figures_time_name(o->n_threads), (int)ATTENTION_STEP_ROWS, (int)SHARED, (int)PLACES);
+    sheet_note(
+        &t,
+        "Attention of one layer over pages of 16 tokens in no order, least of %d runs (%s); GB/s: keys and "
+        "values once. Chunks of "
+        "%d rows. Shared: a prefix of %d "
+        "tokens, in the same pages, read for each sequence; "
+        "cascade: read once, as many times as fast. Causal and window (64): the last chunk's rows, then a "
+        "decode, "
+        "under a layer's mask and under the same as an expression, and how many times the layer's time it "
+        "takes. Window N and cap: "
+        "a window of N tokens and a soft cap of 50 on scores, and how many times the time of plain attention "
+        "in which rows see as "
+        "many keys; decodes under a window: the mean of %d positions of a chunk.",
+        (int)o->n_runs, figures_time_name(o->n_threads), (int)ATTENTION_STEP_ROWS, (int)SHARED, (int)PLACES);
     return QUIRE_OK;
 }

@@ -1,5 +1,5 @@
-/* `quire bench attention`: how fast attention is by itself, by context, batch, heads and type of keys and values, and what pages cost it.
- */
+/* `quire bench attention`: how fast attention is by itself, by context, batch, heads and
+ * type of keys and values, and what pages cost it. */
 #ifndef LAB_BENCH_BENCH_ATTENTION_H
 #define LAB_BENCH_BENCH_ATTENTION_H
 
@@ -11,9 +11,11 @@
 typedef struct bench_attention_options {
     const char *contexts; /* tokens that a decoded one sees, "1024,8192,32768" */
     const char *types;    /* of keys and values: "f16,bf16,int8" */
-    const char *pages;    /* decodes alone, by so many tokens a page, in no order and in a row: "16,64,256"; NULL: everything at 16 */
-    const char *isa;      /* instruction set */
-    int32_t n_prompt;     /* tokens of the prompt that is prefilled */
+    /* decodes alone, by so many tokens a page, in no order and in a row: "16,64,256";
+     * NULL: everything at 16 */
+    const char *pages;
+    const char *isa;  /* instruction set */
+    int32_t n_prompt; /* tokens of the prompt that is prefilled */
     int32_t n_threads, n_runs;
     bool json; /* one JSON object a line instead of a table */
 } bench_attention_options;

@@ -31,9 +31,12 @@ void calibrate_options_init(calibrate_options *o) {
     quire_options_init(&o->engine);
 }
 
-/* Something that is run and timed: n_seqs prompts of n_prompt tokens, and how many steps of what content the time is of. */
+/* Something that is run and timed: n_seqs prompts of n_prompt tokens, and how many steps
+ * of what content the time is of. */
 typedef struct measure {
-    bool decodes;             /* the time of a step in which all n_seqs decode; else from sending one prompt to its first token */
+    /* the time of a step in which all n_seqs decode; else from sending one prompt to its
+     * first token */
+    bool decodes;
     int32_t n_seqs, n_prompt;
     double us[MAX_RUNS];
     int32_t n_us;
@@ -61,7 +64,8 @@ static void add_measure(calibration *k, bool decodes, int32_t n_seqs, int32_t n_
         return;
     }
     int64_t pages = pool_size_sequence(&k->o->engine, k->c.engine, (int64_t)n_prompt + answer);
-    if (n_prompt >= 1 && n_prompt + answer <= info->max_model_len && pages * n_seqs <= info->n_pages && k->n < MAX_MEASURES) {
+    if (n_prompt >= 1 && n_prompt + answer <= info->max_model_len && pages * n_seqs <= info->n_pages &&
+        k->n < MAX_MEASURES) {
         k->measures[k->n++] = (measure){.decodes = decodes, .n_seqs = n_seqs, .n_prompt = n_prompt};
     }
 }
@@ -69,7 +73,8 @@ static void add_measure(calibration *k, bool decodes, int32_t n_seqs, int32_t n_
 /* The knots up to both limits; long contexts behind powers of two. */
 static void choose(calibration *k) {
     const quire_info *info = k->c.info;
-    int32_t longest = info->max_model_len - DECODE_TOKENS, seqs[COST_MAX_POINTS], n_seqs = cost_knots_until(info->max_seqs, seqs);
+    int32_t longest = info->max_model_len - DECODE_TOKENS, seqs[COST_MAX_POINTS],
+            n_seqs = cost_knots_until(info->max_seqs, seqs);
     k->n_knots = cost_knots_until(info->max_batched_tokens, k->knots);
     for (int32_t i = 0; i < k->n_knots; i++) {
         add_measure(k, false, 1, k->knots[i]);
@@ -95,7 +100,8 @@ static quire_err check_choice(const calibration *k, quire_error *err) {
         }
     }
     return err_set(err, QUIRE_INVALID, -1,
-                   "decodes are timed over sequences of at least %d tokens, but --max-model-len is %d and memory has %d pages of %d",
+                   "decodes are timed over sequences of at least %d tokens, but --max-model-len is %d and "
+                   "memory has %d pages of %d",
                    DECODE_TOKENS + 1, (int)info->max_model_len, (int)info->n_pages, (int)info->page_tokens);
 }
 
@@ -119,7 +125,8 @@ static quire_err await(calibration *k, int32_t n, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* The time of a step while all decode: from when the last has its first tokens until the first has all. */
+/* The time of a step while all decode: from when the last has its first tokens until the
+ * first has all. */
 static double step_time(const calibration *k, const measure *m) {
     int64_t from = 0, to = INT64_MAX, n_steps = 0;
     for (int32_t i = 0; i < m->n_seqs; i++) {
@@ -152,7 +159,8 @@ static quire_err run_one(calibration *k, measure *m, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* A run of a measurement: again and again for a while, since what is short is disturbed easily. */
+/* A run of a measurement: again and again for a while, since what is short is disturbed
+ * easily. */
 static quire_err run_some(calibration *k, measure *m, quire_error *err) {
     int64_t start = clock_us();
     for (int32_t i = 0; i < MAX_REPEATS && (i == 0 || clock_us() - start < RUN_US); i++) {
@@ -161,7 +169,8 @@ static quire_err run_some(calibration *k, measure *m, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* What a run takes includes the steps that something held up, so the mean counts; but no single one for more than FREAK times the usual. */
+/* What a run takes includes the steps that something held up, so the mean counts; but no
+ * single one for more than FREAK times the usual. */
 static double usual_us(measure *m) {
     double sum = 0, most = FREAK * figures_percentile(m->us, m->n_us, 0.5);
     for (int32_t i = 0; i < m->n_us; i++) {
@@ -206,7 +215,8 @@ static void terms_of(const calibration *k, const measure *m, double *terms) {
     for (double at = 0, chunk; at < m->n_prompt; at += chunk) {
         chunk = fmin(k->c.info->max_batched_tokens, m->n_prompt - at);
         step_work w = {.rows = chunk, .out = at + chunk == m->n_prompt};
-        *(m->n_prompt == 1 ? &w.decode_pairs : &w.prefill_pairs) = chunk * (at + (chunk + 1) / 2); /* as the simulation counts them */
+        *(m->n_prompt == 1 ? &w.decode_pairs : &w.prefill_pairs) =
+            chunk * (at + (chunk + 1) / 2); /* as the simulation counts them */
         cost_fit_add_step(k->knots, k->n_knots, &w, terms);
     }
 }
@@ -224,7 +234,8 @@ static void fit_model(const calibration *k, cost_model *c) {
                       .kv_tokens = pool_size_tokens(info),
                       .token_bytes = info->token_bytes,
                       .max_model_len = info->max_model_len};
-    snprintf(c->model, sizeof c->model, "%s, compute %s, KV %s", info->model_name, info->compute, info->kv_dtype);
+    snprintf(c->model, sizeof c->model, "%s, compute %s, KV %s", info->model_name, info->compute,
+             info->kv_dtype);
     snprintf(c->device, sizeof c->device, "%s", info->backend);
     cost_fit_fill(k->knots, k->n_knots, factors, c);
 }
@@ -233,8 +244,10 @@ static void fit_model(const calibration *k, cost_model *c) {
 static double predicted_us(const calibration *k, const cost_model *c, const measure *m) {
     double terms[FIT_MAX_TERMS], us, before = 0;
     terms_of(k, m, terms);
-    us = terms[k->n_knots + COST_FIT_OUT] * c->out_us + terms[k->n_knots + COST_FIT_DECODE] * c->decode_pair_us +
-         terms[k->n_knots + COST_FIT_PREFILL] * c->prefill_pair_us + terms[k->n_knots + COST_FIT_OTHER] * c->request_us;
+    us = terms[k->n_knots + COST_FIT_OUT] * c->out_us +
+         terms[k->n_knots + COST_FIT_DECODE] * c->decode_pair_us +
+         terms[k->n_knots + COST_FIT_PREFILL] * c->prefill_pair_us +
+         terms[k->n_knots + COST_FIT_OTHER] * c->request_us;
     for (int32_t i = 0; i < k->n_knots; i++) {
         us += terms[i] * (c->us[i] - before);
         before = c->us[i];
@@ -245,16 +258,22 @@ static double predicted_us(const calibration *k, const cost_model *c, const meas
 /* ---- reporting ---- */
 
 static const sheet_column columns[] = {
-    {"what", "what", 8, SHEET_TEXT, NULL},    {"sequences", "sequences", 9, 0, NULL}, {"prompt", "prompt", 7, 0, NULL},
-    {"measured", "measured us", 12, 1, "us"}, {"model", "model us", 12, 1, "us"},     {"off", "off %", 7, 1, "%"},
+    {"what", "what", 8, SHEET_TEXT, NULL}, {"sequences", "sequences", 9, 0, NULL},
+    {"prompt", "prompt", 7, 0, NULL},      {"measured", "measured us", 12, 1, "us"},
+    {"model", "model us", 12, 1, "us"},    {"off", "off %", 7, 1, "%"},
 };
 
 static void report(const calibration *k, const cost_model *c) {
-    sheet s = {.what = "calibrate", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = k->o->json};
+    sheet s = {.what = "calibrate",
+               .columns = columns,
+               .n_columns = (int32_t)(sizeof columns / sizeof *columns),
+               .json = k->o->json};
     char heading[320];
     double squares = 0;
-    snprintf(heading, sizeof heading, "%s on %s: time of a step in which all decode, or from a prompt to its first token; means of %d runs",
-             c->model, c->device, (int)k->o->n_runs);
+    snprintf(
+        heading, sizeof heading,
+        "%s on %s: time of a step in which all decode, or from a prompt to its first token; means of %d runs",
+        c->model, c->device, (int)k->o->n_runs);
     sheet_begin(&s, heading);
     for (int32_t i = 0; i < k->n; i++) {
         const measure *m = &k->measures[i];
@@ -268,10 +287,11 @@ static void report(const calibration *k, const cost_model *c) {
                                      {.number = 100 * off}});
     }
     sheet_note(&s,
-               "a step: %.1f us with 1 row, %.1f with %d; %.3f us a row of logits, %.5f a pair of a decode, %.5f of a prefill; a request's "
+               "a step: %.1f us with 1 row, %.1f with %d; %.3f us a row of logits, %.5f a pair of a decode, "
+               "%.5f of a prefill; a request's "
                "way %.1f us; off by %.1f%% in the mean square",
-               c->us[0], c->us[c->n_points - 1], (int)c->rows[c->n_points - 1], c->out_us, c->decode_pair_us, c->prefill_pair_us,
-               c->request_us, 100 * sqrt(squares / k->n));
+               c->us[0], c->us[c->n_points - 1], (int)c->rows[c->n_points - 1], c->out_us, c->decode_pair_us,
+               c->prefill_pair_us, c->request_us, 100 * sqrt(squares / k->n));
 }
 
 /* Moving a token's keys and values in memory, for the baseline that grows by copying. */
@@ -308,9 +328,11 @@ static quire_err calibrate(calibration *k, cost_model *out, quire_error *err) {
 }
 
 /* Fills *k, which is the caller's, but for what is freed here. */
-static quire_err run_calibration(calibration *k, const calibrate_options *o, bool print, cost_model *out, quire_error *err) {
+static quire_err run_calibration(calibration *k, const calibrate_options *o, bool print, cost_model *out,
+                                 quire_error *err) {
     if (o->n_runs < 1 || o->n_runs > MAX_RUNS / MAX_REPEATS) {
-        return err_set(err, QUIRE_INVALID, -1, "--runs %d: must be from 1 to %d", (int)o->n_runs, MAX_RUNS / MAX_REPEATS);
+        return err_set(err, QUIRE_INVALID, -1, "--runs %d: must be from 1 to %d", (int)o->n_runs,
+                       MAX_RUNS / MAX_REPEATS);
     }
     *k = (calibration){.o = o, .draw = 1};
     TRY(client_open(&o->engine, o->off, &k->c, err));

@@ -15,8 +15,8 @@
 enum {
     MAX_RUNNING = 4096,
     MAX_SIZES = 16,
-    N_STEPS = 3000,     /* that are looked at */
-    SHORT_OUTPUT = 48,  /* mean tokens of an answer where requests come and go */
+    N_STEPS = 3000,    /* that are looked at */
+    SHORT_OUTPUT = 48, /* mean tokens of an answer where requests come and go */
     MAX_STEPS = 20000,
     N_VOCAB = 32
 };
@@ -82,8 +82,11 @@ static void close_world(world *w) {
 
 static quire_err submit(world *w, quire_error *err) {
     int32_t n = w->options->n_prompt;
-    engine_request r = {
-        .tokens = mem_new((size_t)n, sizeof *r.tokens), .n_tokens = n, .namespace = "bench", .n_namespace = 5, .out = w->out};
+    engine_request r = {.tokens = mem_new((size_t)n, sizeof *r.tokens),
+                        .n_tokens = n,
+                        .namespace = "bench",
+                        .n_namespace = 5,
+                        .out = w->out};
     if (!r.tokens) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
     }
@@ -94,8 +97,9 @@ static quire_err submit(world *w, quire_error *err) {
     r.sampling.temperature = 0;
     r.sampling.ignore_eos = true;
     r.sampling.has_seed = true;
-    r.sampling.max_tokens =
-        w->load == LOAD_DECODE ? N_STEPS + N_STEPS / 4 : SHORT_OUTPUT / 2 + (int32_t)(rng_next(&w->draw) % SHORT_OUTPUT);
+    r.sampling.max_tokens = w->load == LOAD_DECODE
+                                ? N_STEPS + N_STEPS / 4
+                                : SHORT_OUTPUT / 2 + (int32_t)(rng_next(&w->draw) % SHORT_OUTPUT);
     request_id id;
     quire_err e = engine_submit(w->e, &r, &id, err);
     if (e != QUIRE_OK) {
@@ -108,7 +112,8 @@ static quire_err submit(world *w, quire_error *err) {
 static quire_err run_load(world *w, quire_error *err) {
     int32_t n_left = w->load == LOAD_DECODE ? 0 : w->n * (N_STEPS / SHORT_OUTPUT), n_running = 0;
     quire_err e = QUIRE_OK;
-    int32_t n_first = w->load == LOAD_DECODE ? w->n : 2 * w->n; /* where they come and go, others wait already */
+    /* where they come and go, others wait already */
+    int32_t n_first = w->load == LOAD_DECODE ? w->n : 2 * w->n;
     for (; n_running < n_first && e == QUIRE_OK; n_running++) {
         e = submit(w, err);
     }
@@ -135,7 +140,8 @@ static quire_err run_load(world *w, quire_error *err) {
     return e;
 }
 
-/* Steps in which (nearly, where requests come and go) all sequences took part; decoding ones only, for LOAD_DECODE. */
+/* Steps in which (nearly, where requests come and go) all sequences took part; decoding
+ * ones only, for LOAD_DECODE. */
 static bool counts(const world *w, const null_step *s) {
     bool full = s->n_seqs >= (w->load == LOAD_DECODE ? w->n : w->n - w->n / 8);
     return full && (w->load == LOAD_TURNOVER || s->n_rows == w->n);
@@ -167,7 +173,8 @@ static void print_lines(const world *w, const figures *f) {
     const struct {
         const char *name;
         double us;
-    } found[] = {{"step_median", f->median}, {"step_p95", f->p95}, {"step_cpu", f->cpu}, {"collect", f->collect}};
+    } found[] = {
+        {"step_median", f->median}, {"step_p95", f->p95}, {"step_cpu", f->cpu}, {"collect", f->collect}};
     for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
         json_line l;
         json_out *params = bench_line_begin(&l, "engine", found[i].name);
@@ -184,10 +191,11 @@ static void print(const world *w, const figures *f) {
     if (w->options->json) {
         print_lines(w, f);
     } else if (f->n_steps == 0) {
-        printf("%8d  %-9s %8d %10s %9s %9s %11s %13s\n", (int)w->n, load_names[w->load], 0, "-", "-", "-", "-", "-");
+        printf("%8d  %-9s %8d %10s %9s %9s %11s %13s\n", (int)w->n, load_names[w->load], 0, "-", "-", "-",
+               "-", "-");
     } else {
-        printf("%8d  %-9s %8d %10.1f %9.1f %9.1f %11.1f %13.0f\n", (int)w->n, load_names[w->load], (int)f->n_steps, f->median, f->p95,
-               f->cpu, f->collect, f->median * 1e3 / w->n);
+        printf("%8d  %-9s %8d %10.1f %9.1f %9.1f %11.1f %13.0f\n", (int)w->n, load_names[w->load],
+               (int)f->n_steps, f->median, f->p95, f->cpu, f->collect, f->median * 1e3 / w->n);
     }
     fflush(stdout);
 }
@@ -207,13 +215,15 @@ static quire_err run_one(const bench_engine_options *o, int32_t n, load kind, qu
 }
 
 /* The numbers of o->running. */
-static quire_err read_sizes(const bench_engine_options *o, int32_t sizes[MAX_SIZES], int32_t *n, quire_error *err) {
+static quire_err read_sizes(const bench_engine_options *o, int32_t sizes[MAX_SIZES], int32_t *n,
+                            quire_error *err) {
     const char *at = o->running;
     do {
         char *end;
         long size = strtol(at, &end, 10);
         if (end == at || size < 1 || size > MAX_RUNNING || (*end != '\0' && *end != ',') || *n == MAX_SIZES) {
-            return err_set(err, QUIRE_INVALID, -1, "--running %s: at most %d numbers from 1 to %d, with commas between", o->running,
+            return err_set(err, QUIRE_INVALID, -1,
+                           "--running %s: at most %d numbers from 1 to %d, with commas between", o->running,
                            MAX_SIZES, MAX_RUNNING);
         }
         sizes[(*n)++] = (int32_t)size;
@@ -226,9 +236,12 @@ quire_err bench_engine_run(const bench_engine_options *o, quire_error *err) {
     int32_t sizes[MAX_SIZES], n_sizes = 0;
     TRY(read_sizes(o, sizes, &n_sizes, err));
     if (!o->json) {
-        printf("The engine's own work in a step: no model, no logits; microseconds. Prompts of %d tokens, pages of %d, prefix cache on.\n"
-               "decode: all sequences take a token each step. turnover: answers of %d tokens or so end and others begin.\n"
-               "collect: from the pass's end to the last row looked at, the median. The goal is 100 us with 256 running.\n\n"
+        printf("The engine's own work in a step: no model, no logits; microseconds. Prompts of %d tokens, "
+               "pages of %d, prefix cache on.\n"
+               "decode: all sequences take a token each step. turnover: answers of %d tokens or so end and "
+               "others begin.\n"
+               "collect: from the pass's end to the last row looked at, the median. The goal is 100 us with "
+               "256 running.\n\n"
                " running  load         steps  median us    95%% us    cpu us  collect us   ns/sequence\n",
                (int)o->n_prompt, (int)o->page_tokens, (int)SHORT_OUTPUT);
     }

@@ -27,7 +27,8 @@ typedef struct feed_forward {
     linear *gate, *up, *down;
 } feed_forward;
 
-/* What is measured: the mixture, and the feed-forward layers that read as much of the same weights; times of each. */
+/* What is measured: the mixture, and the feed-forward layers that read as much of the
+ * same weights; times of each. */
 typedef struct experts_run {
     const bench_experts_options *o;
     const kernel_type *type;
@@ -38,7 +39,8 @@ typedef struct experts_run {
     routing routing;
     experts *mixture;
     int32_t n_sets;
-    feed_forward sets[MOST_SETS]; /* taken in turn, so that caches don't hold more of them than of the experts */
+    /* taken in turn, so that caches don't hold more of them than of the experts */
+    feed_forward sets[MOST_SETS];
     buffer x, y, h, logits;
     float *scores;  /* [n_rows, n_experts] */
     int32_t *order; /* [n_experts] */
@@ -46,10 +48,12 @@ typedef struct experts_run {
     int64_t bytes; /* of the experts with rows */
 } experts_run;
 
-static quire_err load(experts_run *r, int32_t n_out, int32_t n_in, int64_t at, linear **out, quire_error *err) {
+static quire_err load(experts_run *r, int32_t n_out, int32_t n_in, int64_t at, linear **out,
+                      quire_error *err) {
     const int64_t unit = dtype_block_bytes(r->type->from), elements = dtype_block_elements(r->type->from);
     quant_matrix codes;
-    const tensor_view w = kernel_type_matrix(r->type->from, (const uint8_t *)r->weights + at / elements * unit, n_out, n_in, &codes);
+    const tensor_view w = kernel_type_matrix(
+        r->type->from, (const uint8_t *)r->weights + at / elements * unit, n_out, n_in, &codes);
     return r->b->ops->linear_load(r->b, &(linear_spec){.weight = &w}, out, err);
 }
 
@@ -84,16 +88,19 @@ static quire_err open_run(experts_run *r, quire_error *err) {
     const backend_options bo = {.compute = r->type->compute, .isa = o->isa, .n_threads = r->n_threads};
     TRY(backend_cpu_open(&bo, &r->b, err));
     const backend_ops *ops = r->b->ops;
-    r->routing = (routing){.n_experts = o->n_experts, .n_used = o->n_used, .renormalise = true, .scale = 1.0f};
+    r->routing =
+        (routing){.n_experts = o->n_experts, .n_used = o->n_used, .renormalise = true, .scale = 1.0f};
     TRY(load_mixture(r, err));
     TRY(load_dense(r, err));
     r->x = ops->buffer_reserve(r->b, o->d_model);
     r->y = ops->buffer_reserve(r->b, o->d_model);
     r->h = ops->buffer_reserve(r->b, r->n_active * o->d_hidden);
     r->logits = ops->buffer_reserve(r->b, o->n_experts);
-    const step_limits limits = {.max_rows = r->n_rows > r->rows_each ? r->n_rows : r->rows_each, .max_seqs = 1};
+    const step_limits limits = {.max_rows = r->n_rows > r->rows_each ? r->n_rows : r->rows_each,
+                                .max_seqs = 1};
     TRY(ops->step_open(r->b, &limits, NULL, 0, err));
-    r->scores = mem_new((size_t)(r->n_rows > 0 ? r->n_rows : 1) * (size_t)(o->n_experts > o->d_model ? o->n_experts : o->d_model),
+    r->scores = mem_new((size_t)(r->n_rows > 0 ? r->n_rows : 1) *
+                            (size_t)(o->n_experts > o->d_model ? o->n_experts : o->d_model),
                         sizeof *r->scores);
     r->order = mem_new((size_t)o->n_experts, sizeof *r->order);
     if (r->scores == NULL || r->order == NULL) {
@@ -133,7 +140,9 @@ static int64_t time_mixture(experts_run *r) {
     ops->buffer_write(r->b, r->logits, 0, r->n_rows, r->scores);
     int64_t start = figures_time_us(r->n_threads);
     ops->route(r->b, &r->routing, r->logits);
-    ops->experts(r->b, &(experts_use){.x = r->x, .w = r->mixture, .f = ACT_SILU, .scale = 1.0f, .overwrite = true, .y = r->y});
+    ops->experts(r->b,
+                 &(experts_use){
+                     .x = r->x, .w = r->mixture, .f = ACT_SILU, .scale = 1.0f, .overwrite = true, .y = r->y});
     ops->step_wait(r->b);
     return figures_time_us(r->n_threads) - start;
 }
@@ -144,7 +153,9 @@ static int64_t time_dense(experts_run *r, int32_t turn) {
     const feed_forward *f = &r->sets[turn % r->n_sets];
     ops->step_begin(r->b, &step);
     int64_t start = figures_time_us(r->n_threads);
-    ops->feed_forward(r->b, &(feed_forward_use){.x = r->x, .gate = f->gate, .up = f->up, .f = ACT_SILU, .h = r->h, .reader = f->down});
+    ops->feed_forward(
+        r->b, &(feed_forward_use){
+                  .x = r->x, .gate = f->gate, .up = f->up, .f = ACT_SILU, .h = r->h, .reader = f->down});
     ops->norm_linears(r->b, r->h, NULL, &(linear_use){f->down, r->y}, 1);
     ops->step_wait(r->b);
     return figures_time_us(r->n_threads) - start;
@@ -172,9 +183,10 @@ static quire_err measure(experts_run *r, const sheet *t, quire_error *err) {
     if (e == QUIRE_OK) {
         double mixture, dense;
         time_both(r, &mixture, &dense);
-        const sheet_cell cells[] = {{r->type->name, 0},  {NULL, r->n_threads},   {NULL, r->n_rows},
-                                    {NULL, r->n_active}, {NULL, mixture},        {NULL, (double)r->bytes / mixture * 1e-3},
-                                    {NULL, dense},       {NULL, mixture / dense}};
+        const sheet_cell cells[] = {{r->type->name, 0}, {NULL, r->n_threads},
+                                    {NULL, r->n_rows},  {NULL, r->n_active},
+                                    {NULL, mixture},    {NULL, (double)r->bytes / mixture * 1e-3},
+                                    {NULL, dense},      {NULL, mixture / dense}};
         sheet_row(t, cells);
     }
     mem_free(r->scores);
@@ -186,28 +198,40 @@ static quire_err measure(experts_run *r, const sheet *t, quire_error *err) {
 }
 
 static quire_err check_options(const bench_experts_options *o, quire_error *err) {
-    if (o->n_experts < 1 || o->n_experts > ROUTE_MAX_EXPERTS || o->n_used < 1 || o->n_used > o->n_experts || o->n_used > ROUTE_MAX_USED) {
-        return err_set(err, QUIRE_INVALID, -1, "--experts %d --used %d: must be 1 to %d experts, and at most all of them and %d used",
+    if (o->n_experts < 1 || o->n_experts > ROUTE_MAX_EXPERTS || o->n_used < 1 || o->n_used > o->n_experts ||
+        o->n_used > ROUTE_MAX_USED) {
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--experts %d --used %d: must be 1 to %d experts, and at most all of them and %d used",
                        (int)o->n_experts, (int)o->n_used, ROUTE_MAX_EXPERTS, ROUTE_MAX_USED);
     }
     if (o->d_model % 256 != 0 || o->d_hidden % 256 != 0) {
-        return err_set(err, QUIRE_INVALID, -1, "--width %d --hidden %d: must be multiples of 256", (int)o->d_model, (int)o->d_hidden);
+        return err_set(err, QUIRE_INVALID, -1, "--width %d --hidden %d: must be multiples of 256",
+                       (int)o->d_model, (int)o->d_hidden);
     }
     for (const char *list = o->types; *list != '\0';) {
         if (kernel_type_next(&list) == NULL) {
-            return err_set(err, QUIRE_INVALID, -1, "--types %s: must be some of " KERNEL_TYPES KERNEL_TYPES_MORE, o->types);
+            return err_set(err, QUIRE_INVALID, -1,
+                           "--types %s: must be some of " KERNEL_TYPES KERNEL_TYPES_MORE, o->types);
         }
     }
     return QUIRE_OK;
 }
 
 quire_err bench_experts_run(const bench_experts_options *o, quire_error *err) {
-    static const sheet_column columns[] = {
-        {"type", "type", 6, SHEET_TEXT, NULL},  {"threads", "threads", 7, 0, NULL}, {"rows", "rows", 5, 0, NULL},
-        {"experts", "experts", 7, 0, NULL},     {"time", "us", 9, 0, "us"},         {"read_rate", "GB/s", 7, 2, "GB/s"},
-        {"dense_time", "dense us", 9, 0, "us"}, {"of_dense", "of dense", 8, 3, "x"}};
-    const sheet t = {.what = "experts", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
-    int32_t rows[FIGURES_MAX_POINTS], n_rows, threads[FIGURES_MAX_POINTS] = {thread_pool_cpus()}, n_threads = 1;
+    static const sheet_column columns[] = {{"type", "type", 6, SHEET_TEXT, NULL},
+                                           {"threads", "threads", 7, 0, NULL},
+                                           {"rows", "rows", 5, 0, NULL},
+                                           {"experts", "experts", 7, 0, NULL},
+                                           {"time", "us", 9, 0, "us"},
+                                           {"read_rate", "GB/s", 7, 2, "GB/s"},
+                                           {"dense_time", "dense us", 9, 0, "us"},
+                                           {"of_dense", "of dense", 8, 3, "x"}};
+    const sheet t = {.what = "experts",
+                     .columns = columns,
+                     .n_columns = (int32_t)(sizeof columns / sizeof *columns),
+                     .json = o->json};
+    int32_t rows[FIGURES_MAX_POINTS], n_rows, threads[FIGURES_MAX_POINTS] = {thread_pool_cpus()},
+                                              n_threads = 1;
     TRY(figures_parse_list("--rows", o->rows, rows, &n_rows, err));
     if (o->threads != NULL) {
         TRY(figures_parse_list("--threads", o->threads, threads, &n_threads, err));
@@ -216,18 +240,25 @@ quire_err bench_experts_run(const bench_experts_options *o, quire_error *err) {
     sheet_begin(&t, NULL);
     for (const char *list = o->types; *list != '\0';) {
         const kernel_type *type = kernel_type_next(&list);
-        void *weights = kernel_type_weights(type->from, (size_t)o->n_experts * (size_t)o->d_hidden * (size_t)o->d_model);
+        void *weights =
+            kernel_type_weights(type->from, (size_t)o->n_experts * (size_t)o->d_hidden * (size_t)o->d_model);
         quire_err e = weights != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "no memory for weights");
         for (int32_t i = 0; e == QUIRE_OK && i < n_threads * n_rows; i++) {
-            experts_run r = {
-                .o = o, .type = type, .n_threads = threads[i / n_rows], .n_rows = rows[i % n_rows], .weights = weights, .seed = 5};
+            experts_run r = {.o = o,
+                             .type = type,
+                             .n_threads = threads[i / n_rows],
+                             .n_rows = rows[i % n_rows],
+                             .weights = weights,
+                             .seed = 5};
             e = measure(&r, &t, err);
         }
         mem_free(weights);
         TRY(e);
     }
-    sheet_note(
-        &t, "%d experts of [%d, %d], %d a row, spread evenly; dense: one layer as wide as the experts with rows. The best of %d ms; %s.",
-        (int)o->n_experts, (int)o->d_hidden, (int)o->d_model, (int)o->n_used, (int)o->run_ms, figures_times_name(threads, n_threads));
+    sheet_note(&t,
+               "%d experts of [%d, %d], %d a row, spread evenly; dense: one layer as wide as the experts "
+               "with rows. The best of %d ms; %s.",
+               (int)o->n_experts, (int)o->d_hidden, (int)o->d_model, (int)o->n_used, (int)o->run_ms,
+               figures_times_name(threads, n_threads));
     return QUIRE_OK;
 }

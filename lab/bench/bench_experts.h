@@ -1,4 +1,5 @@
-/* `quire bench experts`: a mixture of experts beside dense products that read the same bytes. */
+/* `quire bench experts`: a mixture of experts beside dense products that read the same
+ * bytes. */
 #ifndef LAB_BENCH_BENCH_EXPERTS_H
 #define LAB_BENCH_BENCH_EXPERTS_H
 
@@ -19,9 +20,10 @@ typedef struct bench_experts_options {
 
 void bench_experts_options_init(bench_experts_options *o);
 
-/* Times a gated mixture, routing included, whose rows go to experts as evenly as they can, in another order each time. Beside it a gated
- * feed-forward as wide as the experts that have rows, with as many rows as each of those has. The best of many times of both. Prints a
- * table or JSON lines. QUIRE_INVALID names the flag. */
+/* Times a gated mixture, routing included, whose rows go to experts as evenly as they
+ * can, in another order each time. Beside it a gated feed-forward as wide as the experts
+ * that have rows, with as many rows as each of those has. The best of many times of both.
+ * Prints a table or JSON lines. QUIRE_INVALID names the flag. */
 quire_err bench_experts_run(const bench_experts_options *o, quire_error *err);
 
 #endif

@@ -79,7 +79,8 @@ static quire_err index_tokens(bench *b, int32_t n) {
 
 /* All bytes, then words of letters with what often stands around them. */
 static quire_err make_vocabulary(bench *b) {
-    static const char *const before[] = {"", " ", "\"", " \"", "_"}, *const behind[] = {"", "\"", "\":", "\",", "\n"};
+    static const char *const before[] = {"", " ", "\"", " \"", "_"}, *const behind[] = {"", "\"",
+                                                                                        "\":", "\",", "\n"};
     int32_t n = b->o->n_tokens;
     uint64_t seed = 1;
     uint32_t *starts = mem_new((size_t)n + 1, sizeof *starts);
@@ -90,7 +91,8 @@ static quire_err make_vocabulary(bench *b) {
             e = strbuf_add_char(&b->bytes, (char)i);
         } else {
             e = strbuf_add_str(&b->bytes, before[word % 10 < 5 ? word % 5 : 0]);
-            for (uint64_t k = word >> 8; k >= 26 && e == QUIRE_OK; k /= 26u * (1u + (unsigned)(word % 7) * 37u)) {
+            for (uint64_t k = word >> 8; k >= 26 && e == QUIRE_OK;
+                 k /= 26u * (1u + (unsigned)(word % 7) * 37u)) {
                 e = strbuf_add_char(&b->bytes, (char)('a' + k % 26));
             }
             e = e == QUIRE_OK ? strbuf_add_str(&b->bytes, behind[word % 100 < 5 ? word % 5 : 0]) : e;
@@ -135,7 +137,8 @@ static quire_err walk(bench *b, grammar_run *r, str text, int64_t from_ns, bool 
         }
         size_t n = text.n - at < LONGEST ? text.n - at : LONGEST;
         int32_t token = -1;
-        while (n > 0 && ((token = find_token(b, (str){text.p + at, n})) < 0 || (b->bits[token / 64] >> (token % 64) & 1) == 0)) {
+        while (n > 0 && ((token = find_token(b, (str){text.p + at, n})) < 0 ||
+                         (b->bits[token / 64] >> (token % 64) & 1) == 0)) {
             n--;
         }
         if (n == 0 || grammar_accept(r, &s, token) != QUIRE_OK) {
@@ -146,7 +149,8 @@ static quire_err walk(bench *b, grammar_run *r, str text, int64_t from_ns, bool 
     return QUIRE_OK;
 }
 
-/* Writes the next valid instance of tests, from *at on, in the place of what out has; false: there is none. */
+/* Writes the next valid instance of tests, from *at on, in the place of what out has;
+ * false: there is none. */
 static bool write_instance(json_out *out, const json_value *tests, size_t *at) {
     while (*at < json_length(tests) && !json_get_bool(json_at(tests, *at), "valid", false)) {
         (*at)++;
@@ -159,7 +163,8 @@ static bool write_instance(json_out *out, const json_value *tests, size_t *at) {
     return true;
 }
 
-/* Compiles the record's schema and walks its valid instances, the first of which is written before the clock starts. */
+/* Compiles the record's schema and walks its valid instances, the first of which is
+ * written before the clock starts. */
 static quire_err run_schema(void *user, json_value *record) {
     bench *b = user;
     grammar_options any = {.space = GRAMMAR_SPACE_ANY, .order = GRAMMAR_ORDER_ANY};
@@ -180,7 +185,8 @@ static quire_err run_schema(void *user, json_value *record) {
     e = note(&b->compile, from);
     e = e == QUIRE_OK && !refused ? grammar_run_open(g, b->v, 0, &r) : e;
     b->grammar_bytes += refused ? 0 : grammar_bytes(g);
-    for (; has_instance && r != NULL && e == QUIRE_OK; has_instance = write_instance(&to_instance, tests, &at)) {
+    for (; has_instance && r != NULL && e == QUIRE_OK;
+         has_instance = write_instance(&to_instance, tests, &at)) {
         e = walk(b, r, (str){instance.p, instance.n}, from, &is_first);
     }
     grammar_run_close(r);
@@ -210,16 +216,19 @@ static void report_times(const sheet *s, const char *what, times *t) {
 }
 
 static void report(bench *b) {
-    static const sheet_column columns[] = {{"what", "what", 22, SHEET_TEXT, NULL}, {"n", "n", 9, 0, "count"},
-                                           {"mean", "mean us", 10, 2, "us"},       {"p50", "50% us", 10, 2, "us"},
-                                           {"p99", "99% us", 10, 1, "us"},         {"p99.9", "99.9% us", 10, 1, "us"}};
+    static const sheet_column columns[] = {
+        {"what", "what", 22, SHEET_TEXT, NULL}, {"n", "n", 9, 0, "count"},
+        {"mean", "mean us", 10, 2, "us"},       {"p50", "50% us", 10, 2, "us"},
+        {"p99", "99% us", 10, 1, "us"},         {"p99.9", "99.9% us", 10, 1, "us"}};
     sheet s = {"grammar", columns, sizeof columns / sizeof *columns, b->o->json};
     sheet_begin(&s, NULL);
     report_times(&s, "compile", &b->compile);
     report_times(&s, "first mask, compiled", &b->first);
     report_times(&s, "mask", &b->masks);
-    sheet_note(&s, "%lld schemas, %lld refused, %.0f bytes a grammar; %d tokens", (long long)b->n_schemas, (long long)b->n_refused,
-               (double)b->grammar_bytes / (double)(b->n_schemas > b->n_refused ? b->n_schemas - b->n_refused : 1),
+    sheet_note(&s, "%lld schemas, %lld refused, %.0f bytes a grammar; %d tokens", (long long)b->n_schemas,
+               (long long)b->n_refused,
+               (double)b->grammar_bytes /
+                   (double)(b->n_schemas > b->n_refused ? b->n_schemas - b->n_refused : 1),
                grammar_vocab_size(b->v));
 }
 
@@ -231,10 +240,11 @@ static void report_kept(const bench *b, const grammar_kept *k) {
     sheet s = {"grammar", columns, sizeof columns / sizeof *columns, b->o->json};
     if (k->n > 0) {
         sheet_begin(&s, NULL);
-        sheet_row(&s, (sheet_cell[]){{.text = "kept at a time"},
-                                     {.number = (double)k->n},
-                                     {.number = (double)k->grammar_bytes * 1e-6},
-                                     {.number = k->growth_bytes >= 0 ? (double)k->growth_bytes * 1e-6 : SHEET_ABSENT}});
+        sheet_row(&s, (sheet_cell[]){
+                          {.text = "kept at a time"},
+                          {.number = (double)k->n},
+                          {.number = (double)k->grammar_bytes * 1e-6},
+                          {.number = k->growth_bytes >= 0 ? (double)k->growth_bytes * 1e-6 : SHEET_ABSENT}});
     }
 }
 

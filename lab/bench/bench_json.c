@@ -7,8 +7,8 @@
 #include "base/mem.h"
 #include "lab/bench/client.h"
 #include "lab/bench/json_steps.h"
-#include "lab/bench/sheet.h"
 #include "lab/bench/shape.h"
+#include "lab/bench/sheet.h"
 #include "lab/bench/synthetic.h"
 
 enum { MOST_TOKENS = 512, N_WAYS = 3 };
@@ -18,8 +18,9 @@ void bench_json_options_init(bench_json_options *o) {
     quire_options_init(&o->engine);
 }
 
-#define OBJECT(properties, required) \
-    "{\"type\":\"object\",\"properties\":{" properties "},\"required\":[" required "],\"additionalProperties\":false}"
+#define OBJECT(properties, required)                                                                         \
+    "{\"type\":\"object\",\"properties\":{" properties "},\"required\":[" required                           \
+    "],\"additionalProperties\":false}"
 #define INTEGER(low, high) "{\"type\":\"integer\",\"minimum\":" low ",\"maximum\":" high "}"
 #define BOOLEAN            "{\"type\":\"boolean\"}"
 #define NAME               "{\"type\":\"string\",\"maxLength\":10}"
@@ -28,19 +29,28 @@ void bench_json_options_init(bench_json_options *o) {
 static const struct {
     const char *name, *schema;
 } schemas[] = {
-    {"sentiment", OBJECT("\"sentiment\":{\"enum\":[\"positive\",\"negative\",\"neutral\"]},\"confidence_percent\":" INTEGER("0", "100") ","
+    {"sentiment",
+     OBJECT(
+         "\"sentiment\":{\"enum\":[\"positive\",\"negative\",\"neutral\"]},\"confidence_percent\":" INTEGER(
+             "0", "100") ","
                          "\"contains_offensive_language\":" BOOLEAN,
-                         "\"sentiment\",\"confidence_percent\",\"contains_offensive_language\"")},
-    {"order", OBJECT("\"order_number\":" INTEGER("1000", "99999") ",\"order_status\":{\"enum\":[\"pending\",\"shipped\",\"delivered\","
-                     "\"cancelled\"]},\"currency\":{\"enum\":[\"EUR\",\"USD\"]},\"total_amount_cents\":" INTEGER("0", "100000"),
-                     "\"order_number\",\"order_status\",\"currency\",\"total_amount_cents\"")},
-    {"call", OBJECT("\"location\":" OBJECT("\"city\":" NAME ",\"country_code\":{\"type\":\"string\",\"pattern\":\"^[A-Z]{2}$\"}",
-                                           "\"city\",\"country_code\"")
-                    ",\"temperature_unit\":{\"enum\":[\"celsius\",\"fahrenheit\"]},\"include_forecast\":" BOOLEAN,
+         "\"sentiment\",\"confidence_percent\",\"contains_offensive_language\"")},
+    {"order",
+     OBJECT("\"order_number\":" INTEGER(
+                "1000", "99999") ",\"order_status\":{\"enum\":[\"pending\",\"shipped\",\"delivered\","
+                                 "\"cancelled\"]},\"currency\":{\"enum\":[\"EUR\",\"USD\"]},\"total_amount_"
+                                 "cents\":" INTEGER("0", "100000"),
+            "\"order_number\",\"order_status\",\"currency\",\"total_amount_cents\"")},
+    {"call", OBJECT("\"location\":" OBJECT(
+                        "\"city\":" NAME ",\"country_code\":{\"type\":\"string\",\"pattern\":\"^[A-Z]{2}$\"}",
+                        "\"city\",\"country_code\"") ",\"temperature_unit\":{\"enum\":[\"celsius\","
+                                                     "\"fahrenheit\"]},\"include_forecast\":" BOOLEAN,
                     "\"location\",\"temperature_unit\",\"include_forecast\"")},
-    {"person", OBJECT("\"first_name\":" NAME ",\"last_name\":" NAME ",\"age\":" INTEGER("0", "120") ",\"is_active_customer\":" BOOLEAN,
+    {"person", OBJECT("\"first_name\":" NAME ",\"last_name\":" NAME
+                      ",\"age\":" INTEGER("0", "120") ",\"is_active_customer\":" BOOLEAN,
                       "\"first_name\",\"last_name\",\"age\",\"is_active_customer\"")},
-    {"event", OBJECT("\"event_type\":{\"enum\":[\"user_login\",\"user_logout\",\"password_changed\"]},\"occurred_on\":{\"type\":\"string\","
+    {"event", OBJECT("\"event_type\":{\"enum\":[\"user_login\",\"user_logout\",\"password_changed\"]},"
+                     "\"occurred_on\":{\"type\":\"string\","
                      "\"format\":\"date\"},\"severity_level\":{\"enum\":[\"info\",\"warning\",\"error\"]}",
                      "\"event_type\",\"occurred_on\",\"severity_level\"")},
 };
@@ -54,7 +64,8 @@ typedef struct answer {
     int64_t n_forced, n_guessed; /* tokens of its that were computed before they were sampled */
 } answer;
 
-static quire_err set_fields(quire_request *r, const char *schema, int32_t n_tokens, int32_t seed, quire_error *err) {
+static quire_err set_fields(quire_request *r, const char *schema, int32_t n_tokens, int32_t seed,
+                            quire_error *err) {
     char number[16];
     snprintf(number, sizeof number, "%d", (int)n_tokens);
     TRY(quire_request_set(r, "max_tokens", number, err));
@@ -68,7 +79,8 @@ static quire_err set_fields(quire_request *r, const char *schema, int32_t n_toke
 }
 
 /* One request, from its submission to its end. */
-static quire_err ask(client *c, const char *schema, int32_t n_tokens, int32_t seed, answer *a, quire_error *err) {
+static quire_err ask(client *c, const char *schema, int32_t n_tokens, int32_t seed, answer *a,
+                     quire_error *err) {
     static const int32_t prompt[] = {1, 2, 3, 4};
     quire_request *r;
     quire_stream *stream;
@@ -111,13 +123,15 @@ typedef struct tally {
 } tally;
 
 /* An answer to a schema, by every way. */
-static quire_err compare(client *jumps, client *plain, int32_t schema, int32_t seed, tally *t, quire_error *err) {
+static quire_err compare(client *jumps, client *plain, int32_t schema, int32_t seed, tally *t,
+                         quire_error *err) {
     answer a, b, free_text;
     TRY(ask(jumps, schemas[schema].schema, MOST_TOKENS, seed, &a, err));
     TRY(ask(plain, schemas[schema].schema, MOST_TOKENS, seed, &b, err));
     TRY(ask(plain, NULL, b.n, seed, &free_text, err));
     if (a.n != b.n || memcmp(a.ids, b.ids, (size_t)a.n * sizeof *a.ids) != 0) {
-        return err_set(err, QUIRE_INTERNAL, seed, "%s: the answer with jump-forward is another than without", schemas[schema].name);
+        return err_set(err, QUIRE_INTERNAL, seed, "%s: the answer with jump-forward is another than without",
+                       schemas[schema].name);
     }
     t->n_tokens += a.n;
     t->n_forced += a.n_forced;
@@ -170,9 +184,11 @@ static quire_err run_schemas(const bench_json_options *o, client *jumps, client 
     }
     print_tally(&sh, "all", &sum);
     sheet_note(&sh,
-               "%s, compute %s, %d threads: one request at a time, %d answers a schema, each by every way in turn, from submission to "
+               "%s, compute %s, %d threads: one request at a time, %d answers a schema, each by every way in "
+               "turn, from submission to "
                "end; free text has as many tokens. gain: jump-forward over constrained.",
-               o->shape != NULL ? o->shape : o->engine.model, jumps->info->compute, (int)jumps->info->n_threads, (int)o->n_each);
+               o->shape != NULL ? o->shape : o->engine.model, jumps->info->compute,
+               (int)jumps->info->n_threads, (int)o->n_each);
     return QUIRE_OK;
 }
 
@@ -211,7 +227,9 @@ quire_err bench_json_run(const bench_json_options *o, quire_error *err) {
         return run_on(o, err);
     }
     if (o->engine.tokenizer == NULL) {
-        return err_set(err, QUIRE_INVALID, -1, "--shape %s: a random model has no vocabulary; give one with --tokenizer FILE", o->shape);
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--shape %s: a random model has no vocabulary; give one with --tokenizer FILE",
+                       o->shape);
     }
     TRY(model_shape_parse("--shape", o->shape, &shape, err));
     type = speed_type_find(o->type, strlen(o->type));

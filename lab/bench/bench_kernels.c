@@ -10,7 +10,8 @@
 enum { NARROW = 2048, WIDE = 5632, MIN_TIMES = 3, MAX_PAIRS = 256 };
 
 void bench_kernels_options_init(bench_kernels_options *o) {
-    *o = (bench_kernels_options){.types = KERNEL_TYPES, .rows = "1,2,4,8,16,32,64,512", .weights_mib = 160, .run_ms = 200};
+    *o = (bench_kernels_options){
+        .types = KERNEL_TYPES, .rows = "1,2,4,8,16,32,64,512", .weights_mib = 160, .run_ms = 200};
 }
 
 /* A backend that holds pairs of projections, and the rows that pass through them. */
@@ -23,12 +24,14 @@ typedef struct kernels_run {
     buffer x, h, y;
 } kernels_run;
 
-static quire_err load_pairs(const bench_kernels_options *o, const void *weights, kernels_run *r, quire_error *err) {
+static quire_err load_pairs(const bench_kernels_options *o, const void *weights, kernels_run *r,
+                            quire_error *err) {
     quant_matrix codes[2];
     const tensor_view up = kernel_type_matrix(r->type->from, weights, WIDE, NARROW, &codes[0]);
     const tensor_view down = kernel_type_matrix(r->type->from, weights, NARROW, WIDE, &codes[1]);
     const backend_ops *ops = r->b->ops;
-    while (r->n_pairs < MAX_PAIRS && (r->n_pairs == 0 || ops->weight_bytes(r->b) < (int64_t)o->weights_mib << 20)) {
+    while (r->n_pairs < MAX_PAIRS &&
+           (r->n_pairs == 0 || ops->weight_bytes(r->b) < (int64_t)o->weights_mib << 20)) {
         TRY(ops->linear_load(r->b, &(linear_spec){.weight = &up}, &r->up[r->n_pairs], err));
         TRY(ops->linear_load(r->b, &(linear_spec){.weight = &down}, &r->down[r->n_pairs], err));
         r->n_pairs++;
@@ -37,7 +40,8 @@ static quire_err load_pairs(const bench_kernels_options *o, const void *weights,
     return QUIRE_OK;
 }
 
-static quire_err open_run(const bench_kernels_options *o, int32_t max_rows, const void *weights, kernels_run *r, quire_error *err) {
+static quire_err open_run(const bench_kernels_options *o, int32_t max_rows, const void *weights,
+                          kernels_run *r, quire_error *err) {
     backend_options bo = {.compute = r->type->compute, .isa = o->isa, .n_threads = r->n_threads};
     TRY(backend_cpu_open(&bo, &r->b, err));
     const backend_ops *ops = r->b->ops;
@@ -80,14 +84,15 @@ static double time_pair(const bench_kernels_options *o, kernels_run *r, int32_t 
     return best > 0 ? (double)best : 1.0;
 }
 
-static quire_err run_type(const bench_kernels_options *o, kernels_run *r, const int32_t *rows, int32_t n, const sheet *t,
-                          quire_error *err) {
+static quire_err run_type(const bench_kernels_options *o, kernels_run *r, const int32_t *rows, int32_t n,
+                          const sheet *t, quire_error *err) {
     int32_t max_rows = 1;
     for (int32_t i = 0; i < n; i++) {
         max_rows = rows[i] > max_rows ? rows[i] : max_rows;
     }
     void *weights = kernel_type_weights(r->type->from, (size_t)NARROW * WIDE);
-    quire_err e = weights != NULL ? open_run(o, max_rows, weights, r, err) : err_set(err, QUIRE_NO_MEMORY, -1, "no memory for weights");
+    quire_err e = weights != NULL ? open_run(o, max_rows, weights, r, err)
+                                  : err_set(err, QUIRE_NO_MEMORY, -1, "no memory for weights");
     mem_free(weights);
     for (int32_t i = 0; e == QUIRE_OK && i < n; i++) {
         double us = time_pair(o, r, rows[i]);
@@ -107,18 +112,24 @@ static quire_err run_type(const bench_kernels_options *o, kernels_run *r, const 
 }
 
 quire_err bench_kernels_run(const bench_kernels_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"type", "type", 6, SHEET_TEXT, NULL}, {"threads", "threads", 7, 0, NULL},
-                                           {"rows", "rows", 5, 0, NULL},          {"time", "us", 9, 0, "us"},
-                                           {"read_rate", "GB/s", 7, 2, "GB/s"},   {"compute_rate", "GOP/s", 8, 1, "GOP/s"}};
-    sheet t = {.what = "kernels", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
-    int32_t rows[FIGURES_MAX_POINTS], n_rows, threads[FIGURES_MAX_POINTS] = {thread_pool_cpus()}, n_threads = 1;
+    static const sheet_column columns[] = {
+        {"type", "type", 6, SHEET_TEXT, NULL}, {"threads", "threads", 7, 0, NULL},
+        {"rows", "rows", 5, 0, NULL},          {"time", "us", 9, 0, "us"},
+        {"read_rate", "GB/s", 7, 2, "GB/s"},   {"compute_rate", "GOP/s", 8, 1, "GOP/s"}};
+    sheet t = {.what = "kernels",
+               .columns = columns,
+               .n_columns = (int32_t)(sizeof columns / sizeof *columns),
+               .json = o->json};
+    int32_t rows[FIGURES_MAX_POINTS], n_rows, threads[FIGURES_MAX_POINTS] = {thread_pool_cpus()},
+                                              n_threads = 1;
     TRY(figures_parse_list("--rows", o->rows, rows, &n_rows, err));
     if (o->threads != NULL) {
         TRY(figures_parse_list("--threads", o->threads, threads, &n_threads, err));
     }
     for (const char *list = o->types; *list != '\0';) {
         if (kernel_type_next(&list) == NULL) {
-            return err_set(err, QUIRE_INVALID, -1, "--types %s: must be some of " KERNEL_TYPES KERNEL_TYPES_MORE, o->types);
+            return err_set(err, QUIRE_INVALID, -1,
+                           "--types %s: must be some of " KERNEL_TYPES KERNEL_TYPES_MORE, o->types);
         }
     }
     sheet_begin(&t, NULL);
@@ -128,7 +139,10 @@ quire_err bench_kernels_run(const bench_kernels_options *o, quire_error *err) {
             TRY(run_type(o, &r, rows, n_rows, &t, err));
         }
     }
-    sheet_note(&t, "[%d, %d] and [%d, %d] weights, %d MiB of them in turn, rows prepared each time; the best of at least %d ms; %s.", WIDE,
-               NARROW, NARROW, WIDE, (int)o->weights_mib, (int)o->run_ms, figures_times_name(threads, n_threads));
+    sheet_note(&t,
+               "[%d, %d] and [%d, %d] weights, %d MiB of them in turn, rows prepared each time; the best of "
+               "at least %d ms; %s.",
+               WIDE, NARROW, NARROW, WIDE, (int)o->weights_mib, (int)o->run_ms,
+               figures_times_name(threads, n_threads));
     return QUIRE_OK;
 }

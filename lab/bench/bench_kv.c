@@ -22,20 +22,25 @@ enum {
 };
 
 void bench_kv_options_init(bench_kv_options *o) {
-    *o = (bench_kv_options){
-        .threads = "1,2,4,8", .pages = "256,4096,65536,1000000", .page_tokens = 16, .prompt_tokens = 1024, .run_ms = 20, .n_runs = 5};
+    *o = (bench_kv_options){.threads = "1,2,4,8",
+                            .pages = "256,4096,65536,1000000",
+                            .page_tokens = 16,
+                            .prompt_tokens = 1024,
+                            .run_ms = 20,
+                            .n_runs = 5};
 }
 
 /* ---- the pool ---- */
 
-/* A thread that had a core for less than this part of its time was not alone: how times grow with threads says nothing then. A run is
- * tried again before it counts as such. Threads that wait for a mutex have no core either: cores are taken for free there where they were
- * for the same run of the others. */
+/* A thread that had a core for less than this part of its time was not alone: how times
+ * grow with threads says nothing then. A run is tried again before it counts as such.
+ * Threads that wait for a mutex have no core either: cores are taken for free there where
+ * they were for the same run of the others. */
 #define FREE_CORE 0.95
 #define MAX_TRIES 20
 
-/* One pool for all threads; one for each, of its share of the pages, so that what the machine loses with several threads is seen by itself;
- * one behind a mutex for all. */
+/* One pool for all threads; one for each, of its share of the pages, so that what the
+ * machine loses with several threads is seen by itself; one behind a mutex for all. */
 typedef enum way { WAY_POOL, WAY_APART, WAY_MUTEX, N_WAYS } way;
 
 static const char *const way_names[N_WAYS] = {"pool", "apart", "mutex"};
@@ -56,7 +61,8 @@ static quire_err open_stores(way w, int32_t n_pages, int32_t n_threads, stores *
     quire_err e = QUIRE_OK;
     out->n = w == WAY_APART ? n_threads : 1;
     for (int32_t i = 0; i < out->n && e == QUIRE_OK; i++) {
-        e = page_store_open(w == WAY_MUTEX ? PAGE_STORE_MUTEX : PAGE_STORE_POOL, n_pages / out->n, SEED + (uint64_t)i, &out->all[i]);
+        e = page_store_open(w == WAY_MUTEX ? PAGE_STORE_MUTEX : PAGE_STORE_POOL, n_pages / out->n,
+                            SEED + (uint64_t)i, &out->all[i]);
     }
     return e;
 }
@@ -67,9 +73,10 @@ static void close_stores(stores *s) {
     }
 }
 
-/* One run of a way: the first of several tries for which all cores were free, or the one that had most of them. */
-static quire_err run_way(const bench_kv_options *o, const stores *s, int32_t n_tries, int32_t n_pages, int32_t n_threads,
-                         double ns[KV_OP_N], double *share) {
+/* One run of a way: the first of several tries for which all cores were free, or the one
+ * that had most of them. */
+static quire_err run_way(const bench_kv_options *o, const stores *s, int32_t n_tries, int32_t n_pages,
+                         int32_t n_threads, double ns[KV_OP_N], double *share) {
     *share = -1;
     for (int i = 0; i < n_tries && *share < FREE_CORE; i++) {
         double found[KV_OP_N], had = 0;
@@ -82,7 +89,8 @@ static quire_err run_way(const bench_kv_options *o, const stores *s, int32_t n_t
     return QUIRE_OK;
 }
 
-static quire_err measure_ops(const bench_kv_options *o, int32_t n_pages, int32_t n_threads, ops *out, quire_error *err) {
+static quire_err measure_ops(const bench_kv_options *o, int32_t n_pages, int32_t n_threads, ops *out,
+                             quire_error *err) {
     double runs[N_WAYS][KV_OP_N][FIGURES_MAX_RUNS];
     stores opened[N_WAYS] = {{{NULL}, 0}};
     quire_err e = QUIRE_OK;
@@ -90,7 +98,8 @@ static quire_err measure_ops(const bench_kv_options *o, int32_t n_pages, int32_t
         e = open_stores((way)w, n_pages, n_threads, &opened[w]);
         out->share[w] = 1;
     }
-    for (int32_t run = 0; run < o->n_runs; run++) { /* the ways in turn, so that what else the machine does meets all */
+    /* the ways in turn, so that what else the machine does meets all */
+    for (int32_t run = 0; run < o->n_runs; run++) {
         for (int w = 0; w < N_WAYS && e == QUIRE_OK; w++) {
             double ns[KV_OP_N], share = 0;
             e = run_way(o, &opened[w], w == WAY_MUTEX ? 1 : MAX_TRIES, n_pages, n_threads, ns, &share);
@@ -106,11 +115,15 @@ static quire_err measure_ops(const bench_kv_options *o, int32_t n_pages, int32_t
         }
         close_stores(&opened[w]);
     }
-    out->share[WAY_MUTEX] = out->share[WAY_POOL] < out->share[WAY_APART] ? out->share[WAY_POOL] : out->share[WAY_APART];
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "%d threads on %d pages: %s", (int)n_threads, (int)n_pages, quire_err_text(e));
+    out->share[WAY_MUTEX] =
+        out->share[WAY_POOL] < out->share[WAY_APART] ? out->share[WAY_POOL] : out->share[WAY_APART];
+    return e == QUIRE_OK ? e
+                         : err_set(err, e, -1, "%d threads on %d pages: %s", (int)n_threads, (int)n_pages,
+                                   quire_err_text(e));
 }
 
-/* How many times the time of one thread an operation takes; -1 where a core was not free, in this or in that; NAN where one is NULL. */
+/* How many times the time of one thread an operation takes; -1 where a core was not free,
+ * in this or in that; NAN where one is NULL. */
 static double to_one(const ops *now, const ops *one, way w, int op) {
     if (one == NULL) {
         return (double)NAN;
@@ -124,8 +137,10 @@ static const char *ratio_text(double ratio, char text[16]) {
     return text;
 }
 
-/* The time of an operation of one store, its spread, and how many times the time of one thread it is (left out unless 0 or more). */
-static void print_op(const char *op, int32_t n_pages, int32_t n_threads, const char *store, figure f, double ratio) {
+/* The time of an operation of one store, its spread, and how many times the time of one
+ * thread it is (left out unless 0 or more). */
+static void print_op(const char *op, int32_t n_pages, int32_t n_threads, const char *store, figure f,
+                     double ratio) {
     const struct {
         const char *suffix, *unit;
         double value;
@@ -142,7 +157,8 @@ static void print_op(const char *op, int32_t n_pages, int32_t n_threads, const c
     }
 }
 
-static void report_ops(const bench_kv_options *o, int32_t n_pages, int32_t n_threads, const ops *now, const ops *one) {
+static void report_ops(const bench_kv_options *o, int32_t n_pages, int32_t n_threads, const ops *now,
+                       const ops *one) {
     for (int op = 0; op < KV_OP_N; op++) {
         double ratio[N_WAYS];
         char text[N_WAYS][16];
@@ -153,28 +169,33 @@ static void report_ops(const bench_kv_options *o, int32_t n_pages, int32_t n_thr
             }
         }
         if (!o->json) {
-            const figure *f[N_WAYS] = {&now->of[WAY_POOL][op], &now->of[WAY_APART][op], &now->of[WAY_MUTEX][op]};
-            printf("%-10s %8d %7d %6.1f +-%5.1f %7s %9.1f +-%5.1f %7s %9.2f %9.1f +-%5.1f %7s %9.2f\n", kv_op_name((kv_op)op), (int)n_pages,
-                   (int)n_threads, f[WAY_POOL]->mean, f[WAY_POOL]->spread, ratio_text(ratio[WAY_POOL], text[WAY_POOL]), f[WAY_APART]->mean,
-                   f[WAY_APART]->spread, ratio_text(ratio[WAY_APART], text[WAY_APART]), f[WAY_POOL]->mean / f[WAY_APART]->mean,
-                   f[WAY_MUTEX]->mean, f[WAY_MUTEX]->spread, ratio_text(ratio[WAY_MUTEX], text[WAY_MUTEX]),
-                   f[WAY_MUTEX]->mean / f[WAY_POOL]->mean);
+            const figure *f[N_WAYS] = {&now->of[WAY_POOL][op], &now->of[WAY_APART][op],
+                                       &now->of[WAY_MUTEX][op]};
+            printf("%-10s %8d %7d %6.1f +-%5.1f %7s %9.1f +-%5.1f %7s %9.2f %9.1f +-%5.1f %7s %9.2f\n",
+                   kv_op_name((kv_op)op), (int)n_pages, (int)n_threads, f[WAY_POOL]->mean,
+                   f[WAY_POOL]->spread, ratio_text(ratio[WAY_POOL], text[WAY_POOL]), f[WAY_APART]->mean,
+                   f[WAY_APART]->spread, ratio_text(ratio[WAY_APART], text[WAY_APART]),
+                   f[WAY_POOL]->mean / f[WAY_APART]->mean, f[WAY_MUTEX]->mean, f[WAY_MUTEX]->spread,
+                   ratio_text(ratio[WAY_MUTEX], text[WAY_MUTEX]), f[WAY_MUTEX]->mean / f[WAY_POOL]->mean);
         }
     }
 }
 
-static quire_err bench_ops(const bench_kv_options *o, const int32_t *pages, int32_t n_pages, const int32_t *threads, int32_t n_threads,
-                           quire_error *err) {
+static quire_err bench_ops(const bench_kv_options *o, const int32_t *pages, int32_t n_pages,
+                           const int32_t *threads, int32_t n_threads, quire_error *err) {
     if (!o->json) {
-        printf("CPU time a page, ns, mean of %d runs; the goal is at most %d with one thread, and at most 1.3 times that with two.\n"
-               "apart: each thread has a pool of its own, so what it takes more than one thread is the machine's.\n"
+        printf("CPU time a page, ns, mean of %d runs; the goal is at most %d with one thread, and at most "
+               "1.3 times that with two.\n"
+               "apart: each thread has a pool of its own, so what it takes more than one thread is the "
+               "machine's.\n"
                "\"busy\": a thread had a core for less than %.0f%% of its time, so there is no figure\n",
                (int)o->n_runs, (int)GOAL_PAGE_NS, FREE_CORE * 100);
         if (threads[0] != 1) {
             printf("\"to one\" needs the time of one thread: begin --threads with 1\n");
         }
-        printf("%-10s %8s %7s %6s %7s %7s %9s %7s %7s %9s %9s %7s %7s %9s\n", "", "pages", "threads", "ns", "spread", "to one", "apart ns",
-               "spread", "to one", "ns/apart", "mutex ns", "spread", "to one", "mutex/ns");
+        printf("%-10s %8s %7s %6s %7s %7s %9s %7s %7s %9s %9s %7s %7s %9s\n", "", "pages", "threads", "ns",
+               "spread", "to one", "apart ns", "spread", "to one", "ns/apart", "mutex ns", "spread", "to one",
+               "mutex/ns");
     }
     for (int32_t p = 0; p < n_pages; p++) {
         ops one = {{{{0}}}, {0}}, now; /* one: of one thread, where that comes first */
@@ -192,14 +213,15 @@ static quire_err bench_ops(const bench_kv_options *o, const int32_t *pages, int3
 static quire_err bench_append_times(const bench_kv_options *o, quire_error *err) {
     page_store *store;
     double *ns = mem_new(N_SAMPLES, sizeof *ns);
-    quire_err e = ns != NULL ? page_store_open(PAGE_STORE_POOL, MAX_SEQS * SEQ_PAGES, SEED, &store) : QUIRE_NO_MEMORY;
+    quire_err e =
+        ns != NULL ? page_store_open(PAGE_STORE_POOL, MAX_SEQS * SEQ_PAGES, SEED, &store) : QUIRE_NO_MEMORY;
     if (e != QUIRE_OK) {
         mem_free(ns);
         return err_set(err, e, -1, "out of memory for %d sequences", MAX_SEQS);
     }
     if (!o->json) {
-        printf("\nappend of a page, each timed alone, over sequences in turn: %d times, ns\n%10s %9s %9s\n", N_SAMPLES, "sequences", "p50",
-               "p99");
+        printf("\nappend of a page, each timed alone, over sequences in turn: %d times, ns\n%10s %9s %9s\n",
+               N_SAMPLES, "sequences", "p50", "p99");
     }
     for (int32_t n_seqs = 1; n_seqs <= MAX_SEQS && e == QUIRE_OK; n_seqs *= 4) {
         e = kv_bench_append_times(store, n_seqs, N_SAMPLES, ns);
@@ -207,7 +229,9 @@ static quire_err bench_append_times(const bench_kv_options *o, quire_error *err)
         if (o->json) {
             for (int i = 0; i < 2; i++) {
                 json_line l;
-                json_int(json_name(bench_line_begin(&l, "kv", i == 0 ? "append_one_p50" : "append_one_p99"), "sequences"), n_seqs);
+                json_int(json_name(bench_line_begin(&l, "kv", i == 0 ? "append_one_p50" : "append_one_p99"),
+                                   "sequences"),
+                         n_seqs);
                 bench_line_end(&l, i == 0 ? p50 : p99, "ns");
             }
         } else {
@@ -221,7 +245,8 @@ static quire_err bench_append_times(const bench_kv_options *o, quire_error *err)
 
 /* ---- the index ---- */
 
-static void report_index(const bench_kv_options *o, int32_t n_pages, const char *op, const char *unit, const double *values) {
+static void report_index(const bench_kv_options *o, int32_t n_pages, const char *op, const char *unit,
+                         const double *values) {
     figure f = figure_of(values, o->n_runs);
     if (!o->json) {
         printf("%-10s %9.2f +-%5.2f ns a %s\n", op, f.mean, f.spread, unit);
@@ -248,8 +273,9 @@ static void report_bytes(const bench_kv_options *o, int32_t n_pages, const kv_in
                  {"pool_bytes", "bytes/page", sizes->pool_bytes},
                  {"table_bytes", "bytes/token", sizes->table_bytes}};
     if (!o->json) {
-        printf("bytes      %9.1f a page in the index, %.1f a page in the pool, %.3f a token in a block table\n", sizes->index_bytes,
-               sizes->pool_bytes, sizes->table_bytes);
+        printf(
+            "bytes      %9.1f a page in the index, %.1f a page in the pool, %.3f a token in a block table\n",
+            sizes->index_bytes, sizes->pool_bytes, sizes->table_bytes);
         return;
     }
     for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
@@ -274,9 +300,10 @@ static quire_err bench_index(const bench_kv_options *o, int32_t n_pages, quire_e
         evict[i] = runs[i].evict_ns;
     }
     if (!o->json) {
-        printf("\nindex of %d pages of %d tokens, prompts of %d: %lld entries, %lld nodes; CPU time, the goal is at most %d ns a token\n",
-               (int)n_pages, (int)o->page_tokens, (int)o->prompt_tokens, (long long)sizes.n_entries, (long long)sizes.n_nodes,
-               (int)GOAL_TOKEN_NS);
+        printf("\nindex of %d pages of %d tokens, prompts of %d: %lld entries, %lld nodes; CPU time, the "
+               "goal is at most %d ns a token\n",
+               (int)n_pages, (int)o->page_tokens, (int)o->prompt_tokens, (long long)sizes.n_entries,
+               (long long)sizes.n_nodes, (int)GOAL_TOKEN_NS);
     }
     report_index(o, n_pages, "match", "token", match);
     report_index(o, n_pages, "peek", "token", peek);
@@ -286,11 +313,13 @@ static quire_err bench_index(const bench_kv_options *o, int32_t n_pages, quire_e
     return QUIRE_OK;
 }
 
-static quire_err check_points(const int32_t *pages, int32_t n_pages, const int32_t *threads, int32_t n_threads, quire_error *err) {
+static quire_err check_points(const int32_t *pages, int32_t n_pages, const int32_t *threads,
+                              int32_t n_threads, quire_error *err) {
     for (int32_t t = 0; t < n_threads; t++) {
         for (int32_t p = 0; p < n_pages; p++) {
             if (threads[t] > MAX_THREADS || pages[p] / threads[t] < 16) {
-                return err_set(err, QUIRE_INVALID, -1, "--threads %d on --pages %d: at most %d threads, and at least 16 pages each",
+                return err_set(err, QUIRE_INVALID, -1,
+                               "--threads %d on --pages %d: at most %d threads, and at least 16 pages each",
                                (int)threads[t], (int)pages[p], (int)MAX_THREADS);
             }
         }

@@ -1,5 +1,5 @@
-/* `quire bench kv`: what the page pool's and the index's operations cost, alone and from many threads at once, beside the same pool behind
- * a lock. */
+/* `quire bench kv`: what the page pool's and the index's operations cost, alone and from
+ * many threads at once, beside the same pool behind a lock. */
 #ifndef LAB_BENCH_BENCH_KV_H
 #define LAB_BENCH_BENCH_KV_H
 

@@ -47,7 +47,8 @@ static double ms_since(const latency *l, int64_t start) {
     return (double)(figures_time_us(l->b.n_threads) - start) / 1000;
 }
 
-/* A prompt of n tokens and n_steps behind it; the given tokens are fed, whatever the logits choose. */
+/* A prompt of n tokens and n_steps behind it; the given tokens are fed, whatever the
+ * logits choose. */
 static quire_err decode(latency *l, int way, int32_t n, double *first_ms, double *token_ms) {
     const int32_t *pages = way == PAGED ? l->pages : NULL;
     int64_t start = figures_time_us(l->b.n_threads);
@@ -93,8 +94,9 @@ static quire_err measure(latency *l, int32_t n, length_times *t) {
 }
 
 static void report(const sheet *s, const latency *l, int32_t n, const length_times *t) {
-    figure paged = figure_of(t->token[PAGED], l->n_runs), contiguous = figure_of(t->token[CONTIGUOUS], l->n_runs),
-           first = figure_of(t->first, l->n_runs), again = figure_of(t->recomputed, l->n_runs);
+    figure paged = figure_of(t->token[PAGED], l->n_runs),
+           contiguous = figure_of(t->token[CONTIGUOUS], l->n_runs), first = figure_of(t->first, l->n_runs),
+           again = figure_of(t->recomputed, l->n_runs);
     sheet_row(s, (sheet_cell[]){{NULL, n},
                                 {NULL, first.mean},
                                 {NULL, first.spread},
@@ -110,8 +112,12 @@ static void report(const sheet *s, const latency *l, int32_t n, const length_tim
 
 static quire_err open_latency(const bench_latency_options *o, int32_t longest, latency *l, quire_error *err) {
     int32_t most = longest + o->n_steps, n_pages = (int32_t)kv_pages_for(most, PAGE_TOKENS);
-    bare_options bo = {
-        .engine = &o->engine, .page_tokens = PAGE_TOKENS, .n_pages = n_pages, .max_rows = MAX_ROWS, .max_seqs = 1, .max_len = most};
+    bare_options bo = {.engine = &o->engine,
+                       .page_tokens = PAGE_TOKENS,
+                       .n_pages = n_pages,
+                       .max_rows = MAX_ROWS,
+                       .max_seqs = 1,
+                       .max_len = most};
     *l = (latency){.n_steps = o->n_steps, .n_runs = o->n_runs};
     TRY(bare_open(&bo, &l->b, err));
     l->tokens = mem_new((size_t)most, sizeof *l->tokens);
@@ -130,31 +136,36 @@ static void close_latency(latency *l) {
     bare_close(&l->b);
 }
 
-static quire_err run_lengths(const bench_latency_options *o, const int32_t *contexts, int32_t n, latency *l, quire_error *err) {
-    static const sheet_column columns[] = {{"context", "tokens before", 13, 0, NULL},   {"first", "first ms", 9, 2, "ms"},
-                                           {"first_spread", "+-", 6, 2, "ms"},          {"paged", "paged ms/token", 14, 4, "ms"},
-                                           {"paged_spread", "+-", 7, 4, "ms"},          {"contiguous", "contiguous", 10, 4, "ms"},
-                                           {"contiguous_spread", "+-", 7, 4, "ms"},     {"ratio", "ratio", 6, 3, "x"},
-                                           {"recomputed", "all again ms", 12, 2, "ms"}, {"recomputed_spread", "+-", 6, 2, "ms"},
-                                           {"recomputed_ratio", "to paged", 8, 1, "x"}};
+static quire_err run_lengths(const bench_latency_options *o, const int32_t *contexts, int32_t n, latency *l,
+                             quire_error *err) {
+    static const sheet_column columns[] = {
+        {"context", "tokens before", 13, 0, NULL},   {"first", "first ms", 9, 2, "ms"},
+        {"first_spread", "+-", 6, 2, "ms"},          {"paged", "paged ms/token", 14, 4, "ms"},
+        {"paged_spread", "+-", 7, 4, "ms"},          {"contiguous", "contiguous", 10, 4, "ms"},
+        {"contiguous_spread", "+-", 7, 4, "ms"},     {"ratio", "ratio", 6, 3, "x"},
+        {"recomputed", "all again ms", 12, 2, "ms"}, {"recomputed_spread", "+-", 6, 2, "ms"},
+        {"recomputed_ratio", "to paged", 8, 1, "x"}};
     sheet s = {"latency", EXPERIMENT_COLUMNS(columns), o->json};
-    sheet_begin(&s,
-                "Tokens one by one behind so many: keys and values in pages that lie in no order, in one piece with room from the start, "
-                "and one token with all before it computed again");
+    sheet_begin(&s, "Tokens one by one behind so many: keys and values in pages that lie in no order, in one "
+                    "piece with room from the start, "
+                    "and one token with all before it computed again");
     for (int32_t i = 0; i < n; i++) {
         length_times t;
         quire_err e = measure(l, contexts[i], &t);
         if (e != QUIRE_OK) {
             return err_set(err, e, -1, "%d tokens: %s", (int)contexts[i],
-                           e == QUIRE_INTERNAL ? "pages and one piece choose different tokens" : quire_err_text(e));
+                           e == QUIRE_INTERNAL ? "pages and one piece choose different tokens"
+                                               : quire_err_text(e));
         }
         report(&s, l, contexts[i], &t);
     }
     sheet_note(&s,
-               "%s, compute %s, KV %s, page %d, %s, %s; mean and spread of %d runs in turns, each of %d tokens (measured); all choose the "
+               "%s, compute %s, KV %s, page %d, %s, %s; mean and spread of %d runs in turns, each of %d "
+               "tokens (measured); all choose the "
                "same tokens",
-               l->b.desc->name, compute_name(l->b.b->compute), l->b.layout.type_name, PAGE_TOKENS, l->b.b->ops->describe(l->b.b),
-               figures_time_name(l->b.n_threads), (int)o->n_runs, (int)o->n_steps);
+               l->b.desc->name, compute_name(l->b.b->compute), l->b.layout.type_name, PAGE_TOKENS,
+               l->b.b->ops->describe(l->b.b), figures_time_name(l->b.n_threads), (int)o->n_runs,
+               (int)o->n_steps);
     return QUIRE_OK;
 }
 

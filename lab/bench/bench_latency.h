@@ -1,5 +1,6 @@
-/* `quire bench latency`: what a token takes by how many came before it, for a whole model: keys and values in pages, in one piece, and
- * nowhere, so that all before it is computed again. The ways take turns and choose the same tokens. */
+/* `quire bench latency`: what a token takes by how many came before it, for a whole
+ * model: keys and values in pages, in one piece, and nowhere, so that all before it is
+ * computed again. The ways take turns and choose the same tokens. */
 #ifndef LAB_BENCH_BENCH_LATENCY_H
 #define LAB_BENCH_BENCH_LATENCY_H
 

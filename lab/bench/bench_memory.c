@@ -25,7 +25,10 @@ typedef struct memory_bench {
 } memory_bench;
 
 static dtype stored_type(quire_kv_dtype t) {
-    return t == QUIRE_KV_F32 ? DTYPE_F32 : t == QUIRE_KV_INT8 ? DTYPE_I8 : t == QUIRE_KV_BF16 ? DTYPE_BF16 : DTYPE_F16;
+    return t == QUIRE_KV_F32    ? DTYPE_F32
+           : t == QUIRE_KV_INT8 ? DTYPE_I8
+           : t == QUIRE_KV_BF16 ? DTYPE_BF16
+                                : DTYPE_F16;
 }
 
 /* What a case is called, and what its parameter says. */
@@ -50,7 +53,8 @@ static void print_percent(double part) {
 static void print_lines(const memory_bench *b, const memory_case *c, const memory_result *r) {
     static const char *const methods[] = {"static", "contiguous", "paged"};
     static const char *const parameters[] = {"length", "growth_percent", "page_tokens"};
-    double least = (double)r->minimum_bytes, all = least + b->o->weight_bytes, over = (double)r->peak_bytes - least;
+    double least = (double)r->minimum_bytes, all = least + b->o->weight_bytes,
+           over = (double)r->peak_bytes - least;
     double metadata = c->method == MEMORY_PAGED ? (double)r->metadata_bytes : (double)NAN;
     const struct {
         const char *name, *unit;
@@ -61,7 +65,8 @@ static void print_lines(const memory_bench *b, const memory_case *c, const memor
                  {"copied", "bytes", (double)r->copied_bytes, (double)NAN, (double)NAN},
                  {"overhead", "%", 100 * over / least, (double)NAN, (double)NAN},
                  {"overhead_with_weights", "%", 100 * over / all, (double)NAN, (double)NAN},
-                 {"pages", "pages", c->method == MEMORY_PAGED ? (double)r->n_pages : (double)NAN, (double)NAN, (double)NAN},
+                 {"pages", "pages", c->method == MEMORY_PAGED ? (double)r->n_pages : (double)NAN, (double)NAN,
+                  (double)NAN},
                  {"metadata", "bytes", metadata, (double)NAN, (double)NAN},
                  {"metadata_share", "%", 100 * metadata / least, (double)NAN, (double)NAN},
                  {"metadata_share_with_weights", "%", 100 * metadata / all, (double)NAN, (double)NAN}};
@@ -77,7 +82,8 @@ static void print_lines(const memory_bench *b, const memory_case *c, const memor
 }
 
 static void report_row(const memory_bench *b, const memory_case *c, const memory_result *r) {
-    double over = (double)(r->peak_bytes - r->minimum_bytes), kv = (double)r->minimum_bytes, all = kv + b->o->weight_bytes;
+    double over = (double)(r->peak_bytes - r->minimum_bytes), kv = (double)r->minimum_bytes,
+           all = kv + b->o->weight_bytes;
     char name[64];
     describe(c, name, sizeof name);
     if (!b->o->json) {
@@ -95,7 +101,8 @@ static void report_row(const memory_bench *b, const memory_case *c, const memory
     print_lines(b, c, r);
 }
 
-static quire_err run_case(const memory_bench *b, memory_scenario scenario, memory_method method, int32_t parameter, quire_error *err) {
+static quire_err run_case(const memory_bench *b, memory_scenario scenario, memory_method method,
+                          int32_t parameter, quire_error *err) {
     memory_case c = {scenario, method, parameter};
     memory_result r;
     TRY(memory_run(&c, &b->shape, b->type, &r, err));
@@ -111,11 +118,13 @@ static int32_t power_of_two_from(int32_t n) {
     return p;
 }
 
-static quire_err run_scenario(const memory_bench *b, memory_scenario s, const int32_t *pages, int32_t n_pages, quire_error *err) {
+static quire_err run_scenario(const memory_bench *b, memory_scenario s, const int32_t *pages, int32_t n_pages,
+                              quire_error *err) {
     int32_t longest = memory_longest(s);
     if (!b->o->json) {
-        printf("\n%s: over the least memory that holds the tokens\n%-18s %10s %11s %11s %8s %12s %11s %11s\n", memory_scenario_name(s), "",
-               "peak MB", "of KV", "+weights", "pages", "metadata kB", "of KV", "+weights");
+        printf("\n%s: over the least memory that holds the tokens\n%-18s %10s %11s %11s %8s %12s %11s %11s\n",
+               memory_scenario_name(s), "", "peak MB", "of KV", "+weights", "pages", "metadata kB", "of KV",
+               "+weights");
     }
     TRY(run_case(b, s, MEMORY_STATIC, longest, err));
     if (power_of_two_from(longest) != longest) {
@@ -137,12 +146,13 @@ quire_err bench_memory_run(const bench_memory_options *o, quire_error *err) {
     TRY(figures_parse_list("--shape", o->shape, shape, &n_shape, err));
     TRY(figures_parse_list("--pages", o->pages, pages, &n_pages, err));
     if (n_shape != 3 || shape[0] > DESC_MAX_LAYERS || shape[1] > 1 << 16 || shape[2] > DESC_MAX_HEAD) {
-        return err_set(err, QUIRE_INVALID, -1, "--shape %s: must be LAYERS,KV_HEADS,HEAD of a model, as in 16,8,64", o->shape);
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--shape %s: must be LAYERS,KV_HEADS,HEAD of a model, as in 16,8,64", o->shape);
     }
     for (int32_t i = 0; i < n_pages; i++) {
         if (pages[i] > KV_MAX_PAGE_TOKENS || (pages[i] & (pages[i] - 1)) != 0) {
-            return err_set(err, QUIRE_INVALID, -1, "--pages %s: %d is not a power of two from 1 to %d", o->pages, (int)pages[i],
-                           KV_MAX_PAGE_TOKENS);
+            return err_set(err, QUIRE_INVALID, -1, "--pages %s: %d is not a power of two from 1 to %d",
+                           o->pages, (int)pages[i], KV_MAX_PAGE_TOKENS);
         }
     }
     memory_bench b = {.o = o, .type = stored_type(o->kv_dtype)};
@@ -150,8 +160,9 @@ quire_err bench_memory_run(const bench_memory_options *o, quire_error *err) {
     kv_layout layout;
     TRY(kv_layout_init(&b.shape, kv_both(b.type), 1, &layout, err));
     if (!o->json) {
-        printf("%d layers of %d KV heads of %d, %s: %lld bytes a token; weights %.1f MB\n", (int)shape[0], (int)shape[1], (int)shape[2],
-               dtype_name(b.type), (long long)kv_layout_token_bytes(&layout), o->weight_bytes / 1e6);
+        printf("%d layers of %d KV heads of %d, %s: %lld bytes a token; weights %.1f MB\n", (int)shape[0],
+               (int)shape[1], (int)shape[2], dtype_name(b.type), (long long)kv_layout_token_bytes(&layout),
+               o->weight_bytes / 1e6);
     }
     for (int s = 0; s < MEMORY_N_SCENARIOS; s++) {
         TRY(run_scenario(&b, (memory_scenario)s, pages, n_pages, err));

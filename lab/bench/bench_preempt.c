@@ -22,8 +22,10 @@ void bench_preempt_options_init(bench_preempt_options *o) {
 typedef struct preempt_bench {
     bare b;
     int32_t max_len, n_pages;
-    int32_t *tokens;       /* [max_len] */
-    int32_t *pages;        /* [n_pages] the pool's pages in no order, as a pool that has been in use gives them out */
+    int32_t *tokens; /* [max_len] */
+    /* [n_pages] the pool's pages in no order, as a pool that has been in use gives them
+     * out */
+    int32_t *pages;
     int32_t *frames;       /* [n_pages] the swap space's, likewise */
     unsigned char *memory; /* [n_pages, page_bytes] */
     unsigned char *zeros;  /* [page_bytes] */
@@ -53,7 +55,8 @@ static void close_bench(preempt_bench *p) {
     bare_close(&p->b);
 }
 
-static quire_err open_bench(const bench_preempt_options *o, int32_t page_tokens, int32_t max_len, preempt_bench *p, quire_error *err) {
+static quire_err open_bench(const bench_preempt_options *o, int32_t page_tokens, int32_t max_len,
+                            preempt_bench *p, quire_error *err) {
     *p = (preempt_bench){.max_len = max_len, .n_pages = (int32_t)kv_pages_for(max_len, page_tokens)};
     bare_options bo = {.engine = &o->engine,
                        .page_tokens = page_tokens,
@@ -112,7 +115,9 @@ static quire_err check(preempt_bench *p, int32_t n, quire_error *err) {
     TRY(bare_forward(&p->b, &last, 1));
     bool same = memcmp(bare_logits(&p->b, 0), p->logits, (size_t)p->b.desc->n_vocab * sizeof *p->logits) == 0;
     return same ? QUIRE_OK
-                : err_set(err, QUIRE_INTERNAL, -1, "a sequence of %d tokens is not what it was after it was swapped out and in", (int)n);
+                : err_set(err, QUIRE_INTERNAL, -1,
+                          "a sequence of %d tokens is not what it was after it was swapped out and in",
+                          (int)n);
 }
 
 static quire_err run_once(preempt_bench *p, int32_t n, preempt_times *out, quire_error *err) {
@@ -127,7 +132,8 @@ static quire_err run_once(preempt_bench *p, int32_t n, preempt_times *out, quire
     return check(p, n, err);
 }
 
-static quire_err measure(const bench_preempt_options *o, preempt_bench *p, int32_t n, const sheet *s, quire_error *err) {
+static quire_err measure(const bench_preempt_options *o, preempt_bench *p, int32_t n, const sheet *s,
+                         quire_error *err) {
     double compute[FIGURES_MAX_RUNS], out[FIGURES_MAX_RUNS], in[FIGURES_MAX_RUNS], swap[FIGURES_MAX_RUNS];
     preempt_times t;
     TRY(run_once(p, n, &t, err)); /* touches the memory for the first time */
@@ -157,16 +163,18 @@ static quire_err measure(const bench_preempt_options *o, preempt_bench *p, int32
     return QUIRE_OK;
 }
 
-static quire_err check_points(const bench_preempt_options *o, const int32_t *pages, int32_t n_pages, quire_error *err) {
+static quire_err check_points(const bench_preempt_options *o, const int32_t *pages, int32_t n_pages,
+                              quire_error *err) {
     for (int32_t i = 0; i < n_pages; i++) {
         if (pages[i] > KV_MAX_PAGE_TOKENS || (pages[i] & (pages[i] - 1)) != 0) {
-            return err_set(err, QUIRE_INVALID, -1, "--pages %s: %d is not a power of two from 1 to %d", o->pages, (int)pages[i],
-                           KV_MAX_PAGE_TOKENS);
+            return err_set(err, QUIRE_INVALID, -1, "--pages %s: %d is not a power of two from 1 to %d",
+                           o->pages, (int)pages[i], KV_MAX_PAGE_TOKENS);
         }
     }
     return o->n_runs >= 1 && o->n_runs <= FIGURES_MAX_RUNS
                ? QUIRE_OK
-               : err_set(err, QUIRE_INVALID, -1, "--runs %d: must be from 1 to %d", (int)o->n_runs, FIGURES_MAX_RUNS);
+               : err_set(err, QUIRE_INVALID, -1, "--runs %d: must be from 1 to %d", (int)o->n_runs,
+                         FIGURES_MAX_RUNS);
 }
 
 quire_err bench_preempt_run(const bench_preempt_options *o, quire_error *err) {
@@ -195,7 +203,8 @@ quire_err bench_preempt_run(const bench_preempt_options *o, quire_error *err) {
         preempt_bench p;
         TRY(open_bench(o, pages[i], longest, &p, err));
         if (i == 0) {
-            sheet_begin(&s, "A preempted sequence brought back: computed again, or copied out to host memory and back in");
+            sheet_begin(&s, "A preempted sequence brought back: computed again, or copied out to host memory "
+                            "and back in");
         }
         quire_err e = QUIRE_OK;
         for (int32_t k = 0; k < n_lengths && e == QUIRE_OK; k++) {
@@ -203,11 +212,12 @@ quire_err bench_preempt_run(const bench_preempt_options *o, quire_error *err) {
         }
         if (e == QUIRE_OK && i == n_pages - 1) {
             sheet_note(&s,
-                       "%s, compute %s, KV %s, %s; prefill of %d rows a step, pages in no order; mean and spread of %d runs (measured); "
+                       "%s, compute %s, KV %s, %s; prefill of %d rows a step, pages in no order; mean and "
+                       "spread of %d runs (measured); "
                        "after each, the last token's "
                        "logits are the same to the bit",
-                       p.b.desc->name, compute_name(p.b.b->compute), p.b.layout.type_name, p.b.b->ops->describe(p.b.b),
-                       (int)o->engine.max_batched_tokens, (int)o->n_runs);
+                       p.b.desc->name, compute_name(p.b.b->compute), p.b.layout.type_name,
+                       p.b.b->ops->describe(p.b.b), (int)o->engine.max_batched_tokens, (int)o->n_runs);
         }
         close_bench(&p);
         TRY(e);

@@ -1,5 +1,6 @@
-/* `quire bench preempt`: what it costs to bring a preempted sequence back by swapping and by computing it again, by page size and length,
- * on a model that is really run. After each copy out and in, the next token's logits must be the same to the bit. */
+/* `quire bench preempt`: what it costs to bring a preempted sequence back by swapping and
+ * by computing it again, by page size and length, on a model that is really run. After
+ * each copy out and in, the next token's logits must be the same to the bit. */
 #ifndef LAB_BENCH_BENCH_PREEMPT_H
 #define LAB_BENCH_BENCH_PREEMPT_H
 

@@ -14,7 +14,8 @@
 enum { SPARE_PAGES = 64, SPARE_PASSES = 16, MAX_LAYER_OPS = 8, FIRST_SEED = 1 };
 
 void bench_profile_options_init(bench_profile_options *o) {
-    *o = (bench_profile_options){.type = "q4_0", .shape = "1.1b", .batch = 32, .n_prompt = 128, .n_steps = 32};
+    *o =
+        (bench_profile_options){.type = "q4_0", .shape = "1.1b", .batch = 32, .n_prompt = 128, .n_steps = 32};
     quire_options_init(&o->engine);
     o->engine.model = NULL;
 }
@@ -47,11 +48,14 @@ static quire_err open_lab(profile *p, const char *path, quire_error *err) {
 static quire_err make_room(profile *p, quire_error *err) {
     const bench_profile_options *o = p->o;
     int32_t n_layers = p->l.desc->n_layers;
-    int64_t most = o->batch > o->n_steps ? o->batch : o->n_steps, passes = most * (o->n_prompt / 64 + 1) + SPARE_PASSES,
+    int64_t most = o->batch > o->n_steps ? o->batch : o->n_steps,
+            passes = most * (o->n_prompt / 64 + 1) + SPARE_PASSES,
             n_ops = passes * (2 + MAX_LAYER_OPS * (int64_t)n_layers);
     if (n_ops > INT32_MAX) {
-        return err_set(err, QUIRE_INVALID, -1, "--batch %d, --prompt %d and --steps %d: %lld ops to note, at most %d can be; ask for less",
-                       (int)o->batch, (int)o->n_prompt, (int)o->n_steps, (long long)n_ops, INT32_MAX);
+        return err_set(
+            err, QUIRE_INVALID, -1,
+            "--batch %d, --prompt %d and --steps %d: %lld ops to note, at most %d can be; ask for less",
+            (int)o->batch, (int)o->n_prompt, (int)o->n_steps, (long long)n_ops, INT32_MAX);
     }
     p->trace.cap = (int32_t)n_ops;
     p->trace.ops = mem_new((size_t)p->trace.cap, sizeof *p->trace.ops);
@@ -61,25 +65,30 @@ static quire_err make_room(profile *p, quire_error *err) {
     if (o->per_layer) {
         p->decode.layers = mem_new((size_t)n_layers * N_STAGES, sizeof *p->decode.layers);
     }
-    if (p->trace.ops == NULL || p->requests == NULL || p->tokens == NULL || (o->per_layer && p->decode.layers == NULL)) {
+    if (p->trace.ops == NULL || p->requests == NULL || p->tokens == NULL ||
+        (o->per_layer && p->decode.layers == NULL)) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a trace");
     }
     uint64_t draw = FIRST_SEED;
     for (int32_t i = 0; i < o->batch * o->n_prompt; i++) {
         bool is_shared = i >= o->n_prompt && i % o->n_prompt < o->n_shared;
-        p->tokens[i] = is_shared ? p->tokens[i % o->n_prompt] : (int32_t)(rng_next(&draw) % (uint64_t)p->l.desc->n_vocab);
+        p->tokens[i] = is_shared ? p->tokens[i % o->n_prompt]
+                                 : (int32_t)(rng_next(&draw) % (uint64_t)p->l.desc->n_vocab);
     }
     return QUIRE_OK;
 }
 
-/* All prompts for n_output tokens each, at_once of them together, traced; the means of their largest passes go to *out. */
+/* All prompts for n_output tokens each, at_once of them together, traced; the means of
+ * their largest passes go to *out. */
 static quire_err run_phase(profile *p, int32_t n_output, int32_t at_once, step_costs *out, quire_error *err) {
     const bench_profile_options *o = p->o;
     engine_profile before, after;
     lab_result result;
     for (int32_t i = 0; i < o->batch; i++) {
-        p->requests[i] = (lab_request){
-            .tokens = p->tokens + (size_t)i * (size_t)o->n_prompt, .n_tokens = o->n_prompt, .n_output = n_output, .after = -1};
+        p->requests[i] = (lab_request){.tokens = p->tokens + (size_t)i * (size_t)o->n_prompt,
+                                       .n_tokens = o->n_prompt,
+                                       .n_output = n_output,
+                                       .after = -1};
     }
     p->trace.n = 0;
     p->l.b->ops->trace(p->l.b, &p->trace); /* the engine stands still: nothing was asked */
@@ -93,8 +102,10 @@ static quire_err run_phase(profile *p, int32_t n_output, int32_t at_once, step_c
     double steps = after.steps > from->steps ? (double)(after.steps - from->steps) : 1;
     out->n_rows = stages_most_rows(p->trace.ops, p->trace.n);
     stages_add(p->trace.ops, p->trace.n, out);
-    out->n_gaps = n_output > 1 ? out->n_gaps : 0; /* between single tokens the engine waits to be asked again */
-    stages_finish(out, (double)(after.plan_ns - from->plan_ns) / steps * 1e-3, (double)(after.sample_ns - from->sample_ns) / steps * 1e-3,
+    /* between single tokens the engine waits to be asked again */
+    out->n_gaps = n_output > 1 ? out->n_gaps : 0;
+    stages_finish(out, (double)(after.plan_ns - from->plan_ns) / steps * 1e-3,
+                  (double)(after.sample_ns - from->sample_ns) / steps * 1e-3,
                   (double)(after.commit_ns - from->commit_ns) / steps * 1e-3);
     return QUIRE_OK;
 }
@@ -103,7 +114,8 @@ static quire_err run_model(profile *p, const char *path, quire_error *err) {
     TRY(open_lab(p, path, err));
     TRY(make_room(p, err));
     TRY(run_phase(p, 1, 1, &p->prompt, err));
-    step_costs first = {.n_layers = p->decode.n_layers}; /* the system clears a page of memory when it is first used: not part of a step */
+    /* the system clears a page of memory when it is first used: not part of a step */
+    step_costs first = {.n_layers = p->decode.n_layers};
     TRY(run_phase(p, 2, p->o->batch, &first, err));
     return run_phase(p, p->o->n_steps + 1, p->o->batch, &p->decode, err);
 }
@@ -116,7 +128,8 @@ static quire_err run_profile(profile *p, quire_error *err) {
     }
     p->type = speed_type_find(o->type, strlen(o->type));
     if (p->type == NULL) {
-        return err_set(err, QUIRE_INVALID, -1, "--type %s: must be q4_0, q8_0, q4_k, int8, bf16 or f32", o->type);
+        return err_set(err, QUIRE_INVALID, -1, "--type %s: must be q4_0, q8_0, q4_k, int8, bf16 or f32",
+                       o->type);
     }
     synthetic s;
     const model_shape *shape;
@@ -143,15 +156,18 @@ static void close_profile(profile *p) {
 /* The least time that the machine needs for a stage over the time that it took. */
 static double fraction(const stage_cost *c, const roofline *r, double peak) {
     double bytes_us = c->bytes / r->read.best * 1e6, operations_us = c->operations / peak * 1e6;
-    return c->us > 0 && c->bytes > 0 ? (bytes_us > operations_us ? bytes_us : operations_us) / c->us : SHEET_ABSENT;
+    return c->us > 0 && c->bytes > 0 ? (bytes_us > operations_us ? bytes_us : operations_us) / c->us
+                                     : SHEET_ABSENT;
 }
 
 static double rate(double amount, double us) {
     return amount > 0 && us > 0 ? amount / us * 1e-3 : SHEET_ABSENT;
 }
 
-/* A stage as JSON lines. part: what the machine's limit is of the time, NAN where the stage has none. */
-static void print_lines(const char *phase, const char *name, const stage_cost *c, double whole_us, double part) {
+/* A stage as JSON lines. part: what the machine's limit is of the time, NAN where the
+ * stage has none. */
+static void print_lines(const char *phase, const char *name, const stage_cost *c, double whole_us,
+                        double part) {
     const struct {
         const char *name, *unit;
         double value, limit, fraction;
@@ -186,31 +202,44 @@ static double attention_peak(const profile *p, const roofline *r) {
     return p->l.layout.types.key == DTYPE_I8 ? r->int8.best : r->f32.best;
 }
 
-static void print_step(const profile *p, const step_costs *c, const roofline *r, const char *what, double peak) {
-    static const sheet_column columns[] = {{"stage", "stage", 20, SHEET_TEXT, NULL}, {"time", "us/step", 9, 1, "us"},
-                                           {"share", "share %", 7, 1, "%"},          {"read_rate", "GB/s", 6, 1, "GB/s"},
-                                           {"compute_rate", "GOP/s", 7, 1, "GOP/s"}, {"limit", "of limit %", 10, 0, "%"}};
+static void print_step(const profile *p, const step_costs *c, const roofline *r, const char *what,
+                       double peak) {
+    static const sheet_column columns[] = {
+        {"stage", "stage", 20, SHEET_TEXT, NULL}, {"time", "us/step", 9, 1, "us"},
+        {"share", "share %", 7, 1, "%"},          {"read_rate", "GB/s", 6, 1, "GB/s"},
+        {"compute_rate", "GOP/s", 7, 1, "GOP/s"}, {"limit", "of limit %", 10, 0, "%"}};
     char heading[160];
-    sheet t = {.what = what, .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = p->o->json};
-    snprintf(heading, sizeof heading, "\n%s: steps of %d rows, the mean of the faster half (%d)", what, (int)c->n_rows, (int)c->n_steps);
+    sheet t = {.what = what,
+               .columns = columns,
+               .n_columns = (int32_t)(sizeof columns / sizeof *columns),
+               .json = p->o->json};
+    snprintf(heading, sizeof heading, "\n%s: steps of %d rows, the mean of the faster half (%d)", what,
+             (int)c->n_rows, (int)c->n_steps);
     sheet_begin(&t, heading);
     stage_cost all = {0};
     for (stage s = 0; s < N_STAGES; s++) {
         const stage_cost *k = &c->stages[s];
-        print_row(&t, stage_names[s], k, c->us, fraction(k, r, s == STAGE_ATTENTION ? attention_peak(p, r) : peak));
+        print_row(&t, stage_names[s], k, c->us,
+                  fraction(k, r, s == STAGE_ATTENTION ? attention_peak(p, r) : peak));
         all = (stage_cost){all.us + k->us, all.bytes + k->bytes, all.operations + k->operations};
     }
     print_row(&t, "all", &all, c->us, fraction(&all, r, peak));
-    sheet_note(&t, "products %.1f%%, attention %.1f%%, sampling %.1f%%, everything else %.1f%%", 100 * stages_share(c, STAGE_IS_PRODUCT),
-               100 * stages_share(c, STAGE_IS_ATTENTION), 100 * stages_share(c, STAGE_IS_SAMPLING), 100 * stages_share(c, STAGE_IS_OTHER));
+    sheet_note(&t, "products %.1f%%, attention %.1f%%, sampling %.1f%%, everything else %.1f%%",
+               100 * stages_share(c, STAGE_IS_PRODUCT), 100 * stages_share(c, STAGE_IS_ATTENTION),
+               100 * stages_share(c, STAGE_IS_SAMPLING), 100 * stages_share(c, STAGE_IS_OTHER));
 }
 
 static void print_layers(const profile *p) {
     static const sheet_column columns[] = {
-        {"layer", "layer", 5, 0, NULL},         {"qkv", "q k v", 8, 1, "us"},     {"rope", "rope", 7, 1, "us"},
-        {"attention", "attention", 9, 1, "us"}, {"output", "output", 8, 1, "us"}, {"gate_up", "gate up", 8, 1, "us"},
-        {"down", "down", 8, 1, "us"},           {"all", "all", 9, 1, "us"},       {"read_rate", "GB/s", 6, 1, "GB/s"}};
-    sheet t = {.what = "profile", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = p->o->json};
+        {"layer", "layer", 5, 0, NULL},     {"qkv", "q k v", 8, 1, "us"},
+        {"rope", "rope", 7, 1, "us"},       {"attention", "attention", 9, 1, "us"},
+        {"output", "output", 8, 1, "us"},   {"gate_up", "gate up", 8, 1, "us"},
+        {"down", "down", 8, 1, "us"},       {"all", "all", 9, 1, "us"},
+        {"read_rate", "GB/s", 6, 1, "GB/s"}};
+    sheet t = {.what = "profile",
+               .columns = columns,
+               .n_columns = (int32_t)(sizeof columns / sizeof *columns),
+               .json = p->o->json};
     sheet_begin(&t, "\ndecode, microseconds a layer, each product with its rows");
     for (int32_t i = 0; i < p->decode.n_layers; i++) {
         const stage_cost *l = p->decode.layers + (size_t)i * N_STAGES;
@@ -236,14 +265,18 @@ static quire_err print_profile(const profile *p, quire_error *err) {
     const char *by;
     roofline_effort effort = roofline_usual;
     int64_t megabytes = p->l.b->ops->weight_bytes(p->l.b) / (1 << 20) + 1;
-    effort.megabytes = megabytes < effort.megabytes ? (int32_t)megabytes : effort.megabytes; /* a small model comes from the caches */
+    /* a small model comes from the caches */
+    effort.megabytes = megabytes < effort.megabytes ? (int32_t)megabytes : effort.megabytes;
     TRY(roofline_measure(p->o->engine.isa, p->o->engine.n_threads, p->o->engine.cpu_bind, &effort, &r, err));
     compute_mode compute = p->l.b->compute;
-    double peak = products_peak(&r, compute, p->type != NULL ? p->type->published : p->l.desc->weight_type, &by);
+    double peak =
+        products_peak(&r, compute, p->type != NULL ? p->type->published : p->l.desc->weight_type, &by);
     if (!p->o->json) {
-        printf("%s, compute %s, KV %s, %s; %d prompts of %d tokens\nlimits: reading %.1f GB/s, products (%s) %.1f GOP/s, attention %.1f\n",
-               p->l.desc->name, compute_name(compute), p->l.layout.type_name, p->l.b->ops->describe(p->l.b), (int)p->o->batch,
-               (int)p->o->n_prompt, r.read.best / 1e9, by, peak / 1e9, attention_peak(p, &r) / 1e9);
+        printf("%s, compute %s, KV %s, %s; %d prompts of %d tokens\nlimits: reading %.1f GB/s, products (%s) "
+               "%.1f GOP/s, attention %.1f\n",
+               p->l.desc->name, compute_name(compute), p->l.layout.type_name, p->l.b->ops->describe(p->l.b),
+               (int)p->o->batch, (int)p->o->n_prompt, r.read.best / 1e9, by, peak / 1e9,
+               attention_peak(p, &r) / 1e9);
     }
     print_step(p, &p->prompt, &r, "prefill", peak);
     print_step(p, &p->decode, &r, "decode", peak);

@@ -1,7 +1,9 @@
-/* `quire bench profile`: where the time of a step goes, stage by stage, beside what the machine could do in it.
+/* `quire bench profile`: where the time of a step goes, stage by stage, beside what the
+ * machine could do in it.
  *
- * A real engine runs prompts and then decodes them together; the backend notes its ops (op_trace), the engine its own
- * part (engine_profile). Text is not in it: that runs on other threads. */
+ * A real engine runs prompts and then decodes them together; the backend notes its ops
+ * (op_trace), the engine its own part (engine_profile). Text is not in it: that runs on
+ * other threads. */
 #ifndef LAB_BENCH_BENCH_PROFILE_H
 #define LAB_BENCH_BENCH_PROFILE_H
 

@@ -15,11 +15,17 @@
 #include "setup/engine_config.h"
 
 enum { MAX_NAMES = 16, LEAST_CONTEXT = 4, KV_NAME_BYTES = 16 };
-_Static_assert((int)QUALITY_SEQS <= (int)SCORE_MAX_SEQS, "a scorer holds the sequences whose speed is measured");
+_Static_assert((int)QUALITY_SEQS <= (int)SCORE_MAX_SEQS,
+               "a scorer holds the sequences whose speed is measured");
 
 void bench_quality_options_init(bench_quality_options *o) {
-    *o = (bench_quality_options){
-        .types = "none", .computes = "auto", .kv_types = "f32", .contexts = "512", .n_tokens = 16384, .n_steps = 16, .n_at_once = 1};
+    *o = (bench_quality_options){.types = "none",
+                                 .computes = "auto",
+                                 .kv_types = "f32",
+                                 .contexts = "512",
+                                 .n_tokens = 16384,
+                                 .n_steps = 16,
+                                 .n_at_once = 1};
     quire_options_init(&o->engine);
 }
 
@@ -54,7 +60,8 @@ typedef struct quality {
 
 /* ---- what is asked ---- */
 
-/* Adds the names of a list to out. INVALID: one is empty, there twice, or one too many. */
+/* Adds the names of a list to out. INVALID: one is empty, there twice, or one too
+ * many. */
 static quire_err parse_names(const char *flag_name, const char *text, names *out, quire_error *err) {
     size_t n = strlen(text) + 1;
     out->copy = mem_new(n, 1);
@@ -70,8 +77,9 @@ static quire_err parse_names(const char *flag_name, const char *text, names *out
             is_bad = is_bad || strcmp(out->of[i], at) == 0;
         }
         if (is_bad) {
-            return err_set(err, QUIRE_INVALID, -1, "%s %s: must be different names with commas between them, fewer than %d", flag_name,
-                           text, MAX_NAMES);
+            return err_set(err, QUIRE_INVALID, -1,
+                           "%s %s: must be different names with commas between them, fewer than %d",
+                           flag_name, text, MAX_NAMES);
         }
         out->of[out->n++] = at;
     }
@@ -102,7 +110,8 @@ static quire_err set_kv_types(quire_options *e, const char *name, quire_error *e
     return quire_options_set(e, "--cache-type-v", values != NULL ? values + 1 : "auto", err);
 }
 
-/* Refuses a compute mode or a type of keys and values that this model cannot have, before anything is measured. */
+/* Refuses a compute mode or a type of keys and values that this model cannot have, before
+ * anything is measured. */
 static quire_err check_names(const quality *g, const model_desc *d, quire_error *err) {
     quire_options e = g->o->engine;
     compute_mode compute;
@@ -121,20 +130,24 @@ static quire_err check_names(const quality *g, const model_desc *d, quire_error 
 
 static quire_err check_context(const quality *g, int32_t context, int32_t max_len, quire_error *err) {
     if (context < LEAST_CONTEXT) {
-        return err_set(err, QUIRE_INVALID, -1, "--context %d: a window takes at least %d tokens", (int)context, LEAST_CONTEXT);
+        return err_set(err, QUIRE_INVALID, -1, "--context %d: a window takes at least %d tokens",
+                       (int)context, LEAST_CONTEXT);
     }
     if (context > max_len) {
-        return err_set(err, QUIRE_INVALID, -1, "--context %d: the model takes %d positions; give at most %d", (int)context, (int)max_len,
-                       (int)max_len);
+        return err_set(err, QUIRE_INVALID, -1, "--context %d: the model takes %d positions; give at most %d",
+                       (int)context, (int)max_len, (int)max_len);
     }
     if (context > g->o->n_tokens) {
-        return err_set(err, QUIRE_INVALID, -1, "--context %d: --tokens %d is less than one window; give at least --tokens %d", (int)context,
-                       (int)g->o->n_tokens, (int)context);
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--context %d: --tokens %d is less than one window; give at least --tokens %d",
+                       (int)context, (int)g->o->n_tokens, (int)context);
     }
     return (size_t)context <= g->ids.n
                ? QUIRE_OK
-               : err_set(err, QUIRE_INVALID, -1, "--context %d: %s has %zu tokens; give a text of at least %d, or a smaller --context",
-                         (int)context, g->o->text.name, g->ids.n, (int)context);
+               : err_set(
+                     err, QUIRE_INVALID, -1,
+                     "--context %d: %s has %zu tokens; give a text of at least %d, or a smaller --context",
+                     (int)context, g->o->text.name, g->ids.n, (int)context);
 }
 
 static quire_err read_text(quality *g, quire_error *err) {
@@ -168,8 +181,11 @@ static quire_err read_options(quality *g, quire_error *err) {
 
 static quire_err open_side(const quality *g, const quire_options *o, side *out, quire_error *err) {
     out->speeds[0] = out->speeds[1] = SHEET_ABSENT;
-    score_options so = {
-        .engine = o, .step = QUALITY_ROWS, .max_tokens = g->context, .max_len = g->context, .n_seqs = g->o->n_steps > 0 ? QUALITY_SEQS : 1};
+    score_options so = {.engine = o,
+                        .step = QUALITY_ROWS,
+                        .max_tokens = g->context,
+                        .max_len = g->context,
+                        .n_seqs = g->o->n_steps > 0 ? QUALITY_SEQS : 1};
     return score_open(&so, &out->s, err);
 }
 
@@ -180,7 +196,8 @@ static void close_side(side *m) {
 
 /* Opens row i of those with this context. */
 static quire_err open_row(const quality *g, int32_t i, side *out, quire_error *err) {
-    int32_t n_weights = g->types.n + g->files.n, weights = i % n_weights, compute = i / n_weights % g->computes.n;
+    int32_t n_weights = g->types.n + g->files.n, weights = i % n_weights,
+            compute = i / n_weights % g->computes.n;
     const char *type = weights < g->types.n ? quantization_of(g->types.of[weights]) : NULL;
     quire_options o = g->o->engine;
     o.model = weights < g->types.n ? o.model : g->files.of[weights - g->types.n];
@@ -189,12 +206,15 @@ static quire_err open_row(const quality *g, int32_t i, side *out, quire_error *e
     TRY(set_kv_types(&o, g->kv_types.of[i / n_weights / g->computes.n], err));
     out->name = weights >= g->types.n ? o.model : type != NULL ? type : "as it is";
     quire_err e = quality_stats_init(&out->stats, (int64_t)g->n_windows * (g->context - 1 - g->context / 2));
-    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "no room for %d windows of %d tokens", (int)g->n_windows, (int)g->context));
+    TRY(e == QUIRE_OK
+            ? e
+            : err_set(err, e, -1, "no room for %d windows of %d tokens", (int)g->n_windows, (int)g->context));
     TRY(open_side(g, &o, out, err));
     int32_t own = out->s.b.desc->n_vocab, of_reference = g->reference.s.b.desc->n_vocab;
     return own == of_reference ? QUIRE_OK
                                : err_set(err, QUIRE_INVALID, -1,
-                                         "--against %s: has a vocabulary of %d tokens, the reference of %d; give a file of the same model",
+                                         "--against %s: has a vocabulary of %d tokens, the reference of %d; "
+                                         "give a file of the same model",
                                          out->name, (int)own, (int)of_reference);
 }
 
@@ -218,8 +238,8 @@ static void compare_row(void *context, int32_t task, int32_t worker) {
     const comparison *c = context;
     const bare *reference = &c->g->reference.s.b;
     (void)worker;
-    c->g->rows[task] =
-        quality_compare(bare_logits(reference, task), bare_logits(&c->candidate->s.b, task), reference->desc->n_vocab, c->targets[task]);
+    c->g->rows[task] = quality_compare(bare_logits(reference, task), bare_logits(&c->candidate->s.b, task),
+                                       reference->desc->n_vocab, c->targets[task]);
 }
 
 /* n rows of both, the first of them behind token `at` of the window. */
@@ -229,8 +249,10 @@ static quire_err compare_rows(quality *g, side *m, int32_t at, int32_t n, quire_
     for (int32_t i = 0; i < n; i++) {
         const quality_row *r = &g->rows[i];
         if (!isfinite(r->kl) || !isfinite(r->loss[0]) || !isfinite(r->loss[1])) {
-            return err_set(err, QUIRE_BAD_FILE, -1, "%s: the logits behind token %d of a window are not finite: are the weights whole?",
-                           m->name, (int)(at + i));
+            return err_set(
+                err, QUIRE_BAD_FILE, -1,
+                "%s: the logits behind token %d of a window are not finite: are the weights whole?", m->name,
+                (int)(at + i));
         }
         quality_stats_add(&m->stats, r);
     }
@@ -239,10 +261,13 @@ static quire_err compare_rows(quality *g, side *m, int32_t at, int32_t n, quire_
 
 static quire_err pass(const quality *g, side *m, int32_t n, int32_t n_scored, quire_error *err) {
     quire_err e = score_pass(&m->s, g->window, n, n_scored);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s, windows of %d tokens: %s", m->name, (int)g->context, quire_err_text(e));
+    return e == QUIRE_OK ? e
+                         : err_set(err, e, -1, "%s, windows of %d tokens: %s", m->name, (int)g->context,
+                                   quire_err_text(e));
 }
 
-/* All models' tokens at .. at + n of the window, of which those from `first` on are scored. */
+/* All models' tokens at .. at + n of the window, of which those from `first` on are
+ * scored. */
 static quire_err compare_pass(quality *g, int32_t at, int32_t n, int32_t first, quire_error *err) {
     int32_t n_scored = at + n <= first ? 0 : at < first ? at + n - first : n;
     TRY(pass(g, &g->reference, n, n_scored, err));
@@ -261,7 +286,9 @@ static quire_err time_decodes(const quality *g, scorer *s, int32_t n_rows, doubl
     for (int32_t i = 0; i < g->o->n_steps; i++) {
         int64_t start = figures_time_us(s->b.n_threads);
         quire_err e = score_decode(s, g->window, n_rows);
-        TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "%d rows behind %d tokens: %s", (int)n_rows, (int)g->context, quire_err_text(e)));
+        TRY(e == QUIRE_OK ? e
+                          : err_set(err, e, -1, "%d rows behind %d tokens: %s", (int)n_rows, (int)g->context,
+                                    quire_err_text(e)));
         int64_t us = figures_time_us(s->b.n_threads) - start;
         least = us < least ? us : least;
     }
@@ -275,7 +302,9 @@ static quire_err measure_speed(const quality *g, side *m, quire_error *err) {
         return QUIRE_OK;
     }
     quire_err e = score_copy(&m->s);
-    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "%d sequences of %d tokens: %s", QUALITY_SEQS, (int)g->context, quire_err_text(e)));
+    TRY(e == QUIRE_OK ? e
+                      : err_set(err, e, -1, "%d sequences of %d tokens: %s", QUALITY_SEQS, (int)g->context,
+                                quire_err_text(e)));
     TRY(time_decodes(g, &m->s, 1, &m->speeds[0], err));
     return time_decodes(g, &m->s, QUALITY_SEQS, &m->speeds[1], err);
 }
@@ -292,7 +321,8 @@ static quire_err compare_window(quality *g, bool is_last, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* The pages of all go back, whatever is wrong: *err is that of the first that fails its audit. */
+/* The pages of all go back, whatever is wrong: *err is that of the first that fails its
+ * audit. */
 static quire_err end_window(quality *g, quire_error *err) {
     quire_err e = score_end(&g->reference.s, g->window, err);
     for (int32_t i = 0; i < g->n_candidates; i++) {
@@ -316,8 +346,8 @@ static void show_progress(const quality *g, int32_t first_row, int32_t window) {
         snprintf(rows, sizeof rows, "rows %d to", (int)first_row + 1);
     }
     if (g->o->shows_progress) {
-        fprintf(stderr, "\r\033[Kcontext %d: %s %d of %d, window %d of %d", (int)g->context, rows, (int)(first_row + g->n_candidates),
-                (int)n_rows(g), (int)window + 1, (int)g->n_windows);
+        fprintf(stderr, "\r\033[Kcontext %d: %s %d of %d, window %d of %d", (int)g->context, rows,
+                (int)(first_row + g->n_candidates), (int)n_rows(g), (int)window + 1, (int)g->n_windows);
         fflush(stderr);
     }
 }
@@ -362,7 +392,9 @@ static double share_of(const model_desc *d, int32_t t) {
     for (int32_t i = 0; i < N_DTYPES; i++) {
         all += (double)d->weight_bytes_of[i] / dtype_block_bytes((dtype)i) * dtype_block_elements((dtype)i);
     }
-    return all > 0 ? 100 * (double)d->weight_bytes_of[t] / dtype_block_bytes((dtype)t) * dtype_block_elements((dtype)t) / all : 0;
+    return all > 0 ? 100 * (double)d->weight_bytes_of[t] / dtype_block_bytes((dtype)t) *
+                         dtype_block_elements((dtype)t) / all
+                   : 0;
 }
 
 static void print_shares(const quality *g, const side *m) {
@@ -396,7 +428,8 @@ static void describe_shares(const model_desc *d, char *out, size_t n) {
             return;
         }
         is_said[best] = true;
-        at += (size_t)snprintf(out + at, n - at, "%s%s %.1f%%", at > 0 ? ", " : "", dtype_flag_name((dtype)best), share_of(d, best));
+        at += (size_t)snprintf(out + at, n - at, "%s%s %.1f%%", at > 0 ? ", " : "",
+                               dtype_flag_name((dtype)best), share_of(d, best));
     }
 }
 
@@ -404,20 +437,21 @@ static void print_side(const quality *g, const side *m, double perplexity, const
     char types[160];
     const bare *b = &m->s.b;
     describe_shares(b->desc, types, sizeof types);
-    sheet_row(&g->table, (sheet_cell[]){{m->name, 0},
-                                        {compute_name(b->b->compute), 0},
-                                        {b->layout.type_name, 0},
-                                        {NULL, g->context},
-                                        {NULL, 8.0 * (double)b->desc->weight_bytes / (double)b->desc->n_params},
-                                        {NULL, (double)b->b->ops->weight_bytes(b->b) / 1e6},
-                                        {NULL, (double)kv_layout_token_bytes(&b->layout)},
-                                        {NULL, perplexity},
-                                        {NULL, f != NULL ? f->mean_kl : SHEET_ABSENT},
-                                        {NULL, f != NULL ? f->p99_kl : SHEET_ABSENT},
-                                        {NULL, f != NULL ? f->same_percent : SHEET_ABSENT},
-                                        {NULL, m->speeds[0]},
-                                        {NULL, m->speeds[1]},
-                                        {types, 0}});
+    sheet_row(&g->table,
+              (sheet_cell[]){{m->name, 0},
+                             {compute_name(b->b->compute), 0},
+                             {b->layout.type_name, 0},
+                             {NULL, g->context},
+                             {NULL, 8.0 * (double)b->desc->weight_bytes / (double)b->desc->n_params},
+                             {NULL, (double)b->b->ops->weight_bytes(b->b) / 1e6},
+                             {NULL, (double)kv_layout_token_bytes(&b->layout)},
+                             {NULL, perplexity},
+                             {NULL, f != NULL ? f->mean_kl : SHEET_ABSENT},
+                             {NULL, f != NULL ? f->p99_kl : SHEET_ABSENT},
+                             {NULL, f != NULL ? f->same_percent : SHEET_ABSENT},
+                             {NULL, m->speeds[0]},
+                             {NULL, m->speeds[1]},
+                             {types, 0}});
     print_shares(g, m);
 }
 
@@ -439,7 +473,8 @@ static quire_err compare_opened(quality *g, int32_t first_row, int32_t n, quire_
     return QUIRE_OK;
 }
 
-/* Rows first_row .. first_row + n, beside each other; the reference's line goes before the first of all. */
+/* Rows first_row .. first_row + n, beside each other; the reference's line goes before
+ * the first of all. */
 static quire_err measure_rows(quality *g, int32_t first_row, int32_t n, quire_error *err) {
     quire_err e = compare_opened(g, first_row, n, err);
     while (g->n_candidates > 0) {
@@ -454,16 +489,16 @@ static void print_note(const quality *g) {
     const bare *b = &g->reference.s.b;
     char speed[96] = "";
     if (g->o->n_steps > 0) {
-        snprintf(speed, sizeof speed, "; t/s of the fastest of %d decodes behind a window, %s", (int)g->o->n_steps,
-                 figures_time_name(b->n_threads));
+        snprintf(speed, sizeof speed, "; t/s of the fastest of %d decodes behind a window, %s",
+                 (int)g->o->n_steps, figures_time_name(b->n_threads));
     }
-    sheet_note(
-        &g->table,
-        "%s: %d window%s of %d tokens of %s%s, the second half of each scored (%lld tokens); reference: the file as it is, computed in "
-        "f32 with KV f32; bits by their types, MB in memory%s; %s",
-        g->o->engine.model, (int)g->n_windows, g->n_windows == 1 ? "" : "s", (int)g->context, g->o->text.name,
-        g->has_bos ? ", each begins with BOS" : "", (long long)g->n_windows * (g->context - 1 - g->context / 2), speed,
-        b->b->ops->describe(b->b));
+    sheet_note(&g->table,
+               "%s: %d window%s of %d tokens of %s%s, the second half of each scored (%lld tokens); "
+               "reference: the file as it is, computed in "
+               "f32 with KV f32; bits by their types, MB in memory%s; %s",
+               g->o->engine.model, (int)g->n_windows, g->n_windows == 1 ? "" : "s", (int)g->context,
+               g->o->text.name, g->has_bos ? ", each begins with BOS" : "",
+               (long long)g->n_windows * (g->context - 1 - g->context / 2), speed, b->b->ops->describe(b->b));
 }
 
 static quire_err measure_all(quality *g, quire_error *err) {
@@ -480,7 +515,9 @@ static quire_err measure_context(quality *g, int32_t context, quire_error *err) 
     g->context = context;
     g->n_windows = n_tokens / context;
     g->window = mem_new((size_t)context, sizeof *g->window);
-    TRY(g->window != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "no memory for windows of %d tokens", (int)context));
+    TRY(g->window != NULL
+            ? QUIRE_OK
+            : err_set(err, QUIRE_NO_MEMORY, -1, "no memory for windows of %d tokens", (int)context));
     g->reference = (side){.name = "reference"};
     quire_options exact = g->o->engine;
     exact.compute = QUIRE_COMPUTE_F32;
@@ -496,7 +533,8 @@ static quire_err measure_context(quality *g, int32_t context, quire_error *err) 
 static quire_err run(quality *g, quire_error *err) {
     TRY(read_options(g, err));
     g->rows = mem_new(QUALITY_ROWS, sizeof *g->rows);
-    TRY(g->rows != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "no memory for %d rows", QUALITY_ROWS));
+    TRY(g->rows != NULL ? QUIRE_OK
+                        : err_set(err, QUIRE_NO_MEMORY, -1, "no memory for %d rows", QUALITY_ROWS));
     g->table = (sheet){"quality", columns, (int32_t)(sizeof columns / sizeof *columns), g->o->json};
     sheet_begin(&g->table, NULL);
     for (int32_t i = 0; i < g->n_contexts; i++) {

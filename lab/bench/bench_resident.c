@@ -25,8 +25,9 @@ static const char *const keeping_names[N_KEEPINGS] = {"paged", "growing", "reser
 
 /* What one case took; written by its process. */
 typedef struct footprint {
-    int64_t weights, buffers;   /* of the model, as the kernels want it; of a step */
-    int64_t kv, live, metadata; /* keys and values: taken, of these such as hold a token; pool and block tables */
+    int64_t weights, buffers; /* of the model, as the kernels want it; of a step */
+    /* keys and values: taken, of these such as hold a token; pool and block tables */
+    int64_t kv, live, metadata;
     int64_t resident;
 } footprint;
 
@@ -48,7 +49,8 @@ typedef struct holder {
     int64_t piece_bytes; /* the most at a time */
 } holder;
 
-/* The next rows of every sequence, a pass for all, so that each keeps its place in the batch. */
+/* The next rows of every sequence, a pass for all, so that each keeps its place in the
+ * batch. */
 static quire_err feed(const resident_case *c, holder *h, int32_t from, int32_t n) {
     kv_copies none = {0};
     for (int32_t s = 0; s < c->n_seqs; s++) {
@@ -56,8 +58,12 @@ static quire_err feed(const resident_case *c, holder *h, int32_t from, int32_t n
             TRY(kv_seq_reserve(&h->kv, &h->seqs[s], n, &none));
             kv_seq_advance(&h->seqs[s], n);
         }
-        h->parts[s] =
-            (bare_part){h->tokens, from, n, c->way == KEEP_PAGED ? &h->seqs[s].tables[0].pages->v : NULL, from + n == c->length, NULL};
+        h->parts[s] = (bare_part){h->tokens,
+                                  from,
+                                  n,
+                                  c->way == KEEP_PAGED ? &h->seqs[s].tables[0].pages->v : NULL,
+                                  from + n == c->length,
+                                  NULL};
     }
     TRY(bare_forward(&h->b, h->parts, c->n_seqs));
     int64_t bytes = h->pieces != NULL ? baseline_kv_bytes(h->pieces) : 0;
@@ -74,7 +80,9 @@ static quire_err fill(const resident_case *c, holder *h) {
 }
 
 static quire_err open_holder(const resident_case *c, holder *h) {
-    kv_cache_options k = {.n_pages = c->n_seqs * (int32_t)kv_pages_for(c->length, PAGE_TOKENS), .page_tokens = PAGE_TOKENS, .n_groups = 1};
+    kv_cache_options k = {.n_pages = c->n_seqs * (int32_t)kv_pages_for(c->length, PAGE_TOKENS),
+                          .page_tokens = PAGE_TOKENS,
+                          .n_groups = 1};
     k.no_index = true;
     h->tokens = mem_new((size_t)c->length, sizeof *h->tokens);
     if (h->tokens == NULL) {
@@ -82,8 +90,8 @@ static quire_err open_holder(const resident_case *c, holder *h) {
     }
     bare_prompt(&h->b, SEED, c->length, h->tokens);
     if (c->way != KEEP_PAGED) {
-        return baseline_kv_attach(h->b.b, c->way == KEEP_GROWING ? BASELINE_GROWING : BASELINE_RESERVED, c->n_seqs,
-                                  c->way == KEEP_GROWING ? c->length : c->max_len, &h->pieces);
+        return baseline_kv_attach(h->b.b, c->way == KEEP_GROWING ? BASELINE_GROWING : BASELINE_RESERVED,
+                                  c->n_seqs, c->way == KEEP_GROWING ? c->length : c->max_len, &h->pieces);
     }
     TRY(kv_cache_open(&k, &h->kv));
     for (int32_t s = 0; s < c->n_seqs; s++) {
@@ -111,19 +119,20 @@ static void count(const resident_case *c, const holder *h, footprint *f) {
 static quire_err run_case(void *context, quire_error *err) {
     resident_case *c = context;
     static holder h;
-    const bare_options bo = {.engine = &c->o->engine,
-                             .page_tokens = PAGE_TOKENS,
-                             .n_pages = c->way == KEEP_PAGED ? c->n_seqs * (int32_t)kv_pages_for(c->length, PAGE_TOKENS) : 1,
-                             .max_rows = MAX_ROWS,
-                             .max_seqs = c->n_seqs,
-                             .max_len = c->max_len};
+    const bare_options bo = {
+        .engine = &c->o->engine,
+        .page_tokens = PAGE_TOKENS,
+        .n_pages = c->way == KEEP_PAGED ? c->n_seqs * (int32_t)kv_pages_for(c->length, PAGE_TOKENS) : 1,
+        .max_rows = MAX_ROWS,
+        .max_seqs = c->n_seqs,
+        .max_len = c->max_len};
     TRY(bare_open(&bo, &h.b, err));
     quire_err e = open_holder(c, &h);
     e = e == QUIRE_OK ? fill(c, &h) : e;
     count(c, &h, &c->found);
     return e == QUIRE_OK ? e
-                         : err_set(err, e, -1, "%s, %d sequences of %d tokens: %s", keeping_names[c->way], (int)c->n_seqs, (int)c->length,
-                                   quire_err_text(e));
+                         : err_set(err, e, -1, "%s, %d sequences of %d tokens: %s", keeping_names[c->way],
+                                   (int)c->n_seqs, (int)c->length, quire_err_text(e));
 }
 
 static void report(const sheet *s, const resident_case *c) {
@@ -145,10 +154,12 @@ static void report(const sheet *s, const resident_case *c) {
 
 static quire_err run_cases(const bench_resident_options *o, int64_t file_bytes, quire_error *err) {
     static const sheet_column columns[] = {
-        {"way", "", 8, SHEET_TEXT, NULL},           {"batch", "batch", 5, 0, NULL},          {"length", "length", 6, 0, NULL},
-        {"resident", "resident MiB", 12, 1, "MiB"}, {"counted", "counted", 8, 2, "MiB"},     {"weights", "weights", 7, 2, "MiB"},
-        {"buffers", "buffers", 7, 2, "MiB"},        {"kv", "KV MiB", 8, 3, "MiB"},           {"live", "live", 8, 3, "MiB"},
-        {"wasted", "wasted", 8, 3, "MiB"},          {"wasted_part", "of live %", 9, 2, "%"}, {"metadata", "metadata KiB", 12, 1, "KiB"}};
+        {"way", "", 8, SHEET_TEXT, NULL},        {"batch", "batch", 5, 0, NULL},
+        {"length", "length", 6, 0, NULL},        {"resident", "resident MiB", 12, 1, "MiB"},
+        {"counted", "counted", 8, 2, "MiB"},     {"weights", "weights", 7, 2, "MiB"},
+        {"buffers", "buffers", 7, 2, "MiB"},     {"kv", "KV MiB", 8, 3, "MiB"},
+        {"live", "live", 8, 3, "MiB"},           {"wasted", "wasted", 8, 3, "MiB"},
+        {"wasted_part", "of live %", 9, 2, "%"}, {"metadata", "metadata KiB", 12, 1, "KiB"}};
     int32_t lengths[FIGURES_MAX_POINTS], batches[FIGURES_MAX_POINTS], n_lengths, n_batches, longest = 0;
     char machine[160];
     sheet s = {"resident", EXPERIMENT_COLUMNS(columns), o->json};
@@ -160,12 +171,15 @@ static quire_err run_cases(const bench_resident_options *o, int64_t file_bytes, 
     int32_t max_len = o->max_len > 0 ? o->max_len : longest;
     for (int32_t i = 0; i < n_batches; i++) {
         if (batches[i] > MAX_BATCH || longest > max_len) {
-            return err_set(err, QUIRE_INVALID, -1, "--batch %d, --lengths up to %d: at most %d sequences, none longer than --max-len %d",
-                           (int)batches[i], (int)longest, MAX_BATCH, (int)max_len);
+            return err_set(
+                err, QUIRE_INVALID, -1,
+                "--batch %d, --lengths up to %d: at most %d sequences, none longer than --max-len %d",
+                (int)batches[i], (int)longest, MAX_BATCH, (int)max_len);
         }
     }
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
-    sheet_begin(&s, "A model really run, each case by a process of its own. resident: its peak, as the system counts it; counted: weights, "
+    sheet_begin(&s, "A model really run, each case by a process of its own. resident: its peak, as the "
+                    "system counts it; counted: weights, "
                     "buffers, keys and values, metadata, each as allocated; live: the bytes of tokens");
     for (int32_t i = 0; i < n_batches * n_lengths * N_KEEPINGS; i++) {
         resident_case c = {.o = o,
@@ -177,7 +191,8 @@ static quire_err run_cases(const bench_resident_options *o, int64_t file_bytes, 
         report(&s, &c);
     }
     sheet_note(&s,
-               "%s; growing and reserved: one piece for each sequence and layer, as long as it, or of %d tokens; a model file of %.2f MiB "
+               "%s; growing and reserved: one piece for each sequence and layer, as long as it, or of %d "
+               "tokens; a model file of %.2f MiB "
                "is mapped "
                "while it is packed into the weights counted here; page %d",
                machine, (int)max_len, (double)file_bytes / MIB, PAGE_TOKENS);

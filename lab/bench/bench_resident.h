@@ -1,6 +1,7 @@
-/* `quire bench resident`: memory as a model that is really run takes it, by length and batch, with keys and values in pages, in growing
- * pieces and in pieces with room for the longest. Each case runs in a process of its own, whose peak the system counts; beside it every
- * allocation, counted where it is made. */
+/* `quire bench resident`: memory as a model that is really run takes it, by length and
+ * batch, with keys and values in pages, in growing pieces and in pieces with room for the
+ * longest. Each case runs in a process of its own, whose peak the system counts; beside
+ * it every allocation, counted where it is made. */
 #ifndef LAB_BENCH_BENCH_RESIDENT_H
 #define LAB_BENCH_BENCH_RESIDENT_H
 

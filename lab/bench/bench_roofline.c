@@ -30,7 +30,8 @@ static void run_loop(void *context, int32_t task, int32_t worker) {
     }
 }
 
-/* Rounds that take PART_US: long enough for the clock, short enough to fall between other programs' turns. */
+/* Rounds that take PART_US: long enough for the clock, short enough to fall between other
+ * programs' turns. */
 static int32_t rounds_of(looping *l) {
     for (l->n_rounds = FIRST_ROUNDS; l->n_rounds <= INT32_MAX / 4; l->n_rounds *= 2) {
         int64_t start = clock_us();
@@ -42,8 +43,9 @@ static int32_t rounds_of(looping *l) {
     return l->n_rounds;
 }
 
-/* One turn of several: the best becomes the operations a second of all threads together, where that is more, the mean that of equally long
- * turns. Nothing for a kind without instructions. */
+/* One turn of several: the best becomes the operations a second of all threads together,
+ * where that is more, the mean that of equally long turns. Nothing for a kind without
+ * instructions. */
 static void measure_loop(backend *b, const peak_loop *loop, int64_t run_us, roofline_rate *rate) {
     rate->by = loop->by;
     if (loop->run == NULL) {
@@ -61,12 +63,14 @@ static void measure_loop(backend *b, const peak_loop *loop, int64_t run_us, roof
         all = clock_us() - start;
         n_runs++;
     } while (all < run_us);
-    rate->mean = fmin(rate->best, rate->mean + ops * n_runs / ((double)(all > 0 ? all : 1) * 1e-6) / TURNS); /* rounding apart */
+    /* rounding apart */
+    rate->mean = fmin(rate->best, rate->mean + ops * n_runs / ((double)(all > 0 ? all : 1) * 1e-6) / TURNS);
 }
 
 static void measure_loops(backend *b, int64_t run_us, roofline *out) {
     const peak_kernels *k = peak_of(b);
-    for (int32_t turn = 0; turn < TURNS; turn++) { /* in turns, so that a slow spell of the machine does not hit one of them alone */
+    /* in turns, so that a slow spell of the machine does not hit one of them alone */
+    for (int32_t turn = 0; turn < TURNS; turn++) {
         measure_loop(b, &k->f32, run_us / TURNS, &out->f32);
         measure_loop(b, &k->bf16, run_us / TURNS, &out->bf16);
         measure_loop(b, &k->int8, run_us / TURNS, &out->int8);
@@ -78,10 +82,11 @@ static void measure_loops(backend *b, int64_t run_us, roofline *out) {
     }
 }
 
-quire_err roofline_measure(const char *isa, int32_t n_threads, const char *cpu_bind, const roofline_effort *effort, roofline *out,
-                           quire_error *err) {
+quire_err roofline_measure(const char *isa, int32_t n_threads, const char *cpu_bind,
+                           const roofline_effort *effort, roofline *out, quire_error *err) {
     backend *b;
-    TRY(backend_cpu_open(&(backend_options){.isa = isa, .n_threads = n_threads, .cpu_bind = cpu_bind}, &b, err));
+    TRY(backend_cpu_open(&(backend_options){.isa = isa, .n_threads = n_threads, .cpu_bind = cpu_bind}, &b,
+                         err));
     *out = (roofline){.n_threads = b->ops->n_workers(b), .n_measurements = 1};
     snprintf(out->machine, sizeof out->machine, "%s", b->ops->describe(b));
     int64_t run_us = (int64_t)effort->milliseconds * 1000;
@@ -91,7 +96,8 @@ quire_err roofline_measure(const char *isa, int32_t n_threads, const char *cpu_b
     b->ops->leave(b);
     b->ops->close(b);
     if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "%d MiB to measure the memory with: %s", (int)effort->megabytes, quire_err_text(e));
+        return err_set(err, e, -1, "%d MiB to measure the memory with: %s", (int)effort->megabytes,
+                       quire_err_text(e));
     }
     for (int32_t i = 0; i < BANDWIDTH_WAYS; i++) {
         if (out->reads[i].best > out->read.best) {
@@ -163,14 +169,16 @@ static void report(const roofline *r, bool json) {
         }
     } else {
         printf("%s\n%24s %8s\n", r->machine, "best", "mean");
-        printf("  %-14s %7.1f %8.1f GB/s  %s\n", "reading", r->read.best / 1e9, r->read.mean / 1e9, r->read.by);
+        printf("  %-14s %7.1f %8.1f GB/s  %s\n", "reading", r->read.best / 1e9, r->read.mean / 1e9,
+               r->read.by);
         for (int i = 0; i < N_PEAKS; i++) {
-            printf("  %-14s %7.1f %8.1f GOP/s %s\n", peaks[i].what, peaks[i].rate->best / 1e9, peaks[i].rate->mean / 1e9,
-                   peaks[i].rate->by);
+            printf("  %-14s %7.1f %8.1f GOP/s %s\n", peaks[i].what, peaks[i].rate->best / 1e9,
+                   peaks[i].rate->mean / 1e9, peaks[i].rate->by);
         }
         printf("  ways to read, GB/s:\n");
         for (int32_t i = 0; i < BANDWIDTH_WAYS; i++) {
-            printf("    %-38s %6.1f %6.1f\n", bandwidth_names[i], r->reads[i].best / 1e9, r->reads[i].mean / 1e9);
+            printf("    %-38s %6.1f %6.1f\n", bandwidth_names[i], r->reads[i].best / 1e9,
+                   r->reads[i].mean / 1e9);
         }
     }
     fflush(stdout);

@@ -20,15 +20,16 @@ void bench_sampler_options_init(bench_sampler_options *o) {
 
 typedef struct sampling_run {
     int32_t n_vocab, n_rows;
-    float *logits; /* [n_rows, n_vocab]: greedy and the cuts leave them as they are */
+    float *logits;      /* [n_rows, n_vocab]: greedy and the cuts leave them as they are */
     sampler **samplers; /* one a worker */
     thread_pool *threads;
     sampling_params params;
     const constraint *constraint; /* NULL: none */
-    quire_err *errors; /* [n_rows] */
+    quire_err *errors;            /* [n_rows] */
 } sampling_run;
 
-/* A constraint that costs next to nothing: one stored mask for all states, which are empty. What is left is what the engine adds. */
+/* A constraint that costs next to nothing: one stored mask for all states, which are
+ * empty. What is left is what the engine adds. */
 typedef struct stored_mask {
     constraint head;
     uint64_t *bits;
@@ -54,7 +55,8 @@ static bool mask_is_final(const constraint *c, const void *state) {
     return false;
 }
 
-static const constraint_ops mask_ops = {.init = mask_init, .mask = mask_copy, .accept = mask_accept, .is_final = mask_is_final};
+static const constraint_ops mask_ops = {
+    .init = mask_init, .mask = mask_copy, .accept = mask_accept, .is_final = mask_is_final};
 
 /* One token in `sparseness` is allowed, at random. */
 static quire_err mask_open(stored_mask *m, int32_t n_vocab, uint64_t sparseness) {
@@ -63,7 +65,8 @@ static quire_err mask_open(stored_mask *m, int32_t n_vocab, uint64_t sparseness)
     TRY(mem_check(m->bits));
     constraint_init(&m->head, &mask_ops, n_vocab, 0);
     for (int32_t i = 0; i < n_vocab; i++) {
-        m->bits[i / 64] |= (uint64_t)(i == 0 || rng_next(&seed) % sparseness == 0) << (i % 64); /* at least one */
+        /* at least one */
+        m->bits[i / 64] |= (uint64_t)(i == 0 || rng_next(&seed) % sparseness == 0) << (i % 64);
     }
     return QUIRE_OK;
 }
@@ -71,8 +74,11 @@ static quire_err mask_open(stored_mask *m, int32_t n_vocab, uint64_t sparseness)
 static void sample_row(void *context, int32_t row, int32_t worker) {
     sampling_run *r = context;
     int32_t token;
-    sample_context c = {.params = &r->params, .noise = sample_noise_of((sample_key){1, 0, (uint32_t)row}), .constraint = r->constraint};
-    r->errors[row] = sampler_sample(r->samplers[worker], r->logits + (size_t)row * (size_t)r->n_vocab, &c, &token);
+    sample_context c = {.params = &r->params,
+                        .noise = sample_noise_of((sample_key){1, 0, (uint32_t)row}),
+                        .constraint = r->constraint};
+    r->errors[row] =
+        sampler_sample(r->samplers[worker], r->logits + (size_t)row * (size_t)r->n_vocab, &c, &token);
 }
 
 static quire_err measure(sampling_run *r, int32_t n_runs, figure *ns) {
@@ -96,11 +102,13 @@ typedef enum shape { SHAPE_NORMAL, SHAPE_ZIPF, N_SHAPES } shape;
 
 static const char *const SHAPE_NAMES[N_SHAPES] = {"normal", "zipf"};
 
-/* Normal numbers by Box and Muller's method; or the logarithm of a power of a random rank. */
+/* Normal numbers by Box and Muller's method; or the logarithm of a power of a random
+ * rank. */
 static void fill(shape kind, float *logits, size_t n, int32_t n_vocab) {
     uint64_t seed = 1;
     for (size_t i = 0; i < n; i++) {
-        double u = ((double)(rng_next(&seed) >> 11) + 1.0) * 0x1p-53, v = (double)(rng_next(&seed) >> 11) * 0x1p-53;
+        double u = ((double)(rng_next(&seed) >> 11) + 1.0) * 0x1p-53,
+               v = (double)(rng_next(&seed) >> 11) * 0x1p-53;
         double normal = sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
         logits[i] = kind == SHAPE_NORMAL ? SPREAD * (float)normal : -EXPONENT * (float)log(ceil(u * n_vocab));
     }
@@ -116,7 +124,8 @@ static void report(const sampling_run *r, const char *kind, shape logits, const 
 }
 
 /* The constrained kinds change the logits: each gets new ones. */
-static quire_err report_constrained(const bench_sampler_options *o, sampling_run *r, shape logits, const sheet *t) {
+static quire_err report_constrained(const bench_sampler_options *o, sampling_run *r, shape logits,
+                                    const sheet *t) {
     static const struct {
         const char *name;
         float temperature;
@@ -144,8 +153,11 @@ static quire_err report_kinds(const bench_sampler_options *o, sampling_run *r, s
         const char *name;
         float temperature, top_p;
         int32_t top_k;
-    } kinds[] = {
-        {"greedy", 0, 1, 0}, {"temperature", 1, 1, 0}, {"top-p 0.9", 1, 0.9f, 0}, {"top-k 50", 1, 1, 50}, {"top-k, top-p", 1, 0.9f, 50}};
+    } kinds[] = {{"greedy", 0, 1, 0},
+                 {"temperature", 1, 1, 0},
+                 {"top-p 0.9", 1, 0.9f, 0},
+                 {"top-k 50", 1, 1, 50},
+                 {"top-k, top-p", 1, 0.9f, 50}};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         figure ns;
         sampling_params_init(&r->params);
@@ -158,7 +170,8 @@ static quire_err report_kinds(const bench_sampler_options *o, sampling_run *r, s
     return report_constrained(o, r, logits, t);
 }
 
-static quire_err run_vocabulary(const bench_sampler_options *o, int32_t n_vocab, thread_pool *threads, const sheet *t) {
+static quire_err run_vocabulary(const bench_sampler_options *o, int32_t n_vocab, thread_pool *threads,
+                                const sheet *t) {
     size_t n = (size_t)n_vocab * (size_t)o->n_rows, n_workers = (size_t)thread_pool_size(threads);
     sampling_run r = {.n_vocab = n_vocab, .n_rows = o->n_rows, .threads = threads};
     r.logits = mem_new_huge(n, sizeof *r.logits); /* as the engine's lie */
@@ -184,10 +197,14 @@ static quire_err run_vocabulary(const bench_sampler_options *o, int32_t n_vocab,
 }
 
 quire_err bench_sampler_run(const bench_sampler_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"kind", "", -14, SHEET_TEXT, NULL},       {"logits", "logits", -6, SHEET_TEXT, NULL},
-                                           {"vocabulary", "vocabulary", 10, 0, NULL}, {"time", "ns a logit", 10, 3, "ns/logit"},
-                                           {"time_spread", "+-", 7, 3, "ns/logit"},   {"step", "ms a step", 10, 2, "ms"}};
-    sheet t = {.what = "sampler", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
+    static const sheet_column columns[] = {
+        {"kind", "", -14, SHEET_TEXT, NULL},       {"logits", "logits", -6, SHEET_TEXT, NULL},
+        {"vocabulary", "vocabulary", 10, 0, NULL}, {"time", "ns a logit", 10, 3, "ns/logit"},
+        {"time_spread", "+-", 7, 3, "ns/logit"},   {"step", "ms a step", 10, 2, "ms"}};
+    sheet t = {.what = "sampler",
+               .columns = columns,
+               .n_columns = (int32_t)(sizeof columns / sizeof *columns),
+               .json = o->json};
     int32_t sizes[FIGURES_MAX_POINTS], n;
     thread_pool *threads;
     TRY(figures_parse_list("--vocabulary", o->vocabularies, sizes, &n, err));
@@ -200,11 +217,12 @@ quire_err bench_sampler_run(const bench_sampler_options *o, quire_error *err) {
         e = run_vocabulary(o, sizes[i], threads, &t);
     }
     if (e == QUIRE_OK) {
-        sheet_note(
-            &t,
-            "%d rows of normal logits with standard deviation %.0f, and of Zipf's law with exponent %.1f; %d threads, mean of %d runs. "
-            "half, few: under a constraint whose mask leaves one token in 2, in 1,000.",
-            (int)o->n_rows, (double)SPREAD, (double)EXPONENT, (int)thread_pool_size(threads), (int)o->n_runs);
+        sheet_note(&t,
+                   "%d rows of normal logits with standard deviation %.0f, and of Zipf's law with exponent "
+                   "%.1f; %d threads, mean of %d runs. "
+                   "half, few: under a constraint whose mask leaves one token in 2, in 1,000.",
+                   (int)o->n_rows, (double)SPREAD, (double)EXPONENT, (int)thread_pool_size(threads),
+                   (int)o->n_runs);
     } else {
         err_set(err, e, -1, "%d rows: %s", (int)o->n_rows, quire_err_text(e));
     }

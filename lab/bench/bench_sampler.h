@@ -17,8 +17,8 @@ typedef struct bench_sampler_options {
 
 void bench_sampler_options_init(bench_sampler_options *o);
 
-/* Nanoseconds a logit by kind of request and vocabulary, for rows of normally distributed logits that no other row is like. Prints a table
- * or JSON lines. */
+/* Nanoseconds a logit by kind of request and vocabulary, for rows of normally distributed
+ * logits that no other row is like. Prints a table or JSON lines. */
 quire_err bench_sampler_run(const bench_sampler_options *o, quire_error *err);
 
 #endif

@@ -32,8 +32,10 @@ static quire_err make_trace(const bench_serving_options *o, int32_t most, trace 
     if (o->trace != NULL) {
         TRY(trace_read(o->trace, o->n_requests, t, err));
     } else if (longest > INT32_MAX) {
-        return err_set(err, QUIRE_INVALID, -1, "--shrink %d: as many times the longest sequence, which has %d tokens, must be at most %d",
-                       (int)o->server.shrink, (int)most, INT32_MAX);
+        return err_set(
+            err, QUIRE_INVALID, -1,
+            "--shrink %d: as many times the longest sequence, which has %d tokens, must be at most %d",
+            (int)o->server.shrink, (int)most, INT32_MAX);
     } else {
         arrivals_options a = {.lengths = o->lengths,
                               .rate = o->rate,
@@ -52,7 +54,8 @@ static void name_trace(const bench_serving_options *o, char *out, size_t n) {
     if (o->trace != NULL) {
         snprintf(out, n, "%s", o->trace);
     } else {
-        snprintf(out, n, "Poisson arrivals, %g a second, lengths like %s's, seed %lld", o->rate, o->lengths, (long long)o->seed);
+        snprintf(out, n, "Poisson arrivals, %g a second, lengths like %s's, seed %lld", o->rate, o->lengths,
+                 (long long)o->seed);
     }
 }
 
@@ -129,7 +132,8 @@ static quire_err run_open(real_run *run, const serving_options *o, quire_error *
     run->ids = mem_new(longest, sizeof *run->ids);
     run->text = mem_new(longest, sizeof *run->text);
     r->n_requests = run->t->n_requests;
-    r->times = (serving_times){mem_new(n, sizeof(double)), mem_new(n, sizeof(double)), mem_new(n, sizeof(double)), 0};
+    r->times = (serving_times){mem_new(n, sizeof(double)), mem_new(n, sizeof(double)),
+                               mem_new(n, sizeof(double)), 0};
     if (!run->sent || !run->ids || !run->text || !r->times.first || !r->times.gap || !r->times.per_token) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)n);
     }
@@ -148,8 +152,9 @@ static quire_err run_open(real_run *run, const serving_options *o, quire_error *
 /* ---- measured beside predicted ---- */
 
 static const sheet_column columns[] = {
-    {"what", "", 34, SHEET_TEXT, NULL},      {"measured", "measured", 12, 4, ""},  {"spread_percent", "+- %", 8, 1, NULL},
-    {"predicted", "predicted", 12, 4, NULL}, {"off_percent", "off %", 8, 1, NULL},
+    {"what", "", 34, SHEET_TEXT, NULL},     {"measured", "measured", 12, 4, ""},
+    {"spread_percent", "+- %", 8, 1, NULL}, {"predicted", "predicted", 12, 4, NULL},
+    {"off_percent", "off %", 8, 1, NULL},
 };
 
 enum { N_FIGURES = 16 };
@@ -217,7 +222,8 @@ static quire_err predict(const real_run *run, const cost_model *cost, serving_re
     return serving_run(run->t, &server, out, err);
 }
 
-/* What the rounds of a run gave: each figure of each, and what steps cost, as told or as measured around them. */
+/* What the rounds of a run gave: each figure of each, and what steps cost, as told or as
+ * measured around them. */
 typedef struct rounds {
     double figures[N_FIGURES][FIGURES_MAX_RUNS];
     double longest_us[FIGURES_MAX_RUNS + 1]; /* of the calibrations: a step with the most rows */
@@ -230,7 +236,9 @@ static void print_lines(const real_run *run, int i, figure measured, double pred
     const struct {
         const char *suffix, *source;
         double value;
-    } found[] = {{"", "measured", measured.mean}, {"_spread", "measured", measured.spread}, {"", "predicted", predicted}};
+    } found[] = {{"", "measured", measured.mean},
+                 {"_spread", "measured", measured.spread},
+                 {"", "predicted", predicted}};
     for (size_t k = 0; k < sizeof found / sizeof *found; k++) {
         char name[48];
         json_line l;
@@ -259,16 +267,18 @@ static quire_err print_figures(const real_run *run, const rounds *f, const sheet
             print_lines(run, i, m, p);
             continue;
         }
-        sheet_row(
-            s, (sheet_cell[]){
-                   {.text = figures[i].title}, {.number = m.mean}, {.number = spread}, {.number = p}, {.number = off_percent(m.mean, p)}});
+        sheet_row(s, (sheet_cell[]){{.text = figures[i].title},
+                                    {.number = m.mean},
+                                    {.number = spread},
+                                    {.number = p},
+                                    {.number = off_percent(m.mean, p)}});
     }
     if (run->o->calibrate) {
         figure cost = figure_of(f->longest_us, f->n_costs);
-        sheet_note(
-            s,
-            "steps cost what they did on average of %d calibrations, before and after each run: with %.0f rows %.0f us, at most %.0f away",
-            (int)f->n_costs, f->cost.rows[f->cost.n_points - 1], cost.mean, cost.spread);
+        sheet_note(s,
+                   "steps cost what they did on average of %d calibrations, before and after each run: with "
+                   "%.0f rows %.0f us, at most %.0f away",
+                   (int)f->n_costs, f->cost.rows[f->cost.n_points - 1], cost.mean, cost.spread);
     }
     return QUIRE_OK;
 }
@@ -279,9 +289,11 @@ static void print_head(const real_run *run, const sheet *s) {
     const quire_info *info = run->c.info;
     char name[256], heading[640];
     name_trace(o, name, sizeof name);
-    snprintf(heading, sizeof heading, "%s: %d requests, mean prompt %.1f, answer %.1f tokens, clock x %g\n%s, compute %s, KV %s, %s", name,
-             (int)t->n_requests, (double)t->n_prompt_tokens / t->n_requests, (double)t->n_output_tokens / t->n_requests, o->server.speed,
-             info->model_name, info->compute, info->kv_dtype, info->backend);
+    snprintf(heading, sizeof heading,
+             "%s: %d requests, mean prompt %.1f, answer %.1f tokens, clock x %g\n%s, compute %s, KV %s, %s",
+             name, (int)t->n_requests, (double)t->n_prompt_tokens / t->n_requests,
+             (double)t->n_output_tokens / t->n_requests, o->server.speed, info->model_name, info->compute,
+             info->kv_dtype, info->backend);
     sheet_begin(s, heading);
 }
 
@@ -318,12 +330,12 @@ static quire_err run_round(real_run *run, rounds *f, quire_error *err) {
     double found[N_FIGURES];
     TRY(run_open(run, &clock, err));
     if (run->c.n_failed > 0) {
-        return err_set(err, run->c.failure.code != QUIRE_OK ? run->c.failure.code : QUIRE_INTERNAL, -1, "%d requests failed, the first: %s",
-                       (int)run->c.n_failed, run->c.failure.message);
+        return err_set(err, run->c.failure.code != QUIRE_OK ? run->c.failure.code : QUIRE_INTERNAL, -1,
+                       "%d requests failed, the first: %s", (int)run->c.n_failed, run->c.failure.message);
     }
     if (run->r.times.n == 0) {
-        return err_set(err, QUIRE_INVALID, -1, "not one request of %d fits into %d tokens; shrink the trace", (int)run->t->n_requests,
-                       (int)run->c.info->max_model_len);
+        return err_set(err, QUIRE_INVALID, -1, "not one request of %d fits into %d tokens; shrink the trace",
+                       (int)run->t->n_requests, (int)run->c.info->max_model_len);
     }
     list_figures(&run->r, found);
     for (int i = 0; i < N_FIGURES; i++) {
@@ -333,7 +345,8 @@ static quire_err run_round(real_run *run, rounds *f, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* The first round's engine is open: the trace was made for it. The others get their own, with nothing in its cache. */
+/* The first round's engine is open: the trace was made for it. The others get their own,
+ * with nothing in its cache. */
 static quire_err run_rounds(real_run *run, rounds *f, quire_error *err) {
     const bench_serving_options *o = run->o;
     if (o->server.cost != NULL || o->calibrate) {
@@ -355,7 +368,10 @@ static quire_err run_rounds(real_run *run, rounds *f, quire_error *err) {
 }
 
 static quire_err run_engine(real_run *run, quire_error *err) {
-    sheet s = {.what = "serving", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = run->o->json};
+    sheet s = {.what = "serving",
+               .columns = columns,
+               .n_columns = (int32_t)(sizeof columns / sizeof *columns),
+               .json = run->o->json};
     rounds *f = mem_new(1, sizeof *f);
     if (f == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
@@ -374,11 +390,13 @@ static quire_err serve_really(const bench_serving_options *o, quire_error *err) 
     real_run run = {.o = &own};
     trace t = {0};
     if (o->server.described != NULL || (o->calibrate && o->server.cost != NULL)) {
-        return err_set(err, QUIRE_INVALID, -1, "with a MODEL the prediction is made from --cost FILE or --calibrate, one of them%s",
+        return err_set(err, QUIRE_INVALID, -1,
+                       "with a MODEL the prediction is made from --cost FILE or --calibrate, one of them%s",
                        o->server.described != NULL ? "; --described is for a device that is not here" : "");
     }
     if (o->server.kv_tokens > 0) {
-        TRY(pool_size_groups(&o->engine, "--kv-tokens", o->server.kv_tokens / o->server.page_tokens, &own.engine.n_pages, err));
+        TRY(pool_size_groups(&o->engine, "--kv-tokens", o->server.kv_tokens / o->server.page_tokens,
+                             &own.engine.n_pages, err));
     }
     TRY(client_open(&own.engine, (engine_ablations){0}, &run.c, err));
     quire_err e = make_trace(o, run.c.info->max_model_len, &t, err);
@@ -408,7 +426,8 @@ static quire_err simulate(const bench_serving_options *o, quire_error *err) {
 
 quire_err bench_serving_run(const bench_serving_options *o, quire_error *err) {
     if (o->engine.model == NULL && o->calibrate) {
-        return err_set(err, QUIRE_INVALID, -1, "--calibrate needs a MODEL: it measures what steps of one cost here");
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--calibrate needs a MODEL: it measures what steps of one cost here");
     }
     return o->engine.model != NULL ? serve_really(o, err) : simulate(o, err);
 }

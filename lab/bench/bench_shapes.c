@@ -85,15 +85,16 @@ static quire_err open_passes(runner *r, int32_t most, quire_error *err) {
     for (int32_t i = 0; i < most; i++) {
         TRY(open_sequence(r, i, err));
     }
-    for (int32_t i = 0; i < most && !r->b.desc->no_head; i++) { /* sequences that differ, so that experts do */
+    /* sequences that differ, so that experts do */
+    for (int32_t i = 0; i < most && !r->b.desc->no_head; i++) {
         const bare_part p = {.tokens = r->tokens + i, .n_rows = CONTEXT, .n_logits = 1, .seq = &r->seqs[i]};
         TRY(bare_forward(&r->b, &p, 1));
     }
     return QUIRE_OK;
 }
 
-static quire_err runner_open(const bench_shapes_options *o, const model_shape *s, const speed_type *type, int32_t most, runner *r,
-                             quire_error *err) {
+static quire_err runner_open(const bench_shapes_options *o, const model_shape *s, const speed_type *type,
+                             int32_t most, runner *r, quire_error *err) {
     synthetic made;
     quire_options e;
     *r = (runner){.n_seqs = 0};
@@ -137,7 +138,8 @@ static double op_us(const op_time *op) {
     return (double)op->ns * 1e-3;
 }
 
-/* Keeps the last pass where it is the best of the round so far. g NULL: Llama's time is not computed. */
+/* Keeps the last pass where it is the best of the round so far. g NULL: Llama's time is
+ * not computed. */
 static void keep_best(const runner *r, const shape_pace *g, work *w) {
     const op_time *ops = r->trace.ops, *last = &ops[r->trace.n - 1];
     work now = {.is_prompt = w->is_prompt, .rows = w->rows};
@@ -180,7 +182,8 @@ static quire_err measure(runner *r, const shape_pace *g, work *w, quire_error *e
 
 static const int32_t pace_rows[SHAPE_PACE_POINTS] = {1, 2, 4, 8, 16, 32, 64, 128, 256, PROMPT};
 
-/* g up to so many rows, from one round. The head is left out: of a prompt it has one row. */
+/* g up to so many rows, from one round. The head is left out: of a prompt it has one
+ * row. */
 static quire_err measure_pace(runner *llama, int32_t rows, shape_pace *g, quire_error *err) {
     double one = 0; /* intensity of one row, head and layers alike */
     for (g->n = 0; g->n == 0 || (g->n < SHAPE_PACE_POINTS && pace_rows[g->n - 1] < rows); g->n++) {
@@ -226,7 +229,8 @@ static int by_ratio(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Rounds in which Llama's passes and this model's take turns. *w becomes the round whose ratio is the median. */
+/* Rounds in which Llama's passes and this model's take turns. *w becomes the round whose
+ * ratio is the median. */
 static quire_err run_rounds(shapes_bench *b, runner *r, work *w, quire_error *err) {
     work rounds[MAX_ROUNDS];
     shape_pace g;
@@ -241,7 +245,8 @@ static quire_err run_rounds(shapes_bench *b, runner *r, work *w, quire_error *er
     return QUIRE_OK;
 }
 
-static quire_err run_works(shapes_bench *b, runner *r, const model_shape *s, const speed_type *type, quire_error *err) {
+static quire_err run_works(shapes_bench *b, runner *r, const model_shape *s, const speed_type *type,
+                           quire_error *err) {
     for (int32_t i = s->form->no_tokens ? b->n_batches : 0; i <= b->n_batches; i++) {
         work w = i < b->n_batches ? (work){.rows = b->batches[i]} : (work){.is_prompt = true, .rows = PROMPT};
         TRY(run_rounds(b, r, &w, err));
@@ -267,7 +272,8 @@ static quire_err check_shapes(const shapes_bench *b, quire_error *err) {
     for (const char *at = shape_names(b); *at != '\0';) {
         size_t n = strcspn(at, ",");
         if (model_shape_find(at, n) == NULL) {
-            return err_set(err, QUIRE_INVALID, -1, "--shape %s: must be all or some of " MODEL_SHAPES, b->o->shapes);
+            return err_set(err, QUIRE_INVALID, -1, "--shape %s: must be all or some of " MODEL_SHAPES,
+                           b->o->shapes);
         }
         at += n + (at[n] == ',');
     }
@@ -305,18 +311,23 @@ static quire_err parse_batches(shapes_bench *b, quire_error *err) {
         b->most = b->batches[i] > b->most ? b->batches[i] : b->most;
     }
     return b->most <= MAX_BATCH ? QUIRE_OK
-                                : err_set(err, QUIRE_INVALID, -1, "--batch %s: at most %d with --shape", b->o->batches, (int)MAX_BATCH);
+                                : err_set(err, QUIRE_INVALID, -1, "--batch %s: at most %d with --shape",
+                                          b->o->batches, (int)MAX_BATCH);
 }
 
 quire_err bench_shapes_run(const bench_shapes_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"shape", "shape", -10, SHEET_TEXT, NULL}, {"type", "type", -5, SHEET_TEXT, NULL},
-                                           {"work", "work", -8, SHEET_TEXT, NULL},    {"rows", "rows", 5, 0, NULL},
-                                           {"speed", "tokens/s", 9, 1, "tokens/s"},   {"weights_read", "MB read", 9, 1, "MB"},
-                                           {"operations", "GOP", 8, 2, "GOP"},        {"attention", "attention %", 11, 1, "%"},
-                                           {"rest_time", "rest ms", 9, 3, "ms"},      {"llama_time", "Llama ms", 9, 3, "ms"},
-                                           {"of_llama", "of Llama", 8, 3, "x"}};
-    shapes_bench b = {
-        .o = o, .t = {.what = "speed", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json}};
+    static const sheet_column columns[] = {
+        {"shape", "shape", -10, SHEET_TEXT, NULL}, {"type", "type", -5, SHEET_TEXT, NULL},
+        {"work", "work", -8, SHEET_TEXT, NULL},    {"rows", "rows", 5, 0, NULL},
+        {"speed", "tokens/s", 9, 1, "tokens/s"},   {"weights_read", "MB read", 9, 1, "MB"},
+        {"operations", "GOP", 8, 2, "GOP"},        {"attention", "attention %", 11, 1, "%"},
+        {"rest_time", "rest ms", 9, 3, "ms"},      {"llama_time", "Llama ms", 9, 3, "ms"},
+        {"of_llama", "of Llama", 8, 3, "x"}};
+    shapes_bench b = {.o = o,
+                      .t = {.what = "speed",
+                            .columns = columns,
+                            .n_columns = (int32_t)(sizeof columns / sizeof *columns),
+                            .json = o->json}};
     TRY(parse_batches(&b, err));
     TRY(check_shapes(&b, err));
     sheet_begin(&b.t, NULL);
@@ -325,12 +336,14 @@ quire_err bench_shapes_run(const bench_shapes_options *o, quire_error *err) {
         TRY(run_type(&b, speed_type_find(list, n), err));
         list += n + (list[n] == ',');
     }
-    sheet_note(
-        &b.t,
-        "Passes of the model alone; decodes at a context of %d. In each of %d rounds, four times as many of a decode, Llama's passes and "
-        "the model's take turns, and the best of each counts; a row is the round whose ratio is the median. Rest: all but attention. "
-        "Llama: what the 1.1B model takes for as many bytes and operations (the header bench_shapes.h has the formula); the goal is at "
-        "most 1.1 of it.",
-        (int)CONTEXT, (int)o->n_runs);
+    sheet_note(&b.t,
+               "Passes of the model alone; decodes at a context of %d. In each of %d rounds, four times as "
+               "many of a decode, Llama's passes and "
+               "the model's take turns, and the best of each counts; a row is the round whose ratio is the "
+               "median. Rest: all but attention. "
+               "Llama: what the 1.1B model takes for as many bytes and operations (the header bench_shapes.h "
+               "has the formula); the goal is at "
+               "most 1.1 of it.",
+               (int)CONTEXT, (int)o->n_runs);
     return QUIRE_OK;
 }

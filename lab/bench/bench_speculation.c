@@ -14,7 +14,8 @@ enum { MAX_WAYS = 3, SEED = 1 };
 
 static const char built_in_prompts[] =
     "the cat sat on the mat and the dog sat on the mat and the cat sat on the mat and the dog sat on the\n"
-    "Once upon a time there was a prince. The prince looked at her and said that he would come again. Once upon a time there was a\n"
+    "Once upon a time there was a prince. The prince looked at her and said that he would come again. Once "
+    "upon a time there was a\n"
     "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1, 2, 3, 4, 5, 6, 7, 8,\n"
     "It was late in the evening when the old man\n"
     "The house stood on a hill, and from its windows\n"
@@ -30,9 +31,11 @@ typedef struct tally {
     int64_t n_prompts, n_tokens; /* tokens behind the first of each answer */
     int64_t n_steps;             /* that computed them */
     int64_t n_guessed, n_accepted;
-    int64_t n_timed; /* of the tokens, those of prompts whose answers were seen to come step by step, by every way */
-    int64_t n_late;  /* other prompts */
-    double seconds;  /* that n_timed took */
+    /* of the tokens, those of prompts whose answers were seen to come step by step, by
+     * every way */
+    int64_t n_timed;
+    int64_t n_late; /* other prompts */
+    double seconds; /* that n_timed took */
 } tally;
 
 /* A way of answering, without guesses or by a method. */
@@ -41,10 +44,10 @@ typedef struct way {
     const char *speculative_config; /* NULL: without guesses */
     client client;
     bool is_open;
-    int32_t *ids;     /* [n_decode] the latest answer */
-    bool is_late;     /* of which many tokens were found at a time: its times tell nothing */
-    double seconds;   /* that it took behind its first tokens */
-    int64_t n_timed;  /* tokens behind those */
+    int32_t *ids;    /* [n_decode] the latest answer */
+    bool is_late;    /* of which many tokens were found at a time: its times tell nothing */
+    double seconds;  /* that it took behind its first tokens */
+    int64_t n_timed; /* tokens behind those */
     tally tallies[PROMPT_MAX_CATEGORIES];
 } way;
 
@@ -82,7 +85,8 @@ static quire_err choose_ways(speculation *b, quire_error *err) {
             k++;
         }
         if (k == N_METHODS || b->n_ways > N_METHODS) {
-            return err_set(err, QUIRE_INVALID, -1, "--methods %s: must be ngram, suffix, or both; --speculative-config gives another",
+            return err_set(err, QUIRE_INVALID, -1,
+                           "--methods %s: must be ngram, suffix, or both; --speculative-config gives another",
                            b->o->methods);
         }
         add_way(b, methods[k].name, methods[k].config);
@@ -147,7 +151,8 @@ static quire_err set_fields(const bench_speculation_options *o, quire_request *r
     return quire_request_set(r, "temperature", number, err);
 }
 
-static quire_err send_prompt(const bench_speculation_options *o, client *c, const int32_t *ids, size_t n, quire_error *err) {
+static quire_err send_prompt(const bench_speculation_options *o, client *c, const int32_t *ids, size_t n,
+                             quire_error *err) {
     quire_request *r;
     quire_stream *stream;
     TRY(quire_request_ids(c->engine, ids, n, &r, err));
@@ -172,17 +177,19 @@ static quire_err receive_answer(client *c, answer *a, quire_error *err) {
             take_tokens(a, &ev, is_look);
             is_look = false;
         } else if (ev.kind == QUIRE_EVENT_DONE) {
-            quire_err e = ev.error != NULL ? err_set(err, ev.error->code, -1, "%s", ev.error->message) : QUIRE_OK;
+            quire_err e =
+                ev.error != NULL ? err_set(err, ev.error->code, -1, "%s", ev.error->message) : QUIRE_OK;
             quire_stream_release(ev.stream);
             return e;
         }
     }
 }
 
-/* Answers the prompt and adds to the tally of its category. prompt_steps: steps before the first token, found where it is negative, which
- * needs a way without guesses: a step a token. */
-static quire_err answer_prompt(const speculation *b, way *w, const int32_t *ids, size_t n, int32_t category, int64_t *prompt_steps,
-                               quire_error *err) {
+/* Answers the prompt and adds to the tally of its category. prompt_steps: steps before
+ * the first token, found where it is negative, which needs a way without guesses: a step
+ * a token. */
+static quire_err answer_prompt(const speculation *b, way *w, const int32_t *ids, size_t n, int32_t category,
+                               int64_t *prompt_steps, quire_error *err) {
     quire_stats before, after;
     answer a = {.ids = w->ids, .n_most = b->o->n_decode};
     quire_engine_stats(w->client.engine, &before);
@@ -190,7 +197,8 @@ static quire_err answer_prompt(const speculation *b, way *w, const int32_t *ids,
     TRY(receive_answer(&w->client, &a, err));
     quire_engine_stats(w->client.engine, &after);
     if (a.n != a.n_most) {
-        return err_set(err, QUIRE_INVALID, -1, "--max-tokens %d: the model has no room for them behind a prompt of %zu tokens",
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--max-tokens %d: the model has no room for them behind a prompt of %zu tokens",
                        (int)a.n_most, n);
     }
     int64_t n_steps = after.steps - before.steps;
@@ -207,7 +215,8 @@ static quire_err answer_prompt(const speculation *b, way *w, const int32_t *ids,
     return QUIRE_OK;
 }
 
-/* The times of the latest answers, where all of them tell something: speeds are then of the same prompts. */
+/* The times of the latest answers, where all of them tell something: speeds are then of
+ * the same prompts. */
 static void add_times(speculation *b, int32_t category) {
     bool is_late = false;
     for (int32_t i = 0; i < b->n_ways; i++) {
@@ -231,8 +240,10 @@ static quire_err answer_by_all(speculation *b, int32_t line, quire_error *err) {
     quire_err e = QUIRE_OK;
     for (int32_t i = 0; e == QUIRE_OK && i < b->n_ways; i++) {
         e = answer_prompt(b, &b->ways[i], ids, n_ids, p->category, &prompt_steps, err);
-        if (e == QUIRE_OK && memcmp(b->ways[i].ids, b->ways[0].ids, (size_t)b->o->n_decode * sizeof *b->ways[0].ids) != 0) {
-            e = err_set(err, QUIRE_INTERNAL, line, "prompt %d: the answer with guesses by %s is another than without", (int)line + 1,
+        if (e == QUIRE_OK &&
+            memcmp(b->ways[i].ids, b->ways[0].ids, (size_t)b->o->n_decode * sizeof *b->ways[0].ids) != 0) {
+            e = err_set(err, QUIRE_INTERNAL, line,
+                        "prompt %d: the answer with guesses by %s is another than without", (int)line + 1,
                         b->ways[i].name);
         }
     }
@@ -260,7 +271,8 @@ static void add_tally(tally *sum, const tally *t) {
     sum->seconds += t->seconds;
 }
 
-static void print_tally(const sheet *sh, const char *category, const way *w, const tally *t, const tally *plain) {
+static void print_tally(const sheet *sh, const char *category, const way *w, const tally *t,
+                        const tally *plain) {
     double speed = over((double)t->n_timed, t->seconds);
     sheet_row(sh, (sheet_cell[]){{category, 0},
                                  {w->name, 0},
@@ -290,7 +302,8 @@ static void print_all(const speculation *b) {
     for (int32_t k = 0; k < b->prompts.n_categories; k++) {
         char name[64];
         str category = b->prompts.categories[k];
-        snprintf(name, sizeof name, "%.*s", (int)(category.n < sizeof name ? category.n : sizeof name - 1), category.p);
+        snprintf(name, sizeof name, "%.*s", (int)(category.n < sizeof name ? category.n : sizeof name - 1),
+                 category.p);
         for (int32_t i = 0; i < b->n_ways; i++) {
             const tally *t = &b->ways[i].tallies[k];
             add_tally(&sums[i], t);
@@ -302,15 +315,18 @@ static void print_all(const speculation *b) {
     for (int32_t i = 0; i < b->n_ways; i++) {
         print_tally(&sh, "all", &b->ways[i], &sums[i], &sums[0]);
     }
-    sheet_note(
-        &sh,
-        "%s: %d prompts, %d tokens behind each at temperature %g, one request at a time, each prompt by every way in turn; %s, compute "
-        "%s, KV %s; %s. tokens/step and tokens/s: behind the first token. Every output compared with that without guesses.",
-        b->o->name != NULL ? b->o->name : "built-in prompts", (int)b->prompts.n, (int)b->o->n_decode, b->o->temperature,
-        info->model_name != NULL ? info->model_name : b->o->engine.model, info->compute, info->kv_dtype, info->backend);
+    sheet_note(&sh,
+               "%s: %d prompts, %d tokens behind each at temperature %g, one request at a time, each prompt "
+               "by every way in turn; %s, compute "
+               "%s, KV %s; %s. tokens/step and tokens/s: behind the first token. Every output compared with "
+               "that without guesses.",
+               b->o->name != NULL ? b->o->name : "built-in prompts", (int)b->prompts.n, (int)b->o->n_decode,
+               b->o->temperature, info->model_name != NULL ? info->model_name : b->o->engine.model,
+               info->compute, info->kv_dtype, info->backend);
     if (sums[0].n_late > 0) {
         sheet_note(&sh,
-                   "tokens/s: without the %d prompts to which some answer was found many tokens at a time, as on a busy machine, or where "
+                   "tokens/s: without the %d prompts to which some answer was found many tokens at a time, "
+                   "as on a busy machine, or where "
                    "a step takes less time than it takes to wake the thread that reads.",
                    (int)sums[0].n_late);
     }
@@ -324,7 +340,9 @@ quire_err bench_speculation_run(const bench_speculation_options *o, quire_error 
     *b = (speculation){.o = o};
     str text = o->name != NULL ? o->prompts : str_of(built_in_prompts);
     quire_err e = choose_ways(b, err);
-    e = e == QUIRE_OK ? prompt_lines_read(text, o->name != NULL ? o->name : "built-in prompts", o->n_each, &b->prompts, err) : e;
+    e = e == QUIRE_OK ? prompt_lines_read(text, o->name != NULL ? o->name : "built-in prompts", o->n_each,
+                                          &b->prompts, err)
+                      : e;
     for (int32_t i = 0; e == QUIRE_OK && i < b->n_ways; i++) {
         e = open_way(b, &b->ways[i], err);
     }

@@ -1,4 +1,5 @@
-/* `quire bench speculation`: what guessing tokens saves on a file of prompts, beside decoding without. The output must be the same. */
+/* `quire bench speculation`: what guessing tokens saves on a file of prompts, beside
+ * decoding without. The output must be the same. */
 #ifndef LAB_BENCH_BENCH_SPECULATION_H
 #define LAB_BENCH_BENCH_SPECULATION_H
 
@@ -22,10 +23,11 @@ typedef struct bench_speculation_options {
 
 void bench_speculation_options_init(bench_speculation_options *o);
 
-/* Answers each prompt without guesses and then by each method, in turn, so that what else runs on the machine slows them alike: one request
- * at a time, without a prefix cache, each way in an engine of its own. Prints for each category and for all of them how many guesses were
- * accepted, tokens a step and the speed, both behind the first token. err says why it could not; QUIRE_INTERNAL: an answer is another than
- * without guesses. */
+/* Answers each prompt without guesses and then by each method, in turn, so that what else
+ * runs on the machine slows them alike: one request at a time, without a prefix cache,
+ * each way in an engine of its own. Prints for each category and for all of them how many
+ * guesses were accepted, tokens a step and the speed, both behind the first token. err
+ * says why it could not; QUIRE_INTERNAL: an answer is another than without guesses. */
 quire_err bench_speculation_run(const bench_speculation_options *o, quire_error *err);
 
 #endif

@@ -18,11 +18,11 @@ enum { SHARED_BATCH = 32, SHARED_PREFIX = 4096, SHARED_OWN = 256 };
 enum { OVERHEAD_BATCH = 32, OVERHEAD_STEPS = 16, PREFILL_CONTEXT = 8192, LONG_CONTEXT = 32768 };
 
 void bench_speed_options_init(bench_speed_options *o) {
-    *o = (bench_speed_options){
-        .batches = "1,4,16,32", .isa = "auto", .n_runs = 3, .context = LONG_CONTEXT};
+    *o = (bench_speed_options){.batches = "1,4,16,32", .isa = "auto", .n_runs = 3, .context = LONG_CONTEXT};
 }
 
-/* ---- the machine's limits: taken before every part, since one bad minute must not set them ---- */
+/* ---- the machine's limits: taken before every part, since one bad minute must not set
+ * them ---- */
 
 typedef struct named_rate {
     const char *what, *unit;
@@ -47,15 +47,18 @@ static void report_best(const bench_speed_options *o, const roofline *r, const r
     name_rates(before, then);
     for (int i = 0; i < N_RATES; i++) {
         if (now[i].rate->best > then[i].rate->best) {
-            speed_report(
-                &(speed_line){
-                    .name = "roofline", .type = now[i].what, .value = {now[i].rate->best / 1e9, 0}, .unit = now[i].unit, .goal = NAN},
-                o->json);
+            speed_report(&(speed_line){.name = "roofline",
+                                       .type = now[i].what,
+                                       .value = {now[i].rate->best / 1e9, 0},
+                                       .unit = now[i].unit,
+                                       .goal = NAN},
+                         o->json);
         }
     }
 }
 
-/* What the same loops came to over the whole run: less where other machines share the processor. */
+/* What the same loops came to over the whole run: less where other machines share the
+ * processor. */
 static void report_mean(const bench_speed_options *o, const roofline *r) {
     named_rate rates[N_RATES];
     name_rates(r, rates);
@@ -104,18 +107,27 @@ typedef struct kv_type {
     dtype type;
 } kv_type;
 
-/* The least time of a layer's attention in microseconds: bytes, or operations of the unit that multiplies keys and values of this type. */
+/* The least time of a layer's attention in microseconds: bytes, or operations of the unit
+ * that multiplies keys and values of this type. */
 static speed_limit attention_limit(const roofline *r, dtype type, double bytes, double operations) {
     bool is_int8 = type == DTYPE_I8;
-    double bytes_us = bytes / r->read.best * 1e6, operations_us = operations / (is_int8 ? r->int8.best : r->f32.best) * 1e6;
-    return bytes_us > operations_us ? (speed_limit){bytes_us, "bytes"} : (speed_limit){operations_us, is_int8 ? "int8" : "f32"};
+    double bytes_us = bytes / r->read.best * 1e6,
+           operations_us = operations / (is_int8 ? r->int8.best : r->f32.best) * 1e6;
+    return bytes_us > operations_us ? (speed_limit){bytes_us, "bytes"}
+                                    : (speed_limit){operations_us, is_int8 ? "int8" : "f32"};
 }
 
-static quire_err run_kv_type(const bench_speed_options *o, const llama_shape *s, const roofline *r, const kv_type *kv, quire_error *err) {
+static quire_err run_kv_type(const bench_speed_options *o, const llama_shape *s, const roofline *r,
+                             const kv_type *kv, quire_error *err) {
     static const int32_t contexts[] = {1024, 8192, LONG_CONTEXT};
-    const attention_machine machine = {.compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
-    attention_shape shape = {
-        .n_heads = s->n_heads, .n_kv_heads = s->n_kv_heads, .d_head = s->d_head, .type = kv->type, .n_seqs = 1, .n_rows = 1};
+    const attention_machine machine = {
+        .compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
+    attention_shape shape = {.n_heads = s->n_heads,
+                             .n_kv_heads = s->n_kv_heads,
+                             .d_head = s->d_head,
+                             .type = kv->type,
+                             .n_seqs = 1,
+                             .n_rows = 1};
     attention_speed speed;
     speed_line line = {.name = "attention", .type = kv->name, .unit = "us/layer", .less_is_better = true};
     for (size_t i = 0; i < sizeof contexts / sizeof *contexts && contexts[i] <= o->context; i++) {
@@ -131,7 +143,8 @@ static quire_err run_kv_type(const bench_speed_options *o, const llama_shape *s,
                      o->json);
         line.batch = 1;
         line.value = (figure){speed.paged_us, 0};
-        line.limit = attention_limit(r, kv->type, (double)attention_bytes(&shape), attention_operations(&shape));
+        line.limit =
+            attention_limit(r, kv->type, (double)attention_bytes(&shape), attention_operations(&shape));
         line.goal = contexts[i] == LONG_CONTEXT ? 0.85 : NAN;
         speed_report(&line, o->json);
     }
@@ -145,7 +158,8 @@ static quire_err run_kv_type(const bench_speed_options *o, const llama_shape *s,
     return QUIRE_OK;
 }
 
-static quire_err run_attention(const bench_speed_options *o, const llama_shape *s, const roofline *r, quire_error *err) {
+static quire_err run_attention(const bench_speed_options *o, const llama_shape *s, const roofline *r,
+                               quire_error *err) {
     static const kv_type types[] = {{"f16", DTYPE_F16}, {"bf16", DTYPE_BF16}, {"int8", DTYPE_I8}};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         TRY(run_kv_type(o, s, r, &types[i], err));
@@ -155,8 +169,10 @@ static quire_err run_attention(const bench_speed_options *o, const llama_shape *
 
 /* ---- a long prefix that many share ---- */
 
-static quire_err run_shared(const bench_speed_options *o, const llama_shape *s, const roofline *r, quire_error *err) {
-    const attention_machine machine = {.compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
+static quire_err run_shared(const bench_speed_options *o, const llama_shape *s, const roofline *r,
+                            quire_error *err) {
+    const attention_machine machine = {
+        .compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
     attention_shape shape = {.n_heads = s->n_heads,
                              .n_kv_heads = s->n_kv_heads,
                              .d_head = s->d_head,
@@ -167,7 +183,8 @@ static quire_err run_shared(const bench_speed_options *o, const llama_shape *s, 
                              .n_shared = SHARED_PREFIX};
     cascade_speed speed;
     TRY(attention_measure_cascade(&shape, &machine, &speed, err));
-    const speed_limit limit = attention_limit(r, shape.type, (double)speed.cascade_bytes, attention_operations(&shape));
+    const speed_limit limit =
+        attention_limit(r, shape.type, (double)speed.cascade_bytes, attention_operations(&shape));
     speed_report(&(speed_line){.name = "cascade",
                                .type = "bf16",
                                .batch = SHARED_BATCH,
@@ -194,7 +211,8 @@ static quire_err run_shared(const bench_speed_options *o, const llama_shape *s, 
 
 /* ---- from exec to the first token ---- */
 
-static quire_err start_packed(const bench_speed_options *o, const model_shape *s, const char *path, quire_error *err) {
+static quire_err start_packed(const bench_speed_options *o, const model_shape *s, const char *path,
+                              quire_error *err) {
     bench_start_options start;
     start_times t;
     synthetic made;
@@ -275,7 +293,8 @@ static quire_err check(const bench_speed_options *o, quire_error *err) {
     TRY(figures_parse_list("--batch", o->batches, batches, &n, err));
     for (const char *list = o->types; *list != '\0';) {
         if (next_type(&list) == NULL) {
-            return err_set(err, QUIRE_INVALID, -1, "--types %s: must be some of q4_0,q8_0,q4_k,int8,bf16,f32", o->types);
+            return err_set(err, QUIRE_INVALID, -1, "--types %s: must be some of q4_0,q8_0,q4_k,int8,bf16,f32",
+                           o->types);
         }
     }
     return QUIRE_OK;

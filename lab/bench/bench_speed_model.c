@@ -14,7 +14,8 @@
 
 enum { DECODE_PROMPT = 128, DECODE_TOKENS = 32, PREFILL_PROMPT = 512, IDLE_MS = 1000 };
 
-/* An open engine, and prompts that its prefix cache keeps: only the first decode of a batch computes them. */
+/* An open engine, and prompts that its prefix cache keeps: only the first decode of a
+ * batch computes them. */
 typedef struct run {
     const bench_speed_options *o;
     llama_shape shape;
@@ -67,8 +68,10 @@ typedef struct decoding {
 
 static quire_err decode_once(run *m, int32_t batch, int32_t n_tokens, quire_error *err) {
     for (int32_t i = 0; i < batch; i++) {
-        m->requests[i] = (sent){.times_us = m->times + (size_t)i * DECODE_TOKENS, .looks = m->looks + (size_t)i * DECODE_TOKENS};
-        TRY(client_send(&m->c, m->prompts + (size_t)i * DECODE_PROMPT, DECODE_PROMPT, n_tokens, &m->requests[i], err));
+        m->requests[i] = (sent){.times_us = m->times + (size_t)i * DECODE_TOKENS,
+                                .looks = m->looks + (size_t)i * DECODE_TOKENS};
+        TRY(client_send(&m->c, m->prompts + (size_t)i * DECODE_PROMPT, DECODE_PROMPT, n_tokens,
+                        &m->requests[i], err));
     }
     return await(m, batch, err);
 }
@@ -87,7 +90,8 @@ static quire_err measure_decode(run *m, int32_t batch, quire_error *err) {
     TRY(client_measure(decode_timed, &(decoding){m, batch}, m->o->n_runs, &speed, err));
     if (isnan(speed.mean)) {
         speed_report_skipped("decode", m->type->name,
-                             "tokens reached their reader late, or answers not together: other programs take this machine's time",
+                             "tokens reached their reader late, or answers not together: other programs take "
+                             "this machine's time",
                              m->o->json);
         return QUIRE_OK;
     }
@@ -127,30 +131,41 @@ static double cpu_seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* After the work: every page of the pool was used, so all of what is not weights and pages is beside them. */
+/* After the work: every page of the pool was used, so all of what is not weights and
+ * pages is beside them. */
 static void report_rest(const run *m, int64_t before_bytes) {
     int64_t now = own_bytes();
     const quire_info *info = m->c.info;
     if (before_bytes >= 0 && now >= 0) {
-        double beside = (double)(now - before_bytes - info->weight_bytes - info->n_pages * info->page_bytes) / 1e6;
-        speed_report(
-            &(speed_line){.name = "memory", .type = m->type->name, .value = {beside, 0}, .unit = "MB", .less_is_better = true, .goal = 64},
-            m->o->json);
+        double beside =
+            (double)(now - before_bytes - info->weight_bytes - info->n_pages * info->page_bytes) / 1e6;
+        speed_report(&(speed_line){.name = "memory",
+                                   .type = m->type->name,
+                                   .value = {beside, 0},
+                                   .unit = "MB",
+                                   .less_is_better = true,
+                                   .goal = 64},
+                     m->o->json);
     }
     double start = cpu_seconds();
     int64_t start_us = clock_us();
     nanosleep(&(struct timespec){.tv_sec = IDLE_MS / 1000, .tv_nsec = IDLE_MS % 1000 * 1000000}, NULL);
     double percent = 100 * (cpu_seconds() - start) / ((double)(clock_us() - start_us) * 1e-6);
     percent = round(percent * 10) / 10;
-    speed_report(
-        &(speed_line){.name = "idle", .type = m->type->name, .value = {percent, 0}, .unit = "% CPU", .less_is_better = true, .goal = 0},
-        m->o->json);
+    speed_report(&(speed_line){.name = "idle",
+                               .type = m->type->name,
+                               .value = {percent, 0},
+                               .unit = "% CPU",
+                               .less_is_better = true,
+                               .goal = 0},
+                 m->o->json);
 }
 
 /* ---- a run ---- */
 
 static int32_t pages_of(const run *m, int32_t page_tokens) {
-    int32_t decode = (DECODE_PROMPT + DECODE_TOKENS) / page_tokens + 1, prefill = PREFILL_PROMPT / page_tokens + 2;
+    int32_t decode = (DECODE_PROMPT + DECODE_TOKENS) / page_tokens + 1,
+            prefill = PREFILL_PROMPT / page_tokens + 2;
     return m->most * decode + prefill;
 }
 
@@ -186,8 +201,8 @@ static quire_err measure_all(run *m, quire_error *err) {
     return QUIRE_OK;
 }
 
-quire_err speed_model_run(const bench_speed_options *o, const model_shape *shape, const speed_type *type, const roofline *r, bool with_rest,
-                          quire_error *err) {
+quire_err speed_model_run(const bench_speed_options *o, const model_shape *shape, const speed_type *type,
+                          const roofline *r, bool with_rest, quire_error *err) {
     run m = {.o = o, .shape = model_shape_costs(shape), .type = type, .r = r, .draw = 1};
     synthetic s;
     TRY(figures_parse_list("--batch", o->batches, m.batches, &m.n_batches, err));

@@ -14,16 +14,19 @@ typedef struct speed_target {
 } speed_target;
 
 static const speed_target targets[] = {
-    {"decode", "q4_0", 1, 0.95},  {"decode", "q4_k", 1, 0.95},  {"decode", "q8_0", 1, 0.95},  {"decode", "bf16", 1, 0.95},
-    {"decode", "q4_0", 4, 0.70},  {"decode", "int8", 16, 0.75}, {"decode", "int8", 32, 0.75}, {"decode", "q4_0", 16, 0.65},
-    {"decode", "q4_0", 32, 0.65}, {"decode", "q8_0", 16, 0.65}, {"decode", "q8_0", 32, 0.65}, {"prefill", "int8", 0, 0.88},
-    {"prefill", "q4_0", 0, 0.72}, {"prefill", "q8_0", 0, 0.72}, {"prefill", "q4_k", 0, 0.72}, {"prefill", "bf16", 0, 0.90},
+    {"decode", "q4_0", 1, 0.95},  {"decode", "q4_k", 1, 0.95},  {"decode", "q8_0", 1, 0.95},
+    {"decode", "bf16", 1, 0.95},  {"decode", "q4_0", 4, 0.70},  {"decode", "int8", 16, 0.75},
+    {"decode", "int8", 32, 0.75}, {"decode", "q4_0", 16, 0.65}, {"decode", "q4_0", 32, 0.65},
+    {"decode", "q8_0", 16, 0.65}, {"decode", "q8_0", 32, 0.65}, {"prefill", "int8", 0, 0.88},
+    {"prefill", "q4_0", 0, 0.72}, {"prefill", "q8_0", 0, 0.72}, {"prefill", "q4_k", 0, 0.72},
+    {"prefill", "bf16", 0, 0.90},
 };
 
 double speed_goal(const char *name, const char *type, int32_t batch) {
     for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
         const speed_target *t = &targets[i];
-        if (strcmp(t->name, name) == 0 && strcmp(t->type, type) == 0 && (t->batch == 0 || t->batch == batch)) {
+        if (strcmp(t->name, name) == 0 && strcmp(t->type, type) == 0 &&
+            (t->batch == 0 || t->batch == batch)) {
             return t->fraction;
         }
     }
@@ -46,13 +49,15 @@ bool speed_is_met(const speed_line *l) {
 
 void speed_report_begin(bool json) {
     if (!json) {
-        printf("%-38s %12s %8s %-9s %10s  %-14s %7s  %s\n", "work", "measured", "spread", "", "limit", "by", "of it", "goal");
+        printf("%-38s %12s %8s %-9s %10s  %-14s %7s  %s\n", "work", "measured", "spread", "", "limit", "by",
+               "of it", "goal");
     }
 }
 
 static void print_row(const speed_line *l) {
     char work[64];
-    int n = snprintf(work, sizeof work, "%s%s%s", l->name, l->type != NULL ? " " : "", l->type != NULL ? l->type : "");
+    int n = snprintf(work, sizeof work, "%s%s%s", l->name, l->type != NULL ? " " : "",
+                     l->type != NULL ? l->type : "");
     if (l->batch > 0) {
         n += snprintf(work + n, sizeof work - (size_t)n, " batch %d", (int)l->batch);
     }
@@ -62,7 +67,8 @@ static void print_row(const speed_line *l) {
     if (l->context > 0) {
         snprintf(work + n, sizeof work - (size_t)n, " context %d", (int)l->context);
     }
-    printf("%-38s %12.2f  +-%4.1f%% %-9s", work, l->value.mean, l->value.mean > 0 ? 100 * l->value.spread / l->value.mean : 0, l->unit);
+    printf("%-38s %12.2f  +-%4.1f%% %-9s", work, l->value.mean,
+           l->value.mean > 0 ? 100 * l->value.spread / l->value.mean : 0, l->unit);
     if (l->limit.by != NULL) {
         printf(" %10.1f  %-14s %6.1f%%", l->limit.value, l->limit.by, 100 * speed_fraction(l));
     } else {
@@ -95,7 +101,10 @@ static void add_params(json_out *params, const speed_line *l) {
         json_cstr(json_name(params, "limit_by"), l->limit.by);
     }
     if (!isnan(l->goal)) {
-        json_exact(json_name(params, l->limit.by != NULL ? "goal" : l->less_is_better ? "at_most" : "at_least"), l->goal);
+        json_exact(json_name(params, l->limit.by != NULL ? "goal"
+                                     : l->less_is_better ? "at_most"
+                                                         : "at_least"),
+                   l->goal);
     }
 }
 
@@ -103,7 +112,8 @@ static void print_lines(const speed_line *l) {
     char spread[64];
     json_line line;
     add_params(bench_line_begin(&line, "speed", l->name), l);
-    bench_line_end_limited(&line, l->value.mean, l->unit, l->limit.by != NULL ? l->limit.value : (double)NAN, speed_fraction(l));
+    bench_line_end_limited(&line, l->value.mean, l->unit, l->limit.by != NULL ? l->limit.value : (double)NAN,
+                           speed_fraction(l));
     if (l->value.spread > 0) { /* of several runs */
         (void)snprintf(spread, sizeof spread, "%s spread", l->name);
         add_params(bench_line_begin(&line, "speed", spread), l);

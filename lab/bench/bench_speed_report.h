@@ -1,5 +1,5 @@
-/* Lines of `quire bench speed`: a figure, the machine's limit for it, the part of the limit that it is, the goal, and whether that is met.
- */
+/* Lines of `quire bench speed`: a figure, the machine's limit for it, the part of the
+ * limit that it is, the goal, and whether that is met. */
 #ifndef LAB_BENCH_BENCH_SPEED_REPORT_H
 #define LAB_BENCH_BENCH_SPEED_REPORT_H
 
@@ -16,8 +16,9 @@ typedef struct speed_line {
     const char *unit;    /* "tokens/s" */
     speed_limit limit;   /* in the same unit; by NULL: there is none */
     bool less_is_better; /* as of a time: the fraction is limit / value */
-    double goal; /* with a limit the least fraction of it; else the value's own bound: the most where less is better, or the least. NAN:
-                    there is none */
+    /* with a limit the least fraction of it; else the value's own bound: the most where
+     * less is better, or the least. NAN: there is none */
+    double goal;
 } speed_line;
 
 /* What was set as a goal for the fraction of a figure; NAN: nothing. */
@@ -26,7 +27,8 @@ double speed_goal(const char *name, const char *type, int32_t batch);
 double speed_fraction(const speed_line *l);
 bool speed_is_met(const speed_line *l);
 
-/* The table's titles (nothing for JSON), and a line of it, or JSON lines of the value and its spread. */
+/* The table's titles (nothing for JSON), and a line of it, or JSON lines of the value and
+ * its spread. */
 void speed_report_begin(bool json);
 void speed_report(const speed_line *l, bool json);
 /* Says why a part was left out, on stderr where lines are JSON. */

@@ -8,10 +8,12 @@
 #include "lab/bench/sheet.h"
 
 enum {
-    N_WARM = 32,         /* tokens of each stream before gaps are measured: the engine learns what steps cost */
-    N_ALONE = 256,       /* tokens of each stream undisturbed */
+    /* tokens of each stream before gaps are measured: the engine learns what steps
+     * cost */
+    N_WARM = 32,
+    N_ALONE = 256, /* tokens of each stream undisturbed */
     MAX_GAPS = 1 << 20,
-    N_LEARN = 4,         /* shorter prompts before the measured one, which teach the engine what rows cost */
+    N_LEARN = 4, /* shorter prompts before the measured one, which teach the engine what rows cost */
     STREAM_PROMPT = 32
 };
 
@@ -80,8 +82,14 @@ static double mean_gap(const gaps *g) {
 
 static void report(const sheet *t, double target_ms, double alone_ms, gaps *beside, double first_ms) {
     double mean = mean_gap(beside);
-    sheet_row(t, (sheet_cell[]){{NULL, target_ms}, {NULL, alone_ms}, {NULL, mean}, {NULL, mean / alone_ms}, {NULL, gap_at(beside, 0.5)},
-                                {NULL, gap_at(beside, 0.99)}, {NULL, gap_at(beside, 1.0)}, {NULL, first_ms}});
+    sheet_row(t, (sheet_cell[]){{NULL, target_ms},
+                                {NULL, alone_ms},
+                                {NULL, mean},
+                                {NULL, mean / alone_ms},
+                                {NULL, gap_at(beside, 0.5)},
+                                {NULL, gap_at(beside, 0.99)},
+                                {NULL, gap_at(beside, 1.0)},
+                                {NULL, first_ms}});
 }
 
 /* Streams alone, then beside the prompt. */
@@ -105,7 +113,8 @@ static quire_err measure(stall *b, const sheet *t, double target_ms, quire_error
     for (int32_t i = 0; i < o->n_streams; i++) {
         if (b->streams[i].done) {
             return err_set(err, QUIRE_INVALID, -1,
-                           "--prompt %d: a stream ended before its first token, since the model takes %d tokens only; ask for less",
+                           "--prompt %d: a stream ended before its first token, since the model takes %d "
+                           "tokens only; ask for less",
                            (int)o->n_prompt, (int)b->client.info->max_model_len);
         }
     }
@@ -118,12 +127,14 @@ static quire_err measure_client(stall *b, const sheet *t, double target_ms, quir
     const bench_stall_options *o = b->options;
     int32_t longest = b->client.info->max_model_len;
     if (o->n_prompt + 2 > longest || STREAM_PROMPT + 2 > longest) {
-        return err_set(err, QUIRE_INVALID, -1, "--prompt %d: the model takes %d tokens; ask for less", (int)o->n_prompt, (int)longest);
+        return err_set(err, QUIRE_INVALID, -1, "--prompt %d: the model takes %d tokens; ask for less",
+                       (int)o->n_prompt, (int)longest);
     }
     b->n_longest = longest - STREAM_PROMPT;
     b->times = mem_new((size_t)o->n_streams * (size_t)b->n_longest, sizeof *b->times);
     if (!b->times) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d streams of %d tokens", (int)o->n_streams, (int)b->n_longest);
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d streams of %d tokens",
+                       (int)o->n_streams, (int)b->n_longest);
     }
     if (target_ms == 0.0) {
         sheet_begin(t, "gaps between tokens of streams, alone and beside a prompt");
@@ -144,22 +155,31 @@ static quire_err measure_target(stall *b, const sheet *t, double target_ms, quir
 }
 
 quire_err bench_stall_run(const bench_stall_options *o, quire_error *err) {
-    static const sheet_column columns[] = {
-        {"target_ms", "target ms", 9, 0, NULL}, {"gap_alone", "alone ms", 9, 2, "ms"},
-        {"gap", "beside ms", 9, 2, "ms"},       {"gap_ratio", "ratio", 6, 2, "x"},
-        {"gap_p50", "p50 ms", 8, 2, "ms"},      {"gap_p99", "p99 ms", 8, 2, "ms"},
-        {"gap_max", "longest", 8, 2, "ms"},     {"first_token", "first token of the prompt, ms", 30, 0, "ms"}};
-    sheet t = {.what = "stall", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
+    static const sheet_column columns[] = {{"target_ms", "target ms", 9, 0, NULL},
+                                           {"gap_alone", "alone ms", 9, 2, "ms"},
+                                           {"gap", "beside ms", 9, 2, "ms"},
+                                           {"gap_ratio", "ratio", 6, 2, "x"},
+                                           {"gap_p50", "p50 ms", 8, 2, "ms"},
+                                           {"gap_p99", "p99 ms", 8, 2, "ms"},
+                                           {"gap_max", "longest", 8, 2, "ms"},
+                                           {"first_token", "first token of the prompt, ms", 30, 0, "ms"}};
+    sheet t = {.what = "stall",
+               .columns = columns,
+               .n_columns = (int32_t)(sizeof columns / sizeof *columns),
+               .json = o->json};
     const double targets[] = {0.0, (double)o->engine.step_target_us * 1e-3};
     stall b = {.options = o, .draw = 1, .gaps = {.ms = mem_new(MAX_GAPS, sizeof(double))}};
     b.streams = mem_new((size_t)o->n_streams, sizeof *b.streams);
-    quire_err e = b.gaps.ms && b.streams ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d streams", (int)o->n_streams);
+    quire_err e = b.gaps.ms && b.streams
+                      ? QUIRE_OK
+                      : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d streams", (int)o->n_streams);
     for (int32_t i = 0; e == QUIRE_OK && i < (targets[1] > 0.0 ? 2 : 1); i++) {
         e = measure_target(&b, &t, targets[i], err);
     }
     if (e == QUIRE_OK) {
         sheet_note(&t,
-                   "%d streams of %s decode; then a prompt of %d tokens comes. Mean gaps, their ratio, and how long gaps beside the prompt "
+                   "%d streams of %s decode; then a prompt of %d tokens comes. Mean gaps, their ratio, and "
+                   "how long gaps beside the prompt "
                    "were, as a client sees them.",
                    (int)o->n_streams, o->engine.model, (int)o->n_prompt);
     }

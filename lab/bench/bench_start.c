@@ -63,7 +63,8 @@ static quire_err measure_token(const bench_start_options *o, double *least_ms, q
 /* ---- the program ---- */
 
 /* `quire logits MODEL --ids 1 --out /dev/stdout`, its standard output on out. */
-static quire_err spawn_logits(const bench_start_options *o, const char *cache, int out, pid_t *pid, quire_error *err) {
+static quire_err spawn_logits(const bench_start_options *o, const char *cache, int out, pid_t *pid,
+                              quire_error *err) {
     char threads[16], path[4096];
     const quire_options *e = &o->engine;
     (void)snprintf(threads, sizeof threads, "%d", (int)e->n_threads);
@@ -88,7 +89,8 @@ static quire_err spawn_logits(const bench_start_options *o, const char *cache, i
                                              "--pack-cache-least-ms",
                                              "0",
                                              "--quiet"};
-    const char *const overrides[][2] = {{"--hf-overrides", e->hf_overrides}, {"--override-kv", e->override_kv}};
+    const char *const overrides[][2] = {{"--hf-overrides", e->hf_overrides},
+                                        {"--override-kv", e->override_kv}};
     size_t n = 0;
     while (arguments[n] != NULL) {
         n++;
@@ -115,10 +117,13 @@ static quire_err spawn_logits(const bench_start_options *o, const char *cache, i
     (void)posix_spawnattr_setsigmask(&attributes, &none);
     (void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
     int code = posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-    code = code != 0 ? code : posix_spawnp(pid, beside_find("quire", path, sizeof path), &actions, &attributes, argv, environment);
+    code = code != 0 ? code
+                     : posix_spawnp(pid, beside_find("quire", path, sizeof path), &actions, &attributes, argv,
+                                    environment);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
-    return code == 0 ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "quire could not be started: %s", strerror(code));
+    return code == 0 ? QUIRE_OK
+                     : err_set(err, QUIRE_IO, -1, "quire could not be started: %s", strerror(code));
 }
 
 /* Reads the first bytes, or all; when the first came, or 0 when none did. */
@@ -132,10 +137,12 @@ static int64_t read_logits(int in, bool all) {
     return first;
 }
 
-/* Whether a started program goes on to its end, and so keeps the packed form, or is killed once its first bytes came. */
+/* Whether a started program goes on to its end, and so keeps the packed form, or is
+ * killed once its first bytes came. */
 typedef enum start_end { START_TO_END, START_KILLED } start_end;
 
-static quire_err time_start(const bench_start_options *o, const char *cache, start_end end, double *ms, quire_error *err) {
+static quire_err time_start(const bench_start_options *o, const char *cache, start_end end, double *ms,
+                            quire_error *err) {
     int fds[2], status = 0;
     pid_t pid;
     if (pipe(fds) != 0) {
@@ -162,7 +169,8 @@ static quire_err time_start(const bench_start_options *o, const char *cache, sta
     return QUIRE_OK;
 }
 
-static quire_err time_starts(const bench_start_options *o, const char *cache, start_end end, start_figure *out, quire_error *err) {
+static quire_err time_starts(const bench_start_options *o, const char *cache, start_end end,
+                             start_figure *out, quire_error *err) {
     double ms[START_MAX_RUNS], warm;
     TRY(time_start(o, cache, end, &warm, err));
     for (int32_t i = 0; i < o->n_runs; i++) {
@@ -175,8 +183,10 @@ static quire_err time_starts(const bench_start_options *o, const char *cache, st
 
 /* ---- the cache ---- */
 
-/* First starts are killed before they keep anything; then one keeps its packed form, and the later ones find that. */
-static quire_err time_both(const bench_start_options *o, const char *cache, start_times *out, quire_error *err) {
+/* First starts are killed before they keep anything; then one keeps its packed form, and
+ * the later ones find that. */
+static quire_err time_both(const bench_start_options *o, const char *cache, start_times *out,
+                           quire_error *err) {
     double ms;
     TRY(time_starts(o, cache, START_KILLED, &out->first, err));
     TRY(time_start(o, cache, START_TO_END, &ms, err));
@@ -233,7 +243,11 @@ static void print_lines(const bench_start_options *o, const start_times *t) {
 }
 
 static void print_row(const sheet *t, const char *which, const start_figure *f, double token_ms) {
-    sheet_row(t, (sheet_cell[]){{which, 0}, {NULL, f->least_ms}, {NULL, f->median_ms}, {NULL, token_ms}, {NULL, f->least_ms - token_ms}});
+    sheet_row(t, (sheet_cell[]){{which, 0},
+                                {NULL, f->least_ms},
+                                {NULL, f->median_ms},
+                                {NULL, token_ms},
+                                {NULL, f->least_ms - token_ms}});
 }
 
 quire_err bench_start_run(const bench_start_options *o, quire_error *err) {
@@ -242,7 +256,8 @@ quire_err bench_start_run(const bench_start_options *o, quire_error *err) {
                                            {"median_ms", "median ms", 10, 1, NULL},
                                            {"token_ms", "token alone ms", 15, 1, NULL},
                                            {"start_ms", "start ms", 9, 1, NULL}};
-    const sheet t = {.what = "start", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns)};
+    const sheet t = {
+        .what = "start", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns)};
     start_times s;
     TRY(bench_start_measure(o, &s, err));
     if (o->json) {
@@ -255,9 +270,12 @@ quire_err bench_start_run(const bench_start_options *o, quire_error *err) {
         print_row(&t, "second", &s.second, s.token_ms);
     }
     sheet_note(&t,
-               "%s: least of %d starts with the files in the page cache, their median, the same request in an engine that is open, and "
+               "%s: least of %d starts with the files in the page cache, their median, the same request in "
+               "an engine that is open, and "
                "what the start adds to it.%s",
                o->engine.model, (int)o->n_runs,
-               s.has_second ? " First: with an empty pack cache. Second: with the model's packed form there, its checksums checked." : "");
+               s.has_second ? " First: with an empty pack cache. Second: with the model's packed form there, "
+                              "its checksums checked."
+                            : "");
     return QUIRE_OK;
 }

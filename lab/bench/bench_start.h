@@ -1,5 +1,5 @@
-/* `quire bench start`: from exec to a model's first token, the first time and, with the pack cache, every later time; and how much of that
- * is the token's own arithmetic. */
+/* `quire bench start`: from exec to a model's first token, the first time and, with the
+ * pack cache, every later time; and how much of that is the token's own arithmetic. */
 #ifndef LAB_BENCH_BENCH_START_H
 #define LAB_BENCH_BENCH_START_H
 
@@ -15,7 +15,8 @@ typedef struct bench_start_options {
     bool json;
 } bench_start_options;
 
-/* Milliseconds of n_runs starts, from before the program is started to the first bytes that it writes of a prompt of one token's logits. */
+/* Milliseconds of n_runs starts, from before the program is started to the first bytes
+ * that it writes of a prompt of one token's logits. */
 typedef struct start_figure {
     double least_ms, median_ms;
 } start_figure;

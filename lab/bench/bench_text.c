@@ -14,8 +14,8 @@
 
 enum { N_MESSAGES = 100 };
 
-#define CHATML                                                                                                                             \
-    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"                               \
+#define CHATML                                                                                               \
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}" \
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 
 void bench_text_options_init(bench_text_options *o) {
@@ -85,7 +85,8 @@ static quire_err measure_steps(text_run *r, quire_error *err) {
     TRY(measure(r, encode, &encoding, err));
     TRY(measure(r, decode, &decoding, err));
     TRY(measure(r, stream, &streaming, err));
-    double n_bytes = (double)r->text.n, n_ids = r->ids.n > 0 ? (double)r->ids.n : 1, speed = n_bytes / encoding.mean;
+    double n_bytes = (double)r->text.n, n_ids = r->ids.n > 0 ? (double)r->ids.n : 1,
+           speed = n_bytes / encoding.mean;
     sheet_row(r->sheet, (sheet_cell[]){{r->kind, 0},
                                        {r->name, 0},
                                        {NULL, n_bytes / n_ids},
@@ -97,8 +98,8 @@ static quire_err measure_steps(text_run *r, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err measure_text(const bench_text_options *o, const sheet *s, const tokenizer *t, const char *kind, const char *name, str text,
-                              quire_error *err) {
+static quire_err measure_text(const bench_text_options *o, const sheet *s, const tokenizer *t,
+                              const char *kind, const char *name, str text, quire_error *err) {
     text_run r = {.options = o, .sheet = s, .t = t, .kind = kind, .name = name, .text = text};
     quire_err e = measure_steps(&r, err);
     token_list_deinit(&r.ids);
@@ -106,8 +107,8 @@ static quire_err measure_text(const bench_text_options *o, const sheet *s, const
     return e;
 }
 
-static quire_err measure_sample(const bench_text_options *o, const sheet *s, const tokenizer *t, const char *kind, sample_kind sample,
-                                quire_error *err) {
+static quire_err measure_sample(const bench_text_options *o, const sheet *s, const tokenizer *t,
+                                const char *kind, sample_kind sample, quire_error *err) {
     strbuf text = {0};
     quire_err e = no_memory(sample_make(sample, (size_t)o->n_kib << 10, &text), err);
     e = e != QUIRE_OK ? e : measure_text(o, s, t, kind, sample_name(sample), (str){text.p, text.n}, err);
@@ -115,7 +116,8 @@ static quire_err measure_sample(const bench_text_options *o, const sheet *s, con
     return e;
 }
 
-static quire_err measure_tokenizer(const bench_text_options *o, const sheet *s, const tokenizer *t, const char *kind, quire_error *err) {
+static quire_err measure_tokenizer(const bench_text_options *o, const sheet *s, const tokenizer *t,
+                                   const char *kind, quire_error *err) {
     for (sample_kind sample = 0; sample < N_SAMPLES; sample++) {
         TRY(measure_sample(o, s, t, kind, sample, err));
     }
@@ -155,14 +157,15 @@ static quire_err make_messages(const chat_traits *traits, chat_messages *out, qu
     json_end(&o, ']');
     strbuf_deinit(&text);
     json_value *array = e == QUIRE_OK && o.err == QUIRE_OK ? json_document((str){json.p, json.n}) : NULL;
-    e = array == NULL ? no_memory(QUIRE_NO_MEMORY, err) : chat_messages_read(array, traits, "messages", out, err);
+    e = array == NULL ? no_memory(QUIRE_NO_MEMORY, err)
+                      : chat_messages_read(array, traits, "messages", out, err);
     json_drop(array);
     strbuf_deinit(&json);
     return e;
 }
 
-static quire_err measure_render(const bench_text_options *o, const sheet *s, const tokenizer *t, const char *kind, str source,
-                                quire_error *err) {
+static quire_err measure_render(const bench_text_options *o, const sheet *s, const tokenizer *t,
+                                const char *kind, str source, quire_error *err) {
     chat_template *template;
     figure us;
     chat_tokens tokens = {.tokenizer = t, .bos = tokenizer_bos_text(t), .eos = tokenizer_eos_text(t)};
@@ -196,7 +199,8 @@ static const char *kind_of(const vocab *v) {
                                               : "GGUF";
 }
 
-static quire_err measure_made(const bench_text_options *o, const sheet *s, const tokenizer *from, quire_error *err) {
+static quire_err measure_made(const bench_text_options *o, const sheet *s, const tokenizer *from,
+                              quire_error *err) {
     for (made_kind kind = 0; kind < N_MADE; kind++) {
         tokenizer *t;
         TRY(made_open(kind, from, &t, err));
@@ -207,7 +211,8 @@ static quire_err measure_made(const bench_text_options *o, const sheet *s, const
     return QUIRE_OK;
 }
 
-static quire_err measure_open(const bench_text_options *o, const sheet *s, const model_file *f, const tokenizer *t, quire_error *err) {
+static quire_err measure_open(const bench_text_options *o, const sheet *s, const model_file *f,
+                              const tokenizer *t, quire_error *err) {
     const char *kind = o->path != NULL ? kind_of(model_file_vocab(f)) : "byte-level BPE";
     TRY(measure_tokenizer(o, s, t, kind, err));
     TRY(o->path == NULL ? measure_made(o, s, t, err) : QUIRE_OK);
@@ -220,7 +225,8 @@ static quire_err measure_all(const bench_text_options *o, const sheet *s, quire_
     tokenizer *t;
     const char *path = o->path != NULL ? o->path : "builtin";
     const void *bytes = options_builtin_model(path, &n);
-    TRY(bytes != NULL ? model_file_open_memory(bytes, n, path, &f, err) : model_file_open_vocabulary(path, &f, err));
+    TRY(bytes != NULL ? model_file_open_memory(bytes, n, path, &f, err)
+                      : model_file_open_vocabulary(path, &f, err));
     quire_err e = tokenizer_open(model_file_vocab(f), &t, err);
     if (e == QUIRE_OK) {
         e = measure_open(o, s, f, t, err);
@@ -239,10 +245,15 @@ quire_err bench_text_run(const bench_text_options *o, quire_error *err) {
                                            {"decode", "decode MB/s", 11, 2, "MB/s"},
                                            {"stream", "stream us/token", 15, 3, "us/token"},
                                            {"render", "render us", 9, 0, "us"}};
-    sheet s = {.what = "text", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
+    sheet s = {.what = "text",
+               .columns = columns,
+               .n_columns = (int32_t)(sizeof columns / sizeof *columns),
+               .json = o->json};
     sheet_begin(&s, NULL);
     TRY(measure_all(o, &s, err));
-    sheet_note(&s, "Texts of %d KiB, one thread's processor time, mean of %d runs; a chat of %d messages of 200 bytes is rendered.",
+    sheet_note(&s,
+               "Texts of %d KiB, one thread's processor time, mean of %d runs; a chat of %d messages of 200 "
+               "bytes is rendered.",
                (int)o->n_kib, (int)o->n_runs, N_MESSAGES);
     return QUIRE_OK;
 }

@@ -39,7 +39,8 @@ static void draw_prompt(tiers_bench *b, int32_t n, int32_t *out) {
     }
 }
 
-static quire_err submit(tiers_bench *b, const int32_t *prompt, int32_t n, quire_stream **out, quire_error *err) {
+static quire_err submit(tiers_bench *b, const int32_t *prompt, int32_t n, quire_stream **out,
+                        quire_error *err) {
     quire_request *r;
     TRY(quire_request_ids(b->engine, prompt, (size_t)n, &r, err));
     quire_err e = quire_request_set(r, "max_tokens", "1", err);
@@ -53,7 +54,8 @@ static quire_err submit(tiers_bench *b, const int32_t *prompt, int32_t n, quire_
 }
 
 /* One request of a token: how long it took, and how many of its tokens were found. */
-static quire_err run(tiers_bench *b, const int32_t *prompt, int32_t n, double *ms, int32_t *cached, quire_error *err) {
+static quire_err run(tiers_bench *b, const int32_t *prompt, int32_t n, double *ms, int32_t *cached,
+                     quire_error *err) {
     quire_stream *stream;
     int64_t start = clock_us();
     TRY(submit(b, prompt, n, &stream, err));
@@ -77,7 +79,8 @@ static quire_err run(tiers_bench *b, const int32_t *prompt, int32_t n, double *m
     }
 }
 
-/* Other prompts take the pool's pages, until nothing of what was there is left; then waits for the tier to have taken that in. */
+/* Other prompts take the pool's pages, until nothing of what was there is left; then
+ * waits for the tier to have taken that in. */
 static quire_err push_out(tiers_bench *b, quire_error *err) {
     double ms;
     int32_t cached;
@@ -101,16 +104,17 @@ static quire_err push_out(tiers_bench *b, quire_error *err) {
 
 static const char *const tier_names[N_TIERS] = {"host", "file", "redis"};
 
-/* A prompt that nobody had before: what it takes is all computed. It may begin like another by chance, with at most CHANCE_TOKENS. */
+/* A prompt that nobody had before: what it takes is all computed. It may begin like
+ * another by chance, with at most CHANCE_TOKENS. */
 static quire_err run_new(tiers_bench *b, int32_t n, double *ms, quire_error *err) {
     int32_t cached;
     draw_prompt(b, n, b->prompt);
     TRY(run(b, b->prompt, n, ms, &cached, err));
-    return cached <= CHANCE_TOKENS
-               ? QUIRE_OK
-               : err_set(err, QUIRE_INTERNAL, -1,
-                         "%d tokens of a new prompt of %d were found, so its time is not that of computing it: empty the %s tier",
-                         (int)cached, (int)n, tier_names[b->tier]);
+    return cached <= CHANCE_TOKENS ? QUIRE_OK
+                                   : err_set(err, QUIRE_INTERNAL, -1,
+                                             "%d tokens of a new prompt of %d were found, so its time is not "
+                                             "that of computing it: empty the %s tier",
+                                             (int)cached, (int)n, tier_names[b->tier]);
 }
 
 static quire_err measure(tiers_bench *b, int32_t n, int32_t n_runs, const sheet *s, quire_error *err) {
@@ -125,7 +129,8 @@ static quire_err measure(tiers_bench *b, int32_t n, int32_t n_runs, const sheet 
         TRY(push_out(b, err));
     }
     figure fc = figure_of(computed, n_runs), fp = figure_of(pool, n_runs), fb = figure_of(back, n_runs);
-    double bytes = (double)from_tier * b->info->n_page_groups * (double)b->info->page_bytes / b->info->page_tokens;
+    double bytes =
+        (double)from_tier * b->info->n_page_groups * (double)b->info->page_bytes / b->info->page_tokens;
     sheet_row(s, (sheet_cell[]){{tier_names[b->tier], 0},
                                 {NULL, n},
                                 {NULL, from_tier},
@@ -139,12 +144,15 @@ static quire_err measure(tiers_bench *b, int32_t n, int32_t n_runs, const sheet 
     return QUIRE_OK;
 }
 
-/* An engine whose pool holds the longest prompt and little more, over one tier: its fillers push out what is there. */
-static quire_err open_engine(const bench_tiers_options *o, int32_t tier, const char *directory, tiers_bench *b, quire_error *err) {
+/* An engine whose pool holds the longest prompt and little more, over one tier: its
+ * fillers push out what is there. */
+static quire_err open_engine(const bench_tiers_options *o, int32_t tier, const char *directory,
+                             tiers_bench *b, quire_error *err) {
     quire_options q = o->engine;
     int32_t size = q.page_tokens, n_pages;
     q.max_model_len = b->longest + 1;
-    TRY(pool_size_sequences(&q, "--lengths", 1, ((int64_t)(b->longest + size) / size + 1) * size, &n_pages, err));
+    TRY(pool_size_sequences(&q, "--lengths", 1, ((int64_t)(b->longest + size) / size + 1) * size, &n_pages,
+                            err));
     q.n_pages = n_pages + n_pages / 4 + 1;
     q.max_seqs = 1;
     q.tier_host_bytes = tier == TIER_HOST ? (int64_t)1 << 30 : 0;
@@ -155,7 +163,9 @@ static quire_err open_engine(const bench_tiers_options *o, int32_t tier, const c
     TRY(quire_engine_open(&q, &b->engine, err));
     b->info = quire_engine_info(b->engine);
     quire_err e = quire_queue_open(b->engine, &b->queue);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "the engine's queue could not be opened: %s", quire_err_text(e));
+    return e == QUIRE_OK
+               ? e
+               : err_set(err, e, -1, "the engine's queue could not be opened: %s", quire_err_text(e));
 }
 
 static void close_engine(tiers_bench *b) {
@@ -169,30 +179,35 @@ static void close_engine(tiers_bench *b) {
     b->engine = NULL;
 }
 
-static quire_err measure_tier(const bench_tiers_options *o, int32_t tier, const char *directory, const int32_t *lengths, int32_t n_lengths,
-                              const sheet *s, tiers_bench *b, quire_error *err) {
+static quire_err measure_tier(const bench_tiers_options *o, int32_t tier, const char *directory,
+                              const int32_t *lengths, int32_t n_lengths, const sheet *s, tiers_bench *b,
+                              quire_error *err) {
     double ms;
     int32_t cached;
     quire_err e = open_engine(o, tier, directory, b, err);
     if (e == QUIRE_OK) {
         draw_prompt(b, b->longest, b->filler);
-        e = run(b, b->filler, b->longest, &ms, &cached, err); /* the first of all touches memory for the first time */
+        /* the first of all touches memory for the first time */
+        e = run(b, b->filler, b->longest, &ms, &cached, err);
     }
     for (int32_t i = 0; e == QUIRE_OK && i < n_lengths; i++) {
         e = measure(b, lengths[i], o->n_runs, s, err);
     }
     if (e == QUIRE_OK && tier == (o->engine.tier_redis ? TIER_REDIS : TIER_FILE)) {
         sheet_note(s,
-                   "%s, compute %s, KV %s, %s, pages of %d; milliseconds to the first token, mean and spread of %d runs (measured); the "
+                   "%s, compute %s, KV %s, %s, pages of %d; milliseconds to the first token, mean and spread "
+                   "of %d runs (measured); the "
                    "file is read through "
                    "the system's cache",
-                   b->info->model_name, b->info->compute, b->info->kv_dtype, b->info->backend, (int)b->info->page_tokens, (int)o->n_runs);
+                   b->info->model_name, b->info->compute, b->info->kv_dtype, b->info->backend,
+                   (int)b->info->page_tokens, (int)o->n_runs);
     }
     close_engine(b);
     return e;
 }
 
-/* Tiers of an earlier run may be there still: then the prompts must be others than its. */
+/* Tiers of an earlier run may be there still: then the prompts must be others than
+ * its. */
 static uint64_t first_draw(const bench_tiers_options *o) {
     bool stays = o->engine.tier_file != NULL || o->engine.tier_redis != NULL;
     uint64_t now = (uint64_t)clock_unix_s() * 1000003u + (uint64_t)clock_ns();
@@ -200,15 +215,17 @@ static uint64_t first_draw(const bench_tiers_options *o) {
 }
 
 quire_err bench_tiers_run(const bench_tiers_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"tier", "tier", 6, SHEET_TEXT, NULL},  {"tokens", "tokens", 7, 0, NULL},
-                                           {"found", "found", 6, 0, "tokens"},     {"size", "MB", 7, 2, "MB"},
-                                           {"computed", "computed", 9, 2, "ms"},   {"computed_spread", "+-", 8, 2, "ms"},
-                                           {"pool", "pool", 8, 2, "ms"},           {"from_tier", "tier", 8, 2, "ms"},
-                                           {"from_tier_spread", "+-", 8, 2, "ms"}, {"computed_over_tier", "gain", 7, 2, "x"}};
+    static const sheet_column columns[] = {
+        {"tier", "tier", 6, SHEET_TEXT, NULL},  {"tokens", "tokens", 7, 0, NULL},
+        {"found", "found", 6, 0, "tokens"},     {"size", "MB", 7, 2, "MB"},
+        {"computed", "computed", 9, 2, "ms"},   {"computed_spread", "+-", 8, 2, "ms"},
+        {"pool", "pool", 8, 2, "ms"},           {"from_tier", "tier", 8, 2, "ms"},
+        {"from_tier_spread", "+-", 8, 2, "ms"}, {"computed_over_tier", "gain", 7, 2, "x"}};
     int32_t lengths[FIGURES_MAX_POINTS], n_lengths;
     TRY(figures_parse_list("--lengths", o->lengths, lengths, &n_lengths, err));
     if (o->n_runs < 1 || o->n_runs > FIGURES_MAX_RUNS) {
-        return err_set(err, QUIRE_INVALID, -1, "--runs %d: must be from 1 to %d", (int)o->n_runs, FIGURES_MAX_RUNS);
+        return err_set(err, QUIRE_INVALID, -1, "--runs %d: must be from 1 to %d", (int)o->n_runs,
+                       FIGURES_MAX_RUNS);
     }
     tiers_bench b = {.draw = first_draw(o)};
     for (int32_t i = 0; i < n_lengths; i++) {
@@ -222,11 +239,15 @@ quire_err bench_tiers_run(const bench_tiers_options *o, quire_error *err) {
     b.prompt = mem_new((size_t)b.longest, sizeof *b.prompt);
     b.filler = mem_new((size_t)b.longest, sizeof *b.filler);
     quire_err e = b.prompt && b.filler ? QUIRE_OK
-                                       : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for prompts of %d tokens", (int)b.longest);
+                                       : err_set(err, QUIRE_NO_MEMORY, -1,
+                                                 "out of memory for prompts of %d tokens", (int)b.longest);
     sheet s = {"tiers", columns, (int32_t)(sizeof columns / sizeof *columns), o->json};
-    for (int32_t tier = TIER_HOST; e == QUIRE_OK && tier < (o->engine.tier_redis ? N_TIERS : TIER_REDIS); tier++) {
+    for (int32_t tier = TIER_HOST; e == QUIRE_OK && tier < (o->engine.tier_redis ? N_TIERS : TIER_REDIS);
+         tier++) {
         if (tier == TIER_HOST) {
-            sheet_begin(&s, "Time to the first token: the prompt computed, found in the pool, brought back from a tier");
+            sheet_begin(
+                &s,
+                "Time to the first token: the prompt computed, found in the pool, brought back from a tier");
         }
         e = measure_tier(o, tier, directory, lengths, n_lengths, &s, &b, err);
     }

@@ -1,5 +1,6 @@
-/* `quire bench tiers`: the time to the first token of a prompt whose keys and values are computed, still in the pool, or come back from a
- * tier; through the public API, as its users see it. */
+/* `quire bench tiers`: the time to the first token of a prompt whose keys and values are
+ * computed, still in the pool, or come back from a tier; through the public API, as its
+ * users see it. */
 #ifndef LAB_BENCH_BENCH_TIERS_H
 #define LAB_BENCH_BENCH_TIERS_H
 
@@ -8,9 +9,11 @@
 #include "quire.h"
 
 typedef struct bench_tiers_options {
-    quire_options engine; /* tier_file: a directory of one's own, else a temporary one; tier_redis: measured where given */
-    const char *lengths;  /* tokens of the prompt, "128,1000" */
-    int32_t n_runs;       /* each figure is the mean and spread of this many */
+    /* tier_file: a directory of one's own, else a temporary one; tier_redis: measured
+     * where given */
+    quire_options engine;
+    const char *lengths; /* tokens of the prompt, "128,1000" */
+    int32_t n_runs;      /* each figure is the mean and spread of this many */
     bool json;
 } bench_tiers_options;
 

@@ -9,8 +9,8 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-/* What a speed is told by: tokens of a request that so many looks found at least, those of not more than so many steps each; and how often
- * it is tried. */
+/* What a speed is told by: tokens of a request that so many looks found at least, those
+ * of not more than so many steps each; and how often it is tried. */
 enum { LEAST_LOOKS = 4, MOST_TOGETHER = 8, MOST_TRIES = 3 };
 
 quire_err client_open(const quire_options *o, engine_ablations off, client *out, quire_error *err) {
@@ -48,7 +48,8 @@ quire_err client_send(client *c, const int32_t *ids, int32_t n, int32_t n_output
     return quire_submit(c->queue, request, s, &s->stream, err);
 }
 
-quire_err client_send_random(client *c, uint64_t *draw, int32_t n, int32_t n_output, sent *s, quire_error *err) {
+quire_err client_send_random(client *c, uint64_t *draw, int32_t n, int32_t n_output, sent *s,
+                             quire_error *err) {
     int32_t *ids = mem_new((size_t)n, sizeof *ids);
     if (!ids) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt of %d tokens", (int)n);
@@ -107,7 +108,8 @@ int64_t client_steps(const client *c) {
     return stats.steps;
 }
 
-/* Tokens of s that came after `start` and not after `end`, and the looks that found them: *n_looks. */
+/* Tokens of s that came after `start` and not after `end`, and the looks that found them:
+ * *n_looks. */
 static int64_t count_tokens(const sent *s, int64_t start, int64_t end, int64_t *n_looks) {
     int64_t n = 0;
     *n_looks = 0;
@@ -141,7 +143,8 @@ double client_decode_speed(const sent *requests, int32_t n, int32_t from, int64_
     }
     for (int32_t i = 0; i < n; i++) {
         int64_t n_looks, n_tokens = count_tokens(&requests[i], start, end, &n_looks);
-        if (!are_apart(n_tokens < n_steps - 1 ? n_tokens : n_steps - 1, n_looks)) { /* the first step is before `start` */
+        /* the first step is before `start` */
+        if (!are_apart(n_tokens < n_steps - 1 ? n_tokens : n_steps - 1, n_looks)) {
             return NAN;
         }
         n_all += n_tokens;

@@ -1,4 +1,5 @@
-/* One thread that sends prompts of ids to an engine and notes when tokens come: what the benchmarks of serving measure with. */
+/* One thread that sends prompts of ids to an engine and notes when tokens come: what the
+ * benchmarks of serving measure with. */
 #ifndef LAB_BENCH_CLIENT_H
 #define LAB_BENCH_CLIENT_H
 
@@ -10,7 +11,7 @@ typedef struct client {
     quire_engine *engine;
     quire_queue *queue;
     const quire_info *info;
-    quire_error failure; /* of the first request that failed; code QUIRE_OK: none did */
+    quire_error failure;       /* of the first request that failed; code QUIRE_OK: none did */
     int32_t n_failed, n_looks; /* looks: calls of client_receive that found something */
 } client;
 
@@ -20,7 +21,8 @@ typedef struct sent {
     int64_t *times_us; /* [n_output] when each token came, or NULL: first and last only */
     int32_t *looks;    /* [n_output] by which look at the queue, with times_us; or NULL */
     int64_t first_us, last_us;
-    int32_t n_output, n_seen, n_cached; /* tokens asked for, those that came; prompt tokens found in the cache */
+    /* tokens asked for, those that came; prompt tokens found in the cache */
+    int32_t n_output, n_seen, n_cached;
     bool done;
 } sent;
 
@@ -29,20 +31,28 @@ typedef quire_err client_run(void *context, double *speed, quire_error *err);
 
 quire_err client_open(const quire_options *o, engine_ablations off, client *out, quire_error *err);
 void client_close(client *c);
-/* Sends ids[0..n) for exactly n_output tokens, greedily; *s stays where it is until it is done. */
+/* Sends ids[0..n) for exactly n_output tokens, greedily; *s stays where it is until it is
+ * done. */
 quire_err client_send(client *c, const int32_t *ids, int32_t n, int32_t n_output, sent *s, quire_error *err);
-/* The same with a prompt of n ids drawn from *draw, a generator's state: none is like another. */
-quire_err client_send_random(client *c, uint64_t *draw, int32_t n, int32_t n_output, sent *s, quire_error *err);
-/* Tokens a second while all n requests decode: from the moment when each has more than its first `from` tokens until the first of them has
- * all. 0: they were not all at work together, or have no more tokens than that. NAN: this thread came late, so that tokens of many of
- * the n_steps that the engine did reached it at once and their times tell nothing: to be run again. Their times_us and looks are there. */
+/* The same with a prompt of n ids drawn from *draw, a generator's state: none is like
+ * another. */
+quire_err client_send_random(client *c, uint64_t *draw, int32_t n, int32_t n_output, sent *s,
+                             quire_error *err);
+/* Tokens a second while all n requests decode: from the moment when each has more than
+ * its first `from` tokens until the first of them has all. 0: they were not all at work
+ * together, or have no more tokens than that. NAN: this thread came late, so that tokens
+ * of many of
+ * the n_steps that the engine did reached it at once and their times tell nothing: to be
+ * run again. Their times_us and looks are there. */
 double client_decode_speed(const sent *requests, int32_t n, int32_t from, int64_t n_steps);
 /* Steps that the engine has done since it was opened. */
 int64_t client_steps(const client *c);
-/* The speeds that n_runs calls of once(context, speed, err) find. A call that says NAN (see above) is repeated, three times for each run at
- * most. What none measured, or what is 0, is left out; a mean of NAN: nothing is left. */
+/* The speeds that n_runs calls of once(context, speed, err) find. A call that says NAN
+ * (see above) is repeated, three times for each run at most. What none measured, or what
+ * is 0, is left out; a mean of NAN: nothing is left. */
 quire_err client_measure(client_run *once, void *context, int32_t n_runs, figure *out, quire_error *err);
-/* Takes what came, waiting for at most wait_us (-1: for ever) when nothing has; how many requests ended. */
+/* Takes what came, waiting for at most wait_us (-1: for ever) when nothing has; how many
+ * requests ended. */
 int32_t client_receive(client *c, int64_t wait_us);
 
 #endif

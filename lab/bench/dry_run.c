@@ -6,12 +6,13 @@
 static quire_err check_request(const dry_run *d, int32_t n_pages, int32_t i, quire_error *err) {
     const dry_request *r = &d->seqs[i].request;
     if (r->n_prompt < 1 || r->n_output < 1 || (int64_t)r->n_prompt + r->n_output > INT32_MAX) {
-        return err_set(err, QUIRE_INVALID, -1, "request %d: a prompt of %d tokens and an answer of %d", (int)i + 1, (int)r->n_prompt,
-                       (int)r->n_output);
+        return err_set(err, QUIRE_INVALID, -1, "request %d: a prompt of %d tokens and an answer of %d",
+                       (int)i + 1, (int)r->n_prompt, (int)r->n_output);
     }
     int64_t needs = kv_pages_for((int64_t)r->n_prompt + r->n_output, d->limits.page_tokens);
     if (needs > n_pages) {
-        return err_set(err, QUIRE_INVALID, -1, "request %d needs %lld pages, the pool has %d", (int)i + 1, (long long)needs, (int)n_pages);
+        return err_set(err, QUIRE_INVALID, -1, "request %d needs %lld pages, the pool has %d", (int)i + 1,
+                       (long long)needs, (int)n_pages);
     }
     return i == 0 || r->arrival >= d->seqs[i - 1].request.arrival
                ? QUIRE_OK
@@ -27,19 +28,23 @@ static quire_err open_arrays(dry_run *d) {
     d->waiting_view = mem_new(n, sizeof *d->waiting_view);
     d->plan.items = mem_new((size_t)d->limits.max_seqs, sizeof *d->plan.items);
     d->plan.decisions = mem_new(n, sizeof *d->plan.decisions);
-    return d->seqs && d->running && d->waiting && d->running_view && d->waiting_view && d->plan.items && d->plan.decisions ? QUIRE_OK
-                                                                                                                       : QUIRE_NO_MEMORY;
+    return d->seqs && d->running && d->waiting && d->running_view && d->waiting_view && d->plan.items &&
+                   d->plan.decisions
+               ? QUIRE_OK
+               : QUIRE_NO_MEMORY;
 }
 
 static quire_err open_parts(dry_run *d, int32_t n_pages, const dry_request *requests, quire_error *err) {
     quire_err e = open_arrays(d);
-    kv_cache_options o = {.n_pages = n_pages, .page_tokens = d->limits.page_tokens, .n_groups = 1, .no_index = true};
+    kv_cache_options o = {
+        .n_pages = n_pages, .page_tokens = d->limits.page_tokens, .n_groups = 1, .no_index = true};
     e = e == QUIRE_OK ? kv_cache_open(&o, &d->cache) : e;
     for (int32_t i = 0; e == QUIRE_OK && i < d->n; i++) {
         e = kv_seq_init(&d->seqs[i].kv, 1, 0);
     }
     if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "%d requests and %d pages: %s", (int)d->n, (int)n_pages, quire_err_text(e));
+        return err_set(err, e, -1, "%d requests and %d pages: %s", (int)d->n, (int)n_pages,
+                       quire_err_text(e));
     }
     for (int32_t i = 0; i < d->n; i++) {
         d->seqs[i].request = requests[i];
@@ -48,8 +53,8 @@ static quire_err open_parts(dry_run *d, int32_t n_pages, const dry_request *requ
     return QUIRE_OK;
 }
 
-quire_err dry_run_open(const sched_limits *limits, int32_t n_pages, const dry_request *requests, int32_t n, dry_run *out,
-                       quire_error *err) {
+quire_err dry_run_open(const sched_limits *limits, int32_t n_pages, const dry_request *requests, int32_t n,
+                       dry_run *out, quire_error *err) {
     *out = (dry_run){.limits = *limits, .n = n};
     quire_err e = open_parts(out, n_pages, requests, err);
     if (e != QUIRE_OK) {
@@ -124,7 +129,8 @@ static void preempt(dry_run *d, int32_t i) {
     insert(d->waiting, &d->n_waiting, i);
 }
 
-/* The plan's items name sequences by their place in the lists that it was given: translated before these change. */
+/* The plan's items name sequences by their place in the lists that it was given:
+ * translated before these change. */
 static void name_items(dry_run *d) {
     for (int32_t i = 0; i < d->plan.n_items; i++) {
         int32_t *k = &d->plan.items[i].seq;
@@ -139,8 +145,8 @@ static void plan(dry_run *d) {
     for (int32_t i = 0; i < d->n_waiting; i++) {
         d->waiting_view[i] = view_of(&d->seqs[d->waiting[i]]);
     }
-    sched_make_plan(&d->limits, d->running_view, d->n_running, d->waiting_view, d->n_waiting, kv_pool_counts(d->cache.pool).n_free,
-                    &d->plan);
+    sched_make_plan(&d->limits, d->running_view, d->n_running, d->waiting_view, d->n_waiting,
+                    kv_pool_counts(d->cache.pool).n_free, &d->plan);
     name_items(d);
     int32_t kept = 0;
     for (int32_t i = 0, n = d->n_running; i < n; i++) {
@@ -159,13 +165,15 @@ static void plan(dry_run *d) {
     }
 }
 
-/* Pages for the item's rows, and what the forward pass and the sampler would have done. */
+/* Pages for the item's rows, and what the forward pass and the sampler would have
+ * done. */
 static quire_err run_item(dry_run *d, const sched_item *item) {
     dry_seq *s = &d->seqs[item->seq];
     kv_copies none = {0};
     TRY(kv_seq_reserve(&d->cache, &s->kv, item->n_rows, &none));
     s->n_rows = item->n_rows;
-    bool decodes = s->kv.n_computed > 0 && s->n_known > s->request.n_prompt && s->n_known - s->kv.n_computed == 1;
+    bool decodes =
+        s->kv.n_computed > 0 && s->n_known > s->request.n_prompt && s->n_known - s->kv.n_computed == 1;
     s->work = decodes ? DRY_DECODE : s->n_preempted > 0 ? DRY_AGAIN : DRY_PREFILL;
     kv_seq_advance(&s->kv, item->n_rows);
     s->started = s->started == 0 ? d->step : s->started;
@@ -226,8 +234,8 @@ quire_err dry_run_check(const dry_run *d, quire_error *err) {
         const dry_seq *s = &d->seqs[i];
         tables[i] = s->kv.tables;
         if (tables[i]->n_tokens != (s->state == DRY_RUNNING ? s->kv.n_computed : 0)) {
-            e = err_set(err, QUIRE_INTERNAL, -1, "request %d has computed %d tokens, its table holds %d", (int)i + 1, (int)s->kv.n_computed,
-                        (int)tables[i]->n_tokens);
+            e = err_set(err, QUIRE_INTERNAL, -1, "request %d has computed %d tokens, its table holds %d",
+                        (int)i + 1, (int)s->kv.n_computed, (int)tables[i]->n_tokens);
         }
     }
     e = e == QUIRE_OK ? kv_cache_check(&d->cache, tables, d->n, err) : e;

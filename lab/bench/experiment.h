@@ -1,6 +1,7 @@
-/* `quire bench pages|sharing|prefix|workload|ablation|scenario`: what the engine's mechanisms are worth, with the model really run. Counts
- * of tokens and pages are exact; times are those of this machine, in turns, the fastest of some runs, so that ratios within one table hold.
- */
+/* `quire bench pages|sharing|prefix|workload|ablation|scenario`: what the engine's
+ * mechanisms are worth, with the model really run. Counts of tokens and pages are exact;
+ * times are those of this machine, in turns, the fastest of some runs, so that ratios
+ * within one table hold. */
 #ifndef LAB_BENCH_EXPERIMENT_H
 #define LAB_BENCH_EXPERIMENT_H
 
@@ -30,7 +31,8 @@ quire_err experiment_workload(const experiment_options *o, quire_error *err);
 quire_err experiment_ablation(const experiment_options *o, quire_error *err);
 quire_err experiment_scenario(const experiment_options *o, quire_error *err);
 
-/* experiment_batching.c: the last table of bench ablation. machine: what lab_describe says. */
+/* experiment_batching.c: the last table of bench ablation. machine: what lab_describe
+ * says. */
 quire_err experiment_batching(const experiment_options *o, const char *machine, quire_error *err);
 
 #endif

@@ -1,4 +1,5 @@
-/* bench ablation batching: the engine against servers without paging, the same requests in the same memory. */
+/* bench ablation batching: the engine against servers without paging, the same requests
+ * in the same memory. */
 #include <stdio.h>
 
 #include "base/err.h"
@@ -37,8 +38,16 @@ typedef struct batching {
 } batching;
 
 static quire_err serve_once(batching *x, int way, quire_error *err) {
-    baseline_options o = {ways[way].is_static, ways[way].reservation, MEMORY_TOKENS / BASELINE_PAGE, MAX_SEQS, MAX_LEN, NULL};
-    bare_options bo = {&x->o->engine, BASELINE_PAGE, o.n_pages + baseline_extra_pages(&o), MAX_ROWS, 2 * MAX_SEQS, MAX_LEN, 0, false};
+    baseline_options o = {
+        ways[way].is_static, ways[way].reservation, MEMORY_TOKENS / BASELINE_PAGE, MAX_SEQS, MAX_LEN, NULL};
+    bare_options bo = {&x->o->engine,
+                       BASELINE_PAGE,
+                       o.n_pages + baseline_extra_pages(&o),
+                       MAX_ROWS,
+                       2 * MAX_SEQS,
+                       MAX_LEN,
+                       0,
+                       false};
     baseline_result r;
     bare b;
     TRY(bare_open(&bo, &b, err));
@@ -110,7 +119,11 @@ static void report(const batching *x, const sheet *s) {
 static void fill_trials(batching *x) {
     for (int i = 0; i < 2; i++) {
         trial *t = &x->engine[i];
-        *t = (trial){.options = x->o->engine, .requests = x->requests, .n = N_REQUESTS, .at_once = N_REQUESTS, .max_len = MAX_LEN};
+        *t = (trial){.options = x->o->engine,
+                     .requests = x->requests,
+                     .n = N_REQUESTS,
+                     .at_once = N_REQUESTS,
+                     .max_len = MAX_LEN};
         t->options.max_seqs = i == 0 ? MAX_SEQS : 1;
         t->options.max_batched_tokens = MAX_ROWS;
         t->options.step_target_us = 0;
@@ -122,10 +135,12 @@ static void fill_trials(batching *x) {
 
 quire_err experiment_batching(const experiment_options *o, const char *machine, quire_error *err) {
     static const sheet_column columns[] = {
-        {"way", "", 19, SHEET_TEXT, NULL},       {"at_once", "at once", 7, 0, "sequences"}, {"steps", "steps", 6, 0, "steps"},
-        {"rows", "rows", 6, 0, "rows"},          {"padding", "pads", 5, 0, "rows"},         {"dead", "dead", 5, 0, "rows"},
-        {"used", "used %", 6, 1, "%"},           {"speed", "tokens/s", 8, 0, "tokens/s"},   {"relative", "of all", 6, 2, "x"},
-        {"first_token", "first ms", 9, 1, "ms"}, {"copied", "MB copied", 9, 1, "MB"},       {"dropped", "dropped", 7, 0, "times"}};
+        {"way", "", 19, SHEET_TEXT, NULL},   {"at_once", "at once", 7, 0, "sequences"},
+        {"steps", "steps", 6, 0, "steps"},   {"rows", "rows", 6, 0, "rows"},
+        {"padding", "pads", 5, 0, "rows"},   {"dead", "dead", 5, 0, "rows"},
+        {"used", "used %", 6, 1, "%"},       {"speed", "tokens/s", 8, 0, "tokens/s"},
+        {"relative", "of all", 6, 2, "x"},   {"first_token", "first ms", 9, 1, "ms"},
+        {"copied", "MB copied", 9, 1, "MB"}, {"dropped", "dropped", 7, 0, "times"}};
     batching x = {.o = o};
     int32_t lengths[N_REQUESTS], n_runs = o->n_runs > 0 ? o->n_runs : 6;
     uint64_t seed = SEED;
@@ -144,10 +159,12 @@ quire_err experiment_batching(const experiment_options *o, const char *machine, 
     sheet s = {"ablation", EXPERIMENT_COLUMNS(columns), o->json};
     quire_err e = run_all(&x, n_runs, err);
     if (e == QUIRE_OK) {
-        sheet_begin(&s, "The same requests in the same memory: the engine, and servers without paging (baseline_serve.h)");
+        sheet_begin(&s, "The same requests in the same memory: the engine, and servers without paging "
+                        "(baseline_serve.h)");
         report(&x, &s);
         sheet_note(&s,
-                   "32 requests, exponential lengths of mean 60 and 60, memory for %d tokens, %d places, longest %d; all answers equal to "
+                   "32 requests, exponential lengths of mean 60 and 60, memory for %d tokens, %d places, "
+                   "longest %d; all answers equal to "
                    "the engine's (checked); %s; rows counted, exact; "
                    "times fastest of %d runs in turns (measured)",
                    MEMORY_TOKENS, MAX_SEQS, MAX_LEN, machine, (int)n_runs);

@@ -1,4 +1,5 @@
-/* bench workload, bench ablation: what is found again, and what each mechanism is worth. The baselines are in experiment_batching.c. */
+/* bench workload, bench ablation: what is found again, and what each mechanism is worth.
+ * The baselines are in experiment_batching.c. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,7 +20,8 @@ static int32_t plenty(const workload *w, int32_t page_tokens) {
 }
 
 static trial trial_of(const experiment_options *o, workload *w) {
-    trial t = {.options = o->engine, .requests = w->requests, .n = w->n, .at_once = w->n, .max_len = w->max_len};
+    trial t = {
+        .options = o->engine, .requests = w->requests, .n = w->n, .at_once = w->n, .max_len = w->max_len};
     t.options.max_seqs = w->max_seqs;
     t.options.max_batched_tokens = w->max_rows;
     t.options.step_target_us = 0;
@@ -33,7 +35,8 @@ static double hit_rate(const lab_result *r) {
 
 /* ---- workload ---- */
 
-/* Ways of caching: what is reused, who is admitted first, who is evicted, and whether the pool is short. */
+/* Ways of caching: what is reused, who is admitted first, who is evicted, and whether the
+ * pool is short. */
 static const struct way {
     quire_prefix_cache cache;
     quire_schedule schedule;
@@ -51,7 +54,8 @@ enum { N_WAYS = (int)(sizeof ways / sizeof *ways), WAY_WHOLE = 2 };
 
 /* A pool that holds less than what could be found again, but what runs. */
 static int32_t short_pool(const workload *w, const lab_result *whole, int32_t page_tokens) {
-    int32_t kept = (int32_t)(whole->n_pages_kept * 6 / 10), least = (int32_t)kv_pages_for(w->max_len, page_tokens) + 2 * w->max_seqs;
+    int32_t kept = (int32_t)(whole->n_pages_kept * 6 / 10),
+            least = (int32_t)kv_pages_for(w->max_len, page_tokens) + 2 * w->max_seqs;
     return kept > least ? kept : least;
 }
 
@@ -119,7 +123,8 @@ quire_err experiment_workload(const experiment_options *o, quire_error *err) {
         workload w;
         TRY(workload_make(name, 256, &w, err));
         if (!any) {
-            sheet_begin(&s, "Requests sent at once, run by the engine; pool: pages, where they are short (\"-\": plenty); ideal: found if "
+            sheet_begin(&s, "Requests sent at once, run by the engine; pool: pages, where they are short "
+                            "(\"-\": plenty); ideal: found if "
                             "nothing is ever evicted; pages: held at most");
         }
         any = true;
@@ -131,7 +136,9 @@ quire_err experiment_workload(const experiment_options *o, quire_error *err) {
             break;
         }
     }
-    sheet_note(&s, "%s; tokens and pages counted (exact where the pool is plenty), times the fastest of %d runs in turns (measured)",
+    sheet_note(&s,
+               "%s; tokens and pages counted (exact where the pool is plenty), times the fastest of %d runs "
+               "in turns (measured)",
                machine, (int)runs_of(o));
     return QUIRE_OK;
 }
@@ -153,24 +160,28 @@ typedef enum mechanism {
     N_MECHANISMS
 } mechanism;
 
-static const char *const switches[N_MECHANISMS] = {"all on",         "--prefix-cache page",  "--prefix-cache none", "--no-fork-sharing",
-                                                   "--no-cascade",   "--no-chunked-prefill", "--schedule fcfs",     "--no-jump-forward",
-                                                   "no speculation", "--fixed-draft-length", "--max-num-seqs 1"};
+static const char *const switches[N_MECHANISMS] = {
+    "all on",         "--prefix-cache page",  "--prefix-cache none", "--no-fork-sharing",
+    "--no-cascade",   "--no-chunked-prefill", "--schedule fcfs",     "--no-jump-forward",
+    "no speculation", "--fixed-draft-length", "--max-num-seqs 1"};
 static const char GUESSES[] = "{\"method\":\"ngram\",\"num_speculative_tokens\":5}";
 
 /* A load of the ablation: a workload, or a kind of it for one mechanism. */
 typedef struct load {
     const char *name, *workload;
     int32_t n_samples;
-    int32_t n_pages; /* 0: plenty; else so few that the order of admission matters: all on has --schedule prefix */
-    bool forced;     /* the rules leave one token, as a grammar often does */
-    bool guesses;    /* all on speculates */
+    /* 0: plenty; else so few that the order of admission matters: all on has --schedule
+     * prefix */
+    int32_t n_pages;
+    bool forced;  /* the rules leave one token, as a grammar often does */
+    bool guesses; /* all on speculates */
 } load;
 
-static const load loads[] = {{"samples", "json", 4, 0, false, false}, {"gsm8k", "gsm8k", 1, 0, false, false},
-                             {"chat", "chat", 1, 0, false, false},    {"mmlu5", "mmlu5", 1, 0, false, false},
-                             {"long", "long", 1, 148, false, false},  {"forced", "unique", 1, 0, true, false},
-                             {"guesses", "chat", 1, 0, false, true},  {"unique", "unique", 1, 0, false, false}};
+static const load loads[] = {
+    {"samples", "json", 4, 0, false, false}, {"gsm8k", "gsm8k", 1, 0, false, false},
+    {"chat", "chat", 1, 0, false, false},    {"mmlu5", "mmlu5", 1, 0, false, false},
+    {"long", "long", 1, 148, false, false},  {"forced", "unique", 1, 0, true, false},
+    {"guesses", "chat", 1, 0, false, true},  {"unique", "unique", 1, 0, false, false}};
 
 /* A mechanism that a load has no use for is left out. */
 static bool concerns(const load *l, mechanism m) {
@@ -191,7 +202,9 @@ enum { FORCED_TOKEN = 7 };
 
 static void switch_off(mechanism m, trial *t) {
     quire_options *o = &t->options;
-    o->prefix_cache = m == CACHE_PAGE ? QUIRE_PREFIX_CACHE_PAGE : m == CACHE_NONE ? QUIRE_PREFIX_CACHE_NONE : QUIRE_PREFIX_CACHE_TOKEN;
+    o->prefix_cache = m == CACHE_PAGE   ? QUIRE_PREFIX_CACHE_PAGE
+                      : m == CACHE_NONE ? QUIRE_PREFIX_CACHE_NONE
+                                        : QUIRE_PREFIX_CACHE_TOKEN;
     t->off.no_fork_sharing = m == NO_FORKS;
     t->off.no_jump_forward = m == NO_JUMPS;
     o->no_cascade = m == NO_CASCADE;
@@ -218,7 +231,8 @@ static quire_err ablate(const experiment_options *o, const sheet *s, const load 
             t->options.max_batched_tokens = 512;
             t->options.max_seqs = w.max_seqs * l->n_samples;
             t->options.n_pages = l->n_pages > 0 ? l->n_pages : t->options.n_pages * l->n_samples;
-            t->options.schedule = l->n_pages > 0 && m != BY_ARRIVAL ? QUIRE_SCHEDULE_PREFIX : QUIRE_SCHEDULE_FCFS;
+            t->options.schedule =
+                l->n_pages > 0 && m != BY_ARRIVAL ? QUIRE_SCHEDULE_PREFIX : QUIRE_SCHEDULE_FCFS;
             t->options.speculative_config = l->guesses ? GUESSES : NULL;
             switch_off((mechanism)m, t);
             of[n++] = m;
@@ -227,7 +241,9 @@ static quire_err ablate(const experiment_options *o, const sheet *s, const load 
     quire_err e = trials_run(trials, n, runs_of(o), true, err);
     for (int i = 0; e == QUIRE_OK && i < n; i++) {
         const lab_result *r = &trials[i].best, *all = &trials[0].best;
-        e = r->digest == all->digest ? QUIRE_OK : err_set(err, QUIRE_INTERNAL, -1, "%s, %s: an answer changed", l->name, switches[of[i]]);
+        e = r->digest == all->digest
+                ? QUIRE_OK
+                : err_set(err, QUIRE_INTERNAL, -1, "%s, %s: an answer changed", l->name, switches[of[i]]);
         sheet_row(s, (sheet_cell[]){{l->name, 0},
                                     {switches[of[i]], 0},
                                     {NULL, (double)r->n_prompt_computed},
@@ -261,24 +277,26 @@ quire_err experiment_ablation(const experiment_options *o, quire_error *err) {
             continue;
         }
         if (!any) {
-            sheet_begin(&s, "Workloads with one mechanism switched off; the answers are the same, to the token (checked)");
+            sheet_begin(&s, "Workloads with one mechanism switched off; the answers are the same, to the "
+                            "token (checked)");
         }
         any = true;
         TRY(ablate(o, &s, &loads[i], err));
     }
     if (!any && o->name != NULL && strcmp(o->name, "batching") != 0) {
         return err_set(err, QUIRE_INVALID, -1,
-                       "%s: no such workload here; there are samples, gsm8k, chat, mmlu5, long, forced, guesses, unique and batching",
+                       "%s: no such workload here; there are samples, gsm8k, chat, mmlu5, long, forced, "
+                       "guesses, unique and batching",
                        o->name);
     }
     if (!any) {
         return experiment_batching(o, machine, err);
     }
-    sheet_note(
-        &s,
-        "samples: 4 answers to each of the json prompts; long: 148 pages for documents of 200, all on with --schedule prefix; forced: "
-        "unique, where one token is allowed; guesses: chat, with ngram speculation; 512 "
-        "rows a step; %s; times the fastest of %d runs in turns (measured)",
-        machine, (int)runs_of(o));
+    sheet_note(&s,
+               "samples: 4 answers to each of the json prompts; long: 148 pages for documents of 200, all on "
+               "with --schedule prefix; forced: "
+               "unique, where one token is allowed; guesses: chat, with ngram speculation; 512 "
+               "rows a step; %s; times the fastest of %d runs in turns (measured)",
+               machine, (int)runs_of(o));
     return o->name == NULL ? experiment_batching(o, machine, err) : QUIRE_OK;
 }

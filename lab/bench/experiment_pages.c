@@ -1,4 +1,5 @@
-/* bench pages, bench sharing: how large a page should be, and what sharing the pages of a prompt saves. */
+/* bench pages, bench sharing: how large a page should be, and what sharing the pages of a
+ * prompt saves. */
 #include <stdio.h>
 
 #include "base/err.h"
@@ -25,17 +26,20 @@ static double waste_of(const trial *t) {
     return 100 * (1 - (double)trial_live_tokens(t->requests, t->n) / held);
 }
 
-static void report_sizes(const experiment_options *o, const trial *trials, int32_t n, int32_t n_runs, const char *machine) {
-    static const sheet_column columns[] = {{"page_tokens", "page", 5, 0, NULL},     {"speed", "tokens/s", 9, 0, "tokens/s"},
-                                           {"relative", "of best", 8, 3, "x"},      {"pages", "pages", 7, 0, "pages"},
-                                           {"tail", "tail slots", 10, 1, "slots"},  {"wasted", "wasted %", 9, 2, "%"},
-                                           {"table", "table bytes", 11, 0, "bytes"}};
+static void report_sizes(const experiment_options *o, const trial *trials, int32_t n, int32_t n_runs,
+                         const char *machine) {
+    static const sheet_column columns[] = {
+        {"page_tokens", "page", 5, 0, NULL},     {"speed", "tokens/s", 9, 0, "tokens/s"},
+        {"relative", "of best", 8, 3, "x"},      {"pages", "pages", 7, 0, "pages"},
+        {"tail", "tail slots", 10, 1, "slots"},  {"wasted", "wasted %", 9, 2, "%"},
+        {"table", "table bytes", 11, 0, "bytes"}};
     sheet s = {"pages", EXPERIMENT_COLUMNS(columns), o->json};
     double fastest = 0;
     int32_t best = -1;
     for (int32_t i = 0; i < n; i++) {
         fastest = fmax(fastest, trial_speed(&trials[i].best));
-        if (waste_of(&trials[i]) <= MOST_WASTE && (best < 0 || trial_speed(&trials[i].best) > trial_speed(&trials[best].best))) {
+        if (waste_of(&trials[i]) <= MOST_WASTE &&
+            (best < 0 || trial_speed(&trials[i].best) > trial_speed(&trials[best].best))) {
             best = i;
         }
     }
@@ -53,7 +57,8 @@ static void report_sizes(const experiment_options *o, const trial *trials, int32
                                      {NULL, (double)pages * 4}});
     }
     sheet_note(&s,
-               "best: %d (the fastest of those that waste at most %.0f%%); %s; speeds: fastest of %d runs in turns (measured); the rest "
+               "best: %d (the fastest of those that waste at most %.0f%%); %s; speeds: fastest of %d runs in "
+               "turns (measured); the rest "
                "counted, exact",
                best >= 0 ? (int)trials[best].options.page_tokens : 0, MOST_WASTE, machine, (int)n_runs);
 }
@@ -61,7 +66,8 @@ static void report_sizes(const experiment_options *o, const trial *trials, int32
 quire_err experiment_pages(const experiment_options *o, quire_error *err) {
     int32_t sizes[FIGURES_MAX_POINTS], n_sizes, lengths[N_REQUESTS], n_runs = o->n_runs > 0 ? o->n_runs : 3;
     char machine[160];
-    TRY(figures_parse_list("--pages", o->pages != NULL ? o->pages : "1,2,4,8,16,32,64,128,256", sizes, &n_sizes, err));
+    TRY(figures_parse_list("--pages", o->pages != NULL ? o->pages : "1,2,4,8,16,32,64,128,256", sizes,
+                           &n_sizes, err));
     for (int32_t i = 0; i < N_REQUESTS; i++) {
         lengths[i] = 65 + i * 115 / 3 + i % 3;
     }
@@ -69,8 +75,8 @@ quire_err experiment_pages(const experiment_options *o, quire_error *err) {
     trial trials[MAX_SIZES] = {{.n = 0}};
     for (int32_t i = 0; i < n_sizes; i++) {
         if (n_sizes > MAX_SIZES || sizes[i] > KV_MAX_PAGE_TOKENS || (sizes[i] & (sizes[i] - 1)) != 0) {
-            return err_set(err, QUIRE_INVALID, -1, "--pages %s: at most %d powers of two from 1 to %d", o->pages, MAX_SIZES,
-                           KV_MAX_PAGE_TOKENS);
+            return err_set(err, QUIRE_INVALID, -1, "--pages %s: at most %d powers of two from 1 to %d",
+                           o->pages, MAX_SIZES, KV_MAX_PAGE_TOKENS);
         }
     }
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
@@ -106,11 +112,13 @@ typedef struct share_kind {
     int32_t n, prompt, output;
 } share_kind;
 
-/* Mean lengths of the two data sets in vLLM's paper (Kwon et al. 2023, arXiv:2309.06180). */
+/* Mean lengths of the two data sets in vLLM's paper (Kwon et al. 2023,
+ * arXiv:2309.06180). */
 static const share_kind kinds[] = {{"alpaca", 8, 19, 58}, {"sharegpt", 4, 161, 338}};
 enum { N_KINDS = 2, MAX_PROMPTS = 8 };
 
-/* With forks; without, in as many pages as it likes, and in as many as forks hold at most. */
+/* With forks; without, in as many pages as it likes, and in as many as forks hold at
+ * most. */
 enum { WITH_FORKS, APART, APART_THERE, N_SHARE_WAYS };
 
 typedef struct sharing {
@@ -119,39 +127,51 @@ typedef struct sharing {
     int32_t n_runs;
 } sharing;
 
-static void share_trials(const sharing *sh, const share_kind *k, int32_t n_samples, lab_request *requests, trial t[N_SHARE_WAYS]) {
+static void share_trials(const sharing *sh, const share_kind *k, int32_t n_samples, lab_request *requests,
+                         trial t[N_SHARE_WAYS]) {
     for (int i = 0; i < N_SHARE_WAYS; i++) {
-        t[i] = (trial){.options = sh->o->engine, .requests = requests, .n = k->n, .at_once = k->n, .max_len = k->prompt + k->output};
+        t[i] = (trial){.options = sh->o->engine,
+                       .requests = requests,
+                       .n = k->n,
+                       .at_once = k->n,
+                       .max_len = k->prompt + k->output};
         t[i].options.max_seqs = k->n * n_samples;
-        t[i].options.max_batched_tokens = k->n * n_samples * (k->prompt + 1); /* all prompts in one step, so that all run abreast */
+        /* all prompts in one step, so that all run abreast */
+        t[i].options.max_batched_tokens = k->n * n_samples * (k->prompt + 1);
         t[i].options.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
         t[i].off.no_fork_sharing = i != WITH_FORKS;
-        t[i].options.n_pages = k->n * n_samples * (int32_t)(kv_pages_for(t[i].max_len, t[i].options.page_tokens) + 1);
+        t[i].options.n_pages =
+            k->n * n_samples * (int32_t)(kv_pages_for(t[i].max_len, t[i].options.page_tokens) + 1);
     }
 }
 
-static void share_report(const sharing *sh, const share_kind *k, bool beams, int32_t n_samples, const trial t[N_SHARE_WAYS]) {
+static void share_report(const sharing *sh, const share_kind *k, bool beams, int32_t n_samples,
+                         const trial t[N_SHARE_WAYS]) {
     const lab_result *with = &t[WITH_FORKS].best, *without = &t[APART].best;
-    double shared = trial_speed(with), apart = trial_speed(without), there = beams ? SHEET_ABSENT : trial_speed(&t[APART_THERE].best);
-    sheet_row(&sh->sheet, (sheet_cell[]){{k->name, 0},
-                                         {beams ? "beams" : "samples", 0},
-                                         {NULL, n_samples},
-                                         {NULL, (double)without->n_pages_most},
-                                         {NULL, (double)with->n_pages_most},
-                                         {NULL, 100 * (1 - (double)with->n_pages_most / (double)without->n_pages_most)},
-                                         {NULL, beams ? SHEET_ABSENT : (double)without->n_prompt_computed},
-                                         {NULL, beams ? SHEET_ABSENT : (double)with->n_prompt_computed},
-                                         {NULL, shared},
-                                         {NULL, apart},
-                                         {NULL, there},
-                                         {NULL, shared / apart},
-                                         {NULL, apart / there},
-                                         {NULL, shared / there}});
+    double shared = trial_speed(with), apart = trial_speed(without),
+           there = beams ? SHEET_ABSENT : trial_speed(&t[APART_THERE].best);
+    sheet_row(&sh->sheet,
+              (sheet_cell[]){{k->name, 0},
+                             {beams ? "beams" : "samples", 0},
+                             {NULL, n_samples},
+                             {NULL, (double)without->n_pages_most},
+                             {NULL, (double)with->n_pages_most},
+                             {NULL, 100 * (1 - (double)with->n_pages_most / (double)without->n_pages_most)},
+                             {NULL, beams ? SHEET_ABSENT : (double)without->n_prompt_computed},
+                             {NULL, beams ? SHEET_ABSENT : (double)with->n_prompt_computed},
+                             {NULL, shared},
+                             {NULL, apart},
+                             {NULL, there},
+                             {NULL, shared / apart},
+                             {NULL, apart / there},
+                             {NULL, shared / there}});
 }
 
-/* One kind and number of answers, samples or beams, in all ways. Rows of beams that were given up count as nobody's, so no prompt tokens
- * are told; beams that share nothing are not admitted where they might not all find room. */
-static quire_err share_row(const sharing *sh, const share_kind *k, bool beams, int32_t n_samples, quire_error *err) {
+/* One kind and number of answers, samples or beams, in all ways. Rows of beams that were
+ * given up count as nobody's, so no prompt tokens are told; beams that share nothing are
+ * not admitted where they might not all find room. */
+static quire_err share_row(const sharing *sh, const share_kind *k, bool beams, int32_t n_samples,
+                           quire_error *err) {
     lab_request requests[MAX_PROMPTS];
     int32_t lengths[MAX_PROMPTS] = {0};
     for (int32_t i = 0; i < k->n; i++) {
@@ -173,14 +193,16 @@ static quire_err share_row(const sharing *sh, const share_kind *k, bool beams, i
     e = e == QUIRE_OK && !beams ? trials_run(t + APART_THERE, 1, sh->n_runs, true, err) : e;
     mem_free(tokens);
     TRY(e);
-    if (t[WITH_FORKS].best.digest != t[APART].best.digest || (!beams && t[APART].best.digest != t[APART_THERE].best.digest)) {
+    if (t[WITH_FORKS].best.digest != t[APART].best.digest ||
+        (!beams && t[APART].best.digest != t[APART_THERE].best.digest)) {
         return err_set(err, QUIRE_INTERNAL, -1, "sharing changed an answer");
     }
     share_report(sh, k, beams, n_samples, t);
     return QUIRE_OK;
 }
 
-static quire_err share_rows(const sharing *sh, const share_kind *k, const int32_t *samples, int32_t n, quire_error *err) {
+static quire_err share_rows(const sharing *sh, const share_kind *k, const int32_t *samples, int32_t n,
+                            quire_error *err) {
     for (int beams = 0; beams < 2; beams++) {
         for (int32_t i = 0; i < n; i++) {
             if (samples[i] > 64) {
@@ -215,18 +237,21 @@ quire_err experiment_sharing(const experiment_options *o, quire_error *err) {
     }
     TRY(figures_parse_list("--samples", o->samples != NULL ? o->samples : "2,4,6", samples, &n, err));
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
-    sharing sh = {.o = o, .sheet = {"sharing", EXPERIMENT_COLUMNS(columns), o->json}, .n_runs = o->n_runs > 0 ? o->n_runs : 2};
-    sheet_begin(&sh.sheet,
-                "n answers to each prompt: by forks of one sequence; apart, each computing the prompt into pages of its own; and so "
-                "in no more pages than the forks hold");
+    sharing sh = {.o = o,
+                  .sheet = {"sharing", EXPERIMENT_COLUMNS(columns), o->json},
+                  .n_runs = o->n_runs > 0 ? o->n_runs : 2};
+    sheet_begin(&sh.sheet, "n answers to each prompt: by forks of one sequence; apart, each computing the "
+                           "prompt into pages of its own; and so "
+                           "in no more pages than the forks hold");
     for (int i = 0; i < (o->n_prompt > 0 ? 1 : N_KINDS); i++) {
         TRY(share_rows(&sh, o->n_prompt > 0 ? &given : &kinds[i], samples, n, err));
     }
-    sheet_note(
-        &sh.sheet,
-        "%s; page %d; %s; pages: held at most; by prompts: what computing a prompt once gains; by pages: what more room gains; pages "
-        "and tokens counted, exact; speeds fastest of %d runs in turns (measured)",
-        o->n_prompt > 0 ? "one prompt as given" : "alpaca: 8 prompts of 19 tokens, answers of 58; sharegpt: 4 of 161 and 338",
-        (int)o->engine.page_tokens, machine, (int)sh.n_runs);
+    sheet_note(&sh.sheet,
+               "%s; page %d; %s; pages: held at most; by prompts: what computing a prompt once gains; by "
+               "pages: what more room gains; pages "
+               "and tokens counted, exact; speeds fastest of %d runs in turns (measured)",
+               o->n_prompt > 0 ? "one prompt as given"
+                               : "alpaca: 8 prompts of 19 tokens, answers of 58; sharegpt: 4 of 161 and 338",
+               (int)o->engine.page_tokens, machine, (int)sh.n_runs);
     return QUIRE_OK;
 }

@@ -1,4 +1,5 @@
-/* bench prefix: what the prefix index costs those who share nothing, and what those who arrive together with one beginning pay for it. */
+/* bench prefix: what the prefix index costs those who share nothing, and what those who
+ * arrive together with one beginning pay for it. */
 #include <time.h>
 
 #include "base/err.h"
@@ -8,12 +9,19 @@
 #include "lab/bench/trial.h"
 
 enum {
-    N_STRANGERS = 64, STRANGER = 256, STRANGER_OUTPUT = 32, STRANGERS_AT_ONCE = 16,
-    N_TOGETHER = 32, SHARED = 4096, TOGETHER_OUTPUT = 2, /* tails of 1, 2 .. 32 tokens */
-    N_RUNS = 9, N_WAYS = 2
+    N_STRANGERS = 64,
+    STRANGER = 256,
+    STRANGER_OUTPUT = 32,
+    STRANGERS_AT_ONCE = 16,
+    N_TOGETHER = 32,
+    SHARED = 4096,
+    TOGETHER_OUTPUT = 2, /* tails of 1, 2 .. 32 tokens */
+    N_RUNS = 9,
+    N_WAYS = 2
 };
 
-/* One way of running, and the least of its runs. Processor time of the whole program: what others on the machine do counts little. */
+/* One way of running, and the least of its runs. Processor time of the whole program:
+ * what others on the machine do counts little. */
 typedef struct measured {
     const char *name;
     quire_options options;
@@ -37,8 +45,10 @@ static quire_err run_tasks(lab *l, measured *m, quire_error *err) {
     }
     TRY(lab_run(l, m->requests + m->n_first, m->n - m->n_first, m->at_once, &rest, err));
     m->n_prompt = first.n_prompt + rest.n_prompt;
-    m->n_cached = rest.n_cached;                                                  /* of all: the lab's counters go on, */
-    m->n_computed = rest.n_prompt_computed - (first.n_output - m->n_first); /* and count the first ones' answers as well */
+    /* of all: the lab's counters go on, */
+    m->n_cached = rest.n_cached;
+    /* and count the first ones' answers as well */
+    m->n_computed = rest.n_prompt_computed - (first.n_output - m->n_first);
     return QUIRE_OK;
 }
 
@@ -72,11 +82,12 @@ static quire_err compare(const sheet *s, measured *ways, int32_t n_runs, quire_e
     return QUIRE_OK;
 }
 
-/* Prompts that share nothing, in a pool that holds half of what they leave behind: the index looks up, publishes and evicts, and finds
- * nothing. */
+/* Prompts that share nothing, in a pool that holds half of what they leave behind: the
+ * index looks up, publishes and evicts, and finds nothing. */
 static quire_err strangers(const experiment_options *o, const sheet *s, int32_t n_runs, quire_error *err) {
     lab_request requests[N_STRANGERS];
-    int32_t lengths[N_STRANGERS], pages = (int32_t)kv_pages_for(STRANGER + STRANGER_OUTPUT, o->engine.page_tokens) + 1;
+    int32_t lengths[N_STRANGERS],
+        pages = (int32_t)kv_pages_for(STRANGER + STRANGER_OUTPUT, o->engine.page_tokens) + 1;
     for (int32_t i = 0; i < N_STRANGERS; i++) {
         lengths[i] = STRANGER;
     }
@@ -87,7 +98,10 @@ static quire_err strangers(const experiment_options *o, const sheet *s, int32_t 
     for (int32_t i = 0; i < N_STRANGERS; i++) {
         tokens[i * STRANGER] = 1 + i; /* not even the first token */
     }
-    measured ways[N_WAYS] = {{.name = "strangers, no index", .requests = requests, .n = N_STRANGERS, .at_once = STRANGERS_AT_ONCE}};
+    measured ways[N_WAYS] = {{.name = "strangers, no index",
+                              .requests = requests,
+                              .n = N_STRANGERS,
+                              .at_once = STRANGERS_AT_ONCE}};
     ways[0].max_len = STRANGER + STRANGER_OUTPUT;
     ways[0].options = o->engine;
     ways[0].options.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
@@ -108,8 +122,9 @@ static quire_err together(const experiment_options *o, const sheet *s, int32_t n
     int32_t shared = SHARED;
     lab_request prefix;
     int32_t *drawn = trial_prompts(&shared, 1, TOGETHER_OUTPUT, &prefix);
-    quire_err e =
-        tokens != NULL && drawn != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d prompts", N_TOGETHER);
+    quire_err e = tokens != NULL && drawn != NULL
+                      ? QUIRE_OK
+                      : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d prompts", N_TOGETHER);
     for (int32_t i = 0; i < N_TOGETHER && e == QUIRE_OK; i++) {
         int32_t *p = tokens + (size_t)i * (SHARED + N_TOGETHER), n = SHARED + 1 + i;
         for (int32_t k = 0; k < n; k++) {
@@ -117,13 +132,18 @@ static quire_err together(const experiment_options *o, const sheet *s, int32_t n
         }
         requests[i] = (lab_request){.tokens = p, .n_tokens = n, .n_output = TOGETHER_OUTPUT, .after = -1};
     }
-    measured ways[N_WAYS] = {{.name = "one, then 31 tails", .requests = requests, .n = N_TOGETHER, .n_first = 1, .at_once = N_TOGETHER}};
+    measured ways[N_WAYS] = {{.name = "one, then 31 tails",
+                              .requests = requests,
+                              .n = N_TOGETHER,
+                              .n_first = 1,
+                              .at_once = N_TOGETHER}};
     ways[0].max_len = SHARED + N_TOGETHER + TOGETHER_OUTPUT;
     ways[0].options = o->engine;
     ways[0].options.prefix_cache = QUIRE_PREFIX_CACHE_TOKEN;
     ways[0].options.max_seqs = N_TOGETHER;
-    ways[0].options.n_pages = (int32_t)kv_pages_for(SHARED, o->engine.page_tokens) +
-                              N_TOGETHER * (int32_t)(kv_pages_for(N_TOGETHER + TOGETHER_OUTPUT, o->engine.page_tokens) + 1);
+    ways[0].options.n_pages =
+        (int32_t)kv_pages_for(SHARED, o->engine.page_tokens) +
+        N_TOGETHER * (int32_t)(kv_pages_for(N_TOGETHER + TOGETHER_OUTPUT, o->engine.page_tokens) + 1);
     ways[0].options.step_target_us = 0;
     ways[1] = ways[0];
     ways[1].name = "32 together";
@@ -135,10 +155,11 @@ static quire_err together(const experiment_options *o, const sheet *s, int32_t n
 }
 
 quire_err experiment_prefix(const experiment_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"case", "", 20, SHEET_TEXT, NULL},       {"requests", "requests", 8, 0, NULL},
-                                           {"prompt", "prompt", 8, 0, "tokens"},     {"cached", "cached", 8, 0, "tokens"},
-                                           {"computed", "computed", 8, 0, "tokens"}, {"cpu", "CPU ms", 9, 1, "ms"},
-                                           {"to_first", "to first", 8, 3, "x"}};
+    static const sheet_column columns[] = {
+        {"case", "", 20, SHEET_TEXT, NULL},       {"requests", "requests", 8, 0, NULL},
+        {"prompt", "prompt", 8, 0, "tokens"},     {"cached", "cached", 8, 0, "tokens"},
+        {"computed", "computed", 8, 0, "tokens"}, {"cpu", "CPU ms", 9, 1, "ms"},
+        {"to_first", "to first", 8, 3, "x"}};
     sheet s = {.what = "prefix", .columns = EXPERIMENT_COLUMNS(columns), .json = o->json};
     int32_t n_runs = o->n_runs > 0 ? o->n_runs : N_RUNS;
     char machine[256];
@@ -147,9 +168,11 @@ quire_err experiment_prefix(const experiment_options *o, quire_error *err) {
     TRY(strangers(o, &s, n_runs, err));
     TRY(together(o, &s, n_runs, err));
     sheet_note(&s,
-               "%s. Processor time, the least of %d runs of each way, in turns. Strangers: %d prompts of %d tokens that share nothing, %d "
+               "%s. Processor time, the least of %d runs of each way, in turns. Strangers: %d prompts of %d "
+               "tokens that share nothing, %d "
                "at once, answers of %d. "
                "Together: %d tokens that all share, and tails of 1 to %d tokens.",
-               machine, (int)n_runs, N_STRANGERS, STRANGER, STRANGERS_AT_ONCE, STRANGER_OUTPUT, SHARED, N_TOGETHER);
+               machine, (int)n_runs, N_STRANGERS, STRANGER, STRANGERS_AT_ONCE, STRANGER_OUTPUT, SHARED,
+               N_TOGETHER);
     return QUIRE_OK;
 }

@@ -1,5 +1,6 @@
-/* bench scenario: memory and speed of a model that is really run, alone and with others. Scenarios have the sizes at which published work
- * names them, or, with --small, sizes of some seconds. */
+/* bench scenario: memory and speed of a model that is really run, alone and with others.
+ * Scenarios have the sizes at which published work names them, or, with --small, sizes of
+ * some seconds. */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,8 +27,10 @@ typedef struct scenario {
 static const scenario published[] = {
     {"single", "one sequence of 2048 tokens", 1, 260, false, false, 2048, 0, 0, 0},
     {"mixed", "16 sequences of 500, 1000 .. 8000 tokens", 16, 400, false, false, 500, 500, 0, 0},
-    {"mixed-random", "16 sequences of 256, 512 .. 4096 tokens, drawn", 16, 400, false, false, 0, 0, 256, 4096},
-    {"chat", "one conversation from 1000 to 32000 tokens: 31 turns of 936", 32, 64, true, false, 936, 936, 0, 0},
+    {"mixed-random", "16 sequences of 256, 512 .. 4096 tokens, drawn", 16, 400, false, false, 0, 0, 256,
+     4096},
+    {"chat", "one conversation from 1000 to 32000 tokens: 31 turns of 936", 32, 64, true, false, 936, 936, 0,
+     0},
     {"long", "one sequence of 100000 tokens", 1, 260, false, false, 100000, 0, 0, 0},
 };
 static const scenario miniatures[] = {
@@ -51,7 +54,8 @@ static void set_lengths(play *p) {
     const scenario *c = &p->s;
     uint64_t seed = SEED;
     for (int32_t i = 0; i < c->n; i++) {
-        p->lengths[i] = c->most > 0       ? c->least * (1 + (int32_t)(rng_next(&seed) % (uint64_t)(c->most / c->least)))
+        p->lengths[i] = c->most > 0
+                            ? c->least * (1 + (int32_t)(rng_next(&seed) % (uint64_t)(c->most / c->least)))
                         : c->follows && i ? c->step
                                           : c->first + (c->follows ? 0 : i * c->step);
     }
@@ -78,8 +82,8 @@ static quire_err make_trial(const experiment_options *o, play *p, trial *t, quir
         longest = c->follows ? longest + length : length > longest ? length : longest;
     }
     if (longest > model_shape_builtin.sizes[SIZE_POSITIONS]) {
-        return err_set(err, QUIRE_INVALID, -1, "a sequence of %lld tokens: at most %d here", (long long)longest,
-                       (int)model_shape_builtin.sizes[SIZE_POSITIONS]);
+        return err_set(err, QUIRE_INVALID, -1, "a sequence of %lld tokens: at most %d here",
+                       (long long)longest, (int)model_shape_builtin.sizes[SIZE_POSITIONS]);
     }
     t->max_len = (int32_t)longest;
     t->options.max_seqs = c->n;
@@ -91,26 +95,28 @@ static quire_err make_trial(const experiment_options *o, play *p, trial *t, quir
 
 static void scenario_row(const sheet *s, const trial *t, const char *name, const kv_layout *l) {
     const lab_result *r = &t->best;
-    double kv = (double)(r->n_pages_most * l->page_bytes), least = (double)(r->n_tokens_most * kv_layout_token_bytes(l)),
-           fixed = (double)t->peak_bytes - kv;
-    sheet_row(s, (sheet_cell[]){{name, 0},
-                                {NULL, t->n},
-                                {NULL, (double)r->n_tokens_most},
-                                {NULL, t->resident_bytes >= 0 ? (double)t->resident_bytes / MIB : SHEET_ABSENT},
-                                {NULL, (double)t->peak_bytes / MIB},
-                                {NULL, kv / MIB},
-                                {NULL, 100 * (kv / least - 1)},
-                                {NULL, 100 * ((fixed + kv) / (fixed + least) - 1)},
-                                {NULL, r->first_ms},
-                                {NULL, r->steady_ms},
-                                {NULL, (double)r->n_output / r->seconds}});
+    double kv = (double)(r->n_pages_most * l->page_bytes),
+           least = (double)(r->n_tokens_most * kv_layout_token_bytes(l)), fixed = (double)t->peak_bytes - kv;
+    sheet_row(s,
+              (sheet_cell[]){{name, 0},
+                             {NULL, t->n},
+                             {NULL, (double)r->n_tokens_most},
+                             {NULL, t->resident_bytes >= 0 ? (double)t->resident_bytes / MIB : SHEET_ABSENT},
+                             {NULL, (double)t->peak_bytes / MIB},
+                             {NULL, kv / MIB},
+                             {NULL, 100 * (kv / least - 1)},
+                             {NULL, 100 * ((fixed + kv) / (fixed + least) - 1)},
+                             {NULL, r->first_ms},
+                             {NULL, r->steady_ms},
+                             {NULL, (double)r->n_output / r->seconds}});
 }
 
 static quire_err run_once(void *context, quire_error *err) {
     return trials_run(context, 1, 1, false, err);
 }
 
-static quire_err run_scenario(const experiment_options *o, const sheet *s, const scenario *c, int32_t n_runs, quire_error *err) {
+static quire_err run_scenario(const experiment_options *o, const sheet *s, const scenario *c, int32_t n_runs,
+                              quire_error *err) {
     play p;
     trial t;
     lab l;
@@ -126,7 +132,8 @@ static quire_err run_scenario(const experiment_options *o, const sheet *s, const
     e = e == QUIRE_OK ? lab_open(&t.options, t.off, t.max_len, &l, err) : e;
     if (e == QUIRE_OK) {
         scenario_row(s, &t, c->name, &l.layout);
-        sheet_note(s, "%s: %s, answers of %d", c->name, p.has_lengths ? "lengths as given" : c->line, (int)p.s.n_output);
+        sheet_note(s, "%s: %s, answers of %d", c->name, p.has_lengths ? "lengths as given" : c->line,
+                   (int)p.s.n_output);
         lab_close(&l);
     }
     mem_free(tokens);
@@ -167,7 +174,8 @@ static quire_err run_scenarios(const experiment_options *o, quire_error *err) {
         }
     }
     sheet_note(&s,
-               "page %d; %s; pages and tokens counted, exact; resident memory and times measured, the fastest of %d runs; first ms: with "
+               "page %d; %s; pages and tokens counted, exact; resident memory and times measured, the "
+               "fastest of %d runs; first ms: with "
                "all prompts sent at once; ms/token: of an answer's last %d tokens",
                (int)o->engine.page_tokens, machine, (int)n_runs, LAB_STEADY);
     return QUIRE_OK;
@@ -179,7 +187,8 @@ quire_err experiment_scenario(const experiment_options *o, quire_error *err) {
         any = any || strcmp(o->name, published[i].name) == 0;
     }
     if (!any) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: no such scenario; there are single, mixed, mixed-random, chat and long", o->name);
+        return err_set(err, QUIRE_INVALID, -1,
+                       "%s: no such scenario; there are single, mixed, mixed-random, chat and long", o->name);
     }
     if (o->name == NULL && (o->lengths != NULL || o->n_output > 0)) {
         return err_set(err, QUIRE_INVALID, -1, "--lengths and --output are of one scenario: name it");

@@ -25,7 +25,8 @@ quire_err figures_parse_list(const char *flag, const char *text, int32_t *out, i
         long v = strtol(p, &end, 10);
         bool goes_on = *end == ',' && end[1] != 0;
         if (end == p || v < 1 || v > FIGURES_MOST || (!goes_on && *end != 0) || *n == FIGURES_MAX_POINTS) {
-            return err_set(err, QUIRE_INVALID, p - text, "%s %s: must be at most %d whole numbers from 1 to %d, as in 1,4,16", flag, text,
+            return err_set(err, QUIRE_INVALID, p - text,
+                           "%s %s: must be at most %d whole numbers from 1 to %d, as in 1,4,16", flag, text,
                            FIGURES_MAX_POINTS, FIGURES_MOST);
         }
         out[(*n)++] = (int32_t)v;
@@ -59,7 +60,8 @@ const char *figures_times_name(const int32_t *n_threads, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
         n_ones += n_threads[i] == 1;
     }
-    return n_ones > 0 && n_ones < n ? "processor time with one thread, wall time with more" : figures_time_name(n_threads[0]);
+    return n_ones > 0 && n_ones < n ? "processor time with one thread, wall time with more"
+                                    : figures_time_name(n_threads[0]);
 }
 
 static int ascending(const void *a, const void *b) {

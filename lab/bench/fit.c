@@ -13,7 +13,8 @@ void fit_add(fit *f, const double *terms, double value) {
     }
 }
 
-/* Moves one factor to where the error is least while the others stand; how far, in effect. */
+/* Moves one factor to where the error is least while the others stand; how far, in
+ * effect. */
 static double improve(const fit *f, int32_t i, double *factors) {
     double rest = f->sums[i];
     for (int32_t k = 0; k < f->n_terms; k++) {

@@ -16,7 +16,8 @@ typedef struct keep {
 static quire_err keep_schema(keep *k) {
     static const grammar_options any = {.space = GRAMMAR_SPACE_ANY, .order = GRAMMAR_ORDER_ANY};
     quire_error refused;
-    quire_err e = grammar_compile(GRAMMAR_SCHEMA, (str){k->text.p, k->text.n}, &any, &k->list[k->n], &refused);
+    quire_err e =
+        grammar_compile(GRAMMAR_SCHEMA, (str){k->text.p, k->text.n}, &any, &k->list[k->n], &refused);
     k->n += e == QUIRE_OK;
     return e == QUIRE_NO_MEMORY ? e : QUIRE_OK;
 }
@@ -26,7 +27,8 @@ static quire_err keep_schema(keep *k) {
 enum { MIN_PROPERTIES = 4, MAX_PROPERTIES = 12 };
 
 static quire_err add_property(strbuf *out, uint64_t draw, int32_t number, int32_t i) {
-    static const char *const words[] = {"name", "count", "status", "address", "created_at", "tags", "price", "owner", "query", "limit"};
+    static const char *const words[] = {"name", "count", "status", "address", "created_at",
+                                        "tags", "price", "owner",  "query",   "limit"};
     static const char *const types[] = {
         "{\"type\":\"string\"}",
         "{\"type\":\"string\",\"minLength\":1,\"maxLength\":64}",
@@ -37,10 +39,12 @@ static quire_err add_property(strbuf *out, uint64_t draw, int32_t number, int32_
         "{\"type\":\"boolean\"}",
         "{\"enum\":[\"open\",\"closed\",\"waiting\",null]}",
         "{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"maxItems\":8}",
-        "{\"type\":\"object\",\"properties\":{\"street\":{\"type\":\"string\"},\"zip\":{\"type\":\"string\",\"pattern\":\"^[0-9]{5}$\"}},"
+        "{\"type\":\"object\",\"properties\":{\"street\":{\"type\":\"string\"},\"zip\":{\"type\":\"string\","
+        "\"pattern\":\"^[0-9]{5}$\"}},"
         "\"required\":[\"street\"],\"additionalProperties\":false}",
     };
-    return strbuf_addf(out, "%s\"%s_%d_%d\":%s", i > 0 ? "," : "", words[draw % 10], (int)number, (int)i, types[draw / 10 % 10]);
+    return strbuf_addf(out, "%s\"%s_%d_%d\":%s", i > 0 ? "," : "", words[draw % 10], (int)number, (int)i,
+                       types[draw / 10 % 10]);
 }
 
 quire_err grammar_keep_schema(int32_t number, strbuf *out) {
@@ -107,8 +111,10 @@ static quire_err pass(void *user, json_value *record) {
 quire_err grammar_keep_run(const char *files, int32_t n, grammar_kept *out, quire_error *err) {
     keep k = {.list = mem_new((size_t)n, sizeof *k.list), .cap = n};
     TRY(mem_check_for(k.list, "the grammars", err));
-    memset(k.list, 0, (size_t)n * sizeof *k.list);                                         /* its pages are not the grammars' */
-    quire_err e = files != NULL ? schema_lines_each(files, 1, pass, NULL, err) : QUIRE_OK; /* nor are what reading leaves free */
+    /* its pages are not the grammars' */
+    memset(k.list, 0, (size_t)n * sizeof *k.list);
+    /* nor are what reading leaves free */
+    quire_err e = files != NULL ? schema_lines_each(files, 1, pass, NULL, err) : QUIRE_OK;
     int64_t before = process_read().resident_bytes;
     e = e != QUIRE_OK ? e : files != NULL ? keep_files(&k, files, err) : keep_made(&k);
     int64_t after = process_read().resident_bytes;

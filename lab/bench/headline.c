@@ -15,7 +15,8 @@ enum { MAX_CASES = 16, MANY = 500, LONGEST = 2048, LEAST_SEQUENCES = 2 };
 static const char DEVICE_MODEL[] = "opt-13b", DEVICE[] = "a100-40gb";
 
 void headline_options_init(headline_options *o) {
-    *o = (headline_options){.seed = 1, .n_draws = 1, .times_idle = 3, .type = "q4_0", .n_runs = 1, .shrink = 1};
+    *o = (headline_options){
+        .seed = 1, .n_draws = 1, .times_idle = 3, .type = "q4_0", .n_runs = 1, .shrink = 1};
     quire_options_init(&o->engine);
     o->engine.n_threads = 1;
 }
@@ -49,7 +50,8 @@ typedef struct headline {
 
 /* ---- requests ---- */
 
-static quire_err make_trace(const headline *h, const char *lengths, int32_t n_requests, trace *out, quire_error *err) {
+static quire_err make_trace(const headline *h, const char *lengths, int32_t n_requests, trace *out,
+                            quire_error *err) {
     const headline_options *o = &h->o;
     if (o->trace != NULL) {
         TRY(trace_read(o->trace, o->n_requests, out, err));
@@ -73,16 +75,19 @@ static quire_err make_traces(headline *h, quire_error *err) {
     while (*p != 0) {
         size_t n = strcspn(p, ",");
         if (h->n_traces == MAX_CASES || n >= sizeof h->names[0]) {
-            return err_set(err, QUIRE_INVALID, -1, "--lengths %s: must be one or some of %s", h->o.lengths, arrivals_names);
+            return err_set(err, QUIRE_INVALID, -1, "--lengths %s: must be one or some of %s", h->o.lengths,
+                           arrivals_names);
         }
         snprintf(h->names[h->n_traces], sizeof h->names[0], "%.*s", (int)n, p);
         trace *t = &h->traces[h->n_traces];
         TRY(make_trace(h, h->names[h->n_traces], h->o.n_requests, t, err));
-        TRY(make_trace(h, h->names[h->n_traces], h->o.n_requests > MANY ? h->o.n_requests : MANY, &h->many[h->n_traces], err));
+        TRY(make_trace(h, h->names[h->n_traces], h->o.n_requests > MANY ? h->o.n_requests : MANY,
+                       &h->many[h->n_traces], err));
         h->n_traces++;
         if (t->longest > h->o.engine.max_model_len) {
-            return err_set(err, QUIRE_INVALID, -1, "a request of %d tokens: --max-model-len is %d; shrink the requests", (int)t->longest,
-                           (int)h->o.engine.max_model_len);
+            return err_set(err, QUIRE_INVALID, -1,
+                           "a request of %d tokens: --max-model-len is %d; shrink the requests",
+                           (int)t->longest, (int)h->o.engine.max_model_len);
         }
         p += n + (p[n] == ',');
     }
@@ -102,11 +107,14 @@ static quire_err make_cases(headline *h, quire_error *err) {
     for (int32_t i = 0; i < h->n_traces; i++) {
         for (int32_t k = 0; k < h->n_shares; k++) {
             int64_t kv_tokens = kv_tokens_of(h, &h->traces[i], h->shares[k]);
-            if (h->n_cases == MAX_CASES || kv_tokens > INT32_MAX || kv_tokens < (int64_t)LEAST_SEQUENCES * e->max_model_len) {
+            if (h->n_cases == MAX_CASES || kv_tokens > INT32_MAX ||
+                kv_tokens < (int64_t)LEAST_SEQUENCES * e->max_model_len) {
                 return err_set(err, QUIRE_INVALID, -1,
-                               "--shares %s of %d requests of at most %d tokens: each must hold %d such requests, and there are at most %d "
+                               "--shares %s of %d requests of at most %d tokens: each must hold %d such "
+                               "requests, and there are at most %d "
                                "cases",
-                               h->o.shares, (int)h->traces[i].n_requests, (int)e->max_model_len, LEAST_SEQUENCES, MAX_CASES);
+                               h->o.shares, (int)h->traces[i].n_requests, (int)e->max_model_len,
+                               LEAST_SEQUENCES, MAX_CASES);
             }
             h->cases[h->n_cases++] = (headline_case){.lengths = h->names[i],
                                                      .share = h->shares[k],
@@ -138,8 +146,9 @@ static quire_err open_model(headline *h, quire_error *err) {
                       .max_seqs = h->o.engine.max_seqs,
                       .max_len = h->o.engine.max_model_len};
     TRY(bare_open(&b, &h->b, err));
-    snprintf(h->machine, sizeof h->machine, "%s, compute %s, KV %s, %s, %s", h->b.desc->name, compute_name(h->b.b->compute),
-             h->b.layout.type_name, h->b.b->ops->describe(h->b.b), figures_time_name(h->o.engine.n_threads));
+    snprintf(h->machine, sizeof h->machine, "%s, compute %s, KV %s, %s, %s", h->b.desc->name,
+             compute_name(h->b.b->compute), h->b.layout.type_name, h->b.b->ops->describe(h->b.b),
+             figures_time_name(h->o.engine.n_threads));
     return QUIRE_OK;
 }
 
@@ -158,9 +167,10 @@ static quire_err run_cases(headline *h, quire_error *err) {
                                    .seed = (uint64_t)h->o.seed,
                                    .n_runs = h->o.n_runs};
         char requests[512];
-        snprintf(requests, sizeof requests, "%s; %d requests like %s, mean prompt %.0f, answer %.0f, longest %d", h->machine,
-                 (int)t->n_requests, c->lengths, (double)t->n_prompt_tokens / t->n_requests, (double)t->n_output_tokens / t->n_requests,
-                 (int)h->o.engine.max_model_len);
+        snprintf(requests, sizeof requests,
+                 "%s; %d requests like %s, mean prompt %.0f, answer %.0f, longest %d", h->machine,
+                 (int)t->n_requests, c->lengths, (double)t->n_prompt_tokens / t->n_requests,
+                 (double)t->n_output_tokens / t->n_requests, (int)h->o.engine.max_model_len);
         TRY(headline_case_run(&o, c, err));
         headline_print_case(c, requests, h->o.json);
     }
@@ -169,19 +179,22 @@ static quire_err run_cases(headline *h, quire_error *err) {
 
 static quire_err run(headline *h, quire_error *err) {
     if (h->o.engine.max_batched_tokens < h->o.engine.max_seqs) {
-        return err_set(err, QUIRE_INVALID, -1, "--max-num-batched-tokens %d: must be at least --max-num-seqs, which is %d",
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--max-num-batched-tokens %d: must be at least --max-num-seqs, which is %d",
                        (int)h->o.engine.max_batched_tokens, (int)h->o.engine.max_seqs);
     }
     TRY(figures_parse_list("--shares", h->o.shares, h->shares, &h->n_shares, err));
     for (int32_t i = 0; i < h->n_shares; i++) {
         if (h->shares[i] > 100) {
-            return err_set(err, QUIRE_INVALID, -1, "--shares %s: in percent of what all requests take fully reserved, so at most 100",
+            return err_set(err, QUIRE_INVALID, -1,
+                           "--shares %s: in percent of what all requests take fully reserved, so at most 100",
                            h->o.shares);
         }
     }
     TRY(figures_parse_list("--rates", h->o.rates, h->rates, &h->n_rates, err));
     if (h->n_rates > HEADLINE_MAX_LOADS / 2) {
-        return err_set(err, QUIRE_INVALID, -1, "--rates %s: must be at most %d", h->o.rates, HEADLINE_MAX_LOADS / 2);
+        return err_set(err, QUIRE_INVALID, -1, "--rates %s: must be at most %d", h->o.rates,
+                       HEADLINE_MAX_LOADS / 2);
     }
     TRY(cost_describe(DEVICE_MODEL, DEVICE, &h->device, err));
     TRY(make_traces(h, err));
@@ -198,7 +211,8 @@ static quire_err run_on(headline *h, quire_error *err) {
     }
     const speed_type *type = speed_type_find(h->o.type, strlen(h->o.type));
     if (type == NULL) {
-        return err_set(err, QUIRE_INVALID, -1, "--type %s: must be q4_0, q8_0, q4_k, int8, bf16 or f32", h->o.type);
+        return err_set(err, QUIRE_INVALID, -1, "--type %s: must be q4_0, q8_0, q4_k, int8, bf16 or f32",
+                       h->o.type);
     }
     TRY(model_shape_parse("--shape", h->o.shape, &shape, err));
     synthetic s;
@@ -215,7 +229,8 @@ quire_err headline_run(const headline_options *o, quire_error *err) {
         return err_set(err, QUIRE_INVALID, -1, "a MODEL or --shape is run, not both");
     }
     if (o->lengths != NULL && o->lengths[0] == '\0') {
-        return err_set(err, QUIRE_INVALID, -1, "--lengths: is empty; it must be one or some of %s", arrivals_names);
+        return err_set(err, QUIRE_INVALID, -1, "--lengths: is empty; it must be one or some of %s",
+                       arrivals_names);
     }
     headline *h = mem_new(1, sizeof *h);
     TRY(mem_check_for(h, "the cases", err));

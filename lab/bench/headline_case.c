@@ -7,7 +7,8 @@
 #include "lab/bench/headline_cost.h"
 #include "lab/bench/headline_load.h"
 
-/* Rates beyond those that were asked for; of one load, and of all, runs that replace another. */
+/* Rates beyond those that were asked for; of one load, and of all, runs that replace
+ * another. */
 enum { MAX_WIDER = 6, MAX_AGAIN = 3, MOST_AGAIN = HEADLINE_N_WAYS };
 static const double HIGHER = 1.4, LOWER = 1.6;
 
@@ -20,7 +21,8 @@ typedef struct serving_way {
 } serving_way;
 
 /* What steps cost now: *out, and joins the mean. */
-static quire_err measure_cost(const headline_case_options *o, headline_case *c, cost_model *out, quire_error *err) {
+static quire_err measure_cost(const headline_case_options *o, headline_case *c, cost_model *out,
+                              quire_error *err) {
     headline_cost_options co = {.n_pages = (int32_t)(c->server.kv_tokens / HEADLINE_PAGE),
                                 .max_rows = c->server.max_rows,
                                 .max_seqs = c->server.max_seqs,
@@ -40,12 +42,14 @@ typedef struct run {
     cost_model cost;
 } run;
 
-/* A load that really runs, between two measurements. The speed of a machine that others share changes from one minute to the next: where
- * the two differ, it runs again, and the run whose two differ least counts, whatever it gave. */
+/* A load that really runs, between two measurements. The speed of a machine that others
+ * share changes from one minute to the next: where the two differ, it runs again, and the
+ * run whose two differ least counts, whatever it gave. */
 static quire_err run_steadily(const serving_way *w, double rate, run *out, quire_error *err) {
     double least = INFINITY;
     w->c->n_loads++;
-    for (int32_t i = 0; i <= MAX_AGAIN && least > HEADLINE_STEADY && (i == 0 || w->c->n_again < MOST_AGAIN); i++) {
+    for (int32_t i = 0; i <= MAX_AGAIN && least > HEADLINE_STEADY && (i == 0 || w->c->n_again < MOST_AGAIN);
+         i++) {
         run r = {.cost = *w->now};
         TRY(headline_run_load(&w->k, rate, &r.load, err));
         TRY(measure_cost(w->o, w->c, w->now, err));
@@ -81,20 +85,25 @@ static quire_err add_load(const serving_way *w, double rate, headline_sweep *s, 
     return QUIRE_OK;
 }
 
-/* Higher rates until the queue grows beyond the bound, lower ones until one is within it. */
+/* Higher rates until the queue grows beyond the bound, lower ones until one is within
+ * it. */
 static quire_err widen(const serving_way *w, double bound, headline_sweep *s, quire_error *err) {
-    for (int32_t i = 0; i < MAX_WIDER && s->loads[s->n_loads - 1].latency <= bound && s->n_loads < HEADLINE_MAX_LOADS; i++) {
+    for (int32_t i = 0;
+         i < MAX_WIDER && s->loads[s->n_loads - 1].latency <= bound && s->n_loads < HEADLINE_MAX_LOADS; i++) {
         TRY(add_load(w, s->loads[s->n_loads - 1].rate * HIGHER, s, err));
     }
-    for (int32_t i = 0; i < MAX_WIDER && s->loads[0].latency > bound && s->n_loads < HEADLINE_MAX_LOADS; i++) {
+    for (int32_t i = 0; i < MAX_WIDER && s->loads[0].latency > bound && s->n_loads < HEADLINE_MAX_LOADS;
+         i++) {
         TRY(add_load(w, s->loads[0].rate / LOWER, s, err));
     }
     s->highest = headline_highest_rate(s->loads, s->n_loads, bound, &s->is_between);
     return QUIRE_OK;
 }
 
-/* Everybody at once, then the asked-for parts of `capacity` requests a second, and as many more as the bound needs. */
-static quire_err sweep(const serving_way *w, double capacity, double bound, headline_sweep *s, quire_error *err) {
+/* Everybody at once, then the asked-for parts of `capacity` requests a second, and as
+ * many more as the bound needs. */
+static quire_err sweep(const serving_way *w, double capacity, double bound, headline_sweep *s,
+                       quire_error *err) {
     for (int32_t i = 0; i < w->o->n_rates; i++) {
         TRY(add_load(w, capacity * w->o->rates[i] / 100, s, err));
     }
@@ -107,12 +116,12 @@ static double requests_s(const trace *t, const headline_load *burst) {
 
 static double bound_of(const headline_case_options *o, const headline_case *c, const cost_model *cost) {
     double n = o->t->n_requests;
-    return o->times_idle *
-           headline_idle_latency(cost, (double)o->t->n_prompt_tokens / n, (double)o->t->n_output_tokens / n, c->server.max_rows);
+    return o->times_idle * headline_idle_latency(cost, (double)o->t->n_prompt_tokens / n,
+                                                 (double)o->t->n_output_tokens / n, c->server.max_rows);
 }
 
-/* Everybody at once, so many times: the run that reaches the median of what the steps' cost around it allows, of an even number the lower
- * one. */
+/* Everybody at once, so many times: the run that reaches the median of what the steps'
+ * cost around it allows, of an even number the lower one. */
 static quire_err run_bursts(const serving_way *w, headline_sweep *s, quire_error *err) {
     run runs[HEADLINE_MAX_RUNS];
     double reached[HEADLINE_MAX_RUNS]; /* part of what the cost allows */
@@ -134,11 +143,12 @@ static quire_err run_real_way(serving_way w, quire_error *err) {
     TRY(headline_run_load(&w.k, INFINITY, &expected, err));
     w.k.really = true;
     TRY(run_bursts(&w, s, err));
-    return w.k.way != HEADLINE_PLANNER ? sweep(&w, requests_s(w.k.t, &expected), w.c->bound, s, err) : QUIRE_OK;
+    return w.k.way != HEADLINE_PLANNER ? sweep(&w, requests_s(w.k.t, &expected), w.c->bound, s, err)
+                                       : QUIRE_OK;
 }
 
-/* The same rates, each at what steps cost around the real load, so that the two differ by the steps' time alone; rates beyond those at the
- * mean. */
+/* The same rates, each at what steps cost around the real load, so that the two differ by
+ * the steps' time alone; rates beyond those at the mean. */
 static quire_err simulate_way(serving_way w, quire_error *err) {
     const headline_sweep *real = &w.c->real[w.k.way];
     headline_sweep *s = &w.c->simulated[w.k.way];
@@ -161,7 +171,9 @@ static quire_err simulate_device(serving_way w, quire_error *err) {
     TRY(headline_run_load(&w.k, INFINITY, &s->burst, err));
     w.k.t = w.o->many;
     w.k.drawn = NULL;
-    return w.c->real[w.k.way].n_loads > 0 ? sweep(&w, requests_s(w.o->t, &s->burst), w.c->device_bound, s, err) : QUIRE_OK;
+    return w.c->real[w.k.way].n_loads > 0
+               ? sweep(&w, requests_s(w.o->t, &s->burst), w.c->device_bound, s, err)
+               : QUIRE_OK;
 }
 
 quire_err headline_case_run(const headline_case_options *o, headline_case *c, quire_error *err) {

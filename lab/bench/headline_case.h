@@ -1,5 +1,7 @@
-/* One case of `quire bench headline`: requests of one kind, a memory that holds a share of what they would take fully reserved, and every
- * way of serving them, at rising rates: really, simulated with this machine's step cost, and simulated with a described device's. */
+/* One case of `quire bench headline`: requests of one kind, a memory that holds a share
+ * of what they would take fully reserved, and every way of serving them, at rising rates:
+ * really, simulated with this machine's step cost, and simulated with a described
+ * device's. */
 #ifndef LAB_BENCH_HEADLINE_CASE_H
 #define LAB_BENCH_HEADLINE_CASE_H
 
@@ -11,7 +13,8 @@ enum { HEADLINE_MAX_LOADS = 16, HEADLINE_MAX_RUNS = 64 };
 /* Everybody at once, then at rates in ascending order. */
 typedef struct headline_sweep {
     headline_load burst, loads[HEADLINE_MAX_LOADS];
-    cost_model burst_cost, costs[HEADLINE_MAX_LOADS]; /* really run: of steps, the mean of right before and right after the load */
+    /* really run: of steps, the mean of right before and right after the load */
+    cost_model burst_cost, costs[HEADLINE_MAX_LOADS];
     int32_t n_loads;
     double highest; /* rate under the bound */
     bool is_between;
@@ -39,10 +42,13 @@ typedef struct headline_case_options {
     int32_t n_rates;
     int32_t n_draws; /* of arrivals, at each rate */
     uint64_t seed;   /* of the first */
-    int32_t n_runs;  /* of all at once, really, 1 to HEADLINE_MAX_RUNS: the one that reaches the median of what steps allow counts */
+    /* of all at once, really, 1 to HEADLINE_MAX_RUNS: the one that reaches the median of
+     * what steps allow counts */
+    int32_t n_runs;
 } headline_case_options;
 
-/* Fills the sweeps of *c, whose lengths, share and server are set. QUIRE_INTERNAL when two ways give different answers. */
+/* Fills the sweeps of *c, whose lengths, share and server are set. QUIRE_INTERNAL when
+ * two ways give different answers. */
 quire_err headline_case_run(const headline_case_options *o, headline_case *c, quire_error *err);
 
 #endif

@@ -11,14 +11,15 @@
 #include "lab/bench/headline_execute.h"
 
 enum { MAX_MEASURES = 96, N_CONTEXTS = 4 };
-/* A step is repeated for RUN_US; one that takes longer, some times, so that no knot of the fit hangs on a single step, unless that takes
- * LONG_US. */
+/* A step is repeated for RUN_US; one that takes longer, some times, so that no knot of
+ * the fit hangs on a single step, unless that takes LONG_US. */
 enum { MAX_REPEATS = 64, LEAST_REPEATS = 4, RUN_US = 20000, LONG_US = 200000 };
 
 static const int32_t contexts[N_CONTEXTS] = {16, 128, 512, 1536};
 enum { USUAL = 1 }; /* of these */
 
-/* So many sequences that decode behind `first` tokens each, or one that computes n_rows behind them. */
+/* So many sequences that decode behind `first` tokens each, or one that computes n_rows
+ * behind them. */
 typedef struct measure {
     bool decodes;
     int32_t n_seqs, first, n_rows;
@@ -42,13 +43,14 @@ static int32_t pages_for(int32_t n_tokens) {
 
 static void add_measure(measuring *k, measure m) {
     int32_t each = m.first + (m.decodes ? 1 : m.n_rows);
-    if (each <= k->o->max_len && (int64_t)m.n_seqs * pages_for(each) <= k->o->n_pages && k->n < MAX_MEASURES) {
+    if (each <= k->o->max_len && (int64_t)m.n_seqs * pages_for(each) <= k->o->n_pages &&
+        k->n < MAX_MEASURES) {
         k->measures[k->n++] = m;
     }
 }
 
-/* Rows up to the limit, alone and behind others; sequences, behind several contexts where their number is a power of two, since what a
- * token of context costs does not bend. */
+/* Rows up to the limit, alone and behind others; sequences, behind several contexts where
+ * their number is a power of two, since what a token of context costs does not bend. */
 static void choose(measuring *k) {
     int32_t most = k->o->max_rows, seqs[COST_MAX_POINTS], n_seqs = cost_knots_until(k->o->max_seqs, seqs);
     k->n_knots = cost_knots_until(most, k->knots);
@@ -67,8 +69,11 @@ static void choose(measuring *k) {
 static quire_err run_step(measuring *k, const measure *m) {
     int32_t rows = m->decodes ? 1 : m->n_rows, each = pages_for(m->first + rows);
     for (int32_t i = 0; i < m->n_seqs; i++) {
-        k->parts[i] = (bare_part){
-            .tokens = k->tokens, .first = m->first, .n_rows = rows, .pages = k->tables + (size_t)i * (size_t)each, .n_logits = 1};
+        k->parts[i] = (bare_part){.tokens = k->tokens,
+                                  .first = m->first,
+                                  .n_rows = rows,
+                                  .pages = k->tables + (size_t)i * (size_t)each,
+                                  .n_logits = 1};
     }
     TRY(bare_forward(k->b, k->parts, m->n_seqs));
     for (int32_t i = 0; i < m->n_seqs; i++) {
@@ -90,12 +95,14 @@ static quire_err run_some(measuring *k, measure *m) {
     return QUIRE_OK;
 }
 
-/* Finite keys and values everywhere: memory that was never written costs nothing to read. */
+/* Finite keys and values everywhere: memory that was never written costs nothing to
+ * read. */
 static quire_err fill_pages(measuring *k) {
     for (int32_t i = 0; i < k->o->n_pages; i++) {
         k->tables[i] = i;
     }
-    TRY(bare_prefill(k->b, k->tokens, HEADLINE_PAGE < k->o->max_len ? HEADLINE_PAGE : k->o->max_len, k->tables));
+    TRY(bare_prefill(k->b, k->tokens, HEADLINE_PAGE < k->o->max_len ? HEADLINE_PAGE : k->o->max_len,
+                     k->tables));
     for (int32_t i = 1; i < k->o->n_pages; i++) {
         kv_copy_pair pair = {0, i};
         k->b->b->ops->kv_copy(k->b->b, &pair, 1);
@@ -118,8 +125,9 @@ static double copy_us(const measuring *k) {
 
 static step_work work_of(const measure *m) {
     double n = m->n_seqs, rows = m->n_rows;
-    return m->decodes ? (step_work){.rows = n, .out = n, .decode_pairs = n * (m->first + 1)}
-                      : (step_work){.rows = rows, .out = 1, .prefill_pairs = rows * (m->first + (rows + 1) / 2)};
+    return m->decodes
+               ? (step_work){.rows = n, .out = n, .decode_pairs = n * (m->first + 1)}
+               : (step_work){.rows = rows, .out = 1, .prefill_pairs = rows * (m->first + (rows + 1) / 2)};
 }
 
 static void fit_cost(const measuring *k, cost_model *c, double *off) {
@@ -154,7 +162,8 @@ static quire_err measure_all(measuring *k) {
     return QUIRE_OK;
 }
 
-quire_err headline_cost_measure(bare *b, const headline_cost_options *o, cost_model *out, double *off, quire_error *err) {
+quire_err headline_cost_measure(bare *b, const headline_cost_options *o, cost_model *out, double *off,
+                                quire_error *err) {
     measuring *k = mem_new(1, sizeof *k);
     TRY(mem_check_for(k, "the measurements of steps", err));
     *k = (measuring){.b = b, .o = o};

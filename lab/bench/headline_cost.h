@@ -1,5 +1,7 @@
-/* What a step costs on this machine, as `quire bench calibrate` finds it, but in the time that `quire bench headline` runs by and through
- * the same passes: of one thread's processor, where there is one. Steps of known content are computed; no request is looked at. */
+/* What a step costs on this machine, as `quire bench calibrate` finds it, but in the time
+ * that `quire bench headline` runs by and through the same passes: of one thread's
+ * processor, where there is one. Steps of known content are computed; no request is
+ * looked at. */
 #ifndef LAB_BENCH_HEADLINE_COST_H
 #define LAB_BENCH_HEADLINE_COST_H
 
@@ -11,7 +13,9 @@ typedef struct headline_cost_options {
     int32_t n_runs;                               /* of each measurement, in turns */
 } headline_cost_options;
 
-/* *off: the mean square of the fit's relative errors, its root. b's pages are overwritten. */
-quire_err headline_cost_measure(bare *b, const headline_cost_options *o, cost_model *out, double *off, quire_error *err);
+/* *off: the mean square of the fit's relative errors, its root. b's pages are
+ * overwritten. */
+quire_err headline_cost_measure(bare *b, const headline_cost_options *o, cost_model *out, double *off,
+                                quire_error *err);
 
 #endif

@@ -1,4 +1,5 @@
-/* Latency by rate as an SVG picture: a diagram for each case, a line for each way, both scales logarithmic, the bound dashed. */
+/* Latency by rate as an SVG picture: a diagram for each case, a line for each way, both
+ * scales logarithmic, the bound dashed. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +13,8 @@
 enum { WIDTH = 760, PART = 330, LEFT = 70, RIGHT = 560, TOP = 36, BOTTOM = 280, LEGEND_STEP = 20 };
 
 /* Okabe and Ito 2008, in the order of headline_way. */
-static const char *const colours[] = {"#000000", "#d55e00", "#e69f00", "#cc79a7", "#56b4e9", "#0072b2", "#009e73", "#f0e442", "#999999"};
+static const char *const colours[] = {"#000000", "#d55e00", "#e69f00", "#cc79a7", "#56b4e9",
+                                      "#0072b2", "#009e73", "#f0e442", "#999999"};
 
 typedef struct diagram {
     strbuf *out;
@@ -54,22 +56,26 @@ static quire_err add_axes(const diagram *d) {
         for (int i = 0; i < 3; i++) {
             double v = steps[i] * pow(10, power), at = log10(v);
             if (at > d->y0 && at < d->y1) {
-                TRY(strbuf_addf(d->out, "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"#ddd\"/>\n", LEFT, y_of(d, v), RIGHT,
-                                y_of(d, v)));
-                TRY(strbuf_addf(d->out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g ms</text>\n", LEFT - 6, y_of(d, v) + 4, v * 1e3));
+                TRY(strbuf_addf(d->out,
+                                "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"#ddd\"/>\n", LEFT,
+                                y_of(d, v), RIGHT, y_of(d, v)));
+                TRY(strbuf_addf(d->out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g ms</text>\n",
+                                LEFT - 6, y_of(d, v) + 4, v * 1e3));
             }
             if (at > d->x0 && at < d->x1) {
-                TRY(strbuf_addf(d->out, "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\" stroke=\"#ddd\"/>\n", x_of(d, v), d->top + TOP,
-                                x_of(d, v), d->top + BOTTOM));
-                TRY(strbuf_addf(d->out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%g</text>\n", x_of(d, v), d->top + BOTTOM + 16,
-                                v));
+                TRY(strbuf_addf(d->out,
+                                "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\" stroke=\"#ddd\"/>\n",
+                                x_of(d, v), d->top + TOP, x_of(d, v), d->top + BOTTOM));
+                TRY(strbuf_addf(d->out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%g</text>\n",
+                                x_of(d, v), d->top + BOTTOM + 16, v));
             }
         }
     }
-    TRY(strbuf_addf(d->out, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"none\" stroke=\"#444\"/>\n", LEFT, d->top + TOP,
-                    RIGHT - LEFT, BOTTOM - TOP));
-    return strbuf_addf(d->out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">requests a second</text>\n", (LEFT + RIGHT) / 2,
-                       d->top + BOTTOM + 34);
+    TRY(strbuf_addf(d->out,
+                    "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"none\" stroke=\"#444\"/>\n",
+                    LEFT, d->top + TOP, RIGHT - LEFT, BOTTOM - TOP));
+    return strbuf_addf(d->out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">requests a second</text>\n",
+                       (LEFT + RIGHT) / 2, d->top + BOTTOM + 34);
 }
 
 static quire_err add_way(const diagram *d, headline_way w) {
@@ -80,28 +86,36 @@ static quire_err add_way(const diagram *d, headline_way w) {
     }
     TRY(strbuf_add_str(d->out, "<polyline points=\""));
     for (int32_t i = 0; i < s->n_loads; i++) {
-        TRY(strbuf_addf(d->out, "%s%.1f,%.1f", i > 0 ? " " : "", x_of(d, s->loads[i].rate), y_of(d, s->loads[i].latency)));
+        TRY(strbuf_addf(d->out, "%s%.1f,%.1f", i > 0 ? " " : "", x_of(d, s->loads[i].rate),
+                        y_of(d, s->loads[i].latency)));
     }
     TRY(strbuf_addf(d->out, "\" fill=\"none\" stroke=\"%s\" stroke-width=\"2\"/>\n", colours[w]));
     for (int32_t i = 0; i < s->n_loads; i++) {
-        TRY(strbuf_addf(d->out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"2.5\" fill=\"%s\"/>\n", x_of(d, s->loads[i].rate),
-                        y_of(d, s->loads[i].latency), colours[w]));
+        TRY(strbuf_addf(d->out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"2.5\" fill=\"%s\"/>\n",
+                        x_of(d, s->loads[i].rate), y_of(d, s->loads[i].latency), colours[w]));
     }
-    TRY(strbuf_addf(d->out, "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"%s\" stroke-width=\"2\"/>\n", RIGHT + 12, y, RIGHT + 38,
-                    y, colours[w]));
-    return strbuf_addf(d->out, "<text x=\"%d\" y=\"%d\">%s</text>\n", RIGHT + 44, y + 4, headline_way_name(w));
+    TRY(strbuf_addf(d->out,
+                    "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"%s\" stroke-width=\"2\"/>\n",
+                    RIGHT + 12, y, RIGHT + 38, y, colours[w]));
+    return strbuf_addf(d->out, "<text x=\"%d\" y=\"%d\">%s</text>\n", RIGHT + 44, y + 4,
+                       headline_way_name(w));
 }
 
 static quire_err add_diagram(strbuf *out, const headline_case *c, int32_t i) {
     diagram d = {.out = out, .c = c, .top = i * PART};
     scale(&d);
-    TRY(strbuf_addf(out, "<text x=\"%d\" y=\"%d\" font-size=\"14\">Mean latency a token by rate: %s, memory %g%%</text>\n", LEFT,
-                    d.top + 24, strcmp(c->lengths, "sharegpt") == 0 || strcmp(c->lengths, "alpaca") == 0 ? c->lengths : "a trace",
-                    c->share));
+    TRY(strbuf_addf(
+        out,
+        "<text x=\"%d\" y=\"%d\" font-size=\"14\">Mean latency a token by rate: %s, memory %g%%</text>\n",
+        LEFT, d.top + 24,
+        strcmp(c->lengths, "sharegpt") == 0 || strcmp(c->lengths, "alpaca") == 0 ? c->lengths : "a trace",
+        c->share));
     TRY(add_axes(&d));
     if (log10(c->bound) > d.y0 && log10(c->bound) < d.y1) {
-        TRY(strbuf_addf(out, "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"#555\" stroke-dasharray=\"6 4\"/>\n", LEFT,
-                        y_of(&d, c->bound), RIGHT, y_of(&d, c->bound)));
+        TRY(strbuf_addf(
+            out,
+            "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"#555\" stroke-dasharray=\"6 4\"/>\n",
+            LEFT, y_of(&d, c->bound), RIGHT, y_of(&d, c->bound)));
     }
     for (headline_way w = 0; w < HEADLINE_N_WAYS; w++) {
         TRY(add_way(&d, w));
@@ -110,10 +124,12 @@ static quire_err add_diagram(strbuf *out, const headline_case *c, int32_t i) {
 }
 
 static quire_err draw(strbuf *out, const headline_case *cases, int32_t n) {
-    TRY(strbuf_addf(out,
-                    "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
-                    "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
-                    WIDTH, n * PART, WIDTH, n * PART));
+    TRY(strbuf_addf(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
+        "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" "
+        "fill=\"white\"/>\n",
+        WIDTH, n * PART, WIDTH, n * PART));
     for (int32_t i = 0; i < n; i++) {
         TRY(add_diagram(out, &cases[i], i));
     }

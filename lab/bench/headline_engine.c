@@ -40,15 +40,19 @@ typedef struct course {
 static quire_err open_requests(course *c) {
     size_t n = (size_t)c->t->n_requests, at = 0;
     c->asked = mem_new(n, sizeof *c->asked);
-    c->answers = mem_new((size_t)c->t->n_output_tokens + n, sizeof *c->answers); /* an answer has a token at least */
+    /* an answer has a token at least */
+    c->answers = mem_new((size_t)c->t->n_output_tokens + n, sizeof *c->answers);
     c->text = mem_new((size_t)c->t->longest + 1, sizeof *c->text);
-    c->r->times = (serving_times){mem_new(n, sizeof(double)), mem_new(n, sizeof(double)), mem_new(n, sizeof(double)), 0};
-    if (!c->asked || !c->answers || !c->text || !c->r->times.first || !c->r->times.gap || !c->r->times.per_token) {
+    c->r->times = (serving_times){mem_new(n, sizeof(double)), mem_new(n, sizeof(double)),
+                                  mem_new(n, sizeof(double)), 0};
+    if (!c->asked || !c->answers || !c->text || !c->r->times.first || !c->r->times.gap ||
+        !c->r->times.per_token) {
         return QUIRE_NO_MEMORY;
     }
     for (size_t i = 0; i < n; i++) {
         const trace_request *q = &c->t->requests[i];
-        c->asked[i] = (asked){.q = q, .answer = c->answers + at, .arrival = serving_arrival(c->t, c->o, (int32_t)i)};
+        c->asked[i] =
+            (asked){.q = q, .answer = c->answers + at, .arrival = serving_arrival(c->t, c->o, (int32_t)i)};
         at += (size_t)serving_output(q);
     }
     return QUIRE_OK;
@@ -76,7 +80,8 @@ static quire_err open_engine(course *c, quire_error *err) {
     return e == QUIRE_OK ? e : err_set(err, e, -1, "the engine's events: %s", quire_err_text(e));
 }
 
-/* ---- requests in, tokens out: other threads' work in a server, which the clock leaves out ---- */
+/* ---- requests in, tokens out: other threads' work in a server, which the clock leaves
+ * out ---- */
 
 static quire_err submit(course *c, asked *a, quire_error *err) {
     const trace_request *q = a->q;
@@ -90,8 +95,12 @@ static quire_err submit(course *c, asked *a, quire_error *err) {
     for (int32_t i = 0; i < q->n_prompt; i++) {
         tokens[i] = trace_token_of(c->text[i], c->b->desc->n_vocab);
     }
-    engine_request r = {
-        .tokens = tokens, .n_tokens = q->n_prompt, .namespace = &q->tenant, .n_namespace = sizeof q->tenant, .out = c->out, .user = a};
+    engine_request r = {.tokens = tokens,
+                        .n_tokens = q->n_prompt,
+                        .namespace = &q->tenant,
+                        .n_namespace = sizeof q->tenant,
+                        .out = c->out,
+                        .user = a};
     sampling_params_init(&r.sampling);
     r.sampling.temperature = 0;
     r.sampling.max_tokens = serving_output(q);
@@ -118,8 +127,8 @@ static quire_err take_events(course *c, quire_error *err) {
         }
         c->n_open--;
         if (ev.finish != FINISH_LENGTH || a->n != serving_output(a->q)) {
-            return err_set(err, ev.error != QUIRE_OK ? ev.error : QUIRE_INTERNAL, -1, "a request ended early: %s",
-                           quire_err_text(ev.error));
+            return err_set(err, ev.error != QUIRE_OK ? ev.error : QUIRE_INTERNAL, -1,
+                           "a request ended early: %s", quire_err_text(ev.error));
         }
         serving_note(c->r, a->q, a->arrival, a->first, c->now);
         c->digest += lab_digest(a->answer, a->n);
@@ -213,12 +222,13 @@ static void close_all(course *c) {
     mem_free(c->text);
 }
 
-quire_err headline_engine_run(bare *b, const trace *t, const serving_options *o, int64_t swap_bytes, serving_result *out, uint64_t *digest,
-                              quire_error *err) {
+quire_err headline_engine_run(bare *b, const trace *t, const serving_options *o, int64_t swap_bytes,
+                              serving_result *out, uint64_t *digest, quire_error *err) {
     serving_result r = {.n_requests = t->n_requests};
     course c = {.b = b, .t = t, .o = o, .swap_bytes = swap_bytes, .r = &r};
     quire_err e = open_requests(&c);
-    e = e == QUIRE_OK ? open_engine(&c, err) : err_set(err, e, -1, "out of memory for %d requests", (int)t->n_requests);
+    e = e == QUIRE_OK ? open_engine(&c, err)
+                      : err_set(err, e, -1, "out of memory for %d requests", (int)t->n_requests);
     e = e == QUIRE_OK ? serve(&c, err) : e;
     close_all(&c);
     if (e != QUIRE_OK) {

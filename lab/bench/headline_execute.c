@@ -29,16 +29,18 @@ static quire_err flush(headline_execution *x) {
 
 enum { NOBODY = -1 };
 
-/* Rows first .. first + n of tokens, in as many passes as it takes. asker: the request that gets the last row's token, at place `at`. */
-static quire_err add_rows(headline_execution *x, const int32_t *tokens, int32_t first, int32_t n, const int32_t *pages, int32_t asker,
-                          int32_t at) {
+/* Rows first .. first + n of tokens, in as many passes as it takes. asker: the request
+ * that gets the last row's token, at place `at`. */
+static quire_err add_rows(headline_execution *x, const int32_t *tokens, int32_t first, int32_t n,
+                          const int32_t *pages, int32_t asker, int32_t at) {
     while (n > 0) {
         if (x->n_rows == x->b->max_rows || x->n_parts == x->b->max_seqs) {
             TRY(flush(x));
         }
         int32_t room = x->b->max_rows - x->n_rows, rows = room < n ? room : n;
         bool wants = asker != NOBODY && rows == n;
-        x->parts[x->n_parts++] = (bare_part){.tokens = tokens, .first = first, .n_rows = rows, .pages = pages, .n_logits = wants};
+        x->parts[x->n_parts++] =
+            (bare_part){.tokens = tokens, .first = first, .n_rows = rows, .pages = pages, .n_logits = wants};
         if (wants) {
             x->askers[x->n_askers] = asker;
             x->askers_at[x->n_askers++] = at;
@@ -93,8 +95,10 @@ static quire_err step(void *context, const scheduler *s, const int64_t *pieces, 
         const sched_task *t = s->tasks[i];
         int32_t n_rows = s->plan.items[i].n_rows, request = (int32_t)t->arrival;
         bool wants = t->kv.n_computed + n_rows == t->n_known;
-        const int32_t *pages = pieces != NULL ? table_of(x, i, pieces[i] / HEADLINE_PAGE) : &t->kv.tables[0].pages->v;
-        TRY(add_rows(x, tokens_of(x, request), t->kv.n_computed, n_rows, pages, wants ? request : NOBODY, t->n_known));
+        const int32_t *pages =
+            pieces != NULL ? table_of(x, i, pieces[i] / HEADLINE_PAGE) : &t->kv.tables[0].pages->v;
+        TRY(add_rows(x, tokens_of(x, request), t->kv.n_computed, n_rows, pages, wants ? request : NOBODY,
+                     t->n_known));
     }
     TRY(flush(x));
     *us = took_us(x);
@@ -107,12 +111,14 @@ static quire_err add_prompts(headline_execution *x, const serving_batch *b) {
         int32_t request = b->first + i, n_prompt = x->t->requests[request].n_prompt;
         const int32_t *pads = table_of(x, x->b->max_seqs + i, x->n_pages + (int64_t)i * x->per_seq);
         TRY(add_rows(x, x->zeros, 0, b->prompt - n_prompt, pads, NOBODY, 0));
-        TRY(add_rows(x, tokens_of(x, request), 0, n_prompt, table_of(x, i, (int64_t)i * x->per_seq), request, n_prompt));
+        TRY(add_rows(x, tokens_of(x, request), 0, n_prompt, table_of(x, i, (int64_t)i * x->per_seq), request,
+                     n_prompt));
     }
     return QUIRE_OK;
 }
 
-/* One more token of each member. A dead row that would go beyond the room stays at its end. */
+/* One more token of each member. A dead row that would go beyond the room stays at its
+ * end. */
 static quire_err batch_step(void *context, const serving_batch *b, int32_t made, double *us) {
     headline_execution *x = context;
     if (b->n != b->n_taken) {
@@ -125,7 +131,8 @@ static quire_err batch_step(void *context, const serving_batch *b, int32_t made,
     for (int32_t i = 0; made > 0 && i < b->n; i++) {
         int32_t request = b->first + i, at = x->t->requests[request].n_prompt + made - 1;
         at = at < x->max_len - 1 ? at : x->max_len - 1;
-        TRY(add_rows(x, tokens_of(x, request), at, 1, table_of(x, i, (int64_t)i * x->per_seq), request, at + 1));
+        TRY(add_rows(x, tokens_of(x, request), at, 1, table_of(x, i, (int64_t)i * x->per_seq), request,
+                     at + 1));
     }
     TRY(flush(x));
     *us = took_us(x);
@@ -166,13 +173,15 @@ static quire_err open_all(headline_execution *x) {
     return x->tables && x->zeros && x->parts && x->askers && x->askers_at ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-quire_err headline_execution_open(bare *b, const trace *t, int32_t n_pages, int32_t max_len, headline_execution *out) {
-    *out = (headline_execution){.hooks = {.context = out, .begin = begin, .move = move, .step = step, .batch_step = batch_step},
-                                .b = b,
-                                .t = t,
-                                .n_pages = n_pages,
-                                .max_len = max_len,
-                                .per_seq = (int32_t)kv_pages_for(max_len, HEADLINE_PAGE)};
+quire_err headline_execution_open(bare *b, const trace *t, int32_t n_pages, int32_t max_len,
+                                  headline_execution *out) {
+    *out = (headline_execution){
+        .hooks = {.context = out, .begin = begin, .move = move, .step = step, .batch_step = batch_step},
+        .b = b,
+        .t = t,
+        .n_pages = n_pages,
+        .max_len = max_len,
+        .per_seq = (int32_t)kv_pages_for(max_len, HEADLINE_PAGE)};
     quire_err e = open_all(out);
     if (e != QUIRE_OK) {
         headline_execution_close(out);

@@ -1,13 +1,17 @@
-/* Steps of a server without the engine, really computed: what lab/sim/serving.h plans runs through the model, and the clock goes on by what
- * that took. For `quire bench headline`, whose baselines differ from the engine by memory and batching alone: planner, kernels and weights
- * are the same.
+/* Steps of a server without the engine, really computed: what lab/sim/serving.h plans
+ * runs through the model, and the clock goes on by what that took. For `quire bench
+ * headline`, whose baselines differ from the engine by memory and batching alone:
+ * planner, kernels and weights are the same.
  *
- *   pieces   a sequence's keys and values lie side by side in the pages of its piece; one that grows is copied, by the backend
+ *   pieces   a sequence's keys and values lie side by side in the pages of its piece; one
+ *            that grows is copied, by the backend
  *   pages    they lie in the pages of its block table
- *   static   each member of a batch has room for the longest sequence; pads are rows of their own, whose keys and values nobody reads;
- *            members whose answer has ended are computed until the longest ends
+ *   static   each member of a batch has room for the longest sequence; pads are rows of
+ *            their own, whose keys and values nobody reads; members whose answer has
+ *            ended are computed until the longest ends
  *
- * Answers are the likeliest tokens, so all ways of serving give the same; headline_execution_digest tells. Owner: one thread. */
+ * Answers are the likeliest tokens, so all ways of serving give the same;
+ * headline_execution_digest tells. Owner: one thread. */
 #ifndef LAB_BENCH_HEADLINE_EXECUTE_H
 #define LAB_BENCH_HEADLINE_EXECUTE_H
 
@@ -34,10 +38,12 @@ typedef struct headline_execution {
 /* Pages beside the memory that static batches' padding needs. */
 int32_t headline_padding_pages(int32_t n_pages, int32_t max_len);
 
-/* b has n_pages + headline_padding_pages pages of HEADLINE_PAGE tokens, and passes of max_rows rows and max_seqs sequences. b and t outlive
- * *out, which is not moved: hooks.context points at it. QUIRE_NO_MEMORY. */
+/* b has n_pages + headline_padding_pages pages of HEADLINE_PAGE tokens, and passes of
+ * max_rows rows and max_seqs sequences. b and t outlive *out, which is not moved:
+ * hooks.context points at it. QUIRE_NO_MEMORY. */
 enum { HEADLINE_PAGE = 16 };
-quire_err headline_execution_open(bare *b, const trace *t, int32_t n_pages, int32_t max_len, headline_execution *out);
+quire_err headline_execution_open(bare *b, const trace *t, int32_t n_pages, int32_t max_len,
+                                  headline_execution *out);
 void headline_execution_close(headline_execution *x);
 /* Of all answers, as lab_digest: equal where they are. */
 uint64_t headline_execution_digest(const headline_execution *x);

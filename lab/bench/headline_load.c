@@ -19,26 +19,32 @@ static const struct way {
     [HEADLINE_STATIC] = {"static, padded", BATCH_STATIC, RESERVE_MAX, SERVING_CACHE_NONE, false, false},
     [HEADLINE_MAX] = {"iteration, max", BATCH_ITERATION, RESERVE_MAX, SERVING_CACHE_NONE, false, false},
     [HEADLINE_POW2] = {"iteration, pow2", BATCH_ITERATION, RESERVE_POW2, SERVING_CACHE_NONE, false, false},
-    [HEADLINE_ORACLE] = {"iteration, oracle", BATCH_ITERATION, RESERVE_ORACLE, SERVING_CACHE_NONE, false, false},
-    [HEADLINE_GROWING] = {"iteration, growing", BATCH_ITERATION, RESERVE_GROWING, SERVING_CACHE_NONE, false, false},
+    [HEADLINE_ORACLE] = {"iteration, oracle", BATCH_ITERATION, RESERVE_ORACLE, SERVING_CACHE_NONE, false,
+                         false},
+    [HEADLINE_GROWING] = {"iteration, growing", BATCH_ITERATION, RESERVE_GROWING, SERVING_CACHE_NONE, false,
+                          false},
     [HEADLINE_PAGED] = {"paged", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_NONE, true, false},
-    [HEADLINE_CACHED] = {"paged, prefix cache", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_TOKEN, true, false},
+    [HEADLINE_CACHED] = {"paged, prefix cache", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_TOKEN, true,
+                         false},
     [HEADLINE_SWAPPED] = {"paged, swapping", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_NONE, true, true},
-    [HEADLINE_PLANNER] = {"paged, no engine", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_NONE, false, false},
+    [HEADLINE_PLANNER] = {"paged, no engine", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_NONE, false,
+                          false},
 };
 
 const char *headline_way_name(headline_way w) {
     return ways[w].name;
 }
 
-static quire_err run_really(const headline_course *k, serving_options *so, serving_result *r, quire_error *err) {
+static quire_err run_really(const headline_course *k, serving_options *so, serving_result *r,
+                            quire_error *err) {
     uint64_t digest;
     if (ways[k->way].by_engine) {
         int64_t swap_bytes = ways[k->way].swaps ? so->kv_tokens * kv_layout_token_bytes(&k->b->layout) : 0;
         TRY(headline_engine_run(k->b, k->t, so, swap_bytes, r, &digest, err));
     } else {
         headline_execution x;
-        quire_err e = headline_execution_open(k->b, k->t, (int32_t)(so->kv_tokens / HEADLINE_PAGE), so->max_model_len, &x);
+        quire_err e = headline_execution_open(k->b, k->t, (int32_t)(so->kv_tokens / HEADLINE_PAGE),
+                                              so->max_model_len, &x);
         if (e != QUIRE_OK) {
             return err_set(err, e, -1, "out of memory for %d requests", (int)k->t->n_requests);
         }
@@ -50,7 +56,8 @@ static quire_err run_really(const headline_course *k, serving_options *so, servi
     }
     if (*k->digest != 0 && *k->digest != digest) {
         serving_result_deinit(r);
-        return err_set(err, QUIRE_INTERNAL, -1, "%s gives other answers than the ways before it", ways[k->way].name);
+        return err_set(err, QUIRE_INTERNAL, -1, "%s gives other answers than the ways before it",
+                       ways[k->way].name);
     }
     *k->digest = digest;
     return QUIRE_OK;
@@ -61,10 +68,12 @@ static int by_latency(const void *a, const void *b) {
     return (x->latency > y->latency) - (x->latency < y->latency);
 }
 
-/* A load whose steps take some percent less or more than the cost model says, about what it is off. With arrivals preemption can turn such
- * a difference into a large one, so the load of the median latency counts. A step that takes f times as long is one in a clock that runs f
- * times as fast. */
-static quire_err simulate_load(const headline_course *k, serving_options *so, double rate, headline_load *out, quire_error *err) {
+/* A load whose steps take some percent less or more than the cost model says, about what
+ * it is off. With arrivals preemption can turn such a difference into a large one, so the
+ * load of the median latency counts. A step that takes f times as long is one in a clock
+ * that runs f times as fast. */
+static quire_err simulate_load(const headline_course *k, serving_options *so, double rate, headline_load *out,
+                               quire_error *err) {
     static const double longer[] = {0.96, 0.98, 1, 1.02, 1.04};
     enum { N = sizeof longer / sizeof *longer };
     headline_load loads[N];

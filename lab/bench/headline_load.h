@@ -1,4 +1,5 @@
-/* One load of `quire bench headline`: requests served one way at one rate of arrivals, really or simulated. */
+/* One load of `quire bench headline`: requests served one way at one rate of arrivals,
+ * really or simulated. */
 #ifndef LAB_BENCH_HEADLINE_LOAD_H
 #define LAB_BENCH_HEADLINE_LOAD_H
 
@@ -14,7 +15,9 @@ typedef enum headline_way {
     HEADLINE_PAGED,   /* the engine */
     HEADLINE_CACHED,  /* the engine with its prefix cache */
     HEADLINE_SWAPPED, /* the engine with host memory for what it preempts */
-    HEADLINE_PLANNER, /* the engine's planner and pages without the engine: only all at once, to see what the engine adds */
+    /* the engine's planner and pages without the engine: only all at once, to see what
+     * the engine adds */
+    HEADLINE_PLANNER,
     HEADLINE_N_WAYS
 } headline_way;
 
@@ -25,7 +28,7 @@ typedef struct headline_course {
     const trace *t;
     trace *drawn; /* t, if its arrivals are drawn anew; NULL if they stay */
     int32_t n_draws;
-    uint64_t seed; /* of the first draw */
+    uint64_t seed;                 /* of the first draw */
     const serving_options *server; /* memory and limits */
     headline_way way;
     bool really;
@@ -33,8 +36,9 @@ typedef struct headline_course {
     uint64_t *digest;       /* of the answers so far; 0: none yet */
 } headline_course;
 
-/* *out: the load at so many requests a second, INFINITY for all at once; the mean over the draws of arrivals, where there is something to
- * draw. QUIRE_INTERNAL when the way gives other answers than those before it. */
+/* *out: the load at so many requests a second, INFINITY for all at once; the mean over
+ * the draws of arrivals, where there is something to draw. QUIRE_INTERNAL when the way
+ * gives other answers than those before it. */
 quire_err headline_run_load(const headline_course *k, double rate, headline_load *out, quire_error *err);
 
 #endif

@@ -38,7 +38,8 @@ static void print_ways(const headline_case *c, const char *requests, bool json) 
     sheet s = {NAME, EXPERIMENT_COLUMNS(columns), json};
     char heading[512];
     snprintf(heading, sizeof heading,
-             "\n%s: memory for %lld tokens, %.0f%% of what all take fully reserved. All at once: counts and speed; then the highest rate "
+             "\n%s: memory for %lld tokens, %.0f%% of what all take fully reserved. All at once: counts and "
+             "speed; then the highest rate "
              "of arrivals with %.2f ms a token",
              requests, (long long)c->server.kv_tokens, c->share, c->bound * 1e3);
     sheet_begin(&s, heading);
@@ -61,7 +62,8 @@ static void print_ways(const headline_case *c, const char *requests, bool json) 
                                      {.number = simulated},
                                      {.number = 100 * (over(simulated, rate) - 1)}});
     }
-    sheet_note(&s, "published, live: 20.4 to 38.2%% with pieces, near 100%% with pages (R6); waste 60-80%% and under 4%% (W1)");
+    sheet_note(&s, "published, live: 20.4 to 38.2%% with pieces, near 100%% with pages (R6); waste 60-80%% "
+                   "and under 4%% (W1)");
 }
 
 /* ---- gains ---- */
@@ -130,9 +132,12 @@ static void print_gains(const headline_case *c, bool json) {
                                      {.number = rate_gain(c->simulated, g)},
                                      {.number = rate_gain(c->device, g)}});
     }
-    sheet_note(&s, "allowed: by what a step costs here for the work that each did (counted); reached: of that, by what steps cost right "
-                   "before and after each; A100: opt-13b on a100-40gb, simulated, in as many tokens of memory, its rates with more such "
-                   "requests and a bound of its own; published requests at once: 2.2x those of the oracle (R5), 4-10x (L9); -: not run, or "
+    sheet_note(&s, "allowed: by what a step costs here for the work that each did (counted); reached: of "
+                   "that, by what steps cost right "
+                   "before and after each; A100: opt-13b on a100-40gb, simulated, in as many tokens of "
+                   "memory, its rates with more such "
+                   "requests and a bound of its own; published requests at once: 2.2x those of the oracle "
+                   "(R5), 4-10x (L9); -: not run, or "
                    "the queue of so few requests never grows to the bound");
 }
 
@@ -178,13 +183,15 @@ static void print_loads(const headline_case *c, bool json) {
 /* ---- what a step costs ---- */
 
 static void print_cost(const headline_case *c, bool json) {
-    static const sheet_column columns[] = {{"lengths", "", 9, SHEET_TEXT, NULL}, {"share", "%", 3, 0, NULL},
-                                           {"step_rows", "rows", 6, 0, NULL},    {"step", "step us", 10, 1, "us"},
-                                           {"row", "us a row", 10, 1, "us"},     {"gain", "of one row", 10, 2, "x"}};
+    static const sheet_column columns[] = {
+        {"lengths", "", 9, SHEET_TEXT, NULL}, {"share", "%", 3, 0, NULL},
+        {"step_rows", "rows", 6, 0, NULL},    {"step", "step us", 10, 1, "us"},
+        {"row", "us a row", 10, 1, "us"},     {"gain", "of one row", 10, 2, "x"}};
     sheet s = {NAME, EXPERIMENT_COLUMNS(columns), json};
     const cost_model *m = &c->cost;
     double alone = cost_of(m, &(step_work){.rows = 1, .out = 1});
-    sheet_begin(&s, "\nWhat a step costs here by rows that decode, without attention, and how many times the tokens a second of one row it "
+    sheet_begin(&s, "\nWhat a step costs here by rows that decode, without attention, and how many times the "
+                    "tokens a second of one row it "
                     "gives");
     for (int32_t i = 0; cost_knot(i) <= 64; i++) {
         int32_t rows = cost_knot(i);
@@ -196,12 +203,14 @@ static void print_cost(const headline_case *c, bool json) {
                                      {.number = us / rows},
                                      {.number = rows * alone / us}});
     }
-    sheet_note(
-        &s,
-        "fitted to steps of known content, measured before and after each load, off by %.1f%%; a row and a token that it attends to %.4f "
-        "us more when it decodes, %.4f in a prompt; a token's keys and values moved %.3f us; %d of %d loads ran again, since what steps "
-        "cost changed by over %.0f%% around them",
-        100 * c->cost_off, m->decode_pair_us, m->prefill_pair_us, m->copy_us, (int)c->n_again, (int)c->n_loads, 100 * HEADLINE_STEADY);
+    sheet_note(&s,
+               "fitted to steps of known content, measured before and after each load, off by %.1f%%; a row "
+               "and a token that it attends to %.4f "
+               "us more when it decodes, %.4f in a prompt; a token's keys and values moved %.3f us; %d of %d "
+               "loads ran again, since what steps "
+               "cost changed by over %.0f%% around them",
+               100 * c->cost_off, m->decode_pair_us, m->prefill_pair_us, m->copy_us, (int)c->n_again,
+               (int)c->n_loads, 100 * HEADLINE_STEADY);
 }
 
 void headline_print_case(const headline_case *c, const char *requests, bool json) {

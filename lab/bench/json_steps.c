@@ -21,12 +21,14 @@ typedef struct step_cost {
 
 /* A schema that no other sequence has, whose answers are longer than a run. */
 static void write_schema(int32_t i, char *out, size_t n) {
-    snprintf(out, n,
-             "{\"type\":\"array\",\"minItems\":1000,\"items\":{\"type\":\"object\",\"properties\":{\"name_%d\":{\"type\":\"string\","
-             "\"minLength\":4,\"maxLength\":%d},\"count\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":%d},"
-             "\"kind\":{\"enum\":[\"a%d\",\"b\"]}},"
-             "\"required\":[\"name_%d\",\"count\",\"kind\"],\"additionalProperties\":false}}",
-             (int)i, (int)(20 + i % 30), (int)(1000 + i), (int)i, (int)i);
+    snprintf(
+        out, n,
+        "{\"type\":\"array\",\"minItems\":1000,\"items\":{\"type\":\"object\",\"properties\":{\"name_%d\":{"
+        "\"type\":\"string\","
+        "\"minLength\":4,\"maxLength\":%d},\"count\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":%d},"
+        "\"kind\":{\"enum\":[\"a%d\",\"b\"]}},"
+        "\"required\":[\"name_%d\",\"count\",\"kind\"],\"additionalProperties\":false}}",
+        (int)i, (int)(20 + i % 30), (int)(1000 + i), (int)i, (int)i);
 }
 
 static quire_err send(client *c, int32_t i, bool is_free, int32_t n_steps, sent *s, quire_error *err) {
@@ -40,7 +42,9 @@ static quire_err send(client *c, int32_t i, bool is_free, int32_t n_steps, sent 
     quire_err e = quire_request_set(r, "max_tokens", number, err);
     e = e == QUIRE_OK ? quire_request_set(r, "seed", "1", err) : e;
     e = e == QUIRE_OK ? quire_request_set(r, "json_whitespace", "\"compact\"", err) : e;
-    e = e == QUIRE_OK ? quire_request_set(r, is_free ? "ignore_eos" : "json_schema", is_free ? "true" : schema, err) : e;
+    e = e == QUIRE_OK
+            ? quire_request_set(r, is_free ? "ignore_eos" : "json_schema", is_free ? "true" : schema, err)
+            : e;
     if (e != QUIRE_OK) {
         quire_request_free(r);
         return e;
@@ -70,10 +74,10 @@ static void look(const client *c, moment *m) {
     engine_profile_read(c->engine->parts.core, &m->profile);
 }
 
-/* Lets n sequences decode together for n_steps, once all of them decode. first: the number of the first one's schema. QUIRE_CANCELLED: they
- * never did. */
-static quire_err decode(client *c, int32_t first, int32_t n, bool is_free, int32_t n_steps, sent *requests, step_cost *out,
-                        quire_error *err) {
+/* Lets n sequences decode together for n_steps, once all of them decode. first: the
+ * number of the first one's schema. QUIRE_CANCELLED: they never did. */
+static quire_err decode(client *c, int32_t first, int32_t n, bool is_free, int32_t n_steps, sent *requests,
+                        step_cost *out, quire_error *err) {
     moment from = {0}, to = {0};
     bool begun = false, over = false;
     for (int32_t i = 0; i < n; i++) {
@@ -98,11 +102,13 @@ static quire_err decode(client *c, int32_t first, int32_t n, bool is_free, int32
     if (c->n_failed > 0 || !over) {
         return c->n_failed > 0
                    ? err_set(err, QUIRE_INTERNAL, -1, "%s", c->failure.message)
-                   : err_set(err, QUIRE_CANCELLED, -1, "the sequences never decoded together: other programs take this machine's time");
+                   : err_set(err, QUIRE_CANCELLED, -1,
+                             "the sequences never decoded together: other programs take this machine's time");
     }
     out->step_us = (double)(to.stats.step_us - from.stats.step_us) / steps;
     out->sample_us = (double)(to.profile.sample_ns - from.profile.sample_ns) * 1e-3 / steps;
-    int64_t own_ns = to.profile.plan_ns - from.profile.plan_ns + to.profile.commit_ns - from.profile.commit_ns;
+    int64_t own_ns =
+        to.profile.plan_ns - from.profile.plan_ns + to.profile.commit_ns - from.profile.commit_ns;
     out->own_us = (double)own_ns * 1e-3 / steps;
     return QUIRE_OK;
 }
@@ -124,9 +130,10 @@ static void print_row(const sheet *sh, int32_t n, const step_cost *costs) {
                                  {NULL, costs[JUMPS].own_us - plain->own_us}});
 }
 
-/* Opens an engine for two of the ways, since jump-forward is a setting of its own, or for the third. */
-static quire_err run_ways(const quire_options *o, engine_ablations off, way from, way until, int32_t n, int32_t n_steps, step_cost *costs,
-                          quire_error *err) {
+/* Opens an engine for two of the ways, since jump-forward is a setting of its own, or for
+ * the third. */
+static quire_err run_ways(const quire_options *o, engine_ablations off, way from, way until, int32_t n,
+                          int32_t n_steps, step_cost *costs, quire_error *err) {
     client c;
     off.no_jump_forward = until <= RULED; /* then every step has a row a sequence */
     sent *requests = mem_new((size_t)n, sizeof *requests);
@@ -147,23 +154,31 @@ static quire_err run_ways(const quire_options *o, engine_ablations off, way from
     return e;
 }
 
-static quire_err run_rows(const quire_options *given, engine_ablations off, int32_t n, int32_t n_steps, const sheet *sh, quire_error *err) {
+static quire_err run_rows(const quire_options *given, engine_ablations off, int32_t n, int32_t n_steps,
+                          const sheet *sh, quire_error *err) {
     quire_options o = *given;
     step_cost costs[N_WAYS];
     o.max_seqs = n;
     o.max_model_len = most_tokens(n_steps) + 64;
-    TRY(pool_size_sequences(&o, "--rows", n, ((int64_t)o.max_model_len / o.page_tokens + 2) * o.page_tokens, &o.n_pages, err));
+    TRY(pool_size_sequences(&o, "--rows", n, ((int64_t)o.max_model_len / o.page_tokens + 2) * o.page_tokens,
+                            &o.n_pages, err));
     TRY(run_ways(&o, off, FREE, RULED, n, n_steps, costs, err));
     TRY(run_ways(&o, off, JUMPS, JUMPS, n, n_steps, costs, err));
     print_row(sh, n, costs);
     return QUIRE_OK;
 }
 
-quire_err json_steps_run(const quire_options *given, engine_ablations off, const char *rows, int32_t n_steps, bool json, quire_error *err) {
-    static const sheet_column columns[] = {
-        {"sequences", "sequences", 9, 0, NULL},           {"step", "step ms", 9, 2, "ms"},       {"sampling", "sampling us", 12, 1, "us"},
-        {"sampling_ruled", "under schemas", 14, 1, "us"}, {"added", "added %", 8, 2, "%"},       {"own", "own us", 8, 1, "us"},
-        {"own_ruled", "under schemas", 14, 1, "us"},      {"own_added", "added us", 9, 1, "us"}, {"own_jumps", "jumping us", 11, 1, "us"}};
+quire_err json_steps_run(const quire_options *given, engine_ablations off, const char *rows, int32_t n_steps,
+                         bool json, quire_error *err) {
+    static const sheet_column columns[] = {{"sequences", "sequences", 9, 0, NULL},
+                                           {"step", "step ms", 9, 2, "ms"},
+                                           {"sampling", "sampling us", 12, 1, "us"},
+                                           {"sampling_ruled", "under schemas", 14, 1, "us"},
+                                           {"added", "added %", 8, 2, "%"},
+                                           {"own", "own us", 8, 1, "us"},
+                                           {"own_ruled", "under schemas", 14, 1, "us"},
+                                           {"own_added", "added us", 9, 1, "us"},
+                                           {"own_jumps", "jumping us", 11, 1, "us"}};
     const sheet sh = {"json", columns, (int32_t)(sizeof columns / sizeof *columns), json};
     int32_t n[FIGURES_MAX_POINTS], n_points;
     TRY(figures_parse_list("--rows", rows, n, &n_points, err));
@@ -171,9 +186,10 @@ quire_err json_steps_run(const quire_options *given, engine_ablations off, const
     for (int32_t i = 0; i < n_points; i++) {
         TRY(run_rows(given, off, n[i], n_steps, &sh, err));
     }
-    sheet_note(&sh,
-               "Every sequence has a schema of its own, each new, so its masks are made in these steps; by the engine's timers. own: "
-               "planning, filling the batch, committing; added, and with jump-forward (where a step has more rows). added %%: of the step "
-               "of free text.");
+    sheet_note(&sh, "Every sequence has a schema of its own, each new, so its masks are made in these steps; "
+                    "by the engine's timers. own: "
+                    "planning, filling the batch, committing; added, and with jump-forward (where a step has "
+                    "more rows). added %%: of the step "
+                    "of free text.");
     return QUIRE_OK;
 }

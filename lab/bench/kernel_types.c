@@ -7,12 +7,15 @@
 #include "core/half.h"
 
 static const kernel_type types[] = {
-    {"q4_0", DTYPE_Q4_0, COMPUTE_INT8},     {"q8_0", DTYPE_Q8_0, COMPUTE_INT8},       {"q4_k", DTYPE_Q4_K, COMPUTE_INT8},
-    {"iq4_xs", DTYPE_IQ4_XS, COMPUTE_INT8}, {"mxfp4", DTYPE_MXFP4, COMPUTE_INT8},     {"nvfp4", DTYPE_NVFP4, COMPUTE_INT8},
-    {"iq3_s", DTYPE_IQ3_S, COMPUTE_INT8},   {"iq3_xxs", DTYPE_IQ3_XXS, COMPUTE_INT8}, {"iq2_xxs", DTYPE_IQ2_XXS, COMPUTE_INT8},
-    {"iq2_s", DTYPE_IQ2_S, COMPUTE_INT8},   {"iq2_xs", DTYPE_IQ2_XS, COMPUTE_INT8},   {"iq1_s", DTYPE_IQ1_S, COMPUTE_INT8},
-    {"tq2_0", DTYPE_TQ2_0, COMPUTE_INT8},   {"fp8", DTYPE_F8_E4M3, COMPUTE_BF16},     {"nf4", DTYPE_U8, COMPUTE_BF16},
-    {"int8", DTYPE_BF16, COMPUTE_INT8},     {"bf16", DTYPE_BF16, COMPUTE_BF16},       {"f16", DTYPE_F16, COMPUTE_F32},
+    {"q4_0", DTYPE_Q4_0, COMPUTE_INT8},       {"q8_0", DTYPE_Q8_0, COMPUTE_INT8},
+    {"q4_k", DTYPE_Q4_K, COMPUTE_INT8},       {"iq4_xs", DTYPE_IQ4_XS, COMPUTE_INT8},
+    {"mxfp4", DTYPE_MXFP4, COMPUTE_INT8},     {"nvfp4", DTYPE_NVFP4, COMPUTE_INT8},
+    {"iq3_s", DTYPE_IQ3_S, COMPUTE_INT8},     {"iq3_xxs", DTYPE_IQ3_XXS, COMPUTE_INT8},
+    {"iq2_xxs", DTYPE_IQ2_XXS, COMPUTE_INT8}, {"iq2_s", DTYPE_IQ2_S, COMPUTE_INT8},
+    {"iq2_xs", DTYPE_IQ2_XS, COMPUTE_INT8},   {"iq1_s", DTYPE_IQ1_S, COMPUTE_INT8},
+    {"tq2_0", DTYPE_TQ2_0, COMPUTE_INT8},     {"fp8", DTYPE_F8_E4M3, COMPUTE_BF16},
+    {"nf4", DTYPE_U8, COMPUTE_BF16},          {"int8", DTYPE_BF16, COMPUTE_INT8},
+    {"bf16", DTYPE_BF16, COMPUTE_BF16},       {"f16", DTYPE_F16, COMPUTE_F32},
     {"f32", DTYPE_F32, COMPUTE_F32}};
 enum { N_TYPES = (int)(sizeof types / sizeof types[0]) };
 
@@ -22,13 +25,15 @@ enum { MOST_SCALES = 4096 };
 tensor_view kernel_type_matrix(dtype t, const void *weights, int32_t n_out, int32_t n_in, quant_matrix *m) {
     static float scales[MOST_SCALES], table[16];
     const int64_t n = (int64_t)n_out * n_in;
-    tensor_view view = {.name = "weights", .type = t, .n_dims = 2, .dims = {n_out, n_in, 1, 1}, .data = weights};
+    tensor_view view = {
+        .name = "weights", .type = t, .n_dims = 2, .dims = {n_out, n_in, 1, 1}, .data = weights};
     view.n_bytes = (size_t)(n / dtype_block_elements(t) * dtype_block_bytes(t));
     if (t != DTYPE_F8_E4M3 && t != DTYPE_U8) {
         return view;
     }
     const int32_t wanted = t == DTYPE_U8 ? 64 : 128, group = n_in / wanted < MOST_SCALES ? wanted : n_in;
-    *m = (quant_matrix){.place = t == DTYPE_U8 ? CODES_NIBBLES : CODES_BYTES, .kind = t == DTYPE_U8 ? CODE_TABLE : CODE_E4M3};
+    *m = (quant_matrix){.place = t == DTYPE_U8 ? CODES_NIBBLES : CODES_BYTES,
+                        .kind = t == DTYPE_U8 ? CODE_TABLE : CODE_E4M3};
     m->bits = t == DTYPE_U8 ? 4 : 8;
     m->codes = weights;
     m->n_rows = m->block = m->step = n_out;
@@ -74,7 +79,9 @@ void *kernel_type_weights(dtype t, size_t n) {
     for (size_t i = 0; bytes != NULL && i < n_blocks; i++) {
         uint8_t *at = bytes + i * block;
         float value = kernel_type_float(&seed);
-        uint16_t half = t == DTYPE_F16 ? f32_to_f16(value) : t == DTYPE_BF16 ? f32_to_bf16(value) : f32_to_f16(0x1p-7f);
+        uint16_t half = t == DTYPE_F16    ? f32_to_f16(value)
+                        : t == DTYPE_BF16 ? f32_to_bf16(value)
+                                          : f32_to_f16(0x1p-7f);
         if (block == 1) { /* codes: E4M3 below 2, or two of 4 bits */
             at[0] = (uint8_t)(rng_next(&seed) & (t == DTYPE_U8 ? 0xff : 0xbf));
             continue;

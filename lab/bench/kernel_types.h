@@ -17,14 +17,16 @@ typedef struct kernel_type {
     compute_mode compute;
 } kernel_type;
 
-/* The next type of a list of names with commas, which is moved behind it; NULL for a name that is no type. */
+/* The next type of a list of names with commas, which is moved behind it; NULL for a name
+ * that is no type. */
 const kernel_type *kernel_type_next(const char **list);
 
-/* n elements of type t: any numbers, but plain ones where a block has its scales. NULL when out of memory; freed with mem_free. */
+/* n elements of type t: any numbers, but plain ones where a block has its scales. NULL
+ * when out of memory; freed with mem_free. */
 void *kernel_type_weights(dtype t, size_t n);
 
-/* The weights as a matrix. m: what they are where they are codes with scales for 128 x 128 (fp8), or for 64 of a row (nf4); it must stay as
- * long as the view is used. */
+/* The weights as a matrix. m: what they are where they are codes with scales for 128 x
+ * 128 (fp8), or for 64 of a row (nf4); it must stay as long as the view is used. */
 tensor_view kernel_type_matrix(dtype t, const void *weights, int32_t n_out, int32_t n_in, quant_matrix *m);
 
 /* Even in -1..1. */

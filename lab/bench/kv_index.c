@@ -6,9 +6,17 @@
 #include "base/rng.h"
 #include "kv/kv_seq.h"
 
-enum { MAX_PROMPT = 1 << 16, N_COMMON = 64, VOCABULARY = 128000, N_MATCHES = 1000, CLOCK_SAMPLES = 64, CHANGED_PART = 8 };
+enum {
+    MAX_PROMPT = 1 << 16,
+    N_COMMON = 64,
+    VOCABULARY = 128000,
+    N_MATCHES = 1000,
+    CLOCK_SAMPLES = 64,
+    CHANGED_PART = 8
+};
 
-/* A full tree, and the prompts in it: the last n_prompts that were made are there but for what was evicted. */
+/* A full tree, and the prompts in it: the last n_prompts that were made are there but for
+ * what was evicted. */
 typedef struct forest {
     kv_cache c;
     int32_t n_pages, page_tokens, prompt_tokens;
@@ -33,7 +41,8 @@ static void make_prompt(forest *f, int64_t number) {
     }
 }
 
-/* Puts prompt `number` in: finds what is there, takes pages for the rest and publishes them. Adds the time of publishing and its tokens. */
+/* Puts prompt `number` in: finds what is there, takes pages for the rest and publishes
+ * them. Adds the time of publishing and its tokens. */
 static quire_err insert(forest *f, int64_t number, int64_t *took_ns, int64_t *n_tokens) {
     make_prompt(f, number);
     f->copies.n = 0;
@@ -64,7 +73,8 @@ static quire_err fill(forest *f, int64_t *took_ns, int64_t *n_tokens) {
 
 /* Finds prompts among the younger half of what was inserted. */
 static quire_err match(forest *f, kv_index_times *out) {
-    int64_t match_ns = 0, peek_ns = 0, n_tokens = 0, n_young = (int64_t)f->n_pages * f->page_tokens / f->prompt_tokens / 2;
+    int64_t match_ns = 0, peek_ns = 0, n_tokens = 0,
+            n_young = (int64_t)f->n_pages * f->page_tokens / f->prompt_tokens / 2;
     for (int i = 0; i < N_MATCHES; i++) {
         make_prompt(f, f->n_made - 1 - (int64_t)(rng_next(&f->draw) % (uint64_t)n_young));
         TRY(kv_seq_open(&f->c, &f->seq, NULL, 0, "bench", 5, f->tokens, f->prompt_tokens));
@@ -74,7 +84,8 @@ static quire_err match(forest *f, kv_index_times *out) {
         int32_t n_found = f->seq.n_computed;
         kv_seq_release(&f->c, &f->seq, f->tokens, KV_DROP);
         int64_t cleared = cpu_ns();
-        int32_t n_peeked = kv_index_peek(f->c.index, &f->seq.path, f->tokens, f->prompt_tokens - 1); /* the same again, from the caches */
+        /* the same again, from the caches */
+        int32_t n_peeked = kv_index_peek(f->c.index, &f->seq.path, f->tokens, f->prompt_tokens - 1);
         int64_t peeked = cpu_ns();
         match_ns += matched - start - f->clock_ns;
         peek_ns += peeked - cleared - f->clock_ns;
@@ -101,7 +112,8 @@ static quire_err run(forest *f, kv_index_times *out) {
 }
 
 static quire_err open_forest(forest *f) {
-    kv_cache_options o = {.n_pages = f->n_pages, .page_tokens = f->page_tokens, .n_groups = 1, .max_namespaces = 16, .seed = 1};
+    kv_cache_options o = {
+        .n_pages = f->n_pages, .page_tokens = f->page_tokens, .n_groups = 1, .max_namespaces = 16, .seed = 1};
     TRY(kv_cache_open(&o, &f->c));
     TRY(kv_seq_init(&f->seq, 1, f->prompt_tokens / f->page_tokens + 1));
     f->copies.pairs = mem_new(1, sizeof *f->copies.pairs);
@@ -115,9 +127,10 @@ static quire_err open_forest(forest *f) {
     return f->copies.pairs != NULL && f->tokens != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-quire_err kv_bench_index(int32_t n_pages, int32_t page_tokens, int32_t prompt_tokens, int32_t n_runs, kv_index_times *runs,
-                         kv_index_sizes *sizes) {
-    if (prompt_tokens < 2 || prompt_tokens > MAX_PROMPT || n_pages / 16 < kv_pages_for(prompt_tokens, page_tokens)) {
+quire_err kv_bench_index(int32_t n_pages, int32_t page_tokens, int32_t prompt_tokens, int32_t n_runs,
+                         kv_index_times *runs, kv_index_sizes *sizes) {
+    if (prompt_tokens < 2 || prompt_tokens > MAX_PROMPT ||
+        n_pages / 16 < kv_pages_for(prompt_tokens, page_tokens)) {
         return QUIRE_INVALID;
     }
     forest f = {.n_pages = n_pages, .page_tokens = page_tokens, .prompt_tokens = prompt_tokens};
@@ -133,7 +146,8 @@ quire_err kv_bench_index(int32_t n_pages, int32_t page_tokens, int32_t prompt_to
                                   .n_nodes = c.n_nodes,
                                   .index_bytes = (double)kv_index_bytes(f.c.index) / n_pages,
                                   .pool_bytes = (double)kv_pool_bytes(f.c.pool) / n_pages,
-                                  .table_bytes = (double)f.seq.tables[0].cap_pages * (double)sizeof(page_id) / prompt_tokens};
+                                  .table_bytes = (double)f.seq.tables[0].cap_pages * (double)sizeof(page_id) /
+                                                 prompt_tokens};
     }
     kv_seq_deinit(&f.seq);
     kv_cache_close(&f.c);

@@ -29,11 +29,15 @@ bool kv_piece_new(const kv_planes *l, int32_t cap, kv_piece *out) {
 }
 
 size_t kv_piece_room(const kv_planes *l, int32_t cap) {
-    return size_align(k_bytes(l, cap) + READ_AHEAD, READ_AHEAD) + size_align(v_bytes(l, cap) + READ_AHEAD, READ_AHEAD);
+    return size_align(k_bytes(l, cap) + READ_AHEAD, READ_AHEAD) +
+           size_align(v_bytes(l, cap) + READ_AHEAD, READ_AHEAD);
 }
 
 kv_piece kv_piece_in(const kv_planes *l, int32_t cap, uint8_t *memory) {
-    return (kv_piece){.k = memory, .v = memory + size_align(k_bytes(l, cap) + READ_AHEAD, READ_AHEAD), .cap = cap, .borrowed = true};
+    return (kv_piece){.k = memory,
+                      .v = memory + size_align(k_bytes(l, cap) + READ_AHEAD, READ_AHEAD),
+                      .cap = cap,
+                      .borrowed = true};
 }
 
 void kv_piece_free(kv_piece *p) {
@@ -57,8 +61,10 @@ void kv_piece_copy(const kv_planes *l, const kv_piece *from, kv_piece *to) {
     for (size_t head = 0; head < (size_t)l->n_heads; head++) {
         size_t from_head = row * CPU_KV_BLOCK * (size_t)kv_piece_blocks(from->cap),
                to_head = row * CPU_KV_BLOCK * (size_t)kv_piece_blocks(to->cap);
-        memcpy(to->k + head * to_head, from->k + head * from_head, row * CPU_KV_BLOCK * (size_t)kv_piece_blocks(from->n));
-        memcpy(to->v + head * row * (size_t)to->cap, from->v + head * row * (size_t)from->cap, row * (size_t)from->n);
+        memcpy(to->k + head * to_head, from->k + head * from_head,
+               row * CPU_KV_BLOCK * (size_t)kv_piece_blocks(from->n));
+        memcpy(to->v + head * row * (size_t)to->cap, from->v + head * row * (size_t)from->cap,
+               row * (size_t)from->n);
     }
     to->n = from->n;
 }
@@ -69,7 +75,8 @@ static void write_row(dtype type, void *plane, size_t index, size_t stride, cons
         if (type == DTYPE_F32) {
             ((float *)plane)[index + e * stride] = x[e];
         } else {
-            ((uint16_t *)plane)[index + e * stride] = type == DTYPE_BF16 ? f32_to_bf16(x[e]) : f32_to_f16(x[e]);
+            ((uint16_t *)plane)[index + e * stride] =
+                type == DTYPE_BF16 ? f32_to_bf16(x[e]) : f32_to_f16(x[e]);
         }
     }
 }
@@ -78,7 +85,8 @@ void kv_piece_store(const kv_planes *l, kv_piece *p, const float *key, const flo
     size_t d = (size_t)l->key.width, at = (size_t)p->n;
     for (size_t head = 0; head < (size_t)l->n_heads; head++) {
         size_t block = head * (size_t)kv_piece_blocks(p->cap) + at / CPU_KV_BLOCK;
-        write_row(l->key.type, p->k, block * d * CPU_KV_BLOCK + at % CPU_KV_BLOCK, CPU_KV_BLOCK, key + head * d, l->key.width);
+        write_row(l->key.type, p->k, block * d * CPU_KV_BLOCK + at % CPU_KV_BLOCK, CPU_KV_BLOCK,
+                  key + head * d, l->key.width);
         write_row(l->key.type, p->v, (head * (size_t)p->cap + at) * d, 1, value + head * d, l->key.width);
     }
     p->n++;
@@ -91,6 +99,7 @@ void kv_piece_find(const kv_planes *l, const kv_piece *p, int32_t head, int32_t 
         size_t block = (size_t)head * (size_t)kv_piece_blocks(p->cap) + (size_t)(base / CPU_KV_BLOCK + i);
         tile->k_blocks[i] = p->k + row * CPU_KV_BLOCK * block;
         tile->v_blocks[i] = p->v + row * ((size_t)head * (size_t)p->cap + (size_t)(base + i * CPU_KV_BLOCK));
-        tile->fetch_k[i] = tile->fetch_v[i] = tile->v_blocks[i]; /* the processor foresees what comes behind them */
+        /* the processor foresees what comes behind them */
+        tile->fetch_k[i] = tile->fetch_v[i] = tile->v_blocks[i];
     }
 }

@@ -7,10 +7,17 @@
 
 #include "base/mem.h"
 
-enum { MAX_THREADS = KV_BENCH_MAX_THREADS, TABLE_PAGES = 64, CALL_PAGES = 16, CLOCK_SAMPLES = 64, LINE_PAIR = 128 };
+enum {
+    MAX_THREADS = KV_BENCH_MAX_THREADS,
+    TABLE_PAGES = 64,
+    CALL_PAGES = 16,
+    CLOCK_SAMPLES = 64,
+    LINE_PAIR = 128
+};
 
 const char *kv_op_name(kv_op op) {
-    static const char *const names[KV_OP_N] = {"reserve", "release", "reserve16", "release16", "append", "fork"};
+    static const char *const names[KV_OP_N] = {"reserve",   "release", "reserve16",
+                                               "release16", "append",  "fork"};
     return names[op];
 }
 
@@ -36,7 +43,8 @@ typedef struct contest {
     atomic_bool over;
 } contest;
 
-/* A thread of it, in lines of the cache that no other thread has, with those that the processor fetches beside them. */
+/* A thread of it, in lines of the cache that no other thread has, with those that the
+ * processor fetches beside them. */
 typedef struct worker {
     _Alignas(LINE_PAIR) contest *c;
     page_store *store;
@@ -116,7 +124,8 @@ static void *work(void *argument) {
             break;
         }
     }
-    w->share = (double)(now_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_start) / (double)(now_ns(CLOCK_MONOTONIC) - wall_start);
+    w->share = (double)(now_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_start) /
+               (double)(now_ns(CLOCK_MONOTONIC) - wall_start);
     return NULL;
 }
 
@@ -163,7 +172,8 @@ static quire_err run_contest(contest *c, worker *workers, int32_t n, int32_t wal
     return n_made == n ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-/* Of all workers together: CPU time a page of each operation, and the least part of its time for which one had a core. */
+/* Of all workers together: CPU time a page of each operation, and the least part of its
+ * time for which one had a core. */
 static quire_err sum_up(const worker *workers, int32_t n, double ns[KV_OP_N], double *share) {
     quire_err e = QUIRE_OK;
     *share = workers[0].share;
@@ -180,8 +190,8 @@ static quire_err sum_up(const worker *workers, int32_t n, double ns[KV_OP_N], do
     return e;
 }
 
-quire_err kv_bench_ops(page_store *const *stores, int32_t n_stores, int32_t n_pages, int32_t n_threads, int32_t wall_ms, double ns[KV_OP_N],
-                       double *share) {
+quire_err kv_bench_ops(page_store *const *stores, int32_t n_stores, int32_t n_pages, int32_t n_threads,
+                       int32_t wall_ms, double ns[KV_OP_N], double *share) {
     contest c = {0};
     if (n_threads < 1 || n_threads > MAX_THREADS || n_pages / n_threads < CALL_PAGES) {
         return QUIRE_INVALID;
@@ -207,7 +217,8 @@ quire_err kv_bench_append_times(page_store *store, int32_t n_seqs, int32_t n_sam
     worker w;
     quire_err e = make_worker(&c, store, n_seqs * TABLE_PAGES, &w);
     int64_t cost = clock_cost(CLOCK_MONOTONIC);
-    for (int32_t i = -n_seqs * TABLE_PAGES; i < n_samples && e == QUIRE_OK; i++) { /* what is before 0 warms up */
+    /* what is before 0 warms up */
+    for (int32_t i = -n_seqs * TABLE_PAGES; i < n_samples && e == QUIRE_OK; i++) {
         kv_table *t = &w.tables[(i + n_seqs * TABLE_PAGES) % n_seqs];
         if (t->n_pages == TABLE_PAGES) {
             page_store_clear(store, t);

@@ -1,4 +1,5 @@
-/* The pool's operations from one or many threads at once: CPU time a page, and how it spreads. */
+/* The pool's operations from one or many threads at once: CPU time a page, and how it
+ * spreads. */
 #ifndef LAB_BENCH_KV_POOL_H
 #define LAB_BENCH_KV_POOL_H
 
@@ -18,16 +19,19 @@ typedef enum kv_op {
 
 const char *kv_op_name(kv_op op);
 
-/* Rounds of all operations by n_threads at once, each with pages and tables of its own, n_pages in all, until wall_ms have passed and every
- * thread has done a round after a first that is not counted. ns[op]: nanoseconds of thread CPU time a page, the loop around the call and
- * the store included, the reading of the clock not. *share: the least part of its wall time for which a thread had a core, 1 where all
- * cores are free. Thread i uses stores[i % n_stores]: with one for each thread they share nothing. Stores are whole again. NO_MEMORY;
- * INTERNAL when a page was lost. */
-quire_err kv_bench_ops(page_store *const *stores, int32_t n_stores, int32_t n_pages, int32_t n_threads, int32_t wall_ms, double ns[KV_OP_N],
-                       double *share);
+/* Rounds of all operations by n_threads at once, each with pages and tables of its own,
+ * n_pages in all, until wall_ms have passed and every thread has done a round after a
+ * first that is not counted. ns[op]: nanoseconds of thread CPU time a page, the loop
+ * around the call and the store included, the reading of the clock not. *share: the least
+ * part of its wall time for which a thread had a core, 1 where all cores are free. Thread
+ * i uses stores[i % n_stores]: with one for each thread they share nothing. Stores are
+ * whole again. NO_MEMORY; INTERNAL when a page was lost. */
+quire_err kv_bench_ops(page_store *const *stores, int32_t n_stores, int32_t n_pages, int32_t n_threads,
+                       int32_t wall_ms, double ns[KV_OP_N], double *share);
 
-/* Appends a page to each of n_seqs sequences in turn, n_samples times in all, each timed alone: ns[i] by the monotonic clock, the clock's
- * own time taken off. The store must have n_seqs * 64 pages. */
+/* Appends a page to each of n_seqs sequences in turn, n_samples times in all, each timed
+ * alone: ns[i] by the monotonic clock, the clock's own time taken off. The store must
+ * have n_seqs * 64 pages. */
 quire_err kv_bench_append_times(page_store *store, int32_t n_seqs, int32_t n_samples, double *ns);
 
 #endif

@@ -14,7 +14,8 @@
 
 enum { MAX_REQUESTS = 4096, MAX_SAMPLES = 64, SEED = 5 };
 
-static quire_err open_model(const quire_options *o, int32_t max_len, model_file *f, lab *l, quire_error *err) {
+static quire_err open_model(const quire_options *o, int32_t max_len, model_file *f, lab *l,
+                            quire_error *err) {
     model_desc d;
     loaded_model loaded;
     TRY(model_describe(f, &d, err));
@@ -33,9 +34,10 @@ quire_err lab_check_length(const quire_options *o, int64_t n_tokens, quire_error
     quire_err e = model_describe(f, &d, err);
     model_file_close(f);
     TRY(e);
-    return n_tokens <= d.max_positions ? QUIRE_OK
-                                       : err_set(err, QUIRE_INVALID, -1, "sequences of %lld tokens: the model takes %d",
-                                                 (long long)n_tokens, (int)d.max_positions);
+    return n_tokens <= d.max_positions
+               ? QUIRE_OK
+               : err_set(err, QUIRE_INVALID, -1, "sequences of %lld tokens: the model takes %d",
+                         (long long)n_tokens, (int)d.max_positions);
 }
 
 /* Drafts that are looked up: a model of them would be one more to open. */
@@ -47,14 +49,17 @@ static quire_err read_draft(const quire_options *o, draft_options *out, quire_er
     TRY(e);
     return out->method != DRAFT_METHOD_MODEL
                ? QUIRE_OK
-               : err_set(err, QUIRE_UNSUPPORTED, -1, "experiments run without draft models; `quire bench speculation` has them");
+               : err_set(err, QUIRE_UNSUPPORTED, -1,
+                         "experiments run without draft models; `quire bench speculation` has them");
 }
 
-static quire_err open_engine(const quire_options *o, engine_ablations off, int32_t max_len, lab *l, quire_error *err) {
+static quire_err open_engine(const quire_options *o, engine_ablations off, int32_t max_len, lab *l,
+                             quire_error *err) {
     int32_t rows = options_max_rows(o, max_len);
     draft_options draft;
     TRY(read_draft(o, &draft, err));
-    step_limits limits = {.max_rows = rows, .max_seqs = o->max_seqs, .max_out = draft_max_out(&draft, o->max_seqs, rows)};
+    step_limits limits = {
+        .max_rows = rows, .max_seqs = o->max_seqs, .max_out = draft_max_out(&draft, o->max_seqs, rows)};
     engine_options eo;
     TRY(options_engine(o, &eo, err));
     eo.n_pages = o->n_pages * l->layout.n_groups; /* a sequence has as many pages in each */
@@ -72,7 +77,8 @@ static quire_err open_engine(const quire_options *o, engine_ablations off, int32
     return e == QUIRE_OK ? e : err_set(err, e, -1, "the engine's events: %s", quire_err_text(e));
 }
 
-quire_err lab_open(const quire_options *o, engine_ablations off, int32_t max_len, lab *out, quire_error *err) {
+quire_err lab_open(const quire_options *o, engine_ablations off, int32_t max_len, lab *out,
+                   quire_error *err) {
     *out = (lab){.max_len = max_len, .n_threads = o->n_threads};
     model_file *f = NULL;
     quire_err e = options_open_file(o, &f, err);
@@ -138,7 +144,8 @@ static int32_t samples_of(const lab_request *r) {
     return r->n_samples > 1 ? r->n_samples : 1;
 }
 
-/* Prompt: what the earlier one said in all, then its own tokens. *out is the engine's to be. */
+/* Prompt: what the earlier one said in all, then its own tokens. *out is the engine's to
+ * be. */
 static quire_err make_prompt(const course *c, lab_request *r, int32_t **out) {
     const lab_request *before = r->after >= 0 ? &c->requests[r->after] : NULL;
     int32_t n_before = before != NULL ? before->n_whole : 0;
@@ -165,7 +172,11 @@ static quire_err send_request(course *c, lab_request *r, runner *runners, quire_
         return err_set(err, e, -1, "out of memory for a prompt");
     }
     const char *tenant = r->tenant != NULL ? r->tenant : "lab";
-    engine_request q = {.tokens = prompt, .n_tokens = r->n_prompt, .namespace = tenant, .n_namespace = strlen(tenant), .out = c->l->out};
+    engine_request q = {.tokens = prompt,
+                        .n_tokens = r->n_prompt,
+                        .namespace = tenant,
+                        .n_namespace = strlen(tenant),
+                        .out = c->l->out};
     sampling_params_init(&q.sampling);
     q.sampling.temperature = r->temperature;
     q.sampling.max_tokens = r->n_output;
@@ -174,7 +185,8 @@ static quire_err send_request(course *c, lab_request *r, runner *runners, quire_
     q.sampling.seed = SEED;
     if (r->forced > 0) {
         q.sampling.lists = sampling_lists_new();
-        e = q.sampling.lists != NULL ? sampling_lists_set_allowed(q.sampling.lists, &r->forced, 1) : QUIRE_NO_MEMORY;
+        e = q.sampling.lists != NULL ? sampling_lists_set_allowed(q.sampling.lists, &r->forced, 1)
+                                     : QUIRE_NO_MEMORY;
     }
     q.beams = (beam_params){.width = r->beam_width, .n_groups = 1, .length_penalty = 1.0f};
     void *users[MAX_SAMPLES];
@@ -233,16 +245,18 @@ static quire_err take_end(course *c, const runner *u, const engine_event *ev, qu
         c->n_ended++;
     }
     return ev->finish == FINISH_LENGTH ? QUIRE_OK
-                                       : err_set(err, ev->error != QUIRE_OK ? ev->error : QUIRE_INTERNAL, -1, "a request ended early: %s",
-                                                 quire_err_text(ev->error));
+                                       : err_set(err, ev->error != QUIRE_OK ? ev->error : QUIRE_INTERNAL, -1,
+                                                 "a request ended early: %s", quire_err_text(ev->error));
 }
 
 /* Whether r may be sent: it stands alone, or what it follows has ended. */
 static bool may_go(const course *c, const lab_request *r) {
-    return !r->is_sent && (r->after < 0 || (c->requests[r->after].is_sent && c->requests[r->after].n_left == 0));
+    return !r->is_sent &&
+           (r->after < 0 || (c->requests[r->after].is_sent && c->requests[r->after].n_left == 0));
 }
 
-static quire_err send_more(course *c, int32_t at_once, runner *runners, const int32_t *runner0, quire_error *err) {
+static quire_err send_more(course *c, int32_t at_once, runner *runners, const int32_t *runner0,
+                           quire_error *err) {
     for (int32_t i = 0; i < c->n && c->n_open < at_once; i++) {
         if (may_go(c, &c->requests[i])) {
             TRY(send_request(c, &c->requests[i], runners + runner0[i], err));
@@ -254,7 +268,8 @@ static quire_err send_more(course *c, int32_t at_once, runner *runners, const in
 }
 
 /* On an error what is on its way is still awaited: its events name the runners. */
-static quire_err run_course(course *c, int32_t at_once, runner *runners, const int32_t *runner0, quire_error *err) {
+static quire_err run_course(course *c, int32_t at_once, runner *runners, const int32_t *runner0,
+                            quire_error *err) {
     quire_err e = send_more(c, at_once, runners, runner0, err);
     engine_release(c->l->e);
     while (c->n_open > 0) {
@@ -276,7 +291,8 @@ static quire_err run_course(course *c, int32_t at_once, runner *runners, const i
         e = e == QUIRE_OK ? send_more(c, at_once, runners, runner0, err) : e;
     }
     return e == QUIRE_OK && c->n_ended < c->n
-               ? err_set(err, QUIRE_INTERNAL, -1, "%d requests follow what never ended", (int)(c->n - c->n_ended))
+               ? err_set(err, QUIRE_INTERNAL, -1, "%d requests follow what never ended",
+                         (int)(c->n - c->n_ended))
                : e;
 }
 
@@ -307,21 +323,24 @@ static void fill_result(course *c, int64_t start_us) {
     r->steady_ms = c->n_steady > 0 ? c->steady_sum / (double)c->n_steady / 1000 : 0;
 }
 
-quire_err lab_run(lab *l, lab_request *requests, int32_t n, int32_t at_once, lab_result *out, quire_error *err) {
+quire_err lab_run(lab *l, lab_request *requests, int32_t n, int32_t at_once, lab_result *out,
+                  quire_error *err) {
     *out = (lab_result){0};
     course c = {.l = l, .requests = requests, .n = n, .result = out};
     int32_t *runner0 = mem_new((size_t)n, sizeof *runner0);
     for (int32_t i = 0; runner0 != NULL && i < n; i++) {
         if (requests[i].n_samples > MAX_SAMPLES || requests[i].after >= i) {
             mem_free(runner0);
-            return err_set(err, QUIRE_INVALID, -1, "request %d: at most %d samples, and after an earlier one", (int)i + 1, MAX_SAMPLES);
+            return err_set(err, QUIRE_INVALID, -1, "request %d: at most %d samples, and after an earlier one",
+                           (int)i + 1, MAX_SAMPLES);
         }
         runner0[i] = c.n_runners;
         c.n_runners += samples_of(&requests[i]);
     }
     runner *runners = mem_new((size_t)c.n_runners, sizeof *runners);
-    quire_err e =
-        runner0 != NULL && runners != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)n);
+    quire_err e = runner0 != NULL && runners != NULL
+                      ? QUIRE_OK
+                      : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)n);
     int64_t start = figures_time_us(l->n_threads), own = figures_own_time_us(l->n_threads);
     e = e == QUIRE_OK ? run_course(&c, at_once, runners, runner0, err) : e;
     if (e == QUIRE_OK) {
@@ -350,11 +369,12 @@ void lab_forget(lab_request *requests, int32_t n) {
 }
 
 int64_t lab_peak_bytes(const lab *l, const lab_result *r) {
-    return l->b->ops->weight_bytes(l->b) + l->b->ops->step_bytes(l->b) + r->n_pages_most * l->layout.page_bytes;
+    return l->b->ops->weight_bytes(l->b) + l->b->ops->step_bytes(l->b) +
+           r->n_pages_most * l->layout.page_bytes;
 }
 
-quire_err lab_once(const quire_options *o, engine_ablations off, int32_t max_len, lab_request *requests, int32_t n, int32_t at_once,
-                   lab_result *out, int64_t *peak_bytes, quire_error *err) {
+quire_err lab_once(const quire_options *o, engine_ablations off, int32_t max_len, lab_request *requests,
+                   int32_t n, int32_t at_once, lab_result *out, int64_t *peak_bytes, quire_error *err) {
     lab l;
     TRY(lab_open(o, off, max_len, &l, err));
     quire_err e = lab_run(&l, requests, n, at_once, out, err);
@@ -371,8 +391,8 @@ quire_err lab_describe(const quire_options *o, char *out, size_t n, quire_error 
     quire_options small = *o;
     small.n_pages = small.n_pages > 0 ? small.n_pages : 1;
     TRY(lab_open(&small, (engine_ablations){0}, small.page_tokens, &l, err));
-    snprintf(out, n, "%s, compute %s, KV %s, %s, tokens/s by %s", l.desc->name, compute_name(l.b->compute), l.layout.type_name,
-             l.b->ops->describe(l.b), figures_time_name(o->n_threads));
+    snprintf(out, n, "%s, compute %s, KV %s, %s, tokens/s by %s", l.desc->name, compute_name(l.b->compute),
+             l.layout.type_name, l.b->ops->describe(l.b), figures_time_name(o->n_threads));
     lab_close(&l);
     return QUIRE_OK;
 }

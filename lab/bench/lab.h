@@ -1,5 +1,6 @@
-/* A real engine over token ids, for experiments: requests with prompts of any content are run, and what each took is noted. Below the
- * public API, so that sequences may be longer than the model was trained for: speeds and counts do not mind.
+/* A real engine over token ids, for experiments: requests with prompts of any content are
+ * run, and what each took is noted. Below the public API, so that sequences may be longer
+ * than the model was trained for: speeds and counts do not mind.
  *
  * Owner: one thread; the engine's own thread runs the steps. */
 #ifndef LAB_BENCH_LAB_H
@@ -25,11 +26,15 @@ typedef struct lab_request {
     int32_t n_tokens;
     int32_t n_output;  /* tokens to produce, no fewer; n_samples > 1: by each */
     int32_t n_samples; /* 0 counts as 1 */
-    int32_t after; /* index of the request that must have ended before; its prompt and answer come first in this one's prompt. -1: none */
+    /* index of the request that must have ended before; its prompt and answer come first
+     * in this one's prompt. -1: none */
+    int32_t after;
     const char *tenant; /* NULL: everybody's */
     int32_t beam_width; /* 0: none; else the best of so many beams is the answer, and n_samples is 1 */
     float temperature;
-    int32_t forced; /* over 0: the only token that is allowed, so that answers are known before they are computed */
+    /* over 0: the only token that is allowed, so that answers are known before they are
+     * computed */
+    int32_t forced;
     /* found */
     int32_t n_prompt, n_cached;         /* of the first sample */
     int64_t sent_us, first_us, last_us; /* clock_us; last_us: of its last token, in all samples */
@@ -39,39 +44,51 @@ typedef struct lab_request {
     bool is_sent;
 } lab_request;
 
-/* Tokens after which a sample's steps are like each other: its pages are copied, the system has given memory for the next. */
+/* Tokens after which a sample's steps are like each other: its pages are copied, the
+ * system has given memory for the next. */
 #define LAB_GOING 3
 /* Tokens at an answer's end over which its steady speed is taken. */
 #define LAB_STEADY 256
 
 typedef struct lab_result {
-    int64_t n_prompt, n_output;  /* tokens; each sample's prompt counts */
-    int64_t n_prompt_computed;   /* prompt tokens that were not found but computed, with what preempted sequences computed again */
+    int64_t n_prompt, n_output; /* tokens; each sample's prompt counts */
+    /* prompt tokens that were not found but computed, with what preempted sequences
+     * computed again */
+    int64_t n_prompt_computed;
     int64_t n_queried, n_cached; /* prompt tokens looked up in the cache and found */
     int64_t n_pages_most;        /* held at once */
     int64_t n_tokens_most;       /* in them, each sequence's by itself */
     int64_t n_pages_kept;        /* cached at the end */
     int64_t n_preemptions, n_steps;
-    double seconds;            /* from the first sent to the last token, by figures_time_us */
-    double reader_seconds;     /* of these, the thread's that sends requests and reads tokens; 0 by wall time */
+    double seconds; /* from the first sent to the last token, by figures_time_us */
+    /* of these, the thread's that sends requests and reads tokens; 0 by wall time */
+    double reader_seconds;
     double first_ms, token_ms; /* wall time, means: to the first token; between tokens */
-    double steady_ms;          /* the same between an answer's last LAB_STEADY tokens, or of all where it has no more */
-    uint64_t digest;           /* of all answers: equal where they are */
-    engine_profile going;      /* the engine's times when the last sample had LAB_GOING tokens; zeros where some had fewer */
+    /* the same between an answer's last LAB_STEADY tokens, or of all where it has no
+     * more */
+    double steady_ms;
+    uint64_t digest; /* of all answers: equal where they are */
+    /* the engine's times when the last sample had LAB_GOING tokens; zeros where some had
+     * fewer */
+    engine_profile going;
 } lab_result;
 
 /* Whether o's model takes sequences of so many tokens. QUIRE_INVALID: it does not. */
 quire_err lab_check_length(const quire_options *o, int64_t n_tokens, quire_error *err);
 
-/* Opens model and engine. Of o these count: model, compute, kv_dtype, isa, n_threads, prefix_cache, eviction_policy, schedule, page_tokens,
- * n_pages (needed), max_batched_tokens, max_seqs, prefill_chunk, step_target_us, swap_bytes, no_chunked_prefill and speculative_config
- * (without a draft model). max_len: the longest sequence. */
+/* Opens model and engine. Of o these count: model, compute, kv_dtype, isa, n_threads,
+ * prefix_cache, eviction_policy, schedule, page_tokens, n_pages (needed),
+ * max_batched_tokens, max_seqs, prefill_chunk, step_target_us, swap_bytes,
+ * no_chunked_prefill and speculative_config (without a draft model). max_len: the longest
+ * sequence. */
 quire_err lab_open(const quire_options *o, engine_ablations off, int32_t max_len, lab *out, quire_error *err);
 void lab_close(lab *l);
 
-/* Runs requests[0..n), at most `at_once` of them at a time, in order among those that may go; the first of them start together; all tokens
- * are seen. The lab is new: its counters are the result's. *err says which failed. */
-quire_err lab_run(lab *l, lab_request *requests, int32_t n, int32_t at_once, lab_result *out, quire_error *err);
+/* Runs requests[0..n), at most `at_once` of them at a time, in order among those that may
+ * go; the first of them start together; all tokens are seen. The lab is new: its counters
+ * are the result's. *err says which failed. */
+quire_err lab_run(lab *l, lab_request *requests, int32_t n, int32_t at_once, lab_result *out,
+                  quire_error *err);
 /* Frees what lab_run left in requests. */
 void lab_forget(lab_request *requests, int32_t n);
 
@@ -82,10 +99,11 @@ int64_t lab_peak_bytes(const lab *l, const lab_result *r);
 uint64_t lab_digest(const int32_t *tokens, int32_t n);
 
 /* lab_open, lab_run, lab_close. *peak_bytes, unless NULL, is lab_peak_bytes. */
-quire_err lab_once(const quire_options *o, engine_ablations off, int32_t max_len, lab_request *requests, int32_t n, int32_t at_once,
-                   lab_result *out, int64_t *peak_bytes, quire_error *err);
+quire_err lab_once(const quire_options *o, engine_ablations off, int32_t max_len, lab_request *requests,
+                   int32_t n, int32_t at_once, lab_result *out, int64_t *peak_bytes, quire_error *err);
 
-/* A line for people: model, numeric configuration, machine. out holds n bytes. QUIRE_* as when a lab is opened. */
+/* A line for people: model, numeric configuration, machine. out holds n bytes. QUIRE_* as
+ * when a lab is opened. */
 quire_err lab_describe(const quire_options *o, char *out, size_t n, quire_error *err);
 
 #endif

@@ -47,7 +47,8 @@ static quire_err list_add(text_list *l, const char *lead, str text, vocab_type t
     return QUIRE_OK;
 }
 
-/* The bytes of each piece that is text without white space inside, as a word (behind a space) or a part of one. */
+/* The bytes of each piece that is text without white space inside, as a word (behind a
+ * space) or a part of one. */
 typedef quire_err piece_fn(void *context, str piece, bool is_word, int32_t rank);
 
 static quire_err each_piece(const tokenizer *from, piece_fn *add, void *context) {
@@ -55,10 +56,12 @@ static quire_err each_piece(const tokenizer *from, piece_fn *add, void *context)
     quire_err e = QUIRE_OK;
     for (int32_t id = 0; id < tokenizer_n_tokens(from) && e == QUIRE_OK; id++) {
         strbuf_clear(&bytes);
-        e = tokenizer_is_special(from, id) ? QUIRE_OK : byte_level_add_bytes(&bytes, tokenizer_piece(from, id));
+        e = tokenizer_is_special(from, id) ? QUIRE_OK
+                                           : byte_level_add_bytes(&bytes, tokenizer_piece(from, id));
         bool is_word = bytes.n > 1 && bytes.p[0] == ' ';
         str piece = {bytes.n > 0 ? bytes.p + is_word : "", bytes.n - is_word};
-        bool is_plain = piece.n > 0 && utf8_is_valid(piece) && memchr(piece.p, ' ', piece.n) == NULL && !str_contains(piece, str_of(MARK));
+        bool is_plain = piece.n > 0 && utf8_is_valid(piece) && memchr(piece.p, ' ', piece.n) == NULL &&
+                        !str_contains(piece, str_of(MARK));
         e = e == QUIRE_OK && is_plain ? add(context, piece, is_word, id) : e;
     }
     strbuf_deinit(&bytes);
@@ -106,7 +109,11 @@ static quire_err open_listed(made_kind kind, const text_list *l, tokenizer **out
         size_t at = i == 0 ? 0 : l->ends[i - 1];
         tokens[i] = (str){l->bytes.p + at, l->ends[i] - at};
     }
-    vocab v = {.source = VOCAB_GGUF, .n_tokens = (int32_t)l->n, .tokens = tokens, .scores = l->scores, .types = l->types};
+    vocab v = {.source = VOCAB_GGUF,
+               .n_tokens = (int32_t)l->n,
+               .tokens = tokens,
+               .scores = l->scores,
+               .types = l->types};
     v.model = str_of(kind == MADE_WORDPIECE ? "bert" : kind == MADE_UNIGRAM ? "t5" : "llama");
     v.bos = v.eos = v.pad = v.sep = v.add_bos = v.add_eos = v.add_space_prefix = -1;
     v.remove_extra_whitespaces = v.strip_accents = -1;
@@ -146,7 +153,8 @@ static quire_err fill_ranks(const tokenizer *from, strbuf *file) {
     }
     for (int32_t id = 0; id < tokenizer_n_tokens(from) && e == QUIRE_OK; id++) {
         strbuf_clear(&bytes);
-        e = tokenizer_is_special(from, id) ? QUIRE_OK : byte_level_add_bytes(&bytes, tokenizer_piece(from, id));
+        e = tokenizer_is_special(from, id) ? QUIRE_OK
+                                           : byte_level_add_bytes(&bytes, tokenizer_piece(from, id));
         e = e == QUIRE_OK && bytes.n > 1 ? add_rank(file, (str){bytes.p, bytes.n}, &rank) : e;
     }
     strbuf_deinit(&bytes);
@@ -187,13 +195,15 @@ static quire_err fill_words(const tokenizer *from, strbuf *json) {
     return o.err;
 }
 
-static quire_err make(made_kind kind, const tokenizer *from, text_list *l, tokenizer **out, quire_error *err) {
+static quire_err make(made_kind kind, const tokenizer *from, text_list *l, tokenizer **out,
+                      quire_error *err) {
     str file;
     switch (kind) {
     case MADE_RANKS:
         TRY(fill_ranks(from, &l->bytes));
         file = (str){l->bytes.p, l->bytes.n};
-        return tokenizer_open(&(vocab){.source = VOCAB_RANKS, .model_bytes = file, .pattern = str_of(GPT2)}, out, err);
+        return tokenizer_open(&(vocab){.source = VOCAB_RANKS, .model_bytes = file, .pattern = str_of(GPT2)},
+                              out, err);
     case MADE_WORDLEVEL:
         TRY(fill_words(from, &l->bytes));
         file = (str){l->bytes.p, l->bytes.n};

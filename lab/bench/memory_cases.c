@@ -8,7 +8,8 @@
 
 enum { MAX_SEQS = 16, MAX_NAMESPACES = 1024, FIRST_CAPACITY = 16 };
 
-/* Each sequence grows from first to last tokens; where turn is not 0, requests end and come back after every so many. */
+/* Each sequence grows from first to last tokens; where turn is not 0, requests end and
+ * come back after every so many. */
 static const struct scenario {
     const char *name;
     int32_t n_seqs, last, step; /* sequence i ends at last + i * step */
@@ -88,7 +89,9 @@ static quire_err append_to_buffer(store *st, kept *k, int32_t n) {
         if (st->c->method == MEMORY_STATIC && k->cap > 0) {
             return QUIRE_INVALID;
         }
-        int64_t cap = st->c->method == MEMORY_STATIC ? st->c->parameter : k->cap > 0 ? k->cap : FIRST_CAPACITY;
+        int64_t cap = st->c->method == MEMORY_STATIC ? st->c->parameter
+                      : k->cap > 0                   ? k->cap
+                                                     : FIRST_CAPACITY;
         while (st->c->method == MEMORY_CONTIGUOUS && cap < k->n + n) {
             cap = cap * st->c->parameter / 100;
         }
@@ -131,7 +134,8 @@ static quire_err append_to_pages(store *st, kept *k, int32_t n) {
     return QUIRE_OK;
 }
 
-/* The request ends, and the next one brings its tokens back: what is not found would have to be computed again. */
+/* The request ends, and the next one brings its tokens back: what is not found would have
+ * to be computed again. */
 static quire_err next_turn(store *st, kept *k) {
     kv_seq_release(&st->kv, &k->seq, k->tokens, KV_KEEP);
     TRY(kv_seq_admit(&st->kv, &k->seq, k->tokens, k->n));
@@ -188,7 +192,8 @@ static quire_err fill(store *st) {
             if (k->n == k->last) {
                 continue;
             }
-            if (st->c->method == MEMORY_PAGED && s->turn > 0 && k->n >= s->first && (k->n - s->first) % s->turn == 0) {
+            if (st->c->method == MEMORY_PAGED && s->turn > 0 && k->n >= s->first &&
+                (k->n - s->first) % s->turn == 0) {
                 TRY(next_turn(st, k));
             }
             TRY(append(st, k, k->n < s->first ? s->first - k->n : 1));
@@ -198,7 +203,8 @@ static quire_err fill(store *st) {
     return QUIRE_OK;
 }
 
-/* Nothing was lost: every buffer holds its tokens; every page is accounted for, and the pool's count is what the audit finds. */
+/* Nothing was lost: every buffer holds its tokens; every page is accounted for, and the
+ * pool's count is what the audit finds. */
 static quire_err check(const store *st, quire_error *err) {
     const kv_table *tables[MAX_SEQS];
     for (int32_t i = 0; i < st->n_seqs; i++) {
@@ -221,7 +227,8 @@ static quire_err check(const store *st, quire_error *err) {
     kv_audit a = kv_audit_all(&shape, st->kv.pool, tables, st->n_seqs, scratch);
     mem_free(scratch);
     if (a.live_slots != st->n_live || a.reserved_bytes + a.cached_bytes != taken(st)) {
-        return err_set(err, QUIRE_INTERNAL, -1, "the audit finds %lld tokens of %lld", (long long)a.live_slots, (long long)st->n_live);
+        return err_set(err, QUIRE_INTERNAL, -1, "the audit finds %lld tokens of %lld",
+                       (long long)a.live_slots, (long long)st->n_live);
     }
     return QUIRE_OK;
 }
@@ -236,20 +243,22 @@ static void fill_result(store *st) {
         r->metadata_bytes = kv_pool_bytes(st->kv.pool) + kv_index_bytes(st->kv.index);
         for (int32_t i = 0; i < st->n_seqs; i++) {
             const kv_seq *seq = &st->seqs[i].seq;
-            r->metadata_bytes += seq->tables[0].cap_pages * (int64_t)sizeof(page_id) + (int64_t)(sizeof(kv_table) + sizeof(kv_path));
+            r->metadata_bytes += seq->tables[0].cap_pages * (int64_t)sizeof(page_id) +
+                                 (int64_t)(sizeof(kv_table) + sizeof(kv_path));
         }
     }
 }
 
-quire_err memory_run(const memory_case *c, const model_desc *shape, dtype type, memory_result *out, quire_error *err) {
+quire_err memory_run(const memory_case *c, const model_desc *shape, dtype type, memory_result *out,
+                     quire_error *err) {
     store st = {.c = c};
     TRY(kv_layout_init(shape, kv_both(type), c->method == MEMORY_PAGED ? c->parameter : 1, &st.layout, err));
     if (st.layout.n_groups != 1) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "the scenarios are for models whose layers are all alike");
     }
     if (c->method == MEMORY_STATIC && c->parameter < memory_longest(c->scenario)) {
-        return err_set(err, QUIRE_INVALID, -1, "sequences of %d tokens do not fit in %d", (int)memory_longest(c->scenario),
-                       (int)c->parameter);
+        return err_set(err, QUIRE_INVALID, -1, "sequences of %d tokens do not fit in %d",
+                       (int)memory_longest(c->scenario), (int)c->parameter);
     }
     st.token_bytes = kv_layout_token_bytes(&st.layout);
     quire_err e = open_store(&st);

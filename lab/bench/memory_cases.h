@@ -1,10 +1,14 @@
-/* What keeping keys and values costs over the least that could do: three scenarios, each kept in three ways, token by token.
+/* What keeping keys and values costs over the least that could do: three scenarios, each
+ * kept in three ways, token by token.
  *
  *   static      every sequence has room for the longest from its start
- *   contiguous  every sequence has one buffer that grows by a factor; growing really copies, and both buffers live until it is done
- *   paged       pages from the real pool through real block tables and the real index, which publishes and finds as an engine's does
+ *   contiguous  every sequence has one buffer that grows by a factor; growing really
+ *               copies, and both buffers live until it is done
+ *   paged       pages from the real pool through real block tables and the real index,
+ *               which publishes and finds as an engine's does
  *
- * Buffers hold a token as its id, so that what is copied can be checked, and are counted at the model's bytes a token. */
+ * Buffers hold a token as its id, so that what is copied can be checked, and are counted
+ * at the model's bytes a token. */
 #ifndef LAB_BENCH_MEMORY_CASES_H
 #define LAB_BENCH_MEMORY_CASES_H
 
@@ -13,7 +17,9 @@
 typedef enum memory_scenario {
     MEMORY_BATCH, /* 16 prompts of 500, 1000 .. 8000, side by side */
     MEMORY_LONG,  /* one sequence of 100,000 */
-    MEMORY_CHAT,  /* one chat from 1,000 to 32,000: each turn is a request of its own, with what was said before and 200 more */
+    /* one chat from 1,000 to 32,000: each turn is a request of its own, with what was
+     * said before and 200 more */
+    MEMORY_CHAT,
     MEMORY_N_SCENARIOS
 } memory_scenario;
 
@@ -22,7 +28,9 @@ typedef enum memory_method { MEMORY_STATIC, MEMORY_CONTIGUOUS, MEMORY_PAGED } me
 typedef struct memory_case {
     memory_scenario scenario;
     memory_method method;
-    int32_t parameter; /* static: the longest length; contiguous: growth in percent (200: doubles); paged: tokens a page */
+    /* static: the longest length; contiguous: growth in percent (200: doubles); paged:
+     * tokens a page */
+    int32_t parameter;
 } memory_case;
 
 typedef struct memory_result {
@@ -39,8 +47,10 @@ const char *memory_scenario_name(memory_scenario s);
 /* Tokens of the scenario's longest sequence. */
 int32_t memory_longest(memory_scenario s);
 
-/* Runs a case for a model of that shape (layers, heads; the rest is not read). INVALID for a shape or page without a layout, or a static
- * length that the scenario does not fit in; NO_MEMORY; INTERNAL when a copy or the index lost a token. */
-quire_err memory_run(const memory_case *c, const model_desc *shape, dtype type, memory_result *out, quire_error *err);
+/* Runs a case for a model of that shape (layers, heads; the rest is not read). INVALID
+ * for a shape or page without a layout, or a static length that the scenario does not fit
+ * in; NO_MEMORY; INTERNAL when a copy or the index lost a token. */
+quire_err memory_run(const memory_case *c, const model_desc *shape, dtype type, memory_result *out,
+                     quire_error *err);
 
 #endif

@@ -4,17 +4,21 @@
 
 /* ---- keys ---- */
 
-static const shape_key common_keys[] = {{"context_length", .size = SIZE_POSITIONS},   {"embedding_length", .size = SIZE_MODEL},
-                                        {"block_count", .size = SIZE_LAYERS},         {"feed_forward_length", .size = SIZE_FF},
-                                        {"attention.head_count", .size = SIZE_HEADS}, {"attention.head_count_kv", .size = SIZE_KV_HEADS},
-                                        {"vocab_size", .size = SIZE_VOCABULARY},      {.name = NULL}};
+static const shape_key common_keys[] = {
+    {"context_length", .size = SIZE_POSITIONS},   {"embedding_length", .size = SIZE_MODEL},
+    {"block_count", .size = SIZE_LAYERS},         {"feed_forward_length", .size = SIZE_FF},
+    {"attention.head_count", .size = SIZE_HEADS}, {"attention.head_count_kv", .size = SIZE_KV_HEADS},
+    {"vocab_size", .size = SIZE_VOCABULARY},      {.name = NULL}};
 static const shape_key decoder_keys[] = {{"attention.key_length", .size = SIZE_HEAD},
                                          {"attention.value_length", .size = SIZE_HEAD},
                                          {"attention.layer_norm_rms_epsilon", .real = 1e-5f},
                                          {.name = NULL}};
-static const shape_key llama_keys[] = {{"rope.dimension_count", .size = SIZE_HEAD}, {"rope.freq_base", .real = 1e4f}, {.name = NULL}};
-static const shape_key million_keys[] = {{"rope.dimension_count", .size = SIZE_HEAD}, {"rope.freq_base", .real = 1e6f}, {.name = NULL}};
-static const shape_key expert_keys[] = {{"expert_count", .size = SIZE_EXPERTS}, {"expert_used_count", .size = SIZE_USED}, {.name = NULL}};
+static const shape_key llama_keys[] = {
+    {"rope.dimension_count", .size = SIZE_HEAD}, {"rope.freq_base", .real = 1e4f}, {.name = NULL}};
+static const shape_key million_keys[] = {
+    {"rope.dimension_count", .size = SIZE_HEAD}, {"rope.freq_base", .real = 1e6f}, {.name = NULL}};
+static const shape_key expert_keys[] = {
+    {"expert_count", .size = SIZE_EXPERTS}, {"expert_used_count", .size = SIZE_USED}, {.name = NULL}};
 static const shape_key gemma3_keys[] = {{"attention.sliding_window", .size = SIZE_WINDOW},
                                         {"rope.freq_base", .real = 1e6f},
                                         {"rope.freq_base_swa", .real = 1e4f},
@@ -32,85 +36,98 @@ static const shape_key bert_keys[] = {{"attention.layer_norm_epsilon", .real = 1
 
 /* ---- tensors ---- */
 
-static const shape_tensor token_tensors[] = {
-    {"token_embd.weight", .dims = {SIZE_VOCABULARY, SIZE_MODEL}}, {"output_norm.weight", .dims = {SIZE_MODEL}}, {.name = NULL}};
-static const shape_tensor head_tensors[] = {{"output.weight", .dims = {SIZE_VOCABULARY, SIZE_MODEL}}, {.name = NULL}};
-static const shape_tensor attention_tensors[] = {{"blk.%d.attn_norm.weight", .dims = {SIZE_MODEL}},
-                                                 {"blk.%d.attn_q.weight", .dims = {SIZE_QUERIES, SIZE_MODEL}},
-                                                 {"blk.%d.attn_k.weight", .dims = {SIZE_KEYS, SIZE_MODEL}},
-                                                 {"blk.%d.attn_v.weight", .dims = {SIZE_KEYS, SIZE_MODEL}},
-                                                 {"blk.%d.attn_output.weight", .dims = {SIZE_MODEL, SIZE_QUERIES}},
-                                                 {.name = NULL}};
+static const shape_tensor token_tensors[] = {{"token_embd.weight", .dims = {SIZE_VOCABULARY, SIZE_MODEL}},
+                                             {"output_norm.weight", .dims = {SIZE_MODEL}},
+                                             {.name = NULL}};
+static const shape_tensor head_tensors[] = {{"output.weight", .dims = {SIZE_VOCABULARY, SIZE_MODEL}},
+                                            {.name = NULL}};
+static const shape_tensor attention_tensors[] = {
+    {"blk.%d.attn_norm.weight", .dims = {SIZE_MODEL}},
+    {"blk.%d.attn_q.weight", .dims = {SIZE_QUERIES, SIZE_MODEL}},
+    {"blk.%d.attn_k.weight", .dims = {SIZE_KEYS, SIZE_MODEL}},
+    {"blk.%d.attn_v.weight", .dims = {SIZE_KEYS, SIZE_MODEL}},
+    {"blk.%d.attn_output.weight", .dims = {SIZE_MODEL, SIZE_QUERIES}},
+    {.name = NULL}};
 static const shape_tensor gated_tensors[] = {{"blk.%d.ffn_norm.weight", .dims = {SIZE_MODEL}},
                                              {"blk.%d.ffn_gate.weight", .dims = {SIZE_FF, SIZE_MODEL}},
                                              {"blk.%d.ffn_up.weight", .dims = {SIZE_FF, SIZE_MODEL}},
                                              {"blk.%d.ffn_down.weight", .dims = {SIZE_MODEL, SIZE_FF}},
                                              {.name = NULL}};
-static const shape_tensor expert_tensors[] = {{"blk.%d.ffn_gate_inp.weight", .dims = {SIZE_EXPERTS, SIZE_MODEL}, .f32 = true},
-                                              {"blk.%d.ffn_gate_exps.weight", .dims = {SIZE_EXPERTS, SIZE_FF, SIZE_MODEL}},
-                                              {"blk.%d.ffn_up_exps.weight", .dims = {SIZE_EXPERTS, SIZE_FF, SIZE_MODEL}},
-                                              {"blk.%d.ffn_down_exps.weight", .dims = {SIZE_EXPERTS, SIZE_MODEL, SIZE_FF}},
-                                              {.name = NULL}};
-static const shape_tensor mixtral_tensors[] = {{"blk.%d.ffn_norm.weight", .dims = {SIZE_MODEL}}, {.name = NULL}};
-static const shape_tensor qk_norm_tensors[] = {
-    {"blk.%d.attn_q_norm.weight", .dims = {SIZE_HEAD}}, {"blk.%d.attn_k_norm.weight", .dims = {SIZE_HEAD}}, {.name = NULL}};
+static const shape_tensor expert_tensors[] = {
+    {"blk.%d.ffn_gate_inp.weight", .dims = {SIZE_EXPERTS, SIZE_MODEL}, .f32 = true},
+    {"blk.%d.ffn_gate_exps.weight", .dims = {SIZE_EXPERTS, SIZE_FF, SIZE_MODEL}},
+    {"blk.%d.ffn_up_exps.weight", .dims = {SIZE_EXPERTS, SIZE_FF, SIZE_MODEL}},
+    {"blk.%d.ffn_down_exps.weight", .dims = {SIZE_EXPERTS, SIZE_MODEL, SIZE_FF}},
+    {.name = NULL}};
+static const shape_tensor mixtral_tensors[] = {{"blk.%d.ffn_norm.weight", .dims = {SIZE_MODEL}},
+                                               {.name = NULL}};
+static const shape_tensor qk_norm_tensors[] = {{"blk.%d.attn_q_norm.weight", .dims = {SIZE_HEAD}},
+                                               {"blk.%d.attn_k_norm.weight", .dims = {SIZE_HEAD}},
+                                               {.name = NULL}};
 static const shape_tensor gemma3_tensors[] = {{"blk.%d.attn_q_norm.weight", .dims = {SIZE_HEAD}},
                                               {"blk.%d.attn_k_norm.weight", .dims = {SIZE_HEAD}},
                                               {"blk.%d.post_attention_norm.weight", .dims = {SIZE_MODEL}},
                                               {"blk.%d.post_ffw_norm.weight", .dims = {SIZE_MODEL}},
                                               {.name = NULL}};
-static const shape_tensor gpt_oss_tensors[] = {{"blk.%d.post_attention_norm.weight", .dims = {SIZE_MODEL}},
-                                               {"blk.%d.attn_q.bias", .dims = {SIZE_QUERIES}},
-                                               {"blk.%d.attn_k.bias", .dims = {SIZE_KEYS}},
-                                               {"blk.%d.attn_v.bias", .dims = {SIZE_KEYS}},
-                                               {"blk.%d.attn_output.bias", .dims = {SIZE_MODEL}},
-                                               {"blk.%d.attn_sinks.weight", .dims = {SIZE_HEADS}},
-                                               {"blk.%d.ffn_gate_inp.bias", .dims = {SIZE_EXPERTS}},
-                                               {"blk.%d.ffn_gate_exps.bias", .dims = {SIZE_EXPERTS, SIZE_FF}, .f32 = true},
-                                               {"blk.%d.ffn_up_exps.bias", .dims = {SIZE_EXPERTS, SIZE_FF}, .f32 = true},
-                                               {"blk.%d.ffn_down_exps.bias", .dims = {SIZE_EXPERTS, SIZE_MODEL}, .f32 = true},
-                                               {.name = NULL}};
-static const shape_tensor bert_tensors[] = {{"token_embd.weight", .dims = {SIZE_VOCABULARY, SIZE_MODEL}},
-                                            {"position_embd.weight", .dims = {SIZE_POSITIONS, SIZE_MODEL}, .f32 = true},
-                                            {"token_types.weight", .dims = {SIZE_TYPES, SIZE_MODEL}, .f32 = true},
-                                            {"token_embd_norm.weight", .dims = {SIZE_MODEL}},
-                                            {"token_embd_norm.bias", .dims = {SIZE_MODEL}},
-                                            {"blk.%d.attn_q.weight", .dims = {SIZE_QUERIES, SIZE_MODEL}},
-                                            {"blk.%d.attn_q.bias", .dims = {SIZE_QUERIES}},
-                                            {"blk.%d.attn_k.weight", .dims = {SIZE_KEYS, SIZE_MODEL}},
-                                            {"blk.%d.attn_k.bias", .dims = {SIZE_KEYS}},
-                                            {"blk.%d.attn_v.weight", .dims = {SIZE_KEYS, SIZE_MODEL}},
-                                            {"blk.%d.attn_v.bias", .dims = {SIZE_KEYS}},
-                                            {"blk.%d.attn_output.weight", .dims = {SIZE_MODEL, SIZE_QUERIES}},
-                                            {"blk.%d.attn_output.bias", .dims = {SIZE_MODEL}},
-                                            {"blk.%d.attn_output_norm.weight", .dims = {SIZE_MODEL}},
-                                            {"blk.%d.attn_output_norm.bias", .dims = {SIZE_MODEL}},
-                                            {"blk.%d.ffn_up.weight", .dims = {SIZE_FF, SIZE_MODEL}},
-                                            {"blk.%d.ffn_up.bias", .dims = {SIZE_FF}},
-                                            {"blk.%d.ffn_down.weight", .dims = {SIZE_MODEL, SIZE_FF}},
-                                            {"blk.%d.ffn_down.bias", .dims = {SIZE_MODEL}},
-                                            {"blk.%d.layer_output_norm.weight", .dims = {SIZE_MODEL}},
-                                            {"blk.%d.layer_output_norm.bias", .dims = {SIZE_MODEL}},
-                                            {.name = NULL}};
+static const shape_tensor gpt_oss_tensors[] = {
+    {"blk.%d.post_attention_norm.weight", .dims = {SIZE_MODEL}},
+    {"blk.%d.attn_q.bias", .dims = {SIZE_QUERIES}},
+    {"blk.%d.attn_k.bias", .dims = {SIZE_KEYS}},
+    {"blk.%d.attn_v.bias", .dims = {SIZE_KEYS}},
+    {"blk.%d.attn_output.bias", .dims = {SIZE_MODEL}},
+    {"blk.%d.attn_sinks.weight", .dims = {SIZE_HEADS}},
+    {"blk.%d.ffn_gate_inp.bias", .dims = {SIZE_EXPERTS}},
+    {"blk.%d.ffn_gate_exps.bias", .dims = {SIZE_EXPERTS, SIZE_FF}, .f32 = true},
+    {"blk.%d.ffn_up_exps.bias", .dims = {SIZE_EXPERTS, SIZE_FF}, .f32 = true},
+    {"blk.%d.ffn_down_exps.bias", .dims = {SIZE_EXPERTS, SIZE_MODEL}, .f32 = true},
+    {.name = NULL}};
+static const shape_tensor bert_tensors[] = {
+    {"token_embd.weight", .dims = {SIZE_VOCABULARY, SIZE_MODEL}},
+    {"position_embd.weight", .dims = {SIZE_POSITIONS, SIZE_MODEL}, .f32 = true},
+    {"token_types.weight", .dims = {SIZE_TYPES, SIZE_MODEL}, .f32 = true},
+    {"token_embd_norm.weight", .dims = {SIZE_MODEL}},
+    {"token_embd_norm.bias", .dims = {SIZE_MODEL}},
+    {"blk.%d.attn_q.weight", .dims = {SIZE_QUERIES, SIZE_MODEL}},
+    {"blk.%d.attn_q.bias", .dims = {SIZE_QUERIES}},
+    {"blk.%d.attn_k.weight", .dims = {SIZE_KEYS, SIZE_MODEL}},
+    {"blk.%d.attn_k.bias", .dims = {SIZE_KEYS}},
+    {"blk.%d.attn_v.weight", .dims = {SIZE_KEYS, SIZE_MODEL}},
+    {"blk.%d.attn_v.bias", .dims = {SIZE_KEYS}},
+    {"blk.%d.attn_output.weight", .dims = {SIZE_MODEL, SIZE_QUERIES}},
+    {"blk.%d.attn_output.bias", .dims = {SIZE_MODEL}},
+    {"blk.%d.attn_output_norm.weight", .dims = {SIZE_MODEL}},
+    {"blk.%d.attn_output_norm.bias", .dims = {SIZE_MODEL}},
+    {"blk.%d.ffn_up.weight", .dims = {SIZE_FF, SIZE_MODEL}},
+    {"blk.%d.ffn_up.bias", .dims = {SIZE_FF}},
+    {"blk.%d.ffn_down.weight", .dims = {SIZE_MODEL, SIZE_FF}},
+    {"blk.%d.ffn_down.bias", .dims = {SIZE_MODEL}},
+    {"blk.%d.layer_output_norm.weight", .dims = {SIZE_MODEL}},
+    {"blk.%d.layer_output_norm.bias", .dims = {SIZE_MODEL}},
+    {.name = NULL}};
 
 /* ---- architectures ---- */
 
 static const shape_form llama = {.architecture = "llama",
                                  .keys = {common_keys, decoder_keys, llama_keys},
                                  .tensors = {token_tensors, head_tensors, attention_tensors, gated_tensors}};
-static const shape_form qwen3 = {.architecture = "qwen3",
-                                 .keys = {common_keys, decoder_keys, million_keys},
-                                 .tensors = {token_tensors, attention_tensors, qk_norm_tensors, gated_tensors}};
-static const shape_form gemma3 = {.architecture = "gemma3",
-                                  .keys = {common_keys, decoder_keys, gemma3_keys},
-                                  .tensors = {token_tensors, attention_tensors, gated_tensors, gemma3_tensors}};
-static const shape_form mixtral = {.architecture = "llama",
-                                   .keys = {common_keys, decoder_keys, million_keys, expert_keys},
-                                   .tensors = {token_tensors, head_tensors, attention_tensors, mixtral_tensors, expert_tensors}};
-static const shape_form gpt_oss = {.architecture = "gpt-oss",
-                                   .keys = {common_keys, decoder_keys, gpt_oss_keys, expert_keys},
-                                   .tensors = {token_tensors, head_tensors, attention_tensors, expert_tensors, gpt_oss_tensors}};
-static const shape_form bert = {.architecture = "bert", .keys = {common_keys, bert_keys}, .tensors = {bert_tensors}, .no_tokens = true};
+static const shape_form qwen3 = {
+    .architecture = "qwen3",
+    .keys = {common_keys, decoder_keys, million_keys},
+    .tensors = {token_tensors, attention_tensors, qk_norm_tensors, gated_tensors}};
+static const shape_form gemma3 = {
+    .architecture = "gemma3",
+    .keys = {common_keys, decoder_keys, gemma3_keys},
+    .tensors = {token_tensors, attention_tensors, gated_tensors, gemma3_tensors}};
+static const shape_form mixtral = {
+    .architecture = "llama",
+    .keys = {common_keys, decoder_keys, million_keys, expert_keys},
+    .tensors = {token_tensors, head_tensors, attention_tensors, mixtral_tensors, expert_tensors}};
+static const shape_form gpt_oss = {
+    .architecture = "gpt-oss",
+    .keys = {common_keys, decoder_keys, gpt_oss_keys, expert_keys},
+    .tensors = {token_tensors, head_tensors, attention_tensors, expert_tensors, gpt_oss_tensors}};
+static const shape_form bert = {
+    .architecture = "bert", .keys = {common_keys, bert_keys}, .tensors = {bert_tensors}, .no_tokens = true};
 
 /* ---- shapes ---- */
 
@@ -214,19 +231,22 @@ const model_shape *model_shape_find(const char *name, size_t n) {
 
 quire_err model_shape_parse(const char *flag, const char *name, const model_shape **out, quire_error *err) {
     *out = model_shape_find(name, strlen(name));
-    return *out != NULL ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "%s %s: must be one of " MODEL_SHAPES, flag, name);
+    return *out != NULL ? QUIRE_OK
+                        : err_set(err, QUIRE_INVALID, -1, "%s %s: must be one of " MODEL_SHAPES, flag, name);
 }
 
 model_shape model_shape_small(const model_shape *s) {
     static const int32_t small[N_GIVEN_SIZES] = {
         [SIZE_LAYERS] = 7, /* of Gemma's, the sixth has no window */
-        [SIZE_MODEL] = 256,      [SIZE_HEADS] = 4,    [SIZE_KV_HEADS] = 2, [SIZE_HEAD] = 64,   [SIZE_FF] = 256, [SIZE_VOCABULARY] = 512,
-        [SIZE_POSITIONS] = 2048, [SIZE_TRAINED] = 64, [SIZE_WINDOW] = 16,  [SIZE_EXPERTS] = 4, [SIZE_USED] = 2, [SIZE_TYPES] = 2};
+        [SIZE_MODEL] = 256, [SIZE_HEADS] = 4,        [SIZE_KV_HEADS] = 2,     [SIZE_HEAD] = 64,
+        [SIZE_FF] = 256,    [SIZE_VOCABULARY] = 512, [SIZE_POSITIONS] = 2048, [SIZE_TRAINED] = 64,
+        [SIZE_WINDOW] = 16, [SIZE_EXPERTS] = 4,      [SIZE_USED] = 2,         [SIZE_TYPES] = 2};
     model_shape out = *s;
     for (int i = 0; i < N_GIVEN_SIZES; i++) {
         out.sizes[i] = s->sizes[i] < small[i] ? s->sizes[i] : small[i];
     }
-    out.sizes[SIZE_KV_HEADS] = s->sizes[SIZE_KV_HEADS] == s->sizes[SIZE_HEADS] ? out.sizes[SIZE_HEADS] : out.sizes[SIZE_KV_HEADS];
+    out.sizes[SIZE_KV_HEADS] =
+        s->sizes[SIZE_KV_HEADS] == s->sizes[SIZE_HEADS] ? out.sizes[SIZE_HEADS] : out.sizes[SIZE_KV_HEADS];
     return out;
 }
 

@@ -1,5 +1,6 @@
-/* The published shape of a model: a table of sizes, and of the metadata keys and tensors that a GGUF file of its architecture has, each by
- * the sizes that it is made of. synthetic.h writes such a file with random weights; the ordinary loader reads it.
+/* The published shape of a model: a table of sizes, and of the metadata keys and tensors
+ * that a GGUF file of its architecture has, each by the sizes that it is made of.
+ * synthetic.h writes such a file with random weights; the ordinary loader reads it.
  *
  * Constant data; any thread. */
 #ifndef LAB_BENCH_MODEL_SHAPE_H
@@ -33,7 +34,8 @@ typedef enum shape_size {
     SIZE_KEYS                     /* KV heads times their width */
 } shape_size;
 
-/* A metadata key without its architecture's prefix. Its value is text where there is one, else a size, else a real number. */
+/* A metadata key without its architecture's prefix. Its value is text where there is one,
+ * else a size, else a real number. */
 typedef struct shape_key {
     const char *name; /* NULL: the list ends */
     shape_size size;
@@ -41,7 +43,8 @@ typedef struct shape_key {
     const char *text;
 } shape_key;
 
-/* A tensor. A name with %d stands for one in each layer. Dimensions as a matrix [n_out, n_in], or a stack [n, n_out, n_in], or a vector. */
+/* A tensor. A name with %d stands for one in each layer. Dimensions as a matrix [n_out,
+ * n_in], or a stack [n, n_out, n_in], or a vector. */
 typedef struct shape_tensor {
     const char *name; /* NULL: the list ends */
     shape_size dims[3];
@@ -71,7 +74,8 @@ extern const int32_t n_model_shapes;
 
 /* Llama's shape, which all others are held against: the first of them. */
 #define model_shape_llama (&model_shapes[0])
-/* The built-in model's shape with 131,072 positions in place of 2,048; not among the published ones. */
+/* The built-in model's shape with 131,072 positions in place of 2,048; not among the
+ * published ones. */
 extern const model_shape model_shape_builtin;
 
 /* By name[0..n); NULL: there is none. */

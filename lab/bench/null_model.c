@@ -12,7 +12,8 @@ typedef struct null_backend {
     backend head;
     null_model *owner;
     float logits[N_VOCAB];
-    int64_t began_ns, began_cpu_ns, waited_ns, looked_ns; /* the pass before: its start, the wait for it, the last look at a row of it */
+    /* the pass before: its start, the wait for it, the last look at a row of it */
+    int64_t began_ns, began_cpu_ns, waited_ns, looked_ns;
     int32_t n_seqs, n_rows;
 } null_backend;
 
@@ -76,8 +77,12 @@ static void kv_copy(backend *b, const kv_copy_pair *pairs, int32_t n) {
 }
 
 static const arch null_arch = {.forward = forward, .hidden = hidden};
-static const backend_ops null_ops = {
-    .name = "null", .step_wait = step_wait, .logits = logits, .argmax = argmax, .buffer_read = buffer_read, .kv_copy = kv_copy};
+static const backend_ops null_ops = {.name = "null",
+                                     .step_wait = step_wait,
+                                     .logits = logits,
+                                     .argmax = argmax,
+                                     .buffer_read = buffer_read,
+                                     .kv_copy = kv_copy};
 
 quire_err null_model_open(int32_t max_steps, null_model **out) {
     null_model *n = mem_new(1, sizeof *n);

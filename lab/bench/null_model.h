@@ -1,6 +1,7 @@
-/* A model without work, over a backend without memory: every step's logits are the same small row and come at once. What is left of a step
- * is the engine's own part. Its clock is read where the engine calls it: at the start of a forward pass, when it waits for one, and when it
- * looks at the last row.
+/* A model without work, over a backend without memory: every step's logits are the same
+ * small row and come at once. What is left of a step is the engine's own part. Its clock
+ * is read where the engine calls it: at the start of a forward pass, when it waits for
+ * one, and when it looks at the last row.
  *
  * Owner: the engine's thread while an engine runs over it; then whoever opened it. */
 #ifndef LAB_BENCH_NULL_MODEL_H
@@ -9,17 +10,18 @@
 #include "backend/backend.h"
 #include "model/model.h"
 
-/* One step, in nanoseconds: from the pass before it to this one, and how much of that the thread was running. */
+/* One step, in nanoseconds: from the pass before it to this one, and how much of that the
+ * thread was running. */
 typedef struct null_step {
     int64_t wall_ns, cpu_ns;
-    int64_t collect_ns;      /* of wall_ns: from waiting for the pass before to the look at its last row */
-    int32_t n_seqs, n_rows;  /* of this pass and the one before: the lesser */
+    int64_t collect_ns;     /* of wall_ns: from waiting for the pass before to the look at its last row */
+    int32_t n_seqs, n_rows; /* of this pass and the one before: the lesser */
 } null_step;
 
 typedef struct null_model {
     model *m;
     backend *b;
-    null_step *steps;        /* [cap]; later ones are not noted */
+    null_step *steps; /* [cap]; later ones are not noted */
     int32_t n_steps, cap;
 } null_model;
 

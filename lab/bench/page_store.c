@@ -10,7 +10,7 @@ enum { PAGE_TOKENS = 16 };
 struct page_store {
     page_store_kind kind;
     int32_t n_pages; /* free at first; as many are held */
-    kv_pool *pool; /* ours */
+    kv_pool *pool;   /* ours */
     pthread_mutex_t lock;
     int32_t top, n_free;   /* mutex */
     int32_t *next, *count; /* [2 * n_pages] */
@@ -157,6 +157,7 @@ void page_store_clear(page_store *s, kv_table *t) {
 }
 
 bool page_store_is_whole(const page_store *s) {
-    return s->kind == PAGE_STORE_POOL ? kv_pool_counts(s->pool).n_free == s->n_pages && kv_pool_check(s->pool, NULL) == QUIRE_OK
-                                           : s->n_free == s->n_pages;
+    return s->kind == PAGE_STORE_POOL
+               ? kv_pool_counts(s->pool).n_free == s->n_pages && kv_pool_check(s->pool, NULL) == QUIRE_OK
+               : s->n_free == s->n_pages;
 }

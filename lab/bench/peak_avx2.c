@@ -1,5 +1,6 @@
-/* The loops for AVX2 and FMA. There is no dot product of int8 here that adds to int32: one is made of a multiplication and additions, as
- * the product kernels make it (backend/cpu/simd_int.h). */
+/* The loops for AVX2 and FMA. There is no dot product of int8 here that adds to int32:
+ * one is made of a multiplication and additions, as the product kernels make it
+ * (backend/cpu/simd_int.h). */
 #include "backend/cpu/simd.h"
 #include "lab/bench/peak.h"
 
@@ -16,8 +17,9 @@ static inline uint64_t vec_sum(vec v) {
 
 #include "lab/bench/peak_read.inc.h"
 
-/* TOGETHER: sums that take each step together; sum by sum, additions often go to the multipliers' pipes, and a quarter is lost. RUN: int16
- * sums of 4-bit products before they could overflow. */
+/* TOGETHER: sums that take each step together; sum by sum, additions often go to the
+ * multipliers' pipes, and a quarter is lost. RUN: int16 sums of 4-bit products before
+ * they could overflow. */
 enum { FLOAT_SUMS = 12, SUMS = 8, TOGETHER = 4, RUN = 8 };
 
 static float f32_avx2(int32_t n) {
@@ -48,16 +50,19 @@ static inline __attribute__((always_inline)) float sum_of(const __m256i *a, int 
     return (float)vec_sum(sum);
 }
 
-/* One instruction for each of TOGETHER sums, in this order whatever the compiler thinks of it. */
-#define STAGE(name, to, left, right)                                                                                                       \
-    UNROLL                                                                                                                                 \
-    for (int i = 0; i < TOGETHER; i++) {                                                                                                   \
-        __asm__ volatile(name " %2, %1, %0" : "=x"(to) : "x"(left), "x"(right));                                                           \
+/* One instruction for each of TOGETHER sums, in this order whatever the compiler thinks
+ * of it. */
+#define STAGE(name, to, left, right)                                                                         \
+    UNROLL                                                                                                   \
+    for (int i = 0; i < TOGETHER; i++) {                                                                     \
+        __asm__ volatile(name " %2, %1, %0" : "=x"(to) : "x"(left), "x"(right));                             \
     }
 
-/* Magnitudes times signed numbers, as product kernels multiply bytes: complemented where the other's sign is minus. */
+/* Magnitudes times signed numbers, as product kernels multiply bytes: complemented where
+ * the other's sign is minus. */
 static float int8_avx2(int32_t n) {
-    __m256i a[SUMS], x = _mm256_set1_epi8(-4), minus = _mm256_set1_epi8(-1), w = _mm256_set1_epi8(5), ones = _mm256_set1_epi16(1);
+    __m256i a[SUMS], x = _mm256_set1_epi8(-4), minus = _mm256_set1_epi8(-1), w = _mm256_set1_epi8(5),
+                     ones = _mm256_set1_epi16(1);
     UNROLL
     for (int i = 0; i < SUMS; i++) {
         a[i] = _mm256_set1_epi32(i);

@@ -1,5 +1,5 @@
-/* The loops for AVX-512 with VNNI: what they share with those of AVX512_BF16 and AMX, which are compiled apart. Included by files of these
- * instruction sets only. */
+/* The loops for AVX-512 with VNNI: what they share with those of AVX512_BF16 and AMX,
+ * which are compiled apart. Included by files of these instruction sets only. */
 #ifndef LAB_BENCH_PEAK_AVX512_H
 #define LAB_BENCH_PEAK_AVX512_H
 
@@ -19,7 +19,8 @@ static inline __attribute__((always_inline)) float sum_of(const __m512 *a) {
 /* The loop of bf16, for a table of peak_avx512.c: n rounds of a vdpbf16ps a sum. */
 float peak_dot_bf16(int32_t n);
 
-/* The loops of AMX: n rounds of a product into each of PEAK_TILES tiles, of whole tiles and of groups of 32. */
+/* The loops of AMX: n rounds of a product into each of PEAK_TILES tiles, of whole tiles
+ * and of groups of 32. */
 #define PEAK_TILES 4
 float peak_tiles(int32_t n);
 float peak_half_tiles(int32_t n);

@@ -41,7 +41,8 @@ static quire_err parse_ways(const char *text, scoring *g, quire_error *err) {
     for (const char *p = text; *p != '\0';) {
         size_t length = strcspn(p, ",");
         int32_t way = 0, twice = 0;
-        while (way < N_SCORE_WAYS && (strlen(score_way_name(way)) != length || strncmp(score_way_name(way), p, length) != 0)) {
+        while (way < N_SCORE_WAYS &&
+               (strlen(score_way_name(way)) != length || strncmp(score_way_name(way), p, length) != 0)) {
             way++;
         }
         for (int32_t i = 0; i < g->n_ways; i++) {
@@ -56,7 +57,9 @@ static quire_err parse_ways(const char *text, scoring *g, quire_error *err) {
             return QUIRE_OK;
         }
     }
-    return err_set(err, QUIRE_INVALID, -1, "--kv %s: must be paged, contiguous or none, or several of them: paged,contiguous,none", text);
+    return err_set(err, QUIRE_INVALID, -1,
+                   "--kv %s: must be paged, contiguous or none, or several of them: paged,contiguous,none",
+                   text);
 }
 
 /* ---- chunks ---- */
@@ -65,10 +68,11 @@ static quire_err parse_ways(const char *text, scoring *g, quire_error *err) {
 static quire_err plan_chunks(scoring *g, const model_desc *d, quire_error *err) {
     int64_t n = (int64_t)g->ids.n;
     if (n < 2) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: %s; the first of a text is not scored, so it takes two", g->o->text.name,
-                       n == 0 ? "it has no tokens" : "it is one token");
+        return err_set(err, QUIRE_INVALID, -1, "%s: %s; the first of a text is not scored, so it takes two",
+                       g->o->text.name, n == 0 ? "it has no tokens" : "it is one token");
     }
-    TRY(n <= INT32_MAX ? QUIRE_OK : err_set(err, QUIRE_TOO_LARGE, -1, "%s: over 2^31 tokens", g->o->text.name));
+    TRY(n <= INT32_MAX ? QUIRE_OK
+                       : err_set(err, QUIRE_TOO_LARGE, -1, "%s: over 2^31 tokens", g->o->text.name));
     TRY(options_max_model_len(&g->o->engine, d, &g->max_len, err));
     g->has_bos = d->bos >= 0 && g->ids.ids[0] == d->bos;
     int32_t most = g->max_len - (int32_t)g->has_bos;
@@ -78,7 +82,8 @@ static quire_err plan_chunks(scoring *g, const model_desc *d, quire_error *err) 
         most = g->max_len;
     }
     if (g->context > most) {
-        return err_set(err, QUIRE_INVALID, -1, "--context %d: chunks%s take %d positions, and the model has %d; give at most %d",
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--context %d: chunks%s take %d positions, and the model has %d; give at most %d",
                        (int)g->context, g->has_bos && most < g->max_len ? " behind their BOS" : "",
                        (int)g->context + (int)(g->has_bos && most < g->max_len), (int)g->max_len, (int)most);
     }
@@ -102,7 +107,8 @@ static quire_err open_arrays(scoring *g, quire_error *err) {
         g->logprobs[i] = mem_new((size_t)g->n_scored + 1, sizeof *g->logprobs[i]);
         has = has && g->logprobs[i] != NULL;
     }
-    return has ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for %zu tokens", g->o->text.name, g->ids.n);
+    return has ? QUIRE_OK
+               : err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for %zu tokens", g->o->text.name, g->ids.n);
 }
 
 /* Opens what scores: text, chunks, model. */
@@ -122,7 +128,11 @@ static quire_err open_scoring(scoring *g, quire_error *err) {
         recomputes = recomputes || g->ways[i] == SCORE_NONE;
     }
     int32_t longest = g->context + (int32_t)(g->has_bos && g->n_chunks > 1);
-    score_options so = {.engine = &o->engine, .step = o->step, .max_tokens = longest, .max_len = g->max_len, .recomputes = recomputes};
+    score_options so = {.engine = &o->engine,
+                        .step = o->step,
+                        .max_tokens = longest,
+                        .max_len = g->max_len,
+                        .recomputes = recomputes};
     return score_open(&so, &g->s, err);
 }
 
@@ -141,22 +151,26 @@ static quire_err compare_ways(const scoring *g, int64_t from, int64_t n, quire_e
     for (int32_t i = 1; i < g->n_ways; i++) {
         for (int64_t k = from; k < from + n; k++) {
             if (memcmp(&g->logprobs[0][k], &g->logprobs[i][k], sizeof(double)) != 0) {
-                return err_set(err, QUIRE_INTERNAL, k, "scored token %lld: %s gives %.17g, %s %.17g; they must be the same bits",
-                               (long long)k, score_way_name(g->ways[0]), g->logprobs[0][k], score_way_name(g->ways[i]), g->logprobs[i][k]);
+                return err_set(err, QUIRE_INTERNAL, k,
+                               "scored token %lld: %s gives %.17g, %s %.17g; they must be the same bits",
+                               (long long)k, score_way_name(g->ways[0]), g->logprobs[0][k],
+                               score_way_name(g->ways[i]), g->logprobs[i][k]);
             }
         }
     }
     return QUIRE_OK;
 }
 
-/* Each chunk by all ways in turn, so that what else runs on the machine slows them alike. */
+/* Each chunk by all ways in turn, so that what else runs on the machine slows them
+ * alike. */
 static quire_err score_all(scoring *g, quire_error *err) {
     int64_t at = 0;
     for (int64_t chunk = 0; chunk < g->n_chunks; chunk++) {
         int32_t n = take_chunk(g, chunk);
         for (int32_t i = 0; n > 1 && i < g->n_ways; i++) {
             if (g->o->shows_progress) {
-                fprintf(stderr, "\r\033[K%s: %lld of %lld tokens", score_way_name(g->ways[i]), (long long)at, (long long)g->n_scored);
+                fprintf(stderr, "\r\033[K%s: %lld of %lld tokens", score_way_name(g->ways[i]), (long long)at,
+                        (long long)g->n_scored);
             }
             TRY(score_chunk(&g->s, g->ways[i], g->chunk, n, g->logprobs[i] + at, err));
         }
@@ -166,7 +180,8 @@ static quire_err score_all(scoring *g, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* A line for each scored token: its id and its log-probability, with digits enough for every bit. */
+/* A line for each scored token: its id and its log-probability, with digits enough for
+ * every bit. */
 static quire_err write_logprobs(const scoring *g, quire_error *err) {
     FILE *f = fopen(g->o->out, "wb");
     if (f == NULL) {
@@ -194,7 +209,8 @@ static void print_scores(const scoring *g) {
                                            {"seconds", "seconds", 9, 3, NULL},
                                            {"tokens_per_s", "tokens/s", 9, 1, NULL},
                                            {"bits", "bits", 0, SHEET_TEXT, NULL}};
-    const sheet sh = {"perplexity", columns, (int32_t)(sizeof columns / sizeof *columns) - (g->n_ways == 1), g->o->json};
+    const sheet sh = {"perplexity", columns, (int32_t)(sizeof columns / sizeof *columns) - (g->n_ways == 1),
+                      g->o->json};
     double sum = 0.0;
     for (int64_t k = 0; k < g->n_scored; k++) {
         sum -= g->logprobs[0][k];
@@ -214,9 +230,10 @@ static void print_scores(const scoring *g) {
                                       {"equal", 0}});
     }
     const bare *b = &g->s.b;
-    sheet_note(&sh, "%s, %zu tokens in chunks of %d%s; %s, compute %s, KV %s; %s, %s%s", g->o->text.name, g->ids.n, (int)g->context,
-               g->has_bos && g->n_chunks > 1 ? ", later ones behind a BOS" : "", b->desc->name, compute_name(b->b->compute),
-               b->layout.type_name, b->b->ops->describe(b->b), figures_time_name(b->n_threads),
+    sheet_note(&sh, "%s, %zu tokens in chunks of %d%s; %s, compute %s, KV %s; %s, %s%s", g->o->text.name,
+               g->ids.n, (int)g->context, g->has_bos && g->n_chunks > 1 ? ", later ones behind a BOS" : "",
+               b->desc->name, compute_name(b->b->compute), b->layout.type_name, b->b->ops->describe(b->b),
+               figures_time_name(b->n_threads),
                g->n_ways > 1 ? ", chunk by chunk in turn; every log-probability compared with memcmp" : "");
 }
 

@@ -1,8 +1,10 @@
-/* `quire perplexity`: how well a model predicts a text, with keys and values in pages, in one piece, or computed again for every pass. The
- * ways are compared, log-probability by log-probability: they must be the same bits.
+/* `quire perplexity`: how well a model predicts a text, with keys and values in pages, in
+ * one piece, or computed again for every pass. The ways are compared, log-probability by
+ * log-probability: they must be the same bits.
  *
- * The text's tokens are cut into consecutive chunks, each a sequence of its own. If the text begins with BOS, so does each later chunk, in
- * front of its tokens. Every token but a chunk's first is scored; perplexity is exp(mean of -log p). */
+ * The text's tokens are cut into consecutive chunks, each a sequence of its own. If the
+ * text begins with BOS, so does each later chunk, in front of its tokens. Every token but
+ * a chunk's first is scored; perplexity is exp(mean of -log p). */
 #ifndef LAB_BENCH_PERPLEXITY_H
 #define LAB_BENCH_PERPLEXITY_H
 
@@ -24,7 +26,8 @@ typedef struct perplexity_options {
 /* paged, 128 tokens a pass. */
 void perplexity_options_init(perplexity_options *o);
 
-/* Scores, compares the ways and prints to stdout; err says why it could not. QUIRE_INTERNAL: two ways differ. */
+/* Scores, compares the ways and prints to stdout; err says why it could not.
+ * QUIRE_INTERNAL: two ways differ. */
 quire_err perplexity_run(const perplexity_options *o, quire_error *err);
 
 #endif

@@ -6,7 +6,8 @@
 
 int64_t pool_size_sequence(const quire_options *o, const quire_engine *e, int64_t n_tokens) {
     const loaded_model *l = &e->parts.model;
-    kv_most most = options_most_pages(o, model_description(l->m), &l->layout, quire_engine_info(e)->max_batched_tokens);
+    kv_most most =
+        options_most_pages(o, model_description(l->m), &l->layout, quire_engine_info(e)->max_batched_tokens);
     return kv_most_pages(&most, n_tokens);
 }
 
@@ -20,7 +21,8 @@ typedef struct needs {
     int32_t n_groups;
 } needs;
 
-static quire_err needs_of(const quire_options *o, const model_file *f, int64_t n_tokens, needs *out, quire_error *err) {
+static quire_err needs_of(const quire_options *o, const model_file *f, int64_t n_tokens, needs *out,
+                          quire_error *err) {
     model_desc d;
     kv_layout layout;
     compute_mode compute;
@@ -45,20 +47,22 @@ static quire_err read_needs(const quire_options *o, int64_t n_tokens, needs *out
 /* times: at least 1. */
 static quire_err multiply(const char *asked, int64_t n_pages, int64_t times, int32_t *out, quire_error *err) {
     if (n_pages > INT32_MAX / times) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: takes %lld times %lld pages; a pool has at most %d", asked, (long long)times,
-                       (long long)n_pages, INT32_MAX);
+        return err_set(err, QUIRE_INVALID, -1, "%s: takes %lld times %lld pages; a pool has at most %d",
+                       asked, (long long)times, (long long)n_pages, INT32_MAX);
     }
     *out = (int32_t)(n_pages * times);
     return QUIRE_OK;
 }
 
-quire_err pool_size_sequences(const quire_options *o, const char *asked, int64_t n_seqs, int64_t n_tokens, int32_t *out, quire_error *err) {
+quire_err pool_size_sequences(const quire_options *o, const char *asked, int64_t n_seqs, int64_t n_tokens,
+                              int32_t *out, quire_error *err) {
     needs one;
     TRY(read_needs(o, n_tokens, &one, err));
     return multiply(asked, one.n_pages, n_seqs, out, err);
 }
 
-quire_err pool_size_groups(const quire_options *o, const char *asked, int64_t n_pages, int32_t *out, quire_error *err) {
+quire_err pool_size_groups(const quire_options *o, const char *asked, int64_t n_pages, int32_t *out,
+                           quire_error *err) {
     needs one;
     TRY(read_needs(o, 1, &one, err));
     return multiply(asked, n_pages, one.n_groups, out, err);

@@ -36,7 +36,8 @@ static quire_err read_object(const reader *r, str text, prompt_line *line) {
     json_value *turns = json_get(line->json, "turns"), *prompt = json_get(line->json, "prompt");
     json_value *found = turns != NULL ? json_at(turns, 0) : prompt;
     if (!json_is(line->json, JSON_KIND_OBJECT) || !json_is(found, JSON_KIND_TEXT) || json_str(found).n == 0) {
-        return fault(r, "must be a text, or a JSON object with a text as \"prompt\" or as the first of \"turns\"");
+        return fault(
+            r, "must be a text, or a JSON object with a text as \"prompt\" or as the first of \"turns\"");
     }
     line->text = json_str(found);
     return find_category(r, json_get_str(line->json, "category"), &line->category);

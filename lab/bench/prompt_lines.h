@@ -1,7 +1,8 @@
-/* Prompts of a file, one a line: a text as it stands, or a JSON object with it as "prompt" or as the first of "turns" (Spec-Bench's form),
- * and perhaps a "category".
+/* Prompts of a file, one a line: a text as it stands, or a JSON object with it as
+ * "prompt" or as the first of "turns" (Spec-Bench's form), and perhaps a "category".
  *
- * Owner: one thread. The texts are borrowed from the file's text and from the parsed lines. */
+ * Owner: one thread. The texts are borrowed from the file's text and from the parsed
+ * lines. */
 #ifndef LAB_BENCH_PROMPT_LINES_H
 #define LAB_BENCH_PROMPT_LINES_H
 
@@ -24,8 +25,10 @@ typedef struct prompt_lines {
     int32_t n_categories;
 } prompt_lines;
 
-/* Reads all lines of text but the empty ones. name: the file's, for messages. most: lines of a category that are kept, the first of them;
- * 0: all. text stays until prompt_lines_deinit. BAD_FILE names the line; NO_MEMORY. After a failure *out is to be deinited too. */
+/* Reads all lines of text but the empty ones. name: the file's, for messages. most: lines
+ * of a category that are kept, the first of them; 0: all. text stays until
+ * prompt_lines_deinit. BAD_FILE names the line; NO_MEMORY. After a failure *out is to be
+ * deinited too. */
 quire_err prompt_lines_read(str text, const char *name, int32_t most, prompt_lines *out, quire_error *err);
 void prompt_lines_deinit(prompt_lines *p);
 

@@ -16,17 +16,20 @@ static int32_t largest(const float *row, int32_t n) {
 
 quality_row quality_compare(const float *reference, const float *candidate, int32_t n_vocab, int32_t target) {
     int32_t best_p = largest(reference, n_vocab), best_q = largest(candidate, n_vocab);
-    double max_p = (double)reference[best_p], max_q = (double)candidate[best_q], sum_p = 0, sum_q = 0, apart = 0;
+    double max_p = (double)reference[best_p], max_q = (double)candidate[best_q], sum_p = 0, sum_q = 0,
+           apart = 0;
     for (int32_t i = 0; i < n_vocab; i++) {
         double p = (double)reference[i] - max_p, q = (double)candidate[i] - max_q, part = exp(p);
         sum_p += part;
         sum_q += exp(q);
-        apart += part > 0 ? part * (p - q) : 0; /* a token of probability 0 adds nothing, whatever the other says */
+        /* a token of probability 0 adds nothing, whatever the other says */
+        apart += part > 0 ? part * (p - q) : 0;
     }
     double log_p = log(sum_p), log_q = log(sum_q), kl = apart / sum_p - (log_p - log_q);
-    return (quality_row){.kl = kl < 0 ? 0 : kl, /* by rounding: it is never less */
-                         .loss = {log_p + max_p - (double)reference[target], log_q + max_q - (double)candidate[target]},
-                         .is_same = best_p == best_q};
+    return (quality_row){
+        .kl = kl < 0 ? 0 : kl, /* by rounding: it is never less */
+        .loss = {log_p + max_p - (double)reference[target], log_q + max_q - (double)candidate[target]},
+        .is_same = best_p == best_q};
 }
 
 quire_err quality_stats_init(quality_stats *s, int64_t cap) {

@@ -13,7 +13,8 @@ static int32_t divide_up(int32_t a, int32_t b) {
 }
 
 /* The pieces of one layer into at. Returns how many. */
-static int32_t list_layer(const cpu_backend *c, int32_t layer, const int32_t *pages, int32_t n_pages, const uint8_t **at) {
+static int32_t list_layer(const cpu_backend *c, int32_t layer, const int32_t *pages, int32_t n_pages,
+                          const uint8_t **at) {
     const kv_planes *l = &c->layout.caches[layer];
     int32_t pages_a_chunk = ATTN_CHUNK / l->page_tokens, n = 0;
     for (int32_t from = 0; from < n_pages; from += pages_a_chunk) {
@@ -34,8 +35,9 @@ quire_err pieces_open(struct backend *b, const int32_t *pages, int32_t n_tokens,
     const cpu_backend *c = (const cpu_backend *)b;
     const kv_planes *l = &c->layout.caches[0];
     int32_t n_pages = divide_up(n_tokens, l->page_tokens);
-    *out = (pieces){
-        .n_layers = c->layout.n_caches, .n = 2 * l->n_heads * n_pages, .bytes = l->page_tokens * (l->key.row_bytes + l->key.scale_bytes)};
+    *out = (pieces){.n_layers = c->layout.n_caches,
+                    .n = 2 * l->n_heads * n_pages,
+                    .bytes = l->page_tokens * (l->key.row_bytes + l->key.scale_bytes)};
     out->at = mem_new((size_t)out->n_layers * (size_t)out->n, sizeof *out->at);
     TRY(mem_check(out->at));
     for (int32_t layer = 0; layer < out->n_layers; layer++) {
@@ -55,10 +57,10 @@ static uint64_t load(const uint8_t *p) {
     return x;
 }
 
-/* Loads from n_streams pieces side by side and prefetches those that come `ahead` pieces later, into the second-level cache as attention
- * does. */
-static inline __attribute__((always_inline)) uint64_t read_together(const pieces *p, const uint8_t *const *at, int n_streams,
-                                                                    int32_t ahead) {
+/* Loads from n_streams pieces side by side and prefetches those that come `ahead` pieces
+ * later, into the second-level cache as attention does. */
+static inline __attribute__((always_inline)) uint64_t read_together(const pieces *p, const uint8_t *const *at,
+                                                                    int n_streams, int32_t ahead) {
     uint64_t sum = 0;
     for (int64_t line = 0; line < p->bytes; line += LINE) {
         for (int s = 0; s < n_streams; s++) {
@@ -73,7 +75,8 @@ static inline __attribute__((always_inline)) uint64_t read_together(const pieces
 
 uint64_t pieces_read(const pieces *p, int32_t layer, int way) {
     const uint8_t *const *at = p->at + (int64_t)layer * p->n;
-    int32_t ahead = p->bytes * SIDE_BY_SIDE < AHEAD_BYTES ? (int32_t)(AHEAD_BYTES / p->bytes) : SIDE_BY_SIDE, i = 0;
+    int32_t ahead = p->bytes * SIDE_BY_SIDE < AHEAD_BYTES ? (int32_t)(AHEAD_BYTES / p->bytes) : SIDE_BY_SIDE,
+            i = 0;
     uint64_t sum = 0;
     for (; way == 1 && i + ahead < p->n; i++) {
         sum += read_together(p, at + i, 1, ahead);

@@ -50,7 +50,8 @@ static bool read_all(int fd, void *bytes, size_t n) {
     return true;
 }
 
-quire_err resident_apart(quire_err (*run)(void *context, quire_error *err), void *context, void *result, size_t n, quire_error *err) {
+quire_err resident_apart(quire_err (*run)(void *context, quire_error *err), void *context, void *result,
+                         size_t n, quire_error *err) {
     int ends[2];
     quire_err e = QUIRE_INTERNAL;
     (void)fflush(NULL);
@@ -62,14 +63,16 @@ quire_err resident_apart(quire_err (*run)(void *context, quire_error *err), void
         quire_error own = {.message = ""};
         resident_reset();
         e = run(context, &own);
-        bool sent = write_all(ends[1], &e, sizeof e) && write_all(ends[1], &own, sizeof own) && write_all(ends[1], result, n);
+        bool sent = write_all(ends[1], &e, sizeof e) && write_all(ends[1], &own, sizeof own) &&
+                    write_all(ends[1], result, n);
         _exit(sent ? 0 : 1);
     }
     (void)close(ends[1]);
     quire_error own;
     if (child < 0) {
         (void)err_set(err, QUIRE_INTERNAL, -1, "no child process");
-    } else if (!read_all(ends[0], &e, sizeof e) || !read_all(ends[0], &own, sizeof own) || !read_all(ends[0], result, n)) {
+    } else if (!read_all(ends[0], &e, sizeof e) || !read_all(ends[0], &own, sizeof own) ||
+               !read_all(ends[0], result, n)) {
         e = err_set(err, QUIRE_INTERNAL, -1, "a child process ended in the middle of its run");
     } else if (e != QUIRE_OK) {
         *err = own;

@@ -20,7 +20,8 @@ static quire_err run_lines(const taker *t, str text, const char *where, quire_er
         json_fault fault;
         if (line % t->every == 0) {
             if (json_read((str){text.p, n}, &limits, JSON_WIDE_REAL, &record, &fault) != QUIRE_OK) {
-                return err_set(err, QUIRE_BAD_FILE, (int64_t)fault.at, "%s: line %d: %s", where, line + 1, fault.what);
+                return err_set(err, QUIRE_BAD_FILE, (int64_t)fault.at, "%s: line %d: %s", where, line + 1,
+                               fault.what);
             }
             quire_err e = t->take(t->user, record);
             json_drop(record);
@@ -33,16 +34,21 @@ static quire_err run_lines(const taker *t, str text, const char *where, quire_er
 }
 
 static const char own_schemas[] =
-    "{\"schema\":{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"age\":{\"type\":\"integer\",\"minimum\":0},\"tags\":"
-    "{\"type\":\"array\",\"items\":{\"type\":\"string\"}}},\"required\":[\"name\"]},\"tests\":[{\"valid\":true,\"data\":{\"name\":\"ann\","
+    "{\"schema\":{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"age\":{\"type\":"
+    "\"integer\",\"minimum\":0},\"tags\":"
+    "{\"type\":\"array\",\"items\":{\"type\":\"string\"}}},\"required\":[\"name\"]},\"tests\":[{\"valid\":"
+    "true,\"data\":{\"name\":\"ann\","
     "\"age\":31,\"tags\":[\"a\",\"of words\"]}}]}\n"
-    "{\"schema\":{\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"v\":{\"enum\":[\"x\",\"y\"]},\"next\":{\"$ref\":\"#/$defs/n\"}},"
-    "\"additionalProperties\":false}},\"$ref\":\"#/$defs/n\"},\"tests\":[{\"valid\":true,\"data\":{\"v\":\"x\",\"next\":{\"v\":\"y\","
+    "{\"schema\":{\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"v\":{\"enum\":[\"x\",\"y\"]},"
+    "\"next\":{\"$ref\":\"#/$defs/n\"}},"
+    "\"additionalProperties\":false}},\"$ref\":\"#/$defs/"
+    "n\"},\"tests\":[{\"valid\":true,\"data\":{\"v\":\"x\",\"next\":{\"v\":\"y\","
     "\"next\":{}}}}]}\n"
-    "{\"schema\":{\"type\":\"object\"},\"tests\":[{\"valid\":true,\"data\":{\"any\":[1,2.5,null,{\"thing\":\"at all\"}]}}]}\n";
+    "{\"schema\":{\"type\":\"object\"},\"tests\":[{\"valid\":true,\"data\":{\"any\":[1,2.5,null,{\"thing\":"
+    "\"at all\"}]}}]}\n";
 
-quire_err schema_lines_each(const char *files, int32_t every, quire_err (*take)(void *user, json_value *record), void *user,
-                            quire_error *err) {
+quire_err schema_lines_each(const char *files, int32_t every,
+                            quire_err (*take)(void *user, json_value *record), void *user, quire_error *err) {
     const taker t = {every, take, user};
     const char *at = files;
     if (at == NULL) {

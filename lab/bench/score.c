@@ -18,7 +18,8 @@ static quire_err open_seqs(scorer *s, int32_t n_groups) {
     s->seqs = mem_new((size_t)s->n_seqs, sizeof *s->seqs);
     TRY(s->seqs != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
     for (int32_t i = 0; i < s->n_seqs; i++) {
-        TRY(kv_seq_init(&s->seqs[i], n_groups, (int32_t)kv_pages_for(s->max_tokens, s->b.layout.page_tokens)));
+        TRY(kv_seq_init(&s->seqs[i], n_groups,
+                        (int32_t)kv_pages_for(s->max_tokens, s->b.layout.page_tokens)));
     }
     return QUIRE_OK;
 }
@@ -28,7 +29,8 @@ static quire_err open_cache(scorer *s, quire_error *err) {
     kv_most most = kv_most_of_layout(&s->b.layout, s->step);
     int64_t n_pages = kv_most_pages(&most, s->max_tokens) * s->n_seqs;
     if (n_pages > INT32_MAX) {
-        return err_set(err, QUIRE_TOO_LARGE, -1, "%d sequences of %d tokens take %lld pages; at most %d are possible", (int)s->n_seqs,
+        return err_set(err, QUIRE_TOO_LARGE, -1,
+                       "%d sequences of %d tokens take %lld pages; at most %d are possible", (int)s->n_seqs,
                        (int)s->max_tokens, (long long)n_pages, INT32_MAX);
     }
     kv_cache_options o = kv_cache_options_of(&s->b.layout, (int32_t)n_pages);
@@ -111,7 +113,8 @@ quire_err score_pass(scorer *s, const int32_t *tokens, int32_t n, int32_t n_logi
 }
 
 /* The pass of tokens at .. at + n. */
-static quire_err forward(scorer *s, score_way way, baseline_kv *pieces, const int32_t *tokens, int32_t at, int32_t n) {
+static quire_err forward(scorer *s, score_way way, baseline_kv *pieces, const int32_t *tokens, int32_t at,
+                         int32_t n) {
     if (way == SCORE_PAGED) {
         return score_pass(s, tokens, n, n);
     }
@@ -125,8 +128,8 @@ static quire_err forward(scorer *s, score_way way, baseline_kv *pieces, const in
     return baseline_kv_error(pieces);
 }
 
-static quire_err run_passes(scorer *s, score_way way, baseline_kv *pieces, const int32_t *tokens, int32_t n, double *out,
-                            quire_error *err) {
+static quire_err run_passes(scorer *s, score_way way, baseline_kv *pieces, const int32_t *tokens, int32_t n,
+                            double *out, quire_error *err) {
     for (int32_t at = 0; at < n - 1; at += s->step) { /* behind the last token nothing is scored */
         int32_t rows = n - 1 - at < s->step ? n - 1 - at : s->step;
         int64_t start = figures_time_us(s->b.n_threads);
@@ -139,7 +142,8 @@ static quire_err run_passes(scorer *s, score_way way, baseline_kv *pieces, const
         s->us[way] += figures_time_us(s->b.n_threads) - start;
         for (int32_t i = at; i < at + rows; i++) {
             if (!isfinite(out[i])) {
-                return err_set(err, QUIRE_BAD_FILE, i, "the logits behind token %d of a chunk are not finite: are the weights whole?",
+                return err_set(err, QUIRE_BAD_FILE, i,
+                               "the logits behind token %d of a chunk are not finite: are the weights whole?",
                                (int)i);
             }
         }
@@ -195,7 +199,8 @@ quire_err score_decode(scorer *s, const int32_t *tokens, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
         kv_seq *q = &s->seqs[i];
         e = e == QUIRE_OK ? kv_seq_reserve(&s->cache, q, 1, &none) : e;
-        parts[i] = (bare_part){.tokens = tokens, .first = q->n_computed, .n_rows = 1, .n_logits = 1, .seq = q};
+        parts[i] =
+            (bare_part){.tokens = tokens, .first = q->n_computed, .n_rows = 1, .n_logits = 1, .seq = q};
     }
     e = e == QUIRE_OK ? bare_forward(&s->b, parts, n) : e;
     for (int32_t i = 0; i < n; i++) {
@@ -206,15 +211,21 @@ quire_err score_decode(scorer *s, const int32_t *tokens, int32_t n) {
 
 /* ---- chunks ---- */
 
-quire_err score_chunk(scorer *s, score_way way, const int32_t *tokens, int32_t n, double *out, quire_error *err) {
+quire_err score_chunk(scorer *s, score_way way, const int32_t *tokens, int32_t n, double *out,
+                      quire_error *err) {
     baseline_kv *pieces = NULL;
-    quire_err e = way == SCORE_PAGED ? QUIRE_OK : baseline_kv_attach(s->b.b, BASELINE_RESERVED, 1, s->max_tokens, &pieces);
+    quire_err e = way == SCORE_PAGED
+                      ? QUIRE_OK
+                      : baseline_kv_attach(s->b.b, BASELINE_RESERVED, 1, s->max_tokens, &pieces);
     if (e == QUIRE_UNSUPPORTED) {
-        return err_set(err, e, -1, "--kv %s: keeps keys and values as f32, f16 or bf16, not as %s; give another --kv-dtype",
-                       score_way_name(way), s->b.layout.type_name);
+        return err_set(
+            err, e, -1,
+            "--kv %s: keeps keys and values as f32, f16 or bf16, not as %s; give another --kv-dtype",
+            score_way_name(way), s->b.layout.type_name);
     }
     if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "--kv %s: no memory for %d tokens", score_way_name(way), (int)s->max_tokens);
+        return err_set(err, e, -1, "--kv %s: no memory for %d tokens", score_way_name(way),
+                       (int)s->max_tokens);
     }
     e = run_passes(s, way, pieces, tokens, n, out, err);
     baseline_kv_detach(pieces);

@@ -1,12 +1,17 @@
-/* Log-probabilities of a text's own tokens, by one of three ways to keep the keys and values of those before them.
+/* Log-probabilities of a text's own tokens, by one of three ways to keep the keys and
+ * values of those before them.
  *
- *   paged        in pages of a real pool: a kv_seq's block tables, pages behind windows freed while it grows
- *   contiguous   in one piece a cache, with room for the longest chunk (baseline_kv.h); nothing is paged or freed
+ *   paged        in pages of a real pool: a kv_seq's block tables, pages behind windows
+ *                freed while it grows
+ *   contiguous   in one piece a cache, with room for the longest chunk (baseline_kv.h);
+ *                nothing is paged or freed
  *   none         nowhere: every pass computes the whole prefix again
  *
- * By the rule (docs/design.md, Determinism) all give the same bits, for any number of tokens a pass.
+ * By the rule (docs/design.md, Determinism) all give the same bits, for any number of
+ * tokens a pass.
  *
- * Who wants the logits themselves makes the passes: score_pass, again and again, score_end. Owner: one thread. */
+ * Who wants the logits themselves makes the passes: score_pass, again and again,
+ * score_end. Owner: one thread. */
 #ifndef LAB_BENCH_SCORE_H
 #define LAB_BENCH_SCORE_H
 
@@ -27,8 +32,9 @@ typedef struct scorer {
     int64_t us[N_SCORE_WAYS]; /* time of the passes and of reading their logits, by figures_time_us */
 } scorer;
 
-/* What a scorer is opened for: chunks of at most max_tokens tokens (at least 2), `step` of them a pass; recomputes: by SCORE_NONE too,
- * which takes passes of whole chunks. max_len: positions that rotary tables reach. n_seqs: sequences with pages,
+/* What a scorer is opened for: chunks of at most max_tokens tokens (at least 2), `step`
+ * of them a pass; recomputes: by SCORE_NONE too, which takes passes of whole chunks.
+ * max_len: positions that rotary tables reach. n_seqs: sequences with pages,
  * at most SCORE_MAX_SEQS; 0 counts as 1. */
 typedef struct score_options {
     const quire_options *engine;
@@ -40,20 +46,24 @@ typedef struct score_options {
 quire_err score_open(const score_options *o, scorer *out, quire_error *err);
 void score_close(scorer *s);
 
-/* out[0 .. n - 1): log-probabilities of tokens[1..n) behind those before them, in double precision from a row's logits. 2 <= n <=
- * max_tokens. QUIRE_UNSUPPORTED: pieces cannot hold keys and values of this type. QUIRE_BAD_FILE: a logit is not finite. SCORE_PAGED audits
- * the cache. */
-quire_err score_chunk(scorer *s, score_way way, const int32_t *tokens, int32_t n, double *out, quire_error *err);
+/* out[0 .. n - 1): log-probabilities of tokens[1..n) behind those before them, in double
+ * precision from a row's logits. 2 <= n <= max_tokens. QUIRE_UNSUPPORTED: pieces cannot
+ * hold keys and values of this type. QUIRE_BAD_FILE: a logit is not finite. SCORE_PAGED
+ * audits the cache. */
+quire_err score_chunk(scorer *s, score_way way, const int32_t *tokens, int32_t n, double *out,
+                      quire_error *err);
 
 /* ---- passes by hand, in pages ---- */
 
-/* The next n tokens (1..step) of the first sequence, tokens being all of it; bare_logits then has the rows of the last n_logits of them.
- * Up to max_tokens tokens. QUIRE_NO_ROOM, QUIRE_NO_MEMORY: the pass was not made. */
+/* The next n tokens (1..step) of the first sequence, tokens being all of it; bare_logits
+ * then has the rows of the last n_logits of them. Up to max_tokens tokens. QUIRE_NO_ROOM,
+ * QUIRE_NO_MEMORY: the pass was not made. */
 quire_err score_pass(scorer *s, const int32_t *tokens, int32_t n, int32_t n_logits);
 /* Gives all other sequences copies of the first one's pages; they are empty before. */
 quire_err score_copy(scorer *s);
-/* One pass of the next token of each of the first n sequences, which are alike, with its logits. They stay as long as they were, so that it
- * can be repeated. Errors as score_pass. */
+/* One pass of the next token of each of the first n sequences, which are alike, with its
+ * logits. They stay as long as they were, so that it can be repeated. Errors as
+ * score_pass. */
 quire_err score_decode(scorer *s, const int32_t *tokens, int32_t n);
 /* Audits the cache and gives all pages back. QUIRE_INTERNAL: err says what is wrong. */
 quire_err score_end(scorer *s, const int32_t *tokens, quire_error *err);

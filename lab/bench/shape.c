@@ -39,14 +39,16 @@ double shape_token_operations(const llama_shape *s) {
 }
 
 double shape_weight_bytes(const llama_shape *s, const speed_type *t) {
-    return (double)(shape_layer_weights(s) + shape_head_weights(s)) * dtype_block_bytes(t->published) / dtype_block_elements(t->published);
+    return (double)(shape_layer_weights(s) + shape_head_weights(s)) * dtype_block_bytes(t->published) /
+           dtype_block_elements(t->published);
 }
 
 double shape_kv_bytes(const llama_shape *s, dtype kv) {
     return 2.0 * s->n_layers * s->n_kv_heads * s->d_head * dtype_block_bytes(kv);
 }
 
-/* Types whose numbers are unsigned and have at most four bits, whatever offset follows. */
+/* Types whose numbers are unsigned and have at most four bits, whatever offset
+ * follows. */
 static bool is_small(dtype t) {
     return t == DTYPE_Q4_0 || t == DTYPE_Q4_1 || t == DTYPE_Q4_K || t == DTYPE_Q3_K || t == DTYPE_Q2_K;
 }
@@ -61,7 +63,8 @@ double products_peak(const roofline *r, compute_mode compute, dtype weights, con
 }
 
 static speed_limit lower(double bytes_bound, double operations_bound, const char *by) {
-    return bytes_bound < operations_bound ? (speed_limit){bytes_bound, "bytes"} : (speed_limit){operations_bound, by};
+    return bytes_bound < operations_bound ? (speed_limit){bytes_bound, "bytes"}
+                                          : (speed_limit){operations_bound, by};
 }
 
 speed_limit shape_prefill_limit(const llama_shape *s, const speed_type *t, const roofline *r, int32_t n) {
@@ -70,7 +73,8 @@ speed_limit shape_prefill_limit(const llama_shape *s, const speed_type *t, const
     return lower(n * r->read.best / shape_weight_bytes(s, t), n * peak / shape_prompt_operations(s, n), by);
 }
 
-speed_limit shape_decode_limit(const llama_shape *s, const speed_type *t, const roofline *r, int32_t batch, double context, dtype kv) {
+speed_limit shape_decode_limit(const llama_shape *s, const speed_type *t, const roofline *r, int32_t batch,
+                               double context, dtype kv) {
     const char *by;
     double peak = products_peak(r, t->compute, t->published, &by);
     return lower(batch * r->read.best / (shape_weight_bytes(s, t) + batch * context * shape_kv_bytes(s, kv)),

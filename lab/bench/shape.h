@@ -1,7 +1,9 @@
-/* What a Llama-shaped model costs, by arithmetic alone: weights, operations and bytes of a token. Figures of a bench are held against
- * these, so they are the published ones: a type's own bits, whatever a kernel makes of them.
+/* What a Llama-shaped model costs, by arithmetic alone: weights, operations and bytes of
+ * a token. Figures of a bench are held against these, so they are the published ones: a
+ * type's own bits, whatever a kernel makes of them.
  *
- * "Operations" counts a multiplication and an addition as two. Those of attention are not among them: they depend on the context. */
+ * "Operations" counts a multiplication and an addition as two. Those of attention are not
+ * among them: they depend on the context. */
 #ifndef LAB_BENCH_SHAPE_H
 #define LAB_BENCH_SHAPE_H
 
@@ -14,7 +16,8 @@ typedef struct llama_shape {
     int32_t n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff, n_vocab, max_positions;
 } llama_shape;
 
-/* A type of weights in a bench: what the file has, how products are computed, and which type's bits a token reads. */
+/* A type of weights in a bench: what the file has, how products are computed, and which
+ * type's bits a token reads. */
 typedef struct speed_type {
     const char *name; /* "q4_0" */
     dtype file;
@@ -26,14 +29,17 @@ typedef struct speed_type {
 quire_compute speed_type_compute(const speed_type *t);
 
 enum { N_SPEED_TYPES = 6 };
-extern const speed_type speed_types[N_SPEED_TYPES]; /* q4_0 q8_0 q4_k int8 bf16 f32; int8 is per channel, made of bf16 while loading */
+/* q4_0 q8_0 q4_k int8 bf16 f32; int8 is per channel, made of bf16 while loading */
+extern const speed_type speed_types[N_SPEED_TYPES];
 /* By name[0..n); NULL: there is none. */
 const speed_type *speed_type_find(const char *name, size_t n);
 
-/* Weights that products of the layers read a token, and those of the head. The embedding is no product. */
+/* Weights that products of the layers read a token, and those of the head. The embedding
+ * is no product. */
 int64_t shape_layer_weights(const llama_shape *s);
 int64_t shape_head_weights(const llama_shape *s);
-/* Operations of a prompt of n tokens, whose last row alone goes through the head; and of a generated token. */
+/* Operations of a prompt of n tokens, whose last row alone goes through the head; and of
+ * a generated token. */
 double shape_prompt_operations(const llama_shape *s, int32_t n);
 double shape_token_operations(const llama_shape *s);
 /* Bytes of weights that a step reads, in published bits. */
@@ -41,8 +47,8 @@ double shape_weight_bytes(const llama_shape *s, const speed_type *t);
 /* Bytes of keys and values that a token leaves. */
 double shape_kv_bytes(const llama_shape *s, dtype kv);
 
-/* Operations a second that the machine's units give products of weights of a type under a compute mode, and which rate of the roofline that
- * is. */
+/* Operations a second that the machine's units give products of weights of a type under a
+ * compute mode, and which rate of the roofline that is. */
 double products_peak(const roofline *r, compute_mode compute, dtype weights, const char **by);
 
 /* The most tokens a second, and what bounds them: "bytes", or as products_peak says. */
@@ -53,7 +59,9 @@ typedef struct speed_limit {
 
 /* A prompt of n tokens: its operations, and the weights once. */
 speed_limit shape_prefill_limit(const llama_shape *s, const speed_type *t, const roofline *r, int32_t n);
-/* batch sequences that decode with `context` tokens each behind them, in pages of type kv. */
-speed_limit shape_decode_limit(const llama_shape *s, const speed_type *t, const roofline *r, int32_t batch, double context, dtype kv);
+/* batch sequences that decode with `context` tokens each behind them, in pages of type
+ * kv. */
+speed_limit shape_decode_limit(const llama_shape *s, const speed_type *t, const roofline *r, int32_t batch,
+                               double context, dtype kv);
 
 #endif

@@ -4,8 +4,9 @@
 #include <stddef.h>
 
 const char *const stage_names[N_STAGES] = {
-    "plan, pages, batch", "embed",      "q k v: rows", "q k v",    "rope, store", "attention", "output: rows", "output", "gate up: rows",
-    "gate up, act",       "down: rows", "down",        "elements", "head: rows",  "head",      "sample",       "commit", "between",
+    "plan, pages, batch", "embed",      "q k v: rows",   "q k v",        "rope, store", "attention",
+    "output: rows",       "output",     "gate up: rows", "gate up, act", "down: rows",  "down",
+    "elements",           "head: rows", "head",          "sample",       "commit",      "between",
 };
 
 stage_kind stage_kind_of(stage s) {
@@ -26,7 +27,8 @@ stage_kind stage_kind_of(stage s) {
 }
 
 static bool is_elements(op_kind kind) {
-    return kind == OP_NORM_ADD || kind == OP_NORM_ROWS || kind == OP_MULTIPLY || kind == OP_SCALE_ROWS || kind == OP_ROUTE;
+    return kind == OP_NORM_ADD || kind == OP_NORM_ROWS || kind == OP_MULTIPLY || kind == OP_SCALE_ROWS ||
+           kind == OP_ROUTE;
 }
 
 /* True for the products of a layer's queries, keys and values, with which it begins. */
@@ -38,7 +40,8 @@ static bool is_qkv(const op_time *ops, int32_t n, int32_t i) {
     return ops[i].kind == OP_NORM_LINEARS && next < n && ops[next].kind == OP_ROPE_STORE;
 }
 
-/* Whose rows come one stage before it. *product: the stage of the next product in its layer, updated. */
+/* Whose rows come one stage before it. *product: the stage of the next product in its
+ * layer, updated. */
 static stage stage_of(const op_time *ops, int32_t n, int32_t i, stage *product) {
     stage s = is_qkv(ops, n, i) ? STAGE_QKV : *product;
     if (is_elements(ops[i].kind)) {
@@ -75,8 +78,8 @@ static void add_op(const op_time *op, stage s, stage_cost *to) {
     to[s].operations += (double)op->operations;
 }
 
-/* The end of the pass that begins at ops[first]: behind its OP_HEAD, or, of one whose logits nobody wants, where the next begins. 0: the
- * trace ends before. */
+/* The end of the pass that begins at ops[first]: behind its OP_HEAD, or, of one whose
+ * logits nobody wants, where the next begins. 0: the trace ends before. */
 static int32_t pass_end(const op_time *ops, int32_t n, int32_t first) {
     for (int32_t i = first + 1; i < n; i++) {
         if (ops[i].kind == OP_HEAD || ops[i].kind == OP_EMBED) {
@@ -118,7 +121,8 @@ static double pass_us(const op_time *ops, int32_t n) {
     return ns * 1e-3;
 }
 
-/* The end of the next whole pass of n_rows rows, *first its beginning; 0: there is none. */
+/* The end of the next whole pass of n_rows rows, *first its beginning; 0: there is
+ * none. */
 static int32_t next_pass(const op_time *ops, int32_t n, int32_t n_rows, int32_t *first) {
     int32_t end = 0;
     for (; *first < n && end == 0; *first += end == 0) {

@@ -1,10 +1,12 @@
-/* From a trace of ops to where the time of a step goes: pure arithmetic over op_times (backend/backend.h). */
+/* From a trace of ops to where the time of a step goes: pure arithmetic over op_times
+ * (backend/backend.h). */
 #ifndef LAB_BENCH_STAGES_H
 #define LAB_BENCH_STAGES_H
 
 #include "backend/backend.h"
 
-/* What a step consists of, in order. A product's rows (norm, conversion to the format of its weights) are a stage of their own. */
+/* What a step consists of, in order. A product's rows (norm, conversion to the format of
+ * its weights) are a stage of their own. */
 typedef enum stage {
     STAGE_PLAN, /* the engine: requests in, plan, pages, batch */
     STAGE_EMBED,
@@ -28,7 +30,12 @@ typedef enum stage {
 } stage;
 
 /* What a stage is for: everything but STAGE_IS_OTHER is work that the model asks for. */
-typedef enum stage_kind { STAGE_IS_PRODUCT, STAGE_IS_ATTENTION, STAGE_IS_SAMPLING, STAGE_IS_OTHER } stage_kind;
+typedef enum stage_kind {
+    STAGE_IS_PRODUCT,
+    STAGE_IS_ATTENTION,
+    STAGE_IS_SAMPLING,
+    STAGE_IS_OTHER
+} stage_kind;
 
 extern const char *const stage_names[N_STAGES];
 stage_kind stage_kind_of(stage s);
@@ -37,7 +44,8 @@ typedef struct stage_cost {
     double us, bytes, operations;
 } stage_cost;
 
-/* Means over the faster half of the steps: what other programs did to a step is not what it costs. */
+/* Means over the faster half of the steps: what other programs did to a step is not what
+ * it costs. */
 typedef struct step_costs {
     int32_t n_steps, n_rows; /* n_rows: of each of them */
     double us;               /* of a step; the stages' sum */
@@ -50,12 +58,15 @@ typedef struct step_costs {
 
 /* The most rows that a whole pass in ops[0..n) has; 0: there is none. */
 int32_t stages_most_rows(const op_time *ops, int32_t n);
-/* Adds, of all whole passes of out->n_rows rows, those that took no longer than their median. A pass begins with OP_EMBED and ends
- * with OP_HEAD or, where no logits are wanted, before the next. */
+/* Adds, of all whole passes of out->n_rows rows, those that took no longer than their
+ * median. A pass begins with OP_EMBED and ends with OP_HEAD or, where no logits are
+ * wanted, before the next. */
 void stages_add(const op_time *ops, int32_t n, step_costs *out);
-/* Turns sums into means, and fills the engine's stages (microseconds of a step), given as means over all steps. Between steps of the faster
- * half that followed each other there is a gap, which was measured: where the engine's stages take more than it, what is over belongs to
- * the slower half, and they share the gap in proportion; what they leave of it is STAGE_BETWEEN. Once, after the last stages_add. */
+/* Turns sums into means, and fills the engine's stages (microseconds of a step), given as
+ * means over all steps. Between steps of the faster half that followed each other there
+ * is a gap, which was measured: where the engine's stages take more than it, what is over
+ * belongs to the slower half, and they share the gap in proportion; what they leave of it
+ * is STAGE_BETWEEN. Once, after the last stages_add. */
 void stages_finish(step_costs *c, double plan_us, double sample_us, double commit_us);
 /* The part (0..1) of a step that is of this kind. */
 double stages_share(const step_costs *c, stage_kind kind);

@@ -15,7 +15,8 @@
 #include "setup/memory_limits.h"
 
 enum { ALIGNMENT = 32, GGUF_VERSION = 3, GGUF_U32 = 4, GGUF_F32 = 6, GGUF_STRING = 8, MAX_NAME = 64 };
-#define SPARE_BYTES ((int64_t)1 << 30) /* beside the model and the engine's copy: pages, buffers, other programs */
+/* beside the model and the engine's copy: pages, buffers, other programs */
+#define SPARE_BYTES ((int64_t)1 << 30)
 
 /* One tensor of the file: n matrices [n_out, n_in]. */
 typedef struct tensor {
@@ -45,7 +46,8 @@ static tensor make_tensor(const model_shape *s, const shape_tensor *from, int32_
     if (rest == NULL) {
         (void)snprintf(t.name, sizeof t.name, "%s", from->name);
     } else {
-        (void)snprintf(t.name, sizeof t.name, "%.*s%d%s", (int)(rest - from->name), from->name, (int)layer, rest + 2);
+        (void)snprintf(t.name, sizeof t.name, "%.*s%d%s", (int)(rest - from->name), from->name, (int)layer,
+                       rest + 2);
     }
     return t;
 }
@@ -190,7 +192,8 @@ static float sign_of(const uint8_t *block) {
     return block[2] & 1 ? -1.0f : 1.0f;
 }
 
-/* The scales of one block of random bits. The divisors are the deviation of a weight whose scale is 1, codes being uniform. */
+/* The scales of one block of random bits. The divisors are the deviation of a weight
+ * whose scale is 1, codes being uniform. */
 static void set_scales(dtype type, uint8_t *block, float deviation) {
     switch (type) {
     case DTYPE_Q4_0:
@@ -199,7 +202,9 @@ static void set_scales(dtype type, uint8_t *block, float deviation) {
     case DTYPE_Q8_0:
         put_half(block, sign_of(block) * deviation / 73.9f);
         break;
-    case DTYPE_Q4_K: { /* six-bit scales and minima alike, so that a minimum of 7.5 steps makes the mean zero */
+    /* six-bit scales and minima alike, so that a minimum of 7.5 steps makes the mean
+     * zero */
+    case DTYPE_Q4_K: {
         float d = deviation / (4.61f * 36.4f);
         put_half(block, d);
         put_half(block + 2, 7.5f * d);
@@ -218,7 +223,9 @@ static void set_scales(dtype type, uint8_t *block, float deviation) {
         memcpy(block, &v, sizeof v);
         break;
     }
-    default: { /* BF16: any sign and fraction under one exponent, 1.53 being the root mean square of a uniform number from 1 to 2 */
+    /* BF16: any sign and fraction under one exponent, 1.53 being the root mean square of
+     * a uniform number from 1 to 2 */
+    default: {
         uint16_t v, exponent = (uint16_t)(f32_to_bf16(deviation / 1.53f) & 0x7f80);
         memcpy(&v, block, sizeof v);
         v = (uint16_t)((v & 0x807f) | exponent);
@@ -259,13 +266,16 @@ static quire_err fill_next(void *context, const tensor *t) {
     return QUIRE_OK;
 }
 
-static quire_err write_file(const model_shape *shape, dtype type, const strbuf *head, synthetic *s, quire_error *err) {
+static quire_err write_file(const model_shape *shape, dtype type, const strbuf *head, synthetic *s,
+                            quire_error *err) {
     if (ftruncate(s->fd, s->n_bytes) != 0) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for a model of %lld MB", (long long)(s->n_bytes / 1000000));
+        return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for a model of %lld MB",
+                       (long long)(s->n_bytes / 1000000));
     }
     uint8_t *p = mmap(NULL, (size_t)s->n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
     if (p == MAP_FAILED) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for a model of %lld MB", (long long)(s->n_bytes / 1000000));
+        return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for a model of %lld MB",
+                       (long long)(s->n_bytes / 1000000));
     }
     memcpy(p, head->p, head->n);
     quire_err e = for_tensors(shape, type, fill_next, &(fill_context){.to = p + head->n});
@@ -286,8 +296,10 @@ static quire_err check_room(const model_shape *shape, const synthetic *s, quire_
     return room.bytes < 0 || room.bytes >= needed
                ? QUIRE_OK
                : err_set(err, QUIRE_NO_MEMORY, -1,
-                         "a %s model of %lld MB and the engine's copy of it need %lld MB of memory, there are %lld", shape->name,
-                         (long long)(s->n_bytes / 1000000), (long long)(needed / 1000000), (long long)(room.bytes / 1000000));
+                         "a %s model of %lld MB and the engine's copy of it need %lld MB of memory, there "
+                         "are %lld",
+                         shape->name, (long long)(s->n_bytes / 1000000), (long long)(needed / 1000000),
+                         (long long)(room.bytes / 1000000));
 }
 
 quire_err synthetic_open(const model_shape *shape, dtype type, synthetic *out, quire_error *err) {
@@ -295,9 +307,10 @@ quire_err synthetic_open(const model_shape *shape, dtype type, synthetic *out, q
     size_t n_data;
     *out = (synthetic){.fd = -1};
     if (for_tensors(shape, type, check_tensor, NULL) != QUIRE_OK) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1,
-                       "%s has matrices whose rows are no whole blocks of %d, as %s has them: take another type", shape->name,
-                       (int)dtype_block_elements(type), dtype_flag_name(type));
+        return err_set(
+            err, QUIRE_UNSUPPORTED, -1,
+            "%s has matrices whose rows are no whole blocks of %d, as %s has them: take another type",
+            shape->name, (int)dtype_block_elements(type), dtype_flag_name(type));
     }
     quire_err e = put_head(&head, shape, type, &n_data);
     if (e != QUIRE_OK) {
@@ -308,7 +321,8 @@ quire_err synthetic_open(const model_shape *shape, dtype type, synthetic *out, q
     e = check_room(shape, out, err);
     if (e == QUIRE_OK) {
         out->fd = memfd_create("quire-synthetic", MFD_CLOEXEC);
-        e = out->fd >= 0 ? write_file(shape, type, &head, out, err) : err_set(err, QUIRE_NO_MEMORY, -1, "no file in memory for a model");
+        e = out->fd >= 0 ? write_file(shape, type, &head, out, err)
+                         : err_set(err, QUIRE_NO_MEMORY, -1, "no file in memory for a model");
     }
     strbuf_deinit(&head);
     if (e != QUIRE_OK) {

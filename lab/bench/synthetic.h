@@ -1,7 +1,10 @@
-/* A model of random weights, made in memory: speed does not depend on what the weights say, so a bench needs no file.
+/* A model of random weights, made in memory: speed does not depend on what the weights
+ * say, so a bench needs no file.
  *
- * It is a GGUF file without a vocabulary (prompts are ids) in an anonymous file of this process, which any opener of models finds under its
- * path. Blocks are random bits under sane scales, so that activations stay finite: weights have a deviation of about 1/sqrt(inputs). */
+ * It is a GGUF file without a vocabulary (prompts are ids) in an anonymous file of this
+ * process, which any opener of models finds under its path. Blocks are random bits under
+ * sane scales, so that activations stay finite: weights have a deviation of about
+ * 1/sqrt(inputs). */
 #ifndef LAB_BENCH_SYNTHETIC_H
 #define LAB_BENCH_SYNTHETIC_H
 
@@ -13,9 +16,10 @@ typedef struct synthetic {
     int64_t n_bytes;
 } synthetic;
 
-/* type: of the matrices: Q4_0, Q8_0, Q4_K, BF16 or F32. UNSUPPORTED when the shape's rows are no whole blocks of it.
- * NO_MEMORY when the machine could not hold it beside the copy that an engine makes of it: err says how much that takes. Equal
- * shapes and types give equal bytes. */
+/* type: of the matrices: Q4_0, Q8_0, Q4_K, BF16 or F32. UNSUPPORTED when the shape's rows
+ * are no whole blocks of it.
+ * NO_MEMORY when the machine could not hold it beside the copy that an engine makes of
+ * it: err says how much that takes. Equal shapes and types give equal bytes. */
 quire_err synthetic_open(const model_shape *shape, dtype type, synthetic *out, quire_error *err);
 /* Its memory goes back once nobody has it open. */
 void synthetic_close(synthetic *s);

@@ -1,7 +1,10 @@
-/* A directory of one's own below /tmp, for files alone: it is gone afterwards, also where SIGINT or SIGTERM end the process.
+/* A directory of one's own below /tmp, for files alone: it is gone afterwards, also where
+ * SIGINT or SIGTERM end the process.
  *
- * Owner: one thread, which makes it before it begins others, and has one at a time: a thread waits for those signals, and all others, also
- * those that begin meanwhile, leave them to it. A program that is started meanwhile has them blocked, unless it is told otherwise. */
+ * Owner: one thread, which makes it before it begins others, and has one at a time: a
+ * thread waits for those signals, and all others, also those that begin meanwhile, leave
+ * them to it. A program that is started meanwhile has them blocked, unless it is told
+ * otherwise. */
 #ifndef LAB_BENCH_TEMPORARY_H
 #define LAB_BENCH_TEMPORARY_H
 
@@ -16,7 +19,8 @@ typedef struct temporary {
     pthread_t watcher;
 } temporary;
 
-/* Makes it. IO: err says why; nothing is left. *out stays where it is until it is removed. */
+/* Makes it. IO: err says why; nothing is left. *out stays where it is until it is
+ * removed. */
 quire_err temporary_make(temporary *out, quire_error *err);
 /* Removes it with the files in it. */
 void temporary_remove(temporary *t);

@@ -10,22 +10,27 @@ const char *sample_name(sample_kind kind) {
 }
 
 static const char *const COMMON[] = {
-    "the",     "of",   "and",    "to",    "in",     "a",    "is",      "that",   "was",   "for",  "it",   "with",  "as",    "his",
-    "on",      "be",   "at",     "by",    "had",    "not",  "are",     "but",    "from",  "or",   "have", "an",    "they",  "which",
-    "one",     "you",  "were",   "her",   "all",    "she",  "there",   "would",  "their", "we",   "him",  "been",  "has",   "when",
-    "who",     "will", "more",   "no",    "if",     "out",  "so",      "said",   "what",  "up",   "its",  "about", "into",  "than",
-    "them",    "can",  "only",   "other", "new",    "some", "could",   "time",   "these", "two",  "may",  "then",  "do",    "first",
-    "any",     "my",   "now",    "such",  "like",   "our",  "over",    "man",    "me",    "even", "most", "made",  "after", "also",
-    "did",     "many", "before", "must",  "years",  "back", "through", "much",   "where", "your", "way",  "well",  "down",  "should",
-    "because", "each", "just",   "those", "people", "too",  "little",  "state",  "good",  "very", "make", "world", "still", "own",
-    "see",     "men",  "work",   "long",  "here",   "get",  "both",    "between"};
+    "the",   "of",    "and",     "to",     "in",    "a",      "is",    "that",  "was",  "for",    "it",
+    "with",  "as",    "his",     "on",     "be",    "at",     "by",    "had",   "not",  "are",    "but",
+    "from",  "or",    "have",    "an",     "they",  "which",  "one",   "you",   "were", "her",    "all",
+    "she",   "there", "would",   "their",  "we",    "him",    "been",  "has",   "when", "who",    "will",
+    "more",  "no",    "if",      "out",    "so",    "said",   "what",  "up",    "its",  "about",  "into",
+    "than",  "them",  "can",     "only",   "other", "new",    "some",  "could", "time", "these",  "two",
+    "may",   "then",  "do",      "first",  "any",   "my",     "now",   "such",  "like", "our",    "over",
+    "man",   "me",    "even",    "most",   "made",  "after",  "also",  "did",   "many", "before", "must",
+    "years", "back",  "through", "much",   "where", "your",   "way",   "well",  "down", "should", "because",
+    "each",  "just",  "those",   "people", "too",   "little", "state", "good",  "very", "make",   "world",
+    "still", "own",   "see",     "men",    "work",  "long",   "here",  "get",   "both", "between"};
 static const char *const STEMS[] = {
-    "government", "action", "form",   "nation",    "press",    "port",     "structure", "count",    "direct",    "vision",   "sign",
-    "measure",    "creat",  "light",  "friend",    "season",   "memory",   "special",   "organ",    "histor",    "electr",   "market",
-    "compute",    "region", "settle", "establish", "discover", "translat", "connect",   "invent",   "consider",  "appoint",  "album",
-    "university", "church", "army",   "species",   "river",    "music",    "village",   "football", "character", "language", "science"};
+    "government", "action",     "form",     "nation",   "press",   "port",   "structure", "count",
+    "direct",     "vision",     "sign",     "measure",  "creat",   "light",  "friend",    "season",
+    "memory",     "special",    "organ",    "histor",   "electr",  "market", "compute",   "region",
+    "settle",     "establish",  "discover", "translat", "connect", "invent", "consider",  "appoint",
+    "album",      "university", "church",   "army",     "species", "river",  "music",     "village",
+    "football",   "character",  "language", "science"};
 static const char *const ENDINGS[] = {"", "", "", "", "s", "ed", "ing", "er", "'s", "ion", "ly", "able"};
-static const char *const TYPES[] = {"int32_t", "size_t", "const char *", "bool", "double", "uint8_t", "void", "static int"};
+static const char *const TYPES[] = {"int32_t", "size_t",  "const char *", "bool",
+                                    "double",  "uint8_t", "void",         "static int"};
 static const char *const PATTERNS[] = {"if (%s != NULL && %s > 0) {\n",
                                        "return %s(%s, sizeof *%s);\n",
                                        "for (size_t %s = 0; %s < %s->n; %s++) {\n",
@@ -74,8 +79,12 @@ static quire_err add_sentence(uint64_t *state, strbuf *out) {
     uint32_t n = 6 + draw(state, 20);
     for (uint32_t i = 0; i < n; i++) {
         bool capital = i == 0 || draw(state, 20) == 0;
-        TRY(draw(state, 40) == 0 ? strbuf_addf(out, "%u", 1 + draw(state, 2000)) : add_word(state, capital, out));
-        TRY(i + 1 == n ? QUIRE_OK : strbuf_add_str(out, draw(state, 10) == 0 ? ", " : draw(state, 50) == 0 ? "'s " : " "));
+        TRY(draw(state, 40) == 0 ? strbuf_addf(out, "%u", 1 + draw(state, 2000))
+                                 : add_word(state, capital, out));
+        TRY(i + 1 == n ? QUIRE_OK
+                       : strbuf_add_str(out, draw(state, 10) == 0   ? ", "
+                                             : draw(state, 50) == 0 ? "'s "
+                                                                    : " "));
     }
     return strbuf_add_str(out, draw(state, 5) == 0 ? ".\n\n" : draw(state, 12) == 0 ? "? " : ". ");
 }
@@ -105,14 +114,16 @@ static quire_err add_line(uint64_t *state, strbuf *out) {
     return QUIRE_OK;
 }
 
-/* Characters of frequency by place, as frequent ones lie together in no block: every 37th of the block of unified ideographs. */
+/* Characters of frequency by place, as frequent ones lie together in no block: every 37th
+ * of the block of unified ideographs. */
 static quire_err add_chinese(uint64_t *state, strbuf *out) {
     enum { FIRST = 0x4E00, N_CHARS = 20902 };
     uint32_t n = 4 + draw(state, 16);
     for (uint32_t i = 0; i < n; i++) {
         TRY(utf8_add(out, FIRST + (int32_t)(draw_frequent(state, 4096) * 37 % N_CHARS)));
     }
-    return strbuf_add_str(out, draw(state, 3) == 0 ? "\xE3\x80\x82" : "\xEF\xBC\x8C"); /* a full stop, a comma */
+    /* a full stop, a comma */
+    return strbuf_add_str(out, draw(state, 3) == 0 ? "\xE3\x80\x82" : "\xEF\xBC\x8C");
 }
 
 static quire_err add_some(sample_kind kind, uint64_t *state, strbuf *out) {

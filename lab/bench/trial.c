@@ -15,8 +15,10 @@ static quire_err run_once(trial *t, bool counts_vary, quire_error *err) {
     if (t->n_done > 0 && (r.digest != b->digest || r.n_output != b->n_output)) {
         return err_set(err, QUIRE_INTERNAL, -1, "two runs of the same requests gave other answers");
     }
-    if (t->n_done > 0 && !counts_vary && (r.n_prompt_computed != b->n_prompt_computed || r.n_cached != b->n_cached)) {
-        return err_set(err, QUIRE_INTERNAL, -1, "two runs of the same requests computed %lld and %lld prompt tokens",
+    if (t->n_done > 0 && !counts_vary &&
+        (r.n_prompt_computed != b->n_prompt_computed || r.n_cached != b->n_cached)) {
+        return err_set(err, QUIRE_INTERNAL, -1,
+                       "two runs of the same requests computed %lld and %lld prompt tokens",
                        (long long)b->n_prompt_computed, (long long)r.n_prompt_computed);
     }
     if (t->n_done++ == 0 || r.seconds < b->seconds) {
@@ -47,7 +49,8 @@ int32_t *trial_prompts(const int32_t *lengths, int32_t n, int32_t n_output, lab_
         tokens[i] = 1 + (int32_t)(rng_next(&seed) % (LEAST_VOCAB - 1));
     }
     for (int32_t i = 0; tokens != NULL && i < n; i++) {
-        requests[i] = (lab_request){.tokens = tokens + at, .n_tokens = lengths[i], .n_output = n_output, .after = -1};
+        requests[i] =
+            (lab_request){.tokens = tokens + at, .n_tokens = lengths[i], .n_output = n_output, .after = -1};
         at += (size_t)lengths[i];
     }
     return tokens;

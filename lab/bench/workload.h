@@ -1,5 +1,6 @@
-/* Workloads by name: who asks what after whom, and which tokens they have in common. Lengths are those of the task's kind; the tokens are
- * drawn, the same for the same text, so that what can be shared is exact and what comes out is only counted. */
+/* Workloads by name: who asks what after whom, and which tokens they have in common.
+ * Lengths are those of the task's kind; the tokens are drawn, the same for the same text,
+ * so that what can be shared is exact and what comes out is only counted. */
 #ifndef LAB_BENCH_WORKLOAD_H
 #define LAB_BENCH_WORKLOAD_H
 
@@ -13,7 +14,9 @@ typedef struct workload {
     int32_t max_len;     /* of the longest */
     int32_t *tokens;     /* what requests point into */
     size_t n_tokens;
-    int64_t n_prompt, n_new; /* tokens of all prompts, with what they follow; of these, such as no earlier prompt or answer has */
+    /* tokens of all prompts, with what they follow; of these, such as no earlier prompt
+     * or answer has */
+    int64_t n_prompt, n_new;
 } workload;
 
 #define WORKLOAD_NAMES "chatbot, mmlu5, gsm8k, react, json, long, chat, agents or unique"

@@ -15,13 +15,15 @@ typedef struct options {
 static const flag own_flags[] = {
     {"--batch", "LIST", "requests at once", FLAG_TEXT, AT(own.batches)},
     {"--context", "LIST", "tokens before the decoded ones", FLAG_TEXT, AT(own.contexts)},
-    {"--decode -n --n", "N", "tokens decoded for each request", FLAG_COUNT, AT(own.n_decode), .minimum = 2, .maximum = 1000000},
+    {"--decode -n --n", "N", "tokens decoded for each request", FLAG_COUNT, AT(own.n_decode), .minimum = 2,
+     .maximum = 1000000},
     {"--runs", "N", "runs per figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 1000},
     {0},
 };
-static const flag *const groups[] = {FLAGS_MODEL, own_flags,      flags_ablations,   flags_json,    FLAGS_NUMERIC, flags_eviction,
-                                     flags_audit, flags_schedule, flags_step_target, FLAGS_MACHINE, FLAGS_BATCH,   FLAGS_MEMORY,
-                                     NULL};
+static const flag *const groups[] = {
+    FLAGS_MODEL, own_flags,      flags_ablations,   flags_json,    FLAGS_NUMERIC, flags_eviction,
+    flags_audit, flags_schedule, flags_step_target, FLAGS_MACHINE, FLAGS_BATCH,   FLAGS_MEMORY,
+    NULL};
 
 static void defaults(cli_options *o) {
     bench_options_init(&((options *)(void *)o)->own);

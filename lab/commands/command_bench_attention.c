@@ -15,12 +15,16 @@ typedef struct options {
 
 static const flag own_flags[] = {
     {"--context", "LIST", "tokens that a decoded one sees", FLAG_TEXT, AT(own.contexts)},
-    {"--pages", "LIST", "decodes alone, by tokens a page, in no order and in a row", FLAG_TEXT, AT(own.pages)},
-    {"--prompt", "N", "tokens of the prompt that is prefilled", FLAG_COUNT, AT(own.n_prompt), .minimum = 1, .maximum = 1 << 20},
+    {"--pages", "LIST", "decodes alone, by tokens a page, in no order and in a row", FLAG_TEXT,
+     AT(own.pages)},
+    {"--prompt", "N", "tokens of the prompt that is prefilled", FLAG_COUNT, AT(own.n_prompt), .minimum = 1,
+     .maximum = 1 << 20},
     {"--kv-dtype", "LIST", "types of keys and values", FLAG_TEXT, AT(own.types)},
     {"--isa", NULL, "instruction set", FLAG_NAME, AT(own.isa), .choices = choices_isa},
-    {"--threads -t", "N", "threads; 0: one a core", FLAG_COUNT, AT(own.n_threads), .minimum = 0, .maximum = 1024},
-    {"--runs", "N", "runs per figure; the fastest counts", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
+    {"--threads -t", "N", "threads; 0: one a core", FLAG_COUNT, AT(own.n_threads), .minimum = 0,
+     .maximum = 1024},
+    {"--runs", "N", "runs per figure; the fastest counts", FLAG_COUNT, AT(own.n_runs), .minimum = 1,
+     .maximum = 64},
     {0},
 };
 static const flag *const groups[] = {own_flags, flags_json, flags_help, NULL};

@@ -14,7 +14,8 @@ typedef struct options {
 static const flag own_flags[] = {
     {"--running", "LIST", "sequences that run at once", FLAG_TEXT, AT(own.running)},
     {"--prompt", "N", "tokens of each prompt", FLAG_COUNT, AT(own.n_prompt), .minimum = 1, .maximum = 65536},
-    {"--page-size", "N", "tokens a page holds", FLAG_POWER_OF_TWO, AT(own.page_tokens), .minimum = 1, .maximum = 256},
+    {"--page-size", "N", "tokens a page holds", FLAG_POWER_OF_TWO, AT(own.page_tokens), .minimum = 1,
+     .maximum = 256},
     {0},
 };
 static const flag *const groups[] = {own_flags, flags_json, flags_help, NULL};

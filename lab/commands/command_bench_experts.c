@@ -19,8 +19,10 @@ static const flag own_flags[] = {
     {"--experts", "N", "experts", FLAG_COUNT, AT(own.n_experts), .minimum = 1, .maximum = 1024},
     {"--used", "N", "experts a row", FLAG_COUNT, AT(own.n_used), .minimum = 1, .maximum = 64},
     {"--width", "N", "elements of a row", FLAG_COUNT, AT(own.d_model), .minimum = 256, .maximum = 1 << 16},
-    {"--hidden", "N", "hidden elements of an expert", FLAG_COUNT, AT(own.d_hidden), .minimum = 256, .maximum = 1 << 16},
-    {"--milliseconds", "N", "least time of a figure", FLAG_COUNT, AT(own.run_ms), .minimum = 1, .maximum = 100000},
+    {"--hidden", "N", "hidden elements of an expert", FLAG_COUNT, AT(own.d_hidden), .minimum = 256,
+     .maximum = 1 << 16},
+    {"--milliseconds", "N", "least time of a figure", FLAG_COUNT, AT(own.run_ms), .minimum = 1,
+     .maximum = 100000},
     {0},
 };
 static const flag *const groups[] = {own_flags, flags_json, flags_help, NULL};

@@ -12,13 +12,16 @@ typedef struct options {
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag own_flags[] = {
-    {"--tokenizer", "FILE", "the vocabulary: a model or tokenizer (a made-up one)", FLAG_TEXT, AT(own.tokenizer)},
-    {"--schemas", "FILES", "lines of {\"schema\":..,\"tests\":[{\"valid\":true,\"data\":..}]} (three of its own)", FLAG_TEXT,
+    {"--tokenizer", "FILE", "the vocabulary: a model or tokenizer (a made-up one)", FLAG_TEXT,
+     AT(own.tokenizer)},
+    {"--schemas", "FILES",
+     "lines of {\"schema\":..,\"tests\":[{\"valid\":true,\"data\":..}]} (three of its own)", FLAG_TEXT,
      AT(own.schemas)},
-    {"--vocabulary", "N", "tokens of the made-up vocabulary", FLAG_COUNT, AT(own.n_tokens), .minimum = 300, .maximum = 1000000},
-    {"--every", "N", "each Nth schema only", FLAG_COUNT, AT(own.every), .minimum = 1, .maximum = 1000000},
-    {"--keep", "N", "also keep N schemas compiled at a time; prints their memory", FLAG_COUNT, AT(own.n_keep), .minimum = 0,
+    {"--vocabulary", "N", "tokens of the made-up vocabulary", FLAG_COUNT, AT(own.n_tokens), .minimum = 300,
      .maximum = 1000000},
+    {"--every", "N", "each Nth schema only", FLAG_COUNT, AT(own.every), .minimum = 1, .maximum = 1000000},
+    {"--keep", "N", "also keep N schemas compiled at a time; prints their memory", FLAG_COUNT, AT(own.n_keep),
+     .minimum = 0, .maximum = 1000000},
     {0},
 };
 static const flag *const groups[] = {own_flags, flags_json, flags_help, NULL};

@@ -15,15 +15,18 @@ typedef struct options {
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag own_flags[] = {
-    {"--each", "N", "answers to each schema; 0: none", FLAG_COUNT, AT(own.n_each), .minimum = 0, .maximum = 1 << 16},
+    {"--each", "N", "answers to each schema; 0: none", FLAG_COUNT, AT(own.n_each), .minimum = 0,
+     .maximum = 1 << 16},
     {"--rows", "LIST", "sequences that decode together under schemas; empty: none", FLAG_TEXT, AT(own.rows)},
     {"--steps", "N", "decode steps of them", FLAG_COUNT, AT(own.n_steps), .minimum = 1, .maximum = 4096},
-    {"--shape", "NAME", "a model of random weights instead, as in bench speed; needs --tokenizer", FLAG_TEXT, AT(own.shape)},
+    {"--shape", "NAME", "a model of random weights instead, as in bench speed; needs --tokenizer", FLAG_TEXT,
+     AT(own.shape)},
     {"--type", "TYPE", "its weights", FLAG_TEXT, AT(own.type)},
     {0},
 };
-static const flag *const groups[] = {FLAGS_MODEL, flags_tokenizer, flags_ablations, own_flags,    flags_json, flags_compute,
-                                     FLAGS_KV,    FLAGS_MACHINE,   FLAGS_BATCH,     FLAGS_MEMORY, NULL};
+static const flag *const groups[] = {
+    FLAGS_MODEL, flags_tokenizer, flags_ablations, own_flags,    flags_json, flags_compute,
+    FLAGS_KV,    FLAGS_MACHINE,   FLAGS_BATCH,     FLAGS_MEMORY, NULL};
 
 static void defaults(cli_options *o) {
     bench_json_options_init(&((options *)(void *)o)->own);
@@ -36,7 +39,8 @@ static quire_err check_flags(const options *o, quire_error *err) {
         return unused_flags_refuse(c, "--type", "without --shape: a model has weights of its own", err);
     }
     TRY(unused_flags_refuse(c, "--model --hf-repo", "with --shape, whose model is run", err));
-    return unused_flags_refuse(c, "--compute --quantization", "with --shape, whose --type says how products are computed", err);
+    return unused_flags_refuse(c, "--compute --quantization",
+                               "with --shape, whose --type says how products are computed", err);
 }
 
 static quire_err run(const cli_options *o, quire_error *err) {

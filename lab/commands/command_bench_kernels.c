@@ -16,8 +16,10 @@ static const flag own_flags[] = {
     {"--rows", "LIST", "rows of a product", FLAG_TEXT, AT(own.rows)},
     {"--threads -t", "LIST", "threads (one a core)", FLAG_TEXT, AT(own.threads)},
     {"--isa", NULL, "instruction set of the kernels", FLAG_NAME, AT(own.isa), .choices = choices_isa},
-    {"--weights", "MIB", "of memory that weights are read from in turn", FLAG_COUNT, AT(own.weights_mib), .minimum = 1, .maximum = 1 << 20},
-    {"--milliseconds", "N", "least time of a figure", FLAG_COUNT, AT(own.run_ms), .minimum = 1, .maximum = 100000},
+    {"--weights", "MIB", "of memory that weights are read from in turn", FLAG_COUNT, AT(own.weights_mib),
+     .minimum = 1, .maximum = 1 << 20},
+    {"--milliseconds", "N", "least time of a figure", FLAG_COUNT, AT(own.run_ms), .minimum = 1,
+     .maximum = 100000},
     {0},
 };
 static const flag *const groups[] = {own_flags, flags_json, flags_help, NULL};

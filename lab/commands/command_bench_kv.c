@@ -14,10 +14,12 @@ typedef struct options {
 static const flag own_flags[] = {
     {"--threads -t", "LIST", "threads in the pool at once", FLAG_TEXT, AT(own.threads)},
     {"--pages", "LIST", "pages a pool has", FLAG_TEXT, AT(own.pages)},
-    {"--page-size", "N", "tokens a page of the index holds", FLAG_POWER_OF_TWO, AT(own.page_tokens), .minimum = 1, .maximum = 256},
-    {"--prompt-tokens", "N", "tokens of a prompt in the index", FLAG_POWER_OF_TWO, AT(own.prompt_tokens), .minimum = 16,
-     .maximum = 1 << 16},
-    {"--milliseconds", "N", "least time of a run", FLAG_COUNT, AT(own.run_ms), .minimum = 1, .maximum = 100000},
+    {"--page-size", "N", "tokens a page of the index holds", FLAG_POWER_OF_TWO, AT(own.page_tokens),
+     .minimum = 1, .maximum = 256},
+    {"--prompt-tokens", "N", "tokens of a prompt in the index", FLAG_POWER_OF_TWO, AT(own.prompt_tokens),
+     .minimum = 16, .maximum = 1 << 16},
+    {"--milliseconds", "N", "least time of a run", FLAG_COUNT, AT(own.run_ms), .minimum = 1,
+     .maximum = 100000},
     {"--runs", "N", "runs per figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
     {0},
 };

@@ -13,12 +13,15 @@ typedef struct options {
 
 static const flag own_flags[] = {
     {"--context", "LIST", "tokens before the measured ones", FLAG_TEXT, AT(own.contexts)},
-    {"--decode -n", "N", "tokens that are measured, one by one", FLAG_COUNT, AT(own.n_steps), .minimum = 1, .maximum = 1 << 16},
+    {"--decode -n", "N", "tokens that are measured, one by one", FLAG_COUNT, AT(own.n_steps), .minimum = 1,
+     .maximum = 1 << 16},
     {"--runs", "N", "runs per figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
-    {"--model -m", "MODEL", "the model; builtin: its shape with 131,072 positions", FLAG_TEXT, AT(cli.engine.model)},
+    {"--model -m", "MODEL", "the model; builtin: its shape with 131,072 positions", FLAG_TEXT,
+     AT(cli.engine.model)},
     {0},
 };
-static const flag *const groups[] = {own_flags, flags_compute, flags_kv_dtype, flags_threads, flags_json, flags_help, NULL};
+static const flag *const groups[] = {own_flags,  flags_compute, flags_kv_dtype, flags_threads, flags_json,
+                                     flags_help, NULL};
 
 static void defaults(cli_options *o) {
     options *all = (void *)o;

@@ -15,9 +15,10 @@ static const flag own_flags[] = {
     {"--shape", "L,H,D", "layers, KV heads and head width of the model", FLAG_TEXT, AT(own.shape)},
     {"--weights", "BYTES", "of the model", FLAG_PART, AT(own.weight_bytes), .minimum = 0, .maximum = 1e15},
     {"--pages", "LIST", "tokens a page holds", FLAG_TEXT, AT(own.pages)},
-    {"--kv-dtype", NULL, "type of keys and values", FLAG_CHOICE, AT(own.kv_dtype), .choices = choices_kv_dtype},
-    {"--max-model-len", "N", "room for each sequence where nobody knows better", FLAG_COUNT, AT(own.max_model_len), .minimum = 1,
-     .maximum = 1 << 24},
+    {"--kv-dtype", NULL, "type of keys and values", FLAG_CHOICE, AT(own.kv_dtype),
+     .choices = choices_kv_dtype},
+    {"--max-model-len", "N", "room for each sequence where nobody knows better", FLAG_COUNT,
+     AT(own.max_model_len), .minimum = 1, .maximum = 1 << 24},
     {0},
 };
 static const flag *const groups[] = {own_flags, flags_json, flags_help, NULL};

@@ -14,17 +14,21 @@ typedef struct options {
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag own_flags[] = {
-    {"--batch", "N", "sequences that decode together", FLAG_COUNT, AT(own.batch), .minimum = 1, .maximum = 1024},
-    {"--prompt", "N", "tokens of each prompt", FLAG_COUNT, AT(own.n_prompt), .minimum = 1, .maximum = 1 << 16},
-    {"--shared", "N", "of them the first, which are the same in all prompts", FLAG_COUNT, AT(own.n_shared), .minimum = 0,
+    {"--batch", "N", "sequences that decode together", FLAG_COUNT, AT(own.batch), .minimum = 1,
+     .maximum = 1024},
+    {"--prompt", "N", "tokens of each prompt", FLAG_COUNT, AT(own.n_prompt), .minimum = 1,
      .maximum = 1 << 16},
-    {"--steps", "N", "decoding steps that are looked at", FLAG_COUNT, AT(own.n_steps), .minimum = 1, .maximum = 4096},
+    {"--shared", "N", "of them the first, which are the same in all prompts", FLAG_COUNT, AT(own.n_shared),
+     .minimum = 0, .maximum = 1 << 16},
+    {"--steps", "N", "decoding steps that are looked at", FLAG_COUNT, AT(own.n_steps), .minimum = 1,
+     .maximum = 4096},
     {"--type", "TYPE", "weights of the random model that is run without MODEL", FLAG_TEXT, AT(own.type)},
     {"--shape", "NAME", "its shape, as of bench speed --shape", FLAG_TEXT, AT(own.shape)},
     {"--per-layer", NULL, "every layer of a decode too", FLAG_SWITCH, AT(own.per_layer)},
     {0},
 };
-static const flag *const groups[] = {own_flags, flags_compute, FLAGS_KV, FLAGS_MACHINE, flags_json, flags_help, NULL};
+static const flag *const groups[] = {own_flags,  flags_compute, FLAGS_KV, FLAGS_MACHINE,
+                                     flags_json, flags_help,    NULL};
 
 static void defaults(cli_options *o) {
     bench_profile_options_init(&((options *)(void *)o)->own);
@@ -33,9 +37,11 @@ static void defaults(cli_options *o) {
 /* A flag that would do nothing is refused. */
 static quire_err check_flags(const options *o, quire_error *err) {
     return o->cli.engine.model != NULL
-               ? unused_flags_refuse(&o->cli, "--type --shape", "with a MODEL, which has weights and a shape of its own", err)
-               : unused_flags_refuse(&o->cli, "--compute --quantization",
-                                     "without a MODEL: --type says how products of random weights are computed", err);
+               ? unused_flags_refuse(&o->cli, "--type --shape",
+                                     "with a MODEL, which has weights and a shape of its own", err)
+               : unused_flags_refuse(
+                     &o->cli, "--compute --quantization",
+                     "without a MODEL: --type says how products of random weights are computed", err);
 }
 
 static quire_err run(const cli_options *o, quire_error *err) {

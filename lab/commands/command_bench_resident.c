@@ -14,12 +14,14 @@ typedef struct options {
 static const flag own_flags[] = {
     {"--lengths", "LIST", "tokens of each sequence", FLAG_TEXT, AT(own.lengths)},
     {"--batch", "LIST", "sequences", FLAG_TEXT, AT(own.batches)},
-    {"--max-len", "N", "room for each where all is reserved; without: the longest", FLAG_COUNT, AT(own.max_len), .minimum = 1,
-     .maximum = 131072},
-    {"--model -m", "MODEL", "the model; builtin: its shape with 131,072 positions", FLAG_TEXT, AT(cli.engine.model)},
+    {"--max-len", "N", "room for each where all is reserved; without: the longest", FLAG_COUNT,
+     AT(own.max_len), .minimum = 1, .maximum = 131072},
+    {"--model -m", "MODEL", "the model; builtin: its shape with 131,072 positions", FLAG_TEXT,
+     AT(cli.engine.model)},
     {0},
 };
-static const flag *const groups[] = {own_flags, flags_compute, flags_kv_dtype, flags_threads, flags_json, flags_help, NULL};
+static const flag *const groups[] = {own_flags,  flags_compute, flags_kv_dtype, flags_threads, flags_json,
+                                     flags_help, NULL};
 
 static void defaults(cli_options *o) {
     options *all = (void *)o;

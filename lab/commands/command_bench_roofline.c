@@ -13,11 +13,13 @@ typedef struct options {
 
 static const flag own_flags[] = {
     {"--threads -t", "LIST", "threads at work at once (1,2,4 .. one a core)", FLAG_TEXT, AT(own.threads)},
-    {"--cpu-bind", "WHERE", "keep threads on processors: auto, none or 0-3,8 (none)", FLAG_TEXT, AT(own.cpu_bind)},
+    {"--cpu-bind", "WHERE", "keep threads on processors: auto, none or 0-3,8 (none)", FLAG_TEXT,
+     AT(own.cpu_bind)},
     {"--isa", NULL, "instruction set of the loops", FLAG_NAME, AT(own.isa), .choices = choices_isa},
-    {"--megabytes", "N", "memory that is read; less than the caches measures those", FLAG_COUNT, AT(own.effort.megabytes), .minimum = 1,
-     .maximum = 1 << 20},
-    {"--milliseconds", "N", "least time of a measurement", FLAG_COUNT, AT(own.effort.milliseconds), .minimum = 1, .maximum = 100000},
+    {"--megabytes", "N", "memory that is read; less than the caches measures those", FLAG_COUNT,
+     AT(own.effort.megabytes), .minimum = 1, .maximum = 1 << 20},
+    {"--milliseconds", "N", "least time of a measurement", FLAG_COUNT, AT(own.effort.milliseconds),
+     .minimum = 1, .maximum = 100000},
     {0},
 };
 static const flag *const groups[] = {own_flags, flags_json, flags_help, NULL};

@@ -14,7 +14,8 @@ typedef struct options {
 static const flag own_flags[] = {
     {"--vocabulary", "LIST", "sizes of the vocabulary", FLAG_TEXT, AT(own.vocabularies)},
     {"--rows", "N", "rows of a step", FLAG_COUNT, AT(own.n_rows), .minimum = 1, .maximum = 65536},
-    {"--threads -t", "N", "threads; 0: one a core", FLAG_COUNT, AT(own.n_threads), .minimum = 0, .maximum = 1024},
+    {"--threads -t", "N", "threads; 0: one a core", FLAG_COUNT, AT(own.n_threads), .minimum = 0,
+     .maximum = 1024},
     {"--runs", "N", "runs per figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
     {0},
 };

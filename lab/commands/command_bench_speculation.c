@@ -15,11 +15,16 @@ typedef struct options {
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag own_flags[] = {
-    {"--prompts", "FILE", "a prompt a line: text, or JSON with \"prompt\" or \"turns\", and perhaps \"category\"", FLAG_TEXT, AT(own.name)},
+    {"--prompts", "FILE",
+     "a prompt a line: text, or JSON with \"prompt\" or \"turns\", and perhaps \"category\"", FLAG_TEXT,
+     AT(own.name)},
     {"--methods", "LIST", "methods of speculation, each with its defaults", FLAG_TEXT, AT(own.methods)},
-    {"--max-tokens -n", "N", "tokens of each answer", FLAG_COUNT, AT(own.n_decode), .minimum = 2, .maximum = 1 << 20},
-    {"--each", "N", "prompts of a category, the first of them; 0: all", FLAG_COUNT, AT(own.n_each), .minimum = 0, .maximum = 1 << 16},
-    {"--temperature --temp", "T", "0: the likeliest token", FLAG_PART, AT(own.temperature), .minimum = 0, .maximum = 2},
+    {"--max-tokens -n", "N", "tokens of each answer", FLAG_COUNT, AT(own.n_decode), .minimum = 2,
+     .maximum = 1 << 20},
+    {"--each", "N", "prompts of a category, the first of them; 0: all", FLAG_COUNT, AT(own.n_each),
+     .minimum = 0, .maximum = 1 << 16},
+    {"--temperature --temp", "T", "0: the likeliest token", FLAG_PART, AT(own.temperature), .minimum = 0,
+     .maximum = 2},
     {0},
 };
 static const flag *const groups[] = {FLAGS_MODEL, flags_ablations, own_flags,   flags_json,   flags_compute,
@@ -52,7 +57,8 @@ const command command_bench_speculation = {
     .summary = "what guessing tokens saves on a file of prompts, with the same output",
     .usage = "quire bench speculation [MODEL]",
     .examples = "  quire bench speculation model.gguf --prompts spec_bench.jsonl --each 4\n"
-                "  quire bench speculation --speculative-config '{\"method\":\"suffix\",\"num_speculative_tokens\":8}' --json\n",
+                "  quire bench speculation --speculative-config "
+                "'{\"method\":\"suffix\",\"num_speculative_tokens\":8}' --json\n",
     .argument = ARGUMENT_MODEL_OR_BUILTIN,
     .flags = groups,
     .options_size = sizeof(options),

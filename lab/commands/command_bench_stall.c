@@ -13,12 +13,15 @@ typedef struct options {
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag own_flags[] = {
-    {"--streams", "N", "streams that decode all the while", FLAG_COUNT, AT(own.n_streams), .minimum = 1, .maximum = 256},
-    {"--prompt", "N", "tokens of the prompt that comes in between", FLAG_COUNT, AT(own.n_prompt), .minimum = 1, .maximum = 1 << 20},
+    {"--streams", "N", "streams that decode all the while", FLAG_COUNT, AT(own.n_streams), .minimum = 1,
+     .maximum = 256},
+    {"--prompt", "N", "tokens of the prompt that comes in between", FLAG_COUNT, AT(own.n_prompt),
+     .minimum = 1, .maximum = 1 << 20},
     {0},
 };
-static const flag *const groups[] = {FLAGS_MODEL, flags_ablations,   own_flags,     flags_json,  flags_compute, FLAGS_KV,
-                                     flags_audit, flags_step_target, FLAGS_MACHINE, FLAGS_BATCH, FLAGS_MEMORY,  NULL};
+static const flag *const groups[] = {FLAGS_MODEL,   flags_ablations, own_flags,    flags_json,
+                                     flags_compute, FLAGS_KV,        flags_audit,  flags_step_target,
+                                     FLAGS_MACHINE, FLAGS_BATCH,     FLAGS_MEMORY, NULL};
 
 static void defaults(cli_options *o) {
     bench_stall_options_init(&((options *)(void *)o)->own);

@@ -20,7 +20,8 @@ static const flag own_flags[] = {
     {0},
 };
 static const flag page_flags[] = {
-    {"--page-size", "N", "tokens a page holds", FLAG_POWER_OF_TWO, AT(cli.engine.page_tokens), .minimum = 1, .maximum = 256},
+    {"--page-size", "N", "tokens a page holds", FLAG_POWER_OF_TWO, AT(cli.engine.page_tokens), .minimum = 1,
+     .maximum = 256},
     {0},
 };
 static const flag pages_flags[] = {
@@ -29,21 +30,25 @@ static const flag pages_flags[] = {
 };
 static const flag sharing_flags[] = {
     {"--samples", "LIST", "answers to a prompt (2,4,6)", FLAG_TEXT, AT(own.samples)},
-    {"--prompt", "N", "tokens of each prompt, and --output; without: those of two data sets", FLAG_COUNT, AT(own.n_prompt), .minimum = 1,
-     .maximum = 8192},
+    {"--prompt", "N", "tokens of each prompt, and --output; without: those of two data sets", FLAG_COUNT,
+     AT(own.n_prompt), .minimum = 1, .maximum = 8192},
     {"--output", "N", "tokens of each answer", FLAG_COUNT, AT(own.n_output), .minimum = 1, .maximum = 8192},
     {0},
 };
 static const flag scenario_flags[] = {
     {"--small", NULL, "sizes of some seconds, by the model's own weights", FLAG_SWITCH, AT(own.small)},
-    {"--lengths", "LIST", "tokens of the prompts, in place of the scenario's; of chat, what each turn adds", FLAG_TEXT, AT(own.lengths)},
-    {"--output", "N", "tokens of each answer, in place of the scenario's", FLAG_COUNT, AT(own.n_output), .minimum = 1, .maximum = 131072},
+    {"--lengths", "LIST", "tokens of the prompts, in place of the scenario's; of chat, what each turn adds",
+     FLAG_TEXT, AT(own.lengths)},
+    {"--output", "N", "tokens of each answer, in place of the scenario's", FLAG_COUNT, AT(own.n_output),
+     .minimum = 1, .maximum = 131072},
     {0},
 };
-#define GROUPS(own)                                                                                                                        \
+#define GROUPS(own)                                                                                          \
     { own, page_flags, own_flags, flags_compute, FLAGS_KV, flags_threads, flags_json, flags_help, NULL }
-static const flag *const groups[] = {page_flags, own_flags, flags_compute, FLAGS_KV, flags_threads, flags_json, flags_help, NULL};
-static const flag *const groups_pages[] = {pages_flags, own_flags, flags_compute, FLAGS_KV, flags_threads, flags_json, flags_help, NULL};
+static const flag *const groups[] = {page_flags,    own_flags,  flags_compute, FLAGS_KV,
+                                     flags_threads, flags_json, flags_help,    NULL};
+static const flag *const groups_pages[] = {pages_flags,   own_flags,  flags_compute, FLAGS_KV,
+                                           flags_threads, flags_json, flags_help,    NULL};
 static const flag *const groups_sharing[] = GROUPS(sharing_flags);
 static const flag *const groups_scenario[] = GROUPS(scenario_flags);
 
@@ -53,8 +58,11 @@ static void defaults(cli_options *o) {
     o->engine = all->own.engine;
 }
 
-/* Runs an experiment with what was given; one of which there is only one takes no name. */
-static quire_err run_named(const cli_options *o, quire_err (*run)(const experiment_options *o, quire_error *err), quire_error *err) {
+/* Runs an experiment with what was given; one of which there is only one takes no
+ * name. */
+static quire_err run_named(const cli_options *o,
+                           quire_err (*run)(const experiment_options *o, quire_error *err),
+                           quire_error *err) {
     experiment_options own = ((const options *)(const void *)o)->own;
     own.engine = o->engine;
     own.name = o->argument;
@@ -62,7 +70,8 @@ static quire_err run_named(const cli_options *o, quire_err (*run)(const experime
     return run(&own, err);
 }
 
-static quire_err run_lone(const cli_options *o, quire_err (*run)(const experiment_options *o, quire_error *err), quire_error *err) {
+static quire_err run_lone(const cli_options *o,
+                          quire_err (*run)(const experiment_options *o, quire_error *err), quire_error *err) {
     if (o->argument) {
         return err_set(err, QUIRE_INVALID, -1, "%s: this experiment takes flags only", o->argument);
     }
@@ -87,7 +96,8 @@ static quire_err run_workload(const cli_options *o, quire_error *err) {
 
 static quire_err run_ablation(const cli_options *o, quire_error *err) {
     if (o->argument != NULL && strcmp(o->argument, "batching") == 0) {
-        TRY(unused_flags_refuse(o, "--page-size", "in the table of batching: pages and pieces have 16 tokens there", err));
+        TRY(unused_flags_refuse(o, "--page-size",
+                                "in the table of batching: pages and pieces have 16 tokens there", err));
     }
     return run_named(o, experiment_ablation, err);
 }
@@ -137,7 +147,8 @@ const command command_bench_workload = {
     .name = "bench workload",
     .summary = "speed and hit rate of kinds of requests, by cache and policy",
     .usage = "quire bench workload [NAME]",
-    .examples = "  quire bench workload chatbot                           also: mmlu5 gsm8k react json long chat agents unique\n",
+    .examples = "  quire bench workload chatbot                           also: mmlu5 gsm8k react json long "
+                "chat agents unique\n",
     .argument = ARGUMENT_NAME,
     .flags = groups,
     .options_size = sizeof(options),
@@ -163,7 +174,8 @@ const command command_bench_scenario = {
     .usage = "quire bench scenario [NAME]",
     .examples = "  quire bench scenario mixed-random                      also: single mixed chat long\n"
                 "  quire bench scenario long --lengths 100000 --output 257\n"
-                "the built-in model's shape with random weights and 131,072 positions, unless --model or --small is given\n",
+                "the built-in model's shape with random weights and 131,072 positions, unless --model or "
+                "--small is given\n",
     .argument = ARGUMENT_NAME,
     .flags = groups_scenario,
     .options_size = sizeof(options),

@@ -16,14 +16,16 @@ typedef struct options {
 static const flag own_flags[] = {
     {"--kv", "LIST", "keys and values: paged, contiguous or none, or several", FLAG_TEXT, AT(own.kv)},
     {"--step", "N", "tokens a forward pass", FLAG_COUNT, AT(own.step), .minimum = 1, .maximum = 1 << 20},
-    {"--context", "N", "tokens of a chunk; later chunks begin with BOS too; without: 1024", FLAG_COUNT, AT(own.context), .minimum = 2,
-     .maximum = 1 << 30},
+    {"--context", "N", "tokens of a chunk; later chunks begin with BOS too; without: 1024", FLAG_COUNT,
+     AT(own.context), .minimum = 2, .maximum = 1 << 30},
     {"--ids-file", "FILE", "token ids as JSON in place of the text: [1,2,3]", FLAG_TEXT, AT(cli.ids_file)},
-    {"--out", "FILE", "a line for each scored token: id and log-probability, to the last bit", FLAG_TEXT, AT(cli.out)},
+    {"--out", "FILE", "a line for each scored token: id and log-probability, to the last bit", FLAG_TEXT,
+     AT(cli.out)},
     {0},
 };
-static const flag *const groups[] = {FLAGS_MODEL,   own_flags,       flags_json,      flags_quiet, flags_compute,  FLAGS_KV,
-                                     FLAGS_MACHINE, flags_page_size, flags_model_len, flags_help,  flags_help_all, NULL};
+static const flag *const groups[] = {FLAGS_MODEL,     own_flags,  flags_json,     flags_quiet,
+                                     flags_compute,   FLAGS_KV,   FLAGS_MACHINE,  flags_page_size,
+                                     flags_model_len, flags_help, flags_help_all, NULL};
 
 static void defaults(cli_options *o) {
     perplexity_options_init(&((options *)(void *)o)->own);
@@ -49,7 +51,8 @@ const command command_perplexity = {
     .usage = "quire perplexity MODEL FILE [--kv paged,contiguous,none] [--step N]",
     .examples = "  quire perplexity model.gguf wiki.test.raw --context 512\n"
                 "  quire perplexity builtin README.md --kv paged,contiguous,none --step 37\n"
-                "  quire perplexity builtin README.md --step 1 --out 1.txt     the same bytes as with any other step\n",
+                "  quire perplexity builtin README.md --step 1 --out 1.txt     the same bytes as with any "
+                "other step\n",
     .argument = ARGUMENT_MODEL_FILE,
     .flags = groups,
     .options_size = sizeof(options),

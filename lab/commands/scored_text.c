@@ -1,9 +1,11 @@
 #include "lab/commands/scored_text.h"
 
-quire_err scored_text_read(const cli_options *o, const char *name, scored_text *memory, score_text *out, quire_error *err) {
+quire_err scored_text_read(const cli_options *o, const char *name, scored_text *memory, score_text *out,
+                           quire_error *err) {
     *memory = (scored_text){.text = {0}};
     if (!o->argument == !o->ids_file) {
-        return err_set(err, QUIRE_INVALID, -1, "quire %s needs a text: MODEL FILE, or MODEL --ids-file FILE, one of them", name);
+        return err_set(err, QUIRE_INVALID, -1,
+                       "quire %s needs a text: MODEL FILE, or MODEL --ids-file FILE, one of them", name);
     }
     *out = (score_text){.name = o->ids_file ? o->ids_file : o->argument};
     if (o->ids_file) {

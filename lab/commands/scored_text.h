@@ -12,9 +12,11 @@ typedef struct scored_text {
     id_list ids;
 } scored_text;
 
-/* Reads what the command of that name scores into *memory, which *out borrows. INVALID unless o names a file or --ids-file, one of them;
- * else the errors of reading it. The caller calls scored_text_deinit in either case. */
-quire_err scored_text_read(const cli_options *o, const char *name, scored_text *memory, score_text *out, quire_error *err);
+/* Reads what the command of that name scores into *memory, which *out borrows. INVALID
+ * unless o names a file or --ids-file, one of them; else the errors of reading it. The
+ * caller calls scored_text_deinit in either case. */
+quire_err scored_text_read(const cli_options *o, const char *name, scored_text *memory, score_text *out,
+                           quire_error *err);
 void scored_text_deinit(scored_text *memory);
 
 #endif

@@ -1,4 +1,5 @@
-/* Flags of `quire sim` and `quire bench serving` alike: what serves the requests, and within which limits. */
+/* Flags of `quire sim` and `quire bench serving` alike: what serves the requests, and
+ * within which limits. */
 #ifndef LAB_COMMANDS_SERVED_FLAGS_H
 #define LAB_COMMANDS_SERVED_FLAGS_H
 

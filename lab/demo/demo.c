@@ -8,11 +8,14 @@
 static const struct {
     const char *name, *line;
     quire_err (*run)(const demo_options *o, quire_error *err);
-    const char *takes;                                   /* its flags, beside those of the model that is run */
-    enum { RUNS_NEVER, RUNS_PROMPTS, RUNS_ALWAYS } runs; /* when it runs a model: never, with --prompts, always */
+    /* its flags, beside those of the model that is run */
+    const char *takes;
+    /* when it runs a model: never, with --prompts, always */
+    enum { RUNS_NEVER, RUNS_PROMPTS, RUNS_ALWAYS } runs;
 } demos[] = {
     {"radix", "nine states of a prefix tree, in words", demo_radix, "--page-size", RUNS_NEVER},
-    {"waste", "padding and dead slots of a static batch", demo_waste, "--lengths --prompt-lengths --prompts --max-tokens", RUNS_PROMPTS},
+    {"waste", "padding and dead slots of a static batch", demo_waste,
+     "--lengths --prompt-lengths --prompts --max-tokens", RUNS_PROMPTS},
     {"latency", "when answers come: static against continuous batching", demo_latency,
      "--lengths --prompt-lengths --prompts --max-tokens --max-num-seqs", RUNS_ALWAYS},
     {"schedule", "what the planner gives each request, step by step", demo_schedule,
@@ -21,12 +24,15 @@ static const struct {
      "--lengths --prompts --max-tokens --batch --max-len --page-size --shape", RUNS_PROMPTS},
     {"alloc", "pages that requests take, against room for the longest", demo_alloc,
      "--lengths --prompts --max-tokens --max-len --kv-pages --page-size", RUNS_PROMPTS},
-    {"table", "a block table while its sequence grows", demo_table, "--prompt-lengths --prompts --max-tokens --kv-pages --page-size",
-     RUNS_PROMPTS},
-    {"snapshot", "paged equal to contiguous, to the bit", demo_snapshot, "--prompt-lengths --max-tokens", RUNS_ALWAYS},
+    {"table", "a block table while its sequence grows", demo_table,
+     "--prompt-lengths --prompts --max-tokens --kv-pages --page-size", RUNS_PROMPTS},
+    {"snapshot", "paged equal to contiguous, to the bit", demo_snapshot, "--prompt-lengths --max-tokens",
+     RUNS_ALWAYS},
     {"cache", "time a token, with the cache and without any", demo_cache, "--context --runs", RUNS_ALWAYS},
-    {"sweep", "speed, latency and memory by batch and length", demo_sweep, "--batch --context --lengths --runs", RUNS_ALWAYS},
-    {"tput", "tokens/s by how attention gets at keys and values", demo_tput, "--batch --context --max-tokens --runs", RUNS_ALWAYS},
+    {"sweep", "speed, latency and memory by batch and length", demo_sweep,
+     "--batch --context --lengths --runs", RUNS_ALWAYS},
+    {"tput", "tokens/s by how attention gets at keys and values", demo_tput,
+     "--batch --context --max-tokens --runs", RUNS_ALWAYS},
 };
 enum { N_DEMOS = (int)(sizeof demos / sizeof *demos) };
 
@@ -42,14 +48,17 @@ void demo_list(void) {
     }
 }
 
-quire_err demo_read_numbers(const char *flag, const char *given, const char *own, demo_numbers *out, quire_error *err) {
+quire_err demo_read_numbers(const char *flag, const char *given, const char *own, demo_numbers *out,
+                            quire_error *err) {
     return figures_parse_list(flag, given != NULL ? given : own, out->v, &out->n, err);
 }
 
-quire_err demo_read_one(const char *flag, const char *given, const char *own, demo_numbers *out, quire_error *err) {
+quire_err demo_read_one(const char *flag, const char *given, const char *own, demo_numbers *out,
+                        quire_error *err) {
     TRY(demo_read_numbers(flag, given, own, out, err));
     const char *text = given != NULL ? given : own;
-    return out->n == 1 ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "%s %s: must be one number here", flag, text);
+    return out->n == 1 ? QUIRE_OK
+                       : err_set(err, QUIRE_INVALID, -1, "%s %s: must be one number here", flag, text);
 }
 
 /* Whether the word is among those that `words` has, one space apart. */
@@ -83,11 +92,13 @@ static quire_err check_flags(const demo_options *o, const char *takes, quire_err
                  {"--kv-pages", o->n_pages > 0}};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         if (flags[i].given && !has_word(takes, flags[i].name)) {
-            return err_set(err, QUIRE_INVALID, -1, "demo %s does not use %s; it takes %s", o->name, flags[i].name, takes);
+            return err_set(err, QUIRE_INVALID, -1, "demo %s does not use %s; it takes %s", o->name,
+                           flags[i].name, takes);
         }
     }
     return o->prompts != NULL && (o->lengths != NULL || o->prompt_lengths != NULL)
-               ? err_set(err, QUIRE_INVALID, -1, "--prompts gives the lengths: leave out --lengths and --prompt-lengths")
+               ? err_set(err, QUIRE_INVALID, -1,
+                         "--prompts gives the lengths: leave out --lengths and --prompt-lengths")
                : QUIRE_OK;
 }
 
@@ -102,8 +113,8 @@ static quire_err check_model_flags(const demo_options *o, bool only_prompts, qui
                         : e->n_threads != n->n_threads  ? "--threads"
                                                         : NULL;
     return given == NULL ? QUIRE_OK
-                         : err_set(err, QUIRE_INVALID, -1, "demo %s runs no model%s, so %s does nothing", o->name,
-                                   only_prompts ? " without --prompts" : "", given);
+                         : err_set(err, QUIRE_INVALID, -1, "demo %s runs no model%s, so %s does nothing",
+                                   o->name, only_prompts ? " without --prompts" : "", given);
 }
 
 quire_err demo_run(const demo_options *o, quire_error *err) {

@@ -1,5 +1,5 @@
-/* waste, latency, schedule: batches of requests in steps. The continuous side is planned by the engine's planner (dry_run.h), the static
- * side is counted. */
+/* waste, latency, schedule: batches of requests in steps. The continuous side is planned
+ * by the engine's planner (dry_run.h), the static side is counted. */
 #include <stdio.h>
 
 #include "base/err.h"
@@ -29,18 +29,23 @@ static void show_pads(const demo_options *o, const demo_numbers *prompts) {
                                            {"pads", "pads", 7, 0, NULL},
                                            {"wasted", "wasted %", 9, 1, NULL}};
     sheet s = {"demo waste prompts", DEMO_COLUMNS(columns), o->json};
-    int64_t pads = baseline_pads(prompts->v, prompts->n), slots = pads + sum_of(prompts->v, prompts->n), widest = slots / prompts->n;
+    int64_t pads = baseline_pads(prompts->v, prompts->n), slots = pads + sum_of(prompts->v, prompts->n),
+            widest = slots / prompts->n;
     sheet_begin(&s, "A static batch pads prompts on the left to the length of the longest");
     for (int32_t i = 0; i < prompts->n; i++) {
         double own = (double)(widest - prompts->v[i]);
-        sheet_row(&s, (sheet_cell[]){{NULL, i + 1}, {NULL, prompts->v[i]}, {NULL, own}, {NULL, 100 * own / (double)widest}});
+        sheet_row(&s,
+                  (sheet_cell[]){
+                      {NULL, i + 1}, {NULL, prompts->v[i]}, {NULL, own}, {NULL, 100 * own / (double)widest}});
     }
-    sheet_note(&s, "%lld pads of %lld slots, %.1f%%; paged, with rows of any length side by side: 0 (counted, exact)\n", (long long)pads,
-               (long long)slots, 100.0 * (double)pads / (double)slots);
+    sheet_note(
+        &s,
+        "%lld pads of %lld slots, %.1f%%; paged, with rows of any length side by side: 0 (counted, exact)\n",
+        (long long)pads, (long long)slots, 100.0 * (double)pads / (double)slots);
 }
 
-/* Steps that the planner gives requests of these lengths, all at once: prompts of one token, so that a request of n tokens takes n steps.
- */
+/* Steps that the planner gives requests of these lengths, all at once: prompts of one
+ * token, so that a request of n tokens takes n steps. */
 static quire_err plan_all(const int32_t *lengths, int32_t n, int32_t slots, dry_run *d, quire_error *err) {
     dry_request requests[MAX_REQUESTS];
     int64_t n_pages = 0;
@@ -69,10 +74,13 @@ static quire_err show_dead_steps(const demo_options *o, const demo_numbers *leng
         {"batch_steps", "static steps", 12, 0, NULL}, {"dead_steps", "dead steps", 10, 0, NULL},
         {"wasted", "wasted %", 9, 1, NULL},           {"continuous_steps", "continuous steps", 16, 0, NULL}};
     sheet s = {"demo waste steps", DEMO_COLUMNS(columns), o->json};
-    int64_t ends[MAX_REQUESTS], steps = baseline_static(lengths->v, lengths->n, lengths->n, ends), useful = sum_of(lengths->v, lengths->n);
+    int64_t ends[MAX_REQUESTS], steps = baseline_static(lengths->v, lengths->n, lengths->n, ends),
+                                useful = sum_of(lengths->v, lengths->n);
     dry_run d;
     TRY(plan_all(lengths->v, lengths->n, lengths->n, &d, err));
-    sheet_begin(&s, "A static batch runs until its longest answer ends; a continuous one lets each go when it is done");
+    sheet_begin(
+        &s,
+        "A static batch runs until its longest answer ends; a continuous one lets each go when it is done");
     for (int32_t i = 0; i < lengths->n; i++) {
         double dead = (double)(steps - lengths->v[i]);
         sheet_row(&s, (sheet_cell[]){{NULL, i + 1},
@@ -83,9 +91,11 @@ static quire_err show_dead_steps(const demo_options *o, const demo_numbers *leng
                                      {NULL, d.seqs[i].ended}});
     }
     dry_run_close(&d);
-    sheet_note(
-        &s, "static: %lld steps, %lld useful slots of %lld, %.1f%% wasted; continuous: none (steps of the real planner, counted, exact)",
-        (long long)steps, (long long)useful, (long long)steps * lengths->n, 100.0 * (1.0 - (double)useful / (double)(steps * lengths->n)));
+    sheet_note(&s,
+               "static: %lld steps, %lld useful slots of %lld, %.1f%% wasted; continuous: none (steps of the "
+               "real planner, counted, exact)",
+               (long long)steps, (long long)useful, (long long)steps * lengths->n,
+               100.0 * (1.0 - (double)useful / (double)(steps * lengths->n)));
     return QUIRE_OK;
 }
 
@@ -95,9 +105,10 @@ static void cap_lengths(demo_numbers *lengths, int32_t cap) {
     }
 }
 
-/* Given lengths, a demonstration's own, or those of prompts in a file and of what the model answers. cap 0: none. */
-static quire_err read_lengths(const demo_options *o, const char *own, int32_t cap, demo_numbers *prompts, demo_numbers *lengths,
-                              quire_error *err) {
+/* Given lengths, a demonstration's own, or those of prompts in a file and of what the
+ * model answers. cap 0: none. */
+static quire_err read_lengths(const demo_options *o, const char *own, int32_t cap, demo_numbers *prompts,
+                              demo_numbers *lengths, quire_error *err) {
     if (o->prompts != NULL) {
         return demo_answer_prompts(o, demo_or(cap, CAP), prompts, lengths, err);
     }
@@ -136,7 +147,8 @@ static int32_t most_of(const demo_numbers *v) {
 
 /* Batches of `slots`, padded, each until its longest answer ends: really run. */
 static quire_err run_static(const demo_options *o, latency *l, quire_error *err) {
-    int32_t max_len = most_of(&l->prompts) + most_of(&l->lengths), pages = (int32_t)kv_pages_for(max_len, BASELINE_PAGE);
+    int32_t max_len = most_of(&l->prompts) + most_of(&l->lengths),
+            pages = (int32_t)kv_pages_for(max_len, BASELINE_PAGE);
     const baseline_options bo = {true, RESERVE_MAX, l->slots * pages, l->slots, max_len, l->static_ms};
     const bare_options opened = {.engine = &o->engine,
                                  .page_tokens = BASELINE_PAGE,
@@ -171,7 +183,9 @@ static quire_err run_continuous(const demo_options *o, latency *l, quire_error *
     lab_close(&opened);
     lab_forget(l->requests, n);
     TRY(e);
-    return r.digest == l->digest ? QUIRE_OK : err_set(err, QUIRE_INTERNAL, -1, "a static batch gives other answers than the engine");
+    return r.digest == l->digest
+               ? QUIRE_OK
+               : err_set(err, QUIRE_INTERNAL, -1, "a static batch gives other answers than the engine");
 }
 
 static quire_err run_both(const demo_options *o, latency *l, quire_error *err) {
@@ -205,7 +219,8 @@ static void report_latency(const demo_options *o, const latency *l, const dry_ru
                                            {"ratio_ms", "ms ratio", 8, 2, NULL}};
     sheet s = {"demo latency", DEMO_COLUMNS(columns), o->json};
     double n = l->lengths.n, sums[4] = {0}, last[4] = {0};
-    sheet_begin(&s, "First come, first served: the step at which an answer is whole, and the milliseconds of a model really run");
+    sheet_begin(&s, "First come, first served: the step at which an answer is whole, and the milliseconds of "
+                    "a model really run");
     for (int32_t i = 0; i < l->lengths.n; i++) {
         const dry_seq *q = &d->seqs[i];
         const double ends[4] = {(double)l->static_ends[i], q->ended, l->static_ms[i], l->ms[i]};
@@ -225,13 +240,15 @@ static void report_latency(const demo_options *o, const latency *l, const dry_ru
         }
     }
     sheet_note(&s,
-               "all done: static %.0f steps, continuous %.0f, ratio %.2f; mean %.1f and %.1f (steps of the real planner, counted, exact)",
+               "all done: static %.0f steps, continuous %.0f, ratio %.2f; mean %.1f and %.1f (steps of the "
+               "real planner, counted, exact)",
                last[0], last[1], last[0] / last[1], sums[0] / n, sums[1] / n);
-    sheet_note(
-        &s,
-        "all done: static %.1f ms, continuous %.1f, ratio %.2f; mean %.1f and %.1f, ratio %.2f; %d slots; %s (wall time, measured once; "
-        "equal answers)",
-        last[2], last[3], last[2] / last[3], sums[2] / n, sums[3] / n, sums[2] / sums[3], (int)l->slots, machine);
+    sheet_note(&s,
+               "all done: static %.1f ms, continuous %.1f, ratio %.2f; mean %.1f and %.1f, ratio %.2f; %d "
+               "slots; %s (wall time, measured once; "
+               "equal answers)",
+               last[2], last[3], last[2] / last[3], sums[2] / n, sums[3] / n, sums[2] / sums[3],
+               (int)l->slots, machine);
 }
 
 quire_err demo_latency(const demo_options *o, quire_error *err) {
@@ -240,7 +257,8 @@ quire_err demo_latency(const demo_options *o, quire_error *err) {
     if (o->prompts != NULL) {
         TRY(demo_answer_prompts(o, demo_or(o->n_tokens, CAP), &l.prompts, &l.lengths, err));
     } else { /* the blog's own: tokens of its prompts with their chat frame, and the steps that it reports */
-        TRY(demo_read_numbers("--prompt-lengths", o->prompt_lengths, "19,25,23,24,20,23,16,25", &l.prompts, err));
+        TRY(demo_read_numbers("--prompt-lengths", o->prompt_lengths, "19,25,23,24,20,23,16,25", &l.prompts,
+                              err));
         TRY(demo_read_numbers("--lengths", o->lengths, "9,1269,24,443,23,1592,2,913", &l.lengths, err));
         cap_lengths(&l.lengths, o->n_tokens);
     }
@@ -261,7 +279,8 @@ enum { STATE_WIDTH = 10 };
 /* What a step did for a request: "prefill 8", "decode", ...; "." when it is done. */
 static void name_state(const dry_seq *q, char *out, size_t n) {
     static const char *const works[] = {[DRY_PREFILL] = "prefill", [DRY_AGAIN] = "again"};
-    static const char *const states[] = {[DRY_AWAY] = "", [DRY_WAITING] = "waits", [DRY_RUNNING] = "stands", [DRY_DONE] = "."};
+    static const char *const states[] = {
+        [DRY_AWAY] = "", [DRY_WAITING] = "waits", [DRY_RUNNING] = "stands", [DRY_DONE] = "."};
     if (q->was_preempted) {
         snprintf(out, n, "preempted");
     } else if (q->work == DRY_DECODE) {
@@ -275,8 +294,10 @@ static void name_state(const dry_seq *q, char *out, size_t n) {
 
 static void show_step(const sheet *s, const dry_run *d) {
     char states[MAX_REQUESTS][24];
-    sheet_cell cells[MAX_REQUESTS + 4] = {
-        {NULL, d->step}, {NULL, d->plan.n_rows}, {NULL, d->n_running}, {NULL, kv_pool_counts(d->cache.pool).n_free}};
+    sheet_cell cells[MAX_REQUESTS + 4] = {{NULL, d->step},
+                                          {NULL, d->plan.n_rows},
+                                          {NULL, d->n_running},
+                                          {NULL, kv_pool_counts(d->cache.pool).n_free}};
     for (int32_t i = 0; i < d->n; i++) {
         name_state(&d->seqs[i], states[i], sizeof states[i]);
         cells[4 + i] = (sheet_cell){states[i], 0};
@@ -289,7 +310,8 @@ static quire_err read_requests(const demo_options *o, dry_request *out, int32_t 
     TRY(demo_read_numbers("--prompt-lengths", o->prompt_lengths, "10,3,6,12,2", &prompts, err));
     TRY(demo_read_numbers("--lengths", o->lengths, "4,8,3,6,9", &lengths, err));
     if (prompts.n != lengths.n) {
-        return err_set(err, QUIRE_INVALID, -1, "--prompt-lengths has %d numbers, --lengths %d: one of each a request", (int)prompts.n,
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--prompt-lengths has %d numbers, --lengths %d: one of each a request", (int)prompts.n,
                        (int)lengths.n);
     }
     for (int32_t i = 0; i < prompts.n; i++) {
@@ -302,10 +324,12 @@ static quire_err read_requests(const demo_options *o, dry_request *out, int32_t 
 quire_err demo_schedule(const demo_options *o, quire_error *err) {
     dry_request requests[MAX_REQUESTS];
     char names[MAX_REQUESTS][8];
-    sheet_column columns[MAX_REQUESTS + 4] = {
-        {"step", "step", 4, 0, NULL}, {"rows", "rows", 4, 0, NULL}, {"running", "running", 7, 0, NULL}, {"pages_free", "free", 4, 0, NULL}};
-    int32_t n = 0, page_tokens = demo_or(o->page_tokens, 4), n_pages = demo_or(o->n_pages, 6), rows = demo_or(o->n_rows, 8),
-            slots = demo_or(o->slots, 4);
+    sheet_column columns[MAX_REQUESTS + 4] = {{"step", "step", 4, 0, NULL},
+                                              {"rows", "rows", 4, 0, NULL},
+                                              {"running", "running", 7, 0, NULL},
+                                              {"pages_free", "free", 4, 0, NULL}};
+    int32_t n = 0, page_tokens = demo_or(o->page_tokens, 4), n_pages = demo_or(o->n_pages, 6),
+            rows = demo_or(o->n_rows, 8), slots = demo_or(o->slots, 4);
     TRY(read_requests(o, requests, &n, err));
     for (int32_t i = 0; i < n; i++) {
         snprintf(names[i], sizeof names[i], "r%d", (int)i + 1);
@@ -321,8 +345,8 @@ quire_err demo_schedule(const demo_options *o, quire_error *err) {
     TRY(dry_run_open(&limits, n_pages, requests, n, &d, err));
     sheet s = {"demo schedule", columns, n + 4, o->json};
     char heading[160];
-    snprintf(heading, sizeof heading, "%d requests; %d rows a step, %d sequences, %d pages of %d tokens", (int)n, (int)rows, (int)slots,
-             (int)n_pages, (int)page_tokens);
+    snprintf(heading, sizeof heading, "%d requests; %d rows a step, %d sequences, %d pages of %d tokens",
+             (int)n, (int)rows, (int)slots, (int)n_pages, (int)page_tokens);
     sheet_begin(&s, heading);
     quire_err e = QUIRE_OK;
     int32_t n_preempted = 0;
@@ -331,7 +355,9 @@ quire_err demo_schedule(const demo_options *o, quire_error *err) {
         n_preempted += d.plan.n_preempted;
     }
     if (e == QUIRE_OK) {
-        sheet_note(&s, "%d steps, %d preemptions; planned by sched_make_plan over a real pool and block tables, without a model (exact)",
+        sheet_note(&s,
+                   "%d steps, %d preemptions; planned by sched_make_plan over a real pool and block tables, "
+                   "without a model (exact)",
                    (int)d.step, (int)n_preempted);
     }
     dry_run_close(&d);

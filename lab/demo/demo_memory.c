@@ -1,4 +1,5 @@
-/* wall, alloc, table: what sequences take of a pool. Tables and pool are the engine's own; bytes are counted. */
+/* wall, alloc, table: what sequences take of a pool. Tables and pool are the engine's
+ * own; bytes are counted. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +16,8 @@ enum { MAX_CONCURRENCY = 4096, N_EXTRA = 61 };
 
 #define MIB (1 << 20)
 
-/* Mean lengths of ShareGPT's conversations, as measured for vLLM (Kwon et al. 2023, arXiv:2309.06180, figure 11). */
+/* Mean lengths of ShareGPT's conversations, as measured for vLLM (Kwon et al. 2023,
+ * arXiv:2309.06180, figure 11). */
 #define MEAN_PROMPT 161.31
 #define MEAN_OUTPUT 337.99
 #define SEED        2309
@@ -68,11 +70,14 @@ static quire_err read_shape(const char *text, int32_t *token_bytes, quire_error 
     int32_t shape[FIGURES_MAX_POINTS], n;
     TRY(figures_parse_list("--shape", text, shape, &n, err));
     if (n != 3 || shape[0] > 1024 || shape[1] > 1024 || shape[2] > 1024) {
-        return err_set(err, QUIRE_INVALID, -1, "--shape %s: must be LAYERS,KV_HEADS,HEAD of at most 1024 each, as in 32,32,128", text);
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--shape %s: must be LAYERS,KV_HEADS,HEAD of at most 1024 each, as in 32,32,128",
+                       text);
     }
     int64_t bytes = (int64_t)2 * shape[0] * shape[1] * shape[2] * 2;
     if (bytes > 1 << 30) {
-        return err_set(err, QUIRE_INVALID, -1, "--shape %s: %lld bytes a token are more than 1 GiB", text, (long long)bytes);
+        return err_set(err, QUIRE_INVALID, -1, "--shape %s: %lld bytes a token are more than 1 GiB", text,
+                       (long long)bytes);
     }
     *token_bytes = (int32_t)bytes;
     return QUIRE_OK;
@@ -112,15 +117,18 @@ quire_err demo_wall(const demo_options *o, quire_error *err) {
     TRY(o->lengths != NULL || o->prompts != NULL ? demo_read_wholes(o, NULL, &given, err) : QUIRE_OK);
     for (int32_t i = 0; i < given.n; i++) {
         if (given.v[i] > w.max_len) {
-            return err_set(err, QUIRE_INVALID, -1, "--lengths: %d is more than the %d of --max-len", (int)given.v[i], (int)w.max_len);
+            return err_set(err, QUIRE_INVALID, -1, "--lengths: %d is more than the %d of --max-len",
+                           (int)given.v[i], (int)w.max_len);
         }
     }
     sheet s = {"demo wall", DEMO_COLUMNS(columns), o->json};
-    sheet_begin(&s, "Keys and values of so many sequences at their full length; static: room for the longest; growing: one piece each, "
+    sheet_begin(&s, "Keys and values of so many sequences at their full length; static: room for the "
+                    "longest; growing: one piece each, "
                     "exactly as long");
     for (int32_t i = 0; i < batches.n; i++) {
         if (batches.v[i] > MAX_CONCURRENCY) {
-            return err_set(err, QUIRE_INVALID, -1, "--batch %d: at most %d here", (int)batches.v[i], MAX_CONCURRENCY);
+            return err_set(err, QUIRE_INVALID, -1, "--batch %d: at most %d here", (int)batches.v[i],
+                           MAX_CONCURRENCY);
         }
         int32_t *lengths = mem_new((size_t)batches.v[i], sizeof *lengths);
         if (lengths == NULL) {
@@ -133,8 +141,11 @@ quire_err demo_wall(const demo_options *o, quire_error *err) {
             return err_set(err, e, -1, "%d sequences: %s", (int)batches.v[i], quire_err_text(e));
         }
     }
-    sheet_note(&s, "bytes of %s in 16 bits (%d a token), static length %d, page %d; lengths %s (counted in a real pool, exact)",
-               o->shape != NULL ? o->shape : "a 7B shape", (int)w.token_bytes, (int)w.max_len, (int)w.page_tokens,
+    sheet_note(&s,
+               "bytes of %s in 16 bits (%d a token), static length %d, page %d; lengths %s (counted in a "
+               "real pool, exact)",
+               o->shape != NULL ? o->shape : "a 7B shape", (int)w.token_bytes, (int)w.max_len,
+               (int)w.page_tokens,
                given.n > 0 ? "as given" : "drawn with ShareGPT's means, 161 and 338, exponential, seed 2309");
     return QUIRE_OK;
 }
@@ -142,8 +153,8 @@ quire_err demo_wall(const demo_options *o, quire_error *err) {
 /* ---- alloc ---- */
 
 /* Rows until the pool is full; what finds no room is shown with 0 pages. */
-static quire_err alloc_rows(const sheet *s, const demo_numbers *requests, kv_pool *pool, kv_table *tables, int32_t max_len,
-                            int32_t page_tokens) {
+static quire_err alloc_rows(const sheet *s, const demo_numbers *requests, kv_pool *pool, kv_table *tables,
+                            int32_t max_len, int32_t page_tokens) {
     int64_t static_free = kv_pool_counts(pool).n_pages, per_static = kv_pages_for(max_len, page_tokens);
     kv_copies none = {0};
     for (int32_t i = 0; i < requests->n; i++) {
@@ -153,14 +164,15 @@ static quire_err alloc_rows(const sheet *s, const demo_numbers *requests, kv_poo
         }
         bool static_fits = static_free >= per_static;
         static_free -= static_fits ? per_static : 0;
-        sheet_row(s, (sheet_cell[]){{NULL, i + 1},
-                                    {NULL, requests->v[i]},
-                                    {NULL, tables[i].n_pages},
-                                    {NULL, e == QUIRE_OK ? (double)tables[i].n_pages * page_tokens - requests->v[i] : 0},
-                                    {NULL, kv_pool_counts(pool).n_free},
-                                    {NULL, static_fits ? (double)per_static : 0},
-                                    {NULL, static_fits ? (double)max_len - requests->v[i] : 0},
-                                    {NULL, (double)static_free}});
+        sheet_row(s, (sheet_cell[]){
+                         {NULL, i + 1},
+                         {NULL, requests->v[i]},
+                         {NULL, tables[i].n_pages},
+                         {NULL, e == QUIRE_OK ? (double)tables[i].n_pages * page_tokens - requests->v[i] : 0},
+                         {NULL, kv_pool_counts(pool).n_free},
+                         {NULL, static_fits ? (double)per_static : 0},
+                         {NULL, static_fits ? (double)max_len - requests->v[i] : 0},
+                         {NULL, (double)static_free}});
     }
     return QUIRE_OK;
 }
@@ -175,7 +187,8 @@ quire_err demo_alloc(const demo_options *o, quire_error *err) {
                                            {"static_unused", "unused slots", 12, 0, NULL},
                                            {"static_free", "free", 6, 0, NULL}};
     demo_numbers requests;
-    int32_t max_len = demo_or(o->max_len, 2048), page_tokens = demo_or(o->page_tokens, 16), n_pages = demo_or(o->n_pages, 512);
+    int32_t max_len = demo_or(o->max_len, 2048), page_tokens = demo_or(o->page_tokens, 16),
+            n_pages = demo_or(o->n_pages, 512);
     TRY(demo_read_wholes(o, "29,1295,500,80,2000,161,7,338", &requests, err));
     kv_pool *pool;
     kv_table tables[FIGURES_MAX_POINTS] = {{0}};
@@ -185,12 +198,14 @@ quire_err demo_alloc(const demo_options *o, quire_error *err) {
     }
     sheet s = {"demo alloc", DEMO_COLUMNS(columns), o->json};
     char heading[128];
-    snprintf(heading, sizeof heading, "A pool of %d pages of %d tokens, %d in all; static: %d tokens for everyone", (int)n_pages,
+    snprintf(heading, sizeof heading,
+             "A pool of %d pages of %d tokens, %d in all; static: %d tokens for everyone", (int)n_pages,
              (int)page_tokens, (int)(n_pages * page_tokens), (int)max_len);
     sheet_begin(&s, heading);
     e = alloc_rows(&s, &requests, pool, tables, max_len, page_tokens);
     kv_counts counts = kv_pool_counts(pool);
-    sheet_note(&s, "%d of %d pages held; 0 pages: no room (a real pool and block tables, exact)", (int)counts.n_held, (int)counts.n_pages);
+    sheet_note(&s, "%d of %d pages held; 0 pages: no room (a real pool and block tables, exact)",
+               (int)counts.n_held, (int)counts.n_pages);
     for (int32_t i = 0; i < requests.n; i++) {
         kv_table_deinit(pool, &tables[i]);
     }
@@ -208,7 +223,8 @@ static quire_err pages_text(const kv_table *t, strbuf *out) {
     return QUIRE_OK;
 }
 
-static quire_err table_row(const sheet *s, const char *what, const kv_pool *pool, const kv_table *t, int32_t page_tokens, strbuf *text) {
+static quire_err table_row(const sheet *s, const char *what, const kv_pool *pool, const kv_table *t,
+                           int32_t page_tokens, strbuf *text) {
     int32_t p = t->n_tokens - 1;
     TRY(pages_text(t, text));
     sheet_row(s, (sheet_cell[]){{what, 0},
@@ -222,8 +238,10 @@ static quire_err table_row(const sheet *s, const char *what, const kv_pool *pool
     return QUIRE_OK;
 }
 
-/* The prompt at once, then token by token: a row whenever a page fills up or is taken, every row where there are few. */
-static quire_err grow(const sheet *s, kv_pool *pool, kv_table *t, int32_t n_prompt, int32_t n_more, int32_t page_tokens, strbuf *text) {
+/* The prompt at once, then token by token: a row whenever a page fills up or is taken,
+ * every row where there are few. */
+static quire_err grow(const sheet *s, kv_pool *pool, kv_table *t, int32_t n_prompt, int32_t n_more,
+                      int32_t page_tokens, strbuf *text) {
     kv_copies none = {0};
     TRY(kv_table_append(pool, t, n_prompt, page_tokens, &none));
     TRY(table_row(s, "prompt", pool, t, page_tokens, text));
@@ -243,12 +261,14 @@ static quire_err grow(const sheet *s, kv_pool *pool, kv_table *t, int32_t n_prom
 }
 
 quire_err demo_table(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"event", "", 10, SHEET_TEXT, NULL}, {"position", "position", 8, 0, NULL},
-                                           {"tokens", "tokens", 6, 0, NULL},    {"n_pages", "pages", 5, 0, NULL},
-                                           {"offset", "offset", 6, 0, NULL},    {"slot", "slot", 5, 0, NULL},
-                                           {"pages_free", "free", 4, 0, NULL},  {"pages", "block table", 24, SHEET_TEXT, NULL}};
+    static const sheet_column columns[] = {
+        {"event", "", 10, SHEET_TEXT, NULL}, {"position", "position", 8, 0, NULL},
+        {"tokens", "tokens", 6, 0, NULL},    {"n_pages", "pages", 5, 0, NULL},
+        {"offset", "offset", 6, 0, NULL},    {"slot", "slot", 5, 0, NULL},
+        {"pages_free", "free", 4, 0, NULL},  {"pages", "block table", 24, SHEET_TEXT, NULL}};
     demo_numbers prompt, answer;
-    int32_t page_tokens = demo_or(o->page_tokens, 16), n_pages = demo_or(o->n_pages, 8), n_more = demo_or(o->n_tokens, N_EXTRA);
+    int32_t page_tokens = demo_or(o->page_tokens, 16), n_pages = demo_or(o->n_pages, 8),
+            n_more = demo_or(o->n_tokens, N_EXTRA);
     if (o->prompts != NULL) { /* its first */
         TRY(demo_answer_prompts(o, n_more, &prompt, &answer, err));
         n_more = answer.v[0];
@@ -263,8 +283,8 @@ quire_err demo_table(const demo_options *o, quire_error *err) {
     }
     sheet s = {"demo table", DEMO_COLUMNS(columns), o->json};
     char heading[128];
-    snprintf(heading, sizeof heading, "A prompt of %d tokens, then %d more; %d pages of %d tokens", (int)prompt.v[0], (int)n_more,
-             (int)n_pages, (int)page_tokens);
+    snprintf(heading, sizeof heading, "A prompt of %d tokens, then %d more; %d pages of %d tokens",
+             (int)prompt.v[0], (int)n_more, (int)n_pages, (int)page_tokens);
     sheet_begin(&s, heading);
     kv_table t = {0};
     strbuf text = {0};
@@ -276,6 +296,6 @@ quire_err demo_table(const demo_options *o, quire_error *err) {
     kv_table_deinit(pool, &t);
     kv_pool_close(pool);
     return e == QUIRE_OK ? e
-                         : err_set(err, e, -1, "%d tokens in %d pages of %d: %s", (int)(prompt.v[0] + n_more), (int)n_pages,
-                                   (int)page_tokens, quire_err_text(e));
+                         : err_set(err, e, -1, "%d tokens in %d pages of %d: %s", (int)(prompt.v[0] + n_more),
+                                   (int)n_pages, (int)page_tokens, quire_err_text(e));
 }

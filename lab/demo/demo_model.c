@@ -1,4 +1,5 @@
-/* snapshot, cache: what a cache of keys and values changes (time), and what it does not (a single bit). The model is really run. */
+/* snapshot, cache: what a cache of keys and values changes (time), and what it does not
+ * (a single bit). The model is really run. */
 #include <stdio.h>
 #include <string.h>
 
@@ -43,7 +44,8 @@ static quire_err run_contiguous(snapshot *s) {
     return e;
 }
 
-/* Page ids in an order drawn at random, so that no two neighbours of the sequence are neighbours in memory. */
+/* Page ids in an order drawn at random, so that no two neighbours of the sequence are
+ * neighbours in memory. */
 static void scatter(int32_t n, int32_t *pages) {
     uint64_t seed = SEED;
     for (int32_t i = 0; i < n; i++) {
@@ -89,21 +91,24 @@ static quire_err compare_runs(const sheet *sh, snapshot *s, int32_t page_tokens,
                                  {NULL, (double)n},
                                  {NULL, (double)n_different},
                                  {n_different == 0 ? "yes" : "no", 0}});
-    return n_different == 0
-               ? QUIRE_OK
-               : err_set(err, QUIRE_INTERNAL, -1, "pages of %d tokens change %lld logits", (int)page_tokens, (long long)n_different);
+    return n_different == 0 ? QUIRE_OK
+                            : err_set(err, QUIRE_INTERNAL, -1, "pages of %d tokens change %lld logits",
+                                      (int)page_tokens, (long long)n_different);
 }
 
 quire_err demo_snapshot(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"page_tokens", "page", 5, 0, NULL},    {"tokens", "tokens", 7, 0, NULL},
-                                           {"pages", "pages", 6, 0, NULL},         {"logits", "logits compared", 15, 0, NULL},
-                                           {"different", "different", 9, 0, NULL}, {"equal", "equal bits", 10, SHEET_TEXT, NULL}};
+    static const sheet_column columns[] = {
+        {"page_tokens", "page", 5, 0, NULL},    {"tokens", "tokens", 7, 0, NULL},
+        {"pages", "pages", 6, 0, NULL},         {"logits", "logits compared", 15, 0, NULL},
+        {"different", "different", 9, 0, NULL}, {"equal", "equal bits", 10, SHEET_TEXT, NULL}};
     static const int32_t sizes[] = {1, 4, 16, 64, 256};
     demo_numbers prompt;
     TRY(demo_read_one("--prompt-lengths", o->prompt_lengths, "300", &prompt, err));
     int32_t n_decode = demo_or(o->n_tokens, 32);
     sheet sh = {"demo snapshot", DEMO_COLUMNS(columns), o->json};
-    sheet_begin(&sh, "Logits behind a prompt, keys and values in one growing piece against pages strewn over the pool");
+    sheet_begin(
+        &sh,
+        "Logits behind a prompt, keys and values in one growing piece against pages strewn over the pool");
     quire_err e = QUIRE_OK;
     for (size_t i = 0; e == QUIRE_OK && i < sizeof sizes / sizeof *sizes; i++) {
         snapshot s = {.n_prompt = prompt.v[0], .n_decode = n_decode};
@@ -117,10 +122,11 @@ quire_err demo_snapshot(const demo_options *o, quire_error *err) {
         TRY(bare_open(&bo, &s.b, err));
         e = compare_runs(&sh, &s, sizes[i], err);
         if (e == QUIRE_OK && i + 1 == sizeof sizes / sizeof *sizes) {
-            sheet_note(
-                &sh,
-                "%s, compute %s, KV %s: %d tokens of prompt, then %d one by one; both ways really computed, compared byte for byte (exact)",
-                s.b.desc->name, compute_name(s.b.b->compute), s.b.layout.type_name, (int)s.n_prompt, (int)n_decode);
+            sheet_note(&sh,
+                       "%s, compute %s, KV %s: %d tokens of prompt, then %d one by one; both ways really "
+                       "computed, compared byte for byte (exact)",
+                       s.b.desc->name, compute_name(s.b.b->compute), s.b.layout.type_name, (int)s.n_prompt,
+                       (int)n_decode);
         }
         bare_close(&s.b);
         mem_free(s.tokens);
@@ -138,8 +144,8 @@ typedef struct cache_demo {
     int32_t n_runs;
 } cache_demo;
 
-/* One token at position n behind n cached ones, and the same by computing all n + 1; milliseconds, the fastest of n_runs. The chosen token
- * must agree. */
+/* One token at position n behind n cached ones, and the same by computing all n + 1;
+ * milliseconds, the fastest of n_runs. The chosen token must agree. */
 static quire_err time_token(cache_demo *d, int32_t n, double *with, double *without) {
     double cached[FIGURES_MAX_RUNS], whole[FIGURES_MAX_RUNS];
     for (int32_t run = 0; run < d->n_runs; run++) {
@@ -164,7 +170,8 @@ static quire_err cache_rows(const sheet *s, cache_demo *d, const demo_numbers *c
     for (int32_t i = 0; i < contexts->n; i++) {
         double with, without;
         TRY(time_token(d, contexts->v[i], &with, &without));
-        sheet_row(s, (sheet_cell[]){{NULL, contexts->v[i]}, {NULL, with}, {NULL, without}, {NULL, without / with}});
+        sheet_row(
+            s, (sheet_cell[]){{NULL, contexts->v[i]}, {NULL, with}, {NULL, without}, {NULL, without / with}});
     }
     return QUIRE_OK;
 }
@@ -182,8 +189,12 @@ quire_err demo_cache(const demo_options *o, quire_error *err) {
     }
     cache_demo d = {.n_runs = demo_or(o->n_runs, 5)};
     int32_t n_pages = (int32_t)kv_pages_for(longest + 1, 16);
-    bare_options bo = {
-        .engine = &o->engine, .page_tokens = 16, .n_pages = n_pages, .max_rows = longest + 1, .max_seqs = 1, .max_len = longest + 1};
+    bare_options bo = {.engine = &o->engine,
+                       .page_tokens = 16,
+                       .n_pages = n_pages,
+                       .max_rows = longest + 1,
+                       .max_seqs = 1,
+                       .max_len = longest + 1};
     TRY(bare_open(&bo, &d.b, err));
     d.tokens = mem_new((size_t)longest + 1, sizeof *d.tokens);
     d.pages = mem_new((size_t)n_pages, sizeof *d.pages);
@@ -194,14 +205,19 @@ quire_err demo_cache(const demo_options *o, quire_error *err) {
             d.pages[i] = i;
         }
         bare_prompt(&d.b, SEED, longest + 1, d.tokens);
-        sheet_begin(&s, "The time of one more token: keys and values of those before it kept, or all computed again");
+        sheet_begin(
+            &s, "The time of one more token: keys and values of those before it kept, or all computed again");
         e = cache_rows(&s, &d, &contexts);
     }
     if (e == QUIRE_OK) {
-        sheet_note(&s, "%s, compute %s, %s; %s, fastest of %d runs in turn (measured); both ways choose the same token", d.b.desc->name,
-                   compute_name(d.b.b->compute), d.b.b->ops->describe(d.b.b), figures_time_name(d.b.n_threads), (int)d.n_runs);
+        sheet_note(
+            &s,
+            "%s, compute %s, %s; %s, fastest of %d runs in turn (measured); both ways choose the same token",
+            d.b.desc->name, compute_name(d.b.b->compute), d.b.b->ops->describe(d.b.b),
+            figures_time_name(d.b.n_threads), (int)d.n_runs);
     } else {
-        err_set(err, e, -1, "%s", e == QUIRE_INTERNAL ? "the two ways choose different tokens" : quire_err_text(e));
+        err_set(err, e, -1, "%s",
+                e == QUIRE_INTERNAL ? "the two ways choose different tokens" : quire_err_text(e));
     }
     mem_free(d.tokens);
     mem_free(d.pages);

@@ -1,4 +1,5 @@
-/* --prompts FILE: the lengths of waste and latency from prompts that the model answers. */
+/* --prompts FILE: the lengths of waste and latency from prompts that the model
+ * answers. */
 #include <stdio.h>
 #include <string.h>
 
@@ -28,8 +29,10 @@ static quire_err ask(answering *a, const char *text, size_t n, int32_t cap, quir
     quire_request *r;
     quire_stream *stream;
     TRY(quire_tokenize(a->engine, text, n, true, &ids, &n_ids, err));
-    quire_err e = n_ids == 0 || n_ids > 1 << 20 ? err_set(err, QUIRE_INVALID, -1, "--prompts: line %d has %zu tokens", (int)i + 1, n_ids)
-                                                : quire_request_ids(a->engine, ids, n_ids, &r, err);
+    quire_err e =
+        n_ids == 0 || n_ids > 1 << 20
+            ? err_set(err, QUIRE_INVALID, -1, "--prompts: line %d has %zu tokens", (int)i + 1, n_ids)
+            : quire_request_ids(a->engine, ids, n_ids, &r, err);
     quire_free(ids);
     TRY(e);
     e = set_fields(r, cap, err);
@@ -50,11 +53,13 @@ static quire_err ask_all(answering *a, FILE *f, int32_t cap, quire_error *err) {
     while (fgets(line, sizeof line, f) != NULL) {
         size_t n = strcspn(line, "\r\n");
         if (n == sizeof line - 1 || a->prompts->n == FIGURES_MAX_POINTS) {
-            return err_set(err, QUIRE_INVALID, -1, "--prompts: at most %d lines of %d bytes", FIGURES_MAX_POINTS, MAX_LINE - 2);
+            return err_set(err, QUIRE_INVALID, -1, "--prompts: at most %d lines of %d bytes",
+                           FIGURES_MAX_POINTS, MAX_LINE - 2);
         }
         TRY(n > 0 ? ask(a, line, n, cap, err) : QUIRE_OK);
     }
-    return a->prompts->n > 0 ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "--prompts: there is no prompt in it");
+    return a->prompts->n > 0 ? QUIRE_OK
+                             : err_set(err, QUIRE_INVALID, -1, "--prompts: there is no prompt in it");
 }
 
 /* Until the answers of all that was asked have ended; the first failure is the result. */
@@ -95,7 +100,8 @@ static quire_err answer_file(answering *a, const demo_options *o, int32_t cap, q
     return e;
 }
 
-quire_err demo_answer_prompts(const demo_options *o, int32_t cap, demo_numbers *prompts, demo_numbers *lengths, quire_error *err) {
+quire_err demo_answer_prompts(const demo_options *o, int32_t cap, demo_numbers *prompts,
+                              demo_numbers *lengths, quire_error *err) {
     answering a = {.prompts = prompts, .lengths = lengths};
     quire_options engine = o->engine;
     prompts->n = lengths->n = 0;

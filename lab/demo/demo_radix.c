@@ -1,19 +1,21 @@
-/* `quire demo radix`: nine states of a prefix tree, while a chat, a second one, few-shot prompts and several responses to one question run
- * through the real cache (quire_kv.h). A token is a word. The pool holds 40 tokens and evicts the pages unused longest to make room. */
+/* `quire demo radix`: nine states of a prefix tree, while a chat, a second one, few-shot
+ * prompts and several responses to one question run through the real cache (quire_kv.h).
+ * A token is a word. The pool holds 40 tokens and evicts the pages unused longest to make
+ * room. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/err.h"
 #include "base/mem.h"
-#include "lab/json_line.h"
 #include "lab/demo/demo_parts.h"
 #include "lab/demo/demo_tree.h"
+#include "lab/json_line.h"
 
-#define POOL_TOKENS 40
-#define MAX_WORDS   256
+#define POOL_TOKENS    40
+#define MAX_WORDS      256
 #define MAX_PAGE_WORDS 4
-#define MAX_SEQS    4
+#define MAX_SEQS       4
 
 #define SYSTEM   "You are a helpful assistant. "
 #define CHAT_A_1 SYSTEM "User: Hello! "
@@ -41,12 +43,17 @@ static const scene scenes[] = {
     {"nothing is cached", {{NULL, {NULL}}}},
     {"chat A begins", {{CHAT_A_1, {SAID_A_1}}}},
     {"chat A goes on: all that was said is found", {{CHAT_A_2, {SAID_A_2}}}},
-    {"chat B begins: it has the instructions in common, and the node splits where they part", {{CHAT_B_1, {SAID_B_1}}}},
+    {"chat B begins: it has the instructions in common, and the node splits where they part",
+     {{CHAT_B_1, {SAID_B_1}}}},
     {"chat B goes on", {{CHAT_B_2, {"Assistant: They fold well."}}}},
-    {"a question with examples: room is made by the end of chat A, which was unused longest", {{SHOTS "Q: 7+1? ", {"A: 8."}}}},
-    {"two more with the same examples, at once", {{SHOTS "Q: 9+4? ", {"A: 13."}}, {SHOTS "Q: 6+6? ", {"A: 12."}}}},
-    {"chat A comes back: what was evicted is computed again, chat B goes", {{CHAT_A_3, {"Assistant: Pack light."}}}},
-    {"three answers to one puzzle share its words", {{PUZZLE, {"5 times 3 is 15.", "3+3+3+3+3 makes 15.", "Each costs 3: that is 15."}}}},
+    {"a question with examples: room is made by the end of chat A, which was unused longest",
+     {{SHOTS "Q: 7+1? ", {"A: 8."}}}},
+    {"two more with the same examples, at once",
+     {{SHOTS "Q: 9+4? ", {"A: 13."}}, {SHOTS "Q: 6+6? ", {"A: 12."}}}},
+    {"chat A comes back: what was evicted is computed again, chat B goes",
+     {{CHAT_A_3, {"Assistant: Pack light."}}}},
+    {"three answers to one puzzle share its words",
+     {{PUZZLE, {"5 times 3 is 15.", "3+3+3+3+3 makes 15.", "Each costs 3: that is 15."}}}},
 };
 enum { N_SCENES = (int)(sizeof scenes / sizeof *scenes) };
 
@@ -104,7 +111,8 @@ static quire_err join_words(const demo *d, const demo_part *p, strbuf *out) {
 
 /* ---- a scene ---- */
 
-/* Commits computed tokens, as an engine does: makes the pending copies, then the pages can be found. */
+/* Commits computed tokens, as an engine does: makes the pending copies, then the pages
+ * can be found. */
 static quire_err commit(demo *d, quire_kv_seq *seq, quire_kv_commit what) {
     const quire_kv_copy *copies;
     (void)quire_kv_copies(d->kv, &copies);
@@ -167,7 +175,8 @@ static const struct {
              [DEMO_TOUCHED] = {"touched", "*", "\033[34m"},
              [DEMO_EVICTED] = {"evicted", "-", "\033[31m"}};
 
-static quire_err print_line(void *context, int32_t depth, const bool *last, const demo_part *parts, int32_t n_parts) {
+static quire_err print_line(void *context, int32_t depth, const bool *last, const demo_part *parts,
+                            int32_t n_parts) {
     const demo *d = context;
     strbuf text = {0};
     quire_err e = QUIRE_OK;
@@ -190,17 +199,19 @@ static quire_err print_line(void *context, int32_t depth, const bool *last, cons
 static quire_err print_state(demo *d, int32_t i) {
     const quire_kv_view *v = d->view;
     printf("%d  %s\n", (int)i + 1, scenes[i].title);
-    printf(
-        "   prompts %d, found %d, computed %d, generated %d | new %d, touched %d, evicted %d | %d of %d pages free, %d cached | nodes %d\n",
-        (int)d->n_prompt, (int)d->n_found, (int)(d->n_prompt - d->n_found), (int)d->n_generated, (int)demo_tree_count(&d->now, DEMO_NEW),
-        (int)demo_tree_count(&d->now, DEMO_TOUCHED), (int)demo_tree_count(&d->now, DEMO_EVICTED), (int)v->n_free, (int)v->n_pages,
-        (int)v->n_cached, (int)v->n_nodes);
+    printf("   prompts %d, found %d, computed %d, generated %d | new %d, touched %d, evicted %d | %d of %d "
+           "pages free, %d cached | nodes %d\n",
+           (int)d->n_prompt, (int)d->n_found, (int)(d->n_prompt - d->n_found), (int)d->n_generated,
+           (int)demo_tree_count(&d->now, DEMO_NEW), (int)demo_tree_count(&d->now, DEMO_TOUCHED),
+           (int)demo_tree_count(&d->now, DEMO_EVICTED), (int)v->n_free, (int)v->n_pages, (int)v->n_cached,
+           (int)v->n_nodes);
     TRY(demo_tree_draw(&d->now, print_line, d));
     printf("\n");
     return QUIRE_OK;
 }
 
-static quire_err add_json_line(void *context, int32_t depth, const bool *last, const demo_part *parts, int32_t n_parts) {
+static quire_err add_json_line(void *context, int32_t depth, const bool *last, const demo_part *parts,
+                               int32_t n_parts) {
     (void)last;
     const demo *d = context;
     strbuf text = {0};
@@ -266,8 +277,8 @@ static quire_err play_all(demo *d, bool json) {
 quire_err demo_radix(const demo_options *o, quire_error *err) {
     quire_kv_options ko;
     if (o->page_tokens > MAX_PAGE_WORDS) {
-        return err_set(err, QUIRE_INVALID, -1, "--page-size %d: must be a power of two from 1 to %d here", (int)o->page_tokens,
-                       MAX_PAGE_WORDS);
+        return err_set(err, QUIRE_INVALID, -1, "--page-size %d: must be a power of two from 1 to %d here",
+                       (int)o->page_tokens, MAX_PAGE_WORDS);
     }
     demo *d = mem_new(1, sizeof *d);
     if (d == NULL) {
@@ -280,9 +291,11 @@ quire_err demo_radix(const demo_options *o, quire_error *err) {
     quire_err e = quire_kv_open(&ko, &d->kv);
     e = e != QUIRE_OK ? e : quire_kv_view_open(ko.n_pages, MAX_SEQS, ko.n_pages, 1, &d->view);
     if (e == QUIRE_OK && !o->json) {
-        printf("A pool of %d pages, words a page: %d; %s+ new%s, %s* touched%s, %s- evicted%s\n\n", (int)ko.n_pages, (int)ko.page_tokens,
-               d->colours ? marks[DEMO_NEW].colour : "", d->colours ? "\033[0m" : "", d->colours ? marks[DEMO_TOUCHED].colour : "",
-               d->colours ? "\033[0m" : "", d->colours ? marks[DEMO_EVICTED].colour : "", d->colours ? "\033[0m" : "");
+        printf("A pool of %d pages, words a page: %d; %s+ new%s, %s* touched%s, %s- evicted%s\n\n",
+               (int)ko.n_pages, (int)ko.page_tokens, d->colours ? marks[DEMO_NEW].colour : "",
+               d->colours ? "\033[0m" : "", d->colours ? marks[DEMO_TOUCHED].colour : "",
+               d->colours ? "\033[0m" : "", d->colours ? marks[DEMO_EVICTED].colour : "",
+               d->colours ? "\033[0m" : "");
     }
     e = e != QUIRE_OK ? e : play_all(d, o->json);
     quire_kv_close(d->kv);

@@ -1,4 +1,5 @@
-/* sweep: speed, latency and memory by batch and length. The model is really run, by the engine. */
+/* sweep: speed, latency and memory by batch and length. The model is really run, by the
+ * engine. */
 #include <stdio.h>
 
 #include "base/err.h"
@@ -9,7 +10,8 @@
 
 enum { MAX_BATCH = 64, MIB = 1 << 20 };
 
-static quire_err sweep_row(const demo_options *o, const sheet *s, int32_t n, int32_t length, int32_t n_output, quire_error *err) {
+static quire_err sweep_row(const demo_options *o, const sheet *s, int32_t n, int32_t length, int32_t n_output,
+                           quire_error *err) {
     int32_t lengths[MAX_BATCH];
     lab_request requests[MAX_BATCH];
     for (int32_t i = 0; i < n; i++) {
@@ -19,7 +21,8 @@ static quire_err sweep_row(const demo_options *o, const sheet *s, int32_t n, int
     if (tokens == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
-    trial t = {.options = o->engine, .requests = requests, .n = n, .at_once = n, .max_len = length + n_output};
+    trial t = {
+        .options = o->engine, .requests = requests, .n = n, .at_once = n, .max_len = length + n_output};
     t.options.max_seqs = n;
     t.options.step_target_us = 0;
     t.options.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
@@ -40,10 +43,11 @@ static quire_err sweep_row(const demo_options *o, const sheet *s, int32_t n, int
 }
 
 quire_err demo_sweep(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"batch", "batch", 5, 0, NULL},       {"length", "length", 6, 0, NULL},
-                                           {"answer", "answer", 6, 0, NULL},     {"tokens_per_s", "tokens/s", 9, 1, NULL},
-                                           {"token_ms", "ms/token", 8, 3, NULL}, {"first_token_ms", "first ms", 9, 1, NULL},
-                                           {"pages_most", "pages", 6, 0, NULL},  {"peak_mib", "peak MiB", 8, 2, NULL}};
+    static const sheet_column columns[] = {
+        {"batch", "batch", 5, 0, NULL},       {"length", "length", 6, 0, NULL},
+        {"answer", "answer", 6, 0, NULL},     {"tokens_per_s", "tokens/s", 9, 1, NULL},
+        {"token_ms", "ms/token", 8, 3, NULL}, {"first_token_ms", "first ms", 9, 1, NULL},
+        {"pages_most", "pages", 6, 0, NULL},  {"peak_mib", "peak MiB", 8, 2, NULL}};
     demo_numbers batches, lengths, answers;
     char machine[160];
     TRY(demo_read_numbers("--lengths", o->lengths, "16", &answers, err));
@@ -51,7 +55,8 @@ quire_err demo_sweep(const demo_options *o, quire_error *err) {
     TRY(demo_read_numbers("--context", o->contexts, "32,128,512,1024", &lengths, err));
     for (int32_t i = 0; i < batches.n; i++) {
         if (batches.v[i] > MAX_BATCH) {
-            return err_set(err, QUIRE_INVALID, -1, "--batch %d: at most %d here", (int)batches.v[i], MAX_BATCH);
+            return err_set(err, QUIRE_INVALID, -1, "--batch %d: at most %d here", (int)batches.v[i],
+                           MAX_BATCH);
         }
     }
     int64_t longest = 0;
@@ -62,16 +67,17 @@ quire_err demo_sweep(const demo_options *o, quire_error *err) {
     TRY(lab_check_length(&o->engine, longest, err));
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
     sheet s = {"demo sweep", DEMO_COLUMNS(columns), o->json};
-    sheet_begin(&s, "Requests of so many tokens, so many at once; tokens/s: of all answers, prompts' time included");
+    sheet_begin(
+        &s, "Requests of so many tokens, so many at once; tokens/s: of all answers, prompts' time included");
     for (int32_t i = 0; i < lengths.n; i++) {
         for (int32_t j = 0; j < answers.n * batches.n; j++) {
             TRY(sweep_row(o, &s, batches.v[j % batches.n], lengths.v[i], answers.v[j / batches.n], err));
         }
     }
-    sheet_note(
-        &s,
-        "%s; times measured (fastest of %d runs), pages counted; ms/token: of an answer's last %d tokens; peak: weights, buffers and "
-        "the pages held at most",
-        machine, (int)demo_or(o->n_runs, 1), LAB_STEADY);
+    sheet_note(&s,
+               "%s; times measured (fastest of %d runs), pages counted; ms/token: of an answer's last %d "
+               "tokens; peak: weights, buffers and "
+               "the pages held at most",
+               machine, (int)demo_or(o->n_runs, 1), LAB_STEADY);
     return QUIRE_OK;
 }

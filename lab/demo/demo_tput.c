@@ -1,4 +1,5 @@
-/* tput: the same decoding steps, by how attention gets at keys and values. The model is really run. */
+/* tput: the same decoding steps, by how attention gets at keys and values. The model is
+ * really run. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +12,8 @@
 
 enum { MAX_ROWS = 512, SEED = 23, PAGE_TOKENS = 16 };
 
-/* The ways of baseline_kv.h, then the engine's own: all sequences in one pass, and a pass for each. */
+/* The ways of baseline_kv.h, then the engine's own: all sequences in one pass, and a pass
+ * for each. */
 enum { WAY_FUSED = BASELINE_PADDED + 1, WAY_ALONE, N_WAYS };
 
 typedef struct tput {
@@ -29,7 +31,8 @@ static const int32_t *tokens_of(const tput *t, int32_t s) {
     return t->tokens + (size_t)s * (size_t)(t->context + t->n_steps);
 }
 
-/* One token for each sequence at its place in the step; a pass for all, or one for each. */
+/* One token for each sequence at its place in the step; a pass for all, or one for
+ * each. */
 static quire_err decode(tput *t, int way, int32_t n_seqs, int32_t step) {
     kv_copies none = {0};
     for (int32_t s = 0; s < n_seqs; s++) {
@@ -46,8 +49,8 @@ static quire_err decode(tput *t, int way, int32_t n_seqs, int32_t step) {
     return QUIRE_OK;
 }
 
-/* Prompts of the batch into pieces: a batch of prompts in passes that all sequences take part in, since a piece belongs to a place in the
- * batch. */
+/* Prompts of the batch into pieces: a batch of prompts in passes that all sequences take
+ * part in, since a piece belongs to a place in the batch. */
 static quire_err prefill_pieces(tput *t, int32_t n_seqs) {
     int32_t rows = MAX_ROWS / t->max_batch;
     for (int32_t at = 0, n = 1; n > 0; at += rows) {
@@ -116,12 +119,14 @@ static quire_err open_tput(tput *t) {
     t->parts = mem_new(n, sizeof *t->parts);
     TRY(t->tokens && t->lengths && t->seqs && t->parts ? QUIRE_OK : QUIRE_NO_MEMORY);
     int32_t n_pages = (int32_t)kv_pages_for(t->context + t->n_steps, PAGE_TOKENS);
-    kv_cache_options k = {.n_pages = t->max_batch * n_pages, .page_tokens = PAGE_TOKENS, .n_groups = 1, .no_index = true};
+    kv_cache_options k = {
+        .n_pages = t->max_batch * n_pages, .page_tokens = PAGE_TOKENS, .n_groups = 1, .no_index = true};
     TRY(kv_cache_open(&k, &t->kv));
     kv_copies none = {0};
     for (int32_t s = 0; s < t->max_batch; s++) {
         t->lengths[s] = t->context - (s * 7 % 8) * t->context / 16;
-        bare_prompt(&t->b, SEED + (uint64_t)s, t->context + t->n_steps, t->tokens + (size_t)s * (size_t)(t->context + t->n_steps));
+        bare_prompt(&t->b, SEED + (uint64_t)s, t->context + t->n_steps,
+                    t->tokens + (size_t)s * (size_t)(t->context + t->n_steps));
         TRY(kv_seq_init(&t->seqs[s], 1, n_pages));
         TRY(kv_seq_reserve(&t->kv, &t->seqs[s], t->lengths[s], &none));
         kv_seq_advance(&t->seqs[s], t->lengths[s]);
@@ -144,11 +149,12 @@ static void close_tput(tput *t) {
 }
 
 quire_err demo_tput(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"batch", "batch", 5, 0, NULL},           {"alone", "pass a seq", 10, 0, NULL},
-                                           {"growing", "growing", 9, 0, NULL},       {"gathered", "gathered", 9, 0, NULL},
-                                           {"padded", "padded", 9, 0, NULL},         {"fused", "fused", 9, 0, NULL},
-                                           {"over_growing", "/growing", 8, 2, NULL}, {"over_gathered", "/gathered", 9, 2, NULL},
-                                           {"growing_mb", "MB copied", 9, 2, NULL},  {"gathered_mb", "MB gathered", 11, 2, NULL}};
+    static const sheet_column columns[] = {
+        {"batch", "batch", 5, 0, NULL},           {"alone", "pass a seq", 10, 0, NULL},
+        {"growing", "growing", 9, 0, NULL},       {"gathered", "gathered", 9, 0, NULL},
+        {"padded", "padded", 9, 0, NULL},         {"fused", "fused", 9, 0, NULL},
+        {"over_growing", "/growing", 8, 2, NULL}, {"over_gathered", "/gathered", 9, 2, NULL},
+        {"growing_mb", "MB copied", 9, 2, NULL},  {"gathered_mb", "MB gathered", 11, 2, NULL}};
     demo_numbers batches, contexts;
     TRY(demo_read_numbers("--batch", o->batches, "1,2,4,8,16,32", &batches, err));
     TRY(demo_read_one("--context", o->contexts, "256", &contexts, err));
@@ -157,17 +163,22 @@ quire_err demo_tput(const demo_options *o, quire_error *err) {
         t.max_batch = batches.v[i] > t.max_batch ? batches.v[i] : t.max_batch;
     }
     if (t.max_batch > MAX_ROWS || t.n_runs > FIGURES_MAX_RUNS || t.context < 2) {
-        return err_set(err, QUIRE_INVALID, -1, "at most %d sequences and %d runs, contexts of 2 tokens at least", MAX_ROWS,
+        return err_set(err, QUIRE_INVALID, -1,
+                       "at most %d sequences and %d runs, contexts of 2 tokens at least", MAX_ROWS,
                        FIGURES_MAX_RUNS);
     }
-    bare_options bo = {
-        .engine = &o->engine, .page_tokens = PAGE_TOKENS, .max_rows = MAX_ROWS, .max_seqs = t.max_batch, .max_len = t.context + t.n_steps};
+    bare_options bo = {.engine = &o->engine,
+                       .page_tokens = PAGE_TOKENS,
+                       .max_rows = MAX_ROWS,
+                       .max_seqs = t.max_batch,
+                       .max_len = t.context + t.n_steps};
     bo.n_pages = t.max_batch * (int32_t)kv_pages_for(t.context + t.n_steps, PAGE_TOKENS);
     TRY(bare_open(&bo, &t.b, err));
     sheet s = {"demo tput", DEMO_COLUMNS(columns), o->json};
     quire_err e = open_tput(&t);
     if (e == QUIRE_OK) {
-        sheet_begin(&s, "Decoding, tokens/s; a pass for each sequence, one growing piece each, pages gathered for each, gathered and "
+        sheet_begin(&s, "Decoding, tokens/s; a pass for each sequence, one growing piece each, pages "
+                        "gathered for each, gathered and "
                         "padded in one pass, fused");
     }
     for (int32_t i = 0; e == QUIRE_OK && i < batches.n; i++) {
@@ -175,10 +186,12 @@ quire_err demo_tput(const demo_options *o, quire_error *err) {
     }
     if (e == QUIRE_OK) {
         sheet_note(&s,
-                   "%s, compute %s, KV %s, %s; sequences of %d to %d tokens, %d steps, %s, fastest of %d runs in turn (measured; MB a step "
+                   "%s, compute %s, KV %s, %s; sequences of %d to %d tokens, %d steps, %s, fastest of %d "
+                   "runs in turn (measured; MB a step "
                    "counted)",
-                   t.b.desc->name, compute_name(t.b.b->compute), t.b.layout.type_name, t.b.b->ops->describe(t.b.b),
-                   (int)(t.context - 7 * t.context / 16), (int)t.context, (int)t.n_steps, figures_time_name(t.b.n_threads), (int)t.n_runs);
+                   t.b.desc->name, compute_name(t.b.b->compute), t.b.layout.type_name,
+                   t.b.b->ops->describe(t.b.b), (int)(t.context - 7 * t.context / 16), (int)t.context,
+                   (int)t.n_steps, figures_time_name(t.b.n_threads), (int)t.n_runs);
     } else {
         err_set(err, e, -1, "%s", quire_err_text(e));
     }

@@ -25,7 +25,8 @@ quire_err demo_tree_read(const quire_kv_view *v, demo_tree *out) {
     for (int32_t i = 0; i < out->n; i++) {
         const quire_kv_view_entry *e = &v->entries[i];
         demo_entry *to = &out->entries[i];
-        *to = (demo_entry){.up = e->up < 0 ? -1 : place_of(v, i, e->up), .n_tokens = e->n_tokens, .mark = DEMO_KEPT};
+        *to = (demo_entry){
+            .up = e->up < 0 ? -1 : place_of(v, i, e->up), .n_tokens = e->n_tokens, .mark = DEMO_KEPT};
         if (e->n_tokens > QUIRE_KV_VIEW_LABEL) {
             return QUIRE_INTERNAL;
         }
@@ -36,11 +37,13 @@ quire_err demo_tree_read(const quire_kv_view *v, demo_tree *out) {
 
 /* ---- marking ---- */
 
-/* Finds an entry of t behind `up` that was not evicted and has e's tokens, with at most n_more others behind them; -1: none. */
+/* Finds an entry of t behind `up` that was not evicted and has e's tokens, with at most
+ * n_more others behind them; -1: none. */
 static int32_t find(const demo_tree *t, int32_t up, const demo_entry *e, int32_t n_more) {
     for (int32_t i = 0; i < t->n; i++) {
         const demo_entry *x = &t->entries[i];
-        if (x->mark != DEMO_EVICTED && x->up == up && x->n_tokens >= e->n_tokens && x->n_tokens - e->n_tokens <= n_more &&
+        if (x->mark != DEMO_EVICTED && x->up == up && x->n_tokens >= e->n_tokens &&
+            x->n_tokens - e->n_tokens <= n_more &&
             memcmp(x->tokens, e->tokens, (size_t)e->n_tokens * sizeof *e->tokens) == 0) {
             return i;
         }
@@ -73,7 +76,8 @@ quire_err demo_tree_mark(const demo_tree *before, const demo_path *paths, int32_
     int32_t in_before[DEMO_MAX_ENTRIES], in_now[DEMO_MAX_ENTRIES], n_now = now->n;
     for (int32_t i = 0; i < n_now; i++) {
         demo_entry *e = &now->entries[i];
-        in_before[i] = e->up >= 0 && in_before[e->up] < 0 ? -1 : find(before, e->up < 0 ? -1 : in_before[e->up], e, 0);
+        in_before[i] =
+            e->up >= 0 && in_before[e->up] < 0 ? -1 : find(before, e->up < 0 ? -1 : in_before[e->up], e, 0);
         e->mark = in_before[i] < 0 ? DEMO_NEW : is_on_a_path(now, i, paths, n) ? DEMO_TOUCHED : DEMO_KEPT;
     }
     for (int32_t i = 0; i < before->n; i++) {
@@ -83,7 +87,8 @@ quire_err demo_tree_mark(const demo_tree *before, const demo_path *paths, int32_
             in_now[i] = -1;
             continue;
         }
-        in_now[i] = find(now, up, e, QUIRE_KV_VIEW_LABEL); /* a part-filled page that grew is gone from its old entry, but not evicted */
+        /* a part-filled page that grew is gone from its old entry, but not evicted */
+        in_now[i] = find(now, up, e, QUIRE_KV_VIEW_LABEL);
         if (in_now[i] >= 0) {
             continue;
         }

@@ -1,6 +1,8 @@
-/* The prefix tree that `quire demo` shows: all entries, those that a scene added and used, and the evicted ones at their old position.
+/* The prefix tree that `quire demo` shows: all entries, those that a scene added and
+ * used, and the evicted ones at their old position.
  *
- * Read from a quire_kv_view of one namespace, with pages of at most 16 tokens. Entries are in an array, parents before children. */
+ * Read from a quire_kv_view of one namespace, with pages of at most 16 tokens. Entries
+ * are in an array, parents before children. */
 #ifndef LAB_DEMO_DEMO_TREE_H
 #define LAB_DEMO_DEMO_TREE_H
 
@@ -30,10 +32,11 @@ typedef struct demo_path {
     int32_t n, tokens[DEMO_MAX_TOKENS];
 } demo_path;
 
-/* Reads the tree of v, with all entries marked as kept. QUIRE_INTERNAL when it does not fit. */
+/* Reads the tree of v, with all entries marked as kept. QUIRE_INTERNAL when it does not
+ * fit. */
 quire_err demo_tree_read(const quire_kv_view *v, demo_tree *out);
-/* Adds to `now` the entries that only `before` has, as evicted, and marks the others: new, or touched where one of paths[0..n) contains
- * them. */
+/* Adds to `now` the entries that only `before` has, as evicted, and marks the others:
+ * new, or touched where one of paths[0..n) contains them. */
 quire_err demo_tree_mark(const demo_tree *before, const demo_path *paths, int32_t n, demo_tree *now);
 /* The number of tokens in entries with that mark. */
 int32_t demo_tree_count(const demo_tree *t, demo_mark mark);
@@ -44,9 +47,10 @@ typedef struct demo_part {
     int32_t n, tokens[DEMO_MAX_TOKENS];
 } demo_part;
 
-/* Receives the drawing line by line. A line is a path without a branch; `last[0..depth]` says for each level whether it is the last of its
- * siblings. */
-typedef quire_err demo_line_fn(void *context, int32_t depth, const bool *last, const demo_part *parts, int32_t n_parts);
+/* Receives the drawing line by line. A line is a path without a branch; `last[0..depth]`
+ * says for each level whether it is the last of its siblings. */
+typedef quire_err demo_line_fn(void *context, int32_t depth, const bool *last, const demo_part *parts,
+                               int32_t n_parts);
 quire_err demo_tree_draw(const demo_tree *t, demo_line_fn *fn, void *context);
 
 #endif

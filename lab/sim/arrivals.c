@@ -6,7 +6,8 @@
 #include "base/rng.h"
 #include "lab/sim/trace_build.h"
 
-/* Of a logarithm that is normally distributed: e to the power mu + sigma^2 / 2 is the mean. */
+/* Of a logarithm that is normally distributed: e to the power mu + sigma^2 / 2 is the
+ * mean. */
 typedef struct lengths {
     const char *name;
     double prompt_mean, prompt_sigma, output_mean, output_sigma;
@@ -39,7 +40,8 @@ static int32_t draw_length(double mean, double sigma, uint64_t *state) {
 static quire_err add_request(trace_builder *b, const lengths *l, int32_t most, double at_s, uint64_t *state) {
     int32_t n_prompt = 1, n_output = most - 1;
     for (int32_t i = 0; i < MAX_DRAWS; i++) {
-        int32_t p = draw_length(l->prompt_mean, l->prompt_sigma, state), a = draw_length(l->output_mean, l->output_sigma, state);
+        int32_t p = draw_length(l->prompt_mean, l->prompt_sigma, state),
+                a = draw_length(l->output_mean, l->output_sigma, state);
         if (p + a <= most) {
             n_prompt = p;
             n_output = a;
@@ -62,7 +64,8 @@ quire_err arrivals_make(const arrivals_options *o, trace *out, quire_error *err)
         return err_set(err, QUIRE_INVALID, -1, "--lengths %s: must be one of %s", o->lengths, arrivals_names);
     }
     if (!(o->rate > 0) || o->n < 1 || o->most < 2) {
-        return err_set(err, QUIRE_INVALID, -1, "%d requests of at most %d tokens at %g a second: all must be positive", (int)o->n,
+        return err_set(err, QUIRE_INVALID, -1,
+                       "%d requests of at most %d tokens at %g a second: all must be positive", (int)o->n,
                        (int)o->most, o->rate);
     }
     trace_builder b = {0};

@@ -4,7 +4,8 @@
 
 #include "base/mem.h"
 
-/* Pages by hash: the last place in next_use where each stood, 0 for empty, else place + 1. Linear probing, at most half full. */
+/* Pages by hash: the last place in next_use where each stood, 0 for empty, else place +
+ * 1. Linear probing, at most half full. */
 typedef struct page_map {
     uint64_t *hashes;
     int64_t *places;
@@ -36,7 +37,8 @@ static int64_t *map_at(page_map *m, uint64_t hash) {
     return &m->places[i];
 }
 
-/* SplitMix64's last step (Steele et al. 2014): every bit of v moves every bit of the result. */
+/* SplitMix64's last step (Steele et al. 2014): every bit of v moves every bit of the
+ * result. */
 static uint64_t mix(uint64_t v) {
     v = (v ^ v >> 30) * 0xbf58476d1ce4e5b9u;
     v = (v ^ v >> 27) * 0x94d049bb133111ebu;
@@ -52,7 +54,8 @@ static uint64_t extend(uint64_t hash, const int32_t *tokens, int32_t n) {
     return mix(hash + (uint64_t)n);
 }
 
-/* The page at `place`, of request `number`, is asked for: that is the next use of where it stood last. */
+/* The page at `place`, of request `number`, is asked for: that is the next use of where
+ * it stood last. */
 static void use(belady *b, page_map *m, uint64_t hash, int32_t number, int64_t place) {
     int64_t *last = map_at(m, hash);
     if (*last != 0) {
@@ -78,7 +81,8 @@ typedef struct page_maps {
     page_map whole, tails;
 } page_maps;
 
-/* One request's pages. Those of the prompt are uses; an answer is computed whether it is cached or not. */
+/* One request's pages. Those of the prompt are uses; an answer is computed whether it is
+ * cached or not. */
 static void add_request(belady *b, page_maps *m, int32_t number, const int32_t *tokens) {
     const trace_request *q = &b->t->requests[number];
     int32_t size = b->page_tokens, n = q->n_prompt + q->n_output, n_tail = q->n_prompt % size;
@@ -170,7 +174,9 @@ void belady_tell(belady *b, kv_index *ix, const kv_pool *pool, int32_t number, c
     for (int32_t i = 0; i < table->n_pages; i++) {
         bool sooner = i == tail && tail_use < next_use[i];
         say(b, ix, number, table->pages[i], sooner ? tail_use : next_use[i]);
-        if (sooner) { /* who comes then may take another page's tail, or a copy: then this one's time has passed */
+        /* who comes then may take another page's tail, or a copy: then this one's time
+         * has passed */
+        if (sooner) {
             b->tail_page[number] = table->pages[i].v;
             b->next_tail[number] = b->first_tail[tail_use];
             b->first_tail[tail_use] = number + 1;

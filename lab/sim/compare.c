@@ -11,7 +11,8 @@
 #include "lab/bench/sheet.h"
 #include "options/engine_flags.h"
 
-enum { DESCRIBED_SEQS = 256, DESCRIBED_ROWS = 2048, MEASURED_SEQS = 64, MEASURED_ROWS = 512 }; /* of vLLM then; of this engine */
+/* of vLLM then; of this engine */
+enum { DESCRIBED_SEQS = 256, DESCRIBED_ROWS = 2048, MEASURED_SEQS = 64, MEASURED_ROWS = 512 };
 enum { MAX_DOUBLINGS = 12, HALVINGS = 6 };
 
 void compare_options_init(compare_options *o) {
@@ -59,11 +60,15 @@ static quire_err parse_slo(const char *text, bounds *out, quire_error *err) {
     for (const char *p = text; p != NULL && *p;) {
         size_t n = strcspn(p, "=");
         str name = {p, n};
-        double *to = str_is(name, "first") ? &out->first : str_is(name, "gap") ? &out->gap : str_is(name, "token") ? &out->token : NULL;
+        double *to = str_is(name, "first")   ? &out->first
+                     : str_is(name, "gap")   ? &out->gap
+                     : str_is(name, "token") ? &out->token
+                                             : NULL;
         char *end = NULL;
         double v = p[n] == '=' ? strtod(p + n + 1, &end) : 0;
         if (to == NULL || end == NULL || end == p + n + 1 || !(v > 0) || (*end != ',' && *end != 0)) {
-            return err_set(err, QUIRE_INVALID, p - text, "--slo %s: must be bounds in seconds, some of first=1,gap=0.1,token=0.2", text);
+            return err_set(err, QUIRE_INVALID, p - text,
+                           "--slo %s: must be bounds in seconds, some of first=1,gap=0.1,token=0.2", text);
         }
         *to = v;
         p = end + (*end == ',');
@@ -85,7 +90,8 @@ double compare_mean_seconds(const double *values, int32_t n) {
 
 static bool is_within(const bounds *b, serving_result *r) {
     serving_times *t = &r->times;
-    return compare_seconds(t->first, t->n, 0.99) <= b->first && compare_seconds(t->gap, t->n, 0.99) <= b->gap &&
+    return compare_seconds(t->first, t->n, 0.99) <= b->first &&
+           compare_seconds(t->gap, t->n, 0.99) <= b->gap &&
            compare_mean_seconds(t->per_token, t->n) <= b->token;
 }
 
@@ -98,7 +104,8 @@ static quire_err read_cost(const compare_options *o, cost_model *cost, quire_err
     char model[COST_NAME_BYTES];
     size_t n = strcspn(o->described, ",");
     if (o->described[n] != ',') {
-        return err_set(err, QUIRE_INVALID, -1, "--described %s: must be MODEL,DEVICE, as in opt-13b,a100-40gb", o->described);
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--described %s: must be MODEL,DEVICE, as in opt-13b,a100-40gb", o->described);
     }
     snprintf(model, sizeof model, "%.*s", (int)(n < sizeof model ? n : sizeof model - 1), o->described);
     return cost_describe(model, o->described + n + 1, cost, err);
@@ -112,16 +119,19 @@ static quire_err parse_acceptance(const char *text, serving_options *out, quire_
         double v = strtod(p, &end);
         if (end == p || !(v >= 0 && v <= 1) || (*end != ',' && *end != 0) || (*end == ',' && end[1] == 0) ||
             out->n_drafts == SERVING_MAX_DRAFTS) {
-            return err_set(err, QUIRE_INVALID, p - text, "--acceptance %s: must be 1 to %d numbers from 0 to 1 with commas between them",
+            return err_set(err, QUIRE_INVALID, p - text,
+                           "--acceptance %s: must be 1 to %d numbers from 0 to 1 with commas between them",
                            text, SERVING_MAX_DRAFTS);
         }
         out->acceptance[out->n_drafts++] = v;
         p = end + (*end == ',');
     }
-    return text == NULL || out->n_drafts > 0 ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "--acceptance is empty");
+    return text == NULL || out->n_drafts > 0 ? QUIRE_OK
+                                             : err_set(err, QUIRE_INVALID, -1, "--acceptance is empty");
 }
 
-quire_err compare_server_of(const compare_options *o, const cost_model *cost, serving_options *out, quire_error *err) {
+quire_err compare_server_of(const compare_options *o, const cost_model *cost, serving_options *out,
+                            quire_error *err) {
     bool measured = o->described == NULL;
     *out = (serving_options){.cost = cost,
                              .batching = BATCH_ITERATION,
@@ -156,15 +166,18 @@ quire_err compare_server_of(const compare_options *o, const cost_model *cost, se
 quire_err compare_server(const compare_options *o, cost_model *cost, serving_options *out, quire_error *err) {
     if ((o->cost == NULL) == (o->described == NULL)) {
         return err_set(err, QUIRE_INVALID, -1,
-                       "a device is needed: --cost FILE (of `quire bench calibrate`) or --described MODEL,DEVICE, and only one of them");
+                       "a device is needed: --cost FILE (of `quire bench calibrate`) or --described "
+                       "MODEL,DEVICE, and only one of them");
     }
     TRY(read_cost(o, cost, err));
     return compare_server_of(o, cost, out, err);
 }
 
-/* The highest rate, in requests a second, at which the server stays within the bounds: the trace's clock is sped up and slowed down.
- * Infinite where no speed breaks them, 0 where every speed does. */
-static quire_err highest_rate(const trace *t, const serving_options *server, const bounds *b, double *out, quire_error *err) {
+/* The highest rate, in requests a second, at which the server stays within the bounds:
+ * the trace's clock is sped up and slowed down. Infinite where no speed breaks them, 0
+ * where every speed does. */
+static quire_err highest_rate(const trace *t, const serving_options *server, const bounds *b, double *out,
+                              quire_error *err) {
     serving_options o = *server;
     double trace_s = (double)(t->requests[t->n_requests - 1].arrival_us - t->requests[0].arrival_us) * 1e-6;
     double good = 0, bad = INFINITY;
@@ -210,13 +223,16 @@ enum { N_COLUMNS = (int)(sizeof columns / sizeof *columns) };
 /* Dollars for a million tokens of answers at a rate of requests a second. */
 static double cost_per_million(const compare_options *o, const serving_result *r, double rate) {
     double tokens_per_s = rate * (double)r->output_tokens / r->times.n;
-    return o->cost_per_hour > 0 && rate > 0 && isfinite(rate) ? o->cost_per_hour / 3600 / tokens_per_s * 1e6 : SHEET_ABSENT;
+    return o->cost_per_hour > 0 && rate > 0 && isfinite(rate) ? o->cost_per_hour / 3600 / tokens_per_s * 1e6
+                                                              : SHEET_ABSENT;
 }
 
-static void print_row(const sheet *s, const compare_options *o, const way *w, serving_result *r, double rate) {
+static void print_row(const sheet *s, const compare_options *o, const way *w, serving_result *r,
+                      double rate) {
     serving_times *t = &r->times;
     double span_s = r->span_us * 1e-6, served = t->n / span_s;
-    sheet_cell cells[N_COLUMNS] = {{.text = w->batching_name}, {.text = reservation_name(w->reservation)}, {.text = w->cache_name}};
+    sheet_cell cells[N_COLUMNS] = {
+        {.text = w->batching_name}, {.text = reservation_name(w->reservation)}, {.text = w->cache_name}};
     double numbers[] = {served,
                         (double)r->output_tokens / span_s,
                         compare_seconds(t->first, t->n, 0.5),
@@ -239,17 +255,18 @@ static void print_row(const sheet *s, const compare_options *o, const way *w, se
 /* What was swapped and guessed. */
 static void note_beyond(const sheet *s, const serving_options *o, const serving_result *r) {
     if (o->swap_tokens > 0) {
-        sheet_note(s, "host memory for %lld tokens; keys and values of %lld went there or came back", (long long)o->swap_tokens,
-                   (long long)r->n_swapped);
+        sheet_note(s, "host memory for %lld tokens; keys and values of %lld went there or came back",
+                   (long long)o->swap_tokens, (long long)r->n_swapped);
     }
     if (o->n_drafts > 0) {
-        sheet_note(s, "up to %d guesses a step and sequence, %lld in all, %.1f%% of them right", (int)o->n_drafts, (long long)r->n_drafted,
+        sheet_note(s, "up to %d guesses a step and sequence, %lld in all, %.1f%% of them right",
+                   (int)o->n_drafts, (long long)r->n_drafted,
                    r->n_drafted > 0 ? 100.0 * (double)r->n_accepted / (double)r->n_drafted : 0.0);
     }
 }
 
-static quire_err run_way(const sheet *s, const compare_options *o, const trace *t, const serving_options *server, const way *w,
-                         double *rate, quire_error *err) {
+static quire_err run_way(const sheet *s, const compare_options *o, const trace *t,
+                         const serving_options *server, const way *w, double *rate, quire_error *err) {
     serving_options so = *server;
     bounds b;
     serving_result r;
@@ -271,33 +288,40 @@ static quire_err run_way(const sheet *s, const compare_options *o, const trace *
 }
 
 static void print_gains(const sheet *s, const double *rates) {
-    double paged = rates[WAY_PAGED], token = rates[WAY_TOKEN], most = rates[WAY_MAX], oracle = rates[WAY_ORACLE];
+    double paged = rates[WAY_PAGED], token = rates[WAY_TOKEN], most = rates[WAY_MAX],
+           oracle = rates[WAY_ORACLE];
     if (isfinite(paged) && most > 0 && oracle > 0 && isfinite(most) && isfinite(oracle)) {
-        sheet_note(
-            s,
-            "pages stand %.2f times the requests of the same planner with max reserved, %.2f times of one that knew the answers' lengths",
-            paged / most, paged / oracle);
+        sheet_note(s,
+                   "pages stand %.2f times the requests of the same planner with max reserved, %.2f times of "
+                   "one that knew the answers' lengths",
+                   paged / most, paged / oracle);
     }
     if (isfinite(paged) && isfinite(token) && paged > 0) {
         sheet_note(s, "the prefix cache stands %.2f times the requests of pages without it", token / paged);
     }
     if (isfinite(paged) && paged > 0 && isfinite(rates[WAY_SWAPPING])) {
-        sheet_note(s, "swapping stands %.2f times the requests of pages without it", rates[WAY_SWAPPING] / paged);
+        sheet_note(s, "swapping stands %.2f times the requests of pages without it",
+                   rates[WAY_SWAPPING] / paged);
     }
     if (isfinite(paged) && paged > 0 && isfinite(rates[WAY_GUESSING])) {
-        sheet_note(s, "guesses stand %.2f times the requests of pages without them", rates[WAY_GUESSING] / paged);
+        sheet_note(s, "guesses stand %.2f times the requests of pages without them",
+                   rates[WAY_GUESSING] / paged);
     }
 }
 
-static void print_head(const sheet *s, const compare_options *o, const trace *t, const serving_options *server, const char *name) {
+static void print_head(const sheet *s, const compare_options *o, const trace *t,
+                       const serving_options *server, const char *name) {
     char heading[512];
-    double trace_s = (double)(t->requests[t->n_requests - 1].arrival_us - t->requests[0].arrival_us) * 1e-6 / o->speed;
+    double trace_s =
+        (double)(t->requests[t->n_requests - 1].arrival_us - t->requests[0].arrival_us) * 1e-6 / o->speed;
     snprintf(heading, sizeof heading,
-             "%.100s: %d requests in %.1f s, mean prompt %.1f, answer %.1f tokens\n%s on %s: %lld tokens of memory for keys and values, %d "
+             "%.100s: %d requests in %.1f s, mean prompt %.1f, answer %.1f tokens\n%s on %s: %lld tokens of "
+             "memory for keys and values, %d "
              "sequences and %d rows a step, "
              "pages of %d; simulated with the engine's planner",
-             name, (int)t->n_requests, trace_s, (double)t->n_prompt_tokens / t->n_requests, (double)t->n_output_tokens / t->n_requests,
-             server->cost->model, server->cost->device, (long long)server->kv_tokens, (int)server->max_seqs, (int)server->max_rows,
+             name, (int)t->n_requests, trace_s, (double)t->n_prompt_tokens / t->n_requests,
+             (double)t->n_output_tokens / t->n_requests, server->cost->model, server->cost->device,
+             (long long)server->kv_tokens, (int)server->max_seqs, (int)server->max_rows,
              (int)server->page_tokens);
     sheet_begin(s, heading);
 }

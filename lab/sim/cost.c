@@ -14,8 +14,8 @@ static double base_us(const cost_model *c, double rows) {
 }
 
 double cost_of(const cost_model *c, const step_work *w) {
-    return base_us(c, w->rows) + w->out * c->out_us + w->decode_pairs * c->decode_pair_us + w->prefill_pairs * c->prefill_pair_us +
-           w->copied * c->copy_us + w->swapped * c->swap_us;
+    return base_us(c, w->rows) + w->out * c->out_us + w->decode_pairs * c->decode_pair_us +
+           w->prefill_pairs * c->prefill_pair_us + w->copied * c->copy_us + w->swapped * c->swap_us;
 }
 
 /* Knots up to SINGLE_ROWS lie one apart. */

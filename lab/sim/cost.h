@@ -1,12 +1,15 @@
-/* What a step costs: its time as a function of what is computed in it, measured by `quire bench calibrate` or derived from a device's
- * memory bandwidth and arithmetic. The simulator's clock.
+/* What a step costs: its time as a function of what is computed in it, measured by `quire
+ * bench calibrate` or derived from a device's memory bandwidth and arithmetic. The
+ * simulator's clock.
  *
- *   time = base(rows) + logits x out_us + decode pairs x decode_pair_us + prefill pairs x prefill_pair_us + copied tokens x copy_us
+ *   time = base(rows) + logits x out_us + decode pairs x decode_pair_us + prefill pairs x
+ *   prefill_pair_us + copied tokens x copy_us
  *          + swapped tokens x swap_us
  *
- * base is made of straight lines between points; behind the last the last line goes on. It holds the weights' traffic (flat, until there
- * are rows enough) and the rows' arithmetic. A pair is a row and a token that it attends to: a decode reads those keys and values from
- * memory, the rows of a prefill share them.
+ * base is made of straight lines between points; behind the last the last line goes on.
+ * It holds the weights' traffic (flat, until there are rows enough) and the rows'
+ * arithmetic. A pair is a row and a token that it attends to: a decode reads those keys
+ * and values from memory, the rows of a prefill share them.
  *
  * Plain numbers; nothing here depends on the trace that is simulated. */
 #ifndef LAB_SIM_COST_H
@@ -20,48 +23,55 @@ enum { COST_MAX_POINTS = 32, COST_NAME_BYTES = 96 };
 
 typedef struct cost_model {
     char model[COST_NAME_BYTES], device[COST_NAME_BYTES];
-    int32_t n_points;                               /* at least 2 */
+    int32_t n_points;                                  /* at least 2 */
     double rows[COST_MAX_POINTS], us[COST_MAX_POINTS]; /* rows ascending from 0 or more; us not falling */
     double out_us, decode_pair_us, prefill_pair_us;
-    double copy_us;         /* a token's keys and values moved within memory: read and written */
-    double swap_us;         /* a token's keys and values between the device and host memory, one way; measured: copy_us */
-    double request_us;      /* from arrival until a step may see the request, and back to its reader */
-    int64_t kv_tokens;      /* that the device has room for beside the weights; 0: not known */
-    int64_t token_bytes;    /* keys and values of a token */
+    double copy_us; /* a token's keys and values moved within memory: read and written */
+    /* a token's keys and values between the device and host memory, one way; measured:
+     * copy_us */
+    double swap_us;
+    double request_us;   /* from arrival until a step may see the request, and back to its reader */
+    int64_t kv_tokens;   /* that the device has room for beside the weights; 0: not known */
+    int64_t token_bytes; /* keys and values of a token */
     int64_t weight_bytes, memory_bytes; /* of a described device; 0: not known */
     int32_t max_model_len;
 } cost_model;
 
 /* What one step computes. */
 typedef struct step_work {
-    double rows, out;                   /* rows, and those whose logits are wanted */
+    double rows, out; /* rows, and those whose logits are wanted */
     double decode_pairs, prefill_pairs;
-    double copied, swapped;             /* tokens whose keys and values move; to host memory or back */
+    double copied, swapped; /* tokens whose keys and values move; to host memory or back */
 } step_work;
 
-/* The numbers of rows at which a measured base bends, ascending: 1 to 8, 12, then powers of two. Products take rows by tiles of some six,
- * so that a step of 6 rows may cost what one of 4 does, and one of 8 half as much again. 0 <= i < COST_N_KNOTS. */
+/* The numbers of rows at which a measured base bends, ascending: 1 to 8, 12, then powers
+ * of two. Products take rows by tiles of some six, so that a step of 6 rows may cost what
+ * one of 4 does, and one of 8 half as much again. 0 <= i < COST_N_KNOTS. */
 enum { COST_N_KNOTS = 32 };
 int32_t cost_knot(int32_t i);
-/* Which knot `rows` >= 0 lies at or behind, and *part: how far on the way to the next one, from 0 up. */
+/* Which knot `rows` >= 0 lies at or behind, and *part: how far on the way to the next
+ * one, from 0 up. */
 int32_t cost_knot_before(double rows, double *part);
 /* knots[0..COST_MAX_POINTS) = the knots below `most`, then `most`. Returns how many. */
 int32_t cost_knots_until(int32_t most, int32_t *knots);
 
-/* c, the mean of n, becomes the mean of those and `other`, which was measured at the same numbers of rows. With n = 0 it becomes `other`.
- */
+/* c, the mean of n, becomes the mean of those and `other`, which was measured at the same
+ * numbers of rows. With n = 0 it becomes `other`. */
 void cost_mean(cost_model *c, int32_t n, const cost_model *other);
 
 /* Microseconds. */
 double cost_of(const cost_model *c, const step_work *w);
 
-/* A described model on a described device: the weights are read once a step, the keys and values that decodes attend to once a row;
- * products and attention take their operations. The longer of memory and arithmetic counts. Half of the peak arithmetic and 80% of the peak
- * bandwidth are taken to be had; 10% of the memory is for everything but weights, keys and values. device: a name, or "4xNAME" for four as
- * one. QUIRE_INVALID names the known models and devices. */
+/* A described model on a described device: the weights are read once a step, the keys and
+ * values that decodes attend to once a row; products and attention take their operations.
+ * The longer of memory and arithmetic counts. Half of the peak arithmetic and 80% of the
+ * peak bandwidth are taken to be had; 10% of the memory is for everything but weights,
+ * keys and values. device: a name, or "4xNAME" for four as one. QUIRE_INVALID names the
+ * known models and devices. */
 quire_err cost_describe(const char *model, const char *device, cost_model *out, quire_error *err);
 
-/* JSON, one object. QUIRE_IO, QUIRE_NOT_FOUND, QUIRE_BAD_FILE, QUIRE_NO_MEMORY; err names the file. */
+/* JSON, one object. QUIRE_IO, QUIRE_NOT_FOUND, QUIRE_BAD_FILE, QUIRE_NO_MEMORY; err names
+ * the file. */
 quire_err cost_read(const char *path, cost_model *out, quire_error *err);
 quire_err cost_write(const char *path, const cost_model *c, quire_error *err);
 

@@ -1,4 +1,5 @@
-/* Described models on described devices: published shapes, data sheets, and the cost model that follows from them. */
+/* Described models on described devices: published shapes, data sheets, and the cost
+ * model that follows from them. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -23,7 +24,8 @@ static const model_facts models[] = {
     {"llama-3-8b", 8.03e9, 32, 4096, 8, 128, 8192},    {"llama-3-70b", 70.6e9, 80, 8192, 8, 128, 8192},
 };
 
-/* Peak figures of the makers' data sheets: memory, its bandwidth, dense 16-bit operations, and the bus to the host one way. */
+/* Peak figures of the makers' data sheets: memory, its bandwidth, dense 16-bit
+ * operations, and the bus to the host one way. */
 typedef struct device_facts {
     const char *name;
     double bytes, bytes_per_s, operations_per_s, host_bytes_per_s;
@@ -35,7 +37,10 @@ static const device_facts devices[] = {
     {"h100-80gb", 80 * 0x1p30, 3.35e12, 989e12, 64e9},  {"h200-141gb", 141 * 0x1p30, 4.8e12, 989e12, 64e9},
 };
 
-enum { N_MODELS = (int)(sizeof models / sizeof *models), N_DEVICES = (int)(sizeof devices / sizeof *devices) };
+enum {
+    N_MODELS = (int)(sizeof models / sizeof *models),
+    N_DEVICES = (int)(sizeof devices / sizeof *devices)
+};
 enum { BYTES_OF_NUMBER = 2, MAX_DEVICES = 64 }; /* weights, keys and values are in 16 bits */
 
 static const double ARITHMETIC_HAD = 0.5, BANDWIDTH_HAD = 0.8, MEMORY_HAD = 0.9;
@@ -72,8 +77,9 @@ static void describe(const model_facts *m, const device_facts *d, cost_model *c)
     c->kv_tokens = (int64_t)fmax(0, (d->bytes * MEMORY_HAD - m->n_params * BYTES_OF_NUMBER) / token_bytes);
 }
 
-/* "h200-141gb", or "4xh200-141gb": so many that share every layer's work, as one device with the memory, bandwidth and arithmetic of all.
- * What they say to each other takes no time here. */
+/* "h200-141gb", or "4xh200-141gb": so many that share every layer's work, as one device
+ * with the memory, bandwidth and arithmetic of all. What they say to each other takes no
+ * time here. */
 static bool find_device(const char *name, device_facts *out) {
     char *end;
     long n = strtol(name, &end, 10);
@@ -82,8 +88,8 @@ static bool find_device(const char *name, device_facts *out) {
     for (int i = 0; i < N_DEVICES; i++) {
         if (strcmp(one, devices[i].name) == 0) {
             double times = several ? (double)n : 1;
-            *out = (device_facts){name, devices[i].bytes * times, devices[i].bytes_per_s * times, devices[i].operations_per_s * times,
-                                  devices[i].host_bytes_per_s * times};
+            *out = (device_facts){name, devices[i].bytes * times, devices[i].bytes_per_s * times,
+                                  devices[i].operations_per_s * times, devices[i].host_bytes_per_s * times};
             return true;
         }
     }
@@ -106,17 +112,20 @@ quire_err cost_describe(const char *model, const char *device, cost_model *out, 
     char names[256] = "";
     for (int i = 0; i < (m == NULL ? N_MODELS : N_DEVICES); i++) {
         size_t n = strlen(names);
-        (void)snprintf(names + n, sizeof names - n, "%s%s", i > 0 ? ", " : "", m == NULL ? models[i].name : devices[i].name);
+        (void)snprintf(names + n, sizeof names - n, "%s%s", i > 0 ? ", " : "",
+                       m == NULL ? models[i].name : devices[i].name);
     }
     if (m == NULL || !has_device) {
-        return err_set(err, QUIRE_INVALID, -1, "%s %s is not known; the known are %s%s; or give a measured --cost FILE",
+        return err_set(err, QUIRE_INVALID, -1,
+                       "%s %s is not known; the known are %s%s; or give a measured --cost FILE",
                        m == NULL ? "model" : "device", m == NULL ? model : device, names,
                        m == NULL ? "" : ", also several, as in 4xa100-40gb");
     }
     describe(m, &d, out);
     if (out->kv_tokens < 1) {
-        return err_set(err, QUIRE_INVALID, -1, "%s on %s: its weights take %.1f GB and leave no memory for keys and values", model, device,
-                       (double)out->weight_bytes / 1e9);
+        return err_set(err, QUIRE_INVALID, -1,
+                       "%s on %s: its weights take %.1f GB and leave no memory for keys and values", model,
+                       device, (double)out->weight_bytes / 1e9);
     }
     return QUIRE_OK;
 }

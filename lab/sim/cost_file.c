@@ -1,4 +1,5 @@
-/* A cost model as a JSON file: what `quire bench calibrate` writes and `quire sim --cost` reads. */
+/* A cost model as a JSON file: what `quire bench calibrate` writes and `quire sim --cost`
+ * reads. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -6,8 +7,8 @@
 
 #include "file/json_doc.h"
 #include "file/map.h"
-#include "json/json_out.h"
 #include "lab/sim/cost.h"
+#include "json/json_out.h"
 
 #define FORMAT         "quire-cost-1"
 #define MAX_FILE_BYTES ((size_t)1 << 20)
@@ -60,25 +61,31 @@ static quire_err parse(json_value *root, const char *path, cost_model *c, quire_
     double n_tokens, n_bytes, len;
     if (!get_name(root, "format", format) || strcmp(format, FORMAT) != 0) {
         return err_set(err, QUIRE_BAD_FILE, -1,
-                       "%s: is no cost model (\"format\" must be \"%s\"); `quire bench calibrate MODEL --out FILE` makes one", path,
-                       FORMAT);
+                       "%s: is no cost model (\"format\" must be \"%s\"); `quire bench calibrate MODEL --out "
+                       "FILE` makes one",
+                       path, FORMAT);
     }
     if (!get_name(root, "model", c->model) || !get_name(root, "device", c->device)) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%s: \"model\" and \"device\" must be strings", path);
     }
     if (!get_points(root, c)) {
         return err_set(err, QUIRE_BAD_FILE, -1,
-                       "%s: \"rows_us\" must be 2 to %d pairs [rows, microseconds] with ascending rows and times that do not fall, over 0",
+                       "%s: \"rows_us\" must be 2 to %d pairs [rows, microseconds] with ascending rows and "
+                       "times that do not fall, over 0",
                        path, COST_MAX_POINTS);
     }
     for (int i = 0; i < N_NUMBERS; i++) {
         if (!get_number(json_get(root, numbers[i].key), (double *)((char *)c + numbers[i].offset))) {
-            return err_set(err, QUIRE_BAD_FILE, -1, "%s: \"%s\" must be a number of microseconds from 0 on", path, numbers[i].key);
+            return err_set(err, QUIRE_BAD_FILE, -1, "%s: \"%s\" must be a number of microseconds from 0 on",
+                           path, numbers[i].key);
         }
     }
-    if (!get_number(json_get(root, "kv_tokens"), &n_tokens) || !get_number(json_get(root, "token_bytes"), &n_bytes) ||
-        !get_number(json_get(root, "max_model_len"), &len) || n_tokens > 0x1p53 || n_bytes > 0x1p53 || len < 1 || len > 0x1p30) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: \"kv_tokens\", \"token_bytes\" and \"max_model_len\" must be counts", path);
+    if (!get_number(json_get(root, "kv_tokens"), &n_tokens) ||
+        !get_number(json_get(root, "token_bytes"), &n_bytes) ||
+        !get_number(json_get(root, "max_model_len"), &len) || n_tokens > 0x1p53 || n_bytes > 0x1p53 ||
+        len < 1 || len > 0x1p30) {
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "%s: \"kv_tokens\", \"token_bytes\" and \"max_model_len\" must be counts", path);
     }
     c->swap_us = c->copy_us;
     c->kv_tokens = (int64_t)n_tokens;
@@ -133,5 +140,6 @@ quire_err cost_write(const char *path, const cost_model *c, quire_error *err) {
     bool good = f != NULL && fwrite(text.p, 1, text.n, f) == text.n;
     good = (f == NULL || fclose(f) == 0) && good;
     strbuf_deinit(&text);
-    return good ? QUIRE_OK : err_set(err, o.err == QUIRE_OK ? QUIRE_IO : o.err, -1, "%s: %s", path, strerror(errno));
+    return good ? QUIRE_OK
+                : err_set(err, o.err == QUIRE_OK ? QUIRE_IO : o.err, -1, "%s: %s", path, strerror(errno));
 }

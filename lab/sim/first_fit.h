@@ -1,4 +1,5 @@
-/* Memory given out in pieces, each in the first gap that holds it: what keys and values in one piece get, holes between them included.
+/* Memory given out in pieces, each in the first gap that holds it: what keys and values
+ * in one piece get, holes between them included.
  *
  * Owner: one simulation. Invariant: pieces are in ascending order and do not overlap. */
 #ifndef LAB_SIM_FIRST_FIT_H

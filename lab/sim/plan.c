@@ -8,11 +8,17 @@
 enum { HOURS_OF_YEAR = 8760 };
 
 void plan_options_init(plan_options *o) {
-    *o = (plan_options){.n_prompt = 500, .n_output = 500, .page_tokens = 16, .unused_percent = 75, .n_devices = 100, .cost_per_hour = 2};
+    *o = (plan_options){.n_prompt = 500,
+                        .n_output = 500,
+                        .page_tokens = 16,
+                        .unused_percent = 75,
+                        .n_devices = 100,
+                        .cost_per_hour = 2};
 }
 
-/* A step of n requests in their steady state: each decodes a token over half of its answer on average, and as prompts are computed as often
- * as answers end, each token of an answer brings n_prompt / n_output tokens of prompts. */
+/* A step of n requests in their steady state: each decodes a token over half of its
+ * answer on average, and as prompts are computed as often as answers end, each token of
+ * an answer brings n_prompt / n_output tokens of prompts. */
 static double step_us(const plan_options *o, const cost_model *c, double n) {
     double prompt_rows = n * o->n_prompt / o->n_output;
     step_work w = {.rows = n + prompt_rows,
@@ -44,16 +50,18 @@ quire_err plan_make(const plan_options *o, cost_model *cost, plan_row rows[PLAN_
     TRY(cost_describe(o->model, o->device, cost, err));
     int64_t n = (int64_t)o->n_prompt + o->n_output;
     if (n > cost->max_model_len) {
-        return err_set(err, QUIRE_INVALID, -1, "a request of %lld tokens: %s takes at most %d", (long long)n, o->model,
-                       (int)cost->max_model_len);
+        return err_set(err, QUIRE_INVALID, -1, "a request of %lld tokens: %s takes at most %d", (long long)n,
+                       o->model, (int)cost->max_model_len);
     }
     int64_t pages = (n + o->page_tokens - 1) / o->page_tokens * o->page_tokens;
     rows[0] = make_row(o, cost, "pages", pages);
     rows[1] = make_row(o, cost, "a power of two", power_of_two(n));
     rows[2] = make_row(o, cost, "the longest", cost->max_model_len);
-    rows[3] = make_row(o, cost, "part unused", (n * 100 + 99 - o->unused_percent) / (100 - o->unused_percent));
+    rows[3] =
+        make_row(o, cost, "part unused", (n * 100 + 99 - o->unused_percent) / (100 - o->unused_percent));
     for (int i = 0; i < PLAN_N_ROWS; i++) {
-        rows[i].n_devices = rows[i].n_requests > 0 ? o->n_devices * rows[0].tokens_per_s / rows[i].tokens_per_s : INFINITY;
+        rows[i].n_devices =
+            rows[i].n_requests > 0 ? o->n_devices * rows[0].tokens_per_s / rows[i].tokens_per_s : INFINITY;
         rows[i].per_year = rows[i].n_devices * o->cost_per_hour * HOURS_OF_YEAR;
     }
     return QUIRE_OK;
@@ -73,10 +81,11 @@ quire_err plan_run(const plan_options *o, quire_error *err) {
     TRY(plan_make(o, &cost, rows, err));
     s.json = o->json;
     sheet_note(&s,
-               "%s on %s, computed from published shapes and data sheets: %.1f GB, less a tenth, less %.1f GB of weights, hold %lld tokens "
+               "%s on %s, computed from published shapes and data sheets: %.1f GB, less a tenth, less %.1f "
+               "GB of weights, hold %lld tokens "
                "of %lld bytes",
-               o->model, o->device, (double)cost.memory_bytes / 1e9, (double)cost.weight_bytes / 1e9, (long long)cost.kv_tokens,
-               (long long)cost.token_bytes);
+               o->model, o->device, (double)cost.memory_bytes / 1e9, (double)cost.weight_bytes / 1e9,
+               (long long)cost.kv_tokens, (long long)cost.token_bytes);
     sheet_begin(&s, NULL);
     for (int i = 0; i < PLAN_N_ROWS; i++) {
         const plan_row *r = &rows[i];
@@ -91,8 +100,10 @@ quire_err plan_run(const plan_options *o, quire_error *err) {
                                      {NULL, fits ? r->per_year : SHEET_ABSENT}});
     }
     sheet_note(&s,
-               "requests of %d + %d tokens, as many as fit, at all times; part unused: %d%% of what is reserved; devices and their cost at "
+               "requests of %d + %d tokens, as many as fit, at all times; part unused: %d%% of what is "
+               "reserved; devices and their cost at "
                "%g dollars an hour: for what %d serve with pages",
-               (int)o->n_prompt, (int)o->n_output, (int)o->unused_percent, o->cost_per_hour, (int)o->n_devices);
+               (int)o->n_prompt, (int)o->n_output, (int)o->unused_percent, o->cost_per_hour,
+               (int)o->n_devices);
     return QUIRE_OK;
 }

@@ -1,4 +1,5 @@
-/* How many requests of a given length fit on a device at once, what they yield and what that costs: `quire sim --plan MODEL DEVICE`. */
+/* How many requests of a given length fit on a device at once, what they yield and what
+ * that costs: `quire sim --plan MODEL DEVICE`. */
 #ifndef LAB_SIM_PLAN_H
 #define LAB_SIM_PLAN_H
 
@@ -16,7 +17,8 @@ typedef struct plan_options {
     bool json;
 } plan_options;
 
-/* A way to give memory, and what a device does with it when it is never short of requests. */
+/* A way to give memory, and what a device does with it when it is never short of
+ * requests. */
 typedef struct plan_row {
     const char *memory;
     int64_t reserved;    /* tokens that a request takes */
@@ -28,10 +30,13 @@ typedef struct plan_row {
     double per_year;     /* cost of those */
 } plan_row;
 
-enum { PLAN_N_ROWS = 4 }; /* pages; a power of two; the model's longest; so much that unused_percent of it is never used */
+/* pages; a power of two; the model's longest; so much that unused_percent of it is never
+ * used */
+enum { PLAN_N_ROWS = 4 };
 
 void plan_options_init(plan_options *o);
-/* All rows. QUIRE_INVALID: a name is not known, or a request is longer than the model takes. */
+/* All rows. QUIRE_INVALID: a name is not known, or a request is longer than the model
+ * takes. */
 quire_err plan_make(const plan_options *o, cost_model *cost, plan_row rows[PLAN_N_ROWS], quire_error *err);
 /* Makes and prints them. */
 quire_err plan_run(const plan_options *o, quire_error *err);

@@ -15,7 +15,8 @@ const char *replay_policy_name(kv_policy policy) {
     return policy == KV_EVICT_CALLER ? "belady" : kv_policy_parse(name, &same) == QUIRE_OK ? name : NULL;
 }
 
-/* A request while it holds pages. They are used in turn, so the one that comes next is free or holds the request open longest. */
+/* A request while it holds pages. They are used in turn, so the one that comes next is
+ * free or holds the request open longest. */
 typedef struct open_request {
     bool open;
     kv_seq kv;
@@ -28,7 +29,7 @@ typedef struct replay {
     const trace *t;
     const replay_options *o;
     kv_cache cache;
-    belady future; /* known to KV_EVICT_CALLER only */
+    belady future;      /* known to KV_EVICT_CALLER only */
     open_request *open; /* [concurrency] */
     int32_t next;
     kv_copies copies; /* of one request; nobody does them, there is no memory behind the pages */
@@ -39,7 +40,8 @@ static int64_t pages_for(int64_t n_tokens, int32_t page_tokens) {
     return (n_tokens + page_tokens - 1) / page_tokens;
 }
 
-/* Pages that no replay of t runs out of: as many as without any sharing, and a copy each. */
+/* Pages that no replay of t runs out of: as many as without any sharing, and a copy
+ * each. */
 static int64_t unlimited_pages(const trace *t, int32_t page_tokens) {
     int64_t n = 0;
     for (int32_t i = 0; i < t->n_requests; i++) {
@@ -87,7 +89,8 @@ static quire_err init(replay *r) {
 /* Publishes the part-filled last page, and gives everything back. */
 static void end_request(replay *r, open_request *s) {
     if (s->open) {
-        kv_seq_publish_tail(&r->cache, &s->kv, s->tokens); /* the tree has an entry for every page of the pool */
+        /* the tree has an entry for every page of the pool */
+        kv_seq_publish_tail(&r->cache, &s->kv, s->tokens);
         if (r->o->policy == KV_EVICT_CALLER) {
             belady_tell(&r->future, r->cache.index, r->cache.pool, s->number, s->kv.tables);
         }
@@ -97,7 +100,8 @@ static void end_request(replay *r, open_request *s) {
     }
 }
 
-/* Takes pages for what s has no slots for yet; QUIRE_NO_ROOM when the open requests hold too many. */
+/* Takes pages for what s has no slots for yet; QUIRE_NO_ROOM when the open requests hold
+ * too many. */
 static quire_err grow(replay *r, open_request *s) {
     int32_t n = s->n - s->kv.n_computed, cached = kv_pool_counts(r->cache.pool).n_cached;
     quire_err e = kv_index_evict(r->cache.index, (int32_t)kv_seq_needs(&r->cache, &s->kv, n));
@@ -109,8 +113,9 @@ static quire_err grow(replay *r, open_request *s) {
     return QUIRE_OK;
 }
 
-/* Grows s; while there is no room the oldest other request ends. What s shares of a page inside which it goes on needs that page and a
- * copy: when even that is too much, it goes on from the page's start, and *n_matched says so. */
+/* Grows s; while there is no room the oldest other request ends. What s shares of a page
+ * inside which it goes on needs that page and a copy: when even that is too much, it goes
+ * on from the page's start, and *n_matched says so. */
 static quire_err make_room(replay *r, open_request *s, int32_t *n_matched) {
     quire_err e = grow(r, s);
     for (int32_t i = 1; e == QUIRE_NO_ROOM && i < r->o->concurrency; i++) {
@@ -202,8 +207,8 @@ static quire_err replay_all(replay *r, quire_error *err) {
 quire_err replay_run(const trace *t, const replay_options *o, replay_result *out, quire_error *err) {
     if (o->n_pages < 0 || o->page_tokens < 1 || o->page_tokens > MAX_PAGE_TOKENS || o->concurrency < 1 ||
         replay_policy_name(o->policy) == NULL) {
-        return err_set(err, QUIRE_INVALID, -1, "a replay with %d pages of %d tokens and %d requests at once", o->n_pages, o->page_tokens,
-                       o->concurrency);
+        return err_set(err, QUIRE_INVALID, -1, "a replay with %d pages of %d tokens and %d requests at once",
+                       o->n_pages, o->page_tokens, o->concurrency);
     }
     replay r = {.t = t, .o = o};
     quire_error inner = {.message = ""};

@@ -1,28 +1,34 @@
-/* Replays a trace through the real page pool, block tables, radix index and eviction, with no model: what a cache of that many pages would
- * have found.
+/* Replays a trace through the real page pool, block tables, radix index and eviction,
+ * with no model: what a cache of that many pages would have found.
  *
- * Requests go in order of arrival. Each matches all but the last token of its prompt, takes pages for the rest of the prompt and for its
- * answer, evicting where it must, publishes its full pages, stays open while no more than `concurrency` are, and then publishes its
- * part-filled last page and gives its pages back: the engine's calls, in the engine's order. A request that could never fit is refused and
- * hits nothing. The index is told the trace's time, but no request waits for it. */
+ * Requests go in order of arrival. Each matches all but the last token of its prompt,
+ * takes pages for the rest of the prompt and for its answer, evicting where it must,
+ * publishes its full pages, stays open while no more than `concurrency` are, and then
+ * publishes its part-filled last page and gives its pages back: the engine's calls, in
+ * the engine's order. A request that could never fit is refused and hits nothing. The
+ * index is told the trace's time, but no request waits for it. */
 #ifndef LAB_SIM_REPLAY_H
 #define LAB_SIM_REPLAY_H
 
 #include "kv/index.h"
 #include "lab/sim/trace.h"
 
-/* KV_EVICT_CALLER is Belady's rule here (lab/sim/belady.h); NULL for a policy that this build has not. */
+/* KV_EVICT_CALLER is Belady's rule here (lab/sim/belady.h); NULL for a policy that this
+ * build has not. */
 const char *replay_policy_name(kv_policy policy);
 #define REPLAY_N_POLICIES (KV_EVICT_CALLER + 1)
 
 typedef struct replay_options {
     kv_policy policy;
-    int32_t n_pages;                                                     /* 0: so many that nothing is ever evicted */
-    int32_t page_tokens;                                                 /* 1..512 */
-    int32_t concurrency;                                                 /* requests open at once, >= 1 */
-    kv_granularity granularity;                                          /* of reuse */
-    bool checks;                                                         /* prove every invariant after every request; slow, for tests */
-    void (*progress)(int32_t n_done, int32_t n_requests, void *context); /* called now and then; may be NULL */
+    /* 0: so many that nothing is ever evicted */
+    int32_t n_pages;
+    int32_t page_tokens;        /* 1..512 */
+    int32_t concurrency;        /* requests open at once, >= 1 */
+    kv_granularity granularity; /* of reuse */
+    /* prove every invariant after every request; slow, for tests */
+    bool checks;
+    /* called now and then; may be NULL */
+    void (*progress)(int32_t n_done, int32_t n_requests, void *context);
     void *context;
 } replay_options;
 
@@ -36,7 +42,8 @@ typedef struct replay_result {
     double seconds;     /* of the replay alone, without reading the trace */
 } replay_result;
 
-/* QUIRE_NO_MEMORY, or QUIRE_INVALID for options out of range; with checks QUIRE_INTERNAL. */
+/* QUIRE_NO_MEMORY, or QUIRE_INVALID for options out of range; with checks
+ * QUIRE_INTERNAL. */
 quire_err replay_run(const trace *t, const replay_options *o, replay_result *out, quire_error *err);
 
 #endif

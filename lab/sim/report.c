@@ -7,7 +7,8 @@
 #include "options/engine_flags.h"
 
 double sim_hit_rate(const sim_row *row) {
-    return row->result.prompt_tokens > 0 ? (double)row->result.hit_tokens / (double)row->result.prompt_tokens : 0;
+    return row->result.prompt_tokens > 0 ? (double)row->result.hit_tokens / (double)row->result.prompt_tokens
+                                         : 0;
 }
 
 const char *sim_row_name(const sim_row *row) {
@@ -27,18 +28,21 @@ void report_head(const sim_options *o, const trace *t) {
     if (o->json) {
         return;
     }
-    printf("%s: %s requests, %s prompt tokens, %s answer tokens; pages of %d tokens, reuse by %s, %d request%s open at once\n", o->trace,
-           show_count((uint64_t)t->n_requests).text, show_count((uint64_t)t->n_prompt_tokens).text,
-           show_count((uint64_t)t->n_output_tokens).text, (int)o->page_tokens, flag_choice_name(choices_prefix_cache, (int)o->prefix_cache),
-           (int)o->concurrency, o->concurrency == 1 ? "" : "s");
-    printf("%-10s %10s %8s %14s %12s %10s %10s %8s %12s\n", "policy", "pages", "hit rate", "hit tokens", "evictions", "peak used",
-           "peak held", "refused", "requests/s");
+    printf("%s: %s requests, %s prompt tokens, %s answer tokens; pages of %d tokens, reuse by %s, %d "
+           "request%s open at once\n",
+           o->trace, show_count((uint64_t)t->n_requests).text, show_count((uint64_t)t->n_prompt_tokens).text,
+           show_count((uint64_t)t->n_output_tokens).text, (int)o->page_tokens,
+           flag_choice_name(choices_prefix_cache, (int)o->prefix_cache), (int)o->concurrency,
+           o->concurrency == 1 ? "" : "s");
+    printf("%-10s %10s %8s %14s %12s %10s %10s %8s %12s\n", "policy", "pages", "hit rate", "hit tokens",
+           "evictions", "peak used", "peak held", "refused", "requests/s");
 }
 
 static void print_table_row(const sim_row *row) {
     const replay_result *r = &row->result;
-    printf("%-10s %10d %7.2f%% %14lld %12lld %10d %10d %8d %12.0f\n", sim_row_name(row), (int)capacity(row), 100 * sim_hit_rate(row),
-           (long long)r->hit_tokens, (long long)r->evictions, (int)r->peak_pages, (int)r->peak_held, (int)r->n_refused, requests_per_s(r));
+    printf("%-10s %10d %7.2f%% %14lld %12lld %10d %10d %8d %12.0f\n", sim_row_name(row), (int)capacity(row),
+           100 * sim_hit_rate(row), (long long)r->hit_tokens, (long long)r->evictions, (int)r->peak_pages,
+           (int)r->peak_held, (int)r->n_refused, requests_per_s(r));
 }
 
 static void add_count(json_out *line, const char *key, int64_t v) {

@@ -51,7 +51,8 @@ void serving_result_deinit(serving_result *r) {
 
 static bool fits_at_all(const serving *s, int64_t n_tokens) {
     int64_t pages = kv_pages_for(n_tokens, s->page_tokens);
-    return n_tokens <= s->o->max_model_len && (s->pieces ? n_tokens <= s->room.size : pages <= kv_pool_counts(s->kv.pool).n_pages);
+    return n_tokens <= s->o->max_model_len &&
+           (s->pieces ? n_tokens <= s->room.size : pages <= kv_pool_counts(s->kv.pool).n_pages);
 }
 
 static quire_err arrive(serving *s, int32_t number) {
@@ -62,7 +63,10 @@ static quire_err arrive(serving *s, int32_t number) {
         s->r->n_refused++;
         return QUIRE_OK;
     }
-    *a = (served){.task = {.n_prompt = q->n_prompt, .n_known = q->n_prompt, .n_max = (int32_t)n, .arrival = (uint64_t)number},
+    *a = (served){.task = {.n_prompt = q->n_prompt,
+                           .n_known = q->n_prompt,
+                           .n_max = (int32_t)n,
+                           .arrival = (uint64_t)number},
                   .arrival = serving_arrival(s->t, s->o, number)};
     sched_task *t = &a->task;
     if (!s->pieces) {
@@ -80,7 +84,8 @@ static quire_err arrive(serving *s, int32_t number) {
 
 /* ---- what a step does ---- */
 
-/* Rows that verify guesses share what the row before them reads of keys and values, as those of a prompt do. */
+/* Rows that verify guesses share what the row before them reads of keys and values, as
+ * those of a prompt do. */
 static step_work work_of(const serving *s) {
     step_work w = {0};
     for (int32_t i = 0; i < s->sched.plan.n_items; i++) {
@@ -140,7 +145,8 @@ static void finish(serving *s, sched_task *t) {
     scheduler_stop(&s->sched, t);
 }
 
-/* Commits an item's rows; the last known token gives the next, and each right guess one more. */
+/* Commits an item's rows; the last known token gives the next, and each right guess one
+ * more. */
 static void collect(serving *s, int32_t item) {
     sched_task *t = s->sched.tasks[item];
     int32_t n_rows = s->sched.plan.items[item].n_rows, n_drafts = s->sched.plan.items[item].n_drafts;
@@ -176,8 +182,8 @@ static quire_err check(const serving *s, quire_error *err) {
         const sched_task *t = s->sched.running[i];
         tables[i] = t->kv.tables;
         if (tables[i]->n_tokens != t->kv.n_computed) {
-            e = err_set(err, QUIRE_INTERNAL, -1, "request %d has computed %d tokens, its table holds %d", (int)t->arrival, t->kv.n_computed,
-                        tables[i]->n_tokens);
+            e = err_set(err, QUIRE_INTERNAL, -1, "request %d has computed %d tokens, its table holds %d",
+                        (int)t->arrival, t->kv.n_computed, tables[i]->n_tokens);
         }
     }
     e = e == QUIRE_OK ? kv_cache_check(&s->kv, tables, s->sched.n_running, err) : e;
@@ -200,7 +206,8 @@ static quire_err execute(serving *s, const serving_execution *x, double *us) {
     return x->step(x->context, &s->sched, s->pieces ? s->item_pieces : NULL, us);
 }
 
-/* Plans a step and does it, at s->now, which moves on. false in *did: nothing could be planned. */
+/* Plans a step and does it, at s->now, which moves on. false in *did: nothing could be
+ * planned. */
 static quire_err step(serving *s, bool *did, quire_error *err) {
     const serving_execution *x = s->o->execution;
     kv_cache_set_time(&s->kv, (int64_t)s->now);
@@ -216,7 +223,8 @@ static quire_err step(serving *s, bool *did, quire_error *err) {
     }
     const sched_plan *plan = &s->sched.plan;
     step_work w = work_of(s);
-    double us = x == NULL ? cost_of(s->o->cost, &w) : 0, swap_us = x == NULL ? w.swapped * s->o->cost->swap_us : 0;
+    double us = x == NULL ? cost_of(s->o->cost, &w) : 0,
+           swap_us = x == NULL ? w.swapped * s->o->cost->swap_us : 0;
     if (x == NULL && has_drafts(s)) {
         us += s->o->draft_us;
     }
@@ -252,7 +260,8 @@ static quire_err run(serving *s, quire_error *err) {
         }
         n_idle = did ? 0 : n_idle + 1;
         if (n_idle > MAX_IDLE_STEPS) {
-            return err_set(err, QUIRE_INTERNAL, -1, "the planner stands still with %d running and %d waiting", q->n_running, q->n_waiting);
+            return err_set(err, QUIRE_INTERNAL, -1, "the planner stands still with %d running and %d waiting",
+                           q->n_running, q->n_waiting);
         }
     }
     s->r->span_us = s->now;
@@ -278,7 +287,8 @@ static quire_err open_memory(serving *s) {
                           .max_namespaces = s->t->n_tenants,
                           .policy = o->eviction,
                           .seed = 1,
-                          .granularity = o->cache == SERVING_CACHE_PAGE ? KV_GRANULARITY_PAGE : KV_GRANULARITY_TOKEN,
+                          .granularity =
+                              o->cache == SERVING_CACHE_PAGE ? KV_GRANULARITY_PAGE : KV_GRANULARITY_TOKEN,
                           .mover = serving_mover()};
     TRY(kv_cache_open(&k, &s->kv));
     return serving_open_swap(s);
@@ -307,14 +317,16 @@ static void close_all(serving *s) {
 
 static quire_err check_options(const serving_options *o, quire_error *err) {
     if (o->page_tokens >= 1 && o->kv_tokens < o->page_tokens) {
-        return err_set(err, QUIRE_INVALID, -1, "--kv-tokens %lld: must be at least %d, the tokens of a page", (long long)o->kv_tokens,
-                       (int)o->page_tokens);
+        return err_set(err, QUIRE_INVALID, -1, "--kv-tokens %lld: must be at least %d, the tokens of a page",
+                       (long long)o->kv_tokens, (int)o->page_tokens);
     }
-    bool good = o->page_tokens >= 1 && o->max_model_len >= 1 && o->max_rows >= o->max_seqs && o->max_seqs >= 1 && o->speed > 0 &&
-                isfinite(o->speed) && o->n_drafts >= 0 && o->n_drafts <= SERVING_MAX_DRAFTS;
+    bool good = o->page_tokens >= 1 && o->max_model_len >= 1 && o->max_rows >= o->max_seqs &&
+                o->max_seqs >= 1 && o->speed > 0 && isfinite(o->speed) && o->n_drafts >= 0 &&
+                o->n_drafts <= SERVING_MAX_DRAFTS;
     good = good && (o->reservation == RESERVE_PAGED || (o->swap_tokens == 0 && o->n_drafts == 0));
     return good ? QUIRE_OK
-                : err_set(err, QUIRE_INVALID, -1, "a server with %lld tokens of memory, %d sequences and %d rows a step",
+                : err_set(err, QUIRE_INVALID, -1,
+                          "a server with %lld tokens of memory, %d sequences and %d rows a step",
                           (long long)o->kv_tokens, (int)o->max_seqs, (int)o->max_rows);
 }
 
@@ -324,7 +336,8 @@ quire_err serving_run(const trace *t, const serving_options *o, serving_result *
     quire_error inner = {.message = ""};
     size_t n = (size_t)t->n_requests;
     TRY(check_options(o, err));
-    r.times = (serving_times){mem_new(n, sizeof(double)), mem_new(n, sizeof(double)), mem_new(n, sizeof(double)), 0};
+    r.times = (serving_times){mem_new(n, sizeof(double)), mem_new(n, sizeof(double)),
+                              mem_new(n, sizeof(double)), 0};
     quire_err e = r.times.first && r.times.gap && r.times.per_token ? QUIRE_OK : QUIRE_NO_MEMORY;
     if (e == QUIRE_OK && o->batching == BATCH_STATIC) {
         e = serving_static_run(t, o, &r);
@@ -334,7 +347,8 @@ quire_err serving_run(const trace *t, const serving_options *o, serving_result *
         close_all(&s);
     }
     if (e == QUIRE_OK && r.times.n == 0) {
-        e = err_set(&inner, QUIRE_INVALID, -1, "not one request fits into %d tokens of length and %lld of memory; shrink the trace",
+        e = err_set(&inner, QUIRE_INVALID, -1,
+                    "not one request fits into %d tokens of length and %lld of memory; shrink the trace",
                     (int)o->max_model_len, (long long)o->kv_tokens);
     }
     if (e != QUIRE_OK) {

@@ -25,14 +25,16 @@ static bool is_done(void *context, kv_fence fence) {
 }
 
 const kv_mover *serving_mover(void) {
-    static const kv_mover nothing = {.page_bytes = 1, .read = read_nothing, .write = write_nothing, .done = is_done};
+    static const kv_mover nothing = {
+        .page_bytes = 1, .read = read_nothing, .write = write_nothing, .done = is_done};
     return &nothing;
 }
 
 /* No more frames than all requests together have pages. */
 quire_err serving_open_swap(serving *s) {
     int64_t n = s->o->swap_tokens / s->page_tokens;
-    int64_t most = (s->t->n_prompt_tokens + s->t->n_output_tokens) / s->page_tokens + 2 * (int64_t)s->t->n_requests;
+    int64_t most =
+        (s->t->n_prompt_tokens + s->t->n_output_tokens) / s->page_tokens + 2 * (int64_t)s->t->n_requests;
     return n > 0 ? kv_cache_add_swap(&s->kv, n < most ? n : most) : QUIRE_OK;
 }
 
@@ -75,7 +77,8 @@ static void swap_in(void *context, sched_task *t) {
 
 /* ---- guesses ---- */
 
-/* As many as are wanted, and as the answer has left behind the token that the step gives anyway. */
+/* As many as are wanted, and as the answer has left behind the token that the step gives
+ * anyway. */
 static void describe(void *context, const sched_task *t, sched_seq *d) {
     const serving *s = context;
     int32_t n_left = t->n_max - t->n_known - 1, n = s->o->n_drafts;

@@ -1,5 +1,5 @@
-/* A simulated server's side of the scheduler: requests with pages go through step_plan as the engine's do; for those with pieces the hooks
- * say what fits. */
+/* A simulated server's side of the scheduler: requests with pages go through step_plan as
+ * the engine's do; for those with pieces the hooks say what fits. */
 #include "lab/sim/serving_beyond.h"
 
 enum { MOVING = -1 }; /* who has a piece into which another moves */
@@ -9,11 +9,13 @@ static int64_t rounded(const serving *s, int64_t n_tokens) {
     return (n_tokens + by - 1) / by * by;
 }
 
-/* Room in one piece for a, if it has none yet. The first one that finds none ends the search: nobody overtakes it. */
+/* Room in one piece for a, if it has none yet. The first one that finds none ends the
+ * search: nobody overtakes it. */
 static bool take_piece(void *context, sched_task *t) {
     serving *s = context;
     served *a = served_of(t);
-    bool gave_way = s->o->reservation == RESERVE_GROWING && t->n_preempted > 0; /* it would find others grown, and give way again */
+    /* it would find others grown, and give way again */
+    bool gave_way = s->o->reservation == RESERVE_GROWING && t->n_preempted > 0;
     if (gave_way && s->sched.n_running > 0 && s->r->times.n == a->n_ended) {
         s->is_full = true;
         return false;
@@ -38,8 +40,8 @@ static bool give_piece(void *context, sched_task *t) {
     return false;
 }
 
-/* Gives t, whose piece is full, one that holds all that it knows. One that runs alone slides to the memory's start where there is no gap.
- * false in *did: no gap holds it. */
+/* Gives t, whose piece is full, one that holds all that it knows. One that runs alone
+ * slides to the memory's start where there is no gap. false in *did: no gap holds it. */
 static quire_err grow_piece(serving *s, sched_task *t, bool *did) {
     served *a = served_of(t);
     int64_t first, n = rounded(s, t->n_known);
@@ -67,8 +69,8 @@ static quire_err grow_piece(serving *s, sched_task *t, bool *did) {
     return QUIRE_OK;
 }
 
-/* Room for what each running request computes in the step; the newest are preempted where there is none. QUIRE_TOO_LARGE: the memory does
- * not hold a request alone. */
+/* Room for what each running request computes in the step; the newest are preempted where
+ * there is none. QUIRE_TOO_LARGE: the memory does not hold a request alone. */
 static quire_err grow_pieces(serving *s) {
     for (int32_t i = 0; i < s->sched.n_running;) {
         sched_task *t = s->sched.running[i];
@@ -118,7 +120,8 @@ quire_err serving_plan(serving *s, bool *did) {
         TRY(grow_pieces(s));
     }
     *did = step_plan(&s->sched, (int64_t)s->now);
-    for (int32_t i = 0; s->pieces && i < s->sched.n_candidates; i++) { /* who got a piece and was not admitted */
+    /* who got a piece and was not admitted */
+    for (int32_t i = 0; s->pieces && i < s->sched.n_candidates; i++) {
         if (s->sched.candidates[i]->state == TASK_WAITING) {
             (void)give_piece(s, s->sched.candidates[i]);
         }

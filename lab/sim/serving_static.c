@@ -1,5 +1,6 @@
-/* Static batches: what served before iteration-level scheduling. Requests wait until the batch before theirs has ended; prompts are padded
- * on the left to the longest, answers run to the longest, and are given when it is done. */
+/* Static batches: what served before iteration-level scheduling. Requests wait until the
+ * batch before theirs has ended; prompts are padded on the left to the longest, answers
+ * run to the longest, and are given when it is done. */
 #include <math.h>
 
 #include "lab/sim/serving_state.h"
@@ -17,13 +18,15 @@ static int64_t room_with(const serving_options *o, const serving_batch *b, const
     return (b->n_taken + 1) * reservation_slots(o->reservation, &longest, o->max_model_len, o->page_tokens);
 }
 
-/* When a batch may have request i. Rounded in one place only: the first of a batch that waits for it is there by then. */
+/* When a batch may have request i. Rounded in one place only: the first of a batch that
+ * waits for it is there by then. */
 static double seen_at(const trace *t, const serving_options *o, int32_t i) {
     return serving_arrival(t, o, i) + o->cost->request_us;
 }
 
 /* The next batch: who has arrived by now, in order, while places and memory last. */
-static serving_batch gather(const trace *t, const serving_options *o, int32_t first, double now, serving_result *r) {
+static serving_batch gather(const trace *t, const serving_options *o, int32_t first, double now,
+                            serving_result *r) {
     serving_batch b = {.first = first};
     for (int32_t i = first; i < t->n_requests && b.n_taken < o->max_seqs && seen_at(t, o, i) <= now; i++) {
         const trace_request *q = &t->requests[i];
@@ -46,7 +49,8 @@ static serving_batch gather(const trace *t, const serving_options *o, int32_t fi
 }
 
 /* Adds a step to the sums; `made` tokens of the answers are there. */
-static void note_step(const trace *t, const serving_options *o, const serving_batch *b, int32_t made, double us, serving_result *r) {
+static void note_step(const trace *t, const serving_options *o, const serving_batch *b, int32_t made,
+                      double us, serving_result *r) {
     int64_t live = 0;
     for (int32_t i = b->first; i < b->first + b->n; i++) {
         const trace_request *q = &t->requests[i];
@@ -63,11 +67,13 @@ static void note_step(const trace *t, const serving_options *o, const serving_ba
     r->reserved_us += us * (double)b->reserved;
 }
 
-/* What a batch's first step computes, padding included, or, when `made` tokens of each answer are there, one of those that follow. */
+/* What a batch's first step computes, padding included, or, when `made` tokens of each
+ * answer are there, one of those that follow. */
 static step_work work_of(const trace *t, const serving_options *o, const serving_batch *b, int32_t made) {
     double n = b->n_taken, prompt = b->prompt;
-    step_work w = made == 0 ? (step_work){.rows = n * prompt, .out = n, .prefill_pairs = n * prompt * (prompt + 1) / 2}
-                            : (step_work){.rows = n, .out = n, .decode_pairs = n * (prompt + made)};
+    step_work w =
+        made == 0 ? (step_work){.rows = n * prompt, .out = n, .prefill_pairs = n * prompt * (prompt + 1) / 2}
+                  : (step_work){.rows = n, .out = n, .decode_pairs = n * (prompt + made)};
     if (!o->pads_unread) {
         return w;
     }
@@ -83,7 +89,8 @@ static step_work work_of(const trace *t, const serving_options *o, const serving
 }
 
 /* Prefills and decodes a batch; *now becomes the time it ends. */
-static quire_err run_batch(const trace *t, const serving_options *o, const serving_batch *b, double *now, serving_result *r) {
+static quire_err run_batch(const trace *t, const serving_options *o, const serving_batch *b, double *now,
+                           serving_result *r) {
     const serving_execution *x = o->execution;
     for (int32_t made = 0; made < b->output; made++) {
         step_work w = work_of(t, o, b, made);

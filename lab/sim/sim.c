@@ -13,7 +13,8 @@
 enum { MAX_CAPACITIES = 64, MAX_ROWS = 1 + MAX_CAPACITIES * REPLAY_N_POLICIES, DEFAULT_HALVINGS = 7 };
 
 void sim_options_init(sim_options *o) {
-    *o = (sim_options){.policies = "lru", .prefix_cache = QUIRE_PREFIX_CACHE_TOKEN, .page_tokens = 16, .concurrency = 1};
+    *o = (sim_options){
+        .policies = "lru", .prefix_cache = QUIRE_PREFIX_CACHE_TOKEN, .page_tokens = 16, .concurrency = 1};
     compare_options_init(&o->server);
 }
 
@@ -41,15 +42,18 @@ static quire_err parse_pages(sim *s, quire_error *err) {
         char *end;
         errno = 0;
         long v = strtol(p, &end, 10);
-        if (end == p || errno != 0 || v < 1 || v >= INT32_MAX || (*end != ',' && *end != 0) || s->n_capacities == MAX_CAPACITIES) {
-            return err_set(err, QUIRE_INVALID, p - text, "--pages %s: must be at most %d whole numbers from 1 to %d, as in 1000,2000", text,
+        if (end == p || errno != 0 || v < 1 || v >= INT32_MAX || (*end != ',' && *end != 0) ||
+            s->n_capacities == MAX_CAPACITIES) {
+            return err_set(err, QUIRE_INVALID, p - text,
+                           "--pages %s: must be at most %d whole numbers from 1 to %d, as in 1000,2000", text,
                            (int)MAX_CAPACITIES, INT32_MAX - 1);
         }
         s->capacities[s->n_capacities++] = (int32_t)v;
         p = end + (*end == ',');
     }
     qsort(s->capacities, (size_t)s->n_capacities, sizeof *s->capacities, compare_counts);
-    return text == NULL || s->n_capacities > 0 ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "--pages: is empty");
+    return text == NULL || s->n_capacities > 0 ? QUIRE_OK
+                                               : err_set(err, QUIRE_INVALID, -1, "--pages: is empty");
 }
 
 /* The names of all policies, with commas between, to out. */
@@ -76,7 +80,8 @@ static quire_err parse_policies(sim *s, quire_error *err) {
         if (!known) {
             char names[128];
             list_policies(names, sizeof names);
-            return err_set(err, QUIRE_INVALID, p - text, "--policy %s: must be all, or some of %s, as in lru,belady", text, names);
+            return err_set(err, QUIRE_INVALID, p - text,
+                           "--policy %s: must be all, or some of %s, as in lru,belady", text, names);
         }
         p += n + (p[n] == ',');
     }
@@ -110,10 +115,12 @@ static quire_err add_row(sim *s, kv_policy policy, int32_t n_pages, quire_error 
     TRY(e);
     s->n_rows++;
     e = report_row(s->o, row);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "standard output could not be written: %s", strerror(errno));
+    return e == QUIRE_OK ? e
+                         : err_set(err, e, -1, "standard output could not be written: %s", strerror(errno));
 }
 
-/* Without --pages: halves of what the whole trace fills, as far down as its longest request fits. */
+/* Without --pages: halves of what the whole trace fills, as far down as its longest
+ * request fits. */
 static void choose_capacities(sim *s, int32_t filled) {
     int32_t least = (s->t.longest + s->o->page_tokens - 1) / s->o->page_tokens;
     for (int32_t i = DEFAULT_HALVINGS; i >= 1; i--) {

@@ -1,5 +1,6 @@
-/* `quire sim`: replays a request trace through the page pool, the radix index and eviction, by policy and capacity, and says what was
- * found; or serves it, simulated, and says how fast. */
+/* `quire sim`: replays a request trace through the page pool, the radix index and
+ * eviction, by policy and capacity, and says what was found; or serves it, simulated, and
+ * says how fast. */
 #ifndef LAB_SIM_SIM_H
 #define LAB_SIM_SIM_H
 

@@ -8,7 +8,8 @@ void trace_deinit(trace *t) {
     *t = (trace){0};
 }
 
-/* Shortens the runs of one request; its prompt's come first, and none holds tokens of both prompt and answer. */
+/* Shortens the runs of one request; its prompt's come first, and none holds tokens of
+ * both prompt and answer. */
 static void shrink_request(trace *t, trace_request *r, int32_t by) {
     int32_t n_prompt = r->n_prompt, seen = 0;
     r->n_prompt = r->n_output = 0;

@@ -1,7 +1,8 @@
 /* A request trace: who asked when, for how many tokens, and which of them are the same.
  *
- * Tokens are ids. Every text has a range of negative ids of its own, in which it counts up, so two texts never share a token; ids that the
- * file gives are kept. trace_read.h has the formats of files.
+ * Tokens are ids. Every text has a range of negative ids of its own, in which it counts
+ * up, so two texts never share a token; ids that the file gives are kept. trace_read.h
+ * has the formats of files.
  *
  * Immutable after reading. */
 #ifndef LAB_SIM_TRACE_H
@@ -12,7 +13,8 @@
 
 #include "base/str.h"
 
-enum { TRACE_BLOCK_TOKENS = 512, TRACE_MAX_TOKENS = 1 << 24 }; /* of a hash id; of a request's prompt or answer */
+/* of a hash id; of a request's prompt or answer */
+enum { TRACE_BLOCK_TOKENS = 512, TRACE_MAX_TOKENS = 1 << 24 };
 
 /* Tokens first, first + 1, ..., first + n - 1. */
 typedef struct trace_run {
@@ -38,8 +40,8 @@ typedef struct trace {
 
 void trace_deinit(trace *t);
 
-/* Every run of tokens becomes a `by`th as long, rounded up: what was the same stays the same, and lengths shrink to what a small model
- * holds. */
+/* Every run of tokens becomes a `by`th as long, rounded up: what was the same stays the
+ * same, and lengths shrink to what a small model holds. */
 void trace_shrink(trace *t, int32_t by);
 
 /* A token of a trace as one of a model's n_vocab: the same for the same. */

@@ -44,8 +44,9 @@ static quire_err add_run(trace_builder *b, int32_t first, int32_t n) {
 
 static quire_err new_text(trace_builder *b, int32_t *out) {
     void *lengths = b->lengths;
-    quire_err e =
-        b->n_texts == INT32_MAX ? QUIRE_TOO_LARGE : mem_grow(&lengths, &b->cap_lengths, (size_t)b->n_texts + 1, sizeof *b->lengths);
+    quire_err e = b->n_texts == INT32_MAX
+                      ? QUIRE_TOO_LARGE
+                      : mem_grow(&lengths, &b->cap_lengths, (size_t)b->n_texts + 1, sizeof *b->lengths);
     b->lengths = lengths;
     TRY(e);
     b->lengths[b->n_texts] = 0;
@@ -99,8 +100,9 @@ quire_err trace_build_end(trace_builder *b) {
         return QUIRE_INVALID;
     }
     void *requests = b->requests;
-    quire_err e = b->n_requests == INT32_MAX ? QUIRE_TOO_LARGE
-                                             : mem_grow(&requests, &b->cap_requests, (size_t)b->n_requests + 1, sizeof *b->requests);
+    quire_err e = b->n_requests == INT32_MAX
+                      ? QUIRE_TOO_LARGE
+                      : mem_grow(&requests, &b->cap_requests, (size_t)b->n_requests + 1, sizeof *b->requests);
     b->requests = requests;
     TRY(e);
     b->requests[b->n_requests++] = b->now;
@@ -131,7 +133,8 @@ quire_err trace_build_finish(trace_builder *b, trace *out) {
             b->runs[i].first = b->lengths[-1 - b->runs[i].first];
         }
     }
-    trace t = {.requests = b->requests, .runs = b->runs, .n_requests = b->n_requests, .n_tenants = b->tenants.n};
+    trace t = {
+        .requests = b->requests, .runs = b->runs, .n_requests = b->n_requests, .n_tenants = b->tenants.n};
     for (int32_t i = 0; i < t.n_requests; i++) {
         const trace_request *r = &t.requests[i];
         t.n_prompt_tokens += r->n_prompt;

@@ -1,9 +1,10 @@
-/* Builds a trace request by request. Texts are numbered as they are met and get their ranges of ids at the end, when it is known how long
- * each is.
+/* Builds a trace request by request. Texts are numbered as they are met and get their
+ * ranges of ids at the end, when it is known how long each is.
  *
  *   start -> piece ... -> answer -> piece ... -> end, for every request; then finish
  *
- * Owner: the reader. A failed call leaves a builder that only trace_build_deinit may be called on. */
+ * Owner: the reader. A failed call leaves a builder that only trace_build_deinit may be
+ * called on. */
 #ifndef LAB_SIM_TRACE_BUILD_H
 #define LAB_SIM_TRACE_BUILD_H
 
@@ -30,8 +31,8 @@ typedef enum text_kind { TEXT_HASH = 'h', TEXT_NAME = 'n' } text_kind;
 
 void trace_build_deinit(trace_builder *b);
 quire_err trace_build_start(trace_builder *b, int64_t arrival_us, str tenant);
-/* The first n tokens of a named text, of a new one, or the one token id >= 0. QUIRE_TOO_LARGE when prompt or answer passes
- * TRACE_MAX_TOKENS. */
+/* The first n tokens of a named text, of a new one, or the one token id >= 0.
+ * QUIRE_TOO_LARGE when prompt or answer passes TRACE_MAX_TOKENS. */
 quire_err trace_build_text(trace_builder *b, text_kind kind, str name, int32_t n);
 quire_err trace_build_new(trace_builder *b, int32_t n);
 quire_err trace_build_token(trace_builder *b, int32_t id);
@@ -39,7 +40,8 @@ quire_err trace_build_token(trace_builder *b, int32_t id);
 void trace_build_answer(trace_builder *b);
 /* QUIRE_INVALID when the prompt is empty. */
 quire_err trace_build_end(trace_builder *b);
-/* Hands the trace over and empties the builder. QUIRE_TOO_LARGE when the texts are longer than 2^31 tokens together. */
+/* Hands the trace over and empties the builder. QUIRE_TOO_LARGE when the texts are longer
+ * than 2^31 tokens together. */
 quire_err trace_build_finish(trace_builder *b, trace *out);
 
 #endif

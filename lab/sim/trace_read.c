@@ -40,7 +40,9 @@ static quire_err read_lines(trace_builder *b, str text, const char *name, int32_
             csv = trace_csv_is_header(line);
             if (!csv && line.p[0] != '{') {
                 return err_set(err, QUIRE_BAD_FILE, -1,
-                               "%s: begins neither a JSON object nor Azure's columns; `quire sim --help` names the formats", where);
+                               "%s: begins neither a JSON object nor Azure's columns; `quire sim --help` "
+                               "names the formats",
+                               where);
             }
             if (csv) {
                 continue;
@@ -57,7 +59,8 @@ quire_err trace_parse(str text, const char *name, int32_t limit, trace *out, qui
     if (e == QUIRE_OK) {
         e = trace_build_finish(&b, out);
         if (e != QUIRE_OK) {
-            err_set(err, e, -1, "%.200s: holds more than 2^31 different tokens; read less of it with --limit", name);
+            err_set(err, e, -1, "%.200s: holds more than 2^31 different tokens; read less of it with --limit",
+                    name);
         }
     }
     trace_build_deinit(&b);

@@ -1,22 +1,29 @@
 /* Reads a request trace from a file.
  *
  * Three formats, told apart by the file's first line:
- *   Mooncake  {"timestamp": ms, "input_length": n, "output_length": n, "hash_ids": [one for each 512 tokens of the prompt]}
- *   Azure     TIMESTAMP,ContextTokens,GeneratedTokens       lengths alone: nothing is the same as anything else
- *   own       {"t": s, "tenant": "name", "prompt": P, "output": P}     t and tenant may be left out
- * where P is a number of tokens that nobody else has, or a list of parts: ["name", n] is the first n tokens of the text of that name, a
- * whole number is a token id. So {"prompt": [["system", 2000], ["user 7", 30]], "output": [["answer 7", 150]]} is a chat's first turn.
+ *   Mooncake  {"timestamp": ms, "input_length": n, "output_length": n, "hash_ids": [one
+ *             for each 512 tokens of the prompt]}
+ *   Azure     TIMESTAMP,ContextTokens,GeneratedTokens: lengths alone, nothing is shared
+ *   own       {"t": s, "tenant": "name", "prompt": P, "output": P}; t and tenant may be
+ *             left out
+ * where P is a number of tokens that nobody else has, or a list of parts: ["name", n] is
+ * the first n tokens of the text of that name, a whole number is a token id. So
+ * {"prompt": [["system", 2000], ["user 7", 30]], "output": [["answer 7", 150]]} is a
+ * chat's first turn.
  *
- * What a file does not say (whether an answer comes back in a later prompt, in Mooncake's and Azure's) counts as different.
+ * What a file does not say (whether an answer comes back in a later prompt, in Mooncake's
+ * and Azure's) counts as different.
  *
- * Files are hostile: lengths, sums and nesting are checked, and an error names the line. */
+ * Files are hostile: lengths, sums and nesting are checked, and an error names the
+ * line. */
 #ifndef LAB_SIM_TRACE_READ_H
 #define LAB_SIM_TRACE_READ_H
 
 #include "lab/sim/trace.h"
 
-/* Reads a file, at most its first `limit` requests (0: all). QUIRE_BAD_FILE, QUIRE_TOO_LARGE, QUIRE_NOT_FOUND, QUIRE_IO, QUIRE_NO_MEMORY;
- * err names file and line, *out is untouched. */
+/* Reads a file, at most its first `limit` requests (0: all). QUIRE_BAD_FILE,
+ * QUIRE_TOO_LARGE, QUIRE_NOT_FOUND, QUIRE_IO, QUIRE_NO_MEMORY; err names file and line,
+ * *out is untouched. */
 quire_err trace_read(const char *path, int32_t limit, trace *out, quire_error *err);
 /* The same from memory; name is what errors call it. */
 quire_err trace_parse(str text, const char *name, int32_t limit, trace *out, quire_error *err);

@@ -30,7 +30,8 @@ static bool take_char(str *s, char c) {
 static int64_t day_number(int64_t year, int64_t month, int64_t day) {
     static const int16_t before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
     int64_t y = month > 2 ? year : year - 1; /* leap days up to the last February */
-    return 365 * (year - 1970) + (y / 4 - y / 100 + y / 400) - (1969 / 4 - 1969 / 100 + 1969 / 400) + before[month - 1] + day - 1;
+    return 365 * (year - 1970) + (y / 4 - y / 100 + y / 400) - (1969 / 4 - 1969 / 100 + 1969 / 400) +
+           before[month - 1] + day - 1;
 }
 
 /* "2023-11-16 18:17:03.9799600" in microseconds since 1970. */
@@ -65,17 +66,18 @@ static bool take_time(str *s, int64_t *us) {
 
 quire_err trace_csv_line(trace_builder *b, str line, const char *where, quire_error *err) {
     int64_t us, n_prompt, n_output;
-    bool good = take_time(&line, &us) && take_char(&line, ',') && take_number(&line, 10, &n_prompt) && take_char(&line, ',') &&
-                take_number(&line, 10, &n_output) && line.n == 0;
+    bool good = take_time(&line, &us) && take_char(&line, ',') && take_number(&line, 10, &n_prompt) &&
+                take_char(&line, ',') && take_number(&line, 10, &n_output) && line.n == 0;
     if (!good || n_prompt < 1) {
-        return err_set(
-            err, QUIRE_BAD_FILE, -1,
-            "%s: must be a time, a number of prompt tokens from 1 on and one of answer tokens, as in 2023-11-16 18:17:03.97,4808,10; "
-            "repair that line",
-            where);
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "%s: must be a time, a number of prompt tokens from 1 on and one of answer tokens, as "
+                       "in 2023-11-16 18:17:03.97,4808,10; "
+                       "repair that line",
+                       where);
     }
     if (n_prompt > TRACE_MAX_TOKENS || n_output > TRACE_MAX_TOKENS) {
-        return err_set(err, QUIRE_TOO_LARGE, -1, "%s: more than %s tokens", where, show_count(TRACE_MAX_TOKENS).text);
+        return err_set(err, QUIRE_TOO_LARGE, -1, "%s: more than %s tokens", where,
+                       show_count(TRACE_MAX_TOKENS).text);
     }
     quire_err e = trace_build_start(b, us, str_of(""));
     e = e == QUIRE_OK ? trace_build_new(b, (int32_t)n_prompt) : e;

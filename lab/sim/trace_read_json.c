@@ -3,8 +3,8 @@
 
 #include "file/json_doc.h"
 #include "file/show.h"
-#include "json/json.h"
 #include "lab/sim/trace_lines.h"
+#include "json/json.h"
 
 #define MAX_US 1e18 /* arrival: over 30,000 years, and far from overflow */
 
@@ -22,8 +22,8 @@ static quire_err fault(const reader *r, const char *key, const char *must) {
 /* What the builder refuses. */
 static quire_err refuse(const reader *r, quire_err e, const char *key) {
     if (e == QUIRE_TOO_LARGE) {
-        return err_set(r->err, e, -1, "%s: %s holds more than %s tokens, or a trace more than 2^31 texts", r->where, key,
-                       show_count(TRACE_MAX_TOKENS).text);
+        return err_set(r->err, e, -1, "%s: %s holds more than %s tokens, or a trace more than 2^31 texts",
+                       r->where, key, show_count(TRACE_MAX_TOKENS).text);
     }
     return e == QUIRE_OK ? e : err_set(r->err, e, -1, "%s: %s: %s", r->where, key, quire_err_text(e));
 }
@@ -72,8 +72,10 @@ static quire_err read_mooncake(const reader *r, json_value *ids) {
     }
     size_t n_ids = json_length(ids), wanted = (size_t)(n_prompt - 1) / TRACE_BLOCK_TOKENS + 1;
     if (n_ids != wanted) {
-        return err_set(r->err, QUIRE_BAD_FILE, -1, "%s: %zu hash_ids for an input_length of %s; there must be one for each %d tokens: %zu",
-                       r->where, n_ids, show_count((uint64_t)n_prompt).text, (int)TRACE_BLOCK_TOKENS, wanted);
+        return err_set(
+            r->err, QUIRE_BAD_FILE, -1,
+            "%s: %zu hash_ids for an input_length of %s; there must be one for each %d tokens: %zu", r->where,
+            n_ids, show_count((uint64_t)n_prompt).text, (int)TRACE_BLOCK_TOKENS, wanted);
     }
     TRY(refuse(r, trace_build_start(r->b, arrival_us, str_of("")), "the line"));
     for (size_t i = 0; i < n_ids; i++) {

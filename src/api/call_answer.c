@@ -1,4 +1,5 @@
-/* The answer that a grammar of calls describes: free text in which the format's marks begin calls, or calls alone. */
+/* The answer that a grammar of calls describes: free text in which the format's marks
+ * begin calls, or calls alone. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +9,8 @@ static const grammar_part nothing = {.part = GRAMMAR_PART_TEXT, .text = {"", 0}}
 
 enum { MAX_LAYOUTS = 8 };
 
-/* The answer's calls as alternatives, of layouts that the flags allow: at any place, or at the beginning of the answer only. */
+/* The answer's calls as alternatives, of layouts that the flags allow: at any place, or
+ * at the beginning of the answer only. */
 static grammar_part one_of_layouts(call_parts *m, unsigned flags, bool with_others) {
     grammar_part ways[MAX_LAYOUTS];
     const call_layout *l;
@@ -42,7 +44,8 @@ static void add_never(call_parts *m, const call_format *f, str *never, size_t *n
         bool is_bare = (f->flags & FORMAT_BARE) != 0; /* its marks are words of plain text, too */
         for (size_t i = 0; begins && (l = call_layout_at(i)) != NULL; i++) {
             str open = str_of(l->open);
-            begins = !call_grammar_has(m->c, l) || memcmp(mark.p, open.p, mark.n < open.n ? mark.n : open.n) != 0;
+            begins =
+                !call_grammar_has(m->c, l) || memcmp(mark.p, open.p, mark.n < open.n ? mark.n : open.n) != 0;
         }
         if (begins && (!is_bare || mark_id(m, f->marks[k].text) >= 0)) {
             never[(*n)++] = mark;
@@ -59,7 +62,8 @@ static grammar_part tag_rest(call_parts *m, const call_layout *l) {
     return (l->flags & LAYOUT_HEAD_FIRST) != 0 && !m->c->is_single ? call_parts_one_of(m, ways, 2) : ways[0];
 }
 
-/* The first of the format's layouts that begin with a bracket; NULL: there is none, or a bracket in later text begins no call. */
+/* The first of the format's layouts that begin with a bracket; NULL: there is none, or a
+ * bracket in later text begins no call. */
 static const call_layout *bracket_layout(const call_parts *m) {
     unsigned flags = call_format_named(m->c->format)->flags;
     const call_layout *l = NULL;
@@ -72,7 +76,8 @@ static const call_layout *bracket_layout(const call_parts *m) {
     return NULL;
 }
 
-/* Adds to free text: an object whose first member names an offered function is a call, wherever it stands. Any other name is text. */
+/* Adds to free text: an object whose first member names an offered function is a call,
+ * wherever it stands. Any other name is text. */
 static void add_brackets(call_parts *m, grammar_part *p) {
     const call_layout *l = bracket_layout(m);
     grammar_part *ways = l != NULL ? part_arena_new(&m->arena, 2, sizeof *ways) : NULL;
@@ -86,9 +91,11 @@ static void add_brackets(call_parts *m, grammar_part *p) {
             names[n++] = m->c->tools[i].name;
         }
     }
-    const grammar_part other[] = {
-        {.part = GRAMMAR_PART_OTHER, .text = str_of("(?:[^\"\\\\\\x00-\\x1f]|\\\\[^\\x00-\\x1f])*"), .texts = names, .n_texts = n},
-        part_text(str_of("\""))};
+    const grammar_part other[] = {{.part = GRAMMAR_PART_OTHER,
+                                   .text = str_of("(?:[^\"\\\\\\x00-\\x1f]|\\\\[^\\x00-\\x1f])*"),
+                                   .texts = names,
+                                   .n_texts = n},
+                                  part_text(str_of("\""))};
     ways[0] = call_parts_call(m, l);
     ways[1] = part_sequence(&m->arena, other, 2);
     p->pattern = str_of("\\{[ \\n\\t\\r]*\"name\"[ \\n\\t\\r]*:[ \\n\\t\\r]*\"");
@@ -107,7 +114,8 @@ static grammar_part tags_part(call_parts *m) {
     if (tags == NULL || texts == NULL) {
         return nothing;
     }
-    grammar_part p = {.part = GRAMMAR_PART_TAGS, .specials = GRAMMAR_SPECIALS_ALL, .stop_after_first = m->c->is_single};
+    grammar_part p = {
+        .part = GRAMMAR_PART_TAGS, .specials = GRAMMAR_SPECIALS_ALL, .stop_after_first = m->c->is_single};
     for (size_t i = 0; (l = call_layout_at(i)) != NULL; i++) {
         if (!call_grammar_has(m->c, l) || (l->flags & LAYOUT_FIRST) != 0 || n == MAX_LAYOUTS) {
             continue;
@@ -142,7 +150,8 @@ static grammar_part regex_part(const char *regex) {
     return (grammar_part){.part = GRAMMAR_PART_RULE, .kind = GRAMMAR_REGEX, .text = str_of(regex)};
 }
 
-/* An answer that may begin with a bracket, which is a call then, or with anything else. */
+/* An answer that may begin with a bracket, which is a call then, or with anything
+ * else. */
 static grammar_part bracket_part(call_parts *m) {
     const call_layout *l;
     grammar_part space = regex_part("[ \\n\\t\\r]{0,8}"), tags = tags_part(m);
@@ -162,20 +171,24 @@ static grammar_part bracket_part(call_parts *m) {
         }
     }
     (void)snprintf(other + strlen(other), 64 - strlen(other), "]");
-    const grammar_part begins[] = {
-        regex_part(other), {.part = GRAMMAR_PART_MARKS, .ids = ids, .n_ids = n, .negated = true}, one_of_layouts(m, 0, false)};
+    const grammar_part begins[] = {regex_part(other),
+                                   {.part = GRAMMAR_PART_MARKS, .ids = ids, .n_ids = n, .negated = true},
+                                   one_of_layouts(m, 0, false)};
     const grammar_part text[] = {call_parts_one_of(m, begins, tags.n_tags > 0 ? 3 : 2), tags};
-    const grammar_part ways[] = {one_of_layouts(m, LAYOUT_FIRST, false), part_sequence(&m->arena, text, 2), nothing};
+    const grammar_part ways[] = {one_of_layouts(m, LAYOUT_FIRST, false), part_sequence(&m->arena, text, 2),
+                                 nothing};
     const grammar_part parts[] = {space, call_parts_one_of(m, ways, 3)};
     return part_sequence(&m->arena, parts, 2);
 }
 
-/* An answer that begins behind a layout's opening text: a call, or a line that says that text follows. */
+/* An answer that begins behind a layout's opening text: a call, or a line that says that
+ * text follows. */
 static grammar_part head_part(call_parts *m, const call_layout *l) {
     grammar_part tags = tags_part(m);
     const grammar_part text[] = {part_text(str_of("all\n")), tags};
     const grammar_part calls[] = {call_parts_calls(m, l), m->c->is_single ? nothing : tags};
-    const grammar_part ways[] = {nothing, part_sequence(&m->arena, text, 2), part_sequence(&m->arena, calls, 2)};
+    const grammar_part ways[] = {nothing, part_sequence(&m->arena, text, 2),
+                                 part_sequence(&m->arena, calls, 2)};
     return m->c->is_required ? calls[0] : call_parts_one_of(m, ways, 3);
 }
 
@@ -201,9 +214,10 @@ static grammar_part harmony_part(call_parts *m) {
             return nothing;
         }
         *end = str_of("<|end|>");
-        const grammar_part thought[] = {part_text(str_of(headers[0])),
-                                        {.part = GRAMMAR_PART_UNTIL, .texts = end, .n_texts = 1, .specials = GRAMMAR_SPECIALS_NONE},
-                                        part_text(str_of("<|start|>assistant"))};
+        const grammar_part thought[] = {
+            part_text(str_of(headers[0])),
+            {.part = GRAMMAR_PART_UNTIL, .texts = end, .n_texts = 1, .specials = GRAMMAR_SPECIALS_NONE},
+            part_text(str_of("<|start|>assistant"))};
         const grammar_part maybe[] = {nothing, part_sequence(&m->arena, thought, 3)};
         const grammar_part parts[] = {call_parts_one_of(m, maybe, 2), calls};
         return part_sequence(&m->arena, parts, 2);

@@ -43,8 +43,10 @@ static grammar_part layout_part(call_parts *m, const char *text) {
     while (*text != 0 && n < MAX_PIECES) {
         const char *regex = regex_of(*text);
         size_t length = regex != NULL ? 1 : strcspn(text, "~^#%$");
-        parts[n++] = regex != NULL ? (grammar_part){.part = GRAMMAR_PART_RULE, .kind = GRAMMAR_REGEX, .text = str_of(regex)}
-                                   : part_text((str){text, length});
+        parts[n++] =
+            regex != NULL
+                ? (grammar_part){.part = GRAMMAR_PART_RULE, .kind = GRAMMAR_REGEX, .text = str_of(regex)}
+                : part_text((str){text, length});
         text += length;
     }
     return n == 1 ? parts[0] : part_sequence(&m->arena, parts, n);
@@ -123,7 +125,8 @@ grammar_part call_parts_arguments(call_parts *m, const call_layout *l, size_t to
     }
     *a = (grammar_arguments){.syntax = syntaxes[l->arguments], .schema = m->schemas[tool]};
     a->kept = kept;
-    a->reader = (grammar_reader){reads, member_read, items_read, properties_read, m->c->tools[tool].parameters, &m->c->tools[tool]};
+    a->reader = (grammar_reader){
+        reads, member_read, items_read, properties_read, m->c->tools[tool].parameters, &m->c->tools[tool]};
     if (l->tag != NULL) {
         a->before = str_of(l->tag->before);
         a->middle = str_of(l->tag->middle);
@@ -141,7 +144,8 @@ grammar_part call_parts_arguments(call_parts *m, const call_layout *l, size_t to
         a->kind = GRAMMAR_LARK;
         a->rule = m->c->tools[tool].lark;
     }
-    (void)snprintf(where, 64, a->member.n > 0 ? "the grammar of tools[%zu]" : "the parameters of tools[%zu]", tool);
+    (void)snprintf(where, 64, a->member.n > 0 ? "the grammar of tools[%zu]" : "the parameters of tools[%zu]",
+                   tool);
     const grammar_arguments *made = m->made[tool];
     m->made[tool] = made != NULL && made->syntax == a->syntax && str_eq(made->before, a->before) ? made : a;
     return (grammar_part){.part = GRAMMAR_PART_ARGUMENTS, .arguments = m->made[tool], .where = where};
@@ -163,10 +167,12 @@ static size_t n_taken(const call_grammar *c, const call_layout *l) {
 
 grammar_part call_parts_call(call_parts *m, const call_layout *l) {
     size_t n = 0;
-    grammar_part *calls = part_arena_new(&m->arena, n_taken(m->c, l), sizeof *calls), end = layout_part(m, l->end);
+    grammar_part *calls = part_arena_new(&m->arena, n_taken(m->c, l), sizeof *calls),
+                 end = layout_part(m, l->end);
     for (size_t i = 0; calls != NULL && i < m->c->n_tools; i++) {
         if (call_grammar_takes(m->c, l, i)) {
-            const grammar_part parts[] = {part_text(m->c->tools[i].name), layout_part(m, l->name_end), call_parts_arguments(m, l, i), end};
+            const grammar_part parts[] = {part_text(m->c->tools[i].name), layout_part(m, l->name_end),
+                                          call_parts_arguments(m, l, i), end};
             calls[n++] = part_sequence(&m->arena, parts, 4);
         }
     }

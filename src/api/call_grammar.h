@@ -1,7 +1,8 @@
-/* The grammar of an answer that may or must call tools: from the format's layout (chat/call_layout.h), the tools and their schemas.
+/* The grammar of an answer that may or must call tools: from the format's layout
+ * (chat/call_layout.h), the tools and their schemas.
  *
- * Free text begins calls by their format's own opening marks; from there on each call is one of the offered functions, with arguments of
- * its schema. */
+ * Free text begins calls by their format's own opening marks; from there on each call is
+ * one of the offered functions, with arguments of its schema. */
 #ifndef API_CALL_GRAMMAR_H
 #define API_CALL_GRAMMAR_H
 
@@ -21,20 +22,24 @@ typedef struct call_grammar {
     bool *in_haste;   /* set where a schema was loosened because compiling took too long; NULL: nobody asks */
 } call_grammar;
 
-/* The first of the format's layouts in which at least one of the tools can be called; NULL: it has no grammar for them. */
+/* The first of the format's layouts in which at least one of the tools can be called;
+ * NULL: it has no grammar for them. */
 const call_layout *call_grammar_layout(const call_grammar *c);
-/* Compiles it, behind what may stand around an answer (frame; NULL: nothing). Where no call is required, a tool without `is_strict` whose
- * schema cannot be enforced is held to the types of its properties. Errors as grammar_compile_parts. */
-quire_err call_grammar_compile(const call_grammar *c, const reasoning_frame *frame, const grammar_marks *marks,
-                               const grammar_options *options, grammar **out, quire_error *err);
+/* Compiles it, behind what may stand around an answer (frame; NULL: nothing). Where no
+ * call is required, a tool without `is_strict` whose schema cannot be enforced is held to
+ * the types of its properties. Errors as grammar_compile_parts. */
+quire_err call_grammar_compile(const call_grammar *c, const reasoning_frame *frame,
+                               const grammar_marks *marks, const grammar_options *options, grammar **out,
+                               quire_error *err);
 
 /* ---- its parts ---- */
 
 typedef struct call_parts {
     const call_grammar *c;
     const grammar_marks *marks;
-    const json_value **schemas;     /* of the tools' arguments: their own, or what is enforced in its place */
-    const grammar_arguments **made; /* of each tool: those that were made last, for one compilation; NULL: none yet */
+    const json_value **schemas; /* of the tools' arguments: their own, or what is enforced in its place */
+    /* of each tool: those that were made last, for one compilation; NULL: none yet */
+    const grammar_arguments **made;
     part_arena arena;
     bool is_own_fault; /* what is too large is one tool's schema alone */
 } call_parts;

@@ -5,9 +5,12 @@
 #include "base/mem.h"
 #include "chat/json_stream.h"
 
-static quire_err compile_part(call_parts *m, grammar_part part, const grammar_options *options, grammar **out, quire_error *err) {
+static quire_err compile_part(call_parts *m, grammar_part part, const grammar_options *options, grammar **out,
+                              quire_error *err) {
     quire_err e = m->arena.failed;
-    return e != QUIRE_OK ? err_set(err, e, -1, e == QUIRE_TOO_LARGE ? "they are too large together" : "out of memory for a request's tools")
+    return e != QUIRE_OK ? err_set(err, e, -1,
+                                   e == QUIRE_TOO_LARGE ? "they are too large together"
+                                                        : "out of memory for a request's tools")
                          : grammar_compile_parts(&part, m->marks, options, out, err);
 }
 
@@ -23,16 +26,21 @@ static void note_haste(const call_parts *m, quire_err e) {
 }
 
 /* Whether the schema of tool i alone can be enforced in a layout; *why says why not. */
-static quire_err try_alone(call_parts *m, const call_layout *l, size_t i, const grammar_options *options, quire_error *why) {
+static quire_err try_alone(call_parts *m, const call_layout *l, size_t i, const grammar_options *options,
+                           quire_error *why) {
     grammar *g = NULL;
     call_parts_forget(m);
-    quire_err e = call_grammar_takes(m->c, l, i) ? compile_part(m, call_parts_arguments(m, l, i), options, &g, why) : QUIRE_OK;
+    quire_err e = call_grammar_takes(m->c, l, i)
+                      ? compile_part(m, call_parts_arguments(m, l, i), options, &g, why)
+                      : QUIRE_OK;
     grammar_drop(g);
     return e;
 }
 
-/* Replaces the schema of tool i, as far as `without` says; NULL: of all its properties the types stay. *owned has the new one. */
-static quire_err loosen(call_parts *m, size_t i, const call_refusals *without, json_value **owned, quire_error *err) {
+/* Replaces the schema of tool i, as far as `without` says; NULL: of all its properties
+ * the types stay. *owned has the new one. */
+static quire_err loosen(call_parts *m, size_t i, const call_refusals *without, json_value **owned,
+                        quire_error *err) {
     json_value *made = NULL;
     quire_err e = call_loosen(&m->c->tools[i], without, &made);
     if (e != QUIRE_OK) {
@@ -44,10 +52,11 @@ static quire_err loosen(call_parts *m, size_t i, const call_refusals *without, j
     return QUIRE_OK;
 }
 
-/* Takes out of the schema of tool i, which is refused, what compiling names: first keywords, then all but the types of the properties that
- * they are in, in the end of all of them. */
-static quire_err loosen_tool(call_parts *m, const call_layout *l, size_t i, const grammar_options *options, int64_t until,
-                             json_value **owned, quire_error *err) {
+/* Takes out of the schema of tool i, which is refused, what compiling names: first
+ * keywords, then all but the types of the properties that they are in, in the end of all
+ * of them. */
+static quire_err loosen_tool(call_parts *m, const call_layout *l, size_t i, const grammar_options *options,
+                             int64_t until, json_value **owned, quire_error *err) {
     enum { ROUNDS = 4, ROUNDS_OF_KEYWORDS = 2 };
     call_refusals refused = {.tool = &m->c->tools[i]};
     for (int round = 0; round < ROUNDS; round++) {
@@ -72,9 +81,10 @@ static quire_err loosen_tool(call_parts *m, const call_layout *l, size_t i, cons
     return loosen(m, i, NULL, owned, err);
 }
 
-/* Loosens the tools whose schemas cannot be enforced, and those for which there is no time to see: all schemas together have the time that
- * one compilation has. */
-static quire_err loosen_refused(call_parts *m, const grammar_options *options, json_value **owned, quire_error *err) {
+/* Loosens the tools whose schemas cannot be enforced, and those for which there is no
+ * time to see: all schemas together have the time that one compilation has. */
+static quire_err loosen_refused(call_parts *m, const grammar_options *options, json_value **owned,
+                                quire_error *err) {
     const call_layout *l = call_grammar_layout(m->c);
     int64_t until = clock_thread_us() + GRAMMAR_MAX_US;
     for (size_t i = 0; l != NULL && i < m->c->n_tools; i++) {
@@ -104,14 +114,14 @@ static quire_err loosen_all(call_parts *m, json_value **owned, quire_error *err)
 
 /* ---- compiling ---- */
 
-static quire_err compile_answer(call_parts *m, const reasoning_frame *frame, const grammar_options *options, grammar **out,
-                                quire_error *err) {
+static quire_err compile_answer(call_parts *m, const reasoning_frame *frame, const grammar_options *options,
+                                grammar **out, quire_error *err) {
     call_parts_forget(m);
     return compile_part(m, call_parts_answer(m, frame), options, out, err);
 }
 
-static quire_err compile(call_parts *m, const reasoning_frame *frame, const grammar_options *options, json_value **owned, grammar **out,
-                         quire_error *err) {
+static quire_err compile(call_parts *m, const reasoning_frame *frame, const grammar_options *options,
+                         json_value **owned, grammar **out, quire_error *err) {
     quire_err e = compile_answer(m, frame, options, out, err);
     for (int round = 0; round < 2 && is_refusal(e) && !m->c->is_required; round++) {
         note_haste(m, e);
@@ -121,18 +131,23 @@ static quire_err compile(call_parts *m, const reasoning_frame *frame, const gram
     return e;
 }
 
-/* A hundred tools and more have several times the steps of one rule; the time is that of one rule still. */
+/* A hundred tools and more have several times the steps of one rule; the time is that of
+ * one rule still. */
 static int64_t max_steps(size_t n_tools) {
     enum { TOOLS = 100, MOST = 4 };
     return (int64_t)GRAMMAR_MAX_STEPS * (n_tools / TOOLS + 1 < MOST ? (int64_t)(n_tools / TOOLS + 1) : MOST);
 }
 
-quire_err call_grammar_compile(const call_grammar *c, const reasoning_frame *frame, const grammar_marks *marks,
-                               const grammar_options *options, grammar **out, quire_error *err) {
+quire_err call_grammar_compile(const call_grammar *c, const reasoning_frame *frame,
+                               const grammar_marks *marks, const grammar_options *options, grammar **out,
+                               quire_error *err) {
     grammar_options own = options != NULL ? *options : (grammar_options){0};
     own.max_steps = own.max_steps > 0 ? own.max_steps : max_steps(c->n_tools);
     own.max_depth = JSON_STREAM_DEPTH; /* so deep the parser reads */
-    call_parts m = {.c = c, .marks = marks, .schemas = mem_new(c->n_tools, sizeof *m.schemas), .made = mem_new(c->n_tools, sizeof *m.made)};
+    call_parts m = {.c = c,
+                    .marks = marks,
+                    .schemas = mem_new(c->n_tools, sizeof *m.schemas),
+                    .made = mem_new(c->n_tools, sizeof *m.made)};
     json_value **owned = mem_new(c->n_tools, sizeof *owned);
     if (own.space == GRAMMAR_SPACE_COMPACT && own.whitespace_pattern.n == 0) {
         own.whitespace_pattern = str_of(" ?"); /* as models write JSON */
@@ -146,7 +161,9 @@ quire_err call_grammar_compile(const call_grammar *c, const reasoning_frame *fra
     e = e == QUIRE_OK ? compile(&m, frame, &own, owned, out, err) : e;
     if (e == QUIRE_TOO_LARGE && c->n_tools > 1 && !m.is_own_fault && err != NULL) {
         const quire_error at = *err;
-        e = err_set(err, e, -1, "%zu tools are compiled together, which is too much (%.200s): offer fewer, or with simpler schemas",
+        e = err_set(err, e, -1,
+                    "%zu tools are compiled together, which is too much (%.200s): offer fewer, or with "
+                    "simpler schemas",
                     c->n_tools, at.message);
     }
     for (size_t i = 0; owned != NULL && i < c->n_tools; i++) {

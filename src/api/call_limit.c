@@ -20,7 +20,8 @@ static str read_text(const strbuf *b) {
 static quire_err add_all(output_events *to, const output_events *from) {
     for (size_t i = 0; i < from->n; i++) {
         const output_event *e = &from->items[i];
-        TRY(output_events_add(to, e->kind, e->call, output_event_text(from, i), (str){from->text.p + e->id, e->n_id}));
+        TRY(output_events_add(to, e->kind, e->call, output_event_text(from, i),
+                              (str){from->text.p + e->id, e->n_id}));
     }
     return QUIRE_OK;
 }
@@ -80,7 +81,9 @@ static quire_err pass_one(call_limit *l, const output_events *found, size_t i) {
     const output_event *e = &found->items[i];
     str text = output_event_text(found, i), id = {found->text.p + e->id, e->n_id};
     bool is_same = false, ends = e->kind == OUTPUT_CALL_END;
-    TRY(e->kind == OUTPUT_CALL_BEGIN ? begin_call(l, text) : e->kind == OUTPUT_ARGUMENTS ? add_arguments(l, text) : QUIRE_OK);
+    TRY(e->kind == OUTPUT_CALL_BEGIN  ? begin_call(l, text)
+        : e->kind == OUTPUT_ARGUMENTS ? add_arguments(l, text)
+                                      : QUIRE_OK);
     bool is_like = l->is_distinct && e->kind >= OUTPUT_CALL_BEGIN && is_like_earlier(l, &is_same);
     l->is_over = l->is_over || (ends && is_like && is_same);
     if (l->is_over) { /* this call is none of the answer */

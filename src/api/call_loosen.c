@@ -19,7 +19,8 @@ static bool is_one_of(str name, const char *const *names) {
 
 /* Keywords whose schemas allow less where they ask for less. */
 static const char *const turning[] = {"not", "if", "oneOf", "contains", NULL};
-static const char *const named[] = {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies", NULL};
+static const char *const named[] = {"properties",       "patternProperties", "$defs", "definitions",
+                                    "dependentSchemas", "dependencies",      NULL};
 static const char *const listed[] = {"allOf", "anyOf", "prefixItems", "items", NULL};
 
 /* The token behind a slash; *at moves behind it. */
@@ -34,7 +35,8 @@ static bool is_index(const char *path, size_t at) {
     return token.n > 0 && strspn(token.p, "0123456789") >= token.n;
 }
 
-/* Where the path passes a keyword that turns the meaning: how long it is up to there, and that keyword. False: it does not. */
+/* Where the path passes a keyword that turns the meaning: how long it is up to there, and
+ * that keyword. False: it does not. */
 static bool find_turn(const char *path, size_t *length, str *keyword) {
     for (size_t at = 0; path[at] != 0;) {
         *length = at;
@@ -118,7 +120,8 @@ static void write_types(const json_value *schema, const json_value *root, json_o
     json_end(o, '}');
 }
 
-/* Whether members may come that `properties` does not list, for all that the schema says. */
+/* Whether members may come that `properties` does not list, for all that the schema
+ * says. */
 static bool says_more(const json_value *parameters) {
     static const char *const keywords[] = {"patternProperties", "allOf",       "anyOf", "oneOf", "if", "$ref",
                                            "dependentSchemas",  "dependencies"};
@@ -132,7 +135,8 @@ static bool says_more(const json_value *parameters) {
 
 /* Properties with their types, and which of them are required. */
 static void write_outline(const output_tool *tool, json_out *o) {
-    const json_value *properties = json_get(tool->parameters, "properties"), *required = json_get(tool->parameters, "required");
+    const json_value *properties = json_get(tool->parameters, "properties"),
+                     *required = json_get(tool->parameters, "required");
     json_begin(o, '{');
     json_cstr(json_name(o, "type"), "object");
     json_begin(json_name(o, "properties"), '{');
@@ -153,7 +157,8 @@ static void write_outline(const output_tool *tool, json_out *o) {
     json_end(o, '}');
 }
 
-/* A copy under way: path is that of the value, at its end `n` bytes long; one that is too long is no refused one's. */
+/* A copy under way: path is that of the value, at its end `n` bytes long; one that is too
+ * long is no refused one's. */
 typedef struct copy {
     const call_refusals *without;
     json_out *o;
@@ -162,7 +167,8 @@ typedef struct copy {
 
 static bool is_left_out(const copy *c, size_t n, const char *keyword) {
     for (size_t i = 0; i < c->without->n; i++) {
-        if (str_is((str){c->path, n}, c->without->list[i].path) && strcmp(c->without->list[i].of, keyword) == 0) {
+        if (str_is((str){c->path, n}, c->without->list[i].path) &&
+            strcmp(c->without->list[i].of, keyword) == 0) {
             return true;
         }
     }
@@ -225,14 +231,19 @@ quire_err call_loosen(const output_tool *tool, const call_refusals *without, jso
     strbuf text = {0};
     json_out o = {.to = &text};
     json_fault fault;
-    json_limits limits = {.max_depth = 200, .max_values = 200000, .max_containers = 200000, .max_names = 200000, .names = JSON_NAMES_LAST};
+    json_limits limits = {.max_depth = 200,
+                          .max_values = 200000,
+                          .max_containers = 200000,
+                          .max_names = 200000,
+                          .names = JSON_NAMES_LAST};
     if (without != NULL) {
         copy c = {.without = without, .o = &o};
         copy_value(&c, tool->parameters, 0);
     } else {
         write_outline(tool, &o);
     }
-    quire_err e = o.err == QUIRE_OK ? json_read((str){text.p, text.n}, &limits, JSON_WIDE_REAL, out, &fault) : o.err;
+    quire_err e =
+        o.err == QUIRE_OK ? json_read((str){text.p, text.n}, &limits, JSON_WIDE_REAL, out, &fault) : o.err;
     strbuf_deinit(&text);
     return e;
 }

@@ -9,7 +9,8 @@ static const grammar_mark *mark_here(const grammar_marks *marks, str text) {
     const grammar_mark *best = NULL;
     for (size_t i = 0; i < marks->n; i++) {
         const grammar_mark *m = &marks->list[i];
-        if (m->text.n > (best != NULL ? best->text.n : 0) && m->text.n <= text.n && memcmp(m->text.p, text.p, m->text.n) == 0) {
+        if (m->text.n > (best != NULL ? best->text.n : 0) && m->text.n <= text.n &&
+            memcmp(m->text.p, text.p, m->text.n) == 0) {
             best = m;
         }
     }
@@ -69,7 +70,8 @@ static quire_err check_text(const checker *k, const char *text, bool is_last) {
                             : ends                  ? "stop_token_ids"
                                                     : NULL;
         if (field != NULL) {
-            return err_set_param(k->err, QUIRE_BAD_REQUEST, field, "%s: a tool call is written with %.*s, token %d, which %s", field,
+            return err_set_param(k->err, QUIRE_BAD_REQUEST, field,
+                                 "%s: a tool call is written with %.*s, token %d, which %s", field,
                                  (int)scan.found->text.n, scan.found->text.p, (int)id,
                                  is_bad_word(k->p, id) ? "is banned"
                                  : ends                ? "would end the answer inside it"
@@ -81,7 +83,8 @@ static quire_err check_text(const checker *k, const char *text, bool is_last) {
 
 static quire_err check_layout(const checker *k, const call_layout *l, bool is_single) {
     const layout_tag *t = l->tag;
-    const char *const tags[] = {t != NULL ? t->before : "", t != NULL ? t->middle : "", t != NULL ? t->behind : ""};
+    const char *const tags[] = {t != NULL ? t->before : "", t != NULL ? t->middle : "",
+                                t != NULL ? t->behind : ""};
     TRY(check_text(k, l->open, false));
     TRY(check_text(k, l->before, false));
     TRY(check_text(k, l->name_end, false));
@@ -93,8 +96,8 @@ static quire_err check_layout(const checker *k, const call_layout *l, bool is_si
     return check_text(k, l->close, true);
 }
 
-quire_err call_marks_check(const call_grammar *c, const grammar_marks *marks, const sampling_params *p, const model_desc *d,
-                           quire_error *err) {
+quire_err call_marks_check(const call_grammar *c, const grammar_marks *marks, const sampling_params *p,
+                           const model_desc *d, quire_error *err) {
     const checker k = {marks, p, d, err};
     const call_layout *l;
     for (size_t i = 0; (l = call_layout_at(i)) != NULL; i++) {

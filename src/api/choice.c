@@ -22,7 +22,13 @@ void event_memory_deinit(event_memory *m) {
 }
 
 void choice_init(choice *c, quire_engine *e, quire_stream *s, const quire_request *r, int32_t index) {
-    *c = (choice){.e = e, .stream = s, .request = r, .index = index, .stop_token = -1, .stop_string = -1, .last_token = -1};
+    *c = (choice){.e = e,
+                  .stream = s,
+                  .request = r,
+                  .index = index,
+                  .stop_token = -1,
+                  .stop_string = -1,
+                  .last_token = -1};
     int32_t server_most = r->context.max_tool_calls, most = r->max_tool_calls;
     c->calls.most = most > 0 && (server_most == 0 || most < server_most) ? most : server_most;
     c->calls.is_distinct = r->tool_choice == OUTPUT_CHOICE_REQUIRED;
@@ -49,7 +55,8 @@ void choice_text_close(choice_text *t) {
 }
 
 /* Appends the text that can be shown of a piece to *out, and its parts to *found. */
-static quire_err show(const choice *c, choice_text *t, str piece, bool may_end, strbuf *out, output_events *found, int32_t *match) {
+static quire_err show(const choice *c, choice_text *t, str piece, bool may_end, strbuf *out,
+                      output_events *found, int32_t *match) {
     size_t shown = out->n;
     if (t->stops == NULL) {
         TRY(strbuf_add(out, piece.p, piece.n));
@@ -62,11 +69,13 @@ static quire_err show(const choice *c, choice_text *t, str piece, bool may_end, 
     return t->parser != NULL && text.n > 0 ? output_parser_feed(t->parser, text, false, found) : QUIRE_OK;
 }
 
-/* Shows a token that is a mark, whose text the detokenizer put at the end of `piece`, or left out. */
-static quire_err show_mark(const choice *c, choice_text *t, int32_t token, str piece, bool may_end, strbuf *out, output_events *found,
-                           int32_t *match) {
+/* Shows a token that is a mark, whose text the detokenizer put at the end of `piece`, or
+ * left out. */
+static quire_err show_mark(const choice *c, choice_text *t, int32_t token, str piece, bool may_end,
+                           strbuf *out, output_events *found, int32_t *match) {
     str mark = tokenizer_piece(c->e->parts.tokenizer, token), before = piece;
-    bool is_shown = piece.n >= mark.n && mark.n > 0 && memcmp(piece.p + piece.n - mark.n, mark.p, mark.n) == 0;
+    bool is_shown =
+        piece.n >= mark.n && mark.n > 0 && memcmp(piece.p + piece.n - mark.n, mark.p, mark.n) == 0;
     before.n -= is_shown ? mark.n : 0;
     TRY(show(c, t, before, may_end, out, found, match));
     if (*match >= 0) {
@@ -87,12 +96,13 @@ static void count_decoded(choice_text *t, size_t n) {
     t->n_before = 0;
 }
 
-quire_err choice_feed(const choice *c, const sampling_params *p, choice_text *t, int32_t token, bool may_end, strbuf *out,
-                      output_events *found, int32_t *match) {
+quire_err choice_feed(const choice *c, const sampling_params *p, choice_text *t, int32_t token, bool may_end,
+                      strbuf *out, output_events *found, int32_t *match) {
     *match = -1;
     t->n_last = 0;
     end_kind end = end_token_kind(p, model_description(c->e->parts.model.m), token);
-    if (t->detok == NULL || (end != END_NONE && !c->request->include_stop)) { /* an end token's text is not shown */
+    /* an end token's text is not shown */
+    if (t->detok == NULL || (end != END_NONE && !c->request->include_stop)) {
         return QUIRE_OK;
     }
     if (t->stops == NULL && t->parser == NULL) {
@@ -103,13 +113,16 @@ quire_err choice_feed(const choice *c, const sampling_params *p, choice_text *t,
     }
     strbuf piece = {0};
     const tokenizer *tokens = c->e->parts.tokenizer;
-    bool is_mark = t->parser != NULL && marked_vocab_is_mark(tokens, token) && request_has_mark(c->request, tokenizer_piece(tokens, token));
-    bool is_hidden = t->parser != NULL && !is_mark && c->request->skip_special && tokenizer_is_special(tokens, token);
+    bool is_mark = t->parser != NULL && marked_vocab_is_mark(tokens, token) &&
+                   request_has_mark(c->request, tokenizer_piece(tokens, token));
+    bool is_hidden =
+        t->parser != NULL && !is_mark && c->request->skip_special && tokenizer_is_special(tokens, token);
     quire_err e = detok_add(t->detok, token, &piece);
     str text = {piece.p, piece.n};
     count_decoded(t, piece.n);
     if (e == QUIRE_OK) {
-        e = is_mark ? show_mark(c, t, token, text, may_end, out, found, match) : show(c, t, text, may_end, out, found, match);
+        e = is_mark ? show_mark(c, t, token, text, may_end, out, found, match)
+                    : show(c, t, text, may_end, out, found, match);
     }
     strbuf_deinit(&piece);
     return e == QUIRE_OK && is_hidden ? output_parser_break(t->parser, found) : e;
@@ -199,7 +212,8 @@ quire_err choice_take_token(choice *c, const engine_event *event, event_memory *
 }
 
 void choice_take_end(choice *c, const engine_event *event) {
-    _Static_assert((int)FINISH_STOP == (int)QUIRE_FINISH_STOP && (int)FINISH_ERROR == (int)QUIRE_FINISH_ERROR, "in the same order");
+    _Static_assert((int)FINISH_STOP == (int)QUIRE_FINISH_STOP && (int)FINISH_ERROR == (int)QUIRE_FINISH_ERROR,
+                   "in the same order");
     c->gone = true;
     c->n_prefilled = event->n_prefilled;
     c->n_preempted = event->n_preempted;
@@ -209,9 +223,11 @@ void choice_take_end(choice *c, const engine_event *event) {
     c->beam_score = event->beam_score;
     c->sum_logprob = c->request->info.beam_width > 0 ? event->beam_sum : c->sum_logprob;
     if (c->finish == QUIRE_FINISH_NONE) {
-        c->finish = c->prompt_only && event->finish == FINISH_STOP ? QUIRE_FINISH_LENGTH : (quire_finish)event->finish;
+        c->finish = c->prompt_only && event->finish == FINISH_STOP ? QUIRE_FINISH_LENGTH
+                                                                   : (quire_finish)event->finish;
         c->over_us = event->ended_us;
-        c->stop_token = c->finish == QUIRE_FINISH_STOP && !event->stopped_by_eos ? c->last_token : c->stop_token;
+        c->stop_token =
+            c->finish == QUIRE_FINISH_STOP && !event->stopped_by_eos ? c->last_token : c->stop_token;
     }
 }
 
@@ -254,13 +270,15 @@ static void set_text(const strbuf *text, quire_event *out) {
 }
 
 /* Copies n of the engine's log-probabilities for an event. */
-static quire_err fill_logprobs(event_memory *m, const token_logprob *from, size_t n, int32_t width, quire_event *out) {
+static quire_err fill_logprobs(event_memory *m, const token_logprob *from, size_t n, int32_t width,
+                               quire_event *out) {
     if (from == NULL || n == 0) {
         return QUIRE_OK;
     }
     TRY(mem_grow(&m->logprobs, &m->cap_logprobs, n, sizeof *m->logprobs));
     for (size_t i = 0; i < n; i++) {
-        m->logprobs[i] = (quire_logprob){.token = from[i].id, .rank = from[i].rank, .logprob = from[i].logprob};
+        m->logprobs[i] =
+            (quire_logprob){.token = from[i].id, .rank = from[i].rank, .logprob = from[i].logprob};
     }
     out->logprobs = m->logprobs;
     out->n_logprobs = width;
@@ -285,8 +303,8 @@ static size_t as_long(str s, str text) {
     return n;
 }
 
-/* How many bytes of `left` are the text of an ordinary token. A space before a word may be in one of the two only: decoders drop it from a
- * text's first word. */
+/* How many bytes of `left` are the text of an ordinary token. A space before a word may
+ * be in one of the two only: decoders drop it from a text's first word. */
 static size_t shown_bytes(str left, str text) {
     if (text.n == 0 || echo_begins(left, text)) {
         return text.n;
@@ -299,10 +317,11 @@ static size_t shown_bytes(str left, str text) {
     return is_after ? text.n + 1 : as_long(left, text);
 }
 
-/* Fills ends[0..n) with offsets into echo: those of its token boundaries, in ascending order, the last of them echo.n. So the tokens' texts
- * are the echo when joined. A token that the echo does not show has none: a special token that was added or is hidden, the first part of a
- * character. Where the tokenizer changed the text, as to lower case, a token has as many characters of the echo as of its own.
- * QUIRE_NO_MEMORY. */
+/* Fills ends[0..n) with offsets into echo: those of its token boundaries, in ascending
+ * order, the last of them echo.n. So the tokens' texts are the echo when joined. A token
+ * that the echo does not show has none: a special token that was added or is hidden, the
+ * first part of a character. Where the tokenizer changed the text, as to lower case, a
+ * token has as many characters of the echo as of its own. QUIRE_NO_MEMORY. */
 static quire_err echo_ends(const tokenizer *t, const int32_t *ids, size_t n, str echo, size_t *ends) {
     detok *d;
     strbuf text = {0};
@@ -332,7 +351,8 @@ static quire_err fill_ends(const choice *c, event_memory *m, quire_event *out) {
         return QUIRE_OK;
     }
     TRY(mem_grow(&m->ends, &m->cap_ends, c->prompt.n, sizeof *m->ends));
-    TRY(echo_ends(c->e->parts.tokenizer, c->prompt.ids, c->prompt.n, (str){m->echo.n > 0 ? m->echo.p : "", m->echo.n}, m->ends));
+    TRY(echo_ends(c->e->parts.tokenizer, c->prompt.ids, c->prompt.n,
+                  (str){m->echo.n > 0 ? m->echo.p : "", m->echo.n}, m->ends));
     out->token_ends = m->ends;
     return QUIRE_OK;
 }
@@ -348,24 +368,28 @@ quire_err choice_start(choice *c, event_memory *m, quire_event *out) {
     if (!r->info.echo) {
         return e;
     }
-    const request_prompt *prompt = r->info.endpoint == QUIRE_COMPLETIONS ? &r->prompts[c->index / r->info.n_samples] : NULL;
+    const request_prompt *prompt =
+        r->info.endpoint == QUIRE_COMPLETIONS ? &r->prompts[c->index / r->info.n_samples] : NULL;
     strbuf_clear(&m->echo);
     quire_err echoed = QUIRE_OK;
     if (prompt != NULL && prompt->ids == NULL) {
         echoed = strbuf_add(&m->echo, prompt->text.p, prompt->text.n);
     } else if (c->e->parts.tokenizer) {
-        echoed = tokenizer_decode(c->e->parts.tokenizer, c->prompt.ids, c->prompt.n, r->skip_special, &m->echo);
+        echoed =
+            tokenizer_decode(c->e->parts.tokenizer, c->prompt.ids, c->prompt.n, r->skip_special, &m->echo);
     }
     set_text(&m->echo, out);
     echoed = echoed != QUIRE_OK ? echoed : fill_ends(c, m, out);
     return e != QUIRE_OK ? e : echoed;
 }
 
-/* Whether the request has no use for a part: reasoning that it leaves out, calls behind the only one. */
+/* Whether the request has no use for a part: reasoning that it leaves out, calls behind
+ * the only one. */
 static bool is_left_out(const quire_request *r, const output_event *e) {
     bool is_of_call = e->kind >= OUTPUT_CALL_BEGIN;
     bool is_further = is_of_call && e->call > 0;
-    return (e->kind == OUTPUT_REASONING && !r->include_reasoning) || (is_further && (!r->parallel_calls || r->info.old_calls));
+    return (e->kind == OUTPUT_REASONING && !r->include_reasoning) ||
+           (is_further && (!r->parallel_calls || r->info.old_calls));
 }
 
 /* Copies what was found, with inputs in place of custom tools' arguments. */
@@ -392,7 +416,8 @@ static quire_err make_plain(choice *c, event_memory *m) {
 }
 
 static quire_err fill_parts(choice *c, event_memory *m, quire_event *out) {
-    _Static_assert((int)OUTPUT_REASONING == (int)QUIRE_PART_REASONING && (int)OUTPUT_CALL_END == (int)QUIRE_PART_CALL_END,
+    _Static_assert((int)OUTPUT_REASONING == (int)QUIRE_PART_REASONING &&
+                       (int)OUTPUT_CALL_END == (int)QUIRE_PART_CALL_END,
                    "in the same order");
     bool is_custom = c->is_custom;
     TRY(c->request->has_custom ? make_plain(c, m) : QUIRE_OK);
@@ -401,7 +426,9 @@ static quire_err fill_parts(choice *c, event_memory *m, quire_event *out) {
     for (size_t i = 0; i < found->n; i++) {
         const output_event *e = &found->items[i];
         str text = output_event_text(found, i);
-        is_custom = e->kind == OUTPUT_CALL_BEGIN ? c->request->has_custom && request_is_custom(c->request, text) : is_custom;
+        is_custom = e->kind == OUTPUT_CALL_BEGIN
+                        ? c->request->has_custom && request_is_custom(c->request, text)
+                        : is_custom;
         if (!is_left_out(c->request, e)) {
             m->parts[out->n_parts++] = (quire_part){.kind = (quire_part_kind)e->kind,
                                                     .call = e->call,
@@ -444,7 +471,9 @@ quire_err choice_flush(choice *c, event_memory *m) {
     if (c->text.parser == NULL) {
         return QUIRE_OK;
     }
-    quire_err e = m->text.n > 0 ? output_parser_feed(c->text.parser, (str){m->text.p, m->text.n}, false, &m->found) : QUIRE_OK;
+    quire_err e = m->text.n > 0
+                      ? output_parser_feed(c->text.parser, (str){m->text.p, m->text.n}, false, &m->found)
+                      : QUIRE_OK;
     e = e != QUIRE_OK ? e : output_parser_finish(c->text.parser, c->finish == QUIRE_FINISH_LENGTH, &m->found);
     output_parser_close(c->text.parser);
     c->text.parser = NULL;

@@ -1,4 +1,5 @@
-/* The input of a call of a custom tool: what its arguments, {"input": "text"}, hold as a string, read while they stream.
+/* The input of a call of a custom tool: what its arguments, {"input": "text"}, hold as a
+ * string, read while they stream.
  *
  * Arguments of another form are the input as they stand. Owner: the choice. */
 #ifndef API_CUSTOM_INPUT_H
@@ -14,8 +15,8 @@ typedef struct custom_input {
     unescape text; /* inside the string */
 } custom_input;
 
-/* Reads the next piece of the arguments of a call; a zeroed struct is one that has read nothing. Appends what it adds to the input.
- * QUIRE_NO_MEMORY. */
+/* Reads the next piece of the arguments of a call; a zeroed struct is one that has read
+ * nothing. Appends what it adds to the input. QUIRE_NO_MEMORY. */
 quire_err custom_input_feed(custom_input *c, str piece, strbuf *out);
 
 #endif

@@ -19,7 +19,9 @@ static quire_err keep_row(rows_out *o, size_t i, const quire_event *ev, quire_er
         o->n_row = (size_t)ev->n_row;
         bool fits = size_mul(o->n, o->n_row, &n_values) && size_mul(n_values, sizeof(float), &n_bytes);
         o->rows = fits ? mem_new(n_values, sizeof(float)) : NULL;
-        TRY(o->rows != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %zu rows of %zu", o->n, o->n_row));
+        TRY(o->rows != NULL
+                ? QUIRE_OK
+                : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %zu rows of %zu", o->n, o->n_row));
     }
     memcpy(o->rows + i * o->n_row, ev->row, o->n_row * sizeof *o->rows);
     return QUIRE_OK;
@@ -45,8 +47,8 @@ static quire_err collect(quire_queue *q, quire_stream *s, size_t first, rows_out
     return e;
 }
 
-static quire_err run(quire_engine *e, quire_queue *q, const quire_input *inputs, const quire_embed_options *o, rows_out *out,
-                     quire_error *err) {
+static quire_err run(quire_engine *e, quire_queue *q, const quire_input *inputs, const quire_embed_options *o,
+                     rows_out *out, quire_error *err) {
     for (size_t first = 0; first < out->n; first += INPUTS_A_REQUEST) {
         quire_request *r;
         quire_stream *s;
@@ -58,8 +60,8 @@ static quire_err run(quire_engine *e, quire_queue *q, const quire_input *inputs,
     return QUIRE_OK;
 }
 
-quire_err quire_embed(quire_engine *e, const quire_input *inputs, size_t n, const quire_embed_options *o, float **rows, size_t *n_row,
-                      quire_error *err) {
+quire_err quire_embed(quire_engine *e, const quire_input *inputs, size_t n, const quire_embed_options *o,
+                      float **rows, size_t *n_row, quire_error *err) {
     rows_out out = {.n = n};
     quire_error unread = {0};
     quire_queue *q;

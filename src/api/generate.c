@@ -1,16 +1,19 @@
-/* Requests from texts and messages, and an answer in one call that waits: for programs that do nothing else meanwhile. */
+/* Requests from texts and messages, and an answer in one call that waits: for programs
+ * that do nothing else meanwhile. */
 #include "api/quire_engine.h"
 #include "json/json_out.h"
 
 /* Parses a body that was written, and frees it. */
-static quire_err parse_written(const quire_engine *e, quire_endpoint endpoint, json_out *o, quire_request **out, quire_error *err) {
+static quire_err parse_written(const quire_engine *e, quire_endpoint endpoint, json_out *o,
+                               quire_request **out, quire_error *err) {
     quire_err r = o->err == QUIRE_OK ? quire_request_parse(e, endpoint, o->to->p, o->to->n, out, err)
                                      : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
     strbuf_deinit(o->to);
     return r;
 }
 
-quire_err quire_request_text(const quire_engine *e, const char *text, size_t n, quire_request **out, quire_error *err) {
+quire_err quire_request_text(const quire_engine *e, const char *text, size_t n, quire_request **out,
+                             quire_error *err) {
     strbuf body = {0};
     json_out o = {.to = &body};
     *out = NULL;
@@ -20,7 +23,8 @@ quire_err quire_request_text(const quire_engine *e, const char *text, size_t n, 
     return parse_written(e, QUIRE_COMPLETIONS, &o, out, err);
 }
 
-quire_err quire_request_chat(const quire_engine *e, const quire_message *messages, size_t n, quire_request **out, quire_error *err) {
+quire_err quire_request_chat(const quire_engine *e, const quire_message *messages, size_t n,
+                             quire_request **out, quire_error *err) {
     strbuf body = {0};
     json_out o = {.to = &body};
     *out = NULL;

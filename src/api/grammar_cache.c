@@ -59,8 +59,8 @@ static uint64_t hash_key(const grammar_key *k) {
 static bool is_same(const grammar_key *a, const grammar_key *b) {
     const reasoning_frame *x = &a->frame, *y = &b->frame;
     bool same_frame = x->format == y->format && x->calls == y->calls && x->start == y->start;
-    return a->tenant == b->tenant && a->form == b->form && a->kind == b->kind && a->space == b->space && a->order == b->order &&
-           a->numbers == b->numbers && a->additional == b->additional && same_frame &&
+    return a->tenant == b->tenant && a->form == b->form && a->kind == b->kind && a->space == b->space &&
+           a->order == b->order && a->numbers == b->numbers && a->additional == b->additional && same_frame &&
            str_eq(a->whitespace_pattern, b->whitespace_pattern) && str_eq(a->text, b->text);
 }
 
@@ -92,7 +92,8 @@ static entry *make_entry(const grammar_key *key, grammar *g) {
         char *text = (char *)(e + 1), *pattern = text + key->text.n;
         mem_copy(text, key->text.p, key->text.n);
         mem_copy(pattern, key->whitespace_pattern.p, key->whitespace_pattern.n);
-        *e = (entry){.key = *key, .hash = hash_key(key), .n_bytes = n_bytes + grammar_bytes(g), .g = grammar_share(g)};
+        *e = (entry){
+            .key = *key, .hash = hash_key(key), .n_bytes = n_bytes + grammar_bytes(g), .g = grammar_share(g)};
         e->key.text.p = text;
         e->key.whitespace_pattern.p = pattern;
     }
@@ -130,7 +131,9 @@ static entry *take_out(grammar_cache *c, int32_t i) {
 }
 
 void grammar_cache_keep(grammar_cache *c, const grammar_key *key, grammar *g) {
-    entry *e = grammar_bytes(g) + key->text.n + key->whitespace_pattern.n <= c->max_bytes / 4 ? make_entry(key, g) : NULL;
+    entry *e = grammar_bytes(g) + key->text.n + key->whitespace_pattern.n <= c->max_bytes / 4
+                   ? make_entry(key, g)
+                   : NULL;
     if (e == NULL) {
         return;
     }

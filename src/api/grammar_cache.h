@@ -1,9 +1,10 @@
 /* The cache of compiled grammars: a rule that a tenant sends again is not compiled again.
  *
- * An entry is a grammar under all that it was compiled from: tenant, form, kind, options, frame and text, which are compared whole. Tenants
- * do not see each other's entries, so how fast a rule is taken tells nothing of others' rules. Past the limit the least recently used entry
- * of the tenant that holds most goes. An entry counts as the limit's 512th part at least. Threads: any; a lock is held while texts are
- * compared. */
+ * An entry is a grammar under all that it was compiled from: tenant, form, kind, options,
+ * frame and text, which are compared whole. Tenants do not see each other's entries, so
+ * how fast a rule is taken tells nothing of others' rules. Past the limit the least
+ * recently used entry of the tenant that holds most goes. An entry counts as the limit's
+ * 512th part at least. Threads: any; a lock is held while texts are compared. */
 #ifndef API_GRAMMAR_CACHE_H
 #define API_GRAMMAR_CACHE_H
 
@@ -37,7 +38,8 @@ quire_err grammar_cache_open(size_t max_bytes, grammar_cache **out);
 void grammar_cache_close(grammar_cache *c);
 /* A reference to the grammar of a key, which the caller drops; NULL: it is not known. */
 grammar *grammar_cache_find(grammar_cache *c, const grammar_key *key);
-/* Keeps a reference to g under a copy of the key, unless both take over a quarter of the limit, are known already, or memory is out. */
+/* Keeps a reference to g under a copy of the key, unless both take over a quarter of the
+ * limit, are known already, or memory is out. */
 void grammar_cache_keep(grammar_cache *c, const grammar_key *key, grammar *g);
 /* Bytes that the entries take. */
 size_t grammar_cache_bytes(grammar_cache *c);

@@ -36,7 +36,8 @@ static int32_t forced(const constraint *c, const void *state, int32_t *ids, int3
     return grammar_forced(run_of(c), read_state(state), ids, most);
 }
 
-static int32_t guess(const constraint *c, const void *state, const guess_bounds *b, int32_t *ids, int32_t *parents) {
+static int32_t guess(const constraint *c, const void *state, const guess_bounds *b, int32_t *ids,
+                     int32_t *parents) {
     const grammar_guess_bounds bounds = {b->nodes, b->first, b->least, b->row};
     return grammar_guess(run_of(c), read_state(state), &bounds, ids, parents);
 }
@@ -60,7 +61,8 @@ int64_t grammar_constraint_mask_us(const constraint *c) {
     return c->ops == &ops ? grammar_run_mask_ns(run_of(c)) / 1000 : 0;
 }
 
-quire_err grammar_constraint_open(grammar *g, grammar_vocab *v, grammar_memory *memory, uint64_t tenant, constraint **out) {
+quire_err grammar_constraint_open(grammar *g, grammar_vocab *v, grammar_memory *memory, uint64_t tenant,
+                                  constraint **out) {
     grammar_constraint *c = mem_new(1, sizeof *c);
     TRY(mem_check(c));
     quire_err e = grammar_run_open_in(g, v, memory, tenant, &c->run);
@@ -96,14 +98,16 @@ static void spell_marks(const grammar_marks *marks, char *spelt, str *texts) {
     }
 }
 
-quire_err grammar_constraint_vocab(const tokenizer *t, int32_t n_vocab, const grammar_marks *marks, grammar_vocab **out) {
+quire_err grammar_constraint_vocab(const tokenizer *t, int32_t n_vocab, const grammar_marks *marks,
+                                   grammar_vocab **out) {
     strbuf bytes = {0};
     const grammar_marks none = {0};
     marks = marks != NULL ? marks : &none;
     size_t *ends = mem_new((size_t)n_vocab, sizeof *ends);
     str *texts = mem_new((size_t)n_vocab, sizeof *texts);
     char *spelt = mem_new(marks->n + 1, GRAMMAR_MARK_BYTES);
-    quire_err e = ends != NULL && texts != NULL && spelt != NULL ? list_bytes(t, n_vocab, &bytes, ends) : QUIRE_NO_MEMORY;
+    quire_err e = ends != NULL && texts != NULL && spelt != NULL ? list_bytes(t, n_vocab, &bytes, ends)
+                                                                 : QUIRE_NO_MEMORY;
     for (int32_t id = 0; id < n_vocab && e == QUIRE_OK; id++) {
         size_t start = id > 0 ? ends[id - 1] : 0;
         texts[id] = (str){bytes.p != NULL ? bytes.p + start : "", ends[id] - start};

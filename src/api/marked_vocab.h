@@ -1,6 +1,8 @@
-/* The vocabulary of grammars that tell special tokens from text (grammar/grammar_parts.h), and the list of these tokens. Immutable.
+/* The vocabulary of grammars that tell special tokens from text
+ * (grammar/grammar_parts.h), and the list of these tokens. Immutable.
  *
- * Special are a tokenizer's control tokens, and those that a user added, unless they are white space alone: these are text. */
+ * Special are a tokenizer's control tokens, and those that a user added, unless they are
+ * white space alone: these are text. */
 #ifndef API_MARKED_VOCAB_H
 #define API_MARKED_VOCAB_H
 

@@ -1,5 +1,6 @@
-/* Parses bodies of requests, looks over their beginnings, and checks rules, on a text thread: from quire_parse_start to PARSED,
- * quire_look_start to LOOKED, quire_check_start to CHECKED. */
+/* Parses bodies of requests, looks over their beginnings, and checks rules, on a text
+ * thread: from quire_parse_start to PARSED, quire_look_start to LOOKED, quire_check_start
+ * to CHECKED. */
 #include "api/request.h"
 #include "api/stream.h"
 #include "base/mem.h"
@@ -28,20 +29,23 @@ static void run_parse(text_job *job) {
         (void)request_look(p->endpoint, body, &p->error);
         p->report = (strbuf){.p = p->body, .n = p->n};
     } else {
-        (void)(p->kind == QUIRE_EVENT_CHECKED ? request_schema_check(&p->q->e->context, body, &p->report, &p->error)
-                                              : quire_request_parse(p->q->e, p->endpoint, body.p, body.n, &p->request, &p->error));
+        (void)(p->kind == QUIRE_EVENT_CHECKED
+                   ? request_schema_check(&p->q->e->context, body, &p->report, &p->error)
+                   : quire_request_parse(p->q->e, p->endpoint, body.p, body.n, &p->request, &p->error));
         mem_free(p->body);
     }
     queue_deliver(p->q, job);
 }
 
-/* The queue keeps the report of a check until its next event; what a look was given is the receiver's. */
+/* The queue keeps the report of a check until its next event; what a look was given is
+ * the receiver's. */
 static void take_report(quire_parse *p) {
     strbuf_deinit(&p->q->report);
     p->q->report = p->kind == QUIRE_EVENT_CHECKED ? p->report : (strbuf){0};
 }
 
-/* text_job.take: fills the event of p->kind, unless the parse was cancelled, and frees the parse. */
+/* text_job.take: fills the event of p->kind, unless the parse was cancelled, and frees
+ * the parse. */
 static bool take_parse(text_job *job, quire_event *out) {
     quire_parse *p = (quire_parse *)job;
     bool is_wanted = !atomic_load(&p->cancelled);
@@ -74,24 +78,36 @@ static quire_err start(quire_queue *q, quire_parse as, const char *tenant, quire
     }
     *p = as;
     p->q = q;
-    p->job = (text_job){.run = run_parse, .take = take_parse, .tenant = text_tenant(tenant), .n_bytes = as.n, .is_off = &p->cancelled};
+    p->job = (text_job){.run = run_parse,
+                        .take = take_parse,
+                        .tenant = text_tenant(tenant),
+                        .n_bytes = as.n,
+                        .is_off = &p->cancelled};
     q->n_parses++;
     text_pool_add(q->e->text, &p->job);
     return QUIRE_OK;
 }
 
-quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, const char *tenant, void *user,
+quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, const char *tenant,
+                            void *user, quire_parse **out) {
+    return start(
+        q,
+        (quire_parse){.kind = QUIRE_EVENT_PARSED, .endpoint = endpoint, .body = body, .n = n, .user = user},
+        tenant, out);
+}
+
+quire_err quire_look_start(quire_queue *q, quire_endpoint endpoint, char *begin, size_t n, const char *tenant,
+                           void *user, quire_parse **out) {
+    return start(
+        q,
+        (quire_parse){.kind = QUIRE_EVENT_LOOKED, .endpoint = endpoint, .body = begin, .n = n, .user = user},
+        tenant, out);
+}
+
+quire_err quire_check_start(quire_queue *q, char *body, size_t n, const char *tenant, void *user,
                             quire_parse **out) {
-    return start(q, (quire_parse){.kind = QUIRE_EVENT_PARSED, .endpoint = endpoint, .body = body, .n = n, .user = user}, tenant, out);
-}
-
-quire_err quire_look_start(quire_queue *q, quire_endpoint endpoint, char *begin, size_t n, const char *tenant, void *user,
-                           quire_parse **out) {
-    return start(q, (quire_parse){.kind = QUIRE_EVENT_LOOKED, .endpoint = endpoint, .body = begin, .n = n, .user = user}, tenant, out);
-}
-
-quire_err quire_check_start(quire_queue *q, char *body, size_t n, const char *tenant, void *user, quire_parse **out) {
-    return start(q, (quire_parse){.kind = QUIRE_EVENT_CHECKED, .body = body, .n = n, .user = user}, tenant, out);
+    return start(q, (quire_parse){.kind = QUIRE_EVENT_CHECKED, .body = body, .n = n, .user = user}, tenant,
+                 out);
 }
 
 void quire_parse_cancel(quire_parse *p) {

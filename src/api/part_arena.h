@@ -1,6 +1,8 @@
-/* Memory of a grammar's parts while they are put together: many small blocks that are freed together. One thread.
+/* Memory of a grammar's parts while they are put together: many small blocks that are
+ * freed together. One thread.
  *
- * The first failure stays: what is made after it is empty, and the caller looks once (part_arena.failed). */
+ * The first failure stays: what is made after it is empty, and the caller looks once
+ * (part_arena.failed). */
 #ifndef API_PART_ARENA_H
 #define API_PART_ARENA_H
 

@@ -1,4 +1,5 @@
-/* Snapshots of an engine's pages through quire.h: engine/engine_view.h under the public names. */
+/* Snapshots of an engine's pages through quire.h: engine/engine_view.h under the public
+ * names. */
 #include "api/quire_engine.h"
 #include "engine/engine_view.h"
 

@@ -1,4 +1,5 @@
-/* Prepares a parsed request on a text thread: renders the template, tokenises, and submits the sequences to the engine. */
+/* Prepares a parsed request on a text thread: renders the template, tokenises, and
+ * submits the sequences to the engine. */
 #include <stddef.h>
 #include <string.h>
 
@@ -23,14 +24,17 @@ static quire_err need_vocabulary(const quire_engine *e, const quire_request *r, 
         return QUIRE_OK;
     }
     const char *name = gives_rows(r) ? "input" : "prompt";
-    return err_set_param(err, QUIRE_UNSUPPORTED, name, "this model has no vocabulary that this server can use; give the %s as token ids",
+    return err_set_param(err, QUIRE_UNSUPPORTED, name,
+                         "this model has no vocabulary that this server can use; give the %s as token ids",
                          name);
 }
 
-/* Tokenises a text. One that cannot fit is refused by its length, where that is certain, and no more is tokenised than can fit. */
-static quire_err encode(const quire_engine *e, const quire_request *r, str text, encode_options options, token_list *out,
-                        quire_error *err) {
-    size_t limit = (size_t)e->parts.info.max_model_len, least = tokenizer_least_tokens(e->parts.tokenizer, text.n);
+/* Tokenises a text. One that cannot fit is refused by its length, where that is certain,
+ * and no more is tokenised than can fit. */
+static quire_err encode(const quire_engine *e, const quire_request *r, str text, encode_options options,
+                        token_list *out, quire_error *err) {
+    size_t limit = (size_t)e->parts.info.max_model_len,
+           least = tokenizer_least_tokens(e->parts.tokenizer, text.n);
     if (least > limit) {
         return request_too_long(r, least, true, err);
     }
@@ -42,9 +46,10 @@ static quire_err encode(const quire_engine *e, const quire_request *r, str text,
     return er == QUIRE_NO_ROOM ? request_too_long(r, limit + 1, true, err) : er;
 }
 
-/* Tokenises a conversation's text. Of one that continues an earlier one only what is new is encoded. */
-static quire_err encode_chat(const quire_engine *e, const quire_request *r, str text, const text_marks *marks, token_list *out,
-                             quire_error *err) {
+/* Tokenises a conversation's text. Of one that continues an earlier one only what is new
+ * is encoded. */
+static quire_err encode_chat(const quire_engine *e, const quire_request *r, str text, const text_marks *marks,
+                             token_list *out, quire_error *err) {
     prompt_start start = {0};
     uint64_t tenant = text_tenant(r->tenant);
     const text_marks *counts = e->parts.parses_messages ? NULL : marks; /* of one engine always or never */
@@ -55,7 +60,8 @@ static quire_err encode_chat(const quire_engine *e, const quire_request *r, str 
         prompt_start_deinit(&start); /* no memory for it: the text is encoded whole */
     }
     bool is_known = start.at > 0;
-    encode_options options = {.marks = counts, .seams = &start.seams, .known = is_known ? &start.ids : NULL, .from = start.at};
+    encode_options options = {
+        .marks = counts, .seams = &start.seams, .known = is_known ? &start.ids : NULL, .from = start.at};
     quire_err er = encode(e, r, text, options, out, err);
     if (er == QUIRE_OK) {
         size_t first = start.seams.first;
@@ -65,12 +71,15 @@ static quire_err encode_chat(const quire_engine *e, const quire_request *r, str 
     return er;
 }
 
-/* Tokenises the conversation. Special tokens are parsed only where the template wrote them, or everywhere, as the server is set. */
-static quire_err make_chat(const quire_engine *e, const quire_request *r, token_list *out, output_start *start, quire_error *err) {
+/* Tokenises the conversation. Special tokens are parsed only where the template wrote
+ * them, or everywhere, as the server is set. */
+static quire_err make_chat(const quire_engine *e, const quire_request *r, token_list *out,
+                           output_start *start, quire_error *err) {
     strbuf text = {0};
     text_marks marks = {0};
     quire_err er = request_render(r, &text, &marks, err);
-    *start = er == QUIRE_OK && r->info.has_parts ? request_output_start(r, (str){text.p, text.n}, &marks) : OUTPUT_START_UNKNOWN;
+    *start = er == QUIRE_OK && r->info.has_parts ? request_output_start(r, (str){text.p, text.n}, &marks)
+                                                 : OUTPUT_START_UNKNOWN;
     er = er == QUIRE_OK ? encode_chat(e, r, (str){text.p, text.n}, &marks, out, err) : er;
     text_marks_deinit(&marks);
     strbuf_deinit(&text);
@@ -83,8 +92,8 @@ static quire_err copy_ids(token_list *to, const int32_t *ids, size_t n, quire_er
 }
 
 /* The ids of prompt i, and how the text behind it begins. */
-static quire_err make_prompt(const quire_engine *e, const quire_request *r, int32_t i, token_list *out, output_start *start,
-                             quire_error *err) {
+static quire_err make_prompt(const quire_engine *e, const quire_request *r, int32_t i, token_list *out,
+                             output_start *start, quire_error *err) {
     *start = r->fork_from.start;
     if (r->info.endpoint == QUIRE_CHAT && r->fork_from.held == NULL) {
         TRY(need_vocabulary(e, r, err));
@@ -98,8 +107,10 @@ static quire_err make_prompt(const quire_engine *e, const quire_request *r, int3
     return copy_ids(out, p->ids, (size_t)p->n_ids, err);
 }
 
-/* Checks the prompt's length. The engine cuts a max_tokens that exceeds the rest, as vLLM does. */
-static quire_err check_length(const quire_engine *e, const quire_request *r, const choice *c, quire_error *err) {
+/* Checks the prompt's length. The engine cuts a max_tokens that exceeds the rest, as vLLM
+ * does. */
+static quire_err check_length(const quire_engine *e, const quire_request *r, const choice *c,
+                              quire_error *err) {
     if (c->prompt.n == 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, gives_rows(r) ? "input" : "prompt",
                              "the prompt is empty; it must have at least one token");
@@ -120,23 +131,27 @@ enum {
 /* Bytes of one token of the response, or of the echo. */
 static int64_t token_bytes(const quire_request_info *info) {
     int64_t listed = info->endpoint == QUIRE_CHAT ? CHAT_LISTED_BYTES : LISTED_BYTES;
-    return TOKEN_BYTES + (info->return_token_ids ? TOKEN_BYTES : 0) + (info->logprobs >= 0 ? listed * (info->logprobs + 1) : 0);
+    return TOKEN_BYTES + (info->return_token_ids ? TOKEN_BYTES : 0) +
+           (info->logprobs >= 0 ? listed * (info->logprobs + 1) : 0);
 }
 
-/* Bytes of the choices of a prompt of n tokens: the echo and, in a whole response, as many tokens as the request names. A max_tokens that
- * is left out does not count: the response is cut where it grows too long. */
+/* Bytes of the choices of a prompt of n tokens: the echo and, in a whole response, as
+ * many tokens as the request names. A max_tokens that is left out does not count: the
+ * response is cut where it grows too long. */
 static int64_t response_bytes(const quire_request *r, size_t n_prompt) {
     const quire_request_info *info = &r->info;
-    int64_t shown = PROMPT_LISTED_BYTES * (int64_t)(info->prompt_logprobs + 1) + (info->echo ? token_bytes(info) : 0) +
-                    (info->return_token_ids ? TOKEN_BYTES : 0);
-    int64_t n_shown = info->endpoint == QUIRE_CHAT ? 1 : info->n_samples; /* a chat shows its prompt once, a completion with every choice */
+    int64_t shown = PROMPT_LISTED_BYTES * (int64_t)(info->prompt_logprobs + 1) +
+                    (info->echo ? token_bytes(info) : 0) + (info->return_token_ids ? TOKEN_BYTES : 0);
+    /* a chat shows its prompt once, a completion with every choice */
+    int64_t n_shown = info->endpoint == QUIRE_CHAT ? 1 : info->n_samples;
     int64_t n_new = info->stream || r->sampling.max_tokens < 0 ? 0 : r->sampling.max_tokens,
             room = r->context.max_model_len - (int64_t)n_prompt;
     n_new = n_new < room ? n_new : room;
     return info->n_samples * n_new * token_bytes(info) + n_shown * (int64_t)n_prompt * shown;
 }
 
-/* Checks truncate_prompt_tokens, which is accepted where it cuts nothing: prompts are not truncated. */
+/* Checks truncate_prompt_tokens, which is accepted where it cuts nothing: prompts are not
+ * truncated. */
 static quire_err check_truncation(const quire_request *r, size_t n_prompt, quire_error *err) {
     if (r->truncate_prompt_tokens < 0 || n_prompt <= (size_t)r->truncate_prompt_tokens) {
         return QUIRE_OK;
@@ -147,22 +162,24 @@ static quire_err check_truncation(const quire_request *r, size_t n_prompt, quire
 }
 
 /* Adds the bytes of one more prompt's choices to *total. */
-static quire_err count_response(const quire_engine *e, const quire_request *r, size_t n_prompt, int64_t *total, quire_error *err) {
+static quire_err count_response(const quire_engine *e, const quire_request *r, size_t n_prompt,
+                                int64_t *total, quire_error *err) {
     int64_t limit = (int64_t)e->parts.info.max_answer_bytes;
     *total += response_bytes(r, n_prompt);
     if (limit == 0 || gives_rows(r) || *total <= limit) {
         return QUIRE_OK;
     }
-    return err_set_param(
-        err, QUIRE_BAD_REQUEST,
-        r->info.n_samples > 1   ? "n"
-        : r->info.logprobs >= 0 ? "logprobs"
-                                : "max_tokens",
-        "the answer could take %lld bytes, and --max-answer-bytes is %lld: ask for fewer choices, tokens or logprobs, or for no echo",
-        (long long)*total, (long long)limit);
+    return err_set_param(err, QUIRE_BAD_REQUEST,
+                         r->info.n_samples > 1   ? "n"
+                         : r->info.logprobs >= 0 ? "logprobs"
+                                                 : "max_tokens",
+                         "the answer could take %lld bytes, and --max-answer-bytes is %lld: ask for fewer "
+                         "choices, tokens or logprobs, or for no echo",
+                         (long long)*total, (long long)limit);
 }
 
-/* Takes the ids of c's prompt and how its text begins: made for its first sample, copied for the others. */
+/* Takes the ids of c's prompt and how its text begins: made for its first sample, copied
+ * for the others. */
 static quire_err take_prompt(const quire_engine *e, const quire_request *r, choice *c, quire_error *err) {
     int32_t k = c->index % r->info.n_samples;
     if (k == 0) {
@@ -183,15 +200,17 @@ static quire_err open_choice(const quire_engine *e, const quire_request *r, choi
     return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a request");
 }
 
-_Static_assert(QUIRE_TENANT_BYTES + 1 + 2 * SHA256_BYTES <= ENGINE_NAMESPACE_BYTES, "a namespace's name fits");
+_Static_assert(QUIRE_TENANT_BYTES + 1 + 2 * SHA256_BYTES <= ENGINE_NAMESPACE_BYTES,
+               "a namespace's name fits");
 
 /* A request's own mask and change of scores, else those of all. */
 static attn_mods *mods_of(const quire_request *r) {
     return r->has_attention ? r->mods : r->context.mods;
 }
 
-/* Writes the name of r's namespace: its tenant and, behind a zero byte, which no tenant's name has, a digest of its salt (zeros for none)
- * and, where there is some, a digest of its mask and change of scores, with the b that they read. */
+/* Writes the name of r's namespace: its tenant and, behind a zero byte, which no tenant's
+ * name has, a digest of its salt (zeros for none) and, where there is some, a digest of
+ * its mask and change of scores, with the b that they read. */
 static size_t write_namespace(const quire_request *r, int32_t b, uint8_t out[ENGINE_NAMESPACE_BYTES]) {
     const attn_mods *mods = mods_of(r);
     size_t n = strlen(r->tenant);
@@ -242,8 +261,8 @@ static void add_work(void *context, engine_work *w) {
     text_pool_add(context, job_of(w));
 }
 
-engine_request stream_engine_request(const quire_request *r, int32_t prompt, uint8_t namespace[ENGINE_NAMESPACE_BYTES],
-                                     const quire_queue *q) {
+engine_request stream_engine_request(const quire_request *r, int32_t prompt,
+                                     uint8_t namespace[ENGINE_NAMESPACE_BYTES], const quire_queue *q) {
     bool ranked = r->info.n_samples > r->info.n_best; /* ranked by the log-probabilities of their tokens */
     engine_request made = {.priority = r->priority,
                            .deadline_us = (int64_t)((double)r->ttft_deadline_ms * 1e3),
@@ -266,7 +285,8 @@ engine_request stream_engine_request(const quire_request *r, int32_t prompt, uin
     return made;
 }
 
-/* Converts the limits of a forked request: its fields count from the fork position, the engine from the prompt's end. */
+/* Converts the limits of a forked request: its fields count from the fork position, the
+ * engine from the prompt's end. */
 static void add_fork(const request_fork *fork_from, engine_request *r) {
     int32_t n = r->n_tokens - fork_from->n_prompt;
     r->fork_from = fork_from->held;
@@ -276,8 +296,10 @@ static void add_fork(const request_fork *fork_from, engine_request *r) {
     r->sampling.min_tokens += n;
 }
 
-/* Submits n samples of one prompt, of which c is the first; its prompt's ids are copied, since START shows them. */
-static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_id *ids, void **users, quire_error *err) {
+/* Submits n samples of one prompt, of which c is the first; its prompt's ids are copied,
+ * since START shows them. */
+static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_id *ids, void **users,
+                                quire_error *err) {
     const quire_request *q = s->request;
     int32_t *tokens = mem_new(c->prompt.n, sizeof *tokens);
     if (!tokens) {
@@ -317,7 +339,8 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
     return QUIRE_OK;
 }
 
-/* Submits all choices. Samples share the computation of their prompt, unless each reports on the whole prompt. */
+/* Submits all choices. Samples share the computation of their prompt, unless each reports
+ * on the whole prompt. */
 static quire_err submit_all(quire_stream *s, quire_error *err) {
     const quire_request_info *info = &s->request->info;
     bool alone = info->beam_width == 0 && (info->prompt_logprobs >= 0 || s->request->logits_out);
@@ -337,7 +360,9 @@ static quire_err submit_all(quire_stream *s, quire_error *err) {
             c[k].tokenise_us = tokenise_us;
         }
         e = submit_samples(s, c, group, ids, users, err);
-        e = e != QUIRE_OK && e != QUIRE_BUSY && gives_rows(s->request) ? request_name_input(s->request, i, e, err) : e;
+        e = e != QUIRE_OK && e != QUIRE_BUSY && gives_rows(s->request)
+                ? request_name_input(s->request, i, e, err)
+                : e;
     }
     mem_free(ids);
     mem_free(users);
@@ -345,7 +370,8 @@ static quire_err submit_all(quire_stream *s, quire_error *err) {
 }
 
 /* Compiles the rule of r, which has one, over the vocabulary that it needs. */
-static quire_err make_rule(quire_engine *e, quire_request *r, const reasoning_frame *frame, quire_error *err) {
+static quire_err make_rule(quire_engine *e, quire_request *r, const reasoning_frame *frame,
+                           quire_error *err) {
     grammar_vocab *v;
     grammar *g;
     const grammar_marks none = {0}, *marks = &none;
@@ -373,7 +399,8 @@ static quire_err make_rule(quire_engine *e, quire_request *r, const reasoning_fr
                             .model = d,
                             .ends = ends,
                             .n_ends = end_tokens_list(&r->sampling, d, ends)};
-    TRY(r->rule.form == RULE_CALLS ? request_calls_compile(r, &c, &g, err) : request_rule_compile(&r->rule, &c, &g, err));
+    TRY(r->rule.form == RULE_CALLS ? request_calls_compile(r, &c, &g, err)
+                                   : request_rule_compile(&r->rule, &c, &g, err));
     r->compile_us = clock_us() - began_us;
     quire_err opened = grammar_constraint_open(g, v, e->rule_memory, c.tenant, &r->constraint);
     grammar_drop(g);
@@ -382,32 +409,39 @@ static quire_err make_rule(quire_engine *e, quire_request *r, const reasoning_fr
 }
 
 /* Puts the budget of r's reasoning around what binds the response besides. */
-static quire_err make_budget(quire_engine *e, quire_request *r, const reasoning_frame *frame, quire_error *err) {
+static quire_err make_budget(quire_engine *e, quire_request *r, const reasoning_frame *frame,
+                             quire_error *err) {
     const marked_vocab *marked;
     quire_err had = quire_engine_marked(e, &marked);
     TRY(had == QUIRE_OK ? had : err_set(err, had, -1, "out of memory for the vocabulary"));
     constraint *inner = r->constraint;
     r->constraint = NULL;
-    TRY(thinking_budget_open(frame, r->thinking_budget, e->parts.tokenizer, marked, inner, &r->constraint, err));
+    TRY(thinking_budget_open(frame, r->thinking_budget, e->parts.tokenizer, marked, inner, &r->constraint,
+                             err));
     return thinking_budget_check(r->constraint, &r->sampling, model_description(e->parts.model.m), err);
 }
 
-/* Makes the constraint of a request whose response begins as `start` says: of its rule, and of the budget of its reasoning. */
+/* Makes the constraint of a request whose response begins as `start` says: of its rule,
+ * and of the budget of its reasoning. */
 static quire_err make_constraint(quire_engine *e, quire_request *r, output_start start, quire_error *err) {
-    const field_desc *f = r->rule.field != NULL ? r->rule.field : request_field("thinking_token_budget", FIELD_CHAT);
-    TRY(r->constraint == NULL ? request_check_grammars(r, e->grammars, text_tenant(r->tenant), err) : QUIRE_OK);
+    const field_desc *f =
+        r->rule.field != NULL ? r->rule.field : request_field("thinking_token_budget", FIELD_CHAT);
+    TRY(r->constraint == NULL ? request_check_grammars(r, e->grammars, text_tenant(r->tenant), err)
+                              : QUIRE_OK);
     if ((r->rule.field == NULL && r->thinking_budget < 0) || r->constraint != NULL) {
         return QUIRE_OK;
     }
     if (e->parts.tokenizer == NULL) {
         return err_set_param(err, QUIRE_UNSUPPORTED, f->name,
-                             "this model has no vocabulary that this server can use, so %s cannot be obeyed", f->name);
+                             "this model has no vocabulary that this server can use, so %s cannot be obeyed",
+                             f->name);
     }
     const char *obstacle = tokenizer_sum_obstacle(e->parts.tokenizer);
     if (obstacle != NULL) {
         return err_set_param(err, QUIRE_UNSUPPORTED, f->name,
-                             "this model's tokens do not add up to its text (its decoder has %s), so %s cannot be obeyed exactly", obstacle,
-                             f->name);
+                             "this model's tokens do not add up to its text (its decoder has %s), so %s "
+                             "cannot be obeyed exactly",
+                             obstacle, f->name);
     }
     reasoning_frame frame = request_frame(r, start);
     TRY(r->rule.field != NULL ? make_rule(e, r, &frame, err) : QUIRE_OK);

@@ -9,8 +9,10 @@
 
 #define BLOCK PROMPT_CACHE_LEAST_BYTES
 
-/* One text. All that it points to is in one block of memory, which begins with the entry itself. What is not atomic never changes after it
- * is in the cache, but for `place`, which the cache's lock guards. So it is read without the lock, by whoever has a reference. */
+/* One text. All that it points to is in one block of memory, which begins with the entry
+ * itself. What is not atomic never changes after it is in the cache, but for `place`,
+ * which the cache's lock guards. So it is read without the lock, by whoever has a
+ * reference. */
 typedef struct entry {
     atomic_int n_refs; /* the cache's and those of readers; the last one frees it */
     atomic_ullong last_used;
@@ -79,7 +81,8 @@ void prompt_cache_close(prompt_cache *c) {
 
 /* ---- references ---- */
 
-/* The number of a tenant's place among the holders; free: of one that is free where it has none. -1: none. */
+/* The number of a tenant's place among the holders; free: of one that is free where it
+ * has none. -1: none. */
 static int32_t find_holder(const prompt_cache *c, uint64_t tenant, bool or_free) {
     int32_t found = -1;
     for (int32_t i = 0; i < PROMPT_CACHE_ENTRIES; i++) {
@@ -120,7 +123,8 @@ static uint64_t block_hash(uint64_t before, str text, size_t block) {
     return kv_hash_root(before, text.p + block * BLOCK, BLOCK);
 }
 
-/* How many leading blocks have equal hashes. A hash covers all blocks before, so equality ends once. */
+/* How many leading blocks have equal hashes. A hash covers all blocks before, so equality
+ * ends once. */
 static size_t n_equal_blocks(const entry *e, const uint64_t *hashes, size_t n) {
     size_t low = 0, high = n < e->n_hashes ? n : e->n_hashes;
     while (low < high) {
@@ -146,7 +150,8 @@ static size_t n_equal_bytes(str a, str b) {
     return i;
 }
 
-/* The first position at which one has a client's byte and the other has not, or SIZE_MAX. */
+/* The first position at which one has a client's byte and the other has not, or
+ * SIZE_MAX. */
 static size_t first_difference(const text_marks *a, const text_marks *b) {
     size_t i = 0;
     while (i < a->n && i < b->n && a->runs[i].start == b->runs[i].start && a->runs[i].end == b->runs[i].end) {
@@ -210,7 +215,8 @@ static void touch(prompt_cache *c, entry *e) {
     atomic_store_explicit(&e->last_used, now, memory_order_relaxed);
 }
 
-quire_err prompt_cache_find(prompt_cache *c, uint64_t tenant, str text, const text_marks *marks, prompt_start *out) {
+quire_err prompt_cache_find(prompt_cache *c, uint64_t tenant, str text, const text_marks *marks,
+                            prompt_start *out) {
     size_t n;
     if (text.n < BLOCK) {
         return QUIRE_OK;
@@ -241,11 +247,12 @@ static void *put(char **at, const void *from, size_t n, size_t size) {
 }
 
 /* A new entry; NULL: out of memory. */
-static entry *make_entry(uint64_t tenant, str text, const text_marks *marks, const int32_t *ids, size_t n_ids, const encode_seams *seams) {
+static entry *make_entry(uint64_t tenant, str text, const text_marks *marks, const int32_t *ids, size_t n_ids,
+                         const encode_seams *seams) {
     size_t n_hashes;
     uint64_t *hashes = hash_blocks(text, &n_hashes);
-    size_t n_bytes = sizeof(entry) + text.n + marks->n * sizeof *marks->runs + seams->n * sizeof(encode_seam) + n_ids * sizeof *ids +
-                     n_hashes * sizeof *hashes + 6 * 8;
+    size_t n_bytes = sizeof(entry) + text.n + marks->n * sizeof *marks->runs +
+                     seams->n * sizeof(encode_seam) + n_ids * sizeof *ids + n_hashes * sizeof *hashes + 6 * 8;
     entry *e = hashes != NULL ? mem_new(1, n_bytes) : NULL;
     if (e != NULL) {
         char *at = (char *)(e + 1);
@@ -256,8 +263,10 @@ static entry *make_entry(uint64_t tenant, str text, const text_marks *marks, con
         e->place = -1;
         atomic_init(&e->n_refs, 1);
         e->hashes = put(&at, hashes, n_hashes, sizeof *hashes);
-        e->seams = (encode_seams){.at = put(&at, seams->at, seams->n, sizeof *seams->at), .n = seams->n, .cap = seams->n};
-        e->marks = (text_marks){.runs = put(&at, marks->runs, marks->n, sizeof *marks->runs), .n = marks->n, .cap = marks->n};
+        e->seams = (encode_seams){
+            .at = put(&at, seams->at, seams->n, sizeof *seams->at), .n = seams->n, .cap = seams->n};
+        e->marks = (text_marks){
+            .runs = put(&at, marks->runs, marks->n, sizeof *marks->runs), .n = marks->n, .cap = marks->n};
         e->ids = put(&at, ids, n_ids, sizeof *ids);
         e->text = (str){put(&at, text.p, text.n, 1), text.n};
     }
@@ -300,11 +309,12 @@ static bool continues(const entry *e, const entry *old) {
     if (old->text.n > e->text.n || n_equal_blocks(old, e->hashes, e->n_hashes) + 1 < old->n_hashes) {
         return false;
     }
-    return old->text.n - common_bytes(old, e->text, &e->marks) < BLOCK; /* all but the opening of the answer */
+    /* all but the opening of the answer */
+    return old->text.n - common_bytes(old, e->text, &e->marks) < BLOCK;
 }
 
-/* Puts e, which is not larger than the cache, in the place of the entries `earlier`, and of others where room is needed. What leaves the
- * lists goes to `gone`. */
+/* Puts e, which is not larger than the cache, in the place of the entries `earlier`, and
+ * of others where room is needed. What leaves the lists goes to `gone`. */
 static void replace(prompt_cache *c, entry *e, const entry_list *earlier, entry_list *gone) {
     pthread_mutex_lock(&c->lock);
     for (int32_t i = 0; i < earlier->n; i++) {
@@ -325,8 +335,8 @@ static void replace(prompt_cache *c, entry *e, const entry_list *earlier, entry_
     pthread_mutex_unlock(&c->lock);
 }
 
-void prompt_cache_keep(prompt_cache *c, uint64_t tenant, str text, const text_marks *marks, const int32_t *ids, size_t n_ids,
-                       const encode_seams *seams) {
+void prompt_cache_keep(prompt_cache *c, uint64_t tenant, str text, const text_marks *marks,
+                       const int32_t *ids, size_t n_ids, const encode_seams *seams) {
     if (text.n < BLOCK || seams->n == 0 || text.n > c->max_bytes / 4) {
         return;
     }

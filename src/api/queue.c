@@ -1,5 +1,5 @@
-/* Queues: takes the jobs that text threads have run and the events of the engine, hands them to their choices, and returns one quire_event
- * a call. */
+/* Queues: takes the jobs that text threads have run and the events of the engine, hands
+ * them to their choices, and returns one quire_event a call. */
 #include "api/stream.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -97,7 +97,8 @@ static void set_failed(quire_stream *s, quire_err e) {
 static void set_refused(quire_stream *s, const engine_event *event) {
     if (event->error == QUIRE_BAD_REQUEST) {
         err_set(&s->error, QUIRE_BAD_REQUEST, -1,
-                "no token is left to choose: allowed_token_ids, bad_words, no_repeat_ngram_size, a grammar and the like rule out all");
+                "no token is left to choose: allowed_token_ids, bad_words, no_repeat_ngram_size, a grammar "
+                "and the like rule out all");
     }
     const quire_request *r = s->request;
     bool is_rule = event->error == QUIRE_TOO_LARGE || event->error == QUIRE_NO_MEMORY;
@@ -106,7 +107,8 @@ static void set_refused(quire_stream *s, const engine_event *event) {
     }
     if (event->error == QUIRE_BUSY) {
         s->error.retry_after_s = event->retry_after_s;
-        err_set(&s->error, QUIRE_BUSY, -1, "the first token would come after ttft_deadline_ms; try again in %d s",
+        err_set(&s->error, QUIRE_BUSY, -1,
+                "the first token would come after ttft_deadline_ms; try again in %d s",
                 (int)event->retry_after_s);
     }
 }
@@ -139,7 +141,8 @@ static bool start_first(quire_queue *q, choice *c, quire_event *out) {
 
 /* Whether every choice that was submitted has ended, and no other will be. */
 static bool is_complete(const quire_stream *s) {
-    return s->n_ended == s->n_choices || (s->prepared && s->error.code != QUIRE_OK && s->n_ended == s->n_submitted);
+    return s->n_ended == s->n_choices ||
+           (s->prepared && s->error.code != QUIRE_OK && s->n_ended == s->n_submitted);
 }
 
 /* Fills the next event of q->current, a stage a call; false when none is left. */
@@ -164,7 +167,8 @@ static bool next_stage(quire_queue *q, quire_event *out) {
         }
         return true;
     case STAGE_FLUSH:
-        if (c->finish != QUIRE_FINISH_ERROR && start_first(q, c, out)) { /* a choice that failed before its first token has no START */
+        /* a choice that failed before its first token has no START */
+        if (c->finish != QUIRE_FINISH_ERROR && start_first(q, c, out)) {
             return true;
         }
         q->stage = STAGE_END;
@@ -206,7 +210,8 @@ bool queue_take_prepared(text_job *job, quire_event *out) {
         choice *c = &s->choices[i];
         c->current = c->n_replaced == 0 ? c->id : c->current;
     }
-    for (int32_t i = 0; s->verdict.code == QUIRE_CANCELLED && i < s->n_choices; i++) { /* released before the engine had any */
+    /* released before the engine had any */
+    for (int32_t i = 0; s->verdict.code == QUIRE_CANCELLED && i < s->n_choices; i++) {
         s->choices[i].finish = QUIRE_FINISH_CANCELLED;
         s->choices[i].over_us = clock_us();
         stream_settle(&s->choices[i]);
@@ -265,7 +270,8 @@ static void take_times(choice *c, const engine_event *event) {
     }
 }
 
-/* Whether the stream failed before any of its choices began: nothing of it is delivered but the error. */
+/* Whether the stream failed before any of its choices began: nothing of it is delivered
+ * but the error. */
 static bool is_refused(const quire_stream *s) {
     bool has_begun = s->error.code == QUIRE_OK;
     for (int32_t i = 0; i < s->n_choices && !has_begun; i++) {
@@ -277,7 +283,8 @@ static bool is_refused(const quire_stream *s) {
 static void take_event(quire_queue *q, const engine_event *event) {
     choice *c = event->user;
     quire_stream *s = c->stream;
-    if (c->n_replaced > 0 && (event->id.index != c->current.index || event->id.generation != c->current.generation)) {
+    if (c->n_replaced > 0 &&
+        (event->id.index != c->current.index || event->id.generation != c->current.generation)) {
         take_stale(s, event);
         return;
     }
@@ -287,7 +294,8 @@ static void take_event(quire_queue *q, const engine_event *event) {
     take_times(c, event);
     c->logprobs = event->logprobs;
     c->prompt_logprobs = event->prompt_logprobs;
-    bool open = c->finish == QUIRE_FINISH_NONE; /* else a stop string has ended it, and later tokens do not count */
+    /* else a stop string has ended it, and later tokens do not count */
+    bool open = c->finish == QUIRE_FINISH_NONE;
     if (event->finish == FINISH_NONE) {
         if (open && !s->released && !is_refused(s)) {
             set_failed(s, choice_take_token(c, event, &q->memory));

@@ -13,7 +13,8 @@
 
 #define STUCK_US 60000000
 
-static request_context context_of(const quire_engine *e, const quire_options *o, const model_desc *d, int32_t max_len) {
+static request_context context_of(const quire_engine *e, const quire_options *o, const model_desc *d,
+                                  int32_t max_len) {
     const engine_parts *p = &e->parts;
     return (request_context){.n_vocab = d->n_vocab,
                              .max_model_len = max_len,
@@ -42,8 +43,10 @@ typedef struct early_check {
     const quire_options *o;
 } early_check;
 
-/* Before the weights are loaded: numbers of defaults, and numbers and rule of the request that options show. */
-static quire_err check_early(void *user, const engine_parts *p, const model_desc *d, int32_t max_len, quire_error *err) {
+/* Before the weights are loaded: numbers of defaults, and numbers and rule of the request
+ * that options show. */
+static quire_err check_early(void *user, const engine_parts *p, const model_desc *d, int32_t max_len,
+                             quire_error *err) {
     const early_check *c = user;
     quire_request *r;
     TRY(request_defaults_add(&c->e->defaults, &p->defaults, err));
@@ -51,7 +54,8 @@ static quire_err check_early(void *user, const engine_parts *p, const model_desc
         return QUIRE_OK;
     }
     request_context context = context_of(c->e, c->o, d, max_len);
-    quire_err e = request_parse(&context, c->o->request_check_kind, c->o->request_check, strlen(c->o->request_check), &r, err);
+    quire_err e = request_parse(&context, c->o->request_check_kind, c->o->request_check,
+                                strlen(c->o->request_check), &r, err);
     if (e == QUIRE_BAD_REQUEST) {
         return err->code = QUIRE_INVALID;
     }
@@ -60,29 +64,30 @@ static quire_err check_early(void *user, const engine_parts *p, const model_desc
     const reasoning_frame frame = {0};
     const grammar_marks marks = {0};
     bool is_given = r->rule.field != NULL && r->rule.form != RULE_CALLS;
-    e = is_given
-            ? request_rule_compile(&r->rule,
-                                   &(rule_context){.frame = &frame,
-                                                   .marks = &marks,
-                                                   .space = r->json_space,
-                                                   .order = r->json_order,
-                                                   .numbers = r->json_numbers,
-                                                   .additional = r->json_additional},
-                                   &g, err)
-            : QUIRE_OK;
+    e = is_given ? request_rule_compile(&r->rule,
+                                        &(rule_context){.frame = &frame,
+                                                        .marks = &marks,
+                                                        .space = r->json_space,
+                                                        .order = r->json_order,
+                                                        .numbers = r->json_numbers,
+                                                        .additional = r->json_additional},
+                                        &g, err)
+                 : QUIRE_OK;
     grammar_drop(g);
     quire_request_free(r);
     return e == QUIRE_BAD_REQUEST ? err->code = QUIRE_INVALID : e;
 }
 
-/* As many threads as compute leaves processors; two at least, so that a long slice holds nobody up. */
+/* As many threads as compute leaves processors; two at least, so that a long slice holds
+ * nobody up. */
 static int32_t text_threads(const quire_options *o, int32_t n_compute) {
     enum { LEAST = 2, MOST = 8 };
     int32_t left = thread_pool_cpus() - n_compute;
     return o->n_text_threads > 0 ? o->n_text_threads : left < LEAST ? LEAST : left > MOST ? MOST : left;
 }
 
-static quire_err open_all(quire_engine *e, const quire_options *given, const engine_ablations *ablations, quire_error *err) {
+static quire_err open_all(quire_engine *e, const quire_options *given, const engine_ablations *ablations,
+                          quire_error *err) {
     quire_options o;
     engine_parts *p = &e->parts;
     quire_info *i = &p->info;
@@ -95,7 +100,8 @@ static quire_err open_all(quire_engine *e, const quire_options *given, const eng
     i->generation_config = e->defaults.n > n_given ? p->defaults.source.p : NULL;
     i->generation_defaults = e->defaults.n > 0 ? e->defaults.text.p : "";
     e->context = context_of(e, &o, model_description(p->model.m), i->max_model_len);
-    quire_err r = o.text_cache_bytes > 0 ? prompt_cache_open((size_t)o.text_cache_bytes, &e->prompts) : QUIRE_OK;
+    quire_err r =
+        o.text_cache_bytes > 0 ? prompt_cache_open((size_t)o.text_cache_bytes, &e->prompts) : QUIRE_OK;
     r = r == QUIRE_OK ? grammar_cache_open(GRAMMAR_CACHE_BYTES, &e->grammars) : r;
     r = r == QUIRE_OK ? grammar_memory_open((size_t)p->rule_bytes, &e->rule_memory) : r;
     if (r != QUIRE_OK) {
@@ -108,7 +114,8 @@ static quire_err open_all(quire_engine *e, const quire_options *given, const eng
     return o.lock_memory ? memory_lock(err) : QUIRE_OK;
 }
 
-quire_err engine_open_ablated(const quire_options *o, const engine_ablations *ablations, quire_engine **out, quire_error *err) {
+quire_err engine_open_ablated(const quire_options *o, const engine_ablations *ablations, quire_engine **out,
+                              quire_error *err) {
     *out = NULL;
     quire_engine *e = mem_new(1, sizeof *e);
     TRY(mem_check_for(e, "an engine", err));
@@ -184,17 +191,18 @@ const quire_info *quire_engine_info(const quire_engine *e) {
     return &e->parts.info;
 }
 
-quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, const char *body, size_t n, quire_request **out,
-                              quire_error *err) {
+quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, const char *body, size_t n,
+                              quire_request **out, quire_error *err) {
     return request_parse(&e->context, endpoint, body, n, out, err);
 }
 
-quire_err quire_request_ids(const quire_engine *e, const int32_t *ids, size_t n, quire_request **out, quire_error *err) {
+quire_err quire_request_ids(const quire_engine *e, const int32_t *ids, size_t n, quire_request **out,
+                            quire_error *err) {
     return request_ids(&e->context, ids, n, out, err);
 }
 
-quire_err quire_request_embed(const quire_engine *e, const quire_input *inputs, size_t n, const quire_embed_options *o, quire_request **out,
-                              quire_error *err) {
+quire_err quire_request_embed(const quire_engine *e, const quire_input *inputs, size_t n,
+                              const quire_embed_options *o, quire_request **out, quire_error *err) {
     return request_embed(&e->context, inputs, 0, n, o, out, err);
 }
 
@@ -210,5 +218,6 @@ void quire_engine_stats(const quire_engine *e, quire_stats *out) {
     engine_stats_read(e->parts.core, out);
     out->rule_bytes = (int64_t)grammar_memory_used(e->rule_memory);
     out->max_rule_bytes = (int64_t)grammar_memory_max(e->rule_memory);
-    request_stats_read(e->requests, out); /* as their readers saw them: a stop string is a cancelled request of the engine */
+    /* as their readers saw them: a stop string is a cancelled request of the engine */
+    request_stats_read(e->requests, out);
 }

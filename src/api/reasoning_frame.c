@@ -5,13 +5,14 @@
 #define NEWLINES 2 /* most of them between the closing mark and the answer */
 
 bool reasoning_begins(const reasoning_frame *f) {
-    return f->format != NULL &&
-           (f->start == OUTPUT_START_REASONING || (f->start == OUTPUT_START_UNKNOWN && f->format->rule == REASONING_FIRST));
+    return f->format != NULL && (f->start == OUTPUT_START_REASONING ||
+                                 (f->start == OUTPUT_START_UNKNOWN && f->format->rule == REASONING_FIRST));
 }
 
 bool reasoning_frame_is_empty(const reasoning_frame *f) {
     return f->format == NULL || f->format->rule == REASONING_KEPT ||
-           (f->start == OUTPUT_START_CONTENT && f->format->rule != REASONING_HARMONY && f->format->drops[0] == NULL);
+           (f->start == OUTPUT_START_CONTENT && f->format->rule != REASONING_HARMONY &&
+            f->format->drops[0] == NULL);
 }
 
 /* Texts of a format as a list. */
@@ -46,7 +47,8 @@ static bool is_token(const grammar_marks *marks, const char *text) {
 }
 
 /* Any text up to the closing mark, without special tokens that begin a call. */
-static grammar_part thoughts(part_arena *a, const reasoning_frame *f, const grammar_marks *marks, const char *const *close, size_t most) {
+static grammar_part thoughts(part_arena *a, const reasoning_frame *f, const grammar_marks *marks,
+                             const char *const *close, size_t most) {
     size_t n, n_never = 0;
     const str *texts = list_texts(a, close, most, &n);
     grammar_part part = part_until(texts, n);
@@ -63,16 +65,18 @@ static grammar_part thoughts(part_arena *a, const reasoning_frame *f, const gram
 }
 
 /* Messages of harmony: analyses, then the answer. */
-static grammar_part around_final(part_arena *a, const reasoning_frame *f, const grammar_marks *marks, const grammar_part *answer) {
+static grammar_part around_final(part_arena *a, const reasoning_frame *f, const grammar_marks *marks,
+                                 const grammar_part *answer) {
     static const char *const end[] = {"<|end|>"};
-    const grammar_part analysis[] = {part_text(str_of("<|channel|>analysis<|message|>")), thoughts(a, f, marks, end, 1),
-                                     part_text(str_of("<|start|>assistant"))};
+    const grammar_part analysis[] = {part_text(str_of("<|channel|>analysis<|message|>")),
+                                     thoughts(a, f, marks, end, 1), part_text(str_of("<|start|>assistant"))};
     const grammar_part all[] = {part_repeat(a, part_sequence(a, analysis, 3), 0, GRAMMAR_NO_MAX),
                                 part_text(str_of("<|channel|>final<|message|>")), *answer};
     return part_sequence(a, all, 3);
 }
 
-/* The marks that the format drops, before the answer (every second one from `from`) or behind it. */
+/* The marks that the format drops, before the answer (every second one from `from`) or
+ * behind it. */
 static grammar_part dropped(part_arena *a, const reasoning_format *f, size_t from) {
     str texts[2];
     size_t n = 0;
@@ -84,7 +88,8 @@ static grammar_part dropped(part_arena *a, const reasoning_format *f, size_t fro
     return n > 0 ? optional(a, one_of_texts(a, texts, n)) : part_text((str){"", 0});
 }
 
-grammar_part reasoning_frame_around(part_arena *a, const reasoning_frame *frame, const grammar_marks *marks, const grammar_part *answer) {
+grammar_part reasoning_frame_around(part_arena *a, const reasoning_frame *frame, const grammar_marks *marks,
+                                    const grammar_part *answer) {
     const reasoning_format *f = frame->format;
     if (reasoning_frame_is_empty(frame)) {
         return *answer;
@@ -95,7 +100,8 @@ grammar_part reasoning_frame_around(part_arena *a, const reasoning_frame *frame,
     size_t n_open;
     const str *opens = list_texts(a, f->open, 2, &n_open);
     grammar_part open = one_of_texts(a, opens, n_open);
-    const grammar_part closing[] = {thoughts(a, frame, marks, f->close, 2), part_repeat(a, part_text(str_of("\n")), 0, NEWLINES)};
+    const grammar_part closing[] = {thoughts(a, frame, marks, f->close, 2),
+                                    part_repeat(a, part_text(str_of("\n")), 0, NEWLINES)};
     grammar_part reasoning = part_sequence(a, closing, 2);
     if (frame->start == OUTPUT_START_CONTENT) {
         reasoning = part_text((str){"", 0});
@@ -105,6 +111,7 @@ grammar_part reasoning_frame_around(part_arena *a, const reasoning_frame *frame,
         reasoning = part_sequence(a, (const grammar_part[]){optional(a, open), reasoning}, 2);
     }
     bool has_pairs = f->drops[1] != NULL; /* else the one mark stands behind the answer */
-    const grammar_part all[] = {reasoning, has_pairs ? dropped(a, f, 0) : part_text((str){"", 0}), *answer, dropped(a, f, has_pairs)};
+    const grammar_part all[] = {reasoning, has_pairs ? dropped(a, f, 0) : part_text((str){"", 0}), *answer,
+                                dropped(a, f, has_pairs)};
     return part_sequence(a, all, 4);
 }

@@ -1,4 +1,5 @@
-/* The field `attention`: a request's own mask and change of scores, with the arrays that they name (docs/attention.md). */
+/* The field `attention`: a request's own mask and change of scores, with the arrays that
+ * they name (docs/attention.md). */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,22 +22,28 @@ static void spec_close(attention_spec *s) {
     }
 }
 
-/* Finds the dimensions of nested lists from the first ones, and how many numbers they have. */
-static quire_err measure(const field_desc *f, const json_value *v, attn_array *a, size_t *n, quire_error *err) {
+/* Finds the dimensions of nested lists from the first ones, and how many numbers they
+ * have. */
+static quire_err measure(const field_desc *f, const json_value *v, attn_array *a, size_t *n,
+                         quire_error *err) {
     *n = 1;
     for (a->n_dims = 0; json_is(v, JSON_KIND_ARRAY); v = json_at(v, 0)) {
         size_t length = json_length(v);
         if (length == 0 || a->n_dims == ATTN_ARRAY_DIMS || length > INT32_MAX || !size_mul(*n, length, n) ||
             *n > EXPR_MAX_ARRAY_BYTES / sizeof(float)) {
-            return request_range_error(f, err, "attention.arrays.%s must be lists of 1 to %d levels, none empty, of at most %d MiB",
-                                       a->name, ATTN_ARRAY_DIMS, EXPR_MAX_ARRAY_BYTES >> 20);
+            return request_range_error(
+                f, err, "attention.arrays.%s must be lists of 1 to %d levels, none empty, of at most %d MiB",
+                a->name, ATTN_ARRAY_DIMS, EXPR_MAX_ARRAY_BYTES >> 20);
         }
         a->dims[a->n_dims++] = (int32_t)length;
     }
-    return a->n_dims > 0 ? QUIRE_OK : request_range_error(f, err, "attention.arrays.%s must be a list of numbers", a->name);
+    return a->n_dims > 0
+               ? QUIRE_OK
+               : request_range_error(f, err, "attention.arrays.%s must be a list of numbers", a->name);
 }
 
-/* Notes whether some number of the lists is no integer. False: they have other lengths than the first ones, or other values. */
+/* Notes whether some number of the lists is no integer. False: they have other lengths
+ * than the first ones, or other values. */
 static bool look_through(const json_value *v, attn_array *a, int32_t level) {
     if (level == a->n_dims) {
         a->is_float = a->is_float || json_is(v, JSON_KIND_REAL);
@@ -70,21 +77,23 @@ static quire_err read_array(const field_desc *f, const json_member *m, attention
     attn_array *a = &s->arrays[s->n_arrays];
     size_t n;
     if (s->n_arrays == ATTN_PROGRAM_ARRAYS || strlen(m->name) > ATTN_ARRAY_NAME) {
-        return request_range_error(f, err, "attention.arrays has over %d arrays, or a name of over %d bytes", ATTN_PROGRAM_ARRAYS,
-                                   ATTN_ARRAY_NAME);
+        return request_range_error(f, err, "attention.arrays has over %d arrays, or a name of over %d bytes",
+                                   ATTN_PROGRAM_ARRAYS, ATTN_ARRAY_NAME);
     }
     *a = (attn_array){0};
     memcpy(a->name, m->name, strlen(m->name));
     TRY(measure(f, m->value, a, &n, err));
     if (!look_through(m->value, a, 0)) {
-        return request_range_error(f, err, "attention.arrays.%s must be numbers in lists of equal lengths", a->name);
+        return request_range_error(f, err, "attention.arrays.%s must be numbers in lists of equal lengths",
+                                   a->name);
     }
     uint32_t *data = mem_new(n, sizeof *data), *at = data;
     TRY(mem_check_for(data, "an array", err));
     a->data = data;
     s->n_arrays++;
-    return copy_numbers(m->value, a, 0, &at) ? QUIRE_OK
-                                             : request_range_error(f, err, "attention.arrays.%s has an integer beyond 32 bits", a->name);
+    return copy_numbers(m->value, a, 0, &at)
+               ? QUIRE_OK
+               : request_range_error(f, err, "attention.arrays.%s has an integer beyond 32 bits", a->name);
 }
 
 static quire_err read_text(const field_desc *f, const json_member *m, str *out, quire_error *err) {
@@ -95,7 +104,8 @@ static quire_err read_text(const field_desc *f, const json_member *m, str *out, 
     return QUIRE_OK;
 }
 
-static quire_err read_spec(quire_request *r, const field_desc *f, const json_value *v, attention_spec *s, quire_error *err) {
+static quire_err read_spec(quire_request *r, const field_desc *f, const json_value *v, attention_spec *s,
+                           quire_error *err) {
     for (json_member m = {0}; json_next(v, &m);) {
         if (strcmp(m.name, "mask_mod") == 0) {
             TRY(read_text(f, &m, &s->mask, err));
@@ -115,19 +125,22 @@ static quire_err read_spec(quire_request *r, const field_desc *f, const json_val
     return QUIRE_OK;
 }
 
-quire_err request_read_attention(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+quire_err request_read_attention(quire_request *r, const field_desc *f, const json_value *v,
+                                 quire_error *err) {
     attention_spec s = {0};
     attn_mods *mods = NULL;
     if (v != NULL && !r->context.trusts_attention) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, f->name,
-                             "attention is not taken from requests here: the server must run with --trust-request-attention");
+        return err_set_param(
+            err, QUIRE_BAD_REQUEST, f->name,
+            "attention is not taken from requests here: the server must run with --trust-request-attention");
     }
     quire_err e = v != NULL ? read_spec(r, f, v, &s, err) : QUIRE_OK;
     if (e == QUIRE_OK && v != NULL) {
         const expr_mods from = {s.mask, s.score, s.arrays, s.n_arrays};
         quire_error why = {0};
         e = expr_compile_mods(&from, &mods, &why);
-        e = e == QUIRE_INVALID ? err_set_param(err, QUIRE_BAD_REQUEST, f->name, "attention.%s", why.message) : e;
+        e = e == QUIRE_INVALID ? err_set_param(err, QUIRE_BAD_REQUEST, f->name, "attention.%s", why.message)
+                               : e;
     }
     spec_close(&s);
     TRY(e);
@@ -144,7 +157,8 @@ quire_err request_default_attention(const quire_options *o, attn_mods **out, qui
         TRY(npz_open(o->attention_arrays, &arrays, err));
     }
     const expr_mods from = {o->mask_mod != NULL ? str_of(o->mask_mod) : (str){NULL, 0},
-                            o->score_mod != NULL ? str_of(o->score_mod) : (str){NULL, 0}, arrays.arrays, arrays.n};
+                            o->score_mod != NULL ? str_of(o->score_mod) : (str){NULL, 0}, arrays.arrays,
+                            arrays.n};
     quire_err e = expr_compile_mods(&from, out, err);
     npz_close(&arrays);
     return e;

@@ -1,4 +1,5 @@
-/* Beam search among a request's fields: its own fields, under vLLM's names and transformers', and what it excludes. */
+/* Beam search among a request's fields: its own fields, under vLLM's names and
+ * transformers', and what it excludes. */
 #include "api/request_read.h"
 
 int32_t request_beam_width(const quire_request *r) {
@@ -11,7 +12,8 @@ int32_t request_beam_width(const quire_request *r) {
     return r->best_of > r->n ? r->best_of : r->n;
 }
 
-quire_err request_read_early_stopping(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+quire_err request_read_early_stopping(quire_request *r, const field_desc *f, const json_value *v,
+                                      quire_error *err) {
     if (json_is(v, JSON_KIND_BOOL)) {
         r->beams.stopping = json_truth(v) ? BEAM_STOPPING_EARLY : BEAM_STOPPING_LIKELY;
         return QUIRE_OK;
@@ -23,7 +25,8 @@ quire_err request_read_early_stopping(quire_request *r, const field_desc *f, con
     return request_type_error(f, -1, v, "true, false or \"never\"", err);
 }
 
-/* A field that affects sampling, which a search does not do; NULL: none is set. Temperature may be 0 or 1, which have no effect. */
+/* A field that affects sampling, which a search does not do; NULL: none is set.
+ * Temperature may be 0 or 1, which have no effect. */
 static const char *drawing_field(const sampling_params *p) {
     const struct {
         const char *name;
@@ -76,20 +79,22 @@ quire_err request_check_beams(const quire_request *r, quire_error *err) {
         return QUIRE_OK;
     }
     if (width > PARAMS_MAX_BEAMS) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, r->best_of > r->n ? "best_of" : "n", "a search of %d beams; at most %d are possible",
-                             (int)width, PARAMS_MAX_BEAMS);
+        return err_set_param(err, QUIRE_BAD_REQUEST, r->best_of > r->n ? "best_of" : "n",
+                             "a search of %d beams; at most %d are possible", (int)width, PARAMS_MAX_BEAMS);
     }
     if (r->n > width) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "n", "n is %d; %d beams have at most as many results", (int)r->n, (int)width);
+        return err_set_param(err, QUIRE_BAD_REQUEST, "n", "n is %d; %d beams have at most as many results",
+                             (int)r->n, (int)width);
     }
     if (r->best_of >= 0 && r->beams.width > 0 && r->best_of != r->beams.width) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "best_of",
-                             "best_of is %d and beam_width %d; with beam search both are the number of beams", (int)r->best_of,
-                             (int)r->beams.width);
+                             "best_of is %d and beam_width %d; with beam search both are the number of beams",
+                             (int)r->best_of, (int)r->beams.width);
     }
     if (width % r->beams.n_groups != 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "num_beam_groups",
-                             "num_beam_groups is %d; it must divide the number of beams, which is %d", (int)r->beams.n_groups, (int)width);
+                             "num_beam_groups is %d; it must divide the number of beams, which is %d",
+                             (int)r->beams.n_groups, (int)width);
     }
     if (r->beams.diversity_penalty > 0.0f && r->beams.n_groups == 1) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "diversity_penalty",
@@ -97,8 +102,8 @@ quire_err request_check_beams(const quire_request *r, quire_error *err) {
     }
     const char *field = drawing_field(&r->sampling);
     if (field != NULL) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, field, "beam search draws no tokens: leave %s out%s", field,
-                             strcmp(field, "temperature") == 0 ? ", or give 0 or 1" : "");
+        return err_set_param(err, QUIRE_BAD_REQUEST, field, "beam search draws no tokens: leave %s out%s",
+                             field, strcmp(field, "temperature") == 0 ? ", or give 0 or 1" : "");
     }
     return QUIRE_OK;
 }

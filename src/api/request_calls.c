@@ -1,14 +1,16 @@
-/* The rule that a chat's tools make: calls in the model's own format, or where it has none and a call is forced, a list of calls in JSON.
- */
+/* The rule that a chat's tools make: calls in the model's own format, or where it has
+ * none and a call is forced, a list of calls in JSON. */
 #include <stdio.h>
 
 #include "api/call_marks.h"
 #include "api/request_read.h"
 #include "json/json_out.h"
 
-#define FORCED_FORMAT "json" /* a list of calls: no format of a model's own, so that any model can be held to it */
+/* a list of calls: no format of a model's own, so that any model can be held to it */
+#define FORCED_FORMAT "json"
 
-/* Writes the schema of a function's arguments. It has a name, if not its own, so that references in it are to itself. */
+/* Writes the schema of a function's arguments. It has a name, if not its own, so that
+ * references in it are to itself. */
 static void write_parameters(const output_tool *tool, size_t i, json_out *o) {
     char name[32];
     snprintf(name, sizeof name, "tool:%zu", i);
@@ -40,7 +42,8 @@ static void write_call_schema(const output_tool *tool, size_t i, json_out *o) {
     json_end(o, '}');
 }
 
-/* Writes the schema of a list of calls, of the functions among which r's response has to choose. */
+/* Writes the schema of a list of calls, of the functions among which r's response has to
+ * choose. */
 static quire_err write_forced_schema(const quire_request *r, strbuf *out) {
     json_out o = {.to = out};
     bool is_named = r->tool_choice == OUTPUT_CHOICE_NAMED;
@@ -75,8 +78,9 @@ quire_err request_name_tool(const request_rule *rule, quire_err e, quire_error *
     const char *rest = at + sizeof list - 1 + digits;
     quire_error told = *why;
     if (str_begins(str_of(rest), arguments)) {
-        (void)snprintf(told.message, sizeof told.message, "the parameters of tools[%.*s]: %.*s\"%s", (int)digits, at + sizeof list - 1,
-                       (int)(at - why->message), why->message, rest + sizeof arguments - 1);
+        (void)snprintf(told.message, sizeof told.message, "the parameters of tools[%.*s]: %.*s\"%s",
+                       (int)digits, at + sizeof list - 1, (int)(at - why->message), why->message,
+                       rest + sizeof arguments - 1);
         *why = told;
     }
     return e;
@@ -93,7 +97,8 @@ static quire_err force_list(quire_request *r, quire_error *err) {
     strbuf_deinit(&text);
     TRY(e);
     r->formats.tools = FORCED_FORMAT;
-    r->rule = (request_rule){.field = request_field("tool_choice", FIELD_CHAT), .kind = GRAMMAR_SCHEMA, .value = r->forced_schema};
+    r->rule = (request_rule){
+        .field = request_field("tool_choice", FIELD_CHAT), .kind = GRAMMAR_SCHEMA, .value = r->forced_schema};
     return QUIRE_OK;
 }
 
@@ -123,13 +128,15 @@ static call_grammar calls_of(const quire_request *r) {
 }
 
 quire_err request_bind_calls(quire_request *r, quire_error *err) {
-    const field_desc *f = request_field("tool_choice", FIELD_CHAT), *tools = request_field("tools", FIELD_CHAT);
+    const field_desc *f = request_field("tool_choice", FIELD_CHAT),
+                     *tools = request_field("tools", FIELD_CHAT);
     if (r->rule.field == f || r->rule.field == tools) { /* of an earlier check */
         r->rule = (request_rule){0};
     }
     if (is_forced(r) && r->rule.field != NULL) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice",
-                             "tool_choice forces a call and %s is given; a response can obey one of them", r->rule.field->name);
+                             "tool_choice forces a call and %s is given; a response can obey one of them",
+                             r->rule.field->name);
     }
     call_grammar c = calls_of(r);
     bool has_grammar = c.format != NULL && call_grammar_layout(&c) != NULL;
@@ -169,14 +176,18 @@ static quire_err write_key(const call_grammar *c, strbuf *out) {
     return o.err;
 }
 
-static quire_err compile_calls(call_grammar *c, const rule_context *context, grammar **out, quire_error *why) {
-    const grammar_options options = {
-        .space = context->space, .order = context->order, .numbers = context->numbers, .additional = context->additional};
+static quire_err compile_calls(call_grammar *c, const rule_context *context, grammar **out,
+                               quire_error *why) {
+    const grammar_options options = {.space = context->space,
+                                     .order = context->order,
+                                     .numbers = context->numbers,
+                                     .additional = context->additional};
     bool in_haste = false;
     strbuf text = {0};
     c->in_haste = &in_haste;
     quire_err e = context->cache != NULL ? write_key(c, &text) : QUIRE_OK;
-    const grammar_key key = request_rule_key(RULE_CALLS, context, &options, context->frame, (str){text.p, text.n});
+    const grammar_key key =
+        request_rule_key(RULE_CALLS, context, &options, context->frame, (str){text.p, text.n});
     *out = e == QUIRE_OK && context->cache != NULL ? grammar_cache_find(context->cache, &key) : NULL;
     if (e == QUIRE_OK && *out == NULL) {
         e = call_grammar_compile(c, context->frame, context->marks, &options, out, why);
@@ -188,7 +199,8 @@ static quire_err compile_calls(call_grammar *c, const rule_context *context, gra
     return e;
 }
 
-quire_err request_calls_compile(const quire_request *r, const rule_context *context, grammar **out, quire_error *err) {
+quire_err request_calls_compile(const quire_request *r, const rule_context *context, grammar **out,
+                                quire_error *err) {
     quire_error why = {0};
     call_grammar c = calls_of(r);
     if (context->model != NULL) {

@@ -1,4 +1,5 @@
-/* Copies of requests: what a fork inherits, and what of a running request may be changed. */
+/* Copies of requests: what a fork inherits, and what of a running request may be
+ * changed. */
 #include <string.h>
 
 #include "api/request_read.h"
@@ -32,13 +33,15 @@ quire_err request_copy(const quire_request *r, quire_request **out, quire_error 
 quire_err request_change(quire_request *r, const char *fields, size_t n, quire_error *err) {
     json_value *body;
     TRY(request_read_value((str){fields, n}, 0, NULL, &body, err));
-    quire_err e = json_is(body, JSON_KIND_OBJECT)
-                      ? QUIRE_OK
-                      : err_set_param(err, QUIRE_BAD_REQUEST, "body", "the fields to change must be a JSON object");
+    quire_err e =
+        json_is(body, JSON_KIND_OBJECT)
+            ? QUIRE_OK
+            : err_set_param(err, QUIRE_BAD_REQUEST, "body", "the fields to change must be a JSON object");
     for (json_member m = {0}; e == QUIRE_OK && json_next(body, &m);) {
         const field_desc *f = request_field(m.name, request_endpoint_flag(r));
         if (f != NULL && !(f->flags & FIELD_SAMPLING)) {
-            e = err_set_param(err, QUIRE_BAD_REQUEST, m.name, "%s cannot be changed while the answer is made; a fork can have another",
+            e = err_set_param(err, QUIRE_BAD_REQUEST, m.name,
+                              "%s cannot be changed while the answer is made; a fork can have another",
                               m.name);
         }
     }

@@ -1,4 +1,5 @@
-/* Custom tools, which are called with a text: their fields, the grammar of that text, and the function that stands for them. */
+/* Custom tools, which are called with a text: their fields, the grammar of that text, and
+ * the function that stands for them. */
 #include <stdio.h>
 
 #include "api/request_read.h"
@@ -9,7 +10,8 @@ const json_value *request_custom_of(const json_value *tool) {
     return str_is(json_get_str(tool, "type"), "custom") ? json_get(tool, "custom") : NULL;
 }
 
-/* The object that has syntax and definition: format.grammar, or in the flat form the format itself. */
+/* The object that has syntax and definition: format.grammar, or in the flat form the
+ * format itself. */
 static const json_value *grammar_of(const json_value *custom) {
     const json_value *format = json_get(custom, "format"), *given = json_get(format, "grammar");
     return !str_is(json_get_str(format, "type"), "grammar") ? NULL : given != NULL ? given : format;
@@ -36,30 +38,39 @@ quire_err request_check_custom(const field_desc *f, size_t i, const json_value *
         return QUIRE_OK;
     }
     if (rule == NULL) {
-        return request_range_error(f, err, "tools[%zu].custom.format.type must be \"text\" or \"grammar\"", i);
+        return request_range_error(f, err, "tools[%zu].custom.format.type must be \"text\" or \"grammar\"",
+                                   i);
     }
     str syntax = json_get_str(rule, "syntax"), definition = json_get_str(rule, "definition");
     bool is_known = str_is(syntax, "lark") || str_is(syntax, "regex");
-    if (!is_known || !json_is(json_get(rule, "definition"), JSON_KIND_TEXT) || (str_is(syntax, "lark") && definition.n == 0)) {
+    if (!is_known || !json_is(json_get(rule, "definition"), JSON_KIND_TEXT) ||
+        (str_is(syntax, "lark") && definition.n == 0)) {
         return request_range_error(f, err,
-                                   "tools[%zu].custom.format.grammar must have syntax \"lark\" or \"regex\" and a definition, a string", i);
+                                   "tools[%zu].custom.format.grammar must have syntax \"lark\" or \"regex\" "
+                                   "and a definition, a string",
+                                   i);
     }
     return definition.n <= GRAMMAR_MAX_TEXT
                ? QUIRE_OK
-               : request_range_error(f, err, "tools[%zu].custom.format.grammar.definition has %zu bytes; at most %zu are read", i,
-                                     definition.n, GRAMMAR_MAX_TEXT);
+               : request_range_error(
+                     f, err,
+                     "tools[%zu].custom.format.grammar.definition has %zu bytes; at most %zu are read", i,
+                     definition.n, GRAMMAR_MAX_TEXT);
 }
 
 /* Compiles a grammar by itself, unless the tenant's cache has it. */
-static quire_err compile_alone(const json_value *custom, int64_t max_us, grammar_cache *cache, uint64_t tenant, quire_error *why) {
-    grammar_key key = {
-        .tenant = tenant, .kind = is_lark(custom) ? GRAMMAR_LARK : GRAMMAR_REGEX, .text = json_get_str(grammar_of(custom), "definition")};
+static quire_err compile_alone(const json_value *custom, int64_t max_us, grammar_cache *cache,
+                               uint64_t tenant, quire_error *why) {
+    grammar_key key = {.tenant = tenant,
+                       .kind = is_lark(custom) ? GRAMMAR_LARK : GRAMMAR_REGEX,
+                       .text = json_get_str(grammar_of(custom), "definition")};
     grammar *g = cache != NULL ? grammar_cache_find(cache, &key) : NULL;
     quire_err e = QUIRE_OK;
     if (g == NULL) {
         const grammar_options options = {.max_us = max_us};
         e = max_us > 0 ? grammar_compile(key.kind, key.text, &options, &g, why)
-                       : err_set(why, QUIRE_TOO_LARGE, -1, "the grammars of custom tools take too long to compile together");
+                       : err_set(why, QUIRE_TOO_LARGE, -1,
+                                 "the grammars of custom tools take too long to compile together");
         if (e == QUIRE_OK && cache != NULL) {
             grammar_cache_keep(cache, &key, g);
         }
@@ -68,28 +79,35 @@ static quire_err compile_alone(const json_value *custom, int64_t max_us, grammar
     return e;
 }
 
-quire_err request_check_grammars(const quire_request *r, grammar_cache *cache, uint64_t tenant, quire_error *err) {
+quire_err request_check_grammars(const quire_request *r, grammar_cache *cache, uint64_t tenant,
+                                 quire_error *err) {
     const field_desc *f = request_field("tools", FIELD_CHAT);
     int64_t until = clock_thread_us() + GRAMMAR_MAX_US;
     for (size_t i = 0; r->has_custom && i < json_length(r->tools_field); i++) {
         const json_value *custom = request_custom_of(json_at(r->tools_field, i));
         quire_error why = {0};
-        quire_err e = grammar_of(custom) != NULL ? compile_alone(custom, until - clock_thread_us(), cache, tenant, &why) : QUIRE_OK;
+        quire_err e = grammar_of(custom) != NULL
+                          ? compile_alone(custom, until - clock_thread_us(), cache, tenant, &why)
+                          : QUIRE_OK;
         if (e == QUIRE_NO_MEMORY || e == QUIRE_CANCELLED) {
             *err = why;
             return e;
         }
-        TRY(e == QUIRE_OK ? e : request_range_error(f, err, "tools[%zu].custom.format.grammar.definition: %s", i, why.message));
+        TRY(e == QUIRE_OK ? e
+                          : request_range_error(f, err, "tools[%zu].custom.format.grammar.definition: %s", i,
+                                                why.message));
     }
     return QUIRE_OK;
 }
 
 /* ---- as a function ---- */
 
-/* Appends the pattern of a string that the regex matches as a whole. Flags stand at a pattern's beginning. */
+/* Appends the pattern of a string that the regex matches as a whole. Flags stand at a
+ * pattern's beginning. */
 static quire_err add_whole_pattern(strbuf *to, str regex) {
     size_t n = 0;
-    while (regex.n - n >= 4 && memcmp(regex.p + n, "(?", 2) == 0 && strchr("isua", regex.p[n + 2]) != NULL && regex.p[n + 3] == ')') {
+    while (regex.n - n >= 4 && memcmp(regex.p + n, "(?", 2) == 0 && strchr("isua", regex.p[n + 2]) != NULL &&
+           regex.p[n + 3] == ')') {
         n += 4;
     }
     TRY(strbuf_add(to, regex.p, n));
@@ -98,7 +116,8 @@ static quire_err add_whole_pattern(strbuf *to, str regex) {
     return strbuf_add_str(to, ")$");
 }
 
-/* Writes the schema of the arguments: one string, which the tool's regex matches as a whole. */
+/* Writes the schema of the arguments: one string, which the tool's regex matches as a
+ * whole. */
 static quire_err write_input_schema(const json_value *custom, json_out *o) {
     str regex = json_get_str(grammar_of(custom), "definition");
     strbuf pattern = {0};

@@ -1,4 +1,5 @@
-/* The defaults of requests' fields, from an option, a model or a generation_config.json. */
+/* The defaults of requests' fields, from an option, a model or a
+ * generation_config.json. */
 #include <math.h>
 
 #include "api/request_read.h"
@@ -39,7 +40,8 @@ quire_err request_defaults_add(request_defaults *d, const sampling_defaults *fro
         bool is_new = from->names[i] != NULL && request_defaults_find(d, from->names[i]) == NULL;
         quire_err e = is_new ? add(d, from->names[i], from->values[i], &why) : QUIRE_OK;
         if (e == QUIRE_BAD_REQUEST) {
-            return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s; repair it, or start with --generation-config none", from->source.p,
+            return err_set(err, QUIRE_BAD_FILE, -1,
+                           "%s: %s; repair it, or start with --generation-config none", from->source.p,
                            why.message);
         }
         TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "%s: %s", from->source.p, quire_err_text(e)));
@@ -50,14 +52,17 @@ quire_err request_defaults_add(request_defaults *d, const sampling_defaults *fro
 /* One member of the option's object. */
 static quire_err add_member(request_defaults *d, const json_member *m, quire_error *err) {
     static const char *const names[REQUEST_DEFAULT_FIELDS] = {
-        "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "seed", "max_tokens"};
+        "temperature",       "top_k", "top_p",     "min_p", "repetition_penalty", "presence_penalty",
+        "frequency_penalty", "seed",  "max_tokens"};
     const char *name = NULL;
     for (int i = 0; i < REQUEST_DEFAULT_FIELDS; i++) {
         name = strcmp(names[i], m->name) == 0 ? names[i] : name;
     }
     if (name == NULL) {
-        return err_set(err, QUIRE_INVALID, -1, "%.100s can have no default here; temperature, top_k, top_p, min_p, seed and others can",
-                       m->name);
+        return err_set(
+            err, QUIRE_INVALID, -1,
+            "%.100s can have no default here; temperature, top_k, top_p, min_p, seed and others can",
+            m->name);
     }
     if (!json_is(m->value, JSON_KIND_INT) && !json_is(m->value, JSON_KIND_REAL)) {
         return err_set(err, QUIRE_INVALID, -1, "%s must be a number", name);
@@ -81,7 +86,9 @@ quire_err request_defaults_read(request_defaults *d, const char *json, quire_err
         e = add_member(d, &m, &why);
     }
     json_drop(all);
-    return e == QUIRE_OK ? e : err_set(err, e == QUIRE_BAD_REQUEST ? QUIRE_INVALID : e, -1, "defaults of requests: %s", why.message);
+    return e == QUIRE_OK ? e
+                         : err_set(err, e == QUIRE_BAD_REQUEST ? QUIRE_INVALID : e, -1,
+                                   "defaults of requests: %s", why.message);
 }
 
 void request_defaults_deinit(request_defaults *d) {

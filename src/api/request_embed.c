@@ -1,4 +1,5 @@
-/* Requests for embeddings: their own fields, how they agree with the model's rows, and requests made without JSON. */
+/* Requests for embeddings: their own fields, how they agree with the model's rows, and
+ * requests made without JSON. */
 #include <stdio.h>
 #include <string.h>
 
@@ -33,7 +34,8 @@ quire_err request_read_pooling(quire_request *r, const field_desc *f, const json
     return QUIRE_OK;
 }
 
-quire_err request_read_normalize(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+quire_err request_read_normalize(quire_request *r, const field_desc *f, const json_value *v,
+                                 quire_error *err) {
     (void)f, (void)err;
     r->normalize = v == NULL ? -1 : json_truth(v);
     return QUIRE_OK;
@@ -52,18 +54,20 @@ static quire_err check_type(const quire_request *r, int64_t type, quire_error *e
     if (type == 0 || (type > 0 && type < n)) {
         return QUIRE_OK;
     }
-    return n > 1
-               ? err_set_param(err, QUIRE_BAD_REQUEST, "token_type_ids", "token type %lld; this model has %d, from 0 on", (long long)type,
-                               (int)n)
-               : err_set_param(err, QUIRE_BAD_REQUEST, "token_type_ids", "token type %lld; this model has no token types", (long long)type);
+    return n > 1 ? err_set_param(err, QUIRE_BAD_REQUEST, "token_type_ids",
+                                 "token type %lld; this model has %d, from 0 on", (long long)type, (int)n)
+                 : err_set_param(err, QUIRE_BAD_REQUEST, "token_type_ids",
+                                 "token type %lld; this model has no token types", (long long)type);
 }
 
 /* Reads the types of one prompt from an array. */
-static quire_err read_types(const quire_request *r, const json_value *v, request_prompt *p, quire_error *err) {
+static quire_err read_types(const quire_request *r, const json_value *v, request_prompt *p,
+                            quire_error *err) {
     size_t n = json_is(v, JSON_KIND_ARRAY) ? json_length(v) : 0;
     if (p->ids == NULL || n != (size_t)p->n_ids) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "token_type_ids",
-                             "token_type_ids has %zu types for an input of %d ids; give one for each id of an input that is given as ids",
+                             "token_type_ids has %zu types for an input of %d ids; give one for each id of "
+                             "an input that is given as ids",
                              n, (int)p->n_ids);
     }
     int32_t *types = mem_new(n, sizeof *types);
@@ -73,7 +77,8 @@ static quire_err read_types(const quire_request *r, const json_value *v, request
     for (size_t i = 0; i < n; i++) {
         int64_t type = -1;
         if (!json_whole(json_at(v, i), &type)) {
-            return err_set_param(err, QUIRE_BAD_REQUEST, "token_type_ids", "token_type_ids has an item that is no integer");
+            return err_set_param(err, QUIRE_BAD_REQUEST, "token_type_ids",
+                                 "token_type_ids has an item that is no integer");
         }
         TRY(check_type(r, type, err));
         types[i] = (int32_t)type;
@@ -89,7 +94,8 @@ static quire_err take_types(quire_request *r, quire_error *err) {
     }
     bool many = json_length(v) > 0 && json_is(json_at(v, 0), JSON_KIND_ARRAY);
     if (many ? json_length(v) != (size_t)r->n_prompts : r->n_prompts != 1) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "token_type_ids", "token_type_ids has %zu items for %d inputs; give an array for each",
+        return err_set_param(err, QUIRE_BAD_REQUEST, "token_type_ids",
+                             "token_type_ids has %zu items for %d inputs; give an array for each",
                              json_length(v), (int)r->n_prompts);
     }
     for (int32_t i = 0; i < r->n_prompts; i++) {
@@ -103,11 +109,13 @@ static quire_err settle_pooling(quire_request *r, quire_error *err) {
     bool says_nothing = own->kind == POOLING_NONE, scores = own->n_scores > 0;
     bool is_rank = r->pooling_kind == POOLING_NONE;
     if (is_rank && !scores) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "pooling", "pooling is rank; this model has no head that gives scores");
+        return err_set_param(err, QUIRE_BAD_REQUEST, "pooling",
+                             "pooling is rank; this model has no head that gives scores");
     }
     if (r->pooling_kind < 0 && says_nothing) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "pooling",
-                             "this model does not say how its rows become an embedding; give pooling (--pooling): mean, cls or last");
+                             "this model does not say how its rows become an embedding; give pooling "
+                             "(--pooling): mean, cls or last");
     }
     if (scores && (r->dimensions > 0 || r->normalize > 0)) {
         return err_set_param(err, QUIRE_BAD_REQUEST, r->dimensions > 0 ? "dimensions" : "normalize",
@@ -115,13 +123,15 @@ static quire_err settle_pooling(quire_request *r, quire_error *err) {
                              r->dimensions > 0 ? "dimensions" : "normalize", (int)own->n_scores);
     }
     if (r->context.n_row > 0 && r->dimensions > r->context.n_row) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "dimensions", "dimensions is %d; this model's rows have %d", (int)r->dimensions,
+        return err_set_param(err, QUIRE_BAD_REQUEST, "dimensions",
+                             "dimensions is %d; this model's rows have %d", (int)r->dimensions,
                              (int)r->context.n_row);
     }
     bool by_default = says_nothing || own->normalise;
-    r->pooling = (pooling_params){.kind = r->pooling_kind < 0 || is_rank ? own->kind : (pooling_kind)r->pooling_kind,
-                                  .dimensions = r->dimensions > 0 ? r->dimensions : 0,
-                                  .normalise = !scores && (r->normalize < 0 ? by_default : r->normalize > 0)};
+    r->pooling =
+        (pooling_params){.kind = r->pooling_kind < 0 || is_rank ? own->kind : (pooling_kind)r->pooling_kind,
+                         .dimensions = r->dimensions > 0 ? r->dimensions : 0,
+                         .normalise = !scores && (r->normalize < 0 ? by_default : r->normalize > 0)};
     return QUIRE_OK;
 }
 
@@ -143,19 +153,23 @@ static int32_t *copy_of(const int32_t *from, size_t n) {
     return copy;
 }
 
-static quire_err take_input(quire_request *r, const quire_input *in, char *text, request_prompt *p, quire_error *err) {
+static quire_err take_input(quire_request *r, const quire_input *in, char *text, request_prompt *p,
+                            quire_error *err) {
     if (in->ids == NULL) {
         if (!r->context.has_vocabulary) {
-            return err_set_param(err, QUIRE_BAD_REQUEST, "input", "this model has no vocabulary; give the input as token ids");
+            return err_set_param(err, QUIRE_BAD_REQUEST, "input",
+                                 "this model has no vocabulary; give the input as token ids");
         }
         mem_copy(text, in->text, in->n_text);
         p->text = (str){text, in->n_text};
         return in->n_text > 0 && in->types == NULL
                    ? QUIRE_OK
-                   : err_set_param(err, QUIRE_BAD_REQUEST, "input", "an input is empty, or a text with token types; types are for ids");
+                   : err_set_param(err, QUIRE_BAD_REQUEST, "input",
+                                   "an input is empty, or a text with token types; types are for ids");
     }
     if (in->n_ids == 0 || in->n_ids > INT32_MAX) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "input", "an input of %zu ids; it must have at least one", in->n_ids);
+        return err_set_param(err, QUIRE_BAD_REQUEST, "input",
+                             "an input of %zu ids; it must have at least one", in->n_ids);
     }
     p->n_ids = (int32_t)in->n_ids;
     p->ids = copy_of(in->ids, in->n_ids);
@@ -165,7 +179,8 @@ static quire_err take_input(quire_request *r, const quire_input *in, char *text,
     }
     for (int32_t i = 0; i < p->n_ids; i++) {
         if (p->ids[i] < 0 || p->ids[i] >= r->context.n_vocab) {
-            return err_set_param(err, QUIRE_BAD_REQUEST, "input", "token id %d is out of the vocabulary, which has %d ids", (int)p->ids[i],
+            return err_set_param(err, QUIRE_BAD_REQUEST, "input",
+                                 "token id %d is out of the vocabulary, which has %d ids", (int)p->ids[i],
                                  (int)r->context.n_vocab);
         }
         TRY(p->types != NULL ? check_type(r, p->types[i], err) : QUIRE_OK);
@@ -185,7 +200,8 @@ quire_err request_name_input(const quire_request *r, int32_t i, quire_err e, qui
 static quire_err take_inputs(quire_request *r, const quire_input *inputs, size_t n, quire_error *err) {
     size_t n_text = 0;
     if (n == 0 || n > REQUEST_MAX_PROMPTS) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "input", "%zu inputs; a request has from 1 to %d", n, REQUEST_MAX_PROMPTS);
+        return err_set_param(err, QUIRE_BAD_REQUEST, "input", "%zu inputs; a request has from 1 to %d", n,
+                             REQUEST_MAX_PROMPTS);
     }
     for (size_t i = 0; i < n; i++) {
         n_text += inputs[i].ids == NULL ? inputs[i].n_text : 0;
@@ -205,17 +221,18 @@ static quire_err take_inputs(quire_request *r, const quire_input *inputs, size_t
     return QUIRE_OK;
 }
 
-quire_err request_embed(const request_context *ctx, const quire_input *inputs, size_t first, size_t n, const quire_embed_options *o,
-                        quire_request **out, quire_error *err) {
+quire_err request_embed(const request_context *ctx, const quire_input *inputs, size_t first, size_t n,
+                        const quire_embed_options *o, quire_request **out, quire_error *err) {
     static const quire_embed_options none = {.normalize = -1};
     quire_request *r;
     *out = NULL;
     o = o != NULL ? o : &none;
     int32_t kind = o->pooling != NULL ? kind_of(str_of(o->pooling)) : -1;
     if (o->dimensions < 0 || (o->pooling != NULL && kind < 0)) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, o->dimensions < 0 ? "dimensions" : "pooling",
-                             "dimensions is %d and pooling \"%s\"; they must be at least 0, and mean, cls or last", (int)o->dimensions,
-                             o->pooling != NULL ? o->pooling : "");
+        return err_set_param(
+            err, QUIRE_BAD_REQUEST, o->dimensions < 0 ? "dimensions" : "pooling",
+            "dimensions is %d and pooling \"%s\"; they must be at least 0, and mean, cls or last",
+            (int)o->dimensions, o->pooling != NULL ? o->pooling : "");
     }
     TRY(request_new(ctx, QUIRE_EMBEDDINGS, &r, err));
     r->pooling_kind = kind;

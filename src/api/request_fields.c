@@ -1,4 +1,5 @@
-/* Checks a field's value by its row and stores it; readers of fields that need one of their own. */
+/* Checks a field's value by its row and stores it; readers of fields that need one of
+ * their own. */
 #include <float.h>
 #include <math.h>
 #include <stdarg.h>
@@ -7,7 +8,8 @@
 #include "api/request_read.h"
 #include "json/json_out.h"
 
-quire_err request_type_error(const field_desc *f, int64_t index, const json_value *v, const char *what, quire_error *err) {
+quire_err request_type_error(const field_desc *f, int64_t index, const json_value *v, const char *what,
+                             quire_error *err) {
     char param[64], brief[JSON_BRIEF_BYTES];
     const char *value = json_brief(v, brief);
     if (index < 0) {
@@ -15,7 +17,8 @@ quire_err request_type_error(const field_desc *f, int64_t index, const json_valu
         return err_set_param(err, QUIRE_BAD_REQUEST, param, "%s is %s; it must be %s", f->name, value, what);
     }
     snprintf(param, sizeof param, "body.%s.%lld", f->name, (long long)index);
-    return err_set_param(err, QUIRE_BAD_REQUEST, param, "%s[%lld] is %s; it must be %s", f->name, (long long)index, value, what);
+    return err_set_param(err, QUIRE_BAD_REQUEST, param, "%s[%lld] is %s; it must be %s", f->name,
+                         (long long)index, value, what);
 }
 
 quire_err request_range_error(const field_desc *f, quire_error *err, const char *format, ...) {
@@ -27,7 +30,8 @@ quire_err request_range_error(const field_desc *f, quire_error *err, const char 
     return err_set_param(err, QUIRE_BAD_REQUEST, f->flags & FIELD_UNNAMED ? "" : f->name, "%s", message);
 }
 
-/* Checks a number against its row's bounds: "top_p is 1.5; it must be over 0 and at most 1". */
+/* Checks a number against its row's bounds: "top_p is 1.5; it must be over 0 and at most
+ * 1". */
 static quire_err check_range(const field_desc *f, double value, const json_value *v, quire_error *err) {
     bool open = f->flags & FIELD_MIN_OPEN;
     bool has_min = f->minimum > -FIELD_NO_LIMIT, has_max = f->maximum < FIELD_NO_LIMIT;
@@ -38,7 +42,8 @@ static quire_err check_range(const field_desc *f, double value, const json_value
     }
     char brief[JSON_BRIEF_BYTES], bounds[96];
     if (has_min && has_max && !(f->type != FIELD_NUMBER && low && f->maximum >= INT32_MAX)) {
-        snprintf(bounds, sizeof bounds, open ? "over %.10g and at most %.10g" : "from %.10g to %.10g", f->minimum, f->maximum);
+        snprintf(bounds, sizeof bounds, open ? "over %.10g and at most %.10g" : "from %.10g to %.10g",
+                 f->minimum, f->maximum);
     } else if (low) {
         snprintf(bounds, sizeof bounds, open ? "over %.10g" : "at least %.10g", f->minimum);
     } else {
@@ -58,13 +63,15 @@ static quire_err check_number(const field_desc *f, const json_value *v, quire_er
     return check_range(f, value, v, err);
 }
 
-/* Checks an array of integers within the row's bounds, or of strings, where one string will do as well. */
+/* Checks an array of integers within the row's bounds, or of strings, where one string
+ * will do as well. */
 static quire_err check_items(const field_desc *f, const json_value *v, quire_error *err) {
     bool texts = f->type == FIELD_STRINGS;
     if (!json_is(v, JSON_KIND_ARRAY)) {
         return texts && json_is(v, JSON_KIND_TEXT)
                    ? QUIRE_OK
-                   : request_type_error(f, -1, v, texts ? "a string or an array of strings" : "an array of integers", err);
+                   : request_type_error(
+                         f, -1, v, texts ? "a string or an array of strings" : "an array of integers", err);
     }
     for (size_t i = 0; i < json_length(v); i++) {
         const json_value *item = json_at(v, i);
@@ -93,7 +100,8 @@ static quire_err check_integer(const field_desc *f, const json_value *v, quire_e
     if (json_is(v, JSON_KIND_WIDE)) {
         char param[64], brief[JSON_BRIEF_BYTES];
         snprintf(param, sizeof param, "body.%s", f->name);
-        return err_set_param(err, QUIRE_BAD_REQUEST, param, "%s has an integer beyond 64 bits: %s", f->name, json_brief(v, brief));
+        return err_set_param(err, QUIRE_BAD_REQUEST, param, "%s has an integer beyond 64 bits: %s", f->name,
+                             json_brief(v, brief));
     }
     return request_type_error(f, -1, v, "an integer", err);
 }
@@ -129,7 +137,8 @@ quire_err request_read_seed(quire_request *r, const field_desc *f, const json_va
     return QUIRE_OK;
 }
 
-quire_err request_read_add_special(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+quire_err request_read_add_special(quire_request *r, const field_desc *f, const json_value *v,
+                                   quire_error *err) {
     (void)f, (void)err;
     r->add_special = json_truth(v);
     r->add_bos = v == NULL;
@@ -150,8 +159,10 @@ quire_err request_read_n(quire_request *r, const field_desc *f, const json_value
     return QUIRE_OK;
 }
 
-/* Reads logprobs: a number in completions; in chat a bool, and top_logprobs is the number. */
-quire_err request_read_logprobs(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+/* Reads logprobs: a number in completions; in chat a bool, and top_logprobs is the
+ * number. */
+quire_err request_read_logprobs(quire_request *r, const field_desc *f, const json_value *v,
+                                quire_error *err) {
     (void)err;
     int64_t n = -1;
     if (f->type == FIELD_BOOL) {
@@ -168,7 +179,8 @@ quire_err request_read_salt(quire_request *r, const field_desc *f, const json_va
     if (v != NULL) {
         salt = json_str(v);
         if (salt.n == 0 || salt.n > PARAMS_MAX_SALT_BYTES) {
-            return request_range_error(f, err, "cache_salt has %zu bytes; it must have from 1 to %d", salt.n, PARAMS_MAX_SALT_BYTES);
+            return request_range_error(f, err, "cache_salt has %zu bytes; it must have from 1 to %d", salt.n,
+                                       PARAMS_MAX_SALT_BYTES);
         }
     }
     r->cache_salt = salt;
@@ -179,12 +191,14 @@ quire_err request_read_stop(quire_request *r, const field_desc *f, const json_va
     size_t n = request_n_texts(v);
     str stops[PARAMS_MAX_STOP];
     if (n > PARAMS_MAX_STOP) {
-        return request_range_error(f, err, "stop has %zu strings; at most %d are allowed", n, PARAMS_MAX_STOP);
+        return request_range_error(f, err, "stop has %zu strings; at most %d are allowed", n,
+                                   PARAMS_MAX_STOP);
     }
     for (size_t i = 0; i < n; i++) {
         stops[i] = request_text_at(v, i);
         if (stops[i].n == 0) {
-            return request_range_error(f, err, "stop has an empty string; each must have at least one character");
+            return request_range_error(f, err,
+                                       "stop has an empty string; each must have at least one character");
         }
     }
     memcpy(r->stops, stops, n * sizeof *stops);
@@ -192,10 +206,12 @@ quire_err request_read_stop(quire_request *r, const field_desc *f, const json_va
     return QUIRE_OK;
 }
 
-quire_err request_read_stop_tokens(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+quire_err request_read_stop_tokens(quire_request *r, const field_desc *f, const json_value *v,
+                                   quire_error *err) {
     size_t n = v == NULL ? 0 : json_length(v);
     if (n > PARAMS_MAX_STOP_TOKENS) {
-        return request_range_error(f, err, "stop_token_ids has %zu ids; at most %d are allowed", n, PARAMS_MAX_STOP_TOKENS);
+        return request_range_error(f, err, "stop_token_ids has %zu ids; at most %d are allowed", n,
+                                   PARAMS_MAX_STOP_TOKENS);
     }
     int32_t ids[PARAMS_MAX_STOP_TOKENS];
     TRY(request_read_ids(r, f, v, n, ids, err));
@@ -204,7 +220,8 @@ quire_err request_read_stop_tokens(quire_request *r, const field_desc *f, const 
     return QUIRE_OK;
 }
 
-static quire_err set_stream_options(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+static quire_err set_stream_options(quire_request *r, const field_desc *f, const json_value *v,
+                                    quire_error *err) {
     r->has_stream_options = v != NULL;
     r->info.include_usage = r->info.continuous_usage = false;
     for (json_member m = {0}; v != NULL && json_next(v, &m);) {
@@ -230,7 +247,8 @@ static void forget_ignored(quire_request *r, size_t n) {
 }
 
 /* Takes all of them, or none. */
-quire_err request_read_stream_options(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+quire_err request_read_stream_options(quire_request *r, const field_desc *f, const json_value *v,
+                                      quire_error *err) {
     bool had = r->has_stream_options, usage = r->info.include_usage, continuous = r->info.continuous_usage;
     size_t n_ignored = r->ignored.n;
     quire_err e = set_stream_options(r, f, v, err);
@@ -243,18 +261,21 @@ quire_err request_read_stream_options(quire_request *r, const field_desc *f, con
     return e;
 }
 
-quire_err request_read_template_kwargs(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+quire_err request_read_template_kwargs(quire_request *r, const field_desc *f, const json_value *v,
+                                       quire_error *err) {
     static const char *const taken[] = {"messages", "tools", "documents"};
     for (size_t i = 0; v != NULL && i < sizeof taken / sizeof taken[0]; i++) {
         if (json_has(v, taken[i])) {
-            return request_range_error(f, err, "chat_template_kwargs may not hold %s; give it as a field of the request", taken[i]);
+            return request_range_error(
+                f, err, "chat_template_kwargs may not hold %s; give it as a field of the request", taken[i]);
         }
     }
     r->template_kwargs = v;
     return QUIRE_OK;
 }
 
-/* Stores a number where the row says, by its type: a float over 0 stays over 0, and one beyond its range becomes the largest. */
+/* Stores a number where the row says, by its type: a float over 0 stays over 0, and one
+ * beyond its range becomes the largest. */
 static void store_number(quire_request *r, const field_desc *f, double value) {
     void *at = (char *)r + f->place;
     if (f->type == FIELD_BOOL) {
@@ -293,10 +314,12 @@ static quire_err check_later(const field_desc *f, const json_value *v, quire_err
     bool same = is_default(v, fallback);
     json_drop(fallback);
     return same ? QUIRE_OK
-                : err_set_param(err, QUIRE_BAD_REQUEST, f->name, "%s is not supported yet; leave it out or give %s", f->name, f->fallback);
+                : err_set_param(err, QUIRE_BAD_REQUEST, f->name,
+                                "%s is not supported yet; leave it out or give %s", f->name, f->fallback);
 }
 
-static quire_err check_and_store(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+static quire_err check_and_store(quire_request *r, const field_desc *f, const json_value *v,
+                                 quire_error *err) {
     TRY(v != NULL ? check_field(f, v, err) : QUIRE_OK);
     if (f->read != NULL) {
         TRY(f->read(r, f, v, err));

@@ -74,13 +74,14 @@ static const foreign others[] = {
 
 /* Words that decide on their own. */
 static const char *const words[] = {
-    "adapter", "adapters", "banned",   "beam",     "beams",    "constraint", "constraints", "dry",        "dynatemp", "ebnf",
-    "gbnf",    "grammar",  "guidance", "guided",   "logit",    "logits",     "lora",        "loras",      "mirostat", "penalties",
-    "penalty", "regex",    "sampler",  "samplers", "sampling", "schema",     "speculative", "structured", "xtc",
+    "adapter",  "adapters", "banned",      "beam",       "beams",    "constraint", "constraints", "dry",
+    "dynatemp", "ebnf",     "gbnf",        "grammar",    "guidance", "guided",     "logit",       "logits",
+    "lora",     "loras",    "mirostat",    "penalties",  "penalty",  "regex",      "sampler",     "samplers",
+    "sampling", "schema",   "speculative", "structured", "xtc",
 };
 
-/* Reduces a name to lower-case letters and digits in out, with a zero byte behind it. *starts has a bit for each index at which a word
- * begins. */
+/* Reduces a name to lower-case letters and digits in out, with a zero byte behind it.
+ * *starts has a bit for each index at which a word begins. */
 static size_t reduce(str name, char out[LONGEST + 1], uint64_t *starts) {
     size_t n = 0;
     bool begins = true;
@@ -124,7 +125,8 @@ static const field_desc *respelt(const char *reduced, uint32_t endpoint) {
         const field_desc *f = &fields[i];
         char own[LONGEST + 1];
         uint64_t starts;
-        if (f->name[0] != reduced[0] || (f->flags & endpoint) == 0 || (f->flags & FIELD_IGNORED) != 0 || strchr(f->name, '.') != NULL) {
+        if (f->name[0] != reduced[0] || (f->flags & endpoint) == 0 || (f->flags & FIELD_IGNORED) != 0 ||
+            strchr(f->name, '.') != NULL) {
             continue;
         }
         reduce(str_of(f->name), own, &starts);

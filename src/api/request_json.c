@@ -1,4 +1,5 @@
-/* The JSON of requests: checks bodies before anything is built, and parses single values. */
+/* The JSON of requests: checks bodies before anything is built, and parses single
+ * values. */
 #include <stdio.h>
 
 #include "api/request_read.h"
@@ -26,15 +27,16 @@ static size_t bytes_of_row(void *user, str name) {
 /* What stands behind the first bytes too many is not looked at. */
 static quire_err size_error(const field_desc *f, quire_error *err) {
     return err_set_param(err, QUIRE_BAD_REQUEST, request_rule_param(f),
-                         "%s has over %zu bytes, the most that are read (white space and escapes aside)", f->name,
-                         request_field_max_bytes(f));
+                         "%s has over %zu bytes, the most that are read (white space and escapes aside)",
+                         f->name, request_field_max_bytes(f));
 }
 
 quire_err request_check_size(const field_desc *f, str text, quire_error *err) {
     json_fault fault = {0};
     json_limits own = limits;
     own.max_bytes = request_field_max_bytes(f);
-    return own.max_bytes > 0 && text.n > own.max_bytes && json_check(text, &own, NULL, &fault) != QUIRE_OK && fault.max_bytes > 0
+    return own.max_bytes > 0 && text.n > own.max_bytes && json_check(text, &own, NULL, &fault) != QUIRE_OK &&
+                   fault.max_bytes > 0
                ? size_error(f, err)
                : QUIRE_OK;
 }
@@ -50,7 +52,8 @@ quire_err request_check_body(str text, body_rows *rows, quire_error *err) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body is empty; it must be a JSON object");
     }
     if (text.n > REQUEST_MAX_BYTES) {
-        return err_set_param(err, QUIRE_TOO_LARGE, "body", "the body has %zu bytes; at most %zu are read", text.n, REQUEST_MAX_BYTES);
+        return err_set_param(err, QUIRE_TOO_LARGE, "body", "the body has %zu bytes; at most %zu are read",
+                             text.n, REQUEST_MAX_BYTES);
     }
     quire_err e = json_check(text, &own, NULL, &fault);
     if (rows != NULL && e != QUIRE_OK && fault.max_bytes > 0) {
@@ -59,7 +62,9 @@ quire_err request_check_body(str text, body_rows *rows, quire_error *err) {
     if (rows != NULL) {
         rows->over = NULL;
     }
-    return e == QUIRE_OK ? e : e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "out of memory") : json_error(fault.at, err, fault.what);
+    return e == QUIRE_OK          ? e
+           : e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "out of memory")
+                                  : json_error(fault.at, err, fault.what);
 }
 
 quire_err request_read_value(str text, size_t at, const char *name, json_value **out, quire_error *err) {
@@ -77,5 +82,6 @@ quire_err request_read_value(str text, size_t at, const char *name, json_value *
     }
     char param[64];
     snprintf(param, sizeof param, "body.%s", name);
-    return err_set_param(err, QUIRE_BAD_REQUEST, param, "%s has %s at byte %zu", name, fault.what, at + fault.at);
+    return err_set_param(err, QUIRE_BAD_REQUEST, param, "%s has %s at byte %zu", name, fault.what,
+                         at + fault.at);
 }

@@ -1,4 +1,5 @@
-/* The fields that name tokens or texts without a small limit: logit_bias, allowed_token_ids, bad_words, dry_sequence_breakers. */
+/* The fields that name tokens or texts without a small limit: logit_bias,
+ * allowed_token_ids, bad_words, dry_sequence_breakers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,29 +29,32 @@ static quire_err need_lists(quire_request *r, quire_error *err) {
 
 /* ---- ids ---- */
 
-quire_err request_read_ids(const quire_request *r, const field_desc *f, const json_value *v, size_t n, int32_t *ids, quire_error *err) {
+quire_err request_read_ids(const quire_request *r, const field_desc *f, const json_value *v, size_t n,
+                           int32_t *ids, quire_error *err) {
     for (size_t i = 0; i < n; i++) {
         int64_t id = -1;
         json_whole(json_at(v, i), &id);
         if (id < 0 || id >= r->context.n_vocab) {
-            return request_range_error(f, err, "%s[%zu] is %lld; the vocabulary has %d ids", f->name, i, (long long)id,
-                                       (int)r->context.n_vocab);
+            return request_range_error(f, err, "%s[%zu] is %lld; the vocabulary has %d ids", f->name, i,
+                                       (long long)id, (int)r->context.n_vocab);
         }
         ids[i] = (int32_t)id;
     }
     return QUIRE_OK;
 }
 
-/* Reads one member of logit_bias: "ID": number. Biases are limited to [-100, 100], as in vLLM. */
-static quire_err read_bias(const quire_request *r, const field_desc *f, const char *key, const json_value *v, int32_t *id, float *bias,
-                           quire_error *err) {
+/* Reads one member of logit_bias: "ID": number. Biases are limited to [-100, 100], as in
+ * vLLM. */
+static quire_err read_bias(const quire_request *r, const field_desc *f, const char *key, const json_value *v,
+                           int32_t *id, float *bias, quire_error *err) {
     char *end;
     long long value = strtoll(key, &end, 10);
     if (key[0] == '\0' || *end != '\0') {
         return request_range_error(f, err, "logit_bias has the key \"%.40s\"; keys must be token ids", key);
     }
     if (value < 0 || value >= r->context.n_vocab) {
-        return request_range_error(f, err, "logit_bias names the id %.40s; the vocabulary has %d ids", key, (int)r->context.n_vocab);
+        return request_range_error(f, err, "logit_bias names the id %.40s; the vocabulary has %d ids", key,
+                                   (int)r->context.n_vocab);
     }
     if (!json_numeric(v)) {
         return request_type_error(f, -1, v, "an object of numbers", err);
@@ -64,10 +68,12 @@ static quire_err read_bias(const quire_request *r, const field_desc *f, const ch
     return QUIRE_OK;
 }
 
-quire_err request_read_logit_bias(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+quire_err request_read_logit_bias(quire_request *r, const field_desc *f, const json_value *v,
+                                  quire_error *err) {
     int32_t n = (int32_t)json_length(v), i = 0;
     if (n > MAX_BIASES) {
-        return request_range_error(f, err, "logit_bias has %d ids; at most %d are allowed", (int)n, MAX_BIASES);
+        return request_range_error(f, err, "logit_bias has %d ids; at most %d are allowed", (int)n,
+                                   MAX_BIASES);
     }
     if (n == 0 && r->sampling.lists == NULL) {
         return QUIRE_OK;
@@ -97,7 +103,8 @@ quire_err request_read_allowed(quire_request *r, const field_desc *f, const json
     }
     size_t n = json_length(v);
     if (n == 0 || n > (size_t)r->context.n_vocab) {
-        return request_range_error(f, err, "allowed_token_ids has %zu ids; it must have 1 to %d", n, (int)r->context.n_vocab);
+        return request_range_error(f, err, "allowed_token_ids has %zu ids; it must have 1 to %d", n,
+                                   (int)r->context.n_vocab);
     }
     int32_t *ids = mem_new(n, sizeof *ids);
     quire_err e = ids == NULL ? no_memory(err) : need_lists(r, err);
@@ -128,23 +135,26 @@ static quire_err check_texts(const field_desc *f, const json_value *v, size_t ma
     size_t n_bytes = 0;
     for (size_t i = 0; i < n; i++) {
         if (request_text_at(v, i).n == 0) {
-            return request_range_error(f, err, "%s has an empty text; each must have at least one character", f->name);
+            return request_range_error(f, err, "%s has an empty text; each must have at least one character",
+                                       f->name);
         }
         n_bytes += request_text_at(v, i).n;
     }
-    return n_bytes <= MAX_TEXT_BYTES
-               ? QUIRE_OK
-               : err_set_param(err, QUIRE_BAD_REQUEST, f->name, "%s has texts of %zu bytes in all; at most %d are taken", f->name, n_bytes,
-                               MAX_TEXT_BYTES);
+    return n_bytes <= MAX_TEXT_BYTES ? QUIRE_OK
+                                     : err_set_param(err, QUIRE_BAD_REQUEST, f->name,
+                                                     "%s has texts of %zu bytes in all; at most %d are taken",
+                                                     f->name, n_bytes, MAX_TEXT_BYTES);
 }
 
-quire_err request_read_bad_words(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+quire_err request_read_bad_words(quire_request *r, const field_desc *f, const json_value *v,
+                                 quire_error *err) {
     TRY(check_texts(f, v, MAX_WORDS, err));
     r->bad_words = request_n_texts(v) > 0 ? v : NULL;
     return QUIRE_OK;
 }
 
-quire_err request_read_breakers(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+quire_err request_read_breakers(quire_request *r, const field_desc *f, const json_value *v,
+                                quire_error *err) {
     TRY(check_texts(f, v, MAX_BREAKERS, err));
     r->dry_breakers = v;
     return QUIRE_OK;
@@ -153,10 +163,12 @@ quire_err request_read_breakers(quire_request *r, const field_desc *f, const jso
 /* Tokenises a text; max_tokens as in encode_options. */
 static quire_err encode(const tokenizer *t, str text, size_t max_tokens, token_list *out, quire_error *err) {
     out->n = 0;
-    return tokenizer_encode(t, text, (encode_options){.special = ENCODE_PLAIN, .max_tokens = max_tokens}, out, err);
+    return tokenizer_encode(t, text, (encode_options){.special = ENCODE_PLAIN, .max_tokens = max_tokens}, out,
+                            err);
 }
 
-/* Adds a sequence, but where it has an id that the model has no row for: that is never sampled. */
+/* Adds a sequence, but where it has an id that the model has no row for: that is never
+ * sampled. */
 static quire_err add_sequence(const quire_request *r, token_seqs *to, const token_list *l, quire_error *err) {
     for (size_t i = 0; i < l->n; i++) {
         if (l->ids[i] >= r->context.n_vocab) {
@@ -166,9 +178,10 @@ static quire_err add_sequence(const quire_request *r, token_seqs *to, const toke
     return token_seqs_add(to, l->ids, (int32_t)l->n) == QUIRE_OK ? QUIRE_OK : no_memory(err);
 }
 
-/* Tokenises a word without and with a space before it, into lists that the caller frees; of at most max_tokens tokens each. */
-static quire_err encode_word(const tokenizer *t, str word, size_t max_tokens, token_list *plain, token_list *spaced, strbuf *text,
-                             quire_error *err) {
+/* Tokenises a word without and with a space before it, into lists that the caller frees;
+ * of at most max_tokens tokens each. */
+static quire_err encode_word(const tokenizer *t, str word, size_t max_tokens, token_list *plain,
+                             token_list *spaced, strbuf *text, quire_error *err) {
     while (word.n > 0 && word.p[0] == ' ') {
         word.p++;
         word.n--;
@@ -180,7 +193,8 @@ static quire_err encode_word(const tokenizer *t, str word, size_t max_tokens, to
     return encode(t, (str){text->p, text->n}, max_tokens, spaced, err);
 }
 
-/* Bans a word as it is, and also with a space before it where that gives as many tokens with another first one (vLLM's rule). */
+/* Bans a word as it is, and also with a space before it where that gives as many tokens
+ * with another first one (vLLM's rule). */
 static quire_err add_bad_word(quire_request *r, const tokenizer *t, str word, quire_error *err) {
     token_seqs *words = &r->sampling.lists->bad_words;
     token_list plain = {0}, spaced = {0};
@@ -188,9 +202,11 @@ static quire_err add_bad_word(quire_request *r, const tokenizer *t, str word, qu
     size_t n_before = words->n > 0 ? (size_t)words->starts[words->n] : 0;
     quire_err e = encode_word(t, word, MAX_WORD_TOKENS - n_before + 1, &plain, &spaced, &text, err);
     bool another = e == QUIRE_OK && plain.n > 0 && spaced.n == plain.n && spaced.ids[0] != plain.ids[0];
-    if (e == QUIRE_NO_ROOM || (e == QUIRE_OK && n_before + plain.n + (another ? spaced.n : 0) > MAX_WORD_TOKENS)) {
+    if (e == QUIRE_NO_ROOM ||
+        (e == QUIRE_OK && n_before + plain.n + (another ? spaced.n : 0) > MAX_WORD_TOKENS)) {
         e = err_set_param(err, QUIRE_BAD_REQUEST, "bad_words",
-                          "bad_words has texts of more than %d tokens in all; give fewer or shorter ones", MAX_WORD_TOKENS);
+                          "bad_words has texts of more than %d tokens in all; give fewer or shorter ones",
+                          MAX_WORD_TOKENS);
     }
     if (e == QUIRE_OK && plain.n > 0) {
         e = add_sequence(r, words, &plain, err);
@@ -211,24 +227,28 @@ static str breaker_at(const quire_request *r, size_t i) {
 }
 
 static size_t n_breakers(const quire_request *r) {
-    return r->dry_breakers != NULL ? request_n_texts(r->dry_breakers) : sizeof usual_breakers / sizeof *usual_breakers;
+    return r->dry_breakers != NULL ? request_n_texts(r->dry_breakers)
+                                   : sizeof usual_breakers / sizeof *usual_breakers;
 }
 
 static quire_err stopped(const atomic_bool *stop, quire_error *err) {
     return stop != NULL && atomic_load(stop) ? err_set(err, QUIRE_CANCELLED, -1, "cancelled") : QUIRE_OK;
 }
 
-/* Adds the tokens that spell each breaker, where they are several. All that has been is searched for them at each token. */
-static quire_err add_spelt(const quire_request *r, const tokenizer *t, const atomic_bool *stop, token_list *spelt, quire_error *err) {
+/* Adds the tokens that spell each breaker, where they are several. All that has been is
+ * searched for them at each token. */
+static quire_err add_spelt(const quire_request *r, const tokenizer *t, const atomic_bool *stop,
+                           token_list *spelt, quire_error *err) {
     size_t n_tokens = 0;
     for (size_t i = 0; i < n_breakers(r); i++) {
         TRY(stopped(stop, err));
         quire_err e = encode(t, breaker_at(r, i), MAX_SPELT_TOKENS - n_tokens + 1, spelt, err);
         n_tokens += spelt->n;
         if (e == QUIRE_NO_ROOM || (e == QUIRE_OK && n_tokens > MAX_SPELT_TOKENS)) {
-            return err_set_param(err, QUIRE_BAD_REQUEST, "dry_sequence_breakers",
-                                 "dry_sequence_breakers has texts of more than %d tokens in all; give fewer or shorter ones",
-                                 MAX_SPELT_TOKENS);
+            return err_set_param(
+                err, QUIRE_BAD_REQUEST, "dry_sequence_breakers",
+                "dry_sequence_breakers has texts of more than %d tokens in all; give fewer or shorter ones",
+                MAX_SPELT_TOKENS);
         }
         TRY(e);
         TRY(spelt->n > 1 ? add_sequence(r, &r->sampling.lists->dry_breakers, spelt, err) : QUIRE_OK);
@@ -237,7 +257,8 @@ static quire_err add_spelt(const quire_request *r, const tokenizer *t, const ato
 }
 
 /* Adds every token whose text contains a breaker. */
-static quire_err add_holders(const quire_request *r, const tokenizer *t, const atomic_bool *stop, strbuf *piece, quire_error *err) {
+static quire_err add_holders(const quire_request *r, const tokenizer *t, const atomic_bool *stop,
+                             strbuf *piece, quire_error *err) {
     token_seqs *breakers = &r->sampling.lists->dry_breakers;
     size_t n = n_breakers(r);
     for (int32_t id = 0; id < tokenizer_n_tokens(t) && id < r->context.n_vocab; id++) {
@@ -257,7 +278,8 @@ static quire_err add_holders(const quire_request *r, const tokenizer *t, const a
     return QUIRE_OK;
 }
 
-static quire_err add_breakers(const quire_request *r, const tokenizer *t, const atomic_bool *stop, quire_error *err) {
+static quire_err add_breakers(const quire_request *r, const tokenizer *t, const atomic_bool *stop,
+                              quire_error *err) {
     token_list spelt = {0};
     strbuf piece = {0};
     quire_err e = add_spelt(r, t, stop, &spelt, err);
@@ -267,12 +289,13 @@ static quire_err add_breakers(const quire_request *r, const tokenizer *t, const 
     return e;
 }
 
-quire_err request_tokenize_lists(quire_request *r, const tokenizer *t, const atomic_bool *stop, quire_error *err) {
+quire_err request_tokenize_lists(quire_request *r, const tokenizer *t, const atomic_bool *stop,
+                                 quire_error *err) {
     bool repeats = r->sampling.dry_multiplier != 0.0f;
     if (t == NULL || (r->bad_words == NULL && !repeats)) {
-        return r->bad_words == NULL
-                   ? QUIRE_OK
-                   : err_set_param(err, QUIRE_BAD_REQUEST, "bad_words", "this model has no vocabulary, so no text can be banned");
+        return r->bad_words == NULL ? QUIRE_OK
+                                    : err_set_param(err, QUIRE_BAD_REQUEST, "bad_words",
+                                                    "this model has no vocabulary, so no text can be banned");
     }
     TRY(need_lists(r, err));
     for (size_t i = 0; i < request_n_texts(r->bad_words); i++) {

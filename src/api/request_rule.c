@@ -8,22 +8,28 @@ bool request_rule_is_marked(const request_rule *rule, const reasoning_frame *fra
     return rule->form != RULE_OF_KIND || !reasoning_frame_is_empty(frame);
 }
 
-_Static_assert(PARAMS_MAX_RULE_BYTES == GRAMMAR_MAX_TEXT, "a field's value and the text that is compiled have one bound");
+_Static_assert(PARAMS_MAX_RULE_BYTES == GRAMMAR_MAX_TEXT,
+               "a field's value and the text that is compiled have one bound");
 
 static quire_err too_large(quire_error *why) {
-    return err_set(why, QUIRE_TOO_LARGE, -1, "the grammar's text has over %zu bytes, the most that are read", GRAMMAR_MAX_TEXT);
+    return err_set(why, QUIRE_TOO_LARGE, -1, "the grammar's text has over %zu bytes, the most that are read",
+                   GRAMMAR_MAX_TEXT);
 }
 
-/* A structural tag, which may be given as its text: *parsed is then what was read from it, and *out points into it. */
-static quire_err write_tag(part_arena *a, const json_value *v, json_value **parsed, grammar_part *out, quire_error *why) {
+/* A structural tag, which may be given as its text: *parsed is then what was read from
+ * it, and *out points into it. */
+static quire_err write_tag(part_arena *a, const json_value *v, json_value **parsed, grammar_part *out,
+                           quire_error *why) {
     if (json_is(v, JSON_KIND_TEXT)) {
-        TRY(json_str(v).n > GRAMMAR_MAX_TEXT ? too_large(why) : request_read_value(json_str(v), 0, NULL, parsed, why));
+        TRY(json_str(v).n > GRAMMAR_MAX_TEXT ? too_large(why)
+                                             : request_read_value(json_str(v), 0, NULL, parsed, why));
         v = *parsed;
     }
     return structural_tag_read(a, v, out, why);
 }
 
-/* The rule's text: what is given, or the value written out, as far as a grammar's text may reach. */
+/* The rule's text: what is given, or the value written out, as far as a grammar's text
+ * may reach. */
 static quire_err take_text(part_arena *a, const request_rule *rule, str *out, quire_error *why) {
     strbuf text = {0};
     json_out o = {.to = &text, .max = GRAMMAR_MAX_TEXT};
@@ -49,8 +55,9 @@ static grammar_options options_of(const request_rule *rule, const rule_context *
 }
 
 /* Compiles a rule, which is `answer` where it is marked, behind what stands around it. */
-static quire_err compile(part_arena *a, const request_rule *rule, str text, const grammar_part *answer, const rule_context *c,
-                         const grammar_options *options, grammar **out, quire_error *why) {
+static quire_err compile(part_arena *a, const request_rule *rule, str text, const grammar_part *answer,
+                         const rule_context *c, const grammar_options *options, grammar **out,
+                         quire_error *why) {
     if (!request_rule_is_marked(rule, c->frame)) {
         return grammar_compile(rule->kind, text, options, out, why);
     }
@@ -60,10 +67,11 @@ static quire_err compile(part_arena *a, const request_rule *rule, str text, cons
 }
 
 /* Takes the grammar from the cache, or compiles and keeps it. */
-static quire_err take_grammar(part_arena *a, const request_rule *rule, str text, const grammar_part *answer, const rule_context *c,
-                              grammar **out, quire_error *why) {
+static quire_err take_grammar(part_arena *a, const request_rule *rule, str text, const grammar_part *answer,
+                              const rule_context *c, grammar **out, quire_error *why) {
     const grammar_options options = options_of(rule, c);
-    grammar_key key = request_rule_key(rule->form, c, &options, request_rule_is_marked(rule, c->frame) ? c->frame : NULL, text);
+    grammar_key key = request_rule_key(rule->form, c, &options,
+                                       request_rule_is_marked(rule, c->frame) ? c->frame : NULL, text);
     key.kind = rule->kind;
     *out = c->cache != NULL ? grammar_cache_find(c->cache, &key) : NULL;
     if (*out == NULL) {
@@ -75,8 +83,8 @@ static quire_err take_grammar(part_arena *a, const request_rule *rule, str text,
     return QUIRE_OK;
 }
 
-grammar_key request_rule_key(request_rule_form form, const rule_context *c, const grammar_options *options, const reasoning_frame *frame,
-                             str text) {
+grammar_key request_rule_key(request_rule_form form, const rule_context *c, const grammar_options *options,
+                             const reasoning_frame *frame, str text) {
     grammar_key key = {.tenant = c->tenant,
                        .form = form,
                        .space = options->space,
@@ -91,7 +99,8 @@ grammar_key request_rule_key(request_rule_form form, const rule_context *c, cons
     return key;
 }
 
-quire_err request_rule_compile(const request_rule *rule, const rule_context *c, grammar **out, quire_error *err) {
+quire_err request_rule_compile(const request_rule *rule, const rule_context *c, grammar **out,
+                               quire_error *err) {
     part_arena a = {0};
     json_value *parsed = NULL;
     str text;
@@ -105,8 +114,11 @@ quire_err request_rule_compile(const request_rule *rule, const rule_context *c, 
     e = e == QUIRE_OK && is_tag ? write_tag(&a, rule->value, &parsed, &answer, &why) : e;
     e = e == QUIRE_OK ? take_grammar(&a, rule, text, &answer, c, out, &why) : e;
     if (e == QUIRE_OK &&
-        is_tag) { /* the request's end tokens count for a tag of the cache, too; what compiles is of a size to be looked at */
-        e = structural_tag_check_ends(parsed != NULL ? parsed : rule->value, c->marks, c->ends, c->n_ends, &why);
+        /* the request's end tokens count for a tag of the cache, too; what compiles is of
+         * a size to be looked at */
+        is_tag) {
+        e = structural_tag_check_ends(parsed != NULL ? parsed : rule->value, c->marks, c->ends, c->n_ends,
+                                      &why);
     }
     if (e != QUIRE_OK) {
         grammar_drop(*out);
@@ -124,15 +136,19 @@ const char *request_rule_param(const field_desc *f) {
 quire_err request_rule_outgrown(const request_rule *rule, quire_err e, const char *why, quire_error *err) {
     const field_desc *f = rule->field;
     if (e != QUIRE_TOO_LARGE) {
-        why = why != NULL ? why : "its states take more than is left of the memory for rules, or of this tenant's share of it";
+        why = why != NULL ? why
+                          : "its states take more than is left of the memory for rules, or of this tenant's "
+                            "share of it";
         return err_set(err, e, -1, "%s: out of memory for rules: %s; try again later", f->name, why);
     }
     why = why != NULL ? why : "it is too ambiguous from its first character on";
     return err_set_param(err, e, request_rule_param(f),
-                         "%s: too large: %s; make its rules less ambiguous, its repeats and classes fewer", f->name, why);
+                         "%s: too large: %s; make its rules less ambiguous, its repeats and classes fewer",
+                         f->name, why);
 }
 
-quire_err request_rule_error(const request_rule *rule, quire_err e, const quire_error *why, quire_error *err) {
+quire_err request_rule_error(const request_rule *rule, quire_err e, const quire_error *why,
+                             quire_error *err) {
     const char *name = rule->field->name;
     switch (e) {
     case QUIRE_OK:
@@ -142,6 +158,7 @@ quire_err request_rule_error(const request_rule *rule, quire_err e, const quire_
     case QUIRE_CANCELLED:
         return err_set(err, e, -1, "cancelled");
     default:
-        return err_set_param(err, QUIRE_BAD_REQUEST, request_rule_param(rule->field), "%s: %s", name, why->message);
+        return err_set_param(err, QUIRE_BAD_REQUEST, request_rule_param(rule->field), "%s: %s", name,
+                             why->message);
     }
 }

@@ -1,5 +1,5 @@
-/* The rule that a response must obey, from the fields that can name one: response_format, structured_outputs, and the names of other
- * servers. */
+/* The rule that a response must obey, from the fields that can name one: response_format,
+ * structured_outputs, and the names of other servers. */
 #ifndef API_REQUEST_RULE_H
 #define API_REQUEST_RULE_H
 
@@ -12,11 +12,17 @@
 typedef struct request_rule {
     const field_desc *field; /* that names it; NULL: there is none */
     grammar_kind kind;
-    const json_value *value; /* in the request's values: a text, a schema, a list of choices; NULL where the kind needs none */
-    str whitespace_pattern;  /* empty: none */
-    bool says_space;         /* structured_outputs has disable_any_whitespace; else the request's json_whitespace counts */
+    /* in the request's values: a text, a schema, a list of choices; NULL where the kind
+     * needs none */
+    const json_value *value;
+    str whitespace_pattern; /* empty: none */
+    /* structured_outputs has disable_any_whitespace; else the request's json_whitespace
+     * counts */
+    bool says_space;
     grammar_space space;
-    bool says_additional;    /* structured_outputs has `additional`; else the request's json_additional_properties counts */
+    /* structured_outputs has `additional`; else the request's json_additional_properties
+     * counts */
+    bool says_additional;
     grammar_additional additional;
     request_rule_form form;
 } request_rule;
@@ -32,16 +38,20 @@ typedef struct rule_context {
     grammar_cache *cache; /* where only the tenant's own rules are found; NULL: there is none */
     uint64_t tenant;
     const model_desc *model; /* NULL: not known */
-    const int32_t *ends;     /* [n_ends] tokens that end the answer; a structural tag may name them last only */
+    /* [n_ends] tokens that end the answer; a structural tag may name them last only */
+    const int32_t *ends;
     int32_t n_ends;
 } rule_context;
 
-/* Whether the rule's grammar tells special tokens from text, so that it is one of a marked vocabulary. */
+/* Whether the rule's grammar tells special tokens from text, so that it is one of a
+ * marked vocabulary. */
 bool request_rule_is_marked(const request_rule *rule, const reasoning_frame *frame);
-/* Compiles a rule, which names a field, or takes it from the cache. *out belongs to the caller (grammar_drop). QUIRE_BAD_REQUEST: it is
- * malformed, unsatisfiable, or cannot be enforced; the field is the error's param unless it is response_format or structured_outputs.
- * QUIRE_NO_MEMORY, QUIRE_CANCELLED. */
-quire_err request_rule_compile(const request_rule *rule, const rule_context *c, grammar **out, quire_error *err);
+/* Compiles a rule, which names a field, or takes it from the cache. *out belongs to the
+ * caller (grammar_drop). QUIRE_BAD_REQUEST: it is malformed, unsatisfiable, or cannot be
+ * enforced; the field is the error's param unless it is response_format or
+ * structured_outputs. QUIRE_NO_MEMORY, QUIRE_CANCELLED. */
+quire_err request_rule_compile(const request_rule *rule, const rule_context *c, grammar **out,
+                               quire_error *err);
 /* White space in the JSON that the rule describes, in a request that says `given`. */
 static inline grammar_space request_rule_space(const request_rule *rule, grammar_space given) {
     return rule->says_space ? rule->space : given;
@@ -53,12 +63,14 @@ static inline grammar_additional request_rule_additional(const request_rule *rul
 /* The word of a request for it: "closed" or "schema". */
 const char *request_additional_word(grammar_additional a);
 /* The key of a rule's text in the cache; frame NULL: nothing stands around it. */
-grammar_key request_rule_key(request_rule_form form, const rule_context *c, const grammar_options *options, const reasoning_frame *frame,
-                             str text);
-/* Says the tool in place of its place in the list of calls that tool_choice forces, where the error e is about one's schema. Returns e. */
+grammar_key request_rule_key(request_rule_form form, const rule_context *c, const grammar_options *options,
+                             const reasoning_frame *frame, str text);
+/* Says the tool in place of its place in the list of calls that tool_choice forces, where
+ * the error e is about one's schema. Returns e. */
 quire_err request_name_tool(const request_rule *rule, quire_err e, quire_error *why);
-/* The error of a request whose rule outgrew a budget as its answer was made, or before: QUIRE_TOO_LARGE, or QUIRE_NO_MEMORY for the
- * memory that all rules share. why: constraint_why. */
+/* The error of a request whose rule outgrew a budget as its answer was made, or before:
+ * QUIRE_TOO_LARGE, or QUIRE_NO_MEMORY for the memory that all rules share. why:
+ * constraint_why. */
 quire_err request_rule_outgrown(const request_rule *rule, quire_err e, const char *why, quire_error *err);
 /* What such a call returns where compiling returned e and said why. */
 quire_err request_rule_error(const request_rule *rule, quire_err e, const quire_error *why, quire_error *err);

@@ -1,13 +1,17 @@
-/* Fields that name a rule for the response (request_rule.h): response_format, structured_outputs, and the names of other servers. */
+/* Fields that name a rule for the response (request_rule.h): response_format,
+ * structured_outputs, and the names of other servers. */
 #include <string.h>
 
 #include "api/request_read.h"
 
-/* Makes f the field that names r's rule; with a NULL rule it names none. Two fields may not. */
-static quire_err take_rule(quire_request *r, const field_desc *f, const request_rule *rule, quire_error *err) {
+/* Makes f the field that names r's rule; with a NULL rule it names none. Two fields may
+ * not. */
+static quire_err take_rule(quire_request *r, const field_desc *f, const request_rule *rule,
+                           quire_error *err) {
     bool is_given = r->rule.field != NULL && r->rule.form != RULE_CALLS;
     if (rule != NULL && is_given && r->rule.field != f) {
-        return request_range_error(f, err, "%s and %s are given; a response can obey one of them", r->rule.field->name, f->name);
+        return request_range_error(f, err, "%s and %s are given; a response can obey one of them",
+                                   r->rule.field->name, f->name);
     }
     if (rule != NULL) {
         r->rule = *rule;
@@ -54,15 +58,23 @@ static const struct {
     grammar_kind kind;
     bool is_member;
 } forms[] = {
-    {"choice", GRAMMAR_CHOICE, true},         {"ebnf", GRAMMAR_EBNF, false},           {"grammar", GRAMMAR_EBNF, true},
-    {"guided_choice", GRAMMAR_CHOICE, false}, {"guided_grammar", GRAMMAR_EBNF, false}, {"guided_json", GRAMMAR_SCHEMA, false},
-    {"guided_regex", GRAMMAR_REGEX, false},   {"json", GRAMMAR_SCHEMA, true},          {"json_object", GRAMMAR_JSON_OBJECT, true},
-    {"json_schema", GRAMMAR_SCHEMA, false},   {"regex", GRAMMAR_REGEX, true},
+    {"choice", GRAMMAR_CHOICE, true},
+    {"ebnf", GRAMMAR_EBNF, false},
+    {"grammar", GRAMMAR_EBNF, true},
+    {"guided_choice", GRAMMAR_CHOICE, false},
+    {"guided_grammar", GRAMMAR_EBNF, false},
+    {"guided_json", GRAMMAR_SCHEMA, false},
+    {"guided_regex", GRAMMAR_REGEX, false},
+    {"json", GRAMMAR_SCHEMA, true},
+    {"json_object", GRAMMAR_JSON_OBJECT, true},
+    {"json_schema", GRAMMAR_SCHEMA, false},
+    {"regex", GRAMMAR_REGEX, true},
 };
 #define STRUCTURAL_TAG "structural_tag" /* a member of structured_outputs too, and of no grammar's kind */
 enum { N_FORMS = sizeof forms / sizeof *forms };
 
-/* Whether a line of the text is a name, then ::=. Comments and strings of Lark that hold one have a sign before it. */
+/* Whether a line of the text is a name, then ::=. Comments and strings of Lark that hold
+ * one have a sign before it. */
 static bool has_ebnf_head(str text) {
     bool is_name = true; /* nothing else since the line began */
     for (size_t i = 0; i < text.n; i++) {
@@ -70,16 +82,18 @@ static bool has_ebnf_head(str text) {
             return true;
         }
         char c = text.p[i];
-        bool fits =
-            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (c != 0 && strchr("_-.<>[] \t\r", c) != NULL);
+        bool fits = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                    (c != 0 && strchr("_-.<>[] \t\r", c) != NULL);
         is_name = c == '\n' || (is_name && fits);
     }
     return false;
 }
 
-/* The notation of a grammar's text: Lark's has no ::= between a rule's name and its parts. */
+/* The notation of a grammar's text: Lark's has no ::= between a rule's name and its
+ * parts. */
 static grammar_kind kind_of(int32_t form, const json_value *v) {
-    bool is_lark = forms[form].kind == GRAMMAR_EBNF && json_is(v, JSON_KIND_TEXT) && !has_ebnf_head(json_str(v));
+    bool is_lark =
+        forms[form].kind == GRAMMAR_EBNF && json_is(v, JSON_KIND_TEXT) && !has_ebnf_head(json_str(v));
     return is_lark ? GRAMMAR_LARK : forms[form].kind;
 }
 
@@ -97,11 +111,13 @@ quire_err request_read_rule(quire_request *r, const field_desc *f, const json_va
         return take_rule(r, f, NULL, err);
     }
     const request_rule rule = {.field = f, .kind = kind_of(find_form(f->name), v), .value = v};
-    return has_form(rule.kind, v, &wanted) ? take_rule(r, f, &rule, err) : request_type_error(f, -1, v, wanted, err);
+    return has_form(rule.kind, v, &wanted) ? take_rule(r, f, &rule, err)
+                                           : request_type_error(f, -1, v, wanted, err);
 }
 
 /* A member of structured_outputs that names a rule, as *rule. */
-static quire_err read_member(const field_desc *f, const json_member *m, request_rule *rule, quire_error *err) {
+static quire_err read_member(const field_desc *f, const json_member *m, request_rule *rule,
+                             quire_error *err) {
     const char *wanted = "a structural tag, an object or its text";
     int32_t form = find_form(m->name);
     if (rule->field != NULL) {
@@ -114,14 +130,17 @@ static quire_err read_member(const field_desc *f, const json_member *m, request_
     } else {
         rule->kind = kind_of(form, m->value);
     }
-    if (form >= 0 && rule->kind == GRAMMAR_CHOICE && json_length(m->value) == 0) { /* no param, as in vLLM's response */
-        return err_set(err, QUIRE_BAD_REQUEST, -1, "structured_outputs.choice is empty; it must have at least one string");
+    /* no param, as in vLLM's response */
+    if (form >= 0 && rule->kind == GRAMMAR_CHOICE && json_length(m->value) == 0) {
+        return err_set(err, QUIRE_BAD_REQUEST, -1,
+                       "structured_outputs.choice is empty; it must have at least one string");
     }
     bool fits = form < 0 ? is_schema(m->value) : has_form(rule->kind, m->value, &wanted);
     return fits ? QUIRE_OK : request_range_error(f, err, "structured_outputs.%s must be %s", m->name, wanted);
 }
 
-static const char *const additional_words[] = {[GRAMMAR_ADDITIONAL_SCHEMA] = "schema", [GRAMMAR_ADDITIONAL_CLOSED] = "closed"};
+static const char *const additional_words[] = {
+    [GRAMMAR_ADDITIONAL_SCHEMA] = "schema", [GRAMMAR_ADDITIONAL_CLOSED] = "closed"};
 
 const char *request_additional_word(grammar_additional a) {
     return additional_words[a];
@@ -129,11 +148,13 @@ const char *request_additional_word(grammar_additional a) {
 
 /* Whether v is one of the words, whose meaning is *out. */
 static bool read_additional(const json_value *v, grammar_additional *out) {
-    *out = str_is(json_str(v), additional_words[GRAMMAR_ADDITIONAL_CLOSED]) ? GRAMMAR_ADDITIONAL_CLOSED : GRAMMAR_ADDITIONAL_SCHEMA;
+    *out = str_is(json_str(v), additional_words[GRAMMAR_ADDITIONAL_CLOSED]) ? GRAMMAR_ADDITIONAL_CLOSED
+                                                                            : GRAMMAR_ADDITIONAL_SCHEMA;
     return json_is(v, JSON_KIND_TEXT) && str_is(json_str(v), additional_words[*out]);
 }
 
-quire_err request_read_structured(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+quire_err request_read_structured(quire_request *r, const field_desc *f, const json_value *v,
+                                  quire_error *err) {
     request_rule rule = {0};
     if (v == NULL) {
         return take_rule(r, f, NULL, err);
@@ -152,25 +173,31 @@ quire_err request_read_structured(quire_request *r, const field_desc *f, const j
         } else if (strcmp(m.name, "additional_properties") == 0 && m.value != NULL) {
             rule.says_additional = true;
             if (!read_additional(m.value, &rule.additional)) {
-                return request_range_error(f, err, "structured_outputs.additional_properties must be \"closed\" or \"schema\"");
+                return request_range_error(
+                    f, err, "structured_outputs.additional_properties must be \"closed\" or \"schema\"");
             }
-        } else if (strcmp(m.name, "disable_additional_properties") == 0 && json_is(m.value, JSON_KIND_BOOL)) { /* vLLM's name */
+        } else if (strcmp(m.name, "disable_additional_properties") == 0 && json_is(m.value, JSON_KIND_BOOL)) {
+            /* vLLM's name */
             rule.says_additional = true;
             rule.additional = is_off ? GRAMMAR_ADDITIONAL_SCHEMA : GRAMMAR_ADDITIONAL_CLOSED;
         } else if (!is_off) {
-            return request_range_error(f, err, "structured_outputs.%s is not supported; leave it out", m.name);
+            return request_range_error(f, err, "structured_outputs.%s is not supported; leave it out",
+                                       m.name);
         }
     }
-    return rule.field != NULL
-               ? take_rule(r, f, &rule, err)
-               : request_range_error(f, err, "structured_outputs must have json, json_object, regex, choice, grammar or structural_tag");
+    return rule.field != NULL ? take_rule(r, f, &rule, err)
+                              : request_range_error(f, err,
+                                                    "structured_outputs must have json, json_object, regex, "
+                                                    "choice, grammar or structural_tag");
 }
 
 /* Whether v is `any`, or the other word; NULL is that one. */
-static quire_err read_any(const field_desc *f, const json_value *v, const char *other, bool *any, quire_error *err) {
+static quire_err read_any(const field_desc *f, const json_value *v, const char *other, bool *any,
+                          quire_error *err) {
     *any = v != NULL && str_is(json_str(v), "any");
-    return *any || v == NULL || str_is(json_str(v), other) ? QUIRE_OK
-                                                           : request_range_error(f, err, "%s must be \"%s\" or \"any\"", f->name, other);
+    return *any || v == NULL || str_is(json_str(v), other)
+               ? QUIRE_OK
+               : request_range_error(f, err, "%s must be \"%s\" or \"any\"", f->name, other);
 }
 
 static const char *const space_words[] = {
@@ -207,12 +234,15 @@ quire_err request_read_numbers(quire_request *r, const field_desc *f, const json
     return QUIRE_OK;
 }
 
-quire_err request_read_additional(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+quire_err request_read_additional(quire_request *r, const field_desc *f, const json_value *v,
+                                  quire_error *err) {
     if (v == NULL) {
         r->json_additional = r->context.opens_objects ? GRAMMAR_ADDITIONAL_SCHEMA : GRAMMAR_ADDITIONAL_CLOSED;
         return QUIRE_OK;
     }
-    return read_additional(v, &r->json_additional) ? QUIRE_OK : request_range_error(f, err, "%s must be \"closed\" or \"schema\"", f->name);
+    return read_additional(v, &r->json_additional)
+               ? QUIRE_OK
+               : request_range_error(f, err, "%s must be \"closed\" or \"schema\"", f->name);
 }
 
 quire_err request_read_format(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
@@ -227,12 +257,14 @@ quire_err request_read_format(quire_request *r, const field_desc *f, const json_
         return take_rule(r, f, &(request_rule){.field = f, .value = v, .form = RULE_STRUCTURAL_TAG}, err);
     }
     if (!str_is(type, "json_schema")) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "body.response_format.type",
-                             "response_format.type must be \"text\", \"json_object\", \"json_schema\" or \"structural_tag\"");
+        return err_set_param(
+            err, QUIRE_BAD_REQUEST, "body.response_format.type",
+            "response_format.type must be \"text\", \"json_object\", \"json_schema\" or \"structural_tag\"");
     }
     const json_value *given = json_get(v, "json_schema"), *schema = json_get(given, "schema");
     if (!json_is(given, JSON_KIND_OBJECT) || !json_is(schema, JSON_KIND_OBJECT)) {
-        return request_range_error(f, err, "response_format.json_schema.schema must be a JSON Schema, an object");
+        return request_range_error(f, err,
+                                   "response_format.json_schema.schema must be a JSON Schema, an object");
     }
     return take_rule(r, f, &(request_rule){.field = f, .kind = GRAMMAR_SCHEMA, .value = schema}, err);
 }

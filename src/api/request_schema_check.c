@@ -1,4 +1,5 @@
-/* What would become of a rule for responses: each keyword of a schema enforced, an annotation, or refused with the reason. */
+/* What would become of a rule for responses: each keyword of a schema enforced, an
+ * annotation, or refused with the reason. */
 #include <stdio.h>
 #include <string.h>
 
@@ -25,7 +26,8 @@ typedef struct report {
     bool is_cut, is_short;
 } report;
 
-static const char *const statuses[] = {[GRAMMAR_ENFORCED] = "enforced", [GRAMMAR_ANNOTATION] = "annotation", [GRAMMAR_REFUSED] = "refused"};
+static const char *const statuses[] = {
+    [GRAMMAR_ENFORCED] = "enforced", [GRAMMAR_ANNOTATION] = "annotation", [GRAMMAR_REFUSED] = "refused"};
 
 static const char *text_at(const report *x, size_t at) {
     return x->texts.p + at;
@@ -44,7 +46,8 @@ static uint32_t add_hash(uint32_t h, const char *text) {
     return (h ^ '/') * 16777619U;
 }
 
-/* Notes a keyword. One may be met several times, and refused after it seemed enforced: a refusal counts. */
+/* Notes a keyword. One may be met several times, and refused after it seemed enforced: a
+ * refusal counts. */
 static void note_keyword(void *user, const grammar_keyword *k) {
     report *x = user;
     uint32_t slot = add_hash(add_hash(2166136261U, k->path), k->keyword) % SLOTS;
@@ -56,8 +59,11 @@ static void note_keyword(void *user, const grammar_keyword *k) {
         }
     }
     bool is_new = x->slots[slot] == 0;
-    x->is_cut = x->is_cut || (is_new && (x->n == SCHEMA_CHECK_KEYWORDS || x->texts.n + strlen(k->path) > SCHEMA_CHECK_BYTES));
-    if (x->is_short || (is_new && x->is_cut) || (!is_new && (k->status != GRAMMAR_REFUSED || f->status == GRAMMAR_REFUSED))) {
+    x->is_cut =
+        x->is_cut ||
+        (is_new && (x->n == SCHEMA_CHECK_KEYWORDS || x->texts.n + strlen(k->path) > SCHEMA_CHECK_BYTES));
+    if (x->is_short || (is_new && x->is_cut) ||
+        (!is_new && (k->status != GRAMMAR_REFUSED || f->status == GRAMMAR_REFUSED))) {
         return;
     }
     if (is_new) {
@@ -125,7 +131,8 @@ static void write_report(const report *x, const char *kind, const outcome *done,
 }
 
 /* Compiles the rule and notes its keywords. */
-static quire_err compile(const quire_request *r, grammar_additional additional, report *x, grammar **out, quire_error *why) {
+static quire_err compile(const quire_request *r, grammar_additional additional, report *x, grammar **out,
+                         quire_error *why) {
     const request_rule *rule = &r->rule;
     strbuf given = {0};
     json_out text = {.to = &given};
@@ -143,7 +150,8 @@ static quire_err compile(const quire_request *r, grammar_additional additional, 
                                      .survey = true};
     quire_err e = text.err;
     if (e == QUIRE_OK) {
-        e = grammar_compile(rule->kind, is_text ? json_str(rule->value) : (str){given.p, given.n}, &options, out, why);
+        e = grammar_compile(rule->kind, is_text ? json_str(rule->value) : (str){given.p, given.n}, &options,
+                            out, why);
     }
     strbuf_deinit(&given);
     return x->is_short ? QUIRE_NO_MEMORY : e;
@@ -160,7 +168,8 @@ static quire_err check_rule(const quire_request *r, bool list_only, report *x, s
     quire_err e = compile(r, additional, x, &g, &why);
     const outcome done = {.is_accepted = e == QUIRE_OK,
                           .reason = e == QUIRE_OK ? NULL : why.message,
-                          .additional = rule->kind == GRAMMAR_SCHEMA ? request_additional_word(additional) : NULL,
+                          .additional =
+                              rule->kind == GRAMMAR_SCHEMA ? request_additional_word(additional) : NULL,
                           .us = clock_us() - began_us,
                           .bytes = g != NULL ? grammar_bytes(g) : 0};
     grammar_drop(g);
@@ -176,7 +185,8 @@ static quire_err check_rule(const quire_request *r, bool list_only, report *x, s
 }
 
 static quire_err check(const quire_request *r, bool list_only, strbuf *out) {
-    report x = {.list = mem_new(SCHEMA_CHECK_KEYWORDS, sizeof *x.list), .slots = mem_new(SLOTS, sizeof *x.slots)};
+    report x = {.list = mem_new(SCHEMA_CHECK_KEYWORDS, sizeof *x.list),
+                .slots = mem_new(SLOTS, sizeof *x.slots)};
     quire_err e = x.list != NULL && x.slots != NULL ? check_rule(r, list_only, &x, out) : QUIRE_NO_MEMORY;
     strbuf_deinit(&x.texts);
     mem_free(x.list);
@@ -185,14 +195,26 @@ static quire_err check(const quire_request *r, bool list_only, strbuf *out) {
 }
 
 quire_err request_list_keywords(const quire_request *r, strbuf *out) {
-    return r->rule.kind == GRAMMAR_SCHEMA && r->rule.value != NULL ? check(r, true, out) : strbuf_add_str(out, "[]");
+    return r->rule.kind == GRAMMAR_SCHEMA && r->rule.value != NULL ? check(r, true, out)
+                                                                   : strbuf_add_str(out, "[]");
 }
 
 /* The row of a check's member that names a rule; NULL: it is another. */
 static const field_desc *row_of(str name, uint32_t endpoint) {
-    static const char *const names[] = {
-        "ebnf", "grammar", "guided_choice", "guided_grammar", "guided_json", "guided_regex", "json_additional_properties", "json_numbers",
-        "json_property_order", "json_schema", "json_whitespace", "regex", "response_format", "structured_outputs"};
+    static const char *const names[] = {"ebnf",
+                                        "grammar",
+                                        "guided_choice",
+                                        "guided_grammar",
+                                        "guided_json",
+                                        "guided_regex",
+                                        "json_additional_properties",
+                                        "json_numbers",
+                                        "json_property_order",
+                                        "json_schema",
+                                        "json_whitespace",
+                                        "regex",
+                                        "response_format",
+                                        "structured_outputs"};
     name = str_is(name, "schema") ? str_of("json_schema") : name;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (str_is(name, names[i])) {
@@ -209,19 +231,24 @@ static quire_err read_rule(quire_request *r, const json_value *body, quire_error
         if (f == NULL && strcmp(m.name, "model") != 0) {
             char name[64];
             (void)snprintf(name, sizeof name, "%s", m.name);
-            return err_set_param(err, QUIRE_BAD_REQUEST, name, "%s is no part of a check; give schema or a field that names a rule", name);
+            return err_set_param(err, QUIRE_BAD_REQUEST, name,
+                                 "%s is no part of a check; give schema or a field that names a rule", name);
         }
         TRY(f != NULL ? request_set_field(r, f, m.value, err) : QUIRE_OK);
     }
     if (r->rule.form == RULE_STRUCTURAL_TAG) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, r->rule.field->name, "a structural tag is not checked; check the schemas in it");
+        return err_set_param(err, QUIRE_BAD_REQUEST, r->rule.field->name,
+                             "a structural tag is not checked; check the schemas in it");
     }
-    return r->rule.field != NULL ? QUIRE_OK
-                                 : err_set_param(err, QUIRE_BAD_REQUEST, "schema",
-                                                 "schema is missing; give a JSON Schema, or a field that names a rule as in a request");
+    return r->rule.field != NULL
+               ? QUIRE_OK
+               : err_set_param(
+                     err, QUIRE_BAD_REQUEST, "schema",
+                     "schema is missing; give a JSON Schema, or a field that names a rule as in a request");
 }
 
-/* Writes the report on a rule that is too large to be read: of what kind it is, nobody looks. */
+/* Writes the report on a rule that is too large to be read: of what kind it is, nobody
+ * looks. */
 static quire_err report_size(const quire_error *why, strbuf *out) {
     const report none = {0};
     const outcome refused = {.reason = why->message};
@@ -236,11 +263,14 @@ quire_err request_schema_check(const request_context *ctx, str body, strbuf *out
     quire_error why = {0};
     body_rows rows = {.of = row_of, .endpoint = FIELD_COMPLETIONS};
     if (request_check_body(body, &rows, &why) != QUIRE_OK && rows.over != NULL) {
-        return report_size(&why, out) == QUIRE_OK ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a check");
+        return report_size(&why, out) == QUIRE_OK
+                   ? QUIRE_OK
+                   : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a check");
     }
     TRY(request_read_value(body, 0, NULL, &v, err));
-    quire_err e = json_is(v, JSON_KIND_OBJECT) ? request_new(ctx, QUIRE_COMPLETIONS, &r, err)
-                                               : err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body must be a JSON object");
+    quire_err e = json_is(v, JSON_KIND_OBJECT)
+                      ? request_new(ctx, QUIRE_COMPLETIONS, &r, err)
+                      : err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body must be a JSON object");
     e = e == QUIRE_OK ? read_rule(r, v, err) : e;
     if (e == QUIRE_OK && check(r, false, out) != QUIRE_OK) {
         e = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a check");

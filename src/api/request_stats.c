@@ -49,8 +49,8 @@ static void add_times(request_stats *s, const request_times *t, int32_t n_comple
     }
 }
 
-void request_stats_over(request_stats *s, quire_finish finish, const request_times *t, const request_numbers *n, int32_t n_samples,
-                        int32_t longest) {
+void request_stats_over(request_stats *s, quire_finish finish, const request_times *t,
+                        const request_numbers *n, int32_t n_samples, int32_t longest) {
     pthread_mutex_lock(&s->lock);
     s->finished[finish - 1]++;
     add_times(s, t, n->n_completion);

@@ -1,4 +1,5 @@
-/* Request statistics: what the requests of an engine were and how they ended, as their readers saw it. Any thread. */
+/* Request statistics: what the requests of an engine were and how they ended, as their
+ * readers saw it. Any thread. */
 #ifndef API_REQUEST_STATS_H
 #define API_REQUEST_STATS_H
 
@@ -31,10 +32,10 @@ void request_stats_close(request_stats *s);
 
 /* A first token has come, us after the request was submitted. */
 void request_stats_first_token(request_stats *s, int64_t us);
-/* A completion is over, with which its prompt has n_samples completions, the longest of `longest` tokens; n_samples 0: not all of them are
- * over. */
-void request_stats_over(request_stats *s, quire_finish finish, const request_times *t, const request_numbers *n, int32_t n_samples,
-                        int32_t longest);
+/* A completion is over, with which its prompt has n_samples completions, the longest of
+ * `longest` tokens; n_samples 0: not all of them are over. */
+void request_stats_over(request_stats *s, quire_finish finish, const request_times *t,
+                        const request_numbers *n, int32_t n_samples, int32_t longest);
 /* A request was refused since the engine was full. */
 void request_stats_refused(request_stats *s);
 /* Writes the numbers that are the requests' to *out. */

@@ -1,5 +1,5 @@
-/* Tools and choices of other forms, made tools and choices of functions: custom tools, allowed_tools, and the old functions and
- * function_call. */
+/* Tools and choices of other forms, made tools and choices of functions: custom tools,
+ * allowed_tools, and the old functions and function_call. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,13 +15,16 @@ quire_err request_check_tool_name(const field_desc *f, const char *where, str na
         return request_range_error(f, err, "%s.name must be a string that is not empty", where);
     }
     if (!call_layout_is_name(name)) {
-        return request_range_error(
-            f, err, "%s.name must be a word of at most 256 bytes: without white space, quotes, brackets and = , ; | \\ `", where);
+        return request_range_error(f, err,
+                                   "%s.name must be a word of at most 256 bytes: without white space, "
+                                   "quotes, brackets and = , ; | \\ `",
+                                   where);
     }
     return QUIRE_OK;
 }
 
-static quire_err check_function(const field_desc *f, const char *where, const json_value *function, quire_error *err) {
+static quire_err check_function(const field_desc *f, const char *where, const json_value *function,
+                                quire_error *err) {
     const json_value *parameters = json_get(function, "parameters"), *strict = json_get(function, "strict");
     TRY(request_check_tool_name(f, where, json_get_str(function, "name"), err));
     if (strict != NULL && !json_is(strict, JSON_KIND_BOOL)) {
@@ -32,10 +35,12 @@ static quire_err check_function(const field_desc *f, const char *where, const js
                : request_range_error(f, err, "%s.parameters must be a JSON Schema, an object", where);
 }
 
-quire_err request_check_n_tools(const field_desc *f, const char *where, const json_value *tools, quire_error *err) {
+quire_err request_check_n_tools(const field_desc *f, const char *where, const json_value *tools,
+                                quire_error *err) {
     size_t n = json_is(tools, JSON_KIND_ARRAY) ? json_length(tools) : 0;
     return n <= REQUEST_MAX_TOOLS ? QUIRE_OK
-                                  : request_range_error(f, err, "%s has %zu entries; at most %d are taken", where, n, REQUEST_MAX_TOOLS);
+                                  : request_range_error(f, err, "%s has %zu entries; at most %d are taken",
+                                                        where, n, REQUEST_MAX_TOOLS);
 }
 
 quire_err request_check_tool(const field_desc *f, size_t i, const json_value *tool, quire_error *err) {
@@ -53,7 +58,8 @@ quire_err request_check_tool(const field_desc *f, size_t i, const json_value *to
     return check_function(f, where, json_get(tool, "function"), err);
 }
 
-quire_err request_read_functions(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+quire_err request_read_functions(quire_request *r, const field_desc *f, const json_value *v,
+                                 quire_error *err) {
     TRY(request_check_n_tools(f, f->name, v, err));
     for (size_t i = 0; i < json_length(v); i++) {
         char where[40];
@@ -74,7 +80,8 @@ static str tool_name(const json_value *v) {
     return json_get_str(inside != NULL ? inside : v, "name");
 }
 
-/* {"type": "allowed_tools", "allowed_tools": {"mode", "tools"}}, or mode and tools beside the type. */
+/* {"type": "allowed_tools", "allowed_tools": {"mode", "tools"}}, or mode and tools beside
+ * the type. */
 static quire_err read_allowed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     const json_value *inside = json_get(v, "allowed_tools");
     inside = inside != NULL ? inside : v;
@@ -89,19 +96,24 @@ static quire_err read_allowed(quire_request *r, const field_desc *f, const json_
         has_names = tool_name(json_at(tools, i)).n > 0;
     }
     if (!has_names) {
-        return request_range_error(f, err, "tool_choice.allowed_tools.tools must be an array of at least one tool's type and name");
+        return request_range_error(
+            f, err, "tool_choice.allowed_tools.tools must be an array of at least one tool's type and name");
     }
     r->allowed_tools = tools;
     r->tool_choice = str_is(mode, "auto") ? OUTPUT_CHOICE_AUTO : OUTPUT_CHOICE_REQUIRED;
     return QUIRE_OK;
 }
 
-quire_err request_read_tool_choice(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+quire_err request_read_tool_choice(quire_request *r, const field_desc *f, const json_value *v,
+                                   quire_error *err) {
     static const char *const words[] = {
         [OUTPUT_CHOICE_AUTO] = "auto", [OUTPUT_CHOICE_NONE] = "none", [OUTPUT_CHOICE_REQUIRED] = "required"};
-    bool is_old = f->name[0] == 'f', is_others = r->choice_field != NULL && r->choice_field != f; /* function_call */
+    /* function_call */
+    bool is_old = f->name[0] == 'f', is_others = r->choice_field != NULL && r->choice_field != f;
     if (is_others) {
-        return v == NULL ? QUIRE_OK : request_range_error(f, err, "tool_choice and function_call are given; give one of them");
+        return v == NULL
+                   ? QUIRE_OK
+                   : request_range_error(f, err, "tool_choice and function_call are given; give one of them");
     }
     r->choice_field = v != NULL ? f : NULL;
     r->named_tool = (str){0};
@@ -111,7 +123,8 @@ quire_err request_read_tool_choice(quire_request *r, const field_desc *f, const 
         return QUIRE_OK;
     }
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (json_is(v, JSON_KIND_TEXT) && str_is(json_str(v), words[i]) && !(is_old && i == OUTPUT_CHOICE_REQUIRED)) {
+        if (json_is(v, JSON_KIND_TEXT) && str_is(json_str(v), words[i]) &&
+            !(is_old && i == OUTPUT_CHOICE_REQUIRED)) {
             r->tool_choice = (output_choice)i;
             return QUIRE_OK;
         }
@@ -121,10 +134,12 @@ quire_err request_read_tool_choice(quire_request *r, const field_desc *f, const 
     }
     str name = tool_name(v);
     if (name.n == 0) {
-        return request_range_error(f, err,
-                                   is_old ? "function_call must be \"auto\", \"none\" or {\"name\": ..}"
-                                          : "tool_choice must be \"auto\", \"none\", \"required\", {\"type\": \"function\", \"function\": "
-                                            "{\"name\": ..}}, the same of a custom tool, or {\"type\": \"allowed_tools\", ..}");
+        return request_range_error(
+            f, err,
+            is_old ? "function_call must be \"auto\", \"none\" or {\"name\": ..}"
+                   : "tool_choice must be \"auto\", \"none\", \"required\", {\"type\": \"function\", "
+                     "\"function\": "
+                     "{\"name\": ..}}, the same of a custom tool, or {\"type\": \"allowed_tools\", ..}");
     }
     r->tool_choice = OUTPUT_CHOICE_NAMED;
     r->named_tool = name;
@@ -159,7 +174,8 @@ static quire_err write_plain(const quire_request *r, strbuf *out) {
 }
 
 bool request_is_custom(const quire_request *r, str name) {
-    for (size_t i = 0; i < json_length(r->tools_field); i++) { /* of several tools of one name the first counts */
+    /* of several tools of one name the first counts */
+    for (size_t i = 0; i < json_length(r->tools_field); i++) {
         const json_value *tool = json_at(r->tools_field, i);
         if (str_eq(tool_name(tool), name)) {
             return request_custom_of(tool) != NULL;
@@ -184,7 +200,8 @@ static quire_err check_allowed(const quire_request *r, quire_error *err) {
     for (size_t i = 0; i < json_length(r->allowed_tools); i++) {
         str name = tool_name(json_at(r->allowed_tools, i));
         if (!tool_names_has(&names, name)) {
-            return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice", "tool_choice allows %.*s, which is none of the request's tools",
+            return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice",
+                                 "tool_choice allows %.*s, which is none of the request's tools",
                                  (int)(name.n < 60 ? name.n : 60), name.p);
         }
     }
@@ -195,7 +212,8 @@ quire_err request_settle_tools(quire_request *r, quire_error *err) {
     strbuf text = {0};
     bool is_plain = r->functions == NULL || json_length(r->functions) == 0;
     if (!is_plain && json_length(r->tools_field) > 0) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "functions", "functions and tools are given; give tools alone");
+        return err_set_param(err, QUIRE_BAD_REQUEST, "functions",
+                             "functions and tools are given; give tools alone");
     }
     r->info.old_calls = !is_plain;
     r->has_custom = false;

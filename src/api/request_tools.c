@@ -1,4 +1,5 @@
-/* A chat's tools: the fields, the formats in which its response is split, and the parser of the response. */
+/* A chat's tools: the fields, the formats in which its response is split, and the parser
+ * of the response. */
 #include <stdio.h>
 #include <string.h>
 
@@ -42,8 +43,9 @@ quire_err quire_request_tools(quire_request *r, const char *json, size_t n, quir
 
 /* ---- checks ---- */
 
-/* Lists the functions of r's tools that it allows, also of those given in another shape ({"name": ..}). Of several of one name the first
- * counts. One that no format can name is none. */
+/* Lists the functions of r's tools that it allows, also of those given in another shape
+ * ({"name": ..}). Of several of one name the first counts. One that no format can name is
+ * none. */
 static quire_err list_offered(quire_request *r, quire_error *err) {
     size_t n = json_length(r->tools);
     tool_names met = {.n = 0}, allowed = {.n = 0};
@@ -58,12 +60,13 @@ static quire_err list_offered(quire_request *r, quire_error *err) {
         str name = json_get_str(function, "name");
         bool is_allowed = r->allowed_tools == NULL || tool_names_has(&allowed, name);
         if (is_allowed && call_layout_is_name(name) && tool_names_add(&met, name)) {
-            const json_value *custom = r->functions == NULL ? request_custom_of(json_at(r->tools_field, i)) : NULL;
-            r->offered[r->n_offered++] =
-                (output_tool){.name = name,
-                              .parameters = json_get(function, "parameters"),
-                              .is_strict = json_get_bool(function, "strict", false) || request_custom_has_grammar(custom),
-                              .lark = request_custom_lark(custom)};
+            const json_value *custom =
+                r->functions == NULL ? request_custom_of(json_at(r->tools_field, i)) : NULL;
+            r->offered[r->n_offered++] = (output_tool){
+                .name = name,
+                .parameters = json_get(function, "parameters"),
+                .is_strict = json_get_bool(function, "strict", false) || request_custom_has_grammar(custom),
+                .lark = request_custom_lark(custom)};
         }
     }
     return QUIRE_OK;
@@ -81,7 +84,8 @@ static bool is_offered(const quire_request *r, str name) {
 /* Chooses the formats: by option, else by the template that counts for r. */
 static output_formats choose_formats(const quire_request *r) {
     output_formats f = r->context.formats;
-    bool has_own = r->template_given.n > 0 && (r->context.form == NULL || chat_form_find(r->context.form, r->template_given) == NULL);
+    bool has_own = r->template_given.n > 0 &&
+                   (r->context.form == NULL || chat_form_find(r->context.form, r->template_given) == NULL);
     if (has_own) {
         output_formats own = output_formats_of_template(r->template_given);
         f.tools = r->context.names_tools ? f.tools : own.tools;
@@ -94,8 +98,10 @@ static quire_err check_budget(const quire_request *r, quire_error *err) {
     return r->thinking_budget < 0 || r->formats.reasoning != NULL
                ? QUIRE_OK
                : err_set_param(err, QUIRE_BAD_REQUEST, "thinking_token_budget",
-                               "thinking_token_budget is given, and the response has no reasoning that this server could tell from "
-                               "the rest; a chat with a reasoning model has, or where --reasoning-parser names its format");
+                               "thinking_token_budget is given, and the response has no reasoning that this "
+                               "server could tell from "
+                               "the rest; a chat with a reasoning model has, or where --reasoning-parser "
+                               "names its format");
 }
 
 quire_err request_check_tools(quire_request *r, quire_error *err) {
@@ -108,10 +114,12 @@ quire_err request_check_tools(quire_request *r, quire_error *err) {
     TRY(request_settle_tools(r, err));
     TRY(list_offered(r, err));
     if (forced && r->n_offered == 0) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice", "tool_choice asks for a call, and the request has no tools");
+        return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice",
+                             "tool_choice asks for a call, and the request has no tools");
     }
     if (r->tool_choice == OUTPUT_CHOICE_NAMED && !is_offered(r, r->named_tool)) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice", "tool_choice names %.*s, which is none of the request's tools",
+        return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice",
+                             "tool_choice names %.*s, which is none of the request's tools",
                              (int)(r->named_tool.n < 60 ? r->named_tool.n : 60), r->named_tool.p);
     }
     r->formats = choose_formats(r);
@@ -134,15 +142,20 @@ enum { OPENS = 2, CLOSES = 2, DROPS = 4 }; /* of a reasoning format */
 
 /* Mark i of the formats, "" where that one has none; NULL past the last. */
 static const char *mark_at(const output_formats *formats, size_t i) {
-    const reasoning_format *f = formats->reasoning != NULL ? reasoning_format_named(formats->reasoning) : NULL;
+    const reasoning_format *f =
+        formats->reasoning != NULL ? reasoning_format_named(formats->reasoning) : NULL;
     bool is_harmony = f != NULL && f->rule == REASONING_HARMONY;
-    const call_format *c = is_harmony ? call_format_named("openai") : formats->tools != NULL ? call_format_named(formats->tools) : NULL;
+    const call_format *c = is_harmony               ? call_format_named("openai")
+                           : formats->tools != NULL ? call_format_named(formats->tools)
+                                                    : NULL;
     const char *text = NULL;
     if (i < FORMAT_MARKS) {
         text = c != NULL ? c->marks[i].text : NULL;
     } else if (f != NULL && i < FORMAT_MARKS + OPENS + CLOSES + DROPS) {
         i -= FORMAT_MARKS;
-        text = i < OPENS ? f->open[i] : i < OPENS + CLOSES ? f->close[i - OPENS] : f->drops[i - OPENS - CLOSES];
+        text = i < OPENS            ? f->open[i]
+               : i < OPENS + CLOSES ? f->close[i - OPENS]
+                                    : f->drops[i - OPENS - CLOSES];
     } else {
         return NULL;
     }
@@ -159,7 +172,8 @@ bool request_has_mark(const quire_request *r, str token) {
     return false;
 }
 
-/* Whether marks are hidden where special tokens are: none of them is a token that a user defined, whose text is always shown. */
+/* Whether marks are hidden where special tokens are: none of them is a token that a user
+ * defined, whose text is always shown. */
 static bool hides_marks(const quire_request *r) {
     const char *mark;
     const tokenizer *t = r->context.tokenizer;

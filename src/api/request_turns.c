@@ -1,4 +1,5 @@
-/* What ends an answer of a chat besides the fields of its request: the beginning of another turn (chat/chat_form.h). */
+/* What ends an answer of a chat besides the fields of its request: the beginning of
+ * another turn (chat/chat_form.h). */
 #include "api/request_read.h"
 
 static bool has_stop_token(const sampling_params *s, int32_t id) {
@@ -20,6 +21,7 @@ void request_end_turns(quire_request *r) {
         r->stops[r->n_stops++] = form->stops[i];
     }
     if (form->end_token >= 0 && form->end_token < r->context.n_vocab && !has_stop_token(s, form->end_token)) {
-        s->stop_tokens[s->n_stop_tokens++] = form->end_token; /* the array has room for one more than a request may name */
+        /* the array has room for one more than a request may name */
+        s->stop_tokens[s->n_stop_tokens++] = form->end_token;
     }
 }

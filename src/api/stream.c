@@ -42,7 +42,9 @@ static void run_prepare(text_job *job) {
 static quire_err check_engine(const quire_queue *q, const quire_request *r, quire_error *err) {
     return r->fork_from.held == NULL || r->fork_from.core == q->e->parts.core
                ? QUIRE_OK
-               : err_set(err, QUIRE_INVALID, -1, "the request is a fork of another engine's stream; submit it to a queue of that engine");
+               : err_set(
+                     err, QUIRE_INVALID, -1,
+                     "the request is a fork of another engine's stream; submit it to a queue of that engine");
 }
 
 quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err) {
@@ -100,10 +102,12 @@ static bool are_counted(const quire_stream *s, const choice *c, int32_t *longest
     return all;
 }
 
-/* The tokens that a choice may have, as far as its request and the maximum length allow. */
+/* The tokens that a choice may have, as far as its request and the maximum length
+ * allow. */
 static int32_t most_tokens(const choice *c) {
     bool none = c->prompt_only || c->request->info.endpoint == QUIRE_EMBEDDINGS;
-    int32_t room = c->e->parts.info.max_model_len - (int32_t)c->prompt.n, most = none ? 0 : c->sampling.max_tokens;
+    int32_t room = c->e->parts.info.max_model_len - (int32_t)c->prompt.n,
+            most = none ? 0 : c->sampling.max_tokens;
     return most < 0 || most > room ? room : most;
 }
 

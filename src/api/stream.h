@@ -1,8 +1,10 @@
 /* A stream is one submitted request; a queue delivers the events of its streams.
  *
- * quire_submit makes a stream on the queue's thread and lends it to a text thread (stream_prepare). After that it lives on the queue's
- * thread: engine events arrive through the queue's output table, what text threads have run as delivered jobs. It is freed when the text
- * thread is done with it, every choice has ended in the engine, and the user has released it (or the queue closes). */
+ * quire_submit makes a stream on the queue's thread and lends it to a text thread
+ * (stream_prepare). After that it lives on the queue's thread: engine events arrive
+ * through the queue's output table, what text threads have run as delivered jobs. It is
+ * freed when the text thread is done with it, every choice has ended in the engine, and
+ * the user has released it (or the queue closes). */
 #ifndef API_STREAM_H
 #define API_STREAM_H
 
@@ -19,19 +21,29 @@ struct quire_stream {
     int64_t submitted_us;
     quire_stream *next, *prev; /* the queue's list */
     int32_t n_choices, n_submitted, n_ended;
-    int32_t n_replaced, n_gone;      /* further sequences of its choices; sequences whose end event has come */
-    int32_t n_commands;              /* under way */
-    struct beam_stop_matcher *watch; /* beam search with stop strings: the engine uses it until the last end event */
-    quire_error verdict;             /* the text thread's result, written until it is done with the stream */
-    quire_error error;               /* QUIRE_OK, or why it failed */
-    bool prepared;                   /* the text thread is done with it */
-    bool cancelled, done;            /* done: DONE was delivered */
-    atomic_bool released;            /* set by the queue's thread; a text thread then stops preparing */
-    choice choices[];                /* [n_choices] */
+    /* further sequences of its choices; sequences whose end event has come */
+    int32_t n_replaced, n_gone;
+    int32_t n_commands; /* under way */
+    /* beam search with stop strings: the engine uses it until the last end event */
+    struct beam_stop_matcher *watch;
+    quire_error verdict;  /* the text thread's result, written until it is done with the stream */
+    quire_error error;    /* QUIRE_OK, or why it failed */
+    bool prepared;        /* the text thread is done with it */
+    bool cancelled, done; /* done: DONE was delivered */
+    atomic_bool released; /* set by the queue's thread; a text thread then stops preparing */
+    choice choices[];     /* [n_choices] */
 };
 
 /* What quire_queue_next delivers before it looks for new events. */
-typedef enum queue_stage { STAGE_NONE, STAGE_ROLLBACK, STAGE_REFUSED, STAGE_DELTA, STAGE_FLUSH, STAGE_END, STAGE_DONE } queue_stage;
+typedef enum queue_stage {
+    STAGE_NONE,
+    STAGE_ROLLBACK,
+    STAGE_REFUSED,
+    STAGE_DELTA,
+    STAGE_FLUSH,
+    STAGE_END,
+    STAGE_DONE
+} queue_stage;
 
 struct quire_queue {
     quire_engine *e;
@@ -50,12 +62,13 @@ struct quire_queue {
 };
 
 /* ---- prepare.c: on a text thread ---- */
-/* Renders, tokenises, opens detokenizers and submits every choice to the engine; after a failure some of them may be submitted already. */
+/* Renders, tokenises, opens detokenizers and submits every choice to the engine; after a
+ * failure some of them may be submitted already. */
 quire_err stream_prepare(quire_stream *s, quire_error *err);
-/* The engine's request for prompt number `prompt` of r, without tokens, users and sampling parameters. The name of its namespace is written
- * to `namespace`. */
-engine_request stream_engine_request(const quire_request *r, int32_t prompt, uint8_t namespace[ENGINE_NAMESPACE_BYTES],
-                                     const quire_queue *q);
+/* The engine's request for prompt number `prompt` of r, without tokens, users and
+ * sampling parameters. The name of its namespace is written to `namespace`. */
+engine_request stream_engine_request(const quire_request *r, int32_t prompt,
+                                     uint8_t namespace[ENGINE_NAMESPACE_BYTES], const quire_queue *q);
 
 /* ---- queue.c ---- */
 /* Hands a job that was run to q's thread, and wakes it. A text thread. */
@@ -81,16 +94,16 @@ typedef struct stream_command {
     quire_error verdict;
 } stream_command;
 
-/* Executes a command that the text thread has prepared: from then on the choice is another sequence. On failure nothing changed. The
- * queue's thread. */
+/* Executes a command that the text thread has prepared: from then on the choice is
+ * another sequence. On failure nothing changed. The queue's thread. */
 quire_err stream_command_do(stream_command *m, quire_error *err);
 void stream_command_free(stream_command *m);
 
 /* ---- stream.c ---- */
 /* Counts c as ended, once its finish is known. */
 void stream_settle(choice *c);
-/* Adds c to the statistics once it has ended and the engine is done with it, so that the numbers of a completion are known and count
- * together. */
+/* Adds c to the statistics once it has ended and the engine is done with it, so that the
+ * numbers of a completion are known and count together. */
 void stream_count(choice *c);
 /* Frees s when neither the engine, a text thread nor the user refers to it. */
 void stream_free_if_over(quire_stream *s);

@@ -1,5 +1,5 @@
-/* Forks, rollbacks and steers of running streams (quire.h): the checks and changes on the queue's thread, and the preparation on a text
- * thread. */
+/* Forks, rollbacks and steers of running streams (quire.h): the checks and changes on the
+ * queue's thread, and the preparation on a text thread. */
 #include <string.h>
 
 #include "api/stream.h"
@@ -18,11 +18,13 @@ static quire_err find_choice(quire_stream *s, int32_t index, choice **out, quire
         return err_set(err, QUIRE_BAD_REQUEST, -1, "an embeddings request has no tokens to go on from");
     }
     if (index < 0 || index >= s->n_choices) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "index", "index is %d; the stream has %d choices", (int)index, (int)s->n_choices);
+        return err_set_param(err, QUIRE_BAD_REQUEST, "index", "index is %d; the stream has %d choices",
+                             (int)index, (int)s->n_choices);
     }
     choice *c = &s->choices[index];
     if (c->command != NULL) {
-        return err_set(err, QUIRE_BUSY, -1, "another rollback or steer of choice %d is under way", (int)index);
+        return err_set(err, QUIRE_BUSY, -1, "another rollback or steer of choice %d is under way",
+                       (int)index);
     }
     if (s->request->info.beam_width > 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "beam_width",
@@ -30,16 +32,19 @@ static quire_err find_choice(quire_stream *s, int32_t index, choice **out, quire
     }
     if (s->request->formats.tools != NULL) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "tools",
-                             "the response may call tools, and a call that was sent cannot be taken back: it cannot be branched");
+                             "the response may call tools, and a call that was sent cannot be taken back: it "
+                             "cannot be branched");
     }
     if (s->done || s->cancelled || s->error.code != QUIRE_OK || c->ended || c->finish != QUIRE_FINISH_NONE) {
         return err_set(err, QUIRE_NOT_FOUND, -1, "choice %d of the stream has ended", (int)index);
     }
     if (!s->prepared && !c->started) {
-        return err_set(err, QUIRE_BUSY, -1, "the stream is still being prepared; try again when it has begun");
+        return err_set(err, QUIRE_BUSY, -1,
+                       "the stream is still being prepared; try again when it has begun");
     }
     if (c->prompt_only) {
-        return err_set(err, QUIRE_BAD_REQUEST, -1, "the request only asks for its prompt: there is nothing to go on from");
+        return err_set(err, QUIRE_BAD_REQUEST, -1,
+                       "the request only asks for its prompt: there is nothing to go on from");
     }
     *out = c;
     return QUIRE_OK;
@@ -49,13 +54,15 @@ static quire_err find_position(const choice *c, int32_t position, int32_t *n_kep
     int32_t n_prompt = (int32_t)c->prompt.n, n = n_prompt + (int32_t)c->history.n;
     position = position == QUIRE_HERE ? n : position;
     if (position < n_prompt || position > n) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "position",
-                             "position is %d; it must be from %d, where the prompt ends, to %d, where the answer stands", (int)position,
-                             (int)n_prompt, (int)n);
+        return err_set_param(
+            err, QUIRE_BAD_REQUEST, "position",
+            "position is %d; it must be from %d, where the prompt ends, to %d, where the answer stands",
+            (int)position, (int)n_prompt, (int)n);
     }
     int32_t most = c->sampling.max_tokens;
     if (most >= 0 && position - n_prompt >= most) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "position", "position is %d; the answer has at most %d tokens, so none is left there",
+        return err_set_param(err, QUIRE_BAD_REQUEST, "position",
+                             "position is %d; the answer has at most %d tokens, so none is left there",
                              (int)position, (int)most);
     }
     *n_kept = position - n_prompt;
@@ -87,7 +94,8 @@ static void count_from(quire_request *r, const choice *c, int32_t n_kept) {
     r->sampling.min_tokens = c->sampling.min_tokens > n_kept ? c->sampling.min_tokens - n_kept : 0;
 }
 
-quire_err quire_stream_fork(quire_stream *s, int32_t choice_index, int32_t position, quire_request **out, quire_error *err) {
+quire_err quire_stream_fork(quire_stream *s, int32_t choice_index, int32_t position, quire_request **out,
+                            quire_error *err) {
     choice *c;
     int32_t n_kept;
     quire_request *r;
@@ -96,7 +104,8 @@ quire_err quire_stream_fork(quire_stream *s, int32_t choice_index, int32_t posit
     TRY(find_position(c, position, &n_kept, err));
     TRY(request_copy(fields_of(c), &r, err));
     quire_err e = request_take_ids(r, copy_tokens(c, n_kept, 0), (int32_t)c->prompt.n + n_kept, err);
-    if (e == QUIRE_OK && engine_fork_acquire(s->q->e->parts.core, c->current, &r->fork_from.held) != QUIRE_OK) {
+    if (e == QUIRE_OK &&
+        engine_fork_acquire(s->q->e->parts.core, c->current, &r->fork_from.held) != QUIRE_OK) {
         e = err_set(err, QUIRE_NOT_FOUND, -1, "choice %d of the stream has ended", (int)choice_index);
     }
     if (e != QUIRE_OK) {
@@ -130,8 +139,8 @@ void stream_command_free(stream_command *m) {
 }
 
 /* Fills in the command's tokens, fields and tail. */
-static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tail *tail, const char *fields, size_t n_fields,
-                              quire_error *err) {
+static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tail *tail, const char *fields,
+                              size_t n_fields, quire_error *err) {
     choice *c = m->c;
     quire_err e = token_list_add_all(&m->kept, c->history.ids, (size_t)n_kept);
     m->has_text = tail != NULL && tail->ids == NULL;
@@ -159,17 +168,21 @@ static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tai
 
 /* Tokenises the tail's text; one that cannot fit is not tokenised to its end. */
 static quire_err tokenise_tail(stream_command *m, const quire_engine *e, quire_error *err) {
-    size_t limit = (size_t)e->parts.info.max_model_len, least = tokenizer_least_tokens(e->parts.tokenizer, m->tail_text.n);
+    size_t limit = (size_t)e->parts.info.max_model_len,
+           least = tokenizer_least_tokens(e->parts.tokenizer, m->tail_text.n);
     encode_options options = {.special = ENCODE_PARSE, .max_tokens = limit};
-    quire_err er =
-        least > limit ? QUIRE_NO_ROOM : tokenizer_encode(e->parts.tokenizer, (str){m->tail_text.p, m->tail_text.n}, options, &m->tail, err);
+    quire_err er = least > limit ? QUIRE_NO_ROOM
+                                 : tokenizer_encode(e->parts.tokenizer, (str){m->tail_text.p, m->tail_text.n},
+                                                    options, &m->tail, err);
     return er != QUIRE_NO_ROOM
                ? er
-               : err_set_param(err, QUIRE_BAD_REQUEST, "text", "text has at least %zu tokens; a sequence has at most %zu tokens here",
+               : err_set_param(err, QUIRE_BAD_REQUEST, "text",
+                               "text has at least %zu tokens; a sequence has at most %zu tokens here",
                                least > limit ? least : limit + 1, limit);
 }
 
-/* Appends the tokens that the response will have to the constraint's state: a tail that it forbids is refused. */
+/* Appends the tokens that the response will have to the constraint's state: a tail that
+ * it forbids is refused. */
 static quire_err append_tokens(stream_command *m, quire_error *err) {
     const choice *c = m->c;
     const token_list *parts[] = {&c->prompt, &m->kept, &m->tail};
@@ -188,7 +201,8 @@ static quire_err append_tokens(stream_command *m, quire_error *err) {
     }
     r.tokens = all.ids;
     r.n_tokens = (int32_t)all.n;
-    e = e == QUIRE_OK ? engine_constraint_state(c->stream->q->e->parts.core, &r, m->constraint_state, err) : e;
+    e = e == QUIRE_OK ? engine_constraint_state(c->stream->q->e->parts.core, &r, m->constraint_state, err)
+                      : e;
     token_list_deinit(&all);
     return e;
 }
@@ -198,13 +212,15 @@ static quire_err make_ready(stream_command *m, quire_error *err) {
     const choice *c = m->c;
     const quire_engine *e = c->stream->q->e;
     if (m->has_text && e->parts.tokenizer == NULL) {
-        return err_set_param(err, QUIRE_UNSUPPORTED, "text", "this model has no vocabulary that this server can use; give token ids");
+        return err_set_param(err, QUIRE_UNSUPPORTED, "text",
+                             "this model has no vocabulary that this server can use; give token ids");
     }
     if (m->has_text) {
         TRY(tokenise_tail(m, e, err));
     }
     TRY(append_tokens(m, err));
-    TRY(m->fields != NULL ? request_tokenize_lists(m->fields, e->parts.tokenizer, &c->stream->released, err) : QUIRE_OK);
+    TRY(m->fields != NULL ? request_tokenize_lists(m->fields, e->parts.tokenizer, &c->stream->released, err)
+                          : QUIRE_OK);
     quire_err er = choice_open_text(c, &m->shows);
     output_events found = {0}; /* the client has the text that they are of */
     for (size_t i = 0; i < m->kept.n && er == QUIRE_OK; i++) {
@@ -226,18 +242,21 @@ static void run_command(text_job *job) {
     queue_deliver(m->c->stream->q, job);
 }
 
-static quire_err begin_command(quire_stream *s, int32_t index, int32_t position, const quire_tail *tail, const char *fields,
-                               size_t n_fields, quire_error *err) {
+static quire_err begin_command(quire_stream *s, int32_t index, int32_t position, const quire_tail *tail,
+                               const char *fields, size_t n_fields, quire_error *err) {
     choice *c;
     int32_t n_kept;
     TRY(find_choice(s, index, &c, err));
     TRY(find_position(c, position, &n_kept, err));
     const quire_request_info *info = &s->request->info;
     if (info->n_samples > info->n_best) {
-        return err_set(err, QUIRE_BAD_REQUEST, -1, "the best of several is chosen in the end, so none of them can be steered");
+        return err_set(err, QUIRE_BAD_REQUEST, -1,
+                       "the best of several is chosen in the end, so none of them can be steered");
     }
     if (!c->started && (info->prompt_logprobs >= 0 || s->request->logits_out != NULL)) {
-        return err_set(err, QUIRE_BUSY, -1, "what was asked of the prompt is still being computed; try again when the answer has begun");
+        return err_set(
+            err, QUIRE_BUSY, -1,
+            "what was asked of the prompt is still being computed; try again when the answer has begun");
     }
     stream_command *m = mem_new(1, sizeof *m);
     TRY(mem_check_for(m, "a request", err));
@@ -260,18 +279,19 @@ static quire_err begin_command(quire_stream *s, int32_t index, int32_t position,
     return QUIRE_OK;
 }
 
-quire_err quire_stream_rollback(quire_stream *s, int32_t choice_index, int32_t position, const char *fields, size_t n_fields,
-                                quire_error *err) {
+quire_err quire_stream_rollback(quire_stream *s, int32_t choice_index, int32_t position, const char *fields,
+                                size_t n_fields, quire_error *err) {
     return begin_command(s, choice_index, position, NULL, fields, n_fields, err);
 }
 
-quire_err quire_stream_steer(quire_stream *s, int32_t choice_index, int32_t position, const quire_tail *tail, const char *fields,
-                             size_t n_fields, quire_error *err) {
+quire_err quire_stream_steer(quire_stream *s, int32_t choice_index, int32_t position, const quire_tail *tail,
+                             const char *fields, size_t n_fields, quire_error *err) {
     int32_t n_vocab = s->q->e->parts.info.n_vocab;
     for (size_t i = 0; tail->ids != NULL && i < tail->n_ids; i++) {
         if (tail->ids[i] < 0 || tail->ids[i] >= n_vocab) {
-            return err_set_param(err, QUIRE_BAD_REQUEST, "tokens", "token id %d is out of the vocabulary, which has %d ids",
-                                 (int)tail->ids[i], (int)n_vocab);
+            return err_set_param(err, QUIRE_BAD_REQUEST, "tokens",
+                                 "token id %d is out of the vocabulary, which has %d ids", (int)tail->ids[i],
+                                 (int)n_vocab);
         }
     }
     return begin_command(s, choice_index, position, tail, fields, n_fields, err);
@@ -281,9 +301,11 @@ quire_err quire_stream_steer(quire_stream *s, int32_t choice_index, int32_t posi
 static quire_err submit_branch(stream_command *m, request_id *id, quire_error *err) {
     choice *c = m->c;
     quire_stream *s = c->stream;
-    int32_t n_kept = (int32_t)m->kept.n, n_prompt = choice_first_prompt(c), generated = (int32_t)c->prompt.n - n_prompt;
+    int32_t n_kept = (int32_t)m->kept.n, n_prompt = choice_first_prompt(c),
+            generated = (int32_t)c->prompt.n - n_prompt;
     uint8_t namespace[ENGINE_NAMESPACE_BYTES];
-    engine_request r = stream_engine_request(s->request, c->index / s->request->info.n_samples, namespace, s->q);
+    engine_request r =
+        stream_engine_request(s->request, c->index / s->request->info.n_samples, namespace, s->q);
     r.prompt_logprobs_width = 0;
     r.logits_out = NULL;
     r.deadline_us = 0;

@@ -20,7 +20,8 @@ typedef struct reader {
     size_t n_ends;
 } reader;
 
-static quire_err fail(const reader *r, quire_err e, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static quire_err fail(const reader *r, quire_err e, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 static quire_err fail(const reader *r, quire_err e, const char *format, ...) {
     char what[160];
@@ -36,7 +37,8 @@ static quire_err read_format(reader *r, const json_value *v, grammar_part *out);
 /* Reads a format at path[name] or path[name][i]; i < 0: no index. */
 static quire_err read_member(reader *r, const json_value *v, const char *name, int64_t i, grammar_part *out) {
     size_t n = strlen(r->path), room = sizeof r->path - n;
-    (void)(i < 0 ? snprintf(r->path + n, room, ".%s", name) : snprintf(r->path + n, room, ".%s[%lld]", name, (long long)i));
+    (void)(i < 0 ? snprintf(r->path + n, room, ".%s", name)
+                 : snprintf(r->path + n, room, ".%s[%lld]", name, (long long)i));
     TRY(read_format(r, v, out));
     r->path[n] = 0;
     return QUIRE_OK;
@@ -51,7 +53,8 @@ static quire_err take_text(const reader *r, const json_value *format, const char
 }
 
 /* A text, an array of them, or {"type": "token", "token": its text}. */
-static quire_err take_texts(const reader *r, const json_value *v, const char *name, const str **out, size_t *n) {
+static quire_err take_texts(const reader *r, const json_value *v, const char *name, const str **out,
+                            size_t *n) {
     const json_value *token = str_is(json_get_str(v, "type"), "token") ? json_get(v, "token") : NULL;
     v = json_is(token, JSON_KIND_TEXT) ? token : v;
     *n = json_is(v, JSON_KIND_TEXT) ? 1 : json_is(v, JSON_KIND_ARRAY) ? json_length(v) : 0;
@@ -74,13 +77,17 @@ static quire_err take_texts(const reader *r, const json_value *v, const char *na
 static quire_err take_excludes(const reader *r, const json_value *format, const str **out, size_t *n) {
     const json_value *v = json_get(format, "excludes");
     *n = 0;
-    return v == NULL || (json_is(v, JSON_KIND_ARRAY) && json_length(v) == 0) ? QUIRE_OK : take_texts(r, v, "excludes", out, n);
+    return v == NULL || (json_is(v, JSON_KIND_ARRAY) && json_length(v) == 0)
+               ? QUIRE_OK
+               : take_texts(r, v, "excludes", out, n);
 }
 
 static quire_err take_flag(const reader *r, const json_value *format, const char *name, bool *out) {
     const json_value *v = json_get(format, name);
     *out = json_get_bool(format, name, false);
-    return v == NULL || json_is(v, JSON_KIND_BOOL) ? QUIRE_OK : fail(r, QUIRE_INVALID, ".%s must be true or false", name);
+    return v == NULL || json_is(v, JSON_KIND_BOOL)
+               ? QUIRE_OK
+               : fail(r, QUIRE_INVALID, ".%s must be true or false", name);
 }
 
 /* ---- leaves ---- */
@@ -103,7 +110,8 @@ static quire_err read_schema(reader *r, const json_value *format, const char *na
         return fail(r, QUIRE_INVALID, ".%s must be a JSON Schema, an object", name);
     }
     if (style.n > 0 && !str_is(style, "json")) {
-        return fail(r, QUIRE_UNSUPPORTED, ".style must be \"json\"; arguments between tags are what a format of tool calls has");
+        return fail(r, QUIRE_UNSUPPORTED,
+                    ".style must be \"json\"; arguments between tags are what a format of tool calls has");
     }
     json_add(&o, schema);
     str given = part_arena_take(r->a, &text);
@@ -112,11 +120,13 @@ static quire_err read_schema(reader *r, const json_value *format, const char *na
     return QUIRE_OK;
 }
 
-static quire_err read_text_rule(reader *r, const json_value *format, const char *name, grammar_kind kind, grammar_part *out) {
+static quire_err read_text_rule(reader *r, const json_value *format, const char *name, grammar_kind kind,
+                                grammar_part *out) {
     str text;
     TRY(take_text(r, format, name, &text));
     if (json_length(json_get(format, "excludes")) > 0) {
-        return fail(r, QUIRE_UNSUPPORTED, ".excludes is for any_text and triggered_tags; write it in the %s", name);
+        return fail(r, QUIRE_UNSUPPORTED, ".excludes is for any_text and triggered_tags; write it in the %s",
+                    name);
     }
     *out = rule_here(r, kind, text);
     return QUIRE_OK;
@@ -156,7 +166,8 @@ static quire_err read_list(reader *r, const json_value *format, grammar_part_kin
     return QUIRE_OK;
 }
 
-static quire_err read_repeat(reader *r, const json_value *format, uint32_t min, uint32_t max, grammar_part *out) {
+static quire_err read_repeat(reader *r, const json_value *format, uint32_t min, uint32_t max,
+                             grammar_part *out) {
     grammar_part content = {0};
     TRY(read_member(r, json_get(format, "content"), "content", -1, &content));
     *out = part_repeat(r->a, content, min, max);
@@ -166,15 +177,19 @@ static quire_err read_repeat(reader *r, const json_value *format, uint32_t min, 
 static quire_err read_counts(reader *r, const json_value *format, grammar_part *out) {
     int32_t min = json_get_int32(format, "min", -1), max = json_get_int32(format, "max", -2);
     if (min < 0 || min > MAX_COUNT || max < -1 || max > MAX_COUNT || (max >= 0 && max < min)) {
-        return fail(r, QUIRE_INVALID, ".min and .max must be counts up to %d, min not over max; a max of -1: no bound", MAX_COUNT);
+        return fail(r, QUIRE_INVALID,
+                    ".min and .max must be counts up to %d, min not over max; a max of -1: no bound",
+                    MAX_COUNT);
     }
     return read_repeat(r, format, (uint32_t)min, max < 0 ? GRAMMAR_NO_MAX : (uint32_t)max, out);
 }
 
 /* ---- tags ---- */
 
-/* The content of a tag and its end. Free text that is all the content stops at the first of the ends. */
-static quire_err read_inside(reader *r, const json_value *content, const str *ends, size_t n_ends, grammar_part *out) {
+/* The content of a tag and its end. Free text that is all the content stops at the first
+ * of the ends. */
+static quire_err read_inside(reader *r, const json_value *content, const str *ends, size_t n_ends,
+                             grammar_part *out) {
     const str *outer = r->ends;
     size_t n_outer = r->n_ends;
     bool is_free = str_is(json_get_str(content, "type"), "any_text") && n_ends > 0;
@@ -229,7 +244,9 @@ static quire_err read_whole_tag(reader *r, const json_value *tag, grammar_part *
 static quire_err take_tags(reader *r, const json_value *format, const json_value **out, size_t *n) {
     *out = json_get(format, "tags");
     *n = json_length(*out);
-    return json_is(*out, JSON_KIND_ARRAY) && *n > 0 ? QUIRE_OK : fail(r, QUIRE_INVALID, ".tags must be an array of at least one tag");
+    return json_is(*out, JSON_KIND_ARRAY) && *n > 0
+               ? QUIRE_OK
+               : fail(r, QUIRE_INVALID, ".tags must be an array of at least one tag");
 }
 
 static quire_err read_triggered(reader *r, const json_value *format, grammar_part *out) {
@@ -326,7 +343,8 @@ static quire_err read_type(reader *r, str type, const json_value *v, grammar_par
         return read_counts(r, v, out);
     }
     return fail(r, QUIRE_UNSUPPORTED,
-                ".type \"%.*s\" is not supported; those that are: any_text, const_string, grammar, json_schema, optional, or, plus, regex, "
+                ".type \"%.*s\" is not supported; those that are: any_text, const_string, grammar, "
+                "json_schema, optional, or, plus, regex, "
                 "repeat, sequence, star, tag, tags_with_separator, token, triggered_tags",
                 type.n < 40 ? (int)type.n : 40, type.p);
 }

@@ -1,4 +1,5 @@
-/* Tokens that end the answer, in structural tags: they may stand where nothing has to follow. */
+/* Tokens that end the answer, in structural tags: they may stand where nothing has to
+ * follow. */
 #include <stdio.h>
 #include <string.h>
 
@@ -66,7 +67,8 @@ static bool may_be_empty(const json_value *v) {
     if (has_type(v, "triggered_tags") || has_type(v, "tags_with_separator")) {
         return !json_get_bool(v, "at_least_one", false);
     }
-    return has_type(v, "tag") && json_get_str(v, "begin").n == 0 && !has_end(v) && may_be_empty(json_get(v, "content"));
+    return has_type(v, "tag") && json_get_str(v, "begin").n == 0 && !has_end(v) &&
+           may_be_empty(json_get(v, "content"));
 }
 
 /* ---- texts ---- */
@@ -85,8 +87,9 @@ static quire_err check_text(const walker *w, str text, bool last, const char *na
     for (mark_scan scan = {.text = text}; mark_scan_next(&scan, w->marks);) {
         str found = scan.found->text;
         if (is_end(w, scan.found->id) && !(last && scan.at == text.n)) {
-            return err_set(w->err, QUIRE_INVALID, -1, "%s.%s has %.*s, which ends the answer, and something must follow it", w->path, name,
-                           found.n < 40 ? (int)found.n : 40, found.p);
+            return err_set(w->err, QUIRE_INVALID, -1,
+                           "%s.%s has %.*s, which ends the answer, and something must follow it", w->path,
+                           name, found.n < 40 ? (int)found.n : 40, found.p);
         }
     }
     return QUIRE_OK;
@@ -113,7 +116,8 @@ static quire_err check(walker *w, const json_value *v, bool last);
 /* The format at path.name[i]; i < 0: no index. */
 static quire_err check_member(walker *w, const json_value *v, const char *name, int64_t i, bool last) {
     size_t n = strlen(w->path), room = sizeof w->path - n;
-    (void)(i < 0 ? snprintf(w->path + n, room, ".%s", name) : snprintf(w->path + n, room, ".%s[%lld]", name, (long long)i));
+    (void)(i < 0 ? snprintf(w->path + n, room, ".%s", name)
+                 : snprintf(w->path + n, room, ".%s[%lld]", name, (long long)i));
     TRY(check(w, v, last));
     w->path[n] = 0;
     return QUIRE_OK;
@@ -126,8 +130,10 @@ static quire_err check_tag(walker *w, const json_value *v, bool last) {
     return check_texts(w, json_get(v, "end"), last, "end");
 }
 
-static quire_err check_list(walker *w, const json_value *list, const char *name, bool is_sequence, bool last) {
-    for (size_t i = json_length(list); i-- > 0;) { /* from the last on, to know whether what is behind may be empty */
+static quire_err check_list(walker *w, const json_value *list, const char *name, bool is_sequence,
+                            bool last) {
+    /* from the last on, to know whether what is behind may be empty */
+    for (size_t i = json_length(list); i-- > 0;) {
         TRY(check_member(w, json_at(list, i), name, (int64_t)i, last));
         last = last && (!is_sequence || may_be_empty(json_at(list, i)));
     }
@@ -171,8 +177,8 @@ static quire_err check(walker *w, const json_value *v, bool last) {
     return content != NULL ? check_member(w, content, "content", -1, last && !more) : QUIRE_OK;
 }
 
-quire_err structural_tag_check_ends(const json_value *v, const grammar_marks *marks, const int32_t *ends, int32_t n_ends,
-                                    quire_error *err) {
+quire_err structural_tag_check_ends(const json_value *v, const grammar_marks *marks, const int32_t *ends,
+                                    int32_t n_ends, quire_error *err) {
     walker w = {.marks = marks, .ends = ends, .n_ends = n_ends, .err = err};
     const json_value *format = json_get(v, "format"), *list = json_get(v, "structures");
     if (n_ends == 0) {

@@ -6,7 +6,8 @@
 #include "text/token_bytes.h"
 
 static quire_err no_vocabulary(const quire_engine *e, quire_error *err) {
-    const char *why = e->parts.text_error.code == QUIRE_UNSUPPORTED ? e->parts.text_error.message : "the model has no vocabulary";
+    const char *why = e->parts.text_error.code == QUIRE_UNSUPPORTED ? e->parts.text_error.message
+                                                                    : "the model has no vocabulary";
     return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: text cannot be used; token ids can", why);
 }
 
@@ -14,17 +15,19 @@ static quire_err check_id(const quire_engine *e, int32_t id, quire_error *err) {
     int32_t n_vocab = e->parts.info.n_vocab;
     return id >= 0 && id < n_vocab
                ? QUIRE_OK
-               : err_set(err, QUIRE_BAD_REQUEST, -1, "token id %d is out of the vocabulary's range 0..%d", (int)id, (int)n_vocab - 1);
+               : err_set(err, QUIRE_BAD_REQUEST, -1, "token id %d is out of the vocabulary's range 0..%d",
+                         (int)id, (int)n_vocab - 1);
 }
 
-quire_err quire_tokenize(const quire_engine *e, const char *text, size_t n, bool add_special, int32_t **ids, size_t *n_ids,
-                         quire_error *err) {
+quire_err quire_tokenize(const quire_engine *e, const char *text, size_t n, bool add_special, int32_t **ids,
+                         size_t *n_ids, quire_error *err) {
     token_list l = {0};
     if (!e->parts.tokenizer) {
         return no_vocabulary(e, err);
     }
-    quire_err r = tokenizer_encode(e->parts.tokenizer, (str){text, n},
-                                   (encode_options){.special = ENCODE_PARSE, .add_special = add_special}, &l, err);
+    quire_err r =
+        tokenizer_encode(e->parts.tokenizer, (str){text, n},
+                         (encode_options){.special = ENCODE_PARSE, .add_special = add_special}, &l, err);
     if (r != QUIRE_OK) {
         token_list_deinit(&l);
         return r;
@@ -34,15 +37,15 @@ quire_err quire_tokenize(const quire_engine *e, const char *text, size_t n, bool
     return QUIRE_OK;
 }
 
-quire_err quire_tokenize_pair(const quire_engine *e, const char *text, size_t n_text, const char *pair, size_t n_pair, int32_t **ids,
-                              int32_t **types, size_t *n, quire_error *err) {
+quire_err quire_tokenize_pair(const quire_engine *e, const char *text, size_t n_text, const char *pair,
+                              size_t n_pair, int32_t **ids, int32_t **types, size_t *n, quire_error *err) {
     token_list l = {0}, kinds = {0};
     bool has_types = e->context.n_token_types > 1;
     if (!e->parts.tokenizer) {
         return no_vocabulary(e, err);
     }
-    quire_err r = tokenizer_encode_pair(e->parts.tokenizer, (str){text, n_text}, &(str){pair, n_pair}, ENCODE_PLAIN, &l,
-                                        has_types ? &kinds : NULL, err);
+    quire_err r = tokenizer_encode_pair(e->parts.tokenizer, (str){text, n_text}, &(str){pair, n_pair},
+                                        ENCODE_PLAIN, &l, has_types ? &kinds : NULL, err);
     if (r != QUIRE_OK) {
         token_list_deinit(&l);
         token_list_deinit(&kinds);
@@ -54,8 +57,8 @@ quire_err quire_tokenize_pair(const quire_engine *e, const char *text, size_t n_
     return QUIRE_OK;
 }
 
-quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, bool skip_special, char **text, size_t *n_text,
-                           quire_error *err) {
+quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, bool skip_special,
+                           char **text, size_t *n_text, quire_error *err) {
     strbuf b = {0};
     if (!e->parts.tokenizer) {
         return no_vocabulary(e, err);

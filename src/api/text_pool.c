@@ -36,7 +36,8 @@ static worker *find_worker(text_pool *p, worker_state state) {
     return found;
 }
 
-/* Makes a thread, which has the priority of the calling one. NULL: there is none to be had, and no more are tried until a job is over. */
+/* Makes a thread, which has the priority of the calling one. NULL: there is none to be
+ * had, and no more are tried until a job is over. */
 static worker *make_worker(text_pool *p) {
     worker *w = find_worker(p, WORKER_NONE);
     w = w == NULL ? &p->workers[p->n_places] : w;
@@ -50,7 +51,8 @@ static worker *make_worker(text_pool *p) {
     return w;
 }
 
-/* Lets an idle worker, or a new thread, look for a job. One of low priority has a quick job only where there is no other. */
+/* Lets an idle worker, or a new thread, look for a job. One of low priority has a quick
+ * job only where there is no other. */
 static bool let_look(text_pool *p, bool slow) {
     worker *idle = find_worker(p, WORKER_IDLE), *w = idle;
     if (w == NULL || (w->is_low && !slow)) {
@@ -90,7 +92,8 @@ static void wake_all(text_pool *p) {
     }
 }
 
-/* Lowers the calling thread's priority. The system lets no thread raise it again. Where it fails, all stays as it was. */
+/* Lowers the calling thread's priority. The system lets no thread raise it again. Where
+ * it fails, all stays as it was. */
 static void lower(worker *w) {
     if (!w->is_low) {
         (void)setpriority(PRIO_PROCESS, 0, w->pool->nice + TEXT_SLOW_NICE); /* 0 is the calling thread */
@@ -117,7 +120,8 @@ void text_begin(worker *w, const candidate *c) {
     p->text_bytes += w->text_bytes;
 }
 
-/* Gives w the first job of those that it looks for, if there is one and nobody who waits in the middle of one is before it. */
+/* Gives w the first job of those that it looks for, if there is one and nobody who waits
+ * in the middle of one is before it. */
 static bool take_job(worker *w) {
     text_pool *p = w->pool;
     candidate c = text_first_job(p, w->is_slow), waiting = text_first_waiting(p, w->is_slow);
@@ -165,8 +169,8 @@ static void wait_for_turn(worker *w) {
     }
 }
 
-/* A job that has taken long is a slow one from now on. Quick ones that waited for it get their threads before this one's is lowered, whose
- * priority new ones would have. */
+/* A job that has taken long is a slow one from now on. Quick ones that waited for it get
+ * their threads before this one's is lowered, whose priority new ones would have. */
 static void slow_down(worker *w) {
     text_pool *p = w->pool;
     p->n_running[0]--;
@@ -205,7 +209,8 @@ static bool is_large_taken(const text_pool *p) {
     return taken;
 }
 
-/* turn.more: w's job is to hold much. It waits until no other does; who is to end gets nothing. */
+/* turn.more: w's job is to hold much. It waits until no other does; who is to end gets
+ * nothing. */
 static quire_err hold_more(turn *t) {
     worker *w = (worker *)t;
     text_pool *p = w->pool;
@@ -263,13 +268,15 @@ static void work(worker *w) {
     dispatch(p);
 }
 
-/* Whether a worker has no more to do. A thread of low priority has not, when its jobs are over, unless it is the last one. */
+/* Whether a worker has no more to do. A thread of low priority has not, when its jobs are
+ * over, unless it is the last one. */
 static bool is_over(const worker *w) {
     const text_pool *p = w->pool;
     return w->state == WORKER_IDLE && ((p->closing && p->first == NULL) || (w->is_low && p->n_workers > 1));
 }
 
-/* Ends the calling thread, which joins the one that ended before: so all are joined when the last one is. Called with the lock held. */
+/* Ends the calling thread, which joins the one that ended before: so all are joined when
+ * the last one is. Called with the lock held. */
 static void end_thread(worker *w) {
     text_pool *p = w->pool;
     bool joins = p->has_ended;
@@ -320,7 +327,9 @@ quire_err text_pool_open(int32_t n_running, int32_t n_threads, text_pool **out) 
     }
     p->last = &p->first;
     p->nice = getpriority(PRIO_PROCESS, 0);
-    p->most_workers = p->max_workers = n_threads < 1 ? 1 : n_threads > TEXT_POOL_THREADS ? TEXT_POOL_THREADS : n_threads;
+    p->most_workers = p->max_workers = n_threads < 1                   ? 1
+                                       : n_threads > TEXT_POOL_THREADS ? TEXT_POOL_THREADS
+                                                                       : n_threads;
     p->max_running = n_running < 1 ? 1 : n_running > TEXT_POOL_THREADS ? TEXT_POOL_THREADS : n_running;
     pthread_mutex_lock(&p->lock);
     bool starts = let_look(p, false); /* the other threads are made when they are needed */
@@ -355,7 +364,8 @@ void text_pool_close(text_pool *p) {
     mem_free(p);
 }
 
-/* Whether a tenant has jobs, and in *used what they say that it has used; else the least of all tenants there. */
+/* Whether a tenant has jobs, and in *used what they say that it has used; else the least
+ * of all tenants there. */
 static bool has_jobs(const text_pool *p, uint64_t tenant, int64_t *used) {
     *used = INT64_MAX;
     for (int32_t i = 0; i < p->n_places; i++) {
@@ -378,7 +388,8 @@ static bool has_jobs(const text_pool *p, uint64_t tenant, int64_t *used) {
 
 void text_enter(text_pool *p, text_job *job) {
     int64_t used;
-    if (!has_jobs(p, job->tenant, &used)) { /* who comes back has no credit, and goes before nobody for ever */
+    /* who comes back has no credit, and goes before nobody for ever */
+    if (!has_jobs(p, job->tenant, &used)) {
         used = used == INT64_MAX || used < p->virtual_us ? p->virtual_us : used;
         p->n_tenants++;
     }

@@ -18,19 +18,25 @@ bool text_is_slow(const text_job *job) {
     return text_expected_us(job) > TEXT_QUICK_US;
 }
 
-/* What is left of a job. One that takes longer than expected is expected to take as long again. */
+/* What is left of a job. One that takes longer than expected is expected to take as long
+ * again. */
 candidate text_of_worker(worker *w) {
     int64_t left = w->expected_us - w->turn.used_us;
-    return (candidate){.worker = w, .tenant_used_us = w->tenant_used_us, .turn_us = w->added_us + (left > 0 ? left : w->turn.used_us)};
+    return (candidate){.worker = w,
+                       .tenant_used_us = w->tenant_used_us,
+                       .turn_us = w->added_us + (left > 0 ? left : w->turn.used_us)};
 }
 
 static candidate of_job(text_job **at) {
-    return (candidate){.job = at, .tenant_used_us = (*at)->tenant_used_us, .turn_us = (*at)->added_us + text_expected_us(*at)};
+    return (candidate){.job = at,
+                       .tenant_used_us = (*at)->tenant_used_us,
+                       .turn_us = (*at)->added_us + text_expected_us(*at)};
 }
 
 /* The bytes of a job that are counted. */
 size_t text_counted_bytes(const text_job *job) {
-    size_t n = job->n_bytes > TEXT_LONG_BYTES / TEXT_HELD_A_BYTE ? TEXT_LONG_BYTES : job->n_bytes * TEXT_HELD_A_BYTE;
+    size_t n =
+        job->n_bytes > TEXT_LONG_BYTES / TEXT_HELD_A_BYTE ? TEXT_LONG_BYTES : job->n_bytes * TEXT_HELD_A_BYTE;
     return n > TEXT_SMALL_BYTES ? n : 0;
 }
 
@@ -43,7 +49,8 @@ bool text_is_nobody(const candidate *c) {
 }
 
 bool text_is_before(const candidate *a, const candidate *b) {
-    return a->tenant_used_us != b->tenant_used_us ? a->tenant_used_us < b->tenant_used_us : a->turn_us < b->turn_us;
+    return a->tenant_used_us != b->tenant_used_us ? a->tenant_used_us < b->tenant_used_us
+                                                  : a->turn_us < b->turn_us;
 }
 
 static void keep_best(candidate *best, candidate c) {
@@ -52,7 +59,8 @@ static void keep_best(candidate *best, candidate c) {
     }
 }
 
-/* Whether there is a worker for a job that has not begun, besides those that look for one. */
+/* Whether there is a worker for a job that has not begun, besides those that look for
+ * one. */
 static bool has_thread(const text_pool *p) {
     for (int32_t i = 0; i < p->n_places; i++) {
         if (p->workers[i].state == WORKER_IDLE) {
@@ -62,8 +70,8 @@ static bool has_thread(const text_pool *p) {
     return p->n_workers < p->max_workers;
 }
 
-/* Whether the tenant has fewer jobs in the middle than it may; slow ones count, as quick ones become slow. A pool that lets none wait in
- * the middle has no need to ask. */
+/* Whether the tenant has fewer jobs in the middle than it may; slow ones count, as quick
+ * ones become slow. A pool that lets none wait in the middle has no need to ask. */
 static bool has_share(const text_pool *p, uint64_t tenant) {
     int32_t n = 0, most = p->max_workers / TEXT_TENANT_PART;
     for (int32_t i = 0; i < p->n_places; i++) {
@@ -82,13 +90,15 @@ candidate text_first_job(text_pool *p, bool slow) {
             *first = c;
         }
     }
-    if (!text_is_nobody(&first_long) && (p->text_bytes == 0 || p->text_bytes + text_counted_bytes(*first_long.job) <= TEXT_LONG_BYTES)) {
+    if (!text_is_nobody(&first_long) &&
+        (p->text_bytes == 0 || p->text_bytes + text_counted_bytes(*first_long.job) <= TEXT_LONG_BYTES)) {
         keep_best(&best, first_long);
     }
     return best;
 }
 
-/* Whether a worker in the middle may go on: what waits to hold much, when nobody else does or its job is to end. */
+/* Whether a worker in the middle may go on: what waits to hold much, when nobody else
+ * does or its job is to end. */
 static bool may_go_on(const text_pool *p, const worker *w) {
     return w->state == WORKER_WAITS && (!w->is_to_be || !p->has_large || text_is_off(w->job));
 }

@@ -1,4 +1,5 @@
-/* The inside of the text pool: its threads, and what it chooses among. Shared by text_pool*.c. */
+/* The inside of the text pool: its threads, and what it chooses among. Shared by
+ * text_pool*.c. */
 #ifndef API_TEXT_POOL_IMPL_H
 #define API_TEXT_POOL_IMPL_H
 
@@ -7,8 +8,9 @@
 #include "api/text_pool.h"
 #include "base/turn.h"
 
-/* NONE: no thread is here. LOOKS: it may run, and takes a job as soon as it does: whichever thread the system lets run first has the first
- * job. WAITS: in the middle of one. */
+/* NONE: no thread is here. LOOKS: it may run, and takes a job as soon as it does:
+ * whichever thread the system lets run first has the first job. WAITS: in the middle of
+ * one. */
 typedef enum worker_state { WORKER_NONE, WORKER_IDLE, WORKER_LOOKS, WORKER_RUNS, WORKER_WAITS } worker_state;
 
 /* A thread, and what it needs of its job; the job itself may be gone when run returns. */
@@ -34,14 +36,17 @@ struct text_pool {
     text_job *first, **last; /* jobs that have not begun */
     int32_t n_jobs[2];       /* of them */
     bool closing;
-    int32_t nice;                             /* of the thread that opened it */
-    int32_t n_places, n_workers, max_workers; /* of workers that were used, threads that there are, and that there may be */
-    int32_t most_workers;                     /* max_workers where the system refuses no thread */
-    int32_t n_running[2], max_running;        /* those that look count */
+    int32_t nice; /* of the thread that opened it */
+    /* of workers that were used, threads that there are, and that there may be */
+    int32_t n_places, n_workers, max_workers;
+    int32_t most_workers;              /* max_workers where the system refuses no thread */
+    int32_t n_running[2], max_running; /* those that look count */
     int32_t n_looking[2];
-    int64_t worked_us, virtual_us; /* processor time of all jobs; the same divided by the tenants there were at each moment */
-    int64_t rest_us;               /* of the latter: less than a microsecond for each tenant */
-    int32_t n_tenants;             /* that have jobs */
+    /* processor time of all jobs; the same divided by the tenants there were at each
+     * moment */
+    int64_t worked_us, virtual_us;
+    int64_t rest_us;   /* of the latter: less than a microsecond for each tenant */
+    int32_t n_tenants; /* that have jobs */
     size_t text_bytes; /* that jobs with long texts hold */
     bool has_large;    /* a job holds more than TEXT_SMALL_BYTES beside its text */
     bool has_ended;    /* the thread that ended last is to be joined */
@@ -50,7 +55,8 @@ struct text_pool {
     worker workers[TEXT_POOL_THREADS];
 };
 
-/* What the pool chooses among: a job that has not begun, or a worker in the middle of one. */
+/* What the pool chooses among: a job that has not begun, or a worker in the middle of
+ * one. */
 typedef struct candidate {
     text_job **job; /* where the list has it, or NULL */
     worker *worker; /* or NULL */
@@ -63,7 +69,8 @@ typedef struct candidate {
 void text_enter(text_pool *p, text_job *job);
 /* w has the job of c from here on, which has not begun. */
 void text_begin(worker *w, const candidate *c);
-/* Adds us of processor time to w's job, and to what its tenant's other jobs know that the tenant has used. */
+/* Adds us of processor time to w's job, and to what its tenant's other jobs know that the
+ * tenant has used. */
 void text_charge(worker *w, int64_t us);
 /* The job that w has is over. */
 void text_leave(worker *w);
@@ -74,7 +81,8 @@ bool text_is_off(const text_job *job);
 candidate text_of_worker(worker *w);
 bool text_is_nobody(const candidate *c);
 bool text_is_before(const candidate *a, const candidate *b);
-/* The first of the jobs that may begin; of the workers that may go on; of both, where there is a thread and none is looking. */
+/* The first of the jobs that may begin; of the workers that may go on; of both, where
+ * there is a thread and none is looking. */
 candidate text_first_job(text_pool *p, bool slow);
 candidate text_first_waiting(text_pool *p, bool slow);
 candidate text_next(text_pool *p, bool slow);

@@ -15,7 +15,8 @@
 static const char harmony_open[] = "<|channel|>analysis<|message|>", harmony_close[] = "<|end|>";
 static const char harmony_forced[] = "<|end|><|start|>assistant<|channel|>final<|message|>";
 
-/* A mark as bytes, and for each of its prefixes the longest shorter one that ends it (Knuth, Morris and Pratt 1977). */
+/* A mark as bytes, and for each of its prefixes the longest shorter one that ends it
+ * (Knuth, Morris and Pratt 1977). */
 typedef struct finder {
     uint8_t bytes[MAX_SPELT];
     uint16_t shorter[MAX_SPELT + 1];
@@ -45,7 +46,9 @@ typedef struct thinking_budget {
     int32_t n_forced;
 } thinking_budget;
 
-enum { INNER_AT = (sizeof(budget_state) + alignof(max_align_t) - 1) / alignof(max_align_t) * alignof(max_align_t) };
+enum {
+    INNER_AT = (sizeof(budget_state) + alignof(max_align_t) - 1) / alignof(max_align_t) * alignof(max_align_t)
+};
 
 static const thinking_budget *budget_of(const constraint *c) {
     return (const thinking_budget *)c;
@@ -86,12 +89,14 @@ static bool is_space(uint8_t byte) {
     return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r';
 }
 
-/* A byte before the reasoning. Where the opening mark must come first, another beginning is that of the answer. */
+/* A byte before the reasoning. Where the opening mark must come first, another beginning
+ * is that of the answer. */
 static void read_before(const thinking_budget *b, budget_state *s, uint8_t byte) {
     bool may_come = false, is_first = s->at[0] == 0 && s->at[1] == 0;
     for (int i = 0; i < MAX_MARKS; i++) {
         const finder *f = &b->open[i];
-        bool goes_on = b->reopens || (f->n > s->at[i] && f->bytes[s->at[i]] == byte && (is_first || s->at[i] > 0));
+        bool goes_on =
+            b->reopens || (f->n > s->at[i] && f->bytes[s->at[i]] == byte && (is_first || s->at[i] > 0));
         if (goes_on ? find(f, &s->at[i], byte) : false) {
             *s = (budget_state){.count = s->count, .phase = INSIDE};
             return;
@@ -134,7 +139,8 @@ static void spend(const thinking_budget *b, budget_state *s) {
 }
 
 static void read_bytes(const thinking_budget *b, budget_state *s, int32_t token) {
-    str text = token >= 0 && token < grammar_vocab_size(b->vocab) ? grammar_vocab_text(b->vocab, token) : (str){0};
+    str text =
+        token >= 0 && token < grammar_vocab_size(b->vocab) ? grammar_vocab_text(b->vocab, token) : (str){0};
     for (size_t i = 0; i < text.n; i++) {
         read_byte(b, s, (uint8_t)text.p[i]);
     }
@@ -158,7 +164,8 @@ static void init(const constraint *c, void *state) {
     }
 }
 
-/* How many of the closing mark's tokens, from the state's next one on, the inner constraint takes; at most `most`. */
+/* How many of the closing mark's tokens, from the state's next one on, the inner
+ * constraint takes; at most `most`. */
 static int32_t n_taken(const thinking_budget *b, const void *state, int32_t most) {
     alignas(max_align_t) uint8_t trial[CONSTRAINT_MAX_STATE_BYTES];
     int32_t from = ((const budget_state *)state)->n_forced, n = 0;
@@ -173,8 +180,9 @@ static int32_t n_taken(const thinking_budget *b, const void *state, int32_t most
     return n;
 }
 
-/* Whether the next of the closing mark's tokens is all that may come: the state is closing, and no character is cut. Behind the first one
- * a closing state has a next one that the inner constraint takes. */
+/* Whether the next of the closing mark's tokens is all that may come: the state is
+ * closing, and no character is cut. Behind the first one a closing state has a next one
+ * that the inner constraint takes. */
 static bool is_forcing(const thinking_budget *b, const void *state) {
     const budget_state *s = state;
     if (s->phase != CLOSING || s->n_forced > 0) {
@@ -183,7 +191,8 @@ static bool is_forcing(const thinking_budget *b, const void *state) {
     return b->inner == NULL ? s->missing == 0 || s->waited >= MOST_WAITING : n_taken(b, state, 1) > 0;
 }
 
-/* Counts a token of the closing mark. The reasoning ends with the last one that the inner constraint takes: it may want another header. */
+/* Counts a token of the closing mark. The reasoning ends with the last one that the inner
+ * constraint takes: it may want another header. */
 static void take_forced(const thinking_budget *b, void *state) {
     budget_state *s = state;
     int32_t n = ++s->n_forced;
@@ -223,7 +232,8 @@ static quire_err accept(const constraint *c, void *state, int32_t token) {
         take_forced(b, state);
     } else if (s->phase == CLOSING) {
         s->missing = s->missing > 0 ? (uint8_t)(s->missing - 1) : 0;
-        s->phase = b->inner != NULL && ++s->waited > MOST_WAITING ? DONE : CLOSING; /* the inner one has left the reasoning */
+        /* the inner one has left the reasoning */
+        s->phase = b->inner != NULL && ++s->waited > MOST_WAITING ? DONE : CLOSING;
     } else {
         read_token(b, s, token);
     }
@@ -235,7 +245,8 @@ static int32_t cut(const constraint *c, const void *state, const int32_t *ids, i
     alignas(max_align_t) uint8_t trial[CONSTRAINT_MAX_STATE_BYTES];
     int32_t i = 0;
     memcpy(trial, state, c->state_bytes);
-    while (i < n && ((const budget_state *)(const void *)trial)->phase != CLOSING && accept(c, trial, ids[i]) == QUIRE_OK) {
+    while (i < n && ((const budget_state *)(const void *)trial)->phase != CLOSING &&
+           accept(c, trial, ids[i]) == QUIRE_OK) {
         i++;
     }
     return i;
@@ -256,7 +267,8 @@ static int32_t forced(const constraint *c, const void *state, int32_t *ids, int3
 }
 
 /* While the budget may decide, a line, which can be cut. */
-static int32_t guess(const constraint *c, const void *state, const guess_bounds *bounds, int32_t *ids, int32_t *parents) {
+static int32_t guess(const constraint *c, const void *state, const guess_bounds *bounds, int32_t *ids,
+                     int32_t *parents) {
     const thinking_budget *b = budget_of(c);
     bool is_over = ((const budget_state *)state)->phase == DONE;
     guess_bounds own = *bounds;
@@ -268,7 +280,8 @@ static int32_t guess(const constraint *c, const void *state, const guess_bounds 
     return is_over ? n : cut(c, state, ids, n);
 }
 
-/* Not where the closing mark must come. A rule that does not take it has no reasoning around it, and ends where it says. */
+/* Not where the closing mark must come. A rule that does not take it has no reasoning
+ * around it, and ends where it says. */
 static bool is_final(const constraint *c, const void *state) {
     const thinking_budget *b = budget_of(c);
     if (b->inner == NULL) {
@@ -297,7 +310,8 @@ static str trimmed(str s) {
 }
 
 /* The bytes of a text's tokens, and their texts. */
-static quire_err spell(const tokenizer *t, const grammar_vocab *v, str text, strbuf *bytes, strbuf *plain, quire_error *err) {
+static quire_err spell(const tokenizer *t, const grammar_vocab *v, str text, strbuf *bytes, strbuf *plain,
+                       quire_error *err) {
     token_list ids = {0};
     quire_err e = tokenizer_encode(t, text, (encode_options){.special = ENCODE_PARSE}, &ids, err);
     for (size_t i = 0; i < ids.n && e == QUIRE_OK; i++) {
@@ -311,15 +325,18 @@ static quire_err spell(const tokenizer *t, const grammar_vocab *v, str text, str
     return e;
 }
 
-/* Fills the finders of a mark's spellings; one that the vocabulary cannot write stays empty. White space at the ends is the tokenizer's, or
- * no part of what the model must write. */
-static quire_err fill(finder *to, const char *const *texts, size_t most, const tokenizer *t, const grammar_vocab *v, quire_error *err) {
+/* Fills the finders of a mark's spellings; one that the vocabulary cannot write stays
+ * empty. White space at the ends is the tokenizer's, or no part of what the model must
+ * write. */
+static quire_err fill(finder *to, const char *const *texts, size_t most, const tokenizer *t,
+                      const grammar_vocab *v, quire_error *err) {
     quire_err e = QUIRE_OK;
     for (size_t i = 0; i < most && texts[i] != NULL && e == QUIRE_OK; i++) {
         strbuf bytes = {0}, plain = {0};
         e = spell(t, v, str_of(texts[i]), &bytes, &plain, err);
         str spelt = trimmed((str){bytes.p, bytes.n});
-        if (e == QUIRE_OK && spelt.n <= MAX_SPELT && str_eq(trimmed((str){plain.p, plain.n}), trimmed(str_of(texts[i])))) {
+        if (e == QUIRE_OK && spelt.n <= MAX_SPELT &&
+            str_eq(trimmed((str){plain.p, plain.n}), trimmed(str_of(texts[i])))) {
             finder_init(&to[i], spelt.p, spelt.n);
         }
         strbuf_deinit(&bytes);
@@ -350,7 +367,8 @@ static quire_err fill_forced(thinking_budget *b, const char *text, const tokeniz
     return e;
 }
 
-static quire_err fill_marks(thinking_budget *b, const reasoning_format *f, const tokenizer *t, quire_error *err) {
+static quire_err fill_marks(thinking_budget *b, const reasoning_format *f, const tokenizer *t,
+                            quire_error *err) {
     bool is_harmony = f->rule == REASONING_HARMONY;
     const char *const opens[] = {harmony_open}, *const closes[] = {harmony_close};
     b->reopens = is_harmony;
@@ -375,8 +393,8 @@ const int32_t *thinking_budget_mark(const constraint *c, int32_t *n) {
     return budget_of(c)->forced;
 }
 
-quire_err thinking_budget_open(const reasoning_frame *frame, int32_t budget, const tokenizer *t, const marked_vocab *v, constraint *inner,
-                               constraint **out, quire_error *err) {
+quire_err thinking_budget_open(const reasoning_frame *frame, int32_t budget, const tokenizer *t,
+                               const marked_vocab *v, constraint *inner, constraint **out, quire_error *err) {
     size_t bytes = INNER_AT + (inner != NULL ? inner->state_bytes : 0);
     thinking_budget *b = bytes <= CONSTRAINT_MAX_STATE_BYTES ? mem_new(1, sizeof *b) : NULL;
     if (b == NULL) {
@@ -387,7 +405,8 @@ quire_err thinking_budget_open(const reasoning_frame *frame, int32_t budget, con
     b->inner = inner;
     b->vocab = grammar_vocab_share(v->vocab);
     b->budget = budget;
-    b->begins_inside = reasoning_begins(frame) || (frame->format->rule == REASONING_KEPT && frame->start == OUTPUT_START_REASONING);
+    b->begins_inside = reasoning_begins(frame) ||
+                       (frame->format->rule == REASONING_KEPT && frame->start == OUTPUT_START_REASONING);
     quire_err e = fill_marks(b, frame->format, t, err);
     if (e != QUIRE_OK) {
         constraint_drop(&b->head);

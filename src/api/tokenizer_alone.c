@@ -14,7 +14,8 @@ quire_err quire_tokenizer_open(const char *path, quire_tokenizer **out, quire_er
     const void *bytes = options_builtin_model(path, &n);
     quire_tokenizer *t = mem_new(1, sizeof *t);
     TRY(mem_check_for(t, "a tokenizer", err));
-    quire_err e = bytes != NULL ? model_file_open_memory(bytes, n, path, &t->f, err) : model_file_open_vocabulary(path, &t->f, err);
+    quire_err e = bytes != NULL ? model_file_open_memory(bytes, n, path, &t->f, err)
+                                : model_file_open_vocabulary(path, &t->f, err);
     e = e == QUIRE_OK ? tokenizer_open(model_file_vocab(t->f), &t->t, err) : e;
     if (e != QUIRE_OK) {
         quire_tokenizer_close(t);
@@ -32,8 +33,8 @@ void quire_tokenizer_close(quire_tokenizer *t) {
     }
 }
 
-quire_err quire_tokenizer_encode(const quire_tokenizer *t, const char *text, size_t n, bool add_special, int32_t **ids, size_t *n_ids,
-                                 quire_error *err) {
+quire_err quire_tokenizer_encode(const quire_tokenizer *t, const char *text, size_t n, bool add_special,
+                                 int32_t **ids, size_t *n_ids, quire_error *err) {
     token_list l = {0};
     encode_options o = {.special = ENCODE_PARSE, .add_special = add_special};
     quire_err e = tokenizer_encode(t->t, (str){text, n}, o, &l, err);
@@ -46,13 +47,13 @@ quire_err quire_tokenizer_encode(const quire_tokenizer *t, const char *text, siz
     return QUIRE_OK;
 }
 
-quire_err quire_tokenizer_decode(const quire_tokenizer *t, const int32_t *ids, size_t n, bool skip_special, char **text, size_t *n_text,
-                                 quire_error *err) {
+quire_err quire_tokenizer_decode(const quire_tokenizer *t, const int32_t *ids, size_t n, bool skip_special,
+                                 char **text, size_t *n_text, quire_error *err) {
     strbuf b = {0};
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0 || ids[i] >= tokenizer_n_tokens(t->t)) {
-            return err_set(err, QUIRE_BAD_REQUEST, -1, "token id %d is out of the vocabulary's range 0..%d", (int)ids[i],
-                           (int)tokenizer_n_tokens(t->t) - 1);
+            return err_set(err, QUIRE_BAD_REQUEST, -1, "token id %d is out of the vocabulary's range 0..%d",
+                           (int)ids[i], (int)tokenizer_n_tokens(t->t) - 1);
         }
     }
     quire_err e = tokenizer_decode(t->t, ids, n, skip_special, &b);

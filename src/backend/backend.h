@@ -1,18 +1,24 @@
-/* The op contract: the operations that a device implements, with the shape of every operand.
+/* The op contract: the operations that a device implements, with the shape of every
+ * operand.
  *
- * A model (src/model) is written over these ops and does not depend on a device. A backend implements the table `backend_ops`.
- * Activations are opaque: a model reserves named buffers (`buffer`) once at open and passes them to the ops. The weights
- * of a product choose the format in which it reads its rows (f32, bf16, int8 a token, int8 per 32); the op converts them. That is why ops
- * are fused: norm with the products that read it, a product with its residual, gate with up and the activation function.
+ * A model (src/model) is written over these ops and does not depend on a device. A
+ * backend implements the table `backend_ops`.
+ * Activations are opaque: a model reserves named buffers (`buffer`) once at open and
+ * passes them to the ops. The weights
+ * of a product choose the format in which it reads its rows (f32, bf16, int8 a token,
+ * int8 per 32); the op converts them. That is why ops are fused: norm with the products
+ * that read it, a product with its residual, gate with up and the activation function.
  *
- * Owner: the engine thread, which makes all calls but the loading calls. Those run before the first step. Ops may be queued; their results
- * are ready after step_wait(). Row counts are (reserved at open, actual in the batch). step_open() sizes everything: an op allocates
- * nothing.
+ * Owner: the engine thread, which makes all calls but the loading calls. Those run before
+ * the first step. Ops may be queued; their results are ready after step_wait(). Row
+ * counts are (reserved at open, actual in the batch). step_open() sizes everything: an op
+ * allocates nothing.
  *
- * Law (docs/design.md, Determinism): what an op writes for a row depends only on that row's own inputs, bit for bit, never on n_rows,
- * threads, pages or work list.
+ * Law (docs/design.md, Determinism): what an op writes for a row depends only on that
+ * row's own inputs, bit for bit, never on n_rows, threads, pages or work list.
  *
- * Letters: M rows of the batch, D d_model, H heads, G kv heads, E d_head, F d_ff, V vocabulary. Activations are row-major [M, width]. */
+ * Letters: M rows of the batch, D d_model, H heads, G kv heads, E d_head, F d_ff, V
+ * vocabulary. Activations are row-major [M, width]. */
 #ifndef BACKEND_H
 #define BACKEND_H
 
@@ -29,11 +35,14 @@
 #include "core/tensor.h"
 
 typedef struct backend backend;
-typedef struct linear linear;       /* packed weights [n_out, n_in] with optional bias; owned by the backend */
-typedef struct norm norm;           /* a norm's weight and kind */
-typedef struct embedding embedding; /* rows that are looked up by number: tokens [V, D], positions [P, D], token types [T, D] */
-typedef struct rope rope;           /* a rotary table or its frequencies */
-typedef struct experts experts;     /* the weights of a mixture of experts */
+/* packed weights [n_out, n_in] with optional bias; owned by the backend */
+typedef struct linear linear;
+typedef struct norm norm; /* a norm's weight and kind */
+/* rows that are looked up by number: tokens [V, D], positions [P, D], token types [T,
+ * D] */
+typedef struct embedding embedding;
+typedef struct rope rope;       /* a rotary table or its frequencies */
+typedef struct experts experts; /* the weights of a mixture of experts */
 
 /* An activation buffer, reserved at open. */
 typedef struct buffer {
@@ -41,25 +50,32 @@ typedef struct buffer {
 } buffer;
 #define BUFFER_NONE ((buffer){-1})
 
-/* A norm to load. Statistics are taken over stretches of `width` elements: a row is one stretch, or several (its heads). Weight and bias
- * have `width` elements, the same for every stretch, or one for each element of a row of several stretches ([W] or [H, width]). */
+/* A norm to load. Statistics are taken over stretches of `width` elements: a row is one
+ * stretch, or several (its heads). Weight and bias have `width` elements, the same for
+ * every stretch, or one for each element of a row of several stretches ([W] or [H,
+ * width]). */
 typedef struct norm_spec {
     norm_kind kind;
     int32_t width;
     float eps;
-    bool add_one;              /* the weight is 1 + w */
-    bool replaces;             /* norm_linears and feed_forward leave norm(x) in x: for norms on the residual itself */
+    bool add_one; /* the weight is 1 + w */
+    /* norm_linears and feed_forward leave norm(x) in x: for norms on the residual
+     * itself */
+    bool replaces;
     const tensor_view *weight; /* NULL: the norm has none */
     const tensor_view *bias;   /* NULL: none; NORM_LAYER only */
 } norm_spec;
 
-/* What a row begins with. Parts that are NULL are left out; one of the three embeddings is there. */
+/* What a row begins with. Parts that are NULL are left out; one of the three embeddings
+ * is there. */
 typedef struct embed_use {
     const embedding *tokens; /* by token id; an external row takes the place of this part, unscaled */
     float scale;             /* of the token's row */
     const embedding *positions;
     int32_t position_offset;
-    bool skips_padding;     /* rows of token position_offset - 1 are padding: they have position -1, and later ones do not count them */
+    /* rows of token position_offset - 1 are padding: they have position -1, and later
+     * ones do not count them */
+    bool skips_padding;
     const embedding *types; /* by token type */
     const norm *nm;
     buffer x;
@@ -96,32 +112,43 @@ typedef struct linear_use {
 typedef struct linear_spec {
     const tensor_view *weight; /* [n_out, n_in] */
     const tensor_view *bias;   /* [n_out], or NULL */
-    bool exact;                /* computed as under f32 in every compute mode: float weights stay as they are, and so do the rows */
-    row_rounding rounding;     /* of the rows, under fp8 compute */
-    bool left_out;             /* of a quantised checkpoint that has not quantised it: under int8, 16-bit weights are computed as exact */
+    /* computed as under f32 in every compute mode: float weights stay as they are, and so
+     * do the rows */
+    bool exact;
+    row_rounding rounding; /* of the rows, under fp8 compute */
+    /* of a quantised checkpoint that has not quantised it: under int8, 16-bit weights are
+     * computed as exact */
+    bool left_out;
 } linear_spec;
 
 #define ROUTE_MAX_EXPERTS 1024
 #define ROUTE_MAX_USED    64
 
-/* How a layer's rows choose their experts. The choice takes scores + bias, first of groups, then of the experts in the chosen groups; of
- * equal ones always the lower. NaN loses to every number. A weight is the expert's score without bias, through renormalise, scale and
- * expert_scales in this order. ROUTE_SIGMOID without bias and groups chooses by logits, which a sigmoid close to 1 would make equal.
- * Invariant, checked by experts_load: 1 <= n_used <= n_experts; groups have one size; those used hold n_used experts. */
+/* How a layer's rows choose their experts. The choice takes scores + bias, first of
+ * groups, then of the experts in the chosen groups; of equal ones always the lower. NaN
+ * loses to every number. A weight is the expert's score without bias, through
+ * renormalise, scale and expert_scales in this order. ROUTE_SIGMOID without bias and
+ * groups chooses by logits, which a sigmoid close to 1 would make equal. Invariant,
+ * checked by experts_load: 1 <= n_used <= n_experts; groups have one size; those used
+ * hold n_used experts. */
 typedef struct routing {
     int32_t n_experts, n_used;       /* n_used: experts a row */
     int32_t n_groups, n_groups_used; /* n_groups 0 or 1: none */
     route_score score;
-    bool group_by_best_two;     /* a group's score is the sum of its two best experts' (DeepSeek-V3), else its best one's (V2) */
+    /* a group's score is the sum of its two best experts' (DeepSeek-V3), else its best
+     * one's (V2) */
+    bool group_by_best_two;
     const float *bias;          /* [n_experts], added for the choice only; or NULL */
     bool renormalise;           /* a row's weights are divided by their sum */
     float scale;                /* multiplies every weight */
     const float *expert_scales; /* [n_experts], multiplies an expert's weights (Gemma 4); or NULL */
-    bool scale_inputs;          /* the weight multiplies the row that the expert reads, not what it gives (Llama 4) */
-    float jitter_eps;           /* of ROUTE_SPARSE_MIXER */
+    /* the weight multiplies the row that the expert reads, not what it gives (Llama 4) */
+    bool scale_inputs;
+    float jitter_eps; /* of ROUTE_SPARSE_MIXER */
 } routing;
 
-/* The weights of a mixture: routing->n_experts each of one shape. Loaded before; the backend keeps the pointers to them, not the arrays. */
+/* The weights of a mixture: routing->n_experts each of one shape. Loaded before; the
+ * backend keeps the pointers to them, not the arrays. */
 typedef struct experts_weights {
     const routing *routing;
     linear *const *gate; /* [F, D] each, or NULL: not gated */
@@ -141,14 +168,19 @@ typedef struct experts_use {
     buffer y;       /* may be x's buffer */
 } experts_use;
 
-/* A layer's attention mask and score changes, as data. A zeroed struct with causal = true and scale set describes a plain decoder.
+/* A layer's attention mask and score changes, as data. A zeroed struct with causal = true
+ * and scale set describes a plain decoder.
  *
- * A sequence may add programs of its own (batch_seq.mods): its mask sees what this spec and the program both see, and its change of scores
- * comes behind this spec's: s = program(cap or slope(scale q . k)). A program's numbers are q_idx, the row's position; kv_idx, the key's;
- * h of n_heads, the query head in this layer; b, batch_seq.b; n_kv, the keys that are there for the row: position + 1 where causal, else
- * the sequence's n_tokens. A key that a mask hides is skipped, never multiplied by 0. One whose score becomes -infinity has the weight 0:
- * it changes nothing, unless its value is not finite, which can give NaN. A row that sees nothing, or scores of -infinity only, gives
- * zeros. A row's faults are those at keys that the spec sees, and of scores at those that the mask sees too. */
+ * A sequence may add programs of its own (batch_seq.mods): its mask sees what this spec
+ * and the program both see, and its change of scores comes behind this spec's: s =
+ * program(cap or slope(scale q . k)). A program's numbers are q_idx, the row's position;
+ * kv_idx, the key's; h of n_heads, the query head in this layer; b, batch_seq.b; n_kv,
+ * the keys that are there for the row: position + 1 where causal, else the sequence's
+ * n_tokens. A key that a mask hides is skipped, never multiplied by 0. One whose score
+ * becomes -infinity has the weight 0: it changes nothing, unless its value is not finite,
+ * which can give NaN. A row that sees nothing, or scores of -infinity only, gives zeros.
+ * A row's faults are those at keys that the spec sees, and of scores at those that the
+ * mask sees too. */
 typedef struct attn_spec {
     float scale;               /* multiplies q . k */
     bool causal;               /* key j visible to row i iff j <= i; else all keys are */
@@ -159,20 +191,27 @@ typedef struct attn_spec {
     const float *alibi_slopes; /* [H], s += slope * (j - i), or NULL */
 } attn_spec;
 
-/* What a layer does with its queries, keys and values before attention, in this order: it norms them, clips them, rotates queries and keys
- * (or norms behind that), and scales each query by its position. Then it stores keys and values. On a GPU this is one kernel, a block for
- * each row and head; norms over all heads take a block for the row. */
+/* What a layer does with its queries, keys and values before attention, in this order:
+ * it norms them, clips them, rotates queries and keys (or norms behind that), and
+ * scales each query by its position. Then it stores keys and values. On a GPU this is
+ * one kernel, a block for each row and head; norms over all heads take a block for the
+ * row. */
 typedef struct kv_store_use {
-    int32_t cache;  /* whose pages get keys and values, at the batch's slots */
-    buffer q, k, v; /* [M, H E], [M, G E], [M, G E], changed in place. k BUFFER_NONE: another layer has written the cache;
-                     * only q is prepared */
-    const norm *q_norm, *k_norm, *v_norm; /* over each head or over the row, as wide as they are; NULL: none */
-    bool norm_after_rope;                 /* of q and k */
-    const rope *rope;                     /* NULL: no positions */
-    const float *k_scales, *v_scales;     /* of each head of keys and of values, for pages of fp8_e4m3; NULL: by each row */
-    float clip;                           /* q, k and v are clamped to -clip .. clip; 0: they are not */
+    int32_t cache; /* whose pages get keys and values, at the batch's slots */
+    /* [M, H E], [M, G E], [M, G E], changed in place. k BUFFER_NONE: another layer has
+     * written the cache; only q is prepared */
+    buffer q, k, v;
+    /* over each head or over the row, as wide as they are; NULL: none */
+    const norm *q_norm, *k_norm, *v_norm;
+    bool norm_after_rope; /* of q and k */
+    const rope *rope;     /* NULL: no positions */
+    /* of each head of keys and of values, for pages of fp8_e4m3; NULL: by each row */
+    const float *k_scales, *v_scales;
+    float clip; /* q, k and v are clamped to -clip .. clip; 0: they are not */
     float
-        scale_slope; /* q at position p is multiplied by 1 + scale_slope * ln(1 + floor((p + scale_offset) / scale_length)); 0: it is not */
+        /* q at position p is multiplied by 1 + scale_slope * ln(1 + floor((p +
+         * scale_offset) / scale_length)); 0: it is not */
+        scale_slope;
     int32_t scale_offset, scale_length;
 } kv_store_use;
 
@@ -181,7 +220,8 @@ typedef struct kv_copy_pair {
     int32_t src, dst;
 } kv_copy_pair;
 
-/* Moves one token inside a group: dst slot = src slot, in every plane. Accepted nodes of a draft tree are moved in this way. */
+/* Moves one token inside a group: dst slot = src slot, in every plane. Accepted nodes of
+ * a draft tree are moved in this way. */
 typedef struct kv_move_pair {
     kv_slot src, dst;
     int32_t group;
@@ -219,8 +259,9 @@ typedef enum op_kind {
     N_OPS
 } op_kind;
 
-/* One op that ran. bytes is the least that it has to read: weights as packed, and pages as in the work list (shared pages once). operations
- * counts the multiplications and additions of products and attention. Both are 0 for ops that only touch activations. */
+/* One op that ran. bytes is the least that it has to read: weights as packed, and pages
+ * as in the work list (shared pages once). operations counts the multiplications and
+ * additions of products and attention. Both are 0 for ops that only touch activations. */
 typedef struct op_time {
     op_kind kind;
     int32_t n_rows;
@@ -229,8 +270,8 @@ typedef struct op_time {
     int64_t bytes, operations;
 } op_time;
 
-/* Records ops in the order in which they run. A layer is the same few ops in every forward pass. Owned by the caller, which resets n. Ops
- * past cap are left out. */
+/* Records ops in the order in which they run. A layer is the same few ops in every
+ * forward pass. Owned by the caller, which resets n. Ops past cap are left out. */
 typedef struct op_trace {
     op_time *ops;
     int32_t n, cap;
@@ -240,120 +281,150 @@ typedef struct backend_ops {
     const char *name; /* "cpu" */
     uint32_t packing; /* the version of the layout of linear_packed */
     void (*close)(backend *b);
-    /* A line for people: "cpu, avx2, 2 threads bound to 0-1". Valid as long as the backend. */
+    /* A line for people: "cpu, avx2, 2 threads bound to 0-1". Valid as long as the
+     * backend. */
     const char *(*describe)(const backend *b);
 
-    /* ---- loading: each call makes an object that the backend owns until close. The tensor's bytes may be freed afterwards, unless its
-     * view says that they stay ---- */
-    /* Packs the weight into the layout for the compute mode and the weight's type. I8 weights have one scale a row; in int8 both are kept
-     * unchanged. A weight that is packed already (linear_packed, under the same mode and the same `exact`) is used in place. */
+    /* ---- loading: each call makes an object that the backend owns until close. The
+     * tensor's bytes may be freed afterwards, unless its view says that they stay ---- */
+    /* Packs the weight into the layout for the compute mode and the weight's type. I8
+     * weights have one scale a row; in int8 both are kept unchanged. A weight that is
+     * packed already (linear_packed, under the same mode and the same `exact`) is used in
+     * place. */
     quire_err (*linear_load)(backend *b, const linear_spec *spec, linear **out, quire_error *err);
-    /* The loaded weights in the form that linear_load accepts, without the bias: *n_bytes at a multiple of 64, in the layout of version
-     * *packing. */
+    /* The loaded weights in the form that linear_load accepts, without the bias: *n_bytes
+     * at a multiple of 64, in the layout of version *packing. */
     const void *(*linear_packed)(const linear *l, size_t *n_bytes, uint32_t *packing);
     /* QUIRE_BAD_FILE for a weight or bias of another length than the spec says. */
     quire_err (*norm_load)(backend *b, const norm_spec *spec, norm **out, quire_error *err);
-    /* QUIRE_INVALID for a routing that breaks its invariant, QUIRE_BAD_FILE for weights of different shapes; err names the number or the
-     * expert. */
+    /* QUIRE_INVALID for a routing that breaks its invariant, QUIRE_BAD_FILE for weights
+     * of different shapes; err names the number or the expert. */
     quire_err (*experts_load)(backend *b, const experts_weights *w, experts **out, quire_error *err);
     quire_err (*embedding_load)(backend *b, const tensor_view *weight, embedding **out, quire_error *err);
-    /* A table whose rows are those of loaded weights, which were packed from a tensor of this type: it takes no memory of its own.
-     * QUIRE_UNSUPPORTED where the packed form does not have the tensor's values exactly. NULL: never. */
+    /* A table whose rows are those of loaded weights, which were packed from a tensor of
+     * this type: it takes no memory of its own. QUIRE_UNSUPPORTED where the packed form
+     * does not have the tensor's values exactly. NULL: never. */
     quire_err (*embedding_of)(backend *b, const linear *w, dtype type, embedding **out);
     /* The loaded rows, in the type of the tensor that was loaded; not of embedding_of. */
     const void *(*embedding_rows)(const embedding *e, size_t *n_bytes);
     /* max_positions: the length of the tables. */
-    quire_err (*rope_load)(backend *b, const rope_desc *d, int32_t max_positions, rope **out, quire_error *err);
+    quire_err (*rope_load)(backend *b, const rope_desc *d, int32_t max_positions, rope **out,
+                           quire_error *err);
     /* Bytes of device memory that the loaded weights take. */
     int64_t (*weight_bytes)(const backend *b);
 
     /* ---- memory ---- */
-    /* Reserves an activation of max_rows rows (from the later step_open) by width f32 elements. */
+    /* Reserves an activation of max_rows rows (from the later step_open) by width f32
+     * elements. */
     buffer (*buffer_reserve)(backend *b, int32_t width);
-    /* Sizes every buffer. Called once, after the model reserved its activations. vocab 0: no logits. */
-    quire_err (*step_open)(backend *b, const step_limits *limits, const kv_layout *layout, int32_t n_vocab, quire_error *err);
+    /* Sizes every buffer. Called once, after the model reserved its activations. vocab 0:
+     * no logits. */
+    quire_err (*step_open)(backend *b, const step_limits *limits, const kv_layout *layout, int32_t n_vocab,
+                           quire_error *err);
     /* Bytes that step_open took, without KV memory. */
     int64_t (*step_bytes)(const backend *b);
-    /* Reserves n_pages pages of KV memory in the layout given to step_open. Their contents start undefined. */
+    /* Reserves n_pages pages of KV memory in the layout given to step_open. Their
+     * contents start undefined. */
     quire_err (*kv_open)(backend *b, int32_t n_pages, quire_error *err);
 
     /* ---- pages ---- */
-    /* The contents of n pages from `first` on are needed no more and become undefined: their memory goes back to the system, until they are
-     * written. False: the system keeps them as they are. NULL: memory of this device stays with it. */
+    /* The contents of n pages from `first` on are needed no more and become undefined:
+     * their memory goes back to the system, until they are written. False: the system
+     * keeps them as they are. NULL: memory of this device stays with it. */
     bool (*kv_discard)(backend *b, int32_t first, int32_t n);
     void (*kv_copy)(backend *b, const kv_copy_pair *pairs, int32_t n);
     void (*kv_move)(backend *b, const kv_move_pair *pairs, int32_t n);
-    /* Copies K and V of positions 0..n_tokens to the host arrays k and v [n_tokens, G, E], as f32, exactly as the pages hold them. pages is
-     * the sequence's block table for the cache's group. */
+    /* Copies K and V of positions 0..n_tokens to the host arrays k and v [n_tokens, G,
+     * E], as f32, exactly as the pages hold them. pages is the sequence's block table for
+     * the cache's group. */
     void (*kv_gather)(backend *b, int32_t cache, const int32_t *pages, int32_t n_tokens, float *k, float *v);
-    /* Copy a page's bytes (page_bytes of the layout) to and from host memory, for swapping, tiers and transfer. */
+    /* Copy a page's bytes (page_bytes of the layout) to and from host memory, for
+     * swapping, tiers and transfer. */
     void (*kv_read_page)(backend *b, int32_t page, void *host);
     void (*kv_write_page)(backend *b, int32_t page, const void *host);
 
     /* ---- a step: begin, ops, wait ---- */
-    /* The batch stays unchanged and alive until step_wait returns. Earlier contents of buffers are lost: debug builds overwrite them with
-     * NaN. */
+    /* The batch stays unchanged and alive until step_wait returns. Earlier contents of
+     * buffers are lost: debug builds overwrite them with NaN. */
     void (*step_begin)(backend *b, const batch *batch);
     void (*step_wait)(backend *b);
 
-    /* x [M, D] = norm(scale * tokens[id] + positions[position + position_offset] + types[type]), added in this order. Ids, positions and
-     * types lie in their tables. Where padding is skipped a sequence's rows are all in the batch, side by side. On a GPU: one kernel
-     * that reads each table where it lies, a block a row, the norm in the same pass. */
+    /* x [M, D] = norm(scale * tokens[id] + positions[position + position_offset] +
+     * types[type]), added in this order. Ids, positions and types lie in their tables.
+     * Where padding is skipped a sequence's rows are all in the batch, side by side. On a
+     * GPU: one kernel that reads each table where it lies, a block a row, the norm in the
+     * same pass. */
     void (*embed)(backend *b, const embed_use *use);
-    /* n products of the same rows: h = norm(x) [M, D] (nm NULL: h = x), then out_i = h W_i^T. x = h afterwards where the norm replaces. */
+    /* n products of the same rows: h = norm(x) [M, D] (nm NULL: h = x), then out_i = h
+     * W_i^T. x = h afterwards where the norm replaces. */
     void (*norm_linears)(backend *b, buffer x, const norm *nm, const linear_use *uses, int32_t n);
     /* Prepares queries, keys and values and writes the latter to pages. */
     void (*kv_store)(backend *b, const kv_store_use *use);
-    /* out [M, H E] = softmax(scale q K^T, masked) V over the cache's pages, by the batch's work list. On a GPU programs are compiled into
-     * the kernel, once for each pair of texts; which chunks a mask empties or fills is found once a step, for all layers. */
+    /* out [M, H E] = softmax(scale q K^T, masked) V over the cache's pages, by the
+     * batch's work list. On a GPU programs are compiled into the kernel, once for each
+     * pair of texts; which chunks a mask empties or fills is found once a step, for all
+     * layers. */
     void (*attention)(backend *b, int32_t cache, buffer q, const attn_spec *spec, buffer out);
     /* x [M, D] += scale * (a W^T + bias). */
     void (*linear_add)(backend *b, buffer a, const linear_use *w, float scale, buffer x);
-    /* h [M, F] = f(norm(x) gate^T) * (norm(x) up^T); without gate h = f(norm(x) up^T). x = norm(x) afterwards where the norm replaces. Each
-     * product has its bias added first. With a reader h may be stored in that product's format, and nothing else can read it; without one h
-     * is f32. On a GPU: one product over the columns of gate and up side by side, f in its epilogue. */
+    /* h [M, F] = f(norm(x) gate^T) * (norm(x) up^T); without gate h = f(norm(x) up^T). x
+     * = norm(x) afterwards where the norm replaces. Each product has its bias added
+     * first. With a reader h may be stored in that product's format, and nothing else can
+     * read it; without one h is f32. On a GPU: one product over the columns of gate and
+     * up side by side, f in its epilogue. */
     void (*feed_forward)(backend *b, const feed_forward_use *use);
-    /* x [M, D] += scale * norm(y); nm NULL: y itself. y keeps its values. For norms behind attention and feed-forward. On a GPU: one
-     * kernel, a block a row, which a backend may join to the product that wrote y. */
+    /* x [M, D] += scale * norm(y); nm NULL: y itself. y keeps its values. For norms
+     * behind attention and feed-forward. On a GPU: one kernel, a block a row, which a
+     * backend may join to the product that wrote y. */
     void (*norm_add)(backend *b, buffer y, const norm *nm, float scale, buffer x);
     /* out [M, D] = norm(x). out may be x. On a GPU: as norm_add. */
     void (*norm_rows)(backend *b, buffer x, const norm *nm, buffer out);
-    /* out [M, W] = f(gate) * x[:, column .. column + W]. On a GPU: one thread an element, bound by memory. */
+    /* out [M, W] = f(gate) * x[:, column .. column + W]. On a GPU: one thread an element,
+     * bound by memory. */
     void (*multiply)(backend *b, const multiply_use *use);
     /* x [M, D] *= scale. On a GPU: as multiply. */
     void (*scale_rows)(backend *b, float scale, buffer x);
-    /* Chooses the experts of every row and their weights from its logits [M, n_experts], and keeps them for the next experts(). A row with
-     * a NaN chooses some experts, with weights that may be NaN. On a GPU the choice stays in device memory: no host waits for it. */
+    /* Chooses the experts of every row and their weights from its logits [M, n_experts],
+     * and keeps them for the next experts(). A row with a NaN chooses some experts, with
+     * weights that may be NaN. On a GPU the choice stays in device memory: no host waits
+     * for it. */
     void (*route)(backend *b, const routing *r, buffer logits);
-    /* y [M, D] += scale * the sum, over the experts that route() has chosen for the row with w's routing, in ascending order, of
-     * weight * (f(h gate^T) * (h up^T)) down^T with h = norm(x) (nm NULL: h = x); f(h up^T) without gate. Biases as the weights have them.
-     * An expert's weights are read once for all its rows, and only if it has some. On a GPU this is one grouped product for gate and up and
-     * one for down, over rows sorted by expert. */
+    /* y [M, D] += scale * the sum, over the experts that route() has chosen for the row
+     * with w's routing, in ascending order, of
+     * weight * (f(h gate^T) * (h up^T)) down^T with h = norm(x) (nm NULL: h = x); f(h
+     * up^T) without gate. Biases as the weights have them. An expert's weights are read
+     * once for all its rows, and only if it has some. On a GPU this is one grouped
+     * product for gate and up and one for down, over rows sorted by expert. */
     void (*experts)(backend *b, const experts_use *use);
-    /* Logits [n_out, V] of the batch's out_rows: scale * (norm(x) W^T + bias), soft-capped when cap > 0. Written to the backend's own
-     * logits buffer. */
+    /* Logits [n_out, V] of the batch's out_rows: scale * (norm(x) W^T + bias),
+     * soft-capped when cap > 0. Written to the backend's own logits buffer. */
     void (*head)(backend *b, buffer x, const norm *nm, const linear *w, float scale, float soft_cap);
 
     /* ---- results, after step_wait ---- */
-    /* Row i of the logits, host memory [V], valid until the next step_begin. The caller may change it in place. */
+    /* Row i of the logits, host memory [V], valid until the next step_begin. The caller
+     * may change it in place. */
     float *(*logits)(backend *b, int32_t i);
-    /* The id of the largest logit of row i, of equal ones the lowest id. head() finds it, so this call does not read the row again. -1: a
-     * logit is NaN or infinite. NULL: the backend does not compute it. */
+    /* The id of the largest logit of row i, of equal ones the lowest id. head() finds it,
+     * so this call does not read the row again. -1: a logit is NaN or infinite. NULL: the
+     * backend does not compute it. */
     int32_t (*argmax)(const backend *b, int32_t i);
-    /* Host copy of rows row0..row0+n of an activation, f32 [n, width]: hidden states for drafters, pooling and tests. */
+    /* Host copy of rows row0..row0+n of an activation, f32 [n, width]: hidden states for
+     * drafters, pooling and tests. */
     void (*buffer_read)(backend *b, buffer a, int32_t row0, int32_t n, float *out);
     /* Writes rows of an activation from the host, for tests and external inputs. */
     void (*buffer_write)(backend *b, buffer a, int32_t row0, int32_t n, const float *in);
-    /* Runs fn for every task on the backend's n_workers compute threads, which are idle between steps. Both are NULL where the backend has
-     * no such threads. */
+    /* Runs fn for every task on the backend's n_workers compute threads, which are idle
+     * between steps. Both are NULL where the backend has no such threads. */
     void (*run_tasks)(backend *b, thread_pool_fn fn, void *context, int32_t n_tasks);
     int32_t (*n_workers)(const backend *b);
-    /* Mark the calling thread as a compute thread from enter to leave: it is bound to a processor if the others are. The thread that runs
-     * the steps calls enter. Both are NULL where run_tasks is. */
+    /* Mark the calling thread as a compute thread from enter to leave: it is bound to a
+     * processor if the others are. The thread that runs the steps calls enter. Both are
+     * NULL where run_tasks is. */
     void (*enter)(backend *b);
     void (*leave)(backend *b);
-    /* Starts a trace: every op is timed and recorded in *to, until a call with NULL. Called between steps. Costs nothing while it is off. A
-     * model reads the op table (b->ops) in each pass, so this takes effect with the next one. */
+    /* Starts a trace: every op is timed and recorded in *to, until a call with NULL.
+     * Called between steps. Costs nothing while it is off. A model reads the op table
+     * (b->ops) in each pass, so this takes effect with the next one. */
     void (*trace)(backend *b, op_trace *to);
 } backend_ops;
 
@@ -363,10 +434,11 @@ struct backend {
     compute_mode compute;
 };
 
-/* An op that a backend does not implement is NULL in the table. A model that needs it is refused at load. */
+/* An op that a backend does not implement is NULL in the table. A model that needs it is
+ * refused at load. */
 
-/* Opens the CPU backend. QUIRE_UNSUPPORTED when this processor lacks the instruction set options->isa; QUIRE_INVALID for an unknown
- * name. */
+/* Opens the CPU backend. QUIRE_UNSUPPORTED when this processor lacks the instruction set
+ * options->isa; QUIRE_INVALID for an unknown name. */
 quire_err backend_cpu_open(const backend_options *options, backend **out, quire_error *err);
 
 #endif

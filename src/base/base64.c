@@ -12,7 +12,8 @@ static int value_of(char c) {
 quire_err base64_decode(str text, strbuf *out) {
     uint32_t bits = 0;
     int n_bits = 0;
-    for (int i = 0; i < 2 && text.n > 0 && text.n % 4 == (size_t)(i > 0 ? 3 : 0) && text.p[text.n - 1] == '='; i++) {
+    for (int i = 0; i < 2 && text.n > 0 && text.n % 4 == (size_t)(i > 0 ? 3 : 0) && text.p[text.n - 1] == '=';
+         i++) {
         text.n--;
     }
     if (text.n % 4 == 1) {

@@ -4,8 +4,9 @@
 
 #include "base/str.h"
 
-/* Appends the bytes of text. The padding may be missing. QUIRE_BAD_FILE for other characters, white space too, and for a length that no
- * bytes have; *out may then hold a part. */
+/* Appends the bytes of text. The padding may be missing. QUIRE_BAD_FILE for other
+ * characters, white space too, and for a length that no bytes have; *out may then hold a
+ * part. */
 quire_err base64_decode(str text, strbuf *out);
 
 #endif

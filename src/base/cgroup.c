@@ -1,4 +1,5 @@
-/* Finds the process's control groups by /proc/self/cgroup, and where they are mounted by /proc/self/mountinfo. */
+/* Finds the process's control groups by /proc/self/cgroup, and where they are mounted by
+ * /proc/self/mountinfo. */
 #include "base/cgroup.h"
 
 #include <errno.h>
@@ -36,7 +37,8 @@ static bool read_line(const char *directory, const char *name, char text[NUMBER_
     return ok;
 }
 
-/* The number of bytes that text is, up to a newline; -1: it is none, or too large to be a limit. */
+/* The number of bytes that text is, up to a newline; -1: it is none, or too large to be a
+ * limit. */
 static int64_t parse_bytes(const char *text) {
     char *end;
     errno = 0;
@@ -82,7 +84,8 @@ static bool has_word(const char *list, const char *word) {
     return false;
 }
 
-/* The process's groups: of version 2, and of version 1 for one controller. NULL: it is in none. */
+/* The process's groups: of version 2, and of version 1 for one controller. NULL: it is in
+ * none. */
 typedef struct groups {
     char *v2, *v1; /* mem_new'd paths from the hierarchy's root, "/a/b" */
 } groups;
@@ -126,8 +129,8 @@ static char *next_word(char **rest) {
 static void unescape(char *text) {
     char *to = text;
     for (const char *from = text; *from != '\0'; to++) {
-        bool is_escape =
-            from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] >= '0' && from[2] <= '7' && from[3] >= '0' && from[3] <= '7';
+        bool is_escape = from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] >= '0' &&
+                         from[2] <= '7' && from[3] >= '0' && from[3] <= '7';
         *to = is_escape ? (char)((from[1] - '0') * 64 + (from[2] - '0') * 8 + (from[3] - '0')) : *from;
         from += is_escape ? 4 : 1;
     }
@@ -140,8 +143,9 @@ typedef struct mount {
     bool is_v2;
 } mount;
 
-/* Parses a line of mountinfo in place: "36 35 98:0 TOP POINT options optional.. - type source options". False: it is no mount of cgroups,
- * or of version 1 and without the controller. */
+/* Parses a line of mountinfo in place: "36 35 98:0 TOP POINT options optional.. - type
+ * source options". False: it is no mount of cgroups, or of version 1 and without the
+ * controller. */
 static bool parse_mount(char *line, const char *controller, mount *out) {
     char *rest = line, *top = NULL, *point = NULL, *word;
     for (int i = 0; i < 6; i++) {
@@ -156,7 +160,8 @@ static bool parse_mount(char *line, const char *controller, mount *out) {
     (void)next_word(&rest);
     const char *options = next_word(&rest);
     out->is_v2 = strcmp(type, "cgroup2") == 0;
-    if ((!out->is_v2 && (strcmp(type, "cgroup") != 0 || !has_word(options, controller))) || top[0] != '/' || point[0] != '/') {
+    if ((!out->is_v2 && (strcmp(type, "cgroup") != 0 || !has_word(options, controller))) || top[0] != '/' ||
+        point[0] != '/') {
         return false;
     }
     unescape(top);
@@ -166,7 +171,8 @@ static bool parse_mount(char *line, const char *controller, mount *out) {
     return true;
 }
 
-/* What of a group's path lies below a mount's top: "" for the top itself. NULL: the mount does not show the group. */
+/* What of a group's path lies below a mount's top: "" for the top itself. NULL: the mount
+ * does not show the group. */
 static const char *below(const char *top, const char *path) {
     size_t n = strcmp(top, "/") == 0 ? 0 : strlen(top);
     const char *rest = strncmp(path, top, n) == 0 && (path[n] == '/' || path[n] == '\0') ? path + n : NULL;
@@ -202,8 +208,10 @@ static void visit_all(const char *root, const mount *m, const char *rest, visit_
     }
 }
 
-/* Visits the process's groups in all mounts that have the controller. With is_shown those that show its group; else the tops of all. */
-static bool visit_mounts(const char *root, const char *controller, const groups *own, bool is_shown, visit_fn *fn, void *context) {
+/* Visits the process's groups in all mounts that have the controller. With is_shown those
+ * that show its group; else the tops of all. */
+static bool visit_mounts(const char *root, const char *controller, const groups *own, bool is_shown,
+                         visit_fn *fn, void *context) {
     FILE *f = open_in(root, "proc/self/mountinfo");
     char *line = NULL;
     size_t cap = 0;
@@ -242,7 +250,8 @@ typedef struct memory_search {
 } memory_search;
 
 /* Notes a limit if it leaves less than those before. */
-static void note_limit(const memory_search *s, const char *directory, const char *name, int64_t limit, int64_t used) {
+static void note_limit(const memory_search *s, const char *directory, const char *name, int64_t limit,
+                       int64_t used) {
     cgroup_memory *best = s->best;
     if (limit < 0 || (best->limit >= 0 && best->limit - best->used <= limit - used)) {
         return;
@@ -261,14 +270,15 @@ static void note_limit(const memory_search *s, const char *directory, const char
 
 static void visit_memory(void *context, const char *directory, bool is_v2) {
     int64_t used = read_bytes(directory, is_v2 ? "memory.current" : "memory.usage_in_bytes");
-    int64_t cached =
-        is_v2 ? read_cached(directory, "inactive_file", "active_file") : read_cached(directory, "total_inactive_file", "total_active_file");
+    int64_t cached = is_v2 ? read_cached(directory, "inactive_file", "active_file")
+                           : read_cached(directory, "total_inactive_file", "total_active_file");
     used = used > cached ? used - cached : 0;
     if (is_v2) {
         note_limit(context, directory, "memory.max", read_bytes(directory, "memory.max"), used);
         note_limit(context, directory, "memory.high", read_bytes(directory, "memory.high"), used);
     } else {
-        note_limit(context, directory, "memory.limit_in_bytes", read_bytes(directory, "memory.limit_in_bytes"), used);
+        note_limit(context, directory, "memory.limit_in_bytes",
+                   read_bytes(directory, "memory.limit_in_bytes"), used);
     }
 }
 
@@ -279,7 +289,8 @@ void cgroup_memory_read(const char *root, cgroup_memory *out) {
 
 /* ---- processors ---- */
 
-/* Version 2 has one file, "quota period" or "max period"; version 1 has two, and -1 for no quota. */
+/* Version 2 has one file, "quota period" or "max period"; version 1 has two, and -1 for
+ * no quota. */
 static void visit_cpu(void *context, const char *directory, bool is_v2) {
     char quota[NUMBER_BYTES], period[NUMBER_BYTES] = "";
     double *least = context;

@@ -24,7 +24,8 @@ const char *quire_err_text(quire_err e) {
     return (unsigned)e < QUIRE_N_ERRORS ? texts[e] : "unknown error";
 }
 
-static void fill(quire_error *err, quire_err code, int64_t position, const char *param, const char *format, va_list args) {
+static void fill(quire_error *err, quire_err code, int64_t position, const char *param, const char *format,
+                 va_list args) {
     if (err == NULL) {
         return;
     }
@@ -60,7 +61,8 @@ quire_err err_prefix(quire_error *err, quire_err code, const char *prefix) {
         if (n > sizeof message - 3) {
             n = sizeof message - 3;
         }
-        (void)snprintf(err->message, sizeof err->message, "%.*s: %.*s", (int)n, prefix, (int)(sizeof message - n - 3), message);
+        (void)snprintf(err->message, sizeof err->message, "%.*s: %.*s", (int)n, prefix,
+                       (int)(sizeof message - n - 3), message);
     }
     return code;
 }

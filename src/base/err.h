@@ -1,23 +1,27 @@
-/* Forwards errors and fills quire_error. The list of errors is public: include/quire_err.h. */
+/* Forwards errors and fills quire_error. The list of errors is public:
+ * include/quire_err.h. */
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
 
 #include "quire_err.h"
 
 /* Returns from the calling function with the error, if there is one. */
-#define TRY(expr)                                                                                                                          \
-    do {                                                                                                                                   \
-        quire_err try_e_ = (expr);                                                                                                         \
-        if (try_e_ != QUIRE_OK) {                                                                                                          \
-            return try_e_;                                                                                                                 \
-        }                                                                                                                                  \
+#define TRY(expr)                                                                                            \
+    do {                                                                                                     \
+        quire_err try_e_ = (expr);                                                                           \
+        if (try_e_ != QUIRE_OK) {                                                                            \
+            return try_e_;                                                                                   \
+        }                                                                                                    \
     } while (0)
 
-/* Fills *err (which may be NULL) with code, position and a formatted message (cut at the buffer's end), clears param, returns code. */
-quire_err err_set(quire_error *err, quire_err code, int64_t position, const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* Fills *err (which may be NULL) with code, position and a formatted message (cut at the
+ * buffer's end), clears param, returns code. */
+quire_err err_set(quire_error *err, quire_err code, int64_t position, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* The same for a request field: position is -1, param is set. */
-quire_err err_set_param(quire_error *err, quire_err code, const char *param, const char *format, ...) __attribute__((format(printf, 4, 5)));
+quire_err err_set_param(quire_error *err, quire_err code, const char *param, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* Puts "prefix: " before the message in *err (which may be NULL); returns its code. */
 quire_err err_prefix(quire_error *err, quire_err code, const char *prefix);

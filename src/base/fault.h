@@ -1,7 +1,8 @@
-/* Fault injection for tests: one chosen fault point fails. A fault point is a place where a program may run out of something (an
- * allocation, a reserve of pages).
+/* Fault injection for tests: one chosen fault point fails. A fault point is a place where
+ * a program may run out of something (an allocation, a reserve of pages).
  *
- * Counts for the calling thread only. In builds without QUIRE_DEBUG no point ever fails, and only fault_due exists. */
+ * Counts for the calling thread only. In builds without QUIRE_DEBUG no point ever fails,
+ * and only fault_due exists. */
 #ifndef BASE_FAULT_H
 #define BASE_FAULT_H
 

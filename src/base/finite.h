@@ -5,8 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Whether every value of v[0..n) is from `least` to the largest finite number; NaN is not. With -FLT_MAX: whether all are finite; with
- * -INFINITY that is allowed too. O(n). */
+/* Whether every value of v[0..n) is from `least` to the largest finite number; NaN is
+ * not. With -FLT_MAX: whether all are finite; with -INFINITY that is allowed too.
+ * O(n). */
 bool finite_from(const float *v, int32_t n, float least);
 
 #endif

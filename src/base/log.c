@@ -36,7 +36,8 @@ static quire_err add_visible(strbuf *line, str text) {
     return visible_end(&v, line);
 }
 
-/* The same on one line, with backslashes before quotes and backslashes where the text stands between quotes. */
+/* The same on one line, with backslashes before quotes and backslashes where the text
+ * stands between quotes. */
 static quire_err add_escaped(strbuf *line, str text, bool quoted) {
     strbuf shown = {0};
     quire_err e = add_visible(&shown, text);
@@ -81,7 +82,8 @@ static quire_err add_time(strbuf *line) {
 
 /* ---- lines ---- */
 
-static const char *const level_names[] = {[LOG_ERROR] = "error", [LOG_WARN] = "warning", [LOG_INFO] = "info", [LOG_DEBUG] = "debug"};
+static const char *const level_names[] = {
+    [LOG_ERROR] = "error", [LOG_WARN] = "warning", [LOG_INFO] = "info", [LOG_DEBUG] = "debug"};
 
 static quire_err add_text_fields(strbuf *line, const log_field *fields, size_t n) {
     for (size_t i = 0; i < n; i++) {
@@ -137,7 +139,8 @@ static int64_t put_lost(int64_t n_lost) {
     char number[24];
     snprintf(number, sizeof number, "%" PRId64, n_lost);
     const log_field lines = {.name = "lines", .value = number, .is_number = true};
-    if (write_line(&line, LOG_WARN, str_of("lines of the log were lost: standard error was read too slowly"), &lines, 1) != QUIRE_OK) {
+    if (write_line(&line, LOG_WARN, str_of("lines of the log were lost: standard error was read too slowly"),
+                   &lines, 1) != QUIRE_OK) {
         strbuf_clear(&line);
     }
     return log_writer_put(&line, n_lost);

@@ -1,11 +1,14 @@
-/* Log lines on stderr. Any thread; a line is written whole. Control characters are shown as escapes, in LOG_PLAIN on a terminal only.
+/* Log lines on stderr. Any thread; a line is written whole. Control characters are shown
+ * as escapes, in LOG_PLAIN on a terminal only.
  *
- *   LOG_PLAIN  quire: message                                       what a command says to the person who started it
- *   LOG_TEXT   2026-01-31T12:00:00.123Z info quire: message id=7    what a server writes
- *   LOG_JSON   {"time":"2026-01-31T12:00:00.123Z","level":"info","message":"message","id":"7"}
+ *   LOG_PLAIN  quire: message                                     output of a command
+ *   LOG_TEXT   2026-01-31T12:00:00.123Z info quire: message id=7  log of a server
+ *   LOG_JSON   {"time":"2026-01-31T12:00:00.123Z","level":"info","message":"message",
+ *               "id":"7"}
  *
- * Between log_start and log_stop lines go through a bounded queue to a thread that writes them, so that no caller waits for a slow reader
- * of stderr. Lines that find the queue full are lost; the log says how many. */
+ * Between log_start and log_stop lines go through a bounded queue to a thread that writes
+ * them, so that no caller waits for a slow reader of stderr. Lines that find the queue
+ * full are lost; the log says how many. */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
@@ -17,7 +20,8 @@
 typedef enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG } log_level;
 typedef enum log_format { LOG_PLAIN, LOG_TEXT, LOG_JSON } log_format;
 
-/* A member of a line behind its message: name=value, or "name":value in JSON. Texts are borrowed for the call. */
+/* A member of a line behind its message: name=value, or "name":value in JSON. Texts are
+ * borrowed for the call. */
 typedef struct log_field {
     const char *name;
     const char *value; /* NULL: the field is left out */
@@ -33,10 +37,11 @@ void log_line(log_level level, const char *format, ...) __attribute__((format(pr
 /* A line with fields. */
 void log_event(log_level level, const char *message, const log_field *fields, size_t n_fields);
 
-/* Starts the thread that writes lines. NO_MEMORY: there is none, and callers write their lines as before. One thread, once before
- * log_stop. */
+/* Starts the thread that writes lines. NO_MEMORY: there is none, and callers write their
+ * lines as before. One thread, once before log_stop. */
 quire_err log_start(void);
-/* Writes what waits, for a second at most, and ends the thread. Callers write their lines again. */
+/* Writes what waits, for a second at most, and ends the thread. Callers write their lines
+ * again. */
 void log_stop(void);
 
 #endif

@@ -19,7 +19,7 @@ static struct {
     pthread_cond_t changed;
     strbuf lines[MAX_LINES]; /* a ring: n of them wait, from `first` on */
     size_t first, n;
-    int64_t n_lost;          /* not returned yet */
+    int64_t n_lost; /* not returned yet */
     bool is_running;
     pthread_t thread;
     _Atomic int64_t stop_at_us; /* when log_stop ends; 0: it was not called */

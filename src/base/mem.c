@@ -22,7 +22,9 @@ static _Thread_local int guard_depth;
 
 static void guard_check(size_t n_bytes) {
     if (guard_depth > 0) {
-        fprintf(stderr, "quire: %zu bytes are being allocated inside a guarded section (mem_guard_enter): a step must allocate nothing\n",
+        fprintf(stderr,
+                "quire: %zu bytes are being allocated inside a guarded section (mem_guard_enter): a step "
+                "must allocate nothing\n",
                 n_bytes);
         abort();
     }
@@ -68,7 +70,8 @@ void *mem_new(size_t n, size_t size) {
     return p;
 }
 
-/* Zeroes by returning the pages: the kernel maps zeroed ones when they are touched, so a large pool costs nothing until it is used. */
+/* Zeroes by returning the pages: the kernel maps zeroed ones when they are touched, so a
+ * large pool costs nothing until it is used. */
 static void zero_lazily(void *p, size_t n_bytes) {
     size_t whole = n_bytes & ~((size_t)sysconf(_SC_PAGESIZE) - 1);
     if (madvise(p, whole, MADV_DONTNEED) != 0) {
@@ -88,7 +91,8 @@ void *mem_new_huge(size_t n, size_t size) {
     void *p = new_aligned(MEM_HUGE_BYTES, n_bytes);
     if (p != NULL) {
         zero_lazily(p, n_bytes);
-        (void)madvise(p, n_bytes & ~(MEM_HUGE_BYTES - 1), MADV_HUGEPAGE); /* only advice: small pages work as well, but slower */
+        /* only advice: small pages work as well, but slower */
+        (void)madvise(p, n_bytes & ~(MEM_HUGE_BYTES - 1), MADV_HUGEPAGE);
     }
     return p;
 }
@@ -106,7 +110,8 @@ quire_err mem_grow(void *p, size_t *cap, size_t n, size_t size) {
         doubled = n;
     }
     size_t new_cap = doubled < MEM_FIRST_CAPACITY ? MEM_FIRST_CAPACITY : doubled;
-    void *grown = mem_new_huge(new_cap, size); /* zeroing megabytes at once would hold up a thread with other work */
+    /* zeroing megabytes at once would hold up a thread with other work */
+    void *grown = mem_new_huge(new_cap, size);
     TRY(mem_check(grown));
     void *old;
     memcpy(&old, p, sizeof old); /* whatever it points to */
@@ -122,7 +127,8 @@ void mem_free(void *p) {
 }
 
 bool mem_give_back(void *p, size_t n_bytes) {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)p + page - 1, to = (uintptr_t)p + n_bytes;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)p + page - 1,
+              to = (uintptr_t)p + n_bytes;
     from -= from % page;
     to -= to % page;
     return from >= to || madvise((void *)from, to - from, MADV_DONTNEED) == 0;

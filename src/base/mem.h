@@ -1,6 +1,8 @@
-/* Allocates memory that is aligned, size-checked and zeroed; and guards a step against allocation.
+/* Allocates memory that is aligned, size-checked and zeroed; and guards a step against
+ * allocation.
  *
- * mem_new returns NULL when n * size overflows or memory is out. All blocks are freed with mem_free. Any thread. */
+ * mem_new returns NULL when n * size overflows or memory is out. All blocks are freed
+ * with mem_free. Any thread. */
 #ifndef BASE_MEM_H
 #define BASE_MEM_H
 
@@ -24,9 +26,11 @@ static inline quire_err mem_check(const void *p) {
 }
 /* The same, with "out of memory for `what`" in *err (which may be NULL). */
 quire_err mem_check_for(const void *p, const char *what, quire_error *err);
-/* Grows the array to which the pointer at p points, so that it holds at least n elements of size bytes; *cap is its capacity in elements.
- * Keeps the content, zeroes the rest; what lies in a large array and is not used yet takes no memory. QUIRE_NO_MEMORY: nothing changed. The
- * pointer may be NULL with *cap 0; then it holds MEM_FIRST_CAPACITY at least. */
+/* Grows the array to which the pointer at p points, so that it holds at least n elements
+ * of size bytes; *cap is its capacity in elements. Keeps the content, zeroes the rest;
+ * what lies in a large array and is not used yet takes no memory. QUIRE_NO_MEMORY:
+ * nothing changed. The pointer may be NULL with *cap 0; then it holds MEM_FIRST_CAPACITY
+ * at least. */
 quire_err mem_grow(void *p, size_t *cap, size_t n, size_t size);
 void mem_free(void *p);
 /* A copy of n bytes, with a 0 byte behind them; NULL when out of memory. */
@@ -38,17 +42,21 @@ static inline void mem_copy(void *to, const void *from, size_t n) {
     }
 }
 
-/* Gives the memory of p[0..n_bytes), in a block of mem_new_huge, back to the system as far as whole system pages lie in it. These read as
- * zeroes from then on, and take memory again when they are written. False: the system refused, as it does for locked memory; nothing
- * changed. No thread may use these bytes meanwhile. A GB that was in use takes some
+/* Gives the memory of p[0..n_bytes), in a block of mem_new_huge, back to the system as
+ * far as whole system pages lie in it. These read as zeroes from then on, and take memory
+ * again when they are written. False: the system refused, as it does for locked memory;
+ * nothing changed. No thread may use these bytes meanwhile. A GB that was in use takes
+ * some
  * 5 ms at once, 0.2 s in calls of a few system pages each. */
 bool mem_give_back(void *p, size_t n_bytes);
-/* From now on a block of a megabyte or more has system pages of its own, which the system has again when it is freed. Otherwise the
- * allocator keeps up to 32 MiB for each thread that used them, and only a walk over the memory of all threads gives them back, while these
- * wait for it. For a program's main. */
+/* From now on a block of a megabyte or more has system pages of its own, which the system
+ * has again when it is freed. Otherwise the allocator keeps up to 32 MiB for each thread
+ * that used them, and only a walk over the memory of all threads gives them back, while
+ * these wait for it. For a program's main. */
 void mem_separate_large(void);
 
-/* Between enter and leave, an allocation by the calling thread through this header aborts in debug builds. They nest. */
+/* Between enter and leave, an allocation by the calling thread through this header aborts
+ * in debug builds. They nest. */
 void mem_guard_enter(void);
 void mem_guard_leave(void);
 

@@ -7,7 +7,8 @@ static size_t least(size_t a, size_t b) {
 }
 
 size_t edit_distance(str a, str b) {
-    size_t rows[3][EDIT_MAX + 1], *two_back = rows[0], *above = rows[1], *row = rows[2]; /* edits from a's beginning to each of b's */
+    /* edits from a's beginning to each of b's */
+    size_t rows[3][EDIT_MAX + 1], *two_back = rows[0], *above = rows[1], *row = rows[2];
     if (a.n > EDIT_MAX || b.n > EDIT_MAX) {
         return SIZE_MAX;
     }
@@ -32,7 +33,8 @@ size_t edit_distance(str a, str b) {
 
 void nearest_offer(nearest *n, str name) {
     size_t distance = edit_distance(n->wanted, name);
-    if (distance <= NEAREST_MAX_EDITS && distance <= n->wanted.n / 3 && (n->best.n == 0 || distance < n->distance)) {
+    if (distance <= NEAREST_MAX_EDITS && distance <= n->wanted.n / 3 &&
+        (n->best.n == 0 || distance < n->distance)) {
         n->best = name;
         n->distance = distance;
     }

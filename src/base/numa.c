@@ -1,4 +1,5 @@
-/* syscall() is outside POSIX; the library with names for these calls is not worth a dependency. */
+/* syscall() is outside POSIX; the library with names for these calls is not worth a
+ * dependency. */
 #define _DEFAULT_SOURCE
 
 #include "base/numa.h"
@@ -12,7 +13,8 @@
 
 uint64_t numa_nodes(void) {
     unsigned long words[KERNEL_NODES / WORD_BITS] = {0};
-    if (syscall(SYS_get_mempolicy, NULL, words, (unsigned long)KERNEL_NODES, NULL, (unsigned long)MPOL_F_MEMS_ALLOWED) != 0) {
+    if (syscall(SYS_get_mempolicy, NULL, words, (unsigned long)KERNEL_NODES, NULL,
+                (unsigned long)MPOL_F_MEMS_ALLOWED) != 0) {
         return 0;
     }
     uint64_t nodes = 0;

@@ -35,7 +35,8 @@ static double booted_s(void) {
     return s;
 }
 
-/* Fields 14, 15 and 22 to 24 of proc_pid_stat(5), counted from behind the program's name, which may hold anything. */
+/* Fields 14, 15 and 22 to 24 of proc_pid_stat(5), counted from behind the program's name,
+ * which may hold anything. */
 static void read_stat(process_numbers *p) {
     char text[2048];
     uint64_t user, system, started, virtual_bytes;
@@ -44,8 +45,8 @@ static void read_stat(process_numbers *p) {
     const char *at = read_start("/proc/self/stat", text, sizeof text) ? strrchr(text, ')') : NULL;
     if (at == NULL || ticks <= 0 ||
         sscanf(at + 1,
-               " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64 " %*d %*d %*d %*d %*d %*d %" SCNu64 " %" SCNu64
-               " %" SCNd64,
+               " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64
+               " %*d %*d %*d %*d %*d %*d %" SCNu64 " %" SCNu64 " %" SCNd64,
                &user, &system, &started, &virtual_bytes, &pages) != 5) {
         return;
     }

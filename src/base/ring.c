@@ -8,8 +8,9 @@
 
 #define PREFETCHED_AHEAD 4 /* prefetch distance in cells: the consumer had them last */
 
-/* Each cell carries a turn. Position p may be written when its cell's turn is 2 p, and read when it is 2 p + 1; the reader then sets
- * 2 (p + capacity), the turn of the next write. The turn's release and acquire order the copies of the entry. */
+/* Each cell carries a turn. Position p may be written when its cell's turn is 2 p, and
+ * read when it is 2 p + 1; the reader then sets 2 (p + capacity), the turn of the next
+ * write. The turn's release and acquire order the copies of the entry. */
 typedef struct cell {
     _Atomic size_t turn;
 } cell; /* entry_bytes follow */
@@ -69,7 +70,8 @@ bool ring_push(ring *r, const void *entry) {
         cell *c = cell_at(r, position);
         size_t turn = atomic_load_explicit(&c->turn, memory_order_acquire);
         if (turn == 2 * position) {
-            if (atomic_compare_exchange_weak_explicit(&r->tail, &position, position + 1, memory_order_relaxed, memory_order_relaxed)) {
+            if (atomic_compare_exchange_weak_explicit(&r->tail, &position, position + 1, memory_order_relaxed,
+                                                      memory_order_relaxed)) {
                 __builtin_prefetch(cell_at(r, position + PREFETCHED_AHEAD), 1);
                 memcpy(cell_entry(c), entry, r->entry_bytes);
                 atomic_store_explicit(&c->turn, 2 * position + 1, memory_order_release);

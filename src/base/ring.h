@@ -1,6 +1,8 @@
-/* A bounded ring of fixed-size entries with many producers and one consumer (after Vyukov's bounded MPMC queue).
+/* A bounded ring of fixed-size entries with many producers and one consumer (after
+ * Vyukov's bounded MPMC queue).
  *
- * Owner: the opener. Each entry is entry_bytes; capacity is a power of two. Neither side ever blocks. */
+ * Owner: the opener. Each entry is entry_bytes; capacity is a power of two. Neither side
+ * ever blocks. */
 #ifndef BASE_RING_H
 #define BASE_RING_H
 

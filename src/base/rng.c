@@ -6,7 +6,8 @@
 #include "base/clock.h"
 
 #define N_ROUNDS 10
-/* Multipliers of the two lane pairs, and the increment of the key each round (the golden ratio and sqrt(3) - 1, as 32-bit fractions). */
+/* Multipliers of the two lane pairs, and the increment of the key each round (the golden
+ * ratio and sqrt(3) - 1, as 32-bit fractions). */
 #define MULTIPLY_0 0xD2511F53u
 #define MULTIPLY_1 0xCD9E8D57u
 #define WEYL_0     0x9E3779B9u
@@ -46,7 +47,9 @@ uint64_t rng_os_seed(void) {
         n = read(fd, &seed, sizeof seed);
         close(fd);
     }
-    if (n != (ssize_t)sizeof seed) { /* no device in this root directory: the time and the process id still distinguish two starts */
+    /* no device in this root directory: the time and the process id still distinguish two
+     * starts */
+    if (n != (ssize_t)sizeof seed) {
         uint64_t state = (uint64_t)clock_us() ^ ((uint64_t)getpid() << 40) ^ (uint64_t)clock_unix_s() << 20;
         seed = rng_next(&state);
     }

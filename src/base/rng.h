@@ -1,6 +1,8 @@
-/* Counter-based random numbers: Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
+/* Counter-based random numbers: Philox4x32-10 (Salmon et al. 2011, "Parallel random
+ * numbers: as easy as 1, 2, 3").
  *
- * Stateless: the same key and counter give the same words on every machine, so a sample does not depend on what was drawn before it. */
+ * Stateless: the same key and counter give the same words on every machine, so a sample
+ * does not depend on what was drawn before it. */
 #ifndef BASE_RNG_H
 #define BASE_RNG_H
 
@@ -9,8 +11,8 @@
 /* out[0..4) = Philox4x32-10(counter, key). */
 void rng_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
-/* A uniform number in (0, 1): the middle of one of 2^23 equal intervals, so exact, and never 0 nor 1 (24 bits and a half would round up to
- * 1). */
+/* A uniform number in (0, 1): the middle of one of 2^23 equal intervals, so exact, and
+ * never 0 nor 1 (24 bits and a half would round up to 1). */
 static inline float rng_uniform(uint32_t word) {
     return ((float)(word >> 9) + 0.5f) * 0x1p-23f;
 }

@@ -1,4 +1,5 @@
-/* SHA-256 (FIPS 180-4): a digest of 32 bytes without known collisions. For names that must not collide, not for speed. Any thread. */
+/* SHA-256 (FIPS 180-4): a digest of 32 bytes without known collisions. For names that
+ * must not collide, not for speed. Any thread. */
 #ifndef BASE_SHA256_H
 #define BASE_SHA256_H
 

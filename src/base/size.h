@@ -1,4 +1,5 @@
-/* Overflow-checked sizes. Every product or sum of numbers from outside the program goes through these. */
+/* Overflow-checked sizes. Every product or sum of numbers from outside the program goes
+ * through these. */
 #ifndef BASE_SIZE_H
 #define BASE_SIZE_H
 
@@ -23,7 +24,8 @@ static inline bool size_add(size_t a, size_t b, size_t *out) {
     return true;
 }
 
-/* v rounded up to a multiple of align (a power of two); the caller ensures that it does not overflow. */
+/* v rounded up to a multiple of align (a power of two); the caller ensures that it does
+ * not overflow. */
 static inline size_t size_align(size_t v, size_t align) {
     return (v + align - 1) & ~(align - 1);
 }

@@ -41,10 +41,14 @@ uint64_t str_hash(uint64_t h, str s);
 
 /* The value of a hexadecimal digit, or -1. */
 static inline int hex_digit(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
-/* A growing buffer; p[n] is always 0 once anything was added. Zero-initialised is empty. One thread. */
+/* A growing buffer; p[n] is always 0 once anything was added. Zero-initialised is empty.
+ * One thread. */
 typedef struct strbuf {
     char *p;
     size_t n, cap;
@@ -54,7 +58,8 @@ typedef struct strbuf {
 void strbuf_deinit(strbuf *b);
 /* Empties it and keeps its memory. */
 void strbuf_clear(strbuf *b);
-/* Grows the capacity by n more bytes at once, where their number is known; errors as below. */
+/* Grows the capacity by n more bytes at once, where their number is known; errors as
+ * below. */
 quire_err strbuf_reserve(strbuf *b, size_t n);
 /* Append; QUIRE_NO_MEMORY or QUIRE_TOO_LARGE leave it unchanged. */
 quire_err strbuf_add(strbuf *b, const void *p, size_t n);

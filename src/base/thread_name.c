@@ -27,7 +27,8 @@ static int32_t take_name(void) {
         if (unused == 0) {
             return COMMON_NAME;
         }
-    } while (!atomic_compare_exchange_weak_explicit(&in_use, &used, used | (unused & -unused), memory_order_relaxed, memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&in_use, &used, used | (unused & -unused),
+                                                    memory_order_relaxed, memory_order_relaxed));
     int32_t name = __builtin_ctzll(unused);
     if (has_key) {
         (void)pthread_setspecific(key, (void *)(uintptr_t)name); /* at worst the name stays in use */

@@ -4,7 +4,8 @@
 
 #include <stdint.h>
 
-/* The calling thread's: 1 .. 63, which no other thread has until this one ends, or 64 where those are taken. Any thread. */
+/* The calling thread's: 1 .. 63, which no other thread has until this one ends, or 64
+ * where those are taken. Any thread. */
 int32_t thread_name(void);
 
 #endif

@@ -15,17 +15,23 @@
 #include "base/mem.h"
 #include "base/topology.h"
 
-#define SPIN_US      50 /* an idle worker spins for this long before it sleeps: longer than the gap between two ops of a step */
+/* an idle worker spins for this long before it sleeps: longer than the gap between two
+ * ops of a step */
+#define SPIN_US      50
 #define SPINS_A_LOOK 32 /* pauses between two reads of the clock */
 #define MAX_WORKERS  4096
 
-/* Work stealing (Blumofe and Leiserson, Scheduling multithreaded computations by work stealing, 1999) over shares that need no queue:
- * worker w has the tasks w, w + n_workers, w + 2 n_workers...; it takes its own in order, then what is left of the others'. So the line
- * that counts a share seldom passes between processors, and a worker that has lost its processor keeps one task at most.
+/* Work stealing (Blumofe and Leiserson, Scheduling multithreaded computations by work
+ * stealing, 1999) over shares that need no queue: worker w has the tasks w, w +
+ * n_workers, w + 2 n_workers...; it takes its own in order, then what is left of the
+ * others'. So the line that counts a share seldom passes between processors, and a worker
+ * that has lost its processor keeps one task at most.
  *
- * Two words are a pair (run, number), the number in the low TASK_BITS: the run that is published, with its n_tasks; and each share's next,
- * with the run that it counts in. A next of an older run is 0: the first who takes from a share begins it. Late workers of an old run take
- * nothing: in each share all tasks of their run are taken, or a newer run has begun. tests/base/thread_pool.pml is a model of it. */
+ * Two words are a pair (run, number), the number in the low TASK_BITS: the run that is
+ * published, with its n_tasks; and each share's next, with the run that it counts in. A
+ * next of an older run is 0: the first who takes from a share begins it. Late workers of
+ * an old run take nothing: in each share all tasks of their run are taken, or a newer run
+ * has begun. tests/base/thread_pool.pml is a model of it. */
 #define TASK_BITS 24
 #define TASK_MASK (((uint64_t)1 << TASK_BITS) - 1)
 #define MAX_TASKS ((int32_t)TASK_MASK)
@@ -39,17 +45,21 @@ typedef struct worker {
 
 struct thread_pool {
     _Alignas(MEM_ALIGN) _Atomic uint64_t published; /* (run, n_tasks) */
-    thread_pool_fn fn;                              /* of that run, as context: they cannot change while one of its tasks is not done */
+    /* of that run, as context: they cannot change while one of its tasks is not done */
+    thread_pool_fn fn;
     void *context;
-    _Alignas(MEM_ALIGN) _Atomic uint64_t n_done;    /* tasks that workers 1.. have done, of all runs */
-    _Alignas(MEM_ALIGN) _Atomic int32_t n_sleeping; /* from here on what every worker reads and hardly anyone writes */
+    _Alignas(MEM_ALIGN) _Atomic uint64_t n_done; /* tasks that workers 1.. have done, of all runs */
+    /* from here on what every worker reads and hardly anyone writes */
+    _Alignas(MEM_ALIGN) _Atomic int32_t n_sleeping;
     _Atomic bool closing;
     int32_t n_workers;
     pthread_mutex_t mutex; /* for sleeping only */
     pthread_cond_t wake;
-    worker *workers;                         /* [n_workers]; 0 is the caller of thread_pool_run and has no thread here */
-    _Alignas(MEM_ALIGN) uint64_t n_expected; /* what n_done is when the last run is done; from here on the caller's alone */
-    int32_t first_cpu;                       /* worker 0's processor; -1: workers are not bound */
+    /* [n_workers]; 0 is the caller of thread_pool_run and has no thread here */
+    worker *workers;
+    /* what n_done is when the last run is done; from here on the caller's alone */
+    _Alignas(MEM_ALIGN) uint64_t n_expected;
+    int32_t first_cpu; /* worker 0's processor; -1: workers are not bound */
     bool has_entered;
     cpu_mask before; /* the processors that the entered thread might use before */
 };
@@ -70,8 +80,8 @@ static inline void pause_cpu(void) {
 #endif
 }
 
-/* Rounding and denormals as IEEE 754 has them by default, whatever the thread came with. Reading the register costs a few cycles, setting
- * it as much as a small op. */
+/* Rounding and denormals as IEEE 754 has them by default, whatever the thread came with.
+ * Reading the register costs a few cycles, setting it as much as a small op. */
 static void set_float_environment(void) {
 #if defined(__SSE2__)
     if ((_mm_getcsr() & ~(unsigned)_MM_EXCEPT_MASK) == _MM_MASK_MASK) {
@@ -81,7 +91,8 @@ static void set_float_environment(void) {
     fesetenv(FE_DFL_ENV);
 }
 
-/* Takes the next task of a share in the published run. -1: none is left, or the run is over. */
+/* Takes the next task of a share in the published run. -1: none is left, or the run is
+ * over. */
 static int32_t take(thread_pool *t, int32_t share, uint64_t published) {
     _Atomic uint64_t *word = &t->workers[share].next;
     uint64_t next = atomic_load_explicit(word, memory_order_relaxed);
@@ -94,7 +105,8 @@ static int32_t take(thread_pool *t, int32_t share, uint64_t published) {
         if (task >= number_of(published)) {
             return -1;
         }
-        if (atomic_compare_exchange_weak_explicit(word, &next, taken + 1, memory_order_acquire, memory_order_relaxed)) {
+        if (atomic_compare_exchange_weak_explicit(word, &next, taken + 1, memory_order_acquire,
+                                                  memory_order_relaxed)) {
             return (int32_t)task;
         }
     }
@@ -109,7 +121,8 @@ static int32_t run_share(thread_pool *t, int32_t share, uint64_t published, int3
     return n;
 }
 
-/* Runs tasks of the published run until none are left, as a worker other than 0. Returns the run. */
+/* Runs tasks of the published run until none are left, as a worker other than 0. Returns
+ * the run. */
 static uint64_t work(thread_pool *t, int32_t number) {
     uint64_t published = atomic_load_explicit(&t->published, memory_order_acquire);
     for (int32_t i = 0; i < t->n_workers; i++) {
@@ -138,8 +151,9 @@ static bool spin(const thread_pool *t, uint64_t seen_run) {
     return false;
 }
 
-/* The sleeper counts itself, then reads the run; thread_pool_run publishes the run, then reads the count. Both are sequentially consistent,
- * so at least one reads the other's write. */
+/* The sleeper counts itself, then reads the run; thread_pool_run publishes the run, then
+ * reads the count. Both are sequentially consistent, so at least one reads the other's
+ * write. */
 static void sleep_until_news(thread_pool *t, uint64_t seen_run) {
     pthread_mutex_lock(&t->mutex);
     atomic_fetch_add(&t->n_sleeping, 1);
@@ -171,7 +185,8 @@ static void *worker_main(void *argument) {
     return NULL;
 }
 
-/* Starts a worker's thread with all signals blocked: the program's threads handle them. */
+/* Starts a worker's thread with all signals blocked: the program's threads handle
+ * them. */
 static quire_err start_member(worker *m) {
     sigset_t all, before;
     sigfillset(&all);
@@ -248,20 +263,24 @@ bool thread_pool_bind(thread_pool *t, const int32_t *cpus) {
 }
 
 bool thread_pool_enter(thread_pool *t) {
-    t->has_entered = t->first_cpu >= 0 && cpu_mask_get(pthread_self(), &t->before) && bind_thread(pthread_self(), t->first_cpu);
+    t->has_entered = t->first_cpu >= 0 && cpu_mask_get(pthread_self(), &t->before) &&
+                     bind_thread(pthread_self(), t->first_cpu);
     return t->has_entered || t->first_cpu < 0;
 }
 
 void thread_pool_leave(thread_pool *t) {
     if (t->has_entered) {
-        (void)cpu_mask_set(pthread_self(), &t->before); /* fails only if those processors were removed meanwhile */
+        /* fails only if those processors were removed meanwhile */
+        (void)cpu_mask_set(pthread_self(), &t->before);
         t->has_entered = false;
     }
 }
 
-/* Waits until all tasks are done. A worker with a last task may have lost its processor, so the caller yields its own. */
+/* Waits until all tasks are done. A worker with a last task may have lost its processor,
+ * so the caller yields its own. */
 static void wait_until_done(const thread_pool *t) {
-    for (int32_t spins = 0; atomic_load_explicit(&t->n_done, memory_order_acquire) != t->n_expected; spins++) {
+    for (int32_t spins = 0; atomic_load_explicit(&t->n_done, memory_order_acquire) != t->n_expected;
+         spins++) {
         if (spins < 10000) {
             pause_cpu();
         } else {
@@ -279,7 +298,9 @@ void thread_pool_run(thread_pool *t, thread_pool_fn fn, void *context, int32_t n
         }
         return;
     }
-    uint64_t published = ((run_of(atomic_load_explicit(&t->published, memory_order_relaxed)) + 1) << TASK_BITS) + (uint64_t)n_tasks;
+    uint64_t published =
+        ((run_of(atomic_load_explicit(&t->published, memory_order_relaxed)) + 1) << TASK_BITS) +
+        (uint64_t)n_tasks;
     t->fn = fn;
     t->context = context;
     atomic_store(&t->published, published);

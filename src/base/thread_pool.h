@@ -1,8 +1,10 @@
 /* The thread pool runs one function over numbered tasks on several threads.
  *
- * Its threads are workers; the caller is worker 0. Idle workers spin for a moment and then sleep on a futex-like condition: 0% CPU when
- * nothing runs. Owner: the engine thread; one thread at a time calls thread_pool_run. Every worker sets the floating-point control word
- * (round to nearest, denormals kept), so results do not depend on which worker runs a task. */
+ * Its threads are workers; the caller is worker 0. Idle workers spin for a moment and
+ * then sleep on a futex-like condition: 0% CPU when nothing runs. Owner: the engine
+ * thread; one thread at a time calls thread_pool_run. Every worker sets the
+ * floating-point control word (round to nearest, denormals kept), so results do not
+ * depend on which worker runs a task. */
 #ifndef BASE_THREAD_POOL_H
 #define BASE_THREAD_POOL_H
 
@@ -20,18 +22,22 @@ typedef void (*thread_pool_fn)(void *context, int32_t task, int32_t worker);
 quire_err thread_pool_open(int32_t n_threads, thread_pool **out);
 void thread_pool_close(thread_pool *t);
 int32_t thread_pool_size(const thread_pool *t);
-/* Runs fn for every task in 0..n_tasks (at most 16,000,000), in any order, on all workers; returns when all are done. A worker w takes the
- * tasks w, w + n_workers, w + 2 n_workers... and then what others have left of theirs. Allocates nothing. */
+/* Runs fn for every task in 0..n_tasks (at most 16,000,000), in any order, on all
+ * workers; returns when all are done. A worker w takes the tasks w, w + n_workers, w + 2
+ * n_workers... and then what others have left of theirs. Allocates nothing. */
 void thread_pool_run(thread_pool *t, thread_pool_fn fn, void *context, int32_t n_tasks);
-/* The number of cores that this process may use, by affinity and cgroup quota; at least 1. Hyperthreads of a core count once, since one
- * thread fills the units that kernels use. */
+/* The number of cores that this process may use, by affinity and cgroup quota; at least
+ * 1. Hyperthreads of a core count once, since one thread fills the units that kernels
+ * use. */
 int32_t thread_pool_cpus(void);
 
-/* Binds worker i to processor cpus[i] of cpus[0..thread_pool_size); once, before thread_pool_enter. False: the system refused. */
+/* Binds worker i to processor cpus[i] of cpus[0..thread_pool_size); once, before
+ * thread_pool_enter. False: the system refused. */
 bool thread_pool_bind(thread_pool *t, const int32_t *cpus);
-/* In a bound thread pool, binds the calling thread as worker 0 until thread_pool_leave. The thread that calls thread_pool_run calls both
- * itself. Runs outside of them are correct too, but the system places the caller. Does nothing in a pool that is not bound. False: the
- * system refused. */
+/* In a bound thread pool, binds the calling thread as worker 0 until thread_pool_leave.
+ * The thread that calls thread_pool_run calls both itself. Runs outside of them are
+ * correct too, but the system places the caller. Does nothing in a pool that is not
+ * bound. False: the system refused. */
 bool thread_pool_enter(thread_pool *t);
 void thread_pool_leave(thread_pool *t);
 

@@ -20,7 +20,8 @@ int32_t cpu_mask_count(const cpu_mask *m) {
     return n;
 }
 
-/* Parses a number at *p, which moves behind it; -1: there is none, or no processor can have it. */
+/* Parses a number at *p, which moves behind it; -1: there is none, or no processor can
+ * have it. */
 static int32_t parse_cpu(const char **p) {
     int32_t v = -1;
     for (; **p >= '0' && **p <= '9'; (*p)++) {
@@ -43,9 +44,10 @@ quire_err cpu_mask_parse(const char *text, cpu_mask *out, quire_error *err) {
             last = parse_cpu(&p);
         }
         if (first < 0 || last < first || (*p != ',' && *p != 0)) {
-            return err_set(err, QUIRE_INVALID, start - text,
-                           "at \"%.32s\": must be numbers of processors below %d and ranges of them, as in 0-3,8", start,
-                           TOPOLOGY_MAX_CPUS);
+            return err_set(
+                err, QUIRE_INVALID, start - text,
+                "at \"%.32s\": must be numbers of processors below %d and ranges of them, as in 0-3,8", start,
+                TOPOLOGY_MAX_CPUS);
         }
         for (int32_t cpu = first; cpu <= last; cpu++) {
             cpu_mask_add(&m, cpu);
@@ -96,7 +98,8 @@ bool cpu_mask_set(pthread_t thread, const cpu_mask *m) {
 
 /* ---- the kernel's files ---- */
 
-/* Reads root/devices/system/<kind><number><rest>, a list of processors. False: it is missing or invalid. */
+/* Reads root/devices/system/<kind><number><rest>, a list of processors. False: it is
+ * missing or invalid. */
 static bool read_list(const char *root, const char *kind, int32_t number, const char *rest, cpu_mask *out) {
     char path[FILE_BYTES], text[FILE_BYTES + 1];
     int n = snprintf(path, sizeof path, "%s/devices/system/%s%d%s", root, kind, (int)number, rest);
@@ -126,7 +129,9 @@ static int32_t read_sibling(const char *root, int32_t cpu, const cpu_mask *allow
 
 static int by_place(const void *a, const void *b) {
     const topology_cpu *x = a, *y = b;
-    int32_t d = x->sibling != y->sibling ? x->sibling - y->sibling : x->node != y->node ? x->node - y->node : x->cpu - y->cpu;
+    int32_t d = x->sibling != y->sibling ? x->sibling - y->sibling
+                : x->node != y->node     ? x->node - y->node
+                                         : x->cpu - y->cpu;
     return (d > 0) - (d < 0);
 }
 

@@ -1,7 +1,9 @@
-/* Topology: which processors share a core, and the memory node of each, among those that a thread may use.
+/* Topology: which processors share a core, and the memory node of each, among those that
+ * a thread may use.
  *
- * Read from the kernel's files below a root ("/sys"). Files may be missing, cut short or contradictory: a processor that they do not
- * mention is a core by itself, on node 0. Any thread; nothing is cached. */
+ * Read from the kernel's files below a root ("/sys"). Files may be missing, cut short or
+ * contradictory: a processor that they do not mention is a core by itself, on node 0. Any
+ * thread; nothing is cached. */
 #ifndef BASE_TOPOLOGY_H
 #define BASE_TOPOLOGY_H
 
@@ -27,13 +29,14 @@ static inline void cpu_mask_add(cpu_mask *m, int32_t cpu) {
 }
 int32_t cpu_mask_count(const cpu_mask *m);
 
-/* Parses a list as the kernel and users write it, "0-3,8". QUIRE_INVALID leaves *out unchanged; err has the position and no name of a
- * flag. */
+/* Parses a list as the kernel and users write it, "0-3,8". QUIRE_INVALID leaves *out
+ * unchanged; err has the position and no name of a flag. */
 quire_err cpu_mask_parse(const char *text, cpu_mask *out, quire_error *err);
 /* Prints m as such a list, which ends in ".." where it does not fit n bytes. */
 void cpu_mask_print(const cpu_mask *m, char *out, size_t n);
 
-/* Gets or sets the processors that a thread may run on. False: the system refused; nothing changed. */
+/* Gets or sets the processors that a thread may run on. False: the system refused;
+ * nothing changed. */
 bool cpu_mask_get(pthread_t thread, cpu_mask *out);
 bool cpu_mask_set(pthread_t thread, const cpu_mask *m);
 
@@ -45,7 +48,8 @@ typedef struct topology_cpu {
 
 typedef struct topology {
     int32_t n_cpus, n_cores;
-    /* [n_cpus] the first one of each core, those of a node side by side; then the cores' second ones.. */
+    /* [n_cpus] the first one of each core, those of a node side by side; then the cores'
+     * second ones.. */
     topology_cpu cpus[TOPOLOGY_MAX_CPUS];
 } topology;
 

@@ -1,7 +1,9 @@
 /* Turns: a long computation on a shared thread lets others go on every millisecond.
  *
- * Code whose time grows with its input calls turn_poll as it works. On a thread that has a turn (turn_begin) and whose slice is over, the
- * owner of the turn then decides who goes on, and the call returns when this computation does. Elsewhere turn_poll is a test of a pointer.
+ * Code whose time grows with its input calls turn_poll as it works. On a thread that has
+ * a turn (turn_begin) and whose slice is over, the owner of the turn then decides who
+ * goes on, and the call returns when this computation does. Elsewhere turn_poll is a test
+ * of a pointer.
  *
  * Owner: the thread that began it; a thread has one turn at most. */
 #ifndef BASE_TURN_H
@@ -13,15 +15,20 @@
 #include "base/err.h"
 
 typedef struct turn {
-    quire_err (*over)(struct turn *t); /* at the end of a slice; returns when the computation may go on. QUIRE_CANCELLED: it shall end */
-    int64_t slice_ends_us;             /* on clock_us; the owner moves it on in over */
-    int64_t used_us;                   /* processor time of earlier slices; the owner keeps it */
-    int64_t limit_us;                  /* of used_us, for a part of the computation (turn_limit); 0: none */
-    uint32_t n_work;                   /* since the clock was last read */
-    quire_err ended;                   /* what the computation was told to end with; each later poll says so again */
-    quire_err (*more)(struct turn *t); /* held_bytes is over may_hold: returns when the computation may hold more. Errors as of over */
-    size_t held_bytes;                 /* of memory that the computation says it has taken (turn_hold) */
-    size_t may_hold;                   /* of it without asking; the owner raises it in more */
+    /* at the end of a slice; returns when the computation may go on. QUIRE_CANCELLED: it
+     * shall end */
+    quire_err (*over)(struct turn *t);
+    int64_t slice_ends_us; /* on clock_us; the owner moves it on in over */
+    int64_t used_us;       /* processor time of earlier slices; the owner keeps it */
+    int64_t limit_us;      /* of used_us, for a part of the computation (turn_limit); 0: none */
+    uint32_t n_work;       /* since the clock was last read */
+    /* what the computation was told to end with; each later poll says so again */
+    quire_err ended;
+    /* held_bytes is over may_hold: returns when the computation may hold more. Errors as
+     * of over */
+    quire_err (*more)(struct turn *t);
+    size_t held_bytes; /* of memory that the computation says it has taken (turn_hold) */
+    size_t may_hold;   /* of it without asking; the owner raises it in more */
 } turn;
 
 /* Work after which turn_poll reads the clock: some 100 microseconds. */
@@ -29,12 +36,14 @@ typedef struct turn {
 
 /* t becomes the calling thread's turn; NULL: it has none any more. */
 void turn_begin(turn *t);
-/* Ends the slice if its time is over. QUIRE_CANCELLED: nobody wants the result. QUIRE_TOO_LARGE: past the limit. Who cannot forward the
- * error drops it: the next poll has it too. */
+/* Ends the slice if its time is over. QUIRE_CANCELLED: nobody wants the result.
+ * QUIRE_TOO_LARGE: past the limit. Who cannot forward the error drops it: the next poll
+ * has it too. */
 quire_err turn_check(void);
 extern _Thread_local turn *turn_current;
 
-/* Counts work, a unit being some 100 nanoseconds: a byte of text, a quarter of a template's step. Errors as turn_check. */
+/* Counts work, a unit being some 100 nanoseconds: a byte of text, a quarter of a
+ * template's step. Errors as turn_check. */
 static inline quire_err turn_poll(uint32_t work) {
     turn *t = turn_current;
     if (t == NULL || (t->n_work += work) < TURN_WORK) {
@@ -43,14 +52,15 @@ static inline quire_err turn_poll(uint32_t work) {
     return turn_check();
 }
 
-/* Says that the computation takes n more bytes of memory. Where many computations wait in the middle, the owner lets few hold much at a
- * time: the call returns when this one may. QUIRE_CANCELLED. */
+/* Says that the computation takes n more bytes of memory. Where many computations wait in
+ * the middle, the owner lets few hold much at a time: the call returns when this one may.
+ * QUIRE_CANCELLED. */
 quire_err turn_hold(size_t n);
 /* The same bytes are free again. */
 void turn_let_go(size_t n);
 
-/* From now on the thread's turn has us microseconds of processor time, after which turn_poll gives QUIRE_TOO_LARGE; 0: no limit. Nothing
- * where there is no turn. */
+/* From now on the thread's turn has us microseconds of processor time, after which
+ * turn_poll gives QUIRE_TOO_LARGE; 0: no limit. Nothing where there is no turn. */
 void turn_limit(int64_t us);
 
 #endif

@@ -1,6 +1,7 @@
 #include "base/utf8.h"
 
-/* A lead byte's length, and the range of the next byte; the others are in 80..BF (Unicode 15, table 3-7). */
+/* A lead byte's length, and the range of the next byte; the others are in 80..BF (Unicode
+ * 15, table 3-7). */
 typedef struct lead {
     uint8_t len, low, high;
 } lead;

@@ -9,8 +9,9 @@
 
 #define UTF8_REPLACEMENT "\xEF\xBF\xBD" /* U+FFFD */
 
-/* Decodes the character at p[0..n), n > 0, and sets *len to its length. For invalid bytes (overlong forms, surrogates and numbers past
- * 10FFFF too): -1, and *len is the length of the longest prefix of a character there, at least 1 (Unicode's "maximal subpart"). */
+/* Decodes the character at p[0..n), n > 0, and sets *len to its length. For invalid bytes
+ * (overlong forms, surrogates and numbers past 10FFFF too): -1, and *len is the length of
+ * the longest prefix of a character there, at least 1 (Unicode's "maximal subpart"). */
 int32_t utf8_decode(const char *p, size_t n, size_t *len);
 /* The same for valid text: faster. */
 int32_t utf8_next(const char *p, size_t *len);

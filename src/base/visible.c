@@ -2,7 +2,8 @@
 
 #include "base/utf8.h"
 
-/* Whether a terminal acts on c: C0, DEL, C1, and the embeddings, overrides and isolates of bidirectional text. */
+/* Whether a terminal acts on c: C0, DEL, C1, and the embeddings, overrides and isolates
+ * of bidirectional text. */
 static bool acts(int32_t c) {
     if (c < 0x20) {
         return c != '\n' && c != '\t';
@@ -25,7 +26,8 @@ static quire_err add_one(strbuf *out, int32_t c, const char *p, size_t n) {
     return acts(c) ? strbuf_addf(out, "\\u%04x", (unsigned)c) : strbuf_add(out, p, n);
 }
 
-/* Completes the kept character with text[0..n), its rest or a part of it; *used bytes of text were taken. */
+/* Completes the kept character with text[0..n), its rest or a part of it; *used bytes of
+ * text were taken. */
 static quire_err complete(visible *v, const char *text, size_t n, strbuf *out, size_t *used) {
     char whole[sizeof v->held];
     size_t have = v->n_held, length;
@@ -40,7 +42,8 @@ static quire_err complete(visible *v, const char *text, size_t n, strbuf *out, s
         return QUIRE_OK;
     }
     v->n_held = 0;
-    *used = length - have; /* the kept bytes were the beginning of a character, so they are no longer than this one */
+    *used = length -
+            have; /* the kept bytes were the beginning of a character, so they are no longer than this one */
     return add_one(out, c, whole, length);
 }
 

@@ -25,7 +25,8 @@ void wake_deinit(wake *w) {
 
 void wake_ring(const wake *w) {
     uint64_t one = 1;
-    ssize_t n = write(w->fd, &one, sizeof one); /* fails only when the count is full: then it is rung already */
+    /* fails only when the count is full: then it is rung already */
+    ssize_t n = write(w->fd, &one, sizeof one);
     (void)n;
 }
 
@@ -42,6 +43,7 @@ bool wake_wait(const wake *w, int64_t timeout_us) {
         }
         struct timespec t = {.tv_sec = (time_t)(left / 1000000), .tv_nsec = (long)(left % 1000000) * 1000};
         struct pollfd p = {.fd = w->fd, .events = POLLIN};
-        (void)ppoll(&p, 1, timeout_us < 0 ? NULL : &t, NULL); /* a signal ends the wait, and the loop waits again */
+        /* a signal ends the wait, and the loop waits again */
+        (void)ppoll(&p, 1, timeout_us < 0 ? NULL : &t, NULL);
     }
 }

@@ -1,8 +1,10 @@
-/* How a call is laid out in a format, as data: what a grammar of calls writes, and the parser of that format (output_format.h) reads.
+/* How a call is laid out in a format, as data: what a grammar of calls writes, and the
+ * parser of that format (output_format.h) reads.
  *
  *   open before NAME name_end ARGUMENTS end [between NAME name_end ARGUMENTS end]* close
  *
- * In these texts ~ is a space and ^ a newline that may be missing, # a number, $ a word, and % an id of nine letters and digits. */
+ * In these texts ~ is a space and ^ a newline that may be missing, # a number, $ a word,
+ * and % an id of nine letters and digits. */
 #ifndef CHAT_CALL_LAYOUT_H
 #define CHAT_CALL_LAYOUT_H
 
@@ -16,8 +18,11 @@ enum {
     LAYOUT_ONCE = 1 << 1,       /* the answer ends behind it */
     LAYOUT_ENDS_EARLY = 1 << 2, /* the answer may end before `close` */
     LAYOUT_GAPS = 1 << 3,       /* tags: between two parameters nothing may stand, too */
-    LAYOUT_ELEMENTS = 1 << 5,   /* tags: `behind` goes on with the parameter's name and >; objects and lists inside are tags too */
-    LAYOUT_HEAD_FIRST = 1 << 4  /* the answer begins behind `open`; where it has the line "all", text follows */
+    /* tags: `behind` goes on with the parameter's name and >; objects and lists inside
+     * are tags too */
+    LAYOUT_ELEMENTS = 1 << 5,
+    /* the answer begins behind `open`; where it has the line "all", text follows */
+    LAYOUT_HEAD_FIRST = 1 << 4
 };
 
 /* The texts around a parameter. */
@@ -37,11 +42,13 @@ typedef struct call_layout {
 
 /* Row i of the formats' layouts; NULL: past the last. */
 const call_layout *call_layout_at(size_t i);
-/* Whether some format writes and reads a function of that name: at most 256 bytes without white space, quotes, brackets and = , ; | \ ` */
+/* Whether some format writes and reads a function of that name: at most 256 bytes without
+ * white space, quotes, brackets and = , ; | \ ` */
 bool call_layout_is_name(str name);
 /* Whether the format writes and reads a function of that name. */
 bool call_layout_takes(const call_layout *l, str name);
-/* Text i, of any number, that no value between tags contains; *first: that none begins with it. NULL: past the last. */
+/* Text i, of any number, that no value between tags contains; *first: that none begins
+ * with it. NULL: past the last. */
 const char *call_layout_never(const call_format *f, size_t i, bool *first);
 
 #endif

@@ -11,7 +11,8 @@ quire_err call_reader_init(call_reader *r, const call_format *format, const outp
     *r = (call_reader){.format = format, .options = options};
     size_t max = options->max_held > 0 ? options->max_held : OUTPUT_MAX_HELD;
     r->held.max = r->value.text.max = r->max_text = max > HELD_LEAST ? max : HELD_LEAST;
-    r->text.max = r->max_text + MARK_BYTES + CHARACTER_BYTES; /* what is added before the next character begins */
+    /* what is added before the next character begins */
+    r->text.max = r->max_text + MARK_BYTES + CHARACTER_BYTES;
     if (format == NULL) {
         return QUIRE_OK;
     }
@@ -27,7 +28,8 @@ quire_err call_reader_init(call_reader *r, const call_format *format, const outp
 }
 
 void call_reader_deinit(call_reader *r) {
-    strbuf *const all[] = {&r->held, &r->pending, &r->special, &r->name, &r->id, &r->text, &r->arguments, &r->value.text};
+    strbuf *const all[] = {&r->held, &r->pending, &r->special,   &r->name,
+                           &r->id,   &r->text,    &r->arguments, &r->value.text};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         strbuf_deinit(all[i]);
     }
@@ -54,7 +56,8 @@ quire_err call_set(strbuf *b, str s) {
 bool call_is_name(str s) {
     for (size_t i = 0; i < s.n; i++) {
         unsigned char c = (unsigned char)s.p[i];
-        if (c <= ' ' || c == 0x7F || s.p[i] == MARK_BEGIN || s.p[i] == MARK_END || strchr("\"'`<>{}()[]=,;|\\", c) != NULL) {
+        if (c <= ' ' || c == 0x7F || s.p[i] == MARK_BEGIN || s.p[i] == MARK_END ||
+            strchr("\"'`<>{}()[]=,;|\\", c) != NULL) {
             return false;
         }
     }
@@ -80,7 +83,8 @@ bool call_is_empty_list(const call_reader *r) {
 }
 
 bool call_names_first(const call_reader *r) {
-    return (r->format->flags & FORMAT_BARE) != 0 && (r->format->flags & FORMAT_IN_SECTION) == 0 && (r->has_content || r->has_mark);
+    return (r->format->flags & FORMAT_BARE) != 0 && (r->format->flags & FORMAT_IN_SECTION) == 0 &&
+           (r->has_content || r->has_mark);
 }
 
 /* ---- events ---- */
@@ -214,7 +218,8 @@ static quire_err begin_attempt(call_reader *r, str held) {
 static bool is_bare(const call_reader *r, char c) {
     unsigned flags = r->format->flags;
     bool is_first = !r->has_content && r->n_calls == 0;
-    bool is_forced = r->options->choice == OUTPUT_CHOICE_REQUIRED || r->options->choice == OUTPUT_CHOICE_NAMED;
+    bool is_forced =
+        r->options->choice == OUTPUT_CHOICE_REQUIRED || r->options->choice == OUTPUT_CHOICE_NAMED;
     if (c != '[' && (c != '{' || r->format->syntax == SYNTAX_PYTHON)) {
         return false;
     }
@@ -245,7 +250,8 @@ static quire_err outside_mark(call_reader *r, const mark *m) {
         r->in_section = true;
         r->section_is_new = true;
         r->section_has_calls = false;
-        return r->pending.n < PENDING_BYTES ? strbuf_add(&r->pending, text.p, text.n) : call_content(r, text.p, text.n);
+        return r->pending.n < PENDING_BYTES ? strbuf_add(&r->pending, text.p, text.n)
+                                            : call_content(r, text.p, text.n);
     case ROLE_SECTION_END:
         if (r->section_is_new) {
             strbuf_clear(&r->pending);
@@ -262,15 +268,17 @@ static quire_err outside_mark(call_reader *r, const mark *m) {
     }
 }
 
-/* Whether closing marks are looked for. Where brackets begin calls by themselves, the mark of a code block is one only once, behind a call
- * that such a mark opened: other blocks are content. */
+/* Whether closing marks are looked for. Where brackets begin calls by themselves, the
+ * mark of a code block is one only once, behind a call that such a mark opened: other
+ * blocks are content. */
 static bool wants_close(const call_reader *r) {
     return r->after_call && (r->may_close || (r->format->flags & FORMAT_BARE) == 0);
 }
 
 static quire_err outside(call_reader *r, char c) {
     uint32_t roles = ROLE(SECTION) | ROLE(SECTION_END) | ROLE(DROP) | (wants_close(r) ? ROLE(CLOSE) : 0);
-    roles |= r->in_section || r->format == NULL || (r->format->flags & FORMAT_IN_SECTION) == 0 ? ROLE(OPEN) : 0;
+    roles |=
+        r->in_section || r->format == NULL || (r->format->flags & FORMAT_IN_SECTION) == 0 ? ROLE(OPEN) : 0;
     char text[3 * MARK_BYTES];
     size_t n;
     if (r->format == NULL && r->marks.n == 0) {
@@ -298,7 +306,8 @@ static quire_err outside(call_reader *r, char c) {
 
 /* ---- inside ---- */
 
-/* Whether an open call has collected more than may be held. Only where a character begins: a call's text ends with a whole one. */
+/* Whether an open call has collected more than may be held. Only where a character
+ * begins: a call's text ends with a whole one. */
 static bool is_full(const call_reader *r, char c) {
     return r->in_call && r->text.n > r->max_text && ((unsigned char)c & 0xC0) != 0x80;
 }
@@ -334,7 +343,8 @@ static quire_err inside(call_reader *r, char c) {
     return call_reject(r, &c, 1);
 }
 
-/* Reads a byte of a special token inside a call: a mark of the format ends the attempt, everything else is plain text. */
+/* Reads a byte of a special token inside a call: a mark of the format ends the attempt,
+ * everything else is plain text. */
 static quire_err inside_special(call_reader *r, char c) {
     if (c == MARK_BEGIN) {
         r->special_is_open = true;

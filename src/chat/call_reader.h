@@ -1,8 +1,9 @@
 /* The tool part of an output parser: content and calls. Private to this room.
  *
- * Outside a call, text is content and marks are looked for. A mark of role OPEN, or a bracket in formats without marks, begins an attempt:
- * the syntax of the format reads on, and the bytes are held. Once the call's name is sure, the call begins and they are dropped; where the
- * syntax breaks before, they are content. */
+ * Outside a call, text is content and marks are looked for. A mark of role OPEN, or a
+ * bracket in formats without marks, begins an attempt: the syntax of the format reads on,
+ * and the bytes are held. Once the call's name is sure, the call begins and they are
+ * dropped; where the syntax breaks before, they are content. */
 #ifndef CHAT_CALL_READER_H
 #define CHAT_CALL_READER_H
 
@@ -22,9 +23,11 @@ typedef struct call_machine {
     quire_err (*begin)(call_reader *r);
     /* Reads one byte. It was added to r->held, unless a call is open. */
     quire_err (*byte)(call_reader *r, char c);
-    /* The text ends inside: complete the open call, unless cut_off; what is held stays there. */
+    /* The text ends inside: complete the open call, unless cut_off; what is held stays
+     * there. */
     quire_err (*end)(call_reader *r, bool cut_off);
-    /* Special tokens that are marks of the format end the attempt wherever they stand; others are plain text. */
+    /* Special tokens that are marks of the format end the attempt wherever they stand;
+     * others are plain text. */
     bool breaks_at_marks;
 } call_machine;
 
@@ -82,11 +85,12 @@ struct call_reader {
     mark_set marks;
     mark_match match;
     output_events *out;
-    bool inside;         /* an attempt or a call */
-    bool in_call;        /* a call has begun */
-    bool has_called;     /* a call of this attempt has begun, and perhaps ended */
-    bool after_call;     /* a call has ended, and only white space and closing marks came since */
-    bool may_close;      /* that call, or one before it, was opened by a mark whose closing one has not come */
+    bool inside;     /* an attempt or a call */
+    bool in_call;    /* a call has begun */
+    bool has_called; /* a call of this attempt has begun, and perhaps ended */
+    bool after_call; /* a call has ended, and only white space and closing marks came since */
+    /* that call, or one before it, was opened by a mark whose closing one has not come */
+    bool may_close;
     bool in_section;     /* behind ROLE_SECTION */
     bool section_is_new; /* and nothing came since */
     bool section_has_calls;
@@ -115,14 +119,15 @@ struct call_reader {
     } u;
 };
 
-extern const call_machine json_machine, tag_machine, element_machine, gemma_machine, python_machine, harmony_machine;
+extern const call_machine json_machine, tag_machine, element_machine, gemma_machine, python_machine,
+    harmony_machine;
 
 /* format NULL: everything is content. options are borrowed. */
 quire_err call_reader_init(call_reader *r, const call_format *format, const output_options *options);
 void call_reader_deinit(call_reader *r);
 quire_err call_reader_push(call_reader *r, char c);
-/* A token without text came: what is held of a mark, or of an attempt none of whose calls has begun, is content, and what follows is not
- * the answer's beginning. */
+/* A token without text came: what is held of a mark, or of an attempt none of whose calls
+ * has begun, is content, and what follows is not the answer's beginning. */
 quire_err call_reader_break(call_reader *r);
 quire_err call_reader_finish(call_reader *r, bool cut_off);
 
@@ -145,10 +150,11 @@ quire_err call_set(strbuf *b, str s);
 /* Whether a text may be a function's name. */
 bool call_is_name(str s);
 bool call_is_offered(const call_reader *r, str name);
-/* Whether what is held is "[]" and no mark: where a bracket in the text begins an attempt, that is text. */
+/* Whether what is held is "[]" and no mark: where a bracket in the text begins an
+ * attempt, that is text. */
 bool call_is_empty_list(const call_reader *r);
-/* Whether an object that is a call must name an offered function first thing: in formats in which a bracket anywhere may begin one, where
- * the answer did not begin with it. */
+/* Whether an object that is a call must name an offered function first thing: in formats
+ * in which a bracket anywhere may begin one, where the answer did not begin with it. */
 bool call_names_first(const call_reader *r);
 /* Begins the call r->name with the id r->id: what was held is dropped. */
 quire_err call_begin(call_reader *r);
@@ -157,14 +163,15 @@ quire_err call_flush_arguments(call_reader *r);
 quire_err call_end(call_reader *r);
 /* Leaves the attempt: its syntax is complete, and what is held is dropped. */
 void call_leave(call_reader *r);
-/* Leaves the attempt where the last n bytes, p[0..n), do not fit: what is held before them is content, and they are read outside. An open
- * call must have ended. */
+/* Leaves the attempt where the last n bytes, p[0..n), do not fit: what is held before
+ * them is content, and they are read outside. An open call must have ended. */
 quire_err call_reject(call_reader *r, const char *p, size_t n);
 /* The same for what mark_push gave: text[0..n) and what r->match holds. */
 quire_err call_reject_match(call_reader *r, const char *text, size_t n);
 /* Appends a piece of reasoning or content, without MARK_BEGIN and MARK_END. */
 quire_err call_text(call_reader *r, output_kind kind, const char *p, size_t n);
-/* Text outside calls, with MARK_BEGIN and MARK_END. White space waits until it is known whether a call follows. */
+/* Text outside calls, with MARK_BEGIN and MARK_END. White space waits until it is known
+ * whether a call follows. */
 quire_err call_content(call_reader *r, const char *p, size_t n);
 
 #endif

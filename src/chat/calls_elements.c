@@ -1,7 +1,9 @@
-/* Calls as nested elements (MiniMax M3): every tag stands behind a mark, objects and lists are elements within elements.
+/* Calls as nested elements (MiniMax M3): every tag stands behind a mark, objects and
+ * lists are elements within elements.
  *
- * MARK<invoke name="NAME">MARK<KEY>VALUEMARK</KEY>MARK<LIST>MARK<item>VALUEMARK</item>MARK</LIST>MARK</invoke>. The schema says what a text
- * is, and what an empty element is. */
+ * MARK<invoke
+ * name="NAME">MARK<KEY>VALUEMARK</KEY>MARK<LIST>MARK<item>VALUEMARK</item>MARK</LIST>MARK</invoke>.
+ * The schema says what a text is, and what an empty element is. */
 #include "chat/call_reader.h"
 
 enum { NAME, BODY, TAG };
@@ -33,7 +35,8 @@ static quire_err close_element(call_reader *r) {
     }
     uint8_t kind = e->open[e->depth - 1].kind;
     e->depth--;
-    return kind == LEAF ? typed_end(&r->value, &r->arguments) : strbuf_add_char(&r->arguments, kind == OBJECT ? '}' : ']');
+    return kind == LEAF ? typed_end(&r->value, &r->arguments)
+                        : strbuf_add_char(&r->arguments, kind == OBJECT ? '}' : ']');
 }
 
 static quire_err finish_call(call_reader *r) {
@@ -77,7 +80,8 @@ static quire_err open_element(call_reader *r, str name) {
     }
     e->open[e->depth].kind = UNKNOWN;
     e->open[e->depth].has_items = false;
-    e->open[e->depth].schema = is_object ? schema_member(schema, r->schema, name) : schema_items(schema, r->schema);
+    e->open[e->depth].schema =
+        is_object ? schema_member(schema, r->schema, name) : schema_items(schema, r->schema);
     e->depth++;
     strbuf_clear(&r->text);
     return schema_types(e->open[e->depth - 1].schema, r->schema) == TYPE_STRING ? begin_leaf(r) : QUIRE_OK;

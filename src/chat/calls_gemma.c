@@ -1,4 +1,5 @@
-/* Calls in Gemma's notation: call:NAME{KEY:VALUE,..}, with bare keys, strings between two equal marks, and nested objects and lists. */
+/* Calls in Gemma's notation: call:NAME{KEY:VALUE,..}, with bare keys, strings between two
+ * equal marks, and nested objects and lists. */
 #include "chat/call_reader.h"
 
 enum { HEAD, STRUCTURE, KEY, BARE, STRING, QUOTED_KEY, TYPED, JSON_STRING };
@@ -130,7 +131,8 @@ static quire_err at_quote(call_reader *r, bool *fits) {
     switch (g->state) {
     case STRUCTURE:
         *fits = json_stream_wants_name(&r->json) || json_stream_wants_value(&r->json);
-        if (json_stream_wants_name(&r->json) || (g->is_typed && r->json.depth == 1 && r->value.types != TYPE_STRING)) {
+        if (json_stream_wants_name(&r->json) ||
+            (g->is_typed && r->json.depth == 1 && r->value.types != TYPE_STRING)) {
             g->state = json_stream_wants_name(&r->json) ? QUOTED_KEY : TYPED;
             return QUIRE_OK;
         }
@@ -154,7 +156,8 @@ static quire_err finish_call(call_reader *r) {
     uint8_t state = r->u.g.state;
     bool fits = true;
     if (state == BARE || state == TYPED) {
-        r->text.n = state == BARE ? call_trim(call_str(&r->text)).n : r->text.n; /* it began with no white space */
+        /* it began with no white space */
+        r->text.n = state == BARE ? call_trim(call_str(&r->text)).n : r->text.n;
         TRY(end_typed(r, state == BARE ? 0 : r->value.types, &fits));
     }
     TRY(json_stream_close(&r->json, &r->arguments));

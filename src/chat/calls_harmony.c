@@ -1,7 +1,9 @@
 /* Harmony, the format of gpt-oss: an answer is a row of messages, each with a header.
  *
- * <|channel|>NAME to=RECIPIENT <|constrain|>json<|message|>TEXT<|end|><|start|>assistant<|channel|>.. A message to functions.NAME is a
- * call; the channel analysis is reasoning, every other one content. Texts of one kind are joined by a newline. */
+ * <|channel|>NAME to=RECIPIENT
+ * <|constrain|>json<|message|>TEXT<|end|><|start|>assistant<|channel|>.. A message to
+ * functions.NAME is a call; the channel analysis is reasoning, every other one content.
+ * Texts of one kind are joined by a newline. */
 #include "chat/call_reader.h"
 
 enum { HEADER, TEXT, CALL, AFTER };
@@ -20,7 +22,8 @@ static quire_err begin(call_reader *r) {
 
 /* ---- headers ---- */
 
-/* The word behind a text in the header, up to white space or a mark; empty: the header does not have it. */
+/* The word behind a text in the header, up to white space or a mark; empty: the header
+ * does not have it. */
 static str word_behind(str header, const char *what) {
     size_t n = strlen(what);
     for (size_t i = 0; i + n <= header.n; i++) {
@@ -47,7 +50,8 @@ static quire_err begin_text(call_reader *r, uint8_t kind) {
 }
 
 static quire_err begin_message(call_reader *r) {
-    str header = call_str(&r->text), to = word_behind(header, "to="), channel = word_behind(header, "<|channel|>");
+    str header = call_str(&r->text), to = word_behind(header, "to="),
+        channel = word_behind(header, "<|channel|>");
     bool is_function = str_begins(to, "functions.");
     str name = is_function ? (str){to.p + strlen("functions."), to.n - strlen("functions.")} : to;
     bool is_call = r->options->choice != OUTPUT_CHOICE_NONE && call_is_name(name) &&
@@ -159,7 +163,8 @@ static quire_err at_mark(call_reader *r, const mark *m) {
         h->state = HEADER;
         h->is_first = false;
         for (uint8_t i = 0; i < m->n; i++) {
-            TRY(m->text[i] == MARK_BEGIN || m->text[i] == MARK_END ? QUIRE_OK : strbuf_add_char(&r->text, m->text[i]));
+            TRY(m->text[i] == MARK_BEGIN || m->text[i] == MARK_END ? QUIRE_OK
+                                                                   : strbuf_add_char(&r->text, m->text[i]));
         }
         return QUIRE_OK;
     }

@@ -1,14 +1,30 @@
-/* Calls as JSON: {"name": .., "arguments": {..}}, lists of these, {name: arguments}, and a head with the name before the arguments alone.
+/* Calls as JSON: {"name": .., "arguments": {..}}, lists of these, {name: arguments}, and
+ * a head with the name before the arguments alone.
  *
- * Members may come in any order, except where call_names_first says so. Arguments that come before the name are held until it is there.
- * Arguments may be JSON inside a string. */
+ * Members may come in any order, except where call_names_first says so. Arguments that
+ * come before the name are held until it is there. Arguments may be JSON inside a
+ * string. */
 #include "chat/call_reader.h"
 
-enum { HEAD, BODY, ITEM, AFTER_ITEM, NAME, AFTER_NAME, MEMBER, NAME_VALUE, SKIPPED, ARGUMENTS, ARGUMENTS_TEXT, AFTER_MEMBER };
+enum {
+    HEAD,
+    BODY,
+    ITEM,
+    AFTER_ITEM,
+    NAME,
+    AFTER_NAME,
+    MEMBER,
+    NAME_VALUE,
+    SKIPPED,
+    ARGUMENTS,
+    ARGUMENTS_TEXT,
+    AFTER_MEMBER
+};
 enum { HEAD_BYTES = 512 };
 
 static quire_err begin(call_reader *r) {
-    r->u.j = (json_calls){.state = (r->format->flags & (FORMAT_HEAD | FORMAT_HEAD_OR_JSON)) != 0 ? HEAD : BODY};
+    r->u.j =
+        (json_calls){.state = (r->format->flags & (FORMAT_HEAD | FORMAT_HEAD_OR_JSON)) != 0 ? HEAD : BODY};
     r->json = (json_stream){0};
     return QUIRE_OK;
 }
@@ -40,7 +56,8 @@ static quire_err break_arguments(call_reader *r, char c) {
     return call_reject(r, &c, 1);
 }
 
-/* Reads a byte of the arguments, decoded where they are inside a string. *result as json_stream_push. */
+/* Reads a byte of the arguments, decoded where they are inside a string. *result as
+ * json_stream_push. */
 static quire_err push_arguments(call_reader *r, char c, json_stream_result *result) {
     TRY(json_stream_push(&r->json, c, &r->arguments, result));
     return r->in_call ? call_flush_arguments(r) : QUIRE_OK;
@@ -146,7 +163,8 @@ static quire_err begin_member(call_reader *r, char c) {
     if (call_names_first(r) && !j->has_name && !str_is(key, "name")) {
         return call_reject(r, &c, 1);
     }
-    if (str_is(key, "function") && c == '{' && !j->in_function) { /* {"type": "function", "function": {"name": ..}} */
+    /* {"type": "function", "function": {"name": ..}} */
+    if (str_is(key, "function") && c == '{' && !j->in_function) {
         j->in_function = true;
         j->state = NAME;
         return QUIRE_OK;
@@ -171,12 +189,14 @@ static quire_err begin_member(call_reader *r, char c) {
     return result == JSON_STREAM_MORE ? QUIRE_OK : call_reject(r, &c, 1);
 }
 
-/* The name is in r->text as a JSON string. Arguments that came before it are handed out now. A grammar of calls knows names as they are, so
- * one with escapes, which no schema held, is none. */
+/* The name is in r->text as a JSON string. Arguments that came before it are handed out
+ * now. A grammar of calls knows names as they are, so one with escapes, which no schema
+ * held, is none. */
 static quire_err take_name(call_reader *r) {
     str quoted = call_str(&r->text), name = {quoted.p + 1, quoted.n - 2};
     TRY(call_set(&r->name, name));
-    r->u.j.has_name = !r->u.j.is_escaped && call_is_name(name) && (!call_names_first(r) || call_is_offered(r, name));
+    r->u.j.has_name =
+        !r->u.j.is_escaped && call_is_name(name) && (!call_names_first(r) || call_is_offered(r, name));
     if (!r->u.j.has_name) {
         return call_reject(r, NULL, 0);
     }
@@ -231,7 +251,8 @@ static quire_err end_object(call_reader *r, char c) {
     }
     bool is_done = (j->has_name && j->has_arguments) || (r->format->flags & FORMAT_KEYED) != 0;
     if (!is_done) { /* a name alone calls a function that is offered */
-        if (!j->has_name || (r->format->flags & FORMAT_BARE) != 0 || !call_is_offered(r, call_str(&r->name))) {
+        if (!j->has_name || (r->format->flags & FORMAT_BARE) != 0 ||
+            !call_is_offered(r, call_str(&r->name))) {
             return call_reject(r, &c, 1);
         }
         TRY(call_begin(r));
@@ -260,7 +281,8 @@ static quire_err begin_body(call_reader *r, char c) {
     if (c != '{') {
         return call_reject(r, &c, 1);
     }
-    if (is_forced_by_name(r) && !j->in_list && r->held.n == 1) { /* the answer is the arguments of that function */
+    /* the answer is the arguments of that function */
+    if (is_forced_by_name(r) && !j->in_list && r->held.n == 1) {
         TRY(call_set(&r->name, r->options->named));
         j->has_name = j->is_bare = true;
         return begin_arguments(r, c);
@@ -316,7 +338,8 @@ static quire_err between(call_reader *r, char c) {
 
 /* ---- heads ---- */
 
-/* The part of s before a text, and what is behind it; all of s and nothing where it has none. */
+/* The part of s before a text, and what is behind it; all of s and nothing where it has
+ * none. */
 static bool split(str s, const char *at, str *before, str *behind) {
     size_t n = strlen(at);
     for (size_t i = 0; i + n <= s.n; i++) {
@@ -347,7 +370,8 @@ static quire_err take_numbered(call_reader *r, str *name) {
     return QUIRE_OK;
 }
 
-/* Finds name and id in the head, which is in r->text. *marked: it has a mark of role HEAD. */
+/* Finds name and id in the head, which is in r->text. *marked: it has a mark of role
+ * HEAD. */
 static quire_err read_head(call_reader *r, bool *marked) {
     str head = call_trim(call_str(&r->text)), name = head, rest;
     *marked = false;
@@ -359,7 +383,8 @@ static quire_err read_head(call_reader *r, bool *marked) {
         }
         *marked = true;
         name = call_trim(before);
-        if (str_is(name, "function") && call_trim(behind).n > 0) { /* DeepSeek V3: the kind of tool stands first */
+        /* DeepSeek V3: the kind of tool stands first */
+        if (str_is(name, "function") && call_trim(behind).n > 0) {
             name = call_trim(behind);
         }
         if (split(behind, "<tool_name>", &rest, &before)) { /* MCP's tags: the server stands first */

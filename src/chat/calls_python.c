@@ -1,5 +1,5 @@
-/* Calls as Python: [name(key="value", other=[1, {'a': None}]), ..], with keyword arguments that are literals.
- */
+/* Calls as Python: [name(key="value", other=[1, {'a': None}]), ..], with keyword
+ * arguments that are literals. */
 #include <ctype.h>
 
 #include "chat/call_reader.h"

@@ -1,7 +1,9 @@
-/* Calls as tags: a name, then parameters with their values as plain text, typed by the schema.
+/* Calls as tags: a name, then parameters with their values as plain text, typed by the
+ * schema.
  *
- * <function=NAME> <parameter=KEY>VALUE</parameter> .. </function>, and the same with attributes or with tags of other names. A value ends
- * at its closing tag, so it cannot hold that tag; it may hold every other. */
+ * <function=NAME> <parameter=KEY>VALUE</parameter> .. </function>, and the same with
+ * attributes or with tags of other names. A value ends at its closing tag, so it cannot
+ * hold that tag; it may hold every other. */
 #include "chat/call_reader.h"
 
 enum { NAME, BODY, KEY, GAP, VALUE };
@@ -159,7 +161,8 @@ static mark_roles roles_of(const call_reader *r) {
     uint32_t special = ROLE(END) | ROLE(SECTION_END) | ROLE(CLOSE);
     switch (r->u.t.state) {
     case NAME:
-        return call_roles((r->format->flags & FORMAT_NAME_TO_TAG) != 0 ? ROLE(PARAMETER) | ROLE(END) : ROLE(NAME_END), 0);
+        return call_roles(
+            (r->format->flags & FORMAT_NAME_TO_TAG) != 0 ? ROLE(PARAMETER) | ROLE(END) : ROLE(NAME_END), 0);
     case BODY:
         return call_roles(ROLE(PARAMETER) | ROLE(END) | (r->in_call ? ROLE(SECTION_END) : 0), 0);
     case KEY:

@@ -6,12 +6,13 @@
 #define TURN_START "<|im_start|>"
 #define TURN_END   "<|im_end|>"
 
-static const char chatml[] =
-    "{% for m in messages %}{{ '" TURN_START "' + m['role'] + '\n' + m['content'] + '" TURN_END "\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '" TURN_START "assistant\n' }}{% endif %}";
+static const char chatml[] = "{% for m in messages %}{{ '" TURN_START
+                             "' + m['role'] + '\n' + m['content'] + '" TURN_END "\n' }}{% endfor %}"
+                             "{% if add_generation_prompt %}{{ '" TURN_START "assistant\n' }}{% endif %}";
 
-static const char plain[] = "{% for m in messages %}{{ m['role'] + ':\n' + m['content'] + '\n\n' }}{% endfor %}"
-                            "{% if add_generation_prompt %}{{ 'assistant:\n' }}{% endif %}";
+static const char plain[] =
+    "{% for m in messages %}{{ m['role'] + ':\n' + m['content'] + '\n\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant:\n' }}{% endif %}";
 
 /* The id of a special token, or -1. */
 static int32_t special(const tokenizer *t, const char *text) {
@@ -26,8 +27,10 @@ static quire_err open_chatml(const chat_tokens *tokens, chat_form *f, quire_erro
 }
 
 static quire_err open_plain(const chat_tokens *tokens, chat_form *f, quire_error *err) {
-    /* With the empty line and without, so that none of it is shown: of two that end together the longer one counts. */
-    static const char *const stops[CHAT_FORM_STOPS] = {"\n\nuser:", "\nuser:", "\n\nassistant:", "\nassistant:"};
+    /* With the empty line and without, so that none of it is shown: of two that end
+     * together the longer one counts. */
+    static const char *const stops[CHAT_FORM_STOPS] = {
+        "\n\nuser:", "\nuser:", "\n\nassistant:", "\nassistant:"};
     f->name = "plain";
     for (; f->n_stops < CHAT_FORM_STOPS; f->n_stops++) {
         f->stops[f->n_stops] = str_of(stops[f->n_stops]);
@@ -35,7 +38,8 @@ static quire_err open_plain(const chat_tokens *tokens, chat_form *f, quire_error
     return chat_template_open(str_of(plain), tokens, &f->template, err);
 }
 
-static quire_err open_default(const char *given, str own, chat_form *f, quire_error *refused, quire_error *err) {
+static quire_err open_default(const char *given, str own, chat_form *f, quire_error *refused,
+                              quire_error *err) {
     if (given != NULL) {
         return chat_template_open(str_of(given), &f->tokens, &f->template, err);
     }
@@ -50,7 +54,8 @@ static quire_err open_default(const char *given, str own, chat_form *f, quire_er
     return has_turns ? open_chatml(&f->tokens, f, err) : open_plain(&f->tokens, f, err);
 }
 
-quire_err chat_form_open(const char *given, str own, const chat_tokens *tokens, chat_form *out, quire_error *refused, quire_error *err) {
+quire_err chat_form_open(const char *given, str own, const chat_tokens *tokens, chat_form *out,
+                         quire_error *refused, quire_error *err) {
     *out = (chat_form){.name = given != NULL ? "file" : "model", .end_token = -1, .tokens = *tokens};
     *refused = (quire_error){0};
     out->tokens.others = out->set = mem_new(1, sizeof *out->set);
@@ -102,7 +107,9 @@ quire_err chat_form_names(const chat_form *f, strbuf *out) {
 }
 
 const chat_template *chat_form_choose(const chat_form *f, str name, bool has_tools) {
-    const chat_template *found = name.n > 0 ? chat_form_find(f, name) : has_tools ? chat_form_find(f, str_of("tool_use")) : NULL;
+    const chat_template *found = name.n > 0  ? chat_form_find(f, name)
+                                 : has_tools ? chat_form_find(f, str_of("tool_use"))
+                                             : NULL;
     return found != NULL ? found : f->template;
 }
 

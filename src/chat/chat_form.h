@@ -1,9 +1,12 @@
-/* The form of a model's chats: its template, or one of two for models that have none, and what ends an answer.
+/* The form of a model's chats: its template, or one of two for models that have none, and
+ * what ends an answer.
  *
- *   given   by the operator            the template alone
- *   model   the model's own            the template alone
- *   chatml  there is none, but the tokens <|im_start|> and <|im_end|> are: a turn is <|im_start|>ROLE, a line break, the text, <|im_end|>
- *   plain   there is none: a turn is a line "ROLE:", the text, an empty line. What the model writes as the user's next turn ends its answer
+ *   given   by the operator: the template alone
+ *   model   the model's own: the template alone
+ *   chatml  there is none, but the tokens <|im_start|> and <|im_end|> are: a turn is
+ *           <|im_start|>ROLE, a line break, the text, <|im_end|>
+ *   plain   there is none: a turn is a line "ROLE:", the text, an empty line. What the
+ *           model writes as the user's next turn ends its answer
  *
  * Immutable after open: any thread. */
 #ifndef CHAT_FORM_H
@@ -36,18 +39,21 @@ typedef struct chat_form {
     int32_t end_token; /* a token that ends an answer besides the model's own; -1: none */
 } chat_form;
 
-/* Opens the form with the given template (NULL: none), else the model's own (empty: none), else without one. *refused says why the model's
- * own was not taken, where it has one that is not understood; else its code is QUIRE_OK. Errors of a given template as chat_template_open;
- * QUIRE_NO_MEMORY. Close *out in any case. */
-quire_err chat_form_open(const char *given, str own, const chat_tokens *tokens, chat_form *out, quire_error *refused, quire_error *err);
-/* Adds one of the model's templates beside its default one, if there is room; its name is copied. Errors as chat_template_open: f is
- * unchanged. */
+/* Opens the form with the given template (NULL: none), else the model's own (empty:
+ * none), else without one. *refused says why the model's own was not taken, where it has
+ * one that is not understood; else its code is QUIRE_OK. Errors of a given template as
+ * chat_template_open; QUIRE_NO_MEMORY. Close *out in any case. */
+quire_err chat_form_open(const char *given, str own, const chat_tokens *tokens, chat_form *out,
+                         quire_error *refused, quire_error *err);
+/* Adds one of the model's templates beside its default one, if there is room; its name is
+ * copied. Errors as chat_template_open: f is unchanged. */
 quire_err chat_form_add(chat_form *f, const chat_source *s, quire_error *err);
 /* The template of that name ("default": the first), or NULL. */
 const chat_template *chat_form_find(const chat_form *f, str name);
 /* Appends the names of all templates, for an error. QUIRE_NO_MEMORY. */
 quire_err chat_form_names(const chat_form *f, strbuf *out);
-/* The template of a request: the one that it names (empty: none), else "tool_use" for one with tools where there is one, else the first. */
+/* The template of a request: the one that it names (empty: none), else "tool_use" for one
+ * with tools where there is one, else the first. */
 const chat_template *chat_form_choose(const chat_form *f, str name, bool has_tools);
 void chat_form_close(chat_form *f);
 

@@ -1,7 +1,10 @@
-/* A JSON value that arrives byte by byte, written on as JSON: strict in what it writes, lenient in what it reads.
+/* A JSON value that arrives byte by byte, written on as JSON: strict in what it writes,
+ * lenient in what it reads.
  *
- * Strings are written anew: control characters and escapes that JSON does not have are repaired. A comma before a closing bracket is
- * dropped. Python's True, False and None become JSON's. At any time the value can be closed, so that what was written is whole. */
+ * Strings are written anew: control characters and escapes that JSON does not have are
+ * repaired. A comma before a closing bracket is dropped. Python's True, False and None
+ * become JSON's. At any time the value can be closed, so that what was written is
+ * whole. */
 #ifndef CHAT_JSON_STREAM_H
 #define CHAT_JSON_STREAM_H
 
@@ -30,7 +33,8 @@ typedef struct json_stream {
 
 /* Reads c and appends to *out. Errors are those of strbuf. */
 quire_err json_stream_push(json_stream *s, char c, strbuf *out, json_stream_result *result);
-/* The same for each of p[0..n), up to the first that does not give MORE; *n_read: how many were read. */
+/* The same for each of p[0..n), up to the first that does not give MORE; *n_read: how
+ * many were read. */
 quire_err json_stream_add(json_stream *s, str text, strbuf *out, json_stream_result *result, size_t *n_read);
 /* Appends what closes the value: quotes, null for a missing value, brackets. */
 quire_err json_stream_close(json_stream *s, strbuf *out);

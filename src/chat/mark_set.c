@@ -72,7 +72,8 @@ static bool begins_mark(const mark_match *m, const mark_set *set, mark_roles rol
     return begins;
 }
 
-int mark_push(mark_match *m, const mark_set *set, mark_roles roles, char c, char text[MARK_BYTES], size_t *n) {
+int mark_push(mark_match *m, const mark_set *set, mark_roles roles, char c, char text[MARK_BYTES],
+              size_t *n) {
     int whole = -1;
     *n = 0;
     if (m->n == 0 && (set->firsts[(uint8_t)c / 64] >> (uint8_t)c % 64 & 1) == 0) {
@@ -98,7 +99,8 @@ size_t mark_take(mark_match *m, char text[MARK_BYTES]) {
 int mark_find_special(const mark_set *set, uint32_t roles, str letters) {
     for (int i = 0; i < set->n; i++) {
         const mark *k = &set->marks[i];
-        if ((roles >> k->role & 1) != 0 && k->is_special && k->n == letters.n + 2 && memcmp(k->text + 1, letters.p, letters.n) == 0) {
+        if ((roles >> k->role & 1) != 0 && k->is_special && k->n == letters.n + 2 &&
+            memcmp(k->text + 1, letters.p, letters.n) == 0) {
             return i;
         }
     }

@@ -1,7 +1,8 @@
 /* Marks in a stream of bytes: the texts by which a format opens and closes its parts.
  *
- * In the streams of this room a special token stands between MARK_BEGIN and MARK_END, bytes that UTF-8 never has. A mark that is a special
- * token is written in the same way, so it never matches the same letters in ordinary tokens. */
+ * In the streams of this room a special token stands between MARK_BEGIN and MARK_END,
+ * bytes that UTF-8 never has. A mark that is a special token is written in the same way,
+ * so it never matches the same letters in ordinary tokens. */
 #ifndef CHAT_MARK_SET_H
 #define CHAT_MARK_SET_H
 
@@ -25,7 +26,8 @@ typedef struct mark_set {
     mark marks[MARK_MAX];
 } mark_set;
 
-/* Which marks are looked for: bits 1 << role. special: roles that count only as special tokens. */
+/* Which marks are looked for: bits 1 << role. special: roles that count only as special
+ * tokens. */
 typedef struct mark_roles {
     uint32_t any, special;
 } mark_roles;
@@ -41,10 +43,11 @@ typedef struct mark_test {
     const void *context;
 } mark_test;
 
-/* Adds a mark; its parts that are special tokens are found by the test. A mark that does not fit is a mistake of the table: QUIRE_INTERNAL.
- */
+/* Adds a mark; its parts that are special tokens are found by the test. A mark that does
+ * not fit is a mistake of the table: QUIRE_INTERNAL. */
 quire_err mark_set_add(mark_set *set, uint8_t role, const char *text, mark_test test);
-/* Reads one byte. Returns the index of the mark that it completes, or -1. text[0..*n): bytes that belong to no mark any more, in order. */
+/* Reads one byte. Returns the index of the mark that it completes, or -1. text[0..*n):
+ * bytes that belong to no mark any more, in order. */
 int mark_push(mark_match *m, const mark_set *set, mark_roles roles, char c, char text[MARK_BYTES], size_t *n);
 /* Takes what is held: it will become no mark. */
 size_t mark_take(mark_match *m, char text[MARK_BYTES]);

@@ -8,8 +8,8 @@ quire_err message_error(const conversation *c, const char *member, const json_va
     char param[64], brief[JSON_BRIEF_BYTES];
     const char *dot = *member ? "." : "";
     snprintf(param, sizeof param, "%s.%zu%s%s", c->path, c->i, dot, member);
-    return err_set_param(c->err, QUIRE_BAD_REQUEST, param, "messages[%zu]%s%s is %s; it must be %s", c->i, dot, member,
-                         json_brief(v, brief), what);
+    return err_set_param(c->err, QUIRE_BAD_REQUEST, param, "messages[%zu]%s%s is %s; it must be %s", c->i,
+                         dot, member, json_brief(v, brief), what);
 }
 
 /* ---- roles ---- */
@@ -19,8 +19,9 @@ typedef struct role_name {
     chat_role is;
 } role_name;
 
-static const role_name roles[] = {{"system", CHAT_SYSTEM},   {"developer", CHAT_SYSTEM}, {"assistant", CHAT_ASSISTANT},
-                                  {"model", CHAT_ASSISTANT}, {"tool", CHAT_TOOL},        {"function", CHAT_TOOL}};
+static const role_name roles[] = {{"system", CHAT_SYSTEM},       {"developer", CHAT_SYSTEM},
+                                  {"assistant", CHAT_ASSISTANT}, {"model", CHAT_ASSISTANT},
+                                  {"tool", CHAT_TOOL},           {"function", CHAT_TOOL}};
 
 static chat_role role_of(str name) {
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
@@ -51,8 +52,8 @@ static bool names_reasoning(const char *name) {
     return false;
 }
 
-/* The text of a message's reasoning: that of the template's own name if there is one, else of the first name that has some, else of the
- * parts of its content. */
+/* The text of a message's reasoning: that of the template's own name if there is one,
+ * else of the first name that has some, else of the parts of its content. */
 static quire_err read_reasoning(conversation *c, const json_value *message, str *reasoning) {
     str found = c->traits->reasoning != NULL ? json_get_str(message, c->traits->reasoning) : (str){0};
     for (size_t i = 0; i < sizeof reasoning_names / sizeof *reasoning_names && found.n == 0; i++) {
@@ -74,7 +75,8 @@ typedef struct message {
     bool has_reasoned; /* it was written */
 } message;
 
-/* Writes the reasoning under the template's name, once. Where that isn't known the client's own names pass as they are. */
+/* Writes the reasoning under the template's name, once. Where that isn't known the
+ * client's own names pass as they are. */
 static quire_err write_reasoning(conversation *c, message *m, const char *name, const json_value *v) {
     if (c->traits->reasoning_part && m->reasoning.n > 0) {
         return QUIRE_OK; /* the content has it */
@@ -149,7 +151,8 @@ static quire_err write_message(conversation *c, const json_value *v) {
     return c->o.err;
 }
 
-quire_err chat_messages_read(const json_value *array, const chat_traits *traits, const char *path, chat_messages *out, quire_error *err) {
+quire_err chat_messages_read(const json_value *array, const chat_traits *traits, const char *path,
+                             chat_messages *out, quire_error *err) {
     static const chat_traits plain = {0};
     conversation c = {.traits = traits != NULL ? traits : &plain, .path = path, .err = err};
     c.o.to = &c.m.json;

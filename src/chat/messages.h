@@ -1,4 +1,5 @@
-/* Messages: a client's conversation, checked and brought into the form that a chat template takes. */
+/* Messages: a client's conversation, checked and brought into the form that a chat
+ * template takes. */
 #ifndef CHAT_MESSAGES_H
 #define CHAT_MESSAGES_H
 
@@ -14,12 +15,16 @@ typedef struct chat_messages {
 
 /* Reads an array of messages for a template with these traits (NULL: those of zero).
  *
- * Content becomes one text (parts are joined by newlines) or a list of text parts; a refusal is text. Arguments of calls become an object
- * or JSON text; those that are no object become {} where the template cannot have them as the text they are. function_call becomes
- * tool_calls. Roles and the name of the reasoning become the template's, and ids of calls are shortened where it asks for that. Members
- * that are null are left out, others pass as they are. path: how errors name the array ("body.messages"). QUIRE_BAD_REQUEST, whose param is
- * PATH.I.MEMBER or empty; QUIRE_CANCELLED; QUIRE_NO_MEMORY. *out is zero after a failure, else the caller's. */
-quire_err chat_messages_read(const json_value *array, const chat_traits *traits, const char *path, chat_messages *out, quire_error *err);
+ * Content becomes one text (parts are joined by newlines) or a list of text parts; a
+ * refusal is text. Arguments of calls become an object or JSON text; those that are no
+ * object become {} where the template cannot have them as the text they are.
+ * function_call becomes tool_calls. Roles and the name of the reasoning become the
+ * template's, and ids of calls are shortened where it asks for that. Members that are
+ * null are left out, others pass as they are. path: how errors name the array
+ * ("body.messages"). QUIRE_BAD_REQUEST, whose param is PATH.I.MEMBER or empty;
+ * QUIRE_CANCELLED; QUIRE_NO_MEMORY. *out is zero after a failure, else the caller's. */
+quire_err chat_messages_read(const json_value *array, const chat_traits *traits, const char *path,
+                             chat_messages *out, quire_error *err);
 void chat_messages_deinit(chat_messages *m);
 
 #endif

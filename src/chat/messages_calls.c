@@ -3,7 +3,8 @@
 
 #include "chat/messages_read.h"
 
-/* Bounds of arguments that are parsed: those of a request, and room in the depth of a template's variables for what is around them. */
+/* Bounds of arguments that are parsed: those of a request, and room in the depth of a
+ * template's variables for what is around them. */
 static const json_limits argument_limits = {.max_depth = 100,
                                             .max_values = (size_t)1 << 21,
                                             .max_containers = (size_t)1 << 17,
@@ -35,7 +36,8 @@ static bool has_huge_integer(str text) {
     return false;
 }
 
-/* Whether a text is a JSON object that a template can be given. Errors: of a turn, and of memory. */
+/* Whether a text is a JSON object that a template can be given. Errors: of a turn, and of
+ * memory. */
 static quire_err check_object(str text, bool *is) {
     json_fault fault;
     json_counts counts = {0};
@@ -43,7 +45,8 @@ static quire_err check_object(str text, bool *is) {
     while (at < text.n && strchr(" \t\r\n", text.p[at]) != NULL) {
         at++;
     }
-    quire_err e = at < text.n && text.p[at] == '{' ? json_check(text, &argument_limits, &counts, &fault) : QUIRE_BAD_FILE;
+    quire_err e = at < text.n && text.p[at] == '{' ? json_check(text, &argument_limits, &counts, &fault)
+                                                   : QUIRE_BAD_FILE;
     *is = e == QUIRE_OK && (counts.n_wide == 0 || !has_huge_integer(text));
     return e == QUIRE_BAD_FILE || e == QUIRE_TOO_LARGE ? QUIRE_OK : e;
 }
@@ -59,7 +62,8 @@ static bool is_nothing(str text) {
     return text.n == 0 || str_is(text, "null");
 }
 
-/* Writes a value as JSON in a JSON string, with spaces as Python's json.dumps has them. */
+/* Writes a value as JSON in a JSON string, with spaces as Python's json.dumps has
+ * them. */
 static quire_err write_as_text(json_out *o, const json_value *v) {
     strbuf text = {0};
     json_out inner = {.to = &text, .is_spaced = true};
@@ -101,7 +105,8 @@ static bool is_alphanumeric(char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* Writes an id: where the template wants short ones, its last letters and digits, with zeros before them if they are too few. */
+/* Writes an id: where the template wants short ones, its last letters and digits, with
+ * zeros before them if they are too few. */
 static void write_id(conversation *c, const char *name, str id) {
     char brief[SHORT_ID];
     size_t n = SHORT_ID;
@@ -145,7 +150,8 @@ static quire_err write_function(conversation *c, const json_value *function) {
     return QUIRE_OK;
 }
 
-/* A call of a custom tool is one of a function with a string, as the model is shown that tool. */
+/* A call of a custom tool is one of a function with a string, as the model is shown that
+ * tool. */
 static quire_err write_custom(conversation *c, const json_value *custom) {
     strbuf arguments = {0};
     json_out inner = {.to = &arguments, .is_spaced = true};
@@ -224,7 +230,8 @@ static quire_err write_old_call(conversation *c, const json_value *function) {
     return QUIRE_OK;
 }
 
-quire_err message_write_calls(conversation *c, const json_value *calls, const char *name, const json_value *v) {
+quire_err message_write_calls(conversation *c, const json_value *calls, const char *name,
+                              const json_value *v) {
     bool is_old = strcmp(name, "function_call") == 0;
     if (!json_is(v, is_old ? JSON_KIND_OBJECT : JSON_KIND_ARRAY)) {
         return message_error(c, name, v, is_old ? "an object" : "an array of calls");
@@ -248,7 +255,8 @@ quire_err message_write_calls(conversation *c, const json_value *calls, const ch
 
 quire_err message_write_result_id(conversation *c, const json_value *message) {
     const json_value *given = json_get(message, "tool_call_id");
-    const json_value *call_id = json_get(json_at(c->calls, c->n_results), "id"); /* of the call at the same place */
+    /* of the call at the same place */
+    const json_value *call_id = json_get(json_at(c->calls, c->n_results), "id");
     bool answers_old = json_is(c->calls, JSON_KIND_OBJECT);
     if (json_is(given, JSON_KIND_TEXT)) {
         write_id(c, "tool_call_id", json_str(given));

@@ -7,11 +7,16 @@
 static const struct {
     const char *type, *member;
     bool is_answer; /* of an assistant only */
-} part_types[] = {{"text", "text", false}, {"input_text", "text", false}, {"output_text", "text", false}, {"refusal", "refusal", true}};
+} part_types[] = {{"text", "text", false},
+                  {"input_text", "text", false},
+                  {"output_text", "text", false},
+                  {"refusal", "refusal", true}};
 
-/* Whether a part has an assistant's reasoning: {"type": "thinking", "thinking": TEXT}, or a list of text parts in place of TEXT. */
+/* Whether a part has an assistant's reasoning: {"type": "thinking", "thinking": TEXT}, or
+ * a list of text parts in place of TEXT. */
 static bool is_thought(chat_role role, const json_value *part) {
-    return role == CHAT_ASSISTANT && json_is(part, JSON_KIND_OBJECT) && str_is(json_get_str(part, "type"), "thinking");
+    return role == CHAT_ASSISTANT && json_is(part, JSON_KIND_OBJECT) &&
+           str_is(json_get_str(part, "type"), "thinking");
 }
 
 static quire_err add_thought(conversation *c, size_t j, const json_value *thought) {
@@ -51,7 +56,8 @@ static bool has_texts(chat_role role, const json_value *list) {
 }
 
 /* The text of part j: a string, or an object of a text type. The part owns *text. */
-static quire_err part_text(const conversation *c, chat_role role, size_t j, const json_value *part, const json_value **text) {
+static quire_err part_text(const conversation *c, chat_role role, size_t j, const json_value *part,
+                           const json_value **text) {
     char where[48];
     snprintf(where, sizeof where, "content.%zu", j);
     if (json_is(part, JSON_KIND_TEXT)) {
@@ -67,14 +73,16 @@ static quire_err part_text(const conversation *c, chat_role role, size_t j, cons
         return message_error(c, where, type, "a string");
     }
     for (size_t i = 0; i < sizeof part_types / sizeof *part_types; i++) {
-        if (str_is(json_str(type), part_types[i].type) && (!part_types[i].is_answer || role == CHAT_ASSISTANT)) {
+        if (str_is(json_str(type), part_types[i].type) &&
+            (!part_types[i].is_answer || role == CHAT_ASSISTANT)) {
             *text = json_get(part, part_types[i].member);
             snprintf(where, sizeof where, "content.%zu.%s", j, part_types[i].member);
             return json_is(*text, JSON_KIND_TEXT) ? QUIRE_OK : message_error(c, where, *text, "a string");
         }
     }
     char brief[JSON_BRIEF_BYTES];
-    return err_set_param(c->err, QUIRE_BAD_REQUEST, "", "messages[%zu].content[%zu] is of type %s; only text is taken", c->i, j,
+    return err_set_param(c->err, QUIRE_BAD_REQUEST, "",
+                         "messages[%zu].content[%zu] is of type %s; only text is taken", c->i, j,
                          json_brief(type, brief));
 }
 
@@ -90,7 +98,8 @@ static void write_reasoning_part(conversation *c, str reasoning) {
     json_end(&c->o, '}');
 }
 
-/* Writes {"type": "text", "text": TEXT} for each part, behind one with the reasoning if there is some. */
+/* Writes {"type": "text", "text": TEXT} for each part, behind one with the reasoning if
+ * there is some. */
 static quire_err write_parts(conversation *c, chat_role role, const json_value *content, str reasoning) {
     bool list = json_is(content, JSON_KIND_ARRAY);
     size_t n = list ? json_length(content) : content != NULL;
@@ -115,7 +124,8 @@ static quire_err write_parts(conversation *c, chat_role role, const json_value *
 }
 
 /* Joins the parts' texts with newlines. */
-static quire_err join_parts(const conversation *c, chat_role role, const json_value *content, strbuf *joined) {
+static quire_err join_parts(const conversation *c, chat_role role, const json_value *content,
+                            strbuf *joined) {
     size_t n = 0;
     for (size_t j = 0; j < json_length(content); j++) {
         const json_value *text;
@@ -131,15 +141,20 @@ static quire_err join_parts(const conversation *c, chat_role role, const json_va
 
 /* Whether content says nothing and the template wants null for that. */
 static bool is_null(const conversation *c, chat_role role, const json_value *content, bool has_calls) {
-    bool is_empty = content == NULL || (json_is(content, JSON_KIND_ARRAY) ? !has_texts(role, content) : json_str(content).n == 0);
+    bool is_empty = content == NULL || (json_is(content, JSON_KIND_ARRAY) ? !has_texts(role, content)
+                                                                          : json_str(content).n == 0);
     return has_calls && is_empty &&
-           (c->traits->no_text == CHAT_NO_TEXT_NULL || (c->traits->no_text == CHAT_NO_TEXT_GIVEN && content == NULL));
+           (c->traits->no_text == CHAT_NO_TEXT_NULL ||
+            (c->traits->no_text == CHAT_NO_TEXT_GIVEN && content == NULL));
 }
 
-quire_err message_write_content(conversation *c, chat_role role, const json_value *content, const content_beside *beside) {
+quire_err message_write_content(conversation *c, chat_role role, const json_value *content,
+                                const content_beside *beside) {
     json_name(&c->o, "content");
     c->m.last_end = 0;
-    content = content == NULL && role == CHAT_ASSISTANT && json_is(beside->refusal, JSON_KIND_TEXT) ? beside->refusal : content;
+    content = content == NULL && role == CHAT_ASSISTANT && json_is(beside->refusal, JSON_KIND_TEXT)
+                  ? beside->refusal
+                  : content;
     bool list = json_is(content, JSON_KIND_ARRAY);
     if (!list && content != NULL && !json_is(content, JSON_KIND_TEXT)) {
         return message_error(c, "content", content, "a string or an array of text parts");
@@ -149,7 +164,8 @@ quire_err message_write_content(conversation *c, chat_role role, const json_valu
         return QUIRE_OK;
     }
     chat_content form = c->traits->content[role];
-    content = list && !has_texts(role, content) ? NULL : content; /* no parts are no content: templates look at the first of a list */
+    /* no parts are no content: templates look at the first of a list */
+    content = list && !has_texts(role, content) ? NULL : content;
     list = list && content != NULL;
     if (form == CHAT_CONTENT_PARTS || (form == CHAT_CONTENT_BOTH && list) || beside->reasoning.n > 0) {
         return write_parts(c, role, content, beside->reasoning);

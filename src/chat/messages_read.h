@@ -1,4 +1,5 @@
-/* A conversation while it is read: what messages.c, messages_content.c and messages_calls.c share. */
+/* A conversation while it is read: what messages.c, messages_content.c and
+ * messages_calls.c share. */
 #ifndef CHAT_MESSAGES_READ_H
 #define CHAT_MESSAGES_READ_H
 
@@ -31,20 +32,27 @@ typedef struct content_beside {
     bool has_calls;
 } content_beside;
 
-/* A member content, of the form that the template takes from the role; an assistant's parts with reasoning are left out. content NULL:
- * none. QUIRE_BAD_REQUEST where content isn't text. */
-quire_err message_write_content(conversation *c, chat_role role, const json_value *content, const content_beside *beside);
-/* Sets c->thoughts to the text of the parts of an assistant's content that have its reasoning. QUIRE_BAD_REQUEST where that isn't text. */
+/* A member content, of the form that the template takes from the role; an assistant's
+ * parts with reasoning are left out. content NULL: none. QUIRE_BAD_REQUEST where content
+ * isn't text. */
+quire_err message_write_content(conversation *c, chat_role role, const json_value *content,
+                                const content_beside *beside);
+/* Sets c->thoughts to the text of the parts of an assistant's content that have its
+ * reasoning. QUIRE_BAD_REQUEST where that isn't text. */
 quire_err message_read_thoughts(conversation *c, const json_value *content);
 
 /* ---- messages_calls.c ---- */
 
-/* The calls of an assistant's message: its tool_calls if it has some, else its function_call; NULL: none. */
+/* The calls of an assistant's message: its tool_calls if it has some, else its
+ * function_call; NULL: none. */
 const json_value *message_calls(const json_value *message);
-/* Writes the member tool_calls where the member name, with the value v, is the one that has the calls, and nothing where it isn't.
- * QUIRE_BAD_REQUEST where v is no list of objects (tool_calls) or no object. */
-quire_err message_write_calls(conversation *c, const json_value *calls, const char *name, const json_value *v);
-/* Writes the member tool_call_id of a result: the client's, else by the order of results if the template needs one. */
+/* Writes the member tool_calls where the member name, with the value v, is the one that
+ * has the calls, and nothing where it isn't. QUIRE_BAD_REQUEST where v is no list of
+ * objects (tool_calls) or no object. */
+quire_err message_write_calls(conversation *c, const json_value *calls, const char *name,
+                              const json_value *v);
+/* Writes the member tool_call_id of a result: the client's, else by the order of results
+ * if the template needs one. */
 quire_err message_write_result_id(conversation *c, const json_value *message);
 
 #endif

@@ -78,8 +78,9 @@ static const char *row_of(const template_row *rows, size_t n, str text) {
 }
 
 output_formats output_formats_of_template(str chat_template) {
-    return (output_formats){row_of(tool_rows, sizeof tool_rows / sizeof *tool_rows, chat_template),
-                            row_of(reasoning_rows, sizeof reasoning_rows / sizeof *reasoning_rows, chat_template)};
+    return (output_formats){
+        row_of(tool_rows, sizeof tool_rows / sizeof *tool_rows, chat_template),
+        row_of(reasoning_rows, sizeof reasoning_rows / sizeof *reasoning_rows, chat_template)};
 }
 
 /* ---- by a prompt ---- */
@@ -99,7 +100,8 @@ static size_t last_end(str s, const char *text) {
 }
 
 output_start output_start_behind(const char *reasoning_format_name, str tail, output_start otherwise) {
-    const reasoning_format *f = reasoning_format_name != NULL ? reasoning_format_named(reasoning_format_name) : NULL;
+    const reasoning_format *f =
+        reasoning_format_name != NULL ? reasoning_format_named(reasoning_format_name) : NULL;
     size_t open = 0, close = 0;
     for (int i = 0; f != NULL && i < 2; i++) {
         size_t o = last_end(tail, f->open[i]), c = last_end(tail, f->close[i]);

@@ -19,7 +19,8 @@ quire_err output_events_add(output_events *e, output_kind kind, int32_t call, st
     if (!joins) {
         TRY(mem_grow(&e->items, &e->cap, e->n + 1, sizeof *e->items));
     }
-    output_event made = {.kind = kind, .call = call, .text = e->text.n, .n = text.n, .id = e->text.n + text.n, .n_id = id.n};
+    output_event made = {
+        .kind = kind, .call = call, .text = e->text.n, .n = text.n, .id = e->text.n + text.n, .n_id = id.n};
     TRY(strbuf_reserve(&e->text, text.n + id.n));
     TRY(strbuf_add(&e->text, text.p, text.n));
     TRY(strbuf_add(&e->text, id.p, id.n));

@@ -19,7 +19,8 @@ typedef struct output_event {
     size_t id, n_id;
 } output_event;
 
-/* Zero-initialised: none. Its owner clears it between feeds, or lets it grow. Neighbours of one kind are one event. */
+/* Zero-initialised: none. Its owner clears it between feeds, or lets it grow. Neighbours
+ * of one kind are one event. */
 typedef struct output_events {
     output_event *items;
     size_t n, cap;
@@ -32,7 +33,8 @@ static inline str output_event_text(const output_events *e, size_t i) {
     return (str){e->text.p + e->items[i].text, e->items[i].n};
 }
 
-/* Appends an event; text joins the last one of the same kind and call. QUIRE_NO_MEMORY, QUIRE_TOO_LARGE (text.max). */
+/* Appends an event; text joins the last one of the same kind and call. QUIRE_NO_MEMORY,
+ * QUIRE_TOO_LARGE (text.max). */
 quire_err output_events_add(output_events *e, output_kind kind, int32_t call, str text, str id);
 
 #endif

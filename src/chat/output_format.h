@@ -84,7 +84,8 @@ typedef struct reasoning_format {
     const char *drops[4];           /* marks around the answer */
 } reasoning_format;
 
-/* NULL: no such format. call_format_at(i), reasoning_format_at(i): row i; NULL past the last. */
+/* NULL: no such format. call_format_at(i), reasoning_format_at(i): row i; NULL past the
+ * last. */
 const call_format *call_format_named(const char *name);
 const reasoning_format *reasoning_format_named(const char *name);
 const call_format *call_format_at(size_t i);

@@ -7,12 +7,15 @@
 
 #define OUTPUT_MAX_HELD ((size_t)1 << 20)
 
-/* A function that the request offers. parameters: its JSON Schema, or NULL. All is borrowed until the parser closes. */
+/* A function that the request offers. parameters: its JSON Schema, or NULL. All is
+ * borrowed until the parser closes. */
 typedef struct output_tool {
     str name;
     const json_value *parameters;
     bool is_strict; /* its schema is enforced or the request refused */
-    str lark;       /* of a custom tool: the grammar of its one argument, OUTPUT_TOOL_INPUT; empty: there is none */
+    /* of a custom tool: the grammar of its one argument, OUTPUT_TOOL_INPUT; empty: there
+     * is none */
+    str lark;
 } output_tool;
 
 #define OUTPUT_TOOL_INPUT "input" /* a custom tool's only argument */
@@ -38,8 +41,9 @@ typedef struct output_options {
     output_choice choice;
     str named;
     output_start start;
-    /* Whether a text is a token that the vocabulary adds to its ordinary ones (control or user-defined): such a mark counts only where it
-     * is fed as a special token. NULL: none is. */
+    /* Whether a text is a token that the vocabulary adds to its ordinary ones (control or
+     * user-defined): such a mark counts only where it is fed as a special token. NULL:
+     * none is. */
     bool (*is_special)(const void *context, str text);
     const void *special_context;
     bool drops_specials; /* special tokens that are no marks are left out of content and reasoning */

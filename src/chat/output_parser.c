@@ -16,20 +16,26 @@ struct output_parser {
     bool has_break; /* a hidden token came before the answer's beginning */
     mark_set marks;
     mark_match match;
-    strbuf space, repaired; /* white space that is dropped at the end of the reasoning; a piece that was not UTF-8 */
+    /* white space that is dropped at the end of the reasoning; a piece that was not
+     * UTF-8 */
+    strbuf space, repaired;
     call_reader reader;
 };
 
 /* ---- opening ---- */
 
-static quire_err find_formats(const output_options *o, const call_format **calls, const reasoning_format **reasoning, quire_error *err) {
+static quire_err find_formats(const output_options *o, const call_format **calls,
+                              const reasoning_format **reasoning, quire_error *err) {
     *calls = o->tools_format != NULL ? call_format_named(o->tools_format) : NULL;
     *reasoning = o->reasoning_format != NULL ? reasoning_format_named(o->reasoning_format) : NULL;
     if (*calls == NULL && o->tools_format != NULL) {
-        return err_set(err, QUIRE_INVALID, -1, "tool call format %s: there is no such format; docs/tools.md lists them", o->tools_format);
+        return err_set(err, QUIRE_INVALID, -1,
+                       "tool call format %s: there is no such format; docs/tools.md lists them",
+                       o->tools_format);
     }
     if (*reasoning == NULL && o->reasoning_format != NULL) {
-        return err_set(err, QUIRE_INVALID, -1, "reasoning format %s: there is no such format; docs/tools.md lists them",
+        return err_set(err, QUIRE_INVALID, -1,
+                       "reasoning format %s: there is no such format; docs/tools.md lists them",
                        o->reasoning_format);
     }
     if (*reasoning != NULL && (*reasoning)->rule == REASONING_HARMONY) {
@@ -44,7 +50,8 @@ static quire_err find_formats(const output_options *o, const call_format **calls
     return QUIRE_OK;
 }
 
-/* Marks of both parts: the tool part's that are special tokens end the reasoning, and the reasoning's are no content. */
+/* Marks of both parts: the tool part's that are special tokens end the reasoning, and the
+ * reasoning's are no content. */
 static quire_err add_marks(output_parser *p, const call_format *calls) {
     const reasoning_format *f = p->reasoning;
     mark_test test = {p->options.is_special, p->options.special_context};
@@ -188,7 +195,8 @@ static quire_err push(output_parser *p, char c) {
     char text[MARK_BYTES];
     size_t n;
     uint32_t roles = p->state == AFTER ? 0 : ROLE(THINK) | ROLE(THINK_END);
-    roles |= p->state == START ? ROLE(OPEN) | ROLE(SECTION) : 0; /* an answer that begins with a call has no reasoning */
+    /* an answer that begins with a call has no reasoning */
+    roles |= p->state == START ? ROLE(OPEN) | ROLE(SECTION) : 0;
     int found = mark_push(&p->match, &p->marks, call_roles(roles, ROLE(OPEN) | ROLE(SECTION)), c, text, &n);
     for (size_t i = 0; i < n; i++) {
         TRY(text_byte(p, text[i]));
@@ -203,7 +211,8 @@ static quire_err push(output_parser *p, char c) {
 
 /* ---- feeding ---- */
 
-/* A format that keeps the reasoning writes its opening mark, which the prompt held, before everything else. */
+/* A format that keeps the reasoning writes its opening mark, which the prompt held,
+ * before everything else. */
 static quire_err write_mark(output_parser *p) {
     if (p->wrote_mark || p->reasoning == NULL || p->reasoning->rule != REASONING_KEPT) {
         return QUIRE_OK;

@@ -40,7 +40,8 @@ static quire_err in_string(python_literal *p, char c, strbuf *out, json_stream_r
     return string_byte(p, c, out);
 }
 
-/* Behind an opening quote: a second one makes an empty string, a third one a string of several lines. */
+/* Behind an opening quote: a second one makes an empty string, a third one a string of
+ * several lines. */
 static quire_err in_quotes(python_literal *p, char c, strbuf *out, json_stream_result *result) {
     if (c == p->quote) {
         p->n_quotes++;

@@ -1,5 +1,6 @@
-/* A Python literal that arrives byte by byte, written as JSON: strings with either quotes are decoded and written anew, parentheses are
- * lists, and json_stream.h checks the rest. */
+/* A Python literal that arrives byte by byte, written as JSON: strings with either
+ * quotes are decoded and written anew, parentheses are lists, and json_stream.h checks
+ * the rest. */
 #ifndef CHAT_PYTHON_LITERAL_H
 #define CHAT_PYTHON_LITERAL_H
 

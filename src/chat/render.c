@@ -2,20 +2,24 @@
 
 #include "json/json_out.h"
 
-/* Put behind the last message's content to find where that ends in the rendered text; the space shows whether the template trims. */
+/* Put behind the last message's content to find where that ends in the rendered text; the
+ * space shows whether the template trims. */
 #define CONTINUE_TAG "QUIRE_CONTINUES_HERE"
 
 /* Appends the messages with the tag behind the last one's text. */
 static quire_err add_tagged(const chat_prompt *p, strbuf *b, quire_error *err) {
     if (p->messages->last_end == 0) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "continue_final_message", "the last message has no text to continue");
+        return err_set_param(err, QUIRE_BAD_REQUEST, "continue_final_message",
+                             "the last message has no text to continue");
     }
     TRY(strbuf_add(b, p->messages->json.p, p->messages->last_end));
     TRY(strbuf_add_str(b, CONTINUE_TAG " "));
-    return strbuf_add(b, p->messages->json.p + p->messages->last_end, p->messages->json.n - p->messages->last_end);
+    return strbuf_add(b, p->messages->json.p + p->messages->last_end,
+                      p->messages->json.n - p->messages->last_end);
 }
 
-/* A variable of ours, unless kwargs has it. Returns whether its value is to be written. */
+/* A variable of ours, unless kwargs has it. Returns whether its value is to be
+ * written. */
 static bool add_name(const chat_prompt *p, json_out *o, const char *name) {
     if (json_has(p->kwargs, name)) {
         return false;
@@ -24,7 +28,8 @@ static bool add_name(const chat_prompt *p, json_out *o, const char *name) {
     return true;
 }
 
-/* {"messages": ..., "add_generation_prompt": ..., ...}; kwargs has members of its own and goes before ours. */
+/* {"messages": ..., "add_generation_prompt": ..., ...}; kwargs has members of its own and
+ * goes before ours. */
 static quire_err add_variables(const chat_prompt *p, strbuf *b, quire_error *err) {
     const struct {
         const char *name;
@@ -33,7 +38,8 @@ static quire_err add_variables(const chat_prompt *p, strbuf *b, quire_error *err
     json_out o = {.to = b};
     json_begin(&o, '{');
     json_name(&o, "messages");
-    TRY(p->continue_final_message ? add_tagged(p, b, err) : strbuf_add(b, p->messages->json.p, p->messages->json.n));
+    TRY(p->continue_final_message ? add_tagged(p, b, err)
+                                  : strbuf_add(b, p->messages->json.p, p->messages->json.n));
     if (add_name(p, &o, "add_generation_prompt")) {
         json_bool(&o, p->add_generation_prompt);
     }
@@ -69,7 +75,8 @@ static size_t find_tag(str text) {
     return text.n;
 }
 
-/* Cuts text at the tag. Where the template trimmed the space behind the tag, it would have trimmed the text too. */
+/* Cuts text at the tag. Where the template trimmed the space behind the tag, it would
+ * have trimmed the text too. */
 static quire_err cut_at_tag(strbuf *text, quire_error *err) {
     size_t end = find_tag((str){text->p, text->n}), after = end + strlen(CONTINUE_TAG);
     if (end == text->n) {
@@ -86,7 +93,8 @@ static quire_err cut_at_tag(strbuf *text, quire_error *err) {
     return QUIRE_OK;
 }
 
-quire_err chat_render(const chat_template *t, const chat_prompt *p, strbuf *out, text_marks *marks, quire_error *err) {
+quire_err chat_render(const chat_template *t, const chat_prompt *p, strbuf *out, text_marks *marks,
+                      quire_error *err) {
     strbuf variables = {0};
     quire_err e = add_variables(p, &variables, err);
     if (e == QUIRE_NO_MEMORY) {

@@ -65,7 +65,8 @@ static quire_err mark_all(const jinja_spans *input, text_marks *marks) {
     return QUIRE_OK;
 }
 
-quire_err chat_template_render(const chat_template *t, str variables_json, strbuf *out, text_marks *marks, quire_error *err) {
+quire_err chat_template_render(const chat_template *t, str variables_json, strbuf *out, text_marks *marks,
+                               quire_error *err) {
     jinja_spans input = {0};
     size_t before = out->n;
     quire_err e = jinja_render(t->program, variables_json, NULL, out, marks != NULL ? &input : NULL, err);

@@ -1,4 +1,5 @@
-/* Finds what a template expects of messages: renders small conversations with markers and looks for these in the result. */
+/* Finds what a template expects of messages: renders small conversations with markers and
+ * looks for these in the result. */
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,17 +12,22 @@
 #define SHORT_ID "quire0001"
 #define LONG_ID  "quire-probe-0123456789abcdef"
 #define USER     "{\"role\":\"user\",\"content\":\"quire asks\"}"
-#define RESULT   "{\"role\":\"tool\",\"name\":\"quire_tool\",\"tool_call_id\":\"" SHORT_ID "\",\"content\":\"" MARK "\"}"
-#define TOOLS                                                                                                                              \
-    "[{\"type\":\"function\",\"function\":{\"name\":\"quire_tool\",\"description\":\"probes\",\"parameters\":"                             \
-    "{\"type\":\"object\",\"properties\":{\"quire_key\":{\"type\":\"string\",\"description\":\"probed\"}},\"required\":[\"quire_key\"]}}}" \
+#define RESULT                                                                                               \
+    "{\"role\":\"tool\",\"name\":\"quire_tool\",\"tool_call_id\":\"" SHORT_ID "\",\"content\":\"" MARK "\"}"
+#define TOOLS                                                                                                \
+    "[{\"type\":\"function\",\"function\":{\"name\":\"quire_tool\",\"description\":\"probes\","              \
+    "\"parameters\":"                                                                                        \
+    "{\"type\":\"object\",\"properties\":{\"quire_key\":{\"type\":\"string\",\"description\":\"probed\"}},"  \
+    "\"required\":[\"quire_key\"]}}}"                                                                        \
     "]"
 
-/* Arguments of a call: as an object and as its text. Some templates write only those that the tool declares. */
+/* Arguments of a call: as an object and as its text. Some templates write only those that
+ * the tool declares. */
 #define ARGUMENTS      "{\"quire_key\": \"quire value\"}"
 #define ARGUMENTS_TEXT "\"{\\\"quire_key\\\": \\\"quire value\\\"}\""
 
-/* What a template made of a message: the render failed, the marker isn't there, or it is. */
+/* What a template made of a message: the render failed, the marker isn't there, or it
+ * is. */
 typedef enum outcome { FAILED, LOST, WRITTEN } outcome;
 
 typedef struct prober {
@@ -40,7 +46,8 @@ static bool has(const prober *p, const char *needle) {
 
 static size_t count(const prober *p, const char *needle) {
     size_t n = 0;
-    for (const char *at = p->out.n > 0 ? strstr(p->out.p, needle) : NULL; at != NULL; at = strstr(at + 1, needle)) {
+    for (const char *at = p->out.n > 0 ? strstr(p->out.p, needle) : NULL; at != NULL;
+         at = strstr(at + 1, needle)) {
         n++;
     }
     return n;
@@ -53,12 +60,15 @@ static bool render(prober *p, bool with_tools) {
     if (p->is_over) {
         return false;
     }
-    quire_err e = strbuf_addf(&p->variables,
-                              "{\"messages\":[%s],\"add_generation_prompt\":%s,\"bos_token\":\"\",\"eos_token\":\"\",\"tools\":%s,"
-                              "\"documents\":null%s}",
-                              p->messages, p->ended ? "false" : "true", with_tools ? TOOLS : "null",
-                              p->thinks ? ",\"enable_thinking\":true,\"thinking\":true" : "");
-    e = e == QUIRE_OK ? jinja_render_within(p->program, (str){p->variables.p, p->variables.n}, &p->steps_left, &p->out, NULL) : e;
+    quire_err e = strbuf_addf(
+        &p->variables,
+        "{\"messages\":[%s],\"add_generation_prompt\":%s,\"bos_token\":\"\",\"eos_token\":\"\",\"tools\":%s,"
+        "\"documents\":null%s}",
+        p->messages, p->ended ? "false" : "true", with_tools ? TOOLS : "null",
+        p->thinks ? ",\"enable_thinking\":true,\"thinking\":true" : "");
+    e = e == QUIRE_OK ? jinja_render_within(p->program, (str){p->variables.p, p->variables.n}, &p->steps_left,
+                                            &p->out, NULL)
+                      : e;
     p->is_over = e == QUIRE_TOO_LARGE || e == QUIRE_CANCELLED || e == QUIRE_NO_MEMORY;
     return e == QUIRE_OK;
 }
@@ -73,7 +83,8 @@ static void __attribute__((format(printf, 2, 3))) say(prober *p, const char *for
     va_end(args);
 }
 
-/* Some templates render calls only beside tools, others fail without them, a few fail with them. */
+/* Some templates render calls only beside tools, others fail without them, a few fail
+ * with them. */
 static bool render_either(prober *p, bool tools_first) {
     return render(p, tools_first) || render(p, !tools_first);
 }
@@ -84,7 +95,8 @@ static outcome render_mark(prober *p, bool tools_first) {
 
 /* ---- contents ---- */
 
-/* Whether a message with this content (JSON) is rendered as its text, not as a list. call: the message before a tool's. */
+/* Whether a message with this content (JSON) is rendered as its text, not as a list.
+ * call: the message before a tool's. */
 static bool takes(prober *p, chat_role role, const char *content, const char *call) {
     switch (role) {
     case CHAT_SYSTEM:
@@ -94,19 +106,23 @@ static bool takes(prober *p, chat_role role, const char *content, const char *ca
         say(p, USER ",{\"role\":\"assistant\",\"content\":%s}," USER, content);
         break;
     case CHAT_TOOL:
-        say(p, USER ",%s,{\"role\":\"tool\",\"name\":\"quire_tool\",\"tool_call_id\":\"" SHORT_ID "\",\"content\":%s}", call, content);
+        say(p,
+            USER ",%s,{\"role\":\"tool\",\"name\":\"quire_tool\",\"tool_call_id\":\"" SHORT_ID
+                 "\",\"content\":%s}",
+            call, content);
         break;
     default:
         say(p, "{\"role\":\"user\",\"content\":%s}", content);
     }
-    return render_mark(p, role == CHAT_TOOL) == WRITTEN && !has(p, "'text': '" MARK) && !has(p, "\"text\": \"" MARK) &&
-           !has(p, "\"text\":\"" MARK) && !has(p, "\\\"text\\\": \\\"" MARK);
+    return render_mark(p, role == CHAT_TOOL) == WRITTEN && !has(p, "'text': '" MARK) &&
+           !has(p, "\"text\": \"" MARK) && !has(p, "\"text\":\"" MARK) && !has(p, "\\\"text\\\": \\\"" MARK);
 }
 
 /* Roles of which the template renders neither form take what the user's messages take. */
 static void probe_contents(prober *p, const char *call, chat_traits *traits) {
     for (chat_role role = CHAT_USER; role < CHAT_N_ROLES; role++) {
-        bool text = takes(p, role, "\"" MARK "\"", call), parts = takes(p, role, "[{\"type\":\"text\",\"text\":\"" MARK "\"}]", call);
+        bool text = takes(p, role, "\"" MARK "\"", call),
+             parts = takes(p, role, "[{\"type\":\"text\",\"text\":\"" MARK "\"}]", call);
         traits->content[role] = parts  ? text ? CHAT_CONTENT_BOTH : CHAT_CONTENT_PARTS
                                 : text ? CHAT_CONTENT_TEXT
                                        : traits->content[CHAT_USER];
@@ -123,8 +139,8 @@ typedef struct call_outcome {
 } call_outcome;
 
 /* An assistant's message: content, the member with the id, arguments. */
-#define CALL                                                                                                                               \
-    "{\"role\":\"assistant\",\"content\":%s,\"tool_calls\":[{%s\"type\":\"function\","                                                     \
+#define CALL                                                                                                 \
+    "{\"role\":\"assistant\",\"content\":%s,\"tool_calls\":[{%s\"type\":\"function\","                       \
     "\"function\":{\"name\":\"quire_tool\",\"arguments\":%s}}]}"
 #define CALL_BYTES (sizeof CALL + 100)
 #define ID(id)     "\"id\":\"" id "\","
@@ -139,7 +155,8 @@ static call_outcome render_call(prober *p, const char *content, bool as_text) {
     bool is_python = has(p, "'quire_key': 'quire value'"), is_encoded_twice = has(p, "\\\"quire value");
     bool is_object = has(p, "quire value") && !is_python && !is_encoded_twice;
     bool is_written = as_text ? has(p, ARGUMENTS) : is_object;
-    return (call_outcome){is_written ? WRITTEN : LOST, count(p, "None") + count(p, "null"), has(p, "{" ARGUMENTS)};
+    return (call_outcome){is_written ? WRITTEN : LOST, count(p, "None") + count(p, "null"),
+                          has(p, "{" ARGUMENTS)};
 }
 
 static void probe_arguments(prober *p, chat_traits *traits, call_outcome by_content[2]) {
@@ -167,15 +184,22 @@ static void probe_calls(prober *p, chat_traits *traits) {
     call_outcome by[2]; /* beside "" and beside null */
     char call[CALL_BYTES];
     probe_arguments(p, traits, by);
-    bool takes_null = by[1].is != FAILED && by[1].is >= by[0].is && (by[0].is == FAILED || by[1].n_nulls <= by[0].n_nulls);
-    traits->no_text = !takes_null ? CHAT_NO_TEXT_EMPTY : by[0].is == LOST && by[1].is == WRITTEN ? CHAT_NO_TEXT_NULL : CHAT_NO_TEXT_GIVEN;
+    bool takes_null =
+        by[1].is != FAILED && by[1].is >= by[0].is && (by[0].is == FAILED || by[1].n_nulls <= by[0].n_nulls);
+    traits->no_text = !takes_null                               ? CHAT_NO_TEXT_EMPTY
+                      : by[0].is == LOST && by[1].is == WRITTEN ? CHAT_NO_TEXT_NULL
+                                                                : CHAT_NO_TEXT_GIVEN;
     write_call(traits, "", call, sizeof call);
     say(p, USER ",%s," RESULT, call);
     bool is_written = render_either(p, true) && has(p, "quire value");
     traits->needs_ids = (by[0].is == WRITTEN || by[1].is == WRITTEN) && !is_written && !p->is_over;
     write_call(traits, ID(LONG_ID), call, sizeof call);
-    say(p, USER ",%s,{\"role\":\"tool\",\"name\":\"quire_tool\",\"tool_call_id\":\"" LONG_ID "\",\"content\":\"" MARK "\"}", call);
-    traits->short_ids = by[0].is + by[1].is != FAILED && !p->is_over && !render_either(p, true) && !p->is_over;
+    say(p,
+        USER ",%s,{\"role\":\"tool\",\"name\":\"quire_tool\",\"tool_call_id\":\"" LONG_ID
+             "\",\"content\":\"" MARK "\"}",
+        call);
+    traits->short_ids =
+        by[0].is + by[1].is != FAILED && !p->is_over && !render_either(p, true) && !p->is_over;
 }
 
 /* ---- roles ---- */
@@ -187,7 +211,8 @@ static bool starts(const char **at, const char *word) {
     return is;
 }
 
-/* Whether two renderings differ only in that one has a role's name where the other has another, in whatever case. */
+/* Whether two renderings differ only in that one has a role's name where the other has
+ * another, in whatever case. */
 static bool differ_in_names(const char *a, const char *name_a, const char *b, const char *name_b) {
     while (*a != '\0' && *b != '\0') {
         const char *after_a = a, *after_b = b;
@@ -201,11 +226,15 @@ static bool differ_in_names(const char *a, const char *name_a, const char *b, co
 }
 
 /* What is before, role, what is after. */
-#define ROLE_MESSAGE "%s{\"role\":\"%s\",\"name\":\"quire_tool\",\"tool_call_id\":\"" SHORT_ID "\",\"content\":\"" MARK "\"}%s"
+#define ROLE_MESSAGE                                                                                         \
+    "%s{\"role\":\"%s\",\"name\":\"quire_tool\",\"tool_call_id\":\"" SHORT_ID "\",\"content\":\"" MARK "\"}" \
+    "%s"
 
-/* Whether the template knows a role. One that it writes as it would any name is known only where it fails at the role that the message
- * would get instead. before, after: the messages around it. */
-static bool probe_role(prober *p, const char *before, const char *role, const char *instead, const char *after) {
+/* Whether the template knows a role. One that it writes as it would any name is known
+ * only where it fails at the role that the message would get instead. before, after: the
+ * messages around it. */
+static bool probe_role(prober *p, const char *before, const char *role, const char *instead,
+                       const char *after) {
     static const char stranger[] = "quirerole";
     bool is_result = *before != '\0';
     say(p, ROLE_MESSAGE, before, role, after);
@@ -215,7 +244,8 @@ static bool probe_role(prober *p, const char *before, const char *role, const ch
     strbuf as_role = p->out;
     p->out = (strbuf){0};
     say(p, ROLE_MESSAGE, before, stranger, after);
-    bool is_any = render_mark(p, is_result) == WRITTEN && differ_in_names(as_role.p, role, p->out.p, stranger);
+    bool is_any =
+        render_mark(p, is_result) == WRITTEN && differ_in_names(as_role.p, role, p->out.p, stranger);
     strbuf_deinit(&as_role);
     if (!is_any) {
         return !p->is_over;
@@ -229,8 +259,8 @@ static bool probe_role(prober *p, const char *before, const char *role, const ch
 /* Finds the member by giving all of them, with a marker of its own each. */
 static bool find_reasoning(prober *p, const char *call, chat_traits *traits) {
     static const char *const names[] = {"reasoning_content", "reasoning", "thinking"};
-    static const char members[] =
-        ",\"reasoning_content\":\"quire thinks 0\",\"reasoning\":\"quire thinks 1\",\"thinking\":\"quire thinks 2\"}";
+    static const char members[] = ",\"reasoning_content\":\"quire thinks 0\",\"reasoning\":\"quire thinks "
+                                  "1\",\"thinking\":\"quire thinks 2\"}";
     for (int in_call = 1; in_call >= 0; in_call--) {
         p->ended = in_call == 0;
         if (in_call == 1) {
@@ -252,12 +282,14 @@ static bool find_reasoning(prober *p, const char *call, chat_traits *traits) {
     return false;
 }
 
-/* Whether a part of the content that has the reasoning is written as its text, and not as an object. */
+/* Whether a part of the content that has the reasoning is written as its text, and not as
+ * an object. */
 static bool takes_reasoning_part(prober *p) {
     say(p, USER ",{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"quire thinks\"},"
                 "{\"type\":\"text\",\"text\":\"" MARK "\"}]}," USER);
-    return render_mark(p, false) == WRITTEN && has(p, "quire thinks") && !has(p, "thinking': 'quire thinks") &&
-           !has(p, "thinking\": \"quire thinks") && !has(p, "thinking\":\"quire thinks") && !has(p, "\\\"quire thinks");
+    return render_mark(p, false) == WRITTEN && has(p, "quire thinks") &&
+           !has(p, "thinking': 'quire thinks") && !has(p, "thinking\": \"quire thinks") &&
+           !has(p, "thinking\":\"quire thinks") && !has(p, "\\\"quire thinks");
 }
 
 static void probe_reasoning(prober *p, const char *call, chat_traits *traits) {

@@ -44,8 +44,9 @@ static unsigned type_named(str name) {
     static const struct {
         const char *name;
         unsigned type;
-    } types[] = {{"string", TYPE_STRING},  {"null", TYPE_NULL},     {"boolean", TYPE_BOOLEAN}, {"number", TYPE_NUMBER},
-                 {"integer", TYPE_NUMBER}, {"object", TYPE_OBJECT}, {"array", TYPE_ARRAY}};
+    } types[] = {{"string", TYPE_STRING}, {"null", TYPE_NULL},      {"boolean", TYPE_BOOLEAN},
+                 {"number", TYPE_NUMBER}, {"integer", TYPE_NUMBER}, {"object", TYPE_OBJECT},
+                 {"array", TYPE_ARRAY}};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         if (str_is(name, types[i].name)) {
             return types[i].type;
@@ -56,8 +57,9 @@ static unsigned type_named(str name) {
 
 static unsigned type_of(const json_value *v) {
     static const unsigned types[] = {
-        [JSON_KIND_NULL] = TYPE_NULL,   [JSON_KIND_BOOL] = TYPE_BOOLEAN, [JSON_KIND_INT] = TYPE_NUMBER,  [JSON_KIND_REAL] = TYPE_NUMBER,
-        [JSON_KIND_WIDE] = TYPE_NUMBER, [JSON_KIND_TEXT] = TYPE_STRING,  [JSON_KIND_ARRAY] = TYPE_ARRAY, [JSON_KIND_OBJECT] = TYPE_OBJECT};
+        [JSON_KIND_NULL] = TYPE_NULL,   [JSON_KIND_BOOL] = TYPE_BOOLEAN, [JSON_KIND_INT] = TYPE_NUMBER,
+        [JSON_KIND_REAL] = TYPE_NUMBER, [JSON_KIND_WIDE] = TYPE_NUMBER,  [JSON_KIND_TEXT] = TYPE_STRING,
+        [JSON_KIND_ARRAY] = TYPE_ARRAY, [JSON_KIND_OBJECT] = TYPE_OBJECT};
     return types[json_kind_of(v)];
 }
 
@@ -107,7 +109,8 @@ unsigned schema_types(const json_value *schema, const json_value *root) {
 }
 
 /* The first of the schema and its branches that has this keyword. */
-static const json_value *holder(const json_value *schema, const json_value *root, const char *keyword, int depth, int *budget) {
+static const json_value *holder(const json_value *schema, const json_value *root, const char *keyword,
+                                int depth, int *budget) {
     static const char *const branches[] = {"anyOf", "oneOf", "allOf"};
     schema = resolve(schema, root);
     --*budget;
@@ -172,7 +175,8 @@ static quire_err stream(typed_value *v, strbuf *out) {
 }
 
 quire_err typed_add(typed_value *v, const char *p, size_t n, strbuf *out) {
-    bool is_string = (v->types & TYPE_STRING) != 0 && ((v->types & TYPE_NULL) == 0 || v->text.n + n > NULL_BYTES);
+    bool is_string =
+        (v->types & TYPE_STRING) != 0 && ((v->types & TYPE_NULL) == 0 || v->text.n + n > NULL_BYTES);
     if (!v->is_streaming && is_string) {
         TRY(stream(v, out));
     }

@@ -81,7 +81,8 @@ size_t unescape_push(unescape *u, escape_kind kind, char c, char out[UNESCAPE_BY
         u->n = 0;
         return simple(u, kind, c, out);
     }
-    if (u->n > 1 && hex_digit(c) < 0) { /* not the digits that it needs: it stays as it is, and c is read anew */
+    /* not the digits that it needs: it stays as it is, and c is read anew */
+    if (u->n > 1 && hex_digit(c) < 0) {
         size_t n = flush_high(u, out);
         n = add(out, n, u->seen, u->n > 10 ? 10 : u->n);
         u->n = 0;

@@ -3,7 +3,8 @@
 #include "cli/commands.h"
 #include "json/json_out.h"
 
-quire_err batch_about(const cli_options *o, const session *s, const uint8_t digest[SHA256_BYTES], strbuf *to, quire_error *err) {
+quire_err batch_about(const cli_options *o, const session *s, const uint8_t digest[SHA256_BYTES], strbuf *to,
+                      quire_error *err) {
     const quire_info *info = quire_engine_info(s->engine);
     static const char digits[] = "0123456789abcdef";
     char hex[2 * SHA256_BYTES + 1] = "";
@@ -40,7 +41,8 @@ quire_err batch_about(const cli_options *o, const session *s, const uint8_t dige
     json_end(&out, '}');
     strbuf_deinit(&json);
     body_deinit(&fields);
-    return e == QUIRE_OK && out.err == QUIRE_OK ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    return e == QUIRE_OK && out.err == QUIRE_OK ? QUIRE_OK
+                                                : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
 }
 
 /* Appends an argument, quoted for a shell. */

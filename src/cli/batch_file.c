@@ -1,6 +1,7 @@
-/* `quire run --prompts IN --out OUT`: many prompts at once. Lines are read while there is room, submitted as long as the engine accepts
- * them, and answered in any order. Only prompts between the oldest without a response and BATCH_AHEAD behind it are in memory, so memory is
- * bounded for any number. */
+/* `quire run --prompts IN --out OUT`: many prompts at once. Lines are read while there is
+ * room, submitted as long as the engine accepts them, and answered in any order. Only
+ * prompts between the oldest without a response and BATCH_AHEAD behind it are in memory,
+ * so memory is bounded for any number. */
 #include <errno.h>
 #include <signal.h>
 #include <stddef.h>
@@ -18,8 +19,10 @@
 #include "cli/commands.h"
 
 enum {
-    HELD_BYTES = 64 << 20,  /* of requests and of responses that wait to be written; another line is read while they are fewer */
-    LOOK_US = 200000,       /* how often signals are checked while no event comes */
+    /* of requests and of responses that wait to be written; another line is read while
+     * they are fewer */
+    HELD_BYTES = 64 << 20,
+    LOOK_US = 200000, /* how often signals are checked while no event comes */
     PROGRESS_US = 500000
 };
 
@@ -44,16 +47,17 @@ typedef struct batch {
     const cli_options *o;
     session *s;
     batch_input in;
-    job *jobs;          /* [BATCH_AHEAD], mem_new'd */
-    size_t oldest;      /* without a response */
-    size_t n_waiting, n_running, most_running; /* most_running: how many the engine accepts at once, found by trying */
-    size_t n_answered, n_failed, n_before;     /* in all; with errors; by the run that this one resumes */
+    job *jobs;     /* [BATCH_AHEAD], mem_new'd */
+    size_t oldest; /* without a response */
+    /* most_running: how many the engine accepts at once, found by trying */
+    size_t n_waiting, n_running, most_running;
+    size_t n_answered, n_failed, n_before; /* in all; with errors; by the run that this one resumes */
     size_t held_bytes;
     int64_t n_tokens;
-    bool keeps;         /* responses go through part; else they go to `file` in order */
+    bool keeps; /* responses go through part; else they go to `file` in order */
     batch_part part;
     FILE *file;
-    strbuf text;        /* a line being written */
+    strbuf text; /* a line being written */
     int64_t start_us, shown_us;
 } batch;
 
@@ -73,13 +77,17 @@ static job *job_of(const batch *b, size_t index) {
 /* ---- responses ---- */
 
 static quire_err write_plain(batch *b, const strbuf *line, quire_error *err) {
-    bool good = fwrite(line->p, 1, line->n, b->file) == line->n && fputc('\n', b->file) != EOF && fflush(b->file) == 0;
-    return good ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "--out %s: could not be written: %s", b->o->out, strerror(errno));
+    bool good = fwrite(line->p, 1, line->n, b->file) == line->n && fputc('\n', b->file) != EOF &&
+                fflush(b->file) == 0;
+    return good
+               ? QUIRE_OK
+               : err_set(err, QUIRE_IO, -1, "--out %s: could not be written: %s", b->o->out, strerror(errno));
 }
 
 /* Advances past the oldest prompts that have their responses. */
 static quire_err advance(batch *b, quire_error *err) {
-    for (job *j; b->oldest < b->in.n_lines && (j = job_of(b, b->oldest))->state == JOB_ANSWERED; b->oldest++) {
+    for (job *j; b->oldest < b->in.n_lines && (j = job_of(b, b->oldest))->state == JOB_ANSWERED;
+         b->oldest++) {
         if (j->written.n > 0) {
             TRY(write_plain(b, &j->written, err));
             b->held_bytes -= j->written.n;
@@ -94,7 +102,8 @@ static quire_err advance(batch *b, quire_error *err) {
 static quire_err answered(batch *b, job *j, quire_error *err) {
     strbuf *to = b->keeps ? &b->text : &j->written;
     strbuf_clear(to);
-    if (batch_line_response(&j->line, j->index, &j->response, quire_engine_info(b->s->engine)->model_name, to) != QUIRE_OK) {
+    if (batch_line_response(&j->line, j->index, &j->response, quire_engine_info(b->s->engine)->model_name,
+                            to) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the answer of line %zu", j->index + 1);
     }
     b->n_failed += j->response.error.code != QUIRE_OK;
@@ -169,7 +178,8 @@ static quire_err send_jobs(batch *b, quire_error *err) {
             continue;
         }
         b->n_waiting--;
-        if (response_submit(&j->response, b->s, j->line.endpoint, j->line.body.p, j->line.body.n) == QUIRE_OK) {
+        if (response_submit(&j->response, b->s, j->line.endpoint, j->line.body.p, j->line.body.n) ==
+            QUIRE_OK) {
             j->state = JOB_RUNNING;
             b->n_running++;
         } else {
@@ -203,7 +213,8 @@ static void show_progress(batch *b, bool last) {
             (double)(b->n_answered - b->n_before) / seconds, (double)b->n_tokens / seconds, last ? "\n" : "");
 }
 
-/* Lets the responses that have begun finish; the other prompts are left to another run. */
+/* Lets the responses that have begun finish; the other prompts are left to another
+ * run. */
 static void drop_jobs(batch *b) {
     size_t n_begun = 0;
     for (size_t i = b->oldest; i < b->in.n_read; i++) {
@@ -215,8 +226,9 @@ static void drop_jobs(batch *b) {
         n_begun += j->state == JOB_RUNNING && !j->dropped;
     }
     show_progress(b, true);
-    log_line(LOG_WARN, "%zu of %zu are answered, %zu more that have begun are finished; %s stops at once", b->n_answered, b->in.n_lines,
-             n_begun, stopped_by == SIGINT ? "another Ctrl-C" : "another signal");
+    log_line(LOG_WARN, "%zu of %zu are answered, %zu more that have begun are finished; %s stops at once",
+             b->n_answered, b->in.n_lines, n_begun,
+             stopped_by == SIGINT ? "another Ctrl-C" : "another signal");
 }
 
 static quire_err run_jobs(batch *b, quire_error *err) {
@@ -254,9 +266,11 @@ static quire_err take_part(batch *b, quire_error *err) {
     bool is_error, more;
     TRY(batch_part_next(&b->part, &index, &is_error, &more, err));
     while (more) {
-        if (index < b->oldest || index >= b->in.n_lines || index - b->oldest >= BATCH_AHEAD || job_of(b, index)->state == JOB_ANSWERED) {
+        if (index < b->oldest || index >= b->in.n_lines || index - b->oldest >= BATCH_AHEAD ||
+            job_of(b, index)->state == JOB_ANSWERED) {
             return err_set(err, QUIRE_BAD_FILE, -1,
-                           "%s: line %zu answers prompt %zu, which cannot stand there: the file is damaged; delete it to begin anew",
+                           "%s: line %zu answers prompt %zu, which cannot stand there: the file is damaged; "
+                           "delete it to begin anew",
                            b->part.path.p, b->part.n, index);
         }
         job_of(b, index)->state = JOB_ANSWERED;
@@ -284,15 +298,18 @@ static quire_err open_out(batch *b, quire_error *err) {
     return e == QUIRE_OK ? take_part(b, err) : e;
 }
 
-/* The error of a batch that was stopped: where its responses are and the command to resume. */
+/* The error of a batch that was stopped: where its responses are and the command to
+ * resume. */
 static quire_err stopped(const batch *b, quire_error *err) {
     if (!b->keeps) {
-        return err_set(err, QUIRE_CANCELLED, -1, "stopped: %zu of %zu answers are written", b->n_answered, b->in.n_lines);
+        return err_set(err, QUIRE_CANCELLED, -1, "stopped: %zu of %zu answers are written", b->n_answered,
+                       b->in.n_lines);
     }
     strbuf line = {0};
-    bool fits = batch_about_resume(b->o, &line) == QUIRE_OK && line.n + b->part.path.n + 80 < sizeof err->message;
-    err_set(err, QUIRE_CANCELLED, -1, "stopped: %zu of %zu answers are in %s; go on with: %s", b->n_answered, b->in.n_lines, b->part.path.p,
-            fits ? line.p : "the same command and --resume");
+    bool fits =
+        batch_about_resume(b->o, &line) == QUIRE_OK && line.n + b->part.path.n + 80 < sizeof err->message;
+    err_set(err, QUIRE_CANCELLED, -1, "stopped: %zu of %zu answers are in %s; go on with: %s", b->n_answered,
+            b->in.n_lines, b->part.path.p, fits ? line.p : "the same command and --resume");
     strbuf_deinit(&line);
     return QUIRE_CANCELLED;
 }
@@ -337,7 +354,9 @@ static quire_err close_batch(batch *b, quire_err e, quire_error *err) {
 
 quire_err batch_file_check(const cli_options *o, quire_error *err) {
     if (!o->prompts) {
-        return o->resume ? err_set(err, QUIRE_INVALID, -1, "--resume: goes on with --prompts and --out, which are missing") : QUIRE_OK;
+        return o->resume ? err_set(err, QUIRE_INVALID, -1,
+                                   "--resume: goes on with --prompts and --out, which are missing")
+                         : QUIRE_OK;
     }
     if (!o->out) {
         return err_set(err, QUIRE_INVALID, -1, "--prompts: needs --out FILE for the answers");
@@ -370,8 +389,10 @@ quire_err batch_file_write_one(const char *path, const response *a, quire_error 
         return err_set(err, QUIRE_IO, -1, "--out %s: %s", path, strerror(errno));
     }
     strbuf line = {0};
-    bool good = batch_line_response(&(batch_line){0}, 0, a, "", &line) == QUIRE_OK && fprintf(f, "%s\n", line.p) > 0;
+    bool good =
+        batch_line_response(&(batch_line){0}, 0, a, "", &line) == QUIRE_OK && fprintf(f, "%s\n", line.p) > 0;
     good = (f == stdout ? fflush(f) : fclose(f)) == 0 && good;
     strbuf_deinit(&line);
-    return good ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "--out %s: could not be written: %s", path, strerror(errno));
+    return good ? QUIRE_OK
+                : err_set(err, QUIRE_IO, -1, "--out %s: could not be written: %s", path, strerror(errno));
 }

@@ -53,7 +53,8 @@ static quire_err find_id(str line, strbuf *scratch, str *out) {
     bool may = str_contains(line, str_of("custom_id")) || str_contains(line, str_of("\\u"));
     quire_err e = may ? json_check(line, &json_limits_file, NULL, &fault) : QUIRE_NOT_FOUND;
     bool is_object = e == QUIRE_OK && json_scan_peek(&(json_scan){.text = line}) == '{';
-    if (e == QUIRE_NO_MEMORY || !is_object || json_scan_member(line, "custom_id", &span) != QUIRE_OK || str_is(span, "null")) {
+    if (e == QUIRE_NO_MEMORY || !is_object || json_scan_member(line, "custom_id", &span) != QUIRE_OK ||
+        str_is(span, "null")) {
         return e == QUIRE_NO_MEMORY ? e : QUIRE_OK;
     }
     if (span.p[0] != '"') {
@@ -63,7 +64,8 @@ static quire_err find_id(str line, strbuf *scratch, str *out) {
     return json_scan_string(&(json_scan){.text = span}, scratch, out);
 }
 
-/* Adds the id of the line that was read last. *earlier: the line that has it already, or 0. */
+/* Adds the id of the line that was read last. *earlier: the line that has it already, or
+ * 0. */
 static quire_err add_line(seen_ids *s, str line, size_t number, str *id, strbuf *scratch, uint32_t *earlier) {
     uint8_t digest[SHA256_BYTES];
     *earlier = 0;
@@ -102,8 +104,9 @@ quire_err batch_ids_check(batch_input *in, quire_error *err) {
         if (e != QUIRE_OK) {
             err_set(err, e, -1, "%s: line %zu: %s", in->path, in->number, quire_err_text(e));
         } else if (earlier != 0) {
-            e = err_set(err, QUIRE_BAD_FILE, -1, "%s: line %zu has the custom_id of line %u, \"%.*s\"; give each line its own", in->path,
-                        in->number, (unsigned)earlier, id.n < SHOWN ? (int)id.n : SHOWN, id.p);
+            e = err_set(err, QUIRE_BAD_FILE, -1,
+                        "%s: line %zu has the custom_id of line %u, \"%.*s\"; give each line its own",
+                        in->path, in->number, (unsigned)earlier, id.n < SHOWN ? (int)id.n : SHOWN, id.p);
         }
     }
     strbuf_deinit(&scratch);

@@ -56,8 +56,8 @@ static quire_err open_file(batch_input *in, const char *beside, quire_error *err
     }
     in->file = nameless_file(beside);
     quire_err e = in->file ? copy_all(in, f, err)
-                           : err_set(err, QUIRE_IO, -1, "%s: its copy beside %s: %s", in->path, beside ? beside : "other temporary files",
-                                     strerror(errno));
+                           : err_set(err, QUIRE_IO, -1, "%s: its copy beside %s: %s", in->path,
+                                     beside ? beside : "other temporary files", strerror(errno));
     if (!standard) {
         (void)fclose(f);
     }
@@ -127,8 +127,9 @@ quire_err batch_input_next(batch_input *in, str *line, quire_error *err) {
     size_t n;
     TRY(next_line(in, NULL, &n, err));
     if (n == 0) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: ends after %zu of %zu lines: it was changed while it was read", in->path, in->n_read,
-                       in->n_lines);
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "%s: ends after %zu of %zu lines: it was changed while it was read", in->path,
+                       in->n_read, in->n_lines);
     }
     in->n_read++;
     *line = (str){in->line + in->n_mark, n};

@@ -1,8 +1,10 @@
-/* Reads the lines of a JSON Lines file, one at a time, so that a file of any length takes the memory of its longest line.
+/* Reads the lines of a JSON Lines file, one at a time, so that a file of any length takes
+ * the memory of its longest line.
  *
- * The file is read twice: once for its digest and the number of its lines, then line by line. Input that cannot be read twice (standard
- * input, a pipe) is first copied to a file without a name. Empty lines are not counted, and a byte order mark at the beginning is skipped.
- * One thread. */
+ * The file is read twice: once for its digest and the number of its lines, then line by
+ * line. Input that cannot be read twice (standard input, a pipe) is first copied to a
+ * file without a name. Empty lines are not counted, and a byte order mark at the
+ * beginning is skipped. One thread. */
 #ifndef CLI_BATCH_INPUT_H
 #define CLI_BATCH_INPUT_H
 
@@ -24,12 +26,14 @@ typedef struct batch_input {
     uint8_t digest[SHA256_BYTES];
 } batch_input;
 
-/* Opens path ("-": standard input), which is borrowed, and reads it once. beside: the copy, if one is needed, is made in this path's
- * directory; NULL: in the directory for temporary files. NOT_FOUND, IO; TOO_LARGE for a line of 2 GiB. On failure nothing is left open. */
+/* Opens path ("-": standard input), which is borrowed, and reads it once. beside: the
+ * copy, if one is needed, is made in this path's directory; NULL: in the directory for
+ * temporary files. NOT_FOUND, IO; TOO_LARGE for a line of 2 GiB. On failure nothing is
+ * left open. */
 quire_err batch_input_open(const char *path, const char *beside, batch_input *in, quire_error *err);
 void batch_input_close(batch_input *in);
-/* Reads the next line without its end, borrowed until the next call, while n_read < n_lines. IO; BAD_FILE where the file has become
- * shorter. */
+/* Reads the next line without its end, borrowed until the next call, while n_read <
+ * n_lines. IO; BAD_FILE where the file has become shorter. */
 quire_err batch_input_next(batch_input *in, str *line, quire_error *err);
 /* Begins with the first line again. */
 void batch_input_rewind(batch_input *in);

@@ -14,7 +14,8 @@ typedef struct line_parts {
     str id, custom_id, url, method, body, messages;
 } line_parts;
 
-/* Finds them in a line, which is an object. No tree is built of it: it may hold a long prompt, or a schema that is too large. */
+/* Finds them in a line, which is an object. No tree is built of it: it may hold a long
+ * prompt, or a schema that is too large. */
 static quire_err find_parts(str text, line_parts *out) {
     const struct {
         const char *name;
@@ -52,12 +53,13 @@ static quire_err read_openai(const line_parts *line, batch_line *l, quire_error 
     str url = text_of(line->url, &of_url), method = text_of(line->method, &of_method);
     l->is_openai = true;
     if (method.n > 0 && !str_is(method, "POST")) {
-        err_set_param(fault, QUIRE_BAD_REQUEST, "method", "method is %.*s; it must be POST", method.n < SHOWN ? (int)method.n : SHOWN,
-                      method.p);
+        err_set_param(fault, QUIRE_BAD_REQUEST, "method", "method is %.*s; it must be POST",
+                      method.n < SHOWN ? (int)method.n : SHOWN, method.p);
     } else if (str_is(url, "/v1/chat/completions")) {
         l->endpoint = QUIRE_CHAT;
     } else if (!str_is(url, "/v1/completions")) {
-        err_set_param(fault, QUIRE_BAD_REQUEST, "url", "url is %.*s; it must be /v1/completions or /v1/chat/completions",
+        err_set_param(fault, QUIRE_BAD_REQUEST, "url",
+                      "url is %.*s; it must be /v1/completions or /v1/chat/completions",
                       url.n == 0      ? (int)strlen("missing")
                       : url.n < SHOWN ? (int)url.n
                                       : SHOWN,
@@ -66,7 +68,8 @@ static quire_err read_openai(const line_parts *line, batch_line *l, quire_error 
     strbuf_deinit(&of_url);
     strbuf_deinit(&of_method);
     if (fault->code == QUIRE_OK && (line->body.n == 0 || line->body.p[0] != '{')) {
-        err_set_param(fault, QUIRE_BAD_REQUEST, "body", "body is missing; it is the request as the API takes it");
+        err_set_param(fault, QUIRE_BAD_REQUEST, "body",
+                      "body is missing; it is the request as the API takes it");
     }
     quire_err e = fault->code == QUIRE_OK ? strbuf_add(&l->body, line->body.p, line->body.n) : QUIRE_OK;
     return e == QUIRE_OK ? e : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
@@ -93,7 +96,8 @@ static quire_err add_members(str text, body *b) {
 }
 
 /* Reads the flags' fields, overridden by the line's own. */
-static quire_err read_plain(const cli_options *o, const session *s, str text, const line_parts *line, batch_line *l, quire_error *err) {
+static quire_err read_plain(const cli_options *o, const session *s, str text, const line_parts *line,
+                            batch_line *l, quire_error *err) {
     body b = {0};
     l->endpoint = line->messages.n > 0 ? QUIRE_CHAT : QUIRE_COMPLETIONS;
     quire_err e = request_begin(o, &b, err);
@@ -114,8 +118,8 @@ void batch_line_deinit(batch_line *l) {
     *l = (batch_line){0};
 }
 
-quire_err batch_line_read(const cli_options *o, const session *s, size_t number, str text, batch_line *l, quire_error *fault,
-                          quire_error *err) {
+quire_err batch_line_read(const cli_options *o, const session *s, size_t number, str text, batch_line *l,
+                          quire_error *fault, quire_error *err) {
     json_fault where = {.what = "another kind of value"};
     line_parts line = {0};
     *l = (batch_line){.endpoint = QUIRE_COMPLETIONS};
@@ -138,7 +142,10 @@ quire_err batch_line_read(const cli_options *o, const session *s, size_t number,
 
 /* The HTTP status that a server would send. */
 static int status_of(const quire_error *error) {
-    return error->code == QUIRE_OK ? 200 : error->code == QUIRE_INTERNAL ? 500 : error->code == QUIRE_BUSY ? 429 : 400;
+    return error->code == QUIRE_OK         ? 200
+           : error->code == QUIRE_INTERNAL ? 500
+           : error->code == QUIRE_BUSY     ? 429
+                                           : 400;
 }
 
 static void add_error(json_out *o, const quire_error *error) {
@@ -164,7 +171,8 @@ static void add_choice(json_out *o, const response *a, size_t i, const char *id,
     const response_choice *c = &a->choices[i];
     const strbuf *said = a->has_parts ? &c->content : &c->text;
     str text = {said->n > 0 ? said->p : "", said->n};
-    answer_place at = {.response_id = id, .choice = i, .names_call = a->names_call, .old_calls = a->old_calls};
+    answer_place at = {
+        .response_id = id, .choice = i, .names_call = a->names_call, .old_calls = a->old_calls};
     if (message) {
         answer_parts_write_message(&c->parts, at, (str){"", 0}, text, json_name(o, "message"));
     } else {
@@ -234,7 +242,8 @@ static void add_body(json_out *o, const batch_line *l, size_t index, const respo
     json_end(o, '}');
 }
 
-static void openai_response(json_out *o, const batch_line *l, size_t index, const response *a, const char *model) {
+static void openai_response(json_out *o, const batch_line *l, size_t index, const response *a,
+                            const char *model) {
     char id[48];
     json_begin(o, '{');
     snprintf(id, sizeof id, "batch_req-%zu", index);
@@ -250,7 +259,8 @@ static void openai_response(json_out *o, const batch_line *l, size_t index, cons
     json_end(o, '}');
 }
 
-quire_err batch_line_response(const batch_line *l, size_t index, const response *a, const char *model, strbuf *out) {
+quire_err batch_line_response(const batch_line *l, size_t index, const response *a, const char *model,
+                              strbuf *out) {
     json_out o = {.to = out};
     if (l->is_openai) {
         openai_response(&o, l, index, a, model);

@@ -1,7 +1,10 @@
 /* Lines of a file of prompts, and their response lines. A line is
- *   {"prompt": "text"} or {"prompt": [1,2,3]} or {"ids": [1,2,3]}, with request fields as the API names them, answered by
- *       {"index", "id" when given, "text", "token_ids", "finish_reason", "usage"}, or "choices" of those where a prompt is a list;
- *   {"custom_id", "method", "url", "body"}, OpenAI's batch format, answered by {"id", "custom_id", "response": {"status_code", "body"},
+ *   {"prompt": "text"} or {"prompt": [1,2,3]} or {"ids": [1,2,3]}, with request fields as
+ *   the API names them, answered by
+ *       {"index", "id" when given, "text", "token_ids", "finish_reason", "usage"}, or
+ *       "choices" of those where a prompt is a list;
+ *   {"custom_id", "method", "url", "body"}, OpenAI's batch format, answered by {"id",
+ *   "custom_id", "response": {"status_code", "body"},
  * "error"}. An error in a line becomes its response. One thread. */
 #ifndef CLI_BATCH_LINE_H
 #define CLI_BATCH_LINE_H
@@ -17,10 +20,13 @@ typedef struct batch_line {
 } batch_line;
 
 void batch_line_deinit(batch_line *l);
-/* Reads line `number` (counted from 1) into an empty *l. fault: the error in it, with code OK if there is none. NO_MEMORY fills err. */
-quire_err batch_line_read(const cli_options *o, const session *s, size_t number, str text, batch_line *l, quire_error *fault,
-                          quire_error *err);
-/* Appends the response line of prompt `index` (counted from 0), without a newline. NO_MEMORY. */
-quire_err batch_line_response(const batch_line *l, size_t index, const response *a, const char *model, strbuf *out);
+/* Reads line `number` (counted from 1) into an empty *l. fault: the error in it, with
+ * code OK if there is none. NO_MEMORY fills err. */
+quire_err batch_line_read(const cli_options *o, const session *s, size_t number, str text, batch_line *l,
+                          quire_error *fault, quire_error *err);
+/* Appends the response line of prompt `index` (counted from 0), without a newline.
+ * NO_MEMORY. */
+quire_err batch_line_response(const batch_line *l, size_t index, const response *a, const char *model,
+                              strbuf *out);
 
 #endif

@@ -45,13 +45,16 @@ static quire_err check(const batch_part *p, bool resume, quire_error *err) {
     struct stat part, target;
     bool has_part = stat(p->path.p, &part) == 0 && part.st_size > 0;
     if (has_part && !resume) {
-        return err_set(err, QUIRE_INVALID, -1, "%s holds the answers of a run that did not end: --resume goes on with them; or delete it",
-                       p->path.p);
+        return err_set(
+            err, QUIRE_INVALID, -1,
+            "%s holds the answers of a run that did not end: --resume goes on with them; or delete it",
+            p->path.p);
     }
     if (!has_part && resume && stat(p->target.p, &target) == 0) {
         return err_set(err, QUIRE_INVALID, -1,
-                       "--resume: there is %s, but no %s to go on with: that run has ended; without --resume it is done anew", p->target.p,
-                       p->path.p);
+                       "--resume: there is %s, but no %s to go on with: that run has ended; without --resume "
+                       "it is done anew",
+                       p->target.p, p->path.p);
     }
     return QUIRE_OK;
 }
@@ -59,7 +62,9 @@ static quire_err check(const batch_part *p, bool resume, quire_error *err) {
 quire_err batch_part_check(const char *out, bool resume, quire_error *err) {
     batch_part p;
     if (!batch_part_wanted(out)) {
-        return resume ? err_set(err, QUIRE_INVALID, -1, "--resume: --out %s is no file that could be gone on with", out) : QUIRE_OK;
+        return resume ? err_set(err, QUIRE_INVALID, -1,
+                                "--resume: --out %s is no file that could be gone on with", out)
+                      : QUIRE_OK;
     }
     quire_err e = set_names(out, &p, err);
     e = e == QUIRE_OK ? check(&p, resume, err) : e;
@@ -73,8 +78,9 @@ quire_err batch_part_check(const char *out, bool resume, quire_error *err) {
 static quire_err lock(batch_part *p, quire_error *err) {
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fcntl(fileno(p->file), F_SETLK, &l) != 0) {
-        return errno == EACCES || errno == EAGAIN ? err_set(err, QUIRE_BUSY, -1, "%s: another process is writing it", p->path.p)
-                                                  : failed(p->path.p, err);
+        return errno == EACCES || errno == EAGAIN
+                   ? err_set(err, QUIRE_BUSY, -1, "%s: another process is writing it", p->path.p)
+                   : failed(p->path.p, err);
     }
     return QUIRE_OK;
 }
@@ -97,18 +103,21 @@ static quire_err write_about(const batch_part *p, str about, quire_error *err) {
 }
 
 /* Compares the settings of the run that is resumed with those of this one. */
-static quire_err compare(const batch_part *p, const json_value *then, const json_value *now, quire_error *err) {
+static quire_err compare(const batch_part *p, const json_value *then, const json_value *now,
+                         quire_error *err) {
     for (json_member m = {0}; json_next(now, &m);) {
         if (strcmp(m.name, "prompts") == 0 || json_same(json_get(then, m.name), m.value)) {
             continue;
         }
         if (strcmp(m.name, "sha256") == 0) {
-            return err_set(err, QUIRE_INVALID, -1, "--resume: %s answers other prompts (%s, as it was then); delete it to begin anew",
+            return err_set(err, QUIRE_INVALID, -1,
+                           "--resume: %s answers other prompts (%s, as it was then); delete it to begin anew",
                            p->path.p, json_get_str(then, "prompts").p);
         }
         return err_set(err, QUIRE_INVALID, -1,
-                       "--resume: %s was begun with another %s (%s says which); give the same, or delete %s to begin anew", p->path.p,
-                       m.name, p->info.p, p->path.p);
+                       "--resume: %s was begun with another %s (%s says which); give the same, or delete %s "
+                       "to begin anew",
+                       p->path.p, m.name, p->info.p, p->path.p);
     }
     return QUIRE_OK;
 }
@@ -119,7 +128,8 @@ static quire_err check_about(const batch_part *p, str about, quire_error *err) {
     json_value *then = e == QUIRE_OK ? json_document((str){text.p, text.n}) : NULL;
     json_value *now = json_document(about);
     if (e == QUIRE_OK && (!json_is(then, JSON_KIND_OBJECT) || json_get_str(then, "prompts").n == 0)) {
-        e = err_set(err, QUIRE_BAD_FILE, -1, "%s: does not say what %s answers; delete both to begin anew", p->info.p, p->path.p);
+        e = err_set(err, QUIRE_BAD_FILE, -1, "%s: does not say what %s answers; delete both to begin anew",
+                    p->info.p, p->path.p);
     } else if (e == QUIRE_OK) {
         e = compare(p, then, now, err);
     }
@@ -175,7 +185,8 @@ void batch_part_close(batch_part *p) {
 /* ---- lines ---- */
 
 static quire_err no_response(const batch_part *p, quire_error *err) {
-    return err_set(err, QUIRE_BAD_FILE, -1, "%s: line %zu is no answer: the file is damaged; delete it to begin anew", p->path.p,
+    return err_set(err, QUIRE_BAD_FILE, -1,
+                   "%s: line %zu is no answer: the file is damaged; delete it to begin anew", p->path.p,
                    p->n_read + 1);
 }
 
@@ -223,14 +234,19 @@ quire_err batch_part_next(batch_part *p, size_t *index, bool *is_error, bool *mo
         return QUIRE_OK;
     }
     /* The bytes behind the last newline are an incomplete line. */
-    return fseeko(p->file, before, SEEK_SET) == 0 && ftruncate(fileno(p->file), before) == 0 ? QUIRE_OK : failed(p->path.p, err);
+    return fseeko(p->file, before, SEEK_SET) == 0 && ftruncate(fileno(p->file), before) == 0
+               ? QUIRE_OK
+               : failed(p->path.p, err);
 }
 
 quire_err batch_part_add(batch_part *p, size_t index, str line, quire_error *err) {
-    bool good = fwrite(line.p, 1, line.n, p->file) == line.n && fputc('\n', p->file) != EOF && fflush(p->file) == 0;
+    bool good =
+        fwrite(line.p, 1, line.n, p->file) == line.n && fputc('\n', p->file) != EOF && fflush(p->file) == 0;
     if (!good) {
-        return err_set(err, QUIRE_IO, -1, "--out %s: could not be written: %s; it keeps %zu answers, and --resume goes on with them",
-                       p->path.p, strerror(errno), p->n);
+        return err_set(
+            err, QUIRE_IO, -1,
+            "--out %s: could not be written: %s; it keeps %zu answers, and --resume goes on with them",
+            p->path.p, strerror(errno), p->n);
     }
     p->in_order = p->in_order && index == p->n;
     p->n++;
@@ -249,9 +265,11 @@ static quire_err copy_line(batch_part *p, off_t at, FILE *to, quire_error *err) 
     return n > 0 && fwrite(p->line, 1, n, to) == n ? QUIRE_OK : failed(p->target.p, err);
 }
 
-/* Copies the lines to `to` in the order of their prompts. A line that comes too early is read again later, by its offset. */
+/* Copies the lines to `to` in the order of their prompts. A line that comes too early is
+ * read again later, by its offset. */
 static quire_err copy_in_order(batch_part *p, FILE *to, quire_error *err) {
-    off_t places[BATCH_AHEAD] = {0}; /* 1 + offset of the line of prompt i, at i mod BATCH_AHEAD; 0: not read yet */
+    /* 1 + offset of the line of prompt i, at i mod BATCH_AHEAD; 0: not read yet */
+    off_t places[BATCH_AHEAD] = {0};
     size_t next = 0, index = 0, n;
     bool is_error;
     off_t at = 0;
@@ -260,7 +278,8 @@ static quire_err copy_in_order(batch_part *p, FILE *to, quire_error *err) {
             return failed(p->path.p, err);
         }
         TRY(read_line(p, &n, err));
-        if (n == 0 || !read_response((str){p->line, n - 1}, &index, &is_error) || index < next || index - next >= BATCH_AHEAD) {
+        if (n == 0 || !read_response((str){p->line, n - 1}, &index, &is_error) || index < next ||
+            index - next >= BATCH_AHEAD) {
             return no_response(p, err);
         }
         places[index % BATCH_AHEAD] = at + 1;
@@ -277,7 +296,9 @@ static quire_err copy_in_order(batch_part *p, FILE *to, quire_error *err) {
 static quire_err put_in_order(batch_part *p, quire_error *err) {
     strbuf path = {0};
     FILE *f = NULL;
-    quire_err e = strbuf_addf(&path, "%s.sorted", p->path.p) == QUIRE_OK ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    quire_err e = strbuf_addf(&path, "%s.sorted", p->path.p) == QUIRE_OK
+                      ? QUIRE_OK
+                      : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     if (e == QUIRE_OK && (f = fopen(path.p, "w+b")) == NULL) {
         e = failed(path.p, err);
     }
@@ -300,7 +321,8 @@ static quire_err put_in_order(batch_part *p, quire_error *err) {
 }
 
 quire_err batch_part_finish(batch_part *p, quire_error *err) {
-    quire_err e = p->in_order ? (fsync(fileno(p->file)) == 0 ? QUIRE_OK : failed(p->path.p, err)) : put_in_order(p, err);
+    quire_err e = p->in_order ? (fsync(fileno(p->file)) == 0 ? QUIRE_OK : failed(p->path.p, err))
+                              : put_in_order(p, err);
     if (e == QUIRE_OK && rename(p->path.p, p->target.p) != 0) {
         e = failed(p->target.p, err);
     }

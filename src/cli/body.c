@@ -48,7 +48,8 @@ void body_unset(body *b, const char *name) {
 static quire_err put(body *b, const char *name, strbuf json) {
     body_member *m = find(b, name);
     char *copy = m != NULL ? NULL : mem_dup(name, strlen(name));
-    if (m == NULL && (copy == NULL || mem_grow(&b->members, &b->cap, b->n + 1, sizeof *b->members) != QUIRE_OK)) {
+    if (m == NULL &&
+        (copy == NULL || mem_grow(&b->members, &b->cap, b->n + 1, sizeof *b->members) != QUIRE_OK)) {
         mem_free(copy);
         strbuf_deinit(&json);
         return QUIRE_NO_MEMORY;

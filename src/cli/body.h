@@ -1,4 +1,5 @@
-/* Builds the body of a request: members by name, each the JSON text of a value. One thread. */
+/* Builds the body of a request: members by name, each the JSON text of a value. One
+ * thread. */
 #ifndef CLI_BODY_H
 #define CLI_BODY_H
 
@@ -19,13 +20,15 @@ typedef struct body {
 } body;
 
 void body_deinit(body *b);
-/* Adds a member, or replaces the one of that name. json is a whole value, copied. All calls: QUIRE_NO_MEMORY leaves b unchanged. */
+/* Adds a member, or replaces the one of that name. json is a whole value, copied. All
+ * calls: QUIRE_NO_MEMORY leaves b unchanged. */
 quire_err body_set(body *b, const char *name, str json);
 quire_err body_set_int(body *b, const char *name, int64_t v);
 quire_err body_set_text(body *b, const char *name, str text);
 /* Adds a text to the member's array, which is created where there is none. */
 quire_err body_add_text(body *b, const char *name, const char *text);
-/* Adds a number by its name to the member's object, which is created where there is none. A later one of the same name wins. */
+/* Adds a number by its name to the member's object, which is created where there is none.
+ * A later one of the same name wins. */
 quire_err body_add_number(body *b, const char *name, const char *key, double v);
 /* Adds all members of `from`. */
 quire_err body_set_all(body *b, const body *from);

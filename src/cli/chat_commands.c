@@ -40,7 +40,8 @@ static quire_err end(chat_state *c, str argument, quire_error *err) {
 static quire_err regenerate(chat_state *c, str argument, quire_error *err) {
     (void)argument;
     if (body_has(&c->fields, "seed")) {
-        log_line(LOG_INFO, "the seed is set, so the answer is the same again; /set seed default has others drawn");
+        log_line(LOG_INFO,
+                 "the seed is set, so the answer is the same again; /set seed default has others drawn");
     }
     return chat_turn_again(c, err);
 }
@@ -58,7 +59,9 @@ static quire_err set(chat_state *c, str argument, quire_error *err) {
         return chat_settings_print(c, err);
     }
     if (value.n == 0) {
-        return err_set(err, QUIRE_INVALID, -1, "/set needs a name and a value, as in /set temperature 0.5; /set alone shows the values");
+        return err_set(
+            err, QUIRE_INVALID, -1,
+            "/set needs a name and a value, as in /set temperature 0.5; /set alone shows the values");
     }
     TRY(chat_settings_set(c, name, value, err));
     log_line(LOG_INFO, "%.*s: %.*s, from the next answer on", (int)name.n, name.p, (int)value.n, value.p);
@@ -79,7 +82,8 @@ static quire_err set_system(chat_state *c, str argument, quire_error *err) {
 }
 
 /* Runs a command on a file: its path with a 0 behind it. */
-static quire_err with_path(chat_state *c, str argument, quire_err (*run)(chat_state *c, const char *path, quire_error *err),
+static quire_err with_path(chat_state *c, str argument,
+                           quire_err (*run)(chat_state *c, const char *path, quire_error *err),
                            quire_error *err) {
     strbuf path = {0};
     quire_err e = strbuf_add(&path, argument.p, argument.n);
@@ -142,15 +146,16 @@ static quire_err help(chat_state *c, str argument, quire_error *err) {
     for (int i = 0; i < N_COMMANDS && e == QUIRE_OK; i++) {
         const chat_command *k = &commands[i];
         char usage[48];
-        snprintf(usage, sizeof usage, "%.*s %s", (int)strcspn(k->names, " "), k->names, k->argument ? k->argument : "");
+        snprintf(usage, sizeof usage, "%.*s %s", (int)strcspn(k->names, " "), k->names,
+                 k->argument ? k->argument : "");
         if (!c->completes || !(k->marks & TALKS)) {
             e = strbuf_addf(&out, "  %-20s %s\n", usage, k->meaning);
         }
     }
     e = e == QUIRE_OK
-            ? strbuf_add_str(
-                  &out, "  \"\"\"                  begins a text of several lines, which ends with \"\"\"; pasted lines stay together\n"
-                        "  Ctrl-C               stops an answer, or clears the line; twice ends")
+            ? strbuf_add_str(&out, "  \"\"\"                  begins a text of several lines, which ends "
+                                   "with \"\"\"; pasted lines stay together\n"
+                                   "  Ctrl-C               stops an answer, or clears the line; twice ends")
             : e;
     e = e == QUIRE_OK ? text_out_print((str){out.p, out.n}, err) : err_set(err, e, -1, "out of memory");
     strbuf_deinit(&out);
@@ -175,9 +180,11 @@ static quire_err unknown(str name, quire_error *err) {
     for (int i = 0; i < N_COMMANDS; i++) {
         nearest_offer_all(&near, commands[i].names);
     }
-    return err_set(err, QUIRE_INVALID, -1, "%.*s: no such command; %s%.*s%s/help lists them; a text that begins with / goes between \"\"\"",
-                   (int)(name.n < 64 ? name.n : 64), name.p, near.best.n ? "did you mean " : "", (int)near.best.n,
-                   near.best.n ? near.best.p : "", near.best.n ? "? " : "");
+    return err_set(
+        err, QUIRE_INVALID, -1,
+        "%.*s: no such command; %s%.*s%s/help lists them; a text that begins with / goes between \"\"\"",
+        (int)(name.n < 64 ? name.n : 64), name.p, near.best.n ? "did you mean " : "", (int)near.best.n,
+        near.best.n ? near.best.p : "", near.best.n ? "? " : "");
 }
 
 static bool is_blank(char c) {
@@ -201,7 +208,8 @@ quire_err chat_commands_run(chat_state *c, str line, quire_error *err) {
         return unknown(name, err);
     }
     if (c->completes && (k->marks & TALKS)) {
-        return err_set(err, QUIRE_INVALID, -1, "%.*s: there is no conversation here: each text is completed by itself", (int)name.n,
+        return err_set(err, QUIRE_INVALID, -1,
+                       "%.*s: there is no conversation here: each text is completed by itself", (int)name.n,
                        name.p);
     }
     if (!k->argument && argument.n > 0) {

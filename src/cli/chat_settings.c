@@ -6,7 +6,8 @@
 #include "json/json.h"
 
 /* The field of -n, which is no field among the flags: there it can be -1. */
-static const flag max_tokens = {"--max-tokens --predict", "N", "most tokens to produce (default: until the end)", FLAG_FIELD_INTEGER,
+static const flag max_tokens = {"--max-tokens --predict", "N",
+                                "most tokens to produce (default: until the end)", FLAG_FIELD_INTEGER,
                                 .field = "max_tokens"};
 
 typedef struct setting_search {
@@ -19,7 +20,8 @@ static bool is_field(const flag *f) {
     return f->type >= FLAG_FIELD_INTEGER && f->type <= FLAG_FIELD_TEXTS;
 }
 
-/* Whether a name of a flag or field is the wanted one: without leading dashes, with - and _ alike. */
+/* Whether a name of a flag or field is the wanted one: without leading dashes, with - and
+ * _ alike. */
 static bool is_same(str name, str wanted) {
     while (name.n > 0 && name.p[0] == '-') {
         name = (str){name.p + 1, name.n - 1};
@@ -54,8 +56,9 @@ static const flag *find_setting(str name, quire_error *err) {
         }
     }
     if (!s.found) {
-        err_set(err, QUIRE_INVALID, -1, "%.*s: no such setting; %s%.*s%s/set lists them", (int)(name.n < 64 ? name.n : 64), name.p,
-                s.near.best.n ? "did you mean " : "", (int)s.near.best.n, s.near.best.n ? s.near.best.p : "", s.near.best.n ? "? " : "");
+        err_set(err, QUIRE_INVALID, -1, "%.*s: no such setting; %s%.*s%s/set lists them",
+                (int)(name.n < 64 ? name.n : 64), name.p, s.near.best.n ? "did you mean " : "",
+                (int)s.near.best.n, s.near.best.n ? s.near.best.p : "", s.near.best.n ? "? " : "");
     }
     return s.found;
 }
@@ -70,7 +73,9 @@ static quire_err set_value(const flag *f, str value, body *fields, quire_error *
         quire_err set = body_set(fields, f->field, str_of(str_is(value, "on") ? "true" : "false"));
         return set == QUIRE_OK ? set : err_set(err, set, -1, "out of memory");
     }
-    json_value *json = f->type != FLAG_FIELD_TEXTS || str_begins(value, "[") || str_begins(value, "\"") ? json_document(value) : NULL;
+    json_value *json = f->type != FLAG_FIELD_TEXTS || str_begins(value, "[") || str_begins(value, "\"")
+                           ? json_document(value)
+                           : NULL;
     quire_err e = json ? body_set(fields, f->field, value) : body_set_text(fields, f->field, value);
     json_drop(json);
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
@@ -123,7 +128,8 @@ quire_err chat_settings_set(chat_state *c, str name, str value, quire_error *err
 
 static quire_err add_line(const flag *f, const body *used, strbuf *out) {
     str value = body_get(used, f->field);
-    return strbuf_addf(out, "  %-22s %-12.*s %s\n", f->field, (int)(value.n ? value.n : 7), value.n ? value.p : "default", f->meaning);
+    return strbuf_addf(out, "  %-22s %-12.*s %s\n", f->field, (int)(value.n ? value.n : 7),
+                       value.n ? value.p : "default", f->meaning);
 }
 
 quire_err chat_settings_print(const chat_state *c, quire_error *err) {

@@ -1,4 +1,5 @@
-/* The state of `quire run` on a terminal: the conversation, and how answers are sampled. One thread. */
+/* The state of `quire run` on a terminal: the conversation, and how answers are sampled.
+ * One thread. */
 #ifndef CLI_CHAT_STATE_H
 #define CLI_CHAT_STATE_H
 

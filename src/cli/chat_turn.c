@@ -19,7 +19,8 @@ static quire_err build_request(const chat_state *c, const context_fit *fit, body
         e = body_set_int(out, "truncate_prompt_tokens", fit->limit);
     }
     strbuf_deinit(&list);
-    return e == QUIRE_OK ? request_complete(c->session, QUIRE_CHAT, out, err) : err_set(err, e, -1, "out of memory");
+    return e == QUIRE_OK ? request_complete(c->session, QUIRE_CHAT, out, err)
+                         : err_set(err, e, -1, "out of memory");
 }
 
 static bool is_too_long(const quire_error *err) {
@@ -47,7 +48,8 @@ static void announce_left_out(void *user) {
         n++;
     }
     if (n > 0) {
-        log_line(LOG_WARN, "the conversation no longer fits the context: its oldest %zu %s left out from here on", n,
+        log_line(LOG_WARN,
+                 "the conversation no longer fits the context: its oldest %zu %s left out from here on", n,
                  n == 1 ? "turn is" : "turns are");
     }
 }
@@ -57,14 +59,15 @@ static void report(const chat_state *c, const response *a) {
     int32_t n = a->completion_tokens, limit = quire_engine_info(c->session->engine)->max_model_len;
     bool at_once = a->tokens_us < 1000; /* they were read together: only the whole time is known */
     double speed = at_once ? n / (double)(a->first_us + a->tokens_us + 1) : (n - 1) / (double)a->tokens_us;
-    log_line(LOG_INFO, "prompt %d tokens (%d cached), answer %d tokens, %.1f tokens/s, first after %.2f s", (int)a->prompt_tokens,
-             (int)a->cached_tokens, (int)n, speed * 1e6, (double)a->first_us / 1e6);
+    log_line(LOG_INFO, "prompt %d tokens (%d cached), answer %d tokens, %.1f tokens/s, first after %.2f s",
+             (int)a->prompt_tokens, (int)a->cached_tokens, (int)n, speed * 1e6, (double)a->first_us / 1e6);
     if (a->choices[0].finish != QUIRE_FINISH_LENGTH) {
         return;
     }
     if (a->prompt_tokens + n >= limit) {
         log_line(LOG_WARN, "the answer ends here because the context of %d tokens is full%s", (int)limit,
-                 c->completes ? "" : "; /clear begins anew, and the next message leaves out the oldest turns");
+                 c->completes ? ""
+                              : "; /clear begins anew, and the next message leaves out the oldest turns");
     } else {
         log_line(LOG_INFO, "the answer was cut at max_tokens; /set max_tokens default ends that");
     }
@@ -83,13 +86,15 @@ static quire_err run_plan(chat_state *c, const context_fit *fit, response *a, qu
     return e;
 }
 
-/* Adds the answer to the messages that the plan sent; nothing where it was stopped before it began. */
+/* Adds the answer to the messages that the plan sent; nothing where it was stopped before
+ * it began. */
 static quire_err keep_answer(chat_state *c, const context_fit *fit, const response *a, quire_error *err) {
     const response_choice *said = &a->choices[0];
     if (said->finish == QUIRE_FINISH_CANCELLED && said->text.n == 0) {
         return QUIRE_OK;
     }
-    if (conversation_add(&c->talk, CONVERSATION_ASSISTANT, (str){said->text.n > 0 ? said->text.p : "", said->text.n}) != QUIRE_OK) {
+    if (conversation_add(&c->talk, CONVERSATION_ASSISTANT,
+                         (str){said->text.n > 0 ? said->text.p : "", said->text.n}) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
     c->talk.first = fit->from;
@@ -100,14 +105,16 @@ static quire_err keep_answer(chat_state *c, const context_fit *fit, const respon
 static size_t count_tokens(const chat_state *c, const conversation_message *m) {
     int32_t *ids = NULL;
     size_t n = 0;
-    if (quire_tokenize(c->session->engine, m->text.n > 0 ? m->text.p : "", m->text.n, false, &ids, &n, NULL) != QUIRE_OK) {
+    if (quire_tokenize(c->session->engine, m->text.n > 0 ? m->text.p : "", m->text.n, false, &ids, &n,
+                       NULL) != QUIRE_OK) {
         return 0;
     }
     quire_free(ids);
     return n;
 }
 
-/* The first message from which on the texts alone, without what the template adds, are within the plan's limit. */
+/* The first message from which on the texts alone, without what the template adds, are
+ * within the plan's limit. */
 static size_t first_that_may_fit(const chat_state *c, const context_fit *fit) {
     size_t i = c->talk.n, n = 0;
     while (i > fit->from && (n += count_tokens(c, &c->talk.messages[i - 1])) <= (size_t)fit->limit) {
@@ -116,7 +123,8 @@ static size_t first_that_may_fit(const chat_state *c, const context_fit *fit) {
     return i;
 }
 
-/* The next plan that is worth a try: of a long conversation that was loaded most turns cannot be sent, and each try takes time. */
+/* The next plan that is worth a try: of a long conversation that was loaded most turns
+ * cannot be sent, and each try takes time. */
 static bool next_plan(const chat_state *c, int32_t context, context_fit *fit) {
     bool more = context_fit_next(&c->talk, context, fit);
     size_t first = more && fit->limit > 0 ? first_that_may_fit(c, fit) : 0;
@@ -184,7 +192,8 @@ quire_err chat_turn_complete(chat_state *c, str text, quire_error *err) {
     response_printing how = {.cancel = tty_interrupted()};
     quire_err e = body_set_all(&b, &c->fields);
     e = e == QUIRE_OK ? body_set_text(&b, "prompt", text) : e;
-    e = e == QUIRE_OK ? request_complete(c->session, QUIRE_COMPLETIONS, &b, err) : err_set(err, e, -1, "out of memory");
+    e = e == QUIRE_OK ? request_complete(c->session, QUIRE_COMPLETIONS, &b, err)
+                      : err_set(err, e, -1, "out of memory");
     e = e == QUIRE_OK ? response_run(&a, c->session, QUIRE_COMPLETIONS, &b, &how, err) : e;
     if (e == QUIRE_OK) {
         report(c, &a);

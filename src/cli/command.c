@@ -28,11 +28,13 @@ bool command_default(cli_options *defaults, const flag *f, char *out, size_t n) 
     }
     const void *o = cli_options_of(defaults, f);
     bool is_shown = flag_show_option(f, o, out, n) && out[0] != 0;
-    return is_shown && flag_check_option(f, o, NULL) == QUIRE_OK; /* what could not be given says that nothing was */
+    /* what could not be given says that nothing was */
+    return is_shown && flag_check_option(f, o, NULL) == QUIRE_OK;
 }
 
 void command_meaning(cli_options *defaults, const flag *f, char *out, size_t n) {
     char value[128];
     bool has = command_default(defaults, f, value, sizeof value);
-    (void)snprintf(out, n, "%s%s%s%s", f->meaning, has ? " (default: " : "", has ? value : "", has ? ")" : "");
+    (void)snprintf(out, n, "%s%s%s%s", f->meaning, has ? " (default: " : "", has ? value : "",
+                   has ? ")" : "");
 }

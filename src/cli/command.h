@@ -1,6 +1,8 @@
-/* A command as one row: its name, what --help says of it, the flags that it takes and the function that runs it.
+/* A command as one row: its name, what --help says of it, the flags that it takes and the
+ * function that runs it.
  *
- * The row is the last thing in the command's own file. A program is a list of rows (dispatch.h). */
+ * The row is the last thing in the command's own file. A program is a list of rows
+ * (dispatch.h). */
 #ifndef CLI_COMMAND_H
 #define CLI_COMMAND_H
 
@@ -8,11 +10,12 @@
 
 /* What may follow the name beside flags. */
 typedef enum command_argument {
-    ARGUMENT_NONE,             /* nothing */
-    ARGUMENT_NAME,             /* a name, to cli_options.argument */
-    ARGUMENT_TRACE,            /* a file of requests, likewise */
-    ARGUMENT_MODEL,            /* a model, to cli_options.engine.model; it is an error without one */
-    ARGUMENT_MODEL_FILE,       /* the same, and behind it a file, to cli_options.argument, which may be missing */
+    ARGUMENT_NONE,  /* nothing */
+    ARGUMENT_NAME,  /* a name, to cli_options.argument */
+    ARGUMENT_TRACE, /* a file of requests, likewise */
+    ARGUMENT_MODEL, /* a model, to cli_options.engine.model; it is an error without one */
+    /* the same, and behind it a file, to cli_options.argument, which may be missing */
+    ARGUMENT_MODEL_FILE,
     ARGUMENT_MODEL_OR_BUILTIN, /* the same; without one the built-in model */
     ARGUMENT_MODEL_OR_NONE     /* the same; without one NULL, which means something to the command */
 } command_argument;
@@ -21,21 +24,25 @@ typedef struct command {
     const char *name; /* one word or two: "run", "bench kv" */
     const char *summary, *usage, *examples;
     command_argument argument;
-    const flag *const *flags;         /* groups, in the order of --help; ends with NULL */
-    size_t options_size;              /* of the options: a cli_options, or a struct that begins with one */
-    void (*defaults)(cli_options *o); /* of what cli_options_init does not know or sets otherwise; may be NULL */
+    const flag *const *flags; /* groups, in the order of --help; ends with NULL */
+    size_t options_size;      /* of the options: a cli_options, or a struct that begins with one */
+    /* of what cli_options_init does not know or sets otherwise; may be NULL */
+    void (*defaults)(cli_options *o);
     /* what comes before a model by name is fetched; may be NULL */
     quire_err (*begin)(cli_options *o, quire_error *err);
-    quire_err (*run)(const cli_options *o, quire_error *err); /* INVALID: the exit status says that the command was not understood */
+    /* INVALID: the exit status says that the command was not understood */
+    quire_err (*run)(const cli_options *o, quire_error *err);
 } command;
 
 enum { COMMAND_MEANING_BYTES = 320 };
 
-/* A command's options with its defaults; freed by command_options_free. NULL when out of memory. */
+/* A command's options with its defaults; freed by command_options_free. NULL when out of
+ * memory. */
 cli_options *command_options_new(const command *c);
 void command_options_free(cli_options *o);
 
-/* Writes the flag's default in `defaults`, a command's new options, as a command line has it. Returns false where there is none to show. */
+/* Writes the flag's default in `defaults`, a command's new options, as a command line has
+ * it. Returns false where there is none to show. */
 bool command_default(cli_options *defaults, const flag *f, char *out, size_t n);
 /* Writes the flag's meaning, with its default; defaults may be NULL: without. */
 void command_meaning(cli_options *defaults, const flag *f, char *out, size_t n);

@@ -5,39 +5,46 @@
 #include "cli/command.h"
 #include "cli/session.h"
 
-extern const command command_run, command_serve, command_tokenize, command_logits, command_inspect, command_pack, command_pull,
-    command_list, command_rm;
+extern const command command_run, command_serve, command_tokenize, command_logits, command_inspect,
+    command_pack, command_pull, command_list, command_rm;
 /* All of them, in the order of --help; ends with NULL. */
 extern const command *const quire_commands[];
 
-/* sampling_flags.c: flags that are fields of a request; seldom needed ones are in the second. */
+/* sampling_flags.c: flags that are fields of a request; seldom needed ones are in the
+ * second. */
 extern const flag flags_sampling[], flags_more_sampling[], flags_rules[], flags_ending[];
 
-/* terminal_chat.c: a conversation on the terminal, or with --complete completions line by line. */
+/* terminal_chat.c: a conversation on the terminal, or with --complete completions line by
+ * line. */
 quire_err chat_loop(const cli_options *o, session *s, quire_error *err);
 
-/* batch_file.c: checks --prompts, --out and --resume before a model is loaded: INVALID. */
+/* batch_file.c: checks --prompts, --out and --resume before a model is loaded:
+ * INVALID. */
 quire_err batch_file_check(const cli_options *o, quire_error *err);
-/* Runs every line of o->prompts at once. The responses go to o->out in the same order, when all are there (batch_part.h). A line that fails
- * has its error as response. On SIGINT or SIGTERM it finishes the responses that have begun and ends: CANCELLED, and err has the command to
- * resume. */
+/* Runs every line of o->prompts at once. The responses go to o->out in the same order,
+ * when all are there (batch_part.h). A line that fails has its error as response. On
+ * SIGINT or SIGTERM it finishes the responses that have begun and ends: CANCELLED, and
+ * err has the command to resume. */
 quire_err batch_file_run(const cli_options *o, session *s, quire_error *err);
 /* One response as a line of that file. */
 quire_err batch_file_write_one(const char *path, const response *a, quire_error *err);
 
-/* run_embed.c: `quire run --embed` and its flags. The check is made with and without --embed: INVALID. */
+/* run_embed.c: `quire run --embed` and its flags. The check is made with and without
+ * --embed: INVALID. */
 extern const flag flags_embed[];
 quire_err embed_check(const cli_options *o, quire_error *err);
 quire_err embed_run(const cli_options *o, quire_error *err);
 
-/* prompt.c: INVALID where more than one of -p, -f and other sources of text is given, or where -p is not UTF-8. */
+/* prompt.c: INVALID where more than one of -p, -f and other sources of text is given, or
+ * where -p is not UTF-8. */
 quire_err prompt_check(const cli_options *o, quire_error *err);
 /* Appends the prompt from -p, -f, or standard input. BAD_FILE where it is not UTF-8. */
 quire_err prompt_read(const cli_options *o, strbuf *out, quire_error *err);
 
-/* run.c: request_begin starts a request's body with the flags' fields and -n. request_complete adds defaults once everything else is set:
- * without -n, all tokens that fit; and where neither the body nor the model sets how tokens are sampled, the defaults of terminal
- * programs. */
+/* run.c: request_begin starts a request's body with the flags' fields and -n.
+ * request_complete adds defaults once everything else is set: without -n, all tokens that
+ * fit; and where neither the body nor the model sets how tokens are sampled, the defaults
+ * of terminal programs. */
 quire_err request_begin(const cli_options *o, body *out, quire_error *err);
 quire_err request_complete(const session *s, quire_endpoint endpoint, body *b, quire_error *err);
 /* Both, with a prompt of text between. */

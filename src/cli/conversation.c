@@ -78,7 +78,8 @@ static void write_messages(const conversation *c, size_t from, json_out *o) {
         write_message(o, "system", &c->system);
     }
     for (size_t i = from; i < c->n; i++) {
-        write_message(o, c->messages[i].role == CONVERSATION_USER ? "user" : "assistant", &c->messages[i].text);
+        write_message(o, c->messages[i].role == CONVERSATION_USER ? "user" : "assistant",
+                      &c->messages[i].text);
     }
     json_end(o, ']');
 }
@@ -105,7 +106,8 @@ static quire_err write_file(int fd, str text) {
 
 /* Writes all of the text, to the disk too, and closes the file; false: errno says why. */
 static bool write_and_close(int fd, str text) {
-    bool written = write_file(fd, text) == QUIRE_OK && (fsync(fd) == 0 || errno == EINVAL); /* EINVAL: a device */
+    /* EINVAL: a device */
+    bool written = write_file(fd, text) == QUIRE_OK && (fsync(fd) == 0 || errno == EINVAL);
     int cause = errno;
     bool closed = close(fd) == 0;
     errno = written ? errno : cause;
@@ -149,11 +151,14 @@ static quire_err save_text(const char *path, str text, bool replace, quire_error
     bool is_file = replace && stat(path, &is) == 0 && S_ISREG(is.st_mode);
     char *target = is_file ? realpath(path, NULL) : NULL; /* behind links */
     bool may = !is_file || access(path, W_OK) == 0;
-    bool done = !may ? false : is_file ? replace_file(target ? target : path, text) : write_plain(path, text, replace);
+    bool done = !may      ? false
+                : is_file ? replace_file(target ? target : path, text)
+                          : write_plain(path, text, replace);
     int cause = errno;
     free(target);
     if (!done && !replace && cause == EEXIST) {
-        return err_set(err, QUIRE_INVALID, -1, "%s exists; name another file, or replace it with /save! %s", path, path);
+        return err_set(err, QUIRE_INVALID, -1, "%s exists; name another file, or replace it with /save! %s",
+                       path, path);
     }
     errno = cause;
     return done ? QUIRE_OK : files_failed(path, err);
@@ -167,7 +172,8 @@ quire_err conversation_save(const conversation *c, const char *path, bool replac
     write_messages(c, 0, &o);
     json_end(&o, '}');
     quire_err e = o.err == QUIRE_OK ? strbuf_add_char(&text, '\n') : o.err;
-    e = e == QUIRE_OK ? save_text(path, (str){text.p, text.n}, replace, err) : err_set(err, e, -1, "%s: out of memory", path);
+    e = e == QUIRE_OK ? save_text(path, (str){text.p, text.n}, replace, err)
+                      : err_set(err, e, -1, "%s: out of memory", path);
     strbuf_deinit(&text);
     return e;
 }
@@ -175,26 +181,33 @@ quire_err conversation_save(const conversation *c, const char *path, bool replac
 /* ---- reading ---- */
 
 /* Adds one message of a file: its i-th. */
-static quire_err load_message(conversation *c, const char *path, const json_value *v, size_t i, quire_error *err) {
+static quire_err load_message(conversation *c, const char *path, const json_value *v, size_t i,
+                              quire_error *err) {
     str role = json_get_str(v, "role"), content = json_get_str(v, "content");
     bool is_system = str_is(role, "system"), is_user = str_is(role, "user");
-    if (!json_is(json_get(v, "content"), JSON_KIND_TEXT) || (!is_system && !is_user && !str_is(role, "assistant"))) {
+    if (!json_is(json_get(v, "content"), JSON_KIND_TEXT) ||
+        (!is_system && !is_user && !str_is(role, "assistant"))) {
         return err_set(err, QUIRE_BAD_FILE, -1,
-                       "%s: message %zu must have a \"role\" of system, user or assistant, and a text as its \"content\"", path, i);
+                       "%s: message %zu must have a \"role\" of system, user or assistant, and a text as its "
+                       "\"content\"",
+                       path, i);
     }
     if (is_system ? i > 0 : c->n == 0 && !is_user) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%s: message %zu: %s", path, i,
-                       is_system ? "the system message must be the first" : "the first message, but for the system's, must be the user's");
+                       is_system ? "the system message must be the first"
+                                 : "the first message, but for the system's, must be the user's");
     }
-    quire_err e = is_system ? conversation_set_system(c, content)
-                            : conversation_add(c, is_user ? CONVERSATION_USER : CONVERSATION_ASSISTANT, content);
+    quire_err e = is_system
+                      ? conversation_set_system(c, content)
+                      : conversation_add(c, is_user ? CONVERSATION_USER : CONVERSATION_ASSISTANT, content);
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", path);
 }
 
 static quire_err load_messages(conversation *c, const char *path, const json_value *file, quire_error *err) {
     const json_value *list = json_is(file, JSON_KIND_OBJECT) ? json_get(file, "messages") : file;
     if (!json_is(list, JSON_KIND_ARRAY)) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: has no list of messages, as in {\"messages\": [..]}", path);
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: has no list of messages, as in {\"messages\": [..]}",
+                       path);
     }
     for (size_t i = 0; i < json_length(list); i++) {
         TRY(load_message(c, path, json_at(list, i), i, err));
@@ -208,7 +221,8 @@ quire_err conversation_load(conversation *c, const char *path, quire_error *err)
     json_fault fault;
     conversation loaded = {0};
     quire_err e = files_read_text(path, &text, err);
-    if (e == QUIRE_OK && json_read((str){text.n > 0 ? text.p : "", text.n}, &json_limits_file, JSON_WIDE_KEPT, &file, &fault) != QUIRE_OK) {
+    if (e == QUIRE_OK && json_read((str){text.n > 0 ? text.p : "", text.n}, &json_limits_file, JSON_WIDE_KEPT,
+                                   &file, &fault) != QUIRE_OK) {
         e = err_set(err, QUIRE_BAD_FILE, (int64_t)fault.at, "%s: not JSON at byte %zu: %s", path, fault.at,
                     text.n ? fault.what : "it is empty");
     }

@@ -1,7 +1,7 @@
 /* A conversation: the system message and what user and model said in turns. One thread.
  *
- * A turn begins with a message of the user and ends before the next one. Turns before `first` are kept but no longer sent, because the
- * context has no room for them.
+ * A turn begins with a message of the user and ends before the next one. Turns before
+ * `first` are kept but no longer sent, because the context has no room for them.
  * Invariant: first <= n; where first < n, that message is the user's. */
 #ifndef CLI_CONVERSATION_H
 #define CLI_CONVERSATION_H
@@ -26,22 +26,27 @@ typedef struct conversation {
 void conversation_deinit(conversation *c);
 /* Forgets all but the system message. */
 void conversation_clear(conversation *c);
-/* Sets the system message; an empty text removes it. NO_MEMORY: unchanged, as for all calls. */
+/* Sets the system message; an empty text removes it. NO_MEMORY: unchanged, as for all
+ * calls. */
 quire_err conversation_set_system(conversation *c, str text);
 /* Adds a message; the text is copied. */
 quire_err conversation_add(conversation *c, conversation_role role, str text);
 /* Removes the last message, which is not before `first`. */
 void conversation_drop_last(conversation *c);
-/* The index of the first message of the turn behind the one that message `at` belongs to; n where that is the last one. */
+/* The index of the first message of the turn behind the one that message `at` belongs to;
+ * n where that is the last one. */
 size_t conversation_next_turn(const conversation *c, size_t at);
 
-/* Appends the messages as JSON, [{"role": "user", "content": ".."}, ..]: the system message and those from number `from` on. */
+/* Appends the messages as JSON, [{"role": "user", "content": ".."}, ..]: the system
+ * message and those from number `from` on. */
 quire_err conversation_write(const conversation *c, size_t from, strbuf *out);
 
-/* Writes {"messages": [..]} with all messages to a new file that only its owner may read. INVALID: the file exists and is not to be
- * replaced; IO, NOT_FOUND: it could not be written, and a file that was there is as before, one that was not is not there. */
+/* Writes {"messages": [..]} with all messages to a new file that only its owner may read.
+ * INVALID: the file exists and is not to be replaced; IO, NOT_FOUND: it could not be
+ * written, and a file that was there is as before, one that was not is not there. */
 quire_err conversation_save(const conversation *c, const char *path, bool replace, quire_error *err);
-/* Reads such a file, or the list alone, into *c, whose content it replaces. BAD_FILE where something else is in it: *c is unchanged. */
+/* Reads such a file, or the list alone, into *c, whose content it replaces. BAD_FILE
+ * where something else is in it: *c is unchanged. */
 quire_err conversation_load(conversation *c, const char *path, quire_error *err);
 
 #endif

@@ -7,12 +7,12 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/nearest.h"
-#include "cli/shell_completions.h"
 #include "cli/env_flags.h"
 #include "cli/help_json.h"
 #include "cli/hub.h"
 #include "cli/man_page.h"
 #include "cli/read_flags.h"
+#include "cli/shell_completions.h"
 
 int dispatch_count_words(const char *name, int argc, char **argv) {
     int n = 0;
@@ -65,7 +65,8 @@ static void find_pack_cache(const command *c, cli_options *o) {
     if (given && strcmp(given, "auto") == 0) {
         o->engine.pack_cache = o->environment.pack_cache;
         if (!o->engine.pack_cache && c->argument >= ARGUMENT_MODEL) {
-            log_line(LOG_WARN, "--pack-cache auto: neither XDG_CACHE_HOME nor HOME names a directory; the model starts without");
+            log_line(LOG_WARN, "--pack-cache auto: neither XDG_CACHE_HOME nor HOME names a directory; the "
+                               "model starts without");
         }
     } else if (given && strcmp(given, "none") == 0) {
         o->engine.pack_cache = NULL;
@@ -122,7 +123,8 @@ void dispatch_list(const command *const *commands) {
 static const command *find_command(const program *p, int argc, char **argv) {
     const command *found = NULL;
     for (const command *const *c = p->commands; *c; c++) {
-        found = dispatch_count_words((*c)->name, argc, argv) > 0 ? *c : found; /* the last: that of two words */
+        /* the last: that of two words */
+        found = dispatch_count_words((*c)->name, argc, argv) > 0 ? *c : found;
     }
     return found;
 }
@@ -135,8 +137,9 @@ static int unknown_command(const program *p, const char *name) {
     for (const command *const *c = p->others; c && *c; c++) {
         nearest_offer(&near, str_of((*c)->name));
     }
-    log_line(LOG_ERROR, "%s: no such command; %s%.*s%s`%s help all` lists them", name, near.best.n ? "did you mean " : "", (int)near.best.n,
-             near.best.n ? near.best.p : "", near.best.n ? "? " : "", p->name);
+    log_line(LOG_ERROR, "%s: no such command; %s%.*s%s`%s help all` lists them", name,
+             near.best.n ? "did you mean " : "", (int)near.best.n, near.best.n ? near.best.p : "",
+             near.best.n ? "? " : "", p->name);
     return 2;
 }
 
@@ -165,7 +168,8 @@ static int print_help_of(const program *p, int argc, char **argv) {
     return 0;
 }
 
-/* `help --json`, `help --man [all|COMMAND]` and `help --completions SHELL`: argv is what follows help. */
+/* `help --json`, `help --man [all|COMMAND]` and `help --completions SHELL`: argv is what
+ * follows help. */
 static int print_made_of_rows(const program *p, int argc, char **argv) {
     quire_error err = {.code = QUIRE_OK, .position = -1};
     strbuf text = {0};
@@ -182,7 +186,8 @@ static int print_made_of_rows(const program *p, int argc, char **argv) {
     } else if (strcmp(argv[0], "--completions") == 0) {
         e = completions_write(argc > 1 ? argv[1] : "", p->commands, p->others, &text, &err);
     } else {
-        e = err_set(&err, QUIRE_INVALID, -1, "help %s: must be help COMMAND, all, --json, --man or --completions", argv[0]);
+        e = err_set(&err, QUIRE_INVALID, -1,
+                    "help %s: must be help COMMAND, all, --json, --man or --completions", argv[0]);
     }
     if (e == QUIRE_OK) {
         printf("%s", text.p);
@@ -200,7 +205,8 @@ int dispatch(const program *p, int argc, char **argv) {
         return argc > 1 ? 0 : 2;
     }
     if (strcmp(name, "help") == 0) {
-        return argc > 2 && argv[2][0] == '-' ? print_made_of_rows(p, argc - 2, argv + 2) : print_help_of(p, argc - 2, argv + 2);
+        return argc > 2 && argv[2][0] == '-' ? print_made_of_rows(p, argc - 2, argv + 2)
+                                             : print_help_of(p, argc - 2, argv + 2);
     }
     if (strcmp(name, "--version") == 0) {
         if (argc > 2) {

@@ -77,13 +77,15 @@ static quire_err add_ids(const cli_options *o, embed_inputs *in, quire_error *er
         return err_prefix(err, e, "--types");
     }
     return types.n == ids.n ? QUIRE_OK
-                            : err_set(err, QUIRE_INVALID, -1, "--types has %zu types for %zu ids; give one for each", types.n, ids.n);
+                            : err_set(err, QUIRE_INVALID, -1,
+                                      "--types has %zu types for %zu ids; give one for each", types.n, ids.n);
 }
 
 /* ---- lines of a file ---- */
 
 /* Reads an array of numbers of 32 bits into *out, mem_new'd. */
-static quire_err read_numbers(const json_value *v, const char *name, const int32_t **out, size_t *n, quire_error *err) {
+static quire_err read_numbers(const json_value *v, const char *name, const int32_t **out, size_t *n,
+                              quire_error *err) {
     *n = json_length(v);
     int32_t *numbers = mem_new(*n + 1, sizeof *numbers);
     *out = numbers;
@@ -104,8 +106,9 @@ static quire_err set_input(quire_input *to, const json_value *v, quire_error *er
     if (json_is(v, JSON_KIND_TEXT)) {
         return set_text(to, json_str(v), err);
     }
-    return json_is(v, JSON_KIND_ARRAY) ? read_numbers(v, "the input", &to->ids, &to->n_ids, err)
-                                       : err_set(err, QUIRE_BAD_FILE, -1, "the input is neither a text nor an array of token ids");
+    return json_is(v, JSON_KIND_ARRAY)
+               ? read_numbers(v, "the input", &to->ids, &to->n_ids, err)
+               : err_set(err, QUIRE_BAD_FILE, -1, "the input is neither a text nor an array of token ids");
 }
 
 static quire_err read_object(embed_inputs *in, quire_input *to, const json_value *v, quire_error *err) {
@@ -124,8 +127,10 @@ static quire_err read_object(embed_inputs *in, quire_input *to, const json_value
             TRY(json_is(m.value, JSON_KIND_TEXT) ? set_pair(in, json_str(m.value), err)
                                                  : err_set(err, QUIRE_BAD_FILE, -1, "text_pair is no text"));
         } else if (strcmp(m.name, "id") != 0) {
-            return err_set(err, QUIRE_BAD_FILE, -1, "no member \"%.40s\" is known here; there are input, text_pair, token_type_ids and id",
-                           m.name);
+            return err_set(
+                err, QUIRE_BAD_FILE, -1,
+                "no member \"%.40s\" is known here; there are input, text_pair, token_type_ids and id",
+                m.name);
         }
     }
     if (!has_input) {
@@ -136,7 +141,8 @@ static quire_err read_object(embed_inputs *in, quire_input *to, const json_value
     }
     return to->types == NULL || (to->ids != NULL && n_types == to->n_ids)
                ? QUIRE_OK
-               : err_set(err, QUIRE_BAD_FILE, -1, "token_type_ids must have one for each id of an input that is given as ids");
+               : err_set(err, QUIRE_BAD_FILE, -1,
+                         "token_type_ids must have one for each id of an input that is given as ids");
 }
 
 static quire_err add_line(embed_inputs *in, str line, quire_error *err) {
@@ -173,7 +179,8 @@ quire_err embed_inputs_join(embed_inputs *in, const quire_engine *e, quire_error
         const strbuf *pair = &in->pairs[i];
         int32_t *ids, *types;
         if (pair->p != NULL) {
-            TRY(quire_tokenize_pair(e, to->text, to->n_text, pair->p, pair->n, &ids, &types, &to->n_ids, err));
+            TRY(quire_tokenize_pair(e, to->text, to->n_text, pair->p, pair->n, &ids, &types, &to->n_ids,
+                                    err));
             to->ids = ids;
             to->types = types;
         }
@@ -183,10 +190,14 @@ quire_err embed_inputs_join(embed_inputs *in, const quire_engine *e, quire_error
 
 quire_err embed_inputs_read(const cli_options *o, embed_inputs *in, quire_error *err) {
     if (o->text_pair != NULL && (o->ids != NULL || o->prompts != NULL)) {
-        return err_set(err, QUIRE_INVALID, -1, "--text-pair: it is the second text beside --prompt; a line of --prompts has \"text_pair\"");
+        return err_set(
+            err, QUIRE_INVALID, -1,
+            "--text-pair: it is the second text beside --prompt; a line of --prompts has \"text_pair\"");
     }
     if (o->types != NULL && o->ids == NULL) {
         return err_set(err, QUIRE_INVALID, -1, "--types: they are the types of --ids; give those too");
     }
-    return o->prompts != NULL ? add_lines(o->prompts, in, err) : o->ids != NULL ? add_ids(o, in, err) : add_text(o, in, err);
+    return o->prompts != NULL ? add_lines(o->prompts, in, err)
+           : o->ids != NULL   ? add_ids(o, in, err)
+                              : add_text(o, in, err);
 }

@@ -34,7 +34,8 @@ static bool is_variable_of(const char *variable, size_t n, str spelling) {
     return same;
 }
 
-/* A flag of quire's own; those about the help page, and other servers' flags, have no variables. */
+/* A flag of quire's own; those about the help page, and other servers' flags, have no
+ * variables. */
 static bool has_variable(const flag *f) {
     return f->type < FLAG_TAKEN && f != flags_help && f != flags_help_all;
 }
@@ -45,7 +46,8 @@ static char *find_variable(const flag *f, char **environment) {
         str spelling = flag_next_name(&names);
         for (char **v = environment; *v; v++) {
             size_t n = strcspn(*v, "=");
-            if (strncmp(*v, PREFIX, N_PREFIX) == 0 && (*v)[n] == '=' && (*v)[n + 1] != 0 && is_variable_of(*v, n, spelling)) {
+            if (strncmp(*v, PREFIX, N_PREFIX) == 0 && (*v)[n] == '=' && (*v)[n + 1] != 0 &&
+                is_variable_of(*v, n, spelling)) {
                 return *v;
             }
         }
@@ -53,12 +55,14 @@ static char *find_variable(const flag *f, char **environment) {
     return NULL;
 }
 
-/* Kubernetes sets QUIRE_PORT=tcp://10.0.0.1:80 and others for a service that is called quire. */
+/* Kubernetes sets QUIRE_PORT=tcp://10.0.0.1:80 and others for a service that is called
+ * quire. */
 static bool is_service_link(const char *variable, const char *value) {
     static const char port[] = PREFIX "PORT", service[] = PREFIX "SERVICE_";
     return strncmp(variable, service, sizeof service - 1) == 0 ||
            (strncmp(variable, port, sizeof port - 1) == 0 &&
-            (variable[sizeof port - 1] == '_' || strncmp(value, "tcp://", 6) == 0 || strncmp(value, "udp://", 6) == 0));
+            (variable[sizeof port - 1] == '_' || strncmp(value, "tcp://", 6) == 0 ||
+             strncmp(value, "udp://", 6) == 0));
 }
 
 /* Whether the type's value lies at the flag's offset. */
@@ -104,7 +108,8 @@ static void erase(const flag *f, char **environment) {
     }
 }
 
-static quire_err read_variable(cli_options *o, const flag *f, const char *name, char *value, quire_error *err) {
+static quire_err read_variable(cli_options *o, const flag *f, const char *name, char *value,
+                               quire_error *err) {
     if (flag_is_switch(f)) {
         bool on = false;
         TRY(flag_parse_switch(name, value, &on, err));
@@ -129,7 +134,8 @@ static quire_err read_flag(cli_options *o, const flag *f, char **environment, qu
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", name);
 }
 
-quire_err env_flags_read(cli_options *o, const command *c, const flag *const *given, char **environment, quire_error *err) {
+quire_err env_flags_read(cli_options *o, const command *c, const flag *const *given, char **environment,
+                         quire_error *err) {
     for (const flag *const *group = c->flags; environment && *group; group++) {
         for (const flag *f = *group; f->names; f++) {
             bool is_read = has_variable(f) && !is_given(f, given);
@@ -144,7 +150,8 @@ quire_err env_flags_read(cli_options *o, const command *c, const flag *const *gi
 
 /* ---- variables of no flag ---- */
 
-/* Offers all flags of some commands to near, whose wanted is a spelling; whether one of them is it. */
+/* Offers all flags of some commands to near, whose wanted is a spelling; whether one of
+ * them is it. */
 static bool look_for(const command *const *commands, nearest *near) {
     bool found = false;
     for (; commands && *commands; commands++) {
@@ -171,7 +178,8 @@ static bool is_of_tests(const char *variable, size_t n) {
     return is;
 }
 
-static void warn(const command *const *commands, const command *const *others, const char *variable, size_t n) {
+static void warn(const command *const *commands, const command *const *others, const char *variable,
+                 size_t n) {
     char spelling[EDIT_MAX + 1] = "--";
     size_t length = n - N_PREFIX + 2;
     nearest near = {.wanted = {spelling, length}};
@@ -184,16 +192,18 @@ static void warn(const command *const *commands, const command *const *others, c
     }
     strbuf best = {0};
     quire_err e = QUIRE_OK;
-    bool is_near = length <= EDIT_MAX && near.best.n > 0 && env_flags_name(near.best, &best, &e) && e == QUIRE_OK;
-    log_line(LOG_WARN, "%.*s: a variable of no flag, without effect%s%s%s", (int)n, variable, is_near ? "; did you mean " : "",
-             is_near ? best.p : "", is_near ? "?" : "");
+    bool is_near =
+        length <= EDIT_MAX && near.best.n > 0 && env_flags_name(near.best, &best, &e) && e == QUIRE_OK;
+    log_line(LOG_WARN, "%.*s: a variable of no flag, without effect%s%s%s", (int)n, variable,
+             is_near ? "; did you mean " : "", is_near ? best.p : "", is_near ? "?" : "");
     strbuf_deinit(&best);
 }
 
 void env_flags_warn(const command *const *commands, const command *const *others, char **environment) {
     for (char **v = environment; v && *v; v++) {
         size_t n = strcspn(*v, "=");
-        if (strncmp(*v, PREFIX, N_PREFIX) == 0 && (*v)[n] == '=' && !is_of_tests(*v, n) && !is_service_link(*v, *v + n + 1)) {
+        if (strncmp(*v, PREFIX, N_PREFIX) == 0 && (*v)[n] == '=' && !is_of_tests(*v, n) &&
+            !is_service_link(*v, *v + n + 1)) {
             warn(commands, others, *v, n);
         }
     }

@@ -5,11 +5,13 @@
 #include <string.h>
 #include <strings.h>
 
-/* Writes the path of `name` in the directory that the variable names or, where it names none, in ~/fallback. NULL: there is neither. */
+/* Writes the path of `name` in the directory that the variable names or, where it names
+ * none, in ~/fallback. NULL: there is neither. */
 static const char *find_place(const char *variable, const char *fallback, const char *name, char path[4096]) {
     const char *place = getenv(variable), *home = getenv("HOME");
     bool by_place = place && place[0] == '/'; /* others are to be ignored */
-    int n = by_place ? snprintf(path, 4096, "%s/%s", place, name) : snprintf(path, 4096, "%s/%s/%s", home ? home : "", fallback, name);
+    int n = by_place ? snprintf(path, 4096, "%s/%s", place, name)
+                     : snprintf(path, 4096, "%s/%s/%s", home ? home : "", fallback, name);
     return (by_place || (home && home[0] == '/')) && n > 0 && n < 4096 ? path : NULL;
 }
 
@@ -19,7 +21,8 @@ static const char *value_of(const char *variable) {
     return value && value[0] ? value : NULL;
 }
 
-/* The path in a variable, with the home directory in place of a ~ before / or the end; NULL where it is missing or empty. */
+/* The path in a variable, with the home directory in place of a ~ before / or the end;
+ * NULL where it is missing or empty. */
 static const char *path_of(const char *variable, char path[4096]) {
     const char *value = value_of(variable), *home = value_of("HOME");
     bool is_at_home = value && home && value[0] == '~' && (value[1] == 0 || value[1] == '/');
@@ -44,7 +47,8 @@ static const char *join(const char *directory, const char *name, char path[4096]
 }
 
 void environment_read_hub(cli_environment *out) {
-    static char own_home[4096], given_home[4096], cache[4096], given_cache[4096], token_file[4096], given_token_file[4096];
+    static char own_home[4096], given_home[4096], cache[4096], given_cache[4096], token_file[4096],
+        given_token_file[4096];
     const char *home = path_of("HF_HOME", given_home);
     home = home ? home : find_place("XDG_CACHE_HOME", ".cache", "huggingface", own_home);
     out->hub_cache = path_of("HF_HUB_CACHE", given_cache);

@@ -1,16 +1,22 @@
-/* What a program takes from its environment, beside the variables of flags (env_flags.h): its main reads it once. What is missing is NULL,
- * false or 0. Static. */
+/* What a program takes from its environment, beside the variables of flags (env_flags.h):
+ * its main reads it once. What is missing is NULL, false or 0. Static. */
 #ifndef CLI_ENVIRONMENT_H
 #define CLI_ENVIRONMENT_H
 
 #include <stdbool.h>
 
 typedef struct cli_environment {
-    const char *history_file; /* where `quire run` keeps the lines that were typed: below XDG_STATE_HOME, or ~/.local/state */
-    const char *pack_cache;   /* where packed forms of models are kept: XDG_CACHE_HOME/quire, or ~/.cache/quire */
-    bool plain_terminal;      /* TERM says that the terminal takes no control sequences */
-    /* of the Hugging Face hub, by the names that huggingface_hub gives them; in paths of it ~ is the home directory */
-    const char *hub_cache;      /* HF_HUB_CACHE, or HF_HOME/hub; HF_HOME is ~/.cache/huggingface where it is not set */
+    /* where `quire run` keeps the lines that were typed: below XDG_STATE_HOME, or
+     * ~/.local/state */
+    const char *history_file;
+    /* where packed forms of models are kept: XDG_CACHE_HOME/quire, or ~/.cache/quire */
+    const char *pack_cache;
+    bool plain_terminal; /* TERM says that the terminal takes no control sequences */
+    /* of the Hugging Face hub, by the names that huggingface_hub gives them; in paths of
+     * it ~ is the home directory */
+    /* HF_HUB_CACHE, or HF_HOME/hub; HF_HOME is ~/.cache/huggingface where it is not
+     * set */
+    const char *hub_cache;
     const char *hub_token;      /* HF_TOKEN, as it stands */
     const char *hub_token_file; /* HF_TOKEN_PATH, or HF_HOME/token; it may not be there */
     const char *hub_endpoint;   /* HF_ENDPOINT */

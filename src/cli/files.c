@@ -15,7 +15,8 @@ quire_err files_failed(const char *path, quire_error *err) {
     return err_set(err, errno == ENOENT ? QUIRE_NOT_FOUND : QUIRE_IO, -1, "%s: %s", path, strerror(errno));
 }
 
-static quire_err check_access(const char *flag, const char *path, const char *at, int mode, quire_error *err) {
+static quire_err check_access(const char *flag, const char *path, const char *at, int mode,
+                              quire_error *err) {
     return access(at, mode) == 0 ? QUIRE_OK : err_prefix(err, files_failed(path, err), flag);
 }
 
@@ -36,15 +37,18 @@ quire_err files_check_writable(const char *flag, const char *path, quire_error *
     const char *slash = strrchr(path, '/');
     quire_err e = slash ? strbuf_add(&directory, path, (size_t)(slash - path) + 1) : QUIRE_OK;
     e = e == QUIRE_OK ? strbuf_add_str(&directory, ".") : e;
-    e = e == QUIRE_OK ? check_access(flag, path, directory.p, W_OK | X_OK, err) : err_set(err, e, -1, "out of memory");
+    e = e == QUIRE_OK ? check_access(flag, path, directory.p, W_OK | X_OK, err)
+                      : err_set(err, e, -1, "out of memory");
     strbuf_deinit(&directory);
     return e;
 }
 
 quire_err files_check_named(const char *flag, const char *path, quire_error *err) {
     if (path && strcmp(path, "-") == 0) {
-        return err_set(err, QUIRE_INVALID, -1, "%s -: must name a file; this cannot go to standard output, and ./- is a file of that name",
-                       flag);
+        return err_set(
+            err, QUIRE_INVALID, -1,
+            "%s -: must name a file; this cannot go to standard output, and ./- is a file of that name",
+            flag);
     }
     return files_check_writable(flag, path, err);
 }
@@ -77,14 +81,18 @@ quire_err files_check_text(const char *where, str text, quire_err code, quire_er
     if (at == text.n) {
         return QUIRE_OK;
     }
-    return err_set(err, code, (int64_t)at, "%s: byte %zu is 0x%02x, which is not UTF-8 there; convert the text, for instance with iconv",
-                   where, at, (unsigned)(unsigned char)text.p[at]);
+    return err_set(
+        err, code, (int64_t)at,
+        "%s: byte %zu is 0x%02x, which is not UTF-8 there; convert the text, for instance with iconv", where,
+        at, (unsigned)(unsigned char)text.p[at]);
 }
 
 quire_err files_read_text(const char *path, strbuf *out, quire_error *err) {
     size_t before = out->n;
     TRY(files_read(path, out, err));
-    return out->n == before ? QUIRE_OK : files_check_text(path, (str){out->p + before, out->n - before}, QUIRE_BAD_FILE, err);
+    return out->n == before
+               ? QUIRE_OK
+               : files_check_text(path, (str){out->p + before, out->n - before}, QUIRE_BAD_FILE, err);
 }
 
 void id_list_deinit(id_list *l) {
@@ -125,8 +133,8 @@ static quire_err read_json(const char *path, json_value **out, quire_error *err)
     if (e == QUIRE_OK) {
         json_fault fault;
         if (json_read((str){text.p, text.n}, &json_limits_file, JSON_WIDE_REFUSED, out, &fault) != QUIRE_OK) {
-            e = err_set(err, QUIRE_BAD_FILE, (int64_t)fault.at, "%s: not JSON at byte %zu: %s", path, fault.at,
-                        text.n ? fault.what : "it is empty");
+            e = err_set(err, QUIRE_BAD_FILE, (int64_t)fault.at, "%s: not JSON at byte %zu: %s", path,
+                        fault.at, text.n ? fault.what : "it is empty");
         }
     }
     strbuf_deinit(&text);
@@ -135,9 +143,12 @@ static quire_err read_json(const char *path, json_value **out, quire_error *err)
 
 /* Reads ids from a JSON array, or from an object that contains one. */
 static quire_err ids_of_json(const char *path, const json_value *value, id_list *out, quire_error *err) {
-    const json_value *list = json_is(value, JSON_KIND_OBJECT) ? json_get(value, json_has(value, "prompt") ? "prompt" : "ids") : value;
+    const json_value *list = json_is(value, JSON_KIND_OBJECT)
+                                 ? json_get(value, json_has(value, "prompt") ? "prompt" : "ids")
+                                 : value;
     if (!json_is(list, JSON_KIND_ARRAY)) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: has no list of ids, as in [1,2,3] or {\"prompt\": [1,2,3]}", path);
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "%s: has no list of ids, as in [1,2,3] or {\"prompt\": [1,2,3]}", path);
     }
     size_t n = json_length(list);
     int32_t *ids = mem_new(n, sizeof *ids);
@@ -185,18 +196,23 @@ quire_err id_lists_read(const char *path, id_list **out, size_t *n, quire_error 
     return e;
 }
 
-quire_err npy_write(const char *path, const float *values, size_t n_rows, size_t n_columns, quire_error *err) {
+quire_err npy_write(const char *path, const float *values, size_t n_rows, size_t n_columns,
+                    quire_error *err) {
     char header[128];
     memset(header, ' ', sizeof header);
-    memcpy(header, "\x93NUMPY\x01\x00\x76\x00", 10); /* version 1.0; 118 bytes of dictionary follow, so that the values start at byte 128 */
-    int n = snprintf(header + 10, sizeof header - 10, "{'descr': '<f4', 'fortran_order': False, 'shape': (%zu, %zu), }", n_rows, n_columns);
+    /* version 1.0; 118 bytes of dictionary follow, so that the values start at byte
+     * 128 */
+    memcpy(header, "\x93NUMPY\x01\x00\x76\x00", 10);
+    int n = snprintf(header + 10, sizeof header - 10,
+                     "{'descr': '<f4', 'fortran_order': False, 'shape': (%zu, %zu), }", n_rows, n_columns);
     header[10 + n] = ' ';
     header[sizeof header - 1] = '\n';
     FILE *f = fopen(path, "wb");
     if (!f) {
         return files_failed(path, err);
     }
-    bool good = fwrite(header, 1, sizeof header, f) == sizeof header && fwrite(values, sizeof *values * n_columns, n_rows, f) == n_rows;
+    bool good = fwrite(header, 1, sizeof header, f) == sizeof header &&
+                fwrite(values, sizeof *values * n_columns, n_rows, f) == n_rows;
     if (fclose(f) != 0 || !good) {
         return err_set(err, QUIRE_IO, -1, "%s: could not be written: %s", path, strerror(errno));
     }

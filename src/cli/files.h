@@ -1,4 +1,5 @@
-/* Reads and writes the commands' files: whole texts, prompts, lists of ids, logits in numpy's format. */
+/* Reads and writes the commands' files: whole texts, prompts, lists of ids, logits in
+ * numpy's format. */
 #ifndef CLI_FILES_H
 #define CLI_FILES_H
 
@@ -9,12 +10,14 @@
 /* Sets the error of a call on a file that failed, by errno: NOT_FOUND or IO. */
 quire_err files_failed(const char *path, quire_error *err);
 
-/* Appends the whole file to *out; "-" is standard input. IO or NOT_FOUND: err names the file. */
+/* Appends the whole file to *out; "-" is standard input. IO or NOT_FOUND: err names the
+ * file. */
 quire_err files_read(const char *path, strbuf *out, quire_error *err);
 
 /* The same for text: BAD_FILE where it is not UTF-8; err names the byte. */
 quire_err files_read_text(const char *path, strbuf *out, quire_error *err);
-/* Checks that text is UTF-8. `where` is its name in the error; code is the error to return. */
+/* Checks that text is UTF-8. `where` is its name in the error; code is the error to
+ * return. */
 quire_err files_check_text(const char *where, str text, quire_err code, quire_error *err);
 
 typedef struct id_list {
@@ -23,15 +26,17 @@ typedef struct id_list {
 } id_list;
 
 void id_list_deinit(id_list *l);
-/* Parses "1, 2, 3": numbers between commas or blanks. INVALID: err shows what is not a number. */
+/* Parses "1, 2, 3": numbers between commas or blanks. INVALID: err shows what is not a
+ * number. */
 quire_err id_list_parse(const char *text, id_list *out, quire_error *err);
 /* Reads a JSON file: [1,2,3], or an object with it as "prompt" or "ids". */
 quire_err id_list_read(const char *path, id_list *out, quire_error *err);
-/* Reads a JSON file with a list of such lists. *out is mem_new'd; the caller frees it and deinits the *n lists, also after a failure. */
+/* Reads a JSON file with a list of such lists. *out is mem_new'd; the caller frees it and
+ * deinits the *n lists, also after a failure. */
 quire_err id_lists_read(const char *path, id_list **out, size_t *n, quire_error *err);
 
-/* Check before a long task what opening the file behind it would fail at: NOT_FOUND or IO; err names flag and file. Nothing is changed. "-"
- * and NULL are good. */
+/* Check before a long task what opening the file behind it would fail at: NOT_FOUND or
+ * IO; err names flag and file. Nothing is changed. "-" and NULL are good. */
 quire_err files_check_readable(const char *flag, const char *path, quire_error *err);
 quire_err files_check_writable(const char *flag, const char *path, quire_error *err);
 /* As files_check_writable, for what only goes to a file: "-" is INVALID. */

@@ -5,18 +5,21 @@
 #define AT(member) .offset = offsetof(cli_options, member)
 
 const flag flags_hub[] = {
-    {"--download-dir", "DIR", "the cache of models by name (HF_HUB_CACHE, else ~/.cache/huggingface/hub)", FLAG_TEXT, AT(download_dir),
-     .rare = true},
-    {"--offline", NULL, "fetch nothing (as HF_HUB_OFFLINE=1): models by name are those of the cache", FLAG_SWITCH, AT(offline),
-     .rare = true},
-    {"--hf-token -hft", "TOKEN", "shown to the hub (HF_TOKEN, else the file that `hf auth login` writes)", FLAG_TEXT, AT(hf_token),
-     .rare = true, .secret = true},
+    {"--download-dir", "DIR", "the cache of models by name (HF_HUB_CACHE, else ~/.cache/huggingface/hub)",
+     FLAG_TEXT, AT(download_dir), .rare = true},
+    {"--offline", NULL, "fetch nothing (as HF_HUB_OFFLINE=1): models by name are those of the cache",
+     FLAG_SWITCH, AT(offline), .rare = true},
+    {"--hf-token -hft", "TOKEN", "shown to the hub (HF_TOKEN, else the file that `hf auth login` writes)",
+     FLAG_TEXT, AT(hf_token), .rare = true, .secret = true},
     {0},
 };
 const flag flags_hub_model[] = {
-    {"--hf-repo -hf -hfr", "NAME", "the model's name at the hub, ORG/NAME[:QUANT]", FLAG_TEXT, AT(hf_repo), .rare = true},
-    {"--hf-file -hff", "FILE", "the GGUF file of ORG/NAME to take, as ORG/NAME:FILE", FLAG_TEXT, AT(hf_file), .rare = true},
-    {"--revision", "REV", "the branch, tag or commit of ORG/NAME, as ORG/NAME@REV; without: main", FLAG_TEXT, AT(revision), .rare = true},
+    {"--hf-repo -hf -hfr", "NAME", "the model's name at the hub, ORG/NAME[:QUANT]", FLAG_TEXT, AT(hf_repo),
+     .rare = true},
+    {"--hf-file -hff", "FILE", "the GGUF file of ORG/NAME to take, as ORG/NAME:FILE", FLAG_TEXT, AT(hf_file),
+     .rare = true},
+    {"--revision", "REV", "the branch, tag or commit of ORG/NAME, as ORG/NAME@REV; without: main", FLAG_TEXT,
+     AT(revision), .rare = true},
     {0},
 };
 const flag flags_prompt[] = {
@@ -29,7 +32,8 @@ const flag flags_out[] = {
     {0},
 };
 const flag flags_chat_template[] = {
-    {"--chat-template --chat-template-file", "FILE|TEXT", "a Jinja template to use instead of the model's", FLAG_TEXT, AT(chat_template)},
+    {"--chat-template --chat-template-file", "FILE|TEXT", "a Jinja template to use instead of the model's",
+     FLAG_TEXT, AT(chat_template)},
     {0},
 };
 const flag flags_json[] = {

@@ -56,7 +56,8 @@ static quire_err read_timeout(const char *text, int32_t *out, quire_error *err) 
         return QUIRE_OK;
     }
     if (*end || s < 1 || s > 86400) {
-        return err_set(err, QUIRE_INVALID, -1, "HF_HUB_DOWNLOAD_TIMEOUT %s: must be seconds, from 1 to 86400", text);
+        return err_set(err, QUIRE_INVALID, -1, "HF_HUB_DOWNLOAD_TIMEOUT %s: must be seconds, from 1 to 86400",
+                       text);
     }
     *out = (int32_t)s;
     return QUIRE_OK;
@@ -71,7 +72,8 @@ quire_err hub_open(const cli_options *o, hub_setup *out, quire_error *err) {
     out->options.ca_file = env->hub_ca_file;
     out->options.offline = o->offline || env->hub_offline;
     TRY(find_token(o, &out->token, err));
-    out->options.token = out->token.n > 0 ? out->token.p : o->hf_token ? "" : NULL; /* an empty flag is refused */
+    /* an empty flag is refused */
+    out->options.token = out->token.n > 0 ? out->token.p : o->hf_token ? "" : NULL;
     return read_timeout(env->hub_timeout, &out->options.stall_s, err);
 }
 
@@ -81,7 +83,8 @@ void hub_close(hub_setup *s) {
 
 /* ---- pulls ---- */
 
-quire_err hub_fetch_model(const cli_options *o, const char *name, quire_hub_when when, char **path, quire_error *err) {
+quire_err hub_fetch_model(const cli_options *o, const char *name, quire_hub_when when, char **path,
+                          quire_error *err) {
     hub_setup s;
     pull_progress shown;
     quire_err e = hub_open(o, &s, err);
@@ -106,8 +109,9 @@ static quire_err whole_name(const cli_options *o, strbuf *out, quire_error *err)
     }
     const char *at = strchr(model, '@');
     size_t n = at ? (size_t)(at - model) : strlen(model);
-    quire_err e = strbuf_addf(out, "%.*s%s%s%s%s%s", (int)n, model, o->hf_file ? ":" : "", o->hf_file ? o->hf_file : "", at ? at : "",
-                              o->revision ? "@" : "", o->revision ? o->revision : "");
+    quire_err e =
+        strbuf_addf(out, "%.*s%s%s%s%s%s", (int)n, model, o->hf_file ? ":" : "", o->hf_file ? o->hf_file : "",
+                    at ? at : "", o->revision ? "@" : "", o->revision ? o->revision : "");
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", model);
 }
 
@@ -118,7 +122,9 @@ static bool is_name(const char *model) {
 
 /* Says of a failure that the name may have been meant as a path. */
 static quire_err explain(quire_err e, quire_error *err) {
-    return e == QUIRE_NOT_FOUND || e == QUIRE_IO ? err_prefix(err, e, "there is no such file here; at the hub") : e;
+    return e == QUIRE_NOT_FOUND || e == QUIRE_IO
+               ? err_prefix(err, e, "there is no such file here; at the hub")
+               : e;
 }
 
 void hub_name_server(cli_options *o) {
@@ -135,7 +141,8 @@ static quire_err resolve_model(cli_options *o, quire_error *err) {
     strbuf name = {0};
     if (!o->hf_repo && !is_name(model)) {
         return o->hf_file || o->revision
-                   ? err_set(err, QUIRE_INVALID, -1, "%s: --hf-file and --revision go with ORG/NAME of the hub", model)
+                   ? err_set(err, QUIRE_INVALID, -1,
+                             "%s: --hf-file and --revision go with ORG/NAME of the hub", model)
                    : QUIRE_OK;
     }
     quire_err e = whole_name(o, &name, err);
@@ -164,9 +171,11 @@ static quire_err replace_model(const json_value *config, const char *path, strbu
     return o.err;
 }
 
-/* The draft model of --speculative-config; what is wrong with that is said where it is read. */
+/* The draft model of --speculative-config; what is wrong with that is said where it is
+ * read. */
 static quire_err resolve_draft(cli_options *o, quire_error *err) {
-    json_value *config = o->engine.speculative_config ? json_document(str_of(o->engine.speculative_config)) : NULL;
+    json_value *config =
+        o->engine.speculative_config ? json_document(str_of(o->engine.speculative_config)) : NULL;
     str model = json_get_str(config, "model");
     char *name = mem_dup(model.p, model.n), *path = NULL;
     quire_err e = mem_check_for(name, "a model's name", err);

@@ -44,7 +44,8 @@ static bool write_at(int fd, off_t at, const strbuf *text) {
     return true;
 }
 
-/* Appends the last bytes of a file of `size` bytes to out: at most `most`, from the beginning of a line on. */
+/* Appends the last bytes of a file of `size` bytes to out: at most `most`, from the
+ * beginning of a line on. */
 static quire_err read_end(int fd, size_t size, size_t most, strbuf *out) {
     size_t from = size > most ? size - most - 1 : 0, n = 0; /* the byte before, too: it may end a line */
     TRY(strbuf_reserve(out, size - from + 1));
@@ -61,7 +62,8 @@ static quire_err read_end(int fd, size_t size, size_t most, strbuf *out) {
         }
         n += (size_t)done;
     }
-    const char *end = from > 0 ? memchr(out->p, '\n', n) : NULL; /* of a line that is not there from its beginning */
+    /* of a line that is not there from its beginning */
+    const char *end = from > 0 ? memchr(out->p, '\n', n) : NULL;
     size_t skipped = end ? (size_t)(end + 1 - out->p) : from > 0 ? n : 0;
     memmove(out->p, out->p + skipped, n - skipped);
     out->n = n - skipped;
@@ -124,13 +126,14 @@ static quire_err encode(str entry, bool after_half_line, strbuf *line) {
     }
     for (size_t i = 0; i < entry.n; i++) {
         char c = entry.p[i];
-        TRY(c == '\n' || c == '\\' ? strbuf_add_str(line, c == '\n' ? "\\n" : "\\\\") : strbuf_add_char(line, c));
+        TRY(c == '\n' || c == '\\' ? strbuf_add_str(line, c == '\n' ? "\\n" : "\\\\")
+                                   : strbuf_add_char(line, c));
     }
     return strbuf_add_char(line, '\n');
 }
 
-/* Keeps the newest half of what a file may have. It is written over the oldest before the file is cut, so nothing new is lost where the
- * process ends in between. */
+/* Keeps the newest half of what a file may have. It is written over the oldest before the
+ * file is cut, so nothing new is lost where the process ends in between. */
 static quire_err shorten(int fd, size_t size) {
     strbuf kept = {0};
     quire_err e = read_end(fd, size, INPUT_HISTORY_MAX_BYTES / 2, &kept);
@@ -177,7 +180,9 @@ quire_err input_history_add(const char *path, str entry, quire_error *err) {
         return files_failed(path, err);
     }
     quire_err e = add_locked(fd, entry);
-    e = e == QUIRE_IO ? files_failed(path, err) : e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", path);
+    e = e == QUIRE_IO   ? files_failed(path, err)
+        : e == QUIRE_OK ? e
+                        : err_set(err, e, -1, "%s: out of memory", path);
     close(fd);
     return e;
 }

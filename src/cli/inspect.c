@@ -11,8 +11,9 @@ static quire_err run(const cli_options *o, quire_error *err) {
     return e;
 }
 
-static const flag *const groups[] = {FLAGS_MODEL, flags_json,      flags_quantization, FLAGS_KV,   flags_model_len, flags_step_rows,
-                                     flags_chunk, flags_page_size, flags_pool,         flags_help, flags_help_all,  NULL};
+static const flag *const groups[] = {FLAGS_MODEL,     flags_json,      flags_quantization, FLAGS_KV,
+                                     flags_model_len, flags_step_rows, flags_chunk,        flags_page_size,
+                                     flags_pool,      flags_help,      flags_help_all,     NULL};
 
 const command command_inspect = {
     .name = "inspect",

@@ -10,9 +10,13 @@
 #include "cli/dispatch.h"
 
 #define PROGRAM "quire-lab"
-#define ROW(called, is) &(const command){.name = (called), .summary = (is)}
+#define ROW(called, is)                                                                                      \
+    &(const command) {                                                                                       \
+        .name = (called), .summary = (is)                                                                    \
+    }
 
-/* The rows of lab/commands, of which nothing is linked here; tests/e2e/test_lab.py compares. */
+/* The rows of lab/commands, of which nothing is linked here; tests/e2e/test_lab.py
+ * compares. */
 const command *const lab_rows[] = {
     ROW("bench", "prefill and decode speed against what memory and arithmetic allow"),
     ROW("sim", "what a prefix cache of some size and policy finds in a trace of requests"),
@@ -62,7 +66,9 @@ bool lab_has_command(int argc, char **argv) {
 int lab_start(char **argv, const char *name) {
     char path[4096];
     execvp(beside_find(PROGRAM, path, sizeof path), argv);
-    log_line(LOG_ERROR, "%s: a command of " PROGRAM ", which is neither beside this program nor in PATH (%s); `make all` builds both",
+    log_line(LOG_ERROR,
+             "%s: a command of " PROGRAM
+             ", which is neither beside this program nor in PATH (%s); `make all` builds both",
              name, strerror(errno));
     return 1;
 }

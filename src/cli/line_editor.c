@@ -34,7 +34,8 @@ static wchar_t *prompt_text(EditLine *el) {
 
 /* ---- input ---- */
 
-/* Shows the line anew: another program, or the terminal's new size, has moved what was there. */
+/* Shows the line anew: another program, or the terminal's new size, has moved what was
+ * there. */
 static void redraw(line_editor *e) {
     tty_clear_line();
     (void)el_wset(e->el, EL_REFRESH);
@@ -84,8 +85,9 @@ static bool take_character(line_editor *e, wchar_t *out) {
     return true;
 }
 
-/* libedit's source of characters: 1, 0 at the end, or -1. A signal that ends the line looks to libedit like Enter, so that it moves below
- * the line and ends it; once is not enough within a key's sequence or a search. */
+/* libedit's source of characters: 1, 0 at the end, or -1. A signal that ends the line
+ * looks to libedit like Enter, so that it moves below the line and ends it; once is not
+ * enough within a key's sequence or a search. */
 static int read_character(EditLine *el, wchar_t *out) {
     line_editor *e = editor_of(el);
     while (!take_character(e, out)) {
@@ -114,8 +116,8 @@ typedef struct pasted {
     bool too_long;
 } pasted;
 
-/* Adds a character. What is between the marks has been through the terminal's input modes: a line's end is \n or \r, and both where the
- * text had \r\n. */
+/* Adds a character. What is between the marks has been through the terminal's input
+ * modes: a line's end is \n or \r, and both where the text had \r\n. */
 static bool add_pasted(pasted *p, wchar_t c, wchar_t before) {
     if (c == 0 || (c == L'\r' && before == L'\n')) {
         return true;
@@ -132,7 +134,8 @@ static bool add_pasted(pasted *p, wchar_t c, wchar_t before) {
     return true;
 }
 
-/* Reads to the mark of the paste's end, which stays in the text. False: a signal or the input's end came before, or memory is out. */
+/* Reads to the mark of the paste's end, which stays in the text. False: a signal or the
+ * input's end came before, or memory is out. */
 static bool read_pasted(line_editor *e, pasted *p) {
     static const wchar_t mark[] = TTY_PASTE_ENDS;
     wchar_t c, before = 0, last[sizeof mark / sizeof *mark - 1] = {0};
@@ -186,7 +189,8 @@ static bool keep_draft(line_editor *e) {
     return e->draft != NULL;
 }
 
-/* Replaces the line by an entry, or by the draft. libedit's own keys for this lose a draft's characters past the 1,024th. */
+/* Replaces the line by an entry, or by the draft. libedit's own keys for this lose a
+ * draft's characters past the 1,024th. */
 static unsigned char show_entry(line_editor *e, int n_back) {
     const LineInfoW *now = el_wline(e->el);
     int length = (int)(now->lastchar - now->buffer);
@@ -216,9 +220,13 @@ static unsigned char show_newer(EditLine *el, wint_t key) {
 /* ---- the editor ---- */
 
 static bool bind_keys(EditLine *el) {
-    static const char *const keys[][2] = {
-        {TTY_PASTE_BEGINS, "quire-paste"}, {"\033[A", "quire-older"}, {"\033OA", "quire-older"}, {"^P", "quire-older"},
-        {"\033[B", "quire-newer"},         {"\033OB", "quire-newer"}, {"^N", "quire-newer"}};
+    static const char *const keys[][2] = {{TTY_PASTE_BEGINS, "quire-paste"},
+                                          {"\033[A", "quire-older"},
+                                          {"\033OA", "quire-older"},
+                                          {"^P", "quire-older"},
+                                          {"\033[B", "quire-newer"},
+                                          {"\033OB", "quire-newer"},
+                                          {"^N", "quire-newer"}};
     bool good = el_wset(el, EL_ADDFN, L"quire-paste", L"insert pasted text", insert_pasted) == 0 &&
                 el_wset(el, EL_ADDFN, L"quire-older", L"go back in the history", show_older) == 0 &&
                 el_wset(el, EL_ADDFN, L"quire-newer", L"go forward in the history", show_newer) == 0;
@@ -230,9 +238,10 @@ static bool bind_keys(EditLine *el) {
 
 static bool set_up(line_editor *e) {
     HistEventW event;
-    return history_w(e->past, &event, H_SETSIZE, HISTORY_ENTRIES) == 0 && history_w(e->past, &event, H_SETUNIQUE, 1) == 0 &&
-           el_wset(e->el, EL_CLIENTDATA, e) == 0 && el_wset(e->el, EL_PROMPT, prompt_text) == 0 &&
-           el_wset(e->el, EL_EDITOR, L"emacs") == 0 && el_wset(e->el, EL_HIST, history_w, e->past) == 0 &&
+    return history_w(e->past, &event, H_SETSIZE, HISTORY_ENTRIES) == 0 &&
+           history_w(e->past, &event, H_SETUNIQUE, 1) == 0 && el_wset(e->el, EL_CLIENTDATA, e) == 0 &&
+           el_wset(e->el, EL_PROMPT, prompt_text) == 0 && el_wset(e->el, EL_EDITOR, L"emacs") == 0 &&
+           el_wset(e->el, EL_HIST, history_w, e->past) == 0 &&
            el_wset(e->el, EL_GETCFN, read_character) == 0 && bind_keys(e->el);
 }
 

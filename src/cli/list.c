@@ -56,7 +56,8 @@ static quire_err add_age(int64_t then_s, strbuf *out) {
     int64_t age = clock_unix_s() - then_s;
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
         if (age >= units[i].s) {
-            return strbuf_addf(out, "%lld %s%s ago", (long long)(age / units[i].s), units[i].name, age >= 2 * units[i].s ? "s" : "");
+            return strbuf_addf(out, "%lld %s%s ago", (long long)(age / units[i].s), units[i].name,
+                               age >= 2 * units[i].s ? "s" : "");
         }
     }
     return strbuf_add_str(out, "just now");
@@ -79,27 +80,31 @@ static quire_err write_table(quire_hub_model *models, size_t n, strbuf *out) {
     int name = column_width("NAME", models, n, offsetof(quire_hub_model, name));
     int revision = column_width("REVISION", models, n, offsetof(quire_hub_model, revision));
     int quant = column_width("TYPE", models, n, offsetof(quire_hub_model, quantisation));
-    TRY(strbuf_addf(out, "%-*s  %-*s  %-*s  %9s  %s", name, "NAME", revision, "REVISION", quant, "TYPE", "SIZE", "LAST USED"));
+    TRY(strbuf_addf(out, "%-*s  %-*s  %-*s  %9s  %s", name, "NAME", revision, "REVISION", quant, "TYPE",
+                    "SIZE", "LAST USED"));
     for (size_t i = 0; i < n; i++) {
         const quire_hub_model *m = &models[i];
         TRY(strbuf_addf(out, "\n%-*s  %-*s  %-*s  %6.2f GB  ", name, m->name, revision, m->revision, quant,
                         m->quantisation[0] ? m->quantisation : "-", (double)m->bytes / 1e9));
-        TRY(m->is_whole ? add_age(m->used_unix_s, out) : strbuf_add_str(out, "not whole: pull it again, or quire rm"));
+        TRY(m->is_whole ? add_age(m->used_unix_s, out)
+                        : strbuf_add_str(out, "not whole: pull it again, or quire rm"));
     }
     return QUIRE_OK;
 }
 
-/* A table of packed forms, with as many digits of their names as tell most of them apart. */
+/* A table of packed forms, with as many digits of their names as tell most of them
+ * apart. */
 static quire_err write_forms_table(const lists *l, strbuf *out) {
     enum { SHOWN = sizeof "packed:" - 1 + 12 };
-    TRY(strbuf_addf(out, "%s%-*s  %-7s  %9s  %-14s  %s", out->n > 0 ? "\n\n" : "", SHOWN, "PACKED FORM", "COMPUTE", "SIZE", "LAST USED",
-                    "MADE OF"));
+    TRY(strbuf_addf(out, "%s%-*s  %-7s  %9s  %-14s  %s", out->n > 0 ? "\n\n" : "", SHOWN, "PACKED FORM",
+                    "COMPUTE", "SIZE", "LAST USED", "MADE OF"));
     for (size_t i = 0; i < l->n_forms; i++) {
         const quire_packed_form *f = &l->forms[i];
         strbuf age = {0};
         quire_err e = add_age(f->used_unix_s, &age);
-        e = e == QUIRE_OK ? strbuf_addf(out, "\n%.*s  %-7s  %6.2f GB  %-14s  %s", SHOWN, f->name, f->compute[0] ? f->compute : "-",
-                                        (double)f->bytes / 1e9, age.p, f->is_whole ? f->source : "damaged: the next start makes it again")
+        e = e == QUIRE_OK ? strbuf_addf(out, "\n%.*s  %-7s  %6.2f GB  %-14s  %s", SHOWN, f->name,
+                                        f->compute[0] ? f->compute : "-", (double)f->bytes / 1e9, age.p,
+                                        f->is_whole ? f->source : "damaged: the next start makes it again")
                           : e;
         strbuf_deinit(&age);
         TRY(e);
@@ -118,7 +123,8 @@ static quire_err write_tables(const hub_setup *s, lists *l, strbuf *out) {
 static quire_err print(const cli_options *o, const hub_setup *s, lists *l, quire_error *err) {
     strbuf out = {0};
     quire_err e = o->json ? write_json(l, &out) : write_tables(s, l, &out);
-    e = e == QUIRE_OK ? text_out_print((str){out.p, out.n}, err) : err_set(err, e, -1, "out of memory for the list");
+    e = e == QUIRE_OK ? text_out_print((str){out.p, out.n}, err)
+                      : err_set(err, e, -1, "out of memory for the list");
     strbuf_deinit(&out);
     return e;
 }
@@ -140,7 +146,8 @@ static void defaults(cli_options *o) {
     o->engine.pack_cache = "auto";
 }
 
-static const flag *const groups[] = {flags_hub, flags_pack_cache, flags_json, flags_help, flags_help_all, NULL};
+static const flag *const groups[] = {flags_hub,  flags_pack_cache, flags_json,
+                                     flags_help, flags_help_all,   NULL};
 
 const command command_list = {
     .name = "list",

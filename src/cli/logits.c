@@ -1,5 +1,5 @@
-/* `quire logits`: writes every row of a prompt's logits to a file in numpy's format, with unrelated prompts in the same batch if
- * requested. */
+/* `quire logits`: writes every row of a prompt's logits to a file in numpy's format, with
+ * unrelated prompts in the same batch if requested. */
 #include <stddef.h>
 #include <stdio.h>
 
@@ -10,10 +10,12 @@
 
 enum { STRANGER_TOKENS = 8 }; /* decoded by each stranger, so that the batch mixes prefill and decode rows */
 
-static quire_err submit_ids(session *s, const id_list *l, int max_tokens, float *logits, quire_stream **stream, quire_error *err) {
+static quire_err submit_ids(session *s, const id_list *l, int max_tokens, float *logits,
+                            quire_stream **stream, quire_error *err) {
     quire_request *r;
     char fields[80];
-    int n = snprintf(fields, sizeof fields, "{\"max_tokens\": %d, \"temperature\": 0, \"ignore_eos\": true}", max_tokens);
+    int n = snprintf(fields, sizeof fields, "{\"max_tokens\": %d, \"temperature\": 0, \"ignore_eos\": true}",
+                     max_tokens);
     TRY(quire_request_ids(s->engine, l->ids, l->n, &r, err));
     quire_err e = quire_request_set_all(r, fields, (size_t)n, err);
     if (e != QUIRE_OK) {
@@ -48,8 +50,10 @@ static quire_err await_streams(session *s, size_t n, quire_error *err) {
     return e;
 }
 
-/* Submits the strangers first, so that they run when the prompt comes. Started streams are always awaited: they write to logits. */
-static quire_err run_all(session *s, const id_list *prompt, const id_list *strangers, size_t n_strangers, float *logits, quire_error *err) {
+/* Submits the strangers first, so that they run when the prompt comes. Started streams
+ * are always awaited: they write to logits. */
+static quire_err run_all(session *s, const id_list *prompt, const id_list *strangers, size_t n_strangers,
+                         float *logits, quire_error *err) {
     quire_err e = QUIRE_OK;
     quire_stream *stream;
     size_t n_sent = 0;
@@ -69,14 +73,16 @@ static quire_err run_all(session *s, const id_list *prompt, const id_list *stran
     return e != QUIRE_OK ? e : end;
 }
 
-static quire_err logits_of(const cli_options *o, const id_list *prompt, const id_list *strangers, size_t n_strangers, quire_error *err) {
+static quire_err logits_of(const cli_options *o, const id_list *prompt, const id_list *strangers,
+                           size_t n_strangers, quire_error *err) {
     session s;
     TRY(session_open(o, &s, err));
     size_t n_vocab = (size_t)quire_engine_info(s.engine)->n_vocab, n_values;
     float *logits = size_mul(prompt->n, n_vocab, &n_values) ? mem_new(n_values, sizeof *logits) : NULL;
-    quire_err e =
-        logits ? QUIRE_OK
-               : err_set(err, QUIRE_NO_MEMORY, -1, "%zu x %zu logits do not fit into memory; take a shorter prompt", prompt->n, n_vocab);
+    quire_err e = logits ? QUIRE_OK
+                         : err_set(err, QUIRE_NO_MEMORY, -1,
+                                   "%zu x %zu logits do not fit into memory; take a shorter prompt",
+                                   prompt->n, n_vocab);
     if (e == QUIRE_OK) {
         e = run_all(&s, prompt, strangers, n_strangers, logits, err);
     }
@@ -93,7 +99,8 @@ static quire_err run(const cli_options *o, quire_error *err) {
         return err_set(err, QUIRE_INVALID, -1, "quire logits needs --out FILE.npy");
     }
     if (!o->ids == !o->ids_file) {
-        return err_set(err, QUIRE_INVALID, -1, "quire logits needs a prompt: --ids 1,2,3 or --ids-file FILE, one of them");
+        return err_set(err, QUIRE_INVALID, -1,
+                       "quire logits needs a prompt: --ids 1,2,3 or --ids-file FILE, one of them");
     }
     TRY(files_check_named("--out", o->out, err));
     id_list prompt = {0}, *strangers = NULL;
@@ -122,16 +129,18 @@ static const flag own_flags[] = {
     {0},
 };
 
-static const flag *const groups[] = {FLAGS_MODEL, flags_tokenizer, flags_out,   own_flags,        flags_attention,         FLAGS_NUMERIC,
-                                     flags_audit, FLAGS_MACHINE,   FLAGS_BATCH, flags_pack_cache, flags_pack_cache_limits, FLAGS_MEMORY,
-                                     NULL};
+static const flag *const groups[] = {
+    FLAGS_MODEL, flags_tokenizer, flags_out,   own_flags,        flags_attention,         FLAGS_NUMERIC,
+    flags_audit, FLAGS_MACHINE,   FLAGS_BATCH, flags_pack_cache, flags_pack_cache_limits, FLAGS_MEMORY,
+    NULL};
 
 const command command_logits = {
     .name = "logits",
     .summary = "every logit of a prompt, as a .npy file",
     .usage = "quire logits MODEL --ids 1,2,3 | --ids-file FILE  --out FILE.npy",
     .examples = "  quire logits model.gguf --ids 1,2,3 --out a.npy --compute f32\n"
-                "  quire logits model.gguf --ids 1,2,3 --out b.npy --compute f32 --page-size 1 --chunk 1 --batch-with others.json\n"
+                "  quire logits model.gguf --ids 1,2,3 --out b.npy --compute f32 --page-size 1 --chunk 1 "
+                "--batch-with others.json\n"
                 "  cmp a.npy b.npy                                        they are the same bytes\n",
     .argument = ARGUMENT_MODEL,
     .flags = groups,

@@ -21,7 +21,8 @@ static void add(page *p, const char *text) {
     p->e = p->e == QUIRE_OK ? strbuf_add(p->to, text, strlen(text)) : p->e;
 }
 
-/* Text as roff shows it: no escape, no request at a line's beginning, no hyphen that is set as a dash. */
+/* Text as roff shows it: no escape, no request at a line's beginning, no hyphen that is
+ * set as a dash. */
 static void add_text(page *p, str s) {
     bool begins = p->to->n == 0 || p->to->p[p->to->n - 1] == '\n';
     for (size_t i = 0; i < s.n && p->e == QUIRE_OK; i++) {
@@ -142,7 +143,8 @@ static void add_environment(page *p) {
         return;
     }
     add(p, ".SH ENVIRONMENT\n");
-    add_line(p, "Each flag can be given as a variable too: QUIRE_ and its long name in capitals, with _ for -.");
+    add_line(p,
+             "Each flag can be given as a variable too: QUIRE_ and its long name in capitals, with _ for -.");
     add_line(p, "A flag on the command line goes before its variable, and an empty variable counts as none.");
     add_line(p, "A flag without a value is on with 1, true, yes or on, and off with 0, false, no or off.");
     add_line(p, "The variables of keys are erased from the process's environment once they are read.");
@@ -152,7 +154,8 @@ static void add_environment(page *p) {
 
 static void add_exit_status(page *p) {
     add(p, ".SH EXIT STATUS\n");
-    add_line(p, "0: done. 1: failed. 2: the command line, or a variable, was not understood. Standard error says why.");
+    add_line(p, "0: done. 1: failed. 2: the command line, or a variable, was not understood. Standard error "
+                "says why.");
 }
 
 /* The pages of quire's commands, but for that of the name, and of the other program. */
@@ -192,10 +195,11 @@ quire_err man_page_program(const program *of, bool all, strbuf *to) {
     add(&p, ".SH SYNOPSIS\n.B ");
     add_text(&p, str_of(of->name));
     add(&p, "\n.I COMMAND\n[\\fIMODEL\\fR] [flags]\n.SH DESCRIPTION\n");
-    add_line(&p,
-             "MODEL is a .gguf file, a Hugging Face directory, a packed model (quire pack), builtin, a tiny model inside the program, or "
-             "ORG/NAME[:QUANT] of the Hugging Face hub, which is fetched where it is not there yet.");
-    add_line(&p, "`quire help COMMAND` lists a command's flags, `quire help all` all commands; `quire --version` prints the version.");
+    add_line(&p, "MODEL is a .gguf file, a Hugging Face directory, a packed model (quire pack), builtin, a "
+                 "tiny model inside the program, or "
+                 "ORG/NAME[:QUANT] of the Hugging Face hub, which is fetched where it is not there yet.");
+    add_line(&p, "`quire help COMMAND` lists a command's flags, `quire help all` all commands; `quire "
+                 "--version` prints the version.");
     add(&p, ".SH COMMANDS\n");
     for (const command *const *c = of->commands; *c; c++) {
         add_command(&p, *c, all);

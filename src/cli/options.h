@@ -1,6 +1,7 @@
 /* The options that a command line fills.
  *
- * Flags that are request fields are kept as JSON under their OpenAI names, so that the API's own table checks their values. */
+ * Flags that are request fields are kept as JSON under their OpenAI names, so that the
+ * API's own table checks their values. */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 
@@ -23,45 +24,58 @@ typedef struct cli_options {
     server_options server;
     const char *api_keys[CLI_MAX_API_KEYS];
     const char *served_names[CLI_MAX_NAMES];
-    strbuf override_kv;                        /* owned: the text of engine.override_kv */
-    strbuf without_effect;                     /* owned: flags that were taken without effect, "--metrics, -ngl 99" */
-    strbuf from_environment;                   /* owned: variables that were read, "QUIRE_PORT, QUIRE_API_KEY" */
-    char *secrets[CLI_MAX_SECRETS];            /* owned: values that were erased from the environment; n_secrets of them */
+    strbuf override_kv; /* owned: the text of engine.override_kv */
+    /* owned: flags that were taken without effect, "--metrics, -ngl 99" */
+    strbuf without_effect;
+    /* owned: variables that were read, "QUIRE_PORT, QUIRE_API_KEY" */
+    strbuf from_environment;
+    /* owned: values that were erased from the environment; n_secrets of them */
+    char *secrets[CLI_MAX_SECRETS];
     int n_secrets;
-    const char *argument;                      /* what followed the name where that is no model; NULL: nothing */
+    /* what followed the name where that is no model; NULL: nothing */
+    const char *argument;
     const char *prompt, *prompt_file, *system; /* NULL: not given */
     const char *prompts, *out;
     const char *ids, *ids_file, *batch_with;
-    const char *types, *pooling, *text_pair;   /* of --embed */
-    int32_t dimensions;                        /* 0: all */
-    const char *chat_template;                 /* as given: a file or the text */
-    strbuf template_text;                      /* owned: the text of engine.chat_template when it was a file */
+    const char *types, *pooling, *text_pair; /* of --embed */
+    int32_t dimensions;                      /* 0: all */
+    const char *chat_template;               /* as given: a file or the text */
+    /* owned: the text of engine.chat_template when it was a file */
+    strbuf template_text;
     const char *prefix_files[CLI_MAX_PREFIXES];
-    strbuf prefix_texts[CLI_MAX_PREFIXES];     /* owned: the texts of engine.public_prefixes, or ids where the file has those */
+    /* owned: the texts of engine.public_prefixes, or ids where the file has those */
+    strbuf prefix_texts[CLI_MAX_PREFIXES];
     id_list prefix_ids[CLI_MAX_PREFIXES];
     quire_prefix prefixes[CLI_MAX_PREFIXES];
-    body fields;                             /* owned: request fields that flags set */
-    int32_t n_predict;                         /* -1: until the model stops or the sequence is full */
-    const char *hf_repo, *hf_file, *revision;  /* of a model by name */
+    body fields;                              /* owned: request fields that flags set */
+    int32_t n_predict;                        /* -1: until the model stops or the sequence is full */
+    const char *hf_repo, *hf_file, *revision; /* of a model by name */
     const char *hf_token, *download_dir;
     bool offline;
-    char *model_path;                          /* owned: the text of engine.model that was found by name */
-    strbuf draft_config;                       /* owned: that of engine.speculative_config, with a draft model that was found by name */
+    char *model_path; /* owned: the text of engine.model that was found by name */
+    /* owned: that of engine.speculative_config, with a draft model that was found by
+     * name */
+    strbuf draft_config;
     bool embed, normalize, no_normalize;
     bool echo, complete, no_history, json, show_ids, quiet, resume, help, help_all;
     cli_environment environment;
-    server *front;                             /* owned: answers while the model is fetched and loaded; of a server */
-    const char *log_level, *log_format;        /* of a server */
-    int n_arguments;                         /* the arguments behind the command's name, borrowed */
+    /* owned: answers while the model is fetched and loaded; of a server */
+    server *front;
+    const char *log_level, *log_format; /* of a server */
+    int n_arguments;                    /* the arguments behind the command's name, borrowed */
     char **arguments;
-    const struct flag **given;               /* owned: the flags that these give, as often as they do; ends with NULL. NULL: not read yet */
+    /* owned: the flags that these give, as often as they do; ends with NULL. NULL: not
+     * read yet */
+    const struct flag **given;
 } cli_options;
 
-/* Sets defaults. cli_options_deinit frees what parsing added. argv is borrowed until then. */
+/* Sets defaults. cli_options_deinit frees what parsing added. argv is borrowed until
+ * then. */
 void cli_options_init(cli_options *o);
 void cli_options_deinit(cli_options *o);
 
-/* Sets the log's level and format, where the command has them: then lines have a time and a level. --quiet still wins. */
+/* Sets the log's level and format, where the command has them: then lines have a time and
+ * a level. --quiet still wins. */
 void cli_options_set_log(const cli_options *o);
 
 #endif

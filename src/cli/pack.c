@@ -15,7 +15,8 @@ static quire_err run(const cli_options *o, quire_error *err) {
         log_set_level(LOG_WARN);
     }
     TRY(quire_pack(&o->engine, o->out, &n_bytes, err));
-    log_line(LOG_INFO, "%s: %.1f MB in %.1f s", o->out, (double)n_bytes / 1e6, (double)(clock_us() - start) / 1e6);
+    log_line(LOG_INFO, "%s: %.1f MB in %.1f s", o->out, (double)n_bytes / 1e6,
+             (double)(clock_us() - start) / 1e6);
     return QUIRE_OK;
 }
 
@@ -26,7 +27,8 @@ static const flag own_flags[] = {
     {0},
 };
 
-static const flag *const groups[] = {FLAGS_MODEL, own_flags, flags_compute, flags_threads, flags_quiet, flags_help, flags_help_all, NULL};
+static const flag *const groups[] = {FLAGS_MODEL, own_flags,  flags_compute,  flags_threads,
+                                     flags_quiet, flags_help, flags_help_all, NULL};
 
 const command command_pack = {
     .name = "pack",

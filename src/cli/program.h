@@ -1,4 +1,5 @@
-/* A program as a row: what it is called, its commands, and where its flags come from beside the command line. */
+/* A program as a row: what it is called, its commands, and where its flags come from
+ * beside the command line. */
 #ifndef CLI_PROGRAM_H
 #define CLI_PROGRAM_H
 
@@ -9,8 +10,9 @@ typedef struct program {
     const command *const *commands; /* ends with NULL */
     const command *const *others;   /* another program's, whose names and flags are known here; NULL: none */
     void (*help)(bool all);         /* prints --help; all: with every command */
-    char **variables;               /* as environ, for flags (env_flags.h); NULL: this program does not read it */
-    cli_environment environment;        /* what else main read */
+    /* as environ, for flags (env_flags.h); NULL: this program does not read it */
+    char **variables;
+    cli_environment environment; /* what else main read */
 } program;
 
 #endif

@@ -6,9 +6,10 @@
 static quire_err run(const cli_options *o, quire_error *err) {
     char *path;
     if (!o->argument) {
-        return err_set(err, QUIRE_INVALID, -1,
-                       "quire pull needs a NAME: ORG/NAME, ORG/NAME:QUANT or ORG/NAME:FILE.gguf, each also with "
-                       "@REVISION");
+        return err_set(
+            err, QUIRE_INVALID, -1,
+            "quire pull needs a NAME: ORG/NAME, ORG/NAME:QUANT or ORG/NAME:FILE.gguf, each also with "
+            "@REVISION");
     }
     TRY(hub_fetch_model(o, o->argument, QUIRE_HUB_UPDATE, &path, err));
     quire_err e = text_out_print(str_of(path), err);

@@ -9,7 +9,11 @@
 #define RATE_S 3.0 /* how many seconds the rate looks back */
 
 void pull_progress_init(pull_progress *p, const char *name, bool quiet, bool plain) {
-    *p = (pull_progress){.name = name, .quiet = quiet, .plain = plain, .is_terminal = isatty(STDERR_FILENO) == 1, .start_us = clock_us()};
+    *p = (pull_progress){.name = name,
+                         .quiet = quiet,
+                         .plain = plain,
+                         .is_terminal = isatty(STDERR_FILENO) == 1,
+                         .start_us = clock_us()};
     p->last_us = p->start_us;
 }
 
@@ -75,10 +79,11 @@ void pull_progress_show(void *user, const quire_hub_progress *now) {
         return;
     }
     if (!p->has_begun) {
-        log_line(LOG_INFO, "%s: fetching %d file%s, %s", p->name, (int)now->n_total_files, now->n_total_files == 1 ? "" : "s",
-                 show_bytes((double)now->total_bytes, total));
+        log_line(LOG_INFO, "%s: fetching %d file%s, %s", p->name, (int)now->n_total_files,
+                 now->n_total_files == 1 ? "" : "s", show_bytes((double)now->total_bytes, total));
         if (now->others != NULL) {
-            log_line(LOG_INFO, "%s: the cache has it already as %s; name that with :QUANT to use it", p->name, now->others);
+            log_line(LOG_INFO, "%s: the cache has it already as %s; name that with :QUANT to use it", p->name,
+                     now->others);
         }
         p->has_begun = true;
     }

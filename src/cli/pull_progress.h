@@ -1,5 +1,5 @@
-/* How far a pull is, on stderr: a line that is rewritten on a terminal, with rate and time left; elsewhere lines at begin and end only. One
- * thread. */
+/* How far a pull is, on stderr: a line that is rewritten on a terminal, with rate and
+ * time left; elsewhere lines at begin and end only. One thread. */
 #ifndef CLI_PULL_PROGRESS_H
 #define CLI_PULL_PROGRESS_H
 

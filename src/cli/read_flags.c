@@ -32,8 +32,9 @@ static const command *find_owner(str name, const command *const *commands) {
 
 static quire_err unknown_flag(str name, const command *c, const command *owner, quire_error *err) {
     if (owner) {
-        return err_set(err, QUIRE_INVALID, -1, "%.*s: a flag of `quire %s`, not of `quire %s`; `quire %s --help` lists those", (int)name.n,
-                       name.p, owner->name, c->name, c->name);
+        return err_set(err, QUIRE_INVALID, -1,
+                       "%.*s: a flag of `quire %s`, not of `quire %s`; `quire %s --help` lists those",
+                       (int)name.n, name.p, owner->name, c->name, c->name);
     }
     nearest near = {.wanted = name};
     for (const flag *const *group = c->flags; *group; group++) {
@@ -41,12 +42,14 @@ static quire_err unknown_flag(str name, const command *c, const command *owner, 
             nearest_offer_all(&near, f->type < FLAG_LATER ? f->names : "");
         }
     }
-    return err_set(err, QUIRE_INVALID, -1, "%.*s: no such flag; %s%.*s%s`quire %s --help%s` lists them", (int)name.n, name.p,
-                   near.best.n ? "did you mean " : "", (int)near.best.n, near.best.p ? near.best.p : "", near.best.n ? "? " : "", c->name,
+    return err_set(err, QUIRE_INVALID, -1, "%.*s: no such flag; %s%.*s%s`quire %s --help%s` lists them",
+                   (int)name.n, name.p, near.best.n ? "did you mean " : "", (int)near.best.n,
+                   near.best.p ? near.best.p : "", near.best.n ? "? " : "", c->name,
                    find_flag(str_of("--help-all"), c) ? "-all" : "");
 }
 
-/* --chat-template: reads a file, or takes the text itself when it looks like a template. */
+/* --chat-template: reads a file, or takes the text itself when it looks like a
+ * template. */
 static quire_err resolve_template(cli_options *o, quire_error *err) {
     if (!o->chat_template) {
         return QUIRE_OK;
@@ -69,12 +72,14 @@ static quire_err resolve_prefixes(cli_options *o, quire_error *err) {
         const char *path = o->prefix_files[i];
         size_t n = strlen(path);
         bool is_json = n > 5 && strcmp(path + n - 5, ".json") == 0;
-        quire_err e = is_json ? id_list_read(path, &o->prefix_ids[i], err) : files_read_text(path, &o->prefix_texts[i], err);
+        quire_err e = is_json ? id_list_read(path, &o->prefix_ids[i], err)
+                              : files_read_text(path, &o->prefix_texts[i], err);
         if (e != QUIRE_OK) {
             return err_prefix(err, e, "--public-prefix");
         }
         const strbuf *text = &o->prefix_texts[i];
-        o->prefixes[i] = (quire_prefix){text->n ? text->p : "", text->n, o->prefix_ids[i].ids, o->prefix_ids[i].n};
+        o->prefixes[i] =
+            (quire_prefix){text->n ? text->p : "", text->n, o->prefix_ids[i].ids, o->prefix_ids[i].n};
     }
     o->engine.public_prefixes = o->prefixes;
     return QUIRE_OK;
@@ -87,7 +92,8 @@ static str flag_name(const char *arg) {
 }
 
 /* One argument that is flag f, `name` being its first part; *i moves past its value. */
-static quire_err parse_flag(cli_options *o, const flag *f, str name, int argc, char **argv, int *i, quire_error *err) {
+static quire_err parse_flag(cli_options *o, const flag *f, str name, int argc, char **argv, int *i,
+                            quire_error *err) {
     const char *equals = name.p[name.n] == '=' ? name.p + name.n : NULL;
     char label[64];
     snprintf(label, sizeof label, "%.*s", (int)name.n, name.p);
@@ -99,10 +105,12 @@ static quire_err parse_flag(cli_options *o, const flag *f, str name, int argc, c
         return err_set(err, QUIRE_INVALID, -1, "%s: takes no value", label);
     }
     const char *value = equals ? equals + 1 : NULL;
-    bool may_lack = f->type == FLAG_TAKEN_CHOICE && (*i + 1 >= argc || !flag_choice_find(f->choices, argv[*i + 1]));
+    bool may_lack =
+        f->type == FLAG_TAKEN_CHOICE && (*i + 1 >= argc || !flag_choice_find(f->choices, argv[*i + 1]));
     if (!is_switch && !value && !may_lack) {
         if (*i + 1 >= argc) {
-            return err_set(err, QUIRE_INVALID, -1, "%s: needs a value: %s", label, f->value ? f->value : f->meaning);
+            return err_set(err, QUIRE_INVALID, -1, "%s: needs a value: %s", label,
+                           f->value ? f->value : f->meaning);
         }
         value = argv[++*i];
     }
@@ -115,16 +123,18 @@ static quire_err parse_flag(cli_options *o, const flag *f, str name, int argc, c
 
 /* What follows the flags: `positional` is the one argument that is none, or NULL. */
 static quire_err resolve_model(cli_options *o, const command *c, const char *positional, quire_error *err) {
-    if (!positional && !o->engine.model && !o->hf_repo && o->server.n_served_model_names > 1) { /* --served-model-name NAME MODEL */
+    /* --served-model-name NAME MODEL */
+    if (!positional && !o->engine.model && !o->hf_repo && o->server.n_served_model_names > 1) {
         positional = o->served_names[--o->server.n_served_model_names];
     }
     if (o->hf_repo && (positional || o->engine.model)) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: the model is given twice (also -hf %s)", positional ? positional : o->engine.model,
-                       o->hf_repo);
+        return err_set(err, QUIRE_INVALID, -1, "%s: the model is given twice (also -hf %s)",
+                       positional ? positional : o->engine.model, o->hf_repo);
     }
     o->engine.model = o->hf_repo ? o->hf_repo : o->engine.model;
     if (positional && o->engine.model) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: the model is given twice (also --model %s)", positional, o->engine.model);
+        return err_set(err, QUIRE_INVALID, -1, "%s: the model is given twice (also --model %s)", positional,
+                       o->engine.model);
     }
     if (positional) {
         o->engine.model = positional;
@@ -134,7 +144,8 @@ static quire_err resolve_model(cli_options *o, const command *c, const char *pos
     }
     if (!o->engine.model && (c->argument == ARGUMENT_MODEL || c->argument == ARGUMENT_MODEL_FILE)) {
         return err_set(err, QUIRE_INVALID, -1,
-                       "quire %s needs a MODEL: a .gguf file, a Hugging Face directory, a packed model, builtin, or ORG/NAME of the hub",
+                       "quire %s needs a MODEL: a .gguf file, a Hugging Face directory, a packed model, "
+                       "builtin, or ORG/NAME of the hub",
                        c->name);
     }
     if (!o->engine.model) {
@@ -155,7 +166,8 @@ static quire_err second_argument(const command *c, const char *arg, const char *
                    c->argument == ARGUMENT_MODEL_OR_BUILTIN ? "; a prompt goes after -p" : "");
 }
 
-/* What a command line is read into: the flags that it gives, and the one argument that is none. */
+/* What a command line is read into: the flags that it gives, and the one argument that is
+ * none. */
 typedef struct command_line {
     const flag **given; /* as cli_options.given */
     int n_given;
@@ -163,8 +175,9 @@ typedef struct command_line {
     const char *file;       /* what follows that, of ARGUMENT_MODEL_FILE */
 } command_line;
 
-static quire_err read_arguments(cli_options *o, const command *c, const command *const *commands, const command *const *others, int argc,
-                                char **argv, command_line *line, quire_error *err) {
+static quire_err read_arguments(cli_options *o, const command *c, const command *const *commands,
+                                const command *const *others, int argc, char **argv, command_line *line,
+                                quire_error *err) {
     for (int i = 0; i < argc; i++) {
         if (argv[i][0] == '-' && argv[i][1] != 0) {
             str name = flag_name(argv[i]);
@@ -188,7 +201,8 @@ static quire_err read_arguments(cli_options *o, const command *c, const command 
     return QUIRE_OK;
 }
 
-static quire_err read_all(cli_options *o, const command *c, const read_flags_from *from, command_line *line, quire_error *err) {
+static quire_err read_all(cli_options *o, const command *c, const read_flags_from *from, command_line *line,
+                          quire_error *err) {
     TRY(read_arguments(o, c, from->commands, from->others, from->argc, from->argv, line, err));
     if (o->help || o->help_all) {
         return QUIRE_OK;
@@ -197,7 +211,8 @@ static quire_err read_all(cli_options *o, const command *c, const read_flags_fro
         line->file = line->positional;
         line->positional = NULL;
     }
-    const flag *model = line->positional && c->argument >= ARGUMENT_MODEL ? find_flag(str_of("--model"), c) : NULL;
+    const flag *model =
+        line->positional && c->argument >= ARGUMENT_MODEL ? find_flag(str_of("--model"), c) : NULL;
     if (model) {
         line->given[line->n_given++] = model;
     }
@@ -213,8 +228,10 @@ static quire_err read_all(cli_options *o, const command *c, const read_flags_fro
 quire_err read_flags(cli_options *o, const command *c, const read_flags_from *from, quire_error *err) {
     o->n_arguments = from->argc;
     o->arguments = from->argv;
-    command_line line = {.given = mem_new((size_t)from->argc + 2, sizeof *line.given)}; /* each argument, the model, NULL */
-    quire_err e = line.given ? read_all(o, c, from, &line, err) : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    /* each argument, the model, NULL */
+    command_line line = {.given = mem_new((size_t)from->argc + 2, sizeof *line.given)};
+    quire_err e =
+        line.given ? read_all(o, c, from, &line, err) : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     o->given = line.given;
     return e;
 }
@@ -227,7 +244,8 @@ bool read_flags_gave(const cli_options *o, const char *name) {
     return gave;
 }
 
-/* Prints "-n, --max-tokens N": the short form, quire's name, the value; the meaning, and the default. */
+/* Prints "-n, --max-tokens N": the short form, quire's name, the value; the meaning, and
+ * the default. */
 static void print_flag(const flag *f, cli_options *defaults) {
     char meaning[COMMAND_MEANING_BYTES];
     char out[128];

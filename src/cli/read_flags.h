@@ -1,23 +1,27 @@
-/* Reads a command line, and the environment, into a command's options, by the flags of its row. */
+/* Reads a command line, and the environment, into a command's options, by the flags of
+ * its row. */
 #ifndef CLI_READ_FLAGS_H
 #define CLI_READ_FLAGS_H
 
 #include "cli/command.h"
 
-/* Where flags come from, and which others are known. All borrowed as long as the options. */
+/* Where flags come from, and which others are known. All borrowed as long as the
+ * options. */
 typedef struct read_flags_from {
     int argc; /* the arguments behind the command's name */
     char **argv;
-    char **variables;             /* as environ; NULL: not read */
+    char **variables;               /* as environ; NULL: not read */
     const command *const *commands; /* of this program; ends with NULL */
     const command *const *others;   /* of another; NULL: none */
 } read_flags_from;
 
-/* Reads the arguments into o, which is of c->options_size, and from the environment what they do not set. INVALID: err names the flag or
- * the variable and says what to do; a flag of another command in from's lists is named as that one's. */
+/* Reads the arguments into o, which is of c->options_size, and from the environment what
+ * they do not set. INVALID: err names the flag or the variable and says what to do; a
+ * flag of another command in from's lists is named as that one's. */
 quire_err read_flags(cli_options *o, const command *c, const read_flags_from *from, quire_error *err);
 
-/* Whether the command line gives the flag of this name, by any of its names. A variable does not count. */
+/* Whether the command line gives the flag of this name, by any of its names. A variable
+ * does not count. */
 bool read_flags_gave(const cli_options *o, const char *name);
 
 /* Prints the command's flags, one a line; all: rarely needed ones too. */

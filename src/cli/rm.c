@@ -6,7 +6,8 @@
 #include "cli/commands.h"
 #include "cli/hub.h"
 
-/* Whether the form is one of a model of the hub that has gone with this name: ORG/NAME, and what stands behind it. */
+/* Whether the form is one of a model of the hub that has gone with this name: ORG/NAME,
+ * and what stands behind it. */
 static bool has_gone(const quire_packed_form *f, const char *cache, const char *name) {
     strbuf below = {0};
     size_t n = strcspn(name, ":@");
@@ -27,7 +28,8 @@ static quire_err remove_forms(const cli_options *o, const char *cache, int64_t *
     int64_t more;
     TRY(quire_packed_list(o->engine.pack_cache, &forms, &n, err));
     for (size_t i = 0; i < n; i++) {
-        if (has_gone(&forms[i], cache, o->argument) && quire_packed_remove(o->engine.pack_cache, forms[i].name, &more, NULL) == QUIRE_OK) {
+        if (has_gone(&forms[i], cache, o->argument) &&
+            quire_packed_remove(o->engine.pack_cache, forms[i].name, &more, NULL) == QUIRE_OK) {
             *bytes += more;
         }
     }
@@ -64,11 +66,13 @@ static void defaults(cli_options *o) {
     o->engine.pack_cache = "auto";
 }
 
-static const flag *const groups[] = {flags_hub, flags_pack_cache, flags_quiet, flags_help, flags_help_all, NULL};
+static const flag *const groups[] = {flags_hub,  flags_pack_cache, flags_quiet,
+                                     flags_help, flags_help_all,   NULL};
 
 const command command_rm = {
     .name = "rm",
-    .summary = "remove a model from the cache: all of ORG/NAME, one :QUANT or :FILE, one @REVISION; packed forms",
+    .summary =
+        "remove a model from the cache: all of ORG/NAME, one :QUANT or :FILE, one @REVISION; packed forms",
     .usage = "quire rm ORG/NAME[:QUANT|:FILE][@REVISION] | packed:DIGITS | packed",
     .examples = "  quire rm ggml-org/gemma-3-1b-it-GGUF:Q4_K_M\n",
     .argument = ARGUMENT_NAME,

@@ -7,7 +7,8 @@
 #include "cli/commands.h"
 #include "cli/unused_flags.h"
 
-/* The sampling defaults of terminal programs, where neither flags nor the model set any. */
+/* The sampling defaults of terminal programs, where neither flags nor the model set
+ * any. */
 static const struct {
     const char *field, *json;
 } custom[] = {{"temperature", "0.8"}, {"top_k", "40"}, {"top_p", "0.95"}, {"min_p", "0.05"}};
@@ -32,7 +33,8 @@ static bool says_how(const body *b) {
 static void announce_custom(const cli_options *o, const session *s) {
     if (!says_how(&o->fields) && !quire_engine_info(s->engine)->generation_config && isatty(STDERR_FILENO)) {
         log_line(LOG_INFO,
-                 "sampling defaults: temperature %s, top_k %s, top_p %s, min_p %s (the model names none); --temp 1 turns them off",
+                 "sampling defaults: temperature %s, top_k %s, top_p %s, min_p %s (the model names none); "
+                 "--temp 1 turns them off",
                  custom[0].json, custom[1].json, custom[2].json, custom[3].json);
     }
 }
@@ -60,7 +62,9 @@ quire_err request_complete(const session *s, quire_endpoint endpoint, body *b, q
 
 quire_err request_of_prompt(const cli_options *o, const session *s, str prompt, body *out, quire_error *err) {
     TRY(request_begin(o, out, err));
-    TRY(body_set_text(out, "prompt", prompt) == QUIRE_OK ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory"));
+    TRY(body_set_text(out, "prompt", prompt) == QUIRE_OK
+            ? QUIRE_OK
+            : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory"));
     return request_complete(s, QUIRE_COMPLETIONS, out, err);
 }
 
@@ -84,8 +88,8 @@ static quire_err run_prompt(const cli_options *o, session *s, str prompt, quire_
     if (e == QUIRE_OK) {
         if (isatty(STDERR_FILENO)) {
             double seconds = (double)(clock_us() - start) / 1e6;
-            log_line(LOG_INFO, "%d tokens in %.2f s: %.1f tokens/s, the prompt's %d included", (int)a.completion_tokens, seconds,
-                     a.completion_tokens / seconds, (int)a.prompt_tokens);
+            log_line(LOG_INFO, "%d tokens in %.2f s: %.1f tokens/s, the prompt's %d included",
+                     (int)a.completion_tokens, seconds, a.completion_tokens / seconds, (int)a.prompt_tokens);
         }
         e = print_other_choices(&a, err);
         e = e == QUIRE_OK && o->out ? batch_file_write_one(o->out, &a, err) : e;
@@ -95,14 +99,17 @@ static quire_err run_prompt(const cli_options *o, session *s, str prompt, quire_
     return e;
 }
 
-static quire_err run_on(const cli_options *o, session *s, bool has_prompt, const strbuf *prompt, quire_error *err) {
+static quire_err run_on(const cli_options *o, session *s, bool has_prompt, const strbuf *prompt,
+                        quire_error *err) {
     if (o->prompts) {
         return batch_file_run(o, s, err);
     }
-    return has_prompt ? run_prompt(o, s, (str){prompt->n ? prompt->p : "", prompt->n}, err) : chat_loop(o, s, err);
+    return has_prompt ? run_prompt(o, s, (str){prompt->n ? prompt->p : "", prompt->n}, err)
+                      : chat_loop(o, s, err);
 }
 
-/* Opens the session, and before the weights are loaded checks the fields that all requests will have. */
+/* Opens the session, and before the weights are loaded checks the fields that all
+ * requests will have. */
 static quire_err open_checked(const cli_options *o, session *s, quire_error *err) {
     cli_options own = *o;
     body b = {0};
@@ -121,7 +128,8 @@ static quire_err open_checked(const cli_options *o, session *s, quire_error *err
 }
 
 static quire_err run(const cli_options *o, quire_error *err) {
-    bool has_prompt = !o->prompts && (o->prompt || o->prompt_file || !isatty(STDIN_FILENO)); /* else the user is prompted */
+    /* else the user is prompted */
+    bool has_prompt = !o->prompts && (o->prompt || o->prompt_file || !isatty(STDIN_FILENO));
     strbuf prompt = {0};
     session s;
     TRY(embed_check(o, err));
@@ -148,11 +156,15 @@ static quire_err run(const cli_options *o, quire_error *err) {
 
 static const flag task_flags[] = {
     {"--system -sys", "TEXT", "the system message of a chat", FLAG_TEXT, AT(system)},
-    {"--complete -no-cnv", NULL, "complete text even where the model has a chat template", FLAG_SWITCH, AT(complete)},
-    {"--no-history", NULL, "a chat neither reads nor writes the history of lines", FLAG_SWITCH, AT(no_history), .rare = true},
+    {"--complete -no-cnv", NULL, "complete text even where the model has a chat template", FLAG_SWITCH,
+     AT(complete)},
+    {"--no-history", NULL, "a chat neither reads nor writes the history of lines", FLAG_SWITCH,
+     AT(no_history), .rare = true},
     {"--echo", NULL, "print the prompt before its continuation", FLAG_SWITCH, AT(echo), .rare = true},
-    {"--prompts", "FILE", "run every line of a JSON Lines file, at once; needs --out", FLAG_TEXT, AT(prompts)},
-    {"--resume", NULL, "go on with --prompts that were stopped; what is answered stays", FLAG_SWITCH, AT(resume)},
+    {"--prompts", "FILE", "run every line of a JSON Lines file, at once; needs --out", FLAG_TEXT,
+     AT(prompts)},
+    {"--resume", NULL, "go on with --prompts that were stopped; what is answered stays", FLAG_SWITCH,
+     AT(resume)},
     {0},
 };
 

@@ -32,7 +32,8 @@ static quire_err write_row(const row_file *to, const float *row, size_t n, strbu
                : err_set(err, QUIRE_IO, -1, "%s could not be written: %s", to->name, strerror(errno));
 }
 
-static quire_err write_rows(const cli_options *o, session *s, const embed_inputs *in, const row_file *to, quire_error *err) {
+static quire_err write_rows(const cli_options *o, session *s, const embed_inputs *in, const row_file *to,
+                            quire_error *err) {
     const quire_embed_options how = {.pooling = o->pooling,
                                      .dimensions = o->dimensions,
                                      .normalize = o->normalize      ? 1
@@ -66,11 +67,16 @@ static quire_err write_all(const cli_options *o, session *s, const embed_inputs 
     }
     quire_err e = write_rows(o, s, in, &to, err);
     bool ended = (standard ? fflush(to.file) : fclose(to.file)) == 0;
-    return e != QUIRE_OK || ended ? e : err_set(err, QUIRE_IO, -1, "%s could not be written: %s", to.name, strerror(errno));
+    return e != QUIRE_OK || ended
+               ? e
+               : err_set(err, QUIRE_IO, -1, "%s could not be written: %s", to.name, strerror(errno));
 }
 
 quire_err embed_check(const cli_options *o, quire_error *err) {
-    const char *alone = o->pooling ? "--pooling" : o->dimensions ? "--dimensions" : o->normalize ? "--normalize" : NULL;
+    const char *alone = o->pooling      ? "--pooling"
+                        : o->dimensions ? "--dimensions"
+                        : o->normalize  ? "--normalize"
+                                        : NULL;
     alone = alone             ? alone
             : o->no_normalize ? "--no-normalize"
             : o->ids          ? "--ids"
@@ -84,7 +90,8 @@ quire_err embed_check(const cli_options *o, quire_error *err) {
         return err_set(err, QUIRE_INVALID, -1, "--no-normalize beside --normalize: leave one of them out");
     }
     if (o->embed && o->prompts && o->ids) {
-        return err_set(err, QUIRE_INVALID, -1, "--prompts beside --ids: both give the input; leave one of them out");
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--prompts beside --ids: both give the input; leave one of them out");
     }
     return QUIRE_OK;
 }
@@ -95,7 +102,9 @@ static quire_err write_settings(const cli_options *o, strbuf *out) {
     quire_err e = body_set(&b, "input", str_of("[0]"));
     e = e == QUIRE_OK && o->pooling != NULL ? body_set_text(&b, "pooling", str_of(o->pooling)) : e;
     e = e == QUIRE_OK && o->dimensions > 0 ? body_set_int(&b, "dimensions", o->dimensions) : e;
-    e = e == QUIRE_OK && (o->normalize || o->no_normalize) ? body_set(&b, "normalize", str_of(o->normalize ? "true" : "false")) : e;
+    e = e == QUIRE_OK && (o->normalize || o->no_normalize)
+            ? body_set(&b, "normalize", str_of(o->normalize ? "true" : "false"))
+            : e;
     e = e == QUIRE_OK ? body_write(&b, out) : e;
     body_deinit(&b);
     return e;
@@ -135,20 +144,22 @@ quire_err embed_run(const cli_options *o, quire_error *err) {
 
 #define AT(member) .offset = offsetof(cli_options, member)
 
-static const flag_choice choices_pooling[] = {{"mean", "mean", 0}, {"cls", "cls", 0}, {"last", "last", 0}, {"rank", "rank", 0}, {0}};
+static const flag_choice choices_pooling[] = {
+    {"mean", "mean", 0}, {"cls", "cls", 0}, {"last", "last", 0}, {"rank", "rank", 0}, {0}};
 
 const flag flags_embed[] = {
-    {"--embed --embedding --embeddings", NULL, "print a row of numbers for the prompt, or for each line of --prompts", FLAG_SWITCH,
-     AT(embed)},
-    {"--pooling", NULL, "--embed: how rows become one (as the model says)", FLAG_NAME, AT(pooling), .choices = choices_pooling,
-     .rare = true},
-    {"--dimensions", "N", "--embed: elements of a row that are kept", FLAG_COUNT, AT(dimensions), .minimum = 1, .maximum = 1 << 30,
-     .rare = true},
+    {"--embed --embedding --embeddings", NULL,
+     "print a row of numbers for the prompt, or for each line of --prompts", FLAG_SWITCH, AT(embed)},
+    {"--pooling", NULL, "--embed: how rows become one (as the model says)", FLAG_NAME, AT(pooling),
+     .choices = choices_pooling, .rare = true},
+    {"--dimensions", "N", "--embed: elements of a row that are kept", FLAG_COUNT, AT(dimensions),
+     .minimum = 1, .maximum = 1 << 30, .rare = true},
     {"--normalize", NULL, "--embed: divide a row by its length", FLAG_SWITCH, AT(normalize), .rare = true},
-    {"--no-normalize", NULL, "--embed: do not, even if the model says so", FLAG_SWITCH, AT(no_normalize), .rare = true},
-    {"--ids", "1,2,3", "--embed: the input as token ids", FLAG_TEXT, AT(ids), .rare = true},
-    {"--text-pair", "TEXT", "--embed: a second text beside the prompt, as a cross-encoder takes them", FLAG_TEXT, AT(text_pair),
+    {"--no-normalize", NULL, "--embed: do not, even if the model says so", FLAG_SWITCH, AT(no_normalize),
      .rare = true},
+    {"--ids", "1,2,3", "--embed: the input as token ids", FLAG_TEXT, AT(ids), .rare = true},
+    {"--text-pair", "TEXT", "--embed: a second text beside the prompt, as a cross-encoder takes them",
+     FLAG_TEXT, AT(text_pair), .rare = true},
     {"--types", "0,0,1", "--embed: their token types", FLAG_TEXT, AT(types), .rare = true},
     {0},
 };

@@ -6,7 +6,8 @@
 #include "base/log.h"
 #include "cli/commands.h"
 
-static const flag_choice log_levels[] = {{"error", "error", 0}, {"warning", "warning", 0}, {"info", "info", 0}, {"debug", "debug", 0}, {0}};
+static const flag_choice log_levels[] = {
+    {"error", "error", 0}, {"warning", "warning", 0}, {"info", "info", 0}, {"debug", "debug", 0}, {0}};
 static const flag_choice log_formats[] = {{"text", "text", 0}, {"json", "json", 0}, {0}};
 
 static void say_chat_form(const quire_info *i) {
@@ -15,7 +16,8 @@ static void say_chat_form(const quire_info *i) {
     } said[] = {{"file", "the template that --chat-template gives"},
                 {"model", "the model's template"},
                 {"chatml", "ChatML, since the model has its tokens and no template"},
-                {"plain", "plain turns \"user:\" and \"assistant:\", since the model has no template; --chat-template gives one"}};
+                {"plain", "plain turns \"user:\" and \"assistant:\", since the model has no template; "
+                          "--chat-template gives one"}};
     for (size_t k = 0; k < sizeof said / sizeof *said && i->chat_form != NULL; k++) {
         if (strcmp(said[k].form, i->chat_form) == 0) {
             log_line(LOG_INFO, "chats: %s", said[k].text);
@@ -25,18 +27,22 @@ static void say_chat_form(const quire_info *i) {
 
 static void say_formats(const quire_info *i) {
     if (i->chat_form != NULL) {
-        log_line(LOG_INFO, "responses: tool calls are %s, reasoning is %s (--tool-call-parser, --reasoning-parser)",
-                 i->tool_format != NULL ? i->tool_format : "not parsed", i->reasoning_format != NULL ? i->reasoning_format : "not parsed");
+        log_line(LOG_INFO,
+                 "responses: tool calls are %s, reasoning is %s (--tool-call-parser, --reasoning-parser)",
+                 i->tool_format != NULL ? i->tool_format : "not parsed",
+                 i->reasoning_format != NULL ? i->reasoning_format : "not parsed");
     }
 }
 
-/* Resolves --schedule auto: tenants share the engine by tokens served where keys tell two of them apart. Returns why it is what it is. */
+/* Resolves --schedule auto: tenants share the engine by tokens served where keys tell two
+ * of them apart. Returns why it is what it is. */
 static const char *choose_schedule(cli_options *o, int64_t n_keys) {
     if (o->engine.schedule != QUIRE_SCHEDULE_AUTO) {
         return "as --schedule says";
     }
     o->engine.schedule = n_keys >= 2 ? QUIRE_SCHEDULE_FAIR : QUIRE_SCHEDULE_FCFS;
-    return n_keys >= 2 ? "since there are two keys or more (--schedule)" : "since there are fewer than two keys (--schedule)";
+    return n_keys >= 2 ? "since there are two keys or more (--schedule)"
+                       : "since there are fewer than two keys (--schedule)";
 }
 
 /* Where prompts of chats begin and answers end, as the model's files say. */
@@ -49,7 +55,8 @@ static void say_ends(const quire_info *i) {
     }
 }
 
-/* Before a model is fetched and loaded: what the server would fail at is found, and probes are answered. */
+/* Before a model is fetched and loaded: what the server would fail at is found, and
+ * probes are answered. */
 static quire_err begin(cli_options *o, quire_error *err) {
     signal(SIGHUP, SIG_IGN); /* until the server handles it */
     signal(SIGUSR1, SIG_IGN);
@@ -77,7 +84,8 @@ static quire_err run(const cli_options *o, quire_error *err) {
     strbuf text = {0};
     quire_err e = request_begin(o, &defaults, err);
     if (e == QUIRE_OK && defaults.n > 0) {
-        e = body_write(&defaults, &text) == QUIRE_OK ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+        e = body_write(&defaults, &text) == QUIRE_OK ? QUIRE_OK
+                                                     : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
         own.engine.request_defaults = text.p;
     }
     e = e == QUIRE_OK ? serve(&own, err) : e;
@@ -92,33 +100,43 @@ static const flag_choice any_origin[] = {{"*", "*", 0}, {"[\"*\"]", "*", 0}, {0}
 
 static const flag client_flags[] = {
     {"--api-key", "KEY", "key that requests must carry (repeatable)", FLAG_KEY, AT(api_keys), .secret = true},
-    {"--served-model-name --alias -a", "NAME", "what the API calls the model (its file's name, or ORG/NAME; more may follow)", FLAG_NAMES,
+    {"--served-model-name --alias -a", "NAME",
+     "what the API calls the model (its file's name, or ORG/NAME; more may follow)", FLAG_NAMES,
      AT(served_names)},
-    {"--allowed-origins", NULL, "as --allow-origin", FLAG_NAME, .offset = offsetof(server_options, allow_origin), .of = FLAG_OF_SERVER,
-     .choices = any_origin, .rare = true},
+    {"--allowed-origins", NULL, "as --allow-origin", FLAG_NAME,
+     .offset = offsetof(server_options, allow_origin), .of = FLAG_OF_SERVER, .choices = any_origin,
+     .rare = true},
     {0},
 };
 static const flag log_flags[] = {
-    {"--log-level", NULL, "least severe level that is logged", FLAG_NAME, AT(log_level), .choices = log_levels},
+    {"--log-level", NULL, "least severe level that is logged", FLAG_NAME, AT(log_level),
+     .choices = log_levels},
     {"--log-format", NULL, "format of log lines", FLAG_NAME, AT(log_format), .choices = log_formats},
     {0},
 };
 static const flag default_flags[] = {
-    {"--seed -s", "N", "seed of requests without one (-1: a new one each)", FLAG_FIELD_INTEGER, .field = "seed"},
-    {"--override-generation-config", "JSON", "defaults of requests: {\"temperature\":0.7,\"max_tokens\":512}", FLAG_FIELDS, .offset = 0},
-    {"--temp --temperature", "T", "default temperature of requests", FLAG_FIELD_NUMBER, .field = "temperature", .rare = true},
+    {"--seed -s", "N", "seed of requests without one (-1: a new one each)", FLAG_FIELD_INTEGER,
+     .field = "seed"},
+    {"--override-generation-config", "JSON", "defaults of requests: {\"temperature\":0.7,\"max_tokens\":512}",
+     FLAG_FIELDS, .offset = 0},
+    {"--temp --temperature", "T", "default temperature of requests", FLAG_FIELD_NUMBER,
+     .field = "temperature", .rare = true},
     {"--top-k", "N", "default top_k of requests", FLAG_FIELD_INTEGER, .field = "top_k", .rare = true},
     {"--top-p", "P", "default top_p of requests", FLAG_FIELD_NUMBER, .field = "top_p", .rare = true},
     {"--min-p", "P", "default min_p of requests", FLAG_FIELD_NUMBER, .field = "min_p", .rare = true},
-    {"--repeat-penalty", "X", "default repetition_penalty of requests", FLAG_FIELD_NUMBER, .field = "repetition_penalty", .rare = true},
-    {"--presence-penalty", "X", "default presence_penalty of requests", FLAG_FIELD_NUMBER, .field = "presence_penalty", .rare = true},
-    {"--frequency-penalty", "X", "default frequency_penalty of requests", FLAG_FIELD_NUMBER, .field = "frequency_penalty", .rare = true},
-    {"--max-tokens -n --predict --n-predict", "N", "default max_tokens of requests; -1: none", FLAG_COUNT, AT(n_predict), .minimum = -1,
-     .maximum = INT32_MAX, .rare = true},
+    {"--repeat-penalty", "X", "default repetition_penalty of requests", FLAG_FIELD_NUMBER,
+     .field = "repetition_penalty", .rare = true},
+    {"--presence-penalty", "X", "default presence_penalty of requests", FLAG_FIELD_NUMBER,
+     .field = "presence_penalty", .rare = true},
+    {"--frequency-penalty", "X", "default frequency_penalty of requests", FLAG_FIELD_NUMBER,
+     .field = "frequency_penalty", .rare = true},
+    {"--max-tokens -n --predict --n-predict", "N", "default max_tokens of requests; -1: none", FLAG_COUNT,
+     AT(n_predict), .minimum = -1, .maximum = INT32_MAX, .rare = true},
     {0},
 };
 static const flag tenant_flags[] = {
-    {"--public-prefix", "FILE", "a prompt's beginning that tenants share: a text, or ids in a .json (repeatable)", FLAG_PREFIX,
+    {"--public-prefix", "FILE",
+     "a prompt's beginning that tenants share: a text, or ids in a .json (repeatable)", FLAG_PREFIX,
      AT(prefix_files)},
     {0},
 };

@@ -12,24 +12,28 @@ static const char *compute_reason(quire_compute asked, const char *got) {
     if (strcmp(got, "int8") == 0) {
         return "auto: the weights are quantised";
     }
-    return strcmp(got, "bf16") == 0 ? "auto: the weights are floats of at most 16 bits" : "auto: the weights are 32-bit";
+    return strcmp(got, "bf16") == 0 ? "auto: the weights are floats of at most 16 bits"
+                                    : "auto: the weights are 32-bit";
 }
 
 static void announce(const quire_options *o, const quire_info *i) {
     bool small = i->n_params < 1000000;
-    log_line(LOG_INFO, "%s%s%s, %.1f%c parameters in %.1f MB; compute %s (%s), KV %s, %s", i->model_name, i->model_name[0] ? ": " : "",
-             i->architecture, (double)i->n_params / (small ? 1e3 : 1e6), small ? 'K' : 'M', (double)i->weight_bytes / 1e6, i->compute,
+    log_line(LOG_INFO, "%s%s%s, %.1f%c parameters in %.1f MB; compute %s (%s), KV %s, %s", i->model_name,
+             i->model_name[0] ? ": " : "", i->architecture, (double)i->n_params / (small ? 1e3 : 1e6),
+             small ? 'K' : 'M', (double)i->weight_bytes / 1e6, i->compute,
              compute_reason(o->compute, i->compute), i->kv_dtype, i->backend);
     int64_t tokens = (int64_t)(i->n_pages / i->n_page_groups) * i->page_tokens;
-    log_line(LOG_INFO, "KV pool: %d pages of %d tokens, %.1f MB: %lld tokens, %lld requests of the full %d tokens", (int)i->n_pages,
-             (int)i->page_tokens, (double)i->n_pages * (double)i->page_bytes / 1e6, (long long)tokens,
-             (long long)i->n_full_requests, (int)i->max_model_len);
+    log_line(LOG_INFO,
+             "KV pool: %d pages of %d tokens, %.1f MB: %lld tokens, %lld requests of the full %d tokens",
+             (int)i->n_pages, (int)i->page_tokens, (double)i->n_pages * (double)i->page_bytes / 1e6,
+             (long long)tokens, (long long)i->n_full_requests, (int)i->max_model_len);
     log_line(LOG_INFO, "KV pool: %s; a page takes memory when it is first used", i->pool_plan);
     if (o->max_model_len == 0 && i->max_model_len < i->model_max_len) {
-        log_line(LOG_WARN,
-                 "the model was made for %d tokens, but the KV pool holds %d, so no sequence may have more: raise "
-                 "--memory-utilization (or --kv-pages), or take --kv-dtype int8",
-                 (int)i->model_max_len, (int)i->max_model_len);
+        log_line(
+            LOG_WARN,
+            "the model was made for %d tokens, but the KV pool holds %d, so no sequence may have more: raise "
+            "--memory-utilization (or --kv-pages), or take --kv-dtype int8",
+            (int)i->model_max_len, (int)i->max_model_len);
     }
     if (i->generation_defaults[0]) {
         log_line(LOG_INFO, "sampling defaults: %s (%s)", i->generation_defaults,
@@ -110,7 +114,8 @@ static bool take_event(response *a, const quire_event *ev) {
     if (ev->kind == QUIRE_EVENT_START) {
         a->has_begun = true;
     } else if (ev->kind == QUIRE_EVENT_DELTA) {
-        good = strbuf_add(&c->text, ev->text, ev->n_text) == QUIRE_OK && add_tokens(c, ev->tokens, ev->n_tokens) &&
+        good = strbuf_add(&c->text, ev->text, ev->n_text) == QUIRE_OK &&
+               add_tokens(c, ev->tokens, ev->n_tokens) &&
                answer_parts_take(&c->parts, ev, &c->content) == QUIRE_OK;
     } else if (ev->kind == QUIRE_EVENT_END) {
         c->finish = ev->finish;
@@ -124,7 +129,8 @@ static bool take_event(response *a, const quire_event *ev) {
 }
 
 void response_add(response *a, const quire_event *ev) {
-    static const quire_error no_memory = {.code = QUIRE_NO_MEMORY, .position = -1, .message = "out of memory for the answer"};
+    static const quire_error no_memory = {
+        .code = QUIRE_NO_MEMORY, .position = -1, .message = "out of memory for the answer"};
     if (ev->kind != QUIRE_EVENT_DONE) {
         if (!take_event(a, ev)) {
             a->error = no_memory;
@@ -151,7 +157,8 @@ const char *response_finish_name(quire_finish f) {
 /* Prints an event's text. A response that can't be printed ends with that error. */
 static void print_event(response *a, text_out *out, const quire_event *ev) {
     bool has_text = ev->n_text > 0 && ev->choice == 0 && ev->kind == QUIRE_EVENT_DELTA;
-    if (has_text && a->error.code == QUIRE_OK && text_out_add(out, (str){ev->text, ev->n_text}, &a->error) != QUIRE_OK) {
+    if (has_text && a->error.code == QUIRE_OK &&
+        text_out_add(out, (str){ev->text, ev->n_text}, &a->error) != QUIRE_OK) {
         quire_stream_cancel(a->stream);
     }
 }
@@ -174,12 +181,13 @@ static void handle_event(response *a, text_out *out, const quire_event *ev, cons
 }
 
 /* Runs one request to its end. a->error has the error. */
-static quire_err run_printed(response *a, session *s, quire_endpoint endpoint, const body *request, text_out *out,
-                             const response_printing *how) {
+static quire_err run_printed(response *a, session *s, quire_endpoint endpoint, const body *request,
+                             text_out *out, const response_printing *how) {
     strbuf text = {0};
     int64_t start = clock_us();
     quire_err e = body_write(request, &text);
-    e = e == QUIRE_OK ? response_submit(a, s, endpoint, text.p, text.n) : err_set(&a->error, e, -1, "out of memory");
+    e = e == QUIRE_OK ? response_submit(a, s, endpoint, text.p, text.n)
+                      : err_set(&a->error, e, -1, "out of memory");
     strbuf_deinit(&text);
     TRY(e);
     bool cancelled = false;
@@ -199,8 +207,8 @@ static quire_err run_printed(response *a, session *s, quire_endpoint endpoint, c
     return a->error.code;
 }
 
-quire_err response_run(response *a, session *s, quire_endpoint endpoint, const body *request, const response_printing *how,
-                       quire_error *err) {
+quire_err response_run(response *a, session *s, quire_endpoint endpoint, const body *request,
+                       const response_printing *how, quire_error *err) {
     text_out out;
     text_out_init(&out);
     quire_err e = text_out_add(&out, how->before, err);

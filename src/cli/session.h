@@ -1,4 +1,5 @@
-/* A session: an open engine with the queue of the command that uses it, and the responses collected from its streams. One thread. */
+/* A session: an open engine with the queue of the command that uses it, and the responses
+ * collected from its streams. One thread. */
 #ifndef CLI_SESSION_H
 #define CLI_SESSION_H
 
@@ -12,7 +13,8 @@ typedef struct session {
     quire_queue *queue;
 } session;
 
-/* Opens the engine and prints on stderr what was chosen and why, and the capacity of its KV pages. On failure nothing is left open. */
+/* Opens the engine and prints on stderr what was chosen and why, and the capacity of its
+ * KV pages. On failure nothing is left open. */
 quire_err session_open(const cli_options *o, session *s, quire_error *err);
 void session_close(session *s);
 
@@ -35,17 +37,21 @@ typedef struct response {
     size_t n_choices;
     bool has_parts, names_call, old_calls; /* as quire_request_info has them */
     int32_t prompt_tokens, completion_tokens;
-    int32_t cached_tokens;       /* of prompt_tokens, found in the prefix cache */
-    int64_t first_us, tokens_us; /* response_run: from its start to the first token, and from there to the end; first_us 0: no token came */
-    bool has_begun, done;        /* has_begun: the prompt was accepted */
-    quire_error error;           /* code OK unless the request failed */
+    int32_t cached_tokens; /* of prompt_tokens, found in the prefix cache */
+    /* response_run: from its start to the first token, and from there to the end;
+     * first_us 0: no token came */
+    int64_t first_us, tokens_us;
+    bool has_begun, done; /* has_begun: the prompt was accepted */
+    quire_error error;    /* code OK unless the request failed */
 } response;
 
 void response_deinit(response *a);
-/* Submits a request for an empty response; its events carry `a` as their user pointer. On failure a->error has the reason, and a->done is
- * true. BUSY, here or as the error of the DONE: try again when another stream has ended. */
+/* Submits a request for an empty response; its events carry `a` as their user pointer. On
+ * failure a->error has the reason, and a->done is true. BUSY, here or as the error of the
+ * DONE: try again when another stream has ended. */
 quire_err response_submit(response *a, session *s, quire_endpoint endpoint, const char *text, size_t n);
-/* Adds an event to the response. Its DONE releases the stream. Out of memory ends the response with that error. */
+/* Adds an event to the response. Its DONE releases the stream. Out of memory ends the
+ * response with that error. */
 void response_add(response *a, const quire_event *ev);
 /* "stop", "length", "cancelled", "error", or NULL while unfinished. */
 const char *response_finish_name(quire_finish f);
@@ -53,15 +59,18 @@ const char *response_finish_name(quire_finish f);
 /* How response_run prints. Zero-initialised: the text alone. */
 typedef struct response_printing {
     str before; /* printed before the text */
-    const volatile int
-        *cancel; /* the response is cancelled when this becomes non-zero; NULL: never, and after a failure the line is not ended */
-    void (*on_start)(void *user); /* called once when the prompt was accepted, before text is printed; may be NULL */
+    const volatile int *
+        /* the response is cancelled when this becomes non-zero; NULL: never, and after a
+         * failure the line is not ended */
+        cancel;
+    /* called once when the prompt was accepted, before text is printed; may be NULL */
+    void (*on_start)(void *user);
     void *user;
 } response_printing;
 
-/* Runs one request to its end and prints the text of choice 0 piece by piece, and the end of the line. It is cancelled, too, when nothing
- * can be printed any more. */
-quire_err response_run(response *a, session *s, quire_endpoint endpoint, const body *request, const response_printing *how,
-                       quire_error *err);
+/* Runs one request to its end and prints the text of choice 0 piece by piece, and the end
+ * of the line. It is cancelled, too, when nothing can be printed any more. */
+quire_err response_run(response *a, session *s, quire_endpoint endpoint, const body *request,
+                       const response_printing *how, quire_error *err);
 
 #endif

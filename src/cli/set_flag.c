@@ -11,23 +11,28 @@
 #include "json/json_out.h"
 
 /* A flag that is taken without effect. text: its value, or NULL. */
-static quire_err take_without_effect(cli_options *o, const flag *f, const char *name, const char *text, quire_error *err) {
+static quire_err take_without_effect(cli_options *o, const flag *f, const char *name, const char *text,
+                                     quire_error *err) {
     if (text && f->choices && !flag_choice_find(f->choices, text)) {
         char all[128] = "";
         flag_list_choices(f, false, all, sizeof all);
-        return err_set(err, QUIRE_INVALID, -1, "%s %s: only %s is possible here: %s", name, text, all, f->meaning);
+        return err_set(err, QUIRE_INVALID, -1, "%s %s: only %s is possible here: %s", name, text, all,
+                       f->meaning);
     }
-    quire_err e = strbuf_addf(&o->without_effect, "%s%s%s%s", o->without_effect.n ? ", " : "", name, text ? " " : "", text ? text : "");
+    quire_err e = strbuf_addf(&o->without_effect, "%s%s%s%s", o->without_effect.n ? ", " : "", name,
+                              text ? " " : "", text ? text : "");
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", name);
 }
 
-/* Request fields as a JSON object, with vLLM's name of max_tokens in generation_config.json too. */
+/* Request fields as a JSON object, with vLLM's name of max_tokens in
+ * generation_config.json too. */
 static quire_err set_fields(const char *name, const char *text, body *fields, quire_error *err) {
     json_value *all = json_document(str_of(text));
     quire_err e = QUIRE_OK;
     if (!json_is(all, JSON_KIND_OBJECT)) {
         json_drop(all);
-        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be a JSON object, as {\"temperature\":0.7}", name, text);
+        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be a JSON object, as {\"temperature\":0.7}", name,
+                       text);
     }
     for (json_member m = {0}; e == QUIRE_OK && json_next(all, &m);) {
         strbuf json = {0};
@@ -41,7 +46,8 @@ static quire_err set_fields(const char *name, const char *text, body *fields, qu
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", name);
 }
 
-static quire_err set_ids(const char *field, const char *name, const char *text, body *fields, quire_error *err) {
+static quire_err set_ids(const char *field, const char *name, const char *text, body *fields,
+                         quire_error *err) {
     id_list ids = {0};
     strbuf json = {0};
     json_out o = {.to = &json};
@@ -57,14 +63,17 @@ static quire_err set_ids(const char *field, const char *name, const char *text, 
 }
 
 /* "15043+1.5" or "15043-1.5" */
-static quire_err add_bias(const char *field, const char *name, const char *text, body *fields, quire_error *err) {
+static quire_err add_bias(const char *field, const char *name, const char *text, body *fields,
+                          quire_error *err) {
     char id[16], *end;
     size_t n = strspn(text, "0123456789");
     double v = strtod(text + n, &end);
-    bool good = n > 0 && n < sizeof id && (text[n] == '+' || text[n] == '-') && end != text + n && *end == 0 && isfinite(v);
+    bool good = n > 0 && n < sizeof id && (text[n] == '+' || text[n] == '-') && end != text + n &&
+                *end == 0 && isfinite(v);
     if (!good) {
-        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be a token id and what is added to its logit, as in 15043+1 or 15043-0.5", name,
-                       text);
+        return err_set(err, QUIRE_INVALID, -1,
+                       "%s %s: must be a token id and what is added to its logit, as in 15043+1 or 15043-0.5",
+                       name, text);
     }
     (void)snprintf(id, sizeof id, "%.*s", (int)n, text);
     return body_add_number(fields, field, id, v);
@@ -74,7 +83,8 @@ quire_err flag_set_text(const char *field, str text, body *fields, quire_error *
     strbuf path = {0}, content = {0};
     struct stat about;
     quire_err e = strbuf_add(&path, text.p, text.n);
-    bool is_file = e == QUIRE_OK && text.n > 0 && memchr(text.p, 0, text.n) == NULL && stat(path.p, &about) == 0 && !S_ISDIR(about.st_mode);
+    bool is_file = e == QUIRE_OK && text.n > 0 && memchr(text.p, 0, text.n) == NULL &&
+                   stat(path.p, &about) == 0 && !S_ISDIR(about.st_mode);
     if (e == QUIRE_OK && is_file) {
         e = files_read_text(path.p, &content, err);
         text = (str){content.n > 0 ? content.p : "", content.n};
@@ -97,8 +107,10 @@ static quire_err refuse_choice(const flag *f, const char *name, const char *text
     return err_set(err, QUIRE_INVALID, -1, "%s %s: must be one of %s", name, text, all);
 }
 
-/* Request fields keep their JSON form; the API checks the range when the request is made. */
-static quire_err set_field(const flag *f, const char *name, const char *text, body *fields, quire_error *err) {
+/* Request fields keep their JSON form; the API checks the range when the request is
+ * made. */
+static quire_err set_field(const flag *f, const char *name, const char *text, body *fields,
+                           quire_error *err) {
     quire_err e;
     if (f->type == FLAG_FIELD_TEXT) {
         return flag_set_text(f->field, str_of(text), fields, err);
@@ -121,7 +133,8 @@ static quire_err set_field(const flag *f, const char *name, const char *text, bo
         e = body_set(fields, f->field, str_of(f->choices[0].text));
     } else if (f->type == FLAG_FIELD_CHOICE) {
         const flag_choice *choice = flag_choice_find(f->choices, text);
-        e = choice != NULL ? body_set(fields, f->field, str_of(choice->text)) : refuse_choice(f, name, text, err);
+        e = choice != NULL ? body_set(fields, f->field, str_of(choice->text))
+                           : refuse_choice(f, name, text, err);
     } else if (f->type == FLAG_FIELD_IDS) {
         e = set_ids(f->field, name, text, fields, err);
     } else if (f->type == FLAG_FIELD_BIAS) {
@@ -133,7 +146,8 @@ static quire_err set_field(const flag *f, const char *name, const char *text, bo
 }
 
 /* Appends text to what was given before. */
-static quire_err add_to_list(const char *name, const char *text, strbuf *all, const char **out, quire_error *err) {
+static quire_err add_to_list(const char *name, const char *text, strbuf *all, const char **out,
+                             quire_error *err) {
     quire_err e = strbuf_addf(all, "%s%s", all->n > 0 ? "," : "", text);
     *out = all->p;
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", name);
@@ -145,7 +159,8 @@ quire_err set_flag(cli_options *o, const flag *f, const char *name, const char *
         return add_to_list(name, text, &o->override_kv, (const char **)((char *)o + f->offset), err);
     case FLAG_KEY:
         if (o->server.n_api_keys == CLI_MAX_API_KEYS) {
-            return err_set(err, QUIRE_INVALID, -1, "%s: at most %d; put more into --api-key-file", name, CLI_MAX_API_KEYS);
+            return err_set(err, QUIRE_INVALID, -1, "%s: at most %d; put more into --api-key-file", name,
+                           CLI_MAX_API_KEYS);
         }
         o->api_keys[o->server.n_api_keys++] = text;
         return QUIRE_OK;
@@ -172,6 +187,7 @@ quire_err set_flag(cli_options *o, const flag *f, const char *name, const char *
         o->prefix_files[o->engine.n_public_prefixes++] = text;
         return QUIRE_OK;
     default:
-        return f->type <= FLAG_LIST ? flag_set_option(f, name, text, cli_options_of(o, f), err) : set_field(f, name, text, &o->fields, err);
+        return f->type <= FLAG_LIST ? flag_set_option(f, name, text, cli_options_of(o, f), err)
+                                    : set_field(f, name, text, &o->fields, err);
     }
 }

@@ -87,7 +87,8 @@ const char *script_function(const command *c, char buf[64]) {
     return buf;
 }
 
-quire_err completions_write(const char *shell, const command *const *commands, const command *const *others, strbuf *to, quire_error *err) {
+quire_err completions_write(const char *shell, const command *const *commands, const command *const *others,
+                            strbuf *to, quire_error *err) {
     static const struct {
         const char *name;
         void (*write)(script *s);

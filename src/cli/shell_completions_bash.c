@@ -1,4 +1,5 @@
-/* Completions for bash 4 and later. `=` ends a word there: "--compute=in" is three of them. */
+/* Completions for bash 4 and later. `=` ends a word there: "--compute=in" is three of
+ * them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,7 +20,8 @@ static const char head[] = //
     "    _quire_files\n"
     "    [[ builtin == \"$cur\"* ]] && COMPREPLY+=(builtin)\n"
     "}\n"
-    "_quire_flags() { # OWN OTHERS: names of flags, and further names of the same, offered where none of the first goes on\n"
+    "_quire_flags() { # OWN OTHERS: names of flags, and further names of the same, offered where none of the "
+    "first goes on\n"
     "    _quire_among \"$1\"\n"
     "    [[ ${#COMPREPLY[@]} -gt 0 ]] || _quire_among \"$2\"\n"
     "}\n";
@@ -41,8 +43,8 @@ static const char main_begin[] = //
     "    if [[ ${#before[@]} -eq 0 ]]; then\n"
     "        _quire_among \"";
 
-/* All spellings of a command's flags that are completed in one way, as a pattern of case; whether there are any. Of words: those of one
- * flag. */
+/* All spellings of a command's flags that are completed in one way, as a pattern of case;
+ * whether there are any. Of words: those of one flag. */
 static bool add_pattern(script *s, const command *c, completed how, const flag *only) {
     bool any = false;
     for (int i = 0; script_flag(c, i); i++) {
@@ -103,7 +105,10 @@ static void add_function(script *s, const command *c) {
         add_names(s, c, false);
         script_add(s, "'\n        return\n    fi\n");
     }
-    script_add(s, "    %s\n}\n", c->argument >= ARGUMENT_MODEL ? "_quire_model" : script_takes_file(c) ? "_quire_files" : "return 0");
+    script_add(s, "    %s\n}\n",
+               c->argument >= ARGUMENT_MODEL ? "_quire_model"
+               : script_takes_file(c)        ? "_quire_files"
+                                             : "return 0");
 }
 
 /* The second words of commands that begin with the first. */
@@ -119,7 +124,8 @@ static void add_second_words(script *s, const char *first) {
     }
 }
 
-/* The commands of two words: which the first two of a line name, and what may follow the first. */
+/* The commands of two words: which the first two of a line name, and what may follow the
+ * first. */
 static void add_two_words(script *s) {
     char first[64] = "";
     script_add(s, "    case \"$command ${before[1]}\" in\n");
@@ -132,9 +138,13 @@ static void add_two_words(script *s) {
     }
     script_add(s, "    esac\n");
     if (first[0]) {
-        script_add(s, "    if [[ $command == %s && ${#before[@]} -eq 1 && $cur != -* ]]; then\n        _quire_among '", first);
+        script_add(
+            s,
+            "    if [[ $command == %s && ${#before[@]} -eq 1 && $cur != -* ]]; then\n        _quire_among '",
+            first);
         add_second_words(s, first);
-        script_add(s, "'\n        [[ $helps || ${#COMPREPLY[@]} -gt 0 ]] || _quire_model\n        return\n    fi\n");
+        script_add(
+            s, "'\n        [[ $helps || ${#COMPREPLY[@]} -gt 0 ]] || _quire_model\n        return\n    fi\n");
     }
 }
 
@@ -148,8 +158,9 @@ void completions_bash(script *s) {
         const char *name = script_command(s, i)->name;
         script_add(s, "%s%s", strchr(name, ' ') ? "" : name, strchr(name, ' ') ? "" : " ");
     }
-    script_add(s, "\"\n        [[ $helps ]] || COMPREPLY+=($(compgen -W 'help --help --version' -- \"$cur\"))\n"
-                  "        return\n    fi\n    command=${before[0]}\n");
+    script_add(s,
+               "\"\n        [[ $helps ]] || COMPREPLY+=($(compgen -W 'help --help --version' -- \"$cur\"))\n"
+               "        return\n    fi\n    command=${before[0]}\n");
     add_two_words(s);
     script_add(s, "    case $command in\n    ");
     for (int i = 0; script_command(s, i); i++) {

@@ -11,7 +11,11 @@ static void add_flag(script *s, const command *c, const flag *f) {
     for (const char *names = f->names; *names;) {
         str name = flag_next_name(&names);
         bool is_long = str_begins(name, "--");
-        script_add(s, " %s %.*s", is_long ? "-l" : name.n == 2 ? "-s" : "-o", (int)name.n - 1 - is_long, name.p + 1 + is_long);
+        script_add(s, " %s %.*s",
+                   is_long       ? "-l"
+                   : name.n == 2 ? "-s"
+                                 : "-o",
+                   (int)name.n - 1 - is_long, name.p + 1 + is_long);
     }
     if (script_completed(f) == COMPLETED_WORDS) {
         script_add(s, " -x -a '");

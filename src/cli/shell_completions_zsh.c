@@ -22,7 +22,11 @@ static void add_flag(script *s, const flag *f) {
     for (const char *names = f->names; *names;) {
         str name = flag_next_name(&names);
         bool is_long = str_begins(name, "--");
-        script_add(s, "            '*%.*s%s[", (int)name.n, name.p, flag_is_switch(f) ? "" : is_long ? "=" : name.n == 2 ? "+" : "");
+        script_add(s, "            '*%.*s%s[", (int)name.n, name.p,
+                   flag_is_switch(f) ? ""
+                   : is_long         ? "="
+                   : name.n == 2     ? "+"
+                                     : "");
         add_text(s, f->meaning);
         script_add(s, "]");
         if (!flag_is_switch(f)) {
@@ -66,7 +70,8 @@ static void add_entries(script *s, const char *first) {
 void completions_zsh(script *s) {
     script_add(s, "#compdef quire\n"
                   "# zsh completion of quire, made by `quire help --completions zsh`\n\n"
-                  "_quire() {\n    local -a commands benches\n    local command=$words[2]\n    integer name_words=1\n    commands=(\n");
+                  "_quire() {\n    local -a commands benches\n    local command=$words[2]\n    integer "
+                  "name_words=1\n    commands=(\n");
     add_entries(s, NULL);
     script_add(s, "        'help:lists a command'" QUOTE "s flags'\n    )\n    benches=(\n");
     add_entries(s, "bench");

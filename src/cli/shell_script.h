@@ -1,4 +1,5 @@
-/* What the writers of completions share: a script that is written piece by piece, and what a flag's value is completed with. */
+/* What the writers of completions share: a script that is written piece by piece, and
+ * what a flag's value is completed with. */
 #ifndef CLI_SHELL_SCRIPT_H
 #define CLI_SHELL_SCRIPT_H
 

@@ -11,7 +11,8 @@
 
 #include "base/log.h"
 
-/* Handles SIGPIPE, of standard output or of some socket. Calls only async-signal-safe functions. */
+/* Handles SIGPIPE, of standard output or of some socket. Calls only async-signal-safe
+ * functions. */
 static void on_closed_pipe(int signal_number) {
     static const char message[] = "quire: standard output could not be written: the pipe was closed\n";
     (void)signal_number;
@@ -28,7 +29,8 @@ static void on_closed_pipe(int signal_number) {
 void standard_files_open(void) {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) {
-            int opened = open("/dev/null", O_RDONLY); /* the lowest free number, so fd; writing to it fails as before */
+            /* the lowest free number, so fd; writing to it fails as before */
+            int opened = open("/dev/null", O_RDONLY);
             (void)opened;
         }
     }
@@ -43,6 +45,7 @@ int standard_files_finish(int status) {
     if (status != 0 || (!failed && flushed)) {
         return status;
     }
-    log_line(LOG_ERROR, "standard output could not be written: %s", flushed ? "its disk is full, or it was closed" : strerror(errno));
+    log_line(LOG_ERROR, "standard output could not be written: %s",
+             flushed ? "its disk is full, or it was closed" : strerror(errno));
     return 1;
 }

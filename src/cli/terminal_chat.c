@@ -33,7 +33,8 @@ static str trim_end(str s) {
     return s;
 }
 
-/* Where the quotes lie that begin a text of several lines: at the beginning, or behind a command and a space. s.n: nowhere. */
+/* Where the quotes lie that begin a text of several lines: at the beginning, or behind a
+ * command and a space. s.n: nowhere. */
 static size_t find_quotes(str s) {
     if (str_begins(s, QUOTES)) {
         return 0;
@@ -160,7 +161,8 @@ static quire_err read_and_run(terminal_chat *t, quire_error *err) {
 
 static quire_err chat_on(terminal_chat *t, const cli_options *o, FILE *out, quire_error *err) {
     quire_err e = request_begin(o, &t->state.fields, err);
-    if (e == QUIRE_OK && o->system && conversation_set_system(&t->state.talk, str_of(o->system)) != QUIRE_OK) {
+    if (e == QUIRE_OK && o->system &&
+        conversation_set_system(&t->state.talk, str_of(o->system)) != QUIRE_OK) {
         e = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
     e = e == QUIRE_OK ? line_editor_open(out, &t->editor, err) : e;
@@ -184,16 +186,19 @@ quire_err chat_loop(const cli_options *o, session *s, quire_error *err) {
                        .history = o->no_history ? NULL : o->environment.history_file};
     FILE *out = isatty(STDOUT_FILENO) ? stdout : stderr; /* answers may go to a file */
     if (!info->has_vocabulary) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1,
-                       "%s has no vocabulary, so it can't read text; `quire run --prompts FILE` takes token ids", info->model_path);
+        return err_set(
+            err, QUIRE_UNSUPPORTED, -1,
+            "%s has no vocabulary, so it can't read text; `quire run --prompts FILE` takes token ids",
+            info->model_path);
     }
     if (!t.state.completes && strcmp(info->chat_form, "plain") == 0) {
-        log_line(LOG_INFO,
-                 "the model has no chat template: turns are written \"user:\" and \"assistant:\"; --chat-template gives one, and with "
-                 "--complete it goes on from each text");
+        log_line(LOG_INFO, "the model has no chat template: turns are written \"user:\" and \"assistant:\"; "
+                           "--chat-template gives one, and with "
+                           "--complete it goes on from each text");
     }
     fprintf(out, "%s\n",
-            t.state.completes ? "Each line is completed by itself: the model goes on from what you type. /help lists commands, Ctrl-D ends."
+            t.state.completes ? "Each line is completed by itself: the model goes on from what you type. "
+                                "/help lists commands, Ctrl-D ends."
                               : "Chat: /help lists commands, Ctrl-C stops an answer, Ctrl-D ends.");
     TRY(tty_open(out, o->environment.plain_terminal, err));
     quire_err e = chat_on(&t, o, out, err);

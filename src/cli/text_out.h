@@ -1,5 +1,6 @@
-/* Prints text of a model, a prompt or a file on standard output: unchanged into a pipe or file, with control characters escaped on a
- * terminal, which would execute them. One thread. */
+/* Prints text of a model, a prompt or a file on standard output: unchanged into a pipe or
+ * file, with control characters escaped on a terminal, which would execute them. One
+ * thread. */
 #ifndef CLI_TEXT_OUT_H
 #define CLI_TEXT_OUT_H
 
@@ -13,9 +14,11 @@ typedef struct text_out {
 
 void text_out_init(text_out *t);
 void text_out_deinit(text_out *t);
-/* Prints a piece of a text at once. IO: standard output is full or closed; err says why. */
+/* Prints a piece of a text at once. IO: standard output is full or closed; err says
+ * why. */
 quire_err text_out_add(text_out *t, str piece, quire_error *err);
-/* Ends the text: prints an incomplete character that was withheld, and the end of the line. */
+/* Ends the text: prints an incomplete character that was withheld, and the end of the
+ * line. */
 quire_err text_out_end_line(text_out *t, quire_error *err);
 /* Prints a whole text and the end of its line. */
 quire_err text_out_print(str text, quire_error *err);

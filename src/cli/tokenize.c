@@ -7,7 +7,8 @@
 #include "cli/unused_flags.h"
 
 /* Writes "[1,2,3]" for programs, or a line a token for people: the id and its surface. */
-static quire_err write_ids(const quire_tokenizer *t, const int32_t *ids, size_t n, bool ids_only, strbuf *out) {
+static quire_err write_ids(const quire_tokenizer *t, const int32_t *ids, size_t n, bool ids_only,
+                           strbuf *out) {
     if (ids_only) {
         TRY(strbuf_add_char(out, '['));
         for (size_t i = 0; i < n; i++) {

@@ -13,10 +13,14 @@
 #define MARK_PASTES   "\033[?2004h"
 #define UNMARK_PASTES "\033[?2004l"
 
-/* Signals with a handler while the chat lasts, while a line is edited, and those that end the program at once. */
+/* Signals with a handler while the chat lasts, while a line is edited, and those that end
+ * the program at once. */
 static const int chat_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGWINCH};
 static const int fatal_signals[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
-enum { N_CHAT = sizeof chat_signals / sizeof *chat_signals, N_FATAL = sizeof fatal_signals / sizeof *fatal_signals };
+enum {
+    N_CHAT = sizeof chat_signals / sizeof *chat_signals,
+    N_FATAL = sizeof fatal_signals / sizeof *fatal_signals
+};
 
 static struct {
     FILE *out;
@@ -42,7 +46,8 @@ static void on_signal(int signal_number) {
     errno = before;
 }
 
-/* Gives the terminal back, and the signal to whoever handled it before. Calls only async-signal-safe functions. */
+/* Gives the terminal back, and the signal to whoever handled it before. Calls only
+ * async-signal-safe functions. */
 static void on_fatal(int signal_number) {
     int fd = fileno(tty.out);
     if (!tty.plain) {
@@ -87,7 +92,8 @@ void tty_close(void) {
 }
 
 void tty_edit(void) {
-    struct sigaction suspend = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, fatal = {.sa_handler = on_fatal};
+    struct sigaction suspend = {.sa_handler = on_signal, .sa_flags = SA_RESTART},
+                     fatal = {.sa_handler = on_fatal};
     if (tty.edits) {
         return;
     }
@@ -139,7 +145,8 @@ tty_event tty_wait(void) {
         if (e != TTY_INPUT) {
             return e;
         }
-        struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = tty.changed.fd, .events = POLLIN}};
+        struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                               {.fd = tty.changed.fd, .events = POLLIN}};
         if (poll(fds, 2, -1) < 0 && errno != EINTR) {
             return TTY_INPUT; /* reading says what is wrong */
         }

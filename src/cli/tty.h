@@ -1,10 +1,12 @@
-/* The terminal of a chat: what signals do to it, and when it marks pasted text (bracketed paste). One for the process.
+/* The terminal of a chat: what signals do to it, and when it marks pasted text (bracketed
+ * paste). One for the process.
  *
  *   tty_open -> [tty_edit -> tty_wait .. -> tty_rest] .. -> tty_close
  *
- * Between tty_edit and tty_rest a line is edited: pasted text comes between marks, and a signal that stops or ends the program gives the
- * terminal back as tty_open found it. Outside, while an answer is printed, the terminal is as it was found. One thread; the signals come on
- * any. */
+ * Between tty_edit and tty_rest a line is edited: pasted text comes between marks, and a
+ * signal that stops or ends the program gives the terminal back as tty_open found it.
+ * Outside, while an answer is printed, the terminal is as it was found. One thread; the
+ * signals come on any. */
 #ifndef CLI_TTY_H
 #define CLI_TTY_H
 
@@ -24,8 +26,9 @@ typedef enum tty_event {
     TTY_SUSPEND    /* SIGTSTP: call tty_suspend */
 } tty_event;
 
-/* Handles SIGINT, SIGTERM, SIGHUP and SIGWINCH until tty_close. out: the terminal to which marks are written, borrowed; plain: it takes no
- * control sequences, so pasted text is not marked. */
+/* Handles SIGINT, SIGTERM, SIGHUP and SIGWINCH until tty_close. out: the terminal to
+ * which marks are written, borrowed; plain: it takes no control sequences, so pasted text
+ * is not marked. */
 quire_err tty_open(FILE *out, bool plain, quire_error *err);
 /* Ends that. A SIGTERM or SIGHUP that came meanwhile now ends the program. */
 void tty_close(void);
@@ -36,9 +39,11 @@ void tty_rest(void);
 tty_event tty_wait(void);
 /* Stops the program until it is continued, outside of tty_edit meanwhile. */
 void tty_suspend(void);
-/* Moves to the beginning of the row, and clears the screen from there on where the terminal can. */
+/* Moves to the beginning of the row, and clears the screen from there on where the
+ * terminal can. */
 void tty_clear_line(void);
-/* Non-zero from a SIGINT, SIGTERM or SIGHUP on that tty_wait did not return, until tty_forget_interrupt; SIGTERM and SIGHUP stay. */
+/* Non-zero from a SIGINT, SIGTERM or SIGHUP on that tty_wait did not return, until
+ * tty_forget_interrupt; SIGTERM and SIGHUP stay. */
 const volatile int *tty_interrupted(void);
 void tty_forget_interrupt(void);
 

@@ -18,15 +18,18 @@ static const struct {
     int way;
     const char *reason;
 } reasons[] = {
-    {RUN_PROMPT, "without effect on one prompt, which is completed as it stands; leave it out, or chat: on a terminal without a prompt, or "
+    {RUN_PROMPT, "without effect on one prompt, which is completed as it stands; leave it out, or chat: on a "
+                 "terminal without a prompt, or "
                  "by lines of --prompts with messages"},
-    {RUN_BATCH, "without effect on --prompts; leave it out: each line is a request with its own messages and fields (docs/batch.md)"},
+    {RUN_BATCH, "without effect on --prompts; leave it out: each line is a request with its own messages and "
+                "fields (docs/batch.md)"},
     {RUN_CHAT, "without effect in a chat; leave it out, or give a prompt with -p or -f"},
     {RUN_LINES, "without effect where --complete has each line completed by itself; leave one of them out"},
     {RUN_ROWS, "without effect on --embed, which gives rows in place of text; leave it out"},
 };
 
-/* In which ways flags have an effect that do not have one in all. --complete says of a prompt what happens to it anyway. */
+/* In which ways flags have an effect that do not have one in all. --complete says of a
+ * prompt what happens to it anyway. */
 static const struct {
     const char *name;
     int ways;
@@ -88,7 +91,11 @@ quire_err unused_flags_refuse(const cli_options *o, const char *names, const cha
 }
 
 quire_err unused_flags_check_run(const cli_options *o, bool has_prompt, quire_error *err) {
-    int way = o->embed ? RUN_ROWS : o->prompts ? RUN_BATCH : has_prompt ? RUN_PROMPT : o->complete ? RUN_LINES : RUN_CHAT;
+    int way = o->embed      ? RUN_ROWS
+              : o->prompts  ? RUN_BATCH
+              : has_prompt  ? RUN_PROMPT
+              : o->complete ? RUN_LINES
+                            : RUN_CHAT;
     for (const flag *const *f = o->given; f && *f; f++) {
         TRY((ways_of(*f) & way) != 0 ? QUIRE_OK : refuse(*f, way, err));
     }
@@ -96,6 +103,9 @@ quire_err unused_flags_check_run(const cli_options *o, bool has_prompt, quire_er
 }
 
 quire_err unused_flags_check_tokenize(const cli_options *o, quire_error *err) {
-    TRY(unused_flags_refuse(o, "--override-kv --hf-overrides", "here, where the tokenizer is taken as its file has it; leave it out", err));
-    return o->ids ? unused_flags_refuse(o, "--ids", "beside --decode, which prints a text; leave one of them out", err) : QUIRE_OK;
+    TRY(unused_flags_refuse(o, "--override-kv --hf-overrides",
+                            "here, where the tokenizer is taken as its file has it; leave it out", err));
+    return o->ids ? unused_flags_refuse(o, "--ids",
+                                        "beside --decode, which prints a text; leave one of them out", err)
+                  : QUIRE_OK;
 }

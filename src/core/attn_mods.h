@@ -1,7 +1,9 @@
-/* A request's own mask and change of scores (He et al. 2024, arXiv:2412.05496): programs that attention runs beside what a layer's
- * attn_spec says. src/expr compiles them from text.
+/* A request's own mask and change of scores (He et al. 2024, arXiv:2412.05496): programs
+ * that attention runs beside what a layer's attn_spec says. src/expr compiles them from
+ * text.
  *
- * Made once, then read-only and reference-counted: a request and its sequences share them. Any thread. */
+ * Made once, then read-only and reference-counted: a request and its sequences share
+ * them. Any thread. */
 #ifndef CORE_ATTN_MODS_H
 #define CORE_ATTN_MODS_H
 
@@ -12,7 +14,8 @@ typedef struct attn_mods {
     attn_program *mask, *score; /* owned; NULL: none */
     void *data;                 /* the elements of the arrays that the programs read, owned; or NULL */
     bool uses_b;
-    uint8_t digest[SHA256_BYTES]; /* of both texts and of the arrays: with equal digests, attention computes the same */
+    /* of both texts and of the arrays: with equal digests, attention computes the same */
+    uint8_t digest[SHA256_BYTES];
 } attn_mods;
 
 /* New and empty with one reference; NULL without memory. */

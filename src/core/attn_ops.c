@@ -2,7 +2,8 @@
 
 #include <stdbool.h>
 
-/* Constants as sums of doubles: the first factors have so few bits that a product with a whole number below 2^30 is exact. */
+/* Constants as sums of doubles: the first factors have so few bits that a product with a
+ * whole number below 2^30 is exact. */
 #define LN2_HI      0x1.62e42fef00000p-1 /* 33 bits */
 #define LN2_LO      0x1.473de6af278edp-34
 #define HALF_PI_HI  0x1.921fb40000000p0 /* 23 bits */
@@ -10,7 +11,8 @@
 #define HALF_PI_LO  0x1.8469898cc5170p-48
 #define FEW_TURNS   1e9 /* below 2^30 right angles */
 
-/* ln of a positive finite number: m 2^e with m in sqrt(1/2)..sqrt(2), ln m = 2 atanh((m - 1) / (m + 1)). */
+/* ln of a positive finite number: m 2^e with m in sqrt(1/2)..sqrt(2), ln m = 2 atanh((m -
+ * 1) / (m + 1)). */
 static double log_positive(double x) {
     int e;
     double m = frexp(x, &e), sum = 0.0;
@@ -103,6 +105,8 @@ float attn_pow(float x, float y) {
     if (x < 0.0f && !whole && !isinf(x)) {
         return NAN;
     }
-    float p = a == 0.0f || isinf(a) ? ((a == 0.0f) == (y < 0.0f) ? INFINITY : 0.0f) : a == 1.0f ? 1.0f : power(a, y);
+    float p = a == 0.0f || isinf(a) ? ((a == 0.0f) == (y < 0.0f) ? INFINITY : 0.0f)
+              : a == 1.0f           ? 1.0f
+                                    : power(a, y);
     return odd && signbit(x) ? -p : p;
 }

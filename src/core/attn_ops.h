@@ -1,7 +1,9 @@
-/* What an attention program's instructions give for one lane: the definition that every runner, the compiler and the tests share.
+/* What an attention program's instructions give for one lane: the definition that every
+ * runner, the compiler and the tests share.
  *
- * log, sin, cos and pow are computed in double by our own formulas and rounded to float, so that no processor or C library differs.
- * Errors are below 1 ulp of a float, but for sin and cos beyond 10^9, where the angle itself is reduced with a double's 2 pi. */
+ * log, sin, cos and pow are computed in double by our own formulas and rounded to float,
+ * so that no processor or C library differs. Errors are below 1 ulp of a float, but for
+ * sin and cos beyond 10^9, where the angle itself is reduced with a double's 2 pi. */
 #ifndef CORE_ATTN_OPS_H
 #define CORE_ATTN_OPS_H
 

@@ -1,18 +1,25 @@
-/* An attention program: a mask or a change of scores, as register code that runs for a tile of queries and keys.
+/* An attention program: a mask or a change of scores, as register code that runs for a
+ * tile of queries and keys.
  *
- * src/expr compiles one from an expression. It has three lists of code. Row code depends on the query only and runs once a tile, its lanes
- * are queries. Key code depends on the key only and runs once a tile, its lanes are keys. Tile code depends on both; it runs for each
- * query, its lanes are keys. So what does not change along a row or a column is computed once.
+ * src/expr compiles one from an expression. It has three lists of code. Row code depends
+ * on the query only and runs once a tile, its lanes are queries. Key code depends on the
+ * key only and runs once a tile, its lanes are keys. Tile code depends on both; it runs
+ * for each query, its lanes are keys. So what does not change along a row or a column is
+ * computed once.
  *
- * A register holds a lane's number as int64_t or as float; an instruction knows which. Row registers are a file of their own. Vectors are
- * the registers of key and tile code: key code writes some, which tile code reads, and tile code writes others.
+ * A register holds a lane's number as int64_t or as float; an instruction knows which.
+ * Row registers are a file of their own. Vectors are the registers of key and tile code:
+ * key code writes some, which tile code reads, and tile code writes others.
  *
- * Arithmetic: integers are of 64 bits and wrap around; division truncates; shifts take their count modulo 64. Floats are of 32 bits, each
- * operation rounded once. A division by zero and an index outside its array are faults of the lane, and give 0. A faulting instruction
+ * Arithmetic: integers are of 64 bits and wrap around; division truncates; shifts take
+ * their count modulo 64. Floats are of 32 bits, each operation rounded once. A division
+ * by zero and an index outside its array are faults of the lane, and give 0. A faulting
+ * instruction
  * has a condition: lanes where it is 0 have no fault, because C would not evaluate them.
  *
- * Owner: whoever compiled it; plain data but for the arrays that it reads. Invariant: registers, arrays and lengths are within their
- * limits, so that running any program that expr_compile made touches its own memory only. Running allocates nothing. */
+ * Owner: whoever compiled it; plain data but for the arrays that it reads. Invariant:
+ * registers, arrays and lengths are within their limits, so that running any program that
+ * expr_compile made touches its own memory only. Running allocates nothing. */
 #ifndef CORE_ATTN_PROGRAM_H
 #define CORE_ATTN_PROGRAM_H
 
@@ -28,7 +35,8 @@
 #define ATTN_ARRAY_DIMS       4
 #define ATTN_ARRAY_NAME       63
 
-/* What an instruction does to each lane. Letters are operands: d = dst, c is the third one or the condition of a fault. */
+/* What an instruction does to each lane. Letters are operands: d = dst, c is the third
+ * one or the condition of a fault. */
 typedef enum attn_op {
     ATTN_INT,    /* d = value */
     ATTN_FLOAT,  /* d = number */
@@ -91,7 +99,8 @@ typedef struct attn_code {
     attn_instruction at[ATTN_PROGRAM_CODE];
 } attn_code;
 
-/* An array that an expression names: int32 or float32 in C order, as many elements as its dims say. The data is the caller's. */
+/* An array that an expression names: int32 or float32 in C order, as many elements as its
+ * dims say. The data is the caller's. */
 typedef struct attn_array {
     char name[ATTN_ARRAY_NAME + 1];
     bool is_float;
@@ -100,8 +109,16 @@ typedef struct attn_array {
 } attn_array;
 
 /* Row registers that hold a query's own numbers before row code runs. */
-typedef enum attn_row_input { ATTN_ROW_Q_IDX, ATTN_ROW_H, ATTN_ROW_B, ATTN_ROW_N_HEADS, ATTN_ROW_N_KV, N_ATTN_ROW_INPUTS } attn_row_input;
-/* Vectors that hold a key's own numbers before key code runs, and the scores before tile code runs. */
+typedef enum attn_row_input {
+    ATTN_ROW_Q_IDX,
+    ATTN_ROW_H,
+    ATTN_ROW_B,
+    ATTN_ROW_N_HEADS,
+    ATTN_ROW_N_KV,
+    N_ATTN_ROW_INPUTS
+} attn_row_input;
+/* Vectors that hold a key's own numbers before key code runs, and the scores before tile
+ * code runs. */
 typedef enum attn_key_input { ATTN_KEY_KV_IDX, ATTN_KEY_SCORE, N_ATTN_KEY_INPUTS } attn_key_input;
 
 typedef struct attn_program {
@@ -126,8 +143,8 @@ typedef struct attn_functions {
     void (*tanh)(const float *x, int32_t n, float *out);
 } attn_functions;
 
-/* The lanes over which a list of code runs. Registers are stretches of `stride` lanes of 8 bytes, aligned to 64, of which floats use the
- * first half. */
+/* The lanes over which a list of code runs. Registers are stretches of `stride` lanes of
+ * 8 bytes, aligned to 64, of which floats use the first half. */
 typedef struct attn_lanes {
     void *regs;
     int32_t n, stride;
@@ -162,8 +179,9 @@ typedef struct attn_rectangle {
     attn_range row[N_ATTN_ROW_INPUTS], kv_idx;
 } attn_rectangle;
 
-/* Evaluates a mask over ranges, in some nanoseconds an instruction. NONE and ALL are certain, and no lane of the rectangle has a fault
- * then; SOME says nothing. Any thread. */
+/* Evaluates a mask over ranges, in some nanoseconds an instruction. NONE and ALL are
+ * certain, and no lane of the rectangle has a fault then; SOME says nothing. Any
+ * thread. */
 attn_seen attn_program_seen(const attn_program *p, const attn_rectangle *r);
 
 #endif

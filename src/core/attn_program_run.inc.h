@@ -1,5 +1,6 @@
-/* The body of an attention program's runner: RUN names the function. Included once for each instruction set, whose compiler makes vectors
- * of the loops; every lane is computed by the same operations, so the bits are equal. */
+/* The body of an attention program's runner: RUN names the function. Included once for
+ * each instruction set, whose compiler makes vectors of the loops; every lane is computed
+ * by the same operations, so the bits are equal. */
 #include <math.h>
 #include <string.h>
 
@@ -16,11 +17,13 @@ typedef struct lane_operands {
 /* Notes a fault where the condition holds. */
 static void note_faults(const attn_lanes *l, const int64_t *condition, const uint8_t *found, unsigned fault) {
     for (int32_t i = 0; i < l->n; i++) {
-        l->faults[i] = (uint8_t)(l->faults[i] | (found[i] != 0 && (condition == NULL || condition[i] != 0) ? fault : 0u));
+        l->faults[i] = (uint8_t)(l->faults[i] |
+                                 (found[i] != 0 && (condition == NULL || condition[i] != 0) ? fault : 0u));
     }
 }
 
-static void run_division(const attn_instruction *at, const attn_lanes *l, const int64_t *a, const int64_t *b, int64_t *d) {
+static void run_division(const attn_instruction *at, const attn_lanes *l, const int64_t *a, const int64_t *b,
+                         int64_t *d) {
     uint8_t zero[ATTN_PROGRAM_KEYS], any = 0;
     for (int32_t i = 0; i < l->n; i++) {
         zero[i] = b[i] == 0;
@@ -44,7 +47,8 @@ static void run_check(const attn_instruction *at, const attn_lanes *l, const int
     }
 }
 
-static void run_load(const attn_program *p, const attn_instruction *at, const attn_lanes *l, const int64_t *a) {
+static void run_load(const attn_program *p, const attn_instruction *at, const attn_lanes *l,
+                     const int64_t *a) {
     const void *data = p->arrays[at->array].data;
     if (at->op == ATTN_LOAD) {
         int64_t *d = attn_ints(l, at->dst);
@@ -74,10 +78,10 @@ static void run_spread(const attn_instruction *at, const attn_lanes *l) {
     }
 }
 
-#define EACH_LANE(TO, VALUE)                                                                                                               \
-    for (int32_t i = 0; i < n; i++) {                                                                                                      \
-        (TO)[i] = (VALUE);                                                                                                                 \
-    }                                                                                                                                      \
+#define EACH_LANE(TO, VALUE)                                                                                 \
+    for (int32_t i = 0; i < n; i++) {                                                                        \
+        (TO)[i] = (VALUE);                                                                                   \
+    }                                                                                                        \
     return
 
 /* Operations whose result is an integer. */
@@ -186,7 +190,8 @@ static void run_constant(const attn_instruction *at, const attn_lanes *l) {
 }
 
 static bool gives_float(attn_op op) {
-    return (op >= ATTN_FADD && op <= ATTN_FDIV) || (op >= ATTN_FMIN && op <= ATTN_FSELECT) || op == ATTN_TO_FLOAT;
+    return (op >= ATTN_FADD && op <= ATTN_FDIV) || (op >= ATTN_FMIN && op <= ATTN_FSELECT) ||
+           op == ATTN_TO_FLOAT;
 }
 
 void RUN(const attn_program *p, const attn_code *code, const attn_lanes *l) {
@@ -200,9 +205,15 @@ void RUN(const attn_program *p, const attn_code *code, const attn_lanes *l) {
             run_spread(at, l);
             continue;
         }
-        int32_t b = at->b < 0 ? at->a : at->b, c = at->c < 0 ? at->a : at->c; /* of those that an operation does not read, any */
-        lane_operands o = {
-            l->n, attn_ints(l, at->a), attn_ints(l, b), attn_ints(l, c), attn_floats(l, at->a), attn_floats(l, b), attn_floats(l, c)};
+        /* of those that an operation does not read, any */
+        int32_t b = at->b < 0 ? at->a : at->b, c = at->c < 0 ? at->a : at->c;
+        lane_operands o = {l->n,
+                           attn_ints(l, at->a),
+                           attn_ints(l, b),
+                           attn_ints(l, c),
+                           attn_floats(l, at->a),
+                           attn_floats(l, b),
+                           attn_floats(l, c)};
         if (op == ATTN_DIV || op == ATTN_MOD) {
             run_division(at, l, o.a, o.b, attn_ints(l, at->dst));
         } else if (op == ATTN_CHECK) {

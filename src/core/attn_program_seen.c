@@ -10,7 +10,8 @@
 #define SMALL     ((int64_t)1 << 31) /* sums and products of numbers up to this fit */
 #define MOST_READ 1024               /* elements of an array that are looked at */
 
-/* Ranges of a program's registers; those of floats are of their order_of. FULL: nothing is known, and a float may be NaN. */
+/* Ranges of a program's registers; those of floats are of their order_of. FULL: nothing
+ * is known, and a float may be NaN. */
 typedef struct attn_ranges {
     const attn_program *p;
     attn_range row[ATTN_PROGRAM_ROW_REGS], vectors[ATTN_PROGRAM_VECTORS];
@@ -35,10 +36,12 @@ static attn_range either(attn_range a, attn_range b) {
 
 /* The range of four numbers at the corners of a monotonous operation. */
 static attn_range corners(int64_t (*f)(int64_t, int64_t), attn_range a, attn_range b) {
-    return either(either(point(f(a.low, b.low)), point(f(a.low, b.high))), either(point(f(a.high, b.low)), point(f(a.high, b.high))));
+    return either(either(point(f(a.low, b.low)), point(f(a.low, b.high))),
+                  either(point(f(a.high, b.low)), point(f(a.high, b.high))));
 }
 
-/* Division by a range without 0; the condition under which it holds is handled by the caller. */
+/* Division by a range without 0; the condition under which it holds is handled by the
+ * caller. */
 static attn_range divide(attn_range a, attn_range b) {
     return is_small(a) && is_small(b) ? corners(attn_div, a, b) : FULL;
 }
@@ -74,7 +77,8 @@ static attn_range both_bits(attn_range a, attn_range b) {
     return (attn_range){0, a.low < 0 || (b.low >= 0 && b.high < a.high) ? b.high : a.high};
 }
 
-/* Bitwise operations: known for two numbers, else bounded for numbers that are not negative. */
+/* Bitwise operations: known for two numbers, else bounded for numbers that are not
+ * negative. */
 static attn_range bits(attn_op op, attn_range a, attn_range b) {
     if (is_point(a) && is_point(b)) {
         return point(op == ATTN_AND ? a.low & b.low : op == ATTN_OR ? a.low | b.low : a.low ^ b.low);
@@ -102,7 +106,8 @@ static attn_range shift(attn_op op, attn_range a, attn_range b) {
 
 static attn_range compare(attn_op op, attn_range a, attn_range b) {
     if (op == ATTN_LT || op == ATTN_LE) {
-        bool always = op == ATTN_LT ? a.high < b.low : a.high <= b.low, never = op == ATTN_LT ? a.low >= b.high : a.low > b.high;
+        bool always = op == ATTN_LT ? a.high < b.low : a.high <= b.low,
+             never = op == ATTN_LT ? a.low >= b.high : a.low > b.high;
         return always ? point(1) : never ? point(0) : TRUTH;
     }
     if (a.high < b.low || b.high < a.low) {

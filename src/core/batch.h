@@ -1,10 +1,14 @@
-/* A batch is the input of one step: rows of any number of sequences side by side (varlen), with all slots resolved.
+/* A batch is the input of one step: rows of any number of sequences side by side
+ * (varlen), with all slots resolved.
  *
- * A row is one token of one sequence: prefill chunks have many, a decode one, a verification of drafts a few. Rows of a sequence are
- * adjacent, and their keys and values lie in the last n_rows slots of its block tables, in order. Their positions ascend, and position and
- * index in the block table are the same, except in a tree of drafts. There, rows that could follow the same token have the same position,
- * and a row attends to its own ancestors, each at its own slot, in the order of their positions. The engine fills the batch and owns all
- * arrays; model and backend only read. No pointer in it points into a KV pool. */
+ * A row is one token of one sequence: prefill chunks have many, a decode one, a
+ * verification of drafts a few. Rows of a sequence are adjacent, and their keys and
+ * values lie in the last n_rows slots of its block tables, in order. Their positions
+ * ascend, and position and index in the block table are the same, except in a tree of
+ * drafts. There, rows that could follow the same token have the same position, and a row
+ * attends to its own ancestors, each at its own slot, in the order of their positions.
+ * The engine fills the batch and owns all arrays; model and backend only read. No pointer
+ * in it points into a KV pool. */
 #ifndef CORE_BATCH_H
 #define CORE_BATCH_H
 
@@ -16,9 +20,13 @@
 #include "core/attn_mods.h"
 #include "core/kv_layout.h"
 
-#define ATTN_CHUNK 256 /* positions; attention cuts every sequence at multiples of this (docs/design.md, Determinism) */
+/* positions; attention cuts every sequence at multiples of this (docs/design.md,
+ * Determinism) */
+#define ATTN_CHUNK     256
 #define BATCH_POS_AXES 4
-#define BATCH_MAX_LEVELS 8 /* levels of items that continue a state: a row's prefix is cut into at most so many shared parts */
+/* levels of items that continue a state: a row's prefix is cut into at most so many
+ * shared parts */
+#define BATCH_MAX_LEVELS 8
 
 /* The slot of one token's K and V in a group: page * page_tokens + offset. */
 typedef struct kv_slot {
@@ -26,28 +34,36 @@ typedef struct kv_slot {
 } kv_slot;
 
 typedef struct batch_seq {
-    int32_t row0, n_rows;     /* its rows in this batch */
-    int32_t n_tokens;         /* tokens in the cache once this step has written its rows: slots of its tables that are in use */
-    bool two_sided;           /* its rows, all of its tokens, see later ones too */
-    /* a tree of drafts: [n_rows] each row's parent among these rows, an earlier one; that of the first is not read. NULL: a line */
+    int32_t row0, n_rows; /* its rows in this batch */
+    /* tokens in the cache once this step has written its rows: slots of its tables that
+     * are in use */
+    int32_t n_tokens;
+    bool two_sided; /* its rows, all of its tokens, see later ones too */
+    /* a tree of drafts: [n_rows] each row's parent among these rows, an earlier one; that
+     * of the first is not read. NULL: a line */
     const int32_t *parents;
-    /* its own mask and change of scores, which apply in every layer beside the layer's attn_spec (backend.h); NULL: none. b: what they
-     * call b */
+    /* its own mask and change of scores, which apply in every layer beside the layer's
+     * attn_spec (backend.h); NULL: none. b: what they call b */
     const attn_mods *mods;
     int32_t b;
-    /* block table of each group: page ids, kv_pages_for(n_tokens) of them. Of a state group: the state_pages pages that hold the state
-     * after the tokens before its rows, undefined where there are none, and get the state after the last row */
+    /* block table of each group: page ids, kv_pages_for(n_tokens) of them. Of a state
+     * group: the state_pages pages that hold the state after the tokens before its rows,
+     * undefined where there are none, and get the state after the last row */
     const int32_t *pages[KV_MAX_GROUPS];
 } batch_seq;
 
-/* Attention of n_rows rows from row0 on, in the order of batch.work_rows, over chunks chunk0..chunk0+n_chunks of ATTN_CHUNK positions each.
- * The rows belong to sequence seq, or to several that hold these chunks in the same pages, wholly before their rows (core/cascade.h).
+/* Attention of n_rows rows from row0 on, in the order of batch.work_rows, over chunks
+ * chunk0..chunk0+n_chunks of ATTN_CHUNK positions each. The rows belong to sequence seq,
+ * or to several that hold these chunks in the same pages, wholly before their rows
+ * (core/cascade.h).
  *
- * partial < 0: the item merges its chunks, where chunk0 > 0 into the state that earlier items left for the row. With ATTN_WHOLE these are
- * the last chunks that its rows attend to, and it writes the result; with ATTN_CARRY it leaves the state for the item that continues at
- * chunk0 + n_chunks.
- * Otherwise it writes (max, sum, accumulator) of each row and chunk to partial buffer partial + (row - row0) * n_chunks + (chunk - chunk0),
- * and one merge entry for each row lists them. */
+ * partial < 0: the item merges its chunks, where chunk0 > 0 into the state that earlier
+ * items left for the row. With ATTN_WHOLE these are the last chunks that its rows attend
+ * to, and it writes the result; with ATTN_CARRY it leaves the state for the item that
+ * continues at chunk0 + n_chunks.
+ * Otherwise it writes (max, sum, accumulator) of each row and chunk to partial buffer
+ * partial + (row - row0) * n_chunks + (chunk - chunk0), and one merge entry for each row
+ * lists them. */
 typedef struct attn_item {
     int32_t seq, row0, n_rows, chunk0, n_chunks, partial;
 } attn_item;
@@ -55,43 +71,52 @@ typedef struct attn_item {
 #define ATTN_WHOLE (-1)
 #define ATTN_CARRY (-2)
 
-/* The result of row `row` is the merge, in this order, of partial buffers of ascending chunks. */
+/* The result of row `row` is the merge, in this order, of partial buffers of ascending
+ * chunks. */
 typedef struct attn_merge {
     int32_t row, n_partials;
     const int32_t *partials;
 } attn_merge;
 
 typedef struct batch {
-    int32_t n_rows;           /* rows in use; buffers are sized for the limit given at open */
+    int32_t n_rows; /* rows in use; buffers are sized for the limit given at open */
     int32_t n_seqs, n_out;
-    bool wants_rows;          /* some rows are pooled: the pass leaves them behind the model's last norm (model_hidden) */
+    /* some rows are pooled: the pass leaves them behind the model's last norm
+     * (model_hidden) */
+    bool wants_rows;
     const int32_t *tokens;    /* [n_rows] token id, or -1 - e: row e of embeddings */
     const float *embeddings;  /* [.., d_model] external rows, or NULL */
     const int32_t *positions; /* [n_rows][n_axes] ; axis 0 is the position in the sequence */
     int32_t n_axes;           /* 1..BATCH_POS_AXES */
     const int32_t *types;     /* [n_rows] token type (segment); NULL: all rows are of type 0 */
-    const kv_slot *slots[KV_MAX_GROUPS]; /* [n_rows] each: the slot of a row's K and V; v < 0: not written. NULL: a state group */
-    const batch_seq *seqs;    /* [n_seqs] */
-    const int32_t *out_rows;  /* [n_out] rows whose logits are wanted, ascending */
-    /* [n_rows] where attention adds the faults of a row's programs (attn_program.h), whose result is undefined then; the caller clears
-     * them. NULL: nobody asks */
+    /* [n_rows] each: the slot of a row's K and V; v < 0: not written. NULL: a state
+     * group */
+    const kv_slot *slots[KV_MAX_GROUPS];
+    const batch_seq *seqs;   /* [n_seqs] */
+    const int32_t *out_rows; /* [n_out] rows whose logits are wanted, ascending */
+    /* [n_rows] where attention adds the faults of a row's programs (attn_program.h),
+     * whose result is undefined then; the caller clears them. NULL: nobody asks */
     atomic_uint *faults;
     int32_t n_work, n_merges, n_partials;
     const attn_item *work;    /* [n_work] */
     const int32_t *work_rows; /* [n_rows] the order in which items count the rows; NULL: 0, 1, 2 .. */
-    /* items before level_ends[0] are the first level, then those before level_ends[1] .., all others the last */
+    /* items before level_ends[0] are the first level, then those before level_ends[1] ..,
+     * all others the last */
     int32_t n_levels, level_ends[BATCH_MAX_LEVELS];
     const attn_merge *merges; /* [n_merges] */
 } batch;
 
-/* Fills items[0..] for a batch's sequences: at most tile_rows rows an item, all chunks whole (ATTN_WHOLE). Returns the number of items,
- * or -1 when max_items is too small. */
-int32_t batch_plan_work(const batch_seq *seqs, int32_t n_seqs, int32_t tile_rows, attn_item *items, int32_t max_items);
-/* The same for sequence from->seq alone. Its rows are counted from from->row0 on, its chunks from from->chunk0 on. */
-int32_t batch_plan_rows(const batch_seq *s, const attn_item *from, int32_t tile_rows, attn_item *items, int32_t max_items);
+/* Fills items[0..] for a batch's sequences: at most tile_rows rows an item, all chunks
+ * whole (ATTN_WHOLE). Returns the number of items, or -1 when max_items is too small. */
+int32_t batch_plan_work(const batch_seq *seqs, int32_t n_seqs, int32_t tile_rows, attn_item *items,
+                        int32_t max_items);
+/* The same for sequence from->seq alone. Its rows are counted from from->row0 on, its
+ * chunks from from->chunk0 on. */
+int32_t batch_plan_rows(const batch_seq *s, const attn_item *from, int32_t tile_rows, attn_item *items,
+                        int32_t max_items);
 
-/* Positions whose keys and values the batch's work list (without partial buffers) reads in a full layer: each sequence's once, those of a
- * shared item once for all its rows. */
+/* Positions whose keys and values the batch's work list (without partial buffers) reads
+ * in a full layer: each sequence's once, those of a shared item once for all its rows. */
 int64_t batch_read_tokens(const batch *b);
 
 #endif

@@ -11,8 +11,10 @@ quire_err cascade_open(const kv_layout *layout, const cascade_limits *limits, ca
     int32_t max_rows = limits->max_rows, max_seqs = limits->max_seqs;
     assert(limits->tile_rows > 0 && limits->n_workers > 0 && kv_layout_most_heads(layout) > 0);
     int32_t n_heads = kv_layout_most_heads(layout);
-    *c = (cascade){.layout = layout, .limits = *limits, .n_pieces = (limits->n_workers + n_heads - 1) / n_heads};
-    /* Rows' own items, the pieces of each inner node of the tree, and the items that SHARED_ROWS adds to a level. */
+    *c = (cascade){
+        .layout = layout, .limits = *limits, .n_pieces = (limits->n_workers + n_heads - 1) / n_heads};
+    /* Rows' own items, the pieces of each inner node of the tree, and the items that
+     * SHARED_ROWS adds to a level. */
     c->max_items = max_rows + max_seqs * c->n_pieces + BATCH_MAX_LEVELS * (max_rows / SHARED_ROWS);
     c->items = mem_new((size_t)c->max_items, sizeof *c->items);
     c->rows = mem_new((size_t)max_rows, sizeof *c->rows);
@@ -20,7 +22,8 @@ quire_err cascade_open(const kv_layout *layout, const cascade_limits *limits, ca
     c->before = mem_new((size_t)max_seqs, sizeof *c->before);
     c->common = mem_new((size_t)max_seqs, sizeof *c->common);
     c->done = mem_new((size_t)max_seqs, sizeof *c->done);
-    if (c->items == NULL || c->rows == NULL || c->order == NULL || c->before == NULL || c->common == NULL || c->done == NULL) {
+    if (c->items == NULL || c->rows == NULL || c->order == NULL || c->before == NULL || c->common == NULL ||
+        c->done == NULL) {
         cascade_close(c);
         return QUIRE_NO_MEMORY;
     }
@@ -39,13 +42,14 @@ void cascade_close(cascade *c) {
 
 /* ---- the tree ---- */
 
-/* Chunks that may be shared: those wholly before the sequence's rows. The rows attend to all of them that their windows reach, and no row
- * of this step writes them. */
+/* Chunks that may be shared: those wholly before the sequence's rows. The rows attend to
+ * all of them that their windows reach, and no row of this step writes them. */
 static int32_t whole_chunks(const batch_seq *s) {
     return (s->n_tokens - s->n_rows) / ATTN_CHUNK;
 }
 
-/* How many whole chunks are in the same pages for a and b in every group of layers. *sign: which of them comes first, below 0 for a. */
+/* How many whole chunks are in the same pages for a and b in every group of layers.
+ * *sign: which of them comes first, below 0 for a. */
 static int32_t compare(const kv_layout *l, const batch_seq *a, const batch_seq *b, int *sign) {
     int32_t n_a = whole_chunks(a), n_b = whole_chunks(b), n_pages = ATTN_CHUNK / l->page_tokens;
     size_t n_bytes = (size_t)n_pages * sizeof *a->pages[0];
@@ -56,7 +60,8 @@ static int32_t compare(const kv_layout *l, const batch_seq *a, const batch_seq *
             }
             int32_t at = chunk * n_pages;
             int32_t first_a = a->pages[g][at], first_b = b->pages[g][at]; /* mostly they differ already */
-            *sign = first_a != first_b ? (first_a < first_b ? -1 : 1) : memcmp(a->pages[g] + at, b->pages[g] + at, n_bytes);
+            *sign = first_a != first_b ? (first_a < first_b ? -1 : 1)
+                                       : memcmp(a->pages[g] + at, b->pages[g] + at, n_bytes);
             if (*sign != 0) {
                 return chunk;
             }
@@ -79,8 +84,9 @@ static void insert(cascade *c, const batch *b, int32_t s, int32_t n) {
     c->order[low] = s;
 }
 
-/* Fills order and common, starting from the previous order: most steps have its sequences, and then each is compared with one other only.
- * Sequences too short to share anything come last. */
+/* Fills order and common, starting from the previous order: most steps have its
+ * sequences, and then each is compared with one other only. Sequences too short to share
+ * anything come last. */
 static void sort_sequences(cascade *c, const batch *b) {
     bool as_before = c->n_before == b->n_seqs, moved = false;
     int32_t n = 0, n_short = 0, sign;
@@ -117,12 +123,14 @@ static void add_item(cascade *c, batch *b, const attn_item *item) {
     c->items[b->n_work++] = *item;
 }
 
-/* Adds the level of the tree below what is done: an item for each prefix that continues. False: there is none. */
+/* Adds the level of the tree below what is done: an item for each prefix that continues.
+ * False: there is none. */
 static bool add_level(cascade *c, batch *b) {
     int32_t n_before = b->n_work, row0 = 0;
     for (int32_t i = 0, end; i < b->n_seqs; i = end) {
         int32_t chunks = INT32_MAX, n_rows = b->seqs[c->order[i]].n_rows;
-        /* The next one shares more than what is done with this one only if it is below the same node. */
+        /* The next one shares more than what is done with this one only if it is below
+         * the same node. */
         for (end = i + 1; end < b->n_seqs && c->common[end] > c->done[i]; end++) {
             chunks = c->common[end] < chunks ? c->common[end] : chunks;
             n_rows += b->seqs[c->order[end]].n_rows;
@@ -165,8 +173,10 @@ void cascade_plan(cascade *c, batch *b) {
     }
     n_rows = 0;
     for (int32_t i = 0; i < b->n_seqs; i++) {
-        attn_item rest = {.seq = c->order[i], .row0 = n_rows, .n_rows = b->seqs[c->order[i]].n_rows, .chunk0 = c->done[i]};
-        b->n_work += batch_plan_rows(&b->seqs[rest.seq], &rest, c->limits.tile_rows, c->items + b->n_work, c->max_items - b->n_work);
+        attn_item rest = {
+            .seq = c->order[i], .row0 = n_rows, .n_rows = b->seqs[c->order[i]].n_rows, .chunk0 = c->done[i]};
+        b->n_work += batch_plan_rows(&b->seqs[rest.seq], &rest, c->limits.tile_rows, c->items + b->n_work,
+                                     c->max_items - b->n_work);
         n_rows += rest.n_rows;
     }
 }

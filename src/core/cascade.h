@@ -1,12 +1,16 @@
-/* Cascade attention: the attention work list of a batch whose sequences share pages. Chunks that several sequences hold in the same pages
- * become one item over all their rows, so that their keys and values are read once; then each row continues alone. Which rows share an item
- * changes no bit.
+/* Cascade attention: the attention work list of a batch whose sequences share pages.
+ * Chunks that several sequences hold in the same pages become one item over all their
+ * rows, so that their keys and values are read once; then each row continues alone. Which
+ * rows share an item changes no bit.
  *
- * Sequences in the order of their tables form a tree, whose inner nodes are common prefixes (32 that share 4k, of which 8 share 1k more:
- * two nodes on one path). A level of the tree is a level of items (batch.h), which continues from the states that the level above left.
+ * Sequences in the order of their tables form a tree, whose inner nodes are common
+ * prefixes (32 that share 4k, of which 8 share 1k more: two nodes on one path). A level
+ * of the tree is a level of items (batch.h), which continues from the states that the
+ * level above left.
  *
- * Owner: the thread that fills batches. Planning reads tables and allocates nothing. It takes as long as comparing the tables while sorting
- * them; where the order is that of the plan before, as in most steps, each is compared with the one before it only. */
+ * Owner: the thread that fills batches. Planning reads tables and allocates nothing. It
+ * takes as long as comparing the tables while sorting them; where the order is that of
+ * the plan before, as in most steps, each is compared with the one before it only. */
 #ifndef CORE_CASCADE_H
 #define CORE_CASCADE_H
 
@@ -22,7 +26,9 @@ typedef struct cascade_limits {
 typedef struct cascade {
     const kv_layout *layout;
     cascade_limits limits;
-    int32_t n_pieces; /* pieces into which a shared prefix's rows are cut, so that every thread has a KV head of one to compute */
+    /* pieces into which a shared prefix's rows are cut, so that every thread has a KV
+     * head of one to compute */
+    int32_t n_pieces;
     attn_item *items; /* [max_items] */
     int32_t max_items;
     int32_t *rows;   /* [max_rows] rows in the order of their sequences below */
@@ -37,7 +43,8 @@ typedef struct cascade {
 quire_err cascade_open(const kv_layout *layout, const cascade_limits *limits, cascade *c);
 void cascade_close(cascade *c);
 
-/* Plans the batch's work for its sequences: items, their levels, the order of their rows. c owns the work until the next call. */
+/* Plans the batch's work for its sequences: items, their levels, the order of their rows.
+ * c owns the work until the next call. */
 void cascade_plan(cascade *c, batch *b);
 
 #endif

@@ -41,7 +41,8 @@ bool dtype_from_ggml(uint32_t ggml_type, dtype *out) {
 
 bool dtype_from_name(const char *name, size_t n, dtype *out) {
     for (int t = 0; t < N_DTYPES; t++) {
-        if (!dtype_is_quantised((dtype)t) && strlen(infos[t].name) == n && memcmp(infos[t].name, name, n) == 0) {
+        if (!dtype_is_quantised((dtype)t) && strlen(infos[t].name) == n &&
+            memcmp(infos[t].name, name, n) == 0) {
             *out = (dtype)t;
             return true;
         }

@@ -24,7 +24,9 @@ uint16_t f32_to_f16(float f) {
     if (magnitude >= 0x477ff000u) { /* 65520 and more round to infinity */
         return (uint16_t)(sign | 0x7c00u);
     }
-    if (magnitude < 0x38800000u) { /* under 2^-14: adding 0.5 rounds to a multiple of 2^-24, nearest even, in the low bits of the sum */
+    /* under 2^-14: adding 0.5 rounds to a multiple of 2^-24, nearest even, in the low
+     * bits of the sum */
+    if (magnitude < 0x38800000u) {
         return (uint16_t)(sign | (float_bits(float_of_bits(magnitude) + 0.5f) - 0x3f000000u));
     }
     uint32_t odd = magnitude >> 13 & 1u;

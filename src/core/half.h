@@ -1,4 +1,5 @@
-/* 16-bit floats, one at a time. Conversions to 16 bits round to nearest even; NaN stays NaN (quiet). */
+/* 16-bit floats, one at a time. Conversions to 16 bits round to nearest even; NaN stays
+ * NaN (quiet). */
 #ifndef CORE_HALF_H
 #define CORE_HALF_H
 

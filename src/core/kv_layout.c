@@ -4,8 +4,9 @@
 
 #include "base/size.h"
 
-#define PLANE_ALIGN     64
-#define MAX_CACHE_BYTES ((int64_t)1 << 40) /* so that a group's bytes, and the padding of all groups, fit int64_t by far */
+#define PLANE_ALIGN 64
+/* so that a group's bytes, and the padding of all groups, fit int64_t by far */
+#define MAX_CACHE_BYTES ((int64_t)1 << 40)
 
 static int64_t divide_up(int64_t a, int64_t b) {
     return (a + b - 1) / b;
@@ -25,14 +26,17 @@ static bool has_scales(dtype type) {
 
 static quire_err check_type(dtype type, quire_error *err) {
     if (type != DTYPE_F32 && type != DTYPE_F16 && type != DTYPE_BF16 && !has_scales(type)) {
-        return err_set(err, QUIRE_INVALID, -1, "keys and values of type %s: must be F32, F16, BF16, F8_E4M3, I8 or I4", dtype_name(type));
+        return err_set(err, QUIRE_INVALID, -1,
+                       "keys and values of type %s: must be F32, F16, BF16, F8_E4M3, I8 or I4",
+                       dtype_name(type));
     }
     return QUIRE_OK;
 }
 
 static quire_err check_options(kv_types types, int32_t page_tokens, quire_error *err) {
     if (page_tokens < 1 || page_tokens > KV_MAX_PAGE_TOKENS || (page_tokens & (page_tokens - 1)) != 0) {
-        return err_set(err, QUIRE_INVALID, -1, "a page of %d tokens: must be a power of two from 1 to %d", page_tokens, KV_MAX_PAGE_TOKENS);
+        return err_set(err, QUIRE_INVALID, -1, "a page of %d tokens: must be a power of two from 1 to %d",
+                       page_tokens, KV_MAX_PAGE_TOKENS);
     }
     TRY(check_type(types.key, err));
     return check_type(types.value, err);
@@ -50,15 +54,19 @@ static int64_t row_bytes_of(dtype type, int32_t width) {
 }
 
 /* Sets the sizes of a plane of n_heads rows a token, each of `width` elements. */
-static quire_err measure_plane(const char *what, int32_t n_heads, int32_t width, dtype type, int32_t page_tokens, kv_plane *out,
-                               quire_error *err) {
+static quire_err measure_plane(const char *what, int32_t n_heads, int32_t width, dtype type,
+                               int32_t page_tokens, kv_plane *out, quire_error *err) {
     size_t bytes = 0;
-    *out = (kv_plane){.type = type, .width = width, .scale_bytes = has_scales(type) ? (int32_t)sizeof(float) : 0};
+    *out = (kv_plane){
+        .type = type, .width = width, .scale_bytes = has_scales(type) ? (int32_t)sizeof(float) : 0};
     out->row_bytes = row_bytes_of(type, width);
-    bool fits = n_heads > 0 && width > 0 && size_mul((size_t)n_heads, (size_t)(out->row_bytes + out->scale_bytes), &bytes) &&
-                size_mul(bytes, (size_t)page_tokens, &bytes) && bytes <= (size_t)MAX_CACHE_BYTES / 2 - PLANE_ALIGN;
+    bool fits = n_heads > 0 && width > 0 &&
+                size_mul((size_t)n_heads, (size_t)(out->row_bytes + out->scale_bytes), &bytes) &&
+                size_mul(bytes, (size_t)page_tokens, &bytes) &&
+                bytes <= (size_t)MAX_CACHE_BYTES / 2 - PLANE_ALIGN;
     if (!fits) {
-        return err_set(err, QUIRE_INVALID, -1, "%s of %d x %d: more than a page can hold, or nothing", what, n_heads, width);
+        return err_set(err, QUIRE_INVALID, -1, "%s of %d x %d: more than a page can hold, or nothing", what,
+                       n_heads, width);
     }
     out->bytes = (int64_t)size_align(bytes, PLANE_ALIGN);
     return QUIRE_OK;
@@ -74,17 +82,21 @@ static quire_err measure_cache(const cache_desc *d, const kv_layout *l, kv_plane
         /* fallthrough */
     case LAYER_FULL:
         out->n_heads = d->n_kv_heads;
-        TRY(measure_plane("key heads", d->n_kv_heads, d->d_key, l->types.key, l->page_tokens, &out->key, err));
-        return measure_plane("value heads", d->n_kv_heads, d->d_value, l->types.value, l->page_tokens, &out->value, err);
+        TRY(measure_plane("key heads", d->n_kv_heads, d->d_key, l->types.key, l->page_tokens, &out->key,
+                          err));
+        return measure_plane("value heads", d->n_kv_heads, d->d_value, l->types.value, l->page_tokens,
+                             &out->value, err);
     case LAYER_LATENT:
         if (has_scales(l->types.key) || has_scales(l->types.value)) {
-            return err_set(err, QUIRE_UNSUPPORTED, -1, "%s keys and values: not for layers that keep latents", l->type_name);
+            return err_set(err, QUIRE_UNSUPPORTED, -1, "%s keys and values: not for layers that keep latents",
+                           l->type_name);
         }
         out->n_heads = 1;
         return measure_plane("latents", 1, d->d_latent, l->types.key, l->page_tokens, &out->key, err);
     case LAYER_STATE:
         if (d->state_bytes < 1 || d->state_bytes > MAX_CACHE_BYTES / 2 - PLANE_ALIGN) {
-            return err_set(err, QUIRE_INVALID, -1, "a state of %lld bytes: more than pages can hold, or nothing",
+            return err_set(err, QUIRE_INVALID, -1,
+                           "a state of %lld bytes: more than pages can hold, or nothing",
                            (long long)d->state_bytes);
         }
         out->key.bytes = (int64_t)size_align((size_t)d->state_bytes, PLANE_ALIGN);
@@ -111,8 +123,9 @@ static void sort_caches(const model_desc *d, int16_t *order) {
     }
 }
 
-/* Cuts the sorted caches into groups of at most `capacity` bytes and sets the layout's groups, page_bytes and each cache's place. *padding:
- * bytes that pages of tokens leave over. false: a cache is larger, or there would be too many groups. */
+/* Cuts the sorted caches into groups of at most `capacity` bytes and sets the layout's
+ * groups, page_bytes and each cache's place. *padding: bytes that pages of tokens leave
+ * over. false: a cache is larger, or there would be too many groups. */
 static bool cut(const model_desc *d, const int16_t *order, int64_t capacity, kv_layout *l, int64_t *padding) {
     int64_t used = 0;
     int32_t n_token_groups = 0;
@@ -123,7 +136,8 @@ static bool cut(const model_desc *d, const int16_t *order, int64_t capacity, kv_
         kv_planes *p = &l->caches[order[i]];
         kv_group *g = l->n_groups > 0 ? &l->groups[l->n_groups - 1] : NULL;
         bool is_state = c->kind == LAYER_STATE;
-        bool joins = g != NULL && g->kind == c->kind && g->window == c->window && (is_state || g->used_bytes + bytes_of(p) <= capacity);
+        bool joins = g != NULL && g->kind == c->kind && g->window == c->window &&
+                     (is_state || g->used_bytes + bytes_of(p) <= capacity);
         if (!joins) {
             if (l->n_groups == KV_MAX_GROUPS || (!is_state && bytes_of(p) > capacity)) {
                 return false;
@@ -138,40 +152,44 @@ static bool cut(const model_desc *d, const int16_t *order, int64_t capacity, kv_
         g->used_bytes += bytes_of(p);
         g->n_caches++;
         used += is_state ? 0 : bytes_of(p);
-        l->page_bytes = (!is_state || n_token_groups == 0) && g->used_bytes > l->page_bytes ? g->used_bytes : l->page_bytes;
+        l->page_bytes = (!is_state || n_token_groups == 0) && g->used_bytes > l->page_bytes ? g->used_bytes
+                                                                                            : l->page_bytes;
     }
     *padding = n_token_groups * l->page_bytes - used;
     return true;
 }
 
-/* Cuts for each page that holds the first caches of some kind and window, and keeps the cut of least padding; of equals the one of the
- * largest page. */
+/* Cuts for each page that holds the first caches of some kind and window, and keeps the
+ * cut of least padding; of equals the one of the largest page. */
 static quire_err cut_best(const model_desc *d, const int16_t *order, kv_layout *l, quire_error *err) {
     int64_t sum = 0, best = 0, least = INT64_MAX, best_page = 0, padding;
     for (int32_t i = 0; i < d->n_caches; i++) {
         const cache_desc *c = &d->caches[order[i]], *before = i > 0 ? &d->caches[order[i - 1]] : c;
         sum = before->kind == c->kind && before->window == c->window ? sum : 0;
         sum += bytes_of(&l->caches[order[i]]);
-        if (cut(d, order, sum, l, &padding) && (padding < least || (padding == least && l->page_bytes > best_page))) {
+        if (cut(d, order, sum, l, &padding) &&
+            (padding < least || (padding == least && l->page_bytes > best_page))) {
             best = sum;
             least = padding;
             best_page = l->page_bytes;
         }
     }
     if (least == INT64_MAX || !cut(d, order, best, l, &padding)) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "the layers' caches are of too many kinds and sizes for %d groups", KV_MAX_GROUPS);
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "the layers' caches are of too many kinds and sizes for %d groups", KV_MAX_GROUPS);
     }
     return QUIRE_OK;
 }
 
-quire_err kv_layout_init(const model_desc *d, kv_types types, int32_t page_tokens, kv_layout *out, quire_error *err) {
+quire_err kv_layout_init(const model_desc *d, kv_types types, int32_t page_tokens, kv_layout *out,
+                         quire_error *err) {
     TRY(check_options(types, page_tokens, err));
     if (d->n_caches < 1 || d->n_caches > DESC_MAX_CACHES) {
         return err_set(err, QUIRE_INVALID, -1, "%d caches: must be 1 to %d", d->n_caches, DESC_MAX_CACHES);
     }
     kv_layout l = {.types = types, .page_tokens = page_tokens, .n_caches = d->n_caches};
-    (void)snprintf(l.type_name, sizeof l.type_name, types.key == types.value ? "%s" : "%s/%s", dtype_flag_name(types.key),
-                   dtype_flag_name(types.value));
+    (void)snprintf(l.type_name, sizeof l.type_name, types.key == types.value ? "%s" : "%s/%s",
+                   dtype_flag_name(types.key), dtype_flag_name(types.value));
     int16_t order[DESC_MAX_CACHES];
     for (int32_t i = 0; i < d->n_caches; i++) {
         TRY(measure_cache(&d->caches[i], &l, &l.caches[i], err));
@@ -182,8 +200,8 @@ quire_err kv_layout_init(const model_desc *d, kv_types types, int32_t page_token
         kv_group *group = &l.groups[g];
         int64_t n_pages = group->kind == LAYER_STATE ? divide_up(group->used_bytes, l.page_bytes) : 0;
         if (n_pages > INT32_MAX / KV_MAX_GROUPS) {
-            return err_set(err, QUIRE_INVALID, -1, "states of %lld bytes in pages of %lld: too many pages", (long long)group->used_bytes,
-                           (long long)l.page_bytes);
+            return err_set(err, QUIRE_INVALID, -1, "states of %lld bytes in pages of %lld: too many pages",
+                           (long long)group->used_bytes, (long long)l.page_bytes);
         }
         group->state_pages = (int32_t)n_pages;
     }

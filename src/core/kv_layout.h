@@ -1,13 +1,17 @@
-/* The layout of KV pages: groups of caches, and planes inside a page (docs/design.md, Pages).
+/* The layout of KV pages: groups of caches, and planes inside a page (docs/design.md,
+ * Pages).
  *
- * A page is one contiguous extent of page_bytes that holds page_tokens tokens of one group: for each cache of the group its planes, in
- * order. All pages have the same size, so any free page serves any group; what a group does not use is padding. Plane offsets are
- * multiples of 64.
+ * A page is one contiguous extent of page_bytes that holds page_tokens tokens of one
+ * group: for each cache of the group its planes, in order. All pages have the same size,
+ * so any free page serves any group; what a group does not use is padding. Plane offsets
+ * are multiples of 64.
  *
- * Caches of one kind and window are cut into groups that fit a page. The size of a page is the one with the least padding in pages of
- * tokens; of equals the largest, for fewer block tables. A recurrent state has no tokens: all states are one group, in a fixed number of
- * whole pages a sequence, one cache after another; the rest of the last page is padding too, but a sequence's and not a token's. In a
- * model without caches that hold tokens a page is as large as all states.
+ * Caches of one kind and window are cut into groups that fit a page. The size of a page
+ * is the one with the least padding in pages of tokens; of equals the largest, for fewer
+ * block tables. A recurrent state has no tokens: all states are one group, in a fixed
+ * number of whole pages a sequence, one cache after another; the rest of the last page is
+ * padding too, but a sequence's and not a token's. In a model without caches that hold
+ * tokens a page is as large as all states.
  *
  * kv uses counts and bytes only; the backend decides the layout inside a plane. */
 #ifndef CORE_KV_LAYOUT_H
@@ -36,16 +40,20 @@ typedef enum kv_plane_kind { KV_PLANE_K, KV_PLANE_V, KV_PLANE_LATENT, KV_PLANE_S
 
 /* One plane of a cache: the keys, the values or the latents of a page's tokens. */
 typedef struct kv_plane {
-    dtype type;          /* F32, F16, BF16, F8_E4M3, I8 or I4 */
-    int32_t width;       /* elements of a head's row */
-    int64_t row_bytes;   /* of them; of I8 the width is rounded up to 4, of I4 it is 17 bytes for each 32, rounded up to 4 */
+    dtype type;    /* F32, F16, BF16, F8_E4M3, I8 or I4 */
+    int32_t width; /* elements of a head's row */
+    /* of them; of I8 the width is rounded up to 4, of I4 it is 17 bytes for each 32,
+     * rounded up to 4 */
+    int64_t row_bytes;
     int32_t scale_bytes; /* a row's scale: 4 for F8_E4M3, I8 and I4, else 0 */
-    int64_t bytes;       /* n_heads * page_tokens * (row_bytes + scale_bytes), rounded up to 64; a head's scales behind its rows */
-    int64_t offset;      /* from the page's start */
+    /* n_heads * page_tokens * (row_bytes + scale_bytes), rounded up to 64; a head's
+     * scales behind its rows */
+    int64_t bytes;
+    int64_t offset; /* from the page's start */
 } kv_plane;
 
-/* Where a cache's tokens lie. A latent cache has one plane, key, of one head. A state's bytes and offset in its group's pages are those of
- * key too. */
+/* Where a cache's tokens lie. A latent cache has one plane, key, of one head. A state's
+ * bytes and offset in its group's pages are those of key too. */
 typedef struct kv_planes {
     layer_kind kind;
     int32_t group;       /* its pages are those of this group's block table */
@@ -72,14 +80,18 @@ typedef struct kv_layout {
     kv_planes caches[DESC_MAX_CACHES];
 } kv_layout;
 
-/* Fills *out for a model, groups in the order of layer_kind. QUIRE_INVALID (err says what is wrong, *out unchanged) unless page_tokens is a
- * power of two in 1..256, the types are those of a plane and the description's counts are such that sizes stay far from overflow;
- * QUIRE_UNSUPPORTED for types with scales where a layer keeps latents. */
-quire_err kv_layout_init(const model_desc *d, kv_types types, int32_t page_tokens, kv_layout *out, quire_error *err);
+/* Fills *out for a model, groups in the order of layer_kind. QUIRE_INVALID (err says what
+ * is wrong, *out unchanged) unless page_tokens is a power of two in 1..256, the types are
+ * those of a plane and the description's counts are such that sizes stay far from
+ * overflow; QUIRE_UNSUPPORTED for types with scales where a layer keeps latents. */
+quire_err kv_layout_init(const model_desc *d, kv_types types, int32_t page_tokens, kv_layout *out,
+                         quire_error *err);
 
-/* KV bytes of one token in one cache: its keys and values, or its latent, with their scales; 0 for a state. */
+/* KV bytes of one token in one cache: its keys and values, or its latent, with their
+ * scales; 0 for a state. */
 int64_t kv_planes_token_bytes(const kv_planes *p);
-/* KV bytes of one token in all caches, without padding: 2 * n_layers * n_kv_heads * (row + scale bytes) for a plain Llama. */
+/* KV bytes of one token in all caches, without padding: 2 * n_layers * n_kv_heads * (row
+ * + scale bytes) for a plain Llama. */
 int64_t kv_layout_token_bytes(const kv_layout *l);
 /* The same in the caches of group g; 0 for a state group. */
 int64_t kv_layout_group_token_bytes(const kv_layout *l, int32_t g);

@@ -1,4 +1,5 @@
-/* One-element functions of the plain twins: they define what the vector kernels compute in each lane. */
+/* One-element functions of the plain twins: they define what the vector kernels compute
+ * in each lane. */
 #ifndef CORE_MATH_PLAIN_H
 #define CORE_MATH_PLAIN_H
 
@@ -6,10 +7,11 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "core/math_poly.h"
 #include "base/float_bits.h"
+#include "core/math_poly.h"
 
-/* Like simd.h's f_max and f_min: the second operand when either is NaN or both are zero. */
+/* Like simd.h's f_max and f_min: the second operand when either is NaN or both are
+ * zero. */
 static inline float plain_max(float a, float b) {
     return a > b ? a : b;
 }
@@ -30,7 +32,8 @@ static inline float plain_exp2_int(int32_t n) {
     return float_of_bits((uint32_t)(n + 127) << 23);
 }
 
-/* x = n ln 2 + r; exp(x) = exp(r) 2^n, the power in two factors so that subnormal results round once. */
+/* x = n ln 2 + r; exp(x) = exp(r) 2^n, the power in two factors so that subnormal results
+ * round once. */
 static inline float plain_exp(float x) {
     x = plain_max(EXP_LOWEST, plain_min(EXP_HIGHEST, x));
     float shifted = fmaf(x, EXP_LOG2E, EXP_ROUND);
@@ -55,7 +58,8 @@ static inline float plain_silu(float x) {
     return x / (plain_exp(-x) + 1.0f);
 }
 
-/* x Phi(x), of the normal distribution Phi: x - x Phi(-x) where x > 0, else -a Phi(-a). */
+/* x Phi(x), of the normal distribution Phi: x - x Phi(-x) where x > 0, else -a
+ * Phi(-a). */
 static inline float plain_gelu(float x) {
     float a = float_of_bits(float_bits(x) & 0x7fffffffu);
     float tail = a < GELU_HIGHEST ? a * plain_exp(plain_poly(GELU_POLY, GELU_DEGREE, a)) : 0.0f;

@@ -1,10 +1,12 @@
-/* Coefficients of the polynomials, ascending: minimax fits rounded to float. Evaluated by Horner's rule with fma. */
+/* Coefficients of the polynomials, ascending: minimax fits rounded to float. Evaluated by
+ * Horner's rule with fma. */
 #ifndef CORE_MATH_POLY_H
 #define CORE_MATH_POLY_H
 
 /* exp(r) = 1 + r + r^2 P(r) for |r| <= ln(2) / 2. */
 #define EXP_DEGREE 5
-static const float EXP_POLY[EXP_DEGREE + 1] = {0x1p-1f, 0x1.555556p-3f, 0x1.555478p-5f, 0x1.11107ap-7f, 0x1.6d9e3ep-10f, 0x1.a1bd58p-13f};
+static const float EXP_POLY[EXP_DEGREE + 1] = {0x1p-1f,        0x1.555556p-3f,  0x1.555478p-5f,
+                                               0x1.11107ap-7f, 0x1.6d9e3ep-10f, 0x1.a1bd58p-13f};
 #define EXP_LOWEST  (-104.0f) /* rounds to 0 from here down */
 #define EXP_HIGHEST 89.0f     /* is infinite from here up */
 #define EXP_NORMAL  (-86.0f)  /* from here up to 0 all results and their factors are normal numbers */
@@ -15,13 +17,16 @@ static const float EXP_POLY[EXP_DEGREE + 1] = {0x1p-1f, 0x1.555556p-3f, 0x1.5554
 
 /* tanh(x) = x + x u P(u), u = x^2, for |x| < TANH_SMALL; else 1 - 2 / (exp(2x) + 1). */
 #define TANH_DEGREE 4
-static const float TANH_POLY[TANH_DEGREE + 1] = {-0x1.555534p-2f, 0x1.110768p-3f, -0x1.b84448p-5f, 0x1.5256cep-6f, -0x1.76abf4p-8f};
+static const float TANH_POLY[TANH_DEGREE + 1] = {-0x1.555534p-2f, 0x1.110768p-3f, -0x1.b84448p-5f,
+                                                 0x1.5256cep-6f, -0x1.76abf4p-8f};
 #define TANH_SMALL 0.625f
 
-/* The upper tail of the normal distribution, 1/2 erfc(a / sqrt(2)) = exp(P(a)) for 0 <= a < GELU_HIGHEST; taken as 0 behind it. */
+/* The upper tail of the normal distribution, 1/2 erfc(a / sqrt(2)) = exp(P(a)) for 0 <= a
+ * < GELU_HIGHEST; taken as 0 behind it. */
 #define GELU_DEGREE 9
-static const float GELU_POLY[GELU_DEGREE + 1] = {-0x1.62e43p-1f,  -0x1.988488p-1f,  -0x1.45eebp-2f, -0x1.2a308cp-5f,  0x1.415f8ep-8f,
-                                                 -0x1.6dab3p-14f, -0x1.2b06dap-13f, 0x1.235f9p-15f, -0x1.fa1fc4p-19f, 0x1.5fb192p-23f};
+static const float GELU_POLY[GELU_DEGREE + 1] = {
+    -0x1.62e43p-1f,  -0x1.988488p-1f,  -0x1.45eebp-2f, -0x1.2a308cp-5f,  0x1.415f8ep-8f,
+    -0x1.6dab3p-14f, -0x1.2b06dap-13f, 0x1.235f9p-15f, -0x1.fa1fc4p-19f, 0x1.5fb192p-23f};
 #define GELU_HIGHEST 6.0f
 
 #define GELU_CUBE  0.044715f

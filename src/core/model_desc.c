@@ -22,7 +22,8 @@ model_desc desc_plain(int32_t n_layers, int32_t n_heads, int32_t n_kv_heads, int
     model_desc d = {.bos = -1, .n_ropes = 1};
     cache_desc c = {.kind = LAYER_FULL, .n_kv_heads = n_kv_heads, .d_key = d_head, .d_value = d_head};
     for (int32_t i = 0; i < n_layers && i < DESC_MAX_LAYERS; i++) {
-        desc_add_layer(&d, (layer_desc){.caches = {NO_CACHE, NO_CACHE}, .n_heads = n_heads, .d_ff = d_ff}, &c);
+        desc_add_layer(&d, (layer_desc){.caches = {NO_CACHE, NO_CACHE}, .n_heads = n_heads, .d_ff = d_ff},
+                       &c);
     }
     return d;
 }
@@ -140,7 +141,8 @@ static quire_err check_shape(const model_desc *d, quire_error *err) {
     TRY(check_count("the hidden size", d->d_model, MAX_WIDTH, err));
     TRY(check_count("the vocabulary size", d->n_vocab, MAX_VOCAB, err));
     if (d->blocks.d_embedding != 0) {
-        TRY(check_count("the width of embeddings", d->blocks.positions ? d->blocks.d_embedding : 0, MAX_WIDTH, err));
+        TRY(check_count("the width of embeddings", d->blocks.positions ? d->blocks.d_embedding : 0, MAX_WIDTH,
+                        err));
     }
     return check_count("the number of positions", d->max_positions, MAX_POSITIONS, err);
 }
@@ -150,13 +152,15 @@ static quire_err check_rope_scaling(const rope_desc *r, quire_error *err) {
         TRY(check_positive("the rotary scaling factor", r->factor, err));
     }
     if (r->kind == ROPE_LLAMA3 || r->kind == ROPE_YARN || r->kind == ROPE_LONGROPE) {
-        TRY(check_count("the rotary scaling's original number of positions", r->original_positions, MAX_POSITIONS, err));
+        TRY(check_count("the rotary scaling's original number of positions", r->original_positions,
+                        MAX_POSITIONS, err));
     }
     if (r->kind == ROPE_LLAMA3) {
         TRY(check_positive("low_freq_factor", r->low_freq_factor, err));
         TRY(check_positive("high_freq_factor", r->high_freq_factor, err));
         if (r->high_freq_factor < r->low_freq_factor) {
-            return err_set(err, QUIRE_BAD_FILE, -1, "high_freq_factor is %g; it must be at least low_freq_factor, %g",
+            return err_set(err, QUIRE_BAD_FILE, -1,
+                           "high_freq_factor is %g; it must be at least low_freq_factor, %g",
                            (double)r->high_freq_factor, (double)r->low_freq_factor);
         }
     }
@@ -166,7 +170,8 @@ static quire_err check_rope_scaling(const rope_desc *r, quire_error *err) {
     }
     if (r->kind == ROPE_YARN || r->kind == ROPE_LONGROPE) {
         if (!isfinite(r->attention_factor) || r->attention_factor < 0.0f) {
-            return err_set(err, QUIRE_BAD_FILE, -1, "the rotary attention factor is %g; it must be 0 or more", (double)r->attention_factor);
+            return err_set(err, QUIRE_BAD_FILE, -1, "the rotary attention factor is %g; it must be 0 or more",
+                           (double)r->attention_factor);
         }
     }
     return QUIRE_OK;
@@ -180,7 +185,8 @@ static quire_err check_rope(const rope_desc *r, quire_error *err) {
         return QUIRE_OK;
     }
     if (r->n_dims < 2 || r->n_dims > DESC_MAX_HEAD || r->n_dims % 2 != 0) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%d rotary dimensions; an even number from 2 to the head size is possible", r->n_dims);
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "%d rotary dimensions; an even number from 2 to the head size is possible", r->n_dims);
     }
     TRY(check_positive("the rotary base", r->theta, err));
     TRY(check_rope_scaling(r, err));
@@ -195,7 +201,8 @@ static quire_err check_rope(const rope_desc *r, quire_error *err) {
 
 static quire_err check_ropes(const model_desc *d, quire_error *err) {
     if (d->n_ropes < 0 || d->n_ropes > DESC_MAX_ROPES) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "%d rotary tables; this build keeps up to %d", d->n_ropes, DESC_MAX_ROPES);
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "%d rotary tables; this build keeps up to %d", d->n_ropes,
+                       DESC_MAX_ROPES);
     }
     for (int32_t i = 0; i < d->n_ropes; i++) {
         TRY(check_rope(&d->ropes[i], err));
@@ -216,17 +223,20 @@ static quire_err check_cache(const cache_desc *c, int32_t i, quire_error *err) {
         TRY(check_count("the head size", c->d_key, DESC_MAX_HEAD, err));
         TRY(check_count("the head size of values", c->d_value, DESC_MAX_HEAD, err));
         if (c->d_key % 2 != 0 || c->d_value % 2 != 0) {
-            return err_set(err, QUIRE_UNSUPPORTED, -1, "the head size is %d; it must be even", c->d_key % 2 != 0 ? c->d_key : c->d_value);
+            return err_set(err, QUIRE_UNSUPPORTED, -1, "the head size is %d; it must be even",
+                           c->d_key % 2 != 0 ? c->d_key : c->d_value);
         }
     }
     if (c->kind == LAYER_WINDOW && c->window < 1) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "a layer attends to a window of %d tokens; it must be 1 or more", c->window);
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "a layer attends to a window of %d tokens; it must be 1 or more", c->window);
     }
     if (c->kind == LAYER_LATENT) {
         TRY(check_count("the latent size", c->d_latent, DESC_MAX_LATENT, err));
     }
     if (c->kind == LAYER_STATE && (c->state_bytes < 1 || c->state_bytes > DESC_MAX_STATE_BYTES)) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "a layer keeps a state of %lld bytes; this build keeps 1 to %lld",
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "a layer keeps a state of %lld bytes; this build keeps 1 to %lld",
                        (long long)c->state_bytes, (long long)DESC_MAX_STATE_BYTES);
     }
     return QUIRE_OK;
@@ -240,10 +250,13 @@ static quire_err check_heads(const model_desc *d, const layer_desc *l, int32_t i
         return err_set(err, QUIRE_INVALID, -1, "layer %d attends to no cache", i);
     }
     if (holds_heads(c) && l->n_heads % c->n_kv_heads != 0) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%d attention heads cannot share %d key-value heads evenly", l->n_heads, c->n_kv_heads);
+        return err_set(err, QUIRE_BAD_FILE, -1, "%d attention heads cannot share %d key-value heads evenly",
+                       l->n_heads, c->n_kv_heads);
     }
-    if (l->rope >= 0 && holds_heads(c) && d->ropes[l->rope].kind != ROPE_NONE && d->ropes[l->rope].n_dims > c->d_key) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%d rotary dimensions; an even number from 2 to the head size, %d, is possible",
+    if (l->rope >= 0 && holds_heads(c) && d->ropes[l->rope].kind != ROPE_NONE &&
+        d->ropes[l->rope].n_dims > c->d_key) {
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "%d rotary dimensions; an even number from 2 to the head size, %d, is possible",
                        d->ropes[l->rope].n_dims, c->d_key);
     }
     return QUIRE_OK;
@@ -253,17 +266,21 @@ static quire_err check_layer(const model_desc *d, int32_t i, quire_error *err) {
     const layer_desc *l = &d->layers[i];
     for (int k = 0; k < 2; k++) {
         if (l->caches[k] < NO_CACHE || l->caches[k] >= d->n_caches) {
-            return err_set(err, QUIRE_INVALID, -1, "layer %d names cache %d of %d", i, l->caches[k], d->n_caches);
+            return err_set(err, QUIRE_INVALID, -1, "layer %d names cache %d of %d", i, l->caches[k],
+                           d->n_caches);
         }
     }
     if (l->rope < NO_ROPE || l->rope >= d->n_ropes) {
-        return err_set(err, QUIRE_INVALID, -1, "layer %d names rotary table %d of %d", i, l->rope, d->n_ropes);
+        return err_set(err, QUIRE_INVALID, -1, "layer %d names rotary table %d of %d", i, l->rope,
+                       d->n_ropes);
     }
     if (l->window < 0 || l->chunk < 0) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "layer %d attends to a window of %d and chunks of %d tokens; they must be 0 or more", i,
-                       l->window, l->chunk);
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "layer %d attends to a window of %d and chunks of %d tokens; they must be 0 or more",
+                       i, l->window, l->chunk);
     }
-    if (l->d_ff < 0 || l->d_ff > MAX_FF || (l->d_ff == 0 && l->n_experts == 0 && l->n_heads == 0 && l->caches[1] < 0 && l->caches[0] < 0)) {
+    if (l->d_ff < 0 || l->d_ff > MAX_FF ||
+        (l->d_ff == 0 && l->n_experts == 0 && l->n_heads == 0 && l->caches[1] < 0 && l->caches[0] < 0)) {
         return check_count("the feed-forward size", l->d_ff, MAX_FF, err);
     }
     if (l->n_experts < 0 || l->n_experts > MAX_EXPERTS) {
@@ -271,7 +288,8 @@ static quire_err check_layer(const model_desc *d, int32_t i, quire_error *err) {
     }
     if (l->n_experts > 0) {
         TRY(check_count("the width of experts", d->moe.d_expert, MAX_FF, err));
-        TRY(check_count("the width of shared experts", d->moe.d_shared > 0 ? d->moe.d_shared : 1, MAX_FF, err));
+        TRY(check_count("the width of shared experts", d->moe.d_shared > 0 ? d->moe.d_shared : 1, MAX_FF,
+                        err));
     }
     return l->n_heads != 0 ? check_heads(d, l, i, err) : QUIRE_OK;
 }
@@ -288,15 +306,18 @@ static quire_err check_layers(const model_desc *d, quire_error *err) {
 
 static quire_err check_tokens(const model_desc *d, quire_error *err) {
     if (d->n_eos < 0 || d->n_eos > DESC_MAX_EOS) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "%d end tokens; this build keeps up to %d", d->n_eos, DESC_MAX_EOS);
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "%d end tokens; this build keeps up to %d", d->n_eos,
+                       DESC_MAX_EOS);
     }
     for (int32_t i = 0; i < d->n_eos; i++) {
         if (d->eos[i] < 0 || d->eos[i] >= d->n_vocab) {
-            return err_set(err, QUIRE_BAD_FILE, -1, "end token %d lies outside the vocabulary of %d", d->eos[i], d->n_vocab);
+            return err_set(err, QUIRE_BAD_FILE, -1, "end token %d lies outside the vocabulary of %d",
+                           d->eos[i], d->n_vocab);
         }
     }
     if (d->bos < -1 || d->bos >= d->n_vocab) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "begin token %d lies outside the vocabulary of %d", d->bos, d->n_vocab);
+        return err_set(err, QUIRE_BAD_FILE, -1, "begin token %d lies outside the vocabulary of %d", d->bos,
+                       d->n_vocab);
     }
     return QUIRE_OK;
 }
@@ -304,7 +325,8 @@ static quire_err check_tokens(const model_desc *d, quire_error *err) {
 quire_err desc_check(const model_desc *d, quire_error *err) {
     TRY(check_shape(d, err));
     if (!isfinite(d->norm_eps) || d->norm_eps < 0.0f || d->norm_eps >= 1.0f) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "the norm's epsilon is %g; it must be at least 0 and under 1", (double)d->norm_eps);
+        return err_set(err, QUIRE_BAD_FILE, -1, "the norm's epsilon is %g; it must be at least 0 and under 1",
+                       (double)d->norm_eps);
     }
     if ((unsigned)d->activation >= N_ACTIVATIONS) {
         return err_set(err, QUIRE_INVALID, -1, "unknown activation function");
@@ -313,7 +335,8 @@ quire_err desc_check(const model_desc *d, quire_error *err) {
     TRY(check_layers(d, err));
     TRY(check_positive("the attention scale", d->attention_scale, err));
     if (d->blocks.temperature != 0.0f) {
-        TRY(check_count("the length of the queries' temperature", d->blocks.temperature_length, INT32_MAX, err));
+        TRY(check_count("the length of the queries' temperature", d->blocks.temperature_length, INT32_MAX,
+                        err));
     }
     return check_tokens(d, err);
 }

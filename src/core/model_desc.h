@@ -1,11 +1,14 @@
-/* A model description: plain numbers that say what a model is. src/model reads them from a file's metadata; every room uses them.
+/* A model description: plain numbers that say what a model is. src/model reads them from
+ * a file's metadata; every room uses them.
  *
- * A model is a table of layers over a numbered list of caches. A layer names the caches in which it keeps keys and values, latents or a
- * state: none, one or two. Layers may share a cache: the first that names it writes it, the others read.
+ * A model is a table of layers over a numbered list of caches. A layer names the caches
+ * in which it keeps keys and values, latents or a state: none, one or two. Layers may
+ * share a cache: the first that names it writes it, the others read.
  *
- * Invariant after desc_check(): every count is positive; widths fit int32_t, any three of them multiply within int64_t; a layer's heads are
- * a multiple of its cache's; head widths are even and at most DESC_MAX_HEAD; every number of a cache or a rotary table lies in its list.
- * Plain data: copy freely. */
+ * Invariant after desc_check(): every count is positive; widths fit int32_t, any three of
+ * them multiply within int64_t; a layer's heads are a multiple of its cache's; head
+ * widths are even and at most DESC_MAX_HEAD; every number of a cache or a rotary table
+ * lies in its list. Plain data: copy freely. */
 #ifndef CORE_MODEL_DESC_H
 #define CORE_MODEL_DESC_H
 
@@ -23,9 +26,17 @@
 #define DESC_MAX_LATENT      (1 << 16)          /* widest latent */
 #define DESC_MAX_STATE_BYTES ((int64_t)1 << 32) /* largest state of a layer */
 
-typedef enum rope_kind { ROPE_NONE, ROPE_PLAIN, ROPE_LINEAR, ROPE_NTK, ROPE_LLAMA3, ROPE_YARN, ROPE_LONGROPE } rope_kind;
-/* The pairs of a head's elements that rotate together: (i, i + n/2), as Hugging Face stores them, or (2i, 2i + 1), as GGUF stores
- * Llama's. */
+typedef enum rope_kind {
+    ROPE_NONE,
+    ROPE_PLAIN,
+    ROPE_LINEAR,
+    ROPE_NTK,
+    ROPE_LLAMA3,
+    ROPE_YARN,
+    ROPE_LONGROPE
+} rope_kind;
+/* The pairs of a head's elements that rotate together: (i, i + n/2), as Hugging Face
+ * stores them, or (2i, 2i + 1), as GGUF stores Llama's. */
 typedef enum rope_pairs { ROPE_HALVES, ROPE_NEIGHBOURS } rope_pairs;
 
 typedef struct rope_desc {
@@ -36,12 +47,15 @@ typedef struct rope_desc {
     float factor;                            /* linear, ntk, llama3, yarn, longrope */
     float low_freq_factor, high_freq_factor; /* llama3 */
     float beta_fast, beta_slow;              /* yarn */
-    float attention_factor;                  /* yarn, longrope: scales cos and sin; 0: the published formula of factor */
-    bool truncate;                           /* yarn: correction range rounded outwards to integers */
-    int32_t original_positions;              /* trained length before scaling */
-    bool has_factors;                        /* frequencies are divided by these: GGUF's rope_freqs; longrope's short factors */
+    /* yarn, longrope: scales cos and sin; 0: the published formula of factor */
+    float attention_factor;
+    bool truncate;              /* yarn: correction range rounded outwards to integers */
+    int32_t original_positions; /* trained length before scaling */
+    /* frequencies are divided by these: GGUF's rope_freqs; longrope's short factors */
+    bool has_factors;
     float factors[DESC_MAX_HEAD / 2];
-    float long_factors[DESC_MAX_HEAD / 2]; /* longrope: in their place where the configured length is over the original one */
+    /* longrope: in their place where the configured length is over the original one */
+    float long_factors[DESC_MAX_HEAD / 2];
 } rope_desc;
 
 /* The function of a gate g, and of an up product u where it is gated: f(g) * u. */
@@ -93,8 +107,8 @@ typedef enum qk_norm_kind {
     QK_NORM_ROW,   /* over all heads */
 } qk_norm_kind;
 
-/* How the rows of a checkpoint's query_key_value lie: all of q, then k, then v; or for each KV head its queries, its key, its value. GGUF
- * has the first. */
+/* How the rows of a checkpoint's query_key_value lie: all of q, then k, then v; or for
+ * each KV head its queries, its key, its value. GGUF has the first. */
 typedef enum qkv_order { QKV_STACKED, QKV_GROUPED } qkv_order;
 
 /* How a decoder's layers are put together. All 0: as Llama's. */
@@ -107,44 +121,64 @@ typedef struct block_desc {
     bool ungated;      /* the feed-forward part has no gate */
     bool conv1d;       /* a checkpoint's matrices are stored as [n_in, n_out] */
     bool two_sided;    /* rows see later positions too */
-    bool norm_behind;  /* the residual goes through a layer's norms behind its halves, as in the first Transformer */
-    bool norm_ahead;   /* it goes through them before its halves: what they add to is normed too */
-    bool bare_start;   /* the first layer's attention reads the residual without a norm */
-    bool bare_end;     /* no norm stands behind the last layer */
-    bool sinks;        /* each head has a logit that nothing is read from */
+    /* the residual goes through a layer's norms behind its halves, as in the first
+     * Transformer */
+    bool norm_behind;
+    bool norm_ahead; /* it goes through them before its halves: what they add to is normed too */
+    bool bare_start; /* the first layer's attention reads the residual without a norm */
+    bool bare_end;   /* no norm stands behind the last layer */
+    bool sinks;      /* each head has a logit that nothing is read from */
     qkv_order order;
     qk_norm_kind qk_norm;
     bool qk_norm_after_rope;
-    bool qk_norm_bare;    /* queries and keys of rotary layers go through a norm of each head without weights */
-    bool v_norm;          /* values go through a norm of each head without weights */
-    bool values_are_keys; /* with v_norm: layers without a window and a weight for values take their keys as the product gives them */
+    /* queries and keys of rotary layers go through a norm of each head without weights */
+    bool qk_norm_bare;
+    bool v_norm; /* values go through a norm of each head without weights */
+    /* with v_norm: layers without a window and a weight for values take their keys as the
+     * product gives them */
+    bool values_are_keys;
     bool qk_norm_by_head; /* QK_NORM_HEADS: a checkpoint has a tensor for each head */
     bool scale_by_layer;  /* the scores of layer i, counted from 1, are divided by i */
     float embedding_scale, residual_scale, logits_scale; /* 0: 1 */
-    float temperature;                                   /* layers without rotary embedding multiply the query at position p by */
-    int32_t temperature_length;                          /* 1 + temperature * ln(1 + floor((p + 1) / temperature_length)); 0: they do not */
-    bool temperature_on_all;                             /* all layers do, by floor(p / temperature_length) in its place */
-    float attention_cap, logits_cap;                     /* 0: none */
-    float clip;                                          /* of q, k and v; 0: none */
-    float alibi;                                         /* the largest exponent of ALiBi's slopes; 0: none */
-    float alibi_scale;                                   /* of the slopes; 0: 1 */
-    bool alibi_bf16;                                     /* slopes are rounded to BF16 */
-    bool positions;                                      /* learned positions are added to the embeddings */
+    /* layers without rotary embedding multiply the query at position p by */
+    float temperature;
+    /* 1 + temperature * ln(1 + floor((p + 1) / temperature_length)); 0: they do not */
+    int32_t temperature_length;
+    /* all layers do, by floor(p / temperature_length) in its place */
+    bool temperature_on_all;
+    float attention_cap, logits_cap; /* 0: none */
+    float clip;                      /* of q, k and v; 0: none */
+    float alibi;                     /* the largest exponent of ALiBi's slopes; 0: none */
+    float alibi_scale;               /* of the slopes; 0: 1 */
+    bool alibi_bf16;                 /* slopes are rounded to BF16 */
+    bool positions;                  /* learned positions are added to the embeddings */
     int32_t position_offset;
-    bool skips_padding;    /* tokens of id position_offset - 1 are padding, which positions do not count */
-    int32_t n_token_types; /* rows of the table of token types, which are added to the embeddings; 0: there is none */
-    int32_t d_embedding;   /* width of tokens' rows; a product widens them to d_model, another narrows for the head. 0: d_model */
+    bool skips_padding; /* tokens of id position_offset - 1 are padding, which positions do not count */
+    /* rows of the table of token types, which are added to the embeddings; 0: there is
+     * none */
+    int32_t n_token_types;
+    /* width of tokens' rows; a product widens them to d_model, another narrows for the
+     * head. 0: d_model */
+    int32_t d_embedding;
     int32_t d_layer_input; /* width of the input that each layer has of its own; 0: none */
 } block_desc;
 
 /* What a row's logits become before experts are chosen, and what weighs their results.
  *   ROUTE_SOFTMAX         a softmax over all experts
  *   ROUTE_SIGMOID         a sigmoid of each
- *   ROUTE_SOFTMAX_CHOSEN  the logits themselves; the weights are a softmax over those of the chosen (gpt-oss, GraniteMoE)
- *   ROUTE_SPARSE_MIXER    PhiMoE's: two experts, the best and the best of the others. Each one's weight is its part of a softmax over the
- *                         logits s that lie near its own, t: those with (t - s) / max(|s|, t) at most 2 * jitter_eps; the second time
- *                         without the first expert. */
-typedef enum route_score { ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_SOFTMAX_CHOSEN, ROUTE_SPARSE_MIXER } route_score;
+ *   ROUTE_SOFTMAX_CHOSEN  the logits themselves; the weights are a softmax over those of
+ *                         the chosen (gpt-oss, GraniteMoE)
+ *   ROUTE_SPARSE_MIXER    PhiMoE's: two experts, the best and the best of the others.
+ *                         Each one's weight is its part of a softmax over the logits s
+ *                         that lie near its own, t: those with (t - s) / max(|s|, t)
+ *                         at most 2 * jitter_eps; the second time without the first
+ *                         expert. */
+typedef enum route_score {
+    ROUTE_SOFTMAX,
+    ROUTE_SIGMOID,
+    ROUTE_SOFTMAX_CHOSEN,
+    ROUTE_SPARSE_MIXER
+} route_score;
 
 typedef struct moe_desc {
     int32_t n_used, d_expert, d_shared; /* widths of an expert, of the shared expert (0: none) */
@@ -168,11 +202,19 @@ typedef enum pooling_kind {
 } pooling_kind;
 
 /* What the elements of a row become. */
-typedef enum row_function { ROW_PLAIN, ROW_TANH, ROW_GELU, ROW_RELU, ROW_SIGMOID, N_ROW_FUNCTIONS } row_function;
+typedef enum row_function {
+    ROW_PLAIN,
+    ROW_TANH,
+    ROW_GELU,
+    ROW_RELU,
+    ROW_SIGMOID,
+    N_ROW_FUNCTIONS
+} row_function;
 
 /* A step behind the pooling of a row. */
 typedef struct pooled_step {
-    /* f(W row + bias); the row divided by its length; f of a layer norm with weight and bias; a softmax over the row */
+    /* f(W row + bias); the row divided by its length; f of a layer norm with weight and
+     * bias; a softmax over the row */
     enum { POOLED_DENSE, POOLED_LENGTH, POOLED_NORM, POOLED_SOFTMAX } kind;
     int32_t n_in, n_out; /* of POOLED_DENSE */
     row_function f;
@@ -182,11 +224,14 @@ typedef struct pooled_step {
 
 #define DESC_MAX_POOLED 8
 
-/* What a model says of its embeddings (sentence-transformers' modules.json, GGUF's pooling_type). All 0: nothing. */
+/* What a model says of its embeddings (sentence-transformers' modules.json, GGUF's
+ * pooling_type). All 0: nothing. */
 typedef struct pooling_desc {
     pooling_kind kind;
-    bool normalise;   /* what comes of the steps is divided by its length */
-    int32_t n_scores; /* a head gives this many scores of an input in place of an embedding (cross-encoders); 0: it has none */
+    bool normalise; /* what comes of the steps is divided by its length */
+    /* a head gives this many scores of an input in place of an embedding
+     * (cross-encoders); 0: it has none */
+    int32_t n_scores;
     int32_t n_steps;
     pooled_step steps[DESC_MAX_POOLED];
 } pooling_desc;
@@ -205,13 +250,19 @@ typedef struct model_desc {
     int32_t n_eos, eos[DESC_MAX_EOS]; /* tokens that end a generation */
     int32_t bos;                      /* -1: none known */
     dtype weight_type;                /* the type of most of the matrices' parameters */
-    dtype quantise_to; /* of matrices that are quantised while they are loaded (model/quantise_load.h); F32: they stay as they are */
-    compute_mode auto_compute; /* that they ask for: int8 where they are integers, else bf16, f32 for floats of 32 bits */
+    /* of matrices that are quantised while they are loaded (model/quantise_load.h); F32:
+     * they stay as they are */
+    dtype quantise_to;
+    /* that they ask for: int8 where they are integers, else bf16, f32 for floats of 32
+     * bits */
+    compute_mode auto_compute;
     bool has_fp8_kv; /* the checkpoint says that its keys and values are kept as FP8 */
     int64_t n_params, weight_bytes, weight_bytes_of[N_DTYPES];
-    int32_t n_next_token_layers; /* layers behind the last that guess later tokens: left out (model/left_out.h) */
-    int32_t n_left_out;          /* tensors of these, of towers for images and sound, and of what has the names: */
-    char left_out_names[128];    /* "model.pooler, cls" */
+    /* layers behind the last that guess later tokens: left out (model/left_out.h) */
+    int32_t n_next_token_layers;
+    /* tensors of these, of towers for images and sound, and of what has the names: */
+    int32_t n_left_out;
+    char left_out_names[128]; /* "model.pooler, cls" */
     int64_t left_out_bytes;
     bool is_packed; /* its weights are in the backend's layout, for one compute mode only: */
     compute_mode packed_compute;
@@ -222,20 +273,25 @@ typedef struct model_desc {
     layer_desc layers[DESC_MAX_LAYERS];
 } model_desc;
 
-/* A layer with a cache of its own: adds both at the end of their lists. l->caches[0] is set here; l->caches[1] must be set by the caller.
- * The caller keeps within the limits. */
+/* A layer with a cache of its own: adds both at the end of their lists. l->caches[0]
+ * is set here; l->caches[1] must be set by the caller. The caller keeps within the
+ * limits. */
 void desc_add_layer(model_desc *d, layer_desc l, const cache_desc *c);
-/* A plain decoder: n_layers layers with full attention of n_heads heads over n_kv_heads, each d_head wide, the first rotary table and a
- * feed-forward part of d_ff. Everything else of the description is 0. */
+/* A plain decoder: n_layers layers with full attention of n_heads heads over n_kv_heads,
+ * each d_head wide, the first rotary table and a feed-forward part of d_ff. Everything
+ * else of the description is 0. */
 model_desc desc_plain(int32_t n_layers, int32_t n_heads, int32_t n_kv_heads, int32_t d_head, int32_t d_ff);
 
-/* The widest of all layers: elements of a row of queries, of keys or values, of the dense feed-forward part. 0: no layer has any. */
+/* The widest of all layers: elements of a row of queries, of keys or values, of the dense
+ * feed-forward part. 0: no layer has any. */
 int32_t desc_widest_queries(const model_desc *d);
 int32_t desc_widest_keys(const model_desc *d);
-/* The fewest and the most query heads of the layers that attend; 0 and 0 where none does. */
+/* The fewest and the most query heads of the layers that attend; 0 and 0 where none
+ * does. */
 void desc_heads(const model_desc *d, int32_t *fewest, int32_t *most);
 int32_t desc_widest_ff(const model_desc *d);
-/* Whether a rotary table depends on the configured maximum length: it is then part of the numeric configuration. */
+/* Whether a rotary table depends on the configured maximum length: it is then part of the
+ * numeric configuration. */
 bool desc_scales_by_length(const model_desc *d);
 /* Whether it continues a text: else it gives rows only, which are pooled. */
 bool desc_gives_tokens(const model_desc *d);
@@ -244,11 +300,13 @@ int32_t desc_pooled_width(const model_desc *d);
 /* The first layer that attends, or NULL: what a line for people says of a model. */
 const layer_desc *desc_attention_layer(const model_desc *d);
 
-/* Adds a token that ends a generation. One that is there, lies outside the vocabulary or is beyond DESC_MAX_EOS is left out. */
+/* Adds a token that ends a generation. One that is there, lies outside the vocabulary or
+ * is beyond DESC_MAX_EOS is left out. */
 void desc_add_eos(model_desc *d, int64_t id);
 void desc_drop_eos(model_desc *d, int32_t id);
 
-/* Refuses a description that no model has or that this build cannot compute; err names the first bad number. */
+/* Refuses a description that no model has or that this build cannot compute; err names
+ * the first bad number. */
 quire_err desc_check(const model_desc *d, quire_error *err);
 
 #endif

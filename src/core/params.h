@@ -21,24 +21,29 @@
 #define PARAMS_MAX_RULE_BYTES  ((size_t)1 << 20) /* the text of a rule for responses */
 #define PARAMS_MAX_TOOLS_BYTES ((size_t)4 << 20) /* a list of tools */
 
-/* When a beam search is over: the values false, true and "never" of the field early_stopping. */
+/* When a beam search is over: the values false, true and "never" of the field
+ * early_stopping. */
 typedef enum beam_stopping {
-    BEAM_STOPPING_LIKELY, /* as soon as the best beam, at its present length, could not rank among the finished ones */
-    BEAM_STOPPING_EARLY,  /* as soon as there are as many finished ones as beams */
-    BEAM_STOPPING_NEVER   /* only when no beam could ever rank among the finished ones */
+    /* as soon as the best beam, at its present length, could not rank among the finished
+     * ones */
+    BEAM_STOPPING_LIKELY,
+    BEAM_STOPPING_EARLY, /* as soon as there are as many finished ones as beams */
+    BEAM_STOPPING_NEVER  /* only when no beam could ever rank among the finished ones */
 } beam_stopping;
 
 /* The parameters of beam search, which replaces sampling. Plain data. */
 typedef struct beam_params {
     int32_t width;    /* beams in all; 0: no beam search */
     int32_t n_groups; /* sets of width / n_groups beams each; divides width; 1: plain beam search */
-    /* subtracted from a token's log-probability for each beam of earlier sets that chose it in the same step; at least 0 */
+    /* subtracted from a token's log-probability for each beam of earlier sets that chose
+     * it in the same step; at least 0 */
     float diversity_penalty;
     float length_penalty; /* the sum of log-probabilities is divided by length^length_penalty */
     beam_stopping stopping;
 } beam_params;
 
-/* What a request wants that gets one row made of its prompt's rows in place of tokens: an embedding, or scores. Plain data. */
+/* What a request wants that gets one row made of its prompt's rows in place of tokens: an
+ * embedding, or scores. Plain data. */
 typedef struct pooling_params {
     pooling_kind kind;  /* POOLING_NONE: it wants tokens */
     int32_t dimensions; /* the row's first elements, which are kept (Matryoshka embeddings); 0: all */
@@ -47,7 +52,8 @@ typedef struct pooling_params {
 
 typedef enum mirostat_version { MIROSTAT_OFF, MIROSTAT_1, MIROSTAT_2 } mirostat_version;
 
-/* The parameters with which the engine samples. Plain data, but for the lists, which are reference-counted. Texts are in the request. */
+/* The parameters with which the engine samples. Plain data, but for the lists, which are
+ * reference-counted. Texts are in the request. */
 typedef struct sampling_params {
     float temperature; /* 0: greedy */
     float top_p, min_p, typical_p;
@@ -62,12 +68,14 @@ typedef struct sampling_params {
     float xtc_probability, xtc_threshold;                          /* probability 0: off */
     float dynatemp_range, dynatemp_exponent;                       /* range 0: off */
     int32_t mirostat;                                              /* mirostat_version */
-    float mirostat_tau, mirostat_eta;                              /* target surprise in bits; learning rate */
+    /* target surprise in bits; learning rate */
+    float mirostat_tau, mirostat_eta;
     bool ignore_eos;
     bool has_seed;
     uint64_t seed;
     int32_t n_stop_tokens, stop_tokens[PARAMS_MAX_STOP_TOKENS + 1]; /* one more: the end of a chat's turn */
-    sampling_lists *lists; /* NULL: none. Each kept copy of the struct has a reference (sampling_lists_hold) */
+    /* NULL: none. Each kept copy of the struct has a reference (sampling_lists_hold) */
+    sampling_lists *lists;
 } sampling_params;
 
 /* Sets temperature 1, no cuts or changes, as many tokens as fit, no seed. */

@@ -9,7 +9,8 @@
 #define PART 16 /* elements of which a group has one or two times as many */
 
 const quant_format quant_formats[N_FORMS] = {
-#define FORM_FORMAT(name, group, bits, table, zero, dot, scale, run) [FORM_##name] = {group, bits, table, zero, dot, scale, run},
+#define FORM_FORMAT(name, group, bits, table, zero, dot, scale, run)                                         \
+    [FORM_##name] = {group, bits, table, zero, dot, scale, run},
     FORM_LIST(FORM_FORMAT)
 #undef FORM_FORMAT
 };
@@ -25,7 +26,7 @@ const int8_t quant_tables[N_TABLES][16] = {
 
 const quant_rule *quant_rule_of(dtype t) {
     static const quant_rule rules[N_DTYPES] = {
-#define TYPE_RULE(type, form_, table_, unit_, shift_)                                                                                      \
+#define TYPE_RULE(type, form_, table_, unit_, shift_)                                                        \
     [DTYPE_##type] = {.form = FORM_##form_, .table = TABLE_##table_, .unit = unit_, .shift = shift_},
         QUANT_LIST(TYPE_RULE)
 #undef TYPE_RULE
@@ -35,7 +36,8 @@ const quant_rule *quant_rule_of(dtype t) {
 
 /* ---- blocks to codes ---- */
 
-/* 4 bytes of fifth bits, element i at bit i: the 8 bits of a byte go to 8 bytes at once, on a little-endian machine. */
+/* 4 bytes of fifth bits, element i at bit i: the 8 bits of a byte go to 8 bytes at once,
+ * on a little-endian machine. */
 static void add_fifth_bits(const uint8_t *restrict b, uint8_t *restrict q) {
     for (int i = 0; i < 4; i++) {
         uint64_t eight, bits = b[i] * 0x0101010101010101u & 0x8040201008040201u;
@@ -46,7 +48,8 @@ static void add_fifth_bits(const uint8_t *restrict b, uint8_t *restrict q) {
 }
 
 /* A block of 32: a half, another where it has a min, fifth bits, nibbles. */
-static inline void split_simple(bool has_min, bool five, const uint8_t *restrict b, int at, quant_codes *restrict out) {
+static inline void split_simple(bool has_min, bool five, const uint8_t *restrict b, int at,
+                                quant_codes *restrict out) {
     out->d[at / QUANT_GROUP] = quant_u16(b);
     if (has_min) {
         out->m[at / QUANT_GROUP] = quant_u16(b + 2);
@@ -81,14 +84,18 @@ void quant_split_q8_0(const uint8_t *b, int at, quant_codes *out) {
 
 void quant_split(dtype t, const uint8_t *blocks, size_t n, quant_codes *out) {
     static quant_splitter *const splitters[N_DTYPES] = {
-        [DTYPE_Q4_0] = quant_split_q4_0,   [DTYPE_Q4_1] = quant_split_q4_1,     [DTYPE_Q5_0] = quant_split_q5_0,
-        [DTYPE_Q5_1] = quant_split_q5_1,   [DTYPE_Q8_0] = quant_split_q8_0,     [DTYPE_IQ4_NL] = quant_split_q4_0,
-        [DTYPE_Q2_K] = quant_split_q2_k,   [DTYPE_Q3_K] = quant_split_q3_k,     [DTYPE_Q4_K] = quant_split_q4_k,
-        [DTYPE_Q5_K] = quant_split_q5_k,   [DTYPE_Q6_K] = quant_split_q6_k,     [DTYPE_IQ4_XS] = quant_split_iq4_xs,
-        [DTYPE_MXFP4] = quant_split_mxfp4, [DTYPE_NVFP4] = quant_split_nvfp4,   [DTYPE_TQ1_0] = quant_split_tq1_0,
-        [DTYPE_TQ2_0] = quant_split_tq2_0, [DTYPE_IQ3_S] = quant_split_iq3_s,   [DTYPE_IQ3_XXS] = quant_split_iq3_xxs,
-        [DTYPE_IQ2_S] = quant_split_iq2_s, [DTYPE_IQ2_XS] = quant_split_iq2_xs, [DTYPE_IQ2_XXS] = quant_split_iq2_xxs,
-        [DTYPE_IQ1_M] = quant_split_iq1_m, [DTYPE_IQ1_S] = quant_split_iq1_s,   [DTYPE_Q2_0] = quant_split_q2_0,
+        [DTYPE_Q4_0] = quant_split_q4_0,       [DTYPE_Q4_1] = quant_split_q4_1,
+        [DTYPE_Q5_0] = quant_split_q5_0,       [DTYPE_Q5_1] = quant_split_q5_1,
+        [DTYPE_Q8_0] = quant_split_q8_0,       [DTYPE_IQ4_NL] = quant_split_q4_0,
+        [DTYPE_Q2_K] = quant_split_q2_k,       [DTYPE_Q3_K] = quant_split_q3_k,
+        [DTYPE_Q4_K] = quant_split_q4_k,       [DTYPE_Q5_K] = quant_split_q5_k,
+        [DTYPE_Q6_K] = quant_split_q6_k,       [DTYPE_IQ4_XS] = quant_split_iq4_xs,
+        [DTYPE_MXFP4] = quant_split_mxfp4,     [DTYPE_NVFP4] = quant_split_nvfp4,
+        [DTYPE_TQ1_0] = quant_split_tq1_0,     [DTYPE_TQ2_0] = quant_split_tq2_0,
+        [DTYPE_IQ3_S] = quant_split_iq3_s,     [DTYPE_IQ3_XXS] = quant_split_iq3_xxs,
+        [DTYPE_IQ2_S] = quant_split_iq2_s,     [DTYPE_IQ2_XS] = quant_split_iq2_xs,
+        [DTYPE_IQ2_XXS] = quant_split_iq2_xxs, [DTYPE_IQ1_M] = quant_split_iq1_m,
+        [DTYPE_IQ1_S] = quant_split_iq1_s,     [DTYPE_Q2_0] = quant_split_q2_0,
         [DTYPE_Q1_0] = quant_split_q1_0,
     };
     memset(out, 0, sizeof *out);
@@ -123,7 +130,8 @@ static float scale_at(const quant_rule *rule, const quant_codes *c, size_t at) {
     }
 }
 
-/* The min likewise, with the sign under which it is added; *is_there is false for forms without. */
+/* The min likewise, with the sign under which it is added; *is_there is false for forms
+ * without. */
 static float min_at(const quant_rule *rule, const quant_codes *c, size_t at, bool *is_there) {
     const quant_format *f = &quant_formats[rule->form];
     *is_there = f->coding == SCALE_F16_MIN || f->coding == SCALE_FOUR || f->coding == SCALE_SIX_MIN;
@@ -139,7 +147,8 @@ static inline void numbers_at(const quant_rule *rule, const quant_codes *c, size
     const uint8_t *q = c->q + at;
     const int8_t *table = quant_tables[rule->table];
     const uint8_t stored = c->zero[at / QUANT_GROUP];
-    const int zero = f->coding == SCALE_F16_ZERO ? (f->bits == 8 ? (int8_t)stored : stored) + rule->least : f->zero;
+    const int zero =
+        f->coding == SCALE_F16_ZERO ? (f->bits == 8 ? (int8_t)stored : stored) + rule->least : f->zero;
     if (f->has_table) {
         for (int i = 0; i < PART; i++) {
             out[i] = table[q[i] & 15];
@@ -155,8 +164,9 @@ static inline void numbers_at(const quant_rule *rule, const quant_codes *c, size
     }
 }
 
-/* Every value is (d * scale) * number - (dmin * min), with each product and difference rounded: the order that gguf-py and ggml's C share.
- * PART elements at a time, so that the compiler vectorises the loops. */
+/* Every value is (d * scale) * number - (dmin * min), with each product and difference
+ * rounded: the order that gguf-py and ggml's C share. PART elements at a time, so that
+ * the compiler vectorises the loops. */
 void quant_values(const quant_rule *rule, const quant_codes *c, size_t n, float *restrict out) {
     for (size_t at = 0; at < n; at += PART, out += PART) {
         int16_t numbers[PART];

@@ -1,4 +1,5 @@
-/* Splits blocks of E2M1 numbers (MXFP4, NVFP4) and of the fewest bits (TQ1_0, TQ2_0, Q2_0, Q1_0). */
+/* Splits blocks of E2M1 numbers (MXFP4, NVFP4) and of the fewest bits (TQ1_0, TQ2_0,
+ * Q2_0, Q1_0). */
 #include "core/quant_parts.h"
 
 /* A byte of scale, 16 of nibbles. */
@@ -7,7 +8,8 @@ void quant_split_mxfp4(const uint8_t *b, int at, quant_codes *out) {
     quant_split_nibbles(b + 1, 16, out->q + at);
 }
 
-/* 64 elements: 4 bytes of scales, then 8 of nibbles for each 16 elements. A scale's top bit means nothing; all ones mean 0. */
+/* 64 elements: 4 bytes of scales, then 8 of nibbles for each 16 elements. A scale's top
+ * bit means nothing; all ones mean 0. */
 void quant_split_nvfp4(const uint8_t *b, int at, quant_codes *out) {
     for (int g = 0; g < 4; g++) {
         out->scale[at / 16 + g] = b[g] == 0x7f ? 0 : b[g] & 0x7f;
@@ -15,7 +17,8 @@ void quant_split_nvfp4(const uint8_t *b, int at, quant_codes *out) {
     }
 }
 
-/* Codes of n elements whose zero is 1, so that 0..2 stand for -1..1. One half counts for all of them. */
+/* Codes of n elements whose zero is 1, so that 0..2 stand for -1..1. One half counts for
+ * all of them. */
 static void set_half(uint16_t d, int at, int n, quant_codes *out) {
     for (int g = at / QUANT_GROUP; g < (at + n) / QUANT_GROUP; g++) {
         out->d[g] = d;
@@ -23,8 +26,9 @@ static void set_half(uint16_t d, int at, int n, quant_codes *out) {
     }
 }
 
-/* n bytes of so many digits each: digit r of byte i is element r * n + i. A byte is a fraction of 256 whose first digits in base 3 these
- * are, so each follows from three times the byte. */
+/* n bytes of so many digits each: digit r of byte i is element r * n + i. A byte is a
+ * fraction of 256 whose first digits in base 3 these are, so each follows from three
+ * times the byte. */
 static void split_digits(const uint8_t *restrict b, int n, int digits, uint8_t *restrict q) {
     for (int i = 0; i < n; i++) {
         unsigned fraction = b[i];
@@ -49,7 +53,8 @@ void quant_split_tq2_0(const uint8_t *b, int at, quant_codes *out) {
     set_half(quant_u16(b + 64), at, QUANT_SUPER, out);
 }
 
-/* 64 elements: d, 16 bytes of pairs of bits, the first in the lowest. They stand for -1..2. */
+/* 64 elements: d, 16 bytes of pairs of bits, the first in the lowest. They stand for
+ * -1..2. */
 void quant_split_q2_0(const uint8_t *b, int at, quant_codes *out) {
     for (int i = 0; i < 64; i++) {
         out->q[at + i] = b[2 + i / 4] >> 2 * (i % 4) & 3;

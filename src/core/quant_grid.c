@@ -1,4 +1,5 @@
-/* Splits the blocks of 256 elements whose numbers are rows of a grid: IQ3, IQ2, IQ1. A code is a number of the row with the sign above. */
+/* Splits the blocks of 256 elements whose numbers are rows of a grid: IQ3, IQ2, IQ1. A
+ * code is a number of the row with the sign above. */
 #include <string.h>
 
 #include "core/quant_parts.h"
@@ -120,11 +121,12 @@ static void rows_iq3_s(const uint8_t *b, quant_rows *rows, quant_codes *out) {
 }
 
 void quant_split_rows(dtype t, const uint8_t *block, quant_rows *rows, quant_codes *out) {
-    static void (*const splitters[N_DTYPES])(const uint8_t *, quant_rows *, quant_codes *) = {[DTYPE_IQ2_XXS] = rows_iq2_xxs,
-                                                                                              [DTYPE_IQ2_XS] = rows_iq2_xs,
-                                                                                              [DTYPE_IQ2_S] = rows_iq2_s,
-                                                                                              [DTYPE_IQ3_XXS] = rows_iq3_xxs,
-                                                                                              [DTYPE_IQ3_S] = rows_iq3_s};
+    static void (*const splitters[N_DTYPES])(const uint8_t *, quant_rows *,
+                                             quant_codes *) = {[DTYPE_IQ2_XXS] = rows_iq2_xxs,
+                                                               [DTYPE_IQ2_XS] = rows_iq2_xs,
+                                                               [DTYPE_IQ2_S] = rows_iq2_s,
+                                                               [DTYPE_IQ3_XXS] = rows_iq3_xxs,
+                                                               [DTYPE_IQ3_S] = rows_iq3_s};
     out->d[0] = quant_u16(block);
     splitters[t](block, rows, out);
 }
@@ -139,10 +141,10 @@ static void split_grid(dtype t, const uint8_t *b, quant_codes *out) {
     }
 }
 
-#define SPLIT_GRID(name, type)                                                                                                             \
-    void quant_split_##name(const uint8_t *b, int at, quant_codes *out) {                                                                  \
-        (void)at;                                                                                                                          \
-        split_grid(DTYPE_##type, b, out);                                                                                                  \
+#define SPLIT_GRID(name, type)                                                                               \
+    void quant_split_##name(const uint8_t *b, int at, quant_codes *out) {                                    \
+        (void)at;                                                                                            \
+        split_grid(DTYPE_##type, b, out);                                                                    \
     }
 SPLIT_GRID(iq2_xxs, IQ2_XXS)
 SPLIT_GRID(iq2_xs, IQ2_XS)
@@ -151,18 +153,21 @@ SPLIT_GRID(iq3_xxs, IQ3_XXS)
 SPLIT_GRID(iq3_s, IQ3_S)
 #undef SPLIT_GRID
 
-/* d, 32 bytes of rows, 8 words: 4 times 3 bits of rows, 3 of scale, the sign of an eighth that is added to all 32. */
+/* d, 32 bytes of rows, 8 words: 4 times 3 bits of rows, 3 of scale, the sign of an eighth
+ * that is added to all 32. */
 void quant_split_iq1_s(const uint8_t *b, int at, quant_codes *out) {
     (void)at;
     out->d[0] = quant_u16(b);
     for (int i = 0; i < N_EIGHTS; i++) {
         const unsigned word = quant_u16(b + 34 + 2 * (i / 4));
-        put_eight(quant_grid_iq1[b[2 + i] | (word >> (3 * (i % 4)) & 7) << 8], (word >> 15) * 255, out->q + 8 * i);
+        put_eight(quant_grid_iq1[b[2 + i] | (word >> (3 * (i % 4)) & 7) << 8], (word >> 15) * 255,
+                  out->q + 8 * i);
         out->scale[i / 4] = word >> 12 & 7;
     }
 }
 
-/* 32 bytes of rows, 16 of nibbles: 3 bits of row and the eighth's sign for each 8; 4 words of four scales of 3 bits, and a nibble of d. */
+/* 32 bytes of rows, 16 of nibbles: 3 bits of row and the eighth's sign for each 8; 4
+ * words of four scales of 3 bits, and a nibble of d. */
 void quant_split_iq1_m(const uint8_t *b, int at, quant_codes *out) {
     (void)at;
     for (int i = 0; i < N_EIGHTS; i++) {

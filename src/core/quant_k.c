@@ -1,4 +1,5 @@
-/* Splits the blocks of 256 elements whose numbers stand for themselves: K types, and IQ4_XS. */
+/* Splits the blocks of 256 elements whose numbers stand for themselves: K types, and
+ * IQ4_XS. */
 #include <string.h>
 
 #include "core/quant_parts.h"
@@ -21,8 +22,9 @@ static void split_bits(const uint8_t *restrict b, int at_bit, uint8_t *restrict 
     }
 }
 
-/* 16 bytes (scale, min: low and high nibble) of 16 elements each, 64 bytes of 2-bit values, d, dmin. The values lie in two halves of 128
- * elements: 32 bytes hold four rows of 32, two bits each. */
+/* 16 bytes (scale, min: low and high nibble) of 16 elements each, 64 bytes of 2-bit
+ * values, d, dmin. The values lie in two halves of 128 elements: 32 bytes hold four rows
+ * of 32, two bits each. */
 void quant_split_q2_k(const uint8_t *b, int at, quant_codes *out) {
     (void)at;
     for (int i = 0; i < 16; i++) {
@@ -34,7 +36,8 @@ void quant_split_q2_k(const uint8_t *b, int at, quant_codes *out) {
     out->m[0] = quant_u16(b + 82);
 }
 
-/* 32 bytes of third bits (0 means: minus 4), 64 bytes of 2-bit values laid out as in Q2_K, 16 scales of 6 bits in 12 bytes, d. */
+/* 32 bytes of third bits (0 means: minus 4), 64 bytes of 2-bit values laid out as in
+ * Q2_K, 16 scales of 6 bits in 12 bytes, d. */
 void quant_split_q3_k(const uint8_t *b, int at, quant_codes *out) {
     (void)at;
     quant_split_pairs(b + 32, 0, out->q);
@@ -47,9 +50,11 @@ void quant_split_q3_k(const uint8_t *b, int at, quant_codes *out) {
     out->d[0] = quant_u16(b + 108);
 }
 
-/* Q4_K and Q5_K: d, dmin, 12 bytes of scales and mins, for Q5_K 32 bytes of fifth bits, 128 of nibbles: 32 bytes hold two rows of 32.
- * 8 scales and 8 mins of 6 bits in 12 bytes: 0..3 in the low bits of bytes 0..3 (mins 4..7); 4..7 in the nibbles of bytes 8..11 with their
- * top two bits in the top bits of bytes 0..3 (mins 4..7). */
+/* Q4_K and Q5_K: d, dmin, 12 bytes of scales and mins, for Q5_K 32 bytes of fifth bits,
+ * 128 of nibbles: 32 bytes hold two rows of 32.
+ * 8 scales and 8 mins of 6 bits in 12 bytes: 0..3 in the low bits of bytes 0..3 (mins
+ * 4..7); 4..7 in the nibbles of bytes 8..11 with their top two bits in the top bits of
+ * bytes 0..3 (mins 4..7). */
 static void split_q45_k(bool five, const uint8_t *restrict b, quant_codes *out) {
     const uint8_t *packed = b + 4, *nibbles = five ? b + 48 : b + 16;
     out->d[0] = quant_u16(b);
@@ -73,8 +78,9 @@ static void split_q45_k(bool five, const uint8_t *restrict b, quant_codes *out) 
     }
 }
 
-/* 128 bytes of low nibbles, 64 of two high bits, 16 scales of 8 bits, d. In each half of 128 elements rows 0 and 2 share 32 bytes of
- * nibbles, rows 1 and 3 the next 32; the four rows share 32 bytes of high bits. */
+/* 128 bytes of low nibbles, 64 of two high bits, 16 scales of 8 bits, d. In each half of
+ * 128 elements rows 0 and 2 share 32 bytes of nibbles, rows 1 and 3 the next 32; the four
+ * rows share 32 bytes of high bits. */
 void quant_split_q6_k(const uint8_t *b, int at, quant_codes *out) {
     (void)at;
     for (int row = 0; row < 8; row++) {
@@ -98,7 +104,8 @@ void quant_split_q5_k(const uint8_t *b, int at, quant_codes *out) {
     split_q45_k(true, b, out);
 }
 
-/* d, 2 bytes of the scales' top two bits, 4 of their nibbles, 128 of nibbles: 16 bytes hold elements 0..15 and 16..31 of a group. */
+/* d, 2 bytes of the scales' top two bits, 4 of their nibbles, 128 of nibbles: 16 bytes
+ * hold elements 0..15 and 16..31 of a group. */
 void quant_split_iq4_xs(const uint8_t *b, int at, quant_codes *out) {
     const int high = quant_u16(b + 2);
     (void)at;

@@ -53,13 +53,16 @@ void quant_matrix_codes(const quant_matrix *m, int64_t r, int64_t i, int64_t n, 
 
 /* How many of the n elements from (row, i) on share a scale, and its index. */
 static size_t find_scale(const quant_matrix *m, size_t row, size_t i, size_t n, size_t *index) {
-    size_t group = (size_t)m->group, at = m->runs_on ? row * (size_t)m->n_in + i : i, left = group - at % group;
+    size_t group = (size_t)m->group, at = m->runs_on ? row * (size_t)m->n_in + i : i,
+           left = group - at % group;
     *index = m->runs_on ? at / group
-                        : row / (size_t)m->scale_rows * (size_t)m->n_groups + (m->group_of != NULL ? (size_t)m->group_of[i] : i / group);
+                        : row / (size_t)m->scale_rows * (size_t)m->n_groups +
+                              (m->group_of != NULL ? (size_t)m->group_of[i] : i / group);
     return m->group_of != NULL ? 1 : left < n ? left : n;
 }
 
-static void decode(const quant_matrix *m, const uint8_t *codes, size_t n, int32_t zero, float scale, float *out) {
+static void decode(const quant_matrix *m, const uint8_t *codes, size_t n, int32_t zero, float scale,
+                   float *out) {
     for (size_t k = 0; k < n && m->kind == CODE_INTEGER; k++) {
         out[k] = (float)((int32_t)codes[k] - zero) * scale;
     }

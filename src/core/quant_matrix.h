@@ -1,10 +1,13 @@
-/* A quantised matrix whose codes, scales and zero points a checkpoint keeps in tensors of their own (GPTQ, AWQ, FP8, NVFP4, ..).
+/* A quantised matrix whose codes, scales and zero points a checkpoint keeps in tensors of
+ * their own (GPTQ, AWQ, FP8, NVFP4, ..).
  *
- * All of these formats are one form with parameters: value(row, i) = decode(code(row, i)) * (scale(row, group of i) * factor), where decode
- * takes a zero point off an integer, widens an 8-bit float, or looks a code up in a table of 16. The methods in src/model
+ * All of these formats are one form with parameters: value(row, i) = decode(code(row, i))
+ * * (scale(row, group of i) * factor), where decode takes a zero point off an integer,
+ * widens an 8-bit float, or looks a code up in a table of 16. The methods in src/model
  * (quant_method.h) describe a linear layer's tensors so; backends read rows of it.
  *
- * Everything is borrowed; nothing needs alignment but scales, zeros, table and group_of. Constant while it is read, by any thread. */
+ * Everything is borrowed; nothing needs alignment but scales, zeros, table and group_of.
+ * Constant while it is read, by any thread. */
 #ifndef CORE_QUANT_MATRIX_H
 #define CORE_QUANT_MATRIX_H
 
@@ -12,14 +15,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Where the code of (row, i) lies. Words are little-endian u32, and hold 32 / bits codes each, but for CODES_WORDS_DOWN. */
+/* Where the code of (row, i) lies. Words are little-endian u32, and hold 32 / bits codes
+ * each, but for CODES_WORDS_DOWN. */
 typedef enum code_place {
     CODES_BYTES,        /* byte [row][i] */
     CODES_NIBBLES,      /* byte [row][i / 2], the even element in the low half */
     CODES_NIBBLES_HIGH, /* the same, the even element in the high half */
     CODES_WORDS,        /* word [row][i / (32 / bits)], the first element in the lowest bits */
-    CODES_WORDS_DOWN,   /* bits i * bits .. of the column of words [..][row], which run on from word to word */
-    CODES_WORDS_AWQ     /* 4 bits: word [i][row / 8], whose nibbles hold rows 0 2 4 6 1 3 5 7 of each 8 */
+    /* bits i * bits .. of the column of words [..][row], which run on from word to
+     * word */
+    CODES_WORDS_DOWN,
+    CODES_WORDS_AWQ /* 4 bits: word [i][row / 8], whose nibbles hold rows 0 2 4 6 1 3 5 7 of each 8 */
 } code_place;
 
 typedef enum code_kind {
@@ -30,7 +36,8 @@ typedef enum code_kind {
 
 #define NESTED_BLOCK 256
 
-/* What scales are made of that are quantised themselves: scale i is table[codes[i]] * outer[i / NESTED_BLOCK] + offset, rounded twice. */
+/* What scales are made of that are quantised themselves: scale i is table[codes[i]] *
+ * outer[i / NESTED_BLOCK] + offset, rounded twice. */
 typedef struct nested_scales {
     const uint8_t *codes;
     const float *table; /* [256] */
@@ -43,17 +50,21 @@ typedef struct quant_matrix {
     code_kind kind;
     int32_t bits; /* of a code: 2, 3, 4 or 8 */
     const uint8_t *codes;
-    int64_t n_rows, n_in;        /* of all that codes hold */
-    const float *table;          /* [16] of CODE_TABLE */
-    const float *scales;         /* [rows of scales][n_groups]; a row of the matrix has that of row / scale_rows */
+    int64_t n_rows, n_in; /* of all that codes hold */
+    const float *table;   /* [16] of CODE_TABLE */
+    /* [rows of scales][n_groups]; a row of the matrix has that of row / scale_rows */
+    const float *scales;
     const nested_scales *nested; /* what `scales` were made of; NULL: nothing */
     const int16_t *zeros;        /* of CODE_INTEGER, as scales; NULL: `zero` everywhere */
     int32_t zero, scale_rows, n_groups;
-    int32_t group;           /* of consecutive inputs that share a scale */
-    const int32_t *group_of; /* [n_in]: the group of each input, each below n_groups, in place of i / group; or NULL */
-    bool runs_on;            /* groups run on from row to row: that of (row, i) is (row * n_in + i) / group */
+    int32_t group; /* of consecutive inputs that share a scale */
+    /* [n_in]: the group of each input, each below n_groups, in place of i / group; or
+     * NULL */
+    const int32_t *group_of;
+    bool runs_on; /* groups run on from row to row: that of (row, i) is (row * n_in + i) / group */
     float factor;
-    /* The rows that are meant, as weight_part has them (loader.h): row r is first + r / block * step + r % block. */
+    /* The rows that are meant, as weight_part has them (loader.h): row r is first + r /
+     * block * step + r % block. */
     int64_t first, block, step;
 } quant_matrix;
 
@@ -67,8 +78,9 @@ void quant_matrix_codes(const quant_matrix *m, int64_t r, int64_t i, int64_t n, 
 /* The code of (row, i) of all that m->codes hold, as it is stored. */
 uint32_t quant_matrix_code(const quant_matrix *m, int64_t row, int64_t i);
 
-/* out[0..n) = the values of elements i .. i + n of row r. Each is one rounded product of the decoded code with the rounded product of scale
- * and factor. NaN where a scale or a code is. */
+/* out[0..n) = the values of elements i .. i + n of row r. Each is one rounded product of
+ * the decoded code with the rounded product of scale and factor. NaN where a scale or a
+ * code is. */
 void quant_matrix_read(const quant_matrix *m, int64_t r, int64_t i, int64_t n, float *out);
 
 #endif

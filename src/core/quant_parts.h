@@ -1,26 +1,35 @@
-/* The splitters of blocks, a file of them for each family of types. Internal to core/quant. */
+/* The splitters of blocks, a file of them for each family of types. Internal to
+ * core/quant. */
 #ifndef CORE_QUANT_PARTS_H
 #define CORE_QUANT_PARTS_H
 
 #include "core/quant.h"
 
-/* Writes a block's codes as those of elements at.., a multiple of the block's, of *out, which is zeroed. */
+/* Writes a block's codes as those of elements at.., a multiple of the block's, of *out,
+ * which is zeroed. */
 typedef void quant_splitter(const uint8_t *block, int at, quant_codes *out);
 
 quant_splitter quant_split_q4_0, quant_split_q4_1, quant_split_q5_0, quant_split_q5_1, quant_split_q8_0;
-quant_splitter quant_split_q2_k, quant_split_q3_k, quant_split_q4_k, quant_split_q5_k, quant_split_q6_k, quant_split_iq4_xs;
-quant_splitter quant_split_mxfp4, quant_split_nvfp4, quant_split_tq1_0, quant_split_tq2_0, quant_split_q2_0, quant_split_q1_0;
-quant_splitter quant_split_iq3_s, quant_split_iq3_xxs, quant_split_iq2_s, quant_split_iq2_xs, quant_split_iq2_xxs;
+quant_splitter quant_split_q2_k, quant_split_q3_k, quant_split_q4_k, quant_split_q5_k, quant_split_q6_k,
+    quant_split_iq4_xs;
+quant_splitter quant_split_mxfp4, quant_split_nvfp4, quant_split_tq1_0, quant_split_tq2_0, quant_split_q2_0,
+    quant_split_q1_0;
+quant_splitter quant_split_iq3_s, quant_split_iq3_xxs, quant_split_iq2_s, quant_split_iq2_xs,
+    quant_split_iq2_xxs;
 quant_splitter quant_split_iq1_m, quant_split_iq1_s;
 
-/* Grids: numbers of 8 elements, 2 bits each (IQ2, IQ1), or of 4 elements, in 4 bits each (IQ3). Element 0 in the lowest. */
-extern const uint16_t quant_grid_iq2_xxs[256], quant_grid_iq2_xs[512], quant_grid_iq2_s[1024], quant_grid_iq1[2048];
+/* Grids: numbers of 8 elements, 2 bits each (IQ2, IQ1), or of 4 elements, in 4 bits each
+ * (IQ3). Element 0 in the lowest. */
+extern const uint16_t quant_grid_iq2_xxs[256], quant_grid_iq2_xs[512], quant_grid_iq2_s[1024],
+    quant_grid_iq1[2048];
 extern const uint16_t quant_grid_iq3_xxs[256], quant_grid_iq3_s[512];
 
-/* Two bits of 256 elements, in halves of 128: 32 bytes hold four rows of 32. They are added to q from bit at_bit on. */
+/* Two bits of 256 elements, in halves of 128: 32 bytes hold four rows of 32. They are
+ * added to q from bit at_bit on. */
 void quant_split_pairs(const uint8_t *restrict b, int at_bit, uint8_t *restrict q);
 
-/* A block's bytes are read one by one: nothing is aligned, and the formats are little-endian whatever the machine. */
+/* A block's bytes are read one by one: nothing is aligned, and the formats are
+ * little-endian whatever the machine. */
 static inline uint16_t quant_u16(const uint8_t *p) {
     return (uint16_t)(p[0] | p[1] << 8);
 }

@@ -1,12 +1,14 @@
-/* Codes of a few bits that are packed into words, as quantised checkpoints keep weights and zero points. */
+/* Codes of a few bits that are packed into words, as quantised checkpoints keep weights
+ * and zero points. */
 #ifndef CORE_QUANT_WORDS_H
 #define CORE_QUANT_WORDS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* A column of little-endian u32, `stride` words apart. The lowest `used` bits of each hold codes of `bits` (1 to 8), which run on from word
- * to word, the first in the lowest bits. Borrowed; needs no alignment. */
+/* A column of little-endian u32, `stride` words apart. The lowest `used` bits of each
+ * hold codes of `bits` (1 to 8), which run on from word to word, the first in the lowest
+ * bits. Borrowed; needs no alignment. */
 typedef struct quant_words {
     const uint8_t *words;
     size_t stride;

@@ -123,8 +123,9 @@ static void to_q8_0(const float *x, uint8_t *b) {
     quant_put_u16(b, f32_to_f16(d));
 }
 
-/* The exponent puts the extreme element between 4 and 8, E2M1's two largest numbers being 4 and 6. The nearest code, the lower of two: a
- * magnitude's code is the count of midpoints below it. */
+/* The exponent puts the extreme element between 4 and 8, E2M1's two largest numbers being
+ * 4 and 6. The nearest code, the lower of two: a magnitude's code is the count of
+ * midpoints below it. */
 static void to_mxfp4(const float *x, uint8_t *b) {
     static const float middles[7] = {0.5f, 1.5f, 2.5f, 3.5f, 5.0f, 7.0f, 10.0f};
     const float largest = fabsf(extreme(x));
@@ -155,7 +156,8 @@ static uint16_t ternary(const float *x, uint8_t q[256]) {
     return f32_to_f16(d);
 }
 
-/* n bytes of so many digits: the least fraction of 256 that begins with them in base 3. */
+/* n bytes of so many digits: the least fraction of 256 that begins with them in base
+ * 3. */
 static void write_digits(uint8_t *p, const uint8_t *q, int n, int digits) {
     for (int i = 0; i < n; i++) {
         int number = 0;

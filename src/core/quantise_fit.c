@@ -5,7 +5,9 @@
 
 #include "core/quant.h"
 
-#define EQUAL 1e-5f /* relative variance of numbers below which they are taken for equal, and leave the min open */
+/* relative variance of numbers below which they are taken for equal, and leave the min
+ * open */
+#define EQUAL 1e-5f
 
 static float add_lanes(const float a[FIT_LANES]) {
     return ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]));
@@ -26,7 +28,8 @@ void fit_weigh(const float *x, int n, float *weights) {
 
 /* ---- numbers ---- */
 
-/* The number of the table nearest to x: it starts from the lowest and takes a step for each midpoint below x. */
+/* The number of the table nearest to x: it starts from the lowest and takes a step for
+ * each midpoint below x. */
 static void look_up(const float *x, float inverse, int n, float *numbers) {
     static const float middles[15] = {-115.5f, -93.5f, -74.0f, -57.0f, -42.0f, -28.5f, -16.0f, -4.5f,
                                       7.0f,    19.0f,  31.5f,  45.5f,  61.0f,  79.0f,  101.0f};
@@ -62,7 +65,8 @@ static float inverse_of(float scale) {
     return scale != 0.0f ? 1.0f / scale : 0.0f;
 }
 
-float fit_round(const fit_codes *c, const fit *f, const float *x, const float *weights, int n, float *numbers) {
+float fit_round(const fit_codes *c, const fit *f, const float *x, const float *weights, int n,
+                float *numbers) {
     float errors[FIT_LANES] = {0};
     round_all(c, inverse_of(f->scale), f->min, x, n, numbers);
     for (int i = 0; i < n; i += FIT_LANES) {
@@ -82,7 +86,8 @@ typedef struct fit_sums {
 } fit_sums;
 
 static fit_sums sum_all(const float *x, const float *weights, const float *numbers, int n) {
-    float w[FIT_LANES] = {0}, wx[FIT_LANES] = {0}, q[FIT_LANES] = {0}, qq[FIT_LANES] = {0}, xq[FIT_LANES] = {0};
+    float w[FIT_LANES] = {0}, wx[FIT_LANES] = {0}, q[FIT_LANES] = {0}, qq[FIT_LANES] = {0},
+          xq[FIT_LANES] = {0};
     for (int i = 0; i < n; i += FIT_LANES) {
         for (int k = 0; k < FIT_LANES; k++) {
             const float weighted = weights[i + k] * numbers[i + k];
@@ -96,7 +101,8 @@ static fit_sums sum_all(const float *x, const float *weights, const float *numbe
     return (fit_sums){add_lanes(w), add_lanes(wx), add_lanes(q), add_lanes(qq), add_lanes(xq)};
 }
 
-/* The scale, and min where there is one, that are best for given numbers. A min alone where all numbers are 0. */
+/* The scale, and min where there is one, that are best for given numbers. A min alone
+ * where all numbers are 0. */
 static fit solve(const fit_codes *c, const fit_sums *s) {
     const float whole = s->w * s->qq, determinant = whole - s->q * s->q;
     if (c->has_min && s->qq == 0.0f && s->x < 0.0f) {
@@ -121,7 +127,8 @@ typedef struct search {
     float gain;
 } search;
 
-/* Tries the numbers of a first guess, with the scale that is best for them: the error is then the weighted squares of x less `gain`. */
+/* Tries the numbers of a first guess, with the scale that is best for them: the error is
+ * then the weighted squares of x less `gain`. */
 static void try_guess(search *s, float inverse, float min) {
     float numbers[FIT_MOST];
     round_all(s->c, inverse, min, s->x, s->n, numbers);

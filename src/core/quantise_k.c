@@ -1,5 +1,7 @@
-/* Quantises to the types of 256 elements, Q4_K, Q5_K, Q6_K and IQ4_XS, and to IQ4_NL: a scale is searched for in every group, then the
- * groups' scales are rounded to codes of the block's scale. A code's neighbours are tried too, for rounding changes which is the best. */
+/* Quantises to the types of 256 elements, Q4_K, Q5_K, Q6_K and IQ4_XS, and to IQ4_NL: a
+ * scale is searched for in every group, then the groups' scales are rounded to codes of
+ * the block's scale. A code's neighbours are tried too, for rounding changes which is the
+ * best. */
 #include <math.h>
 #include <string.h>
 
@@ -10,8 +12,10 @@
 
 #define MOST_GROUPS 16
 
-static const fit_codes codes_q4_k = {.top = 15.0f, .has_min = true}, codes_q5_k = {.top = 31.0f, .has_min = true};
-static const fit_codes codes_q6_k = {.low = 32.0f, .top = 31.0f}, codes_iq4 = {.low = 127.0f, .top = 113.0f, .is_table = true};
+static const fit_codes codes_q4_k = {.top = 15.0f, .has_min = true},
+                       codes_q5_k = {.top = 31.0f, .has_min = true};
+static const fit_codes codes_q6_k = {.low = 32.0f, .top = 31.0f},
+                       codes_iq4 = {.low = 127.0f, .top = 113.0f, .is_table = true};
 
 /* A block of groups: what each is rounded to. */
 typedef struct k_block {
@@ -47,7 +51,8 @@ static void try_codes(k_block *k, int g, float scale, float min, float *least_er
     }
 }
 
-/* Chooses group g's codes among those next to the scale and min that were found for it. */
+/* Chooses group g's codes among those next to the scale and min that were found for
+ * it. */
 static void round_group(k_block *k, int g, const fit *found) {
     const float scale = fit_nearest(ratio(found->scale, k->d), k->least, k->most),
                 min = fit_nearest(ratio(found->min, k->dmin), 0.0f, 63.0f);
@@ -65,9 +70,11 @@ static void round_group(k_block *k, int g, const fit *found) {
     }
 }
 
-/* Quantises the block at x: fills k's units, codes and numbers. The group of the largest scale gets the code at the end of the range that
- * reaches further: `most` where least is 0, else `least`. */
-static void fit_block(k_block *k, const fit_codes *codes, const float *x, int group, float least, float most) {
+/* Quantises the block at x: fills k's units, codes and numbers. The group of the largest
+ * scale gets the code at the end of the range that reaches further: `most` where least is
+ * 0, else `least`. */
+static void fit_block(k_block *k, const fit_codes *codes, const float *x, int group, float least,
+                      float most) {
     fit found[MOST_GROUPS];
     float scale = 0.0f, min = 0.0f;
     const int n_groups = QUANT_SUPER / group;
@@ -157,7 +164,8 @@ void quant_to_q6_k(const float *x, uint8_t *b) {
         for (int i = 0; i < 32; i++) {
             b[64 * half + i] = (uint8_t)((row[i] & 15) | (row[64 + i] & 15) << 4);
             b[64 * half + 32 + i] = (uint8_t)((row[32 + i] & 15) | (row[96 + i] & 15) << 4);
-            b[128 + 32 * half + i] = (uint8_t)(row[i] >> 4 | row[32 + i] >> 4 << 2 | row[64 + i] >> 4 << 4 | row[96 + i] >> 4 << 6);
+            b[128 + 32 * half + i] = (uint8_t)(row[i] >> 4 | row[32 + i] >> 4 << 2 | row[64 + i] >> 4 << 4 |
+                                               row[96 + i] >> 4 << 6);
         }
     }
     for (int g = 0; g < 16; g++) {

@@ -45,7 +45,8 @@ void sampling_lists_drop(sampling_lists *lists) {
 }
 
 quire_err sampling_lists_set_bias(sampling_lists *lists, const int32_t *ids, const float *bias, int32_t n) {
-    void *own_ids = mem_dup(ids, (size_t)n * sizeof *ids), *own_bias = mem_dup(bias, (size_t)n * sizeof *bias);
+    void *own_ids = mem_dup(ids, (size_t)n * sizeof *ids),
+         *own_bias = mem_dup(bias, (size_t)n * sizeof *bias);
     if (own_ids == NULL || own_bias == NULL) {
         mem_free(own_ids);
         mem_free(own_bias);

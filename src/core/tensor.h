@@ -11,8 +11,9 @@
 
 #define TENSOR_MAX_DIMS 4
 
-/* Row-major: the last dimension is contiguous. A linear layer's weight is [n_out, n_in] whatever file it came from
- * (GGUF stores dimensions fastest first; the reader reverses them). Unused dims are 1. */
+/* Row-major: the last dimension is contiguous. A linear layer's weight is [n_out, n_in]
+ * whatever file it came from (GGUF stores dimensions fastest first; the reader reverses
+ * them). Unused dims are 1. */
 typedef struct tensor_view {
     const char *name; /* 0-terminated, valid as long as the file is open */
     dtype type;
@@ -20,10 +21,17 @@ typedef struct tensor_view {
     int64_t dims[TENSOR_MAX_DIMS];
     const void *data; /* of any alignment */
     size_t n_bytes;
-    const struct tensor_view *scale; /* for integer types: one factor a row, [rows] or [rows, 1]; NULL: none */
-    bool stays;                      /* data stay mapped while a model made of them is open: a backend need not copy them */
-    const quant_matrix *quant; /* not NULL: the elements are those of this matrix, as floats (type F32); data and n_bytes are unused */
-    uint32_t packing;          /* 0, or the version of the backend's own layout of data, in place of row by row; aligned to 64 then */
+    /* for integer types: one factor a row, [rows] or [rows, 1]; NULL: none */
+    const struct tensor_view *scale;
+    /* data stay mapped while a model made of them is open: a backend need not copy
+     * them */
+    bool stays;
+    /* not NULL: the elements are those of this matrix, as floats (type F32); data and
+     * n_bytes are unused */
+    const quant_matrix *quant;
+    /* 0, or the version of the backend's own layout of data, in place of row by row;
+     * aligned to 64 then */
+    uint32_t packing;
 } tensor_view;
 
 #endif

@@ -1,4 +1,5 @@
-/* The batch of a step: tokens, positions, slots, wanted rows and the attention work list of the planned items. The engine thread. */
+/* The batch of a step: tokens, positions, slots, wanted rows and the attention work list
+ * of the planned items. The engine thread. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -12,7 +13,8 @@
 
 quire_err batch_open(engine *e) {
     step_arrays *a = &e->step;
-    size_t n_rows = (size_t)e->sched.limits.max_rows, n_seqs = (size_t)e->sched.limits.max_seqs, n_workers = (size_t)e->samples.n_workers;
+    size_t n_rows = (size_t)e->sched.limits.max_rows, n_seqs = (size_t)e->sched.limits.max_seqs,
+           n_workers = (size_t)e->samples.n_workers;
     a->out0 = mem_new(n_seqs, sizeof *a->out0);
     a->uses = mem_new(n_seqs, sizeof *a->uses);
     a->tokens = mem_new(n_rows, sizeof *a->tokens);
@@ -30,8 +32,8 @@ quire_err batch_open(engine *e) {
     a->line_rows = mem_new((size_t)e->sched.limits.max_out + 1, sizeof *a->line_rows);
     a->line_results = mem_new(n_rows, sizeof *a->line_results);
     a->tables = mem_new(n_seqs * (size_t)e->layout.n_groups, sizeof(kv_table *));
-    bool whole = a->out0 && a->uses && a->tokens && a->positions && a->types && a->parents && a->faults && a->out_rows && a->batch_seqs &&
-                 a->tables && a->hidden && a->raw && a->forked && a->states &&
+    bool whole = a->out0 && a->uses && a->tokens && a->positions && a->types && a->parents && a->faults &&
+                 a->out_rows && a->batch_seqs && a->tables && a->hidden && a->raw && a->forked && a->states &&
                  a->lines && a->line_rows && a->line_results;
     for (int32_t g = 0; g < e->kv.n_token_groups && whole; g++) {
         a->slots[g] = mem_new(n_rows, sizeof *a->slots[g]);
@@ -55,8 +57,8 @@ quire_err batch_open(engine *e) {
 
 void batch_close(engine *e) {
     step_arrays *a = &e->step;
-    void *blocks[] = {a->out0, a->uses, a->tokens, a->positions, a->parents, a->out_rows,
-                      a->batch_seqs, (void *)a->tables, a->hidden, a->raw,       a->forked,   a->types,
+    void *blocks[] = {a->out0,       a->uses,           a->tokens, a->positions, a->parents,     a->out_rows,
+                      a->batch_seqs, (void *)a->tables, a->hidden, a->raw,       a->forked,      a->types,
                       a->faults,     a->states,         a->lines,  a->line_rows, a->line_results};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         mem_free(blocks[i]);
@@ -73,11 +75,13 @@ int32_t batch_first_wanted(const sequence *s) {
     if (s->pooling != NULL) {
         return s->task.n_known;
     }
-    int32_t sampled = s->task.n_known - 1 + s->draft.n_jump_forward; /* positions before it are followed by a jump-forward token */
+    /* positions before it are followed by a jump-forward token */
+    int32_t sampled = s->task.n_known - 1 + s->draft.n_jump_forward;
     return task_wants_logits(&s->task) && s->task.logits_first < sampled ? s->task.logits_first : sampled;
 }
 
-/* Fills n rows of tokens[0..n), the first of which is at s's index p0: tokens, positions, slots, and which logits are wanted. */
+/* Fills n rows of tokens[0..n), the first of which is at s's index p0: tokens, positions,
+ * slots, and which logits are wanted. */
 static void fill_rows(engine *e, const sequence *s, const int32_t *tokens, int32_t p0, int32_t n) {
     step_arrays *a = &e->step;
     int32_t row0 = a->rows.n_rows, wanted = batch_first_wanted(s) - p0;
@@ -104,11 +108,13 @@ static row_use use_of(const engine *e, const sequence *s, const sched_item *it) 
     if (s->beams != NULL) {
         return ROW_BEAM;
     }
-    bool is_judged = it->n_drafts > 0 && s->draft.n_jump_forward == 0 && draft_by_rejection(&e->options.draft, &s->sampling);
+    bool is_judged = it->n_drafts > 0 && s->draft.n_jump_forward == 0 &&
+                     draft_by_rejection(&e->options.draft, &s->sampling);
     return is_judged || s->next_child != NULL || task_wants_logits(&s->task) ? ROW_ALONE : ROW_LINE;
 }
 
-/* Fills the rows of one item: its known tokens, then its drafts, in adjacent slots whatever their positions. */
+/* Fills the rows of one item: its known tokens, then its drafts, in adjacent slots
+ * whatever their positions. */
 static void fill_item(engine *e, int32_t item) {
     step_arrays *a = &e->step;
     const sequence *s = planned_at(e, item);
@@ -164,7 +170,8 @@ static void clear_faults(step_arrays *a) {
     a->rows.faults = NULL;
     for (int32_t i = 0; i < a->rows.n_seqs && a->rows.faults == NULL; i++) {
         const attn_mods *mods = a->batch_seqs[i].mods;
-        bool may_fault = mods != NULL && ((mods->mask != NULL && mods->mask->may_fault) || mods->score != NULL);
+        bool may_fault =
+            mods != NULL && ((mods->mask != NULL && mods->mask->may_fault) || mods->score != NULL);
         a->rows.faults = may_fault ? a->faults : NULL;
     }
     for (int32_t i = 0; i < a->rows.n_rows && a->rows.faults != NULL; i++) {
@@ -182,8 +189,8 @@ void batch_fill(engine *e) {
     fill_types(e);
     clear_faults(a);
     if (e->options.no_cascade) {
-        a->rows.n_work =
-            batch_plan_work(a->batch_seqs, a->rows.n_seqs, a->cascade.limits.tile_rows, a->cascade.items, a->cascade.max_items);
+        a->rows.n_work = batch_plan_work(a->batch_seqs, a->rows.n_seqs, a->cascade.limits.tile_rows,
+                                         a->cascade.items, a->cascade.max_items);
     } else {
         cascade_plan(&a->cascade, &a->rows);
     }

@@ -67,18 +67,20 @@ bool beam_is_cancelled(const engine *e, const beams *g) {
 /* ---- the end ---- */
 
 /* Copies the tokens behind the prompt, and their log-probabilities. */
-static void copy_tokens(const beams *g, int32_t n, const int32_t *tokens, const token_logprob *logprobs, int32_t *to,
-                        token_logprob *to_logprobs) {
+static void copy_tokens(const beams *g, int32_t n, const int32_t *tokens, const token_logprob *logprobs,
+                        int32_t *to, token_logprob *to_logprobs) {
     memcpy(to, tokens, (size_t)n * sizeof *to);
     mem_copy(to_logprobs, logprobs, (size_t)n * (size_t)g->width * sizeof *to_logprobs);
 }
 
-/* The best result of all sets that was not taken yet; at[i] is how many of set i's were taken. NULL: there is none. */
+/* The best result of all sets that was not taken yet; at[i] is how many of set i's were
+ * taken. NULL: there is none. */
 static const beam_result *next_best(const beams *g, int32_t *at) {
     int32_t best = -1;
     for (int32_t i = 0; i < g->n_sets; i++) {
         const beam_finished *f = &g->sets[i].finished;
-        if (at[i] < f->n_kept && (best < 0 || f->list[at[i]]->score > g->sets[best].finished.list[at[best]]->score)) {
+        if (at[i] < f->n_kept &&
+            (best < 0 || f->list[at[i]]->score > g->sets[best].finished.list[at[best]]->score)) {
             best = i;
         }
     }
@@ -152,7 +154,8 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
     explain_ended(e, g->reporter);
     int32_t at[PARAMS_MAX_BEAMS] = {0};
     finish_reason reasons[PARAMS_MAX_BEAMS];
-    for (int32_t i = 0; i < g->n_results; i++) { /* all, before the first one that others read from is dropped */
+    /* all, before the first one that others read from is dropped */
+    for (int32_t i = 0; i < g->n_results; i++) {
         sequence *s = g->beams[i].seq;
         finish_reason r = deliver(e, g, s, reason == FINISH_LENGTH ? next_best(g, at) : NULL);
         reasons[i] = reason == FINISH_LENGTH ? r : reason;
@@ -181,7 +184,8 @@ static quire_err fill_list(engine *e, beams *g, beam *b, float *logits) {
     int32_t n_vocab = e->desc->n_vocab;
     float *raw = e->step.raw;
     sample_result result = NOT_SAMPLED;
-    sample_row row = {.goal = SAMPLE_ADJUST, .logits = logits, .context = step_sample_context(b->seq), .result = &result};
+    sample_row row = {
+        .goal = SAMPLE_ADJUST, .logits = logits, .context = step_sample_context(b->seq), .result = &result};
     double normalizer = logprobs_normalizer(logits, n_vocab);
     if (g->width > 0) {
         memcpy(raw, logits, (size_t)n_vocab * sizeof *raw);
@@ -195,14 +199,16 @@ static quire_err fill_list(engine *e, beams *g, beam *b, float *logits) {
         int32_t token = g->best[i].id;
         double logprob = (double)logits[token] - normalizer;
         if (isfinite(logprob)) {
-            b->list[b->n_list++] =
-                (beam_candidate){token, logprob, g->width > 0 ? logprobs_of(raw, n_vocab, normalizer, token) : (token_logprob){0}};
+            b->list[b->n_list++] = (beam_candidate){
+                token, logprob,
+                g->width > 0 ? logprobs_of(raw, n_vocab, normalizer, token) : (token_logprob){0}};
         }
     }
     return QUIRE_OK;
 }
 
-/* The diversity penalty of a set for a token: it grows with the beams of earlier sets that chose it in this step. */
+/* The diversity penalty of a set for a token: it grows with the beams of earlier sets
+ * that chose it in this step. */
 static double penalty(const beams *g, int32_t token) {
     int32_t n = 0;
     for (int32_t i = 0; i < g->n_chosen; i++) {
@@ -217,14 +223,17 @@ static int32_t fill_choices(const beams *g, const beam_set *set) {
         const beam *b = set->live[i];
         for (int32_t k = 0; k < b->n_list; k++) {
             double logprob = b->list[k].logprob - penalty(g, b->list[k].token);
-            g->choices[n++] = (beam_choice){.from = i, .place = k, .token = b->list[k].token, .score = b->score + logprob};
+            g->choices[n++] =
+                (beam_choice){.from = i, .place = k, .token = b->list[k].token, .score = b->score + logprob};
         }
     }
     return n;
 }
 
-/* Writes entry `entry` of b's list, with its log-probabilities, as the token behind its `n` generated ones. */
-static void write_token(const beams *g, const beam *b, int32_t entry, int32_t n, int32_t *tokens, token_logprob *logprobs) {
+/* Writes entry `entry` of b's list, with its log-probabilities, as the token behind its
+ * `n` generated ones. */
+static void write_token(const beams *g, const beam *b, int32_t entry, int32_t n, int32_t *tokens,
+                        token_logprob *logprobs) {
     tokens[n] = b->list[entry].token;
     if (g->width > 0) {
         token_logprob *to = logprobs + (size_t)n * (size_t)g->width;
@@ -236,11 +245,13 @@ static void write_token(const beams *g, const beam *b, int32_t entry, int32_t n,
 static void keep_result(const beams *g, beam_set *set, const beam_choice *choice) {
     const beam *b = set->live[choice->from];
     const sequence *s = b->seq;
-    beam_result *r = beam_keep(&g->rules, &set->finished, beam_score(&g->rules, choice->score, g->n_generated));
+    beam_result *r =
+        beam_keep(&g->rules, &set->finished, beam_score(&g->rules, choice->score, g->n_generated));
     if (r != NULL) {
         r->sum = b->sum + b->list[choice->place].logprob;
         r->n_tokens = g->n_generated;
-        copy_tokens(g, r->n_tokens - 1, s->task.tokens + s->task.n_prompt, s->logprobs, r->tokens, r->logprobs);
+        copy_tokens(g, r->n_tokens - 1, s->task.tokens + s->task.n_prompt, s->logprobs, r->tokens,
+                    r->logprobs);
         write_token(g, b, choice->place, r->n_tokens - 1, r->tokens, r->logprobs);
     }
 }
@@ -248,12 +259,14 @@ static void keep_result(const beams *g, beam_set *set, const beam_choice *choice
 bool beam_ending(void *context, const beam_choice *choice) {
     beams *g = context;
     sequence *s = g->choosing->live[choice->from]->seq;
-    s->task.tokens[s->task.n_known] = choice->token; /* there is room, since everything ends at the last length */
+    /* there is room, since everything ends at the last length */
+    s->task.tokens[s->task.n_known] = choice->token;
     return g->n_generated > s->sampling.min_tokens &&
            g->ending.is_over(g->ending.context, s->task.tokens, s->task.n_prompt, s->task.n_known + 1);
 }
 
-/* Chooses for one set: keeps results, and adds the continuations that are kept to the children. */
+/* Chooses for one set: keeps results, and adds the continuations that are kept to the
+ * children. */
 static void choose_set(beams *g, beam_set *set) {
     beam_outcome *o = &g->outcome;
     g->choosing = set;
@@ -269,8 +282,8 @@ static void choose_set(beams *g, beam_set *set) {
         g->chosen[g->n_chosen++] = choice->token;
         if (set->is_open) {
             double sum = b->sum + b->list[choice->place].logprob;
-            g->children[g->n_children++] =
-                (beam_child){.parent = b, .set = set, .entry = choice->place, .score = choice->score, .sum = sum};
+            g->children[g->n_children++] = (beam_child){
+                .parent = b, .set = set, .entry = choice->place, .score = choice->score, .sum = sum};
         }
     }
     set->n_live = 0;
@@ -288,7 +301,8 @@ static int32_t shared_pages(const engine *e, const sequence *s, int32_t n_all) {
     return n;
 }
 
-/* With forks that share nothing (for comparison), s copies its shared pages, if there is room for all of them. */
+/* With forks that share nothing (for comparison), s copies its shared pages, if there is
+ * room for all of them. */
 static void stop_sharing(engine *e, sequence *s) {
     int32_t n = e->options.ablations.no_fork_sharing ? shared_pages(e, s, 0) : 0;
     kv_cache_make_free(&e->kv, n);
@@ -299,7 +313,8 @@ static void stop_sharing(engine *e, sequence *s) {
         kv_table *t = &s->task.kv.tables[g];
         for (int32_t i = 0; i < t->n_pages; i++) {
             page_id own;
-            if (kv_seq_holders(&e->kv, &s->task.kv, g, i) > 1 && kv_pool_reserve(e->kv.pool, 1, &own) == QUIRE_OK) {
+            if (kv_seq_holders(&e->kv, &s->task.kv, g, i) > 1 &&
+                kv_pool_reserve(e->kv.pool, 1, &own) == QUIRE_OK) {
                 kv_copy_pair pair = {kv_table_replace(e->kv.pool, t, i, own).v, own.v};
                 e->b->ops->kv_copy(e->b, &pair, 1);
             }
@@ -307,12 +322,13 @@ static void stop_sharing(engine *e, sequence *s) {
     }
 }
 
-/* Makes `to` a second beam like `from`: it runs where there is a free place, else it resumes later. */
+/* Makes `to` a second beam like `from`: it runs where there is a free place, else it
+ * resumes later. */
 static void fork_beam(engine *e, const beams *g, const beam *from, beam *to) {
     sequence *s = to->seq;
     const sequence *f = from->seq;
-    copy_tokens(g, f->task.n_known - f->task.n_prompt, f->task.tokens + f->task.n_prompt, f->logprobs, s->task.tokens + s->task.n_prompt,
-                s->logprobs);
+    copy_tokens(g, f->task.n_known - f->task.n_prompt, f->task.tokens + f->task.n_prompt, f->logprobs,
+                s->task.tokens + s->task.n_prompt, s->logprobs);
     s->task.n_known = f->task.n_known;
     if (f->constraint != NULL) {
         memcpy(s->constraint_states, f->constraint_states, f->constraint->state_bytes);
@@ -326,8 +342,8 @@ static void fork_beam(engine *e, const beams *g, const beam *from, beam *to) {
     }
 }
 
-/* Assigns a beam to every child: its parent for the first child, a beam without child for the others. Beams without children release their
- * pages before anything is forked. */
+/* Assigns a beam to every child: its parent for the first child, a beam without child for
+ * the others. Beams without children release their pages before anything is forked. */
 static void place_children(engine *e, beams *g) {
     for (int32_t i = 0; i < g->n_beams; i++) {
         g->beams[i].is_taken = g->beams[i].is_live = false;
@@ -359,13 +375,15 @@ static void place_children(engine *e, beams *g) {
     }
 }
 
-/* Appends to every child its token. The parents' lists are still valid. Errors are those of constraints, which allow the tokens. */
+/* Appends to every child its token. The parents' lists are still valid. Errors are those
+ * of constraints, which allow the tokens. */
 static quire_err write_children(beams *g) {
     for (int32_t i = 0; i < g->n_children; i++) {
         const beam_child *c = &g->children[i];
         sequence *s = c->place->seq;
         TRY(sample_accept(&s->context, c->parent->list[c->entry].token));
-        write_token(g, c->parent, c->entry, s->task.n_known - s->task.n_prompt, s->task.tokens + s->task.n_prompt, s->logprobs);
+        write_token(g, c->parent, c->entry, s->task.n_known - s->task.n_prompt,
+                    s->task.tokens + s->task.n_prompt, s->logprobs);
         s->task.n_known++;
         c->place->score = c->score;
         c->place->sum = c->sum;
@@ -392,9 +410,10 @@ static void choose(engine *e, beams *g) {
         for (int32_t i = 0; i < g->n_sets; i++) {
             found = found || g->sets[i].finished.n_kept > 0;
         }
-        const sequence *first = g->beams[0].seq; /* where its rules allow no token, the request is wrong, as in sampler_sample */
-        bool has_rules = first->constraint != NULL || first->sampling.lists != NULL || first->sampling.no_repeat_ngram_size > 0 ||
-                         first->sampling.min_tokens > 0;
+        /* where its rules allow no token, the request is wrong, as in sampler_sample */
+        const sequence *first = g->beams[0].seq;
+        bool has_rules = first->constraint != NULL || first->sampling.lists != NULL ||
+                         first->sampling.no_repeat_ngram_size > 0 || first->sampling.min_tokens > 0;
         quire_err none = has_rules ? QUIRE_BAD_REQUEST : QUIRE_NUMERIC;
         beam_finish(e, g, found ? FINISH_LENGTH : FINISH_ERROR, found ? QUIRE_OK : none);
         return;
@@ -406,7 +425,8 @@ static void choose(engine *e, beams *g) {
         return;
     }
     explain_token(e, g->reporter, clock_us());
-    service_counters_add(&e->sched.service, g->beams[0].seq->task.tenant_slot, SERVICE_OUTPUT_WEIGHT * (double)g->n_children);
+    service_counters_add(&e->sched.service, g->beams[0].seq->task.tenant_slot,
+                         SERVICE_OUTPUT_WEIGHT * (double)g->n_children);
 }
 
 void beam_take(engine *e, sequence *s, float *logits) {
@@ -427,7 +447,8 @@ void beam_take(engine *e, sequence *s, float *logits) {
 
 /* ---- pages lost and found ---- */
 
-/* How many tokens two beams have in common, among the first `most` and without s's last one, which is computed for its logits. */
+/* How many tokens two beams have in common, among the first `most` and without s's last
+ * one, which is computed for its logits. */
 static int32_t common_tokens(const sequence *from, const sequence *s, int32_t most) {
     int32_t n = s->task.n_known - 1 < most ? s->task.n_known - 1 : most, at = s->task.n_prompt;
     while (at < n && from->task.tokens[at] == s->task.tokens[at]) {
@@ -436,7 +457,8 @@ static int32_t common_tokens(const sequence *from, const sequence *s, int32_t mo
     return at < n ? at : n;
 }
 
-/* Resumes s: it shares the pages of `from`'s first n tokens, or (NULL) takes what the prefix cache has. */
+/* Resumes s: it shares the pages of `from`'s first n tokens, or (NULL) takes what the
+ * prefix cache has. */
 static void join(engine *e, const beam *from, sequence *s, int32_t n) {
     if (from == NULL) {
         cache_enter(e, s);
@@ -473,7 +495,8 @@ static void join_next(engine *e, beams *g) {
     join(e, best_from, best, best_n);
 }
 
-/* Pages that s's next row takes to copy shared ones, without those that other beams of the search copy before it. */
+/* Pages that s's next row takes to copy shared ones, without those that other beams of
+ * the search copy before it. */
 static int32_t copies(const engine *e, const sequence *s) {
     const beams *g = s->beams;
     int32_t n = 0;
@@ -484,7 +507,9 @@ static int32_t copies(const engine *e, const sequence *s) {
         }
         page_id tail = table->pages[table->n_pages - 1];
         int32_t n_here = 0;
-        bool is_last = true, others = false; /* last in the order of planning: the others that write have copies of their own by then */
+        /* last in the order of planning: the others that write have copies of their own
+         * by then */
+        bool is_last = true, others = false;
         for (int32_t i = 0; i < g->n_beams; i++) {
             const kv_table *other = &g->beams[i].seq->task.kv.tables[t];
             bool here = other->n_pages > 0 && other->pages[other->n_pages - 1].v == tail.v;
@@ -498,7 +523,8 @@ static int32_t copies(const engine *e, const sequence *s) {
     return n;
 }
 
-/* Pages that the other live beams take besides s's, each sharing what it can with one before it. */
+/* Pages that the other live beams take besides s's, each sharing what it can with one
+ * before it. */
 static int32_t pages_behind(const engine *e, const beams *g, const sequence *s) {
     const kv_most *whole = &e->sched.limits.most;
     int64_t n = 0;
@@ -512,7 +538,8 @@ static int32_t pages_behind(const engine *e, const beams *g, const sequence *s) 
             int32_t common = g->beams[k].is_live ? common_tokens(g->beams[k].seq, one, one->task.n_known) : 0;
             most = common > most ? common : most;
         }
-        int64_t own = (kv_pages_for(one->task.n_known + 1, whole->page_tokens) - most / whole->page_tokens) * e->layout.n_groups;
+        int64_t own = (kv_pages_for(one->task.n_known + 1, whole->page_tokens) - most / whole->page_tokens) *
+                      e->layout.n_groups;
         int64_t alone = kv_most_pages(whole, one->task.n_known + 1);
         n += own < alone ? own : alone;
     }
@@ -549,13 +576,14 @@ void beam_describe(const engine *e, const sequence *s, sched_seq *d) {
                                                                          : 0;
 }
 
-/* Releases the pages of the last beam that has some: it waits for all. Its tokens are computed or swapped in again, up to the token before
- * its last. */
+/* Releases the pages of the last beam that has some: it waits for all. Its tokens are
+ * computed or swapped in again, up to the token before its last. */
 static void list_beam(engine *e, beams *g, sequence *s) {
     g->n_behind = pages_behind(e, g, s);
     let_tell(g, s);
     explain_preempted(e, s);
-    if (s->task.kv.n_computed == s->task.n_known && kv_seq_can_truncate(&e->kv, &s->task.kv, s->task.n_known - 1)) {
+    if (s->task.kv.n_computed == s->task.n_known &&
+        kv_seq_can_truncate(&e->kv, &s->task.kv, s->task.n_known - 1)) {
         kv_seq_truncate(&e->kv, &s->task.kv, s->task.n_known - 1);
     }
     if (s->task.kv.n_computed < s->task.n_known) {

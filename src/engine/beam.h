@@ -1,29 +1,38 @@
-/* Beam search: several continuations of one prompt, of which each step keeps the likeliest (beam_select.h has the rules).
+/* Beam search: several continuations of one prompt, of which each step keeps the
+ * likeliest (beam_select.h has the rules).
  *
- *   one sequence (the prompt) -> every live beam has its row's logits -> choose: which continue, which end -> every live beam ... ->
- * results
+ *   one sequence (the prompt) -> every live beam has its row's logits -> choose: which
+ *   continue, which end -> every live beam ... -> results
  *
- * A beam is a sequence like any other: it is planned, decodes and holds pages. When the last live beam of a search has the logits of its
- * newest token, the next tokens are chosen for all beams. A beam with several continuations is forked, which shares its pages (kv/table.h
- * copies a part-filled page when it is written). A beam without continuation releases its pages at once. Until the choice, a beam has
- * n_computed == n_known and no rows to compute.
+ * A beam is a sequence like any other: it is planned, decodes and holds pages. When the
+ * last live beam of a search has the logits of its newest token, the next tokens are
+ * chosen for all beams. A beam with several continuations is forked, which shares its
+ * pages (kv/table.h copies a part-filled page when it is written). A beam without
+ * continuation releases its pages at once. Until the choice, a beam has n_computed ==
+ * n_known and no rows to compute.
  *
- * Beams with pages are in the running list. Beams that lost their pages are in no list. They resume one after the other by forking the
- * beam with which they share most. When the first beam is admitted, places to run are reserved for all. When no beam of a search has pages,
- * one of them waits for all (`listed`). A whole search is preempted at once, except for beams that compute in that very step. By the rule
- * (docs/design.md, Determinism) none of this changes a bit of the results.
+ * Beams with pages are in the running list. Beams that lost their pages are in no list.
+ * They resume one after the other by forking the
+ * beam with which they share most. When the first beam is admitted, places to run are
+ * reserved for all. When no beam of a search has pages, one of them waits for all
+ * (`listed`). A whole search is preempted at once, except for beams that compute in that
+ * very step. By the rule (docs/design.md, Determinism) none of this changes a bit of the
+ * results.
  *
- * The first n_results sequences have readers, which get nothing before the search is over. All memory is allocated when the search is made.
- * Owner: the engine thread; freed with the last of its sequences. */
+ * The first n_results sequences have readers, which get nothing before the search is
+ * over. All memory is allocated when the search is made. Owner: the engine thread; freed
+ * with the last of its sequences. */
 #ifndef ENGINE_BEAM_H
 #define ENGINE_BEAM_H
 
-#include "sample/beam_select.h"
 #include "engine/state.h"
+#include "sample/beam_select.h"
 
 typedef struct beam_candidate {
     int32_t token;
-    double logprob;    /* from the row as the model computed it, after the request's bans, biases and penalties */
+    /* from the row as the model computed it, after the request's bans, biases and
+     * penalties */
+    double logprob;
     token_logprob own; /* as reported, where the request asked for it */
 } beam_candidate;
 
@@ -63,7 +72,7 @@ typedef struct beams {
     beam *beams;
     beam_set *sets, *choosing; /* choosing: the set whose beams are being chosen */
     sequence *listed;          /* the one in the in-ring or the waiting list, while none of its beams run */
-    sequence *reporter;          /* the one that collects the report of the search (explain.h) */
+    sequence *reporter;        /* the one that collects the report of the search (explain.h) */
     bool is_short;             /* a beam has lost its pages since the last choice */
     bool is_over;
     int32_t n_cached;
@@ -81,14 +90,16 @@ typedef struct beams {
 } beams;
 
 /* ---- any thread ---- */
-/* Checks that a search for r fits this engine. *n_max is its tokens in all, computed from r->sampling.max_tokens; where the request sets no
- * limit, it is lowered to what the pool can hold. QUIRE_BAD_REQUEST, QUIRE_TOO_LARGE. */
+/* Checks that a search for r fits this engine. *n_max is its tokens in all, computed from
+ * r->sampling.max_tokens; where the request sets no limit, it is lowered to what the pool
+ * can hold. QUIRE_BAD_REQUEST, QUIRE_TOO_LARGE. */
 quire_err beam_check(const engine *e, const engine_request *r, int32_t n, int32_t *n_max, quire_error *err);
-/* Makes a search of r->beams.width sequences, chained from first by `next_child`; the first n of them have readers. On failure the
- * sequences are unchanged. */
+/* Makes a search of r->beams.width sequences, chained from first by `next_child`; the
+ * first n of them have readers. On failure the sequences are unchanged. */
 quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequence *first);
-/* Pages of one group of layers that all beams share at all times: the whole pages of the prompt. None with windows, behind which each beam
- * may have to compute them again, and none without fork sharing. */
+/* Pages of one group of layers that all beams share at all times: the whole pages of the
+ * prompt. None with windows, behind which each beam may have to compute them again, and
+ * none without fork sharing. */
 int32_t beam_pages_shared(const engine *e, int32_t n_prompt);
 /* The most pages of all groups that a beam of n_max tokens holds besides those. */
 int64_t beam_pages_own(const engine *e, int32_t n_prompt, int32_t n_max);
@@ -98,29 +109,35 @@ void beam_unchain(sequence *first);
 void beams_drop(beams *g);
 
 /* ---- the engine thread ---- */
-/* Whether the request's engine_ending ends a continuation of g->choosing: beam_rules.ends_too, with the beams as context. */
+/* Whether the request's engine_ending ends a continuation of g->choosing:
+ * beam_rules.ends_too, with the beams as context. */
 bool beam_ending(void *g, const beam_choice *choice);
-/* Puts the search's first sequence, whose tenant and priority are set, among the waiting. */
+/* Puts the search's first sequence, whose tenant and priority are set, among the
+ * waiting. */
 void beam_enter(const sequence *first);
 /* Whether a reader has cancelled one of the results. */
 bool beam_is_cancelled(const engine *e, const beams *g);
 /* Resumes beams without pages where they fit. Call it once a step, before planning. */
 void beam_resume(engine *e);
-/* Adds to d what the planner needs about a beam s: the pages that its next row takes to copy shared ones, and the places and pages of the
- * search's other beams, which will run beside it. */
+/* Adds to d what the planner needs about a beam s: the pages that its next row takes to
+ * copy shared ones, and the places and pages of the search's other beams, which will run
+ * beside it. */
 void beam_describe(const engine *e, const sequence *s, sched_seq *d);
 /* Releases the pages of s, which is already in no list. */
 void beam_preempt(engine *e, sequence *s);
-/* Completes preemption: a search that lost some beams' pages releases all, unless one of its beams computes in this step. Call it when the
- * step is planned and its preemptions are done. */
+/* Completes preemption: a search that lost some beams' pages releases all, unless one of
+ * its beams computes in this step. Call it when the step is planned and its preemptions
+ * are done. */
 void beam_settle(engine *e);
 /* Takes the logits of s's last token, and changes them. */
 void beam_take(engine *e, sequence *s, float *logits);
-/* Whether the tokens that s has computed may be published already. Of a beam only the prompt is, since the beam may be dropped. */
+/* Whether the tokens that s has computed may be published already. Of a beam only the
+ * prompt is, since the beam may be dropped. */
 static inline bool beam_publishes(const sequence *s) {
     return s->beams == NULL || s->task.n_known == s->task.n_prompt;
 }
-/* Ends the search: releases the pages of all beams and publishes the end for each reader. FINISH_LENGTH: with the results so far. */
+/* Ends the search: releases the pages of all beams and publishes the end for each reader.
+ * FINISH_LENGTH: with the results so far. */
 void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error);
 
 #endif

@@ -16,7 +16,8 @@ int32_t beam_pages_shared(const engine *e, int32_t n_prompt) {
 }
 
 int64_t beam_pages_own(const engine *e, int32_t n_prompt, int32_t n_max) {
-    return kv_most_pages(&e->sched.limits.most, n_max) - (int64_t)beam_pages_shared(e, n_prompt) * e->layout.n_groups;
+    return kv_most_pages(&e->sched.limits.most, n_max) -
+           (int64_t)beam_pages_shared(e, n_prompt) * e->layout.n_groups;
 }
 
 /* The most tokens with which `width` beams fit into the pool. */
@@ -28,14 +29,17 @@ static int64_t most_tokens(const engine *e, int32_t width, int32_t n_prompt) {
 quire_err beam_check(const engine *e, const engine_request *r, int32_t n, int32_t *n_max, quire_error *err) {
     const beam_params *p = &r->beams;
     if (p->width < n || p->n_groups < 1 || p->width % p->n_groups != 0) {
-        return err_set(err, QUIRE_INVALID, -1, "%d results of %d beams in %d groups", (int)n, (int)p->width, (int)p->n_groups);
+        return err_set(err, QUIRE_INVALID, -1, "%d results of %d beams in %d groups", (int)n, (int)p->width,
+                       (int)p->n_groups);
     }
     if (e->kv.n_state_pages > 0) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1,
-                       "beam search needs layers that can go back to an earlier token; this model keeps a state");
+        return err_set(
+            err, QUIRE_UNSUPPORTED, -1,
+            "beam search needs layers that can go back to an earlier token; this model keeps a state");
     }
     if (p->width > e->sched.limits.max_seqs) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "beam_width", "beam_width is %d; at most %d sequences run at once here", (int)p->width,
+        return err_set_param(err, QUIRE_BAD_REQUEST, "beam_width",
+                             "beam_width is %d; at most %d sequences run at once here", (int)p->width,
                              (int)e->sched.limits.max_seqs);
     }
     int64_t fits = most_tokens(e, p->width, r->n_tokens);
@@ -44,7 +48,8 @@ quire_err beam_check(const engine *e, const engine_request *r, int32_t n, int32_
     }
     if (*n_max <= r->n_tokens || *n_max > fits) {
         return err_set_param(err, QUIRE_TOO_LARGE, "beam_width",
-                             "%d beams of up to %d tokens may need more than the %d KV pages there are; lower beam_width or max_tokens",
+                             "%d beams of up to %d tokens may need more than the %d KV pages there are; "
+                             "lower beam_width or max_tokens",
                              (int)p->width, (int)*n_max, (int)e->options.n_pages);
     }
     return QUIRE_OK;
@@ -58,7 +63,8 @@ static void *alloc(bool *whole, size_t n, size_t size) {
 
 /* Allocates the storage, by the counts in g. */
 static bool alloc_stores(beams *g) {
-    size_t n_beams = (size_t)g->n_beams, n = (size_t)g->rules.n, list = (size_t)g->list_length, width = (size_t)g->width;
+    size_t n_beams = (size_t)g->n_beams, n = (size_t)g->rules.n, list = (size_t)g->list_length,
+           width = (size_t)g->width;
     size_t max_new = (size_t)g->rules.max_new;
     bool whole = true;
     g->beams = alloc(&whole, n_beams, sizeof *g->beams);
@@ -90,7 +96,7 @@ static void beams_free(beams *g) {
                       g->results,       (void *)g->result_order,
                       g->result_tokens, g->result_logprobs,
                       g->ends,          g->chosen,
-                      g->choices,         g->outcome.next,
+                      g->choices,       g->outcome.next,
                       g->outcome.ended, g->children};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         mem_free(blocks[i]);
@@ -104,10 +110,13 @@ static void connect(beams *g, sequence *first) {
     sequence *s = first;
     for (int32_t i = 0; i < g->n_beams; i++, s = s->next_child) {
         size_t at = (size_t)i;
-        g->beams[i] = (beam){
-            .seq = s, .spare = i > 0 ? s->explain : NULL, .list = g->lists + at * (size_t)g->list_length, .tops = g->tops + at * width};
-        g->results[i] = (beam_result){.tokens = g->result_tokens + at * max_new,
-                                      .logprobs = width > 0 ? g->result_logprobs + at * max_new * width : NULL};
+        g->beams[i] = (beam){.seq = s,
+                             .spare = i > 0 ? s->explain : NULL,
+                             .list = g->lists + at * (size_t)g->list_length,
+                             .tops = g->tops + at * width};
+        g->results[i] =
+            (beam_result){.tokens = g->result_tokens + at * max_new,
+                          .logprobs = width > 0 ? g->result_logprobs + at * max_new * width : NULL};
         g->result_order[i] = &g->results[i];
         s->explain = i > 0 ? NULL : s->explain;
         s->beams = g;
@@ -115,7 +124,9 @@ static void connect(beams *g, sequence *first) {
         s->beam = i;
     }
     for (int32_t i = 0; i < g->n_sets; i++) {
-        g->sets[i] = (beam_set){.is_open = true, .live = g->lives + i * g->rules.n, .finished = {.list = g->result_order + i * g->rules.n}};
+        g->sets[i] = (beam_set){.is_open = true,
+                                .live = g->lives + i * g->rules.n,
+                                .finished = {.list = g->result_order + i * g->rules.n}};
         g->sets[i].live[g->sets[i].n_live++] = &g->beams[0];
     }
     g->beams[0].is_live = true;
@@ -141,7 +152,8 @@ quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequenc
         g->rules.ends_too = beam_ending;
         g->rules.context = g;
     }
-    /* the first n of a set's continuations remain when earlier sets ban, end or penalise some tokens */
+    /* the first n of a set's continuations remain when earlier sets ban, end or penalise
+     * some tokens */
     int32_t length = g->n_beams * (g->ending.is_over != NULL ? 2 : 1) + g->rules.n_ends;
     g->list_length = length < e->desc->n_vocab ? length : e->desc->n_vocab;
     if (!alloc_stores(g)) {

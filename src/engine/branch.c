@@ -6,10 +6,12 @@
 #include "engine/explain.h"
 #include "engine/output.h"
 
-/* Gives s the sampling state that the fork parent had at the fork position: only mirostat has a state. */
+/* Gives s the sampling state that the fork parent had at the fork position: only mirostat
+ * has a state. */
 static void take_mirostat(sequence *s, const sequence *fork_from) {
     const sampling_params *a = &s->sampling, *b = &fork_from->sampling;
-    bool same = a->mirostat == b->mirostat && a->mirostat_tau == b->mirostat_tau && a->mirostat_eta == b->mirostat_eta;
+    bool same = a->mirostat == b->mirostat && a->mirostat_tau == b->mirostat_tau &&
+                a->mirostat_eta == b->mirostat_eta;
     if (!s->mus || !same || s->task.n_prompt != fork_from->task.n_prompt) {
         return;
     }
@@ -25,17 +27,20 @@ static void take_mirostat(sequence *s, const sequence *fork_from) {
 static int32_t shareable(const engine *e, const sequence *s, const sequence *fork_from) {
     bool runs = fork_from->task.state == TASK_PREFILL || fork_from->task.state == TASK_DECODE;
     bool has_place = e->sched.n_running - (s->fork_replaces ? 1 : 0) < e->sched.limits.max_seqs;
-    bool same_namespace = s->n_namespace == fork_from->n_namespace && memcmp(s->namespace, fork_from->namespace, s->n_namespace) == 0;
+    bool same_namespace = s->n_namespace == fork_from->n_namespace &&
+                          memcmp(s->namespace, fork_from->namespace, s->n_namespace) == 0;
     if (!runs || !has_place || !same_namespace) {
         return 0;
     }
-    int32_t n = s->fork_position < fork_from->task.kv.n_computed ? s->fork_position : fork_from->task.kv.n_computed;
+    int32_t n =
+        s->fork_position < fork_from->task.kv.n_computed ? s->fork_position : fork_from->task.kv.n_computed;
     n = n < s->task.n_known ? n : s->task.n_known - 1; /* the last one's logits are wanted */
     return kv_seq_can_truncate(&e->kv, &fork_from->task.kv, n) ? n : 0;
 }
 
 static void share_pages(engine *e, sequence *s, const sequence *fork_from, int32_t n) {
-    kv_seq_fork(&e->kv, &fork_from->task.kv, n, &s->task.kv); /* the tables were made with room for the whole sequence */
+    /* the tables were made with room for the whole sequence */
+    kv_seq_fork(&e->kv, &fork_from->task.kv, n, &s->task.kv);
     s->task.n_reused = n;
     s->task.n_admitted = 2;
     s->task.n_cached = s->fork_replaces ? fork_from->task.n_cached : n;
@@ -55,7 +60,8 @@ void branch_enter(engine *e, sequence *s) {
         s->task.arrival = fork_from->task.arrival;
         s->task.priority = fork_from->task.priority;
         s->last_token_us = fork_from->last_token_us;
-        atomic_store_explicit(&s->first_token_us, atomic_load_explicit(&fork_from->first_token_us, memory_order_relaxed),
+        atomic_store_explicit(&s->first_token_us,
+                              atomic_load_explicit(&fork_from->first_token_us, memory_order_relaxed),
                               memory_order_relaxed);
     }
     int32_t n = shareable(e, s, fork_from);
@@ -68,7 +74,8 @@ void branch_enter(engine *e, sequence *s) {
     }
     if (s->fork_replaces) {
         if (n > 0) {
-            /* its part-filled page is then the branch's alone: not indexed, and not copied */
+            /* its part-filled page is then the branch's alone: not indexed, and not
+             * copied */
             kv_seq_release(&e->kv, &fork_from->task.kv, fork_from->task.tokens, KV_DROP);
         }
         engine_cancel(e, fork_from->id);

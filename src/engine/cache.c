@@ -6,10 +6,11 @@
 
 #define MAX_NAMESPACES 4096 /* tenants with their salts that have sequences or cached pages at once */
 #define N_EVENTS       4096 /* capacity of the ring of KV events */
-#define PROBED_FRAMES 16 /* copied at open, so that the first preemption has a measured cost */
+#define PROBED_FRAMES  16   /* copied at open, so that the first preemption has a measured cost */
 
-/* The scope of public prefixes: all whose keys and values agree, which within one engine are all without a mask or change of scores of
- * their own. Those have a scope without public prefixes. */
+/* The scope of public prefixes: all whose keys and values agree, which within one engine
+ * are all without a mask or change of scores of their own. Those have a scope without
+ * public prefixes. */
 static const unsigned char SCOPE[] = {0}, SCOPE_OF_MODS[] = {1};
 
 quire_err cache_open(engine *e) {
@@ -22,7 +23,8 @@ quire_err cache_open(engine *e) {
     o.policy = e->options.eviction;
     TRY(kv_cache_open(&o, &e->kv));
     for (int32_t i = 0; e->kv.index != NULL && i < e->options.n_prefixes; i++) {
-        TRY(kv_index_add_public(e->kv.index, SCOPE, sizeof SCOPE, e->options.prefixes[i].tokens, e->options.prefixes[i].n_tokens));
+        TRY(kv_index_add_public(e->kv.index, SCOPE, sizeof SCOPE, e->options.prefixes[i].tokens,
+                                e->options.prefixes[i].n_tokens));
     }
     return QUIRE_OK;
 }
@@ -30,12 +32,16 @@ quire_err cache_open(engine *e) {
 void cache_enter(engine *e, sequence *s) {
     bool has_types = s->pooling != NULL && s->pooling->types != NULL;
     if (e->desc->blocks.two_sided || has_types) {
-        return; /* keys and values depend on more than the tokens before them: no other prompt could use them */
+        /* keys and values depend on more than the tokens before them: no other prompt
+         * could use them */
+        return;
     }
     const unsigned char *scope = s->mods != NULL ? SCOPE_OF_MODS : SCOPE;
-    quire_err r = kv_seq_open(&e->kv, &s->task.kv, scope, sizeof SCOPE, s->namespace, s->n_namespace, s->task.tokens, s->task.n_known);
+    quire_err r = kv_seq_open(&e->kv, &s->task.kv, scope, sizeof SCOPE, s->namespace, s->n_namespace,
+                              s->task.tokens, s->task.n_known);
     if (r == QUIRE_OK && s->task.kv.has_path && s->retains) {
-        (void)kv_index_retain(e->kv.index, &s->task.kv.path, &s->retention); /* the caller has checked the range */
+        /* the caller has checked the range */
+        (void)kv_index_retain(e->kv.index, &s->task.kv.path, &s->retention);
     }
 }
 
@@ -52,8 +58,10 @@ void cache_publish(engine *e, sequence *s) {
 void cache_drop(engine *e) {
     int32_t n;
     bool all_went = kv_cache_drop(&e->kv, &n);
-    log_line(LOG_INFO, "prefix cache dropped: %d pages, %.1f MB; %s", (int)n, (double)n * (double)e->layout.page_bytes / 1e6,
-             all_went ? "the memory of free pages went back to the system" : "their memory stays here (--mlock?)");
+    log_line(LOG_INFO, "prefix cache dropped: %d pages, %.1f MB; %s", (int)n,
+             (double)n * (double)e->layout.page_bytes / 1e6,
+             all_went ? "the memory of free pages went back to the system"
+                      : "their memory stays here (--mlock?)");
 }
 
 /* ---- swap ---- */
@@ -72,8 +80,9 @@ quire_err swap_open(engine *e, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Whether to swap s out, n_pages of it, from token `from` on. Not while its prompt's logits are collected, since then all of it is computed
- * again. What lies before `from`, other holders keep: it costs nothing either way. */
+/* Whether to swap s out, n_pages of it, from token `from` on. Not while its prompt's
+ * logits are collected, since then all of it is computed again. What lies before `from`,
+ * other holders keep: it costs nothing either way. */
 static bool swap_pays(const engine *e, const sequence *s, int32_t from, int32_t n_pages) {
     const sched_limits *l = &e->sched.limits;
     sched_cost cost = step_cost_fit(&e->sched.step_cost);
@@ -81,7 +90,8 @@ static bool swap_pays(const engine *e, const sequence *s, int32_t from, int32_t 
                       .from = from,
                       .to = s->task.kv.n_computed,
                       .max_rows = l->max_rows < l->max_chunk ? l->max_rows : l->max_chunk,
-                      .program_pair_us = s->task.program != 0 ? program_pair_us(&e->sched.programs, s->task.program) : 0.0};
+                      .program_pair_us =
+                          s->task.program != 0 ? program_pair_us(&e->sched.programs, s->task.program) : 0.0};
     return n_pages > 0 && !task_wants_logits(&s->task) &&
            preempt_swaps(e->options.preempt, &c, &e->swap_out_cost, &e->swap_in_cost, &cost);
 }

@@ -1,9 +1,12 @@
-/* The engine's use of the KV cache: which tokens of a sequence may be reused, in which namespace, and the statistics of reuse.
+/* The engine's use of the KV cache: which tokens of a sequence may be reused, in which
+ * namespace, and the statistics of reuse.
  *
- * A sequence belongs to the namespace of its tenant and salt. On admission its tables take the pages of the longest cached prefix. Full
- * pages are published when they are committed, the part-filled last one when the sequence ends. By the rule (docs/design.md, Determinism)
- * reuse changes no bit of what is computed after it. With the cache switched off nothing is looked up or published, and pages are free as
- * soon as they are released. The engine thread. */
+ * A sequence belongs to the namespace of its tenant and salt. On admission its tables
+ * take the pages of the longest cached prefix. Full pages are published when they are
+ * committed, the part-filled last one when the sequence ends. By the rule
+ * (docs/design.md, Determinism) reuse changes no bit of what is computed after it. With
+ * the cache switched off nothing is looked up or published, and pages are free as soon as
+ * they are released. The engine thread. */
 #ifndef ENGINE_CACHE_H
 #define ENGINE_CACHE_H
 
@@ -12,17 +15,20 @@
 /* Opens e->kv, whose pages e->mover moves. */
 quire_err cache_open(engine *e);
 
-/* Puts a new sequence into its namespace, behind the public prefix that it begins with. When no namespace is left it runs without the
- * cache. */
+/* Puts a new sequence into its namespace, behind the public prefix that it begins with.
+ * When no namespace is left it runs without the cache. */
 void cache_enter(engine *e, sequence *s);
-/* Publishes the full pages among s's computed tokens, also for write-through to tiers, and a snapshot of its states where one is due. */
+/* Publishes the full pages among s's computed tokens, also for write-through to tiers,
+ * and a snapshot of its states where one is due. */
 void cache_publish(engine *e, sequence *s);
 
-/* Drops the cached pages and gives the memory of free ones back to the system. Between steps. */
+/* Drops the cached pages and gives the memory of free ones back to the system. Between
+ * steps. */
 void cache_drop(engine *e);
 
 /* ---- swap ---- */
-/* A preempted sequence is swapped out where measured costs say that it pays (preempt_cost.h).
+/* A preempted sequence is swapped out where measured costs say that it pays
+ * (preempt_cost.h).
  *
  *   preempted: swap_out, then the pages are released        admitted: scheduler_admit, then swap_in
  *
@@ -30,9 +36,11 @@ void cache_drop(engine *e);
 
 /* Gives e->kv, which is open and still empty, swap space. err says why there is none. */
 quire_err swap_open(engine *e, quire_error *err);
-/* Copies what s has computed, if there is room and --preemption-mode allows it. s still holds its pages. */
+/* Copies what s has computed, if there is room and --preemption-mode allows it. s still
+ * holds its pages. */
 void swap_out(engine *e, sequence *s);
-/* Copies the pages back, directly after scheduler_admit, if kv_seq_swap_peek said so: s continues where it was preempted. */
+/* Copies the pages back, directly after scheduler_admit, if kv_seq_swap_peek said so: s
+ * continues where it was preempted. */
 void swap_in(engine *e, sequence *s);
 
 #endif

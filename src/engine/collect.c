@@ -1,4 +1,5 @@
-/* What a forward pass has computed is taken in: rows are committed, pages published, next tokens sampled. The engine thread. */
+/* What a forward pass has computed is taken in: rows are committed, pages published, next
+ * tokens sampled. The engine thread. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -62,7 +63,8 @@ void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits)
 
 /* ---- one item ---- */
 
-/* Takes n rows of s, the last that were computed, for the one that it wants; s ends with the last of its prompt. */
+/* Takes n rows of s, the last that were computed, for the one that it wants; s ends with
+ * the last of its prompt. */
 static void collect_rows(engine *e, sequence *s, int32_t n, int32_t row0) {
     row_pooling_gather(e, s, s->task.kv.n_computed - n, n, row0);
     if (s->task.kv.n_computed == s->task.n_prompt) {
@@ -83,7 +85,8 @@ static void collect_item(engine *e, int32_t item) {
         return; /* another beam of its search failed */
     }
     int32_t wanted = batch_first_wanted(s);
-    for (int32_t p = wanted > s->task.kv.n_computed ? wanted : s->task.kv.n_computed; p < s->task.kv.n_computed + n; p++) {
+    for (int32_t p = wanted > s->task.kv.n_computed ? wanted : s->task.kv.n_computed;
+         p < s->task.kv.n_computed + n; p++) {
         if (task_wants_logits(&s->task) && p >= s->task.logits_first) {
             step_keep_row(e, s, p, e->b->ops->logits(e->b, out));
         }

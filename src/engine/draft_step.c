@@ -12,12 +12,14 @@
 #define GUESSES_KEPT 0.98f /* of engine.guessed, when there is one more */
 #define MOST_DOUBT   2.5f
 
-_Static_assert(DRAFT_MAX <= sizeof((quire_stats *)0)->draft_accepted_at / sizeof(int64_t), "there is a counter for each depth");
+_Static_assert(DRAFT_MAX <= sizeof((quire_stats *)0)->draft_accepted_at / sizeof(int64_t),
+               "there is a counter for each depth");
 _Static_assert(ENGINE_NAMESPACE_BYTES <= KV_NAMESPACE_BYTES, "drafters have room for a namespace's name");
 
 quire_err draft_step_open(engine *e, quire_error *err) {
     e->drafted = mem_new((size_t)e->sched.limits.max_seqs, sizeof(draft_seq *));
-    const draft_target target = {e->desc, &e->layout, &e->samples, e->sched.limits.max_seqs, e->sched.limits.max_rows};
+    const draft_target target = {e->desc, &e->layout, &e->samples, e->sched.limits.max_seqs,
+                                 e->sched.limits.max_rows};
     return e->drafted != NULL ? draft_open(&e->options.draft, &target, &e->drafter, err) : QUIRE_NO_MEMORY;
 }
 
@@ -28,14 +30,17 @@ void draft_step_close(engine *e) {
     mem_free((void *)e->drafted);
 }
 
-/* Whether s's next step computes one token of its own after sampled ones: then drafts can follow it. Not with a beam, whose next token the
- * search chooses, nor where children are forked from s in that step: they get its pages as they are, which would contain s's drafts. */
+/* Whether s's next step computes one token of its own after sampled ones: then drafts can
+ * follow it. Not with a beam, whose next token the search chooses, nor where children are
+ * forked from s in that step: they get its pages as they are, which would contain s's
+ * drafts. */
 static bool can_draft(const sequence *s) {
-    return s->beams == NULL && s->next_child == NULL && s->task.n_known - s->task.kv.n_computed == 1 && s->task.n_known > s->task.n_prompt;
+    return s->beams == NULL && s->next_child == NULL && s->task.n_known - s->task.kv.n_computed == 1 &&
+           s->task.n_known > s->task.n_prompt;
 }
 
-/* A guess costs a row of the forward pass and one to sample from. Guesses that were right less often than that are held to be less likely
- * than they are said to be. */
+/* A guess costs a row of the forward pass and one to sample from. Guesses that were right
+ * less often than that are held to be less likely than they are said to be. */
 guess_worth step_guess_worth(const engine *e) {
     const sched_cost *c = &e->sched.limits.cost;
     bool is_known = c->step_us + c->row_us > 0.0;
@@ -45,7 +50,8 @@ guess_worth step_guess_worth(const engine *e) {
     return outlook_worth(e->sched.n_running, c->step_us, row_us, doubt < MOST_DOUBT ? doubt : MOST_DOUBT);
 }
 
-/* Whether the request's own rules alone decide at most `most` of s's next tokens, or guess them. */
+/* Whether the request's own rules alone decide at most `most` of s's next tokens, or
+ * guess them. */
 static bool has_outlook(const engine *e, sequence *s, int32_t most) {
     draft_seq *d = &s->draft;
     if (e->options.ablations.no_jump_forward) {
@@ -55,7 +61,8 @@ static bool has_outlook(const engine *e, sequence *s, int32_t most) {
         guess_worth worth = step_guess_worth(e);
         return outlook_propose(d, e->desc, most, &worth);
     }
-    if (!d->samples_each && jump_forward_propose(&s->context, e->desc, most < DRAFT_MAX ? most : DRAFT_MAX, &d->tree)) {
+    if (!d->samples_each &&
+        jump_forward_propose(&s->context, e->desc, most < DRAFT_MAX ? most : DRAFT_MAX, &d->tree)) {
         d->n_jump_forward = d->tree.n;
     }
     return d->n_jump_forward > 0;
@@ -66,7 +73,8 @@ static void constrain(void *context, int32_t task, int32_t worker) {
     engine *e = context;
     if (e->drafted[task]->context->constraint != NULL) {
         work_room *had = work_room_enter(&e->rule_room);
-        draft_constrain(e->drafted[task], e->step.states + (size_t)worker * DRAFT_MAX * CONSTRAINT_MAX_STATE_BYTES);
+        draft_constrain(e->drafted[task],
+                        e->step.states + (size_t)worker * DRAFT_MAX * CONSTRAINT_MAX_STATE_BYTES);
         (void)work_room_enter(had);
     }
 }
@@ -101,7 +109,8 @@ void draft_step_propose(engine *e) {
     }
 }
 
-/* Moves what was computed of s's next token, at index `place` of its tables, to the slot of its position. */
+/* Moves what was computed of s's next token, at index `place` of its tables, to the slot
+ * of its position. */
 static void take_place(engine *e, const sequence *s, int32_t place) {
     kv_move_pair pairs[KV_MAX_GROUPS];
     for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
@@ -157,14 +166,16 @@ static void take_forced(engine *e, sequence *s, int32_t token) {
     }
 }
 
-/* Whether the next token can be looked at: it was already, or its rule is ready or becomes so. Else the rest of the draft is dropped. */
+/* Whether the next token can be looked at: it was already, or its rule is ready or
+ * becomes so. Else the rest of the draft is dropped. */
 static bool goes_on(sequence *s) {
     return s->n_line > 0 || rule_step_prepare(s);
 }
 
 void draft_step_verify(engine *e, int32_t item, int32_t out) {
     sequence *s = planned_at(e, item);
-    const int32_t n = e->sched.plan.items[item].n_drafts, place = s->task.kv.n_computed; /* place: index of the first draft */
+    /* place: index of the first draft */
+    const int32_t n = e->sched.plan.items[item].n_drafts, place = s->task.kv.n_computed;
     const int32_t row = e->step.batch_seqs[item].row0 + e->sched.plan.items[item].n_rows - n;
     verify_walk w = verify_begin(&s->draft, n, n > 0 && draft_by_rejection(&e->options.draft, &s->sampling));
     for (;;) {

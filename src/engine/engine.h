@@ -1,9 +1,12 @@
-/* The engine runs sequences, scheduler and steps on one thread: token ids in, token ids out. It never sees text.
+/* The engine runs sequences, scheduler and steps on one thread: token ids in, token ids
+ * out. It never sees text.
  *
- * Requests arrive through one in-ring; any thread may submit. Tokens leave by the output table of the reader that the request names
- * (output.h). A sequence's tokens lie in its own array, which has its full length from the start; the output table only says how far it has
- * grown. The table has an index for every request, and a request keeps its output index until its end was read. So nothing overflows and
- * the engine never waits for a reader. One thread owns every sequence, page and device buffer. */
+ * Requests arrive through one in-ring; any thread may submit. Tokens leave by the output
+ * table of the reader that the request names (output.h). A sequence's tokens lie in its
+ * own array, which has its full length from the start; the output table only says how far
+ * it has grown. The table has an index for every request, and a request keeps its output
+ * index until its end was read. So nothing overflows and the engine never waits for a
+ * reader. One thread owns every sequence, page and device buffer. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
@@ -19,21 +22,26 @@
 #include "kv/evict.h"
 #include "kv/tier.h"
 #include "model/model.h"
+#include "quire_stats.h"
 #include "sample/constraint.h"
 #include "sample/logprobs.h"
 #include "sched/admission_policy.h"
 #include "sched/preempt_cost.h"
 #include "spec/draft.h"
-#include "quire_stats.h"
 
 typedef struct engine engine;
 typedef struct engine_out engine_out;
 typedef struct sequence engine_fork;
 
 /* What others may reuse of a finished or running sequence. */
-typedef enum prefix_cache { PREFIX_CACHE_NONE, PREFIX_CACHE_PAGE /* whole pages only */, PREFIX_CACHE_TOKEN } prefix_cache;
+typedef enum prefix_cache {
+    PREFIX_CACHE_NONE,
+    PREFIX_CACHE_PAGE /* whole pages only */,
+    PREFIX_CACHE_TOKEN
+} prefix_cache;
 
-/* A public prefix: tokens with which prompts of all tenants begin. Its whole pages are shared by all tenants. */
+/* A public prefix: tokens with which prompts of all tenants begin. Its whole pages are
+ * shared by all tenants. */
 typedef struct engine_prefix {
     const int32_t *tokens;
     int32_t n_tokens; /* at least a page */
@@ -54,23 +62,28 @@ typedef struct engine_tiers {
     const char *redis_url; /* or NULL */
     int64_t redis_bytes;
     tier_write write;
-    int64_t wait_us;     /* how long a request waits for its pages before it computes them */
+    int64_t wait_us; /* how long a request waits for its pages before it computes them */
 } engine_tiers;
 
 typedef struct engine_options {
     prefix_cache prefix_cache;
-    /* while a sequence decodes, prefills take only so many rows that a step stays within this time; 0: no limit */
+    /* while a sequence decodes, prefills take only so many rows that a step stays within
+     * this time; 0: no limit */
     int64_t step_target_us;
-    admission_policy schedule;          /* who is admitted first */
-    double schedule_lambda;         /* ADMISSION_PREFIX: cached tokens that a second of waiting is worth */
-    kv_policy eviction;             /* which cached page goes first */
-    const engine_prefix *prefixes;  /* [n_prefixes], copied */
+    admission_policy schedule;     /* who is admitted first */
+    double schedule_lambda;        /* ADMISSION_PREFIX: cached tokens that a second of waiting is worth */
+    kv_policy eviction;            /* which cached page goes first */
+    const engine_prefix *prefixes; /* [n_prefixes], copied */
     int32_t n_prefixes;
-    const char *audit_path;         /* the file that records each allocation of pages (audit_file.h); NULL: none */
+    /* the file that records each allocation of pages (audit_file.h); NULL: none */
+    const char *audit_path;
     int32_t page_tokens, n_pages, max_model_len; /* a sequence ends earlier where the pool holds less */
     int32_t max_batched_tokens, max_seqs, prefill_chunk;
-    bool starts_paused;        /* no step runs before engine_release: requests submitted until then start together */
-    bool no_thread;            /* the caller runs the steps, with what state.h has: for measurements on a clock of their own */
+    /* no step runs before engine_release: requests submitted until then start together */
+    bool starts_paused;
+    /* the caller runs the steps, with what state.h has: for measurements on a clock of
+     * their own */
+    bool no_thread;
     bool no_chunked_prefill; /* a prompt is computed in one step: max_batched_tokens must hold the longest */
     bool no_cascade;         /* attention reads a shared prefix for each sequence by itself */
     engine_ablations ablations;
@@ -78,14 +91,23 @@ typedef struct engine_options {
     draft_options draft;
     int64_t swap_bytes;   /* host memory for preempted sequences; 0: they are computed again */
     preempt_mode preempt; /* whether they are swapped out where there is room */
-    int32_t max_requests; /* waiting, running, or ended and not yet read; further ones are refused with QUIRE_BUSY */
+    /* waiting, running, or ended and not yet read; further ones are refused with
+     * QUIRE_BUSY */
+    int32_t max_requests;
 } engine_options;
 
-/* The most rows of one sequence in a step of such an engine, drafts included: it decides how many pages a sequence holds at most
- * (kv/most_pages.h). Reads max_batched_tokens, prefill_chunk and no_chunked_prefill. */
+/* The most rows of one sequence in a step of such an engine, drafts included: it decides
+ * how many pages a sequence holds at most (kv/most_pages.h). Reads max_batched_tokens,
+ * prefill_chunk and no_chunked_prefill. */
 int32_t engine_most_rows(const engine_options *o, const model_desc *d);
 
-typedef enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED, FINISH_ERROR } finish_reason;
+typedef enum finish_reason {
+    FINISH_NONE,
+    FINISH_STOP,
+    FINISH_LENGTH,
+    FINISH_CANCELLED,
+    FINISH_ERROR
+} finish_reason;
 
 /* A request's id: an entry of the engine's table, and which use of that entry. */
 typedef struct request_id {
@@ -94,39 +116,49 @@ typedef struct request_id {
 
 /* One token, or an end (token -1). The end comes after the last token, once. */
 typedef struct engine_event {
-    void *user;           /* as given at submit */
+    void *user; /* as given at submit */
     request_id id;
     int32_t token;
-    int32_t position;     /* of the token in the sequence; at the end: tokens in the sequence */
-    finish_reason finish; /* FINISH_NONE for a token */
-    quire_err error;      /* at FINISH_ERROR */
+    int32_t position;      /* of the token in the sequence; at the end: tokens in the sequence */
+    finish_reason finish;  /* FINISH_NONE for a token */
+    quire_err error;       /* at FINISH_ERROR */
     int32_t retry_after_s; /* at QUIRE_BUSY: when the same request might be served */
-    /* A token's log-probabilities, where the request asked for them, else NULL: logprobs_width of them, the token's own first, then the
-     * likeliest. prompt_logprobs has prompt_logprobs_width for each prompt token but the first; with an end at FINISH_STOP and
-     * FINISH_LENGTH only. Valid until the next pop. */
+    /* A token's log-probabilities, where the request asked for them, else NULL:
+     * logprobs_width of them, the token's own first, then the likeliest. prompt_logprobs
+     * has prompt_logprobs_width for each prompt token but the first; with an end at
+     * FINISH_STOP and FINISH_LENGTH only. Valid until the next pop. */
     const token_logprob *logprobs, *prompt_logprobs;
-    bool stopped_by_eos;  /* FINISH_STOP: by one of the model's eos tokens rather than a stop token of the request */
+    /* FINISH_STOP: by one of the model's eos tokens rather than a stop token of the
+     * request */
+    bool stopped_by_eos;
     float *row; /* [n_row] at FINISH_STOP of a pooled request: the result, mem_new'd; the reader owns it */
     int32_t n_row;
-    struct explain *explain; /* at the end, where the request asked for it (explain.h): the report, mem_new'd; the reader owns it */
-    /* at the end: how many requests of this engine had ended before this one. Ends are not read in the order in which they happened */
+    /* at the end, where the request asked for it (explain.h): the report, mem_new'd; the
+     * reader owns it */
+    struct explain *explain;
+    /* at the end: how many requests of this engine had ended before this one. Ends are
+     * not read in the order in which they happened */
     uint64_t n_ended_before;
-    double beam_score, beam_sum; /* at the end of a beam search's result: its rank's score; the sum of its tokens' log-probabilities */
-    int32_t n_cached;     /* prompt tokens found in the prefix cache when the request was first admitted */
-    int64_t queue_us;     /* how long it waited for that */
-    int64_t admitted_us;  /* when that was (clock_us); 0: it never was */
+    /* at the end of a beam search's result: its rank's score; the sum of its tokens'
+     * log-probabilities */
+    double beam_score, beam_sum;
+    int32_t n_cached;       /* prompt tokens found in the prefix cache when the request was first admitted */
+    int64_t queue_us;       /* how long it waited for that */
+    int64_t admitted_us;    /* when that was (clock_us); 0: it never was */
     int64_t first_token_us; /* 0: not yet */
-    int64_t ended_us;     /* with the end, as are the next two */
-    int32_t n_prefilled;  /* of the prompt, computed for it: at most all of it */
-    int32_t n_preempted;  /* how often it was preempted */
+    int64_t ended_us;       /* with the end, as are the next two */
+    int32_t n_prefilled;    /* of the prompt, computed for it: at most all of it */
+    int32_t n_preempted;    /* how often it was preempted */
 } engine_event;
 
 #define ENGINE_NAMESPACE_BYTES 224
 
-/* A further condition that ends a beam: whether tokens[0..n), n_prompt of them the prompt, are over with the last one. Called on the engine
- * thread: it allocates nothing, never blocks, and returns the same for the same tokens. */
+/* A further condition that ends a beam: whether tokens[0..n), n_prompt of them the
+ * prompt, are over with the last one. Called on the engine thread: it allocates nothing,
+ * never blocks, and returns the same for the same tokens. */
 typedef struct engine_ending {
-    bool (*is_over)(void *context, const int32_t *tokens, int32_t n_prompt, int32_t n); /* NULL: no condition */
+    /* NULL: no condition */
+    bool (*is_over)(void *context, const int32_t *tokens, int32_t n_prompt, int32_t n);
     void *context; /* alive until the last end event */
 } engine_ending;
 
@@ -140,112 +172,152 @@ typedef struct engine_work {
 
 /* Threads that have time for it. */
 typedef struct engine_outside {
-    /* Has run(w) called on another thread, soon. It never waits and allocates nothing; w stays until then. NULL: there are none, and a step
-     * does all of its work */
+    /* Has run(w) called on another thread, soon. It never waits and allocates nothing; w
+     * stays until then. NULL: there are none, and a step does all of its work */
     void (*add)(void *context, engine_work *w);
     void *context;   /* outlives the engine thread */
     uint64_t tenant; /* whose work it is */
 } engine_outside;
 
 typedef struct engine_request {
-    int32_t *tokens;       /* the prompt, at least one; mem_new'd; the engine owns it from submit on */
+    int32_t *tokens; /* the prompt, at least one; mem_new'd; the engine owns it from submit on */
     int32_t n_tokens;
     sampling_params sampling; /* has_seed is true: api gives a seed to requests without one */
-    /* log-probabilities to report with each token: its own and width - 1 of the likeliest; 0: none */
+    /* log-probabilities to report with each token: its own and width - 1 of the
+     * likeliest; 0: none */
     int32_t logprobs_width, prompt_logprobs_width;
-    int32_t priority;      /* ADMISSION_PRIORITY: the lower number is admitted first */
-    int64_t deadline_us;   /* a first token must come within this time of submit; 0: any. Else the request ends with QUIRE_BUSY */
-    /* The prompt's rows are pooled into one, which its end event carries, and it gets no token: sampling, beams and logits do not apply */
+    int32_t priority; /* ADMISSION_PRIORITY: the lower number is admitted first */
+    /* a first token must come within this time of submit; 0: any. Else the request ends
+     * with QUIRE_BUSY */
+    int64_t deadline_us;
+    /* The prompt's rows are pooled into one, which its end event carries, and it gets no
+     * token: sampling, beams and logits do not apply */
     pooling_params pooling;
-    const int32_t *types;  /* [n_tokens] of a pooled prompt: each token's type; copied. NULL: all are of type 0 */
+    /* [n_tokens] of a pooled prompt: each token's type; copied. NULL: all are of type
+     * 0 */
+    const int32_t *types;
     beam_params beams;     /* width 0: tokens are sampled */
     engine_ending ending;  /* of beams, from min_tokens on */
     uint32_t sample_index; /* which sample of the request this is: part of the noise's key */
-    /* which tokens may come next, from n_prompt on, or NULL: held as long as it runs. Tokens that a branch is given must obey it */
+    /* which tokens may come next, from n_prompt on, or NULL: held as long as it runs.
+     * Tokens that a branch is given must obey it */
     constraint *constraint;
-    const void *constraint_state; /* its state behind `tokens` (engine_constraint_state), or NULL: it is computed at submit */
+    /* its state behind `tokens` (engine_constraint_state), or NULL: it is computed at
+     * submit */
+    const void *constraint_state;
     engine_outside outside; /* for its constraint */
-    float *logits_out;     /* [n_tokens, n_vocab] for prompt logits, or NULL; the caller's, alive until the end event */
-    int32_t logits_first;  /* rows from this position on are written to logits_out; earlier tokens may come from the cache */
-    attn_mods *mods;       /* its own mask and change of scores, or NULL: held as long as it runs; its namespace must tell them apart */
-    int32_t mods_b;        /* what they call b */
-    bool mods_are_own;     /* other requests have others or none: their cost is measured apart from that of steps */
-    const void *namespace;     /* names the tenant: prefixes are shared within a namespace only. n_namespace bytes, copied */
-    size_t n_namespace;        /* at most ENGINE_NAMESPACE_BYTES */
-    bool retains;          /* `retention`, which is valid, applies to its pages in the prefix cache (kv/evict.h) */
+    /* [n_tokens, n_vocab] for prompt logits, or NULL; the caller's, alive until the end
+     * event */
+    float *logits_out;
+    /* rows from this position on are written to logits_out; earlier tokens may come from
+     * the cache */
+    int32_t logits_first;
+    /* its own mask and change of scores, or NULL: held as long as it runs; its namespace
+     * must tell them apart */
+    attn_mods *mods;
+    int32_t mods_b; /* what they call b */
+    /* other requests have others or none: their cost is measured apart from that of
+     * steps */
+    bool mods_are_own;
+    /* names the tenant: prefixes are shared within a namespace only. n_namespace bytes,
+     * copied */
+    const void *namespace;
+    size_t n_namespace; /* at most ENGINE_NAMESPACE_BYTES */
+    /* `retention`, which is valid, applies to its pages in the prefix cache
+     * (kv/evict.h) */
+    bool retains;
     kv_retention retention;
-    bool explain;          /* its end event carries a report */
-    /* A branch (branch.h). Its first fork_position tokens are those of the fork parent, whose pages it shares. The first n_prompt of
-     * n_tokens are a prompt; the others count as generated before, for max_tokens, min_tokens and penalties. A branch that replaces its
-     * fork parent takes over: the fork parent ends as cancelled, and tokens from fork_position on are events of the branch, the given ones
-     * without log-probabilities. NULL and 0: no branch. */
-    engine_fork *fork_from;     /* the caller's */
+    bool explain; /* its end event carries a report */
+    /* A branch (branch.h). Its first fork_position tokens are those of the fork parent,
+     * whose pages it shares. The first n_prompt of n_tokens are a prompt; the others
+     * count as generated before, for max_tokens, min_tokens and penalties. A branch that
+     * replaces its fork parent takes over: the fork parent ends as cancelled, and tokens
+     * from fork_position on are events of the branch, the given ones without
+     * log-probabilities. NULL and 0: no branch. */
+    engine_fork *fork_from; /* the caller's */
     int32_t fork_position, n_prompt;
-    bool fork_replaces;    /* one sample only */
+    bool fork_replaces; /* one sample only */
     engine_out *out;
     void *user;
 } engine_request;
 
-/* Starts the engine thread over a model and a backend. The backend's step_open and kv_open were called with this layout and these limits
- * (max_rows = max_batched_tokens, max_out = draft_max_out). The caller owns all three and closes them after the engine; from now on the
- * engine thread runs the backend. */
-quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engine_options *o, engine **out, quire_error *err);
+/* Starts the engine thread over a model and a backend. The backend's step_open and
+ * kv_open were called with this layout and these limits (max_rows = max_batched_tokens,
+ * max_out = draft_max_out). The caller owns all three and closes them after the engine;
+ * from now on the engine thread runs the backend. */
+quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engine_options *o, engine **out,
+                      quire_error *err);
 /* Starts the steps of an engine that was opened with starts_paused. Any thread. */
 void engine_release(engine *e);
-/* Drops all pages that are cached and that no request holds, before the next step is planned: requests submitted from now on find none of
- * them. The memory of free pages goes back to the system. With tiers the pages go there, as all that leave the pool do. Any thread. */
+/* Drops all pages that are cached and that no request holds, before the next step is
+ * planned: requests submitted from now on find none of them. The memory of free pages
+ * goes back to the system. With tiers the pages go there, as all that leave the pool do.
+ * Any thread. */
 void engine_drop_cache(engine *e);
-/* Stops the thread, and nothing else: from now on nothing is given to a request's `outside`. What was must run before engine_close. NULL
- * does nothing. */
+/* Stops the thread, and nothing else: from now on nothing is given to a request's
+ * `outside`. What was must run before engine_close. NULL does nothing. */
 void engine_stop(engine *e);
-/* Stops the thread; requests that are not over end with FINISH_CANCELLED. Readers pop their events and close their output tables before. */
+/* Stops the thread; requests that are not over end with FINISH_CANCELLED. Readers pop
+ * their events and close their output tables before. */
 void engine_close(engine *e);
 
-/* Opens an output table for one reader. The engine wakes `reader` once a step in which one of its requests has grown. */
+/* Opens an output table for one reader. The engine wakes `reader` once a step in which
+ * one of its requests has grown. */
 quire_err engine_out_open(engine *e, wake *reader, engine_out **out);
-/* Closes an output table. Every request that names it must have ended, and its end been popped. */
+/* Closes an output table. Every request that names it must have ended, and its end been
+ * popped. */
 void engine_out_close(engine_out *o);
 /* Pops the next event; false when there is none. The reader's thread. */
 bool engine_out_pop(engine_out *o, engine_event *event);
 
-/* Submits a request. QUIRE_TOO_LARGE when it can never fit (prompt plus one token exceed the length limit or the pool; a pooled prompt
- * alone, or where rows see later ones, a step), QUIRE_UNSUPPORTED when it wants tokens of a model that gives rows only, QUIRE_BAD_REQUEST
- * also when its constraint forbids a token that a branch is given, QUIRE_BUSY when the engine is full; on failure r->tokens stays the
- * caller's. Any thread. */
+/* Submits a request. QUIRE_TOO_LARGE when it can never fit (prompt plus one token exceed
+ * the length limit or the pool; a pooled prompt alone, or where rows see later ones, a
+ * step), QUIRE_UNSUPPORTED when it wants tokens of a model that gives rows only,
+ * QUIRE_BAD_REQUEST also when its constraint forbids a token that a branch is given,
+ * QUIRE_BUSY when the engine is full; on failure r->tokens stays the caller's. Any
+ * thread. */
 quire_err engine_submit(engine *e, const engine_request *r, request_id *id, quire_error *err);
-/* Computes the state of r's constraint behind r's tokens, for r->constraint_state: those that a branch is given are appended one by one,
- * which takes time in proportion. r needs its tokens, n_prompt, sampling and constraint. state: [state_bytes]. QUIRE_BAD_REQUEST when a
- * token is forbidden, and errors of the constraint. Any thread. */
+/* Computes the state of r's constraint behind r's tokens, for r->constraint_state: those
+ * that a branch is given are appended one by one, which takes time in proportion. r needs
+ * its tokens, n_prompt, sampling and constraint. state: [state_bytes]. QUIRE_BAD_REQUEST
+ * when a token is forbidden, and errors of the constraint. Any thread. */
 quire_err engine_constraint_state(const engine *e, const engine_request *r, void *state, quire_error *err);
 /* Submits several sequences of one request: with r->beams a beam search, else n samples.
  *
- * With r->beams: returns the n (at most its width) best results of a search, the best first. Their tokens come all at once when the search
- * is over, an empty result where it found fewer. Cancelling one of them ends the search. QUIRE_TOO_LARGE also when its beams could outgrow
- * the pool; where r names no max_tokens, they get as many as fit.
+ * With r->beams: returns the n (at most its width) best results of a search, the best
+ * first. Their tokens come all at once when the search is over, an empty result where it
+ * found fewer. Cancelling one of them ends the search. QUIRE_TOO_LARGE also when its
+ * beams could outgrow the pool; where r names no max_tokens, they get as many as fit.
  *
- * Else n samples of one prompt, as n requests that differ in sample_index (r's and those that follow) and in users. The prompt is computed
- * once and its pages are shared. All are submitted or none. Errors as above, and QUIRE_INVALID for options of one sample only (logits and
- * log-probabilities of the prompt) where n > 1. */
-quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, void *const *users, request_id *ids, quire_error *err);
-/* Takes a reference to a request, so that it can be a fork parent even after it ended. Called on its reader's thread before its end was
- * popped; QUIRE_NOT_FOUND after. */
+ * Else n samples of one prompt, as n requests that differ in sample_index (r's and those
+ * that follow) and in users. The prompt is computed once and its pages are shared. All
+ * are submitted or none. Errors as above, and QUIRE_INVALID for options of one sample
+ * only (logits and log-probabilities of the prompt) where n > 1. */
+quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, void *const *users,
+                                request_id *ids, quire_error *err);
+/* Takes a reference to a request, so that it can be a fork parent even after it ended.
+ * Called on its reader's thread before its end was popped; QUIRE_NOT_FOUND after. */
 quire_err engine_fork_acquire(engine *e, request_id id, engine_fork **out);
-/* Drops the reference. Any thread, also after the engine was closed. NULL does nothing. */
+/* Drops the reference. Any thread, also after the engine was closed. NULL does
+ * nothing. */
 void engine_fork_release(engine_fork *fork_from);
 /* Ends a request; unknown or finished ids are ignored. Any thread. */
 void engine_cancel(engine *e, request_id id);
 
 /* What measurements read besides quire_stats. */
 typedef struct engine_profile {
-    int64_t steps, n_pages_held_most;      /* the most pages of any step so far */
-    int64_t n_tokens_held_most;            /* tokens in them, each running sequence's by itself; of such steps the most */
-    int64_t plan_ns, sample_ns, commit_ns; /* times of steps: before the forward pass; sampling; the rest of what follows it */
+    int64_t steps, n_pages_held_most; /* the most pages of any step so far */
+    /* tokens in them, each running sequence's by itself; of such steps the most */
+    int64_t n_tokens_held_most;
+    /* times of steps: before the forward pass; sampling; the rest of what follows it */
+    int64_t plan_ns, sample_ns, commit_ns;
 } engine_profile;
 
 /* How long the present step has been running; 0 between steps. Any thread. */
 int64_t engine_busy_us(const engine *e);
 
-/* The engine's counters as they were after its last step. requests_finished counts by finish_reason - 1. Any thread. */
+/* The engine's counters as they were after its last step. requests_finished counts by
+ * finish_reason - 1. Any thread. */
 void engine_stats_read(engine *e, quire_stats *out);
 void engine_profile_read(engine *e, engine_profile *out);
 

@@ -28,7 +28,8 @@ quire_err engine_view_open(engine *e, engine_view **out) {
     engine_view *w = mem_new(1, sizeof *w);
     TRY(mem_check(w));
     int32_t n_pages = at_most(e->options.n_pages, MAX_PAGES);
-    quire_err r = quire_kv_view_open(n_pages, at_most(e->options.max_seqs, MAX_SEQS), n_pages, MAX_EVENTS, &w->view);
+    quire_err r =
+        quire_kv_view_open(n_pages, at_most(e->options.max_seqs, MAX_SEQS), n_pages, MAX_EVENTS, &w->view);
     r = r != QUIRE_OK ? r : wake_init(&w->reader);
     if (r != QUIRE_OK) {
         quire_kv_view_close(w->view);
@@ -85,9 +86,11 @@ static void fill(const engine *e, quire_kv_view *v) {
     for (int32_t i = 0; i < e->sched.n_running; i++) {
         const sequence *s = running_at(e, i);
         quire_kv_view_state state = s->task.state == TASK_PREFILL ? QUIRE_KV_PREFILL : QUIRE_KV_DECODE;
-        const uint8_t *end = memchr(s->namespace, 0, s->n_namespace); /* the end of the tenant's name, where a salt follows */
+        /* the end of the tenant's name, where a salt follows */
+        const uint8_t *end = memchr(s->namespace, 0, s->n_namespace);
         str owner = {(const char *)s->namespace, end != NULL ? (size_t)(end - s->namespace) : s->n_namespace};
-        kv_view_seq(v, (int64_t)s->task.arrival + 1, owner, state, s->task.tokens, s->task.kv.tables, s->task.kv.n_tables);
+        kv_view_seq(v, (int64_t)s->task.arrival + 1, owner, state, s->task.tokens, s->task.kv.tables,
+                    s->task.kv.n_tables);
     }
     kv_view_end(v, e->kv.index, e->kv.events);
 }

@@ -16,15 +16,20 @@ void explain_entered(engine *e, sequence *s) {
 static void cut(sequence *s, int64_t now_us) {
     explain *x = s->explain;
     int64_t since_us = x->since_us > 0 ? x->since_us : s->task.submitted_us;
-    int64_t us = now_us > since_us ? now_us - since_us : 0; /* a step's tokens have the step's time, which may be before an earlier cut */
+    /* a step's tokens have the step's time, which may be before an earlier cut */
+    int64_t us = now_us > since_us ? now_us - since_us : 0;
     x->since_us = since_us + us;
     switch (x->stage) {
     case EXPLAIN_QUEUE:
         x->report.wait_us[x->wait] += us;
         x->report.queue_us += us;
         break;
-    case EXPLAIN_PREFILL: x->report.prefill_us += us; break;
-    case EXPLAIN_DECODE: x->report.decode_us += us; break;
+    case EXPLAIN_PREFILL:
+        x->report.prefill_us += us;
+        break;
+    case EXPLAIN_DECODE:
+        x->report.decode_us += us;
+        break;
     }
 }
 
@@ -89,7 +94,9 @@ void explain_shared(sequence *s, quire_wait wait) {
 
 /* The last preemption's entry, or NULL where the list is full. */
 static quire_explain_preemption *last_preemption(explain *x) {
-    return x->report.n_preemptions <= QUIRE_EXPLAIN_PREEMPTIONS ? &x->report.preemptions[x->report.n_preemptions - 1] : NULL;
+    return x->report.n_preemptions <= QUIRE_EXPLAIN_PREEMPTIONS
+               ? &x->report.preemptions[x->report.n_preemptions - 1]
+               : NULL;
 }
 
 /* Adds to the last preemption, and to the sums. */
@@ -136,7 +143,8 @@ void explain_computed(engine *e, sequence *s, int32_t n) {
         x->report.copied = s->task.n_reused % e->layout.page_tokens;
     }
     if (x->preempted_us > 0) {
-        int32_t again = (s->task.kv.n_computed < x->was_computed ? s->task.kv.n_computed : x->was_computed) - before;
+        int32_t again =
+            (s->task.kv.n_computed < x->was_computed ? s->task.kv.n_computed : x->was_computed) - before;
         add_cost(x, (quire_explain_preemption){.recomputed = again > 0 ? again : 0});
         if (s->task.kv.n_computed >= x->was_computed) {
             come_back(x, clock_us());

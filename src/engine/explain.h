@@ -1,8 +1,10 @@
-/* The report on one request's way through the engine (quire_explain.h), for requests that ask for it.
+/* The report on one request's way through the engine (quire_explain.h), for requests that
+ * ask for it.
  *
- * The engine thread collects it as it goes, in a block that is allocated with the sequence, so a step allocates nothing. A sequence without
- * a report costs one comparison a step. Every moment of a sequence is counted once: for one kind of wait, for its prefill or for its
- * decoding. */
+ * The engine thread collects it as it goes, in a block that is allocated with the
+ * sequence, so a step allocates nothing. A sequence without a report costs one comparison
+ * a step. Every moment of a sequence is counted once: for one kind of wait, for its
+ * prefill or for its decoding. */
 #ifndef ENGINE_EXPLAIN_H
 #define ENGINE_EXPLAIN_H
 
@@ -11,8 +13,8 @@
 
 /* s has reached the engine thread. */
 void explain_entered(engine *e, sequence *s);
-/* The plan is made and the admitted sequences run: records why each other sequence waits. O(1) where no sequence has a report, else
- * O(waiting). */
+/* The plan is made and the admitted sequences run: records why each other sequence waits.
+ * O(1) where no sequence has a report, else O(waiting). */
 void explain_waiting(engine *e);
 /* Each function below does nothing for a sequence without a report. */
 /* s is admitted, and has the pages that it reuses. */

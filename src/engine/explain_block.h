@@ -1,4 +1,5 @@
-/* The block in which explain.h collects a request's report, allocated with the sequence, so that a step allocates nothing. */
+/* The block in which explain.h collects a request's report, allocated with the sequence,
+ * so that a step allocates nothing. */
 #ifndef ENGINE_EXPLAIN_BLOCK_H
 #define ENGINE_EXPLAIN_BLOCK_H
 
@@ -20,8 +21,8 @@ typedef struct explain {
     bool is_counted;      /* in n_explained */
 } explain;
 
-/* A block for a sequence that begins to wait; NULL when out of memory. The last owner frees it with mem_free: the reader, who gets it with
- * the end event, or the sequence. */
+/* A block for a sequence that begins to wait; NULL when out of memory. The last owner
+ * frees it with mem_free: the reader, who gets it with the end event, or the sequence. */
 static inline explain *explain_new(void) {
     explain *x = mem_new(1, sizeof *x);
     if (x != NULL) {

@@ -20,14 +20,16 @@ static void service_entered(engine *e, sequence *s) {
     s->task.priority = e->options.schedule == ADMISSION_PRIORITY ? s->task.priority : 0;
 }
 
-/* Counts given tokens: a prompt's, a steer's. Tokens that preemption repeats do not count again. */
+/* Counts given tokens: a prompt's, a steer's. Tokens that preemption repeats do not count
+ * again. */
 static void service_computed(engine *e, sequence *s, int32_t n) {
     if (s->task.n_known != s->n_given) {
         return;
     }
     int32_t end = s->task.kv.n_computed, from = end - n > s->n_charged ? end - n : s->n_charged;
     if (end > from) {
-        service_counters_add(&e->sched.service, s->task.tenant_slot, SERVICE_PROMPT_WEIGHT * (double)(end - from));
+        service_counters_add(&e->sched.service, s->task.tenant_slot,
+                             SERVICE_PROMPT_WEIGHT * (double)(end - from));
         s->n_charged = end;
     }
 }
@@ -63,14 +65,16 @@ HANDLERS(planning, engine *e) = {beam_resume, rule_step_planning, draft_step_pro
 HANDLERS(planned, engine *e) = {explain_waiting};
 HANDLERS(entered, engine *e, sequence *s) = {explain_entered, service_entered};
 HANDLERS(admitted, engine *e, sequence *s) = {explain_admitted, swap_in};
-HANDLERS(preempted, engine *e, sequence *s) = {explain_preempted, swap_out, tiers_forgotten, draft_step_preempted};
+HANDLERS(preempted, engine *e, sequence *s) = {explain_preempted, swap_out, tiers_forgotten,
+                                               draft_step_preempted};
 HANDLERS(computed, engine *e, sequence *s, int32_t n) = {explain_computed, service_computed, stats_computed};
 HANDLERS(token, engine *e, sequence *s, int64_t now_us) = {explain_token, service_token, stats_token};
-HANDLERS(ended, engine *e, sequence *s) = {explain_ended, fork_hand_on, tiers_forgotten, draft_step_ended, service_ended, rule_step_ended};
+HANDLERS(ended, engine *e, sequence *s) = {explain_ended,    fork_hand_on,  tiers_forgotten,
+                                           draft_step_ended, service_ended, rule_step_ended};
 
-#define RAISE(event, ...)                                                                      \
-    for (size_t i = 0; i < sizeof event##_handlers / sizeof *event##_handlers; i++) {          \
-        event##_handlers[i](__VA_ARGS__);                                                      \
+#define RAISE(event, ...)                                                                                    \
+    for (size_t i = 0; i < sizeof event##_handlers / sizeof *event##_handlers; i++) {                        \
+        event##_handlers[i](__VA_ARGS__);                                                                    \
     }
 
 void event_polled(engine *e) {

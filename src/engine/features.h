@@ -1,12 +1,13 @@
-/* Events of a step and of a sequence, and the features that handle them. features.c has the table: the
+/* Events of a step and of a sequence, and the features that handle them. features.c has
+ * the table: the
  * handlers of each event.
  *
  *   a step:      polled -> planning -> planned
  *   a sequence:  entered -> admitted -> computed .. -> token .. -> ended
  *                              ^ preempted <-'
  *
- * A step raises the events; what the last row of an item is for is decided as the batch is filled (row_use in state.h). The engine
- * thread. */
+ * A step raises the events; what the last row of an item is for is decided as the batch
+ * is filled (row_use in state.h). The engine thread. */
 #ifndef ENGINE_FEATURES_H
 #define ENGINE_FEATURES_H
 

@@ -1,4 +1,5 @@
-/* Sequences that enter the engine thread and leave it: submitted ones from the in-ring, cancelled and ended ones. The engine thread. */
+/* Sequences that enter the engine thread and leave it: submitted ones from the in-ring,
+ * cancelled and ended ones. The engine thread. */
 #include "engine/beam.h"
 #include "engine/branch.h"
 #include "engine/cache.h"

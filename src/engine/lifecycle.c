@@ -1,4 +1,5 @@
-/* The engine's life cycle: open, the thread's loop, close. submit.c takes requests in; step.c has the steps. */
+/* The engine's life cycle: open, the thread's loop, close. submit.c takes requests in;
+ * step.c has the steps. */
 #include "engine/engine.h"
 
 #include <assert.h>
@@ -18,7 +19,7 @@
 #include "engine/state.h"
 #include "engine/step_sample.h"
 
-#define MAX_TENANTS 1024 /* tenants with a service counter of their own */
+#define MAX_TENANTS   1024 /* tenants with a service counter of their own */
 #define SHORT_WAIT_US 1000 /* pause when there are sequences but none could be planned */
 
 #define AUDIT_MAX_PAGES 4096 /* larger pools are not audited: it takes time in proportion */
@@ -49,7 +50,8 @@ void engine_audit(const engine *e) {
     assert(r == QUIRE_OK);
 }
 
-/* Ends all sequences: the engine is closing. A parent that ends puts its first child among the waiting. */
+/* Ends all sequences: the engine is closing. A parent that ends puts its first child
+ * among the waiting. */
 static void cancel_all(engine *e) {
     sequence *s;
     while (e->sched.n_running > 0) {
@@ -87,7 +89,9 @@ static void *engine_main(void *arg) {
 #ifdef QUIRE_DEBUG
         engine_audit(e);
 #endif
-        stats_publish(e); /* before the readers wake up: statistics that they read then include what they get */
+        /* before the readers wake up: statistics that they read then include what they
+         * get */
+        stats_publish(e);
         out_wake_readers(e);
         mem_guard_leave();
         engine_view_response(e);
@@ -214,7 +218,8 @@ static quire_err open_scheduler(engine *e) {
     return scheduler_open(&k, &e->sched);
 }
 
-/* A sequence that runs alone must fit into the pool, or it would wait for pages that nobody gives back. */
+/* A sequence that runs alone must fit into the pool, or it would wait for pages that
+ * nobody gives back. */
 static void limit_length(engine *e) {
     int64_t holds = kv_most_tokens(&e->sched.limits.most, e->options.n_pages);
     if (e->desc->blocks.two_sided && holds >= e->sched.limits.max_rows) {
@@ -268,7 +273,8 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
     return QUIRE_OK;
 }
 
-quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engine_options *o, engine **out, quire_error *err) {
+quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engine_options *o, engine **out,
+                      quire_error *err) {
     *out = NULL;
     engine *e = mem_new(1, sizeof *e);
     TRY(mem_check_for(e, "an engine", err));
@@ -285,7 +291,9 @@ quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engin
     r = r ? r : open_parts(e, layout, err);
     if (r != QUIRE_OK) {
         engine_close(e);
-        return err->code != QUIRE_OK ? r : err_set(err, r, -1, "the engine could not start: %s", quire_err_text(r));
+        return err->code != QUIRE_OK
+                   ? r
+                   : err_set(err, r, -1, "the engine could not start: %s", quire_err_text(r));
     }
     *out = e;
     return QUIRE_OK;

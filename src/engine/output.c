@@ -86,7 +86,8 @@ void out_publish(sequence *s, finish_reason reason) {
     uint32_t index = s->id.index;
     o->has_fresh = true;
     o->fresh[index / DIRTY_BITS] |= UINT64_C(1) << index % DIRTY_BITS;
-    o->fresh_words[index] = word_of(s->task.n_known, s->task.tokens[s->task.n_known - 1], reason != FINISH_NONE);
+    o->fresh_words[index] =
+        word_of(s->task.n_known, s->task.tokens[s->task.n_known - 1], reason != FINISH_NONE);
     if (reason != FINISH_NONE) {
         s->finish = reason; /* only then: the reader writes that cache line */
         s->n_ended_before = o->e->n_ended++;
@@ -125,7 +126,8 @@ void out_wake_readers(engine *e) {
 /* Removes s from the table after its last event: its output index is free for another. */
 static void leave_table(sequence *s) {
     engine *e = s->out->e;
-    atomic_store_explicit(&s->out->sequences[s->id.index], NULL, memory_order_relaxed); /* a dirty bit may still be set */
+    /* a dirty bit may still be set */
+    atomic_store_explicit(&s->out->sequences[s->id.index], NULL, memory_order_relaxed);
     pthread_mutex_lock(&e->lock);
     e->entries[s->id.index].generation++;
     e->entries[s->id.index].sequence = NULL;
@@ -144,7 +146,8 @@ static void fill_times(const sequence *s, engine_event *event) {
 
 static void take_end(sequence *s, engine_event *event) {
     event->finish = s->finish;
-    bool is_whole = s->finish == FINISH_STOP || s->finish == FINISH_LENGTH; /* else the prompt may not have been computed */
+    /* else the prompt may not have been computed */
+    bool is_whole = s->finish == FINISH_STOP || s->finish == FINISH_LENGTH;
     event->prompt_logprobs = is_whole ? s->prompt_logprobs : NULL;
     s->out->ended_logprobs = s->prompt_logprobs; /* the sequence may be freed with its end */
     s->prompt_logprobs = NULL;
@@ -172,15 +175,18 @@ static void take_end(sequence *s, engine_event *event) {
 static bool next_of(sequence *s, engine_event *event) {
     uint64_t word = atomic_load_explicit(&s->out->words[s->id.index], memory_order_acquire);
     int32_t n = word_tokens(word);
-    *event = (engine_event){.user = s->user, .id = s->id, .token = -1, .position = n, .prompt_logprobs = s->prompt_logprobs};
+    *event = (engine_event){
+        .user = s->user, .id = s->id, .token = -1, .position = n, .prompt_logprobs = s->prompt_logprobs};
     if (s->n_read < n) {
         fill_times(s, event);
         event->position = s->n_read;
-        event->logprobs = s->logprobs && s->n_read >= s->n_given
-                              ? s->logprobs + (size_t)(s->n_read - s->task.n_prompt) * (size_t)s->logprobs_width
-                              : NULL;
+        event->logprobs =
+            s->logprobs && s->n_read >= s->n_given
+                ? s->logprobs + (size_t)(s->n_read - s->task.n_prompt) * (size_t)s->logprobs_width
+                : NULL;
         event->token =
-            s->n_read == n - 1 ? word_newest(word) : s->task.tokens[s->n_read]; /* the array stays in the engine's processor cache */
+            /* the array stays in the engine's processor cache */
+            s->n_read == n - 1 ? word_newest(word) : s->task.tokens[s->n_read];
         s->n_read++;
         return true;
     }
@@ -191,7 +197,8 @@ static bool next_of(sequence *s, engine_event *event) {
     return false;
 }
 
-/* The next sequence with a dirty bit, or NULL. Bits of one word are taken together, and words in turn, so that none waits for ever. */
+/* The next sequence with a dirty bit, or NULL. Bits of one word are taken together, and
+ * words in turn, so that none waits for ever. */
 static sequence *next_dirty(engine_out *o) {
     for (int32_t looked = 0;; looked++) {
         while (o->left != 0) {

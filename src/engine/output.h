@@ -1,9 +1,11 @@
-/* The output table carries new tokens from the engine thread to one reader. engine.h says why none is lost and nothing overflows.
+/* The output table carries new tokens from the engine thread to one reader. engine.h says
+ * why none is lost and nothing overflows.
  *
- * It has one word for each request, at the request's output index: how many tokens are final, the newest of them, and whether it has ended.
- * At the end of a step the engine overwrites the words of requests that have grown, and sets their bits in the dirty bitmap. So a step
- * moves each cache line of words, eight requests in one, between processors once. A late reader finds earlier tokens in the sequence's own
- * array. */
+ * It has one word for each request, at the request's output index: how many tokens are
+ * final, the newest of them, and whether it has ended. At the end of a step the engine
+ * overwrites the words of requests that have grown, and sets their bits in the dirty
+ * bitmap. So a step moves each cache line of words, eight requests in one, between
+ * processors once. A late reader finds earlier tokens in the sequence's own array. */
 #ifndef ENGINE_OUTPUT_H
 #define ENGINE_OUTPUT_H
 
@@ -13,29 +15,38 @@ struct engine_out {
     /* Constant after the table is opened. */
     engine *e;
     wake *reader;
-    int32_t n_dirty;                         /* words of the dirty bitmap, which has one bit an output index */
-    /* [max_requests] the sequence at each index; NULL: none of this table's. Set by the submitting thread, cleared by the reader */
+    /* words of the dirty bitmap, which has one bit an output index */
+    int32_t n_dirty;
+    /* [max_requests] the sequence at each index; NULL: none of this table's. Set by the
+     * submitting thread, cleared by the reader */
     _Atomic(sequence *) *sequences;
-    atomic_uint_fast64_t *words;             /* [max_requests] the words described above */
-    atomic_uint_fast64_t *dirty;             /* [n_dirty] the dirty bitmap: set by the engine, taken by the reader */
-    engine_out *next;                        /* the engine's list of tables, under its readers_lock */
+    atomic_uint_fast64_t *words; /* [max_requests] the words described above */
+    /* [n_dirty] the dirty bitmap: set by the engine, taken by the reader */
+    atomic_uint_fast64_t *dirty;
+    engine_out *next; /* the engine's list of tables, under its readers_lock */
 
-    _Alignas(MEM_ALIGN) bool has_fresh;      /* the engine's: some requests have grown in this step */
-    uint64_t *fresh;                         /* [n_dirty] the engine's: bitmap of these requests */
-    uint64_t *fresh_words;                   /* [max_requests] the engine's: their words, to be stored into `words` */
+    _Alignas(MEM_ALIGN) bool has_fresh; /* the engine's: some requests have grown in this step */
+    uint64_t *fresh;                    /* [n_dirty] the engine's: bitmap of these requests */
+    /* [max_requests] the engine's: their words, to be stored into `words` */
+    uint64_t *fresh_words;
 
-    _Alignas(MEM_ALIGN) sequence *current;   /* the reader's: the sequence whose tokens it is reading, or NULL */
-    uint64_t left;                           /* dirty bits that are taken but not processed */
-    int32_t at;                              /* the index of their word in the dirty bitmap */
-    token_logprob *ended_logprobs;           /* the prompt's, of the sequence whose end was popped last: valid until the next pop */
+    /* the reader's: the sequence whose tokens it is reading, or NULL */
+    _Alignas(MEM_ALIGN) sequence *current;
+    uint64_t left; /* dirty bits that are taken but not processed */
+    int32_t at;    /* the index of their word in the dirty bitmap */
+    /* the prompt's, of the sequence whose end was popped last: valid until the next
+     * pop */
+    token_logprob *ended_logprobs;
 };
 
-/* Enters s, which has its id, into the table of its reader, s->out. Any thread, before the engine has s. */
+/* Enters s, which has its id, into the table of its reader, s->out. Any thread, before
+ * the engine has s. */
 void out_enter(sequence *s);
-/* Publishes the tokens of s that are known, and its end unless reason is FINISH_NONE. The reader sees them after the next out_wake_readers.
- * Engine thread. */
+/* Publishes the tokens of s that are known, and its end unless reason is FINISH_NONE. The
+ * reader sees them after the next out_wake_readers. Engine thread. */
 void out_publish(sequence *s, finish_reason reason);
-/* Stores all that was published since the last call into the readers' tables, and wakes these readers. Engine thread. */
+/* Stores all that was published since the last call into the readers' tables, and wakes
+ * these readers. Engine thread. */
 void out_wake_readers(engine *e);
 
 #endif

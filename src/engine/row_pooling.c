@@ -14,7 +14,8 @@ static void limit_reuse(const row_pooling *p, sched_task *t) {
 quire_err row_pooling_open(const engine_request *r, const model *m, sequence *s) {
     const pooling_params *p = &r->pooling;
     size_t n_types = r->types != NULL ? (size_t)r->n_tokens : 0;
-    size_t n = (size_t)model_description(m)->d_model, n_head = (sizeof(row_pooling) + sizeof(double) - 1) / sizeof(double);
+    size_t n = (size_t)model_description(m)->d_model,
+           n_head = (sizeof(row_pooling) + sizeof(double) - 1) / sizeof(double);
     double *block = mem_new(n_head + n + (n + 1) / 2, sizeof *block);
     float *result = mem_new((size_t)desc_pooled_width(model_description(m)), sizeof *result);
     int32_t *types = n_types > 0 ? mem_new(n_types, sizeof *types) : NULL;
@@ -26,12 +27,13 @@ quire_err row_pooling_open(const engine_request *r, const model *m, sequence *s)
     }
     mem_copy(types, r->types, n_types * sizeof *types);
     row_pooling *made = (row_pooling *)(void *)block;
-    *made = (row_pooling){.params = *p,
-                          .width = p->dimensions > 0 ? p->dimensions : desc_pooled_width(model_description(m)),
-                          .result = result,
-                          .types = types,
-                          .sum = block + n_head,
-                          .row = (float *)(void *)(block + n_head + n)};
+    *made =
+        (row_pooling){.params = *p,
+                      .width = p->dimensions > 0 ? p->dimensions : desc_pooled_width(model_description(m)),
+                      .result = result,
+                      .types = types,
+                      .sum = block + n_head,
+                      .row = (float *)(void *)(block + n_head + n)};
     s->pooling = made;
     s->task.no_logits = true;
     limit_reuse(made, &s->task);
@@ -51,7 +53,8 @@ static void add_row(const engine *e, row_pooling *p, int32_t row) {
 
 void row_pooling_gather(engine *e, sequence *s, int32_t from, int32_t n, int32_t row0) {
     row_pooling *p = s->pooling;
-    int32_t first = p->params.kind == POOLING_MEAN && from < p->n_gathered ? p->n_gathered : from; /* computed again: taken before */
+    /* computed again: taken before */
+    int32_t first = p->params.kind == POOLING_MEAN && from < p->n_gathered ? p->n_gathered : from;
     for (int32_t at = first; at < from + n; at++) {
         int32_t row = row0 + at - from;
         switch (p->params.kind) {

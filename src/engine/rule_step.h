@@ -1,12 +1,14 @@
-/* The rules of sequences within steps: what may come next is made ahead, and what takes too long is made by a thread outside.
+/* The rules of sequences within steps: what may come next is made ahead, and what takes
+ * too long is made by a thread outside.
  *
  *   token taken --fits into the step--> ready --planned--> sampled from
  *        `--does not fit--> outside: the sequence sits out, with its pages --made--> back --> ready
  *
- * A sequence is planned only where the mask behind its last token is ready (sample_rule). A step works on rules within a room: so many
- * configurations a call, so much processor time in all. That decides when a token comes, never which. While its rule is outside, the
- * constraint's state and the sample_rule belong to the thread there; the sequence may be preempted or end meanwhile, and that thread has a
- * reference of its own.
+ * A sequence is planned only where the mask behind its last token is ready (sample_rule).
+ * A step works on rules within a room: so many configurations a call, so much processor
+ * time in all. That decides when a token comes, never which. While its rule is outside,
+ * the constraint's state and the sample_rule belong to the thread there; the sequence may
+ * be preempted or end meanwhile, and that thread has a reference of its own.
  *
  * Owner: the engine thread, but for rule_step_prepare. */
 #ifndef ENGINE_RULE_STEP_H
@@ -19,14 +21,18 @@
 
 /* Begins a step's room. */
 void rule_step_begin(engine *e);
-/* Before a step is planned: takes back what was made outside, makes or gives outside what is missing, and says who sits out. */
+/* Before a step is planned: takes back what was made outside, makes or gives outside what
+ * is missing, and says who sits out. */
 void rule_step_planning(engine *e);
-/* Whether a waiting sequence may be admitted, as far as its rule is concerned; gives outside what is missing. */
+/* Whether a waiting sequence may be admitted, as far as its rule is concerned; gives
+ * outside what is missing. */
 bool rule_step_may_run(engine *e, sequence *s);
-/* Makes ready what may come behind s's last token, if that fits. False: it did not, or failed, which shows in the next step. Within a step,
- * any thread that has s and the step's room. */
+/* Makes ready what may come behind s's last token, if that fits. False: it did not, or
+ * failed, which shows in the next step. Within a step, any thread that has s and the
+ * step's room. */
 bool rule_step_prepare(sequence *s);
-/* Whether a row of s may be sampled or verified next: its last token is taken and its mask is ready, as far as s has a rule. */
+/* Whether a row of s may be sampled or verified next: its last token is taken and its
+ * mask is ready, as far as s has a rule. */
 static inline bool rule_step_is_ready(const sequence *s) {
     return s->constraint == NULL || (atomic_load(&s->rule_place) == RULE_HERE && s->rule.is_ready);
 }

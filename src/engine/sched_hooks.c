@@ -1,5 +1,6 @@
-/* What the engine adds to the scheduler's decisions (sched/scheduler.h): pages that lie outside the pool, drafts, beams, deadlines, and the
- * events of features.h. The context of every hook is the engine. */
+/* What the engine adds to the scheduler's decisions (sched/scheduler.h): pages that lie
+ * outside the pool, drafts, beams, deadlines, and the events of features.h. The context
+ * of every hook is the engine. */
 #include "engine/beam.h"
 #include "engine/features.h"
 #include "engine/rule_step.h"
@@ -7,7 +8,8 @@
 static bool is_ready(void *context, sched_task *t) {
     engine *e = context;
     return rule_step_may_run(e, sequence_of(t)) &&
-           !kv_tiering_waits(e->tiering, &t->kv, t->tokens, task_reusable(t), e->sched.now_us, e->options.tiers.wait_us);
+           !kv_tiering_waits(e->tiering, &t->kv, t->tokens, task_reusable(t), e->sched.now_us,
+                             e->options.tiers.wait_us);
 }
 
 static void describe(void *context, const sched_task *t, sched_seq *d) {
@@ -65,8 +67,9 @@ static void refuse(void *context, sched_task *t, int32_t after_s) {
     e->stats.deadlines_refused++;
 }
 
-#define HOOKS                                                                                                                            \
-    .is_ready = is_ready, .describe = describe, .admitted = admitted, .preempt = preempt, .settle = settle, .refuse = refuse
+#define HOOKS                                                                                                \
+    .is_ready = is_ready, .describe = describe, .admitted = admitted, .preempt = preempt, .settle = settle,  \
+    .refuse = refuse
 
 const sched_hooks *sched_hooks_of(bool audits) {
     static const sched_hooks plain = {HOOKS}, audited = {HOOKS, .reserved = reserved};

@@ -68,18 +68,20 @@ static bool alloc_extras(sequence *s, const engine_request *r, int32_t n_max) {
     s->logprobs_width = r->logprobs_width;
     s->prompt_logprobs_width = r->prompt_logprobs_width;
     if (r->logprobs_width > 0) {
-        s->logprobs = mem_new((size_t)(n_max - s->task.n_prompt), (size_t)r->logprobs_width * sizeof *s->logprobs);
+        s->logprobs =
+            mem_new((size_t)(n_max - s->task.n_prompt), (size_t)r->logprobs_width * sizeof *s->logprobs);
     }
     if (r->prompt_logprobs_width > 0) {
-        s->prompt_logprobs = mem_new((size_t)r->n_tokens, (size_t)r->prompt_logprobs_width * sizeof *s->prompt_logprobs);
+        s->prompt_logprobs =
+            mem_new((size_t)r->n_tokens, (size_t)r->prompt_logprobs_width * sizeof *s->prompt_logprobs);
     }
     return (!r->explain || s->explain) && (r->constraint == NULL || (s->constraint_states && s->rule.bits)) &&
-           (r->sampling.mirostat == MIROSTAT_OFF || s->mus) &&
-           (r->logprobs_width == 0 || s->logprobs) && (r->prompt_logprobs_width == 0 || s->prompt_logprobs);
+           (r->sampling.mirostat == MIROSTAT_OFF || s->mus) && (r->logprobs_width == 0 || s->logprobs) &&
+           (r->prompt_logprobs_width == 0 || s->prompt_logprobs);
 }
 
-quire_err sequence_new(const engine_request *r, const void *constraint_state, const model_desc *desc, int32_t n_max, int32_t n_groups,
-                       int32_t cap_pages, sequence **out) {
+quire_err sequence_new(const engine_request *r, const void *constraint_state, const model_desc *desc,
+                       int32_t n_max, int32_t n_groups, int32_t cap_pages, sequence **out) {
     sequence *s = mem_new(1, sizeof *s);
     int32_t *tokens = mem_new((size_t)n_max, sizeof *tokens);
     if (!s || !tokens || kv_seq_init(&s->task.kv, n_groups, cap_pages) != QUIRE_OK) {

@@ -1,7 +1,9 @@
-/* A sequence: one request's task for the scheduler, and what else the engine knows about it.
+/* A sequence: one request's task for the scheduler, and what else the engine knows about
+ * it.
  *
- * The submitting thread allocates all of it, so that the engine thread allocates nothing for it. Owner: the engine thread, except for
- * fields marked as the reader's or as shared. Engine and reader have one reference each; the last one frees it. */
+ * The submitting thread allocates all of it, so that the engine thread allocates nothing
+ * for it. Owner: the engine thread, except for fields marked as the reader's or as
+ * shared. Engine and reader have one reference each; the last one frees it. */
 #ifndef ENGINE_SEQUENCE_H
 #define ENGINE_SEQUENCE_H
 
@@ -14,14 +16,16 @@
 #include "sched/task.h"
 #include "spec/draft.h"
 
-/* Where a sequence's rule is: with the engine thread, with a thread outside, or given back by that and not yet taken. */
+/* Where a sequence's rule is: with the engine thread, with a thread outside, or given
+ * back by that and not yet taken. */
 typedef enum rule_place { RULE_HERE, RULE_OUTSIDE, RULE_BACK } rule_place;
 
 typedef struct sequence {
     sched_task task;
     /* The engine thread's, read in every step. */
-    _Alignas(MEM_ALIGN) struct sequence *next_child; /* the next child in the chain of its fork parent (fork.h), or NULL */
-    struct beams *beams;      /* the beam search of which it is beam number `beam` (beam.h), or NULL */
+    /* the next child in the chain of its fork parent (fork.h), or NULL */
+    _Alignas(MEM_ALIGN) struct sequence *next_child;
+    struct beams *beams; /* the beam search of which it is beam number `beam` (beam.h), or NULL */
     void (*drop_beams)(struct beams *); /* drops its reference to `beams`, where that is set */
     int64_t last_token_us, ended_us;
     const sample_result *line; /* its next n_line tokens, from step_lines_sample until they are committed */
@@ -29,55 +33,67 @@ typedef struct sequence {
     uint8_t line_end; /* the end_kind of the last of these; the others are no end tokens */
     bool is_checked;  /* all its rows of this step were found to be finite */
     float mirostat_mu;
-    /* its report (explain.h), or NULL. The engine thread's until the end is published, then the reader's */
+    /* its report (explain.h), or NULL. The engine thread's until the end is published,
+     * then the reader's */
     struct explain *explain;
     float *logits_out;
     uint8_t *constraint_states; /* its state, and behind it the drafter's; or NULL */
-    constraint *constraint;   /* what its tokens obey, a reference; or NULL. `context` has its state */
-    /* who may touch the state and `rule`: the engine thread, or one outside (rule_step.h); set by who has it */
+    constraint *constraint;     /* what its tokens obey, a reference; or NULL. `context` has its state */
+    /* who may touch the state and `rule`: the engine thread, or one outside
+     * (rule_step.h); set by who has it */
     _Atomic(rule_place) rule_place;
-    quire_err rule_error;     /* what it cannot go on for */
-    sample_rule rule;         /* what may come behind its last token */
-    attn_mods *mods;          /* its own mask and change of scores, a reference; or NULL */
+    quire_err rule_error; /* what it cannot go on for */
+    sample_rule rule;     /* what may come behind its last token */
+    attn_mods *mods;      /* its own mask and change of scores, a reference; or NULL */
     int32_t mods_b;
     struct row_pooling *pooling; /* how its rows become one (row_pooling.h), or NULL: it gets tokens */
 
-    /* Shared by engine and reader; constant once the engine has it, except for the content of the arrays. */
-    /* [n_max - n_prompt][logprobs_width], [n_prompt - 1][prompt_logprobs_width], or NULL */
+    /* Shared by engine and reader; constant once the engine has it, except for the
+     * content of the arrays. */
+    /* [n_max - n_prompt][logprobs_width], [n_prompt - 1][prompt_logprobs_width], or
+     * NULL */
     _Alignas(MEM_ALIGN) token_logprob *logprobs, *prompt_logprobs;
     engine_out *out;
     void *user;
     request_id id;
     int32_t logprobs_width, prompt_logprobs_width; /* 0: none */
-    int32_t n_prefilled;      /* rows of its prompt that were computed; the engine thread's until its end */
-    int32_t n_preempted;      /* how often it lost its pages; a beam's task.n_preempted: how often all of its search did */
+    int32_t n_prefilled; /* rows of its prompt that were computed; the engine thread's until its end */
+    /* how often it lost its pages; a beam's task.n_preempted: how often all of its search
+     * did */
+    int32_t n_preempted;
     atomic_llong first_token_us; /* 0 before: a branch has tokens before its own first one */
-    int32_t n_given;          /* tokens at submission: the prompt, and for a branch the tokens generated before */
+    /* tokens at submission: the prompt, and for a branch the tokens generated before */
+    int32_t n_given;
 
     /* The reader's, used in every step; and what both write, but seldom. */
     _Alignas(MEM_ALIGN) int32_t n_read; /* tokens that its reader has popped */
     atomic_int holders;
-    finish_reason finish;     /* written before the end is published, as what follows */
+    finish_reason finish; /* written before the end is published, as what follows */
     quire_err error;
-    int32_t retry_after_s;    /* QUIRE_BUSY only */
+    int32_t retry_after_s; /* QUIRE_BUSY only */
     bool stopped_by_eos;
     uint64_t n_ended_before;
     double beam_score, beam_sum;
 
     /* The engine thread's again: what is seldom read, then what is large. */
     _Alignas(MEM_ALIGN) int32_t beam;
-    int32_t n_charged;        /* its tenant's service counter has the given tokens up to here, as far as they were computed */
-    float *mus;               /* with mirostat: [n_max - n_prompt] mu before each generated token, for branches; else NULL */
-    /* the fork parent of a branch, whose first fork_position tokens are its own too (branch.h): a reference, held until the engine thread
-     * takes it in. NULL: no branch */
+    /* its tenant's service counter has the given tokens up to here, as far as they were
+     * computed */
+    int32_t n_charged;
+    /* with mirostat: [n_max - n_prompt] mu before each generated token, for branches;
+     * else NULL */
+    float *mus;
+    /* the fork parent of a branch, whose first fork_position tokens are its own too
+     * (branch.h): a reference, held until the engine thread takes it in. NULL: no
+     * branch */
     struct sequence *fork_from;
     int32_t fork_position;
     bool fork_replaces;
     bool retains;
     kv_retention retention;
-    engine_outside outside;   /* who works on its rule outside of steps; its add NULL: nobody */
+    engine_outside outside; /* who works on its rule outside of steps; its add NULL: nobody */
     engine_work rule_work;
-    const wake *rule_wake;    /* the engine's, to be rung where the rule is back */
+    const wake *rule_wake; /* the engine's, to be rung where the rule is back */
     atomic_bool rule_is_off;
     draft_seq draft;
     sample_context context; /* of its samples; n_tokens and the noise are each sample's own */
@@ -86,7 +102,8 @@ typedef struct sequence {
     size_t n_namespace;
 } sequence;
 
-/* Asks the processor for what a step without drafts reads of s: sampling has displaced it. */
+/* Asks the processor for what a step without drafts reads of s: sampling has displaced
+ * it. */
 static inline void sequence_prefetch(const sequence *s) {
     const char *first = (const char *)s;
     for (size_t at = 0; at < offsetof(sequence, n_read); at += MEM_ALIGN) {
@@ -97,16 +114,19 @@ static inline void sequence_prefetch(const sequence *s) {
 /* The same for its drafts and its outlook. */
 static inline void sequence_prefetch_drafts(const sequence *s) {
     const char *first = (const char *)s;
-    for (size_t at = offsetof(sequence, draft.wanted); at < offsetof(sequence, draft.outlook.tree.parents); at += MEM_ALIGN) {
+    for (size_t at = offsetof(sequence, draft.wanted); at < offsetof(sequence, draft.outlook.tree.parents);
+         at += MEM_ALIGN) {
         __builtin_prefetch(first + at, 1);
     }
 }
 
-/* Makes a sequence, which takes r->tokens and grows them to n_max; each table has room for cap_pages. constraint_state: that of
- * r->constraint behind r->tokens, copied. On failure r->tokens stays the caller's. */
-quire_err sequence_new(const engine_request *r, const void *constraint_state, const model_desc *desc, int32_t n_max, int32_t n_groups,
-                       int32_t cap_pages, sequence **out);
-/* Drops a reference; the last one frees the sequence. Its tables must be empty by then. */
+/* Makes a sequence, which takes r->tokens and grows them to n_max; each table has room
+ * for cap_pages. constraint_state: that of r->constraint behind r->tokens, copied. On
+ * failure r->tokens stays the caller's. */
+quire_err sequence_new(const engine_request *r, const void *constraint_state, const model_desc *desc,
+                       int32_t n_max, int32_t n_groups, int32_t cap_pages, sequence **out);
+/* Drops a reference; the last one frees the sequence. Its tables must be empty by
+ * then. */
 void sequence_drop(sequence *s);
 
 #endif

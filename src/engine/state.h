@@ -1,4 +1,5 @@
-/* The engine's own struct, shared by the files of the engine. Each field says which threads may use it. */
+/* The engine's own struct, shared by the files of the engine. Each field says which
+ * threads may use it. */
 #ifndef ENGINE_STATE_H
 #define ENGINE_STATE_H
 
@@ -16,7 +17,8 @@
 #include "sched/scheduler.h"
 #include "spec/verify.h"
 
-/* An entry in the table of requests. generation grows with each use; cancel is the generation that is to end. */
+/* An entry in the table of requests. generation grows with each use; cancel is the
+ * generation that is to end. */
 typedef struct engine_entry {
     uint32_t generation;
     atomic_uint cancel;
@@ -29,13 +31,15 @@ typedef enum row_use {
     ROW_POOLED, /* every row of the item is part of the one that the sequence wants (row_pooling.h) */
     ROW_BEAM,   /* a beam search chooses from it */
     ROW_LINE,   /* sampling on any thread, by rows of logits that nothing else uses (step_lines.h) */
-    ROW_ALONE   /* sampling on the engine's thread: the logits are kept, shared with forks, or judge drafts by rejection */
+    /* sampling on the engine's thread: the logits are kept, shared with forks, or judge
+     * drafts by rejection */
+    ROW_ALONE
 } row_use;
 
 /* What an item samples (step_lines.h). */
 typedef struct draft_line {
     sequence *s;
-    int32_t row0, n_rows;   /* its rows of the batch, drafts included */
+    int32_t row0, n_rows; /* its rows of the batch, drafts included */
     int32_t n_drafts;
     sample_row *rows;       /* [n_drafts + 1]; of jump-forward tokens one or none */
     sample_result *results; /* [n_drafts + 1] */
@@ -43,23 +47,26 @@ typedef struct draft_line {
 
 /* Arrays of one step's batch, sized at open. */
 typedef struct step_arrays {
-    int64_t collected_us;           /* when the forward pass was over: the time of its tokens */
-    draft_line *lines;              /* [max_seqs] the items of step_lines_sample */
-    sample_row *line_rows;          /* [max_out + 1]: one more is filled before it is known that the argmax is all */
-    sample_result *line_results;    /* [max_rows] */
-    int32_t *out0;                  /* [plan.n_items] first wanted row of an item, in out_rows */
-    row_use *uses;                  /* [plan.n_items] */
+    int64_t collected_us; /* when the forward pass was over: the time of its tokens */
+    draft_line *lines;    /* [max_seqs] the items of step_lines_sample */
+    /* [max_out + 1]: one more is filled before it is known that the argmax is all */
+    sample_row *line_rows;
+    sample_result *line_results; /* [max_rows] */
+    int32_t *out0;               /* [plan.n_items] first wanted row of an item, in out_rows */
+    row_use *uses;               /* [plan.n_items] */
     int32_t *tokens, *positions, *types, *out_rows;
-    int32_t *parents;               /* of drafts only: see batch_seq */
-    atomic_uint *faults;            /* [max_rows] of rows with programs that can fault */
+    int32_t *parents;    /* of drafts only: see batch_seq */
+    atomic_uint *faults; /* [max_rows] of rows with programs that can fault */
     kv_slot *slots[KV_MAX_GROUPS];
     batch_seq *batch_seqs;
-    cascade cascade;                /* the attention work list, and scratch memory to plan it */
-    float *hidden;                  /* for each thread, [d_model] */
-    uint8_t *states;                /* for each thread, [DRAFT_MAX][CONSTRAINT_MAX_STATE_BYTES] behind the nodes of a draft */
-    float *raw;                     /* for each thread, [n_vocab] a row of logits as the model computed it */
-    float *forked;                  /* [n_vocab] a copy for a child to sample from */
-    const kv_table **tables;        /* [max_seqs * groups] for the audit */
+    cascade cascade; /* the attention work list, and scratch memory to plan it */
+    float *hidden;   /* for each thread, [d_model] */
+    /* for each thread, [DRAFT_MAX][CONSTRAINT_MAX_STATE_BYTES] behind the nodes of a
+     * draft */
+    uint8_t *states;
+    float *raw;              /* for each thread, [n_vocab] a row of logits as the model computed it */
+    float *forked;           /* [n_vocab] a copy for a child to sample from */
+    const kv_table **tables; /* [max_seqs * groups] for the audit */
     batch rows;
 } step_arrays;
 
@@ -71,41 +78,43 @@ struct engine {
     kv_layout layout;
 
     /* any thread: */
-    ring *in;                /* of sequence*: submitted, not yet seen by the engine thread */
+    ring *in; /* of sequence*: submitted, not yet seen by the engine thread */
     wake in_wake;
     atomic_bool stop, paused;
-    atomic_bool drops_cache; /* before the next step: engine_drop_cache */
-    atomic_uint n_cancels;   /* calls of engine_cancel */
-    engine_entry *entries;   /* [max_requests] */
+    atomic_bool drops_cache;             /* before the next step: engine_drop_cache */
+    atomic_uint n_cancels;               /* calls of engine_cancel */
+    engine_entry *entries;               /* [max_requests] */
     _Atomic(struct engine_view *) views; /* snapshots that are requested (engine_view.h): a stack */
-    pthread_mutex_t lock;    /* guards the five below */
+    pthread_mutex_t lock;                /* guards the five below */
     int32_t *free_entries, n_free_entries;
     uint64_t n_arrivals;
     quire_stats published;
     engine_profile published_profile;
-    pthread_mutex_t readers_lock; /* guards `outs`; a lock of its own, since waking readers under it takes a while */
+    /* guards `outs`; a lock of its own, since waking readers under it takes a while */
+    pthread_mutex_t readers_lock;
     engine_out *outs;
     bool locks_ready, thread_ready;
 
     /* engine thread only: */
     pthread_t thread;
     kv_cache kv;
-    audit_file *audit_file;  /* NULL: none */
-    kv_tiering *tiering;     /* NULL: no tiers */
-    kv_mover mover;          /* of the backend's pages */
+    audit_file *audit_file;                /* NULL: none */
+    kv_tiering *tiering;                   /* NULL: no tiers */
+    kv_mover mover;                        /* of the backend's pages */
     copy_cost swap_out_cost, swap_in_cost; /* of a page */
-    sample_pool samples;     /* a sampler for each thread of the backend */
-    drafter *drafter;        /* NULL: none */
-    draft_seq **drafted;     /* [max_seqs] the sequences that it drafts for in a step */
-    work_room rule_room;     /* of the present step (rule_step.h) */
-    int32_t n_rules_outside; /* sequences whose rules are outside, or back and not yet taken */
-    bool some_rule_failed;   /* of a waiting sequence */
-    float guessed, guessed_right; /* tokens that constraints have guessed of late, and those of them that were right */
+    sample_pool samples;                   /* a sampler for each thread of the backend */
+    drafter *drafter;                      /* NULL: none */
+    draft_seq **drafted;                   /* [max_seqs] the sequences that it drafts for in a step */
+    work_room rule_room;                   /* of the present step (rule_step.h) */
+    int32_t n_rules_outside;               /* sequences whose rules are outside, or back and not yet taken */
+    bool some_rule_failed;                 /* of a waiting sequence */
+    /* tokens that constraints have guessed of late, and those of them that were right */
+    float guessed, guessed_right;
     double sample_row_us;         /* what sampling takes of a step for a row, of late */
-    scheduler sched;         /* the queues of sequences, and the step's plan */
-    unsigned n_cancels_seen; /* n_cancels when the lists were last searched for cancelled requests */
-    uint64_t n_ended;        /* requests whose end was published */
-    int32_t n_explained;     /* of all sequences, those with a report (explain.h) */
+    scheduler sched;              /* the queues of sequences, and the step's plan */
+    unsigned n_cancels_seen;      /* n_cancels when the lists were last searched for cancelled requests */
+    uint64_t n_ended;             /* requests whose end was published */
+    int32_t n_explained;          /* of all sequences, those with a report (explain.h) */
     atomic_llong step_started_us; /* 0 between steps; any thread may read */
     step_arrays step;
     quire_stats stats;
@@ -128,23 +137,25 @@ static inline sequence *planned_at(const engine *e, int32_t i) {
 }
 
 /* ---- step.c ---- */
-/* The first half of a step: takes in new requests, plans, reserves pages, fills the batch, starts the forward pass. False: there is nothing
- * to do. */
+/* The first half of a step: takes in new requests, plans, reserves pages, fills the
+ * batch, starts the forward pass. False: there is nothing to do. */
 bool step_submit(engine *e);
-/* The second half: waits for the forward pass, samples, commits, and publishes; out_wake_readers then shows readers the result. */
+/* The second half: waits for the forward pass, samples, commits, and publishes;
+ * out_wake_readers then shows readers the result. */
 void step_collect(engine *e);
 
 /* ---- intake.c ---- */
 /* Takes in submitted sequences; true when some of them are cancelled already. */
 bool intake_new(engine *e);
-/* Ends cancelled sequences. There are none unless engine_cancel was called since the last time, or a sequence was cancelled before it was
- * taken in (some_came_so). */
+/* Ends cancelled sequences. There are none unless engine_cancel was called since the last
+ * time, or a sequence was cancelled before it was taken in (some_came_so). */
 void intake_drop_cancelled(engine *e, bool some_came_so);
 /* Removes every sequence in state TASK_DONE from a queue, and drops it. */
 void intake_drop_done(sched_task **queue, int32_t *n);
 
 /* ---- sched_hooks.c ---- */
-/* The hooks of an engine; with `audits` every reservation is recorded in its audit file. */
+/* The hooks of an engine; with `audits` every reservation is recorded in its audit
+ * file. */
 const sched_hooks *sched_hooks_of(bool audits);
 
 /* ---- batch_fill.c ---- */
@@ -160,9 +171,11 @@ int32_t batch_first_wanted(const sequence *s);
 /* ---- collect.c ---- */
 /* Takes in every planned item of the step, whose forward pass is over. */
 void collect_items(engine *e);
-/* Ends s: releases its pages and publishes its end. s is in neither queue, or the caller removes it. */
+/* Ends s: releases its pages and publishes its end. s is in neither queue, or the caller
+ * removes it. */
 void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error);
-/* Appends `token` to s, which is of that kind for s: it is known, published for its reader, and may end s. */
+/* Appends `token` to s, which is of that kind for s: it is known, published for its
+ * reader, and may end s. */
 void step_commit(engine *e, sequence *s, int32_t token, end_kind end);
 /* Stores what the request wants of the prompt's row p. */
 void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits);
@@ -170,8 +183,8 @@ void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits)
 /* ---- lifecycle.c ---- */
 /* Lists the tables of every running sequence in e->step.tables; returns how many. */
 int32_t engine_list_tables(const engine *e);
-/* Asserts that pool and tables agree: that the pool's counts equal the running sequences' tables. Between steps; debug builds call it after
- * each step. */
+/* Asserts that pool and tables agree: that the pool's counts equal the running sequences'
+ * tables. Between steps; debug builds call it after each step. */
 void engine_audit(const engine *e);
 
 /* ---- stats.c ---- */

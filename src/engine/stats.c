@@ -1,4 +1,5 @@
-/* The engine's counters: its thread keeps them without locks, and publishes them once a step for other threads. */
+/* The engine's counters: its thread keeps them without locks, and publishes them once a
+ * step for other threads. */
 #include "base/clock.h"
 #include "core/histogram.h"
 #include "engine/state.h"
@@ -8,7 +9,8 @@ static void add(engine *e, quire_histogram_kind kind, int64_t value) {
     histogram_add(&e->stats.histograms[kind], kind, value);
 }
 
-/* Rows of a prompt that is computed again after a preemption count too; stats_token counts no more than the prompt has. */
+/* Rows of a prompt that is computed again after a preemption count too; stats_token
+ * counts no more than the prompt has. */
 void stats_computed(engine *e, sequence *s, int32_t n) {
     (void)e;
     s->n_prefilled += s->task.n_known == s->task.n_prompt ? n : 0;
@@ -59,11 +61,13 @@ void stats_pages(engine *e) {
         return;
     }
     int64_t tokens = count_tokens(e);
-    p->n_tokens_held_most = held > p->n_pages_held_most || tokens > p->n_tokens_held_most ? tokens : p->n_tokens_held_most;
+    p->n_tokens_held_most =
+        held > p->n_pages_held_most || tokens > p->n_tokens_held_most ? tokens : p->n_tokens_held_most;
     p->n_pages_held_most = held;
 }
 
-/* Waiting sequences that others than the scheduler's limits keep waiting. Where every place is taken, all of them wait for that. */
+/* Waiting sequences that others than the scheduler's limits keep waiting. Where every
+ * place is taken, all of them wait for that. */
 static int64_t count_deferred(const engine *e) {
     int64_t n = 0;
     for (int32_t i = 0; i < e->sched.n_waiting && e->sched.n_running < e->sched.limits.max_seqs; i++) {

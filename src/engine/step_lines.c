@@ -9,28 +9,34 @@
 #include "sample/end_tokens.h"
 #include "spec/outlook.h"
 
-/* Rows of logits that a line samples from: behind its last known token and behind each draft. Of jump-forward tokens only the last of all
- * is followed by one. */
+/* Rows of logits that a line samples from: behind its last known token and behind each
+ * draft. Of jump-forward tokens only the last of all is followed by one. */
 static int32_t count_rows(const draft_line *line) {
     int32_t n_forced = line->s->draft.n_jump_forward;
     return n_forced == 0 ? line->n_drafts + 1 : n_forced == line->n_drafts ? 1 : 0;
 }
 
-/* Fills the rows of a line from row `out` of the logits on, and returns how many there are. */
+/* Fills the rows of a line from row `out` of the logits on, and returns how many there
+ * are. */
 static int32_t fill_rows(const engine *e, int32_t out, const draft_line *line) {
     const sequence *s = line->s;
     int32_t n = count_rows(line);
-    bool takes = e->b->ops->argmax != NULL && sampler_takes_argmax(&s->sampling, s->task.n_known - s->task.n_prompt);
+    bool takes =
+        e->b->ops->argmax != NULL && sampler_takes_argmax(&s->sampling, s->task.n_known - s->task.n_prompt);
     for (int32_t i = 0; i < n; i++) {
         int32_t argmax = takes ? e->b->ops->argmax(e->b, out + i) : -1;
-        line->rows[i] = (sample_row){
-            .logits = e->b->ops->logits(e->b, out + i), .context = s->context, .knows_argmax = argmax >= 0, .argmax = argmax};
+        line->rows[i] = (sample_row){.logits = e->b->ops->logits(e->b, out + i),
+                                     .context = s->context,
+                                     .knows_argmax = argmax >= 0,
+                                     .argmax = argmax};
     }
     return n;
 }
 
-/* A token of the line, which is forced or sampled from `row`; n of its tokens are before it. */
-static void take_token(engine *e, sequence *s, int32_t worker, int32_t n, const verify_walk *w, sample_row *row, sample_result *result) {
+/* A token of the line, which is forced or sampled from `row`; n of its tokens are before
+ * it. */
+static void take_token(engine *e, sequence *s, int32_t worker, int32_t n, const verify_walk *w,
+                       sample_row *row, sample_result *result) {
     *result = NOT_SAMPLED;
     if (row == NULL) {
         result->token = s->draft.tree.tokens[w->at + 1];
@@ -42,7 +48,8 @@ static void take_token(engine *e, sequence *s, int32_t worker, int32_t n, const 
     step_sample_row(e, s, worker, row, NULL);
 }
 
-/* Looks at all rows of a line before it is sampled: step_check_rows asks for that, and here threads share the work. */
+/* Looks at all rows of a line before it is sampled: step_check_rows asks for that, and
+ * here threads share the work. */
 static void check_line(engine *e, const draft_line *line, int32_t worker) {
     sequence *s = line->s;
     int32_t n_logits = step_may_publish(e, s, line->n_rows) ? count_rows(line) : 0;
@@ -52,13 +59,16 @@ static void check_line(engine *e, const draft_line *line, int32_t worker) {
     }
 }
 
-/* Prepares what follows a token of a line. Between jump-forward tokens no mask is needed. False: the line ends here. */
+/* Prepares what follows a token of a line. Between jump-forward tokens no mask is needed.
+ * False: the line ends here. */
 static bool prepare_next(sequence *s, const verify_walk *w) {
     bool is_between = s->draft.n_jump_forward > 0 && w->at + 2 < s->draft.n_jump_forward;
-    return s->constraint == NULL || (is_between ? s->rule.pending == SAMPLE_NONE_PENDING : rule_step_prepare(s));
+    return s->constraint == NULL ||
+           (is_between ? s->rule.pending == SAMPLE_NONE_PENDING : rule_step_prepare(s));
 }
 
-/* Goes down a line. The history of each sample is the sequence's own array, where the tokens will be known. */
+/* Goes down a line. The history of each sample is the sequence's own array, where the
+ * tokens will be known. */
 static void sample_line(void *context, int32_t task, int32_t worker) {
     engine *e = context;
     const draft_line *line = &e->step.lines[task];
@@ -83,7 +93,8 @@ static void sample_line(void *context, int32_t task, int32_t worker) {
         goes_on = !ends && is_prepared && verify_advance(&w, r->token);
         if (goes_on) {
             s->task.tokens[s->task.n_known + n] = r->token;
-        } else if (!ends && s->constraint != NULL && is_prepared && room > 0 && !e->options.ablations.no_jump_forward) {
+        } else if (!ends && s->constraint != NULL && is_prepared && room > 0 &&
+                   !e->options.ablations.no_jump_forward) {
             guess_worth worth = step_guess_worth(e);
             outlook_find(&s->draft, e->desc, s->task.n_known + n + 1, room, &worth);
         }
@@ -93,10 +104,11 @@ static void sample_line(void *context, int32_t task, int32_t worker) {
     s->n_line = n;
 }
 
-/* Whether nothing remains to be done for a line of one row but to take the argmax. With mirostat, mu has to be kept for branches. */
+/* Whether nothing remains to be done for a line of one row but to take the argmax. With
+ * mirostat, mu has to be kept for branches. */
 static bool is_known(const draft_line *line) {
-    return line->n_drafts == 0 && line->s->draft.n_jump_forward == 0 && line->rows[0].knows_argmax && line->s->constraint == NULL &&
-           line->s->logprobs == NULL && line->s->mus == NULL;
+    return line->n_drafts == 0 && line->s->draft.n_jump_forward == 0 && line->rows[0].knows_argmax &&
+           line->s->constraint == NULL && line->s->logprobs == NULL && line->s->mus == NULL;
 }
 
 #define SAMPLING_PACE (1.0 / 64) /* part of engine.sample_row_us that a step changes */
@@ -106,7 +118,8 @@ static void sample_lines(engine *e, int32_t n, int32_t n_rows) {
     int64_t start_ns = clock_ns();
     sample_tasks(&e->samples, sample_line, e, n);
     if (n_rows > 0) {
-        e->sample_row_us += SAMPLING_PACE * ((double)(clock_ns() - start_ns) * 1e-3 / n_rows - e->sample_row_us);
+        e->sample_row_us +=
+            SAMPLING_PACE * ((double)(clock_ns() - start_ns) * 1e-3 / n_rows - e->sample_row_us);
     }
 }
 

@@ -16,7 +16,8 @@ static void run_tasks(void *threads, thread_pool_fn fn, void *context, int32_t n
 quire_err step_sample_open(engine *e) {
     const backend_ops *ops = e->b->ops;
     int32_t n_workers = ops->run_tasks != NULL ? ops->n_workers(e->b) : 1;
-    return sample_pool_open(e->desc->n_vocab, e->options.max_model_len, n_workers, run_tasks, e->b, &e->samples);
+    return sample_pool_open(e->desc->n_vocab, e->options.max_model_len, n_workers, run_tasks, e->b,
+                            &e->samples);
 }
 
 sample_context step_sample_context(const sequence *s) {
@@ -38,7 +39,8 @@ void step_sample_row(engine *e, sequence *s, int32_t worker, sample_row *row, co
         sample_on(&e->samples, worker, row);
     }
     if (s->logprobs != NULL && row->result->error == QUIRE_OK && row->result->token >= 0) {
-        logprobs_report(raw, e->desc->n_vocab, row->result->token, s->logprobs_width, s->logprobs + k * (size_t)s->logprobs_width);
+        logprobs_report(raw, e->desc->n_vocab, row->result->token, s->logprobs_width,
+                        s->logprobs + k * (size_t)s->logprobs_width);
     }
 }
 
@@ -89,7 +91,8 @@ bool step_logits_are_finite(const engine *e, const float *logits) {
 }
 
 bool step_may_publish(const engine *e, const sequence *s, int32_t n) {
-    return s->task.kv.has_path && (s->task.kv.n_computed + n) / e->layout.page_tokens > s->task.kv.path.n_pages;
+    return s->task.kv.has_path &&
+           (s->task.kv.n_computed + n) / e->layout.page_tokens > s->task.kv.path.n_pages;
 }
 
 quire_err step_check_rows(engine *e, const sequence *s, int32_t row0, int32_t n, int32_t out) {

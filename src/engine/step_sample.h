@@ -1,4 +1,5 @@
-/* What follows a step's forward pass: the results are checked to be finite, and tokens are sampled from the logits. The engine thread. */
+/* What follows a step's forward pass: the results are checked to be finite, and tokens
+ * are sampled from the logits. The engine thread. */
 #ifndef ENGINE_STEP_SAMPLE_H
 #define ENGINE_STEP_SAMPLE_H
 
@@ -7,28 +8,37 @@
 /* Opens e->samples, with a sampler for each thread of the backend. */
 quire_err step_sample_open(engine *e);
 
-/* Samples from a row of s behind row->context.n_tokens, and sets its result: with the mirostat state before it kept for branches, and its
- * log-probabilities where they are wanted. w: the walk down its drafts, or NULL. The thread of the backend's `worker`, one a sequence. */
+/* Samples from a row of s behind row->context.n_tokens, and sets its result: with the
+ * mirostat state before it kept for branches, and its log-probabilities where they are
+ * wanted. w: the walk down its drafts, or NULL. The thread of the backend's `worker`, one
+ * a sequence. */
 void step_sample_row(engine *e, sequence *s, int32_t worker, sample_row *row, const verify_walk *w);
 /* The context with which the next token of s is sampled. */
 sample_context step_sample_context(const sequence *s);
-/* Takes the next result of s's line (step_lines.h), and its token's kind; false: there is none. */
+/* Takes the next result of s's line (step_lines.h), and its token's kind; false: there is
+ * none. */
 bool step_take_sampled(sequence *s, sample_result *result, end_kind *end);
-/* Commits s's next token, of its line or else sampled from a row of logits, which it changes; s ends without one where its constraint is
- * fulfilled and end tokens are ignored. w: the walk down its drafts, or NULL. */
+/* Commits s's next token, of its line or else sampled from a row of logits, which it
+ * changes; s ends without one where its constraint is fulfilled and end tokens are
+ * ignored. w: the walk down its drafts, or NULL. */
 void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w);
 
-/* Whether the last hidden states of rows row0..row0+n of the batch are finite. The thread of the backend's `worker`. O(n d_model). */
+/* Whether the last hidden states of rows row0..row0+n of the batch are finite. The thread
+ * of the backend's `worker`. O(n d_model). */
 bool step_rows_are_finite(engine *e, int32_t worker, int32_t row0, int32_t n);
-/* Whether a row of logits is, in which -inf is allowed since it masks tokens. Any thread. O(n_vocab). */
+/* Whether a row of logits is, in which -inf is allowed since it masks tokens. Any thread.
+ * O(n_vocab). */
 bool step_logits_are_finite(const engine *e, const float *logits);
 /* Whether whole pages of s can be published once n more of its rows are computed. */
 bool step_may_publish(const engine *e, const sequence *s, int32_t n);
 
-/* Checks rows row0..row0+n of the batch, which are s's and counted in n_computed. QUIRE_FAULT where s's own mask or change of scores had a
- * fault at one of them. QUIRE_NUMERIC where the last hidden states are not finite: NaN and infinity never reach the prefix cache. A
- * sequence that fails ends with the error and its pages are dropped; rows of others are not affected (docs/design.md, Determinism). Where
- * whole pages of s are about to be published, row `out` of the logits is checked too (out -1: no row). O(n) where is_checked says that
+/* Checks rows row0..row0+n of the batch, which are s's and counted in n_computed.
+ * QUIRE_FAULT where s's own mask or change of scores had a fault at one of them.
+ * QUIRE_NUMERIC where the last hidden states are not finite: NaN and infinity never reach
+ * the prefix cache. A sequence that fails ends with the error and its pages are dropped;
+ * rows of others are not affected (docs/design.md, Determinism). Where whole pages of s
+ * are about to be published, row `out` of the logits is checked too (out -1: no row).
+ * O(n) where is_checked says that
  * the thread of its line has looked; else O(n d_model), and O(n_vocab) once a page. */
 quire_err step_check_rows(engine *e, const sequence *s, int32_t row0, int32_t n, int32_t out);
 

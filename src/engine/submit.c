@@ -1,5 +1,5 @@
-/* Submission: checks a request, makes its sequences, and pushes them into the ring that the engine thread reads. Also cancelling. Any
- * thread. */
+/* Submission: checks a request, makes its sequences, and pushes them into the ring that
+ * the engine thread reads. Also cancelling. Any thread. */
 #include "engine/engine.h"
 
 #include <stddef.h>
@@ -19,26 +19,31 @@ static bool is_pooled(const engine_request *r) {
 static quire_err check_length(const engine *e, const engine_request *r, quire_error *err) {
     int32_t most = e->options.max_model_len, most_rows = e->sched.limits.max_rows;
     if (r->n_tokens < 1) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "prompt", "the prompt is empty; it must have at least one token");
+        return err_set_param(err, QUIRE_BAD_REQUEST, "prompt",
+                             "the prompt is empty; it must have at least one token");
     }
     if (!is_pooled(r) && r->n_tokens >= most) {
         return err_set_param(err, QUIRE_TOO_LARGE, "prompt",
-                             "the prompt has %d tokens; with at least one token to generate that is over the maximum of %d tokens",
+                             "the prompt has %d tokens; with at least one token to generate that is over the "
+                             "maximum of %d tokens",
                              (int)r->n_tokens, (int)most);
     }
     if (r->n_tokens > most) {
-        return err_set_param(err, QUIRE_TOO_LARGE, "input", "the input has %d tokens; at most %d are taken", (int)r->n_tokens, (int)most);
+        return err_set_param(err, QUIRE_TOO_LARGE, "input", "the input has %d tokens; at most %d are taken",
+                             (int)r->n_tokens, (int)most);
     }
     if (e->desc->blocks.two_sided && r->n_tokens > most_rows) {
         return err_set_param(err, QUIRE_TOO_LARGE, "input",
-                             "the input has %d tokens; this model reads both ways, so a step computes all of them, and a step has %d rows: "
+                             "the input has %d tokens; this model reads both ways, so a step computes all of "
+                             "them, and a step has %d rows: "
                              "raise --max-num-batched-tokens",
                              (int)r->n_tokens, (int)most_rows);
     }
     return QUIRE_OK;
 }
 
-/* Tokens come of a model with a head whose rows see earlier ones only; pooled rows of any. */
+/* Tokens come of a model with a head whose rows see earlier ones only; pooled rows of
+ * any. */
 static quire_err check_kind(const engine *e, const engine_request *r, quire_error *err) {
     const pooling_params *p = &r->pooling;
     if (!is_pooled(r)) {
@@ -48,18 +53,21 @@ static quire_err check_kind(const engine *e, const engine_request *r, quire_erro
                              e->desc->no_head ? "has no head, which would give logits" : "reads both ways");
     }
     if (p->kind > POOLING_LAST || p->dimensions < 0 || p->dimensions > desc_pooled_width(e->desc)) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "dimensions", "dimensions is %d; this model's rows have %d", (int)p->dimensions,
+        return err_set_param(err, QUIRE_BAD_REQUEST, "dimensions",
+                             "dimensions is %d; this model's rows have %d", (int)p->dimensions,
                              (int)desc_pooled_width(e->desc));
     }
     for (int32_t i = 0; r->types != NULL && i < r->n_tokens; i++) {
         int32_t n = e->desc->blocks.n_token_types > 0 ? e->desc->blocks.n_token_types : 1;
         if (r->types[i] < 0 || r->types[i] >= n) {
-            return err_set_param(err, QUIRE_BAD_REQUEST, "token_type_ids", "token type %d; this model has %d, from 0 on", (int)r->types[i],
-                                 (int)n);
+            return err_set_param(err, QUIRE_BAD_REQUEST, "token_type_ids",
+                                 "token type %d; this model has %d, from 0 on", (int)r->types[i], (int)n);
         }
     }
-    if (r->beams.width > 0 || r->fork_from != NULL || r->logits_out != NULL || r->prompt_logprobs_width > 0 || r->logprobs_width > 0) {
-        return err_set(err, QUIRE_INVALID, -1, "a pooled request gets one row: no beams, no branch, no logits");
+    if (r->beams.width > 0 || r->fork_from != NULL || r->logits_out != NULL || r->prompt_logprobs_width > 0 ||
+        r->logprobs_width > 0) {
+        return err_set(err, QUIRE_INVALID, -1,
+                       "a pooled request gets one row: no beams, no branch, no logits");
     }
     return QUIRE_OK;
 }
@@ -70,12 +78,14 @@ static quire_err check_constraint(const engine *e, const engine_request *r, quir
         return QUIRE_OK;
     }
     if (is_pooled(r) || c->n_vocab != e->desc->n_vocab || c->state_bytes > CONSTRAINT_MAX_STATE_BYTES) {
-        return err_set(err, QUIRE_INVALID, -1, "a constraint over %d tokens with states of %zu bytes; the model has %d tokens",
+        return err_set(err, QUIRE_INVALID, -1,
+                       "a constraint over %d tokens with states of %zu bytes; the model has %d tokens",
                        (int)c->n_vocab, c->state_bytes, (int)e->desc->n_vocab);
     }
     if (r->beams.width > 0 && r->sampling.ignore_eos) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "ignore_eos",
-                             "ignore_eos with beam search and structured output: a beam whose text is complete could not end");
+        return err_set_param(
+            err, QUIRE_BAD_REQUEST, "ignore_eos",
+            "ignore_eos with beam search and structured output: a beam whose text is complete could not end");
     }
     return QUIRE_OK;
 }
@@ -90,7 +100,8 @@ quire_err engine_constraint_state(const engine *e, const engine_request *r, void
     for (int32_t i = r->n_prompt > 0 ? r->n_prompt : r->n_tokens; i < r->n_tokens; i++) {
         quire_err accepted = sample_accept(&c, r->tokens[i]);
         if (accepted == QUIRE_INVALID) {
-            return err_set(err, QUIRE_BAD_REQUEST, -1, "token %d at position %d breaks the grammar or schema that the response must obey",
+            return err_set(err, QUIRE_BAD_REQUEST, -1,
+                           "token %d at position %d breaks the grammar or schema that the response must obey",
                            (int)r->tokens[i], (int)i);
         }
         if (accepted != QUIRE_OK) {
@@ -107,46 +118,53 @@ static quire_err check_request(const engine *e, const engine_request *r, quire_e
     TRY(check_length(e, r, err));
     TRY(check_constraint(e, r, err));
     if (r->logprobs_width - 1 > e->desc->n_vocab || r->prompt_logprobs_width - 1 > e->desc->n_vocab) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "logprobs", "log-probabilities of more tokens than the vocabulary's %d",
+        return err_set_param(err, QUIRE_BAD_REQUEST, "logprobs",
+                             "log-probabilities of more tokens than the vocabulary's %d",
                              (int)e->desc->n_vocab);
     }
     for (int32_t i = 0; i < r->sampling.n_stop_tokens; i++) {
         int32_t id = r->sampling.stop_tokens[i];
         if (id < 0 || id >= e->desc->n_vocab) {
-            return err_set_param(err, QUIRE_BAD_REQUEST, "stop_token_ids", "stop token id %d is out of the vocabulary's range 0..%d",
-                                 (int)id, (int)e->desc->n_vocab - 1);
+            return err_set_param(err, QUIRE_BAD_REQUEST, "stop_token_ids",
+                                 "stop token id %d is out of the vocabulary's range 0..%d", (int)id,
+                                 (int)e->desc->n_vocab - 1);
         }
     }
     for (int32_t i = 0; i < r->n_tokens; i++) {
         if (r->tokens[i] < 0 || r->tokens[i] >= e->desc->n_vocab) {
-            return err_set_param(err, QUIRE_BAD_REQUEST, "prompt", "token id %d is out of the vocabulary's range 0..%d", (int)r->tokens[i],
+            return err_set_param(err, QUIRE_BAD_REQUEST, "prompt",
+                                 "token id %d is out of the vocabulary's range 0..%d", (int)r->tokens[i],
                                  (int)e->desc->n_vocab - 1);
         }
     }
     return QUIRE_OK;
 }
 
-static quire_err check_branch(const engine_request *r, int32_t n, int32_t n_prompt, int32_t n_max, quire_error *err) {
+static quire_err check_branch(const engine_request *r, int32_t n, int32_t n_prompt, int32_t n_max,
+                              quire_error *err) {
     if (r->fork_from == NULL && n_prompt == r->n_tokens) {
         return QUIRE_OK;
     }
-    bool fits = n_prompt >= 1 && n_prompt <= r->fork_position && r->fork_position <= r->n_tokens && r->fork_from != NULL;
+    bool fits = n_prompt >= 1 && n_prompt <= r->fork_position && r->fork_position <= r->n_tokens &&
+                r->fork_from != NULL;
     if (!fits || (n > 1 && r->fork_replaces) || r->logits_out != NULL || r->prompt_logprobs_width > 0) {
-        return err_set(err, QUIRE_INVALID, -1, "a branch at token %d of %d, with a prompt of %d", (int)r->fork_position, (int)r->n_tokens,
-                       (int)n_prompt);
+        return err_set(err, QUIRE_INVALID, -1, "a branch at token %d of %d, with a prompt of %d",
+                       (int)r->fork_position, (int)r->n_tokens, (int)n_prompt);
     }
     if (r->beams.width > 0 || r->fork_from->beams != NULL) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "a beam search has no branches: its tokens are known at its end only");
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "a beam search has no branches: its tokens are known at its end only");
     }
     if (r->n_tokens >= n_max) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "max_tokens", "%d of at most %d tokens stand already; none is left to generate",
+        return err_set_param(err, QUIRE_BAD_REQUEST, "max_tokens",
+                             "%d of at most %d tokens stand already; none is left to generate",
                              (int)(r->n_tokens - n_prompt), (int)(n_max - n_prompt));
     }
     return QUIRE_OK;
 }
 
-/* Takes entries in the table for the first n of a group, which have readers, and pushes its parent into the in-ring; false when too few
- * entries are free. */
+/* Takes entries in the table for the first n of a group, which have readers, and pushes
+ * its parent into the in-ring; false when too few entries are free. */
 static bool enter(engine *e, sequence *parent, int32_t n, request_id *ids) {
     pthread_mutex_lock(&e->lock);
     bool has_places = e->n_free_entries >= n;
@@ -184,9 +202,10 @@ static void drop_group(sequence *s) {
     }
 }
 
-/* Makes the sequences of a group, chained: one for each user, or for each beam. On failure the ones made so far. */
-static quire_err make_group(const engine *e, const engine_request *r, int32_t n, int32_t n_max, const void *constraint_state,
-                            void *const *users, sequence **parent) {
+/* Makes the sequences of a group, chained: one for each user, or for each beam. On
+ * failure the ones made so far. */
+static quire_err make_group(const engine *e, const engine_request *r, int32_t n, int32_t n_max,
+                            const void *constraint_state, void *const *users, sequence **parent) {
     for (int32_t k = (r->beams.width > 0 ? r->beams.width : n) - 1; k >= 0; k--) {
         sequence *s;
         engine_request own = *r;
@@ -196,8 +215,10 @@ static quire_err make_group(const engine *e, const engine_request *r, int32_t n,
             own.prompt_logprobs_width = k < n ? r->prompt_logprobs_width : 0;
             own.explain = r->explain && k < n;
         }
-        int32_t n_pages = (int32_t)kv_pages_for(n_max, e->options.page_tokens), n_states = e->kv.n_state_pages;
-        TRY(sequence_new(&own, constraint_state, e->desc, n_max, e->layout.n_groups, n_pages > n_states ? n_pages : n_states, &s));
+        int32_t n_pages = (int32_t)kv_pages_for(n_max, e->options.page_tokens),
+                n_states = e->kv.n_state_pages;
+        TRY(sequence_new(&own, constraint_state, e->desc, n_max, e->layout.n_groups,
+                         n_pages > n_states ? n_pages : n_states, &s));
         if (r->constraint != NULL) { /* so that it is ready for its first step */
             quire_err prepared = sample_prepare(&s->context);
             s->rule_error = prepared;
@@ -210,11 +231,13 @@ static quire_err make_group(const engine *e, const engine_request *r, int32_t n,
     return QUIRE_OK;
 }
 
-quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, void *const *users, request_id *ids, quire_error *err) {
+quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, void *const *users,
+                                request_id *ids, quire_error *err) {
     TRY(check_request(e, r, err));
     bool by_beams = r->beams.width > 0;
     if (n < 1 || (n > 1 && !by_beams && (r->logits_out || r->prompt_logprobs_width > 0 || is_pooled(r)))) {
-        return err_set(err, QUIRE_INVALID, -1, "%d samples with logits of their prompt, or one row made of it", (int)n);
+        return err_set(err, QUIRE_INVALID, -1,
+                       "%d samples with logits of their prompt, or one row made of it", (int)n);
     }
     int32_t n_prompt = r->n_prompt > 0 ? r->n_prompt : r->n_tokens;
     int32_t room = e->options.max_model_len - n_prompt, wanted = r->sampling.max_tokens;
@@ -241,7 +264,8 @@ quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, v
     }
     if (!enter(e, parent, n, ids)) {
         drop_group(parent);
-        return err_set(err, QUIRE_BUSY, -1, "%d requests are waiting or running, the most this server takes; try again later",
+        return err_set(err, QUIRE_BUSY, -1,
+                       "%d requests are waiting or running, the most this server takes; try again later",
                        (int)e->options.max_requests);
     }
     mem_free(r->tokens);
@@ -277,6 +301,7 @@ void engine_cancel(engine *e, request_id id) {
         atomic_store(&entry->cancel, id.generation);
     }
     pthread_mutex_unlock(&e->lock);
-    atomic_fetch_add(&e->n_cancels, 1); /* after the store to cancel: a thread that reads the number reads that too */
+    /* after the store to cancel: a thread that reads the number reads that too */
+    atomic_fetch_add(&e->n_cancels, 1);
     wake_ring(&e->in_wake);
 }

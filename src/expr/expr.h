@@ -1,9 +1,12 @@
-/* Expressions for attention: compiles the text of a mask or of a change of scores into an attention program (core/attn_program.h).
+/* Expressions for attention: compiles the text of a mask or of a change of scores into an
+ * attention program (core/attn_program.h).
  *
- * The language is C's expressions over the names b, h, q_idx, kv_idx, n_heads, n_kv, of scores also score, over arrays and functions;
- * docs/attention.md describes it. FlexAttention (He et al. 2024, arXiv:2412.05496) has the same two kinds of function.
+ * The language is C's expressions over the names b, h, q_idx, kv_idx, n_heads, n_kv, of
+ * scores also score, over arrays and functions; docs/attention.md describes it.
+ * FlexAttention (He et al. 2024, arXiv:2412.05496) has the same two kinds of function.
  *
- * Text is hostile: length, depth and the number of parts are limited, and a compiled program cannot touch memory but its own. */
+ * Text is hostile: length, depth and the number of parts are limited, and a compiled
+ * program cannot touch memory but its own. */
 #ifndef EXPR_H
 #define EXPR_H
 
@@ -16,8 +19,10 @@
 
 typedef enum expr_kind { EXPR_MASK, EXPR_SCORE } expr_kind;
 
-/* Compiles text into *out. The program reads the arrays' data, which must outlive it; out keeps the rest of what it needs. QUIRE_INVALID:
- * err says what and at which column, *out is undefined. QUIRE_NO_MEMORY. */
-quire_err expr_compile(expr_kind kind, str text, const attn_array *arrays, int32_t n_arrays, attn_program *out, quire_error *err);
+/* Compiles text into *out. The program reads the arrays' data, which must outlive it; out
+ * keeps the rest of what it needs. QUIRE_INVALID: err says what and at which column, *out
+ * is undefined. QUIRE_NO_MEMORY. */
+quire_err expr_compile(expr_kind kind, str text, const attn_array *arrays, int32_t n_arrays,
+                       attn_program *out, quire_error *err);
 
 #endif

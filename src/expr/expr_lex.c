@@ -42,7 +42,8 @@ static void skip_digits(expr_lexer *l) {
 static quire_err read_integer(const expr_lexer *l, expr_word *out) {
     uint64_t v = 0;
     if (out->text.n > 1 && out->text.p[0] == '0') {
-        return expr_error(l->err, expr_column(l, out->text.p), "a number that begins with 0 would be octal in C; leave the 0 out");
+        return expr_error(l->err, expr_column(l, out->text.p),
+                          "a number that begins with 0 would be octal in C; leave the 0 out");
     }
     for (size_t i = 0; i < out->text.n; i++) {
         uint64_t digit = (uint64_t)(out->text.p[i] - '0');
@@ -59,13 +60,16 @@ static quire_err read_integer(const expr_lexer *l, expr_word *out) {
 static quire_err read_float(const expr_lexer *l, expr_word *out) {
     char copy[MAX_FLOAT_LENGTH + 1];
     if (out->text.n > MAX_FLOAT_LENGTH) {
-        return expr_error(l->err, expr_column(l, out->text.p), "the number has over %d characters", MAX_FLOAT_LENGTH);
+        return expr_error(l->err, expr_column(l, out->text.p), "the number has over %d characters",
+                          MAX_FLOAT_LENGTH);
     }
     memcpy(copy, out->text.p, out->text.n);
     copy[out->text.n] = 0;
     out->token = EXPR_TOKEN_FLOAT;
     out->number = (float)c_locale_strtod(copy, NULL);
-    return isfinite(out->number) ? QUIRE_OK : expr_error(l->err, expr_column(l, out->text.p), "the number is beyond a float of 32 bits");
+    return isfinite(out->number)
+               ? QUIRE_OK
+               : expr_error(l->err, expr_column(l, out->text.p), "the number is beyond a float of 32 bits");
 }
 
 /* 12, 1.5, .5, 2., 1e-3 */
@@ -97,12 +101,13 @@ static quire_err read_number(expr_lexer *l, expr_word *out) {
 static const struct {
     char text[3];
     expr_token token;
-} operators[] = {{"||", EXPR_OR_ELSE}, {"&&", EXPR_AND_ALSO}, {"==", EXPR_EQ},        {"!=", EXPR_NE},         {"<=", EXPR_LE},
-                 {">=", EXPR_GE},      {"<<", EXPR_SHL},      {">>", EXPR_SHR},       {"(", EXPR_OPEN},        {")", EXPR_CLOSE},
-                 {"?", EXPR_QUESTION}, {":", EXPR_COLON},     {"[", EXPR_OPEN_INDEX}, {"]", EXPR_CLOSE_INDEX}, {",", EXPR_COMMA},
-                 {"|", EXPR_BIT_OR},   {"^", EXPR_BIT_XOR},   {"&", EXPR_BIT_AND},    {"<", EXPR_LT},          {">", EXPR_GT},
-                 {"+", EXPR_PLUS},     {"-", EXPR_MINUS},     {"*", EXPR_TIMES},      {"/", EXPR_DIVIDE},      {"%", EXPR_MODULO},
-                 {"!", EXPR_NOT},      {"~", EXPR_BIT_NOT}};
+} operators[] = {{"||", EXPR_OR_ELSE},   {"&&", EXPR_AND_ALSO},   {"==", EXPR_EQ},      {"!=", EXPR_NE},
+                 {"<=", EXPR_LE},        {">=", EXPR_GE},         {"<<", EXPR_SHL},     {">>", EXPR_SHR},
+                 {"(", EXPR_OPEN},       {")", EXPR_CLOSE},       {"?", EXPR_QUESTION}, {":", EXPR_COLON},
+                 {"[", EXPR_OPEN_INDEX}, {"]", EXPR_CLOSE_INDEX}, {",", EXPR_COMMA},    {"|", EXPR_BIT_OR},
+                 {"^", EXPR_BIT_XOR},    {"&", EXPR_BIT_AND},     {"<", EXPR_LT},       {">", EXPR_GT},
+                 {"+", EXPR_PLUS},       {"-", EXPR_MINUS},       {"*", EXPR_TIMES},    {"/", EXPR_DIVIDE},
+                 {"%", EXPR_MODULO},     {"!", EXPR_NOT},         {"~", EXPR_BIT_NOT}};
 
 static quire_err read_operator(expr_lexer *l, expr_word *out) {
     str rest = {l->text.p + l->at, l->text.n - l->at};
@@ -118,8 +123,9 @@ static quire_err read_operator(expr_lexer *l, expr_word *out) {
     if (c == '=') {
         return expr_error(l->err, (int32_t)l->at + 1, "'=' assigns nothing here; equality is '=='");
     }
-    return c > ' ' && c < 127 ? expr_error(l->err, (int32_t)l->at + 1, "'%c' is no operator", c)
-                              : expr_error(l->err, (int32_t)l->at + 1, "byte 0x%02x is no part of an expression", c);
+    return c > ' ' && c < 127
+               ? expr_error(l->err, (int32_t)l->at + 1, "'%c' is no operator", c)
+               : expr_error(l->err, (int32_t)l->at + 1, "byte 0x%02x is no part of an expression", c);
 }
 
 quire_err expr_next(expr_lexer *l, expr_word *out) {

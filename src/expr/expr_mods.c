@@ -22,8 +22,9 @@ static quire_err count_bytes(const attn_array *a, size_t *out, quire_error *err)
         fits = a->dims[i] >= 1 && size_mul(n, (size_t)a->dims[i], &n) && n <= EXPR_MAX_ARRAY_BYTES;
     }
     if (!fits) {
-        return err_set(err, QUIRE_INVALID, -1, "'%s' must have 1 to %d dimensions from 1, and all arrays together at most %d MiB", a->name,
-                       ATTN_ARRAY_DIMS, EXPR_MAX_ARRAY_BYTES >> 20);
+        return err_set(err, QUIRE_INVALID, -1,
+                       "'%s' must have 1 to %d dimensions from 1, and all arrays together at most %d MiB",
+                       a->name, ATTN_ARRAY_DIMS, EXPR_MAX_ARRAY_BYTES >> 20);
     }
     *out = n;
     return QUIRE_OK;
@@ -32,7 +33,8 @@ static quire_err count_bytes(const attn_array *a, size_t *out, quire_error *err)
 static quire_err check_arrays(const expr_mods *from, size_t *n_bytes, quire_error *err) {
     *n_bytes = 0;
     if (from->n_arrays > ATTN_PROGRAM_ARRAYS) {
-        return err_set(err, QUIRE_INVALID, -1, "%d arrays are given; the most is %d", (int)from->n_arrays, ATTN_PROGRAM_ARRAYS);
+        return err_set(err, QUIRE_INVALID, -1, "%d arrays are given; the most is %d", (int)from->n_arrays,
+                       ATTN_PROGRAM_ARRAYS);
     }
     for (int32_t i = 0; i < from->n_arrays; i++) {
         size_t n = 0;
@@ -44,7 +46,8 @@ static quire_err check_arrays(const expr_mods *from, size_t *n_bytes, quire_erro
         TRY(count_bytes(&from->arrays[i], &n, err));
         *n_bytes += n;
         if (*n_bytes > EXPR_MAX_ARRAY_BYTES) {
-            return err_set(err, QUIRE_INVALID, -1, "the arrays together have over %d MiB", EXPR_MAX_ARRAY_BYTES >> 20);
+            return err_set(err, QUIRE_INVALID, -1, "the arrays together have over %d MiB",
+                           EXPR_MAX_ARRAY_BYTES >> 20);
         }
     }
     return QUIRE_OK;
@@ -75,7 +78,8 @@ static void digest(const expr_mods *from, uint8_t out[SHA256_BYTES]) {
     sha256_end(&s, out);
 }
 
-/* Copies the arrays' elements one after the other into mods->data, and to own[] the arrays that read them there. */
+/* Copies the arrays' elements one after the other into mods->data, and to own[] the
+ * arrays that read them there. */
 static void copy_arrays(const expr_mods *from, attn_mods *mods, attn_array *own) {
     uint8_t *to = mods->data;
     for (int32_t i = 0; i < from->n_arrays; i++) {
@@ -88,13 +92,15 @@ static void copy_arrays(const expr_mods *from, attn_mods *mods, attn_array *own)
     }
 }
 
-static quire_err compile(expr_kind kind, str text, const attn_array *arrays, int32_t n_arrays, attn_program **out, quire_error *err) {
+static quire_err compile(expr_kind kind, str text, const attn_array *arrays, int32_t n_arrays,
+                         attn_program **out, quire_error *err) {
     if (text.n == 0) {
         return QUIRE_OK;
     }
     *out = mem_new(1, sizeof **out);
     TRY(mem_check_for(*out, "an attention program", err));
-    return fail_in(err, expr_compile(kind, text, arrays, n_arrays, *out, err), kind == EXPR_MASK ? "mask_mod" : "score_mod");
+    return fail_in(err, expr_compile(kind, text, arrays, n_arrays, *out, err),
+                   kind == EXPR_MASK ? "mask_mod" : "score_mod");
 }
 
 static quire_err fill(const expr_mods *from, size_t n_bytes, attn_mods *mods, quire_error *err) {

@@ -1,4 +1,5 @@
-/* A request's mask and change of scores from their texts and arrays (core/attn_mods.h). */
+/* A request's mask and change of scores from their texts and arrays
+ * (core/attn_mods.h). */
 #ifndef EXPR_MODS_H
 #define EXPR_MODS_H
 
@@ -8,13 +9,14 @@
 #define EXPR_MAX_ARRAY_BYTES (64 << 20) /* of all arrays together */
 
 typedef struct expr_mods {
-    str mask, score; /* empty: none */
+    str mask, score;          /* empty: none */
     const attn_array *arrays; /* with their data */
     int32_t n_arrays;
 } expr_mods;
 
-/* Compiles both and copies the arrays, with one reference to *out; NULL where both texts are empty. QUIRE_INVALID: err says which text or
- * array and what, err->param is "mask_mod", "score_mod" or "arrays". QUIRE_NO_MEMORY. */
+/* Compiles both and copies the arrays, with one reference to *out; NULL where both texts
+ * are empty. QUIRE_INVALID: err says which text or array and what, err->param is
+ * "mask_mod", "score_mod" or "arrays". QUIRE_NO_MEMORY. */
 quire_err expr_compile_mods(const expr_mods *from, attn_mods **out, quire_error *err);
 
 #endif

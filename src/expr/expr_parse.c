@@ -1,5 +1,6 @@
-/* Parses an expression by precedence and types its nodes: an operator with a float among its operands computes in floats, comparisons and
- * logical operators give the integers 0 and 1. */
+/* Parses an expression by precedence and types its nodes: an operator with a float among
+ * its operands computes in floats, comparisons and logical operators give the integers 0
+ * and 1. */
 #include "base/nearest.h"
 #include "expr/expr_tree.h"
 
@@ -11,7 +12,8 @@ typedef struct parser {
     int32_t depth;
 } parser;
 
-static const char *const variable_names[N_EXPR_VARIABLES] = {"q_idx", "h", "b", "n_heads", "n_kv", "kv_idx", "score"};
+static const char *const variable_names[N_EXPR_VARIABLES] = {"q_idx", "h",      "b",    "n_heads",
+                                                             "n_kv",  "kv_idx", "score"};
 
 static const struct {
     const char *name;
@@ -21,16 +23,18 @@ static const struct {
 
 /* Of binary operators, by token: how tightly they bind; 0: none. */
 static const int8_t binds[N_EXPR_TOKENS] = {
-    [EXPR_OR_ELSE] = 1, [EXPR_AND_ALSO] = 2, [EXPR_BIT_OR] = 3, [EXPR_BIT_XOR] = 4, [EXPR_BIT_AND] = 5, [EXPR_EQ] = 6,
-    [EXPR_NE] = 6,      [EXPR_LT] = 7,       [EXPR_LE] = 7,     [EXPR_GT] = 7,      [EXPR_GE] = 7,      [EXPR_SHL] = 8,
-    [EXPR_SHR] = 8,     [EXPR_PLUS] = 9,     [EXPR_MINUS] = 9,  [EXPR_TIMES] = 10,  [EXPR_DIVIDE] = 10, [EXPR_MODULO] = 10};
+    [EXPR_OR_ELSE] = 1, [EXPR_AND_ALSO] = 2, [EXPR_BIT_OR] = 3, [EXPR_BIT_XOR] = 4, [EXPR_BIT_AND] = 5,
+    [EXPR_EQ] = 6,      [EXPR_NE] = 6,       [EXPR_LT] = 7,     [EXPR_LE] = 7,      [EXPR_GT] = 7,
+    [EXPR_GE] = 7,      [EXPR_SHL] = 8,      [EXPR_SHR] = 8,    [EXPR_PLUS] = 9,    [EXPR_MINUS] = 9,
+    [EXPR_TIMES] = 10,  [EXPR_DIVIDE] = 10,  [EXPR_MODULO] = 10};
 
 /* Operators whose result is 0 or 1, and those that take integers only. */
 static bool gives_truth(expr_token t) {
     return t == EXPR_OR_ELSE || t == EXPR_AND_ALSO || (t >= EXPR_EQ && t <= EXPR_GE) || t == EXPR_NOT;
 }
 static bool takes_integers(expr_token t) {
-    return (t >= EXPR_BIT_OR && t <= EXPR_BIT_AND) || t == EXPR_SHL || t == EXPR_SHR || t == EXPR_MODULO || t == EXPR_BIT_NOT;
+    return (t >= EXPR_BIT_OR && t <= EXPR_BIT_AND) || t == EXPR_SHL || t == EXPR_SHR || t == EXPR_MODULO ||
+           t == EXPR_BIT_NOT;
 }
 
 static quire_err advance(parser *p) {
@@ -55,7 +59,8 @@ static quire_err take(parser *p, expr_token token, const char *what) {
 
 static quire_err add_node(parser *p, expr_node node, int32_t *out) {
     if (p->tree->n == EXPR_MAX_NODES) {
-        return expr_error(p->lexer.err, node.column, "the expression has over %d numbers, names and operators", EXPR_MAX_NODES);
+        return expr_error(p->lexer.err, node.column,
+                          "the expression has over %d numbers, names and operators", EXPR_MAX_NODES);
     }
     *out = p->tree->n;
     p->tree->nodes[p->tree->n++] = node;
@@ -67,15 +72,20 @@ static bool is_float(const parser *p, int32_t node) {
 }
 
 /* An operator over n children. */
-static quire_err add_operator(parser *p, expr_token token, str text, int32_t n, const int32_t *child, int32_t *out) {
-    expr_node node = {.form = EXPR_OPERATOR, .which = (uint8_t)token, .column = expr_column(&p->lexer, text.p), .n_children = n};
+static quire_err add_operator(parser *p, expr_token token, str text, int32_t n, const int32_t *child,
+                              int32_t *out) {
+    expr_node node = {.form = EXPR_OPERATOR,
+                      .which = (uint8_t)token,
+                      .column = expr_column(&p->lexer, text.p),
+                      .n_children = n};
     bool any_float = false;
     for (int32_t i = 0; i < n; i++) {
         node.child[i] = child[i];
         any_float = any_float || (is_float(p, child[i]) && !(token == EXPR_QUESTION && i == 0));
     }
     if (any_float && takes_integers(token)) {
-        return expr_error(p->lexer.err, node.column, "'%.*s' takes integers, and an operand is a float", (int)text.n, text.p);
+        return expr_error(p->lexer.err, node.column, "'%.*s' takes integers, and an operand is a float",
+                          (int)text.n, text.p);
     }
     node.type = any_float && !gives_truth(token) ? EXPR_FLOAT : EXPR_INT;
     return add_node(p, node, out);
@@ -97,10 +107,13 @@ static quire_err unknown_name(parser *p, const expr_word *name) {
     int length = name->text.n > 40 ? 40 : (int)name->text.n;
     int32_t at = expr_column(&p->lexer, name->text.p);
     if (n.best.n > 0) {
-        return expr_error(p->lexer.err, at, "'%.*s' is no name here; did you mean '%.*s'?", length, name->text.p, (int)n.best.n, n.best.p);
+        return expr_error(p->lexer.err, at, "'%.*s' is no name here; did you mean '%.*s'?", length,
+                          name->text.p, (int)n.best.n, n.best.p);
     }
-    return expr_error(p->lexer.err, at, "'%.*s' is neither a variable (b, h, q_idx, kv_idx, n_heads, n_kv%s) nor one of the arrays", length,
-                      name->text.p, p->kind == EXPR_SCORE ? ", score" : "");
+    return expr_error(
+        p->lexer.err, at,
+        "'%.*s' is neither a variable (b, h, q_idx, kv_idx, n_heads, n_kv%s) nor one of the arrays", length,
+        name->text.p, p->kind == EXPR_SCORE ? ", score" : "");
 }
 
 /* array[i][j].. */
@@ -113,19 +126,22 @@ static quire_err parse_element(parser *p, const expr_word *name, int32_t array, 
                       .n_children = a->n_dims};
     for (int32_t i = 0; i < a->n_dims; i++) {
         if (p->word.token != EXPR_OPEN_INDEX) {
-            return expr_error(p->lexer.err, column(p), "'%s' has %d dimensions, and %d indices stand behind it", a->name, (int)a->n_dims,
-                              (int)i);
+            return expr_error(p->lexer.err, column(p),
+                              "'%s' has %d dimensions, and %d indices stand behind it", a->name,
+                              (int)a->n_dims, (int)i);
         }
         TRY(advance(p));
         int32_t at = column(p);
         TRY(parse_inner(p, &node.child[i]));
         if (is_float(p, node.child[i])) {
-            return expr_error(p->lexer.err, at, "an index of '%s' must be an integer, and this is a float", a->name);
+            return expr_error(p->lexer.err, at, "an index of '%s' must be an integer, and this is a float",
+                              a->name);
         }
         TRY(take(p, EXPR_CLOSE_INDEX, "']'"));
     }
     if (p->word.token == EXPR_OPEN_INDEX) {
-        return expr_error(p->lexer.err, column(p), "'%s' has %d dimensions, and more indices stand behind it", a->name, (int)a->n_dims);
+        return expr_error(p->lexer.err, column(p), "'%s' has %d dimensions, and more indices stand behind it",
+                          a->name, (int)a->n_dims);
     }
     return add_node(p, node, out);
 }
@@ -135,7 +151,8 @@ static quire_err parse_call(parser *p, const expr_word *name, int32_t function, 
                       .which = (uint8_t)function,
                       .column = expr_column(&p->lexer, name->text.p),
                       .n_children = functions[function].n_arguments};
-    bool any_float = false, keeps_integers = function == EXPR_FN_ABS || function == EXPR_FN_MIN || function == EXPR_FN_MAX;
+    bool any_float = false,
+         keeps_integers = function == EXPR_FN_ABS || function == EXPR_FN_MIN || function == EXPR_FN_MAX;
     TRY(take(p, EXPR_OPEN, "'(' behind a function's name"));
     for (int32_t i = 0; i < node.n_children; i++) {
         if (i > 0) {
@@ -201,8 +218,9 @@ static quire_err parse_primary(parser *p, int32_t *out) {
 }
 
 static quire_err deeper(parser *p) {
-    return ++p->depth <= EXPR_MAX_DEPTH ? QUIRE_OK
-                                        : expr_error(p->lexer.err, column(p), "the expression is over %d levels deep", EXPR_MAX_DEPTH);
+    return ++p->depth <= EXPR_MAX_DEPTH
+               ? QUIRE_OK
+               : expr_error(p->lexer.err, column(p), "the expression is over %d levels deep", EXPR_MAX_DEPTH);
 }
 
 static quire_err parse_unary(parser *p, int32_t *out) {
@@ -231,7 +249,8 @@ static quire_err parse_binary(parser *p, int32_t least, int32_t *out) {
     return QUIRE_OK;
 }
 
-/* A whole text, or what stands inside something else: a condition with its arms, or operators. */
+/* A whole text, or what stands inside something else: a condition with its arms, or
+ * operators. */
 static quire_err parse_condition(parser *p, int32_t *out) {
     TRY(parse_binary(p, 1, out));
     if (p->word.token == EXPR_QUESTION) {
@@ -254,7 +273,8 @@ static quire_err parse_inner(parser *p, int32_t *out) {
     return QUIRE_OK;
 }
 
-/* Names of arrays mean nothing else, and dims are such that an element's number fits 32 bits. */
+/* Names of arrays mean nothing else, and dims are such that an element's number fits 32
+ * bits. */
 static quire_err check_array(const attn_array *a, quire_error *err) {
     int64_t n = 1;
     for (int32_t i = 0; i < N_EXPR_VARIABLES; i++) {
@@ -268,30 +288,34 @@ static quire_err check_array(const attn_array *a, quire_error *err) {
         }
     }
     if (a->n_dims < 1 || a->n_dims > ATTN_ARRAY_DIMS) {
-        return err_set(err, QUIRE_INVALID, -1, "array '%s' has %d dimensions; it must have 1 to %d", a->name, (int)a->n_dims,
-                       ATTN_ARRAY_DIMS);
+        return err_set(err, QUIRE_INVALID, -1, "array '%s' has %d dimensions; it must have 1 to %d", a->name,
+                       (int)a->n_dims, ATTN_ARRAY_DIMS);
     }
     for (int32_t i = 0; i < a->n_dims; i++) {
         n *= a->dims[i];
         if (a->dims[i] < 1 || n > INT32_MAX) {
-            return err_set(err, QUIRE_INVALID, -1,
-                           "array '%s' has a dimension of %d; dimensions must be from 1, and the elements below 2^31", a->name,
-                           (int)a->dims[i]);
+            return err_set(
+                err, QUIRE_INVALID, -1,
+                "array '%s' has a dimension of %d; dimensions must be from 1, and the elements below 2^31",
+                a->name, (int)a->dims[i]);
         }
     }
     return QUIRE_OK;
 }
 
-quire_err expr_parse(expr_kind kind, str text, const attn_array *arrays, int32_t n_arrays, expr_tree *out, quire_error *err) {
+quire_err expr_parse(expr_kind kind, str text, const attn_array *arrays, int32_t n_arrays, expr_tree *out,
+                     quire_error *err) {
     parser p = {.lexer = {.text = text, .err = err}, .kind = kind, .tree = out};
     out->n = 0;
     out->arrays = arrays;
     out->n_arrays = n_arrays;
     if (text.n > EXPR_MAX_LENGTH) {
-        return err_set(err, QUIRE_INVALID, -1, "the expression has %zu characters; the most is %d", text.n, EXPR_MAX_LENGTH);
+        return err_set(err, QUIRE_INVALID, -1, "the expression has %zu characters; the most is %d", text.n,
+                       EXPR_MAX_LENGTH);
     }
     if (n_arrays > ATTN_PROGRAM_ARRAYS) {
-        return err_set(err, QUIRE_INVALID, -1, "%d arrays are given; the most is %d", (int)n_arrays, ATTN_PROGRAM_ARRAYS);
+        return err_set(err, QUIRE_INVALID, -1, "%d arrays are given; the most is %d", (int)n_arrays,
+                       ATTN_PROGRAM_ARRAYS);
     }
     for (int32_t i = 0; i < n_arrays; i++) {
         TRY(check_array(&arrays[i], err));

@@ -1,5 +1,6 @@
-/* From the tree to values. As in C the second operand of && and ||, and the arms of ?:, hold under a condition: all are computed, but what
- * can fault gets the condition under which C would evaluate it. */
+/* From the tree to values. As in C the second operand of && and ||, and the arms of ?:,
+ * hold under a condition: all are computed, but what can fault gets the condition under
+ * which C would evaluate it. */
 #include "expr/expr_values.h"
 
 #include "base/float_bits.h"
@@ -13,8 +14,8 @@ typedef struct lowering {
 } lowering;
 
 static bool same(const expr_value *x, const expr_value *y) {
-    return x->op == y->op && x->a == y->a && x->b == y->b && x->c == y->c && x->array == y->array && x->integer == y->integer &&
-           float_bits(x->number) == float_bits(y->number);
+    return x->op == y->op && x->a == y->a && x->b == y->b && x->c == y->c && x->array == y->array &&
+           x->integer == y->integer && float_bits(x->number) == float_bits(y->number);
 }
 
 /* The value, or the equal one that there is already. */
@@ -35,15 +36,25 @@ static quire_err add(lowering *l, expr_value v, int32_t *out) {
 }
 
 static quire_err add_int(lowering *l, int64_t integer, int32_t *out) {
-    return add(
-        l,
-        (expr_value){
-            .op = ATTN_INT, .is_truth = integer == 0 || integer == 1, .a = EXPR_NONE, .b = EXPR_NONE, .c = EXPR_NONE, .integer = integer},
-        out);
+    return add(l,
+               (expr_value){.op = ATTN_INT,
+                            .is_truth = integer == 0 || integer == 1,
+                            .a = EXPR_NONE,
+                            .b = EXPR_NONE,
+                            .c = EXPR_NONE,
+                            .integer = integer},
+               out);
 }
 
 static quire_err add_float(lowering *l, float number, int32_t *out) {
-    return add(l, (expr_value){.op = ATTN_FLOAT, .is_float = true, .a = EXPR_NONE, .b = EXPR_NONE, .c = EXPR_NONE, .number = number}, out);
+    return add(l,
+               (expr_value){.op = ATTN_FLOAT,
+                            .is_float = true,
+                            .a = EXPR_NONE,
+                            .b = EXPR_NONE,
+                            .c = EXPR_NONE,
+                            .number = number},
+               out);
 }
 
 static const expr_value *value_at(const lowering *l, int32_t v) {
@@ -141,8 +152,12 @@ static bool fold(const lowering *l, const expr_value *v, expr_value *out) {
         return false;
     }
     if (a->op == ATTN_INT && v->op == ATTN_TO_FLOAT) {
-        *out =
-            (expr_value){.op = ATTN_FLOAT, .is_float = true, .a = EXPR_NONE, .b = EXPR_NONE, .c = EXPR_NONE, .number = (float)a->integer};
+        *out = (expr_value){.op = ATTN_FLOAT,
+                            .is_float = true,
+                            .a = EXPR_NONE,
+                            .b = EXPR_NONE,
+                            .c = EXPR_NONE,
+                            .number = (float)a->integer};
         return true;
     }
     if (a->op == ATTN_INT) {
@@ -157,13 +172,15 @@ static bool fold(const lowering *l, const expr_value *v, expr_value *out) {
 
 /* ---- operations ---- */
 
-/* An operation with operands a, b, c (or EXPR_NONE). It depends on what they depend on; one that depends on nothing runs with the rows. */
+/* An operation with operands a, b, c (or EXPR_NONE). It depends on what they depend on;
+ * one that depends on nothing runs with the rows. */
 static quire_err operate(lowering *l, attn_op op, int32_t a, int32_t b, int32_t c, int32_t *out) {
     bool compares = op >= ATTN_EQ && op <= ATTN_LE, compares_floats = op >= ATTN_FEQ && op <= ATTN_FLE;
     expr_value v = {.op = (uint8_t)op, .a = a, .b = b, .c = c}, folded;
     v.is_float = (op >= ATTN_FADD && op < N_ATTN_OPS) && !compares_floats;
     v.is_truth = compares || compares_floats ||
-                 ((op == ATTN_AND || op == ATTN_OR || op == ATTN_XOR) && value_at(l, a)->is_truth && value_at(l, b)->is_truth);
+                 ((op == ATTN_AND || op == ATTN_OR || op == ATTN_XOR) && value_at(l, a)->is_truth &&
+                  value_at(l, b)->is_truth);
     if (fold(l, &v, &folded)) {
         return add(l, folded, out);
     }
@@ -221,7 +238,8 @@ static quire_err both(lowering *l, int32_t condition, int32_t also, int32_t *out
 static quire_err lower(lowering *l, int32_t node, int32_t condition, int32_t *out);
 
 /* Children as floats if the node computes in floats. */
-static quire_err lower_children(lowering *l, const expr_node *n, bool floats, int32_t condition, int32_t *out) {
+static quire_err lower_children(lowering *l, const expr_node *n, bool floats, int32_t condition,
+                                int32_t *out) {
     for (int32_t i = 0; i < n->n_children; i++) {
         TRY(lower(l, n->child[i], condition, &out[i]));
         if (floats) {
@@ -292,7 +310,8 @@ static quire_err lower_unary(lowering *l, const expr_node *n, int32_t condition,
         return operate(l, ATTN_XOR, v, zero, EXPR_NONE, out);
     default:
         if (value_at(l, v)->is_float) {
-            TRY(add_float(l, -1.0f, &zero)); /* a product: -0 and infinities come out as C's sign change gives them */
+            /* a product: -0 and infinities come out as C's sign change gives them */
+            TRY(add_float(l, -1.0f, &zero));
             return operate(l, ATTN_FMUL, v, zero, EXPR_NONE, out);
         }
         TRY(add_int(l, 0, &zero));
@@ -300,25 +319,37 @@ static quire_err lower_unary(lowering *l, const expr_node *n, int32_t condition,
     }
 }
 
-/* The instructions of binary operators, for integers and floats; a swapped one takes its operands the other way around. */
+/* The instructions of binary operators, for integers and floats; a swapped one takes its
+ * operands the other way around. */
 static const struct {
     uint8_t ints, floats;
     bool swapped;
-} binary[N_EXPR_TOKENS] = {
-    [EXPR_BIT_OR] = {ATTN_OR, 0, false},         [EXPR_BIT_XOR] = {ATTN_XOR, 0, false},       [EXPR_BIT_AND] = {ATTN_AND, 0, false},
-    [EXPR_EQ] = {ATTN_EQ, ATTN_FEQ, false},      [EXPR_NE] = {ATTN_NE, ATTN_FNE, false},      [EXPR_LT] = {ATTN_LT, ATTN_FLT, false},
-    [EXPR_LE] = {ATTN_LE, ATTN_FLE, false},      [EXPR_GT] = {ATTN_LT, ATTN_FLT, true},       [EXPR_GE] = {ATTN_LE, ATTN_FLE, true},
-    [EXPR_SHL] = {ATTN_SHL, 0, false},           [EXPR_SHR] = {ATTN_SHR, 0, false},           [EXPR_PLUS] = {ATTN_ADD, ATTN_FADD, false},
-    [EXPR_MINUS] = {ATTN_SUB, ATTN_FSUB, false}, [EXPR_TIMES] = {ATTN_MUL, ATTN_FMUL, false}, [EXPR_DIVIDE] = {ATTN_DIV, ATTN_FDIV, false},
-    [EXPR_MODULO] = {ATTN_MOD, 0, false}};
+} binary[N_EXPR_TOKENS] = {[EXPR_BIT_OR] = {ATTN_OR, 0, false},
+                           [EXPR_BIT_XOR] = {ATTN_XOR, 0, false},
+                           [EXPR_BIT_AND] = {ATTN_AND, 0, false},
+                           [EXPR_EQ] = {ATTN_EQ, ATTN_FEQ, false},
+                           [EXPR_NE] = {ATTN_NE, ATTN_FNE, false},
+                           [EXPR_LT] = {ATTN_LT, ATTN_FLT, false},
+                           [EXPR_LE] = {ATTN_LE, ATTN_FLE, false},
+                           [EXPR_GT] = {ATTN_LT, ATTN_FLT, true},
+                           [EXPR_GE] = {ATTN_LE, ATTN_FLE, true},
+                           [EXPR_SHL] = {ATTN_SHL, 0, false},
+                           [EXPR_SHR] = {ATTN_SHR, 0, false},
+                           [EXPR_PLUS] = {ATTN_ADD, ATTN_FADD, false},
+                           [EXPR_MINUS] = {ATTN_SUB, ATTN_FSUB, false},
+                           [EXPR_TIMES] = {ATTN_MUL, ATTN_FMUL, false},
+                           [EXPR_DIVIDE] = {ATTN_DIV, ATTN_FDIV, false},
+                           [EXPR_MODULO] = {ATTN_MOD, 0, false}};
 
 static quire_err lower_binary(lowering *l, const expr_node *n, int32_t condition, int32_t *out) {
-    bool floats = l->tree->nodes[n->child[0]].type == EXPR_FLOAT || l->tree->nodes[n->child[1]].type == EXPR_FLOAT;
+    bool floats =
+        l->tree->nodes[n->child[0]].type == EXPR_FLOAT || l->tree->nodes[n->child[1]].type == EXPR_FLOAT;
     attn_op op = (attn_op)(floats ? binary[n->which].floats : binary[n->which].ints);
     int32_t v[ATTN_ARRAY_DIMS];
     TRY(lower_children(l, n, floats, condition, v));
     if (op != ATTN_DIV && op != ATTN_MOD) {
-        return operate(l, op, binary[n->which].swapped ? v[1] : v[0], binary[n->which].swapped ? v[0] : v[1], EXPR_NONE, out);
+        return operate(l, op, binary[n->which].swapped ? v[1] : v[0], binary[n->which].swapped ? v[0] : v[1],
+                       EXPR_NONE, out);
     }
     l->column = n->column;
     if (is_constant(l, v[1], 0)) {
@@ -328,8 +359,9 @@ static quire_err lower_binary(lowering *l, const expr_node *n, int32_t condition
 }
 
 static quire_err lower_call(lowering *l, const expr_node *n, int32_t condition, int32_t *out) {
-    static const uint8_t ops[N_EXPR_FUNCTIONS] = {ATTN_TANH, ATTN_EXP, ATTN_LOG,  ATTN_SQRT, ATTN_FABS, ATTN_FLOOR,
-                                                  ATTN_SIN,  ATTN_COS, ATTN_FMIN, ATTN_FMAX, ATTN_POW};
+    static const uint8_t ops[N_EXPR_FUNCTIONS] = {ATTN_TANH, ATTN_EXP,   ATTN_LOG, ATTN_SQRT,
+                                                  ATTN_FABS, ATTN_FLOOR, ATTN_SIN, ATTN_COS,
+                                                  ATTN_FMIN, ATTN_FMAX,  ATTN_POW};
     attn_op op = (attn_op)ops[n->which];
     int32_t v[ATTN_ARRAY_DIMS];
     TRY(lower_children(l, n, n->type == EXPR_FLOAT, condition, v));
@@ -345,7 +377,8 @@ static quire_err lower_element(lowering *l, const expr_node *n, int32_t conditio
     int32_t v[ATTN_ARRAY_DIMS], at = EXPR_NONE, dim;
     TRY(lower_children(l, n, false, condition, v));
     for (int32_t i = 0; i < n->n_children; i++) {
-        expr_value check = {.op = ATTN_CHECK, .a = v[i], .b = EXPR_NONE, .c = condition, .integer = a->dims[i]};
+        expr_value check = {
+            .op = ATTN_CHECK, .a = v[i], .b = EXPR_NONE, .c = condition, .integer = a->dims[i]};
         check.by = (uint8_t)(value_at(l, v[i])->by | (condition >= 0 ? value_at(l, condition)->by : 0u));
         check.by = check.by == 0 ? EXPR_BY_ROW : check.by;
         TRY(add(l, check, &v[i]));
@@ -381,7 +414,8 @@ static quire_err lower_variable(lowering *l, const expr_node *n, int32_t *out) {
                out);
 }
 
-/* The value of a node. condition: under which C would evaluate it, or EXPR_NONE: always. */
+/* The value of a node. condition: under which C would evaluate it, or EXPR_NONE:
+ * always. */
 static quire_err lower(lowering *l, int32_t node, int32_t condition, int32_t *out) {
     const expr_node *n = &l->tree->nodes[node];
     l->column = n->column;
@@ -410,5 +444,6 @@ quire_err expr_evaluate(expr_kind kind, const expr_tree *tree, expr_values *out,
     lowering l = {.tree = tree, .values = out, .err = err};
     out->n = 0;
     TRY(lower(&l, tree->root, EXPR_NONE, &out->result));
-    return kind == EXPR_SCORE ? to_float(&l, out->result, &out->result) : to_truth(&l, out->result, &out->result);
+    return kind == EXPR_SCORE ? to_float(&l, out->result, &out->result)
+                              : to_truth(&l, out->result, &out->result);
 }

@@ -1,4 +1,5 @@
-/* The values that an expression computes: operations without order of registers, equal ones once, constants folded. */
+/* The values that an expression computes: operations without order of registers, equal
+ * ones once, constants folded. */
 #ifndef EXPR_VALUES_H
 #define EXPR_VALUES_H
 
@@ -32,7 +33,8 @@ static inline bool expr_is_literal(const expr_value *v) {
     return v->op == ATTN_INT || v->op == ATTN_FLOAT;
 }
 
-/* The values of a tree. QUIRE_INVALID for too many, and for a division by a constant 0. */
+/* The values of a tree. QUIRE_INVALID for too many, and for a division by a constant
+ * 0. */
 quire_err expr_evaluate(expr_kind kind, const expr_tree *tree, expr_values *out, quire_error *err);
 
 #endif

@@ -1,8 +1,11 @@
-/* From values to code: each goes to the list that runs as seldom as it may, and gets a register.
+/* From values to code: each goes to the list that runs as seldom as it may, and gets a
+ * register.
  *
- * Row registers are never used again. Vectors are, once the last instruction that reads them has run; those of key code that tile code
- * reads stay, since tile code runs many times. So key code writes the first constants of tile code, and tile code writes the others where
- * it reads them. An instruction never writes a register that it reads, so that loops need no checks. */
+ * Row registers are never used again. Vectors are, once the last instruction that reads
+ * them has run; those of key code that tile code reads stay, since tile code runs many
+ * times. So key code writes the first constants of tile code, and tile code writes the
+ * others where it reads them. An instruction never writes a register that it reads, so
+ * that loops need no checks. */
 #include "base/mem.h"
 #include "expr/expr_values.h"
 
@@ -14,7 +17,8 @@ typedef struct writer {
     quire_error *err;
     bool in_row[EXPR_MAX_VALUES], in_vector[EXPR_MAX_VALUES]; /* where a value is wanted */
     int32_t row_reg[EXPR_MAX_VALUES], vector[EXPR_MAX_VALUES];
-    int32_t last_key[EXPR_MAX_VALUES], last_tile[EXPR_MAX_VALUES]; /* the last value of that list that reads it; EXPR_NONE: none */
+    /* the last value of that list that reads it; EXPR_NONE: none */
+    int32_t last_key[EXPR_MAX_VALUES], last_tile[EXPR_MAX_VALUES];
     bool taken[ATTN_PROGRAM_VECTORS];
     int32_t n_kept;
     bool is_late[EXPR_MAX_VALUES]; /* a constant that tile code writes */
@@ -28,7 +32,8 @@ static bool in_tile(const expr_value *v) {
     return v->by == (EXPR_BY_ROW | EXPR_BY_KEY);
 }
 
-/* Marks what the result needs, from the last value to the first: operands stand before their users. */
+/* Marks what the result needs, from the last value to the first: operands stand before
+ * their users. */
 static void mark(writer *w) {
     const expr_values *s = w->values;
     w->in_vector[s->result] = true;
@@ -70,7 +75,8 @@ static quire_err take_vector(writer *w, int32_t *out) {
 
 static quire_err append(writer *w, attn_code *code, attn_instruction at) {
     if (code->n == ATTN_PROGRAM_CODE) {
-        return err_set(w->err, QUIRE_INVALID, -1, "the expression takes over %d operations", ATTN_PROGRAM_CODE);
+        return err_set(w->err, QUIRE_INVALID, -1, "the expression takes over %d operations",
+                       ATTN_PROGRAM_CODE);
     }
     code->at[code->n++] = at;
     w->p->may_fault = w->p->may_fault || at.op == ATTN_DIV || at.op == ATTN_MOD || at.op == ATTN_CHECK;
@@ -100,7 +106,8 @@ static quire_err write_row(writer *w) {
             continue;
         }
         if (w->p->n_row_regs == ATTN_PROGRAM_ROW_REGS) {
-            return err_set(w->err, QUIRE_INVALID, -1, "the expression has over %d parts that depend on the query only",
+            return err_set(w->err, QUIRE_INVALID, -1,
+                           "the expression has over %d parts that depend on the query only",
                            ATTN_PROGRAM_ROW_REGS - N_ATTN_ROW_INPUTS);
         }
         w->row_reg[i] = w->p->n_row_regs++;
@@ -128,7 +135,8 @@ static void free_operands(writer *w, int32_t user, bool tile) {
     }
 }
 
-/* Key code: what depends on the key only, and the constants of vectors; of those that only tile code reads, the first. */
+/* Key code: what depends on the key only, and the constants of vectors; of those that
+ * only tile code reads, the first. */
 static quire_err write_key(writer *w) {
     for (int32_t i = 0; i < w->values->n; i++) {
         const expr_value *v = &w->values->at[i];
@@ -153,7 +161,8 @@ static quire_err write_key(writer *w) {
     return QUIRE_OK;
 }
 
-/* Makes a vector of a value that has none: a late constant, or one that depends on the query only. */
+/* Makes a vector of a value that has none: a late constant, or one that depends on the
+ * query only. */
 static quire_err spread(writer *w, int32_t value) {
     const expr_value *v = &w->values->at[value];
     if (w->vector[value] != EXPR_NONE || !(by_row_only(v) || w->is_late[value])) {
@@ -224,7 +233,8 @@ static quire_err write_program(expr_kind kind, const expr_tree *tree, writer *w)
 quire_err expr_write(expr_kind kind, const expr_tree *tree, attn_program *out, quire_error *err) {
     expr_values *values = mem_new(1, sizeof *values);
     writer *w = mem_new(1, sizeof *w);
-    quire_err e = values != NULL && w != NULL ? expr_evaluate(kind, tree, values, err) : mem_check_for(NULL, "an expression", err);
+    quire_err e = values != NULL && w != NULL ? expr_evaluate(kind, tree, values, err)
+                                              : mem_check_for(NULL, "an expression", err);
     if (e == QUIRE_OK) {
         *w = (writer){.values = values, .p = out, .err = err};
         e = write_program(kind, tree, w);
@@ -234,7 +244,8 @@ quire_err expr_write(expr_kind kind, const expr_tree *tree, attn_program *out, q
     return e;
 }
 
-quire_err expr_compile(expr_kind kind, str text, const attn_array *arrays, int32_t n_arrays, attn_program *out, quire_error *err) {
+quire_err expr_compile(expr_kind kind, str text, const attn_array *arrays, int32_t n_arrays,
+                       attn_program *out, quire_error *err) {
     expr_tree *tree = mem_new(1, sizeof *tree);
     TRY(mem_check_for(tree, "an expression", err));
     quire_err e = expr_parse(kind, text, arrays, n_arrays, tree, err);

@@ -1,4 +1,5 @@
-/* The checksum of a block of a packed model: XXH3 of 64 bits, at the speed of memory. The same on every instruction set. */
+/* The checksum of a block of a packed model: XXH3 of 64 bits, at the speed of memory. The
+ * same on every instruction set. */
 #ifndef FILE_CHECKSUM_H
 #define FILE_CHECKSUM_H
 

@@ -5,8 +5,9 @@
 quire_err cursor_take(cursor *c, uint64_t n, const char *what, const uint8_t **out) {
     if (n > c->n - c->at) {
         return err_set(c->err, QUIRE_BAD_FILE, (int64_t)c->at,
-                       "%s: %s at byte %s takes %s bytes, the file has %s: it is cut short or damaged; download it again", c->file, what,
-                       show_count(c->at).text, show_count(n).text, show_count(c->n).text);
+                       "%s: %s at byte %s takes %s bytes, the file has %s: it is cut short or damaged; "
+                       "download it again",
+                       c->file, what, show_count(c->at).text, show_count(n).text, show_count(c->n).text);
     }
     *out = c->p + c->at;
     c->at += (size_t)n;

@@ -1,4 +1,5 @@
-/* Reads a file in memory from front to back and never past its end. The first value that does not fit fills err. Little-endian. */
+/* Reads a file in memory from front to back and never past its end. The first value that
+ * does not fit fills err. Little-endian. */
 #ifndef FILE_CURSOR_H
 #define FILE_CURSOR_H
 
@@ -13,7 +14,8 @@ typedef struct cursor {
     quire_error *err;
 } cursor;
 
-/* Takes the next n bytes; `what` names them in messages. QUIRE_BAD_FILE when fewer are left; the cursor then does not move. */
+/* Takes the next n bytes; `what` names them in messages. QUIRE_BAD_FILE when fewer are
+ * left; the cursor then does not move. */
 quire_err cursor_take(cursor *c, uint64_t n, const char *what, const uint8_t **out);
 quire_err cursor_u32(cursor *c, const char *what, uint32_t *out);
 quire_err cursor_u64(cursor *c, const char *what, uint64_t *out);

@@ -17,9 +17,11 @@ static const struct {
     const char *name;
     uint8_t bytes; /* 0: not fixed */
 } types[N_GGUF_TYPES] = {
-    [GGUF_U8] = {"u8", 1},   [GGUF_I8] = {"i8", 1},   [GGUF_U16] = {"u16", 2},   [GGUF_I16] = {"i16", 2},       [GGUF_U32] = {"u32", 4},
-    [GGUF_I32] = {"i32", 4}, [GGUF_F32] = {"f32", 4}, [GGUF_BOOL] = {"bool", 1}, [GGUF_STRING] = {"string", 0}, [GGUF_ARRAY] = {"array", 0},
-    [GGUF_U64] = {"u64", 8}, [GGUF_I64] = {"i64", 8}, [GGUF_F64] = {"f64", 8},
+    [GGUF_U8] = {"u8", 1},       [GGUF_I8] = {"i8", 1},     [GGUF_U16] = {"u16", 2},
+    [GGUF_I16] = {"i16", 2},     [GGUF_U32] = {"u32", 4},   [GGUF_I32] = {"i32", 4},
+    [GGUF_F32] = {"f32", 4},     [GGUF_BOOL] = {"bool", 1}, [GGUF_STRING] = {"string", 0},
+    [GGUF_ARRAY] = {"array", 0}, [GGUF_U64] = {"u64", 8},   [GGUF_I64] = {"i64", 8},
+    [GGUF_F64] = {"f64", 8},
 };
 
 const char *gguf_type_name(gguf_type t) {
@@ -45,7 +47,8 @@ static const char *foreign_type_name(uint32_t ggml_type) {
 }
 
 static quire_err bad(cursor *c, size_t at, str key, const char *what) {
-    return err_set(c->err, QUIRE_BAD_FILE, (int64_t)at, "%s: key %s at byte %s: %s; the file is damaged or wrongly converted", c->file,
+    return err_set(c->err, QUIRE_BAD_FILE, (int64_t)at,
+                   "%s: key %s at byte %s: %s; the file is damaged or wrongly converted", c->file,
                    show_name(key).text, show_count(at).text, what);
 }
 
@@ -142,9 +145,10 @@ static quire_err read_value(cursor *c, str key, gguf_value *v) {
 
 static quire_err read_keys(cursor *c, gguf *g, uint64_t n) {
     if (n > (c->n - c->at) / MIN_KEY_BYTES || n > INT32_MAX) {
-        return err_set(c->err, QUIRE_BAD_FILE, 16,
-                       "%s: the header says %s keys, more than the file has room for: it is damaged; download it again", c->file,
-                       show_count(n).text);
+        return err_set(
+            c->err, QUIRE_BAD_FILE, 16,
+            "%s: the header says %s keys, more than the file has room for: it is damaged; download it again",
+            c->file, show_count(n).text);
     }
     g->keys = mem_new((size_t)n, sizeof *g->keys);
     g->by_name = mem_new((size_t)n, sizeof *g->by_name);
@@ -165,7 +169,8 @@ static quire_err read_keys(cursor *c, gguf *g, uint64_t n) {
     int32_t twice = names_sort(g->by_name, g->n_keys);
     if (twice >= 0) {
         str name = g->keys[twice].name;
-        return bad(c, (size_t)((const uint8_t *)name.p - c->p) - sizeof(uint64_t), name, "the key occurs twice");
+        return bad(c, (size_t)((const uint8_t *)name.p - c->p) - sizeof(uint64_t), name,
+                   "the key occurs twice");
     }
     return QUIRE_OK;
 }
@@ -181,7 +186,8 @@ static quire_err read_alignment(cursor *c, const gguf *g, size_t *out) {
         memcpy(&a, v->data, sizeof a);
     }
     if (a == 0 || (a & (a - 1)) != 0) {
-        return bad(c, (size_t)(v->data - c->p), str_of("general.alignment"), "it must be a u32, a power of two");
+        return bad(c, (size_t)(v->data - c->p), str_of("general.alignment"),
+                   "it must be a u32, a power of two");
     }
     *out = a;
     return QUIRE_OK;
@@ -190,7 +196,8 @@ static quire_err read_alignment(cursor *c, const gguf *g, size_t *out) {
 /* ---- tensors ---- */
 
 static quire_err bad_tensor(cursor *c, size_t at, str name, const char *what) {
-    return err_set(c->err, QUIRE_BAD_FILE, (int64_t)at, "%s: tensor %s at byte %s: %s; the file is damaged or wrongly converted", c->file,
+    return err_set(c->err, QUIRE_BAD_FILE, (int64_t)at,
+                   "%s: tensor %s at byte %s: %s; the file is damaged or wrongly converted", c->file,
                    show_name(name).text, show_count(at).text, what);
 }
 
@@ -218,10 +225,10 @@ static quire_err read_tensor(cursor *c, str *name, tensor_view *t, uint64_t *off
     TRY(cursor_u32(c, "a tensor's type", &type));
     TRY(cursor_u64(c, "a tensor's offset", offset));
     if (!dtype_from_ggml(type, &t->type)) {
-        return err_set(
-            c->err, QUIRE_UNSUPPORTED, (int64_t)at,
-            "%s: tensor %s has type %u (%s), which this build does not read; convert the model to another type, Q4_K or Q8_0 for example",
-            c->file, show_name(*name).text, (unsigned)type, foreign_type_name(type));
+        return err_set(c->err, QUIRE_UNSUPPORTED, (int64_t)at,
+                       "%s: tensor %s has type %u (%s), which this build does not read; convert the model to "
+                       "another type, Q4_K or Q8_0 for example",
+                       c->file, show_name(*name).text, (unsigned)type, foreign_type_name(type));
     }
     if (!tensor_bytes(t->type, t->dims, t->n_dims, &t->n_bytes)) {
         return bad_tensor(c, at, *name, "its size is absurd, or its rows are no whole blocks of its type");
@@ -229,27 +236,31 @@ static quire_err read_tensor(cursor *c, str *name, tensor_view *t, uint64_t *off
     return QUIRE_OK;
 }
 
-/* Sets view's data to the bytes at start + offset, if they lie inside the file and are aligned. */
-static quire_err place_tensor(cursor *c, size_t start, size_t alignment, uint64_t offset, const char *name, tensor_view *t) {
+/* Sets view's data to the bytes at start + offset, if they lie inside the file and are
+ * aligned. */
+static quire_err place_tensor(cursor *c, size_t start, size_t alignment, uint64_t offset, const char *name,
+                              tensor_view *t) {
     size_t begin, end;
     if (offset % alignment != 0) {
         return err_set(c->err, QUIRE_BAD_FILE, (int64_t)c->at,
-                       "%s: tensor %s has offset %s, no multiple of the alignment %s; the file is damaged", c->file,
-                       show_name(str_of(name)).text, show_count(offset).text, show_count(alignment).text);
+                       "%s: tensor %s has offset %s, no multiple of the alignment %s; the file is damaged",
+                       c->file, show_name(str_of(name)).text, show_count(offset).text,
+                       show_count(alignment).text);
     }
     if (!size_add(start, (size_t)offset, &begin) || !size_add(begin, t->n_bytes, &end)) {
         return bad_tensor(c, c->at, str_of(name), "its offset is absurd");
     }
     if (end > c->n) {
         return err_set(c->err, QUIRE_BAD_FILE, (int64_t)c->n,
-                       "%s: tensor %s ends at byte %s, the file has %s: it is cut short; download it again", c->file,
-                       show_name(str_of(name)).text, show_count(end).text, show_count(c->n).text);
+                       "%s: tensor %s ends at byte %s, the file has %s: it is cut short; download it again",
+                       c->file, show_name(str_of(name)).text, show_count(end).text, show_count(c->n).text);
     }
     t->data = c->p + begin;
     return QUIRE_OK;
 }
 
-static quire_err read_tensors(cursor *c, uint64_t n, size_t alignment, int32_t part, tensor_dir *dir, uint64_t *offsets) {
+static quire_err read_tensors(cursor *c, uint64_t n, size_t alignment, int32_t part, tensor_dir *dir,
+                              uint64_t *offsets) {
     int32_t first = dir->n;
     for (size_t i = 0; i < n; i++) {
         str name = {0};
@@ -276,23 +287,28 @@ static quire_err read_header(cursor *c, uint64_t *n_tensors, uint64_t *n_keys) {
     TRY(cursor_take(c, 4, "GGUF's mark", &magic));
     if (memcmp(magic, "GGUF", 4) != 0) {
         foreign is = foreign_of_content((str){(const char *)magic, c->n});
-        return is.what != NULL ? err_set(c->err, QUIRE_BAD_FILE, 0, "%s: %s, not a GGUF file; %s", c->file, is.what, is.instead)
-                               : err_set(c->err, QUIRE_BAD_FILE, 0, "%s: does not begin with GGUF: this is no GGUF file", c->file);
+        return is.what != NULL ? err_set(c->err, QUIRE_BAD_FILE, 0, "%s: %s, not a GGUF file; %s", c->file,
+                                         is.what, is.instead)
+                               : err_set(c->err, QUIRE_BAD_FILE, 0,
+                                         "%s: does not begin with GGUF: this is no GGUF file", c->file);
     }
     TRY(cursor_u32(c, "the version", &version));
     if (version >> 16 != 0 && (version & 0xffff) == 0) {
-        return err_set(c->err, QUIRE_UNSUPPORTED, 4, "%s: a big-endian GGUF file; convert the model again for little-endian machines",
+        return err_set(c->err, QUIRE_UNSUPPORTED, 4,
+                       "%s: a big-endian GGUF file; convert the model again for little-endian machines",
                        c->file);
     }
     if (version != 2 && version != 3) {
-        return err_set(c->err, QUIRE_UNSUPPORTED, 4, "%s: GGUF version %u; this build reads 2 and 3: convert the model again", c->file,
+        return err_set(c->err, QUIRE_UNSUPPORTED, 4,
+                       "%s: GGUF version %u; this build reads 2 and 3: convert the model again", c->file,
                        (unsigned)version);
     }
     TRY(cursor_u64(c, "the number of tensors", n_tensors));
     return cursor_u64(c, "the number of keys", n_keys);
 }
 
-quire_err gguf_parse(gguf *g, const void *bytes, size_t n, const char *file, int32_t part, tensor_dir *dir, quire_error *err) {
+quire_err gguf_parse(gguf *g, const void *bytes, size_t n, const char *file, int32_t part, tensor_dir *dir,
+                     quire_error *err) {
     cursor c = {.file = file, .p = bytes, .n = n, .err = err};
     uint64_t n_tensors, n_keys;
     size_t alignment;
@@ -304,12 +320,14 @@ quire_err gguf_parse(gguf *g, const void *bytes, size_t n, const char *file, int
     }
     if (n_tensors > (c.n - c.at) / MIN_TENSOR_BYTES || n_tensors > (uint64_t)(INT32_MAX - dir->n)) {
         return err_set(err, QUIRE_BAD_FILE, 8,
-                       "%s: the header says %s tensors, more than the file has room for: it is damaged; download it again", file,
-                       show_count(n_tensors).text);
+                       "%s: the header says %s tensors, more than the file has room for: it is damaged; "
+                       "download it again",
+                       file, show_count(n_tensors).text);
     }
     uint64_t *offsets = mem_new((size_t)n_tensors, sizeof *offsets);
     if (offsets == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for %s tensors", file, show_count(n_tensors).text);
+        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for %s tensors", file,
+                       show_count(n_tensors).text);
     }
     quire_err e = read_tensors(&c, n_tensors, alignment, part, dir, offsets);
     mem_free(offsets);

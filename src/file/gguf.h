@@ -1,9 +1,12 @@
 /* GGUF, versions 2 and 3: reads keys and the tensor directory of one file in memory.
  *
- *   "GGUF", u32 version, u64 n_tensors, u64 n_keys; keys: string, u32 type, value; tensors: string, u32 n_dims, u64 dims (fastest first),
- *   u32 type, u64 offset; padding to general.alignment; data. Strings are u64 length and bytes. Little-endian.
+ *   "GGUF", u32 version, u64 n_tensors, u64 n_keys; keys: string, u32 type, value;
+ *   tensors: string, u32 n_dims, u64 dims (fastest first),
+ *   u32 type, u64 offset; padding to general.alignment; data. Strings are u64 length and
+ *   bytes. Little-endian.
  *
- * Everything in a gguf borrows the file's bytes. They are read only here and never trusted: each length is checked against what is left. */
+ * Everything in a gguf borrows the file's bytes. They are read only here and never
+ * trusted: each length is checked against what is left. */
 #ifndef FILE_GGUF_H
 #define FILE_GGUF_H
 
@@ -47,9 +50,11 @@ typedef struct gguf {
     name_ref *by_name;
 } gguf;
 
-/* Parses the n bytes of a file into *g and adds its tensors to *dir as those of part `part`. file is the name for messages. After a failure
- * *g and *dir may only be deinitialised. dir NULL: reads the keys only. */
-quire_err gguf_parse(gguf *g, const void *bytes, size_t n, const char *file, int32_t part, tensor_dir *dir, quire_error *err);
+/* Parses the n bytes of a file into *g and adds its tensors to *dir as those of part
+ * `part`. file is the name for messages. After a failure *g and *dir may only be
+ * deinitialised. dir NULL: reads the keys only. */
+quire_err gguf_parse(gguf *g, const void *bytes, size_t n, const char *file, int32_t part, tensor_dir *dir,
+                     quire_error *err);
 void gguf_deinit(gguf *g);
 
 /* NULL when there is no such key. */

@@ -19,11 +19,11 @@ static meta_value scalar_at(gguf_type type, const uint8_t *p) {
     switch (type) {
     case GGUF_BOOL:
         return (meta_value){.kind = META_BOOL, .i = p[0], .f = p[0]};
-#define NUMBER(name, number, of)                                                                                                           \
-    case GGUF_##name: {                                                                                                                    \
-        number v;                                                                                                                          \
-        memcpy(&v, p, sizeof v);                                                                                                           \
-        return of;                                                                                                                         \
+#define NUMBER(name, number, of)                                                                             \
+    case GGUF_##name: {                                                                                      \
+        number v;                                                                                            \
+        memcpy(&v, p, sizeof v);                                                                             \
+        return of;                                                                                           \
     }
         NUMBER(U8, uint8_t, of_int(v))
         NUMBER(I8, int8_t, of_int(v))

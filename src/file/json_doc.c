@@ -8,20 +8,24 @@
 
 /* ---- parsing ---- */
 
-static quire_err parse(json_doc *out, str text, json_names names, json_kind kind, const char *file, quire_error *err) {
+static quire_err parse(json_doc *out, str text, json_names names, json_kind kind, const char *file,
+                       quire_error *err) {
     json_value *root;
     json_fault fault;
-    quire_err e = json_read(text, names == JSON_NAMES_LAST ? &json_limits_model : &json_limits_file, JSON_WIDE_REAL, &root, &fault);
+    quire_err e = json_read(text, names == JSON_NAMES_LAST ? &json_limits_model : &json_limits_file,
+                            JSON_WIDE_REAL, &root, &fault);
     if (e == QUIRE_NO_MEMORY) {
         return err_set(err, e, -1, "%s: no memory to parse it", file);
     }
     if (e != QUIRE_OK) {
-        return err_set(err, QUIRE_BAD_FILE, (int64_t)fault.at, "%s: byte %s: no valid JSON (%s); repair the file or download it again",
-                       file, show_count(fault.at).text, fault.what);
+        return err_set(err, QUIRE_BAD_FILE, (int64_t)fault.at,
+                       "%s: byte %s: no valid JSON (%s); repair the file or download it again", file,
+                       show_count(fault.at).text, fault.what);
     }
     if (!json_is(root, kind)) {
         json_drop(root);
-        return err_set(err, QUIRE_BAD_FILE, 0, "%s: a JSON %s is expected; the file is damaged or of another kind", file,
+        return err_set(err, QUIRE_BAD_FILE, 0,
+                       "%s: a JSON %s is expected; the file is damaged or of another kind", file,
                        kind == JSON_KIND_OBJECT ? "object" : "list");
     }
     out->root = root;
@@ -43,7 +47,8 @@ void json_doc_deinit(json_doc *d) {
 
 /* ---- reading ---- */
 
-/* *has: whether the object is there that has the path's last name as a member; its value is NULL too where it is null. */
+/* *has: whether the object is there that has the path's last name as a member; its value
+ * is NULL too where it is null. */
 static json_value *find(const json_doc *d, const char *path, bool *has) {
     json_value *v = d->root;
     *has = false;

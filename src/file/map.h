@@ -7,12 +7,14 @@
 #include "base/err.h"
 #include "base/str.h"
 
-/* What a file was like when it was opened. Its content is the same as long as size, inode and times are. */
+/* What a file was like when it was opened. Its content is the same as long as size, inode
+ * and times are. */
 typedef struct file_stamp {
     uint64_t size, inode;
-    int64_t mtime_ns, ctime_ns; /* when its bytes changed last, and when anything of it did, its times included */
-    int64_t opened_ns;          /* by the same clock */
-    uint32_t owner, mode;       /* user id; permissions */
+    /* when its bytes changed last, and when anything of it did, its times included */
+    int64_t mtime_ns, ctime_ns;
+    int64_t opened_ns;    /* by the same clock */
+    uint32_t owner, mode; /* user id; permissions */
 } file_stamp;
 
 /* Zero-initialised is "no file"; p is then NULL. An empty file has n 0 and p not NULL. */
@@ -22,8 +24,9 @@ typedef struct file_map {
     file_stamp stamp; /* zero for bytes that are no file */
 } file_map;
 
-/* Maps path, a regular file of at most max_bytes. QUIRE_NOT_FOUND when there is no such file, QUIRE_TOO_LARGE, QUIRE_BAD_FILE when it is
- * not a regular file, QUIRE_IO. On an error *out is unchanged. */
+/* Maps path, a regular file of at most max_bytes. QUIRE_NOT_FOUND when there is no such
+ * file, QUIRE_TOO_LARGE, QUIRE_BAD_FILE when it is not a regular file, QUIRE_IO. On an
+ * error *out is unchanged. */
 quire_err file_map_open(const char *path, size_t max_bytes, file_map *out, quire_error *err);
 void file_map_close(file_map *m);
 

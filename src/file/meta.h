@@ -1,4 +1,5 @@
-/* A metadata value, the same type for GGUF and JSON: the accessors of model_file convert from it. Borrowed from the open file. */
+/* A metadata value, the same type for GGUF and JSON: the accessors of model_file convert
+ * from it. Borrowed from the open file. */
 #ifndef FILE_META_H
 #define FILE_META_H
 
@@ -7,7 +8,8 @@
 
 #include "base/str.h"
 
-/* The form of a model's metadata, which also decides how its keys and tensors are named. */
+/* The form of a model's metadata, which also decides how its keys and tensors are
+ * named. */
 typedef enum model_format { MODEL_GGUF, MODEL_HF } model_format;
 
 typedef enum meta_kind {
@@ -30,9 +32,11 @@ typedef struct meta_value {
     bool in_json;
 } meta_value;
 
-/* What the operator sets in the metadata: the texts of --hf-overrides (a JSON object that is merged into config.json) and --override-kv (a
- * GGUF file's keys, llama.cpp's form: override_kv.h). NULL: nothing. Beside them the value of --quantization (model/quantise_load.h), which
- * a packed model does not carry: it shows in the types of its tensors. */
+/* What the operator sets in the metadata: the texts of --hf-overrides (a JSON object that
+ * is merged into config.json) and --override-kv (a GGUF file's keys, llama.cpp's form:
+ * override_kv.h). NULL: nothing. Beside them the value of --quantization
+ * (model/quantise_load.h), which a packed model does not carry: it shows in the types of
+ * its tensors. */
 typedef struct model_overrides {
     const char *hf, *kv, *quantise;
 } model_overrides;

@@ -150,7 +150,8 @@ quire_err model_file_str_at(const model_file *f, const char *key, size_t i, str 
     return QUIRE_OK;
 }
 
-quire_err model_file_generation_i64s(const model_file *f, const char *key, int64_t *out, size_t max, size_t *n) {
+quire_err model_file_generation_i64s(const model_file *f, const char *key, int64_t *out, size_t max,
+                                     size_t *n) {
     meta_value v;
     if (f->overrides == NULL || !overrides_find(f->overrides, key, &v)) {
         v = json_doc_meta(json_doc_find(&f->generation, key));
@@ -161,7 +162,8 @@ quire_err model_file_generation_i64s(const model_file *f, const char *key, int64
 /* ---- overrides ---- */
 
 quire_err open_file_overrides(model_file *f, quire_error *err) {
-    return overrides_open(f->format, f->path, f->given, packed_section(f, PACKED_OVERRIDES), &f->overrides, err);
+    return overrides_open(f->format, f->path, f->given, packed_section(f, PACKED_OVERRIDES), &f->overrides,
+                          err);
 }
 
 str model_file_overrides(const model_file *f) {

@@ -38,7 +38,8 @@ static model_file *new_file(const char *path, size_t n_path, const model_overrid
     f->n_users = 1;
     f->given = given;
     f->path = mem_dup(path, n_path);
-    f->quantise = given != NULL && given->quantise != NULL ? mem_dup(given->quantise, strlen(given->quantise)) : NULL;
+    f->quantise =
+        given != NULL && given->quantise != NULL ? mem_dup(given->quantise, strlen(given->quantise)) : NULL;
     if (f->path == NULL || (f->quantise == NULL && given != NULL && given->quantise != NULL)) {
         mem_free(f->path);
         mem_free(f->quantise);
@@ -63,14 +64,17 @@ static quire_err open_parent(model_file *f, const char *path, str content, quire
         if (is.what != NULL) {
             return err_set(err, QUIRE_UNSUPPORTED, 0, "%s: %s; %s", path, is.what, is.instead);
         }
-        return err_set(err, QUIRE_BAD_FILE, 0, "%s: neither a GGUF file nor part of a Hugging Face model (no config.json beside it)", path);
+        return err_set(err, QUIRE_BAD_FILE, 0,
+                       "%s: neither a GGUF file nor part of a Hugging Face model (no config.json beside it)",
+                       path);
     }
     mem_free(f->path);
     f->path = parent;
     return hf_open(f, parent, err);
 }
 
-/* A name without a directory and an ending may be meant as one of the hub, as other programs have short names: "gemma3", "qwen2.5:7b". */
+/* A name without a directory and an ending may be meant as one of the hub, as other
+ * programs have short names: "gemma3", "qwen2.5:7b". */
 static bool is_short_name(const char *path) {
     const char *dot = strrchr(path, '.');
     return strchr(path, '/') == NULL && (dot == NULL || (dot[1] >= '0' && dot[1] <= '9'));
@@ -79,12 +83,15 @@ static bool is_short_name(const char *path) {
 static quire_err no_such_model(const char *path, quire_error *err) {
     if (is_short_name(path)) {
         return err_set(err, QUIRE_NOT_FOUND, -1,
-                       "%s: no such file or directory, and no name of the hub, which is ORG/NAME: `quire pull ggml-org/gemma-3-1b-it-GGUF` "
+                       "%s: no such file or directory, and no name of the hub, which is ORG/NAME: `quire "
+                       "pull ggml-org/gemma-3-1b-it-GGUF` "
                        "fetches one, `quire list` shows what the cache has, and `builtin` is in the program",
                        path);
     }
-    return err_set(err, QUIRE_NOT_FOUND, -1,
-                   "%s: no such file; name a GGUF file, the directory of a Hugging Face model, or ORG/NAME of the hub", path);
+    return err_set(
+        err, QUIRE_NOT_FOUND, -1,
+        "%s: no such file; name a GGUF file, the directory of a Hugging Face model, or ORG/NAME of the hub",
+        path);
 }
 
 static quire_err open_any(model_file *f, const char *path, quire_error *err) {
@@ -118,7 +125,8 @@ static quire_err finish(model_file *f, quire_err e, model_file **out) {
     return QUIRE_OK;
 }
 
-quire_err model_file_open_with(const char *path, const model_overrides *set, model_file **out, quire_error *err) {
+quire_err model_file_open_with(const char *path, const model_overrides *set, model_file **out,
+                               quire_error *err) {
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/') { /* "dir/" is "dir" in messages */
         n--;
@@ -152,14 +160,17 @@ static quire_err open_vocabulary(model_file *f, const char *path, quire_error *e
     }
     quire_err e = open_file_map(f, path, SIZE_MAX, &map, err);
     if (e == QUIRE_NOT_FOUND) {
-        return is_short_name(path) ? no_such_model(path, err)
-                                   : err_set(err, e, -1, "%s: no such file; name a tokenizer file, a GGUF file or a directory", path);
+        return is_short_name(path)
+                   ? no_such_model(path, err)
+                   : err_set(err, e, -1,
+                             "%s: no such file; name a tokenizer file, a GGUF file or a directory", path);
     }
     TRY(e);
     if (packed_is(map)) {
         return packed_open(f, map, err);
     }
-    return str_begins(file_map_text(&map), "GGUF") ? gguf_open_vocabulary(f, map, err) : open_vocab_file(f, path, map, err);
+    return str_begins(file_map_text(&map), "GGUF") ? gguf_open_vocabulary(f, map, err)
+                                                   : open_vocab_file(f, path, map, err);
 }
 
 quire_err model_file_open_vocabulary(const char *path, model_file **out, quire_error *err) {
@@ -178,8 +189,8 @@ quire_err model_file_open(const char *path, model_file **out, quire_error *err) 
     return model_file_open_with(path, NULL, out, err);
 }
 
-quire_err model_file_open_memory_with(const void *bytes, size_t n, const char *name, const model_overrides *set, model_file **out,
-                                      quire_error *err) {
+quire_err model_file_open_memory_with(const void *bytes, size_t n, const char *name,
+                                      const model_overrides *set, model_file **out, quire_error *err) {
     model_file *f = new_file(name, strlen(name), set);
     if (f == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to open it", name);
@@ -188,7 +199,8 @@ quire_err model_file_open_memory_with(const void *bytes, size_t n, const char *n
     return finish(f, packed_is(map) ? packed_open(f, map, err) : gguf_open_memory(f, bytes, n, err), out);
 }
 
-quire_err model_file_open_memory(const void *bytes, size_t n, const char *name, model_file **out, quire_error *err) {
+quire_err model_file_open_memory(const void *bytes, size_t n, const char *name, model_file **out,
+                                 quire_error *err) {
     return model_file_open_memory_with(bytes, n, name, NULL, out, err);
 }
 
@@ -257,7 +269,8 @@ const tensor_view *model_file_find(const model_file *f, const char *name) {
 
 const char *model_file_why_unread(const model_file *f, const char *name) {
     const char *why = tensor_dir_why_unread(&f->tensors, str_of(name));
-    bool is_named = why == NULL && tensor_dir_find(&f->tensors, str_of(name)) < 0 && json_has(json_doc_find(&f->index, "weight_map"), name);
+    bool is_named = why == NULL && tensor_dir_find(&f->tensors, str_of(name)) < 0 &&
+                    json_has(json_doc_find(&f->index, "weight_map"), name);
     return is_named ? "the index names it, but no file has it; download the model again" : why;
 }
 

@@ -49,7 +49,8 @@ quire_err modules_read(model_file *f, quire_error *err) {
     const json_value *list = f->modules_list.root;
     size_t n = list != NULL ? json_length(list) : 0;
     if (n > MAX_MODULES) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s/modules.json: %s modules are more than any model has", f->path, show_count(n).text);
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s/modules.json: %s modules are more than any model has",
+                       f->path, show_count(n).text);
     }
     for (size_t i = 0; i < n; i++) {
         TRY(add_module(f, json_at(list, i), err));
@@ -71,8 +72,10 @@ static quire_err check_pickle(const model_file *f, const file_module *m, quire_e
     strbuf path = {0};
     quire_err e = strbuf_addf(&path, "%s/%s/pytorch_model.bin", f->path, m->path);
     if (e == QUIRE_OK && access(path.p, F_OK) == 0) {
-        e = err_set(err, QUIRE_UNSUPPORTED, -1, "%s: a module's weights as a PyTorch pickle, which is a program; convert it to safetensors",
-                    path.p);
+        e = err_set(
+            err, QUIRE_UNSUPPORTED, -1,
+            "%s: a module's weights as a PyTorch pickle, which is a program; convert it to safetensors",
+            path.p);
     } else if (e != QUIRE_OK) {
         err_set(err, e, -1, "%s: no memory for the path of %s", f->path, m->path);
     }

@@ -17,11 +17,16 @@ static const struct {
 } contents[] = {
 #define MAGIC(at, bytes) at, bytes, sizeof bytes - 1
     {MAGIC(0, "version https://git-lfs.github.com/spec/"),
-     {"a pointer of Git LFS, not the file itself", "fetch it with `git lfs pull`, or the model with `quire pull ORG/NAME`"}},
-    {MAGIC(0, "lmgg"), {"a GGML file, a format before GGUF that llama.cpp gave up in 2023", "download the model as GGUF"}},
-    {MAGIC(0, "fmgg"), {"a GGMF file, a format before GGUF that llama.cpp gave up in 2023", "download the model as GGUF"}},
-    {MAGIC(0, "tjgg"), {"a GGJT file, a format before GGUF that llama.cpp gave up in 2023", "download the model as GGUF"}},
-    {MAGIC(0, "algg"), {"a GGLA file, a LoRA adapter of an old llama.cpp", "download the whole model as GGUF"}},
+     {"a pointer of Git LFS, not the file itself",
+      "fetch it with `git lfs pull`, or the model with `quire pull ORG/NAME`"}},
+    {MAGIC(0, "lmgg"),
+     {"a GGML file, a format before GGUF that llama.cpp gave up in 2023", "download the model as GGUF"}},
+    {MAGIC(0, "fmgg"),
+     {"a GGMF file, a format before GGUF that llama.cpp gave up in 2023", "download the model as GGUF"}},
+    {MAGIC(0, "tjgg"),
+     {"a GGJT file, a format before GGUF that llama.cpp gave up in 2023", "download the model as GGUF"}},
+    {MAGIC(0, "algg"),
+     {"a GGLA file, a LoRA adapter of an old llama.cpp", "download the whole model as GGUF"}},
     {MAGIC(0, "\x89HDF\r\n\x1a\n"), {"an HDF5 file, as Keras and TensorFlow write weights", AS_GGUF}},
     {MAGIC(0, "\x80\x02"), {"a PyTorch pickle, which is a program and never run", AS_GGUF}},
     {MAGIC(0, "\x80\x03"), {"a PyTorch pickle, which is a program and never run", AS_GGUF}},
@@ -38,16 +43,21 @@ static const struct {
      {"a program", "name a GGUF file or the directory of a Hugging Face model"}},
     {MAGIC(0, "MZ"), {"a program, as a llamafile is", "download the model as GGUF"}},
     {MAGIC(0, "<!DOCTYPE"),
-     {"a web page: its download gave a page in place of the file", "download it again, from the hub's link for files"}},
+     {"a web page: its download gave a page in place of the file",
+      "download it again, from the hub's link for files"}},
     {MAGIC(0, "<!doctype"),
-     {"a web page: its download gave a page in place of the file", "download it again, from the hub's link for files"}},
-    {MAGIC(0, "<html"), {"a web page: its download gave a page in place of the file", "download it again, from the hub's link for files"}},
+     {"a web page: its download gave a page in place of the file",
+      "download it again, from the hub's link for files"}},
+    {MAGIC(0, "<html"),
+     {"a web page: its download gave a page in place of the file",
+      "download it again, from the hub's link for files"}},
 #undef MAGIC
 };
 
 /* True for a safetensors file: the length of a JSON object, and its beginning. */
 static bool is_safetensors(str content) {
-    return content.n > 9 && content.p[8] == '{' && content.p[5] == 0 && content.p[6] == 0 && content.p[7] == 0;
+    return content.n > 9 && content.p[8] == '{' && content.p[5] == 0 && content.p[6] == 0 &&
+           content.p[7] == 0;
 }
 
 foreign foreign_of_content(str content) {
@@ -62,12 +72,13 @@ foreign foreign_of_content(str content) {
     }
     if (str_begins(content, "PK\x03\x04")) {
         str head = {content.p, content.n < 200 ? content.n : 200};
-        return str_contains(head, str_of("data.pkl")) ? (foreign){"a PyTorch pickle, which is a program and never run", AS_GGUF}
-                                                      : (foreign){"a zip archive", "unpack it and name what it holds"};
+        return str_contains(head, str_of("data.pkl"))
+                   ? (foreign){"a PyTorch pickle, which is a program and never run", AS_GGUF}
+                   : (foreign){"a zip archive", "unpack it and name what it holds"};
     }
-    return is_safetensors(content)
-               ? (foreign){"a safetensors file without config.json beside it", "download the model's whole directory and name that"}
-               : (foreign){NULL, NULL};
+    return is_safetensors(content) ? (foreign){"a safetensors file without config.json beside it",
+                                               "download the model's whole directory and name that"}
+                                   : (foreign){NULL, NULL};
 }
 
 /* ---- by name ---- */
@@ -82,16 +93,24 @@ typedef struct named {
 static const named names[] = {
     {"adapter_",
      "config.json",
-     {"a LoRA adapter (PEFT), not a model", "merge it into its base model and name that, or download the base model"}},
-    {"adapter_model", "", {"a LoRA adapter (PEFT), not a model", "merge it into its base model and name that, or download the base model"}},
-    {"model_index.json", "", {"a diffusers pipeline, which makes images", "Quire runs models of text: download one of those"}},
+     {"a LoRA adapter (PEFT), not a model",
+      "merge it into its base model and name that, or download the base model"}},
+    {"adapter_model",
+     "",
+     {"a LoRA adapter (PEFT), not a model",
+      "merge it into its base model and name that, or download the base model"}},
+    {"model_index.json",
+     "",
+     {"a diffusers pipeline, which makes images", "Quire runs models of text: download one of those"}},
     {"diffusion_pytorch_model",
      "",
-     {"a part of a diffusers pipeline, which makes images", "Quire runs models of text: download one of those"}},
+     {"a part of a diffusers pipeline, which makes images",
+      "Quire runs models of text: download one of those"}},
     {"", ".gguf", {"GGUF", "name the file itself"}},
     {"consolidated",
      ".safetensors",
-     {"weights in Mistral's own layout", "download the model's files for transformers (config.json, model*.safetensors), or GGUF"}},
+     {"weights in Mistral's own layout",
+      "download the model's files for transformers (config.json, model*.safetensors), or GGUF"}},
     {"", ".npz", {"NumPy arrays, as MLX wrote weights", AS_GGUF}},
     {"rank", ".safetensors", {"a checkpoint of TensorRT-LLM", AS_GGUF}},
     {"output", ".safetensors", {"a checkpoint of ExLlamaV2", AS_GGUF}},
@@ -102,7 +121,8 @@ static const named names[] = {
     {"vocabulary.txt", "", {"a CTranslate2 model", AS_GGUF}},
     {"consolidated",
      ".pth",
-     {"Meta's original PyTorch pickles, which are programs and never run", "download the repository whose name ends in -hf, or GGUF"}},
+     {"Meta's original PyTorch pickles, which are programs and never run",
+      "download the repository whose name ends in -hf, or GGUF"}},
     {"pytorch_model", ".bin", {"PyTorch pickles, which are programs and never run", AS_GGUF}},
     {"", ".pth", {"PyTorch pickles, which are programs and never run", AS_GGUF}},
     {"", ".pt", {"PyTorch pickles, which are programs and never run", AS_GGUF}},
@@ -202,9 +222,15 @@ foreign foreign_of_gguf(str type, str architecture) {
         const char *type, *architecture;
         foreign is;
     } kinds[] = {
-        {"adapter", "", {"a LoRA adapter, not a model", "merge it into its base model, or download the base model as GGUF"}},
-        {"imatrix", "imatrix", {"an importance matrix, which goes with a model", "name the model's GGUF file"}},
-        {"mmproj", "clip", {"a projector of images or sound, which goes with a model", "name the model's GGUF file"}},
+        {"adapter",
+         "",
+         {"a LoRA adapter, not a model", "merge it into its base model, or download the base model as GGUF"}},
+        {"imatrix",
+         "imatrix",
+         {"an importance matrix, which goes with a model", "name the model's GGUF file"}},
+        {"mmproj",
+         "clip",
+         {"a projector of images or sound, which goes with a model", "name the model's GGUF file"}},
         {"clip-vision", "", {"a projector of images, which goes with a model", "name the model's GGUF file"}},
         {"", "controlvector", {"a control vector, which goes with a model", "name the model's GGUF file"}},
     };
@@ -219,7 +245,8 @@ foreign foreign_of_gguf(str type, str architecture) {
 
 /* ---- quantised weights of other programs ---- */
 
-/* Tensors that tell a form where config.json does not. `with`: the end that another tensor of the same stem has; "": none is needed. */
+/* Tensors that tell a form where config.json does not. `with`: the end that another
+ * tensor of the same stem has; "": none is needed. */
 static const struct {
     const char *ends, *with, *form;
 } forms[] = {
@@ -228,7 +255,8 @@ static const struct {
 };
 
 /* The methods that src/model reads (quant_method.h). */
-static const char *const methods[] = {"compressed-tensors", "gptq", "awq", "fp8", "modelopt", "bitsandbytes", "mxfp4"};
+static const char *const methods[] = {"compressed-tensors", "gptq",         "awq",  "fp8",
+                                      "modelopt",           "bitsandbytes", "mxfp4"};
 
 static bool is_read(str method) {
     bool is = false;
@@ -266,12 +294,14 @@ static const char *form_of_tensors(const tensor_dir *d) {
     return form;
 }
 
-/* The object in config.json that says how weights are quantised, at the root or for the text of a composite model; and the form. */
+/* The object in config.json that says how weights are quantised, at the root or for the
+ * text of a composite model; and the form. */
 static const json_value *find_quantisation(const json_value *config, str *form) {
     const json_value *const places[] = {config, json_get(config, "text_config")};
     int64_t bits;
     for (size_t i = 0; i < 2; i++) {
-        const json_value *mlx = json_get(places[i], "quantization"), *q = json_get(places[i], "quantization_config");
+        const json_value *mlx = json_get(places[i], "quantization"),
+                         *q = json_get(places[i], "quantization_config");
         str method = json_get_str(q, "quant_method");
         if (json_whole(json_get(mlx, "bits"), &bits)) {
             *form = str_of("MLX");
@@ -285,13 +315,14 @@ static const json_value *find_quantisation(const json_value *config, str *form) 
     return NULL;
 }
 
-quire_err foreign_weights_check(const json_value *config, const tensor_dir *tensors, const char *where, const char *base,
-                                quire_error *err) {
+quire_err foreign_weights_check(const json_value *config, const tensor_dir *tensors, const char *where,
+                                const char *base, quire_error *err) {
     str form = {0};
     char width[32] = "";
     int64_t bits;
     const json_value *said = find_quantisation(config, &form);
-    const char *seen = said == NULL && tensors != NULL ? form_of_tensors(tensors) : NULL, *by = "the names of its tensors";
+    const char *seen = said == NULL && tensors != NULL ? form_of_tensors(tensors) : NULL,
+               *by = "the names of its tensors";
     if (said == NULL && seen == NULL) {
         return QUIRE_OK;
     }
@@ -304,21 +335,25 @@ quire_err foreign_weights_check(const json_value *config, const tensor_dir *tens
         by = is_mlx ? "quantization in config.json" : "quantization_config.quant_method in config.json";
     }
     return err_set(err, QUIRE_UNSUPPORTED, -1,
-                   "%s: %s%s%s (by %s); of quantised safetensors Quire reads compressed-tensors, GPTQ, AWQ, FP8, ModelOpt, "
+                   "%s: %s%s%s (by %s); of quantised safetensors Quire reads compressed-tensors, GPTQ, AWQ, "
+                   "FP8, ModelOpt, "
                    "bitsandbytes and MXFP4: download the model that this was made from%s%s, or a GGUF of it",
-                   where, is_mlx ? "an MLX checkpoint, quantised" : "a checkpoint quantised with ", is_mlx ? "" : show_name(form).text,
-                   width, by, base[0] != 0 ? ", " : "", base);
+                   where, is_mlx ? "an MLX checkpoint, quantised" : "a checkpoint quantised with ",
+                   is_mlx ? "" : show_name(form).text, width, by, base[0] != 0 ? ", " : "", base);
 }
 
-/* True for "ORG/NAME": two words of letters, digits, '-', '_' and '.', neither of which begins with a dot. */
+/* True for "ORG/NAME": two words of letters, digits, '-', '_' and '.', neither of which
+ * begins with a dot. */
 static bool is_repository(const char *text) {
     const char *slash = strchr(text, '/');
     size_t n = strlen(text);
-    return slash != NULL && slash != text && slash[1] != 0 && text[0] != '.' && slash[1] != '.' && strchr(slash + 1, '/') == NULL &&
+    return slash != NULL && slash != text && slash[1] != 0 && text[0] != '.' && slash[1] != '.' &&
+           strchr(slash + 1, '/') == NULL &&
            strspn(text, "/-_.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == n;
 }
 
-/* Writes the model that a value of YAML names, which may be a list's item and quoted; nothing where it is no name. */
+/* Writes the model that a value of YAML names, which may be a list's item and quoted;
+ * nothing where it is no name. */
 static void read_base(str value, char out[FOREIGN_BASE_BYTES]) {
     char text[FOREIGN_BASE_BYTES];
     while (value.n > 0 && strchr(" -\"'\t[", value.p[0]) != NULL) {

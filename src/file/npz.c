@@ -44,7 +44,8 @@ static const uint8_t *bytes_at(const reader *r, uint64_t at, uint64_t n) {
 }
 
 static quire_err no_npz(const reader *r, const char *what) {
-    return err_set(r->err, QUIRE_BAD_FILE, -1, "%s: %s; it must be an .npz as numpy.savez writes it", r->file, what);
+    return err_set(r->err, QUIRE_BAD_FILE, -1, "%s: %s; it must be an .npz as numpy.savez writes it", r->file,
+                   what);
 }
 
 /* ---- .npy ---- */
@@ -111,9 +112,9 @@ static const struct element_type {
     const char *name;
     size_t bytes;
     bool is_float;
-} element_types[] = {{"'<i4'", 4, false}, {"'<i8'", 8, false}, {"'<f4'", 4, true},  {"'<f8'", 8, true},  {"'<f2'", 2, true},
-                     {"'|b1'", 1, false}, {"'|i1'", 1, false}, {"'|u1'", 1, false}, {"'<i2'", 2, false}, {"'<u2'", 2, false},
-                     {"'<u4'", 4, false}};
+} element_types[] = {{"'<i4'", 4, false}, {"'<i8'", 8, false}, {"'<f4'", 4, true},  {"'<f8'", 8, true},
+                     {"'<f2'", 2, true},  {"'|b1'", 1, false}, {"'|i1'", 1, false}, {"'|u1'", 1, false},
+                     {"'<i2'", 2, false}, {"'<u2'", 2, false}, {"'<u4'", 4, false}};
 
 /* Element i, an integer. */
 static int64_t integer_at(const struct element_type *t, const uint8_t *p, size_t i) {
@@ -144,7 +145,8 @@ static float float_at(const struct element_type *t, const uint8_t *p, size_t i) 
 }
 
 /* Converts n elements into *out, which is owned. */
-static quire_err convert(const reader *r, const member *m, const struct element_type *t, const uint8_t *from, size_t n, void **out) {
+static quire_err convert(const reader *r, const member *m, const struct element_type *t, const uint8_t *from,
+                         size_t n, void **out) {
     uint32_t *to = mem_new(n > 0 ? n : 1, sizeof *to);
     TRY(mem_check_for(to, "an array", r->err));
     for (size_t i = 0; i < n; i++) {
@@ -212,7 +214,8 @@ static quire_err read_npy(const reader *r, const member *m, attn_array *a) {
 
 /* The bytes of the member that an entry of the directory describes. */
 static quire_err find_member(const reader *r, const uint8_t *entry, member *m) {
-    uint32_t method = u16_at(entry + 10), packed = u32_at(entry + 20), n = u32_at(entry + 24), at = u32_at(entry + 42);
+    uint32_t method = u16_at(entry + 10), packed = u32_at(entry + 20), n = u32_at(entry + 24),
+             at = u32_at(entry + 42);
     m->name = (str){(const char *)entry + ENTRY_BYTES, u16_at(entry + 28)};
     if (m->name.n > 4 && memcmp(m->name.p + m->name.n - 4, ".npy", 4) == 0) {
         m->name.n -= 4;
@@ -221,7 +224,8 @@ static quire_err find_member(const reader *r, const uint8_t *entry, member *m) {
         return bad_member(r, m, "has a name that is empty or too long");
     }
     if (method != 0 || packed != n || (u16_at(entry + 8) & 1) != 0) {
-        return bad_member(r, m, "is compressed or encrypted; write the file with numpy.savez, not savez_compressed");
+        return bad_member(
+            r, m, "is compressed or encrypted; write the file with numpy.savez, not savez_compressed");
     }
     const uint8_t *local = bytes_at(r, at, LOCAL_BYTES);
     if (local == NULL || u32_at(local) != LOCAL_SIGNATURE) {
@@ -252,13 +256,16 @@ static quire_err read_members(const reader *r, npz *out) {
     uint32_t n = u16_at(end + 10);
     uint64_t at = u32_at(end + 16), n_data = 0;
     if (n > NPZ_MAX_MEMBERS) {
-        return err_set(r->err, QUIRE_BAD_FILE, -1, "%s: %u members; the most is %d", r->file, (unsigned)n, NPZ_MAX_MEMBERS);
+        return err_set(r->err, QUIRE_BAD_FILE, -1, "%s: %u members; the most is %d", r->file, (unsigned)n,
+                       NPZ_MAX_MEMBERS);
     }
     out->arrays = mem_new(n > 0 ? n : 1, sizeof *out->arrays);
     TRY(mem_check_for(out->arrays, "arrays", r->err));
     for (uint32_t i = 0; i < n; i++) {
         const uint8_t *entry = bytes_at(r, at, ENTRY_BYTES);
-        uint64_t n_entry = entry != NULL ? (uint64_t)ENTRY_BYTES + u16_at(entry + 28) + u16_at(entry + 30) + u16_at(entry + 32) : 0;
+        uint64_t n_entry = entry != NULL ? (uint64_t)ENTRY_BYTES + u16_at(entry + 28) + u16_at(entry + 30) +
+                                               u16_at(entry + 32)
+                                         : 0;
         if (entry == NULL || u32_at(entry) != ENTRY_SIGNATURE || bytes_at(r, at, n_entry) == NULL) {
             return no_npz(r, "its zip directory is broken");
         }

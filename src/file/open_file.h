@@ -1,5 +1,5 @@
-/* The contents of an open model file, shared by the readers of this room: model_file.c dispatches; open_gguf.c, open_hf.c and
- * open_packed.c fill it. */
+/* The contents of an open model file, shared by the readers of this room: model_file.c
+ * dispatches; open_gguf.c, open_hf.c and open_packed.c fill it. */
 #ifndef FILE_OPEN_FILE_H
 #define FILE_OPEN_FILE_H
 
@@ -52,10 +52,12 @@ typedef struct model_file {
     file_section *sections;
     size_t n_sections;
 
-    json_doc config, generation, tokenizer_config, template_json;        /* MODEL_HF; root NULL when the file is absent */
+    /* MODEL_HF; root NULL when the file is absent */
+    json_doc config, generation, tokenizer_config, template_json;
     str config_text, generation_text, template_json_text, template_text; /* the files */
-    strbuf config_joined;                                                /* memory of config_text that is no file's */
-    json_doc modules_list;                                               /* modules.json */
+    /* memory of config_text that is no file's */
+    strbuf config_joined;
+    json_doc modules_list; /* modules.json */
     str modules_text;
     json_doc index; /* of shards; names tensors that no shard may have */
     file_module modules[MAX_MODULES];
@@ -76,16 +78,19 @@ quire_err open_file_map(model_file *f, const char *path, size_t max_bytes, file_
 
 /* A key's value: the operator's, else the file's. */
 meta_value open_file_meta(const model_file *f, const char *key);
-/* Reads the overrides, once the format is known and before any key is asked for that they may set. */
+/* Reads the overrides, once the format is known and before any key is asked for that they
+ * may set. */
 quire_err open_file_overrides(model_file *f, quire_error *err);
 
-/* Each fills a zeroed *f whose path is set. After a failure model_file_close frees the contents. */
+/* Each fills a zeroed *f whose path is set. After a failure model_file_close frees the
+ * contents. */
 quire_err gguf_open(model_file *f, file_map first, quire_error *err);
 /* Only the keys: other parts, and tensors of whatever types, are not looked at. */
 quire_err gguf_open_vocabulary(model_file *f, file_map first, quire_error *err);
 quire_err gguf_open_memory(model_file *f, const void *bytes, size_t n, quire_error *err);
 quire_err hf_open(model_file *f, const char *dir, quire_error *err);
-/* Reads dir's tokenizer_config.json and special_tokens_map.json for a vocabulary; both may be missing. */
+/* Reads dir's tokenizer_config.json and special_tokens_map.json for a vocabulary; both
+ * may be missing. */
 quire_err hf_read_config(model_file *f, const char *dir, quire_error *err);
 /* Reads a directory without its weights. QUIRE_NOT_FOUND where it has no tokenizer. */
 quire_err hf_open_vocabulary(model_file *f, const char *dir, quire_error *err);
@@ -101,14 +106,17 @@ str packed_section(const model_file *f, const char *name);
 quire_err hf_read_texts(model_file *f, quire_error *err);
 /* True for a plain file name, which cannot lead out of the directory. */
 bool hf_is_plain_name(str name);
-/* Reads one of these files, an object or a list, and parses it; both stay absent where there is none. name may be "DIRECTORY/NAME". */
+/* Reads one of these files, an object or a list, and parses it; both stay absent where
+ * there is none. name may be "DIRECTORY/NAME". */
 /* Reads the bytes of a file of the directory; empty when it is absent. */
 quire_err hf_read_text(model_file *f, const char *name, size_t max_bytes, str *out, quire_error *err);
 /* Reads chat_template.jinja and the others; tokenizer_config has been read. */
 quire_err hf_read_templates(model_file *f, quire_error *err);
 void gguf_read_templates(model_file *f);
-quire_err hf_read_json(model_file *f, const char *name, size_t max_bytes, str *text, json_doc *out, quire_error *err);
-quire_err hf_read_list(model_file *f, const char *name, size_t max_bytes, str *text, json_doc *out, quire_error *err);
+quire_err hf_read_json(model_file *f, const char *name, size_t max_bytes, str *text, json_doc *out,
+                       quire_error *err);
+quire_err hf_read_list(model_file *f, const char *name, size_t max_bytes, str *text, json_doc *out,
+                       quire_error *err);
 /* Reads modules.json and the configs that it names (modules.h). */
 quire_err modules_read(model_file *f, quire_error *err);
 /* Adds the tensors of the modules' directories as those of parts from `part` on. */

@@ -32,7 +32,8 @@ bool hf_is_directory(const char *dir) {
 /* ---- the small files ---- */
 
 /* Reads the bytes of dir/name; empty when it is absent. */
-static quire_err read_optional(model_file *f, const char *dir, const char *name, size_t max_bytes, str *out, quire_error *err) {
+static quire_err read_optional(model_file *f, const char *dir, const char *name, size_t max_bytes, str *out,
+                               quire_error *err) {
     strbuf path = {0};
     file_map map = {0};
     quire_error why;
@@ -55,7 +56,8 @@ quire_err hf_read_text(model_file *f, const char *name, size_t max_bytes, str *o
 }
 
 /* Parses text, the content of dir/name; an absent file (p NULL) leaves *out absent. */
-static quire_err parse(const char *dir, const char *name, str text, json_names names, json_doc *out, quire_error *err) {
+static quire_err parse(const char *dir, const char *name, str text, json_names names, json_doc *out,
+                       quire_error *err) {
     strbuf path = {0};
     if (text.p == NULL) {
         return QUIRE_OK;
@@ -66,12 +68,14 @@ static quire_err parse(const char *dir, const char *name, str text, json_names n
     return e;
 }
 
-quire_err hf_read_json(model_file *f, const char *name, size_t max_bytes, str *text, json_doc *out, quire_error *err) {
+quire_err hf_read_json(model_file *f, const char *name, size_t max_bytes, str *text, json_doc *out,
+                       quire_error *err) {
     TRY(read_optional(f, f->path, name, max_bytes, text, err));
     return parse(f->path, name, *text, JSON_NAMES_LAST, out, err);
 }
 
-quire_err hf_read_list(model_file *f, const char *name, size_t max_bytes, str *text, json_doc *out, quire_error *err) {
+quire_err hf_read_list(model_file *f, const char *name, size_t max_bytes, str *text, json_doc *out,
+                       quire_error *err) {
     strbuf path = {0};
     TRY(read_optional(f, f->path, name, max_bytes, text, err));
     if (text->p == NULL) {
@@ -83,11 +87,15 @@ quire_err hf_read_list(model_file *f, const char *name, size_t max_bytes, str *t
     return e;
 }
 
-/* Files in which programs write what others put into config.json's quantization_config, and the method that they leave unsaid. */
-static const struct { const char *name, *method; } quant_files[] = {
+/* Files in which programs write what others put into config.json's quantization_config,
+ * and the method that they leave unsaid. */
+static const struct {
+    const char *name, *method;
+} quant_files[] = {
     {"quantize_config.json", "gptq"}, {"quant_config.json", "awq"}, {"hf_quant_config.json", "modelopt"}};
 
-/* Adds `, "quantization_config": {"quant_method": method, ..}` to config.json's text, with the members of an object's text. */
+/* Adds `, "quantization_config": {"quant_method": method, ..}` to config.json's text,
+ * with the members of an object's text. */
 static quire_err join_quantisation(strbuf *out, str config, const char *method, str object, bool is_empty) {
     size_t open = (size_t)((const char *)memchr(object.p, '{', object.n) - object.p) + 1, end = config.n;
     while (config.p[end - 1] != '}') {
@@ -99,7 +107,8 @@ static quire_err join_quantisation(strbuf *out, str config, const char *method, 
     return strbuf_add_char(out, '}');
 }
 
-/* Reads quantization_config from a file of its own where config.json has none. A packed model has it in its config.json. */
+/* Reads quantization_config from a file of its own where config.json has none. A packed
+ * model has it in its config.json. */
 static quire_err read_quantisation(model_file *f, quire_error *err) {
     json_member first = {0}, of_quantisation = {0};
     bool has_members = json_next(f->config.root, &first);
@@ -115,7 +124,8 @@ static quire_err read_quantisation(model_file *f, quire_error *err) {
         }
         bool is_empty = !json_next(doc.root, &of_quantisation);
         json_doc_deinit(&doc);
-        if (join_quantisation(&f->config_joined, f->config_text, quant_files[i].method, text, is_empty) != QUIRE_OK) {
+        if (join_quantisation(&f->config_joined, f->config_text, quant_files[i].method, text, is_empty) !=
+            QUIRE_OK) {
             return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for its settings", f->path);
         }
         f->config_text = (str){f->config_joined.p, f->config_joined.n};
@@ -134,7 +144,8 @@ quire_err hf_read_texts(model_file *f, quire_error *err) {
     TRY(read_quantisation(f, err));
     TRY(open_file_overrides(f, err));
     TRY(hf_read_json(f, "generation_config.json", MAX_JSON_BYTES, &f->generation_text, &f->generation, err));
-    TRY(hf_read_json(f, "tokenizer_config.json", MAX_JSON_BYTES, &v->tokenizer_config_json, &f->tokenizer_config, err));
+    TRY(hf_read_json(f, "tokenizer_config.json", MAX_JSON_BYTES, &v->tokenizer_config_json,
+                     &f->tokenizer_config, err));
     TRY(modules_read(f, err));
     TRY(read_optional(f, dir, "special_tokens_map.json", MAX_JSON_BYTES, &v->special_tokens_map_json, err));
     TRY(read_optional(f, dir, "tokenizer.json", MAX_TOKENIZER_BYTES, &v->tokenizer_json, err));
@@ -180,22 +191,24 @@ static int32_t shards_find(const shard_list *l, const char *name) {
 }
 
 bool hf_is_plain_name(str name) {
-    return name.n > 0 && name.p[0] != '.' && memchr(name.p, '/', name.n) == NULL && memchr(name.p, '\\', name.n) == NULL &&
-           memchr(name.p, 0, name.n) == NULL;
+    return name.n > 0 && name.p[0] != '.' && memchr(name.p, '/', name.n) == NULL &&
+           memchr(name.p, '\\', name.n) == NULL && memchr(name.p, 0, name.n) == NULL;
 }
 
 /* Lists the shards that the index names, each once. */
 static quire_err list_indexed(const model_file *f, const json_doc *index, shard_list *out, quire_error *err) {
     json_value *map = json_doc_find(index, "weight_map");
     if (!json_is(map, JSON_KIND_OBJECT)) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s/model.safetensors.index.json: no weight_map; download it again", f->path);
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "%s/model.safetensors.index.json: no weight_map; download it again", f->path);
     }
     const char *last = "";
     for (json_member m = {0}; json_next(map, &m);) {
         if (!hf_is_plain_name(json_str(m.value))) {
             return err_set(err, QUIRE_BAD_FILE, -1,
-                           "%s/model.safetensors.index.json: tensor %s: its file must be a plain name inside the directory", f->path,
-                           show_name(str_of(m.name)).text);
+                           "%s/model.safetensors.index.json: tensor %s: its file must be a plain name inside "
+                           "the directory",
+                           f->path, show_name(str_of(m.name)).text);
         }
         const char *name = json_str(m.value).p;
         if (strcmp(name, last) != 0 && !shards_add(out, name)) { /* adjacent tensors mostly share a file */
@@ -223,16 +236,19 @@ static void shards_unique(shard_list *l) {
     l->n = n;
 }
 
-/* Checks that every tensor that is there lies in the file that the index names for it. One that no file has may be one that nothing
- * computes: model_file_why_unread says so to who asks for it. */
-static quire_err check_index(const model_file *f, const json_doc *index, const shard_list *shards, quire_error *err) {
+/* Checks that every tensor that is there lies in the file that the index names for it.
+ * One that no file has may be one that nothing computes: model_file_why_unread says so to
+ * who asks for it. */
+static quire_err check_index(const model_file *f, const json_doc *index, const shard_list *shards,
+                             quire_error *err) {
     for (json_member m = {0}; json_next(json_doc_find(index, "weight_map"), &m);) {
         str tensor = str_of(m.name), file = json_str(m.value);
         int32_t i = tensor_dir_find(&f->tensors, tensor);
         if (i >= 0 && f->tensors.parts[i] != shards_find(shards, file.p)) {
-            return err_set(err, QUIRE_BAD_FILE, -1,
-                           "%s/model.safetensors.index.json: tensor %s is not in %s; the files are of different models", f->path,
-                           show_name(tensor).text, show_name(file).text);
+            return err_set(
+                err, QUIRE_BAD_FILE, -1,
+                "%s/model.safetensors.index.json: tensor %s is not in %s; the files are of different models",
+                f->path, show_name(tensor).text, show_name(file).text);
         }
     }
     return QUIRE_OK;
@@ -256,19 +272,22 @@ static quire_err list_directory(const model_file *f, shard_list *out, quire_erro
     return ok ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for its files", f->path);
 }
 
-/* Checks shards without an index: of model-00001-of-00003.safetensors all three must exist. */
+/* Checks shards without an index: of model-00001-of-00003.safetensors all three must
+ * exist. */
 static quire_err check_complete(const model_file *f, const shard_list *l, quire_error *err) {
     for (size_t i = 0; i < l->n; i++) {
         int no, count;
         if (sscanf(l->names[i], "model-%5d-of-%5d.safetensors", &no, &count) == 2 && count != (int)l->n) {
-            return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s is one of %d files, but there are %d: download the others too", f->path,
+            return err_set(err, QUIRE_BAD_FILE, -1,
+                           "%s: %s is one of %d files, but there are %d: download the others too", f->path,
                            l->names[i], count, (int)l->n);
         }
     }
     return QUIRE_OK;
 }
 
-/* Refuses what another program has quantised: by config.json, and by the tensors once they are there. */
+/* Refuses what another program has quantised: by config.json, and by the tensors once
+ * they are there. */
 static quire_err check_quantised(model_file *f, quire_error *err) {
     char base[FOREIGN_BASE_BYTES] = "";
     str card = {0};
@@ -282,7 +301,8 @@ static quire_err check_quantised(model_file *f, quire_error *err) {
 
 static quire_err add_shards(model_file *f, const shard_list *l, quire_error *err) {
     if (l->n > MAX_SHARDS) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: %d files of weights are more than any model has", f->path, (int)l->n);
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: %d files of weights are more than any model has",
+                       f->path, (int)l->n);
     }
     for (size_t i = 0; i < l->n; i++) {
         strbuf path = {0};
@@ -318,19 +338,22 @@ static quire_err open_listed(model_file *f, shard_list *l, quire_error *err) {
     TRY(list_directory(f, l, err));
     foreign is = l->n == 0 ? foreign_of_directory(f->path) : (foreign){.what = NULL};
     if (is.what != NULL) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: no model*.safetensors, but %s; %s", f->path, is.what, is.instead);
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: no model*.safetensors, but %s; %s", f->path, is.what,
+                       is.instead);
     }
     TRY(check_complete(f, l, err));
     return add_shards(f, l, err);
 }
 
-/* Opens model.safetensors, else the shards of the index, else every model*.safetensors. */
+/* Opens model.safetensors, else the shards of the index, else every
+ * model*.safetensors. */
 static quire_err open_weights(model_file *f, quire_error *err) {
     shard_list shards = {0};
     quire_err e;
     if (exists(f->path, "model.safetensors")) {
-        e = shards_add(&shards, "model.safetensors") ? add_shards(f, &shards, err)
-                                                     : err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for its files", f->path);
+        e = shards_add(&shards, "model.safetensors")
+                ? add_shards(f, &shards, err)
+                : err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for its files", f->path);
     } else if (exists(f->path, "model.safetensors.index.json")) {
         e = open_indexed(f, &shards, err);
     } else {
@@ -346,9 +369,12 @@ quire_err hf_open(model_file *f, const char *dir, quire_error *err) {
         foreign is = foreign_of_directory(dir);
         is = is.what != NULL ? is : foreign_part_of_directory(dir);
         return is.what != NULL
-                   ? err_set(err, QUIRE_UNSUPPORTED, -1, "%s: a directory with %s and without config.json; %s", dir, is.what, is.instead)
+                   ? err_set(err, QUIRE_UNSUPPORTED, -1,
+                             "%s: a directory with %s and without config.json; %s", dir, is.what, is.instead)
                    : err_set(err, QUIRE_BAD_FILE, -1,
-                             "%s: a directory without config.json; name a GGUF file or the directory of a Hugging Face model", dir);
+                             "%s: a directory without config.json; name a GGUF file or the directory of a "
+                             "Hugging Face model",
+                             dir);
     }
     TRY(hf_read_texts(f, err));
     TRY(check_quantised(f, err));
@@ -367,6 +393,7 @@ quire_err hf_open_vocabulary(model_file *f, const char *dir, quire_error *err) {
     return f->vocab.source != VOCAB_NONE
                ? QUIRE_OK
                : err_set(err, QUIRE_NOT_FOUND, -1,
-                         "%s: no tokenizer in this directory: neither tokenizer.json, nor a .model file, ranks (.tiktoken) or tekken.json",
+                         "%s: no tokenizer in this directory: neither tokenizer.json, nor a .model file, "
+                         "ranks (.tiktoken) or tekken.json",
                          dir);
 }

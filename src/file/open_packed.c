@@ -16,35 +16,41 @@ bool packed_is(file_map map) {
 }
 
 static quire_err bad(const model_file *f, const char *what, quire_error *err) {
-    return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s: the file is damaged; pack the model again", f->path, what);
+    return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s: the file is damaged; pack the model again", f->path,
+                   what);
 }
 
 static quire_err check_header(const model_file *f, file_map map, packed_header *h, quire_error *err) {
     uint8_t digest[SHA256_BYTES];
     if (map.n < sizeof *h) {
-        return err_set(err, QUIRE_BAD_FILE, (int64_t)map.n, "%s: %s bytes are no packed model: it is cut short; pack the model again",
-                       f->path, show_count(map.n).text);
+        return err_set(err, QUIRE_BAD_FILE, (int64_t)map.n,
+                       "%s: %s bytes are no packed model: it is cut short; pack the model again", f->path,
+                       show_count(map.n).text);
     }
     memcpy(h, map.p, sizeof *h);
     if (h->version != PACKED_VERSION) {
-        return err_set(err, QUIRE_UNSUPPORTED, 8,
-                       "%s: packed by another version of quire (format %u, this one reads %u): pack the model again", f->path,
-                       (unsigned)h->version, PACKED_VERSION);
+        return err_set(
+            err, QUIRE_UNSUPPORTED, 8,
+            "%s: packed by another version of quire (format %u, this one reads %u): pack the model again",
+            f->path, (unsigned)h->version, PACKED_VERSION);
     }
     sha256(h, offsetof(packed_header, header_digest), digest);
     if (memcmp(digest, h->header_digest, sizeof digest) != 0) {
         return bad(f, "its first bytes are not those that were written", err);
     }
     if (h->file_bytes != map.n) {
-        return err_set(err, QUIRE_BAD_FILE, (int64_t)map.n, "%s: has %s bytes of %s: it is cut short; pack or copy the model again",
-                       f->path, show_count(map.n).text, show_count(h->file_bytes).text);
+        return err_set(err, QUIRE_BAD_FILE, (int64_t)map.n,
+                       "%s: has %s bytes of %s: it is cut short; pack or copy the model again", f->path,
+                       show_count(map.n).text, show_count(h->file_bytes).text);
     }
     if (h->format > MODEL_HF || h->compute > COMPUTE_INT8 || h->packing == 0 || h->directory_at > map.n ||
         h->directory_bytes > map.n - h->directory_at) {
         return bad(f, "its header contradicts itself", err);
     }
     sha256((const uint8_t *)map.p + h->directory_at, (size_t)h->directory_bytes, digest);
-    return memcmp(digest, h->directory_digest, sizeof digest) == 0 ? QUIRE_OK : bad(f, "its directory is not what was written", err);
+    return memcmp(digest, h->directory_digest, sizeof digest) == 0
+               ? QUIRE_OK
+               : bad(f, "its directory is not what was written", err);
 }
 
 /* Reads the location of a section or tensor: *data and *n, inside the file. */
@@ -60,10 +66,12 @@ static quire_err read_place(cursor *c, const model_file *f, file_map map, const 
     return QUIRE_OK;
 }
 
-/* Reads a count of entries and checks that the rest of the directory has room for them. */
+/* Reads a count of entries and checks that the rest of the directory has room for
+ * them. */
 static quire_err read_count(cursor *c, const model_file *f, uint32_t *n) {
     TRY(cursor_u32(c, "a count", n));
-    return *n <= (c->n - c->at) / MIN_ENTRY_BYTES ? QUIRE_OK : bad(f, "its directory counts more than it lists", c->err);
+    return *n <= (c->n - c->at) / MIN_ENTRY_BYTES ? QUIRE_OK
+                                                  : bad(f, "its directory counts more than it lists", c->err);
 }
 
 static quire_err read_sections(cursor *c, model_file *f, file_map map) {
@@ -103,8 +111,8 @@ static quire_err read_tensor(cursor *c, model_file *f, file_map map, uint32_t pa
     TRY(cursor_u32(c, "a tensor's form", &is_packed));
     TRY(cursor_u32(c, "a tensor's number of dimensions", &n_dims));
     bool has_suffix = name.n > n_suffix && memcmp(name.p + name.n - n_suffix, PACKED_SUFFIX, n_suffix) == 0;
-    if (name.n == 0 || name.n > MAX_NAME_BYTES || memchr(name.p, 0, name.n) != NULL || !type_of(type, &t.type) ||
-        n_dims > TENSOR_MAX_DIMS || is_packed != has_suffix) {
+    if (name.n == 0 || name.n > MAX_NAME_BYTES || memchr(name.p, 0, name.n) != NULL ||
+        !type_of(type, &t.type) || n_dims > TENSOR_MAX_DIMS || is_packed != has_suffix) {
         return bad(f, "its directory describes a tensor that cannot be", c->err);
     }
     t.n_dims = (int32_t)n_dims;
@@ -150,7 +158,10 @@ static quire_err read_gguf(model_file *f, quire_error *err) {
 quire_err packed_open(model_file *f, file_map map, quire_error *err) {
     packed_header h;
     TRY(check_header(f, map, &h, err));
-    cursor c = {.file = f->path, .p = (const uint8_t *)map.p + h.directory_at, .n = (size_t)h.directory_bytes, .err = err};
+    cursor c = {.file = f->path,
+                .p = (const uint8_t *)map.p + h.directory_at,
+                .n = (size_t)h.directory_bytes,
+                .err = err};
     f->format = (model_format)h.format;
     f->is_packed = true;
     f->whole = map;

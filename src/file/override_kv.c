@@ -12,15 +12,18 @@
 #define FLAG           "--override-kv"
 #define LONGEST_NUMBER 400 /* digits of a number */
 
-static const json_limits limits = {.max_depth = 4, .max_values = 1 << 16, .max_containers = 64, .max_names = 0};
+static const json_limits limits = {
+    .max_depth = 4, .max_values = 1 << 16, .max_containers = 64, .max_names = 0};
 
 static quire_err bad(str key, const char *what, quire_error *err) {
     return err_set(err, QUIRE_INVALID, -1, FLAG " %s: %s", show_name(key).text, what);
 }
 
-/* A number's text, 0-terminated: strtod and strtoll need that. False: it is longer than any number. */
+/* A number's text, 0-terminated: strtod and strtoll need that. False: it is longer than
+ * any number. */
 static bool copy_number(str text, char out[LONGEST_NUMBER + 1]) {
-    if (text.n == 0 || text.n > LONGEST_NUMBER || memchr(text.p, 0, text.n) != NULL || strchr("+-.0123456789", text.p[0]) == NULL) {
+    if (text.n == 0 || text.n > LONGEST_NUMBER || memchr(text.p, 0, text.n) != NULL ||
+        strchr("+-.0123456789", text.p[0]) == NULL) {
         return false;
     }
     memcpy(out, text.p, text.n);
@@ -64,8 +67,9 @@ static quire_err take_json(str key, str *rest, json_value **out, quire_error *er
     quire_err e = json_check_value(*rest, &n, &limits, NULL, &fault);
     e = e != QUIRE_OK ? e : json_read((str){rest->p, n}, &limits, JSON_WIDE_REFUSED, out, &fault);
     if (e != QUIRE_OK) {
-        return err_set(err, e == QUIRE_NO_MEMORY ? e : QUIRE_INVALID, -1, FLAG " %s: byte %zu of its value is no JSON: %s",
-                       show_name(key).text, fault.at, fault.what);
+        return err_set(err, e == QUIRE_NO_MEMORY ? e : QUIRE_INVALID, -1,
+                       FLAG " %s: byte %zu of its value is no JSON: %s", show_name(key).text, fault.at,
+                       fault.what);
     }
     *rest = (str){rest->p + n, rest->n - n};
     return QUIRE_OK;
@@ -91,7 +95,8 @@ static quire_err take_plain(str key, str type, str *rest, json_value **out, quir
     }
     written = (str){json.p, json.n};
     if (e == QUIRE_OK) {
-        e = to.err != QUIRE_OK ? err_set(err, to.err, -1, FLAG ": out of memory") : take_json(key, &written, out, err);
+        e = to.err != QUIRE_OK ? err_set(err, to.err, -1, FLAG ": out of memory")
+                               : take_json(key, &written, out, err);
     }
     strbuf_deinit(&json);
     *rest = (str){rest->p + text.n, rest->n - text.n};

@@ -16,8 +16,11 @@
 #define MAX_OVERRIDES 256
 
 /* A text of config.json's form; what is carried has one name a key. */
-static const json_limits limits = {
-    .max_depth = 16, .max_values = 1 << 16, .max_containers = 4096, .max_names = 2 * MAX_OVERRIDES, .names = JSON_NAMES_UNIQUE};
+static const json_limits limits = {.max_depth = 16,
+                                   .max_values = 1 << 16,
+                                   .max_containers = 4096,
+                                   .max_names = 2 * MAX_OVERRIDES,
+                                   .names = JSON_NAMES_UNIQUE};
 
 typedef struct override {
     char *key;
@@ -50,8 +53,8 @@ static quire_err bad(const overrides *o, const char *key, const char *what, quir
 }
 
 static quire_err too_long(const overrides *o, const char *key, size_t n, quire_error *err) {
-    return err_set(err, QUIRE_INVALID, -1, "%s %s: a key of %s bytes; at most %d", o->flag, show_name(str_of(key)).text, show_count(n).text,
-                   MAX_KEY);
+    return err_set(err, QUIRE_INVALID, -1, "%s %s: a key of %s bytes; at most %d", o->flag,
+                   show_name(str_of(key)).text, show_count(n).text, MAX_KEY);
 }
 
 /* Whether path lies inside the object at outer. */
@@ -68,7 +71,8 @@ static void remove_at(overrides *o, size_t i) {
     o->all[i] = o->all[--o->n];
 }
 
-/* Adds a key, and shares its value. What a packed model carries for it, or inside or around it, goes. */
+/* Adds a key, and shares its value. What a packed model carries for it, or inside or
+ * around it, goes. */
 static quire_err add(overrides *o, str key, json_value *value, bool is_carried, quire_error *err) {
     char name[MAX_KEY + 1];
     (void)snprintf(name, sizeof name, "%.*s", (int)(key.n < MAX_KEY ? key.n : MAX_KEY), key.p);
@@ -78,7 +82,8 @@ static quire_err add(overrides *o, str key, json_value *value, bool is_carried, 
     for (size_t i = o->n; i-- > 0;) {
         const override *other = &o->all[i];
         bool same = strcmp(other->key, name) == 0;
-        if (other->is_carried && !is_carried && (same || lies_inside(o, name, other->key) || lies_inside(o, other->key, name))) {
+        if (other->is_carried && !is_carried &&
+            (same || lies_inside(o, name, other->key) || lies_inside(o, other->key, name))) {
             remove_at(o, i);
         } else if (same) {
             return bad(o, name, "is given twice", err);
@@ -87,7 +92,8 @@ static quire_err add(overrides *o, str key, json_value *value, bool is_carried, 
     if (o->n == MAX_OVERRIDES) {
         return err_set(err, QUIRE_INVALID, -1, "%s: more than %d keys", o->flag, MAX_OVERRIDES);
     }
-    char *copy = mem_grow(&o->all, &o->cap, o->n + 1, sizeof *o->all) == QUIRE_OK ? mem_dup(name, key.n) : NULL;
+    char *copy =
+        mem_grow(&o->all, &o->cap, o->n + 1, sizeof *o->all) == QUIRE_OK ? mem_dup(name, key.n) : NULL;
     if (copy == NULL) {
         return no_memory(o, err);
     }
@@ -95,12 +101,17 @@ static quire_err add(overrides *o, str key, json_value *value, bool is_carried, 
     return QUIRE_OK;
 }
 
-/* Adds the members of an object at a path, and those of objects in it. n: the path's bytes, 0 at the root. */
-static quire_err add_members(overrides *o, char path[MAX_KEY + 1], size_t n, const json_value *object, quire_error *err) {
+/* Adds the members of an object at a path, and those of objects in it. n: the path's
+ * bytes, 0 at the root. */
+static quire_err add_members(overrides *o, char path[MAX_KEY + 1], size_t n, const json_value *object,
+                             quire_error *err) {
     for (json_member m = {0}; json_next(object, &m);) {
         size_t n_name = strlen(m.name), end = n + (n > 0) + n_name;
         if (n_name == 0 || strchr(m.name, '.') != NULL) {
-            return bad(o, m.name, "no name in config.json is empty or has a dot; {\"text_config\":{\"hidden_size\":64}} is a path", err);
+            return bad(o, m.name,
+                       "no name in config.json is empty or has a dot; {\"text_config\":{\"hidden_size\":64}} "
+                       "is a path",
+                       err);
         }
         if (end > MAX_KEY) {
             return too_long(o, m.name, end, err);
@@ -111,7 +122,8 @@ static quire_err add_members(overrides *o, char path[MAX_KEY + 1], size_t n, con
         if (is_object && json_length(m.value) == 0) {
             return bad(o, path, "is an empty object, which changes nothing", err);
         }
-        TRY(is_object ? add_members(o, path, end, m.value, err) : add(o, (str){path, end}, m.value, false, err));
+        TRY(is_object ? add_members(o, path, end, m.value, err)
+                      : add(o, (str){path, end}, m.value, false, err));
         path[n] = 0;
     }
     return QUIRE_OK;
@@ -126,8 +138,10 @@ static quire_err add_hf(overrides *o, str text, quire_error *err) {
         return no_memory(o, err);
     }
     if (e != QUIRE_OK || !json_is(root, JSON_KIND_OBJECT)) {
-        e = e == QUIRE_OK ? err_set(err, QUIRE_INVALID, -1, "%s: must be a JSON object: {\"rope_theta\":1000000.0}", o->flag)
-                          : err_set(err, QUIRE_INVALID, -1, "%s: byte %zu: no valid JSON (%s)", o->flag, fault.at, fault.what);
+        e = e == QUIRE_OK ? err_set(err, QUIRE_INVALID, -1,
+                                    "%s: must be a JSON object: {\"rope_theta\":1000000.0}", o->flag)
+                          : err_set(err, QUIRE_INVALID, -1, "%s: byte %zu: no valid JSON (%s)", o->flag,
+                                    fault.at, fault.what);
     } else {
         e = add_members(o, path, 0, root, err);
     }
@@ -154,7 +168,8 @@ static quire_err add_carried(overrides *o, const char *file, str text, quire_err
     json_value *root = NULL;
     json_fault fault;
     quire_error why;
-    quire_err e = text.n <= MAX_BYTES ? json_read(text, &limits, JSON_WIDE_REAL, &root, &fault) : QUIRE_TOO_LARGE;
+    quire_err e =
+        text.n <= MAX_BYTES ? json_read(text, &limits, JSON_WIDE_REAL, &root, &fault) : QUIRE_TOO_LARGE;
     e = e == QUIRE_OK && !json_is(root, JSON_KIND_OBJECT) ? QUIRE_BAD_FILE : e;
     for (json_member m = {0}; e == QUIRE_OK && json_next(root, &m);) {
         e = add(o, str_of(m.name), m.value, true, &why);
@@ -163,7 +178,8 @@ static quire_err add_carried(overrides *o, const char *file, str text, quire_err
     return e == QUIRE_OK ? e
            : e == QUIRE_NO_MEMORY
                ? no_memory(o, err)
-               : err_set(err, QUIRE_BAD_FILE, -1, "%s: the overrides that it was packed with are damaged; pack it again", file);
+               : err_set(err, QUIRE_BAD_FILE, -1,
+                         "%s: the overrides that it was packed with are damaged; pack it again", file);
 }
 
 static int compare_keys(const void *a, const void *b) {
@@ -183,7 +199,8 @@ static quire_err write_text(overrides *o) {
 
 static quire_err fill(overrides *o, const char *file, str given, str carried, quire_error *err) {
     if (given.n > MAX_BYTES) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: %s bytes; at most %s", o->flag, show_count(given.n).text, show_count(MAX_BYTES).text);
+        return err_set(err, QUIRE_INVALID, -1, "%s: %s bytes; at most %s", o->flag, show_count(given.n).text,
+                       show_count(MAX_BYTES).text);
     }
     TRY(carried.n > 0 ? add_carried(o, file, carried, err) : QUIRE_OK);
     if (given.p != NULL) {
@@ -193,7 +210,8 @@ static quire_err fill(overrides *o, const char *file, str given, str carried, qu
 }
 
 /* The text of the flag that belongs to the format; the other one must not be given. */
-static quire_err choose(model_format format, const char *file, const model_overrides *given, str *out, quire_error *err) {
+static quire_err choose(model_format format, const char *file, const model_overrides *given, str *out,
+                        quire_error *err) {
     const char *mine = given == NULL ? NULL : format == MODEL_GGUF ? given->kv : given->hf;
     const char *other = given == NULL ? NULL : format == MODEL_GGUF ? given->hf : given->kv;
     if (other != NULL) {
@@ -205,8 +223,8 @@ static quire_err choose(model_format format, const char *file, const model_overr
     return QUIRE_OK;
 }
 
-quire_err overrides_open(model_format format, const char *file, const model_overrides *given, str carried, overrides **out,
-                         quire_error *err) {
+quire_err overrides_open(model_format format, const char *file, const model_overrides *given, str carried,
+                         overrides **out, quire_error *err) {
     str text = {0};
     *out = NULL;
     TRY(choose(format, file, given, &text, err));
@@ -246,7 +264,8 @@ void overrides_close(overrides *o) {
 
 static void note_near(override *v, const char *key) {
     size_t n = strlen(v->key), distance = edit_distance(str_of(v->key), str_of(key));
-    if (distance <= NEAREST_MAX_EDITS && distance <= n / 3 && (v->nearest[0] == 0 || distance < v->distance)) {
+    if (distance <= NEAREST_MAX_EDITS && distance <= n / 3 &&
+        (v->nearest[0] == 0 || distance < v->distance)) {
         (void)snprintf(v->nearest, sizeof v->nearest, "%s", key);
         v->distance = distance;
     }
@@ -285,8 +304,9 @@ quire_err overrides_check(overrides *o, const char *file, quire_error *err) {
         const override *v = &o->all[i];
         if (!v->is_read) {
             bool near = v->nearest[0] != 0;
-            e = err_set(err, QUIRE_INVALID, -1, "%s %s: nothing reads this key for %s%s%s", o->flag, show_name(str_of(v->key)).text, file,
-                        near ? "; the nearest that is read: " : "", v->nearest);
+            e = err_set(err, QUIRE_INVALID, -1, "%s %s: nothing reads this key for %s%s%s", o->flag,
+                        show_name(str_of(v->key)).text, file, near ? "; the nearest that is read: " : "",
+                        v->nearest);
         }
     }
     pthread_mutex_unlock(&o->mutex);

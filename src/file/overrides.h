@@ -1,9 +1,10 @@
-/* Overrides: metadata that the operator sets for a model, by --hf-overrides or --override-kv, where its file lacks them or says them
- * wrongly.
+/* Overrides: metadata that the operator sets for a model, by --hf-overrides or
+ * --override-kv, where its file lacks them or says them wrongly.
  *
- * A list of keys with values, which the accessors of metadata.c ask before the file. It notes which keys were asked for, so that one that
- * nothing reads is found. A packed model carries those with which it was packed (packed.h); the operator's own go before them. Any thread
- * may read it. */
+ * A list of keys with values, which the accessors of metadata.c ask before the file. It
+ * notes which keys were asked for, so that one that nothing reads is found. A packed
+ * model carries those with which it was packed (packed.h); the operator's own go before
+ * them. Any thread may read it. */
 #ifndef FILE_OVERRIDES_H
 #define FILE_OVERRIDES_H
 
@@ -11,21 +12,25 @@
 
 typedef struct overrides overrides;
 
-/* Reads what the operator gives and what a packed model carries (overrides_text of its source, or empty). *out is NULL where both are
- * empty. QUIRE_INVALID: err names the flag and the key, or the flag that belongs to this format; QUIRE_BAD_FILE: what is carried is
- * damaged. file is used in messages. */
-quire_err overrides_open(model_format format, const char *file, const model_overrides *given, str carried, overrides **out,
-                         quire_error *err);
+/* Reads what the operator gives and what a packed model carries (overrides_text of its
+ * source, or empty). *out is NULL where both are empty. QUIRE_INVALID: err names the flag
+ * and the key, or the flag that belongs to this format; QUIRE_BAD_FILE: what is carried
+ * is damaged. file is used in messages. */
+quire_err overrides_open(model_format format, const char *file, const model_overrides *given, str carried,
+                         overrides **out, quire_error *err);
 /* NULL is allowed. */
 void overrides_close(overrides *o);
 
-/* Whether key is overridden. *out is then its value: META_ABSENT for null, and inside of what is no object any more. */
+/* Whether key is overridden. *out is then its value: META_ABSENT for null, and inside of
+ * what is no object any more. */
 bool overrides_find(overrides *o, const char *key, meta_value *out);
-/* All keys and values as a JSON object without nesting, sorted by key: equal texts are equal overrides. */
+/* All keys and values as a JSON object without nesting, sorted by key: equal texts are
+ * equal overrides. */
 str overrides_text(const overrides *o);
 /* The flag that sets the overrides of a format. */
 const char *overrides_flag(model_format format);
-/* QUIRE_INVALID names a key that nothing has asked for, and the nearest one that something has. */
+/* QUIRE_INVALID names a key that nothing has asked for, and the nearest one that
+ * something has. */
 quire_err overrides_check(overrides *o, const char *file, quire_error *err);
 
 #endif

@@ -20,7 +20,8 @@
 #define SAMPLES      64 /* of SAMPLE_BYTES, evenly over a file */
 #define SAMPLE_BYTES 4096
 
-/* A file system's clock may stand still for so long: a tick of the kernel, or two seconds where times are whole ones. */
+/* A file system's clock may stand still for so long: a tick of the kernel, or two seconds
+ * where times are whole ones. */
 #define TICK_NS        50000000
 #define COARSE_TICK_NS 3000000000
 
@@ -76,7 +77,8 @@ static quire_err check_directory(const char *dir, quire_error *err) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: %s, so what lies there cannot be trusted", dir,
                        st.st_uid != geteuid() ? "belongs to another user" : "others may write there");
     }
-    return access(dir, W_OK | X_OK) == 0 ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "%s: %s", dir, strerror(errno));
+    return access(dir, W_OK | X_OK) == 0 ? QUIRE_OK
+                                         : err_set(err, QUIRE_IO, -1, "%s: %s", dir, strerror(errno));
 }
 
 quire_err pack_cache_open(const char *dir, int64_t max_bytes, pack_cache *out, quire_error *err) {
@@ -139,12 +141,15 @@ bool pack_cache_can_name(const model_file *source) {
 static quire_err check_entry(const model_file *f, const char *key, quire_error *err) {
     const file_stamp *s = &f->whole.stamp;
     if (!f->is_packed || s->owner != geteuid() || (s->mode & (S_IWGRP | S_IWOTH)) != 0) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: is no packed model that only this user may write", f->path);
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: is no packed model that only this user may write",
+                       f->path);
     }
     if (!str_is(packed_section(f, PACKED_KEY), key)) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%s: is the packed form of something else", f->path);
     }
-    return packed_n_blocks(f) > 0 ? QUIRE_OK : err_set(err, QUIRE_BAD_FILE, -1, "%s: its checksums are damaged", f->path);
+    return packed_n_blocks(f) > 0
+               ? QUIRE_OK
+               : err_set(err, QUIRE_BAD_FILE, -1, "%s: its checksums are damaged", f->path);
 }
 
 quire_err pack_cache_find(const pack_cache *c, const char *key, model_file **out, quire_error *err) {
@@ -160,7 +165,8 @@ quire_err pack_cache_find(const pack_cache *c, const char *key, model_file **out
         pack_cache_remove(c, key);
         return e;
     }
-    (void)utimensat(AT_FDCWD, path.text, (const struct timespec[]){{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_NOW}}, 0);
+    (void)utimensat(AT_FDCWD, path.text,
+                    (const struct timespec[]){{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_NOW}}, 0);
     *out = f;
     return QUIRE_OK;
 }
@@ -219,7 +225,8 @@ static quire_err list_all(const pack_cache *c, listing *l, quire_error *err) {
         entry_path path;
         struct stat st;
         bool is_part = is_named(entry->d_name, PART_SUFFIX);
-        if ((!is_part && !is_named(entry->d_name, SUFFIX)) || !path_of(c, entry->d_name, "", &path) || lstat(path.text, &st) != 0) {
+        if ((!is_part && !is_named(entry->d_name, SUFFIX)) || !path_of(c, entry->d_name, "", &path) ||
+            lstat(path.text, &st) != 0) {
             continue;
         }
         if (is_part) {
@@ -270,13 +277,16 @@ static quire_err remove_for(const pack_cache *c, listing *l, int64_t n_bytes, qu
         return err_set(err, QUIRE_IO, -1, "%s: %s", c->dir, strerror(errno));
     }
     int64_t unit = (int64_t)fs.f_frsize, tenth = (int64_t)fs.f_blocks * unit / 10;
-    int64_t left = tenth < PACK_FREE_BYTES ? tenth : PACK_FREE_BYTES, room = (int64_t)fs.f_bavail * unit - left;
+    int64_t left = tenth < PACK_FREE_BYTES ? tenth : PACK_FREE_BYTES,
+            room = (int64_t)fs.f_bavail * unit - left;
     if (n_bytes > c->max_bytes) {
-        return err_set(err, QUIRE_NO_ROOM, -1, "the packed form takes %.1f GB and the limit is %.1f (--pack-cache-bytes)",
+        return err_set(err, QUIRE_NO_ROOM, -1,
+                       "the packed form takes %.1f GB and the limit is %.1f (--pack-cache-bytes)",
                        (double)n_bytes / 1e9, (double)c->max_bytes / 1e9);
     }
     if (n_bytes > room + l->n_bytes) {
-        return err_set(err, QUIRE_NO_ROOM, -1, "%s: the packed form takes %.1f GB, and %.1f of the disk stay free", c->dir,
+        return err_set(err, QUIRE_NO_ROOM, -1,
+                       "%s: the packed form takes %.1f GB, and %.1f of the disk stay free", c->dir,
                        (double)n_bytes / 1e9, (double)left / 1e9);
     }
     if (l->n > 0) {
@@ -309,15 +319,16 @@ static quire_err failed(const pack_entry *e, quire_error *err) {
     return err_set(err, QUIRE_IO, -1, "%s: could not be written: %s", e->part.text, strerror(errno));
 }
 
-/* Opens the .part file and takes its lock. The last holder may have renamed or removed it meanwhile; then it is somebody else's now. */
+/* Opens the .part file and takes its lock. The last holder may have renamed or removed it
+ * meanwhile; then it is somebody else's now. */
 static quire_err lock_part(pack_entry *e, quire_error *err) {
     struct stat ours, there;
     e->fd = open(e->part.text, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (e->fd < 0) {
         return failed(e, err);
     }
-    if (flock(e->fd, LOCK_EX | LOCK_NB) != 0 || fstat(e->fd, &ours) != 0 || lstat(e->part.text, &there) != 0 ||
-        ours.st_ino != there.st_ino) {
+    if (flock(e->fd, LOCK_EX | LOCK_NB) != 0 || fstat(e->fd, &ours) != 0 ||
+        lstat(e->part.text, &there) != 0 || ours.st_ino != there.st_ino) {
         (void)close(e->fd);
         e->fd = -1;
         return err_set(err, QUIRE_BUSY, -1, "%s: another process writes it", e->path.text);
@@ -325,7 +336,8 @@ static quire_err lock_part(pack_entry *e, quire_error *err) {
     return ftruncate(e->fd, 0) == 0 ? QUIRE_OK : failed(e, err);
 }
 
-quire_err pack_entry_open(const pack_cache *c, const char *key, int64_t n_bytes, pack_entry **out, quire_error *err) {
+quire_err pack_entry_open(const pack_cache *c, const char *key, int64_t n_bytes, pack_entry **out,
+                          quire_error *err) {
     TRY(make_room(c, n_bytes, err));
     pack_entry *e = mem_new(1, sizeof *e);
     if (e == NULL) {
@@ -343,12 +355,14 @@ quire_err pack_entry_open(const pack_cache *c, const char *key, int64_t n_bytes,
     return QUIRE_OK;
 }
 
-quire_err pack_entry_write(pack_entry *e, const packed_image *image, uint64_t from, uint64_t n, quire_error *err) {
+quire_err pack_entry_write(pack_entry *e, const packed_image *image, uint64_t from, uint64_t n,
+                           quire_error *err) {
     return packed_image_write(image, e->fd, from, n) == QUIRE_OK ? QUIRE_OK : failed(e, err);
 }
 
 quire_err pack_entry_finish(pack_entry *e, quire_error *err) {
-    quire_err r = fdatasync(e->fd) == 0 && rename(e->part.text, e->path.text) == 0 ? QUIRE_OK : failed(e, err);
+    quire_err r =
+        fdatasync(e->fd) == 0 && rename(e->part.text, e->path.text) == 0 ? QUIRE_OK : failed(e, err);
     if (r == QUIRE_OK) {
         (void)close(e->fd); /* all is written; this gives the lock back */
         e->fd = -1;

@@ -1,4 +1,5 @@
-/* quire_packed_list and quire_packed_remove: the entries of the pack cache, for people. */
+/* quire_packed_list and quire_packed_remove: the entries of the pack cache, for
+ * people. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -73,17 +74,20 @@ static bool is_meant(const pack_form *f, const char *name) {
     return strcmp(name, "packed") == 0 || (digits[0] != '\0' && strncmp(f->key, digits, strlen(digits)) == 0);
 }
 
-static quire_err remove_meant(const pack_cache *c, const pack_form *found, size_t n, const char *name, int64_t *bytes, quire_error *err) {
+static quire_err remove_meant(const pack_cache *c, const pack_form *found, size_t n, const char *name,
+                              int64_t *bytes, quire_error *err) {
     size_t n_meant = 0;
     for (size_t i = 0; i < n; i++) {
         n_meant += is_meant(&found[i], name);
     }
     if (n_meant > 1 && strcmp(name, "packed") != 0) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: %zu packed forms begin so; give more digits, as `quire list` shows them", name,
+        return err_set(err, QUIRE_INVALID, -1,
+                       "%s: %zu packed forms begin so; give more digits, as `quire list` shows them", name,
                        n_meant);
     }
     if (n_meant == 0) {
-        return err_set(err, QUIRE_NOT_FOUND, -1, "%s: there is no such packed form; `quire list` shows those that there are", name);
+        return err_set(err, QUIRE_NOT_FOUND, -1,
+                       "%s: there is no such packed form; `quire list` shows those that there are", name);
     }
     for (size_t i = 0; i < n; i++) {
         if (is_meant(&found[i], name)) {

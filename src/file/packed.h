@@ -1,21 +1,29 @@
-/* Packed models: one file with everything that serving a model needs, in the form in which it is used.
+/* Packed models: one file with everything that serving a model needs, in the form in
+ * which it is used.
  *
- * It holds weights as a backend packed them, the other tensors and the metadata unchanged from the model's own files, and the tokenizer's
- * tables. `quire pack` writes it. It is mapped when it is opened, so a start copies nothing and processes share its memory.
+ * It holds weights as a backend packed them, the other tensors and the metadata unchanged
+ * from the model's own files, and the tokenizer's tables. `quire pack` writes it. It is
+ * mapped when it is opened, so a start copies nothing and processes share its memory.
  *
- *   packed_header; data: sections and tensors, each at a multiple of PACKED_ALIGN; at the end the directory:
+ *   packed_header; data: sections and tensors, each at a multiple of PACKED_ALIGN; at the
+ *   end the directory:
  *   u32 n, n sections: string name, u64 offset, u64 bytes
- *   u32 n, n tensors: string name, string type, u32 is packed, u32 n_dims, u64 dims (row-major), u64 offset, u64 bytes
+ *   u32 n, n tensors: string name, string type, u32 is packed, u32 n_dims, u64 dims
+ *   (row-major), u64 offset, u64 bytes
  *
- * Strings are u64 length and bytes. Little-endian. Offsets count from the file's start. Packed tensors have PACKED_SUFFIX behind their
- * names: a matrix that is embedding and head is stored in that form alone where it has the values exactly, else unpacked too. The sections
- * are metadata, under the names of a Hugging Face directory's files or as "gguf", a GGUF file without tensors; PACKED_TABLES;
- * PACKED_OVERRIDES; and PACKED_CHECKSUMS, the last:
- *   u64 end; u64 XXH3 of each PACKED_BLOCK bytes from PACKED_ALIGN to end, the last block perhaps shorter; u64 XXH3 of all these
+ * Strings are u64 length and bytes. Little-endian. Offsets count from the file's start.
+ * Packed tensors have PACKED_SUFFIX behind their names: a matrix that is embedding and
+ * head is stored in that form alone where it has the values exactly, else unpacked too.
+ * The sections are metadata, under the names of a Hugging Face directory's files or as
+ * "gguf", a GGUF file without tensors; PACKED_TABLES; PACKED_OVERRIDES; and
+ * PACKED_CHECKSUMS, the last:
+ *   u64 end; u64 XXH3 of each PACKED_BLOCK bytes from PACKED_ALIGN to end, the last block
+ *   perhaps shorter; u64 XXH3 of all these
  * Before end lie all tensors and other sections.
  *
- * Digests and checksums detect damage, not forgery: the directory is checked like that of any untrusted file. Opening checks the digests of
- * header and directory. The checksums of the data are checked by who does not trust the file (packed_block_is_whole). */
+ * Digests and checksums detect damage, not forgery: the directory is checked like that of
+ * any untrusted file. Opening checks the digests of header and directory. The checksums
+ * of the data are checked by who does not trust the file (packed_block_is_whole). */
 #ifndef FILE_PACKED_H
 #define FILE_PACKED_H
 
@@ -30,10 +38,12 @@
 #define PACKED_SUFFIX  ".packed"
 #define PACKED_GGUF    "gguf"
 #define PACKED_TABLES  "tokenizer"
-#define PACKED_OVERRIDES "overrides" /* those with which it was packed (overrides_text); none: the section is empty */
+/* those with which it was packed (overrides_text); none: the section is empty */
+#define PACKED_OVERRIDES "overrides"
 #define PACKED_CHECKSUMS "checksums"
-#define PACKED_KEY     "key" /* of an entry of the pack cache: its name there */
-#define PACKED_SOURCE  "source" /* of an entry of the pack cache: the absolute path of what it was made of */
+#define PACKED_KEY       "key" /* of an entry of the pack cache: its name there */
+/* of an entry of the pack cache: the absolute path of what it was made of */
+#define PACKED_SOURCE   "source"
 #define PACKED_N_TOKENS "quire.n_tokens" /* a key of "gguf" beside tables: the length of the omitted lists */
 
 typedef struct packed_header {
@@ -47,9 +57,11 @@ typedef struct packed_header {
     uint8_t header_digest[SHA256_BYTES]; /* of all fields before it */
 } packed_header;
 
-/* The blocks of an open packed model that have checksums; 0: it has none, or those that it has are damaged. */
+/* The blocks of an open packed model that have checksums; 0: it has none, or those that
+ * it has are damaged. */
 int32_t packed_n_blocks(const model_file *f);
-/* Whether a block's bytes are those that were written. Reads PACKED_BLOCK bytes. Any thread. */
+/* Whether a block's bytes are those that were written. Reads PACKED_BLOCK bytes. Any
+ * thread. */
 bool packed_block_is_whole(const model_file *f, int32_t block);
 
 #endif

@@ -14,8 +14,10 @@ int32_t packed_n_blocks(const model_file *f) {
     if (s.n < 3 * sizeof(uint64_t) || s.n % sizeof(uint64_t) != 0 || s.n / sizeof(uint64_t) > INT32_MAX) {
         return 0;
     }
-    uint64_t n = s.n / sizeof(uint64_t) - 2, end = word_at(s, 0), at = (uint64_t)(s.p - (const char *)f->whole.p);
-    bool fits = end > PACKED_ALIGN && end <= at && n == (end - PACKED_ALIGN + PACKED_BLOCK - 1) / PACKED_BLOCK;
+    uint64_t n = s.n / sizeof(uint64_t) - 2, end = word_at(s, 0),
+             at = (uint64_t)(s.p - (const char *)f->whole.p);
+    bool fits =
+        end > PACKED_ALIGN && end <= at && n == (end - PACKED_ALIGN + PACKED_BLOCK - 1) / PACKED_BLOCK;
     return fits && checksum(s.p, s.n - sizeof(uint64_t)) == word_at(s, (size_t)n + 1) ? (int32_t)n : 0;
 }
 

@@ -114,12 +114,15 @@ static quire_err put_key(strbuf *b, const gguf_key *k) {
     if (v->type == GGUF_ARRAY) {
         return put_items(b, v);
     }
-    return v->type == GGUF_STRING ? put_str(b, (str){(const char *)v->data, v->n}) : strbuf_add(b, v->data, gguf_type_bytes(v->type));
+    return v->type == GGUF_STRING ? put_str(b, (str){(const char *)v->data, v->n})
+                                  : strbuf_add(b, v->data, gguf_type_bytes(v->type));
 }
 
-/* True for the lists that the tables replace, and for arrays of arrays, which nothing reads. */
+/* True for the lists that the tables replace, and for arrays of arrays, which nothing
+ * reads. */
 static bool is_left_out(const gguf_key *k, bool has_tables) {
-    static const char *const lists[] = {"tokenizer.ggml.tokens", "tokenizer.ggml.scores", "tokenizer.ggml.merges"};
+    static const char *const lists[] = {"tokenizer.ggml.tokens", "tokenizer.ggml.scores",
+                                        "tokenizer.ggml.merges"};
     bool listed = false;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         listed |= str_is(k->name, lists[i]);
@@ -305,9 +308,10 @@ static quire_err add_checksums(packed_image *i) {
 static quire_err add_directory(packed_image *i) {
     strbuf b = {0};
     packed_header *h = &i->header;
-    bool ok = put_u32(&b, i->n_sections) == QUIRE_OK && strbuf_add(&b, i->sections.p, i->sections.n) == QUIRE_OK &&
-              put_u32(&b, i->n_tensors) == QUIRE_OK && strbuf_add(&b, i->tensors.p, i->tensors.n) == QUIRE_OK &&
-              add_piece(i, b.p, b.n, true) == QUIRE_OK;
+    bool ok =
+        put_u32(&b, i->n_sections) == QUIRE_OK && strbuf_add(&b, i->sections.p, i->sections.n) == QUIRE_OK &&
+        put_u32(&b, i->n_tensors) == QUIRE_OK && strbuf_add(&b, i->tensors.p, i->tensors.n) == QUIRE_OK &&
+        add_piece(i, b.p, b.n, true) == QUIRE_OK;
     if (!ok) {
         strbuf_deinit(&b);
         return QUIRE_NO_MEMORY;

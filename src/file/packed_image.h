@@ -1,9 +1,10 @@
-/* The bytes of a packed model before they are a file (packed.h has the layout): pieces of memory at their places, written in any order and
- * by any number of calls.
+/* The bytes of a packed model before they are a file (packed.h has the layout): pieces of
+ * memory at their places, written in any order and by any number of calls.
  *
  *   open, add.., metadata, measure, hash of every block, seal, then write
  *
- * Tensors are borrowed: their bytes stay unchanged until close. One thread, but for what says otherwise. */
+ * Tensors are borrowed: their bytes stay unchanged until close. One thread, but for what
+ * says otherwise. */
 #ifndef FILE_PACKED_IMAGE_H
 #define FILE_PACKED_IMAGE_H
 
@@ -15,13 +16,15 @@ quire_err packed_image_open(compute_mode compute, packed_image **out);
 /* NULL is allowed. */
 void packed_image_close(packed_image *i);
 
-/* Adds one tensor. view->packing 0: its bytes are unchanged. Else they are its packed form, and its name gets PACKED_SUFFIX. The view
- * itself is copied. */
+/* Adds one tensor. view->packing 0: its bytes are unchanged. Else they are its packed
+ * form, and its name gets PACKED_SUFFIX. The view itself is copied. */
 quire_err packed_image_add(packed_image *i, const tensor_view *view);
-/* Adds the metadata of f, which must not be a packed model itself. tables: the tokenizer's tables; the vocabulary's own lists are then
- * omitted. json: tokenizer.json without those lists. Both empty: the vocabulary is kept unchanged. All is copied. */
+/* Adds the metadata of f, which must not be a packed model itself. tables: the
+ * tokenizer's tables; the vocabulary's own lists are then omitted. json: tokenizer.json
+ * without those lists. Both empty: the vocabulary is kept unchanged. All is copied. */
 quire_err packed_image_metadata(packed_image *i, const model_file *f, str tables, str json);
-/* Adds the name under which the pack cache keeps it, and the path of what it was made of. Copied. */
+/* Adds the name under which the pack cache keeps it, and the path of what it was made of.
+ * Copied. */
 quire_err packed_image_key(packed_image *i, const char *key, const char *source);
 
 /* Ends the adding: *n_blocks of PACKED_BLOCK bytes need their checksum. */
@@ -37,7 +40,8 @@ quire_err packed_image_finish(packed_image *i);
 uint64_t packed_image_data_bytes(const packed_image *i);
 /* The size of the file, once it is sealed. */
 uint64_t packed_image_bytes(const packed_image *i);
-/* Writes bytes from..from+n of the file to fd, which stands there. QUIRE_IO: errno says why. Any thread. */
+/* Writes bytes from..from+n of the file to fd, which stands there. QUIRE_IO: errno says
+ * why. Any thread. */
 quire_err packed_image_write(const packed_image *i, int fd, uint64_t from, uint64_t n);
 
 #endif

@@ -23,19 +23,22 @@ static quire_err no_memory(const char *path, quire_error *err) {
     return err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", path);
 }
 
-/* Only an older packed model or an empty file may be replaced: another file there is a mistake, perhaps the model itself. */
+/* Only an older packed model or an empty file may be replaced: another file there is a
+ * mistake, perhaps the model itself. */
 static quire_err check_place(const char *path, quire_error *err) {
     file_map there;
     quire_err e = file_map_open(path, SIZE_MAX, &there, err);
     if (e != QUIRE_OK) {
         return e == QUIRE_NOT_FOUND ? QUIRE_OK : e;
     }
-    bool is_packed = there.n >= strlen(PACKED_MAGIC) && memcmp(there.p, PACKED_MAGIC, strlen(PACKED_MAGIC)) == 0;
+    bool is_packed =
+        there.n >= strlen(PACKED_MAGIC) && memcmp(there.p, PACKED_MAGIC, strlen(PACKED_MAGIC)) == 0;
     bool is_empty = there.n == 0;
     file_map_close(&there);
     return is_packed || is_empty
                ? QUIRE_OK
-               : err_set(err, QUIRE_INVALID, -1, "%s: stands there already and is no packed model: give another name", path);
+               : err_set(err, QUIRE_INVALID, -1,
+                         "%s: stands there already and is no packed model: give another name", path);
 }
 
 /* Creates the file under a name that no other writer has. */

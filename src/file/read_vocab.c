@@ -8,7 +8,8 @@
 #define KEY "tokenizer.ggml."
 
 static quire_err bad(const model_file *f, const char *key, const char *what, quire_error *err) {
-    return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s %s; the file is damaged or wrongly converted", f->path, key, what);
+    return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s %s; the file is damaged or wrongly converted", f->path,
+                   key, what);
 }
 
 /* Reads an optional string; *out stays empty when there is none. */
@@ -20,7 +21,8 @@ static quire_err read_text(const model_file *f, const char *key, str *out, quire
 }
 
 /* Reads an optional array of item_type; *out is NULL when there is none. */
-static quire_err read_array(const model_file *f, const char *key, gguf_type item_type, const gguf_value **out, quire_error *err) {
+static quire_err read_array(const model_file *f, const char *key, gguf_type item_type, const gguf_value **out,
+                            quire_error *err) {
     const gguf_value *v = gguf_find(&f->gguf, key);
     *out = v;
     if (v == NULL) {
@@ -28,15 +30,17 @@ static quire_err read_array(const model_file *f, const char *key, gguf_type item
     }
     bool alike = v->item_type == item_type || (item_type == GGUF_I32 && v->item_type == GGUF_U32);
     if (v->type != GGUF_ARRAY || !alike) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s is no array of %s; the file is damaged or wrongly converted", f->path, key,
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "%s: %s is no array of %s; the file is damaged or wrongly converted", f->path, key,
                        gguf_type_name(item_type));
     }
     return v->n > INT32_MAX ? bad(f, key, "is absurdly long", err) : QUIRE_OK;
 }
 
-/* Reads an optional array with a number of 4 bytes for each token. It is copied because a file may be unaligned. *out is NULL when there is
- * none. */
-static quire_err copy_numbers(const model_file *f, const char *key, gguf_type item_type, int32_t n, void **out, quire_error *err) {
+/* Reads an optional array with a number of 4 bytes for each token. It is copied because a
+ * file may be unaligned. *out is NULL when there is none. */
+static quire_err copy_numbers(const model_file *f, const char *key, gguf_type item_type, int32_t n,
+                              void **out, quire_error *err) {
     const gguf_value *v;
     TRY(read_array(f, key, item_type, &v, err));
     if (v == NULL) {
@@ -46,11 +50,12 @@ static quire_err copy_numbers(const model_file *f, const char *key, gguf_type it
         return bad(f, key, "has another length than " KEY "tokens", err);
     }
     *out = mem_dup(v->data, v->n * 4);
-    return *out != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for the vocabulary", f->path);
+    return *out != NULL ? QUIRE_OK
+                        : err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for the vocabulary", f->path);
 }
 
-/* Reads a special token's id, -1 when it is missing. Some published files have an id outside the vocabulary: that is logged, and counts as
- * missing. */
+/* Reads a special token's id, -1 when it is missing. Some published files have an id
+ * outside the vocabulary: that is logged, and counts as missing. */
 static quire_err read_id(const model_file *f, const char *key, int32_t *out, quire_error *err) {
     int64_t id = -1;
     if (model_file_i64(f, key, &id) == QUIRE_BAD_FILE) {
@@ -75,7 +80,8 @@ static quire_err read_flag(const model_file *f, const char *key, int32_t *out, q
     return QUIRE_OK;
 }
 
-/* Reads the tokens of a file, or their number in a packed model. VOCAB_NONE where there are none. */
+/* Reads the tokens of a file, or their number in a packed model. VOCAB_NONE where there
+ * are none. */
 static quire_err read_tokens(model_file *f, quire_error *err) {
     vocab *v = &f->vocab;
     const gguf_value *tokens;
@@ -84,7 +90,8 @@ static quire_err read_tokens(model_file *f, quire_error *err) {
     if (tokens != NULL) {
         v->tokens = tokens->strings;
         n = (int64_t)tokens->n;
-    } else if (v->tables.n > 0 && (model_file_i64(f, PACKED_N_TOKENS, &n) != QUIRE_OK || n < 1 || n > INT32_MAX)) {
+    } else if (v->tables.n > 0 &&
+               (model_file_i64(f, PACKED_N_TOKENS, &n) != QUIRE_OK || n < 1 || n > INT32_MAX)) {
         return bad(f, PACKED_N_TOKENS, "is no number of tokens", err);
     }
     v->n_tokens = (int32_t)n;
@@ -130,7 +137,8 @@ void vocab_init(vocab *v) {
                  .strip_accents = -1};
 }
 
-/* Reads the rules of a SentencePiece normalizer: bytes, as an array of integers of one byte. */
+/* Reads the rules of a SentencePiece normalizer: bytes, as an array of integers of one
+ * byte. */
 static quire_err read_charsmap(model_file *f, quire_error *err) {
     const gguf_value *v = gguf_find(&f->gguf, KEY "precompiled_charsmap");
     if (v == NULL) {

@@ -1,8 +1,10 @@
 /* safetensors: reads the tensor directory of one file in memory.
  *
- *   u64 n, n bytes of JSON {"name": {"dtype", "shape", "data_offsets": [begin, end]}, ..., "__metadata__": {}}, data.
+ *   u64 n, n bytes of JSON {"name": {"dtype", "shape", "data_offsets": [begin, end]},
+ *   ..., "__metadata__": {}}, data.
  *
- * Tensors with a dtype, rank or zero dimension that a tensor_view cannot describe are recorded as unread. */
+ * Tensors with a dtype, rank or zero dimension that a tensor_view cannot describe are
+ * recorded as unread. */
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -32,8 +34,8 @@ typedef struct reader {
 } reader;
 
 static quire_err bad(const reader *r, const char *name, const char *what) {
-    return err_set(r->err, QUIRE_BAD_FILE, -1, "%s: tensor %s: %s; the file is damaged, download it again", r->file,
-                   show_name(str_of(name)).text, what);
+    return err_set(r->err, QUIRE_BAD_FILE, -1, "%s: tensor %s: %s; the file is damaged, download it again",
+                   r->file, show_name(str_of(name)).text, what);
 }
 
 /* True for a whole number from 0 on. */
@@ -48,20 +50,23 @@ static bool whole(meta_value v, uint64_t *out) {
 static quire_err read_range(reader *r, const char *name, json_value *entry, byte_range *out) {
     json_value *offsets = json_get(entry, "data_offsets");
     if (!json_is(offsets, JSON_KIND_ARRAY) || json_length(offsets) != 2 ||
-        !whole(json_doc_item(offsets, 0), &out->begin) || !whole(json_doc_item(offsets, 1), &out->end) || out->begin > out->end) {
+        !whole(json_doc_item(offsets, 0), &out->begin) || !whole(json_doc_item(offsets, 1), &out->end) ||
+        out->begin > out->end) {
         return bad(r, name, "data_offsets is not [begin, end]");
     }
     if (out->end > r->n_data) {
-        return err_set(r->err, QUIRE_BAD_FILE, -1,
-                       "%s: tensor %s ends at byte %s of the data, the file has %s: it is cut short; download it again", r->file,
-                       show_name(str_of(name)).text, show_count(out->end).text, show_count(r->n_data).text);
+        return err_set(
+            r->err, QUIRE_BAD_FILE, -1,
+            "%s: tensor %s ends at byte %s of the data, the file has %s: it is cut short; download it again",
+            r->file, show_name(str_of(name)).text, show_count(out->end).text, show_count(r->n_data).text);
     }
     out->name = name;
     return QUIRE_OK;
 }
 
 /* Reads the shape into dims[0..*rank), up to MAX_RANK, and the number of elements. */
-static quire_err read_shape(reader *r, const char *name, json_value *entry, int64_t *dims, size_t *rank, size_t *n_elements) {
+static quire_err read_shape(reader *r, const char *name, json_value *entry, int64_t *dims, size_t *rank,
+                            size_t *n_elements) {
     json_value *shape = json_get(entry, "shape");
     if (!json_is(shape, JSON_KIND_ARRAY) || json_length(shape) > MAX_RANK) {
         return bad(r, name, "shape is no array of dimensions");
@@ -103,7 +108,8 @@ static quire_err add_tensor(reader *r, const char *name, json_value *entry) {
 
     dtype type = DTYPE_F32;
     bool known = dtype_from_name(dtype_text.p, dtype_text.n, &type) && !dtype_is_quantised(type);
-    if (known && (!size_mul(n_elements, (size_t)dtype_block_bytes(type), &n_bytes) || n_bytes != range.end - range.begin)) {
+    if (known && (!size_mul(n_elements, (size_t)dtype_block_bytes(type), &n_bytes) ||
+                  n_bytes != range.end - range.begin)) {
         return bad(r, name, "shape and dtype do not give the bytes of data_offsets");
     }
     const char *why = why_unread(known, dtype_text.p, rank, n_elements);
@@ -155,7 +161,8 @@ static quire_err add_tensors(reader *r, json_value *root) {
     return check_overlap(r);
 }
 
-quire_err safetensors_parse(const void *bytes, size_t n, const char *file, int32_t part, tensor_dir *dir, quire_error *err) {
+quire_err safetensors_parse(const void *bytes, size_t n, const char *file, int32_t part, tensor_dir *dir,
+                            quire_error *err) {
     cursor c = {.file = file, .p = bytes, .n = n, .err = err};
     uint64_t n_header;
     const uint8_t *header;
@@ -163,8 +170,9 @@ quire_err safetensors_parse(const void *bytes, size_t n, const char *file, int32
     TRY(cursor_u64(&c, "the header's length", &n_header));
     if (n_header > MAX_HEADER_BYTES) {
         return err_set(err, QUIRE_BAD_FILE, 0,
-                       "%s: the header's length is %s bytes, over the limit of %s: this is no safetensors file, or a damaged one", file,
-                       show_count(n_header).text, show_count(MAX_HEADER_BYTES).text);
+                       "%s: the header's length is %s bytes, over the limit of %s: this is no safetensors "
+                       "file, or a damaged one",
+                       file, show_count(n_header).text, show_count(MAX_HEADER_BYTES).text);
     }
     TRY(cursor_take(&c, n_header, "the header", &header));
     TRY(json_doc_parse(&doc, (str){(const char *)header, (size_t)n_header}, JSON_NAMES_UNIQUE, file, err));

@@ -38,8 +38,10 @@ static double shortest(double v) {
 
 /* Reads field i from its value in the file. key is its name there. */
 static quire_err take(sampling_defaults *d, int i, const meta_value *v, const char *key, quire_error *err) {
-    static const char *const kinds[] = {
-        [META_BOOL] = "true or false", [META_STR] = "a text", [META_ARRAY] = "a list", [META_OTHER] = "an object"};
+    static const char *const kinds[] = {[META_BOOL] = "true or false",
+                                        [META_STR] = "a text",
+                                        [META_ARRAY] = "a list",
+                                        [META_OTHER] = "an object"};
     if (v->kind == META_ABSENT) {
         return QUIRE_OK;
     }
@@ -72,7 +74,8 @@ static quire_err take_gguf(sampling_defaults *d, const model_file *f, quire_erro
 quire_err sampling_defaults_of_model(const model_file *f, sampling_defaults *out, quire_error *err) {
     sampling_defaults d = {0};
     bool in_directory = f->format == MODEL_HF && !f->is_packed;
-    quire_err e = in_directory ? open_file_join(&d.source, f->path, FILE_NAME, err) : strbuf_add_str(&d.source, f->path);
+    quire_err e = in_directory ? open_file_join(&d.source, f->path, FILE_NAME, err)
+                               : strbuf_add_str(&d.source, f->path);
     if (e == QUIRE_NO_MEMORY) {
         err_set(err, e, -1, "%s: out of memory", f->path);
     } else if (e == QUIRE_OK) {
@@ -100,7 +103,8 @@ quire_err sampling_defaults_read(const char *path, sampling_defaults *out, quire
     sampling_defaults d = {0};
     struct stat is;
     bool is_directory = stat(path, &is) == 0 && S_ISDIR(is.st_mode);
-    quire_err e = is_directory ? open_file_join(&d.source, path, FILE_NAME, err) : strbuf_add_str(&d.source, path);
+    quire_err e =
+        is_directory ? open_file_join(&d.source, path, FILE_NAME, err) : strbuf_add_str(&d.source, path);
     e = e == QUIRE_OK ? read_file(&d, err) : err_set(err, e, -1, "%s: out of memory", path);
     if (e != QUIRE_OK) {
         sampling_defaults_deinit(&d);

@@ -1,7 +1,9 @@
-/* The sampling parameters that a model's makers recommend: the defaults of a request's fields.
+/* The sampling parameters that a model's makers recommend: the defaults of a request's
+ * fields.
  *
- * They come from the fields of generation_config.json that vLLM reads, or from a GGUF file's general.sampling.*. Types are checked here;
- * ranges are checked where the fields are used. */
+ * They come from the fields of generation_config.json that vLLM reads, or from a GGUF
+ * file's general.sampling.*. Types are checked here; ranges are checked where the fields
+ * are used. */
 #ifndef FILE_SAMPLING_DEFAULTS_H
 #define FILE_SAMPLING_DEFAULTS_H
 
@@ -15,8 +17,8 @@ typedef struct sampling_defaults {
     strbuf source;                              /* the file that holds them */
 } sampling_defaults;
 
-/* Reads those of a model. All names are NULL where it recommends nothing. BAD_FILE: err names the file, the field and the value. On failure
- * *out is empty. */
+/* Reads those of a model. All names are NULL where it recommends nothing. BAD_FILE: err
+ * names the file, the field and the value. On failure *out is empty. */
 quire_err sampling_defaults_of_model(const model_file *f, sampling_defaults *out, quire_error *err);
 /* Reads those of a generation_config.json: the file, or a directory that holds it. */
 quire_err sampling_defaults_read(const char *path, sampling_defaults *out, quire_error *err);

@@ -1,6 +1,8 @@
-/* Formats values for error messages: numbers with separators for thousands, and names from hostile files made printable and short.
+/* Formats values for error messages: numbers with separators for thousands, and names
+ * from hostile files made printable and short.
  *
- * Both functions return a small struct by value, so that `show_count(n).text` can be an argument of err_set. Any thread. */
+ * Both functions return a small struct by value, so that `show_count(n).text` can be an
+ * argument of err_set. Any thread. */
 #ifndef FILE_SHOW_H
 #define FILE_SHOW_H
 
@@ -16,7 +18,8 @@ typedef struct shown {
 
 /* 91226112 is "91,226,112". */
 shown show_count(uint64_t v);
-/* The name with '?' for every byte outside printable ASCII, cut with "..." where it is long. */
+/* The name with '?' for every byte outside printable ASCII, cut with "..." where it is
+ * long. */
 shown show_name(str name);
 
 #endif

@@ -12,9 +12,11 @@
 #define GGUF_KEY           "tokenizer.chat_template."
 #define MAX_TEMPLATE_BYTES ((size_t)4 << 20)
 
-/* Adds a template unless there is one of its name, or no room for its name or for one more. */
+/* Adds a template unless there is one of its name, or no room for its name or for one
+ * more. */
 static void add(model_file *f, str name, str text) {
-    bool fits = name.n > 0 && name.n < sizeof f->templates[0].name && f->n_templates < MAX_TEMPLATES && text.n > 0;
+    bool fits =
+        name.n > 0 && name.n < sizeof f->templates[0].name && f->n_templates < MAX_TEMPLATES && text.n > 0;
     for (size_t i = 0; i < f->n_templates; i++) {
         fits = fits && !str_is(name, f->templates[i].name);
     }
@@ -77,7 +79,8 @@ static quire_err add_directory(model_file *f, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* The templates of tokenizer_config.json or chat_template.json: one string, or several of names. */
+/* The templates of tokenizer_config.json or chat_template.json: one string, or several of
+ * names. */
 static void add_configured(model_file *f, const json_doc *doc) {
     json_value *v = json_doc_find(doc, "chat_template");
     meta_value whole = json_doc_meta(v);
@@ -87,7 +90,8 @@ static void add_configured(model_file *f, const json_doc *doc) {
     for (size_t i = 0; whole.kind == META_ARRAY && i < whole.n; i++) {
         json_value *entry = json_at(v, i);
         meta_value text = json_doc_meta(json_get(entry, "template"));
-        const char *name = json_is(json_get(entry, "name"), JSON_KIND_TEXT) ? json_str(json_get(entry, "name")).p : "";
+        const char *name =
+            json_is(json_get(entry, "name"), JSON_KIND_TEXT) ? json_str(json_get(entry, "name")).p : "";
         if (text.kind == META_STR && strcmp(name, "default") == 0 && f->chat_template.n == 0) {
             f->chat_template = text.s;
         } else if (text.kind == META_STR) {
@@ -105,23 +109,26 @@ quire_err hf_read_templates(model_file *f, quire_error *err) {
         TRY(add_directory(f, err));
     }
     add_configured(f, &f->tokenizer_config);
-    TRY(hf_read_json(f, "chat_template.json", MAX_TEMPLATE_BYTES, &f->template_json_text, &f->template_json, err));
+    TRY(hf_read_json(f, "chat_template.json", MAX_TEMPLATE_BYTES, &f->template_json_text, &f->template_json,
+                     err));
     add_configured(f, &f->template_json); /* checkpoints with images have theirs there */
     return QUIRE_OK;
 }
 
-/* A list in place of the default template: texts, which tokenizer.chat_templates names where it is as long. The one named "default" counts,
- * else the first. */
+/* A list in place of the default template: texts, which tokenizer.chat_templates names
+ * where it is as long. The one named "default" counts, else the first. */
 static void add_gguf_list(model_file *f, const meta_value *list) {
     str first = {0}, name, text;
     size_t n_names = 0;
-    bool is_named = model_file_str_at(f, "tokenizer.chat_templates", 0, &name, &n_names) == QUIRE_OK && n_names == list->n;
+    bool is_named = model_file_str_at(f, "tokenizer.chat_templates", 0, &name, &n_names) == QUIRE_OK &&
+                    n_names == list->n;
     for (size_t i = 0; i < list->n; i++) {
         if (model_file_str_at(f, "tokenizer.chat_template", i, &text, NULL) != QUIRE_OK || text.n == 0) {
             continue;
         }
         first = first.n == 0 ? text : first;
-        if (is_named && model_file_str_at(f, "tokenizer.chat_templates", i, &name, NULL) == QUIRE_OK && str_is(name, "default")) {
+        if (is_named && model_file_str_at(f, "tokenizer.chat_templates", i, &name, NULL) == QUIRE_OK &&
+            str_is(name, "default")) {
             f->chat_template = f->chat_template.n == 0 ? text : f->chat_template;
         } else if (is_named) {
             add(f, name, text);
@@ -130,7 +137,8 @@ static void add_gguf_list(model_file *f, const meta_value *list) {
     f->chat_template = f->chat_template.n == 0 ? first : f->chat_template;
 }
 
-/* A template that is neither a text nor a list of them is none: the model is of use without. */
+/* A template that is neither a text nor a list of them is none: the model is of use
+ * without. */
 static void read_gguf_default(model_file *f) {
     meta_value v = open_file_meta(f, "tokenizer.chat_template");
     if (v.kind == META_STR) {
@@ -139,7 +147,8 @@ static void read_gguf_default(model_file *f) {
         add_gguf_list(f, &v);
     }
     if (v.kind != META_ABSENT && v.kind != META_STR && f->chat_template.n == 0) {
-        log_line(LOG_WARN, "%s: tokenizer.chat_template is neither a text nor a list of texts: ignored", f->path);
+        log_line(LOG_WARN, "%s: tokenizer.chat_template is neither a text nor a list of texts: ignored",
+                 f->path);
     }
 }
 

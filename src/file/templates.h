@@ -1,7 +1,9 @@
-/* Templates: a model's chat templates besides its default one, by name: "tool_use", "rag".
+/* Templates: a model's chat templates besides its default one, by name: "tool_use",
+ * "rag".
  *
- * A Hugging Face directory has them as additional_chat_templates/NAME.jinja, or in the list that is tokenizer_config.json's chat_template;
- * a GGUF file as tokenizer.chat_template.NAME. Borrowed, as all of an open file. */
+ * A Hugging Face directory has them as additional_chat_templates/NAME.jinja, or in the
+ * list that is tokenizer_config.json's chat_template; a GGUF file as
+ * tokenizer.chat_template.NAME. Borrowed, as all of an open file. */
 #ifndef FILE_TEMPLATES_H
 #define FILE_TEMPLATES_H
 

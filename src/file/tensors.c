@@ -66,7 +66,8 @@ quire_err tensor_dir_finish(tensor_dir *d, const char *file, quire_error *err) {
     }
     int32_t twice = names_sort(d->by_name, d->n);
     if (twice >= 0) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: there are two tensors %s: the file is damaged or wrongly converted", file,
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "%s: there are two tensors %s: the file is damaged or wrongly converted", file,
                        show_name(str_of(d->views[twice].name)).text);
     }
     return QUIRE_OK;

@@ -1,7 +1,8 @@
-/* The tensor directory of an open model: views in file order and an index by name, over all parts or shards of the model.
+/* The tensor directory of an open model: views in file order and an index by name, over
+ * all parts or shards of the model.
  *
- * One reader fills it, then tensor_dir_finish completes it; it is immutable after that. Zero-initialised is empty. It owns the names, not
- * the data. */
+ * One reader fills it, then tensor_dir_finish completes it; it is immutable after that.
+ * Zero-initialised is empty. It owns the names, not the data. */
 #ifndef FILE_TENSORS_H
 #define FILE_TENSORS_H
 
@@ -29,23 +30,28 @@ typedef struct tensor_dir {
 } tensor_dir;
 
 void tensor_dir_deinit(tensor_dir *d);
-/* Adds a view under a copy of name; the view's own name is ignored. QUIRE_NO_MEMORY leaves the directory unchanged. */
+/* Adds a view under a copy of name; the view's own name is ignored. QUIRE_NO_MEMORY
+ * leaves the directory unchanged. */
 quire_err tensor_dir_add(tensor_dir *d, str name, const tensor_view *view, int32_t part);
 /* Records a tensor that cannot be read. why is cut to fit. */
 quire_err tensor_dir_add_unread(tensor_dir *d, str name, const char *why);
-/* Sets every view's name and builds the index. QUIRE_BAD_FILE names a tensor that occurs twice; file is for the message. */
+/* Sets every view's name and builds the index. QUIRE_BAD_FILE names a tensor that occurs
+ * twice; file is for the message. */
 quire_err tensor_dir_finish(tensor_dir *d, const char *file, quire_error *err);
 /* The index of name, or -1. After tensor_dir_finish. */
 int32_t tensor_dir_find(const tensor_dir *d, str name);
 /* Why name cannot be read. NULL when the file has no such tensor or it can be read. */
 const char *tensor_dir_why_unread(const tensor_dir *d, str name);
 
-/* The bytes of a tensor of type t and these dims, to *n_bytes. false when a dimension is below 1, the product overflows, or the contiguous
- * dimension is not a multiple of the type's block. */
+/* The bytes of a tensor of type t and these dims, to *n_bytes. false when a dimension is
+ * below 1, the product overflows, or the contiguous dimension is not a multiple of the
+ * type's block. */
 bool tensor_bytes(dtype t, const int64_t *dims, int32_t n_dims, size_t *n_bytes);
 
 /* ---- safetensors.c ---- */
-/* Adds the tensors of the file to *dir as those of part `part`. After a failure *dir may only be deinitialised. */
-quire_err safetensors_parse(const void *bytes, size_t n, const char *file, int32_t part, tensor_dir *dir, quire_error *err);
+/* Adds the tensors of the file to *dir as those of part `part`. After a failure *dir may
+ * only be deinitialised. */
+quire_err safetensors_parse(const void *bytes, size_t n, const char *file, int32_t part, tensor_dir *dir,
+                            quire_error *err);
 
 #endif

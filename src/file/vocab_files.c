@@ -51,12 +51,14 @@ typedef struct name_list {
 } name_list;
 
 static bool is_vocab_name(str name) {
-    return str_ends(name, ".model") || str_contains(name, str_of(".model.v")) || str_ends(name, ".tiktoken") || str_is(name, "tekken.json");
+    return str_ends(name, ".model") || str_contains(name, str_of(".model.v")) ||
+           str_ends(name, ".tiktoken") || str_is(name, "tekken.json");
 }
 
 /* The usual names first, then the others in alphabetical order. */
 static int rank_of(const char *name) {
-    static const char *const usual[] = {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "tiktoken.model"};
+    static const char *const usual[] = {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model",
+                                        "tiktoken.model"};
     int n = (int)(sizeof usual / sizeof *usual);
     for (int i = 0; i < n; i++) {
         if (strcmp(name, usual[i]) == 0) {
@@ -91,7 +93,8 @@ static quire_err list_names(const char *dir, name_list *out, quire_error *err) {
     return ok ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for its files", dir);
 }
 
-/* Uses the first file of the first format that there is, of those in order of preference. */
+/* Uses the first file of the first format that there is, of those in order of
+ * preference. */
 static quire_err use_best(model_file *f, const name_list *l, quire_error *err) {
     static const vocab_source order[] = {VOCAB_SENTENCEPIECE, VOCAB_RANKS, VOCAB_TEKKEN};
     str found[3] = {{0}};
@@ -139,7 +142,8 @@ quire_err vocab_files_open(model_file *f, const char *path, file_map map, quire_
     vocab_init(&f->vocab);
     if (format == VOCAB_NONE) {
         return err_set(err, QUIRE_BAD_FILE, 0,
-                       "%s: no tokenizer: neither a GGUF file, nor tokenizer.json, a SentencePiece model, a rank file or tekken.json",
+                       "%s: no tokenizer: neither a GGUF file, nor tokenizer.json, a SentencePiece model, a "
+                       "rank file or tekken.json",
                        path);
     }
     use(f, file_map_text(&map), format);

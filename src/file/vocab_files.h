@@ -4,12 +4,14 @@
 
 #include "file/open_file.h"
 
-#define VOCAB_MODEL_SECTION "tokenizer.model" /* in a packed model: the file that is no tokenizer.json, whatever its name was */
+/* in a packed model: the file that is no tokenizer.json, whatever its name was */
+#define VOCAB_MODEL_SECTION "tokenizer.model"
 
 /* The format of a tokenizer file, by its first bytes. VOCAB_NONE: none of those known. */
 vocab_source vocab_files_format(str bytes);
-/* Reads a directory's tokenizer, once its tokenizer_config.json is read: tokenizer.json, else a SentencePiece model, else ranks, else
- * tekken.json; of several of a kind the one of the usual name. f->vocab.source stays VOCAB_NONE where there is none. */
+/* Reads a directory's tokenizer, once its tokenizer_config.json is read: tokenizer.json,
+ * else a SentencePiece model, else ranks, else tekken.json; of several of a kind the one
+ * of the usual name. f->vocab.source stays VOCAB_NONE where there is none. */
 quire_err vocab_files_read(model_file *f, quire_error *err);
 /* Opens one file as the vocabulary of f. QUIRE_BAD_FILE where its format is not known. */
 quire_err vocab_files_open(model_file *f, const char *path, file_map map, quire_error *err);

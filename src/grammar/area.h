@@ -1,7 +1,9 @@
-/* Reserved areas: address ranges in which use grows without the allocator. Private to this room.
+/* Reserved areas: address ranges in which use grows without the allocator. Private to
+ * this room.
  *
- * The system gives memory when a page is first written. Areas begin small; area_grow, which may move one, is called between operations,
- * never by code that has pointers into it, nor within a step. */
+ * The system gives memory when a page is first written. Areas begin small; area_grow,
+ * which may move one, is called between operations, never by code that has pointers into
+ * it, nor within a step. */
 #ifndef GRAMMAR_AREA_H
 #define GRAMMAR_AREA_H
 
@@ -16,8 +18,9 @@ typedef struct area {
     size_t reserved, used; /* bytes */
 } area;
 
-/* Bytes that many owners take together. Each account may grow while what it has is at most what is free then: k accounts that take all they
- * can have an equal part each, and as much stays free for another one. */
+/* Bytes that many owners take together. Each account may grow while what it has is at
+ * most what is free then: k accounts that take all they can have an equal part each, and
+ * as much stays free for another one. */
 typedef struct area_pool {
     size_t max;
     atomic_size_t used;
@@ -27,7 +30,8 @@ typedef struct area_account {
     atomic_size_t used;
 } area_account;
 
-/* Bytes that all areas of one owner may use together. What they use is taken from an account in blocks. */
+/* Bytes that all areas of one owner may use together. What they use is taken from an
+ * account in blocks. */
 typedef struct area_budget {
     size_t max, used;
     area_account *account; /* NULL: none */

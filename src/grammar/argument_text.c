@@ -1,4 +1,5 @@
-/* The arguments of a custom tool: one member, a text that a grammar describes, in the syntax of a model's format. */
+/* The arguments of a custom tool: one member, a text that a grammar describes, in the
+ * syntax of a model's format. */
 #include "grammar/avoid.h"
 #include "grammar/compile.h"
 #include "grammar/parts.h"
@@ -41,7 +42,8 @@ static uint32_t json(schema *s, uint32_t rule) {
 
 static uint32_t tagged(schema *s, uint32_t rule) {
     const grammar_arguments *a = s->arguments;
-    uint32_t end = a->has_elements ? special(s, a->member, literal(s, ">", NFA_RETURN_NODE)) : NFA_RETURN_NODE;
+    uint32_t end =
+        a->has_elements ? special(s, a->member, literal(s, ">", NFA_RETURN_NODE)) : NFA_RETURN_NODE;
     uint32_t value = build_call(s->b, rule, special(s, a->behind, end));
     uint32_t node = special(s, a->string_middle.n > 0 ? a->string_middle : a->middle, value);
     return special(s, a->before, special(s, a->member, node));

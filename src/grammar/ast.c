@@ -31,7 +31,8 @@ void ast_add(ast *t, ast_list *l, uint32_t node) {
     if (t->b->failed != QUIRE_OK) {
         return;
     }
-    if (node == 0 || t->nodes.p[node].sibling != 0 || node == l->last) { /* the empty text, or a node that is in a list: a copy */
+    /* the empty text, or a node that is in a list: a copy */
+    if (node == 0 || t->nodes.p[node].sibling != 0 || node == l->last) {
         node = node_new(t, t->nodes.p[node]);
         if (t->b->failed != QUIRE_OK) {
             return;
@@ -60,7 +61,8 @@ static uint32_t parent_new(ast *t, ast_node n) {
         n.depth = t->nodes.p[c].depth >= n.depth ? t->nodes.p[c].depth + 1 : n.depth;
     }
     if (n.depth > AST_MAX_NESTED) {
-        (void)build_fail(t->b, QUIRE_TOO_LARGE, -1, "its groups and repeats nest over %d deep", AST_MAX_NESTED);
+        (void)build_fail(t->b, QUIRE_TOO_LARGE, -1, "its groups and repeats nest over %d deep",
+                         AST_MAX_NESTED);
         return 0;
     }
     return node_new(t, n);
@@ -70,7 +72,9 @@ static uint32_t list_node(ast *t, ast_list l, ast_kind kind) {
     if (t->b->failed != QUIRE_OK || l.n == 0) {
         return 0;
     }
-    return l.n == 1 ? l.first : parent_new(t, (ast_node){.kind = kind, .child = l.first, .size = list_size(t, l.first)});
+    return l.n == 1
+               ? l.first
+               : parent_new(t, (ast_node){.kind = kind, .child = l.first, .size = list_size(t, l.first)});
 }
 
 uint32_t ast_cat(ast *t, ast_list l) {
@@ -133,7 +137,8 @@ uint32_t ast_repeat(ast *t, uint32_t child, uint32_t min, uint32_t max) {
         return child;
     }
     ast_node *inner = &t->nodes.p[child];
-    if (inner->kind == AST_REPEAT && is_plain(min, max) && is_plain(inner->min, inner->max) && build_step(t->b, 1)) {
+    if (inner->kind == AST_REPEAT && is_plain(min, max) && is_plain(inner->min, inner->max) &&
+        build_step(t->b, 1)) {
         inner->min = min * inner->min; /* one of them says the same */
         inner->max = max == 1 ? inner->max : NFA_NONE;
         return child;
@@ -141,10 +146,12 @@ uint32_t ast_repeat(ast *t, uint32_t child, uint32_t min, uint32_t max) {
     uint64_t rounds = max == NFA_NONE ? (min > 0 ? min : 1) : (max > 0 ? max : 1);
     uint64_t size = rounds * t->nodes.p[child].size + 1;
     if (size > AST_MAX_SIZE) {
-        (void)build_fail(t->b, QUIRE_TOO_LARGE, -1, "its repeats nest to over %d parts; make the counts smaller", AST_MAX_SIZE);
+        (void)build_fail(t->b, QUIRE_TOO_LARGE, -1,
+                         "its repeats nest to over %d parts; make the counts smaller", AST_MAX_SIZE);
         return 0;
     }
-    return parent_new(t, (ast_node){.kind = AST_REPEAT, .child = child, .min = min, .max = max, .size = (uint32_t)size});
+    return parent_new(
+        t, (ast_node){.kind = AST_REPEAT, .child = child, .min = min, .max = max, .size = (uint32_t)size});
 }
 
 uint32_t ast_leaf(ast *t, ast_kind kind, uint32_t first) {
@@ -177,7 +184,8 @@ static bool is_surrogate(uint32_t c) {
 }
 
 static bool only_anchors(const ast *t, const uint32_t *list, uint32_t from, uint32_t to) {
-    while (from < to && (t->nodes.p[list[from]].kind == AST_START || t->nodes.p[list[from]].kind == AST_END)) {
+    while (from < to &&
+           (t->nodes.p[list[from]].kind == AST_START || t->nodes.p[list[from]].kind == AST_END)) {
         from++;
     }
     return from == to;
@@ -207,7 +215,8 @@ static uint32_t emit_cat(ast *t, const ast_node *n, uint32_t next, unsigned edge
             next = emit_bytes(t, list + at - run, run, next);
             at -= run;
         } else {
-            unsigned own = (only_anchors(t, list, 0, at - 1) ? edges & 1u : 0) | (only_anchors(t, list, at, count) ? edges & 2u : 0);
+            unsigned own = (only_anchors(t, list, 0, at - 1) ? edges & 1u : 0) |
+                           (only_anchors(t, list, at, count) ? edges & 2u : 0);
             next = ast_emit(t, list[--at], next, own);
         }
     }
@@ -271,7 +280,8 @@ uint32_t ast_emit(ast *t, uint32_t node, uint32_t next, unsigned edges) {
         uint32_t c = single(t, &n);
         return c != NFA_NONE && !is_surrogate(c)
                    ? emit_bytes(t, &node, 1, next)
-                   : build_node(t->b, NFA_CLASS, NFA_RAW, build_class(t->b, n.n > 0 ? t->ranges.p + n.first : NULL, n.n), 0, next);
+                   : build_node(t->b, NFA_CLASS, NFA_RAW,
+                                build_class(t->b, n.n > 0 ? t->ranges.p + n.first : NULL, n.n), 0, next);
     }
     case AST_CAT:
         return emit_cat(t, &n, next, edges);
@@ -288,7 +298,8 @@ uint32_t ast_emit(ast *t, uint32_t node, uint32_t next, unsigned edges) {
         break;
     }
     if ((edges & (n.kind == AST_START ? 1u : 2u)) == 0) {
-        (void)build_fail(t->b, QUIRE_UNSUPPORTED, -1, "an anchor %s inside the expression: it may stand at its %s only",
+        (void)build_fail(t->b, QUIRE_UNSUPPORTED, -1,
+                         "an anchor %s inside the expression: it may stand at its %s only",
                          n.kind == AST_START ? "^" : "$", n.kind == AST_START ? "beginning" : "end");
     }
     return next;

@@ -1,4 +1,5 @@
-/* Expressions over characters as a tree: what regexes and EBNF parse to. Private to this room.
+/* Expressions over characters as a tree: what regexes and EBNF parse to. Private to this
+ * room.
  *
  * Nodes are numbers; children are a list by `sibling`. Node 0 is the empty text. */
 #ifndef GRAMMAR_AST_H
@@ -34,7 +35,8 @@ typedef struct ast {
 } ast;
 
 #define AST_MAX_DEPTH 250 /* of groups */
-/* Of nodes: a group has an alternative, a sequence and a repeat. What walks the tree calls itself as often. */
+/* Of nodes: a group has an alternative, a sequence and a repeat. What walks the tree
+ * calls itself as often. */
 #define AST_MAX_NESTED (4 * AST_MAX_DEPTH)
 /* Rounds of nested repeats together; more are refused. */
 #define AST_MAX_SIZE 200000
@@ -56,8 +58,9 @@ uint32_t ast_char(ast *t, uint32_t c);
 uint32_t ast_repeat(ast *t, uint32_t child, uint32_t min, uint32_t max);
 uint32_t ast_leaf(ast *t, ast_kind kind, uint32_t first);
 
-/* Appends the tree to the nfa in raw mode; returns its first node. `edges`: bit 0, it stands at the beginning of the whole text; bit 1, at
- * its end: there anchors match, elsewhere they are refused. Rules have the numbers of the nfa's. */
+/* Appends the tree to the nfa in raw mode; returns its first node. `edges`: bit 0, it
+ * stands at the beginning of the whole text; bit 1, at its end: there anchors match,
+ * elsewhere they are refused. Rules have the numbers of the nfa's. */
 uint32_t ast_emit(ast *t, uint32_t node, uint32_t next, unsigned edges);
 
 #endif

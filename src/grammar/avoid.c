@@ -1,7 +1,9 @@
-/* Rules that an automaton restricts: what both accept, as a product of the two (Bar-Hillel, Perles and Shamir 1961).
+/* Rules that an automaton restricts: what both accept, as a product of the two
+ * (Bar-Hillel, Perles and Shamir 1961).
  *
- * A copy of a node is made for each state in which it is reached and each state in which its rule has to end; a rule has one for each pair
- * of such states. Of these only the ones that are met are made. */
+ * A copy of a node is made for each state in which it is reached and each state in which
+ * its rule has to end; a rule has one for each pair of such states. Of these only the
+ * ones that are met are made. */
 #include "grammar/avoid.h"
 #include "grammar/avoid_product.h"
 
@@ -21,7 +23,9 @@ static void unroll(build *b, uint32_t i) {
     uint32_t rule = build_rule(b), next = node.next, rounds = r.max == NFA_NONE ? r.min : r.max;
     build_rule_set(b, rule, r.body);
     if (rounds > AVOID_MAX_ROUNDS) {
-        (void)build_fail(b, QUIRE_TOO_LARGE, -1, "a repeat of over %d rounds in a text that must not hold its own end", AVOID_MAX_ROUNDS);
+        (void)build_fail(b, QUIRE_TOO_LARGE, -1,
+                         "a repeat of over %d rounds in a text that must not hold its own end",
+                         AVOID_MAX_ROUNDS);
     }
     if (r.max == NFA_NONE) {
         uint32_t loop = build_loop(b);
@@ -54,7 +58,8 @@ static uint32_t node_copy(product *p, uint32_t node, uint32_t state, uint32_t en
     }
     uint32_t i = product_find(p, &p->nodes, key_of(node, state, end), &is_new);
     if (is_new) {
-        uint32_t to = build_node(p->b, NFA_FAIL, NFA_RAW, 0, 0, NFA_FAIL_NODE), *todo = NFA_PUSH(p->b, p->todo);
+        uint32_t to = build_node(p->b, NFA_FAIL, NFA_RAW, 0, 0, NFA_FAIL_NODE),
+                 *todo = NFA_PUSH(p->b, p->todo);
         p->nodes.list.p[i].to = to;
         if (todo != NULL) {
             *todo = i;
@@ -81,7 +86,8 @@ static void push_way(product *p, uint32_t node) {
     }
 }
 
-/* Takes the pieces that lead where the first one left does, as ranges; their state, NFA_NONE: none are left. */
+/* Takes the pieces that lead where the first one left does, as ranges; their state,
+ * NFA_NONE: none are left. */
 static uint32_t take_pieces(product *p) {
     uint32_t to = NFA_NONE;
     p->ranges.n = 0;
@@ -101,8 +107,9 @@ static uint32_t take_pieces(product *p) {
     return to;
 }
 
-/* Adds a way that reads what a node says, then goes on at the copy of `next`. The copy has a higher number, so that the last pass over the
- * nodes, which goes down too, sees chains at once. */
+/* Adds a way that reads what a node says, then goes on at the copy of `next`. The copy
+ * has a higher number, so that the last pass over the nodes, which goes down too, sees
+ * chains at once. */
 static void push_reader(product *p, nfa_node reads, uint32_t next, uint32_t state, uint32_t end) {
     uint32_t node = build_node(p->b, (nfa_op)reads.op, NFA_RAW, reads.arg, reads.n, NFA_FAIL_NODE);
     push_way(p, node);
@@ -177,7 +184,8 @@ static bool open_product(product *p, uint32_t first, uint32_t dfa_number, dfa_po
     *p = (product){.b = pool->b, .d = &pool->all.p[dfa_number]};
     p->n_states = p->d->states.n;
     if (p->n_states > AVOID_MAX_STATES) {
-        (void)build_fail(p->b, QUIRE_TOO_LARGE, -1, "what ends a value of this format takes over %d states", AVOID_MAX_STATES);
+        (void)build_fail(p->b, QUIRE_TOO_LARGE, -1, "what ends a value of this format takes over %d states",
+                         AVOID_MAX_STATES);
         return false;
     }
     for (uint32_t i = first, n = p->b->a.nodes.n; i < n && build_step(p->b, 1); i++) {
@@ -224,7 +232,8 @@ uint32_t avoid_rule(dfa_pool *pool, uint32_t rule, uint32_t first, uint32_t x) {
             }
         }
         if (start == NFA_FAIL_NODE && b->failed == QUIRE_OK) {
-            (void)build_fail(b, QUIRE_INVALID, -1, "each of its texts holds what ends a value of this format");
+            (void)build_fail(b, QUIRE_INVALID, -1,
+                             "each of its texts holds what ends a value of this format");
         }
         while (p.todo.n > 0 && build_step(b, 1)) {
             fill(&p, p.todo.p[--p.todo.n]);

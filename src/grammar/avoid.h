@@ -1,7 +1,8 @@
-/* Rules of a grammar, written into texts that have their own marks: strings of JSON and Python, and raw texts that must not hold what ends
- * them. Private to this room.
+/* Rules of a grammar, written into texts that have their own marks: strings of JSON and
+ * Python, and raw texts that must not hold what ends them. Private to this room.
  *
- * A rule here is one that ast_emit wrote in raw mode: splits, bytes, characters, calls and repeats. */
+ * A rule here is one that ast_emit wrote in raw mode: splits, bytes, characters, calls
+ * and repeats. */
 #ifndef GRAMMAR_AVOID_H
 #define GRAMMAR_AVOID_H
 
@@ -9,10 +10,12 @@
 
 /* Respells the characters of nodes[first ..) as those of a JSON string. */
 void respell_json(build *b, uint32_t first);
-/* The same as those of a Python string between "": a character of its own where it may be, else behind a backslash. */
+/* The same as those of a Python string between "": a character of its own where it may
+ * be, else behind a backslash. */
 void respell_python(build *b, uint32_t first);
-/* A rule of the texts of `rule`, all of whose nodes are in nodes[first ..), that the dfa accepts too. A counted repeat is written out; over
- * AVOID_MAX_ROUNDS rounds are refused. */
+/* A rule of the texts of `rule`, all of whose nodes are in nodes[first ..), that the
+ * dfa accepts too. A counted repeat is written out; over AVOID_MAX_ROUNDS rounds are
+ * refused. */
 #define AVOID_MAX_ROUNDS 4096
 uint32_t avoid_rule(dfa_pool *p, uint32_t rule, uint32_t first, uint32_t dfa);
 

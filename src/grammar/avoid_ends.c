@@ -84,7 +84,8 @@ static void add_piece(product *p, uint32_t lo, uint32_t hi, uint32_t to) {
     }
 }
 
-/* Cuts a class into pieces, ascending, each with the state that its characters lead to. */
+/* Cuts a class into pieces, ascending, each with the state that its characters lead
+ * to. */
 void product_cut(product *p, const nfa_node *node, uint32_t state) {
     const nfa *a = &p->b->a;
     const nfa_class *class = &a->classes.p[node->arg];
@@ -197,7 +198,8 @@ static void walk_one(product *p, visit v) {
     }
 }
 
-/* Finds the ends of a rule that begins in state 0, and of all that it calls (summaries of calls: Reps, Horwitz and Sagiv 1995). */
+/* Finds the ends of a rule that begins in state 0, and of all that it calls (summaries of
+ * calls: Reps, Horwitz and Sagiv 1995). */
 uint32_t product_find_ends(product *p, uint32_t rule) {
     uint32_t of = product_outcome(p, rule, 0);
     while (p->work.n > 0 && build_step(p->b, 1)) {

@@ -1,6 +1,8 @@
-/* A product of rules with an automaton, under construction: what avoid.c and avoid_ends.c share. Private to them.
+/* A product of rules with an automaton, under construction: what avoid.c and avoid_ends.c
+ * share. Private to them.
  *
- * First it is found in which states each rule may end (avoid_ends.c), then nodes are copied (avoid.c). */
+ * First it is found in which states each rule may end (avoid_ends.c), then nodes are
+ * copied (avoid.c). */
 #ifndef GRAMMAR_AVOID_PRODUCT_H
 #define GRAMMAR_AVOID_PRODUCT_H
 
@@ -8,7 +10,8 @@
 
 enum { AVOID_MAX_STATES = 256 };
 
-/* The states in which a rule may end that begins in state `from`: bit q % 64 of ends[q / 64]. */
+/* The states in which a rule may end that begins in state `from`: bit q % 64 of ends[q /
+ * 64]. */
 typedef struct outcome {
     uint32_t rule, from;
     uint64_t ends[AVOID_MAX_STATES / 64];
@@ -61,15 +64,18 @@ static inline bool has_end(const uint64_t *ends, uint32_t q) {
     return (ends[q / 64] >> (q % 64) & 1) != 0;
 }
 
-/* The number of a key in a table's list; a new one, whose `to` is not set, where *is_new. */
+/* The number of a key in a table's list; a new one, whose `to` is not set, where
+ * *is_new. */
 uint32_t product_find(product *p, table *t, uint64_t key, bool *is_new);
 /* The state behind the bytes of a node; NFA_NONE: the dfa accepts nothing there. */
 uint32_t product_behind(product *p, const nfa_node *node, uint32_t state);
-/* Cuts a class into p->pieces, ascending, each with the state that its characters lead to. */
+/* Cuts a class into p->pieces, ascending, each with the state that its characters lead
+ * to. */
 void product_cut(product *p, const nfa_node *node, uint32_t state);
 /* The number of the outcome of a rule that begins in `from`. */
 uint32_t product_outcome(product *p, uint32_t rule, uint32_t from);
-/* Finds the ends of a rule that begins in state 0, and of all that it calls; the number of its outcome. */
+/* Finds the ends of a rule that begins in state 0, and of all that it calls; the number
+ * of its outcome. */
 uint32_t product_find_ends(product *p, uint32_t rule);
 
 #endif

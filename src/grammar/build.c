@@ -29,7 +29,8 @@ quire_err build_fail(build *b, quire_err code, int64_t position, const char *for
         va_start(args, format);
         (void)vsnprintf(text, sizeof text, format, args);
         va_end(args);
-        b->failed = err_set(b->err, code, position, "%s%s%s", b->where != NULL ? b->where : "", b->where != NULL ? ": " : "", text);
+        b->failed = err_set(b->err, code, position, "%s%s%s", b->where != NULL ? b->where : "",
+                            b->where != NULL ? ": " : "", text);
     }
     return b->failed;
 }
@@ -45,11 +46,13 @@ bool build_step(build *b, int64_t n) {
             return build_fail(b, QUIRE_CANCELLED, -1, "cancelled") == QUIRE_OK;
         }
         if (clock_thread_us() > b->until_us) {
-            (void)build_fail(b, QUIRE_TOO_LARGE, -1, "the grammar takes too long to compile; make it smaller");
+            (void)build_fail(b, QUIRE_TOO_LARGE, -1,
+                             "the grammar takes too long to compile; make it smaller");
         }
     }
     if (b->steps < 0) {
-        (void)build_fail(b, QUIRE_TOO_LARGE, -1, "the grammar takes too many steps to compile; make it smaller");
+        (void)build_fail(b, QUIRE_TOO_LARGE, -1,
+                         "the grammar takes too many steps to compile; make it smaller");
     }
     return b->failed == QUIRE_OK;
 }

@@ -33,11 +33,13 @@ static bool node_is_empty(const nfa *a, const bool *empty, uint32_t i) {
     case NFA_CALL:
         return node->n == 0 && a->rules.p[node->arg].nullable && empty[node->next];
     case NFA_REPEAT:
-        return node->n == 0 && (a->repeats.p[node->arg].min == 0 || empty[a->repeats.p[node->arg].body]) && empty[node->next];
+        return node->n == 0 && (a->repeats.p[node->arg].min == 0 || empty[a->repeats.p[node->arg].body]) &&
+               empty[node->next];
     case NFA_COUNTED:
         return a->counts.p[node->arg].min == 0 && empty[node->next];
     case NFA_TEXT:
-        return a->texts.p[node->arg].min == 0 && a->dstates.p[a->texts.p[node->arg].first].accepts && empty[node->next];
+        return a->texts.p[node->arg].min == 0 && a->dstates.p[a->texts.p[node->arg].first].accepts &&
+               empty[node->next];
     case NFA_STRING:
         return a->dstates.p[a->dfas.p[node->arg]].accepts && empty[node->next];
     case NFA_OBJECT:
@@ -102,7 +104,8 @@ static bool array_lives(const nfa *a, nfa_room room, const nfa_array *r) {
     return nfa_items_can_end(a, r, room, 0, 0) && (!r->unique || r->min <= n_live(a, room, r->first + r->n));
 }
 
-/* Whether node i can be completed within `level` levels. Of those levels an object or array takes one itself where they are counted. */
+/* Whether node i can be completed within `level` levels. Of those levels an object or
+ * array takes one itself where they are counted. */
 static bool node_lives(const nfa *a, const uint8_t *heights, uint32_t level, bool counted, uint32_t i) {
     const nfa_node *node = &a->nodes.p[i];
     const nfa_room room = {heights, level}, inside = {heights, level - counted};
@@ -136,7 +139,8 @@ static bool node_lives(const nfa *a, const uint8_t *heights, uint32_t level, boo
     }
 }
 
-/* Turns dead nodes into NFA_FAIL and cuts dead items and bodies off, so that every state of the machine can be completed. */
+/* Turns dead nodes into NFA_FAIL and cuts dead items and bodies off, so that every state
+ * of the machine can be completed. */
 static void cut_dead(build *b, const uint8_t *heights) {
     nfa *a = &b->a;
     const nfa_room any = {heights, NFA_ENDLESS - 1};
@@ -182,7 +186,8 @@ static bool find_height(build *b, uint8_t *heights, uint32_t level, bool counted
     return any;
 }
 
-/* heights[i], NFA_ENDLESS before: without a bound of levels, 0 of all nodes that can be completed. */
+/* heights[i], NFA_ENDLESS before: without a bound of levels, 0 of all nodes that can be
+ * completed. */
 static void find_heights(build *b, uint8_t *heights) {
     uint32_t max = b->options->max_depth;
     for (uint32_t level = 0; find_height(b, heights, level, max > 0) && level < max; level++) {
@@ -196,7 +201,8 @@ static void cut_at(bool *cut, uint32_t lo, uint32_t hi) {
     cut[hi + 1] = true;
 }
 
-/* Characters from lo to hi begin or end where ASCII does; others make every byte of longer characters a class of its own. */
+/* Characters from lo to hi begin or end where ASCII does; others make every byte of
+ * longer characters a class of its own. */
 static void cut_chars(bool *cut, uint32_t lo, uint32_t hi) {
     if (lo < 0x80) {
         cut[lo] = true;
@@ -227,7 +233,8 @@ static void cut_marks(const nfa *a, bool *cut) {
 static void cut_bytes(nfa *a) {
     bool cut[257] = {0};
     bool json = false;
-    static const uint8_t utf8[] = {0x80, 0x90, 0xA0, 0xC0, 0xC2, 0xE0, 0xE1, 0xED, 0xEE, 0xF0, 0xF1, 0xF4, 0xF5};
+    static const uint8_t utf8[] = {0x80, 0x90, 0xA0, 0xC0, 0xC2, 0xE0, 0xE1,
+                                   0xED, 0xEE, 0xF0, 0xF1, 0xF4, 0xF5};
     for (size_t i = 0; i < sizeof utf8; i++) {
         cut[utf8[i]] = true;
     }

@@ -42,7 +42,10 @@ static void find_groups(const trie_groups *g, str text, trie_under *rest) {
     rest[text.n] = (trie_under){0};
     for (size_t i = text.n, len; i-- > 0;) {
         int32_t c = utf8_decode(text.p + i, text.n - i, &len);
-        uint32_t group = c >= 128 ? TRIE_OTHER : c >= 0 ? g->of[c] : utf8_is_unfinished(text.p + i, text.n - i) ? TRIE_OTHER : TRIE_WRONG;
+        uint32_t group = c >= 128                                     ? TRIE_OTHER
+                         : c >= 0                                     ? g->of[c]
+                         : utf8_is_unfinished(text.p + i, text.n - i) ? TRIE_OTHER
+                                                                      : TRIE_WRONG;
         rest[i] = rest[c >= 0 ? i + len : text.n];
         rest[i].groups |= (uint64_t)1 << group;
         rest[i].chars++;
@@ -96,7 +99,8 @@ typedef struct builder {
     trie_under of_key[VOCAB_MAX_TOKEN + 1];
 } builder;
 
-/* Makes the children at a depth for keys first .. first + n, which are longer and equal up to there. */
+/* Makes the children at a depth for keys first .. first + n, which are longer and equal
+ * up to there. */
 static void add_children(builder *b, uint32_t first, uint32_t n, size_t depth) {
     vocab_trie *t = b->t;
     level *l = &b->levels[depth];
@@ -112,7 +116,8 @@ static void add_children(builder *b, uint32_t first, uint32_t n, size_t depth) {
     l->end = t->n;
 }
 
-/* Gives a node the keys that end at it, and their groups to all nodes on the way; returns how many end. */
+/* Gives a node the keys that end at it, and their groups to all nodes on the way; returns
+ * how many end. */
 static uint32_t end_keys(builder *b, uint32_t node, size_t depth) {
     trie_under *u = &b->t->under[node];
     uint32_t n = 0;

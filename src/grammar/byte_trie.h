@@ -1,7 +1,8 @@
 /* Tries over the bytes of tokens. Private to this room; immutable once built.
  *
- * Children of a node lie side by side, so that a walk which rejects most of them reads few cache lines; each node knows which tokens are
- * below it and of which groups of characters these consist, so that a walk may take all of them at once. */
+ * Children of a node lie side by side, so that a walk which rejects most of them reads
+ * few cache lines; each node knows which tokens are below it and of which groups of
+ * characters these consist, so that a walk may take all of them at once. */
 #ifndef GRAMMAR_BYTE_TRIE_H
 #define GRAMMAR_BYTE_TRIE_H
 
@@ -17,8 +18,9 @@ typedef struct trie_node {
     uint8_t byte;
 } trie_node;
 
-/* What is at and below a node: tokens[first .. first + n), and if a character begins behind it, the groups of the characters below and how
- * many of them a token has at most. */
+/* What is at and below a node: tokens[first .. first + n), and if a character begins
+ * behind it, the groups of the characters below and how many of them a token has at
+ * most. */
 typedef struct trie_under {
     uint64_t groups : 48;
     uint64_t chars : 16;
@@ -37,8 +39,8 @@ typedef struct trie_key {
     int32_t token;
 } trie_key;
 
-/* Characters in groups: control characters, then the others of ASCII in their order, sign by sign but for digits and letters; all others
- * together; and what is not UTF-8. */
+/* Characters in groups: control characters, then the others of ASCII in their order, sign
+ * by sign but for digits and letters; all others together; and what is not UTF-8. */
 #define TRIE_CONTROL 0u
 #define TRIE_PRINTED 4u  /* the first one past control characters, tabs, newlines and returns */
 #define TRIE_OTHER   43u /* group of characters past ASCII */
@@ -55,7 +57,8 @@ void trie_groups_init(trie_groups *g);
 
 /* Orders keys by bytes, then by token, for qsort. */
 int trie_compare_keys(const void *x, const void *y);
-/* Builds a trie of n sorted keys of 1 to VOCAB_MAX_TOKEN bytes; same[token]: the next token with the same bytes. */
+/* Builds a trie of n sorted keys of 1 to VOCAB_MAX_TOKEN bytes; same[token]: the next
+ * token with the same bytes. */
 quire_err trie_build(const trie_groups *g, const trie_key *keys, size_t n, int32_t *same, vocab_trie *out);
 void trie_free(vocab_trie *t);
 

@@ -20,7 +20,8 @@ void compile_choice(build *b, str text) {
     json_value *list = NULL;
     uint32_t rule = build_rule(b);
     if (json_read(text, &limits, JSON_WIDE_KEPT, &list, &fault) != QUIRE_OK) {
-        (void)build_fail(b, QUIRE_INVALID, (int64_t)fault.at, "the choices at byte %zu: %s", fault.at, fault.what);
+        (void)build_fail(b, QUIRE_INVALID, (int64_t)fault.at, "the choices at byte %zu: %s", fault.at,
+                         fault.what);
         return;
     }
     size_t n = json_length(list);
@@ -45,7 +46,8 @@ void compile_choice(build *b, str text) {
 
 void compile_rule(build *b, grammar_kind kind, str text) {
     if (text.n > GRAMMAR_MAX_TEXT) {
-        (void)build_fail(b, QUIRE_TOO_LARGE, -1, "the grammar's text has %zu bytes; at most %zu are read", text.n, GRAMMAR_MAX_TEXT);
+        (void)build_fail(b, QUIRE_TOO_LARGE, -1, "the grammar's text has %zu bytes; at most %zu are read",
+                         text.n, GRAMMAR_MAX_TEXT);
         return;
     }
     switch (kind) {
@@ -87,7 +89,8 @@ quire_err compile_finish(build *b, grammar **out) {
     return QUIRE_OK;
 }
 
-quire_err grammar_compile(grammar_kind kind, str text, const grammar_options *options, grammar **out, quire_error *err) {
+quire_err grammar_compile(grammar_kind kind, str text, const grammar_options *options, grammar **out,
+                          quire_error *err) {
     build b;
     *out = NULL;
     build_init(&b, options, err);

@@ -1,6 +1,7 @@
 /* Compilers of each kind of grammar: from text to rules of an nfa. Private to this room.
  *
- * Each appends to b->a; the first rule that it adds is the whole text's. Failures are b's. The caller finishes the nfa. */
+ * Each appends to b->a; the first rule that it adds is the whole text's. Failures are
+ * b's. The caller finishes the nfa. */
 #ifndef GRAMMAR_COMPILE_H
 #define GRAMMAR_COMPILE_H
 

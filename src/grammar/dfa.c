@@ -40,7 +40,8 @@ void dfa_add_state(dfa_pool *p, uint32_t x, bool accepts) {
     }
     dfa *d = &p->all.p[x];
     if (d->states.n >= DFA_MAX_STATES) {
-        (void)build_fail(p->b, QUIRE_UNSUPPORTED, -1, "a pattern or its combination with other constraints takes over %d states",
+        (void)build_fail(p->b, QUIRE_UNSUPPORTED, -1,
+                         "a pattern or its combination with other constraints takes over %d states",
                          DFA_MAX_STATES);
         return;
     }
@@ -142,7 +143,8 @@ void dfa_trim(dfa_pool *p, uint32_t x) {
 
 bool dfa_is_empty(const dfa_pool *p, uint32_t x) {
     const dfa *d = &p->all.p[x];
-    return p->b->failed == QUIRE_OK && !d->states.p[0].accepts && d->states.p[0].other == NFA_NONE && d->states.p[0].n == 0;
+    return p->b->failed == QUIRE_OK && !d->states.p[0].accepts && d->states.p[0].other == NFA_NONE &&
+           d->states.p[0].n == 0;
 }
 
 bool dfa_accepts(const dfa_pool *p, uint32_t x, str text) {
@@ -207,12 +209,14 @@ static bool accepts(const dfa *d, uint32_t s) {
 
 /* The target of a pair of targets; NFA_NONE where nothing can follow. */
 static uint32_t pair_target(product *q, uint32_t x, uint32_t y, dfa_op op) {
-    bool dead = op == DFA_OR ? x == NFA_NONE && y == NFA_NONE : x == NFA_NONE || (op == DFA_AND && y == NFA_NONE);
+    bool dead =
+        op == DFA_OR ? x == NFA_NONE && y == NFA_NONE : x == NFA_NONE || (op == DFA_AND && y == NFA_NONE);
     return dead ? NFA_NONE : pair_of(q, x, y);
 }
 
 uint32_t dfa_make_combined(dfa_pool *p, uint32_t x, uint32_t y, dfa_op op) {
-    if (p->b->failed != QUIRE_OK || (op == DFA_AND && (x == DFA_ANY || x == y)) || (op == DFA_OR && y == DFA_ANY)) {
+    if (p->b->failed != QUIRE_OK || (op == DFA_AND && (x == DFA_ANY || x == y)) ||
+        (op == DFA_OR && y == DFA_ANY)) {
         return y;
     }
     if ((op == DFA_AND && y == DFA_ANY) || (op == DFA_OR && (x == DFA_ANY || x == y))) {
@@ -249,7 +253,8 @@ static int compare_names(const void *x, const void *y) {
     return c != 0 ? c : a->n < b->n ? -1 : a->n > b->n;
 }
 
-/* Names from[0 .. n) share the first `depth` bytes: adds the state behind these and, after it, those behind longer parts. */
+/* Names from[0 .. n) share the first `depth` bytes: adds the state behind these and,
+ * after it, those behind longer parts. */
 typedef struct name_group {
     uint32_t first, n, state;
     size_t depth;
@@ -278,7 +283,8 @@ uint32_t dfa_make_names(dfa_pool *p, const str *names, uint32_t n) {
         while (i < end && build_step(p->b, 1)) {
             size_t len;
             uint32_t c = (uint32_t)utf8_next(sorted[i].p + at.depth, &len), first = i;
-            while (i < end && sorted[i].n >= at.depth + len && memcmp(sorted[i].p + at.depth, sorted[first].p + at.depth, len) == 0) {
+            while (i < end && sorted[i].n >= at.depth + len &&
+                   memcmp(sorted[i].p + at.depth, sorted[first].p + at.depth, len) == 0) {
                 i++;
             }
             if (c > from) {
@@ -350,7 +356,8 @@ static bool is_open(const nfa_dstate *d, bool all) {
     return all ? d->free : d->roomy;
 }
 
-/* Whether every character, or every plain one of JSON strings, leads to a state of which the same holds. */
+/* Whether every character, or every plain one of JSON strings, leads to a state of which
+ * the same holds. */
 static bool stays_open(const nfa *a, const nfa_dstate *d, bool all) {
     uint32_t from = all ? 0 : 0x20;
     for (uint32_t k = 0; k < d->n; k++) {
@@ -364,7 +371,8 @@ static bool stays_open(const nfa *a, const nfa_dstate *d, bool all) {
     return from > NFA_MAX_CHAR || (d->other != NFA_NONE && is_open(&a->dstates.p[d->other], all));
 }
 
-/* Finds the states of which it holds: all but those from which a dead end can be reached. */
+/* Finds the states of which it holds: all but those from which a dead end can be
+ * reached. */
 static void find_open(dfa_pool *p, uint32_t base, uint32_t n, bool all) {
     nfa *a = &p->b->a;
     for (bool changed = true; changed && p->b->failed == QUIRE_OK;) {
@@ -398,7 +406,8 @@ uint32_t dfa_place(dfa_pool *p, uint32_t x) {
         return 0;
     }
     if (base + d->states.n > NFA_MAX_DSTATES) {
-        (void)build_fail(p->b, QUIRE_TOO_LARGE, -1, "patterns and lists of names take over %u states", NFA_MAX_DSTATES);
+        (void)build_fail(p->b, QUIRE_TOO_LARGE, -1, "patterns and lists of names take over %u states",
+                         NFA_MAX_DSTATES);
         return 0;
     }
     *first = base;

@@ -1,9 +1,10 @@
-/* Deterministic automata over characters while a schema is compiled: patterns, lists of names, and what holds for both. Private to this
- * room.
+/* Deterministic automata over characters while a schema is compiled: patterns, lists of
+ * names, and what holds for both. Private to this room.
  *
- * What was made before is given again. A dfa's states are numbered from 0, which is its start; edges are those of nfa.h. All live in one
- * pool and are named by number; DFA_ANY is the one that accepts every text. Each operation that fails leaves its error in the build and
- * returns DFA_ANY. */
+ * What was made before is given again. A dfa's states are numbered from 0, which is its
+ * start; edges are those of nfa.h. All live in one pool and are named by number; DFA_ANY
+ * is the one that accepts every text. Each operation that fails leaves its error in the
+ * build and returns DFA_ANY. */
 #ifndef GRAMMAR_DFA_H
 #define GRAMMAR_DFA_H
 
@@ -13,8 +14,8 @@ typedef struct dfa_edge {
     uint32_t lo, hi, to; /* to: NFA_NONE where no character of the range may follow */
 } dfa_edge;
 
-/* The numbers of characters with which texts can be completed from each state: n_sets sets of states, `words` words each, that come again
- * from set `loop` on (nfa_text). */
+/* The numbers of characters with which texts can be completed from each state: n_sets
+ * sets of states, `words` words each, that come again from set `loop` on (nfa_text). */
 typedef struct dfa_lengths {
     uint64_t *sets; /* mem_new'd; NULL: there are none */
     uint32_t words, n_sets, loop, far, rich;
@@ -56,15 +57,18 @@ uint32_t dfa_names(dfa_pool *p, const str *names, uint32_t n);
 /* Texts of min to max characters; max may be NFA_NONE. */
 uint32_t dfa_length(dfa_pool *p, uint32_t min, uint32_t max);
 uint32_t dfa_combine(dfa_pool *p, uint32_t x, uint32_t y, dfa_op op);
-/* What x accepts as it is written between two quotes `quote` of Python: that one, the backslash and newlines, returns and tabs behind a
- * backslash, every other character as itself; texts with other control characters are left out. */
+/* What x accepts as it is written between two quotes `quote` of Python: that one, the
+ * backslash and newlines, returns and tabs behind a backslash, every other character as
+ * itself; texts with other control characters are left out. */
 uint32_t dfa_quoted(dfa_pool *p, uint32_t x, char quote);
 bool dfa_is_empty(const dfa_pool *p, uint32_t x);
 bool dfa_accepts(const dfa_pool *p, uint32_t x, str text);
-/* Of texts that are counted (dfa_lengths.c): how x's texts can be completed from its states, which dfa_merge may have changed before. NULL:
- * they have too many states for that, or the build failed. It stays the pool's. */
+/* Of texts that are counted (dfa_lengths.c): how x's texts can be completed from its
+ * states, which dfa_merge may have changed before. NULL: they have too many states for
+ * that, or the build failed. It stays the pool's. */
 const dfa_lengths *dfa_lengths_of(dfa_pool *p, uint32_t x);
-/* Whether some text of min to max characters is one of x; *all: whether every text of x is. */
+/* Whether some text of min to max characters is one of x; *all: whether every text of x
+ * is. */
 bool dfa_lengths_meet(const dfa_lengths *l, uint32_t min, uint32_t max, bool *all);
 
 /* Makes it smaller without changing what it accepts (dfa_merge.c). */
@@ -80,18 +84,20 @@ typedef enum dfa_found {
 } dfa_found;
 uint32_t dfa_search(dfa_pool *p, const str *texts, uint32_t n, uint32_t wanted, dfa_found found);
 
-/* What dfa_memo.c calls where an automaton was not made before; each makes one as the function of the same name. */
+/* What dfa_memo.c calls where an automaton was not made before; each makes one as the
+ * function of the same name. */
 uint32_t dfa_make_pattern(dfa_pool *p, str regex);
 uint32_t dfa_make_names(dfa_pool *p, const str *names, uint32_t n);
 uint32_t dfa_make_length(dfa_pool *p, uint32_t min, uint32_t max);
 uint32_t dfa_make_combined(dfa_pool *p, uint32_t x, uint32_t y, dfa_op op);
 uint32_t dfa_make_quoted(dfa_pool *p, uint32_t x, char quote);
 
-/* For makers of other ones: a new empty dfa, states and edges in order, and the end: states that cannot reach an accepting one are taken
- * out. */
+/* For makers of other ones: a new empty dfa, states and edges in order, and the end:
+ * states that cannot reach an accepting one are taken out. */
 uint32_t dfa_new(dfa_pool *p);
 void dfa_add_state(dfa_pool *p, uint32_t x, bool accepts);
-/* Adds an edge to the newest state; ranges ascend. `other` is set by the last range of a state where that reaches the last character. */
+/* Adds an edge to the newest state; ranges ascend. `other` is set by the last range of a
+ * state where that reaches the last character. */
 void dfa_add_edge(dfa_pool *p, uint32_t x, uint32_t lo, uint32_t hi, uint32_t to);
 void dfa_trim(dfa_pool *p, uint32_t x);
 

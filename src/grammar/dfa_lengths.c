@@ -1,7 +1,7 @@
 /* With how many characters a dfa's texts can be completed from each of its states.
  *
- * Set 0 has the accepting states, set i + 1 those that lead to one of set i. Each set follows from the one before, so where one comes again
- * all that follow do. */
+ * Set 0 has the accepting states, set i + 1 those that lead to one of set i. Each set
+ * follows from the one before, so where one comes again all that follow do. */
 #include "grammar/dfa.h"
 
 enum { MOST_SETS = 4096, MOST_WORDS = 1 << 17 };
@@ -10,7 +10,8 @@ static bool has(const uint64_t *set, uint32_t state) {
     return (set[state / 64] >> (state % 64) & 1) != 0;
 }
 
-/* Whether an edge of s leads to a state of `behind`, or to a silent one of `now`, whose character does not count. */
+/* Whether an edge of s leads to a state of `behind`, or to a silent one of `now`, whose
+ * character does not count. */
 static bool leads(const dfa *d, const nfa_dstate *s, const uint64_t *behind, const uint64_t *now) {
     for (uint32_t k = 0; k <= s->n; k++) {
         uint32_t to = k < s->n ? d->edges.p[s->first + k].to : s->other;
@@ -48,7 +49,8 @@ static bool is_full(const uint64_t *set, uint32_t n) {
     return true;
 }
 
-/* From when on each state was in some set; and whether the sets that come again are all full. */
+/* From when on each state was in some set; and whether the sets that come again are all
+ * full. */
 static void find_bounds(const dfa *d, dfa_lengths *l, uint64_t *seen) {
     bool full = true;
     l->far = l->rich = NFA_NONE;
@@ -64,7 +66,8 @@ static void find_bounds(const dfa *d, dfa_lengths *l, uint64_t *seen) {
 
 /* Finds the sets; where none comes again out->sets stays NULL. */
 static void find_lengths(dfa_pool *p, const dfa *d, dfa_lengths *out) {
-    uint32_t words = (d->states.n + 63) / 64, most = MOST_WORDS / words < MOST_SETS ? MOST_WORDS / words : MOST_SETS;
+    uint32_t words = (d->states.n + 63) / 64,
+             most = MOST_WORDS / words < MOST_SETS ? MOST_WORDS / words : MOST_SETS;
     uint64_t *sets = mem_new(((size_t)most + 1) * words, sizeof *sets);
     if (sets == NULL) {
         (void)build_fail(p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
@@ -108,7 +111,8 @@ bool dfa_lengths_meet(const dfa_lengths *l, uint32_t min, uint32_t max, bool *al
         bool may = (l->sets[(size_t)i * l->words] & 1) != 0, recurs = i >= l->loop;
         uint32_t period = l->n_sets - l->loop;
         uint64_t from = i,
-                 first = min > i && recurs ? i + (uint64_t)(min - i + period - 1) / period * period : i; /* the first of at least min */
+                 /* the first of at least min */
+            first = min > i && recurs ? i + (uint64_t)(min - i + period - 1) / period * period : i;
         some = some || (may && first >= min && first <= max);
         *all = *all && (!may || (from >= min && from <= max && (!recurs || max == NFA_NONE)));
     }

@@ -1,4 +1,5 @@
-/* Automata that are asked for again: equal patterns, lists and combinations are one, so the schemas of many tools share them. */
+/* Automata that are asked for again: equal patterns, lists and combinations are one, so
+ * the schemas of many tools share them. */
 #include "grammar/dfa.h"
 
 enum { FIRST_SLOTS = 64 };

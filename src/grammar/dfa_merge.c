@@ -1,7 +1,10 @@
-/* Makes a dfa smaller before it is placed: states that do the same become one, and those that nothing reaches are dropped.
+/* Makes a dfa smaller before it is placed: states that do the same become one, and those
+ * that nothing reaches are dropped.
  *
- * One pass from the last state to the first, so that a state is compared when its targets behind it have been. That finds all equal ends of
- * lists of names, and most of what patterns leave; targets before a state count as themselves, so some equal states on cycles stay. */
+ * One pass from the last state to the first, so that a state is compared when its targets
+ * behind it have been. That finds all equal ends of lists of names, and most of what
+ * patterns leave; targets before a state count as themselves, so some equal states on
+ * cycles stay. */
 #include "grammar/dfa.h"
 
 typedef struct merge {
@@ -32,7 +35,8 @@ static uint32_t hash_state(const merge *m, uint32_t i) {
 
 static bool is_same(const merge *m, uint32_t i, uint32_t j) {
     const nfa_dstate *a = &m->d->states.p[i], *b = &m->d->states.p[j];
-    bool same = a->n == b->n && a->accepts == b->accepts && a->silent == b->silent && seen(m, i, a->other) == seen(m, j, b->other);
+    bool same = a->n == b->n && a->accepts == b->accepts && a->silent == b->silent &&
+                seen(m, i, a->other) == seen(m, j, b->other);
     for (uint32_t k = 0; k < a->n && same; k++) {
         const dfa_edge *e = &m->d->edges.p[a->first + k], *f = &m->d->edges.p[b->first + k];
         same = e->lo == f->lo && e->hi == f->hi && seen(m, i, e->to) == seen(m, j, f->to);
@@ -51,7 +55,8 @@ static void find_same(build *b, merge *m) {
     }
 }
 
-/* Appends the state that stands for `to` to the new order, if it is not there; number[state]: its place there, plus 1. */
+/* Appends the state that stands for `to` to the new order, if it is not there;
+ * number[state]: its place there, plus 1. */
 static void reach(const merge *m, uint32_t to, uint32_t *number, uint32_t *order, uint32_t *n) {
     if (to != NFA_NONE && number[m->map[to]] == 0) {
         order[*n] = m->map[to];
@@ -77,7 +82,10 @@ static void rebuild(dfa_pool *p, const merge *m, uint32_t *number, uint32_t *ord
         if (state == NULL) {
             return;
         }
-        *state = (nfa_dstate){.first = out->edges.n, .other = moved(m, number, s->other), .accepts = s->accepts, .silent = s->silent};
+        *state = (nfa_dstate){.first = out->edges.n,
+                              .other = moved(m, number, s->other),
+                              .accepts = s->accepts,
+                              .silent = s->silent};
         for (uint32_t k = 0; k < s->n; k++) {
             dfa_edge e = m->d->edges.p[s->first + k], *edge;
             e.to = moved(m, number, e.to);

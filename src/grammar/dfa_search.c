@@ -7,7 +7,8 @@
 
 #define MAX_BYTES 8192 /* of all texts */
 
-/* A state is what of the texts could have begun: the longest prefix of one that the characters so far end with. */
+/* A state is what of the texts could have begun: the longest prefix of one that the
+ * characters so far end with. */
 typedef struct prefix {
     uint32_t child, sibling, c; /* of the trie; the character that leads here */
     uint32_t shorter;           /* the state of the longest shorter prefix that is an end of it */
@@ -71,7 +72,8 @@ static void link_shorter(search *s) {
     *root = 0;
     for (uint32_t at = 0; at < s->order.n && build_step(s->b, 1); at++) {
         uint32_t state = s->order.p[at];
-        for (uint32_t i = s->states.p[state].child; i != 0 && build_step(s->b, 1); i = s->states.p[i].sibling) {
+        for (uint32_t i = s->states.p[state].child; i != 0 && build_step(s->b, 1);
+             i = s->states.p[i].sibling) {
             prefix *p = &s->states.p[i];
             p->shorter = state != 0 ? go(s, s->states.p[state].shorter, p->c) : 0;
             p->found = p->text != 0 || s->states.p[p->shorter].found;
@@ -95,7 +97,8 @@ static void search_open(search *s, build *b, const str *texts, uint32_t n, uint3
     for (uint32_t i = 0; i < n; i++) {
         bytes += texts[i].n;
         if (bytes > MAX_BYTES) {
-            (void)build_fail(b, QUIRE_TOO_LARGE, -1, "the texts that end free text have over %d bytes together", MAX_BYTES);
+            (void)build_fail(b, QUIRE_TOO_LARGE, -1,
+                             "the texts that end free text have over %d bytes together", MAX_BYTES);
             return;
         }
         uint32_t at = 0;

@@ -3,7 +3,8 @@
 
 #include "grammar/grammar_run.h"
 
-/* machine_state.only: nobody has asked; there is no only byte; it is the byte 0, and so on. */
+/* machine_state.only: nobody has asked; there is no only byte; it is the byte 0, and so
+ * on. */
 enum { ONLY_UNKNOWN, ONLY_NONE, ONLY_FIRST };
 
 static uint16_t find_only(run_core *r, uint32_t s) {
@@ -20,7 +21,8 @@ static uint16_t find_only(run_core *r, uint32_t s) {
     return (uint16_t)(only < 0 ? ONLY_NONE : ONLY_FIRST + only);
 }
 
-/* The only byte that may follow; -1: there may be others, or the text may end. Remembered with the state. */
+/* The only byte that may follow; -1: there may be others, or the text may end. Remembered
+ * with the state. */
 static int32_t only_byte(run_core *r, uint32_t s) {
     machine_state *state = machine_state_at(&r->m, s);
     state->only = state->only == ONLY_UNKNOWN ? find_only(r, s) : state->only;
@@ -35,7 +37,8 @@ typedef struct forced_tokens {
 
 static quire_err forced_op(run_core *r, void *context) {
     forced_tokens *f = context;
-    uint32_t s = run_base(r, f->s); /* names that came leave some way, so they do not matter where there is one */
+    /* names that came leave some way, so they do not matter where there is one */
+    uint32_t s = run_base(r, f->s);
     f->n = 0;
     while (f->n < f->max && only_byte(r, s) >= 0) {
         size_t taken;
@@ -65,7 +68,7 @@ int32_t grammar_forced(grammar_run *run, grammar_state s, int32_t *tokens, int32
 typedef struct spelling {
     float probability; /* of it with all before it */
     int32_t token, parent;
-    size_t end; /* of the known bytes, behind it */
+    size_t end;    /* of the known bytes, behind it */
     bool is_alone; /* there is no other token in its place */
 } spelling;
 
@@ -116,7 +119,8 @@ static void add_spellings(guess *g, int32_t parent, size_t at, float probability
     }
 }
 
-/* Takes the likeliest of what may be added, of equal ones the first. False: none is likely enough. */
+/* Takes the likeliest of what may be added, of equal ones the first. False: none is
+ * likely enough. */
 static bool take_likeliest(guess *g, spelling *out) {
     int32_t best = 0;
     for (int32_t i = 1; i < g->n_pool; i++) {
@@ -131,7 +135,8 @@ static bool take_likeliest(guess *g, spelling *out) {
     return true;
 }
 
-/* How many tokens from `at` on have no other in their place, up to as many as may be guessed. */
+/* How many tokens from `at` on have no other in their place, up to as many as may be
+ * guessed. */
 static int32_t count_alone(const guess *g, size_t at) {
     spelling list[GRAMMAR_GUESS_WIDTH];
     int32_t n = 0;
@@ -142,7 +147,8 @@ static int32_t count_alone(const guess *g, size_t at) {
     return n;
 }
 
-/* Whether a token saves more than it and those that come with it cost where it is wrong. */
+/* Whether a token saves more than it and those that come with it cost where it is
+ * wrong. */
 static bool is_worth(const guess *g, const spelling *x) {
     float wrong = 1.0f - x->probability;
     return x->is_alone || x->probability >= wrong * g->bounds->row * (float)(1 + count_alone(g, x->end));
@@ -170,7 +176,8 @@ static quire_err bytes_op(run_core *r, void *context) {
     return r->m.why != MACHINE_FINE ? machine_error(&r->m) : QUIRE_OK;
 }
 
-int32_t grammar_guess(grammar_run *r, grammar_state s, const grammar_guess_bounds *bounds, int32_t *tokens, int32_t *parents) {
+int32_t grammar_guess(grammar_run *r, grammar_state s, const grammar_guess_bounds *bounds, int32_t *tokens,
+                      int32_t *parents) {
     guess g;
     spelling next;
     int32_t n = 0, most = bounds->nodes < GRAMMAR_MAX_GUESSES ? bounds->nodes : GRAMMAR_MAX_GUESSES;

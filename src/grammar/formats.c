@@ -4,14 +4,17 @@
 #include <stddef.h>
 #include <string.h>
 
-/* RFC 3339: days by month; February 29 in years that 4 divides, but for those that 100 and not 400 divides. */
+/* RFC 3339: days by month; February 29 in years that 4 divides, but for those that 100
+ * and not 400 divides. */
 #define YEAR   "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
 #define LEAP   "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
 #define DAYS28 "(?:0[1-9]|1[0-9]|2[0-8])"
-#define DATE   "(?:" YEAR "-(?:(?:0[13578]|1[02])-(?:" DAYS28 "|29|30|31)|(?:0[469]|11)-(?:" DAYS28 "|29|30)|02-" DAYS28 ")|" LEAP "-02-29)"
-#define TIME                                                                                                                               \
-    "(?:(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]+)?(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])|23:59" FORMAT_LEAP            \
-    "(?:\\.[0-9]+)?(?:[Zz]|[+-]00:00))"
+#define DATE                                                                                                 \
+    "(?:" YEAR "-(?:(?:0[13578]|1[02])-(?:" DAYS28 "|29|30|31)|(?:0[469]|11)-(?:" DAYS28                     \
+    "|29|30)|02-" DAYS28 ")|" LEAP "-02-29)"
+#define TIME                                                                                                 \
+    "(?:(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]+)?(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9]" \
+    ")|23:59" FORMAT_LEAP "(?:\\.[0-9]+)?(?:[Zz]|[+-]00:00))"
 
 /* RFC 1123 */
 #define LABEL "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
@@ -23,10 +26,11 @@
 #define OCTET "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 #define IPV4  OCTET "\\." OCTET "\\." OCTET "\\." OCTET
 #define H     "[0-9A-Fa-f]{1,4}"
-#define IPV6                                                                                                                               \
-    "(?:(?:" H ":){7}(?:" H "|:)|(?:" H ":){6}(?::" H "|" IPV4 "|:)|(?:" H ":){5}(?:(?::" H "){1,2}|:" IPV4 "|:)|(?:" H ":){4}(?:(?::" H   \
-    "){1,3}|(?::" H ")?:" IPV4 "|:)|(?:" H ":){3}(?:(?::" H "){1,4}|(?::" H "){0,2}:" IPV4 "|:)|(?:" H ":){2}(?:(?::" H "){1,5}|(?::" H    \
-    "){0,3}:" IPV4 "|:)|" H ":(?:(?::" H "){1,6}|(?::" H "){0,4}:" IPV4 "|:)|:(?:(?::" H "){1,7}|(?::" H "){0,5}:" IPV4 "|:))"
+#define IPV6                                                                                                 \
+    "(?:(?:" H ":){7}(?:" H "|:)|(?:" H ":){6}(?::" H "|" IPV4 "|:)|(?:" H ":){5}(?:(?::" H "){1,2}|:" IPV4  \
+    "|:)|(?:" H ":){4}(?:(?::" H "){1,3}|(?::" H ")?:" IPV4 "|:)|(?:" H ":){3}(?:(?::" H "){1,4}|(?::" H     \
+    "){0,2}:" IPV4 "|:)|(?:" H ":){2}(?:(?::" H "){1,5}|(?::" H "){0,3}:" IPV4 "|:)|" H ":(?:(?::" H         \
+    "){1,6}|(?::" H "){0,4}:" IPV4 "|:)|:(?:(?::" H "){1,7}|(?::" H "){0,5}:" IPV4 "|:))"
 
 /* RFC 3986 */
 #define PCT       "%[0-9A-Fa-f]{2}"
@@ -36,20 +40,25 @@
 #define REGNAME   "(?:[A-Za-z0-9._~!$&'()*+,;=-]|" PCT ")*"
 #define AUTHORITY "(?:" USERINFO "@)?(?:" REGNAME "|\\[" IPV6 "\\])(?::[0-9]*)?"
 #define TAIL      "(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?"
-#define HIER      "(?://" AUTHORITY "(?:/" PCHAR "*)*|/(?:" PCHAR "+(?:/" PCHAR "*)*)?|" PCHAR "+(?:/" PCHAR "*)*|)"
-#define RELATIVE  "(?://" AUTHORITY "(?:/" PCHAR "*)*|/(?:" PCHAR "+(?:/" PCHAR "*)*)?|" PCHAR_NC "+(?:/" PCHAR "*)*|)"
-#define URI       "[A-Za-z][A-Za-z0-9+.-]*:" HIER TAIL
+#define HIER                                                                                                 \
+    "(?://" AUTHORITY "(?:/" PCHAR "*)*|/(?:" PCHAR "+(?:/" PCHAR "*)*)?|" PCHAR "+(?:/" PCHAR "*)*|)"
+#define RELATIVE                                                                                             \
+    "(?://" AUTHORITY "(?:/" PCHAR "*)*|/(?:" PCHAR "+(?:/" PCHAR "*)*)?|" PCHAR_NC "+(?:/" PCHAR "*)*|)"
+#define URI "[A-Za-z][A-Za-z0-9+.-]*:" HIER TAIL
 
 /* RFC 6901, RFC 6570 */
 #define POINTER "(?:/(?:[^~/]|~[01])*)*"
 #define VARNAME "(?:[A-Za-z0-9_]|" PCT ")(?:\\.?(?:[A-Za-z0-9_]|" PCT "))*"
 #define VARSPEC VARNAME "(?::[1-9][0-9]{0,3}|\\*)?"
-#define TEMPLATE                                                                                                                           \
-    "(?:[!#$&()*+,./0-9:;=?@A-Z\\[\\]_a-z~\\u00a0-\\ud7ff\\uf900-\\uffef-]|" PCT "|\\{[+#./;?&=,!@|]?" VARSPEC "(?:," VARSPEC ")*\\})*"
+#define TEMPLATE                                                                                             \
+    "(?:[!#$&()*+,./0-9:;=?@A-Z\\[\\]_a-z~\\u00a0-\\ud7ff\\uf900-\\uffef-]|" PCT                             \
+    "|\\{[+#./;?&=,!@|]?" VARSPEC "(?:," VARSPEC ")*\\})*"
 
 /* ISO 8601 as RFC 3339 has it in appendix A */
 #define TIME_PART "T(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S)"
-#define DURATION  "P(?:(?:[0-9]+D|[0-9]+M(?:[0-9]+D)?|[0-9]+Y(?:[0-9]+M(?:[0-9]+D)?)?)(?:" TIME_PART ")?|" TIME_PART "|[0-9]+W)"
+#define DURATION                                                                                             \
+    "P(?:(?:[0-9]+D|[0-9]+M(?:[0-9]+D)?|[0-9]+Y(?:[0-9]+M(?:[0-9]+D)?)?)(?:" TIME_PART ")?|" TIME_PART       \
+    "|[0-9]+W)"
 
 #define UUID "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
 

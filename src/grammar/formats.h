@@ -4,7 +4,8 @@
 
 #include <stdbool.h>
 
-/* A second of this number is one where it is 23:59 in UTC. The regexes of times have it in UTC alone. */
+/* A second of this number is one where it is 23:59 in UTC. The regexes of times have it
+ * in UTC alone. */
 #define FORMAT_LEAP ":60"
 
 typedef struct schema_format {

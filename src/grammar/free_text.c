@@ -1,11 +1,13 @@
 /* Compiles free text, and tags that begin anywhere in it.
  *
- * Free text is a loop: letters that none of the watched texts is among, then a special token that it may hold, and so on. Beside the
- * letters runs one automaton for each trigger, which ends where the trigger is complete for the first time. */
+ * Free text is a loop: letters that none of the watched texts is among, then a special
+ * token that it may hold, and so on. Beside the letters runs one automaton for each
+ * trigger, which ends where the trigger is complete for the first time. */
 #include "base/utf8.h"
 #include "grammar/parts.h"
 
-/* What begins a tag, or ends the free text: letters, or a special token behind letters. */
+/* What begins a tag, or ends the free text: letters, or a special token behind
+ * letters. */
 typedef struct trigger {
     str letters;
     int32_t mark;  /* -1: letters alone */
@@ -38,7 +40,8 @@ static void push_way(free_text *f, uint32_t node) {
 static trigger trigger_of(parts *p, str text) {
     trigger t = {.mark = -1};
     if (text.n == 0 || !utf8_is_valid(text)) {
-        (void)build_fail(p->b, QUIRE_INVALID, -1, "a text that ends or begins a part of the grammar is empty or no UTF-8");
+        (void)build_fail(p->b, QUIRE_INVALID, -1,
+                         "a text that ends or begins a part of the grammar is empty or no UTF-8");
         return t;
     }
     part_piece first = parts_take(p, &text);
@@ -54,7 +57,8 @@ static trigger trigger_of(parts *p, str text) {
 /* The number of a trigger in the list, to which it is added unless it is there. */
 static uint32_t add_trigger(free_text *f, trigger t) {
     for (uint32_t i = 0; i < f->triggers.n && build_step(f->p->b, 1); i++) {
-        if (f->triggers.p[i].mark == t.mark && str_eq(f->triggers.p[i].letters, t.letters) && str_eq(f->triggers.p[i].rest, t.rest)) {
+        if (f->triggers.p[i].mark == t.mark && str_eq(f->triggers.p[i].letters, t.letters) &&
+            str_eq(f->triggers.p[i].rest, t.rest)) {
             return i;
         }
     }
@@ -74,7 +78,8 @@ static uint32_t add_trigger(free_text *f, trigger t) {
     return f->triggers.n - 1;
 }
 
-/* Texts that free text does not contain; a special token in one is then none of its tokens. */
+/* Texts that free text does not contain; a special token in one is then none of its
+ * tokens. */
 static void watch(free_text *f, const str *texts, size_t n) {
     for (size_t i = 0; i < n && build_step(f->p->b, 1); i++) {
         trigger t = trigger_of(f->p, texts[i]);
@@ -85,12 +90,14 @@ static void watch(free_text *f, const str *texts, size_t n) {
 
 /* ---- the loop ---- */
 
-/* The special tokens that free text may hold: a node that leads to `next`; NFA_FAIL_NODE: none. */
+/* The special tokens that free text may hold: a node that leads to `next`; NFA_FAIL_NODE:
+ * none. */
 static uint32_t emit_specials(free_text *f, grammar_specials specials, uint32_t next) {
     parts *p = f->p;
     NFA_VEC(int32_t) ids = {0};
     if (specials == GRAMMAR_SPECIALS_ALL) {
-        return build_node(p->b, NFA_MARK, NFA_RAW, build_mark_set(p->b, f->marks.p, f->marks.n, true), 0, next);
+        return build_node(p->b, NFA_MARK, NFA_RAW, build_mark_set(p->b, f->marks.p, f->marks.n, true), 0,
+                          next);
     }
     for (size_t i = 0; i < p->marks.n && specials == GRAMMAR_SPECIALS_SHOWN && build_step(p->b, 1); i++) {
         bool taken = p->marks.list[i].hidden;
@@ -117,13 +124,15 @@ static uint32_t without_pattern(free_text *f, uint32_t x) {
     return f->has_pattern ? dfa_combine(&f->p->dfas, x, f->pattern, DFA_AND_NOT) : x;
 }
 
-/* The letters up to a match of the pattern: lead to the tag, or back to the loop behind `other`. */
+/* The letters up to a match of the pattern: lead to the tag, or back to the loop behind
+ * `other`. */
 static void push_pattern(free_text *f, uint32_t loop, uint32_t behind) {
     dfa_pool *dfas = &f->p->dfas;
     uint32_t never = f->watched.n > 0 ? dfa_search(dfas, f->watched.p, f->watched.n, 0, DFA_NEVER) : DFA_ANY;
     uint32_t until = dfa_combine(dfas, f->pattern_first, never, DFA_AND);
     if (!dfa_is_empty(dfas, until)) {
-        uint32_t tag = build_call(f->p->b, f->pattern_rule, behind), other = parts_emit(f->p, f->pattern_other, loop);
+        uint32_t tag = build_call(f->p->b, f->pattern_rule, behind),
+                 other = parts_emit(f->p, f->pattern_other, loop);
         push_way(f, emit_string(f, until, build_split2(f->p->b, tag, other)));
     }
 }
@@ -148,11 +157,14 @@ static void push_trigger(free_text *f, const trigger *t, uint32_t without, uint3
     }
 }
 
-/* Writes the loop, whose node is made: out of it lead `out` and, behind trigger i, targets[i]; NFA_FAIL_NODE: nothing does. A tag that the
- * pattern begins leads to behind_tag. */
-static void emit_loop(free_text *f, uint32_t loop, grammar_specials specials, const uint32_t *targets, uint32_t behind_tag, uint32_t out) {
+/* Writes the loop, whose node is made: out of it lead `out` and, behind trigger i,
+ * targets[i]; NFA_FAIL_NODE: nothing does. A tag that the pattern begins leads to
+ * behind_tag. */
+static void emit_loop(free_text *f, uint32_t loop, grammar_specials specials, const uint32_t *targets,
+                      uint32_t behind_tag, uint32_t out) {
     build *b = f->p->b;
-    uint32_t without = f->watched.n > 0 ? dfa_search(&f->p->dfas, f->watched.p, f->watched.n, 0, DFA_NEVER) : DFA_ANY;
+    uint32_t without =
+        f->watched.n > 0 ? dfa_search(&f->p->dfas, f->watched.p, f->watched.n, 0, DFA_NEVER) : DFA_ANY;
     without = without_pattern(f, without);
     f->ways.n = 0;
     push_way(f, out);
@@ -173,7 +185,8 @@ static void emit_loop(free_text *f, uint32_t loop, grammar_specials specials, co
     if (f->has_pattern) {
         push_pattern(f, loop, behind_tag);
     }
-    build_patch(b, loop, b->failed == QUIRE_OK ? build_split(b, f->ways.p, f->ways.n) : NFA_FAIL_NODE, NFA_FAIL_NODE);
+    build_patch(b, loop, b->failed == QUIRE_OK ? build_split(b, f->ways.p, f->ways.n) : NFA_FAIL_NODE,
+                NFA_FAIL_NODE);
 }
 
 /* ---- until ---- */
@@ -194,15 +207,16 @@ static uint32_t emit_until(free_text *f, const grammar_part *part, uint32_t next
     for (uint32_t i = 0; i < n && part->part == GRAMMAR_PART_UNTIL; i++) {
         targets[i] = parts_emit_text(f->p, f->triggers.p[i].rest, next);
     }
-    emit_loop(f, loop, part->specials, targets, NFA_FAIL_NODE, part->part == GRAMMAR_PART_UNTIL ? NFA_FAIL_NODE : next);
+    emit_loop(f, loop, part->specials, targets, NFA_FAIL_NODE,
+              part->part == GRAMMAR_PART_UNTIL ? NFA_FAIL_NODE : next);
     mem_free(targets);
     return loop;
 }
 
 /* ---- tags ---- */
 
-/* The trigger of a tag, and what follows it in the tag's begin. A special token in the begin reaches further than letters of a trigger that
- * end inside it. */
+/* The trigger of a tag, and what follows it in the tag's begin. A special token in the
+ * begin reaches further than letters of a trigger that end inside it. */
 static trigger trigger_of_tag(free_text *f, const grammar_part *part, str begin) {
     str given = {0};
     for (size_t i = 0; i < part->n_texts && build_step(f->p->b, 1); i++) {
@@ -211,7 +225,8 @@ static trigger trigger_of_tag(free_text *f, const grammar_part *part, str begin)
         }
     }
     if (given.n == 0) {
-        (void)build_fail(f->p->b, QUIRE_INVALID, -1, "the tag that begins with \"%.*s\" begins with none of the triggers",
+        (void)build_fail(f->p->b, QUIRE_INVALID, -1,
+                         "the tag that begins with \"%.*s\" begins with none of the triggers",
                          begin.n < 60 ? (int)begin.n : 60, begin.p);
         return (trigger){.mark = -1};
     }
@@ -233,7 +248,8 @@ static void emit_tags(free_text *f, const grammar_part *part) {
         str rest = t.rest;
         t.rest = (str){0};
         uint32_t at = add_trigger(f, t);
-        uint32_t way = parts_emit_text(f->p, rest, parts_emit(f->p, part->tags[i].rest, NFA_RETURN_NODE)), *slot = NFA_PUSH(b, ways);
+        uint32_t way = parts_emit_text(f->p, rest, parts_emit(f->p, part->tags[i].rest, NFA_RETURN_NODE)),
+                 *slot = NFA_PUSH(b, ways);
         if (slot != NULL && trigger_at != NULL) {
             *slot = way;
             *trigger_at = at;
@@ -257,7 +273,8 @@ static void emit_tags(free_text *f, const grammar_part *part) {
 }
 
 /* One loop of free text in which each tag leads to `behind`. */
-static void emit_tagged(free_text *f, const grammar_part *part, uint32_t loop, uint32_t behind, uint32_t out) {
+static void emit_tagged(free_text *f, const grammar_part *part, uint32_t loop, uint32_t behind,
+                        uint32_t out) {
     build *b = f->p->b;
     uint32_t *targets = mem_new((size_t)f->triggers.n + 1, sizeof *targets);
     if (targets == NULL) {
@@ -265,7 +282,8 @@ static void emit_tagged(free_text *f, const grammar_part *part, uint32_t loop, u
         return;
     }
     for (uint32_t i = 0; i < f->triggers.n && b->failed == QUIRE_OK; i++) {
-        targets[i] = f->triggers.p[i].rule > 0 ? build_call(b, f->triggers.p[i].rule - 1, behind) : NFA_FAIL_NODE;
+        targets[i] =
+            f->triggers.p[i].rule > 0 ? build_call(b, f->triggers.p[i].rule - 1, behind) : NFA_FAIL_NODE;
     }
     emit_loop(f, loop, part->specials, targets, behind, out);
     mem_free(targets);
@@ -303,13 +321,15 @@ static uint32_t emit_tagged_text(free_text *f, const grammar_part *part, uint32_
         more = build_loop(b);
         emit_tagged(f, part, more, more, next);
     }
-    emit_tagged(f, part, first, part->stop_after_first ? next : more, part->at_least_one ? NFA_FAIL_NODE : next);
+    emit_tagged(f, part, first, part->stop_after_first ? next : more,
+                part->at_least_one ? NFA_FAIL_NODE : next);
     return first;
 }
 
 uint32_t parts_emit_free(parts *p, const grammar_part *part, uint32_t next) {
     free_text f = {.p = p};
-    uint32_t first = part->part == GRAMMAR_PART_TAGS ? emit_tagged_text(&f, part, next) : emit_until(&f, part, next);
+    uint32_t first =
+        part->part == GRAMMAR_PART_TAGS ? emit_tagged_text(&f, part, next) : emit_until(&f, part, next);
     NFA_FREE(p->b, f.triggers);
     NFA_FREE(p->b, f.watched);
     NFA_FREE(p->b, f.marks);

@@ -1,7 +1,8 @@
-/* Compiles GBNF and W3C's EBNF: rules as `name ::= parts`, of strings, classes, groups and repeats.
+/* Compiles GBNF and W3C's EBNF: rules as `name ::= parts`, of strings, classes, groups
+ * and repeats.
  *
- * W3C's (XML 1.0, section 6) has no escapes but #xN for a character, comments like C's, numbers in brackets before rules, and begins with
- * its first rule. */
+ * W3C's (XML 1.0, section 6) has no escapes but #xN for a character, comments like C's,
+ * numbers in brackets before rules, and begins with its first rule. */
 #include "base/utf8.h"
 #include "grammar/compile.h"
 #include "grammar/named_rules.h"
@@ -95,7 +96,8 @@ static bool at_head(parser *p) {
 static uint32_t take_char(parser *p, nfa_range set[8], uint32_t *n_set) {
     size_t len;
     *n_set = 0;
-    if (p->w3c && p->text.n - p->at > 2 && peek(p) == '#' && p->text.p[p->at + 1] == 'x' && hex_digit(p->text.p[p->at + 2]) >= 0) {
+    if (p->w3c && p->text.n - p->at > 2 && peek(p) == '#' && p->text.p[p->at + 1] == 'x' &&
+        hex_digit(p->text.p[p->at + 2]) >= 0) {
         uint32_t code = 0;
         for (p->at += 2; code <= NFA_MAX_CHAR && hex_digit(peek(p)) >= 0; p->at++) {
             code = code << 4 | (uint32_t)hex_digit(peek(p));

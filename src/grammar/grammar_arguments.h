@@ -1,7 +1,8 @@
-/* The arguments of a tool call, as a part of a grammar (grammar_parts.h): an object that obeys a JSON Schema, in the syntax in which a
- * model writes it.
+/* The arguments of a tool call, as a part of a grammar (grammar_parts.h): an object that
+ * obeys a JSON Schema, in the syntax in which a model writes it.
  *
- * In syntaxes other than JSON the names of members are words, and names that the schema says nothing about do not come. */
+ * In syntaxes other than JSON the names of members are words, and names that the schema
+ * says nothing about do not come. */
 #ifndef GRAMMAR_GRAMMAR_ARGUMENTS_H
 #define GRAMMAR_GRAMMAR_ARGUMENTS_H
 
@@ -10,12 +11,15 @@
 
 typedef enum grammar_syntax {
     GRAMMAR_SYNTAX_JSON,
-    GRAMMAR_SYNTAX_TAGS,  /* `before` NAME `middle` VALUE `behind`, once for each member: strings without quotes, other values as JSON */
+    /* `before` NAME `middle` VALUE `behind`, once for each member: strings without
+     * quotes, other values as JSON */
+    GRAMMAR_SYNTAX_TAGS,
     GRAMMAR_SYNTAX_GEMMA, /* {NAME:VALUE,..}: strings between two `quote`, nested objects alike */
     GRAMMAR_SYNTAX_PYTHON /* NAME=VALUE, ..: Python literals */
 } grammar_syntax;
 
-/* How the reader of the answer takes a value whose text has no type of its own. Without a bit: JSON where it reads so, else a string. */
+/* How the reader of the answer takes a value whose text has no type of its own. Without a
+ * bit: JSON where it reads so, else a string. */
 enum {
     GRAMMAR_READS_STRING = 1 << 0, /* as a string, whatever it looks like */
     GRAMMAR_READS_NULL = 1 << 1,   /* `null` as null, in any case and with white space around it */
@@ -45,18 +49,24 @@ typedef struct grammar_arguments {
     str rule;
     /* TAGS. Texts may hold special tokens. */
     str before, middle, behind;
-    str string_middle; /* in place of `middle` before strings; empty: the same, and then `reads` decides what a value is */
+    /* in place of `middle` before strings; empty: the same, and then `reads` decides what
+     * a value is */
+    str string_middle;
     str between;
     bool between_may_miss;
-    bool has_elements; /* behind `behind` stand the member's name and >; objects and arrays inside are written alike */
-    const str *never;  /* what no value contains, valid UTF-8 */
+    /* behind `behind` stand the member's name and >; objects and arrays inside are
+     * written alike */
+    bool has_elements;
+    const str *never; /* what no value contains, valid UTF-8 */
     size_t n_never;
     str never_first; /* what no value begins with; empty: nothing */
     /* GEMMA */
     str quote;
     bool reads_quoted; /* `reads` decides what a quoted value of the outermost object is */
     grammar_reader reader;
-    uint32_t *kept; /* 0 before; keeps the rule's number, plus 1, for parts that have the same arguments. NULL: none has */
+    /* 0 before; keeps the rule's number, plus 1, for parts that have the same arguments.
+     * NULL: none has */
+    uint32_t *kept;
 } grammar_arguments;
 
 #endif

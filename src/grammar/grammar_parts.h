@@ -1,9 +1,12 @@
-/* Grammars made of parts: texts, special tokens, rules of any kind, free text, and tags that begin anywhere in free text. All parts are one
- * automaton, so masks, forks and forced tokens are those of every grammar.
+/* Grammars made of parts: texts, special tokens, rules of any kind, free text, and tags
+ * that begin anywhere in free text. All parts are one automaton, so masks, forks and
+ * forced tokens are those of every grammar.
  *
- * A special token is a terminal of its own: no text spells it. A vocabulary has it where its text is that of grammar_mark_spell; other
- * tokens that have that spelling's first byte, which is in no UTF-8, are never allowed. In the texts of parts the special tokens of
- * grammar_marks are themselves (the longest at each place): `<tool_call>` means the token where the tokenizer has one, else the letters. */
+ * A special token is a terminal of its own: no text spells it. A vocabulary has it where
+ * its text is that of grammar_mark_spell; other tokens that have that spelling's first
+ * byte, which is in no UTF-8, are never allowed. In the texts of parts the special tokens
+ * of grammar_marks are themselves (the longest at each place): `<tool_call>` means the
+ * token where the tokenizer has one, else the letters. */
 #ifndef GRAMMAR_GRAMMAR_PARTS_H
 #define GRAMMAR_GRAMMAR_PARTS_H
 
@@ -59,16 +62,21 @@ typedef struct grammar_tag {
 
 /* All is borrowed until the call returns.
  *
- * Of GRAMMAR_PART_TAGS: where a trigger is complete in the text, the begin of a tag with that trigger goes on. A text of triggers is such
- * by its letters; one with a special token is such by its first one, which occurs in no other way then. Behind a tag free text goes on. A
- * trigger with which no tag begins occurs nowhere. A `pattern` begins a tag too, where it matches for the first time: then `behind` goes on
- * as the rest of a tag does, or `other`, behind which the same free text goes on. */
+ * Of GRAMMAR_PART_TAGS: where a trigger is complete in the text, the begin of a tag with
+ * that trigger goes on. A text of triggers is such by its letters; one with a special
+ * token is such by its first one, which occurs in no other way then. Behind a tag free
+ * text goes on. A trigger with which no tag begins occurs nowhere. A `pattern` begins a
+ * tag too, where it matches for the first time: then `behind` goes on as the rest of a
+ * tag does, or `other`, behind which the same free text goes on. */
 struct grammar_part {
     grammar_part_kind part;
-    str text;                                  /* of TEXT, RULE, OTHER */
-    grammar_kind kind;                         /* of RULE */
-    str whitespace_pattern;                    /* of RULE: as in grammar_options; `space` and `order` are the same for all rules */
-    const char *where;                         /* of RULE, may be NULL: begins the messages of its errors, as "tools[0].parameters" */
+    str text;          /* of TEXT, RULE, OTHER */
+    grammar_kind kind; /* of RULE */
+    /* of RULE: as in grammar_options; `space` and `order` are the same for all rules */
+    str whitespace_pattern;
+    /* of RULE, may be NULL: begins the messages of its errors, as
+     * "tools[0].parameters" */
+    const char *where;
     const struct grammar_arguments *arguments; /* grammar_arguments.h */
     const int32_t *ids;                        /* of MARKS */
     size_t n_ids;
@@ -90,9 +98,10 @@ struct grammar_part {
 
 #define GRAMMAR_PARTS_DEPTH 100 /* parts within parts; deeper ones are refused */
 
-/* Compiles parts; marks and options may be NULL. As grammar_compile, with its budgets for all parts together; `keyword` tells of the
- * schemas of all. QUIRE_INVALID also: a tag that begins with no trigger, texts that are empty or no UTF-8. */
-quire_err grammar_compile_parts(const grammar_part *root, const grammar_marks *marks, const grammar_options *options, grammar **out,
-                                quire_error *err);
+/* Compiles parts; marks and options may be NULL. As grammar_compile, with its budgets for
+ * all parts together; `keyword` tells of the schemas of all. QUIRE_INVALID also: a tag
+ * that begins with no trigger, texts that are empty or no UTF-8. */
+quire_err grammar_compile_parts(const grammar_part *root, const grammar_marks *marks,
+                                const grammar_options *options, grammar **out, quire_error *err);
 
 #endif

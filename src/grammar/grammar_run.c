@@ -10,7 +10,8 @@
 #define RUN_MAX_OPENERS 64 /* of one core, whose states would be too many to number */
 
 #define FIRST_MASK_BYTES ((size_t)4 << 20) /* addresses for masks */
-#define SLICE            8192              /* configurations: about a millisecond where they miss the caches */
+/* configurations: about a millisecond where they miss the caches */
+#define SLICE 8192
 
 static void core_free(run_core *r) {
     machine_deinit(&r->m);
@@ -53,7 +54,8 @@ static quire_err core_new(const run_opening *o, run_core **out) {
     r->scratch = mem_new(v->n_words, sizeof *r->scratch);
     r->list = mem_new((size_t)v->n_tokens / RUN_LIST_PART + 1, sizeof *r->list);
     size_t masks = r->mask_budget.max < FIRST_MASK_BYTES ? r->mask_budget.max : FIRST_MASK_BYTES;
-    bool has_all = r->path != NULL && r->list != NULL && r->scratch != NULL && (o->share == NULL || r->share != NULL);
+    bool has_all =
+        r->path != NULL && r->list != NULL && r->scratch != NULL && (o->share == NULL || r->share != NULL);
     quire_err e = has_all ? area_open(&r->masks, masks) : QUIRE_NO_MEMORY;
     e = e == QUIRE_OK ? machine_init(&r->m, &o->g->a, o->max_bytes, account) : e;
     if (e != QUIRE_OK) {
@@ -87,7 +89,8 @@ static bool is_for(run_core *r, const run_opening *o) {
     return r->v == o->v && r->share == o->share && has_room(r);
 }
 
-/* The core that there is with room, or a new one; counted up. The grammar's lock is held. */
+/* The core that there is with room, or a new one; counted up. The grammar's lock is
+ * held. */
 static quire_err core_open(const run_opening *o, run_core **out) {
     run_core *r = o->g->runs;
     while (r != NULL && !is_for(r, o)) {
@@ -133,7 +136,8 @@ quire_err grammar_run_open(grammar *g, grammar_vocab *v, size_t max_bytes, gramm
     return open_run(&o, out);
 }
 
-quire_err grammar_run_open_in(grammar *g, grammar_vocab *v, grammar_memory *m, uint64_t tenant, grammar_run **out) {
+quire_err grammar_run_open_in(grammar *g, grammar_vocab *v, grammar_memory *m, uint64_t tenant,
+                              grammar_run **out) {
     run_opening o = {g, v, GRAMMAR_RUN_BYTES, NULL};
     *out = NULL;
     TRY(m != NULL ? memory_share_take(m, tenant, &o.share) : QUIRE_OK);
@@ -168,12 +172,14 @@ void grammar_run_close(grammar_run *r) {
 /* Within a step: no thread outside is waited for, but other threads of the step are. */
 static bool lock_in_step(run_core *core) {
     return atomic_load(&core->n_outside) == 0 &&
-           (pthread_mutex_trylock(&core->lock) == 0 || (atomic_load(&core->n_outside) == 0 && pthread_mutex_lock(&core->lock) == 0));
+           (pthread_mutex_trylock(&core->lock) == 0 ||
+            (atomic_load(&core->n_outside) == 0 && pthread_mutex_lock(&core->lock) == 0));
 }
 
 static const char *const reasons[] = {
     [MACHINE_SPENT] = "the tokens that may come next take over 4,000,000 steps to find",
-    [MACHINE_AMBIGUOUS] = "it is too ambiguous: one more character may mean over 16,384 things, or takes over 200,000 steps to read",
+    [MACHINE_AMBIGUOUS] = "it is too ambiguous: one more character may mean over 16,384 things, or takes "
+                          "over 200,000 steps to read",
     [MACHINE_NO_BUDGET] = "its states take over 64 MiB",
     [MACHINE_NO_SHARE] = "the states of this tenant's rules take all of its share of the memory for rules",
 };
@@ -192,7 +198,8 @@ static quire_err attempt(grammar_run *r, run_op op, void *context) {
     return e;
 }
 
-/* Gives addresses to what had too few. The lock is held, and the thread is outside of steps. */
+/* Gives addresses to what had too few. The lock is held, and the thread is outside of
+ * steps. */
 static quire_err grow(run_core *core) {
     if (core->wants_masks > core->masks.reserved) {
         size_t twice = 2 * core->masks.reserved;

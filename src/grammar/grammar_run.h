@@ -13,14 +13,16 @@
 /* A list of up to n_tokens / RUN_LIST_PART tokens takes at most half of a mask's bits. */
 #define RUN_LIST_PART 64
 
-/* Texts of characters of these groups (byte_trie.h), of at most so many: all may follow. */
+/* Texts of characters of these groups (byte_trie.h), of at most so many: all may
+ * follow. */
 typedef struct run_texts {
     uint64_t groups;
     uint32_t chars;
 } run_texts;
 #define RUN_MAX_TEXTS 3
 
-/* What may follow a state, whatever it is; and over which groups the state comes back to itself, of those that are known. */
+/* What may follow a state, whatever it is; and over which groups the state comes back to
+ * itself, of those that are known. */
 #define RUN_TAKEN 128u
 typedef struct run_taken {
     run_texts texts[RUN_MAX_TEXTS];
@@ -49,9 +51,10 @@ struct run_core {
     grammar *g;
     grammar_vocab *v;
     run_core *next;
-    size_t max_bytes;     /* for the states of each who has opened it; half of that for all masks */
+    size_t max_bytes;           /* for the states of each who has opened it; half of that for all masks */
     struct memory_share *share; /* of its tenant, a reference; NULL: none */
-    /* Threads outside of steps that have the lock or want it: a step does not wait for them. */
+    /* Threads outside of steps that have the lock or want it: a step does not wait for
+     * them. */
     _Atomic int32_t n_outside;
     pthread_mutex_t lock; /* of all below */
     machine m;
@@ -67,7 +70,8 @@ struct run_core {
     _Atomic int64_t mask_ns;    /* read without the lock */
 };
 
-/* One who has opened it. What of the machine he is the first to need counts against his own budget. */
+/* One who has opened it. What of the machine he is the first to need counts against his
+ * own budget. */
 struct grammar_run {
     _Atomic int32_t refs;
     run_core *core;
@@ -76,27 +80,33 @@ struct grammar_run {
     _Atomic(const char *) why; /* the last failure for want of room, or NULL */
 };
 
-/* grammar_run.c. Does an operation on r's core, under its lock, in which the machine may grow by what is left of r's budget. Within a step
- * QUIRE_BUSY where a thread outside has the lock, or where op fails and may be tried again; elsewhere that is done, in slices between which
- * others have the lock and the thread takes turns. op: QUIRE_BUSY and other errors as machine_error. */
+/* grammar_run.c. Does an operation on r's core, under its lock, in which the machine may
+ * grow by what is left of r's budget. Within a step QUIRE_BUSY where a thread outside has
+ * the lock, or where op fails and may be tried again; elsewhere that is done, in slices
+ * between which others have the lock and the thread takes turns. op: QUIRE_BUSY and other
+ * errors as machine_error. */
 typedef quire_err (*run_op)(run_core *r, void *context);
 quire_err run_do(grammar_run *r, run_op op, void *context);
 
-/* run_names.c: states of a run, which know names that came. From RUN_NAMED on they are others than the machine's, of which run_base is the
- * one that takes the same bytes but for such names. */
+/* run_names.c: states of a run, which know names that came. From RUN_NAMED on they are
+ * others than the machine's, of which run_base is the one that takes the same bytes but
+ * for such names. */
 #define RUN_NAMED 0x80000000u
 uint32_t run_base(const run_core *r, uint32_t s);
 /* run_walk of these. */
 uint32_t run_go(run_core *r, uint32_t s, str text, size_t *n);
-/* Takes the tokens that would name something twice out of run_base's mask. False: it fails. */
+/* Takes the tokens that would name something twice out of run_base's mask. False: it
+ * fails. */
 bool run_forbid_names(run_core *r, uint32_t s, uint64_t *bits);
 
 /* mask.c; the caller holds the lock. Writes the mask behind state s. */
 quire_err run_mask(run_core *r, uint32_t s, uint64_t *bits);
-/* The only token that the mask behind state s allows; -1: it allows another number of them, or its budget is used up. */
+/* The only token that the mask behind state s allows; -1: it allows another number of
+ * them, or its budget is used up. */
 int32_t run_only_token(run_core *r, uint32_t s);
-/* A mask that is being filled: tokens beside its base go to the list too, as far as that has room; n: how many there are. With `before`
- * only tokens t are for which before[t] is from least to most. */
+/* A mask that is being filled: tokens beside its base go to the list too, as far as that
+ * has room; n: how many there are. With `before` only tokens t are for which before[t] is
+ * from least to most. */
 typedef struct mask_out {
     uint64_t *bits;
     uint32_t *list, n, max;
@@ -115,12 +125,15 @@ static inline void mask_set(mask_out *o, int32_t t) {
     o->n++;
 }
 
-/* trie_walk.c: sets the tokens of a trie that may follow state s. same: of the trie. False: the budget is used up. */
+/* trie_walk.c: sets the tokens of a trie that may follow state s. same: of the trie.
+ * False: the budget is used up. */
 bool run_walk_trie(run_core *r, const vocab_trie *t, const int32_t *same, uint32_t s, mask_out *o);
-/* taken_texts.c: texts that may follow state s because one of its nodes takes them, whatever else it is in; [RUN_MAX_TEXTS]. Returns how
- * many there are: 0 where no node takes characters. */
+/* taken_texts.c: texts that may follow state s because one of its nodes takes them,
+ * whatever else it is in; [RUN_MAX_TEXTS]. Returns how many there are: 0 where no node
+ * takes characters. */
 uint32_t run_find_texts(const run_core *r, uint32_t s, run_texts *out);
-/* The machine's state behind a text; MACHINE_DEAD, MACHINE_FULL. *n: bytes that were taken. */
+/* The machine's state behind a text; MACHINE_DEAD, MACHINE_FULL. *n: bytes that were
+ * taken. */
 uint32_t run_walk(run_core *r, uint32_t s, str text, size_t *n);
 
 #endif

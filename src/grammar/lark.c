@@ -1,7 +1,9 @@
-/* Compiles grammars in Lark's notation, as custom tools have them: rules in small letters, terminals in capitals.
+/* Compiles grammars in Lark's notation, as custom tools have them: rules in small
+ * letters, terminals in capitals.
  *
- * The language is that of the rules over characters: a terminal has no longest match, priorities choose no other texts, and what %ignore
- * names may stand before the first terminal and behind each. */
+ * The language is that of the rules over characters: a terminal has no longest match,
+ * priorities choose no other texts, and what %ignore names may stand before the first
+ * terminal and behind each. */
 #include <string.h>
 
 #include "base/utf8.h"
@@ -63,7 +65,8 @@ static void skip(parser *p, bool lines) {
             while (p->at < p->text.n && peek(p) != '\n') {
                 p->at++;
             }
-        } else if (c == ' ' || c == '\t' || c == '\r' || c == '\f' || (lines && c == '\n') || begins(p, "\\\n")) {
+        } else if (c == ' ' || c == '\t' || c == '\r' || c == '\f' || (lines && c == '\n') ||
+                   begins(p, "\\\n")) {
             p->at += c == '\\' ? 2 : 1;
         } else {
             return;
@@ -133,7 +136,9 @@ static uint32_t take_char(parser *p) {
     if (peek(p) == '\\') {
         p->at++;
         uint32_t c = regex_escape(p->t, p->text, &p->at, set, &n_set);
-        return n_set == 0 ? c : fail(p, QUIRE_INVALID, "an escape that stands for several characters; write a regex: /\\d/");
+        return n_set == 0 ? c
+                          : fail(p, QUIRE_INVALID,
+                                 "an escape that stands for several characters; write a regex: /\\d/");
     }
     int32_t c = utf8_decode(p->text.p + p->at, p->text.n - p->at, &len);
     p->at += len;
@@ -164,7 +169,8 @@ static size_t string_end(parser *p) {
 static uint32_t parse_range(parser *p, uint32_t lo) {
     uint32_t hi = p->at < p->text.n ? take_char(p) : 0;
     if (ok(p) && (!take(p, "\"") || hi < lo)) {
-        return fail(p, QUIRE_INVALID, "a range is \"a\"..\"z\", of one character each, the smaller one first");
+        return fail(p, QUIRE_INVALID,
+                    "a range is \"a\"..\"z\", of one character each, the smaller one first");
     }
     return ast_class(p->t, (nfa_range[]){{lo, hi}}, 1, false);
 }
@@ -182,7 +188,8 @@ static uint32_t parse_string(parser *p) {
     p->at = behind;
     if (ok(p) && begins(p, "..\"")) {
         p->at += 3;
-        return n == 1 ? parse_range(p, c) : fail(p, QUIRE_INVALID, "a range is \"a\"..\"z\", of one character each");
+        return n == 1 ? parse_range(p, c)
+                      : fail(p, QUIRE_INVALID, "a range is \"a\"..\"z\", of one character each");
     }
     return ast_cat(p->t, l);
 }
@@ -264,7 +271,8 @@ static uint32_t parse_atom(parser *p) {
     case '<':
         return fail(p, QUIRE_UNSUPPORTED, "tokens by name are not supported; write their text");
     default:
-        return is_name(c) ? parse_reference(p) : fail(p, QUIRE_INVALID, "a string, regex, group or name should stand here");
+        return is_name(c) ? parse_reference(p)
+                          : fail(p, QUIRE_INVALID, "a string, regex, group or name should stand here");
     }
 }
 
@@ -294,7 +302,8 @@ static uint32_t parse_repeat(parser *p) {
     uint32_t min = take_count(p), max = min;
     skip(p, false);
     max = ok(p) && take(p, "..") ? take_count(p) : max;
-    return ok(p) && min > max ? fail(p, QUIRE_INVALID, "a repeat's second number is smaller") : ast_repeat(p->t, node, min, max);
+    return ok(p) && min > max ? fail(p, QUIRE_INVALID, "a repeat's second number is smaller")
+                              : ast_repeat(p->t, node, min, max);
 }
 
 /* Whether the next line goes on with another alternative. */
@@ -405,7 +414,8 @@ static void parse_definition(parser *p) {
         skip(p, false);
     }
     if (peek(p) == '{' || peek(p) == '[') {
-        (void)fail(p, QUIRE_UNSUPPORTED, "templates and attributes of rules are not supported; write the rule out");
+        (void)fail(p, QUIRE_UNSUPPORTED,
+                   "templates and attributes of rules are not supported; write the rule out");
     } else if (ok(p) && !take(p, ":")) {
         (void)fail(p, QUIRE_INVALID, "a rule is name: parts");
     }
@@ -425,7 +435,8 @@ static void parse_statements(parser *p) {
         skip(p, false);
         if (ok(p) && p->at < p->text.n && peek(p) != '\n') {
             (void)fail(p, QUIRE_INVALID,
-                       peek(p) == ')' || peek(p) == ']' ? "a closing bracket without its opening one" : "a statement ends with its line");
+                       peek(p) == ')' || peek(p) == ']' ? "a closing bracket without its opening one"
+                                                        : "a statement ends with its line");
         }
     }
     ast_list all = {0};

@@ -1,21 +1,26 @@
 /* Takes left recursion out of rules.
  *
- * Rules that call each other before they read anything are parsed bottom-up along that spine: begin with any of them where it begins
- * without such a call; when rule B has ended, go on behind a call of B that began some rule; when the wanted rule A has ended, A may be
- * over (left-corner transform: Rosenkrantz and Lewis 1970, here on transition networks). Each A gets copies of the nodes of all rules of
- * its circle, in which B's RETURN leads to those places. */
+ * Rules that call each other before they read anything are parsed bottom-up along that
+ * spine: begin with any of them where it begins without such a call; when rule B has
+ * ended, go on behind a call of B that began some rule; when the wanted rule A has ended,
+ * A may be over (left-corner transform: Rosenkrantz and Lewis 1970, here on transition
+ * networks). Each A gets copies of the nodes of all rules of its circle, in which B's
+ * RETURN leads to those places. */
 #include "grammar/build.h"
 
 #define NODES_PER_STEP 256 /* of a map that is cleared */
 
-typedef struct left_call { /* rule `from` begins with a call of rule `to`, behind which it goes on at `next` */
+/* rule `from` begins with a call of rule `to`, behind which it goes on at `next` */
+typedef struct left_call {
     uint32_t from, to, next;
 } left_call;
 
 typedef struct leftmost {
     build *b;
     NFA_VEC(left_call) calls;
-    NFA_VEC(uint32_t) firsts; /* nodes with which the rule at hand begins: bytes, characters, calls of other rules */
+    /* nodes with which the rule at hand begins: bytes, characters, calls of other
+     * rules */
+    NFA_VEC(uint32_t) firsts;
     NFA_VEC(uint32_t) work;
     uint32_t *stamp; /* [nodes.n] */
     uint32_t now, n_nodes;
@@ -40,8 +45,8 @@ static void push_first(leftmost *l, uint32_t node) {
 
 typedef enum scan_bodies { BODIES_TOO, NO_BODIES } scan_bodies;
 
-/* Lists what a rule may begin with, from `start`; its calls are added to l->calls. `bodies`: what a counted repeat begins with is listed
- * beside the repeat. */
+/* Lists what a rule may begin with, from `start`; its calls are added to l->calls.
+ * `bodies`: what a counted repeat begins with is listed beside the repeat. */
 static void scan(leftmost *l, uint32_t rule, uint32_t start, scan_bodies bodies) {
     nfa *a = &l->b->a;
     l->now++;
@@ -97,7 +102,8 @@ static void reach(leftmost *l, uint32_t rule, bool *seen) {
     }
 }
 
-/* The copy of a node in map[], made when it is first asked for; what it leads to is copied later (copy_rest). */
+/* The copy of a node in map[], made when it is first asked for; what it leads to is
+ * copied later (copy_rest). */
 static uint32_t copy_of(leftmost *l, uint32_t *map, uint32_t node) {
     if (node == NFA_FAIL_NODE) {
         return node;
@@ -149,21 +155,24 @@ static uint32_t index_in(const circle *c, uint32_t rule) {
     return i;
 }
 
-/* A copy for the beginning alone: what may be empty there is not, as what stands behind it is in the list too. */
+/* A copy for the beginning alone: what may be empty there is not, as what stands behind
+ * it is in the list too. */
 static uint32_t first_copy(leftmost *l, uint32_t *map, uint32_t node) {
     nfa_node n = l->b->a.nodes.p[node];
     if (n.op != NFA_CALL && n.op != NFA_REPEAT) {
         return copy_of(l, map, node);
     }
-    uint32_t copy = build_node(l->b, (nfa_op)n.op, (nfa_mode)n.mode, n.arg, 1, n.next), *w = NFA_PUSH(l->b, l->work);
+    uint32_t copy = build_node(l->b, (nfa_op)n.op, (nfa_mode)n.mode, n.arg, 1, n.next),
+             *w = NFA_PUSH(l->b, l->work);
     if (w != NULL) {
         *w = copy;
     }
     return copy;
 }
 
-/* Copies of what member i begins with, but for calls of members, as one node. Nothing at all is not among it: what stands behind a call
- * that may be empty is in the list of the caller. */
+/* Copies of what member i begins with, but for calls of members, as one node. Nothing at
+ * all is not among it: what stands behind a call that may be empty is in the list of the
+ * caller. */
 static uint32_t beginning(leftmost *l, const circle *c, uint32_t i) {
     nfa *a = &l->b->a;
     uint32_t n_calls = l->calls.n, n = 0;
@@ -184,7 +193,8 @@ static uint32_t beginning(leftmost *l, const circle *c, uint32_t i) {
     return n > 0 ? build_split(l->b, l->firsts.p, n) : NFA_FAIL_NODE;
 }
 
-/* Where the end of member i leads: behind each call of it that began a member, and out where it is the wanted rule. */
+/* Where the end of member i leads: behind each call of it that began a member, and out
+ * where it is the wanted rule. */
 static void lead_on(leftmost *l, const circle *c, uint32_t i, bool wanted) {
     l->firsts.n = 0;
     if (wanted) {
@@ -200,7 +210,8 @@ static void lead_on(leftmost *l, const circle *c, uint32_t i, bool wanted) {
         }
     }
     if (l->b->failed == QUIRE_OK && l->firsts.n > 0) {
-        uint32_t split = build_split(l->b, l->firsts.p, l->firsts.n), first = l->b->a.targets.n, *to = NFA_PUSH(l->b, l->b->a.targets);
+        uint32_t split = build_split(l->b, l->firsts.p, l->firsts.n), first = l->b->a.targets.n,
+                 *to = NFA_PUSH(l->b, l->b->a.targets);
         if (to != NULL) { /* the end's own node, which copies lead to already, becomes a way to it */
             *to = split;
             l->b->a.nodes.p[c->ends[i]] = (nfa_node){.op = NFA_SPLIT, .n = 1, .arg = first};
@@ -237,7 +248,8 @@ static void rewrite(leftmost *l, const circle *c, uint32_t wanted) {
     mem_free(begins);
 }
 
-/* A call of a member within a counted repeat at the beginning of a rule cannot be turned around. */
+/* A call of a member within a counted repeat at the beginning of a rule cannot be turned
+ * around. */
 static void check_repeats(leftmost *l, const circle *c) {
     nfa *a = &l->b->a;
     for (uint32_t i = 0; i < c->n; i++) {
@@ -253,7 +265,8 @@ static void check_repeats(leftmost *l, const circle *c) {
             scan(l, c->rules[i], body, BODIES_TOO);
             for (uint32_t j = n_calls; j < l->calls.n; j++) {
                 if (index_in(c, l->calls.p[j].to) < c->n) {
-                    (void)build_fail(l->b, QUIRE_UNSUPPORTED, -1, "a rule calls itself at the beginning of a counted repeat");
+                    (void)build_fail(l->b, QUIRE_UNSUPPORTED, -1,
+                                     "a rule calls itself at the beginning of a counted repeat");
                 }
             }
             l->calls.n = n_calls;

@@ -1,4 +1,5 @@
-/* States of a grammar's machine: transitions, and the numbers of equal stacks, tallies and sets. */
+/* States of a grammar's machine: transitions, and the numbers of equal stacks, tallies
+ * and sets. */
 #include "grammar/machine.h"
 
 #include "grammar/grammar.h"
@@ -38,7 +39,8 @@ static uint32_t cell_hash(const machine *m, uint32_t i) {
 }
 static uint32_t tally_hash(const machine *m, uint32_t i) {
     const machine_tally *t = (const machine_tally *)m->tallies.p + i;
-    return hash_words((const uint64_t *)m->words.p + t->first, t->n * sizeof(uint64_t), mix(mix(2, t->count), t->other));
+    return hash_words((const uint64_t *)m->words.p + t->first, t->n * sizeof(uint64_t),
+                      mix(mix(2, t->count), t->other));
 }
 static uint32_t state_hash(const machine *m, uint32_t i) {
     const machine_state *s = machine_state_at(m, i);
@@ -68,7 +70,8 @@ static bool use(machine *m, area *a, size_t bytes) {
     return machine_use(m, a, &m->budget, bytes) && !m->failed;
 }
 
-/* Counts configurations that are looked at. False: there is no time for them now, or they are too many for one byte. */
+/* Counts configurations that are looked at. False: there is no time for them now, or they
+ * are too many for one byte. */
 static bool do_work(machine *m, uint32_t n) {
     if (!work_add(&m->meter, n)) {
         machine_fail(m, MACHINE_LATER);
@@ -77,7 +80,8 @@ static bool do_work(machine *m, uint32_t n) {
 }
 
 /* Puts element i, the newest of n, into t; grows t first where it is half full. */
-static bool table_put(machine *m, machine_table *t, uint32_t i, uint32_t first, uint32_t (*hash)(const machine *m, uint32_t i)) {
+static bool table_put(machine *m, machine_table *t, uint32_t i, uint32_t first,
+                      uint32_t (*hash)(const machine *m, uint32_t i)) {
     uint32_t from = i;
     if ((i + 1) * 2 > t->n_slots) {
         uint32_t n = t->n_slots == 0 ? FIRST_SLOTS : t->n_slots * 2;
@@ -99,8 +103,9 @@ static bool table_put(machine *m, machine_table *t, uint32_t i, uint32_t first, 
     return true;
 }
 
-#define TABLE_EACH(t, h, i)                                                                                                                \
-    for (uint32_t at_ = (h) & ((t).n_slots - 1), i = 0; (t).n_slots > 0 && (i = ((const uint32_t *)(t).slots.p)[at_]) != 0;                \
+#define TABLE_EACH(t, h, i)                                                                                  \
+    for (uint32_t at_ = (h) & ((t).n_slots - 1), i = 0;                                                      \
+         (t).n_slots > 0 && (i = ((const uint32_t *)(t).slots.p)[at_]) != 0;                                 \
          at_ = (at_ + 1) & ((t).n_slots - 1))
 
 uint32_t machine_find(const machine *m, machine_cell c) {
@@ -129,7 +134,8 @@ uint32_t machine_number(machine *m, machine_cell c) {
 
 uint32_t machine_push(machine *m, uint32_t node, uint32_t data, uint32_t below) {
     bool is_level = m->a->nodes.p[node].op == NFA_OBJECT || m->a->nodes.p[node].op == NFA_ARRAY;
-    return machine_number(m, (machine_cell){node, data, below, ((const machine_cell *)m->cells.p)[below].depth + is_level});
+    return machine_number(
+        m, (machine_cell){node, data, below, ((const machine_cell *)m->cells.p)[below].depth + is_level});
 }
 
 uint32_t machine_tally_of(machine *m, machine_tally t, const uint64_t *words) {
@@ -141,7 +147,8 @@ uint32_t machine_tally_of(machine *m, machine_tally t, const uint64_t *words) {
             return i - 1;
         }
     }
-    if (!use(m, &m->tallies, (m->n_tallies + 1) * sizeof t) || !use(m, &m->words, (m->n_words + t.n) * sizeof *words)) {
+    if (!use(m, &m->tallies, (m->n_tallies + 1) * sizeof t) ||
+        !use(m, &m->words, (m->n_words + t.n) * sizeof *words)) {
         return 0;
     }
     t.first = m->n_words;
@@ -207,7 +214,8 @@ void machine_follow(machine *m, uint32_t node, uint32_t at, uint32_t stack, uint
     ((machine_work *)m->work.p)[m->n_work++] = w;
 }
 
-static void follow_repeat(machine *m, const nfa_node *node, uint32_t id, uint32_t count, uint32_t stack, uint32_t fresh) {
+static void follow_repeat(machine *m, const nfa_node *node, uint32_t id, uint32_t count, uint32_t stack,
+                          uint32_t fresh) {
     const nfa_repeat *r = &m->a->repeats.p[node->arg];
     if (count >= r->min && (count > 0 || node->n == 0)) {
         machine_follow(m, node->next, 0, stack, fresh);
@@ -218,7 +226,8 @@ static void follow_repeat(machine *m, const nfa_node *node, uint32_t id, uint32_
     }
 }
 
-/* A rule or body ends. What was pushed since the last byte read nothing: `nullable` covers that where it is called. */
+/* A rule or body ends. What was pushed since the last byte read nothing: `nullable`
+ * covers that where it is called. */
 static void follow_return(machine *m, const machine_work *w) {
     if (w->fresh != 0) {
         return;
@@ -262,7 +271,8 @@ static void follow_string(machine *m, const machine_work *w, const nfa_node *nod
     if ((node->n & NFA_KEPT) != 0 && w->at == 0) { /* the name's cell, without characters yet */
         stack = machine_push(m, w->node, 0, stack);
     }
-    if (d->n > 0 || d->other != NFA_NONE || (node->n & NFA_ONCE) != 0) { /* a name is read up to what ends it */
+    /* a name is read up to what ends it */
+    if (d->n > 0 || d->other != NFA_NONE || (node->n & NFA_ONCE) != 0) {
         machine_add(m, (machine_config){w->node, q, 0, stack});
     }
     if (d->accepts) {
@@ -411,7 +421,8 @@ static void begin_set(machine *m, uint32_t n_slots) {
     m->stamp++;
 }
 
-/* The first byte of what stands behind a name: no name has it there. 0: it is not always the same. */
+/* The first byte of what stands behind a name: no name has it there. 0: it is not always
+ * the same. */
 static uint8_t byte_behind(const nfa *a, const nfa_node *name) {
     const nfa_node *next = &a->nodes.p[name->next];
     const uint32_t *ways = next->op == NFA_SPLIT ? a->targets.p + next->arg : &name->next;
@@ -494,7 +505,8 @@ static void read_set(machine *m, uint32_t state, uint8_t byte, uint32_t n_slots)
     close_set(m);
 }
 
-/* Whether another transition may begin. Outside of steps one that has begun is finished, so that slices get on. */
+/* Whether another transition may begin. Outside of steps one that has begun is finished,
+ * so that slices get on. */
 static bool may_begin(machine *m) {
     if (m->meter.room == NULL && m->made >= m->slice) {
         machine_fail(m, MACHINE_LATER);
@@ -503,7 +515,8 @@ static bool may_begin(machine *m) {
     return m->why == MACHINE_FINE;
 }
 
-/* Charges a finished transition to the mask that asked for it: a count that no pause changes. */
+/* Charges a finished transition to the mask that asked for it: a count that no pause
+ * changes. */
 static void charge(machine *m) {
     m->made += m->looked;
     if (m->account != 0) {
@@ -512,7 +525,8 @@ static void charge(machine *m) {
 }
 
 static uint32_t build_next(machine *m, uint32_t state, uint8_t byte) {
-    static const uint32_t slots[] = {FEW_VISITED, 4096, N_VISITED}; /* few, so that few pages are touched for most */
+    /* few, so that few pages are touched for most */
+    static const uint32_t slots[] = {FEW_VISITED, 4096, N_VISITED};
     size_t i = 0;
     if (m->account != 0 && machine_state_at(m, m->account)->spent > MACHINE_MAX_SPENT) {
         machine_fail(m, MACHINE_SPENT);
@@ -558,16 +572,18 @@ uint32_t machine_next(machine *m, uint32_t state, uint8_t byte) {
     if (to == MACHINE_UNKNOWN) {
         to = build_next(m, state, byte);
         if (to != MACHINE_FULL) {
-            ((uint32_t *)m->rows.p)[(size_t)(machine_state_at(m, state)->row - 1) * m->a->n_byte_classes + class] = to;
+            ((uint32_t *)
+                 m->rows.p)[(size_t)(machine_state_at(m, state)->row - 1) * m->a->n_byte_classes + class] =
+                to;
         }
     }
     return to;
 }
 
-#define GROWING_AREAS(m)                                                                                                                   \
-    {                                                                                                                                      \
-        &(m)->configs, &(m)->cells, &(m)->tallies, &(m)->words, &(m)->states, &(m)->rows, &(m)->cell_table.slots, &(m)->tally_table.slots, \
-            &(m)->state_table.slots                                                                                                        \
+#define GROWING_AREAS(m)                                                                                     \
+    {                                                                                                        \
+        &(m)->configs, &(m)->cells, &(m)->tallies, &(m)->words, &(m)->states, &(m)->rows,                    \
+            &(m)->cell_table.slots, &(m)->tally_table.slots, &(m)->state_table.slots                         \
     }
 
 static size_t smaller(size_t a, size_t b) {
@@ -588,7 +604,8 @@ static quire_err open_areas(machine *m, size_t max_bytes) {
 static quire_err begin(machine *m) {
     machine_begin(m, UINT64_MAX);
     begin_set(m, N_VISITED);
-    if (use(m, &m->cells, sizeof(machine_cell)) && use(m, &m->states, MACHINE_FIRST * sizeof(machine_state))) {
+    if (use(m, &m->cells, sizeof(machine_cell)) &&
+        use(m, &m->states, MACHINE_FIRST * sizeof(machine_state))) {
         (void)machine_tally_of(m, (machine_tally){0}, NULL); /* 0: nothing seen */
         machine_follow(m, m->a->rules.p[0].start, 0, 0, 0);
         close_set(m);
@@ -604,8 +621,10 @@ static quire_err begin(machine *m) {
 }
 
 quire_err machine_init(machine *m, const nfa *a, size_t max_bytes, area_account *account) {
-    *m = (machine){
-        .a = a, .budget = {.max = max_bytes, .account = account}, .n_cells = 1 /* 0 is the empty stack */, .n_states = MACHINE_FIRST};
+    *m = (machine){.a = a,
+                   .budget = {.max = max_bytes, .account = account},
+                   .n_cells = 1 /* 0 is the empty stack */,
+                   .n_states = MACHINE_FIRST};
     quire_err e = open_areas(m, max_bytes);
     work_room *room = work_room_enter(NULL);
     while (e == QUIRE_OK && (e = begin(m)) == QUIRE_BUSY) {
@@ -643,7 +662,8 @@ quire_err machine_error(const machine *m) {
     }
 }
 
-/* Besides what was cramped, what soon would be: so that few operations are begun again. */
+/* Besides what was cramped, what soon would be: so that few operations are begun
+ * again. */
 quire_err machine_grow(machine *m) {
     area *all[] = GROWING_AREAS(m);
     if (m->why != MACHINE_CRAMPED) {

@@ -1,9 +1,12 @@
-/* The machine of a compiled grammar: sets of configurations, built as bytes come and numbered, so that equal sets are one state. Private to
- * this room; the caller holds the run's lock.
+/* The machine of a compiled grammar: sets of configurations, built as bytes come and
+ * numbered, so that equal sets are one state. Private to this room; the caller holds the
+ * run's lock.
  *
- * A configuration is a node, how far it is read, and a stack. Stacks are lists whose cells are shared: equal stacks have one number. A
- * state is a sorted set of configurations; its row remembers the state behind each class of bytes. So the machine is the deterministic
- * automaton of the grammar, of which only the visited part exists. Everything lies in reserved areas that only grow. */
+ * A configuration is a node, how far it is read, and a stack. Stacks are lists whose
+ * cells are shared: equal stacks have one number. A state is a sorted set of
+ * configurations; its row remembers the state behind each class of bytes. So the machine
+ * is the deterministic automaton of the grammar, of which only the visited part exists.
+ * Everything lies in reserved areas that only grow. */
 #ifndef GRAMMAR_MACHINE_H
 #define GRAMMAR_MACHINE_H
 
@@ -16,9 +19,10 @@
 #define MACHINE_FULL    2u /* returned by machine_next: it failed; machine.why says why */
 #define MACHINE_FIRST   3u /* the state before any byte */
 
-#define MACHINE_MAX_CONFIGS 16384   /* configurations of a state */
-#define MACHINE_MAX_WORK    200000  /* configurations that one byte behind a state may take to look at */
-#define MACHINE_MAX_SPENT   4000000 /* and all bytes that the mask behind a state asks for, which nobody asked for before */
+#define MACHINE_MAX_CONFIGS 16384  /* configurations of a state */
+#define MACHINE_MAX_WORK    200000 /* configurations that one byte behind a state may take to look at */
+/* and all bytes that the mask behind a state asks for, which nobody asked for before */
+#define MACHINE_MAX_SPENT 4000000
 
 /* Why an operation failed. The first two: it may be tried again. */
 typedef enum machine_why {
@@ -45,8 +49,10 @@ typedef struct machine_cell {
 
 /* What an object or array holds so far. */
 typedef struct machine_tally {
-    uint32_t count;    /* members or items, up to where more makes no difference */
-    uint32_t other;    /* of an object in the schema's order: the next part; of an array: those that count towards `contains` */
+    uint32_t count; /* members or items, up to where more makes no difference */
+    /* of an object in the schema's order: the next part; of an array: those that count
+     * towards `contains` */
+    uint32_t other;
     uint32_t first, n; /* words of seen parts */
 } machine_tally;
 
@@ -56,9 +62,11 @@ typedef struct machine_state {
     uint32_t mask;     /* of mask.c: where the mask lies, plus 1; 0: not built */
     uint32_t spent;    /* work of the transitions that were made for its mask */
     bool final, over;
-    uint16_t only;          /* of forced.c: the only byte that may follow */
-    uint32_t most, least;   /* objects and arrays around a configuration */
-    uint32_t name;          /* how many are around the name that is being read, of an open member that comes once; 0: none is */
+    uint16_t only;        /* of forced.c: the only byte that may follow */
+    uint32_t most, least; /* objects and arrays around a configuration */
+    /* how many are around the name that is being read, of an open member that comes once;
+     * 0: none is */
+    uint32_t name;
     bool is_roomy, is_word; /* that name goes on to others, whatever came; it has no quotes */
     uint8_t end;            /* the byte that ends it; 0: unknown */
     uint8_t names;          /* of run_names.c: which tokens have names in them */
@@ -81,28 +89,32 @@ typedef struct machine {
     bool failed, crowded; /* crowded: visited had too few slots */
     uint32_t looked;      /* configurations that were looked at */
     /* one operation, from machine_begin to machine_end */
-    work_meter meter;     /* of configurations */
-    uint64_t slice, made; /* of them, those of finished transitions; after slice it is MACHINE_LATER where there is no room */
-    uint32_t account;     /* the state whose mask it makes; 0: none */
+    work_meter meter; /* of configurations */
+    /* of them, those of finished transitions; after slice it is MACHINE_LATER where there
+     * is no room */
+    uint64_t slice, made;
+    uint32_t account; /* the state whose mask it makes; 0: none */
     machine_why why;
     area *cramped; /* which area is to have so many bytes */
     size_t wanted;
 } machine;
 
-/* account: what its memory is taken from; NULL: none. QUIRE_TOO_LARGE, QUIRE_NO_MEMORY. */
+/* account: what its memory is taken from; NULL: none. QUIRE_TOO_LARGE,
+ * QUIRE_NO_MEMORY. */
 quire_err machine_init(machine *m, const nfa *a, size_t max_bytes, area_account *account);
 void machine_deinit(machine *m);
-/* Begins an operation of the calling thread. One within a step does what fits into its room (base/work_room.h); another does no more
- * transitions after those of `slice` configurations. */
+/* Begins an operation of the calling thread. One within a step does what fits into its
+ * room (base/work_room.h); another does no more transitions after those of `slice`
+ * configurations. */
 void machine_begin(machine *m, uint64_t slice);
 void machine_end(machine *m);
 /* Notes why an operation fails. */
 void machine_fail(machine *m, machine_why why);
-/* What the operation's failure means for its caller: QUIRE_BUSY where it may be tried again (after machine_grow), QUIRE_TOO_LARGE,
- * QUIRE_NO_MEMORY. */
+/* What the operation's failure means for its caller: QUIRE_BUSY where it may be tried
+ * again (after machine_grow), QUIRE_TOO_LARGE, QUIRE_NO_MEMORY. */
 quire_err machine_error(const machine *m);
-/* Gives more addresses to what was cramped. Areas may move: nothing that points into the machine is kept across the call.
- * QUIRE_NO_MEMORY: all that is there stays. */
+/* Gives more addresses to what was cramped. Areas may move: nothing that points into the
+ * machine is kept across the call. QUIRE_NO_MEMORY: all that is there stays. */
 quire_err machine_grow(machine *m);
 /* area_use by the machine's budget. False: it failed. */
 bool machine_use(machine *m, area *a, area_budget *budget, size_t bytes);
@@ -110,7 +122,8 @@ bool machine_use(machine *m, area *a, area_budget *budget, size_t bytes);
 uint32_t machine_next(machine *m, uint32_t state, uint8_t byte);
 /* The state of a set of configurations, in any order; MACHINE_FULL. */
 uint32_t machine_state_of(machine *m, const machine_config *set, uint32_t n);
-/* The row of a state: what stands behind each class of bytes, MACHINE_UNKNOWN where nobody has asked. NULL: the budget is used up. */
+/* The row of a state: what stands behind each class of bytes, MACHINE_UNKNOWN where
+ * nobody has asked. NULL: the budget is used up. */
 const uint32_t *machine_row(machine *m, uint32_t state);
 
 static inline machine_state *machine_state_at(const machine *m, uint32_t state) {
@@ -129,7 +142,8 @@ static inline nfa_room machine_room(const machine *m, uint32_t stack) {
 
 /* Adds a configuration to the transition under way. */
 void machine_add(machine *m, machine_config c);
-/* Adds what follows without reading: (node, at) with a stack. fresh: the stack's top was pushed since the last byte. */
+/* Adds what follows without reading: (node, at) with a stack. fresh: the stack's top was
+ * pushed since the last byte. */
 void machine_follow(machine *m, uint32_t node, uint32_t at, uint32_t stack, uint32_t fresh);
 uint32_t machine_push(machine *m, uint32_t node, uint32_t data, uint32_t below);
 /* The number of any cell; of one that is there, else NFA_NONE. */
@@ -139,7 +153,8 @@ uint32_t machine_find(const machine *m, machine_cell c);
 uint32_t machine_tally_of(machine *m, machine_tally t, const uint64_t *words);
 /* machine_chars.c: a byte for a node that reads characters. */
 void machine_read_char(machine *m, const machine_config *c, uint8_t byte);
-/* Whether c reads the name of an open member that comes once; and whether that goes on to endless other names, whatever came. */
+/* Whether c reads the name of an open member that comes once; and whether that goes on to
+ * endless other names, whatever came. */
 static inline bool machine_is_name(const machine *m, const machine_config *c) {
     const nfa_node *node = &m->a->nodes.p[c->node];
     return (node->op == NFA_STRING || node->op == NFA_COUNTED) && (node->n & NFA_ONCE) != 0;
@@ -147,7 +162,8 @@ static inline bool machine_is_name(const machine *m, const machine_config *c) {
 bool machine_is_roomy(const machine *m, const machine_config *c);
 /* machine_marks.c: a byte for a special token. */
 void machine_read_mark(machine *m, const machine_config *c, uint8_t byte);
-/* machine_members.c: an object or array behind a part (or at its beginning), and behind a comma. */
+/* machine_members.c: an object or array behind a part (or at its beginning), and behind a
+ * comma. */
 void machine_object_next(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);
 void machine_object_part(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);
 /* Behind the name of an open member: stack's top cell holds the name. */

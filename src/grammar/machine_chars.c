@@ -1,10 +1,13 @@
-/* Bytes to characters: the part of the machine that reads UTF-8 and the escapes of JSON strings.
+/* Bytes to characters: the part of the machine that reads UTF-8 and the escapes of JSON
+ * strings.
  *
- * A character that is read partly could become any of a range. Where the whole range leads to one target, its bits no longer matter: the
- * configuration keeps only the target and how many bytes are missing. So texts in any script lead through few states. */
+ * A character that is read partly could become any of a range. Where the whole range
+ * leads to one target, its bits no longer matter: the configuration keeps only the target
+ * and how many bytes are missing. So texts in any script lead through few states. */
 #include "grammar/machine.h"
 
-/* What is missing of a character: value >> 24. RAW_x_y: y of the x bytes. HEX_n, LOW_n: n digits are read. */
+/* What is missing of a character: value >> 24. RAW_x_y: y of the x bytes. HEX_n, LOW_n: n
+ * digits are read. */
 typedef enum phase {
     BEGIN,
     RAW_2_1,
@@ -48,7 +51,8 @@ static fit class_fit(const nfa *a, const nfa_class *c, uint32_t lo, uint32_t hi)
     return FIT_NONE;
 }
 
-/* How many of a text's characters are read, behind one more; what is over does not matter. */
+/* How many of a text's characters are read, behind one more; what is over does not
+ * matter. */
 static uint32_t one_more(uint32_t at, uint32_t min, uint32_t max) {
     return max == NFA_NONE && at >= min ? min : at + 1;
 }
@@ -58,14 +62,17 @@ static uint32_t count_at(const nfa *a, const nfa_text *t, uint32_t count, uint32
     return a->dstates.p[to].silent ? count : one_more(count, t->min, t->max);
 }
 
-/* Of a text of which `count` characters are read: `to`, or NFA_NONE where it is too long there to be completed, or too short. */
+/* Of a text of which `count` characters are read: `to`, or NFA_NONE where it is too long
+ * there to be completed, or too short. */
 static uint32_t in_length(const nfa *a, const nfa_text *t, uint32_t count, uint32_t to) {
-    bool ends = t == NULL || to == NFA_NONE || nfa_text_can_end(a, t, to - t->first, count_at(a, t, count, to));
+    bool ends =
+        t == NULL || to == NFA_NONE || nfa_text_can_end(a, t, to - t->first, count_at(a, t, count, to));
     return ends ? to : NFA_NONE;
 }
 
 /* t: NULL, or the text whose dfa it is and of which `count` characters are read. */
-static fit dfa_fit(const nfa *a, uint32_t state, const nfa_text *t, uint32_t count, uint32_t lo, uint32_t hi, uint32_t *to) {
+static fit dfa_fit(const nfa *a, uint32_t state, const nfa_text *t, uint32_t count, uint32_t lo, uint32_t hi,
+                   uint32_t *to) {
     const nfa_dstate *d = &a->dstates.p[state];
     uint32_t n_targets = 0, from = lo;
     bool any = false, over = false;
@@ -123,7 +130,8 @@ static fit range_fit(const reader *r, uint32_t lo, uint32_t hi, uint32_t *to) {
     }
 }
 
-/* The same for characters written as \u: not those that are only written as themselves. */
+/* The same for characters written as \u: not those that are only written as
+ * themselves. */
 static fit escaped_fit(const reader *r, uint32_t lo, uint32_t hi, uint32_t *to) {
     if (r->node->mode != NFA_PLAIN || hi < 0x20 || lo > 0x7E) {
         return range_fit(r, lo, hi, to);
@@ -158,7 +166,8 @@ static void complete(reader *r, uint32_t c, bool escaped) {
     }
 }
 
-/* Goes on to phase p with the bits read so far, if some character from lo to hi may come. `whole`: all of them are characters. */
+/* Goes on to phase p with the bits read so far, if some character from lo to hi may come.
+ * `whole`: all of them are characters. */
 static void go_on(reader *r, phase p, uint32_t bits, uint32_t lo, uint32_t hi, bool escaped, bool whole) {
     uint32_t to;
     fit f = escaped ? escaped_fit(r, lo, hi, &to) : range_fit(r, lo, hi, &to);
@@ -183,11 +192,12 @@ static void lead_byte(reader *r, uint8_t byte) {
         go_on(r, RAW_2_1, byte & 0x1Fu, lo, lo + 0x3F, false, true);
     } else if (byte >= 0xE0 && byte <= 0xEF) {
         uint32_t lo = (byte & 0xFu) << 12;
-        go_on(r, RAW_3_2, byte & 0xFu, byte == 0xE0 ? 0x800 : lo, byte == 0xED ? 0xD7FF : lo + 0xFFF, false, byte != 0xE0 && byte != 0xED);
+        go_on(r, RAW_3_2, byte & 0xFu, byte == 0xE0 ? 0x800 : lo, byte == 0xED ? 0xD7FF : lo + 0xFFF, false,
+              byte != 0xE0 && byte != 0xED);
     } else if (byte >= 0xF0 && byte <= 0xF4) {
         uint32_t lo = (byte & 7u) << 18;
-        go_on(r, RAW_4_3, byte & 7u, byte == 0xF0 ? 0x10000 : lo, byte == 0xF4 ? NFA_MAX_CHAR : lo + 0x3FFFF, false,
-              byte != 0xF0 && byte != 0xF4);
+        go_on(r, RAW_4_3, byte & 7u, byte == 0xF0 ? 0x10000 : lo, byte == 0xF4 ? NFA_MAX_CHAR : lo + 0x3FFFF,
+              false, byte != 0xF0 && byte != 0xF4);
     }
 }
 
@@ -252,13 +262,15 @@ static void hex_byte(reader *r, phase p, uint32_t bits) {
     uint32_t lo = bits << left, hi = lo + (1u << left) - 1;
     if (n == 1 && bits == 0xD) { /* D000 to D7FF, or a pair */
         uint32_t to;
-        if (escaped_fit(r, 0xD000, 0xD7FF, &to) != FIT_NONE || escaped_fit(r, 0x10000, NFA_MAX_CHAR, &to) != FIT_NONE) {
+        if (escaped_fit(r, 0xD000, 0xD7FF, &to) != FIT_NONE ||
+            escaped_fit(r, 0x10000, NFA_MAX_CHAR, &to) != FIT_NONE) {
             r->c.value = (uint32_t)HEX_1 << 24 | bits;
             machine_add(r->m, r->c);
         }
     } else if (n >= 2 && lo >= 0xD800 && lo < 0xDC00) {
         uint32_t first = 0x10000 + ((lo - 0xD800) << 10), last = 0x10000 + ((hi - 0xD800) << 10) + 0x3FF;
-        go_on(r, n == 4 ? LOW_ESCAPE : (phase)(HEX_0 + n), n == 4 ? bits - 0xD800 : bits, first, last, true, n == 4);
+        go_on(r, n == 4 ? LOW_ESCAPE : (phase)(HEX_0 + n), n == 4 ? bits - 0xD800 : bits, first, last, true,
+              n == 4);
     } else if (n >= 2 && lo >= 0xDC00 && lo < 0xE000) {
         return;
     } else if (n == 4) {
@@ -293,18 +305,22 @@ static void low_byte(reader *r, phase p, uint32_t bits, uint8_t byte) {
 /* ---- names ---- */
 
 bool machine_is_roomy(const machine *m, const machine_config *c) {
-    bool is_open = c->value != 0 && (c->value >> 24 & SETTLED) == 0; /* `at` is the state before the character */
+    /* `at` is the state before the character */
+    bool is_open = c->value != 0 && (c->value >> 24 & SETTLED) == 0;
     const nfa_dstate *d = &m->a->dstates.p[m->a->nodes.p[c->node].op == NFA_STRING ? c->at : 0];
-    return m->a->nodes.p[c->node].op == NFA_COUNTED || (m->a->nodes.p[c->node].n & NFA_WORD) != 0 || (is_open ? d->free : d->roomy);
+    return m->a->nodes.p[c->node].op == NFA_COUNTED || (m->a->nodes.p[c->node].n & NFA_WORD) != 0 ||
+           (is_open ? d->free : d->roomy);
 }
 
 /* ---- a byte ---- */
 
-/* The phase behind p where only the number of bytes matters; BEGIN: the character is complete; LOW_3 + 1: the byte is wrong. */
+/* The phase behind p where only the number of bytes matters; BEGIN: the character is
+ * complete; LOW_3 + 1: the byte is wrong. */
 static phase settled_next(phase p, uint8_t byte) {
-    static const phase next[] = {[RAW_2_1] = BEGIN, [RAW_3_2] = RAW_3_1, [RAW_3_1] = BEGIN, [RAW_4_3] = RAW_4_2, [RAW_4_2] = RAW_4_1,
-                                 [RAW_4_1] = BEGIN, [HEX_1] = HEX_2,     [HEX_2] = HEX_3,   [HEX_3] = BEGIN,     [LOW_ESCAPE] = LOW_U,
-                                 [LOW_U] = LOW_0,   [LOW_0] = LOW_1,     [LOW_1] = LOW_2,   [LOW_2] = LOW_3,     [LOW_3] = BEGIN};
+    static const phase next[] = {
+        [RAW_2_1] = BEGIN, [RAW_3_2] = RAW_3_1, [RAW_3_1] = BEGIN, [RAW_4_3] = RAW_4_2, [RAW_4_2] = RAW_4_1,
+        [RAW_4_1] = BEGIN, [HEX_1] = HEX_2,     [HEX_2] = HEX_3,   [HEX_3] = BEGIN,     [LOW_ESCAPE] = LOW_U,
+        [LOW_U] = LOW_0,   [LOW_0] = LOW_1,     [LOW_1] = LOW_2,   [LOW_2] = LOW_3,     [LOW_3] = BEGIN};
     bool right = p <= RAW_4_1      ? (byte & 0xC0) == 0x80
                  : p == LOW_ESCAPE ? byte == '\\'
                  : p == LOW_U      ? byte == 'u'

@@ -1,18 +1,22 @@
-/* Members of objects and items of arrays: the part of the machine that counts them and knows which have been.
+/* Members of objects and items of arrays: the part of the machine that counts them and
+ * knows which have been.
  *
- * A cell of the stack holds (node, tally * 2 + phase): phase 0 behind a comma, 1 behind a part.
+ * A cell of the stack holds (node, tally * 2 + phase): phase 0 behind a comma, 1 behind a
+ * part.
  *
- * A name that is listed comes once. An open one does too (run_names.c), but not where its object has rules: the last value is the one that
- * readers keep. There, and up to a minimum, an open member is counted when its name is complete (machine_object_named): a name's characters
- * are a list of cells, so equal names have one number. A name that has been is not counted again, and takes over the rules that it
- * satisfied before. */
+ * A name that is listed comes once. An open one does too (run_names.c), but not where its
+ * object has rules: the last value is the one that readers keep. There, and up to a
+ * minimum, an open member is counted when its name is complete (machine_object_named): a
+ * name's characters are a list of cells, so equal names have one number. A name that has
+ * been is not counted again, and takes over the rules that it satisfied before. */
 #include "grammar/machine.h"
 
 #define MAX_WORDS (NFA_MAX_MEMBERS / 64 + NFA_MAX_KEPT)
 
-/* words: bits of listed names where these come in any order, then open names that are kept, ascending: number * 256 + rules. t.other: the
- * rules that listed members satisfy, from RULES_BIT on; below, in the schema's order the next listed name, then (in any order: at once) how
- * many open members came, where that counts (nfa_object.few). */
+/* words: bits of listed names where these come in any order, then open names that are
+ * kept, ascending: number * 256 + rules. t.other: the rules that listed members satisfy,
+ * from RULES_BIT on; below, in the schema's order the next listed name, then (in any
+ * order: at once) how many open members came, where that counts (nfa_object.few). */
 #define RULES_BIT 28
 #define BELOW     ((1u << RULES_BIT) - 1)
 typedef struct seen_set {
@@ -34,14 +38,17 @@ static bool has(const seen_set *s, uint32_t i) {
     return (s->words[i / 64] >> (i % 64) & 1) != 0;
 }
 
-static void enter(machine *m, uint32_t node, const machine_tally *t, const uint64_t *words, uint32_t stack, uint32_t entry) {
+static void enter(machine *m, uint32_t node, const machine_tally *t, const uint64_t *words, uint32_t stack,
+                  uint32_t entry) {
     uint32_t tally = machine_tally_of(m, *t, words);
     machine_follow(m, entry, 0, machine_push(m, node, tally << 1 | 1, stack), 1);
 }
 
 /* Behind a part: the end where it may come, and a comma where more may. */
-static void end_or_more(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh, bool end, bool more, uint32_t comma,
-                        bool may_miss, void (*part)(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh)) {
+static void end_or_more(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh, bool end,
+                        bool more, uint32_t comma, bool may_miss,
+                        void (*part)(machine *m, uint32_t node, uint32_t tally, uint32_t stack,
+                                     uint32_t fresh)) {
     if (end) {
         machine_follow(m, m->a->nodes.p[node].next, 0, stack, fresh);
     }
@@ -63,7 +70,8 @@ static uint32_t bit_words(const nfa_object *o) {
     return o->any_order ? (o->n_names + 63) / 64 : 0;
 }
 
-/* The first listed name that may still come by order, and the first part that may be one of it. */
+/* The first listed name that may still come by order, and the first part that may be one
+ * of it. */
 static uint32_t next_name(const nfa_object *o, const seen_set *s) {
     uint32_t next = s->t.other & BELOW;
     return o->any_order ? 0 : next < o->n_names ? next : o->n_names;
@@ -95,7 +103,8 @@ static uint32_t names_left(const nfa *a, const nfa_object *o, const seen_set *s,
     const nfa_part *p = &a->parts.p[o->first];
     uint32_t n = 0, last = NFA_NONE;
     for (uint32_t i = next_part(o, s); i < o->n; i++) {
-        if (p[i].name != last && (required ? p[i].required : nfa_fits(s->room, p[i].entry)) && is_left(o, &p[i], s)) {
+        if (p[i].name != last && (required ? p[i].required : nfa_fits(s->room, p[i].entry)) &&
+            is_left(o, &p[i], s)) {
             n++;
             last = p[i].name;
         }
@@ -112,14 +121,16 @@ static bool has_open(const nfa *a, const nfa_object *o, nfa_room room) {
     return false;
 }
 
-/* How many members more are needed where these rules are satisfied, as far as a maximum makes it matter; NFA_NONE: they cannot be. */
+/* How many members more are needed where these rules are satisfied, as far as a maximum
+ * makes it matter; NFA_NONE: they cannot be. */
 static uint32_t members_needed(const nfa *a, const nfa_object *o, const seen_set *s, uint32_t rules) {
     uint32_t open = rules;
     for (uint32_t i = o->n; o->max == NFA_NONE && i < o->n + o->n_open; i++) {
         open |= nfa_fits(s->room, a->parts.p[o->first + i].entry) ? a->parts.p[o->first + i].rules : 0u;
     }
-    return open == o->rules ? names_left(a, o, s, true)
-                            : nfa_members_needed(a, o, s->room, rules, next_name(o, s), o->any_order ? s->words : NULL);
+    return open == o->rules
+               ? names_left(a, o, s, true)
+               : nfa_members_needed(a, o, s->room, rules, next_name(o, s), o->any_order ? s->words : NULL);
 }
 
 /* Whether the object can be completed from here, with these rules satisfied. */
@@ -131,7 +142,8 @@ static bool object_can_end(const nfa *a, const nfa_object *o, const seen_set *s,
     if (needed == NFA_NONE || (o->max != NFA_NONE && (s->t.count > o->max || needed > o->max - s->t.count))) {
         return false;
     }
-    return s->t.count >= o->min || has_open(a, o, s->room) || names_left(a, o, s, false) >= o->min - s->t.count;
+    return s->t.count >= o->min || has_open(a, o, s->room) ||
+           names_left(a, o, s, false) >= o->min - s->t.count;
 }
 
 static void count_member(const nfa_object *o, seen_set *s) {
@@ -197,7 +209,8 @@ void machine_object_next(machine *m, uint32_t node, uint32_t tally, uint32_t sta
     const nfa_object *o = &m->a->objects.p[m->a->nodes.p[node].arg];
     seen_set s, to;
     load(m, tally, stack, &s);
-    bool more = false, end = s.t.count >= o->min && satisfied(o, &s) == o->rules && names_left(m->a, o, &s, true) == 0;
+    bool more = false,
+         end = s.t.count >= o->min && satisfied(o, &s) == o->rules && names_left(m->a, o, &s, true) == 0;
     for (uint32_t i = 0; i < o->n + o->n_open && !more; i++) {
         more = take_member(m->a, o, &s, i, &to);
     }
@@ -212,9 +225,11 @@ void machine_object_part(machine *m, uint32_t node, uint32_t tally, uint32_t sta
     for (uint32_t i = next_part(o, &s); i < o->n + o->n_open; i++) {
         const nfa_part *p = &m->a->parts.p[o->first + i];
         if (take_member(m->a, o, &s, i, &to)) {
-            to.t.count = i >= o->n && p->remembers ? s.t.count : to.t.count; /* counted when its name is complete */
+            /* counted when its name is complete */
+            to.t.count = i >= o->n && p->remembers ? s.t.count : to.t.count;
             enter(m, node, &to.t, to.words, stack, p->entry);
-        } else if (!o->any_order && i < o->n && p->required && is_left(o, p, &s) && (i + 1 == o->n || p[1].name != p->name)) {
+        } else if (!o->any_order && i < o->n && p->required && is_left(o, p, &s) &&
+                   (i + 1 == o->n || p[1].name != p->name)) {
             break;
         }
     }
@@ -252,7 +267,8 @@ static void note_name(const nfa_object *o, seen_set *s, uint64_t name, uint32_t 
 
 void machine_object_named(machine *m, uint32_t node, uint32_t stack) {
     const nfa_node *named = &m->a->nodes.p[node];
-    machine_cell name = ((const machine_cell *)m->cells.p)[stack], object = ((const machine_cell *)m->cells.p)[name.below];
+    machine_cell name = ((const machine_cell *)m->cells.p)[stack],
+                 object = ((const machine_cell *)m->cells.p)[name.below];
     const nfa_object *o = &m->a->objects.p[m->a->nodes.p[object.node].arg];
     seen_set s;
     load(m, object.data >> 1, object.below, &s);
@@ -297,8 +313,8 @@ void machine_array_next(machine *m, uint32_t node, uint32_t tally, uint32_t stac
     for (uint32_t i = 0, n = slot_of(m->a, r, s.t.count)->n; i < n && !more; i++) {
         more = take_item(m->a, r, &s, i, &to);
     }
-    end_or_more(m, node, tally, stack, fresh, s.t.count >= r->min && nfa_counts_suffice(r, s.t.other), more, r->comma, r->comma_may_miss,
-                machine_array_part);
+    end_or_more(m, node, tally, stack, fresh, s.t.count >= r->min && nfa_counts_suffice(r, s.t.other), more,
+                r->comma, r->comma_may_miss, machine_array_part);
 }
 
 void machine_array_part(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh) {

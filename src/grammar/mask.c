@@ -1,12 +1,16 @@
 /* Token masks: the trie of the vocabulary walked through the machine.
  *
- * Inside a string that nothing limits, all tokens that stay inside are allowed: they come as one mask made once for a vocabulary, and only
- * those that may leave it are walked; where the string's state doesn't change, or is but a count of characters, only what they have from
- * the closing quote on. A string in which some characters are limited takes the plain tokens at once, and the rest of the trie is walked. A
- * mask is kept with its state: as one of the vocabulary's masks and a list of tokens where these are few, else as bits. */
+ * Inside a string that nothing limits, all tokens that stay inside are allowed: they come
+ * as one mask made once for a vocabulary, and only those that may leave it are walked;
+ * where the string's state doesn't change, or is but a count of characters, only what
+ * they have from the closing quote on. A string in which some characters are limited
+ * takes the plain tokens at once, and the rest of the trie is walked. A mask is kept with
+ * its state: as one of the vocabulary's masks and a list of tokens where these are few,
+ * else as bits. */
 #include "grammar/grammar_run.h"
 
-/* How many plain characters any text of which configuration c takes, whatever they are; at most VOCAB_PLAIN. */
+/* How many plain characters any text of which configuration c takes, whatever they are;
+ * at most VOCAB_PLAIN. */
 static uint32_t plain_room(const run_core *r, const machine_config *c) {
     const nfa *a = r->m.a;
     const nfa_node *node = &a->nodes.p[c->node];
@@ -35,7 +39,8 @@ static bool is_quote(const run_core *r, const machine_config *c) {
     return node->op == NFA_BYTES && r->m.a->bytes.p[node->arg + c->at] == '"';
 }
 
-/* Whether configuration c stands in a JSON string in which any text may follow; *steady: none changes it. */
+/* Whether configuration c stands in a JSON string in which any text may follow; *steady:
+ * none changes it. */
 static bool is_free(const run_core *r, const machine_config *c, bool *steady) {
     const nfa *a = r->m.a;
     const nfa_node *node = &a->nodes.p[c->node];
@@ -102,8 +107,8 @@ static bool may_take_space(const nfa *a, const machine_config *c) {
     return d->other != NFA_NONE || (d->n > 0 && a->dedges.p[d->first].lo <= ' ');
 }
 
-/* Whether node i, read up to `at`, takes nothing but what may stand in a JSON string, up to a quote; the end of the answer takes nothing.
- */
+/* Whether node i, read up to `at`, takes nothing but what may stand in a JSON string, up
+ * to a quote; the end of the answer takes nothing. */
 static bool is_within_string(const nfa *a, uint32_t i, uint32_t at) {
     if (i == NFA_RETURN_NODE) {
         return true;
@@ -120,12 +125,13 @@ static bool is_within_string(const nfa *a, uint32_t i, uint32_t at) {
         at = 0;
     }
     const nfa_node *node = &a->nodes.p[i];
-    bool is_text = node->op == NFA_CLASS || node->op == NFA_STRING || node->op == NFA_COUNTED || node->op == NFA_TEXT;
+    bool is_text =
+        node->op == NFA_CLASS || node->op == NFA_STRING || node->op == NFA_COUNTED || node->op == NFA_TEXT;
     return is_text && node->mode != NFA_RAW;
 }
 
-/* Whether all n configurations stand in a JSON string. What came before decides that, but where a text that is no JSON may begin the same
- * way. */
+/* Whether all n configurations stand in a JSON string. What came before decides that, but
+ * where a text that is no JSON may begin the same way. */
 static bool are_within_string(const run_core *r, const machine_config *c, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
         if (!is_within_string(r->m.a, c[i].node, c[i].value == 0 ? c[i].at : 0)) {
@@ -138,8 +144,9 @@ static bool are_within_string(const run_core *r, const machine_config *c, uint32
 /* What the configurations of a state have in common. */
 typedef struct mask_shape {
     uint32_t base, spaces;
-    bool steady;            /* in free text: no character changes the state */
-    const nfa_count *count; /* nothing but a counted string and its end, of which so many characters have been */
+    bool steady; /* in free text: no character changes the state */
+    /* nothing but a counted string and its end, of which so many characters have been */
+    const nfa_count *count;
     uint32_t chars;
     const vocab_trie *beside; /* the tokens that base leaves open */
 } mask_shape;
@@ -185,7 +192,8 @@ static mask_shape shape_of(const run_core *r, uint32_t s) {
     return m;
 }
 
-/* Adds the tokens that leave a string behind `least` to `most` characters, where its quote may follow state s. */
+/* Adds the tokens that leave a string behind `least` to `most` characters, where its
+ * quote may follow state s. */
 static bool add_leaving(run_core *r, uint32_t s, uint32_t least, uint32_t most, mask_out *o) {
     o->before = r->v->before;
     o->least = least;
@@ -195,11 +203,13 @@ static bool add_leaving(run_core *r, uint32_t s, uint32_t least, uint32_t most, 
     return ok;
 }
 
-/* Adds what a counted string takes beside its base. At its present place the quote may mean other texts too (one of an enum beside it);
- * from the first further character on at which the string may end, what follows the quote is always the same. */
+/* Adds what a counted string takes beside its base. At its present place the quote may
+ * mean other texts too (one of an enum beside it); from the first further character on at
+ * which the string may end, what follows the quote is always the same. */
 static bool add_counted(run_core *r, uint32_t s, const mask_shape *m, mask_out *o) {
     const grammar_vocab *v = r->v;
-    uint32_t left = count_left(m), first = m->chars + 1 < m->count->min ? m->count->min - m->chars : 1, behind = s;
+    uint32_t left = count_left(m), first = m->chars + 1 < m->count->min ? m->count->min - m->chars : 1,
+             behind = s;
     for (uint32_t i = 0; m->base != BASE_BODY && i < v->n_longer && v->longer[i].chars <= left; i++) {
         mask_set(o, v->longer[i].token);
     }
@@ -211,7 +221,8 @@ static bool add_counted(run_core *r, uint32_t s, const mask_shape *m, mask_out *
     if (goes_on && first == 1 && here == there) {
         ok = add_leaving(r, s, 0, left, o);
     } else {
-        ok = add_leaving(r, s, 0, 0, o) && (!goes_on || (behind != MACHINE_FULL && add_leaving(r, behind, first, left, o)));
+        ok = add_leaving(r, s, 0, 0, o) &&
+             (!goes_on || (behind != MACHINE_FULL && add_leaving(r, behind, first, left, o)));
     }
     return ok && here != MACHINE_FULL && there != MACHINE_FULL && run_walk_trie(r, &v->odd, v->same, s, o);
 }
@@ -237,13 +248,15 @@ static bool build_mask(run_core *r, uint32_t s, mask_out *o, uint32_t *base) {
     return run_walk_trie(r, m.beside, v->same, s, o);
 }
 
-/* ---- kept masks: a word of the base's number and the number of tokens beside it, then these; or NO_LIST, then bits ---- */
+/* ---- kept masks: a word of the base's number and the number of tokens beside it, then
+ * these; or NO_LIST, then bits ---- */
 
 #define NO_LIST    UINT32_MAX
 #define BASE_SHIFT 26
 
 static void keep(run_core *r, uint32_t s, const mask_out *o, uint32_t base) {
-    size_t words = 1 + (o->n <= o->max ? o->n : r->v->n_words * 2), bytes = (r->n_mask_words + words) * sizeof(uint32_t);
+    size_t words = 1 + (o->n <= o->max ? o->n : r->v->n_words * 2),
+           bytes = (r->n_mask_words + words) * sizeof(uint32_t);
     area_result kept = area_use(&r->masks, &r->mask_budget, bytes);
     r->wants_masks = kept == AREA_PAST_RESERVE ? bytes : 0;
     if (kept != AREA_USED) {
@@ -273,16 +286,20 @@ static void read_kept(const run_core *r, uint32_t mask, uint64_t *bits) {
     }
 }
 
-/* As many characters of t as make no difference to a token behind `at`, which is read up to; else those of `at`. */
+/* As many characters of t as make no difference to a token behind `at`, which is read up
+ * to; else those of `at`. */
 static uint32_t fewer_read(const run_core *r, const nfa_text *t, uint32_t at) {
     uint32_t count = at / t->n, from = count < t->min ? 0 : t->min, until = count < t->min ? t->min : t->max;
-    uint32_t reach = r->v->longest + 1, needed = count < t->min ? t->rich : t->far; /* of characters that complete it wherever it is */
-    bool can_end = needed != NFA_NONE && (t->max == NFA_NONE || (t->max - count > reach && t->max - count - reach > needed));
+    /* of characters that complete it wherever it is */
+    uint32_t reach = r->v->longest + 1, needed = count < t->min ? t->rich : t->far;
+    bool can_end = needed != NFA_NONE &&
+                   (t->max == NFA_NONE || (t->max - count > reach && t->max - count - reach > needed));
     bool is_far = can_end && (until == NFA_NONE || until - count > reach);
     return is_far ? from * t->n + at % t->n : at;
 }
 
-/* A state that has the same mask: one for all places in a text of limited length from which no token reaches a limit. */
+/* A state that has the same mask: one for all places in a text of limited length from
+ * which no token reaches a limit. */
 static uint32_t state_alike(run_core *r, uint32_t s) {
     enum { FEW = 8 };
     const nfa *a = r->m.a;

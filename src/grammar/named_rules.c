@@ -18,7 +18,8 @@ uint32_t named_rules_find(named_rules *r, str name, size_t at) {
         }
     }
     if (r->list.n >= NAMED_RULES_MAX) {
-        (void)build_fail(b, QUIRE_TOO_LARGE, (int64_t)at, "the grammar has more than %d rules", NAMED_RULES_MAX);
+        (void)build_fail(b, QUIRE_TOO_LARGE, (int64_t)at, "the grammar has more than %d rules",
+                         NAMED_RULES_MAX);
         return 0;
     }
     named_rule *made = NFA_PUSH(b, r->list);
@@ -49,8 +50,8 @@ void named_rules_emit(named_rules *r, const char *(*kind_of)(str name)) {
     for (uint32_t i = 0; i < r->list.n && b->failed == QUIRE_OK; i++) {
         named_rule rule = r->list.p[i];
         if (!rule.defined) {
-            (void)build_fail(b, QUIRE_INVALID, (int64_t)rule.at, "the grammar has no %s \"%.*s\"", kind_of(rule.name),
-                             rule.name.n < 100 ? (int)rule.name.n : 100, rule.name.p);
+            (void)build_fail(b, QUIRE_INVALID, (int64_t)rule.at, "the grammar has no %s \"%.*s\"",
+                             kind_of(rule.name), rule.name.n < 100 ? (int)rule.name.n : 100, rule.name.p);
             return;
         }
         build_rule_set(b, r->first + i, ast_emit(r->t, rule.root, NFA_RETURN_NODE, 0));

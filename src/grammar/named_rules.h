@@ -1,7 +1,8 @@
-/* Rules that a text names, before and after it defines them: of GBNF, W3C's EBNF and Lark's notation. Private to this room.
+/* Rules that a text names, before and after it defines them: of GBNF, W3C's EBNF and
+ * Lark's notation. Private to this room.
  *
- * A rule is known by its place in the list, 0 for the first that was named. Its number in the nfa is another where the nfa has rules
- * already. */
+ * A rule is known by its place in the list, 0 for the first that was named. Its number in
+ * the nfa is another where the nfa has rules already. */
 #ifndef GRAMMAR_NAMED_RULES_H
 #define GRAMMAR_NAMED_RULES_H
 
@@ -22,17 +23,20 @@ typedef struct named_rules {
     NFA_VEC(named_rule) list;
 } named_rules;
 
-/* Begins an empty list behind the rules that the nfa of t has. The names are borrowed. Errors are those of the tree's build. */
+/* Begins an empty list behind the rules that the nfa of t has. The names are borrowed.
+ * Errors are those of the tree's build. */
 void named_rules_init(named_rules *r, ast *t);
 void named_rules_deinit(named_rules *r);
-/* The rule of that name, a new one where it is met first, at byte `at`. After an error 0. */
+/* The rule of that name, a new one where it is met first, at byte `at`. After an error
+ * 0. */
 uint32_t named_rules_find(named_rules *r, str name, size_t at);
 /* A leaf that calls rule i. */
 uint32_t named_rules_call(const named_rules *r, uint32_t i);
 bool named_rules_has(const named_rules *r, uint32_t i);
 /* Defines rule i, which is not yet, unless the build failed. */
 void named_rules_define(named_rules *r, uint32_t i, uint32_t root);
-/* Writes all rules into the nfa and makes left recursion right. kind_of says what an error calls a rule without definition. */
+/* Writes all rules into the nfa and makes left recursion right. kind_of says what an
+ * error calls a rule without definition. */
 void named_rules_emit(named_rules *r, const char *(*kind_of)(str name));
 
 #endif

@@ -1,16 +1,18 @@
 /* Frees, shrinks and measures an nfa. */
 #include "grammar/nfa.h"
 
-#define EACH_VEC(a, X)                                                                                                                     \
-    X((a)->nodes)                                                                                                                          \
-    X((a)->targets)                                                                                                                        \
-    X((a)->bytes)                                                                                                                          \
-    X((a)->classes)                                                                                                                        \
-    X((a)->ranges)                                                                                                                         \
-    X((a)->dfas)                                                                                                                           \
-    X((a)->dstates)                                                                                                                        \
-    X((a)->dedges)                                                                                                                         \
-    X((a)->counts) X((a)->texts) X((a)->text_sets) X((a)->repeats) X((a)->objects) X((a)->arrays) X((a)->slots) X((a)->parts)              \
+#define EACH_VEC(a, X)                                                                                       \
+    X((a)->nodes)                                                                                            \
+    X((a)->targets)                                                                                          \
+    X((a)->bytes)                                                                                            \
+    X((a)->classes)                                                                                          \
+    X((a)->ranges)                                                                                           \
+    X((a)->dfas)                                                                                             \
+    X((a)->dstates)                                                                                          \
+    X((a)->dedges)                                                                                           \
+    X((a)->counts)                                                                                           \
+    X((a)->texts)                                                                                            \
+    X((a)->text_sets) X((a)->repeats) X((a)->objects) X((a)->arrays) X((a)->slots) X((a)->parts)             \
         X((a)->mark_sets) X((a)->mark_ids) X((a)->rules) X((a)->heights)
 
 enum { ALIGN = 8 }; /* of each vector in the block */
@@ -34,7 +36,8 @@ void nfa_deinit(nfa *a) {
     *a = (nfa){0};
 }
 
-/* Copies n_bytes of the vector at p to `to`, and sets its address and capacity to the copy's; an empty one has none. */
+/* Copies n_bytes of the vector at p to `to`, and sets its address and capacity to the
+ * copy's; an empty one has none. */
 static void move(void *p, size_t *cap, size_t n, size_t n_bytes, char *to) {
     void *old;
     memcpy(&old, p, sizeof old);
@@ -54,8 +57,8 @@ void nfa_shrink(nfa *a) {
         return;
     }
     nfa old = *a;
-#define MOVE(vec)                                                                                                                          \
-    move(&(vec).p, &(vec).cap, (vec).n, (vec).n * sizeof *(vec).p, at);                                                                    \
+#define MOVE(vec)                                                                                            \
+    move(&(vec).p, &(vec).cap, (vec).n, (vec).n * sizeof *(vec).p, at);                                      \
     at += aligned((vec).n * sizeof *(vec).p);
     EACH_VEC(a, MOVE)
 #undef MOVE

@@ -1,4 +1,5 @@
-/* Whether an array's items can be completed: what each further item may be decides how many can count towards its rules. */
+/* Whether an array's items can be completed: what each further item may be decides how
+ * many can count towards its rules. */
 #include "grammar/nfa.h"
 
 /* Which kinds of parts an item may be: bit r: one of rules r. */
@@ -15,7 +16,8 @@ static uint32_t kinds_of(const nfa *a, const nfa_array *r, nfa_room room, uint32
     return slot_kinds(a, room, &a->slots.p[r->first + (item < r->n ? item : r->n)]);
 }
 
-/* ---- at most one rule: counts from `least` to `most` are reached by the items that came ---- */
+/* ---- at most one rule: counts from `least` to `most` are reached by the items that came
+ * ---- */
 
 typedef struct reached {
     uint64_t items, least, most;
@@ -23,18 +25,22 @@ typedef struct reached {
 
 static bool is_enough(const nfa_array *r, const reached *c) {
     const nfa_count *n = &r->rules[0];
-    return c->items >= r->min && c->items <= r->max && c->most >= n->min && c->least <= n->max && n->min <= n->max;
+    return c->items >= r->min && c->items <= r->max && c->most >= n->min && c->least <= n->max &&
+           n->min <= n->max;
 }
 
 /* With more of the items of which an array may have any number: as few as are enough. */
 static bool is_enough_later(const nfa_array *r, const reached *c, uint32_t kinds) {
-    uint64_t more = c->items < r->min ? r->min - c->items : 0, missing = c->most < r->rules[0].min ? r->rules[0].min - c->most : 0;
+    uint64_t more = c->items < r->min ? r->min - c->items : 0,
+             missing = c->most < r->rules[0].min ? r->rules[0].min - c->most : 0;
     more = (kinds & 2) != 0 && missing > more ? missing : more;
-    const reached then = {c->items + more, c->least + (kinds == 2 ? more : 0), c->most + ((kinds & 2) != 0 ? more : 0)};
+    const reached then = {c->items + more, c->least + (kinds == 2 ? more : 0),
+                          c->most + ((kinds & 2) != 0 ? more : 0)};
     return kinds != 0 && is_enough(r, &then);
 }
 
-static bool one_rule_can_end(const nfa *a, const nfa_array *r, nfa_room room, uint32_t count, uint32_t counted) {
+static bool one_rule_can_end(const nfa *a, const nfa_array *r, nfa_room room, uint32_t count,
+                             uint32_t counted) {
     reached c = {count, counted, counted};
     while (!is_enough(r, &c)) {
         uint32_t kinds = kinds_of(a, r, room, (uint32_t)c.items);
@@ -58,7 +64,8 @@ bool nfa_count_item(const nfa_array *r, uint32_t rules, uint32_t *counts) {
     uint64_t unit = 1;
     for (uint32_t i = 0; i < r->n_rules; i++) {
         bool has_max = r->rules[i].max != NFA_NONE;
-        uint32_t cap = has_max ? r->rules[i].max : r->rules[i].min, n = r->n_rules == 1 ? left : (uint32_t)(left % (cap + UINT64_C(1)));
+        uint32_t cap = has_max ? r->rules[i].max : r->rules[i].min,
+                 n = r->n_rules == 1 ? left : (uint32_t)(left % (cap + UINT64_C(1)));
         if ((rules >> i & 1) != 0) {
             if (n == cap && has_max) {
                 return false;
@@ -127,5 +134,6 @@ static bool rules_can_end(const nfa *a, const nfa_array *r, nfa_room room, uint3
 }
 
 bool nfa_items_can_end(const nfa *a, const nfa_array *r, nfa_room room, uint32_t count, uint32_t counts) {
-    return r->n_rules > 1 ? rules_can_end(a, r, room, count, counts) : one_rule_can_end(a, r, room, count, counts);
+    return r->n_rules > 1 ? rules_can_end(a, r, room, count, counts)
+                          : one_rule_can_end(a, r, room, count, counts);
 }

@@ -1,4 +1,5 @@
-/* How many members an object needs until its required names and its rules are satisfied. */
+/* How many members an object needs until its required names and its rules are
+ * satisfied. */
 #include "grammar/nfa.h"
 
 #define N_SETS (1u << NFA_MAX_RULES)
@@ -13,7 +14,8 @@ static void take(const nfa_part *p, uint32_t all, const uint32_t *from, uint32_t
     }
 }
 
-uint32_t nfa_members_needed(const nfa *a, const nfa_object *o, nfa_room room, uint32_t satisfied, uint32_t next, const uint64_t *seen) {
+uint32_t nfa_members_needed(const nfa *a, const nfa_object *o, nfa_room room, uint32_t satisfied,
+                            uint32_t next, const uint64_t *seen) {
     uint32_t least[N_SETS], with[N_SETS], end; /* by satisfied rules */
     for (uint32_t r = 0; r < N_SETS; r++) {
         least[r] = r == satisfied ? 0 : NFA_NONE;
@@ -32,7 +34,8 @@ uint32_t nfa_members_needed(const nfa *a, const nfa_object *o, nfa_room room, ui
         }
         memcpy(least, with, sizeof least);
     }
-    for (uint32_t round = 0; round < NFA_MAX_RULES; round++) { /* each open member that is needed satisfies one rule more */
+    /* each open member that is needed satisfies one rule more */
+    for (uint32_t round = 0; round < NFA_MAX_RULES; round++) {
         for (uint32_t i = o->n; i < o->n + o->n_open; i++) {
             if (nfa_fits(room, a->parts.p[o->first + i].entry)) {
                 take(&a->parts.p[o->first + i], o->rules, least, least);

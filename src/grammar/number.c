@@ -31,7 +31,8 @@ static bool set_digits(decimal *d, char room[DECIMAL_ROOM], const char *digits, 
     return true;
 }
 
-/* The exponent that p[0 .. n) says, behind its letter; no further from 0 than any text is long. */
+/* The exponent that p[0 .. n) says, behind its letter; no further from 0 than any text is
+ * long. */
 static int64_t exponent_of(const char *p, size_t n) {
     int64_t e = 0;
     for (size_t i = 0; i < n; i++) {
@@ -143,7 +144,8 @@ static bool exact_fits(const number_part *n, const decimal *x) {
         return decimal_compare(x, &n->lo) == 0;
     }
     int lo = n->has_lo ? decimal_compare(x, &n->lo) : 1, hi = n->has_hi ? decimal_compare(x, &n->hi) : -1;
-    bool ok = (lo > 0 || (lo == 0 && !n->lo_open)) && (hi < 0 || (hi == 0 && !n->hi_open)) && (!n->integer || x->n_frac == 0);
+    bool ok = (lo > 0 || (lo == 0 && !n->lo_open)) && (hi < 0 || (hi == 0 && !n->hi_open)) &&
+              (!n->integer || x->n_frac == 0);
     for (uint32_t i = 0; i < n->n_multiples && ok; i++) {
         ok = is_multiple(x, &n->multiples[i]) != n->multiples[i].negated;
     }
@@ -159,7 +161,8 @@ static uint64_t greatest_divisor(uint64_t x, uint64_t y) {
     return x;
 }
 
-/* m of the same multiple at a larger scale; over NUMBER_MAX_MULTIPLE: it has too many digits. */
+/* m of the same multiple at a larger scale; over NUMBER_MAX_MULTIPLE: it has too many
+ * digits. */
 static uint64_t at_scale(const number_multiple *x, uint32_t scale) {
     uint64_t m = x->m;
     for (uint32_t i = x->scale; i < scale && m <= NUMBER_MAX_MULTIPLE; i++) {
@@ -210,7 +213,8 @@ bool number_intersect(build *b, const number_part *x, const number_part *y, numb
             known = join_multiples(&out->multiples[k], &y->multiples[i]);
         }
         if (!known && out->n_multiples == NUMBER_MULTIPLES) {
-            (void)build_fail(b, QUIRE_UNSUPPORTED, -1, "more than %d different multipleOf for one number", NUMBER_MULTIPLES);
+            (void)build_fail(b, QUIRE_UNSUPPORTED, -1, "more than %d different multipleOf for one number",
+                             NUMBER_MULTIPLES);
             return false;
         }
         if (!known) {
@@ -229,7 +233,8 @@ bool number_is_free(const number_part *n) {
 
 typedef enum place { AT_BEGIN, AT_MINUS, AT_ZERO, AT_INT, AT_POINT, AT_FRAC } place;
 
-/* What is known of the digits so far. lo, hi: how they compare with the bound's digits up to here. */
+/* What is known of the digits so far. lo, hi: how they compare with the bound's digits up
+ * to here. */
 typedef struct scan {
     uint16_t n_int, n_frac;
     uint8_t place, negative;
@@ -258,7 +263,8 @@ typedef struct scanner {
 static void set_bounds(scanner *s) {
     const number_part *n = s->n;
     decimal zero = {.n_int = 1, .digits = "0"};
-    int lo = n->has_lo ? decimal_compare(&n->lo, &zero) : -1, hi = n->has_hi ? decimal_compare(&n->hi, &zero) : 1;
+    int lo = n->has_lo ? decimal_compare(&n->lo, &zero) : -1,
+        hi = n->has_hi ? decimal_compare(&n->hi, &zero) : 1;
     s->may[0] = hi >= 0;
     s->may[1] = lo < 0;
     if (n->has_lo && lo >= 0) {
@@ -345,14 +351,19 @@ static bool scan_next(const scanner *s, const scan *from, char ch, scan *to) {
 static bool is_whole(const scanner *s, const scan *c) {
     const bound *lo = &s->lo[c->negative], *hi = &s->hi[c->negative];
     bool in_frac = c->place == AT_FRAC, int_done = in_frac || c->place == AT_ZERO || c->place == AT_INT;
-    int x = in_frac ? c->lo : compare_length(lo, c->lo, c->n_int), y = in_frac ? c->hi : compare_length(hi, c->hi, c->n_int);
+    int x = in_frac ? c->lo : compare_length(lo, c->lo, c->n_int),
+        y = in_frac ? c->hi : compare_length(hi, c->hi, c->n_int);
     x = x == 0 && (in_frac ? c->n_frac : 0) < lo->d.n_frac ? -1 : x; /* the bound has more digits */
     y = y == 0 && (in_frac ? c->n_frac : 0) < hi->d.n_frac ? -1 : y;
-    bool ok = int_done && (!lo->given || x > 0 || (x == 0 && !lo->open)) && (!hi->given || y < 0 || (y == 0 && !hi->open));
+    bool ok = int_done && (!lo->given || x > 0 || (x == 0 && !lo->open)) &&
+              (!hi->given || y < 0 || (y == 0 && !hi->open));
     for (uint32_t i = 0; i < s->n->n_multiples && ok; i++) {
         const number_multiple *m = &s->n->multiples[i];
         uint64_t rest = c->rest[i];
-        for (uint32_t k = in_frac && c->n_frac < m->scale ? c->n_frac : in_frac ? m->scale : 0; k < m->scale; k++) {
+        for (uint32_t k = in_frac && c->n_frac < m->scale ? c->n_frac
+                          : in_frac                       ? m->scale
+                                                          : 0;
+             k < m->scale; k++) {
             rest = rest * 10 % m->m;
         }
         ok = (rest == 0 && c->beyond[i] == 0) != m->negated;
@@ -379,7 +390,8 @@ static uint32_t scan_number(scanner *s, const scan *c) {
     }
     scan *new_scan = s->scans.n < DFA_MAX_STATES ? NFA_PUSH(s->p->b, s->scans) : NULL;
     if (new_scan == NULL) {
-        (void)build_fail(s->p->b, QUIRE_UNSUPPORTED, -1, "the number's bounds and multipleOf take over %d states", DFA_MAX_STATES);
+        (void)build_fail(s->p->b, QUIRE_UNSUPPORTED, -1,
+                         "the number's bounds and multipleOf take over %d states", DFA_MAX_STATES);
         return 0;
     }
     *new_scan = *c;
@@ -397,7 +409,8 @@ static bool is_integral(const number_part *n) {
 }
 
 uint32_t number_dfa(dfa_pool *p, const number_part *n, grammar_numbers spelling) {
-    scanner s = {.p = p, .n = n, .n_slots = 65536, .no_point = is_integral(n) && spelling == GRAMMAR_NUMBERS_SHORT};
+    scanner s = {
+        .p = p, .n = n, .n_slots = 65536, .no_point = is_integral(n) && spelling == GRAMMAR_NUMBERS_SHORT};
     uint32_t x = dfa_new(p);
     set_bounds(&s);
     s.slots = mem_new(s.n_slots, sizeof *s.slots);

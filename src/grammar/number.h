@@ -1,21 +1,25 @@
-/* Numbers of a schema: what they may be, and the dfa of their texts. Private to this room. */
+/* Numbers of a schema: what they may be, and the dfa of their texts. Private to this
+ * room. */
 #ifndef GRAMMAR_NUMBER_H
 #define GRAMMAR_NUMBER_H
 
 #include "grammar/dfa.h"
 
-#define DECIMAL_DIGITS 350 /* before and behind the point: a double has at most 309, and 341 as it is written shortest */
+/* before and behind the point: a double has at most 309, and 341 as it is written
+ * shortest */
+#define DECIMAL_DIGITS 350
 #define DECIMAL_ROOM   (2 * DECIMAL_DIGITS)
 
-/* A decimal number; digits without leading zeros (but one before the point) and without trailing ones behind the point. Zero isn't
- * negative. */
+/* A decimal number; digits without leading zeros (but one before the point) and without
+ * trailing ones behind the point. Zero isn't negative. */
 typedef struct decimal {
     bool negative;
     uint16_t n_int, n_frac;
     const char *digits; /* borrowed */
 } decimal;
 
-/* Reads a number of JSON; its digits lie in room. false: there are more than DECIMAL_DIGITS before or behind the point. */
+/* Reads a number of JSON; its digits lie in room. false: there are more than
+ * DECIMAL_DIGITS before or behind the point. */
 bool decimal_read(str text, char room[DECIMAL_ROOM], decimal *out);
 bool decimal_is_zero(const decimal *d);
 int decimal_compare(const decimal *x, const decimal *y);

@@ -28,7 +28,8 @@ static const grammar_mark *mark_at(parts *p, str text) {
 part_piece parts_take(parts *p, str *rest) {
     const grammar_mark *m = mark_at(p, *rest);
     size_t n = m != NULL ? m->text.n : 1;
-    while (m == NULL && n < rest->n && mark_at(p, (str){rest->p + n, rest->n - n}) == NULL && build_step(p->b, 1)) {
+    while (m == NULL && n < rest->n && mark_at(p, (str){rest->p + n, rest->n - n}) == NULL &&
+           build_step(p->b, 1)) {
         n++;
     }
     part_piece piece = {{rest->p, n}, m != NULL ? m->id : -1};
@@ -53,7 +54,8 @@ uint32_t parts_emit_text(parts *p, str text, uint32_t next) {
     }
     while (pieces.n > 0 && p->b->failed == QUIRE_OK) {
         const part_piece *piece = &pieces.p[--pieces.n];
-        next = piece->mark >= 0 ? parts_emit_mark(p, piece->mark, next) : build_bytes(p->b, piece->text, next);
+        next =
+            piece->mark >= 0 ? parts_emit_mark(p, piece->mark, next) : build_bytes(p->b, piece->text, next);
     }
     NFA_FREE(p->b, pieces);
     return next;
@@ -65,7 +67,8 @@ static uint32_t emit_rule(parts *p, const grammar_part *part, uint32_t next) {
     build *b = p->b;
     grammar_options own = *p->options;
     uint32_t first = b->a.rules.n;
-    own.whitespace_pattern = part->whitespace_pattern.n > 0 ? part->whitespace_pattern : own.whitespace_pattern;
+    own.whitespace_pattern =
+        part->whitespace_pattern.n > 0 ? part->whitespace_pattern : own.whitespace_pattern;
     b->options = &own;
     b->where = part->where;
     compile_rule(b, part->kind, part->text);
@@ -83,13 +86,17 @@ static uint32_t emit_other(parts *p, const grammar_part *part, uint32_t next) {
     }
     quire_err e = fits ? strbuf_addf(&regex, "^(?:%.*s)$", (int)part->text.n, part->text.p) : QUIRE_INVALID;
     if (e != QUIRE_OK) {
-        (void)build_fail(p->b, e, -1, fits ? "out of memory for the grammar" : "a text of the grammar is not UTF-8");
+        (void)build_fail(p->b, e, -1,
+                         fits ? "out of memory for the grammar" : "a text of the grammar is not UTF-8");
         return NFA_FAIL_NODE;
     }
     uint32_t all = dfa_pattern(&p->dfas, (str){regex.p, regex.n});
     strbuf_deinit(&regex);
-    uint32_t left = dfa_combine(&p->dfas, all, dfa_names(&p->dfas, part->texts, (uint32_t)part->n_texts), DFA_AND_NOT);
-    return dfa_is_empty(&p->dfas, left) ? NFA_FAIL_NODE : build_node(p->b, NFA_STRING, NFA_RAW, dfa_place(&p->dfas, left), 0, next);
+    uint32_t left =
+        dfa_combine(&p->dfas, all, dfa_names(&p->dfas, part->texts, (uint32_t)part->n_texts), DFA_AND_NOT);
+    return dfa_is_empty(&p->dfas, left)
+               ? NFA_FAIL_NODE
+               : build_node(p->b, NFA_STRING, NFA_RAW, dfa_place(&p->dfas, left), 0, next);
 }
 
 static uint32_t emit_arguments(parts *p, const grammar_part *part, uint32_t next) {
@@ -132,7 +139,8 @@ static uint32_t emit_separated(parts *p, const grammar_part *part, uint32_t next
 
 static uint32_t emit_repeat(parts *p, const grammar_part *part, uint32_t next) {
     if (part->max < part->min || part->n_parts == 0 || part->n_parts > 2) {
-        (void)build_fail(p->b, QUIRE_INVALID, -1, "a repeat of the grammar has more rounds at least than at most");
+        (void)build_fail(p->b, QUIRE_INVALID, -1,
+                         "a repeat of the grammar has more rounds at least than at most");
         return NFA_FAIL_NODE;
     }
     if (part->max == 0) {
@@ -154,7 +162,8 @@ static uint32_t emit_kind(parts *p, const grammar_part *part, uint32_t next) {
     case GRAMMAR_PART_TEXT:
         return parts_emit_text(p, part->text, next);
     case GRAMMAR_PART_MARKS:
-        return build_node(p->b, NFA_MARK, NFA_RAW, build_mark_set(p->b, part->ids, part->n_ids, part->negated), 0, next);
+        return build_node(p->b, NFA_MARK, NFA_RAW,
+                          build_mark_set(p->b, part->ids, part->n_ids, part->negated), 0, next);
     case GRAMMAR_PART_RULE:
         return emit_rule(p, part, next);
     case GRAMMAR_PART_OTHER:
@@ -180,15 +189,16 @@ static uint32_t emit_kind(parts *p, const grammar_part *part, uint32_t next) {
 
 uint32_t parts_emit(parts *p, const grammar_part *part, uint32_t next) {
     if (++p->depth > GRAMMAR_PARTS_DEPTH) {
-        (void)build_fail(p->b, QUIRE_TOO_LARGE, -1, "the grammar's parts nest deeper than %d", GRAMMAR_PARTS_DEPTH);
+        (void)build_fail(p->b, QUIRE_TOO_LARGE, -1, "the grammar's parts nest deeper than %d",
+                         GRAMMAR_PARTS_DEPTH);
     }
     uint32_t first = p->b->failed == QUIRE_OK ? emit_kind(p, part, next) : NFA_FAIL_NODE;
     p->depth--;
     return first;
 }
 
-quire_err grammar_compile_parts(const grammar_part *root, const grammar_marks *marks, const grammar_options *options, grammar **out,
-                                quire_error *err) {
+quire_err grammar_compile_parts(const grammar_part *root, const grammar_marks *marks,
+                                const grammar_options *options, grammar **out, quire_error *err) {
     build b;
     *out = NULL;
     build_init(&b, options, err);

@@ -1,4 +1,5 @@
-/* From a pattern to a dfa: the positions of the regex (Thompson 1968), then sets of them (Rabin and Scott 1959). */
+/* From a pattern to a dfa: the positions of the regex (Thompson 1968), then sets of them
+ * (Rabin and Scott 1959). */
 #include <stdlib.h>
 
 #include "grammar/dfa.h"
@@ -45,7 +46,9 @@ static uint32_t emit_repeat(finder *f, const ast_node *n, uint32_t next) {
         }
         next = loop;
     } else {
-        uint32_t behind = next; /* each optional round leads to the end by itself: through the others a set would hold all of them */
+        /* each optional round leads to the end by itself: through the others a set would
+         * hold all of them */
+        uint32_t behind = next;
         for (uint32_t i = n->min; i < n->max && build_step(f->b, 1); i++) {
             next = add_step(f, (step){.kind = STEP_SPLIT, .first = emit(f, n->child, next), .next = behind});
         }
@@ -121,7 +124,8 @@ static void push(finder *f, uint32_t s) {
     }
 }
 
-/* Follows what stands in work; characters' steps and others that need the end go to next. Returns whether the match is found. */
+/* Follows what stands in work; characters' steps and others that need the end go to next.
+ * Returns whether the match is found. */
 static bool follow(finder *f, bool at_start, bool at_end) {
     bool found = false;
     f->next.n = 0;
@@ -159,7 +163,8 @@ static uint32_t hash_of(const uint32_t *p, uint32_t n) {
     return h;
 }
 
-/* The number of the set in next; a found match is set 0 (any text may follow), whatever else is in it. */
+/* The number of the set in next; a found match is set 0 (any text may follow), whatever
+ * else is in it. */
 static uint32_t set_of(finder *f, bool found) {
     if (found) {
         return 0;
@@ -187,7 +192,8 @@ static uint32_t set_of(finder *f, bool found) {
     uint32_t at = hash_of(f->next.p, f->next.n) & (f->n_slots - 1);
     for (; f->slots[at] != 0; at = (at + 1) & (f->n_slots - 1)) {
         const set *s = &f->sets.p[f->slots[at]];
-        if (s->n == f->next.n && (s->n == 0 || memcmp(f->members.p + s->first, f->next.p, s->n * sizeof *f->next.p) == 0)) {
+        if (s->n == f->next.n &&
+            (s->n == 0 || memcmp(f->members.p + s->first, f->next.p, s->n * sizeof *f->next.p) == 0)) {
             return f->slots[at];
         }
     }
@@ -206,7 +212,8 @@ static uint32_t set_of(finder *f, bool found) {
     return f->sets.n - 1;
 }
 
-/* Characters at which the set's classes begin, or one behind their ends: cuts, ascending. */
+/* Characters at which the set's classes begin, or one behind their ends: cuts,
+ * ascending. */
 static void find_cuts(finder *f, const set *s) {
     f->cuts.n = 0;
     for (uint32_t i = 0; i < s->n; i++) {

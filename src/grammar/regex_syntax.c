@@ -69,8 +69,15 @@ static uint32_t hex_escape(str text, size_t *at, char letter) {
         uint32_t c = hex(text, at, 1, 6);
         return *at < text.n && text.p[(*at)++] == '}' ? c : NFA_NONE;
     }
-    uint32_t c = hex(text, at, letter == 'x' ? 2 : letter == 'u' ? 4 : 8, letter == 'x' ? 2 : letter == 'u' ? 4 : 8);
-    if (letter == 'u' && c >= 0xD800 && c < 0xDC00 && text.n - *at >= 6 && text.p[*at] == '\\' && text.p[*at + 1] == 'u') {
+    uint32_t c = hex(text, at,
+                     letter == 'x'   ? 2
+                     : letter == 'u' ? 4
+                                     : 8,
+                     letter == 'x'   ? 2
+                     : letter == 'u' ? 4
+                                     : 8);
+    if (letter == 'u' && c >= 0xD800 && c < 0xDC00 && text.n - *at >= 6 && text.p[*at] == '\\' &&
+        text.p[*at + 1] == 'u') {
         size_t behind = *at + 2;
         uint32_t low = hex(text, &behind, 4, 4);
         if (low >= 0xDC00 && low < 0xE000) {
@@ -86,7 +93,8 @@ uint32_t regex_escape(ast *t, str text, size_t *at, nfa_range ranges[8], uint32_
     size_t len, from = *at;
     *n = 0;
     if (*at >= text.n) {
-        (void)build_fail(t->b, QUIRE_INVALID, (int64_t)*at, "at byte %zu: nothing follows the backslash", *at);
+        (void)build_fail(t->b, QUIRE_INVALID, (int64_t)*at, "at byte %zu: nothing follows the backslash",
+                         *at);
         return 0;
     }
     int32_t c = utf8_decode(text.p + *at, text.n - *at, &len);
@@ -109,7 +117,8 @@ uint32_t regex_escape(ast *t, str text, size_t *at, nfa_range ranges[8], uint32_
     case 'U': {
         uint32_t code = hex_escape(text, at, (char)c);
         if (code == NFA_NONE) {
-            (void)build_fail(t->b, QUIRE_INVALID, (int64_t)from, "at byte %zu: \\%c without its hexadecimal digits", from, (char)c);
+            (void)build_fail(t->b, QUIRE_INVALID, (int64_t)from,
+                             "at byte %zu: \\%c without its hexadecimal digits", from, (char)c);
             return 0;
         }
         return code;
@@ -208,8 +217,8 @@ static uint32_t parse_group(parser *p) {
         return fail(p, QUIRE_TOO_LARGE, "groups nest too deep");
     }
     if (take(p, "?")) {
-        if (take(p, "P<") ||
-            (p->text.n - p->at > 1 && p->text.p[p->at] == '<' && p->text.p[p->at + 1] != '=' && p->text.p[p->at + 1] != '!')) {
+        if (take(p, "P<") || (p->text.n - p->at > 1 && p->text.p[p->at] == '<' &&
+                              p->text.p[p->at + 1] != '=' && p->text.p[p->at + 1] != '!')) {
             while (more(p) && p->text.p[p->at] != '>') {
                 p->at++;
             }
@@ -217,7 +226,8 @@ static uint32_t parse_group(parser *p) {
                 return fail(p, QUIRE_INVALID, "a group's name without its >");
             }
         } else if (!take(p, ":")) {
-            return fail(p, QUIRE_UNSUPPORTED, "this kind of group is not supported: (?:..) and named groups are");
+            return fail(p, QUIRE_UNSUPPORTED,
+                        "this kind of group is not supported: (?:..) and named groups are");
         }
     }
     uint32_t inside = parse_alt(p);
@@ -239,7 +249,8 @@ static uint32_t parse_atom(parser *p) {
         return parse_class(p);
     }
     if (take(p, ".")) {
-        return p->dot_all ? ast_class(p->t, NULL, 0, true) : ast_class(p->t, &(nfa_range){'\n', '\n'}, 1, true);
+        return p->dot_all ? ast_class(p->t, NULL, 0, true)
+                          : ast_class(p->t, &(nfa_range){'\n', '\n'}, 1, true);
     }
     if (take(p, "^") || take(p, "\\A")) {
         return ast_leaf(p->t, AST_START, 0);
@@ -267,7 +278,8 @@ static uint32_t parse_atom(parser *p) {
     return add_range(p, set, &n, c, c) ? ast_class(p->t, set, n, false) : 0;
 }
 
-/* {n}, {n,}, {n,m}, {,m} at p->at, behind the brace; false where it isn't one: the brace is a character then. */
+/* {n}, {n,}, {n,m}, {,m} at p->at, behind the brace; false where it isn't one: the brace
+ * is a character then. */
 static bool parse_counts(parser *p, uint32_t *min, uint32_t *max) {
     uint64_t v[2] = {0, 0};
     bool given[2] = {false, false};

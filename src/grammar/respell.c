@@ -1,4 +1,5 @@
-/* Characters of a grammar's rules as they stand in strings: each node that reads some becomes nodes that read their spelling. */
+/* Characters of a grammar's rules as they stand in strings: each node that reads some
+ * becomes nodes that read their spelling. */
 #include "base/utf8.h"
 #include "grammar/avoid.h"
 
@@ -40,7 +41,8 @@ static void respell_bytes_json(build *b, uint32_t i) {
         }
         next = build_bytes(b, (str){bytes + from, at - from}, next);
         at = from;
-        while (from > 0 && !is_plain(bytes[from - 1]) && build_step(b, 1)) { /* one character, and all like it */
+        /* one character, and all like it */
+        while (from > 0 && !is_plain(bytes[from - 1]) && build_step(b, 1)) {
             from--;
             while (from > 0 && ((uint8_t)bytes[from] & 0xC0u) == 0x80u) {
                 from--;
@@ -104,7 +106,8 @@ static void respell_bytes_python(build *b, uint32_t i) {
     replace(b, i, with);
 }
 
-/* Adds what of a range stands for itself: no control character, no quote, no backslash. */
+/* Adds what of a range stands for itself: no control character, no quote, no
+ * backslash. */
 static void add_plain(build *b, nfa_range r, nfa_range *to, uint32_t *n) {
     static const uint32_t cuts[] = {0x20, '"', '\\', NFA_MAX_CHAR + 1};
     for (size_t i = 0; i + 1 < sizeof cuts / sizeof *cuts && build_step(b, 1); i++) {

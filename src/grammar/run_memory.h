@@ -14,7 +14,8 @@ typedef struct memory_share {
     struct memory_share *next;
 } memory_share;
 
-/* The share of a tenant, with one reference more; each needs a memory_share_drop. QUIRE_NO_MEMORY. */
+/* The share of a tenant, with one reference more; each needs a memory_share_drop.
+ * QUIRE_NO_MEMORY. */
 quire_err memory_share_take(grammar_memory *m, uint64_t tenant, memory_share **out);
 void memory_share_drop(memory_share *s);
 

@@ -1,17 +1,22 @@
 /* Names of open members: each comes once in its object.
  *
- * A state of the machine says nothing of them, so that its masks serve every text. Beside it stands what the text has named so far: for
- * each object around the place the names of its open members, and the part of a name that is being read. Both together are a state of the
- * run, numbered from RUN_NAMED on. All of that are cells of the machine, so equal ones have one number, and they count against its budget:
+ * A state of the machine says nothing of them, so that its masks serve every text. Beside
+ * it stands what the text has named so far: for each object around the place the names of
+ * its open members, and the part of a name that is being read. Both together are a state
+ * of the run, numbered from RUN_NAMED on. All of that are cells of the machine, so equal
+ * ones have one number, and they count against its budget:
  *
  *   name     (byte, the name before it): its characters in UTF-8, however they are spelt
- *   set      2 * (set, set) by the lowest bit of its names' numbers, then the next one; 2 * name + 1 where it is alone; 0: empty
- *   objects  (set, (depth of the object, objects around it)); beside the set how many are in it
+ *   set      2 * (set, set) by the lowest bit of its names' numbers, then the next one; 2
+ *            * name + 1 where it is alone; 0: empty
+ *   objects  (set, (depth of the object, objects around it)); beside the set how many are
+ *            in it
  *
- * What ends a name that came, or leads to such names alone, does not follow. Where some configuration reads no such name, names are not
- * told apart. Where they do not go on to others whatever came (machine_is_roomy), nor are those of over MOST_BYTES, and all behind
- * NFA_FEW_NAMES of them: a way out would be too far to look for. A word has one as long as names of over NFA_MOST_WORD bytes are not told
- * apart. */
+ * What ends a name that came, or leads to such names alone, does not follow. Where some
+ * configuration reads no such name, names are not told apart. Where they do not go on to
+ * others whatever came (machine_is_roomy), nor are those of over MOST_BYTES, and all
+ * behind NFA_FEW_NAMES of them: a way out would be too far to look for. A word has one as
+ * long as names of over NFA_MOST_WORD bytes are not told apart. */
 #include "grammar/grammar_run.h"
 
 #include "base/utf8.h"
@@ -19,8 +24,19 @@
 enum { PAIR = NFA_FAIL_NODE, NAME = NFA_RETURN_NODE }; /* nodes that no stack has */
 enum { MOST_BYTES = 128 };
 
-/* What is read of an escape: value >> PHASE_SHIFT, its digits below. HEX, LOW: no digit yet, then one more with each. */
-enum { PHASE_SHIFT = 26, PLAIN = 0, ESCAPE, HEX, HEX_END = HEX + 4, LOW_ESCAPE, LOW_U, LOW, LOW_END = LOW + 4 };
+/* What is read of an escape: value >> PHASE_SHIFT, its digits below. HEX, LOW: no digit
+ * yet, then one more with each. */
+enum {
+    PHASE_SHIFT = 26,
+    PLAIN = 0,
+    ESCAPE,
+    HEX,
+    HEX_END = HEX + 4,
+    LOW_ESCAPE,
+    LOW_U,
+    LOW,
+    LOW_END = LOW + 4
+};
 
 typedef struct named {
     uint32_t state, objects, name, value;
@@ -57,7 +73,8 @@ static named unpack(const run_core *r, uint32_t s) {
     if (s < RUN_NAMED) {
         return (named){.state = s};
     }
-    const machine_cell *state = cell(r, s - RUN_NAMED), *name = cell(r, state->below), *value = cell(r, name->below);
+    const machine_cell *state = cell(r, s - RUN_NAMED), *name = cell(r, state->below),
+                       *value = cell(r, name->below);
     return (named){.state = state->data, .name = name->data, .value = value->data, .objects = value->below};
 }
 
@@ -122,12 +139,14 @@ static bool is_told_apart(const run_core *r, const named *n) {
     const machine_cell *names = names_at(r, n, at->name);
     if (at->is_word || !at->is_roomy) {
         bool is_few = at->is_word || names == NULL || names->depth <= NFA_FEW_NAMES;
-        return at->least >= at->name && is_few && is_short(r, n->name, at->is_word ? NFA_MOST_WORD : MOST_BYTES);
+        return at->least >= at->name && is_few &&
+               is_short(r, n->name, at->is_word ? NFA_MOST_WORD : MOST_BYTES);
     }
     return at->least >= at->name;
 }
 
-/* Appends a byte; without `adds` a name that no other begins with is only noted as such. */
+/* Appends a byte; without `adds` a name that no other begins with is only noted as
+ * such. */
 static void add_byte(run_core *r, named *n, uint8_t byte, bool adds) {
     const machine_cell c = {NAME, byte, n->name, 0};
     uint32_t longer = adds ? machine_number(&r->m, c) : n->is_new ? NFA_NONE : machine_find(&r->m, c);
@@ -158,7 +177,8 @@ static void add_digit(run_core *r, named *n, uint32_t phase, uint32_t bits, uint
     }
 }
 
-/* A byte of a name, which the machine has taken: escapes are those of JSON and Python, words have no backslash. */
+/* A byte of a name, which the machine has taken: escapes are those of JSON and Python,
+ * words have no backslash. */
 static void read_byte(run_core *r, named *n, uint8_t byte, bool adds) {
     static const char letters[] = "\"'\\bfnrt/", meanings[] = "\"'\\\b\f\n\r\t/";
     uint32_t phase = n->value >> PHASE_SHIFT, bits = n->value & ((1u << PHASE_SHIFT) - 1);
@@ -178,12 +198,14 @@ static void read_byte(run_core *r, named *n, uint8_t byte, bool adds) {
 
 /* ---- a byte ---- */
 
-/* Whether a byte behind which no name is read ends the one before; else that was but the beginning of one that is listed. */
+/* Whether a byte behind which no name is read ends the one before; else that was but the
+ * beginning of one that is listed. */
 static bool ends_name(const run_core *r, const named *n, uint8_t byte) {
     return n->value == 0 && byte == place(r, n)->end;
 }
 
-/* Moves n over a byte. MACHINE_DEAD: it does not follow, or ends a name that came; MACHINE_FULL. n is undefined then. */
+/* Moves n over a byte. MACHINE_DEAD: it does not follow, or ends a name that came;
+ * MACHINE_FULL. n is undefined then. */
 static uint32_t move(run_core *r, named *n, uint8_t byte, bool adds) {
     uint32_t to = machine_next(&r->m, n->state, byte);
     if (to < MACHINE_FIRST) {
@@ -213,8 +235,9 @@ static uint32_t move(run_core *r, named *n, uint8_t byte, bool adds) {
     return r->m.failed ? MACHINE_FULL : to;
 }
 
-/* Whether a byte of a character that begins in a search need not be tried, as the character has another spelling: all have but control
- * characters, quotes and backslashes. */
+/* Whether a byte of a character that begins in a search need not be tried, as the
+ * character has another spelling: all have but control characters, quotes and
+ * backslashes. */
 static bool is_respelt(uint32_t phase, uint8_t byte) {
     return phase == ESCAPE    ? byte == '/'
            : phase == HEX     ? byte != '0'
@@ -224,8 +247,9 @@ static bool is_respelt(uint32_t phase, uint8_t byte) {
                               : false;
 }
 
-/* Whether something behind n ends a name that has not come, which at most `left` characters more of names that came may begin. `inside`: n
- * stands within a character that may be spelt as it likes. A failure counts as such an end. */
+/* Whether something behind n ends a name that has not come, which at most `left`
+ * characters more of names that came may begin. `inside`: n stands within a character
+ * that may be spelt as it likes. A failure counts as such an end. */
 static bool may_end(run_core *r, const named *n, uint32_t left, bool inside) {
     const uint32_t depth = place(r, n)->name;
     for (uint32_t byte = 0; byte < 256; byte++) {
@@ -242,7 +266,8 @@ static bool may_end(run_core *r, const named *n, uint32_t left, bool inside) {
         }
         const machine_state *at = place(r, &to);
         uint32_t rest = left - (to.name != n->name);
-        if (at->name != depth || at->is_roomy || to.is_new || rest == 0 || may_end(r, &to, rest, inside && to.name == n->name)) {
+        if (at->name != depth || at->is_roomy || to.is_new || rest == 0 ||
+            may_end(r, &to, rest, inside && to.name == n->name)) {
             return true;
         }
     }
@@ -293,9 +318,11 @@ static bool leads_off(const run_core *r, const named *n, uint32_t to, uint8_t by
     return is_char && machine_find(&r->m, (machine_cell){NAME, byte, n->name, 0}) == NFA_NONE;
 }
 
-/* Takes out the tokens among the nodes first to end that would name something twice behind n. Without `adds`: those whose first name came
- * before, along such names. False: it fails. */
-static bool forbid(run_core *r, const vocab_trie *t, uint32_t first, uint32_t end, const named *n, bool adds, uint64_t *bits) {
+/* Takes out the tokens among the nodes first to end that would name something twice
+ * behind n. Without `adds`: those whose first name came before, along such names. False:
+ * it fails. */
+static bool forbid(run_core *r, const vocab_trie *t, uint32_t first, uint32_t end, const named *n, bool adds,
+                   uint64_t *bits) {
     const uint32_t depth = place(r, n)->name;
     for (uint32_t i = first; i < end; i++) {
         const trie_node *node = &t->nodes[i];
@@ -315,19 +342,23 @@ static bool forbid(run_core *r, const vocab_trie *t, uint32_t first, uint32_t en
             continue;
         }
         bool ended = depth != 0 && place(r, &to)->name != depth && ends_name(r, n, node->byte);
-        if ((adds || (!to.is_new && !ended)) && node->n > 0 && !forbid(r, t, node->child, node->child + node->n, &to, adds, bits)) {
+        if ((adds || (!to.is_new && !ended)) && node->n > 0 &&
+            !forbid(r, t, node->child, node->child + node->n, &to, adds, bits)) {
             return false;
         }
     }
     return true;
 }
 
-/* What tokens hold behind a state of the machine, beside the rest of a name that is being read there: a name as a whole, or so much of one
- * that none may be left; the same behind the end of a name. Each is known once it was asked for. */
+/* What tokens hold behind a state of the machine, beside the rest of a name that is being
+ * read there: a name as a whole, or so much of one that none may be left; the same behind
+ * the end of a name. Each is known once it was asked for. */
 enum { HOLDS_NAME = 1, HOLDS_NEXT = 2, KNOWN = 4 };
 
-/* Of the tokens among the nodes first to end. is_new: state s is not in the name before the token; ended: a name ended in it. */
-static unsigned find_names(run_core *r, const vocab_trie *t, uint32_t first, uint32_t end, uint32_t s, bool is_new, bool ended) {
+/* Of the tokens among the nodes first to end. is_new: state s is not in the name before
+ * the token; ended: a name ended in it. */
+static unsigned find_names(run_core *r, const vocab_trie *t, uint32_t first, uint32_t end, uint32_t s,
+                           bool is_new, bool ended) {
     const uint32_t depth = machine_state_at(&r->m, s)->name;
     unsigned found = 0;
     for (uint32_t i = first; i < end && spend(r, 1); i++) {
@@ -337,17 +368,21 @@ static unsigned find_names(run_core *r, const vocab_trie *t, uint32_t first, uin
             continue;
         }
         const machine_state *at = machine_state_at(&r->m, to);
-        bool leaves = depth != 0 && at->name != depth, ends = leaves && node->byte == machine_state_at(&r->m, s)->end;
+        bool leaves = depth != 0 && at->name != depth,
+             ends = leaves && node->byte == machine_state_at(&r->m, s)->end;
         found |= is_new && depth != 0 && (ends || !at->is_roomy) ? (ended ? HOLDS_NEXT : HOLDS_NAME) : 0u;
         found |= find_names(r, t, node->child, node->child + node->n, to, is_new || leaves, ended || ends);
     }
     return found;
 }
 
-/* The tokens that may hold such a thing, of all with quotes; those with words are in vocab.words. */
+/* The tokens that may hold such a thing, of all with quotes; those with words are in
+ * vocab.words. */
 static const vocab_trie *trie_of(const run_core *r, unsigned what) {
     const grammar_vocab *v = r->v;
-    return what == HOLDS_NAME ? (r->m.a->has_tight ? &v->begins : &v->quotes) : r->m.a->has_tight ? &v->quotes : &v->thrice;
+    return what == HOLDS_NAME  ? (r->m.a->has_tight ? &v->begins : &v->quotes)
+           : r->m.a->has_tight ? &v->quotes
+                               : &v->thrice;
 }
 
 static bool holds(run_core *r, uint32_t s, unsigned what) {

@@ -50,7 +50,8 @@ static uint32_t expr_of(schema *s, expr x) {
             slots_put(s, i);
         }
     }
-    for (uint32_t at = expr_hash(&x) & (s->n_expr_slots - 1); s->expr_slots[at] != 0; at = (at + 1) & (s->n_expr_slots - 1)) {
+    for (uint32_t at = expr_hash(&x) & (s->n_expr_slots - 1); s->expr_slots[at] != 0;
+         at = (at + 1) & (s->n_expr_slots - 1)) {
         if (expr_same(&s->exprs.p[s->expr_slots[at] - 1], &x)) {
             return s->expr_slots[at] - 1;
         }
@@ -69,12 +70,15 @@ uint32_t expr_schema(schema *s, const json_value *v, uint32_t base, const char *
         return json_truth(v) ? EXPR_ANY : EXPR_NEVER;
     }
     if (!json_is(v, JSON_KIND_OBJECT)) {
-        (void)build_fail(s->b, QUIRE_INVALID, -1, "the schema at \"%s\" must be an object, true or false", path);
+        (void)build_fail(s->b, QUIRE_INVALID, -1, "the schema at \"%s\" must be an object, true or false",
+                         path);
         return EXPR_NEVER;
     }
-    return json_length(v) == 0
-               ? EXPR_ANY
-               : expr_of(s, (expr){.kind = EXPR_IS_SCHEMA, .value = v, .base = schema_resource_of(s, v, base), .path = path});
+    return json_length(v) == 0 ? EXPR_ANY
+                               : expr_of(s, (expr){.kind = EXPR_IS_SCHEMA,
+                                                   .value = v,
+                                                   .base = schema_resource_of(s, v, base),
+                                                   .path = path});
 }
 
 uint32_t expr_const(schema *s, const json_value *v) {
@@ -153,8 +157,9 @@ uint32_t expr_not(schema *s, uint32_t x) {
 uint32_t expr_quiet(schema *s, uint32_t x) {
     expr quiet = {.kind = EXPR_IS_QUIET};
     expr_kind kind = s->b->failed == QUIRE_OK ? s->exprs.p[x].kind : EXPR_IS_NEVER;
-    bool is_needed = s->b->options->additional == GRAMMAR_ADDITIONAL_CLOSED &&
-                     (kind == EXPR_IS_SCHEMA || kind == EXPR_IS_AND || kind == EXPR_IS_OR || kind == EXPR_IS_NOT);
+    bool is_needed =
+        s->b->options->additional == GRAMMAR_ADDITIONAL_CLOSED &&
+        (kind == EXPR_IS_SCHEMA || kind == EXPR_IS_AND || kind == EXPR_IS_OR || kind == EXPR_IS_NOT);
     if (!is_needed) {
         return x;
     }
@@ -189,7 +194,8 @@ static void make_shape(schema *s, uint32_t x, shape *out) {
         shape_quiet(s, expr_shape(s, e.children[0]), true, out);
         return;
     case EXPR_IS_NOT: {
-        const char *why = shape_not(s, expr_shape(s, e.children[0]), out), *path = s->exprs.p[e.children[0]].path;
+        const char *why = shape_not(s, expr_shape(s, e.children[0]), out),
+                   *path = s->exprs.p[e.children[0]].path;
         if (why != NULL) {
             schema_refuse(s, path != NULL ? path : "", "not", why);
         }
@@ -212,12 +218,14 @@ const shape *expr_shape(schema *s, uint32_t x) {
         return &empty;
     }
     if (s->exprs.p[x].open) {
-        (void)build_fail(s->b, QUIRE_INVALID, -1, "the schema at \"%s\": $ref leads back to itself, so it says nothing",
+        (void)build_fail(s->b, QUIRE_INVALID, -1,
+                         "the schema at \"%s\": $ref leads back to itself, so it says nothing",
                          path != NULL ? path : "");
         return &empty;
     }
     if (++s->depth > MAX_DEPTH) {
-        (void)build_fail(s->b, QUIRE_TOO_LARGE, -1, "the schema at \"%s\": over %d schemas apply inside each other",
+        (void)build_fail(s->b, QUIRE_TOO_LARGE, -1,
+                         "the schema at \"%s\": over %d schemas apply inside each other",
                          path != NULL ? path : "", MAX_DEPTH);
         return &empty;
     }
@@ -252,7 +260,9 @@ void schema_note(schema *s, const char *path, const char *keyword, int status, c
     const grammar_options *o = s->b->options;
     if (o->keyword != NULL) {
         grammar_keyword k = {path, keyword, GRAMMAR_ENFORCED, how};
-        k.status = status == GRAMMAR_ENFORCED ? GRAMMAR_ENFORCED : status == GRAMMAR_ANNOTATION ? GRAMMAR_ANNOTATION : GRAMMAR_REFUSED;
+        k.status = status == GRAMMAR_ENFORCED     ? GRAMMAR_ENFORCED
+                   : status == GRAMMAR_ANNOTATION ? GRAMMAR_ANNOTATION
+                                                  : GRAMMAR_REFUSED;
         o->keyword(o->user, &k);
     }
 }
@@ -263,11 +273,13 @@ void schema_refuse(schema *s, const char *path, const char *keyword, const char 
     }
     schema_note(s, path, keyword, GRAMMAR_REFUSED, why);
     if (!s->b->options->survey) {
-        (void)build_fail(s->b, QUIRE_UNSUPPORTED, -1, "%s at \"%s\" cannot be enforced: %s", keyword, path, why);
+        (void)build_fail(s->b, QUIRE_UNSUPPORTED, -1, "%s at \"%s\" cannot be enforced: %s", keyword, path,
+                         why);
         s->named = true;
     } else if (!s->refused) {
         s->refused = true;
-        (void)err_set(&s->first, QUIRE_UNSUPPORTED, -1, "%s at \"%s\" cannot be enforced: %s", keyword, path, why);
+        (void)err_set(&s->first, QUIRE_UNSUPPORTED, -1, "%s at \"%s\" cannot be enforced: %s", keyword, path,
+                      why);
     }
 }
 
@@ -279,7 +291,9 @@ void schema_name_failure(schema *s, const char *path, const char *keyword, bool 
         return;
     }
     if (b->err != NULL) { /* the prefix comes again */
-        size_t skip = b->where != NULL && strstr(b->err->message, b->where) == b->err->message ? strlen(b->where) + 2 : 0;
+        size_t skip = b->where != NULL && strstr(b->err->message, b->where) == b->err->message
+                          ? strlen(b->where) + 2
+                          : 0;
         (void)snprintf(why, sizeof why, "%s", b->err->message + skip);
     }
     quire_err failed = b->failed;
@@ -305,7 +319,8 @@ int schema_draft(const json_value *v) {
 }
 
 void schema_open(schema *s, build *b, dfa_pool *dfas, const json_value *root) {
-    *s = (schema){.b = b, .draft = schema_draft(root), .writing = "", .dfas = dfas != NULL ? dfas : &s->own_dfas};
+    *s = (schema){
+        .b = b, .draft = schema_draft(root), .writing = "", .dfas = dfas != NULL ? dfas : &s->own_dfas};
     if (dfas == NULL) {
         dfa_pool_init(&s->own_dfas, b);
     }
@@ -346,8 +361,11 @@ static void compile_value(build *b, const json_value *root, const json_digits *d
 }
 
 void compile_schema(build *b, str text) {
-    json_limits limits = {
-        .max_depth = MAX_NESTED, .max_values = MAX_VALUES, .max_containers = MAX_VALUES, .max_names = MAX_VALUES, .names = JSON_NAMES_LAST};
+    json_limits limits = {.max_depth = MAX_NESTED,
+                          .max_values = MAX_VALUES,
+                          .max_containers = MAX_VALUES,
+                          .max_names = MAX_VALUES,
+                          .names = JSON_NAMES_LAST};
     json_fault fault = {0};
     json_value *root = NULL;
     json_digits *digits = NULL;
@@ -355,10 +373,12 @@ void compile_schema(build *b, str text) {
     quire_err e = json_read_counted(text, &limits, JSON_WIDE_KEPT, &root, &counts, &fault);
     if (e == QUIRE_OK && counts.n_long > 0) {
         e = json_digits_find(text, root, counts.n_long, &digits);
-        (void)snprintf(fault.what, sizeof fault.what, "%s", e == QUIRE_NO_MEMORY ? "out of memory" : "given up");
+        (void)snprintf(fault.what, sizeof fault.what, "%s",
+                       e == QUIRE_NO_MEMORY ? "out of memory" : "given up");
     }
     if (e != QUIRE_OK) {
-        (void)build_fail(b, e == QUIRE_BAD_FILE ? QUIRE_INVALID : e, (int64_t)fault.at, "the schema at byte %zu: %s", fault.at, fault.what);
+        (void)build_fail(b, e == QUIRE_BAD_FILE ? QUIRE_INVALID : e, (int64_t)fault.at,
+                         "the schema at byte %zu: %s", fault.at, fault.what);
     } else {
         compile_value(b, root, digits);
     }

@@ -74,7 +74,8 @@ void schema_read_const(schema *s, const json_value *v, shape *out) {
         if (p != NULL) {
             *p = (number_part){.exact = true};
             if (!schema_decimal(s, v, &p->lo)) {
-                (void)build_fail(s->b, QUIRE_UNSUPPORTED, -1, "enum and const: a number has over %d digits before or behind the point",
+                (void)build_fail(s->b, QUIRE_UNSUPPORTED, -1,
+                                 "enum and const: a number has over %d digits before or behind the point",
                                  DECIMAL_DIGITS);
             }
         }
@@ -162,7 +163,8 @@ void keyword_any_of(schema_reader *r, const char *keyword, const json_value *v) 
 
 #define ONE_OF_DEPTH 4 /* of required members that are looked at to tell alternatives apart */
 
-/* x without what y allows, unless they are apart already; NULL or why it can't be said. */
+/* x without what y allows, unless they are apart already; NULL or why it can't be
+ * said. */
 static const char *take_out(schema *s, shape *x, const shape *y) {
     shape both, not ;
     shape_and(s, x, y, &both);
@@ -187,7 +189,9 @@ void keyword_one_of(schema_reader *r, const char *keyword, const json_value *v) 
     for (size_t i = 0; i < n && why == NULL && r->s->b->failed == QUIRE_OK; i++) {
         shape_and(r->s, &r->out, expr_shape(r->s, reader_below_at(r, keyword, i, json_at(v, i))), &one);
         for (size_t k = 0; k < n && why == NULL && r->s->b->failed == QUIRE_OK; k++) {
-            why = k != i ? take_out(r->s, &one, expr_shape(r->s, reader_below_at(r, keyword, k, json_at(v, k)))) : NULL;
+            why = k != i
+                      ? take_out(r->s, &one, expr_shape(r->s, reader_below_at(r, keyword, k, json_at(v, k))))
+                      : NULL;
         }
         shape_or(r->s, &all, &one, &sum);
         all = sum;
@@ -237,7 +241,8 @@ void keyword_if(schema_reader *r, const char *keyword, const json_value *v) {
     and_shape(r, &all);
 }
 
-/* Objects without the member, or with it and what it asks for: other names, or a schema. */
+/* Objects without the member, or with it and what it asks for: other names, or a
+ * schema. */
 static void read_dependency(schema_reader *r, const char *keyword, const char *name, const json_value *v) {
     shape without = {0}, with, both;
     object_part *o = PART_PUSH(r->s, without.objects);
@@ -297,7 +302,8 @@ void keyword_dependencies(schema_reader *r, const char *keyword, const json_valu
     }
 }
 
-/* Names and items that other keywords of this schema, and of those that it applies, say nothing about. */
+/* Names and items that other keywords of this schema, and of those that it applies, say
+ * nothing about. */
 void keyword_unevaluated_properties(schema_reader *r, const char *keyword, const json_value *v) {
     uint32_t x = reader_below(r, keyword, NULL, v);
     for (uint32_t i = 0; i < r->out.objects.n; i++) {
@@ -333,7 +339,8 @@ void keyword_unevaluated_items(schema_reader *r, const char *keyword, const json
         array_part a = r->out.arrays.p[i];
         array_layer l = {.rest = x, .has_rest = true};
         uint32_t n_prefix = 0;
-        for (uint32_t k = 0; k < a.contains.n && r->s->draft >= 2020; k++) { /* an item that counts is evaluated */
+        /* an item that counts is evaluated */
+        for (uint32_t k = 0; k < a.contains.n && r->s->draft >= 2020; k++) {
             l.rest = a.contains.p[k].silent ? l.rest : expr_or(r->s, l.rest, a.contains.p[k].expr);
         }
         for (uint32_t k = 0; k < a.layers.n; k++) {

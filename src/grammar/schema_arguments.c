@@ -1,4 +1,5 @@
-/* The arguments of a tool call: an object in the syntax of a model's format (grammar_arguments.h). */
+/* The arguments of a tool call: an object in the syntax of a model's format
+ * (grammar_arguments.h). */
 #include "grammar/parts.h"
 #include "grammar/value_shape.h"
 
@@ -66,9 +67,11 @@ unsigned arguments_bits(const schema *s, const json_value *of) {
 
 /* The texts that are read as strings under these bits. */
 static uint32_t read_as_strings(schema *s, unsigned bits) {
-    if ((bits & GRAMMAR_READS_STRING) == 0) { /* no number, no word, and nothing that begins as a string, list or object */
-        str other = str_of(
-            "^[ \\n\\t\\r]*([\"'\\[{(]|(-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|null|True|False|None)[ \\n\\t\\r]*$)");
+    /* no number, no word, and nothing that begins as a string, list or object */
+    if ((bits & GRAMMAR_READS_STRING) == 0) {
+        str other = str_of("^[ "
+                           "\\n\\t\\r]*([\"'\\[{(]|(-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?|true|"
+                           "false|null|True|False|None)[ \\n\\t\\r]*$)");
         return dfa_combine(s->dfas, DFA_ANY, dfa_pattern(s->dfas, other), DFA_AND_NOT);
     }
     if ((bits & GRAMMAR_READS_NULL) != 0) {
@@ -115,7 +118,8 @@ static uint32_t tagged_value(schema *s, uint32_t x, const json_value *of, uint32
     }
     if (a->string_middle.n > 0) {
         uint32_t text = raw_strings(s, sh, GRAMMAR_READS_STRING, end), other = others(s, sh, 0, end);
-        return build_split2(s->b, text == NFA_FAIL_NODE ? text : literal(s, a->string_middle, text), literal(s, a->middle, other));
+        return build_split2(s->b, text == NFA_FAIL_NODE ? text : literal(s, a->string_middle, text),
+                            literal(s, a->middle, other));
     }
     return literal(s, a->middle, arguments_text(s, sh, bits, end));
 }
@@ -128,13 +132,15 @@ static uint32_t gemma_value(schema *s, uint32_t x, unsigned bits) {
     }
     const shape *sh = expr_shape(s, x);
     uint32_t end = literal(s, a->quote, NFA_RETURN_NODE), text;
-    if ((bits & GRAMMAR_READS_STRING) == 0 && (bits & GRAMMAR_READS_JSON) != 0) { /* a number or word, in quotes too */
+    /* a number or word, in quotes too */
+    if ((bits & GRAMMAR_READS_STRING) == 0 && (bits & GRAMMAR_READS_JSON) != 0) {
         const shape scalars = {.null = sh->null, .yes = sh->yes, .no = sh->no, .numbers = sh->numbers};
         text = others(s, &scalars, 0, end);
     } else {
         text = raw_strings(s, sh, bits, end);
     }
-    return build_split2(s->b, text == NFA_FAIL_NODE ? text : literal(s, a->quote, text), others(s, sh, 0, NFA_RETURN_NODE));
+    return build_split2(s->b, text == NFA_FAIL_NODE ? text : literal(s, a->quote, text),
+                        others(s, sh, 0, NFA_RETURN_NODE));
 }
 
 /* ---- members ---- */
@@ -187,7 +193,8 @@ static const char *const outer_names[] = {"invoke", "tool_call"};
 
 bool arguments_take(const schema *s, str name) {
     const grammar_arguments *a = s->arguments;
-    if (a->has_elements && name.n > 0 && (name.p[0] == '/' || str_is(name, outer_names[0]) || str_is(name, outer_names[1]))) {
+    if (a->has_elements && name.n > 0 &&
+        (name.p[0] == '/' || str_is(name, outer_names[0]) || str_is(name, outer_names[1]))) {
         return false;
     }
     return a->syntax == GRAMMAR_SYNTAX_TAGS    ? is_tag_name(name)
@@ -199,18 +206,21 @@ static uint32_t listed(schema *s, str name, uint32_t x) {
     if (!arguments_take(s, name)) {
         return NFA_FAIL_NODE;
     }
-    uint32_t end = s->arguments->has_elements ? literal(s, name, literal(s, str_of(">"), NFA_RETURN_NODE)) : NFA_RETURN_NODE;
+    uint32_t end = s->arguments->has_elements ? literal(s, name, literal(s, str_of(">"), NFA_RETURN_NODE))
+                                              : NFA_RETURN_NODE;
     uint32_t node = literal(s, name, value_behind(s, x, member_of(s, s->reading, name), end));
     return s->arguments->syntax == GRAMMAR_SYNTAX_TAGS ? literal(s, s->arguments->before, node) : node;
 }
 
-/* Whether the reader tells the object whose members are written from an array by its first element's name. */
+/* Whether the reader tells the object whose members are written from an array by its
+ * first element's name. */
 static bool is_told_by_name(const schema *s) {
-    return s->reading != s->arguments->reader.schema && (arguments_bits(s, s->reading) & GRAMMAR_READS_OBJECT) == 0;
+    return s->reading != s->arguments->reader.schema &&
+           (arguments_bits(s, s->reading) & GRAMMAR_READS_OBJECT) == 0;
 }
 
-/* Without the names that the reader's schema lists and reads otherwise than those that it does not: another branch may list what is open
- * here. */
+/* Without the names that the reader's schema lists and reads otherwise than those that it
+ * does not: another branch may list what is open here. */
 static uint32_t read_alike(schema *s, uint32_t open) {
     const grammar_reader *r = &s->arguments->reader;
     const json_value *all = r->properties != NULL ? r->properties(r->user, s->reading) : NULL;
@@ -230,7 +240,8 @@ static uint32_t open_names(schema *s) {
     uint32_t names = dfa_pattern(s->dfas, str_of(STYLE_WORDS));
     if (s->arguments->has_elements) {
         const str outer[] = {str_of(outer_names[0]), str_of(outer_names[1]), str_of("item")};
-        names = dfa_combine(s->dfas, names, dfa_names(s->dfas, outer, is_told_by_name(s) ? 3 : 2), DFA_AND_NOT);
+        names =
+            dfa_combine(s->dfas, names, dfa_names(s->dfas, outer, is_told_by_name(s) ? 3 : 2), DFA_AND_NOT);
     }
     return read_alike(s, names);
 }
@@ -239,7 +250,8 @@ static uint32_t open_names(schema *s) {
 static uint32_t open_member(schema *s, const open_way *w) {
     uint32_t end = NFA_RETURN_NODE;
     if (s->arguments->has_elements) { /* the reader does not compare the two names */
-        end = build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(s->dfas, w->names), 0, literal(s, str_of(">"), end));
+        end = build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(s->dfas, w->names), 0,
+                         literal(s, str_of(">"), end));
     }
     uint32_t value = value_behind(s, w->value, member_of(s, s->reading, unlisted_name), end);
     uint32_t node = schema_open_name(s, w, w->names, NFA_RAW, value);

@@ -1,7 +1,10 @@
-/* Objects that are closed though their schema does not say so (GRAMMAR_ADDITIONAL_CLOSED): `properties` lists what may come.
+/* Objects that are closed though their schema does not say so
+ * (GRAMMAR_ADDITIONAL_CLOSED): `properties` lists what may come.
  *
- * An object is closed when it is written, with all that applies to it joined: so the names of allOf, of a $ref and of an alternative count,
- * and the answer is one of the schema as it stands. Within `if`, `contains` and `not` nothing closes: these shapes are quiet. */
+ * An object is closed when it is written, with all that applies to it joined: so the
+ * names of allOf, of a $ref and of an alternative count, and the answer is one of the
+ * schema as it stands. Within `if`, `contains` and `not` nothing closes: these shapes are
+ * quiet. */
 #include "grammar/value_shape.h"
 
 /* ---- what closes nothing ---- */
@@ -94,8 +97,8 @@ bool object_holds(schema *s, const object_part *o, str name) {
     return false;
 }
 
-/* How many of the listed names, or of those that are required, may come with a value of `rule` (NULL: any); at least as many as `most`
- * are not told apart. */
+/* How many of the listed names, or of those that are required, may come with a value of
+ * `rule` (NULL: any); at least as many as `most` are not told apart. */
 static uint32_t count_held(schema *s, const object_part *o, const member_rule *rule, uint32_t most) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < o->layers.n; i++) {
@@ -103,20 +106,24 @@ static uint32_t count_held(schema *s, const object_part *o, const member_rule *r
         for (uint32_t k = 0; k < l->names.n && !l->silent && n < most; k++) {
             str name = l->names.p[k].name;
             bool again = false;
-            for (uint32_t j = 0; j < i && !again; j++) { /* a name that an earlier layer lists was counted there */
+            /* a name that an earlier layer lists was counted there */
+            for (uint32_t j = 0; j < i && !again; j++) {
                 const object_layer *before = &o->layers.p[j];
-                for (uint32_t m = 0; m < before->names.n && !before->silent && !again && build_step(s->b, 1); m++) {
+                for (uint32_t m = 0; m < before->names.n && !before->silent && !again && build_step(s->b, 1);
+                     m++) {
                     again = str_eq(before->names.p[m].name, name);
                 }
             }
             uint32_t x = again ? EXPR_NEVER : object_member(s, o, name);
-            n += rule == NULL ? x != EXPR_NEVER : dfa_accepts(s->dfas, rule->dfa, name) && expr_and(s, x, rule->expr) != EXPR_NEVER;
+            n += rule == NULL
+                     ? x != EXPR_NEVER
+                     : dfa_accepts(s->dfas, rule->dfa, name) && expr_and(s, x, rule->expr) != EXPR_NEVER;
         }
     }
     for (uint32_t i = 0; i < o->required.n && n < most; i++) {
         str name = o->required.p[i];
-        bool fits =
-            rule == NULL || (dfa_accepts(s->dfas, rule->dfa, name) && expr_and(s, object_member(s, o, name), rule->expr) != EXPR_NEVER);
+        bool fits = rule == NULL || (dfa_accepts(s->dfas, rule->dfa, name) &&
+                                     expr_and(s, object_member(s, o, name), rule->expr) != EXPR_NEVER);
         n += fits && !object_holds(s, o, name);
     }
     return n;

@@ -43,7 +43,8 @@ void keyword_type(schema_reader *r, const char *keyword, const json_value *v) {
         } else if (str_is(t, "integer")) {
             integer = true;
         } else if (!str_is(t, "any") || r->s->draft > 4) {
-            reader_malformed(r, keyword, "one or several of null, boolean, object, array, number, integer, string");
+            reader_malformed(r, keyword,
+                             "one or several of null, boolean, object, array, number, integer, string");
         } else {
             number = o->null = o->yes = o->no = true;
             r->no_string = r->no_array = r->no_object = false;
@@ -59,14 +60,16 @@ void keyword_bound(schema_reader *r, const char *keyword, const json_value *v) {
     bool low = strstr(keyword, "inimum") != NULL, exclusive = keyword[0] == 'e';
     number_part one;
     memset(&one, 0, sizeof one);
-    if (json_is(v, JSON_KIND_BOOL)) { /* draft 4: says of minimum or maximum whether it is excluded; read there */
+    /* draft 4: says of minimum or maximum whether it is excluded; read there */
+    if (json_is(v, JSON_KIND_BOOL)) {
         return;
     }
     if (!json_numeric(v)) {
         reader_malformed(r, keyword, "a number");
         return;
     }
-    if (low ? json_double(v) <= -DBL_MAX : json_double(v) >= DBL_MAX) { /* what generators write for "any": no reader has a number beyond */
+    /* what generators write for "any": no reader has a number beyond */
+    if (low ? json_double(v) <= -DBL_MAX : json_double(v) >= DBL_MAX) {
         return;
     }
     exclusive = exclusive || json_truth(json_get(r->e.value, low ? "exclusiveMinimum" : "exclusiveMaximum"));
@@ -124,7 +127,8 @@ static void and_pattern(schema_reader *r, str regex) {
     r->no_string = r->no_string || (!r->string.is_loose && dfa_is_empty(r->s->dfas, r->string.dfa));
 }
 
-/* A regex that isn't supported refuses its keyword; other failures end the compilation. */
+/* A regex that isn't supported refuses its keyword; other failures end the
+ * compilation. */
 static bool pattern_ok(schema_reader *r, const char *keyword) {
     bool ok = r->s->b->failed == QUIRE_OK;
     schema_name_failure(r->s, r->e.path, keyword, true);
@@ -197,10 +201,11 @@ void keyword_item_count(schema_reader *r, const char *keyword, const json_value 
 }
 
 void keyword_contains(schema_reader *r, const char *keyword, const json_value *v) {
-    contains_rule c = {.expr = expr_quiet(r->s, reader_below(r, keyword, NULL, v)), .min = 1, .max = NFA_NONE};
+    contains_rule c = {
+        .expr = expr_quiet(r->s, reader_below(r, keyword, NULL, v)), .min = 1, .max = NFA_NONE};
     const json_value *min = json_get(r->e.value, "minContains"), *max = json_get(r->e.value, "maxContains");
-    if (r->s->draft >= 2019 &&
-        ((min != NULL && !reader_count(r, "minContains", min, &c.min)) || (max != NULL && !reader_count(r, "maxContains", max, &c.max)))) {
+    if (r->s->draft >= 2019 && ((min != NULL && !reader_count(r, "minContains", min, &c.min)) ||
+                                (max != NULL && !reader_count(r, "maxContains", max, &c.max)))) {
         return;
     }
     if (c.min == 0 && c.max == NFA_NONE && !r->s->annotations) {
@@ -272,7 +277,9 @@ void reader_add_required(schema_reader *r, const char *keyword, const json_value
     }
     for (size_t i = 0; i < json_length(list) && build_step(r->s->b, 1 + o->required.n); i++) {
         const json_value *name = json_at(list, i);
-        str *to = json_is(name, JSON_KIND_TEXT) && !is_listed(o, json_str(name)) ? PART_PUSH(r->s, o->required) : NULL;
+        str *to = json_is(name, JSON_KIND_TEXT) && !is_listed(o, json_str(name))
+                      ? PART_PUSH(r->s, o->required)
+                      : NULL;
         if (to != NULL) {
             *to = json_str(name);
         } else if (!json_is(name, JSON_KIND_TEXT)) {
@@ -296,7 +303,8 @@ void keyword_member_count(schema_reader *r, const char *keyword, const json_valu
 }
 
 void keyword_names(schema_reader *r, const char *keyword, const json_value *v) {
-    uint32_t x = reader_below(r, keyword, NULL, v), *to = x != EXPR_ANY ? PART_PUSH(r->s, r->object.name_exprs) : NULL;
+    uint32_t x = reader_below(r, keyword, NULL, v),
+             *to = x != EXPR_ANY ? PART_PUSH(r->s, r->object.name_exprs) : NULL;
     if (to != NULL) {
         *to = x;
     }

@@ -1,8 +1,10 @@
-/* Values between tags that may hold elements: each member of an object between tags of its name, each item of an array between tags that
- * are called "item" (GRAMMAR_SYNTAX_TAGS with has_elements).
+/* Values between tags that may hold elements: each member of an object between tags of
+ * its name, each item of an array between tags that are called "item"
+ * (GRAMMAR_SYNTAX_TAGS with has_elements).
  *
- * The reader's schema says what elements inside are, and where it says nothing, the first one's name does. Objects and arrays that it would
- * take for something else, or whose values it would type by another schema than theirs, are written as JSON. */
+ * The reader's schema says what elements inside are, and where it says nothing, the first
+ * one's name does. Objects and arrays that it would take for something else, or whose
+ * values it would type by another schema than theirs, are written as JSON. */
 #include "grammar/parts.h"
 #include "grammar/value_shape.h"
 
@@ -25,20 +27,24 @@ static bool lists_item(const object_part *o) {
 }
 
 static bool object_nests(const schema *s, const object_part *o, unsigned bits) {
-    bool is_said = (bits & GRAMMAR_READS_OBJECT) != 0, nests = is_said || ((bits & GRAMMAR_READS_ARRAY) == 0 && !lists_item(o));
-    nests = nests && o->max > 0 && o->rules.n == 0 && o->min <= o->required.n + 1; /* else names would have to be told apart */
+    bool is_said = (bits & GRAMMAR_READS_OBJECT) != 0,
+         nests = is_said || ((bits & GRAMMAR_READS_ARRAY) == 0 && !lists_item(o));
+    /* else names would have to be told apart */
+    nests = nests && o->max > 0 && o->rules.n == 0 && o->min <= o->required.n + 1;
     for (uint32_t i = 0; i < o->layers.n; i++) {
         nests = nests && o->layers.p[i].patterns.n == 0;
     }
     nests = nests && bits != GRAMMAR_READS_STRING; /* a reader of strings alone looks for no elements */
     for (uint32_t i = 0; i < o->required.n; i++) {
-        nests = nests && arguments_take(s, o->required.p[i]) && (is_said || !str_is(o->required.p[i], item_name));
+        nests =
+            nests && arguments_take(s, o->required.p[i]) && (is_said || !str_is(o->required.p[i], item_name));
     }
     return nests;
 }
 
 static bool array_nests(const array_part *a, unsigned bits) {
-    bool nests = (bits & GRAMMAR_READS_OBJECT) == 0 && bits != GRAMMAR_READS_STRING && a->max > 0 && !a->unique;
+    bool nests =
+        (bits & GRAMMAR_READS_OBJECT) == 0 && bits != GRAMMAR_READS_STRING && a->max > 0 && !a->unique;
     for (uint32_t i = 0; i < a->layers.n; i++) {
         nests = nests && a->layers.p[i].prefix.n == 0;
     }
@@ -61,8 +67,9 @@ static uint32_t rule_of(schema *s, uint32_t x, const json_value *of) {
     return rule;
 }
 
-/* What of a shape is written as a text: all but what nests. *nests: something does; *is_empty: so it does, and may be empty, which is read
- * as such where nothing stands between the tags. */
+/* What of a shape is written as a text: all but what nests. *nests: something does;
+ * *is_empty: so it does, and may be empty, which is read as such where nothing stands
+ * between the tags. */
 static shape text_shape(schema *s, const shape *x, unsigned bits, bool *nests, bool *is_empty) {
     shape text = *x;
     text.objects.n = text.arrays.n = 0;
@@ -118,7 +125,8 @@ static uint32_t item(schema *s, uint32_t x) {
     const grammar_arguments *a = s->arguments;
     const grammar_reader *r = &a->reader;
     const json_value *of = r->items != NULL ? r->items(r->user, s->reading) : NULL;
-    uint32_t end = literal(s, a->behind, literal(s, str_of(item_name), literal(s, str_of(">"), NFA_RETURN_NODE)));
+    uint32_t end =
+        literal(s, a->behind, literal(s, str_of(item_name), literal(s, str_of(">"), NFA_RETURN_NODE)));
     uint32_t value = element_value(s, x, of, end);
     return literal(s, a->before, literal(s, str_of(item_name), literal(s, a->middle, value)));
 }
@@ -127,8 +135,9 @@ static uint32_t item(schema *s, uint32_t x) {
 static uint32_t containers(schema *s, const element_rule *e) {
     const shape *x = expr_shape(s, e->x);
     unsigned bits = arguments_bits(s, e->of);
-    const item_writer w = {
-        .item = item, .comma = literal(s, s->arguments->between, NFA_RETURN_NODE), .comma_may_miss = s->arguments->between_may_miss};
+    const item_writer w = {.item = item,
+                           .comma = literal(s, s->arguments->between, NFA_RETURN_NODE),
+                           .comma_may_miss = s->arguments->between_may_miss};
     uint32_t *ways = schema_keep(s, (size_t)x->objects.n + x->arrays.n + 1, sizeof *ways), n = 0;
     for (uint32_t i = 0; ways != NULL && i < x->objects.n; i++) {
         object_part o = x->objects.p[i];

@@ -20,7 +20,8 @@ static void add_part(schema *s, nfa_part part) {
     }
 }
 
-/* Names in the order in which members come: as listed, then required ones that nothing lists. */
+/* Names in the order in which members come: as listed, then required ones that nothing
+ * lists. */
 typedef struct name_list {
     PARTS(str) names;
     uint32_t n_slots, *slots;
@@ -64,7 +65,8 @@ static bool is_required(const object_part *o, str name) {
     return false;
 }
 
-/* What the values of names must be that match the patterns of `matched` (bits, in the order of layers) and no listed name. */
+/* What the values of names must be that match the patterns of `matched` (bits, in the
+ * order of layers) and no listed name. */
 static uint32_t open_expr(schema *s, const object_part *o, uint64_t matched) {
     uint32_t all = EXPR_ANY, bit = 0;
     for (uint32_t i = 0; i < o->layers.n; i++) {
@@ -81,7 +83,8 @@ static uint32_t open_expr(schema *s, const object_part *o, uint64_t matched) {
     return all;
 }
 
-/* Names that are not listed and what their values must be: sets without a name in common, split by pattern. */
+/* Names that are not listed and what their values must be: sets without a name in common,
+ * split by pattern. */
 typedef struct open_names {
     const object_part *o;
     bool closed; /* only those that match some pattern which counts as evaluated */
@@ -150,7 +153,8 @@ static void find_open(schema *s, open_names *open, const name_list *listed, uint
 
 /* ---- rules that some member must satisfy, and names that are told apart ---- */
 
-/* The names of `names` that can satisfy the rules in `set`; and what their values must be. */
+/* The names of `names` that can satisfy the rules in `set`; and what their values must
+ * be. */
 static uint32_t rule_names(schema *s, const object_part *o, uint32_t set, uint32_t names) {
     for (uint32_t i = 0; i < o->rules.n; i++) {
         names = (set >> i & 1) != 0 ? dfa_combine(s->dfas, names, o->rules.p[i].dfa, DFA_AND) : names;
@@ -164,7 +168,8 @@ static uint32_t rule_value(schema *s, const object_part *o, uint32_t set, uint32
     return x;
 }
 
-/* Lists the open names of sets that have few: so what remains open never runs out of names that have not been. */
+/* Lists the open names of sets that have few: so what remains open never runs out of
+ * names that have not been. */
 static void list_few(schema *s, open_names *open, name_list *listed) {
     str texts[SCHEMA_FEW];
     uint32_t n, before = listed->names.n;
@@ -188,7 +193,8 @@ static void list_few(schema *s, open_names *open, name_list *listed) {
 }
 
 /* The ways to write a listed member: one for each set of rules that it may satisfy. */
-static void add_listed(schema *s, const object_part *o, const member_writer *w, str name, uint32_t x, nfa_part part) {
+static void add_listed(schema *s, const object_part *o, const member_writer *w, str name, uint32_t x,
+                       nfa_part part) {
     uint32_t values[1 << NFA_MAX_RULES], all = (1u << o->rules.n) - 1;
     for (uint32_t set = all + 1; set-- > 0;) {
         uint32_t value = rule_value(s, o, set, x);
@@ -196,7 +202,8 @@ static void add_listed(schema *s, const object_part *o, const member_writer *w, 
         for (uint32_t i = 0; i < o->rules.n && may; i++) {
             may = (set >> i & 1) == 0 || dfa_accepts(s->dfas, o->rules.p[i].dfa, name);
         }
-        for (uint32_t more = set + 1; more <= all && may; more++) { /* a way that satisfies more is the same */
+        /* a way that satisfies more is the same */
+        for (uint32_t more = set + 1; more <= all && may; more++) {
             may = values[more] != value || (more & set) != set;
         }
         values[set] = may ? value : EXPR_NEVER;
@@ -208,8 +215,9 @@ static void add_listed(schema *s, const object_part *o, const member_writer *w, 
     }
 }
 
-/* Whether no open name comes twice. Where an object has rules one may: the last value counts, and names that can satisfy a rule may be few.
- * So it may where a pattern says what names without quotes are. */
+/* Whether no open name comes twice. Where an object has rules one may: the last value
+ * counts, and names that can satisfy a rule may be few. So it may where a pattern says
+ * what names without quotes are. */
 static bool comes_once(const open_names *open, const member_writer *w) {
     return open->o->rules.n == 0 && (!w->has_words || (open->n == 0 && open->o->name_exprs.n == 0));
 }
@@ -219,12 +227,16 @@ static uint32_t write_open(schema *s, const open_names *open, const member_write
     uint32_t first = s->b->a.parts.n;
     for (uint32_t i = 0; i < open->sets.n; i++) {
         for (uint32_t set = 0; set < 1u << (named ? open->o->rules.n : 0) && build_step(s->b, 1); set++) {
-            open_way way = {.rules = set, .named = named, .once = comes_once(open, w), .is_word = w->has_words};
+            open_way way = {
+                .rules = set, .named = named, .once = comes_once(open, w), .is_word = w->has_words};
             way.names = rule_names(s, open->o, set, open->sets.p[i].dfa);
             way.value = rule_value(s, open->o, set, open->sets.p[i].expr);
             if (way.value != EXPR_NEVER && !dfa_is_empty(s->dfas, way.names)) {
                 uint32_t most = way.once ? schema_count_texts(s, way.names) : NFA_NONE;
-                add_part(s, (nfa_part){.entry = w->open(s, &way), .rules = (uint8_t)set, .remembers = named, .most = most});
+                add_part(s, (nfa_part){.entry = w->open(s, &way),
+                                       .rules = (uint8_t)set,
+                                       .remembers = named,
+                                       .most = most});
             }
         }
     }
@@ -241,7 +253,8 @@ static uint32_t write_all_open(schema *s, const open_names *open, const member_w
         schema_refuse(s, s->writing, counted ? "minProperties" : "not",
                       "names of members that are not listed are not told apart in this format");
     } else if (counted && open->o->min > NFA_MAX_KEPT - NFA_MAX_RULES) {
-        schema_refuse(s, s->writing, "minProperties", "over 44 names that are not listed would have to be told apart");
+        schema_refuse(s, s->writing, "minProperties",
+                      "over 44 names that are not listed would have to be told apart");
     }
     uint32_t first = s->b->a.parts.n, n = looked_at ? write_open(s, open, w, true) : 0;
     n += r->rules == 0 ? write_open(s, open, w, false) : 0;
@@ -261,7 +274,8 @@ static uint32_t listed_member(schema *s, str name, uint32_t x) {
 
 uint32_t schema_open_name(schema *s, const open_way *w, uint32_t names, nfa_mode mode, uint32_t next) {
     nfa *a = &s->b->a;
-    const uint16_t bits = (uint16_t)((w->named ? NFA_KEPT : 0) | (w->once ? NFA_ONCE : 0) | (w->is_word ? NFA_WORD : 0));
+    const uint16_t bits =
+        (uint16_t)((w->named ? NFA_KEPT : 0) | (w->once ? NFA_ONCE : 0) | (w->is_word ? NFA_WORD : 0));
     a->has_names = a->has_names || w->once;
     a->has_words = a->has_words || (w->once && w->is_word);
     if (names == DFA_ANY && !w->named) {
@@ -309,7 +323,8 @@ static void list_names(schema *s, const object_part *o, bool closed, name_list *
 }
 
 /* Adds the listed members' parts; false: nothing satisfies a required one. */
-static bool write_listed(schema *s, const object_part *o, const member_writer *w, const name_list *l, nfa_object *r) {
+static bool write_listed(schema *s, const object_part *o, const member_writer *w, const name_list *l,
+                         nfa_object *r) {
     for (uint32_t i = 0; i < l->names.n && build_step(s->b, 1 + o->required.n); i++) {
         uint32_t x = object_member(s, o, l->names.p[i]), before = s->b->a.parts.n;
         bool required = is_required(o, l->names.p[i]);
@@ -317,7 +332,8 @@ static bool write_listed(schema *s, const object_part *o, const member_writer *w
             return false;
         }
         if (x != EXPR_NEVER && r->n_names < NFA_MAX_MEMBERS) {
-            add_listed(s, o, w, l->names.p[i], x, (nfa_part){.name = (uint16_t)r->n_names, .required = required});
+            add_listed(s, o, w, l->names.p[i], x,
+                       (nfa_part){.name = (uint16_t)r->n_names, .required = required});
             r->n_names += s->b->a.parts.n > before;
         } else if (x != EXPR_NEVER) {
             (void)build_fail(s->b, QUIRE_TOO_LARGE, -1, "an object lists over %d members", NFA_MAX_MEMBERS);
@@ -334,7 +350,8 @@ uint32_t schema_members(schema *s, const object_part *o, const member_writer *w,
     name_list l = {0};
     open_names open = {.o = o, .closed = object_is_closed(s, o)};
     if (o->rules.n > NFA_MAX_RULES) {
-        schema_refuse(s, s->writing, "not", "over 4 rules about names that are not listed are negated for one object");
+        schema_refuse(s, s->writing, "not",
+                      "over 4 rules about names that are not listed are negated for one object");
         return NFA_FAIL_NODE;
     }
     r.rules = (uint8_t)((1u << o->rules.n) - 1);
@@ -354,7 +371,8 @@ uint32_t schema_members(schema *s, const object_part *o, const member_writer *w,
     }
     r.n_open = write_all_open(s, &open, w, &r);
     if (r.rules != 0 && r.n + r.n_open > MOST_RULED) {
-        (void)build_fail(s->b, QUIRE_TOO_LARGE, -1, "an object with negated rules about its members lists too many of them");
+        (void)build_fail(s->b, QUIRE_TOO_LARGE, -1,
+                         "an object with negated rules about its members lists too many of them");
         return NFA_FAIL_NODE;
     }
     nfa_object *to = NFA_PUSH(s->b, s->b->a.objects);

@@ -44,7 +44,8 @@ static bool equal_numbers(const schema *s, const json_value *x, const json_value
     if (json_is(x, JSON_KIND_WIDE) && json_is(y, JSON_KIND_WIDE)) {
         return str_eq(json_wide_str(x), json_wide_str(y));
     }
-    return read_decimal(s, x, rooms[0], &a) && read_decimal(s, y, rooms[1], &b) && decimal_compare(&a, &b) == 0;
+    return read_decimal(s, x, rooms[0], &a) && read_decimal(s, y, rooms[1], &b) &&
+           decimal_compare(&a, &b) == 0;
 }
 
 /* Calls itself as deep as JSON may nest. */
@@ -64,7 +65,8 @@ bool schema_equal(const schema *s, const json_value *x, const json_value *y) {
     }
     if (json_is(x, JSON_KIND_OBJECT)) {
         for (json_member m = {0}; same && json_next(x, &m);) {
-            same = build_step(s->b, 1) && json_has(y, m.name) && schema_equal(s, m.value, json_get(y, m.name));
+            same =
+                build_step(s->b, 1) && json_has(y, m.name) && schema_equal(s, m.value, json_get(y, m.name));
         }
         return same;
     }

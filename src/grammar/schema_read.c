@@ -120,7 +120,8 @@ static void report(schema_reader *r) {
     for (json_member m = {0}; r->s->b->options->keyword != NULL && json_next(r->e.value, &m);) {
         const keyword_rule *k = find_keyword(r->s, m.name);
         if (alone && strcmp(m.name, "$ref") != 0) {
-            schema_note(r->s, r->e.path, m.name, GRAMMAR_ANNOTATION, "in this draft nothing beside $ref counts");
+            schema_note(r->s, r->e.path, m.name, GRAMMAR_ANNOTATION,
+                        "in this draft nothing beside $ref counts");
         } else if (k == NULL) {
             schema_note(r->s, r->e.path, m.name, GRAMMAR_ANNOTATION, "says nothing about the value");
         } else if (k->phase != NOTHING && k->how != NULL &&
@@ -166,7 +167,8 @@ static void join_direct(schema_reader *r) {
     r->out = joined;
 }
 
-/* The keyword that is named where joining the direct ones takes too much: the one whose automaton is the largest. */
+/* The keyword that is named where joining the direct ones takes too much: the one whose
+ * automaton is the largest. */
 static const char *largest_of(const json_value *v) {
     static const char *const names[] = {"pattern", "format", "multipleOf"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

@@ -1,7 +1,8 @@
 /* One schema object while its keywords are read. Private to schema_*.c.
  *
- * First come the keywords that say something about one value by themselves (schema_direct.c): they fill one part of each type. Then those
- * that apply other schemas to the same value (schema_applied.c), one after the other. */
+ * First come the keywords that say something about one value by themselves
+ * (schema_direct.c): they fill one part of each type. Then those that apply other schemas
+ * to the same value (schema_applied.c), one after the other. */
 #ifndef GRAMMAR_SCHEMA_READER_H
 #define GRAMMAR_SCHEMA_READER_H
 
@@ -21,10 +22,12 @@ typedef struct schema_reader {
     bool no_number, no_string, no_array, no_object; /* nothing of the type is possible */
 } schema_reader;
 
-/* schema_refuse at this schema's path; and: the value of a keyword isn't what it must be. */
+/* schema_refuse at this schema's path; and: the value of a keyword isn't what it must
+ * be. */
 void reader_refuse(schema_reader *r, const char *keyword, const char *why);
 void reader_malformed(schema_reader *r, const char *keyword, const char *what);
-/* The expression of the schema v below this one: at keyword/token, token may be NULL; at keyword/i. */
+/* The expression of the schema v below this one: at keyword/token, token may be NULL; at
+ * keyword/i. */
 uint32_t reader_below(schema_reader *r, const char *keyword, const char *token, const json_value *v);
 uint32_t reader_below_at(schema_reader *r, const char *keyword, size_t i, const json_value *v);
 /* A count of at least 0; false: malformed. */

@@ -1,4 +1,5 @@
-/* Where a $ref leads: resources with identifiers, anchors, JSON pointers. Only within the schema's own text. */
+/* Where a $ref leads: resources with identifiers, anchors, JSON pointers. Only within the
+ * schema's own text. */
 #include <stdio.h>
 
 #include "grammar/value_shape.h"
@@ -54,8 +55,9 @@ static str resolve(schema *s, str base, str ref) {
         return ref;
     }
     if (has_scheme(base)) {
-        size_t authority =
-            base.n - scheme > 2 && base.p[scheme + 1] == '/' && base.p[scheme + 2] == '/' ? find(base, '/', scheme + 3) : scheme + 1;
+        size_t authority = base.n - scheme > 2 && base.p[scheme + 1] == '/' && base.p[scheme + 2] == '/'
+                               ? find(base, '/', scheme + 3)
+                               : scheme + 1;
         keep = authority;
     }
     if (ref.p[0] != '/') { /* behind the last slash of the path */
@@ -95,7 +97,8 @@ static void add_anchor(schema *s, uint32_t resource, str name, const json_value 
 
 /* Members that hold values, not schemas. */
 static bool holds_values(const char *name) {
-    return strcmp(name, "enum") == 0 || strcmp(name, "const") == 0 || strcmp(name, "default") == 0 || strcmp(name, "examples") == 0;
+    return strcmp(name, "enum") == 0 || strcmp(name, "const") == 0 || strcmp(name, "default") == 0 ||
+           strcmp(name, "examples") == 0;
 }
 
 static void walk(schema *s, const json_value *v, uint32_t resource, bool is_schema) {
@@ -133,9 +136,11 @@ static void walk(schema *s, const json_value *v, uint32_t resource, bool is_sche
         }
     }
     for (json_member m = {0}; json_next(v, &m);) {
-        s->annotations = s->annotations || (is_schema && s->draft >= 2019 && strncmp(m.name, "unevaluated", 11) == 0);
-        bool names = strcmp(m.name, "properties") == 0 || strcmp(m.name, "patternProperties") == 0 || strcmp(m.name, "$defs") == 0 ||
-                     strcmp(m.name, "definitions") == 0 || strcmp(m.name, "dependentSchemas") == 0 || strcmp(m.name, "dependencies") == 0;
+        s->annotations =
+            s->annotations || (is_schema && s->draft >= 2019 && strncmp(m.name, "unevaluated", 11) == 0);
+        bool names = strcmp(m.name, "properties") == 0 || strcmp(m.name, "patternProperties") == 0 ||
+                     strcmp(m.name, "$defs") == 0 || strcmp(m.name, "definitions") == 0 ||
+                     strcmp(m.name, "dependentSchemas") == 0 || strcmp(m.name, "dependencies") == 0;
         if (!is_schema || !holds_values(m.name)) {
             walk(s, m.value, resource, !(is_schema && names));
         }
@@ -163,13 +168,15 @@ uint32_t schema_resource_of(const schema *s, const json_value *v, uint32_t base)
     return base;
 }
 
-/* A fragment without its percent escapes, kept and ended by a 0 byte; false: it holds a 0 byte, which no name has. */
+/* A fragment without its percent escapes, kept and ended by a 0 byte; false: it holds a 0
+ * byte, which no name has. */
 static bool decode(schema *s, str fragment, str *out) {
     char *to = schema_keep(s, fragment.n + 1, 1);
     size_t n = 0;
     for (size_t i = 0; to != NULL && i < fragment.n; i++) {
         char c = fragment.p[i];
-        if (c == '%' && i + 2 < fragment.n && hex_digit(fragment.p[i + 1]) >= 0 && hex_digit(fragment.p[i + 2]) >= 0) {
+        if (c == '%' && i + 2 < fragment.n && hex_digit(fragment.p[i + 1]) >= 0 &&
+            hex_digit(fragment.p[i + 2]) >= 0) {
             c = (char)(hex_digit(fragment.p[i + 1]) << 4 | hex_digit(fragment.p[i + 2]));
             i += 2;
         }
@@ -223,7 +230,8 @@ static bool follow_pointer(schema *s, uint32_t resource, str pointer, uint32_t *
     return true;
 }
 
-static bool follow_anchor(schema *s, uint32_t resource, str name, bool dynamic, const char **why, uint32_t *out) {
+static bool follow_anchor(schema *s, uint32_t resource, str name, bool dynamic, const char **why,
+                          uint32_t *out) {
     const schema_anchor *found = NULL;
     uint32_t n_dynamic = 0;
     for (uint32_t i = 0; i < s->anchors.n; i++) {
@@ -264,8 +272,9 @@ bool schema_ref(schema *s, const expr *from, const char *keyword, str ref, uint3
         bool pointer = fragment.n == 0 || fragment.p[0] == '/';
         if (!decoded) {
             why = "a 0 byte stands in it";
-        } else if (pointer ? follow_pointer(s, found, fragment, out)
-                           : follow_anchor(s, found, fragment, strcmp(keyword, "$dynamicRef") == 0, &why, out)) {
+        } else if (pointer
+                       ? follow_pointer(s, found, fragment, out)
+                       : follow_anchor(s, found, fragment, strcmp(keyword, "$dynamicRef") == 0, &why, out)) {
             return true;
         }
     }

@@ -47,7 +47,8 @@ bool schema_few_texts(schema *s, uint32_t x, str texts[SCHEMA_FEW], uint32_t *n)
         const partials *from = &two[length % 2];
         partials *to = &two[(length + 1) % 2];
         to->n = 0;
-        few = length < d->states.n && build_step(s->b, from->n); /* a longer text comes through a state twice */
+        /* a longer text comes through a state twice */
+        few = length < d->states.n && build_step(s->b, from->n);
         for (uint32_t i = 0; i < from->n && few; i++) {
             if (d->states.p[from->p[i].state].accepts && (few = *n < SCHEMA_FEW)) {
                 texts[(*n)++] = from->p[i].text;
@@ -64,7 +65,8 @@ static uint32_t n_surrogates(uint32_t lo, uint32_t hi) {
     return lo <= hi ? hi - lo + 1 : 0;
 }
 
-/* From state q on, by what is known of the states behind it; 0: not yet. As many as NFA_FEW_NAMES + 1 are more. */
+/* From state q on, by what is known of the states behind it; 0: not yet. As many as
+ * NFA_FEW_NAMES + 1 are more. */
 static uint32_t count_from(const dfa *d, uint32_t q, const uint32_t *known) {
     const nfa_dstate *s = &d->states.p[q];
     uint64_t n = s->accepts, others = NFA_MAX_CHAR + 1u - 0x800u;

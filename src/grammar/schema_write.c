@@ -56,7 +56,8 @@ uint32_t schema_comma(schema *s) {
 
 /* ---- strings, numbers ---- */
 
-/* The name as a JSON string: printable ASCII as itself, other characters raw or escaped. */
+/* The name as a JSON string: printable ASCII as itself, other characters raw or
+ * escaped. */
 uint32_t schema_json_name(schema *s, str name, uint32_t next) {
     uint32_t *ends = schema_keep(s, name.n + 1, sizeof *ends), n = 0;
     for (size_t i = 0, len; ends != NULL && i < name.n; i += len) { /* where characters begin */
@@ -91,13 +92,15 @@ uint32_t schema_counted(schema *s, uint32_t min, uint32_t max, uint32_t next) {
         return NFA_FAIL_NODE;
     }
     *c = (nfa_count){min, max};
-    return literal(s, "\"", build_node(s->b, NFA_COUNTED, NFA_JSON, s->b->a.counts.n - 1, 0, literal(s, "\"", next)));
+    return literal(s, "\"",
+                   build_node(s->b, NFA_COUNTED, NFA_JSON, s->b->a.counts.n - 1, 0, literal(s, "\"", next)));
 }
 
 uint32_t schema_text(schema *s, uint32_t texts, const string_part *p, nfa_mode mode, uint32_t next) {
     nfa *a = &s->b->a;
     bool is_limited = p->min > 0 || p->max != NFA_NONE, all = false;
-    const dfa_lengths *l = is_limited && !dfa_is_empty(s->dfas, texts) ? dfa_lengths_of(s->dfas, texts) : NULL;
+    const dfa_lengths *l =
+        is_limited && !dfa_is_empty(s->dfas, texts) ? dfa_lengths_of(s->dfas, texts) : NULL;
     if (is_limited && l == NULL) { /* lengths too various to be looked up */
         texts = dfa_combine(s->dfas, texts, dfa_length(s->dfas, p->min, p->max), DFA_AND);
     }
@@ -113,7 +116,10 @@ uint32_t schema_text(schema *s, uint32_t texts, const string_part *p, nfa_mode m
         (void)build_fail(s->b, QUIRE_TOO_LARGE, -1, "a string of at least %u characters", p->min);
         return NFA_FAIL_NODE;
     }
-    *t = (nfa_text){.first = a->dfas.p[placed], .n = n, .min = p->min, .max = p->max == NFA_NONE || p->max < most ? p->max : most};
+    *t = (nfa_text){.first = a->dfas.p[placed],
+                    .n = n,
+                    .min = p->min,
+                    .max = p->max == NFA_NONE || p->max < most ? p->max : most};
     t->sets = a->text_sets.n;
     t->n_sets = l->n_sets;
     t->loop = l->loop;
@@ -170,8 +176,9 @@ static uint32_t number_node(schema *s, const number_part *n) {
     }
     const number_part one = {.has_lo = true, .has_hi = true, .lo = n->lo, .hi = n->lo};
     uint32_t digits = number_dfa(s->dfas, n->exact ? &one : n, spelling);
-    return dfa_is_empty(s->dfas, digits) ? NFA_FAIL_NODE
-                                         : build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(s->dfas, digits), 0, NFA_RETURN_NODE);
+    return dfa_is_empty(s->dfas, digits)
+               ? NFA_FAIL_NODE
+               : build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(s->dfas, digits), 0, NFA_RETURN_NODE);
 }
 
 /* ---- arrays ---- */
@@ -198,7 +205,8 @@ static void add_item(schema *s, const item_writer *w, nfa_slot *slot, uint32_t x
     }
 }
 
-/* The finitely many values of an expression: those of an enum or const in it; NULL: none is there. */
+/* The finitely many values of an expression: those of an enum or const in it; NULL: none
+ * is there. */
 static const json_value *finite_values(const schema *s, uint32_t x, bool *one) {
     const expr *e = &s->exprs.p[x];
     const json_value *list = NULL;
@@ -219,15 +227,18 @@ static void add_unique(schema *s, const item_writer *w, nfa_array *r, nfa_slot *
     const json_value *values = finite_values(s, x, &one);
     yes_no = sh->numbers.n == 0 && sh->strings.n == 0 && sh->arrays.n == 0 && sh->objects.n == 0;
     if (!yes_no && (values == NULL || one || json_length(values) > NFA_MAX_MEMBERS)) {
-        schema_refuse(s, s->writing, "uniqueItems", "the items have no enum, so all that have been would have to be remembered");
+        schema_refuse(s, s->writing, "uniqueItems",
+                      "the items have no enum, so all that have been would have to be remembered");
         return;
     }
     r->unique = true;
     if (yes_no) {
-        const char *texts[] = {sh->null ? style_word(s, "null") : NULL, sh->yes ? style_word(s, "true") : NULL,
+        const char *texts[] = {sh->null ? style_word(s, "null") : NULL,
+                               sh->yes ? style_word(s, "true") : NULL,
                                sh->no ? style_word(s, "false") : NULL};
         for (size_t i = 0; i < 3; i++) {
-            uint32_t entry = texts[i] != NULL ? literal(s, texts[i], schema_space(s, NFA_RETURN_NODE)) : NFA_FAIL_NODE;
+            uint32_t entry =
+                texts[i] != NULL ? literal(s, texts[i], schema_space(s, NFA_RETURN_NODE)) : NFA_FAIL_NODE;
             nfa_part *p = texts[i] != NULL ? NFA_PUSH(s->b, s->b->a.parts) : NULL;
             if (p != NULL) {
                 *p = (nfa_part){.entry = entry};
@@ -249,8 +260,10 @@ static void add_unique(schema *s, const item_writer *w, nfa_array *r, nfa_slot *
 
 typedef PARTS(contains_rule) contains_rules;
 
-/* What item number `item` must be that counts to the rules of `set` and to no other that has a maximum and counts it. */
-static uint32_t counted_item(schema *s, const contains_rules *rules, uint32_t set, uint32_t item, uint32_t x) {
+/* What item number `item` must be that counts to the rules of `set` and to no other that
+ * has a maximum and counts it. */
+static uint32_t counted_item(schema *s, const contains_rules *rules, uint32_t set, uint32_t item,
+                             uint32_t x) {
     for (uint32_t i = 0; i < rules->n; i++) {
         const contains_rule *c = &rules->p[i];
         if ((set >> i & 1) != 0) {
@@ -262,8 +275,8 @@ static uint32_t counted_item(schema *s, const contains_rules *rules, uint32_t se
     return x;
 }
 
-static void add_slot(schema *s, const item_writer *w, const array_part *a, const contains_rules *rules, nfa_array *r, uint32_t item,
-                     bool unique) {
+static void add_slot(schema *s, const item_writer *w, const array_part *a, const contains_rules *rules,
+                     nfa_array *r, uint32_t item, bool unique) {
     nfa_slot slot = {s->b->a.parts.n, 0};
     uint32_t x = item_expr(s, a, item), values[1 << NFA_MAX_ITEM_RULES];
     for (uint32_t set = 1u << rules->n; set-- > 0 && !unique;) {
@@ -272,7 +285,8 @@ static void add_slot(schema *s, const item_writer *w, const array_part *a, const
             may = may && ((set >> i & 1) == 0 || rules->p[i].from <= item);
         }
         values[set] = may ? counted_item(s, rules, set, item, x) : EXPR_NEVER;
-        for (uint32_t more = set + 1; more < 1u << rules->n; more++) { /* one that counts to more is the same */
+        /* one that counts to more is the same */
+        for (uint32_t more = set + 1; more < 1u << rules->n; more++) {
             same = same || ((more & set) == set && values[more] == values[set]);
         }
         if (!same) {
@@ -288,7 +302,8 @@ static void add_slot(schema *s, const item_writer *w, const array_part *a, const
     }
 }
 
-/* The rules of an array that say something, those about the same items as one; those about all items go to its length. */
+/* The rules of an array that say something, those about the same items as one; those
+ * about all items go to its length. */
 static void gather_rules(schema *s, const array_part *a, contains_rules *rules, nfa_array *r) {
     for (uint32_t i = 0; i < a->contains.n; i++) {
         contains_rule c = a->contains.p[i], *same = NULL;
@@ -333,11 +348,13 @@ uint32_t schema_items_of(schema *s, const array_part *a, const item_writer *w, u
         r.n = a->layers.p[i].prefix.n > r.n ? a->layers.p[i].prefix.n : r.n;
     }
     if (!set_rules(&rules, &r)) {
-        schema_refuse(s, s->writing, "contains", "over 3 of them, or counts that multiply to over 256, are too much for one array");
+        schema_refuse(s, s->writing, "contains",
+                      "over 3 of them, or counts that multiply to over 256, are too much for one array");
         return NFA_FAIL_NODE;
     }
     if (unique && (r.n > 0 || rules.n > 0)) {
-        schema_refuse(s, s->writing, "uniqueItems", "beside prefixItems or contains all items would have to be remembered");
+        schema_refuse(s, s->writing, "uniqueItems",
+                      "beside prefixItems or contains all items would have to be remembered");
         return NFA_FAIL_NODE;
     }
     r.first = s->b->a.slots.n;
@@ -367,13 +384,13 @@ static uint32_t array_node(schema *s, const array_part *a) {
 uint32_t schema_value(schema *s, const shape *x) {
     PARTS(uint32_t) ways = {0};
     uint32_t *to;
-#define WAY(node, keyword)                                                                                                                 \
-    do {                                                                                                                                   \
-        uint32_t way_ = (node);                                                                                                            \
-        schema_name_failure(s, s->writing, keyword, false);                                                                                \
-        if ((to = PART_PUSH(s, ways)) != NULL) {                                                                                           \
-            *to = way_;                                                                                                                    \
-        }                                                                                                                                  \
+#define WAY(node, keyword)                                                                                   \
+    do {                                                                                                     \
+        uint32_t way_ = (node);                                                                              \
+        schema_name_failure(s, s->writing, keyword, false);                                                  \
+        if ((to = PART_PUSH(s, ways)) != NULL) {                                                             \
+            *to = way_;                                                                                      \
+        }                                                                                                    \
     } while (0)
     if (x->null) {
         WAY(literal(s, style_word(s, "null"), NFA_RETURN_NODE), "type");

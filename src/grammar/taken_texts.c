@@ -1,7 +1,10 @@
-/* Which texts a state takes because one of its nodes reads characters: any of some groups of characters (byte_trie.h), up to so many.
+/* Which texts a state takes because one of its nodes reads characters: any of some groups
+ * of characters (byte_trie.h), up to so many.
  *
- * From the node's state in its dfa the states behind one character, two and so on are looked at, as long as some groups lead on from all of
- * them. With the states these groups become fewer, so the answer is a short list: more groups for few characters, fewer for more. */
+ * From the node's state in its dfa the states behind one character, two and so on are
+ * looked at, as long as some groups lead on from all of them. With the states these
+ * groups become fewer, so the answer is a short list: more groups for few characters,
+ * fewer for more. */
 #include "grammar/grammar_run.h"
 
 enum { MOST_CHARS = 16, MOST_STATES = 32 }; /* that are looked at */
@@ -25,7 +28,8 @@ typedef struct char_range {
     uint32_t lo, hi, to;
 } char_range;
 
-/* Part i of a dfa's state: the characters that lead from it to one target; false: there is none. *from: where it begins, then the next. */
+/* Part i of a dfa's state: the characters that lead from it to one target; false: there
+ * is none. *from: where it begins, then the next. */
 static bool next_range(const nfa *a, const nfa_dstate *d, uint32_t *i, uint32_t *from, char_range *out) {
     if (*from > NFA_MAX_CHAR) {
         return false;
@@ -76,9 +80,11 @@ static void add_behind(const nfa *a, const trie_groups *g, uint32_t q, uint64_t 
     }
 }
 
-/* What is left of the groups behind state i of the list: those that lead on from it. One that has come over signs alone and at which
- * letters end (a % in a URI) costs these signs instead; then no text leads there any more. */
-static uint64_t groups_behind(const nfa *a, const trie_groups *g, state_list *l, uint32_t i, uint64_t groups) {
+/* What is left of the groups behind state i of the list: those that lead on from it. One
+ * that has come over signs alone and at which letters end (a % in a URI) costs these
+ * signs instead; then no text leads there any more. */
+static uint64_t groups_behind(const nfa *a, const trie_groups *g, state_list *l, uint32_t i,
+                              uint64_t groups) {
     uint64_t on = groups_led_on(a, g, l->states[i], groups), core = groups & g->words;
     if ((on & core) == core || (l->via[i] & core) != 0) {
         return on;
@@ -138,7 +144,8 @@ static uint32_t limit(run_texts *texts, uint32_t n, uint32_t left) {
 
 /* How many characters more of a text can be completed wherever they lead. */
 static uint32_t text_room(const nfa_text *t, uint32_t count) {
-    uint32_t needed = count >= t->min ? t->far : t->rich, left = t->max == NFA_NONE ? UINT32_MAX : t->max - count;
+    uint32_t needed = count >= t->min ? t->far : t->rich,
+             left = t->max == NFA_NONE ? UINT32_MAX : t->max - count;
     return needed == NFA_NONE || needed > left ? 0 : left == UINT32_MAX ? left : left - needed;
 }
 
@@ -156,7 +163,8 @@ uint32_t run_find_texts(const run_core *r, uint32_t s, run_texts *out) {
             n = texts_from(a, g, c->at, usable, out);
         } else if (node->op == NFA_TEXT) {
             const nfa_text *t = &a->texts.p[node->arg];
-            n = limit(out, texts_from(a, g, t->first + c->at % t->n, usable, out), text_room(t, c->at / t->n));
+            n = limit(out, texts_from(a, g, t->first + c->at % t->n, usable, out),
+                      text_room(t, c->at / t->n));
         } else if (node->op == NFA_COUNTED) {
             const nfa_count *k = &a->counts.p[node->arg];
             out[0] = (run_texts){usable, UINT32_MAX};

@@ -48,8 +48,8 @@ static bool is_plain(const grammar_vocab *v, int32_t t) {
 
 typedef enum token_kind { STAYS, LEAVES, ODD, NEVER } token_kind; /* ODD: only a walk can tell */
 
-/* What a token does that begins at a character inside a string; *quote: where it leaves; *n_chars: of one that stays, the last one may be
- * unfinished. */
+/* What a token does that begins at a character inside a string; *quote: where it leaves;
+ * *n_chars: of one that stays, the last one may be unfinished. */
 static token_kind kind_of(str text, size_t *quote, uint32_t *n_chars) {
     *n_chars = 0;
     for (size_t i = 0, len; i < text.n; i += len) {
@@ -95,7 +95,9 @@ static void add_body(grammar_vocab *v, int32_t t, uint32_t n_chars) {
 
 static int compare_long(const void *x, const void *y) {
     const vocab_long *a = x, *b = y;
-    return a->chars != b->chars ? (a->chars < b->chars ? -1 : 1) : a->token < b->token ? -1 : a->token > b->token;
+    return a->chars != b->chars  ? (a->chars < b->chars ? -1 : 1)
+           : a->token < b->token ? -1
+                                 : a->token > b->token;
 }
 
 /* keys: of all tokens, sorted. */
@@ -174,7 +176,8 @@ static bool has_word(str text) {
 }
 
 /* keys: of all tokens, sorted. */
-static quire_err build_some(grammar_vocab *v, const trie_key *keys, size_t n, bool (*is_in)(str text), vocab_trie *out) {
+static quire_err build_some(grammar_vocab *v, const trie_key *keys, size_t n, bool (*is_in)(str text),
+                            vocab_trie *out) {
     trie_key *some = mem_new(n, sizeof *some);
     size_t n_some = 0;
     TRY(mem_check(some));
@@ -245,8 +248,8 @@ static quire_err build_tries(grammar_vocab *v) {
 
 /* ---- opening ---- */
 
-/* What counts of a token's text: nothing where it has the byte that begins special tokens and is not one of them as a whole, so that no
- * tokens of single bytes spell one. */
+/* What counts of a token's text: nothing where it has the byte that begins special tokens
+ * and is not one of them as a whole, so that no tokens of single bytes spell one. */
 static str counted(str text) {
     bool is_mark = text.n == 1 + NFA_MARK_DIGITS && (uint8_t)text.p[0] == NFA_MARK_BYTE;
     return text.n == 0 || is_mark || memchr(text.p, (int)NFA_MARK_BYTE, text.n) == NULL ? text : (str){"", 0};
@@ -300,7 +303,8 @@ static quire_err fill(grammar_vocab *v, const str *texts, const int32_t *ends) {
     return build_tries(v);
 }
 
-quire_err grammar_vocab_open(const str *texts, int32_t n, const int32_t *ends, int32_t n_ends, grammar_vocab **out) {
+quire_err grammar_vocab_open(const str *texts, int32_t n, const int32_t *ends, int32_t n_ends,
+                             grammar_vocab **out) {
     *out = NULL;
     if (n <= 0 || n_ends < 0) {
         return QUIRE_INVALID;
@@ -339,7 +343,8 @@ void grammar_vocab_drop(grammar_vocab *v) {
         mem_free(v->plain[i]);
         mem_free(v->within[i]);
     }
-    vocab_trie *tries[] = {&v->all, &v->rest, &v->quoted, &v->odd, &v->tails, &v->others, &v->quotes, &v->thrice, &v->begins, &v->words};
+    vocab_trie *tries[] = {&v->all,    &v->rest,   &v->quoted, &v->odd,    &v->tails,
+                           &v->others, &v->quotes, &v->thrice, &v->begins, &v->words};
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
         trie_free(tries[i]);
     }

@@ -1,4 +1,5 @@
-/* The trie of a vocabulary, and the tokens that are plain text in any JSON string. Private to this room; immutable once open. */
+/* The trie of a vocabulary, and the tokens that are plain text in any JSON string.
+ * Private to this room; immutable once open. */
 #ifndef GRAMMAR_TOKEN_TRIE_H
 #define GRAMMAR_TOKEN_TRIE_H
 
@@ -24,9 +25,11 @@ struct grammar_vocab {
     uint8_t *bytes;
     trie_groups groups;
     vocab_trie all, rest; /* rest: without plain[VOCAB_PLAIN] */
-    /* Of tokens inside a JSON string: body, those that stay inside whatever they begin with; quoted, those that may leave it; tails, what
-     * these have from the closing quote on, with the tokens of equal tails chained in same_tail; before, how many characters stand before
-     * that quote, at most most_before. An escape is one character. */
+    /* Of tokens inside a JSON string: body, those that stay inside whatever they begin
+     * with; quoted, those that may leave it; tails, what these have from the closing
+     * quote on, with the tokens of equal tails chained in same_tail; before, how many
+     * characters stand before that quote, at most most_before. An escape is one
+     * character. */
     uint64_t *body;
     vocab_trie quoted, odd, tails; /* odd: the part of quoted that only a walk can tell */
     int32_t *same_tail;
@@ -38,11 +41,12 @@ struct grammar_vocab {
     /* Tokens of JSON's white space alone, and a trie of the others. */
     int32_t *spaces, n_spaces;
     vocab_trie others;
-    /* Tokens that may have a name in them: two quotes or more, three or more; a quote with something behind; a word between other
-     * characters. */
+    /* Tokens that may have a name in them: two quotes or more, three or more; a quote
+     * with something behind; a word between other characters. */
     vocab_trie quotes, thrice, begins, words;
     size_t n_words;
-    uint64_t *plain[VOCAB_PLAIN + 1]; /* masks: whole characters only, none of which JSON escapes, at most so many */
+    /* masks: whole characters only, none of which JSON escapes, at most so many */
+    uint64_t *plain[VOCAB_PLAIN + 1];
 };
 
 static inline str vocab_text(const grammar_vocab *v, int32_t token) {

@@ -1,8 +1,9 @@
 /* Walks a trie of the vocabulary through the machine.
  *
- * Where a node of a state takes any text of some groups of characters (a string under a pattern, say), or the state comes back to itself
- * over them, a subtree of only such characters is taken at once. Which these are is found as far as it is needed, and remembered for a few
- * states. */
+ * Where a node of a state takes any text of some groups of characters (a string under a
+ * pattern, say), or the state comes back to itself over them, a subtree of only such
+ * characters is taken at once. Which these are is found as far as it is needed, and
+ * remembered for a few states. */
 #include "grammar/grammar_run.h"
 
 /* ---- what a state comes back to itself over ---- */
@@ -91,7 +92,8 @@ static bool loops_over(run_core *r, uint32_t s, uint64_t groups, run_taken *l) {
     return true;
 }
 
-/* Whether all that is below a node may follow state s, which its byte leads to from state `from`. */
+/* Whether all that is below a node may follow state s, which its byte leads to from state
+ * `from`. */
 static bool takes_all(run_core *r, uint32_t from, uint32_t s, const trie_under *u) {
     run_taken *l = taken_by(r, s, u->n);
     for (uint32_t i = 0; l != NULL && i < l->n; i++) {

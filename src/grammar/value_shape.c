@@ -98,7 +98,8 @@ static bool array_is_any(const array_part *p) {
     return p->layers.n == 0 && p->contains.n == 0 && p->min == 0 && p->max == NFA_NONE && !p->unique;
 }
 static bool object_is_any(const object_part *p) {
-    return p->layers.n == 0 && p->required.n == 0 && p->name_exprs.n == 0 && p->rules.n == 0 && p->min == 0 && p->max == NFA_NONE;
+    return p->layers.n == 0 && p->required.n == 0 && p->name_exprs.n == 0 && p->rules.n == 0 && p->min == 0 &&
+           p->max == NFA_NONE;
 }
 
 /* ---- together ---- */
@@ -106,7 +107,8 @@ static bool object_is_any(const object_part *p) {
 /* The parts are few: each type's are checked against SHAPE_MAX_PARTS. */
 static bool fits(schema *s, uint32_t x, uint32_t y) {
     if ((uint64_t)x * y > SHAPE_MAX_PARTS) {
-        (void)build_fail(s->b, QUIRE_UNSUPPORTED, -1, "anyOf, oneOf and allOf combine to over %d alternatives", SHAPE_MAX_PARTS);
+        (void)build_fail(s->b, QUIRE_UNSUPPORTED, -1,
+                         "anyOf, oneOf and allOf combine to over %d alternatives", SHAPE_MAX_PARTS);
     }
     return s->b->failed == QUIRE_OK;
 }
@@ -127,16 +129,21 @@ uint32_t string_dfa(schema *s, const string_part *p) {
 
 /* Whether a text with FORMAT_LEAP in it may satisfy p. */
 static bool may_leap(schema *s, const string_part *p) {
-    return p->is_loose || !dfa_is_empty(s->dfas, dfa_combine(s->dfas, p->dfa, dfa_pattern(s->dfas, str_of(FORMAT_LEAP)), DFA_AND));
+    return p->is_loose ||
+           !dfa_is_empty(s->dfas,
+                         dfa_combine(s->dfas, p->dfa, dfa_pattern(s->dfas, str_of(FORMAT_LEAP)), DFA_AND));
 }
 
 static bool string_and(schema *s, const string_part *x, const string_part *y, string_part *out) {
     bool is_loose = (x->is_loose || y->is_loose) && may_leap(s, x) && may_leap(s, y);
-    *out = (string_part){dfa_combine(s->dfas, x->dfa, y->dfa, DFA_AND), larger(x->min, y->min), smaller(x->max, y->max), is_loose};
+    *out = (string_part){dfa_combine(s->dfas, x->dfa, y->dfa, DFA_AND), larger(x->min, y->min),
+                         smaller(x->max, y->max), is_loose};
     if (out->min > out->max || dfa_is_empty(s->dfas, out->dfa)) {
         return out->min <= out->max && out->is_loose;
     }
-    const dfa_lengths *l = out->dfa != DFA_ANY && (out->min > 0 || out->max != NFA_NONE) ? dfa_lengths_of(s->dfas, out->dfa) : NULL;
+    const dfa_lengths *l = out->dfa != DFA_ANY && (out->min > 0 || out->max != NFA_NONE)
+                               ? dfa_lengths_of(s->dfas, out->dfa)
+                               : NULL;
     bool all = false, some = l == NULL || dfa_lengths_meet(l, out->min, out->max, &all);
     if (all) { /* the length says nothing */
         out->min = 0;
@@ -187,7 +194,8 @@ static void require_member(schema *s, object_part *o, str name, uint32_t value) 
     }
 }
 
-/* Rules that listed names alone can satisfy: false where none can, and where one can it is required. */
+/* Rules that listed names alone can satisfy: false where none can, and where one can it
+ * is required. */
 static bool settle_rules(schema *s, object_part *o) {
     const object_layer *closed = o->rules.n > 0 ? closed_layer(o) : NULL;
     PARTS(member_rule) left = {0};
@@ -197,7 +205,8 @@ static bool settle_rules(schema *s, object_part *o) {
         uint32_t n = 0;
         for (uint32_t k = 0; closed != NULL && k < closed->names.n; k++) {
             const named_expr *name = &closed->names.p[k];
-            bool may = dfa_accepts(s->dfas, r.dfa, name->name) && expr_and(s, object_member(s, o, name->name), r.expr) != EXPR_NEVER;
+            bool may = dfa_accepts(s->dfas, r.dfa, name->name) &&
+                       expr_and(s, object_member(s, o, name->name), r.expr) != EXPR_NEVER;
             n += may;
             only = may ? name : only;
         }
@@ -239,19 +248,19 @@ static bool object_and(schema *s, const object_part *x, const object_part *y, ob
 
 void shape_and(schema *s, const shape *x, const shape *y, shape *out) {
     *out = (shape){.null = x->null && y->null, .yes = x->yes && y->yes, .no = x->no && y->no};
-    if (!fits(s, x->numbers.n, y->numbers.n) || !fits(s, x->strings.n, y->strings.n) || !fits(s, x->arrays.n, y->arrays.n) ||
-        !fits(s, x->objects.n, y->objects.n)) {
+    if (!fits(s, x->numbers.n, y->numbers.n) || !fits(s, x->strings.n, y->strings.n) ||
+        !fits(s, x->arrays.n, y->arrays.n) || !fits(s, x->objects.n, y->objects.n)) {
         return;
     }
-#define EACH_PAIR(list, type, meet)                                                                                                        \
-    for (uint32_t i = 0; i < x->list.n; i++) {                                                                                             \
-        for (uint32_t k = 0; k < y->list.n && build_step(s->b, 1); k++) {                                                                  \
-            type both;                                                                                                                     \
-            type *to = meet ? PART_PUSH(s, out->list) : NULL;                                                                              \
-            if (to != NULL) {                                                                                                              \
-                *to = both;                                                                                                                \
-            }                                                                                                                              \
-        }                                                                                                                                  \
+#define EACH_PAIR(list, type, meet)                                                                          \
+    for (uint32_t i = 0; i < x->list.n; i++) {                                                               \
+        for (uint32_t k = 0; k < y->list.n && build_step(s->b, 1); k++) {                                    \
+            type both;                                                                                       \
+            type *to = meet ? PART_PUSH(s, out->list) : NULL;                                                \
+            if (to != NULL) {                                                                                \
+                *to = both;                                                                                  \
+            }                                                                                                \
+        }                                                                                                    \
     }
     EACH_PAIR(numbers, number_part, number_intersect(s->b, &x->numbers.p[i], &y->numbers.p[k], &both))
     EACH_PAIR(strings, string_part, string_and(s, &x->strings.p[i], &y->strings.p[k], &both))
@@ -263,16 +272,16 @@ void shape_and(schema *s, const shape *x, const shape *y, shape *out) {
 void shape_or(schema *s, const shape *x, const shape *y, shape *out) {
     shape or = {.null = x->null || y->null, .yes = x->yes || y->yes, .no = x->no || y->no};
     /* an alternative without constraints makes the others needless */
-#define UNITE(list, is_any)                                                                                                                \
-    do {                                                                                                                                   \
-        bool first = !s->annotations && x->list.n == 1 && is_any(&x->list.p[0]);                                                           \
-        bool second = !s->annotations && y->list.n == 1 && is_any(&y->list.p[0]);                                                          \
-        or.list.p = second ? y->list.p : x->list.p;                                                                                        \
-        or.list.n = second ? y->list.n : x->list.n;                                                                                        \
-        if (!first && !second) {                                                                                                           \
-            PARTS_JOIN(s, or.list, y->list);                                                                                               \
-        }                                                                                                                                  \
-        (void)fits(s, or.list.n, 1);                                                                                                       \
+#define UNITE(list, is_any)                                                                                  \
+    do {                                                                                                     \
+        bool first = !s->annotations && x->list.n == 1 && is_any(&x->list.p[0]);                             \
+        bool second = !s->annotations && y->list.n == 1 && is_any(&y->list.p[0]);                            \
+        or.list.p = second ? y->list.p : x->list.p;                                                          \
+        or.list.n = second ? y->list.n : x->list.n;                                                          \
+        if (!first && !second) {                                                                             \
+            PARTS_JOIN(s, or.list, y->list);                                                                 \
+        }                                                                                                    \
+        (void)fits(s, or.list.n, 1);                                                                         \
     } while (0)
     UNITE(numbers, number_is_free);
     UNITE(strings, string_is_any);

@@ -1,8 +1,9 @@
 /* Shapes: what a JSON value may be, as alternatives for each type. Private to this room.
  *
- * A schema becomes a shape (schema_read.c), shapes are joined, cut with each other and negated, and a shape becomes nodes (schema_write.c).
- * Values inside objects and arrays stay expressions over schemas, so recursive schemas have finite shapes. Everything lives as long as the
- * compilation; nothing here changes once made. */
+ * A schema becomes a shape (schema_read.c), shapes are joined, cut with each other and
+ * negated, and a shape becomes nodes (schema_write.c). Values inside objects and arrays
+ * stay expressions over schemas, so recursive schemas have finite shapes. Everything
+ * lives as long as the compilation; nothing here changes once made. */
 #ifndef GRAMMAR_VALUE_SHAPE_H
 #define GRAMMAR_VALUE_SHAPE_H
 
@@ -40,16 +41,18 @@ typedef struct expr {
 
 /* ---- shapes ---- */
 
-#define PARTS(type)                                                                                                                        \
-    struct {                                                                                                                               \
-        type *p;                                                                                                                           \
-        uint32_t n;                                                                                                                        \
+#define PARTS(type)                                                                                          \
+    struct {                                                                                                 \
+        type *p;                                                                                             \
+        uint32_t n;                                                                                          \
     }
 #define SHAPE_MAX_PARTS 4000 /* alternatives of one type */
 
 typedef struct string_part {
     uint32_t dfa, min, max;
-    bool is_loose; /* a text with FORMAT_LEAP in it may satisfy the schema though the dfa rejects it: a negation leaves such texts out */
+    /* a text with FORMAT_LEAP in it may satisfy the schema though the dfa rejects it: a
+     * negation leaves such texts out */
+    bool is_loose;
 } string_part;
 
 typedef struct array_layer {
@@ -84,7 +87,8 @@ typedef struct object_layer {
     bool has_rest, silent; /* rest was given; what it names doesn't count as evaluated */
     bool closes;           /* a `properties` lists names: the object is closed to others (object_is_closed) */
 } object_layer;
-/* Some member has a name that the dfa accepts and a value of expr: what a negated rule about names that are not listed asks for. */
+/* Some member has a name that the dfa accepts and a value of expr: what a negated rule
+ * about names that are not listed asks for. */
 typedef struct member_rule {
     uint32_t dfa, expr;
 } member_rule;
@@ -125,7 +129,8 @@ typedef struct shape_rule {
     const char *path; /* for errors */
 } shape_rule;
 
-/* An object or array that is written as elements, and the schema by which the reader types what is inside. */
+/* An object or array that is written as elements, and the schema by which the reader
+ * types what is inside. */
 typedef struct element_rule {
     uint32_t x, rule;
     const json_value *of;
@@ -160,7 +165,8 @@ typedef struct schema {
     int draft;                 /* 4, 6, 7, 2019, 2020 */
     const char *writing;       /* path of the schema whose rule is written, or one of those that it joins */
     int depth;
-    uint32_t n_probes;                                           /* expr_probe_begin: under way, one inside the other */
+    /* expr_probe_begin: under way, one inside the other */
+    uint32_t n_probes;
     bool met_open;                                               /* of the innermost */
     uint32_t space_rule, number_rule, integer_rule, string_rule; /* plus 1 */
     bool annotations; /* some unevaluated* asks which alternatives hold, so none may be left out */
@@ -188,14 +194,16 @@ uint32_t expr_not(schema *s, uint32_t x);
 uint32_t expr_quiet(schema *s, uint32_t x);
 /* The shape of an expression; never NULL: after a failure the empty one. */
 const shape *expr_shape(schema *s, uint32_t x);
-/* Between both calls expr_shape gives the empty shape for an expression whose shape is being made, rather than failing. The second call
- * says whether it has: then nothing is known. */
+/* Between both calls expr_shape gives the empty shape for an expression whose shape is
+ * being made, rather than failing. The second call says whether it has: then nothing is
+ * known. */
 typedef struct expr_probe {
     bool met_open; /* of the probe around it */
 } expr_probe;
 expr_probe expr_probe_begin(schema *s);
 bool expr_probe_end(schema *s, expr_probe around);
-/* Whether the shape of x is known to have nothing in it, looked at `depth` levels deep. */
+/* Whether the shape of x is known to have nothing in it, looked at `depth` levels
+ * deep. */
 bool expr_is_empty(schema *s, uint32_t x, int depth);
 
 void shape_any(schema *s, shape *out);
@@ -204,17 +212,21 @@ void shape_or(schema *s, const shape *x, const shape *y, shape *out);
 /* NULL, or why it cannot be done. */
 const char *shape_not(schema *s, const shape *x, shape *out);
 bool shape_is_empty(schema *s, const shape *x, int depth);
-/* schema_closed.c: the same values, but no object is closed by what x lists; with `silent` what it lists does not count as evaluated. */
+/* schema_closed.c: the same values, but no object is closed by what x lists; with
+ * `silent` what it lists does not count as evaluated. */
 void shape_quiet(schema *s, const shape *x, bool silent, shape *out);
-/* Whether an object holds only names that it lists or requires, and those of its patterns. */
+/* Whether an object holds only names that it lists or requires, and those of its
+ * patterns. */
 bool object_is_closed(schema *s, const object_part *o);
 /* Of a closed object: whether a name that some layer lists is one that it may hold. */
 bool object_holds(schema *s, const object_part *o, str name);
 /* The dfa of a string part, its length within. */
 uint32_t string_dfa(schema *s, const string_part *p);
-/* schema_write.c: what the dfa `texts` accepts, of p's length, which is counted beside the dfa. NFA_FAIL_NODE: there is none. */
+/* schema_write.c: what the dfa `texts` accepts, of p's length, which is counted beside
+ * the dfa. NFA_FAIL_NODE: there is none. */
 uint32_t schema_text(schema *s, uint32_t texts, const string_part *p, nfa_mode mode, uint32_t next);
-/* The texts that are none of the shape's strings for sure; texts: the dfa of shape_strings. */
+/* The texts that are none of the shape's strings for sure; texts: the dfa of
+ * shape_strings. */
 uint32_t strings_outside(schema *s, const shape *x, uint32_t texts);
 /* All strings of a shape as one dfa in *out; false: there are none. */
 bool shape_strings(schema *s, const shape *x, uint32_t *out);
@@ -225,14 +237,17 @@ uint32_t object_member(schema *s, const object_part *o, str name);
 void schema_read(schema *s, uint32_t x, shape *out);
 /* The shape of a constant. */
 void schema_read_const(schema *s, const json_value *v, shape *out);
-/* Says that a keyword cannot be enforced: an error, or with options->survey a report and the error later. */
+/* Says that a keyword cannot be enforced: an error, or with options->survey a report and
+ * the error later. */
 void schema_refuse(schema *s, const char *path, const char *keyword, const char *why);
-/* After something that may have failed for the keyword at `path`: an error that says neither gets both. What cannot be enforced becomes a
- * refusal, as schema_refuse has it; with `malformed` so does what is malformed. */
+/* After something that may have failed for the keyword at `path`: an error that says
+ * neither gets both. What cannot be enforced becomes a refusal, as schema_refuse has it;
+ * with `malformed` so does what is malformed. */
 void schema_name_failure(schema *s, const char *path, const char *keyword, bool malformed);
 void schema_note(schema *s, const char *path, const char *keyword, int status, const char *how);
 
-/* schema_number.c: a number as it is written; its digits are kept. false: over DECIMAL_DIGITS before or behind the point. */
+/* schema_number.c: a number as it is written; its digits are kept. false: over
+ * DECIMAL_DIGITS before or behind the point. */
 bool schema_decimal(schema *s, const json_value *v, decimal *out);
 /* Whether two values are equal as JSON Schema has it: 1 is 1.0, also inside. */
 bool schema_equal(const schema *s, const json_value *x, const json_value *y);
@@ -254,7 +269,8 @@ int schema_draft(const json_value *v);
 void schema_open(schema *s, build *b, dfa_pool *dfas, const json_value *root);
 void schema_close(schema *s);
 
-/* schema_write.c: rules of all expressions reachable from root, the first of which is root's. */
+/* schema_write.c: rules of all expressions reachable from root, the first of which is
+ * root's. */
 void schema_write(schema *s, uint32_t root);
 /* The same of those that schema_rule has met. */
 void schema_write_rest(schema *s);
@@ -289,7 +305,8 @@ typedef struct open_way {
     bool is_word;          /* it stands without quotes */
 } open_way;
 
-/* Writes one member, from its name to its value, ending in RETURN; NFA_FAIL_NODE: it cannot be written. */
+/* Writes one member, from its name to its value, ending in RETURN; NFA_FAIL_NODE: it
+ * cannot be written. */
 typedef struct member_writer {
     uint32_t (*listed)(schema *s, str name, uint32_t value);
     uint32_t (*open)(schema *s, const open_way *w);
@@ -300,13 +317,15 @@ typedef struct member_writer {
     bool looks_at_names; /* open() can do `named` */
     bool has_words;      /* names stand without quotes */
 } member_writer;
-/* schema_texts.c: the texts of a dfa, if there are at most SCHEMA_FEW; else false. They are kept. */
+/* schema_texts.c: the texts of a dfa, if there are at most SCHEMA_FEW; else false. They
+ * are kept. */
 #define SCHEMA_FEW 64
 bool schema_few_texts(schema *s, uint32_t dfa, str texts[SCHEMA_FEW], uint32_t *n);
 /* How many texts a dfa has; NFA_NONE: over NFA_FEW_NAMES. */
 uint32_t schema_count_texts(schema *s, uint32_t dfa);
 
-/* schema_arguments.c: what the reader takes a value of its schema `of` for (grammar_arguments.h). */
+/* schema_arguments.c: what the reader takes a value of its schema `of` for
+ * (grammar_arguments.h). */
 unsigned arguments_bits(const schema *s, const json_value *of);
 /* A value as a text without quotes, read under these bits, then end. */
 uint32_t arguments_text(schema *s, const shape *x, unsigned bits, uint32_t end);
@@ -320,11 +339,13 @@ uint32_t element_value(schema *s, uint32_t x, const json_value *of, uint32_t end
 /* The rules of the objects and arrays that element_value has met. */
 void element_write_rest(schema *s);
 
-/* schema_members.c: an object in braces, ending in RETURN; and the members of an object, then next. */
+/* schema_members.c: an object in braces, ending in RETURN; and the members of an object,
+ * then next. */
 uint32_t schema_object(schema *s, const object_part *o);
 uint32_t schema_members(schema *s, const object_part *o, const member_writer *w, uint32_t next);
 
-/* argument_text.c: the arguments that are one text of a grammar; a node that ends in RETURN. */
+/* argument_text.c: the arguments that are one text of a grammar; a node that ends in
+ * RETURN. */
 uint32_t argument_text(schema *s);
 
 #define STYLE_WORDS "^[A-Za-z_][A-Za-z0-9_]{0,63}$" /* names of open members that stand without quotes */
@@ -336,7 +357,8 @@ uint32_t style_string(schema *s, const string_part *p, uint32_t next);
 /* Whether a name without quotes is read as itself in Gemma's notation. */
 bool style_is_word(str name);
 uint32_t style_name(schema *s, str name, uint32_t next);
-/* Names that open members may have; and one of them as w says, spelt as a string is or, in Gemma's notation, as itself. */
+/* Names that open members may have; and one of them as w says, spelt as a string is or,
+ * in Gemma's notation, as itself. */
 uint32_t style_open_names(schema *s);
 uint32_t style_open_name(schema *s, const open_way *w, uint32_t next);
 /* The name's text, without what stands around it; names: as they are spelt. */

@@ -1,8 +1,10 @@
-/* Negation of shapes: for each type, all alternatives must fail, and one fails where any of its constraints does. */
+/* Negation of shapes: for each type, all alternatives must fail, and one fails where any
+ * of its constraints does. */
 #include "grammar/formats.h"
 #include "grammar/value_shape.h"
 
-/* Each appends to *out the alternatives in which one part fails; returns NULL or why that can't be said. */
+/* Each appends to *out the alternatives in which one part fails; returns NULL or why that
+ * can't be said. */
 
 static const char *number_not(schema *s, const number_part *p, shape *out) {
     number_part one[2 + NUMBER_MULTIPLES];
@@ -12,7 +14,8 @@ static const char *number_not(schema *s, const number_part *p, shape *out) {
         one[n++] = (number_part){.has_hi = true, .hi = p->lo, .hi_open = p->exact || !p->lo_open};
     }
     if (p->exact || p->has_hi) {
-        one[n++] = (number_part){.has_lo = true, .lo = p->exact ? p->lo : p->hi, .lo_open = p->exact || !p->hi_open};
+        one[n++] =
+            (number_part){.has_lo = true, .lo = p->exact ? p->lo : p->hi, .lo_open = p->exact || !p->hi_open};
     }
     for (uint32_t i = 0; i < p->n_multiples && !p->exact; i++) {
         one[n] = (number_part){.n_multiples = 1, .multiples = {p->multiples[i]}};
@@ -43,7 +46,8 @@ static void push_string(schema *s, shape *out, string_part p) {
 /* What the dfa rejects, but for what it is too strict about. */
 static uint32_t outside(schema *s, uint32_t texts, bool is_loose) {
     uint32_t not = dfa_combine(s->dfas, DFA_ANY, texts, DFA_AND_NOT);
-    return is_loose ? dfa_combine(s->dfas, not, dfa_pattern(s->dfas, str_of(FORMAT_LEAP)), DFA_AND_NOT) : not ;
+    return is_loose ? dfa_combine(s->dfas, not, dfa_pattern(s->dfas, str_of(FORMAT_LEAP)), DFA_AND_NOT)
+                    : not ;
 }
 
 uint32_t strings_outside(schema *s, const shape *x, uint32_t texts) {
@@ -243,16 +247,17 @@ const char *shape_not(schema *s, const shape *x, shape *out) {
     all.null = !x->null;
     all.yes = !x->yes;
     all.no = !x->no;
-    /* One type at a time: the alternatives in which one part fails, together with what is left of the parts before. */
-#define FAIL_EACH(list, negate)                                                                                                            \
-    for (uint32_t i = 0; i < x->list.n && why == NULL && s->b->failed == QUIRE_OK; i++) {                                                  \
-        shape left = {0}, both, rest = {0};                                                                                                \
-        why = negate(s, &x->list.p[i], &left);                                                                                             \
-        rest.list.p = all.list.p;                                                                                                          \
-        rest.list.n = all.list.n;                                                                                                          \
-        shape_and(s, &rest, &left, &both);                                                                                                 \
-        all.list.p = both.list.p;                                                                                                          \
-        all.list.n = both.list.n;                                                                                                          \
+    /* One type at a time: the alternatives in which one part fails, together with what is
+     * left of the parts before. */
+#define FAIL_EACH(list, negate)                                                                              \
+    for (uint32_t i = 0; i < x->list.n && why == NULL && s->b->failed == QUIRE_OK; i++) {                    \
+        shape left = {0}, both, rest = {0};                                                                  \
+        why = negate(s, &x->list.p[i], &left);                                                               \
+        rest.list.p = all.list.p;                                                                            \
+        rest.list.n = all.list.n;                                                                            \
+        shape_and(s, &rest, &left, &both);                                                                   \
+        all.list.p = both.list.p;                                                                            \
+        all.list.n = both.list.n;                                                                            \
     }
     FAIL_EACH(numbers, number_not)
     FAIL_EACH(strings, string_not)

@@ -35,14 +35,16 @@ static uint32_t python_string(schema *s, const string_part *p, uint32_t next) {
     uint32_t ways[2];
     for (int i = 0; i < 2; i++) {
         str mark = {quotes + i, 1};
-        uint32_t body = schema_text(s, dfa_quoted(s->dfas, p->dfa, quotes[i]), p, NFA_RAW, literal(s, mark, next));
+        uint32_t body =
+            schema_text(s, dfa_quoted(s->dfas, p->dfa, quotes[i]), p, NFA_RAW, literal(s, mark, next));
         ways[i] = body == NFA_FAIL_NODE ? body : literal(s, mark, body);
     }
     return build_split(s->b, ways, 2);
 }
 
 static uint32_t json_string(schema *s, const string_part *p, uint32_t next) {
-    uint32_t text = schema_text(s, avoiding(s, p), p, p->dfa == DFA_ANY ? NFA_JSON : NFA_PLAIN, literal(s, str_of("\""), next));
+    uint32_t text = schema_text(s, avoiding(s, p), p, p->dfa == DFA_ANY ? NFA_JSON : NFA_PLAIN,
+                                literal(s, str_of("\""), next));
     return text == NFA_FAIL_NODE ? text : literal(s, str_of("\""), text);
 }
 

@@ -17,7 +17,8 @@ static quire_err failed(const char *path, quire_error *err) {
 }
 
 static quire_err no_memory(quire_err e, const hub_repo *r, quire_error *err) {
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", r->dir != NULL ? r->dir : "the cache");
+    return e == QUIRE_OK ? e
+                         : err_set(err, e, -1, "%s: out of memory", r->dir != NULL ? r->dir : "the cache");
 }
 
 /* ---- paths ---- */
@@ -28,7 +29,8 @@ quire_err hub_repo_init(const char *cache, const char *repo, hub_repo *out, quir
     size_t n_org = (size_t)(slash - repo);
     *out = (hub_repo){NULL, NULL};
     quire_err e = strbuf_addf(&dir, "%s/models--%.*s--%s", cache, (int)n_org, repo, slash + 1);
-    e = e == QUIRE_OK ? strbuf_addf(&locks, "%s/.locks/models--%.*s--%s", cache, (int)n_org, repo, slash + 1) : e;
+    e = e == QUIRE_OK ? strbuf_addf(&locks, "%s/.locks/models--%.*s--%s", cache, (int)n_org, repo, slash + 1)
+                      : e;
     if (e == QUIRE_OK) {
         out->dir = mem_dup(dir.p, dir.n);
         out->locks = mem_dup(locks.p, locks.n);
@@ -45,12 +47,16 @@ void hub_repo_deinit(hub_repo *r) {
     *r = (hub_repo){NULL, NULL};
 }
 
-quire_err hub_repo_blob(const hub_repo *r, const char *id, const char *suffix, strbuf *out, quire_error *err) {
+quire_err hub_repo_blob(const hub_repo *r, const char *id, const char *suffix, strbuf *out,
+                        quire_error *err) {
     return no_memory(strbuf_addf(out, "%s/blobs/%s%s", r->dir, id, suffix), r, err);
 }
 
-quire_err hub_repo_file(const hub_repo *r, const char *commit, const char *path, strbuf *out, quire_error *err) {
-    return no_memory(strbuf_addf(out, "%s/snapshots/%s%s%s", r->dir, commit, path != NULL ? "/" : "", path != NULL ? path : ""), r, err);
+quire_err hub_repo_file(const hub_repo *r, const char *commit, const char *path, strbuf *out,
+                        quire_error *err) {
+    return no_memory(strbuf_addf(out, "%s/snapshots/%s%s%s", r->dir, commit, path != NULL ? "/" : "",
+                                 path != NULL ? path : ""),
+                     r, err);
 }
 
 /* Makes a directory, or with `parent` that of a file, with those above it. */
@@ -91,7 +97,9 @@ bool hub_repo_commit(const hub_repo *r, const char *revision, char commit[41]) {
     strbuf path = {0};
     char text[64];
     ssize_t n = -1;
-    int fd = strbuf_addf(&path, "%s/refs/%s", r->dir, revision) == QUIRE_OK ? open(path.p, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    int fd = strbuf_addf(&path, "%s/refs/%s", r->dir, revision) == QUIRE_OK
+                 ? open(path.p, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+                 : -1;
     if (fd >= 0) {
         n = read(fd, text, sizeof text);
         (void)close(fd);
@@ -106,8 +114,9 @@ bool hub_repo_commit(const hub_repo *r, const char *revision, char commit[41]) {
     return is;
 }
 
-/* Writes text to a file of this process's own, which then takes path's place. It lies among the locks: a reference that a killed process
- * left would be one to other programs. */
+/* Writes text to a file of this process's own, which then takes path's place. It lies
+ * among the locks: a reference that a killed process left would be one to other
+ * programs. */
 static quire_err write_ref(const hub_repo *r, const char *path, const char *text, quire_error *err) {
     strbuf part = {0};
     TRY(no_memory(strbuf_addf(&part, "%s/ref.%ld.incomplete", r->locks, (long)getpid()), r, err));
@@ -179,7 +188,8 @@ static quire_err list_directory(strbuf *path, size_t n_root, int depth, hub_list
     size_t n = path->n;
     quire_err e = QUIRE_OK;
     DIR *d = opendir(path->p);
-    for (struct dirent *entry = d != NULL ? readdir(d) : NULL; entry != NULL && e == QUIRE_OK; entry = readdir(d)) {
+    for (struct dirent *entry = d != NULL ? readdir(d) : NULL; entry != NULL && e == QUIRE_OK;
+         entry = readdir(d)) {
         e = strbuf_addf(path, "/%s", entry->d_name);
         e = e == QUIRE_OK ? list_entry(path, n_root, depth, out) : e;
         path->n = n;
@@ -206,7 +216,8 @@ quire_err hub_repo_list(const hub_repo *r, const char *commit, hub_listing *out,
     return no_memory(e, r, err);
 }
 
-/* Opens directory `name` in dir, and makes it where it is not there. A link is not followed. */
+/* Opens directory `name` in dir, and makes it where it is not there. A link is not
+ * followed. */
 static int open_below(int dir, const char *name) {
     if (mkdirat(dir, name, 0777) != 0 && errno != EEXIST) {
         return -1;
@@ -224,7 +235,8 @@ static bool place_link(int dir, const char *name, const char *target) {
     return (unlinkat(dir, name, 0) == 0 || errno == ENOENT) && symlinkat(target, dir, name) == 0;
 }
 
-/* Links path, below the open directory; the target gets a "../" for each directory. Closes dir. */
+/* Links path, below the open directory; the target gets a "../" for each directory.
+ * Closes dir. */
 static bool link_below(int dir, const char *path, const char *id) {
     char name[256], target[256] = "../../";
     const char *slash;
@@ -252,8 +264,10 @@ quire_err hub_repo_link(const hub_repo *r, const char *commit, const hub_file *f
     strbuf path = {0};
     TRY(hub_repo_file(r, commit, NULL, &path, err));
     quire_err e = make_directories(path.p, false, err);
-    if (e == QUIRE_OK && !link_below(open(path.p, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), f->path, f->id)) {
-        e = err_set(err, QUIRE_IO, -1, "%s/%s: the link to its blob could not be made: %s", path.p, f->path, strerror(errno));
+    if (e == QUIRE_OK &&
+        !link_below(open(path.p, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), f->path, f->id)) {
+        e = err_set(err, QUIRE_IO, -1, "%s/%s: the link to its blob could not be made: %s", path.p, f->path,
+                    strerror(errno));
     }
     strbuf_deinit(&path);
     return e;
@@ -262,14 +276,17 @@ quire_err hub_repo_link(const hub_repo *r, const char *commit, const hub_file *f
 void hub_repo_touch(const hub_repo *r, const char *commit, const char *path) {
     strbuf whole = {0};
     if (hub_repo_file(r, commit, path, &whole, NULL) == QUIRE_OK) {
-        (void)utimensat(AT_FDCWD, whole.p, (const struct timespec[]){{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_NOW}}, AT_SYMLINK_NOFOLLOW);
+        (void)utimensat(AT_FDCWD, whole.p,
+                        (const struct timespec[]){{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_NOW}},
+                        AT_SYMLINK_NOFOLLOW);
     }
     strbuf_deinit(&whole);
 }
 
 /* ---- locks ---- */
 
-/* Opens and locks the file. Who held it before may have removed it meanwhile: then the lock is of a file that nobody else finds. */
+/* Opens and locks the file. Who held it before may have removed it meanwhile: then the
+ * lock is of a file that nobody else finds. */
 static int lock_file(const char *path, int operation) {
     for (int tries = 0; tries < 100; tries++) {
         struct stat ours, there;
@@ -283,7 +300,8 @@ static int lock_file(const char *path, int operation) {
             errno = code;
             return -1;
         }
-        if (fstat(fd, &ours) == 0 && lstat(path, &there) == 0 && ours.st_ino == there.st_ino && ours.st_dev == there.st_dev) {
+        if (fstat(fd, &ours) == 0 && lstat(path, &there) == 0 && ours.st_ino == there.st_ino &&
+            ours.st_dev == there.st_dev) {
             return fd;
         }
         (void)close(fd);

@@ -3,13 +3,16 @@
 #include <ctype.h>
 
 #include "base/mem.h"
-#include "hub/hub_quant.h"
 #include "file/not_a_model.h"
 #include "file/show.h"
+#include "hub/hub_quant.h"
 #include "json/json.h"
 
-static const json_limits limits = {
-    .max_depth = 16, .max_values = 8000000, .max_containers = 1000, .max_names = 8000000, .names = JSON_NAMES_LAST};
+static const json_limits limits = {.max_depth = 16,
+                                   .max_values = 8000000,
+                                   .max_containers = 1000,
+                                   .max_names = 8000000,
+                                   .names = JSON_NAMES_LAST};
 
 void hub_choice_deinit(hub_choice *c) {
     mem_free(c->files);
@@ -39,12 +42,14 @@ static bool is_one_of(str path, const char *const *names) {
 /* ---- GGUF ---- */
 
 /* All parts of the model that file i belongs to. */
-static quire_err add_parts(const hub_listing *l, const char *repo, int32_t i, hub_choice *out, quire_error *err) {
+static quire_err add_parts(const hub_listing *l, const char *repo, int32_t i, hub_choice *out,
+                           quire_error *err) {
     hub_gguf wanted, g;
     (void)hub_gguf_read(path_of(l, (size_t)i), &wanted);
     int32_t next = 1; /* the files are sorted, so the parts are in their order */
     for (size_t k = 0; k < l->n; k++) {
-        if (hub_gguf_read(path_of(l, k), &g) && str_eq(g.stem, wanted.stem) && g.n_parts == wanted.n_parts && g.part == next) {
+        if (hub_gguf_read(path_of(l, k), &g) && str_eq(g.stem, wanted.stem) && g.n_parts == wanted.n_parts &&
+            g.part == next) {
             out->first = next == 1 ? (int32_t)k : out->first;
             out->has_weights = true;
             TRY(add(out, (int32_t)k, err));
@@ -52,8 +57,8 @@ static quire_err add_parts(const hub_listing *l, const char *repo, int32_t i, hu
         }
     }
     if (next <= wanted.n_parts) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: part %d of the %d parts of %s is missing", repo, (int)next, (int)wanted.n_parts,
-                       show_name(wanted.stem).text);
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: part %d of the %d parts of %s is missing", repo,
+                       (int)next, (int)wanted.n_parts, show_name(wanted.stem).text);
     }
     return QUIRE_OK;
 }
@@ -88,15 +93,19 @@ void hub_list_quants(const hub_listing *l, strbuf *text) {
 static quire_err unknown_quant(const hub_listing *l, const char *repo, const char *pick, quire_error *err) {
     strbuf there = {0};
     hub_list_quants(l, &there);
-    quire_err e = there.n > 0
-                      ? err_set(err, QUIRE_INVALID, -1, "%s:%s: no such quantisation; there are %s", repo, pick, there.p)
-                      : err_set(err, QUIRE_INVALID, -1, "%s:%s: the repository has no GGUF files; name it without :%s", repo, pick, pick);
+    quire_err e = there.n > 0 ? err_set(err, QUIRE_INVALID, -1, "%s:%s: no such quantisation; there are %s",
+                                        repo, pick, there.p)
+                              : err_set(err, QUIRE_INVALID, -1,
+                                        "%s:%s: the repository has no GGUF files; name it without :%s", repo,
+                                        pick, pick);
     strbuf_deinit(&there);
     return e;
 }
 
-/* The model of this quantisation. QUIRE_NOT_FOUND, without a message, when there is none. */
-static quire_err choose_quant(const hub_listing *l, const char *repo, str quant, hub_choice *out, quire_error *err) {
+/* The model of this quantisation. QUIRE_NOT_FOUND, without a message, when there is
+ * none. */
+static quire_err choose_quant(const hub_listing *l, const char *repo, str quant, hub_choice *out,
+                              quire_error *err) {
     hub_gguf g, found = {.n_parts = 0};
     int32_t first = -1;
     for (size_t i = 0; i < l->n; i++) {
@@ -104,8 +113,10 @@ static quire_err choose_quant(const hub_listing *l, const char *repo, str quant,
             continue;
         }
         if (first >= 0 && !str_eq(g.stem, found.stem)) {
-            return err_set(err, QUIRE_INVALID, -1, "%s:%.*s: several models have it; name one's file, %s:%s.gguf or %s:%s.gguf", repo,
-                           (int)quant.n, quant.p, repo, show_name(found.stem).text, repo, show_name(g.stem).text);
+            return err_set(err, QUIRE_INVALID, -1,
+                           "%s:%.*s: several models have it; name one's file, %s:%s.gguf or %s:%s.gguf", repo,
+                           (int)quant.n, quant.p, repo, show_name(found.stem).text, repo,
+                           show_name(g.stem).text);
         }
         found = first < 0 ? g : found;
         first = first < 0 ? (int32_t)i : first;
@@ -113,14 +124,15 @@ static quire_err choose_quant(const hub_listing *l, const char *repo, str quant,
     return first < 0 ? QUIRE_NOT_FOUND : add_parts(l, repo, first, out, err);
 }
 
-static quire_err choose_file(const hub_listing *l, const char *repo, const char *pick, hub_choice *out, quire_error *err) {
+static quire_err choose_file(const hub_listing *l, const char *repo, const char *pick, hub_choice *out,
+                             quire_error *err) {
     int32_t i = hub_listing_find(l, str_of(pick));
     hub_gguf g;
     if (i < 0) {
         strbuf there = {0};
         hub_list_quants(l, &there);
-        quire_err e =
-            err_set(err, QUIRE_NOT_FOUND, -1, "%s: has no file %s; its GGUF files are of: %s", repo, pick, there.n > 0 ? there.p : "none");
+        quire_err e = err_set(err, QUIRE_NOT_FOUND, -1, "%s: has no file %s; its GGUF files are of: %s", repo,
+                              pick, there.n > 0 ? there.p : "none");
         strbuf_deinit(&there);
         return e;
     }
@@ -132,7 +144,8 @@ static quire_err choose_file(const hub_listing *l, const char *repo, const char 
 
 /* A GGUF model where none is asked for: by this order, else the first. */
 static quire_err choose_usual(const hub_listing *l, const char *repo, hub_choice *out, quire_error *err) {
-    static const char *const order[] = {"Q4_K_M", "UD-Q4_K_XL", "MXFP4", "Q4_K_S", "Q4_0", "Q4", "Q5_K_M", "Q8_0", "BF16", "F16", "FP16"};
+    static const char *const order[] = {"Q4_K_M", "UD-Q4_K_XL", "MXFP4", "Q4_K_S", "Q4_0", "Q4",
+                                        "Q5_K_M", "Q8_0",       "BF16",  "F16",    "FP16"};
     hub_gguf g;
     for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
         quire_err e = choose_quant(l, repo, str_of(order[i]), out, err);
@@ -181,9 +194,10 @@ static bool is_text(str path) {
         return is_one_of(path, names) || str_ends(path, ".tiktoken");
     }
     str inside = {slash + 1, path.n - (size_t)(slash + 1 - path.p)};
-    bool is_module = isdigit((unsigned char)path.p[0]) && (str_is(inside, "config.json") || str_is(inside, "model.safetensors"));
-    bool is_template =
-        str_begins(path, "additional_chat_templates/") && memchr(inside.p, '/', inside.n) == NULL && str_ends(inside, ".jinja");
+    bool is_module = isdigit((unsigned char)path.p[0]) &&
+                     (str_is(inside, "config.json") || str_is(inside, "model.safetensors"));
+    bool is_template = str_begins(path, "additional_chat_templates/") &&
+                       memchr(inside.p, '/', inside.n) == NULL && str_ends(inside, ".jinja");
     return is_module || is_template;
 }
 
@@ -244,7 +258,9 @@ static quire_err choose_directory(const hub_listing *l, const char *repo, hub_ch
     }
     foreign is = foreign_of_listing(l);
     if (out->n == 0 && is.what != NULL) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: a repository with %s, of which nothing is fetched; %s", repo, is.what, is.instead);
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "%s: a repository with %s, of which nothing is fetched; %s", repo, is.what,
+                       is.instead);
     }
     TRY(add_texts(l, out, err));
     return out->n > 0 ? QUIRE_OK
@@ -254,7 +270,8 @@ static quire_err choose_directory(const hub_listing *l, const char *repo, hub_ch
                                 repo);
 }
 
-quire_err hub_choose(const hub_listing *l, const char *repo, const char *pick, hub_choice *out, quire_error *err) {
+quire_err hub_choose(const hub_listing *l, const char *repo, const char *pick, hub_choice *out,
+                     quire_error *err) {
     *out = (hub_choice){.first = -1, .index = -1};
     if (pick[0] == 0) {
         return choose_directory(l, repo, out, err);
@@ -269,13 +286,14 @@ quire_err hub_choose(const hub_listing *l, const char *repo, const char *pick, h
 /* ---- the index ---- */
 
 /* taken: of the listing's files, those that the choice has. */
-static quire_err add_shards(const hub_listing *l, const char *repo, const json_value *map, bool *taken, hub_choice *out, quire_error *err) {
+static quire_err add_shards(const hub_listing *l, const char *repo, const json_value *map, bool *taken,
+                            hub_choice *out, quire_error *err) {
     for (json_member m = {0}; json_next(map, &m);) {
         str name = json_str(m.value);
         int32_t i = hub_listing_find(l, name);
         if (i < 0 || !str_ends(name, ".safetensors")) {
-            return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s names %s, which is %s", repo, HUB_INDEX, show_name(name).text,
-                           i < 0 ? "not there" : "no safetensors file");
+            return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s names %s, which is %s", repo, HUB_INDEX,
+                           show_name(name).text, i < 0 ? "not there" : "no safetensors file");
         }
         TRY(taken[i] ? QUIRE_OK : add(out, i, err));
         taken[i] = true;
@@ -283,7 +301,8 @@ static quire_err add_shards(const hub_listing *l, const char *repo, const json_v
     return QUIRE_OK;
 }
 
-quire_err hub_choose_shards(const hub_listing *l, const char *repo, str index, hub_choice *out, quire_error *err) {
+quire_err hub_choose_shards(const hub_listing *l, const char *repo, str index, hub_choice *out,
+                            quire_error *err) {
     json_value *root = NULL;
     json_fault fault;
     quire_err e = json_read(index, &limits, JSON_WIDE_REAL, &root, &fault);
@@ -297,8 +316,9 @@ quire_err hub_choose_shards(const hub_listing *l, const char *repo, str index, h
     }
     e = mem_check_for(taken, "a list of shards", err);
     if (e == QUIRE_OK) {
-        e = json_is(map, JSON_KIND_OBJECT) ? add_shards(l, repo, map, taken, out, err)
-                                           : err_set(err, QUIRE_BAD_FILE, -1, "%s: %s has no weight_map", repo, HUB_INDEX);
+        e = json_is(map, JSON_KIND_OBJECT)
+                ? add_shards(l, repo, map, taken, out, err)
+                : err_set(err, QUIRE_BAD_FILE, -1, "%s: %s has no weight_map", repo, HUB_INDEX);
     }
     mem_free(taken);
     json_drop(root);

@@ -6,8 +6,8 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "hub/hub_name.h"
 #include "file/show.h"
+#include "hub/hub_name.h"
 
 #define DEFAULT_ENDPOINT "https://huggingface.co"
 #define MAX_REDIRECTS    5
@@ -67,7 +67,8 @@ static quire_err check_endpoint(const char *endpoint, quire_error *err) {
     }
     size_t n = origin_length(endpoint);
     return fine && n > 8 ? QUIRE_OK
-                         : err_set(err, QUIRE_INVALID, -1, "HF_ENDPOINT %s: must be an address such as https://huggingface.co",
+                         : err_set(err, QUIRE_INVALID, -1,
+                                   "HF_ENDPOINT %s: must be an address such as https://huggingface.co",
                                    show_name(str_of(endpoint)).text);
 }
 
@@ -78,19 +79,22 @@ static quire_err check_token(const char *token, quire_error *err) {
         fine = token[i] > ' ' && token[i] < 0x7f;
     }
     return fine ? QUIRE_OK
-                : err_set(err, QUIRE_INVALID, -1, "the hub's token (HF_TOKEN, or its file) is no token: it has blanks or is empty");
+                : err_set(err, QUIRE_INVALID, -1,
+                          "the hub's token (HF_TOKEN, or its file) is no token: it has blanks or is empty");
 }
 
 /* The token, where it may be shown to the endpoint. */
 static const char *usable_token(const char *endpoint, const char *token) {
     if (token != NULL && strncmp(endpoint, "http://", 7) == 0 && !hub_is_loopback(endpoint)) {
-        log_line(LOG_WARN, "%s: the hub's token is not sent over plain HTTP; give an https:// address", endpoint);
+        log_line(LOG_WARN, "%s: the hub's token is not sent over plain HTTP; give an https:// address",
+                 endpoint);
         return NULL;
     }
     return token;
 }
 
-quire_err hub_client_open(const quire_hub_options *o, const atomic_bool *stop, hub_client **out, quire_error *err) {
+quire_err hub_client_open(const quire_hub_options *o, const atomic_bool *stop, hub_client **out,
+                          quire_error *err) {
     const char *endpoint = o->endpoint != NULL ? o->endpoint : DEFAULT_ENDPOINT;
     size_t n = strlen(endpoint);
     TRY(check_endpoint(endpoint, err));
@@ -128,14 +132,17 @@ void hub_client_close(hub_client *c) {
 static quire_err refuse(const hub_client *c, const hub_target *t, const hub_reply *r, quire_error *err) {
     const char *at = c->endpoint;
     if (strcmp(r->code, "GatedRepo") == 0) {
-        return err_set(err, QUIRE_UNAUTHORIZED, -1, "%s is gated: accept its terms at %s/%s%s", t->repo, at, t->repo,
-                       c->token != NULL ? " with the account of HF_TOKEN" : ", and set HF_TOKEN to a token of that account");
+        return err_set(err, QUIRE_UNAUTHORIZED, -1, "%s is gated: accept its terms at %s/%s%s", t->repo, at,
+                       t->repo,
+                       c->token != NULL ? " with the account of HF_TOKEN"
+                                        : ", and set HF_TOKEN to a token of that account");
     }
     if (r->status == 401 && c->token == NULL) {
-        return err_set(err, QUIRE_UNAUTHORIZED, -1,
-                       "%s: the hub answers 401: there is no such model, or it is private or gated; look at %s/%s, "
-                       "and set HF_TOKEN to a token that may read it",
-                       t->repo, at, t->repo);
+        return err_set(
+            err, QUIRE_UNAUTHORIZED, -1,
+            "%s: the hub answers 401: there is no such model, or it is private or gated; look at %s/%s, "
+            "and set HF_TOKEN to a token that may read it",
+            t->repo, at, t->repo);
     }
     if (r->status == 401) {
         return err_set(err, QUIRE_UNAUTHORIZED, -1,
@@ -143,36 +150,43 @@ static quire_err refuse(const hub_client *c, const hub_target *t, const hub_repl
                        "expired; look at %s/%s and %s/settings/tokens",
                        t->repo, at, t->repo, at);
     }
-    return err_set(err, QUIRE_UNAUTHORIZED, -1, "%s: the hub answers 403%s%s: %s; %s/%s says who may read it", t->repo,
-                   r->message[0] != 0 ? ": " : "", show_name(str_of(r->message)).text,
+    return err_set(err, QUIRE_UNAUTHORIZED, -1, "%s: the hub answers 403%s%s: %s; %s/%s says who may read it",
+                   t->repo, r->message[0] != 0 ? ": " : "", show_name(str_of(r->message)).text,
                    c->token != NULL ? "HF_TOKEN may not read it" : "HF_TOKEN is not set", at, t->repo);
 }
 
 static quire_err not_found(const hub_client *c, const hub_target *t, const hub_reply *r, quire_error *err) {
     if (strcmp(r->code, "RevisionNotFound") == 0) {
-        return err_set(err, QUIRE_NOT_FOUND, -1, "%s: has no such branch, tag or commit; %s/%s/refs lists them", t->repo, c->endpoint,
+        return err_set(err, QUIRE_NOT_FOUND, -1,
+                       "%s: has no such branch, tag or commit; %s/%s/refs lists them", t->repo, c->endpoint,
                        t->repo);
     }
     if (t->id != NULL || strcmp(r->code, "EntryNotFound") == 0) {
-        return err_set(err, QUIRE_NOT_FOUND, -1, "%s: the hub lists %s and does not have it (404); pull again", t->repo,
+        return err_set(err, QUIRE_NOT_FOUND, -1,
+                       "%s: the hub lists %s and does not have it (404); pull again", t->repo,
                        show_name(str_of(t->what)).text);
     }
-    return err_set(err, QUIRE_NOT_FOUND, -1, "%s: no such model at %s; check the name%s", t->repo, c->endpoint,
-                   c->token == NULL ? "; a private one needs HF_TOKEN" : "");
+    return err_set(err, QUIRE_NOT_FOUND, -1, "%s: no such model at %s; check the name%s", t->repo,
+                   c->endpoint, c->token == NULL ? "; a private one needs HF_TOKEN" : "");
 }
 
-/* A status that is neither success nor a redirect. BUSY: another try may succeed, after r->retry_after_s if that is known. */
-static quire_err explain(const hub_client *c, const hub_target *t, const hub_reply *r, bool is_hub, quire_error *err) {
-    bool passes = r->status == 408 || r->status == 425 || r->status == 429 || r->status >= 500 || r->status == 416;
+/* A status that is neither success nor a redirect. BUSY: another try may succeed, after
+ * r->retry_after_s if that is known. */
+static quire_err explain(const hub_client *c, const hub_target *t, const hub_reply *r, bool is_hub,
+                         quire_error *err) {
+    bool passes =
+        r->status == 408 || r->status == 425 || r->status == 429 || r->status >= 500 || r->status == 416;
     if (is_hub && (r->status == 401 || (r->status == 403))) {
         return refuse(c, t, r, err);
     }
     if (is_hub && r->status == 404) {
         return not_found(c, t, r, err);
     }
-    passes = passes || (!is_hub && r->status == 403); /* an address that has expired: the hub gives another one */
-    return err_set(err, passes ? QUIRE_BUSY : QUIRE_IO, -1, "%s: %s answers %d for %s%s%s", t->repo, is_hub ? "the hub" : "its storage",
-                   (int)r->status, show_name(str_of(t->what)).text, r->message[0] != 0 ? ": " : "", show_name(str_of(r->message)).text);
+    /* an address that has expired: the hub gives another one */
+    passes = passes || (!is_hub && r->status == 403);
+    return err_set(err, passes ? QUIRE_BUSY : QUIRE_IO, -1, "%s: %s answers %d for %s%s%s", t->repo,
+                   is_hub ? "the hub" : "its storage", (int)r->status, show_name(str_of(t->what)).text,
+                   r->message[0] != 0 ? ": " : "", show_name(str_of(r->message)).text);
 }
 
 /* ---- one try ---- */
@@ -187,8 +201,10 @@ static quire_err on_begin(void *user, const hub_reply *r) {
     const receiving *x = user;
     const hub_target *t = x->target;
     if (r->status == 206 && t->n_bytes >= 0 && r->range_total >= 0 && r->range_total != t->n_bytes) {
-        return err_set(x->err, QUIRE_BAD_FILE, -1, "%s: %s has %s bytes and the hub's list says %s: it has changed; pull again", t->repo,
-                       show_name(str_of(t->what)).text, show_count((uint64_t)r->range_total).text, show_count((uint64_t)t->n_bytes).text);
+        return err_set(x->err, QUIRE_BAD_FILE, -1,
+                       "%s: %s has %s bytes and the hub's list says %s: it has changed; pull again", t->repo,
+                       show_name(str_of(t->what)).text, show_count((uint64_t)r->range_total).text,
+                       show_count((uint64_t)t->n_bytes).text);
     }
     if (r->status == 206 && r->range_from == x->sink->at) {
         x->sink->is_joined = x->sink->at > 0;
@@ -196,7 +212,8 @@ static quire_err on_begin(void *user, const hub_reply *r) {
     }
     if (r->status == 206) { /* another part than was asked for */
         TRY(x->sink->restart(x->sink, x->err));
-        return err_set(x->err, QUIRE_BUSY, -1, "%s: the server sends another part of %s than the one asked for", t->repo,
+        return err_set(x->err, QUIRE_BUSY, -1,
+                       "%s: the server sends another part of %s than the one asked for", t->repo,
                        show_name(str_of(t->what)).text);
     }
     return x->sink->at > 0 ? x->sink->restart(x->sink, x->err) : QUIRE_OK;
@@ -207,20 +224,23 @@ static quire_err on_add(void *user, const void *p, size_t n) {
     const hub_target *t = x->target;
     if (t->n_bytes >= 0 && (uint64_t)n > (uint64_t)(t->n_bytes - x->sink->at)) {
         (void)x->sink->restart(x->sink, NULL);
-        return err_set(x->err, QUIRE_BAD_FILE, -1, "%s: %s is longer than the %s bytes of the hub's list; pull again", t->repo,
+        return err_set(x->err, QUIRE_BAD_FILE, -1,
+                       "%s: %s is longer than the %s bytes of the hub's list; pull again", t->repo,
                        show_name(str_of(t->what)).text, show_count((uint64_t)t->n_bytes).text);
     }
     return x->sink->add(x->sink, p, n, x->err);
 }
 
-/* Whether the hub says that the file is another one now. What is no hash is not compared: the file's own hash decides. */
+/* Whether the hub says that the file is another one now. What is no hash is not compared:
+ * the file's own hash decides. */
 static quire_err check_id(const hub_target *t, const hub_reply *r, quire_error *err) {
     if (t->id == NULL || !hub_is_digest(str_of(r->id)) || strcmp(r->id, t->id) == 0) {
         return QUIRE_OK;
     }
-    return err_set(err, QUIRE_BAD_FILE, -1,
-                   "%s: %s has changed at the hub while it was pulled (its etag was %.12s.., it is %.12s..); pull again", t->repo,
-                   show_name(str_of(t->what)).text, t->id, r->id);
+    return err_set(
+        err, QUIRE_BAD_FILE, -1,
+        "%s: %s has changed at the hub while it was pulled (its etag was %.12s.., it is %.12s..); pull again",
+        t->repo, show_name(str_of(t->what)).text, t->id, r->id);
 }
 
 /* Whether all has come that was to come. */
@@ -228,15 +248,18 @@ static quire_err check_whole(const hub_target *t, const hub_sink *s, quire_error
     if (t->n_bytes < 0 || s->at == t->n_bytes) {
         return QUIRE_OK;
     }
-    return err_set(err, QUIRE_BUSY, -1, "%s: %s ended after %s of %s bytes", t->repo, show_name(str_of(t->what)).text,
-                   show_count((uint64_t)s->at).text, show_count((uint64_t)t->n_bytes).text);
+    return err_set(err, QUIRE_BUSY, -1, "%s: %s ended after %s of %s bytes", t->repo,
+                   show_name(str_of(t->what)).text, show_count((uint64_t)s->at).text,
+                   show_count((uint64_t)t->n_bytes).text);
 }
 
 /* Takes a redirect's address: *url becomes it. */
-static quire_err follow(const hub_client *c, const hub_target *t, const hub_reply *r, char *url, size_t n, quire_error *err) {
+static quire_err follow(const hub_client *c, const hub_target *t, const hub_reply *r, char *url, size_t n,
+                        quire_error *err) {
     bool secure = strncmp(c->endpoint, "https://", 8) != 0 || strncmp(r->location, "https://", 8) == 0;
     if (r->location[0] == 0 || !secure) {
-        return err_set(err, QUIRE_IO, -1, "%s: the server redirects %s %s", t->repo, show_name(str_of(t->what)).text,
+        return err_set(err, QUIRE_IO, -1, "%s: the server redirects %s %s", t->repo,
+                       show_name(str_of(t->what)).text,
                        secure ? "to nowhere" : "from https:// to an address without it");
     }
     (void)snprintf(url, n, "%s", r->location);
@@ -266,7 +289,8 @@ static quire_err try_once(hub_client *c, const hub_target *t, hub_sink *s, hub_r
         }
         TRY(follow(c, t, r, url, sizeof url, err));
     }
-    return err_set(err, QUIRE_IO, -1, "%s: over %d redirects for %s", t->repo, MAX_REDIRECTS, show_name(str_of(t->what)).text);
+    return err_set(err, QUIRE_IO, -1, "%s: over %d redirects for %s", t->repo, MAX_REDIRECTS,
+                   show_name(str_of(t->what)).text);
 }
 
 /* ---- tries ---- */
@@ -290,8 +314,9 @@ static quire_err give_up(const hub_reply *r, const hub_sink *s, int n_tries, qui
     }
     char why[sizeof err->message];
     (void)snprintf(why, sizeof why, "%s", err->message);
-    quire_err e = err_set(err, r->status == 429 ? QUIRE_BUSY : QUIRE_IO, -1, "%.400s; given up after %d tries; %spull again later", why,
-                          n_tries, s->keeps && s->at > 0 ? "what came is kept: " : "");
+    quire_err e = err_set(err, r->status == 429 ? QUIRE_BUSY : QUIRE_IO, -1,
+                          "%.400s; given up after %d tries; %spull again later", why, n_tries,
+                          s->keeps && s->at > 0 ? "what came is kept: " : "");
     err->retry_after_s = r->status == 429 && r->retry_after_s > 0 ? r->retry_after_s : 0;
     return e;
 }
@@ -309,8 +334,8 @@ quire_err hub_client_get(hub_client *c, const hub_target *t, hub_sink *s, quire_
         if (n_failures > MAX_FAILURES || r.retry_after_s > MAX_WAIT_S) {
             return give_up(&r, s, n_tries, err);
         }
-        int64_t wait =
-            r.retry_after_s >= 0 ? (int64_t)r.retry_after_s * 1000000 : (int64_t)FIRST_WAIT_US << (n_failures > 0 ? n_failures - 1 : 0);
+        int64_t wait = r.retry_after_s >= 0 ? (int64_t)r.retry_after_s * 1000000
+                                            : (int64_t)FIRST_WAIT_US << (n_failures > 0 ? n_failures - 1 : 0);
         TRY(wait_us(c, wait));
     }
 }

@@ -1,7 +1,9 @@
-/* Requests to a hub: its endpoint and token, redirects, tries after failures, and what its answers mean.
+/* Requests to a hub: its endpoint and token, redirects, tries after failures, and what
+ * its answers mean.
  *
- * The token goes to the endpoint's own scheme, host and port, and nowhere else: not where a redirect leads, and not over plain HTTP but to
- * this machine. A client belongs to one thread. */
+ * The token goes to the endpoint's own scheme, host and port, and nowhere else: not where
+ * a redirect leads, and not over plain HTTP but to this machine. A client belongs to one
+ * thread. */
 #ifndef HUB_CLIENT_H
 #define HUB_CLIENT_H
 
@@ -12,17 +14,21 @@
 
 typedef struct hub_client hub_client;
 
-/* stop ends what runs, with CANCELLED; it and o are borrowed until the close. INVALID: endpoint or token. UNSUPPORTED: no libcurl. */
-quire_err hub_client_open(const quire_hub_options *o, const atomic_bool *stop, hub_client **out, quire_error *err);
+/* stop ends what runs, with CANCELLED; it and o are borrowed until the close. INVALID:
+ * endpoint or token. UNSUPPORTED: no libcurl. */
+quire_err hub_client_open(const quire_hub_options *o, const atomic_bool *stop, hub_client **out,
+                          quire_error *err);
 void hub_client_close(hub_client *c);
 
-/* Where bytes go. `at` is how many are there: the next ones are asked for. is_joined becomes true when a response goes on behind another
- * one's bytes, or an earlier process's. */
+/* Where bytes go. `at` is how many are there: the next ones are asked for. is_joined
+ * becomes true when a response goes on behind another one's bytes, or an earlier
+ * process's. */
 typedef struct hub_sink {
     int64_t at;
     bool is_joined;
     bool keeps; /* what came stays for a later pull, whatever fails */
-    quire_err (*restart)(struct hub_sink *s, quire_error *err);                      /* the next byte is the first: sets at to 0 */
+    /* the next byte is the first: sets at to 0 */
+    quire_err (*restart)(struct hub_sink *s, quire_error *err);
     quire_err (*add)(struct hub_sink *s, const void *p, size_t n, quire_error *err); /* moves at */
 } hub_sink;
 
@@ -34,11 +40,13 @@ typedef struct hub_target {
     int64_t n_bytes;  /* in all; -1: unknown */
 } hub_target;
 
-/* Gets the target's bytes from s->at on, with a few tries after each failure that may pass: a try that brought a MiB is no failure. The
- * errors are those of quire_hub_pull and of the sink. */
+/* Gets the target's bytes from s->at on, with a few tries after each failure that may
+ * pass: a try that brought a MiB is no failure. The errors are those of quire_hub_pull
+ * and of the sink. */
 quire_err hub_client_get(hub_client *c, const hub_target *t, hub_sink *s, quire_error *err);
 
-/* Appends text with all but letters, digits and "-_.~" as %XX; slashes stay where keep_slashes. NO_MEMORY. */
+/* Appends text with all but letters, digits and "-_.~" as %XX; slashes stay where
+ * keep_slashes. NO_MEMORY. */
 quire_err hub_escape(str text, bool keep_slashes, strbuf *out);
 
 /* Whether a URL has the scheme, host and port of an endpoint, written in the same way. */

@@ -6,7 +6,8 @@
 quire_err hub_digest_begin(hub_digest *d, const char *id, int64_t n_bytes) {
     d->context = d->context != NULL ? d->context : EVP_MD_CTX_new();
     d->is_sha1 = strlen(id) == 40;
-    if (d->context == NULL || EVP_DigestInit_ex(d->context, d->is_sha1 ? EVP_sha1() : EVP_sha256(), NULL) != 1) {
+    if (d->context == NULL ||
+        EVP_DigestInit_ex(d->context, d->is_sha1 ? EVP_sha1() : EVP_sha256(), NULL) != 1) {
         return QUIRE_NO_MEMORY;
     }
     char head[32]; /* git hashes "blob SIZE", a 0 byte and the content */

@@ -1,5 +1,6 @@
-/* The hash that names a blob, of bytes that come in pieces: SHA-256 of a large file, SHA-1 of what git makes of a small one. OpenSSL's,
- * which use the processor's instructions for them. One thread. */
+/* The hash that names a blob, of bytes that come in pieces: SHA-256 of a large file,
+ * SHA-1 of what git makes of a small one. OpenSSL's, which use the processor's
+ * instructions for them. One thread. */
 #ifndef HUB_DIGEST_H
 #define HUB_DIGEST_H
 
@@ -10,7 +11,8 @@ typedef struct hub_digest {
     bool is_sha1;
 } hub_digest;
 
-/* Begins the hash that id is of, of a file of n_bytes. It may be called again, for another start. NO_MEMORY. */
+/* Begins the hash that id is of, of a file of n_bytes. It may be called again, for
+ * another start. NO_MEMORY. */
 quire_err hub_digest_begin(hub_digest *d, const char *id, int64_t n_bytes);
 quire_err hub_digest_add(hub_digest *d, const void *p, size_t n);
 /* Writes the hexadecimal digits. */

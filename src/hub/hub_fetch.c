@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "hub/hub_digest.h"
 #include "file/show.h"
+#include "hub/hub_digest.h"
 
 #define READ_BYTES ((size_t)1 << 20)
 #define PART       ".incomplete" /* huggingface_hub has used this name, too */
@@ -27,7 +27,8 @@ typedef struct fetch {
 
 static bool stat_blob(const hub_repo *r, const hub_file *f, const char *suffix, struct stat *st) {
     strbuf path = {0};
-    bool there = hub_repo_blob(r, f->id, suffix, &path, NULL) == QUIRE_OK && lstat(path.p, st) == 0 && S_ISREG(st->st_mode);
+    bool there = hub_repo_blob(r, f->id, suffix, &path, NULL) == QUIRE_OK && lstat(path.p, st) == 0 &&
+                 S_ISREG(st->st_mode);
     strbuf_deinit(&path);
     return there;
 }
@@ -43,8 +44,10 @@ int64_t hub_blob_begun(const hub_repo *r, const hub_file *f) {
 }
 
 static quire_err failed(const fetch *x, const char *what, quire_error *err) {
-    return err_set(err, errno == ENOSPC || errno == EDQUOT ? QUIRE_NO_ROOM : QUIRE_IO, -1, "%s: %s: %s%s", x->part.p, what, strerror(errno),
-                   errno == ENOSPC || errno == EDQUOT ? "; make room (quire list, quire rm) and pull again" : "");
+    return err_set(err, errno == ENOSPC || errno == EDQUOT ? QUIRE_NO_ROOM : QUIRE_IO, -1, "%s: %s: %s%s",
+                   x->part.p, what, strerror(errno),
+                   errno == ENOSPC || errno == EDQUOT ? "; make room (quire list, quire rm) and pull again"
+                                                      : "");
 }
 
 /* ---- the sink ---- */
@@ -126,7 +129,8 @@ static quire_err open_part(fetch *x, quire_error *err) {
     return e;
 }
 
-/* Gives the blob its name, if its hash is that. BAD_FILE, without a message: it is not. */
+/* Gives the blob its name, if its hash is that. BAD_FILE, without a message: it is
+ * not. */
 static quire_err prove(fetch *x, quire_error *err) {
     char found[HUB_DIGEST_BYTES];
     struct stat st; /* where locks do not work, another process may have cut it */
@@ -134,7 +138,8 @@ static quire_err prove(fetch *x, quire_error *err) {
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "%s: its hash failed", x->part.p);
     }
-    if (strcmp(found, x->file->id) != 0 || fstat(x->fd, &st) != 0 || (int64_t)st.st_size != x->file->n_bytes) {
+    if (strcmp(found, x->file->id) != 0 || fstat(x->fd, &st) != 0 ||
+        (int64_t)st.st_size != x->file->n_bytes) {
         return QUIRE_BAD_FILE;
     }
     if (fdatasync(x->fd) != 0 || rename(x->part.p, x->path.p) != 0) {
@@ -144,13 +149,15 @@ static quire_err prove(fetch *x, quire_error *err) {
 }
 
 /* The path of a request for the file. */
-quire_err hub_address(const char *repo, const char *commit, const hub_file *f, strbuf *out, quire_error *err) {
+quire_err hub_address(const char *repo, const char *commit, const hub_file *f, strbuf *out,
+                      quire_error *err) {
     quire_err e = strbuf_addf(out, "/%s/resolve/%s/", repo, commit);
     e = e == QUIRE_OK ? hub_escape(str_of(f->path), true, out) : e;
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", f->path);
 }
 
-/* Gets what is missing and proves the whole. Where the proof fails for what came in several pieces, all is fetched once more. */
+/* Gets what is missing and proves the whole. Where the proof fails for what came in
+ * several pieces, all is fetched once more. */
 static quire_err get(fetch *x, hub_client *c, const char *path, quire_error *err) {
     const hub_target t = {x->repo, x->file->path, path, x->file->id, x->file->n_bytes};
     for (bool again = false;; again = true) {
@@ -163,10 +170,11 @@ static quire_err get(fetch *x, hub_client *c, const char *path, quire_error *err
         bool is_joined = x->sink.is_joined;
         TRY(restart(&x->sink, err));
         if (again || !is_joined) {
-            return err_set(err, QUIRE_BAD_FILE, -1,
-                           "%s: what came as %s has not the hash that the hub says (%.12s..); it was dropped: pull "
-                           "again, and if that fails too, the hub's copy is damaged",
-                           x->repo, show_name(str_of(x->file->path)).text, x->file->id);
+            return err_set(
+                err, QUIRE_BAD_FILE, -1,
+                "%s: what came as %s has not the hash that the hub says (%.12s..); it was dropped: pull "
+                "again, and if that fails too, the hub's copy is damaged",
+                x->repo, show_name(str_of(x->file->path)).text, x->file->id);
         }
     }
 }
@@ -185,9 +193,14 @@ static quire_err run(fetch *x, hub_client *c, const hub_repo *r, const char *com
     return e;
 }
 
-quire_err hub_fetch(hub_client *c, const hub_repo *r, const char *repo, const char *commit, const hub_file *f, hub_meter *m,
-                    quire_error *err) {
-    fetch x = {.sink = {.keeps = true, .restart = restart, .add = add}, .file = f, .meter = m, .repo = repo, .fd = -1, .lock = -1};
+quire_err hub_fetch(hub_client *c, const hub_repo *r, const char *repo, const char *commit, const hub_file *f,
+                    hub_meter *m, quire_error *err) {
+    fetch x = {.sink = {.keeps = true, .restart = restart, .add = add},
+               .file = f,
+               .meter = m,
+               .repo = repo,
+               .fd = -1,
+               .lock = -1};
     quire_err e = hub_repo_blob(r, f->id, "", &x.path, err);
     e = e == QUIRE_OK ? hub_repo_blob(r, f->id, PART, &x.part, err) : e;
     e = e == QUIRE_OK ? run(&x, c, r, commit, err) : e;

@@ -1,5 +1,5 @@
-/* Fetches one file of a repository into its blob: under the blob's lock, from where an earlier try ended, with its name only once its hash
- * is proved. */
+/* Fetches one file of a repository into its blob: under the blob's lock, from where an
+ * earlier try ended, with its name only once its hash is proved. */
 #ifndef HUB_FETCH_H
 #define HUB_FETCH_H
 
@@ -20,11 +20,12 @@ bool hub_blob_is_there(const hub_repo *r, const hub_file *f);
 /* How many bytes of it an interrupted fetch has left. */
 int64_t hub_blob_begun(const hub_repo *r, const hub_file *f);
 
-/* Appends where the hub has a file, behind the endpoint, as hub_target.path. NO_MEMORY. */
+/* Appends where the hub has a file, behind the endpoint, as hub_target.path.
+ * NO_MEMORY. */
 quire_err hub_address(const char *repo, const char *commit, const hub_file *f, strbuf *out, quire_error *err);
 
 /* The errors are those of quire_hub_pull; CANCELLED: by the meter's stop. */
-quire_err hub_fetch(hub_client *c, const hub_repo *r, const char *repo, const char *commit, const hub_file *f, hub_meter *m,
-                    quire_error *err);
+quire_err hub_fetch(hub_client *c, const hub_repo *r, const char *repo, const char *commit, const hub_file *f,
+                    hub_meter *m, quire_error *err);
 
 #endif

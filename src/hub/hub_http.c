@@ -42,12 +42,16 @@ static bool find(void *library, const char *name, void *to) {
 static void load_curl(void) {
     void *l = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
     l = l != NULL ? l : dlopen("libcurl-gnutls.so.4", RTLD_NOW | RTLD_LOCAL);
-    curl_is_there = l != NULL && find(l, "curl_global_init", &curl.global_init) && find(l, "curl_easy_init", &curl.easy_init) &&
-                    find(l, "curl_easy_setopt", &curl.easy_setopt) && find(l, "curl_easy_getinfo", &curl.easy_getinfo) &&
-                    find(l, "curl_easy_perform", &curl.easy_perform) && find(l, "curl_easy_reset", &curl.easy_reset) &&
-                    find(l, "curl_easy_cleanup", &curl.easy_cleanup) && find(l, "curl_easy_strerror", &curl.easy_strerror) &&
-                    find(l, "curl_slist_append", &curl.slist_append) && find(l, "curl_slist_free_all", &curl.slist_free_all) &&
-                    curl.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+    curl_is_there =
+        l != NULL && find(l, "curl_global_init", &curl.global_init) &&
+        find(l, "curl_easy_init", &curl.easy_init) && find(l, "curl_easy_setopt", &curl.easy_setopt) &&
+        find(l, "curl_easy_getinfo", &curl.easy_getinfo) &&
+        find(l, "curl_easy_perform", &curl.easy_perform) && find(l, "curl_easy_reset", &curl.easy_reset) &&
+        find(l, "curl_easy_cleanup", &curl.easy_cleanup) &&
+        find(l, "curl_easy_strerror", &curl.easy_strerror) &&
+        find(l, "curl_slist_append", &curl.slist_append) &&
+        find(l, "curl_slist_free_all", &curl.slist_free_all) &&
+        curl.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
 }
 
 struct hub_http {
@@ -65,9 +69,10 @@ struct hub_http {
 quire_err hub_http_open(const hub_http_options *o, hub_http **out, quire_error *err) {
     (void)pthread_once(&curl_once, load_curl);
     if (!curl_is_there) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1,
-                       "downloads need libcurl, which is not here; install it (Debian: apt install libcurl4), or "
-                       "fetch the model otherwise and give its path");
+        return err_set(
+            err, QUIRE_UNSUPPORTED, -1,
+            "downloads need libcurl, which is not here; install it (Debian: apt install libcurl4), or "
+            "fetch the model otherwise and give its path");
     }
     hub_http *h = mem_new(1, sizeof *h);
     TRY(mem_check_for(h, "a connection", err));
@@ -96,7 +101,8 @@ static void copy(str from, char *to, size_t n) {
     to[length] = 0;
 }
 
-/* The value of a line "NAME: VALUE" without white space around it, where it has this name. */
+/* The value of a line "NAME: VALUE" without white space around it, where it has this
+ * name. */
 static bool is_header(str line, const char *name, str *value) {
     size_t n = strlen(name);
     if (line.n <= n || line.p[n] != ':' || strncasecmp(line.p, name, n) != 0) {
@@ -211,13 +217,15 @@ static int on_progress(void *user, curl_off_t total, curl_off_t now, curl_off_t 
 
 /* Whether another try may succeed. */
 static bool may_pass(CURLcode code) {
-    return code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY || code == CURLE_COULDNT_CONNECT ||
-           code == CURLE_OPERATION_TIMEDOUT || code == CURLE_PARTIAL_FILE || code == CURLE_GOT_NOTHING || code == CURLE_SEND_ERROR ||
-           code == CURLE_RECV_ERROR || code == CURLE_SSL_CONNECT_ERROR || code == CURLE_HTTP2 || code == CURLE_HTTP2_STREAM ||
+    return code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY ||
+           code == CURLE_COULDNT_CONNECT || code == CURLE_OPERATION_TIMEDOUT || code == CURLE_PARTIAL_FILE ||
+           code == CURLE_GOT_NOTHING || code == CURLE_SEND_ERROR || code == CURLE_RECV_ERROR ||
+           code == CURLE_SSL_CONNECT_ERROR || code == CURLE_HTTP2 || code == CURLE_HTTP2_STREAM ||
            code == CURLE_WEIRD_SERVER_REPLY;
 }
 
-/* Allows the protocols that are wanted, and no other: by name or, with a libcurl before 7.85, by bits. */
+/* Allows the protocols that are wanted, and no other: by name or, with a libcurl before
+ * 7.85, by bits. */
 static bool set_protocols(const hub_http *h) {
     const char *names = h->options.https_only ? "https" : "http,https";
     long bits = h->options.https_only ? (long)CURLPROTO_HTTPS : (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS);
@@ -227,7 +235,8 @@ static bool set_protocols(const hub_http *h) {
                        curl.easy_setopt(h->handle, CURLOPT_REDIR_PROTOCOLS, bits) == CURLE_OK);
 }
 
-static void set_options(hub_http *h, const hub_http_get *get, head_reading *head, struct curl_slist *headers) {
+static void set_options(hub_http *h, const hub_http_get *get, head_reading *head,
+                        struct curl_slist *headers) {
     CURL *c = h->handle;
     curl.easy_reset(c);
     h->error[0] = 0;
@@ -260,7 +269,8 @@ static void set_options(hub_http *h, const hub_http_get *get, head_reading *head
 /* Appends a header line to the list; false: out of memory, and the list is as it was. */
 static bool add_header(struct curl_slist **list, const char *name, const char *value) {
     strbuf line = {0};
-    struct curl_slist *longer = strbuf_addf(&line, "%s: %s", name, value) == QUIRE_OK ? curl.slist_append(*list, line.p) : NULL;
+    struct curl_slist *longer =
+        strbuf_addf(&line, "%s: %s", name, value) == QUIRE_OK ? curl.slist_append(*list, line.p) : NULL;
     strbuf_deinit(&line);
     *list = longer != NULL ? longer : *list;
     return longer != NULL;
@@ -271,7 +281,8 @@ static bool make_headers(const hub_http_get *get, struct curl_slist **list) {
     (void)snprintf(range, sizeof range, "bytes=%lld-", (long long)get->from);
     int n = snprintf(bearer, sizeof bearer, "Bearer %s", get->token != NULL ? get->token : "");
     return n > 0 && n < (int)sizeof bearer && add_header(list, "User-Agent", "quire") &&
-           (get->token == NULL || add_header(list, "Authorization", bearer)) && (get->from == 0 || add_header(list, "Range", range));
+           (get->token == NULL || add_header(list, "Authorization", bearer)) &&
+           (get->from == 0 || add_header(list, "Range", range));
 }
 
 /* What the exchange's end means. */
@@ -284,9 +295,13 @@ static quire_err conclude(hub_http *h, CURLcode code, const char *url, quire_err
     }
     if (code != CURLE_OK && h->n_unread <= MAX_UNREAD) {
         bool is_certificate = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE;
-        return err_set(err, may_pass(code) ? QUIRE_BUSY : QUIRE_IO, -1, "%.*s: %s%s", (int)strcspn(url, "?"), url, /* no signature */
-                       h->error[0] != 0 ? h->error : curl.easy_strerror(code),
-                       is_certificate ? "; the system's certificates are Debian's ca-certificates, SSL_CERT_FILE names others" : "");
+        /* no signature */
+        return err_set(
+            err, may_pass(code) ? QUIRE_BUSY : QUIRE_IO, -1, "%.*s: %s%s", (int)strcspn(url, "?"), url,
+            h->error[0] != 0 ? h->error : curl.easy_strerror(code),
+            is_certificate
+                ? "; the system's certificates are Debian's ca-certificates, SSL_CERT_FILE names others"
+                : "");
     }
     if (!h->has_begun) {
         h->result = begin(h); /* an empty body */
@@ -298,7 +313,8 @@ static quire_err conclude(hub_http *h, CURLcode code, const char *url, quire_err
     return h->result;
 }
 
-quire_err hub_http_run(hub_http *h, const hub_http_get *get, const hub_receiver *to, hub_reply *reply, quire_error *err) {
+quire_err hub_http_run(hub_http *h, const hub_http_get *get, const hub_receiver *to, hub_reply *reply,
+                       quire_error *err) {
     struct curl_slist *headers = NULL;
     head_reading head = {.reply = reply};
     *reply = no_reply;
@@ -307,10 +323,14 @@ quire_err hub_http_run(hub_http *h, const hub_http_get *get, const hub_receiver 
     h->result = QUIRE_OK;
     h->has_begun = false;
     h->n_unread = 0;
-    quire_err e = make_headers(get, &headers) ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
+    quire_err e = make_headers(get, &headers)
+                      ? QUIRE_OK
+                      : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
     if (e == QUIRE_OK) {
         set_options(h, get, &head, headers);
-        e = set_protocols(h) ? QUIRE_OK : err_set(err, QUIRE_UNSUPPORTED, -1, "this libcurl cannot be kept to HTTPS; install a newer one");
+        e = set_protocols(h) ? QUIRE_OK
+                             : err_set(err, QUIRE_UNSUPPORTED, -1,
+                                       "this libcurl cannot be kept to HTTPS; install a newer one");
     }
     if (e == QUIRE_OK) {
         CURLcode code = curl.easy_perform(h->handle);

@@ -1,5 +1,6 @@
-/* One HTTP exchange at a time over libcurl, which is opened when it is first needed: linked, it would bring thirty libraries into every
- * start. Redirects are not followed, certificates always checked. A handle belongs to one thread. */
+/* One HTTP exchange at a time over libcurl, which is opened when it is first needed:
+ * linked, it would bring thirty libraries into every start. Redirects are not followed,
+ * certificates always checked. A handle belongs to one thread. */
 #ifndef HUB_HTTP_H
 #define HUB_HTTP_H
 
@@ -18,7 +19,8 @@ typedef struct hub_http_options {
     const atomic_bool *stop; /* ends a transfer; may be NULL */
 } hub_http_options;
 
-/* UNSUPPORTED: there is no libcurl; err says what to install. The options' texts are borrowed until the close. */
+/* UNSUPPORTED: there is no libcurl; err says what to install. The options' texts are
+ * borrowed until the close. */
 quire_err hub_http_open(const hub_http_options *o, hub_http **out, quire_error *err);
 void hub_http_close(hub_http *h);
 
@@ -33,9 +35,11 @@ typedef struct hub_reply {
     int64_t range_from, range_total; /* Content-Range; -1: not said */
 } hub_reply;
 
-/* A status and head have come; what of a body that is wanted comes next. Any error ends the exchange, and is its result. */
+/* A status and head have come; what of a body that is wanted comes next. Any error ends
+ * the exchange, and is its result. */
 typedef struct hub_receiver {
-    quire_err (*begin)(void *user, const hub_reply *reply); /* called once, before `add`, where the status is 200 or 206 */
+    /* called once, before `add`, where the status is 200 or 206 */
+    quire_err (*begin)(void *user, const hub_reply *reply);
     quire_err (*add)(void *user, const void *p, size_t n);
     void *user;
 } hub_receiver;
@@ -47,8 +51,10 @@ typedef struct hub_http_get {
     bool is_direct;    /* past any proxy */
 } hub_http_get;
 
-/* OK: a response came as a whole, of any status. CANCELLED: by stop. BUSY: the transfer failed in a way that may pass: no connection, a
- * timeout, a body that ends early; IO: in another way. Else the receiver's error, and then err is not set. */
-quire_err hub_http_run(hub_http *h, const hub_http_get *get, const hub_receiver *to, hub_reply *reply, quire_error *err);
+/* OK: a response came as a whole, of any status. CANCELLED: by stop. BUSY: the transfer
+ * failed in a way that may pass: no connection, a timeout, a body that ends early; IO: in
+ * another way. Else the receiver's error, and then err is not set. */
+quire_err hub_http_run(hub_http *h, const hub_http_get *get, const hub_receiver *to, hub_reply *reply,
+                       quire_error *err);
 
 #endif

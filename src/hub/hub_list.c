@@ -1,14 +1,15 @@
-/* quire_hub_list: the models of the cache, one for each revision's safetensors and one for each GGUF model. */
+/* quire_hub_list: the models of the cache, one for each revision's safetensors and one
+ * for each GGUF model. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
 #include "base/mem.h"
+#include "file/map.h"
 #include "hub/hub_choose.h"
 #include "hub/hub_options.h"
 #include "hub/hub_quant.h"
 #include "hub/hub_shelf.h"
-#include "file/map.h"
 #include "json/json.h"
 
 #define MAX_CONFIG_BYTES ((size_t)16 << 20)
@@ -58,7 +59,8 @@ static quire_err add_gguf(listing_of_cache *x, size_t i, const hub_gguf *g) {
     hub_gguf other;
     quire_hub_model *m;
     for (size_t k = 0; k < i; k++) {
-        if (hub_gguf_read(str_of(l->files[k].path), &other) && str_eq(other.stem, g->stem) && other.n_parts == g->n_parts) {
+        if (hub_gguf_read(str_of(l->files[k].path), &other) && str_eq(other.stem, g->stem) &&
+            other.n_parts == g->n_parts) {
             return QUIRE_OK;
         }
     }
@@ -69,7 +71,8 @@ static quire_err add_gguf(listing_of_cache *x, size_t i, const hub_gguf *g) {
     (void)snprintf(m->quantisation, sizeof m->quantisation, "%.*s", (int)g->quant.n, g->quant.p);
     int32_t n_parts = 0;
     for (size_t k = i; k < l->n; k++) {
-        if (hub_gguf_read(str_of(l->files[k].path), &other) && str_eq(other.stem, g->stem) && other.n_parts == g->n_parts) {
+        if (hub_gguf_read(str_of(l->files[k].path), &other) && str_eq(other.stem, g->stem) &&
+            other.n_parts == g->n_parts) {
             count(m, &l->files[k]);
             n_parts++;
         }
@@ -92,8 +95,9 @@ static void read_quantisation(const listing_of_cache *x, char *out, size_t n) {
     }
     json_value *root = json_document(file_map_text(&map));
     const json_value *text = json_get(root, "text_config");
-    const str found[] = {json_get_str(json_get(root, "quantization_config"), "quant_method"), json_get_str(root, "torch_dtype"),
-                         json_get_str(root, "dtype"), json_get_str(text, "torch_dtype"), json_get_str(text, "dtype")};
+    const str found[] = {json_get_str(json_get(root, "quantization_config"), "quant_method"),
+                         json_get_str(root, "torch_dtype"), json_get_str(root, "dtype"),
+                         json_get_str(text, "torch_dtype"), json_get_str(text, "dtype")};
     for (size_t i = 0; i < sizeof found / sizeof *found && out[0] == 0; i++) {
         (void)snprintf(out, n, "%.*s", (int)found[i].n, found[i].n > 0 ? found[i].p : "");
     }
@@ -122,7 +126,8 @@ static quire_err add_directory(listing_of_cache *x) {
     quire_hub_model *m;
     quire_err e = hub_choose(&x->files, x->repo, "", &c, NULL);
     bool is_one = e == QUIRE_OK && c.first < 0;
-    bool is_whole = is_one && c.has_weights && hub_has_texts(&x->files) && (c.index < 0 || has_all_shards(x, &c));
+    bool is_whole =
+        is_one && c.has_weights && hub_has_texts(&x->files) && (c.index < 0 || has_all_shards(x, &c));
     hub_choice_deinit(&c);
     if (!is_one) {
         return e == QUIRE_NO_MEMORY ? e : QUIRE_OK;
@@ -224,7 +229,9 @@ quire_err quire_hub_list(const quire_hub_options *o, quire_hub_model **models, s
     quire_err e = hub_visit_all(own.cache, visit_repo, &x, err);
     if (e != QUIRE_OK) {
         mem_free(x.models);
-        return e == QUIRE_IO ? e : err_set(err, e, -1, "%s: its models could not be listed: %s", own.cache, quire_err_text(e));
+        return e == QUIRE_IO ? e
+                             : err_set(err, e, -1, "%s: its models could not be listed: %s", own.cache,
+                                       quire_err_text(e));
     }
     if (x.n > 0) {
         qsort(x.models, x.n, sizeof *x.models, compare);

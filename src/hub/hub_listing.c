@@ -6,8 +6,11 @@
 #include "file/show.h"
 #include "json/json.h"
 
-static const json_limits limits = {
-    .max_depth = 64, .max_values = 4000000, .max_containers = 1000000, .max_names = 4000000, .names = JSON_NAMES_LAST};
+static const json_limits limits = {.max_depth = 64,
+                                   .max_values = 4000000,
+                                   .max_containers = 1000000,
+                                   .max_names = 4000000,
+                                   .names = JSON_NAMES_LAST};
 
 void hub_listing_deinit(hub_listing *l) {
     for (size_t i = 0; i < l->n; i++) {
@@ -67,21 +70,25 @@ static quire_err add_sibling(hub_listing *l, const json_value *v, const char *re
     str id = sha256.n > 0 ? sha256 : json_get_str(v, "blobId");
     int64_t n_bytes = 0;
     if (hub_path_is_hostile(path)) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: the hub's list names a file %s, which would leave the cache; nothing was fetched",
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "%s: the hub's list names a file %s, which would leave the cache; nothing was fetched",
                        repo, show_name(path).text);
     }
     if (!hub_path_is_safe(path)) {
         return QUIRE_OK;
     }
-    if (!hub_is_digest(id) || (sha256.n > 0 && id.n != 64) || !json_whole(json_get(v, "size"), &n_bytes) || n_bytes < 0) {
-        return err_set(err, QUIRE_BAD_FILE, -1,
-                       "%s: the hub's list has no size or no hash of %s, so it could not be proved; is HF_ENDPOINT a "
-                       "hub?",
-                       repo, show_name(path).text);
+    if (!hub_is_digest(id) || (sha256.n > 0 && id.n != 64) || !json_whole(json_get(v, "size"), &n_bytes) ||
+        n_bytes < 0) {
+        return err_set(
+            err, QUIRE_BAD_FILE, -1,
+            "%s: the hub's list has no size or no hash of %s, so it could not be proved; is HF_ENDPOINT a "
+            "hub?",
+            repo, show_name(path).text);
     }
     quire_err e = hub_listing_add(l, path, id, n_bytes);
     return e == QUIRE_OK ? e
-                         : err_set(err, e, -1, "%s: %s", repo, e == QUIRE_TOO_LARGE ? "more files than any model has" : "out of memory");
+                         : err_set(err, e, -1, "%s: %s", repo,
+                                   e == QUIRE_TOO_LARGE ? "more files than any model has" : "out of memory");
 }
 
 /* "cardData": {"base_model": "ORG/NAME" or a list of such}. */
@@ -89,7 +96,8 @@ static void read_base(const json_value *root, char out[194]) {
     const json_value *base = json_get(json_get(root, "cardData"), "base_model");
     str text = json_str(json_is(base, JSON_KIND_ARRAY) ? json_at(base, 0) : base);
     hub_name name;
-    if (text.n > 0 && text.n < 194 && hub_name_parse(text.p, &name, NULL) == QUIRE_OK && strlen(name.repo) == text.n) {
+    if (text.n > 0 && text.n < 194 && hub_name_parse(text.p, &name, NULL) == QUIRE_OK &&
+        strlen(name.repo) == text.n) {
         memcpy(out, name.repo, text.n + 1);
     }
 }
@@ -120,7 +128,8 @@ quire_err hub_listing_parse(str json, const char *repo, hub_listing *out, quire_
     *out = (hub_listing){.n = 0};
     quire_err e = json_read(json, &limits, JSON_WIDE_REAL, &root, &fault);
     if (e != QUIRE_OK) {
-        return err_set(err, e, (int64_t)fault.at, "%s: the hub's list of files is not JSON at byte %s: %s; is HF_ENDPOINT a hub?", repo,
+        return err_set(err, e, (int64_t)fault.at,
+                       "%s: the hub's list of files is not JSON at byte %s: %s; is HF_ENDPOINT a hub?", repo,
                        show_count(fault.at).text, fault.what);
     }
     e = read_answer(root, repo, out, err);

@@ -1,4 +1,5 @@
-/* The files of one commit of a repository: as the hub's answer lists them, or as a snapshot in the cache holds them. Plain data. */
+/* The files of one commit of a repository: as the hub's answer lists them, or as a
+ * snapshot in the cache holds them. Plain data. */
 #ifndef HUB_LISTING_H
 #define HUB_LISTING_H
 
@@ -16,13 +17,14 @@ typedef struct hub_file {
 /* Zero-initialised is empty. */
 typedef struct hub_listing {
     char commit[41];
-    char base[194]; /* the model that it was made from, as its card says; empty: unknown, or a snapshot */
+    char base[194];  /* the model that it was made from, as its card says; empty: unknown, or a snapshot */
     hub_file *files; /* sorted by path */
     size_t n, cap;
 } hub_listing;
 
-/* Reads the answer of /api/models/REPO/revision/REVISION?blobs=true. Names that begin with a dot are left out. BAD_FILE: it is not such an
- * answer, or a name in it leads out of the directory. Call hub_listing_deinit in any case. */
+/* Reads the answer of /api/models/REPO/revision/REVISION?blobs=true. Names that begin
+ * with a dot are left out. BAD_FILE: it is not such an answer, or a name in it leads out
+ * of the directory. Call hub_listing_deinit in any case. */
 quire_err hub_listing_parse(str json, const char *repo, hub_listing *out, quire_error *err);
 /* Adds a file, whose path must be safe. NO_MEMORY, or TOO_LARGE past HUB_MAX_FILES. */
 quire_err hub_listing_add(hub_listing *l, str path, str id, int64_t n_bytes);

@@ -45,8 +45,8 @@ bool hub_path_is_safe(str path) {
 }
 
 bool hub_path_is_hostile(str path) {
-    bool hostile = path.n == 0 || path.p[0] == '/' || str_is(path, "..") || str_begins(path, "../") || str_ends(path, "/..") ||
-                   str_contains(path, str_of("/../"));
+    bool hostile = path.n == 0 || path.p[0] == '/' || str_is(path, "..") || str_begins(path, "../") ||
+                   str_ends(path, "/..") || str_contains(path, str_of("/../"));
     for (size_t i = 0; i < path.n && !hostile; i++) {
         unsigned char c = (unsigned char)path.p[i];
         hostile = c < 0x20 || c == 0x7f || c == '\\';
@@ -54,7 +54,8 @@ bool hub_path_is_hostile(str path) {
     return hostile;
 }
 
-/* The length of a word of letters, digits, '-', '_' and '.' that begins with a letter or digit; 0: there is none. */
+/* The length of a word of letters, digits, '-', '_' and '.' that begins with a letter or
+ * digit; 0: there is none. */
 static size_t word_length(const char *p) {
     size_t n = 0;
     while (isalnum((unsigned char)p[n]) || (n > 0 && (p[n] == '-' || p[n] == '_' || p[n] == '.'))) {
@@ -63,10 +64,13 @@ static size_t word_length(const char *p) {
     return n <= MAX_WORD && n > 0 && p[n - 1] != '.' && p[n - 1] != '-' ? n : 0;
 }
 
-/* The length of "ORG/NAME" at the beginning of text; 0: there is none. "--" separates the two in the cache, so neither may have it. */
+/* The length of "ORG/NAME" at the beginning of text; 0: there is none. "--" separates the
+ * two in the cache, so neither may have it. */
 static size_t repo_length(const char *text) {
-    size_t org = word_length(text), name = org > 0 && text[org] == '/' ? word_length(text + org + 1) : 0, n = org + 1 + name;
-    bool has_dashes = name > 0 && (str_contains((str){text, n}, str_of("--")) || str_contains((str){text, n}, str_of("..")));
+    size_t org = word_length(text), name = org > 0 && text[org] == '/' ? word_length(text + org + 1) : 0,
+           n = org + 1 + name;
+    bool has_dashes = name > 0 && (str_contains((str){text, n}, str_of("--")) ||
+                                   str_contains((str){text, n}, str_of("..")));
     return name > 0 && !has_dashes ? n : 0;
 }
 
@@ -82,22 +86,25 @@ static bool copy(str from, char *to, size_t n) {
 static bool parse(const char *text, hub_name *out) {
     size_t n = repo_length(text);
     const char *rest = text + n, *at = strchr(rest, '@');
-    str pick = {rest, at ? (size_t)(at - rest) : strlen(rest)}, revision = at ? str_of(at + 1) : str_of("main");
+    str pick = {rest, at ? (size_t)(at - rest) : strlen(rest)},
+        revision = at ? str_of(at + 1) : str_of("main");
     if (n == 0 || (pick.n > 0 && pick.p[0] != ':') || pick.n == 1) {
         return false;
     }
     pick = pick.n > 0 ? (str){pick.p + 1, pick.n - 1} : pick;
-    return (pick.n == 0 || hub_path_is_safe(pick)) && hub_path_is_safe(revision) && copy((str){text, n}, out->repo, sizeof out->repo) &&
-           copy(pick, out->pick, sizeof out->pick) && copy(revision, out->revision, sizeof out->revision);
+    return (pick.n == 0 || hub_path_is_safe(pick)) && hub_path_is_safe(revision) &&
+           copy((str){text, n}, out->repo, sizeof out->repo) && copy(pick, out->pick, sizeof out->pick) &&
+           copy(revision, out->revision, sizeof out->revision);
 }
 
 quire_err hub_name_parse(const char *text, hub_name *out, quire_error *err) {
     hub_name name = {.repo = ""};
     if (!parse(text, &name)) {
-        return err_set(err, QUIRE_INVALID, -1,
-                       "%s: not a name of a model; it must be ORG/NAME, ORG/NAME:QUANT or ORG/NAME:FILE.gguf, and may "
-                       "end in @REVISION",
-                       show_name(str_of(text)).text);
+        return err_set(
+            err, QUIRE_INVALID, -1,
+            "%s: not a name of a model; it must be ORG/NAME, ORG/NAME:QUANT or ORG/NAME:FILE.gguf, and may "
+            "end in @REVISION",
+            show_name(str_of(text)).text);
     }
     *out = name;
     return QUIRE_OK;

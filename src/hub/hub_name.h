@@ -1,4 +1,5 @@
-/* A model's name at the hub, ORG/NAME[:PICK][@REVISION], in its parts; and which texts of a hub may become parts of a path. Plain data. */
+/* A model's name at the hub, ORG/NAME[:PICK][@REVISION], in its parts; and which texts of
+ * a hub may become parts of a path. Plain data. */
 #ifndef HUB_NAME_H
 #define HUB_NAME_H
 
@@ -15,10 +16,13 @@ typedef struct hub_name {
 /* INVALID: err says what a name looks like. */
 quire_err hub_name_parse(const char *text, hub_name *out, quire_error *err);
 
-/* True for a path of plain names with slashes between them, which stays below the directory that it is joined to: no "..", no empty name,
- * no name that begins with a dot, no backslash, no control character, at most 8 names of at most 255 bytes each, 1,000 in all. */
+/* True for a path of plain names with slashes between them, which stays below the
+ * directory that it is joined to: no "..", no empty name, no name that begins with a dot,
+ * no backslash, no control character, at most 8 names of at most 255 bytes each, 1,000 in
+ * all. */
 bool hub_path_is_safe(str path);
-/* True for an unsafe path that can't be meant well: absolute, or with "..", a backslash or a control character. */
+/* True for an unsafe path that can't be meant well: absolute, or with "..", a backslash
+ * or a control character. */
 bool hub_path_is_hostile(str path);
 /* True for n lower-case hexadecimal digits. */
 bool hub_is_hex(str text, size_t n);

@@ -22,16 +22,19 @@ void quire_hub_options_init_sized(quire_hub_options *o, size_t size) {
 quire_err hub_options_read(const quire_hub_options *given, quire_hub_options *out, quire_error *err) {
     size_t size = given->size;
     if (size < LEAST_SIZE || size > MAX_SIZE) {
-        return err_set(err, QUIRE_INVALID, -1, "quire_hub_options: the size is wrong; call quire_hub_options_init first");
+        return err_set(err, QUIRE_INVALID, -1,
+                       "quire_hub_options: the size is wrong; call quire_hub_options_init first");
     }
     *out = defaults;
     memcpy(out, given, size < sizeof *out ? size : sizeof *out);
     out->size = sizeof *out;
     if (out->cache == NULL || out->cache[0] == 0) {
-        return err_set(err, QUIRE_INVALID, -1, "there is no directory for models: set HF_HUB_CACHE, HF_HOME or HOME");
+        return err_set(err, QUIRE_INVALID, -1,
+                       "there is no directory for models: set HF_HUB_CACHE, HF_HOME or HOME");
     }
     if (out->stall_s < 1 || out->stall_s > 86400 || out->n_at_once < 1 || out->n_at_once > HUB_MAX_AT_ONCE) {
-        return err_set(err, QUIRE_INVALID, -1, "quire_hub_options: stall_s must be from 1 to 86400, n_at_once from 1 to %d",
+        return err_set(err, QUIRE_INVALID, -1,
+                       "quire_hub_options: stall_s must be from 1 to 86400, n_at_once from 1 to %d",
                        HUB_MAX_AT_ONCE);
     }
     return QUIRE_OK;

@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "hub/hub_choose.h"
-#include "hub/hub_fetch.h"
-#include "hub/hub_options.h"
 #include "file/map.h"
 #include "file/not_a_model.h"
 #include "file/show.h"
+#include "hub/hub_choose.h"
+#include "hub/hub_fetch.h"
+#include "hub/hub_options.h"
 
 #define MAX_ANSWER_BYTES ((size_t)64 << 20)
 #define MAX_CONFIG_BYTES (1 << 20)
@@ -77,8 +77,9 @@ static void forget(pull *x) {
     hub_listing_deinit(&x->listing);
 }
 
-/* Finds the model in the cache. A whole one has its weights and, as safetensors, a config and a tokenizer: other programs may have fetched
- * a part. Offline what there is has to do. NOT_FOUND, without a message: it is not there. */
+/* Finds the model in the cache. A whole one has its weights and, as safetensors, a config
+ * and a tokenizer: other programs may have fetched a part. Offline what there is has to
+ * do. NOT_FOUND, without a message: it is not there. */
 static quire_err find_cached(pull *x, char **path, quire_error *err) {
     char commit[41];
     quire_error why;
@@ -86,7 +87,8 @@ static quire_err find_cached(pull *x, char **path, quire_error *err) {
         return QUIRE_NOT_FOUND;
     }
     quire_err e = choose_cached(x, commit, &why);
-    bool is_whole = e == QUIRE_OK && x->choice.has_weights && (x->choice.first >= 0 || hub_has_texts(&x->listing));
+    bool is_whole =
+        e == QUIRE_OK && x->choice.has_weights && (x->choice.first >= 0 || hub_has_texts(&x->listing));
     if (e == QUIRE_NO_MEMORY) {
         *err = why;
         return e;
@@ -103,7 +105,8 @@ static quire_err find_cached(pull *x, char **path, quire_error *err) {
 static void find_others(pull *x) {
     char commit[41];
     hub_listing l = {.files = NULL};
-    if (hub_repo_commit(&x->repo, x->name.revision, commit) && hub_repo_list(&x->repo, commit, &l, NULL) == QUIRE_OK) {
+    if (hub_repo_commit(&x->repo, x->name.revision, commit) &&
+        hub_repo_list(&x->repo, commit, &l, NULL) == QUIRE_OK) {
         hub_list_quants(&l, &x->others);
     }
     hub_listing_deinit(&l);
@@ -127,7 +130,9 @@ static quire_err text_restart(hub_sink *s, quire_error *err) {
 static quire_err text_add(hub_sink *s, const void *p, size_t n, quire_error *err) {
     quire_err e = strbuf_add(&((text_sink *)s)->text, p, n);
     s->at += (int64_t)n;
-    return e == QUIRE_OK ? e : err_set(err, e == QUIRE_TOO_LARGE ? QUIRE_BAD_FILE : e, -1, "a text of the hub is too long");
+    return e == QUIRE_OK
+               ? e
+               : err_set(err, e == QUIRE_TOO_LARGE ? QUIRE_BAD_FILE : e, -1, "a text of the hub is too long");
 }
 
 static quire_err get_listing(pull *x, quire_error *err) {
@@ -161,7 +166,8 @@ static quire_err get_index(pull *x, quire_error *err) {
     return e;
 }
 
-/* Gets a file's text, at most MAX_CONFIG_BYTES, from the cache or from the hub; the cache stays as it is. */
+/* Gets a file's text, at most MAX_CONFIG_BYTES, from the cache or from the hub; the cache
+ * stays as it is. */
 static quire_err get_text(pull *x, const hub_file *f, strbuf *text, quire_error *err) {
     strbuf path = {0};
     file_map map = {0};
@@ -184,10 +190,12 @@ static quire_err get_text(pull *x, const hub_file *f, strbuf *text, quire_error 
     return e;
 }
 
-/* Refuses weights that another program has quantised, by config.json, before anything is fetched into the cache. */
+/* Refuses weights that another program has quantised, by config.json, before anything is
+ * fetched into the cache. */
 static quire_err check_weights(pull *x, quire_error *err) {
     int32_t i = hub_listing_find(&x->listing, str_of("config.json"));
-    if (i < 0 || x->choice.first >= 0 || !x->choice.has_weights || x->listing.files[i].n_bytes > MAX_CONFIG_BYTES) {
+    if (i < 0 || x->choice.first >= 0 || !x->choice.has_weights ||
+        x->listing.files[i].n_bytes > MAX_CONFIG_BYTES) {
         return QUIRE_OK;
     }
     strbuf text = {0};
@@ -216,10 +224,11 @@ static quire_err check_room(const pull *x, int64_t bytes, quire_error *err) {
     if ((double)bytes + (double)RESERVE_BYTES <= room) {
         return QUIRE_OK;
     }
-    return err_set(err, QUIRE_NO_ROOM, -1,
-                   "%s needs %.1f GB more, and %s has %.1f GB free: make room (quire list, quire rm), or name another "
-                   "directory in HF_HUB_CACHE",
-                   x->name.repo, (double)bytes / 1e9, x->o.cache, room / 1e9);
+    return err_set(
+        err, QUIRE_NO_ROOM, -1,
+        "%s needs %.1f GB more, and %s has %.1f GB free: make room (quire list, quire rm), or name another "
+        "directory in HF_HUB_CACHE",
+        x->name.repo, (double)bytes / 1e9, x->o.cache, room / 1e9);
 }
 
 /* Lists the files whose blobs are not there. */
@@ -334,9 +343,11 @@ static quire_err fetch_all(pull *x, quire_error *err) {
 
 /* ---- all of it ---- */
 
-/* Makes the links, last that of the file without which the cache has no such model, and then the reference. */
+/* Makes the links, last that of the file without which the cache has no such model, and
+ * then the reference. */
 static quire_err link_all(pull *x, quire_error *err) {
-    int32_t last = x->choice.first >= 0 ? x->choice.first : hub_listing_find(&x->listing, str_of("config.json"));
+    int32_t last =
+        x->choice.first >= 0 ? x->choice.first : hub_listing_find(&x->listing, str_of("config.json"));
     for (size_t i = 0; i < x->choice.n; i++) {
         int32_t k = x->choice.files[i];
         TRY(k != last ? hub_repo_link(&x->repo, x->listing.commit, &x->listing.files[k], err) : QUIRE_OK);
@@ -375,9 +386,11 @@ static quire_err pull_from_hub(pull *x, char **path, quire_error *err) {
 }
 
 static quire_err not_cached(const pull *x, quire_error *err) {
-    return err_set(err, QUIRE_NOT_FOUND, -1, "%s%s%s: not in the cache %s, and nothing may be fetched (HF_HUB_OFFLINE or --offline)%s%s",
-                   x->name.repo, x->name.pick[0] != 0 ? ":" : "", x->name.pick, x->o.cache,
-                   x->others.n > 0 ? "; the cache has of it: " : "", x->others.n > 0 ? x->others.p : "");
+    return err_set(
+        err, QUIRE_NOT_FOUND, -1,
+        "%s%s%s: not in the cache %s, and nothing may be fetched (HF_HUB_OFFLINE or --offline)%s%s",
+        x->name.repo, x->name.pick[0] != 0 ? ":" : "", x->name.pick, x->o.cache,
+        x->others.n > 0 ? "; the cache has of it: " : "", x->others.n > 0 ? x->others.p : "");
 }
 
 static quire_err run(pull *x, const char *name, quire_hub_when when, char **path, quire_error *err) {
@@ -393,7 +406,8 @@ static quire_err run(pull *x, const char *name, quire_hub_when when, char **path
     return x->o.offline ? not_cached(x, err) : pull_from_hub(x, path, err);
 }
 
-quire_err quire_hub_pull(const quire_hub_options *o, const char *name, quire_hub_when when, char **path, quire_error *err) {
+quire_err quire_hub_pull(const quire_hub_options *o, const char *name, quire_hub_when when, char **path,
+                         quire_error *err) {
     pull x = {.lock = -1, .choice = {.first = -1, .index = -1}};
     *path = NULL;
     TRY(hub_options_read(o, &x.o, err));

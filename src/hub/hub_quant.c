@@ -38,7 +38,8 @@ static void read_split(hub_gguf *g) {
         return;
     }
     const char *tail = g->stem.p + g->stem.n - SPLIT_BYTES;
-    int32_t part = tail[0] == '-' ? five_digits(tail + 1) : -1, n_parts = memcmp(tail + 6, "-of-", 4) == 0 ? five_digits(tail + 10) : -1;
+    int32_t part = tail[0] == '-' ? five_digits(tail + 1) : -1,
+            n_parts = memcmp(tail + 6, "-of-", 4) == 0 ? five_digits(tail + 10) : -1;
     if (part >= 1 && n_parts >= part) {
         g->part = part;
         g->n_parts = n_parts;
@@ -46,7 +47,8 @@ static void read_split(hub_gguf *g) {
     }
 }
 
-/* Whether a word is a type's name: F16, BF16, MXFP4, Q8_0, IQ3_XXS, TQ1_0, Q4_K_M, Q4 .. */
+/* Whether a word is a type's name: F16, BF16, MXFP4, Q8_0, IQ3_XXS, TQ1_0, Q4_K_M, Q4
+ * .. */
 static bool is_quant(str word) {
     static const char *const plain[] = {"F16", "F32", "BF16", "FP16", "FP32", "MXFP4"};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
@@ -58,7 +60,8 @@ static bool is_quant(str word) {
         return true;
     }
     size_t q = begins_with(word, "IQ") || begins_with(word, "TQ") ? 2 : begins_with(word, "Q") ? 1 : 0;
-    bool is = q > 0 && word.n > q && isdigit((unsigned char)word.p[q]) && (word.n == q + 1 || (word.n >= q + 3 && word.p[q + 1] == '_'));
+    bool is = q > 0 && word.n > q && isdigit((unsigned char)word.p[q]) &&
+              (word.n == q + 1 || (word.n >= q + 3 && word.p[q + 1] == '_'));
     for (size_t i = q; is && i < word.n; i++) {
         is = isalnum((unsigned char)word.p[i]) || word.p[i] == '_';
     }
@@ -96,7 +99,8 @@ bool hub_gguf_read(str path, hub_gguf *out) {
         base--;
     }
     str name = {path.p + base, path.n - base};
-    if (begins_with(name, "mmproj") || begins_with(name, "imatrix") || str_contains(name, str_of("imatrix.gguf"))) {
+    if (begins_with(name, "mmproj") || begins_with(name, "imatrix") ||
+        str_contains(name, str_of("imatrix.gguf"))) {
         return false;
     }
     *out = (hub_gguf){.stem = {path.p, path.n - 5}};

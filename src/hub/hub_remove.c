@@ -1,6 +1,7 @@
-/* quire_hub_remove. All is looked at before anything is removed: what cannot be read may lead to a blob. Then go the references, the links
- * and the blobs that no link leads to any more, in this order: a process that dies in between leaves blobs that the next pull or removal
- * finds. */
+/* quire_hub_remove. All is looked at before anything is removed: what cannot be read may
+ * lead to a blob. Then go the references, the links and the blobs that no link leads to
+ * any more, in this order: a process that dies in between leaves blobs that the next pull
+ * or removal finds. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +29,8 @@ typedef struct removal {
 
 /* ---- trees ---- */
 
-/* Removes an entry of the open directory, with all that is below it. A link is removed, not followed. */
+/* Removes an entry of the open directory, with all that is below it. A link is removed,
+ * not followed. */
 static void remove_entry(int dir, const char *name, removal *x);
 
 static void remove_below(int dir, const char *name, removal *x) {
@@ -94,7 +96,8 @@ static quire_err unreadable(const char *path, quire_error *err) {
     return err_set(err, QUIRE_IO, -1, "%s: %s", path, strerror(errno));
 }
 
-/* Notes the blob that a link leads to, whatever it is called. Of what is no link there is nothing to note. */
+/* Notes the blob that a link leads to, whatever it is called. Of what is no link there is
+ * nothing to note. */
 static quire_err note_used(removal *x, const char *path, quire_error *err) {
     char target[4096];
     ssize_t n = readlink(path, target, sizeof target - 1);
@@ -108,7 +111,8 @@ static quire_err note_used(removal *x, const char *path, quire_error *err) {
 
 static quire_err visit_entry(void *user, const char *name);
 
-/* Looks at one entry: into a directory, which may be of any name; of others it notes what goes and what is used. */
+/* Looks at one entry: into a directory, which may be of any name; of others it notes what
+ * goes and what is used. */
 static quire_err look_at(const look *l, str path) {
     struct stat st;
     removal *x = l->of;
@@ -121,7 +125,8 @@ static quire_err look_at(const look *l, str path) {
         below.depth++;
         return below.depth <= MAX_DEPTH
                    ? hub_visit_all(path.p, visit_entry, &below, l->err)
-                   : err_set(l->err, QUIRE_IO, -1, "%s: no model has so many directories in each other", path.p);
+                   : err_set(l->err, QUIRE_IO, -1, "%s: no model has so many directories in each other",
+                             path.p);
     }
     if (l->loses_links && path.n > l->n_root && is_wanted(x, path.p + l->n_root + 1)) {
         x->n_found++;
@@ -172,7 +177,8 @@ static quire_err look_around(removal *x, quire_error *err) {
     if (e == QUIRE_IO) {
         return err_prefix(err, e, "nothing was removed, for what cannot be seen may be in use");
     }
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: %s; nothing was removed", x->repo.dir, quire_err_text(e));
+    return e == QUIRE_OK ? e
+                         : err_set(err, e, -1, "%s: %s; nothing was removed", x->repo.dir, quire_err_text(e));
 }
 
 /* Removes a reference to the commit that goes. */
@@ -249,12 +255,14 @@ static quire_err remove_locked(removal *x, quire_error *err) {
     quire_err e = QUIRE_OK;
     TRY(hub_visit_all(x->repo.locks, visit_lock, x, err));
     if (x->is_busy) {
-        return err_set(err, QUIRE_BUSY, -1, "%s: another program is fetching it; wait for that, or stop it", repo);
+        return err_set(err, QUIRE_BUSY, -1, "%s: another program is fetching it; wait for that, or stop it",
+                       repo);
     }
     TRY(is_whole ? QUIRE_OK : look_around(x, err));
     if (!is_whole && x->n_found == 0) {
         return err_set(err, QUIRE_NOT_FOUND, -1, "%s%s%s: not in the cache; `quire list` shows what is", repo,
-                       x->name.pick[0] != 0 ? ":" : "@", x->name.pick[0] != 0 ? x->name.pick : x->name.revision);
+                       x->name.pick[0] != 0 ? ":" : "@",
+                       x->name.pick[0] != 0 ? x->name.pick : x->name.revision);
     }
     if (is_whole) {
         remove_path(x->repo.dir, x);
@@ -262,8 +270,8 @@ static quire_err remove_locked(removal *x, quire_error *err) {
         e = remove_part(x);
     }
     if (e != QUIRE_OK || x->failed) {
-        return err_set(err, e != QUIRE_OK ? e : QUIRE_IO, -1, "%s: not all of it could be removed; may this user write there?",
-                       x->repo.dir);
+        return err_set(err, e != QUIRE_OK ? e : QUIRE_IO, -1,
+                       "%s: not all of it could be removed; may this user write there?", x->repo.dir);
     }
     return QUIRE_OK;
 }
@@ -274,13 +282,14 @@ static quire_err run(removal *x, const char *cache, quire_error *err) {
     TRY(hub_repo_init(cache, x->name.repo, &x->repo, err));
     bool there = lstat(x->repo.dir, &st) == 0 && S_ISDIR(st.st_mode);
     if (!there || (x->one_revision && !hub_repo_commit(&x->repo, x->name.revision, x->commit))) {
-        return err_set(err, QUIRE_NOT_FOUND, -1, "%s%s%s: not in the cache %s; `quire list` shows what is", x->name.repo, there ? "@" : "",
-                       there ? x->name.revision : "", cache);
+        return err_set(err, QUIRE_NOT_FOUND, -1, "%s%s%s: not in the cache %s; `quire list` shows what is",
+                       x->name.repo, there ? "@" : "", there ? x->name.revision : "", cache);
     }
     TRY(hub_repo_make(&x->repo, err)); /* for the locks' directory */
     quire_err e = hub_lock(&x->repo, "quire", HUB_LOCK_EXCLUSIVE, &lock, err);
     if (e == QUIRE_BUSY) {
-        return err_set(err, e, -1, "%s: another process is pulling it; wait for that, or stop it", x->name.repo);
+        return err_set(err, e, -1, "%s: another process is pulling it; wait for that, or stop it",
+                       x->name.repo);
     }
     e = e == QUIRE_OK ? remove_locked(x, err) : e;
     hub_unlock(lock);

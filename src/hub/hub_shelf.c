@@ -28,7 +28,8 @@ quire_err hub_visit_all(const char *directory, hub_visit visit, void *user, quir
 
 bool hub_repo_of_directory(const char *directory, char repo[194]) {
     hub_name name;
-    const char *rest = strncmp(directory, "models--", 8) == 0 ? directory + 8 : "", *dashes = strstr(rest, "--");
+    const char *rest = strncmp(directory, "models--", 8) == 0 ? directory + 8 : "",
+               *dashes = strstr(rest, "--");
     if (dashes == NULL || snprintf(repo, 194, "%.*s/%s", (int)(dashes - rest), rest, dashes + 2) >= 194) {
         return false;
     }
@@ -48,8 +49,10 @@ typedef struct ref_search {
 static quire_err visit_ref(void *user, const char *name) {
     const ref_search *x = user;
     char commit[41];
-    bool is_it = hub_path_is_safe(str_of(name)) && hub_repo_commit(x->repo, name, commit) && strcmp(commit, x->commit) == 0;
-    bool is_better = is_it && (hub_is_hex(str_of(x->out), 40) || strcmp(name, "main") == 0) && strcmp(x->out, "main") != 0;
+    bool is_it = hub_path_is_safe(str_of(name)) && hub_repo_commit(x->repo, name, commit) &&
+                 strcmp(commit, x->commit) == 0;
+    bool is_better =
+        is_it && (hub_is_hex(str_of(x->out), 40) || strcmp(name, "main") == 0) && strcmp(x->out, "main") != 0;
     if (is_better) {
         (void)snprintf(x->out, 256, "%s", name);
     }

@@ -15,7 +15,8 @@
 quire_err jinja_open(str source, jinja_options options, jinja_program **out, quire_error *err) {
     *out = NULL;
     if (source.n > JINJA_MAX_SOURCE) {
-        return err_set(err, QUIRE_TOO_LARGE, -1, "the template has %zu bytes; at most %zu are read", source.n, JINJA_MAX_SOURCE);
+        return err_set(err, QUIRE_TOO_LARGE, -1, "the template has %zu bytes; at most %zu are read", source.n,
+                       JINJA_MAX_SOURCE);
     }
     jinja_program *p = mem_new(1, sizeof *p);
     TRY(mem_check_for(p, "a template", err));
@@ -47,7 +48,8 @@ void jinja_close(jinja_program *p) {
 
 quire_err jinja_define(jinja_program *p, const char *name, str text) {
     str own_name, own_text;
-    if (p->n_defined == JINJA_MAX_DEFINED || !jarena_copy_as(&p->arena, str_of(name), JINJA_TEMPLATE, &own_name) ||
+    if (p->n_defined == JINJA_MAX_DEFINED ||
+        !jarena_copy_as(&p->arena, str_of(name), JINJA_TEMPLATE, &own_name) ||
         !jarena_copy_as(&p->arena, text, JINJA_TEMPLATE, &own_text)) {
         return QUIRE_NO_MEMORY;
     }
@@ -81,7 +83,8 @@ quire_err jrun_no_memory(jrun *r) {
     case JARENA_LATE:
         return jrun_over(r, QUIRE_TOO_LARGE);
     case JARENA_FULL:
-        return jrun_fail(r, QUIRE_TOO_LARGE, "the template makes more than %zu bytes of values", r->arena.max);
+        return jrun_fail(r, QUIRE_TOO_LARGE, "the template makes more than %zu bytes of values",
+                         r->arena.max);
     case JARENA_OUTPUT:
         return jrun_fail(r, QUIRE_TOO_LARGE, "the template writes more than %zu bytes", JINJA_MAX_OUTPUT);
     default:
@@ -94,7 +97,8 @@ quire_err jrun_check_memory(jrun *r, const void *p) {
 }
 
 quire_err jrun_too_big(jrun *r) {
-    return jrun_fail(r, QUIRE_TOO_LARGE, "an integer of more than %d bits, or too big for its use", 32 * JBIG_MAX_LIMBS);
+    return jrun_fail(r, QUIRE_TOO_LARGE, "an integer of more than %d bits, or too big for its use",
+                     32 * JBIG_MAX_LIMBS);
 }
 
 quire_err jrun_step(jrun *r, size_t n) {
@@ -105,8 +109,9 @@ quire_err jrun_step(jrun *r, size_t n) {
 quire_err jrun_enter(jrun *r, const jnode *node) {
     r->at = node;
     TRY(jrun_step(r, 1));
-    return ++r->depth > JINJA_MAX_DEPTH ? jrun_fail(r, QUIRE_BAD_REQUEST, "the template recurses more than %d deep", JINJA_MAX_DEPTH)
-                                        : QUIRE_OK;
+    return ++r->depth > JINJA_MAX_DEPTH
+               ? jrun_fail(r, QUIRE_BAD_REQUEST, "the template recurses more than %d deep", JINJA_MAX_DEPTH)
+               : QUIRE_OK;
 }
 
 quire_err jrun_undefined(jrun *r, jvalue v) {
@@ -126,8 +131,9 @@ quire_err jrun_values(jrun *r, size_t n, jvalue **out) {
 }
 
 static quire_err check_depth(jrun *r, jvalue v) {
-    return jvalue_depth(v) > JVALUE_MAX_DEPTH ? jrun_fail(r, QUIRE_TOO_LARGE, "values nested more than %d deep", JVALUE_MAX_DEPTH)
-                                              : QUIRE_OK;
+    return jvalue_depth(v) > JVALUE_MAX_DEPTH
+               ? jrun_fail(r, QUIRE_TOO_LARGE, "values nested more than %d deep", JVALUE_MAX_DEPTH)
+               : QUIRE_OK;
 }
 
 quire_err jrun_list(jrun *r, jkind kind, jvalue *items, size_t n, jvalue *out) {
@@ -248,7 +254,8 @@ quire_err jrun_write(jrun *r, jvalue v, jout *out) {
 quire_err jrun_to_text(jrun *r, jvalue v, str *out) {
     if (jis(v, J_STRING)) {
         *out = v.u.s;
-        return v.safe ? jrun_fail(r, QUIRE_UNSUPPORTED, "this use of an escaped string is not supported") : QUIRE_OK;
+        return v.safe ? jrun_fail(r, QUIRE_UNSUPPORTED, "this use of an escaped string is not supported")
+                      : QUIRE_OK;
     }
     jvalue text;
     jout_clear(&r->scratch);
@@ -273,7 +280,8 @@ quire_err jrun_want_integer(jrun *r, jvalue v, const char *what, int64_t *out) {
         return jrun_undefined(r, v);
     }
     if (!jis_integer(v)) {
-        return jrun_fail(r, jis(v, J_HUGE) ? QUIRE_UNSUPPORTED : QUIRE_BAD_REQUEST, "%s must be an integer, not %s", what, jvalue_type(v));
+        return jrun_fail(r, jis(v, J_HUGE) ? QUIRE_UNSUPPORTED : QUIRE_BAD_REQUEST,
+                         "%s must be an integer, not %s", what, jvalue_type(v));
     }
     *out = jas_integer(v);
     return QUIRE_OK;
@@ -359,8 +367,9 @@ quire_err jrun_escape(jrun *r, jvalue v, jvalue *out) {
         while (k < sizeof escapes / sizeof *escapes && escapes[k].c != s.p[i]) {
             k++;
         }
-        TRY(k < sizeof escapes / sizeof *escapes ? jrun_add_as(r, str_of(escapes[k].form), jrun_origin(r, s, i))
-                                                 : jrun_add(r, (str){s.p + i, 1}));
+        TRY(k < sizeof escapes / sizeof *escapes
+                ? jrun_add_as(r, str_of(escapes[k].form), jrun_origin(r, s, i))
+                : jrun_add(r, (str){s.p + i, 1}));
     }
     TRY(jrun_scratch(r, out));
     out->safe = true;
@@ -396,10 +405,14 @@ static quire_err give(jout *text, strbuf *out, jinja_spans *input, quire_error *
     return e == QUIRE_OK ? e : err_set(err, e, -1, "no room for the rendered template");
 }
 
-static quire_err render(const jinja_program *p, str variables_json, const struct tm *now, int64_t *steps_left, strbuf *out,
-                        jinja_spans *input, quire_error *err) {
+static quire_err render(const jinja_program *p, str variables_json, const struct tm *now, int64_t *steps_left,
+                        strbuf *out, jinja_spans *input, quire_error *err) {
     quire_error unwanted;
-    jrun r = {.arena = {.max = JINJA_MAX_BYTES}, .program = p, .now = now, .err = err != NULL ? err : &unwanted, .at = p->root};
+    jrun r = {.arena = {.max = JINJA_MAX_BYTES},
+              .program = p,
+              .now = now,
+              .err = err != NULL ? err : &unwanted,
+              .at = p->root};
     r.steps.taken = JINJA_MAX_STEPS - *steps_left;
     r.scratch = jrun_out(&r);
     jout text = jrun_out(&r);
@@ -426,8 +439,8 @@ static quire_err render(const jinja_program *p, str variables_json, const struct
     return e;
 }
 
-quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out, jinja_spans *input,
-                       quire_error *err) {
+quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out,
+                       jinja_spans *input, quire_error *err) {
     locale_t before = c_locale_enter(); /* numbers and dates are printed as Python does without a locale */
     int64_t steps = JINJA_MAX_STEPS;
     quire_err e = render(p, variables_json, now, &steps, out, input, err);
@@ -435,7 +448,8 @@ quire_err jinja_render(const jinja_program *p, str variables_json, const struct 
     return e;
 }
 
-quire_err jinja_render_within(const jinja_program *p, str variables_json, int64_t *steps_left, strbuf *out, quire_error *err) {
+quire_err jinja_render_within(const jinja_program *p, str variables_json, int64_t *steps_left, strbuf *out,
+                              quire_error *err) {
     assert(*steps_left >= 0 && *steps_left <= JINJA_MAX_STEPS);
     locale_t before = c_locale_enter();
     quire_err e = render(p, variables_json, NULL, steps_left, out, NULL, err);

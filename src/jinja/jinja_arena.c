@@ -91,7 +91,8 @@ char *jarena_bytes(jarena *a, size_t n, int origin, uint8_t **origins) {
     return p;
 }
 
-/* The block of a text and its kind; NULL, and the template's: it lies outside the arena. */
+/* The block of a text and its kind; NULL, and the template's: it lies outside the
+ * arena. */
 static const jtext_block *block_of(const jarena *a, str s, int *kind) {
     for (int k = JINJA_TEMPLATE; k < N_JARENA_KINDS && s.n > 0; k++) {
         for (const jtext_block *b = a->texts[k]; b != NULL; b = b->next) {
@@ -108,15 +109,18 @@ static const jtext_block *block_of(const jarena *a, str s, int *kind) {
 jorigins jarena_origins(const jarena *a, str s) {
     int kind;
     const jtext_block *b = block_of(a, s, &kind);
-    return kind == JINJA_MIXED ? (jorigins){.of_bytes = (const uint8_t *)s.p + b->cap} : (jorigins){.all = (uint8_t)kind};
+    return kind == JINJA_MIXED ? (jorigins){.of_bytes = (const uint8_t *)s.p + b->cap}
+                               : (jorigins){.all = (uint8_t)kind};
 }
 
 bool jarena_is_input(const jarena *a, str s) {
     jorigins o = jarena_origins(a, s);
-    return o.of_bytes != NULL ? memchr(o.of_bytes, JINJA_INPUT, s.n) != NULL : o.all == JINJA_INPUT && s.n > 0;
+    return o.of_bytes != NULL ? memchr(o.of_bytes, JINJA_INPUT, s.n) != NULL
+                              : o.all == JINJA_INPUT && s.n > 0;
 }
 
-/* Copies s to `to`, and its origins to origins (NULL: all of it has the origin of the block there). */
+/* Copies s to `to`, and its origins to origins (NULL: all of it has the origin of the
+ * block there). */
 static void put(const jarena *a, char *to, uint8_t *origins, str s) {
     mem_copy(to, s.p, s.n);
     if (origins != NULL && s.n > 0) {
@@ -160,7 +164,8 @@ bool jarena_grow(jarena *a, void *p, size_t *cap, size_t n, size_t size) {
     return true;
 }
 
-/* Appends right behind left where there is room: left is the newest text of its block, or the long text appended to last. */
+/* Appends right behind left where there is room: left is the newest text of its block, or
+ * the long text appended to last. */
 static bool append_in_place(jarena *a, str left, int kind, str right) {
     jtext_block *b = a->texts[kind];
     char *to = b == NULL ? NULL : b->bytes + b->used;

@@ -1,9 +1,13 @@
-/* Arena: the memory of a render, which goes at once: its values, and its texts with their origins. One budget counts all of it.
+/* Arena: the memory of a render, which goes at once: its values, and its texts with their
+ * origins. One budget counts all of it.
  *
- * An origin is whether the template wrote a byte or it came in with the variables. It belongs to a place in memory, so a part of a text (a
- * slice, a split, a strip) has its origins without further ado, and what copies bytes copies their origins (jinja_out.h does). Texts of one
- * origin lie in blocks of that origin, and cost nothing beside their bytes; only texts of both, which the render puts together, have a byte
- * of origin for each byte. Bytes outside the arena, such as literals of the program, are the template's. */
+ * An origin is whether the template wrote a byte or it came in with the variables. It
+ * belongs to a place in memory, so a part of a text (a slice, a split, a strip) has its
+ * origins without further ado, and what copies bytes copies their origins (jinja_out.h
+ * does). Texts of one origin lie in blocks of that origin, and cost nothing beside their
+ * bytes; only texts of both, which the render puts together, have a byte of origin for
+ * each byte. Bytes outside the arena, such as literals of the program, are the
+ * template's. */
 #ifndef JINJA_JINJA_ARENA_H
 #define JINJA_JINJA_ARENA_H
 
@@ -24,9 +28,10 @@ typedef enum jarena_limit {
 } jarena_limit;
 
 typedef struct jarena {
-    struct jblock *blocks;                     /* of objects, the newest first */
-    struct jtext_block *texts[N_JARENA_KINDS]; /* by origin, the newest first; each as large as those before, so there are few */
-    size_t total, max;                         /* bytes, those of outputs too */
+    struct jblock *blocks; /* of objects, the newest first */
+    /* by origin, the newest first; each as large as those before, so there are few */
+    struct jtext_block *texts[N_JARENA_KINDS];
+    size_t total, max; /* bytes, those of outputs too */
     jarena_limit refused;
     char *text_end, *text_limit; /* the long text that was appended to last: its end and its limit */
 } jarena;
@@ -46,19 +51,21 @@ bool jarena_charge(jarena *a, size_t n);
 void jarena_release(jarena *a, size_t n);
 /* n zeroed bytes aligned to 8, or NULL. */
 void *jarena_new(jarena *a, size_t n);
-/* n bytes of text, not aligned, of an origin. JINJA_MIXED: *origins, one a byte, are the template's and the caller's to change; else NULL.
- * NULL: out of memory. */
+/* n bytes of text, not aligned, of an origin. JINJA_MIXED: *origins, one a byte, are the
+ * template's and the caller's to change; else NULL. NULL: out of memory. */
 char *jarena_bytes(jarena *a, size_t n, int origin, uint8_t **origins);
-/* A copy of s, which lies outside the arena, as a text of one origin; false when out of memory, and *out is unchanged. */
+/* A copy of s, which lies outside the arena, as a text of one origin; false when out of
+ * memory, and *out is unchanged. */
 bool jarena_copy_as(jarena *a, str s, uint8_t origin, str *out);
 jorigins jarena_origins(const jarena *a, str s);
 /* Whether a byte of s came in with the variables. */
 bool jarena_is_input(const jarena *a, str s);
-/* Gives the array to which the pointer at p points room for one more element of size bytes: n are in use, *cap fit. False when out of
- * memory: nothing changed. */
+/* Gives the array to which the pointer at p points room for one more element of size
+ * bytes: n are in use, *cap fit. False when out of memory: nothing changed. */
 bool jarena_grow(jarena *a, void *p, size_t *cap, size_t n, size_t size);
-/* Appends right to left, with its origins: in place where left was allocated last or is the long text appended to last. So a text that
- * grows in a loop takes linear time and memory. */
+/* Appends right to left, with its origins: in place where left was allocated last or is
+ * the long text appended to last. So a text that grows in a loop takes linear time and
+ * memory. */
 bool jarena_append(jarena *a, str left, str right, str *out);
 /* s repeated, with its origins. */
 bool jarena_repeat(jarena *a, str s, size_t times, str *out);

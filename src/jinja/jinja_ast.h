@@ -1,5 +1,6 @@
-/* A template as tokens and as a tree: shared by jinja_lex.c, jinja_parse.c, jinja_expr.c and the files that walk the tree. All of it is in
- * the program's arena and immutable after open. */
+/* A template as tokens and as a tree: shared by jinja_lex.c, jinja_parse.c, jinja_expr.c
+ * and the files that walk the tree. All of it is in the program's arena and immutable
+ * after open. */
 #ifndef JINJA_JINJA_AST_H
 #define JINJA_JINJA_AST_H
 
@@ -30,7 +31,8 @@ typedef struct jtoken {
     jvalue value; /* numbers */
 } jtoken;
 
-/* Cuts source into tokens, the last of which is T_END; *tokens is mem_free'd by the caller. */
+/* Cuts source into tokens, the last of which is T_END; *tokens is mem_free'd by the
+ * caller. */
 quire_err jinja_lex(str source, jinja_options options, jarena *arena, jtoken **tokens, quire_error *err);
 
 typedef enum jnode_kind {
@@ -83,14 +85,16 @@ typedef enum jcompare { CMP_EQ, CMP_NE, CMP_LT, CMP_LE, CMP_GT, CMP_GE, CMP_IN, 
 
 typedef struct jnode jnode;
 struct jnode {
-    uint8_t kind;                                /* jnode_kind */
-    uint8_t op;                                  /* N_BINARY: jop */
-    uint16_t height;                             /* of the chain of expressions to its left; N_COND: or of its value */
-    bool recursive;                              /* N_FOR */
-    bool scoped, required;                       /* N_BLOCK */
-    bool folds;                                  /* N_PRINT: Jinja computes the expression when it compiles */
-    bool with_context, ignores_missing;          /* N_INCLUDE, N_IMPORT, N_FROM */
-    bool unpacks;                                /* N_CALL, N_FILTER, N_TEST: an argument's name is "*" or "**" */
+    uint8_t kind; /* jnode_kind */
+    uint8_t op;   /* N_BINARY: jop */
+    /* of the chain of expressions to its left; N_COND: or of its value */
+    uint16_t height;
+    bool recursive;                     /* N_FOR */
+    bool scoped, required;              /* N_BLOCK */
+    bool folds;                         /* N_PRINT: Jinja computes the expression when it compiles */
+    bool with_context, ignores_missing; /* N_INCLUDE, N_IMPORT, N_FROM */
+    /* N_CALL, N_FILTER, N_TEST: an argument's name is "*" or "**" */
+    bool unpacks;
     bool uses_varargs, uses_kwargs, uses_caller; /* N_MACRO */
     uint32_t line, column;
     str name;
@@ -130,7 +134,9 @@ typedef struct jparser {
     jarena *arena;
     quire_error *err;
     int depth;
-    bool soft;                  /* inside a branch: an unknown filter or test is an error only when it is evaluated, as in Jinja */
+    /* inside a branch: an unknown filter or test is an error only when it is evaluated,
+     * as in Jinja */
+    bool soft;
     int loops;                  /* enclosing for loops of this macro */
     struct jnames_used *macros; /* the macros around, innermost first */
     jnodes *blocks;             /* of the template, in the order of their ends */
@@ -143,12 +149,14 @@ typedef struct jnames_used {
 } jnames_used;
 
 /* "line L, column C: message" with a code; returns it. */
-quire_err jinja_error(quire_error *err, quire_err code, uint32_t line, uint32_t column, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
-quire_err jparse_fail(jparser *p, quire_err code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+quire_err jinja_error(quire_error *err, quire_err code, uint32_t line, uint32_t column, const char *format,
+                      ...) __attribute__((format(printf, 5, 6)));
+quire_err jparse_fail(jparser *p, quire_err code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* An error if p, which an allocation returned, is NULL. */
 quire_err jparse_check_memory(jparser *parser, const void *p);
-/* Goes one level deeper; every recursion of the parser goes through a function that calls this and takes the level back. */
+/* Goes one level deeper; every recursion of the parser goes through a function that calls
+ * this and takes the level back. */
 quire_err jparse_enter(jparser *p);
 quire_err jparse_node(jparser *p, jnode_kind kind, const jtoken *at, jnode **out);
 quire_err jparse_add(jparser *p, jnodes *list, jnode *node);
@@ -173,7 +181,8 @@ quire_err jparse_add_expression(jparser *p, jnodes *list);
 /* Expressions separated by commas make a tuple. stop: a name that ends it, or NULL. */
 quire_err jparse_tuple(jparser *p, bool with_cond, const char *stop, jnode **out);
 quire_err jparse_primary(jparser *p, jnode **out);
-/* The filters of a filter or set block, |-separated after the first: a chain whose innermost a is NULL. */
+/* The filters of a filter or set block, |-separated after the first: a chain whose
+ * innermost a is NULL. */
 quire_err jparse_filter_chain(jparser *p, jnode **out);
 
 /* jinja_parse.c */

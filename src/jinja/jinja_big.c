@@ -130,7 +130,8 @@ jvalue jbig_multiply(jarena *a, const jbig *x, const jbig *y) {
     return value_of(out);
 }
 
-/* Long division of magnitudes by bits: r = x mod y, q = x / y. q has x->n limbs, r y->n + 1. */
+/* Long division of magnitudes by bits: r = x mod y, q = x / y. q has x->n limbs, r y->n +
+ * 1. */
 static void divide_magnitudes(const jbig *x, const jbig *y, jbig *q, jbig *r) {
     size_t n_r = r->n;
     for (size_t bit = 32 * x->n; bit-- > 0;) {

@@ -1,4 +1,5 @@
-/* Big integers: those beyond 64 bits, sign and magnitude. Immutable, in the render's arena. */
+/* Big integers: those beyond 64 bits, sign and magnitude. Immutable, in the render's
+ * arena. */
 #ifndef JINJA_JINJA_BIG_H
 #define JINJA_JINJA_BIG_H
 
@@ -14,12 +15,15 @@ typedef struct jbig {
 
 /* A J_BOOL, J_INT or J_HUGE as a big integer; NULL: out of memory. */
 const jbig *jbig_of(jarena *a, jvalue v);
-/* A result of these is J_INT where it fits into 64 bits; J_MISSING: out of memory, or over JBIG_MAX_LIMBS. */
+/* A result of these is J_INT where it fits into 64 bits; J_MISSING: out of memory, or
+ * over JBIG_MAX_LIMBS. */
 jvalue jbig_add(jarena *a, const jbig *x, const jbig *y, bool subtract);
 jvalue jbig_multiply(jarena *a, const jbig *x, const jbig *y);
-/* The quotient rounded down and the remainder, which has y's sign; y is not 0. False as J_MISSING. */
+/* The quotient rounded down and the remainder, which has y's sign; y is not 0. False as
+ * J_MISSING. */
 bool jbig_divide(jarena *a, const jbig *x, const jbig *y, jvalue *quotient, jvalue *remainder);
-/* The digits of a number in a base up to 16, all of them valid; underscores are skipped. */
+/* The digits of a number in a base up to 16, all of them valid; underscores are
+ * skipped. */
 jvalue jbig_parse(jarena *a, str digits, uint32_t base, bool negative);
 /* f, finite, without its fraction. */
 jvalue jbig_from_double(jarena *a, double f);

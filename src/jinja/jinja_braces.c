@@ -44,13 +44,16 @@ static quire_err argument(braces *b, str name, jvalue *out) {
     if (name.n == 0 || is_number(name)) {
         int64_t i = name.n == 0 ? b->next++ : number_of(name);
         if ((size_t)i >= n_positional) {
-            return jrun_fail(b->r, QUIRE_BAD_REQUEST, "Replacement index %lld out of range for positional args tuple", (long long)i);
+            return jrun_fail(b->r, QUIRE_BAD_REQUEST,
+                             "Replacement index %lld out of range for positional args tuple", (long long)i);
         }
         *out = b->args->values[i];
         return QUIRE_OK;
     }
     *out = jargs_named(b->args, name);
-    return jis(*out, J_MISSING) ? jrun_fail(b->r, QUIRE_BAD_REQUEST, "'%.*s'", (int)(name.n < 80 ? name.n : 80), name.p) : QUIRE_OK;
+    return jis(*out, J_MISSING)
+               ? jrun_fail(b->r, QUIRE_BAD_REQUEST, "'%.*s'", (int)(name.n < 80 ? name.n : 80), name.p)
+               : QUIRE_OK;
 }
 
 /* The value of a field's name: an argument, then members and keys. */
@@ -62,7 +65,8 @@ static quire_err field_value(braces *b, str name, jvalue *v) {
         name = without(name, 1);
         str part = until(name, key ? "]" : ".[");
         name = without(name, part.n + (key && part.n < name.n));
-        TRY(key ? jget_item(b->r, *v, is_number(part) ? jint(number_of(part)) : jstring(part), v) : jget_member(b->r, *v, part, v));
+        TRY(key ? jget_item(b->r, *v, is_number(part) ? jint(number_of(part)) : jstring(part), v)
+                : jget_member(b->r, *v, part, v));
     }
     return QUIRE_OK;
 }
@@ -103,7 +107,8 @@ static quire_err read_spec(jrun *r, str s, jformat_spec *out) {
             s = without(s, 1);
         }
         out->precision = number_of((str){digits.p, digits.n - s.n});
-        TRY(digits.n == s.n ? jrun_fail(r, QUIRE_BAD_REQUEST, "Format specifier missing precision") : QUIRE_OK);
+        TRY(digits.n == s.n ? jrun_fail(r, QUIRE_BAD_REQUEST, "Format specifier missing precision")
+                            : QUIRE_OK);
     }
     (void)skip(&s, "bcdeEfFgGnosxX%", &out->type);
     return s.n > 0 ? jrun_fail(r, QUIRE_BAD_REQUEST, "Invalid format specifier") : QUIRE_OK;
@@ -118,11 +123,13 @@ static quire_err take_spec(jrun *r, const jformat_spec *s, jvalue *v) {
         v->is_input = is_input;
     }
     if (!jis_whole(*v) && !jis(*v, J_FLOAT) && !jis(*v, J_STRING)) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "unsupported format string passed to %s.__format__", jvalue_type(*v));
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "unsupported format string passed to %s.__format__",
+                         jvalue_type(*v));
     }
     if (jis(*v, J_STRING) && (s->sign != 0 || s->alternate || s->group != 0)) {
         return jrun_fail(r, QUIRE_BAD_REQUEST,
-                         s->group != 0 ? "Cannot specify '%c' with 's'." : "'%c' is not allowed in string format specifier",
+                         s->group != 0 ? "Cannot specify '%c' with 's'."
+                                       : "'%c' is not allowed in string format specifier",
                          s->group != 0  ? s->group
                          : s->sign != 0 ? s->sign
                                         : '#');
@@ -141,8 +148,9 @@ static quire_err expand_field(braces *b, str field, jout *out) {
     TRY(field_value(b, name, &v));
     if (skip(&rest, "!", &c)) {
         converts = skip(&rest, "rsa", &conversion);
-        TRY(converts && (rest.n == 0 || rest.p[0] == ':') ? QUIRE_OK
-                                                          : jrun_fail(b->r, QUIRE_BAD_REQUEST, "expected ':' after conversion specifier"));
+        TRY(converts && (rest.n == 0 || rest.p[0] == ':')
+                ? QUIRE_OK
+                : jrun_fail(b->r, QUIRE_BAD_REQUEST, "expected ':' after conversion specifier"));
     }
     if (skip(&rest, ":", &c)) { /* fields inside the specification */
         jout o = jrun_out(b->r);
@@ -192,7 +200,8 @@ static quire_err expand(braces *b, str format, jout *out) {
         size_t n = brace == '{' ? field_size(without(format, 1)) : SIZE_MAX;
         if (n == SIZE_MAX) {
             return jrun_fail(b->r, QUIRE_BAD_REQUEST,
-                             format.n == 1 ? "Single '%c' encountered in format string" : "expected '%c' before end of string",
+                             format.n == 1 ? "Single '%c' encountered in format string"
+                                           : "expected '%c' before end of string",
                              format.n == 1 ? brace : '}');
         }
         TRY(expand_field(b, (str){format.p + 1, n}, out));

@@ -46,8 +46,8 @@ jvalue jargs_named(const jargs *args, str name) {
 }
 
 jargs jargs_without(const jargs *args, size_t n) {
-    return (jargs){args->values == NULL ? NULL : args->values + n, args->n - n, args->names == NULL ? NULL : args->names + n,
-                   args->n_named};
+    return (jargs){args->values == NULL ? NULL : args->values + n, args->n - n,
+                   args->names == NULL ? NULL : args->names + n, args->n_named};
 }
 
 quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const jargs *args, jvalue *out) {
@@ -74,21 +74,25 @@ quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const
         } else if (!take_named(args, used, name, slot)) {
             *slot = (jvalue){.kind = J_MISSING};
             if (!optional) {
-                return jrun_fail(r, QUIRE_BAD_REQUEST, "%s is missing the argument %.*s", f->name, (int)name.n, name.p);
+                return jrun_fail(r, QUIRE_BAD_REQUEST, "%s is missing the argument %.*s", f->name,
+                                 (int)name.n, name.p);
             }
         }
     }
     for (size_t i = 0; i < args->n && !open; i++) {
         if (!used[i]) {
-            return jrun_fail(r, QUIRE_BAD_REQUEST, "%s takes no %s argument %.*s", f->name, i < n_positional ? "further" : "such",
-                             (int)(i < n_positional ? 0 : args->names[i].n), i < n_positional ? "" : args->names[i].p);
+            return jrun_fail(r, QUIRE_BAD_REQUEST, "%s takes no %s argument %.*s", f->name,
+                             i < n_positional ? "further" : "such",
+                             (int)(i < n_positional ? 0 : args->names[i].n),
+                             i < n_positional ? "" : args->names[i].p);
         }
     }
     jargs rest = jargs_without(args, taken);
     TRY(f->call(r, f->how, bound, &rest, out));
     if (n > 0 && !jis(*out, J_STRING)) { /* what is made of a value of the variables is theirs */
         bool measured = jis_number(*out) && jis(bound[0], J_STRING);
-        out->is_input = out->is_input || bound[0].is_input || (measured && jarena_is_input(&r->arena, bound[0].u.s));
+        out->is_input =
+            out->is_input || bound[0].is_input || (measured && jarena_is_input(&r->arena, bound[0].u.s));
     }
     return QUIRE_OK;
 }
@@ -108,13 +112,15 @@ static bool macro_argument(const jnode *macro, const jargs *args, size_t i, bool
 static quire_err check_given_twice(jrun *r, const jnode *macro, const jargs *args) {
     for (size_t i = 0; i < macro->n && i < args->n - args->n_named; i++) {
         if (!jis(jargs_named(args, macro->items[i]->name), J_MISSING)) {
-            return jrun_fail(r, QUIRE_BAD_REQUEST, "macro '%.*s' got multiple values for an argument", (int)macro->name.n, macro->name.p);
+            return jrun_fail(r, QUIRE_BAD_REQUEST, "macro '%.*s' got multiple values for an argument",
+                             (int)macro->name.n, macro->name.p);
         }
     }
     return QUIRE_OK;
 }
 
-/* Binds varargs, kwargs and caller: the arguments that no parameter took, for macros that use them; an error for others. */
+/* Binds varargs, kwargs and caller: the arguments that no parameter took, for macros that
+ * use them; an error for others. */
 static quire_err bind_rest(jrun *r, const jnode *macro, const jargs *args, bool *used, jscope *scope) {
     size_t n_positional = args->n - args->n_named, n = 0;
     jvalue *extra, value;
@@ -128,8 +134,10 @@ static quire_err bind_rest(jrun *r, const jnode *macro, const jargs *args, bool 
         }
         TRY(jscope_set(r, scope, str_of("caller"), value));
     } else if (called) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "macro '%.*s' was invoked with two values for the special caller argument or takes none",
-                         (int)macro->name.n, macro->name.p);
+        return jrun_fail(
+            r, QUIRE_BAD_REQUEST,
+            "macro '%.*s' was invoked with two values for the special caller argument or takes none",
+            (int)macro->name.n, macro->name.p);
     }
     for (size_t i = 0; i < args->n; i++) {
         if (used[i]) {
@@ -149,7 +157,9 @@ static quire_err bind_rest(jrun *r, const jnode *macro, const jargs *args, bool 
         TRY(jrun_list(r, J_TUPLE, extra, n, &value));
         TRY(jscope_set(r, scope, str_of("varargs"), value));
     }
-    return macro->uses_kwargs ? jscope_set(r, scope, str_of("kwargs"), (jvalue){.kind = J_DICT, .u.dict = named}) : QUIRE_OK;
+    return macro->uses_kwargs
+               ? jscope_set(r, scope, str_of("kwargs"), (jvalue){.kind = J_DICT, .u.dict = named})
+               : QUIRE_OK;
 }
 
 static quire_err call_macro(jrun *r, const jmacro *m, const jargs *args, jvalue *out) {
@@ -178,7 +188,8 @@ static quire_err call_macro(jrun *r, const jmacro *m, const jargs *args, jvalue 
 /* Calls loop(items) of a recursive loop: the same body over other items. */
 static quire_err call_loop(jrun *r, const jloop *l, const jargs *args, jvalue *out) {
     if (!l->node->recursive) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "The loop must have the 'recursive' marker to be called recursively.");
+        return jrun_fail(r, QUIRE_BAD_REQUEST,
+                         "The loop must have the 'recursive' marker to be called recursively.");
     }
     if (args->n != 1 || args->n_named != 0) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "loop takes one argument");

@@ -54,13 +54,15 @@ static bool is_cased(int32_t c) {
 
 /* Characters between which and a sigma others may stand (Unicode's Case_Ignorable). */
 static bool is_ignorable(int32_t c) {
-    static const int32_t inside_words[] = {'\'',   '.',    ':',    0xb7,   0x387,  0x55f,  0x5f4,  0x2018, 0x2019,
-                                           0x2024, 0x2027, 0xfe13, 0xfe52, 0xfe55, 0xff07, 0xff0e, 0xff1a};
+    static const int32_t inside_words[] = {'\'',   '.',    ':',    0xb7,   0x387,  0x55f,
+                                           0x5f4,  0x2018, 0x2019, 0x2024, 0x2027, 0xfe13,
+                                           0xfe52, 0xfe55, 0xff07, 0xff0e, 0xff1a};
     bool inside = false;
     for (size_t i = 0; i < COUNT(inside_words); i++) {
         inside = inside || c == inside_words[i];
     }
-    return inside || jchar_in(c, JCATEGORY(MN) | JCATEGORY(ME) | JCATEGORY(CF) | JCATEGORY(LM) | JCATEGORY(SK));
+    return inside ||
+           jchar_in(c, JCATEGORY(MN) | JCATEGORY(ME) | JCATEGORY(CF) | JCATEGORY(LM) | JCATEGORY(SK));
 }
 
 bool jcase_is(str s, bool upper) {
@@ -113,7 +115,8 @@ static bool is_final(str s, size_t at, size_t next) {
     return true;
 }
 
-/* The code points of c's other case; returns their number, at most 3. final: c is a sigma that ends a word. */
+/* The code points of c's other case; returns their number, at most 3. final: c is a sigma
+ * that ends a word. */
 static size_t map_char(int32_t c, jcase how, bool final, int32_t out[3]) {
     if (how == CASE_LOWER) {
         out[0] = c == CAPITAL_SIGMA && final ? FINAL_SIGMA : c == CAPITAL_I_DOT ? 'i' : utf8proc_tolower(c);
@@ -143,7 +146,8 @@ static size_t map_char(int32_t c, jcase how, bool final, int32_t out[3]) {
     return 1;
 }
 
-/* Adds the character at s.p[at..next) in another case; word: the text in which a sigma is final or not. */
+/* Adds the character at s.p[at..next) in another case; word: the text in which a sigma is
+ * final or not. */
 static quire_err put(jrun *r, str s, size_t at, int32_t c, size_t size, jcase how, size_t word) {
     int32_t to[3];
     char bytes[4];
@@ -180,11 +184,13 @@ static jcase case_now(jcase how, bool first, bool after_cased, bool word_starts,
     }
 }
 
-/* How many bytes at the beginning of s have no other case: ASCII that an upper or lower case leaves as it is. */
+/* How many bytes at the beginning of s have no other case: ASCII that an upper or lower
+ * case leaves as it is. */
 static size_t same_bytes(str s, jcase how) {
     char low = how == CASE_UPPER ? 'a' : 'A', high = how == CASE_UPPER ? 'z' : 'Z';
     size_t n = 0;
-    while ((how == CASE_UPPER || how == CASE_LOWER) && n < s.n && (unsigned char)s.p[n] < 0x80 && !(s.p[n] >= low && s.p[n] <= high)) {
+    while ((how == CASE_UPPER || how == CASE_LOWER) && n < s.n && (unsigned char)s.p[n] < 0x80 &&
+           !(s.p[n] >= low && s.p[n] <= high)) {
         n++;
     }
     return n;
@@ -208,7 +214,8 @@ quire_err jcase_map(jrun *r, str s, jcase how, jvalue *out) {
         }
         TRY(put(r, s, i, c, size, case_now(how, i == 0, after_cased, word_starts, c), word));
         after_cased = is_cased(c);
-        word = how == CASE_WORDS && word_starts ? i + size : word; /* its first character was mapped by itself */
+        /* its first character was mapped by itself */
+        word = how == CASE_WORDS && word_starts ? i + size : word;
         word_starts = ends_word(c);
     }
     return jrun_scratch(r, out);

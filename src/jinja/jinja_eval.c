@@ -1,7 +1,8 @@
 /* Evaluates expressions. */
 #include "jinja/jinja_run.h"
 
-static quire_err eval_const(__attribute__((unused)) jrun *r, const jnode *node, __attribute__((unused)) jscope *scope, jvalue *out) {
+static quire_err eval_const(__attribute__((unused)) jrun *r, const jnode *node,
+                            __attribute__((unused)) jscope *scope, jvalue *out) {
     *out = node->value;
     return QUIRE_OK;
 }
@@ -66,7 +67,8 @@ static quire_err unpack(jrun *r, str star, jvalue v, jargs *args, jvalue *values
     return QUIRE_OK;
 }
 
-/* The arguments of a call with stars; positional ones go before those with names, as in Python. */
+/* The arguments of a call with stars; positional ones go before those with names, as in
+ * Python. */
 static quire_err eval_unpacked(jrun *r, const jnode *node, jscope *scope, jargs *args) {
     jvalue *values;
     str *names = jarena_new(&r->arena, JINJA_MAX_ARGUMENTS * sizeof *names);
@@ -167,8 +169,8 @@ static quire_err eval_filter(jrun *r, const jnode *node, jscope *scope, jvalue *
     TRY(jeval_args(r, node, scope, &args));
     r->at = node;
     if (node->function == NULL) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "No %s named '%.*s' found.", node->kind == N_TEST ? "test" : "filter", (int)node->name.n,
-                         node->name.p);
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "No %s named '%.*s' found.",
+                         node->kind == N_TEST ? "test" : "filter", (int)node->name.n, node->name.p);
     }
     return jcall_function(r, node->function, &input, &args, out);
 }
@@ -235,8 +237,9 @@ static quire_err eval_conditional(jrun *r, const jnode *node, jscope *scope, jva
     if (node->c != NULL) {
         return jeval(r, node->c, scope, out);
     }
-    return jrun_make_undefined(r, out, "the inline if-expression on line %u evaluated to false and no else section was defined.",
-                               (unsigned)node->line);
+    return jrun_make_undefined(
+        r, out, "the inline if-expression on line %u evaluated to false and no else section was defined.",
+        (unsigned)node->line);
 }
 
 static quire_err eval_unary(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
@@ -258,16 +261,20 @@ static quire_err eval_member(jrun *r, const jnode *node, jscope *scope, jvalue *
 }
 
 static quire_err (*const evaluators[])(jrun *r, const jnode *node, jscope *scope, jvalue *out) = {
-    [N_CONST] = eval_const,        [N_NAME] = eval_name,  [N_LIST] = eval_list, [N_TUPLE] = eval_list,       [N_DICT] = eval_dict,
-    [N_MEMBER] = eval_member,      [N_ITEM] = eval_item,  [N_CALL] = eval_call, [N_FILTER] = eval_filter,    [N_TEST] = eval_filter,
-    [N_NEGATE] = eval_unary,       [N_PLUS] = eval_unary, [N_NOT] = eval_unary, [N_BINARY] = eval_binary,    [N_CONCAT] = eval_concat,
-    [N_COMPARE] = eval_comparison, [N_AND] = eval_logic,  [N_OR] = eval_logic,  [N_COND] = eval_conditional,
+    [N_CONST] = eval_const,        [N_NAME] = eval_name,     [N_LIST] = eval_list,
+    [N_TUPLE] = eval_list,         [N_DICT] = eval_dict,     [N_MEMBER] = eval_member,
+    [N_ITEM] = eval_item,          [N_CALL] = eval_call,     [N_FILTER] = eval_filter,
+    [N_TEST] = eval_filter,        [N_NEGATE] = eval_unary,  [N_PLUS] = eval_unary,
+    [N_NOT] = eval_unary,          [N_BINARY] = eval_binary, [N_CONCAT] = eval_concat,
+    [N_COMPARE] = eval_comparison, [N_AND] = eval_logic,     [N_OR] = eval_logic,
+    [N_COND] = eval_conditional,
 };
 
 quire_err jeval(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
     TRY(jrun_enter(r, node));
     bool known = node->kind < sizeof evaluators / sizeof evaluators[0] && evaluators[node->kind] != NULL;
-    quire_err e = known ? evaluators[node->kind](r, node, scope, out) : jrun_fail(r, QUIRE_INTERNAL, "not an expression");
+    quire_err e = known ? evaluators[node->kind](r, node, scope, out)
+                        : jrun_fail(r, QUIRE_INTERNAL, "not an expression");
     r->depth--;
     return e;
 }

@@ -51,8 +51,8 @@ static quire_err assign(jrun *r, const jnode *target, jscope *scope, jvalue valu
         TRY(jrun_items(r, value, &items, &n));
     }
     if (n != target->n) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "%s values to unpack (expected %zu, got %zu)", n > target->n ? "too many" : "not enough",
-                         target->n, n);
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "%s values to unpack (expected %zu, got %zu)",
+                         n > target->n ? "too many" : "not enough", target->n, n);
     }
     for (size_t i = 0; i < n; i++) {
         TRY(assign(r, target->items[i], scope, items[i]));
@@ -105,7 +105,8 @@ static quire_err apply_filters(jrun *r, const jnode *chain, jscope *scope, jvalu
 
 /* ---- loops ---- */
 
-/* An empty scope for the next iteration: the last one's, unless a macro still refers to it. */
+/* An empty scope for the next iteration: the last one's, unless a macro still refers to
+ * it. */
 static quire_err next_scope(jrun *r, jscope *parent, jscope **scope) {
     if (*scope == NULL || (*scope)->captured) {
         return jscope_new(r, parent, scope);
@@ -114,7 +115,8 @@ static quire_err next_scope(jrun *r, jscope *parent, jscope **scope) {
     return QUIRE_OK;
 }
 
-/* The items that pass the loop's filter; its condition sees the target but no loop variable of this loop. */
+/* The items that pass the loop's filter; its condition sees the target but no loop
+ * variable of this loop. */
 static quire_err select_items(jrun *r, const jnode *node, jscope *scope, const jvalue **items, size_t *n) {
     if (node->c == NULL) {
         return QUIRE_OK;
@@ -162,7 +164,8 @@ quire_err jexec_for(jrun *r, const jnode *node, jscope *scope, jvalue iterable, 
         }
         completed_one = completed_one || flow == FLOW_ON;
     }
-    if (!completed_one && node->otherwise != NULL) { /* Jinja's else runs also when no iteration was completed */
+    /* Jinja's else runs also when no iteration was completed */
+    if (!completed_one && node->otherwise != NULL) {
         TRY(jscope_new(r, scope, &inner));
         return jexec(r, node->otherwise, inner);
     }
@@ -192,7 +195,8 @@ static quire_err exec_set(jrun *r, const jnode *node, jscope *scope) {
     return assign(r, node->a, scope, value);
 }
 
-/* The text of node's body, through a chain of filters (NULL: none). Meaningless where a break or continue left the body. */
+/* The text of node's body, through a chain of filters (NULL: none). Meaningless where a
+ * break or continue left the body. */
 static quire_err block_text(jrun *r, const jnode *node, const jnode *filters, jscope *scope, jvalue *out) {
     jscope *inner;
     TRY(jscope_new(r, scope, &inner));
@@ -251,7 +255,8 @@ static quire_err exec_filter_block(jrun *r, const jnode *node, jscope *scope) {
         return QUIRE_OK;
     }
     if (!jis(value, J_STRING)) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "what a filter makes of a block must be a text, not %s", jvalue_type(value));
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "what a filter makes of a block must be a text, not %s",
+                         jvalue_type(value));
     }
     return emit(r, value);
 }

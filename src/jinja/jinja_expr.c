@@ -1,5 +1,6 @@
-/* Parses expressions, from the loosest binding to the tightest: x if y else z, or, and, not, comparisons, + -, ~, * / // %, **, unary, then
- * postfixes (members, items, calls) and filters and tests. */
+/* Parses expressions, from the loosest binding to the tightest: x if y else z, or, and,
+ * not, comparisons, + -, ~, * / // %, **, unary, then postfixes (members, items, calls)
+ * and filters and tests. */
 #include "jinja/jinja_ast.h"
 #include "jinja/jinja_run.h"
 
@@ -11,8 +12,9 @@ static quire_err parse_unary(jparser *p, bool with_filter, jnode **out);
 static quire_err count_height(jparser *p, jnode *node, const jnode *child) {
     uint16_t height = child == NULL ? 0 : (uint16_t)(child->height + 1);
     node->height = height > node->height ? height : node->height;
-    return node->height > JINJA_MAX_CHAIN ? jparse_fail(p, QUIRE_TOO_LARGE, "a chain of more than %d operators", JINJA_MAX_CHAIN)
-                                          : QUIRE_OK;
+    return node->height > JINJA_MAX_CHAIN
+               ? jparse_fail(p, QUIRE_TOO_LARGE, "a chain of more than %d operators", JINJA_MAX_CHAIN)
+               : QUIRE_OK;
 }
 
 /* Puts left (may be NULL) under node. */
@@ -261,7 +263,9 @@ static quire_err resolve(jparser *p, jnode *node, bool test) {
         return QUIRE_OK;
     }
     const char *kind = test ? "test" : "filter";
-    return p->soft ? QUIRE_OK : jparse_fail(p, QUIRE_INVALID, "No %s named '%.*s'", kind, (int)node->name.n, node->name.p);
+    return p->soft
+               ? QUIRE_OK
+               : jparse_fail(p, QUIRE_INVALID, "No %s named '%.*s'", kind, (int)node->name.n, node->name.p);
 }
 
 static quire_err parse_filter(jparser *p, jnode *input, jnode **out) {
@@ -379,7 +383,8 @@ static quire_err parse_level(jparser *p, const level *l, jnode **out) {
     TRY(l->operand(p, out));
     for (;;) {
         size_t i = 0;
-        while (l->operators[i].text != NULL && !(p->at->kind == l->token && str_is(p->at->text, l->operators[i].text))) {
+        while (l->operators[i].text != NULL &&
+               !(p->at->kind == l->token && str_is(p->at->text, l->operators[i].text))) {
             i++;
         }
         if (l->operators[i].text == NULL) {
@@ -398,12 +403,16 @@ static quire_err parse_operand(jparser *p, jnode **out) {
 }
 
 static quire_err parse_power(jparser *p, jnode **out) {
-    static const level powers = {parse_operand, N_BINARY, T_OPERATOR, {{"**", OP_POW}}}; /* to the left, as Jinja has it */
+    /* to the left, as Jinja has it */
+    static const level powers = {parse_operand, N_BINARY, T_OPERATOR, {{"**", OP_POW}}};
     return parse_level(p, &powers, out);
 }
 
 static quire_err parse_product(jparser *p, jnode **out) {
-    static const level products = {parse_power, N_BINARY, T_OPERATOR, {{"*", OP_MUL}, {"/", OP_DIV}, {"//", OP_FLOOR_DIV}, {"%", OP_MOD}}};
+    static const level products = {parse_power,
+                                   N_BINARY,
+                                   T_OPERATOR,
+                                   {{"*", OP_MUL}, {"/", OP_DIV}, {"//", OP_FLOOR_DIV}, {"%", OP_MOD}}};
     return parse_level(p, &products, out);
 }
 
@@ -531,8 +540,8 @@ quire_err jparse_tuple(jparser *p, bool with_cond, const char *stop, jnode **out
             }
             comma = true;
         }
-        bool ends =
-            p->at->kind == T_PRINT_END || p->at->kind == T_BLOCK_END || jparse_is_op(p, ")") || (stop != NULL && jparse_is_name(p, stop));
+        bool ends = p->at->kind == T_PRINT_END || p->at->kind == T_BLOCK_END || jparse_is_op(p, ")") ||
+                    (stop != NULL && jparse_is_name(p, stop));
         if (ends) {
             break;
         }

@@ -1,4 +1,5 @@
-/* Filters of lists and dictionaries. args[0] is the input. Jinja's generators are iterators here: computed at once, walked once. */
+/* Filters of lists and dictionaries. args[0] is the input. Jinja's generators are
+ * iterators here: computed at once, walked once. */
 #include "jinja/jinja_filters.h"
 
 #include "base/mem.h"
@@ -25,7 +26,8 @@ static quire_err keys_of(jrun *r, jvalue v, str attributes, bool case_sensitive,
     return jrun_list(r, J_LIST, keys, n, out);
 }
 
-/* The key for sorting and comparing: a member where attribute is given, in lower case unless case counts. */
+/* The key for sorting and comparing: a member where attribute is given, in lower case
+ * unless case counts. */
 static quire_err key_of(jrun *r, jvalue v, jvalue attribute, bool case_sensitive, jvalue *out) {
     *out = v;
     if (jgiven(attribute)) {
@@ -129,8 +131,10 @@ JFUNCTION(filter_reverse) {
     return QUIRE_OK;
 }
 
-/* Merges two sorted runs of order by keys; stable. descending keeps equals in their order too. */
-static quire_err merge(jrun *r, const jvalue *keys, const size_t *from, size_t *to, size_t mid, size_t n, bool descending) {
+/* Merges two sorted runs of order by keys; stable. descending keeps equals in their order
+ * too. */
+static quire_err merge(jrun *r, const jvalue *keys, const size_t *from, size_t *to, size_t mid, size_t n,
+                       bool descending) {
     size_t left = 0, right = mid;
     for (size_t i = 0; i < n; i++) {
         bool take_right = left == mid;
@@ -148,9 +152,10 @@ static quire_err merge(jrun *r, const jvalue *keys, const size_t *from, size_t *
 }
 
 /* Makes a list of items, sorted by their keys: a merge sort from the bottom up. */
-static quire_err sort_keyed(jrun *r, const jvalue *items, const jvalue *keys, size_t n, bool descending, jvalue *out,
-                            jvalue **sorted_keys) {
-    size_t *order = jarena_new(&r->arena, (n + 1) * sizeof *order), *other = jarena_new(&r->arena, (n + 1) * sizeof *other);
+static quire_err sort_keyed(jrun *r, const jvalue *items, const jvalue *keys, size_t n, bool descending,
+                            jvalue *out, jvalue **sorted_keys) {
+    size_t *order = jarena_new(&r->arena, (n + 1) * sizeof *order),
+           *other = jarena_new(&r->arena, (n + 1) * sizeof *other);
     jvalue *sorted;
     TRY(jrun_check_memory(r, order));
     TRY(jrun_check_memory(r, other));
@@ -162,7 +167,8 @@ static quire_err sort_keyed(jrun *r, const jvalue *items, const jvalue *keys, si
     for (size_t width = 1; width < n; width *= 2) {
         for (size_t start = 0; start < n; start += 2 * width) {
             size_t count = n - start < 2 * width ? n - start : 2 * width;
-            TRY(merge(r, keys, order + start, other + start, width < count ? width : count, count, descending));
+            TRY(merge(r, keys, order + start, other + start, width < count ? width : count, count,
+                      descending));
         }
         size_t *swap = order;
         order = other;
@@ -175,7 +181,8 @@ static quire_err sort_keyed(jrun *r, const jvalue *items, const jvalue *keys, si
     return jrun_list(r, J_LIST, sorted, n, out);
 }
 
-static quire_err sort_by(jrun *r, const jvalue *items, size_t n, jvalue attribute, bool case_sensitive, bool descending, jvalue *out) {
+static quire_err sort_by(jrun *r, const jvalue *items, size_t n, jvalue attribute, bool case_sensitive,
+                         bool descending, jvalue *out) {
     jvalue *keys, *unused;
     TRY(jrun_values(r, n, &keys));
     for (size_t i = 0; i < n; i++) {
@@ -184,9 +191,10 @@ static quire_err sort_by(jrun *r, const jvalue *items, size_t n, jvalue attribut
     return sort_keyed(r, items, keys, n, descending, out, &unused);
 }
 
-/* The same by a path, which a fallback (J_MISSING: none) replaces where it is undefined; with the sorted keys. */
-static quire_err sort_by_path(jrun *r, const jvalue *items, size_t n, jvalue path, jvalue fallback, bool case_sensitive, jvalue *out,
-                              jvalue **sorted_keys) {
+/* The same by a path, which a fallback (J_MISSING: none) replaces where it is undefined;
+ * with the sorted keys. */
+static quire_err sort_by_path(jrun *r, const jvalue *items, size_t n, jvalue path, jvalue fallback,
+                              bool case_sensitive, jvalue *out, jvalue **sorted_keys) {
     jvalue *keys;
     TRY(jrun_values(r, n, &keys));
     for (size_t i = 0; i < n; i++) {
@@ -233,7 +241,8 @@ JFUNCTION(filter_groupby) {
             continue;
         }
         jvalue key;
-        TRY(jget_path(r, sorted.u.list->items[start], args[1], args[2], &key)); /* as the first of the group spells it */
+        /* as the first of the group spells it */
+        TRY(jget_path(r, sorted.u.list->items[start], args[1], args[2], &key));
         TRY(add_group(r, key, sorted.u.list->items + start, i - start, &groups[n_groups++]));
         start = i;
     }
@@ -323,14 +332,16 @@ static quire_err find_function(jrun *r, jvalue name, bool test, const jfunction 
     TRY(jrun_want_text(r, name, test ? "a test's name" : "a filter's name", &s));
     *f = test ? jinja_find_test(s) : jinja_find_filter(s);
     if (*f == NULL) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "No %s named '%.*s'.", test ? "test" : "filter", (int)s.n, s.p);
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "No %s named '%.*s'.", test ? "test" : "filter", (int)s.n,
+                         s.p);
     }
     return QUIRE_OK;
 }
 
 /* map(attribute=..., default=...). */
 static quire_err map_attribute(jrun *r, const jvalue *items, size_t n, const jargs *rest, jvalue *mapped) {
-    jvalue attribute = jargs_named(rest, str_of("attribute")), fallback = jargs_named(rest, str_of("default"));
+    jvalue attribute = jargs_named(rest, str_of("attribute")),
+           fallback = jargs_named(rest, str_of("default"));
     if (rest->n != 1u + !jis(fallback, J_MISSING)) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "map takes no such argument beside attribute");
     }
@@ -366,8 +377,8 @@ JFUNCTION(filter_map) {
     return jrun_list(r, J_ITERATOR, mapped, n, out);
 }
 
-/* The items that pass a test (by member: that pass it with that member), or those that do not; without a test, their truth counts. how: a
- * set of PICK_*. */
+/* The items that pass a test (by member: that pass it with that member), or those that do
+ * not; without a test, their truth counts. how: a set of PICK_*. */
 JFUNCTION(filter_pick) {
     bool attribute = (how & PICK_BY_MEMBER) != 0, wanted = (how & PICK_PASSING) != 0;
     const jvalue *items;
@@ -482,7 +493,8 @@ JFUNCTION(filter_slice) {
     return jrun_list(r, J_ITERATOR, slices, (size_t)count, out);
 }
 
-/* A render draws the same numbers each time, so that a prompt is a function of its variables. */
+/* A render draws the same numbers each time, so that a prompt is a function of its
+ * variables. */
 JFUNCTION(filter_random) {
     const jvalue *items;
     size_t n;

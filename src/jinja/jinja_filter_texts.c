@@ -30,7 +30,8 @@ JFUNCTION(filter_truncate) {
     TRY(jgiven(args[4]) ? jrun_want_integer(r, args[4], "the leeway", &leeway) : QUIRE_OK);
     int64_t n = 0, n_end = (int64_t)jstr_length(end);
     if (length < n_end || leeway < 0) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, length < n_end ? "expected length >= %lld, got %lld" : "expected leeway >= 0",
+        return jrun_fail(r, QUIRE_BAD_REQUEST,
+                         length < n_end ? "expected length >= %lld, got %lld" : "expected leeway >= 0",
                          (long long)n_end, (long long)length);
     }
     *out = args[0];
@@ -61,7 +62,8 @@ static bool is_letter(char c) {
     return (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
 }
 
-/* The character before byte `at`, which goes back to its start; -1 at the line's beginning. */
+/* The character before byte `at`, which goes back to its start; -1 at the line's
+ * beginning. */
 static int32_t before(str line, size_t *at) {
     if (*at == 0) {
         return -1;
@@ -96,7 +98,8 @@ static bool is_inside(int32_t c) {
     return in_word(c) || (c > 0 && c < 0x80 && strchr("!\"'&.,?", c) != NULL);
 }
 
-/* The bytes of two hyphens or more at `at`, between a word and a word; 0: there are none. */
+/* The bytes of two hyphens or more at `at`, between a word and a word; 0: there are
+ * none. */
 static size_t dash_size(str line, size_t at) {
     size_t back = at, end = at;
     while (end < line.n && line.p[end] == '-') {
@@ -106,7 +109,8 @@ static size_t dash_size(str line, size_t at) {
     return end - at >= 2 && is_inside(before(line, &back)) && in_word(next(line, &ahead)) ? end - at : 0;
 }
 
-/* Whether a line may break behind the hyphen at `at`: behind two letters or "a-b", and before two. */
+/* Whether a line may break behind the hyphen at `at`: behind two letters or "a-b", and
+ * before two. */
 static bool is_hyphen(str line, size_t at) {
     size_t back = at, ahead = at + 1;
     int32_t last = before(line, &back), last_but_one = before(line, &back);
@@ -117,7 +121,8 @@ static bool is_hyphen(str line, size_t at) {
     return behind && is_wordly(first) && is_wordly(second);
 }
 
-/* The bytes of the piece of a line at `at` that is not divided: blanks, dashes between words, or a word up to a hyphen. */
+/* The bytes of the piece of a line at `at` that is not divided: blanks, dashes between
+ * words, or a word up to a hyphen. */
 static size_t piece_size(str line, size_t at, bool at_hyphens) {
     size_t n = 1, dashes = at_hyphens ? dash_size(line, at) : 0;
     bool blank = is_blank(line.p[at]);
@@ -144,7 +149,8 @@ typedef struct wrapping {
     bool breaks_words, at_hyphens;
 } wrapping;
 
-/* How much of a word that is too long goes onto a line with `room` characters left: all, or up to its last hyphen there. */
+/* How much of a word that is too long goes onto a line with `room` characters left: all,
+ * or up to its last hyphen there. */
 static str long_part(const wrapping *w, str word, size_t room) {
     str part = jstr_part(word, 0, room);
     size_t hyphen = part.n;
@@ -159,8 +165,9 @@ static str long_part(const wrapping *w, str word, size_t room) {
     return part;
 }
 
-/* One line of the result from byte *at of a paragraph: as many pieces as fit. first: there is none before it. *piece: where the piece ends
- * of which the last line had a part. */
+/* One line of the result from byte *at of a paragraph: as many pieces as fit. first:
+ * there is none before it. *piece: where the piece ends of which the last line had a
+ * part. */
 static str wrap_line(const wrapping *w, str text, size_t *at, size_t *piece, bool first) {
     size_t width = 0, start = *at;
     while (!first && start < text.n && is_blank(text.p[start])) {
@@ -176,7 +183,8 @@ static str wrap_line(const wrapping *w, str text, size_t *at, size_t *piece, boo
             if (n > w->width && (w->breaks_words || width == 0)) {
                 size_t room = w->width - width;
                 end += (w->breaks_words ? long_part(w, more, room) : more).n;
-                keeps_blanks = w->breaks_words && room == 0; /* as textwrap, which drops the empty part instead */
+                /* as textwrap, which drops the empty part instead */
+                keeps_blanks = w->breaks_words && room == 0;
             }
             break;
         }
@@ -216,7 +224,8 @@ JFUNCTION(filter_wordwrap) {
     TRY(jrun_want_text(r, args[0], "the text", &s));
     TRY(jis(args[1], J_MISSING) ? QUIRE_OK : jrun_want_integer(r, args[1], "the width", &width));
     TRY(jgiven(args[3]) ? jrun_want_text(r, args[3], "the string between lines", &w.between) : QUIRE_OK);
-    TRY(width < 1 ? jrun_fail(r, QUIRE_BAD_REQUEST, "invalid width %lld (must be > 0)", (long long)width) : QUIRE_OK);
+    TRY(width < 1 ? jrun_fail(r, QUIRE_BAD_REQUEST, "invalid width %lld (must be > 0)", (long long)width)
+                  : QUIRE_OK);
     w.width = (size_t)width;
     TRY(jstr_split_lines(r, s, false, &lines, &n));
     jout_clear(&r->scratch);
@@ -229,12 +238,14 @@ JFUNCTION(filter_wordwrap) {
 
 /* ---- URLs and HTML ---- */
 
-/* Adds s with %XX for what a URL does not have; in a query / is one of these, and a blank is +. */
+/* Adds s with %XX for what a URL does not have; in a query / is one of these, and a blank
+ * is +. */
 static quire_err add_quoted(jrun *r, str s, bool query) {
     for (size_t i = 0; i < s.n; i++) {
         unsigned char c = (unsigned char)s.p[i];
         char form[4];
-        bool plain = is_letter((char)c) || (c >= '0' && c <= '9') || (c != '\0' && strchr("_.-~", c) != NULL) || (c == '/' && !query);
+        bool plain = is_letter((char)c) || (c >= '0' && c <= '9') ||
+                     (c != '\0' && strchr("_.-~", c) != NULL) || (c == '/' && !query);
         (void)snprintf(form, sizeof form, "%%%02X", c);
         TRY(plain               ? jrun_add(r, (str){s.p + i, 1})
             : c == ' ' && query ? add_char(r, '+', jrun_origin(r, s, i))
@@ -267,7 +278,8 @@ JFUNCTION(filter_urlencode) {
     const jvalue *items;
     jvalue *texts, pairs = args[0];
     size_t n;
-    bool one = !jis_listlike(pairs) && !jis(pairs, J_DICT) && !jis(pairs, J_RANGE) && !jis(pairs, J_UNDEFINED);
+    bool one =
+        !jis_listlike(pairs) && !jis(pairs, J_DICT) && !jis(pairs, J_RANGE) && !jis(pairs, J_UNDEFINED);
     if (one) {
         pairs.safe = false;
         TRY(jrun_to_text(r, pairs, &s));
@@ -294,7 +306,8 @@ JFUNCTION(filter_forceescape) {
     return jrun_escape(r, plain, out);
 }
 
-/* The character of an entity at s ("&amp;"), *n its bytes; -1: there is none that is known. */
+/* The character of an entity at s ("&amp;"), *n its bytes; -1: there is none that is
+ * known. */
 static int32_t entity(str s, size_t *n) {
     static const struct {
         const char *name;
@@ -355,7 +368,8 @@ JFUNCTION(filter_striptags) {
         known = c == '&' ? entity(here, &size) : -1;
         char bytes[4];
         size = c == '&' && known < 0 ? 1 : size;
-        TRY(known >= 0 ? jrun_add_as(r, (str){bytes, jchar_put(known, bytes)}, jrun_origin(r, s, i)) : jrun_add(r, (str){here.p, size}));
+        TRY(known >= 0 ? jrun_add_as(r, (str){bytes, jchar_put(known, bytes)}, jrun_origin(r, s, i))
+                       : jrun_add(r, (str){here.p, size}));
     }
     return jrun_scratch(r, out);
 }
@@ -402,7 +416,8 @@ JFUNCTION(filter_filesizeformat) {
     bool binary = jflag(args[1]);
     char text[64];
     jvalue none = jnone();
-    TRY(jcall_function(r, jinja_find_filter(str_of("float")), &args[0], &(jargs){.values = &none, .n = 1}, &number));
+    TRY(jcall_function(r, jinja_find_filter(str_of("float")), &args[0], &(jargs){.values = &none, .n = 1},
+                       &number));
     if (!jis(number, J_FLOAT)) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "a size must be a number, not %s", jvalue_type(args[0]));
     }
@@ -433,7 +448,8 @@ JFUNCTION(filter_format) {
         format = jstring(s);
     }
     if (rest->n > rest->n_named && rest->n_named > 0) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "can't handle positional and keyword arguments at the same time");
+        return jrun_fail(r, QUIRE_BAD_REQUEST,
+                         "can't handle positional and keyword arguments at the same time");
     }
     if (rest->n_named == 0) {
         jvalue *items;

@@ -63,7 +63,9 @@ static JFUNCTION(filter_center) {
 
 static JFUNCTION(filter_default) {
     bool falsy = jflag(args[2]) && !jvalue_truth(args[0]);
-    *out = !jis(args[0], J_UNDEFINED) && !falsy ? args[0] : jis(args[1], J_MISSING) ? jstring((str){"", 0}) : args[1];
+    *out = !jis(args[0], J_UNDEFINED) && !falsy ? args[0]
+           : jis(args[1], J_MISSING)            ? jstring((str){"", 0})
+                                                : args[1];
     return QUIRE_OK;
 }
 
@@ -125,10 +127,12 @@ static JFUNCTION(filter_abs) {
     if (jis(args[0], J_HUGE)) {
         return jop_negate(r, args[0].u.big->negative, args[0], out);
     }
-    return jis_integer(args[0]) && jas_integer(args[0]) >= 0 ? jop_negate(r, false, args[0], out) : jop_negate(r, true, args[0], out);
+    return jis_integer(args[0]) && jas_integer(args[0]) >= 0 ? jop_negate(r, false, args[0], out)
+                                                             : jop_negate(r, true, args[0], out);
 }
 
-/* Parses a Python integer literal with blanks around it; base 0: by its prefix. *out J_MISSING: it is none. */
+/* Parses a Python integer literal with blanks around it; base 0: by its prefix. *out
+ * J_MISSING: it is none. */
 static quire_err parse_integer(jrun *r, str s, int64_t base, jvalue *out) {
     size_t i = 0;
     s = jstr_strip(s, true, true);
@@ -147,7 +151,9 @@ static quire_err parse_integer(jrun *r, str s, int64_t base, jvalue *out) {
     bool digit = false;
     for (size_t k = i; k < s.n; k++) {
         char c = s.p[k];
-        int64_t value = c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'z' ? (c | 0x20) - 'a' + 10 : 99;
+        int64_t value = c >= '0' && c <= '9'                     ? c - '0'
+                        : (c | 0x20) >= 'a' && (c | 0x20) <= 'z' ? (c | 0x20) - 'a' + 10
+                                                                 : 99;
         if (c == '_' && digit && k + 1 < s.n) {
             digit = false;
         } else if (value < base) {
@@ -175,7 +181,8 @@ static quire_err parse_float(jrun *r, str s, double *out, bool *parses) {
         TRY(jrun_check_memory(r, text));
     }
     for (size_t i = 0; i < s.n; i++) {
-        bool between = i > 0 && i + 1 < s.n && s.p[i - 1] >= '0' && s.p[i - 1] <= '9' && s.p[i + 1] >= '0' && s.p[i + 1] <= '9';
+        bool between = i > 0 && i + 1 < s.n && s.p[i - 1] >= '0' && s.p[i - 1] <= '9' && s.p[i + 1] >= '0' &&
+                       s.p[i + 1] <= '9';
         if (s.p[i] == '_' && between) {
             continue;
         }
@@ -264,7 +271,8 @@ static double round_float(double f, int64_t precision) {
     if (!isfinite(f) || precision > 323) {
         return f;
     }
-    int n = snprintf(text, sizeof text, "%.*f", precision > 0 ? (int)precision : 0, precision > 0 ? f : trunc(fabs(f)));
+    int n = snprintf(text, sizeof text, "%.*f", precision > 0 ? (int)precision : 0,
+                     precision > 0 ? f : trunc(fabs(f)));
     if (precision > 0) {
         return strtod(text, NULL);
     }
@@ -277,7 +285,8 @@ static double round_float(double f, int64_t precision) {
     for (int64_t i = kept + 1; i < n; i++) {
         exact = exact && text[i] == '0';
     }
-    bool up = kept == n ? fabs(f) - trunc(fabs(f)) > 0.5 || (fabs(f) - trunc(fabs(f)) == 0.5 && (last - '0') % 2 != 0)
+    bool up = kept == n ? fabs(f) - trunc(fabs(f)) > 0.5 ||
+                              (fabs(f) - trunc(fabs(f)) == 0.5 && (last - '0') % 2 != 0)
                         : next > '5' || (next == '5' && (!exact || (last - '0') % 2 != 0));
     for (int64_t i = kept; i < n; i++) {
         text[i] = '0';
@@ -311,13 +320,15 @@ static JFUNCTION(filter_round) {
         return jrun_fail(r, code, "type %s doesn't define __round__ method", jvalue_type(args[0]));
     }
     if (common && jis_integer(args[0])) {
-        return precision >= 0 ? jop_negate(r, false, args[0], out) : round_integer(r, jas_integer(args[0]), precision, out);
+        return precision >= 0 ? jop_negate(r, false, args[0], out)
+                              : round_integer(r, jas_integer(args[0]), precision, out);
     }
     double f = jas_double(args[0]);
     if (common) {
         *out = jfloat(round_float(f, precision));
     } else if (precision > 300 || precision < -300 || !isfinite(f)) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "%g cannot be rounded to %lld digits", f, (long long)precision);
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "%g cannot be rounded to %lld digits", f,
+                         (long long)precision);
     } else {
         double scale = pow(10, (double)precision);
         *out = jfloat((ceiling ? ceil(f * scale) : floor(f * scale)) / scale);
@@ -353,7 +364,8 @@ static JFUNCTION(filter_attr) {
     str name;
     TRY(jrun_want_text(r, args[1], "the name", &name));
     if (jis(args[0], J_DICT) && jinja_find_method(args[0], name) == NULL) { /* members, not keys */
-        return jrun_make_undefined(r, out, "'dict object' has no attribute '%.*s'", (int)(name.n < 80 ? name.n : 80), name.p);
+        return jrun_make_undefined(r, out, "'dict object' has no attribute '%.*s'",
+                                   (int)(name.n < 80 ? name.n : 80), name.p);
     }
     return jget_member(r, args[0], name, out);
 }

@@ -17,7 +17,8 @@ static quire_err add_fill(jout *out, str fill, int64_t n) {
 }
 
 /* Appends head (a sign or prefix) and body, padded to the width. */
-static quire_err pad(jrun *r, const jformat_spec *s, char align, str head, str body, uint8_t origin, jout *out) {
+static quire_err pad(jrun *r, const jformat_spec *s, char align, str head, str body, uint8_t origin,
+                     jout *out) {
     int64_t n = (int64_t)(head.n + jstr_length(body)), blanks = s->width > n ? s->width - n : 0;
     int64_t left = align == '>' ? blanks : align == '^' ? blanks / 2 : 0, inside = align == '=' ? blanks : 0;
     TRY(jrun_step(r, (size_t)blanks));
@@ -64,15 +65,20 @@ static quire_err fill_zeros(const jformat_spec *s, size_t n_head, strbuf *digits
     return QUIRE_OK;
 }
 
-static quire_err finish_number(jrun *r, jvalue v, const jformat_spec *s, bool negative, const char *prefix, size_t groups, strbuf *digits,
-                               jout *out) {
+static quire_err finish_number(jrun *r, jvalue v, const jformat_spec *s, bool negative, const char *prefix,
+                               size_t groups, strbuf *digits, jout *out) {
     char head[8];
-    (void)snprintf(head, sizeof head, "%s%s", negative ? "-" : s->sign == '+' ? "+" : s->sign == ' ' ? " " : "", prefix);
+    (void)snprintf(head, sizeof head, "%s%s",
+                   negative         ? "-"
+                   : s->sign == '+' ? "+"
+                   : s->sign == ' ' ? " "
+                                    : "",
+                   prefix);
     quire_err e = s->group != 0 ? group_digits(digits, s->group, groups) : QUIRE_OK;
     e = e == QUIRE_OK ? fill_zeros(s, strlen(head), digits) : e;
     TRY(e == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r));
-    return pad(r, s, s->align != 0 ? s->align : '>', str_of(head), (str){digits->p, digits->n}, v.is_input ? JINJA_INPUT : JINJA_TEMPLATE,
-               out);
+    return pad(r, s, s->align != 0 ? s->align : '>', str_of(head), (str){digits->p, digits->n},
+               v.is_input ? JINJA_INPUT : JINJA_TEMPLATE, out);
 }
 
 static quire_err write_integer(jrun *r, jvalue v, const jformat_spec *s, jout *out) {
@@ -80,7 +86,11 @@ static quire_err write_integer(jrun *r, jvalue v, const jformat_spec *s, jout *o
     TRY(jrun_check_memory(r, b));
     char type = s->type == 0 || s->type == 'i' || s->type == 'u' || s->type == 'n' ? 'd' : s->type;
     uint32_t base = type == 'd' ? 10 : type == 'b' ? 2 : type == 'o' ? 8 : 16;
-    const char *prefix = !s->alternate || base == 10 ? "" : type == 'b' ? "0b" : type == 'o' ? "0o" : type == 'X' ? "0X" : "0x";
+    const char *prefix = !s->alternate || base == 10 ? ""
+                         : type == 'b'               ? "0b"
+                         : type == 'o'               ? "0o"
+                         : type == 'X'               ? "0X"
+                                                     : "0x";
     strbuf digits = {0};
     TRY(jrun_step(r, 1 + b->n * b->n));
     quire_err e = jbig_digits(b, base, &digits);
@@ -94,7 +104,8 @@ static quire_err write_integer(jrun *r, jvalue v, const jformat_spec *s, jout *o
         strbuf_deinit(&digits);
         digits = more;
     }
-    e = e == QUIRE_OK ? finish_number(r, v, s, b->negative, prefix, base == 10 ? 3 : 4, &digits, out) : jrun_no_memory(r);
+    e = e == QUIRE_OK ? finish_number(r, v, s, b->negative, prefix, base == 10 ? 3 : 4, &digits, out)
+                      : jrun_no_memory(r);
     strbuf_deinit(&digits);
     return e;
 }
@@ -105,7 +116,11 @@ static quire_err write_digits(jrun *r, double f, const jformat_spec *s, strbuf *
     bool percent = s->type == '%', bare = s->type == 0;
     if (!isfinite(f)) {
         bool capital = s->type == 'F' || s->type == 'E' || s->type == 'G';
-        return strbuf_addf(digits, "%s%s", isnan(f) ? (capital ? "NAN" : "nan") : capital ? "INF" : "inf", percent ? "%" : "");
+        return strbuf_addf(digits, "%s%s",
+                           isnan(f)  ? (capital ? "NAN" : "nan")
+                           : capital ? "INF"
+                                     : "inf",
+                           percent ? "%" : "");
     }
     int precision = (int)(s->precision > MAX_PRECISION ? MAX_PRECISION : s->precision < 0 ? 6 : s->precision);
     if (bare && s->precision < 0) { /* as repr */
@@ -115,7 +130,10 @@ static quire_err write_digits(jrun *r, double f, const jformat_spec *s, strbuf *
         jout_deinit(&o);
         return e;
     }
-    (void)snprintf(format, sizeof format, "%%%s.*%c", s->alternate ? "#" : "", percent ? 'f' : bare || s->type == 'n' ? 'g' : s->type);
+    (void)snprintf(format, sizeof format, "%%%s.*%c", s->alternate ? "#" : "",
+                   percent                  ? 'f'
+                   : bare || s->type == 'n' ? 'g'
+                                            : s->type);
     int n = snprintf(text, sizeof text, format, precision, percent ? f * 100 : f);
     bool whole = bare && strpbrk(text, ".e") == NULL;
     TRY(strbuf_add(digits, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1));
@@ -140,12 +158,15 @@ static quire_err write_text(jrun *r, jvalue v, const jformat_spec *s, jout *out)
     if (s->precision >= 0) {
         t = jstr_part(t, 0, (size_t)s->precision);
     }
-    TRY(s->align == '=' ? jrun_fail(r, QUIRE_BAD_REQUEST, "'=' alignment not allowed in string format specifier") : QUIRE_OK);
+    TRY(s->align == '='
+            ? jrun_fail(r, QUIRE_BAD_REQUEST, "'=' alignment not allowed in string format specifier")
+            : QUIRE_OK);
     return pad(r, s, s->align != 0 ? s->align : '<', (str){0}, t, JINJA_TEMPLATE, out);
 }
 
 static quire_err wrong_type(jrun *r, jvalue v, char type) {
-    return jrun_fail(r, QUIRE_BAD_REQUEST, "Unknown format code '%c' for object of type '%s'", type, jvalue_type(v));
+    return jrun_fail(r, QUIRE_BAD_REQUEST, "Unknown format code '%c' for object of type '%s'", type,
+                     jvalue_type(v));
 }
 
 quire_err jformat_ascii(jrun *r, jvalue *text) {
@@ -166,7 +187,8 @@ quire_err jformat_ascii(jrun *r, jvalue *text) {
 }
 
 quire_err jformat_value(jrun *r, jvalue v, const jformat_spec *s, jout *out) {
-    bool number = jis_whole(v) || jis(v, J_FLOAT), as_float = s->type != 0 && strchr("eEfFgG%", s->type) != NULL;
+    bool number = jis_whole(v) || jis(v, J_FLOAT),
+         as_float = s->type != 0 && strchr("eEfFgG%", s->type) != NULL;
     if (s->width > JFORMAT_MAX_WIDTH) {
         return jrun_fail(r, QUIRE_TOO_LARGE, "a width of more than %d characters", JFORMAT_MAX_WIDTH);
     }
@@ -179,7 +201,8 @@ quire_err jformat_value(jrun *r, jvalue v, const jformat_spec *s, jout *out) {
     if (s->type == 'c' && jis_integer(v) && jas_integer(v) >= 0 && jas_integer(v) < 0x110000) {
         char bytes[4];
         str c = {bytes, jchar_put((int32_t)jas_integer(v), bytes)};
-        return pad(r, s, s->align != 0 ? s->align : '<', (str){0}, c, v.is_input ? JINJA_INPUT : JINJA_TEMPLATE, out);
+        return pad(r, s, s->align != 0 ? s->align : '<', (str){0}, c,
+                   v.is_input ? JINJA_INPUT : JINJA_TEMPLATE, out);
     }
     return s->type == 0 || (s->type == 's' && !number) ? write_text(r, v, s, out) : wrong_type(r, v, s->type);
 }

@@ -1,4 +1,5 @@
-/* Format: one value by a format specification, as Python's format() and the % operator have it. */
+/* Format: one value by a format specification, as Python's format() and the % operator
+ * have it. */
 #ifndef JINJA_JINJA_FORMAT_H
 #define JINJA_JINJA_FORMAT_H
 
@@ -19,7 +20,8 @@ typedef struct jformat_spec {
 
 /* Escapes what is not ASCII, as Python's ascii() does of a repr. */
 quire_err jformat_ascii(jrun *r, jvalue *text);
-/* Appends v, a number, a text or what str() makes of another value. QUIRE_BAD_REQUEST for a type that v does not have. */
+/* Appends v, a number, a text or what str() makes of another value. QUIRE_BAD_REQUEST for
+ * a type that v does not have. */
 quire_err jformat_value(jrun *r, jvalue v, const jformat_spec *spec, jout *out);
 
 #endif

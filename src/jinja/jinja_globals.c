@@ -24,13 +24,16 @@ static JFUNCTION(global_range) {
     if (range->step == 0) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "range() arg 3 must not be zero");
     }
-    bool wide = range->step == INT64_MIN || __builtin_sub_overflow(range->stop, range->start, &distance) || distance == INT64_MIN;
+    bool wide = range->step == INT64_MIN || __builtin_sub_overflow(range->stop, range->start, &distance) ||
+                distance == INT64_MIN;
     if (!wide && (distance > 0) == (range->step > 0) && distance != 0) {
-        int64_t size = range->step > 0 ? range->step : -range->step, length = distance > 0 ? distance : -distance;
+        int64_t size = range->step > 0 ? range->step : -range->step,
+                length = distance > 0 ? distance : -distance;
         range->n = (length - 1) / size + 1;
     }
     if (wide || range->n > MAX_RANGE) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "Range too big. The sandbox blocks ranges larger than MAX_RANGE (%d).", MAX_RANGE);
+        return jrun_fail(r, QUIRE_BAD_REQUEST,
+                         "Range too big. The sandbox blocks ranges larger than MAX_RANGE (%d).", MAX_RANGE);
     }
     *out = (jvalue){.kind = J_RANGE, .u.range = range};
     return QUIRE_OK;
@@ -44,7 +47,9 @@ static quire_err gather_pairs(jrun *r, jvalue pairs, jdict *d) {
     for (size_t i = 0; i < n; i++) {
         TRY(jrun_items(r, items[i], &pair, &n_pair));
         if (n_pair != 2) {
-            return jrun_fail(r, QUIRE_BAD_REQUEST, "dictionary update sequence element #%zu has length %zu; 2 is required", i, n_pair);
+            return jrun_fail(r, QUIRE_BAD_REQUEST,
+                             "dictionary update sequence element #%zu has length %zu; 2 is required", i,
+                             n_pair);
         }
         TRY(jrun_set(r, d, pair[0], pair[1]));
     }
@@ -61,7 +66,8 @@ static quire_err gather(jrun *r, const jargs *args, jdict **out) {
     bool is_dict = n_positional == 1 && jis(args->values[0], J_DICT);
     TRY(n_positional == 1 && !is_dict ? gather_pairs(r, args->values[0], *out) : QUIRE_OK);
     for (size_t i = 0; is_dict && i < args->values[0].u.dict->n; i++) {
-        TRY(jrun_set(r, *out, args->values[0].u.dict->entries[i].key, args->values[0].u.dict->entries[i].value));
+        TRY(jrun_set(r, *out, args->values[0].u.dict->entries[i].key,
+                     args->values[0].u.dict->entries[i].value));
     }
     for (size_t i = n_positional; i < args->n; i++) {
         TRY(jrun_set(r, *out, jstring(args->names[i]), args->values[i]));
@@ -93,10 +99,10 @@ quire_err jrun_check_stored(jrun *r, jvalue name) {
     if (!jis(name, J_STRING) || name.u.s.n == 0 || name.u.s.p[0] != '_') {
         return QUIRE_OK;
     }
-    return jrun_fail(
-        r, QUIRE_BAD_REQUEST,
-        "Chat templates cannot store underscore-prefixed attributes on a namespace, but got '%.*s'. Please rename the attribute.",
-        (int)(name.u.s.n < 80 ? name.u.s.n : 80), name.u.s.p);
+    return jrun_fail(r, QUIRE_BAD_REQUEST,
+                     "Chat templates cannot store underscore-prefixed attributes on a namespace, but got "
+                     "'%.*s'. Please rename the attribute.",
+                     (int)(name.u.s.n < 80 ? name.u.s.n : 80), name.u.s.p);
 }
 
 static JFUNCTION(global_namespace) {
@@ -117,7 +123,8 @@ static bool format_is_known(str format) {
         }
         if (format.p[i] == '%') {
             i += i + 1 < format.n && format.p[i + 1] == '-' ? 2 : 1; /* without padding */
-            if (i >= format.n || format.p[i] == '\0' || strchr("aAbBcdeDFHIjklmMnpPrRsStTuUwWxXyYGgVCh%", format.p[i]) == NULL) {
+            if (i >= format.n || format.p[i] == '\0' ||
+                strchr("aAbBcdeDFHIjklmMnpPrRsStTuUwWxXyYGgVCh%", format.p[i]) == NULL) {
                 return false;
             }
         }

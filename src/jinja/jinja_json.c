@@ -19,7 +19,9 @@ static const json_limits limits = {.max_depth = 128, /* under JVALUE_MAX_DEPTH *
                                    .max_values = (size_t)1 << 26,
                                    .max_containers = (size_t)1 << 22,
                                    .max_names = (size_t)1 << 24,
-                                   .names = JSON_NAMES_LAST, /* as Python's json reads them: in arguments of calls */
+                                   /* as Python's json reads them: in arguments of
+                                    * calls */
+                                   .names = JSON_NAMES_LAST,
                                    .takes_nul = true};
 
 static quire_err convert(jrun *r, json_scan *s, jvalue *out);
@@ -55,7 +57,8 @@ static quire_err convert_array(jrun *r, json_scan *s, jvalue *out) {
 /* Makes a text that counts as the template's (jinja_words) so. */
 static quire_err own(jrun *r, str name, jvalue *v) {
     const jinja_words *w = &r->program->own;
-    bool is = w->member != NULL && jis(*v, J_STRING) && str_is(name, w->member) && jname_in(v->u.s, w->words, w->n);
+    bool is =
+        w->member != NULL && jis(*v, J_STRING) && str_is(name, w->member) && jname_in(v->u.s, w->words, w->n);
     return is ? jrun_text(r, v->u.s, v) : QUIRE_OK;
 }
 
@@ -85,7 +88,8 @@ static quire_err convert_number(jrun *r, json_scan *s, jvalue *out) {
     TRY(json_scan_number(s, &v));
     if (v.is_integer) {
         bool negative = v.text.p[0] == '-';
-        *out = v.fits ? jint(v.value) : jbig_parse(&r->arena, (str){v.text.p + negative, v.text.n - negative}, 10, negative);
+        *out = v.fits ? jint(v.value)
+                      : jbig_parse(&r->arena, (str){v.text.p + negative, v.text.n - negative}, 10, negative);
         return jis(*out, J_MISSING) ? jrun_too_big(r) : QUIRE_OK;
     }
     if (v.text.n < sizeof digits) {
@@ -134,7 +138,8 @@ quire_err jjson_read(jrun *r, str text, jvalue *out) {
         return e == QUIRE_CANCELLED ? jrun_over(r, e) : jrun_no_memory(r);
     }
     if (e != QUIRE_OK) {
-        return jrun_fail(r, e == QUIRE_TOO_LARGE ? e : QUIRE_INVALID, "the variables are not JSON: %s at byte %zu", fault.what, fault.at);
+        return jrun_fail(r, e == QUIRE_TOO_LARGE ? e : QUIRE_INVALID,
+                         "the variables are not JSON: %s at byte %zu", fault.what, fault.at);
     }
     json_scan s = {.text = text};
     return convert(r, &s, out);
@@ -144,7 +149,8 @@ quire_err jjson_read(jrun *r, str text, jvalue *out) {
 
 /* Writes a character that does not stand for itself. */
 static quire_err write_escape(int32_t c, jout *out) {
-    static const char plain[] = "\"\\\n\r\t\f\b", letters[] = "\"\\nrtfb"; /* those that a backslash and a letter stand for */
+    /* those that a backslash and a letter stand for */
+    static const char plain[] = "\"\\\n\r\t\f\b", letters[] = "\"\\nrtfb";
     const char *short_form = c > 0 && c < 0x80 ? strchr(plain, c) : NULL;
     if (short_form != NULL) {
         return jout_f(out, "\\%c", letters[short_form - plain]);
@@ -233,11 +239,13 @@ static quire_err write_key(jrun *r, jvalue key, const jjson_style *style, jout *
         TRY(write_value(r, key, style, 0, out));
         return memory(r, jout_char(out, '"'));
     default:
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "keys must be str, int, float, bool or None, not %s", jvalue_type(key));
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "keys must be str, int, float, bool or None, not %s",
+                         jvalue_type(key));
     }
 }
 
-/* The order of the entries: unchanged, or by key (an insertion sort of entry numbers; dictionaries are small). */
+/* The order of the entries: unchanged, or by key (an insertion sort of entry numbers;
+ * dictionaries are small). */
 quire_err jjson_order(jrun *r, const jdict *d, bool sort, size_t **order) {
     *order = jarena_new(&r->arena, (d->n + 1) * sizeof **order);
     TRY(jrun_check_memory(r, *order));

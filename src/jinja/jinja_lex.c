@@ -27,7 +27,8 @@ typedef struct lexer {
     int n_brackets;
 } lexer;
 
-quire_err jinja_error(quire_error *err, quire_err code, uint32_t line, uint32_t column, const char *format, ...) {
+quire_err jinja_error(quire_error *err, quire_err code, uint32_t line, uint32_t column, const char *format,
+                      ...) {
     char message[sizeof err->message];
     va_list args;
     va_start(args, format);
@@ -43,7 +44,8 @@ static void locate(lexer *l, size_t offset, uint32_t *line, uint32_t *column) {
         l->line_offset = 0;
         l->line = 1;
     }
-    while (l->line_offset < offset && (newline = memchr(l->source.p + l->line_offset, '\n', offset - l->line_offset)) != NULL) {
+    while (l->line_offset < offset &&
+           (newline = memchr(l->source.p + l->line_offset, '\n', offset - l->line_offset)) != NULL) {
         l->line_offset = (size_t)(newline - l->source.p) + 1;
         l->line++;
     }
@@ -54,7 +56,8 @@ static void locate(lexer *l, size_t offset, uint32_t *line, uint32_t *column) {
 static quire_err fail_with(lexer *l, quire_err code, size_t offset, const char *what, str part) {
     uint32_t line, column;
     locate(l, offset, &line, &column);
-    return jinja_error(l->err, code, line, column, "%s%.*s", what, (int)(part.n > 40 ? 40 : part.n), part.n > 0 ? part.p : "");
+    return jinja_error(l->err, code, line, column, "%s%.*s", what, (int)(part.n > 40 ? 40 : part.n),
+                       part.n > 0 ? part.p : "");
 }
 
 static quire_err fail(lexer *l, size_t offset, const char *what, str part) {
@@ -88,8 +91,8 @@ static size_t skip_space(const lexer *l, size_t at) {
     return at;
 }
 
-/* Adds the text from `from` up to the tag at `to`, which is preceded by sign. sign or lstrip_blocks decide whether blanks before it are
- * dropped. */
+/* Adds the text from `from` up to the tag at `to`, which is preceded by sign. sign or
+ * lstrip_blocks decide whether blanks before it are dropped. */
 static quire_err add_data(lexer *l, size_t from, size_t to, char sign, bool block) {
     str text = {l->source.p + from, to - from};
     if (sign == '-') {
@@ -107,7 +110,8 @@ static quire_err add_data(lexer *l, size_t from, size_t to, char sign, bool bloc
     return text.n == 0 ? QUIRE_OK : add(l, T_DATA, from, text, jnone());
 }
 
-/* The end of a tag's closing at `at` ("%}", "-%}", "+%}" and the blanks dropped after it), or 0 where there is none. */
+/* The end of a tag's closing at `at` ("%}", "-%}", "+%}" and the blanks dropped after
+ * it), or 0 where there is none. */
 static size_t tag_end(const lexer *l, size_t at, const char *close, bool plus, bool trim) {
     bool minus = l->source.p[at] == '-';
     size_t skip = minus || (plus && l->source.p[at] == '+');
@@ -118,14 +122,17 @@ static size_t tag_end(const lexer *l, size_t at, const char *close, bool plus, b
     if (minus) {
         return skip_space(l, end);
     }
-    return skip == 0 && trim && l->options.trim_blocks && end < l->source.n && l->source.p[end] == '\n' ? end + 1 : end;
+    return skip == 0 && trim && l->options.trim_blocks && end < l->source.n && l->source.p[end] == '\n'
+               ? end + 1
+               : end;
 }
 
 static char sign_at(const lexer *l, size_t at) {
     return at < l->source.n && (l->source.p[at] == '-' || l->source.p[at] == '+') ? l->source.p[at] : 0;
 }
 
-/* The end of a block tag at `at` that contains only word ("{%", a sign, blanks, word, blanks, an end), else 0. */
+/* The end of a block tag at `at` that contains only word ("{%", a sign, blanks, word,
+ * blanks, an end), else 0. */
 static size_t block_of(const lexer *l, size_t at, const char *word, bool plus, bool trim) {
     size_t i = at + 2;
     i = skip_space(l, i + (sign_at(l, i) != 0));
@@ -177,13 +184,15 @@ static bool is_digit_of(int base, char c) {
     return hex_digit(c) >= 0 && hex_digit(c) < base;
 }
 
-/* Skips digits of a base with single underscores between them, from `at`. Returns the offset behind them. */
+/* Skips digits of a base with single underscores between them, from `at`. Returns the
+ * offset behind them. */
 static size_t digits(const lexer *l, size_t at, int base) {
     size_t i = at;
     while (i < l->source.n) {
         if (is_digit_of(base, l->source.p[i])) {
             i++;
-        } else if (i > at && l->source.p[i] == '_' && i + 1 < l->source.n && is_digit_of(base, l->source.p[i + 1])) {
+        } else if (i > at && l->source.p[i] == '_' && i + 1 < l->source.n &&
+                   is_digit_of(base, l->source.p[i + 1])) {
             i++;
         } else {
             break;
@@ -251,21 +260,24 @@ static quire_err lex_number(lexer *l) {
     if (errno != 0 || n + 1 >= sizeof text) {
         size_t prefix = base == 10 ? 0 : 2;
         jvalue big = jbig_parse(l->arena, (str){token.p + prefix, token.n - prefix}, (uint32_t)base, false);
-        return jis(big, J_MISSING) ? fail_with(l, QUIRE_TOO_LARGE, start, "an integer of too many digits: ", token)
-                                   : add(l, T_INT, start, token, big);
+        return jis(big, J_MISSING)
+                   ? fail_with(l, QUIRE_TOO_LARGE, start, "an integer of too many digits: ", token)
+                   : add(l, T_INT, start, token, big);
     }
     return add(l, T_INT, start, token, jint(value));
 }
 
 static bool is_name_char(int32_t c, bool first) {
     if (c < 0x80) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (!first && c >= '0' && c <= '9');
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+               (!first && c >= '0' && c <= '9');
     }
     const uint32_t letters = JCATEGORY(LU) | JCATEGORY(LL) | JCATEGORY(LT) | JCATEGORY(LM) | JCATEGORY(LO);
     return jchar_in(c, first ? letters : letters | JCATEGORY(MN) | JCATEGORY(MC) | JCATEGORY(ND));
 }
 
-/* Writes the character of an escape sequence whose backslash is at p[0] to out; returns the bytes read, or 0 for a malformed one. */
+/* Writes the character of an escape sequence whose backslash is at p[0] to out; returns
+ * the bytes read, or 0 for a malformed one. */
 static size_t unescape_one(const char *p, size_t n, char *out, size_t *n_out) {
     static const char plain[] = "n\nt\tr\r\\\\'\'\"\"a\ab\bf\fv\v";
     char c = p[1];
@@ -326,11 +338,13 @@ static quire_err lex_string(lexer *l) {
             continue;
         }
         if (l->source.p[i + 1] == 'N') {
-            return fail_with(l, QUIRE_UNSUPPORTED, i, "characters by name are not supported: ", (str){l->source.p + i, end - i});
+            return fail_with(l, QUIRE_UNSUPPORTED, i,
+                             "characters by name are not supported: ", (str){l->source.p + i, end - i});
         }
         size_t written, read = unescape_one(l->source.p + i, end - i, text + n, &written);
         if (read == 0) {
-            return fail(l, i, "malformed or unknown escape ", (str){l->source.p + i, end - i < 6 ? end - i : 6});
+            return fail(l, i, "malformed or unknown escape ",
+                        (str){l->source.p + i, end - i < 6 ? end - i : 6});
         }
         i += read;
         n += written;
@@ -347,7 +361,8 @@ static quire_err lex_operator(lexer *l) {
         n = starts(l, start, two[i]) ? 2 : n;
     }
     if (n == 1 && (c == '\0' || strchr("+-/*%~[](){}><=.:|,;", c) == NULL)) {
-        return fail(l, start, "unexpected char ", (str){l->source.p + start, jchar_size(l->source.p + start, l->source.n - start)});
+        return fail(l, start, "unexpected char ",
+                    (str){l->source.p + start, jchar_size(l->source.p + start, l->source.n - start)});
     }
     if (c == '(' || c == '[' || c == '{') {
         if (l->n_brackets == MAX_BRACKETS) {
@@ -372,7 +387,9 @@ static quire_err lex_tag(lexer *l, size_t tag, bool block) {
     for (;;) {
         l->at = skip_space(l, l->at);
         if (l->at >= l->source.n) {
-            return fail(l, tag, block ? "the block's end %} is missing" : "the expression's end }} is missing", (str){0});
+            return fail(l, tag,
+                        block ? "the block's end %} is missing" : "the expression's end }} is missing",
+                        (str){0});
         }
         size_t end = l->n_brackets > 0 ? 0 : tag_end(l, l->at, block ? "%}" : "}}", block, block);
         if (end > 0) {
@@ -402,7 +419,8 @@ static quire_err lex_all(lexer *l) {
     while (l->at < l->source.n) {
         size_t tag = l->at;
         while (tag + 1 < l->source.n &&
-               !(l->source.p[tag] == '{' && strchr("{%#", l->source.p[tag + 1]) != NULL && l->source.p[tag + 1] != '\0')) {
+               !(l->source.p[tag] == '{' && strchr("{%#", l->source.p[tag + 1]) != NULL &&
+                 l->source.p[tag + 1] != '\0')) {
             tag++;
         }
         if (tag + 1 >= l->source.n) {

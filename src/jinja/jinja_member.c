@@ -17,9 +17,11 @@ static quire_err no_member(jrun *r, jvalue object, str name, jvalue *out) {
                                none ? "" : " object", (int)name.n, name.p);
 }
 
-/* True for a method that would change a list or dictionary. Its use is refused, as in the sandbox. */
+/* True for a method that would change a list or dictionary. Its use is refused, as in the
+ * sandbox. */
 static bool changes(jvalue object, str name) {
-    static const char *const of_list[] = {"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"};
+    static const char *const of_list[] = {"append", "clear", "pop",    "reverse",
+                                          "insert", "sort",  "extend", "remove"};
     static const char *const of_dict[] = {"clear", "pop", "popitem", "setdefault", "update"};
     if (jis(object, J_LIST)) {
         return jname_in(name, of_list, sizeof of_list / sizeof of_list[0]);
@@ -27,7 +29,8 @@ static bool changes(jvalue object, str name) {
     return jis(object, J_DICT) && jname_in(name, of_dict, sizeof of_dict / sizeof of_dict[0]);
 }
 
-/* True for a name that the sandbox keeps from templates. A key of a dictionary may begin as these do. */
+/* True for a name that the sandbox keeps from templates. A key of a dictionary may begin
+ * as these do. */
 static bool is_unsafe(jvalue object, str name) {
     static const char *const of_dict[] = {"__class__",
                                           "__class_getitem__",
@@ -70,8 +73,9 @@ static bool is_unsafe(jvalue object, str name) {
 }
 
 static bool is_number_method(str name) {
-    static const char *const names[] = {"conjugate",        "bit_length", "bit_count", "to_bytes", "from_bytes",
-                                        "as_integer_ratio", "is_integer", "hex",       "fromhex"};
+    static const char *const names[] = {"conjugate",  "bit_length", "bit_count",
+                                        "to_bytes",   "from_bytes", "as_integer_ratio",
+                                        "is_integer", "hex",        "fromhex"};
     return jname_in(name, names, sizeof names / sizeof names[0]);
 }
 
@@ -101,7 +105,9 @@ static quire_err loop_member(jrun *r, jloop *l, str name, jvalue *out) {
         if (str_is(name, members[m].name)) {
             *out = members[m].value;
             bool outside = jis(*out, J_MISSING);
-            return outside ? jrun_make_undefined(r, out, "there is no %s item", str_is(name, "previtem") ? "previous" : "next") : QUIRE_OK;
+            return outside ? jrun_make_undefined(r, out, "there is no %s item",
+                                                 str_is(name, "previtem") ? "previous" : "next")
+                           : QUIRE_OK;
         }
     }
     return no_member(r, (jvalue){.kind = J_LOOP, .u.loop = l}, name, out);
@@ -119,7 +125,9 @@ static quire_err macro_member(jrun *r, jvalue macro, str name, jvalue *out) {
         }
         return jrun_list(r, J_TUPLE, names, node->n, out);
     } else if (str_is(name, "catch_kwargs") || str_is(name, "catch_varargs") || str_is(name, "caller")) {
-        *out = jbool(str_is(name, "caller") ? node->uses_caller : str_is(name, "catch_kwargs") ? node->uses_kwargs : node->uses_varargs);
+        *out = jbool(str_is(name, "caller")         ? node->uses_caller
+                     : str_is(name, "catch_kwargs") ? node->uses_kwargs
+                                                    : node->uses_varargs);
     } else {
         return no_member(r, macro, name, out);
     }
@@ -142,11 +150,13 @@ static quire_err number_member(jrun *r, jvalue number, str name, jvalue *out) {
 
 /* A member of a value that has few. */
 static quire_err plain_member(jrun *r, jvalue object, str name, jvalue *out) {
-    if (jis(object, J_FUNCTION) && str_is(name, "fromkeys") && str_is(str_of(object.u.function->name), "dict")) {
+    if (jis(object, J_FUNCTION) && str_is(name, "fromkeys") &&
+        str_is(str_of(object.u.function->name), "dict")) {
         *out = (jvalue){.kind = J_FUNCTION, .u.function = jinja_find_global(str_of("dict.fromkeys"))};
         return QUIRE_OK;
     }
-    if (jis(object, J_TUPLE) && object.u.list->view != NULL && (str_is(name, "grouper") || str_is(name, "list"))) {
+    if (jis(object, J_TUPLE) && object.u.list->view != NULL &&
+        (str_is(name, "grouper") || str_is(name, "list"))) {
         *out = object.u.list->items[str_is(name, "list")];
         return QUIRE_OK;
     }
@@ -170,8 +180,8 @@ quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out) {
         return jrun_undefined(r, object);
     }
     if (is_unsafe(object, name)) {
-        return jrun_make_undefined(r, out, "access to attribute '%.*s' of '%s' object is unsafe.", (int)name.n, name.p,
-                                   jvalue_type(object));
+        return jrun_make_undefined(r, out, "access to attribute '%.*s' of '%s' object is unsafe.",
+                                   (int)name.n, name.p, jvalue_type(object));
     }
     const jfunction *f = jinja_find_method(object, name);
     if (f != NULL) {
@@ -243,9 +253,10 @@ static quire_err no_element(jrun *r, jvalue object, jvalue key, jvalue *out) {
     if (jvalue_write_repr(key, &r->scratch) != QUIRE_OK) {
         return jrun_make_undefined(r, out, "no such element");
     }
-    return jrun_make_undefined(r, out, "%s%s has no element %.*s", jis(object, J_NONE) ? "None" : jvalue_type(object),
-                               jis(object, J_NONE) ? "" : " object", (int)(r->scratch.text.n < 150 ? r->scratch.text.n : 150),
-                               r->scratch.text.p);
+    return jrun_make_undefined(r, out, "%s%s has no element %.*s",
+                               jis(object, J_NONE) ? "None" : jvalue_type(object),
+                               jis(object, J_NONE) ? "" : " object",
+                               (int)(r->scratch.text.n < 150 ? r->scratch.text.n : 150), r->scratch.text.p);
 }
 
 quire_err jget_item(jrun *r, jvalue object, jvalue key, jvalue *out) {
@@ -255,7 +266,8 @@ quire_err jget_item(jrun *r, jvalue object, jvalue key, jvalue *out) {
     if (jis(object, J_DICT)) {
         const jvalue *found = NULL;
         quire_err e = jdict_get(&r->steps, object.u.dict, key, &found);
-        TRY(e == QUIRE_OK || e == QUIRE_BAD_REQUEST ? QUIRE_OK : jrun_over(r, e)); /* a key that Python cannot hash is not there */
+        /* a key that Python cannot hash is not there */
+        TRY(e == QUIRE_OK || e == QUIRE_BAD_REQUEST ? QUIRE_OK : jrun_over(r, e));
         if (found != NULL) {
             *out = *found;
             return QUIRE_OK;
@@ -274,7 +286,8 @@ quire_err jget_item(jrun *r, jvalue object, jvalue key, jvalue *out) {
 }
 
 /* Python's slice.indices(n). */
-static quire_err slice_bounds(jrun *r, const jvalue bounds[3], int64_t n, int64_t *start, int64_t *stop, int64_t *step) {
+static quire_err slice_bounds(jrun *r, const jvalue bounds[3], int64_t n, int64_t *start, int64_t *stop,
+                              int64_t *step) {
     int64_t given[3] = {0, 0, 1};
     for (int i = 0; i < 3; i++) {
         if (!jis(bounds[i], J_NONE)) {
@@ -303,7 +316,8 @@ bool jcan_slice(jvalue v) {
     return jis(v, J_STRING) || jis(v, J_LIST) || jis(v, J_TUPLE) || jis(v, J_RANGE) || jis(v, J_UNDEFINED);
 }
 
-/* *out = the place of member i, which may be the one behind the last. False: beyond 64 bits. */
+/* *out = the place of member i, which may be the one behind the last. False: beyond 64
+ * bits. */
 static bool range_place(const jrange *g, int64_t i, int64_t *out) {
     return !__builtin_mul_overflow(i, g->step, out) && !__builtin_add_overflow(g->start, *out, out);
 }
@@ -315,7 +329,8 @@ static quire_err range_slice(jrun *r, const jrange *g, const jvalue bounds[3], j
     TRY(slice_bounds(r, bounds, g->n, &start, &stop, &step));
     *part = (jrange){.n = 0};
     if (!range_place(g, start, &part->start) || !range_place(g, stop, &part->stop)) {
-        return jrun_fail(r, QUIRE_UNSUPPORTED, "a slice of a range that ends beyond 64 bits is not supported");
+        return jrun_fail(r, QUIRE_UNSUPPORTED,
+                         "a slice of a range that ends beyond 64 bits is not supported");
     }
     distance = step > 0 ? stop - start : start - stop;
     if (distance > 0) {
@@ -334,9 +349,10 @@ quire_err jget_slice(jrun *r, jvalue object, const jvalue bounds[3], jvalue *out
     }
     bool text = jis(object, J_STRING);
     if (!text && !jis(object, J_LIST) && !jis(object, J_TUPLE)) {
-        return jis(object, J_RANGE)  ? range_slice(r, object.u.range, bounds, out)
-               : jis(object, J_DICT) ? jrun_fail(r, QUIRE_BAD_REQUEST, "unhashable type: 'slice'")
-                                     : jrun_fail(r, QUIRE_BAD_REQUEST, "'%s' object is not subscriptable", jvalue_type(object));
+        return jis(object, J_RANGE) ? range_slice(r, object.u.range, bounds, out)
+               : jis(object, J_DICT)
+                   ? jrun_fail(r, QUIRE_BAD_REQUEST, "unhashable type: 'slice'")
+                   : jrun_fail(r, QUIRE_BAD_REQUEST, "'%s' object is not subscriptable", jvalue_type(object));
     }
     const jvalue *items;
     size_t n_items;
@@ -358,7 +374,9 @@ quire_err jget_slice(jrun *r, jvalue object, const jvalue bounds[3], jvalue *out
     }
     str s = {0};
     if (step == 1) {
-        s = n == 0 ? s : (str){taken[0].u.s.p, (size_t)(taken[n - 1].u.s.p - taken[0].u.s.p) + taken[n - 1].u.s.n};
+        s = n == 0
+                ? s
+                : (str){taken[0].u.s.p, (size_t)(taken[n - 1].u.s.p - taken[0].u.s.p) + taken[n - 1].u.s.n};
     } else {
         for (size_t i = 0; i < n; i++) {
             TRY(jrun_append(r, s, taken[i].u.s, &s));

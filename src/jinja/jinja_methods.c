@@ -44,7 +44,8 @@ enum { KIND_DECIMAL, KIND_DIGIT, KIND_NUMERIC, KIND_ALPHA, KIND_ALNUM, KIND_SPAC
 
 /* True when there are characters and all are of a kind. how: the kind. */
 static JFUNCTION(str_all_are) {
-    static bool (*const kinds[])(int32_t c) = {jchar_is_decimal, jchar_is_digit, jchar_is_numeric, jchar_is_alpha, is_alnum, is_space};
+    static bool (*const kinds[])(int32_t c) = {jchar_is_decimal, jchar_is_digit, jchar_is_numeric,
+                                               jchar_is_alpha,   is_alnum,       is_space};
     str s;
     TRY(jarg_self(r, args, &s));
     bool all = s.n > 0;
@@ -82,7 +83,8 @@ static JFUNCTION(str_is_identifier) {
     bool is = s.n > 0;
     for (size_t i = 0, size; i < s.n && is; i += size) {
         int32_t c = jchar_at(s.p + i, s.n - i, &size);
-        is = c == '_' || jchar_is_alpha(c) || (i > 0 && jchar_in(c, JCATEGORY(ND) | JCATEGORY(MN) | JCATEGORY(MC) | JCATEGORY(PC)));
+        is = c == '_' || jchar_is_alpha(c) ||
+             (i > 0 && jchar_in(c, JCATEGORY(ND) | JCATEGORY(MN) | JCATEGORY(MC) | JCATEGORY(PC)));
     }
     *out = jbool(is);
     return jrun_step(r, s.n / 16);
@@ -185,7 +187,8 @@ static JFUNCTION(str_remove_end) {
 
 /* ---- searching ---- */
 
-/* Cuts s to the optional start and end (in characters). *offset: its first character. *beyond: start is behind the end. */
+/* Cuts s to the optional start and end (in characters). *offset: its first character.
+ * *beyond: start is behind the end. */
 static quire_err window(jrun *r, str *s, jvalue start, jvalue end, int64_t *offset, bool *beyond) {
     int64_t n = (int64_t)jstr_length(*s), from, to;
     TRY(jrun_step(r, s->n / 16));
@@ -223,7 +226,8 @@ static JFUNCTION(str_has_end) {
     return QUIRE_OK;
 }
 
-/* The last offset of needle in s, or SIZE_MAX. Compares at every offset, which counts as steps. */
+/* The last offset of needle in s, or SIZE_MAX. Compares at every offset, which counts as
+ * steps. */
 static quire_err find_last(jrun *r, str s, str needle, size_t *at) {
     size_t i = s.n >= needle.n ? s.n - needle.n + 1 : 0, places = 0;
     *at = SIZE_MAX;
@@ -438,14 +442,16 @@ static const jfunction of_string[] = {
     {"zfill", "self width", str_zfill, 0},
     {"expandtabs", "self ?tabsize", str_expandtabs, 0},
 };
-static const jfunction of_list[] = {
-    {"count", "self value", list_count, 0}, {"index", "self value", list_index, 0}, {"copy", "self", any_copy, 0}};
+static const jfunction of_list[] = {{"count", "self value", list_count, 0},
+                                    {"index", "self value", list_index, 0},
+                                    {"copy", "self", any_copy, 0}};
 static const jfunction of_dict[] = {{"items", "self", dict_view, VIEW_ITEMS},
                                     {"keys", "self", dict_view, VIEW_KEYS},
                                     {"values", "self", dict_view, VIEW_VALUES},
                                     {"get", "self key ?default", dict_get, 0},
                                     {"copy", "self", any_copy, 0}};
-static const jfunction of_loop[] = {{"cycle", "self *", loop_cycle, 0}, {"changed", "self *", loop_changed, 0}};
+static const jfunction of_loop[] = {{"cycle", "self *", loop_cycle, 0},
+                                    {"changed", "self *", loop_changed, 0}};
 
 static const jfunction of_turns[] = {{"next", "self", cycler_next, 0}, {"reset", "self", cycler_reset, 0}};
 

@@ -1,4 +1,5 @@
-/* Methods of strings, lists, dictionaries and loops, in three files; jinja_methods.c has the tables. args[0] is the object. */
+/* Methods of strings, lists, dictionaries and loops, in three files; jinja_methods.c has
+ * the tables. args[0] is the object. */
 #ifndef JINJA_JINJA_METHODS_H
 #define JINJA_JINJA_METHODS_H
 

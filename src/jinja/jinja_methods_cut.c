@@ -16,7 +16,8 @@ static quire_err add_piece(jrun *r, pieces *p, str s) {
     return jrun_step(r, 1);
 }
 
-/* Cuts at runs of blanks, from the left or, with last, from the right; at most max cuts. */
+/* Cuts at runs of blanks, from the left or, with last, from the right; at most max
+ * cuts. */
 static quire_err split_blanks(jrun *r, str s, int64_t max, bool last, pieces *p) {
     s = jstr_strip(s, !last, last);
     while (s.n > 0) {

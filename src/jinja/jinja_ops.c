@@ -17,10 +17,11 @@ static quire_err check_operands(jrun *r, jvalue a, jvalue b) {
 static quire_err type_error(jrun *r, jop op, jvalue a, jvalue b) {
     TRY(check_operands(r, a, b));
     if (op == OP_ADD && jis(a, J_STRING)) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "can only concatenate str (not \"%s\") to str", jvalue_type(b));
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "can only concatenate str (not \"%s\") to str",
+                         jvalue_type(b));
     }
-    return jrun_fail(r, QUIRE_BAD_REQUEST, "unsupported operand type(s) for %s: '%s' and '%s'", symbols[op], jvalue_type(a),
-                     jvalue_type(b));
+    return jrun_fail(r, QUIRE_BAD_REQUEST, "unsupported operand type(s) for %s: '%s' and '%s'", symbols[op],
+                     jvalue_type(a), jvalue_type(b));
 }
 
 /* ---- numbers ---- */
@@ -52,7 +53,9 @@ static quire_err multiply(jrun *r, jvalue a, jvalue b, jvalue *out) {
 /* An operand of a float's operation. */
 static quire_err as_double(jrun *r, jvalue v, double *out) {
     *out = jis(v, J_HUGE) ? jbig_to_double(v.u.big) : jas_double(v);
-    return jis(v, J_HUGE) && isinf(*out) ? jrun_fail(r, QUIRE_BAD_REQUEST, "int too large to convert to float") : QUIRE_OK;
+    return jis(v, J_HUGE) && isinf(*out)
+               ? jrun_fail(r, QUIRE_BAD_REQUEST, "int too large to convert to float")
+               : QUIRE_OK;
 }
 
 static quire_err integer_power(jrun *r, jvalue base, jvalue exponent, jvalue *out) {
@@ -89,13 +92,15 @@ static quire_err big_op(jrun *r, jop op, jvalue a, jvalue b, jvalue *out) {
         return take_big(r, jbig_add(&r->arena, x, y, op == OP_SUB), out);
     }
     if (y->n == 0) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, op == OP_DIV ? "division by zero" : "integer division or modulo by zero");
+        return jrun_fail(r, QUIRE_BAD_REQUEST,
+                         op == OP_DIV ? "division by zero" : "integer division or modulo by zero");
     }
     TRY(jrun_step(r, 1 + 4 * x->n * (y->n + 1)));
     if (op == OP_DIV) {
         TRY(jbig_ratio(&r->arena, x, y, &f) ? QUIRE_OK : jrun_too_big(r));
         *out = jfloat(f);
-        return isinf(f) ? jrun_fail(r, QUIRE_BAD_REQUEST, "integer division result too large for a float") : QUIRE_OK;
+        return isinf(f) ? jrun_fail(r, QUIRE_BAD_REQUEST, "integer division result too large for a float")
+                        : QUIRE_OK;
     }
     TRY(jbig_divide(&r->arena, x, y, &quotient, &remainder) ? QUIRE_OK : jrun_too_big(r));
     *out = op == OP_MOD ? remainder : quotient;
@@ -122,7 +127,8 @@ static quire_err integer_op(jrun *r, jop op, jvalue a, jvalue b, jvalue *out) {
     }
     if (jis_integer(a) && jis_integer(b)) {
         int64_t x = jas_integer(a), y = jas_integer(b), value;
-        if ((op == OP_ADD && !__builtin_add_overflow(x, y, &value)) || (op == OP_SUB && !__builtin_sub_overflow(x, y, &value))) {
+        if ((op == OP_ADD && !__builtin_add_overflow(x, y, &value)) ||
+            (op == OP_SUB && !__builtin_sub_overflow(x, y, &value))) {
             *out = jint(value);
             return QUIRE_OK;
         }
@@ -130,7 +136,8 @@ static quire_err integer_op(jrun *r, jop op, jvalue a, jvalue b, jvalue *out) {
             *out = jint(divide_down(x, y, op == OP_MOD));
             return QUIRE_OK;
         }
-        if (op == OP_DIV && y != 0 && x <= exact && x >= -exact && y <= exact && y >= -exact) { /* others would be rounded twice */
+        /* others would be rounded twice */
+        if (op == OP_DIV && y != 0 && x <= exact && x >= -exact && y <= exact && y >= -exact) {
             *out = jfloat((double)x / (double)y);
             return QUIRE_OK;
         }
@@ -143,7 +150,8 @@ static double float_mod(double a, double b) {
     return m == 0 ? copysign(0, b) : (m < 0) != (b < 0) ? m + b : m;
 }
 
-/* As Python computes it: what fmod leaves is subtracted before the sign is put right, so that an infinite b counts. */
+/* As Python computes it: what fmod leaves is subtracted before the sign is put right, so
+ * that an infinite b counts. */
 static double float_floor_div(double a, double b) {
     double m = fmod(a, b), quotient = (a - m) / b;
     quotient -= m != 0 && (m < 0) != (b < 0);
@@ -180,7 +188,8 @@ static quire_err float_op(jrun *r, jop op, double a, double b, jvalue *out) {
         break;
     case OP_POW:
         if ((a == 0 && b < 0) || (a < 0 && b != floor(b))) {
-            return jrun_fail(r, a == 0 ? QUIRE_BAD_REQUEST : QUIRE_UNSUPPORTED, "the power of %g and %g is not a number", a, b);
+            return jrun_fail(r, a == 0 ? QUIRE_BAD_REQUEST : QUIRE_UNSUPPORTED,
+                             "the power of %g and %g is not a number", a, b);
         }
         value = pow(a, b);
         if (isinf(value) && isfinite(a) && isfinite(b)) {
@@ -298,7 +307,8 @@ static quire_err negate(jrun *r, bool minus, jvalue a, jvalue *out) {
         return minus ? take_big(r, jbig_negate(&r->arena, x), out) : take_big(r, a, out);
     }
     if (!jis_integer(a)) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "bad operand type for unary %c: '%s'", minus ? '-' : '+', jvalue_type(a));
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "bad operand type for unary %c: '%s'", minus ? '-' : '+',
+                         jvalue_type(a));
     }
     int64_t value = jas_integer(a);
     *out = jint(minus ? -value : value);
@@ -354,7 +364,9 @@ static int order_big(jvalue a, jvalue b) {
     }
     if (jis(b, J_FLOAT)) {
         double f = jbig_to_double(a.u.big);
-        return order_doubles(f, b.u.f) != 0 || jbig_equals_double(a.u.big, b.u.f) ? order_doubles(f, b.u.f) : a.u.big->negative ? -1 : 1;
+        return order_doubles(f, b.u.f) != 0 || jbig_equals_double(a.u.big, b.u.f) ? order_doubles(f, b.u.f)
+               : a.u.big->negative                                                ? -1
+                                                                                  : 1;
     }
     return a.u.big->negative ? -1 : 1; /* beyond every integer of 64 bits */
 }
@@ -388,13 +400,15 @@ quire_err jop_order(jrun *r, const char *symbol, jvalue a, jvalue b, int *order)
         return QUIRE_OK;
     }
     TRY(check_operands(r, a, b));
-    return jrun_fail(r, QUIRE_BAD_REQUEST, "'%s' not supported between instances of '%s' and '%s'", symbol, jvalue_type(a), jvalue_type(b));
+    return jrun_fail(r, QUIRE_BAD_REQUEST, "'%s' not supported between instances of '%s' and '%s'", symbol,
+                     jvalue_type(a), jvalue_type(b));
 }
 
 static quire_err contains(jrun *r, jvalue container, jvalue item, bool *out) {
     if (jis(container, J_STRING)) {
         if (!jis(item, J_STRING)) {
-            return jrun_fail(r, QUIRE_BAD_REQUEST, "'in <string>' requires string as left operand, not %s", jvalue_type(item));
+            return jrun_fail(r, QUIRE_BAD_REQUEST, "'in <string>' requires string as left operand, not %s",
+                             jvalue_type(item));
         }
         *out = jstr_find(container.u.s, item.u.s, 0) != SIZE_MAX;
         return jrun_step(r, container.u.s.n / 64);
@@ -408,7 +422,8 @@ static quire_err contains(jrun *r, jvalue container, jvalue item, bool *out) {
     const jvalue *items;
     size_t n;
     if (!jis(container, J_UNDEFINED) && !jis(container, J_RANGE) && !jis_listlike(container)) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "argument of type '%s' is not iterable", jvalue_type(container));
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "argument of type '%s' is not iterable",
+                         jvalue_type(container));
     }
     TRY(jrun_items(r, container, &items, &n));
     *out = false;
@@ -432,6 +447,9 @@ quire_err jop_compare(jrun *r, jcompare op, jvalue a, jvalue b, bool *out) {
     }
     int order;
     TRY(jop_order(r, names[op], a, b, &order));
-    *out = op == CMP_LT ? order < 0 : op == CMP_LE ? order <= 0 : op == CMP_GT ? order == 1 : order == 0 || order == 1;
+    *out = op == CMP_LT   ? order < 0
+           : op == CMP_LE ? order <= 0
+           : op == CMP_GT ? order == 1
+                          : order == 0 || order == 1;
     return QUIRE_OK;
 }

@@ -19,7 +19,8 @@ void jout_clear(jout *o) {
     o->origin = JINJA_TEMPLATE;
 }
 
-/* The next capacity of an array of elements of size bytes that is to hold `needed`; counted. The caller releases the last one. */
+/* The next capacity of an array of elements of size bytes that is to hold `needed`;
+ * counted. The caller releases the last one. */
 static quire_err more(jout *o, size_t cap, size_t first, size_t needed, size_t size, size_t *wanted) {
     *wanted = cap == 0 ? first : 2 * cap;
     *wanted = needed > *wanted ? needed : *wanted;
@@ -117,14 +118,19 @@ quire_err jout_f(jout *o, const char *format, ...) {
     va_start(args, format);
     int n = vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return n < 0 || (size_t)n >= sizeof text ? QUIRE_TOO_LARGE : jout_add_as(o, (str){text, (size_t)n}, o->origin);
+    return n < 0 || (size_t)n >= sizeof text ? QUIRE_TOO_LARGE
+                                             : jout_add_as(o, (str){text, (size_t)n}, o->origin);
 }
 
 bool jout_take(const jout *o, str *out) {
     const jinja_spans *in = &o->input;
     bool whole = in->n == 1 && in->spans[0].start == 0 && in->spans[0].end == o->text.n;
     uint8_t *origins;
-    char *copy = jarena_bytes(o->arena, o->text.n, whole ? JINJA_INPUT : in->n > 0 ? JINJA_MIXED : JINJA_TEMPLATE, &origins);
+    char *copy = jarena_bytes(o->arena, o->text.n,
+                              whole       ? JINJA_INPUT
+                              : in->n > 0 ? JINJA_MIXED
+                                          : JINJA_TEMPLATE,
+                              &origins);
     if (copy == NULL) {
         return false;
     }

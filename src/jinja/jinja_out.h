@@ -1,4 +1,5 @@
-/* Output: a growing text with the runs of bytes that came in with the variables. Its memory counts in the arena's budget. */
+/* Output: a growing text with the runs of bytes that came in with the variables. Its
+ * memory counts in the arena's budget. */
 #ifndef JINJA_JINJA_OUT_H
 #define JINJA_JINJA_OUT_H
 
@@ -13,7 +14,8 @@ typedef struct jout {
 
 void jout_deinit(jout *o);
 void jout_clear(jout *o);
-/* Append. QUIRE_TOO_LARGE: a limit; QUIRE_CANCELLED; arena->refused names both. QUIRE_NO_MEMORY. */
+/* Append. QUIRE_TOO_LARGE: a limit; QUIRE_CANCELLED; arena->refused names both.
+ * QUIRE_NO_MEMORY. */
 quire_err jout_add(jout *o, str s); /* with the origins of s */
 quire_err jout_str(jout *o, const char *s);
 quire_err jout_char(jout *o, char c);

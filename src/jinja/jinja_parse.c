@@ -4,7 +4,8 @@
 
 #include "jinja/jinja_ast.h"
 
-static quire_err parse_body(jparser *p, const char *const *ends, size_t n_ends, const char *opened, jnode **out);
+static quire_err parse_body(jparser *p, const char *const *ends, size_t n_ends, const char *opened,
+                            jnode **out);
 static quire_err parse_block(jparser *p, const char *end, jnode **out);
 
 /* ---- steps shared with jinja_expr.c ---- */
@@ -23,7 +24,9 @@ quire_err jparse_check_memory(jparser *parser, const void *p) {
 }
 
 quire_err jparse_enter(jparser *p) {
-    return ++p->depth > JINJA_MAX_NESTING ? jparse_fail(p, QUIRE_TOO_LARGE, "nested more than %d deep", JINJA_MAX_NESTING) : QUIRE_OK;
+    return ++p->depth > JINJA_MAX_NESTING
+               ? jparse_fail(p, QUIRE_TOO_LARGE, "nested more than %d deep", JINJA_MAX_NESTING)
+               : QUIRE_OK;
 }
 
 quire_err jparse_node(jparser *p, jnode_kind kind, const jtoken *at, jnode **out) {
@@ -129,7 +132,8 @@ static quire_err check_target(jparser *p, const jnode *target) {
         return QUIRE_OK;
     }
     if ((target->kind != N_TUPLE && target->kind != N_LIST) || target->n == 0) {
-        return jparse_fail(p, QUIRE_INVALID, "can't assign to %s", target->kind == N_CONST ? "'const'" : "an expression");
+        return jparse_fail(p, QUIRE_INVALID, "can't assign to %s",
+                           target->kind == N_CONST ? "'const'" : "an expression");
     }
     for (size_t i = 0; i < target->n; i++) {
         TRY(check_target(p, target->items[i]));
@@ -137,8 +141,8 @@ static quire_err check_target(jparser *p, const jnode *target) {
     return QUIRE_OK;
 }
 
-/* Parses the target of a loop, a set or a with: a name, names in a tuple, or, with_member, a member of a namespace. stop: a name that ends
- * it, or NULL. */
+/* Parses the target of a loop, a set or a with: a name, names in a tuple, or,
+ * with_member, a member of a namespace. stop: a name that ends it, or NULL. */
 static quire_err parse_target(jparser *p, bool with_member, const char *stop, jnode **out) {
     jnodes items = {0};
     const jtoken *start = p->at;
@@ -150,7 +154,8 @@ static quire_err parse_target(jparser *p, bool with_member, const char *stop, jn
     }
     bool comma = false;
     do {
-        if (comma && (p->at->kind == T_BLOCK_END || jparse_is_op(p, "=") || (stop != NULL && jparse_is_name(p, stop)))) {
+        if (comma && (p->at->kind == T_BLOCK_END || jparse_is_op(p, "=") ||
+                      (stop != NULL && jparse_is_name(p, stop)))) {
             break;
         }
         jnode *item;
@@ -259,7 +264,8 @@ static quire_err parse_parameters(jparser *p, jnode *macro) {
         }
         for (size_t i = 0; i < names.n; i++) {
             if (str_eq(names.p[i]->name, name->name)) {
-                return jparse_fail(p, QUIRE_INVALID, "duplicate argument '%.*s'", (int)name->name.n, name->name.p);
+                return jparse_fail(p, QUIRE_INVALID, "duplicate argument '%.*s'", (int)name->name.n,
+                                   name->name.p);
             }
         }
         TRY(jparse_add(p, &names, name));
@@ -369,7 +375,8 @@ static quire_err parse_block_tag(jparser *p, jnode **out) {
     p->loops = loops;
     for (size_t i = 0; i < p->blocks->n; i++) {
         if (str_eq(p->blocks->p[i]->name, (*out)->name)) {
-            return jparse_fail(p, QUIRE_INVALID, "block '%.*s' defined twice", (int)(*out)->name.n, (*out)->name.p);
+            return jparse_fail(p, QUIRE_INVALID, "block '%.*s' defined twice", (int)(*out)->name.n,
+                               (*out)->name.p);
         }
     }
     TRY(jparse_add(p, p->blocks, *out));
@@ -377,7 +384,8 @@ static quire_err parse_block_tag(jparser *p, jnode **out) {
         TRY(jparse_expect_name(p, &end));
         return str_eq((*out)->name, end)
                    ? QUIRE_OK
-                   : jparse_fail(p, QUIRE_INVALID, "expected token 'end of statement block', got '%.*s'", (int)end.n, end.p);
+                   : jparse_fail(p, QUIRE_INVALID, "expected token 'end of statement block', got '%.*s'",
+                                 (int)end.n, end.p);
     }
     return QUIRE_OK;
 }
@@ -413,7 +421,8 @@ static quire_err parse_extends(jparser *p, jnode **out) {
 
 static quire_err parse_include(jparser *p, jnode **out) {
     TRY(parse_other(p, N_INCLUDE, out));
-    (*out)->ignores_missing = jparse_is_name(p, "ignore") && p->at[1].kind == T_NAME && str_is(p->at[1].text, "missing");
+    (*out)->ignores_missing =
+        jparse_is_name(p, "ignore") && p->at[1].kind == T_NAME && str_is(p->at[1].text, "missing");
     p->at += (*out)->ignores_missing ? 2 : 0;
     parse_context(p, *out, true);
     return QUIRE_OK;
@@ -455,16 +464,18 @@ static quire_err parse_from(jparser *p, jnode **out) {
     return QUIRE_OK;
 }
 
-/* Whether Jinja computes an expression when it compiles: it has no names, no calls, and none of the filters that see the template's.
- * levels: how deep it may be; no render evaluates a deeper one. */
+/* Whether Jinja computes an expression when it compiles: it has no names, no calls, and
+ * none of the filters that see the template's. levels: how deep it may be; no render
+ * evaluates a deeper one. */
 static bool is_constant(const jnode *node, int levels) {
     static const char *const see[] = {"map", "select", "reject", "selectattr", "rejectattr", "random"};
     if (node == NULL) {
         return true;
     }
     bool all = levels > 0 && node->kind != N_NAME && node->kind != N_CALL &&
-               !(node->kind == N_FILTER && jname_in(node->name, see, sizeof see / sizeof see[0])) && is_constant(node->a, levels - 1) &&
-               is_constant(node->b, levels - 1) && is_constant(node->c, levels - 1);
+               !(node->kind == N_FILTER && jname_in(node->name, see, sizeof see / sizeof see[0])) &&
+               is_constant(node->a, levels - 1) && is_constant(node->b, levels - 1) &&
+               is_constant(node->c, levels - 1);
     for (size_t i = 0; i < node->n && all; i++) {
         all = is_constant(node->items[i], levels - 1);
     }
@@ -518,17 +529,21 @@ static quire_err parse_statement(jparser *p, jnode **out) {
     return jparse_fail(p, QUIRE_INVALID, "Encountered unknown tag '%.*s'", (int)p->at->text.n, p->at->text.p);
 }
 
-/* Parses text, prints and statements until a tag of one of ends. p is then at that tag's name (for ends that continue the statement) or,
- * for the last of the statement, on the token before the block's end. */
-static quire_err parse_items(jparser *p, const char *const *ends, size_t n_ends, const char *opened, jnodes *items) {
+/* Parses text, prints and statements until a tag of one of ends. p is then at that tag's
+ * name (for ends that continue the statement) or, for the last of the statement, on the
+ * token before the block's end. */
+static quire_err parse_items(jparser *p, const char *const *ends, size_t n_ends, const char *opened,
+                             jnodes *items) {
     for (;;) {
         const jtoken *start = p->at;
         jnode *node;
         switch (p->at->kind) {
         case T_END:
-            return opened == NULL ? QUIRE_OK
-                                  : jparse_fail(p, QUIRE_INVALID, "Unexpected end of template: '%s' is not closed, '%s' is missing", opened,
-                                                ends[n_ends - 1]);
+            return opened == NULL
+                       ? QUIRE_OK
+                       : jparse_fail(p, QUIRE_INVALID,
+                                     "Unexpected end of template: '%s' is not closed, '%s' is missing",
+                                     opened, ends[n_ends - 1]);
         case T_DATA:
             TRY(jparse_node(p, N_DATA, start, &node));
             node->name = p->at->text;
@@ -552,7 +567,8 @@ static quire_err parse_items(jparser *p, const char *const *ends, size_t n_ends,
 }
 
 /* Parses the rest of a tag's line, then what follows until one of ends. */
-static quire_err parse_body(jparser *p, const char *const *ends, size_t n_ends, const char *opened, jnode **out) {
+static quire_err parse_body(jparser *p, const char *const *ends, size_t n_ends, const char *opened,
+                            jnode **out) {
     jnodes items = {0};
     jparse_skip_op(p, ":"); /* Jinja allows a colon there */
     TRY(expect_block_end(p));
@@ -564,7 +580,8 @@ static quire_err parse_body(jparser *p, const char *const *ends, size_t n_ends, 
     return QUIRE_OK;
 }
 
-/* A body that one tag ends, and that tag's name: "end" and the name of the one that it closes. */
+/* A body that one tag ends, and that tag's name: "end" and the name of the one that it
+ * closes. */
 static quire_err parse_block(jparser *p, const char *end, jnode **out) {
     TRY(parse_body(p, &end, 1, end + strlen("end"), out));
     p->at++;

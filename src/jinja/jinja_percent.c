@@ -30,7 +30,8 @@ static quire_err named_value(percent *p, jvalue *out) {
     size_t end = jstr_find(p->rest, str_of(")"), 0);
     TRY(end != SIZE_MAX && jis(p->args, J_UNDEFINED) ? jrun_undefined(p->r, p->args) : QUIRE_OK);
     if (end == SIZE_MAX || !jis(p->args, J_DICT)) {
-        return jrun_fail(p->r, QUIRE_BAD_REQUEST, end == SIZE_MAX ? "incomplete format key" : "format requires a mapping");
+        return jrun_fail(p->r, QUIRE_BAD_REQUEST,
+                         end == SIZE_MAX ? "incomplete format key" : "format requires a mapping");
     }
     str name = {p->rest.p, end};
     const jvalue *found;
@@ -54,8 +55,9 @@ static quire_err count(percent *p, int64_t *out) {
     }
     for (*out = 0; p->rest.n > 0 && p->rest.p[0] >= '0' && p->rest.p[0] <= '9';) {
         *out = *out * 10 + (take(p) - '0');
-        TRY(*out > JFORMAT_MAX_WIDTH ? jrun_fail(p->r, QUIRE_TOO_LARGE, "a width of more than %d characters", JFORMAT_MAX_WIDTH)
-                                     : QUIRE_OK);
+        TRY(*out > JFORMAT_MAX_WIDTH
+                ? jrun_fail(p->r, QUIRE_TOO_LARGE, "a width of more than %d characters", JFORMAT_MAX_WIDTH)
+                : QUIRE_OK);
     }
     return QUIRE_OK;
 }
@@ -101,12 +103,15 @@ static quire_err write(percent *p, jvalue v, jformat_spec *s, jout *out) {
     } else if (jis(v, J_UNDEFINED) && strchr("diueEfFgG", s->type) != NULL) {
         return jrun_undefined(p->r, v);
     } else if (!number) {
-        return jrun_fail(p->r, QUIRE_BAD_REQUEST, "%%%c format: a real number is required, not %s", s->type, jvalue_type(v));
+        return jrun_fail(p->r, QUIRE_BAD_REQUEST, "%%%c format: a real number is required, not %s", s->type,
+                         jvalue_type(v));
     } else if (jis(v, J_FLOAT) && strchr("diu", s->type) != NULL) {
         TRY(jcall_function(p->r, jinja_find_filter(str_of("int")), &v, &(jargs){0}, &v));
     }
     if (s->type == 'o' || s->type == 'x' || s->type == 'X') {
-        TRY(jis(v, J_FLOAT) ? jrun_fail(p->r, QUIRE_BAD_REQUEST, "%%%c format: an integer is required, not float", s->type) : QUIRE_OK);
+        TRY(jis(v, J_FLOAT) ? jrun_fail(p->r, QUIRE_BAD_REQUEST,
+                                        "%%%c format: an integer is required, not float", s->type)
+                            : QUIRE_OK);
     }
     return jformat_value(p->r, v, s, out);
 }
@@ -149,8 +154,11 @@ static quire_err expand(percent *p, jout *out) {
         }
     }
     bool tuple = jis(p->args, J_TUPLE), leaves = p->n_used < (tuple ? p->args.u.list->n : 1);
-    bool may_leave = p->named || (!tuple && (jis(p->args, J_DICT) || jis(p->args, J_LIST) || jis(p->args, J_UNDEFINED)));
-    return leaves && !may_leave ? jrun_fail(p->r, QUIRE_BAD_REQUEST, "not all arguments converted during string formatting") : QUIRE_OK;
+    bool may_leave =
+        p->named || (!tuple && (jis(p->args, J_DICT) || jis(p->args, J_LIST) || jis(p->args, J_UNDEFINED)));
+    return leaves && !may_leave
+               ? jrun_fail(p->r, QUIRE_BAD_REQUEST, "not all arguments converted during string formatting")
+               : QUIRE_OK;
 }
 
 quire_err jformat_percent(jrun *r, jvalue format, jvalue args, jvalue *out) {

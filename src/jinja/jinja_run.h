@@ -1,6 +1,7 @@
 /* A render in progress: its state, and the functions that the evaluator's files share.
  *
- * Functions return QUIRE_OK, or fill the render's error (with the line and column of the node being evaluated) and return its code. */
+ * Functions return QUIRE_OK, or fill the render's error (with the line and column of the
+ * node being evaluated) and return its code. */
 #ifndef JINJA_JINJA_RUN_H
 #define JINJA_JINJA_RUN_H
 
@@ -20,14 +21,16 @@ typedef struct jrun {
     const jnode *at; /* what is being evaluated */
     int depth;
     bool autoescape;
-    bool folds; /* within an expression that Jinja computes when it compiles: there a failed slice is undefined */
+    /* within an expression that Jinja computes when it compiles: there a failed slice is
+     * undefined */
+    bool folds;
     jsteps steps;
     uint64_t chance; /* state of the numbers of random */
     jflow flow;      /* a break or continue that has not reached its loop */
 } jrun;
 
-/* Variables of a template, loop body, macro or block; names not found go to the parent, then to the outermost one's context, then to
- * the globals. */
+/* Variables of a template, loop body, macro or block; names not found go to the parent,
+ * then to the outermost one's context, then to the globals. */
 struct jscope {
     jscope *parent;
     struct jbinding {
@@ -67,9 +70,11 @@ typedef struct jargs {
     size_t n_named;
 } jargs;
 
-/* A filter, test, method or global. params: names separated by blanks, "?name" may be left out (J_MISSING), a last "*" takes further
- * arguments, which come in rest. args: one value a name; the first is the input or the object. how: of functions that share a call, which
- * one is meant. call: NULL for what Jinja has and this does not, which is refused by name. */
+/* A filter, test, method or global. params: names separated by blanks, "?name" may be
+ * left out (J_MISSING), a last "*" takes further arguments, which come in rest. args: one
+ * value a name; the first is the input or the object. how: of functions that share a
+ * call, which one is meant. call: NULL for what Jinja has and this does not, which is
+ * refused by name. */
 typedef struct jfunction {
     const char *name, *params;
     quire_err (*call)(jrun *r, int how, const jvalue *args, const jargs *rest, jvalue *out);
@@ -77,9 +82,10 @@ typedef struct jfunction {
 } jfunction;
 
 /* The head of such a function; most of them read only some of its parameters. */
-#define JFUNCTION(name)                                                                                                                    \
-    quire_err name(__attribute__((unused)) jrun *r, __attribute__((unused)) int how, __attribute__((unused)) const jvalue *args,           \
-                   __attribute__((unused)) const jargs *rest, __attribute__((unused)) jvalue *out)
+#define JFUNCTION(name)                                                                                      \
+    quire_err name(__attribute__((unused)) jrun *r, __attribute__((unused)) int how,                         \
+                   __attribute__((unused)) const jvalue *args, __attribute__((unused)) const jargs *rest,    \
+                   __attribute__((unused)) jvalue *out)
 
 typedef struct jmethod {
     const jfunction *function;
@@ -111,7 +117,8 @@ typedef struct jloop {
 
 quire_err jrun_fail(jrun *r, quire_err code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 quire_err jrun_no_memory(jrun *r);
-/* The error of jsteps_take or turn_poll: QUIRE_CANCELLED, or QUIRE_TOO_LARGE where the render's steps are taken or its time is over. */
+/* The error of jsteps_take or turn_poll: QUIRE_CANCELLED, or QUIRE_TOO_LARGE where the
+ * render's steps are taken or its time is over. */
 quire_err jrun_over(jrun *r, quire_err e);
 /* That error if p, which an allocation returned, is NULL. */
 quire_err jrun_check_memory(jrun *r, const void *p);
@@ -119,7 +126,8 @@ quire_err jrun_check_memory(jrun *r, const void *p);
 quire_err jrun_too_big(jrun *r);
 /* Counts n steps against the bound. */
 quire_err jrun_step(jrun *r, size_t n);
-/* Begins the evaluation of a node: one step, and one level deeper; the caller takes the level back at its end. */
+/* Begins the evaluation of a node: one step, and one level deeper; the caller takes the
+ * level back at its end. */
 quire_err jrun_enter(jrun *r, const jnode *node);
 /* The error of using an undefined value. */
 quire_err jrun_undefined(jrun *r, jvalue v);
@@ -142,12 +150,14 @@ quire_err jrun_set(jrun *r, jdict *d, jvalue key, jvalue value);
 quire_err jrun_get(jrun *r, const jdict *d, jvalue key, const jvalue **out);
 /* Copies bytes to a string. */
 quire_err jrun_text(jrun *r, str s, jvalue *out);
-quire_err jrun_make_undefined(jrun *r, jvalue *out, const char *format, ...) __attribute__((format(printf, 3, 4)));
+quire_err jrun_make_undefined(jrun *r, jvalue *out, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Appends str(v) to *out; an escaped string counts as the plain one. */
 quire_err jrun_write(jrun *r, jvalue v, jout *out);
 /* str(v) as a string of the arena (v itself where it is a string). */
 quire_err jrun_to_text(jrun *r, jvalue v, str *out);
-/* v's own text; a TypeError when it is not a string. `what` is its name in the message. */
+/* v's own text; a TypeError when it is not a string. `what` is its name in the
+ * message. */
 quire_err jrun_want_text(jrun *r, jvalue v, const char *what, str *out);
 quire_err jrun_want_integer(jrun *r, jvalue v, const char *what, int64_t *out);
 /* True when an optional argument is present and not none. */
@@ -165,7 +175,8 @@ quire_err jrun_add_as(jrun *r, str s, uint8_t origin);
 quire_err jrun_add(jrun *r, str s);
 /* The scratch buffer's text as a string. */
 quire_err jrun_scratch(jrun *r, jvalue *out);
-/* The text of a buffer as a string, unless e, what filled it, failed. Frees the buffer. */
+/* The text of a buffer as a string, unless e, what filled it, failed. Frees the
+ * buffer. */
 quire_err jrun_take_text(jrun *r, quire_err e, jout *text, jvalue *out);
 /* The items of an iteration over v; exhausts an iterator. */
 quire_err jrun_items(jrun *r, jvalue v, const jvalue **items, size_t *n);
@@ -200,7 +211,8 @@ quire_err jexec_include(jrun *r, const jnode *node, jscope *scope);
 quire_err jexec_import(jrun *r, const jnode *node, jscope *scope);
 /* self. */
 quire_err jblock_self(jrun *r, jvalue *out);
-/* A block of self by its name, or the block that another one overrides (its member super); J_MISSING: there is none. */
+/* A block of self by its name, or the block that another one overrides (its member
+ * super); J_MISSING: there is none. */
 quire_err jblock_member(jrun *r, jvalue object, str name, jvalue *out);
 /* Calls a block: its text. */
 quire_err jblock_call(jrun *r, const jblock_ref *b, const jargs *args, jvalue *out);
@@ -226,8 +238,8 @@ quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out); /* jinja_m
 quire_err jget_item(jrun *r, jvalue object, jvalue key, jvalue *out);
 bool jcan_slice(jvalue v);
 quire_err jget_slice(jrun *r, jvalue object, const jvalue bounds[3], jvalue *out); /* J_NONE where left out */
-/* Follows a path like "city.zip" or "0", as filters with attribute= do. fallback (J_MISSING: none) replaces what is undefined on the
- * way. */
+/* Follows a path like "city.zip" or "0", as filters with attribute= do. fallback
+ * (J_MISSING: none) replaces what is undefined on the way. */
 quire_err jget_path(jrun *r, jvalue object, jvalue path, jvalue fallback, jvalue *out);
 quire_err jcall(jrun *r, jvalue callee, const jargs *args, jvalue *out); /* jinja_call.c */
 /* The argument of that name, or J_MISSING. */
@@ -239,7 +251,8 @@ quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const
 
 /* ---- case (jinja_case.c): Python's full mappings ---- */
 
-/* CASE_WORDS: the first character of each word, after blanks and opening brackets, becomes upper case. */
+/* CASE_WORDS: the first character of each word, after blanks and opening brackets,
+ * becomes upper case. */
 typedef enum jcase { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE, CASE_SWAP, CASE_WORDS } jcase;
 quire_err jcase_map(jrun *r, str s, jcase how, jvalue *out);
 /* Python's islower and isupper. */

@@ -27,12 +27,13 @@ static quire_err not_found(jrun *r, jvalue name) {
     size_t n = 0;
     str s;
     for (size_t i = 0; i < set->n && n + set->named[i].name.n + 3 < sizeof names; i++) {
-        n += (size_t)snprintf(names + n, sizeof names - n, "%s%.*s", i > 0 ? ", " : "", (int)set->named[i].name.n, set->named[i].name.p);
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%.*s", i > 0 ? ", " : "",
+                              (int)set->named[i].name.n, set->named[i].name.p);
     }
     name.safe = false;
     TRY(jrun_to_text(r, name, &s));
-    return jrun_fail(r, QUIRE_BAD_REQUEST, "there is no template named %.*s; there are: %.*s", (int)(s.n < 80 ? s.n : 80), s.p, (int)n,
-                     names);
+    return jrun_fail(r, QUIRE_BAD_REQUEST, "there is no template named %.*s; there are: %.*s",
+                     (int)(s.n < 80 ? s.n : 80), s.p, (int)n, names);
 }
 
 /* The template that an expression names; of a list, the first that there is. */
@@ -54,7 +55,8 @@ static quire_err find_any(jrun *r, const jnode *node, jscope *scope, const jinja
 
 static quire_err add_blocks(jrun *r, jtemplate *t, const jinja_program *p) {
     for (size_t i = 0; i < p->n_blocks; i++) {
-        TRY(jarena_grow(&r->arena, &t->blocks, &t->cap, t->n_blocks, sizeof *t->blocks) ? QUIRE_OK : jrun_no_memory(r));
+        TRY(jarena_grow(&r->arena, &t->blocks, &t->cap, t->n_blocks, sizeof *t->blocks) ? QUIRE_OK
+                                                                                        : jrun_no_memory(r));
         t->blocks[t->n_blocks++] = p->blocks[i];
     }
     return QUIRE_OK;
@@ -69,7 +71,9 @@ quire_err jexec_template(jrun *r, const jinja_program *p, jscope *root) {
     r->template = t;
     for (int n = 0; e == QUIRE_OK && p != NULL; n++) {
         t->parent = NULL;
-        e = n == MAX_EXTENDED ? jrun_fail(r, QUIRE_BAD_REQUEST, "more than %d templates extend one another", MAX_EXTENDED) : QUIRE_OK;
+        e = n == MAX_EXTENDED
+                ? jrun_fail(r, QUIRE_BAD_REQUEST, "more than %d templates extend one another", MAX_EXTENDED)
+                : QUIRE_OK;
         e = e == QUIRE_OK ? add_blocks(r, t, p) : e;
         e = e == QUIRE_OK ? jexec(r, p->root, root) : e;
         p = t->parent;
@@ -139,8 +143,10 @@ quire_err jexec_import(jrun *r, const jnode *node, jscope *scope) {
         if (found != NULL) {
             v = *found;
         } else {
-            TRY(jrun_make_undefined(r, &v, "the template imported on line %u does not export the requested name '%.*s'",
-                                    (unsigned)node->line, (int)(node->names[i].n < 80 ? node->names[i].n : 80), node->names[i].p));
+            TRY(jrun_make_undefined(
+                r, &v, "the template imported on line %u does not export the requested name '%.*s'",
+                (unsigned)node->line, (int)(node->names[i].n < 80 ? node->names[i].n : 80),
+                node->names[i].p));
         }
         TRY(jscope_set(r, scope, node->items[i]->name, v));
     }
@@ -176,8 +182,9 @@ static quire_err run_block(jrun *r, jtemplate *t, size_t block, jscope *around) 
         return jrun_fail(r, QUIRE_BAD_REQUEST, "Required block '%.*s' not found", n, node->name.p);
     }
     TRY(jscope_new(r, around, &scope));
-    TRY(above < t->n_blocks ? make_ref(r, J_BLOCK, t, above, &super)
-                            : jrun_make_undefined(r, &super, "there is no parent block called '%.*s'.", n, node->name.p));
+    TRY(above < t->n_blocks
+            ? make_ref(r, J_BLOCK, t, above, &super)
+            : jrun_make_undefined(r, &super, "there is no parent block called '%.*s'.", n, node->name.p));
     TRY(jscope_set(r, scope, str_of("super"), super));
     return jexec(r, node->body, scope);
 }
@@ -197,7 +204,8 @@ quire_err jblock_self(jrun *r, jvalue *out) {
 quire_err jblock_member(jrun *r, jvalue object, str name, jvalue *out) {
     jtemplate *t = object.u.block->template;
     bool super = jis(object, J_BLOCK);
-    size_t at = object.u.block->block, found = super ? find_block(t, t->blocks[at]->name, at + 1) : find_block(t, name, 0);
+    size_t at = object.u.block->block,
+           found = super ? find_block(t, t->blocks[at]->name, at + 1) : find_block(t, name, 0);
     *out = (jvalue){.kind = J_MISSING};
     return found < t->n_blocks ? make_ref(r, J_BLOCK, t, found, out) : QUIRE_OK;
 }

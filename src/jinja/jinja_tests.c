@@ -4,11 +4,11 @@
 #include "jinja/jinja_run.h"
 
 /* A test that reads only the value. */
-#define PLAIN(name, condition)                                                                                                             \
-    static JFUNCTION(name) {                                                                                                               \
-        jvalue v = args[0];                                                                                                                \
-        *out = jbool(condition);                                                                                                           \
-        return QUIRE_OK;                                                                                                                   \
+#define PLAIN(name, condition)                                                                               \
+    static JFUNCTION(name) {                                                                                 \
+        jvalue v = args[0];                                                                                  \
+        *out = jbool(condition);                                                                             \
+        return QUIRE_OK;                                                                                     \
     }
 
 PLAIN(test_defined, !jis(v, J_UNDEFINED))
@@ -22,10 +22,12 @@ PLAIN(test_float, jis(v, J_FLOAT))
 PLAIN(test_number, jis_number(v) || jis(v, J_HUGE))
 PLAIN(test_string, jis(v, J_STRING))
 PLAIN(test_mapping, jis(v, J_DICT))
-PLAIN(test_sequence, jis(v, J_STRING) || jis(v, J_LIST) || jis(v, J_TUPLE) || jis(v, J_DICT) || jis(v, J_RANGE) || jis(v, J_UNDEFINED))
-PLAIN(test_iterable, jis(v, J_STRING) || jis_listlike(v) || jis(v, J_DICT) || jis(v, J_RANGE) || jis(v, J_UNDEFINED) || jis(v, J_LOOP))
-PLAIN(test_callable, jis(v, J_UNDEFINED) || jis(v, J_FUNCTION) || jis(v, J_METHOD) || jis(v, J_MACRO) || jis(v, J_LOOP) ||
-                         (jis(v, J_TURNS) && v.u.turns->joins))
+PLAIN(test_sequence, jis(v, J_STRING) || jis(v, J_LIST) || jis(v, J_TUPLE) || jis(v, J_DICT) ||
+                         jis(v, J_RANGE) || jis(v, J_UNDEFINED))
+PLAIN(test_iterable, jis(v, J_STRING) || jis_listlike(v) || jis(v, J_DICT) || jis(v, J_RANGE) ||
+                         jis(v, J_UNDEFINED) || jis(v, J_LOOP))
+PLAIN(test_callable, jis(v, J_UNDEFINED) || jis(v, J_FUNCTION) || jis(v, J_METHOD) || jis(v, J_MACRO) ||
+                         jis(v, J_LOOP) || (jis(v, J_TURNS) && v.u.turns->joins))
 PLAIN(test_escaped, jis(v, J_STRING) && v.safe)
 
 /* how: a jcompare. */
@@ -65,10 +67,12 @@ static JFUNCTION(test_case) {
     return QUIRE_OK;
 }
 
-/* Python's `is`. Whether equal numbers and texts are one object is an accident there, except for small integers. */
+/* Python's `is`. Whether equal numbers and texts are one object is an accident there,
+ * except for small integers. */
 static JFUNCTION(test_sameas) {
     jvalue a = args[0], b = args[1];
-    bool equal = false, has_place = jis_listlike(a) || jis(a, J_DICT) || jis(a, J_RANGE) || jis(a, J_UNDEFINED);
+    bool equal = false,
+         has_place = jis_listlike(a) || jis(a, J_DICT) || jis(a, J_RANGE) || jis(a, J_UNDEFINED);
     TRY(a.kind == b.kind && !has_place ? jrun_equal(r, a, b, &equal) : QUIRE_OK);
     if (equal && jis(a, J_STRING)) {
         equal = a.u.s.p == b.u.s.p && a.u.s.n == b.u.s.n;

@@ -12,11 +12,13 @@
 
 /* ---- characters ---- */
 
-/* Lets others go on, as all loops over a text come by here; where the render is to end, its next step says so. */
+/* Lets others go on, as all loops over a text come by here; where the render is to end,
+ * its next step says so. */
 int32_t jchar_at(const char *p, size_t n, size_t *size) {
     utf8proc_int32_t c;
     (void)turn_poll(1);
-    utf8proc_ssize_t used = utf8proc_iterate((const utf8proc_uint8_t *)p, n > 4 ? 4 : (utf8proc_ssize_t)n, &c);
+    utf8proc_ssize_t used =
+        utf8proc_iterate((const utf8proc_uint8_t *)p, n > 4 ? 4 : (utf8proc_ssize_t)n, &c);
     *size = used > 0 ? (size_t)used : 1;
     return used > 0 ? c : -1;
 }
@@ -60,8 +62,9 @@ bool jchar_in(int32_t c, uint32_t categories) {
 }
 
 bool jchar_is_space(int32_t c) {
-    return (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
-           c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+    return (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
+           c == 0x3000;
 }
 
 bool jname_in(str s, const char *const *names, size_t n) {
@@ -117,7 +120,8 @@ quire_err jfloat_write(double f, jout *out) {
         return jout_str(out, isnan(f) ? "nan" : f > 0 ? "inf" : "-inf");
     }
     char digits[40];
-    for (int precision = 0; precision < 17; precision++) { /* the fewest digits that are read as the same number */
+    /* the fewest digits that are read as the same number */
+    for (int precision = 0; precision < 17; precision++) {
         snprintf(digits, sizeof digits, "%.*e", precision, f);
         if (strtod(digits, NULL) == f) {
             break;
@@ -136,13 +140,14 @@ quire_err jfloat_write(double f, jout *out) {
 
 /* Python's str.isprintable for a character. */
 bool jchar_is_printable(int32_t c) {
-    const uint32_t hidden =
-        JCATEGORY(CC) | JCATEGORY(CF) | JCATEGORY(CS) | JCATEGORY(CO) | JCATEGORY(CN) | JCATEGORY(ZL) | JCATEGORY(ZP) | JCATEGORY(ZS);
+    const uint32_t hidden = JCATEGORY(CC) | JCATEGORY(CF) | JCATEGORY(CS) | JCATEGORY(CO) | JCATEGORY(CN) |
+                            JCATEGORY(ZL) | JCATEGORY(ZP) | JCATEGORY(ZS);
     return c == ' ' || !jchar_in(c, hidden);
 }
 
 static quire_err write_escaped(int32_t c, jout *out) {
-    static const char plain[] = "\n\r\t", letters[] = "nrt"; /* those that a backslash and a letter stand for */
+    /* those that a backslash and a letter stand for */
+    static const char plain[] = "\n\r\t", letters[] = "nrt";
     const char *short_form = c > 0 && c < 0x20 ? strchr(plain, c) : NULL;
     if (short_form != NULL) {
         return jout_add_as(out, (str){(char[]){'\\', letters[short_form - plain]}, 2}, out->origin);
@@ -168,7 +173,8 @@ static quire_err write_inside(str s, char quote, jout *out) {
 }
 
 static quire_err write_string_repr(str s, jout *out) {
-    bool has_single = s.n > 0 && memchr(s.p, '\'', s.n) != NULL, has_double = s.n > 0 && memchr(s.p, '"', s.n) != NULL;
+    bool has_single = s.n > 0 && memchr(s.p, '\'', s.n) != NULL,
+         has_double = s.n > 0 && memchr(s.p, '"', s.n) != NULL;
     char quote = has_single && !has_double ? '"' : '\'';
     uint8_t origin = out->origin;
     TRY(jout_char(out, quote));

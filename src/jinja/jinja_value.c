@@ -80,7 +80,8 @@ static bool big_equal(jvalue a, jvalue b) {
     if (jis(a, J_HUGE) && jis(b, J_HUGE)) {
         return jbig_compare(a.u.big, b.u.big) == 0;
     }
-    return jis(a, J_FLOAT) ? jbig_equals_double(b.u.big, a.u.f) : jis(b, J_FLOAT) && jbig_equals_double(a.u.big, b.u.f);
+    return jis(a, J_FLOAT) ? jbig_equals_double(b.u.big, a.u.f)
+                           : jis(b, J_FLOAT) && jbig_equals_double(a.u.big, b.u.f);
 }
 
 static bool numbers_equal(jvalue a, jvalue b) {
@@ -271,7 +272,8 @@ static quire_err hash_of(jsteps *s, jvalue v, uint64_t *out) {
     }
 }
 
-/* The entry number + 1 of a key, or 0. *slot is its slot in the index, or the slot to insert it. */
+/* The entry number + 1 of a key, or 0. *slot is its slot in the index, or the slot to
+ * insert it. */
 static quire_err find(jsteps *s, const jdict *d, jvalue key, uint64_t hash, size_t *entry, size_t *slot) {
     bool matches = false;
     *entry = 0;
@@ -289,7 +291,8 @@ static quire_err find(jsteps *s, const jdict *d, jvalue key, uint64_t hash, size
         if (*entry == 0) {
             break;
         }
-        TRY(d->entries[*entry - 1].hash == hash ? jvalue_matches(s, d->entries[*entry - 1].key, key, &matches) : QUIRE_OK);
+        TRY(d->entries[*entry - 1].hash == hash ? jvalue_matches(s, d->entries[*entry - 1].key, key, &matches)
+                                                : QUIRE_OK);
     }
     return n_seen < 8 ? QUIRE_OK : jsteps_take(s, n_seen / 8); /* many hashes may fall together */
 }

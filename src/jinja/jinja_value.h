@@ -1,7 +1,7 @@
 /* Values of a render.
  *
- * Values are small and copied freely; what they point at lies in the render's arena, is never changed (namespaces and iterators apart) and
- * goes with it. */
+ * Values are small and copied freely; what they point at lies in the render's arena, is
+ * never changed (namespaces and iterators apart) and goes with it. */
 #ifndef JINJA_JINJA_VALUE_H
 #define JINJA_JINJA_VALUE_H
 
@@ -60,8 +60,10 @@ typedef enum jkind {
 
 typedef struct jvalue jvalue;
 
-#define JGROUP           "grouper" /* a tuple whose members are grouper and list */
-#define JVALUE_MAX_DEPTH 200       /* of lists and dictionaries in each other; those who build values of others' values check it */
+#define JGROUP "grouper" /* a tuple whose members are grouper and list */
+/* of lists and dictionaries in each other; those who build values of others' values check
+ * it */
+#define JVALUE_MAX_DEPTH 200
 
 typedef struct jlist {
     jvalue *items;
@@ -81,9 +83,11 @@ typedef struct jundefined {
 } jundefined;
 
 struct jvalue {
-    uint8_t kind;  /* jkind */
-    bool safe;     /* J_STRING: escaped already (Markup) */
-    bool is_input; /* other kinds: read from the variables, or computed from such a value; a text's origins lie in the arena */
+    uint8_t kind; /* jkind */
+    bool safe;    /* J_STRING: escaped already (Markup) */
+    /* other kinds: read from the variables, or computed from such a value; a text's
+     * origins lie in the arena */
+    bool is_input;
     union {
         bool b;
         int64_t i;
@@ -117,7 +121,8 @@ static inline jvalue jfloat(double f) {
     return (jvalue){.kind = J_FLOAT, .u.f = f};
 }
 static inline jvalue jstring(str s) {
-    return (jvalue){.kind = J_STRING, .u.s = {s.p != NULL ? s.p : "", s.n}}; /* so that places in it can be computed */
+    /* so that places in it can be computed */
+    return (jvalue){.kind = J_STRING, .u.s = {s.p != NULL ? s.p : "", s.n}};
 }
 static inline bool jis(jvalue v, jkind kind) {
     return v.kind == kind;
@@ -147,17 +152,20 @@ static inline bool jis_listlike(jvalue v) {
 
 /* Python's truth. */
 bool jvalue_truth(jvalue v);
-/* Python's ==. Values may share parts, so what is compared can be far more than what is held: each part counts as a step. Errors of
- * jsteps_take. */
+/* Python's ==. Values may share parts, so what is compared can be far more than what is
+ * held: each part counts as a step. Errors of jsteps_take. */
 quire_err jvalue_equal(jsteps *s, jvalue a, jvalue b, bool *out);
-/* Python's `is` or ==, by which containers compare and find their items: NaN is found where it lies. All NaN are one object here. */
+/* Python's `is` or ==, by which containers compare and find their items: NaN is found
+ * where it lies. All NaN are one object here. */
 quire_err jvalue_matches(jsteps *s, jvalue a, jvalue b, bool *out);
 /* The nesting depth of lists and dictionaries in it; 0 for anything else. */
 int jvalue_depth(jvalue v);
-/* The type's name as error messages of Python ("str", "NoneType") and of Jinja ("str object", "None") have it. */
+/* The type's name as error messages of Python ("str", "NoneType") and of Jinja ("str
+ * object", "None") have it. */
 const char *jvalue_type(jvalue v);
 
-/* A list, tuple, iterator or view of n items (borrowed), or J_MISSING when out of memory. */
+/* A list, tuple, iterator or view of n items (borrowed), or J_MISSING when out of
+ * memory. */
 jvalue jvalue_list(jarena *a, jkind kind, jvalue *items, size_t n);
 /* Turns the order of items round. */
 void jvalues_reverse(jvalue *items, size_t n);
@@ -178,7 +186,8 @@ typedef struct jdict {
 } jdict;
 
 jdict *jdict_new(jarena *a);
-/* The entry's value, or NULL. QUIRE_BAD_REQUEST: a key that Python cannot hash; errors of jsteps_take, as of jvalue_equal. */
+/* The entry's value, or NULL. QUIRE_BAD_REQUEST: a key that Python cannot hash; errors of
+ * jsteps_take, as of jvalue_equal. */
 quire_err jdict_get(jsteps *s, const jdict *d, jvalue key, const jvalue **out);
 /* Adds or replaces. Errors of jdict_get, QUIRE_NO_MEMORY; then d is unchanged. */
 quire_err jdict_set(jarena *a, jsteps *s, jdict *d, jvalue key, jvalue value);
@@ -192,9 +201,11 @@ int32_t jchar_at(const char *p, size_t n, size_t *size);
 /* Writes a code point's UTF-8 to out[4]; returns its bytes. */
 size_t jchar_put(int32_t c, char *out);
 size_t jstr_length(str s);
-/* The substring from character start (at most jstr_length) on, of n characters at most. */
+/* The substring from character start (at most jstr_length) on, of n characters at
+ * most. */
 str jstr_part(str s, size_t start, size_t n);
-/* True when c is of one of Unicode's general categories, a set of JCATEGORY(LU), ...; that of a stray byte, -1, is CN. */
+/* True when c is of one of Unicode's general categories, a set of JCATEGORY(LU), ...;
+ * that of a stray byte, -1, is CN. */
 bool jchar_in(int32_t c, uint32_t categories);
 #define JCATEGORY(name) (1 << UTF8PROC_CATEGORY_##name)
 /* Python's str.isprintable and str.isspace for a character. */
@@ -214,7 +225,8 @@ str jstr_last(str s);
 
 /* ---- text forms ---- */
 
-/* str(v), repr(v) appended. QUIRE_UNSUPPORTED for what has no stable text (iterators, functions). */
+/* str(v), repr(v) appended. QUIRE_UNSUPPORTED for what has no stable text (iterators,
+ * functions). */
 quire_err jvalue_write(jvalue v, jout *out);
 quire_err jvalue_write_repr(jvalue v, jout *out);
 /* A float as Python's repr writes it. */

@@ -21,15 +21,16 @@ static json_value *or_null(json_t *v) {
 
 /* ---- reading ---- */
 
-/* Appends what stands in the tree for the word NaN, Infinity or -Infinity: {"__float__": "NaN"}. */
+/* Appends what stands in the tree for the word NaN, Infinity or -Infinity: {"__float__":
+ * "NaN"}. */
 static quire_err add_nonfinite(strbuf *out, str word) {
     TRY(strbuf_add_str(out, "{\"__float__\":\""));
     TRY(strbuf_add(out, word.p, word.n));
     return strbuf_add_str(out, "\"}");
 }
 
-/* Copies text, which was checked, with a real for every integer that an int64 does not hold: the nearest, or any where its digits are put
- * there afterwards. */
+/* Copies text, which was checked, with a real for every integer that an int64 does not
+ * hold: the nearest, or any where its digits are put there afterwards. */
 static quire_err widen(str text, json_wide wide, strbuf *out) {
     size_t done = 0;
     for (size_t at = 0; at < text.n;) {
@@ -62,7 +63,8 @@ static quire_err widen(str text, json_wide wide, strbuf *out) {
 /* True when the name between at's quotes holds a NUL. False on a failure. */
 static bool has_nul(str inside, strbuf *scratch) {
     strbuf_clear(scratch);
-    return json_lex_unescape(inside, scratch) == QUIRE_OK && scratch->n > 0 && memchr(scratch->p, 0, scratch->n) != NULL;
+    return json_lex_unescape(inside, scratch) == QUIRE_OK && scratch->n > 0 &&
+           memchr(scratch->p, 0, scratch->n) != NULL;
 }
 
 static bool is_beyond_double(str digits, strbuf *scratch) {
@@ -70,7 +72,8 @@ static bool is_beyond_double(str digits, strbuf *scratch) {
     return strbuf_add(scratch, digits.p, digits.n) == QUIRE_OK && isinf(c_locale_strtod(scratch->p, NULL));
 }
 
-/* Describes what jansson refuses in a checked text, and where: a number beyond a double, or a NUL in a name. */
+/* Describes what jansson refuses in a checked text, and where: a number beyond a double,
+ * or a NUL in a name. */
 static void explain_refusal(str text, json_wide wide, json_fault *fault) {
     strbuf scratch = {0};
     const char *what, *found = NULL;
@@ -83,11 +86,13 @@ static void explain_refusal(str text, json_wide wide, json_fault *fault) {
             (void)json_lex_string(text, &at, SIZE_MAX, &letters, &what);
             size_t behind = json_lex_space(text, at);
             bool is_name = behind < text.n && text.p[behind] == ':';
-            bool with_nul = is_name && letters.escaped && has_nul((str){text.p + start + 1, at - start - 2}, &scratch);
+            bool with_nul =
+                is_name && letters.escaped && has_nul((str){text.p + start + 1, at - start - 2}, &scratch);
             found = with_nul ? "a name with a NUL character" : NULL;
         } else if (c == '-' || (c >= '0' && c <= '9')) {
             (void)json_lex_number(text, &at, &number, &what);
-            found = !(wide == JSON_WIDE_KEPT && number.is_integer) && is_beyond_double((str){text.p + start, at - start}, &scratch)
+            found = !(wide == JSON_WIDE_KEPT && number.is_integer) &&
+                            is_beyond_double((str){text.p + start, at - start}, &scratch)
                         ? "a number beyond a double"
                         : NULL;
         } else {
@@ -120,18 +125,21 @@ static size_t feed_next(void *buffer, size_t n, void *data) {
     return n;
 }
 
-quire_err json_read(str text, const json_limits *limits, json_wide wide, json_value **out, json_fault *fault) {
+quire_err json_read(str text, const json_limits *limits, json_wide wide, json_value **out,
+                    json_fault *fault) {
     json_counts counts;
     return json_read_counted(text, limits, wide, out, &counts, fault);
 }
 
 static quire_err given_up(quire_err e, json_fault *fault) {
     *fault = (json_fault){0};
-    (void)snprintf(fault->what, sizeof fault->what, "%s", e == QUIRE_NO_MEMORY ? "out of memory" : "given up");
+    (void)snprintf(fault->what, sizeof fault->what, "%s",
+                   e == QUIRE_NO_MEMORY ? "out of memory" : "given up");
     return e;
 }
 
-quire_err json_read_counted(str text, const json_limits *limits, json_wide wide, json_value **out, json_counts *counts, json_fault *fault) {
+quire_err json_read_counted(str text, const json_limits *limits, json_wide wide, json_value **out,
+                            json_counts *counts, json_fault *fault) {
     json_error_t error;
     strbuf widened = {0};
     *out = NULL;
@@ -148,7 +156,8 @@ quire_err json_read_counted(str text, const json_limits *limits, json_wide wide,
             return given_up(e, fault);
         }
     }
-    size_t flags = JSON_DECODE_ANY | JSON_ALLOW_NUL | (limits->names == JSON_NAMES_UNIQUE ? JSON_REJECT_DUPLICATES : 0);
+    size_t flags =
+        JSON_DECODE_ANY | JSON_ALLOW_NUL | (limits->names == JSON_NAMES_UNIQUE ? JSON_REJECT_DUPLICATES : 0);
     feed f = {.text = is_widened ? (str){widened.p, widened.n} : text};
     json_t *v = json_load_callback(feed_next, &f, flags, &error);
     strbuf_deinit(&widened);

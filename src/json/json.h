@@ -1,8 +1,11 @@
-/* A JSON text as a tree of values (DOM). jansson parses it after json_check.h's check, which is strict and bounded.
+/* A JSON text as a tree of values (DOM). jansson parses it after json_check.h's check,
+ * which is strict and bounded.
  *
- * JSON's null is the NULL pointer everywhere: as a whole text, as an item, as a member. json_has distinguishes a null member from a missing
- * one. A tree is immutable, so any number of threads may read it. Texts are borrowed from it and end with a 0 byte (they may contain
- * others). Names of this room begin with json_ like jansson's own exported ones. None may be equal, as the linker would confuse them. */
+ * JSON's null is the NULL pointer everywhere: as a whole text, as an item, as a member.
+ * json_has distinguishes a null member from a missing one. A tree is immutable, so any
+ * number of threads may read it. Texts are borrowed from it and end with a 0 byte (they
+ * may contain others). Names of this room begin with json_ like jansson's own exported
+ * ones. None may be equal, as the linker would confuse them. */
 #ifndef JSON_JSON_H
 #define JSON_JSON_H
 
@@ -34,20 +37,24 @@ typedef enum json_wide {
 
 /* ---- reading ---- */
 
-/* Where the limits take the words NaN, Infinity and -Infinity, the tree has an object {"__float__": "NaN"} for each, as transformers
- * writes these numbers where it writes strict JSON.
+/* Where the limits take the words NaN, Infinity and -Infinity, the tree has an object
+ * {"__float__": "NaN"} for each, as transformers writes these numbers where it writes
+ * strict JSON.
  *
- * Parses text to a tree *out, owned by the caller (json_drop). Errors as json_check, and QUIRE_BAD_FILE for a number beyond a double and
- * for a NUL in a name; *out is then NULL. Takes up to some 240 bytes for each object, 130 an array, 32 a number. */
+ * Parses text to a tree *out, owned by the caller (json_drop). Errors as json_check, and
+ * QUIRE_BAD_FILE for a number beyond a double and for a NUL in a name; *out is then NULL.
+ * Takes up to some 240 bytes for each object, 130 an array, 32 a number. */
 quire_err json_read(str text, const json_limits *limits, json_wide wide, json_value **out, json_fault *fault);
 /* The same; *counts is what json_check has counted. */
-quire_err json_read_counted(str text, const json_limits *limits, json_wide wide, json_value **out, json_counts *counts, json_fault *fault);
-/* The same within json_limits_config and with wide integers as reals, for texts that the operator names. NULL for invalid JSON, and for
- * null. */
+quire_err json_read_counted(str text, const json_limits *limits, json_wide wide, json_value **out,
+                            json_counts *counts, json_fault *fault);
+/* The same within json_limits_config and with wide integers as reals, for texts that the
+ * operator names. NULL for invalid JSON, and for null. */
 json_value *json_document(str text);
 /* The same within json_limits_model, for a model's files. */
 json_value *json_model_document(str text);
-/* Adds a reference to the value (NULL too) and returns it. Each reference needs a json_drop. Counting is atomic. */
+/* Adds a reference to the value (NULL too) and returns it. Each reference needs a
+ * json_drop. Counting is atomic. */
 json_value *json_share(json_value *v);
 void json_drop(json_value *v);
 
@@ -63,11 +70,14 @@ bool json_truth(const json_value *v);
 int64_t json_int64(const json_value *v);
 /* An integer of any size, or a real. */
 bool json_numeric(const json_value *v);
-/* An integer or real, of a wide integer the nearest double, which may be infinite; 0 for other kinds. */
+/* An integer or real, of a wide integer the nearest double, which may be infinite; 0 for
+ * other kinds. */
 double json_double(const json_value *v);
-/* The digits of a wide integer, with its sign; empty for other kinds. Ends with a 0 byte. Equal integers have equal digits. */
+/* The digits of a wide integer, with its sign; empty for other kinds. Ends with a 0 byte.
+ * Equal integers have equal digits. */
 str json_wide_str(const json_value *v);
-/* An integer, written as one or as a real without a fraction under 2^53. false for everything else. */
+/* An integer, written as one or as a real without a fraction under 2^53. false for
+ * everything else. */
 bool json_whole(const json_value *v, int64_t *out);
 /* A text; empty for other kinds. */
 str json_str(const json_value *v);
@@ -78,14 +88,17 @@ json_value *json_at(const json_value *v, size_t i);
 /* A member; NULL where there is none and for other kinds. */
 json_value *json_get(const json_value *v, const char *name);
 bool json_has(const json_value *v, const char *name);
-/* Members with defaults. A member of another kind counts as missing. The text is borrowed, empty where missing. */
+/* Members with defaults. A member of another kind counts as missing. The text is
+ * borrowed, empty where missing. */
 str json_get_str(const json_value *v, const char *name);
 bool json_get_bool(const json_value *v, const char *name, bool otherwise);
-int32_t json_get_int32(const json_value *v, const char *name, int32_t otherwise); /* also returns otherwise when it is out of range */
+/* also returns otherwise when it is out of range */
+int32_t json_get_int32(const json_value *v, const char *name, int32_t otherwise);
 /* Compares values: objects in any order are equal, an integer and a real are not. */
 bool json_same(const json_value *a, const json_value *b);
 
-/* Iterates over members in the order of the text: json_member m = {0}; while (json_next(object, &m)) {..} None for other kinds. */
+/* Iterates over members in the order of the text: json_member m = {0}; while
+ * (json_next(object, &m)) {..} None for other kinds. */
 typedef struct json_member {
     const char *name; /* no NUL inside */
     json_value *value;

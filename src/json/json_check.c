@@ -8,7 +8,9 @@
 #include "base/turn.h"
 #include "json/json_lex.h"
 
-#define FILE_LIMITS .max_depth = 64, .max_values = (size_t)1 << 26, .max_containers = (size_t)1 << 22, .max_names = (size_t)1 << 24
+#define FILE_LIMITS                                                                                          \
+    .max_depth = 64, .max_values = (size_t)1 << 26, .max_containers = (size_t)1 << 22,                       \
+    .max_names = (size_t)1 << 24
 const json_limits json_limits_file = {FILE_LIMITS, .names = JSON_NAMES_UNIQUE};
 const json_limits json_limits_config = {FILE_LIMITS, .names = JSON_NAMES_LAST};
 const json_limits json_limits_model = {FILE_LIMITS, .names = JSON_NAMES_LAST, .takes_nonfinite = true};
@@ -29,8 +31,10 @@ typedef struct walk {
     name_seen *names; /* of all open objects, the outermost's first */
     size_t n_names, cap_names;
     strbuf scratch, other;
-    size_t n_free;         /* bytes before at that no bound counts */
-    size_t max_bytes, end; /* the bound of bytes, and where it is reached on counted(); SIZE_MAX: there is none */
+    size_t n_free; /* bytes before at that no bound counts */
+    /* the bound of bytes, and where it is reached on counted(); SIZE_MAX: there is
+     * none */
+    size_t max_bytes, end;
     int depth;
     struct {
         size_t first_name;
@@ -159,7 +163,8 @@ static quire_err check_name(walk *w, const name_seen *n, size_t i) {
         if (i - k == MOST_OF_A_HASH) {
             return fail(w, QUIRE_TOO_LARGE, n[i].at, "too many names that are made to look alike");
         }
-        if (name_at(w, n[k - 1].at, &w->other, &a) != QUIRE_OK || name_at(w, n[i].at, &w->scratch, &b) != QUIRE_OK) {
+        if (name_at(w, n[k - 1].at, &w->other, &a) != QUIRE_OK ||
+            name_at(w, n[i].at, &w->scratch, &b) != QUIRE_OK) {
             return no_memory(w);
         }
         if (str_eq(a, b)) {
@@ -254,7 +259,8 @@ static quire_err take_value(walk *w, bool *scalar) {
     return e == QUIRE_OK ? check_bound(w) : fail(w, e, w->at, what);
 }
 
-/* After a value: closes every container that ends here. *more: another member of an open container follows. */
+/* After a value: closes every container that ends here. *more: another member of an open
+ * container follows. */
 static quire_err close_containers(walk *w, bool *more) {
     *more = false;
     while (w->depth > 0) {
@@ -269,7 +275,8 @@ static quire_err close_containers(walk *w, bool *more) {
         }
         if (c != (is_object ? '}' : ']')) {
             return fail(w, QUIRE_BAD_FILE, w->at,
-                        w->at == w->text.n ? "the text ends inside an array or object" : "neither a comma nor the closing bracket");
+                        w->at == w->text.n ? "the text ends inside an array or object"
+                                           : "neither a comma nor the closing bracket");
         }
         if (is_object) {
             TRY(check_names(w, w->frames[w->depth - 1].first_name));
@@ -309,7 +316,8 @@ static quire_err walk_value(walk *w) {
     return QUIRE_OK;
 }
 
-quire_err json_check_value(str text, size_t *at, const json_limits *limits, json_counts *counts, json_fault *fault) {
+quire_err json_check_value(str text, size_t *at, const json_limits *limits, json_counts *counts,
+                           json_fault *fault) {
     walk *w = mem_new(1, sizeof *w);
     if (w == NULL) {
         *fault = (json_fault){.at = *at, .what = "out of memory"};

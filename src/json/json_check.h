@@ -1,8 +1,10 @@
-/* Checks JSON text without building a tree: whether it is strict RFC 8259, and how much it holds.
+/* Checks JSON text without building a tree: whether it is strict RFC 8259, and how much
+ * it holds.
  *
- * It refuses a hostile text before a tree of it takes a hundred times its bytes. Beyond the grammar, the caller limits the depth and the
- * number of values. A name twice in an object and a NUL in a name are refused, unless the caller allows them. Memory: a few bytes for each
- * name of the open objects. */
+ * It refuses a hostile text before a tree of it takes a hundred times its bytes. Beyond
+ * the grammar, the caller limits the depth and the number of values. A name twice in an
+ * object and a NUL in a name are refused, unless the caller allows them. Memory: a few
+ * bytes for each name of the open objects. */
 #ifndef JSON_CHECK_H
 #define JSON_CHECK_H
 
@@ -23,20 +25,26 @@ typedef struct json_limits {
     size_t max_containers; /* arrays and objects among them: they take the most memory */
     size_t max_names;      /* of members, in all objects */
     json_names names;
-    bool takes_nul;       /* in a name */
-    bool takes_nonfinite; /* the bare words NaN, Infinity and -Infinity, which Python's json writes: json_read */
-    /* of the value's text, but for white space, quotes, and what escapes are longer than their characters; 0: any number. A string is
-     * refused within a KB, a number at its end, so however long a text is, looking it over takes no longer than the bound and what does not
-     * count. */
+    bool takes_nul; /* in a name */
+    /* the bare words NaN, Infinity and -Infinity, which Python's json writes:
+     * json_read */
+    bool takes_nonfinite;
+    /* of the value's text, but for white space, quotes, and what escapes are longer than
+     * their characters; 0: any number. A string is refused within a KB, a number at its
+     * end, so however long a text is, looking it over takes no longer than the bound and
+     * what does not count. */
     size_t max_bytes;
-    /* NULL, or gives that bound for each member of the outermost object by its name, in place of one for the whole */
+    /* NULL, or gives that bound for each member of the outermost object by its name, in
+     * place of one for the whole */
     size_t (*member_bytes)(void *user, str name);
     void *user;
 } json_limits;
 
-/* Limits for files and settings that the operator names. json_limits_config allows equal names, as programs that write such files do. */
+/* Limits for files and settings that the operator names. json_limits_config allows equal
+ * names, as programs that write such files do. */
 extern const json_limits json_limits_file, json_limits_config;
-/* json_limits_config for a model's files, with the words for numbers that JSON does not have. Never for requests. */
+/* json_limits_config for a model's files, with the words for numbers that JSON does not
+ * have. Never for requests. */
 extern const json_limits json_limits_model;
 
 typedef struct json_fault {
@@ -47,16 +55,18 @@ typedef struct json_fault {
 
 typedef struct json_counts {
     size_t n_values, n_containers, n_names;
-    size_t n_long;  /* numbers of over 15 digits or with an exponent: json_digits.h */
-    size_t n_wide;  /* integers that an int64 does not hold */
-    size_t wide_at; /* the offset of the first of them */
+    size_t n_long;      /* numbers of over 15 digits or with an exponent: json_digits.h */
+    size_t n_wide;      /* integers that an int64 does not hold */
+    size_t wide_at;     /* the offset of the first of them */
     size_t n_nonfinite; /* words for numbers */
 } json_counts;
 
-/* json_check checks the one value in text, with white space around it. json_check_value checks the value that begins at *at, and moves *at
- * behind it. counts may be NULL. QUIRE_BAD_FILE: invalid; QUIRE_TOO_LARGE: past a limit; QUIRE_NO_MEMORY. All of them fill *fault. O(n log
- * n) at most, where one object holds all names. Any thread. */
+/* json_check checks the one value in text, with white space around it. json_check_value
+ * checks the value that begins at *at, and moves *at behind it. counts may be NULL.
+ * QUIRE_BAD_FILE: invalid; QUIRE_TOO_LARGE: past a limit; QUIRE_NO_MEMORY. All of them
+ * fill *fault. O(n log n) at most, where one object holds all names. Any thread. */
 quire_err json_check(str text, const json_limits *limits, json_counts *counts, json_fault *fault);
-quire_err json_check_value(str text, size_t *at, const json_limits *limits, json_counts *counts, json_fault *fault);
+quire_err json_check_value(str text, size_t *at, const json_limits *limits, json_counts *counts,
+                           json_fault *fault);
 
 #endif

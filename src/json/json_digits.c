@@ -23,9 +23,10 @@ static entry *slot_of(const json_digits *d, const json_value *v) {
     return &d->slots[at];
 }
 
-/* The digits of a number that the double next to it does not say. Of an object's equal names the last one counts: what an earlier one has
- * left is replaced. */
-static quire_err take_number(void *user, str digits, const json_number *number, json_place place, const json_value *v) {
+/* The digits of a number that the double next to it does not say. Of an object's equal
+ * names the last one counts: what an earlier one has left is replaced. */
+static quire_err take_number(void *user, str digits, const json_number *number, json_place place,
+                             const json_value *v) {
     (void)place;
     if (!json_is(v, JSON_KIND_REAL)) {
         return QUIRE_OK;

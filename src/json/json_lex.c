@@ -3,7 +3,8 @@
 #include "base/turn.h"
 #include "base/utf8.h"
 
-/* Counts a byte at `at`, a fraction of the turn's unit, in a run whose bytes up to *polled were counted. */
+/* Counts a byte at `at`, a fraction of the turn's unit, in a run whose bytes up to
+ * *polled were counted. */
 static quire_err poll_run(size_t at, size_t *polled, const char **what) {
     if (at - *polled < TURN_WORK) {
         return QUIRE_OK;
@@ -17,7 +18,8 @@ static quire_err poll_run(size_t at, size_t *polled, const char **what) {
 size_t json_lex_space(str text, size_t at) {
     size_t polled = at;
     const char *what = "";
-    while (at < text.n && (text.p[at] == ' ' || text.p[at] == '\n' || text.p[at] == '\r' || text.p[at] == '\t')) {
+    while (at < text.n &&
+           (text.p[at] == ' ' || text.p[at] == '\n' || text.p[at] == '\r' || text.p[at] == '\t')) {
         at++;
         (void)poll_run(at, &polled, &what); /* the next poll says so again */
     }
@@ -47,7 +49,8 @@ static int32_t hex4(str text, size_t at) {
     return v;
 }
 
-/* The code point of \uXXXX or of a pair of them at text.p[at], and its bytes in *n; -1: not four digits, -2: a surrogate alone. */
+/* The code point of \uXXXX or of a pair of them at text.p[at], and its bytes in *n; -1:
+ * not four digits, -2: a surrogate alone. */
 static int32_t unicode_escape(str text, size_t at, size_t *n) {
     int32_t c = hex4(text, at + 2);
     *n = 6;
@@ -227,7 +230,9 @@ quire_err json_lex_word(str text, size_t *at, const char **what) {
         }
     }
     char c = text.p[*at];
-    return fail(what, c == '\0' ? "a NUL byte" : c == 'N' || c == 'I' ? "NaN and Infinity are no JSON" : "unexpected character");
+    return fail(what, c == '\0'              ? "a NUL byte"
+                      : c == 'N' || c == 'I' ? "NaN and Infinity are no JSON"
+                                             : "unexpected character");
 }
 
 quire_err json_lex_text(str text, size_t *at, strbuf *scratch, str *out) {

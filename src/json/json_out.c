@@ -72,12 +72,23 @@ static bool is_plain(unsigned char c) {
 /* Writes the escape of one ASCII character that needs it. */
 static void escape(json_out *o, unsigned char c) {
     switch (c) {
-    case '"': add(o, "\\\"", 2); return;
-    case '\\': add(o, "\\\\", 2); return;
-    case '\n': add(o, "\\n", 2); return;
-    case '\r': add(o, "\\r", 2); return;
-    case '\t': add(o, "\\t", 2); return;
-    default: break;
+    case '"':
+        add(o, "\\\"", 2);
+        return;
+    case '\\':
+        add(o, "\\\\", 2);
+        return;
+    case '\n':
+        add(o, "\\n", 2);
+        return;
+    case '\r':
+        add(o, "\\r", 2);
+        return;
+    case '\t':
+        add(o, "\\t", 2);
+        return;
+    default:
+        break;
     }
     char text[8];
     int n = snprintf(text, sizeof(text), "\\u%04x", c);
@@ -214,14 +225,29 @@ static void add_object(json_out *o, const json_value *v) {
 void json_add(json_out *o, const json_value *v) {
     str s = json_str(v);
     switch (json_kind_of(v)) {
-    case JSON_KIND_BOOL: json_bool(o, json_truth(v)); return;
-    case JSON_KIND_INT: json_int(o, json_int64(v)); return;
-    case JSON_KIND_REAL: json_exact(o, json_double(v)); return;
-    case JSON_KIND_WIDE: json_raw_part(o, json_wide_str(v)); return;
-    case JSON_KIND_TEXT: json_text(o, s.p, s.n); return;
-    case JSON_KIND_OBJECT: add_object(o, v); return;
-    case JSON_KIND_ARRAY: break;
-    default: json_raw(o, "null"); return;
+    case JSON_KIND_BOOL:
+        json_bool(o, json_truth(v));
+        return;
+    case JSON_KIND_INT:
+        json_int(o, json_int64(v));
+        return;
+    case JSON_KIND_REAL:
+        json_exact(o, json_double(v));
+        return;
+    case JSON_KIND_WIDE:
+        json_raw_part(o, json_wide_str(v));
+        return;
+    case JSON_KIND_TEXT:
+        json_text(o, s.p, s.n);
+        return;
+    case JSON_KIND_OBJECT:
+        add_object(o, v);
+        return;
+    case JSON_KIND_ARRAY:
+        break;
+    default:
+        json_raw(o, "null");
+        return;
     }
     json_begin(o, '[');
     for (size_t i = 0; i < json_length(v) && o->err == QUIRE_OK; i++) {

@@ -25,7 +25,8 @@ static quire_err pair_number(pairing *p, json_place place, const json_value *v) 
 static quire_err pair(pairing *p, json_place place, const json_value *v);
 
 /* Reads a member's name, and finds its value in the tree. */
-static quire_err pair_name(pairing *p, const json_value *object, json_place *place, const json_value **member) {
+static quire_err pair_name(pairing *p, const json_value *object, json_place *place,
+                           const json_value **member) {
     json_letters letters;
     const char *what;
     size_t from = p->at + 1;
@@ -73,7 +74,8 @@ static quire_err pair(pairing *p, json_place place, const json_value *v) {
     if (c == '"') {
         return json_lex_string(p->text, &p->at, SIZE_MAX, &letters, &what);
     }
-    return c == '-' || (c >= '0' && c <= '9') ? pair_number(p, place, v) : json_lex_word(p->text, &p->at, &what);
+    return c == '-' || (c >= '0' && c <= '9') ? pair_number(p, place, v)
+                                              : json_lex_word(p->text, &p->at, &what);
 }
 
 quire_err json_pair(str text, const json_value *root, json_pair_take *take, void *user) {

@@ -1,4 +1,5 @@
-/* Goes through a text and the tree that was read of it together, number by number. Private to this room. */
+/* Goes through a text and the tree that was read of it together, number by number.
+ * Private to this room. */
 #ifndef JSON_JSON_PAIR_H
 #define JSON_JSON_PAIR_H
 
@@ -12,11 +13,13 @@ typedef struct json_place {
     const char *name;         /* in an object, borrowed for the call; else NULL */
 } json_place;
 
-/* Takes a number of the text, which the tree has as v: `v` may be another value, the last of an object's equal names. The members of a
- * parent may be replaced. */
-typedef quire_err json_pair_take(void *user, str digits, const json_number *number, json_place place, const json_value *v);
+/* Takes a number of the text, which the tree has as v: `v` may be another value, the last
+ * of an object's equal names. The members of a parent may be replaced. */
+typedef quire_err json_pair_take(void *user, str digits, const json_number *number, json_place place,
+                                 const json_value *v);
 
-/* text was checked, and json_read has made root of it. Errors: those of `take`, QUIRE_NO_MEMORY, QUIRE_CANCELLED, QUIRE_TOO_LARGE. */
+/* text was checked, and json_read has made root of it. Errors: those of `take`,
+ * QUIRE_NO_MEMORY, QUIRE_CANCELLED, QUIRE_TOO_LARGE. */
 quire_err json_pair(str text, const json_value *root, json_pair_take *take, void *user);
 
 #endif

@@ -46,7 +46,8 @@ quire_err json_scan_number(json_scan *s, json_scan_value *out) {
     }
     size_t start = s->at;
     TRY(json_lex_number(s->text, &s->at, &number, &what));
-    *out = (json_scan_value){{s->text.p + start, s->at - start}, number.is_integer, number.fits, number.value};
+    *out =
+        (json_scan_value){{s->text.p + start, s->at - start}, number.is_integer, number.fits, number.value};
     return QUIRE_OK;
 }
 

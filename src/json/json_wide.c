@@ -38,13 +38,15 @@ static json_t *narrow_new(str digits, const json_number *number) {
 }
 
 /* Of an object's equal names the last one counts, and it may be no number. */
-static quire_err take_number(void *user, str digits, const json_number *number, json_place place, const json_value *v) {
+static quire_err take_number(void *user, str digits, const json_number *number, json_place place,
+                             const json_value *v) {
     json_value **root = user;
     bool wide = number->is_integer && !number->fits;
     if ((!wide && !wide_is(v)) || !json_numeric(v)) {
         return QUIRE_OK;
     }
-    json_t *kept = wide ? wide_new(digits) : narrow_new(digits, number), *parent = (json_t *)(uintptr_t)place.parent;
+    json_t *kept = wide ? wide_new(digits) : narrow_new(digits, number),
+           *parent = (json_t *)(uintptr_t)place.parent;
     if (kept == NULL) {
         return QUIRE_NO_MEMORY;
     }
@@ -53,7 +55,8 @@ static quire_err take_number(void *user, str digits, const json_number *number, 
         *root = kept;
         return QUIRE_OK;
     }
-    int failed = place.name != NULL ? json_object_set_new_nocheck(parent, place.name, kept) : json_array_set_new(parent, place.index, kept);
+    int failed = place.name != NULL ? json_object_set_new_nocheck(parent, place.name, kept)
+                                    : json_array_set_new(parent, place.index, kept);
     return failed == 0 ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 

@@ -3,7 +3,8 @@
 #include <assert.h>
 
 void kv_audit_shape_init(const kv_layout *l, kv_audit_shape *out) {
-    *out = (kv_audit_shape){.page_tokens = l->page_tokens, .n_groups = l->n_groups, .page_bytes = l->page_bytes};
+    *out =
+        (kv_audit_shape){.page_tokens = l->page_tokens, .n_groups = l->n_groups, .page_bytes = l->page_bytes};
     for (int32_t g = 0; g < l->n_groups; g++) {
         const kv_group *group = &l->groups[g];
         out->token_bytes[g] = kv_layout_group_token_bytes(l, g);
@@ -16,8 +17,10 @@ typedef struct sums {
     int64_t n_entries, n_pages, n_own_pages, live_slots, live_bytes;
 } sums;
 
-/* Records which slots of its pages a table's sequence sees. A shared page gets the hull of what its holders see. */
-static void note_table(const kv_audit_shape *shape, const kv_table *t, int32_t window, kv_audit_page *scratch) {
+/* Records which slots of its pages a table's sequence sees. A shared page gets the hull
+ * of what its holders see. */
+static void note_table(const kv_audit_shape *shape, const kv_table *t, int32_t window,
+                       kv_audit_page *scratch) {
     const int32_t size = shape->page_tokens;
     int32_t first_token = window == 0 || t->n_tokens < window ? 0 : t->n_tokens - window + 1;
     for (int32_t i = 0; i < t->n_pages; i++) {
@@ -38,7 +41,8 @@ static void note_table(const kv_audit_shape *shape, const kv_table *t, int32_t w
 }
 
 /* Adds the pages of a table that were not added yet, and clears their records. */
-static void add_table(const kv_pool *pool, const kv_table *t, int64_t token_bytes, kv_audit_page *scratch, sums *s) {
+static void add_table(const kv_pool *pool, const kv_table *t, int64_t token_bytes, kv_audit_page *scratch,
+                      sums *s) {
     for (int32_t i = 0; i < t->n_pages; i++) {
         if (t->pages[i].v == PAGE_NONE.v) {
             continue;
@@ -55,8 +59,8 @@ static void add_table(const kv_pool *pool, const kv_table *t, int64_t token_byte
     }
 }
 
-static sums add_up(const kv_audit_shape *shape, const kv_pool *pool, const kv_table *const *tables, int32_t n_tables,
-                   kv_audit_page *scratch) {
+static sums add_up(const kv_audit_shape *shape, const kv_pool *pool, const kv_table *const *tables,
+                   int32_t n_tables, kv_audit_page *scratch) {
     assert(n_tables % shape->n_groups == 0);
     sums s = {0};
     for (int32_t t = 0; t < n_tables; t++) {
@@ -68,7 +72,8 @@ static sums add_up(const kv_audit_shape *shape, const kv_pool *pool, const kv_ta
     return s;
 }
 
-static kv_audit audit_of(const kv_audit_shape *shape, const sums *s, int64_t n_pages, int64_t n_shared_pages) {
+static kv_audit audit_of(const kv_audit_shape *shape, const sums *s, int64_t n_pages,
+                         int64_t n_shared_pages) {
     kv_audit a = {.live_bytes = s->live_bytes,
                   .reserved_bytes = n_pages * shape->page_bytes,
                   .shared_bytes = n_shared_pages * shape->page_bytes,
@@ -80,8 +85,8 @@ static kv_audit audit_of(const kv_audit_shape *shape, const sums *s, int64_t n_p
     return a;
 }
 
-kv_audit kv_audit_all(const kv_audit_shape *shape, const kv_pool *pool, const kv_table *const *tables, int32_t n_tables,
-                      kv_audit_page *scratch) {
+kv_audit kv_audit_all(const kv_audit_shape *shape, const kv_pool *pool, const kv_table *const *tables,
+                      int32_t n_tables, kv_audit_page *scratch) {
     sums s = add_up(shape, pool, tables, n_tables, scratch);
     kv_counts c = kv_pool_counts(pool);
     kv_audit a = audit_of(shape, &s, c.n_held, s.n_entries - s.n_pages);
@@ -90,8 +95,8 @@ kv_audit kv_audit_all(const kv_audit_shape *shape, const kv_pool *pool, const kv
     return a;
 }
 
-kv_audit kv_audit_request(const kv_audit_shape *shape, const kv_pool *pool, const kv_table *const *tables, int32_t n_tables,
-                          kv_audit_page *scratch) {
+kv_audit kv_audit_request(const kv_audit_shape *shape, const kv_pool *pool, const kv_table *const *tables,
+                          int32_t n_tables, kv_audit_page *scratch) {
     sums s = add_up(shape, pool, tables, n_tables, scratch);
     return audit_of(shape, &s, s.n_pages, s.n_entries - s.n_own_pages);
 }

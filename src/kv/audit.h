@@ -1,12 +1,17 @@
-/* The audit in bytes: how the memory of pages is used, by the whole cache or by one request. Pure functions over pool, tables and integers.
+/* The audit in bytes: how the memory of pages is used, by the whole cache or by one
+ * request. Pure functions over pool, tables and integers.
  *
- *   live      tokens that the given sequences can still attend to, each once however many share its page, without padding
+ *   live      tokens that the given sequences can still attend to, each once however many
+ *             share its page, without padding
  *   reserved  the pages that hold them: every byte of a held page
- *   wasted    reserved - live: slots without a live token (the end of a last page, the start of a first page behind a window) and padding
- *   shared    what the same sequences would take if each had pages of its own, less what they take
+ *   wasted    reserved - live: slots without a live token (the end of a last page, the
+ *             start of a first page behind a window) and padding
+ *   shared    what the same sequences would take if each had pages of its own, less what
+ *             they take
  *   cached    pages that no sequence holds but a prefix can find; free: the rest
  *
- * Always reserved + cached + free == the pool's bytes. Owner: the engine thread, as for the tables. */
+ * Always reserved + cached + free == the pool's bytes. Owner: the engine thread, as for
+ * the tables. */
 #ifndef KV_AUDIT_H
 #define KV_AUDIT_H
 
@@ -21,7 +26,8 @@ typedef struct kv_audit_shape {
     int32_t windows[KV_MAX_GROUPS];     /* tokens that a group attends to, the present one included; 0: all */
 } kv_audit_shape;
 
-/* Scratch for one page while tables are read: one for each page of the pool, all zero between calls. */
+/* Scratch for one page while tables are read: one for each page of the pool, all zero
+ * between calls. */
 typedef struct kv_audit_page {
     uint16_t first, end; /* live slots are first .. end - 1, in the tables read so far */
     int32_t n_entries;   /* table entries that name it */
@@ -29,23 +35,25 @@ typedef struct kv_audit_page {
 
 typedef struct kv_audit {
     int64_t live_bytes, reserved_bytes, wasted_bytes, shared_bytes;
-    int64_t cached_bytes, free_bytes;             /* 0 for a request: they belong to no sequence */
-    int64_t live_slots, wasted_slots;             /* slots of reserved pages with and without a live token */
-    int64_t n_pages, n_shared_pages;              /* reserved_bytes and shared_bytes in pages */
+    int64_t cached_bytes, free_bytes; /* 0 for a request: they belong to no sequence */
+    int64_t live_slots, wasted_slots; /* slots of reserved pages with and without a live token */
+    int64_t n_pages, n_shared_pages;  /* reserved_bytes and shared_bytes in pages */
 } kv_audit;
 
 /* Fills the shape of a model's cache. */
 void kv_audit_shape_init(const kv_layout *l, kv_audit_shape *out);
 
-/* Audits the whole cache. tables[s * n_groups + g] is group g's table of sequence s; all sequences that hold pages must be there. Pages
- * held without a table count as reserved and wasted. scratch has one entry for each page of the pool, all zero, and is zero again
- * afterwards. O(table entries). */
-kv_audit kv_audit_all(const kv_audit_shape *shape, const kv_pool *pool, const kv_table *const *tables, int32_t n_tables,
-                      kv_audit_page *scratch);
+/* Audits the whole cache. tables[s * n_groups + g] is group g's table of sequence s; all
+ * sequences that hold pages must be there. Pages held without a table count as reserved
+ * and wasted. scratch has one entry for each page of the pool, all zero, and is zero
+ * again afterwards. O(table entries). */
+kv_audit kv_audit_all(const kv_audit_shape *shape, const kv_pool *pool, const kv_table *const *tables,
+                      int32_t n_tables, kv_audit_page *scratch);
 
-/* Audits the sequences of one request, in the same order. reserved counts all pages they hold, also those that others hold. shared is what
- * the request would take alone, less the pages that only it holds, which are freed when it ends. O(table entries). */
-kv_audit kv_audit_request(const kv_audit_shape *shape, const kv_pool *pool, const kv_table *const *tables, int32_t n_tables,
-                          kv_audit_page *scratch);
+/* Audits the sequences of one request, in the same order. reserved counts all pages they
+ * hold, also those that others hold. shared is what the request would take alone, less
+ * the pages that only it holds, which are freed when it ends. O(table entries). */
+kv_audit kv_audit_request(const kv_audit_shape *shape, const kv_pool *pool, const kv_table *const *tables,
+                          int32_t n_tables, kv_audit_page *scratch);
 
 #endif

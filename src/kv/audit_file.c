@@ -35,15 +35,18 @@ struct audit_file {
 /* ---- the writer ---- */
 
 static void write_bytes(FILE *f, const kv_audit *a) {
-    fprintf(f, "\"live_bytes\":%" PRId64 ",\"reserved_bytes\":%" PRId64 ",\"wasted_bytes\":%" PRId64 ",\"shared_bytes\":%" PRId64,
+    fprintf(f,
+            "\"live_bytes\":%" PRId64 ",\"reserved_bytes\":%" PRId64 ",\"wasted_bytes\":%" PRId64
+            ",\"shared_bytes\":%" PRId64,
             a->live_bytes, a->reserved_bytes, a->wasted_bytes, a->shared_bytes);
 }
 
 static void write_line(FILE *f, const audit_line *l) {
-    fprintf(f, "{\"step\":%" PRId64 ",\"request\":%" PRIu64 ",\"rows\":%d,\"pages\":%d,", l->note.step, l->note.request,
-            (int)l->note.n_rows, (int)l->note.n_pages);
+    fprintf(f, "{\"step\":%" PRId64 ",\"request\":%" PRIu64 ",\"rows\":%d,\"pages\":%d,", l->note.step,
+            l->note.request, (int)l->note.n_rows, (int)l->note.n_pages);
     write_bytes(f, &l->all);
-    fprintf(f, ",\"cached_bytes\":%" PRId64 ",\"free_bytes\":%" PRId64 ",\"of_request\":{", l->all.cached_bytes, l->all.free_bytes);
+    fprintf(f, ",\"cached_bytes\":%" PRId64 ",\"free_bytes\":%" PRId64 ",\"of_request\":{",
+            l->all.cached_bytes, l->all.free_bytes);
     write_bytes(f, &l->own);
     fputs("}}\n", f);
 }
@@ -72,7 +75,8 @@ static void *writer_main(void *arg) {
 
 /* ---- open and close ---- */
 
-quire_err audit_file_open(const char *path, const kv_layout *layout, const kv_pool *pool, audit_file **out, quire_error *err) {
+quire_err audit_file_open(const char *path, const kv_layout *layout, const kv_pool *pool, audit_file **out,
+                          quire_error *err) {
     audit_file *a = *out = mem_new(1, sizeof *a);
     TRY(mem_check(a));
     a->pool = pool;
@@ -113,8 +117,8 @@ void audit_file_close(audit_file *a) {
 
 /* ---- the engine thread ---- */
 
-void audit_file_note(audit_file *a, const audit_note *n, const kv_table *const *own, int32_t n_own, const kv_table *const *all,
-                     int32_t n_all) {
+void audit_file_note(audit_file *a, const audit_note *n, const kv_table *const *own, int32_t n_own,
+                     const kv_table *const *all, int32_t n_all) {
     audit_line l = {.note = *n};
     l.own = kv_audit_request(&a->shape, a->pool, own, n_own, a->scratch);
     l.all = kv_audit_all(&a->shape, a->pool, all, n_all, a->scratch);

@@ -9,9 +9,10 @@
 
 #define MAX_EVENTS (1 << 24)
 
-/* A slot is an array of words: a head, then the name, then the tokens. Its stamp is the number of its event, 0 while it is being written.
- * Words are stored with release and loaded with acquire: a reader that read a word of a newer event reads the newer stamp, or its 0, when
- * it reads the stamp again. */
+/* A slot is an array of words: a head, then the name, then the tokens. Its stamp is the
+ * number of its event, 0 while it is being written. Words are stored with release and
+ * loaded with acquire: a reader that read a word of a newer event reads the newer stamp,
+ * or its 0, when it reads the stamp again. */
 enum { HEAD_WORDS = 8, NAME_WORDS = (KV_NAMESPACE_BYTES + 1) / 4 };
 
 typedef struct head {
@@ -71,8 +72,8 @@ static void add(kv_events *ev, const head *e, const void *name, const int32_t *t
     _Atomic uint32_t *words = ev->words + slot * ev->slot_words;
     atomic_store_explicit(&ev->stamps[slot], 0, memory_order_relaxed);
     put(words,
-        (uint32_t[HEAD_WORDS]){e->kind, e->group, e->n_tokens, e->n_namespace, (uint32_t)e->hash, (uint32_t)(e->hash >> 32),
-                               (uint32_t)e->parent, (uint32_t)(e->parent >> 32)},
+        (uint32_t[HEAD_WORDS]){e->kind, e->group, e->n_tokens, e->n_namespace, (uint32_t)e->hash,
+                               (uint32_t)(e->hash >> 32), (uint32_t)e->parent, (uint32_t)(e->parent >> 32)},
         HEAD_WORDS);
     if (e->n_namespace > 0) {
         uint32_t copy[NAME_WORDS];
@@ -81,14 +82,15 @@ static void add(kv_events *ev, const head *e, const void *name, const int32_t *t
         put(words + HEAD_WORDS, copy, n_name_words);
     }
     for (uint32_t i = 0; i < e->n_tokens; i++) {
-        atomic_store_explicit(&words[HEAD_WORDS + n_name_words + i], (uint32_t)tokens[i], memory_order_release);
+        atomic_store_explicit(&words[HEAD_WORDS + n_name_words + i], (uint32_t)tokens[i],
+                              memory_order_release);
     }
     atomic_store_explicit(&ev->stamps[slot], number, memory_order_release);
     atomic_store_explicit(&ev->last, number, memory_order_release);
 }
 
-void kv_events_stored(kv_events *ev, int32_t group, uint64_t hash, uint64_t parent, const int32_t *tokens, const void *name,
-                      size_t n_name) {
+void kv_events_stored(kv_events *ev, int32_t group, uint64_t hash, uint64_t parent, const int32_t *tokens,
+                      const void *name, size_t n_name) {
     head e = {KV_EVENT_STORED, (uint32_t)group, (uint32_t)ev->page_tokens, (uint32_t)n_name, hash, parent};
     add(ev, &e, name, tokens);
 }
@@ -111,7 +113,8 @@ static uint32_t word(const _Atomic uint32_t *words, size_t i) {
     return atomic_load_explicit(&words[i], memory_order_acquire);
 }
 
-/* Fills *out from a slot that may be overwritten meanwhile; false when its lengths show that it was. */
+/* Fills *out from a slot that may be overwritten meanwhile; false when its lengths show
+ * that it was. */
 static bool copy_out(const kv_events *ev, const _Atomic uint32_t *words, kv_event *out) {
     out->kind = (kv_event_kind)word(words, 0);
     out->group = (int32_t)word(words, 1);
@@ -119,7 +122,8 @@ static bool copy_out(const kv_events *ev, const _Atomic uint32_t *words, kv_even
     out->n_namespace = (int32_t)word(words, 3);
     out->hash = word(words, 4) | (uint64_t)word(words, 5) << 32;
     out->parent = word(words, 6) | (uint64_t)word(words, 7) << 32;
-    if (out->n_tokens < 0 || out->n_tokens > ev->page_tokens || out->n_namespace < 0 || out->n_namespace > KV_NAMESPACE_BYTES) {
+    if (out->n_tokens < 0 || out->n_tokens > ev->page_tokens || out->n_namespace < 0 ||
+        out->n_namespace > KV_NAMESPACE_BYTES) {
         return false;
     }
     size_t n_name_words = ((size_t)out->n_namespace + 3) / 4;
@@ -138,7 +142,8 @@ kv_event_found kv_events_read(const kv_events *ev, uint64_t number, kv_event *ou
     if (number > kv_events_last(ev)) {
         return KV_EVENT_LATER;
     }
-    if (atomic_load_explicit(&ev->stamps[slot], memory_order_acquire) != number || !copy_out(ev, ev->words + slot * ev->slot_words, out) ||
+    if (atomic_load_explicit(&ev->stamps[slot], memory_order_acquire) != number ||
+        !copy_out(ev, ev->words + slot * ev->slot_words, out) ||
         atomic_load_explicit(&ev->stamps[slot], memory_order_acquire) != number) {
         return KV_EVENT_LOST;
     }

@@ -1,10 +1,12 @@
-/* KV events report which pages a prefix can find from now on, and which it cannot any more, to mirrors of the index (routers, publishers,
- * pictures).
+/* KV events report which pages a prefix can find from now on, and which it cannot any
+ * more, to mirrors of the index (routers, publishers, pictures).
  *
- * A ring of the last n_events events, numbered 1, 2, 3, ... without gaps. Full pages only. A page's parent is stored before it and removed
- * after it, within a group without a window; behind a window a parent may be removed first. Owner: one writing thread, the engine's, which
- * never blocks. Any thread reads by number and copies out. A read returns KV_EVENT_LOST when the event was overwritten; the reader then
- * starts over from the index. */
+ * A ring of the last n_events events, numbered 1, 2, 3, ... without gaps. Full pages
+ * only. A page's parent is stored before it and removed after it, within a group without
+ * a window; behind a window a parent may be removed first. Owner: one writing thread, the
+ * engine's, which never blocks. Any thread reads by number and copies out. A read returns
+ * KV_EVENT_LOST when the event was overwritten; the reader then starts over from the
+ * index. */
 #ifndef KV_EVENTS_H
 #define KV_EVENTS_H
 
@@ -20,9 +22,11 @@ typedef enum kv_event_kind {
 typedef struct kv_event {
     uint64_t number;
     kv_event_kind kind;
-    int32_t group;    /* of layers; stored and removed */
-    uint64_t hash;    /* the page's chained hash (kv/hash.h); stored and removed */
-    uint64_t parent;  /* the hash of the page before it, 0 for the first of a prefix; stored only, as all below */
+    int32_t group; /* of layers; stored and removed */
+    uint64_t hash; /* the page's chained hash (kv/hash.h); stored and removed */
+    /* the hash of the page before it, 0 for the first of a prefix; stored only, as all
+     * below */
+    uint64_t parent;
     int32_t n_tokens; /* page_tokens */
     int32_t n_namespace;
     unsigned char namespace[KV_NAMESPACE_BYTES + 1]; /* the namespace's name: tenant, model, adapter */
@@ -31,16 +35,18 @@ typedef struct kv_event {
 
 typedef struct kv_events kv_events;
 
-/* Opens a ring of the last n_events (rounded up to a power of two) events, for pages of page_tokens tokens. QUIRE_INVALID for n_events < 1
- * or over 2^24, or page_tokens out of 1..256. */
+/* Opens a ring of the last n_events (rounded up to a power of two) events, for pages of
+ * page_tokens tokens. QUIRE_INVALID for n_events < 1 or over 2^24, or page_tokens out of
+ * 1..256. */
 quire_err kv_events_open(int32_t n_events, int32_t page_tokens, kv_events **out);
 /* Closes the ring. No reader may be inside. NULL does nothing. */
 void kv_events_close(kv_events *ev);
 
 /* ---- the writer ---- */
-/* Adds an event; tokens[page_tokens], name[n_name <= KV_NAMESPACE_BYTES]. O(page_tokens + n_name). This and the next two never block and
- * allocate nothing. */
-void kv_events_stored(kv_events *ev, int32_t group, uint64_t hash, uint64_t parent, const int32_t *tokens, const void *name, size_t n_name);
+/* Adds an event; tokens[page_tokens], name[n_name <= KV_NAMESPACE_BYTES]. O(page_tokens +
+ * n_name). This and the next two never block and allocate nothing. */
+void kv_events_stored(kv_events *ev, int32_t group, uint64_t hash, uint64_t parent, const int32_t *tokens,
+                      const void *name, size_t n_name);
 void kv_events_removed(kv_events *ev, int32_t group, uint64_t hash);
 void kv_events_cleared(kv_events *ev);
 
@@ -54,7 +60,8 @@ typedef enum kv_event_found {
     KV_EVENT_LOST   /* was overwritten: the reader was too slow */
 } kv_event_found;
 
-/* Copies event `number` (>= 1) to *out; unless it is found, *out is undefined. Lock-free. */
+/* Copies event `number` (>= 1) to *out; unless it is found, *out is undefined.
+ * Lock-free. */
 kv_event_found kv_events_read(const kv_events *ev, uint64_t number, kv_event *out);
 
 #endif

@@ -8,7 +8,8 @@
 #include "kv/evict_learned.h"
 #include "kv/heap.h"
 
-/* The level of a page whose time to live is over; the level of others is their priority. */
+/* The level of a page whose time to live is over; the level of others is their
+ * priority. */
 #define LEVEL_OVER (-1)
 
 /* The policy's data about an entry. Zeroed: none. */
@@ -45,7 +46,6 @@ struct kv_evict {
 
 /* ---- names and ranges ---- */
 
-
 static const char *const names[] = {"lru", "lfu", "gdsf", "learned", "caller"};
 
 quire_err kv_policy_parse(const char *name, kv_policy *out) {
@@ -63,8 +63,8 @@ const char *kv_policy_name(kv_policy policy) {
 }
 
 bool kv_retention_is_valid(const kv_retention *r) {
-    return r->priority >= 0 && r->priority <= KV_PRIORITY_MAX && r->priority_us >= 0 && r->priority_us <= KV_RETENTION_MAX_US &&
-           r->ttl_us >= 0 && r->ttl_us <= KV_RETENTION_MAX_US;
+    return r->priority >= 0 && r->priority <= KV_PRIORITY_MAX && r->priority_us >= 0 &&
+           r->priority_us <= KV_RETENTION_MAX_US && r->ttl_us >= 0 && r->ttl_us <= KV_RETENTION_MAX_US;
 }
 
 /* ---- candidates ---- */
@@ -78,7 +78,8 @@ static bool is_other(const kv_evict *ev, int32_t e) {
     return e >= ev->tree->cap_entries;
 }
 
-/* Whether a cached page may be evicted: nothing follows its entry, or its group does not need all pages of a prefix. */
+/* Whether a cached page may be evicted: nothing follows its entry, or its group does not
+ * need all pages of a prefix. */
 static bool is_candidate(const kv_evict *ev, page_id page) {
     int32_t e = kv_pool_entry(ev->pool, page), g = 0;
     if (is_other(ev, e) || kv_tree_is_last(ev->tree, e)) {
@@ -129,7 +130,8 @@ static void take(kv_evict *ev, page_id page) {
 
 /* The cost of computing an entry's tokens again, in pages at depth 0. */
 static double cost_of(const kv_evict *ev, int32_t e) {
-    double size = ev->tree->page_tokens, n_tokens = is_other(ev, e) ? size : kv_tree_entry(ev->tree, e)->n_tokens;
+    double size = ev->tree->page_tokens,
+           n_tokens = is_other(ev, e) ? size : kv_tree_entry(ev->tree, e)->n_tokens;
     double depth = size * ev->entries[e].use.depth + n_tokens / 2;
     return n_tokens / size * (1 + depth / KV_COST_DEPTH);
 }
@@ -156,7 +158,8 @@ static void page_changed(void *context, page_id page, bool cached) {
     page_note *p = &ev->pages[page.v];
     if (!cached) {
         take(ev, page);
-        p->said = p->said && kv_pool_entry(ev->pool, page) >= 0; /* the next use belonged to the page's content */
+        /* the next use belonged to the page's content */
+        p->said = p->said && kv_pool_entry(ev->pool, page) >= 0;
         return;
     }
     p->score = score_of(ev, page);
@@ -167,10 +170,12 @@ static void page_changed(void *context, page_id page, bool cached) {
     }
 }
 
-/* Starts to use the heap. Pages that are cached already enter in the order of the pool's queue. */
+/* Starts to use the heap. Pages that are cached already enter in the order of the pool's
+ * queue. */
 static void activate(kv_evict *ev) {
     ev->is_active = true;
-    for (page_id page = kv_pool_oldest(ev->pool); page.v != PAGE_NONE.v; page = kv_pool_younger(ev->pool, page)) {
+    for (page_id page = kv_pool_oldest(ev->pool); page.v != PAGE_NONE.v;
+         page = kv_pool_younger(ev->pool, page)) {
         page_changed(ev, page, true);
     }
     kv_pool_watch(ev->pool, page_changed, ev);
@@ -178,7 +183,8 @@ static void activate(kv_evict *ev) {
 
 /* ---- opening ---- */
 
-quire_err kv_evict_open(kv_pool *pool, const kv_tree *tree, kv_policy policy, const bool *full, int32_t n_others, kv_evict **out) {
+quire_err kv_evict_open(kv_pool *pool, const kv_tree *tree, kv_policy policy, const bool *full,
+                        int32_t n_others, kv_evict **out) {
     int32_t n_pages = kv_pool_counts(pool).n_pages;
     kv_evict *ev = mem_new(1, sizeof *ev);
     TRY(mem_check(ev));
@@ -219,11 +225,13 @@ void kv_evict_close(kv_evict *ev) {
 }
 
 int64_t kv_evict_bytes(const kv_evict *ev) {
-    int64_t page_bytes = (int64_t)(sizeof *ev->pages + 2 * (sizeof *ev->order.slots + sizeof *ev->order.position));
+    int64_t page_bytes =
+        (int64_t)(sizeof *ev->pages + 2 * (sizeof *ev->order.slots + sizeof *ev->order.position));
     if (!ev->is_active) {
         return (int64_t)sizeof *ev;
     }
-    return (int64_t)sizeof *ev + ev->order.cap * page_bytes + ev->n_entries * (int64_t)sizeof *ev->entries + kv_learned_bytes(&ev->learned);
+    return (int64_t)sizeof *ev + ev->order.cap * page_bytes + ev->n_entries * (int64_t)sizeof *ev->entries +
+           kv_learned_bytes(&ev->learned);
 }
 
 /* ---- calls of the index ---- */
@@ -303,7 +311,8 @@ page_id kv_evict_next(kv_evict *ev) {
     keep_time(ev);
     page_id page = {kv_heap_lowest(&ev->order)};
     if (page.v == HEAP_NONE) {
-        /* lru without retention; or what is left is before entries that have lost their pages but not their paths */
+        /* lru without retention; or what is left is before entries that have lost their
+         * pages but not their paths */
         return kv_pool_oldest(ev->pool);
     }
     kv_heap_key key = kv_heap_key_of(&ev->order, page.v);
@@ -319,22 +328,26 @@ page_id kv_evict_next(kv_evict *ev) {
 
 /* ---- audit ---- */
 
-/* Checks one page: it is in the heap exactly if it is a candidate, under its own key, and has a deadline only there. */
+/* Checks one page: it is in the heap exactly if it is a candidate, under its own key, and
+ * has a deadline only there. */
 static quire_err check_page(const kv_evict *ev, page_id page, quire_error *err) {
     bool may_go = is_cached(ev, page) && is_candidate(ev, page), is_in = kv_heap_has(&ev->order, page.v);
     if (may_go != is_in) {
-        return err_set(err, QUIRE_INTERNAL, -1, "kv evict: page %d %s and %s in the heap", page.v, may_go ? "may go" : "may not go",
-                       is_in ? "is" : "is not");
+        return err_set(err, QUIRE_INTERNAL, -1, "kv evict: page %d %s and %s in the heap", page.v,
+                       may_go ? "may go" : "may not go", is_in ? "is" : "is not");
     }
     if (!is_in) {
         return kv_heap_has(&ev->deadlines, page.v)
-                   ? err_set(err, QUIRE_INTERNAL, -1, "kv evict: page %d has a deadline and is not in the heap", page.v)
+                   ? err_set(err, QUIRE_INTERNAL, -1,
+                             "kv evict: page %d has a deadline and is not in the heap", page.v)
                    : QUIRE_OK;
     }
     kv_heap_key key = kv_heap_key_of(&ev->order, page.v);
     bool same = !(key.score < ev->pages[page.v].score) && !(key.score > ev->pages[page.v].score);
-    if (!same || key.stamp != ev->pages[page.v].stamp || key.level < LEVEL_OVER || key.level > KV_PRIORITY_MAX) {
-        return err_set(err, QUIRE_INTERNAL, -1, "kv evict: page %d stands under a key that is not its own", page.v);
+    if (!same || key.stamp != ev->pages[page.v].stamp || key.level < LEVEL_OVER ||
+        key.level > KV_PRIORITY_MAX) {
+        return err_set(err, QUIRE_INTERNAL, -1, "kv evict: page %d stands under a key that is not its own",
+                       page.v);
     }
     return QUIRE_OK;
 }
@@ -346,7 +359,8 @@ quire_err kv_evict_check(const kv_evict *ev, quire_error *err) {
         TRY(check_page(ev, (page_id){page}, err));
     }
     if (!ev->is_active && ev->order.n > 0) {
-        return err_set(err, QUIRE_INTERNAL, -1, "kv evict: the heap holds %d pages while the queue decides", ev->order.n);
+        return err_set(err, QUIRE_INTERNAL, -1, "kv evict: the heap holds %d pages while the queue decides",
+                       ev->order.n);
     }
     return QUIRE_OK;
 }

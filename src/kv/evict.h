@@ -1,26 +1,38 @@
 /* Eviction: which cached page is evicted first (docs/design.md, Pages).
  *
- * Candidates are the cached pages whose eviction cuts no prefix: in a full group those whose entry is the last of its branch, in a window
- * group all. So a page is never evicted before one that follows it, under any policy. Among the candidates the lowest level is evicted
- * first (retention, below), then the lowest value by the policy, then the one released longest ago:
+ * Candidates are the cached pages whose eviction cuts no prefix: in a full group those
+ * whose entry is the last of its branch, in a window group all. So a page is never
+ * evicted before one that follows it, under any policy. Among the candidates the lowest
+ * level is evicted first (retention, below), then the lowest value by the policy, then
+ * the one released longest ago:
  *
  *   lru      only the time of the last release counts.
- *   lfu      uses: being computed is the first; then each match that takes the page and each publish that finds it in the tree.
- *   gdsf     greedy dual size frequency (Cherkasova 1998): clock + uses x cost. Pages are of one size; the cost of computing one again is
- *            its tokens, each 1 + depth / KV_COST_DEPTH. The clock is the value of the last evicted page, so old uses fade.
- *   learned  last use + a time that grows with the probability of another use, by a model that learns online (kv/evict_learned.h).
- *   caller   the page with the latest next use by kv_index_set_next_use: the optimum, where the future is known (simulator).
+ *   lfu      uses: being computed is the first; then each match that takes the page and
+ *            each publish that finds it in the tree.
+ *   gdsf     greedy dual size frequency (Cherkasova 1998): clock + uses x cost. Pages are
+ *            of one size; the cost of computing one again is its tokens, each 1 + depth /
+ *            KV_COST_DEPTH. The clock is the value of the last evicted page, so old uses
+ *            fade.
+ *   learned  last use + a time that grows with the probability of another use, by a model
+ *            that learns online (kv/evict_learned.h).
+ *   caller   the page with the latest next use by kv_index_set_next_use: the optimum,
+ *            where the future is known (simulator).
  *
- * Retention: a request may give the pages of its prompt a priority and a time to live. Both count from the last release of a page, by the
- * time of kv_index_set_time; kv reads no clock.
- *   - priority 0..100, 50 by default: higher is evicted later, under every policy. With priority_us it is 50 again after that time.
- *   - ttl_us: after that time the page is evicted before all others, when a page is needed next. Until then it is still found.
- * The last request with a retention for a page decides; a request without one leaves the page's as it is. Since pages are evicted from the
- * end of their branch, a page keeps those before it, whatever their priority.
+ * Retention: a request may give the pages of its prompt a priority and a time to live.
+ * Both count from the last release of a page, by the time of kv_index_set_time; kv reads
+ * no clock.
+ *   - priority 0..100, 50 by default: higher is evicted later, under every policy. With
+ *     priority_us it is 50 again after that time.
+ *   - ttl_us: after that time the page is evicted before all others, when a page is
+ *     needed next. Until then it is still found.
+ * The last request with a retention for a page decides; a request without one leaves the
+ * page's as it is. Since pages are evicted from the end of their branch, a page keeps
+ * those before it, whatever their priority.
  *
- * lru without retention is the pool's own queue: O(1), without any work here. Everything else is a heap of candidates with positions by
- * page: O(log pages). It is allocated at open; nothing is allocated later. Owner: the engine thread. Invariant (kv_evict_check): the heap
- * is ordered, and holds exactly the candidates. */
+ * lru without retention is the pool's own queue: O(1), without any work here. Everything
+ * else is a heap of candidates with positions by page: O(log pages). It is allocated at
+ * open; nothing is allocated later. Owner: the engine thread. Invariant (kv_evict_check):
+ * the heap is ordered, and holds exactly the candidates. */
 #ifndef KV_EVICT_H
 #define KV_EVICT_H
 
@@ -28,9 +40,16 @@
 #include "kv/pool.h"
 #include "kv/tree.h"
 
-typedef enum kv_policy { KV_EVICT_LRU, KV_EVICT_LFU, KV_EVICT_GDSF, KV_EVICT_LEARNED, KV_EVICT_CALLER } kv_policy;
+typedef enum kv_policy {
+    KV_EVICT_LRU,
+    KV_EVICT_LFU,
+    KV_EVICT_GDSF,
+    KV_EVICT_LEARNED,
+    KV_EVICT_CALLER
+} kv_policy;
 
-/* Parses the name of a policy that a user may choose: lru, lfu, gdsf, learned. QUIRE_INVALID for any other; *out is unchanged then. */
+/* Parses the name of a policy that a user may choose: lru, lfu, gdsf, learned.
+ * QUIRE_INVALID for any other; *out is unchanged then. */
 quire_err kv_policy_parse(const char *name, kv_policy *out);
 /* The name of a policy; "caller" for KV_EVICT_CALLER. */
 const char *kv_policy_name(kv_policy policy);
@@ -51,31 +70,35 @@ typedef struct kv_retention {
 /* Whether r is in range. */
 bool kv_retention_is_valid(const kv_retention *r);
 
-/* The depth in tokens at which attention to the tokens before costs as much as all other work for a token: parameters / (2 x layers x heads
- * x head size), which is 19,000 for a Llama of 1B and 26,000 for one of 7B. */
+/* The depth in tokens at which attention to the tokens before costs as much as all other
+ * work for a token: parameters / (2 x layers x heads x head size), which is 19,000 for a
+ * Llama of 1B and 26,000 for one of 7B. */
 #define KV_COST_DEPTH 20000
 
 typedef struct kv_evict kv_evict;
 
-/* Opens eviction for a pool and the tree of its index, which outlive it. full[n_groups]: whether a group needs all pages of a prefix.
- * Besides the tree's entries there are n_others more (snapshots), whose pages are indexed under tree->cap_entries and up. Nothing follows
- * them, so they are always candidates. */
-quire_err kv_evict_open(kv_pool *pool, const kv_tree *tree, kv_policy policy, const bool *full, int32_t n_others, kv_evict **out);
+/* Opens eviction for a pool and the tree of its index, which outlive it. full[n_groups]:
+ * whether a group needs all pages of a prefix. Besides the tree's entries there are
+ * n_others more (snapshots), whose pages are indexed under tree->cap_entries and up.
+ * Nothing follows them, so they are always candidates. */
+quire_err kv_evict_open(kv_pool *pool, const kv_tree *tree, kv_policy policy, const bool *full,
+                        int32_t n_others, kv_evict **out);
 void kv_evict_close(kv_evict *ev);
-/* Bytes it uses. An lru without retention never touches the memory that it has reserved: that is address space only, and does not count. */
+/* Bytes it uses. An lru without retention never touches the memory that it has reserved:
+ * that is address space only, and does not count. */
 int64_t kv_evict_bytes(const kv_evict *ev);
 
 void kv_evict_set_time(kv_evict *ev, int64_t now_us);
 void kv_evict_set_next_use(kv_evict *ev, page_id page, double when);
 
 /* ---- calls of the index ---- */
-/* Entry e is new and unused: page `depth` of its prefix in that namespace. hash is the prefix's, 0: it has none. O(log pages), as all
- * below. */
+/* Entry e is new and unused: page `depth` of its prefix in that namespace. hash is the
+ * prefix's, 0: it has none. O(log pages), as all below. */
 void kv_evict_inserted(kv_evict *ev, int32_t e, int32_t depth, int32_t namespace, uint64_t hash);
 /* A request uses e. */
 void kv_evict_used(kv_evict *ev, int32_t e);
-/* Sets a request's retention of e, which is valid. The first one that is not the default makes an lru keep the heap: O(cached pages),
- * once. */
+/* Sets a request's retention of e, which is valid. The first one that is not the default
+ * makes an lru keep the heap: O(cached pages), once. */
 void kv_evict_retain(kv_evict *ev, int32_t e, const kv_retention *r);
 /* An entry behind e was added or removed. */
 void kv_evict_leaf_changed(kv_evict *ev, int32_t e);

@@ -35,14 +35,16 @@ int64_t kv_learned_bytes(const kv_learned *l) {
 
 /* ---- the model ---- */
 
-/* log2 with straight lines between powers of two: the same bits on every machine, unlike the library's. v > 0. */
+/* log2 with straight lines between powers of two: the same bits on every machine, unlike
+ * the library's. v > 0. */
 static double log2_lines(double v) {
     int exponent;
     double mantissa = frexp(v, &exponent);
     return exponent - 2 + 2 * mantissa;
 }
 
-/* 1 / (1 + e^-z), with e^-z = (1 - z / 1024)^1024: the same bits on every machine. |z| <= MAX_LOG_ODDS. */
+/* 1 / (1 + e^-z), with e^-z = (1 - z / 1024)^1024: the same bits on every machine. |z| <=
+ * MAX_LOG_ODDS. */
 static double logistic(double z) {
     double power = 1 - z / 1024;
     for (int32_t i = 0; i < 10; i++) {
@@ -51,7 +53,8 @@ static double logistic(double z) {
     return 1 / (1 + power);
 }
 
-/* All features except the tenant's, each of the order of 1. The unit of gaps is the length of a trial. */
+/* All features except the tenant's, each of the order of 1. The unit of gaps is the
+ * length of a trial. */
 static void features_of(const kv_learned *l, const kv_use *u, double *x) {
     double gap = u->gap > 0 ? log2_lines((double)u->gap / l->cap) / 4 : 0;
     x[0] = 1;
@@ -130,8 +133,8 @@ static uint32_t tag_of(uint64_t hash) {
 /* The index of that hash in its set, if a trial of it runs; else KV_NAMES_A_SET. */
 static int32_t find(const kv_learned *l, const kv_names *set, uint64_t hash) {
     int32_t i = 0;
-    while (i < KV_NAMES_A_SET &&
-           !(set->tags[i] == tag_of(hash) && is_running(l, set->times[i]) && l->trials[number_of(l, set->times[i])].hash == hash)) {
+    while (i < KV_NAMES_A_SET && !(set->tags[i] == tag_of(hash) && is_running(l, set->times[i]) &&
+                                   l->trials[number_of(l, set->times[i])].hash == hash)) {
         i++;
     }
     return i;
@@ -149,7 +152,8 @@ static int32_t place_for_name(const kv_learned *l, const kv_names *set) {
     return oldest;
 }
 
-/* Starts a trial of u with that number; it takes over the name of the trial before, whose page was used again. */
+/* Starts a trial of u with that number; it takes over the name of the trial before, whose
+ * page was used again. */
 static void begin(kv_learned *l, int32_t number, uint64_t hash, const kv_use *u) {
     kv_names *set = set_of(l, hash);
     int32_t i = find(l, set, hash);
@@ -168,7 +172,8 @@ static void begin(kv_learned *l, int32_t number, uint64_t hash, const kv_use *u)
 void kv_learned_made(const kv_learned *l, uint64_t hash, int32_t depth, int32_t tenant, kv_use *u) {
     const kv_names *set = set_of(l, hash);
     int32_t i = hash != 0 ? find(l, set, hash) : KV_NAMES_A_SET;
-    *u = i < KV_NAMES_A_SET ? l->trials[number_of(l, set->times[i])].use : (kv_use){.depth = depth, .tenant = tenant};
+    *u = i < KV_NAMES_A_SET ? l->trials[number_of(l, set->times[i])].use
+                            : (kv_use){.depth = depth, .tenant = tenant};
 }
 
 void kv_learned_used(kv_learned *l, uint64_t hash, kv_use *u) {

@@ -1,14 +1,19 @@
-/* The learned eviction policy: a logistic model of the probability that a page is used again.
+/* The learned eviction policy: a logistic model of the probability that a page is used
+ * again.
  *
- * Its inputs are what is known at a use of a page: the number of uses, the time since the use before (the gap), the page's depth in its
- * prefix, its tenant. Time is counted in uses of pages, so nothing depends on speed. Each use of a full page starts a trial. It ends as
- * many uses later as the pool has pages, when about the whole cache has turned over. Then the model learns whether the page was used again,
- * whether or not it was still cached. Trials are found by the chained hash of the prefix, so a page that comes back after its eviction is
- * recognised.
+ * Its inputs are what is known at a use of a page: the number of uses, the time since the
+ * use before (the gap), the page's depth in its prefix, its tenant. Time is counted in
+ * uses of pages, so nothing depends on speed. Each use of a full page starts a trial. It
+ * ends as many uses later as the pool has pages, when about the whole cache has turned
+ * over. Then the model learns whether the page was used again, whether or not it was
+ * still cached. Trials are found by the chained hash of the prefix, so a page that comes
+ * back after its eviction is recognised.
  *
- * A page's value is the time of its last use + age x 2 p / (p + mean p), where age is how long pages stay unused before they are evicted.
- * An average page stays one age, and none gains more than two. Where the model cannot tell pages apart this is lru. Deterministic: no
- * random numbers, no clock, the same bits on every machine. Allocated at open. Owner: the engine thread. */
+ * A page's value is the time of its last use + age x 2 p / (p + mean p), where age is how
+ * long pages stay unused before they are evicted. An average page stays one age, and none
+ * gains more than two. Where the model cannot tell pages apart this is lru.
+ * Deterministic: no random numbers, no clock, the same bits on every machine. Allocated
+ * at open. Owner: the engine thread. */
 #ifndef KV_EVICT_LEARNED_H
 #define KV_EVICT_LEARNED_H
 
@@ -35,8 +40,9 @@ typedef struct kv_trial {
     bool was_used_again;
 } kv_trial;
 
-/* A hash table of trials, in sets of one cache line. A name whose trial has ended counts as absent. When a set is full the oldest name is
- * replaced, and its trial ends as if the page had not been used again. */
+/* A hash table of trials, in sets of one cache line. A name whose trial has ended counts
+ * as absent. When a set is full the oldest name is replaced, and its trial ends as if the
+ * page had not been used again. */
 enum { KV_NAMES_A_SET = 8 };
 
 typedef struct kv_names {
@@ -49,9 +55,11 @@ typedef struct kv_learned {
     double age;  /* mean number of uses between the last use of a page and its eviction */
     double mean; /* mean outcome of the trials */
     double weights[KV_LEARNED_WEIGHTS];
-    double squares[KV_LEARNED_WEIGHTS]; /* sums over all gradients: each weight has a rate of its own (Duchi, Hazan and Singer 2011) */
-    kv_trial *trials;                   /* [cap] a ring; the oldest ends when a new one begins */
-    kv_names *names;                    /* [n_sets], a power of two: 2 to 4 names a set */
+    /* sums over all gradients: each weight has a rate of its own (Duchi, Hazan and Singer
+     * 2011) */
+    double squares[KV_LEARNED_WEIGHTS];
+    kv_trial *trials; /* [cap] a ring; the oldest ends when a new one begins */
+    kv_names *names;  /* [n_sets], a power of two: 2 to 4 names a set */
     uint32_t n_sets;
     int32_t cap;
 } kv_learned;
@@ -61,7 +69,8 @@ quire_err kv_learned_open(kv_learned *l, int32_t n_pages);
 void kv_learned_close(kv_learned *l);
 int64_t kv_learned_bytes(const kv_learned *l);
 
-/* Fills *u for a new entry, with its past where a trial of that hash runs. hash 0: it has none. All O(1). */
+/* Fills *u for a new entry, with its past where a trial of that hash runs. hash 0: it has
+ * none. All O(1). */
 void kv_learned_made(const kv_learned *l, uint64_t hash, int32_t depth, int32_t tenant, kv_use *u);
 /* The entry is used: ends a trial and starts another. */
 void kv_learned_used(kv_learned *l, uint64_t hash, kv_use *u);

@@ -11,25 +11,31 @@
 #define MAX_REGIONS 8
 #define N_HOMES     8 /* threads beyond these share one */
 
-/* Consecutive spans. Zeroed memory is a region of free pages: opening touches no words. */
+/* Consecutive spans. Zeroed memory is a region of free pages: opening touches no
+ * words. */
 typedef struct region {
     _Alignas(MEM_ALIGN) _Atomic uint64_t account; /* returns so far << 32 | free pages that nobody claimed */
-    _Atomic int32_t lowest;                       /* a hint: no word of `empty` before this one has a span with free pages */
+    /* a hint: no word of `empty` before this one has a span with free pages */
+    _Atomic int32_t lowest;
     int32_t first_span, n_spans;
     _Atomic uint64_t *taken; /* [n_spans] a bit a page: it is not free */
-    _Atomic uint64_t *empty; /* [n_spans / 64, rounded up] a bit a span: none of its pages is free. It may lag behind */
+    /* [n_spans / 64, rounded up] a bit a span: none of its pages is free. It may lag
+     * behind */
+    _Atomic uint64_t *empty;
 } region;
 
 /* Where the threads of one number take pages. Region base ^ i is the i-th nearest. */
 typedef struct home {
-    _Alignas(MEM_ALIGN) _Atomic int32_t region; /* where they took pages last, or the nearest to which they returned some since */
-    int32_t base;                               /* at first */
+    /* where they took pages last, or the nearest to which they returned some since */
+    _Alignas(MEM_ALIGN) _Atomic int32_t region;
+    int32_t base; /* at first */
 } home;
 
 struct free_pages {
     int32_t n_pages, n_spans, n_regions; /* regions: a power of two */
     uint8_t *region_of;                  /* [n_spans] */
-    _Atomic int32_t owners[N_HOMES];     /* the thread that came first, second, .. to this set; 0: nobody yet */
+    /* the thread that came first, second, .. to this set; 0: nobody yet */
+    _Atomic int32_t owners[N_HOMES];
     _Alignas(MEM_ALIGN) pthread_mutex_t gathering;
     home homes[N_HOMES];
     region regions[MAX_REGIONS];
@@ -45,8 +51,8 @@ static int32_t lowest_bit(uint64_t word) {
 
 /* ---- opening ---- */
 
-/* The region in which the threads of a number begin: the bits of the number backwards, so that the first two threads have half of the
- * regions each. */
+/* The region in which the threads of a number begin: the bits of the number backwards, so
+ * that the first two threads have half of the regions each. */
 static int32_t base_region(const free_pages *f, int32_t number) {
     int32_t base = 0;
     for (int32_t bit = 1; bit < f->n_regions; bit *= 2) {
@@ -125,14 +131,16 @@ void free_pages_close(free_pages *f) {
 
 /* ---- claims ---- */
 
-/* The number of the calling thread's home. Threads are counted as they first come to this set, so that the pages which a set gives to one
- * thread do not depend on the process's other threads. A thread that starts when another has ended may have that one's home. */
+/* The number of the calling thread's home. Threads are counted as they first come to this
+ * set, so that the pages which a set gives to one thread do not depend on the process's
+ * other threads. A thread that starts when another has ended may have that one's home. */
 static int32_t thread_number(free_pages *f) {
     int32_t me = thread_name();
     for (int32_t i = 0; i < N_HOMES; i++) {
         int32_t owner = atomic_load_explicit(&f->owners[i], memory_order_relaxed);
         if (owner == 0) {
-            atomic_compare_exchange_strong_explicit(&f->owners[i], &owner, me, memory_order_relaxed, memory_order_relaxed);
+            atomic_compare_exchange_strong_explicit(&f->owners[i], &owner, me, memory_order_relaxed,
+                                                    memory_order_relaxed);
         }
         if (owner == me || owner == 0) {
             return i;
@@ -148,8 +156,9 @@ static void move_home(free_pages *f, int32_t number, int32_t to) {
     }
 }
 
-/* Pages came back to a region: takes go on there if it is nearer than where they are. Another thread's region, in which a thread found its
- * last pages, is so left as soon as there are others. */
+/* Pages came back to a region: takes go on there if it is nearer than where they are.
+ * Another thread's region, in which a thread found its last pages, is so left as soon as
+ * there are others. */
 static void come_back(free_pages *f, int32_t number, int32_t to) {
     const home *h = &f->homes[number];
     if ((to ^ h->base) < (atomic_load_explicit(&h->region, memory_order_relaxed) ^ h->base)) {
@@ -157,7 +166,8 @@ static void come_back(free_pages *f, int32_t number, int32_t to) {
     }
 }
 
-/* Claims n pages of a region, or as many as there are where all is false. Returns how many. */
+/* Claims n pages of a region, or as many as there are where all is false. Returns how
+ * many. */
 static int32_t claim(region *r, int32_t n, bool all) {
     uint64_t account = atomic_load_explicit(&r->account, memory_order_relaxed);
     int32_t got;
@@ -167,8 +177,8 @@ static int32_t claim(region *r, int32_t n, bool all) {
         if (got == 0) {
             return 0;
         }
-    } while (
-        !atomic_compare_exchange_weak_explicit(&r->account, &account, account - (uint64_t)got, memory_order_acquire, memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&r->account, &account, account - (uint64_t)got,
+                                                    memory_order_acquire, memory_order_relaxed));
     return got;
 }
 
@@ -181,8 +191,9 @@ static uint64_t count_returns(const free_pages *f) {
     return n;
 }
 
-/* Claims n pages of any regions into claimed[0..n_regions), the thread's own regions first, or none. A pass over all regions that found too
- * few may have missed a page which was returned behind it: so it fails only after a pass during which none was. */
+/* Claims n pages of any regions into claimed[0..n_regions), the thread's own regions
+ * first, or none. A pass over all regions that found too few may have missed a page which
+ * was returned behind it: so it fails only after a pass during which none was. */
 static bool claim_anywhere(free_pages *f, int32_t base, int32_t n, int32_t *claimed) {
     int32_t n_claimed = 0;
     uint64_t before, after;
@@ -220,21 +231,24 @@ static int32_t take_from_span(region *r, int32_t span, int32_t n, page_id *ids) 
         if (got == 0) {
             return 0;
         }
-    } while (!atomic_compare_exchange_weak_explicit(word, &taken, taken | bits, memory_order_acquire, memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(word, &taken, taken | bits, memory_order_acquire,
+                                                    memory_order_relaxed));
     for (int32_t i = 0; i < got; i++, bits &= bits - 1) {
         ids[i].v = (r->first_span + span) * SPAN_PAGES + lowest_bit(bits);
     }
     if (rest == 0) {
         uint64_t bit = UINT64_C(1) << (span % 64);
         atomic_fetch_or_explicit(&r->empty[span / 64], bit, memory_order_seq_cst);
-        if (atomic_load_explicit(word, memory_order_seq_cst) != ~UINT64_C(0)) { /* a page came back meanwhile */
+        /* a page came back meanwhile */
+        if (atomic_load_explicit(word, memory_order_seq_cst) != ~UINT64_C(0)) {
             atomic_fetch_and_explicit(&r->empty[span / 64], ~bit, memory_order_relaxed);
         }
     }
     return got;
 }
 
-/* Takes up to n pages of the spans that are not marked empty, from word `from` of the marks on. Returns how many. */
+/* Takes up to n pages of the spans that are not marked empty, from word `from` of the
+ * marks on. Returns how many. */
 static int32_t take_marked(region *r, int32_t from, int32_t n, page_id *ids) {
     int32_t got = 0;
     for (int32_t w = from; w < word_count(r->n_spans) && got < n; w++) {
@@ -247,8 +261,8 @@ static int32_t take_marked(region *r, int32_t from, int32_t n, page_id *ids) {
     return got;
 }
 
-/* Takes n claimed pages of a region. They are there, but a hint or a mark may hide them, as other threads are at work: the last pass looks
- * at every span. */
+/* Takes n claimed pages of a region. They are there, but a hint or a mark may hide them,
+ * as other threads are at work: the last pass looks at every span. */
 static void take_claimed(region *r, int32_t n, page_id *ids) {
     int32_t got = take_marked(r, atomic_load_explicit(&r->lowest, memory_order_relaxed), n, ids);
     while (got < n) {
@@ -259,7 +273,8 @@ static void take_claimed(region *r, int32_t n, page_id *ids) {
     }
 }
 
-/* Takes n pages of one region, the home of the calling thread's number before all others. */
+/* Takes n pages of one region, the home of the calling thread's number before all
+ * others. */
 static bool take_from_one(free_pages *f, int32_t number, int32_t n, page_id *ids) {
     int32_t at = atomic_load_explicit(&f->homes[number].region, memory_order_relaxed);
     int32_t got = claim(&f->regions[at], n, true);
@@ -317,7 +332,8 @@ void free_pages_return(free_pages *f, free_batch *batch) {
     if (word < atomic_load_explicit(&r->lowest, memory_order_relaxed)) {
         atomic_store_explicit(&r->lowest, word, memory_order_relaxed);
     }
-    atomic_fetch_add_explicit(&r->account, (UINT64_C(1) << 32) + (uint64_t)__builtin_popcountll(batch->bits), memory_order_release);
+    atomic_fetch_add_explicit(&r->account, (UINT64_C(1) << 32) + (uint64_t)__builtin_popcountll(batch->bits),
+                              memory_order_release);
     come_back(f, thread_number(f), at);
     batch->bits = 0;
 }
@@ -339,7 +355,9 @@ int32_t free_pages_count(const free_pages *f) {
 bool free_pages_has(const free_pages *f, page_id id) {
     int32_t span = id.v / SPAN_PAGES;
     const region *r = &f->regions[f->region_of[span]];
-    return (atomic_load_explicit(&r->taken[span - r->first_span], memory_order_relaxed) >> (id.v % SPAN_PAGES) & 1) == 0;
+    return (atomic_load_explicit(&r->taken[span - r->first_span], memory_order_relaxed) >>
+                (id.v % SPAN_PAGES) &
+            1) == 0;
 }
 
 int64_t free_pages_bytes(const free_pages *f) {
@@ -366,15 +384,17 @@ quire_err free_pages_check(const free_pages *f, quire_error *err) {
         int32_t n_free = 0;
         for (int32_t span = 0; span < r->n_spans; span++) {
             uint64_t taken = atomic_load_explicit(&r->taken[span], memory_order_relaxed);
-            bool marked = (atomic_load_explicit(&r->empty[span / 64], memory_order_relaxed) >> (span % 64) & 1) != 0;
+            bool marked =
+                (atomic_load_explicit(&r->empty[span / 64], memory_order_relaxed) >> (span % 64) & 1) != 0;
             if (marked && taken != ~UINT64_C(0)) {
-                return err_set(err, QUIRE_INTERNAL, -1, "free pages: span %d is marked empty and has %016llx", (int)(r->first_span + span),
-                               (unsigned long long)~taken);
+                return err_set(err, QUIRE_INTERNAL, -1, "free pages: span %d is marked empty and has %016llx",
+                               (int)(r->first_span + span), (unsigned long long)~taken);
             }
             n_free += __builtin_popcountll(~taken);
         }
         if (n_free != unclaimed(r)) {
-            return err_set(err, QUIRE_INTERNAL, -1, "free pages: region %d has %d, %d are counted", (int)i, (int)n_free, (int)unclaimed(r));
+            return err_set(err, QUIRE_INTERNAL, -1, "free pages: region %d has %d, %d are counted", (int)i,
+                           (int)n_free, (int)unclaimed(r));
         }
     }
     return QUIRE_OK;

@@ -1,15 +1,18 @@
-/* The set of a pool's free pages: a bitmap in regions, so that threads that reserve and release at the same time seldom meet.
+/* The set of a pool's free pages: a bitmap in regions, so that threads that reserve and
+ * release at the same time seldom meet.
  *
  *   thread -> its region -> spans of 64 pages, a word of bits each
  *
- * Each region counts its free pages. A take first lowers counts by n in all (the claim), then clears bits; a return sets bits first, then
- * raises the count. So a region always has a free page for each page that is claimed and not yet found, and a claim that succeeded finds
- * its pages. A thread claims from one region without a lock, if it can from that where it took pages last, or a nearer one to which it
- * returned some since. Only where none has n it gathers from all regions, one thread at a time: it fails only if there was a moment at
- * which fewer than n pages were free.
+ * Each region counts its free pages. A take first lowers counts by n in all (the claim),
+ * then clears bits; a return sets bits first, then raises the count. So a region always
+ * has a free page for each page that is claimed and not yet found, and a claim that
+ * succeeded finds its pages. A thread claims from one region without a lock, if it can
+ * from that where it took pages last, or a nearer one to which it returned some since.
+ * Only where none has n it gathers from all regions, one thread at a time: it fails only
+ * if there was a moment at which fewer than n pages were free.
  *
- * Invariant while no thread is inside: a region's count is the number of its free bits, and a span that is marked empty has none. Threads:
- * any, but for what says otherwise. */
+ * Invariant while no thread is inside: a region's count is the number of its free bits,
+ * and a span that is marked empty has none. Threads: any, but for what says otherwise. */
 #ifndef KV_FREE_PAGES_H
 #define KV_FREE_PAGES_H
 
@@ -33,7 +36,8 @@ typedef struct free_batch {
     int32_t span;
     uint64_t bits;
 } free_batch;
-/* Adds a page that is not free. Pages of another span than this one's are returned first. */
+/* Adds a page that is not free. Pages of another span than this one's are returned
+ * first. */
 void free_pages_add(free_pages *f, free_batch *batch, page_id id);
 /* Returns what the batch holds; it is then empty. */
 void free_pages_return(free_pages *f, free_batch *batch);
@@ -42,9 +46,11 @@ int32_t free_pages_count(const free_pages *f);
 bool free_pages_has(const free_pages *f, page_id id);
 int64_t free_pages_bytes(const free_pages *f);
 
-/* The next takes of every thread start at its lowest free pages. No other thread may be inside. */
+/* The next takes of every thread start at its lowest free pages. No other thread may be
+ * inside. */
 void free_pages_rewind(free_pages *f);
-/* Checks the invariant; else QUIRE_INTERNAL and what is wrong. No other thread may be inside. O(pages). */
+/* Checks the invariant; else QUIRE_INTERNAL and what is wrong. No other thread may be
+ * inside. O(pages). */
 quire_err free_pages_check(const free_pages *f, quire_error *err);
 
 #endif

@@ -32,7 +32,8 @@ static void set_slot(kv_heap *h, int32_t at, const kv_heap_slot *slot) {
     h->position[slot->id] = at + 1;
 }
 
-/* Puts *slot into the hole at `at`: moves the hole up past higher keys or down past lower ones, then fills it. */
+/* Puts *slot into the hole at `at`: moves the hole up past higher keys or down past lower
+ * ones, then fills it. */
 static void fill(kv_heap *h, int32_t at, const kv_heap_slot *slot) {
     while (at > 0 && (h->n_compared++, is_before(slot, &h->slots[(at - 1) / 2]))) {
         set_slot(h, at, &h->slots[(at - 1) / 2]);
@@ -93,7 +94,8 @@ quire_err kv_heap_check(const kv_heap *h, quire_error *err) {
     for (int32_t at = 0; at < h->n; at++) {
         const kv_heap_slot *slot = &h->slots[at];
         if (slot->id < 0 || slot->id >= h->cap || h->position[slot->id] != at + 1) {
-            return err_set(err, QUIRE_INTERNAL, -1, "kv heap: slot %d holds %d, whose position says otherwise", at, slot->id);
+            return err_set(err, QUIRE_INTERNAL, -1,
+                           "kv heap: slot %d holds %d, whose position says otherwise", at, slot->id);
         }
         if (at > 0 && is_before(slot, &h->slots[(at - 1) / 2])) {
             return err_set(err, QUIRE_INTERNAL, -1, "kv heap: slot %d is below one of a higher key", at);
@@ -103,7 +105,8 @@ quire_err kv_heap_check(const kv_heap *h, quire_error *err) {
         n += h->position[id] > 0;
     }
     if (n != h->n) {
-        return err_set(err, QUIRE_INTERNAL, -1, "kv heap: %d numbers have a position, %d are counted", n, h->n);
+        return err_set(err, QUIRE_INTERNAL, -1, "kv heap: %d numbers have a position, %d are counted", n,
+                       h->n);
     }
     return QUIRE_OK;
 }

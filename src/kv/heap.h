@@ -1,8 +1,10 @@
-/* A binary heap of small numbers (pages) with an index of their positions, so that any number can be found, moved and removed.
+/* A binary heap of small numbers (pages) with an index of their positions, so that any
+ * number can be found, moved and removed.
  *
- * Keys are ordered by level, then score, then stamp. When each key has its own stamp the order is total, the same on every run. Invariant
- * (kv_heap_check): no number is above one of a lower key, and position[] and slots[] refer to each other. Allocated at open. Zeroed memory
- * is an empty heap, so opening touches no memory. One thread. */
+ * Keys are ordered by level, then score, then stamp. When each key has its own stamp the
+ * order is total, the same on every run. Invariant (kv_heap_check): no number is above
+ * one of a lower key, and position[] and slots[] refer to each other. Allocated at open.
+ * Zeroed memory is an empty heap, so opening touches no memory. One thread. */
 #ifndef KV_HEAP_H
 #define KV_HEAP_H
 

@@ -18,7 +18,8 @@ static int32_t entries_for(const kv_index_options *o, int32_t n_pages) {
             return n_pages; /* a full group has a page for every entry */
         }
     }
-    return n_pages < INT32_MAX / 16 ? 16 * n_pages : INT32_MAX / 2; /* a chain of entries is kept by the pages of its last window */
+    /* a chain of entries is kept by the pages of its last window */
+    return n_pages < INT32_MAX / 16 ? 16 * n_pages : INT32_MAX / 2;
 }
 
 static quire_err open_eviction(kv_index *ix) {
@@ -51,9 +52,10 @@ static void free_parts(kv_index *ix) {
 }
 
 quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out) {
-    if (o->page_tokens < 1 || o->n_groups < 1 || o->n_groups > KV_MAX_GROUPS || o->max_namespaces < 1 || o->max_entries < 0 ||
-        o->n_state_groups < 0 || o->n_state_groups > KV_MAX_GROUPS - o->n_groups || o->max_snapshots < 0 || o->hash_bits < 0 ||
-        o->hash_bits > 64 || o->policy < KV_EVICT_LRU || o->policy > KV_EVICT_CALLER ||
+    if (o->page_tokens < 1 || o->n_groups < 1 || o->n_groups > KV_MAX_GROUPS || o->max_namespaces < 1 ||
+        o->max_entries < 0 || o->n_state_groups < 0 || o->n_state_groups > KV_MAX_GROUPS - o->n_groups ||
+        o->max_snapshots < 0 || o->hash_bits < 0 || o->hash_bits > 64 || o->policy < KV_EVICT_LRU ||
+        o->policy > KV_EVICT_CALLER ||
         (o->granularity != KV_GRANULARITY_TOKEN && o->granularity != KV_GRANULARITY_PAGE)) {
         return QUIRE_INVALID;
     }
@@ -106,7 +108,8 @@ kv_index_counts kv_index_count(const kv_index *ix) {
 int64_t kv_index_bytes(const kv_index *ix) {
     const kv_tree *t = &ix->tree;
     return (int64_t)sizeof *ix + kv_evict_bytes(ix->evict) + kv_snapshots_bytes(&ix->snapshots) +
-           t->cap_entries * (t->entry_bytes + (int64_t)sizeof *ix->hashes) + t->cap_nodes * (int64_t)sizeof *t->nodes +
+           t->cap_entries * (t->entry_bytes + (int64_t)sizeof *ix->hashes) +
+           t->cap_nodes * (int64_t)sizeof *t->nodes +
            ix->namespaces.cap * (int64_t)(sizeof *ix->namespaces.slots + sizeof *ix->namespaces.buckets);
 }
 
@@ -152,8 +155,8 @@ static void add_page(kv_index *ix, int32_t namespace, int32_t e, int32_t g, page
     if (ix->o.events != NULL && ix->hashes[e] != 0) {
         const kv_namespace *s = namespace_at(ix, namespace);
         int32_t up = kv_tree_entry(&ix->tree, e)->up;
-        kv_events_stored(ix->o.events, g, ix->hashes[e], up != TREE_NONE ? ix->hashes[up] : 0, kv_tree_tokens(&ix->tree, e), s->name,
-                         s->n_name);
+        kv_events_stored(ix->o.events, g, ix->hashes[e], up != TREE_NONE ? ix->hashes[up] : 0,
+                         kv_tree_tokens(&ix->tree, e), s->name, s->n_name);
     }
 }
 
@@ -205,7 +208,8 @@ bool kv_index_is_useless(const kv_index *ix, int32_t e) {
     return lacks;
 }
 
-/* Drops e and the entries before it as far as they are useless, and the namespace if none is left. */
+/* Drops e and the entries before it as far as they are useless, and the namespace if none
+ * is left. */
 static void prune(kv_index *ix, int32_t e) {
     while (e != TREE_NONE && kv_index_is_useless(ix, e)) {
         int32_t up = kv_tree_entry(&ix->tree, e)->up;
@@ -266,12 +270,15 @@ quire_err kv_index_enter(kv_index *ix, const void *name, size_t n, kv_path *out)
     return QUIRE_OK;
 }
 
-quire_err kv_index_add_public(kv_index *ix, const void *scope, size_t n_scope, const int32_t *tokens, int32_t n) {
-    return n_scope > KV_NAMESPACE_BYTES ? QUIRE_INVALID : kv_publics_add(&ix->publics, scope, n_scope, tokens, n, ix->o.page_tokens);
+quire_err kv_index_add_public(kv_index *ix, const void *scope, size_t n_scope, const int32_t *tokens,
+                              int32_t n) {
+    return n_scope > KV_NAMESPACE_BYTES
+               ? QUIRE_INVALID
+               : kv_publics_add(&ix->publics, scope, n_scope, tokens, n, ix->o.page_tokens);
 }
 
-quire_err kv_index_enter_public(kv_index *ix, const void *scope, size_t n_scope, const void *name, size_t n, const int32_t *tokens,
-                                int32_t n_tokens, kv_path *out) {
+quire_err kv_index_enter_public(kv_index *ix, const void *scope, size_t n_scope, const void *name, size_t n,
+                                const int32_t *tokens, int32_t n_tokens, kv_path *out) {
     int32_t number = kv_publics_find(&ix->publics, scope, n_scope, tokens, n_tokens);
     if (number == PUBLIC_NONE) {
         return kv_index_enter(ix, name, n, out);
@@ -333,8 +340,9 @@ void kv_index_truncate(kv_index *ix, kv_path *path, int32_t n_tokens) {
 
 /* ---- matching ---- */
 
-/* The result of a walk: a prefix of n_tokens. Its last whole page is entry; source is the entry with the tokens after it, if there are any;
- * snapshot is the state behind the prefix, where there are states. */
+/* The result of a walk: a prefix of n_tokens. Its last whole page is entry; source is the
+ * entry with the tokens after it, if there are any; snapshot is the state behind the
+ * prefix, where there are states. */
 typedef struct found {
     int32_t n_tokens, n_pages, entry, source, snapshot;
 } found;
@@ -353,7 +361,8 @@ static void count_pages(const kv_index *ix, int32_t e, int32_t *since) {
     }
 }
 
-/* Whether every group can continue behind n_tokens tokens in n_pages pages, given since[] at the last. */
+/* Whether every group can continue behind n_tokens tokens in n_pages pages, given since[]
+ * at the last. */
 static bool can_continue(const kv_index *ix, int32_t n_tokens, int32_t n_pages, const int32_t *since) {
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
         if (since[g] < n_pages - first_needed(ix->o.windows[g], n_tokens, ix->o.page_tokens)) {
@@ -363,7 +372,8 @@ static bool can_continue(const kv_index *ix, int32_t n_tokens, int32_t n_pages, 
     return true;
 }
 
-int32_t kv_index_best(const kv_index *ix, const kv_path *path, int32_t i, int32_t e, const int32_t *tokens, int32_t n, int32_t *n_shared) {
+int32_t kv_index_best(const kv_index *ix, const kv_path *path, int32_t i, int32_t e, const int32_t *tokens,
+                      int32_t n, int32_t *n_shared) {
     int32_t root = namespace_at(ix, kv_index_namespace_of(path, i))->root;
     return kv_tree_best(&ix->tree, root, kv_index_before(path, i, e), tokens, n, n_shared);
 }
@@ -376,7 +386,8 @@ static found walk(const kv_index *ix, const kv_path *path, const int32_t *tokens
     n -= ix->o.granularity == KV_GRANULARITY_PAGE ? n % size : 0;
     for (int32_t e = TREE_NONE, n_pages = 0;;) {
         int32_t at = n_pages * size, rest = n - at < size ? n - at : size, n_shared = 0;
-        int32_t next = rest > 0 ? kv_index_best(ix, path, n_pages, e, tokens + at, rest, &n_shared) : TREE_NONE;
+        int32_t next =
+            rest > 0 ? kv_index_best(ix, path, n_pages, e, tokens + at, rest, &n_shared) : TREE_NONE;
         if (next == TREE_NONE) {
             return best;
         }
@@ -409,11 +420,13 @@ int32_t kv_index_peek(const kv_index *ix, const kv_path *path, const int32_t *to
     return walk(ix, path, tokens, n).n_tokens;
 }
 
-int32_t kv_index_peek_held(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n, kv_held *held) {
+int32_t kv_index_peek_held(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n,
+                           kv_held *held) {
     found f = walk(ix, path, tokens, n);
     *held = (kv_held){0};
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
-        int32_t first = first_needed(ix->o.windows[g], f.n_tokens, ix->o.page_tokens), n_group = first < f.n_pages ? first : f.n_pages;
+        int32_t first = first_needed(ix->o.windows[g], f.n_tokens, ix->o.page_tokens),
+                n_group = first < f.n_pages ? first : f.n_pages;
         for (int32_t i = f.n_pages - 1, e = f.entry; i >= first; i--, e = kv_tree_entry(&ix->tree, e)->up) {
             n_group += kv_pool_count(ix->pool, (page_id){kv_tree_pages(&ix->tree, e)[g]}) > 0;
         }
@@ -423,7 +436,8 @@ int32_t kv_index_peek_held(const kv_index *ix, const kv_path *path, const int32_
     return f.n_tokens;
 }
 
-/* Fills an empty table with group g's pages of the found prefix, and holes before the first page it needs. */
+/* Fills an empty table with group g's pages of the found prefix, and holes before the
+ * first page it needs. */
 static void share_group(const kv_index *ix, const found *f, int32_t g, kv_table *t) {
     int32_t first = first_needed(ix->o.windows[g], f->n_tokens, ix->o.page_tokens);
     t->n_tokens = f->n_tokens;
@@ -440,7 +454,8 @@ static void share_group(const kv_index *ix, const found *f, int32_t g, kv_table 
     }
 }
 
-/* Records that path's request uses page i, entry e. A request's retention does not apply to public pages. */
+/* Records that path's request uses page i, entry e. A request's retention does not apply
+ * to public pages. */
 static void use_entry(kv_index *ix, const kv_path *path, int32_t e, int32_t i) {
     kv_evict_used(ix->evict, e);
     if (path->retains && i >= path->n_public) {
@@ -448,7 +463,8 @@ static void use_entry(kv_index *ix, const kv_path *path, int32_t e, int32_t i) {
     }
 }
 
-quire_err kv_index_match(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables, int32_t *n_matched) {
+quire_err kv_index_match(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables,
+                         int32_t *n_matched) {
     assert(path->n_pages == 0);
     found f = walk(ix, path, tokens, n);
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
@@ -467,7 +483,8 @@ quire_err kv_index_match(kv_index *ix, kv_path *path, const int32_t *tokens, int
         kv_snapshots_restore(&ix->snapshots, f.snapshot, f.n_tokens, states);
         use_entry(ix, path, ix->tree.cap_entries + f.snapshot, i);
     }
-    for (int32_t e = f.source != TREE_NONE ? f.source : f.entry; e != TREE_NONE; e = kv_tree_entry(&ix->tree, e)->up) {
+    for (int32_t e = f.source != TREE_NONE ? f.source : f.entry; e != TREE_NONE;
+         e = kv_tree_entry(&ix->tree, e)->up) {
         use_entry(ix, path, e, i--);
     }
     stand_at(ix, path, f.entry);
@@ -478,7 +495,8 @@ quire_err kv_index_match(kv_index *ix, kv_path *path, const int32_t *tokens, int
 
 /* ---- publishing ---- */
 
-/* Dedup: the sequence's page i and entry e hold the same tokens after the same prefix, so one page a group is enough. */
+/* Dedup: the sequence's page i and entry e hold the same tokens after the same prefix, so
+ * one page a group is enough. */
 static void dedup(kv_index *ix, int32_t namespace, int32_t e, kv_table *tables, int32_t i) {
     const int32_t *pages = kv_tree_pages(&ix->tree, e);
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
@@ -496,9 +514,11 @@ static void dedup(kv_index *ix, int32_t namespace, int32_t e, kv_table *tables, 
     }
 }
 
-/* Publishes page i of the sequence, n tokens, behind path. A part-filled entry that is a prefix of it is replaced; where the page is a
- * prefix of an entry, there is nothing to add. */
-static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables, int32_t i) {
+/* Publishes page i of the sequence, n tokens, behind path. A part-filled entry that is a
+ * prefix of it is replaced; where the page is a prefix of an entry, there is nothing to
+ * add. */
+static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables,
+                              int32_t i) {
     int32_t n_shared, namespace = kv_index_namespace_of(path, i), root = namespace_at(ix, namespace)->root,
                       after = kv_index_before(path, i, path->entry);
     int32_t e = kv_tree_best(&ix->tree, root, after, tokens, n, &n_shared);
@@ -528,8 +548,8 @@ static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens
     return QUIRE_OK;
 }
 
-/* Whether path may publish page i. A public namespace takes only whole pages of its prefixes, also when a sequence was truncated and has
- * other tokens there. */
+/* Whether path may publish page i. A public namespace takes only whole pages of its
+ * prefixes, also when a sequence was truncated and has other tokens there. */
 static bool may_publish(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n) {
     if (path->n_pages >= path->n_public) {
         return true;
@@ -539,14 +559,16 @@ static bool may_publish(const kv_index *ix, const kv_path *path, const int32_t *
     return n == ix->o.page_tokens && memcmp(own, tokens, (size_t)n * sizeof *tokens) == 0;
 }
 
-quire_err kv_index_publish(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables, kv_publish_what what) {
+quire_err kv_index_publish(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables,
+                           kv_publish_what what) {
     const int32_t size = ix->o.page_tokens;
     while (path->n_pages < n / size && may_publish(ix, path, tokens + path->n_pages * size, size)) {
         int32_t i = path->n_pages;
         TRY(publish_page(ix, path, tokens + i * size, size, tables, i));
     }
     bool has_tail = what == KV_PUBLISH_TAIL && ix->o.granularity == KV_GRANULARITY_TOKEN;
-    if (has_tail && path->n_pages == n / size && n % size != 0 && may_publish(ix, path, tokens + n - n % size, n % size)) {
+    if (has_tail && path->n_pages == n / size && n % size != 0 &&
+        may_publish(ix, path, tokens + n - n % size, n % size)) {
         TRY(publish_page(ix, path, tokens + n - n % size, n % size, tables, n / size));
     }
     return QUIRE_OK;
@@ -557,8 +579,10 @@ bool kv_index_take_over_tail(kv_index *ix, const kv_table *tables, int32_t n) {
     bool changed = false;
     for (int32_t g = 0; g < ix->o.n_groups && n % ix->o.page_tokens != 0; g++) {
         page_id page = tables[g].pages[i];
-        int32_t e = page.v != PAGE_NONE.v && kv_pool_count(ix->pool, page) == 1 ? kv_pool_entry(ix->pool, page) : -1;
-        if (e >= 0 && e < ix->tree.cap_entries && kv_tree_is_last(&ix->tree, e) && kv_tree_entry(&ix->tree, e)->n_pins == 0) {
+        int32_t e =
+            page.v != PAGE_NONE.v && kv_pool_count(ix->pool, page) == 1 ? kv_pool_entry(ix->pool, page) : -1;
+        if (e >= 0 && e < ix->tree.cap_entries && kv_tree_is_last(&ix->tree, e) &&
+            kv_tree_entry(&ix->tree, e)->n_pins == 0) {
             remove_page(ix, e, g);
             prune(ix, e);
             changed = true;

@@ -1,29 +1,38 @@
-/* The index finds cached prefixes: for a new request, pages that already hold the keys and values of its first tokens (docs/design.md,
- * Pages).
+/* The index finds cached prefixes: for a new request, pages that already hold the keys
+ * and values of its first tokens (docs/design.md, Pages).
  *
- * It is a radix tree over token ids in pages. A token may be any int32: for rows that are not tokens (images) the caller gives ids by
- * content. Tokens are compared, never hashes of them. Reuse is token-granular although pages are not: when a request leaves the tree inside
- * a page, it shares the page of the sibling that agrees with it longest, and the first write copies that page (kv_table_append).
+ * It is a radix tree over token ids in pages. A token may be any int32: for rows that are
+ * not tokens (images) the caller gives ids by content. Tokens are compared, never hashes
+ * of them. Reuse is token-granular although pages are not: when a request leaves the tree
+ * inside a page, it shares the page of the sibling that agrees with it longest, and the
+ * first write copies that page (kv_table_append).
  *
- *   enter -> match (once, with empty tables) -> append, compute, publish ... -> publish the tail -> clear tables -> leave
+ *   enter -> match (once, with empty tables) -> append, compute, publish ... -> publish
+ *   the tail -> clear tables -> leave
  *
- * Namespaces: a prefix is found only in the namespace where it was published. A namespace's name is bytes with everything that must agree:
- * tenant, model, adapter, numeric configuration. A namespace lives while a path is in it or a page is cached in it. An operator may name
- * public prefixes. Their whole pages lie in a namespace of all tenants, which contains nothing else, and a tenant's namespace begins where
- * such a prefix ends.
+ * Namespaces: a prefix is found only in the namespace where it was published. A
+ * namespace's name is bytes with everything that must agree: tenant, model, adapter,
+ * numeric configuration. A namespace lives while a path is in it or a page is cached in
+ * it. An operator may name public prefixes. Their whole pages lie in a namespace of all
+ * tenants, which contains nothing else, and a tenant's namespace begins where such a
+ * prefix ends.
  *
- * Groups: every group of layers has a page of its own for each entry of the tree. A full group needs all pages of a prefix; a window group
- * only those of its last window - 1 tokens. So a match ends at the deepest point from which every group can continue.
+ * Groups: every group of layers has a page of its own for each entry of the tree. A full
+ * group needs all pages of a prefix; a window group only those of its last window - 1
+ * tokens. So a match ends at the deepest point from which every group can continue.
  *
- * A state group has no pages for tokens. It needs a snapshot of the sequence's state (kv/snapshot.h) at exactly that point, so with such
- * groups a match ends on a snapshot.
+ * A state group has no pages for tokens. It needs a snapshot of the sequence's state
+ * (kv/snapshot.h) at exactly that point, so with such groups a match ends on a snapshot.
  *
- * Invariant: an indexed page's pool entry names the tree's entry that names the page; for a snapshot's pages it is the tree's capacity of
- * entries plus the snapshot's number. A holder of a page of a full group holds all pages before it, and releases them from the end. So the
- * oldest cached page of a full group is always the last of a branch, and its eviction never cuts a prefix that is still found. What is
- * matched cannot be evicted: tables hold the pages, and a path pins its entry.
+ * Invariant: an indexed page's pool entry names the tree's entry that names the page; for
+ * a snapshot's pages it is the tree's capacity of entries plus the snapshot's number. A
+ * holder of a page of a full group holds all pages before it, and releases them from the
+ * end. So the oldest cached page of a full group is always the last of a branch, and its
+ * eviction never cuts a prefix that is still found. What is matched cannot be evicted:
+ * tables hold the pages, and a path pins its entry.
  *
- * Owner: the engine thread. Everything is allocated at open; no call allocates unless a table must grow. */
+ * Owner: the engine thread. Everything is allocated at open; no call allocates unless a
+ * table must grow. */
 #ifndef KV_INDEX_H
 #define KV_INDEX_H
 
@@ -35,8 +44,9 @@
 
 typedef struct kv_index kv_index;
 
-/* Callbacks before something is removed: on_remove for a page that is still cached but will not be any more (evicted, or its entry
- * removed), on_drop for an entry whose number will be used again. Called by the engine thread; they must not change the index. */
+/* Callbacks before something is removed: on_remove for a page that is still cached but
+ * will not be any more (evicted, or its entry removed), on_drop for an entry whose number
+ * will be used again. Called by the engine thread; they must not change the index. */
 typedef struct kv_index_watch {
     void *context;
     void (*on_remove)(void *context, int32_t entry, int32_t group); /* the page still has its content */
@@ -46,7 +56,8 @@ typedef struct kv_index_watch {
 /* The granularity of reuse. */
 typedef enum kv_granularity {
     KV_GRANULARITY_TOKEN, /* single tokens, by copying the page in which a request leaves the tree */
-    KV_GRANULARITY_PAGE   /* whole pages only, and part-filled tails are not kept: as in vLLM, for comparison */
+    /* whole pages only, and part-filled tails are not kept: as in vLLM, for comparison */
+    KV_GRANULARITY_PAGE
 } kv_granularity;
 
 typedef struct kv_index_options {
@@ -56,21 +67,27 @@ typedef struct kv_index_options {
     int32_t state_pages[KV_MAX_GROUPS]; /* pages of a sequence's state, for each state group */
     int32_t max_snapshots;              /* states kept at once; 0: as many as the pool could hold */
     int32_t max_namespaces;
-    int32_t max_entries; /* pages of tokens in the tree; 0: enough for all that the pool can hold, or, where all groups
-                            have windows, for sequences of 16 windows; when they are used up, less is published */
-    uint64_t seed; /* of the tree's inner order, which decides between equals; 0: from the system, so that no client can unbalance it */
+    /* pages of tokens in the tree; 0: enough for all that the pool can hold, or, where
+     * all groups have windows, for sequences of 16 windows; when they are used up, less
+     * is published */
+    int32_t max_entries;
+    /* of the tree's inner order, which decides between equals; 0: from the system, so
+     * that no client can unbalance it */
+    uint64_t seed;
     kv_granularity granularity;
-    kv_policy policy;            /* which cached page is evicted first */
-    kv_events *events;           /* receives what is stored and removed; NULL: none. Outlives the index */
-    int32_t hash_bits;           /* width of the chained hashes, for tests; 0: 64 */
+    kv_policy policy;  /* which cached page is evicted first */
+    kv_events *events; /* receives what is stored and removed; NULL: none. Outlives the index */
+    int32_t hash_bits; /* width of the chained hashes, for tests; 0: 64 */
 } kv_index_options;
 
-/* A sequence's position in the index: its namespace and how many of its pages are in the tree. Each enter or fork needs one
- * kv_index_leave. */
+/* A sequence's position in the index: its namespace and how many of its pages are in the
+ * tree. Each enter or fork needs one kv_index_leave. */
 typedef struct kv_path {
     int32_t namespace, entry, n_pages;
-    int32_t public_namespace, n_public; /* its first n_public pages belong to a public prefix, in another namespace; 0: none do */
-    bool retains;                   /* `retention` applies to what it matches and publishes */
+    /* its first n_public pages belong to a public prefix, in another namespace; 0: none
+     * do */
+    int32_t public_namespace, n_public;
+    bool retains; /* `retention` applies to what it matches and publishes */
     kv_retention retention;
 } kv_path;
 
@@ -78,82 +95,109 @@ typedef struct kv_index_counts {
     int32_t n_entries, n_nodes, n_namespaces, n_snapshots;
 } kv_index_counts;
 
-/* Opens an index over pool's pages; the pool outlives it. QUIRE_INVALID for invalid options. */
+/* Opens an index over pool's pages; the pool outlives it. QUIRE_INVALID for invalid
+ * options. */
 quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out);
 /* Makes the calls of `watch`, which outlives the index, from now on. NULL: none. */
 void kv_index_set_watch(kv_index *ix, const kv_index_watch *watch);
 /* The capacity in entries: their numbers are below it. */
 int32_t kv_index_cap_entries(const kv_index *ix);
-/* Unindexes every page and closes the index: cached pages become free. No path may be in use. */
+/* Unindexes every page and closes the index: cached pages become free. No path may be in
+ * use. */
 void kv_index_close(kv_index *ix);
 
-/* Sets *out to the root of the namespace with that name, which is made if need be. QUIRE_INVALID for a name of over 255 bytes;
- * QUIRE_NO_ROOM when max_namespaces others live. */
+/* Sets *out to the root of the namespace with that name, which is made if need be.
+ * QUIRE_INVALID for a name of over 255 bytes; QUIRE_NO_ROOM when max_namespaces others
+ * live. */
 quire_err kv_index_enter(kv_index *ix, const void *name, size_t n, kv_path *out);
-/* Makes the whole pages of tokens[0..n) a public prefix for those who enter with that scope: bytes with everything that must agree between
- * tenants (model, adapter, numeric configuration). It stays until the index is closed. QUIRE_INVALID when n is less than a page. */
-quire_err kv_index_add_public(kv_index *ix, const void *scope, size_t n_scope, const int32_t *tokens, int32_t n);
-/* As kv_index_enter, for a sequence that begins with tokens[0..n_tokens). Where these begin with a public prefix of that scope, its pages
- * are shared with all who entered so; what follows them is in the named namespace only. A sequence that is truncated inside the prefix and
- * continues with other tokens publishes nothing behind that point. A request's retention does not apply to public pages. Errors as
- * kv_index_enter. O(public prefixes + the longest). */
-quire_err kv_index_enter_public(kv_index *ix, const void *scope, size_t n_scope, const void *name, size_t n, const int32_t *tokens,
-                                int32_t n_tokens, kv_path *out);
+/* Makes the whole pages of tokens[0..n) a public prefix for those who enter with that
+ * scope: bytes with everything that must agree between tenants (model, adapter, numeric
+ * configuration). It stays until the index is closed. QUIRE_INVALID when n is less than a
+ * page. */
+quire_err kv_index_add_public(kv_index *ix, const void *scope, size_t n_scope, const int32_t *tokens,
+                              int32_t n);
+/* As kv_index_enter, for a sequence that begins with tokens[0..n_tokens). Where these
+ * begin with a public prefix of that scope, its pages are shared with all who entered so;
+ * what follows them is in the named namespace only. A sequence that is truncated inside
+ * the prefix and continues with other tokens publishes nothing behind that point. A
+ * request's retention does not apply to public pages. Errors as kv_index_enter. O(public
+ * prefixes + the longest). */
+quire_err kv_index_enter_public(kv_index *ix, const void *scope, size_t n_scope, const void *name, size_t n,
+                                const int32_t *tokens, int32_t n_tokens, kv_path *out);
 /* A second path at the same position, for a forked sequence. */
 kv_path kv_index_fork(kv_index *ix, const kv_path *path);
 void kv_index_leave(kv_index *ix, kv_path *path);
-/* Sets the retention (kv/evict.h) of the pages before path's position, and of those that it matches and publishes later. Later forks of the
- * path inherit it. QUIRE_INVALID when r is out of range. O(pages of the path x log pages). */
+/* Sets the retention (kv/evict.h) of the pages before path's position, and of those that
+ * it matches and publishes later. Later forks of the path inherit it. QUIRE_INVALID when
+ * r is out of range. O(pages of the path x log pages). */
 quire_err kv_index_retain(kv_index *ix, kv_path *path, const kv_retention *r);
 
 /* How many of tokens[0..n) a match would find. Changes nothing. */
 int32_t kv_index_peek(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n);
-/* How many entries of the tables that a match would fill take no page away from others: whole pages that a sequence already holds, and
- * holes behind windows. Cached pages, a page that is to be copied and states do not count. n_full: those of full groups, which it keeps. */
+/* How many entries of the tables that a match would fill take no page away from others:
+ * whole pages that a sequence already holds, and holes behind windows. Cached pages, a
+ * page that is to be copied and states do not count. n_full: those of full groups, which
+ * it keeps. */
 typedef struct kv_held {
     int32_t n_entries, n_full;
 } kv_held;
 
 /* The same as kv_index_peek, and what of it is held. */
-int32_t kv_index_peek_held(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n, kv_held *held);
-/* Shares the pages of the longest cached prefix of tokens[0..n) into tables[n_groups + n_state_groups], which are empty, and sets
- * *n_matched to its length. path is at its root and moves to the last whole page. A request passes n - 1 of its n tokens: the last is
- * computed for its logits. QUIRE_NO_MEMORY when a table cannot grow: nothing changed. O(n + log siblings a branch). */
-quire_err kv_index_match(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables, int32_t *n_matched);
+int32_t kv_index_peek_held(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n,
+                           kv_held *held);
+/* Shares the pages of the longest cached prefix of tokens[0..n) into tables[n_groups +
+ * n_state_groups], which are empty, and sets *n_matched to its length. path is at its
+ * root and moves to the last whole page. A request passes n - 1 of its n tokens: the last
+ * is computed for its logits. QUIRE_NO_MEMORY when a table cannot grow: nothing changed.
+ * O(n + log siblings a branch). */
+quire_err kv_index_match(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables,
+                         int32_t *n_matched);
 
 typedef enum kv_publish_what { KV_PUBLISH_PAGES, KV_PUBLISH_TAIL } kv_publish_what;
 
-/* Publishes the full pages of tokens[0..n), whose keys and values the tables hold; with KV_PUBLISH_TAIL the part-filled last one too (when
- * the sequence ends). Where an equal page is in the tree already, the tables get that one and release theirs (dedup). QUIRE_NO_ROOM when
- * the tree is full: what was published before stays. O(pages not published yet). */
-quire_err kv_index_publish(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables, kv_publish_what what);
-/* Removes the page of the last of n tokens from the tree where no other sequence holds it, so that its sequence writes on in it without a
- * copy. True when something changed. */
+/* Publishes the full pages of tokens[0..n), whose keys and values the tables hold; with
+ * KV_PUBLISH_TAIL the part-filled last one too (when the sequence ends). Where an equal
+ * page is in the tree already, the tables get that one and release theirs (dedup).
+ * QUIRE_NO_ROOM when the tree is full: what was published before stays. O(pages not
+ * published yet). */
+quire_err kv_index_publish(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables,
+                           kv_publish_what what);
+/* Removes the page of the last of n tokens from the tree where no other sequence holds
+ * it, so that its sequence writes on in it without a copy. True when something
+ * changed. */
 bool kv_index_take_over_tail(kv_index *ix, const kv_table *tables, int32_t n);
 /* ---- recurrent states; states[n_state_groups] are a sequence's tables of them ---- */
-/* Keeps a snapshot of the state after tokens[0..n), n >= 1, which the state tables hold. Publishes these tokens first, as kv_index_publish
- * does, with the tail. The state's pages count as shared from now on. QUIRE_NO_ROOM when the tree is full or may not hold the tokens: no
- * snapshot. */
+/* Keeps a snapshot of the state after tokens[0..n), n >= 1, which the state tables hold.
+ * Publishes these tokens first, as kv_index_publish does, with the tail. The state's
+ * pages count as shared from now on. QUIRE_NO_ROOM when the tree is full or may not hold
+ * the tokens: no snapshot. */
 quire_err kv_index_snapshot(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables);
-/* Replaces the state in `states` by the one after tokens[0..n), n at most what path's sequence has published. QUIRE_INVALID when there is
- * no snapshot of it: nothing changed. */
-quire_err kv_index_restore(kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n, kv_table *states);
-/* Drops the snapshot that states share pages with, if there is one. When there are no pages for a copy, the sequence can then write its
- * state in place. */
+/* Replaces the state in `states` by the one after tokens[0..n), n at most what path's
+ * sequence has published. QUIRE_INVALID when there is no snapshot of it: nothing
+ * changed. */
+quire_err kv_index_restore(kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n,
+                           kv_table *states);
+/* Drops the snapshot that states share pages with, if there is one. When there are no
+ * pages for a copy, the sequence can then write its state in place. */
 void kv_index_take_over(kv_index *ix, const kv_table *states);
-/* How many of tokens[0..n) are in the tree, whether or not a match could end there: where a request branches off. O(n). */
+/* How many of tokens[0..n) are in the tree, whether or not a match could end there: where
+ * a request branches off. O(n). */
 int32_t kv_index_agreed(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n);
 
-/* Moves path back to the last whole page of a sequence that was truncated to n_tokens. Published pages stay in the tree. */
+/* Moves path back to the last whole page of a sequence that was truncated to n_tokens.
+ * Published pages stay in the tree. */
 void kv_index_truncate(kv_index *ix, kv_path *path, int32_t n_tokens);
 
-/* Sets the time in microseconds from any start, under 2^62; an earlier time than before is ignored. Only retention uses it. */
+/* Sets the time in microseconds from any start, under 2^62; an earlier time than before
+ * is ignored. Only retention uses it. */
 void kv_index_set_time(kv_index *ix, int64_t now_us);
-/* KV_EVICT_CALLER: sets when the page is used next, in any unit. The latest is evicted first, and before it pages without a time. Valid
- * until it is set again or the page is evicted. O(log pages). */
+/* KV_EVICT_CALLER: sets when the page is used next, in any unit. The latest is evicted
+ * first, and before it pages without a time. Valid until it is set again or the page is
+ * evicted. O(log pages). */
 void kv_index_set_next_use(kv_index *ix, page_id page, double when);
-/* Evicts pages, those of least value by the policy first, until n pages are free. QUIRE_NO_ROOM when all others are held; all that could be
- * evicted is gone then. O(1) a page for lru without retention, else O(log pages). */
+/* Evicts pages, those of least value by the policy first, until n pages are free.
+ * QUIRE_NO_ROOM when all others are held; all that could be evicted is gone then. O(1) a
+ * page for lru without retention, else O(log pages). */
 quire_err kv_index_evict(kv_index *ix, int32_t n);
 /* Evicts every page that no sequence holds. */
 void kv_index_clear(kv_index *ix);
@@ -162,7 +206,8 @@ kv_index_counts kv_index_count(const kv_index *ix);
 /* Memory that tree and namespaces take, used or not. */
 int64_t kv_index_bytes(const kv_index *ix);
 
-/* One entry, which is a page of tokens at its position in the tree, as kv_index_visit shows it. Valid during the call. */
+/* One entry, which is a page of tokens at its position in the tree, as kv_index_visit
+ * shows it. Valid during the call. */
 typedef struct kv_index_entry {
     int32_t namespace; /* its number; name[n_name] is its name */
     const unsigned char *name;
@@ -178,9 +223,11 @@ typedef struct kv_index_entry {
 
 typedef void kv_index_visit_fn(const kv_index_entry *entry, void *context);
 
-/* Describes one entry, as kv_index_visit does. Valid until the index changes. O(branches before it). */
+/* Describes one entry, as kv_index_visit does. Valid until the index changes. O(branches
+ * before it). */
 kv_index_entry kv_index_describe(const kv_index *ix, int32_t entry);
-/* A namespace by its number: its name, which the index owns, and whether it is one of public prefixes. */
+/* A namespace by its number: its name, which the index owns, and whether it is one of
+ * public prefixes. */
 typedef struct kv_index_namespace {
     const unsigned char *name;
     size_t n_name;
@@ -188,11 +235,13 @@ typedef struct kv_index_namespace {
 } kv_index_namespace;
 
 kv_index_namespace kv_index_describe_namespace(const kv_index *ix, int32_t namespace);
-/* Calls fn for every entry: namespace by namespace, an entry before those that follow it, siblings in the order of their tokens. fn must
- * not change the index. QUIRE_NO_MEMORY: fn was not called. O(everything). */
+/* Calls fn for every entry: namespace by namespace, an entry before those that follow it,
+ * siblings in the order of their tokens. fn must not change the index. QUIRE_NO_MEMORY:
+ * fn was not called. O(everything). */
 quire_err kv_index_visit(const kv_index *ix, kv_index_visit_fn *fn, void *context);
 
-/* Checks the tree's invariants and the ones above; else QUIRE_INTERNAL and what is wrong. O(everything). */
+/* Checks the tree's invariants and the ones above; else QUIRE_INTERNAL and what is wrong.
+ * O(everything). */
 quire_err kv_index_check(const kv_index *ix, quire_error *err);
 
 #endif

@@ -19,8 +19,8 @@ struct kv_index {
     uint64_t hash_mask;
     kv_evict *evict;
     const kv_index_watch *watch; /* NULL: none */
-    kv_snapshots snapshots; /* empty without state groups */
-    bool is_clearing; /* one event will replace all removals */
+    kv_snapshots snapshots;      /* empty without state groups */
+    bool is_clearing;            /* one event will replace all removals */
 };
 
 /* The namespace of page i of a path's sequence. */
@@ -28,31 +28,36 @@ static inline int32_t kv_index_namespace_of(const kv_path *path, int32_t i) {
     return i < path->n_public ? path->public_namespace : path->namespace;
 }
 
-/* The tree's predecessor of page i, where e is the entry before it in the prefix: each namespace starts at its root. */
+/* The tree's predecessor of page i, where e is the entry before it in the prefix: each
+ * namespace starts at its root. */
 static inline int32_t kv_index_before(const kv_path *path, int32_t i, int32_t e) {
     return i == path->n_public ? TREE_NONE : e;
 }
 
 /* Opens ix->snapshots when there are state groups; the tree is open. */
 quire_err kv_index_open_snapshots(kv_index *ix);
-/* The entry that shares most tokens with tokens[0..n), n at most a page, as page i behind entry e of a path, and how many
- * (kv_tree_best). */
-int32_t kv_index_best(const kv_index *ix, const kv_path *path, int32_t i, int32_t e, const int32_t *tokens, int32_t n, int32_t *n_shared);
+/* The entry that shares most tokens with tokens[0..n), n at most a page, as page i behind
+ * entry e of a path, and how many (kv_tree_best). */
+int32_t kv_index_best(const kv_index *ix, const kv_path *path, int32_t i, int32_t e, const int32_t *tokens,
+                      int32_t n, int32_t *n_shared);
 
-/* The place (kv/snapshot.h) of snapshots whose tail is a part of page i behind entry e. */
+/* The place (kv/snapshot.h) of snapshots whose tail is a part of page i behind entry
+ * e. */
 int32_t kv_index_tail_place(const kv_index *ix, const kv_path *path, int32_t i, int32_t e);
-/* The largest number of tokens after which a state can be restored, among the n_shared that entry `next`, page i behind e, has in common
- * with tokens; 0: none. */
-int32_t kv_index_restorable(const kv_index *ix, const kv_path *path, int32_t i, int32_t e, int32_t next, const int32_t *tokens,
-                            int32_t n_shared, int32_t *snapshot);
-/* Drops snapshots under root, behind `after`, whose tail is in no entry any more, after an entry there was removed. */
+/* The largest number of tokens after which a state can be restored, among the n_shared
+ * that entry `next`, page i behind e, has in common with tokens; 0: none. */
+int32_t kv_index_restorable(const kv_index *ix, const kv_path *path, int32_t i, int32_t e, int32_t next,
+                            const int32_t *tokens, int32_t n_shared, int32_t *snapshot);
+/* Drops snapshots under root, behind `after`, whose tail is in no entry any more, after
+ * an entry there was removed. */
 void kv_index_drop_bare_tails(kv_index *ix, int32_t root, int32_t after);
 
-/* Checks that every snapshot's prefix is in the tree (kv_snapshots_check too); adds the snapshots' pages to *n_pages. */
+/* Checks that every snapshot's prefix is in the tree (kv_snapshots_check too); adds the
+ * snapshots' pages to *n_pages. */
 quire_err kv_index_check_snapshots(const kv_index *ix, int32_t *n_pages, quire_error *err);
 
-/* Whether no match can end in e or pass through it: nothing follows it, no path is there, its pages are held by no sequence, and some group
- * lacks a page. */
+/* Whether no match can end in e or pass through it: nothing follows it, no path is there,
+ * its pages are held by no sequence, and some group lacks a page. */
 bool kv_index_is_useless(const kv_index *ix, int32_t e);
 /* The right value of hashes[e], given that of the entry before it. */
 uint64_t kv_index_hash_of(const kv_index *ix, int32_t e);

@@ -1,4 +1,5 @@
-/* Recurrent states in the index: where snapshots are taken, and where a match can end because of them. */
+/* Recurrent states in the index: where snapshots are taken, and where a match can end
+ * because of them. */
 #include <assert.h>
 
 #include "kv/index_impl.h"
@@ -30,7 +31,8 @@ quire_err kv_index_open_snapshots(kv_index *ix) {
 
 /* ---- places ---- */
 
-/* A place is an entry's number, for what follows it; or the capacity of entries plus a namespace's number, for what is first in it. */
+/* A place is an entry's number, for what follows it; or the capacity of entries plus a
+ * namespace's number, for what is first in it. */
 static int32_t position_in_namespace(const kv_index *ix, int32_t namespace) {
     return ix->tree.cap_entries + namespace;
 }
@@ -40,8 +42,8 @@ int32_t kv_index_tail_place(const kv_index *ix, const kv_path *path, int32_t i, 
     return after != TREE_NONE ? after : position_in_namespace(ix, kv_index_namespace_of(path, i));
 }
 
-int32_t kv_index_restorable(const kv_index *ix, const kv_path *path, int32_t i, int32_t e, int32_t next, const int32_t *tokens,
-                            int32_t n_shared, int32_t *snapshot) {
+int32_t kv_index_restorable(const kv_index *ix, const kv_path *path, int32_t i, int32_t e, int32_t next,
+                            const int32_t *tokens, int32_t n_shared, int32_t *snapshot) {
     if (n_shared == ix->o.page_tokens) {
         *snapshot = kv_snapshots_find(&ix->snapshots, next, NULL, 0);
         if (*snapshot != SNAPSHOT_NONE) {
@@ -49,7 +51,8 @@ int32_t kv_index_restorable(const kv_index *ix, const kv_path *path, int32_t i, 
         }
     }
     if (ix->o.granularity == KV_GRANULARITY_TOKEN) {
-        *snapshot = kv_snapshots_deepest(&ix->snapshots, kv_index_tail_place(ix, path, i, e), tokens, n_shared);
+        *snapshot =
+            kv_snapshots_deepest(&ix->snapshots, kv_index_tail_place(ix, path, i, e), tokens, n_shared);
     }
     return *snapshot != SNAPSHOT_NONE ? ix->snapshots.list[*snapshot].n_tail : 0;
 }
@@ -69,7 +72,8 @@ int32_t kv_index_agreed(const kv_index *ix, const kv_path *path, const int32_t *
 /* ---- taking and restoring ---- */
 
 quire_err kv_index_snapshot(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables) {
-    const int32_t n_pages = n / ix->o.page_tokens, n_tail = n % ix->o.page_tokens, *tail = tokens + n - n_tail;
+    const int32_t n_pages = n / ix->o.page_tokens, n_tail = n % ix->o.page_tokens,
+                  *tail = tokens + n - n_tail;
     assert(n >= 1);
     TRY(kv_index_publish(ix, path, tokens, n, tables, KV_PUBLISH_TAIL));
     int32_t n_shared = 0, place = path->entry;
@@ -95,7 +99,8 @@ quire_err kv_index_snapshot(kv_index *ix, kv_path *path, const int32_t *tokens, 
     return QUIRE_OK;
 }
 
-quire_err kv_index_restore(kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n, kv_table *states) {
+quire_err kv_index_restore(kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n,
+                           kv_table *states) {
     const int32_t size = ix->o.page_tokens, n_tail = n % size;
     int32_t e = path->entry, n_pages = path->n_pages;
     if (n < 1 || n_pages < n / size) {
@@ -143,12 +148,14 @@ void kv_index_drop_bare_tails(kv_index *ix, int32_t root, int32_t after) {
 quire_err kv_index_check_snapshots(const kv_index *ix, int32_t *n_pages, quire_error *err) {
     const kv_snapshots *s = &ix->snapshots;
     for (int32_t i = 0; i < s->shape.cap; i++) {
-        int32_t place = s->list[i].place, namespace = place - ix->tree.cap_entries, n_tail = s->list[i].n_tail;
+        int32_t place = s->list[i].place, namespace = place - ix->tree.cap_entries,
+                n_tail = s->list[i].n_tail;
         if (place == SNAPSHOT_NONE) {
             continue;
         }
         if (namespace < 0 ? kv_tree_entry(&ix->tree, place)->n_tokens < ix->o.page_tokens : n_tail == 0) {
-            return err_set(err, QUIRE_INTERNAL, -1, "kv index: snapshot %d stands at place %d, where nothing can end", i, place);
+            return err_set(err, QUIRE_INTERNAL, -1,
+                           "kv index: snapshot %d stands at place %d, where nothing can end", i, place);
         }
         int32_t n_shared = 0, root = namespace < 0 ? TREE_NONE : ix->namespaces.slots[namespace].root,
                 after = namespace < 0 ? place : TREE_NONE;

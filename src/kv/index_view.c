@@ -4,7 +4,8 @@
 
 /* ---- audit ---- */
 
-/* Checks entry e: each page it names is indexed under it, and its hash is that of its tokens. Adds the number of pages to *n_pages. */
+/* Checks entry e: each page it names is indexed under it, and its hash is that of its
+ * tokens. Adds the number of pages to *n_pages. */
 static quire_err check_entry(const kv_index *ix, int32_t e, int32_t *n_pages, quire_error *err) {
     const int32_t *pages = kv_tree_pages(&ix->tree, e);
     int32_t n_before = *n_pages;
@@ -13,16 +14,20 @@ static quire_err check_entry(const kv_index *ix, int32_t e, int32_t *n_pages, qu
             continue;
         }
         if (kv_pool_entry(ix->pool, (page_id){pages[g]}) != e) {
-            return err_set(err, QUIRE_INTERNAL, -1, "kv index: entry %d names page %d, which is marked with entry %d", e, pages[g],
+            return err_set(err, QUIRE_INTERNAL, -1,
+                           "kv index: entry %d names page %d, which is marked with entry %d", e, pages[g],
                            kv_pool_entry(ix->pool, (page_id){pages[g]}));
         }
         ++*n_pages;
     }
     if (ix->hashes[e] != kv_index_hash_of(ix, e)) {
-        return err_set(err, QUIRE_INTERNAL, -1, "kv index: the hash of entry %d is not that of its tokens", e);
+        return err_set(err, QUIRE_INTERNAL, -1, "kv index: the hash of entry %d is not that of its tokens",
+                       e);
     }
     if (*n_pages == n_before && kv_index_is_useless(ix, e)) {
-        return err_set(err, QUIRE_INTERNAL, -1, "kv index: entry %d has no page, no path and nothing behind it, and was not dropped", e);
+        return err_set(err, QUIRE_INTERNAL, -1,
+                       "kv index: entry %d has no page, no path and nothing behind it, and was not dropped",
+                       e);
     }
     return QUIRE_OK;
 }
@@ -42,7 +47,8 @@ quire_err kv_index_check(const kv_index *ix, quire_error *err) {
         TRY(kv_index_check_snapshots(ix, &n_named, err));
     }
     if (n_named != n_marked) {
-        return err_set(err, QUIRE_INTERNAL, -1, "kv index: the tree names %d pages, %d are marked", n_named, n_marked);
+        return err_set(err, QUIRE_INTERNAL, -1, "kv index: the tree names %d pages, %d are marked", n_named,
+                       n_marked);
     }
     return kv_evict_check(ix->evict, err);
 }
@@ -89,7 +95,8 @@ kv_index_namespace kv_index_describe_namespace(const kv_index *ix, int32_t names
 }
 
 /* Shows the entries of node n. */
-static void visit_node(const kv_index *ix, const kv_namespace *s, int32_t n, kv_index_visit_fn *fn, void *context) {
+static void visit_node(const kv_index *ix, const kv_namespace *s, int32_t n, kv_index_visit_fn *fn,
+                       void *context) {
     for (int32_t e = ix->tree.nodes[n].first; e != TREE_NONE; e = kv_tree_entry(&ix->tree, e)->next) {
         kv_index_entry entry = describe(ix, s, e);
         fn(&entry, context);

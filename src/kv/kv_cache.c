@@ -30,14 +30,16 @@ static kv_index_options index_options(const kv_cache_options *o) {
     return io;
 }
 
-/* QUIRE_INVALID where a group of tokens follows one of states, or a state group has a window or more pages than there are. */
+/* QUIRE_INVALID where a group of tokens follows one of states, or a state group has a
+ * window or more pages than there are. */
 static quire_err take_groups(kv_cache *c, const kv_cache_options *o) {
     int64_t n_state_pages = 0;
     c->page_tokens = o->page_tokens;
     c->n_groups = o->n_groups;
     for (int32_t g = 0; g < o->n_groups; g++) {
         bool is_state = o->state_pages[g] > 0;
-        if (o->windows[g] < 0 || o->state_pages[g] < 0 || (is_state ? o->windows[g] > 0 : c->n_token_groups < g)) {
+        if (o->windows[g] < 0 || o->state_pages[g] < 0 ||
+            (is_state ? o->windows[g] > 0 : c->n_token_groups < g)) {
             return QUIRE_INVALID;
         }
         c->n_token_groups += !is_state;

@@ -1,30 +1,39 @@
-/* A KV cache: one pool of pages, the index of prefixes that can be reused, the groups of layers for which pages are cut, and swap space.
+/* A KV cache: one pool of pages, the index of prefixes that can be reused, the groups of
+ * layers for which pages are cut, and swap space.
  *
- * A sequence's state in it is a kv_seq (kv_seq.h). The cache holds integers only: it lists pages to copy, and moves bytes through the mover
- * that it is lent (kv_mover.h). Without an index nothing is found or kept, and a page is free as soon as its last holder releases it.
+ * A sequence's state in it is a kv_seq (kv_seq.h). The cache holds integers only: it
+ * lists pages to copy, and moves bytes through the mover that it is lent (kv_mover.h).
+ * Without an index nothing is found or kept, and a page is free as soon as its last
+ * holder releases it.
  *
- * Owner: the engine thread, or the opener. Invariant: pool and index pass kv_pool_check and kv_index_check between any two calls. */
+ * Owner: the engine thread, or the opener. Invariant: pool and index pass kv_pool_check
+ * and kv_index_check between any two calls. */
 #ifndef KV_KV_CACHE_H
 #define KV_KV_CACHE_H
 
 #include "core/kv_layout.h"
 #include "kv/index.h"
-#include "kv/pool.h"
 #include "kv/kv_swap.h"
+#include "kv/pool.h"
 
 typedef struct kv_cache_options {
-    int32_t n_pages, page_tokens;       /* page_tokens: a power of two */
-    int32_t n_groups;                   /* groups of tokens first, then groups of recurrent states */
-    int32_t windows[KV_MAX_GROUPS];     /* tokens of a window group; 0: a full group */
-    int32_t state_pages[KV_MAX_GROUPS]; /* pages of a sequence's state in a state group; 0: a group of tokens */
-    bool no_index;                      /* nothing is reused; the fields below up to mover are ignored then */
+    int32_t n_pages, page_tokens;   /* page_tokens: a power of two */
+    int32_t n_groups;               /* groups of tokens first, then groups of recurrent states */
+    int32_t windows[KV_MAX_GROUPS]; /* tokens of a window group; 0: a full group */
+    /* pages of a sequence's state in a state group; 0: a group of tokens */
+    int32_t state_pages[KV_MAX_GROUPS];
+    bool no_index; /* nothing is reused; the fields below up to mover are ignored then */
     int32_t max_namespaces, max_snapshots;
-    int32_t snapshot_tokens; /* a sequence takes a snapshot of its states every so many tokens too; 0: only where kv_seq.h says */
+    /* a sequence takes a snapshot of its states every so many tokens too; 0: only where
+     * kv_seq.h says */
+    int32_t snapshot_tokens;
     int32_t n_events; /* events that are kept; 0: none are recorded */
     uint64_t seed;    /* of the index's inner order; 0: from the system */
     kv_granularity granularity;
     kv_policy policy;
-    const kv_mover *mover; /* of its pages, for swap space and tiers; outlives the cache. NULL: nothing moves them */
+    /* of its pages, for swap space and tiers; outlives the cache. NULL: nothing moves
+     * them */
+    const kv_mover *mover;
 } kv_cache_options;
 
 typedef struct kv_cache {
@@ -38,28 +47,33 @@ typedef struct kv_cache {
     int32_t windows[KV_MAX_GROUPS], state_pages[KV_MAX_GROUPS];
     int32_t n_pages;
     const kv_mover *mover;
-    kv_swap swap;          /* empty until kv_cache_add_swap */
+    kv_swap swap; /* empty until kv_cache_add_swap */
     page_id *ids; /* [n_pages] scratch of a reservation; NULL with one group, of tokens */
 } kv_cache;
 
 /* The options that a layout determines; all else 0. */
 kv_cache_options kv_cache_options_of(const kv_layout *l, int32_t n_pages);
-/* Opens a cache in place. On failure *out is empty, and kv_cache_close does nothing. QUIRE_INVALID for invalid options, QUIRE_NO_MEMORY. */
+/* Opens a cache in place. On failure *out is empty, and kv_cache_close does nothing.
+ * QUIRE_INVALID for invalid options, QUIRE_NO_MEMORY. */
 quire_err kv_cache_open(const kv_cache_options *o, kv_cache *out);
-/* Gives the cache swap space, once: as many frames as fit into `bytes`. QUIRE_NO_MEMORY: it has none. */
+/* Gives the cache swap space, once: as many frames as fit into `bytes`. QUIRE_NO_MEMORY:
+ * it has none. */
 quire_err kv_cache_add_swap(kv_cache *c, int64_t bytes);
 /* Closes the cache. No sequence may be open. */
 void kv_cache_close(kv_cache *c);
 
 /* Pages that can be allocated: free ones, and cached ones, which eviction frees. O(1). */
 int32_t kv_cache_available(const kv_cache *c);
-/* Evicts until n pages are free, as far as possible: a lack of pages shows when they are reserved. */
+/* Evicts until n pages are free, as far as possible: a lack of pages shows when they are
+ * reserved. */
 void kv_cache_make_free(kv_cache *c, int32_t n);
-/* Evicts every cached page, and gives the memory of all free pages back through the mover. Held pages stay, and so does what is indexed of
- * them. *n_dropped: pages that are free now and were cached. False: the mover keeps the memory. No other thread may be inside the pool.
- * O(pages). */
+/* Evicts every cached page, and gives the memory of all free pages back through the
+ * mover. Held pages stay, and so does what is indexed of them. *n_dropped: pages that are
+ * free now and were cached. False: the mover keeps the memory. No other thread may be
+ * inside the pool. O(pages). */
 bool kv_cache_drop(kv_cache *c, int32_t *n_dropped);
-/* Sets the time for retention, in microseconds from any start. Without an index: nothing. */
+/* Sets the time for retention, in microseconds from any start. Without an index:
+ * nothing. */
 void kv_cache_set_time(kv_cache *c, int64_t now_us);
 /* The first position that group g's layers attend to from position n. */
 static inline int32_t kv_cache_first_seen(const kv_cache *c, int32_t g, int32_t n) {

@@ -1,10 +1,12 @@
-/* A kv_mover moves the bytes of pages for a KV cache, which itself has page numbers only: it is lent to the cache by whoever has the
- * memory.
+/* A kv_mover moves the bytes of pages for a KV cache, which itself has page numbers only:
+ * it is lent to the cache by whoever has the memory.
  *
- * The device may run behind the host. It does everything that it is given, moves and steps alike, in the order of the calls, so for pages
- * nobody waits: one may be released, reserved and written again as soon as a call that reads it has returned. Host memory is different.
- * Between a call that names it and the moment when the call's fence is done, the host neither looks at what `read` fills, nor changes what
- * `write` reads, nor frees either; it may lend the same memory to further calls.
+ * The device may run behind the host. It does everything that it is given, moves and
+ * steps alike, in the order of the calls, so for pages nobody waits: one may be released,
+ * reserved and written again as soon as a call that reads it has returned. Host memory is
+ * different. Between a call that names it and the moment when the call's fence is done,
+ * the host neither looks at what `read` fills, nor changes what `write` reads, nor frees
+ * either; it may lend the same memory to further calls.
  *
  * Owner: the engine thread. Fences ascend: when one is done, so are all before it. */
 #ifndef KV_KV_MOVER_H
@@ -27,8 +29,8 @@ typedef struct kv_mover {
     kv_fence (*read)(void *context, page_id page, void *host);
     /* Copies host[page_bytes] to a page. */
     kv_fence (*write)(void *context, page_id page, const void *host);
-    /* The contents of n pages from `first` on are needed no more: their memory may have other use until they are written. False: it stays.
-     * NULL: it always does. */
+    /* The contents of n pages from `first` on are needed no more: their memory may have
+     * other use until they are written. False: it stays. NULL: it always does. */
     bool (*discard)(void *context, page_id first, int32_t n);
     /* Whether the device has passed the fence. Does not block. */
     bool (*done)(void *context, kv_fence fence);

@@ -31,8 +31,8 @@ void kv_seq_deinit(kv_seq *s) {
     *s = (kv_seq){0};
 }
 
-quire_err kv_seq_open(kv_cache *c, kv_seq *s, const void *scope, size_t n_scope, const void *name, size_t n_name, const int32_t *tokens,
-                      int32_t n_tokens) {
+quire_err kv_seq_open(kv_cache *c, kv_seq *s, const void *scope, size_t n_scope, const void *name,
+                      size_t n_name, const int32_t *tokens, int32_t n_tokens) {
     if (c->index == NULL) {
         return QUIRE_OK;
     }
@@ -81,8 +81,9 @@ void kv_seq_fork(kv_cache *c, const kv_seq *s, int32_t n, kv_seq *to) {
     }
     to->snapshots = s->snapshots;
     for (int32_t g = 0; g < (n > 0 ? s->n_tables : c->n_token_groups); g++) {
-        quire_err e = g < c->n_token_groups ? kv_table_fork_first(c->pool, &s->tables[g], n, c->page_tokens, &to->tables[g])
-                                            : kv_table_fork(c->pool, &s->tables[g], &to->tables[g]);
+        quire_err e = g < c->n_token_groups
+                          ? kv_table_fork_first(c->pool, &s->tables[g], n, c->page_tokens, &to->tables[g])
+                          : kv_table_fork(c->pool, &s->tables[g], &to->tables[g]);
         assert(e == QUIRE_OK); /* the caller ensures that there is room */
         (void)e;
     }
@@ -91,7 +92,8 @@ void kv_seq_fork(kv_cache *c, const kv_seq *s, int32_t n, kv_seq *to) {
 
 /* ---- growth ---- */
 
-/* Reserves pages for n more tokens in c->ids, and room for them in the tables and copies. */
+/* Reserves pages for n more tokens in c->ids, and room for them in the tables and
+ * copies. */
 static quire_err take_pages(kv_cache *c, kv_seq *s, int32_t n, const kv_copies *copies) {
     int64_t n_pages = 0;
     for (int32_t g = 0; g < s->n_tables; g++) {
@@ -126,7 +128,8 @@ void kv_seq_publish_tail(kv_cache *c, kv_seq *s, const int32_t *tokens) {
     }
 }
 
-/* Reserves pages for a whole state in c->ids. Evicts nothing when that would not suffice. */
+/* Reserves pages for a whole state in c->ids. Evicts nothing when that would not
+ * suffice. */
 static quire_err reserve_state_ids(kv_cache *c) {
     if (kv_cache_available(c) < c->n_state_pages) {
         return QUIRE_NO_ROOM;
@@ -140,7 +143,8 @@ void kv_seq_snapshot(kv_cache *c, kv_seq *s, const int32_t *tokens, bool goes_on
     if (goes_on && reserve_state_ids(c) != QUIRE_OK) {
         return;
     }
-    (void)kv_index_snapshot(c->index, &s->path, tokens, s->n_computed, s->tables); /* a full tree only means less reuse */
+    /* a full tree only means less reuse */
+    (void)kv_index_snapshot(c->index, &s->path, tokens, s->n_computed, s->tables);
     int32_t n_used = 0;
     for (int32_t g = c->n_token_groups; goes_on && g < s->n_tables; g++) {
         int32_t n_group = kv_seq_group_needs(c, s, g, 0);
@@ -179,8 +183,9 @@ void kv_seq_truncate(kv_cache *c, kv_seq *s, int32_t n) {
     }
 }
 
-/* Whether no other sequence holds the pages of the last tokens. If they were published all the same, the other holder would have to copy
- * them to write on, and a full pool has no page for that. */
+/* Whether no other sequence holds the pages of the last tokens. If they were published
+ * all the same, the other holder would have to copy them to write on, and a full pool has
+ * no page for that. */
 static bool owns_tail(const kv_cache *c, const kv_seq *s) {
     bool owns = true;
     for (int32_t g = 0; g < c->n_token_groups && s->n_computed % c->page_tokens != 0; g++) {
@@ -196,7 +201,8 @@ void kv_seq_release(kv_cache *c, kv_seq *s, const int32_t *tokens, kv_keep keep)
         if (owns && c->n_state_pages > 0) {
             kv_seq_snapshot(c, s, tokens, false, NULL); /* publishes the tail */
         } else {
-            (void)kv_index_publish(c->index, &s->path, tokens, s->n_computed, s->tables, owns ? KV_PUBLISH_TAIL : KV_PUBLISH_PAGES);
+            (void)kv_index_publish(c->index, &s->path, tokens, s->n_computed, s->tables,
+                                   owns ? KV_PUBLISH_TAIL : KV_PUBLISH_PAGES);
         }
     }
     for (int32_t g = 0; g < s->n_tables; g++) {
@@ -254,18 +260,19 @@ int32_t kv_seq_list_tables(const kv_seq *s, const kv_table **out) {
 quire_err kv_seq_check(const kv_cache *c, const kv_seq *s, quire_error *err) {
     for (int32_t g = 0; g < c->n_token_groups && g < s->n_tables; g++) {
         if (s->tables[g].n_tokens < s->n_computed) {
-            return err_set(err, QUIRE_INTERNAL, -1, "group %d has pages for %d tokens, %d are computed", (int)g,
-                           (int)s->tables[g].n_tokens, (int)s->n_computed);
+            return err_set(err, QUIRE_INTERNAL, -1, "group %d has pages for %d tokens, %d are computed",
+                           (int)g, (int)s->tables[g].n_tokens, (int)s->n_computed);
         }
     }
     for (int32_t g = c->n_token_groups; s->n_computed > 0 && g < s->n_tables; g++) {
         if (s->tables[g].n_pages != c->state_pages[g]) {
-            return err_set(err, QUIRE_INTERNAL, -1, "group %d has %d pages of a state of %d", (int)g, (int)s->tables[g].n_pages,
-                           (int)c->state_pages[g]);
+            return err_set(err, QUIRE_INTERNAL, -1, "group %d has %d pages of a state of %d", (int)g,
+                           (int)s->tables[g].n_pages, (int)c->state_pages[g]);
         }
     }
     if (s->has_path && s->path.n_pages > s->n_computed / c->page_tokens) {
-        return err_set(err, QUIRE_INTERNAL, -1, "the path has %d pages, %d tokens are computed", (int)s->path.n_pages, (int)s->n_computed);
+        return err_set(err, QUIRE_INTERNAL, -1, "the path has %d pages, %d tokens are computed",
+                       (int)s->path.n_pages, (int)s->n_computed);
     }
     return QUIRE_OK;
 }

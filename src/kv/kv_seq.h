@@ -1,25 +1,30 @@
-/* A kv_seq is one sequence's memory in a KV cache: its block tables of every group, its place in the prefix index, and how many of its
- * tokens are computed.
+/* A kv_seq is one sequence's memory in a KV cache: its block tables of every group, its
+ * place in the prefix index, and how many of its tokens are computed.
  *
- *   init --open--> open --admit--> holds what is cached --reserve, advance, publish ..--> release --admit ..
- *                                       | truncate, fork                                    | close --> init
+ *   init --open--> open --admit--> holds what is cached --reserve, advance, publish ..-->
+ *   release --admit ..       | truncate, fork            | close --> init
  *
- *   open     it has a path in the index, where the index has room for its namespace; else it works without reuse
+ *   open     it has a path in the index, where the index has room for its namespace; else
+ *            it works without reuse
  *   admit    its tables, empty until then, share the pages of the longest cached prefix
  *   reserve  pages for tokens to come, in every group or in none
  *   advance  tokens whose keys and values are written by now
  *   publish  full pages become findable
  *   forget   pages behind windows are released
- *   snapshot its recurrent states become findable, where its prompt leaves what is cached and before its last token
+ *   snapshot its recurrent states become findable, where its prompt leaves what is cached
+ *   and before its last token
  *   release  all pages are given back; what was computed stays findable
- *   swap     before a release: what nobody else holds is kept in host memory, and comes back after the next admission
+ *   swap     before a release: what nobody else holds is kept in host memory, and comes
+ *            back after the next admission
  *
  * What is called for each sequence in each step is inline.
  *
- * The caller keeps the tokens: every call that compares or publishes them takes the same array, which only grows or is truncated.
+ * The caller keeps the tokens: every call that compares or publishes them takes the same
+ * array, which only grows or is truncated.
  *
- * Owner: the owner of the cache. Invariant: each table of tokens has pages for n_computed tokens at least, PAGE_NONE only behind a window;
- * path stands at or before the last whole page of them. */
+ * Owner: the owner of the cache. Invariant: each table of tokens has pages for n_computed
+ * tokens at least, PAGE_NONE only behind a window; path stands at or before the last
+ * whole page of them. */
 #ifndef KV_KV_SEQ_H
 #define KV_KV_SEQ_H
 
@@ -28,7 +33,8 @@
 #include "kv/snapshot.h"
 #include "kv/table.h"
 
-/* The wait of a sequence for its pages in the tiers (kv_tiering.h): not begun, under way, over. */
+/* The wait of a sequence for its pages in the tiers (kv_tiering.h): not begun, under way,
+ * over. */
 typedef enum kv_tier_wait { KV_TIER_WAIT_NONE, KV_TIER_WAITS, KV_TIER_WAIT_OVER } kv_tier_wait;
 
 typedef struct kv_seq {
@@ -36,43 +42,51 @@ typedef struct kv_seq {
     int32_t n_tables;
     int32_t n_computed; /* tokens whose keys and values the pages hold */
     bool has_path;
-    kv_path path; /* valid with has_path */
+    kv_path path;               /* valid with has_path */
     kv_snapshot_plan snapshots; /* with state groups: where it takes them */
-    int32_t swap_frames; /* the first of its frames in swap space; 0: it has none */
-    int32_t swap_from, swap_tokens; /* which of its tokens they keep: swap_from..swap_tokens; swap_from is a page's start */
+    int32_t swap_frames;        /* the first of its frames in swap space; 0: it has none */
+    /* which of its tokens they keep: swap_from..swap_tokens; swap_from is a page's
+     * start */
+    int32_t swap_from, swap_tokens;
     kv_tier_wait tier_wait;
     int64_t tier_deadline_us; /* it waits for tiers until then; 0: the wait has not begun */
 } kv_seq;
 
 /* ---- open and close ---- */
 
-/* Makes empty tables for n_groups groups, with room for cap_pages entries, so that appends up to there allocate nothing. Any thread.
- * QUIRE_NO_MEMORY: *s is empty. */
+/* Makes empty tables for n_groups groups, with room for cap_pages entries, so that
+ * appends up to there allocate nothing. Any thread. QUIRE_NO_MEMORY: *s is empty. */
 quire_err kv_seq_init(kv_seq *s, int32_t n_groups, int32_t cap_pages);
 /* Frees the tables, whose pages were released before. Any thread. */
 void kv_seq_deinit(kv_seq *s);
-/* Gives s a path in the namespace of that name, behind the longest public prefix of the scope with which tokens[0..n_tokens) begin. Where
- * there is no free namespace the least valuable pages are evicted for one. Without an index: nothing. QUIRE_NO_ROOM when every namespace is
- * in use, QUIRE_INVALID for a name that is too long: s works without reuse. */
-quire_err kv_seq_open(kv_cache *c, kv_seq *s, const void *scope, size_t n_scope, const void *name, size_t n_name, const int32_t *tokens,
-                      int32_t n_tokens);
+/* Gives s a path in the namespace of that name, behind the longest public prefix of
+ * the scope with which tokens[0..n_tokens) begin. Where there is no free namespace the
+ * least valuable pages are evicted for one. Without an index: nothing. QUIRE_NO_ROOM
+ * when every namespace is in use, QUIRE_INVALID for a name that is too long: s works
+ * without reuse. */
+quire_err kv_seq_open(kv_cache *c, kv_seq *s, const void *scope, size_t n_scope, const void *name,
+                      size_t n_name, const int32_t *tokens, int32_t n_tokens);
 /* Leaves its path and frees its frames in swap space; its pages were released before. */
 void kv_seq_close(kv_cache *c, kv_seq *s);
 
 /* ---- reuse ---- */
 
-/* How many of tokens[0..n) an admission would find, and what of it takes no room. Changes nothing. */
+/* How many of tokens[0..n) an admission would find, and what of it takes no room. Changes
+ * nothing. */
 int32_t kv_seq_peek(const kv_cache *c, const kv_seq *s, const int32_t *tokens, int32_t n, kv_held *held);
-/* Shares the pages of the longest cached prefix of tokens[0..n) into the tables, which are empty; n_computed is its length from now on.
- * QUIRE_NO_MEMORY when a table cannot grow: nothing changed. */
+/* Shares the pages of the longest cached prefix of tokens[0..n) into the tables, which
+ * are empty; n_computed is its length from now on. QUIRE_NO_MEMORY when a table cannot
+ * grow: nothing changed. */
 quire_err kv_seq_admit(kv_cache *c, kv_seq *s, const int32_t *tokens, int32_t n);
-/* Shares the pages of s's first n tokens with `to`, which is initialised and empty, and gives it a path like s's. n is at most the tokens
- * that s has pages for, and with states 0 or what they stand for. The tables of `to` have room for them. */
+/* Shares the pages of s's first n tokens with `to`, which is initialised and empty, and
+ * gives it a path like s's. n is at most the tokens that s has pages for, and with states
+ * 0 or what they stand for. The tables of `to` have room for them. */
 void kv_seq_fork(kv_cache *c, const kv_seq *s, int32_t n, kv_seq *to);
 
 /* ---- growth ---- */
 
-/* Pages that n more tokens take from the pool in group g, copies of shared pages included. */
+/* Pages that n more tokens take from the pool in group g, copies of shared pages
+ * included. */
 static inline int32_t kv_seq_group_needs(const kv_cache *c, const kv_seq *s, int32_t g, int32_t n) {
     return g < c->n_token_groups ? kv_table_needs(c->pool, &s->tables[g], n, c->page_tokens)
                                  : kv_table_state_needs(c->pool, &s->tables[g], c->state_pages[g]);
@@ -87,17 +101,21 @@ static inline int64_t kv_seq_needs(const kv_cache *c, const kv_seq *s, int32_t n
 }
 /* kv_seq_reserve of a cache with several groups, or states. */
 quire_err kv_seq_reserve_groups(kv_cache *c, kv_seq *s, int32_t n, kv_copies *copies);
-/* Reserves pages for n tokens behind those that have some, in every group or in none. Shared pages that would be written are copied: the
- * pairs are added to copies. QUIRE_NO_ROOM (also when copies is full) and QUIRE_NO_MEMORY leave everything unchanged. */
+/* Reserves pages for n tokens behind those that have some, in every group or in none.
+ * Shared pages that would be written are copied: the pairs are added to copies.
+ * QUIRE_NO_ROOM (also when copies is full) and QUIRE_NO_MEMORY leave everything
+ * unchanged. */
 static inline quire_err kv_seq_reserve(kv_cache *c, kv_seq *s, int32_t n, kv_copies *copies) {
     bool is_plain = c->n_groups == 1 && c->n_token_groups == 1;
-    return is_plain ? kv_table_append(c->pool, s->tables, n, c->page_tokens, copies) : kv_seq_reserve_groups(c, s, n, copies);
+    return is_plain ? kv_table_append(c->pool, s->tables, n, c->page_tokens, copies)
+                    : kv_seq_reserve_groups(c, s, n, copies);
 }
 /* Counts n more tokens as computed, for which pages were reserved. */
 static inline void kv_seq_advance(kv_seq *s, int32_t n) {
     s->n_computed += n;
 }
-/* Publishes the full pages of tokens[0..n_computed). A full index leaves some out: only reuse is lost. */
+/* Publishes the full pages of tokens[0..n_computed). A full index leaves some out: only
+ * reuse is lost. */
 static inline void kv_seq_publish(kv_cache *c, kv_seq *s, const int32_t *tokens) {
     if (s->has_path) {
         (void)kv_index_publish(c->index, &s->path, tokens, s->n_computed, s->tables, KV_PUBLISH_PAGES);
@@ -105,13 +123,15 @@ static inline void kv_seq_publish(kv_cache *c, kv_seq *s, const int32_t *tokens)
 }
 /* The same with the part-filled last page. */
 void kv_seq_publish_tail(kv_cache *c, kv_seq *s, const int32_t *tokens);
-/* How many more tokens s computes before a snapshot is due: none may be computed in one pass beyond that. INT32_MAX: any number. */
+/* How many more tokens s computes before a snapshot is due: none may be computed in one
+ * pass beyond that. INT32_MAX: any number. */
 static inline int32_t kv_seq_until_snapshot(const kv_cache *c, const kv_seq *s) {
     return c->n_state_pages > 0 && s->has_path ? kv_snapshot_next(&s->snapshots) - s->n_computed : INT32_MAX;
 }
-/* Takes a snapshot of the recurrent states after the computed tokens, where there is room. goes_on: more tokens have pages and are computed
- * without another reservation, so s gets states of its own here, whose copies are added to copies. copies must have room for n_state_pages
- * more. Needs state groups and a path. */
+/* Takes a snapshot of the recurrent states after the computed tokens, where there is
+ * room. goes_on: more tokens have pages and are computed without another reservation, so
+ * s gets states of its own here, whose copies are added to copies. copies must have room
+ * for n_state_pages more. Needs state groups and a path. */
 void kv_seq_snapshot(kv_cache *c, kv_seq *s, const int32_t *tokens, bool goes_on, kv_copies *copies);
 /* Releases the pages that no window of its groups sees from n_computed on. */
 static inline void kv_seq_forget(kv_cache *c, kv_seq *s) {
@@ -126,10 +146,12 @@ static inline void kv_seq_forget(kv_cache *c, kv_seq *s) {
 
 /* Whether no page was released that a window sees after the first n tokens. */
 bool kv_seq_sees_back(const kv_cache *c, const kv_seq *s, int32_t n);
-/* Whether s could continue after its first n tokens: windows see all that they need, and no state would have to go back. */
+/* Whether s could continue after its first n tokens: windows see all that they need, and
+ * no state would have to go back. */
 bool kv_seq_can_truncate(const kv_cache *c, const kv_seq *s, int32_t n);
-/* Truncates s to its first n tokens, from which windows see back: releases the pages behind them. States are unchanged, except with n 0,
- * which releases them; kv_index_restore puts others in their place. */
+/* Truncates s to its first n tokens, from which windows see back: releases the pages
+ * behind them. States are unchanged, except with n 0, which releases them;
+ * kv_index_restore puts others in their place. */
 void kv_seq_truncate(kv_cache *c, kv_seq *s, int32_t n);
 /* Truncates the groups of tokens to n tokens. */
 static inline void kv_seq_keep_pages(kv_cache *c, kv_seq *s, int32_t n) {
@@ -143,37 +165,45 @@ static inline void kv_seq_trim(kv_cache *c, kv_seq *s) {
 }
 /* What becomes of the pages. */
 typedef enum kv_keep {
-    KV_KEEP, /* they can be found, the part-filled last one and a snapshot too where no other sequence holds that page */
-    KV_DROP  /* their values are wrong, or no sequence can reuse them */
+    /* they can be found, the part-filled last one and a snapshot too where no other
+     * sequence holds that page */
+    KV_KEEP,
+    KV_DROP /* their values are wrong, or no sequence can reuse them */
 } kv_keep;
 /* Releases all pages, and moves path to its root. Takes tokens[0..n_computed). */
 void kv_seq_release(kv_cache *c, kv_seq *s, const int32_t *tokens, kv_keep keep);
-/* Removes a part-filled last page, and the snapshot with which s shares its states, from the index, so that s writes on without copies of
- * what only the index shares with it. True when something changed. */
+/* Removes a part-filled last page, and the snapshot with which s shares its states, from
+ * the index, so that s writes on without copies of what only the index shares with it.
+ * True when something changed. */
 bool kv_seq_take_over(kv_cache *c, kv_seq *s);
 
-/* ---- swap: pages of a sequence that has to wait are kept in host memory. Without swap space nothing is kept ---- */
+/* ---- swap: pages of a sequence that has to wait are kept in host memory. Without swap
+ * space nothing is kept ---- */
 
-/* How many pages kv_seq_swap_out would keep now. *from: the tokens before them, which others hold in every group, so that the index finds
- * them again. O(pages). */
+/* How many pages kv_seq_swap_out would keep now. *from: the tokens before them, which
+ * others hold in every group, so that the index finds them again. O(pages). */
 int32_t kv_seq_swap_pages(const kv_cache *c, const kv_seq *s, int32_t *from);
-/* What was copied: pages, and the time that took; us -1: the device is not done yet. n_found: tokens that the admission found, and that
- * are still s's. */
+/* What was copied: pages, and the time that took; us -1: the device is not done yet.
+ * n_found: tokens that the admission found, and that are still s's. */
 typedef struct kv_swapped {
     int32_t n_pages, n_found;
     int64_t us;
 } kv_swapped;
-/* Copies the n_computed tokens from `from` on, a page's start, into frames; s still holds its pages, which may be released at once. It has
- * no frames before. n_pages 0: too few frames are free, and nothing changed. */
+/* Copies the n_computed tokens from `from` on, a page's start, into frames; s still holds
+ * its pages, which may be released at once. It has no frames before. n_pages 0: too few
+ * frames are free, and nothing changed. */
 kv_swapped kv_seq_swap_out(kv_cache *c, kv_seq *s, int32_t from);
-/* How many tokens an admission that finds n_cached in the index would have after kv_seq_swap_in: n_cached where the frames are of no use,
- * since tokens before them are missing. */
+/* How many tokens an admission that finds n_cached in the index would have after
+ * kv_seq_swap_in: n_cached where the frames are of no use, since tokens before them are
+ * missing. */
 static inline int32_t kv_seq_swap_peek(const kv_cache *c, const kv_seq *s, int32_t n_cached) {
     bool is_whole = s->swap_frames > 0 && n_cached - n_cached % c->page_tokens >= s->swap_from;
     return is_whole && s->swap_tokens > n_cached ? s->swap_tokens : n_cached;
 }
-/* Directly after an admission: truncates s to its whole pages and copies those behind them back, where kv_seq_swap_peek says so and there
- * is room. n_pages 0: it did not, and s is empty where it cannot go on behind its whole pages. Frees its frames in any case. */
+/* Directly after an admission: truncates s to its whole pages and copies those behind
+ * them back, where kv_seq_swap_peek says so and there is room. n_pages 0: it did not,
+ * and s is empty where it cannot go on behind its whole pages. Frees its frames in any
+ * case. */
 kv_swapped kv_seq_swap_in(kv_cache *c, kv_seq *s);
 /* Frees its frames. */
 static inline void kv_seq_swap_drop(kv_cache *c, kv_seq *s) {
@@ -192,12 +222,14 @@ static inline int32_t kv_seq_pages(const kv_seq *s) {
     }
     return n;
 }
-/* Entries of groups with windows that do not count among the pages that it holds at most (most_pages.h): holes, and pages that others hold
- * too, which it leaves to them when its window moves on. */
+/* Entries of groups with windows that do not count among the pages that it holds at most
+ * (most_pages.h): holes, and pages that others hold too, which it leaves to them when its
+ * window moves on. */
 int32_t kv_seq_passed(const kv_cache *c, const kv_seq *s);
 /* Pages of its states that are shared. */
 int32_t kv_seq_shared_states(const kv_cache *c, const kv_seq *s);
-/* Pages that the next reservation takes to copy shared ones (kv_pool_is_shared): those into which the next token is written, and states. */
+/* Pages that the next reservation takes to copy shared ones (kv_pool_is_shared): those
+ * into which the next token is written, and states. */
 static inline int32_t kv_seq_copied(const kv_cache *c, const kv_seq *s) {
     int32_t n = 0;
     for (int32_t g = 0; g < c->n_token_groups; g++) {
@@ -210,16 +242,19 @@ static inline int64_t kv_seq_slot(const kv_cache *c, const kv_seq *s, int32_t g,
     return kv_table_slot(&s->tables[g], p, c->page_tokens);
 }
 /* The slots of positions p0..p0 + n of group g. */
-static inline void kv_seq_slots(const kv_cache *c, const kv_seq *s, int32_t g, int32_t p0, int32_t n, kv_slot *out) {
+static inline void kv_seq_slots(const kv_cache *c, const kv_seq *s, int32_t g, int32_t p0, int32_t n,
+                                kv_slot *out) {
     for (int32_t done = 0; done < n;) {
         int64_t slot = kv_seq_slot(c, s, g, p0 + done);
-        int32_t in_page = c->page_tokens - (p0 + done) % c->page_tokens, end = done + (in_page < n - done ? in_page : n - done);
+        int32_t in_page = c->page_tokens - (p0 + done) % c->page_tokens,
+                end = done + (in_page < n - done ? in_page : n - done);
         for (; done < end; done++) {
             out[done] = (kv_slot){slot++};
         }
     }
 }
-/* The number of sequences whose tables name the page of entry i of group g. 0 behind a window. */
+/* The number of sequences whose tables name the page of entry i of group g. 0 behind a
+ * window. */
 int32_t kv_seq_holders(const kv_cache *c, const kv_seq *s, int32_t g, int32_t i);
 
 /* ---- audit ---- */
@@ -228,7 +263,8 @@ int32_t kv_seq_holders(const kv_cache *c, const kv_seq *s, int32_t g, int32_t i)
 int32_t kv_seq_list_tables(const kv_seq *s, const kv_table **out);
 /* Whether s holds the invariant above: QUIRE_INTERNAL and what is wrong otherwise. */
 quire_err kv_seq_check(const kv_cache *c, const kv_seq *s, quire_error *err);
-/* Proves that pool, index and tables agree, where tables[0..n) are those of every sequence with pages. Errors and cost as kv_check. */
+/* Proves that pool, index and tables agree, where tables[0..n) are those of every
+ * sequence with pages. Errors and cost as kv_check. */
 quire_err kv_cache_check(const kv_cache *c, const kv_table *const *tables, int32_t n, quire_error *err);
 
 #endif

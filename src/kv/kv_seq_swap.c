@@ -1,4 +1,5 @@
-/* The swap functions of a kv_seq. A frame's tag is (entry of the table) * n_tables + group. States are kept as a whole. */
+/* The swap functions of a kv_seq. A frame's tag is (entry of the table) * n_tables +
+ * group. States are kept as a whole. */
 #include <assert.h>
 
 #include "base/clock.h"
@@ -17,12 +18,14 @@ static int32_t shared_pages(const kv_cache *c, const kv_seq *s) {
     return n;
 }
 
-/* The first entry of group g's table that a swap keeps, where `first` is that of tokens. */
+/* The first entry of group g's table that a swap keeps, where `first` is that of
+ * tokens. */
 static int32_t first_of(const kv_cache *c, int32_t g, int32_t first) {
     return g < c->n_token_groups ? first : 0;
 }
 
-/* Its pages from entry `first` of the tables on, without holes behind windows, and its states. */
+/* Its pages from entry `first` of the tables on, without holes behind windows, and its
+ * states. */
 static int32_t count_pages(const kv_cache *c, const kv_seq *s, int32_t first) {
     int32_t n = 0;
     for (int32_t g = 0; g < s->n_tables; g++) {
@@ -64,19 +67,22 @@ kv_swapped kv_seq_swap_out(kv_cache *c, kv_seq *s, int32_t from) {
     return did;
 }
 
-/* The start of the first page that group g sees behind s's swapped tokens, but none before those it has. */
+/* The start of the first page that group g sees behind s's swapped tokens, but none
+ * before those it has. */
 static int32_t seen_from(const kv_cache *c, const kv_seq *s, int32_t g) {
     int32_t first = kv_cache_first_seen(c, g, s->swap_tokens);
     first -= first % c->page_tokens;
     return first > s->n_computed ? first : s->n_computed;
 }
 
-/* Pages that s takes up to swap_tokens, without those behind windows. *n_given: those that nobody holds when its windows have moved. */
+/* Pages that s takes up to swap_tokens, without those behind windows. *n_given: those
+ * that nobody holds when its windows have moved. */
 static int32_t pages_to_take(const kv_cache *c, const kv_seq *s, int32_t *n_given) {
     int32_t n = c->n_state_pages;
     *n_given = 0;
     for (int32_t g = 0; g < c->n_token_groups; g++) {
-        int32_t from = seen_from(c, s, g), n_behind = kv_cache_first_seen(c, g, s->swap_tokens) / c->page_tokens;
+        int32_t from = seen_from(c, s, g),
+                n_behind = kv_cache_first_seen(c, g, s->swap_tokens) / c->page_tokens;
         n += (int32_t)kv_pages_for(s->swap_tokens, c->page_tokens) - from / c->page_tokens;
         for (int32_t i = 0; i < n_behind && i < s->tables[g].n_pages; i++) {
             *n_given += kv_seq_holders(c, s, g, i) == 1;
@@ -85,16 +91,19 @@ static int32_t pages_to_take(const kv_cache *c, const kv_seq *s, int32_t *n_give
     return n;
 }
 
-/* Gives back what windows do not see behind s's swapped tokens, and leaves holes up to what they see. */
+/* Gives back what windows do not see behind s's swapped tokens, and leaves holes up to
+ * what they see. */
 static void move_windows(kv_cache *c, kv_seq *s) {
     for (int32_t g = 0; g < c->n_token_groups; g++) {
         int32_t first = kv_cache_first_seen(c, g, s->swap_tokens);
-        kv_table_forget(c->pool, &s->tables[g], first < s->n_computed ? first : s->n_computed, c->page_tokens);
+        kv_table_forget(c->pool, &s->tables[g], first < s->n_computed ? first : s->n_computed,
+                        c->page_tokens);
         kv_table_skip(&s->tables[g], seen_from(c, s, g), c->page_tokens);
     }
 }
 
-/* Reserves pages of group g for s up to swap_tokens: they are free, and the table has room. */
+/* Reserves pages of group g for s up to swap_tokens: they are free, and the table has
+ * room. */
 static void append(kv_cache *c, kv_seq *s, int32_t g) {
     kv_copies none = {0}; /* its tokens end with a page: nothing is copied */
     kv_table *t = &s->tables[g];
@@ -109,7 +118,8 @@ static void append(kv_cache *c, kv_seq *s, int32_t g) {
     (void)e;
 }
 
-/* Reserves pages for s up to swap_tokens where windows see them, in all groups or in none. */
+/* Reserves pages for s up to swap_tokens where windows see them, in all groups or in
+ * none. */
 static quire_err reserve(kv_cache *c, kv_seq *s) {
     for (int32_t g = c->n_token_groups; g < s->n_tables; g++) {
         kv_table_clear(c->pool, &s->tables[g]); /* its frames take their place as a whole */

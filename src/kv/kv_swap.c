@@ -86,5 +86,7 @@ quire_err kv_swap_check(const kv_swap *w, quire_error *err) {
     for (int32_t f = w->free_frame; f != 0 && n <= w->n_free; f = w->next[f]) {
         n++;
     }
-    return n == w->n_free ? QUIRE_OK : err_set(err, QUIRE_INTERNAL, -1, "swap: %d frames are counted as free", (int)w->n_free);
+    return n == w->n_free
+               ? QUIRE_OK
+               : err_set(err, QUIRE_INTERNAL, -1, "swap: %d frames are counted as free", (int)w->n_free);
 }

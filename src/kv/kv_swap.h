@@ -1,8 +1,11 @@
-/* Swap space: frames of host memory, each of which keeps one page of a preempted sequence. A sequence's frames are a list. Frames are
- * numbered from 1, and 0 is no frame.
+/* Swap space: frames of host memory, each of which keeps one page of a preempted
+ * sequence. A sequence's frames are a list. Frames are numbered from 1, and 0 is no
+ * frame.
  *
- * Only the mover touches frames, in the order of the calls, so they are taken, freed and taken again without waiting for it; closing waits.
- * Owner: the engine thread. Invariant: every frame is in one list, a sequence's or the free one. Everything is allocated at open. */
+ * Only the mover touches frames, in the order of the calls, so they are taken, freed and
+ * taken again without waiting for it; closing waits. Owner: the engine thread. Invariant:
+ * every frame is in one list, a sequence's or the free one. Everything is allocated at
+ * open. */
 #ifndef KV_KV_SWAP_H
 #define KV_KV_SWAP_H
 
@@ -11,7 +14,9 @@
 typedef struct kv_swap {
     const kv_mover *mover; /* outlives it */
     unsigned char *memory; /* [n_frames, page_bytes] */
-    int32_t *next, *tags;  /* [n_frames + 1] the next in its list; which page of its sequence it holds, as the caller counts them */
+    /* [n_frames + 1] the next in its list; which page of its sequence it holds, as the
+     * caller counts them */
+    int32_t *next, *tags;
     int32_t n_frames, n_free, free_frame;
     kv_fence last; /* of the last move */
 } kv_swap;
@@ -20,11 +25,13 @@ typedef struct kv_swap {
 quire_err kv_swap_open(int64_t bytes, const kv_mover *mover, kv_swap *w);
 /* Waits for the mover, and frees the frames. An empty one: nothing. */
 void kv_swap_close(kv_swap *w);
-/* Measures the microseconds in which n frames are read and written; page 0 is overwritten, so the pool is still empty. Returns how many
- * frames there were, n at most. */
+/* Measures the microseconds in which n frames are read and written; page 0 is
+ * overwritten, so the pool is still empty. Returns how many frames there were, n at
+ * most. */
 int32_t kv_swap_probe(kv_swap *w, int32_t n, int64_t *read_us, int64_t *write_us);
 
-/* Copies a page into a free frame, of which there is one, and puts it in front of the list that begins with *first. */
+/* Copies a page into a free frame, of which there is one, and puts it in front of the
+ * list that begins with *first. */
 void kv_swap_out(kv_swap *w, page_id page, int32_t tag, int32_t *first);
 /* Copies a frame to a page. */
 void kv_swap_in(kv_swap *w, int32_t frame, page_id page);

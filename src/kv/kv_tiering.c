@@ -4,10 +4,12 @@
 #include "base/mem.h"
 #include "kv/kv_tiering_parts.h"
 
-#define FLUSH_US       5000000 /* most time to flush at closing */
-#define FLUSH_PENDING  4       /* pages that are being written at once during the flush */
-#define SHORT_WAIT_US  1000
-#define WRITES_A_STEP  4 /* pages of tokens that a step writes through: each costs the engine thread a copy and a checksum */
+#define FLUSH_US      5000000 /* most time to flush at closing */
+#define FLUSH_PENDING 4       /* pages that are being written at once during the flush */
+#define SHORT_WAIT_US 1000
+/* pages of tokens that a step writes through: each costs the engine thread a copy and a
+ * checksum */
+#define WRITES_A_STEP  4
 #define LOOKS_A_STEP   16 /* queued pages that a step looks at for those: the tiers may have most of them */
 #define WRITES_AT_ONCE 8 /* transfers at which write-through pauses: demotion and promotion need frames too */
 
@@ -27,7 +29,8 @@ static kv_tier_id parent_of(const kv_tiering *t, const kv_index_entry *d) {
 
 kv_tier_id tiering_name(kv_tiering *t, int32_t entry) {
     int32_t n = 0;
-    for (int32_t i = entry; i != ENTRY_NONE && !t->names[i].is_known; i = kv_index_describe(t->c->index, i).up) {
+    for (int32_t i = entry; i != ENTRY_NONE && !t->names[i].is_known;
+         i = kv_index_describe(t->c->index, i).up) {
         t->path[n++] = i;
     }
     while (n > 0) {
@@ -85,11 +88,16 @@ static bool is_being_put(const kv_tiering *t, kv_tier_id id, int32_t group) {
 
 /* ---- demotion ---- */
 
-/* Stores the page of a full entry in one group in the tiers that lack it. False: there is nothing to store, or no room. */
+/* Stores the page of a full entry in one group in the tiers that lack it. False: there is
+ * nothing to store, or no room. */
 static bool put_page(kv_tiering *t, const kv_index_entry *d, int32_t group, kv_put to) {
     kv_tier_id id = tiering_name(t, d->entry);
-    kv_tier_key key = {
-        .namespace = d->name, .n_namespace = d->n_name, .group = group, .parent = parent_of(t, d), .id = id, .tokens = d->tokens};
+    kv_tier_key key = {.namespace = d->name,
+                       .n_namespace = d->n_name,
+                       .group = group,
+                       .parent = parent_of(t, d),
+                       .id = id,
+                       .tokens = d->tokens};
     frame_move m = {.is_put = true, .id = id, .group = group};
     void *body = is_being_put(t, id, group) ? NULL : kv_tiers_put_begin(t->tiers, &key, to, &m.frame);
     if (body != NULL) {
@@ -99,7 +107,8 @@ static bool put_page(kv_tiering *t, const kv_index_entry *d, int32_t group, kv_p
     return body != NULL;
 }
 
-/* A page is about to be removed: stores its bytes in the tiers. Part-filled pages are not worth it. */
+/* A page is about to be removed: stores its bytes in the tiers. Part-filled pages are not
+ * worth it. */
 static void on_remove(void *context, int32_t entry, int32_t group) {
     kv_tiering *t = context;
     kv_index_entry d = kv_index_describe(t->c->index, entry);
@@ -120,7 +129,8 @@ void kv_tiering_published(kv_tiering *t, const kv_seq *s) {
         return;
     }
     int32_t n = 0;
-    for (int32_t i = s->path.entry; i != ENTRY_NONE && !t->names[i].was_queued; i = kv_index_describe(t->c->index, i).up) {
+    for (int32_t i = s->path.entry; i != ENTRY_NONE && !t->names[i].was_queued;
+         i = kv_index_describe(t->c->index, i).up) {
         t->path[n++] = i;
     }
     write_queue *q = &t->to_write;
@@ -135,7 +145,8 @@ static int32_t n_pending(const kv_tiering *t) {
     return t->n_moves + kv_tiers_n_pending(t->tiers);
 }
 
-/* Takes the oldest queued page of tokens and writes it through. False: it was removed meanwhile, or nothing was stored. */
+/* Takes the oldest queued page of tokens and writes it through. False: it was removed
+ * meanwhile, or nothing was stored. */
 static bool write_next(kv_tiering *t) {
     write_queue *q = &t->to_write;
     int32_t entry = q->entries[q->first];
@@ -152,8 +163,9 @@ static bool write_next(kv_tiering *t) {
     return did;
 }
 
-/* Writes some of the queued pages through, the beginning of a prefix first. A transfer that ends wakes the reader, who polls again; where
- * none was begun, since nothing that was looked at had to be stored, the reader is woken here for the rest. */
+/* Writes some of the queued pages through, the beginning of a prefix first. A transfer
+ * that ends wakes the reader, who polls again; where none was begun, since nothing that
+ * was looked at had to be stored, the reader is woken here for the rest. */
 static void write_some(kv_tiering *t) {
     const write_queue *q = &t->to_write;
     int32_t n_written = 0;
@@ -230,7 +242,8 @@ quire_err kv_tiering_open(kv_cache *c, const kv_tiering_options *o, kv_tiering *
     *out = NULL;
     if (c->index == NULL || c->n_state_pages > 0) {
         return err_set(err, QUIRE_INVALID, -1,
-                       "tiers keep pages of the prefix cache: they need --prefix-cache and a model without recurrent state");
+                       "tiers keep pages of the prefix cache: they need --prefix-cache and a model without "
+                       "recurrent state");
     }
     kv_tiering *t = mem_new(1, sizeof *t);
     TRY(mem_check_for(t, "tiers", err));

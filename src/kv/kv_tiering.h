@@ -1,21 +1,28 @@
-/* Tiering over a KV cache: pages that leave the pool are stored in the tiers (tier.h), and come back before a request with the same prefix
- * is admitted.
+/* Tiering over a KV cache: pages that leave the pool are stored in the tiers (tier.h),
+ * and come back before a request with the same prefix is admitted.
  *
- *   demote:        the index evicts a page -> the mover reads its bytes into a frame of the tiers
- *   promote:       a waiting sequence reaches beyond what the pool holds -> its next pages are fetched while others run
- *                  -> reserved, written, published -> the sequence is admitted and matches them like any cached page
- *   write through: (option) what a running sequence has published is written to the tiers that outlive the process, a few pages a poll
+ *   demote         the index evicts a page -> the mover reads its bytes into a frame of
+ *                  the tiers
+ *   promote        a waiting sequence reaches beyond what the pool holds -> its next
+ *                  pages are fetched while others run -> reserved, written, published ->
+ *                  the sequence is admitted and matches them like any cached page
+ *   write through  (option) what a running sequence has published is written to the tiers
+ *                  that outlive the process, a few pages a poll
  *
- * A page comes back byte for byte, behind the prefix that it was computed for, so nothing that is computed after it changes
- * (docs/design.md, Determinism). A sequence waits for its pages for a limited time and then computes what has not come.
+ * A page comes back byte for byte, behind the prefix that it was computed for, so nothing
+ * that is computed after it changes (docs/design.md, Determinism). A sequence waits for
+ * its pages for a limited time and then computes what has not come.
  *
- * A record's key is the hash of the prefix up to its end (tier_record.h), which is the same in every process. So a page that was demoted
- * early is found behind one that is demoted late, and a process finds the pages of another.
+ * A record's key is the hash of the prefix up to its end (tier_record.h), which is the
+ * same in every process. So a page that was demoted early is found behind one that is
+ * demoted late, and a process finds the pages of another.
  *
- * The device may run behind (kv_mover.h): a demoted page is stored, and the frame of a promoted one released, when a poll finds the fence
- * of its move done. Until a demoted page is stored no tier has it.
+ * The device may run behind (kv_mover.h): a demoted page is stored, and the frame of a
+ * promoted one released, when a poll finds the fence of its move done. Until a demoted
+ * page is stored no tier has it.
  *
- * Owner: the owner of the cache. Every function but open takes NULL, and does nothing then. */
+ * Owner: the owner of the cache. Every function but open takes NULL, and does nothing
+ * then. */
 #ifndef KV_KV_TIERING_H
 #define KV_KV_TIERING_H
 
@@ -28,24 +35,31 @@ typedef struct kv_tiering_options {
     kv_tiers_options tiers; /* of the shape only the version is read */
     bool writes_through;
     int32_t max_tokens; /* of a sequence */
-    /* n tokens that s waits for have come into the pool and the index; NULL: nobody counts */
+    /* n tokens that s waits for have come into the pool and the index; NULL: nobody
+     * counts */
     void (*on_promoted)(void *context, kv_seq *s, int32_t n_tokens);
     void *context;
 } kv_tiering_options;
 
-/* Opens the tiers of c, which has a mover, is still empty, and outlives them. QUIRE_INVALID for a cache without an index or with recurrent
- * states, which are not pages of tokens; otherwise errors as kv_tiers_open. */
+/* Opens the tiers of c, which has a mover, is still empty, and outlives them.
+ * QUIRE_INVALID for a cache without an index or with recurrent states, which are not
+ * pages of tokens; otherwise errors as kv_tiers_open. */
 quire_err kv_tiering_open(kv_cache *c, const kv_tiering_options *o, kv_tiering **out, quire_error *err);
-/* Writes cached pages to the tiers that outlive the process, for some seconds at most, and closes. No sequence is open. */
+/* Writes cached pages to the tiers that outlive the process, for some seconds at most,
+ * and closes. No sequence is open. */
 void kv_tiering_close(kv_tiering *t);
 
-/* Queues the published pages of s to be written through, if that is on. O(pages published since). */
+/* Queues the published pages of s to be written through, if that is on. O(pages published
+ * since). */
 void kv_tiering_published(kv_tiering *t, const kv_seq *s);
-/* Takes in fetched pages and publishes them, and stores what the device has read. Once a step; now_us as clock_us(). */
+/* Takes in fetched pages and publishes them, and stores what the device has read. Once a
+ * step; now_us as clock_us(). */
 void kv_tiering_poll(kv_tiering *t, int64_t now_us);
-/* Whether s, which waits at its path's root, should not be admitted yet because pages of tokens[0..n) are being fetched: until they have
- * come or wait_us after the first call, which begins to fetch them. tokens stay as they are until then. */
-bool kv_tiering_waits(kv_tiering *t, kv_seq *s, const int32_t *tokens, int32_t n, int64_t now_us, int64_t wait_us);
+/* Whether s, which waits at its path's root, should not be admitted yet because pages of
+ * tokens[0..n) are being fetched: until they have come or wait_us after the first call,
+ * which begins to fetch them. tokens stay as they are until then. */
+bool kv_tiering_waits(kv_tiering *t, kv_seq *s, const int32_t *tokens, int32_t n, int64_t now_us,
+                      int64_t wait_us);
 /* Ends the wait of s; a later wait begins anew. */
 void kv_tiering_forget(kv_tiering *t, kv_seq *s);
 void kv_tiering_stats(const kv_tiering *t, quire_tier_stats out[KV_N_TIERS]);

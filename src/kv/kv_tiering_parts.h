@@ -16,13 +16,16 @@ typedef struct entry_name {
     bool was_queued; /* its pages are queued to be written through, or were written */
 } entry_name;
 
-/* The promotion of the pages of tokens n_done..n_total of a waiting sequence. Pages up to n_asked have frames. */
+/* The promotion of the pages of tokens n_done..n_total of a waiting sequence. Pages up to
+ * n_asked have frames. */
 typedef struct promotion {
     kv_seq *s; /* NULL: free */
     const int32_t *tokens;
     int32_t n_done, n_asked, n_total;
-    kv_tier_id before; /* the key of the prefix before page n_asked; at the start of a namespace see tiering_root */
-    int32_t *frames;   /* [WINDOW, n_groups], page i at i % WINDOW */
+    /* the key of the prefix before page n_asked; at the start of a namespace see
+     * tiering_root */
+    kv_tier_id before;
+    int32_t *frames; /* [WINDOW, n_groups], page i at i % WINDOW */
 } promotion;
 
 /* A ring of full entries whose pages are to be written through, oldest first. */
@@ -58,12 +61,14 @@ struct kv_tiering {
     bool closes;
 };
 
-/* The key of the prefix up to the end of a full entry; computes the keys of all entries before it too. */
+/* The key of the prefix up to the end of a full entry; computes the keys of all entries
+ * before it too. */
 kv_tier_id tiering_name(kv_tiering *t, int32_t entry);
-/* The key of the next page's parent: `before`, or the root's key at the beginning of a namespace. */
+/* The key of the next page's parent: `before`, or the root's key at the beginning of a
+ * namespace. */
 kv_tier_id tiering_root(const kv_tiering *t, kv_tier_id before, int32_t namespace);
-/* Ends a move, which the mover was just given: at once if it is done, else in a later poll. Waits for the device where too many are under
- * way. */
+/* Ends a move, which the mover was just given: at once if it is done, else in a later
+ * poll. Waits for the device where too many are under way. */
 void tiering_end_move(kv_tiering *t, const frame_move *m);
 
 /* ---- kv_tiering_promotion.c ---- */

@@ -1,4 +1,5 @@
-/* Promotion: fetches the pages of a waiting sequence from the tiers into the pool and the index. */
+/* Promotion: fetches the pages of a waiting sequence from the tiers into the pool and the
+ * index. */
 #include "base/mem.h"
 #include "kv/kv_tiering_parts.h"
 
@@ -13,7 +14,8 @@ void promotion_close(promotion *p) {
 
 /* ---- a path in the index while pages are published ---- */
 
-/* Moves t->seq to s's first n tokens in the index, or to fewer if it ends before. s itself waits at its root. */
+/* Moves t->seq to s's first n tokens in the index, or to fewer if it ends before. s
+ * itself waits at its root. */
 static void stand(kv_tiering *t, const kv_seq *s, const int32_t *tokens, int32_t n) {
     kv_seq *at = &t->seq;
     kv_seq_fork(t->c, s, 0, at);
@@ -29,7 +31,8 @@ static void leave(kv_tiering *t, const int32_t *tokens) {
 /* As stand, at the end of whole pages behind which every window can go on. */
 static void stand_to_go_on(kv_tiering *t, const kv_seq *s, const int32_t *tokens, int32_t n) {
     stand(t, s, tokens, n);
-    while (!kv_seq_sees_back(t->c, &t->seq, t->seq.n_computed)) { /* it could from within the next page only */
+    /* it could from within the next page only */
+    while (!kv_seq_sees_back(t->c, &t->seq, t->seq.n_computed)) {
         n = t->seq.n_computed;
         leave(t, tokens);
         stand(t, s, tokens, n); /* it ends before them, or sees back now */
@@ -63,8 +66,11 @@ static kv_fetch fetch_page(kv_tiering *t, promotion *p) {
     const kv_path *path = &p->s->path;
     int32_t number = p->n_asked < path->n_public ? path->public_namespace : path->namespace;
     kv_index_namespace namespace = kv_index_describe_namespace(t->c->index, number);
-    kv_tier_key key = {.namespace = namespace.name, .n_namespace = namespace.n_name, .tokens = p->tokens + p->n_asked * t->c->page_tokens};
-    key.parent = p->n_asked == 0 || p->n_asked == path->n_public ? tiering_root(t, p->before, number) : p->before;
+    kv_tier_key key = {.namespace = namespace.name,
+                       .n_namespace = namespace.n_name,
+                       .tokens = p->tokens + p->n_asked * t->c->page_tokens};
+    key.parent =
+        p->n_asked == 0 || p->n_asked == path->n_public ? tiering_root(t, p->before, number) : p->before;
     key.id = kv_tier_id_page(key.parent, key.tokens, t->c->page_tokens);
     for (; key.group < t->c->n_groups; key.group++) {
         kv_fetch f = kv_tiers_fetch(tiers, &key, frame_at(t, p, p->n_asked, key.group));
@@ -119,7 +125,8 @@ static quire_err reserve(kv_tiering *t, int32_t n) {
     return kv_seq_reserve(t->c, &t->seq, n * t->c->page_tokens, &none);
 }
 
-/* Puts n fetched pages of tokens into the pool and the index, and gives their frames back. False: there is no room. */
+/* Puts n fetched pages of tokens into the pool and the index, and gives their frames
+ * back. False: there is no room. */
 static bool publish(kv_tiering *t, promotion *p, int32_t n) {
     stand(t, p->s, p->tokens, p->n_done * t->c->page_tokens);
     const kv_mover *mover = t->c->mover;
@@ -128,7 +135,8 @@ static bool publish(kv_tiering *t, promotion *p, int32_t n) {
     for (int32_t i = p->n_done; fits && i < p->n_done + n; i++) {
         for (int32_t g = 0; g < t->c->n_groups; g++) {
             frame_move m = {.frame = *frame_at(t, p, i, g)};
-            m.fence = mover->write(mover->context, t->seq.tables[g].pages[i], kv_tiers_take(t->tiers, m.frame));
+            m.fence =
+                mover->write(mover->context, t->seq.tables[g].pages[i], kv_tiers_take(t->tiers, m.frame));
             tiering_end_move(t, &m);
         }
     }
@@ -158,12 +166,18 @@ void promotion_advance(kv_tiering *t, promotion *p, int64_t now_us) {
     }
 }
 
-/* Begins to promote the pages of tokens[0..n) behind those in the pool, if these are not all that s can use. */
+/* Begins to promote the pages of tokens[0..n) behind those in the pool, if these are not
+ * all that s can use. */
 static void begin(kv_tiering *t, promotion *p, kv_seq *s, const int32_t *tokens, int32_t n, int64_t now_us) {
     int32_t n_total = n / t->c->page_tokens;
     stand_to_go_on(t, s, tokens, n_total * t->c->page_tokens);
     const kv_path *path = &t->seq.path;
-    *p = (promotion){.s = s, .tokens = tokens, .n_done = path->n_pages, .n_asked = path->n_pages, .n_total = n_total, .frames = p->frames};
+    *p = (promotion){.s = s,
+                     .tokens = tokens,
+                     .n_done = path->n_pages,
+                     .n_asked = path->n_pages,
+                     .n_total = n_total,
+                     .frames = p->frames};
     if (path->n_pages > 0 && path->n_pages < n_total) {
         p->before = tiering_name(t, path->entry);
     }
@@ -174,7 +188,8 @@ static void begin(kv_tiering *t, promotion *p, kv_seq *s, const int32_t *tokens,
 
 /* ---- a waiting sequence's side ---- */
 
-bool kv_tiering_waits(kv_tiering *t, kv_seq *s, const int32_t *tokens, int32_t n, int64_t now_us, int64_t wait_us) {
+bool kv_tiering_waits(kv_tiering *t, kv_seq *s, const int32_t *tokens, int32_t n, int64_t now_us,
+                      int64_t wait_us) {
     if (t == NULL || !s->has_path || s->tier_wait == KV_TIER_WAIT_OVER) {
         return false;
     }

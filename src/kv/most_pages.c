@@ -1,6 +1,7 @@
 #include "kv/most_pages.h"
 
-/* Pages that n >= 1 consecutive tokens touch at most, wherever the first one lies in its page. */
+/* Pages that n >= 1 consecutive tokens touch at most, wherever the first one lies in its
+ * page. */
 static int32_t touched(int64_t n, int32_t page_tokens) {
     int64_t pages = (n - 1 + page_tokens - 1) / page_tokens + 1;
     return pages < INT32_MAX ? (int32_t)pages : INT32_MAX;

@@ -9,8 +9,9 @@
 
 #define AHEAD 8 /* prefetch distance in pages: about as many memory accesses as can be under way */
 
-/* A page's metadata lies in one cache line: the pages of a long-used pool come in no order, and each access waits for memory. Entries are
- * encoded so that zeroed memory is a pool of free pages: opening touches no page's metadata. */
+/* A page's metadata lies in one cache line: the pages of a long-used pool come in no
+ * order, and each access waits for memory. Entries are encoded so that zeroed memory is a
+ * pool of free pages: opening touches no page's metadata. */
 typedef struct page_state {
     _Atomic int32_t count; /* references */
     _Atomic int32_t next;  /* younger in the eviction queue */
@@ -47,7 +48,8 @@ static int32_t get_entry(const kv_pool *pool, int32_t page) {
     return ~pool->page[page].entry;
 }
 
-/* Prefetches a page's metadata. A macro, since gcc drops calls of a function that only prefetches. */
+/* Prefetches a page's metadata. A macro, since gcc drops calls of a function that only
+ * prefetches. */
 #define PREFETCH(pool, id) __builtin_prefetch(&(pool)->page[(id) >= 0 ? (id) : 0], 1)
 
 quire_err kv_pool_open(int32_t n_pages, kv_pool **out) {
@@ -90,7 +92,8 @@ quire_err kv_pool_reserve(kv_pool *pool, int32_t n, page_id *ids) {
     return QUIRE_OK;
 }
 
-/* ---- the eviction queue: a ring through the sentinel n_pages, oldest after it, youngest before it ---- */
+/* ---- the eviction queue: a ring through the sentinel n_pages, oldest after it, youngest
+ * before it ---- */
 
 static void enqueue(kv_pool *pool, int32_t page) {
     int32_t sentinel = pool->n_pages, youngest = get_prev(pool, sentinel);
@@ -122,7 +125,8 @@ void kv_pool_share(kv_pool *pool, page_id id) {
     }
 }
 
-/* Drops a reference; whether it was the last one. A lone holder needs no exchange: no other thread can share what only it holds. */
+/* Drops a reference; whether it was the last one. A lone holder needs no exchange: no
+ * other thread can share what only it holds. */
 static bool let_go(kv_pool *pool, int32_t page) {
     _Atomic int32_t *count = &pool->page[page].count;
     if (atomic_load_explicit(count, memory_order_acquire) == 1) {
@@ -178,7 +182,8 @@ kv_counts kv_pool_counts(const kv_pool *pool) {
 }
 
 int64_t kv_pool_bytes(const kv_pool *pool) {
-    return (int64_t)sizeof *pool + ((int64_t)pool->n_pages + 1) * (int64_t)sizeof *pool->page + free_pages_bytes(pool->free);
+    return (int64_t)sizeof *pool + ((int64_t)pool->n_pages + 1) * (int64_t)sizeof *pool->page +
+           free_pages_bytes(pool->free);
 }
 
 void kv_pool_index(kv_pool *pool, page_id id, int32_t entry) {
@@ -240,8 +245,9 @@ static quire_err check_free(const kv_pool *pool, quire_error *err) {
     for (page_id id = {0}; id.v < pool->n_pages; id.v++) {
         bool unused = kv_pool_count(pool, id) == 0 && get_entry(pool, id.v) < 0;
         if (unused != free_pages_has(pool->free, id)) {
-            return err_set(err, QUIRE_INTERNAL, -1, "kv pool: page %d is %s, with count %d and entry %d", (int)id.v,
-                           unused ? "not free" : "free", (int)kv_pool_count(pool, id), (int)get_entry(pool, id.v));
+            return err_set(err, QUIRE_INTERNAL, -1, "kv pool: page %d is %s, with count %d and entry %d",
+                           (int)id.v, unused ? "not free" : "free", (int)kv_pool_count(pool, id),
+                           (int)get_entry(pool, id.v));
         }
     }
     return QUIRE_OK;
@@ -250,20 +256,25 @@ static quire_err check_free(const kv_pool *pool, quire_error *err) {
 /* Checks the eviction queue: n_cached indexed pages with count 0, linked both ways. */
 static quire_err check_queue(const kv_pool *pool, int32_t n_cached, quire_error *err) {
     int32_t n = 0, older = pool->n_pages;
-    for (int32_t page = get_next(pool, older); page != pool->n_pages; older = page, page = get_next(pool, page)) {
+    for (int32_t page = get_next(pool, older); page != pool->n_pages;
+         older = page, page = get_next(pool, page)) {
         if (page < 0 || page >= pool->n_pages || get_prev(pool, page) != older) {
-            return err_set(err, QUIRE_INTERNAL, -1, "kv pool: the eviction queue is broken at page %d after %d", page, older);
+            return err_set(err, QUIRE_INTERNAL, -1,
+                           "kv pool: the eviction queue is broken at page %d after %d", page, older);
         }
         if (kv_pool_count(pool, (page_id){page}) != 0 || get_entry(pool, page) < 0) {
-            return err_set(err, QUIRE_INTERNAL, -1, "kv pool: page %d is on the eviction queue with count %d and entry %d", page,
+            return err_set(err, QUIRE_INTERNAL, -1,
+                           "kv pool: page %d is on the eviction queue with count %d and entry %d", page,
                            kv_pool_count(pool, (page_id){page}), get_entry(pool, page));
         }
         if (++n > n_cached) {
-            return err_set(err, QUIRE_INTERNAL, -1, "kv pool: the eviction queue holds more than the %d cached pages", n_cached);
+            return err_set(err, QUIRE_INTERNAL, -1,
+                           "kv pool: the eviction queue holds more than the %d cached pages", n_cached);
         }
     }
     if (n != n_cached || get_prev(pool, pool->n_pages) != older) {
-        return err_set(err, QUIRE_INTERNAL, -1, "kv pool: the eviction queue holds %d pages, %d are counted cached", n, n_cached);
+        return err_set(err, QUIRE_INTERNAL, -1,
+                       "kv pool: the eviction queue holds %d pages, %d are counted cached", n, n_cached);
     }
     return QUIRE_OK;
 }
@@ -281,7 +292,8 @@ quire_err kv_pool_check(const kv_pool *pool, quire_error *err) {
         n_held += count > 0;
     }
     if (n_held != c.n_held) {
-        return err_set(err, QUIRE_INTERNAL, -1, "kv pool: %d pages have holders, but %d free and %d cached of %d leave %d", n_held,
+        return err_set(err, QUIRE_INTERNAL, -1,
+                       "kv pool: %d pages have holders, but %d free and %d cached of %d leave %d", n_held,
                        c.n_free, c.n_cached, c.n_pages, c.n_held);
     }
     return QUIRE_OK;

@@ -1,12 +1,17 @@
-/* The page pool is a fixed set of equal pages, which sequences reserve and share by reference count.
+/* The page pool is a fixed set of equal pages, which sequences reserve and share by
+ * reference count.
  *
- *   free --reserve--> held (count 1) --share--> held (count 2..) --release--> free, or cached where the page is indexed
- *   cached --share--> held (count 1)        cached --unindex--> free        held --index--> held and indexed
+ *   free --reserve--> held (count 1) --share--> held (count 2..) --release--> free, or
+ *                                                          cached where it is indexed
+ *   cached --share--> held (count 1)    cached --unindex--> free
+ *   held --index--> held and indexed
  *
- * Invariant: n_free + n_held + n_cached == n_pages, and a page is in exactly one of the three (kv_pool_check). Held: count > 0. Cached:
- * count 0, indexed, in the eviction queue. Free: count 0, not indexed, in the set of free pages. A page's content stays until the page is
- * reserved again. Threads: reserve, share and release of unindexed pages from any thread; all else by the engine thread. Integers only: the
- * pool never touches a page's content. 16.2 bytes of metadata a page. */
+ * Invariant: n_free + n_held + n_cached == n_pages, and a page is in exactly one of the
+ * three (kv_pool_check). Held: count > 0. Cached: count 0, indexed, in the eviction
+ * queue. Free: count 0, not indexed, in the set of free pages. A page's content stays
+ * until the page is reserved again. Threads: reserve, share and release of unindexed
+ * pages from any thread; all else by the engine thread. Integers only: the pool never
+ * touches a page's content. 16.2 bytes of metadata a page. */
 #ifndef KV_POOL_H
 #define KV_POOL_H
 
@@ -26,15 +31,18 @@ typedef struct kv_counts {
 quire_err kv_pool_open(int32_t n_pages, kv_pool **out);
 void kv_pool_close(kv_pool *pool);
 
-/* Takes n pages, each with count 1, into ids[0..n), or none: QUIRE_NO_ROOM if fewer than n are free, and the pool is unchanged.
- * O(n); without a lock where one region has n (kv/free_pages.h). */
+/* Takes n pages, each with count 1, into ids[0..n), or none: QUIRE_NO_ROOM if fewer than
+ * n are free, and the pool is unchanged. O(n); without a lock where one region has n
+ * (kv/free_pages.h). */
 quire_err kv_pool_reserve(kv_pool *pool, int32_t n, page_id *ids);
-/* Adds a reference to a held or cached page; a cached one leaves the eviction queue. O(1). */
+/* Adds a reference to a held or cached page; a cached one leaves the eviction queue.
+ * O(1). */
 void kv_pool_share(kv_pool *pool, page_id id);
-/* Drops a reference. The last one frees the page, or puts it at the young end of the eviction queue if it is indexed. O(1). */
+/* Drops a reference. The last one frees the page, or puts it at the young end of the
+ * eviction queue if it is indexed. O(1). */
 void kv_pool_release(kv_pool *pool, page_id id);
-/* Releases ids[n - 1], ..., ids[0]. A sequence's pages are released from the end, so that the eviction queue has a page before those that
- * it follows. PAGE_NONE is skipped. */
+/* Releases ids[n - 1], ..., ids[0]. A sequence's pages are released from the end, so that
+ * the eviction queue has a page before those that it follows. PAGE_NONE is skipped. */
 void kv_pool_release_all(kv_pool *pool, const page_id *ids, int32_t n);
 int32_t kv_pool_count(const kv_pool *pool, page_id id);
 kv_counts kv_pool_counts(const kv_pool *pool);
@@ -52,19 +60,22 @@ int32_t kv_pool_entry(const kv_pool *pool, page_id id);
 page_id kv_pool_oldest(const kv_pool *pool);
 /* The cached page that was released next after this cached one, or PAGE_NONE. */
 page_id kv_pool_younger(const kv_pool *pool, page_id id);
-/* fn is called after a page has become cached or is cached no more; it must not change the pool. One watcher; NULL: none. */
+/* fn is called after a page has become cached or is cached no more; it must not change
+ * the pool. One watcher; NULL: none. */
 typedef void kv_pool_watch_fn(void *context, page_id id, bool cached);
 void kv_pool_watch(kv_pool *pool, kv_pool_watch_fn *fn, void *context);
-/* Whether the page must not be written in place: it has other holders, or it is indexed. */
+/* Whether the page must not be written in place: it has other holders, or it is
+ * indexed. */
 bool kv_pool_is_shared(const kv_pool *pool, page_id id);
 
 /* fn is called for n free pages, first.v up to first.v + n - 1. */
 typedef void kv_pool_run_fn(void *context, page_id first, int32_t n);
-/* Makes the next reservations start at the lowest free pages again, and calls fn for each longest run of free pages. No other thread may be
- * inside the pool. O(pages). */
+/* Makes the next reservations start at the lowest free pages again, and calls fn for each
+ * longest run of free pages. No other thread may be inside the pool. O(pages). */
 void kv_pool_tidy(kv_pool *pool, kv_pool_run_fn *fn, void *context);
 
-/* Checks the invariant; else QUIRE_INTERNAL and what is wrong. No other thread may be inside the pool. O(n). */
+/* Checks the invariant; else QUIRE_INTERNAL and what is wrong. No other thread may be
+ * inside the pool. O(n). */
 quire_err kv_pool_check(const kv_pool *pool, quire_error *err);
 
 #endif

@@ -22,7 +22,8 @@ static bool begins_with(const kv_public *one, const int32_t *tokens, int32_t n) 
     return one->n <= n && memcmp(one->tokens, tokens, (size_t)one->n * sizeof *tokens) == 0;
 }
 
-quire_err kv_publics_add(kv_publics *p, const void *scope, size_t n_scope, const int32_t *tokens, int32_t n, int32_t page_tokens) {
+quire_err kv_publics_add(kv_publics *p, const void *scope, size_t n_scope, const int32_t *tokens, int32_t n,
+                         int32_t page_tokens) {
     n -= n % page_tokens;
     if (n <= 0) {
         return QUIRE_INVALID;
@@ -32,7 +33,10 @@ quire_err kv_publics_add(kv_publics *p, const void *scope, size_t n_scope, const
         return QUIRE_OK;
     }
     TRY(mem_grow(&p->list, &p->cap, (size_t)p->n + 1, sizeof *p->list));
-    kv_public one = {.scope = mem_new(n_scope, 1), .n_scope = n_scope, .tokens = mem_new((size_t)n, sizeof *tokens), .n = n};
+    kv_public one = {.scope = mem_new(n_scope, 1),
+                     .n_scope = n_scope,
+                     .tokens = mem_new((size_t)n, sizeof *tokens),
+                     .n = n};
     if (one.scope == NULL || one.tokens == NULL) {
         mem_free(one.scope);
         mem_free(one.tokens);
@@ -44,7 +48,8 @@ quire_err kv_publics_add(kv_publics *p, const void *scope, size_t n_scope, const
     return QUIRE_OK;
 }
 
-int32_t kv_publics_find(const kv_publics *p, const void *scope, size_t n_scope, const int32_t *tokens, int32_t n) {
+int32_t kv_publics_find(const kv_publics *p, const void *scope, size_t n_scope, const int32_t *tokens,
+                        int32_t n) {
     int32_t best = PUBLIC_NONE;
     for (int32_t i = 0; i < p->n; i++) {
         bool longer = best == PUBLIC_NONE || p->list[i].n > p->list[best].n;

@@ -1,5 +1,5 @@
-/* Implements quire_kv.h over kv_cache and kv_seq: sequences that keep their tokens, snapshots and lists of copies, for users without an
- * engine. */
+/* Implements quire_kv.h over kv_cache and kv_seq: sequences that keep their tokens,
+ * snapshots and lists of copies, for users without an engine. */
 #include "quire_kv.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@
 struct quire_kv_seq {
     quire_kv *kv;
     quire_kv_seq *prev, *next; /* in the ring of open sequences */
-    kv_seq s; /* s.n_computed: tokens that were committed */
+    kv_seq s;                  /* s.n_computed: tokens that were committed */
     int32_t *tokens;
     size_t cap_tokens;
     int32_t n;
@@ -25,7 +25,9 @@ struct quire_kv {
     int32_t n_seqs;
     int64_t n_opened;
     kv_copies copies;
-    quire_kv_copy *taken; /* what quire_kv_copies returned last; grown with copies, so that returning them cannot fail */
+    /* what quire_kv_copies returned last; grown with copies, so that returning them
+     * cannot fail */
+    quire_kv_copy *taken;
     size_t cap_taken;
 };
 
@@ -34,9 +36,10 @@ void quire_kv_options_init(quire_kv_options *o) {
 }
 
 static bool options_are_valid(const quire_kv_options *o) {
-    bool valid = o->page_tokens >= 1 && o->page_tokens <= KV_MAX_PAGE_TOKENS && (o->page_tokens & (o->page_tokens - 1)) == 0 &&
-                 o->n_groups >= 1 && o->n_groups <= QUIRE_KV_MAX_GROUPS && o->max_seqs >= 1 && o->max_namespaces >= 1 && o->n_events >= 0 &&
-                 o->policy >= QUIRE_KV_LRU && o->policy <= QUIRE_KV_LEARNED &&
+    bool valid = o->page_tokens >= 1 && o->page_tokens <= KV_MAX_PAGE_TOKENS &&
+                 (o->page_tokens & (o->page_tokens - 1)) == 0 && o->n_groups >= 1 &&
+                 o->n_groups <= QUIRE_KV_MAX_GROUPS && o->max_seqs >= 1 && o->max_namespaces >= 1 &&
+                 o->n_events >= 0 && o->policy >= QUIRE_KV_LRU && o->policy <= QUIRE_KV_LEARNED &&
                  (o->granularity == QUIRE_KV_TOKEN || o->granularity == QUIRE_KV_PAGE);
     for (int32_t g = 0; valid && g < o->n_groups; g++) {
         valid = o->windows[g] >= 0;
@@ -44,7 +47,8 @@ static bool options_are_valid(const quire_kv_options *o) {
     return valid;
 }
 
-/* Converts the options to kv_cache's; QUIRE_INVALID for snapshots that no pool can hold. */
+/* Converts the options to kv_cache's; QUIRE_INVALID for snapshots that no pool can
+ * hold. */
 static quire_err cache_options(const quire_kv_options *o, kv_cache_options *co) {
     int64_t n_state_pages = 0;
     *co = (kv_cache_options){.n_pages = o->n_pages,
@@ -53,7 +57,8 @@ static quire_err cache_options(const quire_kv_options *o, kv_cache_options *co) 
                              .max_namespaces = o->max_namespaces,
                              .n_events = o->n_events,
                              .seed = o->seed,
-                             .granularity = o->granularity == QUIRE_KV_TOKEN ? KV_GRANULARITY_TOKEN : KV_GRANULARITY_PAGE,
+                             .granularity = o->granularity == QUIRE_KV_TOKEN ? KV_GRANULARITY_TOKEN
+                                                                             : KV_GRANULARITY_PAGE,
                              .policy = (kv_policy)o->policy};
     for (int32_t g = 0; g < o->n_groups; g++) {
         co->windows[g] = o->windows[g];
@@ -71,7 +76,8 @@ static quire_err cache_options(const quire_kv_options *o, kv_cache_options *co) 
 
 quire_err quire_kv_open(const quire_kv_options *o, quire_kv **out) {
     _Static_assert((int)QUIRE_KV_LRU == (int)KV_EVICT_LRU && (int)QUIRE_KV_LFU == (int)KV_EVICT_LFU &&
-                       (int)QUIRE_KV_GDSF == (int)KV_EVICT_GDSF && (int)QUIRE_KV_LEARNED == (int)KV_EVICT_LEARNED,
+                       (int)QUIRE_KV_GDSF == (int)KV_EVICT_GDSF &&
+                       (int)QUIRE_KV_LEARNED == (int)KV_EVICT_LEARNED,
                    "the public policies are the room's");
     _Static_assert(QUIRE_KV_MAX_GROUPS == KV_MAX_GROUPS, "the public limit is the room's");
     if (!options_are_valid(o)) {
@@ -135,20 +141,24 @@ static bool is_state(const quire_kv *kv, int32_t g) {
     return g >= kv->c.n_token_groups;
 }
 
-/* Reserves memory for one more copy a group, and of a whole state, here and in the list that is returned. */
+/* Reserves memory for one more copy a group, and of a whole state, here and in the list
+ * that is returned. */
 static quire_err reserve_copies(quire_kv *kv) {
-    size_t n = (size_t)kv->copies.n + (size_t)kv->c.n_token_groups + (size_t)kv->c.n_state_pages, cap = (size_t)kv->copies.cap;
+    size_t n = (size_t)kv->copies.n + (size_t)kv->c.n_token_groups + (size_t)kv->c.n_state_pages,
+           cap = (size_t)kv->copies.cap;
     TRY(mem_grow(&kv->copies.pairs, &cap, n, sizeof *kv->copies.pairs));
     kv->copies.cap = (int32_t)cap;
     return mem_grow(&kv->taken, &kv->cap_taken, n, sizeof *kv->taken);
 }
 
-/* Reserves pages for n tokens behind those that have some. What may fail comes before what changes, but for evictions. */
+/* Reserves pages for n tokens behind those that have some. What may fail comes before
+ * what changes, but for evictions. */
 static quire_err grow(quire_kv_seq *seq, int32_t n) {
     quire_kv *kv = seq->kv;
     TRY(reserve_copies(kv));
     if (kv->c.n_state_pages > 0 && kv_seq_needs(&kv->c, &seq->s, n) > kv_cache_available(&kv->c)) {
-        kv_index_take_over(kv->c.index, seq->s.tables + kv->c.n_token_groups); /* so that reuse never needs more pages than a cold start */
+        /* so that reuse never needs more pages than a cold start */
+        kv_index_take_over(kv->c.index, seq->s.tables + kv->c.n_token_groups);
     }
     int64_t needs = kv_seq_needs(&kv->c, &seq->s, n);
     if (needs > kv->o.n_pages) {
@@ -170,7 +180,8 @@ static quire_err fill_seq(quire_kv_seq *seq, const int32_t *tokens, int32_t n, i
 }
 
 /* Opens the sequence at path, which it owns: the path is left when this fails. */
-static quire_err open_at(quire_kv *kv, kv_path path, const int32_t *tokens, int32_t n, quire_kv_seq **out, int32_t *n_cached) {
+static quire_err open_at(quire_kv *kv, kv_path path, const int32_t *tokens, int32_t n, quire_kv_seq **out,
+                         int32_t *n_cached) {
     quire_kv_seq *seq;
     int32_t n_found = 0;
     quire_err e = n < 1 ? QUIRE_INVALID : make_seq(kv, &seq);
@@ -190,19 +201,21 @@ static quire_err open_at(quire_kv *kv, kv_path path, const int32_t *tokens, int3
     return QUIRE_OK;
 }
 
-quire_err quire_kv_seq_open(quire_kv *kv, const void *namespace, size_t n_namespace, const int32_t *tokens, int32_t n, quire_kv_seq **out,
-                            int32_t *n_cached) {
+quire_err quire_kv_seq_open(quire_kv *kv, const void *namespace, size_t n_namespace, const int32_t *tokens,
+                            int32_t n, quire_kv_seq **out, int32_t *n_cached) {
     kv_path path;
     TRY(kv_index_enter(kv->c.index, namespace, n_namespace, &path));
     return open_at(kv, path, tokens, n, out, n_cached);
 }
 
-quire_err quire_kv_add_public(quire_kv *kv, const void *scope, size_t n_scope, const int32_t *tokens, int32_t n) {
+quire_err quire_kv_add_public(quire_kv *kv, const void *scope, size_t n_scope, const int32_t *tokens,
+                              int32_t n) {
     return kv_index_add_public(kv->c.index, scope, n_scope, tokens, n);
 }
 
-quire_err quire_kv_seq_open_public(quire_kv *kv, const void *scope, size_t n_scope, const void *namespace, size_t n_namespace,
-                                   const int32_t *tokens, int32_t n, quire_kv_seq **out, int32_t *n_cached) {
+quire_err quire_kv_seq_open_public(quire_kv *kv, const void *scope, size_t n_scope, const void *namespace,
+                                   size_t n_namespace, const int32_t *tokens, int32_t n, quire_kv_seq **out,
+                                   int32_t *n_cached) {
     kv_path path;
     TRY(kv_index_enter_public(kv->c.index, scope, n_scope, namespace, n_namespace, tokens, n, &path));
     return open_at(kv, path, tokens, n, out, n_cached);
@@ -271,7 +284,8 @@ quire_err quire_kv_seq_truncate(quire_kv_seq *seq, int32_t n) {
         return QUIRE_INVALID;
     }
     if (kv->c.n_state_pages > 0 && n > 0 && n < seq->n) {
-        TRY(kv_index_restore(kv->c.index, &seq->s.path, seq->tokens, n, seq->s.tables + kv->c.n_token_groups));
+        TRY(kv_index_restore(kv->c.index, &seq->s.path, seq->tokens, n,
+                             seq->s.tables + kv->c.n_token_groups));
     }
     kv_seq_truncate(&kv->c, &seq->s, n);
     seq->n = n;
@@ -314,7 +328,9 @@ int32_t quire_kv_seq_length(const quire_kv_seq *seq) {
 int64_t quire_kv_seq_slot(const quire_kv_seq *seq, int32_t group, int32_t position) {
     const kv_table *t = &seq->s.tables[group];
     int32_t size = seq->kv->o.page_tokens;
-    return is_state(seq->kv, group) || t->pages[position / size].v == PAGE_NONE.v ? -1 : kv_table_slot(t, position, size);
+    return is_state(seq->kv, group) || t->pages[position / size].v == PAGE_NONE.v
+               ? -1
+               : kv_table_slot(t, position, size);
 }
 
 const int32_t *quire_kv_seq_pages(const quire_kv_seq *seq, int32_t group, int32_t *n) {

@@ -14,7 +14,11 @@ const int32_t *kv_snapshots_tail(const kv_snapshots *s, int32_t snapshot) {
 }
 
 quire_err kv_snapshots_open(kv_snapshots *s, kv_pool *pool, const kv_snapshot_shape *shape) {
-    *s = (kv_snapshots){.pool = pool, .shape = *shape, .unused = SNAPSHOT_NONE, .oldest = SNAPSHOT_NONE, .youngest = SNAPSHOT_NONE};
+    *s = (kv_snapshots){.pool = pool,
+                        .shape = *shape,
+                        .unused = SNAPSHOT_NONE,
+                        .oldest = SNAPSHOT_NONE,
+                        .youngest = SNAPSHOT_NONE};
     int32_t n_pool = kv_pool_counts(pool).n_pages;
     for (int32_t g = 0; g < shape->n_groups; g++) {
         if (shape->state_pages[g] < 1 || shape->state_pages[g] > n_pool - s->n_pages) {
@@ -102,7 +106,8 @@ int32_t kv_snapshots_deepest(const kv_snapshots *s, int32_t place, const int32_t
 
 /* ---- adding and dropping ---- */
 
-int32_t kv_snapshots_add(kv_snapshots *s, int32_t place, const int32_t *tail, int32_t n_tail, const kv_table *tables) {
+int32_t kv_snapshots_add(kv_snapshots *s, int32_t place, const int32_t *tail, int32_t n_tail,
+                         const kv_table *tables) {
     int32_t i = kv_snapshots_find(s, place, tail, n_tail);
     if (i != SNAPSHOT_NONE) {
         touch(s, i);
@@ -182,20 +187,22 @@ static quire_err check_one(const kv_snapshots *s, int32_t i, int32_t place, quir
     const kv_snapshot *x = &s->list[i];
     if (x->place != place || x->n_tail < 0 || x->n_tail >= s->shape.page_tokens ||
         kv_snapshots_find(s, place, kv_snapshots_tail(s, i), x->n_tail) != i) {
-        return err_set(err, QUIRE_INTERNAL, -1, "kv snapshots: %d stands at place %d with a tail of %d, not at %d or not alone", i,
+        return err_set(err, QUIRE_INTERNAL, -1,
+                       "kv snapshots: %d stands at place %d with a tail of %d, not at %d or not alone", i,
                        x->place, x->n_tail, place);
     }
     int32_t n_held = 0;
     for (int32_t p = 0; p < s->n_pages; p++) {
         page_id page = {pages_of(s, i)[p]};
         if (kv_pool_entry(s->pool, page) != s->shape.first_mark + i) {
-            return err_set(err, QUIRE_INTERNAL, -1, "kv snapshots: page %d of snapshot %d is marked %d", page.v, i,
-                           kv_pool_entry(s->pool, page));
+            return err_set(err, QUIRE_INTERNAL, -1, "kv snapshots: page %d of snapshot %d is marked %d",
+                           page.v, i, kv_pool_entry(s->pool, page));
         }
         n_held += kv_pool_count(s->pool, page) > 0;
     }
     if (n_held != 0 && n_held != s->n_pages) {
-        return err_set(err, QUIRE_INTERNAL, -1, "kv snapshots: of %d pages of snapshot %d, %d are held", s->n_pages, i, n_held);
+        return err_set(err, QUIRE_INTERNAL, -1, "kv snapshots: of %d pages of snapshot %d, %d are held",
+                       s->n_pages, i, n_held);
     }
     return QUIRE_OK;
 }
@@ -207,13 +214,15 @@ quire_err kv_snapshots_check(const kv_snapshots *s, int32_t *n_marked, quire_err
             TRY(check_one(s, i, place, err));
         }
     }
-    for (int32_t i = s->oldest, older = SNAPSHOT_NONE; i != SNAPSHOT_NONE && n_used <= s->n; older = i, i = s->list[i].younger, n_used++) {
+    for (int32_t i = s->oldest, older = SNAPSHOT_NONE; i != SNAPSHOT_NONE && n_used <= s->n;
+         older = i, i = s->list[i].younger, n_used++) {
         if (s->list[i].older != older) {
             return err_set(err, QUIRE_INTERNAL, -1, "kv snapshots: the order of use is broken at %d", i);
         }
     }
     if (n_placed != s->n || n_used != s->n || s->n > s->shape.cap) {
-        return err_set(err, QUIRE_INTERNAL, -1, "kv snapshots: %d are counted, %d stand at places, %d are in the order of use", s->n,
+        return err_set(err, QUIRE_INTERNAL, -1,
+                       "kv snapshots: %d are counted, %d stand at places, %d are in the order of use", s->n,
                        n_placed, n_used);
     }
     *n_marked += s->n * s->n_pages;

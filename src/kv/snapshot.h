@@ -1,13 +1,19 @@
-/* Snapshots keep recurrent states as they are after a prefix, for requests that continue from there (docs/design.md, Pages).
+/* Snapshots keep recurrent states as they are after a prefix, for requests that continue
+ * from there (docs/design.md, Pages).
  *
- * A state cannot be cut like keys and values: the state after n tokens is known only if it was kept at that point. A snapshot consists of
- * the whole pages of all state groups of a model. It belongs to a place in the tree, which is an entry or a namespace's start, and to the
- * tokens behind it that do not fill a page (its tail). Taking one copies nothing: the sequence's own pages are indexed, and the sequence
- * copies them before it writes again (kv_table_state_append). A sequence that restores a snapshot does the same.
+ * A state cannot be cut like keys and values: the state after n tokens is known only if
+ * it was kept at that point. A snapshot consists of the whole pages of all state groups
+ * of a model. It belongs to a place in the tree, which is an entry or a namespace's
+ * start, and to the tokens behind it that do not fill a page (its tail). Taking one
+ * copies nothing: the sequence's own pages are indexed, and the sequence copies them
+ * before it writes again (kv_table_state_append). A sequence that restores a snapshot
+ * does the same.
  *
- * Invariant (kv_snapshots_check): a snapshot's pages are indexed in the pool under first_mark + its number, and no two snapshots have the
- * same place and tail. So its pages are held or cached together; when one is evicted all are dropped. At most cap are kept; beyond that the
- * one unused longest is dropped. Owner: the engine thread. Allocated at open. */
+ * Invariant (kv_snapshots_check): a snapshot's pages are indexed in the pool under
+ * first_mark + its number, and no two snapshots have the same place and tail. So its
+ * pages are held or cached together; when one is evicted all are dropped. At most cap are
+ * kept; beyond that the one unused longest is dropped. Owner: the engine thread.
+ * Allocated at open. */
 #ifndef KV_SNAPSHOT_H
 #define KV_SNAPSHOT_H
 
@@ -47,16 +53,20 @@ int64_t kv_snapshots_bytes(const kv_snapshots *s);
 /* Closes them. The caller unindexes their pages in the pool. */
 void kv_snapshots_close(kv_snapshots *s);
 
-/* The snapshot at a place with exactly that tail, or SNAPSHOT_NONE. O(snapshots at the place), as the next. */
+/* The snapshot at a place with exactly that tail, or SNAPSHOT_NONE. O(snapshots at the
+ * place), as the next. */
 int32_t kv_snapshots_find(const kv_snapshots *s, int32_t place, const int32_t *tail, int32_t n_tail);
-/* The snapshot whose tail is the longest prefix of tokens[0..n), at least 1 token; SNAPSHOT_NONE if there is none. */
+/* The snapshot whose tail is the longest prefix of tokens[0..n), at least 1 token;
+ * SNAPSHOT_NONE if there is none. */
 int32_t kv_snapshots_deepest(const kv_snapshots *s, int32_t place, const int32_t *tokens, int32_t n);
 /* The tokens of its tail. */
 const int32_t *kv_snapshots_tail(const kv_snapshots *s, int32_t snapshot);
-/* Keeps the state that tables[n_groups] hold and returns its number. SNAPSHOT_NONE when there is a snapshot of it already, which becomes
- * the youngest. */
-int32_t kv_snapshots_add(kv_snapshots *s, int32_t place, const int32_t *tail, int32_t n_tail, const kv_table *tables);
-/* Shares its pages into empty tables that have the capacity, and sets their length to n_tokens. It becomes the youngest. */
+/* Keeps the state that tables[n_groups] hold and returns its number. SNAPSHOT_NONE when
+ * there is a snapshot of it already, which becomes the youngest. */
+int32_t kv_snapshots_add(kv_snapshots *s, int32_t place, const int32_t *tail, int32_t n_tail,
+                         const kv_table *tables);
+/* Shares its pages into empty tables that have the capacity, and sets their length to
+ * n_tokens. It becomes the youngest. */
 void kv_snapshots_restore(kv_snapshots *s, int32_t snapshot, int32_t n_tokens, kv_table *tables);
 /* Drops a snapshot and unindexes its pages: cached ones become free. */
 void kv_snapshots_drop(kv_snapshots *s, int32_t snapshot);
@@ -64,8 +74,10 @@ void kv_snapshots_drop_place(kv_snapshots *s, int32_t place);
 
 /* ---- when a sequence takes snapshots ---- */
 
-/* The points at which one sequence takes snapshots: where its prompt branches off from what the tree had, before the last token of its
- * prompt (which every request computes itself), and every `interval` tokens. Zeroed but for interval: an empty sequence's plan. */
+/* The points at which one sequence takes snapshots: where its prompt branches off from
+ * what the tree had, before the last token of its prompt (which every request computes
+ * itself), and every `interval` tokens. Zeroed but for interval: an empty sequence's
+ * plan. */
 typedef struct kv_snapshot_plan {
     int32_t branch, prompt_end; /* tokens; 0: no such point */
     int32_t interval;           /* 0: none in between */
@@ -75,7 +87,8 @@ typedef struct kv_snapshot_plan {
 /* The next point, over last; INT32_MAX if there is none. */
 int32_t kv_snapshot_next(const kv_snapshot_plan *plan);
 
-/* Checks the invariant; adds the number of indexed pages to *n_marked. Else QUIRE_INTERNAL and what is wrong. O(places + pages). */
+/* Checks the invariant; adds the number of indexed pages to *n_marked. Else
+ * QUIRE_INTERNAL and what is wrong. O(places + pages). */
 quire_err kv_snapshots_check(const kv_snapshots *s, int32_t *n_marked, quire_error *err);
 
 #endif

@@ -18,7 +18,8 @@ quire_err kv_table_reserve(kv_table *t, int32_t n_pages) {
 
 quire_err kv_table_init(kv_table *t, int32_t cap_pages) {
     *t = (kv_table){0};
-    return kv_table_reserve(t, cap_pages + 1); /* append writes a copied tail behind the last entry before it moves it */
+    /* append writes a copied tail behind the last entry before it moves it */
+    return kv_table_reserve(t, cap_pages + 1);
 }
 
 void kv_table_deinit(kv_pool *pool, kv_table *t) {
@@ -33,7 +34,8 @@ void kv_table_clear(kv_pool *pool, kv_table *t) {
     t->n_tokens = 0;
 }
 
-/* The effect of an append: new entries at the end, and whether the part-filled tail is shared and must be copied first. */
+/* The effect of an append: new entries at the end, and whether the part-filled tail is
+ * shared and must be copied first. */
 typedef struct growth {
     int32_t n_new;
     bool copies_tail;
@@ -42,7 +44,8 @@ typedef struct growth {
 /* Most appends fit into the tail, which needs no division. */
 static growth plan_growth(const kv_pool *pool, const kv_table *t, int32_t n_tokens, int32_t page_tokens) {
     int64_t room = (int64_t)t->n_pages * page_tokens;
-    assert(n_tokens >= 0 && n_tokens <= INT32_MAX - t->n_tokens && t->n_pages == pages_for(t->n_tokens, page_tokens));
+    assert(n_tokens >= 0 && n_tokens <= INT32_MAX - t->n_tokens &&
+           t->n_pages == pages_for(t->n_tokens, page_tokens));
     bool fits = t->n_tokens + n_tokens <= room, writes_tail = n_tokens > 0 && t->n_tokens < room;
     return (growth){.n_new = fits ? 0 : pages_for(t->n_tokens + n_tokens, page_tokens) - t->n_pages,
                     .copies_tail = writes_tail && kv_pool_is_shared(pool, t->pages[t->n_pages - 1])};
@@ -63,7 +66,8 @@ static void add_copy(kv_copies *copies, page_id src, page_id dst) {
     copies->pairs[copies->n++].dst = dst;
 }
 
-/* Applies the growth: new pages are at the end already, `copy` replaces the shared tail. */
+/* Applies the growth: new pages are at the end already, `copy` replaces the shared
+ * tail. */
 static void grow(kv_pool *pool, kv_table *t, growth g, page_id copy, int32_t n_tokens, kv_copies *copies) {
     if (g.copies_tail) {
         page_id *tail = &t->pages[t->n_pages - 1];
@@ -75,7 +79,8 @@ static void grow(kv_pool *pool, kv_table *t, growth g, page_id copy, int32_t n_t
     t->n_tokens += n_tokens;
 }
 
-quire_err kv_table_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens, kv_copies *copies) {
+quire_err kv_table_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens,
+                          kv_copies *copies) {
     growth g = plan_growth(pool, t, n_tokens, page_tokens);
     if (g.copies_tail && copies->n == copies->cap) {
         return QUIRE_NO_ROOM;
@@ -90,7 +95,8 @@ quire_err kv_table_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t 
     return QUIRE_OK;
 }
 
-void kv_table_append_reserved(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens, kv_copies *copies, const page_id *ids) {
+void kv_table_append_reserved(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens,
+                              kv_copies *copies, const page_id *ids) {
     growth g = plan_growth(pool, t, n_tokens, page_tokens);
     assert(t->n_pages + g.n_new <= t->cap_pages && (!g.copies_tail || copies->n < copies->cap));
     for (int32_t i = 0; i < g.n_new; i++) {
@@ -110,7 +116,8 @@ int32_t kv_table_state_needs(const kv_pool *pool, const kv_table *t, int32_t sta
     return n;
 }
 
-void kv_table_state_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t state_pages, kv_copies *copies, const page_id *ids) {
+void kv_table_state_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t state_pages,
+                           kv_copies *copies, const page_id *ids) {
     assert(t->cap_pages >= state_pages);
     for (int32_t i = 0; i < t->n_pages; i++) {
         page_id page = t->pages[i];
@@ -137,7 +144,8 @@ void kv_table_truncate(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t pag
 }
 
 void kv_table_skip(kv_table *t, int32_t n_tokens, int32_t page_tokens) {
-    assert(t->n_tokens % page_tokens == 0 && n_tokens % page_tokens == 0 && n_tokens / page_tokens <= t->cap_pages);
+    assert(t->n_tokens % page_tokens == 0 && n_tokens % page_tokens == 0 &&
+           n_tokens / page_tokens <= t->cap_pages);
     for (; t->n_tokens < n_tokens; t->n_tokens += page_tokens) {
         t->pages[t->n_pages++] = PAGE_NONE;
     }
@@ -151,7 +159,8 @@ void kv_table_forget(kv_pool *pool, kv_table *t, int32_t position, int32_t page_
     }
 }
 
-static quire_err fork_first(kv_pool *pool, const kv_table *from, int32_t n_pages, int32_t n_tokens, kv_table *to) {
+static quire_err fork_first(kv_pool *pool, const kv_table *from, int32_t n_pages, int32_t n_tokens,
+                            kv_table *to) {
     assert(to->n_pages == 0);
     TRY(kv_table_reserve(to, n_pages));
     for (int32_t i = 0; i < n_pages; i++) {
@@ -169,7 +178,8 @@ quire_err kv_table_fork(kv_pool *pool, const kv_table *from, kv_table *to) {
     return fork_first(pool, from, from->n_pages, from->n_tokens, to);
 }
 
-quire_err kv_table_fork_first(kv_pool *pool, const kv_table *from, int32_t n_tokens, int32_t page_tokens, kv_table *to) {
+quire_err kv_table_fork_first(kv_pool *pool, const kv_table *from, int32_t n_tokens, int32_t page_tokens,
+                              kv_table *to) {
     assert(n_tokens >= 0 && n_tokens <= from->n_tokens);
     return fork_first(pool, from, pages_for(n_tokens, page_tokens), n_tokens, to);
 }

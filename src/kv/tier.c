@@ -9,11 +9,13 @@
 #include "kv/tier_file.h"
 #include "kv/tier_redis.h"
 
-#define FRAME_NONE     (-1)
-#define STAGING_BYTES  ((int64_t)64 << 20) /* frames for pages in transfer, besides those of the host tier */
-#define MIN_STAGING    16
-#define MAX_STAGING    1024
-#define PAGES_STAGED   2 /* pages of tokens of which every group has a staging frame, however many groups there are */
+#define FRAME_NONE    (-1)
+#define STAGING_BYTES ((int64_t)64 << 20) /* frames for pages in transfer, besides those of the host tier */
+#define MIN_STAGING   16
+#define MAX_STAGING   1024
+/* pages of tokens of which every group has a staging frame, however many groups there
+ * are */
+#define PAGES_STAGED   2
 #define JOBS_A_FRAME   2 /* one for the file and one for Redis at a time */
 #define KEPT_FOR_READS 4 /* a quarter of the staging frames is not used for writing */
 
@@ -21,8 +23,8 @@ typedef enum frame_state { FRAME_FREE, FRAME_FILLING, FRAME_PENDING, FRAME_READY
 
 typedef struct frame {
     frame_state state;
-    int32_t n_holders; /* references: the host tier, transfers, the caller */
-    int32_t next;      /* the next free one */
+    int32_t n_holders;               /* references: the host tier, transfers, the caller */
+    int32_t next;                    /* the next free one */
     bool to_host, to_file, to_redis; /* where it goes when it is filled */
 } frame;
 
@@ -55,11 +57,13 @@ static unsigned char *body_of(const kv_tiers *t, int32_t f) {
 
 static bool is_valid(const kv_tiers_options *o) {
     const kv_record_shape *s = &o->shape;
-    return s->n_version <= KV_VERSION_BYTES && s->page_tokens >= 1 && s->n_groups >= 1 && s->page_bytes >= 1 && o->host_bytes >= 0;
+    return s->n_version <= KV_VERSION_BYTES && s->page_tokens >= 1 && s->n_groups >= 1 &&
+           s->page_bytes >= 1 && o->host_bytes >= 0;
 }
 
 static quire_err open_frames(kv_tiers *t, int64_t host_bytes) {
-    int64_t frame_bytes = (int64_t)t->frame_bytes, n_host = host_bytes / frame_bytes, n_staging = STAGING_BYTES / frame_bytes;
+    int64_t frame_bytes = (int64_t)t->frame_bytes, n_host = host_bytes / frame_bytes,
+            n_staging = STAGING_BYTES / frame_bytes;
     int64_t least = PAGES_STAGED * (int64_t)t->shape.n_groups;
     n_staging = n_staging < MIN_STAGING ? MIN_STAGING : n_staging > MAX_STAGING ? MAX_STAGING : n_staging;
     n_staging = n_staging < least ? least : n_staging;
@@ -103,7 +107,8 @@ static quire_err open_redis_tier(kv_tiers *t, const kv_tiers_options *o, quire_e
     if (o->redis_url == NULL) {
         return QUIRE_OK;
     }
-    TRY(kv_redis_open(&t->shape, o->redis_url, o->redis_bytes, size_power_of_two((size_t)t->n_frames), t->done, &t->redis, err));
+    TRY(kv_redis_open(&t->shape, o->redis_url, o->redis_bytes, size_power_of_two((size_t)t->n_frames),
+                      t->done, &t->redis, err));
     t->stats[KV_TIER_REDIS].is_open = true;
     return QUIRE_OK;
 }
@@ -121,7 +126,8 @@ static quire_err open_parts(kv_tiers *t, const kv_tiers_options *o) {
     TRY(open_frames(t, o->host_bytes));
     t->done.reader = o->reader;
     TRY(ring_open(sizeof(kv_job), size_power_of_two(JOBS_A_FRAME * (size_t)t->n_frames), &t->done.ring));
-    return t->has_host ? kv_dir_open(&t->host, (int32_t)(o->host_bytes / (int64_t)t->frame_bytes), o->shape.page_tokens, o->hash_bits)
+    return t->has_host ? kv_dir_open(&t->host, (int32_t)(o->host_bytes / (int64_t)t->frame_bytes),
+                                     o->shape.page_tokens, o->hash_bits)
                        : QUIRE_OK;
 }
 
@@ -133,7 +139,9 @@ quire_err kv_tiers_open(const kv_tiers_options *o, kv_tiers **out, quire_error *
     kv_tiers *t = mem_new(1, sizeof *t);
     quire_err e = t != NULL ? open_parts(t, o) : QUIRE_NO_MEMORY;
     if (e != QUIRE_OK) {
-        (void)err_set(err, e, -1, "no memory for %lld bytes of pages in host memory; lower --kv-tier-host-bytes", (long long)o->host_bytes);
+        (void)err_set(err, e, -1,
+                      "no memory for %lld bytes of pages in host memory; lower --kv-tier-host-bytes",
+                      (long long)o->host_bytes);
     }
     e = e != QUIRE_OK ? e : open_file_tier(t, o, err);
     e = e != QUIRE_OK ? e : open_redis_tier(t, o, err);
@@ -184,7 +192,8 @@ static void drop_frame(kv_tiers *t, int32_t f) {
 
 /* ---- demotion ---- */
 
-/* Whether the host tier, or the file, lacks the page; where it has it, the page counts as used. */
+/* Whether the host tier, or the file, lacks the page; where it has it, the page counts as
+ * used. */
 static bool host_lacks(kv_tiers *t, const kv_tier_key *key) {
     int32_t slot = t->has_host ? kv_dir_find(&t->host, key) : SLOT_NONE;
     if (slot != SLOT_NONE) {
@@ -208,7 +217,8 @@ bool kv_tiers_has_room(const kv_tiers *t) {
 void *kv_tiers_put_begin(kv_tiers *t, const kv_tier_key *key, kv_put to, int32_t *out) {
     bool lacks = host_lacks(t, key), to_host = lacks && to == KV_PUT_ALL, to_file = file_lacks(t, key);
     bool is_new = (!t->has_host || lacks) && (t->file == NULL || to_file);
-    bool to_redis = t->redis != NULL && is_new && kv_redis_is_up(t->redis); /* what another tier has was sent when that tier got it */
+    /* what another tier has was sent when that tier got it */
+    bool to_redis = t->redis != NULL && is_new && kv_redis_is_up(t->redis);
     if (!to_host && !to_file && !to_redis) {
         return NULL;
     }
@@ -305,14 +315,16 @@ static bool read_from_redis(kv_tiers *t, const kv_tier_key *key, int32_t f) {
     return kv_redis_read(t->redis, f, head_of(t, f));
 }
 
-/* Starts to read the key's page into a frame, from the file's slot or, where that is SLOT_NONE, from Redis. */
+/* Starts to read the key's page into a frame, from the file's slot or, where that is
+ * SLOT_NONE, from Redis. */
 static kv_fetch begin_read(kv_tiers *t, const kv_tier_key *key, int32_t slot, int32_t *out) {
     int32_t f = take_frame(t, FRAME_PENDING);
     if (f == FRAME_NONE) {
         return KV_FETCH_LATER;
     }
     bool in_file = slot != SLOT_NONE;
-    if (!(in_file ? kv_file_read(t->file, slot, f, head_of(t, f), body_of(t, f)) : read_from_redis(t, key, f))) {
+    if (!(in_file ? kv_file_read(t->file, slot, f, head_of(t, f), body_of(t, f))
+                  : read_from_redis(t, key, f))) {
         drop_frame(t, f);
         return KV_FETCH_LATER;
     }
@@ -420,7 +432,8 @@ quire_err kv_tiers_check(const kv_tiers *t, quire_error *err) {
         n_free++;
     }
     if (n_free != t->n_free) {
-        return err_set(err, QUIRE_INTERNAL, -1, "tiers: %d frames are free, %d are counted", n_free, t->n_free);
+        return err_set(err, QUIRE_INTERNAL, -1, "tiers: %d frames are free, %d are counted", n_free,
+                       t->n_free);
     }
     if (t->file != NULL) {
         TRY(kv_dir_check(kv_file_dir(t->file), err));
@@ -430,7 +443,8 @@ quire_err kv_tiers_check(const kv_tiers *t, quire_error *err) {
     }
     for (int32_t i = 0; i < t->host.made; i++) {
         if (t->host.slots[i].is_filled && t->frames[t->host.slots[i].value].n_holders < 1) {
-            return err_set(err, QUIRE_INTERNAL, -1, "tiers: the host tier keeps frame %d, which nobody holds", t->host.slots[i].value);
+            return err_set(err, QUIRE_INTERNAL, -1, "tiers: the host tier keeps frame %d, which nobody holds",
+                           t->host.slots[i].value);
         }
     }
     return kv_dir_check(&t->host, err);

@@ -1,16 +1,23 @@
-/* Tiers store pages outside the pool and find them again by key: host memory, a file and a Redis server behind one interface.
+/* Tiers store pages outside the pool and find them again by key: host memory, a file and
+ * a Redis server behind one interface.
  *
- *   demote:   kv_tiers_put_begin -> the caller fills the page -> kv_tiers_put_end -> host at once, file and Redis written behind
- *   promote:  kv_tiers_fetch -> kv_tiers_poll until kv_tiers_is_ready -> kv_tiers_take -> kv_tiers_release
+ *   demote   kv_tiers_put_begin -> the caller fills the page -> kv_tiers_put_end -> in the
+ *            host tier at once, written to file and Redis later
+ *   promote  kv_tiers_fetch -> kv_tiers_poll until kv_tiers_is_ready -> kv_tiers_take ->
+ *            kv_tiers_release
  *
- * A page is stored as a record (tier_record.h), which names its exact prefix and carries checksums. A page that is missing, damaged, of
- * another version or late is a miss and nothing else: a tier that fails loses its pages, but never causes an error of a request.
+ * A page is stored as a record (tier_record.h), which names its exact prefix and carries
+ * checksums. A page that is missing, damaged, of another version or late is a miss and
+ * nothing else: a tier that fails loses its pages, but never causes an error of a
+ * request.
  *
- * Frames hold one record each: those of the host tier and those in transfer. A frame is written by the thread that fills it, and not again
- * until it is free, so threads that write it out need no lock.
+ * Frames hold one record each: those of the host tier and those in transfer. A frame is
+ * written by the thread that fills it, and not again until it is free, so threads that
+ * write it out need no lock.
  *
- * No call blocks, but close; none allocates after open. Owner: the engine thread. Transfers run on threads of their own, which wake
- * `reader` when kv_tiers_poll has something to take in. */
+ * No call blocks, but close; none allocates after open. Owner: the engine thread.
+ * Transfers run on threads of their own, which wake `reader` when kv_tiers_poll has
+ * something to take in. */
 #ifndef KV_TIER_H
 #define KV_TIER_H
 
@@ -33,9 +40,11 @@ typedef struct kv_tiers_options {
     const wake *reader; /* outlives the tiers; NULL: none */
 } kv_tiers_options;
 
-/* Opens the tiers. QUIRE_INVALID for options that no store can have; err says why a tier cannot be opened. */
+/* Opens the tiers. QUIRE_INVALID for options that no store can have; err says why a tier
+ * cannot be opened. */
 quire_err kv_tiers_open(const kv_tiers_options *o, kv_tiers **out, quire_error *err);
-/* Finishes pending writes, then frees everything. The caller must have released all frames. */
+/* Finishes pending writes, then frees everything. The caller must have released all
+ * frames. */
 void kv_tiers_close(kv_tiers *t);
 
 /* ---- demotion ---- */
@@ -46,10 +55,12 @@ typedef enum kv_put {
     KV_PUT_KEPT /* it stays there: only to tiers that outlive the process */
 } kv_put;
 
-/* Reserves memory for the page's bytes in frame *out, to be filled before kv_tiers_put_end; key is copied. Other pages may be put
- * meanwhile, not the same one. NULL: these tiers have the page, or there is no free frame (counted as dropped). */
+/* Reserves memory for the page's bytes in frame *out, to be filled before
+ * kv_tiers_put_end; key is copied. Other pages may be put meanwhile, not the same one.
+ * NULL: these tiers have the page, or there is no free frame (counted as dropped). */
 void *kv_tiers_put_begin(kv_tiers *t, const kv_tier_key *key, kv_put to, int32_t *out);
-/* Stores the page that frame was filled with after put_begin. Before that nobody finds it. */
+/* Stores the page that frame was filled with after put_begin. Before that nobody finds
+ * it. */
 void kv_tiers_put_end(kv_tiers *t, int32_t frame);
 /* Whether put_begin would find a free frame. */
 bool kv_tiers_has_room(const kv_tiers *t);
@@ -80,7 +91,8 @@ void kv_tiers_release(kv_tiers *t, int32_t frame);
 typedef enum kv_tier_kind { KV_TIER_HOST, KV_TIER_FILE, KV_TIER_REDIS, KV_N_TIERS } kv_tier_kind;
 
 void kv_tiers_stats(const kv_tiers *t, quire_tier_stats out[KV_N_TIERS]);
-/* Checks that directories, frames and counts agree; else QUIRE_INTERNAL and what is wrong. O(frames). */
+/* Checks that directories, frames and counts agree; else QUIRE_INTERNAL and what is
+ * wrong. O(frames). */
 quire_err kv_tiers_check(const kv_tiers *t, quire_error *err);
 
 #endif

@@ -66,7 +66,8 @@ int32_t kv_dir_find(const kv_dir *d, const kv_tier_key *key) {
     for (int32_t i = *bucket_of(d, key->id); i != SLOT_NONE; i = d->slots[i].next) {
         const kv_dir_slot *s = &d->slots[i];
         if (s->namespace == namespace && s->group == key->group && kv_tier_id_equal(s->id, key->id) &&
-            kv_tier_id_equal(s->parent, key->parent) && memcmp(d->tokens + (int64_t)i * d->page_tokens, key->tokens, n_bytes) == 0) {
+            kv_tier_id_equal(s->parent, key->parent) &&
+            memcmp(d->tokens + (int64_t)i * d->page_tokens, key->tokens, n_bytes) == 0) {
             return i;
         }
     }
@@ -160,7 +161,8 @@ bool kv_dir_fill(kv_dir *d, int32_t slot, const kv_record *record, int32_t value
                        .older = slot,
                        .younger = slot,
                        .is_filled = true};
-    memcpy(d->tokens + (int64_t)slot * d->page_tokens, key->tokens, (size_t)d->page_tokens * sizeof *d->tokens);
+    memcpy(d->tokens + (int64_t)slot * d->page_tokens, key->tokens,
+           (size_t)d->page_tokens * sizeof *d->tokens);
     *bucket = slot;
     enqueue(d, slot);
     d->n_filled++;
@@ -196,7 +198,8 @@ quire_err kv_dir_check(const kv_dir *d, quire_error *err) {
     for (int32_t i = d->slots[d->cap].younger; i != d->cap && n_queued <= d->cap; i = d->slots[i].younger) {
         n_queued++;
         if (!d->slots[i].is_filled || d->slots[i].n_pins > 0 || d->slots[d->slots[i].younger].older != i) {
-            return err_set(err, QUIRE_INTERNAL, -1, "tier directory: slot %d is in the order of use and should not be", i);
+            return err_set(err, QUIRE_INTERNAL, -1,
+                           "tier directory: slot %d is in the order of use and should not be", i);
         }
     }
     for (int32_t b = 0; b < d->n_buckets; b++) {
@@ -205,7 +208,8 @@ quire_err kv_dir_check(const kv_dir *d, quire_error *err) {
         }
     }
     if (n_filled != d->n_filled || n_queued + n_pinned != n_filled || n_chained != n_filled) {
-        return err_set(err, QUIRE_INTERNAL, -1, "tier directory: %d filled, %d counted, %d chained, %d in order, %d pinned", n_filled,
+        return err_set(err, QUIRE_INTERNAL, -1,
+                       "tier directory: %d filled, %d counted, %d chained, %d in order, %d pinned", n_filled,
                        d->n_filled, n_chained, n_queued, n_pinned);
     }
     return QUIRE_OK;

@@ -1,9 +1,11 @@
-/* A directory maps keys to the slots of a tier that hold their records, and evicts the least recently used one.
+/* A directory maps keys to the slots of a tier that hold their records, and evicts the
+ * least recently used one.
  *
- *   free --take--> taken --fill--> filled --take (the oldest)--> taken        taken --give--> free      filled --drop--> free
+ *   free --take--> taken --fill--> filled --take (the oldest)--> taken
+ *   taken --give--> free    filled --drop--> free
  *
- * A filled slot can be found. A pinned one is not taken until it is unpinned. Keys are compared whole. Everything is allocated at open.
- * Owner: the engine thread. */
+ * A filled slot can be found. A pinned one is not taken until it is unpinned. Keys are
+ * compared whole. Everything is allocated at open. Owner: the engine thread. */
 #ifndef KV_TIER_DIR_H
 #define KV_TIER_DIR_H
 
@@ -27,12 +29,13 @@ typedef struct kv_dir {
     kv_dir_slot *slots; /* [cap + 1]; slots[cap] is the sentinel of the order of use */
     int32_t *tokens;    /* [cap, page_tokens] */
     int32_t *buckets;
-    kv_namespaces namespaces;   /* n_paths: filled slots in it */
-    uint64_t hash_mask; /* the bits of the id that decide the bucket */
+    kv_namespaces namespaces; /* n_paths: filled slots in it */
+    uint64_t hash_mask;       /* the bits of the id that decide the bucket */
     int32_t page_tokens, cap, n_buckets, n_filled, made, unused;
 } kv_dir;
 
-/* Opens a directory of cap slots; hash_bits of the id decide the bucket, for tests (0: all). */
+/* Opens a directory of cap slots; hash_bits of the id decide the bucket, for tests (0:
+ * all). */
 quire_err kv_dir_open(kv_dir *d, int32_t cap, int32_t page_tokens, int32_t hash_bits);
 void kv_dir_close(kv_dir *d);
 
@@ -40,10 +43,11 @@ void kv_dir_close(kv_dir *d);
 int32_t kv_dir_find(const kv_dir *d, const kv_tier_key *key);
 /* Makes the slot the most recently used. */
 void kv_dir_touch(kv_dir *d, int32_t slot);
-/* A slot to fill: a free one, or the least recently used, which is evicted (*was is its old value; -1: it was free).
- * SLOT_NONE when all others are pinned or taken. */
+/* A slot to fill: a free one, or the least recently used, which is evicted (*was is its
+ * old value; -1: it was free). SLOT_NONE when all others are pinned or taken. */
 int32_t kv_dir_take(kv_dir *d, int32_t *was);
-/* Puts a record into a taken slot. False: there are too many namespaces, and the slot stays taken. */
+/* Puts a record into a taken slot. False: there are too many namespaces, and the slot
+ * stays taken. */
 bool kv_dir_fill(kv_dir *d, int32_t slot, const kv_record *record, int32_t value);
 /* Frees a taken slot. */
 void kv_dir_give(kv_dir *d, int32_t slot);
@@ -54,7 +58,8 @@ void kv_dir_unpin(kv_dir *d, int32_t slot);
 /* The key of a filled slot; its namespace's name and tokens belong to the directory. */
 kv_tier_key kv_dir_key(const kv_dir *d, int32_t slot);
 
-/* Checks that order, buckets and counts agree; else QUIRE_INTERNAL and what is wrong. O(cap). */
+/* Checks that order, buckets and counts agree; else QUIRE_INTERNAL and what is wrong.
+ * O(cap). */
 quire_err kv_dir_check(const kv_dir *d, quire_error *err);
 
 #endif

@@ -11,9 +11,11 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-#define BLOCK_BYTES    4096
-#define PATH_BYTES     4096
-#define FIRST_PAUSE_US 1000000 /* after a failed write, doubled each time up to a minute: a full disk is not tried again at once */
+#define BLOCK_BYTES 4096
+#define PATH_BYTES  4096
+/* after a failed write, doubled each time up to a minute: a full disk is not tried again
+ * at once */
+#define FIRST_PAUSE_US 1000000
 #define LAST_PAUSE_US  60000000
 
 struct kv_file {
@@ -45,13 +47,15 @@ static quire_err lock(int fd, const char *path, quire_error *err) {
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fcntl(fd, F_SETLK, &l) != 0) {
         return errno == EACCES || errno == EAGAIN
-                   ? err_set(err, QUIRE_BUSY, -1, "%s: another process has it; give each process a directory of its own", path)
+                   ? err_set(err, QUIRE_BUSY, -1,
+                             "%s: another process has it; give each process a directory of its own", path)
                    : fail(err, path, "cannot be locked");
     }
     return QUIRE_OK;
 }
 
-/* Writes the first block of a heads file: shape and version in full, as a record without a page. */
+/* Writes the first block of a heads file: shape and version in full, as a record without
+ * a page. */
 static void describe_files(const kv_file *f, unsigned char *block) {
     int32_t no_tokens[256] = {0};
     kv_record r = {.key = {.tokens = no_tokens}};
@@ -61,7 +65,8 @@ static void describe_files(const kv_file *f, unsigned char *block) {
 
 static quire_err open_file(const char *dir, uint64_t name, const char *ending, int *fd, quire_error *err) {
     char path[PATH_BYTES];
-    if (snprintf(path, sizeof path, "%s/quire-%016llx.%s", dir, (unsigned long long)name, ending) >= (int)sizeof path) {
+    if (snprintf(path, sizeof path, "%s/quire-%016llx.%s", dir, (unsigned long long)name, ending) >=
+        (int)sizeof path) {
         return err_set(err, QUIRE_INVALID, -1, "%s: the path is too long", dir);
     }
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -72,10 +77,12 @@ static quire_err open_file(const char *dir, uint64_t name, const char *ending, i
 static quire_err check_files(kv_file *f, const char *dir, quire_error *err) {
     unsigned char expected[BLOCK_BYTES], block[BLOCK_BYTES];
     describe_files(f, expected);
-    if (pread(f->heads, block, sizeof block, 0) == BLOCK_BYTES && memcmp(block, expected, sizeof block) == 0) {
+    if (pread(f->heads, block, sizeof block, 0) == BLOCK_BYTES &&
+        memcmp(block, expected, sizeof block) == 0) {
         return QUIRE_OK;
     }
-    if (ftruncate(f->heads, 0) != 0 || ftruncate(f->pages, 0) != 0 || pwrite(f->heads, expected, sizeof expected, 0) != BLOCK_BYTES) {
+    if (ftruncate(f->heads, 0) != 0 || ftruncate(f->pages, 0) != 0 ||
+        pwrite(f->heads, expected, sizeof expected, 0) != BLOCK_BYTES) {
         return fail(err, dir, "cannot be written");
     }
     return QUIRE_OK;
@@ -105,16 +112,19 @@ static int by_stamp(const void *x, const void *y) {
 }
 
 static bool read_head(const kv_file *f, int32_t slot, unsigned char *head, kv_record *r) {
-    return pread(f->heads, head, f->head_bytes, (off_t)head_at(f, slot)) == (ssize_t)f->head_bytes && kv_record_read(&f->shape, head, r);
+    return pread(f->heads, head, f->head_bytes, (off_t)head_at(f, slot)) == (ssize_t)f->head_bytes &&
+           kv_record_read(&f->shape, head, r);
 }
 
-/* The number of whole slots that both files have, at most as many as the directory. Cuts off what is beyond. */
+/* The number of whole slots that both files have, at most as many as the directory. Cuts
+ * off what is beyond. */
 static quire_err cut_files(const kv_file *f, int32_t *n, const char *dir, quire_error *err) {
     struct stat heads, pages;
     if (fstat(f->heads, &heads) != 0 || fstat(f->pages, &pages) != 0) {
         return fail(err, dir, "cannot be read");
     }
-    int64_t n_heads = (heads.st_size - BLOCK_BYTES) / (int64_t)f->head_bytes, n_pages = pages.st_size / f->shape.page_bytes;
+    int64_t n_heads = (heads.st_size - BLOCK_BYTES) / (int64_t)f->head_bytes,
+            n_pages = pages.st_size / f->shape.page_bytes;
     int64_t least = n_heads < n_pages ? n_heads : n_pages;
     *n = least < f->dir.cap ? (int32_t)least : f->dir.cap;
     if ((n_heads > *n && ftruncate(f->heads, (off_t)head_at(f, *n)) != 0) ||
@@ -124,8 +134,8 @@ static quire_err cut_files(const kv_file *f, int32_t *n, const char *dir, quire_
     return QUIRE_OK;
 }
 
-/* Puts slots 0..n into the directory, in the order of writing. Of records with one key the first written is kept; a slot without a record
- * is free. */
+/* Puts slots 0..n into the directory, in the order of writing. Of records with one key
+ * the first written is kept; a slot without a record is free. */
 static void adopt(kv_file *f, found_slot *found, int32_t n, unsigned char *head) {
     kv_record r;
     for (int32_t i = 0; i < n; i++) {
@@ -138,7 +148,8 @@ static void adopt(kv_file *f, found_slot *found, int32_t n, unsigned char *head)
     qsort(found, (size_t)n, sizeof *found, by_stamp);
     for (int32_t i = 0; i < n; i++) {
         int32_t slot = found[i].slot;
-        if (!read_head(f, slot, head, &r) || kv_dir_find(&f->dir, &r.key) != SLOT_NONE || !kv_dir_fill(&f->dir, slot, &r, slot)) {
+        if (!read_head(f, slot, head, &r) || kv_dir_find(&f->dir, &r.key) != SLOT_NONE ||
+            !kv_dir_fill(&f->dir, slot, &r, slot)) {
             kv_dir_give(&f->dir, slot);
         } else {
             f->last_stamp = r.stamp;
@@ -154,7 +165,9 @@ static quire_err adopt_all(kv_file *f, const char *dir, quire_error *err) {
     if (found != NULL && head != NULL) {
         adopt(f, found, n, head);
     }
-    quire_err e = found != NULL && head != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d slots of %s", n, dir);
+    quire_err e = found != NULL && head != NULL
+                      ? QUIRE_OK
+                      : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d slots of %s", n, dir);
     mem_free(found);
     mem_free(head);
     return e;
@@ -165,21 +178,25 @@ static quire_err adopt_all(kv_file *f, const char *dir, quire_error *err) {
 static quire_err open_parts(kv_file *f, const kv_file_options *o, kv_io_done done, quire_error *err) {
     int64_t n_slots = (o->bytes - BLOCK_BYTES) / ((int64_t)f->head_bytes + f->shape.page_bytes);
     if (n_slots < 1 || f->head_bytes > BLOCK_BYTES) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: %lld bytes hold no page of %lld; raise --kv-tier-file-bytes", o->path,
+        return err_set(err, QUIRE_INVALID, -1,
+                       "%s: %lld bytes hold no page of %lld; raise --kv-tier-file-bytes", o->path,
                        (long long)o->bytes, (long long)f->shape.page_bytes);
     }
     n_slots = n_slots < INT32_MAX ? n_slots : INT32_MAX - 1;
     quire_err e = kv_dir_open(&f->dir, (int32_t)n_slots, f->shape.page_tokens, o->hash_bits);
     if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "out of memory for a directory of %lld pages in %s", (long long)n_slots, o->path);
+        return err_set(err, e, -1, "out of memory for a directory of %lld pages in %s", (long long)n_slots,
+                       o->path);
     }
     TRY(open_files(f, o->path, err));
     TRY(adopt_all(f, o->path, err));
     e = kv_io_open(o->way, o->most, o->calls, done, &f->io);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "the threads that read and write %s could not start", o->path);
+    return e == QUIRE_OK ? e
+                         : err_set(err, e, -1, "the threads that read and write %s could not start", o->path);
 }
 
-quire_err kv_file_open(const kv_record_shape *shape, const kv_file_options *o, kv_io_done done, kv_file **out, quire_error *err) {
+quire_err kv_file_open(const kv_record_shape *shape, const kv_file_options *o, kv_io_done done, kv_file **out,
+                       quire_error *err) {
     *out = NULL;
     kv_file *f = mem_new(1, sizeof *f);
     TRY(mem_check_for(f, "a file tier", err));
@@ -233,12 +250,12 @@ bool kv_file_write(kv_file *f, int32_t frame, unsigned char *head, unsigned char
     if (slot == SLOT_NONE) {
         return false;
     }
-    kv_job job = {
-        .kind = KV_JOB_FILE_WRITE,
-        .frame = frame,
-        .slot = slot,
-        .n_parts = 2,
-        .parts = {{f->pages, body, (size_t)f->shape.page_bytes, page_at(f, slot)}, {f->heads, head, f->head_bytes, head_at(f, slot)}}};
+    kv_job job = {.kind = KV_JOB_FILE_WRITE,
+                  .frame = frame,
+                  .slot = slot,
+                  .n_parts = 2,
+                  .parts = {{f->pages, body, (size_t)f->shape.page_bytes, page_at(f, slot)},
+                            {f->heads, head, f->head_bytes, head_at(f, slot)}}};
     if (!kv_io_submit(f->io, &job)) {
         kv_dir_give(&f->dir, slot);
         return false;
@@ -251,7 +268,8 @@ bool kv_file_read(kv_file *f, int32_t slot, int32_t frame, unsigned char *head, 
                   .frame = frame,
                   .slot = slot,
                   .n_parts = 1,
-                  .parts = {{f->pages, body, (size_t)f->shape.page_bytes, page_at(f, slot)}, {-1, head, f->head_bytes, 0}}};
+                  .parts = {{f->pages, body, (size_t)f->shape.page_bytes, page_at(f, slot)},
+                            {-1, head, f->head_bytes, 0}}};
     kv_record r = {.key = kv_dir_key(&f->dir, slot), .sum = f->dir.slots[slot].sum};
     kv_record_write(&f->shape, &r, head);
     if (!kv_io_submit(f->io, &job)) {
@@ -261,17 +279,20 @@ bool kv_file_read(kv_file *f, int32_t slot, int32_t frame, unsigned char *head, 
     return true;
 }
 
-/* After a write: the record can be found, unless it failed or an equal one was written before. */
+/* After a write: the record can be found, unless it failed or an equal one was written
+ * before. */
 static void finish_write(kv_file *f, const kv_job *job) {
     kv_record r;
     if (job->result == QUIRE_OK) {
         f->pause_us = 0;
     } else {
-        f->pause_us = f->pause_us == 0 ? FIRST_PAUSE_US : f->pause_us < LAST_PAUSE_US / 2 ? 2 * f->pause_us : LAST_PAUSE_US;
+        f->pause_us = f->pause_us == 0                  ? FIRST_PAUSE_US
+                      : f->pause_us < LAST_PAUSE_US / 2 ? 2 * f->pause_us
+                                                        : LAST_PAUSE_US;
         f->paused_until_us = clock_us() + f->pause_us;
     }
-    if (job->result != QUIRE_OK || !kv_record_read(&f->shape, job->parts[1].p, &r) || kv_dir_find(&f->dir, &r.key) != SLOT_NONE ||
-        !kv_dir_fill(&f->dir, job->slot, &r, job->slot)) {
+    if (job->result != QUIRE_OK || !kv_record_read(&f->shape, job->parts[1].p, &r) ||
+        kv_dir_find(&f->dir, &r.key) != SLOT_NONE || !kv_dir_fill(&f->dir, job->slot, &r, job->slot)) {
         kv_dir_give(&f->dir, job->slot);
     }
 }

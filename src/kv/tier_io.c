@@ -62,7 +62,8 @@ static quire_err transfer(const kv_io_calls *calls, const kv_io_part *part, bool
     char *p = part->p;
     for (size_t n = 0; n < part->n;) {
         off_t at = (off_t)(part->offset + (int64_t)n);
-        ssize_t k = is_write ? calls->pwrite(part->fd, p + n, part->n - n, at) : calls->pread(part->fd, p + n, part->n - n, at);
+        ssize_t k = is_write ? calls->pwrite(part->fd, p + n, part->n - n, at)
+                             : calls->pread(part->fd, p + n, part->n - n, at);
         if (k < 0 && errno == EINTR) {
             continue;
         }
@@ -78,7 +79,8 @@ static void *io_main(void *arg) {
     io_thread *t = arg;
     kv_job job;
     for (;;) {
-        bool stops = atomic_load(&t->io->stop); /* read before the queue: jobs submitted before the stop are still done */
+        /* read before the queue: jobs submitted before the stop are still done */
+        bool stops = atomic_load(&t->io->stop);
         while (kv_io_queue_pop(&t->jobs, &job)) {
             job.result = QUIRE_OK;
             for (int32_t i = 0; i < job.n_parts && job.result == QUIRE_OK; i++) {

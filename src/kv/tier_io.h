@@ -1,8 +1,10 @@
-/* Asynchronous reads and writes of a tier's file: through io_uring where the kernel allows it, else by a few threads with pread and pwrite.
- * The engine thread submits jobs, and a done ring returns each of them once, in any order. Reads go before writes, since requests wait for
- * them.
+/* Asynchronous reads and writes of a tier's file: through io_uring where the kernel
+ * allows it, else by a few threads with pread and pwrite. The engine thread submits jobs,
+ * and a done ring returns each of them once, in any order. Reads go before writes, since
+ * requests wait for them.
  *
- * Owner: the engine thread. A job's memory belongs to the transfer until the job is returned. */
+ * Owner: the engine thread. A job's memory belongs to the transfer until the job is
+ * returned. */
 #ifndef KV_TIER_IO_H
 #define KV_TIER_IO_H
 
@@ -19,15 +21,23 @@ typedef struct kv_io_part {
     int64_t offset;
 } kv_io_part;
 
-typedef enum kv_job_kind { KV_JOB_FILE_READ, KV_JOB_FILE_WRITE, KV_JOB_REDIS_READ, KV_JOB_REDIS_WRITE } kv_job_kind;
+typedef enum kv_job_kind {
+    KV_JOB_FILE_READ,
+    KV_JOB_FILE_WRITE,
+    KV_JOB_REDIS_READ,
+    KV_JOB_REDIS_WRITE
+} kv_job_kind;
 
-/* One transfer of a frame. kind, frame and slot are the submitter's data and come back unchanged. */
+/* One transfer of a frame. kind, frame and slot are the submitter's data and come back
+ * unchanged. */
 typedef struct kv_job {
     kv_job_kind kind;
     int32_t frame, slot;
     kv_io_part parts[2]; /* file: done in order, the second after the first */
     int32_t n_parts;
-    quire_err result; /* QUIRE_OK, QUIRE_NOT_FOUND, QUIRE_BAD_FILE (there, but not the wanted record), QUIRE_IO */
+    /* QUIRE_OK, QUIRE_NOT_FOUND, QUIRE_BAD_FILE (there, but not the wanted record),
+     * QUIRE_IO */
+    quire_err result;
 } kv_job;
 
 /* Where finished jobs go. */
@@ -43,14 +53,16 @@ typedef struct kv_io kv_io;
 
 typedef enum kv_io_way { KV_IO_AUTO, KV_IO_URING, KV_IO_THREADS } kv_io_way;
 
-/* System calls, replaceable so that tests can make them fail. They behave as pread and pwrite. */
+/* System calls, replaceable so that tests can make them fail. They behave as pread and
+ * pwrite. */
 typedef struct kv_io_calls {
     ssize_t (*pread)(int fd, void *p, size_t n, off_t offset);
     ssize_t (*pwrite)(int fd, const void *p, size_t n, off_t offset);
 } kv_io_calls;
 
-/* Opens a queue of at most `most` jobs (a power of two). KV_IO_AUTO uses io_uring where it opens; `calls` (NULL: the system's) are used by
- * threads only. QUIRE_UNSUPPORTED where KV_IO_URING does not open. */
+/* Opens a queue of at most `most` jobs (a power of two). KV_IO_AUTO uses io_uring where
+ * it opens; `calls` (NULL: the system's) are used by threads only. QUIRE_UNSUPPORTED
+ * where KV_IO_URING does not open. */
 quire_err kv_io_open(kv_io_way way, size_t most, const kv_io_calls *calls, kv_io_done done, kv_io **out);
 /* Finishes every submitted job, then closes. */
 void kv_io_close(kv_io *io);

@@ -13,7 +13,8 @@
 
 #define MAGIC 0x32564b4552495551u /* "QUIREKV2" in little-endian order: also distinguishes byte orders */
 
-/* The fixed part of a head; version, namespace and tokens follow, then zeros. No padding. */
+/* The fixed part of a head; version, namespace and tokens follow, then zeros. No
+ * padding. */
 typedef struct head_fields {
     uint64_t magic, head_sum; /* over the whole head, with this field as 0 */
     uint64_t page_bytes, sum, stamp;
@@ -56,12 +57,14 @@ kv_tier_id kv_tier_id_page(kv_tier_id parent, const int32_t *tokens, int32_t n) 
 /* ---- heads ---- */
 
 size_t kv_record_head_bytes(const kv_record_shape *shape) {
-    size_t n = sizeof(head_fields) + shape->n_version + KV_NAMESPACE_BYTES + (size_t)shape->page_tokens * sizeof(int32_t);
+    size_t n = sizeof(head_fields) + shape->n_version + KV_NAMESPACE_BYTES +
+               (size_t)shape->page_tokens * sizeof(int32_t);
     return size_align(size_align(n, sizeof(int32_t)), 64);
 }
 
 uint64_t kv_record_shape_hash(const kv_record_shape *shape) {
-    const uint64_t numbers[] = {MAGIC, (uint64_t)shape->page_tokens, (uint64_t)shape->n_groups, (uint64_t)shape->page_bytes};
+    const uint64_t numbers[] = {MAGIC, (uint64_t)shape->page_tokens, (uint64_t)shape->n_groups,
+                                (uint64_t)shape->page_bytes};
     return XXH3_64bits_withSeed(shape->version, shape->n_version, XXH3_64bits(numbers, sizeof numbers));
 }
 
@@ -119,8 +122,9 @@ void kv_record_seal(const kv_record_shape *shape, uint64_t sum, unsigned char *h
 bool kv_record_read(const kv_record_shape *shape, const unsigned char *head, kv_record *out) {
     head_fields f;
     memcpy(&f, head, sizeof f);
-    if (f.magic != MAGIC || f.head_sum != head_sum(shape, head) || f.page_bytes != (uint64_t)shape->page_bytes ||
-        f.page_tokens != shape->page_tokens || f.n_groups != shape->n_groups || f.group < 0 || f.group >= f.n_groups ||
+    if (f.magic != MAGIC || f.head_sum != head_sum(shape, head) ||
+        f.page_bytes != (uint64_t)shape->page_bytes || f.page_tokens != shape->page_tokens ||
+        f.n_groups != shape->n_groups || f.group < 0 || f.group >= f.n_groups ||
         f.n_version != shape->n_version || f.n_namespace > KV_NAMESPACE_BYTES ||
         memcmp(head + sizeof f, shape->version, shape->n_version) != 0) {
         return false;
@@ -137,7 +141,8 @@ bool kv_record_read(const kv_record_shape *shape, const unsigned char *head, kv_
 }
 
 bool kv_record_same_key(const kv_record_shape *shape, const kv_tier_key *x, const kv_tier_key *y) {
-    return x->group == y->group && x->n_namespace == y->n_namespace && kv_tier_id_equal(x->parent, y->parent) &&
-           kv_tier_id_equal(x->id, y->id) && (x->n_namespace == 0 || memcmp(x->namespace, y->namespace, x->n_namespace) == 0) &&
+    return x->group == y->group && x->n_namespace == y->n_namespace &&
+           kv_tier_id_equal(x->parent, y->parent) && kv_tier_id_equal(x->id, y->id) &&
+           (x->n_namespace == 0 || memcmp(x->namespace, y->namespace, x->n_namespace) == 0) &&
            memcmp(x->tokens, y->tokens, (size_t)shape->page_tokens * sizeof *x->tokens) == 0;
 }

@@ -1,13 +1,17 @@
-/* A record is one page of keys and values outside the pool, with everything that identifies it.
+/* A record is one page of keys and values outside the pool, with everything that
+ * identifies it.
  *
  *   head [kv_record_head_bytes]: key, stamp, checksums | body [page_bytes]: the page as the backend gave it
  *
- * Ids. A page belongs behind a whole prefix, which is too long for a record. So each prefix of whole pages has an id: the first 128 bits of
- * a SHA-256 digest over the id of the prefix before it and the tokens of its last page. All processes compute the same id for a prefix, and
- * a collision of two prefixes cannot be found. A record carries its parent's id and its own; these, its namespace, version and tokens are
- * compared whole. Bytes that are not intact, of another version or of another shape are not a record.
+ * Ids. A page belongs behind a whole prefix, which is too long for a record. So each
+ * prefix of whole pages has an id: the first 128 bits of a SHA-256 digest over the id of
+ * the prefix before it and the tokens of its last page. All processes compute the same id
+ * for a prefix, and a collision of two prefixes cannot be found. A record carries its
+ * parent's id and its own; these, its namespace, version and tokens are compared whole.
+ * Bytes that are not intact, of another version or of another shape are not a record.
  *
- * Numbers are in the processor's byte order; to a machine of the other order a shared file or server holds no records. Any thread. */
+ * Numbers are in the processor's byte order; to a machine of the other order a shared
+ * file or server holds no records. Any thread. */
 #ifndef KV_TIER_RECORD_H
 #define KV_TIER_RECORD_H
 
@@ -24,18 +28,20 @@ typedef struct kv_tier_id {
     uint64_t a, b;
 } kv_tier_id;
 
-/* The id that precedes the first page of a namespace. `before` is the id of the public prefix that the namespace begins behind, zeros:
- * none. A namespace of public prefixes has another id than a tenant's of the same name. O(n). */
+/* The id that precedes the first page of a namespace. `before` is the id of the public
+ * prefix that the namespace begins behind, zeros: none. A namespace of public prefixes
+ * has another id than a tenant's of the same name. O(n). */
 kv_tier_id kv_tier_id_root(kv_tier_id before, const void *namespace, size_t n_namespace, bool is_public);
-/* The id of the prefix `parent` extended by a page of n tokens, at most KV_MAX_PAGE_TOKENS. O(n). */
+/* The id of the prefix `parent` extended by a page of n tokens, at most
+ * KV_MAX_PAGE_TOKENS. O(n). */
 kv_tier_id kv_tier_id_page(kv_tier_id parent, const int32_t *tokens, int32_t n);
 
 static inline bool kv_tier_id_equal(kv_tier_id x, kv_tier_id y) {
     return x.a == y.a && x.b == y.b;
 }
 
-/* The key of a page: page_tokens tokens of one group, behind the prefix `parent`, in a namespace. id is that of the prefix up to its
- * end. */
+/* The key of a page: page_tokens tokens of one group, behind the prefix `parent`, in a
+ * namespace. id is that of the prefix up to its end. */
 typedef struct kv_tier_key {
     const void *namespace;
     size_t n_namespace; /* at most KV_NAMESPACE_BYTES */
@@ -44,7 +50,8 @@ typedef struct kv_tier_key {
     const int32_t *tokens;
 } kv_tier_key;
 
-/* What all records of a store have in common. version names the model and the numeric configuration, on which the bytes depend. */
+/* What all records of a store have in common. version names the model and the numeric
+ * configuration, on which the bytes depend. */
 typedef struct kv_record_shape {
     const char *version;
     size_t n_version; /* at most KV_VERSION_BYTES */
@@ -69,7 +76,8 @@ uint64_t kv_record_sum(const void *body, size_t n);
 void kv_record_write(const kv_record_shape *shape, const kv_record *record, unsigned char *head);
 /* Sets the checksum of the body in a head that was written without. */
 void kv_record_seal(const kv_record_shape *shape, uint64_t sum, unsigned char *head);
-/* Parses head (aligned to 8 bytes) into *out. False when it is not intact or not of this shape. Does not read the body. */
+/* Parses head (aligned to 8 bytes) into *out. False when it is not intact or not of this
+ * shape. Does not read the body. */
 bool kv_record_read(const kv_record_shape *shape, const unsigned char *head, kv_record *out);
 /* Whether both name the same page. */
 bool kv_record_same_key(const kv_record_shape *shape, const kv_tier_key *x, const kv_tier_key *y);

@@ -114,7 +114,8 @@ static bool parse_url(const char *text, redis_url *out) {
     *out = (redis_url){.port = DEFAULT_PORT};
     if (strncmp(text, local, sizeof local - 1) == 0) {
         out->is_socket = true;
-        return text[sizeof local - 1] == '/' && copy_part(out->host, text + sizeof local - 1, strlen(text + sizeof local - 1));
+        return text[sizeof local - 1] == '/' &&
+               copy_part(out->host, text + sizeof local - 1, strlen(text + sizeof local - 1));
     }
     return strncmp(text, redis, sizeof redis - 1) == 0 && parse_server(text + sizeof redis - 1, out);
 }
@@ -131,12 +132,14 @@ static void disconnect(kv_redis *r) {
     r->c = NULL;
     r->failed = false;
     atomic_store(&r->up, false);
-    r->pause_us = r->pause_us == 0 ? FIRST_PAUSE_US : r->pause_us < LAST_PAUSE_US / 2 ? 2 * r->pause_us : LAST_PAUSE_US;
+    r->pause_us = r->pause_us == 0                  ? FIRST_PAUSE_US
+                  : r->pause_us < LAST_PAUSE_US / 2 ? 2 * r->pause_us
+                                                    : LAST_PAUSE_US;
     r->next_try_us = clock_us() + r->pause_us;
 }
 
-/* Sends what was appended and returns the next reply. NULL when the server fails, takes too long, or sends more than was requested: the
- * connection has failed then. */
+/* Sends what was appended and returns the next reply. NULL when the server fails, takes
+ * too long, or sends more than was requested: the connection has failed then. */
 static redisReply *next_reply(kv_redis *r) {
     int64_t end_us = clock_us() + REPLY_US;
     size_t most = MOST_READS * r->record_bytes + SMALL_REPLIES;
@@ -171,8 +174,8 @@ static bool is_done(redisReply *reply) {
 
 static bool greet(kv_redis *r) {
     const redis_url *u = &r->url;
-    if (u->password[0] != 0 &&
-        !is_done(u->user[0] != 0 ? command(r, "AUTH %s %s", u->user, u->password) : command(r, "AUTH %s", u->password))) {
+    if (u->password[0] != 0 && !is_done(u->user[0] != 0 ? command(r, "AUTH %s %s", u->user, u->password)
+                                                        : command(r, "AUTH %s", u->password))) {
         return false;
     }
     return (u->number == 0 || is_done(command(r, "SELECT %d", u->number))) && is_done(command(r, "PING"));
@@ -183,9 +186,10 @@ static void try_connect(kv_redis *r) {
         return;
     }
     struct timeval connect = timeval_of(CONNECT_US);
-    r->c =
-        r->url.is_socket ? redisConnectUnixWithTimeout(r->url.host, connect) : redisConnectWithTimeout(r->url.host, r->url.port, connect);
-    if (r->c == NULL || r->c->err != 0 || redisSetTimeout(r->c, timeval_of(TRANSFER_US)) != REDIS_OK || !greet(r)) {
+    r->c = r->url.is_socket ? redisConnectUnixWithTimeout(r->url.host, connect)
+                            : redisConnectWithTimeout(r->url.host, r->url.port, connect);
+    if (r->c == NULL || r->c->err != 0 || redisSetTimeout(r->c, timeval_of(TRANSFER_US)) != REDIS_OK ||
+        !greet(r)) {
         disconnect(r);
         return;
     }
@@ -194,8 +198,8 @@ static void try_connect(kv_redis *r) {
 }
 
 static int write_key(const kv_redis *r, kv_tier_id id, int32_t group, char key[KEY_BYTES]) {
-    return snprintf(key, KEY_BYTES, "quire:%016llx:%016llx%016llx:%d", (unsigned long long)r->version_hash, (unsigned long long)id.a,
-                    (unsigned long long)id.b, (int)group);
+    return snprintf(key, KEY_BYTES, "quire:%016llx:%016llx%016llx:%d", (unsigned long long)r->version_hash,
+                    (unsigned long long)id.a, (unsigned long long)id.b, (int)group);
 }
 
 static void delete_key(kv_redis *r, kv_tier_id id, int32_t group) {
@@ -223,7 +227,9 @@ static void count_put(kv_redis *r, kv_tier_id id, int32_t group) {
 /* Whether the key exists: this saves sending a whole page. */
 static quire_err ask_exists(kv_redis *r, const char *key) {
     redisReply *reply = command(r, "EXISTS %s", key);
-    quire_err e = reply == NULL || reply->type != REDIS_REPLY_INTEGER ? QUIRE_IO : reply->integer != 0 ? QUIRE_OK : QUIRE_NOT_FOUND;
+    quire_err e = reply == NULL || reply->type != REDIS_REPLY_INTEGER ? QUIRE_IO
+                  : reply->integer != 0                               ? QUIRE_OK
+                                                                      : QUIRE_NOT_FOUND;
     freeReplyObject(reply);
     return e;
 }
@@ -243,7 +249,8 @@ static quire_err write_record(kv_redis *r, const kv_job *job) {
     const size_t lengths[] = {3, n_key, r->record_bytes, 2};
     r->failed = redisAppendCommandArgv(r->c, 4, argv, lengths) != REDIS_OK;
     redisReply *reply = r->failed ? NULL : next_reply(r);
-    bool stored = reply != NULL && reply->type == REDIS_REPLY_STATUS, was_there = reply != NULL && reply->type == REDIS_REPLY_NIL;
+    bool stored = reply != NULL && reply->type == REDIS_REPLY_STATUS,
+         was_there = reply != NULL && reply->type == REDIS_REPLY_NIL;
     freeReplyObject(reply);
     if (stored) {
         count_put(r, record.key.id, record.key.group);
@@ -254,7 +261,8 @@ static quire_err write_record(kv_redis *r, const kv_job *job) {
 /* ---- reading ---- */
 
 /* Copies the reply into the job's frame, if it is the wanted record. */
-static quire_err take_reply(kv_redis *r, const redisReply *reply, const kv_record *wanted, const kv_job *job) {
+static quire_err take_reply(kv_redis *r, const redisReply *reply, const kv_record *wanted,
+                            const kv_job *job) {
     if (reply->type == REDIS_REPLY_NIL || (reply->type == REDIS_REPLY_STRING && reply->len == 0)) {
         return QUIRE_NOT_FOUND;
     }
@@ -267,7 +275,8 @@ static quire_err take_reply(kv_redis *r, const redisReply *reply, const kv_recor
     kv_record found;
     const char *body = reply->str + r->head_bytes;
     memcpy(r->head, reply->str, r->head_bytes);
-    if (!kv_record_read(&r->shape, r->head, &found) || !kv_record_same_key(&r->shape, &wanted->key, &found.key) ||
+    if (!kv_record_read(&r->shape, r->head, &found) ||
+        !kv_record_same_key(&r->shape, &wanted->key, &found.key) ||
         kv_record_sum(body, (size_t)r->shape.page_bytes) != found.sum) {
         return QUIRE_BAD_FILE;
     }
@@ -282,7 +291,8 @@ static void read_records(kv_redis *r, kv_job *jobs, int32_t n) {
     for (int32_t i = 0; i < n && r->c != NULL; i++) {
         (void)kv_record_read(&r->shape, jobs[i].parts[0].p, &wanted[i]); /* kv_redis_read has checked it */
         write_key(r, wanted[i].key.id, wanted[i].key.group, key);
-        int sent = redisAppendCommand(r->c, "GETRANGE %s 0 %lld", key, (long long)r->record_bytes); /* a byte more than a record has */
+        /* a byte more than a record has */
+        int sent = redisAppendCommand(r->c, "GETRANGE %s 0 %lld", key, (long long)r->record_bytes);
         if (sent != REDIS_OK) {
             disconnect(r);
         }
@@ -339,7 +349,8 @@ static void *redis_main(void *arg) {
     try_connect(r);
     wake_ring(&r->tried);
     for (;;) {
-        bool stops = atomic_load(&r->stop); /* read before the queue: jobs submitted before the stop are still done */
+        /* read before the queue: jobs submitted before the stop are still done */
+        bool stops = atomic_load(&r->stop);
         if (!stops) {
             try_connect(r);
         }
@@ -371,8 +382,8 @@ static quire_err open_parts(kv_redis *r, size_t most) {
     return QUIRE_OK;
 }
 
-quire_err kv_redis_open(const kv_record_shape *shape, const char *url, int64_t bytes, size_t most, kv_io_done done, kv_redis **out,
-                        quire_error *err) {
+quire_err kv_redis_open(const kv_record_shape *shape, const char *url, int64_t bytes, size_t most,
+                        kv_io_done done, kv_redis **out, quire_error *err) {
     *out = NULL;
     kv_redis *r = mem_new(1, sizeof *r);
     TRY(mem_check_for(r, "a Redis tier", err));
@@ -388,10 +399,12 @@ quire_err kv_redis_open(const kv_record_shape *shape, const char *url, int64_t b
     r->cap_puts = (int32_t)(n < MAX_PUTS ? n : MAX_PUTS);
     quire_err e = QUIRE_OK;
     if (!parse_url(url, &r->url)) {
-        e = err_set(err, QUIRE_INVALID, -1, "--kv-tier-redis: must be redis://[[user]:password@]host[:port][/number] or unix:///path");
+        e = err_set(
+            err, QUIRE_INVALID, -1,
+            "--kv-tier-redis: must be redis://[[user]:password@]host[:port][/number] or unix:///path");
     } else if (n < 1) {
-        e = err_set(err, QUIRE_INVALID, -1, "--kv-tier-redis-bytes %lld: holds no page of %lld bytes", (long long)bytes,
-                    (long long)r->record_bytes);
+        e = err_set(err, QUIRE_INVALID, -1, "--kv-tier-redis-bytes %lld: holds no page of %lld bytes",
+                    (long long)bytes, (long long)r->record_bytes);
     } else if (open_parts(r, most) != QUIRE_OK) {
         e = err_set(err, QUIRE_NO_MEMORY, -1, "the thread that talks to Redis could not start");
     }

@@ -1,4 +1,5 @@
-/* File transfers through io_uring: one thread submits to the kernel and takes completions, so many transfers are under way at once. */
+/* File transfers through io_uring: one thread submits to the kernel and takes
+ * completions, so many transfers are under way at once. */
 #include <errno.h>
 #include <liburing.h>
 #include <poll.h>
@@ -32,7 +33,8 @@ struct kv_uring {
     int32_t free_op, n_ops;
 };
 
-/* Submits the rest of the op's part. There is always an entry: each op and the poll use one at a time. */
+/* Submits the rest of the op's part. There is always an entry: each op and the poll use
+ * one at a time. */
 static void submit_part(kv_uring *u, int32_t i) {
     uring_op *op = &u->ops[i];
     const kv_io_part *part = &op->job.parts[op->part];
@@ -119,7 +121,8 @@ static void take_completions(kv_uring *u) {
 static void *uring_main(void *arg) {
     kv_uring *u = arg;
     for (;;) {
-        bool stops = atomic_load(&u->stop); /* read before the queue: jobs submitted before the stop are still done */
+        /* read before the queue: jobs submitted before the stop are still done */
+        bool stops = atomic_load(&u->stop);
         take_jobs(u);
         if (stops && u->n_ops == 0) {
             return NULL;
@@ -136,7 +139,8 @@ static quire_err open_parts(kv_uring *u, size_t most) {
     }
     u->has_ring = true;
     struct io_uring_probe *probe = io_uring_get_probe_ring(&u->ring);
-    bool can = probe != NULL && io_uring_opcode_supported(probe, IORING_OP_READ) && io_uring_opcode_supported(probe, IORING_OP_WRITE) &&
+    bool can = probe != NULL && io_uring_opcode_supported(probe, IORING_OP_READ) &&
+               io_uring_opcode_supported(probe, IORING_OP_WRITE) &&
                io_uring_opcode_supported(probe, IORING_OP_POLL_ADD);
     io_uring_free_probe(probe);
     if (!can) {

@@ -7,14 +7,18 @@
 #include "base/rng.h"
 #include "base/size.h"
 
-quire_err kv_tree_open(kv_tree *t, int32_t page_tokens, int32_t n_groups, int32_t cap_entries, int32_t cap_roots) {
-    if (page_tokens < 1 || n_groups < 1 || cap_entries < 1 || cap_roots < 1 || cap_entries > INT32_MAX - cap_roots) {
+quire_err kv_tree_open(kv_tree *t, int32_t page_tokens, int32_t n_groups, int32_t cap_entries,
+                       int32_t cap_roots) {
+    if (page_tokens < 1 || n_groups < 1 || cap_entries < 1 || cap_roots < 1 ||
+        cap_entries > INT32_MAX - cap_roots) {
         return QUIRE_INVALID;
     }
-    size_t n_nodes = (size_t)cap_entries + (size_t)cap_roots; /* a node that is no root has an entry of its own */
+    /* a node that is no root has an entry of its own */
+    size_t n_nodes = (size_t)cap_entries + (size_t)cap_roots;
     *t = (kv_tree){.page_tokens = page_tokens,
                    .n_groups = n_groups,
-                   .entry_bytes = (int64_t)(sizeof(kv_entry) + ((size_t)n_groups + (size_t)page_tokens) * sizeof(int32_t)),
+                   .entry_bytes = (int64_t)(sizeof(kv_entry) +
+                                            ((size_t)n_groups + (size_t)page_tokens) * sizeof(int32_t)),
                    .cap_entries = cap_entries,
                    .cap_nodes = (int32_t)n_nodes,
                    .free_entry = TREE_NONE,
@@ -86,8 +90,9 @@ static void give_node(kv_tree *t, int32_t n) {
 
 /* ---- order among siblings ---- */
 
-/* How many tokens an entry shares with tokens[0..n), and in *order the position of these tokens: < 0 before it, 0 equal, > 0 behind it.
- * A prefix comes before its continuations. */
+/* How many tokens an entry shares with tokens[0..n), and in *order the position of
+ * these tokens: < 0 before it, 0 equal, > 0 behind it. A prefix comes before its
+ * continuations. */
 static int32_t compare(const kv_tree *t, int32_t e, const int32_t *tokens, int32_t n, int32_t *order) {
     const int32_t *own = kv_tree_tokens(t, e);
     int32_t n_own = kv_tree_entry(t, e)->n_tokens, n_both = n < n_own ? n : n_own, i = 0;
@@ -103,7 +108,8 @@ static int32_t compare(const kv_tree *t, int32_t e, const int32_t *tokens, int32
 }
 
 /* As compare, with node's first entry. n > 0. */
-static int32_t compare_first(const kv_tree *t, int32_t node, const int32_t *tokens, int32_t n, int32_t *order) {
+static int32_t compare_first(const kv_tree *t, int32_t node, const int32_t *tokens, int32_t n,
+                             int32_t *order) {
     int32_t key = t->nodes[node].key;
     if (key != tokens[0]) {
         *order = tokens[0] < key ? -1 : 1;
@@ -145,7 +151,8 @@ static int32_t join(kv_tree *t, int32_t before, int32_t behind) {
     return behind;
 }
 
-/* The link in parent's treap to node n, or the link that n would replace by its priority. */
+/* The link in parent's treap to node n, or the link that n would replace by its
+ * priority. */
 static int32_t *find_link(kv_tree *t, int32_t parent, int32_t n) {
     int32_t *link = &t->nodes[parent].children;
     while (*link != TREE_NONE && *link != n && t->nodes[*link].priority >= t->nodes[n].priority) {
@@ -183,7 +190,8 @@ void kv_tree_remove_root(kv_tree *t, int32_t root) {
     give_node(t, root);
 }
 
-int32_t kv_tree_best(const kv_tree *t, int32_t root, int32_t after, const int32_t *tokens, int32_t n, int32_t *n_shared) {
+int32_t kv_tree_best(const kv_tree *t, int32_t root, int32_t after, const int32_t *tokens, int32_t n,
+                     int32_t *n_shared) {
     int32_t best = TREE_NONE, order;
     *n_shared = 0;
     if (after != TREE_NONE && kv_tree_entry(t, after)->next != TREE_NONE) {
@@ -203,8 +211,8 @@ int32_t kv_tree_best(const kv_tree *t, int32_t root, int32_t after, const int32_
     return best;
 }
 
-/* Splits e's node behind e: a new node takes the entries up to e and replaces the old one, which becomes its only child with its own
- * children. */
+/* Splits e's node behind e: a new node takes the entries up to e and replaces the old
+ * one, which becomes its only child with its own children. */
 static void split_behind(kv_tree *t, int32_t e) {
     int32_t lower = kv_tree_entry(t, e)->node;
     int32_t upper = take_node(t, t->nodes[lower].parent);
@@ -221,7 +229,8 @@ static void split_behind(kv_tree *t, int32_t e) {
     add_child(t, lower);
 }
 
-/* The node that an entry behind `after` joins: after's own where it ends there without children, else a new child. */
+/* The node that an entry behind `after` joins: after's own where it ends there without
+ * children, else a new child. */
 static int32_t node_behind(kv_tree *t, int32_t root, int32_t after) {
     if (after == TREE_NONE) {
         return take_node(t, root);
@@ -234,7 +243,8 @@ static int32_t node_behind(kv_tree *t, int32_t root, int32_t after) {
     return take_node(t, kv_tree_entry(t, after)->node);
 }
 
-int32_t kv_tree_insert(kv_tree *t, int32_t root, int32_t after, int32_t up, const int32_t *tokens, int32_t n) {
+int32_t kv_tree_insert(kv_tree *t, int32_t root, int32_t after, int32_t up, const int32_t *tokens,
+                       int32_t n) {
     assert(n > 0 && n <= t->page_tokens && (after == TREE_NONE || up == after));
     int32_t e = take_entry(t);
     if (e == TREE_NONE) {

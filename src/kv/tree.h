@@ -1,15 +1,19 @@
 /* The radix tree under the index: structure only; index.c counts pages.
  *
- * An entry is one page of tokens at its position: the path up from it spells the whole prefix. A root's first entries may follow an entry
- * under another root, the same for all of them; the prefix then continues there. A node is a run of entries without a branch, so edges lie
- * on page boundaries. Entries and nodes live in slabs allocated at open and are named by number; nothing is allocated later.
+ * An entry is one page of tokens at its position: the path up from it spells the whole
+ * prefix. A root's first entries may follow an entry under another root, the same for all
+ * of them; the prefix then continues there. A node is a run of entries without a branch,
+ * so edges lie on page boundaries. Entries and nodes live in slabs allocated at open and
+ * are named by number; nothing is allocated later.
  *
  *   namespace root -- node [e0 e1 e2] -+- node [e3]
  *                                  +- node [e4 e5(part-filled)]
  *
- * Invariants (kv_tree_check): a node that is no root has an entry, and not exactly one child; an entry is full unless it is the last of a
- * leaf; siblings differ within their first page and none is a prefix of another. Siblings form a treap ordered by the tokens of that page,
- * so the sibling that shares most with given tokens is next to their position in that order. Owner: the engine thread. */
+ * Invariants (kv_tree_check): a node that is no root has an entry, and not exactly one
+ * child; an entry is full unless it is the last of a leaf; siblings differ within their
+ * first page and none is a prefix of another. Siblings form a treap ordered by the tokens
+ * of that page, so the sibling that shares most with given tokens is next to their
+ * position in that order. Owner: the engine thread. */
 #ifndef KV_TREE_H
 #define KV_TREE_H
 
@@ -44,13 +48,17 @@ typedef struct kv_tree {
     int64_t entry_bytes;
     char *entries;
     kv_node *nodes;
-    int32_t cap_entries, made_entries, free_entry, n_entries; /* slots below made_ were used once; free ones are chained */
+    /* slots below made_ were used once; free ones are chained */
+    int32_t cap_entries, made_entries, free_entry, n_entries;
     int32_t cap_nodes, made_nodes, free_node, n_nodes;
-    uint64_t random; /* state of the priorities' generator; the user may seed it: a client that predicts it can unbalance the treaps */
+    /* state of the priorities' generator; the user may seed it: a client that predicts it
+     * can unbalance the treaps */
+    uint64_t random;
 } kv_tree;
 
 /* Opens a tree of at most cap_entries entries and cap_roots roots. */
-quire_err kv_tree_open(kv_tree *t, int32_t page_tokens, int32_t n_groups, int32_t cap_entries, int32_t cap_roots);
+quire_err kv_tree_open(kv_tree *t, int32_t page_tokens, int32_t n_groups, int32_t cap_entries,
+                       int32_t cap_roots);
 void kv_tree_close(kv_tree *t);
 
 static inline kv_entry *kv_tree_entry(const kv_tree *t, int32_t e) {
@@ -68,12 +76,16 @@ int32_t kv_tree_add_root(kv_tree *t, int32_t number);
 /* Removes a root without children. */
 void kv_tree_remove_root(kv_tree *t, int32_t root);
 
-/* The entry that shares most tokens with tokens[0..n), n <= page_tokens, and how many, among those that follow `after` (TREE_NONE: the
- * first ones under root). TREE_NONE and 0 when none shares any. O(log siblings). */
-int32_t kv_tree_best(const kv_tree *t, int32_t root, int32_t after, const int32_t *tokens, int32_t n, int32_t *n_shared);
-/* Adds an entry behind `after`, without pages. Neither it nor a prefix of it may be there. Splits after's node if need be. `up` is after;
- * or, where after is TREE_NONE, the full entry under another root that all under this one follow, or TREE_NONE.
- * TREE_NONE when the slab is full; nothing changed then. O(entries of the node before the split + log siblings). */
+/* The entry that shares most tokens with tokens[0..n), n <= page_tokens, and how many,
+ * among those that follow `after` (TREE_NONE: the first ones under root). TREE_NONE and 0
+ * when none shares any. O(log siblings). */
+int32_t kv_tree_best(const kv_tree *t, int32_t root, int32_t after, const int32_t *tokens, int32_t n,
+                     int32_t *n_shared);
+/* Adds an entry behind `after`, without pages. Neither it nor a prefix of it may be
+ * there. Splits after's node if need be. `up` is after; or, where after is TREE_NONE, the
+ * full entry under another root that all under this one follow, or TREE_NONE.
+ * TREE_NONE when the slab is full; nothing changed then. O(entries of the node before the
+ * split + log siblings). */
 int32_t kv_tree_insert(kv_tree *t, int32_t root, int32_t after, int32_t up, const int32_t *tokens, int32_t n);
 /* Whether nothing follows e. */
 static inline bool kv_tree_is_last(const kv_tree *t, int32_t e) {
@@ -84,7 +96,8 @@ static inline bool kv_tree_has_only_child(const kv_tree *t, int32_t node) {
     int32_t top = t->nodes[node].children;
     return top != TREE_NONE && t->nodes[top].left == TREE_NONE && t->nodes[top].right == TREE_NONE;
 }
-/* Removes an entry that nothing follows. Merges an only child that is left with its parent. O(entries of the parent + log siblings). */
+/* Removes an entry that nothing follows. Merges an only child that is left with its
+ * parent. O(entries of the parent + log siblings). */
 void kv_tree_remove(kv_tree *t, int32_t e);
 
 /* Checks the invariants; else QUIRE_INTERNAL and what is wrong. O(everything). */

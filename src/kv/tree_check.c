@@ -5,7 +5,8 @@ static quire_err broken(quire_error *err, const char *what, int32_t number) {
     return err_set(err, QUIRE_INTERNAL, -1, "kv index: %s (%d)", what, number);
 }
 
-/* Checks a node's run of entries: linked both ways, all its own, full but for the last of a leaf. Adds their number to *n_entries. */
+/* Checks a node's run of entries: linked both ways, all its own, full but for the last of
+ * a leaf. Adds their number to *n_entries. */
 static quire_err check_run(const kv_tree *t, int32_t n, int32_t *n_entries, quire_error *err) {
     const kv_node *node = &t->nodes[n];
     const kv_node *parent = &t->nodes[node->parent];
@@ -16,7 +17,8 @@ static quire_err check_run(const kv_tree *t, int32_t n, int32_t *n_entries, quir
     }
     for (; e != TREE_NONE; up = e, e = kv_tree_entry(t, e)->next) {
         const kv_entry *entry = kv_tree_entry(t, e);
-        if (e < 0 || e >= t->made_entries || entry->n_tokens < 1 || entry->n_tokens > t->page_tokens || ++*n_entries > t->n_entries) {
+        if (e < 0 || e >= t->made_entries || entry->n_tokens < 1 || entry->n_tokens > t->page_tokens ||
+            ++*n_entries > t->n_entries) {
             return broken(err, "an entry outside the slab, unused or in a cycle", e);
         }
         if (entry->node != n || entry->up != up) {
@@ -26,13 +28,16 @@ static quire_err check_run(const kv_tree *t, int32_t n, int32_t *n_entries, quir
             return broken(err, "a part-filled entry that something follows", e);
         }
     }
-    return up == node->last && node->first != TREE_NONE ? QUIRE_OK : broken(err, "a node that does not end at its last entry", n);
+    return up == node->last && node->first != TREE_NONE
+               ? QUIRE_OK
+               : broken(err, "a node that does not end at its last entry", n);
 }
 
 /* Whether node a's first page is before node b's and is no prefix of it. */
 static bool stands_before(const kv_tree *t, int32_t a, int32_t b) {
     const int32_t *x = kv_tree_tokens(t, t->nodes[a].first), *y = kv_tree_tokens(t, t->nodes[b].first);
-    int32_t nx = kv_tree_entry(t, t->nodes[a].first)->n_tokens, ny = kv_tree_entry(t, t->nodes[b].first)->n_tokens;
+    int32_t nx = kv_tree_entry(t, t->nodes[a].first)->n_tokens,
+            ny = kv_tree_entry(t, t->nodes[b].first)->n_tokens;
     for (int32_t i = 0; i < nx && i < ny; i++) {
         if (x[i] != y[i]) {
             return x[i] < y[i];
@@ -42,7 +47,8 @@ static bool stands_before(const kv_tree *t, int32_t a, int32_t b) {
 }
 
 /* Walks the treap under n in order; *last is the node visited before, *count how many. */
-static quire_err check_treap(const kv_tree *t, int32_t n, int32_t parent, int32_t *last, int32_t *count, quire_error *err) {
+static quire_err check_treap(const kv_tree *t, int32_t n, int32_t parent, int32_t *last, int32_t *count,
+                             quire_error *err) {
     if (n == TREE_NONE) {
         return QUIRE_OK;
     }
@@ -67,9 +73,10 @@ static quire_err check_treap(const kv_tree *t, int32_t n, int32_t parent, int32_
     return check_treap(t, node->right, parent, last, count, err);
 }
 
-/* Checks that the entry which a root's entries follow under another root exists and is full. If there is one, adds the number of those
- * entries, n_children, to *n_hanging. */
-static quire_err check_root(const kv_tree *t, int32_t root, int32_t n_children, int32_t *n_hanging, quire_error *err) {
+/* Checks that the entry which a root's entries follow under another root exists and is
+ * full. If there is one, adds the number of those entries, n_children, to *n_hanging. */
+static quire_err check_root(const kv_tree *t, int32_t root, int32_t n_children, int32_t *n_hanging,
+                            quire_error *err) {
     int32_t top = t->nodes[root].children, first = top != TREE_NONE ? t->nodes[top].first : TREE_NONE;
     if (first < 0 || first >= t->made_entries || kv_tree_entry(t, first)->up == TREE_NONE) {
         return QUIRE_OK;
@@ -107,11 +114,12 @@ quire_err kv_tree_check(const kv_tree *t, quire_error *err) {
         n_hung += kv_tree_entry(t, e)->n_tokens > 0 ? kv_tree_entry(t, e)->n_hung : 0;
     }
     if (n_hung != n_hanging) {
-        return broken(err, "entries that count wrong what follows them under other roots", n_hung - n_hanging);
+        return broken(err, "entries that count wrong what follows them under other roots",
+                      n_hung - n_hanging);
     }
     if (n_nodes != t->n_nodes || n_entries != t->n_entries || n_children != n_nodes - n_roots) {
-        return err_set(err, QUIRE_INTERNAL, -1, "kv index: %d nodes and %d entries found, %d and %d counted", n_nodes, n_entries,
-                       t->n_nodes, t->n_entries);
+        return err_set(err, QUIRE_INTERNAL, -1, "kv index: %d nodes and %d entries found, %d and %d counted",
+                       n_nodes, n_entries, t->n_nodes, t->n_entries);
     }
     return QUIRE_OK;
 }

@@ -7,7 +7,8 @@
 #define MAX_CAP    (1 << 20)
 #define MAX_WALKED (1 << 20)
 
-quire_err quire_kv_view_open(int32_t cap_pages, int32_t cap_seqs, int32_t cap_entries, int32_t cap_events, quire_kv_view **out) {
+quire_err quire_kv_view_open(int32_t cap_pages, int32_t cap_seqs, int32_t cap_entries, int32_t cap_events,
+                             quire_kv_view **out) {
     const int32_t caps[] = {cap_pages, cap_seqs, cap_entries, cap_events};
     for (size_t i = 0; i < sizeof caps / sizeof *caps; i++) {
         if (caps[i] < 1 || caps[i] > MAX_CAP) {
@@ -16,7 +17,11 @@ quire_err quire_kv_view_open(int32_t cap_pages, int32_t cap_seqs, int32_t cap_en
     }
     quire_kv_view *v = mem_new(1, sizeof *v);
     TRY(mem_check(v));
-    *v = (quire_kv_view){.page = -1, .cap_pages = cap_pages, .cap_seqs = cap_seqs, .cap_entries = cap_entries, .cap_events = cap_events};
+    *v = (quire_kv_view){.page = -1,
+                         .cap_pages = cap_pages,
+                         .cap_seqs = cap_seqs,
+                         .cap_entries = cap_entries,
+                         .cap_events = cap_events};
     v->pages = mem_new((size_t)cap_pages, sizeof *v->pages);
     v->seqs = mem_new((size_t)cap_seqs, sizeof *v->seqs);
     v->entries = mem_new((size_t)cap_entries, sizeof *v->entries);
@@ -72,7 +77,8 @@ static void add_holder(quire_kv_view_page *p, int32_t seq) {
     }
 }
 
-/* Shows the n tokens in the requested page. Of its holders the one with most tokens in it is used. */
+/* Shows the n tokens in the requested page. Of its holders the one with most tokens in it
+ * is used. */
 static void show_tokens(quire_kv_view *v, const int32_t *tokens, int32_t n) {
     if (n > v->n_page_tokens) {
         memcpy(v->page_token, tokens, (size_t)n * sizeof *tokens);
@@ -80,8 +86,8 @@ static void show_tokens(quire_kv_view *v, const int32_t *tokens, int32_t n) {
     }
 }
 
-void kv_view_seq(quire_kv_view *v, int64_t id, str owner, quire_kv_view_state state, const int32_t *tokens, const kv_table *tables,
-                 int32_t n_tables) {
+void kv_view_seq(quire_kv_view *v, int64_t id, str owner, quire_kv_view_state state, const int32_t *tokens,
+                 const kv_table *tables, int32_t n_tables) {
     int32_t seq = v->n_seqs++, n_pages = 0;
     for (int32_t g = 0; g < n_tables; g++) {
         const kv_table *t = &tables[g];
@@ -92,14 +98,16 @@ void kv_view_seq(quire_kv_view *v, int64_t id, str owner, quire_kv_view_state st
                 add_holder(&v->pages[page], seq);
             }
             if (page >= 0 && page == v->page && g < v->n_groups) {
-                show_tokens(v, tokens + from, t->n_tokens - from < v->page_tokens ? t->n_tokens - from : v->page_tokens);
+                show_tokens(v, tokens + from,
+                            t->n_tokens - from < v->page_tokens ? t->n_tokens - from : v->page_tokens);
             }
         }
     }
     if (seq < v->cap_seqs) {
         quire_kv_view_seq *s = &v->seqs[seq];
         size_t n_owner = owner.n < sizeof s->owner - 1 ? owner.n : sizeof s->owner - 1;
-        *s = (quire_kv_view_seq){.id = id, .n_tokens = n_tables > 0 ? tables[0].n_tokens : 0, .n_pages = n_pages, .state = state};
+        *s = (quire_kv_view_seq){
+            .id = id, .n_tokens = n_tables > 0 ? tables[0].n_tokens : 0, .n_pages = n_pages, .state = state};
         memcpy(s->owner, owner.p, n_owner);
     }
 }

@@ -1,5 +1,5 @@
-/* Architectures: each says what its numbers and weights are called and how its layers are put together. One file a family; the table is in
- * architectures.c. */
+/* Architectures: each says what its numbers and weights are called and how its layers are
+ * put together. One file a family; the table is in architectures.c. */
 #ifndef MODEL_ARCH_H
 #define MODEL_ARCH_H
 
@@ -13,14 +13,18 @@
 #define ARCH_MAX_NAMES 6
 
 typedef struct arch {
-    const char *gguf[ARCH_MAX_NAMES]; /* general.architecture, up to the first NULL; the first is what the model is called */
-    const char *hf[ARCH_MAX_NAMES];   /* config.json: architectures[0] */
-    const arch_names *names;          /* NULL: Llama's */
-    /* Fills the description from the file's metadata. The caller zeroes it and sets architecture and name. */
+    /* general.architecture, up to the first NULL; the first is what the model is
+     * called */
+    const char *gguf[ARCH_MAX_NAMES];
+    const char *hf[ARCH_MAX_NAMES]; /* config.json: architectures[0] */
+    const arch_names *names;        /* NULL: Llama's */
+    /* Fills the description from the file's metadata. The caller zeroes it and sets
+     * architecture and name. */
     quire_err (*describe)(const config *c, model_desc *d);
     const score_head *scores; /* of its ..ForSequenceClassification; NULL: they are not supported */
     /* The rest is NULL for a decoder made of blocks (decoder.h). */
-    quire_err (*load)(loader *l, const model_desc *d, const arch_names *names, void **weights); /* loads weights, reserves activations */
+    /* loads weights, reserves activations */
+    quire_err (*load)(loader *l, const model_desc *d, const arch_names *names, void **weights);
     void (*forward)(const model *m, const batch *rows);
     buffer (*hidden)(const model *m);
     void (*close)(void *weights); /* frees what load made; NULL is allowed as weights */
@@ -35,15 +39,16 @@ struct model {
     pooled_layers *pooling; /* NULL: nothing follows the pooling */
 };
 
-/* The architecture of a name in general.architecture or in config.json. NULL: this build has none; the known ones are
- * then offered to *similar. */
+/* The architecture of a name in general.architecture or in config.json. NULL: this build
+ * has none; the known ones are then offered to *similar. */
 const arch *arch_find(model_format format, str name, nearest *similar);
 
 /* The i-th architecture, or NULL past the last: for tables. */
 const arch *arch_at(size_t i);
 
 /* ---- biases.c ---- */
-/* Refuses a checkpoint whose config.json says of its biases what is not so. Keys that it leaves out say nothing. */
+/* Refuses a checkpoint whose config.json says of its biases what is not so. Keys that it
+ * leaves out say nothing. */
 quire_err biases_check(const config *c, const arch_names *names);
 
 #endif

@@ -1,6 +1,7 @@
-/* BERT: Devlin et al. 2018, arXiv:1810.04805: rows see each other both ways, norms behind both halves of a layer, learned positions and
- * token types. RoBERTa: arXiv:1907.11692: positions begin behind the padding's. Nomic Embed: arXiv:2402.01613: rotary positions, gated, no
- * biases. */
+/* BERT: Devlin et al. 2018, arXiv:1810.04805: rows see each other both ways, norms behind
+ * both halves of a layer, learned positions and token types. RoBERTa: arXiv:1907.11692:
+ * positions begin behind the padding's. Nomic Embed: arXiv:2402.01613: rotary positions,
+ * gated, no biases. */
 #include <stdio.h>
 
 #include "model/architectures.h"
@@ -85,7 +86,8 @@ static quire_err describe_roberta(const config *c, model_desc *d) {
 
 /* Settings of the checkpoints of Nomic's own code that make another model of it. */
 static quire_err check_nomic(const config *c) {
-    static const char *const flags[] = {"prenorm", "causal", "parallel_block", "use_rms_norm", "rotary_emb_interleaved"};
+    static const char *const flags[] = {"prenorm", "causal", "parallel_block", "use_rms_norm",
+                                        "rotary_emb_interleaved"};
     static const char *const numbers[] = {"rotary_scaling_factor", "rotary_emb_scale_base"};
     float fraction = 1.0f;
     char what[96];
@@ -100,7 +102,8 @@ static quire_err check_nomic(const config *c) {
         TRY(config_has(c, NULL, numbers[i]) ? config_unsupported(c, what) : QUIRE_OK);
     }
     TRY(config_f32(c, NULL, "rotary_emb_fraction", &fraction));
-    return fraction == 1.0f ? QUIRE_OK : config_unsupported(c, "rotary_emb_fraction other than 1 is not supported");
+    return fraction == 1.0f ? QUIRE_OK
+                            : config_unsupported(c, "rotary_emb_fraction other than 1 is not supported");
 }
 
 static quire_err describe_nomic(const config *c, model_desc *d) {
@@ -115,21 +118,31 @@ static quire_err describe_nomic(const config *c, model_desc *d) {
     return config_add_rope(c, d, &r);
 }
 
-static const score_head bert_scores = {
-    .kind = POOLING_CLS, .gguf_kind = POOLING_CLS, .dense = "model.pooler.dense", .f = ROW_TANH, .out = "classifier"};
-static const score_head roberta_scores = {
-    .kind = POOLING_CLS, .gguf_kind = POOLING_CLS, .dense = "classifier.dense", .f = ROW_TANH, .out = "classifier.out_proj"};
+static const score_head bert_scores = {.kind = POOLING_CLS,
+                                       .gguf_kind = POOLING_CLS,
+                                       .dense = "model.pooler.dense",
+                                       .f = ROW_TANH,
+                                       .out = "classifier"};
+static const score_head roberta_scores = {.kind = POOLING_CLS,
+                                          .gguf_kind = POOLING_CLS,
+                                          .dense = "classifier.dense",
+                                          .f = ROW_TANH,
+                                          .out = "classifier.out_proj"};
 
-const arch arch_bert = {.gguf = {"bert"},
-                        .hf = {"BertModel", "BertForMaskedLM", "BertForPreTraining", "BertForSequenceClassification"},
-                        .names = &bert_names,
-                        .describe = describe_bert,
-                        .scores = &bert_scores};
+const arch arch_bert = {
+    .gguf = {"bert"},
+    .hf = {"BertModel", "BertForMaskedLM", "BertForPreTraining", "BertForSequenceClassification"},
+    .names = &bert_names,
+    .describe = describe_bert,
+    .scores = &bert_scores};
 const arch arch_roberta = {.gguf = {"roberta"},
-                           .hf = {"RobertaModel", "XLMRobertaModel", "RobertaForMaskedLM", "XLMRobertaForMaskedLM",
-                                  "RobertaForSequenceClassification", "XLMRobertaForSequenceClassification"},
+                           .hf = {"RobertaModel", "XLMRobertaModel", "RobertaForMaskedLM",
+                                  "XLMRobertaForMaskedLM", "RobertaForSequenceClassification",
+                                  "XLMRobertaForSequenceClassification"},
                            .names = &bert_names,
                            .describe = describe_roberta,
                            .scores = &roberta_scores};
-const arch arch_nomic_bert = {
-    .gguf = {"nomic-bert"}, .hf = {"NomicBertModel", "NomicBertForPreTraining"}, .names = &nomic_names, .describe = describe_nomic};
+const arch arch_nomic_bert = {.gguf = {"nomic-bert"},
+                              .hf = {"NomicBertModel", "NomicBertForPreTraining"},
+                              .names = &nomic_names,
+                              .describe = describe_nomic};

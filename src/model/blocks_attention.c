@@ -1,5 +1,5 @@
-/* Attention: queries, keys and values of a layer, its cache, and what comes behind. Grouped queries: Ainslie et al. 2023,
- * arXiv:2305.13245. */
+/* Attention: queries, keys and values of a layer, its cache, and what comes behind.
+ * Grouped queries: Ainslie et al. 2023, arXiv:2305.13245. */
 #include "model/decoder.h"
 
 #include "base/mem.h"
@@ -8,12 +8,16 @@
 
 #define LARGEST_KV_SCALE 1e30f
 
-/* q, k and v out of one tensor: stacked, or group by group as some checkpoints have them. */
-static quire_err load_fused(loader *l, const model_desc *d, const arch_names *names, int32_t i, decoder_layer *to) {
+/* q, k and v out of one tensor: stacked, or group by group as some checkpoints have
+ * them. */
+static quire_err load_fused(loader *l, const model_desc *d, const arch_names *names, int32_t i,
+                            decoder_layer *to) {
     const layer_desc *layer = &d->layers[i];
     const cache_desc *cache = &d->caches[layer->caches[0]];
-    bool is_gguf = model_file_format(l->file) == MODEL_GGUF, grouped = d->blocks.order == QKV_GROUPED && !is_gguf;
-    int64_t e = cache->d_key, n_q = layer->n_heads * e, n_kv = cache->n_kv_heads * e, group = n_q / cache->n_kv_heads;
+    bool is_gguf = model_file_format(l->file) == MODEL_GGUF,
+         grouped = d->blocks.order == QKV_GROUPED && !is_gguf;
+    int64_t e = cache->d_key, n_q = layer->n_heads * e, n_kv = cache->n_kv_heads * e,
+            group = n_q / cache->n_kv_heads;
     weight_part q = {.suffix = "q", .n_rows = n_q + 2 * n_kv, .block = n_q, .step = n_q};
     q.transposed = d->blocks.conv1d && !is_gguf;
     weight_part k = q, v = q;
@@ -36,8 +40,8 @@ static quire_err load_fused(loader *l, const model_desc *d, const arch_names *na
 }
 
 /* A norm of n heads of width e. */
-static quire_err load_qk_norm(loader *l, const model_desc *d, const arch_names *names, weight_role role, int32_t i, int32_t n, int32_t e,
-                              norm **out) {
+static quire_err load_qk_norm(loader *l, const model_desc *d, const arch_names *names, weight_role role,
+                              int32_t i, int32_t n, int32_t e, norm **out) {
     const block_desc *blocks = &d->blocks;
     bool row = blocks->qk_norm == QK_NORM_ROW, is_gguf = model_file_format(l->file) == MODEL_GGUF;
     norm_spec spec = {.kind = blocks->qk_norm_type, .width = row ? n * e : e, .eps = d->norm_eps};
@@ -45,7 +49,8 @@ static quire_err load_qk_norm(loader *l, const model_desc *d, const arch_names *
     if (blocks->qk_norm_by_head && !is_gguf) {
         return loader_norm_by_head(l, weight_name_of(names, role), i, &spec, n, out);
     }
-    return loader_norm(l, weight_name_of(names, role), i, &spec, blocks->qk_norm == QK_NORM_HEAD ? e : n * e, out);
+    return loader_norm(l, weight_name_of(names, role), i, &spec, blocks->qk_norm == QK_NORM_HEAD ? e : n * e,
+                       out);
 }
 
 /* Norms without weights: of queries and keys where the layer rotates them, of values. */
@@ -58,8 +63,10 @@ static quire_err load_bare_norms(loader *l, const model_desc *d, int32_t e, bool
     return d->blocks.v_norm ? l->b->ops->norm_load(l->b, &spec, &to->v_norm, l->err) : QUIRE_OK;
 }
 
-/* Keys and values of a layer. Where another layer writes the cache, files may have them all the same; nothing reads them. */
-static quire_err load_kv(loader *l, const model_desc *d, const arch_names *names, int32_t i, int32_t kv_width, decoder_layer *to) {
+/* Keys and values of a layer. Where another layer writes the cache, files may have them
+ * all the same; nothing reads them. */
+static quire_err load_kv(loader *l, const model_desc *d, const arch_names *names, int32_t i, int32_t kv_width,
+                         decoder_layer *to) {
     const tensor_view *unread;
     if (!to->writes_cache) {
         TRY(loader_find(l, weight_name_of(names, W_K), i, ".weight", &unread));
@@ -68,16 +75,19 @@ static quire_err load_kv(loader *l, const model_desc *d, const arch_names *names
     }
     TRY(decoder_linear(l, d, names, W_K, i, kv_width, d->d_model, &to->k));
     bool may_have_v =
-        model_file_format(l->file) == MODEL_GGUF && loader_has(l, weight_name_of(names, W_V), i); /* GGUF files do not say it */
+        /* GGUF files do not say it */
+        model_file_format(l->file) == MODEL_GGUF && loader_has(l, weight_name_of(names, W_V), i);
     if (d->blocks.values_are_keys && d->layers[i].window == 0 && !may_have_v) {
         return QUIRE_OK;
     }
     return decoder_linear(l, d, names, W_V, i, kv_width, d->d_model, &to->v);
 }
 
-/* The scales of keys or values of a layer, by head: the checkpoint's, one for all heads or one for each. Such as are not above 0, which
- * checkpoints have where nothing was measured, are none. */
-static quire_err load_kv_scales(loader *l, const arch_names *names, weight_role role, int32_t i, int32_t n_heads, float **out) {
+/* The scales of keys or values of a layer, by head: the checkpoint's, one for all heads
+ * or one for each. Such as are not above 0, which checkpoints have where nothing was
+ * measured, are none. */
+static quire_err load_kv_scales(loader *l, const arch_names *names, weight_role role, int32_t i,
+                                int32_t n_heads, float **out) {
     const weight_name name = weight_name_of(names, role);
     const tensor_view *t = loader_look(l, name, i, "");
     int64_t n = 1;
@@ -89,7 +99,8 @@ static quire_err load_kv_scales(loader *l, const arch_names *names, weight_role 
     bool are_some = read != NULL;
     for (int64_t h = 0; are_some && h < n; h++) {
         if (!(fabsf(read[h]) <= LARGEST_KV_SCALE)) {
-            quire_err e = err_set(l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s: scale %g of keys or values is no number that they can have",
+            quire_err e = err_set(l->err, QUIRE_BAD_FILE, -1,
+                                  "%s: tensor %s: scale %g of keys or values is no number that they can have",
                                   model_file_path(l->file), t->name, (double)read[h]);
             mem_free(read);
             return e;
@@ -101,7 +112,8 @@ static quire_err load_kv_scales(loader *l, const arch_names *names, weight_role 
         (*out)[h] = read[n == 1 ? 0 : h];
     }
     mem_free(read);
-    return are_some && *out == NULL ? err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading") : QUIRE_OK;
+    return are_some && *out == NULL ? err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading")
+                                    : QUIRE_OK;
 }
 
 /* Whether an earlier layer writes the cache. */
@@ -140,9 +152,11 @@ quire_err attention_load(loader *l, const model_desc *d, const arch_names *names
     TRY(load_bare_norms(l, d, cache->d_key, layer->rope >= 0, to));
     if (d->blocks.sinks) {
         weight_name name = weight_name_of(names, W_SINKS);
-        TRY(loader_vector(l, name, i, model_file_format(l->file) == MODEL_GGUF ? ".weight" : "", layer->n_heads, &to->sinks));
+        TRY(loader_vector(l, name, i, model_file_format(l->file) == MODEL_GGUF ? ".weight" : "",
+                          layer->n_heads, &to->sinks));
         if (to->sinks == NULL) {
-            return err_set(l->err, QUIRE_BAD_FILE, -1, "%s: layer %d has no attention sinks: the file is incomplete",
+            return err_set(l->err, QUIRE_BAD_FILE, -1,
+                           "%s: layer %d has no attention sinks: the file is incomplete",
                            model_file_path(l->file), i);
         }
     }
@@ -157,7 +171,8 @@ void attention_run(const pass *p, int32_t i, buffer in, const norm *nm) {
     const layer_desc *layer = &p->d->layers[i];
     const block_desc *blocks = &p->d->blocks;
     int32_t n_products = l->k == NULL ? 1 : l->v == NULL ? 2 : 3;
-    p->op->norm_linears(p->b, in, nm, (linear_use[]){{l->q, l->q_rows}, {l->k, l->k_rows}, {l->v, l->v_rows}}, n_products);
+    p->op->norm_linears(p->b, in, nm, (linear_use[]){{l->q, l->q_rows}, {l->k, l->k_rows}, {l->v, l->v_rows}},
+                        n_products);
     if (n_products == 2) {
         p->op->norm_rows(p->b, l->k_rows, l->v_norm, l->v_rows);
     }
@@ -173,7 +188,9 @@ void attention_run(const pass *p, int32_t i, buffer in, const norm *nm) {
                                           .k_scales = l->k_scales,
                                           .v_scales = l->v_scales,
                                           .clip = blocks->clip,
-                                          .scale_slope = layer->rope < 0 || blocks->temperature_on_all ? blocks->temperature : 0.0f,
+                                          .scale_slope = layer->rope < 0 || blocks->temperature_on_all
+                                                             ? blocks->temperature
+                                                             : 0.0f,
                                           .scale_offset = blocks->temperature_on_all ? 0 : 1,
                                           .scale_length = blocks->temperature_length});
     const attn_spec mask = {.scale = p->d->attention_scale / (blocks->scale_by_layer ? (float)(i + 1) : 1.0f),

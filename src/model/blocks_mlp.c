@@ -33,8 +33,12 @@ void mlp_run(const pass *p, int32_t i, buffer in, const norm *nm) {
         moe_run(p, i, in, nm);
         return;
     }
-    p->op->feed_forward(
-        p->b,
-        &(feed_forward_use){.x = in, .nm = nm, .gate = l->gate, .up = l->up, .f = p->d->activation, .h = l->h_rows, .reader = l->down});
+    p->op->feed_forward(p->b, &(feed_forward_use){.x = in,
+                                                  .nm = nm,
+                                                  .gate = l->gate,
+                                                  .up = l->up,
+                                                  .f = p->d->activation,
+                                                  .h = l->h_rows,
+                                                  .reader = l->down});
     branch_add(p, l->h_rows, l->down, l->ffn_post_norm);
 }

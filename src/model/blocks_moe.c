@@ -1,4 +1,5 @@
-/* A mixture of experts: a router, the experts that it chooses for each row, and a shared one that every row goes through. */
+/* A mixture of experts: a router, the experts that it chooses for each row, and a shared
+ * one that every row goes through. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,18 +15,23 @@ typedef struct expert_place {
 } expert_place;
 
 /* Loads one weight of expert e: a slab of a stacked tensor, or a tensor of its own. */
-static quire_err load_weight(loader *l, const model_desc *d, const arch_names *names, int32_t layer, int32_t e, expert_place at,
-                             linear **out) {
+static quire_err load_weight(loader *l, const model_desc *d, const arch_names *names, int32_t layer,
+                             int32_t e, expert_place at, linear **out) {
     char memory[WEIGHT_NAME_BYTES], suffix[24];
     bool is_gguf = model_file_format(l->file) == MODEL_GGUF;
     weight_name name = weight_name_of(names, at.role);
-    bool stacked = is_gguf || strstr(name.hf, "%d") == NULL || strstr(strstr(name.hf, "%d") + 2, "%d") == NULL;
+    bool stacked =
+        is_gguf || strstr(name.hf, "%d") == NULL || strstr(strstr(name.hf, "%d") + 2, "%d") == NULL;
     if (!stacked) {
         return loader_linear(l, weight_name_at(name, layer, e, memory), layer, NULL, at.n_out, at.n_in, out);
     }
     (void)snprintf(suffix, sizeof suffix, "%d.%s", (int)e, at.what);
-    weight_part p = {
-        .suffix = suffix, .n_rows = at.n_out, .block = at.n_out, .step = at.n_out, .slab = e, .n_slabs = d->layers[layer].n_experts};
+    weight_part p = {.suffix = suffix,
+                     .n_rows = at.n_out,
+                     .block = at.n_out,
+                     .step = at.n_out,
+                     .slab = e,
+                     .n_slabs = d->layers[layer].n_experts};
     p.transposed = d->moe.transposed && !is_gguf;
     if (at.half >= 0) {
         p.n_rows = 2 * at.n_out;
@@ -39,11 +45,12 @@ static quire_err load_weight(loader *l, const model_desc *d, const arch_names *n
     return loader_linear(l, name, layer, &p, at.n_out, at.n_in, out);
 }
 
-static quire_err load_expert(loader *l, const model_desc *d, const arch_names *names, int32_t layer, int32_t e, linear **gate, linear **up,
-                             linear **down) {
+static quire_err load_expert(loader *l, const model_desc *d, const arch_names *names, int32_t layer,
+                             int32_t e, linear **gate, linear **up, linear **down) {
     int64_t f = d->moe.d_expert, width = d->d_model;
     bool pair = loader_has(l, weight_name_of(names, W_EXPERT_GATE_UP), layer);
-    weight_role gate_role = pair ? W_EXPERT_GATE_UP : W_EXPERT_GATE, up_role = pair ? W_EXPERT_GATE_UP : W_EXPERT_UP;
+    weight_role gate_role = pair ? W_EXPERT_GATE_UP : W_EXPERT_GATE,
+                up_role = pair ? W_EXPERT_GATE_UP : W_EXPERT_UP;
     TRY(load_weight(l, d, names, layer, e, (expert_place){gate_role, "gate", pair ? 0 : -1, f, width}, gate));
     TRY(load_weight(l, d, names, layer, e, (expert_place){up_role, "up", pair ? 1 : -1, f, width}, up));
     return load_weight(l, d, names, layer, e, (expert_place){W_EXPERT_DOWN, "down", -1, width, f}, down);
@@ -78,9 +85,11 @@ static quire_err load_router(loader *l, const model_desc *d, const arch_names *n
     TRY(decoder_buffer(l, w, BUFFER_ROUTER, n, &w->router));
     if (moe->correction_bias) {
         bool is_gguf = model_file_format(l->file) == MODEL_GGUF;
-        TRY(loader_vector(l, weight_name_of(names, W_ROUTER_BIAS), i, is_gguf ? ".bias" : "", n, &m->correction));
+        TRY(loader_vector(l, weight_name_of(names, W_ROUTER_BIAS), i, is_gguf ? ".bias" : "", n,
+                          &m->correction));
         if (m->correction == NULL) {
-            return err_set(l->err, QUIRE_BAD_FILE, -1, "%s: layer %d has no correction bias for its experts: the file is incomplete",
+            return err_set(l->err, QUIRE_BAD_FILE, -1,
+                           "%s: layer %d has no correction bias for its experts: the file is incomplete",
                            model_file_path(l->file), i);
         }
     }
@@ -134,7 +143,8 @@ static void run_shared(const pass *p, const moe_block *m, buffer in, const norm 
     p->op->linear_add(p->b, w->shared, &(linear_use){m->shared_down, y}, scale, y);
 }
 
-/* All of a layer's experts read the same rows, so the sum is collected in a row of its own where they read the residual itself. */
+/* All of a layer's experts read the same rows, so the sum is collected in a row of its
+ * own where they read the residual itself. */
 void moe_run(const pass *p, int32_t i, buffer in, const norm *nm) {
     const decoder *w = p->w;
     const decoder_layer *l = &w->layers[i];

@@ -1,5 +1,6 @@
-/* Command R and R+, Command R7B (Cohere 2): attention and feed-forward side by side behind one layer norm without bias; Cohere 2 has
- * windows on all but every fourth layer, which has no positions. */
+/* Command R and R+, Command R7B (Cohere 2): attention and feed-forward side by side
+ * behind one layer norm without bias; Cohere 2 has windows on all but every fourth layer,
+ * which has no positions. */
 #include "model/architectures.h"
 
 static const arch_names cohere_names = {.hf = {[W_FFN_NORM] = NO_WEIGHT}};
@@ -32,5 +33,7 @@ static quire_err describe_cohere2(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-const arch arch_cohere = {.gguf = {"command-r"}, .hf = {"CohereForCausalLM"}, .names = &cohere_names, .describe = describe_common};
-const arch arch_cohere2 = {.gguf = {"cohere2"}, .hf = {"Cohere2ForCausalLM"}, .names = &cohere_names, .describe = describe_cohere2};
+const arch arch_cohere = {
+    .gguf = {"command-r"}, .hf = {"CohereForCausalLM"}, .names = &cohere_names, .describe = describe_common};
+const arch arch_cohere2 = {
+    .gguf = {"cohere2"}, .hf = {"Cohere2ForCausalLM"}, .names = &cohere_names, .describe = describe_cohere2};

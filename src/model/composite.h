@@ -1,12 +1,12 @@
-/* Composite checkpoints, whose text is a model of another class: config.json names the whole ("LlavaForConditionalGeneration"), and
- * its "text_config" the text ("llama"). */
+/* Composite checkpoints, whose text is a model of another class: config.json names the
+ * whole ("LlavaForConditionalGeneration"), and its "text_config" the text ("llama"). */
 #ifndef MODEL_COMPOSITE_H
 #define MODEL_COMPOSITE_H
 
 #include "file/model_file.h"
 
-/* Puts the text's class in place of the whole's in *architecture; other architectures stay. QUIRE_UNSUPPORTED: this build knows the whole,
- * but no such text in it. */
+/* Puts the text's class in place of the whole's in *architecture; other architectures
+ * stay. QUIRE_UNSUPPORTED: this build knows the whole, but no such text in it. */
 quire_err composite_find_text(const model_file *f, str *architecture, quire_error *err);
 
 /* The i-th class of such checkpoints, or NULL past the last: for tables. */

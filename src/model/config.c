@@ -15,8 +15,8 @@ config config_of(const model_file *f, const char *name, quire_error *err) {
 
 quire_err config_bad(const config *c, const char *key, const char *what) {
     const char *flag = model_file_set_by(c->f, key);
-    return err_set(c->err, QUIRE_BAD_FILE, -1, "%s: %s %s%s%s%s", model_file_path(c->f), key, what, flag != NULL ? " (" : "",
-                   flag != NULL ? flag : "", flag != NULL ? " sets it)" : "");
+    return err_set(c->err, QUIRE_BAD_FILE, -1, "%s: %s %s%s%s%s", model_file_path(c->f), key, what,
+                   flag != NULL ? " (" : "", flag != NULL ? flag : "", flag != NULL ? " sets it)" : "");
 }
 
 quire_err config_unsupported(const config *c, const char *what) {
@@ -50,8 +50,10 @@ static quire_err find_str(const model_file *f, const char *key, void *out) {
     return model_file_str(f, key, out);
 }
 
-/* Tries a path of config.json inside text_config, then by itself. key: the one that was found. */
-static quire_err find_hf(const config *c, const char *path, size_t n, find_fn find, void *out, char key[MAX_KEY]) {
+/* Tries a path of config.json inside text_config, then by itself. key: the one that was
+ * found. */
+static quire_err find_hf(const config *c, const char *path, size_t n, find_fn find, void *out,
+                         char key[MAX_KEY]) {
     if (c->has_text) {
         snprintf(key, MAX_KEY, "text_config.%.*s", (int)n, path);
         quire_err e = find(c->f, key, out);
@@ -63,14 +65,18 @@ static quire_err find_hf(const config *c, const char *path, size_t n, find_fn fi
     return find(c->f, key, out);
 }
 
-/* What GGUF has no key for, --override-kv sets by config.json's name behind the architecture's. */
-static quire_err find_set(const config *c, const char *path, size_t n, find_fn find, void *out, char key[MAX_KEY]) {
+/* What GGUF has no key for, --override-kv sets by config.json's name behind the
+ * architecture's. */
+static quire_err find_set(const config *c, const char *path, size_t n, find_fn find, void *out,
+                          char key[MAX_KEY]) {
     snprintf(key, MAX_KEY, "%s.%.*s", c->arch, (int)n, path);
     return model_file_set_by(c->f, key) != NULL ? find(c->f, key, out) : QUIRE_NOT_FOUND;
 }
 
-/* QUIRE_NOT_FOUND: none of the keys is there; key is then the first of them, for messages. */
-static quire_err find_key(const config *c, const char *gguf, const char *hf, find_fn find, void *out, char key[MAX_KEY]) {
+/* QUIRE_NOT_FOUND: none of the keys is there; key is then the first of them, for
+ * messages. */
+static quire_err find_key(const config *c, const char *gguf, const char *hf, find_fn find, void *out,
+                          char key[MAX_KEY]) {
     if (c->is_gguf && gguf != NULL) {
         snprintf(key, MAX_KEY, "%s.%s", c->arch, gguf);
         return find(c->f, key, out);
@@ -89,14 +95,17 @@ static quire_err find_key(const config *c, const char *gguf, const char *hf, fin
 
 /* ---- values ---- */
 
-static quire_err read_i32(const config *c, const char *gguf, const char *hf, int32_t least, int32_t *out, char key[MAX_KEY]) {
+static quire_err read_i32(const config *c, const char *gguf, const char *hf, int32_t least, int32_t *out,
+                          char key[MAX_KEY]) {
     int64_t v;
     quire_err e = find_key(c, gguf, hf, find_i64, &v, key);
     if (e == QUIRE_NOT_FOUND) {
         return e;
     }
     if (e != QUIRE_OK || v < least || v > INT32_MAX) {
-        return config_bad(c, key, least < 0 ? "must be a whole number from -1 on" : "must be a whole number from 0 to 2147483647");
+        return config_bad(c, key,
+                          least < 0 ? "must be a whole number from -1 on"
+                                    : "must be a whole number from 0 to 2147483647");
     }
     *out = (int32_t)v;
     return QUIRE_OK;
@@ -173,7 +182,8 @@ static quire_err find_list(const model_file *f, const char *key, void *out) {
     return model_file_i64s(f, key, &none, 0, out);
 }
 
-quire_err config_i32s(const config *c, const char *gguf, const char *hf, int32_t *out, size_t max, size_t *n) {
+quire_err config_i32s(const config *c, const char *gguf, const char *hf, int32_t *out, size_t max,
+                      size_t *n) {
     char key[MAX_KEY];
     size_t length = 0;
     *n = 0;
@@ -182,7 +192,8 @@ quire_err config_i32s(const config *c, const char *gguf, const char *hf, int32_t
         return QUIRE_OK;
     }
     int64_t values[DESC_MAX_LAYERS];
-    if (e != QUIRE_OK || length > max || max > DESC_MAX_LAYERS || model_file_i64s(c->f, key, values, max, &length) != QUIRE_OK) {
+    if (e != QUIRE_OK || length > max || max > DESC_MAX_LAYERS ||
+        model_file_i64s(c->f, key, values, max, &length) != QUIRE_OK) {
         return config_bad(c, key, "must be a list of numbers, one a layer at most");
     }
     for (size_t i = 0; i < length; i++) {
@@ -209,7 +220,8 @@ quire_err config_same_i32(const config *c, const char *gguf, const char *hf, int
         if (all[i] != all[0]) {
             (void)find_key(c, gguf, hf, find_list, &length, key);
             return err_set(c->err, QUIRE_UNSUPPORTED, -1,
-                           "%s: %s is %d in layer 0 and %d in layer %zu: this architecture needs one number for all layers",
+                           "%s: %s is %d in layer 0 and %d in layer %zu: this architecture needs one number "
+                           "for all layers",
                            model_file_path(c->f), key, (int)all[0], (int)all[i], i);
         }
         *out = all[0];
@@ -225,7 +237,9 @@ quire_err config_f32s(const config *c, const char *hf, float *out, size_t max, s
         return QUIRE_OK;
     }
     e = e ? e : *n > max ? QUIRE_BAD_FILE : model_file_f32s(c->f, key, out, max, n);
-    return e == QUIRE_OK ? e : config_bad(c, key, "must be a list of numbers, no more than the model has use for");
+    return e == QUIRE_OK
+               ? e
+               : config_bad(c, key, "must be a list of numbers, no more than the model has use for");
 }
 
 quire_err config_str_at(const config *c, const char *hf, size_t i, str *out) {
@@ -236,7 +250,11 @@ quire_err config_str_at(const config *c, const char *hf, size_t i, str *out) {
         return QUIRE_OK;
     }
     for (int text = c->has_text; text >= 0; text--) {
-        snprintf(key, sizeof key, "%s%s%s", c->is_gguf ? c->arch : text ? "text_config" : "", c->is_gguf || text ? "." : "", hf);
+        snprintf(key, sizeof key, "%s%s%s",
+                 c->is_gguf ? c->arch
+                 : text     ? "text_config"
+                            : "",
+                 c->is_gguf || text ? "." : "", hf);
         quire_err e = model_file_str_at(c->f, key, i, out, NULL);
         if (e != QUIRE_NOT_FOUND) {
             return e == QUIRE_OK ? e : config_bad(c, key, "must be a list of texts");
@@ -258,13 +276,16 @@ static quire_err find_null(const model_file *f, const char *key, void *out) {
 }
 
 static quire_err find_object(const model_file *f, const char *key, void *out) {
-    return model_file_is_object(f, key) ? QUIRE_OK : find_any(f, key, out) == QUIRE_NOT_FOUND ? QUIRE_NOT_FOUND : QUIRE_BAD_FILE;
+    return model_file_is_object(f, key)               ? QUIRE_OK
+           : find_any(f, key, out) == QUIRE_NOT_FOUND ? QUIRE_NOT_FOUND
+                                                      : QUIRE_BAD_FILE;
 }
 
 quire_err config_object(const config *c, const char *hf) {
     char key[MAX_KEY];
     quire_err e = c->is_gguf ? QUIRE_NOT_FOUND : find_key(c, NULL, hf, find_object, NULL, key);
-    return e == QUIRE_OK || e == QUIRE_NOT_FOUND ? QUIRE_OK : config_bad(c, key, "must be an object, or null");
+    return e == QUIRE_OK || e == QUIRE_NOT_FOUND ? QUIRE_OK
+                                                 : config_bad(c, key, "must be an object, or null");
 }
 
 bool config_is_null(const config *c, const char *hf) {

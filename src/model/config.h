@@ -1,10 +1,12 @@
 /* A reader of a model's numbers: GGUF's metadata or config.json behind one set of calls.
  *
- * Every call takes two keys. gguf is the part behind the architecture's name ("block_count"). hf is a dotted path of config.json, or
- * several with '|' between them, of which the first that is there counts ("hidden_size|n_embd"); inside "text_config" first, where the file
- * has one. NULL: that format never has the number; for a GGUF file --override-kv can set it then, by config.json's name behind the
- * architecture's. An absent key leaves *out as it is. A value of another type or out of range is QUIRE_BAD_FILE, and the error names the
- * file and the key. */
+ * Every call takes two keys. gguf is the part behind the architecture's name
+ * ("block_count"). hf is a dotted path of config.json, or several with '|' between them,
+ * of which the first that is there counts ("hidden_size|n_embd"); inside "text_config"
+ * first, where the file has one. NULL: that format never has the number; for a GGUF file
+ * --override-kv can set it then, by config.json's name behind the architecture's. An
+ * absent key leaves *out as it is. A value of another type or out of range is
+ * QUIRE_BAD_FILE, and the error names the file and the key. */
 #ifndef MODEL_CONFIG_H
 #define MODEL_CONFIG_H
 
@@ -23,9 +25,11 @@ config config_of(const model_file *f, const char *name, quire_error *err); /* na
 
 quire_err config_i32(const config *c, const char *gguf, const char *hf, int32_t *out); /* 0 .. INT32_MAX */
 quire_err config_f32(const config *c, const char *gguf, const char *hf, float *out);   /* finite */
-quire_err config_bool(const config *c, const char *gguf, const char *hf, bool *out);   /* a number is true unless it is 0 */
+/* a number is true unless it is 0 */
+quire_err config_bool(const config *c, const char *gguf, const char *hf, bool *out);
 quire_err config_str(const config *c, const char *gguf, const char *hf, str *out);
-/* The same for a number of which config.json may say that there is none: null makes *out 0. An explicit 0 of config.json is refused. */
+/* The same for a number of which config.json may say that there is none: null makes *out
+ * 0. An explicit 0 of config.json is refused. */
 quire_err config_i32_or_none(const config *c, const char *gguf, const char *hf, int32_t *out);
 quire_err config_f32_or_none(const config *c, const char *gguf, const char *hf, float *out);
 /* The number of a layer, or -1, which stands for the last. */
@@ -34,13 +38,15 @@ quire_err config_layer(const config *c, const char *gguf, const char *hf, int32_
 quire_err config_need_i32(const config *c, const char *gguf, const char *hf, int32_t *out);
 /* A number, or a list of them, one a layer, that must all be equal. */
 quire_err config_same_i32(const config *c, const char *gguf, const char *hf, int32_t *out);
-/* A list of numbers, or one number: at most max of them, *n: how many there are (0: the key is absent). */
+/* A list of numbers, or one number: at most max of them, *n: how many there are (0: the
+ * key is absent). */
 quire_err config_i32s(const config *c, const char *gguf, const char *hf, int32_t *out, size_t max, size_t *n);
 /* A list of numbers of config.json; *n 0: the key is absent. */
 quire_err config_f32s(const config *c, const char *hf, float *out, size_t max, size_t *n);
 /* Element i of a list of strings; *out empty: there is none. */
 quire_err config_str_at(const config *c, const char *hf, size_t i, str *out);
-/* Whether config.json names this architecture: some checkpoints say by it that they have no head. */
+/* Whether config.json names this architecture: some checkpoints say by it that they have
+ * no head. */
 bool config_is(const config *c, const char *architecture);
 bool config_has(const config *c, const char *gguf, const char *hf);
 /* Whether config.json has the first of the keys that it has at all with null. */
@@ -53,44 +59,60 @@ quire_err config_bad(const config *c, const char *key, const char *what);
 
 /* ---- config_shape.c ---- */
 
-/* The numbers of a model whose layers are all alike. What an architecture assumes where the file says nothing is set before the call. */
+/* The numbers of a model whose layers are all alike. What an architecture assumes where
+ * the file says nothing is set before the call. */
 typedef struct decoder_shape {
     int32_t n_layers, n_heads, n_kv_heads, d_head, d_ff;
-    const char *own_activation; /* a name that config.json has for the activation of d; NULL: none but the usual */
+    /* a name that config.json has for the activation of d; NULL: none but the usual */
+    const char *own_activation;
 } decoder_shape;
 
-/* Reads widths, layers, heads, vocabulary, positions, norm's epsilon, activation, tying and the tokens that end and begin a text. Numbers
- * that config.json leaves out are the published ones (published.h). Zeroes in *s stand for these, and else for: as many KV heads as heads;
- * width / heads; a feed-forward width that must be there. KV heads and feed-forward widths may be lists with one for each layer; *s then
- * has the first. Adds the layers, with full attention and no rotary table, to d. */
+/* Reads widths, layers, heads, vocabulary, positions, norm's epsilon, activation, tying
+ * and the tokens that end and begin a text. Numbers that config.json leaves out are the
+ * published ones (published.h). Zeroes in *s stand for these, and else for: as many KV
+ * heads as heads; width / heads; a feed-forward width that must be there. KV heads and
+ * feed-forward widths may be lists with one for each layer; *s then has the first. Adds
+ * the layers, with full attention and no rotary table, to d. */
 quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d);
-/* KV heads by the rows of a GGUF file's first attn_k: some files' head_count_kv counts query heads. */
+/* KV heads by the rows of a GGUF file's first attn_k: some files' head_count_kv counts
+ * query heads. */
 void config_kv_heads_of_tensor(const config *c, model_desc *d);
-/* GGUF files of some architectures say a feed-forward width that is not theirs: takes that of the first layer's tensor. */
+/* GGUF files of some architectures say a feed-forward width that is not theirs: takes
+ * that of the first layer's tensor. */
 quire_err config_ff_of_tensor(const config *c, model_desc *d);
-/* The rows of a tensor of a GGUF file (of layer %d the first that has it), packed or not; 0: there is none. */
+/* The rows of a tensor of a GGUF file (of layer %d the first that has it), packed or not;
+ * 0: there is none. */
 int32_t config_tensor_rows(const config *c, const model_desc *d, const char *name);
-/* The rows of a matrix; 0: t is NULL or no matrix. GGUF files store one of a single row as a vector. */
+/* The rows of a matrix; 0: t is NULL or no matrix. GGUF files store one of a single row
+ * as a vector. */
 int32_t config_matrix_rows(const config *c, const tensor_view *t);
-/* The rows of a table of embeddings of a GGUF file, by its whole name; 0: there is none. */
+/* The rows of a table of embeddings of a GGUF file, by its whole name; 0: there is
+ * none. */
 int32_t config_table_rows(const config *c, const char *name);
-/* Reads the activation function of config.json's key; d keeps its own where the key is absent. */
+/* Reads the activation function of config.json's key; d keeps its own where the key is
+ * absent. */
 quire_err config_activation(const config *c, const char *hf, model_desc *d);
 
 /* ---- config_layers.c ---- */
 
-/* Gives a layer a window: it sees, and its cache keeps, this many tokens. 0: it sees all. */
+/* Gives a layer a window: it sees, and its cache keeps, this many tokens. 0: it sees
+ * all. */
 void config_set_window(model_desc *d, int32_t layer, int32_t window);
-/* Reads the window's length; *window keeps what counts where the file has none, and is 0 where config.json says null. */
+/* Reads the window's length; *window keeps what counts where the file has none, and is 0
+ * where config.json says null. */
 quire_err config_window(const config *c, int32_t *window);
-/* Gives every layer the window that the file names, where it names none this one (0: none). */
+/* Gives every layer the window that the file names, where it names none this one (0:
+ * none). */
 quire_err config_window_on_all(const config *c, int32_t usual, model_desc *d);
 /* Reads how many layers make a period of which one has no window. */
 quire_err config_period(const config *c, const char *gguf, const char *hf, int32_t *period);
-/* Which layers have windows: config.json's "layer_types" ("sliding_attention"), GGUF's sliding_window_pattern as a list, else all but
- * one of each `period` layers, that at full_at (period - 1: the last). GGUF's sliding_window_pattern as a number is such a period. period
- * 0: none. is_window[i] for the model's layers. */
-quire_err config_window_layers(const config *c, const model_desc *d, int32_t period, int32_t full_at, bool *is_window);
+/* Which layers have windows: config.json's "layer_types" ("sliding_attention"), GGUF's
+ * sliding_window_pattern as a list, else all but
+ * one of each `period` layers, that at full_at (period - 1: the last). GGUF's
+ * sliding_window_pattern as a number is such a period. period 0: none. is_window[i] for
+ * the model's layers. */
+quire_err config_window_layers(const config *c, const model_desc *d, int32_t period, int32_t full_at,
+                               bool *is_window);
 
 /* Refuses a GGUF file whose rows see what is before them only. */
 quire_err config_check_two_sided(const config *c);
@@ -99,22 +121,27 @@ quire_err config_check_two_sided(const config *c);
 
 /* What rotary embedding is without any key. */
 rope_desc config_plain_rope(const config *c, const model_desc *d);
-/* Reads a rotary table with its scaling into *r, which holds the defaults; r->n_dims is then the elements of a head that rotate where the
- * file does not say it, and the head's width for the scaling "proportional". object: the object of config.json with its numbers, NULL:
- * "rope_parameters" or "rope_scaling". QUIRE_UNSUPPORTED names a scaling that this build does not know. */
+/* Reads a rotary table with its scaling into *r, which holds the defaults; r->n_dims is
+ * then the elements of a head that rotate where the file does not say it, and the head's
+ * width for the scaling "proportional". object: the object of config.json with its
+ * numbers, NULL: "rope_parameters" or "rope_scaling". QUIRE_UNSUPPORTED names a scaling
+ * that this build does not know. */
 quire_err config_rope(const config *c, const char *object, const model_desc *d, rope_desc *r);
-/* Reads how many elements of a head rotate where config.json counts them: no more than a head has. */
+/* Reads how many elements of a head rotate where config.json counts them: no more than a
+ * head has. */
 quire_err config_rotary_dim(const config *c, const model_desc *d, int32_t *n_dims);
 /* Adds a table to the description and gives it to every layer. */
 quire_err config_add_rope(const config *c, model_desc *d, const rope_desc *r);
-/* The one table of most models: reads and adds it. hf, gguf: which elements of a head rotate together in checkpoints of either form.
- * fraction: of a head's elements that rotate where the file does not say it. */
+/* The one table of most models: reads and adds it. hf, gguf: which elements of a head
+ * rotate together in checkpoints of either form. fraction: of a head's elements that
+ * rotate where the file does not say it. */
 quire_err config_rotary(const config *c, model_desc *d, rope_pairs hf, rope_pairs gguf, float fraction);
 
 /* ---- config_moe.c ---- */
 
-/* Reads the numbers of experts and how rows choose them into d->moe, which holds the architecture's defaults, and gives every layer its
- * experts in place of the dense part. A model without experts: nothing changes. */
+/* Reads the numbers of experts and how rows choose them into d->moe, which holds the
+ * architecture's defaults, and gives every layer its experts in place of the dense part.
+ * A model without experts: nothing changes. */
 quire_err config_moe(const config *c, model_desc *d);
 /* Gives a layer its dense feed-forward part back. */
 void config_set_dense(model_desc *d, int32_t layer, int32_t d_ff);

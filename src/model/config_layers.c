@@ -25,13 +25,15 @@ quire_err config_window_on_all(const config *c, int32_t usual, model_desc *d) {
     return QUIRE_OK;
 }
 
-static quire_err read_gguf_pattern(const config *c, const model_desc *d, int32_t *period, int32_t *full_at, bool *is_window, bool *found) {
+static quire_err read_gguf_pattern(const config *c, const model_desc *d, int32_t *period, int32_t *full_at,
+                                   bool *is_window, bool *found) {
     int32_t pattern[DESC_MAX_LAYERS];
     size_t n;
     TRY(config_i32s(c, "attention.sliding_window_pattern", NULL, pattern, DESC_MAX_LAYERS, &n));
     *found = n > 1 || (n == 1 && d->n_layers == 1);
     if (*found && n != (size_t)d->n_layers && n != (size_t)d->n_layers + (size_t)d->n_next_token_layers) {
-        return config_bad(c, "attention.sliding_window_pattern", "must be a number, or have one for each layer");
+        return config_bad(c, "attention.sliding_window_pattern",
+                          "must be a number, or have one for each layer");
     }
     for (int32_t i = 0; *found && i < d->n_layers; i++) {
         is_window[i] = (size_t)i < n && pattern[i] != 0;
@@ -52,7 +54,8 @@ static quire_err check_types(const config *c, const model_desc *d) {
     return fits ? QUIRE_OK : config_bad(c, "layer_types", "must have one text for each layer");
 }
 
-quire_err config_window_layers(const config *c, const model_desc *d, int32_t period, int32_t full_at, bool *is_window) {
+quire_err config_window_layers(const config *c, const model_desc *d, int32_t period, int32_t full_at,
+                               bool *is_window) {
     bool found = false;
     TRY(read_gguf_pattern(c, d, &period, &full_at, is_window, &found));
     for (int32_t i = 0; !found && i < d->n_layers; i++) {
@@ -63,8 +66,8 @@ quire_err config_window_layers(const config *c, const model_desc *d, int32_t per
         } else if (str_is(type, "sliding_attention") || str_is(type, "full_attention")) {
             is_window[i] = str_is(type, "sliding_attention");
         } else {
-            return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: a layer of type \"%.*s\" is not supported", model_file_path(c->f),
-                           (int)(type.n < 40 ? type.n : 40), type.p);
+            return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: a layer of type \"%.*s\" is not supported",
+                           model_file_path(c->f), (int)(type.n < 40 ? type.n : 40), type.p);
         }
     }
     return check_types(c, d);

@@ -15,7 +15,8 @@ static quire_err read_score(const config *c, moe_desc *m) {
     str name = {0};
     TRY(config_str(c, NULL, "scoring_func", &name));
     if (name.n > 0 && !str_is(name, "softmax") && !str_is(name, "sigmoid")) {
-        return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: scoring_func \"%.*s\" is not supported: softmax and sigmoid are",
+        return err_set(c->err, QUIRE_UNSUPPORTED, -1,
+                       "%s: scoring_func \"%.*s\" is not supported: softmax and sigmoid are",
                        model_file_path(c->f), (int)(name.n < 40 ? name.n : 40), name.p);
     }
     if (name.n > 0 && (m->score == ROUTE_SOFTMAX || m->score == ROUTE_SIGMOID)) {
@@ -23,21 +24,26 @@ static quire_err read_score(const config *c, moe_desc *m) {
     }
     TRY(config_i32(c, "expert_gating_func", NULL, &func));
     if (func > 3) {
-        return config_unsupported(
-            c, "an expert_gating_func over 3 is not supported: 1 (softmax), 2 (sigmoid) and 3 (softmax of the chosen) are");
+        return config_unsupported(c, "an expert_gating_func over 3 is not supported: 1 (softmax), 2 "
+                                     "(sigmoid) and 3 (softmax of the chosen) are");
     }
-    m->score = func == 1 ? ROUTE_SOFTMAX : func == 2 ? ROUTE_SIGMOID : func == 3 ? ROUTE_SOFTMAX_CHOSEN : m->score;
+    m->score = func == 1   ? ROUTE_SOFTMAX
+               : func == 2 ? ROUTE_SIGMOID
+               : func == 3 ? ROUTE_SOFTMAX_CHOSEN
+                           : m->score;
     return QUIRE_OK;
 }
 
 static quire_err read_shared(const config *c, const model_desc *d, moe_desc *m) {
     int32_t n_shared = m->d_shared > 0 ? 1 : 0;
-    TRY(config_same_i32(c, "expert_shared_count", "n_shared_experts|moe_num_shared_experts|num_shared_expert", &n_shared));
+    TRY(config_same_i32(c, "expert_shared_count", "n_shared_experts|moe_num_shared_experts|num_shared_expert",
+                        &n_shared));
     if (n_shared > INT32_MAX / (m->d_expert > 0 ? m->d_expert : 1)) {
         return config_bad(c, "the number of shared experts", "is too large");
     }
     m->d_shared = m->d_shared > 0 ? m->d_shared : n_shared * m->d_expert;
-    TRY(config_i32(c, "expert_shared_feed_forward_length", "shared_expert_intermediate_size|shared_intermediate_size", &m->d_shared));
+    TRY(config_i32(c, "expert_shared_feed_forward_length",
+                   "shared_expert_intermediate_size|shared_intermediate_size", &m->d_shared));
     int32_t rows = config_tensor_rows(c, d, "ffn_up_shexp"); /* some files say another width than they have */
     m->d_shared = rows > 0 ? rows : m->d_shared;
     return QUIRE_OK;
@@ -49,11 +55,13 @@ quire_err config_moe(const config *c, model_desc *d) {
     int32_t n = usual->n_experts;
     m->n_used = usual->n_used;
     m->d_expert = m->d_expert > 0 ? m->d_expert : usual->d_expert;
-    TRY(config_same_i32(c, "expert_count", "num_local_experts|num_experts|n_routed_experts|moe_num_experts", &n));
+    TRY(config_same_i32(c, "expert_count", "num_local_experts|num_experts|n_routed_experts|moe_num_experts",
+                        &n));
     if (n == 0) {
         return QUIRE_OK;
     }
-    TRY(config_same_i32(c, "expert_used_count", "num_experts_per_tok|moe_k|moe_topk|top_k_experts", &m->n_used));
+    TRY(config_same_i32(c, "expert_used_count", "num_experts_per_tok|moe_k|moe_topk|top_k_experts",
+                        &m->n_used));
     m->d_expert = m->d_expert > 0 ? m->d_expert : d->layers[0].d_ff;
     TRY(config_same_i32(c, "expert_feed_forward_length", "moe_intermediate_size", &m->d_expert));
     if (m->d_expert < 1 || m->n_used < 1 || m->n_used > n) {

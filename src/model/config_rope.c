@@ -34,11 +34,12 @@ quire_err config_add_rope(const config *c, model_desc *d, const rope_desc *r) {
 }
 
 static quire_err unknown_scaling(const config *c, str type) {
-    return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: rotary scaling \"%.*s\" is not supported", model_file_path(c->f),
-                   (int)(type.n < 40 ? type.n : 40), type.p);
+    return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: rotary scaling \"%.*s\" is not supported",
+                   model_file_path(c->f), (int)(type.n < 40 ? type.n : 40), type.p);
 }
 
-/* The factor by which YaRN raises the attention's temperature (Peng et al. 2023, arXiv:2309.00071). */
+/* The factor by which YaRN raises the attention's temperature (Peng et al. 2023,
+ * arXiv:2309.00071). */
 static float yarn_mscale(float factor, float mscale) {
     return factor <= 1.0f ? 1.0f : 0.1f * mscale * logf(factor) + 1.0f;
 }
@@ -57,7 +58,8 @@ static const char *key_of(scaling *s, const char *name) {
     return s->key;
 }
 
-/* The scaling's name, and the object that holds its numbers, in the old style or the new. */
+/* The scaling's name, and the object that holds its numbers, in the old style or the
+ * new. */
 static quire_err find_scaling(scaling *s, str *type) {
     static const char *const objects[] = {"rope_parameters", "rope_scaling"};
     for (int o = 0; o < 2 && s->object == NULL; o++) {
@@ -76,16 +78,19 @@ static quire_err find_scaling(scaling *s, str *type) {
     return QUIRE_OK;
 }
 
-static quire_err read_factors(const config *c, const char *key, int32_t n_dims, float out[DESC_MAX_HEAD / 2]) {
+static quire_err read_factors(const config *c, const char *key, int32_t n_dims,
+                              float out[DESC_MAX_HEAD / 2]) {
     size_t length = 0, n = (size_t)(n_dims / 2);
     if (n_dims > DESC_MAX_HEAD) {
         return config_bad(c, key, "is for more rotary dimensions than a head can have, 512");
     }
     TRY(config_f32s(c, key, out, n, &length));
-    return length == n ? QUIRE_OK : config_bad(c, key, "must hold one factor for each pair of rotary dimensions");
+    return length == n ? QUIRE_OK
+                       : config_bad(c, key, "must hold one factor for each pair of rotary dimensions");
 }
 
-/* longrope: two sets of factors, and the length up to which the short ones hold. The factor is the ratio of the lengths. */
+/* longrope: two sets of factors, and the length up to which the short ones hold. The
+ * factor is the ratio of the lengths. */
 static quire_err read_longrope(scaling *s, const model_desc *d, rope_desc *r) {
     TRY(read_factors(s->c, key_of(s, "short_factor"), r->n_dims, r->factors));
     TRY(read_factors(s->c, key_of(s, "long_factor"), r->n_dims, r->long_factors));
@@ -96,8 +101,8 @@ static quire_err read_longrope(scaling *s, const model_desc *d, rope_desc *r) {
     return QUIRE_OK;
 }
 
-/* proportional: frequencies as if the whole head rotated, of which only the first part does. A divisor of 1e30 stops a pair; GGUF files
- * have the same one. */
+/* proportional: frequencies as if the whole head rotated, of which only the first part
+ * does. A divisor of 1e30 stops a pair; GGUF files have the same one. */
 static quire_err read_proportional(const config *c, float rotary, rope_desc *r) {
     int32_t n_pairs = r->n_dims / 2, n_rotary = (int32_t)(rotary * (float)r->n_dims / 2.0f);
     if (r->n_dims > DESC_MAX_HEAD) {
@@ -121,11 +126,16 @@ static quire_err read_yarn_scale(scaling *s, rope_desc *r) {
     return QUIRE_OK;
 }
 
-/* What a scaling cannot do without. YaRN's factor is the ratio of the lengths where it is null. */
+/* What a scaling cannot do without. YaRN's factor is the ratio of the lengths where it is
+ * null. */
 static quire_err need_numbers(scaling *s, const model_desc *d, rope_desc *r) {
-    static const char *const needed[] = {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"};
-    bool has_ratio = r->kind == ROPE_YARN && config_is_null(s->c, key_of(s, "factor")) && r->original_positions > 0;
-    int n = r->kind == ROPE_LLAMA3 ? 4 : r->kind == ROPE_LINEAR || r->kind == ROPE_NTK || r->kind == ROPE_YARN ? 1 : 0;
+    static const char *const needed[] = {"factor", "low_freq_factor", "high_freq_factor",
+                                         "original_max_position_embeddings"};
+    bool has_ratio =
+        r->kind == ROPE_YARN && config_is_null(s->c, key_of(s, "factor")) && r->original_positions > 0;
+    int n = r->kind == ROPE_LLAMA3                                                  ? 4
+            : r->kind == ROPE_LINEAR || r->kind == ROPE_NTK || r->kind == ROPE_YARN ? 1
+                                                                                    : 0;
     for (int i = has_ratio ? 1 : 0; i < n; i++) {
         bool is_length = i == 3 && config_has(s->c, NULL, needed[i]);
         if (!is_length && !config_has(s->c, NULL, key_of(s, needed[i]))) {
@@ -137,19 +147,24 @@ static quire_err need_numbers(scaling *s, const model_desc *d, rope_desc *r) {
 }
 
 static quire_err rope_hf(const config *c, const char *object, const model_desc *d, rope_desc *r) {
-    static const char *const objects[] = {"rope_parameters", "rope_parameters.full_attention", "rope_parameters.sliding_attention",
-                                          "rope_scaling"};
+    static const char *const objects[] = {"rope_parameters", "rope_parameters.full_attention",
+                                          "rope_parameters.sliding_attention", "rope_scaling"};
     scaling s = {.c = c, .object = object};
     bool by_type = object != NULL;
     str type = {0};
-    float width = fmaxf((float)r->n_dims, (float)d->caches[0].d_key), usual = (float)r->n_dims / width, rotary = usual;
+    float width = fmaxf((float)r->n_dims, (float)d->caches[0].d_key), usual = (float)r->n_dims / width,
+          rotary = usual;
     for (size_t i = 0; i < sizeof objects / sizeof *objects; i++) {
         TRY(config_object(c, objects[i]));
     }
     TRY(find_scaling(&s, &type));
-    bool is_local = by_type && strcmp(object, "rope_parameters.sliding_attention") == 0; /* whose base is its own */
+    /* whose base is its own */
+    bool is_local = by_type && strcmp(object, "rope_parameters.sliding_attention") == 0;
     TRY(is_local ? QUIRE_OK : config_f32(c, NULL, "rope_theta", &r->theta));
-    TRY(config_f32(c, NULL, object == NULL ? "rope_parameters.rope_theta|rope_scaling.rope_theta" : key_of(&s, "rope_theta"), &r->theta));
+    TRY(config_f32(c, NULL,
+                   object == NULL ? "rope_parameters.rope_theta|rope_scaling.rope_theta"
+                                  : key_of(&s, "rope_theta"),
+                   &r->theta));
     TRY(config_f32(c, NULL, "partial_rotary_factor|rotary_pct|rope_pct", &rotary));
     TRY(config_f32(c, NULL, key_of(&s, "partial_rotary_factor"), &rotary));
     if (!(rotary > 0.0f && rotary <= 1.0f)) {
@@ -170,14 +185,17 @@ static quire_err rope_hf(const config *c, const char *object, const model_desc *
     static const struct { /* mrope: positions of three axes, which are one where there is no image */
         const char *name;
         rope_kind kind;
-    } kinds[] = {{"default", ROPE_PLAIN}, {"mrope", ROPE_PLAIN}, {"linear", ROPE_LINEAR},     {"dynamic", ROPE_NTK},
-                 {"llama3", ROPE_LLAMA3}, {"yarn", ROPE_YARN},   {"longrope", ROPE_LONGROPE}, {"su", ROPE_LONGROPE}};
+    } kinds[] = {{"default", ROPE_PLAIN},     {"mrope", ROPE_PLAIN},   {"linear", ROPE_LINEAR},
+                 {"dynamic", ROPE_NTK},       {"llama3", ROPE_LLAMA3}, {"yarn", ROPE_YARN},
+                 {"longrope", ROPE_LONGROPE}, {"su", ROPE_LONGROPE}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (str_is(type, kinds[i].name)) {
-            bool is_long = kinds[i].kind == ROPE_YARN && config_has(c, NULL, key_of(&s, "short_factor")); /* Phi-3's first name for it */
+            /* Phi-3's first name for it */
+            bool is_long = kinds[i].kind == ROPE_YARN && config_has(c, NULL, key_of(&s, "short_factor"));
             r->kind = is_long ? ROPE_LONGROPE : kinds[i].kind;
             bool has_length = r->kind == ROPE_LONGROPE || r->kind == ROPE_YARN || r->kind == ROPE_LLAMA3;
-            TRY(has_length ? config_i32(c, NULL, "original_max_position_embeddings", &r->original_positions) : QUIRE_OK);
+            TRY(has_length ? config_i32(c, NULL, "original_max_position_embeddings", &r->original_positions)
+                           : QUIRE_OK);
             TRY(need_numbers(&s, d, r));
             return r->kind == ROPE_LONGROPE ? read_longrope(&s, d, r) : read_yarn_scale(&s, r);
         }
@@ -187,7 +205,8 @@ static quire_err rope_hf(const config *c, const char *object, const model_desc *
 
 /* ---- GGUF ---- */
 
-/* Reads a tensor of divisors, one for each pair of rotary dimensions. *found: whether there is one. */
+/* Reads a tensor of divisors, one for each pair of rotary dimensions. *found: whether
+ * there is one. */
 static quire_err read_factor_tensor(const config *c, const char *name, int32_t n, float *out, bool *found) {
     const tensor_view *t = model_file_find(c->f, name);
     *found = t != NULL;
@@ -206,17 +225,21 @@ static quire_err read_factor_tensor(const config *c, const char *name, int32_t n
     return QUIRE_OK;
 }
 
-/* rope_freqs.weight: the form of Llama 3's scaling in GGUF. rope_factors_*.weight: longrope's. needed: the file says that it has these. */
+/* rope_freqs.weight: the form of Llama 3's scaling in GGUF. rope_factors_*.weight:
+ * longrope's. needed: the file says that it has these. */
 static quire_err read_factor_tensors(const config *c, const model_desc *d, bool needed, rope_desc *r) {
     bool has_short, has_long;
     TRY(read_factor_tensor(c, "rope_freqs.weight", r->n_dims / 2, r->factors, &r->has_factors));
     TRY(read_factor_tensor(c, "rope_factors_long.weight", r->n_dims / 2, r->long_factors, &has_long));
     if (!has_long) {
-        return needed ? config_bad(c, "rope_factors_long.weight", "is missing, and rope.scaling.type is longrope") : QUIRE_OK;
+        return needed ? config_bad(c, "rope_factors_long.weight",
+                                   "is missing, and rope.scaling.type is longrope")
+                      : QUIRE_OK;
     }
     TRY(read_factor_tensor(c, "rope_factors_short.weight", r->n_dims / 2, r->factors, &has_short));
     if (!has_short) {
-        return config_bad(c, "rope_factors_short.weight", "is missing, and rope_factors_long.weight is there");
+        return config_bad(c, "rope_factors_short.weight",
+                          "is missing, and rope_factors_long.weight is there");
     }
     r->kind = ROPE_LONGROPE;
     r->factor = r->original_positions > 0 ? (float)d->max_positions / (float)r->original_positions : 0.0f;
@@ -238,19 +261,23 @@ static quire_err read_gguf_scaling(const config *c, rope_desc *r, bool *longrope
     return QUIRE_OK;
 }
 
-/* What all sines and cosines are multiplied with: as a whole (yarn_attn_factor), or attn_factor times YaRN's own growth, which a file with
- * yarn_log_multiplier (config.json's mscale_all_dim beside an mscale of 1) takes back. 0 where nothing is said. */
+/* What all sines and cosines are multiplied with: as a whole (yarn_attn_factor), or
+ * attn_factor times YaRN's own growth, which a file with yarn_log_multiplier
+ * (config.json's mscale_all_dim beside an mscale of 1) takes back. 0 where nothing is
+ * said. */
 static quire_err read_gguf_scale(const config *c, rope_desc *r) {
     float part = 0, whole = 0, taken_back = 0;
     TRY(config_f32(c, "rope.scaling.attn_factor", NULL, &part));
     TRY(config_f32(c, "rope.scaling.yarn_attn_factor", NULL, &whole));
     TRY(config_f32(c, "rope.scaling.yarn_log_multiplier", NULL, &taken_back));
     if (part < 0.0f || taken_back < 0.0f) {
-        return config_bad(c, part < 0.0f ? "rope.scaling.attn_factor" : "rope.scaling.yarn_log_multiplier", "must be 0 or more");
+        return config_bad(c, part < 0.0f ? "rope.scaling.attn_factor" : "rope.scaling.yarn_log_multiplier",
+                          "must be 0 or more");
     }
     bool is_yarn = r->kind == ROPE_YARN;
     if (is_yarn && taken_back > 0.0f) {
-        r->attention_factor = (part > 0.0f ? part : 1.0f) * yarn_mscale(r->factor, 1.0f) / yarn_mscale(r->factor, taken_back);
+        r->attention_factor =
+            (part > 0.0f ? part : 1.0f) * yarn_mscale(r->factor, 1.0f) / yarn_mscale(r->factor, taken_back);
     } else {
         r->attention_factor = part > 0.0f ? part * (is_yarn ? yarn_mscale(r->factor, 1.0f) : 1.0f) : whole;
     }

@@ -14,7 +14,8 @@ static quire_err usual_or_needed(const config *c, const char *gguf, const char *
 
 static quire_err read_vocabulary(const config *c, model_desc *d) {
     const tensor_view *t = c->is_gguf ? model_file_find(c->f, "token_embd.weight") : NULL;
-    t = t == NULL && c->is_gguf ? model_file_find(c->f, "token_embd.weight" PACKED_SUFFIX) : t; /* of a tied model */
+    /* of a tied model */
+    t = t == NULL && c->is_gguf ? model_file_find(c->f, "token_embd.weight" PACKED_SUFFIX) : t;
     if (t != NULL && t->n_dims == 2 && t->dims[0] <= INT32_MAX && !config_has(c, "vocab_size", NULL)) {
         d->n_vocab = (int32_t)t->dims[0];
         return QUIRE_OK;
@@ -23,12 +24,14 @@ static quire_err read_vocabulary(const config *c, model_desc *d) {
     return usual_or_needed(c, "vocab_size", "vocab_size", &d->n_vocab);
 }
 
-/* Reads the tokens that end and begin a text. Ids outside the vocabulary are left out: some published files have such ids. */
+/* Reads the tokens that end and begin a text. Ids outside the vocabulary are left out:
+ * some published files have such ids. */
 static void read_special_tokens(const config *c, model_desc *d) {
     int64_t ids[DESC_MAX_EOS], bos = -1;
     size_t n = 0;
     if (c->is_gguf) {
-        static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
+        static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                           "tokenizer.ggml.eom_token_id"};
         for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
             if (model_file_i64(c->f, keys[i], ids) == QUIRE_OK) {
                 desc_add_eos(d, ids[0]);
@@ -67,7 +70,8 @@ quire_err config_activation(const config *c, const char *hf, model_desc *d) {
                  {"relu2", ACT_RELU2}};
     str name = {0};
     TRY(config_str(c, NULL, hf, &name));
-    TRY(name.n == 0 ? config_str(c, "hidden_activation", NULL, &name) : QUIRE_OK); /* some GGUF files say it */
+    /* some GGUF files say it */
+    TRY(name.n == 0 ? config_str(c, "hidden_activation", NULL, &name) : QUIRE_OK);
     for (size_t i = 0; name.n > 0 && i < sizeof kinds / sizeof *kinds; i++) {
         if (str_is(name, kinds[i].name)) {
             d->activation = kinds[i].kind;
@@ -75,20 +79,22 @@ quire_err config_activation(const config *c, const char *hf, model_desc *d) {
         }
     }
     return name.n == 0 ? QUIRE_OK
-                       : err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: hidden_act \"%.*s\" is not supported", model_file_path(c->f),
-                                 (int)(name.n < 40 ? name.n : 40), name.p);
+                       : err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: hidden_act \"%.*s\" is not supported",
+                                 model_file_path(c->f), (int)(name.n < 40 ? name.n : 40), name.p);
 }
 
-/* A number for each layer, or for the next-token layers behind them too: a list, or one for all. The first comes in as what counts where
- * the file has none. */
-static quire_err read_layers(const config *c, const char *gguf, const char *hf, const model_desc *d, int32_t n_layers, int32_t *out) {
+/* A number for each layer, or for the next-token layers behind them too: a list, or one
+ * for all. The first comes in as what counts where the file has none. */
+static quire_err read_layers(const config *c, const char *gguf, const char *hf, const model_desc *d,
+                             int32_t n_layers, int32_t *out) {
     size_t n = 0, n_all = (size_t)n_layers + (size_t)d->n_next_token_layers;
     TRY(config_i32s(c, gguf, hf, out, n_all, &n));
     for (int32_t i = 1; n <= 1 && i < n_layers; i++) {
         out[i] = out[0];
     }
     bool fits = n <= 1 || n == (size_t)n_layers || n == n_all;
-    return fits ? QUIRE_OK : config_bad(c, c->is_gguf ? gguf : hf, "must be one number, or one for each layer");
+    return fits ? QUIRE_OK
+                : config_bad(c, c->is_gguf ? gguf : hf, "must be one number, or one for each layer");
 }
 
 int32_t config_matrix_rows(const config *c, const tensor_view *t) {
@@ -130,11 +136,13 @@ void config_kv_heads_of_tensor(const config *c, model_desc *d) {
     }
 }
 
-/* How wide a head is where the file does not say it (GLM-4 in GGUF): the rows of the first layer's queries tell, else the model's width. */
+/* How wide a head is where the file does not say it (GLM-4 in GGUF): the rows of the
+ * first layer's queries tell, else the model's width. */
 static int32_t head_of_tensor(const config *c, const decoder_shape *s, int32_t d_model) {
     const tensor_view *t = c->is_gguf ? model_file_find(c->f, "blk.0.attn_q.weight" PACKED_SUFFIX) : NULL;
     t = t == NULL && c->is_gguf ? model_file_find(c->f, "blk.0.attn_q.weight") : t;
-    bool tells = t != NULL && t->n_dims == 2 && t->dims[0] % s->n_heads == 0 && t->dims[0] / s->n_heads <= DESC_MAX_HEAD;
+    bool tells = t != NULL && t->n_dims == 2 && t->dims[0] % s->n_heads == 0 &&
+                 t->dims[0] / s->n_heads <= DESC_MAX_HEAD;
     return tells ? (int32_t)(t->dims[0] / s->n_heads) : d_model / s->n_heads;
 }
 
@@ -146,11 +154,12 @@ static quire_err read_layer_counts(const config *c, decoder_shape *s, model_desc
     TRY(config_i32(c, "nextn_predict_layers", "num_nextn_predict_layers|num_mtp_modules", &n_next));
     int32_t most = c->is_gguf ? s->n_layers - 1 : DESC_MAX_LAYERS - s->n_layers;
     if (s->n_layers < 1 || s->n_layers > DESC_MAX_LAYERS) {
-        return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: %d layers; this build computes 1 to %d", model_file_path(c->f), s->n_layers,
-                       DESC_MAX_LAYERS);
+        return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: %d layers; this build computes 1 to %d",
+                       model_file_path(c->f), s->n_layers, DESC_MAX_LAYERS);
     }
     if (n_next > most) {
-        return err_set(c->err, QUIRE_BAD_FILE, -1, "%s: %d next-token layers beside %d layers; at most %d are possible",
+        return err_set(c->err, QUIRE_BAD_FILE, -1,
+                       "%s: %d next-token layers beside %d layers; at most %d are possible",
                        model_file_path(c->f), (int)n_next, (int)s->n_layers, (int)most);
     }
     s->n_layers -= c->is_gguf ? n_next : 0;
@@ -164,8 +173,9 @@ static quire_err read_heads(const config *c, decoder_shape *s, model_desc *d, in
     const char *hf_kv = "num_key_value_heads|num_kv_heads";
     s->n_heads = usual->n_heads;
     const char *gguf_heads = "attention.head_count", *hf_heads = "num_attention_heads|n_head|n_heads";
-    TRY(s->n_heads > 0 || config_has(c, gguf_heads, hf_heads) ? config_same_i32(c, gguf_heads, hf_heads, &s->n_heads)
-                                                              : config_need_i32(c, gguf_heads, hf_heads, &s->n_heads));
+    TRY(s->n_heads > 0 || config_has(c, gguf_heads, hf_heads)
+            ? config_same_i32(c, gguf_heads, hf_heads, &s->n_heads)
+            : config_need_i32(c, gguf_heads, hf_heads, &s->n_heads));
     if (s->n_heads <= 0) {
         return config_bad(c, "the number of attention heads", "must be at least 1");
     }
@@ -177,13 +187,14 @@ static quire_err read_heads(const config *c, decoder_shape *s, model_desc *d, in
     s->d_head = is_usual ? usual->d_head : head_of_tensor(c, s, d->d_model);
     TRY(config_i32(c, "attention.key_length", "head_dim", &s->d_head));
     if (s->d_head < 1 || s->d_head > DESC_MAX_HEAD) {
-        return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: the head size is %d; this build computes 1 to %d", model_file_path(c->f),
-                       (int)s->d_head, DESC_MAX_HEAD);
+        return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: the head size is %d; this build computes 1 to %d",
+                       model_file_path(c->f), (int)s->d_head, DESC_MAX_HEAD);
     }
     int32_t value_length = s->d_head;
     TRY(config_i32(c, "attention.value_length", NULL, &value_length));
     if (value_length != s->d_head) {
-        return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: keys of %d and values of %d elements a head: different widths are not supported",
+        return err_set(c->err, QUIRE_UNSUPPORTED, -1,
+                       "%s: keys of %d and values of %d elements a head: different widths are not supported",
                        model_file_path(c->f), (int)s->d_head, (int)value_length);
     }
     return QUIRE_OK;
@@ -194,8 +205,9 @@ static quire_err read_ff(const config *c, decoder_shape *s, const model_desc *d,
     const char *hf = "intermediate_size|n_inner|ffn_dim|ffn_hidden_size";
     s->d_ff = s->d_ff == 0 && !c->is_gguf ? published_of(d->architecture)->d_ff : s->d_ff;
     d_ff[0] = s->d_ff;
-    TRY(s->d_ff > 0 || config_has(c, "feed_forward_length", hf) ? read_layers(c, "feed_forward_length", hf, d, s->n_layers, d_ff)
-                                                                : config_need_i32(c, "feed_forward_length", hf, d_ff));
+    TRY(s->d_ff > 0 || config_has(c, "feed_forward_length", hf)
+            ? read_layers(c, "feed_forward_length", hf, d, s->n_layers, d_ff)
+            : config_need_i32(c, "feed_forward_length", hf, d_ff));
     for (int32_t i = 0; i < s->n_layers; i++) {
         if (d_ff[i] < 1) {
             return config_bad(c, "the feed-forward size", "must be at least 1");
@@ -209,10 +221,12 @@ static quire_err read_activation(const config *c, const decoder_shape *s, model_
     const char *hf = "hidden_activation|hidden_act|activation_function";
     str name = {0};
     TRY(config_str(c, NULL, hf, &name));
-    return s->own_activation != NULL && str_is(name, s->own_activation) ? QUIRE_OK : config_activation(c, hf, d);
+    return s->own_activation != NULL && str_is(name, s->own_activation) ? QUIRE_OK
+                                                                        : config_activation(c, hf, d);
 }
 
-/* Of a nested config either part may tie the head, which the checkpoint then leaves out. */
+/* Of a nested config either part may tie the head, which the checkpoint then leaves
+ * out. */
 static quire_err read_tying(const config *c, model_desc *d) {
     if (!c->is_gguf) {
         config whole = *c;
@@ -223,7 +237,8 @@ static quire_err read_tying(const config *c, model_desc *d) {
         d->tied_embeddings = d->tied_embeddings || is_tied;
         return QUIRE_OK;
     }
-    d->tied_embeddings = !model_file_find(c->f, "output.weight") && !model_file_find(c->f, "output.weight" PACKED_SUFFIX);
+    d->tied_embeddings =
+        !model_file_find(c->f, "output.weight") && !model_file_find(c->f, "output.weight" PACKED_SUFFIX);
     return QUIRE_OK;
 }
 
@@ -239,15 +254,17 @@ quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d) {
     TRY(usual_or_needed(c, "context_length", positions, &d->max_positions));
     TRY(read_vocabulary(c, d));
     d->norm_eps = usual->norm_eps > 0.0f ? usual->norm_eps : d->norm_eps > 0.0f ? d->norm_eps : 1e-6f;
-    TRY(config_f32(c, "attention.layer_norm_rms_epsilon", "rms_norm_eps|layer_norm_eps|layer_norm_epsilon|norm_eps|norm_epsilon",
-                   &d->norm_eps));
+    TRY(config_f32(c, "attention.layer_norm_rms_epsilon",
+                   "rms_norm_eps|layer_norm_eps|layer_norm_epsilon|norm_eps|norm_epsilon", &d->norm_eps));
     TRY(config_f32(c, "attention.layer_norm_epsilon", NULL, &d->norm_eps));
     TRY(read_activation(c, s, d));
     TRY(read_tying(c, d));
     read_special_tokens(c, d);
     for (int32_t i = 0; i < s->n_layers; i++) {
-        const cache_desc cache = {.kind = LAYER_FULL, .n_kv_heads = n_kv_heads[i], .d_key = s->d_head, .d_value = s->d_head};
-        const layer_desc layer = {.caches = {NO_CACHE, NO_CACHE}, .rope = NO_ROPE, .n_heads = s->n_heads, .d_ff = d_ff[i]};
+        const cache_desc cache = {
+            .kind = LAYER_FULL, .n_kv_heads = n_kv_heads[i], .d_key = s->d_head, .d_value = s->d_head};
+        const layer_desc layer = {
+            .caches = {NO_CACHE, NO_CACHE}, .rope = NO_ROPE, .n_heads = s->n_heads, .d_ff = d_ff[i]};
         desc_add_layer(d, layer, &cache);
     }
     d->attention_scale = 1.0f / sqrtf((float)s->d_head);

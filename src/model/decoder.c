@@ -21,7 +21,8 @@ quire_err decoder_buffer(loader *l, decoder *w, buffer_role role, int32_t width,
     }
     buffer id = w->n_buffers < DECODER_MAX_BUFFERS ? l->b->ops->buffer_reserve(l->b, width) : BUFFER_NONE;
     if (id.id == BUFFER_NONE.id) {
-        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: the layers have too many different widths", model_file_path(l->file));
+        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: the layers have too many different widths",
+                       model_file_path(l->file));
     }
     w->buffers[w->n_buffers].role = role;
     w->buffers[w->n_buffers].width = width;
@@ -29,10 +30,11 @@ quire_err decoder_buffer(loader *l, decoder *w, buffer_role role, int32_t width,
     return QUIRE_OK;
 }
 
-quire_err decoder_norm(loader *l, const model_desc *d, const arch_names *names, weight_role role, int32_t layer, int32_t width,
-                       norm **out) {
+quire_err decoder_norm(loader *l, const model_desc *d, const arch_names *names, weight_role role,
+                       int32_t layer, int32_t width, norm **out) {
     norm_spec spec = {.kind = d->blocks.norm, .width = width, .eps = d->norm_eps};
-    spec.replaces = (d->blocks.norm_behind || d->blocks.norm_ahead) && (role == W_ATTN_NORM || role == W_FFN_NORM);
+    spec.replaces =
+        (d->blocks.norm_behind || d->blocks.norm_ahead) && (role == W_ATTN_NORM || role == W_FFN_NORM);
     assert(!spec.replaces || d->moe.n_used == 0); /* moe_run reads a norm's rows more than once */
     *out = NULL;
     if (!weight_role_is(names, role)) {
@@ -41,19 +43,20 @@ quire_err decoder_norm(loader *l, const model_desc *d, const arch_names *names, 
     if (d->blocks.norm_bare) {
         return l->b->ops->norm_load(l->b, &spec, out, l->err);
     }
-    spec.add_one = d->blocks.norm_add_one && model_file_format(l->file) != MODEL_GGUF; /* GGUF files have the 1 added */
+    /* GGUF files have the 1 added */
+    spec.add_one = d->blocks.norm_add_one && model_file_format(l->file) != MODEL_GGUF;
     return loader_norm(l, weight_name_of(names, role), layer, &spec, width, out);
 }
 
-quire_err decoder_linear(loader *l, const model_desc *d, const arch_names *names, weight_role role, int32_t layer, int64_t n_out,
-                         int64_t n_in, linear **out) {
+quire_err decoder_linear(loader *l, const model_desc *d, const arch_names *names, weight_role role,
+                         int32_t layer, int64_t n_out, int64_t n_in, linear **out) {
     weight_part conv = {.suffix = "t", .n_rows = n_out, .block = n_out, .step = n_out, .transposed = true};
     bool transposed = d->blocks.conv1d && model_file_format(l->file) != MODEL_GGUF;
     return loader_linear(l, weight_name_of(names, role), layer, transposed ? &conv : NULL, n_out, n_in, out);
 }
 
-quire_err decoder_pair(loader *l, const arch_names *names, weight_role role, int32_t layer, int64_t n_out, int64_t n_in, linear **first,
-                       linear **second) {
+quire_err decoder_pair(loader *l, const arch_names *names, weight_role role, int32_t layer, int64_t n_out,
+                       int64_t n_in, linear **first, linear **second) {
     weight_part part = {.suffix = "gate", .n_rows = 2 * n_out, .block = n_out, .step = n_out};
     TRY(loader_linear(l, weight_name_of(names, role), layer, &part, n_out, n_in, first));
     part.suffix = "up";
@@ -63,8 +66,9 @@ quire_err decoder_pair(loader *l, const arch_names *names, weight_role role, int
 
 /* ---- load ---- */
 
-/* ALiBi's slopes: a geometric series from 2^(-max / n) for the largest power of two n within the heads, then every other one of the series
- * for 2 n. Press et al. 2021, arXiv:2108.12409. */
+/* ALiBi's slopes: a geometric series from 2^(-max / n) for the largest power of two n
+ * within the heads, then every other one of the series for 2 n. Press et al. 2021,
+ * arXiv:2108.12409. */
 static quire_err load_slopes(const loader *l, const model_desc *d, decoder *w) {
     int32_t n_heads = d->layers[0].n_heads, n = 1;
     if (d->blocks.alibi <= 0.0f) {
@@ -86,10 +90,14 @@ static quire_err load_slopes(const loader *l, const model_desc *d, decoder *w) {
     return QUIRE_OK;
 }
 
-/* Whether the file has a head that is not the table of embeddings, whatever its numbers say of tying. */
+/* Whether the file has a head that is not the table of embeddings, whatever its numbers
+ * say of tying. */
 static bool has_own_head(const loader *l, weight_name tokens, weight_name head) {
-    const tensor_view *t = loader_look(l, tokens, NO_LAYER, ".weight"), *h = loader_look(l, head, NO_LAYER, ".weight");
-    bool differs = t != NULL && h != NULL && (h->type != t->type || h->n_bytes != t->n_bytes || memcmp(h->data, t->data, h->n_bytes) != 0);
+    const tensor_view *t = loader_look(l, tokens, NO_LAYER, ".weight"),
+                      *h = loader_look(l, head, NO_LAYER, ".weight");
+    bool differs =
+        t != NULL && h != NULL &&
+        (h->type != t->type || h->n_bytes != t->n_bytes || memcmp(h->data, t->data, h->n_bytes) != 0);
     return differs || (t != NULL && loader_look(l, head, NO_LAYER, ".weight" PACKED_SUFFIX) != NULL);
 }
 
@@ -106,7 +114,8 @@ static quire_err load_ends(loader *l, const model_desc *d, const arch_names *nam
     }
     if (d->blocks.positions) {
         weight_name positions = weight_name_of(names, W_POSITIONS);
-        TRY(loader_rows(l, positions, (int64_t)d->max_positions + d->blocks.position_offset, d->d_model, &w->positions));
+        TRY(loader_rows(l, positions, (int64_t)d->max_positions + d->blocks.position_offset, d->d_model,
+                        &w->positions));
     }
     if (d->blocks.n_token_types > 0) {
         TRY(loader_rows(l, weight_name_of(names, W_TYPES), d->blocks.n_token_types, d->d_model, &w->types));
@@ -116,8 +125,10 @@ static quire_err load_ends(loader *l, const model_desc *d, const arch_names *nam
         TRY(decoder_norm(l, d, names, W_OUT_NORM, NO_LAYER, d->d_model, &w->out_norm));
     }
     if (d->blocks.d_embedding > 0) {
-        TRY(loader_linear(l, weight_name_of(names, W_EMBED_IN), NO_LAYER, NULL, d->d_model, width, &w->embed_in));
-        TRY(loader_linear(l, weight_name_of(names, W_EMBED_OUT), NO_LAYER, NULL, width, d->d_model, &w->embed_out));
+        TRY(loader_linear(l, weight_name_of(names, W_EMBED_IN), NO_LAYER, NULL, d->d_model, width,
+                          &w->embed_in));
+        TRY(loader_linear(l, weight_name_of(names, W_EMBED_OUT), NO_LAYER, NULL, width, d->d_model,
+                          &w->embed_out));
         TRY(decoder_buffer(l, w, BUFFER_EMBEDDING, width, &w->narrow));
     }
     if (shares) {
@@ -160,7 +171,8 @@ quire_err decoder_load(loader *l, const model_desc *d, const arch_names *names, 
     }
     TRY(decoder_buffer(l, w, BUFFER_X, d->d_model, &w->x));
     w->y = w->z = BUFFER_NONE;
-    bool collects = d->moe.n_used > 0, has_post_norm = weight_role_is(names, W_ATTN_POST_NORM) || weight_role_is(names, W_FFN_POST_NORM);
+    bool collects = d->moe.n_used > 0,
+         has_post_norm = weight_role_is(names, W_ATTN_POST_NORM) || weight_role_is(names, W_FFN_POST_NORM);
     if (collects || has_post_norm || d->blocks.parallel) {
         TRY(decoder_buffer(l, w, BUFFER_Y, d->d_model, &w->y));
     }
@@ -220,11 +232,16 @@ static float or_one(float scale) {
     return scale == 0.0f ? 1.0f : scale;
 }
 
-/* x = positions + narrow W^T: a model whose embeddings are narrower than itself has learned positions (desc_check). */
+/* x = positions + narrow W^T: a model whose embeddings are narrower than itself has
+ * learned positions (desc_check). */
 static void widen(const pass *p) {
     const decoder *w = p->w;
-    p->op->embed(p->b, &(embed_use){.tokens = w->tokens, .scale = or_one(p->d->blocks.embedding_scale), .x = w->narrow});
-    p->op->embed(p->b, &(embed_use){.positions = w->positions, .position_offset = p->d->blocks.position_offset, .x = w->x});
+    p->op->embed(
+        p->b,
+        &(embed_use){.tokens = w->tokens, .scale = or_one(p->d->blocks.embedding_scale), .x = w->narrow});
+    p->op->embed(
+        p->b,
+        &(embed_use){.positions = w->positions, .position_offset = p->d->blocks.position_offset, .x = w->x});
     p->op->linear_add(p->b, w->narrow, &(linear_use){w->embed_in, w->x}, 1.0f, w->x);
 }
 
@@ -254,8 +271,8 @@ void decoder_end(const pass *p, const batch *rows) {
         p->op->norm_linears(p->b, w->x, w->out_norm, &(linear_use){w->embed_out, w->narrow}, 1);
     }
     if (rows->n_out > 0) {
-        p->op->head(p->b, narrows ? w->narrow : w->x, narrows ? NULL : w->out_norm, w->head, or_one(blocks->logits_scale),
-                    blocks->logits_cap);
+        p->op->head(p->b, narrows ? w->narrow : w->x, narrows ? NULL : w->out_norm, w->head,
+                    or_one(blocks->logits_scale), blocks->logits_cap);
     }
     if (rows->wants_rows && p->w->out_norm != NULL) {
         p->op->norm_rows(p->b, p->w->x, p->w->out_norm, p->w->x);

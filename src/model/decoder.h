@@ -1,6 +1,8 @@
-/* What the decoders share: weights by role, buffers, and a forward pass over blocks. An architecture's file describes what is its own.
+/* What the decoders share: weights by role, buffers, and a forward pass over blocks. An
+ * architecture's file describes what is its own.
  *
- * x: [M, d_model], the residual; q: [M, H E]; k, v: [M, G E]; a: [M, H E], attention's result; h: [M, F]. */
+ * x: [M, d_model], the residual; q: [M, H E]; k, v: [M, G E]; a: [M, H E], attention's
+ * result; h: [M, F]. */
 #ifndef MODEL_DECODER_H
 #define MODEL_DECODER_H
 
@@ -18,7 +20,8 @@ typedef struct moe_block {
 typedef struct decoder_layer {
     norm *attn_norm, *attn_post_norm, *ffn_norm, *ffn_post_norm; /* NULL: there is none */
     norm *q_norm, *k_norm, *v_norm;
-    linear *q, *k, *v, *o;      /* k and v NULL: another layer writes the cache; v NULL: values are the keys */
+    /* k and v NULL: another layer writes the cache; v NULL: values are the keys */
+    linear *q, *k, *v, *o;
     linear *gate, *up, *down;   /* gate NULL: ungated; up NULL: no dense part */
     moe_block moe;              /* experts NULL: none */
     float *sinks;               /* [H], owned, or NULL */
@@ -76,14 +79,16 @@ typedef struct pass {
 
 /* The buffer of a role and width: a new one, or that of an earlier call. */
 quire_err decoder_buffer(loader *l, decoder *w, buffer_role role, int32_t width, buffer *out);
-/* A norm of the model's kind over rows of `width` elements; NULL where the architecture has no such weight. */
-quire_err decoder_norm(loader *l, const model_desc *d, const arch_names *names, weight_role role, int32_t layer, int32_t width, norm **out);
+/* A norm of the model's kind over rows of `width` elements; NULL where the architecture
+ * has no such weight. */
+quire_err decoder_norm(loader *l, const model_desc *d, const arch_names *names, weight_role role,
+                       int32_t layer, int32_t width, norm **out);
 /* w of a role, whole or with its kind of storage. */
-quire_err decoder_linear(loader *l, const model_desc *d, const arch_names *names, weight_role role, int32_t layer, int64_t n_out,
-                         int64_t n_in, linear **out);
+quire_err decoder_linear(loader *l, const model_desc *d, const arch_names *names, weight_role role,
+                         int32_t layer, int64_t n_out, int64_t n_in, linear **out);
 /* Two weights [n_out, n_in] that lie in one tensor, the second behind the first. */
-quire_err decoder_pair(loader *l, const arch_names *names, weight_role role, int32_t layer, int64_t n_out, int64_t n_in, linear **first,
-                       linear **second);
+quire_err decoder_pair(loader *l, const arch_names *names, weight_role role, int32_t layer, int64_t n_out,
+                       int64_t n_in, linear **first, linear **second);
 
 /* ---- blocks_attention.c ---- */
 quire_err attention_load(loader *l, const model_desc *d, const arch_names *names, int32_t layer, decoder *w);
@@ -92,7 +97,8 @@ void attention_run(const pass *p, int32_t layer, buffer in, const norm *nm);
 
 /* ---- blocks_mlp.c ---- */
 quire_err mlp_load(loader *l, const model_desc *d, const arch_names *names, int32_t layer, decoder *w);
-/* x += feed_forward(nm(in)): the layer's dense part or its experts, through the layer's norm behind it. */
+/* x += feed_forward(nm(in)): the layer's dense part or its experts, through the layer's
+ * norm behind it. */
 void mlp_run(const pass *p, int32_t layer, buffer in, const norm *nm);
 /* x += scale * post(a W^T). post NULL: none. */
 void branch_add(const pass *p, buffer a, const linear *w, const norm *post);

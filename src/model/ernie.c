@@ -1,11 +1,13 @@
-/* ERNIE 4.5: neighbouring elements of a head rotate together; its mixture of experts. EXAONE 4: arXiv:2507.11407: norms behind both halves
- * of a layer, windows on three of four layers, no positions on the fourth. Hunyuan: norms of queries and keys behind rotary embedding.
- * MiniMax-M2: norms over all heads of queries and keys. */
+/* ERNIE 4.5: neighbouring elements of a head rotate together; its mixture of experts.
+ * EXAONE 4: arXiv:2507.11407: norms behind both halves of a layer, windows on three of
+ * four layers, no positions on the fourth. Hunyuan: norms of queries and keys behind
+ * rotary embedding. MiniMax-M2: norms over all heads of queries and keys. */
 #include <math.h>
 
 #include "model/architectures.h"
 
-static const arch_names ernie_moe_names = {.hf = {[W_ROUTER_BIAS] = "model.layers.%d.mlp.moe_statics.e_score_correction_bias"}};
+static const arch_names ernie_moe_names = {
+    .hf = {[W_ROUTER_BIAS] = "model.layers.%d.mlp.moe_statics.e_score_correction_bias"}};
 static const arch_names exaone4_names = {
     .hf = {[W_ATTN_NORM] = NO_WEIGHT,
            [W_ATTN_POST_NORM] = "model.layers.%d.post_attention_layernorm",
@@ -36,7 +38,8 @@ static quire_err describe_ernie(const config *c, model_desc *d) {
     return config_rotary(c, d, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, 1.0f);
 }
 
-/* The sum of the chosen experts' weights is never under what each had if all were alike: a lower bound under that changes nothing. */
+/* The sum of the chosen experts' weights is never under what each had if all were alike:
+ * a lower bound under that changes nothing. */
 static quire_err check_least(const config *c, const model_desc *d) {
     float least = 0.0f;
     TRY(config_f32(c, NULL, "moe_norm_min", &least));
@@ -46,7 +49,8 @@ static quire_err check_least(const config *c, const model_desc *d) {
                : config_unsupported(c, "a moe_norm_min of that size is not supported");
 }
 
-/* Experts from moe_layer_start_index to moe_layer_end_index, in every moe_layer_interval-th layer. */
+/* Experts from moe_layer_start_index to moe_layer_end_index, in every
+ * moe_layer_interval-th layer. */
 static quire_err describe_ernie_moe(const config *c, model_desc *d) {
     int32_t first = 1, last = -1, step = 1;
     TRY(describe_ernie(c, d));
@@ -66,7 +70,8 @@ static quire_err describe_ernie_moe(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* Published files spell a period of layers: "LLLG", three with windows and one without. */
+/* Published files spell a period of layers: "LLLG", three with windows and one
+ * without. */
 static quire_err read_period(const config *c, int32_t *period) {
     str letters = {0};
     if (c->is_gguf || model_file_str(c->f, "sliding_window_pattern", &letters) != QUIRE_OK) {
@@ -74,7 +79,8 @@ static quire_err read_period(const config *c, int32_t *period) {
     }
     for (size_t i = 0; i < letters.n; i++) {
         if (letters.n > DESC_MAX_LAYERS || letters.p[i] != (i + 1 < letters.n ? 'L' : 'G')) {
-            return config_unsupported(c, "a sliding_window_pattern must be a number, or L's with a G behind them");
+            return config_unsupported(
+                c, "a sliding_window_pattern must be a number, or L's with a G behind them");
         }
     }
     *period = (int32_t)letters.n;
@@ -131,7 +137,8 @@ static quire_err describe_hunyuan(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* config.json's experts and the one that all rows share are as wide as the feed-forward part; what else it says of them means nothing. */
+/* config.json's experts and the one that all rows share are as wide as the feed-forward
+ * part; what else it says of them means nothing. */
 static quire_err read_hunyuan_experts(const config *c, model_desc *d) {
     moe_desc *m = &d->moe;
     int32_t n = 1;
@@ -176,13 +183,23 @@ static quire_err describe_minimax_m2(const config *c, model_desc *d) {
     return config_moe(c, d);
 }
 
-const arch arch_ernie4_5 = {.gguf = {"ernie4_5"}, .hf = {"Ernie4_5ForCausalLM", "Ernie4_5_ForCausalLM"}, .describe = describe_ernie};
-const arch arch_ernie4_5_moe = {
-    .gguf = {"ernie4_5-moe"}, .hf = {"Ernie4_5_MoeForCausalLM"}, .names = &ernie_moe_names, .describe = describe_ernie_moe};
-const arch arch_exaone4 = {.gguf = {"exaone4"}, .hf = {"Exaone4ForCausalLM"}, .names = &exaone4_names, .describe = describe_exaone4};
-const arch arch_hunyuan = {
-    .gguf = {"hunyuan-dense"}, .hf = {"HunYuanDenseV1ForCausalLM"}, .names = &hunyuan_names, .describe = describe_hunyuan};
-const arch arch_hunyuan_moe = {
-    .gguf = {"hunyuan-moe"}, .hf = {"HunYuanMoEV1ForCausalLM"}, .names = &hunyuan_names, .describe = describe_hunyuan_moe};
-const arch arch_minimax_m2 = {
-    .gguf = {"minimax-m2"}, .hf = {"MiniMaxM2ForCausalLM"}, .names = &minimax_names, .describe = describe_minimax_m2};
+const arch arch_ernie4_5 = {
+    .gguf = {"ernie4_5"}, .hf = {"Ernie4_5ForCausalLM", "Ernie4_5_ForCausalLM"}, .describe = describe_ernie};
+const arch arch_ernie4_5_moe = {.gguf = {"ernie4_5-moe"},
+                                .hf = {"Ernie4_5_MoeForCausalLM"},
+                                .names = &ernie_moe_names,
+                                .describe = describe_ernie_moe};
+const arch arch_exaone4 = {
+    .gguf = {"exaone4"}, .hf = {"Exaone4ForCausalLM"}, .names = &exaone4_names, .describe = describe_exaone4};
+const arch arch_hunyuan = {.gguf = {"hunyuan-dense"},
+                           .hf = {"HunYuanDenseV1ForCausalLM"},
+                           .names = &hunyuan_names,
+                           .describe = describe_hunyuan};
+const arch arch_hunyuan_moe = {.gguf = {"hunyuan-moe"},
+                               .hf = {"HunYuanMoEV1ForCausalLM"},
+                               .names = &hunyuan_names,
+                               .describe = describe_hunyuan_moe};
+const arch arch_minimax_m2 = {.gguf = {"minimax-m2"},
+                              .hf = {"MiniMaxM2ForCausalLM"},
+                              .names = &minimax_names,
+                              .describe = describe_minimax_m2};

@@ -4,7 +4,8 @@
 #include "model/architectures.h"
 
 static const arch_names falcon_names = {
-    .gguf = {[W_ATTN_NORM] = "blk.%d.attn_norm_2|blk.%d.attn_norm", [W_FFN_NORM] = "blk.%d.ffn_norm|blk.%d.attn_norm"},
+    .gguf = {[W_ATTN_NORM] = "blk.%d.attn_norm_2|blk.%d.attn_norm",
+             [W_FFN_NORM] = "blk.%d.ffn_norm|blk.%d.attn_norm"},
     .hf = {[W_TOKENS] = "transformer.word_embeddings",
            [W_OUT_NORM] = "transformer.ln_f",
            [W_ATTN_NORM] = "transformer.h.%d.input_layernorm|transformer.h.%d.ln_attn",
@@ -49,8 +50,8 @@ static quire_err describe_shape(const config *c, model_desc *d, int32_t n_kv_hea
     return config_ff_of_tensor(c, d);
 }
 
-/* 7B: one norm for attention and feed-forward side by side, one KV head. 40B ("new"): two norms, groups of heads. RW: ALiBi, one after the
- * other. GGUF has the first two. */
+/* 7B: one norm for attention and feed-forward side by side, one KV head. 40B ("new"): two
+ * norms, groups of heads. RW: ALiBi, one after the other. GGUF has the first two. */
 static quire_err describe_falcon(const config *c, model_desc *d) {
     bool is_new = false, multi_query = true, alibi = false, parallel = true;
     int32_t n_norms = 0, n_kv_heads = 0;
@@ -109,7 +110,13 @@ static quire_err describe_mpt(const config *c, model_desc *d) {
     return config_f32_or_none(c, "attention.clamp_kqv", "attn_config.clip_qkv", &d->blocks.clip);
 }
 
-const arch arch_falcon = {
-    .gguf = {"falcon"}, .hf = {"FalconForCausalLM", "RWForCausalLM"}, .names = &falcon_names, .describe = describe_falcon};
-const arch arch_bloom = {.gguf = {"bloom"}, .hf = {"BloomForCausalLM"}, .names = &bloom_names, .describe = describe_bloom};
-const arch arch_mpt = {.gguf = {"mpt"}, .hf = {"MPTForCausalLM", "MptForCausalLM"}, .names = &mpt_names, .describe = describe_mpt};
+const arch arch_falcon = {.gguf = {"falcon"},
+                          .hf = {"FalconForCausalLM", "RWForCausalLM"},
+                          .names = &falcon_names,
+                          .describe = describe_falcon};
+const arch arch_bloom = {
+    .gguf = {"bloom"}, .hf = {"BloomForCausalLM"}, .names = &bloom_names, .describe = describe_bloom};
+const arch arch_mpt = {.gguf = {"mpt"},
+                       .hf = {"MPTForCausalLM", "MptForCausalLM"},
+                       .names = &mpt_names,
+                       .describe = describe_mpt};

@@ -7,11 +7,18 @@
 
 #define MODEL_ROOT "model." /* with which Hugging Face names of weights begin */
 
-/* Checkpoints of several parts have the text model further in, those of a model without its head leave it out, encoders have names of their
- * own. The embedding of tokens shows it. */
+/* Checkpoints of several parts have the text model further in, those of a model without
+ * its head leave it out, encoders have names of their own. The embedding of tokens shows
+ * it. */
 const char *loader_root(const model_file *f, const arch_names *names) {
-    static const char *const roots[] = {
-        MODEL_ROOT, "language_model.model.", "model.language_model.", "model.text_model.", "language_model.", "bert.", "roberta.", ""};
+    static const char *const roots[] = {MODEL_ROOT,
+                                        "language_model.model.",
+                                        "model.language_model.",
+                                        "model.text_model.",
+                                        "language_model.",
+                                        "bert.",
+                                        "roberta.",
+                                        ""};
     const char *tokens = weight_name_of(names, W_TOKENS).hf;
     bool has_root = strncmp(tokens, MODEL_ROOT, strlen(MODEL_ROOT)) == 0;
     for (size_t i = 0; has_root && i < sizeof roots / sizeof *roots; i++) {
@@ -27,8 +34,10 @@ const char *loader_root(const model_file *f, const arch_names *names) {
     return MODEL_ROOT;
 }
 
-/* The full name of a tensor, in the file's own convention. pattern: the first of alternatives with '|' between them. */
-static void spell(const loader *l, const char *pattern, int32_t layer, const char *suffix, char out[LOADER_NAME_BYTES]) {
+/* The full name of a tensor, in the file's own convention. pattern: the first of
+ * alternatives with '|' between them. */
+static void spell(const loader *l, const char *pattern, int32_t layer, const char *suffix,
+                  char out[LOADER_NAME_BYTES]) {
     int n = (int)strcspn(pattern, "|"), skip = 0;
     const char *hole = strstr(pattern, "%d"), *root = "";
     if (strncmp(pattern, MODEL_ROOT, strlen(MODEL_ROOT)) == 0) {
@@ -37,13 +46,15 @@ static void spell(const loader *l, const char *pattern, int32_t layer, const cha
     }
     if (hole != NULL && hole - pattern < n) {
         int head = (int)(hole - pattern);
-        snprintf(out, LOADER_NAME_BYTES, "%s%.*s%d%.*s%s", root, head - skip, pattern + skip, (int)layer, n - head - 2, hole + 2, suffix);
+        snprintf(out, LOADER_NAME_BYTES, "%s%.*s%d%.*s%s", root, head - skip, pattern + skip, (int)layer,
+                 n - head - 2, hole + 2, suffix);
     } else {
         snprintf(out, LOADER_NAME_BYTES, "%s%.*s%s", root, n - skip, pattern + skip, suffix);
     }
 }
 
-void loader_full_name(const loader *l, weight_name name, int32_t layer, const char *suffix, char out[LOADER_NAME_BYTES]) {
+void loader_full_name(const loader *l, weight_name name, int32_t layer, const char *suffix,
+                      char out[LOADER_NAME_BYTES]) {
     const char *first = model_file_format(l->file) == MODEL_GGUF ? name.gguf : name.hf;
     for (const char *pattern = first; pattern != NULL; pattern = strchr(pattern, '|')) {
         pattern += *pattern == '|';
@@ -61,13 +72,14 @@ used_tensor *loader_use(loader *l, const tensor_view *t) {
     return u;
 }
 
-quire_err loader_find(loader *l, weight_name name, int32_t layer, const char *suffix, const tensor_view **out) {
+quire_err loader_find(loader *l, weight_name name, int32_t layer, const char *suffix,
+                      const tensor_view **out) {
     char full[LOADER_NAME_BYTES];
     loader_full_name(l, name, layer, suffix, full);
     const char *why = model_file_why_unread(l->file, full);
     if (why) {
-        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be read by this version: %s", model_file_path(l->file), full,
-                       why);
+        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be read by this version: %s",
+                       model_file_path(l->file), full, why);
     }
     *out = model_file_find(l->file, full);
     if (*out) {

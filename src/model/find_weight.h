@@ -1,4 +1,5 @@
-/* Finds an architecture's tensors in a file, under either naming, and records which were used. */
+/* Finds an architecture's tensors in a file, under either naming, and records which were
+ * used. */
 #ifndef MODEL_FIND_WEIGHT_H
 #define MODEL_FIND_WEIGHT_H
 
@@ -6,14 +7,16 @@
 #include "file/model_file.h"
 #include "model/weight_names.h"
 
-/* Where a weight lies inside a tensor that holds several. Its rows are blocks of `block` rows of the tensor, `step` rows apart, from row
- * `first` on. */
+/* Where a weight lies inside a tensor that holds several. Its rows are blocks of `block`
+ * rows of the tensor, `step` rows apart, from row `first` on. */
 typedef struct weight_part {
     const char *suffix; /* names the part in a packed model: "q" */
     int64_t n_rows;     /* of the whole tensor (of one slab) */
     int64_t first, block, step;
-    int32_t slab, n_slabs; /* the tensor is [n_slabs, n_rows, n_in] and the weight lies in this slab; n_slabs 0: it is [n_rows, n_in] */
-    bool transposed;       /* the tensor (or slab) is stored as [n_in, n_rows] */
+    /* the tensor is [n_slabs, n_rows, n_in] and the weight lies in this slab; n_slabs 0:
+     * it is [n_rows, n_in] */
+    int32_t slab, n_slabs;
+    bool transposed; /* the tensor (or slab) is stored as [n_in, n_rows] */
 } weight_part;
 
 /* How the file's tensor has been used. */
@@ -62,14 +65,18 @@ typedef struct loader {
 /* Where the names of a checkpoint begin that architectures call "model.". */
 const char *loader_root(const model_file *f, const arch_names *names);
 
-/* Finds the tensor name + suffix (".weight", ".bias") and marks it used. *out is NULL when the file has none. QUIRE_UNSUPPORTED when the
- * file has it in a form that cannot be read: without it the result would be another model. */
-quire_err loader_find(loader *l, weight_name name, int32_t layer, const char *suffix, const tensor_view **out);
+/* Finds the tensor name + suffix (".weight", ".bias") and marks it used. *out is NULL
+ * when the file has none. QUIRE_UNSUPPORTED when the file has it in a form that cannot be
+ * read: without it the result would be another model. */
+quire_err loader_find(loader *l, weight_name name, int32_t layer, const char *suffix,
+                      const tensor_view **out);
 /* The same without marking it; NULL: the file has none. */
 const tensor_view *loader_look(const loader *l, weight_name name, int32_t layer, const char *suffix);
 /* Marks a tensor of the file used, by how. */
 used_tensor *loader_use(loader *l, const tensor_view *t);
-/* The full name under which the file has the tensor; of alternatives of which it has none, the first. */
-void loader_full_name(const loader *l, weight_name name, int32_t layer, const char *suffix, char out[LOADER_NAME_BYTES]);
+/* The full name under which the file has the tensor; of alternatives of which it has
+ * none, the first. */
+void loader_full_name(const loader *l, weight_name name, int32_t layer, const char *suffix,
+                      char out[LOADER_NAME_BYTES]);
 
 #endif

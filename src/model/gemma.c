@@ -1,5 +1,7 @@
-/* Gemma: arXiv:2403.08295. Gemma 2: 2408.00118: windows on every other layer, soft caps, norms behind both halves of a layer; VaultGemma
- * lacks these. Gemma 3: 2503.19786: five layers with windows and a rotary base of their own to one without, norms of queries and keys. */
+/* Gemma: arXiv:2403.08295. Gemma 2: 2408.00118: windows on every other layer, soft caps,
+ * norms behind both halves of a layer; VaultGemma lacks these. Gemma 3: 2503.19786: five
+ * layers with windows and a rotary base of their own to one without, norms of queries and
+ * keys. */
 #include <math.h>
 
 #include "model/architectures.h"
@@ -10,14 +12,16 @@ static const arch_names gemma2_names = {
            [W_FFN_NORM] = "model.layers.%d.pre_feedforward_layernorm",
            [W_FFN_POST_NORM] = "model.layers.%d.post_feedforward_layernorm"},
 };
-static const arch_names vaultgemma_names = {.hf = {[W_FFN_NORM] = "model.layers.%d.pre_feedforward_layernorm"}};
+static const arch_names vaultgemma_names = {
+    .hf = {[W_FFN_NORM] = "model.layers.%d.pre_feedforward_layernorm"}};
 
 /* A cap of attention's scores or of the logits. */
 static quire_err read_cap(const config *c, const char *name, float *cap) {
     return config_f32_or_none(c, name, name, cap);
 }
 
-/* What all have: norms by 1 + w, embeddings times the root of their width (rounded to BF16 as in training), a tied head. */
+/* What all have: norms by 1 + w, embeddings times the root of their width (rounded to
+ * BF16 as in training), a tied head. */
 static quire_err describe_common(const config *c, model_desc *d) {
     decoder_shape s = {0};
     d->tied_embeddings = true;
@@ -31,7 +35,8 @@ static quire_err describe_common(const config *c, model_desc *d) {
 /* What scales the scores of Gemma 2 and 3, and what the logits are capped at. */
 static quire_err read_scales(const config *c, model_desc *d) {
     int32_t n = d->n_layers;
-    bool is_27b = c->is_gguf && (n == 46 || n == 62); /* the 27B models scale by another width; GGUF says nothing */
+    /* the 27B models scale by another width; GGUF says nothing */
+    bool is_27b = c->is_gguf && (n == 46 || n == 62);
     float scalar = !c->is_gguf ? 256.0f : is_27b ? (float)d->d_model / (float)d->layers[0].n_heads : 0.0f;
     TRY(config_f32(c, NULL, "query_pre_attn_scalar", &scalar));
     if (scalar <= 0.0f && (!c->is_gguf || config_has(c, NULL, "query_pre_attn_scalar"))) {
@@ -45,13 +50,16 @@ static quire_err read_scales(const config *c, model_desc *d) {
 static quire_err check_one_sided(const config *c) {
     bool two_sided = false;
     TRY(config_bool(c, NULL, "use_bidirectional_attention", &two_sided));
-    return two_sided ? config_unsupported(c, "a decoder with use_bidirectional_attention true is not supported") : QUIRE_OK;
+    return two_sided
+               ? config_unsupported(c, "a decoder with use_bidirectional_attention true is not supported")
+               : QUIRE_OK;
 }
 
 static quire_err describe_gemma(const config *c, model_desc *d) {
     TRY(check_one_sided(c));
     TRY(describe_common(c, d));
-    d->activation = d->activation == ACT_GELU ? ACT_GELU_TANH : d->activation; /* files say gelu and mean its approximation */
+    /* files say gelu and mean its approximation */
+    d->activation = d->activation == ACT_GELU ? ACT_GELU_TANH : d->activation;
     return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f);
 }
 
@@ -59,7 +67,8 @@ enum { GEMMA2_PERIOD = 2, GEMMA3_PERIOD = 6 };
 
 /* period: of how many layers all but the last have a window. */
 static quire_err read_windows(const config *c, model_desc *d, int32_t period) {
-    int32_t window = c->is_gguf && period == GEMMA3_PERIOD ? 0 : 4096; /* Gemma 3's files without windows do not name one */
+    /* Gemma 3's files without windows do not name one */
+    int32_t window = c->is_gguf && period == GEMMA3_PERIOD ? 0 : 4096;
     bool is_window[DESC_MAX_LAYERS];
     TRY(config_window(c, &window));
     TRY(config_period(c, NULL, "sliding_window_pattern", &period));
@@ -86,7 +95,8 @@ static quire_err read_local_rope(const config *c, model_desc *d) {
     rope_desc local = config_plain_rope(c, d);
     local.pairs = ROPE_HALVES;
     local.theta = 1e4f;
-    const char *own = "rope_parameters.sliding_attention.rope_type|rope_parameters.sliding_attention.rope_theta";
+    const char *own =
+        "rope_parameters.sliding_attention.rope_type|rope_parameters.sliding_attention.rope_theta";
     TRY(config_f32(c, "rope.freq_base_swa", "rope_local_base_freq", &local.theta));
     if (!c->is_gguf && config_has(c, NULL, own)) {
         TRY(config_rope(c, "rope_parameters.sliding_attention", d, &local));
@@ -119,13 +129,15 @@ static quire_err describe_gemma3(const config *c, model_desc *d) {
     return describe_gemma3_text(c, d);
 }
 
-/* EmbeddingGemma: Gemma 3 without a head, whose rows see each other both ways. A window of n tokens reaches n / 2 to either side. */
+/* EmbeddingGemma: Gemma 3 without a head, whose rows see each other both ways. A window
+ * of n tokens reaches n / 2 to either side. */
 static quire_err describe_embedding(const config *c, model_desc *d) {
     bool two_sided = c->is_gguf;
     TRY(describe_gemma3_text(c, d));
     TRY(config_bool(c, NULL, "use_bidirectional_attention", &two_sided));
     if (c->is_gguf && d->n_layers < 6 && !config_has(c, "attention.sliding_window_pattern", NULL)) {
-        return config_unsupported(c, "attention.sliding_window_pattern is missing: of fewer than six layers the usual pattern leaves none "
+        return config_unsupported(c, "attention.sliding_window_pattern is missing: of fewer than six layers "
+                                     "the usual pattern leaves none "
                                      "that sees all");
     }
     d->no_head = true;
@@ -138,10 +150,17 @@ static quire_err describe_embedding(const config *c, model_desc *d) {
 }
 
 const arch arch_gemma = {.gguf = {"gemma"}, .hf = {"GemmaForCausalLM"}, .describe = describe_gemma};
-const arch arch_gemma2 = {.gguf = {"gemma2"}, .hf = {"Gemma2ForCausalLM"}, .names = &gemma2_names, .describe = describe_gemma2};
-const arch arch_vaultgemma = {
-    .gguf = {"vaultgemma"}, .hf = {"VaultGemmaForCausalLM"}, .names = &vaultgemma_names, .describe = describe_gemma2};
-const arch arch_gemma3 = {
-    .gguf = {"gemma3"}, .hf = {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"}, .names = &gemma2_names, .describe = describe_gemma3};
-const arch arch_gemma_embedding = {
-    .gguf = {"gemma-embedding"}, .hf = {"Gemma3TextModel"}, .names = &gemma2_names, .describe = describe_embedding};
+const arch arch_gemma2 = {
+    .gguf = {"gemma2"}, .hf = {"Gemma2ForCausalLM"}, .names = &gemma2_names, .describe = describe_gemma2};
+const arch arch_vaultgemma = {.gguf = {"vaultgemma"},
+                              .hf = {"VaultGemmaForCausalLM"},
+                              .names = &vaultgemma_names,
+                              .describe = describe_gemma2};
+const arch arch_gemma3 = {.gguf = {"gemma3"},
+                          .hf = {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"},
+                          .names = &gemma2_names,
+                          .describe = describe_gemma3};
+const arch arch_gemma_embedding = {.gguf = {"gemma-embedding"},
+                                   .hf = {"Gemma3TextModel"},
+                                   .names = &gemma2_names,
+                                   .describe = describe_embedding};

@@ -1,6 +1,7 @@
-/* Gemma 4: layers with windows and narrow heads, and one in several without and with wide ones, whose values may be their keys. The last
- * layers read the cache of an earlier one. In the small models each layer also has an input of its own, made from the token; in the model
- * of experts these stand beside the MLP. */
+/* Gemma 4: layers with windows and narrow heads, and one in several without and with wide
+ * ones, whose values may be their keys. The last layers read the cache of an earlier one.
+ * In the small models each layer also has an input of its own, made from the token; in
+ * the model of experts these stand beside the MLP. */
 #include <math.h>
 
 #include "model/architectures.h"
@@ -15,7 +16,8 @@ static const arch_names gemma4_names = {
            [W_EXPERT_DOWN] = "model.layers.%d.experts.down_proj"},
 };
 
-/* The layers' inputs: (norm(x W^T / sqrt(D)) + sqrt(P) * the token's row) / sqrt(2), each layer's part normed by itself. */
+/* The layers' inputs: (norm(x W^T / sqrt(D)) + sqrt(P) * the token's row) / sqrt(2), each
+ * layer's part normed by itself. */
 static void make_inputs(const pass *p, const gemma4 *g) {
     float root = sqrtf((float)p->d->blocks.d_layer_input);
     p->op->embed(p->b, &(embed_use){.tokens = g->inputs, .scale = root, .x = g->input_rows});
@@ -25,12 +27,17 @@ static void make_inputs(const pass *p, const gemma4 *g) {
     p->op->scale_rows(p->b, sqrtf(0.5f), g->input_rows);
 }
 
-/* x += post(mlp_post(MLP(x)) + experts_post(experts(x))). The router reads x through a norm of its own. */
+/* x += post(mlp_post(MLP(x)) + experts_post(experts(x))). The router reads x through a
+ * norm of its own. */
 static void run_mlp_and_experts(const pass *p, const gemma4_layer *own, const decoder_layer *l) {
     const decoder *w = p->w;
-    p->op->feed_forward(
-        p->b, &(feed_forward_use){
-                  .x = w->x, .nm = l->ffn_norm, .gate = l->gate, .up = l->up, .f = p->d->activation, .h = l->h_rows, .reader = l->down});
+    p->op->feed_forward(p->b, &(feed_forward_use){.x = w->x,
+                                                  .nm = l->ffn_norm,
+                                                  .gate = l->gate,
+                                                  .up = l->up,
+                                                  .f = p->d->activation,
+                                                  .h = l->h_rows,
+                                                  .reader = l->down});
     p->op->norm_linears(p->b, l->h_rows, NULL, &(linear_use){l->down, w->y}, 1);
     p->op->norm_rows(p->b, w->y, own->mlp_post_norm, w->y);
     p->op->norm_linears(p->b, w->x, own->router_norm, &(linear_use){l->moe.router, w->router}, 1);
@@ -50,7 +57,8 @@ static void run_mlp_and_experts(const pass *p, const gemma4_layer *own, const de
 static void add_input(const pass *p, const gemma4 *g, const gemma4_layer *own, int32_t i) {
     int32_t column = i * p->d->blocks.d_layer_input;
     p->op->norm_linears(p->b, p->w->x, NULL, &(linear_use){own->input_gate, g->gate_rows}, 1);
-    p->op->multiply(p->b, &(multiply_use){p->d->activation, g->gate_rows, g->input_rows, column, g->gate_rows});
+    p->op->multiply(p->b,
+                    &(multiply_use){p->d->activation, g->gate_rows, g->input_rows, column, g->gate_rows});
     branch_add(p, g->gate_rows, own->input_out, own->input_post_norm);
 }
 

@@ -4,11 +4,13 @@
 
 #include "model/gemma4.h"
 
-/* An override of one layer in config.json's "per_layer_config", whose numbers of layers are padded to one width ("05"). */
+/* An override of one layer in config.json's "per_layer_config", whose numbers of layers
+ * are padded to one width ("05"). */
 static quire_err read_override(const config *c, int32_t layer, const char *name, int32_t *out) {
     char key[240];
-    (void)snprintf(key, sizeof key, "per_layer_config.%d.%s|per_layer_config.%02d.%s|per_layer_config.%03d.%s", (int)layer, name,
-                   (int)layer, name, (int)layer, name);
+    (void)snprintf(key, sizeof key,
+                   "per_layer_config.%d.%s|per_layer_config.%02d.%s|per_layer_config.%03d.%s", (int)layer,
+                   name, (int)layer, name, (int)layer, name);
     return config_i32(c, NULL, key, out);
 }
 
@@ -36,7 +38,8 @@ static quire_err read_heads(const config *c, model_desc *d) {
         TRY(config_i32(c, NULL, "num_global_key_value_heads", &n_wide));
     }
     TRY(config_window_layers(c, d, 6, 5, is_window));
-    is_window[d->n_layers - 1] = is_window[d->n_layers - 1] && c->is_gguf; /* the last layer of a checkpoint sees all, whatever it says */
+    /* the last layer of a checkpoint sees all, whatever it says */
+    is_window[d->n_layers - 1] = is_window[d->n_layers - 1] && c->is_gguf;
     for (int32_t i = 0; i < d->n_layers; i++) {
         cache_desc *cache = &d->caches[d->layers[i].caches[0]];
         cache->d_key = is_window[i] ? narrow : wide;
@@ -50,8 +53,8 @@ static quire_err read_heads(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* The last layers have no keys and values: each reads the cache of the last layer of its kind that has some. Their MLP may be twice as
- * wide. */
+/* The last layers have no keys and values: each reads the cache of the last layer of its
+ * kind that has some. Their MLP may be twice as wide. */
 static quire_err share_caches(const config *c, model_desc *d) {
     int32_t n_shared = 0;
     bool is_double = false;
@@ -68,7 +71,8 @@ static quire_err share_caches(const config *c, model_desc *d) {
             from--;
         }
         if (from < 0) {
-            return config_bad(c, "num_kv_shared_layers", "has a layer read a cache that no earlier layer of its kind writes");
+            return config_bad(c, "num_kv_shared_layers",
+                              "has a layer read a cache that no earlier layer of its kind writes");
         }
         layer->caches[0] = d->layers[from].caches[0];
         layer->d_ff = is_double && layer->d_ff <= INT32_MAX / 2 ? 2 * layer->d_ff : layer->d_ff;
@@ -77,7 +81,8 @@ static quire_err share_caches(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* The published table of the layers without windows: a quarter of each head rotates, as if all did. */
+/* The published table of the layers without windows: a quarter of each head rotates, as
+ * if all did. */
 static void set_published(rope_desc *r) {
     r->has_factors = true;
     for (int32_t i = 0; i < r->n_dims / 2 && i < DESC_MAX_HEAD / 2; i++) {
@@ -85,7 +90,8 @@ static void set_published(rope_desc *r) {
     }
 }
 
-/* The rotary table of the layers with windows, or of the others, which rotate only a part of each head. */
+/* The rotary table of the layers with windows, or of the others, which rotate only a part
+ * of each head. */
 static quire_err add_rope(const config *c, model_desc *d, bool has_window) {
     const char *object = has_window ? "rope_parameters.sliding_attention" : "rope_parameters.full_attention";
     rope_desc r = config_plain_rope(c, d);
@@ -111,8 +117,9 @@ static quire_err add_rope(const config *c, model_desc *d, bool has_window) {
     } else {
         int32_t width = r.n_dims;
         TRY(config_rope(c, object, d, &r));
-        TRY(r.n_dims != width && !c->is_gguf ? config_unsupported(c, "a part of each head rotates by rope_type \"proportional\" only")
-                                             : QUIRE_OK);
+        TRY(r.n_dims != width && !c->is_gguf
+                ? config_unsupported(c, "a part of each head rotates by rope_type \"proportional\" only")
+                : QUIRE_OK);
     }
     d->ropes[d->n_ropes++] = r;
     return QUIRE_OK;
@@ -143,7 +150,8 @@ static quire_err read_layer_inputs(const config *c, model_desc *d) {
     int32_t *width = &d->blocks.d_layer_input;
     *width = c->is_gguf ? 0 : 256;
     TRY(config_i32(c, "embedding_length_per_layer_input", "hidden_size_per_layer_input", width));
-    return *width <= MOST_INPUTS / d->n_layers ? QUIRE_OK : config_bad(c, "hidden_size_per_layer_input", "is too large");
+    return *width <= MOST_INPUTS / d->n_layers ? QUIRE_OK
+                                               : config_bad(c, "hidden_size_per_layer_input", "is too large");
 }
 
 quire_err gemma4_describe(const config *c, model_desc *d) {
@@ -161,10 +169,12 @@ quire_err gemma4_describe(const config *c, model_desc *d) {
     TRY(config_f32_or_none(c, "final_logit_softcapping", "final_logit_softcapping", &d->blocks.logits_cap));
     TRY(config_str(c, NULL, "use_bidirectional_attention", &two_sided));
     if (two_sided.n > 0 && !str_is(two_sided, "vision")) {
-        return config_unsupported(c, "use_bidirectional_attention other than \"vision\" is not supported for this architecture");
+        return config_unsupported(
+            c, "use_bidirectional_attention other than \"vision\" is not supported for this architecture");
     }
     if (!c->is_gguf && config_has(c, NULL, "rope_parameters") &&
-        !config_has(c, NULL, "rope_parameters.full_attention.rope_type|rope_parameters.full_attention.rope_theta")) {
+        !config_has(c, NULL,
+                    "rope_parameters.full_attention.rope_type|rope_parameters.full_attention.rope_theta")) {
         return config_bad(c, "rope_parameters", "must have a table for \"full_attention\" layers");
     }
     TRY(read_heads(c, d));

@@ -1,4 +1,5 @@
-/* Gemma 4: loads what its layers have beside a decoder's blocks: inputs of their own, experts beside the MLP. */
+/* Gemma 4: loads what its layers have beside a decoder's blocks: inputs of their own,
+ * experts beside the MLP. */
 #include <math.h>
 #include <string.h>
 
@@ -6,17 +7,23 @@
 #include "model/gemma4.h"
 
 /* A norm over stretches of `width` elements. */
-static quire_err load_norm(loader *l, const model_desc *d, weight_name name, int32_t layer, int32_t width, norm **out) {
-    return loader_norm(l, name, layer, &(norm_spec){.kind = NORM_RMS, .width = width, .eps = d->norm_eps}, width, out);
+static quire_err load_norm(loader *l, const model_desc *d, weight_name name, int32_t layer, int32_t width,
+                           norm **out) {
+    return loader_norm(l, name, layer, &(norm_spec){.kind = NORM_RMS, .width = width, .eps = d->norm_eps},
+                       width, out);
 }
 
-/* A vector that the layer cannot do without. A checkpoint's name is whole, without a suffix. */
-static quire_err load_vector(loader *l, weight_name name, int32_t layer, const char *gguf_suffix, int64_t n, float **out) {
+/* A vector that the layer cannot do without. A checkpoint's name is whole, without a
+ * suffix. */
+static quire_err load_vector(loader *l, weight_name name, int32_t layer, const char *gguf_suffix, int64_t n,
+                             float **out) {
     bool is_gguf = model_file_format(l->file) == MODEL_GGUF;
     TRY(loader_vector(l, name, layer, is_gguf ? gguf_suffix : "", n, out));
-    return *out != NULL ? QUIRE_OK
-                        : err_set(l->err, QUIRE_BAD_FILE, -1, "%s: layer %d has no %s%s: the file is incomplete", model_file_path(l->file),
-                                  layer, strrchr(is_gguf ? name.gguf : name.hf, '.') + 1, is_gguf ? gguf_suffix : "");
+    return *out != NULL
+               ? QUIRE_OK
+               : err_set(l->err, QUIRE_BAD_FILE, -1, "%s: layer %d has no %s%s: the file is incomplete",
+                         model_file_path(l->file), layer, strrchr(is_gguf ? name.gguf : name.hf, '.') + 1,
+                         is_gguf ? gguf_suffix : "");
 }
 
 static quire_err load_inputs(loader *l, const model_desc *d, gemma4 *g) {
@@ -39,11 +46,13 @@ static quire_err load_inputs(loader *l, const model_desc *d, gemma4 *g) {
 /* The router's norm: its weights are the file's over the root of their number. */
 static quire_err load_router_norm(loader *l, const model_desc *d, int32_t layer, norm **out) {
     float *scale = NULL;
-    TRY(load_vector(l, (weight_name){"blk.%d.ffn_gate_inp", "model.layers.%d.router.scale"}, layer, ".scale", d->d_model, &scale));
+    TRY(load_vector(l, (weight_name){"blk.%d.ffn_gate_inp", "model.layers.%d.router.scale"}, layer, ".scale",
+                    d->d_model, &scale));
     for (int32_t i = 0; i < d->d_model; i++) {
         scale[i] /= sqrtf((float)d->d_model);
     }
-    tensor_view weight = {.name = "router.scale", .type = DTYPE_F32, .n_dims = 1, .dims = {d->d_model, 1, 1, 1}, .data = scale};
+    tensor_view weight = {
+        .name = "router.scale", .type = DTYPE_F32, .n_dims = 1, .dims = {d->d_model, 1, 1, 1}, .data = scale};
     weight.n_bytes = (size_t)d->d_model * sizeof *scale;
     const norm_spec spec = {.kind = NORM_RMS, .width = d->d_model, .eps = d->norm_eps, .weight = &weight};
     quire_err e = l->b->ops->norm_load(l->b, &spec, out, l->err);
@@ -69,18 +78,20 @@ static quire_err load_experts(loader *l, const model_desc *d, int32_t i, gemma4 
 static quire_err load_layer(loader *l, const model_desc *d, int32_t i, gemma4 *g) {
     gemma4_layer *to = &g->layers[i];
     int32_t p = d->blocks.d_layer_input;
-    TRY(load_vector(l, (weight_name){"blk.%d.layer_output_scale", "model.layers.%d.layer_scalar"}, i, ".weight", 1, &to->scale));
+    TRY(load_vector(l, (weight_name){"blk.%d.layer_output_scale", "model.layers.%d.layer_scalar"}, i,
+                    ".weight", 1, &to->scale));
     if (d->layers[i].n_experts > 0) {
         TRY(load_experts(l, d, i, g));
     }
     if (p == 0) {
         return QUIRE_OK;
     }
-    TRY(loader_linear(l, (weight_name){"blk.%d.inp_gate", "model.layers.%d.per_layer_input_gate"}, i, NULL, p, d->d_model,
-                      &to->input_gate));
-    TRY(loader_linear(l, (weight_name){"blk.%d.proj", "model.layers.%d.per_layer_projection"}, i, NULL, d->d_model, p, &to->input_out));
-    return load_norm(l, d, (weight_name){"blk.%d.post_norm", "model.layers.%d.post_per_layer_input_norm"}, i, d->d_model,
-                     &to->input_post_norm);
+    TRY(loader_linear(l, (weight_name){"blk.%d.inp_gate", "model.layers.%d.per_layer_input_gate"}, i, NULL, p,
+                      d->d_model, &to->input_gate));
+    TRY(loader_linear(l, (weight_name){"blk.%d.proj", "model.layers.%d.per_layer_projection"}, i, NULL,
+                      d->d_model, p, &to->input_out));
+    return load_norm(l, d, (weight_name){"blk.%d.post_norm", "model.layers.%d.post_per_layer_input_norm"}, i,
+                     d->d_model, &to->input_post_norm);
 }
 
 quire_err gemma4_load(loader *l, const model_desc *d, const arch_names *names, void **weights) {

@@ -1,5 +1,6 @@
-/* GLM-4 (9B, "chatglm" in GGUF), GLM-4-0414 and its norms behind both halves of a layer, GLM-4.5: arXiv:2508.06471, a mixture of experts.
- * dots.llm1: arXiv:2506.05767, and Solar Open: the same mixture behind attention of their own. */
+/* GLM-4 (9B, "chatglm" in GGUF), GLM-4-0414 and its norms behind both halves of a layer,
+ * GLM-4.5: arXiv:2508.06471, a mixture of experts. dots.llm1: arXiv:2506.05767, and Solar
+ * Open: the same mixture behind attention of their own. */
 #include "model/architectures.h"
 
 static const arch_names glm_names = {
@@ -12,9 +13,11 @@ static const arch_names glm4_names = {
            [W_ATTN_POST_NORM] = "model.layers.%d.post_self_attn_layernorm",
            [W_FFN_POST_NORM] = "model.layers.%d.post_mlp_layernorm"},
 };
-static const arch_names glm4_moe_names = {.gguf = {[W_FFN_NORM] = "blk.%d.post_attention_norm|blk.%d.ffn_norm"}};
+static const arch_names glm4_moe_names = {
+    .gguf = {[W_FFN_NORM] = "blk.%d.post_attention_norm|blk.%d.ffn_norm"}};
 
-/* Which elements rotate together in a GGUF file: where positions have several axes, its queries and keys are stored in another order. */
+/* Which elements rotate together in a GGUF file: where positions have several axes, its
+ * queries and keys are stored in another order. */
 static quire_err read_pairs(const config *c, rope_pairs *pairs) {
     int32_t sections[4] = {0};
     size_t n;
@@ -31,7 +34,8 @@ static quire_err describe_dense(const config *c, float rotary, model_desc *d) {
     TRY(read_pairs(c, &pairs));
     TRY(config_rotary(c, d, ROPE_NEIGHBOURS, pairs, rotary));
     int32_t usual = d->d_model / s.n_heads;
-    if (c->is_gguf && !config_has(c, "attention.key_length", NULL) && usual > 0 && d->ropes[0].n_dims <= usual) {
+    if (c->is_gguf && !config_has(c, "attention.key_length", NULL) && usual > 0 &&
+        d->ropes[0].n_dims <= usual) {
         /* such files count them as if heads were as wide as usual */
         d->ropes[0].n_dims = (int32_t)((int64_t)d->ropes[0].n_dims * s.d_head / usual);
     }
@@ -48,11 +52,15 @@ static quire_err describe_glm4v(const config *c, model_desc *d) {
 }
 
 /* A sigmoid mixture behind n_dense dense layers. */
-static quire_err describe_mixture(const config *c, float rotary, int32_t n_dense, bool renormalise, model_desc *d) {
+static quire_err describe_mixture(const config *c, float rotary, int32_t n_dense, bool renormalise,
+                                  model_desc *d) {
     decoder_shape s = {0};
     TRY(config_decoder(c, &s, d));
     TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, rotary));
-    d->moe = (moe_desc){.score = ROUTE_SIGMOID, .correction_bias = true, .group_by_best_two = true, .renormalise = renormalise};
+    d->moe = (moe_desc){.score = ROUTE_SIGMOID,
+                        .correction_bias = true,
+                        .group_by_best_two = true,
+                        .renormalise = renormalise};
     TRY(config_moe(c, d));
     TRY(config_i32(c, "leading_dense_block_count", "first_k_dense_replace", &n_dense));
     for (int32_t i = 0; i < n_dense && i < d->n_layers; i++) {
@@ -88,11 +96,22 @@ static quire_err describe_solar_open(const config *c, model_desc *d) {
     return describe_mixture(c, 1.0f, 0, true, d);
 }
 
-const arch arch_glm = {.gguf = {"chatglm"}, .hf = {"GlmForCausalLM"}, .names = &glm_names, .describe = describe_glm};
-const arch arch_glm4 = {.gguf = {"glm4"}, .hf = {"Glm4ForCausalLM"}, .names = &glm4_names, .describe = describe_glm};
-const arch arch_glm4v = {.gguf = {"glm4v"}, .hf = {"Glm4vForConditionalGeneration"}, .names = &glm4_names, .describe = describe_glm4v};
-const arch arch_glm4v_moe = {
-    .gguf = {"glm4v-moe"}, .hf = {"Glm4vMoeForConditionalGeneration"}, .names = &glm4_moe_names, .describe = describe_glm4_moe};
-const arch arch_glm4_moe = {.gguf = {"glm4moe"}, .hf = {"Glm4MoeForCausalLM"}, .names = &glm4_moe_names, .describe = describe_glm4_moe};
+const arch arch_glm = {
+    .gguf = {"chatglm"}, .hf = {"GlmForCausalLM"}, .names = &glm_names, .describe = describe_glm};
+const arch arch_glm4 = {
+    .gguf = {"glm4"}, .hf = {"Glm4ForCausalLM"}, .names = &glm4_names, .describe = describe_glm};
+const arch arch_glm4v = {.gguf = {"glm4v"},
+                         .hf = {"Glm4vForConditionalGeneration"},
+                         .names = &glm4_names,
+                         .describe = describe_glm4v};
+const arch arch_glm4v_moe = {.gguf = {"glm4v-moe"},
+                             .hf = {"Glm4vMoeForConditionalGeneration"},
+                             .names = &glm4_moe_names,
+                             .describe = describe_glm4_moe};
+const arch arch_glm4_moe = {.gguf = {"glm4moe"},
+                            .hf = {"Glm4MoeForCausalLM"},
+                            .names = &glm4_moe_names,
+                            .describe = describe_glm4_moe};
 const arch arch_dots1 = {.gguf = {"dots1"}, .hf = {"Dots1ForCausalLM"}, .describe = describe_dots1};
-const arch arch_solar_open = {.gguf = {"solar-open"}, .hf = {"SolarOpenForCausalLM"}, .describe = describe_solar_open};
+const arch arch_solar_open = {
+    .gguf = {"solar-open"}, .hf = {"SolarOpenForCausalLM"}, .describe = describe_solar_open};

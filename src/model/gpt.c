@@ -1,5 +1,5 @@
-/* GPT-2: Radford et al. 2019. GPT-BigCode (StarCoder): arXiv:2305.06161. GPT-J, GPT-NeoX: 2204.06745. OPT: 2205.01068. StarCoder 2:
- * 2402.19173. */
+/* GPT-2: Radford et al. 2019. GPT-BigCode (StarCoder): arXiv:2305.06161. GPT-J, GPT-NeoX:
+ * 2204.06745. OPT: 2205.01068. StarCoder 2: 2402.19173. */
 #include "model/architectures.h"
 
 static const arch_names gpt2_names = {
@@ -12,7 +12,8 @@ static const arch_names gpt2_names = {
            [W_FFN_NORM] = "transformer.h.%d.ln_2|h.%d.ln_2",
            [W_UP] = "transformer.h.%d.mlp.c_fc|h.%d.mlp.c_fc",
            [W_DOWN] = "transformer.h.%d.mlp.c_proj|h.%d.mlp.c_proj"},
-    .left_out = {"transformer.h.%d.attn.bias", "h.%d.attn.bias", "transformer.h.%d.attn.masked_bias", "h.%d.attn.masked_bias"},
+    .left_out = {"transformer.h.%d.attn.bias", "h.%d.attn.bias", "transformer.h.%d.attn.masked_bias",
+                 "h.%d.attn.masked_bias"},
 };
 static const arch_names gptj_names = {
     .hf = {[W_TOKENS] = "transformer.wte",
@@ -57,7 +58,8 @@ static const arch_names starcoder2_names = {
     .hf = {[W_UP] = "model.layers.%d.mlp.c_fc", [W_DOWN] = "model.layers.%d.mlp.c_proj"},
 };
 
-/* A feed-forward part four times as wide as the model, unless config.json says otherwise; GGUF files say it of other widths too. */
+/* A feed-forward part four times as wide as the model, unless config.json says otherwise;
+ * GGUF files say it of other widths too. */
 static quire_err describe_shape(const config *c, model_desc *d, int32_t n_kv_heads) {
     decoder_shape s = {.n_kv_heads = n_kv_heads};
     TRY(config_need_i32(c, "embedding_length", "hidden_size|n_embd", &d->d_model));
@@ -151,10 +153,19 @@ static quire_err describe_starcoder2(const config *c, model_desc *d) {
     return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f);
 }
 
-const arch arch_gpt2 = {.gguf = {"gpt2"}, .hf = {"GPT2LMHeadModel"}, .names = &gpt2_names, .describe = describe_gpt2};
-const arch arch_gpt_bigcode = {.gguf = {"starcoder"}, .hf = {"GPTBigCodeForCausalLM"}, .names = &gpt2_names, .describe = describe_bigcode};
-const arch arch_gptj = {.gguf = {"gptj"}, .hf = {"GPTJForCausalLM"}, .names = &gptj_names, .describe = describe_gptj};
-const arch arch_gpt_neox = {.gguf = {"gptneox"}, .hf = {"GPTNeoXForCausalLM"}, .names = &neox_names, .describe = describe_neox};
-const arch arch_opt = {.gguf = {"opt"}, .hf = {"OPTForCausalLM"}, .names = &opt_names, .describe = describe_opt};
-const arch arch_starcoder2 = {
-    .gguf = {"starcoder2"}, .hf = {"Starcoder2ForCausalLM"}, .names = &starcoder2_names, .describe = describe_starcoder2};
+const arch arch_gpt2 = {
+    .gguf = {"gpt2"}, .hf = {"GPT2LMHeadModel"}, .names = &gpt2_names, .describe = describe_gpt2};
+const arch arch_gpt_bigcode = {.gguf = {"starcoder"},
+                               .hf = {"GPTBigCodeForCausalLM"},
+                               .names = &gpt2_names,
+                               .describe = describe_bigcode};
+const arch arch_gptj = {
+    .gguf = {"gptj"}, .hf = {"GPTJForCausalLM"}, .names = &gptj_names, .describe = describe_gptj};
+const arch arch_gpt_neox = {
+    .gguf = {"gptneox"}, .hf = {"GPTNeoXForCausalLM"}, .names = &neox_names, .describe = describe_neox};
+const arch arch_opt = {
+    .gguf = {"opt"}, .hf = {"OPTForCausalLM"}, .names = &opt_names, .describe = describe_opt};
+const arch arch_starcoder2 = {.gguf = {"starcoder2"},
+                              .hf = {"Starcoder2ForCausalLM"},
+                              .names = &starcoder2_names,
+                              .describe = describe_starcoder2};

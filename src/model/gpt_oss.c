@@ -1,4 +1,5 @@
-/* gpt-oss: arXiv:2508.10925: sinks in the softmax, windows on every other layer, YaRN, experts with biases and a clamped SwiGLU. */
+/* gpt-oss: arXiv:2508.10925: sinks in the softmax, windows on every other layer, YaRN,
+ * experts with biases and a clamped SwiGLU. */
 #include <math.h>
 
 #include "model/architectures.h"
@@ -16,8 +17,10 @@ static quire_err read_rope(const config *c, model_desc *d) {
     r.pairs = ROPE_HALVES;
     r.truncate = !c->is_gguf; /* the published models do not truncate; GGUF files say nothing */
     TRY(config_rope(c, NULL, d, &r));
-    if (!c->is_gguf && !config_has(c, NULL, "rope_parameters.rope_type|rope_scaling.rope_type|rope_scaling.type|rope_parameters.type|"
-                                            "rope_parameters.rope_theta")) {
+    if (!c->is_gguf &&
+        !config_has(c, NULL,
+                    "rope_parameters.rope_type|rope_scaling.rope_type|rope_scaling.type|rope_parameters.type|"
+                    "rope_parameters.rope_theta")) {
         r.kind = ROPE_YARN;
         r.factor = 32.0f;
         r.truncate = false;
@@ -30,7 +33,8 @@ static quire_err read_rope(const config *c, model_desc *d) {
 static quire_err check_alpha(const config *c) {
     float alpha = 1.702f;
     TRY(config_f32(c, NULL, "swiglu_alpha", &alpha));
-    return alpha == 1.702f ? QUIRE_OK : config_unsupported(c, "a swiglu_alpha other than 1.702 is not supported");
+    return alpha == 1.702f ? QUIRE_OK
+                           : config_unsupported(c, "a swiglu_alpha other than 1.702 is not supported");
 }
 
 static quire_err describe_gpt_oss(const config *c, model_desc *d) {
@@ -45,7 +49,8 @@ static quire_err describe_gpt_oss(const config *c, model_desc *d) {
         config_set_window(d, i, is_window[i] ? window : 0);
     }
     d->blocks.sinks = true;
-    d->moe = (moe_desc){.score = ROUTE_SOFTMAX_CHOSEN, .interleaved = true, .transposed = true, .limit = 7.0f};
+    d->moe =
+        (moe_desc){.score = ROUTE_SOFTMAX_CHOSEN, .interleaved = true, .transposed = true, .limit = 7.0f};
     TRY(config_moe(c, d));
     d->moe.activation = ACT_SWIGLU_CLAMPED;
     TRY(check_alpha(c));
@@ -54,4 +59,5 @@ static quire_err describe_gpt_oss(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-const arch arch_gpt_oss = {.gguf = {"gpt-oss"}, .hf = {"GptOssForCausalLM"}, .names = &gpt_oss_names, .describe = describe_gpt_oss};
+const arch arch_gpt_oss = {
+    .gguf = {"gpt-oss"}, .hf = {"GptOssForCausalLM"}, .names = &gpt_oss_names, .describe = describe_gpt_oss};

@@ -1,5 +1,7 @@
-/* Granite 3: Llama with factors on embeddings, residuals, attention and logits; its mixtures of experts. MiniCPM: arXiv:2404.06395: factors
- * by depth and by the width of a smaller model. HyperCLOVA X SEED: the same factors and norms behind both halves of a layer. */
+/* Granite 3: Llama with factors on embeddings, residuals, attention and logits; its
+ * mixtures of experts. MiniCPM: arXiv:2404.06395: factors by depth and by the width of a
+ * smaller model. HyperCLOVA X SEED: the same factors and norms behind both halves of a
+ * layer. */
 #include <math.h>
 
 #include "model/architectures.h"
@@ -12,7 +14,8 @@ static const arch_names granite_moe_names = {
            [W_SHARED_DOWN] = "model.layers.%d.shared_mlp.output_linear"},
 };
 static const arch_names hyperclovax_names = {
-    .hf = {[W_ATTN_POST_NORM] = "model.layers.%d.post_norm1", [W_FFN_POST_NORM] = "model.layers.%d.post_norm2"},
+    .hf =
+        {[W_ATTN_POST_NORM] = "model.layers.%d.post_norm1", [W_FFN_POST_NORM] = "model.layers.%d.post_norm2"},
 };
 
 /* *logits: what they are divided or multiplied by. */
@@ -53,8 +56,10 @@ static quire_err describe_minicpm(const config *c, model_desc *d) {
     TRY(config_f32(c, "residual_scale", NULL, &b->residual_scale));
     logits = (float)d->d_model / base;
     TRY(config_f32(c, "logit_scale", NULL, &logits));
-    if (!(logits > 0.0f) || !isfinite(logits) || !(b->embedding_scale > 0.0f) || !(b->residual_scale > 0.0f)) {
-        return config_bad(c, c->is_gguf ? "logit_scale" : "dim_model_base", "and the factors beside it must be over 0");
+    if (!(logits > 0.0f) || !isfinite(logits) || !(b->embedding_scale > 0.0f) ||
+        !(b->residual_scale > 0.0f)) {
+        return config_bad(c, c->is_gguf ? "logit_scale" : "dim_model_base",
+                          "and the factors beside it must be over 0");
     }
     b->logits_scale = 1.0f / logits;
     return config_rotary(c, d, ROPE_HALVES, ROPE_NEIGHBOURS, 1.0f);
@@ -83,5 +88,7 @@ const arch arch_granite_moe = {.gguf = {"granitemoe"},
                                .hf = {"GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"},
                                .names = &granite_moe_names,
                                .describe = describe_granite_moe};
-const arch arch_hyperclovax = {
-    .gguf = {"hyperclovax"}, .hf = {"HyperCLOVAXForCausalLM"}, .names = &hyperclovax_names, .describe = describe_hyperclovax};
+const arch arch_hyperclovax = {.gguf = {"hyperclovax"},
+                               .hf = {"HyperCLOVAXForCausalLM"},
+                               .names = &hyperclovax_names,
+                               .describe = describe_hyperclovax};

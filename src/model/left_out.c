@@ -20,7 +20,8 @@ static int32_t number_at(const char *text) {
     return n > 0 && n <= 4 && text[n] == '.' ? (int32_t)strtol(text, NULL, 10) : -1;
 }
 
-/* The number behind the first dot: "block.0.mlp" is of layer 0. Names without one are of layer 0 too. */
+/* The number behind the first dot: "block.0.mlp" is of layer 0. Names without one are of
+ * layer 0 too. */
 static int32_t second_number(const char *text) {
     const char *dot = strchr(text, '.');
     int32_t n = dot != NULL ? number_at(dot + 1) : 0;
@@ -28,7 +29,8 @@ static int32_t second_number(const char *text) {
 }
 
 /* The number of the next-token layer that a tensor belongs to, or -1. */
-static int32_t next_token_layer(const model_file *f, const model_desc *d, const char *root, const char *name) {
+static int32_t next_token_layer(const model_file *f, const model_desc *d, const char *root,
+                                const char *name) {
     bool is_gguf = model_file_format(f) == MODEL_GGUF;
     const char *inside = behind(name, is_gguf ? "blk." : root), *layer = inside;
     if (!is_gguf) {
@@ -54,12 +56,15 @@ size_t text_prefix(const char *root) {
     return 0;
 }
 
-/* How names of towers for images and sound, and of what joins them to the text, begin in GGUF files. */
+/* How names of towers for images and sound, and of what joins them to the text, begin in
+ * GGUF files. */
 static const char *const gguf_towers[] = {"v.", "mm.", "a."};
 
-/* The beginning of the name of a GGUF file's tensor that is of a tower; NULL: it is of none. */
+/* The beginning of the name of a GGUF file's tensor that is of a tower; NULL: it is of
+ * none. */
 static const char *gguf_tower(const model_file *f, const char *name) {
-    for (size_t i = 0; model_file_format(f) == MODEL_GGUF && i < sizeof gguf_towers / sizeof *gguf_towers; i++) {
+    for (size_t i = 0; model_file_format(f) == MODEL_GGUF && i < sizeof gguf_towers / sizeof *gguf_towers;
+         i++) {
         if (behind(name, gguf_towers[i]) != NULL) {
             return gguf_towers[i];
         }
@@ -67,7 +72,8 @@ static const char *gguf_tower(const model_file *f, const char *name) {
     return NULL;
 }
 
-/* Whether a tensor of a file of several parts belongs to none of its text: to a vision or audio tower. */
+/* Whether a tensor of a file of several parts belongs to none of its text: to a vision or
+ * audio tower. */
 static bool is_of_tower(const model_file *f, const char *root, const char *name) {
     bool is_apart = strncmp(name, root, text_prefix(root)) != 0 && behind(name, "lm_head.") == NULL;
     return is_apart || gguf_tower(f, name) != NULL;
@@ -76,13 +82,16 @@ static bool is_of_tower(const model_file *f, const char *root, const char *name)
 static bool is_pooled(const model_desc *d, const char *root, const char *name) {
     bool is = false;
     for (int32_t i = 0; i < d->pooling.n_steps; i++) {
-        is = is || (d->pooling.steps[i].name[0] != 0 && weight_is_named(root, d->pooling.steps[i].name, name));
+        is =
+            is || (d->pooling.steps[i].name[0] != 0 && weight_is_named(root, d->pooling.steps[i].name, name));
     }
     return is;
 }
 
-/* The pattern of arch_names.left_out that a checkpoint's tensor is named by. NULL: none, or a step behind the pooling reads it. */
-static const char *beside(const model_file *f, const model_desc *d, const arch_names *names, const char *root, const char *name) {
+/* The pattern of arch_names.left_out that a checkpoint's tensor is named by. NULL: none,
+ * or a step behind the pooling reads it. */
+static const char *beside(const model_file *f, const model_desc *d, const arch_names *names, const char *root,
+                          const char *name) {
     if (model_file_format(f) != MODEL_HF || is_pooled(d, root, name)) {
         return NULL;
     }
@@ -94,8 +103,8 @@ static const char *beside(const model_file *f, const model_desc *d, const arch_n
     return NULL;
 }
 
-tensor_part tensor_part_of(const model_file *f, const model_desc *d, const arch_names *names, const char *root, const char *name,
-                           int32_t *next_token) {
+tensor_part tensor_part_of(const model_file *f, const model_desc *d, const arch_names *names,
+                           const char *root, const char *name, int32_t *next_token) {
     *next_token = next_token_layer(f, d, root, name);
     return *next_token >= 0                          ? PART_NEXT_TOKEN
            : is_of_tower(f, root, name)              ? PART_TOWER
@@ -103,7 +112,8 @@ tensor_part tensor_part_of(const model_file *f, const model_desc *d, const arch_
                                                      : PART_TEXT;
 }
 
-/* True for a packed matrix that the file also has unpacked: one matrix that is head and embedding. */
+/* True for a packed matrix that the file also has unpacked: one matrix that is head and
+ * embedding. */
 static bool is_second_form(const model_file *f, const tensor_view *t) {
     char name[256];
     size_t n = strlen(t->name), m = strlen(PACKED_SUFFIX);
@@ -118,7 +128,8 @@ static bool is_second_form(const model_file *f, const tensor_view *t) {
 static void note_name(model_desc *d, const char *pattern) {
     size_t n = strlen(d->left_out_names);
     if (pattern != NULL && strstr(d->left_out_names, pattern) == NULL) {
-        (void)snprintf(d->left_out_names + n, sizeof d->left_out_names - n, "%s%s", n > 0 ? ", " : "", pattern);
+        (void)snprintf(d->left_out_names + n, sizeof d->left_out_names - n, "%s%s", n > 0 ? ", " : "",
+                       pattern);
     }
 }
 
@@ -141,8 +152,10 @@ void describe_weights(const model_file *f, const arch_names *names, const char *
             continue;
         }
         const matrix_use use = is_pooled(d, root, t->name) ? MATRIX_KEPT : quantise_use_of(f, names, root, t);
-        const dtype type = quantise_type(d->quantise_to, use, t->type, t->dims[t->n_dims > 0 ? t->n_dims - 1 : 0]);
-        int64_t n = quant_n_weights(f, t), n_bytes = type == t->type ? (int64_t)t->n_bytes : quantise_bytes(t, type);
+        const dtype type =
+            quantise_type(d->quantise_to, use, t->type, t->dims[t->n_dims > 0 ? t->n_dims - 1 : 0]);
+        int64_t n = quant_n_weights(f, t),
+                n_bytes = type == t->type ? (int64_t)t->n_bytes : quantise_bytes(t, type);
         d->n_params += is_second_form(f, t) ? 0 : n;
         d->weight_bytes += n_bytes;
         d->weight_bytes_of[type] += n_bytes;
@@ -155,9 +168,10 @@ void describe_weights(const model_file *f, const arch_names *names, const char *
             d->weight_type = (dtype)t;
         }
     }
-    /* asked for int8, products are int8 even where most weights are a table, which stays as it is */
-    bool is_int8 = d->quantise_to == DTYPE_I8 || dtype_is_quantised(d->weight_type) || d->weight_type == DTYPE_I8 ||
-                   quant_is_integers(f, d->weight_type);
+    /* asked for int8, products are int8 even where most weights are a table, which stays
+     * as it is */
+    bool is_int8 = d->quantise_to == DTYPE_I8 || dtype_is_quantised(d->weight_type) ||
+                   d->weight_type == DTYPE_I8 || quant_is_integers(f, d->weight_type);
     d->has_fp8_kv = quant_has_fp8_kv(f);
     const bool is_f32 = d->weight_type == DTYPE_F32 && d->quantise_to != DTYPE_F8_E4M3;
     d->auto_compute = is_int8 ? COMPUTE_INT8 : is_f32 ? COMPUTE_F32 : COMPUTE_BF16;

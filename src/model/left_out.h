@@ -1,9 +1,11 @@
-/* Tensors that a file has and that are no part of the text model: those of next-token layers, of towers for images and sound, and what an
- * architecture's checkpoints hold beside it (arch_names.left_out).
+/* Tensors that a file has and that are no part of the text model: those of next-token
+ * layers, of towers for images and sound, and what an architecture's checkpoints hold
+ * beside it (arch_names.left_out).
  *
- * Next-token layers guess the tokens behind the next one. Checkpoints have them behind the last layer ("model.layers.46." of 46,
- * "blk.46."), or under names of their own ("model.mtp_block.0.", "mtp.layers.0."). GLM-4.5: arXiv:2508.06471. They are left out, and
- * counted, for drafters; nothing of them is read. */
+ * Next-token layers guess the tokens behind the next one. Checkpoints have them behind
+ * the last layer ("model.layers.46." of 46, "blk.46."), or under names of their own
+ * ("model.mtp_block.0.", "mtp.layers.0."). GLM-4.5: arXiv:2508.06471. They are left out,
+ * and counted, for drafters; nothing of them is read. */
 #ifndef MODEL_LEFT_OUT_H
 #define MODEL_LEFT_OUT_H
 
@@ -13,16 +15,20 @@
 
 typedef enum tensor_part { PART_TEXT, PART_NEXT_TOKEN, PART_TOWER, PART_BESIDE } tensor_part;
 
-/* To which part of a model a tensor belongs. names: the architecture's, NULL: Llama's. root: what "model." is in this file (loader_root).
- * d->n_next_token_layers: how many there may be behind d's layers. *next_token: the number of its next-token layer, from 0. */
-tensor_part tensor_part_of(const model_file *f, const model_desc *d, const arch_names *names, const char *root, const char *name,
-                           int32_t *next_token);
+/* To which part of a model a tensor belongs. names: the architecture's, NULL: Llama's.
+ * root: what "model." is in this file (loader_root). d->n_next_token_layers: how many
+ * there may be behind d's layers. *next_token: the number of its next-token layer, from
+ * 0. */
+tensor_part tensor_part_of(const model_file *f, const model_desc *d, const arch_names *names,
+                           const char *root, const char *name, int32_t *next_token);
 
-/* How much of the root all names of a checkpoint's text begin with, beside its towers for images and sound. 0: it is text alone. */
+/* How much of the root all names of a checkpoint's text begin with, beside its towers for
+ * images and sound. 0: it is text alone. */
 size_t text_prefix(const char *root);
 
-/* Adds up parameters and bytes of the text model, finds the type of most of its matrices' parameters, and counts what is left out.
- * Afterwards d->n_next_token_layers says how many next-token layers the file has. */
+/* Adds up parameters and bytes of the text model, finds the type of most of its matrices'
+ * parameters, and counts what is left out. Afterwards d->n_next_token_layers says how
+ * many next-token layers the file has. */
 void describe_weights(const model_file *f, const arch_names *names, const char *root, model_desc *d);
 
 #endif

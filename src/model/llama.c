@@ -1,5 +1,7 @@
-/* Llama: Touvron et al. 2023, arXiv:2302.13971 and 2307.09288. Mistral: Jiang et al. 2023, arXiv:2310.06825. Mixtral: Jiang et al. 2024,
- * arXiv:2401.04088. Arcee's AFM: a squared ReLU without gate. Code World Model: arXiv:2510.02387: windows in three of four layers. */
+/* Llama: Touvron et al. 2023, arXiv:2302.13971 and 2307.09288. Mistral: Jiang et al.
+ * 2023, arXiv:2310.06825. Mixtral: Jiang et al. 2024, arXiv:2401.04088. Arcee's AFM: a
+ * squared ReLU without gate. Code World Model: arXiv:2510.02387: windows in three of four
+ * layers. */
 #include "model/architectures.h"
 
 static const arch_names mixtral_names = {
@@ -18,10 +20,12 @@ static quire_err describe_llama(const config *c, model_desc *d) {
     return config_moe(c, d); /* and Mixtral */
 }
 
-/* Ministral 3: every query grows with the logarithm of how many of the trained lengths lie before it. */
+/* Ministral 3: every query grows with the logarithm of how many of the trained lengths
+ * lie before it. */
 static quire_err read_temperature(const config *c, bool needed, model_desc *d) {
     const char *beta = "rope_parameters.llama_4_scaling_beta|rope_scaling.llama_4_scaling_beta";
-    const char *length = "rope_parameters.original_max_position_embeddings|rope_scaling.original_max_position_embeddings";
+    const char *length =
+        "rope_parameters.original_max_position_embeddings|rope_scaling.original_max_position_embeddings";
     block_desc *b = &d->blocks;
     TRY(config_f32(c, "attention.temperature_scale", beta, &b->temperature));
     TRY(config_i32(c, "rope.scaling.original_context_length", length, &b->temperature_length));
@@ -29,8 +33,10 @@ static quire_err read_temperature(const config *c, bool needed, model_desc *d) {
         return config_bad(c, "rope_parameters.llama_4_scaling_beta", "is missing from the metadata");
     }
     if (b->temperature != 0.0f && b->temperature_length < 1) {
-        return c->is_gguf ? config_bad(c, "attention.temperature_scale", "needs rope.scaling.original_context_length, at least 1")
-                          : config_bad(c, "llama_4_scaling_beta", "needs original_max_position_embeddings beside it, at least 1");
+        return c->is_gguf ? config_bad(c, "attention.temperature_scale",
+                                       "needs rope.scaling.original_context_length, at least 1")
+                          : config_bad(c, "llama_4_scaling_beta",
+                                       "needs original_max_position_embeddings beside it, at least 1");
     }
     b->temperature_on_all = b->temperature != 0.0f;
     return QUIRE_OK;
@@ -86,15 +92,17 @@ static quire_err describe_cwm(const config *c, model_desc *d) {
 
 static const arch_names arcee_names = {.hf = {[W_GATE] = NO_WEIGHT}};
 
-const arch arch_llama = {
-    .gguf = {"llama"},
-    .hf = {"LlamaForCausalLM", "LLaMAForCausalLM", "AquilaForCausalLM", "AquilaModel", "InternLM3ForCausalLM", "XverseForCausalLM"},
-    .names = NULL,
-    .describe = describe_llama};
-const arch arch_mistral = {
-    .gguf = {"mistral", "mistral3"},
-    .hf = {"MistralForCausalLM", "Mistral3ForConditionalGeneration", "Ministral3ForCausalLM", "MinistralForCausalLM"},
-    .describe = describe_mistral};
-const arch arch_mixtral = {.gguf = {"mixtral"}, .hf = {"MixtralForCausalLM"}, .names = &mixtral_names, .describe = describe_mixtral};
-const arch arch_arcee = {.gguf = {"arcee"}, .hf = {"ArceeForCausalLM"}, .names = &arcee_names, .describe = describe_arcee};
+const arch arch_llama = {.gguf = {"llama"},
+                         .hf = {"LlamaForCausalLM", "LLaMAForCausalLM", "AquilaForCausalLM", "AquilaModel",
+                                "InternLM3ForCausalLM", "XverseForCausalLM"},
+                         .names = NULL,
+                         .describe = describe_llama};
+const arch arch_mistral = {.gguf = {"mistral", "mistral3"},
+                           .hf = {"MistralForCausalLM", "Mistral3ForConditionalGeneration",
+                                  "Ministral3ForCausalLM", "MinistralForCausalLM"},
+                           .describe = describe_mistral};
+const arch arch_mixtral = {
+    .gguf = {"mixtral"}, .hf = {"MixtralForCausalLM"}, .names = &mixtral_names, .describe = describe_mixtral};
+const arch arch_arcee = {
+    .gguf = {"arcee"}, .hf = {"ArceeForCausalLM"}, .names = &arcee_names, .describe = describe_arcee};
 const arch arch_cwm = {.gguf = {"cwm"}, .hf = {"CwmForCausalLM"}, .describe = describe_cwm};

@@ -1,6 +1,7 @@
-/* Llama 4, its text model: all but every nth layer rotate positions and attend within chunks; the others see all, without positions, and
- * sharpen queries with the distance. Experts, one a row, scaled by a sigmoid at their input, with a shared one beside them; dense layers
- * between them. */
+/* Llama 4, its text model: all but every nth layer rotate positions and attend within
+ * chunks; the others see all, without positions, and sharpen queries with the distance.
+ * Experts, one a row, scaled by a sigmoid at their input, with a shared one beside them;
+ * dense layers between them. */
 #include "model/architectures.h"
 
 static const arch_names llama4_names = {
@@ -22,7 +23,8 @@ static void set_chunk(model_desc *d, int32_t layer, int32_t chunk) {
     cache->kind = chunk > 0 ? LAYER_WINDOW : LAYER_FULL;
 }
 
-/* Which layers rotate, and which of them attend within chunks. GGUF files do not say it; where theirs has a window of 0, none does. */
+/* Which layers rotate, and which of them attend within chunks. GGUF files do not say it;
+ * where theirs has a window of 0, none does. */
 static quire_err read_layers(const config *c, model_desc *d) {
     int32_t interval = 4, chunk = 8192, window = 1, rotates[DESC_MAX_LAYERS];
     size_t n;
@@ -45,8 +47,9 @@ static quire_err read_layers(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* Rotary layers norm queries and keys behind the rotation; the others scale queries by their position. GGUF files do not say whether there
- * are norms: of the published models only the one of 128 experts has none. */
+/* Rotary layers norm queries and keys behind the rotation; the others scale queries by
+ * their position. GGUF files do not say whether there are norms: of the published models
+ * only the one of 128 experts has none. */
 static quire_err read_attention(const config *c, model_desc *d) {
     bool has_temperature = true;
     int32_t n_experts = 0;
@@ -103,5 +106,7 @@ static quire_err describe_llama4(const config *c, model_desc *d) {
     return read_experts(c, d);
 }
 
-const arch arch_llama4 = {
-    .gguf = {"llama4"}, .hf = {"Llama4ForCausalLM", "Llama4ForConditionalGeneration"}, .names = &llama4_names, .describe = describe_llama4};
+const arch arch_llama4 = {.gguf = {"llama4"},
+                          .hf = {"Llama4ForCausalLM", "Llama4ForConditionalGeneration"},
+                          .names = &llama4_names,
+                          .describe = describe_llama4};

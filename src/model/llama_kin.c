@@ -1,5 +1,6 @@
-/* Kin of Llama. EXAONE 3: arXiv:2408.03541. InternLM 2: arXiv:2403.17297: q, k and v in one tensor, group by group. IQuest-Coder. Helium:
- * neighbours rotate together. Jais 2: layer norms, a squared ReLU without gate. */
+/* Kin of Llama. EXAONE 3: arXiv:2408.03541. InternLM 2: arXiv:2403.17297: q, k and v in
+ * one tensor, group by group. IQuest-Coder. Helium: neighbours rotate together. Jais 2:
+ * layer norms, a squared ReLU without gate. */
 #include "model/architectures.h"
 
 static const arch_names internlm2_names = {
@@ -59,9 +60,14 @@ static quire_err describe_jais2(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-const arch arch_iquestcoder = {.gguf = {"iquestcoder"}, .hf = {"IQuestCoderForCausalLM"}, .describe = describe_iquestcoder};
-const arch arch_exaone = {.gguf = {"exaone"}, .hf = {"ExaoneForCausalLM"}, .names = &exaone_names, .describe = describe_exaone};
-const arch arch_internlm2 = {
-    .gguf = {"internlm2"}, .hf = {"InternLM2ForCausalLM"}, .names = &internlm2_names, .describe = describe_internlm2};
+const arch arch_iquestcoder = {
+    .gguf = {"iquestcoder"}, .hf = {"IQuestCoderForCausalLM"}, .describe = describe_iquestcoder};
+const arch arch_exaone = {
+    .gguf = {"exaone"}, .hf = {"ExaoneForCausalLM"}, .names = &exaone_names, .describe = describe_exaone};
+const arch arch_internlm2 = {.gguf = {"internlm2"},
+                             .hf = {"InternLM2ForCausalLM"},
+                             .names = &internlm2_names,
+                             .describe = describe_internlm2};
 const arch arch_helium = {.gguf = {"helium"}, .hf = {"HeliumForCausalLM"}, .describe = describe_helium};
-const arch arch_jais2 = {.gguf = {"jais2"}, .hf = {"Jais2ForCausalLM"}, .names = &jais2_names, .describe = describe_jais2};
+const arch arch_jais2 = {
+    .gguf = {"jais2"}, .hf = {"Jais2ForCausalLM"}, .names = &jais2_names, .describe = describe_jais2};

@@ -11,8 +11,14 @@
 #include "model/quant_method.h"
 #include "model/quantise_load.h"
 
-quire_err loader_init(loader *l, const model_file *f, const arch_names *names, backend *b, int32_t max_positions, quire_error *err) {
-    *l = (loader){.file = f, .b = b, .err = err, .max_positions = max_positions, .names = names, .root = loader_root(f, names)};
+quire_err loader_init(loader *l, const model_file *f, const arch_names *names, backend *b,
+                      int32_t max_positions, quire_error *err) {
+    *l = (loader){.file = f,
+                  .b = b,
+                  .err = err,
+                  .max_positions = max_positions,
+                  .names = names,
+                  .root = loader_root(f, names)};
     l->is_quantised = quant_is(f);
     l->used = mem_new((size_t)model_file_n_tensors(f) + 1, sizeof *l->used);
     return l->used ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
@@ -24,15 +30,18 @@ void loader_deinit(loader *l) {
     *l = (loader){0};
 }
 
-/* Finds a weight or bias; stacked ones are stored without ".weight" and with "_bias" in some files. */
+/* Finds a weight or bias; stacked ones are stored without ".weight" and with "_bias" in
+ * some files. */
 static quire_err find_either(loader *l, weight_name name, int32_t layer, bool bias, const tensor_view **out) {
     TRY(loader_find(l, name, layer, bias ? ".bias" : ".weight", out));
     return *out ? QUIRE_OK : loader_find(l, name, layer, bias ? "_bias" : "", out);
 }
 
-/* Stacked tensors are stored without ".weight" in some files, and a packed model has parts in place of the whole. */
+/* Stacked tensors are stored without ".weight" in some files, and a packed model has
+ * parts in place of the whole. */
 bool loader_has(const loader *l, weight_name name, int32_t layer) {
-    static const char *const ends[] = {"", PACKED_SUFFIX, ".q" PACKED_SUFFIX, ".gate" PACKED_SUFFIX, ".0.gate" PACKED_SUFFIX};
+    static const char *const ends[] = {"", PACKED_SUFFIX, ".q" PACKED_SUFFIX, ".gate" PACKED_SUFFIX,
+                                       ".0.gate" PACKED_SUFFIX};
     bool found = false;
     for (size_t i = 0; i < sizeof ends / sizeof *ends && !found; i++) {
         char suffix[32];
@@ -45,14 +54,17 @@ bool loader_has(const loader *l, weight_name name, int32_t layer) {
 static quire_err missing(const loader *l, weight_name name, int32_t layer) {
     char full[LOADER_NAME_BYTES];
     loader_full_name(l, name, layer, ".weight", full);
-    return err_set(l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s is missing: the file is incomplete", model_file_path(l->file), full);
+    return err_set(l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s is missing: the file is incomplete",
+                   model_file_path(l->file), full);
 }
 
 /* ---- shapes ---- */
 
-/* Whether t is a tensor of the dimensions want. GGUF files leave out those of 1 at the beginning: a matrix of one row is a vector. */
+/* Whether t is a tensor of the dimensions want. GGUF files leave out those of 1 at the
+ * beginning: a matrix of one row is a vector. */
 static bool fits(const loader *l, const tensor_view *t, int32_t n_dims, const int64_t *want) {
-    int32_t left_out = model_file_format(l->file) == MODEL_GGUF && t->n_dims < n_dims ? n_dims - t->n_dims : 0;
+    int32_t left_out =
+        model_file_format(l->file) == MODEL_GGUF && t->n_dims < n_dims ? n_dims - t->n_dims : 0;
     bool same = t->n_dims + left_out == n_dims;
     for (int32_t i = 0; i < n_dims && same; i++) {
         same = want[i] == (i < left_out ? 1 : t->dims[i - left_out]);
@@ -60,7 +72,8 @@ static bool fits(const loader *l, const tensor_view *t, int32_t n_dims, const in
     return same;
 }
 
-static quire_err check_shape(const loader *l, const tensor_view *t, int32_t n_dims, int64_t d0, int64_t d1, int64_t d2) {
+static quire_err check_shape(const loader *l, const tensor_view *t, int32_t n_dims, int64_t d0, int64_t d1,
+                             int64_t d2) {
     const int64_t want[] = {d0, d1, d2};
     if (fits(l, t, n_dims, want)) {
         return QUIRE_OK;
@@ -71,8 +84,10 @@ static quire_err check_shape(const loader *l, const tensor_view *t, int32_t n_di
         at += snprintf(text + at, sizeof text - (size_t)at, ", %lld", (long long)want[i]);
     }
     snprintf(text + at, sizeof text - (size_t)at, "]");
-    return err_set(l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s has shape [%lld, %lld] (%d dimensions); the model's numbers ask for %s",
-                   model_file_path(l->file), t->name, (long long)t->dims[0], (long long)t->dims[1], (int)t->n_dims, text);
+    return err_set(l->err, QUIRE_BAD_FILE, -1,
+                   "%s: tensor %s has shape [%lld, %lld] (%d dimensions); the model's numbers ask for %s",
+                   model_file_path(l->file), t->name, (long long)t->dims[0], (long long)t->dims[1],
+                   (int)t->n_dims, text);
 }
 
 /* t, which fits [n_out, n_in], with both dimensions. */
@@ -97,7 +112,8 @@ static int64_t part_row(const weight_part *p, int64_t r) {
 }
 
 /* Copies the part's rows, [n_out, n_in], out of one slab of a tensor. */
-static void copy_rows(const weight_part *p, const uint8_t *from, dtype type, int64_t n_out, int64_t n_in, uint8_t *to) {
+static void copy_rows(const weight_part *p, const uint8_t *from, dtype type, int64_t n_out, int64_t n_in,
+                      uint8_t *to) {
     size_t row = bytes_of(type, n_in), size = (size_t)dtype_block_bytes(type);
     for (int64_t r = 0; r < n_out; r++) {
         int64_t at = part_row(p, r);
@@ -106,15 +122,16 @@ static void copy_rows(const weight_part *p, const uint8_t *from, dtype type, int
             continue;
         }
         for (int64_t i = 0; i < n_in; i++) {
-            memcpy(to + (size_t)r * row + (size_t)i * size, from + ((size_t)i * (size_t)p->n_rows + (size_t)at) * size, size);
+            memcpy(to + (size_t)r * row + (size_t)i * size,
+                   from + ((size_t)i * (size_t)p->n_rows + (size_t)at) * size, size);
         }
     }
 }
 
-/* The part of t as a view [n_out, n_in] (n_in 0: a vector [n_out]). *copy: memory that the view needs, freed by the caller, or NULL where
- * it lies in the tensor. */
-static quire_err take_part(const loader *l, const tensor_view *t, const weight_part *p, int64_t n_out, int64_t n_in, tensor_view *out,
-                           void **copy) {
+/* The part of t as a view [n_out, n_in] (n_in 0: a vector [n_out]). *copy: memory that
+ * the view needs, freed by the caller, or NULL where it lies in the tensor. */
+static quire_err take_part(const loader *l, const tensor_view *t, const weight_part *p, int64_t n_out,
+                           int64_t n_in, tensor_view *out, void **copy) {
     bool is_vector = n_in == 0;
     int64_t width = is_vector ? 1 : n_in, n_rows = p->n_rows;
     int32_t n_slabs = p->n_slabs > 0 ? 1 : 0;
@@ -126,14 +143,17 @@ static quire_err take_part(const loader *l, const tensor_view *t, const weight_p
         TRY(check_shape(l, t, 2 + n_slabs, n_slabs ? p->n_slabs : d0, n_slabs ? d0 : d1, d1));
     }
     if (p->transposed && !is_vector && dtype_block_elements(t->type) != 1) {
-        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s is stored transposed, which type %s cannot be",
+        return err_set(l->err, QUIRE_UNSUPPORTED, -1,
+                       "%s: tensor %s is stored transposed, which type %s cannot be",
                        model_file_path(l->file), t->name, dtype_name(t->type));
     }
-    if ((is_vector ? n_rows : width) % dtype_block_elements(t->type) != 0 || (is_vector && dtype_is_quantised(t->type))) {
-        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be cut into parts in type %s", model_file_path(l->file),
-                       t->name, dtype_name(t->type));
+    if ((is_vector ? n_rows : width) % dtype_block_elements(t->type) != 0 ||
+        (is_vector && dtype_is_quantised(t->type))) {
+        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be cut into parts in type %s",
+                       model_file_path(l->file), t->name, dtype_name(t->type));
     }
-    const uint8_t *slab = (const uint8_t *)t->data + (n_slabs ? (size_t)p->slab * bytes_of(t->type, n_rows * width) : 0);
+    const uint8_t *slab =
+        (const uint8_t *)t->data + (n_slabs ? (size_t)p->slab * bytes_of(t->type, n_rows * width) : 0);
     *out = *t;
     out->n_dims = is_vector ? 1 : 2;
     out->dims[0] = n_out;
@@ -147,7 +167,8 @@ static quire_err take_part(const loader *l, const tensor_view *t, const weight_p
     }
     uint8_t *memory = mem_new(out->n_bytes, 1);
     if (memory == NULL) {
-        return err_set(l->err, QUIRE_NO_MEMORY, -1, "%s: tensor %s: out of memory", model_file_path(l->file), t->name);
+        return err_set(l->err, QUIRE_NO_MEMORY, -1, "%s: tensor %s: out of memory", model_file_path(l->file),
+                       t->name);
     }
     weight_part plain = *p;
     plain.transposed = p->transposed && !is_vector;
@@ -159,34 +180,39 @@ static quire_err take_part(const loader *l, const tensor_view *t, const weight_p
 
 /* ---- products ---- */
 
-/* Records the weights under the name and type that a packed model gives them. name: of the tensor, or of what it would be unquantised. */
-static quire_err note_linear(loader *l, const char *name, const weight_part *p, dtype type, const tensor_view *w, const linear *made) {
+/* Records the weights under the name and type that a packed model gives them. name: of
+ * the tensor, or of what it would be unquantised. */
+static quire_err note_linear(loader *l, const char *name, const weight_part *p, dtype type,
+                             const tensor_view *w, const linear *made) {
     if (mem_grow(&l->linears, &l->cap_linears, l->n_linears + 1, sizeof *l->linears) != QUIRE_OK) {
         return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
     }
     loaded_linear *note = &l->linears[l->n_linears++];
     *note = (loaded_linear){.type = type, .dims = {w->dims[0], w->dims[1]}, .w = made};
     size_t n = strlen(name), suffix = w->packing != 0 ? strlen(PACKED_SUFFIX) : 0;
-    (void)snprintf(note->name, sizeof note->name, "%.*s%s%s", (int)(n - suffix), name, p && !w->packing ? "." : "",
-                   p && !w->packing ? p->suffix : "");
+    (void)snprintf(note->name, sizeof note->name, "%.*s%s%s", (int)(n - suffix), name,
+                   p && !w->packing ? "." : "", p && !w->packing ? p->suffix : "");
     return QUIRE_OK;
 }
 
-/* What a linear layer is: how it is computed, and whether it may be quantised while it is loaded. */
+/* What a linear layer is: how it is computed, and whether it may be quantised while it is
+ * loaded. */
 typedef struct linear_kind {
     matrix_use use;
     bool exact; /* computed in f32 in every mode */
 } linear_kind;
 
 /* w: the weight's tensor, [n_out, n_in] or the one that p is a part of. */
-static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view *scale, const tensor_view *bias, const weight_part *p,
-                             linear_kind kind, int64_t n_out, int64_t n_in, linear **out) {
+static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view *scale,
+                             const tensor_view *bias, const weight_part *p, linear_kind kind, int64_t n_out,
+                             int64_t n_in, linear **out) {
     tensor_view weight = *w, bias_view;
     void *copy = NULL, *bias_copy = NULL;
     quantised q = {.memory = NULL};
     quire_err e = QUIRE_OK;
     if (p != NULL && w->packing == 0) {
-        e = scale ? err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s: a part of int8 weights with scales is not supported",
+        e = scale ? err_set(l->err, QUIRE_UNSUPPORTED, -1,
+                            "%s: tensor %s: a part of int8 weights with scales is not supported",
                             model_file_path(l->file), w->name)
                   : take_part(l, w, p, n_out, n_in, &weight, &copy);
     } else {
@@ -196,12 +222,14 @@ static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view 
     weight.scale = scale;
     if (e == QUIRE_OK && bias != NULL) {
         loader_use(l, bias)->as_is = true;
-        e = p ? take_part(l, bias, p, n_out, 0, &bias_view, &bias_copy) : check_shape(l, bias, 1, n_out, 1, 1);
+        e = p ? take_part(l, bias, p, n_out, 0, &bias_view, &bias_copy)
+              : check_shape(l, bias, 1, n_out, 1, 1);
         bias = p ? &bias_view : bias;
     }
     e = e ? e : quantise_matrix(l, kind.use, &weight, &q);
     const bool left_out = l->is_quantised || l->quantise_to == DTYPE_F8_E4M3;
-    const linear_spec spec = {.weight = &weight, .bias = bias, .exact = kind.exact, .rounding = q.rounding, .left_out = left_out};
+    const linear_spec spec = {
+        .weight = &weight, .bias = bias, .exact = kind.exact, .rounding = q.rounding, .left_out = left_out};
     e = e ? e : l->b->ops->linear_load(l->b, &spec, out, l->err);
     e = e ? e : note_linear(l, w->name, p, q.type, &weight, *out);
     mem_free(q.memory);
@@ -211,7 +239,8 @@ static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view 
 }
 
 /* Finds a product's weight in its packed form; NULL: the file is not packed. */
-static quire_err find_packed(loader *l, weight_name name, int32_t layer, const weight_part *p, const tensor_view **out) {
+static quire_err find_packed(loader *l, weight_name name, int32_t layer, const weight_part *p,
+                             const tensor_view **out) {
     char suffix[64];
     (void)snprintf(suffix, sizeof suffix, ".weight%s%s" PACKED_SUFFIX, p ? "." : "", p ? p->suffix : "");
     TRY(loader_find(l, name, layer, suffix, out));
@@ -219,32 +248,44 @@ static quire_err find_packed(loader *l, weight_name name, int32_t layer, const w
 }
 
 /* Loads a weight that several tensors hold in a quantised form. */
-static quire_err load_quantised(loader *l, const quant_linear *q, const tensor_view *bias, bool exact, int64_t n_out, linear **out) {
+static quire_err load_quantised(loader *l, const quant_linear *q, const tensor_view *bias, bool exact,
+                                int64_t n_out, linear **out) {
     char full[LOADER_NAME_BYTES];
-    tensor_view weight = {.name = full, .type = DTYPE_F32, .n_dims = 2, .dims = {n_out, q->n_in, 1, 1}, .quant = &q->m}, bias_view;
+    tensor_view weight = {.name = full,
+                          .type = DTYPE_F32,
+                          .n_dims = 2,
+                          .dims = {n_out, q->n_in, 1, 1},
+                          .quant = &q->m},
+                bias_view;
     void *bias_copy = NULL;
     quire_err e = QUIRE_OK;
     loader_full_name(l, q->name, q->layer, ".weight", full);
     if (bias != NULL) {
         loader_use(l, bias)->as_is = true;
-        e = q->part ? take_part(l, bias, q->part, n_out, 0, &bias_view, &bias_copy) : check_shape(l, bias, 1, n_out, 1, 1);
+        e = q->part ? take_part(l, bias, q->part, n_out, 0, &bias_view, &bias_copy)
+                    : check_shape(l, bias, 1, n_out, 1, 1);
         bias = q->part ? &bias_view : bias;
     }
     e = e ? e
-          : l->b->ops->linear_load(l->b, &(linear_spec){.weight = &weight, .bias = bias, .exact = exact, .rounding = q->rounding}, out,
-                                   l->err);
-    e = e ? e : note_linear(l, full, q->part, q->m.kind == CODE_E4M3 ? DTYPE_F8_E4M3 : DTYPE_F32, &weight, *out);
+          : l->b->ops->linear_load(
+                l->b,
+                &(linear_spec){.weight = &weight, .bias = bias, .exact = exact, .rounding = q->rounding}, out,
+                l->err);
+    e = e ? e
+          : note_linear(l, full, q->part, q->m.kind == CODE_E4M3 ? DTYPE_F8_E4M3 : DTYPE_F32, &weight, *out);
     mem_free(bias_copy);
     return e;
 }
 
 /* Loads a linear layer. or_name: a second name for the weight, or NULL. */
-static quire_err find_linear(loader *l, weight_name name, const weight_name *or_name, int32_t layer, const weight_part *p, linear_kind kind,
-                             int64_t n_out, int64_t n_in, linear **out) {
+static quire_err find_linear(loader *l, weight_name name, const weight_name *or_name, int32_t layer,
+                             const weight_part *p, linear_kind kind, int64_t n_out, int64_t n_in,
+                             linear **out) {
     const tensor_view *w = NULL, *scale, *bias;
     quant_linear q;
     bool is_quantised = false;
-    for (const weight_name *n = &name; n != NULL && w == NULL && !is_quantised; n = n == &name ? or_name : NULL) {
+    for (const weight_name *n = &name; n != NULL && w == NULL && !is_quantised;
+         n = n == &name ? or_name : NULL) {
         TRY(find_packed(l, *n, layer, p, &w));
         if (w == NULL) {
             TRY(quant_linear_find(l, *n, layer, p, n_out, n_in, &q, &is_quantised));
@@ -267,33 +308,41 @@ static quire_err find_linear(loader *l, weight_name name, const weight_name *or_
     return w ? load_linear(l, w, scale, bias, p, kind, n_out, n_in, out) : missing(l, name, layer);
 }
 
-quire_err loader_linear(loader *l, weight_name name, int32_t layer, const weight_part *part, int64_t n_out, int64_t n_in, linear **out) {
+quire_err loader_linear(loader *l, weight_name name, int32_t layer, const weight_part *part, int64_t n_out,
+                        int64_t n_in, linear **out) {
     return find_linear(l, name, NULL, layer, part, (linear_kind){.use = MATRIX_PRODUCT}, n_out, n_in, out);
 }
 
-quire_err loader_kept_linear(loader *l, weight_name name, int32_t layer, const weight_part *part, int64_t n_out, int64_t n_in,
-                             linear **out) {
+quire_err loader_kept_linear(loader *l, weight_name name, int32_t layer, const weight_part *part,
+                             int64_t n_out, int64_t n_in, linear **out) {
     return find_linear(l, name, NULL, layer, part, (linear_kind){.use = MATRIX_KEPT}, n_out, n_in, out);
 }
 
-quire_err loader_router(loader *l, weight_name name, int32_t layer, int64_t n_out, int64_t n_in, linear **out) {
-    return find_linear(l, name, NULL, layer, NULL, (linear_kind){.use = MATRIX_KEPT, .exact = true}, n_out, n_in, out);
+quire_err loader_router(loader *l, weight_name name, int32_t layer, int64_t n_out, int64_t n_in,
+                        linear **out) {
+    return find_linear(l, name, NULL, layer, NULL, (linear_kind){.use = MATRIX_KEPT, .exact = true}, n_out,
+                       n_in, out);
 }
 
-quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, linear **out) {
-    return find_linear(l, name, or_name, NO_LAYER, NULL, (linear_kind){.use = MATRIX_HEAD}, n_vocab, width, out);
+quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width,
+                      linear **out) {
+    return find_linear(l, name, or_name, NO_LAYER, NULL, (linear_kind){.use = MATRIX_HEAD}, n_vocab, width,
+                       out);
 }
 
 /* ---- norms, embeddings, vectors ---- */
 
-/* A norm's weight or bias. BERT's first checkpoints call those of a layer norm gamma and beta. */
-static quire_err find_norm(loader *l, weight_name name, int32_t layer, norm_kind kind, bool bias, const tensor_view **out) {
+/* A norm's weight or bias. BERT's first checkpoints call those of a layer norm gamma and
+ * beta. */
+static quire_err find_norm(loader *l, weight_name name, int32_t layer, norm_kind kind, bool bias,
+                           const tensor_view **out) {
     TRY(loader_find(l, name, layer, bias ? ".bias" : ".weight", out));
     bool may_be_old = *out == NULL && kind == NORM_LAYER && model_file_format(l->file) == MODEL_HF;
     return may_be_old ? loader_find(l, name, layer, bias ? ".beta" : ".gamma", out) : QUIRE_OK;
 }
 
-quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int64_t n, norm **out) {
+quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int64_t n,
+                      norm **out) {
     const tensor_view *w;
     norm_spec s = *spec;
     tensor_view flat;
@@ -335,13 +384,15 @@ static quire_err join_heads(loader *l, weight_name name, int32_t layer, int32_t 
     return QUIRE_OK;
 }
 
-quire_err loader_norm_by_head(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int32_t n, norm **out) {
+quire_err loader_norm_by_head(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int32_t n,
+                              norm **out) {
     size_t count = (size_t)n * (size_t)spec->width;
     float *all = mem_new(count, sizeof *all);
     if (all == NULL) {
         return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
     }
-    tensor_view joined = {.name = name.hf, .type = DTYPE_F32, .n_dims = 1, .dims = {(int64_t)count, 1, 1, 1}, .data = all};
+    tensor_view joined = {
+        .name = name.hf, .type = DTYPE_F32, .n_dims = 1, .dims = {(int64_t)count, 1, 1, 1}, .data = all};
     joined.n_bytes = count * sizeof *all;
     norm_spec s = *spec;
     s.weight = &joined;
@@ -352,8 +403,8 @@ quire_err loader_norm_by_head(loader *l, weight_name name, int32_t layer, const 
 }
 
 /* Finds a table of rows, as a matrix. or_name: a second name, or NULL. */
-static quire_err find_rows(loader *l, weight_name name, const weight_name *or_name, int64_t n_rows, int64_t width,
-                           const tensor_view **whole, tensor_view *out) {
+static quire_err find_rows(loader *l, weight_name name, const weight_name *or_name, int64_t n_rows,
+                           int64_t width, const tensor_view **whole, tensor_view *out) {
     TRY(loader_find(l, name, NO_LAYER, ".weight", whole));
     if (!*whole && or_name) {
         TRY(loader_find(l, *or_name, NO_LAYER, ".weight", whole));
@@ -374,7 +425,8 @@ quire_err loader_rows(loader *l, weight_name name, int64_t n_rows, int64_t width
     return l->b->ops->embedding_load(l->b, &rows, out, l->err);
 }
 
-quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, embedding **out) {
+quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab,
+                           int64_t width, embedding **out) {
     const tensor_view *w;
     tensor_view rows;
     quantised q;
@@ -385,22 +437,26 @@ quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_na
         loader_use(l, w)->as_is = true;
     } else if (e == QUIRE_OK) {
         assert(l->n_tables < MAX_LOADED_TABLES);
-        l->tables[l->n_tables++] = (loaded_table){.name = w->name, .type = rows.type, .dims = {n_vocab, width}, .e = *out};
+        l->tables[l->n_tables++] =
+            (loaded_table){.name = w->name, .type = rows.type, .dims = {n_vocab, width}, .e = *out};
     }
     mem_free(q.memory);
     return e;
 }
 
-quire_err loader_tied_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, const linear *head,
-                                embedding **out) {
+quire_err loader_tied_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab,
+                                int64_t width, const linear *head, embedding **out) {
     const tensor_view *table;
     const dtype type = l->linears[l->n_linears - 1].type;
-    quire_err e = l->b->ops->embedding_of != NULL ? l->b->ops->embedding_of(l->b, head, type, out) : QUIRE_UNSUPPORTED;
+    quire_err e =
+        l->b->ops->embedding_of != NULL ? l->b->ops->embedding_of(l->b, head, type, out) : QUIRE_UNSUPPORTED;
     if (e == QUIRE_UNSUPPORTED) {
         return loader_embedding(l, name, or_name, n_vocab, width, out);
     }
-    e = e ? err_set(l->err, e, -1, "out of memory while loading") : loader_find(l, name, NO_LAYER, ".weight", &table);
-    return e || or_name == NULL ? e : loader_find(l, *or_name, NO_LAYER, ".weight", &table); /* both are used now */
+    e = e ? err_set(l->err, e, -1, "out of memory while loading")
+          : loader_find(l, name, NO_LAYER, ".weight", &table);
+    /* both are used now */
+    return e || or_name == NULL ? e : loader_find(l, *or_name, NO_LAYER, ".weight", &table);
 }
 
 /* Whether the tensor's n elements lie along one dimension, beside others of size 1. */
@@ -414,7 +470,8 @@ static bool is_line(const tensor_view *t, int64_t n) {
     return n_longer <= 1 && longest == n;
 }
 
-quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *suffix, int64_t n, float **out) {
+quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *suffix, int64_t n,
+                        float **out) {
     const tensor_view *t;
     *out = NULL;
     TRY(loader_find(l, name, layer, suffix, &t));
@@ -434,8 +491,8 @@ quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *
     }
     if (dtype_is_quantised(t->type) || quant_dequantise(t->type, t->data, (size_t)n, v) != QUIRE_OK) {
         mem_free(v);
-        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be of type %s", model_file_path(l->file), t->name,
-                       dtype_name(t->type));
+        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be of type %s",
+                       model_file_path(l->file), t->name, dtype_name(t->type));
     }
     *out = v;
     return QUIRE_OK;
@@ -447,7 +504,8 @@ quire_err loader_need_vector(loader *l, weight_name name, const char *suffix, in
     loader_full_name(l, name, NO_LAYER, suffix, full);
     return *out != NULL
                ? QUIRE_OK
-               : err_set(l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s is missing: the file is incomplete", model_file_path(l->file), full);
+               : err_set(l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s is missing: the file is incomplete",
+                         model_file_path(l->file), full);
 }
 
 quire_err loader_matrix(loader *l, weight_name name, int64_t n_out, int64_t n_in, float **out) {
@@ -465,8 +523,8 @@ quire_err loader_matrix(loader *l, weight_name name, int64_t n_out, int64_t n_in
     }
     if (quant_dequantise(t->type, t->data, n, rows) != QUIRE_OK) {
         mem_free(rows);
-        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be of type %s", model_file_path(l->file), t->name,
-                       dtype_name(t->type));
+        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be of type %s",
+                       model_file_path(l->file), t->name, dtype_name(t->type));
     }
     *out = rows;
     return QUIRE_OK;
@@ -477,13 +535,19 @@ quire_err loader_matrix(loader *l, weight_name name, int64_t n_out, int64_t n_in
 quire_err loader_image(const loader *l, packed_image *image) {
     for (size_t i = 0; i < l->n_linears; i++) {
         const loaded_linear *made = &l->linears[i];
-        tensor_view packed = {.name = made->name, .type = made->type, .n_dims = 2, .dims = {made->dims[0], made->dims[1], 1, 1}};
+        tensor_view packed = {.name = made->name,
+                              .type = made->type,
+                              .n_dims = 2,
+                              .dims = {made->dims[0], made->dims[1], 1, 1}};
         packed.data = l->b->ops->linear_packed(made->w, &packed.n_bytes, &packed.packing);
         TRY(packed_image_add(image, &packed));
     }
     for (int32_t i = 0; i < l->n_tables; i++) {
         const loaded_table *made = &l->tables[i];
-        tensor_view rows = {.name = made->name, .type = made->type, .n_dims = 2, .dims = {made->dims[0], made->dims[1], 1, 1}};
+        tensor_view rows = {.name = made->name,
+                            .type = made->type,
+                            .n_dims = 2,
+                            .dims = {made->dims[0], made->dims[1], 1, 1}};
         rows.data = l->b->ops->embedding_rows(made->e, &rows.n_bytes);
         TRY(packed_image_add(image, &rows));
     }
@@ -496,18 +560,25 @@ quire_err loader_image(const loader *l, packed_image *image) {
 }
 
 quire_err loader_finish(const loader *l, const model_desc *d) {
-    /* scales of 8-bit keys and values, which pages of other types have no use for; derived data, and tensors that the description reads */
-    static const char *const derived[] = {
-        ".k_scale", ".v_scale", "rotary_emb.inv_freq", "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"};
+    /* scales of 8-bit keys and values, which pages of other types have no use for;
+     * derived data, and tensors that the description reads */
+    static const char *const derived[] = {".k_scale",
+                                          ".v_scale",
+                                          "rotary_emb.inv_freq",
+                                          "rope_freqs.weight",
+                                          "rope_factors_long.weight",
+                                          "rope_factors_short.weight"};
     for (int32_t i = 0; i < model_file_n_tensors(l->file); i++) {
         const tensor_view *t = model_file_tensor(l->file, i);
         int32_t next_token;
-        bool known = l->used[i].used || tensor_part_of(l->file, d, l->names, l->root, t->name, &next_token) != PART_TEXT;
+        bool known = l->used[i].used ||
+                     tensor_part_of(l->file, d, l->names, l->root, t->name, &next_token) != PART_TEXT;
         for (size_t k = 0; k < sizeof derived / sizeof *derived && !known; k++) {
             known = str_ends(str_of(t->name), derived[k]);
         }
         if (!known) {
-            return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s belongs to no part of this architecture that this build computes",
+            return err_set(l->err, QUIRE_UNSUPPORTED, -1,
+                           "%s: tensor %s belongs to no part of this architecture that this build computes",
                            model_file_path(l->file), t->name);
         }
     }

@@ -1,7 +1,8 @@
-/* Loads an architecture's tensors from a file: finds them under either naming, checks their shapes and passes them to the backend.
+/* Loads an architecture's tensors from a file: finds them under either naming, checks
+ * their shapes and passes them to the backend.
  *
- * The loader records which tensors were used. An unused tensor means that the file holds another model than the one that would be computed,
- * so loader_finish refuses it. */
+ * The loader records which tensors were used. An unused tensor means that the file holds
+ * another model than the one that would be computed, so loader_finish refuses it. */
 #ifndef MODEL_LOADER_H
 #define MODEL_LOADER_H
 
@@ -9,45 +10,61 @@
 #include "model/find_weight.h"
 
 /* names: the architecture's; NULL: Llama's. */
-quire_err loader_init(loader *l, const model_file *f, const arch_names *names, backend *b, int32_t max_positions, quire_error *err);
+quire_err loader_init(loader *l, const model_file *f, const arch_names *names, backend *b,
+                      int32_t max_positions, quire_error *err);
 void loader_deinit(loader *l);
 
 /* Whether the file has the weight, packed or not, whole or in parts. Marks nothing. */
 bool loader_has(const loader *l, weight_name name, int32_t layer);
 
-/* A linear layer [n_out, n_in], with its bias [n_out] if the file has one. part NULL: the whole tensor. */
-quire_err loader_linear(loader *l, weight_name name, int32_t layer, const weight_part *part, int64_t n_out, int64_t n_in, linear **out);
+/* A linear layer [n_out, n_in], with its bias [n_out] if the file has one. part NULL: the
+ * whole tensor. */
+quire_err loader_linear(loader *l, weight_name name, int32_t layer, const weight_part *part, int64_t n_out,
+                        int64_t n_in, linear **out);
 /* The same for one that --quantization leaves as it is. */
-quire_err loader_kept_linear(loader *l, weight_name name, int32_t layer, const weight_part *part, int64_t n_out, int64_t n_in,
-                             linear **out);
-/* A linear layer without bias that is computed in f32 in every mode: a mixture's router. */
-quire_err loader_router(loader *l, weight_name name, int32_t layer, int64_t n_out, int64_t n_in, linear **out);
+quire_err loader_kept_linear(loader *l, weight_name name, int32_t layer, const weight_part *part,
+                             int64_t n_out, int64_t n_in, linear **out);
+/* A linear layer without bias that is computed in f32 in every mode: a mixture's
+ * router. */
+quire_err loader_router(loader *l, weight_name name, int32_t layer, int64_t n_out, int64_t n_in,
+                        linear **out);
 /* A norm over stretches of `width` elements; n: elements of its weight. */
-quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int64_t n, norm **out);
-/* A norm over n heads of spec->width elements whose weights are a tensor for each head: the second %d of name's hf is the head. */
-quire_err loader_norm_by_head(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int32_t n, norm **out);
+quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int64_t n,
+                      norm **out);
+/* A norm over n heads of spec->width elements whose weights are a tensor for each head:
+ * the second %d of name's hf is the head. */
+quire_err loader_norm_by_head(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int32_t n,
+                              norm **out);
 /* Rows [n_rows, width] of positions or token types. */
 quire_err loader_rows(loader *l, weight_name name, int64_t n_rows, int64_t width, embedding **out);
-/* Token rows [n_vocab, width]. or_name, when not NULL, is a second name to look for (a tied model may store only its head). */
-quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, embedding **out);
-/* The same of a tied model, whose head was the last to be loaded: head's own weights, where they have the rows exactly. */
-quire_err loader_tied_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, const linear *head,
-                                embedding **out);
+/* Token rows [n_vocab, width]. or_name, when not NULL, is a second name to look for (a
+ * tied model may store only its head). */
+quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab,
+                           int64_t width, embedding **out);
+/* The same of a tied model, whose head was the last to be loaded: head's own weights,
+ * where they have the rows exactly. */
+quire_err loader_tied_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab,
+                                int64_t width, const linear *head, embedding **out);
 /* The head [n_vocab, width]; or_name as in loader_embedding, for its bias too. */
-quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, linear **out);
-/* A vector of n elements as f32 in *out, which is freed with mem_free. NULL when the file has none. */
-quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *suffix, int64_t n, float **out);
+quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width,
+                      linear **out);
+/* A vector of n elements as f32 in *out, which is freed with mem_free. NULL when the file
+ * has none. */
+quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *suffix, int64_t n,
+                        float **out);
 
 /* A vector that must be there. */
 quire_err loader_need_vector(loader *l, weight_name name, const char *suffix, int64_t n, float **out);
-/* A matrix [n_out, n_in] of any type as f32 in *out, which is freed with mem_free. It must be there. */
+/* A matrix [n_out, n_in] of any type as f32 in *out, which is freed with mem_free. It
+ * must be there. */
 quire_err loader_matrix(loader *l, weight_name name, int64_t n_out, int64_t n_in, float **out);
 
-/* Adds all that was loaded to an image: weights as the backend packed them, and the tensors that are used unchanged. */
+/* Adds all that was loaded to an image: weights as the backend packed them, and the
+ * tensors that are used unchanged. */
 quire_err loader_image(const loader *l, packed_image *i);
 
-/* Refuses a file with unused weights and names the first. Derived data is no weight, and what lies outside the text model (left_out.h) is
- * not asked for. */
+/* Refuses a file with unused weights and names the first. Derived data is no weight, and
+ * what lies outside the text model (left_out.h) is not asked for. */
 quire_err loader_finish(const loader *l, const model_desc *d);
 
 #endif

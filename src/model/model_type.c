@@ -4,7 +4,8 @@
 #include "model/composite.h"
 
 /* What follows the type in the names of classes, those that write text first. */
-static const char *const endings[] = {"ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "Model", "ForMaskedLM"};
+static const char *const endings[] = {"ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "Model",
+                                      "ForMaskedLM"};
 #define PARTS_ENDING 2
 
 static bool is_mark(char c) {

@@ -1,5 +1,6 @@
-/* ModernBERT: Warner et al. 2024, arXiv:2412.13663: an encoder with rotary positions, gated, norms before both halves of a layer but the
- * first's attention; two layers of three see a window to either side. */
+/* ModernBERT: Warner et al. 2024, arXiv:2412.13663: an encoder with rotary positions,
+ * gated, norms before both halves of a layer but the first's attention; two layers of
+ * three see a window to either side. */
 #include "model/architectures.h"
 
 static const arch_names modernbert_names = {
@@ -17,7 +18,8 @@ static const arch_names modernbert_names = {
     .left_out = {"head", "decoder"},
 };
 
-/* A window of n tokens reaches n / 2 to either side. The layers 0, period, 2 period .. see all. */
+/* A window of n tokens reaches n / 2 to either side. The layers 0, period, 2 period ..
+ * see all. */
 static quire_err read_windows(const config *c, model_desc *d) {
     int32_t window = 128, period = 3;
     bool is_window[DESC_MAX_LAYERS];
@@ -70,11 +72,16 @@ static quire_err describe_modernbert(const config *c, model_desc *d) {
     return read_ropes(c, d);
 }
 
-static const score_head modernbert_scores = {
-    .kind = POOLING_CLS, .gguf_kind = POOLING_MEAN, .dense = "head.dense", .norm = "head.norm", .f = ROW_GELU, .out = "classifier"};
+static const score_head modernbert_scores = {.kind = POOLING_CLS,
+                                             .gguf_kind = POOLING_MEAN,
+                                             .dense = "head.dense",
+                                             .norm = "head.norm",
+                                             .f = ROW_GELU,
+                                             .out = "classifier"};
 
-const arch arch_modernbert = {.gguf = {"modern-bert"},
-                              .hf = {"ModernBertModel", "ModernBertForMaskedLM", "ModernBertForSequenceClassification"},
-                              .names = &modernbert_names,
-                              .describe = describe_modernbert,
-                              .scores = &modernbert_scores};
+const arch arch_modernbert = {
+    .gguf = {"modern-bert"},
+    .hf = {"ModernBertModel", "ModernBertForMaskedLM", "ModernBertForSequenceClassification"},
+    .names = &modernbert_names,
+    .describe = describe_modernbert,
+    .scores = &modernbert_scores};

@@ -1,11 +1,13 @@
-/* Nemotron-4 and Minitron: arXiv:2402.16819: layer norms by 1 + w, a squared ReLU without gate, half of each head rotates. StableLM 2:
- * 2402.17834. SmolLM 3: every fourth layer has no positions. Seed-OSS. */
+/* Nemotron-4 and Minitron: arXiv:2402.16819: layer norms by 1 + w, a squared ReLU without
+ * gate, half of each head rotates. StableLM 2: 2402.17834. SmolLM 3: every fourth layer
+ * has no positions. Seed-OSS. */
 #include "model/architectures.h"
 
 static const arch_names nemotron_names = {.hf = {[W_GATE] = NO_WEIGHT}};
 
 static const arch_names stablelm_names = {
-    .hf = {[W_Q_NORM] = "model.layers.%d.self_attn.q_layernorm.norms.%d", [W_K_NORM] = "model.layers.%d.self_attn.k_layernorm.norms.%d"},
+    .hf = {[W_Q_NORM] = "model.layers.%d.self_attn.q_layernorm.norms.%d",
+           [W_K_NORM] = "model.layers.%d.self_attn.k_layernorm.norms.%d"},
 };
 
 static quire_err describe_nemotron(const config *c, model_desc *d) {
@@ -18,7 +20,8 @@ static quire_err describe_nemotron(const config *c, model_desc *d) {
     bool is_of_file = c->is_gguf && config_has(c, "rope.dimension_count", NULL);
     is_of_file = is_of_file && model_file_set_by(c->f, "nemotron.rope.dimension_count") == NULL;
     int64_t n = d->ropes[0].n_dims, width = d->d_model;
-    if (is_of_file && n <= width / s.n_heads) { /* files count them as if heads were as wide as usual, and round down */
+    /* files count them as if heads were as wide as usual, and round down */
+    if (is_of_file && n <= width / s.n_heads) {
         n = (n * s.n_heads * s.d_head + width - 1) / width;
         n += n % 2;
         d->ropes[0].n_dims = n < s.d_head ? (int32_t)n : s.d_head;
@@ -37,13 +40,15 @@ static quire_err describe_stablelm(const config *c, model_desc *d) {
         parallel = model_file_find(c->f, "blk.0.ffn_norm.weight") == NULL;
         qk_norm = model_file_find(c->f, "blk.0.attn_q_norm.weight") != NULL;
     }
-    d->blocks = (block_desc){.norm = NORM_LAYER, .parallel = parallel, .one_norm = parallel, .qk_norm_type = NORM_LAYER};
+    d->blocks = (block_desc){
+        .norm = NORM_LAYER, .parallel = parallel, .one_norm = parallel, .qk_norm_type = NORM_LAYER};
     d->blocks.qk_norm = qk_norm ? QK_NORM_HEADS : QK_NORM_NONE;
     d->blocks.qk_norm_by_head = true;
     return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 0.25f);
 }
 
-/* Where windows are used, the layers without positions have one, unless layer_types says otherwise. */
+/* Where windows are used, the layers without positions have one, unless layer_types says
+ * otherwise. */
 static quire_err read_windows(const config *c, model_desc *d) {
     bool use = false, is_window[DESC_MAX_LAYERS];
     int32_t window = 0;
@@ -87,10 +92,14 @@ static quire_err describe_seed(const config *c, model_desc *d) {
 
 static const arch_names seed_names = {.gguf = {[W_FFN_NORM] = "blk.%d.post_attention_norm|blk.%d.ffn_norm"}};
 
-const arch arch_nemotron = {.gguf = {"nemotron"}, .hf = {"NemotronForCausalLM"}, .names = &nemotron_names, .describe = describe_nemotron};
+const arch arch_nemotron = {.gguf = {"nemotron"},
+                            .hf = {"NemotronForCausalLM"},
+                            .names = &nemotron_names,
+                            .describe = describe_nemotron};
 const arch arch_stablelm = {.gguf = {"stablelm"},
                             .hf = {"StableLmForCausalLM", "StableLMEpochForCausalLM"},
                             .names = &stablelm_names,
                             .describe = describe_stablelm};
 const arch arch_smollm3 = {.gguf = {"smollm3"}, .hf = {"SmolLM3ForCausalLM"}, .describe = describe_smollm3};
-const arch arch_seed_oss = {.gguf = {"seed_oss"}, .hf = {"SeedOssForCausalLM"}, .names = &seed_names, .describe = describe_seed};
+const arch arch_seed_oss = {
+    .gguf = {"seed_oss"}, .hf = {"SeedOssForCausalLM"}, .names = &seed_names, .describe = describe_seed};

@@ -1,5 +1,6 @@
-/* OLMo: arXiv:2402.00838: norms without weights, clipped q, k and v. OLMo 2: 2501.00656: norms behind both halves of a layer only, norms
- * over all heads of q and k. OLMo 3: windows on three of four layers, YaRN on the fourth. OLMoE: 2409.02060. */
+/* OLMo: arXiv:2402.00838: norms without weights, clipped q, k and v. OLMo 2: 2501.00656:
+ * norms behind both halves of a layer only, norms over all heads of q and k. OLMo 3:
+ * windows on three of four layers, YaRN on the fourth. OLMoE: 2409.02060. */
 #include "model/architectures.h"
 
 static const arch_names olmo2_names = {
@@ -19,13 +20,15 @@ static quire_err describe_olmo(const config *c, model_desc *d) {
     return config_rotary(c, d, ROPE_HALVES, ROPE_NEIGHBOURS, 1.0f);
 }
 
-/* OLMo 3 is called olmo2 in GGUF, where its window tells it apart. Layers with windows have a table without scaling. */
+/* OLMo 3 is called olmo2 in GGUF, where its window tells it apart. Layers with windows
+ * have a table without scaling. */
 static quire_err describe_olmo2(const config *c, model_desc *d) {
     decoder_shape s = {0};
     bool is_olmo3 = config_is(c, "Olmo3ForCausalLM");
     int32_t window = is_olmo3 ? 4096 : 0;
-    const char *types = "rope_parameters.full_attention.rope_type|rope_parameters.sliding_attention.rope_type|"
-                        "rope_parameters.full_attention.rope_theta|rope_parameters.sliding_attention.rope_theta";
+    const char *types =
+        "rope_parameters.full_attention.rope_type|rope_parameters.sliding_attention.rope_type|"
+        "rope_parameters.full_attention.rope_theta|rope_parameters.sliding_attention.rope_theta";
     bool is_window[DESC_MAX_LAYERS], by_type = is_olmo3 && config_has(c, NULL, types);
     d->norm_eps = 1e-5f;
     TRY(config_decoder(c, &s, d));
@@ -42,7 +45,8 @@ static quire_err describe_olmo2(const config *c, model_desc *d) {
     if (by_type) {
         TRY(config_rope(c, "rope_parameters.sliding_attention", d, &local));
     } else {
-        local.theta = c->is_gguf ? full.theta : local.theta; /* config.json's one base is that of the other layers */
+        /* config.json's one base is that of the other layers */
+        local.theta = c->is_gguf ? full.theta : local.theta;
         TRY(config_f32(c, "rope.freq_base_swa", NULL, &local.theta));
     }
     d->ropes[d->n_ropes] = local;
@@ -67,6 +71,8 @@ static quire_err describe_olmoe(const config *c, model_desc *d) {
 }
 
 const arch arch_olmo = {.gguf = {"olmo"}, .hf = {"OlmoForCausalLM"}, .describe = describe_olmo};
-const arch arch_olmo2 = {
-    .gguf = {"olmo2"}, .hf = {"Olmo2ForCausalLM", "Olmo3ForCausalLM"}, .names = &olmo2_names, .describe = describe_olmo2};
+const arch arch_olmo2 = {.gguf = {"olmo2"},
+                         .hf = {"Olmo2ForCausalLM", "Olmo3ForCausalLM"},
+                         .names = &olmo2_names,
+                         .describe = describe_olmo2};
 const arch arch_olmoe = {.gguf = {"olmoe"}, .hf = {"OlmoeForCausalLM"}, .describe = describe_olmoe};

@@ -1,4 +1,5 @@
-/* Opens a model: chooses the architecture by the file's name for it, reads the description, loads the weights. */
+/* Opens a model: chooses the architecture by the file's name for it, reads the
+ * description, loads the weights. */
 #include "model/model.h"
 
 #include <stdio.h>
@@ -14,29 +15,36 @@
 
 #define WHOLE "download the whole model, as `quire pull ORG/NAME` does"
 
-/* The file's name for its architecture: GGUF's general.architecture or config.json's architectures[0]. Without the latter model_type says
- * it. */
+/* The file's name for its architecture: GGUF's general.architecture or config.json's
+ * architectures[0]. Without the latter model_type says it. */
 static quire_err architecture_name(const model_file *f, str *name, quire_error *err) {
     size_t n = 0;
     bool is_gguf = model_file_format(f) == MODEL_GGUF;
-    quire_err e = is_gguf ? model_file_str(f, "general.architecture", name) : model_file_str_at(f, "architectures", 0, name, &n);
+    quire_err e = is_gguf ? model_file_str(f, "general.architecture", name)
+                          : model_file_str_at(f, "architectures", 0, name, &n);
     if (e == QUIRE_NOT_FOUND && !is_gguf) {
         str type = {0};
         e = model_file_str(f, "model_type", &type);
         *name = e == QUIRE_OK ? model_type_class(type, model_file_is_object(f, "text_config")) : type;
         if (e == QUIRE_OK && name->n == 0) {
             return err_set(err, QUIRE_UNSUPPORTED, -1,
-                           "%s: config.json has no \"architectures\", and its model_type \"%.*s\" is not supported by this version",
+                           "%s: config.json has no \"architectures\", and its model_type \"%.*s\" is not "
+                           "supported by this version",
                            model_file_path(f), (int)(type.n < 40 ? type.n : 40), type.p);
         }
     }
-    if (e != QUIRE_OK && !is_gguf && model_file_n_tensors(f) == 0 && model_file_vocab(f)->source != VOCAB_NONE) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1,
-                       "%s: a tokenizer only: no weights, and no config.json that names an architecture; " WHOLE, model_file_path(f));
+    if (e != QUIRE_OK && !is_gguf && model_file_n_tensors(f) == 0 &&
+        model_file_vocab(f)->source != VOCAB_NONE) {
+        return err_set(
+            err, QUIRE_UNSUPPORTED, -1,
+            "%s: a tokenizer only: no weights, and no config.json that names an architecture; " WHOLE,
+            model_file_path(f));
     }
     if (e != QUIRE_OK) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s is missing or no text: this is not a model's file", model_file_path(f),
-                       is_gguf ? "general.architecture" : "\"architectures\" (or \"model_type\") in config.json");
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s is missing or no text: this is not a model's file",
+                       model_file_path(f),
+                       is_gguf ? "general.architecture"
+                               : "\"architectures\" (or \"model_type\") in config.json");
     }
     return QUIRE_OK;
 }
@@ -62,12 +70,16 @@ static quire_err find_arch(const model_file *f, const arch **out, str *name, qui
     if (*out != NULL) {
         return QUIRE_OK;
     }
-    return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: architecture %.*s is not supported by this version%s%.*s%s", model_file_path(f),
-                   (int)(name->n < 60 ? name->n : 60), name->p, similar.best.n > 0 ? "; the nearest that is: " : "", (int)similar.best.n,
-                   similar.best.n > 0 ? similar.best.p : "", similar.best.n > 0 ? "" : "; docs/models.md lists those that are");
+    return err_set(err, QUIRE_UNSUPPORTED, -1,
+                   "%s: architecture %.*s is not supported by this version%s%.*s%s", model_file_path(f),
+                   (int)(name->n < 60 ? name->n : 60), name->p,
+                   similar.best.n > 0 ? "; the nearest that is: " : "", (int)similar.best.n,
+                   similar.best.n > 0 ? similar.best.p : "",
+                   similar.best.n > 0 ? "" : "; docs/models.md lists those that are");
 }
 
-/* A decoder's file may say that rows see later ones too. What windows, chunks and ALiBi are then, no file says. */
+/* A decoder's file may say that rows see later ones too. What windows, chunks and ALiBi
+ * are then, no file says. */
 static quire_err read_direction(const config *c, model_desc *d) {
     bool causal = true, is_plain = d->blocks.alibi == 0.0f;
     if (d->blocks.two_sided) {
@@ -78,17 +90,21 @@ static quire_err read_direction(const config *c, model_desc *d) {
         is_plain = is_plain && d->layers[i].window == 0 && d->layers[i].chunk == 0;
     }
     if (!causal && !is_plain) {
-        return config_unsupported(c, c->is_gguf ? "attention.causal false is not supported for a decoder with windows, chunks or ALiBi"
-                                                : "is_causal false is not supported for a decoder with windows, chunks or ALiBi");
+        return config_unsupported(
+            c, c->is_gguf
+                   ? "attention.causal false is not supported for a decoder with windows, chunks or ALiBi"
+                   : "is_causal false is not supported for a decoder with windows, chunks or ALiBi");
     }
     d->blocks.two_sided = !causal;
     return QUIRE_OK;
 }
 
-/* Whether a checkpoint is a text model by itself, whose head was left out: its names lie at the root, and nothing ties it a head. */
+/* Whether a checkpoint is a text model by itself, whose head was left out: its names lie
+ * at the root, and nothing ties it a head. */
 static bool is_headless(const model_file *f, const arch_names *names, const model_desc *d) {
     const loader l = {.file = f, .names = names, .root = loader_root(f, names)};
-    bool has_head = loader_has(&l, weight_name_of(names, W_HEAD), NO_LAYER) || model_file_why_unread(f, "lm_head.weight") != NULL;
+    bool has_head = loader_has(&l, weight_name_of(names, W_HEAD), NO_LAYER) ||
+                    model_file_why_unread(f, "lm_head.weight") != NULL;
     return model_file_format(f) == MODEL_HF && l.root[0] == 0 && !d->tied_embeddings && !has_head;
 }
 
@@ -131,7 +147,8 @@ static quire_err name_file(const model_file *f, quire_err e, quire_error *err) {
 }
 
 /* image: gets the tensors, or NULL. */
-static quire_err open_model(model_file *f, backend *b, int32_t max_positions, packed_image *image, model **out, quire_error *err) {
+static quire_err open_model(model_file *f, backend *b, int32_t max_positions, packed_image *image,
+                            model **out, quire_error *err) {
     *out = NULL;
     model *m = mem_new(1, sizeof *m);
     if (!m) {
@@ -166,7 +183,8 @@ quire_err model_open(model_file *f, backend *b, int32_t max_positions, model **o
     return open_model(f, b, max_positions, NULL, out, err);
 }
 
-quire_err model_open_image(model_file *f, backend *b, int32_t max_positions, packed_image *image, model **out, quire_error *err) {
+quire_err model_open_image(model_file *f, backend *b, int32_t max_positions, packed_image *image, model **out,
+                           quire_error *err) {
     return open_model(f, b, max_positions, image, out, err);
 }
 

@@ -1,4 +1,5 @@
-/* Phi and Phi-2: arXiv:2309.05463: attention and feed-forward side by side. Phi-3 and 4: 2404.14219: Llama with fused weights. PhiMoE. */
+/* Phi and Phi-2: arXiv:2309.05463: attention and feed-forward side by side. Phi-3 and 4:
+ * 2404.14219: Llama with fused weights. PhiMoE. */
 #include <string.h>
 
 #include "model/architectures.h"
@@ -30,7 +31,8 @@ static quire_err describe_phi(const config *c, model_desc *d) {
     TRY(config_decoder(c, &s, d));
     TRY(config_ff_of_tensor(c, d));
     config_kv_heads_of_tensor(c, d);
-    d->blocks = (block_desc){.norm = NORM_LAYER, .qk_norm_type = NORM_LAYER, .parallel = true, .one_norm = true, .ungated = true};
+    d->blocks = (block_desc){
+        .norm = NORM_LAYER, .qk_norm_type = NORM_LAYER, .parallel = true, .one_norm = true, .ungated = true};
     d->blocks.qk_norm = qk_norm ? QK_NORM_HEAD : QK_NORM_NONE;
     return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 0.5f);
 }
@@ -58,7 +60,11 @@ static quire_err describe_phimoe(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-const arch arch_phi = {.gguf = {"phi2"}, .hf = {"PhiForCausalLM"}, .names = &phi_names, .describe = describe_phi};
-const arch arch_phi3 = {.gguf = {"phi3"}, .hf = {"Phi3ForCausalLM"}, .names = &phi3_names, .describe = describe_phi3};
-const arch arch_phimoe = {
-    .gguf = {"phimoe"}, .hf = {"PhiMoEForCausalLM", "PhimoeForCausalLM"}, .names = &phimoe_names, .describe = describe_phimoe};
+const arch arch_phi = {
+    .gguf = {"phi2"}, .hf = {"PhiForCausalLM"}, .names = &phi_names, .describe = describe_phi};
+const arch arch_phi3 = {
+    .gguf = {"phi3"}, .hf = {"Phi3ForCausalLM"}, .names = &phi3_names, .describe = describe_phi3};
+const arch arch_phimoe = {.gguf = {"phimoe"},
+                          .hf = {"PhiMoEForCausalLM", "PhimoeForCausalLM"},
+                          .names = &phimoe_names,
+                          .describe = describe_phimoe};

@@ -1,4 +1,5 @@
-/* What follows the pooling of a model's rows: products with few rows each, computed here in f32 under every compute mode. */
+/* What follows the pooling of a model's rows: products with few rows each, computed here
+ * in f32 under every compute mode. */
 #include "model/pooling.h"
 
 #include <math.h>
@@ -12,7 +13,8 @@
 #define BLOCK          32        /* outputs that are computed together */
 #define LEAST_PRODUCTS (1 << 16) /* of a step that is shared among the compute threads */
 
-/* A step's weights: blocks of BLOCK outputs, each [n_in][BLOCK], so that a block reads memory in order. Outputs past n_out have zeros. */
+/* A step's weights: blocks of BLOCK outputs, each [n_in][BLOCK], so that a block reads
+ * memory in order. Outputs past n_out have zeros. */
 typedef struct pooled_layer {
     pooled_step step;
     float *weight, *bias; /* bias: an element for each of the row, or NULL */
@@ -192,13 +194,15 @@ static quire_err load_all(loader *l, const model_desc *d, pooled_layers *p) {
     for (int32_t i = 0; i < d->pooling.n_steps; i++) {
         const pooled_step *s = &d->pooling.steps[i];
         p->layers[p->n++].step = *s;
-        TRY(s->kind == POOLED_DENSE || s->kind == POOLED_NORM ? load_layer(l, width, &p->layers[i]) : QUIRE_OK);
+        TRY(s->kind == POOLED_DENSE || s->kind == POOLED_NORM ? load_layer(l, width, &p->layers[i])
+                                                              : QUIRE_OK);
         width = s->kind == POOLED_DENSE ? s->n_out : width;
         widest = width > widest ? width : widest;
     }
     for (int i = 0; i < 2; i++) {
         p->rows[i] = mem_new((size_t)widest, sizeof(float));
-        TRY(p->rows[i] != NULL ? QUIRE_OK : err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading"));
+        TRY(p->rows[i] != NULL ? QUIRE_OK
+                               : err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading"));
     }
     return QUIRE_OK;
 }

@@ -1,5 +1,6 @@
-/* Pooling of a model's rows, and what follows it: the modules of sentence-transformers (Reimers and Gurevych 2019, arXiv:1908.10084), or
- * what a GGUF file has in their place. src/engine/row_pooling.h takes the rows; here is what the model's files say of it. */
+/* Pooling of a model's rows, and what follows it: the modules of sentence-transformers
+ * (Reimers and Gurevych 2019, arXiv:1908.10084), or what a GGUF file has in their place.
+ * src/engine/row_pooling.h takes the rows; here is what the model's files say of it. */
 #ifndef MODEL_POOLING_H
 #define MODEL_POOLING_H
 
@@ -9,8 +10,9 @@
 /* The weights of the steps behind the pooling, in f32. */
 typedef struct pooled_layers pooled_layers;
 
-/* The head of an architecture's ..ForSequenceClassification: a product with a function, a norm, the product that gives the scores. Names
- * as in weight_name, of checkpoints; NULL: there is none. */
+/* The head of an architecture's ..ForSequenceClassification: a product with a function, a
+ * norm, the product that gives the scores. Names as in weight_name, of checkpoints; NULL:
+ * there is none. */
 typedef struct score_head {
     pooling_kind kind, gguf_kind; /* what it reads */
     const char *dense, *norm, *out;
@@ -19,8 +21,9 @@ typedef struct score_head {
 } score_head;
 
 /* ---- pooling_config.c ---- */
-/* Reads d->pooling, once the widths of d are known. head: the architecture's, or NULL. QUIRE_UNSUPPORTED names a module, or a kind of
- * pooling, that this build does not compute; QUIRE_BAD_FILE a number that contradicts another. */
+/* Reads d->pooling, once the widths of d are known. head: the architecture's, or NULL.
+ * QUIRE_UNSUPPORTED names a module, or a kind of pooling, that this build does not
+ * compute; QUIRE_BAD_FILE a number that contradicts another. */
 quire_err pooling_describe(const config *c, const score_head *head, model_desc *d);
 
 /* ---- score_head.c ---- */
@@ -35,7 +38,8 @@ quire_err pooling_add_step(const config *c, const pooled_step *step, model_desc 
 /* *out NULL: there are no steps. */
 quire_err pooling_load(loader *l, const model_desc *d, pooled_layers **out);
 void pooling_close(pooled_layers *p);
-/* The steps on one row of width elements, as model_pooled says. p NULL: there are none. */
+/* The steps on one row of width elements, as model_pooled says. p NULL: there are
+ * none. */
 void pooling_apply(const pooled_layers *p, int32_t width, const float *row, float *out);
 
 #endif

@@ -15,11 +15,13 @@ typedef struct module_at {
 } module_at;
 
 static quire_err refuse(const module_at *m, quire_err code, const char *key, str value, const char *what) {
-    return err_set(m->c->err, code, -1, "%s/%s/config.json: %s%s%.*s %s", model_file_path(m->c->f), model_module_path(m->c->f, m->i), key,
-                   value.n > 0 ? " " : "", (int)(value.n < 60 ? value.n : 60), value.p != NULL ? value.p : "", what);
+    return err_set(m->c->err, code, -1, "%s/%s/config.json: %s%s%.*s %s", model_file_path(m->c->f),
+                   model_module_path(m->c->f, m->i), key, value.n > 0 ? " " : "",
+                   (int)(value.n < 60 ? value.n : 60), value.p != NULL ? value.p : "", what);
 }
 
-/* Reads a width, which must be the one expected where expected is not 0. An absent one leaves *out. */
+/* Reads a width, which must be the one expected where expected is not 0. An absent one
+ * leaves *out. */
 static quire_err read_width(const module_at *m, const char *key, int32_t expected, int32_t *out) {
     meta_value v = model_module_value(m->c->f, m->i, key);
     if (v.kind == META_ABSENT) {
@@ -30,19 +32,22 @@ static quire_err read_width(const module_at *m, const char *key, int32_t expecte
     }
     if (expected > 0 && v.i != expected) {
         char text[80];
-        (void)snprintf(text, sizeof text, "is %lld; the rows that it gets have %d elements", (long long)v.i, (int)expected);
+        (void)snprintf(text, sizeof text, "is %lld; the rows that it gets have %d elements", (long long)v.i,
+                       (int)expected);
         return refuse(m, QUIRE_BAD_FILE, key, (str){0}, text);
     }
     *out = (int32_t)v.i;
     return QUIRE_OK;
 }
 
-static quire_err set_pooling(const module_at *m, const char *key, str value, pooling_kind kind, model_desc *d) {
+static quire_err set_pooling(const module_at *m, const char *key, str value, pooling_kind kind,
+                             model_desc *d) {
     if (kind == POOLING_NONE) {
         return refuse(m, QUIRE_UNSUPPORTED, key, value, "is not supported; mean, cls and lasttoken are");
     }
     if (d->pooling.kind != POOLING_NONE) {
-        return refuse(m, QUIRE_UNSUPPORTED, key, value, "beside another kind: rows that are joined are not supported");
+        return refuse(m, QUIRE_UNSUPPORTED, key, value,
+                      "beside another kind: rows that are joined are not supported");
     }
     d->pooling.kind = kind;
     return QUIRE_OK;
@@ -78,16 +83,20 @@ static quire_err describe_pooling(const module_at *m, model_desc *d) {
         return set_pooling(m, "pooling_mode", mode.s, kind_of_mode(mode.s), d);
     }
     if (mode.kind != META_ABSENT) {
-        return refuse(m, QUIRE_UNSUPPORTED, "pooling_mode", (str){0}, "is no text: rows that are joined are not supported");
+        return refuse(m, QUIRE_UNSUPPORTED, "pooling_mode", (str){0},
+                      "is no text: rows that are joined are not supported");
     }
     for (size_t k = 0; k < sizeof flags / sizeof *flags; k++) {
         meta_value v = model_module_value(f, m->i, flags[k].key);
         if (v.kind != META_ABSENT && v.kind != META_BOOL) {
             return refuse(m, QUIRE_BAD_FILE, flags[k].key, (str){0}, "must be true or false");
         }
-        TRY(v.kind == META_BOOL && v.i != 0 ? set_pooling(m, flags[k].key, (str){0}, flags[k].kind, d) : QUIRE_OK);
+        TRY(v.kind == META_BOOL && v.i != 0 ? set_pooling(m, flags[k].key, (str){0}, flags[k].kind, d)
+                                            : QUIRE_OK);
     }
-    return d->pooling.kind != POOLING_NONE ? QUIRE_OK : refuse(m, QUIRE_BAD_FILE, "it", (str){0}, "names no kind of pooling");
+    return d->pooling.kind != POOLING_NONE
+               ? QUIRE_OK
+               : refuse(m, QUIRE_BAD_FILE, "it", (str){0}, "names no kind of pooling");
 }
 
 quire_err pooling_add_step(const config *c, const pooled_step *step, model_desc *d) {
@@ -100,8 +109,11 @@ quire_err pooling_add_step(const config *c, const pooled_step *step, model_desc 
 }
 
 static quire_err read_function(const module_at *m, row_function *out) {
-    static const char *const names[N_ROW_FUNCTIONS] = {
-        [ROW_PLAIN] = ".Identity", [ROW_TANH] = ".Tanh", [ROW_GELU] = ".GELU", [ROW_RELU] = ".ReLU", [ROW_SIGMOID] = ".Sigmoid"};
+    static const char *const names[N_ROW_FUNCTIONS] = {[ROW_PLAIN] = ".Identity",
+                                                       [ROW_TANH] = ".Tanh",
+                                                       [ROW_GELU] = ".GELU",
+                                                       [ROW_RELU] = ".ReLU",
+                                                       [ROW_SIGMOID] = ".Sigmoid"};
     meta_value v = model_module_value(m->c->f, m->i, "activation_function");
     *out = ROW_TANH; /* as published, where the file does not say it */
     if (v.kind == META_ABSENT) {
@@ -152,25 +164,28 @@ static quire_err describe_module(const config *c, int32_t i, model_desc *d) {
         return QUIRE_OK;
     }
     if (is_behind && d->pooling.kind == POOLING_NONE) {
-        return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s/modules.json: module %d, %.*s, stands before the pooling, which is not supported",
+        return err_set(c->err, QUIRE_UNSUPPORTED, -1,
+                       "%s/modules.json: module %d, %.*s, stands before the pooling, which is not supported",
                        model_file_path(c->f), (int)i, (int)name.n, name.p);
     }
     if (str_is(name, "Pooling")) {
         return describe_pooling(&m, d);
     }
     if (is_behind) {
-        return str_is(name, "Dense") ? describe_dense(&m, d) : pooling_add_step(c, &(pooled_step){.kind = POOLED_LENGTH}, d);
+        return str_is(name, "Dense") ? describe_dense(&m, d)
+                                     : pooling_add_step(c, &(pooled_step){.kind = POOLED_LENGTH}, d);
     }
     return str_is(name, "Dropout") && i > 0 /* which is for training */
                ? QUIRE_OK
-               : err_set(
-                     c->err, QUIRE_UNSUPPORTED, -1,
-                     "%s/modules.json: module %d is a %.*s, which is not supported here; Transformer (the first), Pooling, Dense, Dropout "
-                     "and Normalize are",
-                     model_file_path(c->f), (int)i, (int)(name.n < 60 ? name.n : 60), name.p);
+               : err_set(c->err, QUIRE_UNSUPPORTED, -1,
+                         "%s/modules.json: module %d is a %.*s, which is not supported here; Transformer "
+                         "(the first), Pooling, Dense, Dropout "
+                         "and Normalize are",
+                         model_file_path(c->f), (int)i, (int)(name.n < 60 ? name.n : 60), name.p);
 }
 
-/* A norm at the end is the model's, which a request may leave out, and which follows a cut. */
+/* A norm at the end is the model's, which a request may leave out, and which follows a
+ * cut. */
 static quire_err describe_modules(const config *c, model_desc *d) {
     pooling_desc *p = &d->pooling;
     for (int32_t i = 0; i < model_file_n_modules(c->f); i++) {
@@ -185,9 +200,11 @@ static quire_err describe_modules(const config *c, model_desc *d) {
 
 /* ---- GGUF ---- */
 
-/* EmbeddingGemma's dense modules. llama.cpp names them by their number in modules.json. */
+/* EmbeddingGemma's dense modules. llama.cpp names them by their number in
+ * modules.json. */
 static quire_err describe_gguf_dense(const config *c, model_desc *d) {
-    static const char *const names[] = {"dense_2", "dense_3"}, *const widths[] = {"dense_2_feat_out", "dense_3_feat_out"};
+    static const char *const names[] = {"dense_2", "dense_3"}, *const widths[] = {"dense_2_feat_out",
+                                                                                  "dense_3_feat_out"};
     for (int i = 0; i < 2; i++) {
         char tensor[32];
         pooled_step step = {.kind = POOLED_DENSE, .n_in = desc_pooled_width(d)};
@@ -216,7 +233,8 @@ static quire_err describe_gguf(const config *c, const score_head *head, model_de
         return score_head_describe(c, head, d);
     }
     if (type > n_kinds) {
-        return config_unsupported(c, "a pooling_type over 4 (0: none, 1: mean, 2: cls, 3: last, 4: rank) is not supported");
+        return config_unsupported(
+            c, "a pooling_type over 4 (0: none, 1: mean, 2: cls, 3: last, 4: rank) is not supported");
     }
     d->pooling.kind = kinds[type];
     d->pooling.normalise = type != 0;

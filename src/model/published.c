@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Name, width, layers, heads, KV heads, head width, feed-forward width, vocabulary, positions, epsilon, rotary base, experts, of them used,
- * their width. */
+/* Name, width, layers, heads, KV heads, head width, feed-forward width, vocabulary,
+ * positions, epsilon, rotary base, experts, of them used, their width. */
 static const published all[] = {
     {"llama", 4096, 32, 32, 0, 0, 11008, 32000, 2048, 1e-6f, 1e4f, 0, 0, 0},
     {"mistral", 4096, 32, 32, 8, 0, 14336, 32000, 131072, 1e-6f, 1e4f, 0, 0, 0},

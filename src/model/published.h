@@ -1,4 +1,5 @@
-/* What a config.json leaves out: the numbers of an architecture's published configuration. GGUF files have all of theirs. */
+/* What a config.json leaves out: the numbers of an architecture's published
+ * configuration. GGUF files have all of theirs. */
 #ifndef MODEL_PUBLISHED_H
 #define MODEL_PUBLISHED_H
 

@@ -1,5 +1,5 @@
-/* AWQ (arXiv:2306.00978), as AutoAWQ stores it ("gemm"): codes and zero points of 4 bits packed along the outputs, in the order of the
- * kernels for which it was made. */
+/* AWQ (arXiv:2306.00978), as AutoAWQ stores it ("gemm"): codes and zero points of 4 bits
+ * packed along the outputs, in the order of the kernels for which it was made. */
 #include "model/quant_method.h"
 
 static quire_err read_awq(quant_linear *q) {

@@ -1,6 +1,7 @@
-/* bitsandbytes' 4-bit forms (NF4 of arXiv:2305.14314, FP4): codes of the whole matrix run on in bytes, the first of two in the high half,
- * with a scale for each block of them, mostly 64. "Double" quantisation stores the scales as bytes into a table, with scales of their own
- * for each 256. What their numbers are stands in a tensor of JSON. */
+/* bitsandbytes' 4-bit forms (NF4 of arXiv:2305.14314, FP4): codes of the whole matrix run
+ * on in bytes, the first of two in the high half, with a scale for each block of them,
+ * mostly 64. "Double" quantisation stores the scales as bytes into a table, with scales
+ * of their own for each 256. What their numbers are stands in a tensor of JSON. */
 #include <string.h>
 
 #include "file/json_doc.h"
@@ -27,19 +28,22 @@ typedef struct bnb_state {
 static quire_err parse_state(quant_linear *q, const char *suffix, const tensor_view *t, bnb_state *out) {
     json_doc doc = {0};
     TRY(json_doc_parse(&doc, (str){t->data, t->n_bytes}, JSON_NAMES_LAST, t->name, q->l->err));
-    meta_value block = json_doc_meta(json_doc_find(&doc, "blocksize")), nested = json_doc_meta(json_doc_find(&doc, "nested_blocksize"));
+    meta_value block = json_doc_meta(json_doc_find(&doc, "blocksize")),
+               nested = json_doc_meta(json_doc_find(&doc, "nested_blocksize"));
     meta_value offset = json_doc_meta(json_doc_find(&doc, "nested_offset"));
     out->block = block.kind == META_INT ? block.i : 0;
     out->nested_block = nested.kind == META_INT ? nested.i : 256;
     out->offset = offset.kind == META_FLOAT || offset.kind == META_INT ? (float)offset.f : 0.0f;
     json_doc_deinit(&doc);
-    return out->block > 0 && out->block <= INT32_MAX && out->nested_block > 0 && out->nested_block <= INT32_MAX
+    return out->block > 0 && out->block <= INT32_MAX && out->nested_block > 0 &&
+                   out->nested_block <= INT32_MAX
                ? QUIRE_OK
                : quant_error(q, suffix, "it has no valid blocksize");
 }
 
 static quire_err read_state(quant_linear *q, bnb_state *out) {
-    static const char *const suffixes[] = {".weight.quant_state.bitsandbytes__nf4", ".weight.quant_state.bitsandbytes__fp4"};
+    static const char *const suffixes[] = {".weight.quant_state.bitsandbytes__nf4",
+                                           ".weight.quant_state.bitsandbytes__fp4"};
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
         tensor_view t;
         TRY(quant_find(q, suffixes[i], &t));
@@ -47,7 +51,8 @@ static quire_err read_state(quant_linear *q, bnb_state *out) {
             return parse_state(q, suffixes[i], &t, out);
         }
     }
-    return quant_error(q, ".weight", "bytes without the quant_state of bitsandbytes' 4-bit forms beside them");
+    return quant_error(q, ".weight",
+                       "bytes without the quant_state of bitsandbytes' 4-bit forms beside them");
 }
 
 /* Scales that are bytes: map[byte] * nested_absmax[i / block] + offset. */
@@ -57,7 +62,8 @@ static quire_err read_nested(quant_linear *q, const bnb_state *s, const tensor_v
     const int64_t n_outer = (n + s->nested_block - 1) / s->nested_block;
     TRY(read_map(q, ".weight.nested_quant_map", 256, &map));
     TRY(quant_need(q, ".weight.nested_absmax", DTYPE_F32, n_outer, 1, &absmax));
-    float *scales = quant_memory(q, (size_t)n, sizeof *scales), *outer = quant_memory(q, (size_t)n_outer, sizeof *outer);
+    float *scales = quant_memory(q, (size_t)n, sizeof *scales),
+          *outer = quant_memory(q, (size_t)n_outer, sizeof *outer);
     if (scales == NULL || outer == NULL) {
         return QUIRE_NO_MEMORY;
     }
@@ -96,4 +102,5 @@ static quire_err read_bnb(quant_linear *q) {
     return QUIRE_OK;
 }
 
-const quant_method quant_bitsandbytes = {.suffix = ".weight", .type = DTYPE_U8, .beside = ".weight.absmax", .read = read_bnb};
+const quant_method quant_bitsandbytes = {
+    .suffix = ".weight", .type = DTYPE_U8, .beside = ".weight.absmax", .read = read_bnb};

@@ -1,11 +1,13 @@
-/* compressed-tensors, what llm-compressor writes: integers packed into words, and 4-bit floats (NVFP4, MXFP4) packed into bytes. Its
- * int8 weights with a scale a row are computed as they are (loader.c), its FP8 is quant_fp8.c's. */
+/* compressed-tensors, what llm-compressor writes: integers packed into words, and 4-bit
+ * floats (NVFP4, MXFP4) packed into bytes. Its int8 weights with a scale a row are
+ * computed as they are (loader.c), its FP8 is quant_fp8.c's. */
 #include <string.h>
 
 #include "core/quant_words.h"
 #include "model/quant_method.h"
 
-const float quant_e2m1[16] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+const float quant_e2m1[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+                              -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
 
 /* The shape of the whole matrix, which says how much of the last word is filled. */
 static quire_err check_written_shape(quant_linear *q) {
@@ -18,11 +20,13 @@ static quire_err check_written_shape(quant_linear *q) {
     (void)quant_written_shape(&t, dims);
     return dims[0] == q->n_out && dims[1] == q->n_in
                ? QUIRE_OK
-               : quant_error(q, ".weight_shape", "it says [%lld, %lld]; the model's numbers ask for [%lld, %lld]", (long long)dims[0],
-                             (long long)dims[1], (long long)q->n_out, (long long)q->n_in);
+               : quant_error(q, ".weight_shape",
+                             "it says [%lld, %lld]; the model's numbers ask for [%lld, %lld]",
+                             (long long)dims[0], (long long)dims[1], (long long)q->n_out, (long long)q->n_in);
 }
 
-/* Zero points, packed along the outputs, the offset added: words [n_out / (32 / bits)][groups]. */
+/* Zero points, packed along the outputs, the offset added: words [n_out / (32 /
+ * bits)][groups]. */
 static quire_err read_zeros(quant_linear *q) {
     tensor_view t;
     int64_t a_word = 32 / q->m.bits, n_groups = q->m.n_groups;
@@ -37,7 +41,8 @@ static quire_err read_zeros(quant_linear *q) {
         return QUIRE_NO_MEMORY;
     }
     for (int64_t g = 0; g < n_groups; g++) {
-        const quant_words packed = {(const uint8_t *)t.data + 4 * g, (size_t)n_groups, (uint32_t)q->m.bits, (uint32_t)(a_word * q->m.bits)};
+        const quant_words packed = {(const uint8_t *)t.data + 4 * g, (size_t)n_groups, (uint32_t)q->m.bits,
+                                    (uint32_t)(a_word * q->m.bits)};
         quant_words_read(&packed, 0, (size_t)q->n_out, codes);
         for (int64_t o = 0; o < q->n_out; o++) {
             zeros[o * n_groups + g] = codes[o];
@@ -56,7 +61,8 @@ static quire_err read_integers(quant_linear *q) {
         q->m.bits = (q->n_in + a_word - 1) / a_word == words ? widths[i] : 0;
     }
     if (q->m.bits == 0) {
-        return quant_error(q, ".weight_packed", "%lld words a row do not hold 2, 3, 4 or 8 bits for %lld inputs", (long long)words,
+        return quant_error(q, ".weight_packed",
+                           "%lld words a row do not hold 2, 3, 4 or 8 bits for %lld inputs", (long long)words,
                            (long long)q->n_in);
     }
     TRY(quant_need(q, ".weight_packed", DTYPE_I32, q->n_out, words, &codes));
@@ -77,7 +83,8 @@ static quire_err read_integers(quant_linear *q) {
 static quire_err read_fours(quant_linear *q, const char *suffix, dtype scale, int64_t group) {
     tensor_view codes, scales;
     if (q->n_in % group != 0) {
-        return quant_error(q, suffix, "%lld inputs are not a multiple of %lld", (long long)q->n_in, (long long)group);
+        return quant_error(q, suffix, "%lld inputs are not a multiple of %lld", (long long)q->n_in,
+                           (long long)group);
     }
     TRY(quant_need(q, suffix, DTYPE_U8, q->n_out, q->n_in / 2, &codes));
     TRY(quant_need(q, ".weight_scale", scale, q->n_out, q->n_in / group, &scales));
@@ -99,7 +106,8 @@ static quire_err read_nvfp4(quant_linear *q) {
     q->m.factor = 1.0f / divisor;
     TRY(quant_factor(q, ".input_global_scale", &input));
     if (input > 0.0f && quant_rounds_rows(q, 4)) {
-        q->rounding = (row_rounding){.to = ROUND_E2M1, .scale = ROUND_SCALED, .group = 16, .fixed = 1.0f / input, .least = 0.125f};
+        q->rounding = (row_rounding){
+            .to = ROUND_E2M1, .scale = ROUND_SCALED, .group = 16, .fixed = 1.0f / input, .least = 0.125f};
     }
     return QUIRE_OK;
 }
@@ -118,7 +126,8 @@ static quire_err read_modelopt(quant_linear *q) {
     float input = 0.0f;
     TRY(quant_factor(q, ".input_scale", &input));
     if (input > 0.0f) {
-        q->rounding = (row_rounding){.to = ROUND_E2M1, .scale = ROUND_SCALED, .group = 16, .fixed = input, .least = 0x1p-9f};
+        q->rounding = (row_rounding){
+            .to = ROUND_E2M1, .scale = ROUND_SCALED, .group = 16, .fixed = input, .least = 0x1p-9f};
     }
     return QUIRE_OK;
 }
@@ -127,4 +136,5 @@ const quant_method quant_int_packed = {.suffix = ".weight_packed", .type = DTYPE
 const quant_method quant_nvfp4_packed = {
     .suffix = ".weight_packed", .type = DTYPE_U8, .beside = ".weight_global_scale", .read = read_nvfp4};
 const quant_method quant_mxfp4_packed = {.suffix = ".weight_packed", .type = DTYPE_U8, .read = read_mxfp4};
-const quant_method quant_nvfp4_modelopt = {.suffix = ".weight", .type = DTYPE_U8, .beside = ".weight_scale_2", .read = read_modelopt};
+const quant_method quant_nvfp4_modelopt = {
+    .suffix = ".weight", .type = DTYPE_U8, .beside = ".weight_scale_2", .read = read_modelopt};

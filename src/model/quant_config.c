@@ -1,5 +1,7 @@
-/* Checks "quantization_config" of config.json, or of the files that stand for it (open_hf.c): which quantised checkpoints this build reads.
- * What a layer's tensors are, their names, types and shapes say (quant_method.h); here stands what those cannot show. */
+/* Checks "quantization_config" of config.json, or of the files that stand for it
+ * (open_hf.c): which quantised checkpoints this build reads. What a layer's tensors
+ * are, their names, types and shapes say (quant_method.h); here stands what those
+ * cannot show. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,29 +11,35 @@
 #define MAX_GROUPS 16 /* config groups of compressed-tensors that are looked at */
 #define MAX_VALUE  64
 
-/* A key below QUANT_CONFIG, and the values that it may have, as JSON spells them, with '|' between; "absent": none, or null; "{}": an
- * object. "*" in a key stands for each of the config groups. */
+/* A key below QUANT_CONFIG, and the values that it may have, as JSON spells them, with
+ * '|' between; "absent": none, or null; "{}": an object. "*" in a key stands for each of
+ * the config groups. */
 typedef struct quant_rule {
     const char *key, *values;
 } quant_rule;
 
-static const quant_rule gptq_rules[] = {{"bits", "2|3|4|8"}, {"checkpoint_format", "absent|\"gptq\"|\"gptq_v2\""}, {NULL, NULL}};
+static const quant_rule gptq_rules[] = {
+    {"bits", "2|3|4|8"}, {"checkpoint_format", "absent|\"gptq\"|\"gptq_v2\""}, {NULL, NULL}};
 static const quant_rule awq_rules[] = {{"bits", "absent|4"},
                                        {"w_bit", "absent|4"}, /* of quant_config.json */
                                        {"version", "absent|\"gemm\"|\"GEMM\""},
                                        {"zero_point", "absent|true"},
                                        {NULL, NULL}};
-static const quant_rule fp8_rules[] = {{"activation_scheme", "absent|\"dynamic\"|\"static\""}, {"fmt", "absent|\"e4m3\""}, {NULL, NULL}};
+static const quant_rule fp8_rules[] = {
+    {"activation_scheme", "absent|\"dynamic\"|\"static\""}, {"fmt", "absent|\"e4m3\""}, {NULL, NULL}};
 static const quant_rule modelopt_rules[] = {{"quant_algo", "absent|\"FP8\"|\"NVFP4\""},
-                                            {"quantization.quant_algo", "absent|\"FP8\"|\"NVFP4\""}, /* of hf_quant_config.json */
+                                            /* of hf_quant_config.json */
+                                            {"quantization.quant_algo", "absent|\"FP8\"|\"NVFP4\""},
                                             {NULL, NULL}};
 static const quant_rule bnb_rules[] = {{"load_in_8bit", "absent|false"}, {NULL, NULL}};
 static const quant_rule no_rules[] = {{NULL, NULL}};
 static const quant_rule compressed_rules[] = {
-    {"format", "absent|\"pack-quantized\"|\"int-quantized\"|\"float-quantized\"|\"naive-quantized\"|\"nvfp4-pack-quantized\"|"
+    {"format", "absent|\"pack-quantized\"|\"int-quantized\"|\"float-quantized\"|\"naive-quantized\"|\"nvfp4-"
+               "pack-quantized\"|"
                "\"mxfp4-pack-quantized\"|\"mxfp8-quantized\"|\"mixed-precision\""},
-    {"config_groups.*.format", "absent|\"pack-quantized\"|\"int-quantized\"|\"float-quantized\"|\"naive-quantized\"|"
-                               "\"nvfp4-pack-quantized\"|\"mxfp4-pack-quantized\"|\"mxfp8-quantized\""},
+    {"config_groups.*.format",
+     "absent|\"pack-quantized\"|\"int-quantized\"|\"float-quantized\"|\"naive-quantized\"|"
+     "\"nvfp4-pack-quantized\"|\"mxfp4-pack-quantized\"|\"mxfp8-quantized\""},
     {"config_groups.*.weights.dynamic", "absent|false"},
     {"config_groups.*.output_activations", "absent"},
     {"sparsity_config.format", "absent|\"dense\""},
@@ -41,8 +49,10 @@ static const quant_rule compressed_rules[] = {
 static const struct {
     const char *method;
     const quant_rule *rules;
-} tables[] = {{"gptq", gptq_rules},         {"awq", awq_rules},          {"fp8", fp8_rules}, {"compressed-tensors", compressed_rules},
-              {"modelopt", modelopt_rules}, {"bitsandbytes", bnb_rules}, {"mxfp4", no_rules}};
+} tables[] = {{"gptq", gptq_rules},         {"awq", awq_rules},
+              {"fp8", fp8_rules},           {"compressed-tensors", compressed_rules},
+              {"modelopt", modelopt_rules}, {"bitsandbytes", bnb_rules},
+              {"mxfp4", no_rules}};
 
 bool quant_rounds_rows(const quant_linear *q, int32_t bits) {
     const model_file *f = q->l->file;
@@ -94,7 +104,8 @@ static quire_err check_value(const model_file *f, const char *key, const char *v
     spell(f, key, value);
     return is_one_of(value, values)
                ? QUIRE_OK
-               : err_set(err, QUIRE_UNSUPPORTED, -1, "%s: %s is %s; this version reads %s", model_file_path(f), key, value, values);
+               : err_set(err, QUIRE_UNSUPPORTED, -1, "%s: %s is %s; this version reads %s",
+                         model_file_path(f), key, value, values);
 }
 
 /* One rule, of each config group where its key has a "*". */
@@ -108,7 +119,8 @@ static quire_err check_rule(const model_file *f, const quant_rule *rule, quire_e
     for (int group = 0; group < MAX_GROUPS; group++) {
         (void)snprintf(key, sizeof key, QUANT_CONFIG ".config_groups.group_%d", group);
         if (model_file_is_object(f, key)) {
-            (void)snprintf(key, sizeof key, QUANT_CONFIG ".%.*sgroup_%d%s", (int)(star - rule->key), rule->key, group, star + 1);
+            (void)snprintf(key, sizeof key, QUANT_CONFIG ".%.*sgroup_%d%s", (int)(star - rule->key),
+                           rule->key, group, star + 1);
             TRY(check_value(f, key, rule->values, err));
         }
     }
@@ -121,15 +133,18 @@ bool quant_is(const model_file *f) {
 
 bool quant_is_integers(const model_file *f, dtype codes) {
     str method;
-    bool is_bnb = model_file_str(f, QUANT_CONFIG ".quant_method", &method) == QUIRE_OK && str_is(method, "bitsandbytes");
+    bool is_bnb = model_file_str(f, QUANT_CONFIG ".quant_method", &method) == QUIRE_OK &&
+                  str_is(method, "bitsandbytes");
     return model_file_format(f) == MODEL_HF && (codes == DTYPE_I32 || codes == DTYPE_U8) && !is_bnb;
 }
 
 bool quant_has_fp8_kv(const model_file *f) {
-    static const char *const algorithms[] = {QUANT_CONFIG ".kv_cache_quant_algo", QUANT_CONFIG ".quantization.kv_cache_quant_algo"};
+    static const char *const algorithms[] = {QUANT_CONFIG ".kv_cache_quant_algo",
+                                             QUANT_CONFIG ".quantization.kv_cache_quant_algo"};
     str name;
     int64_t bits = 0;
-    bool is = model_file_str(f, QUANT_CONFIG ".kv_cache_scheme.type", &name) == QUIRE_OK && str_is(name, "float") &&
+    bool is = model_file_str(f, QUANT_CONFIG ".kv_cache_scheme.type", &name) == QUIRE_OK &&
+              str_is(name, "float") &&
               model_file_i64(f, QUANT_CONFIG ".kv_cache_scheme.num_bits", &bits) == QUIRE_OK && bits == 8;
     for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++) {
         is = is || (model_file_str(f, algorithms[i], &name) == QUIRE_OK && str_is(name, "FP8"));
@@ -149,8 +164,8 @@ quire_err quant_check(const model_file *f, quire_error *err) {
     }
     if (rules == NULL) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,
-                       "%s: " QUANT_CONFIG
-                       ".quant_method in config.json is \"%.*s\"; this version reads gptq, awq, fp8, compressed-tensors, "
+                       "%s: " QUANT_CONFIG ".quant_method in config.json is \"%.*s\"; this version reads "
+                       "gptq, awq, fp8, compressed-tensors, "
                        "modelopt, bitsandbytes and mxfp4: download the original weights or a GGUF file",
                        model_file_path(f), (int)(method.n < 60 ? method.n : 60), method.p);
     }

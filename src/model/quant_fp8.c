@@ -1,10 +1,11 @@
-/* FP8: weights of type E4M3 with a scale for the tensor, a row, a block of 128 x 128 (DeepSeek-V3) or 32 inputs of a row (MXFP8). The shape
- * of the scales tells which. */
+/* FP8: weights of type E4M3 with a scale for the tensor, a row, a block of 128 x 128
+ * (DeepSeek-V3) or 32 inputs of a row (MXFP8). The shape of the scales tells which. */
 #include "model/quant_method.h"
 
 /* The size of blocks along a dimension, from the configuration. */
 static int64_t scaled_block(const quant_linear *q, int dimension) {
-    static const char *const keys[] = {QUANT_CONFIG ".weight_block_size", QUANT_CONFIG ".config_groups.group_0.weights.block_structure"};
+    static const char *const keys[] = {QUANT_CONFIG ".weight_block_size",
+                                       QUANT_CONFIG ".config_groups.group_0.weights.block_structure"};
     int64_t sizes[2] = {128, 128};
     size_t n;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -30,15 +31,19 @@ static quire_err read_fp8(quant_linear *q) {
         TRY(quant_find(q, suffix, &scales));
     }
     if (scales.data == NULL) {
-        return quant_error(q, ".weight", "FP8 weights need scales, and the layer has neither weight_scale_inv nor weight_scale");
+        return quant_error(
+            q, ".weight",
+            "FP8 weights need scales, and the layer has neither weight_scale_inv nor weight_scale");
     }
     int64_t rows = scales.n_dims > 0 ? scales.dims[0] : 1, columns = scales.n_dims > 1 ? scales.dims[1] : 1;
     bool is_mx = scales.type == DTYPE_U8 || scales.type == DTYPE_F8_E8M0;
     int64_t a_row = shared_by(q->n_out, rows, scaled_block(q, 0));
-    int64_t a_column = is_mx && columns * 32 == q->n_in ? 32 : shared_by(q->n_in, columns, scaled_block(q, 1));
+    int64_t a_column =
+        is_mx && columns * 32 == q->n_in ? 32 : shared_by(q->n_in, columns, scaled_block(q, 1));
     if (scales.n_dims > 2 || a_row == 0 || a_column == 0) {
         return quant_error(q, suffix,
-                           "its shape [%lld, %lld] does not fit weights of shape [%lld, %lld]: scales are for the tensor, a row or a block",
+                           "its shape [%lld, %lld] does not fit weights of shape [%lld, %lld]: scales are "
+                           "for the tensor, a row or a block",
                            (long long)rows, (long long)columns, (long long)q->n_out, (long long)q->n_in);
     }
     scales.n_dims = 2;
@@ -53,8 +58,9 @@ static quire_err read_fp8(quant_linear *q) {
     q->m.group = (int32_t)a_column;
     if (quant_rounds_rows(q, 8)) {
         /* by the row, by groups as wide as the weights', or by a scale for all rows */
-        q->rounding = (row_rounding){
-            .to = ROUND_E4M3, .scale = is_mx ? ROUND_POWER : ROUND_LARGEST, .group = a_column < q->n_in ? (int32_t)a_column : 0};
+        q->rounding = (row_rounding){.to = ROUND_E4M3,
+                                     .scale = is_mx ? ROUND_POWER : ROUND_LARGEST,
+                                     .group = a_column < q->n_in ? (int32_t)a_column : 0};
         TRY(quant_factor(q, ".input_scale", &q->rounding.fixed));
         q->rounding.scale = q->rounding.fixed != 0.0f ? ROUND_FIXED : q->rounding.scale;
     }

@@ -1,15 +1,18 @@
-/* GPTQ (arXiv:2210.17323), as AutoGPTQ and GPTQModel store it: codes packed along the inputs, zero points along the outputs. Checkpoints of
- * format "gptq" store a zero point minus 1, those of "gptq_v2" as it is. */
+/* GPTQ (arXiv:2210.17323), as AutoGPTQ and GPTQModel store it: codes packed along the
+ * inputs, zero points along the outputs. Checkpoints of format "gptq" store a zero point
+ * minus 1, those of "gptq_v2" as it is. */
 #include "core/quant_words.h"
 #include "model/quant_method.h"
 
-/* The zero points: words [groups][n_out * bits / 32], the first output in the lowest bits; of 3 bits some lie in two words. */
+/* The zero points: words [groups][n_out * bits / 32], the first output in the lowest
+ * bits; of 3 bits some lie in two words. */
 static quire_err read_zeros(quant_linear *q, int64_t n_groups) {
     int32_t bits = q->m.bits;
     int64_t words = (q->n_out * bits + 31) / 32;
     str format;
     tensor_view t;
-    bool is_v2 = model_file_str(q->l->file, QUANT_CONFIG ".checkpoint_format", &format) == QUIRE_OK && str_is(format, "gptq_v2");
+    bool is_v2 = model_file_str(q->l->file, QUANT_CONFIG ".checkpoint_format", &format) == QUIRE_OK &&
+                 str_is(format, "gptq_v2");
     TRY(quant_need(q, ".qzeros", DTYPE_I32, n_groups, words, &t));
     int16_t *zeros = quant_memory(q, (size_t)(n_groups * q->n_out), sizeof *zeros);
     uint8_t *codes = quant_memory(q, (size_t)q->n_out, 1);
@@ -31,8 +34,8 @@ static quire_err read_gptq(quant_linear *q) {
     tensor_view scales, codes;
     int64_t words = q->whole->n_dims == 2 ? q->whole->dims[0] : 0, bits = words * 32 / q->n_in;
     if ((bits != 2 && bits != 3 && bits != 4 && bits != 8) || words * 32 != bits * q->n_in) {
-        return quant_error(q, ".qweight", "%lld rows of words do not hold 2, 3, 4 or 8 bits for %lld inputs", (long long)words,
-                           (long long)q->n_in);
+        return quant_error(q, ".qweight", "%lld rows of words do not hold 2, 3, 4 or 8 bits for %lld inputs",
+                           (long long)words, (long long)q->n_in);
     }
     TRY(quant_need(q, ".qweight", DTYPE_I32, words, q->n_out, &codes));
     q->m.place = CODES_WORDS_DOWN;

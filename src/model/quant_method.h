@@ -1,8 +1,10 @@
-/* Methods of quantisation: how Hugging Face checkpoints keep the weights of a linear layer in several tensors. One file a method.
+/* Methods of quantisation: how Hugging Face checkpoints keep the weights of a linear
+ * layer in several tensors. One file a method.
  *
- * A method names those tensors, checks their types and shapes, and describes them as one quant_matrix. The loader takes a layer for
- * quantised where the file has the tensor that holds the codes: what a configuration leaves out, and layers of another method beside them,
- * need no list. Models know nothing of it. */
+ * A method names those tensors, checks their types and shapes, and describes them as one
+ * quant_matrix. The loader takes a layer for quantised where the file has the tensor that
+ * holds the codes: what a configuration leaves out, and layers of another method beside
+ * them, need no list. Models know nothing of it. */
 #ifndef MODEL_QUANT_METHOD_H
 #define MODEL_QUANT_METHOD_H
 
@@ -28,65 +30,81 @@ typedef struct quant_linear {
 
 /* One form of a layer's tensors. */
 typedef struct quant_method {
-    const char *suffix;   /* of the tensor that holds the codes, behind the layer's name */
-    dtype type;           /* of it */
-    const char *beside;   /* the suffix of a tensor that is there too; NULL: none tells this form from others */
+    const char *suffix; /* of the tensor that holds the codes, behind the layer's name */
+    dtype type;         /* of it */
+    /* the suffix of a tensor that is there too; NULL: none tells this form from others */
+    const char *beside;
     const char *only_for; /* the configuration's quant_method; NULL: any */
     quire_err (*read)(quant_linear *q);
 } quant_method;
 
-/* Checks the configuration: QUIRE_UNSUPPORTED, with err on the first setting of another form than these. Files without one, and GGUF files,
- * pass. */
+/* Checks the configuration: QUIRE_UNSUPPORTED, with err on the first setting of another
+ * form than these. Files without one, and GGUF files, pass. */
 quire_err quant_check(const model_file *f, quire_error *err);
 /* Whether the file is a Hugging Face checkpoint that says that it is quantised. */
 bool quant_is(const model_file *f);
-/* Whether weights of a file whose codes are mostly of this type are small integers times scales, which int8 compute multiplies as they are:
- * those of 4 bits but NF4, and integers. */
+/* Whether weights of a file whose codes are mostly of this type are small integers times
+ * scales, which int8 compute multiplies as they are: those of 4 bits but NF4, and
+ * integers. */
 bool quant_is_integers(const model_file *f, dtype codes);
-/* Whether the checkpoint's configuration says that keys and values are kept as FP8: kv_cache_scheme, or hf_quant_config.json's
- * kv_cache_quant_algo. */
+/* Whether the checkpoint's configuration says that keys and values are kept as FP8:
+ * kv_cache_scheme, or hf_quant_config.json's kv_cache_quant_algo. */
 bool quant_has_fp8_kv(const model_file *f);
-/* How many weights a tensor's elements are: those of a matrix's codes, none of what comes with them, its elements of all others. */
+/* How many weights a tensor's elements are: those of a matrix's codes, none of what comes
+ * with them, its elements of all others. */
 int64_t quant_n_weights(const model_file *f, const tensor_view *t);
 /* Whether the file has the layer's weight in a quantised form. Marks nothing. */
 bool quant_linear_is(const loader *l, weight_name name, int32_t layer);
-/* Describes the weight `name` as a quantised matrix. *found false: the file has it in no quantised form. part, n_out, n_in: as
- * loader_linear has them. After a success with *found, quant_linear_deinit frees what it needs; the file's tensors are marked used. */
-quire_err quant_linear_find(loader *l, weight_name name, int32_t layer, const weight_part *part, int64_t n_out, int64_t n_in,
-                            quant_linear *out, bool *found);
+/* Describes the weight `name` as a quantised matrix. *found false: the file has it in no
+ * quantised form. part, n_out, n_in: as loader_linear has them. After a success with
+ * *found, quant_linear_deinit frees what it needs; the file's tensors are marked used. */
+quire_err quant_linear_find(loader *l, weight_name name, int32_t layer, const weight_part *part,
+                            int64_t n_out, int64_t n_in, quant_linear *out, bool *found);
 void quant_linear_deinit(quant_linear *q);
 
 /* ---- for the methods; each error names the tensor and what it must be ---- */
 
-quire_err quant_error(const quant_linear *q, const char *suffix, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* The tensor of the layer with this suffix, or of the slab that is meant: the first dimension is then gone. NULL in *out's data: none. */
+quire_err quant_error(const quant_linear *q, const char *suffix, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The tensor of the layer with this suffix, or of the slab that is meant: the first
+ * dimension is then gone. NULL in *out's data: none. */
 quire_err quant_find(quant_linear *q, const char *suffix, tensor_view *out);
-/* The same; it must be there, of the type, [rows, columns]. columns 0: a vector of rows. */
-quire_err quant_need(quant_linear *q, const char *suffix, dtype type, int64_t rows, int64_t columns, tensor_view *out);
-/* Reads a tensor of floats, [rows, columns], into m.scales; down: it is stored [columns, rows]. */
-quire_err quant_scales(quant_linear *q, const char *suffix, const tensor_view *t, int64_t rows, int64_t columns, bool down);
-/* One float: the value of a tensor with one element; QUIRE_OK without a change where the file has none. */
+/* The same; it must be there, of the type, [rows, columns]. columns 0: a vector of
+ * rows. */
+quire_err quant_need(quant_linear *q, const char *suffix, dtype type, int64_t rows, int64_t columns,
+                     tensor_view *out);
+/* Reads a tensor of floats, [rows, columns], into m.scales; down: it is stored [columns,
+ * rows]. */
+quire_err quant_scales(quant_linear *q, const char *suffix, const tensor_view *t, int64_t rows,
+                       int64_t columns, bool down);
+/* One float: the value of a tensor with one element; QUIRE_OK without a change where the
+ * file has none. */
 quire_err quant_factor(quant_linear *q, const char *suffix, float *out);
-/* How many of n share one of n_scales, if each but the last is of `size`: size, or n if that is less. 0: it does not fit. */
+/* How many of n share one of n_scales, if each but the last is of `size`: size, or n if
+ * that is less. 0: it does not fit. */
 int32_t quant_shared_by(int64_t n, int64_t n_scales, int64_t size);
 /* The shape of a matrix that a tensor of two integers holds. False: t is none. */
 bool quant_written_shape(const tensor_view *t, int64_t dims[2]);
-/* m.group for n_groups groups of n_in: the configuration's group size where that gives so many, else all equal. */
+/* m.group for n_groups groups of n_in: the configuration's group size where that gives so
+ * many, else all equal. */
 quire_err quant_groups(quant_linear *q, const char *suffix, int64_t n_groups);
-/* m.group_of by a tensor of the layer, [n_in] I32; nothing where there is none, or where it says i / group. */
+/* m.group_of by a tensor of the layer, [n_in] I32; nothing where there is none, or where
+ * it says i / group. */
 quire_err quant_group_index(quant_linear *q, const char *suffix);
 /* Memory of the layer, zeroed; NULL: the error is set. */
 void *quant_memory(quant_linear *q, size_t n, size_t size);
-/* Whether the configuration rounds the rows that layers of such weights read: of compressed-tensors some config group of weights with so
- * many bits of floats, of other methods always. */
+/* Whether the configuration rounds the rows that layers of such weights read: of
+ * compressed-tensors some config group of weights with so many bits of floats, of other
+ * methods always. */
 bool quant_rounds_rows(const quant_linear *q, int32_t bits);
-/* Marks a tensor used that says nothing about the weights; one that isn't there is none. */
+/* Marks a tensor used that says nothing about the weights; one that isn't there is
+ * none. */
 quire_err quant_skip(quant_linear *q, const char *suffix);
 
 /* The values of the 4-bit float E2M1, by code. */
 extern const float quant_e2m1[16];
 
-extern const quant_method quant_gptq, quant_awq, quant_int_packed, quant_nvfp4_packed, quant_mxfp4_packed, quant_fp8, quant_nvfp4_modelopt,
-    quant_bitsandbytes, quant_mxfp4_stacked;
+extern const quant_method quant_gptq, quant_awq, quant_int_packed, quant_nvfp4_packed, quant_mxfp4_packed,
+    quant_fp8, quant_nvfp4_modelopt, quant_bitsandbytes, quant_mxfp4_stacked;
 
 #endif

@@ -1,4 +1,5 @@
-/* The methods of quantisation, and what they share: finding a layer's tensors, checking their shapes, reading scales. */
+/* The methods of quantisation, and what they share: finding a layer's tensors, checking
+ * their shapes, reading scales. */
 #include "model/quant_method.h"
 
 #include <stdarg.h>
@@ -8,10 +9,11 @@
 #include "base/mem.h"
 #include "core/quant.h"
 
-/* The first whose tensors are there. GPTQ and AWQ have tensors of the same names; without a configuration it is GPTQ. */
-static const quant_method *const methods[] = {&quant_awq,          &quant_gptq, &quant_int_packed,     &quant_nvfp4_packed,
-                                              &quant_mxfp4_packed, &quant_fp8,  &quant_nvfp4_modelopt, &quant_bitsandbytes,
-                                              &quant_mxfp4_stacked};
+/* The first whose tensors are there. GPTQ and AWQ have tensors of the same names; without
+ * a configuration it is GPTQ. */
+static const quant_method *const methods[] = {
+    &quant_awq, &quant_gptq,           &quant_int_packed,   &quant_nvfp4_packed, &quant_mxfp4_packed,
+    &quant_fp8, &quant_nvfp4_modelopt, &quant_bitsandbytes, &quant_mxfp4_stacked};
 
 #define N_METHODS (sizeof methods / sizeof *methods)
 
@@ -19,16 +21,19 @@ static const quant_method *const methods[] = {&quant_awq,          &quant_gptq, 
 
 static bool is_method(const model_file *f, const quant_method *m) {
     str name;
-    return m->only_for == NULL || (model_file_str(f, QUANT_CONFIG ".quant_method", &name) == QUIRE_OK && str_is(name, m->only_for));
+    return m->only_for == NULL ||
+           (model_file_str(f, QUANT_CONFIG ".quant_method", &name) == QUIRE_OK && str_is(name, m->only_for));
 }
 
-/* The method in whose form the file has the layer, and the tensor of its codes. NULL: none. */
-static const quant_method *find_method(const loader *l, weight_name name, int32_t layer, const tensor_view **codes) {
+/* The method in whose form the file has the layer, and the tensor of its codes. NULL:
+ * none. */
+static const quant_method *find_method(const loader *l, weight_name name, int32_t layer,
+                                       const tensor_view **codes) {
     for (size_t i = 0; i < N_METHODS && model_file_format(l->file) == MODEL_HF; i++) {
         const quant_method *m = methods[i];
         *codes = loader_look(l, name, layer, m->suffix);
-        if (*codes != NULL && (*codes)->type == m->type && (m->beside == NULL || loader_look(l, name, layer, m->beside) != NULL) &&
-            is_method(l->file, m)) {
+        if (*codes != NULL && (*codes)->type == m->type &&
+            (m->beside == NULL || loader_look(l, name, layer, m->beside) != NULL) && is_method(l->file, m)) {
             return m;
         }
     }
@@ -40,9 +45,14 @@ bool quant_linear_is(const loader *l, weight_name name, int32_t layer) {
     return find_method(l, name, layer, &codes) != NULL;
 }
 
-quire_err quant_linear_find(loader *l, weight_name name, int32_t layer, const weight_part *part, int64_t n_out, int64_t n_in,
-                            quant_linear *out, bool *found) {
-    *out = (quant_linear){.l = l, .name = name, .layer = layer, .part = part, .n_out = part != NULL ? part->n_rows : n_out, .n_in = n_in};
+quire_err quant_linear_find(loader *l, weight_name name, int32_t layer, const weight_part *part,
+                            int64_t n_out, int64_t n_in, quant_linear *out, bool *found) {
+    *out = (quant_linear){.l = l,
+                          .name = name,
+                          .layer = layer,
+                          .part = part,
+                          .n_out = part != NULL ? part->n_rows : n_out,
+                          .n_in = n_in};
     const quant_method *m = find_method(l, name, layer, &out->whole);
     *found = m != NULL;
     if (m == NULL) {
@@ -53,7 +63,9 @@ quire_err quant_linear_find(loader *l, weight_name name, int32_t layer, const we
     out->m.block = part != NULL ? part->block : n_out;
     out->m.step = part != NULL ? part->step : n_out;
     bool fits = n_in <= INT32_MAX && out->n_out <= INT32_MAX;
-    quire_err e = fits ? m->read(out) : quant_error(out, m->suffix, "a layer of over %d inputs or outputs is not supported", INT32_MAX);
+    quire_err e = fits ? m->read(out)
+                       : quant_error(out, m->suffix, "a layer of over %d inputs or outputs is not supported",
+                                     INT32_MAX);
     if (e != QUIRE_OK) {
         quant_linear_deinit(out);
     }
@@ -76,14 +88,15 @@ quire_err quant_error(const quant_linear *q, const char *suffix, const char *for
     (void)vsnprintf(what, sizeof what, format, list);
     va_end(list);
     const tensor_view *t = loader_look(q->l, q->name, q->layer, suffix);
-    return err_set(q->l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s: %s", model_file_path(q->l->file), t != NULL ? t->name : q->whole->name,
-                   what);
+    return err_set(q->l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s: %s", model_file_path(q->l->file),
+                   t != NULL ? t->name : q->whole->name, what);
 }
 
 void *quant_memory(quant_linear *q, size_t n, size_t size) {
     void *p = q->n_memory < QUANT_LINEAR_BLOCKS ? mem_new(n, size) : NULL;
     if (p == NULL) {
-        (void)err_set(q->l->err, QUIRE_NO_MEMORY, -1, "%s: tensor %s: out of memory", model_file_path(q->l->file), q->whole->name);
+        (void)err_set(q->l->err, QUIRE_NO_MEMORY, -1, "%s: tensor %s: out of memory",
+                      model_file_path(q->l->file), q->whole->name);
         return NULL;
     }
     q->memory[q->n_memory++] = p;
@@ -112,46 +125,59 @@ quire_err quant_find(quant_linear *q, const char *suffix, tensor_view *out) {
     return QUIRE_OK;
 }
 
-/* Checks that t is there, and [rows, columns]: trailing dimensions may be split further. */
-static quire_err check_shape(const quant_linear *q, const char *suffix, const tensor_view *t, int64_t rows, int64_t columns) {
+/* Checks that t is there, and [rows, columns]: trailing dimensions may be split
+ * further. */
+static quire_err check_shape(const quant_linear *q, const char *suffix, const tensor_view *t, int64_t rows,
+                             int64_t columns) {
     int64_t inside = 1;
     for (int32_t i = 1; i < t->n_dims; i++) {
         inside *= t->dims[i];
     }
     if (t->data == NULL) {
-        return err_set(q->l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s: the layer has no tensor %s: the file is incomplete",
+        return err_set(q->l->err, QUIRE_BAD_FILE, -1,
+                       "%s: tensor %s: the layer has no tensor %s: the file is incomplete",
                        model_file_path(q->l->file), q->whole->name, suffix);
     }
     if (t->n_dims < 1 || t->dims[0] != rows || inside != columns) {
-        return quant_error(q, suffix, "its shape is [%lld, %lld]; a layer of %lld inputs and %lld outputs needs [%lld, %lld]",
-                           (long long)(t->n_dims > 0 ? t->dims[0] : 1), (long long)inside, (long long)q->n_in, (long long)q->n_out,
-                           (long long)rows, (long long)columns);
+        return quant_error(
+            q, suffix,
+            "its shape is [%lld, %lld]; a layer of %lld inputs and %lld outputs needs [%lld, %lld]",
+            (long long)(t->n_dims > 0 ? t->dims[0] : 1), (long long)inside, (long long)q->n_in,
+            (long long)q->n_out, (long long)rows, (long long)columns);
     }
     return QUIRE_OK;
 }
 
-quire_err quant_need(quant_linear *q, const char *suffix, dtype type, int64_t rows, int64_t columns, tensor_view *out) {
+quire_err quant_need(quant_linear *q, const char *suffix, dtype type, int64_t rows, int64_t columns,
+                     tensor_view *out) {
     TRY(quant_find(q, suffix, out));
     TRY(check_shape(q, suffix, out, rows, columns));
-    return out->type == type ? QUIRE_OK : quant_error(q, suffix, "its type is %s, must be %s", dtype_name(out->type), dtype_name(type));
+    return out->type == type ? QUIRE_OK
+                             : quant_error(q, suffix, "its type is %s, must be %s", dtype_name(out->type),
+                                           dtype_name(type));
 }
 
 /* U8 is E8M0 where it stands for a scale. */
-static quire_err read_floats(const quant_linear *q, const char *suffix, const tensor_view *t, size_t n, float *out) {
+static quire_err read_floats(const quant_linear *q, const char *suffix, const tensor_view *t, size_t n,
+                             float *out) {
     dtype type = t->type == DTYPE_U8 ? DTYPE_F8_E8M0 : t->type;
-    bool is_float = type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16 || type == DTYPE_F8_E4M3 || type == DTYPE_F8_E8M0;
+    bool is_float = type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16 || type == DTYPE_F8_E4M3 ||
+                    type == DTYPE_F8_E8M0;
     if (!is_float || quant_dequantise(type, t->data, n, out) != QUIRE_OK) {
         return quant_error(q, suffix, "scales cannot be of type %s", dtype_name(t->type));
     }
     return QUIRE_OK;
 }
 
-quire_err quant_scales(quant_linear *q, const char *suffix, const tensor_view *t, int64_t rows, int64_t columns, bool down) {
+quire_err quant_scales(quant_linear *q, const char *suffix, const tensor_view *t, int64_t rows,
+                       int64_t columns, bool down) {
     TRY(check_shape(q, suffix, t, down ? columns : rows, down ? rows : columns));
     size_t n = (size_t)rows * (size_t)columns;
-    float *scales = quant_memory(q, n, sizeof *scales), *stored = down && scales != NULL ? mem_new(n, sizeof *stored) : scales;
+    float *scales = quant_memory(q, n, sizeof *scales),
+          *stored = down && scales != NULL ? mem_new(n, sizeof *stored) : scales;
     if (stored == NULL) {
-        return scales == NULL ? QUIRE_NO_MEMORY : err_set(q->l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
+        return scales == NULL ? QUIRE_NO_MEMORY
+                              : err_set(q->l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
     }
     quire_err e = read_floats(q, suffix, t, n, stored);
     for (size_t i = 0; i < n && down && e == QUIRE_OK; i++) {
@@ -184,20 +210,22 @@ int32_t quant_shared_by(int64_t n, int64_t n_scales, int64_t size) {
 }
 
 quire_err quant_groups(quant_linear *q, const char *suffix, int64_t n_groups) {
-    static const char *const keys[] = {QUANT_CONFIG ".group_size", QUANT_CONFIG ".config_groups.group_0.weights.group_size"};
+    static const char *const keys[] = {QUANT_CONFIG ".group_size",
+                                       QUANT_CONFIG ".config_groups.group_0.weights.group_size"};
     int32_t group = 0;
     for (size_t i = 0; i < sizeof keys / sizeof *keys && group == 0; i++) {
         int64_t size = 0;
         (void)model_file_i64(q->l->file, keys[i], &size);
         group = quant_shared_by(q->n_in, n_groups, size);
     }
-    if (group == 0 && n_groups > 0 && q->n_in % n_groups == 0) { /* another of the configuration's groups, or a row */
+    /* another of the configuration's groups, or a row */
+    if (group == 0 && n_groups > 0 && q->n_in % n_groups == 0) {
         group = (int32_t)(q->n_in / n_groups);
     }
     q->m.group = group;
-    return group > 0
-               ? QUIRE_OK
-               : quant_error(q, suffix, "%lld inputs cannot be split into %lld equal groups", (long long)q->n_in, (long long)n_groups);
+    return group > 0 ? QUIRE_OK
+                     : quant_error(q, suffix, "%lld inputs cannot be split into %lld equal groups",
+                                   (long long)q->n_in, (long long)n_groups);
 }
 
 quire_err quant_group_index(quant_linear *q, const char *suffix) {
@@ -215,8 +243,8 @@ quire_err quant_group_index(quant_linear *q, const char *suffix) {
     memcpy(index, t.data, (size_t)q->n_in * sizeof *index);
     for (int64_t i = 0; i < q->n_in; i++) {
         if (index[i] < 0 || index[i] >= q->m.n_groups) {
-            return quant_error(q, suffix, "input %lld is in group %d; there are %d groups", (long long)i, (int)index[i],
-                               (int)q->m.n_groups);
+            return quant_error(q, suffix, "input %lld is in group %d; there are %d groups", (long long)i,
+                               (int)index[i], (int)q->m.n_groups);
         }
         plain = plain && index[i] == (int32_t)(i / q->m.group);
     }
@@ -246,14 +274,15 @@ bool quant_written_shape(const tensor_view *t, int64_t dims[2]) {
     return true;
 }
 
-/* How many codes of compressed-tensors' words are weights: the tensor beside them says it, for they may fill the last word in part. */
+/* How many codes of compressed-tensors' words are weights: the tensor beside them says
+ * it, for they may fill the last word in part. */
 static int64_t n_packed(const model_file *f, const tensor_view *t) {
     char name[LOADER_NAME_BYTES];
     int64_t dims[2];
     (void)snprintf(name, sizeof name, "%.*s_shape", (int)(strlen(t->name) - strlen("_packed")), t->name);
     const tensor_view *shape = model_file_find(f, name);
-    bool fits = shape != NULL && t->n_dims == 2 && quant_written_shape(shape, dims) && dims[0] == t->dims[0] && dims[1] > 0 &&
-                dims[1] <= t->dims[1] * 32;
+    bool fits = shape != NULL && t->n_dims == 2 && quant_written_shape(shape, dims) &&
+                dims[0] == t->dims[0] && dims[1] > 0 && dims[1] <= t->dims[1] * 32;
     return fits ? dims[0] * dims[1] : (int64_t)t->n_bytes * 2;
 }
 
@@ -299,5 +328,7 @@ int64_t quant_n_weights(const model_file *f, const tensor_view *t) {
     if (str_ends(name, ".weight_packed")) {
         return n_packed(f, t);
     }
-    return t->type == DTYPE_U8 && (str_ends(name, ".weight") || str_ends(name, "_blocks")) ? (int64_t)t->n_bytes * 2 : n;
+    return t->type == DTYPE_U8 && (str_ends(name, ".weight") || str_ends(name, "_blocks"))
+               ? (int64_t)t->n_bytes * 2
+               : n;
 }

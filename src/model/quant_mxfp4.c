@@ -1,5 +1,6 @@
-/* gpt-oss's MXFP4 (OCP MX): the experts' matrices stacked in one tensor, [experts, rows, groups of 32, 16 bytes], scales [experts, rows,
- * groups] as powers of two. Rows are outputs, unlike those of the same checkpoint in 16 bits. */
+/* gpt-oss's MXFP4 (OCP MX): the experts' matrices stacked in one tensor, [experts, rows,
+ * groups of 32, 16 bytes], scales [experts, rows, groups] as powers of two. Rows are
+ * outputs, unlike those of the same checkpoint in 16 bits. */
 #include "model/quant_method.h"
 
 static quire_err read_mxfp4(quant_linear *q) {
@@ -20,4 +21,5 @@ static quire_err read_mxfp4(quant_linear *q) {
     return QUIRE_OK;
 }
 
-const quant_method quant_mxfp4_stacked = {.suffix = "_blocks", .type = DTYPE_U8, .beside = "_scales", .read = read_mxfp4};
+const quant_method quant_mxfp4_stacked = {
+    .suffix = "_blocks", .type = DTYPE_U8, .beside = "_scales", .read = read_mxfp4};

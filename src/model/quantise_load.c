@@ -17,8 +17,9 @@
 
 /* ---- the mix ---- */
 
-/* A type that may be asked for: its name in flags, what head and token embeddings get with it, and what a matrix gets whose rows are no
- * whole blocks. F32: they stay as they are. */
+/* A type that may be asked for: its name in flags, what head and token embeddings get
+ * with it, and what a matrix gets whose rows are no whole blocks. F32: they stay as they
+ * are. */
 typedef struct quantise_row {
     const char *name;
     dtype to, ends, instead;
@@ -59,7 +60,8 @@ dtype quantise_type(dtype to, matrix_use use, dtype from, int64_t n) {
 
 /* ---- tensors by name ---- */
 
-static bool is_any(const model_file *f, const arch_names *names, const char *root, const char *name, const weight_role *roles, size_t n) {
+static bool is_any(const model_file *f, const arch_names *names, const char *root, const char *name,
+                   const weight_role *roles, size_t n) {
     bool is = false;
     for (size_t i = 0; i < n && !is; i++) {
         const weight_name role = weight_name_of(names, roles[i]);
@@ -68,12 +70,14 @@ static bool is_any(const model_file *f, const arch_names *names, const char *roo
     return is;
 }
 
-matrix_use quantise_use_of(const model_file *f, const arch_names *names, const char *root, const tensor_view *t) {
+matrix_use quantise_use_of(const model_file *f, const arch_names *names, const char *root,
+                           const tensor_view *t) {
     static const weight_role kept[] = {W_POSITIONS, W_TYPES, W_ROUTER, W_SHARED_ROUTER, W_Q_NORM, W_K_NORM};
     static const weight_role head[] = {W_HEAD}, table[] = {W_TOKENS};
     const bool is_gguf = model_file_format(f) == MODEL_GGUF;
     if (t->n_dims < 2 || is_any(f, names, root, t->name, kept, sizeof kept / sizeof *kept) ||
-        weight_is_named(root, is_gguf ? "per_layer_model_proj" : "model.per_layer_model_projection", t->name)) {
+        weight_is_named(root, is_gguf ? "per_layer_model_proj" : "model.per_layer_model_projection",
+                        t->name)) {
         return MATRIX_KEPT;
     }
     if (is_any(f, names, root, t->name, table, 1) ||
@@ -88,35 +92,41 @@ int64_t quantise_bytes(const tensor_view *t, dtype type) {
     for (int32_t i = 0; i < t->n_dims; i++) {
         n *= t->dims[i];
     }
-    const int64_t scales = type == DTYPE_I8 || type == DTYPE_F8_E4M3 ? n / t->dims[t->n_dims - 1] * (int64_t)sizeof(float) : 0;
+    const int64_t scales =
+        type == DTYPE_I8 || type == DTYPE_F8_E4M3 ? n / t->dims[t->n_dims - 1] * (int64_t)sizeof(float) : 0;
     return n / dtype_block_elements(type) * dtype_block_bytes(type) + scales;
 }
 
 /* ---- what the flag asks for ---- */
 
-/* What a file's weights are, for people: "a GGUF file of q4_0", "quantised by awq", "of bf16". */
+/* What a file's weights are, for people: "a GGUF file of q4_0", "quantised by awq", "of
+ * bf16". */
 static void say_kind(const model_file *f, const model_desc *d, char *out, size_t n) {
     str method = {0};
     (void)model_file_str(f, QUANT_CONFIG ".quant_method", &method);
     if (quant_is(f)) {
         (void)snprintf(out, n, "quantised by %.*s", (int)(method.n < 60 ? method.n : 60), method.p);
     } else {
-        (void)snprintf(out, n, "%s of %s", model_file_format(f) == MODEL_GGUF ? "a GGUF file" : "a checkpoint",
+        (void)snprintf(out, n, "%s of %s",
+                       model_file_format(f) == MODEL_GGUF ? "a GGUF file" : "a checkpoint",
                        dtype_flag_name(d->weight_type));
     }
 }
 
 /* A method of published files: the file must be of it. */
-static quire_err check_published(const model_file *f, const model_desc *d, const char *method, quire_error *err) {
+static quire_err check_published(const model_file *f, const model_desc *d, const char *method,
+                                 quire_error *err) {
     char kind[128];
     str own = {0};
     (void)model_file_str(f, QUANT_CONFIG ".quant_method", &own);
-    if (strcmp(method, "gguf") == 0 ? model_file_format(f) == MODEL_GGUF : quant_is(f) && str_is(own, method)) {
+    if (strcmp(method, "gguf") == 0 ? model_file_format(f) == MODEL_GGUF
+                                    : quant_is(f) && str_is(own, method)) {
         return QUIRE_OK;
     }
     say_kind(f, d, kind, sizeof kind);
     return err_set(err, QUIRE_INVALID, -1,
-                   "--quantization %s: %s is %s; leave the flag out to run it as it is (while 16-bit weights are loaded, they are "
+                   "--quantization %s: %s is %s; leave the flag out to run it as it is (while 16-bit weights "
+                   "are loaded, they are "
                    "quantised to " TYPE_NAMES ")",
                    method, model_file_path(f), kind);
 }
@@ -139,17 +149,22 @@ static dtype product_type(const model_file *f, const arch_names *names, const ch
     return most;
 }
 
-/* Whether the weights are of the row's type already: most products are, or most have what stands for it where rows do not fit. */
-static bool is_already(const model_file *f, const arch_names *names, const char *root, const model_desc *d, const quantise_row *row) {
+/* Whether the weights are of the row's type already: most products are, or most have what
+ * stands for it where rows do not fit. */
+static bool is_already(const model_file *f, const arch_names *names, const char *root, const model_desc *d,
+                       const quantise_row *row) {
     const dtype type = product_type(f, names, root);
     str method = {0};
     (void)model_file_str(f, QUANT_CONFIG ".quant_method", &method);
-    return type == row->to || (d->weight_bytes_of[row->to] > 0 && row->instead != DTYPE_F32 && type == row->instead) ||
+    return type == row->to ||
+           (d->weight_bytes_of[row->to] > 0 && row->instead != DTYPE_F32 && type == row->instead) ||
            (quant_is(f) && str_is(method, row->name)) ||
-           (row->to == DTYPE_I8 && d->is_packed && d->packed_compute == COMPUTE_INT8 && is_float(d->weight_type));
+           (row->to == DTYPE_I8 && d->is_packed && d->packed_compute == COMPUTE_INT8 &&
+            is_float(d->weight_type));
 }
 
-quire_err quantise_describe(const model_file *f, const arch_names *names, const char *root, model_desc *d, quire_error *err) {
+quire_err quantise_describe(const model_file *f, const arch_names *names, const char *root, model_desc *d,
+                            quire_error *err) {
     const char *asked = model_file_quantise(f);
     char kind[128];
     if (asked[0] == 0) {
@@ -163,22 +178,25 @@ quire_err quantise_describe(const model_file *f, const arch_names *names, const 
         row = strcmp(rows[i].name, asked) == 0 ? &rows[i] : row;
     }
     if (row == NULL) {
-        return err_set(err, QUIRE_INVALID, -1, "--quantization %.40s: no such type; there are " TYPE_NAMES, asked);
+        return err_set(err, QUIRE_INVALID, -1, "--quantization %.40s: no such type; there are " TYPE_NAMES,
+                       asked);
     }
     if (is_already(f, names, root, d, row)) {
         return QUIRE_OK;
     }
     say_kind(f, d, kind, sizeof kind);
     if (d->is_packed) {
-        return err_set(err, QUIRE_INVALID, -1, "--quantization %s: %s is packed; pack the model that it was made of again, with this flag",
-                       asked, model_file_path(f));
-    }
-    if (quant_is(f) || !is_float(d->weight_type)) {
         return err_set(
             err, QUIRE_INVALID, -1,
-            "--quantization %s: %s is %s, and nothing is quantised twice; take the model of 16 bits that it was made of, or leave the "
-            "flag out",
-            asked, model_file_path(f), kind);
+            "--quantization %s: %s is packed; pack the model that it was made of again, with this flag",
+            asked, model_file_path(f));
+    }
+    if (quant_is(f) || !is_float(d->weight_type)) {
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--quantization %s: %s is %s, and nothing is quantised twice; take the model of 16 "
+                       "bits that it was made of, or leave the "
+                       "flag out",
+                       asked, model_file_path(f), kind);
     }
     d->quantise_to = row->to;
     return QUIRE_OK;
@@ -216,7 +234,8 @@ static void note_bad(quantise_job *job, int64_t row) {
     }
 }
 
-/* Codes with one scale, by which the largest becomes E4M3's largest. Returns the scale: 1 for a row that is 0, or too small for one. */
+/* Codes with one scale, by which the largest becomes E4M3's largest. Returns the scale: 1
+ * for a row that is 0, or too small for one. */
 static float quantise_e4m3(const float *x, int64_t n, uint8_t *codes) {
     float largest = 0.0f;
     for (int64_t i = 0; i < n; i++) {
@@ -235,7 +254,9 @@ static void quantise_rows(void *context, int32_t task, int32_t worker) {
     const int64_t n = w->dims[1], end = (int64_t)(task + 1) * TASK_ROWS;
     float *x = job->scratch + (int64_t)worker * n;
     for (int64_t r = (int64_t)task * TASK_ROWS; r < end && r < w->dims[0]; r++) {
-        (void)quant_dequantise(w->type, (const uint8_t *)w->data + (size_t)r * row_bytes(w->type, n), (size_t)n, x); /* floats */
+        /* floats */
+        (void)quant_dequantise(w->type, (const uint8_t *)w->data + (size_t)r * row_bytes(w->type, n),
+                               (size_t)n, x);
         uint8_t *to = job->blocks + (size_t)r * row_bytes(job->type, n);
         if (!is_usable(x, n)) {
             note_bad(job, r);
@@ -256,7 +277,8 @@ static quire_err run_job(loader *l, quantise_job *job) {
     size_t n;
     job->scratch = size_mul(n_workers, (size_t)w->dims[1], &n) ? mem_new(n, sizeof *job->scratch) : NULL;
     if (job->scratch == NULL) {
-        return err_set(l->err, QUIRE_NO_MEMORY, -1, "%s: tensor %s: out of memory", model_file_path(l->file), w->name);
+        return err_set(l->err, QUIRE_NO_MEMORY, -1, "%s: tensor %s: out of memory", model_file_path(l->file),
+                       w->name);
     }
     job->first_bad = w->dims[0];
     if (has_threads) {
@@ -268,8 +290,10 @@ static quire_err run_job(loader *l, quantise_job *job) {
     mem_free(job->scratch);
     if (job->first_bad < w->dims[0]) {
         return err_set(l->err, QUIRE_BAD_FILE, -1,
-                       "%s: tensor %s: row %lld has an element that is infinite, no number or over %g: it cannot be quantised to %s",
-                       model_file_path(l->file), w->name, (long long)job->first_bad, (double)QUANTISE_LARGEST, dtype_flag_name(job->type));
+                       "%s: tensor %s: row %lld has an element that is infinite, no number or over %g: it "
+                       "cannot be quantised to %s",
+                       model_file_path(l->file), w->name, (long long)job->first_bad, (double)QUANTISE_LARGEST,
+                       dtype_flag_name(job->type));
     }
     return QUIRE_OK;
 }
@@ -305,19 +329,21 @@ static void show_quantised(const quantise_job *job, size_t n_bytes, tensor_view 
 quire_err quantise_matrix(loader *l, matrix_use use, tensor_view *w, quantised *out) {
     const dtype type = quantise_type(l->quantise_to, use, w->type, w->dims[1]);
     *out = (quantised){.type = w->type};
-    if (type == w->type || type == DTYPE_I8 || w->packing != 0) { /* int8: the backend rounds, as under --compute int8 */
+    /* int8: the backend rounds, as under --compute int8 */
+    if (type == w->type || type == DTYPE_I8 || w->packing != 0) {
         return QUIRE_OK;
     }
     if (w->dims[0] < 1 || w->dims[0] > INT32_MAX || w->dims[1] > INT32_MAX ||
         row_bytes(w->type, w->dims[1]) > w->n_bytes / (size_t)w->dims[0]) {
-        return err_set(l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s: its data is shorter than its shape says", model_file_path(l->file),
-                       w->name);
+        return err_set(l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s: its data is shorter than its shape says",
+                       model_file_path(l->file), w->name);
     }
     const size_t n_scales = type == DTYPE_F8_E4M3 ? (size_t)w->dims[0] * sizeof(float) : 0;
     const size_t n_bytes = (size_t)w->dims[0] * row_bytes(type, w->dims[1]); /* less than w has */
     uint8_t *memory = mem_new(n_scales + n_bytes, 1);
     if (memory == NULL) {
-        return err_set(l->err, QUIRE_NO_MEMORY, -1, "%s: tensor %s: out of memory", model_file_path(l->file), w->name);
+        return err_set(l->err, QUIRE_NO_MEMORY, -1, "%s: tensor %s: out of memory", model_file_path(l->file),
+                       w->name);
     }
     quantise_job job = {.w = w, .type = type, .blocks = memory + n_scales, .scales = (float *)(void *)memory};
     quire_err e = run_job(l, &job);

@@ -1,7 +1,10 @@
-/* Quantising while loading (--quantization): which type each matrix of a model of floats gets, and the making of its blocks, one tensor at
- * a time. The backend then reads them as those of a GGUF file of that type; FP8 as a checkpoint's with a scale for each channel.
+/* Quantising while loading (--quantization): which type each matrix of a model of floats
+ * gets, and the making of its blocks, one tensor at a time. The backend then reads them
+ * as those of a GGUF file of that type; FP8 as a checkpoint's with a scale for each
+ * channel.
  *
- * Norms, biases, routers, positions and other tables that llama.cpp's llama-quantize leaves alone stay as they are. */
+ * Norms, biases, routers, positions and other tables that llama.cpp's llama-quantize
+ * leaves alone stay as they are. */
 #ifndef MODEL_QUANTISE_LOAD_H
 #define MODEL_QUANTISE_LOAD_H
 
@@ -15,30 +18,37 @@ typedef enum matrix_use {
     MATRIX_KEPT     /* stays as it is */
 } matrix_use;
 
-/* Sets d->quantise_to by --quantization (model_file_quantise), once d says of what the weights are. names, root: as left_out.h has them.
- * QUIRE_INVALID: the file is of another kind than the flag says, or quantised already. */
-quire_err quantise_describe(const model_file *f, const arch_names *names, const char *root, model_desc *d, quire_error *err);
+/* Sets d->quantise_to by --quantization (model_file_quantise), once d says of what the
+ * weights are. names, root: as left_out.h has them. QUIRE_INVALID: the file is of another
+ * kind than the flag says, or quantised already. */
+quire_err quantise_describe(const model_file *f, const arch_names *names, const char *root, model_desc *d,
+                            quire_error *err);
 
-/* The type in which a matrix of type `from`, with rows of n elements, is loaded under model_desc.quantise_to; `from` itself: it stays as it
- * is. Where rows are no whole blocks of the type, one of smaller blocks takes its place, as in llama.cpp. */
+/* The type in which a matrix of type `from`, with rows of n elements, is loaded under
+ * model_desc.quantise_to; `from` itself: it stays as it is. Where rows are no whole
+ * blocks of the type, one of smaller blocks takes its place, as in llama.cpp. */
 dtype quantise_type(dtype to, matrix_use use, dtype from, int64_t n);
 
 /* What a file's tensor is by its name. names, root: as left_out.h has them. */
-matrix_use quantise_use_of(const model_file *f, const arch_names *names, const char *root, const tensor_view *t);
+matrix_use quantise_use_of(const model_file *f, const arch_names *names, const char *root,
+                           const tensor_view *t);
 /* Bytes of t's elements in a type, those of I8 and F8_E4M3 with a scale for each row. */
 int64_t quantise_bytes(const tensor_view *t, dtype type);
 
 /* A matrix that was quantised while it was loaded. */
 typedef struct quantised {
-    dtype type;            /* that it has now; its own where it stays as it is */
-    void *memory;          /* of its blocks, or codes and scales: freed with mem_free; NULL: it stays as it is */
+    dtype type; /* that it has now; its own where it stays as it is */
+    /* of its blocks, or codes and scales: freed with mem_free; NULL: it stays as it is */
+    void *memory;
     quant_matrix m;        /* of F8_E4M3 */
     row_rounding rounding; /* of the rows that it is multiplied with, under fp8 compute */
 } quantised;
 
-/* Quantises w, a matrix [n_out, n_in] of floats row by row, to the type that l->quantise_to gives such a use, on the backend's threads. *w
- * is then the view of the blocks, or of out->m, valid as long as *out. Where the matrix stays as it is w is unchanged. QUIRE_BAD_FILE names
- * the tensor and a row with an element that is not finite, or too large for scales; nothing is to be freed then. */
+/* Quantises w, a matrix [n_out, n_in] of floats row by row, to the type that
+ * l->quantise_to gives such a use, on the backend's threads. *w is then the view of the
+ * blocks, or of out->m, valid as long as *out. Where the matrix stays as it is w is
+ * unchanged. QUIRE_BAD_FILE names the tensor and a row with an element that is not
+ * finite, or too large for scales; nothing is to be freed then. */
 quire_err quantise_matrix(loader *l, matrix_use use, tensor_view *w, quantised *out);
 
 #endif

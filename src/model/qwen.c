@@ -1,13 +1,15 @@
-/* Qwen2 and 2.5: arXiv:2407.10671, 2412.15115: Llama with biases on q, k and v. Qwen3: arXiv:2505.09388: with norms over the heads of q and
- * k instead. Their mixtures of experts. The text of Qwen2-VL, 2.5-VL and 3-VL (arXiv:2409.12191), whose positions have three axes: without
- * an image one number. */
+/* Qwen2 and 2.5: arXiv:2407.10671, 2412.15115: Llama with biases on q, k and v. Qwen3:
+ * arXiv:2505.09388: with norms over the heads of q and k instead. Their mixtures of
+ * experts. The text of Qwen2-VL, 2.5-VL and 3-VL (arXiv:2409.12191), whose positions have
+ * three axes: without an image one number. */
 #include <string.h>
 
 #include "model/architectures.h"
 
 static const arch_names qwen_vl_names = {.left_out = {"visual"}};
 static const arch_names qwen3_vl_moe_names = {
-    .hf = {[W_EXPERT_GATE_UP] = "model.layers.%d.mlp.experts.gate_up_proj", [W_EXPERT_DOWN] = "model.layers.%d.mlp.experts.down_proj"},
+    .hf = {[W_EXPERT_GATE_UP] = "model.layers.%d.mlp.experts.gate_up_proj",
+           [W_EXPERT_DOWN] = "model.layers.%d.mlp.experts.down_proj"},
 };
 static const arch_names qwen2_moe_names = {
     .hf = {[W_SHARED_GATE] = "model.layers.%d.mlp.shared_expert.gate_proj",
@@ -16,7 +18,8 @@ static const arch_names qwen2_moe_names = {
            [W_SHARED_ROUTER] = "model.layers.%d.mlp.shared_expert_gate"},
 };
 
-/* Which layers have a window where the file lists none: those from max_window_layers on; the even ones before it; all. */
+/* Which layers have a window where the file lists none: those from max_window_layers on;
+ * the even ones before it; all. */
 typedef enum windowed { WINDOWED_LAST, WINDOWED_EVEN, WINDOWED_ALL } windowed;
 
 /* The published max_window_layers; GGUF files have theirs. */
@@ -35,9 +38,13 @@ static quire_err read_windows(const config *c, windowed which, model_desc *d) {
     TRY(config_window(c, &window));
     TRY(config_i32(c, NULL, "max_window_layers", &first));
     TRY(config_window_layers(c, d, 0, 0, is_window));
-    bool are_listed = config_has(c, NULL, "layer_types") || config_has(c, "attention.sliding_window_pattern", NULL);
+    bool are_listed =
+        config_has(c, NULL, "layer_types") || config_has(c, "attention.sliding_window_pattern", NULL);
     for (int32_t i = 0; i < d->n_layers; i++) {
-        bool has = which == WINDOWED_ALL ? true : are_listed ? is_window[i] : which == WINDOWED_EVEN ? i % 2 == 0 && i < first : i >= first;
+        bool has = which == WINDOWED_ALL    ? true
+                   : are_listed             ? is_window[i]
+                   : which == WINDOWED_EVEN ? i % 2 == 0 && i < first
+                                            : i >= first;
         config_set_window(d, i, has ? window : 0);
     }
     return QUIRE_OK;
@@ -61,7 +68,8 @@ static quire_err describe_qwen3(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* Layers that mlp_only_layers names, and all but each decoder_sparse_step-th, are dense. */
+/* Layers that mlp_only_layers names, and all but each decoder_sparse_step-th, are
+ * dense. */
 static quire_err read_dense(const config *c, model_desc *d, int32_t d_ff) {
     int32_t step = 1, only[DESC_MAX_LAYERS];
     size_t n;
@@ -98,7 +106,8 @@ static quire_err describe_qwen3_moe(const config *c, model_desc *d) {
     return describe_experts(c, d);
 }
 
-/* Published files have an expert's weights the other way round than those that transformers writes: their shape tells. */
+/* Published files have an expert's weights the other way round than those that
+ * transformers writes: their shape tells. */
 static bool are_transposed(const config *c, const model_desc *d) {
     const tensor_view *t = model_file_find(c->f, "model.language_model.layers.0.mlp.experts.gate_up_proj");
     return t == NULL || t->n_dims != 3 || t->dims[2] != d->d_model || t->dims[1] == d->d_model;
@@ -112,21 +121,29 @@ static quire_err describe_qwen3_vl_moe(const config *c, model_desc *d) {
 }
 
 /* The last row's; a GGUF file's are the logits of "yes" and "no". */
-static const score_head qwen3_scores = {.kind = POOLING_LAST, .gguf_kind = POOLING_LAST, .out = "score", .gguf_softmax = true};
+static const score_head qwen3_scores = {
+    .kind = POOLING_LAST, .gguf_kind = POOLING_LAST, .out = "score", .gguf_softmax = true};
 
 const arch arch_qwen2 = {.gguf = {"qwen2"}, .hf = {"Qwen2ForCausalLM"}, .describe = describe_qwen2};
 const arch arch_qwen2_vl = {.gguf = {"qwen2vl"},
                             .hf = {"Qwen2VLForConditionalGeneration", "Qwen2_5_VLForConditionalGeneration"},
                             .names = &qwen_vl_names,
                             .describe = describe_qwen2};
-const arch arch_qwen2_moe = {
-    .gguf = {"qwen2moe"}, .hf = {"Qwen2MoeForCausalLM"}, .names = &qwen2_moe_names, .describe = describe_qwen2_moe};
+const arch arch_qwen2_moe = {.gguf = {"qwen2moe"},
+                             .hf = {"Qwen2MoeForCausalLM"},
+                             .names = &qwen2_moe_names,
+                             .describe = describe_qwen2_moe};
 const arch arch_qwen3 = {.gguf = {"qwen3"},
                          .hf = {"Qwen3ForCausalLM", "Qwen3Model", "Qwen3ForSequenceClassification"},
                          .describe = describe_qwen3,
                          .scores = &qwen3_scores};
-const arch arch_qwen3_vl = {
-    .gguf = {"qwen3vl"}, .hf = {"Qwen3VLForConditionalGeneration"}, .names = &qwen_vl_names, .describe = describe_qwen3};
-const arch arch_qwen3_vl_moe = {
-    .gguf = {"qwen3vlmoe"}, .hf = {"Qwen3VLMoeForConditionalGeneration"}, .names = &qwen3_vl_moe_names, .describe = describe_qwen3_vl_moe};
-const arch arch_qwen3_moe = {.gguf = {"qwen3moe"}, .hf = {"Qwen3MoeForCausalLM"}, .describe = describe_qwen3_moe};
+const arch arch_qwen3_vl = {.gguf = {"qwen3vl"},
+                            .hf = {"Qwen3VLForConditionalGeneration"},
+                            .names = &qwen_vl_names,
+                            .describe = describe_qwen3};
+const arch arch_qwen3_vl_moe = {.gguf = {"qwen3vlmoe"},
+                                .hf = {"Qwen3VLMoeForConditionalGeneration"},
+                                .names = &qwen3_vl_moe_names,
+                                .describe = describe_qwen3_vl_moe};
+const arch arch_qwen3_moe = {
+    .gguf = {"qwen3moe"}, .hf = {"Qwen3MoeForCausalLM"}, .describe = describe_qwen3_moe};

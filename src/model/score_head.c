@@ -1,5 +1,5 @@
-/* Heads of scores: cross-encoders, which read a pair of texts at once and give it a score, or one for each label (Nogueira and Cho 2019,
- * arXiv:1901.04085). */
+/* Heads of scores: cross-encoders, which read a pair of texts at once and give it a
+ * score, or one for each label (Nogueira and Cho 2019, arXiv:1901.04085). */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +14,8 @@ bool score_head_is(const config *c) {
 
 /* A product, whose bias the file may have. */
 static quire_err add_dense(const config *c, const char *name, int32_t n_out, row_function f, model_desc *d) {
-    pooled_step step = {.kind = POOLED_DENSE, .n_in = desc_pooled_width(d), .n_out = n_out, .f = f, .may_have_bias = true};
+    pooled_step step = {
+        .kind = POOLED_DENSE, .n_in = desc_pooled_width(d), .n_out = n_out, .f = f, .may_have_bias = true};
     (void)snprintf(step.name, sizeof step.name, "%s", name);
     return pooling_add_step(c, &step, d);
 }
@@ -31,16 +32,19 @@ static quire_err add_out(const config *c, const char *name, row_function f, mode
     (void)snprintf(tensor, sizeof tensor, "%s.weight", name);
     int32_t n_scores = config_matrix_rows(c, model_file_find(c->f, tensor));
     if (n_scores == 0) {
-        return err_set(c->err, QUIRE_BAD_FILE, -1, "%s: tensor %s, which gives the scores, is missing or no matrix", model_file_path(c->f),
-                       tensor);
+        return err_set(c->err, QUIRE_BAD_FILE, -1,
+                       "%s: tensor %s, which gives the scores, is missing or no matrix",
+                       model_file_path(c->f), tensor);
     }
     d->pooling.n_scores = n_scores;
     return add_dense(c, name, d->pooling.n_scores, f, d);
 }
 
-/* The function that sentence-transformers was told to use on the scores. Without one they are as the head gives them. */
+/* The function that sentence-transformers was told to use on the scores. Without one they
+ * are as the head gives them. */
 static quire_err read_function(const config *c, row_function *out) {
-    static const char *const keys[] = {"sentence_transformers.activation_fn", "sbert_ce_default_activation_function"};
+    static const char *const keys[] = {"sentence_transformers.activation_fn",
+                                       "sbert_ce_default_activation_function"};
     str name = {0};
     *out = ROW_PLAIN;
     for (size_t i = 0; i < sizeof keys / sizeof *keys && name.n == 0; i++) {
@@ -52,10 +56,10 @@ static quire_err read_function(const config *c, row_function *out) {
         return QUIRE_OK;
     }
     bool is_plain = name.n == 0 || (str_begins(name, "torch.nn.") && str_ends(name, ".Identity"));
-    return is_plain
-               ? QUIRE_OK
-               : err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: activation_fn %.*s is not supported; Sigmoid and Identity of torch.nn are",
-                         model_file_path(c->f), (int)(name.n < 60 ? name.n : 60), name.p);
+    return is_plain ? QUIRE_OK
+                    : err_set(c->err, QUIRE_UNSUPPORTED, -1,
+                              "%s: activation_fn %.*s is not supported; Sigmoid and Identity of torch.nn are",
+                              model_file_path(c->f), (int)(name.n < 60 ? name.n : 60), name.p);
 }
 
 /* ModernBERT's config chooses what the head reads, and its function. */
@@ -78,12 +82,16 @@ static quire_err describe_gguf(const config *c, const score_head *head, model_de
     bool has_dense = model_file_find(c->f, "cls.weight") != NULL;
     d->pooling.kind = head->gguf_kind;
     if (head->dense != NULL && !has_dense) { /* conversions of BERT leave its pooler out */
-        return config_bad(c, "cls.weight", "is missing: scores go through this dense layer, which the conversion has left out");
+        return config_bad(
+            c, "cls.weight",
+            "is missing: scores go through this dense layer, which the conversion has left out");
     }
     TRY(has_dense ? add_dense(c, "cls", d->d_model, head->f, d) : QUIRE_OK);
     TRY(model_file_find(c->f, "cls.norm.weight") != NULL ? add_norm(c, "cls.norm", d) : QUIRE_OK);
     TRY(add_out(c, "cls.output", ROW_PLAIN, d));
-    return head->gguf_softmax && d->pooling.n_scores > 1 ? pooling_add_step(c, &(pooled_step){.kind = POOLED_SOFTMAX}, d) : QUIRE_OK;
+    return head->gguf_softmax && d->pooling.n_scores > 1
+               ? pooling_add_step(c, &(pooled_step){.kind = POOLED_SOFTMAX}, d)
+               : QUIRE_OK;
 }
 
 quire_err score_head_describe(const config *c, const score_head *head, model_desc *d) {
@@ -95,7 +103,8 @@ quire_err score_head_describe(const config *c, const score_head *head, model_des
         return describe_gguf(c, head, d);
     }
     if (d->pooling.kind != POOLING_NONE) {
-        return config_unsupported(c, "modules.json names a pooling, and config.json a head of scores: this is not supported");
+        return config_unsupported(
+            c, "modules.json names a pooling, and config.json a head of scores: this is not supported");
     }
     d->pooling.kind = head->kind;
     d->no_head = true;

@@ -5,7 +5,8 @@
 
 #define MODEL_ROOT "model."
 
-/* GGUF has one name for a role in all architectures. NULL under Hugging Face: Llama has no such weight. */
+/* GGUF has one name for a role in all architectures. NULL under Hugging Face: Llama has
+ * no such weight. */
 static const weight_name usual[N_WEIGHT_ROLES] = {
     [W_TOKENS] = {"token_embd", "model.embed_tokens"},
     [W_POSITIONS] = {"position_embd", NULL},
@@ -21,10 +22,10 @@ static const weight_name usual[N_WEIGHT_ROLES] = {
     [W_Q_NORM] = {"blk.%d.attn_q_norm", "model.layers.%d.self_attn.q_norm"},
     [W_K_NORM] = {"blk.%d.attn_k_norm", "model.layers.%d.self_attn.k_norm"},
     [W_SINKS] = {"blk.%d.attn_sinks", "model.layers.%d.self_attn.sinks"},
-    [W_K_SCALE] = {NO_WEIGHT,
-                   "model.layers.%d.self_attn.k_proj.k_scale|model.layers.%d.self_attn.k_scale|model.layers.%d.self_attn.attn.k_scale"},
-    [W_V_SCALE] = {NO_WEIGHT,
-                   "model.layers.%d.self_attn.v_proj.v_scale|model.layers.%d.self_attn.v_scale|model.layers.%d.self_attn.attn.v_scale"},
+    [W_K_SCALE] = {NO_WEIGHT, "model.layers.%d.self_attn.k_proj.k_scale|model.layers.%d.self_attn.k_scale|"
+                              "model.layers.%d.self_attn.attn.k_scale"},
+    [W_V_SCALE] = {NO_WEIGHT, "model.layers.%d.self_attn.v_proj.v_scale|model.layers.%d.self_attn.v_scale|"
+                              "model.layers.%d.self_attn.attn.v_scale"},
     [W_O] = {"blk.%d.attn_output", "model.layers.%d.self_attn.o_proj"},
     [W_ATTN_POST_NORM] = {"blk.%d.post_attention_norm", NULL},
     [W_FFN_NORM] = {"blk.%d.ffn_norm", "model.layers.%d.post_attention_layernorm"},
@@ -63,8 +64,8 @@ weight_name weight_name_at(weight_name name, int32_t layer, int32_t i, char memo
     if (second == NULL) {
         return name;
     }
-    (void)snprintf(memory, WEIGHT_NAME_BYTES, "%.*s%d%.*s%d%s", (int)(first - name.hf), name.hf, (int)layer, (int)(second - first - 2),
-                   first + 2, (int)i, second + 2);
+    (void)snprintf(memory, WEIGHT_NAME_BYTES, "%.*s%d%.*s%d%s", (int)(first - name.hf), name.hf, (int)layer,
+                   (int)(second - first - 2), first + 2, (int)i, second + 2);
     return (weight_name){name.gguf, memory};
 }
 

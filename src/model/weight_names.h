@@ -1,12 +1,14 @@
-/* The names of weights: a role in a decoder, and what GGUF files and Hugging Face checkpoints call it. */
+/* The names of weights: a role in a decoder, and what GGUF files and Hugging Face
+ * checkpoints call it. */
 #ifndef MODEL_WEIGHT_NAMES_H
 #define MODEL_WEIGHT_NAMES_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A weight's two names, without ".weight"; %d is the layer. Alternatives have '|' between them. "model." at the beginning of an hf name
- * stands for wherever the file has its text model. */
+/* A weight's two names, without ".weight"; %d is the layer. Alternatives have '|' between
+ * them. "model." at the beginning of an hf name stands for wherever the file has its text
+ * model. */
 typedef struct weight_name {
     const char *gguf, *hf;
 } weight_name;
@@ -52,13 +54,15 @@ typedef enum weight_role {
     N_WEIGHT_ROLES
 } weight_role;
 
-/* What an architecture names otherwise than Llama does. NULL: as Llama; NO_WEIGHT: it has none. */
+/* What an architecture names otherwise than Llama does. NULL: as Llama; NO_WEIGHT: it has
+ * none. */
 #define MAX_LEFT_OUT_NAMES 4
 
 typedef struct arch_names {
     const char *gguf[N_WEIGHT_ROLES], *hf[N_WEIGHT_ROLES];
-    /* What its checkpoints hold beside it and nothing here reads: masks that follow from the model, heads for training. The beginnings of
-     * names, up to a dot; "model." and %d as above. */
+    /* What its checkpoints hold beside it and nothing here reads: masks that follow from
+     * the model, heads for training. The beginnings of names, up to a dot; "model." and
+     * %d as above. */
     const char *left_out[MAX_LEFT_OUT_NAMES];
 } arch_names;
 
@@ -66,12 +70,12 @@ typedef struct arch_names {
 
 /* The names of a role. names NULL: Llama's. */
 weight_name weight_name_of(const arch_names *names, weight_role role);
-/* The name of the i-th of several weights of a layer: an expert's, a head's. The second %d of the checkpoint's name is i; *memory holds it.
- */
+/* The name of the i-th of several weights of a layer: an expert's, a head's. The second
+ * %d of the checkpoint's name is i; *memory holds it. */
 #define WEIGHT_NAME_BYTES 160
 weight_name weight_name_at(weight_name name, int32_t layer, int32_t i, char memory[WEIGHT_NAME_BYTES]);
-/* Whether a tensor's name begins as a pattern, or one of its alternatives, up to its end or a dot. %d is any number; root: what "model." is
- * in the file (find_weight.h). */
+/* Whether a tensor's name begins as a pattern, or one of its alternatives, up to its end
+ * or a dot. %d is any number; root: what "model." is in the file (find_weight.h). */
 bool weight_is_named(const char *root, const char *pattern, const char *name);
 /* Whether the architecture has such a weight at all. */
 bool weight_role_is(const arch_names *names, weight_role role);

@@ -11,32 +11,54 @@
 /* ---- choices ---- */
 
 const flag_choice choices_compute[] = {
-    {"auto", NULL, QUIRE_COMPUTE_AUTO}, {"f32", NULL, QUIRE_COMPUTE_F32},   {"float32", NULL, QUIRE_COMPUTE_F32},
-    {"float", NULL, QUIRE_COMPUTE_F32}, {"bf16", NULL, QUIRE_COMPUTE_BF16}, {"bfloat16", NULL, QUIRE_COMPUTE_BF16},
-    {"int8", NULL, QUIRE_COMPUTE_INT8}, {"fp8", NULL, QUIRE_COMPUTE_FP8},   {0},
+    {"auto", NULL, QUIRE_COMPUTE_AUTO},
+    {"f32", NULL, QUIRE_COMPUTE_F32},
+    {"float32", NULL, QUIRE_COMPUTE_F32},
+    {"float", NULL, QUIRE_COMPUTE_F32},
+    {"bf16", NULL, QUIRE_COMPUTE_BF16},
+    {"bfloat16", NULL, QUIRE_COMPUTE_BF16},
+    {"int8", NULL, QUIRE_COMPUTE_INT8},
+    {"fp8", NULL, QUIRE_COMPUTE_FP8},
+    {0},
 };
 const flag_choice choices_kv_dtype[] = {
-    {"auto", NULL, QUIRE_KV_AUTO},    {"f32", NULL, QUIRE_KV_F32},       {"float32", NULL, QUIRE_KV_F32},
-    {"f16", NULL, QUIRE_KV_F16},      {"float16", NULL, QUIRE_KV_F16},   {"half", NULL, QUIRE_KV_F16},
-    {"bf16", NULL, QUIRE_KV_BF16},    {"bfloat16", NULL, QUIRE_KV_BF16}, {"fp8_e4m3", NULL, QUIRE_KV_FP8_E4M3},
-    {"fp8", NULL, QUIRE_KV_FP8_E4M3}, {"int8", NULL, QUIRE_KV_INT8},     {"q8_0", NULL, QUIRE_KV_INT8},
-    {"int4", NULL, QUIRE_KV_INT4},    {"q4_0", NULL, QUIRE_KV_INT4},     {0},
+    {"auto", NULL, QUIRE_KV_AUTO},
+    {"f32", NULL, QUIRE_KV_F32},
+    {"float32", NULL, QUIRE_KV_F32},
+    {"f16", NULL, QUIRE_KV_F16},
+    {"float16", NULL, QUIRE_KV_F16},
+    {"half", NULL, QUIRE_KV_F16},
+    {"bf16", NULL, QUIRE_KV_BF16},
+    {"bfloat16", NULL, QUIRE_KV_BF16},
+    {"fp8_e4m3", NULL, QUIRE_KV_FP8_E4M3},
+    {"fp8", NULL, QUIRE_KV_FP8_E4M3},
+    {"int8", NULL, QUIRE_KV_INT8},
+    {"q8_0", NULL, QUIRE_KV_INT8},
+    {"int4", NULL, QUIRE_KV_INT4},
+    {"q4_0", NULL, QUIRE_KV_INT4},
+    {0},
 };
-const flag_choice choices_prefix_cache[] = {
-    {"none", NULL, QUIRE_PREFIX_CACHE_NONE}, {"page", NULL, QUIRE_PREFIX_CACHE_PAGE}, {"token", NULL, QUIRE_PREFIX_CACHE_TOKEN}, {0}};
-const flag_choice choices_schedule[] = {{"auto", NULL, QUIRE_SCHEDULE_AUTO},         {"fcfs", NULL, QUIRE_SCHEDULE_FCFS},
-                                        {"priority", NULL, QUIRE_SCHEDULE_PRIORITY}, {"prefix", NULL, QUIRE_SCHEDULE_PREFIX},
-                                        {"fair", NULL, QUIRE_SCHEDULE_FAIR},         {0}};
-const flag_choice choices_preemption[] = {
-    {"auto", NULL, QUIRE_PREEMPTION_AUTO}, {"recompute", NULL, QUIRE_PREEMPTION_RECOMPUTE}, {"swap", NULL, QUIRE_PREEMPTION_SWAP}, {0}};
+const flag_choice choices_prefix_cache[] = {{"none", NULL, QUIRE_PREFIX_CACHE_NONE},
+                                            {"page", NULL, QUIRE_PREFIX_CACHE_PAGE},
+                                            {"token", NULL, QUIRE_PREFIX_CACHE_TOKEN},
+                                            {0}};
+const flag_choice choices_schedule[] = {
+    {"auto", NULL, QUIRE_SCHEDULE_AUTO},         {"fcfs", NULL, QUIRE_SCHEDULE_FCFS},
+    {"priority", NULL, QUIRE_SCHEDULE_PRIORITY}, {"prefix", NULL, QUIRE_SCHEDULE_PREFIX},
+    {"fair", NULL, QUIRE_SCHEDULE_FAIR},         {0}};
+const flag_choice choices_preemption[] = {{"auto", NULL, QUIRE_PREEMPTION_AUTO},
+                                          {"recompute", NULL, QUIRE_PREEMPTION_RECOMPUTE},
+                                          {"swap", NULL, QUIRE_PREEMPTION_SWAP},
+                                          {0}};
 const flag_choice choices_eviction[] = {{"lru", NULL, QUIRE_EVICTION_LRU},
                                         {"lfu", NULL, QUIRE_EVICTION_LFU},
                                         {"gdsf", NULL, QUIRE_EVICTION_GDSF},
                                         {"learned", NULL, QUIRE_EVICTION_LEARNED},
                                         {0}};
-const flag_choice choices_isa[] = {{"auto", "auto", 0},     {"plain", "plain", 0}, {"avx2", "avx2", 0},
-                                   {"avx512", "avx512", 0}, {"amx", "amx", 0},     {"avx512bf16", "avx512bf16", 0},
-                                   {"neon", "neon", 0},     {"i8mm", "i8mm", 0},   {0}};
+const flag_choice choices_isa[] = {
+    {"auto", "auto", 0},     {"plain", "plain", 0}, {"avx2", "avx2", 0},
+    {"avx512", "avx512", 0}, {"amx", "amx", 0},     {"avx512bf16", "avx512bf16", 0},
+    {"neon", "neon", 0},     {"i8mm", "i8mm", 0},   {0}};
 static const flag_choice quantizations[] = {
     {"q8_0", "q8_0", 0},
     {"q6_k", "q6_k", 0},
@@ -58,260 +80,289 @@ static const flag_choice quantizations[] = {
     {"bitsandbytes", "published:bitsandbytes", 0},
     {0},
 };
-static const flag_choice message_tokens[] = {{"plain", NULL, QUIRE_MESSAGE_TOKENS_PLAIN}, {"parse", NULL, QUIRE_MESSAGE_TOKENS_PARSE}, {0}};
-static const flag_choice tier_writes[] = {{"evict", NULL, QUIRE_TIER_WRITE_EVICT}, {"through", NULL, QUIRE_TIER_WRITE_THROUGH}, {0}};
+static const flag_choice message_tokens[] = {
+    {"plain", NULL, QUIRE_MESSAGE_TOKENS_PLAIN}, {"parse", NULL, QUIRE_MESSAGE_TOKENS_PARSE}, {0}};
+static const flag_choice tier_writes[] = {
+    {"evict", NULL, QUIRE_TIER_WRITE_EVICT}, {"through", NULL, QUIRE_TIER_WRITE_THROUGH}, {0}};
 static const flag_choice cache_on[] = {{"token", NULL, QUIRE_PREFIX_CACHE_TOKEN}, {0}};
 static const flag_choice cache_off[] = {{"none", NULL, QUIRE_PREFIX_CACHE_NONE}, {0}};
 static const flag_choice additional[] = {
     {"closed", NULL, QUIRE_JSON_PROPERTIES_CLOSED}, {"schema", NULL, QUIRE_JSON_PROPERTIES_SCHEMA}, {0}};
-static const flag_choice spaces[] = {
-    {"compact", NULL, QUIRE_JSON_SPACE_COMPACT}, {"lines", NULL, QUIRE_JSON_SPACE_LINES}, {"any", NULL, QUIRE_JSON_SPACE_ANY}, {0}};
+static const flag_choice spaces[] = {{"compact", NULL, QUIRE_JSON_SPACE_COMPACT},
+                                     {"lines", NULL, QUIRE_JSON_SPACE_LINES},
+                                     {"any", NULL, QUIRE_JSON_SPACE_ANY},
+                                     {0}};
 static const flag_choice compact[] = {{"compact", NULL, QUIRE_JSON_SPACE_COMPACT}, {0}};
-static const flag_choice on_or_off[] = {{"on", NULL, QUIRE_JUMP_FORWARD_ON}, {"off", NULL, QUIRE_JUMP_FORWARD_OFF}, {0}};
+static const flag_choice on_or_off[] = {
+    {"on", NULL, QUIRE_JUMP_FORWARD_ON}, {"off", NULL, QUIRE_JUMP_FORWARD_OFF}, {0}};
 
 /* ---- the model ---- */
 
 const flag flags_model[] = {
-    {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, a packed model, builtin, ORG/NAME", FLAG_TEXT, AT(model),
-     .text = "builtin"},
+    {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, a packed model, builtin, ORG/NAME",
+     FLAG_TEXT, AT(model), .text = "builtin"},
     {0},
 };
 const flag flags_overrides[] = {
-    {"--hf-overrides", "JSON", "an object merged into config.json: {\"max_position_embeddings\":8192}", FLAG_TEXT, AT(hf_overrides),
-     .rare = true},
-    {"--override-kv", "KEY=TYPE:VALUE", "set a key of a GGUF file; int, float, bool, str or arr; several with commas (repeatable)",
-     FLAG_LIST, AT(override_kv), .rare = true},
+    {"--hf-overrides", "JSON", "an object merged into config.json: {\"max_position_embeddings\":8192}",
+     FLAG_TEXT, AT(hf_overrides), .rare = true},
+    {"--override-kv", "KEY=TYPE:VALUE",
+     "set a key of a GGUF file; int, float, bool, str or arr; several with commas (repeatable)", FLAG_LIST,
+     AT(override_kv), .rare = true},
     {0},
 };
 const flag flags_generation_config[] = {
-    {"--generation-config", "auto|none|PATH", "where sampling defaults come from; auto: the model's own files", FLAG_TEXT,
-     AT(generation_config), .text = "auto"},
+    {"--generation-config", "auto|none|PATH",
+     "where sampling defaults come from; auto: the model's own files", FLAG_TEXT, AT(generation_config),
+     .text = "auto"},
     {0},
 };
 const flag flags_tokenizer[] = {
-    {"--tokenizer", "PATH", "a tokenizer to use instead of the model's: a directory, or a file of any format", FLAG_TEXT, AT(tokenizer),
-     .rare = true},
+    {"--tokenizer", "PATH", "a tokenizer to use instead of the model's: a directory, or a file of any format",
+     FLAG_TEXT, AT(tokenizer), .rare = true},
     {0},
 };
 const flag flags_template_text[] = {
-    {"--chat-template", "TEXT", "a Jinja template to use instead of the model's", FLAG_TEXT, AT(chat_template)},
+    {"--chat-template", "TEXT", "a Jinja template to use instead of the model's", FLAG_TEXT,
+     AT(chat_template)},
     {0},
 };
 const flag flags_message_tokens[] = {
-    {"--special-tokens-in-messages", NULL, "a special token's text in a chat message: plain text, or parsed as the token", FLAG_CHOICE,
+    {"--special-tokens-in-messages", NULL,
+     "a special token's text in a chat message: plain text, or parsed as the token", FLAG_CHOICE,
      AT(special_tokens_in_messages), .choices = message_tokens, .rare = true},
     {0},
 };
 const flag flags_answers[] = {
-    {"--tool-call-parser", "NAME", "format of tool calls: auto (by the chat template), none, or one of docs/tools.md", FLAG_TEXT,
+    {"--tool-call-parser", "NAME",
+     "format of tool calls: auto (by the chat template), none, or one of docs/tools.md", FLAG_TEXT,
      AT(tool_call_parser), .text = "auto", .rare = true},
-    {"--reasoning-parser", "NAME", "format of reasoning: auto (by the chat template), none, or one of docs/tools.md", FLAG_TEXT,
+    {"--reasoning-parser", "NAME",
+     "format of reasoning: auto (by the chat template), none, or one of docs/tools.md", FLAG_TEXT,
      AT(reasoning_parser), .text = "auto", .rare = true},
     {0},
 };
 const flag flags_attention[] = {
-    {"--mask-mod", "TEXT", "which keys a query sees besides the model's mask: 'q_idx - kv_idx < 64'", FLAG_TEXT, AT(mask_mod),
-     .rare = true},
-    {"--score-mod", "TEXT", "how attention scores change: 'score + slope[h] * (kv_idx - q_idx)'", FLAG_TEXT, AT(score_mod), .rare = true},
-    {"--attention-arrays", "FILE", "an .npz file with the arrays that --mask-mod and --score-mod name", FLAG_TEXT, AT(attention_arrays),
-     .rare = true},
+    {"--mask-mod", "TEXT", "which keys a query sees besides the model's mask: 'q_idx - kv_idx < 64'",
+     FLAG_TEXT, AT(mask_mod), .rare = true},
+    {"--score-mod", "TEXT", "how attention scores change: 'score + slope[h] * (kv_idx - q_idx)'", FLAG_TEXT,
+     AT(score_mod), .rare = true},
+    {"--attention-arrays", "FILE", "an .npz file with the arrays that --mask-mod and --score-mod name",
+     FLAG_TEXT, AT(attention_arrays), .rare = true},
     {0},
 };
 
 /* ---- numbers ---- */
 
-#define ROW_QUANTIZATION                                                                                                                   \
-    {                                                                                                                                      \
-        "--quantization", NULL, "quantise 16-bit weights while loading", FLAG_NAME, AT(quantization),                                      \
-            .choices = quantizations, .others = "what the file is already, without effect"                                                 \
+#define ROW_QUANTIZATION                                                                                     \
+    {                                                                                                        \
+        "--quantization", NULL, "quantise 16-bit weights while loading", FLAG_NAME, AT(quantization),        \
+            .choices = quantizations, .others = "what the file is already, without effect"                   \
     }
 const flag flags_compute[] = {
-    {"--compute --dtype", NULL, "how matrix products are computed", FLAG_CHOICE, AT(compute), .choices = choices_compute},
+    {"--compute --dtype", NULL, "how matrix products are computed", FLAG_CHOICE, AT(compute),
+     .choices = choices_compute},
     ROW_QUANTIZATION,
     {0},
 };
 const flag flags_quantization[] = {ROW_QUANTIZATION, {0}};
 const flag flags_kv_dtype[] = {
-    {"--kv-dtype --kv-cache-dtype -ctk --cache-type-k", NULL, "type of stored keys and values", FLAG_CHOICE, AT(kv_dtype),
-     .choices = choices_kv_dtype},
+    {"--kv-dtype --kv-cache-dtype -ctk --cache-type-k", NULL, "type of stored keys and values", FLAG_CHOICE,
+     AT(kv_dtype), .choices = choices_kv_dtype},
     {0},
 };
 const flag flags_kv_values[] = {
-    {"--cache-type-v -ctv", NULL, "type of stored values; auto: as keys", FLAG_CHOICE, AT(kv_dtype_values), .choices = choices_kv_dtype,
-     .rare = true},
+    {"--cache-type-v -ctv", NULL, "type of stored values; auto: as keys", FLAG_CHOICE, AT(kv_dtype_values),
+     .choices = choices_kv_dtype, .rare = true},
     {0},
 };
 
 /* ---- the prefix cache, the scheduler ---- */
 
 const flag flags_prefix_cache[] = {
-    {"--prefix-cache", NULL, "reuse the beginnings of earlier prompts, by token or by page", FLAG_CHOICE, AT(prefix_cache),
-     .choices = choices_prefix_cache, .number = QUIRE_PREFIX_CACHE_TOKEN},
-    {"--enable-prefix-caching --cache-prompt", NULL, "as --prefix-cache token", FLAG_SYNONYM, AT(prefix_cache), .choices = cache_on},
-    {"--no-enable-prefix-caching --no-cache-prompt", NULL, "as --prefix-cache none", FLAG_SYNONYM, AT(prefix_cache), .choices = cache_off},
+    {"--prefix-cache", NULL, "reuse the beginnings of earlier prompts, by token or by page", FLAG_CHOICE,
+     AT(prefix_cache), .choices = choices_prefix_cache, .number = QUIRE_PREFIX_CACHE_TOKEN},
+    {"--enable-prefix-caching --cache-prompt", NULL, "as --prefix-cache token", FLAG_SYNONYM,
+     AT(prefix_cache), .choices = cache_on},
+    {"--no-enable-prefix-caching --no-cache-prompt", NULL, "as --prefix-cache none", FLAG_SYNONYM,
+     AT(prefix_cache), .choices = cache_off},
     {0},
 };
 const flag flags_eviction[] = {
-    {"--eviction-policy", NULL, "which cached page is evicted first", FLAG_CHOICE, AT(eviction_policy), .choices = choices_eviction,
-     .rare = true},
+    {"--eviction-policy", NULL, "which cached page is evicted first", FLAG_CHOICE, AT(eviction_policy),
+     .choices = choices_eviction, .rare = true},
     {0},
 };
 const flag flags_audit[] = {
-    {"--audit", "FILE", "record live, reserved and wasted bytes at each allocation of pages", FLAG_TEXT, AT(audit), .rare = true},
+    {"--audit", "FILE", "record live, reserved and wasted bytes at each allocation of pages", FLAG_TEXT,
+     AT(audit), .rare = true},
     {0},
 };
 const flag flags_schedule[] = {
-    {"--schedule --scheduling-policy", NULL, "admission order; auto: fair if two keys or more, else fcfs", FLAG_CHOICE, AT(schedule),
-     .choices = choices_schedule},
+    {"--schedule --scheduling-policy", NULL, "admission order; auto: fair if two keys or more, else fcfs",
+     FLAG_CHOICE, AT(schedule), .choices = choices_schedule},
     {0},
 };
 const flag flags_schedule_lambda[] = {
-    {"--schedule-lambda", "N", "--schedule prefix: cached tokens that a second of waiting is worth", FLAG_PART, AT(schedule_lambda),
-     .minimum = 1e-9, .maximum = 1e9, .number = 500.0, .rare = true},
+    {"--schedule-lambda", "N", "--schedule prefix: cached tokens that a second of waiting is worth",
+     FLAG_PART, AT(schedule_lambda), .minimum = 1e-9, .maximum = 1e9, .number = 500.0, .rare = true},
     {0},
 };
 const flag flags_step_target[] = {
-    {"--step-target-ms", "MS", "longest step while streams decode; 0: no limit", FLAG_MILLISECONDS, AT(step_target_us), .minimum = 0,
-     .maximum = 1e7, .number = 100000, .rare = true},
+    {"--step-target-ms", "MS", "longest step while streams decode; 0: no limit", FLAG_MILLISECONDS,
+     AT(step_target_us), .minimum = 0, .maximum = 1e7, .number = 100000, .rare = true},
     {0},
 };
 
 /* ---- the machine ---- */
 
 const flag flags_isa[] = {
-    {"--isa", NULL, "instruction set of the kernels", FLAG_NAME, AT(isa), .choices = choices_isa, .text = "auto", .rare = true},
+    {"--isa", NULL, "instruction set of the kernels", FLAG_NAME, AT(isa), .choices = choices_isa,
+     .text = "auto", .rare = true},
     {0},
 };
 const flag flags_threads[] = {
-    {"--threads -t", "N", "compute threads; 0: one per core", FLAG_COUNT, AT(n_threads), .minimum = 0, .maximum = 1024},
+    {"--threads -t", "N", "compute threads; 0: one per core", FLAG_COUNT, AT(n_threads), .minimum = 0,
+     .maximum = 1024},
     {0},
 };
 const flag flags_cpu_bind[] = {
-    {"--cpu-bind", "WHERE", "pin threads to processors: none, auto (if they fill the cores), or a list: 0-3,8", FLAG_TEXT, AT(cpu_bind),
-     .text = "none", .rare = true},
+    {"--cpu-bind", "WHERE",
+     "pin threads to processors: none, auto (if they fill the cores), or a list: 0-3,8", FLAG_TEXT,
+     AT(cpu_bind), .text = "none", .rare = true},
     {0},
 };
 
 /* ---- text ---- */
 
 const flag flags_trust[] = {
-    {"--trust-request-attention", NULL, "let requests bring attention masks and score changes of their own (docs/attention.md)",
-     FLAG_SWITCH, AT(trust_request_attention), .rare = true},
-    {"--trust-request-chat-template", NULL, "let a request's chat_template be the text of a template", FLAG_SWITCH,
-     AT(trust_request_chat_template), .rare = true},
+    {"--trust-request-attention", NULL,
+     "let requests bring attention masks and score changes of their own (docs/attention.md)", FLAG_SWITCH,
+     AT(trust_request_attention), .rare = true},
+    {"--trust-request-chat-template", NULL, "let a request's chat_template be the text of a template",
+     FLAG_SWITCH, AT(trust_request_chat_template), .rare = true},
     {0},
 };
 const flag flags_answer_limits[] = {
-    {"--max-answer-bytes", "BYTES", "refuse requests whose answer could be larger than this as JSON; 0: none", FLAG_BYTES,
-     AT(max_answer_bytes), MOST_BYTES, .rare = true},
-    {"--max-tool-calls", "N", "most tool calls in one answer", FLAG_COUNT, AT(max_tool_calls), .minimum = 1, .maximum = 1024, .number = 16,
-     .rare = true},
-    {"--max-logprobs", "N", "most top_logprobs that a request may ask for", FLAG_COUNT, AT(max_logprobs), .minimum = 1, .maximum = 20,
-     .number = 20, .rare = true},
+    {"--max-answer-bytes", "BYTES", "refuse requests whose answer could be larger than this as JSON; 0: none",
+     FLAG_BYTES, AT(max_answer_bytes), MOST_BYTES, .rare = true},
+    {"--max-tool-calls", "N", "most tool calls in one answer", FLAG_COUNT, AT(max_tool_calls), .minimum = 1,
+     .maximum = 1024, .number = 16, .rare = true},
+    {"--max-logprobs", "N", "most top_logprobs that a request may ask for", FLAG_COUNT, AT(max_logprobs),
+     .minimum = 1, .maximum = 20, .number = 20, .rare = true},
     {0},
 };
 const flag flags_text[] = {
-    {"--json-additional-properties", NULL, "unlisted properties in JSON answers: none, or as the schema allows", FLAG_CHOICE,
+    {"--json-additional-properties", NULL,
+     "unlisted properties in JSON answers: none, or as the schema allows", FLAG_CHOICE,
      AT(json_additional_properties), .choices = additional, .rare = true},
-    {"--json-whitespace", NULL, "white space in JSON answers; lines: a space, or a line break and indentation", FLAG_CHOICE,
+    {"--json-whitespace", NULL,
+     "white space in JSON answers; lines: a space, or a line break and indentation", FLAG_CHOICE,
      AT(json_whitespace), .choices = spaces, .number = QUIRE_JSON_SPACE_LINES, .rare = true},
-    {"--guided-decoding-disable-any-whitespace", NULL, "as --json-whitespace compact", FLAG_SYNONYM, AT(json_whitespace),
-     .choices = compact},
-    {"--jump-forward", NULL, "compute the tokens that a grammar forces together; answers are the same", FLAG_CHOICE, AT(jump_forward),
-     .choices = on_or_off, .rare = true},
-    {"--text-threads", "N", "threads that tokenise and render templates; 0: what compute leaves, at least 2", FLAG_COUNT,
-     AT(n_text_threads), .minimum = 0, .maximum = 64, .rare = true},
-    {"--rule-memory-bytes", "BYTES", "memory for the grammar states of all requests", FLAG_BYTES, AT(rule_bytes), .minimum = MiB,
-     MOST_BYTES, .number = 256 * MiB, .rare = true},
-    {"--text-cache-bytes", "BYTES", "host memory for the token ids of conversations; 0: none", FLAG_BYTES, AT(text_cache_bytes), MOST_BYTES,
-     .number = 64 * MiB, .rare = true},
+    {"--guided-decoding-disable-any-whitespace", NULL, "as --json-whitespace compact", FLAG_SYNONYM,
+     AT(json_whitespace), .choices = compact},
+    {"--jump-forward", NULL, "compute the tokens that a grammar forces together; answers are the same",
+     FLAG_CHOICE, AT(jump_forward), .choices = on_or_off, .rare = true},
+    {"--text-threads", "N", "threads that tokenise and render templates; 0: what compute leaves, at least 2",
+     FLAG_COUNT, AT(n_text_threads), .minimum = 0, .maximum = 64, .rare = true},
+    {"--rule-memory-bytes", "BYTES", "memory for the grammar states of all requests", FLAG_BYTES,
+     AT(rule_bytes), .minimum = MiB, MOST_BYTES, .number = 256 * MiB, .rare = true},
+    {"--text-cache-bytes", "BYTES", "host memory for the token ids of conversations; 0: none", FLAG_BYTES,
+     AT(text_cache_bytes), MOST_BYTES, .number = 64 * MiB, .rare = true},
     {0},
 };
 
 /* ---- batches and pages ---- */
 
 const flag flags_model_len[] = {
-    {"--max-model-len --ctx-size -c", "N", "most tokens of a sequence; 0: the model's own limit", FLAG_COUNT, AT(max_model_len),
-     .minimum = 0, .maximum = INT32_MAX},
+    {"--max-model-len --ctx-size -c", "N", "most tokens of a sequence; 0: the model's own limit", FLAG_COUNT,
+     AT(max_model_len), .minimum = 0, .maximum = INT32_MAX},
     {0},
 };
 const flag flags_step_rows[] = {
-    {"--max-num-batched-tokens --batch-size -b", "N", "most tokens computed in a step", FLAG_COUNT, AT(max_batched_tokens), .minimum = 1,
-     .maximum = 1 << 20, .number = 512},
+    {"--max-num-batched-tokens --batch-size -b", "N", "most tokens computed in a step", FLAG_COUNT,
+     AT(max_batched_tokens), .minimum = 1, .maximum = 1 << 20, .number = 512},
     {0},
 };
 const flag flags_seqs[] = {
-    {"--max-num-seqs --parallel -np", "N", "most sequences running at once", FLAG_COUNT, AT(max_seqs), .minimum = 1, .maximum = 1 << 16,
-     .number = 64},
-    {"--disable-cascade-attn --no-cascade", NULL, "read a shared prefix once for each sequence instead of once for all", FLAG_SWITCH,
-     AT(no_cascade), .rare = true},
+    {"--max-num-seqs --parallel -np", "N", "most sequences running at once", FLAG_COUNT, AT(max_seqs),
+     .minimum = 1, .maximum = 1 << 16, .number = 64},
+    {"--disable-cascade-attn --no-cascade", NULL,
+     "read a shared prefix once for each sequence instead of once for all", FLAG_SWITCH, AT(no_cascade),
+     .rare = true},
     {0},
 };
 const flag flags_chunk[] = {
-    {"--chunk", "N", "most prompt tokens of one sequence in a step; 0: as many as fit", FLAG_COUNT, AT(prefill_chunk), .minimum = 0,
-     .maximum = 1 << 20, .rare = true},
-    {"--no-chunked-prefill --no-enable-chunked-prefill", NULL, "compute each prompt in one step", FLAG_SWITCH, AT(no_chunked_prefill),
-     .rare = true},
+    {"--chunk", "N", "most prompt tokens of one sequence in a step; 0: as many as fit", FLAG_COUNT,
+     AT(prefill_chunk), .minimum = 0, .maximum = 1 << 20, .rare = true},
+    {"--no-chunked-prefill --no-enable-chunked-prefill", NULL, "compute each prompt in one step", FLAG_SWITCH,
+     AT(no_chunked_prefill), .rare = true},
     {0},
 };
 const flag flags_page_size[] = {
-    {"--page-size --block-size", "N", "tokens in a KV page", FLAG_POWER_OF_TWO, AT(page_tokens), .minimum = 1, .maximum = 256,
-     .number = 16},
+    {"--page-size --block-size", "N", "tokens in a KV page", FLAG_POWER_OF_TWO, AT(page_tokens), .minimum = 1,
+     .maximum = 256, .number = 16},
     {0},
 };
 const flag flags_pool[] = {
-    {"--kv-pages --num-gpu-blocks-override", "N", "KV pages in the pool; 0: as many as --memory-utilization allows", FLAG_COUNT,
-     AT(n_pages), .minimum = 0, .maximum = 1 << 30},
-    {"--memory-utilization", "PART", "part of the free memory to use for KV pages", FLAG_PART, AT(memory_utilization), .minimum = 0.001,
-     .maximum = 1, .number = 0.5},
+    {"--kv-pages --num-gpu-blocks-override", "N",
+     "KV pages in the pool; 0: as many as --memory-utilization allows", FLAG_COUNT, AT(n_pages), .minimum = 0,
+     .maximum = 1 << 30},
+    {"--memory-utilization", "PART", "part of the free memory to use for KV pages", FLAG_PART,
+     AT(memory_utilization), .minimum = 0.001, .maximum = 1, .number = 0.5},
     {0},
 };
 const flag flags_mlock[] = {
-    {"--mlock", NULL, "lock weights and pages in memory, so that they are never paged out", FLAG_SWITCH, AT(lock_memory), .rare = true},
+    {"--mlock", NULL, "lock weights and pages in memory, so that they are never paged out", FLAG_SWITCH,
+     AT(lock_memory), .rare = true},
     {0},
 };
 const flag flags_pack_cache[] = {
-    {"--pack-cache", "auto|DIR|none", "where packed models are kept for later starts; auto: ~/.cache/quire", FLAG_TEXT, AT(pack_cache),
-     .rare = true},
+    {"--pack-cache", "auto|DIR|none", "where packed models are kept for later starts; auto: ~/.cache/quire",
+     FLAG_TEXT, AT(pack_cache), .rare = true},
     {0},
 };
 const flag flags_pack_cache_limits[] = {
-    {"--pack-cache-bytes", "BYTES", "most disk space of the pack cache", FLAG_BYTES, AT(pack_cache_bytes), MOST_BYTES, .number = 20 * GiB,
-     .rare = true},
-    {"--pack-cache-least-ms", "MS", "do not pack models that load faster than this", FLAG_MILLISECONDS, AT(pack_cache_least_us),
-     .minimum = 0, .maximum = 1e7, .number = 150000, .rare = true},
+    {"--pack-cache-bytes", "BYTES", "most disk space of the pack cache", FLAG_BYTES, AT(pack_cache_bytes),
+     MOST_BYTES, .number = 20 * GiB, .rare = true},
+    {"--pack-cache-least-ms", "MS", "do not pack models that load faster than this", FLAG_MILLISECONDS,
+     AT(pack_cache_least_us), .minimum = 0, .maximum = 1e7, .number = 150000, .rare = true},
     {0},
 };
 const flag flags_memory[] = {
-    {"--speculative-config", "JSON", "guess tokens and verify several a step: {\"method\":\"ngram\"}", FLAG_TEXT, AT(speculative_config)},
-    {"--swap-space", "GIB", "host memory for the pages of preempted sequences", FLAG_GIB, AT(swap_bytes), MOST_BYTES},
-    {"--preemption-mode", NULL, "what happens to preempted sequences; auto: whichever costs less", FLAG_CHOICE, AT(preemption_mode),
-     .choices = choices_preemption, .rare = true},
-    {"--kv-tier-host-bytes", "BYTES", "host memory for cached pages evicted from the pool, as in 8G", FLAG_BYTES, AT(tier_host_bytes),
+    {"--speculative-config", "JSON", "guess tokens and verify several a step: {\"method\":\"ngram\"}",
+     FLAG_TEXT, AT(speculative_config)},
+    {"--swap-space", "GIB", "host memory for the pages of preempted sequences", FLAG_GIB, AT(swap_bytes),
      MOST_BYTES},
+    {"--preemption-mode", NULL, "what happens to preempted sequences; auto: whichever costs less",
+     FLAG_CHOICE, AT(preemption_mode), .choices = choices_preemption, .rare = true},
+    {"--kv-tier-host-bytes", "BYTES", "host memory for cached pages evicted from the pool, as in 8G",
+     FLAG_BYTES, AT(tier_host_bytes), MOST_BYTES},
     {0},
 };
 const flag flags_tier_file[] = {
-    {"--kv-tier-file", "DIR", "a directory for cached pages evicted from the pool, which the next start reuses", FLAG_TEXT, AT(tier_file)},
+    {"--kv-tier-file", "DIR",
+     "a directory for cached pages evicted from the pool, which the next start reuses", FLAG_TEXT,
+     AT(tier_file)},
     {0},
 };
 const flag flags_tier_file_bytes[] = {
-    {"--kv-tier-file-bytes", "BYTES", "most disk space of --kv-tier-file", FLAG_BYTES, AT(tier_file_bytes), MOST_BYTES, .number = 16 * GiB,
-     .rare = true},
+    {"--kv-tier-file-bytes", "BYTES", "most disk space of --kv-tier-file", FLAG_BYTES, AT(tier_file_bytes),
+     MOST_BYTES, .number = 16 * GiB, .rare = true},
     {0},
 };
 const flag flags_tier_redis[] = {
-    {"--kv-tier-redis", "URL", "a Redis or Valkey server for cached pages: redis://host:port/0", FLAG_TEXT, AT(tier_redis), .secret = true,
-     .rare = true},
+    {"--kv-tier-redis", "URL", "a Redis or Valkey server for cached pages: redis://host:port/0", FLAG_TEXT,
+     AT(tier_redis), .secret = true, .rare = true},
     {0},
 };
 const flag flags_tier_limits[] = {
-    {"--kv-tier-redis-bytes", "BYTES", "most memory that this process uses on --kv-tier-redis", FLAG_BYTES, AT(tier_redis_bytes),
-     MOST_BYTES, .number = 4 * GiB, .rare = true},
-    {"--kv-tier-write", NULL, "write pages to file and Redis when evicted, or through: once computed", FLAG_CHOICE, AT(tier_write),
-     .choices = tier_writes, .rare = true},
-    {"--kv-tier-wait", "S", "seconds a request waits for its pages from file and Redis", FLAG_SECONDS, AT(tier_wait_us), .minimum = 0,
-     .maximum = 60, .number = 200000, .rare = true},
+    {"--kv-tier-redis-bytes", "BYTES", "most memory that this process uses on --kv-tier-redis", FLAG_BYTES,
+     AT(tier_redis_bytes), MOST_BYTES, .number = 4 * GiB, .rare = true},
+    {"--kv-tier-write", NULL, "write pages to file and Redis when evicted, or through: once computed",
+     FLAG_CHOICE, AT(tier_write), .choices = tier_writes, .rare = true},
+    {"--kv-tier-wait", "S", "seconds a request waits for its pages from file and Redis", FLAG_SECONDS,
+     AT(tier_wait_us), .minimum = 0, .maximum = 60, .number = 200000, .rare = true},
     {0},
 };
 

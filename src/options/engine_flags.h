@@ -1,29 +1,37 @@
 /* The options of an engine: one row for each member of quire_options that a user may set.
  *
- * Rows lie in groups, which commands list in the order of their help. Each group ends with a flag without names. */
+ * Rows lie in groups, which commands list in the order of their help. Each group ends
+ * with a flag without names. */
 #ifndef OPTIONS_ENGINE_FLAGS_H
 #define OPTIONS_ENGINE_FLAGS_H
 
 #include "options/flag.h"
 #include "quire.h"
 
-extern const flag flags_model[], flags_overrides[], flags_generation_config[], flags_tokenizer[], flags_template_text[];
-extern const flag flags_message_tokens[], flags_answers[], flags_attention[], flags_compute[], flags_quantization[], flags_kv_dtype[],
-    flags_kv_values[];
-extern const flag flags_prefix_cache[], flags_eviction[], flags_audit[], flags_schedule[], flags_schedule_lambda[], flags_step_target[];
-extern const flag flags_isa[], flags_threads[], flags_cpu_bind[], flags_text[], flags_trust[], flags_answer_limits[];
-extern const flag flags_model_len[], flags_step_rows[], flags_seqs[], flags_chunk[], flags_page_size[], flags_pool[], flags_mlock[];
-extern const flag flags_pack_cache[], flags_pack_cache_limits[], flags_memory[], flags_tier_file[], flags_tier_file_bytes[];
+extern const flag flags_model[], flags_overrides[], flags_generation_config[], flags_tokenizer[],
+    flags_template_text[];
+extern const flag flags_message_tokens[], flags_answers[], flags_attention[], flags_compute[],
+    flags_quantization[], flags_kv_dtype[], flags_kv_values[];
+extern const flag flags_prefix_cache[], flags_eviction[], flags_audit[], flags_schedule[],
+    flags_schedule_lambda[], flags_step_target[];
+extern const flag flags_isa[], flags_threads[], flags_cpu_bind[], flags_text[], flags_trust[],
+    flags_answer_limits[];
+extern const flag flags_model_len[], flags_step_rows[], flags_seqs[], flags_chunk[], flags_page_size[],
+    flags_pool[], flags_mlock[];
+extern const flag flags_pack_cache[], flags_pack_cache_limits[], flags_memory[], flags_tier_file[],
+    flags_tier_file_bytes[];
 extern const flag flags_tier_redis[], flags_tier_limits[];
 
 /* All of them; ends with NULL. */
 extern const flag *const engine_flags[];
 
 /* Choices of rows that other options have too. */
-extern const flag_choice choices_compute[], choices_kv_dtype[], choices_prefix_cache[], choices_isa[], choices_schedule[];
+extern const flag_choice choices_compute[], choices_kv_dtype[], choices_prefix_cache[], choices_isa[],
+    choices_schedule[];
 extern const flag_choice choices_preemption[], choices_eviction[];
 
-/* The row that has one of these names, with dashes before it or without, and '-' or '_' in it; NULL: there is none. */
+/* The row that has one of these names, with dashes before it or without, and '-' or '_'
+ * in it; NULL: there is none. */
 const flag *engine_flag_find(const char *name);
 
 #endif

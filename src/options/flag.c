@@ -26,8 +26,8 @@ bool flag_is(const flag *f, str name) {
 }
 
 bool flag_is_switch(const flag *f) {
-    return f->type == FLAG_SWITCH || f->type == FLAG_FIELD_SWITCH || f->type == FLAG_FIELD_PRESET || f->type == FLAG_SYNONYM ||
-           f->type == FLAG_TAKEN;
+    return f->type == FLAG_SWITCH || f->type == FLAG_FIELD_SWITCH || f->type == FLAG_FIELD_PRESET ||
+           f->type == FLAG_SYNONYM || f->type == FLAG_TAKEN;
 }
 
 bool flag_is_option(const flag *f) {
@@ -41,7 +41,8 @@ bool flag_is_own(const flag *f) {
 /* ---- choices ---- */
 
 static bool same_value(const flag_choice *a, const flag_choice *b) {
-    return a->text != NULL && b->text != NULL ? strcmp(a->text, b->text) == 0 : a->text == b->text && a->value == b->value;
+    return a->text != NULL && b->text != NULL ? strcmp(a->text, b->text) == 0
+                                              : a->text == b->text && a->value == b->value;
 }
 
 bool flag_choice_is_shown(const flag *f, const flag_choice *c) {
@@ -93,10 +94,12 @@ static quire_err refuse_choice(const flag *f, const char *name, const char *text
         return err_set(err, QUIRE_INVALID, -1, "%s %s: must be one of %s", name, text, all);
     }
     flag_list_choices(f, false, others, sizeof others);
-    return err_set(err, QUIRE_INVALID, -1, "%s %s: must be one of %s; or %s: %s", name, text, all, f->others, others);
+    return err_set(err, QUIRE_INVALID, -1, "%s %s: must be one of %s; or %s: %s", name, text, all, f->others,
+                   others);
 }
 
-static quire_err find_choice(const flag *f, const char *name, const char *text, const flag_choice **out, quire_error *err) {
+static quire_err find_choice(const flag *f, const char *name, const char *text, const flag_choice **out,
+                             quire_error *err) {
     *out = flag_choice_find(f->choices, text);
     return *out != NULL ? QUIRE_OK : refuse_choice(f, name, text, err);
 }
@@ -124,7 +127,8 @@ quire_err flag_parse_integer(const char *name, const char *text, int64_t *out, q
     return QUIRE_OK;
 }
 
-static quire_err read_count(const flag *f, const char *name, const char *text, int32_t *out, quire_error *err) {
+static quire_err read_count(const flag *f, const char *name, const char *text, int32_t *out,
+                            quire_error *err) {
     int64_t v;
     TRY(flag_parse_integer(name, text, &v, err));
     bool power = f->type == FLAG_POWER_OF_TWO;
@@ -140,23 +144,28 @@ static quire_err read_part(const flag *f, const char *name, const char *text, do
     double v;
     TRY(flag_parse_number(name, text, &v, err));
     if (v < f->minimum || v > f->maximum) {
-        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be from %g to %g", name, text, f->minimum, f->maximum);
+        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be from %g to %g", name, text, f->minimum,
+                       f->maximum);
     }
     *out = v;
     return QUIRE_OK;
 }
 
-static quire_err read_bytes(const flag *f, const char *name, const char *text, int64_t *out, quire_error *err) {
+static quire_err read_bytes(const flag *f, const char *name, const char *text, int64_t *out,
+                            quire_error *err) {
     static const char letters[] = "KMGT";
     char *end;
     double v = strtod(text, &end), unit = f->type == FLAG_GIB ? 0x1p30 : 1.0;
-    const char *letter = end != text && *end != 0 ? strchr(letters, *end >= 'a' && *end <= 'z' ? *end - 'a' + 'A' : *end) : NULL;
+    const char *letter = end != text && *end != 0
+                             ? strchr(letters, *end >= 'a' && *end <= 'z' ? *end - 'a' + 'A' : *end)
+                             : NULL;
     if (letter != NULL) {
         unit = ldexp(1.0, 10 * (int)(letter - letters + 1));
         end++;
     }
     if (end == text || *end != 0 || !isfinite(v) || v < 0 || v * unit > 0x1p62) {
-        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be a size: %s, or a number followed by K, M, G or T", name, text,
+        return err_set(err, QUIRE_INVALID, -1,
+                       "%s %s: must be a size: %s, or a number followed by K, M, G or T", name, text,
                        f->type == FLAG_GIB ? "GiB" : "bytes");
     }
     if (v * unit < f->minimum) {
@@ -174,7 +183,8 @@ quire_err flag_parse_switch(const char *name, const char *text, bool *out, quire
             return QUIRE_OK;
         }
     }
-    return err_set(err, QUIRE_INVALID, -1, "%s %s: must be 1 or 0 (or true, yes, on, false, no, off)", name, text);
+    return err_set(err, QUIRE_INVALID, -1, "%s %s: must be 1 or 0 (or true, yes, on, false, no, off)", name,
+                   text);
 }
 
 /* Reads text into *at, the option's member. */
@@ -218,7 +228,8 @@ static quire_err read_value(const flag *f, const char *name, const char *text, v
     }
 }
 
-quire_err flag_set_option(const flag *f, const char *name, const char *text, void *options, quire_error *err) {
+quire_err flag_set_option(const flag *f, const char *name, const char *text, void *options,
+                          quire_error *err) {
     return read_value(f, name, text, (char *)options + f->offset, err);
 }
 
@@ -309,7 +320,9 @@ quire_err flag_check_option(const flag *f, const void *options, quire_error *err
     bool is_text = f->type == FLAG_TEXT || f->type == FLAG_LIST || f->type == FLAG_NAME;
     const char *given = is_text ? *(const char *const *)((const char *)options + f->offset) : NULL;
     if (is_text && given == NULL) {
-        return f->text == NULL ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "%s: NULL; quire_options_init sets the default", name);
+        return f->text == NULL
+                   ? QUIRE_OK
+                   : err_set(err, QUIRE_INVALID, -1, "%s: NULL; quire_options_init sets the default", name);
     }
     if (f->type == FLAG_NAME) {
         const flag_choice *c = f->choices;

@@ -1,7 +1,9 @@
-/* Options as rows: what each is called on a command line, what it means, where its value lies in a struct, its range and its default.
+/* Options as rows: what each is called on a command line, what it means, where its value
+ * lies in a struct, its range and its default.
  *
- * One row says all there is to say of an option. From it come the defaults of the struct, the checks of its value, the flag, its
- * environment variable, its line of --help, its paragraph of the manual page and docs/flags.md. The names are quire's own first, then
+ * One row says all there is to say of an option. From it come the defaults of the struct,
+ * the checks of its value, the flag, its environment variable, its line of --help, its
+ * paragraph of the manual page and docs/flags.md. The names are quire's own first, then
  * aliases: vLLM's, llama.cpp's short ones. Rows are constant; any thread. */
 #ifndef OPTIONS_FLAG_H
 #define OPTIONS_FLAG_H
@@ -26,7 +28,8 @@ typedef enum flag_type {
     FLAG_SYNONYM,      /* the only choice of another row's option; takes no value, and --help omits it */
     FLAG_LIST,         /* const char *; on a command line those of all times, with commas between them */
 
-    /* of command lines only: what is set is more than one member of a struct (cli/set_flag.c) */
+    /* of command lines only: what is set is more than one member of a struct
+     * (cli/set_flag.c) */
     FLAG_KEY,           /* appended to api_keys */
     FLAG_PREFIX,        /* a file, appended to prefix_files */
     FLAG_FIELD_INTEGER, /* request field: integer */
@@ -35,13 +38,16 @@ typedef enum flag_type {
     FLAG_FIELD_TEXT,    /* request field: a text, or that of the file of this name */
     FLAG_FIELD_TEXTS,   /* request field: array of strings, one more each time */
     FLAG_FIELD_IDS,     /* request field: array of token ids, given as 1,2,3 */
-    FLAG_FIELD_BIAS,    /* request field: object of numbers by token id, given as ID+X or ID-X, one more each time */
-    FLAG_FIELD_CHOICE,  /* request field: one of choices, whose texts are JSON */
-    FLAG_FIELD_PRESET,  /* request field: the only choice's JSON; takes no value */
-    FLAG_FIELDS,        /* request fields: a JSON object of them */
-    FLAG_NAMES,         /* appended to served_names: one, and those that follow it */
+    /* request field: object of numbers by token id, given as ID+X or ID-X, one more each
+     * time */
+    FLAG_FIELD_BIAS,
+    FLAG_FIELD_CHOICE, /* request field: one of choices, whose texts are JSON */
+    FLAG_FIELD_PRESET, /* request field: the only choice's JSON; takes no value */
+    FLAG_FIELDS,       /* request fields: a JSON object of them */
+    FLAG_NAMES,        /* appended to served_names: one, and those that follow it */
 
-    /* flags of other servers (cli/carried_flags.c), which --help omits; `meaning` is the reason */
+    /* flags of other servers (cli/carried_flags.c), which --help omits; `meaning` is the
+     * reason */
     FLAG_TAKEN,        /* without effect here; takes no value */
     FLAG_TAKEN_VALUE,  /* the same with a value, one of choices where it has those */
     FLAG_TAKEN_CHOICE, /* the same; the value may be missing */
@@ -49,11 +55,12 @@ typedef enum flag_type {
     FLAG_REFUSED       /* refused: the reason names what is used instead */
 } flag_type;
 
-/* Which struct of options a row's offset is into, where a program has several: a command's own, which begins with the engine's, or the
- * server's. */
+/* Which struct of options a row's offset is into, where a program has several: a
+ * command's own, which begins with the engine's, or the server's. */
 typedef enum flag_struct { FLAG_OF_COMMAND, FLAG_OF_SERVER } flag_struct;
 
-/* A spelling and its value: a number for FLAG_CHOICE and its synonyms, else a text. The first spelling of a value is shown in --help. */
+/* A spelling and its value: a number for FLAG_CHOICE and its synonyms, else a text. The
+ * first spelling of a value is shown in --help. */
 typedef struct flag_choice {
     const char *spelling, *text;
     int value;
@@ -67,16 +74,21 @@ typedef struct flag {
     size_t offset; /* into the struct of options */
     flag_struct of;
     double minimum, maximum;
-    double number;              /* the default, as the struct has it: microseconds, bytes, an enum's value; a switch's is false */
+    /* the default, as the struct has it: microseconds, bytes, an enum's value; a switch's
+     * is false */
+    double number;
     const char *text;           /* the default of texts; NULL: none, and the member may be NULL */
     const flag_choice *choices; /* ends with a NULL spelling */
-    const char *others;         /* what those are whose values --help does not show; NULL: all are other spellings of shown ones */
-    const char *field;          /* OpenAI's name of the request field */
-    bool rare;                  /* --help omits it, --help-all shows it */
-    bool secret;                /* its variable is erased once read */
+    /* what those are whose values --help does not show; NULL: all are other spellings of
+     * shown ones */
+    const char *others;
+    const char *field; /* OpenAI's name of the request field */
+    bool rare;         /* --help omits it, --help-all shows it */
+    bool secret;       /* its variable is erased once read */
 } flag;
 
-/* The next of a flag's names; moves *names, which at first is flag.names, after it, at last to its 0. */
+/* The next of a flag's names; moves *names, which at first is flag.names, after it, at
+ * last to its 0. */
 str flag_next_name(const char **names);
 /* Whether `name` is one of the flag's names. */
 bool flag_is(const flag *f, str name);
@@ -84,35 +96,42 @@ bool flag_is(const flag *f, str name);
 bool flag_is_switch(const flag *f);
 /* Whether the value is one member of a struct of options. */
 bool flag_is_option(const flag *f);
-/* Whether the flag is quire's own and no synonym of another: those that help, man pages and completions show. */
+/* Whether the flag is quire's own and no synonym of another: those that help, man pages
+ * and completions show. */
 bool flag_is_own(const flag *f);
-/* Whether a choice of the flag is shown where its values are: not a further spelling of another, nor a synonym's. */
+/* Whether a choice of the flag is shown where its values are: not a further spelling of
+ * another, nor a synonym's. */
 bool flag_choice_is_shown(const flag *f, const flag_choice *c);
 /* The choice of a spelling, or NULL. */
 const flag_choice *flag_choice_find(const flag_choice *choices, const char *spelling);
 /* The spelling of an enum's value; "?" where it is none of the choices. */
 const char *flag_choice_name(const flag_choice *choices, int value);
-/* Lists the spellings of the choices that are shown, or of the others, in out of n bytes: "a, b". */
+/* Lists the spellings of the choices that are shown, or of the others, in out of n bytes:
+ * "a, b". */
 void flag_list_choices(const flag *f, bool shown, char *out, size_t n);
 
-/* Parses a number, a whole one, or a word that turns a switch on or off (NULL: on). INVALID: name and text begin the message. */
+/* Parses a number, a whole one, or a word that turns a switch on or off (NULL: on).
+ * INVALID: name and text begin the message. */
 quire_err flag_parse_number(const char *name, const char *text, double *out, quire_error *err);
 quire_err flag_parse_integer(const char *name, const char *text, int64_t *out, quire_error *err);
 quire_err flag_parse_switch(const char *name, const char *text, bool *out, quire_error *err);
 
-/* Sets the option (flag_is_option, or a synonym) in the struct `options` to text, which is borrowed; NULL sets a switch and a synonym.
- * name: what the user wrote, which begins every error. INVALID: nothing is changed. */
+/* Sets the option (flag_is_option, or a synonym) in the struct `options` to text, which
+ * is borrowed; NULL sets a switch and a synonym. name: what the user wrote, which begins
+ * every error. INVALID: nothing is changed. */
 quire_err flag_set_option(const flag *f, const char *name, const char *text, void *options, quire_error *err);
 /* Sets the option's default. */
 void flag_set_default(const flag *f, void *options);
 /* The defaults of all options of the groups, a list that ends with NULL. */
 void flags_set_defaults(const flag *const *groups, void *options);
-/* INVALID: the struct has a value that no text could have set; err names the flag and what is right. */
+/* INVALID: the struct has a value that no text could have set; err names the flag and
+ * what is right. */
 quire_err flag_check_option(const flag *f, const void *options, quire_error *err);
 /* The first fault of all options of the groups. */
 quire_err flags_check(const flag *const *groups, const void *options, quire_error *err);
-/* Writes the option's value as a command line would have it into out, of n bytes; returns false where there is none to write: a switch, a
- * text that is NULL, an enum's value that no choice has. */
+/* Writes the option's value as a command line would have it into out, of n bytes; returns
+ * false where there is none to write: a switch, a text that is NULL, an enum's value that
+ * no choice has. */
 bool flag_show_option(const flag *f, const void *options, char *out, size_t n);
 
 #endif

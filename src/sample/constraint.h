@@ -1,13 +1,17 @@
-/* A constraint says which tokens may come next in an output, so that the whole of it obeys a rule: a grammar, a choice of texts.
+/* A constraint says which tokens may come next in an output, so that the whole of it
+ * obeys a rule: a grammar, a choice of texts.
  *
  *   init --> accept(token) --> accept(token) --> ..., and in each state: mask, forced, is_final
  *
- * A constraint is made once, then read-only and reference-counted: the sequences of a request share it. Any thread, several at once; what
- * it caches it guards itself. Its state after an output is state_bytes plain bytes, which the caller owns: a copy of the bytes is a copy of
- * the state, and equal outputs lead to states that allow the same. One thread a state. No call but `close` allocates.
+ * A constraint is made once, then read-only and reference-counted: the sequences of a
+ * request share it. Any thread, several at once; what it caches it guards itself. Its
+ * state after an output is state_bytes plain bytes, which the caller owns: a copy of the
+ * bytes is a copy of the state, and equal outputs lead to states that allow the same. One
+ * thread a state. No call but `close` allocates.
  *
- * End tokens (end_tokens.h) are the business of whoever samples (sample_accept): where the state is final all are allowed, else one that
- * the constraint takes as any token, if the state behind it is final. */
+ * End tokens (end_tokens.h) are the business of whoever samples (sample_accept): where
+ * the state is final all are allowed, else one that the constraint takes as any token, if
+ * the state behind it is final. */
 #ifndef SAMPLE_CONSTRAINT_H
 #define SAMPLE_CONSTRAINT_H
 
@@ -24,35 +28,45 @@ typedef struct constraint constraint;
 
 #define CONSTRAINT_MAX_GUESSES 32 /* tokens */
 
-/* Which guesses are worth while. With least over a half they are a line: then no two tokens behind another are likely enough. */
+/* Which guesses are worth while. With least over a half they are a line: then no two
+ * tokens behind another are likely enough. */
 typedef struct guess_bounds {
     int32_t nodes; /* at most, up to CONSTRAINT_MAX_GUESSES */
-    float first;   /* probability that the likeliest of the tokens that spell the same text is meant; else it is any of them */
-    float least;   /* probability of a guess with all before it */
-    float row;     /* what a token costs, in parts of what is saved where one that others could stand for was right */
+    /* probability that the likeliest of the tokens that spell the same text is meant;
+     * else it is any of them */
+    float first;
+    float least; /* probability of a guess with all before it */
+    /* what a token costs, in parts of what is saved where one that others could stand for
+     * was right */
+    float row;
 } guess_bounds;
 
 typedef struct constraint_ops {
     /* Writes the state of an empty output, aligned as for any object. */
     void (*init)(const constraint *c, void *state);
-    /* Sets bit t % 64 of bits[t / 64] to whether token t may come next, for each of the n_vocab tokens; the last word's others are free.
-     * QUIRE_TOO_LARGE, QUIRE_NO_MEMORY: past a budget of the constraint's own, or one that it has a share of. QUIRE_BUSY: it does not fit
-     * into the calling thread's work_room; without one it does. */
+    /* Sets bit t % 64 of bits[t / 64] to whether token t may come next, for each of the
+     * n_vocab tokens; the last word's others are free. QUIRE_TOO_LARGE, QUIRE_NO_MEMORY:
+     * past a budget of the constraint's own, or one that it has a share of. QUIRE_BUSY:
+     * it does not fit into the calling thread's work_room; without one it does. */
     quire_err (*mask)(const constraint *c, const void *state, uint64_t *bits);
-    /* Appends a token. QUIRE_INVALID: it may not come next. QUIRE_TOO_LARGE as above. The state is unchanged after an error. */
+    /* Appends a token. QUIRE_INVALID: it may not come next. QUIRE_TOO_LARGE as above. The
+     * state is unchanged after an error. */
     quire_err (*accept)(const constraint *c, void *state, int32_t token);
-    /* Writes the tokens that must come next, at most `most`, and returns how many: in each state before one of them the mask has that token
-     * alone, and the state is not final. It may return fewer than there are. NULL: it finds none. */
+    /* Writes the tokens that must come next, at most `most`, and returns how many: in
+     * each state before one of them the mask has that token alone, and the state is not
+     * final. It may return fewer than there are. NULL: it finds none. */
     int32_t (*forced)(const constraint *c, const void *state, int32_t *ids, int32_t most);
-    /* Writes tokens that are likely to come next, each of which may behind its parent (-1: the state), as a tree within bounds, and returns
-     * how many: a draft. NULL: it has none. */
-    int32_t (*guess)(const constraint *c, const void *state, const guess_bounds *bounds, int32_t *ids, int32_t *parents);
+    /* Writes tokens that are likely to come next, each of which may behind its parent
+     * (-1: the state), as a tree within bounds, and returns how many: a draft. NULL: it
+     * has none. */
+    int32_t (*guess)(const constraint *c, const void *state, const guess_bounds *bounds, int32_t *ids,
+                     int32_t *parents);
     /* Whether the output may end here. */
     bool (*is_final)(const constraint *c, const void *state);
     /* Frees it; the last reference is gone. */
     void (*close)(constraint *c);
-    /* What was too large, or what there was no memory for, when a call last failed so: a constant part of a sentence, or NULL.
-     * NULL: it does not say. */
+    /* What was too large, or what there was no memory for, when a call last failed so: a
+     * constant part of a sentence, or NULL. NULL: it does not say. */
     const char *(*why)(const constraint *c);
 } constraint_ops;
 
@@ -65,7 +79,8 @@ struct constraint {
 };
 
 /* Fills in what all constraints have, with one reference. */
-static inline void constraint_init(constraint *c, const constraint_ops *ops, int32_t n_vocab, size_t state_bytes) {
+static inline void constraint_init(constraint *c, const constraint_ops *ops, int32_t n_vocab,
+                                   size_t state_bytes) {
     c->ops = ops;
     c->n_vocab = n_vocab;
     c->state_bytes = state_bytes;

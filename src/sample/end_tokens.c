@@ -1,8 +1,8 @@
 #include "sample/end_tokens.h"
 
 bool end_token_is_delayed(const sampling_params *p, const model_desc *d, int32_t token) {
-    return p->min_tokens > 0 &&
-           (end_token_is_one_of(token, d->eos, d->n_eos) || end_token_is_one_of(token, p->stop_tokens, p->n_stop_tokens));
+    return p->min_tokens > 0 && (end_token_is_one_of(token, d->eos, d->n_eos) ||
+                                 end_token_is_one_of(token, p->stop_tokens, p->n_stop_tokens));
 }
 
 int32_t end_tokens_list(const sampling_params *p, const model_desc *d, int32_t *out) {

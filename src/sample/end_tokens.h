@@ -1,5 +1,5 @@
-/* End tokens complete a sequence: the model's end-of-sequence tokens, unless the request ignores them, and the request's own stop tokens.
- * Pure. */
+/* End tokens complete a sequence: the model's end-of-sequence tokens, unless the request
+ * ignores them, and the request's own stop tokens. Pure. */
 #ifndef SAMPLE_END_TOKENS_H
 #define SAMPLE_END_TOKENS_H
 
@@ -17,7 +17,8 @@ static inline bool end_token_is_one_of(int32_t token, const int32_t *list, int32
     return false;
 }
 
-/* The kind of token under these parameters; an ignored end-of-sequence token is END_NONE. O(end tokens). */
+/* The kind of token under these parameters; an ignored end-of-sequence token is END_NONE.
+ * O(end tokens). */
 static inline end_kind end_token_kind(const sampling_params *p, const model_desc *d, int32_t token) {
     if (!p->ignore_eos && end_token_is_one_of(token, d->eos, d->n_eos)) {
         return END_EOS;

@@ -26,7 +26,8 @@ token_logprob logprobs_of(const float *logits, int32_t n_vocab, double normalize
     return (token_logprob){.id = id, .rank = rank, .logprob = (float)((double)logits[id] - normalizer)};
 }
 
-/* Whether a is less likely than b, or equally likely with a higher id. Until the end logprob holds the logit. */
+/* Whether a is less likely than b, or equally likely with a higher id. Until the end
+ * logprob holds the logit. */
 static bool is_behind(const token_logprob *a, const token_logprob *b) {
     return a->logprob != b->logprob ? a->logprob < b->logprob : a->id > b->id;
 }

@@ -4,7 +4,8 @@
 
 enum { WORTH_IT = 1 << 14 }; /* least logits in all: fewer are sampled faster than workers wake up */
 
-quire_err sample_pool_open(int32_t n_vocab, int32_t max_tokens, int32_t n_workers, sample_run run, void *threads, sample_pool *out) {
+quire_err sample_pool_open(int32_t n_vocab, int32_t max_tokens, int32_t n_workers, sample_run run,
+                           void *threads, sample_pool *out) {
     *out = (sample_pool){.n_vocab = n_vocab, .n_workers = n_workers, .run = run, .threads = threads};
     out->samplers = mem_new((size_t)n_workers, sizeof(sampler *));
     TRY(mem_check(out->samplers));
@@ -30,7 +31,8 @@ typedef struct sample_job {
 void sample_on(const sample_pool *p, int32_t worker, sample_row *r) {
     sampler *s = p->samplers[worker];
     sample_context *c = &r->context;
-    c->noise = c->params->temperature > 0.0f ? sample_noise_of(sample_key_of(c)) : (sample_noise){0}; /* greedy: nothing is drawn */
+    /* greedy: nothing is drawn */
+    c->noise = c->params->temperature > 0.0f ? sample_noise_of(sample_key_of(c)) : (sample_noise){0};
     switch (r->goal) {
     case SAMPLE_TOKEN:
         if (r->knows_argmax && sample_accept(c, r->argmax) == QUIRE_OK) {
@@ -39,8 +41,12 @@ void sample_on(const sample_pool *p, int32_t worker, sample_row *r) {
             r->result->error = sampler_sample(s, r->logits, c, &r->result->token);
         }
         break;
-    case SAMPLE_DISTRIBUTION: r->result->error = sampler_distribution(s, r->logits, c, &r->probs); break;
-    case SAMPLE_ADJUST: r->result->error = sampler_adjust(s, r->logits, c); break;
+    case SAMPLE_DISTRIBUTION:
+        r->result->error = sampler_distribution(s, r->logits, c, &r->probs);
+        break;
+    case SAMPLE_ADJUST:
+        r->result->error = sampler_adjust(s, r->logits, c);
+        break;
     }
 }
 

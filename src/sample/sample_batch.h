@@ -1,14 +1,16 @@
-/* Samples from many rows of logits at once, on several threads. The one way to a sampler for all who sample; one row is a batch too.
+/* Samples from many rows of logits at once, on several threads. The one way to a sampler
+ * for all who sample; one row is a batch too.
  *
- * A result depends on its row, history and key only, so the number of threads changes none. Owner: one thread, which makes all calls and is
- * worker 0 of the pool. */
+ * A result depends on its row, history and key only, so the number of threads changes
+ * none. Owner: one thread, which makes all calls and is worker 0 of the pool. */
 #ifndef SAMPLE_SAMPLE_BATCH_H
 #define SAMPLE_SAMPLE_BATCH_H
 
 #include "base/thread_pool.h"
 #include "sample/sampler.h"
 
-/* Runs fn for every task in 0..n_tasks on the workers of `threads`, the caller included, as thread_pool_run does. */
+/* Runs fn for every task in 0..n_tasks on the workers of `threads`, the caller included,
+ * as thread_pool_run does. */
 typedef void (*sample_run)(void *threads, thread_pool_fn fn, void *context, int32_t n_tasks);
 
 /* A sampler for each worker. */
@@ -19,9 +21,11 @@ typedef struct sample_pool {
     void *threads;
 } sample_pool;
 
-/* Opens samplers for rows of n_vocab logits and histories of at most max_tokens. run, with `threads`: needed for more than one worker; the
- * caller's, and outlives the pool. On failure sample_pool_close frees what there is. */
-quire_err sample_pool_open(int32_t n_vocab, int32_t max_tokens, int32_t n_workers, sample_run run, void *threads, sample_pool *out);
+/* Opens samplers for rows of n_vocab logits and histories of at most max_tokens. run,
+ * with `threads`: needed for more than one worker; the caller's, and outlives the pool.
+ * On failure sample_pool_close frees what there is. */
+quire_err sample_pool_open(int32_t n_vocab, int32_t max_tokens, int32_t n_workers, sample_run run,
+                           void *threads, sample_pool *out);
 /* Closes a pool, also one of zero bytes. */
 void sample_pool_close(sample_pool *p);
 
@@ -45,17 +49,20 @@ typedef struct sample_row {
     float *logits;          /* [n_vocab], changed in place */
     sample_context context; /* its noise is set from its key */
     sample_result *result;
-    /* SAMPLE_TOKEN: sampler_takes_argmax holds, and this is the row's, which is taken unless the constraint forbids it */
+    /* SAMPLE_TOKEN: sampler_takes_argmax holds, and this is the row's, which is taken
+     * unless the constraint forbids it */
     bool knows_argmax;
     int32_t argmax;
-    float *probs;           /* SAMPLE_DISTRIBUTION: [n_vocab] of the sampler, valid until the next call; may be changed */
+    /* SAMPLE_DISTRIBUTION: [n_vocab] of the sampler, valid until the next call; may be
+     * changed */
+    float *probs;
 } sample_row;
 
 /* Does what rows[0..n) want, and sets their results. Allocates nothing. */
 void sample_batch(const sample_pool *p, sample_row *rows, int32_t n);
 
-/* For samples that follow each other: runs fn for every task in 0..n, on the workers where that is worth it. A task samples with
- * sample_on. */
+/* For samples that follow each other: runs fn for every task in 0..n, on the workers
+ * where that is worth it. A task samples with sample_on. */
 void sample_tasks(const sample_pool *p, thread_pool_fn fn, void *context, int32_t n);
 /* Does what a row wants, with the sampler of `worker`, on whose thread it is called. */
 void sample_on(const sample_pool *p, int32_t worker, sample_row *row);

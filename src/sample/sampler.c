@@ -29,8 +29,8 @@ quire_err sampler_open(int32_t n_vocab, int32_t max_tokens, sampler **out) {
     s->counts = mem_new(n, sizeof *s->counts);
     s->repeats = mem_new((size_t)max_tokens + 1, sizeof *s->repeats);
     s->bits = mem_new(s->n_groups, sizeof *s->bits);
-    if (!s->weights || !s->ids || !s->largest || !s->bases || !s->sums || !s->keys || !s->inside || !s->marks || !s->counts ||
-        !s->repeats || !s->bits) {
+    if (!s->weights || !s->ids || !s->largest || !s->bases || !s->sums || !s->keys || !s->inside ||
+        !s->marks || !s->counts || !s->repeats || !s->bits) {
         sampler_close(s);
         return QUIRE_NO_MEMORY;
     }
@@ -80,7 +80,8 @@ static int32_t find_max(const sampler *s, const float *logits) {
 
 /* Scans the row; for scale > 0 with the weights of blocks. */
 static quire_err look(sampler *s, const float *logits, float scale) {
-    return (scale > 0.0f ? s->rows->scan_masses(s, logits, scale) : s->rows->scan(s, logits)) ? QUIRE_OK : QUIRE_NUMERIC;
+    return (scale > 0.0f ? s->rows->scan_masses(s, logits, scale) : s->rows->scan(s, logits)) ? QUIRE_OK
+                                                                                              : QUIRE_NUMERIC;
 }
 
 static quire_err adjust(sampler *s, float *logits, const sample_context *c, float scale) {
@@ -147,9 +148,10 @@ quire_err sampler_sample(sampler *s, float *logits, const sample_context *c, int
         *token = SAMPLE_OVER;
         return QUIRE_OK;
     }
-    *token = s->is_greedy                          ? s->ids[0]
-             : c->params->mirostat != MIROSTAT_OFF ? sampler_mirostat(s, c->params, c->noise.token, c->mirostat_mu)
-                                                   : sampler_draw(s, logits, c->noise.token);
+    *token = s->is_greedy ? s->ids[0]
+             : c->params->mirostat != MIROSTAT_OFF
+                 ? sampler_mirostat(s, c->params, c->noise.token, c->mirostat_mu)
+                 : sampler_draw(s, logits, c->noise.token);
     quire_err accepted = sample_accept(c, *token);
     return accepted == QUIRE_INVALID ? QUIRE_INTERNAL : accepted;
 }
@@ -164,7 +166,8 @@ quire_err sampler_distribution(sampler *s, float *logits, const sample_context *
     }
     double total = s->rows->sum_blocks(s->weights, s->n_kept, s->sums);
     memset(s->weights + s->n_kept, 0, (size_t)(s->n_vocab - s->n_kept) * sizeof *s->weights);
-    for (int32_t i = s->n_kept - 1; i >= 0; i--) { /* ids[i] >= i: from the last one on, each target is free */
+    /* ids[i] >= i: from the last one on, each target is free */
+    for (int32_t i = s->n_kept - 1; i >= 0; i--) {
         float prob = (float)((double)s->weights[i] / total);
         s->weights[i] = 0.0f;
         s->weights[s->ids[i]] = prob;

@@ -1,14 +1,19 @@
 /* A sampler samples a token from a row of logits.
  *
- * Order: the constraint, allowed ids, bad words, repeated n-grams, min_tokens, bias, repetition, frequency and presence penalties, DRY;
- * then greedy, or temperature, top-n-sigma, min-p, top-k, typical-p, top-p, XTC. This is vLLM's order, with the further stages of llama.cpp
- * and transformers inserted. Mirostat replaces all stages after the temperature. Of equal logits the lowest id counts as the largest. The
- * draw walks the kept tokens in id order against one uniform number from a counter-based generator with the key (seed, sample, position,
- * purpose). So a token depends on its own row, history and key only. The vocabulary is never sorted, and most tokens need no weight: a cut
- * looks only at the few tokens that may be kept, which it finds by counting in buckets of the keys' leading bits. One thread a sampler.
+ * Order: the constraint, allowed ids, bad words, repeated n-grams, min_tokens, bias,
+ * repetition, frequency and presence penalties, DRY; then greedy, or temperature,
+ * top-n-sigma, min-p, top-k, typical-p, top-p, XTC. This is vLLM's order, with the
+ * further stages of llama.cpp and transformers inserted. Mirostat replaces all stages
+ * after the temperature. Of equal logits the lowest id counts as the largest. The draw
+ * walks the kept tokens in id order against one uniform number from a counter-based
+ * generator with the key (seed, sample, position, purpose). So a token depends on its own
+ * row, history and key only. The vocabulary is never sorted, and most tokens need no
+ * weight: a cut looks only at the few tokens that may be kept, which it finds by counting
+ * in buckets of the keys' leading bits. One thread a sampler.
  *
- * Sources: typical-p Meister et al. 2023; top-p Holtzman et al. 2020; repetition penalty Keskar et al. 2019; mirostat Basu et al. 2021;
- * min-p Nguyen et al. 2024; top-n-sigma Tang et al. 2024; DRY and XTC as llama.cpp defines them. */
+ * Sources: typical-p Meister et al. 2023; top-p Holtzman et al. 2020; repetition penalty
+ * Keskar et al. 2019; mirostat Basu et al. 2021; min-p Nguyen et al. 2024; top-n-sigma
+ * Tang et al. 2024; DRY and XTC as llama.cpp defines them. */
 #ifndef SAMPLE_SAMPLER_H
 #define SAMPLE_SAMPLER_H
 
@@ -34,7 +39,8 @@ typedef struct sample_noise {
 
 sample_noise sample_noise_of(sample_key key);
 
-/* Further purposes of a uniform number, for rejection sampling: to draw a draft, and to accept it. */
+/* Further purposes of a uniform number, for rejection sampling: to draw a draft, and to
+ * accept it. */
 typedef enum sample_purpose { SAMPLE_DRAFT = 3, SAMPLE_ACCEPT = 4 } sample_purpose;
 
 /* One more uniform number in (0, 1), independent of those above. */
@@ -42,13 +48,16 @@ float sample_uniform(sample_key key, sample_purpose purpose);
 
 #define SAMPLE_NONE_PENDING (-1)
 
-/* What may come behind a sequence's tokens under its constraint, made ahead of the sample (sample_prepare), so that this only reads it. */
+/* What may come behind a sequence's tokens under its constraint, made ahead of the sample
+ * (sample_prepare), so that this only reads it. */
 typedef struct sample_rule {
-    uint64_t *bits;   /* [constraint_words] with end tokens as they may come */
-    bool is_ready;    /* of the constraint's present state; else the others say nothing */
-    bool is_final;    /* the output may end */
-    bool goes_on;     /* there is a token that is no end token */
-    int32_t pending;  /* a token that was taken and is not in the constraint's state yet, or SAMPLE_NONE_PENDING */
+    uint64_t *bits; /* [constraint_words] with end tokens as they may come */
+    bool is_ready;  /* of the constraint's present state; else the others say nothing */
+    bool is_final;  /* the output may end */
+    bool goes_on;   /* there is a token that is no end token */
+    /* a token that was taken and is not in the constraint's state yet, or
+     * SAMPLE_NONE_PENDING */
+    int32_t pending;
 } sample_rule;
 
 /* The inputs of one sample besides the row. */
@@ -57,16 +66,17 @@ typedef struct sample_context {
     const int32_t *tokens; /* prompt and output so far */
     int32_t n_tokens, n_prompt;
     uint32_t sample_index; /* which sample of the request this is: part of the noise's key */
-    const int32_t *eos; /* the model's end tokens; min_tokens bans them like the request's stop tokens */
+    const int32_t *eos;    /* the model's end tokens; min_tokens bans them like the request's stop tokens */
     int32_t n_eos;
     sample_noise noise;
     float *mirostat_mu; /* the sequence's state, initially 2 tau; not NULL where params->mirostat is on */
     const constraint *constraint; /* NULL: none */
     void *constraint_state; /* the sequence's, behind its generated tokens; a sample appends its token */
-    sample_rule *rule; /* of that state; NULL: masks are made where they are needed */
+    sample_rule *rule;      /* of that state; NULL: masks are made where they are needed */
 } sample_context;
 
-/* In place of a token: there is none, because the constraint is fulfilled and nothing may follow, not even an end token. */
+/* In place of a token: there is none, because the constraint is fulfilled and nothing may
+ * follow, not even an end token. */
 #define SAMPLE_OVER (-2)
 
 /* The key of the noise of the sample behind c's tokens. */
@@ -74,33 +84,39 @@ static inline sample_key sample_key_of(const sample_context *c) {
     return (sample_key){c->params->seed, c->sample_index, (uint32_t)c->n_tokens};
 }
 
-/* Appends a token to the state of c's constraint, if it has one. An end token is allowed where the output may end, before it or,
- * where the constraint takes it, behind it; it leaves the state as it is. QUIRE_INVALID: the token is forbidden; other errors are the
- * constraint's. The state is unchanged after an error. With a rule that is ready, a token that is allowed is always taken: where the
- * constraint has no room for it now, it is pending. */
+/* Appends a token to the state of c's constraint, if it has one. An end token is allowed
+ * where the output may end, before it or, where the constraint takes it, behind it; it
+ * leaves the state as it is. QUIRE_INVALID: the token is forbidden; other errors are the
+ * constraint's. The state is unchanged after an error. With a rule that is ready, a token
+ * that is allowed is always taken: where the constraint has no room for it now, it is
+ * pending. */
 quire_err sample_accept(const sample_context *c, int32_t token);
-/* Makes c->rule ready, after it has appended a pending token. Errors are the constraint's; QUIRE_BUSY: not all of it fits into the thread's
- * work_room, and what was done stays. */
+/* Makes c->rule ready, after it has appended a pending token. Errors are the
+ * constraint's; QUIRE_BUSY: not all of it fits into the thread's work_room, and what was
+ * done stays. */
 quire_err sample_prepare(const sample_context *c);
 /* Gives `to`, whose constraint's state is a copy of from's, what may come behind it. */
 void sample_rule_copy(const sample_context *from, const sample_context *to);
 
-/* Whether sampler_sample takes the argmax of the logits as they are, after n_output generated tokens, if all logits are finite and no
- * constraint forbids it. */
+/* Whether sampler_sample takes the argmax of the logits as they are, after n_output
+ * generated tokens, if all logits are finite and no constraint forbids it. */
 bool sampler_takes_argmax(const sampling_params *p, int32_t n_output);
 
-/* Runs the stages up to DRY, which change logits [n_vocab] in place by the request's options and the history. QUIRE_NUMERIC when a logit is
- * NaN or +inf before or after. */
+/* Runs the stages up to DRY, which change logits [n_vocab] in place by the request's
+ * options and the history. QUIRE_NUMERIC when a logit is NaN or +inf before or after. */
 quire_err sampler_adjust(sampler *s, float *logits, const sample_context *c);
 
-/* Samples from logits [n_vocab], which are changed in place, and appends the token to the constraint's state. *token may be SAMPLE_OVER.
- * QUIRE_NUMERIC when a logit is NaN or +inf, or all are -inf; QUIRE_BAD_REQUEST when the request's own rules leave no token; QUIRE_INTERNAL
- * when a constraint refuses what its mask allows, and a constraint's own errors. Allocates nothing. */
+/* Samples from logits [n_vocab], which are changed in place, and appends the token to the
+ * constraint's state. *token may be SAMPLE_OVER. QUIRE_NUMERIC when a logit is NaN or
+ * +inf, or all are -inf; QUIRE_BAD_REQUEST when the request's own rules leave no token;
+ * QUIRE_INTERNAL when a constraint refuses what its mask allows, and a constraint's own
+ * errors. Allocates nothing. */
 quire_err sampler_sample(sampler *s, float *logits, const sample_context *c, int32_t *token);
 
-/* The probabilities [n_vocab] from which a sample without mirostat is drawn: zero for tokens that are cut; greedy has one 1. Rejection
- * sampling, logprobs and tests use it. Errors as sampler_sample, and QUIRE_BAD_REQUEST where that gives SAMPLE_OVER. The constraint's state
- * stays. *probs is valid until the next call, and may be changed. */
+/* The probabilities [n_vocab] from which a sample without mirostat is drawn: zero for
+ * tokens that are cut; greedy has one 1. Rejection sampling, logprobs and tests use it.
+ * Errors as sampler_sample, and QUIRE_BAD_REQUEST where that gives SAMPLE_OVER. The
+ * constraint's state stays. *probs is valid until the next call, and may be changed. */
 quire_err sampler_distribution(sampler *s, float *logits, const sample_context *c, float **probs);
 
 #endif

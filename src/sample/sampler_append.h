@@ -1,4 +1,5 @@
-/* Appends the members of a 64-bit set to an array one by one, for processors that cannot compress bytes. */
+/* Appends the members of a 64-bit set to an array one by one, for processors that cannot
+ * compress bytes. */
 #ifndef SAMPLE_SAMPLER_APPEND_H
 #define SAMPLE_SAMPLER_APPEND_H
 
@@ -6,9 +7,10 @@
 
 #define AT_A_TIME 4 /* members that are written without a test of how many there are */
 
-/* No branch for each member, since membership cannot be predicted: AT_A_TIME are always written, and the next call overwrites the
- * surplus. */
-static inline int32_t append(int32_t *ids, float *values, int32_t n, int32_t first, const float *x, uint64_t set) {
+/* No branch for each member, since membership cannot be predicted: AT_A_TIME are always
+ * written, and the next call overwrites the surplus. */
+static inline int32_t append(int32_t *ids, float *values, int32_t n, int32_t first, const float *x,
+                             uint64_t set) {
     int32_t end = n + __builtin_popcountll(set);
     while (n < end) {
         UNROLL for (int i = 0; i < AT_A_TIME; i++) {
@@ -22,7 +24,8 @@ static inline int32_t append(int32_t *ids, float *values, int32_t n, int32_t fir
     return end;
 }
 
-static inline int32_t append_inside(candidate *inside, int32_t n, int32_t first, const float *w, uint64_t set) {
+static inline int32_t append_inside(candidate *inside, int32_t n, int32_t first, const float *w,
+                                    uint64_t set) {
     int32_t end = n + __builtin_popcountll(set);
     while (n < end) {
         UNROLL for (int i = 0; i < AT_A_TIME; i++) {

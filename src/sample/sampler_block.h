@@ -1,19 +1,23 @@
-/* The part of the sampler's row passes (sampler_rows.inc.h) that is written once for each instruction set.
+/* The part of the sampler's row passes (sampler_rows.inc.h) that is written once for each
+ * instruction set.
  *
- * The following functions are in sampler_rows_plain.c, sampler_rows_avx2.c and sampler_rows_avx512.c (the first two take the appends from
- * sampler_append.h):
+ * The following functions are in sampler_rows_plain.c, sampler_rows_avx2.c and
+ * sampler_rows_avx512.c (the first two take the appends from sampler_append.h):
  *
- *   reaches(x, bound)                        bit i: whether x[i] of a group is at least the bound
- *   keep_only(x, set)                        makes those of a group -inf that are not in the set
- *   scan_block(x, base, scale, largest)      the sum of a block's weights against a base, and its groups' largest logits
- *   append(ids, values, n, first, x, set)    appends a set's members to n others, ids and values; returns the new number
- *   append_inside(inside, n, first, w, set)  the same for weights that a cut looks at
+ *   reaches(x, bound)  bit i: whether x[i] of a group is at least the bound
+ *   keep_only(x, set)  makes those of a group -inf that are not in the set
+ *   scan_block(x, base, scale, largest)  the sum of a block's weights against a base, and
+ *                      its groups' largest logits
+ *   append(ids, values, n, first, x, set)  appends a set's members to n others, ids and
+ *                      values; returns the new number
+ *   append_inside(inside, n, first, w, set)  the same for weights that a cut considers
  *
- * The set has one bit for each index of a group, x or w, that begins with token (or kept token) `first`. Appends write beyond what they
- * return, by at most PAST_END.
+ * The set has one bit for each index of a group, x or w, that begins with token (or kept
+ * token) `first`. Appends write beyond what they return, by at most PAST_END.
  *
- * All functions are static: each instruction set compiles its own. The bits are the same everywhere, as each element is one exactly defined
- * operation and sums have a fixed order. */
+ * All functions are static: each instruction set compiles its own. The bits are the same
+ * everywhere, as each element is one exactly defined operation and sums have a fixed
+ * order. */
 #ifndef SAMPLE_SAMPLER_BLOCK_H
 #define SAMPLE_SAMPLER_BLOCK_H
 
@@ -34,10 +38,12 @@
 #endif
 
 /* 2^r, |r| <= 1/2, within 2e-7 (a minimax fit): the highest power first. */
-#define POWER_OF_2      1.3264726e-3f, 9.6715130e-3f, 5.5507336e-2f, 2.4022242e-1f, 6.9314700e-1f, 1.0f
-#define ROUNDS_TO_WHOLE 12582912.0f /* 1.5 * 2^23: adding it rounds to a whole number, which is then in the low bits */
+#define POWER_OF_2 1.3264726e-3f, 9.6715130e-3f, 5.5507336e-2f, 2.4022242e-1f, 6.9314700e-1f, 1.0f
+/* 1.5 * 2^23: adding it rounds to a whole number, which is then in the low bits */
+#define ROUNDS_TO_WHOLE 12582912.0f
 
-/* 2^x for x < 127, within 2e-7; at least about 2^-126. Computes 2^n times a polynomial in the rest. */
+/* 2^x for x < 127, within 2e-7; at least about 2^-126. Computes 2^n times a polynomial in
+ * the rest. */
 static inline float power_of_2(float x) {
     static const float c[] = {POWER_OF_2};
     float y = x > -126.0f ? x : -126.0f;
@@ -60,7 +66,8 @@ static inline float sum_of_lanes(float *lanes) {
     return lanes[0];
 }
 
-/* A block's largest logit, and the sum of its weights against a base. The sum is useless when the largest logit is far above the base. */
+/* A block's largest logit, and the sum of its weights against a base. The sum is useless
+ * when the largest logit is far above the base. */
 typedef struct block_scan {
     float largest, sum;
     bool is_nan; /* some logit is */

@@ -1,4 +1,5 @@
-/* The first stage of sampling: a constraint's mask (constraint.h), and the end tokens that may complete what it wants. */
+/* The first stage of sampling: a constraint's mask (constraint.h), and the end tokens
+ * that may complete what it wants. */
 #include <stdalign.h>
 #include <string.h>
 
@@ -10,7 +11,8 @@ static bool is_end(const sample_context *c, int32_t token) {
            end_token_is_one_of(token, c->params->stop_tokens, c->params->n_stop_tokens);
 }
 
-/* Whether the output may end with a token that the constraint takes for its last one. The state stays as it is. */
+/* Whether the output may end with a token that the constraint takes for its last one. The
+ * state stays as it is. */
 static quire_err accept_last(const sample_context *c, int32_t token) {
     const constraint *k = c->constraint;
     alignas(max_align_t) uint8_t trial[CONSTRAINT_MAX_STATE_BYTES];
@@ -59,8 +61,10 @@ quire_err sample_accept(const sample_context *c, int32_t token) {
     return k->ops->accept(k, c->constraint_state, token);
 }
 
-/* Sets the bits of end tokens: all where the output may end, else those that the constraint takes for its last one. */
-static quire_err set_ends(uint64_t *bits, const sample_context *c, bool is_final, const int32_t *ends, int32_t n) {
+/* Sets the bits of end tokens: all where the output may end, else those that the
+ * constraint takes for its last one. */
+static quire_err set_ends(uint64_t *bits, const sample_context *c, bool is_final, const int32_t *ends,
+                          int32_t n) {
     for (int32_t i = 0; i < n; i++) {
         uint64_t bit = (uint64_t)1 << (ends[i] % 64), *word = &bits[ends[i] / 64];
         quire_err e = is_final ? QUIRE_OK : (*word & bit) != 0 ? accept_last(c, ends[i]) : QUIRE_INVALID;

@@ -1,7 +1,9 @@
-/* Sampling stages over the whole distribution: temperature, and the cuts that drop the unlikely (or the likeliest) tokens.
+/* Sampling stages over the whole distribution: temperature, and the cuts that drop the
+ * unlikely (or the likeliest) tokens.
  *
- * Few tokens are kept of a large vocabulary. So the cuts begin with the tokens whose logits reach a bound below which none can be kept. The
- * bound is known for top-k and min-p; for top-p alone sampler_top_p.c guesses it. */
+ * Few tokens are kept of a large vocabulary. So the cuts begin with the tokens whose
+ * logits reach a bound below which none can be kept. The bound is known for top-k and
+ * min-p; for top-p alone sampler_top_p.c guesses it. */
 #include <float.h>
 #include <math.h>
 
@@ -27,7 +29,8 @@ float sampler_temperature(const sampler *s, const float *logits, const sampling_
         return p->temperature;
     }
     double entropy = log(sum) - weighted / sum;
-    double low = fmax(0.0, (double)p->temperature - (double)p->dynatemp_range), high = (double)p->temperature + (double)p->dynatemp_range;
+    double low = fmax(0.0, (double)p->temperature - (double)p->dynatemp_range),
+           high = (double)p->temperature + (double)p->dynatemp_range;
     double part = fmin(fmax(0.0, entropy) / log((double)n_live), 1.0); /* rounding may lead over 1 */
     return (float)fmin(low + (high - low) * pow(part, (double)p->dynatemp_exponent), (double)FLT_MAX);
 }
@@ -55,7 +58,8 @@ void sampler_keep_all(sampler *s, const float *logits) {
     sampler_keep_from(s, logits, -INFINITY, LEAST_WEIGHT);
 }
 
-/* A logit that at least k tokens reach: the k-th largest of the groups' largest, or a little less. */
+/* A logit that at least k tokens reach: the k-th largest of the groups' largest, or a
+ * little less. */
 static float bound_of_top_k(sampler *s, int32_t k) {
     int32_t n_above = 0, b = N_BUCKETS - 1;
     if ((size_t)k > s->n_groups) {
@@ -106,16 +110,19 @@ static void cut_top_k(sampler *s, const float *logits, int32_t k) {
     }
 }
 
-/* Keeps a token iff the mass before it (of larger logits, or equal ones with lower ids) is below top_p of all that were kept. */
+/* Keeps a token iff the mass before it (of larger logits, or equal ones with lower ids)
+ * is below top_p of all that were kept. */
 static void cut_top_p(sampler *s, const float *logits, float top_p) {
     candidate last;
-    (void)sampler_find_cut(s, s->weights, BY_WEIGHT, (double)top_p * s->rows->sum_blocks(s->weights, s->n_kept, s->sums), &last);
+    (void)sampler_find_cut(s, s->weights, BY_WEIGHT,
+                           (double)top_p * s->rows->sum_blocks(s->weights, s->n_kept, s->sums), &last);
     sampler_order_equals(s, logits, false, &last);
     sampler_cut_after(s, last);
 }
 
 static double surprise_of(const sampler *s, const float *logits, int32_t id, double log_total) {
-    return log_total - ((double)logits[id] - (double)s->max) * (double)s->scale * 0.6931471805599453; /* ln 2 */
+    /* ln 2 */
+    return log_total - ((double)logits[id] - (double)s->max) * (double)s->scale * 0.6931471805599453;
 }
 
 /* A key that is larger for a surprise nearer to the entropy. */
@@ -123,8 +130,8 @@ static uint32_t nearness_of(double surprise, double entropy) {
     return 0x7fffffffu - float_bits((float)fabs(surprise - entropy));
 }
 
-/* Keeps the tokens whose surprise is nearest to the entropy, until they together have this probability; all as near as the last one stay.
- */
+/* Keeps the tokens whose surprise is nearest to the entropy, until they together have
+ * this probability; all as near as the last one stay. */
 static void cut_typical(sampler *s, const float *logits, float typical_p) {
     double total = s->rows->sum_blocks(s->weights, s->n_kept, s->sums), log_total = log(total), entropy = 0.0;
     int32_t n = 0;
@@ -143,7 +150,8 @@ static void cut_typical(sampler *s, const float *logits, float typical_p) {
     s->n_kept = n;
 }
 
-/* Drops all tokens of at least this probability except the least likely of them, the last one of equals. */
+/* Drops all tokens of at least this probability except the least likely of them, the last
+ * one of equals. */
 static void cut_top_choices(sampler *s, float threshold) {
     double least = (double)threshold * s->rows->sum_blocks(s->weights, s->n_kept, s->sums);
     int32_t last = -1, n = 0;
@@ -164,7 +172,8 @@ static bool has_top_k(const sampler *s, const sampling_params *p) {
 
 /* Whether a stage needs every live token's weight. */
 static bool needs_all(const sampling_params *p) {
-    return p->mirostat != MIROSTAT_OFF || p->top_n_sigma > 0.0f || p->typical_p < 1.0f || p->xtc_probability > 0.0f;
+    return p->mirostat != MIROSTAT_OFF || p->top_n_sigma > 0.0f || p->typical_p < 1.0f ||
+           p->xtc_probability > 0.0f;
 }
 
 bool sampler_wants_masses(const sampling_params *p) {

@@ -1,4 +1,5 @@
-/* Draws a token from the kept weights, and selects the row passes that this processor supports. */
+/* Draws a token from the kept weights, and selects the row passes that this processor
+ * supports. */
 #include "sample/sampler_parts.h"
 
 #if defined(__x86_64__)
@@ -11,8 +12,9 @@ static bool has_avx512(void) {
 #ifdef SIMD_EMULATE /* compiled through SIMDe, for tests */
     return has_avx2();
 #else
-    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi2");
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512vbmi2");
 #endif
 }
 #endif
@@ -31,8 +33,8 @@ int32_t sampler_rows_here(const sampler_rows *all[SAMPLER_ROWS_MOST]) {
     return n;
 }
 
-/* The block, of n, in whose part of the total `target` falls; where rounding exhausts the walk, the last one of some weight. *before is the
- * sum of the blocks before it. */
+/* The block, of n, in whose part of the total `target` falls; where rounding exhausts the
+ * walk, the last one of some weight. *before is the sum of the blocks before it. */
 static int32_t find_block(const double *sums, int32_t n, double target, double *before) {
     int32_t last = 0, b = 0;
     for (int32_t i = 0; i < n; i++) {

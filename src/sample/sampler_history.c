@@ -41,7 +41,9 @@ static void keep_going(float *logits, const sample_context *c) {
     }
 }
 
-#define CHANGED_MAX 1e30f /* how far a penalty moves a logit: it stays finite, so that what is allowed may still come */
+/* how far a penalty moves a logit: it stays finite, so that what is allowed may still
+ * come */
+#define CHANGED_MAX 1e30f
 
 static void penalise_seen(sampler *s, float *logits, const sample_context *c) {
     float r = c->params->repetition_penalty;
@@ -72,8 +74,8 @@ static void penalise_output(sampler *s, float *logits, const sample_context *c) 
 
 /* ---- DRY: penalises tokens that would prolong a repeat ---- */
 
-/* Marks what breakers begin with, and counts 1 for those that are one token. How many breakers there are up to the last of several tokens:
- * requests have these first. */
+/* Marks what breakers begin with, and counts 1 for those that are one token. How many
+ * breakers there are up to the last of several tokens: requests have these first. */
 static int32_t mark_breakers(sampler *s, const token_seqs *breakers) {
     int32_t n_long = 0;
     sampler_unmark(s);
@@ -86,7 +88,8 @@ static int32_t mark_breakers(sampler *s, const token_seqs *breakers) {
     return n_long;
 }
 
-/* How many tokens of the window come after the newest whole breaker; n when there is none. */
+/* How many tokens of the window come after the newest whole breaker; n when there is
+ * none. */
 static int32_t since_breaker(sampler *s, const int32_t *window, int32_t n, const token_seqs *breakers) {
     int32_t n_long = mark_breakers(s, breakers);
     for (int32_t distance = 0; distance < n; distance++) {
@@ -98,7 +101,8 @@ static int32_t since_breaker(sampler *s, const int32_t *window, int32_t n, const
         for (int32_t i = 0; i < n_long; i++) {
             const int32_t *b = breakers->tokens + breakers->starts[i];
             int32_t tail = breakers->starts[i + 1] - breakers->starts[i] - 1;
-            if (tail > longest && tail <= distance && memcmp(window + at, b, ((size_t)tail + 1) * sizeof *b) == 0) {
+            if (tail > longest && tail <= distance &&
+                memcmp(window + at, b, ((size_t)tail + 1) * sizeof *b) == 0) {
                 longest = tail;
             }
         }
@@ -109,8 +113,8 @@ static int32_t since_breaker(sampler *s, const int32_t *window, int32_t n, const
     return n;
 }
 
-/* repeats[k], 1 <= k < n: length of the longest common suffix of window[0..n) and window[0..n - k) (the Z function, Gusfield 1997, read
- * from the end). */
+/* repeats[k], 1 <= k < n: length of the longest common suffix of window[0..n) and
+ * window[0..n - k) (the Z function, Gusfield 1997, read from the end). */
 static void measure_repeats(const int32_t *window, int32_t n, int32_t *repeats) {
     int32_t left = 0, right = 0; /* the match that reaches furthest: [left, right) */
     for (int32_t k = 1; k < n; k++) {
@@ -148,7 +152,8 @@ static void penalise_repeats(sampler *s, float *logits, const sample_context *c)
     static const token_seqs none = {0};
     const sampling_params *p = c->params;
     const token_seqs *breakers = p->lists != NULL ? &p->lists->dry_breakers : &none;
-    int32_t n = p->dry_penalty_last_n >= 0 && p->dry_penalty_last_n < c->n_tokens ? p->dry_penalty_last_n : c->n_tokens;
+    int32_t n = p->dry_penalty_last_n >= 0 && p->dry_penalty_last_n < c->n_tokens ? p->dry_penalty_last_n
+                                                                                  : c->n_tokens;
     const int32_t *window = c->tokens + c->n_tokens - n;
     if (p->dry_base < 1.0f || n <= p->dry_allowed_length) {
         return;
@@ -170,12 +175,14 @@ static void penalise_repeats(sampler *s, float *logits, const sample_context *c)
             s->counts[breakers->tokens[breakers->starts[i]]] = -1;
         }
     }
-    double most = p->dry_base > 1.0f ? 88.7228391 / log((double)p->dry_base) : (double)n; /* exp(88.72) is the largest float */
+    /* exp(88.72) is the largest float */
+    double most = p->dry_base > 1.0f ? 88.7228391 / log((double)p->dry_base) : (double)n;
     for (int32_t i = 0; i < n; i++) {
         int32_t id = window[i];
         if (s->marks[id] == s->mark && s->counts[id] >= 0) {
             double exponent = (double)(s->counts[id] - p->dry_allowed_length);
-            double penalty = (double)p->dry_multiplier * pow((double)p->dry_base, exponent < most ? exponent : most);
+            double penalty =
+                (double)p->dry_multiplier * pow((double)p->dry_base, exponent < most ? exponent : most);
             logits[id] -= (float)fmin(penalty, (double)CHANGED_MAX);
             s->counts[id] = -1; /* done */
         }
@@ -183,8 +190,9 @@ static void penalise_repeats(sampler *s, float *logits, const sample_context *c)
 }
 
 bool sampler_may_change(const sampling_params *p, int32_t n_output) {
-    return p->lists != NULL || p->no_repeat_ngram_size > 0 || n_output < p->min_tokens || p->repetition_penalty != 1.0f ||
-           p->frequency_penalty != 0.0f || p->presence_penalty != 0.0f || p->dry_multiplier != 0.0f;
+    return p->lists != NULL || p->no_repeat_ngram_size > 0 || n_output < p->min_tokens ||
+           p->repetition_penalty != 1.0f || p->frequency_penalty != 0.0f || p->presence_penalty != 0.0f ||
+           p->dry_multiplier != 0.0f;
 }
 
 bool sampler_change(sampler *s, float *logits, const sample_context *c) {

@@ -1,4 +1,5 @@
-/* Mirostat (Basu et al. 2021): cuts so that the expected surprise of the tokens is tau, and adapts to the surprise of each sample. */
+/* Mirostat (Basu et al. 2021): cuts so that the expected surprise of the tokens is tau,
+ * and adapts to the surprise of each sample. */
 #include <math.h>
 
 #include "sample/sampler_parts.h"
@@ -10,7 +11,8 @@ static bool comes_before(candidate a, candidate b) {
     return a.key != b.key ? a.key > b.key : a.place < b.place;
 }
 
-/* Moves c[at] down the heap of n candidates, in which none comes before those below it. */
+/* Moves c[at] down the heap of n candidates, in which none comes before those below
+ * it. */
 static void sift_down(candidate *c, int32_t at, int32_t n) {
     candidate moved = c[at];
     for (int32_t child; (child = 2 * at + 1) < n; at = child) {
@@ -36,11 +38,13 @@ static void sort_candidates(candidate *c, int32_t n) {
     }
 }
 
-/* Sorts the kept tokens into s->inside, likeliest first, of equal ones the lowest id first; returns how many. */
+/* Sorts the kept tokens into s->inside, likeliest first, of equal ones the lowest id
+ * first; returns how many. */
 static int32_t sort_kept(sampler *s) {
     for (int32_t i = 0; i < s->n_kept; i++) {
         s->inside[i].place = i;
-        memcpy(&s->inside[i].key, &s->weights[i], sizeof *s->weights); /* as integers, weights have their order */
+        /* as integers, weights have their order */
+        memcpy(&s->inside[i].key, &s->weights[i], sizeof *s->weights);
     }
     sort_candidates(s->inside, s->n_kept);
     return s->n_kept;
@@ -54,7 +58,8 @@ static float weight_at(const sampler *s, int32_t rank) {
 static int32_t count_by_zipf(const sampler *s, int32_t n, float mu) {
     double products = 0.0, squares = 0.0;
     for (int32_t i = 0; i < N_ESTIMATE - 1 && i < n - 1; i++) {
-        double t = log((double)(i + 2) / (double)(i + 1)), b = log((double)weight_at(s, i) / (double)weight_at(s, i + 1));
+        double t = log((double)(i + 2) / (double)(i + 1)),
+               b = log((double)weight_at(s, i) / (double)weight_at(s, i + 1));
         products += t * b;
         squares += t * t;
     }

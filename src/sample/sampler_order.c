@@ -1,4 +1,5 @@
-/* Cuts by order: keeps the tokens with the largest keys. Nothing is sorted, so a row of equal logits costs no more than another. */
+/* Cuts by order: keeps the tokens with the largest keys. Nothing is sorted, so a row of
+ * equal logits costs no more than another. */
 #include <float.h>
 #include <math.h>
 
@@ -11,8 +12,8 @@ static double measure_of(const sampler *s, measure by, int32_t place) {
     return by == BY_COUNT ? 1.0 : (double)s->weights[place];
 }
 
-/* The bucket in which the sum from the top reaches `limit`; where it never does, the last one in use, and false. *above is the sum of the
- * buckets over it. */
+/* The bucket in which the sum from the top reaches `limit`; where it never does, the last
+ * one in use, and false. *above is the sum of the buckets over it. */
 static bool find_bucket(const double *mass, double limit, double *above, uint32_t *bucket) {
     double sum = *above;
     for (uint32_t b = ROUND_BUCKETS; b-- > 0;) {
@@ -28,9 +29,10 @@ static bool find_bucket(const double *mass, double limit, double *above, uint32_
     return false;
 }
 
-/* Reduces n candidates with keys from `least` to `most` to those of the bucket in which the sum reaches `limit`; where it does not, to
- * those of the last bucket, and false. */
-static bool open_bucket(sampler *s, int32_t *n, uint32_t least, uint32_t most, measure by, double limit, double *above) {
+/* Reduces n candidates with keys from `least` to `most` to those of the bucket in which
+ * the sum reaches `limit`; where it does not, to those of the last bucket, and false. */
+static bool open_bucket(sampler *s, int32_t *n, uint32_t least, uint32_t most, measure by, double limit,
+                        double *above) {
     double mass[ROUND_BUCKETS] = {0};
     int32_t n_inside = 0;
     uint32_t bucket = 0;

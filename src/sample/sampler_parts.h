@@ -1,4 +1,5 @@
-/* The internal parts of a sampler: its stages and its scratch memory. One thread a sampler; nothing here allocates but sampler_open. */
+/* The internal parts of a sampler: its stages and its scratch memory. One thread a
+ * sampler; nothing here allocates but sampler_open. */
 #ifndef SAMPLE_SAMPLER_PARTS_H
 #define SAMPLE_SAMPLER_PARTS_H
 
@@ -7,47 +8,56 @@
 #include "base/float_bits.h"
 #include "sample/sampler.h"
 
-#define N_BUCKETS    2048  /* buckets of the upper bits of a 31-bit key */
-#define FIRST_SHIFT  20    /* shift from a key to its bucket: exponent and three bits more */
-#define GROUP        64    /* neighbouring tokens with one largest logit, or kept tokens with one sum of weights */
+#define N_BUCKETS   2048 /* buckets of the upper bits of a 31-bit key */
+#define FIRST_SHIFT 20   /* shift from a key to its bucket: exponent and three bits more */
+/* neighbouring tokens with one largest logit, or kept tokens with one sum of weights */
+#define GROUP        64
 #define BLOCK        2048  /* neighbouring tokens with one sum of weights */
 #define PAST_END     GROUP /* elements behind the last kept token that may be written */
 #define LOG2_E       1.44269504f
 #define LEAST_WEIGHT 1.1754944e-38f /* 2^-126 */
 
-/* A kept token that a cut looks at: the key by which it is ordered, and its index among the kept ones. */
+/* A kept token that a cut looks at: the key by which it is ordered, and its index among
+ * the kept ones. */
 typedef struct candidate {
     uint32_t key;
     int32_t place;
 } candidate;
 
 /* ---- sampler_rows.inc.h: passes over whole rows, one set for each instruction set ----
- * The weight of a logit l is 2^((l - s->max) * scale), scale = log2(e) / temperature; 0 when it is less than 2^-126. */
+ * The weight of a logit l is 2^((l - s->max) * scale), scale = log2(e) / temperature; 0
+ * when it is less than 2^-126. */
 typedef struct sampler_rows {
-    /* Whether all logits are finite or -inf. Sets s->max to the largest, and s->largest to those of the groups. */
+    /* Whether all logits are finite or -inf. Sets s->max to the largest, and s->largest
+     * to those of the groups. */
     bool (*scan)(sampler *s, const float *logits);
-    /* Whether they are, then makes those -inf whose bit in s->bits is not set, and scans what is left. Sets s->given_max to the largest
-     * before that. */
+    /* Whether they are, then makes those -inf whose bit in s->bits is not set, and scans
+     * what is left. Sets s->given_max to the largest before that. */
     bool (*scan_kept)(sampler *s, float *logits);
-    /* The same, and sets s->sums and s->total to the weights of each BLOCK and of all. Stores no weight. */
+    /* The same, and sets s->sums and s->total to the weights of each BLOCK and of all.
+     * Stores no weight. */
     bool (*scan_masses)(sampler *s, const float *logits, float scale);
-    /* Collects the tokens whose logits are at least `least`, in id order: ids to s->ids, logits to s->weights. Returns how many. Call it
-     * after a scan. */
+    /* Collects the tokens whose logits are at least `least`, in id order: ids to s->ids,
+     * logits to s->weights. Returns how many. Call it after a scan. */
     int32_t (*gather)(sampler *s, const float *logits, float least);
     /* Turns logits x[0..n) into weights. */
     void (*weigh)(float *x, int32_t n, float max, float scale);
-    /* The sum of w[0..n), and the sums of its GROUPs in `sums`; fills the last group up with zeros. */
+    /* The sum of w[0..n), and the sums of its GROUPs in `sums`; fills the last group up
+     * with zeros. */
     double (*sum_blocks)(float *w, int32_t n, double *sums);
-    /* Splits the kept tokens' weights: returns the sum of those from `high` on, and puts those below into s->inside, in order. */
+    /* Splits the kept tokens' weights: returns the sum of those from `high` on, and puts
+     * those below into s->inside, in order. */
     double (*divide)(sampler *s, float high, int32_t *n_inside);
-    /* Sets those of w[0..n) to 0 that come after index `place`, whose weight is `last`, in descending order. */
+    /* Sets those of w[0..n) to 0 that come after index `place`, whose weight is `last`,
+     * in descending order. */
     void (*drop_after)(float *w, int32_t n, float last, int32_t place);
 } sampler_rows;
 
 extern const sampler_rows sampler_rows_plain, sampler_rows_avx2, sampler_rows_avx512;
 
-/* Invariant after sampler_cut: the token is drawn from the n_kept tokens of ids and weights, in id order, where a weight of 0 is one that
- * was cut; or, when is_whole, from all tokens by the sums of blocks. */
+/* Invariant after sampler_cut: the token is drawn from the n_kept tokens of ids and
+ * weights, in id order, where a weight of 0 is one that was cut; or, when is_whole, from
+ * all tokens by the sums of blocks. */
 struct sampler {
     const sampler_rows *rows;
     int32_t n_vocab, max_tokens, n_kept;
@@ -70,7 +80,9 @@ struct sampler {
     int32_t *counts;  /* [n_vocab] valid for tokens in that set */
     int32_t *repeats; /* [max_tokens + 1] lengths of common suffixes */
     uint64_t *bits;   /* [groups] with a constraint: the tokens that it leaves, end tokens too */
-    bool is_final, goes_on; /* likewise: whether the output may end; whether tokens are left that are no end tokens */
+    /* likewise: whether the output may end; whether tokens are left that are no end
+     * tokens */
+    bool is_final, goes_on;
     double mass[N_BUCKETS];
 };
 
@@ -97,30 +109,38 @@ static inline bool sampler_mark(sampler *s, int32_t id) {
 }
 
 /* ---- sampler_draw.c ---- */
-/* The row passes that this processor supports, the fastest last; all give the same bits. Returns how many, at least 1. */
+/* The row passes that this processor supports, the fastest last; all give the same bits.
+ * Returns how many, at least 1. */
 #define SAMPLER_ROWS_MOST 3
 int32_t sampler_rows_here(const sampler_rows *all[SAMPLER_ROWS_MOST]);
-/* Draws a token: the one, in id order, at which the cumulated weight passes `uniform` of the total. Some weight is not 0. */
+/* Draws a token: the one, in id order, at which the cumulated weight passes `uniform` of
+ * the total. Some weight is not 0. */
 int32_t sampler_draw(sampler *s, const float *logits, float uniform);
 
 /* ---- sampler_constrain.c: the stage before all others ---- */
 /* Sets s->bits to the tokens that c's constraint leaves, end tokens too. Its errors. */
 quire_err sampler_constrain(sampler *s, const sample_context *c);
-/* After that: whether the constraint, if there is one, leaves nothing since the output is whole. */
+/* After that: whether the constraint, if there is one, leaves nothing since the output is
+ * whole. */
 bool sampler_is_over(const sampler *s, const sample_context *c);
 
-/* ---- sampler_history.c: stages 1 to 9, which change logits by the request's options and the history ---- */
-/* Whether the request has a stage that may change the row after n_output generated tokens. */
+/* ---- sampler_history.c: stages 1 to 9, which change logits by the request's options and
+ * the history ---- */
+/* Whether the request has a stage that may change the row after n_output generated
+ * tokens. */
 bool sampler_may_change(const sampling_params *p, int32_t n_output);
 /* Runs these stages; true when one changed a logit. */
 bool sampler_change(sampler *s, float *logits, const sample_context *c);
 
 /* ---- sampler_cuts.c: stages 11 to 17, on weights ---- */
-/* Whether the request's cuts need the weights of blocks (scan_masses), since the largest logits alone do not bound what is kept. */
+/* Whether the request's cuts need the weights of blocks (scan_masses), since the largest
+ * logits alone do not bound what is kept. */
 bool sampler_wants_masses(const sampling_params *p);
-/* The temperature of this row: the request's, or one from the entropy of the live logits (dynatemp). */
+/* The temperature of this row: the request's, or one from the entropy of the live logits
+ * (dynatemp). */
 float sampler_temperature(const sampler *s, const float *logits, const sampling_params *p);
-/* Keeps the tokens that the request's cuts leave. After scan, or scan_masses where sampler_wants_masses. */
+/* Keeps the tokens that the request's cuts leave. After scan, or scan_masses where
+ * sampler_wants_masses. */
 void sampler_cut(sampler *s, const float *logits, const sample_context *c);
 /* A logit that is surely below every logit of this weight. */
 float sampler_logit_below(const sampler *s, float weight);
@@ -130,22 +150,26 @@ void sampler_keep_from(sampler *s, const float *logits, float least, float least
 void sampler_keep_all(sampler *s, const float *logits);
 
 /* ---- sampler_top_p.c ---- */
-/* Keeps a token iff the mass before it (of larger logits, or equal ones with lower ids) is below top_p of all. After scan_masses. */
+/* Keeps a token iff the mass before it (of larger logits, or equal ones with lower ids)
+ * is below top_p of all. After scan_masses. */
 void sampler_cut_top_p(sampler *s, const float *logits, float top_p);
 
 /* ---- sampler_order.c ---- */
 /* What a cut sums up from the largest key on: tokens, or their weights. */
 typedef enum measure { BY_COUNT, BY_WEIGHT } measure;
 
-/* Walks the kept tokens by keys (uint32 under 2^31, one a kept token), largest first, until their sum reaches `limit`. *last is the last
- * one walked; there is at least one. False when the sum of all does not reach the limit. */
+/* Walks the kept tokens by keys (uint32 under 2^31, one a kept token), largest first,
+ * until their sum reaches `limit`. *last is the last one walked; there is at least one.
+ * False when the sum of all does not reach the limit. */
 bool sampler_find_cut(sampler *s, const void *keys, measure by, double limit, candidate *last);
-/* The same among the n candidates in s->inside, which are in order of their index; tokens of larger keys than theirs have the sum `above`.
- * False also when `above` alone reaches the limit, which is over 0. */
+/* The same among the n candidates in s->inside, which are in order of their index; tokens
+ * of larger keys than theirs have the sum `above`. False also when `above` alone reaches
+ * the limit, which is over 0. */
 bool sampler_find_inside(sampler *s, int32_t n, measure by, double limit, double above, candidate *last);
-/* Orders the kept tokens with the weight of `last` by their logits, since logits a last bit apart can have one weight. As many of them stay
- * as were to stay: those of the largest logits, lower ids first or, with ties_stay, all that equal the last one too. The others' weights
- * become 0, and `last` becomes the last kept token. */
+/* Orders the kept tokens with the weight of `last` by their logits, since logits a last
+ * bit apart can have one weight. As many of them stay as were to stay: those of the
+ * largest logits, lower ids first or, with ties_stay, all that equal the last one too.
+ * The others' weights become 0, and `last` becomes the last kept token. */
 void sampler_order_equals(sampler *s, const float *logits, bool ties_stay, candidate *last);
 /* Cuts the tokens that come after `last` by weight. */
 void sampler_cut_after(sampler *s, candidate last);

@@ -1,10 +1,12 @@
 /* Passes over a whole row of the vocabulary, the main cost of a sampler.
  *
- * Compiled once for each instruction set (cmake/rooms.cmake), under the name SAMPLER_ROWS, after the functions that differ between them
- * (sampler_block.h). The plain loops are written so that a compiler vectorises them. */
+ * Compiled once for each instruction set (cmake/rooms.cmake), under the name
+ * SAMPLER_ROWS, after the functions that differ between them (sampler_block.h). The plain
+ * loops are written so that a compiler vectorises them. */
 #include "sample/sampler_block.h"
 
-/* A float as an integer of the same order: negative ones have their other bits inverted. */
+/* A float as an integer of the same order: negative ones have their other bits
+ * inverted. */
 static inline int32_t order_of(float v) {
     int32_t bits = (int32_t)float_bits(v);
     return bits ^ ((bits >> 31) & INT32_MAX);
@@ -14,7 +16,8 @@ static float float_of(int32_t order) {
     return float_of_bits((uint32_t)(order ^ ((order >> 31) & INT32_MAX)));
 }
 
-/* The order of the largest of x[0..n), at most a group; sets *bad where one is no logit. */
+/* The order of the largest of x[0..n), at most a group; sets *bad where one is no
+ * logit. */
 static inline int32_t scan_group(const float *x, int32_t n, int32_t *bad) {
     int32_t largest = INT32_MIN, wrong = 0, infinity = order_of(INFINITY), least = order_of(-INFINITY);
     UNROLL for (int32_t i = 0; i < GROUP; i += LANES) {
@@ -75,7 +78,8 @@ static void weigh(float *x, int32_t n, float max, float scale) {
 
 #define FAR_ABOVE 16.0f /* binary orders: further above the base, weights have fewer exact digits */
 
-/* The weight of `base` against max, for base <= max; in double, since a whole block is multiplied by it. */
+/* The weight of `base` against max, for base <= max; in double, since a whole block is
+ * multiplied by it. */
 static double weight_of_base(float base, float max, float scale) {
     double x = ((double)base - (double)max) * (double)scale;
     if (!(x > -1000.0)) {
@@ -85,8 +89,9 @@ static double weight_of_base(float base, float max, float scale) {
     return ldexp((double)power_of_2((float)(x - n)), (int)n);
 }
 
-/* Takes each block's weights against the base of the block before, which is some logit, so that one pass over the block suffices. Where
- * they come out too large, it takes them against the block's own largest logit, which is the base from there on. */
+/* Takes each block's weights against the base of the block before, which is some logit,
+ * so that one pass over the block suffices. Where they come out too large, it takes them
+ * against the block's own largest logit, which is the base from there on. */
 static bool scan_masses(sampler *s, const float *logits, float scale) {
     float max = -INFINITY, base = logits[0], padded[BLOCK];
     int32_t n_blocks = (s->n_vocab + BLOCK - 1) / BLOCK;
@@ -205,4 +210,5 @@ static void drop_after(float *w, int32_t n, float last, int32_t place) {
     }
 }
 
-const sampler_rows SAMPLER_ROWS = {scan, scan_kept, scan_masses, gather, weigh, sum_blocks, divide, drop_after};
+const sampler_rows SAMPLER_ROWS = {scan,  scan_kept,  scan_masses, gather,
+                                   weigh, sum_blocks, divide,      drop_after};

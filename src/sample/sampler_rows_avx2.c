@@ -4,7 +4,8 @@
 
 #include "sample/sampler_append.h"
 
-/* Masks of 8 are packed to bytes of 32 within the halves of a register, and those put in order. */
+/* Masks of 8 are packed to bytes of 32 within the halves of a register, and those put in
+ * order. */
 static inline uint64_t reaches(const float *x, float bound) {
     const __m256 all = _mm256_set1_ps(bound);
     const __m256i in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
@@ -12,7 +13,8 @@ static inline uint64_t reaches(const float *x, float bound) {
     UNROLL for (int half = 0; half < 2; half++) {
         __m256i m[4];
         UNROLL for (int i = 0; i < 4; i++) {
-            m[i] = _mm256_castps_si256(_mm256_cmp_ps(_mm256_loadu_ps(x + 32 * half + 8 * i), all, _CMP_GE_OQ));
+            m[i] =
+                _mm256_castps_si256(_mm256_cmp_ps(_mm256_loadu_ps(x + 32 * half + 8 * i), all, _CMP_GE_OQ));
         }
         __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(m[0], m[1]), _mm256_packs_epi32(m[2], m[3]));
         uint32_t set = (uint32_t)_mm256_movemask_epi8(_mm256_permutevar8x32_epi32(bytes, in_order));
@@ -30,7 +32,9 @@ static inline void keep_only(float *x, uint64_t set) {
     }
 }
 
-#define REGISTERS 2 /* registers that go through the polynomial side by side, as each step depends on the one before */
+/* registers that go through the polynomial side by side, as each step depends on the one
+ * before */
+#define REGISTERS 2
 #define EACH      UNROLL for (int u = 0; u < REGISTERS; u++)
 
 /* power_of_2 of all numbers in the registers, in place. */
@@ -47,7 +51,8 @@ static inline void power_of_2_each(__m256 *x) {
     EACH p[u] = _mm256_fmadd_ps(p[u], x[u], _mm256_set1_ps(c[4]));
     EACH p[u] = _mm256_fmadd_ps(p[u], x[u], _mm256_set1_ps(c[5]));
     EACH {
-        __m256i bits = _mm256_add_epi32(_mm256_castps_si256(p[u]), _mm256_slli_epi32(_mm256_castps_si256(n[u]), 23));
+        __m256i bits =
+            _mm256_add_epi32(_mm256_castps_si256(p[u]), _mm256_slli_epi32(_mm256_castps_si256(n[u]), 23));
         x[u] = _mm256_castsi256_ps(bits);
     }
 }
@@ -78,7 +83,8 @@ static block_scan scan_block(const float *x, float base, float scale, float *lar
     float lanes[LANES];
     _mm256_storeu_ps(lanes, sums[0]);
     _mm256_storeu_ps(lanes + 8, sums[1]);
-    return (block_scan){.largest = largest_of_lanes(all), .sum = sum_of_lanes(lanes), .is_nan = _mm256_movemask_ps(nan) != 0};
+    return (block_scan){
+        .largest = largest_of_lanes(all), .sum = sum_of_lanes(lanes), .is_nan = _mm256_movemask_ps(nan) != 0};
 }
 
 #define SAMPLER_ROWS sampler_rows_avx2

@@ -1,4 +1,5 @@
-/* The sampler's passes for x86-64 processors with AVX-512. With SIMD_EMULATE through SIMDe, for tests. */
+/* The sampler's passes for x86-64 processors with AVX-512. With SIMD_EMULATE through
+ * SIMDe, for tests. */
 #if defined(__x86_64__)
 #ifdef SIMD_EMULATE
 #define SIMDE_ENABLE_NATIVE_ALIASES
@@ -19,12 +20,15 @@ static inline uint64_t reaches(const float *x, float bound) {
 
 static inline void keep_only(float *x, uint64_t set) {
     UNROLL for (int i = 0; i < GROUP / LANES; i++) {
-        __m512 kept = _mm512_mask_blend_ps((__mmask16)(set >> LANES * i), _mm512_set1_ps(-INFINITY), _mm512_loadu_ps(x + LANES * i));
+        __m512 kept = _mm512_mask_blend_ps((__mmask16)(set >> LANES * i), _mm512_set1_ps(-INFINITY),
+                                           _mm512_loadu_ps(x + LANES * i));
         _mm512_storeu_ps(x + LANES * i, kept);
     }
 }
 
-#define REGISTERS 4 /* registers of a group, which go through the polynomial side by side, as each step depends on the one before */
+/* registers of a group, which go through the polynomial side by side, as each step
+ * depends on the one before */
+#define REGISTERS 4
 #define EACH      UNROLL for (int u = 0; u < REGISTERS; u++)
 
 _Static_assert(REGISTERS *LANES == GROUP, "registers hold a group");
@@ -47,7 +51,8 @@ static inline void power_of_2_each(__m512 *x) {
 }
 
 static float largest_of_lanes(__m512 x) {
-    __m256 h = _mm256_max_ps(_mm512_castps512_ps256(x), _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x), 1)));
+    __m256 h = _mm256_max_ps(_mm512_castps512_ps256(x),
+                             _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x), 1)));
     __m128 m = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
     m = _mm_max_ps(m, _mm_movehl_ps(m, m));
     return _mm_cvtss_f32(_mm_max_ss(m, _mm_shuffle_ps(m, m, 1)));
@@ -63,7 +68,8 @@ static block_scan scan_block(const float *x, float base, float scale, float *lar
             v[u] = _mm512_loadu_ps(x + g + LANES * u);
         }
         __m512 most = _mm512_max_ps(_mm512_max_ps(v[0], v[1]), _mm512_max_ps(v[2], v[3]));
-        nan |= (uint32_t)_mm512_cmp_ps_mask(v[0], v[1], _CMP_UNORD_Q) | _mm512_cmp_ps_mask(v[2], v[3], _CMP_UNORD_Q);
+        nan |= (uint32_t)_mm512_cmp_ps_mask(v[0], v[1], _CMP_UNORD_Q) |
+               _mm512_cmp_ps_mask(v[2], v[3], _CMP_UNORD_Q);
         EACH v[u] = _mm512_mul_ps(_mm512_sub_ps(v[u], _mm512_set1_ps(base)), _mm512_set1_ps(scale));
         power_of_2_each(v);
         EACH sum = _mm512_add_ps(sum, v[u]);
@@ -94,8 +100,9 @@ static __m512i widen_places(const uint8_t *places) {
 /* Moves the indexes in a set to the front, in order. */
 static inline void compress_places(uint64_t set, uint8_t places[GROUP]) {
     static const _Alignas(GROUP) uint8_t all[GROUP] = {
-        0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
-        32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
+        0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
+        22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43,
+        44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
     _mm512_storeu_si512(places, _mm512_maskz_compress_epi8(set, _mm512_load_si512(all)));
 }
 
@@ -107,7 +114,8 @@ static inline __m512i widen_places(const uint8_t *places) {
 /* x[places[i]], places of a group. */
 static inline __m512 take(const float *x, __m512i places) {
     __m512 low = _mm512_permutex2var_ps(_mm512_loadu_ps(x), places, _mm512_loadu_ps(x + LANES));
-    __m512 high = _mm512_permutex2var_ps(_mm512_loadu_ps(x + 2 * LANES), places, _mm512_loadu_ps(x + 3 * LANES));
+    __m512 high =
+        _mm512_permutex2var_ps(_mm512_loadu_ps(x + 2 * LANES), places, _mm512_loadu_ps(x + 3 * LANES));
     return _mm512_mask_blend_ps(_mm512_test_epi32_mask(places, _mm512_set1_epi32(2 * LANES)), low, high);
 }
 

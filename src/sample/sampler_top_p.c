@@ -1,23 +1,30 @@
-/* Top-p without another cut before it: uses the weight of all tokens, but looks at few of them.
+/* Top-p without another cut before it: uses the weight of all tokens, but looks at few of
+ * them.
  *
- * A sample of the row gives two bounds: the weight below which no token is kept, and the weight above which all are. Only the tokens
- * between them are ordered. Both bounds are guesses, by the sample's standard error, and are checked: what is kept never depends on them.
- * Where the gathered tokens do not suffice, a more careful guess follows, and at last all tokens are used. */
+ * A sample of the row gives two bounds: the weight below which no token is kept, and the
+ * weight above which all are. Only the tokens between them are ordered. Both bounds are
+ * guesses, by the sample's standard error, and are checked: what is kept never depends on
+ * them. Where the gathered tokens do not suffice, a more careful guess follows, and at
+ * last all tokens are used. */
 #include <math.h>
 
 #include "sample/sampler_parts.h"
 
-#define SAMPLED_GROUPS 48                                            /* one group of this many is in the sample */
-#define SMALL_VOCAB    4096                                          /* in vocabularies up to this size all tokens are used */
-#define FIRST_BUCKET   ((int32_t)((127u - 40) << 23 >> FIRST_SHIFT)) /* bucket of 2^-40: smaller weights count as nothing in a guess */
-#define LAST_BUCKET    ((int32_t)(127u << 23 >> FIRST_SHIFT))        /* bucket of 1, the largest weight */
+/* one group of this many is in the sample */
+#define SAMPLED_GROUPS 48
+/* in vocabularies up to this size all tokens are used */
+#define SMALL_VOCAB 4096
+/* bucket of 2^-40: smaller weights count as nothing in a guess */
+#define FIRST_BUCKET ((int32_t)((127u - 40) << 23 >> FIRST_SHIFT))
+#define LAST_BUCKET  ((int32_t)(127u << 23 >> FIRST_SHIFT)) /* bucket of 1, the largest weight */
 
 /* A range of weights: from one to below another. */
 typedef struct weight_range {
     float low, high;
 } weight_range;
 
-/* Sets s->mass to the weights of the sample by buckets, from FIRST_BUCKET on; returns the number of its tokens. */
+/* Sets s->mass to the weights of the sample by buckets, from FIRST_BUCKET on; returns the
+ * number of its tokens. */
 static int32_t take_sample(sampler *s, const float *logits) {
     int32_t n = 0;
     for (size_t g = 0; (int32_t)((g + 1) * GROUP) <= s->n_vocab; g += SAMPLED_GROUPS, n += GROUP) {
@@ -31,9 +38,10 @@ static int32_t take_sample(sampler *s, const float *logits) {
     return n;
 }
 
-/* The range in which the unlikeliest tokens that together have this weight end, plus or minus so many standard errors. The low end is right
- * above the last sampled token that may be dropped: in a row whose weight is in few tokens that is right above all the others, whether or
- * not the sample has some of the few. */
+/* The range in which the unlikeliest tokens that together have this weight end, plus or
+ * minus so many standard errors. The low end is right above the last sampled token that
+ * may be dropped: in a row whose weight is in few tokens that is right above all the
+ * others, whether or not the sample has some of the few. */
 static weight_range guess(sampler *s, const float *logits, double weight, double n_errors) {
     double share = weight * take_sample(s, logits) / s->n_vocab, below = 0.0, squares = 0.0;
     weight_range r = {float_of_bits((uint32_t)FIRST_BUCKET << FIRST_SHIFT), INFINITY};
@@ -60,7 +68,8 @@ static bool find_below(sampler *s, float high, double limit, candidate *last) {
     return sampler_find_inside(s, n_inside, BY_WEIGHT, limit, above, last);
 }
 
-/* Cuts if the guess is right: the tokens that may be kept reach the limit. The high end may be wrong. */
+/* Cuts if the guess is right: the tokens that may be kept reach the limit. The high end
+ * may be wrong. */
 static bool cut_inside(sampler *s, const float *logits, weight_range guessed, double limit) {
     candidate last;
     sampler_keep_from(s, logits, sampler_logit_below(s, guessed.low), 0.0f);

@@ -5,13 +5,15 @@
 
 #include "sched/prefix_wait.h"
 
-#define MAX_ADMIT     16 /* most candidates of a plan: each is looked up in the prefix cache first */
+#define MAX_ADMIT 16 /* most candidates of a plan: each is looked up in the prefix cache first */
 
 /* The sort key of a waiting task: the least is first. */
 static double key_of(const scheduler *s, const sched_task *t) {
     kv_held held;
     if (t->n_preempted >= s->limits.max_preemptions) {
-        return -INFINITY; /* it waits for all pages that it may need, which become free together only if no task overtakes it */
+        /* it waits for all pages that it may need, which become free together only if no
+         * task overtakes it */
+        return -INFINITY;
     }
     if (t->is_first) {
         return -DBL_MAX; /* a place was given back for it */
@@ -30,7 +32,8 @@ static double key_of(const scheduler *s, const sched_task *t) {
     return 0.0;
 }
 
-/* The index of the least key among the first n, the oldest of equals; n when all were taken (NAN). None is less than `bound`. */
+/* The index of the least key among the first n, the oldest of equals; n when all were
+ * taken (NAN). None is less than `bound`. */
 static int32_t least_of(const double *keys, int32_t n, double bound) {
     int32_t least = n;
     for (int32_t i = 0; i < n; i++) {
@@ -45,7 +48,8 @@ static int32_t least_of(const double *keys, int32_t n, double bound) {
 }
 
 int32_t candidates_order_begin(scheduler *s) {
-    bool by_prefix = s->options.policy == ADMISSION_PREFIX; /* looks each one up, so only the oldest of them, whose scores grow */
+    /* looks each one up, so only the oldest of them, whose scores grow */
+    bool by_prefix = s->options.policy == ADMISSION_PREFIX;
     int32_t n = by_prefix && s->n_waiting > CANDIDATES_EXAMINED ? CANDIDATES_EXAMINED : s->n_waiting;
     s->last_key = -INFINITY;
     for (int32_t i = 0; i < n; i++) {
@@ -72,7 +76,8 @@ void candidates_order_served(scheduler *s, int32_t n, const sched_task *t) {
 
 int32_t admission_candidates_find(scheduler *s) {
     const sched_hooks *hooks = s->options.hooks;
-    int32_t n_candidates = 0, places = s->limits.max_seqs - s->n_running, most = places < MAX_ADMIT ? places : MAX_ADMIT;
+    int32_t n_candidates = 0, places = s->limits.max_seqs - s->n_running,
+            most = places < MAX_ADMIT ? places : MAX_ADMIT;
     if (most <= 0) {
         return 0;
     }

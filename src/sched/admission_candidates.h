@@ -1,20 +1,25 @@
-/* The waiting tasks that a plan may admit, in the order of the admission policy (admission_policy.h). */
+/* The waiting tasks that a plan may admit, in the order of the admission policy
+ * (admission_policy.h). */
 #ifndef SCHED_ADMISSION_CANDIDATES_H
 #define SCHED_ADMISSION_CANDIDATES_H
 
 #include "sched/scheduler.h"
 
-#define CANDIDATES_EXAMINED 64 /* waiting tasks that a step looks up; those before them may be waiting for pages */
+/* waiting tasks that a step looks up; those before them may be waiting for pages */
+#define CANDIDATES_EXAMINED 64
 
-/* Walks the waiting tasks in the order of the policy. begin returns how many of them are ordered. next returns the index in the waiting
- * queue of the next one, or that number after the last. The queue does not change in between. O(waiting) each. */
+/* Walks the waiting tasks in the order of the policy. begin returns how many of them are
+ * ordered. next returns the index in the waiting queue of the next one, or that number
+ * after the last. The queue does not change in between. O(waiting) each. */
 int32_t candidates_order_begin(scheduler *s);
 int32_t candidates_order_next(scheduler *s, int32_t n);
-/* t will be admitted. Its tenant's service counter grows at once, so that one plan does not admit one tenant only. */
+/* t will be admitted. Its tenant's service counter grows at once, so that one plan does
+ * not admit one tenant only. */
 void candidates_order_served(scheduler *s, int32_t n, const sched_task *t);
 
-/* Fills s->candidates with waiting tasks that wait neither for a prefix nor for tiers, in the order of admission. Returns how many: at most
- * the free places to run, and at most CANDIDATES_EXAMINED looked up in the prefix cache. O(waiting x admitted). */
+/* Fills s->candidates with waiting tasks that wait neither for a prefix nor for tiers, in
+ * the order of admission. Returns how many: at most the free places to run, and at most
+ * CANDIDATES_EXAMINED looked up in the prefix cache. O(waiting x admitted). */
 int32_t admission_candidates_find(scheduler *s);
 
 #endif

@@ -1,13 +1,15 @@
-/* The admission policy: the order in which waiting requests are admitted. Pure, except for `service_counters`, which the engine thread
- * owns.
+/* The admission policy: the order in which waiting requests are admitted. Pure, except
+ * for `service_counters`, which the engine thread owns.
  *
  *   fcfs      first come, first served
  *   priority  the lower number first (vLLM's meaning), then by arrival
- *   prefix    most matched tokens + lambda x seconds waited: cached tokens are used while they are there. The term for waiting grows
- *             without bound, so every request is admitted in the end
- *   fair      the tenant with the lowest service counter first, within a tenant by arrival (Sheng et al. 2024, "Fairness in Serving Large
- *             Language Models"). A tenant that becomes active again gets at least the lowest counter of the active ones: it saves up no
- *             credit */
+ *   prefix    most matched tokens + lambda x seconds waited: cached tokens are used while
+ *             they are there. The term for waiting grows without bound, so every request
+ *             is admitted in the end
+ *   fair      the tenant with the lowest service counter first, within a tenant by
+ *             arrival (Sheng et al. 2024, "Fairness in Serving Large Language Models"). A
+ *             tenant that becomes active again gets at least the lowest counter of the
+ *             active ones: it saves up no credit */
 #ifndef SCHED_ADMISSION_POLICY_H
 #define SCHED_ADMISSION_POLICY_H
 
@@ -17,7 +19,12 @@
 
 #include "base/err.h"
 
-typedef enum admission_policy { ADMISSION_FCFS, ADMISSION_PRIORITY, ADMISSION_PREFIX, ADMISSION_FAIR } admission_policy;
+typedef enum admission_policy {
+    ADMISSION_FCFS,
+    ADMISSION_PRIORITY,
+    ADMISSION_PREFIX,
+    ADMISSION_FAIR
+} admission_policy;
 
 /* The score of a request under the prefix policy: the largest is admitted first. */
 double admission_prefix_score(int32_t n_matched, int64_t waited_us, double lambda);
@@ -37,15 +44,17 @@ typedef struct service_counters {
 
 #define TENANT_NONE (-1) /* not entered */
 
-/* The service counters of n tenants: weighted tokens served to each. A computed token that was given, in a prompt or a steer, has weight 1,
- * once however often it is computed; a generated token has weight 2, since it takes a forward pass of its own. */
+/* The service counters of n tenants: weighted tokens served to each. A computed token
+ * that was given, in a prompt or a steer, has weight 1, once however often it is
+ * computed; a generated token has weight 2, since it takes a forward pass of its own. */
 #define SERVICE_PROMPT_WEIGHT 1.0
 #define SERVICE_OUTPUT_WEIGHT 2.0
 
 quire_err service_counters_open(service_counters *s, int32_t n);
 void service_counters_close(service_counters *s);
-/* Counts a request of that tenant as active until service_counters_leave. Returns the tenant's slot, or n where n other tenants are active:
- * such tenants share one counter. O(slots). */
+/* Counts a request of that tenant as active until service_counters_leave. Returns the
+ * tenant's slot, or n where n other tenants are active: such tenants share one counter.
+ * O(slots). */
 int32_t service_counters_enter(service_counters *s, const void *tenant, size_t n);
 void service_counters_leave(service_counters *s, int32_t slot);
 void service_counters_add(service_counters *s, int32_t slot, double weighted_tokens);

@@ -4,12 +4,13 @@
 
 #include "sched/admission_candidates.h"
 
-#define MEASURED    8 /* steps after which the measured costs are used */
-#define LONGEST_S   3600
+#define MEASURED  8 /* steps after which the measured costs are used */
+#define LONGEST_S 3600
 
 double deadline_foretell_us(const sched_limits *l, const deadline_load *load) {
     double work_us = load->rows * l->cost.row_us + load->pairs * l->cost.pair_us + load->program_us;
-    double beside_us = sched_predict_us(&l->cost, load->n_decodes, load->decode_pairs) + load->decode_program_us;
+    double beside_us =
+        sched_predict_us(&l->cost, load->n_decodes, load->decode_pairs) + load->decode_program_us;
     double n_steps = ceil(load->rows / fmax(1.0, l->max_rows - load->n_decodes));
     if (l->target_us > 0.0 && load->n_decodes > 0 && beside_us > 0.0) {
         n_steps = fmax(n_steps, ceil(work_us / fmax(l->target_us - beside_us, beside_us)));
@@ -53,14 +54,16 @@ static bool any_deadline(const scheduler *s) {
     return false;
 }
 
-/* Adds the prompt of t to the load before later ones, unless t is late itself: then it is refused, and the result is false. One that was
- * admitted once is computed to its end, late or not. */
+/* Adds the prompt of t to the load before later ones, unless t is late itself: then it is
+ * refused, and the result is false. One that was admitted once is computed to its end,
+ * late or not. */
 static bool pass(scheduler *s, const sched_limits *l, deadline_load *load, sched_task *t, int64_t now_us) {
     deadline_load with = *load;
     add_prompt(s, &with, t, t->n_found);
     double late_us = (double)(now_us - t->deadline_us) + deadline_foretell_us(l, &with);
     if (t->deadline_us > 0 && t->n_admitted == 0 && late_us > 0.0) {
-        s->options.hooks->refuse(s->options.context, t, (int32_t)fmin(LONGEST_S, fmax(1.0, ceil(late_us * 1e-6))));
+        s->options.hooks->refuse(s->options.context, t,
+                                 (int32_t)fmin(LONGEST_S, fmax(1.0, ceil(late_us * 1e-6))));
         return false;
     }
     *load = with;

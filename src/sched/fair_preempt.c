@@ -18,14 +18,16 @@ static int32_t count_active(const scheduler *s, int32_t slot) {
     return s->service.slots[slot].n_active;
 }
 
-/* The newest task that may be preempted of the tenant that runs most, of those that have more requests than t's tenant and run over `ahead`
- * more than it does besides t. NULL: none. */
+/* The newest task that may be preempted of the tenant that runs most, of those that have
+ * more requests than t's tenant and run over `ahead` more than it does besides t. NULL:
+ * none. */
 static const sched_task *victim_for(const scheduler *s, const sched_task *t, int32_t ahead) {
     const sched_task *victim = NULL;
     int32_t most = count_running(s, t->tenant_slot, t) + ahead, examined = t->tenant_slot;
     for (int32_t i = s->n_running - 1; i >= 0; i--) {
         const sched_task *r = s->running[i];
-        bool is_busier = r->tenant_slot != examined && count_active(s, r->tenant_slot) > count_active(s, t->tenant_slot);
+        bool is_busier =
+            r->tenant_slot != examined && count_active(s, r->tenant_slot) > count_active(s, t->tenant_slot);
         if (!is_busier || r->is_first || r->n_preempted >= s->limits.max_preemptions) {
             continue;
         }
@@ -43,7 +45,8 @@ static bool may_take_places(const sched_task *t) {
     return t->n_preempted == 0 && t->group == 0;
 }
 
-/* Whether a plan may admit t: it waits neither for a prefix nor for tiers. The hook begins to fetch what t lacks. */
+/* Whether a plan may admit t: it waits neither for a prefix nor for tiers. The hook
+ * begins to fetch what t lacks. */
 static bool may_go(scheduler *s, sched_task *t) {
     const sched_hooks *hooks = s->options.hooks;
     return !prefix_wait_blocks(s, t) && (hooks->is_ready == NULL || hooks->is_ready(s->options.context, t));
@@ -54,9 +57,10 @@ static bool has_place(const scheduler *s) {
     return s->n_running < s->limits.max_seqs;
 }
 
-/* The waiting task that takes the next place; NULL: none may. *is_passed: the service counters put others before it that may be admitted,
- * since their tenants were served less, be it that their rows are slow. It takes a place all the same where that leaves its tenant running
- * no more than the one that gives it, or than one that could. */
+/* The waiting task that takes the next place; NULL: none may. *is_passed: the service
+ * counters put others before it that may be admitted, since their tenants were served
+ * less, be it that their rows are slow. It takes a place all the same where that leaves
+ * its tenant running no more than the one that gives it, or than one that could. */
 static sched_task *head_of_waiting(scheduler *s, bool *is_passed) {
     int32_t n = candidates_order_begin(s);
     *is_passed = false;
@@ -78,7 +82,9 @@ static sched_task *head_of_waiting(scheduler *s, bool *is_passed) {
 
 /* Pages that t's known tokens and the next one take from the pool. */
 static int64_t pages_lacking(const scheduler *s, const sched_task *t) {
-    sched_seq d = {.n_groups = s->options.n_groups, .n_pages = kv_seq_pages(&t->kv), .n_passed = kv_seq_passed(s->kv, &t->kv)};
+    sched_seq d = {.n_groups = s->options.n_groups,
+                   .n_pages = kv_seq_pages(&t->kv),
+                   .n_passed = kv_seq_passed(s->kv, &t->kv)};
     if (t->state == TASK_WAITING) {
         kv_held held;
         (void)kv_seq_peek(s->kv, &t->kv, t->tokens, task_reusable(t), &held);
@@ -88,13 +94,15 @@ static int64_t pages_lacking(const scheduler *s, const sched_task *t) {
     return sched_pages_claimed(&s->limits, &d, t->n_known + 1);
 }
 
-/* Makes t first where another tenant runs more, and makes room for it, *promised pages being those of others that are first. */
+/* Makes t first where another tenant runs more, and makes room for it, *promised pages
+ * being those of others that are first. */
 static void put_first(scheduler *s, sched_task *t, bool is_passed, int64_t *promised) {
     int32_t n_places = t->state == TASK_WAITING ? 1 : 0;
     int64_t n_pages = *promised + (s->kv != NULL ? pages_lacking(s, t) : 0);
     t->is_first = may_take_places(t) && victim_for(s, t, is_passed && !has_place(s)) != NULL;
     const sched_task *victim = t->is_first ? victim_for(s, t, is_passed) : NULL;
-    while (victim != NULL && (s->n_running + n_places > s->limits.max_seqs || (s->kv != NULL && n_pages > kv_cache_available(s->kv)))) {
+    while (victim != NULL && (s->n_running + n_places > s->limits.max_seqs ||
+                              (s->kv != NULL && n_pages > kv_cache_available(s->kv)))) {
         scheduler_preempt_group(s, victim, NULL);
         victim = victim_for(s, t, is_passed);
     }

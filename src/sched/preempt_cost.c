@@ -30,7 +30,8 @@ static bool is_known(const sched_cost *cost) {
     return cost->step_us + cost->row_us + cost->pair_us > 0.0;
 }
 
-bool preempt_swaps(preempt_mode mode, const preempt_case *c, const copy_cost *out, const copy_cost *in, const sched_cost *cost) {
+bool preempt_swaps(preempt_mode mode, const preempt_case *c, const copy_cost *out, const copy_cost *in,
+                   const sched_cost *cost) {
     if (mode != PREEMPT_AUTO) {
         return mode == PREEMPT_SWAP;
     }

@@ -31,8 +31,8 @@ typedef struct waiter {
     int32_t n_cached, n_wanted; /* tokens it finds in the cache, and the most it could take from there */
 } waiter;
 
-/* How many tokens a and b may share in the cache: all in one namespace, else the pages that are public for both; one's public prefix may be
- * the beginning of the other's. */
+/* How many tokens a and b may share in the cache: all in one namespace, else the pages
+ * that are public for both; one's public prefix may be the beginning of the other's. */
 static int32_t common_ground(const scheduler *s, const sched_task *a, const sched_task *b) {
     if (!a->kv.has_path || !b->kv.has_path) {
         return 0;
@@ -41,15 +41,20 @@ static int32_t common_ground(const scheduler *s, const sched_task *a, const sche
         return a->n_known < b->n_known ? a->n_known : b->n_known;
     }
     int32_t n_public = a->kv.path.n_public < b->kv.path.n_public ? a->kv.path.n_public : b->kv.path.n_public;
-    return n_public > 0 && a->kv.path.public_namespace == b->kv.path.public_namespace ? n_public * s->limits.page_tokens : 0;
+    return n_public > 0 && a->kv.path.public_namespace == b->kv.path.public_namespace
+               ? n_public * s->limits.page_tokens
+               : 0;
 }
 
-/* The token up to which w could take pages from `other` that are not computed yet, n_computed being those that are; 0: no wait is worth
- * it. */
-static int32_t worth_waiting(const scheduler *s, const waiter *w, const sched_task *other, int32_t n_computed) {
+/* The token up to which w could take pages from `other` that are not computed yet,
+ * n_computed being those that are; 0: no wait is worth it. */
+static int32_t worth_waiting(const scheduler *s, const waiter *w, const sched_task *other,
+                             int32_t n_computed) {
     int32_t size = s->limits.page_tokens;
     if (n_computed - size >= w->n_cached || n_computed - n_computed % size > w->n_cached) {
-        return 0; /* w would have found its pages if it could use them. The first condition implies the second, which takes longer */
+        /* w would have found its pages if it could use them. The first condition implies
+         * the second, which takes longer */
+        return 0;
     }
     int32_t n = common_ground(s, w->t, other);
     n = n < w->n_wanted ? n : w->n_wanted;
@@ -84,7 +89,8 @@ void prefix_wait_find(scheduler *s, int32_t i) {
         if (!runs && planned[k - s->n_running].prefix_wait) {
             continue;
         }
-        int32_t until = worth_waiting(s, &w, other, runs ? other->kv.n_computed : planned[k - s->n_running].n_computed);
+        int32_t until =
+            worth_waiting(s, &w, other, runs ? other->kv.n_computed : planned[k - s->n_running].n_computed);
         if (until > t->blocked_until) {
             t->blocked_until = until;
             t->blocked_on = other->arrival;

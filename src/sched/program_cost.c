@@ -45,10 +45,13 @@ void program_costs_note(program_costs *c, const program_work *work, int32_t n, d
         pairs += work[i].pairs;
     }
     us = fmax(us, 0.0);
-    double rest = us - foretold; /* what nobody foretold: shared by pairs, while there is more than was foretold */
+    /* what nobody foretold: shared by pairs, while there is more than was foretold */
+    double rest = us - foretold;
     for (int32_t i = 0; i < n; i++) {
         double own = work[i].pairs * program_pair_us(c, work[i].program);
-        double part = rest > 0.0 ? own + rest * work[i].pairs / pairs : foretold > 0.0 ? own / foretold * us : 0.0;
+        double part = rest > 0.0       ? own + rest * work[i].pairs / pairs
+                      : foretold > 0.0 ? own / foretold * us
+                                       : 0.0;
         program_cost *s = slot_of(c, work[i].program);
         s->pairs = FADE * s->pairs + work[i].pairs;
         s->us = FADE * s->us + part;

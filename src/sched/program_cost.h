@@ -1,9 +1,12 @@
-/* The measured cost of attention programs: masks and changes of scores that a request brings as expressions (core/attn_program.h).
+/* The measured cost of attention programs: masks and changes of scores that a request
+ * brings as expressions (core/attn_program.h).
  *
- * A pair of a row and a token that it attends to costs more under a program, by an amount that only running it tells: from next to nothing
- * to a thousand times the rest. A program whose cost is not known well is computed a few pairs at a time, and PROGRAM_GROWTH times as many
- * as in its largest step so far after that: so no step takes much longer than the one before it told. Zeroed memory: nothing is known. The
- * engine thread. */
+ * A pair of a row and a token that it attends to costs more under a program, by an amount
+ * that only running it tells: from next to nothing to a thousand times the rest. A
+ * program whose cost is not known well is computed a few pairs at a time, and
+ * PROGRAM_GROWTH times as many as in its largest step so far after that: so no step takes
+ * much longer than the one before it told. Zeroed memory: nothing is known. The engine
+ * thread. */
 #ifndef SCHED_PROGRAM_COST_H
 #define SCHED_PROGRAM_COST_H
 
@@ -16,9 +19,11 @@
 typedef struct program_cost {
     uint64_t program; /* what tells programs apart; 0: the slot is free */
     double pairs, us; /* of its steps, in which old ones fade */
-    double last_us;   /* a pair's in the last step: what is more of both counts, as a program may cost more further on */
+    /* a pair's in the last step: what is more of both counts, as a program may cost more
+     * further on */
+    double last_us;
     double most_pairs; /* in one step so far */
-    int64_t noted_at; /* program_costs.n_notes when it ran last */
+    int64_t noted_at;  /* program_costs.n_notes when it ran last */
 } program_cost;
 
 typedef struct program_costs {
@@ -36,8 +41,9 @@ typedef struct program_work {
 double program_pair_us(const program_costs *c, uint64_t program);
 /* Pairs of it that a step may have. */
 double program_most_pairs(const program_costs *c, uint64_t program);
-/* Records that a step which computed work[0..n) took us microseconds longer than it would have without programs (below 0 counts as 0).
- * Where it ran several, each is charged by what is known of it. O(n). */
+/* Records that a step which computed work[0..n) took us microseconds longer than it would
+ * have without programs (below 0 counts as 0). Where it ran several, each is charged by
+ * what is known of it. O(n). */
 void program_costs_note(program_costs *c, const program_work *work, int32_t n, double us);
 
 #endif

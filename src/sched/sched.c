@@ -48,7 +48,9 @@ static int32_t rows_in(const sched_seq *s, double row_us, double pair_us, double
         return 0;
     }
     double one = row_us + pair_us * ((double)s->n_computed + 0.5), half = pair_us / 2.0;
-    double n = half > 0.0 ? (sqrt(one * one + 4.0 * half * us) - one) / (2.0 * half) : one > 0.0 ? us / one : 1e9;
+    double n = half > 0.0  ? (sqrt(one * one + 4.0 * half * us) - one) / (2.0 * half)
+               : one > 0.0 ? us / one
+                           : 1e9;
     return n < 1e9 ? (int32_t)n : 1000000000;
 }
 
@@ -64,7 +66,8 @@ static int32_t rows_in_time(const planner *p, const sched_seq *s) {
 
 /* Pages that s reserves until it has n_tokens in all. */
 static int32_t pages_wanted(const sched_limits *l, const sched_seq *s, int32_t n_tokens) {
-    int32_t pages = (int32_t)(((int64_t)n_tokens + l->page_tokens - 1) / l->page_tokens) * s->n_groups + l->state_pages - s->n_pages;
+    int32_t pages = (int32_t)(((int64_t)n_tokens + l->page_tokens - 1) / l->page_tokens) * s->n_groups +
+                    l->state_pages - s->n_pages;
     return pages > 0 ? pages : 0;
 }
 
@@ -84,7 +87,9 @@ static bool is_promised(const sched_limits *l, const sched_seq *s) {
 
 /* Pages that were promised to s and not taken yet. */
 static int32_t pages_promised(const sched_limits *l, const sched_seq *s) {
-    return has_aged(l, s) ? sched_pages_claimed(l, s, s->n_most) + s->n_behind : s->is_first ? sched_pages_claimed(l, s, s->n_known) : 0;
+    return has_aged(l, s) ? sched_pages_claimed(l, s, s->n_most) + s->n_behind
+           : s->is_first  ? sched_pages_claimed(l, s, s->n_known)
+                          : 0;
 }
 
 /* Rows that s can have of what is left; 0: none in this step. */
@@ -161,11 +166,13 @@ static void preempt(planner *p, int32_t i) {
     preempt_one(p, i);
 }
 
-/* The sequence to preempt for running sequence i; -1: none. One with rows in the plan stays: its pages are in use this step. */
+/* The sequence to preempt for running sequence i; -1: none. One with rows in the plan
+ * stays: its pages are in use this step. */
 static int32_t victim_for(const planner *p, int32_t i) {
     int32_t victim = -1, n_seen = 0;
     for (int32_t k = p->n_running - 1; k > i && n_seen < NEWEST; k--) {
-        bool idle = p->plan->decisions[k] == SCHED_IDLE && !is_with(&p->running[k], &p->running[i]) && !group_is_planned(p, k);
+        bool idle = p->plan->decisions[k] == SCHED_IDLE && !is_with(&p->running[k], &p->running[i]) &&
+                    !group_is_planned(p, k);
         if (!idle || is_promised(p->l, &p->running[k])) {
             continue;
         }
@@ -175,7 +182,8 @@ static int32_t victim_for(const planner *p, int32_t i) {
     return victim;
 }
 
-/* Whether i is preempted itself when it finds no pages: it is the last one left, but not the only one, and was promised none. */
+/* Whether i is preempted itself when it finds no pages: it is the last one left, but not
+ * the only one, and was promised none. */
 static bool gives_way(const planner *p, int32_t i) {
     for (int32_t k = i + 1; k < p->n_running; k++) {
         if (p->plan->decisions[k] != SCHED_PREEMPTED) {
@@ -223,26 +231,31 @@ static void plan_running(planner *p, phase now) {
     }
 }
 
-/* The time that the step may take: the target, or twice what is planned if that is longer. */
+/* The time that the step may take: the target, or twice what is planned if that is
+ * longer. */
 static double step_us(const planner *p) {
     const sched_plan *plan = p->plan;
-    return fmax(p->l->target_us, 2.0 * (sched_predict_us(&p->l->cost, plan->n_rows, plan->n_pairs) + plan->program_us));
+    return fmax(p->l->target_us,
+                2.0 * (sched_predict_us(&p->l->cost, plan->n_rows, plan->n_pairs) + plan->program_us));
 }
 
-/* Plans the decodes with programs, beginning with the one whose turn it is, as many as fit into the step's time; one at least. */
+/* Plans the decodes with programs, beginning with the one whose turn it is, as many as
+ * fit into the step's time; one at least. */
 static void plan_program_decodes(planner *p) {
     int32_t n = 0, k = 0;
     for (int32_t i = 0; i < p->n_running; i++) {
         n += is_decode(&p->running[i]) && p->running[i].has_program;
     }
     double most_us = step_us(p);
-    for (int32_t i = 0, first = n > 0 ? (int32_t)(p->l->program_turn % (uint32_t)n) : 0; k < n + first; i = (i + 1) % p->n_running) {
+    for (int32_t i = 0, first = n > 0 ? (int32_t)(p->l->program_turn % (uint32_t)n) : 0; k < n + first;
+         i = (i + 1) % p->n_running) {
         const sched_seq *s = &p->running[i];
         if (!is_decode(s) || !s->has_program || k++ < first || p->plan->decisions[i] != SCHED_IDLE) {
             continue;
         }
         double us = s->program_pair_us * pairs_of(s, 1.0);
-        double planned_us = sched_predict_us(&p->l->cost, p->plan->n_rows + 1, p->plan->n_pairs) + p->plan->program_us;
+        double planned_us =
+            sched_predict_us(&p->l->cost, p->plan->n_rows + 1, p->plan->n_pairs) + p->plan->program_us;
         if (p->l->target_us > 0.0 && p->plan->n_program_decodes > 0 && planned_us + us > most_us) {
             return;
         }
@@ -251,7 +264,8 @@ static void plan_program_decodes(planner *p) {
     }
 }
 
-/* Gives the planned decodes rows for their drafts, in order; none where a prompt may need them all. */
+/* Gives the planned decodes rows for their drafts, in order; none where a prompt may need
+ * them all. */
 static void plan_drafts(planner *p, bool others_want_rows) {
     const sched_plan *plan = p->plan;
     int32_t room = others_want_rows ? p->l->whole_prefills ? 0 : p->left.rows / 2 : p->left.rows;
@@ -259,7 +273,8 @@ static void plan_drafts(planner *p, bool others_want_rows) {
         sched_item *item = &plan->items[i];
         const sched_seq *s = &p->running[item->seq];
         int32_t n = min_i32(s->n_drafts, s->is_jump_forward ? room : min_i32(room, p->left.out));
-        double one_us = s->program_pair_us * (double)s->n_known, fit = one_us > 0.0 ? p->left.program_us / one_us : (double)n;
+        double one_us = s->program_pair_us * (double)s->n_known,
+               fit = one_us > 0.0 ? p->left.program_us / one_us : (double)n;
         n = fit < n ? (int32_t)fmax(fit, 0.0) : n;
         item->n_drafts = n > 0 ? n : 0;
         room -= item->n_drafts;
@@ -270,7 +285,8 @@ static void plan_drafts(planner *p, bool others_want_rows) {
     }
 }
 
-/* Cuts drafts to the pages that all others leave; pages promised to a sequence are its own. */
+/* Cuts drafts to the pages that all others leave; pages promised to a sequence are its
+ * own. */
 static void fit_drafts(planner *p) {
     sched_plan *plan = p->plan;
     for (int32_t i = 0; i < plan->n_items; i++) {
@@ -279,7 +295,8 @@ static void fit_drafts(planner *p) {
             continue;
         }
         const sched_seq *s = &p->running[item->seq];
-        int32_t n = s->n_computed + item->n_rows, alone = pages_wanted(p->l, s, n), left = has_aged(p->l, s) ? INT32_MAX : p->left.pages;
+        int32_t n = s->n_computed + item->n_rows, alone = pages_wanted(p->l, s, n),
+                left = has_aged(p->l, s) ? INT32_MAX : p->left.pages;
         while (item->n_drafts > 0 && pages_wanted(p->l, s, n + item->n_drafts) - alone > left) {
             item->n_drafts--;
         }
@@ -295,7 +312,8 @@ static void fit_drafts(planner *p) {
     }
 }
 
-/* The part of the step's time that the decodes leave, for prefills with programs and for others. */
+/* The part of the step's time that the decodes leave, for prefills with programs and for
+ * others. */
 static void leave_time(planner *p) {
     const sched_limits *l = p->l;
     double decodes_us = sched_predict_us(&l->cost, p->plan->n_rows, p->plan->n_pairs) + p->plan->program_us;
@@ -305,7 +323,8 @@ static void leave_time(planner *p) {
     }
 }
 
-/* Whether sequence k runs after this plan: it was running and nothing was preempted, or it is admitted. */
+/* Whether sequence k runs after this plan: it was running and nothing was preempted, or
+ * it is admitted. */
 static bool will_run(const sched_plan *plan, int32_t k, int32_t n_running) {
     bool runs = k < n_running;
     for (int32_t i = plan->n_items - plan->n_admitted; i < plan->n_items && !runs; i++) {
@@ -314,7 +333,8 @@ static bool will_run(const sched_plan *plan, int32_t k, int32_t n_running) {
     return runs;
 }
 
-/* Plans waiting[first..end). False: one found no room, and none behind it overtakes it. */
+/* Plans waiting[first..end). False: one found no room, and none behind it overtakes
+ * it. */
 static bool plan_waiting(planner *p, const sched_seq *waiting, int32_t first, int32_t end) {
     const sched_limits *l = p->l;
     sched_plan *plan = p->plan;
@@ -326,7 +346,8 @@ static bool plan_waiting(planner *p, const sched_seq *waiting, int32_t first, in
         int32_t n = rows_possible(p, s);
         int32_t whole = sched_pages_claimed(l, s, min_i32(s->n_known + 1, s->n_most)) + s->n_behind;
         int32_t claimed = has_aged(l, s) ? pages_promised(l, s) : whole;
-        bool alone = p->n_running + plan->n_admitted == 0; /* then all pages that it will need are available */
+        /* then all pages that it will need are available */
+        bool alone = p->n_running + plan->n_admitted == 0;
         if (n <= 0 || (alone ? whole : claimed) > p->left.pages) {
             return false;
         }
@@ -346,7 +367,8 @@ static void reverse(sched_item *items, int32_t n) {
     }
 }
 
-/* Plans prefills: first ones, running and waiting, then the others. Those admitted are the last items. */
+/* Plans prefills: first ones, running and waiting, then the others. Those admitted are
+ * the last items. */
 static void plan_prompts(planner *p, const sched_seq *waiting, int32_t n_waiting) {
     sched_plan *plan = p->plan;
     int32_t n_first = 0;
@@ -369,10 +391,17 @@ static void plan_prompts(planner *p, const sched_seq *waiting, int32_t n_waiting
     }
 }
 
-void sched_make_plan(const sched_limits *l, const sched_seq *running, int32_t n_running, const sched_seq *waiting, int32_t n_waiting,
-                     int32_t n_free, sched_plan *plan) {
+void sched_make_plan(const sched_limits *l, const sched_seq *running, int32_t n_running,
+                     const sched_seq *waiting, int32_t n_waiting, int32_t n_free, sched_plan *plan) {
     *plan = (sched_plan){.items = plan->items, .decisions = plan->decisions};
-    planner p = {l, running, n_running, {l->max_rows, l->max_out, n_free, INFINITY, INFINITY}, false, false, l->max_seqs - n_running, plan};
+    planner p = {l,
+                 running,
+                 n_running,
+                 {l->max_rows, l->max_out, n_free, INFINITY, INFINITY},
+                 false,
+                 false,
+                 l->max_seqs - n_running,
+                 plan};
     for (int32_t i = 0; i < n_running; i++) {
         plan->decisions[i] = SCHED_IDLE;
         p.places -= running[i].n_beside;

@@ -1,27 +1,36 @@
-/* The scheduler plans the next step, as a pure function of integers and measured costs. No clock, no allocation, no device (docs/design.md,
- * Scheduler).
+/* The scheduler plans the next step, as a pure function of integers and measured costs.
+ * No clock, no allocation, no device (docs/design.md, Scheduler).
  *
- * Every step has a budget of rows. Running sequences that decode take a row each first, and prefills take what is left in chunks. Waiting
- * sequences are admitted in the given order while rows, places to run and pages last; one in a prefix wait is skipped. While a sequence
- * decodes, prefills take only so many rows that the step stays within twice the time of the decodes, or the target if that is longer.
+ * Every step has a budget of rows. Running sequences that decode take a row each first,
+ * and prefills take what is left in chunks. Waiting sequences are admitted in the given
+ * order while rows, places to run and pages last; one in a prefix wait is skipped. While
+ * a sequence decodes, prefills take only so many rows that the step stays within twice
+ * the time of the decodes, or the target if that is longer.
  *
- * Rows under a program of their own (program_cost.h) cost more, as measured. Their prefills keep to that time whether something decodes or
- * not, since what comes meanwhile waits for the step's end; their decodes take turns where all of them do not fit into it.
+ * Rows under a program of their own (program_cost.h) cost more, as measured. Their
+ * prefills keep to that time whether something decodes or not, since what comes meanwhile
+ * waits for the step's end; their decodes take turns where all of them do not fit into
+ * it.
  *
- * Sequences that are first (ADMISSION_FAIR, fair_preempt.h) get rows before other prefills. So a tenant's new prompt does not wait for the
- * prompts of a tenant that floods the server.
+ * Sequences that are first (ADMISSION_FAIR, fair_preempt.h) get rows before other
+ * prefills. So a tenant's new prompt does not wait for the prompts of a tenant that
+ * floods the server.
  *
- * Drafts (draft.h) follow their sequence's next token. They take rows before prefills do, but at most half of them where prefills need
- * some. They take pages last, so no sequence is preempted or not admitted because of drafts.
+ * Drafts (draft.h) follow their sequence's next token. They take rows before prefills do,
+ * but at most half of them where prefills need some. They take pages last, so no sequence
+ * is preempted or not admitted because of drafts.
  *
- * When pages run out, running sequences are preempted: of the newest few that have no rows in the step yet, the one that has computed
- * least. It releases its pages and waits, by its arrival, to be computed again (bit for bit the same, docs/design.md, Determinism). A
- * sequence that was preempted max_preemptions times has aged: it is admitted when all pages that it may ever need are available, these are
- * promised to it, and it is not preempted again.
+ * When pages run out, running sequences are preempted: of the newest few that have no
+ * rows in the step yet, the one that has computed least. It releases its pages and waits,
+ * by its arrival, to be computed again (bit for bit the same, docs/design.md,
+ * Determinism). A sequence that was preempted max_preemptions times has aged: it is
+ * admitted when all pages that it may ever need are available, these are promised to it,
+ * and it is not preempted again.
  *
- * Progress: the first running sequence is never preempted for another, and a sequence alone always fits (engine_submit checks this), since
- * a page that it shared is then its own. If a step finds pages for no sequence all the same, step_plan preempts the newest, or all where
- * only one group runs. */
+ * Progress: the first running sequence is never preempted for another, and a sequence
+ * alone always fits (engine_submit checks this), since a page that it shared is then its
+ * own. If a step finds pages for no sequence all the same, step_plan preempts the newest,
+ * or all where only one group runs. */
 #ifndef SCHED_SCHED_H
 #define SCHED_SCHED_H
 
@@ -34,55 +43,73 @@
 
 /* The planner's description of one sequence. */
 typedef struct sched_seq {
-    int32_t n_known;     /* known tokens: prompt and sampled */
-    int32_t n_computed;  /* of these, tokens whose keys and values are in pages; < n_known */
-    int32_t n_pages; /* pages it holds in all groups, without shared ones that it copies before its next token; of a waiting one
-                      * those that it will share with running ones */
-    int32_t n_groups;    /* block tables of tokens: as many pages as one more page of tokens takes */
-    int32_t n_passed;    /* of n_pages, entries that hold no page of its own for good (kv_seq_passed). Set where pages are claimed */
+    int32_t n_known;    /* known tokens: prompt and sampled */
+    int32_t n_computed; /* of these, tokens whose keys and values are in pages; < n_known */
+    /* pages it holds in all groups, without shared ones that it copies before its next
+     * token; of a waiting one those that it will share with running ones */
+    int32_t n_pages;
+    int32_t n_groups; /* block tables of tokens: as many pages as one more page of tokens takes */
+    /* of n_pages, entries that hold no page of its own for good (kv_seq_passed). Set
+     * where pages are claimed */
+    int32_t n_passed;
     int32_t n_most;      /* tokens at which it ends */
     int32_t n_preempted; /* how often it was preempted */
     int32_t group;       /* sequences of one group (not 0) are preempted together or not at all: beams */
-    /* of n_pages, those that preempting its group does not free: another of the group counts them, or others hold them */
+    /* of n_pages, those that preempting its group does not free: another of the group
+     * counts them, or others hold them */
     int32_t n_shared;
-    int32_t n_beside;    /* sequences that will run beside it and do not run yet: places are reserved for them (beam.h) */
-    int32_t n_behind;    /* pages that those will take */
-    bool no_logits;      /* not even the last known token's logits are wanted */
-    bool wants_logits;   /* the logits of every row are wanted, not only the last known token's */
-    /* waiting only: it is not admitted while the sequence blocked_on runs or is admitted, which computes pages that it will reuse */
+    /* sequences that will run beside it and do not run yet: places are reserved for them
+     * (beam.h) */
+    int32_t n_beside;
+    int32_t n_behind;  /* pages that those will take */
+    bool no_logits;    /* not even the last known token's logits are wanted */
+    bool wants_logits; /* the logits of every row are wanted, not only the last known token's */
+    /* waiting only: it is not admitted while the sequence blocked_on runs or is admitted,
+     * which computes pages that it will reuse */
     bool prefix_wait;
-    int32_t blocked_on;   /* an index as in sched_item.seq. Those behind it are not delayed */
-    bool is_first;       /* running: the pages of its known tokens are promised to it, and its prefill goes before all others */
-    bool sits_out;       /* running: it gets no rows in this step, and may be preempted */
-    int32_t n_drafts;    /* running and decoding only: tokens behind the known ones to verify, as many as fit */
+    int32_t blocked_on; /* an index as in sched_item.seq. Those behind it are not delayed */
+    /* running: the pages of its known tokens are promised to it, and its prefill goes
+     * before all others */
+    bool is_first;
+    bool sits_out; /* running: it gets no rows in this step, and may be preempted */
+    /* running and decoding only: tokens behind the known ones to verify, as many as
+     * fit */
+    int32_t n_drafts;
     bool has_program;       /* its attention runs a program of its own: */
     double program_pair_us; /* what that adds to a pair, as measured; 0: not known */
     double program_pairs;   /* pairs of it that a step may have: few while its cost is not known well */
-    bool is_jump_forward;         /* they are certain, so their logits are not wanted (jump_forward.h) */
+    bool is_jump_forward;   /* they are certain, so their logits are not wanted (jump_forward.h) */
 } sched_seq;
 
-/* The cost of a step in microseconds: a constant, a term for each row, and one for each pair of a row and a token that it attends to. */
+/* The cost of a step in microseconds: a constant, a term for each row, and one for each
+ * pair of a row and a token that it attends to. */
 typedef struct sched_cost {
     double step_us, row_us, pair_us;
 } sched_cost;
 
 typedef struct sched_limits {
-    int32_t max_rows;    /* rows a step */
-    int32_t max_out;     /* rows a step whose logits are wanted */
-    int32_t max_seqs;    /* sequences that run at once */
-    int32_t max_chunk;   /* rows of one sequence in a step */
+    int32_t max_rows;  /* rows a step */
+    int32_t max_out;   /* rows a step whose logits are wanted */
+    int32_t max_seqs;  /* sequences that run at once */
+    int32_t max_chunk; /* rows of one sequence in a step */
     int32_t page_tokens;
     int32_t state_pages; /* pages that a sequence takes besides, whatever its length: its recurrent states */
     kv_most most;        /* of one sequence; read where groups have windows */
-    bool whole_prefills; /* a prompt is prefilled in one step or waits; not where every row's logits are wanted */
+    /* a prompt is prefilled in one step or waits; not where every row's logits are
+     * wanted */
+    bool whole_prefills;
     int32_t max_preemptions;
-    double target_us;    /* time of a step in which something decodes; 0: no target, prefills take all rows that are left */
-    uint32_t program_turn; /* of the decodes with programs, the one whose turn is first, modulo their number */
+    /* time of a step in which something decodes; 0: no target, prefills take all rows
+     * that are left */
+    double target_us;
+    /* of the decodes with programs, the one whose turn is first, modulo their number */
+    uint32_t program_turn;
     sched_cost cost;
 } sched_limits;
 
-/* One sequence in the batch. seq is an index into the given arrays. n_rows of its tokens from n_computed on are computed; the last n_drafts
- * of these are drafts. n_out: of the rows before the drafts, those that may want logits. */
+/* One sequence in the batch. seq is an index into the given arrays. n_rows of its tokens
+ * from n_computed on are computed; the last n_drafts of these are drafts. n_out: of the
+ * rows before the drafts, those that may want logits. */
 typedef struct sched_item {
     int32_t seq, n_rows, n_drafts, n_out;
 } sched_item;
@@ -91,26 +118,31 @@ typedef struct sched_item {
 typedef enum sched_decision { SCHED_IDLE, SCHED_PLANNED, SCHED_PREEMPTED } sched_decision;
 
 typedef struct sched_plan {
-    int32_t n_items;      /* items, in the order of rows in the batch */
-    sched_item *items;    /* room for max_seqs */
+    int32_t n_items;                /* items, in the order of rows in the batch */
+    sched_item *items;              /* room for max_seqs */
     int32_t n_rows, n_out, n_pages; /* totals of the items, drafts included: rows, wanted rows, new pages */
-    double n_pairs;       /* pairs of a row and a token that it attends to */
-    double program_us;    /* what programs add to the step, as far as is known */
-    int32_t n_program_decodes; /* planned */
-    int32_t n_admitted;   /* waiting sequences that start to run: the last n_admitted items, until they are admitted */
-    uint8_t *decisions;       /* [n_running] of sched_decision; preempted ones wait again. Room for max_seqs */
+    double n_pairs;                 /* pairs of a row and a token that it attends to */
+    double program_us;              /* what programs add to the step, as far as is known */
+    int32_t n_program_decodes;      /* planned */
+    /* waiting sequences that start to run: the last n_admitted items, until they are
+     * admitted */
+    int32_t n_admitted;
+    /* [n_running] of sched_decision; preempted ones wait again. Room for max_seqs */
+    uint8_t *decisions;
     int32_t n_preempted;
 } sched_plan;
 
 double sched_predict_us(const sched_cost *c, double n_rows, double n_pairs);
 
-/* Pages that s takes beyond those it holds until it has n_tokens in all: with windows not all that it ever reserves. */
+/* Pages that s takes beyond those it holds until it has n_tokens in all: with windows not
+ * all that it ever reserves. */
 int32_t sched_pages_claimed(const sched_limits *l, const sched_seq *s, int32_t n_tokens);
 
-/* Plans a step over running[0..n_running) and waiting[0..n_waiting), both in the order of service. An item's seq is the index of a running
- * sequence, or n_running + the index of a waiting one that is admitted. n_free: pages that can be allocated. The caller owns the plan's
- * arrays. */
-void sched_make_plan(const sched_limits *l, const sched_seq *running, int32_t n_running, const sched_seq *waiting, int32_t n_waiting,
-                     int32_t n_free, sched_plan *plan);
+/* Plans a step over running[0..n_running) and waiting[0..n_waiting), both in the order of
+ * service. An item's seq is the index of a running sequence, or n_running + the index of
+ * a waiting one that is admitted. n_free: pages that can be allocated. The caller owns
+ * the plan's arrays. */
+void sched_make_plan(const sched_limits *l, const sched_seq *running, int32_t n_running,
+                     const sched_seq *waiting, int32_t n_waiting, int32_t n_free, sched_plan *plan);
 
 #endif

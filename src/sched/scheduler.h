@@ -1,7 +1,8 @@
-/* A scheduler: the queues of waiting and running tasks, the admission policy, and the plan of the present step.
+/* A scheduler: the queues of waiting and running tasks, the admission policy, and the
+ * plan of the present step.
  *
- * What only the owner of the tasks knows comes through hooks. Nothing is allocated after scheduler_open, and no clock is read. One
- * thread. */
+ * What only the owner of the tasks knows comes through hooks. Nothing is allocated after
+ * scheduler_open, and no clock is read. One thread. */
 #ifndef SCHED_SCHEDULER_H
 #define SCHED_SCHEDULER_H
 
@@ -13,37 +14,41 @@
 
 /* What the owner of the tasks adds; each may be NULL. */
 typedef struct sched_hooks {
-    /* Whether t, which waits, may be admitted in this step. False while its pages are fetched from elsewhere. */
+    /* Whether t, which waits, may be admitted in this step. False while its pages are
+     * fetched from elsewhere. */
     bool (*is_ready)(void *context, sched_task *t);
     /* Adds to *d, which holds what t says by itself: drafts, sequences beside it. */
     void (*describe)(void *context, const sched_task *t, sched_seq *d);
     /* t was admitted and has its cached pages. It is in neither queue yet. */
     void (*admitted)(void *context, sched_task *t);
-    /* t is about to release its pages, since it is preempted, and is in neither queue. True: the owner has done all of it, queues
-     * included. */
+    /* t is about to release its pages, since it is preempted, and is in neither queue.
+     * True: the owner has done all of it, queues included. */
     bool (*preempt)(void *context, sched_task *t);
-    /* The plan of this step stands and its preemptions are done: the owner preempts more where tasks belong together. */
+    /* The plan of this step stands and its preemptions are done: the owner preempts more
+     * where tasks belong together. */
     void (*settle)(void *context);
     /* t has taken n_pages for its next n_rows. */
     void (*reserved)(void *context, const sched_task *t, int32_t n_rows, int32_t n_pages);
-    /* t is refused: it would miss its deadline. One like it may be served after_s seconds from now. The owner ends it (TASK_DONE). */
+    /* t is refused: it would miss its deadline. One like it may be served after_s seconds
+     * from now. The owner ends it (TASK_DONE). */
     void (*refuse)(void *context, sched_task *t, int32_t after_s);
 } sched_hooks;
 
 typedef struct scheduler_options {
-    sched_limits limits;   /* state_pages and most are kv's */
-    int32_t most_rows;     /* of one task in a step, drafts included; 0: max_rows */
+    sched_limits limits; /* state_pages and most are kv's */
+    int32_t most_rows;   /* of one task in a step, drafts included; 0: max_rows */
     admission_policy policy;
-    double lambda;         /* ADMISSION_PREFIX: cached tokens that a second of waiting is worth */
-    int32_t n_groups;      /* groups of tokens */
-    int32_t max_tasks;     /* waiting and running together */
-    int32_t max_tenants;   /* tenants with a service counter of their own */
-    kv_cache *kv;          /* NULL: tasks have no pages, and hooks say what fits */
+    double lambda;       /* ADMISSION_PREFIX: cached tokens that a second of waiting is worth */
+    int32_t n_groups;    /* groups of tokens */
+    int32_t max_tasks;   /* waiting and running together */
+    int32_t max_tenants; /* tenants with a service counter of their own */
+    kv_cache *kv;        /* NULL: tasks have no pages, and hooks say what fits */
     const sched_hooks *hooks;
-    void *context;         /* the first argument of every hook */
+    void *context; /* the first argument of every hook */
 } scheduler_options;
 
-/* Tokens looked up in the prefix cache and found there: at first admissions, and when a preempted task is admitted again. */
+/* Tokens looked up in the prefix cache and found there: at first admissions, and when a
+ * preempted task is admitted again. */
 typedef struct sched_counts {
     int64_t prompt_tokens_queried, prompt_tokens_reused;
     int64_t known_tokens_queried, known_tokens_reused;
@@ -55,8 +60,10 @@ typedef struct scheduler {
     sched_limits limits;
     kv_cache *kv;
     service_counters service;
-    step_cost step_cost;            /* the measured cost of steps without programs; the owner notes them (scheduler_note_us) */
-    program_costs programs;         /* what programs add to it */
+    /* the measured cost of steps without programs; the owner notes them
+     * (scheduler_note_us) */
+    step_cost step_cost;
+    program_costs programs; /* what programs add to it */
     sched_counts counts;
     sched_task **running, **waiting; /* in the order of queue_goes_after */
     int32_t n_running, n_waiting;
@@ -64,17 +71,19 @@ typedef struct scheduler {
     /* Of the present step. */
     int64_t now_us;
     sched_seq *running_seqs, *waiting_seqs; /* the planner's input */
-    sched_task **candidates;        /* [n_candidates] which waiting_seqs describes */
+    sched_task **candidates;                /* [n_candidates] which waiting_seqs describes */
     int32_t n_candidates;
-    double *keys, last_key;         /* [max_tasks] sort keys of the waiting tasks; the key of the last one taken */
+    /* [max_tasks] sort keys of the waiting tasks; the key of the last one taken */
+    double *keys, last_key;
     sched_plan plan;
-    sched_task **tasks;             /* [plan.n_items] */
-    program_work *work;             /* [n_work] what the step computes under programs */
+    sched_task **tasks; /* [plan.n_items] */
+    program_work *work; /* [n_work] what the step computes under programs */
     int32_t n_work;
-    kv_copies copies;               /* pages to copy before anything is computed */
+    kv_copies copies; /* pages to copy before anything is computed */
 } scheduler;
 
-/* Opens a scheduler in place. On failure *out is empty, and scheduler_close does nothing. QUIRE_NO_MEMORY. */
+/* Opens a scheduler in place. On failure *out is empty, and scheduler_close does nothing.
+ * QUIRE_NO_MEMORY. */
 quire_err scheduler_open(const scheduler_options *o, scheduler *out);
 void scheduler_close(scheduler *s);
 
@@ -93,23 +102,28 @@ void scheduler_stop(scheduler *s, const sched_task *t);
 /* ---- one task's admission and preemption, for tasks that belong together ---- */
 /* Gives t, whose tables are empty, the pages that the cache has. */
 void scheduler_admit(scheduler *s, sched_task *t);
-/* Counts that t reuses n tokens: of the prompt at its first admission, later of what it knew when it was preempted. */
+/* Counts that t reuses n tokens: of the prompt at its first admission, later of what it
+ * knew when it was preempted. */
 void scheduler_count_reuse(scheduler *s, sched_task *t, int32_t n);
 /* Releases the part-filled page of t, directly after scheduler_admit. */
 void scheduler_keep_whole_pages(scheduler *s, sched_task *t);
 /* Preempts the running tasks that plan.decisions marks so (plan.n_preempted of them). */
 void scheduler_preempt_marked(scheduler *s);
-/* Preempts victim, which runs, with its group. spared (NULL: nobody) stays, with its group. plan.n_preempted says how many went. */
+/* Preempts victim, which runs, with its group. spared (NULL: nobody) stays, with its
+ * group. plan.n_preempted says how many went. */
 void scheduler_preempt_group(scheduler *s, const sched_task *victim, const sched_task *spared);
-/* Preempts t, which is in neither queue: releases its pages and puts it among the waiting. */
+/* Preempts t, which is in neither queue: releases its pages and puts it among the
+ * waiting. */
 void scheduler_preempt(scheduler *s, sched_task *t);
 
 /* ---- step_plan.c ---- */
-/* Plans a step, moves tasks between the queues, and reserves pages for every planned row: plan, tasks and copies of s are set. False:
- * nothing can be computed now. A task that finds no pages after all is left out. now_us: any clock that only grows.
+/* Plans a step, moves tasks between the queues, and reserves pages for every planned row:
+ * plan, tasks and copies of s are set. False: nothing can be computed now. A task that
+ * finds no pages after all is left out. now_us: any clock that only grows.
  * O(running + waiting), and the lookups of the candidates in the prefix cache. */
 bool step_plan(scheduler *s, int64_t now_us);
-/* Notes that the planned step took us microseconds, all its rows being computed: later steps are planned by it. */
+/* Notes that the planned step took us microseconds, all its rows being computed: later
+ * steps are planned by it. */
 void scheduler_note_us(scheduler *s, double us);
 
 #endif

@@ -2,11 +2,13 @@
 
 #include <math.h>
 
-#define FADE       0.98  /* weight of a step against the one after it: fifty steps count */
-#define SWEEPS     8     /* sweeps of coordinate descent, which starts from the last solution */
-#define SURPRISE   4.0   /* a step that takes this many times longer than predicted was delayed by other processes */
-#define TRUSTED    8     /* steps after which that test applies */
-#define ROW_SCALE  64.0  /* makes the terms of one order of magnitude */
+#define FADE   0.98 /* weight of a step against the one after it: fifty steps count */
+#define SWEEPS 8    /* sweeps of coordinate descent, which starts from the last solution */
+/* a step that takes this many times longer than predicted was delayed by other
+ * processes */
+#define SURPRISE   4.0
+#define TRUSTED    8    /* steps after which that test applies */
+#define ROW_SCALE  64.0 /* makes the terms of one order of magnitude */
 #define PAIR_SCALE 65536.0
 
 static double foretold(const step_cost *p, const double *terms) {
@@ -17,7 +19,8 @@ static double foretold(const step_cost *p, const double *terms) {
     return us;
 }
 
-/* Minimises over each factor in turn. Where all steps were alike the factors cannot be told apart, and stay near their old values. */
+/* Minimises over each factor in turn. Where all steps were alike the factors cannot be
+ * told apart, and stay near their old values. */
 static void solve(step_cost *p) {
     for (int sweep = 0; sweep < SWEEPS; sweep++) {
         for (int i = 0; i < STEP_COST_TERMS; i++) {

@@ -1,5 +1,7 @@
-/* The measured cost of a step on this machine with this model: least squares over the form of sched_cost, in which old steps fade. It
- * decides the planning of time only, never a result. Zeroed memory is an empty estimate: all costs are 0. The engine thread. */
+/* The measured cost of a step on this machine with this model: least squares over the
+ * form of sched_cost, in which old steps fade. It decides the planning of time only,
+ * never a result. Zeroed memory is an empty estimate: all costs are 0. The engine
+ * thread. */
 #ifndef SCHED_STEP_COST_H
 #define SCHED_STEP_COST_H
 
@@ -8,8 +10,9 @@
 #define STEP_COST_TERMS 3
 
 typedef struct step_cost {
-    double products[STEP_COST_TERMS][STEP_COST_TERMS], sums[STEP_COST_TERMS]; /* normal equations in scaled terms */
-    double factors[STEP_COST_TERMS];                                /* their solution, none negative */
+    /* normal equations in scaled terms */
+    double products[STEP_COST_TERMS][STEP_COST_TERMS], sums[STEP_COST_TERMS];
+    double factors[STEP_COST_TERMS]; /* their solution, none negative */
     int64_t n_steps;
 } step_cost;
 

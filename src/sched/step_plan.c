@@ -4,7 +4,8 @@
  *   (waiting tasks in the order   (sched.h)  (kv_seq_release)  (kv_seq_admit)  (kv_seq_reserve)
  *    of the admission policy)
  *
- * The engine calls it before each forward pass. The simulator (lab/sim/serving.h) calls the same function with a clock of its own. */
+ * The engine calls it before each forward pass. The simulator (lab/sim/serving.h) calls
+ * the same function with a clock of its own. */
 #include <string.h>
 
 #include "sched/admission_candidates.h"
@@ -44,7 +45,8 @@ static void describe(const scheduler *s, const sched_task *t, sched_seq *d) {
     }
 }
 
-/* Pages of t that preempting it does not free, since others hold them too; without tails that are not among d's pages. */
+/* Pages of t that preempting it does not free, since others hold them too; without tails
+ * that are not among d's pages. */
 static int32_t shared_pages(const scheduler *s, const sched_task *t, const sched_seq *d) {
     int32_t n = 0;
     for (int32_t g = 0; g < s->kv->n_token_groups; g++) {
@@ -57,10 +59,12 @@ static int32_t shared_pages(const scheduler *s, const sched_task *t, const sched
     return n < d->n_pages ? n : d->n_pages;
 }
 
-/* Counts what preempting each running task frees, where pages are so few that one may be preempted. */
+/* Counts what preempting each running task frees, where pages are so few that one may be
+ * preempted. */
 static void describe_shares(scheduler *s) {
     int32_t n_growing = s->limits.max_rows / s->limits.page_tokens + 2 * (s->n_running + s->n_candidates + 1);
-    if (s->kv == NULL || kv_cache_available(s->kv) >= n_growing * (s->options.n_groups + s->kv->n_state_pages)) {
+    if (s->kv == NULL ||
+        kv_cache_available(s->kv) >= n_growing * (s->options.n_groups + s->kv->n_state_pages)) {
         return;
     }
     for (int32_t i = 0; i < s->n_running; i++) {
@@ -86,9 +90,10 @@ static void describe_candidate(scheduler *s, int32_t i) {
 
 /* ---- admit ---- */
 
-/* Fits the item of t, which was just admitted, to what t has. The cache may hold more of it than when the step was planned: evictions for
- * those before it uncover entries. Rows that reach the last known token then take a row of logits that nobody counted, or are one less
- * where all such rows are taken. False: no row is left in this step. */
+/* Fits the item of t, which was just admitted, to what t has. The cache may hold more of
+ * it than when the step was planned: evictions for those before it uncover entries. Rows
+ * that reach the last known token then take a row of logits that nobody counted, or are
+ * one less where all such rows are taken. False: no row is left in this step. */
 static bool fit_admitted(scheduler *s, const sched_task *t, sched_item *item) {
     int32_t n_left = t->n_known - t->kv.n_computed;
     item->n_rows = item->n_rows < n_left ? item->n_rows : n_left;
@@ -131,19 +136,21 @@ static void admit_planned(scheduler *s) {
 
 /* ---- pages ---- */
 
-/* Truncates t to the start of a shared page that it would continue in, when the copy of that page cannot be allocated. True when that
- * released something. */
+/* Truncates t to the start of a shared page that it would continue in, when the copy of
+ * that page cannot be allocated. True when that released something. */
 static bool drop_tail(scheduler *s, sched_task *t) {
     int32_t keep = t->kv.n_computed - t->kv.n_computed % s->limits.page_tokens;
     bool is_reused = t->kv.n_computed == t->n_reused; /* what it computed itself is not dropped */
-    if (!t->kv.has_path || keep == t->kv.n_computed || !is_reused || !kv_seq_can_truncate(s->kv, &t->kv, keep)) {
+    if (!t->kv.has_path || keep == t->kv.n_computed || !is_reused ||
+        !kv_seq_can_truncate(s->kv, &t->kv, keep)) {
         return false;
     }
     scheduler_keep_whole_pages(s, t);
     return true;
 }
 
-/* A pass ends where a snapshot is due: the rows behind it are planned again in the next step. */
+/* A pass ends where a snapshot is due: the rows behind it are planned again in the next
+ * step. */
 static void cut_at_snapshots(scheduler *s) {
     for (int32_t i = 0; i < s->plan.n_items; i++) {
         int32_t n = kv_seq_until_snapshot(s->kv, &s->tasks[i]->kv);
@@ -171,7 +178,8 @@ static quire_err reserve(scheduler *s, sched_task *t, int32_t n) {
     return QUIRE_OK;
 }
 
-/* Reserves pages for one item: without its drafts, or without the shared page that it would copy, where there is no room. */
+/* Reserves pages for one item: without its drafts, or without the shared page that it
+ * would copy, where there is no room. */
 static quire_err reserve_item(scheduler *s, sched_task *t, sched_item *item) {
     quire_err r = reserve(s, t, item->n_rows);
     if (r == QUIRE_NO_ROOM && item->n_drafts > 0) {
@@ -189,7 +197,8 @@ static quire_err reserve_item(scheduler *s, sched_task *t, sched_item *item) {
     return r;
 }
 
-/* Reserves pages for every planned item; one that finds none after all is left out, and planned again in the next step. */
+/* Reserves pages for every planned item; one that finds none after all is left out, and
+ * planned again in the next step. */
 static void reserve_planned(scheduler *s) {
     int32_t kept = 0;
     s->copies.n = 0;
@@ -215,8 +224,8 @@ static void settle(scheduler *s) {
     }
 }
 
-/* Preempts the newest, never the first one, so in the end a step has rows. Where all are of the first one's group, they go together: alone
- * and anew the group fits. */
+/* Preempts the newest, never the first one, so in the end a step has rows. Where all are
+ * of the first one's group, they go together: alone and anew the group fits. */
 static void preempt_newest(scheduler *s) {
     for (int32_t i = s->n_running - 1; i > 0 && s->plan.n_preempted == 0; i--) {
         scheduler_preempt_group(s, s->running[i], s->running[0]);
@@ -236,8 +245,9 @@ static bool some_sit_out(const scheduler *s) {
     return some;
 }
 
-/* Nothing runs in this step: makes room for the next one. A task alone needs no more than the pages that the index shares with it, which is
- * known only here: the plan counts them as pages to copy. */
+/* Nothing runs in this step: makes room for the next one. A task alone needs no more than
+ * the pages that the index shares with it, which is known only here: the plan counts them
+ * as pages to copy. */
 static void make_room(scheduler *s) {
     if (s->n_running > 1) {
         preempt_newest(s);
@@ -277,7 +287,8 @@ void scheduler_note_us(scheduler *s, double us) {
         return;
     }
     sched_cost cost = step_cost_fit(&s->step_cost);
-    program_costs_note(&s->programs, s->work, s->n_work, us - sched_predict_us(&cost, plan->n_rows, plan->n_pairs));
+    program_costs_note(&s->programs, s->work, s->n_work,
+                       us - sched_predict_us(&cost, plan->n_rows, plan->n_pairs));
 }
 
 /* ---- the step ---- */
@@ -294,7 +305,8 @@ static void plan_step(scheduler *s) {
     }
     s->limits.cost = step_cost_fit(&s->step_cost);
     int32_t n_free = s->kv != NULL ? kv_cache_available(s->kv) : INT32_MAX / 2;
-    sched_make_plan(&s->limits, s->running_seqs, s->n_running, s->waiting_seqs, s->n_candidates, n_free, &s->plan);
+    sched_make_plan(&s->limits, s->running_seqs, s->n_running, s->waiting_seqs, s->n_candidates, n_free,
+                    &s->plan);
     s->limits.program_turn += (uint32_t)s->plan.n_program_decodes;
     for (int32_t i = 0; i < s->plan.n_items; i++) {
         int32_t k = s->plan.items[i].seq;

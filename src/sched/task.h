@@ -1,9 +1,11 @@
-/* A task is a sequence as the scheduler sees it: its tokens, its pages, and what decides when it runs.
+/* A task is a sequence as the scheduler sees it: its tokens, its pages, and what decides
+ * when it runs.
  *
- *   WAITING --admitted--> PREFILL --prompt computed--> DECODE --finished--> DONE      (preempted: back to WAITING)
+ *   WAITING --admitted--> PREFILL --prompt computed--> DECODE --finished--> DONE
+ *   preempted: back to WAITING
  *
- * It is the first member of the caller's own struct. Owner: the engine thread. Invariant: kv.n_computed < n_known <= n_max while it runs.
- */
+ * It is the first member of the caller's own struct. Owner: the engine thread. Invariant:
+ * kv.n_computed < n_known <= n_max while it runs. */
 #ifndef SCHED_TASK_H
 #define SCHED_TASK_H
 
@@ -18,13 +20,17 @@ typedef enum task_state { TASK_WAITING, TASK_PREFILL, TASK_DECODE, TASK_DONE } t
 typedef struct sched_task {
     /* Read in every step, which goes through hundreds of tasks. */
     task_state state;
-    int32_t n_known;          /* known tokens: prompt and sampled */
-    kv_seq kv;                /* its pages, and n_computed of the known tokens that they hold */
-    int32_t n_preempted;      /* how often it was preempted */
-    int32_t group;            /* tasks of one group (not 0) are preempted together or not at all: beams */
-    int32_t tenant_slot;      /* its tenant's slot (admission_policy.h) */
-    bool is_first;            /* under ADMISSION_FAIR: its prompt goes before those of tenants that run more (fair_preempt.h) */
-    bool sits_out;            /* running: it takes no part in this step, since something of its own is not ready; it keeps its pages */
+    int32_t n_known;     /* known tokens: prompt and sampled */
+    kv_seq kv;           /* its pages, and n_computed of the known tokens that they hold */
+    int32_t n_preempted; /* how often it was preempted */
+    int32_t group;       /* tasks of one group (not 0) are preempted together or not at all: beams */
+    int32_t tenant_slot; /* its tenant's slot (admission_policy.h) */
+    /* under ADMISSION_FAIR: its prompt goes before those of tenants that run more
+     * (fair_preempt.h) */
+    bool is_first;
+    /* running: it takes no part in this step, since something of its own is not ready; it
+     * keeps its pages */
+    bool sits_out;
 
     /* Constant once the scheduler has it, except for the content of the array. */
     _Alignas(MEM_ALIGN) int32_t n_prompt;
@@ -34,31 +40,45 @@ typedef struct sched_task {
     int32_t priority;         /* ADMISSION_PRIORITY only, else 0: the lower number is admitted first */
     bool wants_prompt_logits; /* the logits of the prompt's rows from logits_first on are wanted */
     int32_t logits_first;
-    uint64_t program;         /* the attention program that it alone runs, where that is measured by itself (program_cost.h); 0: none */
-    bool no_logits;           /* it wants no logits at all and ends when its prompt is computed: n_max is n_prompt */
+    /* the attention program that it alone runs, where that is measured by itself
+     * (program_cost.h); 0: none */
+    uint64_t program;
+    /* it wants no logits at all and ends when its prompt is computed: n_max is
+     * n_prompt */
+    bool no_logits;
 
     /* Seldom read. */
-    int64_t submitted_us, deadline_us; /* deadline_us: when its first token must be there (clock_us); 0: no deadline */
-    int64_t queue_us;         /* from submitted_us to its first admission; written before the first token is known */
-    int32_t n_found;          /* tokens that the cache held when it arrived */
-    int32_t n_admitted;       /* how often it was admitted; more than once after preemption */
-    bool limits_reuse;        /* an admission takes no more than reuse_limit tokens from the cache: rows behind them are wanted */
+    /* deadline_us: when its first token must be there (clock_us); 0: no deadline */
+    int64_t submitted_us, deadline_us;
+    /* from submitted_us to its first admission; written before the first token is
+     * known */
+    int64_t queue_us;
+    int32_t n_found;    /* tokens that the cache held when it arrived */
+    int32_t n_admitted; /* how often it was admitted; more than once after preemption */
+    /* an admission takes no more than reuse_limit tokens from the cache: rows behind them
+     * are wanted */
+    bool limits_reuse;
     int32_t reuse_limit;
-    int32_t n_reused;         /* tokens that the last admission took from the cache */
-    int32_t n_cached;         /* tokens that the first admission took from there; written before the first token is known */
-    /* while it waits: the arrival of the task that computes its tokens up to blocked_until; blocked_until 0: none (prefix_wait.h) */
+    int32_t n_reused; /* tokens that the last admission took from the cache */
+    /* tokens that the first admission took from there; written before the first token is
+     * known */
+    int32_t n_cached;
+    /* while it waits: the arrival of the task that computes its tokens up to
+     * blocked_until; blocked_until 0: none (prefix_wait.h) */
     uint64_t blocked_on;
     int32_t blocked_on_priority; /* the priority of that task */
     int32_t blocked_until;
 } sched_task;
 
-/* Whether logits of the prompt are still wanted, from logits_first on. Not once a token was sampled, though a preempted task is computed
- * again: its reader may have taken them already. */
+/* Whether logits of the prompt are still wanted, from logits_first on. Not once a token
+ * was sampled, though a preempted task is computed again: its reader may have taken them
+ * already. */
 static inline bool task_wants_logits(const sched_task *t) {
     return t->wants_prompt_logits && t->n_known == t->n_prompt;
 }
 
-/* Tokens of t that may be reused, wherever they are: not the last known one, none whose logits are wanted, and no more than its limit. */
+/* Tokens of t that may be reused, wherever they are: not the last known one, none whose
+ * logits are wanted, and no more than its limit. */
 static inline int32_t task_reusable(const sched_task *t) {
     int32_t n = t->limits_reuse && t->reuse_limit < t->n_known - 1 ? t->reuse_limit : t->n_known - 1;
     return task_wants_logits(t) && t->logits_first < n ? t->logits_first : n;

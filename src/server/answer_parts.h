@@ -1,12 +1,14 @@
-/* Reasoning and tool calls of a chat's answer: collected from the parts of its events, written as members of a message. Responses of the
- * server have them, and so have the lines of `quire run --prompts`. One thread. */
+/* Reasoning and tool calls of a chat's answer: collected from the parts of its events,
+ * written as members of a message. Responses of the server have them, and so have the
+ * lines of `quire run --prompts`. One thread. */
 #ifndef SERVER_ANSWER_PARTS_H
 #define SERVER_ANSWER_PARTS_H
 
 #include "quire.h"
 #include "json/json_out.h"
 
-/* A tool call of an answer, or, in a withheld chunk of a stream, what of it is not sent yet. */
+/* A tool call of an answer, or, in a withheld chunk of a stream, what of it is not sent
+ * yet. */
 typedef struct answer_call {
     int32_t index;  /* among the calls of its choice */
     bool begins;    /* with its name */
@@ -14,7 +16,8 @@ typedef struct answer_call {
     strbuf name, arguments;
 } answer_call;
 
-/* The parts of one choice beside its content: of all of it, or of the withheld chunk. Zero-initialised is empty. */
+/* The parts of one choice beside its content: of all of it, or of the withheld chunk.
+ * Zero-initialised is empty. */
 typedef struct answer_parts {
     strbuf reasoning;
     answer_call *calls;
@@ -23,28 +26,33 @@ typedef struct answer_parts {
     bool has_calls; /* a call came, now or before a clear */
 } answer_parts;
 
-/* Where parts stand. Ids of calls are made of the response's id and the choice, so that a call has the same id in each chunk. */
+/* Where parts stand. Ids of calls are made of the response's id and the choice, so that a
+ * call has the same id in each chunk. */
 typedef struct answer_place {
     const char *response_id;
     size_t choice;
     bool names_call, old_calls; /* of the request: quire_request_info */
 } answer_place;
 
-/* Adds the parts of a DELTA, and appends those of them that are content to *content. NO_MEMORY: some may be missing. */
+/* Adds the parts of a DELTA, and appends those of them that are content to *content.
+ * NO_MEMORY: some may be missing. */
 quire_err answer_parts_take(answer_parts *p, const quire_event *ev, strbuf *content);
 /* Drops the texts, which were written; has_calls stays. */
 void answer_parts_clear(answer_parts *p);
 void answer_parts_deinit(answer_parts *p);
 
-/* "tool_calls" or "function_call" where the answer called functions that it chose itself, and ended by a stop; else NULL. */
+/* "tool_calls" or "function_call" where the answer called functions that it chose itself,
+ * and ended by a stop; else NULL. */
 const char *answer_parts_finish_name(const answer_parts *p, answer_place at, quire_finish finish);
 
-/* Writes a whole message {"role":"assistant","content":..,..}; its content is echo and content, one behind the other, or null where there
- * is nothing but parts. */
+/* Writes a whole message {"role":"assistant","content":..,..}; its content is echo and
+ * content, one behind the other, or null where there is nothing but parts. */
 void answer_parts_write_message(const answer_parts *p, answer_place at, str echo, str content, json_out *o);
-/* Writes those of the members "tool_calls" (or "function_call"), "reasoning" and "reasoning_content" that there are. */
+/* Writes those of the members "tool_calls" (or "function_call"), "reasoning" and
+ * "reasoning_content" that there are. */
 void answer_parts_write(const answer_parts *p, answer_place at, json_out *o);
-/* The same of a delta, reasoning first; calls have their index, and their ids and names only where they begin. */
+/* The same of a delta, reasoning first; calls have their index, and their ids and names
+ * only where they begin. */
 void answer_parts_write_delta(const answer_parts *p, answer_place at, json_out *o);
 
 #endif

@@ -57,7 +57,8 @@ static quire_err read_file(const char *path, strbuf *text, quire_error *err) {
     if (failed) {
         return err_set(err, QUIRE_IO, -1, "%s: reading failed", path);
     }
-    return e == QUIRE_OK ? QUIRE_OK : err_set(err, e, -1, "%s: more than %u bytes of keys", path, MAX_FILE_BYTES);
+    return e == QUIRE_OK ? QUIRE_OK
+                         : err_set(err, e, -1, "%s: more than %u bytes of keys", path, MAX_FILE_BYTES);
 }
 
 static bool is_space(char c) {
@@ -87,8 +88,9 @@ static quire_err add_line(key_set *a, const char *path, int32_t number, str line
     str tenant = trim((str){line.p, (size_t)(colon - line.p)});
     str text = trim((str){colon + 1, (size_t)(line.p + line.n - colon) - 1});
     if (tenant.n > QUIRE_TENANT_BYTES) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: line %d: the tenant's name has %zu bytes; it may have %d", path, (int)number, tenant.n,
-                       QUIRE_TENANT_BYTES);
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "%s: line %d: the tenant's name has %zu bytes; it may have %d", path, (int)number,
+                       tenant.n, QUIRE_TENANT_BYTES);
     }
     if (tenant.n == 0 || text.n == 0) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%s: line %d: expected tenant:key", path, (int)number);
@@ -105,7 +107,8 @@ static quire_err add_lines(key_set *a, const char *path, const strbuf *text, qui
         TRY(add_line(a, path, number++, (str){text->p + start, n}, err));
         start += n + 1;
     }
-    return a->n > 0 ? QUIRE_OK : err_set(err, QUIRE_BAD_FILE, -1, "%s: no key in it: expected lines tenant:key", path);
+    return a->n > 0 ? QUIRE_OK
+                    : err_set(err, QUIRE_BAD_FILE, -1, "%s: no key in it: expected lines tenant:key", path);
 }
 
 static quire_err add_file(key_set *a, const char *path, quire_error *err) {
@@ -130,8 +133,8 @@ static quire_err add_nameless(key_set *a, const char *text, quire_error *err) {
         return err_set(err, QUIRE_INVALID, -1, "--api-key: the key is empty");
     }
     sha256(trimmed.p, trimmed.n, digest);
-    snprintf(name, sizeof name, "key-%02x%02x%02x%02x%02x%02x%02x%02x", digest[0], digest[1], digest[2], digest[3], digest[4], digest[5],
-             digest[6], digest[7]);
+    snprintf(name, sizeof name, "key-%02x%02x%02x%02x%02x%02x%02x%02x", digest[0], digest[1], digest[2],
+             digest[3], digest[4], digest[5], digest[6], digest[7]);
     return add_key(a, str_of(name), trimmed, err);
 }
 
@@ -143,7 +146,8 @@ static void drop_keys(key_set *a) {
     *a = (key_set){0};
 }
 
-static quire_err load_keys(key_set *a, const char *const *keys, int32_t n, const char *file, quire_error *err) {
+static quire_err load_keys(key_set *a, const char *const *keys, int32_t n, const char *file,
+                           quire_error *err) {
     quire_err e = QUIRE_OK;
     for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
         e = add_nameless(a, keys[i], err);
@@ -182,7 +186,8 @@ void auth_free(auth *a) {
     mem_free(a);
 }
 
-/* Locks the set for reading: a const auth is one whose keys the caller does not change. */
+/* Locks the set for reading: a const auth is one whose keys the caller does not
+ * change. */
 static const key_set *lock_keys(const auth *a) {
     pthread_rwlock_rdlock((pthread_rwlock_t *)&a->lock);
     return &a->set;
@@ -238,7 +243,8 @@ bool auth_check(const auth *a, str header, char tenant[QUIRE_TENANT_BYTES + 1]) 
 }
 
 static quire_err operator_is_a_tenant(quire_error *err) {
-    return err_set(err, QUIRE_INVALID, -1, "--operator-key: it is a tenant's API key too; the operator needs one of its own");
+    return err_set(err, QUIRE_INVALID, -1,
+                   "--operator-key: it is a tenant's API key too; the operator needs one of its own");
 }
 
 quire_err auth_set_operator(auth *a, const char *text, quire_error *err) {
@@ -277,5 +283,6 @@ bool auth_has_operator(const auth *a) {
 
 bool auth_is_operator(const auth *a, str header) {
     uint8_t digest[SHA256_BYTES];
-    return a->has_operator && digest_of_header(header, digest) && CRYPTO_memcmp(a->operator_digest, digest, SHA256_BYTES) == 0;
+    return a->has_operator && digest_of_header(header, digest) &&
+           CRYPTO_memcmp(a->operator_digest, digest, SHA256_BYTES) == 0;
 }

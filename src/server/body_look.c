@@ -16,7 +16,8 @@ bool body_look(conn *c, quire_endpoint endpoint) {
     strbuf *body = &c->request.body;
     quire_parse *look;
     c->look_room = body->cap;
-    if (quire_look_start(c->loop->queue, endpoint, body->p, body->n, c->has_tenant ? c->tenant : "", c, &look) != QUIRE_OK) {
+    if (quire_look_start(c->loop->queue, endpoint, body->p, body->n, c->has_tenant ? c->tenant : "", c,
+                         &look) != QUIRE_OK) {
         quire_error err;
         err_set(&err, QUIRE_NO_MEMORY, -1, "out of memory");
         *body = (strbuf){.max = body->max};

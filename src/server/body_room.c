@@ -34,10 +34,12 @@ static body_share *share_of(body_room *r, uint64_t tenant) {
 /* Whether as much stays free as the tenant then holds. */
 static bool fits_share(const body_room *r, const body_claim *c) {
     size_t left = r->max_bytes - r->n_bytes;
-    return c->wanted <= left && c->share->held <= left - c->wanted && c->wanted <= left - c->wanted - c->share->held;
+    return c->wanted <= left && c->share->held <= left - c->wanted &&
+           c->wanted <= left - c->wanted - c->share->held;
 }
 
-/* Whether c, which stands in line, may go on: it has the lane, or it is the first of its tenant and has room or can have the lane. */
+/* Whether c, which stands in line, may go on: it has the lane, or it is the first of its
+ * tenant and has room or can have the lane. */
 static bool may_go_on(const body_room *r, const body_claim *c) {
     bool is_stuck = c->share->n_waiting == c->share->n_claims;
     return r->lane == c || (!c->share->is_passed && (fits_share(r, c) || (r->lane == NULL && is_stuck)));
@@ -77,7 +79,8 @@ static void leave_line(body_room *r, body_claim *c) {
     }
 }
 
-/* Lets those in line go on that may. True: one besides own did, whose thread has to be told. */
+/* Lets those in line go on that may. True: one besides own did, whose thread has to be
+ * told. */
 static bool walk_line(body_room *r, const body_claim *own) {
     bool others = false;
     for (body_claim **at = &r->first; *at != NULL;) {

@@ -17,7 +17,8 @@ static void write_choice(const response *a, int32_t i, json_out *o) {
     json_begin(o, '{');
     json_int(json_name(o, "index"), i);
     json_name(o, "message");
-    answer_parts_write_message(&c->parts, response_place(a, c), response_echo(a, c), (str){c->text.p, c->text.n}, o);
+    answer_parts_write_message(&c->parts, response_place(a, c), response_echo(a, c),
+                               (str){c->text.p, c->text.n}, o);
     response_write_logprobs(a, c, o);
     response_write_finish(a, c, o);
     response_write_token_ids(a, c, json_name(o, "token_ids"));
@@ -71,6 +72,12 @@ static void write_chunk(const response *a, int32_t choice, json_out *o) {
 }
 
 const response_format chat_format = {
-    .id_prefix = "chatcmpl", .chunk_object = "chat.completion.chunk", .skips_empty = true,
-    .begin = write_begin, .choice = write_choice, .end = write_end, .first = write_role, .chunk = write_chunk,
+    .id_prefix = "chatcmpl",
+    .chunk_object = "chat.completion.chunk",
+    .skips_empty = true,
+    .begin = write_begin,
+    .choice = write_choice,
+    .end = write_end,
+    .first = write_role,
+    .chunk = write_chunk,
 };

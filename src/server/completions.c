@@ -44,6 +44,10 @@ static void write_chunk(const response *a, int32_t choice, json_out *o) {
 }
 
 const response_format completions_format = {
-    .id_prefix = "cmpl", .chunk_object = "text_completion", .begin = write_begin, .choice = write_choice, .end = write_end,
+    .id_prefix = "cmpl",
+    .chunk_object = "text_completion",
+    .begin = write_begin,
+    .choice = write_choice,
+    .end = write_end,
     .chunk = write_chunk,
 };

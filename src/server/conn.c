@@ -12,11 +12,11 @@
 #include "base/mem.h"
 #include "server/http_stats.h"
 
-#define AHEAD_BYTES      (1u << 20)  /* a client may send so much ahead of the responses that it waits for */
-#define PIPELINE_BYTES   (64u << 10) /* with this much output waiting, the next request waits too */
-#define PROBE_US         250000      /* between checks whether a client that half-closed is still connected */
-#define TAKE_BYTES       (64u << 10) /* from this size on a piece's memory is moved instead of copied */
-#define LINGER_US        2000000     /* a client's time to read the last response of a closing connection */
+#define AHEAD_BYTES    (1u << 20)  /* a client may send so much ahead of the responses that it waits for */
+#define PIPELINE_BYTES (64u << 10) /* with this much output waiting, the next request waits too */
+#define PROBE_US       250000      /* between checks whether a client that half-closed is still connected */
+#define TAKE_BYTES     (64u << 10) /* from this size on a piece's memory is moved instead of copied */
+#define LINGER_US      2000000     /* a client's time to read the last response of a closing connection */
 
 void conn_set_deadline(conn *c, int64_t us) {
     loop_set_timer(c->deadline, us);
@@ -26,18 +26,21 @@ static struct evbuffer *output(const conn *c) {
     return bufferevent_get_output(c->bev);
 }
 
-/* How long a connection may be idle between requests: less while the client leaves output unread. */
+/* How long a connection may be idle between requests: less while the client leaves output
+ * unread. */
 static int64_t between_us(const conn *c) {
     const server_options *o = &c->loop->server->options;
     return conn_unsent(c) > 0 ? o->write_deadline_us : o->idle_deadline_us;
 }
 
-/* True when nothing else will be sent to a client that closed its sending side. Only what is sent shows whether it closed both. */
+/* True when nothing else will be sent to a client that closed its sending side. Only what
+ * is sent shows whether it closed both. */
 static bool needs_probe(const conn *c) {
     return c->half_closed && c->state == CONN_RESPONSE && conn_unsent(c) == 0 && !c->streaming;
 }
 
-/* Starts the deadline of a response in progress: for reading what is unread, of earlier responses too. */
+/* Starts the deadline of a response in progress: for reading what is unread, of earlier
+ * responses too. */
 static void await_reader(conn *c) {
     if (conn_unsent(c) > 0) {
         conn_set_deadline(c, c->loop->server->options.write_deadline_us);
@@ -73,9 +76,11 @@ static void end_request(conn *c) {
     if (c->record.is_open) {
         atomic_fetch_sub(&c->loop->n_busy, 1);
         const char *tenant = c->has_tenant ? c->tenant : NULL;
-        c->record.request_bytes = c->request.length <= o->max_body_bytes ? (size_t)c->request.length : 0; /* a longer one was not read */
+        /* a longer one was not read */
+        c->record.request_bytes = c->request.length <= o->max_body_bytes ? (size_t)c->request.length : 0;
         http_stats_note(c->loop->http, &c->record, tenant);
-        if (!o->no_request_log && !c->is_surplus) { /* which sent no request: a flood of them writes nothing */
+        /* which sent no request: a flood of them writes nothing */
+        if (!o->no_request_log && !c->is_surplus) {
             request_log(&c->record, tenant);
         }
         c->record = (request_record){0};
@@ -112,8 +117,9 @@ void conn_close(conn *c) {
     }
 }
 
-/* Everything is written: closes the sending side and gives the client time to read. After that the rest of its input would reset the
- * connection. A client that sends nothing more needs no time. */
+/* Everything is written: closes the sending side and gives the client time to read. After
+ * that the rest of its input would reset the connection. A client that sends nothing more
+ * needs no time. */
 static void linger(conn *c) {
     c->state = CONN_LINGER;
     shutdown(bufferevent_getfd(c->bev), SHUT_WR);
@@ -135,7 +141,8 @@ static void send_refusal(conn *c) {
     conn_reply_error(c, c->refusal, c->refusal_param, c->refusal_text, c->refusal_headers);
 }
 
-/* Answers a request of which no more is read: with its refusal, where it was refused before. */
+/* Answers a request of which no more is read: with its refusal, where it was refused
+ * before. */
 static void give_up_request(conn *c, const api_error *why, const char *headers) {
     c->keep_alive = false;
     conn_stop_body(c);
@@ -184,7 +191,8 @@ static void finish(conn *c) {
     conn_give_body_room(c);
     end_request(c);
     if (!c->keep_alive) {
-        strbuf_deinit(&c->request.body); /* what is there of it, where no more was read: it has no room any more */
+        /* what is there of it, where no more was read: it has no room any more */
+        strbuf_deinit(&c->request.body);
         flush_and_close(c);
         return;
     }
@@ -210,17 +218,19 @@ static void write_head(conn *c, int status, const char *content_type, const char
     struct evbuffer *out = output(c);
     begin_request(c); /* one whose head was refused */
     c->record.status = status;
-    c->keep_alive =
-        c->keep_alive && c->loop->stops_seen == 0 && !(c->half_closed && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0);
+    c->keep_alive = c->keep_alive && c->loop->stops_seen == 0 &&
+                    !(c->half_closed && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0);
     gmtime_r(&now, &tm);
     strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", &tm);
     evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nConnection: %s\r\nX-Request-Id: %s\r\n", status,
-                        http_status_str((enum http_status)status), date, c->keep_alive ? "keep-alive" : "close", c->record.id);
+                        http_status_str((enum http_status)status), date,
+                        c->keep_alive ? "keep-alive" : "close", c->record.id);
     if (content_type != NULL) {
         evbuffer_add_printf(out, "Content-Type: %s\r\n", content_type);
     }
     if (origin != NULL && c->request.origin.n > 0) {
-        evbuffer_add_printf(out, "Access-Control-Allow-Origin: %s\r\n%s", origin, strcmp(origin, "*") == 0 ? "" : "Vary: Origin\r\n");
+        evbuffer_add_printf(out, "Access-Control-Allow-Origin: %s\r\n%s", origin,
+                            strcmp(origin, "*") == 0 ? "" : "Vary: Origin\r\n");
     }
     if (headers != NULL) {
         evbuffer_add(out, headers, strlen(headers));
@@ -256,7 +266,10 @@ static void reply_api_error(conn *c, const api_error *e, const char *headers) {
     }
     json_out o = conn_begin_json(c);
     error_body(&o, e);
-    conn_reply(c, &(reply){.status = e->status, .content_type = "application/json", .headers = headers, .body = {o.to->p, o.to->n}});
+    conn_reply(c, &(reply){.status = e->status,
+                           .content_type = "application/json",
+                           .headers = headers,
+                           .body = {o.to->p, o.to->n}});
 }
 
 void conn_reply_error(conn *c, int status, const char *param, const char *message, const char *headers) {
@@ -274,7 +287,10 @@ void conn_reply_json(conn *c, const json_out *o, const char *headers) {
         conn_reply_error(c, 500, NULL, "out of memory", NULL);
         return;
     }
-    conn_reply(c, &(reply){.status = 200, .content_type = "application/json", .headers = headers, .body = {o->to->p, o->to->n}});
+    conn_reply(c, &(reply){.status = 200,
+                           .content_type = "application/json",
+                           .headers = headers,
+                           .body = {o->to->p, o->to->n}});
 }
 
 void conn_stream_begin(conn *c, const char *content_type) {
@@ -282,7 +298,8 @@ void conn_stream_begin(conn *c, const char *content_type) {
     c->chunked = c->request.chunks_allowed;
     c->keep_alive = c->keep_alive && c->chunked;
     write_head(c, 200, content_type,
-               c->chunked ? "Cache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n" : "Cache-Control: no-cache\r\n");
+               c->chunked ? "Cache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n"
+                          : "Cache-Control: no-cache\r\n");
     evbuffer_add(output(c), "\r\n", 2);
 }
 
@@ -410,14 +427,16 @@ void conn_feed(conn *c, const char *p, size_t n, struct evbuffer *in) {
 /* The client sends nothing more, and all that it sent is used. */
 static void end_input(conn *c) {
     if (is_arriving(c)) {
-        give_up_request(c, &(api_error){.status = 400, .message = "the request ended before it was complete"}, NULL);
+        give_up_request(c, &(api_error){.status = 400, .message = "the request ended before it was complete"},
+                        NULL);
     } else {
         c->keep_alive = false;
         flush_and_close(c);
     }
 }
 
-/* True when nothing more comes, though the connection is between requests or inside one. */
+/* True when nothing more comes, though the connection is between requests or inside
+ * one. */
 static bool is_at_end(const conn *c) {
     bool waits = c->pending == NULL && (c->state == CONN_HEAD || c->state == CONN_BODY);
     return c->half_closed && waits && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0;
@@ -428,7 +447,8 @@ void conn_process(conn *c) {
     struct evbuffer_iovec v;
     c->processing = true;
     for (size_t most; (most = c->state == CONN_HEAD ? SIZE_MAX : conn_body_takes(c)) > 0 &&
-                      evbuffer_get_length(output(c)) <= PIPELINE_BYTES && evbuffer_peek(in, -1, NULL, &v, 1) > 0 && v.iov_len > 0;) {
+                      evbuffer_get_length(output(c)) <= PIPELINE_BYTES &&
+                      evbuffer_peek(in, -1, NULL, &v, 1) > 0 && v.iov_len > 0;) {
         conn_feed(c, v.iov_base, v.iov_len < most ? v.iov_len : most, in);
     }
     c->processing = false;
@@ -451,7 +471,8 @@ static void on_read(struct bufferevent *bev, void *arg) {
     conn_reads_body(c);
     conn_process(c);
     conn_receive_body(c);
-    if (!c->waits_for_room && (c->state != CONN_BODY || c->pending == NULL)) { /* those read nothing as it is */
+    /* those read nothing as it is */
+    if (!c->waits_for_room && (c->state != CONN_BODY || c->pending == NULL)) {
         body_turn_end_if_due(&c->loop->turns, &c->turn, c->bev);
         c->had_turn_to_wait_for = c->turn.waits;
     }
@@ -486,7 +507,8 @@ static void half_close(conn *c) {
     }
 }
 
-/* Sends an interim response, which every client of HTTP/1.1 skips. A client that is gone replies with a reset. */
+/* Sends an interim response, which every client of HTTP/1.1 skips. A client that is gone
+ * replies with a reset. */
 static void probe(conn *c) {
     if (c->request.chunks_allowed) {
         evbuffer_add_printf(output(c), "HTTP/1.1 100 Continue\r\n\r\n");
@@ -507,8 +529,9 @@ static void on_event(struct bufferevent *bev, short what, void *arg) {
     conn_close(c);
 }
 
-/* The client read some of the output, or new output was added to an empty buffer: restarts the deadline. A bufferevent's own timeout does
- * not work here: output that is added at the moment of its expiry cancels it. */
+/* The client read some of the output, or new output was added to an empty buffer:
+ * restarts the deadline. A bufferevent's own timeout does not work here: output that is
+ * added at the moment of its expiry cancels it. */
 static void on_output(struct evbuffer *out, const struct evbuffer_cb_info *info, void *arg) {
     (void)out;
     conn *c = arg;
@@ -542,7 +565,9 @@ static LOOP_CALLBACK(on_deadline) {
     if (needs_probe(c)) {
         probe(c);
     } else if (c->waits_for_room) {
-        give_up_request(c, &(api_error){.status = 503, .message = "too many large bodies are being read; try again"}, "Retry-After: 1\r\n");
+        give_up_request(
+            c, &(api_error){.status = 503, .message = "too many large bodies are being read; try again"},
+            "Retry-After: 1\r\n");
     } else if (is_arriving(c)) {
         if (c->state != CONN_BODY || (late = conn_body_late(c)) != NULL) {
             give_up_request(c, &(api_error){.status = 408, .message = late}, NULL);
@@ -569,23 +594,26 @@ static int64_t open_connections(const server *s, int64_t *n_surplus) {
 
 /* Closes one connection more than may be answered; most clients can still read why. */
 static void close_surplus(evutil_socket_t fd) {
-    static const char full[] = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    static const char full[] = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: "
+                               "close\r\nContent-Length: 0\r\n\r\n";
     ssize_t n = send(fd, full, sizeof(full) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)n;
     evutil_closesocket(fd);
 }
 
-/* Answers a connection over the limit before a request is read. What it sends is dropped while it may read the response: closed at once,
- * its unread bytes would reset it. */
+/* Answers a connection over the limit before a request is read. What it sends is dropped
+ * while it may read the response: closed at once, its unread bytes would reset it. */
 static void turn_away(conn *c) {
-    conn_reply_error(c, 503, NULL, "the server has as many connections as it may have; try again", "Retry-After: 1\r\n");
+    conn_reply_error(c, 503, NULL, "the server has as many connections as it may have; try again",
+                     "Retry-After: 1\r\n");
 }
 
 /* Writes "192.0.2.1:5000" or "[2001:db8::1]:5000"; nothing for a socket file. */
 static void write_client(const struct sockaddr *from, socklen_t n_from, char *out, size_t size) {
     char host[INET6_ADDRSTRLEN + 1], port[8];
     bool is_ip = n_from > 0 && (from->sa_family == AF_INET || from->sa_family == AF_INET6);
-    if (is_ip && getnameinfo(from, n_from, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) == 0) {
+    if (is_ip && getnameinfo(from, n_from, host, sizeof host, port, sizeof port,
+                             NI_NUMERICHOST | NI_NUMERICSERV) == 0) {
         snprintf(out, size, from->sa_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
     }
 }

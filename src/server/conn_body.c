@@ -1,4 +1,5 @@
-/* Bodies of requests: room for the large ones, how fast they have to come, and receiving them. */
+/* Bodies of requests: room for the large ones, how fast they have to come, and receiving
+ * them. */
 #include <event2/buffer.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -7,10 +8,12 @@
 #include "base/err.h"
 #include "server/conn_impl.h"
 
-#define BODY_PIECE_BYTES ((size_t)64 << 10) /* of a body, received at once past the input buffer, which takes 4 KB; a piece of room */
-#define BODY_PIECES      4                  /* such pieces, before other connections have their turn */
+/* of a body, received at once past the input buffer, which takes 4 KB; a piece of room */
+#define BODY_PIECE_BYTES ((size_t)64 << 10)
+#define BODY_PIECES      4                   /* such pieces, before other connections have their turn */
 #define SKIP_BYTES       ((size_t)128 << 10) /* skipped at once of a body that is dropped */
-#define LOOK_BYTES       ((size_t)1152 << 10) /* what a body begins with, looked over; more than a rule for the answer may have */
+/* what a body begins with, looked over; more than a rule for the answer may have */
+#define LOOK_BYTES ((size_t)1152 << 10)
 
 static bool has_length(const conn *c) {
     return c->request.n_encodings == 0;
@@ -31,7 +34,8 @@ static int64_t left_us(const conn *c) {
     return us > 1 ? us : 1;
 }
 
-/* Starts counting the body's bytes anew, and the deadline: the end of its time, or of the time that they are counted for. */
+/* Starts counting the body's bytes anew, and the deadline: the end of its time, or of the
+ * time that they are counted for. */
 static void count_anew(conn *c) {
     int64_t pace_us = c->loop->server->options.body_pace_us, left = left_us(c);
     c->pace_from_us = clock_us();
@@ -82,7 +86,8 @@ const char *conn_body_late(conn *c) {
         return "the body did not arrive in time";
     }
     int64_t us = clock_us() - c->pace_from_us;
-    double came = (double)(c->request.n_body_bytes - c->pace_from_bytes), least = (double)o->body_least_rate * (double)us * 1e-6;
+    double came = (double)(c->request.n_body_bytes - c->pace_from_bytes),
+           least = (double)o->body_least_rate * (double)us * 1e-6;
     if (us < o->body_pace_us) {
         conn_set_deadline(c, left_us(c) < o->body_pace_us - us ? left_us(c) : o->body_pace_us - us);
         return NULL;
@@ -90,8 +95,9 @@ const char *conn_body_late(conn *c) {
     if (has_pace(c) && !c->had_turn_to_wait_for && came < least) {
         atomic_fetch_add(&c->loop->n_slow_bodies, 1);
         err_set(&c->refusal_error, QUIRE_BAD_REQUEST, -1,
-                "the body came too slowly: %.0f bytes in %.3g s; one of over %zu bytes has to bring %lld a second (--body-min-rate)", came,
-                (double)us * 1e-6, BODY_SMALL_BYTES, (long long)o->body_least_rate);
+                "the body came too slowly: %.0f bytes in %.3g s; one of over %zu bytes has to bring %lld a "
+                "second (--body-min-rate)",
+                came, (double)us * 1e-6, BODY_SMALL_BYTES, (long long)o->body_least_rate);
         return c->refusal_error.message;
     }
     count_anew(c);
@@ -110,16 +116,19 @@ void conn_stop_body(conn *c) {
     body_turn_leave(&c->loop->turns, &c->turn);
 }
 
-/* Gives a body that has its first room the addresses for all of it, where its length is known. */
+/* Gives a body that has its first room the addresses for all of it, where its length is
+ * known. */
 static void reserve_memory(conn *c) {
     strbuf *body = &c->request.body;
     if (has_length(c) && body->cap <= c->request.length) {
-        (void)strbuf_reserve(body, (size_t)c->request.length - body->n); /* on a failure, appending fails later */
+        /* on a failure, appending fails later */
+        (void)strbuf_reserve(body, (size_t)c->request.length - body->n);
     }
 }
 
-/* Takes room for the next piece of a large body. Otherwise the connection reads nothing until there is some. A body of unknown length is
- * taken for one of the largest allowed size. */
+/* Takes room for the next piece of a large body. Otherwise the connection reads nothing
+ * until there is some. A body of unknown length is taken for one of the largest allowed
+ * size. */
 static void take_room(conn *c) {
     http_request *r = &c->request;
     bool begins = c->room.held == 0;
@@ -136,8 +145,8 @@ static void take_room(conn *c) {
     conn_set_deadline(c, c->loop->server->options.body_deadline_us);
 }
 
-/* Bytes of the body that there is room for. A chunked one that has room for the largest allowed size is read on,
- * to its end or to what makes it too large. */
+/* Bytes of the body that there is room for. A chunked one that has room for the largest
+ * allowed size is read on, to its end or to what makes it too large. */
 static size_t room_left(const conn *c) {
     const http_request *r = &c->request;
     bool has_most = !has_length(c) && c->room.held >= r->body_limit;
@@ -203,12 +212,14 @@ void conn_drop_body(conn *c, const quire_error *err) {
 
 /* ---- receiving ---- */
 
-/* Receives a piece of a body whose length is known, of n bytes at most, into the body where it has its memory. False: nothing was there, or
- * an end that is met at the next event. */
+/* Receives a piece of a body whose length is known, of n bytes at most, into the body
+ * where it has its memory. False: nothing was there, or an end that is met at the next
+ * event. */
 static bool receive_piece(conn *c, size_t n) {
     char piece[BODY_PIECE_BYTES];
     uint64_t left;
-    bool skips = c->request.drop_body && c->loop->server->socket_file == NULL; /* TCP throws away what it would copy; UNIX sockets cannot */
+    /* TCP throws away what it would copy; UNIX sockets cannot */
+    bool skips = c->request.drop_body && c->loop->server->socket_file == NULL;
     char *place = http_body_place(&c->request, &left);
     size_t most = skips ? SKIP_BYTES : sizeof piece;
     most = n < most ? n : most;
@@ -229,7 +240,8 @@ static bool receive_piece(conn *c, size_t n) {
 
 void conn_receive_body(conn *c) {
     c->processing = true;
-    for (int i = 0; i < BODY_PIECES && has_length(c) && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0; i++) {
+    for (int i = 0;
+         i < BODY_PIECES && has_length(c) && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0; i++) {
         size_t n = conn_body_takes(c);
         if (n == 0 || !receive_piece(c, n)) {
             break;

@@ -1,4 +1,5 @@
-/* Clients that read slowly: who counts as one, and which connections close when too much is unread. */
+/* Clients that read slowly: who counts as one, and which connections close when too much
+ * is unread. */
 #include "base/clock.h"
 #include "server/conn.h"
 
@@ -11,7 +12,8 @@ void conn_count_slow(conn *c) {
     }
 }
 
-/* The connection that has read nothing for longest, and for PATIENT_US at least; NULL: none. */
+/* The connection that has read nothing for longest, and for PATIENT_US at least; NULL:
+ * none. */
 static conn *slowest(const loop *l) {
     conn *found = NULL;
     int64_t latest_us = clock_us() - PATIENT_US;

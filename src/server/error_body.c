@@ -9,22 +9,34 @@ int error_status(quire_err e) {
     case QUIRE_UNSUPPORTED:
     case QUIRE_CONTEXT_LENGTH:
     case QUIRE_FAULT:
-    case QUIRE_TOO_LARGE: return 400; /* for the pool or the context; a body that is too large is different (error_of) */
-    case QUIRE_UNAUTHORIZED: return 401;
-    case QUIRE_NOT_FOUND: return 404;
-    case QUIRE_BUSY: return 429;
-    case QUIRE_NO_MEMORY: return 503;
-    default: return 500;
+    /* for the pool or the context; a body that is too large is different (error_of) */
+    case QUIRE_TOO_LARGE:
+        return 400;
+    case QUIRE_UNAUTHORIZED:
+        return 401;
+    case QUIRE_NOT_FOUND:
+        return 404;
+    case QUIRE_BUSY:
+        return 429;
+    case QUIRE_NO_MEMORY:
+        return 503;
+    default:
+        return 500;
     }
 }
 
 static const char *error_type(int status) {
     switch (status) {
-    case 401: return "authentication_error";
-    case 403: return "permission_error";
-    case 404: return "not_found_error";
-    case 429: return "rate_limit_error";
-    default: return status >= 500 ? "server_error" : "invalid_request_error";
+    case 401:
+        return "authentication_error";
+    case 403:
+        return "permission_error";
+    case 404:
+        return "not_found_error";
+    case 429:
+        return "rate_limit_error";
+    default:
+        return status >= 500 ? "server_error" : "invalid_request_error";
     }
 }
 

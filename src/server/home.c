@@ -7,9 +7,10 @@
 #include "server/host.h"
 
 #define TITLE "Quire"
-#define STYLE                                                                                                                              \
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:40em;margin:3em auto;padding:0 1em;color:#222;background:#fff}"                     \
-    "pre{padding:.6em;background:#f4f4f4;white-space:pre-wrap;overflow-wrap:anywhere}"                                                     \
+#define STYLE                                                                                                \
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:40em;margin:3em auto;padding:0 "                      \
+    "1em;color:#222;background:#fff}"                                                                        \
+    "pre{padding:.6em;background:#f4f4f4;white-space:pre-wrap;overflow-wrap:anywhere}"                       \
     "dt{float:left;clear:left;width:11em;color:#666}dd{margin:0 0 .3em 11em;overflow-wrap:anywhere}"
 
 static const struct {
@@ -33,12 +34,14 @@ static bool is_plain_host(str host) {
     return is;
 }
 
-/* "http://HOST/v1", by the name that the client has for this server. A strange name is not repeated. */
+/* "http://HOST/v1", by the name that the client has for this server. A strange name is
+ * not repeated. */
 static quire_err add_base_url(const server *s, str host, strbuf *to) {
     if (is_plain_host(host)) {
         return strbuf_addf(to, "http://%.*s/v1", (int)host.n, host.p);
     }
-    return s->socket_file != NULL ? strbuf_add_str(to, "http://localhost/v1") : strbuf_addf(to, "%s/v1", s->url);
+    return s->socket_file != NULL ? strbuf_add_str(to, "http://localhost/v1")
+                                  : strbuf_addf(to, "%s/v1", s->url);
 }
 
 /* Appends a text between single quotes of a shell. */
@@ -58,10 +61,12 @@ static quire_err write_curl(const server *s, str host, strbuf *out) {
     json_raw(json_name(&o, "messages"), "[{\"role\":\"user\",\"content\":\"Hello!\"}]");
     json_end(&o, '}');
     quire_err e = o.err;
-    e = e == QUIRE_OK ? strbuf_add_str(out, s->socket_file != NULL ? "curl --unix-socket FILE " : "curl ") : e;
+    e = e == QUIRE_OK ? strbuf_add_str(out, s->socket_file != NULL ? "curl --unix-socket FILE " : "curl ")
+                      : e;
     e = e == QUIRE_OK ? add_base_url(s, host, out) : e;
     e = e == QUIRE_OK ? strbuf_add_str(out, "/chat/completions -H 'Content-Type: application/json' ") : e;
-    e = e == QUIRE_OK && auth_required(s->keys) ? strbuf_add_str(out, "-H \"Authorization: Bearer $KEY\" ") : e;
+    e = e == QUIRE_OK && auth_required(s->keys) ? strbuf_add_str(out, "-H \"Authorization: Bearer $KEY\" ")
+                                                : e;
     e = e == QUIRE_OK ? strbuf_add_str(out, "-d ") : e;
     e = e == QUIRE_OK ? add_shell_text(out, &body) : e;
     strbuf_deinit(&body);
@@ -70,7 +75,11 @@ static quire_err write_curl(const server *s, str host, strbuf *out) {
 
 static quire_err add_escaped(strbuf *to, const char *text) {
     for (; *text != '\0'; text++) {
-        const char *entity = *text == '&' ? "&amp;" : *text == '<' ? "&lt;" : *text == '>' ? "&gt;" : *text == '"' ? "&quot;" : NULL;
+        const char *entity = *text == '&'   ? "&amp;"
+                             : *text == '<' ? "&lt;"
+                             : *text == '>' ? "&gt;"
+                             : *text == '"' ? "&quot;"
+                                            : NULL;
         TRY(entity != NULL ? strbuf_add_str(to, entity) : strbuf_add_char(to, *text));
     }
     return QUIRE_OK;
@@ -110,22 +119,27 @@ static quire_err add_paths(const home_request *r, strbuf *to) {
 quire_err home_write_html(const server *s, const home_request *r, strbuf *to) {
     quire_stats st;
     quire_engine_stats(s->engine, &st);
-    TRY(strbuf_add_str(to, "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>" TITLE "</title>\n<style>" STYLE
-                           "</style>\n<h1>" TITLE "</h1>\n<dl>\n<dt>model</dt><dd>"));
+    TRY(strbuf_add_str(to,
+                       "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>" TITLE
+                       "</title>\n<style>" STYLE "</style>\n<h1>" TITLE "</h1>\n<dl>\n<dt>model</dt><dd>"));
     TRY(add_escaped(to, s->model_name));
     TRY(strbuf_add_str(to, "</dd>\n<dt>version</dt><dd>" QUIRE_VERSION "</dd>\n<dt>uptime</dt><dd>"));
     TRY(add_uptime(to, clock_unix_s() - s->started_s));
-    TRY(strbuf_addf(to, "</dd>\n<dt>sequences running</dt><dd>%" PRId64 "</dd>\n<dt>waiting</dt><dd>%" PRId64 "</dd>\n</dl>\n",
+    TRY(strbuf_addf(to,
+                    "</dd>\n<dt>sequences running</dt><dd>%" PRId64 "</dd>\n<dt>waiting</dt><dd>%" PRId64
+                    "</dd>\n</dl>\n",
                     (int64_t)st.n_requests_running, (int64_t)st.n_requests_waiting));
     TRY(add_first_steps(s, r, to));
     TRY(strbuf_add_str(to, "<ul>\n"));
     for (int i = 0; i < N_LINKS; i++) {
-        TRY(strbuf_addf(to, "<li><a href=\"%s\">%s</a>: %s</li>\n", links[i].path, links[i].path, links[i].meaning));
+        TRY(strbuf_addf(to, "<li><a href=\"%s\">%s</a>: %s</li>\n", links[i].path, links[i].path,
+                        links[i].meaning));
     }
     TRY(strbuf_add_str(to, "</ul>\n"));
     TRY(add_paths(r, to));
     if (auth_required(s->keys)) {
-        TRY(strbuf_add_str(to, "<p>Requests below /v1 need an API key, sent as the header <code>Authorization: Bearer KEY</code>. "
+        TRY(strbuf_add_str(to, "<p>Requests below /v1 need an API key, sent as the header "
+                               "<code>Authorization: Bearer KEY</code>. "
                                "The page at /pool asks for one.</p>\n"));
     }
     return strbuf_add_str(to, "</html>\n");

@@ -45,7 +45,8 @@ host_kind host_parse(str header, str *name) {
         return HOST_MALFORMED;
     }
     str host = {header.p + bracketed, end == NULL ? header.n : (size_t)(end - header.p) - bracketed};
-    str port = end == NULL ? (str){"", 0} : (str){end + bracketed, header.n - (size_t)(end - header.p) - bracketed};
+    str port =
+        end == NULL ? (str){"", 0} : (str){end + bracketed, header.n - (size_t)(end - header.p) - bracketed};
     if (host.n == 0 || host.n >= sizeof text || memchr(host.p, '\0', host.n) != NULL || !is_port(port)) {
         return HOST_MALFORMED;
     }

@@ -7,7 +7,8 @@
 
 #define KEEP_BYTES (64u << 10) /* a larger buffer is freed between requests */
 
-/* Records the first reason for refusing the request. Returns the value that makes http-parser stop. */
+/* Records the first reason for refusing the request. Returns the value that makes
+ * http-parser stop. */
 static int refuse(http_request *r, int status, const char *message) {
     if (r->status == 0) {
         r->status = status;
@@ -39,7 +40,8 @@ static bool header_is(const http_request *r, const char *name) {
 }
 
 static bool value_is(const http_request *r, const char *value) {
-    return r->value.n == strlen(value) && (r->value.n == 0 || strncasecmp(r->value.p, value, r->value.n) == 0);
+    return r->value.n == strlen(value) &&
+           (r->value.n == 0 || strncasecmp(r->value.p, value, r->value.n) == 0);
 }
 
 static int keep_value(http_request *r, strbuf *to) {
@@ -61,8 +63,10 @@ static int end_single(http_request *r) {
     };
     for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) {
         if (header_is(r, singles[i].name)) {
-            return ++*singles[i].n > 1 ? refuse(r, 400, "Content-Type, Authorization, Origin and Sec-Fetch-Site may be given once")
-                                       : keep_value(r, singles[i].value);
+            return ++*singles[i].n > 1
+                       ? refuse(r, 400,
+                                "Content-Type, Authorization, Origin and Sec-Fetch-Site may be given once")
+                       : keep_value(r, singles[i].value);
         }
     }
     return 0;
@@ -89,7 +93,8 @@ static int end_header(http_request *r) {
         r->n_encodings++;
         r->encoding_is_chunked = value_is(r, "chunked");
     } else if (header_is(r, "accept") && r->value.n > 0) {
-        r->wants_json = strstr(r->value.p, "application/json") != NULL && strstr(r->value.p, "text/html") == NULL;
+        r->wants_json =
+            strstr(r->value.p, "application/json") != NULL && strstr(r->value.p, "text/html") == NULL;
     } else if (header_is(r, "x-request-id") && r->request_id.n == 0) {
         return keep_value(r, &r->request_id);
     } else if (header_is(r, "expect")) {
@@ -133,7 +138,8 @@ static int on_value(http_parser *p, const char *text, size_t n) {
 
 /* ---- the head as a whole ---- */
 
-/* An absolute target names the host (RFC 9112, 3.2.2); the Host header is then ignored. */
+/* An absolute target names the host (RFC 9112, 3.2.2); the Host header is then
+ * ignored. */
 static int take_authority(http_request *r, const struct http_parser_url *url) {
     const char *host = r->target.p + url->field_data[UF_HOST].off;
     size_t n = url->field_data[UF_HOST].len;
@@ -145,7 +151,8 @@ static int take_authority(http_request *r, const struct http_parser_url *url) {
     return append(r, &r->host, host, n) != 0 || (is_v6 && append(r, &r->host, "]", 1) != 0) ? -1 : 0;
 }
 
-/* The decoded path of the request target: "/a%2Fb?q" or "http://host/a%2Fb?q" give "/a/b". */
+/* The decoded path of the request target: "/a%2Fb?q" or "http://host/a%2Fb?q" give
+ * "/a/b". */
 static int decode_path(http_request *r) {
     str t = {r->target.p, r->target.n};
     if (r->method == HTTP_OPTIONS && str_is(t, "*")) {
@@ -189,8 +196,9 @@ static int check_line(http_request *r) {
     snprintf(version, sizeof(version), " HTTP/1.%d\r\n", p->http_minor);
     size_t n_method = strlen(method), n_version = strlen(version);
     const char *line = r->line.p;
-    bool same = r->line.n == n_method + 1 + r->target.n + n_version && memcmp(line, method, n_method) == 0 && line[n_method] == ' ' &&
-                memcmp(line + n_method + 1, r->target.p, r->target.n) == 0 && memcmp(line + r->line.n - n_version, version, n_version) == 0;
+    bool same = r->line.n == n_method + 1 + r->target.n + n_version && memcmp(line, method, n_method) == 0 &&
+                line[n_method] == ' ' && memcmp(line + n_method + 1, r->target.p, r->target.n) == 0 &&
+                memcmp(line + r->line.n - n_version, version, n_version) == 0;
     return same ? 0 : refuse(r, 400, "malformed request line");
 }
 
@@ -206,7 +214,8 @@ static int check_head(http_request *r) {
         return refuse(r, 400, "a request must have exactly one Host header");
     }
     if (r->n_lengths > 1 || (r->n_lengths > 0 && r->n_encodings > 0)) {
-        return refuse(r, 400, "the length of the body must be given once: by Content-Length or by Transfer-Encoding");
+        return refuse(r, 400,
+                      "the length of the body must be given once: by Content-Length or by Transfer-Encoding");
     }
     if (r->n_encodings > 0 && (r->n_encodings > 1 || !r->encoding_is_chunked || p->http_minor == 0)) {
         return refuse(r, 400, "the only Transfer-Encoding understood is chunked, in HTTP/1.1");
@@ -288,7 +297,8 @@ static void explain(http_request *r, enum http_errno e) {
     if (e == HPE_HEADER_OVERFLOW) {
         refuse(r, 431, "the header is too large");
     } else if (e == HPE_UNEXPECTED_CONTENT_LENGTH || e == HPE_INVALID_TRANSFER_ENCODING) {
-        refuse(r, 400, "the length of the body must be given once: by Content-Length or by Transfer-Encoding");
+        refuse(r, 400,
+               "the length of the body must be given once: by Content-Length or by Transfer-Encoding");
     } else if (e == HPE_INVALID_CONTENT_LENGTH) {
         refuse(r, 400, "malformed Content-Length");
     } else {
@@ -296,7 +306,8 @@ static void explain(http_request *r, enum http_errno e) {
     }
 }
 
-/* Refuses what http-parser accepts in p[0..n) of the head: bare CR or LF, folded lines. Stores the request line. */
+/* Refuses what http-parser accepts in p[0..n) of the head: bare CR or LF, folded lines.
+ * Stores the request line. */
 static int check_bytes(http_request *r, const char *p, size_t n) {
     for (size_t i = 0; i < n; i++) {
         char before = r->last;
@@ -372,7 +383,8 @@ http_event http_feed(http_request *r, const char *p, size_t n, size_t *used) {
 
 char *http_body_place(const http_request *r, uint64_t *left) {
     *left = r->length - r->n_body_bytes;
-    bool fits = !r->drop_body && r->body.p != NULL && *left < r->body.cap - r->body.n; /* with a 0 byte behind it */
+    /* with a 0 byte behind it */
+    bool fits = !r->drop_body && r->body.p != NULL && *left < r->body.cap - r->body.n;
     return fits ? r->body.p + r->body.n : NULL;
 }
 

@@ -1,10 +1,14 @@
-/* One HTTP/1.x request, parsed incrementally. http-parser reads the head. Limits and strictness are added here, because distributions build
- * it lenient (it accepts other bytes where CRLF or "HTTP/" should be). The body is read here too.
+/* One HTTP/1.x request, parsed incrementally. http-parser reads the head. Limits and
+ * strictness are added here, because distributions build it lenient (it accepts other
+ * bytes where CRLF or "HTTP/" should be). The body is read here too.
  *
- *   http_feed ... -> HTTP_GOT_HEAD (a body follows: check the head, then feed on) -> HTTP_GOT_ALL (answer it) -> http_next -> http_feed
- * ... any time: HTTP_REFUSED (status and message say why; the bytes that follow can't be trusted, so the connection must close)
+ *   http_feed ... -> HTTP_GOT_HEAD (a body follows: check the head, then feed on)
+ *             ... -> HTTP_GOT_ALL (answer it) -> http_next -> http_feed ...
+ *   any time: HTTP_REFUSED (status and message say why; the bytes that follow can't be
+ *             trusted, so the connection must close)
  *
- * Owner: a connection; one thread. It never consumes a byte behind the request's end, so pipelined requests stay with the caller. */
+ * Owner: a connection; one thread. It never consumes a byte behind the request's end, so
+ * pipelined requests stay with the caller. */
 #ifndef SERVER_HTTP_H
 #define SERVER_HTTP_H
 
@@ -20,27 +24,31 @@ typedef enum http_event { HTTP_WANTS_MORE, HTTP_GOT_HEAD, HTTP_GOT_ALL, HTTP_REF
 typedef struct http_request {
     http_parser parser;
     size_t max_head_bytes, max_body_bytes;
-    /* The head, complete at HTTP_GOT_HEAD: path is decoded and has no query. host is the authority of the request: an absolute target's,
-     * else the Host header; n_hosts == 0: there is none. fetch_site: the browser's Sec-Fetch-Site header, about the page that sent the
-     * request. request_id: the first X-Request-Id header. The body, complete at HTTP_GOT_ALL. line, name and value: the request line, and
-     * the header being read. */
+    /* The head, complete at HTTP_GOT_HEAD: path is decoded and has no query. host is the
+     * authority of the request: an absolute target's, else the Host header; n_hosts == 0:
+     * there is none. fetch_site: the browser's Sec-Fetch-Site header, about the page that
+     * sent the request. request_id: the first X-Request-Id header. The body, complete at
+     * HTTP_GOT_ALL. line, name and value: the request line, and the header being read. */
     union {
         struct {
-            strbuf target, path, content_type, authorization, origin, fetch_site, request_id, host, body, line, name, value;
+            strbuf target, path, content_type, authorization, origin, fetch_site, request_id, host, body,
+                line, name, value;
         };
         strbuf buffers[12]; /* all of these; small ones are kept for the next request */
     };
     enum http_method method;
-    bool wants_json; /* an Accept header names application/json and not text/html */
+    bool wants_json;                 /* an Accept header names application/json and not text/html */
     bool keep_alive, chunks_allowed; /* the client's HTTP version allows it */
     bool has_body, expects_continue;
-    bool drop_body; /* set by the caller at HTTP_GOT_HEAD or later: skip the body, or what is left of it, keep nothing */
+    /* set by the caller at HTTP_GOT_HEAD or later: skip the body, or what is left of it,
+     * keep nothing */
+    bool drop_body;
     /* HTTP_REFUSED: why. */
     int status;
     const char *message;
     /* Progress. */
     bool started, head_done, in_value;
-    char last;               /* byte of the head */
+    char last; /* byte of the head */
     size_t n_head_bytes, n_body_bytes;
     uint64_t length;   /* Content-Length */
     size_t body_limit; /* max_body_bytes, or less: set by the caller at HTTP_GOT_HEAD, to length at least */
@@ -53,13 +61,14 @@ void http_init(http_request *r, size_t max_head_bytes, size_t max_body_bytes);
 void http_deinit(http_request *r);
 /* Resets r for the next request of the same connection; keeps small buffers. */
 void http_next(http_request *r);
-/* Parses p[0..n), n > 0. *used is how many bytes it consumed (fewer than n at HTTP_GOT_HEAD and HTTP_GOT_ALL). Not called after
- * HTTP_REFUSED. */
+/* Parses p[0..n), n > 0. *used is how many bytes it consumed (fewer than n at
+ * HTTP_GOT_HEAD and HTTP_GOT_ALL). Not called after HTTP_REFUSED. */
 http_event http_feed(http_request *r, const char *p, size_t n, size_t *used);
-/* In a body of known length: where its next bytes may be received without a copy, or NULL where they have to be fed. *left: how many
- * it still lacks. */
+/* In a body of known length: where its next bytes may be received without a copy, or NULL
+ * where they have to be fed. *left: how many it still lacks. */
 char *http_body_place(const http_request *r, uint64_t *left);
-/* n bytes, 0 < n <= *left, were received there, or were skipped of a body that is dropped: as http_feed. */
+/* n bytes, 0 < n <= *left, were received there, or were skipped of a body that is
+ * dropped: as http_feed. */
 http_event http_body_received(http_request *r, size_t n);
 
 #endif

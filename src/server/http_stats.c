@@ -46,7 +46,8 @@ static int32_t bucket_of(const double *bounds, int32_t n, double v) {
 static http_row *row_of(http_stats *s, const char *handler, const char *method, int32_t status_class) {
     for (size_t i = 0; i < s->n_rows; i++) {
         http_row *r = &s->rows[i];
-        if (r->status_class == status_class && strcmp(r->handler, handler) == 0 && strcmp(r->method, method) == 0) {
+        if (r->status_class == status_class && strcmp(r->handler, handler) == 0 &&
+            strcmp(r->method, method) == 0) {
             return r;
         }
     }
@@ -64,7 +65,8 @@ static tenant_row *tenant_of(http_stats *s, const char *name) {
         }
     }
     char *own = mem_dup(name, strlen(name));
-    if (own == NULL || mem_grow(&s->tenants, &s->cap_tenants, s->n_tenants + 1, sizeof *s->tenants) != QUIRE_OK) {
+    if (own == NULL ||
+        mem_grow(&s->tenants, &s->cap_tenants, s->n_tenants + 1, sizeof *s->tenants) != QUIRE_OK) {
         mem_free(own);
         return NULL;
     }
@@ -73,7 +75,8 @@ static tenant_row *tenant_of(http_stats *s, const char *name) {
 }
 
 static void note_route(http_stats *s, const request_record *r, int32_t status, double seconds) {
-    http_row *row = row_of(s, r->endpoint != NULL ? r->endpoint : "none", r->method != NULL ? r->method : "none", status / 100);
+    http_row *row = row_of(s, r->endpoint != NULL ? r->endpoint : "none",
+                           r->method != NULL ? r->method : "none", status / 100);
     if (row != NULL) {
         row->n++;
         row->request_bytes += (int64_t)r->request_bytes;

@@ -1,5 +1,6 @@
-/* Statistics of HTTP requests: by route, method and status, and by tenant. A loop has its own, which it notes each finished request in;
- * /metrics adds up those of all loops. Any thread. */
+/* Statistics of HTTP requests: by route, method and status, and by tenant. A loop has its
+ * own, which it notes each finished request in; /metrics adds up those of all loops. Any
+ * thread. */
 #ifndef SERVER_HTTP_STATS_H
 #define SERVER_HTTP_STATS_H
 
@@ -41,16 +42,18 @@ typedef struct http_stats {
 quire_err http_stats_open(http_stats **out);
 /* NULL does nothing. */
 void http_stats_close(http_stats *s);
-/* Notes a request that is over. tenant: NULL: none. Short of memory, only the sums without labels count it. */
+/* Notes a request that is over. tenant: NULL: none. Short of memory, only the sums
+ * without labels count it. */
 void http_stats_note(http_stats *s, const request_record *r, const char *tenant);
-/* Adds the numbers of `from` to `to`, which no other thread uses. QUIRE_NO_MEMORY: some of them. */
+/* Adds the numbers of `from` to `to`, which no other thread uses. QUIRE_NO_MEMORY: some
+ * of them. */
 quire_err http_stats_add(http_stats *to, http_stats *from);
 
 /* Upper bounds of the durations' buckets, in seconds. */
 extern const double http_fine_bounds[HTTP_N_SECONDS], http_coarse_bounds[HTTP_N_COARSE];
 
-/* Appends the metrics, under the names of vLLM's server and quire's own; those of tenants where shows_tenants. NO_MEMORY: a part of them.
- */
+/* Appends the metrics, under the names of vLLM's server and quire's own; those of tenants
+ * where shows_tenants. NO_MEMORY: a part of them. */
 quire_err http_stats_write(http_stats *s, bool shows_tenants, strbuf *out);
 
 #endif

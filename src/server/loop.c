@@ -45,7 +45,8 @@ bool loop_read_id(const char *id, uint64_t *number) {
 
 loop *loop_of_id(server *s, const char *id) {
     uint64_t number, mask = (1u << LOOP_BITS) - 1;
-    return loop_read_id(id, &number) && (int64_t)(number & mask) < s->n_loops ? &s->loops[number & mask] : NULL;
+    return loop_read_id(id, &number) && (int64_t)(number & mask) < s->n_loops ? &s->loops[number & mask]
+                                                                              : NULL;
 }
 
 uint64_t loop_new_id(loop *l) {

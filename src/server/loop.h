@@ -1,7 +1,9 @@
-/* An event loop: one thread, one event base, one quire_queue, and the connections that it accepted. And the server: what all loops share.
+/* An event loop: one thread, one event base, one quire_queue, and the connections that it
+ * accepted. And the server: what all loops share.
  *
- * All loops share the listening socket; a loop that is free accepts (loop_run.h). Only its own thread touches a loop's objects. Other
- * threads ring its wake, and read its counters. */
+ * All loops share the listening socket; a loop that is free accepts (loop_run.h). Only
+ * its own thread touches a loop's objects. Other threads ring its wake, and read its
+ * counters. */
 #ifndef SERVER_LOOP_H
 #define SERVER_LOOP_H
 
@@ -44,22 +46,26 @@ typedef struct loop {
     server *server;
     struct event_base *base;
     struct evconnlistener *listener;
-    struct event *on_queue, *on_wake, *on_deadline, *on_retry; /* on_retry: accept again after running out of descriptors */
-    struct event *on_look;   /* of the first loop: what the log says of the whole server, now and then */
+    /* on_retry: accept again after running out of descriptors */
+    struct event *on_queue, *on_wake, *on_deadline, *on_retry;
+    struct event *on_look; /* of the first loop: what the log says of the whole server, now and then */
     quire_queue *queue;
     wake bell;
     pthread_t thread;
-    struct conn *conns;      /* all open connections */
-    body_turns turns;        /* connections that wait for their turn at receiving */
-    struct watch *watch;     /* the watchers of the pool (watch.h) */
-    _Atomic(struct loop_order *) orders; /* to this loop, and back from others (loop_order.h): a stack; any thread adds */
-    struct response *unsent;   /* streams that withhold a chunk until the queue is drained */
+    struct conn *conns;  /* all open connections */
+    body_turns turns;    /* connections that wait for their turn at receiving */
+    struct watch *watch; /* the watchers of the pool (watch.h) */
+    /* to this loop, and back from others (loop_order.h): a stack; any thread adds */
+    _Atomic(struct loop_order *) orders;
+    struct response *unsent; /* streams that withhold a chunk until the queue is drained */
     strbuf scratch;          /* buffer in which responses are written before they go to a connection */
     token_text *token_texts; /* [n_token_texts] by id; NULL until a request needs log-probabilities */
     int32_t n_token_texts;
-    uint64_t random;         /* state of the generator for ids of responses */
-    atomic_llong n_unread;   /* bytes of responses that clients have not read: of streams, and of complete responses */
-    int stops_seen;          /* 0: serving; 1: draining; 2: cancelling */
+    uint64_t random; /* state of the generator for ids of responses */
+    /* bytes of responses that clients have not read: of streams, and of complete
+     * responses */
+    atomic_llong n_unread;
+    int stops_seen; /* 0: serving; 1: draining; 2: cancelling */
     quire_err failure;
     /* Counters, read by /metrics on any loop. */
     struct http_stats *http;
@@ -76,27 +82,28 @@ struct server {
     body_room bodies;
     web_page *pool_page;
     uint8_t pool_key[POOL_KEY_BYTES]; /* for the hashes in /debug/pool */
-    bool on_loopback;        /* only this machine can connect */
-    const char *model_name;  /* the first of its served names */
+    bool on_loopback;                 /* only this machine can connect */
+    const char *model_name;           /* the first of its served names */
     int64_t started_s;
     int listen_fd;
-    int32_t port;            /* 0 with a socket file */
+    int32_t port; /* 0 with a socket file */
     char url[300];
-    bool is_waiting;         /* loops[0] runs on a thread of its own, without an engine (server_open) */
+    bool is_waiting;           /* loops[0] runs on a thread of its own, without an engine (server_open) */
     atomic_bool stops_waiting; /* that thread is to end */
-    atomic_bool is_leaving;  /* a drain will begin: /ready says 503 */
-    struct event *on_leave;  /* begins it */
-    const char *socket_file; /* to be removed at the end (listen.h); NULL: none */
-    dev_t socket_device;     /* of that file, with its inode */
+    atomic_bool is_leaving;    /* a drain will begin: /ready says 503 */
+    struct event *on_leave;    /* begins it */
+    const char *socket_file;   /* to be removed at the end (listen.h); NULL: none */
+    dev_t socket_device;       /* of that file, with its inode */
     ino_t socket_inode;
     loop *loops;
-    int32_t n_loops;         /* of open loops */
-    atomic_int stops;        /* calls of server_stop so far */
+    int32_t n_loops;          /* of open loops */
+    atomic_int stops;         /* calls of server_stop so far */
     int64_t n_tier_errors[3]; /* the tiers' errors of which the log has told; the first loop's */
 };
 
 /* The head of a function that an event calls: `arg` is its object. */
-#define LOOP_CALLBACK(name) void name(__attribute__((unused)) evutil_socket_t fd, __attribute__((unused)) short what, void *arg)
+#define LOOP_CALLBACK(name)                                                                                  \
+    void name(__attribute__((unused)) evutil_socket_t fd, __attribute__((unused)) short what, void *arg)
 
 /* Whether name is one of the model's served names. */
 bool server_answers_to(const server *s, str name);
@@ -110,7 +117,8 @@ void loop_wake_all(const server *s);
 int64_t loop_count_busy(const server *s);
 /* A new number for a request of l: the lowest LOOP_BITS bits are the loop's index. */
 uint64_t loop_new_id(loop *l);
-/* The number that an id of a request or response ends with, in 16 hexadecimal digits; false: it ends with none. */
+/* The number that an id of a request or response ends with, in 16 hexadecimal digits;
+ * false: it ends with none. */
 bool loop_read_id(const char *id, uint64_t *number);
 /* The loop that made the number of an id; NULL: none of s did. */
 loop *loop_of_id(server *s, const char *id);

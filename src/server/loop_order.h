@@ -1,8 +1,10 @@
-/* A command on its way from a connection to the loop that owns what it is about: an order (docs/streams.md, docs/http.md).
+/* A command on its way from a connection to the loop that owns what it is about: an order
+ * (docs/streams.md, docs/http.md).
  *
- * It goes to that loop as a message. The loop's thread runs it, and the order comes back to the loop of the connection that sent it. No
- * thread waits for another. An order has two owners, that connection and the loop or choice that it is on its way with, so either may end
- * first. */
+ * It goes to that loop as a message. The loop's thread runs it, and the order comes back
+ * to the loop of the connection that sent it. No thread waits for another. An order has
+ * two owners, that connection and the loop or choice that it is on its way with, so
+ * either may end first. */
 #ifndef SERVER_LOOP_ORDER_H
 #define SERVER_LOOP_ORDER_H
 
@@ -12,7 +14,8 @@
 typedef struct loop_order loop_order;
 
 typedef struct order_kind {
-    /* on the thread of the loop that it was sent to; sends it on or back, then or later */
+    /* on the thread of the loop that it was sent to; sends it on or back, then or
+     * later */
     void (*run)(loop *l, loop_order *o);
     /* back on the sender's thread: answers o->conn, whose pending response it was */
     void (*reply)(conn *c, loop_order *o);
@@ -21,7 +24,8 @@ typedef struct order_kind {
 struct loop_order {
     atomic_int holders;
     struct loop_order *next; /* in a loop's mailbox */
-    conn *conn;              /* the connection that sent it, or NULL when it is closed: its loop's thread only */
+    /* the connection that sent it, or NULL when it is closed: its loop's thread only */
+    conn *conn;
     loop *from, *to;
     bool is_back; /* on the way to `from` */
     const order_kind *kind;
@@ -52,8 +56,8 @@ void order_drop(loop_order *o);
 void order_send(loop_order *o, loop *to);
 /* Sends o back to the loop that it came from. */
 void order_send_back(loop_order *o);
-/* Sends *at back with the result, and sets *at to NULL: its event has come, ROLLBACK or REFUSED, or, with NULL, the stream has ended. Does
- * nothing where *at is NULL. */
+/* Sends *at back with the result, and sets *at to NULL: its event has come, ROLLBACK or
+ * REFUSED, or, with NULL, the stream has ended. Does nothing where *at is NULL. */
 void order_settle(loop_order **at, const quire_event *ev);
 
 /* Handles the orders that have come to l. */

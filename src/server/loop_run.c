@@ -21,12 +21,14 @@
 
 /* ---- accepting ---- */
 
-static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from, int n_from, void *arg) {
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from, int n_from,
+                      void *arg) {
     (void)listener;
     conn_open(arg, fd, from, (socklen_t)n_from);
 }
 
-/* Out of descriptors or memory: waits before the next accept instead of spinning on a socket that stays readable. */
+/* Out of descriptors or memory: waits before the next accept instead of spinning on a
+ * socket that stays readable. */
 static void on_accept_failed(struct evconnlistener *listener, void *arg) {
     loop *l = arg;
     evconnlistener_disable(listener);
@@ -72,8 +74,10 @@ static void log_tiers(server *s) {
     for (int i = 0; i < 3; i++) {
         int64_t n = st.tiers[i].errors - s->n_tier_errors[i];
         if (n > 0) {
-            log_line(LOG_WARN, "KV tier %s: pages damaged or not moved: %lld more, %lld in all; what they held is computed again", names[i],
-                     (long long)n, (long long)st.tiers[i].errors);
+            log_line(LOG_WARN,
+                     "KV tier %s: pages damaged or not moved: %lld more, %lld in all; what they held is "
+                     "computed again",
+                     names[i], (long long)n, (long long)st.tiers[i].errors);
         }
         s->n_tier_errors[i] = st.tiers[i].errors;
     }
@@ -118,7 +122,8 @@ static void stop_accepting(loop *l) {
 static void drain(loop *l) {
     stop_accepting(l);
     if (is_first(l)) {
-        shutdown(l->server->listen_fd, SHUT_RD); /* refuses further clients at once, which would wait for the end of the drain */
+        /* refuses further clients at once, which would wait for the end of the drain */
+        shutdown(l->server->listen_fd, SHUT_RD);
     }
     for (conn *c = l->conns, *next; c != NULL; c = next) {
         next = c->next;
@@ -197,8 +202,8 @@ quire_err loop_open(loop *l, server *s) {
     l->on_wake = event_new(l->base, l->bell.fd, EV_READ | EV_PERSIST, on_wake, l);
     l->on_deadline = evtimer_new(l->base, on_deadline, l);
     l->on_retry = evtimer_new(l->base, on_retry, l);
-    if (e != QUIRE_OK || l->listener == NULL || l->on_wake == NULL || l->on_deadline == NULL || l->on_retry == NULL ||
-        !body_turns_open(&l->turns, l->base) || event_add(l->on_wake, NULL) != 0) {
+    if (e != QUIRE_OK || l->listener == NULL || l->on_wake == NULL || l->on_deadline == NULL ||
+        l->on_retry == NULL || !body_turns_open(&l->turns, l->base) || event_add(l->on_wake, NULL) != 0) {
         loop_close(l);
         return QUIRE_NO_MEMORY;
     }

@@ -1,4 +1,5 @@
-/* The metrics of the engine, under vLLM's names where it has them: dashboards made for it work. */
+/* The metrics of the engine, under vLLM's names where it has them: dashboards made for it
+ * work. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -18,51 +19,70 @@ typedef struct number_row {
 static const number_row shared_rows[] = {
     {"vllm:num_requests_running", "gauge", "Sequences in the running batch.", IN_STATS(n_requests_running)},
     {"vllm:num_requests_waiting", "gauge", "Sequences waiting to run.", IN_STATS(n_requests_waiting)},
-    {"vllm:num_preemptions_total", "counter", "Running sequences that were preempted to free KV pages.", IN_STATS(preemptions)},
-    {"vllm:prompt_tokens_total", "counter", "Tokens of prompts whose first token has come; each sample counts its prompt.",
-     IN_STATS(prompt_tokens)},
-    {"vllm:prompt_tokens_cached_total", "counter", "Prompt tokens that were not computed: cached, or shared by samples of one prompt.",
+    {"vllm:num_preemptions_total", "counter", "Running sequences that were preempted to free KV pages.",
+     IN_STATS(preemptions)},
+    {"vllm:prompt_tokens_total", "counter",
+     "Tokens of prompts whose first token has come; each sample counts its prompt.", IN_STATS(prompt_tokens)},
+    {"vllm:prompt_tokens_cached_total", "counter",
+     "Prompt tokens that were not computed: cached, or shared by samples of one prompt.",
      IN_STATS(prompt_tokens_cached)},
-    {"vllm:generation_tokens_total", "counter", "Tokens that the engine generated.", IN_STATS(generation_tokens)},
-    {"vllm:prefix_cache_queries_total", "counter", "Prompt tokens looked up in the prefix cache.", IN_STATS(prefix_queries)},
-    {"vllm:prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.", IN_STATS(prefix_hits)},
-    {"vllm:spec_decode_num_drafts_total", "counter", "Drafts that speculative decoding verified.", IN_STATS(drafts)},
-    {"vllm:spec_decode_num_draft_tokens_total", "counter", "Draft tokens that speculative decoding verified.", IN_STATS(draft_tokens)},
-    {"vllm:spec_decode_num_accepted_tokens_total", "counter", "Draft tokens that were accepted.", IN_STATS(draft_accepted)},
+    {"vllm:generation_tokens_total", "counter", "Tokens that the engine generated.",
+     IN_STATS(generation_tokens)},
+    {"vllm:prefix_cache_queries_total", "counter", "Prompt tokens looked up in the prefix cache.",
+     IN_STATS(prefix_queries)},
+    {"vllm:prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.",
+     IN_STATS(prefix_hits)},
+    {"vllm:spec_decode_num_drafts_total", "counter", "Drafts that speculative decoding verified.",
+     IN_STATS(drafts)},
+    {"vllm:spec_decode_num_draft_tokens_total", "counter", "Draft tokens that speculative decoding verified.",
+     IN_STATS(draft_tokens)},
+    {"vllm:spec_decode_num_accepted_tokens_total", "counter", "Draft tokens that were accepted.",
+     IN_STATS(draft_accepted)},
 };
 
 static const number_row own_rows[] = {
-    {"quire_deadline_refusals_total", "counter", "Requests whose first token would have come after their deadline.",
-     IN_STATS(deadlines_refused)},
-    {"quire_preempted_prefix_queries_total", "counter", "Tokens of preempted requests looked up in the prefix cache when they came back.",
+    {"quire_deadline_refusals_total", "counter",
+     "Requests whose first token would have come after their deadline.", IN_STATS(deadlines_refused)},
+    {"quire_preempted_prefix_queries_total", "counter",
+     "Tokens of preempted requests looked up in the prefix cache when they came back.",
      IN_STATS(preempted_queries)},
-    {"quire_preempted_prefix_hits_total", "counter", "Tokens of preempted requests found in the prefix cache when they came back.",
-     IN_STATS(preempted_hits)},
-    {"quire_rule_bytes", "gauge", "Memory that the states of requests' rules (grammars, schemas) take.", IN_STATS(rule_bytes)},
-    {"quire_rule_bytes_max", "gauge", "Memory that the states of requests' rules may take (--rule-memory-bytes).",
-     IN_STATS(max_rule_bytes)},
-    {"quire_rule_waits_total", "counter", "Times that a sequence sat out steps because its rule took longer than a step may.",
+    {"quire_preempted_prefix_hits_total", "counter",
+     "Tokens of preempted requests found in the prefix cache when they came back.", IN_STATS(preempted_hits)},
+    {"quire_rule_bytes", "gauge", "Memory that the states of requests' rules (grammars, schemas) take.",
+     IN_STATS(rule_bytes)},
+    {"quire_rule_bytes_max", "gauge",
+     "Memory that the states of requests' rules may take (--rule-memory-bytes).", IN_STATS(max_rule_bytes)},
+    {"quire_rule_waits_total", "counter",
+     "Times that a sequence sat out steps because its rule took longer than a step may.",
      IN_STATS(rules_outside)},
-    {"quire_forced_tokens_total", "counter", "Tokens that a rule for the answer forced, so that none was sampled.",
-     IN_STATS(jump_forward_tokens)},
+    {"quire_forced_tokens_total", "counter",
+     "Tokens that a rule for the answer forced, so that none was sampled.", IN_STATS(jump_forward_tokens)},
     {"quire_pages", "gauge", "KV pages in the pool.", IN_STATS(n_pages)},
     {"quire_pages_free", "gauge", "KV pages that hold nothing.", IN_STATS(n_pages_free)},
     {"quire_pages_held", "gauge", "KV pages that sequences hold.", IN_STATS(n_pages_held)},
-    {"quire_pages_cached", "gauge", "KV pages kept for reuse that no sequence holds.", IN_STATS(n_pages_cached)},
+    {"quire_pages_cached", "gauge", "KV pages kept for reuse that no sequence holds.",
+     IN_STATS(n_pages_cached)},
     {"quire_steps_total", "counter", "Forward passes.", IN_STATS(steps)},
     {"quire_step_rows_total", "counter", "Rows in all forward passes.", IN_STATS(step_rows)},
-    {"quire_swapped_out_total", "counter", "Preempted requests whose pages were kept in host memory.", IN_STATS(swapped_out)},
-    {"quire_swapped_in_total", "counter", "Preempted requests whose pages came back from host memory.", IN_STATS(swapped_in)},
-    {"quire_swapped_pages_total", "counter", "KV pages of preempted requests copied to host memory or back.", IN_STATS(swapped_pages)},
-    {"quire_promoted_tokens_total", "counter", "Tokens whose KV pages came back from a tier.", IN_STATS(promoted_tokens)},
+    {"quire_swapped_out_total", "counter", "Preempted requests whose pages were kept in host memory.",
+     IN_STATS(swapped_out)},
+    {"quire_swapped_in_total", "counter", "Preempted requests whose pages came back from host memory.",
+     IN_STATS(swapped_in)},
+    {"quire_swapped_pages_total", "counter", "KV pages of preempted requests copied to host memory or back.",
+     IN_STATS(swapped_pages)},
+    {"quire_promoted_tokens_total", "counter", "Tokens whose KV pages came back from a tier.",
+     IN_STATS(promoted_tokens)},
 };
 
 static const number_row tier_rows[] = {
     {"quire_tier_hits_total", "counter", "KV pages that were asked of a tier and came.", IN_TIER(hits)},
-    {"quire_tier_misses_total", "counter", "KV pages that were asked of a tier and missing, damaged or late.", IN_TIER(misses)},
+    {"quire_tier_misses_total", "counter", "KV pages that were asked of a tier and missing, damaged or late.",
+     IN_TIER(misses)},
     {"quire_tier_puts_total", "counter", "KV pages that a tier took in.", IN_TIER(puts)},
-    {"quire_tier_dropped_total", "counter", "KV pages that a tier did not take in for lack of room.", IN_TIER(dropped)},
-    {"quire_tier_errors_total", "counter", "Transfers of a tier that failed, and its KV pages that were found damaged.", IN_TIER(errors)},
+    {"quire_tier_dropped_total", "counter", "KV pages that a tier did not take in for lack of room.",
+     IN_TIER(dropped)},
+    {"quire_tier_errors_total", "counter",
+     "Transfers of a tier that failed, and its KV pages that were found damaged.", IN_TIER(errors)},
     {"quire_tier_bytes", "gauge", "Bytes that a tier holds.", IN_TIER(bytes)},
 };
 
@@ -70,23 +90,33 @@ static const struct {
     const char *name, *help;
     quire_histogram_kind kind;
 } histograms[] = {
-    {"vllm:time_to_first_token_seconds", "Time from the arrival of a request to its first token.", QUIRE_HISTOGRAM_FIRST_TOKEN},
+    {"vllm:time_to_first_token_seconds", "Time from the arrival of a request to its first token.",
+     QUIRE_HISTOGRAM_FIRST_TOKEN},
     {"vllm:inter_token_latency_seconds", "Time between two tokens of a sequence.", QUIRE_HISTOGRAM_TOKEN_GAP},
-    {"vllm:time_per_output_token_seconds", "Time between two tokens of a sequence (older name of vllm:inter_token_latency_seconds).",
+    {"vllm:time_per_output_token_seconds",
+     "Time between two tokens of a sequence (older name of vllm:inter_token_latency_seconds).",
      QUIRE_HISTOGRAM_TOKEN_GAP},
-    {"vllm:request_time_per_output_token_seconds", "Decode time of a request by token after the first, where it has two.",
-     QUIRE_HISTOGRAM_TOKEN_TIME},
-    {"vllm:e2e_request_latency_seconds", "Time from the arrival of a request to its end.", QUIRE_HISTOGRAM_E2E},
-    {"vllm:request_queue_time_seconds", "Time of a request until it was admitted, or ended without.", QUIRE_HISTOGRAM_QUEUE},
-    {"vllm:request_inference_time_seconds", "Time from the admission of a request to its end.", QUIRE_HISTOGRAM_INFERENCE},
-    {"vllm:request_prefill_time_seconds", "Time from the admission of a request to its first token.", QUIRE_HISTOGRAM_PREFILL},
-    {"vllm:request_decode_time_seconds", "Time from the first token of a request to its end.", QUIRE_HISTOGRAM_DECODE},
+    {"vllm:request_time_per_output_token_seconds",
+     "Decode time of a request by token after the first, where it has two.", QUIRE_HISTOGRAM_TOKEN_TIME},
+    {"vllm:e2e_request_latency_seconds", "Time from the arrival of a request to its end.",
+     QUIRE_HISTOGRAM_E2E},
+    {"vllm:request_queue_time_seconds", "Time of a request until it was admitted, or ended without.",
+     QUIRE_HISTOGRAM_QUEUE},
+    {"vllm:request_inference_time_seconds", "Time from the admission of a request to its end.",
+     QUIRE_HISTOGRAM_INFERENCE},
+    {"vllm:request_prefill_time_seconds", "Time from the admission of a request to its first token.",
+     QUIRE_HISTOGRAM_PREFILL},
+    {"vllm:request_decode_time_seconds", "Time from the first token of a request to its end.",
+     QUIRE_HISTOGRAM_DECODE},
     {"vllm:request_prompt_tokens", "Prompt tokens of a request.", QUIRE_HISTOGRAM_PROMPT_TOKENS},
-    {"vllm:request_prefill_kv_computed_tokens", "Prompt tokens computed for a request: neither cached nor shared.",
-     QUIRE_HISTOGRAM_COMPUTED_TOKENS},
-    {"vllm:request_generation_tokens", "Tokens of the answer to a request.", QUIRE_HISTOGRAM_COMPLETION_TOKENS},
-    {"vllm:request_max_num_generation_tokens", "Tokens of the longest answer to a prompt.", QUIRE_HISTOGRAM_LONGEST},
-    {"vllm:request_params_max_tokens", "Most tokens that the answer to a request might have.", QUIRE_HISTOGRAM_MAX_TOKENS},
+    {"vllm:request_prefill_kv_computed_tokens",
+     "Prompt tokens computed for a request: neither cached nor shared.", QUIRE_HISTOGRAM_COMPUTED_TOKENS},
+    {"vllm:request_generation_tokens", "Tokens of the answer to a request.",
+     QUIRE_HISTOGRAM_COMPLETION_TOKENS},
+    {"vllm:request_max_num_generation_tokens", "Tokens of the longest answer to a prompt.",
+     QUIRE_HISTOGRAM_LONGEST},
+    {"vllm:request_params_max_tokens", "Most tokens that the answer to a request might have.",
+     QUIRE_HISTOGRAM_MAX_TOKENS},
     {"vllm:request_params_n", "Answers that a request asked for (n).", QUIRE_HISTOGRAM_SAMPLES},
     {"vllm:request_num_preemptions", "Preemptions of a request.", QUIRE_HISTOGRAM_PREEMPTIONS},
     {"vllm:iteration_tokens_total", "Tokens that a step computes.", QUIRE_HISTOGRAM_STEP_TOKENS},
@@ -96,7 +126,8 @@ static int64_t number_at(const void *from, size_t offset) {
     return *(const int64_t *)(const void *)((const char *)from + offset);
 }
 
-static quire_err write_numbers(const number_row *rows, size_t n, const quire_stats *st, const char *labels, strbuf *out) {
+static quire_err write_numbers(const number_row *rows, size_t n, const quire_stats *st, const char *labels,
+                               strbuf *out) {
     for (size_t i = 0; i < n; i++) {
         TRY(metrics_describe(out, rows[i].name, rows[i].type, rows[i].help));
         TRY(strbuf_addf(out, "%s%s %" PRId64 "\n", rows[i].name, labels, number_at(st, rows[i].offset)));
@@ -112,11 +143,12 @@ typedef struct labelled {
 } labelled;
 
 /* A metric with a line for each value of one label more. */
-static quire_err write_by(strbuf *out, const char *name, const char *type, const char *help, const char *labels, const char *label,
-                          const labelled *values, size_t n) {
+static quire_err write_by(strbuf *out, const char *name, const char *type, const char *help,
+                          const char *labels, const char *label, const labelled *values, size_t n) {
     TRY(metrics_describe(out, name, type, help));
     for (size_t i = 0; i < n; i++) {
-        TRY(strbuf_addf(out, "%s{%s,%s=\"%s\"} %" PRId64 "\n", name, labels, label, values[i].value, values[i].v));
+        TRY(strbuf_addf(out, "%s{%s,%s=\"%s\"} %" PRId64 "\n", name, labels, label, values[i].value,
+                        values[i].v));
     }
     return QUIRE_OK;
 }
@@ -126,30 +158,40 @@ static quire_err write_by(strbuf *out, const char *name, const char *type, const
 static quire_err write_labelled(const quire_stats *st, const char *labels, const char *model, strbuf *out) {
     const int64_t *ends = st->requests_finished;
     TRY(write_by(out, "vllm:num_requests_waiting_by_reason", "gauge",
-                 "Sequences waiting to run, by reason: capacity, or pages that other requests compute or a tier fetches (deferred).",
+                 "Sequences waiting to run, by reason: capacity, or pages that other requests compute or a "
+                 "tier fetches (deferred).",
                  labels, "reason",
-                 BY({"capacity", st->n_requests_waiting - st->n_requests_deferred}, {"deferred", st->n_requests_deferred})));
-    TRY(write_by(out, "vllm:prompt_tokens_by_source_total", "counter", "Prompt tokens by where their keys and values come from.", labels,
-                 "source",
-                 BY({"local_compute", st->prompt_tokens - st->prompt_tokens_cached}, {"local_cache_hit", st->prompt_tokens_cached})));
+                 BY({"capacity", st->n_requests_waiting - st->n_requests_deferred},
+                    {"deferred", st->n_requests_deferred})));
+    TRY(write_by(out, "vllm:prompt_tokens_by_source_total", "counter",
+                 "Prompt tokens by where their keys and values come from.", labels, "source",
+                 BY({"local_compute", st->prompt_tokens - st->prompt_tokens_cached},
+                    {"local_cache_hit", st->prompt_tokens_cached})));
     TRY(write_by(out, "vllm:request_success_total", "counter",
-                 "Requests that are over, by the reason for their end; each sample counts as one.", labels, "finished_reason",
+                 "Requests that are over, by the reason for their end; each sample counts as one.", labels,
+                 "finished_reason",
                  BY({"stop", ends[0]}, {"length", ends[1]}, {"abort", ends[2]}, {"error", ends[3]})));
     TRY(metrics_describe(out, "vllm:admission_rejections_total", "counter",
                          "Requests refused because as many wait or run as the engine takes."));
-    return strbuf_addf(out, "vllm:admission_rejections_total{model_name=\"%s\",reason=\"max_num_queued_reqs\"} %" PRId64 "\n", model,
-                       st->requests_refused);
+    return strbuf_addf(
+        out,
+        "vllm:admission_rejections_total{model_name=\"%s\",reason=\"max_num_queued_reqs\"} %" PRId64 "\n",
+        model, st->requests_refused);
 }
 
-/* A sequence of n tokens takes pages in every group of layers, so a group's share of the pool is what vLLM's blocks are. */
+/* A sequence of n tokens takes pages in every group of layers, so a group's share of the
+ * pool is what vLLM's blocks are. */
 static quire_err write_cache_config(const quire_info *i, strbuf *out) {
     int64_t blocks = i->n_page_groups > 0 ? i->n_pages / i->n_page_groups : 0;
-    TRY(metrics_describe(out, "vllm:cache_config_info", "gauge", "The pool of KV pages; a block is one page in each group of layers."));
+    TRY(metrics_describe(out, "vllm:cache_config_info", "gauge",
+                         "The pool of KV pages; a block is one page in each group of layers."));
     return strbuf_addf(out,
-                       "vllm:cache_config_info{block_size=\"%d\",cache_dtype=\"%s\",enable_prefix_caching=\"%s\",engine=\"0\","
-                       "kv_cache_memory_bytes=\"%" PRId64 "\",kv_cache_size_tokens=\"%" PRId64 "\",num_gpu_blocks=\"%" PRId64 "\"} 1\n",
-                       (int)i->page_tokens, i->kv_dtype, i->caches_prefixes ? "True" : "False", i->n_pages * i->page_bytes,
-                       blocks * i->page_tokens, blocks);
+                       "vllm:cache_config_info{block_size=\"%d\",cache_dtype=\"%s\",enable_prefix_caching=\"%"
+                       "s\",engine=\"0\","
+                       "kv_cache_memory_bytes=\"%" PRId64 "\",kv_cache_size_tokens=\"%" PRId64
+                       "\",num_gpu_blocks=\"%" PRId64 "\"} 1\n",
+                       (int)i->page_tokens, i->kv_dtype, i->caches_prefixes ? "True" : "False",
+                       i->n_pages * i->page_bytes, blocks * i->page_tokens, blocks);
 }
 
 static quire_err write_accepted(const quire_stats *st, const char *labels, strbuf *out) {
@@ -160,7 +202,8 @@ static quire_err write_accepted(const quire_stats *st, const char *labels, strbu
     }
     TRY(metrics_describe(out, name, "counter", "Draft tokens that were accepted, by place in the draft."));
     for (size_t i = 0; i < n; i++) {
-        TRY(strbuf_addf(out, "%s{%s,position=\"%zu\"} %" PRId64 "\n", name, labels, i, st->draft_accepted_at[i]));
+        TRY(strbuf_addf(out, "%s{%s,position=\"%zu\"} %" PRId64 "\n", name, labels, i,
+                        st->draft_accepted_at[i]));
     }
     return QUIRE_OK;
 }
@@ -173,29 +216,32 @@ static quire_err write_tiers(const quire_stats *st, strbuf *out) {
         TRY(metrics_describe(out, r->name, r->type, r->help));
         for (int i = 0; i < 3; i++) {
             if (st->tiers[i].is_open) {
-                TRY(strbuf_addf(out, "%s{tier=\"%s\"} %" PRId64 "\n", r->name, names[i], number_at(&st->tiers[i], r->offset)));
+                TRY(strbuf_addf(out, "%s{tier=\"%s\"} %" PRId64 "\n", r->name, names[i],
+                                number_at(&st->tiers[i], r->offset)));
             }
         }
     }
     return QUIRE_OK;
 }
 
-static quire_err write_shared(const quire_info *info, const quire_stats *st, const char *labels, const char *model, const char *braced,
-                              strbuf *out) {
+static quire_err write_shared(const quire_info *info, const quire_stats *st, const char *labels,
+                              const char *model, const char *braced, strbuf *out) {
     double usage = st->n_pages > 0 ? (double)st->n_pages_held / (double)st->n_pages : 0.0;
     TRY(write_numbers(shared_rows, sizeof shared_rows / sizeof *shared_rows, st, braced, out));
-    TRY(metrics_float(out, "vllm:kv_cache_usage_perc", "gauge", "Part of the KV pages that sequences hold, from 0 to 1.", braced, usage));
+    TRY(metrics_float(out, "vllm:kv_cache_usage_perc", "gauge",
+                      "Part of the KV pages that sequences hold, from 0 to 1.", braced, usage));
     TRY(write_labelled(st, labels, model, out));
     TRY(write_accepted(st, labels, out));
     TRY(write_cache_config(info, out));
     for (size_t i = 0; i < sizeof histograms / sizeof *histograms; i++) {
-        TRY(metrics_histogram(out, histograms[i].name, histograms[i].help, labels, &st->histograms[histograms[i].kind],
-                              histograms[i].kind));
+        TRY(metrics_histogram(out, histograms[i].name, histograms[i].help, labels,
+                              &st->histograms[histograms[i].kind], histograms[i].kind));
     }
     return QUIRE_OK;
 }
 
-quire_err metrics_write_engine(const quire_info *info, const quire_stats *st, const char *labels, const char *model, strbuf *out) {
+quire_err metrics_write_engine(const quire_info *info, const quire_stats *st, const char *labels,
+                               const char *model, strbuf *out) {
     strbuf braced = {0};
     quire_err e = strbuf_add_char(&braced, '{');
     e = e == QUIRE_OK ? strbuf_add_str(&braced, labels) : e;
@@ -204,8 +250,9 @@ quire_err metrics_write_engine(const quire_info *info, const quire_stats *st, co
     strbuf_deinit(&braced);
     TRY(e);
     TRY(write_numbers(own_rows, sizeof own_rows / sizeof *own_rows, st, "", out));
-    TRY(metrics_float(out, "quire_step_seconds_total", "counter", "Time in all steps of the engine.", "", (double)st->step_us * 1e-6));
-    TRY(metrics_float(out, "quire_swap_seconds_total", "counter", "Time that copies to swap space and back took.", "",
-                      (double)st->swap_us * 1e-6));
+    TRY(metrics_float(out, "quire_step_seconds_total", "counter", "Time in all steps of the engine.", "",
+                      (double)st->step_us * 1e-6));
+    TRY(metrics_float(out, "quire_swap_seconds_total", "counter",
+                      "Time that copies to swap space and back took.", "", (double)st->swap_us * 1e-6));
     return write_tiers(st, out);
 }

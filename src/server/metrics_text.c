@@ -9,12 +9,14 @@ quire_err metrics_describe(strbuf *out, const char *name, const char *type, cons
     return strbuf_addf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-quire_err metrics_int(strbuf *out, const char *name, const char *type, const char *help, const char *labels, int64_t v) {
+quire_err metrics_int(strbuf *out, const char *name, const char *type, const char *help, const char *labels,
+                      int64_t v) {
     TRY(metrics_describe(out, name, type, help));
     return strbuf_addf(out, "%s%s %" PRId64 "\n", name, labels, v);
 }
 
-quire_err metrics_float(strbuf *out, const char *name, const char *type, const char *help, const char *labels, double v) {
+quire_err metrics_float(strbuf *out, const char *name, const char *type, const char *help, const char *labels,
+                        double v) {
     TRY(metrics_describe(out, name, type, help));
     return strbuf_addf(out, "%s%s %.15g\n", name, labels, v);
 }
@@ -39,8 +41,8 @@ quire_err metrics_bound(strbuf *out, double v) {
     return strpbrk(text, ".e") == NULL ? strbuf_add_str(out, ".0") : QUIRE_OK;
 }
 
-quire_err metrics_histogram(strbuf *out, const char *name, const char *help, const char *labels, const quire_histogram *h,
-                            quire_histogram_kind kind) {
+quire_err metrics_histogram(strbuf *out, const char *name, const char *help, const char *labels,
+                            const quire_histogram *h, quire_histogram_kind kind) {
     int32_t n;
     const int64_t *bounds = quire_histogram_bounds(kind, &n);
     double unit = quire_histogram_is_time(kind) ? 1e6 : 1.0;

@@ -20,7 +20,8 @@ void notify_manager(const char *state) {
     int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
     if (fd >= 0) {
         socklen_t n_to = (socklen_t)(sizeof to - sizeof to.sun_path + n);
-        (void)sendto(fd, state, strlen(state), MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)&to, n_to);
+        (void)sendto(fd, state, strlen(state), MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)&to,
+                     n_to);
         close(fd);
     }
 }

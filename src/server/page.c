@@ -27,8 +27,10 @@ str page_body(const web_page *p) {
     return (str){quire_pool_page_begin, (size_t)(quire_pool_page_end - quire_pool_page_begin)};
 }
 
-/* Adds the directive with 'sha256-...' of the text between an opening tag and its end; nothing where html has no such tag. */
-static quire_err add_hash(strbuf *to, const char *html, const char *directive, const char *open, const char *close) {
+/* Adds the directive with 'sha256-...' of the text between an opening tag and its end;
+ * nothing where html has no such tag. */
+static quire_err add_hash(strbuf *to, const char *html, const char *directive, const char *open,
+                          const char *close) {
     uint8_t digest[SHA256_BYTES], text[64];
     const char *from = strstr(html, open);
     const char *end = from == NULL ? NULL : strstr(from, close);
@@ -42,11 +44,15 @@ static quire_err add_hash(strbuf *to, const char *html, const char *directive, c
 }
 
 quire_err page_write_headers(const char *html, strbuf *to) {
-    TRY(strbuf_add_str(to, "Content-Security-Policy: default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; "
-                           "form-action 'none'; frame-ancestors 'none'"));
+    TRY(strbuf_add_str(
+        to,
+        "Content-Security-Policy: default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'"));
     TRY(add_hash(to, html, "script-src", "<script>", "</script>"));
     TRY(add_hash(to, html, "style-src", "<style>", "</style>"));
-    return strbuf_add_str(to, "\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-cache\r\n");
+    return strbuf_add_str(
+        to,
+        "\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-cache\r\n");
 }
 
 quire_err page_open(web_page **out) {

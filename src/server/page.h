@@ -1,4 +1,5 @@
-/* The page at /pool: one HTML file inside the binary, with headers that allow its own script and style and nothing else. */
+/* The page at /pool: one HTML file inside the binary, with headers that allow its own
+ * script and style and nothing else. */
 #ifndef SERVER_PAGE_H
 #define SERVER_PAGE_H
 
@@ -10,8 +11,10 @@ typedef struct web_page web_page;
 quire_err page_open(web_page **out);
 /* NULL does nothing. */
 void page_close(web_page *p);
-/* Writes the header lines of an HTML page: a Content-Security-Policy that allows the script and the style in `html`, where it has them,
- * data: images and requests to this server, and nothing else. They occur once at most, with tags that have no attributes. */
+/* Writes the header lines of an HTML page: a Content-Security-Policy that allows the
+ * script and the style in `html`, where it has them, data: images and requests to this
+ * server, and nothing else. They occur once at most, with tags that have no
+ * attributes. */
 quire_err page_write_headers(const char *html, strbuf *to);
 str page_body(const web_page *p);
 /* Header lines, valid as long as p. */

@@ -104,7 +104,8 @@ static int32_t write_node(const quire_kv_view *v, int32_t first, const pool_view
     write_hash(who, v->entries[i - 1].hash, json_name(o, "hash"));
     if (who->text != NULL) {
         json_name(o, "text");
-        who->text->write(who->text->context, e->label, e->n_tokens < QUIRE_KV_VIEW_LABEL ? e->n_tokens : QUIRE_KV_VIEW_LABEL, o);
+        who->text->write(who->text->context, e->label,
+                         e->n_tokens < QUIRE_KV_VIEW_LABEL ? e->n_tokens : QUIRE_KV_VIEW_LABEL, o);
     }
     json_end(o, '}');
     return i;

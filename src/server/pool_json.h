@@ -1,17 +1,23 @@
-/* Writes the state of a pool as JSON, the engine's and a sandbox's alike, so that one page draws both.
+/* Writes the state of a pool as JSON, the engine's and a sandbox's alike, so that one
+ * page draws both.
  *
  *   {"page_tokens","groups","counts":{..},"shown":{..},"seqs":[{"id","tokens","pages","state"}],
- *    "pages":[[page, count, entry, holder, ..]],             those that are not free; holders are ids of seqs, the first few
- *    "tree":[{"node","above","space","tokens","pins","entries":[[entry, page],..],"hash","text"}],  above: null at the start of a prefix
+ *    "pages":[[page, count, entry, holder, ..]],
+ *    "tree":[{"node","above","space","tokens","pins","entries":[[entry, page],..],"hash",
+ *             "text"}],
  *    "events":{"last","lost","list":[{"n","kind","group","tokens","hash","parent"}]}}
  *
- * pool_viewer limits what each viewer sees. Hashes are chained over tokens, so a client that has them could guess what others' pages hold.
- * They leave the process only as their SHA-256 under a random key of the process; equal hashes stay equal. */
+ * pages lists those that are not free; holders are ids of seqs, the first few. above is
+ * null at the start of a prefix.
+ *
+ * pool_viewer limits what each viewer sees. Hashes are chained over tokens, so a client
+ * that has them could guess what others' pages hold. They leave the process only as their
+ * SHA-256 under a random key of the process; equal hashes stay equal. */
 #ifndef SERVER_POOL_JSON_H
 #define SERVER_POOL_JSON_H
 
-#include "json/json_out.h"
 #include "quire_kv.h"
+#include "json/json_out.h"
 
 /* Writes the text of n tokens as a JSON string. */
 typedef struct pool_text {
@@ -25,14 +31,16 @@ typedef struct pool_text {
 typedef struct pool_viewer {
     const uint8_t *key;    /* [POOL_KEY_BYTES], for the hashes */
     const pool_text *text; /* NULL: no texts */
-    const char *owner;     /* not NULL: only counts and the sequences of this tenant; no pages, tree or events */
+    /* not NULL: only counts and the sequences of this tenant; no pages, tree or events */
+    const char *owner;
 } pool_viewer;
 
 /* Writes the members without braces, except events. */
 void pool_json_state(const quire_kv_view *v, const pool_viewer *who, json_out *o);
 /* Writes "events":{..}: those of v with a number above `after`. */
 void pool_json_events(const quire_kv_view *v, const pool_viewer *who, uint64_t after, json_out *o);
-/* Writes {"page","count","entry","holders":[..],"tokens":[..],"text"} for page v->page. */
+/* Writes {"page","count","entry","holders":[..],"tokens":[..],"text"} for page
+ * v->page. */
 void pool_json_page(const quire_kv_view *v, const pool_text *text, json_out *o);
 
 #endif

@@ -31,11 +31,15 @@ void request_record_token(request_record *r, int64_t queue_us) {
     r->queue_us = queue_us > r->queue_us ? queue_us : r->queue_us;
 }
 
-/* Copies the reason, but between its first and last double quote, which may enclose a part of the field's value. */
+/* Copies the reason, but between its first and last double quote, which may enclose a
+ * part of the field's value. */
 static void copy_reason(const char *message, char *out, size_t size) {
     const char *first = strchr(message, '"'), *last = strrchr(message, '"');
     int n = first == NULL ? (int)strlen(message) : (int)(first - message);
-    snprintf(out, size, "%.*s%s%s", n, message, first == NULL ? "" : "\"..", first == NULL ? "" : last > first ? last : "");
+    snprintf(out, size, "%.*s%s%s", n, message, first == NULL ? "" : "\"..",
+             first == NULL  ? ""
+             : last > first ? last
+                            : "");
 }
 
 void request_record_fail(request_record *r, const api_error *e) {
@@ -83,8 +87,10 @@ static void add_ms(line *l, const char *name, int64_t us) {
 
 /* How the choices ended: "stop", "stop,length". */
 static void name_finishes(unsigned finishes, char *out, size_t size) {
-    static const char *const names[] = {
-        [QUIRE_FINISH_STOP] = "stop", [QUIRE_FINISH_LENGTH] = "length", [QUIRE_FINISH_CANCELLED] = "abort", [QUIRE_FINISH_ERROR] = "error"};
+    static const char *const names[] = {[QUIRE_FINISH_STOP] = "stop",
+                                        [QUIRE_FINISH_LENGTH] = "length",
+                                        [QUIRE_FINISH_CANCELLED] = "abort",
+                                        [QUIRE_FINISH_ERROR] = "error"};
     size_t n = 0;
     out[0] = '\0';
     for (unsigned f = QUIRE_FINISH_STOP; f <= QUIRE_FINISH_ERROR; f++) {

@@ -7,20 +7,25 @@
 #include "server/loop_order.h"
 #include "server/response.h"
 
-#define MAX_ROWS         4096 /* of one list */
-#define STATUS_CANCELLED 410  /* clients do not send such a request again by themselves, as they do after 409, 429 and 5xx */
+#define MAX_ROWS 4096 /* of one list */
+/* clients do not send such a request again by themselves, as they do after 409, 429 and
+ * 5xx */
+#define STATUS_CANCELLED 410
 
 static bool is_operators(conn *c) {
     if (!c->is_operator) {
-        conn_reply_error(c, 403, NULL, "requests in progress are for the operator's key only (--operator-key)", NULL);
+        conn_reply_error(c, 403, NULL,
+                         "requests in progress are for the operator's key only (--operator-key)", NULL);
     }
     return c->is_operator;
 }
 
-/* True for a connection with a request that a client may cancel by leaving: one for the model. */
+/* True for a connection with a request that a client may cancel by leaving: one for the
+ * model. */
 static bool is_in_progress(const conn *c) {
     const char *endpoint = c->record.endpoint;
-    bool is_open = c->record.is_open && c->refusal == 0 && (c->state == CONN_BODY || c->state == CONN_RESPONSE);
+    bool is_open =
+        c->record.is_open && c->refusal == 0 && (c->state == CONN_BODY || c->state == CONN_RESPONSE);
     return is_open && endpoint != NULL && strncmp(endpoint, "/v1/", 4) == 0;
 }
 
@@ -130,7 +135,8 @@ static conn *find(const loop *l, const char *id) {
 }
 
 static void set_unknown(quire_error *err) {
-    err_set(err, QUIRE_NOT_FOUND, -1, "no request of this id is in progress; GET /debug/requests lists those that are");
+    err_set(err, QUIRE_NOT_FOUND, -1,
+            "no request of this id is in progress; GET /debug/requests lists those that are");
 }
 
 static void cancel(loop *l, loop_order *o) {
@@ -138,8 +144,9 @@ static void cancel(loop *l, loop_order *o) {
     if (c == NULL) {
         set_unknown(&o->err);
     } else {
-        static const api_error why = {
-            .status = STATUS_CANCELLED, .code = "request_cancelled", .message = "the operator cancelled this request"};
+        static const api_error why = {.status = STATUS_CANCELLED,
+                                      .code = "request_cancelled",
+                                      .message = "the operator cancelled this request"};
         conn_end(c, &why);
     }
     order_send_back(o);

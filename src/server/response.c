@@ -105,7 +105,12 @@ static response *response_new(conn *c, const quire_request_info *info) {
         mem_free(prompts);
         return NULL;
     }
-    *a = (response){.conn = c, .choices = choices, .prompts = prompts, .n_choices = n, .n_samples = n_samples, .created_s = clock_unix_s()};
+    *a = (response){.conn = c,
+                    .choices = choices,
+                    .prompts = prompts,
+                    .n_choices = n,
+                    .n_samples = n_samples,
+                    .created_s = clock_unix_s()};
     a->format = info->endpoint == QUIRE_CHAT ? &chat_format : &completions_format;
     for (int32_t i = 0; i < n; i++) {
         choices[i].stop_token = -1;
@@ -118,16 +123,20 @@ static response *response_new(conn *c, const quire_request_info *info) {
 
 /* ---- failing ---- */
 
-/* More bytes are unsent than a response may have: of a stream because its client is slow, else because the response is too large. */
+/* More bytes are unsent than a response may have: of a stream because its client is slow,
+ * else because the response is too large. */
 static void too_large(response *a, size_t limit) {
     quire_error err;
     if (a->info->stream) {
-        err_set(&err, QUIRE_BUSY, -1, "the client is %zu bytes behind the stream; --max-answer-bytes is %zu", a->n_bytes, limit);
+        err_set(&err, QUIRE_BUSY, -1, "the client is %zu bytes behind the stream; --max-answer-bytes is %zu",
+                a->n_bytes, limit);
         response_cut(a, err.message);
         return;
     }
     err_set(&err, QUIRE_BAD_REQUEST, -1,
-            "the answer has over %zu bytes (--max-answer-bytes): stream it, or ask for fewer tokens, choices or logprobs", limit);
+            "the answer has over %zu bytes (--max-answer-bytes): stream it, or ask for fewer tokens, choices "
+            "or logprobs",
+            limit);
     response_fail(a, (api_error){.status = 400, .param = "max_tokens", .message = err.message});
 }
 
@@ -149,7 +158,8 @@ static void start_large(conn *c, quire_endpoint endpoint) {
     strbuf body = c->request.body;
     quire_parse *parse;
     c->request.body = (strbuf){.max = body.max};
-    if (quire_parse_start(c->loop->queue, endpoint, body.p, body.n, c->has_tenant ? c->tenant : "", c, &parse) != QUIRE_OK) {
+    if (quire_parse_start(c->loop->queue, endpoint, body.p, body.n, c->has_tenant ? c->tenant : "", c,
+                          &parse) != QUIRE_OK) {
         conn_reply_error(c, 500, NULL, "out of memory", NULL);
         return;
     }
@@ -187,13 +197,16 @@ static void response_parsed(const quire_event *ev) {
     response_start_request(c, ev->request);
 }
 
-/* Headers that say what the body does not: where a chat's template comes from, and fields that have no effect. */
+/* Headers that say what the body does not: where a chat's template comes from, and fields
+ * that have no effect. */
 static void note_headers(conn *c, const quire_request_info *info) {
     const char *form = quire_engine_info(c->loop->server->engine)->chat_form;
-    int n =
-        info->endpoint == QUIRE_CHAT && form != NULL ? snprintf(c->headers, sizeof c->headers, "X-Quire-Chat-Template: %s\r\n", form) : 0;
+    int n = info->endpoint == QUIRE_CHAT && form != NULL
+                ? snprintf(c->headers, sizeof c->headers, "X-Quire-Chat-Template: %s\r\n", form)
+                : 0;
     if (info->ignored != NULL) {
-        snprintf(c->headers + n, sizeof c->headers - (size_t)n, "Warning: 199 quire \"ignored: %s\"\r\n", info->ignored);
+        snprintf(c->headers + n, sizeof c->headers - (size_t)n, "Warning: 199 quire \"ignored: %s\"\r\n",
+                 info->ignored);
     }
 }
 
@@ -203,7 +216,8 @@ void response_start_request(conn *c, quire_request *r) {
     const quire_request_info *info = quire_request_describe(r);
     note_headers(c, info);
     if (info->model != NULL && !server_answers_to(s, str_of(info->model))) {
-        err_set(&err, QUIRE_NOT_FOUND, -1, "The model `%.200s` does not exist; this server has `%.200s`.", info->model, s->model_name);
+        err_set(&err, QUIRE_NOT_FOUND, -1, "The model `%.200s` does not exist; this server has `%.200s`.",
+                info->model, s->model_name);
         quire_request_free(r);
         conn_reply_error(c, 404, "model", err.message, NULL);
         return;
@@ -240,16 +254,20 @@ static bool add_ids(int32_t **ids, size_t *n, size_t *cap, const int32_t *more, 
 }
 
 static size_t prompt_bytes(const response_prompt *p) {
-    return p->n_ids * sizeof *p->ids + p->text.n + p->prompt_logprobs.n + response_logprobs_bytes(&p->logprobs);
+    return p->n_ids * sizeof *p->ids + p->text.n + p->prompt_logprobs.n +
+           response_logprobs_bytes(&p->logprobs);
 }
 
 /* The first START of a prompt's choices: computes the parts that all of them show. */
 static bool take_prompt(response *a, response_prompt *p, const quire_event *ev) {
     size_t cap = 0, before = prompt_bytes(p);
-    bool taken = p->taken || ((!a->info->return_token_ids || add_ids(&p->ids, &p->n_ids, &cap, ev->tokens, ev->n_tokens)) &&
-                              strbuf_add(&p->text, ev->text, ev->n_text) == QUIRE_OK);
+    bool taken =
+        p->taken ||
+        ((!a->info->return_token_ids || add_ids(&p->ids, &p->n_ids, &cap, ev->tokens, ev->n_tokens)) &&
+         strbuf_add(&p->text, ev->text, ev->n_text) == QUIRE_OK);
     p->taken = true;
-    if (!p->has_logprobs && (ev->logprobs != NULL || ev->n_tokens == 1)) { /* a choice that failed has none; another may */
+    /* a choice that failed has none; another may */
+    if (!p->has_logprobs && (ev->logprobs != NULL || ev->n_tokens == 1)) {
         p->has_logprobs = true;
         taken = taken && response_take_prompt_logprobs(a, p, ev) == QUIRE_OK;
     }
@@ -274,19 +292,23 @@ static void on_start(response *a, response_choice *c, const quire_event *ev) {
 }
 
 static size_t choice_bytes(const response_choice *c) {
-    return c->text.n + c->parts.n_bytes + c->n_tokens * sizeof *c->tokens + response_logprobs_bytes(&c->logprobs);
+    return c->text.n + c->parts.n_bytes + c->n_tokens * sizeof *c->tokens +
+           response_logprobs_bytes(&c->logprobs);
 }
 
 static quire_err take_text(const response *a, response_choice *c, const quire_event *ev) {
-    return a->info->has_parts ? answer_parts_take(&c->parts, ev, &c->text) : strbuf_add(&c->text, ev->text, ev->n_text);
+    return a->info->has_parts ? answer_parts_take(&c->parts, ev, &c->text)
+                              : strbuf_add(&c->text, ev->text, ev->n_text);
 }
 
 static void on_delta(response *a, response_choice *c, const quire_event *ev) {
     if (c->held && !response_send_held(a, ev->choice)) {
         return;
     }
-    size_t before = choice_bytes(c), limit = quire_engine_info(a->conn->loop->server->engine)->max_answer_bytes;
-    bool ids_fit = !a->info->return_token_ids || add_ids(&c->tokens, &c->n_tokens, &c->cap_tokens, ev->tokens, ev->n_tokens);
+    size_t before = choice_bytes(c),
+           limit = quire_engine_info(a->conn->loop->server->engine)->max_answer_bytes;
+    bool ids_fit = !a->info->return_token_ids ||
+                   add_ids(&c->tokens, &c->n_tokens, &c->cap_tokens, ev->tokens, ev->n_tokens);
     if (!ids_fit || take_text(a, c, ev) != QUIRE_OK || response_take_logprobs(a, c, ev) != QUIRE_OK) {
         out_of_memory(a);
         return;
@@ -302,8 +324,9 @@ static void on_delta(response *a, response_choice *c, const quire_event *ev) {
     }
 }
 
-/* Sent text cannot be withdrawn, so the client gets the length that remains valid. A withheld chunk goes first, room or not: what comes
- * behind this event continues the text that it names. */
+/* Sent text cannot be withdrawn, so the client gets the length that remains valid. A
+ * withheld chunk goes first, room or not: what comes behind this event continues the text
+ * that it names. */
 static void on_rollback(response *a, response_choice *c, const quire_event *ev) {
     if (c->held && !response_send_now(a, ev->choice)) {
         return;
@@ -339,7 +362,8 @@ static void on_end(response *a, response_choice *c, const quire_event *ev) {
     c->completion_tokens = ev->completion_tokens;
     c->cached_tokens = ev->cached_tokens;
     size_t before = choice_bytes(c);
-    if ((ev->stop_string != NULL && strbuf_add_str(&c->stop_string, ev->stop_string) != QUIRE_OK) || response_end_logprobs(c) != QUIRE_OK) {
+    if ((ev->stop_string != NULL && strbuf_add_str(&c->stop_string, ev->stop_string) != QUIRE_OK) ||
+        response_end_logprobs(c) != QUIRE_OK) {
         out_of_memory(a);
         return;
     }
@@ -358,7 +382,8 @@ static void on_done(response *a, const quire_event *ev) {
         response_fail(a, error_of(&err));
         return;
     }
-    if (ev->finish == QUIRE_FINISH_CANCELLED) { /* not by this server, which releases what it cancels: the engine is closing */
+    /* not by this server, which releases what it cancels: the engine is closing */
+    if (ev->finish == QUIRE_FINISH_CANCELLED) {
         response_fail_with(a, 503, CONN_SHUTTING_DOWN);
         return;
     }

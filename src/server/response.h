@@ -1,81 +1,94 @@
-/* The response to one generation request, from its submission to its last byte: events of the queue in, a JSON object or server-sent events
- * out.
+/* The response to one generation request, from its submission to its last byte: events of
+ * the queue in, a JSON object or server-sent events out.
  *
- * Whole responses are collected until DONE; a long one is then written choice by choice, as the client reads. Streams send their head at
- * the first START, so that a request that fails before it gets a real status. A chunk is withheld until the queue is drained or the next
- * event of its choice comes, so that the last text and the finish reason are sent together. While the connection has
- * server_options.max_output_bytes unsent, nothing more is written: chunks are withheld, and grow, until the client has read. Owner: the
+ * Whole responses are collected until DONE; a long one is then written choice by choice,
+ * as the client reads. Streams send their head at the first START, so that a request that
+ * fails before it gets a real status. A chunk is withheld until the queue is drained or
+ * the next event of its choice comes, so that the last text and the finish reason are
+ * sent together. While the connection has server_options.max_output_bytes unsent, nothing
+ * more is written: chunks are withheld, and grow, until the client has read. Owner: the
  * loop's thread. Its connection (conn.pending_of) owns it. */
 #ifndef SERVER_RESPONSE_H
 #define SERVER_RESPONSE_H
 
-#include "json/json_out.h"
 #include "server/answer_parts.h"
 #include "server/conn.h"
 #include "server/loop_order.h"
+#include "json/json_out.h"
 
-/* A token of a completion whose text is not all shown yet, since it may begin a stop string. */
+/* A token of a completion whose text is not all shown yet, since it may begin a stop
+ * string. */
 typedef struct token_waiting {
     size_t n_text;           /* bytes of its text */
     size_t n_values, n_tops; /* bytes of these lists up to its numbers */
 } token_waiting;
 
-/* Log-probabilities of tokens, written as they arrive: lists of JSON values without their brackets.
+/* Log-probabilities of tokens, written as they arrive: lists of JSON values without their
+ * brackets.
  *
- * The tokens of a completion are the pieces of its text: a token is listed once its text is shown, and the last ones are cut where a stop
- * string cuts the text. Their numbers wait at the end of `values` and `tops`. */
+ * The tokens of a completion are the pieces of its text: a token is listed once its text
+ * is shown, and the last ones are cut where a stop string cuts the text. Their numbers
+ * wait at the end of `values` and `tops`. */
 typedef struct response_logprobs {
     strbuf tokens, values, tops, offsets; /* completions */
     size_t n_values, n_tops;              /* bytes of values and tops up to the tokens that are listed */
     token_waiting *waiting;               /* [first_waiting, n_waiting) */
     size_t first_waiting, n_waiting, cap_waiting;
-    strbuf shown;                         /* the shown part of the waiting tokens' text */
-    size_t n_settled;                     /* tokens that no longer wait: all those of the response's text up to byte `base` */
-    size_t base, n_shown;                 /* n_shown: bytes of that text that are shown */
-    strbuf content;                       /* chat: one object a token */
-    int64_t n_chars, n_prompt_chars;      /* characters of the listed tokens' texts so far; those of the prompt */
+    strbuf shown; /* the shown part of the waiting tokens' text */
+    /* tokens that no longer wait: all those of the response's text up to byte `base` */
+    size_t n_settled;
+    size_t base, n_shown; /* n_shown: bytes of that text that are shown */
+    strbuf content;       /* chat: one object a token */
+    /* characters of the listed tokens' texts so far; those of the prompt */
+    int64_t n_chars, n_prompt_chars;
 } response_logprobs;
 
-/* The parts of a prompt that its choices contain: computed once, at the first START, and written with each of them. */
+/* The parts of a prompt that its choices contain: computed once, at the first START, and
+ * written with each of them. */
 typedef struct response_prompt {
     bool taken, has_logprobs;
     response_logprobs logprobs; /* of the echo */
-    strbuf text;              /* the echo */
-    strbuf prompt_logprobs;   /* one value for each token except the first */
-    int32_t *ids;             /* only if ids were requested */
+    strbuf text;                /* the echo */
+    strbuf prompt_logprobs;     /* one value for each token except the first */
+    int32_t *ids;               /* only if ids were requested */
     size_t n_ids;
 } response_prompt;
 
 typedef struct response_choice {
     response_logprobs logprobs;
-    strbuf text; /* whole responses: all of it; streams: the withheld chunk. Of a response with parts the content */
+    /* whole responses: all of it; streams: the withheld chunk. Of a response with parts
+     * the content */
+    strbuf text;
     answer_parts parts;
     strbuf stop_string;
-    int32_t *tokens;             /* only if ids were requested */
+    int32_t *tokens; /* only if ids were requested */
     size_t n_tokens, cap_tokens;
     int32_t prompt_tokens, completion_tokens, cached_tokens;
-    double sum_logprob;          /* set at its END */
-    double beam_score;           /* set at its END; has_score: there is one */
+    double sum_logprob; /* set at its END */
+    double beam_score;  /* set at its END; has_score: there is one */
     bool has_score;
-    int32_t stop_token;          /* -1: none */
+    int32_t stop_token;           /* -1: none */
     const quire_explain *explain; /* the stream's, set at its END, if requested */
-    loop_order *order;         /* a rollback or steer that waits for its event, or NULL */
-    quire_finish finish;         /* NONE until its END */
-    bool held;                   /* a chunk is withheld */
-    bool prompt_sent;            /* its prompt was sent already */
+    loop_order *order;            /* a rollback or steer that waits for its event, or NULL */
+    quire_finish finish;          /* NONE until its END */
+    bool held;                    /* a chunk is withheld */
+    bool prompt_sent;             /* its prompt was sent already */
 } response_choice;
 
 typedef struct response response;
 
-/* How an endpoint writes its responses. Functions below write usage and system_fingerprint. */
+/* How an endpoint writes its responses. Functions below write usage and
+ * system_fingerprint. */
 typedef struct response_format {
     const char *id_prefix;
     bool skips_empty; /* a chunk without text is not sent */
-    /* A whole response: everything before its choices, the choice shown at index i, everything behind them. */
+    /* A whole response: everything before its choices, the choice shown at index i,
+     * everything behind them. */
     void (*begin)(const response *a, json_out *o);
     void (*choice)(const response *a, int32_t i, json_out *o);
     void (*end)(const response *a, json_out *o);
-    /* The first chunk of a choice; NULL: none. Those of all choices are sent together, when the first one starts. */
+    /* The first chunk of a choice; NULL: none. Those of all choices are sent together,
+     * when the first one starts. */
     void (*first)(const response *a, int32_t choice, json_out *o);
     /* The withheld chunk; with choice.finish set, the last of its choice. */
     void (*chunk)(const response *a, int32_t choice, json_out *o);
@@ -90,23 +103,26 @@ struct response {
     const quire_request_info *info;
     const response_format *format;
     response_choice *choices;
-    response_prompt *prompts;                                  /* [n_choices / n_samples] */
-    int32_t n_samples;                                       /* choices of one prompt */
+    response_prompt *prompts; /* [n_choices / n_samples] */
+    int32_t n_samples;        /* choices of one prompt */
     int64_t created_s;
     size_t n_bytes;                                          /* unsent bytes of its choices and prompts */
     int32_t prompt_tokens, completion_tokens, cached_tokens; /* of all choices, at DONE */
     bool started;                                            /* the stream's head is sent */
     int32_t n_choices;
-    bool is_done;                             /* DONE came: the rest is sent as the client reads */
-    bool is_long;                             /* a whole response that is written in pieces */
-    int32_t next_shown;                       /* of these, the next one to write */
-    int32_t *shown, n_shown;                  /* the choices of a whole response, in order: the best of each prompt; NULL before DONE */
-    bool listed;                              /* in loop.unsent */
+    bool is_done;       /* DONE came: the rest is sent as the client reads */
+    bool is_long;       /* a whole response that is written in pieces */
+    int32_t next_shown; /* of these, the next one to write */
+    /* the choices of a whole response, in order: the best of each prompt; NULL before
+     * DONE */
+    int32_t *shown, n_shown;
+    bool listed; /* in loop.unsent */
     response *next_unsent;
     char id[40];
 };
 
-/* Parses and submits the body of c's request. Afterwards c has either sent an error or has its response. */
+/* Parses and submits the body of c's request. Afterwards c has either sent an error or
+ * has its response. */
 void response_start(conn *c, quire_endpoint endpoint);
 /* Submits a request whose body was parsed; the rest as above. Takes over r. */
 void response_start_request(conn *c, quire_request *r);
@@ -116,10 +132,12 @@ void response_event(const quire_event *ev);
 void response_flush_unsent(loop *l);
 /* The generation that c has in progress, or NULL. */
 response *response_of(const conn *c);
-/* Cancels the stream of a client that reads too slowly. Behind the unsent output comes an error event or, in a whole response, the
- * connection's end. Neither a nor its connection may be used afterwards. */
+/* Cancels the stream of a client that reads too slowly. Behind the unsent output comes an
+ * error event or, in a whole response, the connection's end. Neither a nor its connection
+ * may be used afterwards. */
 void response_cut(response *a, const char *reason);
-/* Sends nothing more: cancels the stream if it still runs, and frees a. The connection has no response then. */
+/* Sends nothing more: cancels the stream if it still runs, and frees a. The connection
+ * has no response then. */
 void response_close(response *a);
 
 /* ---- response_send.c: output ---- */
@@ -128,7 +146,8 @@ void response_close(response *a);
 void response_fail(response *a, api_error e);
 /* The same: a status without a parameter. */
 void response_fail_with(response *a, int status, const char *message);
-/* Sends a stream's head and the first chunk of each choice. False: a was freed; the same holds for the next three. */
+/* Sends a stream's head and the first chunk of each choice. False: a was freed; the same
+ * holds for the next three. */
 bool response_send_head(response *a);
 /* Sends choice i's chunk if there is room, else keeps it. */
 bool response_send_held(response *a, int32_t i);
@@ -162,7 +181,8 @@ str response_echo(const response *a, const response_choice *c);
 void response_write_text(const response *a, const response_choice *c, json_out *o);
 /* The prompt of c. */
 response_prompt *response_prompt_of(const response *a, const response_choice *c);
-/* A stream's last chunk, at DONE: no choices, but {"prompt_tokens":..,"total_tokens":..,"completion_tokens":..,"prompt_tokens_details":
+/* A stream's last chunk, at DONE: no choices, but
+ * {"prompt_tokens":..,"total_tokens":..,"completion_tokens":..,"prompt_tokens_details":
  * {"cached_tokens":..}} as "usage" */
 void response_write_last_chunk(const response *a, json_out *o);
 /* ---- response_logprobs.c ---- */
@@ -174,7 +194,8 @@ quire_err response_take_prompt_logprobs(const response *a, response_prompt *p, c
 size_t response_logprobs_bytes(const response_logprobs *l);
 /* Clears those that were written. */
 void response_clear_logprobs(response_choice *c);
-/* The response was rolled back: drops those of tokens that wait and are dropped; offsets continue behind the tokens that remain. */
+/* The response was rolled back: drops those of tokens that wait and are dropped; offsets
+ * continue behind the tokens that remain. */
 quire_err response_rollback_logprobs(const response *a, response_choice *c, const quire_event *ev);
 /* No text comes any more: lists the tokens that wait, with what is shown of them. */
 quire_err response_end_logprobs(response_choice *c);
@@ -183,13 +204,15 @@ void response_deinit_logprobs(response_logprobs *l);
 void response_write_logprobs(const response *a, const response_choice *c, json_out *o);
 /* "prompt_logprobs":[null,..] or null */
 void response_write_prompt_logprobs(const response *a, const response_choice *c, json_out *o);
-/* "explain":{"choices":[..]}: of the one choice, or, with NULL, of all that are shown; nothing unless requested
- * (response_explain.c) */
+/* "explain":{"choices":[..]}: of the one choice, or, with NULL, of all that are shown;
+ * nothing unless requested (response_explain.c) */
 void response_write_explain(const response *a, const response_choice *c, json_out *o);
-/* "usage":{..} if requested in every chunk, and "system_fingerprint":.. in a choice's last one when no usage chunk follows,
- * and there "explain":{..} if requested; the chunk's closing brace */
+/* "usage":{..} if requested in every chunk, and "system_fingerprint":.. in a choice's
+ * last one when no usage chunk follows, and there "explain":{..} if requested; the
+ * chunk's closing brace */
 void response_end_chunk(const response *a, const response_choice *c, json_out *o);
-/* "service_tier":null,"system_fingerprint":..,"usage":{..}: the end of a whole response */
+/* "service_tier":null,"system_fingerprint":..,"usage":{..}: the end of a whole
+ * response */
 void response_write_tail(const response *a, json_out *o);
 
 #endif

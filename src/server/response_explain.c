@@ -1,4 +1,5 @@
-/* Writes the response to "explain": what each choice waited for, what it reused, its chunks and preemptions, and where its time went. */
+/* Writes the response to "explain": what each choice waited for, what it reused, its
+ * chunks and preemptions, and where its time went. */
 #include "server/response.h"
 
 static void write_waits(const quire_explain *x, json_out *o) {
@@ -33,7 +34,8 @@ static void write_reuse(const quire_explain *x, json_out *o) {
 static void write_chunks(const quire_explain *x, json_out *o) {
     json_begin(json_name(o, "chunks"), '[');
     for (int32_t i = 0; i < x->n_chunks && i < QUIRE_EXPLAIN_CHUNKS; i++) {
-        const json_named_int counts[] = {{"step", x->chunks[i].step}, {"tokens", x->chunks[i].tokens}, {NULL, 0}};
+        const json_named_int counts[] = {
+            {"step", x->chunks[i].step}, {"tokens", x->chunks[i].tokens}, {NULL, 0}};
         json_named_ints(json_item(o), counts);
     }
     json_end(o, ']');
@@ -42,7 +44,8 @@ static void write_chunks(const quire_explain *x, json_out *o) {
 }
 
 static void write_cost(const quire_explain_preemption *p, json_out *o) {
-    const json_named_int counts[] = {{"recomputed_tokens", p->recomputed}, {"swapped_bytes", p->swapped_bytes}, {"us", p->us}, {NULL, 0}};
+    const json_named_int counts[] = {
+        {"recomputed_tokens", p->recomputed}, {"swapped_bytes", p->swapped_bytes}, {"us", p->us}, {NULL, 0}};
     json_named_ints(o, counts);
 }
 

@@ -1,4 +1,5 @@
-/* Writes log-probabilities in responses: OpenAI's two forms, and vLLM's prompt_logprobs. */
+/* Writes log-probabilities in responses: OpenAI's two forms, and vLLM's
+ * prompt_logprobs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,8 +12,8 @@ static double shown(float logprob) {
     return logprob > -9999.0f ? (double)logprob : -9999.0;
 }
 
-/* The bytes of one token, which may be a part of a character. Computed once for each token and kept by the loop; without memory for it:
- * none. */
+/* The bytes of one token, which may be a part of a character. Computed once for each
+ * token and kept by the loop; without memory for it: none. */
 static str bytes_of(const response *a, int32_t token) {
     loop *l = a->conn->loop;
     const quire_engine *e = l->server->engine;
@@ -51,8 +52,8 @@ static int64_t count_chars(const char *text, size_t n) {
     return chars;
 }
 
-/* The name of token i in top_logprobs, which no other has: its text or, where one before it has the same, token_id:7, as vLLM names tokens
- * by their ids. */
+/* The name of token i in top_logprobs, which no other has: its text or, where one before
+ * it has the same, token_id:7, as vLLM names tokens by their ids. */
 static void write_name(const response *a, const quire_logprob *p, int32_t i, json_out *o) {
     str text = text_of(a, p[i].token);
     bool is_taken = false;
@@ -67,7 +68,8 @@ static void write_name(const response *a, const quire_logprob *p, int32_t i, jso
     json_text(o, text.p, text.n);
 }
 
-/* Adds the numbers of one token to the lists; p NULL: it has none, as the prompt's first. */
+/* Adds the numbers of one token to the lists; p NULL: it has none, as the prompt's
+ * first. */
 static quire_err add_numbers(const response *a, response_logprobs *l, const quire_logprob *p, int32_t width) {
     json_out values = {.to = &l->values}, tops = {.to = &l->tops};
     if (p == NULL) {
@@ -121,7 +123,8 @@ static quire_err settle_first(response_logprobs *l, size_t n) {
 
 /* Takes text that is shown, and adds the tokens to whose end it reaches. */
 static quire_err take_shown(response_logprobs *l, const char *text, size_t n) {
-    size_t known = l->base + l->shown.n, again = l->n_shown < known ? known - l->n_shown : 0; /* behind a rollback: of settled tokens */
+    /* behind a rollback: of settled tokens */
+    size_t known = l->base + l->shown.n, again = l->n_shown < known ? known - l->n_shown : 0;
     again = again < n ? again : n;
     l->n_shown += n;
     l->n_chars += count_chars(text, again);
@@ -178,7 +181,8 @@ static quire_err add_content(const response *a, response_logprobs *l, const quir
     return o.err;
 }
 
-/* ---- the prompt's: {"ID":{"logprob":..,"rank":..,"decoded_token":..},..} a token ---- */
+/* ---- the prompt's: {"ID":{"logprob":..,"rank":..,"decoded_token":..},..} a token
+ * ---- */
 
 static quire_err add_prompt(const response *a, response_prompt *to, const quire_logprob *p, int32_t width) {
     json_out o = {.to = &to->prompt_logprobs};
@@ -201,7 +205,8 @@ static quire_err add_prompt(const response *a, response_prompt *to, const quire_
 
 /* The echo's text of the prompt's token at i. */
 static str echo_of(const quire_event *ev, int32_t i) {
-    size_t from = ev->token_ends != NULL && i > 0 ? ev->token_ends[i - 1] : 0, to = ev->token_ends != NULL ? ev->token_ends[i] : 0;
+    size_t from = ev->token_ends != NULL && i > 0 ? ev->token_ends[i - 1] : 0,
+           to = ev->token_ends != NULL ? ev->token_ends[i] : 0;
     return (str){ev->text != NULL ? ev->text + from : "", to - from};
 }
 
@@ -212,7 +217,8 @@ quire_err response_take_prompt_logprobs(const response *a, response_prompt *to, 
     bool listed = a->info->echo && a->info->logprobs >= 0 && a->info->endpoint == QUIRE_COMPLETIONS;
     int32_t listed_width = a->info->logprobs + 1 < ev->n_logprobs ? a->info->logprobs + 1 : ev->n_logprobs;
     for (int32_t i = 0; i < ev->n_tokens; i++) {
-        const quire_logprob *p = i > 0 && ev->logprobs != NULL ? ev->logprobs + (size_t)(i - 1) * (size_t)ev->n_logprobs : NULL;
+        const quire_logprob *p =
+            i > 0 && ev->logprobs != NULL ? ev->logprobs + (size_t)(i - 1) * (size_t)ev->n_logprobs : NULL;
         TRY(p != NULL ? add_prompt(a, to, p, ev->n_logprobs) : QUIRE_OK);
         if (listed) {
             TRY(add_numbers(a, &to->logprobs, p, listed_width));
@@ -318,7 +324,8 @@ static str whole(const strbuf *b) {
 
 void response_write_logprobs(const response *a, const response_choice *c, json_out *o) {
     static const response_logprobs none = {.n_chars = 0};
-    const response_logprobs *l = &c->logprobs, *p = c->prompt_sent ? &none : &response_prompt_of(a, c)->logprobs;
+    const response_logprobs *l = &c->logprobs,
+                            *p = c->prompt_sent ? &none : &response_prompt_of(a, c)->logprobs;
     json_name(o, "logprobs");
     if (l->tokens.n + l->content.n + p->tokens.n == 0) {
         json_raw(o, "null");

@@ -22,7 +22,8 @@ static void clear_choice(response *a, response_choice *c) {
     size_t n_logprobs = response_logprobs_bytes(&c->logprobs);
     response_clear_logprobs(c);
     n_logprobs -= response_logprobs_bytes(&c->logprobs);
-    response_count(a, -(int64_t)(c->text.n + c->parts.n_bytes + c->n_tokens * sizeof *c->tokens + n_logprobs));
+    response_count(a,
+                   -(int64_t)(c->text.n + c->parts.n_bytes + c->n_tokens * sizeof *c->tokens + n_logprobs));
     c->n_tokens = 0;
     strbuf_clear(&c->text);
     answer_parts_clear(&c->parts);
@@ -95,7 +96,8 @@ bool response_send_head(response *a) {
 static bool is_worth_sending(const response *a, const response_choice *c) {
     bool echoes = !c->prompt_sent && response_prompt_of(a, c)->text.n > 0;
     bool has_text = echoes || c->text.n > 0 || c->parts.n_bytes > 0;
-    return !a->format->skips_empty || has_text || c->logprobs.content.n > 0 || a->info->return_token_ids || c->finish != QUIRE_FINISH_NONE;
+    return !a->format->skips_empty || has_text || c->logprobs.content.n > 0 || a->info->return_token_ids ||
+           c->finish != QUIRE_FINISH_NONE;
 }
 
 bool response_send_now(response *a, int32_t i) {
@@ -170,7 +172,8 @@ static double merit(const response_choice *c) {
     return c->completion_tokens > 0 ? c->sum_logprob / c->completion_tokens : 0.0;
 }
 
-/* Orders the n_best of each prompt's samples, the best first; all of them in order of index where all are wanted. */
+/* Orders the n_best of each prompt's samples, the best first; all of them in order of
+ * index where all are wanted. */
 static bool choose_shown(response *a) {
     int32_t n_samples = a->info->n_samples, n_best = a->info->n_best;
     a->shown = mem_new((size_t)a->n_choices, sizeof *a->shown);
@@ -181,7 +184,8 @@ static bool choose_shown(response *a) {
         int32_t *best = a->shown + a->n_shown, n = 0;
         for (int32_t i = first; i < first + n_samples; i++) {
             int32_t at = n++; /* an insertion sort; equal ones keep their order */
-            for (; n_best < n_samples && at > 0 && merit(&a->choices[best[at - 1]]) < merit(&a->choices[i]); at--) {
+            for (; n_best < n_samples && at > 0 && merit(&a->choices[best[at - 1]]) < merit(&a->choices[i]);
+                 at--) {
                 best[at] = best[at - 1];
             }
             best[at] = i;
@@ -196,7 +200,8 @@ static size_t whole_bytes(const response *a) {
     size_t n = a->n_bytes;
     for (int32_t i = 0; i < a->n_shown; i++) {
         const response_prompt *p = response_prompt_of(a, &a->choices[a->shown[i]]);
-        n += p->text.n + p->prompt_logprobs.n + p->n_ids * sizeof *p->ids + response_logprobs_bytes(&p->logprobs);
+        n += p->text.n + p->prompt_logprobs.n + p->n_ids * sizeof *p->ids +
+             response_logprobs_bytes(&p->logprobs);
     }
     return n;
 }
@@ -213,7 +218,8 @@ static void send_whole(response *a) {
     conn_reply_json(c, &o, NULL);
 }
 
-/* Writes choices while there is room, and clears each. Ends the response after the last. */
+/* Writes choices while there is room, and clears each. Ends the response after the
+ * last. */
 static void send_parts(response *a) {
     conn *c = a->conn;
     json_out o;

@@ -9,13 +9,15 @@ void response_write_head(const response *a, const char *object, json_out *o) {
 }
 
 answer_place response_place(const response *a, const response_choice *c) {
-    return (answer_place){
-        .response_id = a->id, .choice = (size_t)(c - a->choices), .names_call = a->info->names_call, .old_calls = a->info->old_calls};
+    return (answer_place){.response_id = a->id,
+                          .choice = (size_t)(c - a->choices),
+                          .names_call = a->info->names_call,
+                          .old_calls = a->info->old_calls};
 }
 
 void response_write_finish(const response *a, const response_choice *c, json_out *o) {
     static const char *const words[] = {
-        [QUIRE_FINISH_NONE] = NULL, [QUIRE_FINISH_STOP] = "stop", [QUIRE_FINISH_LENGTH] = "length",
+        [QUIRE_FINISH_NONE] = NULL,         [QUIRE_FINISH_STOP] = "stop",   [QUIRE_FINISH_LENGTH] = "length",
         [QUIRE_FINISH_CANCELLED] = "abort", [QUIRE_FINISH_ERROR] = "error",
     };
     const char *called = answer_parts_finish_name(&c->parts, response_place(a, c), c->finish);

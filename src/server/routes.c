@@ -22,8 +22,9 @@ typedef struct route {
     void (*run)(conn *c);
     bool is_prefix; /* the path continues with a parameter */
     bool takes_json;
-    bool is_probe;         /* monitoring asks it all the time: the log has its requests at level debug */
-    bool (*look)(conn *c); /* looks over the beginning of a long body (conn.look); NULL: nothing in it decides */
+    bool is_probe; /* monitoring asks it all the time: the log has its requests at level debug */
+    /* looks over the beginning of a long body (conn.look); NULL: nothing in it decides */
+    bool (*look)(conn *c);
     size_t max_body_bytes; /* 0: the server's limit */
 } route;
 
@@ -31,7 +32,8 @@ static void get_health(conn *c) {
     if (quire_engine_healthy(c->loop->server->engine)) {
         conn_reply(c, &(reply){.status = 200});
     } else {
-        conn_reply_error(c, 503, NULL, "the engine has stopped because of a failure; restart the server", NULL);
+        conn_reply_error(c, 503, NULL, "the engine has stopped because of a failure; restart the server",
+                         NULL);
     }
 }
 
@@ -61,7 +63,9 @@ static void get_metrics(conn *c) {
         conn_reply_error(c, 500, NULL, "out of memory", NULL);
         return;
     }
-    conn_reply(c, &(reply){.status = 200, .content_type = "text/plain; version=0.0.4; charset=utf-8", .body = {out->p, out->n}});
+    conn_reply(c, &(reply){.status = 200,
+                           .content_type = "text/plain; version=0.0.4; charset=utf-8",
+                           .body = {out->p, out->n}});
 }
 
 static void write_model(const server *s, str name, json_out *o) {
@@ -94,8 +98,8 @@ static void get_model(conn *c) {
     str name = c->parameter;
     if (!server_answers_to(s, name)) {
         quire_error err;
-        err_set(&err, QUIRE_NOT_FOUND, -1, "The model `%.*s` does not exist; this server has `%.200s`.", (int)(name.n < 200 ? name.n : 200),
-                name.p, s->model_name);
+        err_set(&err, QUIRE_NOT_FOUND, -1, "The model `%.*s` does not exist; this server has `%.200s`.",
+                (int)(name.n < 200 ? name.n : 200), name.p, s->model_name);
         conn_reply_error(c, 404, "model", err.message, NULL);
         return;
     }
@@ -124,8 +128,9 @@ static bool look_at_chat(conn *c) {
 
 static void get_pool(conn *c) {
     if (c->request.method == HTTP_HEAD) {
-        conn_reply(c,
-                   &(reply){.status = 200, .content_type = "text/event-stream; charset=utf-8", .headers = "Cache-Control: no-store\r\n"});
+        conn_reply(c, &(reply){.status = 200,
+                               .content_type = "text/event-stream; charset=utf-8",
+                               .headers = "Cache-Control: no-store\r\n"});
     } else {
         watch_stream(c);
     }
@@ -142,7 +147,8 @@ static void get_pool_page_text(conn *c) {
     if (page < 0 || page >= n_pages || page >= QUIRE_POOL_VIEW_PAGES) {
         conn_reply_error(c, 404, NULL, "there is no such page", NULL);
     } else if (!c->is_operator) {
-        conn_reply_error(c, 403, NULL, "what a page holds is for the operator's key only (--operator-key)", NULL);
+        conn_reply_error(c, 403, NULL, "what a page holds is for the operator's key only (--operator-key)",
+                         NULL);
     } else {
         watch_page(c, (int32_t)page);
     }
@@ -150,7 +156,10 @@ static void get_pool_page_text(conn *c) {
 
 static void get_page(conn *c) {
     const web_page *p = c->loop->server->pool_page;
-    conn_reply(c, &(reply){.status = 200, .content_type = "text/html; charset=utf-8", .headers = page_headers(p), .body = page_body(p)});
+    conn_reply(c, &(reply){.status = 200,
+                           .content_type = "text/html; charset=utf-8",
+                           .headers = page_headers(p),
+                           .body = page_body(p)});
 }
 
 static void get_home(conn *c) {
@@ -165,8 +174,10 @@ static void get_home(conn *c) {
                strbuf_add_str(&headers, "Vary: Accept\r\n") != QUIRE_OK) {
         conn_reply_error(c, 500, NULL, "out of memory", NULL);
     } else {
-        conn_reply(c,
-                   &(reply){.status = 200, .content_type = "text/html; charset=utf-8", .headers = headers.p, .body = {o.to->p, o.to->n}});
+        conn_reply(c, &(reply){.status = 200,
+                               .content_type = "text/html; charset=utf-8",
+                               .headers = headers.p,
+                               .body = {o.to->p, o.to->n}});
     }
     strbuf_deinit(&headers);
 }
@@ -180,7 +191,8 @@ static void post_sandbox(conn *c) {
     quire_error err = {0};
     json_out o = conn_begin_json(c);
     const strbuf *body = &c->request.body;
-    quire_err e = sandboxes_run(c->loop->server->sandboxes, (str){body->n > 0 ? body->p : "", body->n}, clock_us(), o.to, &err);
+    quire_err e = sandboxes_run(c->loop->server->sandboxes, (str){body->n > 0 ? body->p : "", body->n},
+                                clock_us(), o.to, &err);
     if (e != QUIRE_OK) {
         conn_reply_error(c, e == QUIRE_NO_ROOM ? 409 : error_status(e), err.param, err.message, NULL);
         return;
@@ -210,7 +222,11 @@ static const route table[] = {
     {.path = "/metrics", .allow = READ, .run = get_metrics, .is_probe = true},
     {.path = "/favicon.ico", .allow = READ, .run = get_icon, .is_probe = true},
     {.path = "/pool", .allow = READ, .run = get_page},
-    {.path = "/pool/sandbox", .allow = "POST", .run = post_sandbox, .takes_json = true, .max_body_bytes = SANDBOX_BODY_BYTES},
+    {.path = "/pool/sandbox",
+     .allow = "POST",
+     .run = post_sandbox,
+     .takes_json = true,
+     .max_body_bytes = SANDBOX_BODY_BYTES},
     {.path = "/reset_prefix_cache", .allow = "POST", .run = post_reset},
     {.path = "/debug/pool", .allow = READ, .run = get_pool},
     {.path = "/debug/pool/state", .allow = READ, .run = watch_state},
@@ -219,10 +235,22 @@ static const route table[] = {
     {.path = "/debug/pool/pages/", .allow = READ, .run = get_pool_page_text, .is_prefix = true},
     {.path = "/v1/models", .allow = READ, .run = list_models},
     {.path = "/v1/models/", .allow = READ, .run = get_model, .is_prefix = true},
-    {.path = "/v1/completions", .allow = "POST", .run = post_completions, .takes_json = true, .look = look_at_completions},
+    {.path = "/v1/completions",
+     .allow = "POST",
+     .run = post_completions,
+     .takes_json = true,
+     .look = look_at_completions},
     {.path = "/v1/streams/", .allow = "POST", .run = streams_post, .is_prefix = true, .takes_json = true},
-    {.path = "/v1/chat/completions", .allow = "POST", .run = post_chat, .takes_json = true, .look = look_at_chat},
-    {.path = "/v1/schemas/check", .allow = "POST", .run = schemas_check, .takes_json = true, .max_body_bytes = CHECK_BODY_BYTES},
+    {.path = "/v1/chat/completions",
+     .allow = "POST",
+     .run = post_chat,
+     .takes_json = true,
+     .look = look_at_chat},
+    {.path = "/v1/schemas/check",
+     .allow = "POST",
+     .run = schemas_check,
+     .takes_json = true,
+     .max_body_bytes = CHECK_BODY_BYTES},
 };
 
 static const route *find(str path) {
@@ -273,7 +301,8 @@ static bool path_is_in(str path, const char *folder) {
     return str_begins(path, folder) && (path.n == n || path.p[n] == '/');
 }
 
-/* The page at /pool is the same for all clients and contains no data: a browser can open it without a header. */
+/* The page at /pool is the same for all clients and contains no data: a browser can open
+ * it without a header. */
 static bool needs_key(str path) {
     return str_begins(path, "/v1/") || str_begins(path, "/debug/") || str_begins(path, "/pool/");
 }
@@ -293,7 +322,8 @@ static bool is_allowed(const server_options *o, str name) {
     return false;
 }
 
-/* True when no web page can have chosen the name that the request is for. A request without one does not come from a browser. */
+/* True when no web page can have chosen the name that the request is for. A request
+ * without one does not come from a browser. */
 static bool has_safe_host(const conn *c) {
     str name = {"", 0};
     if (c->request.n_hosts == 0) {
@@ -309,8 +339,9 @@ static bool is_cross_site(const conn *c) {
     return site.n > 0 && !str_is(site, "same-origin") && !str_is(site, "none");
 }
 
-/* True when the request may see the contents of pages: it carries the operator's key. Or no keys are set, only this machine can connect,
- * the request is for this machine by its address, and it does not come from another web page through a browser here. */
+/* True when the request may see the contents of pages: it carries the operator's key. Or
+ * no keys are set, only this machine can connect, the request is for this machine by its
+ * address, and it does not come from another web page through a browser here. */
 static bool is_operator(const conn *c, str authorization) {
     const server *s = c->loop->server;
     if (auth_has_operator(s->keys)) {
@@ -320,8 +351,8 @@ static bool is_operator(const conn *c, str authorization) {
            host_parse((str){c->request.host.p, c->request.host.n}, NULL) == HOST_LOOPBACK;
 }
 
-/* Refuses requests without access: without a key where keys are set; where none are, from a page that reached this server by a name of its
- * own. */
+/* Refuses requests without access: without a key where keys are set; where none are, from
+ * a page that reached this server by a name of its own. */
 static bool may_enter(conn *c, str path, str authorization) {
     const auth *keys = c->loop->server->keys;
     bool shows_inside = path_is_in(path, "/pool") || path_is_in(path, "/debug");
@@ -331,7 +362,8 @@ static bool may_enter(conn *c, str path, str authorization) {
     }
     if (!auth_required(keys) && (shows_inside || path_is_in(path, "/v1")) && !has_safe_host(c)) {
         refuse(c, 403,
-               "the request names a host that this server does not know as its own: use an address, allow the name with --allowed-hosts, "
+               "the request names a host that this server does not know as its own: use an address, allow "
+               "the name with --allowed-hosts, "
                "or set --api-key",
                NULL);
         return false;
@@ -339,14 +371,16 @@ static bool may_enter(conn *c, str path, str authorization) {
     if (needs_key(path) && auth_required(keys)) {
         c->has_tenant = auth_check(keys, authorization, c->tenant);
         if (!c->has_tenant && (str_begins(path, "/v1/") || !c->is_operator)) {
-            refuse(c, 401, "missing or wrong API key; send it as \"Authorization: Bearer KEY\"", "WWW-Authenticate: Bearer\r\n");
+            refuse(c, 401, "missing or wrong API key; send it as \"Authorization: Bearer KEY\"",
+                   "WWW-Authenticate: Bearer\r\n");
             return false;
         }
     }
     return true;
 }
 
-/* Checks the head of a request: sets c->tenant, c->look and the body's limit, or c->refusal. */
+/* Checks the head of a request: sets c->tenant, c->look and the body's limit, or
+ * c->refusal. */
 static void check(conn *c) {
     http_request *r = &c->request;
     str path = {r->path.p, r->path.n};
@@ -368,7 +402,8 @@ static void check(conn *c) {
     } else if (!allows(to, r->method)) {
         char shown[SHOWN_PATH_BYTES];
         path_show(path, shown);
-        err_set(&c->refusal_error, QUIRE_BAD_REQUEST, -1, "%s %s: this path takes %s", http_method_str(r->method), shown, to->allow);
+        err_set(&c->refusal_error, QUIRE_BAD_REQUEST, -1, "%s %s: this path takes %s",
+                http_method_str(r->method), shown, to->allow);
         snprintf(c->headers, sizeof c->headers, "Allow: %s\r\n", to->allow);
         refuse(c, 405, c->refusal_error.message, NULL);
     } else if (to->takes_json && !is_json((str){r->content_type.p, r->content_type.n})) {
@@ -380,15 +415,19 @@ static void check(conn *c) {
     }
 }
 
-/* Answers a browser's preflight request, which comes before a page from elsewhere may post here. */
+/* Answers a browser's preflight request, which comes before a page from elsewhere may
+ * post here. */
 static void response_options(conn *c) {
     bool allowed = c->loop->server->options.allow_origin != NULL;
-    conn_reply(c, &(reply){.status = 204,
-                           .headers = !allowed ? "Allow: GET, HEAD, POST, OPTIONS\r\n"
-                                               : "Allow: GET, HEAD, POST, OPTIONS\r\n"
-                                                 "Access-Control-Allow-Methods: GET, HEAD, POST, OPTIONS\r\n"
-                                                 "Access-Control-Allow-Headers: Authorization, Content-Type, X-Request-Id\r\n"
-                                                 "Access-Control-Max-Age: 600\r\n"});
+    conn_reply(
+        c,
+        &(reply){.status = 204,
+                 .headers =
+                     !allowed ? "Allow: GET, HEAD, POST, OPTIONS\r\n"
+                              : "Allow: GET, HEAD, POST, OPTIONS\r\n"
+                                "Access-Control-Allow-Methods: GET, HEAD, POST, OPTIONS\r\n"
+                                "Access-Control-Allow-Headers: Authorization, Content-Type, X-Request-Id\r\n"
+                                "Access-Control-Max-Age: 600\r\n"});
 }
 
 static void run(conn *c) {

@@ -8,9 +8,9 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "json/json_out.h"
 #include "quire_kv.h"
 #include "server/pool_json.h"
+#include "json/json_out.h"
 
 #define N_PAGES     64
 #define PAGE_TOKENS 16
@@ -20,8 +20,9 @@
 #define N_STORIES   4
 #define ID_BYTES    32
 
-/* A word's token. A story's words are numbered by story and index, so that equal beginnings are equal tokens. Appended or written words are
- * all different, so that forks diverge. */
+/* A word's token. A story's words are numbered by story and index, so that equal
+ * beginnings are equal tokens. Appended or written words are all different, so that forks
+ * diverge. */
 #define STORY_TOKENS 100000
 #define OWN_TOKENS   1000000
 #define LAST_TOKEN   1000000000
@@ -46,20 +47,26 @@ struct sandboxes {
 /* ---- words ---- */
 
 static const char *const stories[N_STORIES] = {
-    "You are a helpful librarian who knows where every book stands and answers in one short sentence . The reader asks which shelf holds "
-    "the maps of the northern islands and whether they may be taken home for a week or only read by the window",
-    "Translate into plain English . sea => the wide water ; loaf => a whole bread ; dusk => the end of the day ; quire => twenty four "
+    "You are a helpful librarian who knows where every book stands and answers in one short sentence . The "
+    "reader asks which shelf holds "
+    "the maps of the northern islands and whether they may be taken home for a week or only read by the "
+    "window",
+    "Translate into plain English . sea => the wide water ; loaf => a whole bread ; dusk => the end of the "
+    "day ; quire => twenty four "
     "sheets "
     "of paper folded together ; tide => the water that comes and goes ; now the next word is",
-    "A train leaves the harbour at nine with twelve wagons of salt and at each of the four stations it leaves two and takes on one more . "
+    "A train leaves the harbour at nine with twelve wagons of salt and at each of the four stations it "
+    "leaves two and takes on one more . "
     "Think step by step and say how many wagons arrive in the evening when the lamps are lit",
-    "Once upon a time an old printer lived above his shop and every night he counted the sheets that were left . One evening there was one "
+    "Once upon a time an old printer lived above his shop and every night he counted the sheets that were "
+    "left . One evening there was one "
     "sheet too many and on it stood in letters that he had never cast the beginning of this story",
 };
-static const char own_words[] =
-    "then the door opened and somebody came in from the rain with a lantern and a folded letter which nobody had asked for so we read it "
-    "twice "
-    "under the stairs while the clock went on and the cat slept and after supper we agreed that it meant the bridge was open again";
+static const char own_words[] = "then the door opened and somebody came in from the rain with a lantern and "
+                                "a folded letter which nobody had asked for so we read it "
+                                "twice "
+                                "under the stairs while the clock went on and the cat slept and after supper "
+                                "we agreed that it meant the bridge was open again";
 
 /* Word number n of a text, which repeats after its end. */
 static str word_of(const char *text, int32_t n) {
@@ -79,8 +86,9 @@ static void write_words(const void *context, const int32_t *tokens, int32_t n, j
     strbuf text = {0};
     quire_err e = QUIRE_OK;
     for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
-        str word = tokens[i] >= OWN_TOKENS ? word_of(own_words, tokens[i] - OWN_TOKENS)
-                                           : word_of(stories[tokens[i] / STORY_TOKENS % N_STORIES], tokens[i] % STORY_TOKENS);
+        str word = tokens[i] >= OWN_TOKENS
+                       ? word_of(own_words, tokens[i] - OWN_TOKENS)
+                       : word_of(stories[tokens[i] / STORY_TOKENS % N_STORIES], tokens[i] % STORY_TOKENS);
         e = i > 0 ? strbuf_add_char(&text, ' ') : QUIRE_OK;
         e = e != QUIRE_OK ? e : strbuf_add(&text, word.p, word.n);
     }
@@ -136,7 +144,8 @@ static quire_err fill(sandbox *b) {
     return quire_kv_open(&o, &b->kv);
 }
 
-/* Opens a sandbox in a free entry, or in that of the one unused longest. Those idle for long are closed first. */
+/* Opens a sandbox in a free entry, or in that of the one unused longest. Those idle for
+ * long are closed first. */
 static quire_err take_place(sandboxes *s, int64_t now_us, sandbox **out) {
     sandbox *oldest = &s->places[0];
     for (int32_t i = 0; i < SANDBOX_MAX; i++) {
@@ -168,11 +177,13 @@ typedef struct command {
 static quire_err read_number(const command *c, const char *name, int64_t least, int64_t most, int64_t *out) {
     const json_value *v = json_get(c->fields, name);
     if (!json_is(v, JSON_KIND_INT)) {
-        return err_set_param(c->err, QUIRE_BAD_REQUEST, name, "%s must be a whole number from %" PRId64 " to %" PRId64, name, least, most);
+        return err_set_param(c->err, QUIRE_BAD_REQUEST, name,
+                             "%s must be a whole number from %" PRId64 " to %" PRId64, name, least, most);
     }
     int64_t n = json_int64(v);
     if (n < least || n > most) {
-        return err_set_param(c->err, QUIRE_BAD_REQUEST, name, "%s is out of range; it must be from %" PRId64 " to %" PRId64, name, least,
+        return err_set_param(c->err, QUIRE_BAD_REQUEST, name,
+                             "%s is out of range; it must be from %" PRId64 " to %" PRId64, name, least,
                              most);
     }
     *out = n;
@@ -185,7 +196,8 @@ static quire_err no_room(const command *c, quire_err e) {
     }
     quire_kv_counts n = quire_kv_count(c->b->kv);
     return err_set(c->err, e, -1,
-                   "there is no room for that: %d pages are free, %d more are cached, %d of %d sequences are open; finish one first",
+                   "there is no room for that: %d pages are free, %d more are cached, %d of %d sequences are "
+                   "open; finish one first",
                    (int)n.n_free, (int)n.n_cached, (int)n.n_seqs, MAX_SEQS);
 }
 
@@ -199,12 +211,15 @@ static quire_err find_seq(const command *c, int32_t *out) {
             return QUIRE_OK;
         }
     }
-    return err_set_param(c->err, QUIRE_BAD_REQUEST, "seq", "there is no sequence %" PRId64 " in this sandbox", id);
+    return err_set_param(c->err, QUIRE_BAD_REQUEST, "seq", "there is no sequence %" PRId64 " in this sandbox",
+                         id);
 }
 
-/* Commits computed tokens, as an engine does: copies are done, full pages can be found. */
+/* Commits computed tokens, as an engine does: copies are done, full pages can be
+ * found. */
 static void commit(quire_kv_seq *seq) {
-    (void)quire_kv_seq_commit(seq, quire_kv_seq_length(seq), QUIRE_KV_PAGES); /* with a full tree the pages cannot be found, no more */
+    /* with a full tree the pages cannot be found, no more */
+    (void)quire_kv_seq_commit(seq, quire_kv_seq_length(seq), QUIRE_KV_PAGES);
 }
 
 static quire_err do_new(command *c) {
@@ -362,8 +377,8 @@ static void write_state(command *c) {
 static const struct {
     const char *name;
     quire_err (*run)(command *c);
-} commands[] = {{"new", do_new},     {"append", do_append}, {"fork", do_fork},  {"write", do_write},   {"finish", do_finish},
-                {"evict", do_evict}, {"reset", do_reset},   {"state", do_nothing}};
+} commands[] = {{"new", do_new},       {"append", do_append}, {"fork", do_fork},   {"write", do_write},
+                {"finish", do_finish}, {"evict", do_evict},   {"reset", do_reset}, {"state", do_nothing}};
 
 static quire_err find_sandbox(command *c, int64_t now_us) {
     str id = json_get_str(c->fields, "sandbox");
@@ -375,7 +390,8 @@ static quire_err find_sandbox(command *c, int64_t now_us) {
             return QUIRE_OK;
         }
     }
-    return err_set_param(c->err, QUIRE_NOT_FOUND, "sandbox", "there is no such sandbox, or it was given up after 15 minutes; open another");
+    return err_set_param(c->err, QUIRE_NOT_FOUND, "sandbox",
+                         "there is no such sandbox, or it was given up after 15 minutes; open another");
 }
 
 /* Runs a parsed command; the caller holds the lock. */
@@ -400,19 +416,23 @@ static quire_err run(command *c, int64_t now_us) {
             return QUIRE_OK;
         }
     }
-    return err_set_param(c->err, QUIRE_BAD_REQUEST, "do",
-                         "do must be one of open, new, append, fork, write, finish, evict, page, state, reset");
+    return err_set_param(
+        c->err, QUIRE_BAD_REQUEST, "do",
+        "do must be one of open, new, append, fork, write, finish, evict, page, state, reset");
 }
 
-static const json_limits limits = {
-    .max_depth = 3, .max_values = SANDBOX_BODY_BYTES, .max_containers = SANDBOX_BODY_BYTES, .max_names = SANDBOX_BODY_BYTES};
+static const json_limits limits = {.max_depth = 3,
+                                   .max_values = SANDBOX_BODY_BYTES,
+                                   .max_containers = SANDBOX_BODY_BYTES,
+                                   .max_names = SANDBOX_BODY_BYTES};
 
 /* Parses a JSON object; NULL with err on failure. */
 static json_value *parse(str body, quire_error *err) {
     json_value *o = NULL;
     json_fault fault;
     if (body.n > SANDBOX_BODY_BYTES) {
-        err_set(err, QUIRE_BAD_REQUEST, -1, "the command has %zu bytes; it may have %d", body.n, SANDBOX_BODY_BYTES);
+        err_set(err, QUIRE_BAD_REQUEST, -1, "the command has %zu bytes; it may have %d", body.n,
+                SANDBOX_BODY_BYTES);
         return NULL;
     }
     if (json_read(body, &limits, JSON_WIDE_REAL, &o, &fault) != QUIRE_OK || !json_is(o, JSON_KIND_OBJECT)) {

@@ -11,7 +11,8 @@ void schemas_check(conn *c) {
     strbuf body = c->request.body;
     quire_parse *check;
     c->request.body = (strbuf){.max = body.max};
-    if (quire_check_start(c->loop->queue, body.p, body.n, c->has_tenant ? c->tenant : "", c, &check) != QUIRE_OK) {
+    if (quire_check_start(c->loop->queue, body.p, body.n, c->has_tenant ? c->tenant : "", c, &check) !=
+        QUIRE_OK) {
         conn_reply_error(c, 500, NULL, "out of memory", NULL);
         return;
     }
@@ -28,5 +29,6 @@ void schemas_checked(const quire_event *ev) {
         conn_reply_failure(c, error_of(&err));
         return;
     }
-    conn_reply(c, &(reply){.status = 200, .content_type = "application/json", .body = {ev->text, ev->n_text}});
+    conn_reply(c,
+               &(reply){.status = 200, .content_type = "application/json", .body = {ev->text, ev->n_text}});
 }

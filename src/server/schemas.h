@@ -1,4 +1,5 @@
-/* POST /v1/schemas/check: what would be enforced of a schema, without generating. Owner: the loop's thread. */
+/* POST /v1/schemas/check: what would be enforced of a schema, without generating. Owner:
+ * the loop's thread. */
 #ifndef SERVER_SCHEMAS_H
 #define SERVER_SCHEMAS_H
 

@@ -18,8 +18,8 @@
 
 /* ---- opening and closing ---- */
 
-/* The served name: that of the model's file, with its suffix, as for llama-server; for a directory or a built-in model the model's own, or
- * its path where it has none. */
+/* The served name: that of the model's file, with its suffix, as for llama-server; for a
+ * directory or a built-in model the model's own, or its path where it has none. */
 static const char *name_of_model(const quire_engine *e, const server_options *o) {
     const quire_info *info = quire_engine_info(e);
     struct stat file;
@@ -73,7 +73,9 @@ static quire_err open_parts(server *s, quire_error *err) {
 
 static void *run_thread(void *arg) {
     loop *l = arg;
-    thread_set_slice(LOOP_SLICE_US); /* what a step has made is sent before the next is over, though all processors compute */
+    /* what a step has made is sent before the next is over, though all processors
+     * compute */
+    thread_set_slice(LOOP_SLICE_US);
     l->failure = loop_run(l);
     return NULL;
 }
@@ -81,7 +83,9 @@ static void *run_thread(void *arg) {
 static quire_err start_waiting(server *s, quire_error *err) {
     int failure = pthread_create(&s->loops[0].thread, NULL, run_thread, &s->loops[0]);
     s->is_waiting = failure == 0;
-    return failure == 0 ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "server: a thread can't be started: %s", strerror(failure));
+    return failure == 0 ? QUIRE_OK
+                        : err_set(err, QUIRE_NO_MEMORY, -1, "server: a thread can't be started: %s",
+                                  strerror(failure));
 }
 
 static void stop_waiting(server *s) {
@@ -102,7 +106,8 @@ quire_err server_open(quire_engine *e, const server_options *o, server **out, qu
     TRY(server_options_check(o, err));
     server *s = mem_new(1, sizeof(*s));
     TRY(mem_check_for(s, "a server", err));
-    *s = (server){.options = *o, .handler = &routes_while_loading, .listen_fd = -1, .started_s = clock_unix_s()};
+    *s = (server){
+        .options = *o, .handler = &routes_while_loading, .listen_fd = -1, .started_s = clock_unix_s()};
     if (body_room_open(&s->bodies, o->max_bodies_bytes, ring_loops, s) != QUIRE_OK) {
         mem_free(s);
         return err_set(err, QUIRE_NO_MEMORY, -1, "server: out of memory");
@@ -244,7 +249,10 @@ static LOOP_CALLBACK(on_other_signal) {
 static const struct {
     int number;
     event_callback_fn run;
-} caught[] = {{SIGINT, on_stop_signal}, {SIGTERM, on_term_signal}, {SIGHUP, on_reload_signal}, {SIGUSR1, on_other_signal}};
+} caught[] = {{SIGINT, on_stop_signal},
+              {SIGTERM, on_term_signal},
+              {SIGHUP, on_reload_signal},
+              {SIGUSR1, on_other_signal}};
 
 enum { N_CAUGHT = sizeof caught / sizeof *caught };
 
@@ -265,7 +273,8 @@ static bool catch_signals(server *s, struct event *events[N_CAUGHT]) {
 static void warn_if_open(const server *s) {
     if (!s->on_loopback && !auth_required(s->keys)) {
         log_line(LOG_WARN,
-                 "anybody who reaches %s can use the model: --host opens it to other machines and no key is set; set --api-key or "
+                 "anybody who reaches %s can use the model: --host opens it to other machines and no key is "
+                 "set; set --api-key or "
                  "--api-key-file",
                  s->url);
     }

@@ -1,10 +1,13 @@
 /* The HTTP server: OpenAI's API over an open engine.
  *
- *   server_options_init -> server_open -> server_serve (returns after server_stop or a signal) -> server_close
- *   while the engine is not there yet: server_open without one -> .. -> server_run, or server_attach and on as above
+ *   server_options_init -> server_open -> server_serve (returns after server_stop or a
+ *   signal) -> server_close
+ *   while the engine is not there yet: server_open without one -> .. -> server_run, or
+ *   server_attach and on as above
  *
- * There is a fixed number of loop threads, each with its own connections and its own quire_queue. A loop never blocks and never tokenises.
- * Strings in the options are borrowed until server_close. The engine must outlive the server. */
+ * There is a fixed number of loop threads, each with its own connections and its own
+ * quire_queue. A loop never blocks and never tokenises. Strings in the options are
+ * borrowed until server_close. The engine must outlive the server. */
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 
@@ -15,26 +18,32 @@
 
 typedef struct server server;
 
-/* Binds and listens. e NULL: the model is being loaded, and a thread answers every request 503 until server_attach. On failure *out is NULL
- * and err names the remedy: INVALID (an option), IO (the address), BAD_FILE (the keys). */
+/* Binds and listens. e NULL: the model is being loaded, and a thread answers every
+ * request 503 until server_attach. On failure *out is NULL and err names the remedy:
+ * INVALID (an option), IO (the address), BAD_FILE (the keys). */
 quire_err server_open(quire_engine *e, const server_options *o, server **out, quire_error *err);
-/* Gives the engine to a server that was opened without one; its connections stay. On failure s can only be closed. */
+/* Gives the engine to a server that was opened without one; its connections stay. On
+ * failure s can only be closed. */
 quire_err server_attach(server *s, quire_engine *e, quire_error *err);
 /* How many keys there are, without the operator's. */
 int64_t server_count_keys(const server *s);
 /* The real port. */
 int32_t server_port(const server *s);
-/* Serves on this thread and n_loops - 1 others until server_stop. Running requests may then finish until shutdown_deadline_us. */
+/* Serves on this thread and n_loops - 1 others until server_stop. Running requests may
+ * then finish until shutdown_deadline_us. */
 quire_err server_serve(server *s, quire_error *err);
-/* Makes server_serve return; a second call cancels running requests. Any thread, and signal handlers. */
+/* Makes server_serve return; a second call cancels running requests. Any thread, and
+ * signal handlers. */
 void server_stop(server *s);
 /* After server_serve or server_run has returned. NULL is allowed. */
 void server_close(server *s);
 
-/* Attaches the engine to a server that was opened without one, starts the log's thread (base/log.h), logs "listening on URL", serves until
- * SIGINT or SIGTERM, which server_options.drain_delay_us delays. s needs the engine no more then, and is to be closed. A second signal
- * cancels running requests. SIGHUP reads the key file again; if that fails the keys stay unchanged. SIGUSR1 does nothing. Warns where other
- * machines can connect and no key is needed. */
+/* Attaches the engine to a server that was opened without one, starts the log's thread
+ * (base/log.h), logs "listening on URL", serves until SIGINT or SIGTERM, which
+ * server_options.drain_delay_us delays. s needs the engine no more then, and is to be
+ * closed. A second signal cancels running requests. SIGHUP reads the key file again; if
+ * that fails the keys stay unchanged. SIGUSR1 does nothing. Warns where other machines
+ * can connect and no key is needed. */
 quire_err server_run(server *s, quire_engine *e, quire_error *err);
 
 #endif

@@ -8,37 +8,40 @@
 
 const flag flags_listen[] = {
     {"--host", "NAME", "address to listen on, or unix:PATH", FLAG_TEXT, AT(host), .text = "127.0.0.1"},
-    {"--port", "N", "port to listen on; 0: any free one", FLAG_COUNT, AT(port), .minimum = 0, .maximum = 65535, .number = 8000},
+    {"--port", "N", "port to listen on; 0: any free one", FLAG_COUNT, AT(port), .minimum = 0,
+     .maximum = 65535, .number = 8000},
     {0},
 };
 const flag flags_keys[] = {
     {"--api-key-file", "FILE", "keys, one tenant:key a line", FLAG_TEXT, AT(api_key_file)},
-    {"--operator-key", "KEY", "the key that shows what KV pages hold (/pool) and may drop them", FLAG_TEXT, AT(operator_key),
-     .secret = true},
+    {"--operator-key", "KEY", "the key that shows what KV pages hold (/pool) and may drop them", FLAG_TEXT,
+     AT(operator_key), .secret = true},
     {0},
 };
 const flag flags_origins[] = {
-    {"--allow-origin", "ORIGIN", "web pages that may use the API: * or one origin; without: none", FLAG_TEXT, AT(allow_origin)},
-    {"--allowed-hosts", "NAMES", "without keys: names with dots by which clients may call the server", FLAG_TEXT, AT(allowed_hosts),
-     .rare = true},
+    {"--allow-origin", "ORIGIN", "web pages that may use the API: * or one origin; without: none", FLAG_TEXT,
+     AT(allow_origin)},
+    {"--allowed-hosts", "NAMES", "without keys: names with dots by which clients may call the server",
+     FLAG_TEXT, AT(allowed_hosts), .rare = true},
     {0},
 };
 const flag flags_server_limits[] = {
-    {"--disable-log-requests --no-log-requests --no-enable-log-requests", NULL, "no line in the log for each request", FLAG_SWITCH,
-     AT(no_request_log), .rare = true},
-    {"--max-connections", "N", "connections beyond this number are answered 503", FLAG_COUNT, AT(max_connections), .minimum = 1,
-     .maximum = 1000000, .number = 1024, .rare = true},
-    {"--drain-s", "S", "seconds that running requests have to finish after SIGTERM", FLAG_SECONDS, AT(shutdown_deadline_us), .minimum = 0,
-     .maximum = 1e6, .number = 10 * SECOND, .rare = true},
-    {"--drain-delay-s", "S", "seconds between SIGTERM, when /ready turns to 503, and the drain", FLAG_SECONDS, AT(drain_delay_us),
-     .minimum = 0, .maximum = 1e6, .rare = true},
-    {"--server-threads --threads-http", "N", "threads that speak HTTP", FLAG_COUNT, AT(n_loops), .minimum = 1, .maximum = 256, .number = 1,
-     .rare = true},
-    {"--header-timeout", "S", "seconds that the header of a request may take", FLAG_SECONDS, AT(header_deadline_us), .minimum = 0.01,
-     .maximum = 1e6, .number = 10 * SECOND, .rare = true},
-    {"--body-timeout", "S", "seconds that the body of a request may take", FLAG_SECONDS, AT(body_deadline_us), .minimum = 0.01,
-     .maximum = 1e6, .number = 60 * SECOND, .rare = true},
-    {"--body-min-rate", "BYTES", "least bytes per second of a body over 64 KB, over any 5 s, else 408; 0: any", FLAG_BYTES,
+    {"--disable-log-requests --no-log-requests --no-enable-log-requests", NULL,
+     "no line in the log for each request", FLAG_SWITCH, AT(no_request_log), .rare = true},
+    {"--max-connections", "N", "connections beyond this number are answered 503", FLAG_COUNT,
+     AT(max_connections), .minimum = 1, .maximum = 1000000, .number = 1024, .rare = true},
+    {"--drain-s", "S", "seconds that running requests have to finish after SIGTERM", FLAG_SECONDS,
+     AT(shutdown_deadline_us), .minimum = 0, .maximum = 1e6, .number = 10 * SECOND, .rare = true},
+    {"--drain-delay-s", "S", "seconds between SIGTERM, when /ready turns to 503, and the drain", FLAG_SECONDS,
+     AT(drain_delay_us), .minimum = 0, .maximum = 1e6, .rare = true},
+    {"--server-threads --threads-http", "N", "threads that speak HTTP", FLAG_COUNT, AT(n_loops), .minimum = 1,
+     .maximum = 256, .number = 1, .rare = true},
+    {"--header-timeout", "S", "seconds that the header of a request may take", FLAG_SECONDS,
+     AT(header_deadline_us), .minimum = 0.01, .maximum = 1e6, .number = 10 * SECOND, .rare = true},
+    {"--body-timeout", "S", "seconds that the body of a request may take", FLAG_SECONDS, AT(body_deadline_us),
+     .minimum = 0.01, .maximum = 1e6, .number = 60 * SECOND, .rare = true},
+    {"--body-min-rate", "BYTES",
+     "least bytes per second of a body over 64 KB, over any 5 s, else 408; 0: any", FLAG_BYTES,
      AT(body_least_rate), .number = 65536, .rare = true},
     {0},
 };
@@ -62,7 +65,8 @@ void server_options_init(server_options *o) {
 quire_err server_options_check(const server_options *o, quire_error *err) {
     TRY(flags_check(groups, o, err));
     if (o->max_header_bytes < 256 || o->max_header_bytes > MAX_HEADER_BYTES) {
-        return err_set(err, QUIRE_INVALID, -1, "header limit of %zu bytes: must be from 256 to %d", o->max_header_bytes, MAX_HEADER_BYTES);
+        return err_set(err, QUIRE_INVALID, -1, "header limit of %zu bytes: must be from 256 to %d",
+                       o->max_header_bytes, MAX_HEADER_BYTES);
     }
     return QUIRE_OK;
 }

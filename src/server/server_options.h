@@ -1,4 +1,5 @@
-/* Options of the server: where it listens, who may ask, and its limits. Strings are borrowed until server_close. */
+/* Options of the server: where it listens, who may ask, and its limits. Strings are
+ * borrowed until server_close. */
 #ifndef SERVER_SERVER_OPTIONS_H
 #define SERVER_SERVER_OPTIONS_H
 
@@ -9,40 +10,59 @@
 #include "options/flag.h"
 #include "quire_err.h"
 
-#define SERVER_MAX_SURPLUS 64 /* connections over the limit that may read their response; more are closed at once */
+/* connections over the limit that may read their response; more are closed at once */
+#define SERVER_MAX_SURPLUS 64
 
 typedef struct server_options {
-    const char *host;              /* a name, an address, or unix: and the path of a socket file */
-    int32_t port;                  /* 0: any free one */
-    const char *const *served_model_names; /* the first is the one in responses; none: the model file's name, else the model's own */
+    const char *host; /* a name, an address, or unix: and the path of a socket file */
+    int32_t port;     /* 0: any free one */
+    /* the first is the one in responses; none: the model file's name, else the model's
+     * own */
+    const char *const *served_model_names;
     int32_t n_served_model_names;
-    const char *const *api_keys;   /* with none here and no file, requests need no key */
+    const char *const *api_keys; /* with none here and no file, requests need no key */
     int32_t n_api_keys;
-    const char *api_key_file;      /* lines tenant:key; NULL: none */
-    const char *operator_key;      /* gives access to the internals; NULL: nobody has it, or, without any keys, clients on this machine */
-    const char *allow_origin;      /* origin whose web pages may send requests: "*" or one origin; NULL: none */
-    /* without keys: names with dots by which clients may address this server, "a.example,b.example"; NULL: host alone */
+    const char *api_key_file; /* lines tenant:key; NULL: none */
+    /* gives access to the internals; NULL: nobody has it, or, without any keys, clients
+     * on this machine */
+    const char *operator_key;
+    /* origin whose web pages may send requests: "*" or one origin; NULL: none */
+    const char *allow_origin;
+    /* without keys: names with dots by which clients may address this server,
+     * "a.example,b.example"; NULL: host alone */
     const char *allowed_hosts;
-    int64_t drain_delay_us;        /* from SIGTERM to the drain: /ready says 503 already, and requests are served */
-    bool no_request_log;           /* no line in the log for each request */
-    int32_t n_loops;               /* loop threads */
-    int32_t max_connections;       /* more get status 503 */
-    size_t max_header_bytes;       /* of one request; more gets 431; at most 65,536 */
-    size_t max_body_bytes;         /* of one request; more gets 413 */
-    size_t max_bodies_bytes;       /* of all large bodies together, until their first token; further ones wait (body_room.h) */
-    size_t max_output_bytes;       /* unsent in a connection's buffer; while it is full nothing more is written */
-    /* unread bytes of all responses of a loop; past it the connections that have read nothing for longest are closed */
+    /* from SIGTERM to the drain: /ready says 503 already, and requests are served */
+    int64_t drain_delay_us;
+    bool no_request_log;     /* no line in the log for each request */
+    int32_t n_loops;         /* loop threads */
+    int32_t max_connections; /* more get status 503 */
+    size_t max_header_bytes; /* of one request; more gets 431; at most 65,536 */
+    size_t max_body_bytes;   /* of one request; more gets 413 */
+    /* of all large bodies together, until their first token; further ones wait
+     * (body_room.h) */
+    size_t max_bodies_bytes;
+    /* unsent in a connection's buffer; while it is full nothing more is written */
+    size_t max_output_bytes;
+    /* unread bytes of all responses of a loop; past it the connections that have read
+     * nothing for longest are closed */
     size_t max_unread_bytes;
-    int64_t header_deadline_us;    /* from a request's first byte (or the connection's opening) to the end of its header */
-    int64_t body_deadline_us;      /* from there to the end of its body */
-    int64_t body_least_rate;       /* bytes a second that a large body brings, over each body_pace_us, or gets 408; 0: any */
+    /* from a request's first byte (or the connection's opening) to the end of its
+     * header */
+    int64_t header_deadline_us;
+    int64_t body_deadline_us; /* from there to the end of its body */
+    /* bytes a second that a large body brings, over each body_pace_us, or gets 408; 0:
+     * any */
+    int64_t body_least_rate;
     int64_t body_pace_us;
-    int64_t idle_deadline_us;      /* a connection between requests */
-    int64_t write_deadline_us;     /* the longest time in which the client reads none of the waiting output; then the response is cut */
-    int64_t shutdown_deadline_us;  /* from server_stop until running requests are cancelled */
+    int64_t idle_deadline_us; /* a connection between requests */
+    /* the longest time in which the client reads none of the waiting output; then the
+     * response is cut */
+    int64_t write_deadline_us;
+    int64_t shutdown_deadline_us; /* from server_stop until running requests are cancelled */
 } server_options;
 
-/* The options that a user may set, in groups as commands list them; each ends with a flag without names. */
+/* The options that a user may set, in groups as commands list them; each ends with a flag
+ * without names. */
 extern const flag flags_listen[], flags_keys[], flags_origins[], flags_server_limits[];
 
 /* Sets the defaults. */

@@ -10,9 +10,12 @@
 /* The commands. */
 static const order_kind fork_kind, rollback_kind, steer_kind;
 
-/* Limits of a command, which a loop's thread parses: as many ids as a long context has, in milliseconds. */
-static const json_limits limits = {
-    .max_depth = 64, .max_values = (size_t)1 << 18, .max_containers = (size_t)1 << 12, .max_names = (size_t)1 << 12};
+/* Limits of a command, which a loop's thread parses: as many ids as a long context has,
+ * in milliseconds. */
+static const json_limits limits = {.max_depth = 64,
+                                   .max_values = (size_t)1 << 18,
+                                   .max_containers = (size_t)1 << 12,
+                                   .max_names = (size_t)1 << 12};
 
 /* ---- sending an order ---- */
 
@@ -41,14 +44,16 @@ static quire_err take_ids(loop_order *o, const json_value *v, quire_error *err) 
         valid = value >= 0 && value <= INT32_MAX;
         o->ids[i] = (int32_t)value;
     }
-    return valid ? QUIRE_OK : err_set_param(err, QUIRE_BAD_REQUEST, "tokens", "tokens must be an array of token ids");
+    return valid ? QUIRE_OK
+                 : err_set_param(err, QUIRE_BAD_REQUEST, "tokens", "tokens must be an array of token ids");
 }
 
 /* Reads the replacement of the tail: a text or ids. */
 static quire_err take_tail(loop_order *o, quire_error *err) {
     const json_value *text = json_get(o->body, "text"), *ids = json_get(o->body, "tokens");
     if ((text == NULL) == (ids == NULL)) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "text", "give the new tail as text or as tokens, one of the two");
+        return err_set_param(err, QUIRE_BAD_REQUEST, "text",
+                             "give the new tail as text or as tokens, one of the two");
     }
     if (ids != NULL) {
         return take_ids(o, ids, err);
@@ -61,7 +66,8 @@ static quire_err take_tail(loop_order *o, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Writes the members that are fields of a request, as a JSON object in *out; nothing where there are none. */
+/* Writes the members that are fields of a request, as a JSON object in *out; nothing
+ * where there are none. */
 static quire_err write_fields(const json_value *body, strbuf *out) {
     static const char *const own[] = {"index", "position", "text", "tokens"};
     json_out o = {.to = out};
@@ -82,16 +88,22 @@ static quire_err write_fields(const json_value *body, strbuf *out) {
     return o.err;
 }
 
-/* Refuses members that only steer accepts, because they have no meaning for the other commands. */
+/* Refuses members that only steer accepts, because they have no meaning for the other
+ * commands. */
 static quire_err refuse_tail(const loop_order *o, quire_error *err) {
-    const char *given = json_get(o->body, "text") != NULL ? "text" : json_get(o->body, "tokens") != NULL ? "tokens" : NULL;
-    return given == NULL ? QUIRE_OK : err_set_param(err, QUIRE_BAD_REQUEST, given, "%s is given; only a steer takes a new tail", given);
+    const char *given = json_get(o->body, "text") != NULL     ? "text"
+                        : json_get(o->body, "tokens") != NULL ? "tokens"
+                                                              : NULL;
+    return given == NULL ? QUIRE_OK
+                         : err_set_param(err, QUIRE_BAD_REQUEST, given,
+                                         "%s is given; only a steer takes a new tail", given);
 }
 
 static quire_err read_order(loop_order *o, const char *text, size_t n, quire_error *err) {
     json_fault fault;
     if (json_read((str){text, n}, &limits, JSON_WIDE_KEPT, &o->body, &fault) != QUIRE_OK) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body is not valid JSON at byte %zu: %s", fault.at, fault.what);
+        return err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body is not valid JSON at byte %zu: %s",
+                             fault.at, fault.what);
     }
     if (!json_is(o->body, JSON_KIND_OBJECT)) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body must be a JSON object");
@@ -101,7 +113,8 @@ static quire_err read_order(loop_order *o, const char *text, size_t n, quire_err
         return err->code;
     }
     if (o->kind == &rollback_kind && o->position == QUIRE_HERE) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "position", "position is missing; it counts tokens from the start of the prompt");
+        return err_set_param(err, QUIRE_BAD_REQUEST, "position",
+                             "position is missing; it counts tokens from the start of the prompt");
     }
     TRY(o->kind == &steer_kind ? take_tail(o, err) : refuse_tail(o, err));
     quire_err e = write_fields(o->body, &o->fields);
@@ -141,12 +154,16 @@ void streams_post(conn *c) {
     const strbuf *body = &c->request.body;
     if (!read_path(c, o)) {
         order_drop(o);
-        conn_reply_error(c, 404, NULL, "a command to a stream is POST /v1/streams/ID/fork, /v1/streams/ID/rollback or /v1/streams/ID/steer",
+        conn_reply_error(c, 404, NULL,
+                         "a command to a stream is POST /v1/streams/ID/fork, /v1/streams/ID/rollback or "
+                         "/v1/streams/ID/steer",
                          NULL);
         return;
     }
     quire_err e = read_order(o, body->n > 0 ? body->p : "", body->n, &err);
-    e = e == QUIRE_OK && o->to == NULL ? err_set(&err, QUIRE_NOT_FOUND, -1, "there is no running stream of this id") : e;
+    e = e == QUIRE_OK && o->to == NULL
+            ? err_set(&err, QUIRE_NOT_FOUND, -1, "there is no running stream of this id")
+            : e;
     if (e != QUIRE_OK) {
         order_drop(o);
         conn_reply_failure(c, error_of(&err));
@@ -162,7 +179,8 @@ static response *find(const loop *l, const loop_order *o) {
     for (const conn *c = l->conns; c != NULL; c = c->next) {
         response *a = response_of(c);
         if (a != NULL && a->started && strcmp(a->id, o->id) == 0) {
-            bool same = c->has_tenant == o->has_tenant && (!o->has_tenant || strcmp(c->tenant, o->tenant) == 0);
+            bool same =
+                c->has_tenant == o->has_tenant && (!o->has_tenant || strcmp(c->tenant, o->tenant) == 0);
             return same ? a : NULL;
         }
     }
@@ -183,7 +201,8 @@ static void run_order(loop *l, loop_order *o) {
     } else if (o->kind == &fork_kind) {
         e = run_fork(o, a);
     } else if (conn_unsent(a->conn) >= l->server->options.max_output_bytes) {
-        e = err_set(&o->err, QUIRE_BUSY, -1, "the stream's client is behind with reading; try again when it has read");
+        e = err_set(&o->err, QUIRE_BUSY, -1,
+                    "the stream's client is behind with reading; try again when it has read");
     } else if (o->kind == &rollback_kind) {
         e = quire_stream_rollback(a->stream, o->index, o->position, o->fields.p, o->fields.n, &o->err);
     } else {

@@ -50,9 +50,11 @@ const foreign_path foreign_paths[] = {
     {"/v1/messages", "Anthropic's Messages API", "use /v1/chat/completions until /v1/messages is here"},
     {"/v1/complete", "Anthropic's Completions API", "use /v1/completions"},
     {"/v1/embeddings", "embeddings over HTTP", "use `quire run MODEL --embed` until /v1/embeddings is here"},
-    {"/v1/rerank", "reranking over HTTP", "use `quire run MODEL --embed --text-pair` until /v1/rerank is here"},
+    {"/v1/rerank", "reranking over HTTP",
+     "use `quire run MODEL --embed --text-pair` until /v1/rerank is here"},
     {"/v1/score", "scoring over HTTP", "use `quire run MODEL --embed --text-pair` until /v1/score is here"},
-    {"/v1/batches", "OpenAI's Batch API", "use `quire run MODEL --prompts FILE`, which reads its batch files"},
+    {"/v1/batches", "OpenAI's Batch API",
+     "use `quire run MODEL --prompts FILE`, which reads its batch files"},
     {"/v1/files", "OpenAI's Files API", "use `quire run MODEL --prompts FILE` for batch files"},
     {"/v1/audio", "sound", "this server generates text only"},
     {"/v1/images", "the making of images", "this server generates text only"},
@@ -92,7 +94,8 @@ static const foreign_path *find_foreign(str path) {
 
 /* ---- the path that was meant ---- */
 
-/* A path as it is usually written: lower case, single slashes, none at the end. Returns its length; 0: it is too long. */
+/* A path as it is usually written: lower case, single slashes, none at the end. Returns
+ * its length; 0: it is too long. */
 static size_t normalise(str path, char out[MAX_HINT_BYTES]) {
     size_t n = 0;
     for (size_t i = 0; i < path.n; i++) {
@@ -137,7 +140,8 @@ static bool find_meant(str asked, path_at known, meant *out) {
     path_end end;
     for (size_t i = 0; i < asked.n; i++) {
         bool is_end = take_end(asked, i, &end);
-        bool is_route = is_end && path_is_known(known, end.text), lacks_base = is_end && !is_route && path_is_known(known, end.with_base);
+        bool is_route = is_end && path_is_known(known, end.text),
+             lacks_base = is_end && !is_route && path_is_known(known, end.with_base);
         if (is_route || lacks_base) {
             *out = (meant){.before = {asked.p, i}, .path = end.text, .lacks_base = lacks_base};
             return true;
@@ -146,7 +150,8 @@ static bool find_meant(str asked, path_at known, meant *out) {
     return false;
 }
 
-/* Finds the longest end of at most n ends of the path that is another API's, perhaps behind "/v1". */
+/* Finds the longest end of at most n ends of the path that is another API's, perhaps
+ * behind "/v1". */
 static const foreign_path *find_foreign_end(str asked, size_t n) {
     const foreign_path *found = NULL;
     path_end end;
@@ -180,9 +185,13 @@ static void advise(const meant *m, char *out, size_t size) {
     } else if (!is_below_base) {
         snprintf(out, size, ", without %s before it", before);
     } else if (is_bases(m->before)) {
-        snprintf(out, size, ": " BASE " comes twice; the client's base URL must end in one " BASE ", or in none where the client adds it");
+        snprintf(out, size,
+                 ": " BASE " comes twice; the client's base URL must end in one " BASE
+                 ", or in none where the client adds it");
     } else {
-        snprintf(out, size, ": the client's base URL must end in " BASE " right after host and port, without %s", before);
+        snprintf(out, size,
+                 ": the client's base URL must end in " BASE " right after host and port, without %s",
+                 before);
     }
 }
 
@@ -192,7 +201,8 @@ static size_t list_below(str folder, path_at known, char *out, size_t size) {
     const char *path;
     for (size_t i = 0; (path = known(i)) != NULL; i++) {
         size_t length = strlen(path), comma = n > 0 ? 2 : 0;
-        bool is_below = length > folder.n + 1 && memcmp(path, folder.p, folder.n) == 0 && path[folder.n] == '/';
+        bool is_below =
+            length > folder.n + 1 && memcmp(path, folder.p, folder.n) == 0 && path[folder.n] == '/';
         if (folder.n > 0 && is_below && path[length - 1] != '/' && n + length + 3 < size) {
             memcpy(out + n, ", ", comma);
             memcpy(out + n + comma, path, length + 1);
@@ -216,7 +226,8 @@ void unknown_path_explain(const char *method, str path, path_at known, quire_err
     }
     foreign = foreign == NULL && !is_found && near.best.n == 0 ? find_foreign_end(asked, asked.n) : foreign;
     if (foreign != NULL) {
-        err_set(err, QUIRE_NOT_FOUND, -1, "%s %s: %s is not served here; %s", method, shown, foreign->what, foreign->instead);
+        err_set(err, QUIRE_NOT_FOUND, -1, "%s %s: %s is not served here; %s", method, shown, foreign->what,
+                foreign->instead);
         return;
     }
     if (is_found) {
@@ -230,5 +241,6 @@ void unknown_path_explain(const char *method, str path, path_at known, quire_err
     } else {
         snprintf(hint, sizeof hint, "GET / says which there are");
     }
-    err_set(err, QUIRE_NOT_FOUND, -1, "%s %s: there is no such path; %s%s", method, shown, hint, is_found ? advice : "");
+    err_set(err, QUIRE_NOT_FOUND, -1, "%s %s: there is no such path; %s%s", method, shown, hint,
+            is_found ? advice : "");
 }

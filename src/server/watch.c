@@ -89,7 +89,8 @@ static void write_text(const void *context, const int32_t *tokens, int32_t n, js
     quire_free(text);
 }
 
-/* The operator sees everything; without keys everyone sees everything except texts; a tenant sees its own. */
+/* The operator sees everything; without keys everyone sees everything except texts; a
+ * tenant sees its own. */
 static pool_viewer viewer_of(const conn *c, const pool_text *text) {
     const server *s = c->loop->server;
     return (pool_viewer){.key = s->pool_key,
@@ -97,7 +98,8 @@ static pool_viewer viewer_of(const conn *c, const pool_text *text) {
                          .owner = c->is_operator || !c->has_tenant ? NULL : c->tenant};
 }
 
-/* The state as `who` may see it; a state that several watchers may see is written once. */
+/* The state as `who` may see it; a state that several watchers may see is written
+ * once. */
 static str state_text(loop *l, const quire_kv_view *v, const pool_viewer *who) {
     watch *h = l->watch;
     strbuf *b = who->owner != NULL ? &h->own : &h->text[who->text != NULL];
@@ -188,11 +190,13 @@ static LOOP_CALLBACK(on_view) {
     }
 }
 
-/* Sends a comment to watchers that have received nothing for long, so that proxies keep the connection open. */
+/* Sends a comment to watchers that have received nothing for long, so that proxies keep
+ * the connection open. */
 static void beat(watch *h, int64_t now_us) {
     for (watcher *w = h->first, *next; w != NULL; w = next) {
         next = w->next;
-        if (w->kind == WATCH_STREAM && w->started && now_us - w->spoke_us > BEAT_US && conn_unsent(w->conn) == 0) {
+        if (w->kind == WATCH_STREAM && w->started && now_us - w->spoke_us > BEAT_US &&
+            conn_unsent(w->conn) == 0) {
             w->spoke_us = now_us;
             conn_stream_add(w->conn, str_of(":\n\n"));
         }
@@ -273,16 +277,20 @@ static void end_stream(conn *c, const api_error *why) {
     conn_stream_end(c);
 }
 
-static const pending_kind stream_pending = {.close = close_watcher, .end = end_stream, .ends_at_drain = true, .is_endless = true};
+static const pending_kind stream_pending = {
+    .close = close_watcher, .end = end_stream, .ends_at_drain = true, .is_endless = true};
 static const pending_kind reply_pending = {.close = close_watcher, .ends_at_drain = true};
 
-/* Adds a watcher and schedules a state for it. False on a failure: c has its response then. A stream waits for its turn, so that opening
- * and closing streams costs the engine no more than one stream. */
+/* Adds a watcher and schedules a state for it. False on a failure: c has its response
+ * then. A stream waits for its turn, so that opening and closing streams costs the engine
+ * no more than one stream. */
 static bool add(conn *c, watch_kind kind, int32_t page) {
     loop *l = c->loop;
     watch *h = l->watch;
     if (h->n == WATCH_MAX) {
-        conn_reply_error(c, 503, NULL, "as many look at the pool already as this server lets; close one of them", "Retry-After: 5\r\n");
+        conn_reply_error(c, 503, NULL,
+                         "as many look at the pool already as this server lets; close one of them",
+                         "Retry-After: 5\r\n");
         return false;
     }
     watcher *w = open_view(l) == QUIRE_OK ? mem_new(1, sizeof *w) : NULL;

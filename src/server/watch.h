@@ -1,10 +1,13 @@
-/* Watchers: clients that read the state of the pool's pages over HTTP, by GET /debug/pool (server-sent events), /debug/pool/state and
- * /debug/pool/pages/N.
+/* Watchers: clients that read the state of the pool's pages over HTTP, by GET /debug/pool
+ * (server-sent events), /debug/pool/state and /debug/pool/pages/N.
  *
- * A loop with watchers has one quire_pool_view. It requests a state when a new watcher comes, and at most 5 times a second when the
- * engine's counters have changed. Each state is written once and sent to all. A watcher that has not read the last state skips the next
- * one; one that reads nothing at all is closed by its connection's deadline. The time between two states grows with the time that writing
- * one takes, so that a huge pool takes at most a twentieth of the loop. Owner: the loop's thread; a watcher belongs to its connection. */
+ * A loop with watchers has one quire_pool_view. It requests a state when a new watcher
+ * comes, and at most 5 times a second when the engine's counters have changed. Each state
+ * is written once and sent to all. A watcher that has not read the last state skips the
+ * next one; one that reads nothing at all is closed by its connection's deadline. The
+ * time between two states grows with the time that writing one takes, so that a huge pool
+ * takes at most a twentieth of the loop. Owner: the loop's thread; a watcher belongs to
+ * its connection. */
 #ifndef SERVER_WATCH_H
 #define SERVER_WATCH_H
 

@@ -6,12 +6,14 @@
 
 /* Writes a token's text as it may be shown. */
 static void show(const vocab *v, const tokenizer *t, answer_end *e) {
-    str text = t != NULL ? tokenizer_piece(t, e->id) : v->tokens != NULL && e->id < v->n_tokens ? v->tokens[e->id] : (str){"", 0};
+    str text = t != NULL                                  ? tokenizer_piece(t, e->id)
+               : v->tokens != NULL && e->id < v->n_tokens ? v->tokens[e->id]
+                                                          : (str){"", 0};
     visible line = {0};
     strbuf shown = {0};
     bool is_cut = text.n > sizeof e->text / 4 * 3;
-    bool ok =
-        visible_add(&line, text.p, is_cut ? sizeof e->text / 2 : text.n, &shown) == QUIRE_OK && visible_end(&line, &shown) == QUIRE_OK;
+    bool ok = visible_add(&line, text.p, is_cut ? sizeof e->text / 2 : text.n, &shown) == QUIRE_OK &&
+              visible_end(&line, &shown) == QUIRE_OK;
     e->text[0] = '\0';
     if (ok && shown.n > 0 && shown.n < sizeof e->text - 3) {
         memcpy(e->text, shown.p, shown.n);
@@ -46,7 +48,8 @@ answer_ends answer_ends_find(const vocab *v, const tokenizer *t, const model_des
     }
     answer_ends ends = {.n = all.n_eos};
     for (int32_t i = 0; i < ends.n; i++) {
-        ends.list[i] = (answer_end){.id = all.eos[i], .reason = reason_of(&told, d, v->source == VOCAB_GGUF, all.eos[i])};
+        ends.list[i] = (answer_end){.id = all.eos[i],
+                                    .reason = reason_of(&told, d, v->source == VOCAB_GGUF, all.eos[i])};
         show(v, t, &ends.list[i]);
     }
     return ends;
@@ -62,7 +65,8 @@ void answer_ends_apply(const answer_ends *ends, model_desc *d) {
 quire_err answer_ends_print(const answer_ends *ends, strbuf *out) {
     for (int32_t i = 0; i < ends->n; i++) {
         const answer_end *e = &ends->list[i];
-        TRY(strbuf_addf(out, "%s%s%s(%d, %s)", i > 0 ? ", " : "", e->text, e->text[0] != '\0' ? " " : "", (int)e->id, e->reason));
+        TRY(strbuf_addf(out, "%s%s%s(%d, %s)", i > 0 ? ", " : "", e->text, e->text[0] != '\0' ? " " : "",
+                        (int)e->id, e->reason));
     }
     return ends->n > 0 ? QUIRE_OK : strbuf_add_str(out, "none");
 }

@@ -4,23 +4,22 @@
 #include "setup/engine_config.h"
 
 /* The assembler includes the files; their paths come from the build. */
-#define PLACE(name, path)                       \
-    __asm__(".section .rodata, \"a\"\n"         \
-            ".balign 64\n"                      \
-            ".global " name "_begin\n"          \
-            ".hidden " name "_begin\n"          \
-            name "_begin:\n"                    \
-            ".incbin \"" path "\"\n"            \
-            ".global " name "_end\n"            \
-            ".hidden " name "_end\n"            \
-            name "_end:\n"                      \
-            ".byte 0\n"                         \
+#define PLACE(name, path)                                                                                    \
+    __asm__(".section .rodata, \"a\"\n"                                                                      \
+            ".balign 64\n"                                                                                   \
+            ".global " name "_begin\n"                                                                       \
+            ".hidden " name "_begin\n" name "_begin:\n"                                                      \
+            ".incbin \"" path "\"\n"                                                                         \
+            ".global " name "_end\n"                                                                         \
+            ".hidden " name "_end\n" name "_end:\n"                                                          \
+            ".byte 0\n"                                                                                      \
             ".previous\n")
 
 PLACE("quire_builtin", QUIRE_BUILTIN_PATH);
 PLACE("quire_builtin_small", QUIRE_BUILTIN_SMALL_PATH);
 
-extern const unsigned char quire_builtin_begin[], quire_builtin_end[], quire_builtin_small_begin[], quire_builtin_small_end[];
+extern const unsigned char quire_builtin_begin[], quire_builtin_end[], quire_builtin_small_begin[],
+    quire_builtin_small_end[];
 
 const void *options_builtin_model(const char *name, size_t *n_bytes) {
     if (strcmp(name, "builtin") == 0) {

@@ -8,8 +8,9 @@
 #include "options/engine_flags.h"
 #include "setup/pool_plan.h"
 
-#define LEAST_SIZE (offsetof(quire_options, model) + sizeof(const char *)) /* a caller's quire_options has a model at least */
-#define MAX_SIZE   4096                                                    /* a larger size is invalid */
+/* a caller's quire_options has a model at least */
+#define LEAST_SIZE (offsetof(quire_options, model) + sizeof(const char *))
+#define MAX_SIZE   4096 /* a larger size is invalid */
 
 /* The defaults: of rows as they say, of other members 0. */
 static quire_options defaults(void) {
@@ -31,7 +32,8 @@ void quire_options_init_sized(quire_options *o, size_t size) {
 quire_err quire_options_set(quire_options *o, const char *name, const char *value, quire_error *err) {
     const flag *f = engine_flag_find(name);
     if (f == NULL || f->offset >= o->size) {
-        return err_set(err, QUIRE_INVALID, -1, "%.40s: no such option; `quire serve --help-all` lists them", name);
+        return err_set(err, QUIRE_INVALID, -1, "%.40s: no such option; `quire serve --help-all` lists them",
+                       name);
     }
     if (value == NULL && !flag_is_switch(f)) {
         return err_set(err, QUIRE_INVALID, -1, "%.40s: needs a value", name);
@@ -47,7 +49,8 @@ quire_err options_open_file(const quire_options *o, model_file **out, quire_erro
     size_t n = 0;
     const void *bytes = options_builtin_model(o->model, &n);
     const model_overrides set = {.hf = o->hf_overrides, .kv = o->override_kv, .quantise = o->quantization};
-    return bytes ? model_file_open_memory_with(bytes, n, o->model, &set, out, err) : model_file_open_with(o->model, &set, out, err);
+    return bytes ? model_file_open_memory_with(bytes, n, o->model, &set, out, err)
+                 : model_file_open_with(o->model, &set, out, err);
 }
 
 quire_err options_compute(const quire_options *o, const model_desc *d, compute_mode *out, quire_error *err) {
@@ -59,8 +62,9 @@ quire_err options_compute(const quire_options *o, const model_desc *d, compute_m
     }
     if (d->is_packed) {
         return err_set(err, QUIRE_INVALID, -1,
-                       "--compute %s: the model is packed for %s; pack it again with this --compute, or leave the flag out", given,
-                       compute_name(d->packed_compute));
+                       "--compute %s: the model is packed for %s; pack it again with this --compute, or "
+                       "leave the flag out",
+                       given, compute_name(d->packed_compute));
     }
     if (is_auto) {
         *out = d->auto_compute;
@@ -68,7 +72,8 @@ quire_err options_compute(const quire_options *o, const model_desc *d, compute_m
     }
     *out = (compute_mode)((int)o->compute - (int)QUIRE_COMPUTE_F32);
     if (d->quantise_to == DTYPE_I8 && *out != COMPUTE_INT8) {
-        return err_set(err, QUIRE_INVALID, -1, "--compute %s: --quantization int8 is computed in int8; leave one of them out", given);
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--compute %s: --quantization int8 is computed in int8; leave one of them out", given);
     }
     return QUIRE_OK;
 }
@@ -78,9 +83,12 @@ kv_types options_kv_types(const quire_options *o, const model_desc *d, compute_m
         [QUIRE_KV_F32] = DTYPE_F32,          [QUIRE_KV_F16] = DTYPE_F16, [QUIRE_KV_BF16] = DTYPE_BF16,
         [QUIRE_KV_FP8_E4M3] = DTYPE_F8_E4M3, [QUIRE_KV_INT8] = DTYPE_I8, [QUIRE_KV_INT4] = DTYPE_I4,
     };
-    const dtype automatic = d->has_fp8_kv ? DTYPE_F8_E4M3 : compute == COMPUTE_F32 || compute == COMPUTE_FP8 ? DTYPE_F32 : DTYPE_BF16;
+    const dtype automatic = d->has_fp8_kv                                      ? DTYPE_F8_E4M3
+                            : compute == COMPUTE_F32 || compute == COMPUTE_FP8 ? DTYPE_F32
+                                                                               : DTYPE_BF16;
     const dtype key = o->kv_dtype == QUIRE_KV_AUTO ? automatic : types[o->kv_dtype];
-    return (kv_types){.key = key, .value = o->kv_dtype_values == QUIRE_KV_AUTO ? key : types[o->kv_dtype_values]};
+    return (kv_types){.key = key,
+                      .value = o->kv_dtype_values == QUIRE_KV_AUTO ? key : types[o->kv_dtype_values]};
 }
 
 quire_err options_max_model_len(const quire_options *o, const model_desc *d, int32_t *out, quire_error *err) {
@@ -89,15 +97,18 @@ quire_err options_max_model_len(const quire_options *o, const model_desc *d, int
         return QUIRE_OK;
     }
     if (o->max_model_len < 2) {
-        return err_set(err, QUIRE_INVALID, -1, "--max-model-len %d: must be at least 2", (int)o->max_model_len);
+        return err_set(err, QUIRE_INVALID, -1, "--max-model-len %d: must be at least 2",
+                       (int)o->max_model_len);
     }
     if (o->max_model_len > d->max_positions && d->blocks.positions) {
-        return err_set(err, QUIRE_INVALID, -1, "--max-model-len %d: the model was made for %d tokens", (int)o->max_model_len,
-                       (int)d->max_positions);
+        return err_set(err, QUIRE_INVALID, -1, "--max-model-len %d: the model was made for %d tokens",
+                       (int)o->max_model_len, (int)d->max_positions);
     }
     if (o->max_model_len > d->max_positions && !desc_scales_by_length(d)) {
-        log_line(LOG_WARN, "--max-model-len %d: the model was made for %d tokens, and what it says behind them may be poor",
-                 (int)o->max_model_len, (int)d->max_positions);
+        log_line(
+            LOG_WARN,
+            "--max-model-len %d: the model was made for %d tokens, and what it says behind them may be poor",
+            (int)o->max_model_len, (int)d->max_positions);
     }
     *out = o->max_model_len;
     return QUIRE_OK;
@@ -105,12 +116,16 @@ quire_err options_max_model_len(const quire_options *o, const model_desc *d, int
 
 int32_t options_max_rows(const quire_options *o, int32_t max_model_len) {
     int64_t rows = o->no_chunked_prefill ? (int64_t)max_model_len + o->max_seqs : 0;
-    return rows <= o->max_batched_tokens ? o->max_batched_tokens : rows < INT32_MAX ? (int32_t)rows : INT32_MAX;
+    return rows <= o->max_batched_tokens ? o->max_batched_tokens
+           : rows < INT32_MAX            ? (int32_t)rows
+                                         : INT32_MAX;
 }
 
-kv_most options_most_pages(const quire_options *o, const model_desc *d, const kv_layout *l, int32_t max_rows) {
-    const engine_options eo = {
-        .max_batched_tokens = max_rows, .prefill_chunk = o->prefill_chunk, .no_chunked_prefill = o->no_chunked_prefill};
+kv_most options_most_pages(const quire_options *o, const model_desc *d, const kv_layout *l,
+                           int32_t max_rows) {
+    const engine_options eo = {.max_batched_tokens = max_rows,
+                               .prefill_chunk = o->prefill_chunk,
+                               .no_chunked_prefill = o->no_chunked_prefill};
     return kv_most_of_layout(l, engine_most_rows(&eo, d));
 }
 
@@ -126,8 +141,10 @@ static quire_err list_formats(bool calls, strbuf *out) {
     }
 }
 
-/* Reads the name of a format: *out is as the template has it for "auto", NULL for "none". */
-static quire_err read_format(const char *option, const char *given, bool calls, const char **out, quire_error *err) {
+/* Reads the name of a format: *out is as the template has it for "auto", NULL for
+ * "none". */
+static quire_err read_format(const char *option, const char *given, bool calls, const char **out,
+                             quire_error *err) {
     const call_format *c = calls ? call_format_named(given) : NULL;
     const reasoning_format *r = calls ? NULL : reasoning_format_named(given);
     if (strcmp(given, "auto") == 0) {
@@ -139,8 +156,9 @@ static quire_err read_format(const char *option, const char *given, bool calls, 
     }
     strbuf names = {0};
     quire_err e = list_formats(calls, &names);
-    e = e != QUIRE_OK ? err_set(err, e, -1, "out of memory")
-                      : err_set(err, QUIRE_INVALID, -1, "%s %.20s: there are auto,none%s", option, given, names.p);
+    e = e != QUIRE_OK
+            ? err_set(err, e, -1, "out of memory")
+            : err_set(err, QUIRE_INVALID, -1, "%s %.20s: there are auto,none%s", option, given, names.p);
     strbuf_deinit(&names);
     return e;
 }
@@ -152,33 +170,35 @@ quire_err options_formats(const quire_options *o, output_formats *out, quire_err
 
 quire_err options_engine(const quire_options *o, engine_options *out, quire_error *err) {
     if (o->preemption_mode == QUIRE_PREEMPTION_SWAP && o->swap_bytes == 0) {
-        return err_set(err, QUIRE_INVALID, -1, "--preemption-mode swap: there is nowhere to swap to; give --swap-space too");
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--preemption-mode swap: there is nowhere to swap to; give --swap-space too");
     }
     /* auto: nothing here tells tenants apart by keys */
     const quire_schedule schedule = o->schedule == QUIRE_SCHEDULE_AUTO ? QUIRE_SCHEDULE_FCFS : o->schedule;
-    *out = (engine_options){.page_tokens = o->page_tokens,
-                            .n_pages = o->n_pages,
-                            .max_model_len = o->max_model_len,
-                            .max_batched_tokens = o->max_batched_tokens,
-                            .max_seqs = o->max_seqs,
-                            .prefill_chunk = o->prefill_chunk,
-                            .no_chunked_prefill = o->no_chunked_prefill,
-                            .no_cascade = o->no_cascade,
-                            .prefix_cache = (prefix_cache)o->prefix_cache,
-                            .eviction = (kv_policy)o->eviction_policy,
-                            .schedule = (admission_policy)((int)schedule - (int)QUIRE_SCHEDULE_FCFS),
-                            .schedule_lambda = o->schedule_lambda,
-                            .preempt = (preempt_mode)o->preemption_mode,
-                            .step_target_us = o->step_target_us,
-                            .swap_bytes = o->swap_bytes,
-                            .audit_path = o->audit,
-                            .tiers = {.host_bytes = o->tier_host_bytes,
-                                      .file_path = o->tier_file,
-                                      .file_bytes = o->tier_file_bytes,
-                                      .redis_url = o->tier_redis,
-                                      .redis_bytes = o->tier_redis_bytes,
-                                      .write = o->tier_write == QUIRE_TIER_WRITE_THROUGH ? TIER_WRITE_THROUGH : TIER_WRITE_EVICT,
-                                      .wait_us = o->tier_wait_us}};
+    *out = (engine_options){
+        .page_tokens = o->page_tokens,
+        .n_pages = o->n_pages,
+        .max_model_len = o->max_model_len,
+        .max_batched_tokens = o->max_batched_tokens,
+        .max_seqs = o->max_seqs,
+        .prefill_chunk = o->prefill_chunk,
+        .no_chunked_prefill = o->no_chunked_prefill,
+        .no_cascade = o->no_cascade,
+        .prefix_cache = (prefix_cache)o->prefix_cache,
+        .eviction = (kv_policy)o->eviction_policy,
+        .schedule = (admission_policy)((int)schedule - (int)QUIRE_SCHEDULE_FCFS),
+        .schedule_lambda = o->schedule_lambda,
+        .preempt = (preempt_mode)o->preemption_mode,
+        .step_target_us = o->step_target_us,
+        .swap_bytes = o->swap_bytes,
+        .audit_path = o->audit,
+        .tiers = {.host_bytes = o->tier_host_bytes,
+                  .file_path = o->tier_file,
+                  .file_bytes = o->tier_file_bytes,
+                  .redis_url = o->tier_redis,
+                  .redis_bytes = o->tier_redis_bytes,
+                  .write = o->tier_write == QUIRE_TIER_WRITE_THROUGH ? TIER_WRITE_THROUGH : TIER_WRITE_EVICT,
+                  .wait_us = o->tier_wait_us}};
     return QUIRE_OK;
 }
 
@@ -190,7 +210,9 @@ bool options_tiers_last(const quire_options *o) {
 static quire_err check(const quire_options *o, quire_error *err) {
     TRY(flags_check(engine_flags, o, err));
     if ((o->tier_host_bytes > 0 || options_tiers_last(o)) && o->prefix_cache == QUIRE_PREFIX_CACHE_NONE) {
-        return err_set(err, QUIRE_INVALID, -1, "--kv-tier-*: tiers keep what leaves the prefix cache, which --prefix-cache none turns off");
+        return err_set(
+            err, QUIRE_INVALID, -1,
+            "--kv-tier-*: tiers keep what leaves the prefix cache, which --prefix-cache none turns off");
     }
     engine_options policies;
     return options_engine(o, &policies, err);
@@ -199,15 +221,17 @@ static quire_err check(const quire_options *o, quire_error *err) {
 quire_err options_read(const quire_options *given, quire_options *out, quire_error *err) {
     size_t size = given->size;
     if (size < LEAST_SIZE || size > MAX_SIZE || size % _Alignof(quire_options) != 0) {
-        return err_set(err, QUIRE_INVALID, -1, "quire_options.size is %zu; quire_options_init sets it (%zu in this version)", size,
+        return err_set(err, QUIRE_INVALID, -1,
+                       "quire_options.size is %zu; quire_options_init sets it (%zu in this version)", size,
                        sizeof *out);
     }
     for (size_t i = sizeof *out; i < size; i++) {
         if (((const unsigned char *)given)[i] != 0) {
-            return err_set(err, QUIRE_INVALID, -1,
-                           "quire_options has %zu bytes, and byte %zu sets an option that libquire " QUIRE_VERSION
-                           " does not know (its own has %zu); use the library that belongs to the header",
-                           size, i, sizeof *out);
+            return err_set(
+                err, QUIRE_INVALID, -1,
+                "quire_options has %zu bytes, and byte %zu sets an option that libquire " QUIRE_VERSION
+                " does not know (its own has %zu); use the library that belongs to the header",
+                size, i, sizeof *out);
         }
     }
     *out = defaults();

@@ -15,8 +15,10 @@
 #define REQUESTS_A_SEQ 16 /* waiting requests for each running one, before the engine is busy */
 #define MIN_REQUESTS   1024
 
-/* Opens the tokenizer that o names instead of the model's. Its ids must be tokens of the model. */
-static quire_err open_other_tokenizer(engine_parts *p, const quire_options *o, int32_t n_vocab, quire_error *err) {
+/* Opens the tokenizer that o names instead of the model's. Its ids must be tokens of the
+ * model. */
+static quire_err open_other_tokenizer(engine_parts *p, const quire_options *o, int32_t n_vocab,
+                                      quire_error *err) {
     size_t n;
     const void *bytes = options_builtin_model(o->tokenizer, &n);
     TRY(bytes != NULL ? model_file_open_memory(bytes, n, o->tokenizer, &p->text_file, err)
@@ -28,8 +30,10 @@ static quire_err open_other_tokenizer(engine_parts *p, const quire_options *o, i
     int32_t n_tokens = tokenizer_n_tokens(p->tokenizer);
     return n_tokens <= n_vocab
                ? QUIRE_OK
-               : err_set(err, QUIRE_INVALID, -1, "%s: its vocabulary has %d tokens, the model's %d: it is the tokenizer of another model",
-                         o->tokenizer, (int)n_tokens, (int)n_vocab);
+               : err_set(
+                     err, QUIRE_INVALID, -1,
+                     "%s: its vocabulary has %d tokens, the model's %d: it is the tokenizer of another model",
+                     o->tokenizer, (int)n_tokens, (int)n_vocab);
 }
 
 /* With a vocabulary that this build cannot use, the engine works with ids. */
@@ -39,17 +43,20 @@ static quire_err open_own_tokenizer(engine_parts *p, const model_file *f, quire_
         return err_set(err, e, p->text_error.position, "%s", p->text_error.message);
     }
     if (e == QUIRE_UNSUPPORTED) {
-        log_line(LOG_WARN, "%s; prompts of token ids only (--tokenizer gives another)", p->text_error.message);
+        log_line(LOG_WARN, "%s; prompts of token ids only (--tokenizer gives another)",
+                 p->text_error.message);
     }
     return QUIRE_OK;
 }
 
-/* The files whose chat templates count: of the other tokenizer, if they have one, else of the model. */
+/* The files whose chat templates count: of the other tokenizer, if they have one, else of
+ * the model. */
 static const model_file *template_files(const engine_parts *p, const model_file *f) {
     return p->text_file != NULL && model_file_chat_template(p->text_file).n > 0 ? p->text_file : f;
 }
 
-/* The templates beside the default one. One that is not understood is left out, with a warning. */
+/* The templates beside the default one. One that is not understood is left out, with a
+ * warning. */
 static quire_err add_templates(engine_parts *p, const model_file *f, quire_error *err) {
     for (size_t i = 0; i < model_file_n_templates(f); i++) {
         chat_source s;
@@ -60,16 +67,20 @@ static quire_err add_templates(engine_parts *p, const model_file *f, quire_error
             return err_set(err, e, -1, "%s", why.message);
         }
         if (e != QUIRE_OK) {
-            log_line(LOG_WARN, "the model's chat template %.*s is not understood: %s", (int)s.name.n, s.name.p, why.message);
+            log_line(LOG_WARN, "the model's chat template %.*s is not understood: %s", (int)s.name.n,
+                     s.name.p, why.message);
         }
     }
     return QUIRE_OK;
 }
 
-/* The formats of responses by the marks in the template, and in the one for tools. The forms of our own have none. */
+/* The formats of responses by the marks in the template, and in the one for tools. The
+ * forms of our own have none. */
 static void find_formats(engine_parts *p, const quire_options *o, const model_file *f) {
     bool is_own = strcmp(p->chat.name, "model") == 0;
-    str text = o->chat_template != NULL ? str_of(o->chat_template) : is_own ? model_file_chat_template(f) : (str){"", 0};
+    str text = o->chat_template != NULL ? str_of(o->chat_template)
+               : is_own                 ? model_file_chat_template(f)
+                                        : (str){"", 0};
     p->formats = output_formats_of_template(text);
     for (size_t i = 0; i < model_file_n_templates(f) && o->chat_template == NULL; i++) {
         str name, source;
@@ -83,7 +94,8 @@ static void find_formats(engine_parts *p, const quire_options *o, const model_fi
 
 /* Whether the template's text begins with this one, perhaps after white space. */
 static bool template_begins(const chat_template *template, str text) {
-    static const char variables[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"add_generation_prompt\":true}";
+    static const char variables[] =
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"add_generation_prompt\":true}";
     strbuf out = {0};
     size_t at = 0;
     bool ok = text.n > 0 && chat_template_render(template, str_of(variables), &out, NULL, NULL) == QUIRE_OK;
@@ -95,8 +107,8 @@ static bool template_begins(const chat_template *template, str text) {
     return ok;
 }
 
-/* Appends how the prompts of chats begin, as a phrase, by what the form's first template makes of a user's message: "with BOS, <s>: the
- * template writes it". QUIRE_NO_MEMORY. */
+/* Appends how the prompts of chats begin, as a phrase, by what the form's first template
+ * makes of a user's message: "with BOS, <s>: the template writes it". QUIRE_NO_MEMORY. */
 static quire_err chat_start_print(const chat_form *form, const tokenizer *t, strbuf *out) {
     int32_t start = tokenizer_start(t);
     str bos = start >= 0 ? tokenizer_piece(t, start) : tokenizer_bos_text(t);
@@ -108,11 +120,13 @@ static quire_err chat_start_print(const chat_form *form, const tokenizer *t, str
     TRY(strbuf_add_str(out, "with BOS, "));
     TRY(visible_add(&line, bos.p, bos.n < 64 ? bos.n : 64, out));
     TRY(visible_end(&line, out));
-    return strbuf_add_str(out, is_written ? ": the template writes it" : ": the tokenizer adds it, since the template writes none");
+    return strbuf_add_str(out, is_written ? ": the template writes it"
+                                          : ": the tokenizer adds it, since the template writes none");
 }
 
 /* Opens tokenizer and template. */
-static quire_err open_text(engine_parts *p, const quire_options *o, const model_file *f, int32_t n_vocab, quire_error *err) {
+static quire_err open_text(engine_parts *p, const quire_options *o, const model_file *f, int32_t n_vocab,
+                           quire_error *err) {
     TRY(o->tokenizer != NULL ? open_other_tokenizer(p, o, n_vocab, err) : open_own_tokenizer(p, f, err));
     p->parses_messages = o->special_tokens_in_messages == QUIRE_MESSAGE_TOKENS_PARSE;
     TRY(options_formats(o, &(output_formats){0}, err)); /* names are checked also where there is no chat */
@@ -125,10 +139,12 @@ static quire_err open_text(engine_parts *p, const quire_options *o, const model_
         return QUIRE_OK;
     }
     quire_error refused;
-    TRY(chat_form_open(o->chat_template, model_file_chat_template(template_files(p, f)), &tokens, &p->chat, &refused, err));
+    TRY(chat_form_open(o->chat_template, model_file_chat_template(template_files(p, f)), &tokens, &p->chat,
+                       &refused, err));
     if (refused.code != QUIRE_OK) {
         log_line(LOG_WARN,
-                 "the model's chat template is not understood (%s): chats have the form %s instead; --chat-template gives another",
+                 "the model's chat template is not understood (%s): chats have the form %s instead; "
+                 "--chat-template gives another",
                  refused.message, p->chat.name);
     }
     TRY(o->chat_template == NULL ? add_templates(p, template_files(p, f), err) : QUIRE_OK);
@@ -144,11 +160,13 @@ static quire_err write_shortage(const model_desc *d, const memory_room *room, st
     TRY(memory_print(d->weight_bytes, out));
     TRY(strbuf_add_str(out, ", more than "));
     TRY(memory_room_explain(room, out));
-    return strbuf_addf(out, ": the system may end the process%s", d->is_packed ? ", or read them from the file again and again" : "");
+    return strbuf_addf(out, ": the system may end the process%s",
+                       d->is_packed ? ", or read them from the file again and again" : "");
 }
 
-/* Says so where the weights exceed the memory: who is ended by the system while they are loaded gets no other message. A limit of the
- * process itself makes a call fail instead. */
+/* Says so where the weights exceed the memory: who is ended by the system while they
+ * are loaded gets no other message. A limit of the process itself makes a call fail
+ * instead. */
 static void warn_of_weights(const model_desc *d) {
     memory_room room;
     strbuf text = {0};
@@ -163,9 +181,11 @@ static void warn_of_weights(const model_desc *d) {
 /* What the file has and the engine does not read is said once. */
 static void name_left_out(const model_desc *d) {
     if (d->n_left_out > 0) {
-        log_line(LOG_INFO, "%d tensors (%.1f MB) are no part of the text model and are left out%s%s; next-token layers among them: %d",
-                 (int)d->n_left_out, (double)d->left_out_bytes / 1e6, d->left_out_names[0] ? ": " : "", d->left_out_names,
-                 (int)d->n_next_token_layers);
+        log_line(LOG_INFO,
+                 "%d tensors (%.1f MB) are no part of the text model and are left out%s%s; next-token layers "
+                 "among them: %d",
+                 (int)d->n_left_out, (double)d->left_out_bytes / 1e6, d->left_out_names[0] ? ": " : "",
+                 d->left_out_names, (int)d->n_next_token_layers);
     }
 }
 
@@ -175,13 +195,15 @@ static quire_err complete_ends(engine_parts *p, model_desc *d, quire_error *err)
     answer_ends ends = answer_ends_find(model_file_vocab(f), p->tokenizer, d);
     answer_ends_apply(&ends, d);
     model_set_ends(p->model.m, d->eos, d->n_eos);
-    return answer_ends_print(&ends, &p->end_tokens) == QUIRE_OK ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    return answer_ends_print(&ends, &p->end_tokens) == QUIRE_OK
+               ? QUIRE_OK
+               : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
 }
 
-/* Opens the text and loads the weights, from the model's own files or their packed form, once check has nothing against it. The weights
- * last: they take the time. */
-static quire_err open_model(engine_parts *p, const quire_options *o, const engine_parts_check *check, model_file *f, int32_t *max_len,
-                            quire_error *err) {
+/* Opens the text and loads the weights, from the model's own files or their packed form,
+ * once check has nothing against it. The weights last: they take the time. */
+static quire_err open_model(engine_parts *p, const quire_options *o, const engine_parts_check *check,
+                            model_file *f, int32_t *max_len, quire_error *err) {
     model_desc d;
     TRY(model_describe(f, &d, err));
     TRY(options_max_model_len(o, &d, max_len, err));
@@ -196,23 +218,27 @@ static quire_err open_model(engine_parts *p, const quire_options *o, const engin
     pack_start_loaded(&p->pack, clock_us() - began_us, o->pack_cache_least_us);
     TRY(complete_ends(p, &d, err));
     if (options_tiers_last(o)) { /* of the model's own files: their packed form is the same model */
-        tier_version(f, model_description(p->model.m), d.quantise_to, p->model.b, &p->model.layout, *max_len, p->tier_version);
+        tier_version(f, model_description(p->model.m), d.quantise_to, p->model.b, &p->model.layout, *max_len,
+                     p->tier_version);
     }
     return QUIRE_OK;
 }
 
 /* Reads the file that o->generation_config names, f being the model. */
-static quire_err read_defaults(engine_parts *p, const quire_options *o, const model_file *f, quire_error *err) {
+static quire_err read_defaults(engine_parts *p, const quire_options *o, const model_file *f,
+                               quire_error *err) {
     const char *from = o->generation_config;
     if (strcmp(from, "none") == 0 || strcmp(from, "vllm") == 0) { /* vLLM's name for none */
         return QUIRE_OK;
     }
-    return strcmp(from, "auto") == 0 ? sampling_defaults_of_model(f, &p->defaults, err) : sampling_defaults_read(from, &p->defaults, err);
+    return strcmp(from, "auto") == 0 ? sampling_defaults_of_model(f, &p->defaults, err)
+                                     : sampling_defaults_read(from, &p->defaults, err);
 }
 
-/* How many pages there are to be, and why; whether they exceed the memory that there is. Weights and buffers have theirs already. */
-static quire_err plan_pages(engine_parts *p, const quire_options *o, const kv_most *most, int32_t least_tokens, int32_t *n_pages,
-                            bool *exceeds, quire_error *err) {
+/* How many pages there are to be, and why; whether they exceed the memory that there is.
+ * Weights and buffers have theirs already. */
+static quire_err plan_pages(engine_parts *p, const quire_options *o, const kv_most *most,
+                            int32_t least_tokens, int32_t *n_pages, bool *exceeds, quire_error *err) {
     const backend *b = p->model.b;
     pool_plan plan = pool_plan_of(o);
     pool_plan_encoder(&plan, o, model_description(p->model.m), o->max_batched_tokens);
@@ -232,13 +258,15 @@ static quire_err plan_pages(engine_parts *p, const quire_options *o, const kv_mo
     return QUIRE_OK;
 }
 
-/* Allocates as many pages as fit; without --max-model-len the longest sequence is limited to what the pool holds. */
+/* Allocates as many pages as fit; without --max-model-len the longest sequence is limited
+ * to what the pool holds. */
 static quire_err open_pages(engine_parts *p, const quire_options *o, int32_t *max_len, quire_error *err) {
     backend *b = p->model.b;
     const kv_layout *layout = &p->model.layout;
     step_limits limits = {.max_rows = o->max_batched_tokens,
                           .max_seqs = o->max_seqs,
-                          .max_out = draft_max_out(&p->speculation.draft, o->max_seqs, o->max_batched_tokens)};
+                          .max_out =
+                              draft_max_out(&p->speculation.draft, o->max_seqs, o->max_batched_tokens)};
     desc_heads(model_description(p->model.m), &limits.fewest_heads, &limits.most_heads);
     TRY(b->ops->step_open(b, &limits, layout, model_description(p->model.m)->n_vocab, err));
     bool is_long = o->max_model_len > 0 && !model_description(p->model.m)->blocks.two_sided;
@@ -247,11 +275,15 @@ static quire_err open_pages(engine_parts *p, const quire_options *o, int32_t *ma
     kv_most most = options_most_pages(o, model_description(p->model.m), layout, o->max_batched_tokens);
     TRY(plan_pages(p, o, &most, least, &n_pages, &exceeds, err));
     int64_t holds = kv_most_tokens(&most, n_pages);
-    bool is_encoder = model_description(p->model.m)->blocks.two_sided; /* its inputs are bounded by the rows of a step, with a reason */
-    *max_len = holds < *max_len && !(is_encoder && holds >= o->max_batched_tokens) ? (int32_t)holds : *max_len;
+    /* its inputs are bounded by the rows of a step, with a reason */
+    bool is_encoder = model_description(p->model.m)->blocks.two_sided;
+    *max_len =
+        holds < *max_len && !(is_encoder && holds >= o->max_batched_tokens) ? (int32_t)holds : *max_len;
     TRY(b->ops->kv_open(b, n_pages, err));
     if (exceeds) {
-        log_line(LOG_WARN, "the KV pages take %.1f MB once all are used, more than there is (%s): the system may end the process then",
+        log_line(LOG_WARN,
+                 "the KV pages take %.1f MB once all are used, more than there is (%s): the system may end "
+                 "the process then",
                  (double)n_pages * (double)layout->page_bytes / 1e6, p->pool_plan.p);
     }
     p->info.n_pages = n_pages;
@@ -271,10 +303,12 @@ typedef struct prefix_list {
 static quire_err read_ids(const quire_prefix *p, const tokenizer *t, token_list *out, quire_error *err) {
     if (!p->ids) {
         if (!t) {
-            return err_set(err, QUIRE_UNSUPPORTED, -1,
-                           "this model has no vocabulary that this build can use; give the public prefix as token ids");
+            return err_set(
+                err, QUIRE_UNSUPPORTED, -1,
+                "this model has no vocabulary that this build can use; give the public prefix as token ids");
         }
-        return tokenizer_encode(t, (str){p->text, p->n_text}, (encode_options){.special = ENCODE_PARSE, .add_special = true}, out, err);
+        return tokenizer_encode(t, (str){p->text, p->n_text},
+                                (encode_options){.special = ENCODE_PARSE, .add_special = true}, out, err);
     }
     quire_err e = token_list_add_all(out, p->ids, p->n_ids);
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a public prefix");
@@ -282,21 +316,25 @@ static quire_err read_ids(const quire_prefix *p, const tokenizer *t, token_list 
 
 static quire_err check_ids(const token_list *l, int32_t page_tokens, int32_t n_vocab, quire_error *err) {
     if (l->n < (size_t)page_tokens || l->n > INT32_MAX) {
-        return err_set(err, QUIRE_INVALID, -1, "the public prefix has %zu tokens; only whole pages are shared, so it must have at least %d",
-                       l->n, (int)page_tokens);
+        return err_set(
+            err, QUIRE_INVALID, -1,
+            "the public prefix has %zu tokens; only whole pages are shared, so it must have at least %d",
+            l->n, (int)page_tokens);
     }
     for (size_t i = 0; i < l->n; i++) {
         if (l->ids[i] < 0 || l->ids[i] >= n_vocab) {
-            return err_set(err, QUIRE_INVALID, -1, "the public prefix has token id %d; the vocabulary has %d ids", (int)l->ids[i],
+            return err_set(err, QUIRE_INVALID, -1,
+                           "the public prefix has token id %d; the vocabulary has %d ids", (int)l->ids[i],
                            (int)n_vocab);
         }
     }
     return QUIRE_OK;
 }
 
-/* Tokenises and checks the public prefixes. t may be NULL, then texts are UNSUPPORTED. *out is freed with free_prefixes, also after a
- * failure. */
-static quire_err read_prefixes(const quire_options *o, const tokenizer *t, int32_t n_vocab, prefix_list *out, quire_error *err) {
+/* Tokenises and checks the public prefixes. t may be NULL, then texts are UNSUPPORTED.
+ * *out is freed with free_prefixes, also after a failure. */
+static quire_err read_prefixes(const quire_options *o, const tokenizer *t, int32_t n_vocab, prefix_list *out,
+                               quire_error *err) {
     *out = (prefix_list){0};
     if (o->n_public_prefixes == 0) {
         return QUIRE_OK;
@@ -324,7 +362,8 @@ static void free_prefixes(prefix_list *l) {
     *l = (prefix_list){0};
 }
 
-static quire_err open_core(engine_parts *p, const quire_options *o, const engine_ablations *ablations, int32_t max_len, quire_error *err) {
+static quire_err open_core(engine_parts *p, const quire_options *o, const engine_ablations *ablations,
+                           int32_t max_len, quire_error *err) {
     int32_t max_requests = o->max_seqs * REQUESTS_A_SEQ;
     engine_options eo;
     TRY(options_engine(o, &eo, err));
@@ -392,8 +431,8 @@ static void fill_info(engine_parts *p, const quire_options *o, int32_t max_len) 
     i->end_tokens = p->tokenizer != NULL && desc_gives_tokens(d) ? p->end_tokens.p : NULL;
 }
 
-quire_err engine_parts_open(const quire_options *options, const engine_ablations *ablations, const engine_parts_check *check,
-                            engine_parts *p, quire_error *err) {
+quire_err engine_parts_open(const quire_options *options, const engine_ablations *ablations,
+                            const engine_parts_check *check, engine_parts *p, quire_error *err) {
     quire_options own = *options, *o = &own;
     model_file *f = NULL;
     int32_t max_len = 0;
@@ -410,7 +449,9 @@ quire_err engine_parts_open(const quire_options *options, const engine_ablations
     TRY(r);
     own.max_batched_tokens = options_max_rows(o, max_len);
     TRY(open_pages(p, o, &max_len, err));
-    TRY(speculation_open(&p->speculation, o, (int64_t)(p->info.n_pages / p->model.layout.n_groups) * o->page_tokens, max_len, err));
+    TRY(speculation_open(&p->speculation, o,
+                         (int64_t)(p->info.n_pages / p->model.layout.n_groups) * o->page_tokens, max_len,
+                         err));
     TRY(open_core(p, o, ablations, max_len, err));
     fill_info(p, o, max_len);
     pack_start_keep(&p->pack, p->text_file != NULL ? NULL : p->tokenizer);
@@ -431,7 +472,8 @@ void engine_parts_explain_memory(const engine_parts *p, quire_error *err) {
     }
     const char *text = is_planned ? p->pool_plan.p : room.p;
     if (text != NULL) {
-        err_set(err, first.code, first.position, "%s (%s: %s)", first.message, is_planned ? "the pool" : "memory", text);
+        err_set(err, first.code, first.position, "%s (%s: %s)", first.message,
+                is_planned ? "the pool" : "memory", text);
     }
     strbuf_deinit(&room);
 }

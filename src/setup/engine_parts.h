@@ -1,5 +1,6 @@
-/* The parts of a running engine, which are opened from options: file, tokenizer, chat template, weights, pages, tiers, draft model and the
- * engine itself. Immutable after open but for the engine's counters. */
+/* The parts of a running engine, which are opened from options: file, tokenizer, chat
+ * template, weights, pages, tiers, draft model and the engine itself. Immutable after
+ * open but for the engine's counters. */
 #ifndef SETUP_ENGINE_PARTS_H
 #define SETUP_ENGINE_PARTS_H
 
@@ -25,50 +26,62 @@ typedef struct engine_parts {
     quire_error text_error;     /* why there is no tokenizer, when there is none */
     char *model_path;
     strbuf pool_plan; /* pool_plan_explain */
-    strbuf chat_start, end_tokens; /* for people: "with BOS, <s>: the template writes it"; answer_ends_print */
-    int64_t rule_bytes; /* pool_plan_rules */
+    /* for people: "with BOS, <s>: the template writes it"; answer_ends_print */
+    strbuf chat_start, end_tokens;
+    int64_t rule_bytes;                      /* pool_plan_rules */
     char tier_version[KV_VERSION_BYTES + 1]; /* empty: no tier uses it */
     loaded_model model;
     pack_start pack; /* which keeps the model's packed form */
     speculation speculation;
-    model_file *text_file; /* which o->tokenizer names, and whose tables the tokenizer may use in place; NULL: it is the model's own */
-    tokenizer *tokenizer;  /* NULL: prompts of ids only */
-    bool parses_messages; /* special tokens in a client's messages are tokens */
-    chat_form chat;       /* without a tokenizer it has no template: no chat */
+    /* which o->tokenizer names, and whose tables the tokenizer may use in place; NULL: it
+     * is the model's own */
+    model_file *text_file;
+    tokenizer *tokenizer;   /* NULL: prompts of ids only */
+    bool parses_messages;   /* special tokens in a client's messages are tokens */
+    chat_form chat;         /* without a tokenizer it has no template: no chat */
     output_formats formats; /* of its responses */
     engine *core;
 } engine_parts;
 
-/* What is checked before the weights are loaded. run gets the parts, of which the defaults are read, and the model's description. max_len:
- * tokens of a sequence, which memory may shorten later. Its failure is that of engine_parts_open. */
+/* What is checked before the weights are loaded. run gets the parts, of which the
+ * defaults are read, and the model's description. max_len: tokens of a sequence, which
+ * memory may shorten later. Its failure is that of engine_parts_open. */
 typedef struct engine_parts_check {
-    quire_err (*run)(void *context, const engine_parts *p, const model_desc *d, int32_t max_len, quire_error *err); /* NULL: nothing */
+    /* NULL: nothing */
+    quire_err (*run)(void *context, const engine_parts *p, const model_desc *d, int32_t max_len,
+                     quire_error *err);
     void *context;
 } engine_parts_check;
 
-/* Loads the model and starts the engine thread. o was read by options_read; its texts may be freed afterwards. Close *out also after a
- * failure, which err explains. */
-quire_err engine_parts_open(const quire_options *o, const engine_ablations *ablations, const engine_parts_check *check, engine_parts *out,
-                            quire_error *err);
-/* Adds to an error for want of memory, from opening these parts or what belongs to them, how much there is. */
+/* Loads the model and starts the engine thread. o was read by options_read; its texts may
+ * be freed afterwards. Close *out also after a failure, which err explains. */
+quire_err engine_parts_open(const quire_options *o, const engine_ablations *ablations,
+                            const engine_parts_check *check, engine_parts *out, quire_error *err);
+/* Adds to an error for want of memory, from opening these parts or what belongs to them,
+ * how much there is. */
 void engine_parts_explain_memory(const engine_parts *p, quire_error *err);
 /* Stops the engine and frees all parts. */
 void engine_parts_close(engine_parts *p);
 
 /* ---- speculation.c ---- */
-/* Reads o->speculative_config (NULL: no speculation). Members: docs/speculation.md. QUIRE_INVALID names the wrong or
- * unknown member. Close *out with speculation_close in any case. */
+/* Reads o->speculative_config (NULL: no speculation). Members: docs/speculation.md.
+ * QUIRE_INVALID names the wrong or unknown member. Close *out with speculation_close in
+ * any case. */
 quire_err speculation_read(const quire_options *o, speculation *out, quire_error *err);
-/* Opens the draft model, if there is one, with pages for n_tokens tokens, at most what all sequences can have. max_len: tokens of the
- * target's sequences. The draft model has its own numeric choices ("auto"): they change the guesses, not the output. */
-quire_err speculation_open(speculation *s, const quire_options *o, int64_t n_tokens, int32_t max_len, quire_error *err);
+/* Opens the draft model, if there is one, with pages for n_tokens tokens, at most what
+ * all sequences can have. max_len: tokens of the target's sequences. The draft model has
+ * its own numeric choices ("auto"): they change the guesses, not the output. */
+quire_err speculation_open(speculation *s, const quire_options *o, int64_t n_tokens, int32_t max_len,
+                           quire_error *err);
 /* Closes the draft model. Call it after the engine that used it was closed. */
 void speculation_close(speculation *s);
 
 /* ---- tier_version.c ---- */
-/* Writes a version of at most KV_VERSION_BYTES. It names the weights (by a hash of every byte), what they were quantised to while they were
- * loaded (F32: nothing), the description, the numeric configuration and this program's version. Reads the whole file. */
-void tier_version(const model_file *f, const model_desc *d, dtype quantised_to, const backend *b, const kv_layout *kv,
-                  int32_t max_positions, char out[KV_VERSION_BYTES + 1]);
+/* Writes a version of at most KV_VERSION_BYTES. It names the weights (by a hash of every
+ * byte), what they were quantised to while they were loaded (F32: nothing), the
+ * description, the numeric configuration and this program's version. Reads the whole
+ * file. */
+void tier_version(const model_file *f, const model_desc *d, dtype quantised_to, const backend *b,
+                  const kv_layout *kv, int32_t max_positions, char out[KV_VERSION_BYTES + 1]);
 
 #endif

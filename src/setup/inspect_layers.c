@@ -23,24 +23,29 @@ static int32_t count_users(const model_desc *d, int32_t cache) {
 }
 
 static bool are_caches_alike(const cache_desc *a, const cache_desc *b) {
-    return a->kind == b->kind && a->n_kv_heads == b->n_kv_heads && a->d_key == b->d_key && a->d_value == b->d_value &&
-           a->window == b->window && a->d_latent == b->d_latent && a->state_bytes == b->state_bytes;
+    return a->kind == b->kind && a->n_kv_heads == b->n_kv_heads && a->d_key == b->d_key &&
+           a->d_value == b->d_value && a->window == b->window && a->d_latent == b->d_latent &&
+           a->state_bytes == b->state_bytes;
 }
 
-/* Whether both have no cache at this place, share one, or have caches of their own that are alike and neighbours. */
+/* Whether both have no cache at this place, share one, or have caches of their own that
+ * are alike and neighbours. */
 static bool are_places_alike(const model_desc *d, const layer_desc *a, const layer_desc *b, int place) {
     int32_t x = a->caches[place], y = b->caches[place];
     if (x == y) {
         return true;
     }
-    return x >= 0 && y == x + 1 && are_caches_alike(&d->caches[x], &d->caches[y]) && count_users(d, x) == 1 && count_users(d, y) == 1;
+    return x >= 0 && y == x + 1 && are_caches_alike(&d->caches[x], &d->caches[y]) && count_users(d, x) == 1 &&
+           count_users(d, y) == 1;
 }
 
-/* Whether a layer differs from the one in front of it in the number of its cache at most. */
+/* Whether a layer differs from the one in front of it in the number of its cache at
+ * most. */
 static bool goes_on(const model_desc *d, int32_t i) {
     const layer_desc *a = &d->layers[i - 1], *b = &d->layers[i];
-    return a->rope == b->rope && a->n_heads == b->n_heads && a->window == b->window && a->chunk == b->chunk && a->d_ff == b->d_ff &&
-           a->n_experts == b->n_experts && are_places_alike(d, a, b, 0) && are_places_alike(d, a, b, 1);
+    return a->rope == b->rope && a->n_heads == b->n_heads && a->window == b->window && a->chunk == b->chunk &&
+           a->d_ff == b->d_ff && a->n_experts == b->n_experts && are_places_alike(d, a, b, 0) &&
+           are_places_alike(d, a, b, 1);
 }
 
 /* The last layer of the run that begins with `first`. */
@@ -78,8 +83,8 @@ static void feed_forward(const model_desc *d, const layer_desc *l, char out[2 * 
         n = snprintf(out, 2 * MAX_CELL, "%d", (int)l->d_ff);
     }
     if (l->n_experts > 0) {
-        n += snprintf(out + n, 2 * MAX_CELL - (size_t)n, "%s%d experts of %d, %d a row", n > 0 ? " and " : "", (int)l->n_experts,
-                      (int)m->d_expert, (int)m->n_used);
+        n += snprintf(out + n, 2 * MAX_CELL - (size_t)n, "%s%d experts of %d, %d a row", n > 0 ? " and " : "",
+                      (int)l->n_experts, (int)m->d_expert, (int)m->n_used);
     }
     if (l->n_experts > 0 && m->d_shared > 0) {
         (void)snprintf(out + n, 2 * MAX_CELL - (size_t)n, ", shared %d", (int)m->d_shared);
@@ -112,7 +117,8 @@ static quire_err write_layers(strbuf *b, const model_desc *d) {
         }
         caches_of_run(d, i, last, caches);
         feed_forward(d, l, ff);
-        TRY(strbuf_addf(b, "  %-14s %7d  %-14s  %-6s  %-9s  %s\n", layers, (int)l->n_heads, visible, rope, caches, ff[0] ? ff : "-"));
+        TRY(strbuf_addf(b, "  %-14s %7d  %-14s  %-6s  %-9s  %s\n", layers, (int)l->n_heads, visible, rope,
+                        caches, ff[0] ? ff : "-"));
         i = last;
     }
     return QUIRE_OK;
@@ -147,7 +153,8 @@ static int32_t only_user(const model_desc *d, int32_t cache) {
     return user;
 }
 
-/* The last of the caches from `first` on that are alike, of one layer each, one layer behind the other. */
+/* The last of the caches from `first` on that are alike, of one layer each, one layer
+ * behind the other. */
 static int32_t cache_run_end(const model_desc *d, int32_t first) {
     int32_t last = first, user = only_user(d, first);
     while (user >= 0 && last + 1 < d->n_caches && are_caches_alike(&d->caches[last], &d->caches[last + 1]) &&
@@ -163,7 +170,8 @@ static void planes(const kv_planes *p, char out[MAX_CELL]) {
     if (p->kind == LAYER_STATE) {
         (void)snprintf(out, MAX_CELL, "%lld bytes", (long long)p->key.bytes);
     } else {
-        (void)snprintf(out, MAX_CELL, "%s%s%s", dtype_flag_name(p->key.type), two ? ", " : "", two ? dtype_flag_name(p->value.type) : "");
+        (void)snprintf(out, MAX_CELL, "%s%s%s", dtype_flag_name(p->key.type), two ? ", " : "",
+                       two ? dtype_flag_name(p->value.type) : "");
     }
 }
 
@@ -178,8 +186,9 @@ static quire_err write_caches(strbuf *b, const model_desc *d, const kv_layout *l
             range(c->window, c->window, window);
         }
         planes(&l->caches[i], types);
-        TRY(strbuf_addf(b, "  %-15s  %-6s  %5d  %3d  %5d  %-6s  %-10s  ", caches, kinds[c->kind], (int)c->n_kv_heads,
-                        (int)(c->kind == LAYER_LATENT ? c->d_latent : c->d_key), (int)c->d_value, window, types));
+        TRY(strbuf_addf(b, "  %-15s  %-6s  %5d  %3d  %5d  %-6s  %-10s  ", caches, kinds[c->kind],
+                        (int)c->n_kv_heads, (int)(c->kind == LAYER_LATENT ? c->d_latent : c->d_key),
+                        (int)c->d_value, window, types));
         if (last > i) {
             range(only_user(d, i), only_user(d, last), caches);
             TRY(strbuf_add_str(b, caches));
@@ -197,8 +206,8 @@ quire_err inspect_layers_text(strbuf *b, const model_desc *d, const kv_layout *l
     TRY(write_caches(b, d, l));
     for (int32_t i = 0; i < d->n_ropes; i++) {
         const rope_desc *r = &d->ropes[i];
-        TRY(strbuf_addf(b, "rotary table %d  %s, base %g, %d elements of a head\n", (int)i, ropes[r->kind], (double)r->theta,
-                        (int)r->n_dims));
+        TRY(strbuf_addf(b, "rotary table %d  %s, base %g, %d elements of a head\n", (int)i, ropes[r->kind],
+                        (double)r->theta, (int)r->n_dims));
     }
     return QUIRE_OK;
 }

@@ -2,23 +2,26 @@
 
 #include "setup/engine_config.h"
 
-quire_err loaded_model_begin(const quire_options *o, const model_desc *d, loaded_model *out, quire_error *err) {
+quire_err loaded_model_begin(const quire_options *o, const model_desc *d, loaded_model *out,
+                             quire_error *err) {
     compute_mode compute;
     *out = (loaded_model){0};
     TRY(options_compute(o, d, &compute, err));
-    backend_options b = {.compute = compute, .isa = o->isa, .n_threads = o->n_threads, .cpu_bind = o->cpu_bind};
+    backend_options b = {
+        .compute = compute, .isa = o->isa, .n_threads = o->n_threads, .cpu_bind = o->cpu_bind};
     return backend_cpu_open(&b, &out->b, err);
 }
 
-quire_err loaded_model_load(loaded_model *l, const quire_options *o, model_file *f, packed_image *image, int32_t max_len,
-                            quire_error *err) {
-    TRY(image != NULL ? model_open_image(f, l->b, max_len, image, &l->m, err) : model_open(f, l->b, max_len, &l->m, err));
+quire_err loaded_model_load(loaded_model *l, const quire_options *o, model_file *f, packed_image *image,
+                            int32_t max_len, quire_error *err) {
+    TRY(image != NULL ? model_open_image(f, l->b, max_len, image, &l->m, err)
+                      : model_open(f, l->b, max_len, &l->m, err));
     const kv_types kv = options_kv_types(o, model_description(l->m), l->b->compute);
     return kv_layout_init(model_description(l->m), kv, o->page_tokens, &l->layout, err);
 }
 
-quire_err loaded_model_open(const quire_options *o, model_file *f, const model_desc *d, int32_t max_len, loaded_model *out,
-                            quire_error *err) {
+quire_err loaded_model_open(const quire_options *o, model_file *f, const model_desc *d, int32_t max_len,
+                            loaded_model *out, quire_error *err) {
     TRY(loaded_model_begin(o, d, out, err));
     return loaded_model_load(out, o, f, NULL, max_len, err);
 }

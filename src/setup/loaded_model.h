@@ -1,4 +1,5 @@
-/* A model's weights in a backend, with the numeric configuration that options name. Immutable once open. */
+/* A model's weights in a backend, with the numeric configuration that options name.
+ * Immutable once open. */
 #ifndef SETUP_LOADED_MODEL_H
 #define SETUP_LOADED_MODEL_H
 
@@ -16,13 +17,16 @@ typedef struct loaded_model {
 } loaded_model;
 
 /* Opens the backend for a model of this description. Close *out also after a failure. */
-quire_err loaded_model_begin(const quire_options *o, const model_desc *d, loaded_model *out, quire_error *err);
-/* Loads f's weights into the backend, for sequences of at most max_len tokens, and adds them to image where that is not NULL (model.h). The
- * backend's buffers and pages are not open yet. f may be closed afterwards. */
-quire_err loaded_model_load(loaded_model *l, const quire_options *o, model_file *f, packed_image *image, int32_t max_len, quire_error *err);
+quire_err loaded_model_begin(const quire_options *o, const model_desc *d, loaded_model *out,
+                             quire_error *err);
+/* Loads f's weights into the backend, for sequences of at most max_len tokens, and adds
+ * them to image where that is not NULL (model.h). The backend's buffers and pages are not
+ * open yet. f may be closed afterwards. */
+quire_err loaded_model_load(loaded_model *l, const quire_options *o, model_file *f, packed_image *image,
+                            int32_t max_len, quire_error *err);
 /* Both, without an image. d is f's description. */
-quire_err loaded_model_open(const quire_options *o, model_file *f, const model_desc *d, int32_t max_len, loaded_model *out,
-                            quire_error *err);
+quire_err loaded_model_open(const quire_options *o, model_file *f, const model_desc *d, int32_t max_len,
+                            loaded_model *out, quire_error *err);
 void loaded_model_close(loaded_model *l);
 
 #endif

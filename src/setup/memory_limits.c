@@ -8,8 +8,9 @@
 #include <sys/resource.h>
 
 #define PATH_BYTES 4096
-#define N_STACKS   6                  /* of threads that start later: the engine's, text, server, log, tiers */
-#define UNLIMITED  ((int64_t)1 << 60) /* a limit from here on is none */
+/* of threads that start later: the engine's, text, server, log, tiers */
+#define N_STACKS  6
+#define UNLIMITED ((int64_t)1 << 60) /* a limit from here on is none */
 
 /* The number of the line "name N kB" in root/path, in bytes; -1 when there is none. */
 static int64_t read_kib(const char *root, const char *path, const char *name) {
@@ -20,7 +21,8 @@ static int64_t read_kib(const char *root, const char *path, const char *name) {
     while (f != NULL && fgets(line, sizeof line, f) != NULL) {
         size_t n_name = strlen(name);
         long long kib;
-        if (strncmp(line, name, n_name) == 0 && sscanf(line + n_name, "%lld", &kib) == 1 && kib >= 0 && kib < UNLIMITED / 1024) {
+        if (strncmp(line, name, n_name) == 0 && sscanf(line + n_name, "%lld", &kib) == 1 && kib >= 0 &&
+            kib < UNLIMITED / 1024) {
             bytes = kib * 1024;
         }
     }
@@ -50,11 +52,14 @@ static int64_t stack_bytes(void) {
     return N_STACKS * (int64_t)n;
 }
 
-/* Bounds the room by what a soft limit leaves of the memory that the process has by this line of its status. */
-static void bound_by_rlimit(memory_room *room, const char *root, int resource, memory_bound bound, const char *name) {
+/* Bounds the room by what a soft limit leaves of the memory that the process has by this
+ * line of its status. */
+static void bound_by_rlimit(memory_room *room, const char *root, int resource, memory_bound bound,
+                            const char *name) {
     struct rlimit limit;
     int64_t used = read_kib(root, "/proc/self/status", name);
-    if (getrlimit(resource, &limit) == 0 && limit.rlim_cur < (rlim_t)UNLIMITED) { /* RLIM_INFINITY is the largest number */
+    /* RLIM_INFINITY is the largest number */
+    if (getrlimit(resource, &limit) == 0 && limit.rlim_cur < (rlim_t)UNLIMITED) {
         int64_t most = (int64_t)limit.rlim_cur;
         bound_room(room, most - (used > 0 ? used : 0) - room->stack_bytes, bound, most);
     }
@@ -86,7 +91,10 @@ quire_err memory_room_explain(const memory_room *room, strbuf *out) {
         return strbuf_add_str(out, " that the machine has available");
     }
     bool is_cgroup = room->bound == MEMORY_OF_CGROUP, is_as = room->bound == MEMORY_OF_RLIMIT_AS;
-    TRY(strbuf_addf(out, " that %s of ", is_cgroup ? "the cgroup's limit" : is_as ? "the limit of address space" : "the limit of data"));
+    TRY(strbuf_addf(out, " that %s of ",
+                    is_cgroup ? "the cgroup's limit"
+                    : is_as   ? "the limit of address space"
+                              : "the limit of data"));
     TRY(memory_print(room->limit, out));
     TRY(strbuf_addf(out, " (%s) leaves", is_cgroup ? room->file : is_as ? "ulimit -v" : "ulimit -d"));
     if (!is_cgroup) {
@@ -105,7 +113,8 @@ quire_err memory_print(int64_t bytes, strbuf *out) {
         v /= 1e3;
         u++;
     }
-    return bytes < 1000 ? strbuf_addf(out, "%lld bytes", (long long)bytes) : strbuf_addf(out, "%.1f %s", v, units[u]);
+    return bytes < 1000 ? strbuf_addf(out, "%lld bytes", (long long)bytes)
+                        : strbuf_addf(out, "%.1f %s", v, units[u]);
 }
 
 quire_err memory_lock(quire_error *err) {
@@ -119,6 +128,7 @@ quire_err memory_lock(quire_error *err) {
         (void)snprintf(may, sizeof may, "%llu KiB", (unsigned long long)limit.rlim_cur / 1024);
     }
     return err_set(err, QUIRE_NO_MEMORY, -1,
-                   "--mlock: %s (ulimit -l: %s); raise it with `ulimit -l unlimited`, take fewer --kv-pages, or leave --mlock out",
+                   "--mlock: %s (ulimit -l: %s); raise it with `ulimit -l unlimited`, take fewer --kv-pages, "
+                   "or leave --mlock out",
                    strerror(code), may);
 }

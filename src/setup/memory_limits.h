@@ -1,4 +1,5 @@
-/* Memory limits of this process: how much it may still allocate, and locking what it has. */
+/* Memory limits of this process: how much it may still allocate, and locking what it
+ * has. */
 #ifndef SETUP_MEMORY_LIMITS_H
 #define SETUP_MEMORY_LIMITS_H
 
@@ -25,17 +26,21 @@ typedef struct memory_room {
     char file[CGROUP_FILE_BYTES]; /* MEMORY_OF_CGROUP: that sets the limit */
 } memory_room;
 
-/* Reads how much memory is left: what the kernel estimates as available, and what the limits of cgroups, RLIMIT_AS and RLIMIT_DATA leave.
- * pending_bytes will be needed although the kernel takes them for free: of mapped files, and of buffers that were not touched yet. In the
- * two limits of the process they count already. The kernel's files are read below root, "" on a running system. Any thread. */
+/* Reads how much memory is left: what the kernel estimates as available, and what the
+ * limits of cgroups, RLIMIT_AS and RLIMIT_DATA leave. pending_bytes will be needed
+ * although the kernel takes them for free: of mapped files, and of buffers that were not
+ * touched yet. In the two limits of the process they count already. The kernel's files
+ * are read below root, "" on a running system. Any thread. */
 void memory_room_read(const char *root, int64_t pending_bytes, memory_room *out);
-/* Appends, for people: "the 21.3 GB that the machine has available". Errors of strbuf_add. */
+/* Appends, for people: "the 21.3 GB that the machine has available". Errors of
+ * strbuf_add. */
 quire_err memory_room_explain(const memory_room *room, strbuf *out);
-/* Appends a number of bytes for people: "21.3 GB". A GB is 10^9 bytes. Errors of strbuf_add. */
+/* Appends a number of bytes for people: "21.3 GB". A GB is 10^9 bytes. Errors of
+ * strbuf_add. */
 quire_err memory_print(int64_t bytes, strbuf *out);
 
-/* Locks all mapped memory: weights, pages, buffers, program. QUIRE_NO_MEMORY: the process may not lock so much; err says what allows
- * it. */
+/* Locks all mapped memory: weights, pages, buffers, program. QUIRE_NO_MEMORY: the process
+ * may not lock so much; err says what allows it. */
 quire_err memory_lock(quire_error *err);
 
 #endif

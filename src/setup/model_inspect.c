@@ -1,4 +1,5 @@
-/* `quire inspect`: describes a model file and the memory it needs, without loading its weights. */
+/* `quire inspect`: describes a model file and the memory it needs, without loading its
+ * weights. */
 #include <stdio.h>
 #include <string.h>
 
@@ -61,7 +62,8 @@ static quire_err add_vocabulary(strbuf *b, const vocab *v) {
     return v->pre.n > 0 ? add_shown(b, v->pre) : strbuf_add_str(b, "default");
 }
 
-/* The end tokens that an engine takes. A vocabulary that this build cannot use tells what its file does. */
+/* The end tokens that an engine takes. A vocabulary that this build cannot use tells what
+ * its file does. */
 static quire_err fill_ends(const model_file *f, summary *s, quire_error *err) {
     tokenizer *t = NULL;
     quire_error why = {0};
@@ -103,7 +105,8 @@ static quire_err fill_texts(const model_file *f, summary *s) {
     return add_vocabulary(&s->vocabulary, model_file_vocab(f));
 }
 
-/* Adds the plan of a pool behind those of larger pages, so that types whose pages are alike follow each other. */
+/* Adds the plan of a pool behind those of larger pages, so that types whose pages are
+ * alike follow each other. */
 static void add_kv(const quire_options *o, summary *s, const kv_layout *l) {
     const int64_t n = pool_plan_pages(&s->plan, l);
     int at = s->n_kv++;
@@ -117,10 +120,12 @@ static void add_kv(const quire_options *o, summary *s, const kv_layout *l) {
 
 /* Plans a pool for each type of keys and values, or for the one that is asked for. */
 static quire_err fill_kv(const quire_options *o, summary *s, quire_error *err) {
-    static const dtype types[N_KV_TYPES] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_F8_E4M3, DTYPE_I8, DTYPE_I4};
+    static const dtype types[N_KV_TYPES] = {DTYPE_F32,     DTYPE_F16, DTYPE_BF16,
+                                            DTYPE_F8_E4M3, DTYPE_I8,  DTYPE_I4};
     for (int i = 0; i < (s->kv_is_asked ? 1 : N_KV_TYPES); i++) {
         kv_layout l;
-        quire_err e = kv_layout_init(&s->d, s->kv_is_asked ? s->kv_types : kv_both(types[i]), o->page_tokens, &l, err);
+        quire_err e =
+            kv_layout_init(&s->d, s->kv_is_asked ? s->kv_types : kv_both(types[i]), o->page_tokens, &l, err);
         if (e == QUIRE_UNSUPPORTED && !s->kv_is_asked) {
             continue;
         }
@@ -181,11 +186,14 @@ static quire_err write_weights(strbuf *b, const summary *s) {
         TRY(strbuf_addf(b, ", with %d next-token layers", (int)s->d.n_next_token_layers));
         TRY(strbuf_addf(b, "%s%s", s->d.left_out_names[0] ? ": " : "", s->d.left_out_names));
     }
-    TRY(strbuf_addf(b, "\ncompute         %s %s\n", compute_name(s->compute), s->d.is_packed ? "only: packed for it" : "by default"));
-    return strbuf_addf(b, "KV type         %s %s\n", own_layout(s)->type_name, s->kv_is_asked ? "as asked" : "by default");
+    TRY(strbuf_addf(b, "\ncompute         %s %s\n", compute_name(s->compute),
+                    s->d.is_packed ? "only: packed for it" : "by default"));
+    return strbuf_addf(b, "KV type         %s %s\n", own_layout(s)->type_name,
+                       s->kv_is_asked ? "as asked" : "by default");
 }
 
-/* Writes one row for type *i and those behind it whose pages are alike; *i moves behind them. */
+/* Writes one row for type *i and those behind it whose pages are alike; *i moves behind
+ * them. */
 static quire_err write_kv_row(strbuf *b, const summary *s, const int32_t *lengths, int n_lengths, int *i) {
     const kv_layout *l = &s->kv[*i].layout;
     long long n_pages = (long long)s->kv[*i].n_pages;
@@ -194,8 +202,8 @@ static quire_err write_kv_row(strbuf *b, const summary *s, const int32_t *length
     while (++*i < s->n_kv && s->kv[*i].layout.page_bytes == l->page_bytes && n < (int)sizeof names) {
         n += snprintf(names + n, sizeof names - (size_t)n, ", %s", s->kv[*i].layout.type_name);
     }
-    TRY(strbuf_addf(b, "  %-14s %12lld %12lld %10lld %10lld  ", names, (long long)kv_layout_token_bytes(l), (long long)l->page_bytes,
-                    n_pages, n_pages / l->n_groups * l->page_tokens));
+    TRY(strbuf_addf(b, "  %-14s %12lld %12lld %10lld %10lld  ", names, (long long)kv_layout_token_bytes(l),
+                    (long long)l->page_bytes, n_pages, n_pages / l->n_groups * l->page_tokens));
     for (int k = 0; k < n_lengths; k++) {
         TRY(strbuf_addf(b, "%s %lld", k == 0 ? "" : " /", (long long)requests_held(s, at, lengths[k])));
     }
@@ -211,7 +219,8 @@ static quire_err write_memory(strbuf *b, const summary *s) {
     if (s->plan.room.bytes < 0 && s->plan.given_pages == 0) {
         return strbuf_add_str(b, "; give --kv-pages N\n");
     }
-    TRY(strbuf_addf(b, "\n  %-14s %12s %12s %10s %10s   requests of", "KV", "bytes/token", "bytes/page", "pages", "tokens"));
+    TRY(strbuf_addf(b, "\n  %-14s %12s %12s %10s %10s   requests of", "KV", "bytes/token", "bytes/page",
+                    "pages", "tokens"));
     for (int k = 0; k < n; k++) {
         TRY(strbuf_addf(b, "%s %d", k == 0 ? "" : " /", (int)first[k]));
     }
@@ -229,12 +238,14 @@ static quire_err write_pooling(strbuf *b, const model_desc *d) {
     static const char *const functions[N_ROW_FUNCTIONS] = {"", " tanh", " GELU", " ReLU", " sigmoid"};
     const pooling_desc *p = &d->pooling;
     if (p->kind == POOLING_NONE) {
-        return desc_gives_tokens(d) ? QUIRE_OK : strbuf_add_str(b, "pooling         none named: --pooling says it\n");
+        return desc_gives_tokens(d) ? QUIRE_OK
+                                    : strbuf_add_str(b, "pooling         none named: --pooling says it\n");
     }
     TRY(strbuf_addf(b, "pooling         %s", poolings[p->kind]));
     for (int32_t i = 0; i < p->n_steps; i++) {
         const pooled_step *s = &p->steps[i];
-        TRY(s->kind == POOLED_DENSE     ? strbuf_addf(b, ", dense %d to %d%s", (int)s->n_in, (int)s->n_out, functions[s->f])
+        TRY(s->kind == POOLED_DENSE
+                ? strbuf_addf(b, ", dense %d to %d%s", (int)s->n_in, (int)s->n_out, functions[s->f])
             : s->kind == POOLED_NORM    ? strbuf_add_str(b, ", norm")
             : s->kind == POOLED_SOFTMAX ? strbuf_add_str(b, ", softmax")
                                         : strbuf_add_str(b, ", normalised"));
@@ -248,11 +259,15 @@ static quire_err write_text(strbuf *b, const summary *s) {
     const layer_desc *l = desc_attention_layer(d);
     const cache_desc *c = l != NULL ? &d->caches[l->caches[0]] : &(const cache_desc){0};
     TRY(strbuf_addf(b, "model           %s\n", s->path.p));
-    TRY(strbuf_addf(b, "architecture    %s%s%s%s (%s%s)\n", d->architecture, s->name.n ? ", \"" : "", s->name.p, s->name.n ? "\"" : "",
-                    d->is_packed ? "packed from " : "", model_file_format(s->f) == MODEL_GGUF ? "GGUF" : "Hugging Face"));
-    TRY(strbuf_addf(b, "shape           %d layers, width %d, %d heads of %d (%d for keys and values), ff %d, vocabulary %d%s\n",
-                    (int)d->n_layers, (int)d->d_model, l != NULL ? (int)l->n_heads : 0, (int)c->d_key, (int)c->n_kv_heads,
-                    (int)desc_widest_ff(d), (int)d->n_vocab, d->tied_embeddings ? ", tied head" : ""));
+    TRY(strbuf_addf(b, "architecture    %s%s%s%s (%s%s)\n", d->architecture, s->name.n ? ", \"" : "",
+                    s->name.p, s->name.n ? "\"" : "", d->is_packed ? "packed from " : "",
+                    model_file_format(s->f) == MODEL_GGUF ? "GGUF" : "Hugging Face"));
+    TRY(strbuf_addf(b,
+                    "shape           %d layers, width %d, %d heads of %d (%d for keys and values), ff %d, "
+                    "vocabulary %d%s\n",
+                    (int)d->n_layers, (int)d->d_model, l != NULL ? (int)l->n_heads : 0, (int)c->d_key,
+                    (int)c->n_kv_heads, (int)desc_widest_ff(d), (int)d->n_vocab,
+                    d->tied_embeddings ? ", tied head" : ""));
     TRY(strbuf_addf(b, "positions       %d\n", (int)d->max_positions));
     TRY(inspect_layers_text(b, d, own_layout(s)));
     TRY(write_weights(b, s));

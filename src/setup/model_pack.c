@@ -8,7 +8,8 @@ static quire_err no_memory(quire_error *err) {
     return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the packed model");
 }
 
-/* Adds the metadata, with the tokenizer's tables where this build can use the vocabulary. */
+/* Adds the metadata, with the tokenizer's tables where this build can use the
+ * vocabulary. */
 static quire_err add_metadata(packed_image *image, const model_file *f, quire_error *err) {
     tokenizer *t = NULL;
     quire_error why = {0};
@@ -22,7 +23,8 @@ static quire_err add_metadata(packed_image *image, const model_file *f, quire_er
 }
 
 /* Loads the model into b and writes it. */
-static quire_err write_model(model_file *f, backend *b, packed_image *image, const char *path, quire_error *err) {
+static quire_err write_model(model_file *f, backend *b, packed_image *image, const char *path,
+                             quire_error *err) {
     packed_writer *w;
     model *m = NULL;
     TRY(packed_writer_open(path, &w, err)); /* before the time is spent */
@@ -40,18 +42,21 @@ static quire_err write_model(model_file *f, backend *b, packed_image *image, con
     return e;
 }
 
-static quire_err pack(const quire_options *o, model_file *f, const char *path, int64_t *n_bytes, quire_error *err) {
+static quire_err pack(const quire_options *o, model_file *f, const char *path, int64_t *n_bytes,
+                      quire_error *err) {
     model_desc d;
     compute_mode compute;
     backend *b;
     packed_image *image;
     TRY(model_describe(f, &d, err));
     if (d.is_packed) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: is packed already; pack the model that it was made of", model_file_path(f));
+        return err_set(err, QUIRE_INVALID, -1, "%s: is packed already; pack the model that it was made of",
+                       model_file_path(f));
     }
     TRY(options_compute(o, &d, &compute, err));
     if (compute == COMPUTE_FP8) {
-        return err_set(err, QUIRE_INVALID, -1, "--compute fp8 checks a checkpoint, and packs none: pack it for f32, bf16 or int8");
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--compute fp8 checks a checkpoint, and packs none: pack it for f32, bf16 or int8");
     }
     if (packed_image_open(compute, &image) != QUIRE_OK) {
         return no_memory(err);

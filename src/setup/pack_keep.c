@@ -33,12 +33,14 @@ struct pack_keeper {
     _Atomic bool stop;
 };
 
-/* Names the entry, with the absolute path of the model, links and all: for who lists the cache. */
+/* Names the entry, with the absolute path of the model, links and all: for who lists the
+ * cache. */
 static quire_err add_key(pack_keeper *k) {
     const char *path = model_file_path(k->what.source);
     char here[4096];
     strbuf whole = {0};
-    quire_err e = path[0] != '/' && getcwd(here, sizeof here) != NULL ? strbuf_addf(&whole, "%s/", here) : QUIRE_OK;
+    quire_err e =
+        path[0] != '/' && getcwd(here, sizeof here) != NULL ? strbuf_addf(&whole, "%s/", here) : QUIRE_OK;
     e = e == QUIRE_OK ? strbuf_add_str(&whole, path) : e;
     e = e == QUIRE_OK ? packed_image_key(k->what.image, k->what.key, whole.p) : e;
     strbuf_deinit(&whole);
@@ -53,7 +55,8 @@ static quire_err begin(pack_keeper *k) {
 
 static quire_err place(pack_keeper *k) {
     TRY(packed_image_seal(k->what.image));
-    return pack_entry_open(k->what.cache, k->what.key, (int64_t)packed_image_bytes(k->what.image), &k->entry, &k->err);
+    return pack_entry_open(k->what.cache, k->what.key, (int64_t)packed_image_bytes(k->what.image), &k->entry,
+                           &k->err);
 }
 
 static quire_err write_some(pack_keeper *k) {
@@ -97,7 +100,8 @@ static void run(pack_keeper *k, const _Atomic bool *stop) {
         }
         k->phase = KEEP_ENDED;
         if (e != QUIRE_BUSY) { /* else another process keeps the same */
-            log_line(LOG_WARN, "the packed form of this model is not kept: %s", k->err.message[0] ? k->err.message : quire_err_text(e));
+            log_line(LOG_WARN, "the packed form of this model is not kept: %s",
+                     k->err.message[0] ? k->err.message : quire_err_text(e));
         }
     }
 }
@@ -114,7 +118,8 @@ static void wait_before(pack_keeper *k) {
 
 static void *keep(void *argument) {
     pack_keeper *k = argument;
-    (void)pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0}); /* where the system refuses, it is as any thread */
+    /* where the system refuses, it is as any thread */
+    (void)pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
     wait_before(k);
     run(k, &k->stop);
     return NULL;
@@ -159,7 +164,8 @@ void pack_keeper_close(pack_keeper *k) {
     if (left_of(k) <= PACK_LEFT_BYTES) {
         run(k, NULL);
     } else {
-        log_line(LOG_INFO, "the packed form of this model is not kept: %.1f GB of it were not written yet", (double)left_of(k) / 1e9);
+        log_line(LOG_INFO, "the packed form of this model is not kept: %.1f GB of it were not written yet",
+                 (double)left_of(k) / 1e9);
     }
     pack_entry_discard(k->entry);
     pthread_cond_destroy(&k->wake);

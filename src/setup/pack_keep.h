@@ -1,5 +1,6 @@
-/* Keeps the packed form of a model that was loaded in the pack cache: writes it on a thread of its own, which the system runs when nothing
- * else wants the processor, so that neither the first token nor later ones wait for it. */
+/* Keeps the packed form of a model that was loaded in the pack cache: writes it on a
+ * thread of its own, which the system runs when nothing else wants the processor, so that
+ * neither the first token nor later ones wait for it. */
 #ifndef SETUP_PACK_KEEP_H
 #define SETUP_PACK_KEEP_H
 
@@ -17,9 +18,11 @@ typedef struct pack_keep {
     const tokenizer *t;       /* of the source; NULL: the vocabulary is kept as it is */
 } pack_keep;
 
-/* Starts the thread. NULL: there is no memory or no thread for it, and nothing will be kept. */
+/* Starts the thread. NULL: there is no memory or no thread for it, and nothing will be
+ * kept. */
 pack_keeper *pack_keeper_open(const pack_keep *what);
-/* Ends the thread. What is not written then is written now where it is at most PACK_LEFT_BYTES, else given up. NULL is allowed. */
+/* Ends the thread. What is not written then is written now where it is at most
+ * PACK_LEFT_BYTES, else given up. NULL is allowed. */
 #define PACK_LEFT_BYTES ((uint64_t)2 << 30)
 void pack_keeper_close(pack_keeper *k);
 

@@ -50,7 +50,8 @@ static bool find_entry(pack_start *s, backend *b) {
         return false;
     }
     if (!is_whole(f, b)) {
-        log_line(LOG_WARN, "pack cache: %s: its bytes are not those that were written; it is made again", model_file_path(f));
+        log_line(LOG_WARN, "pack cache: %s: its bytes are not those that were written; it is made again",
+                 model_file_path(f));
         pack_cache_remove(&s->cache, s->key);
         model_file_close(f);
         return false;
@@ -61,17 +62,20 @@ static bool find_entry(pack_start *s, backend *b) {
     return true;
 }
 
-void pack_start_find(const quire_options *o, model_file *source, const model_desc *d, backend *b, pack_start *out) {
+void pack_start_find(const quire_options *o, model_file *source, const model_desc *d, backend *b,
+                     pack_start *out) {
     char form[160];
     quire_error err = {0};
     compute_mode packed_for;
     *out = (pack_start){.source = model_file_share(source), .file = model_file_share(source)};
-    if (o->pack_cache == NULL || b->ops->linear_packed == NULL || model_file_packed_for(source, &packed_for)) {
+    if (o->pack_cache == NULL || b->ops->linear_packed == NULL ||
+        model_file_packed_for(source, &packed_for)) {
         return;
     }
-    (void)snprintf(form, sizeof form, "quire %s, %s, %s, packed %u, file %d, text %d%s%s", QUIRE_VERSION, b->ops->name,
-                   compute_name(b->compute), (unsigned)b->ops->packing, PACKED_VERSION, TABLES_VERSION,
-                   d->quantise_to != DTYPE_F32 ? ", as " : "", d->quantise_to != DTYPE_F32 ? dtype_name(d->quantise_to) : "");
+    (void)snprintf(form, sizeof form, "quire %s, %s, %s, packed %u, file %d, text %d%s%s", QUIRE_VERSION,
+                   b->ops->name, compute_name(b->compute), (unsigned)b->ops->packing, PACKED_VERSION,
+                   TABLES_VERSION, d->quantise_to != DTYPE_F32 ? ", as " : "",
+                   d->quantise_to != DTYPE_F32 ? dtype_name(d->quantise_to) : "");
     if (!pack_cache_key(source, form, out->key)) {
         return; /* the built-in model */
     }
@@ -88,8 +92,8 @@ void pack_start_find(const quire_options *o, model_file *source, const model_des
 void pack_start_loaded(pack_start *s, int64_t load_us, int64_t least_us) {
     s->is_quick = load_us < least_us;
     if (s->is_quick && s->image != NULL) {
-        log_line(LOG_INFO, "%s: loads in %.0f ms, so no packed form of it is kept (--pack-cache-least-ms)", model_file_path(s->source),
-                 (double)load_us / 1e3);
+        log_line(LOG_INFO, "%s: loads in %.0f ms, so no packed form of it is kept (--pack-cache-least-ms)",
+                 model_file_path(s->source), (double)load_us / 1e3);
         packed_image_close(s->image);
         s->image = NULL;
     }
@@ -98,8 +102,10 @@ void pack_start_loaded(pack_start *s, int64_t load_us, int64_t least_us) {
 void pack_start_keep(pack_start *s, const tokenizer *t) {
     const char *path = model_file_path(s->source);
     if (s->image != NULL) {
-        log_line(LOG_INFO, "%s: its packed form is kept in %s for later starts (--pack-cache none: not)", path, s->cache.dir);
-        s->keeper = pack_keeper_open(&(pack_keep){.cache = &s->cache, .key = s->key, .image = s->image, .source = s->source, .t = t});
+        log_line(LOG_INFO, "%s: its packed form is kept in %s for later starts (--pack-cache none: not)",
+                 path, s->cache.dir);
+        s->keeper = pack_keeper_open(
+            &(pack_keep){.cache = &s->cache, .key = s->key, .image = s->image, .source = s->source, .t = t});
     } else if (s->cache.dir != NULL && s->file == s->source && !s->is_quick) {
         log_line(LOG_INFO, "%s: was changed just now; the packed form of a later start is kept", path);
     }

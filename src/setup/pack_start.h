@@ -1,4 +1,5 @@
-/* What a start loads from: the model's own files or, where the pack cache has it, their packed form. */
+/* What a start loads from: the model's own files or, where the pack cache has it, their
+ * packed form. */
 #ifndef SETUP_PACK_START_H
 #define SETUP_PACK_START_H
 
@@ -16,13 +17,17 @@ typedef struct pack_start {
     pack_keeper *keeper;
 } pack_start;
 
-/* Finds the packed form of source, whose description is d, for b in the cache that o names. Every checksum of a found one is checked on b's
- * threads; a damaged one is removed. Without a cache, or where anything is wrong with it, the source is loaded: a line on stderr says why.
- */
-void pack_start_find(const quire_options *o, model_file *source, const model_desc *d, backend *b, pack_start *out);
-/* Says how long loading took, text and weights. What loads in less than least_us is not kept. */
+/* Finds the packed form of source, whose description is d, for b in the cache that o
+ * names. Every checksum of a found one is checked on b's threads; a damaged one is
+ * removed. Without a cache, or where anything is wrong with it, the source is loaded: a
+ * line on stderr says why. */
+void pack_start_find(const quire_options *o, model_file *source, const model_desc *d, backend *b,
+                     pack_start *out);
+/* Says how long loading took, text and weights. What loads in less than least_us is not
+ * kept. */
 void pack_start_loaded(pack_start *s, int64_t load_us, int64_t least_us);
-/* Starts to keep what was loaded, if it is to be kept. t: the source's tokenizer, or NULL; it and b stay until the close. */
+/* Starts to keep what was loaded, if it is to be kept. t: the source's tokenizer, or
+ * NULL; it and b stay until the close. */
 void pack_start_keep(pack_start *s, const tokenizer *t);
 /* Ends the keeping and closes the files. Before t, and before b. */
 void pack_start_close(pack_start *s);

@@ -5,8 +5,12 @@
 #define RULES_LEAST ((int64_t)1 << 20) /* where no room is left, a short rule can still be obeyed */
 
 pool_plan pool_plan_of(const quire_options *o) {
-    int64_t both = o->swap_bytes < INT64_MAX - o->tier_host_bytes ? o->swap_bytes + o->tier_host_bytes : INT64_MAX;
-    return (pool_plan){.aside_bytes = both, .rule_bytes = o->rule_bytes, .given_pages = o->n_pages, .utilization = o->memory_utilization};
+    int64_t both =
+        o->swap_bytes < INT64_MAX - o->tier_host_bytes ? o->swap_bytes + o->tier_host_bytes : INT64_MAX;
+    return (pool_plan){.aside_bytes = both,
+                       .rule_bytes = o->rule_bytes,
+                       .given_pages = o->n_pages,
+                       .utilization = o->memory_utilization};
 }
 
 int64_t pool_plan_kept(const memory_room *room, int64_t weight_bytes) {
@@ -19,7 +23,9 @@ int64_t pool_plan_rules(const pool_plan *p) {
     if (p->step_rows > 0) {
         return 0; /* an encoder obeys none */
     }
-    int64_t part = p->room.bytes / 16, most = p->room.bytes < 0 ? INT64_MAX : part < RULES_LEAST ? RULES_LEAST : part;
+    int64_t part = p->room.bytes / 16, most = p->room.bytes < 0    ? INT64_MAX
+                                              : part < RULES_LEAST ? RULES_LEAST
+                                                                   : part;
     return p->rule_bytes < most ? p->rule_bytes : most;
 }
 
@@ -28,7 +34,8 @@ void pool_plan_encoder(pool_plan *p, const quire_options *o, const model_desc *d
     p->step_seqs = o->max_seqs;
 }
 
-/* The pages of a step's rows: each sequence's last page may be part-filled, and a page holds a row at least. INT64_MAX: no encoder. */
+/* The pages of a step's rows: each sequence's last page may be part-filled, and a page
+ * holds a row at least. INT64_MAX: no encoder. */
 static int64_t step_pages(const pool_plan *p, const kv_layout *l) {
     int64_t rows = p->step_rows, n = rows / l->page_tokens + p->step_seqs;
     return rows == 0 ? INT64_MAX : (n < rows ? n : rows) * l->n_groups;
@@ -42,7 +49,8 @@ int64_t pool_plan_pages(const pool_plan *p, const kv_layout *l) {
     if (p->room.bytes < 0) {
         return most < INT64_MAX ? most : -1;
     }
-    int64_t room = p->room.bytes - pool_plan_rules(p), left = room > p->aside_bytes ? room - p->aside_bytes : 0;
+    int64_t room = p->room.bytes - pool_plan_rules(p),
+            left = room > p->aside_bytes ? room - p->aside_bytes : 0;
     int64_t n = (int64_t)((double)left * p->utilization) / l->page_bytes;
     n = n < most ? n : most;
     return n < POOL_MAX_PAGES ? n : POOL_MAX_PAGES;
@@ -50,7 +58,8 @@ int64_t pool_plan_pages(const pool_plan *p, const kv_layout *l) {
 
 quire_err pool_plan_explain(const pool_plan *p, strbuf *out) {
     if (p->given_pages == 0 && p->step_rows > 0) {
-        return strbuf_addf(out, "room for one step of %d rows: an encoder keeps no keys and values", (int)p->step_rows);
+        return strbuf_addf(out, "room for one step of %d rows: an encoder keeps no keys and values",
+                           (int)p->step_rows);
     }
     if (p->given_pages > 0) {
         TRY(strbuf_add_str(out, "as many as --kv-pages says, of "));
@@ -86,17 +95,20 @@ quire_err pool_plan_explain(const pool_plan *p, strbuf *out) {
     return QUIRE_OK;
 }
 
-quire_err pool_plan_resolve(const pool_plan *p, const kv_layout *l, const kv_most *most, int32_t least_tokens, int32_t *n_pages,
-                            quire_error *err) {
+quire_err pool_plan_resolve(const pool_plan *p, const kv_layout *l, const kv_most *most, int32_t least_tokens,
+                            int32_t *n_pages, quire_error *err) {
     int64_t n = pool_plan_pages(p, l), least = kv_most_pages(most, least_tokens);
     if (n < 0) {
         return err_set(err, QUIRE_INVALID, -1, "the free memory is not known here; give --kv-pages N");
     }
     if (n < least) {
         return err_set(err, QUIRE_NO_MEMORY, -1,
-                       "%lld KV pages of %lld bytes hold not even one request of %d tokens, which takes %lld; lower --max-model-len%s%s",
-                       (long long)n, (long long)l->page_bytes, (int)least_tokens, (long long)least, most->n_caps > 0 ? " or --chunk" : "",
-                       p->given_pages ? " or raise --kv-pages" : ", raise --memory-utilization or free memory");
+                       "%lld KV pages of %lld bytes hold not even one request of %d tokens, which takes "
+                       "%lld; lower --max-model-len%s%s",
+                       (long long)n, (long long)l->page_bytes, (int)least_tokens, (long long)least,
+                       most->n_caps > 0 ? " or --chunk" : "",
+                       p->given_pages ? " or raise --kv-pages"
+                                      : ", raise --memory-utilization or free memory");
     }
     *n_pages = (int32_t)n;
     return QUIRE_OK;

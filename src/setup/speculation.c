@@ -1,4 +1,5 @@
-/* Parses `--speculative-config`, vLLM's JSON object, into the engine's options, and opens the draft model. */
+/* Parses `--speculative-config`, vLLM's JSON object, into the engine's options, and opens
+ * the draft model. */
 #include "setup/engine_parts.h"
 
 #include <stddef.h>
@@ -48,10 +49,11 @@ static quire_err read_number(const json_member *m, draft_options *out, quire_err
     bool is_count = numbers[i].is_count;
     int64_t whole;
     double value = json_double(m->value);
-    bool is_number = is_count ? json_whole(m->value, &whole) : json_is(m->value, JSON_KIND_REAL) || json_is(m->value, JSON_KIND_INT);
+    bool is_number = is_count ? json_whole(m->value, &whole)
+                              : json_is(m->value, JSON_KIND_REAL) || json_is(m->value, JSON_KIND_INT);
     if (!is_number || !(value >= numbers[i].least && value <= numbers[i].most)) {
-        return err_set(err, QUIRE_INVALID, -1, FLAG ": %s must be a %snumber from %.10g to %.10g", m->name, is_count ? "whole " : "",
-                       numbers[i].least, numbers[i].most);
+        return err_set(err, QUIRE_INVALID, -1, FLAG ": %s must be a %snumber from %.10g to %.10g", m->name,
+                       is_count ? "whole " : "", numbers[i].least, numbers[i].most);
     }
     if (is_count) {
         *(int32_t *)((char *)out + numbers[i].offset) = (int32_t)whole;
@@ -62,7 +64,8 @@ static quire_err read_number(const json_member *m, draft_options *out, quire_err
 }
 
 /* Reads one of names[0..n) as its index. */
-static quire_err read_choice(const json_member *m, const char *const *names, int n, const char *all, int *out, quire_error *err) {
+static quire_err read_choice(const json_member *m, const char *const *names, int n, const char *all, int *out,
+                             quire_error *err) {
     for (int i = 0; i < n && json_is(m->value, JSON_KIND_TEXT); i++) {
         if (names[i] != NULL && strcmp(json_str(m->value).p, names[i]) == 0) {
             *out = i;
@@ -76,10 +79,13 @@ static quire_err read_choice(const json_member *m, const char *const *names, int
 static quire_err read_model(const json_value *o, speculation *s, quire_error *err) {
     const json_value *v = json_get(o, "model");
     if (s->draft.method != DRAFT_METHOD_MODEL) {
-        return json_has(o, "model") ? err_set(err, QUIRE_INVALID, -1, FLAG ": model belongs to the method draft_model") : QUIRE_OK;
+        return json_has(o, "model")
+                   ? err_set(err, QUIRE_INVALID, -1, FLAG ": model belongs to the method draft_model")
+                   : QUIRE_OK;
     }
     if (!json_is(v, JSON_KIND_TEXT) || json_str(v).n == 0) {
-        return err_set(err, QUIRE_INVALID, -1, FLAG ": the method draft_model needs the draft's file, directory or name as model");
+        return err_set(err, QUIRE_INVALID, -1,
+                       FLAG ": the method draft_model needs the draft's file, directory or name as model");
     }
     s->name = mem_dup(json_str(v).p, json_str(v).n);
     return s->name ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
@@ -94,18 +100,21 @@ static quire_err settle_lookup(draft_options *d, quire_error *err) {
     d->lookup_min = d->lookup_min == 0 ? d->lookup_max : d->lookup_min;
     d->lookup_max = d->lookup_max == 0 ? d->lookup_min : d->lookup_max;
     if (d->lookup_min > d->lookup_max) {
-        return err_set(err, QUIRE_INVALID, -1, FLAG ": prompt_lookup_min %d is over prompt_lookup_max %d", (int)d->lookup_min,
-                       (int)d->lookup_max);
+        return err_set(err, QUIRE_INVALID, -1, FLAG ": prompt_lookup_min %d is over prompt_lookup_max %d",
+                       (int)d->lookup_min, (int)d->lookup_max);
     }
     return QUIRE_OK;
 }
 
 static quire_err read_object(const json_value *o, speculation *s, quire_error *err) {
-    static const char *const methods[] = {
-        [DRAFT_METHOD_NGRAM] = "ngram", [DRAFT_METHOD_SUFFIX] = "suffix", [DRAFT_METHOD_MODEL] = "draft_model"};
+    static const char *const methods[] = {[DRAFT_METHOD_NGRAM] = "ngram",
+                                          [DRAFT_METHOD_SUFFIX] = "suffix",
+                                          [DRAFT_METHOD_MODEL] = "draft_model"};
     static const char *const rules[] = {[DRAFT_RULE_EXACT] = "exact", [DRAFT_RULE_STANDARD] = "standard"};
     if (!json_is(o, JSON_KIND_OBJECT)) {
-        return err_set(err, QUIRE_INVALID, -1, FLAG ": must be a JSON object, as {\"method\":\"ngram\",\"num_speculative_tokens\":5}");
+        return err_set(err, QUIRE_INVALID, -1,
+                       FLAG
+                       ": must be a JSON object, as {\"method\":\"ngram\",\"num_speculative_tokens\":5}");
     }
     int method = DRAFT_METHOD_NONE, rule = DRAFT_RULE_EXACT;
     for (json_member m = {0}; json_next(o, &m);) {
@@ -134,7 +143,8 @@ quire_err speculation_read(const quire_options *o, speculation *out, quire_error
     out->draft = defaults;
     json_value *config;
     json_fault fault;
-    if (json_read(str_of(o->speculative_config), &json_limits_file, JSON_WIDE_REFUSED, &config, &fault) != QUIRE_OK) {
+    if (json_read(str_of(o->speculative_config), &json_limits_file, JSON_WIDE_REFUSED, &config, &fault) !=
+        QUIRE_OK) {
         return err_set(err, QUIRE_INVALID, -1, FLAG ": not valid JSON at byte %zu: %s", fault.at, fault.what);
     }
     quire_err e = read_object(config, out, err);
@@ -142,15 +152,18 @@ quire_err speculation_read(const quire_options *o, speculation *out, quire_error
     return e;
 }
 
-/* Loads the model, for sequences as long as the target's or, where it can have fewer tokens, its own. */
-static quire_err open_model(speculation *s, const quire_options *o, model_file *f, int32_t *max_len, quire_error *err) {
+/* Loads the model, for sequences as long as the target's or, where it can have fewer
+ * tokens, its own. */
+static quire_err open_model(speculation *s, const quire_options *o, model_file *f, int32_t *max_len,
+                            quire_error *err) {
     model_desc d;
     TRY(model_describe(f, &d, err));
     *max_len = d.max_positions < *max_len ? d.max_positions : *max_len;
     return loaded_model_open(o, f, &d, *max_len, &s->model, err);
 }
 
-quire_err speculation_open(speculation *s, const quire_options *o, int64_t n_tokens, int32_t max_len, quire_error *err) {
+quire_err speculation_open(speculation *s, const quire_options *o, int64_t n_tokens, int32_t max_len,
+                           quire_error *err) {
     if (s->draft.method != DRAFT_METHOD_MODEL) {
         return QUIRE_OK;
     }
@@ -165,13 +178,15 @@ quire_err speculation_open(speculation *s, const quire_options *o, int64_t n_tok
     model_file_close(f);
     TRY(r);
     loaded_model *l = &s->model;
-    int64_t most = (int64_t)o->max_seqs * kv_pages_for(max_len, o->page_tokens), n = kv_pages_for(n_tokens, o->page_tokens);
+    int64_t most = (int64_t)o->max_seqs * kv_pages_for(max_len, o->page_tokens),
+            n = kv_pages_for(n_tokens, o->page_tokens);
     int64_t wanted = (n < most ? n : most) * l->layout.n_groups;
     int32_t n_pages = wanted < INT32_MAX ? (int32_t)wanted : INT32_MAX;
     step_limits limits = {.max_rows = o->max_batched_tokens, .max_seqs = o->max_seqs, .max_out = o->max_seqs};
     TRY(l->b->ops->step_open(l->b, &limits, &l->layout, model_description(l->m)->n_vocab, err));
     TRY(l->b->ops->kv_open(l->b, n_pages, err));
-    s->draft.model = (draft_model_options){.m = l->m, .b = l->b, .layout = &l->layout, .n_pages = n_pages, .max_len = max_len};
+    s->draft.model = (draft_model_options){
+        .m = l->m, .b = l->b, .layout = &l->layout, .n_pages = n_pages, .max_len = max_len};
     return QUIRE_OK;
 }
 

@@ -1,4 +1,5 @@
-/* The version of pages in tiers: everything besides the tokens on which the bytes of a page depend. */
+/* The version of pages in tiers: everything besides the tokens on which the bytes of a
+ * page depend. */
 #include "setup/engine_parts.h"
 
 #include <stdio.h>
@@ -28,55 +29,60 @@ static uint64_t hash_weights(const model_file *f) {
 
 static uint64_t hash_rope(uint64_t h, const rope_desc *r) {
     char text[512];
-    (void)snprintf(text, sizeof text, "rope %d %d %d %a %a %a %a %a %a %a %d %d %d", (int)r->kind, (int)r->pairs, r->n_dims,
-                   (double)r->theta, (double)r->factor, (double)r->low_freq_factor, (double)r->high_freq_factor, (double)r->beta_fast,
-                   (double)r->beta_slow, (double)r->attention_factor, r->truncate, r->original_positions, r->has_factors);
+    (void)snprintf(text, sizeof text, "rope %d %d %d %a %a %a %a %a %a %a %d %d %d", (int)r->kind,
+                   (int)r->pairs, r->n_dims, (double)r->theta, (double)r->factor, (double)r->low_freq_factor,
+                   (double)r->high_freq_factor, (double)r->beta_fast, (double)r->beta_slow,
+                   (double)r->attention_factor, r->truncate, r->original_positions, r->has_factors);
     h = kv_hash_root(hash_text(h, text), r->factors, sizeof r->factors);
     return kv_hash_root(h, r->long_factors, sizeof r->long_factors);
 }
 
 static uint64_t hash_layer(uint64_t h, const layer_desc *l) {
     char text[256];
-    (void)snprintf(text, sizeof text, "layer %d %d %d %d %d %d %d %d", l->caches[0], l->caches[1], l->rope, l->n_heads, l->window, l->chunk,
-                   l->d_ff, l->n_experts);
+    (void)snprintf(text, sizeof text, "layer %d %d %d %d %d %d %d %d", l->caches[0], l->caches[1], l->rope,
+                   l->n_heads, l->window, l->chunk, l->d_ff, l->n_experts);
     return hash_text(h, text);
 }
 
 static uint64_t hash_cache(uint64_t h, const cache_desc *c) {
     char text[256];
-    (void)snprintf(text, sizeof text, "cache %d %d %d %d %d %d %lld", (int)c->kind, c->n_kv_heads, c->d_key, c->d_value, c->window,
-                   c->d_latent, (long long)c->state_bytes);
+    (void)snprintf(text, sizeof text, "cache %d %d %d %d %d %d %lld", (int)c->kind, c->n_kv_heads, c->d_key,
+                   c->d_value, c->window, c->d_latent, (long long)c->state_bytes);
     return hash_text(h, text);
 }
 
 static uint64_t hash_blocks(uint64_t h, const block_desc *b) {
     char text[512];
-    (void)snprintf(text, sizeof text,
-                   "blocks %d %d %d %d %d %d %d %d %d %d %d %d %d %d | %a %a %a %a %d %a %a %a %a %a %d %d %d %d | "
-                   "%d %d %d %d %d %d %d %d %d",
-                   (int)b->norm, (int)b->qk_norm_type, b->norm_add_one, b->norm_bare, b->parallel, b->one_norm, b->ungated, b->two_sided,
-                   b->sinks, (int)b->qk_norm, b->qk_norm_after_rope, b->qk_norm_bare, b->v_norm, b->values_are_keys,
-                   (double)b->embedding_scale, (double)b->residual_scale, (double)b->logits_scale, (double)b->temperature,
-                   b->temperature_length, (double)b->attention_cap, (double)b->logits_cap, (double)b->clip, (double)b->alibi,
-                   (double)b->alibi_scale, b->alibi_bf16, b->positions, b->position_offset, b->d_layer_input, b->norm_behind, b->bare_start,
-                   b->bare_end, b->n_token_types, b->d_embedding, b->norm_ahead, b->scale_by_layer, b->temperature_on_all,
-                   b->skips_padding);
+    (void)snprintf(
+        text, sizeof text,
+        "blocks %d %d %d %d %d %d %d %d %d %d %d %d %d %d | %a %a %a %a %d %a %a %a %a %a %d %d %d %d | "
+        "%d %d %d %d %d %d %d %d %d",
+        (int)b->norm, (int)b->qk_norm_type, b->norm_add_one, b->norm_bare, b->parallel, b->one_norm,
+        b->ungated, b->two_sided, b->sinks, (int)b->qk_norm, b->qk_norm_after_rope, b->qk_norm_bare,
+        b->v_norm, b->values_are_keys, (double)b->embedding_scale, (double)b->residual_scale,
+        (double)b->logits_scale, (double)b->temperature, b->temperature_length, (double)b->attention_cap,
+        (double)b->logits_cap, (double)b->clip, (double)b->alibi, (double)b->alibi_scale, b->alibi_bf16,
+        b->positions, b->position_offset, b->d_layer_input, b->norm_behind, b->bare_start, b->bare_end,
+        b->n_token_types, b->d_embedding, b->norm_ahead, b->scale_by_layer, b->temperature_on_all,
+        b->skips_padding);
     return hash_text(h, text);
 }
 
 static uint64_t hash_moe(uint64_t h, const moe_desc *m) {
     char text[256];
-    (void)snprintf(text, sizeof text, "moe %d %d %d %d %d %d %d %d %d %d %d %a %a %a %d", m->n_used, m->d_expert, m->d_shared, m->n_groups,
-                   m->n_groups_used, (int)m->score, m->group_by_best_two, m->correction_bias, m->renormalise, m->scale_inputs,
-                   m->shared_gate, (double)m->scale, (double)m->jitter_eps, (double)m->limit, (int)m->activation);
+    (void)snprintf(text, sizeof text, "moe %d %d %d %d %d %d %d %d %d %d %d %a %a %a %d", m->n_used,
+                   m->d_expert, m->d_shared, m->n_groups, m->n_groups_used, (int)m->score,
+                   m->group_by_best_two, m->correction_bias, m->renormalise, m->scale_inputs, m->shared_gate,
+                   (double)m->scale, (double)m->jitter_eps, (double)m->limit, (int)m->activation);
     return hash_text(h, text);
 }
 
 /* Hashes the numbers of a description that affect a layer's results. */
 static uint64_t hash_description(const model_desc *d) {
     char text[512];
-    (void)snprintf(text, sizeof text, "%s %d %d %d %a %a %d %d", d->architecture, d->n_layers, d->d_model, d->n_vocab, (double)d->norm_eps,
-                   (double)d->attention_scale, (int)d->activation, d->tied_embeddings);
+    (void)snprintf(text, sizeof text, "%s %d %d %d %a %a %d %d", d->architecture, d->n_layers, d->d_model,
+                   d->n_vocab, (double)d->norm_eps, (double)d->attention_scale, (int)d->activation,
+                   d->tied_embeddings);
     uint64_t h = hash_moe(hash_blocks(hash_text(0, text), &d->blocks), &d->moe);
     for (int32_t i = 0; i < d->n_ropes; i++) {
         h = hash_rope(h, &d->ropes[i]);
@@ -90,8 +96,8 @@ static uint64_t hash_description(const model_desc *d) {
     return h;
 }
 
-void tier_version(const model_file *f, const model_desc *d, dtype quantised_to, const backend *b, const kv_layout *kv,
-                  int32_t max_positions, char out[KV_VERSION_BYTES + 1]) {
+void tier_version(const model_file *f, const model_desc *d, dtype quantised_to, const backend *b,
+                  const kv_layout *kv, int32_t max_positions, char out[KV_VERSION_BYTES + 1]) {
     char isa[64] = "any";
     locale_t before = c_locale_enter(); /* hashed texts have numbers with a point */
     uint64_t description = hash_description(d);
@@ -105,9 +111,10 @@ void tier_version(const model_file *f, const model_desc *d, dtype quantised_to, 
         }
     }
     int32_t length = desc_scales_by_length(d) ? max_positions : 0;
-    (void)snprintf(out, KV_VERSION_BYTES + 1,
-                   "quire %s, model %016llx %016llx%s%s, backend %s, compute %s, kv %s in pages %d, isa %s, length %d", QUIRE_VERSION,
-                   (unsigned long long)hash_weights(f), (unsigned long long)description, quantised_to != DTYPE_F32 ? " as " : "",
-                   quantised_to != DTYPE_F32 ? dtype_name(quantised_to) : "", b->ops->name, compute_name(b->compute), kv->type_name,
-                   KV_LAYOUT_VERSION, isa, (int)length);
+    (void)snprintf(
+        out, KV_VERSION_BYTES + 1,
+        "quire %s, model %016llx %016llx%s%s, backend %s, compute %s, kv %s in pages %d, isa %s, length %d",
+        QUIRE_VERSION, (unsigned long long)hash_weights(f), (unsigned long long)description,
+        quantised_to != DTYPE_F32 ? " as " : "", quantised_to != DTYPE_F32 ? dtype_name(quantised_to) : "",
+        b->ops->name, compute_name(b->compute), kv->type_name, KV_LAYOUT_VERSION, isa, (int)length);
 }

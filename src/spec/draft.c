@@ -23,8 +23,9 @@ static quire_err check_layers(const kv_layout *l, quire_error *err) {
     for (int32_t g = 0; g < l->n_groups; g++) {
         layer_kind kind = l->groups[g].kind;
         if (kind != LAYER_FULL && kind != LAYER_WINDOW) {
-            return err_set(err, QUIRE_UNSUPPORTED, -1,
-                           "speculation needs layers that can go back to an earlier token; this model keeps a state");
+            return err_set(
+                err, QUIRE_UNSUPPORTED, -1,
+                "speculation needs layers that can go back to an earlier token; this model keeps a state");
         }
     }
     return QUIRE_OK;
@@ -36,18 +37,22 @@ quire_err draft_open(const draft_options *o, const draft_target *t, drafter **ou
         return QUIRE_OK;
     }
     if (o->tree_width < 0 || o->tree_width > DRAFT_MAX_WIDTH) {
-        return err_set(err, QUIRE_INVALID, -1, "draft trees of width %d: must be from 1 to %d", (int)o->tree_width, DRAFT_MAX_WIDTH);
+        return err_set(err, QUIRE_INVALID, -1, "draft trees of width %d: must be from 1 to %d",
+                       (int)o->tree_width, DRAFT_MAX_WIDTH);
     }
     if (o->n_tokens < 1 || o->n_tokens > DRAFT_MAX) {
-        return err_set(err, QUIRE_INVALID, -1, "%d speculative tokens: must be from 1 to %d", (int)o->n_tokens, DRAFT_MAX);
+        return err_set(err, QUIRE_INVALID, -1, "%d speculative tokens: must be from 1 to %d",
+                       (int)o->n_tokens, DRAFT_MAX);
     }
     TRY(check_layers(t->layout, err));
     switch (o->method) {
     case DRAFT_METHOD_MODEL:
         TRY(check_layers(o->model.layout, err));
         return draft_model_open(o, t, out, err);
-    case DRAFT_METHOD_SUFFIX: return draft_suffix_open(o, out);
-    default: return draft_ngram_open(o, out);
+    case DRAFT_METHOD_SUFFIX:
+        return draft_suffix_open(o, out);
+    default:
+        return draft_ngram_open(o, out);
     }
 }
 
@@ -59,16 +64,18 @@ bool draft_want(draft_seq *s, const draft_options *o, int32_t room) {
         return false;
     }
     s->length = s->length == 0 ? o->n_tokens : s->length;
-    s->wanted = (draft_bounds){
-        .nodes = min_i32(room, min_i32(o->n_tokens, s->length * width)), .depth = min_i32(room, s->length), .width = width};
+    s->wanted = (draft_bounds){.nodes = min_i32(room, min_i32(o->n_tokens, s->length * width)),
+                               .depth = min_i32(room, s->length),
+                               .width = width};
     return true;
 }
 
-#define FIRST_GUESS 0.9f  /* draft_seq.guess_first of a new sequence, */
-#define FIRST_LEAST 0.1f  /* and its bounds */
+#define FIRST_GUESS 0.9f /* draft_seq.guess_first of a new sequence, */
+#define FIRST_LEAST 0.1f /* and its bounds */
 #define FIRST_MOST  0.98f
 #define FIRST_PACE  0.125f /* part of it that a token changes */
-#define FIRST_ALONE 0.45f  /* what it comes to where texts are spelt at random: they often have one spelling only */
+/* what it comes to where texts are spelt at random: they often have one spelling only */
+#define FIRST_ALONE 0.45f
 
 /* guess_bounds.first of s. */
 static float surely_first(const draft_seq *s) {
@@ -80,7 +87,8 @@ void draft_guess(const draft_seq *s, int32_t most, const guess_worth *worth, dra
     const constraint *k = s->context->constraint;
     int32_t ids[CONSTRAINT_MAX_GUESSES], parents[CONSTRAINT_MAX_GUESSES];
     const guess_bounds bounds = {min_i32(most, DRAFT_MAX), surely_first(s), worth->least, worth->row};
-    int32_t n = k->ops->guess != NULL ? k->ops->guess(k, s->context->constraint_state, &bounds, ids, parents) : 0;
+    int32_t n =
+        k->ops->guess != NULL ? k->ops->guess(k, s->context->constraint_state, &bounds, ids, parents) : 0;
     for (int32_t i = 0; i < n; i++) {
         draft_tree_add(out, parents[i], ids[i]);
     }

@@ -1,18 +1,25 @@
-/* Drafts are guesses of the next tokens, so that one step can verify several tokens (verify.h) where it would have computed one.
+/* Drafts are guesses of the next tokens, so that one step can verify several tokens
+ * (verify.h) where it would have computed one.
  *
- * Once a step the engine calls the drafter for the sequences that decode. It fills a tree of guesses for each (draft_tree.h), which is a
- * line unless the options allow branches. Known tokens of a sequence never change, so what a drafter keeps about them stays true; a stream
- * that is rolled back or steered continues as another sequence. Where a drafter wrote behind the known tokens, tokens[0..n_agreed) are
- * still what it saw. Drafts change how fast tokens come, never which ones (docs/design.md, Drafts), so a drafter may guess freely. It must
- * guess the same in every run of the same requests, so that figures repeat. What a constraint guesses (draft_guess) may differ from run to
- * run, since measured times decide which guesses are worth their rows: under DRAFT_RULE_STANDARD, which draws otherwise with guesses than
- * without, so may the tokens. No row of logits depends on it.
+ * Once a step the engine calls the drafter for the sequences that decode. It fills a tree
+ * of guesses for each (draft_tree.h), which is a line unless the options allow branches.
+ * Known tokens of a sequence never change, so what a drafter keeps about them stays true;
+ * a stream that is rolled back or steered continues as another sequence. Where a drafter
+ * wrote behind the known tokens, tokens[0..n_agreed) are still what it saw. Drafts change
+ * how fast tokens come, never which ones (docs/design.md, Drafts), so a drafter may guess
+ * freely. It must guess the same in every run of the same requests, so that figures
+ * repeat. What a constraint guesses (draft_guess) may differ from run to run, since
+ * measured times decide which guesses are worth their rows: under DRAFT_RULE_STANDARD,
+ * which draws otherwise with guesses than without, so may the tokens. No row of logits
+ * depends on it.
  *
- * The depth adapts to each sequence. It begins at the most that the options allow. It doubles, up to that, when a draft was accepted to its
- * end; else it becomes one more than was accepted. After DRAFT_PATIENCE drafts in a row without an accepted token the sequence pauses for
- * 1, 2, 4 .. 16 steps, longer each time, until one is accepted again.
+ * The depth adapts to each sequence. It begins at the most that the options allow. It
+ * doubles, up to that, when a draft was accepted to its end; else it becomes one more
+ * than was accepted. After DRAFT_PATIENCE drafts in a row without an accepted token the
+ * sequence pauses for 1, 2, 4 .. 16 steps, longer each time, until one is accepted again.
  *
- * Jump-forward tokens (jump_forward.h) are drafts too, and need no drafter. Owner: one thread, the engine's. */
+ * Jump-forward tokens (jump_forward.h) are drafts too, and need no drafter. Owner: one
+ * thread, the engine's. */
 #ifndef SPEC_DRAFT_H
 #define SPEC_DRAFT_H
 
@@ -27,16 +34,24 @@
 
 #define DRAFT_PATIENCE 3
 
-typedef enum draft_method { DRAFT_METHOD_NONE, DRAFT_METHOD_NGRAM, DRAFT_METHOD_SUFFIX, DRAFT_METHOD_MODEL } draft_method;
+typedef enum draft_method {
+    DRAFT_METHOD_NONE,
+    DRAFT_METHOD_NGRAM,
+    DRAFT_METHOD_SUFFIX,
+    DRAFT_METHOD_MODEL
+} draft_method;
 
 /* When a draft is accepted. */
 typedef enum draft_rule {
-    DRAFT_RULE_EXACT,   /* it is what the target samples with its own noise: output as without drafts, to the bit */
+    /* it is what the target samples with its own noise: output as without drafts, to the
+     * bit */
+    DRAFT_RULE_EXACT,
     DRAFT_RULE_STANDARD /* by rejection sampling (rejection.h): output distributed as without drafts */
 } draft_rule;
 
-/* The draft model. The caller owns all of it, and has opened the backend with this layout, these pages, max_rows = max_batched_tokens and
- * max_out = max_seqs. All of it outlives the drafter, whose thread runs it. */
+/* The draft model. The caller owns all of it, and has opened the backend with this
+ * layout, these pages, max_rows = max_batched_tokens and max_out = max_seqs. All of it
+ * outlives the drafter, whose thread runs it. */
 typedef struct draft_model_options {
     model *m;
     backend *b;
@@ -47,8 +62,11 @@ typedef struct draft_model_options {
 typedef struct draft_options {
     draft_method method;
     draft_rule rule;
-    int32_t n_tokens;               /* most drafts a sequence and step, 1..DRAFT_MAX; 0 where there is no method */
-    int32_t tree_width;             /* most children of one token, up to DRAFT_MAX_WIDTH; 0 or 1: one, so drafts are lines */
+    /* most drafts a sequence and step, 1..DRAFT_MAX; 0 where there is no method */
+    int32_t n_tokens;
+    /* most children of one token, up to DRAFT_MAX_WIDTH; 0 or 1: one, so drafts are
+     * lines */
+    int32_t tree_width;
     int32_t lookup_min, lookup_max; /* ngram: lengths of the suffix that is searched for */
     int32_t suffix_depth;           /* suffix: tokens of a run, 2..SUFFIX_MAX_DEPTH */
     int32_t suffix_texts;           /* recent outputs that are kept */
@@ -66,38 +84,53 @@ typedef struct draft_outlook {
 
 /* The draft state of a sequence, and what drafters read of it. */
 typedef struct draft_seq {
-    /* The sequence; the caller's, which sets n_known before each call. All else is constant. */
-    int32_t *tokens; /* prompt and output; what lies behind n_known is scratch memory for drafters, as far as a draft may reach */
+    /* The sequence; the caller's, which sets n_known before each call. All else is
+     * constant. */
+    /* prompt and output; what lies behind n_known is scratch memory for drafters, as far
+     * as a draft may reach */
+    int32_t *tokens;
     int32_t n_known;
     const sample_context *context; /* its samples' */
-    void *constraint_state; /* a drafter's own copy of the context's, as its guesses would change it; NULL: no constraint */
-    const uint8_t *namespace; /* [n_namespace <= KV_NAMESPACE_BYTES] outputs are shared within a namespace only */
+    /* a drafter's own copy of the context's, as its guesses would change it; NULL: no
+     * constraint */
+    void *constraint_state;
+    /* [n_namespace <= KV_NAMESPACE_BYTES] outputs are shared within a namespace only */
+    const uint8_t *namespace;
     size_t n_namespace;
 
-    int32_t n_jump_forward; /* 0, or the whole draft, which is a line: the request's own rules alone decide these tokens */
-    bool is_guess;         /* the draft is what the constraint guesses */
-    bool samples_each;     /* each token is sampled, for its log-probability: none is forced */
-    float guess_first;     /* how often a guess's likeliest next token was right of late; 0: there was none yet */
-    int32_t n_agreed; /* model: tokens that are still what the drafter last saw; the caller adds those accepted on the first branch */
+    /* 0, or the whole draft, which is a line: the request's own rules alone decide these
+     * tokens */
+    int32_t n_jump_forward;
+    bool is_guess;     /* the draft is what the constraint guesses */
+    bool samples_each; /* each token is sampled, for its log-probability: none is forced */
+    /* how often a guess's likeliest next token was right of late; 0: there was none
+     * yet */
+    float guess_first;
+    /* model: tokens that are still what the drafter last saw; the caller adds those
+     * accepted on the first branch */
+    int32_t n_agreed;
     draft_bounds wanted; /* bounds of the next draft; no nodes: none is wanted */
-    int32_t length;   /* depth of the next draft; 0: there was none yet */
+    int32_t length;      /* depth of the next draft; 0: there was none yet */
     int32_t n_misses, n_pauses, pause;
-    suffix_cursor own;  /* suffix: the sequence's own tree; its root is SUFFIX_NONE before there is one */
-    int32_t n_indexed;  /* its tokens that are in that tree */
-    bool own_failed;    /* there was no memory for that tree */
-    int32_t model_seq;       /* model: the number of its kv_seq in the draft model's cache + 1; 0: none */
-    /* rejection sampling: the distributions that the first branch was drawn from, [its nodes][n_vocab]. NULL, and all other nodes: the
-     * drafter gave the token probability 1. */
+    suffix_cursor own; /* suffix: the sequence's own tree; its root is SUFFIX_NONE before there is one */
+    int32_t n_indexed; /* its tokens that are in that tree */
+    bool own_failed;   /* there was no memory for that tree */
+    int32_t model_seq; /* model: the number of its kv_seq in the draft model's cache + 1; 0: none */
+    /* rejection sampling: the distributions that the first branch was drawn from, [its
+     * nodes][n_vocab]. NULL, and all other nodes: the drafter gave the token probability
+     * 1. */
     const float *distributions;
-    draft_tree tree;  /* the current draft */
+    draft_tree tree;       /* the current draft */
     draft_outlook outlook; /* of whoever samples for the sequence, until it is proposed */
 } draft_seq;
 
 typedef struct drafter drafter;
 typedef struct draft_ops {
-    /* For each of seqs[0..n): puts guesses into its tree, which is empty, within `wanted`. */
+    /* For each of seqs[0..n): puts guesses into its tree, which is empty, within
+     * `wanted`. */
     void (*propose)(drafter *d, draft_seq *const *seqs, int32_t n);
-    /* Forgets what is kept about s, which releases its pages (over: it ends, else it is preempted). NULL: nothing is kept. */
+    /* Forgets what is kept about s, which releases its pages (over: it ends, else it is
+     * preempted). NULL: nothing is kept. */
     void (*forget)(drafter *d, draft_seq *s, bool over);
     void (*close)(drafter *d);
 } draft_ops;
@@ -107,7 +140,8 @@ struct drafter {
     const draft_ops *ops;
 };
 
-/* What is drafted for. The caller's, alive while the drafter is open; `samples` is used within `propose`. */
+/* What is drafted for. The caller's, alive while the drafter is open; `samples` is used
+ * within `propose`. */
 typedef struct draft_target {
     const model_desc *desc;
     const kv_layout *layout;
@@ -115,27 +149,32 @@ typedef struct draft_target {
     int32_t max_seqs, max_rows;
 } draft_target;
 
-/* Opens the drafter that the options name; NULL where they name none. QUIRE_INVALID for options out of range, QUIRE_UNSUPPORTED where a
- * layer's state cannot be rolled back or the draft model has another vocabulary. */
+/* Opens the drafter that the options name; NULL where they name none. QUIRE_INVALID for
+ * options out of range, QUIRE_UNSUPPORTED where a layer's state cannot be rolled back or
+ * the draft model has another vocabulary. */
 quire_err draft_open(const draft_options *o, const draft_target *t, drafter **out, quire_error *err);
 
-/* Opens the one of draft_model.c. o->model has the model, its backend, layout and pages. QUIRE_UNSUPPORTED when its vocabulary is
- * not the target's. */
+/* Opens the one of draft_model.c. o->model has the model, its backend, layout and pages.
+ * QUIRE_UNSUPPORTED when its vocabulary is not the target's. */
 quire_err draft_model_open(const draft_options *o, const draft_target *t, drafter **out, quire_error *err);
 
-/* Rows a step whose logits are wanted, for the backend's step_open: those of max_seqs sequences with all their drafts, at most max_rows. */
+/* Rows a step whose logits are wanted, for the backend's step_open: those of max_seqs
+ * sequences with all their drafts, at most max_rows. */
 int32_t draft_max_out(const draft_options *o, int32_t max_seqs, int32_t max_rows);
-/* Whether the drafts of a sequence with these parameters are accepted by rejection sampling. */
+/* Whether the drafts of a sequence with these parameters are accepted by rejection
+ * sampling. */
 bool draft_by_rejection(const draft_options *o, const sampling_params *p);
 
-/* Sets s->wanted for a step that has room for so many drafts of s, whose tree is empty. False: s pauses for this step. */
+/* Sets s->wanted for a step that has room for so many drafts of s, whose tree is empty.
+ * False: s pauses for this step. */
 bool draft_want(draft_seq *s, const draft_options *o, int32_t room);
 
 /* The result of verifying a sequence's draft or its jump-forward tokens. */
 typedef struct draft_outcome {
     int32_t n, n_accepted; /* nodes that were verified; how many of them became known tokens */
     int32_t n_first;       /* how many of the accepted are on the branch of first children */
-    bool is_jump_forward, to_end;   /* they were jump-forward tokens; a whole branch was accepted, up to its last node */
+    /* they were jump-forward tokens; a whole branch was accepted, up to its last node */
+    bool is_jump_forward, to_end;
 } draft_outcome;
 
 /* Which guesses of a constraint are worth their rows (guess_bounds). */
@@ -143,8 +182,10 @@ typedef struct guess_worth {
     float least, row;
 } guess_worth;
 
-/* Puts what s's constraint guesses into an empty tree, at most `most` tokens that are worth so much: a draft without a drafter. It goes by
- * how often the likeliest token was right: a model that spells texts as its tokenizer does gets lines, another one branches. */
+/* Puts what s's constraint guesses into an empty tree, at most `most` tokens that are
+ * worth so much: a draft without a drafter. It goes by how often the likeliest token was
+ * right: a model that spells texts as its tokenizer does gets lines, another one
+ * branches. */
 void draft_guess(const draft_seq *s, int32_t most, const guess_worth *worth, draft_tree *out);
 
 /* Adapts s's depth to the result of a draft of the drafter's, or of a guess. */

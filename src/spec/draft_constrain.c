@@ -9,7 +9,8 @@ void draft_constrain(draft_seq *s, uint8_t *states) {
         int32_t parent = s->tree.parents[i], at = parent == DRAFT_ROOT ? DRAFT_ROOT : to[parent];
         sample_context c = *s->context;
         c.rule = NULL; /* which is of its own state */
-        const void *before = at == DRAFT_ROOT ? c.constraint_state : states + (size_t)at * CONSTRAINT_MAX_STATE_BYTES;
+        const void *before =
+            at == DRAFT_ROOT ? c.constraint_state : states + (size_t)at * CONSTRAINT_MAX_STATE_BYTES;
         to[i] = DRAFT_ROOT;
         if (parent != DRAFT_ROOT && at == DRAFT_ROOT) {
             continue;

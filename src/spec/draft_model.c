@@ -1,12 +1,17 @@
-/* Drafts by a second, smaller model with the same vocabulary. It samples with the target's parameters and the noise of each position, so
- * where both models agree they sample the same token, in sampled text too. Only the first level of a tree has more than one token: besides
- * the sampled one those that the model finds likeliest, at no further cost.
+/* Drafts by a second, smaller model with the same vocabulary. It samples with the
+ * target's parameters and the noise of each position, so where both models agree they
+ * sample the same token, in sampled text too. Only the first level of a tree has more
+ * than one token: besides the sampled one those that the model finds likeliest, at no
+ * further cost.
  *
- * The model has a KV cache of its own. A sequence gets a kv_seq in it when it is first drafted for, with block tables as long as a sequence
- * may be, and releases it when it ends or is preempted. What the model computed of a rejected draft is truncated at the next call. Known
- * tokens that it has not seen yet (a prompt at first) are computed then, as many rows a step as its backend takes; it drafts for the
- * sequences that are up to date. When pages run out, it takes those of sequences that are not drafted for in this step; else there is no
- * draft. Invariant: the kv_seq's tables hold its n_computed tokens, of which the first min(n_computed, n_agreed) are the sequence's
+ * The model has a KV cache of its own. A sequence gets a kv_seq in it when it is first
+ * drafted for, with block tables as long as a sequence may be, and releases it when it
+ * ends or is preempted. What the model computed of a rejected draft is truncated at the
+ * next call. Known tokens that it has not seen yet (a prompt at first) are computed then,
+ * as many rows a step as its backend takes; it drafts for the sequences that are up to
+ * date. When pages run out, it takes those of sequences that are not drafted for in this
+ * step; else there is no draft. Invariant: the kv_seq's tables hold its n_computed
+ * tokens, of which the first min(n_computed, n_agreed) are the sequence's
  * own. */
 #include <string.h>
 
@@ -21,26 +26,26 @@
 
 /* The model's state of one sequence. */
 typedef struct model_seq {
-    draft_seq *s;       /* NULL: free */
-    kv_seq kv;          /* its tokens in the draft model's cache */
-    float mirostat_mu;  /* the sequence's, as its drafts would change it */
-    int32_t last;       /* the node of its draft that gets the next child: the end of the first branch */
+    draft_seq *s;      /* NULL: free */
+    kv_seq kv;         /* its tokens in the draft model's cache */
+    float mirostat_mu; /* the sequence's, as its drafts would change it */
+    int32_t last;      /* the node of its draft that gets the next child: the end of the first branch */
 } model_seq;
 
 typedef struct model_drafter {
     drafter head;
     draft_options options;
     draft_target target;
-    kv_cache cache;                    /* without an index: nothing is reused */
+    kv_cache cache; /* without an index: nothing is reused */
     model_seq *seqs;
     int32_t *tokens, *positions, *out_rows; /* the batch's arrays */
     kv_slot *slots[KV_MAX_GROUPS];
     batch_seq *batch_seqs;
     attn_item *work;
     int32_t max_work;
-    model_seq **drafting;              /* [rows.n_out] whose token an out row gives */
-    kv_copies copies;                  /* always empty: pages are not shared */
-    float *distributions;              /* [n_seqs][n_tokens][n_vocab] with rejection sampling, else NULL */
+    model_seq **drafting; /* [rows.n_out] whose token an out row gives */
+    kv_copies copies;     /* always empty: pages are not shared */
+    float *distributions; /* [n_seqs][n_tokens][n_vocab] with rejection sampling, else NULL */
     batch rows;
 } model_drafter;
 
@@ -52,7 +57,8 @@ static void drop_seq(model_drafter *d, model_seq *at) {
     at->s = NULL;
 }
 
-/* Releases the state of some sequence that is not drafted for in this step; false when there is none. */
+/* Releases the state of some sequence that is not drafted for in this step; false when
+ * there is none. */
 static bool leave_idle(model_drafter *d) {
     for (int32_t i = 0; i < d->target.max_seqs; i++) {
         if (d->seqs[i].s != NULL && d->seqs[i].s->wanted.nodes == 0) {
@@ -67,7 +73,8 @@ static bool leave_idle(model_drafter *d) {
 static model_seq *take_seq(model_drafter *d, draft_seq *s) {
     if (s->model_seq == 0) {
         int32_t i = 0;
-        while (d->seqs[i].s != NULL) { /* only running sequences have a state, and there is one for each of these */
+        /* only running sequences have a state, and there is one for each of these */
+        while (d->seqs[i].s != NULL) {
             i++;
         }
         d->seqs[i].s = s;
@@ -97,8 +104,8 @@ static bool reserve(model_drafter *d, model_seq *at, int32_t n) {
 
 /* ---- forward passes ---- */
 
-/* Adds a sequence's next n rows to the batch; its pages are reserved. Logits are wanted behind the last row when that is the last known
- * token. */
+/* Adds a sequence's next n rows to the batch; its pages are reserved. Logits are wanted
+ * behind the last row when that is the last known token. */
 static void add_rows(model_drafter *d, model_seq *at, int32_t n, int32_t n_tokens) {
     int32_t row0 = d->rows.n_rows, p0 = at->kv.n_computed;
     batch_seq *q = &d->batch_seqs[d->rows.n_seqs++];
@@ -134,8 +141,9 @@ static int32_t n_guessed(const model_seq *at) {
     return at->last == DRAFT_ROOT ? 0 : at->s->tree.depths[at->last];
 }
 
-/* Samples the sequence's next guess; by rejection sampling, draws it from the row's distribution, with its own noise, and keeps the
- * distribution. False when there is none. */
+/* Samples the sequence's next guess; by rejection sampling, draws it from the row's
+ * distribution, with its own noise, and keeps the distribution. False when there is
+ * none. */
 static bool draw(const model_drafter *d, const model_seq *at, sample_row *row) {
     draft_seq *s = at->s;
     size_t n = (size_t)d->target.desc->n_vocab;
@@ -146,7 +154,8 @@ static bool draw(const model_drafter *d, const model_seq *at, sample_row *row) {
         s->distributions = own;
         own += (size_t)n_guessed(at) * n;
         memcpy(own, row->probs, n * sizeof *own);
-        row->result->token = rejection_draw(own, (int32_t)n, (double)sample_uniform(sample_key_of(&row->context), SAMPLE_DRAFT));
+        row->result->token = rejection_draw(
+            own, (int32_t)n, (double)sample_uniform(sample_key_of(&row->context), SAMPLE_DRAFT));
         row->result->error = sample_accept(&row->context, row->result->token);
     }
     return row->result->error == QUIRE_OK && row->result->token >= 0;
@@ -163,15 +172,19 @@ static void add_others(draft_seq *s, const token_logprob *likeliest, int32_t n) 
     }
 }
 
-/* Samples the sequence's next guess from row i's logits, as the target would; false when it is the last. The first one may get siblings. */
+/* Samples the sequence's next guess from row i's logits, as the target would; false when
+ * it is the last. The first one may get siblings. */
 static bool sample_draft(model_drafter *d, model_seq *at, int32_t i) {
     draft_seq *s = at->s;
     token_logprob likeliest[DRAFT_MAX_WIDTH];
     const draft_bounds *wanted = &s->wanted;
     const model_desc *desc = d->target.desc;
-    int32_t n = s->n_known + n_guessed(at), n_likeliest = at->last == DRAFT_ROOT && wanted->width > 1 ? wanted->width : 0;
+    int32_t n = s->n_known + n_guessed(at),
+            n_likeliest = at->last == DRAFT_ROOT && wanted->width > 1 ? wanted->width : 0;
     sample_result result = NOT_SAMPLED;
-    sample_row row = {.logits = d->options.model.b->ops->logits(d->options.model.b, i), .context = *s->context, .result = &result};
+    sample_row row = {.logits = d->options.model.b->ops->logits(d->options.model.b, i),
+                      .context = *s->context,
+                      .result = &result};
     row.context.n_tokens = n;
     row.context.mirostat_mu = &at->mirostat_mu;
     row.context.constraint_state = s->constraint_state;
@@ -184,10 +197,12 @@ static bool sample_draft(model_drafter *d, model_seq *at, int32_t i) {
     s->tokens[n] = result.token;
     at->last = draft_tree_add(&s->tree, at->last, result.token);
     add_others(s, likeliest, n_likeliest);
-    return n_guessed(at) < wanted->depth && s->tree.n < wanted->nodes && end_token_kind(s->context->params, desc, result.token) == END_NONE;
+    return n_guessed(at) < wanted->depth && s->tree.n < wanted->nodes &&
+           end_token_kind(s->context->params, desc, result.token) == END_NONE;
 }
 
-/* The first pass: computes the known tokens of the sequences to draft for, as far as the rows of a step suffice. */
+/* The first pass: computes the known tokens of the sequences to draft for, as far as the
+ * rows of a step suffice. */
 static void catch_up(model_drafter *d, draft_seq *const *seqs, int32_t n) {
     begin_pass(d);
     for (int32_t i = 0; i < n && d->rows.n_rows < d->target.max_rows; i++) {
@@ -204,7 +219,8 @@ static void catch_up(model_drafter *d, draft_seq *const *seqs, int32_t n) {
     }
 }
 
-/* Samples for those that the last pass gave logits, and fills the next batch with those that continue. */
+/* Samples for those that the last pass gave logits, and fills the next batch with those
+ * that continue. */
 static void sample_all(model_drafter *d) {
     int32_t n = d->rows.n_out;
     begin_pass(d);
@@ -249,8 +265,9 @@ static void model_drafter_close(drafter *head) {
     for (int32_t g = 0; g < KV_MAX_GROUPS; g++) {
         mem_free(d->slots[g]);
     }
-    void *blocks[] = {d->seqs, d->tokens,           d->positions,     d->out_rows, d->batch_seqs,
-                      d->work,  (void *)d->drafting, d->distributions, d};
+    void *blocks[] = {
+        d->seqs,          d->tokens, d->positions, d->out_rows, d->batch_seqs, d->work, (void *)d->drafting,
+        d->distributions, d};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         mem_free(blocks[i]);
     }
@@ -263,7 +280,8 @@ static quire_err open_seqs(model_drafter *d) {
     d->seqs = mem_new((size_t)d->target.max_seqs, sizeof *d->seqs);
     TRY(mem_check(d->seqs));
     for (int32_t i = 0; i < d->target.max_seqs; i++) {
-        TRY(kv_seq_init(&d->seqs[i].kv, l->n_groups, (int32_t)kv_pages_for(d->options.model.max_len, l->page_tokens)));
+        TRY(kv_seq_init(&d->seqs[i].kv, l->n_groups,
+                        (int32_t)kv_pages_for(d->options.model.max_len, l->page_tokens)));
     }
     return kv_cache_open(&o, &d->cache);
 }
@@ -287,14 +305,17 @@ static quire_err open_arrays(model_drafter *d) {
     d->rows.seqs = d->batch_seqs;
     d->rows.out_rows = d->out_rows;
     d->rows.work = d->work;
-    return d->tokens && d->positions && d->out_rows && d->batch_seqs && d->drafting && d->work ? QUIRE_OK : QUIRE_NO_MEMORY;
+    return d->tokens && d->positions && d->out_rows && d->batch_seqs && d->drafting && d->work
+               ? QUIRE_OK
+               : QUIRE_NO_MEMORY;
 }
 
 quire_err draft_model_open(const draft_options *o, const draft_target *t, drafter **out, quire_error *err) {
     static const draft_ops ops = {.propose = propose, .forget = forget, .close = model_drafter_close};
     int32_t n_vocab = model_description(o->model.m)->n_vocab;
     if (n_vocab != t->desc->n_vocab) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "the draft model has %d tokens in its vocabulary, the model %d; they must be the same",
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "the draft model has %d tokens in its vocabulary, the model %d; they must be the same",
                        (int)n_vocab, (int)t->desc->n_vocab);
     }
     model_drafter *d = mem_new(1, sizeof *d);
@@ -305,7 +326,8 @@ quire_err draft_model_open(const draft_options *o, const draft_target *t, drafte
     quire_err r = open_seqs(d);
     r = r ? r : open_arrays(d);
     if (r == QUIRE_OK && o->rule == DRAFT_RULE_STANDARD) {
-        d->distributions = mem_new((size_t)t->max_seqs * (size_t)o->n_tokens, (size_t)n_vocab * sizeof *d->distributions);
+        d->distributions =
+            mem_new((size_t)t->max_seqs * (size_t)o->n_tokens, (size_t)n_vocab * sizeof *d->distributions);
         r = d->distributions ? QUIRE_OK : QUIRE_NO_MEMORY;
     }
     if (r != QUIRE_OK) {

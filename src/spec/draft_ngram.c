@@ -12,8 +12,8 @@ typedef struct place {
     int32_t length, from; /* tokens that agree, and the index of what follows them */
 } place;
 
-/* Inserts a match among the best, longest first, after equally long ones; not if a better one continues with the same token. Returns how
- * many there are. */
+/* Inserts a match among the best, longest first, after equally long ones; not if a better
+ * one continues with the same token. Returns how many there are. */
 static int32_t enter(const int32_t *tokens, place found, place *best, int32_t n, int32_t most) {
     int32_t at = 0;
     for (; at < n && best[at].length >= found.length; at++) {
@@ -24,7 +24,9 @@ static int32_t enter(const int32_t *tokens, place found, place *best, int32_t n,
     if (at == most) {
         return n;
     }
-    int32_t last = at; /* what the new one replaces: a match that continues with the same token, or the worst of too many */
+    /* what the new one replaces: a match that continues with the same token, or the worst
+     * of too many */
+    int32_t last = at;
     while (last < n && last < most - 1 && tokens[best[last].from] != tokens[found.from]) {
         last++;
     }
@@ -36,10 +38,12 @@ static int32_t enter(const int32_t *tokens, place found, place *best, int32_t n,
     return n;
 }
 
-void draft_ngram(const int32_t *tokens, int32_t n, int32_t lookup_min, int32_t lookup_max, const draft_bounds *wanted, draft_tree *out) {
+void draft_ngram(const int32_t *tokens, int32_t n, int32_t lookup_min, int32_t lookup_max,
+                 const draft_bounds *wanted, draft_tree *out) {
     place best[DRAFT_MAX_WIDTH];
     int32_t n_best = 0;
-    for (int32_t end = n - 1; end >= lookup_min && (n_best < wanted->width || best[n_best - 1].length < lookup_max); end--) {
+    for (int32_t end = n - 1;
+         end >= lookup_min && (n_best < wanted->width || best[n_best - 1].length < lookup_max); end--) {
         int32_t length = 0;
         while (length < lookup_max && length < end && tokens[end - 1 - length] == tokens[n - 1 - length]) {
             length++;
@@ -49,7 +53,8 @@ void draft_ngram(const int32_t *tokens, int32_t n, int32_t lookup_min, int32_t l
         }
     }
     for (int32_t k = 0; k < n_best; k++) {
-        int32_t left = wanted->nodes - out->n, most = k + 1 < n_best ? (left + 1) / 2 : left, period = n - best[k].from, at = DRAFT_ROOT;
+        int32_t left = wanted->nodes - out->n, most = k + 1 < n_best ? (left + 1) / 2 : left,
+                period = n - best[k].from, at = DRAFT_ROOT;
         for (int32_t i = 0; i < most && i < wanted->depth; i++) {
             at = draft_tree_add(out, at, tokens[best[k].from + i % period]);
         }
@@ -59,7 +64,8 @@ void draft_ngram(const int32_t *tokens, int32_t n, int32_t lookup_min, int32_t l
 static void propose(drafter *head, draft_seq *const *seqs, int32_t n) {
     const ngram_drafter *d = (const ngram_drafter *)head;
     for (int32_t i = 0; i < n; i++) {
-        draft_ngram(seqs[i]->tokens, seqs[i]->n_known, d->lookup_min, d->lookup_max, &seqs[i]->wanted, &seqs[i]->tree);
+        draft_ngram(seqs[i]->tokens, seqs[i]->n_known, d->lookup_min, d->lookup_max, &seqs[i]->wanted,
+                    &seqs[i]->tree);
     }
 }
 

@@ -7,7 +7,7 @@
 
 #define MAX_NAMESPACES 256
 #define MAX_TEXTS      16384
-#define MIN_TEXT       2 /* shorter outputs are not kept */
+#define MIN_TEXT       2                  /* shorter outputs are not kept */
 #define MAX_TEXT       (SUFFIX_TEXTS / 4) /* tokens of one output that are kept */
 
 /* An output that is in the tree: ring[from .. from + n). */
@@ -20,7 +20,7 @@ typedef struct suffix_drafter {
     draft_options options;
     suffix_tree *tree;
     kv_namespaces namespaces; /* each with its root in the tree, and with as many paths as it has texts */
-    text *texts;   /* [MAX_TEXTS] a queue: the oldest at first */
+    text *texts;              /* [MAX_TEXTS] a queue: the oldest at first */
     int32_t first, n_texts, max_texts;
     int32_t *ring; /* [SUFFIX_TEXTS] */
     int32_t end;   /* the index for the next output */
@@ -48,10 +48,12 @@ static int32_t find_namespace(const suffix_drafter *d, const draft_seq *s) {
     return kv_namespaces_find(&d->namespaces, NAMESPACE_PLAIN, s->namespace, s->n_namespace);
 }
 
-/* Counts a text more in s's namespace, which is made if need be; NAMESPACE_NONE when all are in use. */
+/* Counts a text more in s's namespace, which is made if need be; NAMESPACE_NONE when all
+ * are in use. */
 static int32_t enter_namespace(suffix_drafter *d, const draft_seq *s) {
     int32_t i = find_namespace(d, s), root = SUFFIX_NONE;
-    if (i == NAMESPACE_NONE && d->namespaces.n < MAX_NAMESPACES && (root = suffix_tree_root(d->tree)) != SUFFIX_NONE) {
+    if (i == NAMESPACE_NONE && d->namespaces.n < MAX_NAMESPACES &&
+        (root = suffix_tree_root(d->tree)) != SUFFIX_NONE) {
         i = kv_namespaces_add(&d->namespaces, NAMESPACE_PLAIN, s->namespace, s->n_namespace);
         d->namespaces.slots[i].root = root;
     }
@@ -70,7 +72,9 @@ static int32_t ring_place(suffix_drafter *d, int32_t n) {
         if (!overlaps && (from == d->end || t->from < d->end) && d->n_texts < d->max_texts) {
             break;
         }
-        drop_oldest(d); /* also one behind the end when the ring wraps around: it is older than those at the start */
+        /* also one behind the end when the ring wraps around: it is older than those at
+         * the start */
+        drop_oldest(d);
     }
     return from;
 }
@@ -122,7 +126,7 @@ static bool index_own(suffix_drafter *d, draft_seq *s, int32_t *work) {
         suffix_cursor_init(&s->own, suffix_tree_root(d->tree));
         s->n_indexed = s->n_known > SUFFIX_OWN ? s->n_known - SUFFIX_OWN : 0;
     }
-    for (; s->n_indexed < s->n_known && *work > 0 && s->own.root != SUFFIX_NONE; s->n_indexed++, (*work)--) {
+    for (; s->n_indexed<s->n_known && * work> 0 && s->own.root != SUFFIX_NONE; s->n_indexed++, (*work)--) {
         while (!suffix_tree_has_room(d->tree) && d->n_texts > 0) {
             drop_oldest(d);
         }
@@ -136,17 +140,20 @@ static bool index_own(suffix_drafter *d, draft_seq *s, int32_t *work) {
 
 /* ---- guessing ---- */
 
-/* Guesses from the tree under root, into an empty draft tree; returns the expected number of right tokens. */
+/* Guesses from the tree under root, into an empty draft tree; returns the expected number
+ * of right tokens. */
 static double guess(const suffix_drafter *d, int32_t root, const draft_seq *s, draft_tree *out) {
-    int32_t length = 0,
-            node = root == SUFFIX_NONE ? SUFFIX_NONE : suffix_tree_match(d->tree, root, s->tokens, s->n_known, &length);
+    int32_t length = 0, node = root == SUFFIX_NONE
+                                   ? SUFFIX_NONE
+                                   : suffix_tree_match(d->tree, root, s->tokens, s->n_known, &length);
     if (node == SUFFIX_NONE) {
         return 0.0;
     }
     draft_bounds most = s->wanted;
     double allowed = (double)d->options.suffix_factor * length;
     most.nodes = allowed < most.nodes ? (int32_t)allowed : most.nodes;
-    return suffix_tree_guess(d->tree, root, node, s->tokens, s->n_known, &most, d->options.suffix_min_prob, out);
+    return suffix_tree_guess(d->tree, root, node, s->tokens, s->n_known, &most, d->options.suffix_min_prob,
+                             out);
 }
 
 static void propose_one(const suffix_drafter *d, draft_seq *s) {

@@ -1,8 +1,9 @@
-/* A draft tree: guesses of the tokens behind a sequence's last known token, and behind each of them guesses of the next. A line is a tree
- * whose nodes have one child each.
+/* A draft tree: guesses of the tokens behind a sequence's last known token, and behind
+ * each of them guesses of the next. A line is a tree whose nodes have one child each.
  *
- * A node has a larger number than its parent. So the first n nodes of a tree are a tree too, and a tree is cut so where rows or pages are
- * short. It is small enough to lie in a sequence, and needs no allocation. Owner: the struct that holds it. */
+ * A node has a larger number than its parent. So the first n nodes of a tree are a tree
+ * too, and a tree is cut so where rows or pages are short. It is small enough to lie in a
+ * sequence, and needs no allocation. Owner: the struct that holds it. */
 #ifndef SPEC_DRAFT_TREE_H
 #define SPEC_DRAFT_TREE_H
 
@@ -25,14 +26,17 @@ typedef struct draft_bounds {
     int32_t nodes, depth, width; /* width: children of a node */
 } draft_bounds;
 
-/* Adds a node at the end and returns its number. The tree has less than DRAFT_MAX nodes. */
+/* Adds a node at the end and returns its number. The tree has less than DRAFT_MAX
+ * nodes. */
 int32_t draft_tree_add(draft_tree *t, int32_t parent, int32_t token);
-/* The child of `at` with this token among the first n nodes; DRAFT_ROOT: there is none. O(n). */
+/* The child of `at` with this token among the first n nodes; DRAFT_ROOT: there is none.
+ * O(n). */
 int32_t draft_tree_child(const draft_tree *t, int32_t n, int32_t at, int32_t token);
-/* The first child of `at` after node `after` (DRAFT_ROOT: the first of all) among the first n nodes; DRAFT_ROOT: there is none. O(n). */
+/* The first child of `at` after node `after` (DRAFT_ROOT: the first of all) among the
+ * first n nodes; DRAFT_ROOT: there is none. O(n). */
 int32_t draft_tree_next(const draft_tree *t, int32_t n, int32_t at, int32_t after);
-/* Renumbers the nodes depth first, children in the order in which they were added. So the branch of first children comes first and lies
- * where a line would. O(n). */
+/* Renumbers the nodes depth first, children in the order in which they were added. So the
+ * branch of first children comes first and lies where a line would. O(n). */
 void draft_tree_sort(draft_tree *t);
 
 #endif

@@ -3,9 +3,11 @@
 #include "core/sampling_lists.h"
 #include "sample/end_tokens.h"
 
-/* Whether a rule of the request could forbid the one allowed token, so that sampling it is an error. */
+/* Whether a rule of the request could forbid the one allowed token, so that sampling it
+ * is an error. */
 static bool may_be_forbidden(const sampling_params *p, const model_desc *d, int32_t token) {
-    return p->lists->bad_words.n > 0 || p->lists->n_bias > 0 || p->no_repeat_ngram_size > 0 || end_token_is_delayed(p, d, token);
+    return p->lists->bad_words.n > 0 || p->lists->n_bias > 0 || p->no_repeat_ngram_size > 0 ||
+           end_token_is_delayed(p, d, token);
 }
 
 static bool propose_allowed(const sampling_params *p, const model_desc *d, int32_t most, draft_tree *out) {
@@ -19,8 +21,8 @@ static bool propose_allowed(const sampling_params *p, const model_desc *d, int32
     return true;
 }
 
-/* Not beside other rules that could forbid what the constraint forces. Nor is an end token forced: whether it may come is the sampler's
- * business (sample_accept). */
+/* Not beside other rules that could forbid what the constraint forces. Nor is an end
+ * token forced: whether it may come is the sampler's business (sample_accept). */
 static bool propose_forced(const sample_context *c, const model_desc *d, int32_t most, draft_tree *out) {
     const sampling_params *p = c->params;
     const constraint *k = c->constraint;

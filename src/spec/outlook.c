@@ -6,7 +6,8 @@ static int32_t min_i32(int32_t a, int32_t b) {
     return a < b ? a : b;
 }
 
-void outlook_find(draft_seq *s, const model_desc *d, int32_t n_known, int32_t most, const guess_worth *worth) {
+void outlook_find(draft_seq *s, const model_desc *d, int32_t n_known, int32_t most,
+                  const guess_worth *worth) {
     draft_outlook *o = &s->outlook;
     o->n_known = n_known;
     o->tree.n = 0;

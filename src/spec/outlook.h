@@ -1,25 +1,30 @@
-/* The outlook of a sequence under a constraint: what must come behind its last token, or is likely to. It depends on the constraint's state
- * alone, so whoever has sampled that token can find it too, on whichever thread that was; then nothing is left to do where drafts are
- * proposed. */
+/* The outlook of a sequence under a constraint: what must come behind its last token, or
+ * is likely to. It depends on the constraint's state alone, so whoever has sampled that
+ * token can find it too, on whichever thread that was; then nothing is left to do where
+ * drafts are proposed. */
 #ifndef SPEC_OUTLOOK_H
 #define SPEC_OUTLOOK_H
 
 #include "core/model_desc.h"
 #include "spec/draft.h"
 
-/* Finds s->outlook behind its first n_known tokens, which its constraint's state has taken: what the constraint forces, else what it
- * guesses, at most `most` tokens, guesses that are worth so much. One thread a sequence. What the constraint takes. */
+/* Finds s->outlook behind its first n_known tokens, which its constraint's state has
+ * taken: what the constraint forces, else what it guesses, at most `most` tokens, guesses
+ * that are worth so much. One thread a sequence. What the constraint takes. */
 void outlook_find(draft_seq *s, const model_desc *d, int32_t n_known, int32_t most, const guess_worth *worth);
 
-/* Puts the outlook behind s's tokens into its empty tree; finds it first where that was not done. False: there is none. */
+/* Puts the outlook behind s's tokens into its empty tree; finds it first where that was
+ * not done. False: there is none. */
 bool outlook_propose(draft_seq *s, const model_desc *d, int32_t most, const guess_worth *worth);
 
 #define OUTLOOK_MOST_ROW 100.0f
 
-/* Which guesses are worth their rows in a step in which n_seqs sequences decode. step_us, row_us: what a step costs before its rows, and
- * each row, as measured; row_us 0: it is not known. A guess that is right saves a step, which the sequences share: nothing where a step
- * costs nothing before its rows. While weights are read anyway, the rows of few cost little; those of many take their time from others.
- * doubt: how many times less often guesses were right than they had to be, 1 where they were right often enough. */
+/* Which guesses are worth their rows in a step in which n_seqs sequences decode. step_us,
+ * row_us: what a step costs before its rows, and each row, as measured; row_us 0: it is
+ * not known. A guess that is right saves a step, which the sequences share: nothing where
+ * a step costs nothing before its rows. While weights are read anyway, the rows of few
+ * cost little; those of many take their time from others. doubt: how many times less
+ * often guesses were right than they had to be, 1 where they were right often enough. */
 static inline guess_worth outlook_worth(int32_t n_seqs, double step_us, double row_us, float doubt) {
     float least = 0.18f + 0.07f * (float)n_seqs, row = 0.0f;
     if (row_us > 0.0) {

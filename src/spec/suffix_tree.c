@@ -234,7 +234,8 @@ int32_t suffix_tree_find(const suffix_tree *t, int32_t root, const int32_t *toke
     return i;
 }
 
-int32_t suffix_tree_match(const suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n, int32_t *length) {
+int32_t suffix_tree_match(const suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n,
+                          int32_t *length) {
     /* a suffix of `low` tokens is found; none of more than `high` is */
     int32_t found = SUFFIX_NONE, low = 0, high = n < t->depth - 1 ? n : t->depth - 1;
     while (low < high) {
@@ -268,7 +269,8 @@ typedef struct guesser {
     guess open[(DRAFT_MAX + 1) * DRAFT_MAX_WIDTH];
 } guesser;
 
-/* The node of the last `length` tokens that end with `parent`, its ancestors and the sequence before them. */
+/* The node of the last `length` tokens that end with `parent`, its ancestors and the
+ * sequence before them. */
 static int32_t find_end(const guesser *g, int32_t parent, int32_t length) {
     int32_t run[SUFFIX_MAX_DEPTH], n = g->n;
     for (int32_t i = length - 1; i >= 0; i--) {
@@ -278,8 +280,8 @@ static int32_t find_end(const guesser *g, int32_t parent, int32_t length) {
     return suffix_tree_find(g->t, g->root, run, length);
 }
 
-/* Adds the most frequent children of node i, which has probability p and corresponds to `parent`. Of equally frequent ones the best is the
- * first. */
+/* Adds the most frequent children of node i, which has probability p and corresponds to
+ * `parent`. Of equally frequent ones the best is the first. */
 static void open_children(guesser *g, int32_t i, int32_t parent, double p) {
     const suffix_node *nodes = g->t->nodes;
     guess *first = g->open + g->n_open;
@@ -324,8 +326,8 @@ static guess take_likeliest(guesser *g) {
     return taken;
 }
 
-double suffix_tree_guess(const suffix_tree *t, int32_t root, int32_t i, const int32_t *tokens, int32_t n, const draft_bounds *most,
-                         double min_prob, draft_tree *out) {
+double suffix_tree_guess(const suffix_tree *t, int32_t root, int32_t i, const int32_t *tokens, int32_t n,
+                         const draft_bounds *most, double min_prob, draft_tree *out) {
     guesser g = {.t = t, .root = root, .tokens = tokens, .n = n, .width = most->width, .out = out};
     double score = 0.0;
     if (most->depth > 0) {

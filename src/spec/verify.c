@@ -19,10 +19,12 @@ bool verify_is_judged(const verify_walk *w) {
     return w->by_rejection && draft_tree_next(&w->draft->tree, w->outcome.n, w->at, DRAFT_ROOT) != DRAFT_ROOT;
 }
 
-/* What node i was drawn from: row depth - 1 of the first branch's distributions; other nodes have probability 1. */
+/* What node i was drawn from: row depth - 1 of the first branch's distributions; other
+ * nodes have probability 1. */
 static rejection_draft drafted(const draft_seq *d, int32_t i, int32_t n_vocab) {
     bool has_one = d->distributions != NULL && d->tree.depths[i] == i + 1;
-    return (rejection_draft){d->tree.tokens[i], has_one ? d->distributions + (size_t)n_vocab * (size_t)i : NULL};
+    return (rejection_draft){d->tree.tokens[i],
+                             has_one ? d->distributions + (size_t)n_vocab * (size_t)i : NULL};
 }
 
 /* Makes token the row's, which has a probability, so the constraint allows it. */
@@ -32,8 +34,8 @@ static void choose(const sample_row *row, int32_t token) {
     row->result->error = accepted == QUIRE_INVALID ? QUIRE_INTERNAL : accepted;
 }
 
-/* The drafts are judged one after the other, each against what is left of the target's distribution after the rejected ones before (Miao et
- * al. 2024, "SpecInfer"). */
+/* The drafts are judged one after the other, each against what is left of the target's
+ * distribution after the rejected ones before (Miao et al. 2024, "SpecInfer"). */
 void verify_judge(const verify_walk *w, const sample_pool *p, sample_row *row) {
     const draft_tree *t = &w->draft->tree;
     uint32_t purpose = SAMPLE_ACCEPT;

@@ -1,17 +1,23 @@
 /* Verification: a sequence accepts those of its drafts that it would have sampled itself.
  *
- * The rows of a sequence's drafts follow that of its last known token, and each gives the logits behind its own token. Row by row the
- * sequence samples as it does without drafts, with the noise of that position. While the sampled token is a draft at that place, the
- * draft's logits are those that a later step would have computed, to the bit (docs/design.md, Determinism), and sampling continues from
- * them. At the first token that is no draft the rest is dropped. So every token is what it would be without drafts.
+ * The rows of a sequence's drafts follow that of its last known token, and each gives the
+ * logits behind its own token. Row by row the sequence samples as it does without drafts,
+ * with the noise of that position. While the sampled token is a draft at that place, the
+ * draft's logits are those that a later step would have computed, to the bit
+ * (docs/design.md, Determinism), and sampling continues from them. At the first token
+ * that is no draft the rest is dropped. So every token is what it would be without
+ * drafts.
  *
- * Under DRAFT_RULE_STANDARD rejection sampling decides instead (rejection.h): a draft x is accepted with probability min(1, p(x) / q(x)) of
- * the target's and the drafter's distributions. At a rejection the excess of p over q replaces p for the next draft at that place, and when
- * there is none the token is drawn from it. The output is distributed as without drafts, but the tokens differ. Mirostat, whose state is
- * not a distribution, always uses the exact rule.
+ * Under DRAFT_RULE_STANDARD rejection sampling decides instead (rejection.h): a draft x
+ * is accepted with probability min(1, p(x) / q(x)) of the target's and the drafter's
+ * distributions. At a rejection the excess of p over q replaces p for the next draft at
+ * that place, and when there is none the token is drawn from it. The output is
+ * distributed as without drafts, but the tokens differ. Mirostat, whose state is not a
+ * distribution, always uses the exact rule.
  *
- * Each sampled token is appended to the state of the sequence's constraint before the next row is sampled, so every node of a tree is
- * judged under the mask behind it. Owner: one thread, the engine's. */
+ * Each sampled token is appended to the state of the sequence's constraint before the
+ * next row is sampled, so every node of a tree is judged under the mask behind it. Owner:
+ * one thread, the engine's. */
 #ifndef SPEC_VERIFY_H
 #define SPEC_VERIFY_H
 
@@ -25,17 +31,22 @@ typedef struct verify_walk {
     draft_outcome outcome; /* to_end once the walk is over */
 } verify_walk;
 
-/* Begins at the last known token of a sequence; the first n nodes of its draft were computed. */
+/* Begins at the last known token of a sequence; the first n nodes of its draft were
+ * computed. */
 static inline verify_walk verify_begin(const draft_seq *d, int32_t n, bool by_rejection) {
-    return (verify_walk){
-        .draft = d, .by_rejection = by_rejection, .at = DRAFT_ROOT, .outcome = {.n = n, .is_jump_forward = d->n_jump_forward > 0}};
+    return (verify_walk){.draft = d,
+                         .by_rejection = by_rejection,
+                         .at = DRAFT_ROOT,
+                         .outcome = {.n = n, .is_jump_forward = d->n_jump_forward > 0}};
 }
 
-/* The row of logits behind the walk's node, where `out` is that behind the last known token. -1: there is none, since a jump-forward token
- * follows, the node after this one. */
+/* The row of logits behind the walk's node, where `out` is that behind the last known
+ * token. -1: there is none, since a jump-forward token follows, the node after this
+ * one. */
 static inline int32_t verify_row(const verify_walk *w, int32_t out) {
     int32_t n = w->draft->n_jump_forward;
-    return n == 0 ? out + 1 + w->at : w->at + 1 == n ? out : -1; /* behind jump-forward tokens there is one row */
+    /* behind jump-forward tokens there is one row */
+    return n == 0 ? out + 1 + w->at : w->at + 1 == n ? out : -1;
 }
 
 /* Goes on to the draft with this token. False: there is none, and the walk is over. */
@@ -43,8 +54,9 @@ bool verify_advance(verify_walk *w, int32_t token);
 
 /* Whether rejection sampling judges drafts for the next token. */
 bool verify_is_judged(const verify_walk *w);
-/* Judges the drafts behind the walk's node: the row's token is an accepted one, or drawn, and is appended to the constraint's state. Errors
- * as sampler_distribution and sampler_sample. */
+/* Judges the drafts behind the walk's node: the row's token is an accepted one, or drawn,
+ * and is appended to the constraint's state. Errors as sampler_distribution and
+ * sampler_sample. */
 void verify_judge(const verify_walk *w, const sample_pool *p, sample_row *row);
 
 #endif

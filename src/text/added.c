@@ -6,7 +6,8 @@
 #include "base/turn.h"
 #include "text/chars.h"
 
-/* True for <|user|>, also with the full-width bars that some makers use: a control token, whatever its flags are. */
+/* True for <|user|>, also with the full-width bars that some makers use: a control token,
+ * whatever its flags are. */
 static bool looks_like_control(str content) {
     return content.n > 4 && ((str_begins(content, "<|") && str_ends(content, "|>")) ||
                              (str_begins(content, "<\xEF\xBD\x9C") && str_ends(content, "\xEF\xBD\x9C>")));
@@ -60,14 +61,16 @@ static int compare_contents(const void *x, const void *y) {
     return compare_texts(a->content, b->content);
 }
 
-/* Patterns sorted[low..high) share their first depth bytes, which lead to node. Work for its children goes on the stack. */
+/* Patterns sorted[low..high) share their first depth bytes, which lead to node. Work for
+ * its children goes on the stack. */
 typedef struct trie_range {
     size_t low, high, depth, node;
 } trie_range;
 
-static quire_err add_children(added_trie *t, const added_token **sorted, const added_token *tokens, trie_range r, trie_range **stack,
-                              size_t *n_stack, size_t *cap_stack) {
-    while (r.low < r.high && sorted[r.low]->pattern.n == r.depth) { /* of equal patterns the first one added counts */
+static quire_err add_children(added_trie *t, const added_token **sorted, const added_token *tokens,
+                              trie_range r, trie_range **stack, size_t *n_stack, size_t *cap_stack) {
+    /* of equal patterns the first one added counts */
+    while (r.low < r.high && sorted[r.low]->pattern.n == r.depth) {
         if (t->nodes[r.node].token < 0 && r.depth > 0) {
             t->nodes[r.node].token = (int32_t)(sorted[r.low] - tokens);
         }
@@ -120,8 +123,8 @@ static quire_err build_trie(added_trie *t, const added_set *a, bool normalized) 
     return e;
 }
 
-/* Special tokens are known by the text that they decode to, as in the tokenizers library: one that normalizing changes may not be, and
- * another one may. */
+/* Special tokens are known by the text that they decode to, as in the tokenizers library:
+ * one that normalizing changes may not be, and another one may. */
 static quire_err find_hidden(added_set *a) {
     const added_token **special = mem_new(a->n, sizeof *special);
     size_t n = 0;
@@ -134,7 +137,8 @@ static quire_err find_hidden(added_set *a) {
     qsort(special, n, sizeof *special, compare_contents);
     for (size_t i = 0; i < a->n; i++) {
         added_token key = {.content = a->tokens[i].pattern}, *wanted = &key;
-        a->tokens[i].hidden = n > 0 && bsearch(&wanted, special, n, sizeof *special, compare_contents) != NULL;
+        a->tokens[i].hidden =
+            n > 0 && bsearch(&wanted, special, n, sizeof *special, compare_contents) != NULL;
     }
     mem_free(special);
     return QUIRE_OK;
@@ -218,10 +222,12 @@ static size_t skip_spaces_right(str text, size_t at) {
 }
 
 static bool may_stand(const added_walk *w, const added_token *t, size_t start, size_t end) {
-    return w->marks == NULL || !t->control || text_marks_allow(w->marks, w->offset + start + t->lead, w->offset + end);
+    return w->marks == NULL || !t->control ||
+           text_marks_allow(w->marks, w->offset + start + t->lead, w->offset + end);
 }
 
-/* The longest token that begins at text[at], or -1; *end is its end. A token may be as long as its file: the steps are polled work. */
+/* The longest token that begins at text[at], or -1; *end is its end. A token may be as
+ * long as its file: the steps are polled work. */
 static quire_err longest_at(const added_walk *w, size_t at, int32_t *best, size_t *end) {
     const trie_node *node = &w->trie->nodes[0];
     size_t i = at;
@@ -247,7 +253,8 @@ static size_t next_start(const added_walk *w) {
     return at;
 }
 
-void added_walk_begin(added_walk *w, const added_set *set, const added_trie *trie, str text, bool skip_special) {
+void added_walk_begin(added_walk *w, const added_set *set, const added_trie *trie, str text,
+                      bool skip_special) {
     *w = (added_walk){.set = set, .trie = trie, .text = text, .skip_special = skip_special, .id = -1};
 }
 
@@ -275,7 +282,8 @@ quire_err added_walk_next(added_walk *w, bool *more) {
             continue; /* the token before has taken the space that this one is made of */
         }
         w->stretch_at = w->done;
-        w->stretch_n = start > w->done ? start - w->done : 0; /* the token before may have taken the space at this one's start */
+        /* the token before may have taken the space at this one's start */
+        w->stretch_n = start > w->done ? start - w->done : 0;
         w->done = end;
         w->id = t->id;
         return QUIRE_OK;

@@ -1,5 +1,5 @@
-/* Added tokens: strings that are found in the raw text (or, `normalized`, in the normalized text) before the other steps, and become their
- * id. Immutable once built. */
+/* Added tokens: strings that are found in the raw text (or, `normalized`, in the
+ * normalized text) before the other steps, and become their id. Immutable once built. */
 #ifndef TEXT_ADDED_H
 #define TEXT_ADDED_H
 
@@ -11,13 +11,17 @@
 
 typedef struct added_token {
     int32_t id;
-    str content;         /* as the vocabulary names it; in the set's text */
-    str pattern;         /* the string to find: content, normalized if the token is; in the set's text */
-    bool special;        /* ordinary text when special tokens are not parsed */
-    bool hidden;         /* its pattern is a special token's content: skipped when decoding; set by added_set_finish */
-    bool control;        /* a control token: special, or spelled like <|this|>; set by added_set_add */
-    bool normalized;     /* found in the normalized text */
-    size_t lead;         /* so many of its pattern's first bytes are the normalizer's, and may come from anywhere */
+    str content;  /* as the vocabulary names it; in the set's text */
+    str pattern;  /* the string to find: content, normalized if the token is; in the set's text */
+    bool special; /* ordinary text when special tokens are not parsed */
+    /* its pattern is a special token's content: skipped when decoding; set by
+     * added_set_finish */
+    bool hidden;
+    bool control;    /* a control token: special, or spelled like <|this|>; set by added_set_add */
+    bool normalized; /* found in the normalized text */
+    /* so many of its pattern's first bytes are the normalizer's, and may come from
+     * anywhere */
+    size_t lead;
     bool single_word;    /* only where no word character touches it */
     bool lstrip, rstrip; /* takes the white space around it */
 } added_token;
@@ -28,7 +32,8 @@ typedef struct trie_node {
     uint8_t byte;
 } trie_node;
 
-/* A byte trie. A node's children are contiguous, in ascending order of their bytes. The root is node 0. */
+/* A byte trie. A node's children are contiguous, in ascending order of their bytes. The
+ * root is node 0. */
 typedef struct added_trie {
     trie_node *nodes;
     size_t n, cap;
@@ -72,8 +77,10 @@ typedef struct added_walk {
 } added_walk;
 
 /* The caller may set marks and offset before the first step. */
-void added_walk_begin(added_walk *w, const added_set *set, const added_trie *trie, str text, bool skip_special);
-/* Finds the next stretch and token; *more is false at the end of the text. Leftmost and longest first. Errors of turn_poll. */
+void added_walk_begin(added_walk *w, const added_set *set, const added_trie *trie, str text,
+                      bool skip_special);
+/* Finds the next stretch and token; *more is false at the end of the text. Leftmost and
+ * longest first. Errors of turn_poll. */
 quire_err added_walk_next(added_walk *w, bool *more);
 
 #endif

@@ -50,7 +50,8 @@ static quire_err add_name(name_list *l, str name) {
 
 /* The texts that tokenizer_config.json names as special tokens. */
 static quire_err read_names(json_value *config, name_list *l) {
-    static const char *const keys[] = {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
+    static const char *const keys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                       "pad_token", "cls_token", "mask_token"};
     static const char *const lists[] = {"additional_special_tokens", "extra_special_tokens"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         TRY(add_name(l, config_special(config, keys[i])));
@@ -74,7 +75,8 @@ static quire_err mark_special(added_list *l, json_value *config) {
     quire_err e = read_names(config, &names);
     for (size_t i = 0; e == QUIRE_OK && names.n > 0 && i < l->n; i++) {
         added_entry *a = &l->entries[i];
-        bool is_named = a->by_config && bsearch(&a->content, names.names, names.n, sizeof *names.names, compare_names) != NULL;
+        bool is_named = a->by_config && bsearch(&a->content, names.names, names.n, sizeof *names.names,
+                                                compare_names) != NULL;
         a->special = a->special || is_named;
     }
     mem_free(names.names);
@@ -85,7 +87,8 @@ static quire_err mark_special(added_list *l, json_value *config) {
 
 static quire_err read_decoder(added_list *l, json_value *config) {
     for (json_member m = {0}; json_next(json_get(config, "added_tokens_decoder"), &m);) {
-        added_entry e = {.flags = m.value, .content = json_get_str(m.value, "content"), .id = -1, .by_config = true};
+        added_entry e = {
+            .flags = m.value, .content = json_get_str(m.value, "content"), .id = -1, .by_config = true};
         if (e.content.n > 0 && config_token_id(m.name, &e.order)) {
             e.special = json_get_bool(m.value, "special", false);
             TRY(add(l, &e));
@@ -97,7 +100,8 @@ static quire_err read_decoder(added_list *l, json_value *config) {
     return QUIRE_OK;
 }
 
-/* Drops each of the decoder's entries whose content is an earlier one's, which gets its flags. */
+/* Drops each of the decoder's entries whose content is an earlier one's, which gets its
+ * flags. */
 static void merge(added_list *l, const added_entry **sorted) {
     size_t n = l->n_file;
     for (size_t i = 0; i < l->n; i++) {

@@ -59,9 +59,10 @@ static bool has_all_bytes(const bpe *b, str text) {
     return true;
 }
 
-/* Turns the characters of word into symbols. A character outside the vocabulary becomes bytes, or else the unknown token; several in a row
- * become one with fuse_unk. A pending unknown token is written when the next known character comes, and so behind fallback bytes, as in the
- * tokenizers library. */
+/* Turns the characters of word into symbols. A character outside the vocabulary becomes
+ * bytes, or else the unknown token; several in a row become one with fuse_unk. A pending
+ * unknown token is written when the next known character comes, and so behind fallback
+ * bytes, as in the tokenizers library. */
 static quire_err begin_word(const bpe *b, str word, bpe_scratch *s) {
     bool affixes = b->prefix != NULL || b->suffix != NULL, pending = false;
     size_t len;
@@ -95,7 +96,8 @@ static quire_err begin_word(const bpe *b, str word, bpe_scratch *s) {
     return pending ? add_symbol(s, b->unk, word.n, 0) : QUIRE_OK;
 }
 
-/* Writes a symbol that is not a token, at the end: its bytes, or one unknown token for it and those before it. */
+/* Writes a symbol that is not a token, at the end: its bytes, or one unknown token for it
+ * and those before it. */
 static quire_err write_unknown(const bpe *b, str text, bool after_unknown, token_list *out) {
     if (b->byte_fallback && has_all_bytes(b, text)) {
         for (size_t i = 0; i < text.n; i++) {
@@ -120,7 +122,8 @@ static quire_err encode_symbols(const bpe *b, str word, bpe_scratch *s, token_li
     return QUIRE_OK;
 }
 
-/* Encodes a stretch of text that no merge crosses. Most are one token: whether a token's text encodes to itself is computed once. */
+/* Encodes a stretch of text that no merge crosses. Most are one token: whether a token's
+ * text encodes to itself is computed once. */
 static quire_err encode_stretch(const bpe *b, str word, bpe_scratch *s, token_list *out) {
     int32_t id = b->prefix != NULL || b->suffix != NULL ? -1 : piece_table_find(b->vocab, word);
     uint8_t whole = id < 0 ? WHOLE_OTHERS : atomic_load_explicit(&b->whole[id], memory_order_relaxed);

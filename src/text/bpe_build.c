@@ -39,7 +39,8 @@ quire_err bpe_add_merge(bpe *b, uint32_t rank, str left, str right, strbuf *scra
     return l < 0 || r < 0 || made < 0 ? QUIRE_NOT_FOUND : pair_table_put(&b->pairs, l, r, rank, made);
 }
 
-/* Maps scores to ranks as unsigned numbers, highest first. Equal scores have equal ranks; NaN is last. */
+/* Maps scores to ranks as unsigned numbers, highest first. Equal scores have equal ranks;
+ * NaN is last. */
 static uint32_t rank_of(float score) {
     if (score != score) {
         return UINT32_MAX;

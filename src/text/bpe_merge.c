@@ -1,6 +1,8 @@
-/* The merges of one word. Words of a few symbols, which most are, are searched for the best pair again and again. A long word's best pairs
- * come from a heap; but where the same pair is everywhere, as in a megabyte of one letter, sweeps come before it, which merge all of them
- * at once. Each way makes the same merges in the same order: lowest rank first, the leftmost of equal ones. */
+/* The merges of one word. Words of a few symbols, which most are, are searched for the
+ * best pair again and again. A long word's best pairs come from a heap; but where the
+ * same pair is everywhere, as in a megabyte of one letter, sweeps come before it, which
+ * merge all of them at once. Each way makes the same merges in the same order: lowest
+ * rank first, the leftmost of equal ones. */
 #include "base/mem.h"
 #include "base/turn.h"
 #include "text/bpe.h"
@@ -64,7 +66,8 @@ static void merge_few(const bpe *b, bpe_scratch *s) {
 
 /* ---- sweeps ---- */
 
-/* Merges the pairs of the lowest rank from left to right, as far as none of a rank as low comes up: *all is false then. */
+/* Merges the pairs of the lowest rank from left to right, as far as none of a rank as low
+ * comes up: *all is false then. */
 static quire_err sweep(const bpe *b, bpe_scratch *s, uint32_t rank, bool *all) {
     bpe_symbol *y = s->symbols;
     bpe_pair *p = s->pairs, bound = {rank, 0};
@@ -86,7 +89,8 @@ static quire_err sweep(const bpe *b, bpe_scratch *s, uint32_t rank, bool *all) {
         if (to > 0) {
             p[to - 1] = before;
         }
-        *all = (after.id < 0 || merges_before(bound, after)) && (before.id < 0 || merges_before(bound, before));
+        *all =
+            (after.id < 0 || merges_before(bound, after)) && (before.id < 0 || merges_before(bound, before));
     }
     s->n_symbols = to;
     return QUIRE_OK;
@@ -171,7 +175,8 @@ static quire_err fill_heap(bpe_scratch *s) {
 
 /* Merges symbol i with the one behind it. */
 static quire_err merge_at(const bpe *b, bpe_scratch *s, int32_t i) {
-    int32_t n = (int32_t)s->n_symbols, gone = s->links[i].next, before = s->links[i].prev, after = s->links[gone].next;
+    int32_t n = (int32_t)s->n_symbols, gone = s->links[i].next, before = s->links[i].prev,
+            after = s->links[gone].next;
     bpe_symbol *y = s->symbols;
     y[i] = (bpe_symbol){s->pairs[i].id, y[i].at, y[i].n + y[gone].n};
     y[gone].id = GONE;
@@ -196,7 +201,8 @@ static quire_err merge_by_heap(const bpe *b, bpe_scratch *s) {
         TRY(turn_poll(1));
         uint64_t key = pop(s);
         size_t at = (uint32_t)key;
-        if (s->pairs[at].id >= 0 && s->pairs[at].rank == key >> 32) { /* else one of the two has merged with another since */
+        /* else one of the two has merged with another since */
+        if (s->pairs[at].id >= 0 && s->pairs[at].rank == key >> 32) {
             TRY(merge_at(b, s, (int32_t)at));
         }
     }

@@ -42,14 +42,17 @@ quire_err byte_level_add(strbuf *b, str text) {
     return QUIRE_OK;
 }
 
-/* The byte that text's first character spells, or -1; *len bytes. All of the alphabet has one or two bytes. */
+/* The byte that text's first character spells, or -1; *len bytes. All of the alphabet has
+ * one or two bytes. */
 static int32_t first_byte(str text, size_t *len) {
     uint8_t first = (uint8_t)text.p[0], second = text.n > 1 ? (uint8_t)text.p[1] : 0;
     *len = first < 0x80 ? 1 : 2;
     if (first < 0x80) {
         return byte_level_byte(first);
     }
-    return first >= 0xC2 && first < 0xE0 && (second & 0xC0) == 0x80 ? byte_level_byte((first & 0x1F) << 6 | (second & 0x3F)) : -1;
+    return first >= 0xC2 && first < 0xE0 && (second & 0xC0) == 0x80
+               ? byte_level_byte((first & 0x1F) << 6 | (second & 0x3F))
+               : -1;
 }
 
 quire_err byte_level_add_bytes(strbuf *b, str piece) {

@@ -6,8 +6,8 @@ bool char_is_space(int32_t c) {
     if (c < 0x80) {
         return c == ' ' || (c >= '\t' && c <= '\r');
     }
-    return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
-           c == 0x205F || c == 0x3000;
+    return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 ||
+           c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 bool char_is_numeric(int32_t c) {
@@ -20,7 +20,8 @@ bool char_is_numeric(int32_t c) {
 
 bool char_is_punctuation(int32_t c) {
     if (c < 0x80) {
-        return (c >= 0x21 && c <= 0x2F) || (c >= 0x3A && c <= 0x40) || (c >= 0x5B && c <= 0x60) || (c >= 0x7B && c <= 0x7E);
+        return (c >= 0x21 && c <= 0x2F) || (c >= 0x3A && c <= 0x40) || (c >= 0x5B && c <= 0x60) ||
+               (c >= 0x7B && c <= 0x7E);
     }
     utf8proc_category_t k = utf8proc_category(c);
     return k >= UTF8PROC_CATEGORY_PC && k <= UTF8PROC_CATEGORY_PO;
@@ -37,10 +38,11 @@ bool char_is_nonspacing(int32_t c) {
 
 bool char_is_word(int32_t c) {
     utf8proc_category_t k = utf8proc_category(c);
-    /* Alphabetic is L, Nl, some marks (which are in M), and these symbols: circled and squared Latin letters. */
-    return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_ND) || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_PC ||
-           (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) ||
-           (c >= 0x1F170 && c <= 0x1F189) || c == 0x200C || c == 0x200D;
+    /* Alphabetic is L, Nl, some marks (which are in M), and these symbols: circled and
+     * squared Latin letters. */
+    return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_ND) || k == UTF8PROC_CATEGORY_NL ||
+           k == UTF8PROC_CATEGORY_PC || (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
+           (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189) || c == 0x200C || c == 0x200D;
 }
 
 bool char_is_other(int32_t c) {

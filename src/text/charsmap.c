@@ -4,7 +4,8 @@
 #include "base/mem.h"
 #include "base/turn.h"
 
-/* A unit: bits 0..7 its byte, bit 8 whether a rule ends here, bit 9 and 10..30 the offset of its children, bit 31 set for a value. */
+/* A unit: bits 0..7 its byte, bit 8 whether a rule ends here, bit 9 and 10..30 the offset
+ * of its children, bit 31 set for a value. */
 static uint32_t offset_of(uint32_t unit) {
     return (unit >> 10) << ((unit & (1u << 9)) >> 6);
 }

@@ -1,5 +1,6 @@
-/* Precompiled normalization rules of SentencePiece: texts and what they become, as a double-array trie of the library Darts-clone and the
- * replacements, each with a zero byte behind it. The rules come from a file: hostile.
+/* Precompiled normalization rules of SentencePiece: texts and what they become, as a
+ * double-array trie of the library Darts-clone and the replacements, each with a zero
+ * byte behind it. The rules come from a file: hostile.
  *
  * Immutable once open. */
 #ifndef TEXT_CHARSMAP_H
@@ -17,7 +18,8 @@ typedef struct charsmap {
     size_t n_texts;
 } charsmap;
 
-/* Copies the rules out of a blob; an empty one has none. QUIRE_NO_MEMORY; QUIRE_BAD_FILE where it is malformed. */
+/* Copies the rules out of a blob; an empty one has none. QUIRE_NO_MEMORY; QUIRE_BAD_FILE
+ * where it is malformed. */
 quire_err charsmap_open(str blob, charsmap *out);
 /* The same from base64, as tokenizer.json has it. */
 quire_err charsmap_open_base64(str text, charsmap *out);
@@ -25,7 +27,8 @@ void charsmap_deinit(charsmap *m);
 
 typedef enum charsmap_rule { CHARSMAP_SHORTEST, CHARSMAP_LONGEST } charsmap_rule;
 
-/* Finds the shortest or longest rule that text begins with: its length in *n, its replacement in *to, borrowed. */
+/* Finds the shortest or longest rule that text begins with: its length in *n, its
+ * replacement in *to, borrowed. */
 bool charsmap_find(const charsmap *m, str text, charsmap_rule which, size_t *n, str *to);
 
 #endif

@@ -63,8 +63,9 @@ static quire_err put_part(decode_state *s, int32_t i, str part) {
     return put(s, i + 1, part, begins);
 }
 
-/* Outputs the withheld bytes: whole characters, U+FFFD for each invalid part. Keeps a tail that may still become a character, unless all is
- * set. each_byte: U+FFFD for each byte of an invalid part. */
+/* Outputs the withheld bytes: whole characters, U+FFFD for each invalid part. Keeps a
+ * tail that may still become a character, unless all is set. each_byte: U+FFFD for each
+ * byte of an invalid part. */
 static quire_err put_bytes(decode_state *s, int32_t i, bool all, bool each_byte) {
     strbuf *t = &s->held[i].text, *w = &s->work[i];
     size_t n = t->n, done = whole_chars((str){t->p, n}), len;
@@ -103,7 +104,8 @@ static bool is_byte_token(str token, uint8_t *byte) {
     return high >= 0 && low >= 0;
 }
 
-/* Whether characters of a run of byte tokens are output as they arrive: a step that looks at single tokens waits for the whole run. */
+/* Whether characters of a run of byte tokens are output as they arrive: a step that looks
+ * at single tokens waits for the whole run. */
 static bool is_eager(const decode_state *s, int32_t i) {
     const decoder *d = s->decoder;
     return s->mode == DECODE_STREAM && (i + 1 == d->n || d->steps[i + 1].kind == DECODE_FUSE);
@@ -181,8 +183,9 @@ static quire_err put_strip(decode_state *s, int32_t i, str part, bool begins) {
     return put(s, i + 1, (str){w->p, w->n}, begins);
 }
 
-/* A token's suffix is a space, and nothing at the end of all. So what may end in one is withheld until the next token comes: the text from
- * the suffix on, or all of the token where a later step is to see it whole. */
+/* A token's suffix is a space, and nothing at the end of all. So what may end in one is
+ * withheld until the next token comes: the text from the suffix on, or all of the token
+ * where a later step is to see it whole. */
 static quire_err put_suffix(decode_state *s, int32_t i, str token) {
     const decode_step *step = &s->decoder->steps[i];
     matcher literal = {.literal = step->content, .n_literal = step->n_content};
@@ -210,9 +213,9 @@ static void swap(strbuf *a, strbuf *b) {
 
 /* transformers' clean-up of tokenization spaces, within one token. */
 static quire_err clean_up(decode_state *s, strbuf *text, strbuf *tmp) {
-    static const char *const pairs[][2] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
-                                           {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
-                                           {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+    static const char *const pairs[][2] = {
+        {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
+        {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
     for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++) {
         char literal[16];
         size_t n = strlen(pairs[k][0]);
@@ -236,7 +239,8 @@ static quire_err put_wordpiece(decode_state *s, int32_t i, str token, bool first
         token = (str){token.p + step->n_content, token.n - step->n_content};
     }
     TRY(!first && !continues ? strbuf_add_char(w, ' ') : QUIRE_OK);
-    TRY(first && continues && step->marks_words ? strbuf_add_str(w, "##") : QUIRE_OK); /* as by a vocabulary that marks continuations */
+    /* as by a vocabulary that marks continuations */
+    TRY(first && continues && step->marks_words ? strbuf_add_str(w, "##") : QUIRE_OK);
     TRY(strbuf_add(w, token.p, token.n));
     if (step->cleanup) {
         TRY(clean_up(s, w, &s->held[i].text));
@@ -331,7 +335,8 @@ static quire_err add_sentencepiece(decode_state *s, str token, piece_class class
     h->n_tokens++;
     if (class == PIECE_UNKNOWN) {
         h->n_tokens -= step->unknown != NULL && step->n_unknown == 0;
-        return step->unknown != NULL ? strbuf_add(s->out, step->unknown, step->n_unknown) : strbuf_add_str(s->out, " \xE2\x81\x87 ");
+        return step->unknown != NULL ? strbuf_add(s->out, step->unknown, step->n_unknown)
+                                     : strbuf_add_str(s->out, " \xE2\x81\x87 ");
     }
     size_t n = step->n_content;
     if (first && step->strip_first && token.n >= n && memcmp(token.p, step->content, n) == 0) {
@@ -366,7 +371,9 @@ static quire_err finish_step(decode_state *s, int32_t i) {
         return held->n > 0 ? end_fallback(s, i) : QUIRE_OK;
     case DECODE_SUFFIX: {
         matcher literal = {.literal = step->content, .n_literal = step->n_content};
-        return held->n == 0 ? QUIRE_OK : put_replaced(s, i, &literal, (str){held->p, held->n}, (str){"", 0}, i + 1 < s->decoder->n);
+        return held->n == 0 ? QUIRE_OK
+                            : put_replaced(s, i, &literal, (str){held->p, held->n}, (str){"", 0},
+                                           i + 1 < s->decoder->n);
     }
     default:
         return QUIRE_OK;

@@ -1,7 +1,9 @@
-/* Decoders: tokens to text, one token at a time. A decoder is a chain of steps. Each step receives tokens, or parts of one, and passes on
- * the text that can no longer change. So one code decodes whole lists and streams.
+/* Decoders: tokens to text, one token at a time. A decoder is a chain of steps. Each step
+ * receives tokens, or parts of one, and passes on the text that can no longer change. So
+ * one code decodes whole lists and streams.
  *
- * A decoder is immutable once built; a decode_state belongs to one stream and one thread. */
+ * A decoder is immutable once built; a decode_state belongs to one stream and one
+ * thread. */
 #ifndef TEXT_DECODE_H
 #define TEXT_DECODE_H
 
@@ -19,10 +21,15 @@ typedef enum decode_kind {
     DECODE_STRIP,         /* up to start and stop characters equal to content at a token's ends */
     DECODE_METASPACE,     /* the mark (content) is a space; in the first token nothing, unless keep_first */
     DECODE_SUFFIX,        /* content ends a word: a space, but nothing in the last token */
-    DECODE_WORDPIECE,     /* content begins what continues a word; all else but the first token gets a space */
-    DECODE_CTC,           /* of equal tokens in a row one; content is nothing, and delimiter a space with cleanup */
-    DECODE_SPACED,        /* a space between tokens: where a file names no decoder */
-    DECODE_SENTENCEPIECE  /* the mark is a space, but for one at the very start with strip_first; byte tokens are UTF-8 */
+    /* content begins what continues a word; all else but the first token gets a space */
+    DECODE_WORDPIECE,
+    /* of equal tokens in a row one; content is nothing, and delimiter a space with
+     * cleanup */
+    DECODE_CTC,
+    DECODE_SPACED, /* a space between tokens: where a file names no decoder */
+    /* the mark is a space, but for one at the very start with strip_first; byte tokens
+     * are UTF-8 */
+    DECODE_SENTENCEPIECE
 } decode_kind;
 
 typedef struct decode_step {
@@ -54,8 +61,9 @@ void decoder_deinit(decoder *d);
 /* When all steps are there: finds the late ones. */
 void decoder_link(decoder *d);
 
-/* What keeps the text of tokens from being the sum of what each adds behind another (decode_sum.c), as a phrase that names the step; NULL:
- * it is that sum, but for the space with which the first one may begin. */
+/* What keeps the text of tokens from being the sum of what each adds behind another
+ * (decode_sum.c), as a phrase that names the step; NULL: it is that sum, but for the
+ * space with which the first one may begin. */
 const char *decoder_sum_obstacle(const decoder *d);
 
 typedef struct decode_held {
@@ -64,12 +72,16 @@ typedef struct decode_held {
     int32_t n_cut;    /* STRIP: cut from this token's start */
     int32_t n_back;   /* STRIP: withheld at its end */
     bool leading;     /* STRIP: still at its start. */
-    bool begun;       /* a part of the token that a step makes of several has been passed on; CTC: there was a token */
+    /* a part of the token that a step makes of several has been passed on; CTC: there was
+     * a token */
+    bool begun;
 } decode_held;
 
 /* The text for a byte run that is not valid UTF-8. */
 typedef enum decode_mode {
-    DECODE_WHOLE, /* as the tokenizers library decodes a list: with fallback bytes, an invalid run is all U+FFFD */
+    /* as the tokenizers library decodes a list: with fallback bytes, an invalid run is
+     * all U+FFFD */
+    DECODE_WHOLE,
     DECODE_STREAM /* complete characters are output as they arrive, so that run keeps them */
 } decode_mode;
 
@@ -89,8 +101,8 @@ void decode_deinit(decode_state *s);
 /* A token's class in SentencePiece. */
 typedef enum piece_class { PIECE_NORMAL, PIECE_BYTE, PIECE_CONTROL, PIECE_UNKNOWN } piece_class;
 
-/* Adds a token and appends the text that is final after it to *out. QUIRE_NO_MEMORY, QUIRE_TOO_LARGE (out->max): the state is then
- * unusable. */
+/* Adds a token and appends the text that is final after it to *out. QUIRE_NO_MEMORY,
+ * QUIRE_TOO_LARGE (out->max): the state is then unusable. */
 quire_err decode_add(decode_state *s, str token, piece_class class, strbuf *out);
 /* Appends the remaining text. The state is then as new. */
 quire_err decode_finish(decode_state *s, strbuf *out);

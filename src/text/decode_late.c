@@ -1,4 +1,5 @@
-/* Decoder steps behind one that makes one token of all: that token comes to them in parts. */
+/* Decoder steps behind one that makes one token of all: that token comes to them in
+ * parts. */
 #include "text/chars.h"
 #include "text/decode_steps.h"
 
@@ -8,7 +9,8 @@ enum { BYTE_TOKEN = 6 }; /* bytes of "<0xAB>" */
 static bool literal_of(const decode_step *step, matcher *m, str *by) {
     bool replaces = step->kind == DECODE_REPLACE;
     *m = replaces ? step->match : (matcher){.literal = step->content, .n_literal = step->n_content};
-    *by = replaces ? (str){step->content, step->n_content} : (str){"", 0}; /* SUFFIX: the one token is the last */
+    *by = replaces ? (str){step->content, step->n_content}
+                   : (str){"", 0}; /* SUFFIX: the one token is the last */
     return (replaces || step->kind == DECODE_SUFFIX) && m->re == NULL && m->n_literal > 0;
 }
 
@@ -18,7 +20,8 @@ static quire_err pass_on(decode_state *s, int32_t i, str part) {
     return decode_put(s, i + 1, part, begins);
 }
 
-/* Replaces a literal where it is whole, and withholds what may be the beginning of one. */
+/* Replaces a literal where it is whole, and withholds what may be the beginning of
+ * one. */
 static quire_err put_literal(decode_state *s, int32_t i, str part, const matcher *m, str by) {
     strbuf *held = &s->held[i].text, *w = &s->work[i];
     TRY(strbuf_add(held, part.p, part.n));

@@ -2,8 +2,9 @@
 #include "text/chars.h"
 #include "text/decode.h"
 
-/* Whether no part of the text that is replaced can lie in two tokens, as it is one character. One that is spelt by tokens of a byte each is
- * passed over: a model writes the mark of a space so only where it is not meant as one. */
+/* Whether no part of the text that is replaced can lie in two tokens, as it is one
+ * character. One that is spelt by tokens of a byte each is passed over: a model writes
+ * the mark of a space so only where it is not meant as one. */
 static bool is_within_tokens(const char *literal, size_t n) {
     size_t len;
     return n > 0 && utf8_decode(literal, n, &len) >= 0 && len == n;
@@ -22,11 +23,14 @@ static const char *step_obstacle(const decode_step *s, bool is_bytes) {
                    ? "Replace behind a step that joins tokens"
                    : NULL;
     case DECODE_METASPACE:
-        return joins && !is_within_tokens(s->content, s->n_content) ? "Metaspace behind a step that joins bytes" : NULL;
+        return joins && !is_within_tokens(s->content, s->n_content)
+                   ? "Metaspace behind a step that joins bytes"
+                   : NULL;
     case DECODE_STRIP:
-        return s->late && (s->stop > 0 || s->start > 1) ? "Strip of more of the whole text than its first character"
-               : is_bytes && !s->late                   ? "Strip behind ByteFallback"
-                                                        : NULL;
+        return s->late && (s->stop > 0 || s->start > 1)
+                   ? "Strip of more of the whole text than its first character"
+               : is_bytes && !s->late ? "Strip behind ByteFallback"
+                                      : NULL;
     case DECODE_BYTE_FALLBACK:
         return s->late ? "ByteFallback behind a step that joins tokens" : NULL;
     case DECODE_WORDPIECE:
@@ -43,7 +47,8 @@ const char *decoder_sum_obstacle(const decoder *d) {
         if (obstacle != NULL) {
             return obstacle;
         }
-        is_bytes = is_bytes || d->steps[i].kind == DECODE_BYTE_FALLBACK || d->steps[i].kind == DECODE_BYTE_LEVEL;
+        is_bytes =
+            is_bytes || d->steps[i].kind == DECODE_BYTE_FALLBACK || d->steps[i].kind == DECODE_BYTE_LEVEL;
     }
     return NULL;
 }

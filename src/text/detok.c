@@ -45,7 +45,8 @@ static quire_err give_held(detok *d, strbuf *out) {
     return QUIRE_OK;
 }
 
-/* Appends d->piece to *out. Where replacement characters are withheld, those at its end are. */
+/* Appends d->piece to *out. Where replacement characters are withheld, those at its end
+ * are. */
 static quire_err give_piece(detok *d, strbuf *out) {
     size_t n = d->piece.n, n_tail = 0, width = strlen(UTF8_REPLACEMENT);
     while (d->holds && n >= width && memcmp(d->piece.p + n - width, UTF8_REPLACEMENT, width) == 0) {

@@ -120,7 +120,9 @@ static quire_err read_model_member(json_vocab *r, json_scan *s, str key) {
     if (str_is(key, "end_of_word_suffix")) {
         return read_text(r, s, 3, &r->suffix);
     }
-    int64_t *number = str_is(key, "unk_id") ? &r->unk_id : str_is(key, "max_input_chars_per_word") ? &r->max_chars : NULL;
+    int64_t *number = str_is(key, "unk_id")                     ? &r->unk_id
+                      : str_is(key, "max_input_chars_per_word") ? &r->max_chars
+                                                                : NULL;
     if (number != NULL && first != 'n') {
         return json_scan_int(s, number);
     }
@@ -141,7 +143,8 @@ static quire_err read_model_member(json_vocab *r, json_scan *s, str key) {
     return QUIRE_OK;
 }
 
-static quire_err read_members(json_vocab *r, json_scan *s, quire_err (*read)(json_vocab *, json_scan *, str)) {
+static quire_err read_members(json_vocab *r, json_scan *s,
+                              quire_err (*read)(json_vocab *, json_scan *, str)) {
     strbuf name = {.max = 4096};
     bool more = true;
     quire_err e = json_scan_open(s, '{');
@@ -193,7 +196,8 @@ quire_err json_vocab_strip(str file, strbuf *out, quire_error *err) {
     json_vocab r;
     quire_err e = json_vocab_read(&r, file, err);
     str spans[] = {r.vocab, r.merges};
-    int first = r.vocab.p == NULL || (r.merges.p != NULL && r.merges.p < r.vocab.p); /* in their order in the file */
+    /* in their order in the file */
+    int first = r.vocab.p == NULL || (r.merges.p != NULL && r.merges.p < r.vocab.p);
     const char *from = file.p, *end = file.p + file.n;
     for (int i = 0; i < 2 && e == QUIRE_OK; i++) {
         str span = spans[(first + i) % 2];

@@ -1,4 +1,5 @@
-/* Computes the least number of tokens that a text of a given length can have, so that a server can refuse a text without tokenizing it. */
+/* Computes the least number of tokens that a text of a given length can have, so that a
+ * server can refuse a text without tokenizing it. */
 #include "base/utf8.h"
 #include "text/byte_level.h"
 #include "text/tokenizer_impl.h"
@@ -17,7 +18,8 @@ static bool is_byte_level(const tokenizer *t) {
     return false;
 }
 
-/* True when every byte has a token, so that no character is dropped or merged with others into one unknown token. */
+/* True when every byte has a token, so that no character is dropped or merged with others
+ * into one unknown token. */
 static quire_err spells_all(const tokenizer *t, bool byte_level, bool *all) {
     strbuf b = {0};
     quire_err e = QUIRE_OK;
@@ -45,7 +47,8 @@ static size_t n_chars(str s) {
     return n;
 }
 
-/* In bytes of normalized text, except for added tokens, which may be found in the raw text. A character of a byte-level piece is a byte. */
+/* In bytes of normalized text, except for added tokens, which may be found in the raw
+ * text. A character of a byte-level piece is a byte. */
 static size_t longest_token(const tokenizer *t, bool byte_level) {
     size_t longest = 1;
     for (int32_t i = 0; i < t->vocab.n; i++) {
@@ -60,7 +63,8 @@ static size_t longest_token(const tokenizer *t, bool byte_level) {
     return longest;
 }
 
-/* Whether an id has several texts, as in a malformed file; a merge into it may then make it of any length. */
+/* Whether an id has several texts, as in a malformed file; a merge into it may then make
+ * it of any length. */
 static bool has_id_of_several(const piece_table *t) {
     for (size_t i = 0; t->slots != NULL && i <= t->mask; i++) {
         const piece_slot *s = &t->slots[i];
@@ -77,7 +81,8 @@ quire_err tokenizer_find_max_bytes(const tokenizer *t, size_t *max) {
     *max = 0;
     TRY(spells_all(t, byte_level, &all));
     for (size_t i = 0; i < t->added.n; i++) {
-        all = all && !t->added.tokens[i].lstrip && !t->added.tokens[i].rstrip; /* which take any number of blanks */
+        /* which take any number of blanks */
+        all = all && !t->added.tokens[i].lstrip && !t->added.tokens[i].rstrip;
     }
     if (all && shrinks > 0 && !pretokenizer_deletes(&t->pretokenizer) && !has_id_of_several(&t->vocab)) {
         *max = shrinks * longest_token(t, byte_level);

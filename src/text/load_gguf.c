@@ -1,5 +1,6 @@
-/* Loads a tokenizer from GGUF metadata: "gpt2" is byte-level BPE with listed merges, "gemma4" the same over marked text, "llama"
- * SentencePiece's BPE with scores, "t5" its Unigram, "bert" WordPiece. What an unset flag means is as in llama.cpp. */
+/* Loads a tokenizer from GGUF metadata: "gpt2" is byte-level BPE with listed merges,
+ * "gemma4" the same over marked text, "llama" SentencePiece's BPE with scores, "t5" its
+ * Unigram, "bert" WordPiece. What an unset flag means is as in llama.cpp. */
 #include "base/mem.h"
 #include "text/chars.h"
 #include "text/model_build.h"
@@ -20,13 +21,15 @@ static quire_err check(const vocab *v, quire_error *err) {
     const int32_t ids[] = {v->bos, v->eos, v->unk, v->pad};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
         if (ids[i] < -1 || ids[i] >= v->n_tokens) {
-            return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.ggml: special token %d of a vocabulary of %d", ids[i], v->n_tokens);
+            return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.ggml: special token %d of a vocabulary of %d",
+                           ids[i], v->n_tokens);
         }
     }
     return QUIRE_OK;
 }
 
-/* True for tokens that ordinary text may become. In SentencePiece neither bytes nor controls; in byte-level BPE only the merges decide. */
+/* True for tokens that ordinary text may become. In SentencePiece neither bytes nor
+ * controls; in byte-level BPE only the merges decide. */
 static bool is_findable(const vocab *v, int32_t id, bool sentencepiece) {
     vocab_type k = type_at(v, id);
     return sentencepiece ? k == VOCAB_NORMAL || k == VOCAB_USER_DEFINED || k == VOCAB_UNUSED : true;
@@ -56,7 +59,8 @@ static quire_err load_added(tokenizer *t, const vocab *v) {
         bool special = k == VOCAB_CONTROL || k == VOCAB_UNKNOWN;
         str text = piece_table_get(&t->vocab, i);
         if ((special || k == VOCAB_USER_DEFINED) && utf8_is_valid(text)) {
-            TRY(added_set_add(&t->added, &(added_token){.id = i, .content = text, .pattern = text, .special = special}));
+            TRY(added_set_add(&t->added,
+                              &(added_token){.id = i, .content = text, .pattern = text, .special = special}));
         }
     }
     return added_set_finish(&t->added, v->n_tokens);
@@ -72,7 +76,8 @@ static quire_err load_special_texts(tokenizer *t, const vocab *v, pre_start star
     bool starts = start == PRE_ALWAYS_STARTS || (v->add_bos < 0 ? start == PRE_STARTS : v->add_bos == 1);
     bool add_bos = starts && v->bos >= 0;
     bool add_eos = (v->add_eos < 0 ? ends : v->add_eos == 1) && v->eos >= 0;
-    return add_bos || add_eos ? tokenizer_surround(t, add_bos ? v->bos : -1, add_eos ? v->eos : -1) : QUIRE_OK;
+    return add_bos || add_eos ? tokenizer_surround(t, add_bos ? v->bos : -1, add_eos ? v->eos : -1)
+                              : QUIRE_OK;
 }
 
 /* ---- byte-level BPE ---- */
@@ -93,9 +98,12 @@ static quire_err load_merges(tokenizer *t, const vocab *v, quire_error *err) {
     quire_err e = QUIRE_OK;
     for (int32_t i = 0; i < v->n_merges && e == QUIRE_OK; i++) {
         str left, right;
-        e = split_merge(v->merges[i], &left, &right) ? bpe_add_merge(&t->model.bpe, (uint32_t)i, left, right, &scratch) : QUIRE_NOT_FOUND;
+        e = split_merge(v->merges[i], &left, &right)
+                ? bpe_add_merge(&t->model.bpe, (uint32_t)i, left, right, &scratch)
+                : QUIRE_NOT_FOUND;
         if (e == QUIRE_NOT_FOUND) {
-            e = err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.ggml.merges[%d] \"%.*s\" does not join two tokens to a third", i,
+            e = err_set(err, QUIRE_BAD_FILE, -1,
+                        "tokenizer.ggml.merges[%d] \"%.*s\" does not join two tokens to a third", i,
                         (int)(v->merges[i].n < 80 ? v->merges[i].n : 80), v->merges[i].p);
         }
     }
@@ -107,7 +115,8 @@ static quire_err load_byte_level(tokenizer *t, const vocab *v, quire_error *err)
     pre_start start = PRE_AS_SAID;
     str pre = str_is(v->model, "gemma4") ? v->model : v->pre;
     if ((v->n_merges < 1 || v->merges == NULL) && v->tables.n == 0 && !str_is(pre, "kimi-k2")) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.ggml.merges is missing: byte-level BPE cannot do without");
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "tokenizer.ggml.merges is missing: byte-level BPE cannot do without");
     }
     piece_model_init(&t->model, &piece_model_bpe, &t->vocab, -1);
     TRY(load_pieces(t, v, false, err));
@@ -151,8 +160,10 @@ static quire_err add_mark_steps(tokenizer *t, bool prefix) {
     norm_step *step = &n->steps[n->n++];
     *step = (norm_step){.kind = NORM_REPLACE, .content = mem_dup(MARK, 3), .n_content = 3};
     decode_step *back = &t->decoder.steps[t->decoder.n++];
-    *back = (decode_step){.kind = DECODE_SENTENCEPIECE, .content = mem_dup(MARK, 3), .n_content = 3, .strip_first = prefix};
-    return step->content == NULL || back->content == NULL ? QUIRE_NO_MEMORY : matcher_open_literal(str_of(" "), &step->match);
+    *back = (decode_step){
+        .kind = DECODE_SENTENCEPIECE, .content = mem_dup(MARK, 3), .n_content = 3, .strip_first = prefix};
+    return step->content == NULL || back->content == NULL ? QUIRE_NO_MEMORY
+                                                          : matcher_open_literal(str_of(" "), &step->match);
 }
 
 static quire_err load_sentencepiece(tokenizer *t, const vocab *v, quire_error *err) {
@@ -166,7 +177,10 @@ static quire_err load_sentencepiece(tokenizer *t, const vocab *v, quire_error *e
     TRY(bpe_begin(&t->model.bpe, (size_t)v->n_tokens * 2));
     quire_err e = v->tables.n > 0 ? QUIRE_OK : bpe_derive_merges(&t->model.bpe, v->scores);
     if (e != QUIRE_OK) {
-        return e == QUIRE_UNSUPPORTED ? err_set(err, e, -1, "tokenizer.ggml.tokens: a token of more than %d bytes", BPE_MAX_PIECE) : e;
+        return e == QUIRE_UNSUPPORTED
+                   ? err_set(err, e, -1, "tokenizer.ggml.tokens: a token of more than %d bytes",
+                             BPE_MAX_PIECE)
+                   : e;
     }
     TRY(bpe_finish(&t->model.bpe, true));
     return load_special_texts(t, v, PRE_STARTS, false);
@@ -221,7 +235,11 @@ static quire_err add_bert_steps(tokenizer *t, const vocab *v, quire_error *err) 
     TRY(pretokenizer_add_chars(&t->pretokenizer, CLASS_SPACE, 0, SPLIT_REMOVED, err));
     TRY(pretokenizer_add_chars(&t->pretokenizer, CLASS_PUNCTUATION, 0, SPLIT_ISOLATED, err));
     decode_step *back = &t->decoder.steps[t->decoder.n++];
-    *back = (decode_step){.kind = DECODE_WORDPIECE, .cleanup = true, .marks_words = true, .content = mem_dup(MARK, 3), .n_content = 3};
+    *back = (decode_step){.kind = DECODE_WORDPIECE,
+                          .cleanup = true,
+                          .marks_words = true,
+                          .content = mem_dup(MARK, 3),
+                          .n_content = 3};
     return mem_check(back->content);
 }
 
@@ -248,7 +266,8 @@ static quire_err load_bert(tokenizer *t, const vocab *v, quire_error *err) {
         t->model.unk = str_is(piece_table_get(&t->vocab, i), "[UNK]") ? i : -1;
     }
     if (t->model.unk < 0) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.ggml.tokens: a \"bert\" tokenizer without an unknown token");
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "tokenizer.ggml.tokens: a \"bert\" tokenizer without an unknown token");
     }
     TRY(load_added(t, v));
     TRY(add_bert_steps(t, v, err));
@@ -276,6 +295,7 @@ quire_err tokenizer_load_gguf(tokenizer *t, const vocab *v, quire_error *err) {
     if (str_is(v->model, "bert")) {
         return load_bert(t, v, err);
     }
-    return err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer.ggml.model \"%.*s\" is not supported by this version",
+    return err_set(err, QUIRE_UNSUPPORTED, -1,
+                   "tokenizer.ggml.model \"%.*s\" is not supported by this version",
                    (int)(v->model.n < 80 ? v->model.n : 80), v->model.p);
 }

@@ -1,4 +1,5 @@
-/* Loads a tokenizer from tokenizer.json, with the special tokens of tokenizer_config.json and special_tokens_map.json. */
+/* Loads a tokenizer from tokenizer.json, with the special tokens of tokenizer_config.json
+ * and special_tokens_map.json. */
 #include "base/mem.h"
 #include "text/added_list.h"
 #include "text/chars.h"
@@ -9,7 +10,8 @@
 #include "json/json.h"
 #include "json/json_scan.h"
 
-#define MAX_SPARE_IDS ((int64_t)1 << 20) /* ids without a token, at most this many and three times those with one */
+/* ids without a token, at most this many and three times those with one */
+#define MAX_SPARE_IDS ((int64_t)1 << 20)
 
 /* ---- the vocabulary and added tokens ---- */
 
@@ -22,7 +24,8 @@ static quire_err take_vocab(tokenizer *t, str tables, added_list *added, quire_e
     added_list_number(added, t->vocab.n);
     return added_list_max_id(added) < t->vocab.n
                ? QUIRE_OK
-               : err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: an added token that its tables do not have");
+               : err_set(err, QUIRE_BAD_FILE, -1,
+                         "tokenizer.json: an added token that its tables do not have");
 }
 
 static quire_err build_vocab(tokenizer *t, const json_vocab *r, added_list *added, quire_error *err) {
@@ -34,7 +37,8 @@ static quire_err build_vocab(tokenizer *t, const json_vocab *r, added_list *adde
     int64_t max = added_list_max_id(added) > r->max_id ? added_list_max_id(added) : r->max_id;
     int64_t named = (int64_t)(r->n + added->n);
     if (max < 0 || max >= MAX_SPARE_IDS + 4 * named) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: the largest token id is %lld, with %lld tokens", (long long)max,
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "tokenizer.json: the largest token id is %lld, with %lld tokens", (long long)max,
                        (long long)named);
     }
     for (size_t i = 0; i < r->n; i++) {
@@ -47,7 +51,8 @@ static quire_err build_vocab(tokenizer *t, const json_vocab *r, added_list *adde
     return QUIRE_OK;
 }
 
-static quire_err add_token(tokenizer *t, const added_entry *entry, norm_scratch *ns, regex_scratch *rs, quire_error *err) {
+static quire_err add_token(tokenizer *t, const added_entry *entry, norm_scratch *ns, regex_scratch *rs,
+                           quire_error *err) {
     json_value *o = entry->flags;
     added_token a = {.id = entry->id,
                      .content = entry->content,
@@ -70,7 +75,9 @@ static quire_err add_token(tokenizer *t, const added_entry *entry, norm_scratch 
         a.lead = leads ? lead.n : 0;
     }
     TRY(added_set_add(&t->added, &a));
-    return str_eq(piece_table_get(&t->vocab, a.id), a.content) ? QUIRE_OK : piece_table_add_hidden(&t->vocab, a.id, a.content);
+    return str_eq(piece_table_get(&t->vocab, a.id), a.content)
+               ? QUIRE_OK
+               : piece_table_add_hidden(&t->vocab, a.id, a.content);
 }
 
 static quire_err build_added(tokenizer *t, const added_list *added, quire_error *err) {
@@ -134,8 +141,9 @@ static quire_err load_merges(tokenizer *t, str span, quire_error *err) {
     strbuf_deinit(&copies[1]);
     strbuf_deinit(&joined);
     if (e == QUIRE_BAD_FILE || e == QUIRE_NOT_FOUND) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: model.merges[%u] is malformed, or does not join two tokens to a third",
-                       rank);
+        return err_set(
+            err, QUIRE_BAD_FILE, -1,
+            "tokenizer.json: model.merges[%u] is malformed, or does not join two tokens to a third", rank);
     }
     return e;
 }
@@ -148,7 +156,8 @@ static quire_err copy_affix(str s, char **out, size_t *n) {
     return s.n > 0 && *out == NULL ? QUIRE_NO_MEMORY : QUIRE_OK;
 }
 
-/* True when the pre-tokenizer does not cut texts, like Llama's, or only at a character that texts may lack. */
+/* True when the pre-tokenizer does not cut texts, like Llama's, or only at a character
+ * that texts may lack. */
 static bool leaves_long_words(const pretokenizer *p) {
     for (int32_t i = 0; i < p->n; i++) {
         if (p->steps[i].kind != PRE_METASPACE && p->steps[i].match.re != NULL) {
@@ -165,7 +174,8 @@ static bool leaves_long_words(const pretokenizer *p) {
 static quire_err build_bpe(tokenizer *t, const json_vocab *r, quire_error *err) {
     bpe *b = &t->model.bpe;
     if (r->has_dropout) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer.json: model.dropout is not supported: it makes tokens random");
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "tokenizer.json: model.dropout is not supported: it makes tokens random");
     }
     b->unk = t->model.unk;
     b->fuse_unk = r->fuse_unk;
@@ -218,7 +228,8 @@ static quire_err build_wordlevel(tokenizer *t, const json_vocab *r, quire_error 
     return QUIRE_OK;
 }
 
-/* The models by their names, and the name of the unknown token where the file has none. */
+/* The models by their names, and the name of the unknown token where the file has
+ * none. */
 static const struct model_kind {
     const piece_model_ops *ops;
     quire_err (*build)(tokenizer *t, const json_vocab *r, quire_error *err);
@@ -249,7 +260,8 @@ static quire_err find_unk(tokenizer *t, const json_vocab *r, const struct model_
     str name = r->unk.n > 0 ? r->unk : str_of(k->unk);
     bool by_id = k->ops == &piece_model_unigram;
     if (by_id && (r->unk_id < -1 || r->unk_id >= t->vocab.n)) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: model.unk_id is %lld, outside the vocabulary", (long long)r->unk_id);
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "tokenizer.json: model.unk_id is %lld, outside the vocabulary", (long long)r->unk_id);
     }
     t->model.unk = by_id ? (int32_t)r->unk_id : name.n > 0 ? tokenizer_find(t, name) : -1;
     if (!by_id && t->model.unk < 0 && (name.n > 0 || k->needs_unk)) {
@@ -260,8 +272,10 @@ static quire_err find_unk(tokenizer *t, const json_vocab *r, const struct model_
 
 /* ---- the special tokens ---- */
 
-/* Reads "bos_token": "<s>", or {"content": "<s>", ...}, from the first of the documents that has it. */
-static quire_err read_special(json_value *const docs[2], const char *key, const tokenizer *t, strbuf *text, int32_t *id) {
+/* Reads "bos_token": "<s>", or {"content": "<s>", ...}, from the first of the documents
+ * that has it. */
+static quire_err read_special(json_value *const docs[2], const char *key, const tokenizer *t, strbuf *text,
+                              int32_t *id) {
     for (int i = 0; i < 2; i++) {
         str s = json_get_str(docs[i], key);
         s = s.n > 0 ? s : json_get_str(json_get(docs[i], key), "content");
@@ -284,11 +298,13 @@ static quire_err load_specials(tokenizer *t, json_value *const docs[2]) {
     return is_open ? tokenizer_surround(t, add_bos ? t->bos : -1, add_eos ? t->eos : -1) : QUIRE_OK;
 }
 
-static quire_err build(tokenizer *t, const json_vocab *r, const vocab *v, added_list *added, json_value *const docs[2], quire_error *err) {
+static quire_err build(tokenizer *t, const json_vocab *r, const vocab *v, added_list *added,
+                       json_value *const docs[2], quire_error *err) {
     const struct model_kind *kind = kind_of(r);
     if (kind == NULL || (r->is_scored && kind->ops != &piece_model_unigram)) {
         str name = r->type.n > 0 ? r->type : str_of("without a type");
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer.json: the model %.*s is not supported by this version",
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "tokenizer.json: the model %.*s is not supported by this version",
                        (int)(name.n < 80 ? name.n : 80), name.p);
     }
     piece_model_init(&t->model, kind->ops, &t->vocab, -1);
@@ -304,8 +320,10 @@ static quire_err build(tokenizer *t, const json_vocab *r, const vocab *v, added_
 }
 
 /* Builds the tokenizer with the added tokens, an array or NULL. */
-static quire_err build_with(tokenizer *t, const json_vocab *r, const vocab *v, json_value *added, quire_error *err) {
-    json_value *docs[2] = {json_model_document(v->tokenizer_config_json), json_model_document(v->special_tokens_map_json)};
+static quire_err build_with(tokenizer *t, const json_vocab *r, const vocab *v, json_value *added,
+                            quire_error *err) {
+    json_value *docs[2] = {json_model_document(v->tokenizer_config_json),
+                           json_model_document(v->special_tokens_map_json)};
     added_list list;
     quire_err e = added_list_read(&list, added, docs[0]);
     e = e != QUIRE_OK ? e : build(t, r, v, &list, docs, err);

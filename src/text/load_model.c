@@ -7,9 +7,11 @@
 
 #define MAX_ADDED 65536 /* ids behind those of the file */
 
-/* Adds a token behind the file's own; ids between are unused. A symbol of the file's that is special here is a control token. */
+/* Adds a token behind the file's own; ids between are unused. A symbol of the file's that
+ * is special here is a control token. */
 static quire_err add_token(sp_model *m, size_t n_own, int64_t id, str text, bool special) {
-    if (id < (int64_t)n_own && special && m->pieces[id].type == VOCAB_USER_DEFINED && str_eq(m->pieces[id].text, text)) {
+    if (id < (int64_t)n_own && special && m->pieces[id].type == VOCAB_USER_DEFINED &&
+        str_eq(m->pieces[id].text, text)) {
         m->pieces[id].type = VOCAB_CONTROL;
     }
     if (id < (int64_t)n_own || text.n == 0) {
@@ -34,8 +36,9 @@ static quire_err check_class(json_value *config, quire_error *err) {
     for (size_t i = 0; i < sizeof shifted / sizeof *shifted; i++) {
         if (str_begins(name, shifted[i])) {
             return err_set(err, QUIRE_UNSUPPORTED, -1,
-                           "tokenizer.model: %.*s gives its pieces other ids than the file; convert it to a tokenizer.json", (int)name.n,
-                           name.p);
+                           "tokenizer.model: %.*s gives its pieces other ids than the file; convert it to a "
+                           "tokenizer.json",
+                           (int)name.n, name.p);
         }
     }
     return QUIRE_OK;
@@ -47,14 +50,17 @@ static quire_err load(tokenizer *t, const vocab *v, json_value *config, sp_model
     size_t n_own = m->n;
     for (json_member o = {0}; json_next(json_get(config, "added_tokens_decoder"), &o);) {
         int64_t id;
-        quire_err e = config_token_id(o.name, &id)
-                          ? add_token(m, n_own, id, json_get_str(o.value, "content"), json_get_bool(o.value, "special", false))
-                          : QUIRE_OK;
-        TRY(e == QUIRE_BAD_FILE ? err_set(err, e, -1, "tokenizer_config.json: the added token %.20s is malformed", o.name) : e);
+        quire_err e = config_token_id(o.name, &id) ? add_token(m, n_own, id, json_get_str(o.value, "content"),
+                                                               json_get_bool(o.value, "special", false))
+                                                   : QUIRE_OK;
+        TRY(e == QUIRE_BAD_FILE
+                ? err_set(err, e, -1, "tokenizer_config.json: the added token %.20s is malformed", o.name)
+                : e);
     }
     TRY(sp_model_build(m, v->tables, t, err));
     str bos = config_special(config, "bos_token"), eos = config_special(config, "eos_token");
-    int32_t bos_id = bos.n > 0 ? added_set_find(&t->added, bos) : -1, eos_id = eos.n > 0 ? added_set_find(&t->added, eos) : -1;
+    int32_t bos_id = bos.n > 0 ? added_set_find(&t->added, bos) : -1,
+            eos_id = eos.n > 0 ? added_set_find(&t->added, eos) : -1;
     bool starts = m->kind == SP_BPE; /* Llama's and Gemma's texts begin with bos; T5's end with eos */
     return config_surround(t, config, bos_id >= 0 ? bos_id : m->bos, eos_id >= 0 ? eos_id : m->eos, starts,
                            m->kind == SP_UNIGRAM && m->bos < 0);

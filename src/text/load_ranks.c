@@ -1,5 +1,6 @@
-/* Loads tiktoken's rank files: lines of base64 and a rank. Pattern and special tokens are not in them: they are told by the number of
- * ranks, by the caller, or by tokenizer_config.json. */
+/* Loads tiktoken's rank files: lines of base64 and a rank. Pattern and special tokens are
+ * not in them: they are told by the number of ranks, by the caller, or by
+ * tokenizer_config.json. */
 #include <stdio.h>
 
 #include "text/rank_model.h"
@@ -12,19 +13,21 @@
 #define UPPER   "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
 #define LOWER   "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
 #define GPT2    "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-#define CL100K                                                                                                                             \
-    "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++|\\p{N}{1,3}+| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+|\\s++$|\\s*[\\r\\n]|\\s+(?!\\S)"  \
+#define CL100K                                                                                               \
+    "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++|\\p{N}{1,3}+| "                                   \
+    "?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+|\\s++$|\\s*[\\r\\n]|\\s+(?!\\S)"                                        \
     "|\\s"
-#define O200K                                                                                                                              \
-    LEAD "[" UPPER "]*[" LOWER "]+" ENGLISH "?|" LEAD "[" UPPER "]+[" LOWER "]*" ENGLISH                                                   \
+#define O200K                                                                                                \
+    LEAD "[" UPPER "]*[" LOWER "]+" ENGLISH "?|" LEAD "[" UPPER "]+[" LOWER "]*" ENGLISH                     \
          "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" TAIL
 #define LLAMA3 ENGLISH "|" LEAD "\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" TAIL
 #define QWEN   ENGLISH "|" LEAD "\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" TAIL
-#define KIMI                                                                                                                               \
-    "[\\p{Han}]+|" LEAD "[" UPPER "&&[^\\p{Han}]]*[" LOWER "&&[^\\p{Han}]]+" ENGLISH "?|" LEAD "[" UPPER "&&[^\\p{Han}]]+[" LOWER          \
-    "&&[^\\p{Han}]]*" ENGLISH "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" TAIL
+#define KIMI                                                                                                 \
+    "[\\p{Han}]+|" LEAD "[" UPPER "&&[^\\p{Han}]]*[" LOWER "&&[^\\p{Han}]]+" ENGLISH "?|" LEAD "[" UPPER     \
+    "&&[^\\p{Han}]]+[" LOWER "&&[^\\p{Han}]]*" ENGLISH "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" TAIL
 
-/* One special token at an id (-1: behind the one before it), or with {first, count} a numbered series of them. */
+/* One special token at an id (-1: behind the one before it), or with {first, count} a
+ * numbered series of them. */
 typedef struct special_rule {
     int32_t id;
     const char *text; /* of a series: with %d */
@@ -38,8 +41,9 @@ typedef struct rank_set {
 } rank_set;
 
 static const special_rule r50k[] = {{50256, "<|endoftext|>", 0, 0}, {0}};
-static const special_rule cl100k[] = {{100257, "<|endoftext|>", 0, 0},  {100258, "<|fim_prefix|>", 0, 0},  {100259, "<|fim_middle|>", 0, 0},
-                                      {100260, "<|fim_suffix|>", 0, 0}, {100276, "<|endofprompt|>", 0, 0}, {0}};
+static const special_rule cl100k[] = {{100257, "<|endoftext|>", 0, 0},   {100258, "<|fim_prefix|>", 0, 0},
+                                      {100259, "<|fim_middle|>", 0, 0},  {100260, "<|fim_suffix|>", 0, 0},
+                                      {100276, "<|endofprompt|>", 0, 0}, {0}};
 static const special_rule o200k[] = {{199999, "<|endoftext|>", 0, 0}, {200018, "<|endofprompt|>", 0, 0}, {0}};
 static const special_rule llama3[] = {{128000, "<|begin_of_text|>", 0, 0},
                                       {128001, "<|end_of_text|>", 0, 0},
@@ -82,9 +86,13 @@ static const special_rule llama4[] = {{200000, "<|begin_of_text|>", 0, 0},
                                       {-1, "<|reasoning_thinking_start|>", 0, 0},
                                       {-1, "<|reasoning_thinking_end|>", 0, 0},
                                       {0}};
-static const special_rule qwen[] = {
-    {151643, "<|endoftext|>", 0, 0}, {-1, "<|im_start|>", 0, 0}, {-1, "<|im_end|>", 0, 0}, {-1, "<|extra_%d|>", 0, 205}, {0}};
-static const special_rule kimi[] = {{163584, "[BOS]", 0, 0}, {163585, "[EOS]", 0, 0}, {163586, "<|im_end|>", 0, 0}, {0}};
+static const special_rule qwen[] = {{151643, "<|endoftext|>", 0, 0},
+                                    {-1, "<|im_start|>", 0, 0},
+                                    {-1, "<|im_end|>", 0, 0},
+                                    {-1, "<|extra_%d|>", 0, 205},
+                                    {0}};
+static const special_rule kimi[] = {
+    {163584, "[BOS]", 0, 0}, {163585, "[EOS]", 0, 0}, {163586, "<|im_end|>", 0, 0}, {0}};
 
 static const rank_set sets[] = {{50256, GPT2, NULL, "<|endoftext|>", r50k},
                                 {50280, GPT2, NULL, "<|endoftext|>", r50k},
@@ -129,7 +137,8 @@ static quire_err read_line(str line, rank_model *m) {
             return QUIRE_BAD_FILE;
         }
     }
-    return digits == 0 || at < line.n ? QUIRE_BAD_FILE : rank_model_add(m, (str){line.p, (size_t)(space - line.p)}, rank);
+    return digits == 0 || at < line.n ? QUIRE_BAD_FILE
+                                      : rank_model_add(m, (str){line.p, (size_t)(space - line.p)}, rank);
 }
 
 static quire_err read_ranks(str file, rank_model *m, quire_error *err) {
@@ -138,7 +147,8 @@ static quire_err read_ranks(str file, rank_model *m, quire_error *err) {
         size_t n = end != NULL ? (size_t)(end - file.p) - at : file.n - at;
         quire_err e = read_line((str){file.p + at, n}, m);
         if (e == QUIRE_BAD_FILE) {
-            return err_set(err, e, (int64_t)at, "%s: line %zu is not a token in base64 and its rank", m->file, number);
+            return err_set(err, e, (int64_t)at, "%s: line %zu is not a token in base64 and its rank", m->file,
+                           number);
         }
         TRY(e);
         at += n + 1;
@@ -150,7 +160,8 @@ static quire_err add_configured(json_value *config, rank_model *m) {
     for (json_member o = {0}; json_next(json_get(config, "added_tokens_decoder"), &o);) {
         int64_t id;
         if (config_token_id(o.name, &id)) {
-            TRY(rank_model_add_special(m, json_get_str(o.value, "content"), id, json_get_bool(o.value, "special", false)));
+            TRY(rank_model_add_special(m, json_get_str(o.value, "content"), id,
+                                       json_get_bool(o.value, "special", false)));
         }
     }
     return QUIRE_OK;
@@ -164,8 +175,9 @@ static quire_err load(tokenizer *t, const vocab *v, json_value *config, rank_mod
     }
     if (set == NULL && v->pattern.n == 0) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,
-                       "%s: no published set has %zu ranks, so it is not known how texts are cut; convert it to a tokenizer.json", m->file,
-                       m->n);
+                       "%s: no published set has %zu ranks, so it is not known how texts are cut; convert it "
+                       "to a tokenizer.json",
+                       m->file, m->n);
     }
     m->pattern = v->pattern.n > 0 ? v->pattern : str_of(set->pattern);
     TRY(add_configured(config, m)); /* of two tokens with one id the first counts */
@@ -177,15 +189,17 @@ static quire_err load(tokenizer *t, const vocab *v, json_value *config, rank_mod
     str bos = config_special(config, "bos_token"), eos = config_special(config, "eos_token");
     bos = bos.n == 0 && set != NULL && set->bos != NULL ? str_of(set->bos) : bos;
     eos = eos.n == 0 && set != NULL ? str_of(set->eos) : eos;
-    return config_surround(t, config, rank_model_find_special(m, bos), rank_model_find_special(m, eos), set != NULL && set->bos != NULL,
-                           false);
+    return config_surround(t, config, rank_model_find_special(m, bos), rank_model_find_special(m, eos),
+                           set != NULL && set->bos != NULL, false);
 }
 
 quire_err tokenizer_load_ranks(tokenizer *t, const vocab *v, quire_error *err) {
     rank_model m = {.file = "the rank file"};
     json_value *config = json_model_document(v->tokenizer_config_json);
     quire_err e = load(t, v, config, &m, err);
-    e = e == QUIRE_BAD_FILE && (err == NULL || err->code != e) ? err_set(err, e, -1, "tokenizer_config.json: a malformed added token") : e;
+    e = e == QUIRE_BAD_FILE && (err == NULL || err->code != e)
+            ? err_set(err, e, -1, "tokenizer_config.json: a malformed added token")
+            : e;
     json_drop(config);
     rank_model_deinit(&m);
     return e;

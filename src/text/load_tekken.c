@@ -1,4 +1,5 @@
-/* Loads Mistral's tekken.json: ranks of byte strings, the pattern, and special tokens, whose ids come first. */
+/* Loads Mistral's tekken.json: ranks of byte strings, the pattern, and special tokens,
+ * whose ids come first. */
 #include <stdio.h>
 
 #include "text/rank_model.h"
@@ -9,10 +10,23 @@
 #define EOS "</s>"
 
 /* The special tokens of files that do not list them. */
-static const char *const first_specials[] = {
-    "<unk>",           "<s>",          "</s>",  "[INST]", "[/INST]",     "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]",
-    "[/TOOL_RESULTS]", "[TOOL_CALLS]", "[IMG]", "<pad>",  "[IMG_BREAK]", "[IMG_END]",         "[PREFIX]",           "[MIDDLE]",
-    "[SUFFIX]"};
+static const char *const first_specials[] = {"<unk>",
+                                             "<s>",
+                                             "</s>",
+                                             "[INST]",
+                                             "[/INST]",
+                                             "[AVAILABLE_TOOLS]",
+                                             "[/AVAILABLE_TOOLS]",
+                                             "[TOOL_RESULTS]",
+                                             "[/TOOL_RESULTS]",
+                                             "[TOOL_CALLS]",
+                                             "[IMG]",
+                                             "<pad>",
+                                             "[IMG_BREAK]",
+                                             "[IMG_END]",
+                                             "[PREFIX]",
+                                             "[MIDDLE]",
+                                             "[SUFFIX]"};
 
 typedef struct tekken {
     rank_model *m;
@@ -58,7 +72,8 @@ static quire_err read_entry(tekken *k, json_scan *s) {
     if (k->rank < 0 || k->rank >= RANK_MAX_IDS) {
         return QUIRE_BAD_FILE;
     }
-    return k->rank + k->n_specials < k->n_vocab ? rank_model_add(k->m, k->token, k->rank + k->n_specials) : QUIRE_OK;
+    return k->rank + k->n_specials < k->n_vocab ? rank_model_add(k->m, k->token, k->rank + k->n_specials)
+                                                : QUIRE_OK;
 }
 
 static quire_err read_vocab(tekken *k, str file) {
@@ -84,9 +99,12 @@ static quire_err read_specials(tekken *k, json_value *list) {
         if (id >= k->n_specials) {
             return QUIRE_BAD_FILE;
         }
-        TRY(rank_model_add_special(k->m, json_get_str(o, "token_str"), id, json_get_bool(o, "is_control", true)));
+        TRY(rank_model_add_special(k->m, json_get_str(o, "token_str"), id,
+                                   json_get_bool(o, "is_control", true)));
     }
-    for (int64_t i = 0; list == NULL && i < (int64_t)(sizeof first_specials / sizeof *first_specials) && i < k->n_specials; i++) {
+    for (int64_t i = 0;
+         list == NULL && i < (int64_t)(sizeof first_specials / sizeof *first_specials) && i < k->n_specials;
+         i++) {
         TRY(rank_model_add_special(k->m, str_of(first_specials[i]), i, true));
     }
     for (int64_t i = 0; i < k->n_specials; i++) {
@@ -106,8 +124,8 @@ static quire_err load(tokenizer *t, const vocab *v, tekken *k, json_value **docs
     k->n_specials = json_get_int32(docs[0], "default_num_special_tokens", -1);
     k->n_vocab = json_get_int32(docs[0], "default_vocab_size", -1);
     k->m->pattern = json_get_str(docs[0], "pattern");
-    if ((e != QUIRE_OK && e != QUIRE_NOT_FOUND) || k->n_specials < 0 || k->n_specials > 65536 || k->n_vocab > RANK_MAX_IDS ||
-        k->m->pattern.n == 0) {
+    if ((e != QUIRE_OK && e != QUIRE_NOT_FOUND) || k->n_specials < 0 || k->n_specials > 65536 ||
+        k->n_vocab > RANK_MAX_IDS || k->m->pattern.n == 0) {
         return QUIRE_BAD_FILE;
     }
     TRY(read_vocab(k, v->model_bytes));
@@ -127,7 +145,8 @@ quire_err tokenizer_load_tekken(tokenizer *t, const vocab *v, quire_error *err) 
     quire_error why = {0};
     quire_err e = load(t, v, &k, docs, &why);
     if (e == QUIRE_BAD_FILE || e == QUIRE_NOT_FOUND || e == QUIRE_TOO_LARGE) {
-        e = why.code == e ? err_set(err, e, why.position, "%s", why.message) : err_set(err, QUIRE_BAD_FILE, -1, "tekken.json: malformed");
+        e = why.code == e ? err_set(err, e, why.position, "%s", why.message)
+                          : err_set(err, QUIRE_BAD_FILE, -1, "tekken.json: malformed");
     } else if (e != QUIRE_OK && why.code == e) {
         err_set(err, e, why.position, "%s", why.message);
     }

@@ -1,7 +1,9 @@
 /* Marks: the parts of a text that came from a client, in which no control token may lie.
  *
- * A chat's text consists of what its template wrote and of a client's strings. The template language tells them apart byte by byte
- * (jinja/jinja_arena.h), through every filter and method. A control token counts only where all of its bytes are the template's own. */
+ * A chat's text consists of what its template wrote and of a client's strings. The
+ * template language tells them apart byte by byte (jinja/jinja_arena.h), through every
+ * filter and method. A control token counts only where all of its bytes are the
+ * template's own. */
 #ifndef TEXT_MARKS_H
 #define TEXT_MARKS_H
 
@@ -22,7 +24,8 @@ typedef struct text_marks {
 } text_marks;
 
 void text_marks_deinit(text_marks *m);
-/* Adds a run, which begins at or behind the end of the last one. QUIRE_NO_MEMORY: unchanged. */
+/* Adds a run, which begins at or behind the end of the last one. QUIRE_NO_MEMORY:
+ * unchanged. */
 quire_err text_marks_add(text_marks *m, size_t start, size_t end);
 /* True when a control token is allowed at [start, end). O(log n). */
 bool text_marks_allow(const text_marks *m, size_t start, size_t end);

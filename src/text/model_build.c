@@ -27,14 +27,16 @@ quire_err model_note_controls(const tokenizer *t, unigram *u) {
     return QUIRE_OK;
 }
 
-int model_find_bytes(const piece_table *pieces, bool (*is_byte)(const void *context, int32_t id), const void *context, int32_t bytes[256]) {
+int model_find_bytes(const piece_table *pieces, bool (*is_byte)(const void *context, int32_t id),
+                     const void *context, int32_t bytes[256]) {
     int n = 0;
     for (int b = 0; b < 256; b++) {
         bytes[b] = -1;
     }
     for (int32_t i = 0; i < pieces->n; i++) {
         str p = piece_table_get(pieces, i);
-        if (p.n != 6 || memcmp(p.p, "<0x", 3) != 0 || p.p[5] != '>' || (is_byte != NULL && !is_byte(context, i))) {
+        if (p.n != 6 || memcmp(p.p, "<0x", 3) != 0 || p.p[5] != '>' ||
+            (is_byte != NULL && !is_byte(context, i))) {
             continue;
         }
         int high = hex_digit(p.p[3]), low = hex_digit(p.p[4]);
@@ -55,5 +57,6 @@ void model_find_word_starts(wordpiece *w, str begins, str continues) {
 quire_err model_check_tables(const tokenizer *t, int64_t n_tokens, quire_error *err) {
     return t->vocab.n == n_tokens
                ? QUIRE_OK
-               : err_set(err, QUIRE_BAD_FILE, -1, "the vocabulary's tables are of another vocabulary; pack the model again");
+               : err_set(err, QUIRE_BAD_FILE, -1,
+                         "the vocabulary's tables are of another vocabulary; pack the model again");
 }

@@ -28,8 +28,9 @@ void norm_scratch_deinit(norm_scratch *s) {
 
 /* ---- Unicode normal forms ---- */
 
-/* True when a quick check shows that the form leaves text unchanged. Below U+0300 there are no marks and nothing composes with the
- * character before it. The first character with a canonical decomposition is U+00C0, with any decomposition U+00A0. */
+/* True when a quick check shows that the form leaves text unchanged. Below U+0300 there
+ * are no marks and nothing composes with the character before it. The first character
+ * with a canonical decomposition is U+00C0, with any decomposition U+00A0. */
 static bool is_plainly_normal(str text, norm_kind form) {
     int32_t limit = form == NORM_NFC ? 0x300 : form == NORM_NFD ? 0xC0 : 0xA0;
     size_t len;
@@ -41,8 +42,9 @@ static bool is_plainly_normal(str text, norm_kind form) {
     return true;
 }
 
-/* Sorts each run of marks by combining class; the sort is stable. Insertion sort for the short runs that occur; a counting sort for long
- * ones, which only a hostile text has. tmp holds as many characters as the longest run. */
+/* Sorts each run of marks by combining class; the sort is stable. Insertion sort for the
+ * short runs that occur; a counting sort for long ones, which only a hostile text has.
+ * tmp holds as many characters as the longest run. */
 static void sort_marks(int32_t *chars, uint8_t *classes, size_t n, int32_t *tmp) {
     if (n <= 32) {
         for (size_t i = 1; i < n; i++) {
@@ -92,7 +94,8 @@ static quire_err order_marks(norm_scratch *s, size_t n) {
     TRY(mem_grow(&s->classes, &s->cap_classes, n, 1));
     TRY(mem_grow(&s->chars, &s->cap_chars, 2 * n, sizeof *s->chars));
     for (size_t i = 0; i < n; i++) {
-        s->classes[i] = s->chars[i] < 0x300 ? 0 : (uint8_t)utf8proc_get_property(s->chars[i])->combining_class;
+        s->classes[i] =
+            s->chars[i] < 0x300 ? 0 : (uint8_t)utf8proc_get_property(s->chars[i])->combining_class;
     }
     for (size_t i = 0; i < n;) {
         size_t start = i;
@@ -115,8 +118,8 @@ static quire_err form_stretch(str text, norm_kind form, norm_scratch *s, strbuf 
     TRY(decompose(text, (utf8proc_option_t)(options | UTF8PROC_DECOMPOSE), s, &n));
     TRY(order_marks(s, n));
     if (compose) {
-        utf8proc_ssize_t composed =
-            utf8proc_normalize_utf32(s->chars, (utf8proc_ssize_t)n, (utf8proc_option_t)(options | UTF8PROC_COMPOSE));
+        utf8proc_ssize_t composed = utf8proc_normalize_utf32(s->chars, (utf8proc_ssize_t)n,
+                                                             (utf8proc_option_t)(options | UTF8PROC_COMPOSE));
         if (composed < 0) {
             return QUIRE_INTERNAL;
         }
@@ -128,8 +131,8 @@ static quire_err form_stretch(str text, norm_kind form, norm_scratch *s, strbuf 
     return QUIRE_OK;
 }
 
-/* How many of text's first bytes are ASCII that no form changes: all that are, but the last before another character, which may be a mark
- * that composes with it. */
+/* How many of text's first bytes are ASCII that no form changes: all that are, but the
+ * last before another character, which may be a mark that composes with it. */
 static size_t ascii_bytes(str text) {
     size_t n = 0;
     while (n < text.n && (uint8_t)text.p[n] < 0x80) {
@@ -138,8 +141,8 @@ static size_t ascii_bytes(str text) {
     return n == text.n || n == 0 ? n : n - 1;
 }
 
-/* Inert characters end a stretch: nothing composes with them or moves over them. ASCII is passed over: it composes with nothing before it.
- */
+/* Inert characters end a stretch: nothing composes with them or moves over them. ASCII is
+ * passed over: it composes with nothing before it. */
 static quire_err unicode_form(str text, norm_kind form, norm_scratch *s, strbuf *out) {
     size_t done = 0, len;
     for (size_t i = 0; i < text.n; i += len) {
@@ -208,8 +211,9 @@ static int32_t nmt_char(int32_t c) {
     if ((c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F) {
         return -1;
     }
-    bool space = c == '\t' || c == '\n' || c == 0xC || c == '\r' || c == 0x1680 || (c >= 0x200B && c <= 0x200F) || c == 0x2028 ||
-                 c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
+    bool space = c == '\t' || c == '\n' || c == 0xC || c == '\r' || c == 0x1680 ||
+                 (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF ||
+                 c == 0xFFFD;
     return space ? ' ' : c;
 }
 
@@ -222,8 +226,8 @@ static int32_t bert_clean_char(int32_t c) {
 
 static bool is_chinese(int32_t c) {
     return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) ||
-           (c >= 0x2A700 && c <= 0x2B73F) || (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
-           (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
+           (c >= 0x2A700 && c <= 0x2B73F) || (c >= 0x2B740 && c <= 0x2B81F) ||
+           (c >= 0x2B920 && c <= 0x2CEAF) || (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
 }
 
 /* Maps c to at most 3 characters. */
@@ -254,10 +258,12 @@ static int map_char(norm_kind kind, int32_t c, int32_t out[3]) {
     }
 }
 
-/* How many of text's first bytes are ASCII that no such step changes: visible or a space, and for lower case no capital. */
+/* How many of text's first bytes are ASCII that no such step changes: visible or a space,
+ * and for lower case no capital. */
 static size_t plain_bytes(norm_kind kind, str text) {
     size_t n = 0;
-    while (n < text.n && text.p[n] >= ' ' && text.p[n] <= '~' && !(kind == NORM_LOWERCASE && text.p[n] >= 'A' && text.p[n] <= 'Z')) {
+    while (n < text.n && text.p[n] >= ' ' && text.p[n] <= '~' &&
+           !(kind == NORM_LOWERCASE && text.p[n] >= 'A' && text.p[n] <= 'Z')) {
         n++;
     }
     return n;
@@ -341,8 +347,9 @@ static quire_err replaced_front(const norm_step *step, str text, norm_scratch *s
     return QUIRE_OK;
 }
 
-/* Moves s->front from a step's text to what it made of it. A character that composes with those behind it stands where it did; so does
- * what follows one that Precompiled rules delete at the start. */
+/* Moves s->front from a step's text to what it made of it. A character that composes with
+ * those behind it stands where it did; so does what follows one that Precompiled rules
+ * delete at the start. */
 static quire_err move_front(const norm_step *step, str text, str made, norm_scratch *s, regex_scratch *rs) {
     if (s->front == 0 || made.n == 0) {
         s->front = 0;
@@ -370,8 +377,9 @@ str normalizer_lead(const normalizer *n) {
     return (str){"", 0};
 }
 
-/* The largest ratio in Unicode's tables: four bytes to one in compatibility forms; U+1FBE with two marks, whose seven bytes compose to the
- * two of U+0390; and U+212A in lower case, three to one. */
+/* The largest ratio in Unicode's tables: four bytes to one in compatibility forms; U+1FBE
+ * with two marks, whose seven bytes compose to the two of U+0390; and U+212A in lower
+ * case, three to one. */
 static size_t step_shrinks(const norm_step *step) {
     switch (step->kind) {
     case NORM_PREPEND:

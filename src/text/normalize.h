@@ -1,4 +1,5 @@
-/* Normalizers: a sequence of steps over a whole text. Immutable once built; each call brings its own scratch. */
+/* Normalizers: a sequence of steps over a whole text. Immutable once built; each call
+ * brings its own scratch. */
 #ifndef TEXT_NORMALIZE_H
 #define TEXT_NORMALIZE_H
 
@@ -54,19 +55,23 @@ typedef struct norm_scratch {
     size_t cap_chars;
     uint8_t *classes; /* their combining classes */
     size_t cap_classes;
-    size_t front; /* of the text, set by the caller, and then of the result: so many of the first bytes stand for the first character of
-                   * the whole input. 0: none of them, or nobody asks */
+    /* of the text, set by the caller, and then of the result: so many of the first
+     * bytes stand for the first character of the whole input. 0: none of them, or
+     * nobody asks */
+    size_t front;
 } norm_scratch;
 
 void norm_scratch_deinit(norm_scratch *s);
 
-/* The largest number of bytes of a text that can become one byte of normalized text. 0: no bound, since steps may delete characters. */
+/* The largest number of bytes of a text that can become one byte of normalized text. 0:
+ * no bound, since steps may delete characters. */
 size_t normalizer_shrinks(const normalizer *n);
 /* The prefix that is added to every text that is not empty; empty: none. */
 str normalizer_lead(const normalizer *n);
 
-/* Runs all steps over text (valid UTF-8). *out is text itself where nothing changes, or is in the scratch until its next use. O(n).
- * QUIRE_NO_MEMORY, QUIRE_TOO_LARGE, QUIRE_BAD_REQUEST (matcher_next). */
+/* Runs all steps over text (valid UTF-8). *out is text itself where nothing changes, or
+ * is in the scratch until its next use. O(n). QUIRE_NO_MEMORY, QUIRE_TOO_LARGE,
+ * QUIRE_BAD_REQUEST (matcher_next). */
 quire_err normalizer_run(const normalizer *n, str text, norm_scratch *s, regex_scratch *rs, str *out);
 
 #endif

@@ -37,7 +37,8 @@ static void deinit_bpe(piece_model *m) {
     bpe_deinit(&m->bpe);
 }
 
-const piece_model_ops piece_model_bpe = {.name = "BPE", .encode = encode_bpe, .bytes = bytes_of_bpe, .spells = true, .deinit = deinit_bpe};
+const piece_model_ops piece_model_bpe = {
+    .name = "BPE", .encode = encode_bpe, .bytes = bytes_of_bpe, .spells = true, .deinit = deinit_bpe};
 
 /* ---- Unigram ---- */
 
@@ -53,8 +54,11 @@ static void deinit_unigram(piece_model *m) {
     unigram_deinit(&m->unigram);
 }
 
-const piece_model_ops piece_model_unigram = {
-    .name = "Unigram", .encode = encode_unigram, .bytes = bytes_of_unigram, .spells = true, .deinit = deinit_unigram};
+const piece_model_ops piece_model_unigram = {.name = "Unigram",
+                                             .encode = encode_unigram,
+                                             .bytes = bytes_of_unigram,
+                                             .spells = true,
+                                             .deinit = deinit_unigram};
 
 /* ---- WordPiece ---- */
 
@@ -83,7 +87,8 @@ static quire_err encode_wordlevel(const piece_model *m, str piece, model_scratch
     return token_list_add(out, id >= 0 ? id : m->unk);
 }
 
-const piece_model_ops piece_model_wordlevel = {.name = "WordLevel", .encode = encode_wordlevel, .bytes = no_bytes};
+const piece_model_ops piece_model_wordlevel = {
+    .name = "WordLevel", .encode = encode_wordlevel, .bytes = no_bytes};
 
 /* ---- SentencePiece's words ---- */
 
@@ -93,7 +98,8 @@ static quire_err encode_words(const piece_model *m, str piece, model_scratch *s,
         return token_list_add(out, id);
     }
     if (!m->words.byte_fallback) {
-        bool follows = s->after_unknown > 0 && s->after_unknown == out->n; /* an added token in between is no word */
+        /* an added token in between is no word */
+        bool follows = s->after_unknown > 0 && s->after_unknown == out->n;
         TRY(follows ? QUIRE_OK : token_list_add(out, m->unk));
         s->after_unknown = out->n;
         return QUIRE_OK;

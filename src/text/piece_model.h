@@ -1,6 +1,8 @@
-/* Piece model: what turns a piece of text into ids. There are four, behind one table of functions: BPE, Unigram, WordPiece, WordLevel.
+/* Piece model: what turns a piece of text into ids. There are four, behind one table of
+ * functions: BPE, Unigram, WordPiece, WordLevel.
  *
- * Immutable once built, except for a cache in BPE: any thread may encode with its own scratch. */
+ * Immutable once built, except for a cache in BPE: any thread may encode with its own
+ * scratch. */
 #ifndef TEXT_PIECE_MODEL_H
 #define TEXT_PIECE_MODEL_H
 
@@ -14,26 +16,31 @@ typedef struct piece_model piece_model;
 typedef struct model_scratch {
     bpe_scratch bpe;
     unigram_scratch unigram;
-    size_t after_unknown; /* of words: how many ids there were when the last unknown word had its own; 0: none yet */
+    /* of words: how many ids there were when the last unknown word had its own; 0: none
+     * yet */
+    size_t after_unknown;
 } model_scratch;
 
 void model_scratch_deinit(model_scratch *s);
 
 typedef struct piece_model_ops {
     const char *name; /* as tokenizer.json has it */
-    /* Appends the ids of a piece, which is valid UTF-8 and not empty. QUIRE_NO_MEMORY; QUIRE_TOO_LARGE past 2 GiB; errors of
-     * turn_poll. */
+    /* Appends the ids of a piece, which is valid UTF-8 and not empty. QUIRE_NO_MEMORY;
+     * QUIRE_TOO_LARGE past 2 GiB; errors of turn_poll. */
     quire_err (*encode)(const piece_model *m, str piece, model_scratch *s, token_list *out);
-    /* The tokens of byte fallback, [256] with -1 where there is none; NULL where the model has no such fallback. */
+    /* The tokens of byte fallback, [256] with -1 where there is none; NULL where the
+     * model has no such fallback. */
     const int32_t *(*bytes)(const piece_model *m);
     /* Whether a longer text always has more tokens: no word becomes one unknown token. */
     bool spells;
     void (*deinit)(piece_model *m);
 } piece_model_ops;
 
-extern const piece_model_ops piece_model_bpe, piece_model_unigram, piece_model_wordpiece, piece_model_wordlevel, piece_model_words;
+extern const piece_model_ops piece_model_bpe, piece_model_unigram, piece_model_wordpiece,
+    piece_model_wordlevel, piece_model_words;
 
-/* SentencePiece's words: a word is a token, else its bytes are, or it is unknown together with the unknown word before it. */
+/* SentencePiece's words: a word is a token, else its bytes are, or it is unknown together
+ * with the unknown word before it. */
 typedef struct words {
     bool byte_fallback;
     int32_t bytes[256];

@@ -42,10 +42,12 @@ quire_err piece_table_init(piece_table *t, int32_t n_ids, size_t n_pieces, size_
     if (!slots_for(n_pieces, &n_slots) || n_slots > UINT32_MAX) {
         return QUIRE_TOO_LARGE;
     }
-    *t = (piece_table){.n = n_ids, .mask = (uint32_t)(n_slots - 1), .seed = rng_os_seed(), .bytes = {.max = UINT32_MAX}};
+    *t = (piece_table){
+        .n = n_ids, .mask = (uint32_t)(n_slots - 1), .seed = rng_os_seed(), .bytes = {.max = UINT32_MAX}};
     t->spans = mem_new((size_t)n_ids, sizeof *t->spans);
     t->slots = mem_new_huge(n_slots, sizeof *t->slots);
-    if (t->spans == NULL || t->slots == NULL || mem_grow(&t->bytes.p, &t->bytes.cap, n_bytes + 1, 1) != QUIRE_OK) {
+    if (t->spans == NULL || t->slots == NULL ||
+        mem_grow(&t->bytes.p, &t->bytes.cap, n_bytes + 1, 1) != QUIRE_OK) {
         piece_table_deinit(t);
         return QUIRE_NO_MEMORY;
     }
@@ -65,7 +67,8 @@ void piece_table_deinit(piece_table *t) {
 static piece_slot *slot_of(const piece_table *t, str piece, uint32_t hash) {
     for (uint32_t i = hash & t->mask;; i = (i + 1) & t->mask) {
         piece_slot *s = &t->slots[i];
-        if (s->id_plus_1 == 0 || (s->hash == hash && str_eq((str){t->bytes.p + s->span.at, s->span.n}, piece))) {
+        if (s->id_plus_1 == 0 ||
+            (s->hash == hash && str_eq((str){t->bytes.p + s->span.at, s->span.n}, piece))) {
             return s;
         }
     }
@@ -108,7 +111,8 @@ quire_err pair_table_init(pair_table *t, size_t n_pairs) {
     if (!slots_for(n_pairs, &n_slots)) {
         return QUIRE_TOO_LARGE;
     }
-    *t = (pair_table){.slots = mem_new_huge(n_slots, sizeof(pair_slot)), .mask = n_slots - 1, .seed = rng_os_seed()};
+    *t = (pair_table){
+        .slots = mem_new_huge(n_slots, sizeof(pair_slot)), .mask = n_slots - 1, .seed = rng_os_seed()};
     return t->slots == NULL ? QUIRE_NO_MEMORY : QUIRE_OK;
 }
 
@@ -123,7 +127,8 @@ void pair_table_deinit(pair_table *t) {
 static pair_slot *pair_slot_of(const pair_table *t, int32_t left, int32_t right) {
     const uint32_t left_plus_1 = (uint32_t)left + 1;
     size_t i = hash_pair(t, left, right) & t->mask;
-    while (t->slots[i].left_plus_1 != 0 && ((uint32_t)t->slots[i].left_plus_1 != left_plus_1 || t->slots[i].right != right)) {
+    while (t->slots[i].left_plus_1 != 0 &&
+           ((uint32_t)t->slots[i].left_plus_1 != left_plus_1 || t->slots[i].right != right)) {
         i = (i + 1) & t->mask;
     }
     return &t->slots[i];

@@ -1,7 +1,8 @@
-/* Pieces of a vocabulary by id, ids by piece, and pairs of ids by their merge. Open addressing.
+/* Pieces of a vocabulary by id, ids by piece, and pairs of ids by their merge. Open
+ * addressing.
  *
- * Built by one thread, then immutable. Hashes are keyed by a random number of the process, so that a hostile file cannot force
- * collisions. */
+ * Built by one thread, then immutable. Hashes are keyed by a random number of the
+ * process, so that a hostile file cannot force collisions. */
 #ifndef TEXT_PIECE_TABLE_H
 #define TEXT_PIECE_TABLE_H
 
@@ -20,7 +21,8 @@ typedef struct piece_slot {
     piece_span span;
 } piece_slot;
 
-/* Invariant: slots hold at most 3/4 of their number; a piece added twice is found under the later id. */
+/* Invariant: slots hold at most 3/4 of their number; a piece added twice is found under
+ * the later id. */
 typedef struct piece_table {
     strbuf bytes;
     piece_span *spans; /* [n]; n 0 where there is no piece */
@@ -31,12 +33,15 @@ typedef struct piece_table {
     bool borrowed; /* all three arrays belong to another; nothing can be added */
 } piece_table;
 
-/* Allocates room for ids 0..n_ids) and n_pieces distinct pieces. n_bytes: the expected size of their text. */
+/* Allocates room for ids 0..n_ids) and n_pieces distinct pieces. n_bytes: the expected
+ * size of their text. */
 quire_err piece_table_init(piece_table *t, int32_t n_ids, size_t n_pieces, size_t n_bytes);
 void piece_table_deinit(piece_table *t);
-/* Copies piece as id (below n). QUIRE_NO_MEMORY; QUIRE_TOO_LARGE past 4 GiB of text; QUIRE_BAD_FILE where the table is borrowed. */
+/* Copies piece as id (below n). QUIRE_NO_MEMORY; QUIRE_TOO_LARGE past 4 GiB of text;
+ * QUIRE_BAD_FILE where the table is borrowed. */
 quire_err piece_table_add(piece_table *t, int32_t id, str piece);
-/* The same, but piece_table_find does not find it: a token that ordinary text must not become. */
+/* The same, but piece_table_find does not find it: a token that ordinary text must not
+ * become. */
 quire_err piece_table_add_hidden(piece_table *t, int32_t id, str piece);
 /* Borrowed; empty when there is none. */
 str piece_table_get(const piece_table *t, int32_t id);

@@ -9,7 +9,8 @@
 #define MAX_UNITS ((size_t)INT32_MAX - 2 * WIDTH)
 #define MAX_TRIES 64 /* places that are tried for a node's children before the array grows */
 
-/* Free units form a ring through `next` and `prev`, in ascending order; unit 0, the root, is its head. */
+/* Free units form a ring through `next` and `prev`, in ascending order; unit 0, the root,
+ * is its head. */
 typedef struct builder {
     const trie_piece *pieces;
     trie_unit *units;
@@ -26,7 +27,9 @@ static int compare(const void *x, const void *y) {
     const trie_piece *a = x, *b = y;
     size_t n = a->text.n < b->text.n ? a->text.n : b->text.n;
     int c = n > 0 ? memcmp(a->text.p, b->text.p, n) : 0;
-    return c != 0 ? c : a->text.n != b->text.n ? (a->text.n < b->text.n ? -1 : 1) : (a->id < b->id) - (a->id > b->id);
+    return c != 0                   ? c
+           : a->text.n != b->text.n ? (a->text.n < b->text.n ? -1 : 1)
+                                    : (a->id < b->id) - (a->id > b->id);
 }
 
 static quire_err grow(builder *b, size_t n) {
@@ -65,8 +68,8 @@ static bool fits(const builder *b, int32_t base, const uint8_t *bytes, size_t n)
     return true;
 }
 
-/* A base at which all children find a free unit. The last free units are tried: the ones at the front are mostly holes that few nodes fit.
- */
+/* A base at which all children find a free unit. The last free units are tried: the ones
+ * at the front are mostly holes that few nodes fit. */
 static int32_t find_base(const builder *b, const uint8_t *bytes, size_t n) {
     int32_t unit = b->prev[0];
     int32_t best = (int32_t)b->n - bytes[0];

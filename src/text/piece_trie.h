@@ -1,4 +1,5 @@
-/* A byte trie over pieces, as a double array (Aoe 1989): a step is one comparison. It finds the pieces that begin at a place in a text.
+/* A byte trie over pieces, as a double array (Aoe 1989): a step is one comparison. It
+ * finds the pieces that begin at a place in a text.
  *
  * Built by one thread, then immutable. */
 #ifndef TEXT_PIECE_TRIE_H
@@ -12,7 +13,9 @@
 #define PIECE_TRIE_ROOT 0
 
 typedef struct trie_unit {
-    int32_t base;   /* the child for a byte b is unit base + b, if that unit's parent is this one. base + 255 is below n */
+    /* the child for a byte b is unit base + b, if that unit's parent is this one. base +
+     * 255 is below n */
+    int32_t base;
     int32_t parent; /* -1: a free unit */
     int32_t id;     /* the piece that ends here, or -1 */
 } trie_unit;
@@ -28,8 +31,8 @@ typedef struct trie_piece {
     int32_t id;
 } trie_piece;
 
-/* Builds a trie of pieces[0..n), which it sorts. Of equal texts the one with the highest id counts; empty texts are left out.
- * QUIRE_NO_MEMORY, QUIRE_TOO_LARGE. */
+/* Builds a trie of pieces[0..n), which it sorts. Of equal texts the one with the highest
+ * id counts; empty texts are left out. QUIRE_NO_MEMORY, QUIRE_TOO_LARGE. */
 quire_err piece_trie_build(trie_piece *pieces, size_t n, piece_trie *out);
 void piece_trie_deinit(piece_trie *t);
 /* Whether units from a file keep to their bounds. O(n). */
@@ -43,8 +46,8 @@ static inline int32_t piece_trie_step(const piece_trie *t, int32_t node, uint8_t
 
 /* The node that text leads to from `node`, or -1. */
 int32_t piece_trie_walk(const piece_trie *t, int32_t node, str text);
-/* The longest piece that text begins with below `node`: its id, and its length in *n; -1: none. Its steps are polled
- * work, whose error the caller's next poll has. */
+/* The longest piece that text begins with below `node`: its id, and its length in *n; -1:
+ * none. Its steps are polled work, whose error the caller's next poll has. */
 int32_t piece_trie_longest(const piece_trie *t, int32_t node, str text, size_t *n);
 
 #endif

@@ -5,8 +5,8 @@
 #include "json/json.h"
 
 static quire_err unsupported(quire_error *err, const char *component, str what) {
-    return err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer: %s %.*s is not supported by this version", component,
-                   (int)(what.n < 100 ? what.n : 100), what.p);
+    return err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer: %s %.*s is not supported by this version",
+                   component, (int)(what.n < 100 ? what.n : 100), what.p);
 }
 
 static quire_err malformed(quire_error *err, const char *component) {
@@ -17,7 +17,8 @@ static str type_of(json_value *o) {
     return json_get_str(o, "type");
 }
 
-quire_err pipeline_load_document(str json, const char *component, void *out, pipeline_load_fn *load, quire_error *err) {
+quire_err pipeline_load_document(str json, const char *component, void *out, pipeline_load_fn *load,
+                                 quire_error *err) {
     if (json.n == 0 || str_is(json, "null")) {
         return QUIRE_OK;
     }
@@ -27,7 +28,8 @@ quire_err pipeline_load_document(str json, const char *component, void *out, pip
     return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "tokenizer: out of memory for the %s", component) : e;
 }
 
-quire_err pipeline_load_each(json_value *o, const char *key, const char *component, void *out, pipeline_load_fn *load, quire_error *err) {
+quire_err pipeline_load_each(json_value *o, const char *key, const char *component, void *out,
+                             pipeline_load_fn *load, quire_error *err) {
     json_value *list = json_get(o, key);
     if (!json_is(list, JSON_KIND_ARRAY)) {
         return malformed(err, component);
@@ -120,7 +122,8 @@ static quire_err load_normalizer(json_value *o, void *out, quire_error *err) {
         step->left = json_get_bool(o, "strip_left", true);
         step->right = json_get_bool(o, "strip_right", true);
         if (step->kind == NORM_PREPEND || step->kind == NORM_REPLACE) {
-            TRY(copy_content(json_get_str(o, step->kind == NORM_PREPEND ? "prepend" : "content"), &step->content, &step->n_content));
+            TRY(copy_content(json_get_str(o, step->kind == NORM_PREPEND ? "prepend" : "content"),
+                             &step->content, &step->n_content));
         }
         return step->kind == NORM_REPLACE ? load_pattern(o, "normalizer", &step->match, err) : QUIRE_OK;
     }
@@ -143,7 +146,8 @@ static quire_err pre_add(pretokenizer *p, pre_step step, pre_step **added, quire
 }
 
 static quire_err load_behavior(json_value *o, split_behavior *out, quire_error *err) {
-    static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
+    static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext",
+                                        "Contiguous"};
     str name = json_get_str(o, "behavior");
     *out = SPLIT_ISOLATED;
     for (int i = 0; i < 5; i++) {
@@ -163,11 +167,15 @@ static quire_err load_metaspace(json_value *o, pretokenizer *p, quire_error *err
     if (c < 0 || len != mark.n) {
         return malformed(err, "Metaspace pre-tokenizer");
     }
-    TRY(pre_add(p, (pre_step){.kind = PRE_METASPACE, .delimiter = c, .split = json_get_bool(o, "split", true)}, &step, err));
+    TRY(pre_add(p,
+                (pre_step){.kind = PRE_METASPACE, .delimiter = c, .split = json_get_bool(o, "split", true)},
+                &step, err));
     if (scheme.n == 0) {
         step->prepend = json_get_bool(o, "add_prefix_space", true) ? PREPEND_ALWAYS : PREPEND_NEVER;
     } else if (str_is(scheme, "always") || str_is(scheme, "first") || str_is(scheme, "never")) {
-        step->prepend = scheme.p[0] == 'a' ? PREPEND_ALWAYS : scheme.p[0] == 'f' ? PREPEND_FIRST : PREPEND_NEVER;
+        step->prepend = scheme.p[0] == 'a'   ? PREPEND_ALWAYS
+                        : scheme.p[0] == 'f' ? PREPEND_FIRST
+                                             : PREPEND_NEVER;
     } else {
         return unsupported(err, "the prepend_scheme", scheme);
     }
@@ -175,13 +183,19 @@ static quire_err load_metaspace(json_value *o, pretokenizer *p, quire_error *err
 }
 
 quire_err pretokenizer_add_byte_level(pretokenizer *p, bool prefix_space, bool cut, quire_error *err) {
-    static const char pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+    static const char pattern[] =
+        "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
     pre_step *step = NULL;
-    TRY(pre_add(p, (pre_step){.kind = PRE_BYTE_LEVEL, .prepend = prefix_space ? PREPEND_ALWAYS : PREPEND_NEVER, .split = cut}, &step, err));
+    TRY(pre_add(p,
+                (pre_step){.kind = PRE_BYTE_LEVEL,
+                           .prepend = prefix_space ? PREPEND_ALWAYS : PREPEND_NEVER,
+                           .split = cut},
+                &step, err));
     return cut ? regex_open(str_of(pattern), &step->match.re, err) : QUIRE_OK;
 }
 
-quire_err pretokenizer_add_split(pretokenizer *p, str pattern, split_behavior behavior, bool invert, quire_error *err) {
+quire_err pretokenizer_add_split(pretokenizer *p, str pattern, split_behavior behavior, bool invert,
+                                 quire_error *err) {
     pre_step *step = NULL;
     TRY(pre_add(p, (pre_step){.kind = PRE_SPLIT, .behavior = behavior, .invert = invert}, &step, err));
     return regex_open(pattern, &step->match.re, err);
@@ -193,9 +207,12 @@ quire_err pretokenizer_add_split_as(pretokenizer *p, str pattern, regex_syntax s
     return regex_open_as(pattern, syntax, &step->match.re, err);
 }
 
-quire_err pretokenizer_add_chars(pretokenizer *p, char_class class, int32_t delimiter, split_behavior behavior, quire_error *err) {
+quire_err pretokenizer_add_chars(pretokenizer *p, char_class class, int32_t delimiter,
+                                 split_behavior behavior, quire_error *err) {
     pre_step *step;
-    return pre_add(p, (pre_step){.kind = PRE_CHARS, .class = class, .delimiter = delimiter, .behavior = behavior}, &step, err);
+    return pre_add(
+        p, (pre_step){.kind = PRE_CHARS, .class = class, .delimiter = delimiter, .behavior = behavior}, &step,
+        err);
 }
 
 static quire_err load_char_pre(json_value *o, str type, pretokenizer *p, quire_error *err) {
@@ -219,7 +236,8 @@ static quire_err load_char_pre(json_value *o, str type, pretokenizer *p, quire_e
         str s = json_get_str(o, "delimiter");
         size_t len;
         int32_t c = s.n == 0 ? -1 : utf8_decode(s.p, s.n, &len);
-        return c < 0 ? malformed(err, "CharDelimiterSplit") : pretokenizer_add_chars(p, CLASS_DELIMITER, c, SPLIT_REMOVED, err);
+        return c < 0 ? malformed(err, "CharDelimiterSplit")
+                     : pretokenizer_add_chars(p, CLASS_DELIMITER, c, SPLIT_REMOVED, err);
     }
     return unsupported(err, "the pre-tokenizer", type);
 }
@@ -232,23 +250,28 @@ static quire_err load_pretokenizer(json_value *o, void *out, quire_error *err) {
         return pipeline_load_each(o, "pretokenizers", "pre-tokenizer", out, load_pretokenizer, err);
     }
     if (str_is(type, "ByteLevel")) {
-        return pretokenizer_add_byte_level(p, json_get_bool(o, "add_prefix_space", true), json_get_bool(o, "use_regex", true), err);
+        return pretokenizer_add_byte_level(p, json_get_bool(o, "add_prefix_space", true),
+                                           json_get_bool(o, "use_regex", true), err);
     }
     if (str_is(type, "Metaspace")) {
         return load_metaspace(o, p, err);
     }
     if (str_is(type, "Whitespace")) {
-        return pretokenizer_add_split(p, str_of("[\\w\\x{200c}\\x{200d}]+|[^\\w\\s\\x{200c}\\x{200d}]+"), SPLIT_REMOVED, true, err);
+        return pretokenizer_add_split(p, str_of("[\\w\\x{200c}\\x{200d}]+|[^\\w\\s\\x{200c}\\x{200d}]+"),
+                                      SPLIT_REMOVED, true, err);
     }
     if (str_is(type, "Split")) {
         split_behavior b;
         TRY(load_behavior(o, &b, err));
-        TRY(pre_add(p, (pre_step){.kind = PRE_SPLIT, .behavior = b, .invert = json_get_bool(o, "invert", false)}, &step, err));
+        TRY(pre_add(p,
+                    (pre_step){.kind = PRE_SPLIT, .behavior = b, .invert = json_get_bool(o, "invert", false)},
+                    &step, err));
         return load_pattern(o, "Split pre-tokenizer", &step->match, err);
     }
     if (str_is(type, "FixedLength")) {
         int32_t length = json_get_int32(o, "length", 5);
-        return length < 1 ? malformed(err, "FixedLength") : pre_add(p, (pre_step){.kind = PRE_FIXED, .length = length}, &step, err);
+        return length < 1 ? malformed(err, "FixedLength")
+                          : pre_add(p, (pre_step){.kind = PRE_FIXED, .length = length}, &step, err);
     }
     if (str_is(type, "UnicodeScripts")) {
         return pre_add(p, (pre_step){.kind = PRE_SCRIPTS}, &step, err);
@@ -281,12 +304,14 @@ static quire_err load_decoder_step(json_value *o, str type, decode_step *step, q
         step->kind = DECODE_STRIP;
         step->start = json_get_int32(o, "start", 0);
         step->stop = json_get_int32(o, "stop", 0);
-        return content.n == 0 ? malformed(err, "Strip decoder") : copy_content(content, &step->content, &step->n_content);
+        return content.n == 0 ? malformed(err, "Strip decoder")
+                              : copy_content(content, &step->content, &step->n_content);
     }
     if (str_is(type, "Metaspace")) {
         str scheme = json_get_str(o, "prepend_scheme");
         step->kind = DECODE_METASPACE;
-        step->keep_first = scheme.n > 0 ? str_is(scheme, "never") : !json_get_bool(o, "add_prefix_space", true);
+        step->keep_first =
+            scheme.n > 0 ? str_is(scheme, "never") : !json_get_bool(o, "add_prefix_space", true);
         return copy_content(json_get_str(o, "replacement"), &step->content, &step->n_content);
     }
     if (str_is(type, "BPEDecoder")) {

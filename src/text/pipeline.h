@@ -1,13 +1,13 @@
-/* Reads the steps of a tokenizer from tokenizer.json, one component at a time, into the structs of normalize.h, pretokenize.h and
- * decode.h. */
+/* Reads the steps of a tokenizer from tokenizer.json, one component at a time, into the
+ * structs of normalize.h, pretokenize.h and decode.h. */
 #ifndef TEXT_PIPELINE_H
 #define TEXT_PIPELINE_H
 
 #include "base/err.h"
-#include "json/json.h"
 #include "text/decode.h"
 #include "text/normalize.h"
 #include "text/pretokenize.h"
+#include "json/json.h"
 
 /* A part of a post-processor's template: the text's ids, the second text's, or tokens. */
 typedef enum post_kind { POST_A, POST_B, POST_TOKENS } post_kind;
@@ -33,16 +33,21 @@ typedef struct postprocessor {
 } postprocessor;
 
 void postprocessor_deinit(postprocessor *p);
-quire_err post_template_add(post_template *t, post_kind kind, int32_t type_id, const int32_t *ids, size_t n_ids);
+quire_err post_template_add(post_template *t, post_kind kind, int32_t type_id, const int32_t *ids,
+                            size_t n_ids);
 
 typedef quire_err pipeline_load_fn(json_value *o, void *out, quire_error *err);
-/* Parses a document of a component and calls load with it. "null" and empty text mean no steps. */
-quire_err pipeline_load_document(str json, const char *component, void *out, pipeline_load_fn *load, quire_error *err);
+/* Parses a document of a component and calls load with it. "null" and empty text mean no
+ * steps. */
+quire_err pipeline_load_document(str json, const char *component, void *out, pipeline_load_fn *load,
+                                 quire_error *err);
 /* Calls load for each member of the array o[key]. QUIRE_BAD_FILE where it is no array. */
-quire_err pipeline_load_each(json_value *o, const char *key, const char *component, void *out, pipeline_load_fn *load, quire_error *err);
+quire_err pipeline_load_each(json_value *o, const char *key, const char *component, void *out,
+                             pipeline_load_fn *load, quire_error *err);
 
-/* Each reads a component from JSON text ("null" and empty text: no steps) into *out, which the caller zeroes before and deinits, also after
- * a failure. QUIRE_UNSUPPORTED names an unknown type or option; QUIRE_BAD_FILE names what is malformed. */
+/* Each reads a component from JSON text ("null" and empty text: no steps) into *out,
+ * which the caller zeroes before and deinits, also after a failure. QUIRE_UNSUPPORTED
+ * names an unknown type or option; QUIRE_BAD_FILE names what is malformed. */
 quire_err pipeline_load_normalizer(str json, normalizer *out, quire_error *err);
 quire_err pipeline_load_pretokenizer(str json, pretokenizer *out, quire_error *err);
 quire_err pipeline_load_decoder(str json, decoder *out, quire_error *err);

@@ -1,11 +1,13 @@
-/* Post-processors: TemplateProcessing, BertProcessing, RobertaProcessing, and ByteLevel, which only concerns offsets. */
+/* Post-processors: TemplateProcessing, BertProcessing, RobertaProcessing, and ByteLevel,
+ * which only concerns offsets. */
 #include "base/mem.h"
 #include "text/pipeline.h"
 #include "json/json.h"
 
 enum { MAX_TEXTS = 256, MAX_PARTS = 1024, MAX_NAMED = 64 };
 
-/* What a processor makes of the texts that the ones before have wrapped, for one text or two. */
+/* What a processor makes of the texts that the ones before have wrapped, for one text or
+ * two. */
 typedef struct wrapping {
     post_template made;
     size_t starts[MAX_TEXTS + 1]; /* of each wrapped text among made's parts */
@@ -31,7 +33,8 @@ void postprocessor_deinit(postprocessor *p) {
     template_deinit(&p->start);
 }
 
-quire_err post_template_add(post_template *t, post_kind kind, int32_t type_id, const int32_t *ids, size_t n_ids) {
+quire_err post_template_add(post_template *t, post_kind kind, int32_t type_id, const int32_t *ids,
+                            size_t n_ids) {
     TRY(mem_grow(&t->parts, &t->cap, t->n + 1, sizeof *t->parts));
     void *copy = mem_dup(ids, n_ids * sizeof *ids);
     TRY(mem_check(copy));
@@ -46,8 +49,9 @@ static quire_err malformed(quire_error *err) {
 
 #define OUTSIDE "it adds an id that is not in the vocabulary"
 
-/* Texts cannot be encoded with it. As in Hugging Face's tokenizers that is no failure of loading, so a fault of the template for two texts
- * does not concern one text. The first reason stays. */
+/* Texts cannot be encoded with it. As in Hugging Face's tokenizers that is no failure of
+ * loading, so a fault of the template for two texts does not concern one text. The first
+ * reason stays. */
 static quire_err refuse(wrapping *w, const char *why) {
     if (w->made.refusal == NULL) {
         w->made.refusal = why;
@@ -60,7 +64,8 @@ static quire_err refuse_size(wrapping *w) {
 }
 
 /* Adds the ids that special_tokens has for a name. */
-static quire_err add_named(const post_reader *r, json_value *special_tokens, str name, int32_t type_id, wrapping *to, quire_error *err) {
+static quire_err add_named(const post_reader *r, json_value *special_tokens, str name, int32_t type_id,
+                           wrapping *to, quire_error *err) {
     json_value *token = json_get(special_tokens, name.p), *ids = json_get(token, "ids");
     int32_t values[MAX_NAMED];
     if (token == NULL) {
@@ -121,7 +126,8 @@ static quire_err read_segment(json_value *part, int32_t *type_id, quire_error *e
 }
 
 /* Adds a part of a template: one of the texts that *from has, or tokens. */
-static quire_err apply_part(const post_reader *r, json_value *o, json_value *part, const wrapping *from, wrapping *to, quire_error *err) {
+static quire_err apply_part(const post_reader *r, json_value *o, json_value *part, const wrapping *from,
+                            wrapping *to, quire_error *err) {
     json_value *text = json_get(part, "Sequence"), *token = json_get(part, "SpecialToken");
     int32_t type_id;
     TRY(read_segment(text != NULL ? text : token, &type_id, err));
@@ -134,11 +140,12 @@ static quire_err apply_part(const post_reader *r, json_value *o, json_value *par
     if (which == 0 && !str_is(id, "A")) {
         return malformed(err);
     }
-    return which < from->n ? copy_text(from, which, type_id, to) : refuse(to, "its template for one text names a second one");
+    return which < from->n ? copy_text(from, which, type_id, to)
+                           : refuse(to, "its template for one text names a second one");
 }
 
-static quire_err apply_template(const post_reader *r, json_value *o, const char *key, const wrapping *from, wrapping *to,
-                                quire_error *err) {
+static quire_err apply_template(const post_reader *r, json_value *o, const char *key, const wrapping *from,
+                                wrapping *to, quire_error *err) {
     json_value *list = json_get(o, key);
     if (!json_is(list, JSON_KIND_ARRAY) || !json_is(json_get(o, "special_tokens"), JSON_KIND_OBJECT)) {
         return malformed(err);
@@ -150,7 +157,8 @@ static quire_err apply_template(const post_reader *r, json_value *o, const char 
 }
 
 /* Reads "cls": ["<s>", 0]. */
-static quire_err read_token_pair(const post_reader *r, json_value *o, const char *key, wrapping *to, int32_t *id, quire_error *err) {
+static quire_err read_token_pair(const post_reader *r, json_value *o, const char *key, wrapping *to,
+                                 int32_t *id, quire_error *err) {
     json_value *pair = json_get(o, key);
     if (!json_is(pair, JSON_KIND_ARRAY) || json_length(pair) != 2) {
         return malformed(err);
@@ -163,8 +171,10 @@ static quire_err read_token_pair(const post_reader *r, json_value *o, const char
     return QUIRE_OK;
 }
 
-/* cls A sep, and cls A sep B sep; Roberta has two sep between the texts and no segments. */
-static quire_err apply_bert(const post_reader *r, json_value *o, bool roberta, const wrapping *from, wrapping *to, quire_error *err) {
+/* cls A sep, and cls A sep B sep; Roberta has two sep between the texts and no
+ * segments. */
+static quire_err apply_bert(const post_reader *r, json_value *o, bool roberta, const wrapping *from,
+                            wrapping *to, quire_error *err) {
     int32_t cls = 0, sep = 0;
     TRY(read_token_pair(r, o, "cls", to, &cls, err));
     TRY(read_token_pair(r, o, "sep", to, &sep, err));
@@ -186,7 +196,8 @@ static quire_err apply(post_reader *r, json_value *o, str type, bool pair, quire
     bool is_template = str_is(type, "TemplateProcessing");
     quire_err e = from->made.is_set ? QUIRE_OK : begin_wrapping(pair, from);
     if (e == QUIRE_OK && is_template && (from->n < 1 || from->n > 2)) {
-        e = refuse(from, "its steps before a template make no text or over two, and a template has one text or two");
+        e = refuse(
+            from, "its steps before a template make no text or over two, and a template has one text or two");
     }
     if (e != QUIRE_OK || from->made.refusal != NULL) {
         return e;
@@ -204,14 +215,16 @@ static quire_err load_post(json_value *o, void *reader, quire_error *err) {
     if (str_is(type, "ByteLevel")) {
         return QUIRE_OK;
     }
-    if (str_is(type, "TemplateProcessing") || str_is(type, "BertProcessing") || str_is(type, "RobertaProcessing")) {
+    if (str_is(type, "TemplateProcessing") || str_is(type, "BertProcessing") ||
+        str_is(type, "RobertaProcessing")) {
         TRY(apply(r, o, type, false, err));
         return apply(r, o, type, true, err);
     }
     if (str_is(type, "Sequence")) {
         return pipeline_load_each(o, "processors", "post-processor", reader, load_post, err);
     }
-    return err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer: the post-processor %.*s is not supported by this version",
+    return err_set(err, QUIRE_UNSUPPORTED, -1,
+                   "tokenizer: the post-processor %.*s is not supported by this version",
                    (int)(type.n < 100 ? type.n : 100), type.p);
 }
 

@@ -142,7 +142,8 @@ static void merge_cuts(pre_scratch *s, split_behavior behavior) {
 }
 
 /* Appends s->cuts as pieces. They count from offset in out's text. */
-static quire_err keep_cuts(pre_scratch *s, split_behavior behavior, bool invert, size_t offset, piece_list *out) {
+static quire_err keep_cuts(pre_scratch *s, split_behavior behavior, bool invert, size_t offset,
+                           piece_list *out) {
     for (size_t i = 0; invert && i < s->n_cuts; i++) {
         s->cuts[i].match = !s->cuts[i].match;
     }
@@ -188,7 +189,8 @@ static quire_err cut_scripts(str text, size_t offset, piece_list *out) {
     return list_add(out, offset + start, text.n - start);
 }
 
-/* Notes that the first n_chars characters of what a step has written from start on stand for the input's first one. */
+/* Notes that the first n_chars characters of what a step has written from start on stand
+ * for the input's first one. */
 static void note_front(pre_scratch *s, const strbuf *own, size_t start, size_t n_chars) {
     size_t len;
     for (s->front = start; n_chars > 0 && s->front < own->n; n_chars--) {
@@ -205,7 +207,8 @@ static size_t count_chars(str text) {
     return n;
 }
 
-/* Appends what *own holds from start on as pieces, cut before every mark; an empty mark cuts nowhere. */
+/* Appends what *own holds from start on as pieces, cut before every mark; an empty mark
+ * cuts nowhere. */
 static quire_err cut_before(str mark, const strbuf *own, size_t start, piece_list *out) {
     for (size_t i = start; mark.n > 0 && own->n - i >= mark.n;) {
         const char *at = memchr(own->p + i, mark.p[0], own->n - i - mark.n + 1);
@@ -225,11 +228,13 @@ static quire_err cut_before(str mark, const strbuf *own, size_t start, piece_lis
 }
 
 /* Appends text to *own with metaspace marks, and cuts it before every mark. */
-static quire_err metaspace_piece(const pre_step *step, str text, size_t front, pre_scratch *s, strbuf *own, piece_list *out) {
+static quire_err metaspace_piece(const pre_step *step, str text, size_t front, pre_scratch *s, strbuf *own,
+                                 piece_list *out) {
     char mark[4];
     size_t n_mark = utf8_encode(step->delimiter, mark), start = own->n;
     bool marked = text.p[0] == ' ' || (text.n >= n_mark && memcmp(text.p, mark, n_mark) == 0);
-    bool prepends = !marked && (step->prepend == PREPEND_ALWAYS || (step->prepend == PREPEND_FIRST && front > 0));
+    bool prepends =
+        !marked && (step->prepend == PREPEND_ALWAYS || (step->prepend == PREPEND_FIRST && front > 0));
     TRY(prepends ? strbuf_add(own, mark, n_mark) : QUIRE_OK);
     for (size_t i = 0; i < text.n;) {
         const char *space = memchr(text.p + i, ' ', text.n - i);
@@ -248,8 +253,8 @@ static quire_err metaspace_piece(const pre_step *step, str text, size_t front, p
 }
 
 /* Appends text's bytes to *own in the byte-level alphabet, and its pieces to out. */
-static quire_err byte_level_piece(const pre_step *step, str text, size_t front, pre_scratch *s, regex_scratch *rs, strbuf *own,
-                                  piece_list *out) {
+static quire_err byte_level_piece(const pre_step *step, str text, size_t front, pre_scratch *s,
+                                  regex_scratch *rs, strbuf *own, piece_list *out) {
     size_t before = own->n;
     bool prepends = step->prepend == PREPEND_ALWAYS && text.p[0] != ' ';
     if (prepends) {
@@ -270,8 +275,8 @@ static quire_err byte_level_piece(const pre_step *step, str text, size_t front, 
     return QUIRE_OK;
 }
 
-static quire_err run_piece(const pre_step *step, const piece_list *in, size_t i, pre_scratch *s, regex_scratch *rs, strbuf *own,
-                           piece_list *out) {
+static quire_err run_piece(const pre_step *step, const piece_list *in, size_t i, pre_scratch *s,
+                           regex_scratch *rs, strbuf *own, piece_list *out) {
     size_t at = in->pieces[i].at, front = in->front > at ? in->front - at : 0;
     str text = {in->text.p + at, in->pieces[i].n};
     front = front < text.n ? front : text.n;
@@ -296,7 +301,8 @@ static quire_err run_piece(const pre_step *step, const piece_list *in, size_t i,
     }
 }
 
-static quire_err run_step(const pre_step *step, const piece_list *in, pre_scratch *s, regex_scratch *rs, strbuf *own, piece_list *out) {
+static quire_err run_step(const pre_step *step, const piece_list *in, pre_scratch *s, regex_scratch *rs,
+                          strbuf *own, piece_list *out) {
     out->n = 0;
     s->front = 0;
     strbuf_clear(own);
@@ -312,7 +318,8 @@ static quire_err run_step(const pre_step *step, const piece_list *in, pre_scratc
     return QUIRE_OK;
 }
 
-quire_err pretokenizer_run(const pretokenizer *p, str text, size_t front, pre_scratch *s, regex_scratch *rs, const piece_list **out) {
+quire_err pretokenizer_run(const pretokenizer *p, str text, size_t front, pre_scratch *s, regex_scratch *rs,
+                           const piece_list **out) {
     piece_list *in = &s->a, *to = &s->b;
     int free_text = 0;
     *in = (piece_list){.text = text, .front = front, .pieces = in->pieces, .cap = in->cap};

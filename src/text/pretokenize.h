@@ -1,5 +1,5 @@
-/* Pre-tokenizers: a sequence of steps that cut a text into pieces, which merges never cross. Immutable once built; each call brings its
- * scratch. */
+/* Pre-tokenizers: a sequence of steps that cut a text into pieces, which merges never
+ * cross. Immutable once built; each call brings its scratch. */
 #ifndef TEXT_PRETOKENIZE_H
 #define TEXT_PRETOKENIZE_H
 
@@ -10,12 +10,16 @@
 #include "text/regex.h"
 
 typedef enum pre_kind {
-    PRE_SPLIT,     /* by the matches of match */
-    PRE_CHARS,     /* by single characters of class */
-    PRE_FIXED,     /* every n characters */
-    PRE_SCRIPTS,   /* where the script changes; what has none stays with the text before it, and is deleted at the start */
+    PRE_SPLIT, /* by the matches of match */
+    PRE_CHARS, /* by single characters of class */
+    PRE_FIXED, /* every n characters */
+    /* where the script changes; what has none stays with the text before it, and is
+     * deleted at the start */
+    PRE_SCRIPTS,
     PRE_METASPACE, /* spaces become a mark, perhaps one before each piece; cut before marks */
-    PRE_BYTE_LEVEL /* perhaps a space before each piece; cut by match if there is one; bytes spelled as in byte_level.h */
+    /* perhaps a space before each piece; cut by match if there is one; bytes spelled as
+     * in byte_level.h */
+    PRE_BYTE_LEVEL
 } pre_kind;
 
 /* What to do with a delimiter. */
@@ -54,10 +58,12 @@ void pretokenizer_deinit(pretokenizer *p);
 /* True when a step deletes characters. */
 bool pretokenizer_deletes(const pretokenizer *p);
 /* Each appends a step. QUIRE_UNSUPPORTED past PRE_MAX_STEPS; errors of regex_open. */
-quire_err pretokenizer_add_split(pretokenizer *p, str pattern, split_behavior behavior, bool invert, quire_error *err);
+quire_err pretokenizer_add_split(pretokenizer *p, str pattern, split_behavior behavior, bool invert,
+                                 quire_error *err);
 /* Cuts by the matches of a pattern in a given syntax, each a piece. */
 quire_err pretokenizer_add_split_as(pretokenizer *p, str pattern, regex_syntax syntax, quire_error *err);
-quire_err pretokenizer_add_chars(pretokenizer *p, char_class class, int32_t delimiter, split_behavior behavior, quire_error *err);
+quire_err pretokenizer_add_chars(pretokenizer *p, char_class class, int32_t delimiter,
+                                 split_behavior behavior, quire_error *err);
 /* cut: by GPT-2's pattern. */
 quire_err pretokenizer_add_byte_level(pretokenizer *p, bool prefix_space, bool cut, quire_error *err);
 
@@ -82,9 +88,11 @@ typedef struct pre_scratch {
         bool match;
     } * cuts;
     size_t n_cuts, cap_cuts;
-    size_t max_pieces; /* set by the caller, for pretokenizers that delete nothing: cutting stops past it; 0: no bound */
-    size_t max_cuts;   /* of the current step, where each cut becomes a piece */
-    size_t front;      /* of the text that the current step writes */
+    /* set by the caller, for pretokenizers that delete nothing: cutting stops past it; 0:
+     * no bound */
+    size_t max_pieces;
+    size_t max_cuts; /* of the current step, where each cut becomes a piece */
+    size_t front;    /* of the text that the current step writes */
 } pre_scratch;
 
 void pre_scratch_deinit(pre_scratch *s);
@@ -92,9 +100,11 @@ void pre_scratch_deinit(pre_scratch *s);
 /* True when a step asks for the start of the whole input. */
 bool pretokenizer_asks_front(const pretokenizer *p);
 
-/* Cuts text (valid UTF-8), of which the first `front` bytes stand for the first character of the whole input. *out is in the scratch until
- * its next use and may borrow text. QUIRE_NO_MEMORY, QUIRE_TOO_LARGE, QUIRE_BAD_REQUEST (matcher_next), QUIRE_NO_ROOM past s->max_pieces.
- */
-quire_err pretokenizer_run(const pretokenizer *p, str text, size_t front, pre_scratch *s, regex_scratch *rs, const piece_list **out);
+/* Cuts text (valid UTF-8), of which the first `front` bytes stand for the first character
+ * of the whole input. *out is in the scratch until its next use and may borrow text.
+ * QUIRE_NO_MEMORY, QUIRE_TOO_LARGE, QUIRE_BAD_REQUEST (matcher_next), QUIRE_NO_ROOM past
+ * s->max_pieces. */
+quire_err pretokenizer_run(const pretokenizer *p, str text, size_t front, pre_scratch *s, regex_scratch *rs,
+                           const piece_list **out);
 
 #endif

@@ -31,7 +31,8 @@ static str special_text(const rank_model *m, const rank_special *s) {
 }
 
 quire_err rank_model_add_special(rank_model *m, str text, int64_t id, bool is_control) {
-    if (id < 0 || id >= RANK_MAX_IDS || text.n > 4096 || !utf8_is_valid(text) || m->n_specials == RANK_MAX_IDS) {
+    if (id < 0 || id >= RANK_MAX_IDS || text.n > 4096 || !utf8_is_valid(text) ||
+        m->n_specials == RANK_MAX_IDS) {
         return QUIRE_BAD_FILE;
     }
     size_t at = m->bytes.n;
@@ -87,7 +88,9 @@ static quire_err add_unused_specials(const rank_model *m, tokenizer *t, bool *us
         }
         used[s->id] = true;
         TRY(t->vocab.borrowed ? QUIRE_OK : piece_table_add_hidden(&t->vocab, s->id, text));
-        TRY(added_set_add(&t->added, &(added_token){.id = s->id, .content = text, .pattern = text, .special = s->is_control}));
+        TRY(added_set_add(
+            &t->added,
+            &(added_token){.id = s->id, .content = text, .pattern = text, .special = s->is_control}));
     }
     return added_set_finish(&t->added, t->vocab.n);
 }
@@ -109,7 +112,9 @@ static quire_err derive_merges(const rank_model *m, tokenizer *t, quire_error *e
     }
     quire_err e = bpe_derive_merges(&t->model.bpe, scores);
     mem_free(scores);
-    return e == QUIRE_UNSUPPORTED ? err_set(err, e, -1, "%s: a token of more than %d bytes", m->file, BPE_MAX_PIECE / 2) : e;
+    return e == QUIRE_UNSUPPORTED
+               ? err_set(err, e, -1, "%s: a token of more than %d bytes", m->file, BPE_MAX_PIECE / 2)
+               : e;
 }
 
 quire_err rank_model_build(const rank_model *m, str tables, tokenizer *t, quire_error *err) {

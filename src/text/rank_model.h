@@ -1,5 +1,6 @@
-/* A vocabulary of byte strings with ranks, as tiktoken has it: two neighbours merge if they make a string of the vocabulary, the one of
- * lowest rank first. Rank files and tekken.json are read into it. */
+/* A vocabulary of byte strings with ranks, as tiktoken has it: two neighbours merge if
+ * they make a string of the vocabulary, the one of lowest rank first. Rank files and
+ * tekken.json are read into it. */
 #ifndef TEXT_RANK_MODEL_H
 #define TEXT_RANK_MODEL_H
 
@@ -31,13 +32,16 @@ typedef struct rank_model {
 } rank_model;
 
 void rank_model_deinit(rank_model *m);
-/* Adds a token whose bytes are base64. QUIRE_BAD_FILE where they are not, or are none, or the id is not below RANK_MAX_IDS. */
+/* Adds a token whose bytes are base64. QUIRE_BAD_FILE where they are not, or are none, or
+ * the id is not below RANK_MAX_IDS. */
 quire_err rank_model_add(rank_model *m, str base64, int64_t id);
-/* Adds a special token. One without text, or with an id that a token or an earlier special one has, counts for nothing. */
+/* Adds a special token. One without text, or with an id that a token or an earlier
+ * special one has, counts for nothing. */
 quire_err rank_model_add_special(rank_model *m, str text, int64_t id, bool is_control);
 /* The id of a special token, or -1. */
 int32_t rank_model_find_special(const rank_model *m, str text);
-/* Fills *t, but for its post-processor and bos and eos. tables: of a packed model, or empty. */
+/* Fills *t, but for its post-processor and bos and eos. tables: of a packed model, or
+ * empty. */
 quire_err rank_model_build(const rank_model *m, str tables, tokenizer *t, quire_error *err);
 
 #endif

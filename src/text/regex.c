@@ -27,16 +27,20 @@ struct regex {
     bool anchored; /* only the first start can match */
 };
 
-/* Expressions of ordinary models that look along a whole run from each of its characters: their time is the square of the run's length. The
- * quick ones look once, and have the same matches where a subject is searched from its start on, match by match.
+/* Expressions of ordinary models that look along a whole run from each of its characters:
+ * their time is the square of the run's length. The quick ones look once, and have the
+ * same matches where a subject is searched from its start on, match by match.
  *
- *   Spaces before an end of line: where the first space of a run begins no match, no later one does.
- *   Digits by threes from the right: a digit behind a digit stands where a match has ended, so that threes are left. */
+ *   Spaces before an end of line: where the first space of a run begins no match, no
+ *   later one does.
+ *   Digits by threes from the right: a digit behind a digit stands where a match has
+ *   ended, so that threes are left. */
 static const struct {
     const char *given, *quick;
 } quicker[] = {
     {"\\s+$", "(?<!\\s)\\s+$"},
-    {"\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))", "(?<!\\p{N})\\p{N}{1,3}(?=(?:\\p{N}{3})*+(?!\\p{N}))|(?<=\\p{N})\\p{N}{3}"},
+    {"\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))",
+     "(?<!\\p{N})\\p{N}{1,3}(?=(?:\\p{N}{3})*+(?!\\p{N}))|(?<=\\p{N})\\p{N}{3}"},
 };
 
 static str quick_of(str pattern) {
@@ -49,7 +53,8 @@ static str quick_of(str pattern) {
 }
 
 static quire_err compile(regex *r, const strbuf *source, str pattern, quire_error *err) {
-    const uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT;
+    const uint32_t options =
+        PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT;
     pcre2_compile_context *context = pcre2_compile_context_create(NULL);
     TRY(mem_check(context));
     (void)pcre2_set_newline(context, PCRE2_NEWLINE_LF);
@@ -60,21 +65,25 @@ static quire_err compile(regex *r, const strbuf *source, str pattern, quire_erro
     if (r->code == NULL) {
         PCRE2_UCHAR words[128] = {0};
         (void)pcre2_get_error_message(code, words, sizeof words);
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer: the regular expression %.*s: %s", (int)(pattern.n < 200 ? pattern.n : 200),
-                       pattern.p, (const char *)words);
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer: the regular expression %.*s: %s",
+                       (int)(pattern.n < 200 ? pattern.n : 200), pattern.p, (const char *)words);
     }
     uint32_t all = 0;
     (void)pcre2_pattern_info(r->code, PCRE2_INFO_ALLOPTIONS, &all);
     r->anchored = (all & PCRE2_ANCHORED) != 0;
-    (void)pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE); /* where there is none, the interpreter gives the same matches */
+    /* where there is none, the interpreter gives the same matches */
+    (void)pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE);
     return QUIRE_OK;
 }
 
 bool regex_is_script(str name) {
     char source[64];
-    int code, n = name.n == 0 || name.n > 40 ? 0 : snprintf(source, sizeof source, "\\p{sc:%.*s}", (int)name.n, name.p);
+    int code, n = name.n == 0 || name.n > 40
+                      ? 0
+                      : snprintf(source, sizeof source, "\\p{sc:%.*s}", (int)name.n, name.p);
     PCRE2_SIZE at;
-    pcre2_code *script = n == 0 ? NULL : pcre2_compile((PCRE2_SPTR)source, (PCRE2_SIZE)n, PCRE2_UTF, &code, &at, NULL);
+    pcre2_code *script =
+        n == 0 ? NULL : pcre2_compile((PCRE2_SPTR)source, (PCRE2_SIZE)n, PCRE2_UTF, &code, &at, NULL);
     pcre2_code_free(script);
     return script != NULL;
 }
@@ -85,7 +94,8 @@ quire_err regex_open(str pattern, regex **out, quire_error *err) {
 
 quire_err regex_open_as(str pattern, regex_syntax syntax, regex **out, quire_error *err) {
     if (pattern.n > MAX_PATTERN_BYTES) {
-        return err_set(err, QUIRE_TOO_LARGE, -1, "tokenizer: a regular expression of %zu bytes; at most %u", pattern.n, MAX_PATTERN_BYTES);
+        return err_set(err, QUIRE_TOO_LARGE, -1, "tokenizer: a regular expression of %zu bytes; at most %u",
+                       pattern.n, MAX_PATTERN_BYTES);
     }
     strbuf source = {.max = (size_t)64 * MAX_PATTERN_BYTES};
     regex *r = mem_new(1, sizeof *r);
@@ -97,7 +107,8 @@ quire_err regex_open_as(str pattern, regex_syntax syntax, regex **out, quire_err
     strbuf_deinit(&source);
     if (e != QUIRE_OK) {
         regex_close(r);
-        return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "tokenizer: out of memory for a regular expression") : e;
+        return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "tokenizer: out of memory for a regular expression")
+                                    : e;
     }
     *out = r;
     return QUIRE_OK;
@@ -145,16 +156,20 @@ void matcher_deinit(matcher *m) {
 }
 
 /* Finds the first match that starts in from..last. */
-static quire_err search_starts(const regex *r, regex_scratch *s, match_iter *it, size_t from, size_t last, bool *found) {
+static quire_err search_starts(const regex *r, regex_scratch *s, match_iter *it, size_t from, size_t last,
+                               bool *found) {
     PCRE2_SPTR subject = (PCRE2_SPTR)(it->subject.n > 0 ? it->subject.p : "");
     (void)pcre2_set_offset_limit(s->limits, last);
     int rc = pcre2_match(r->code, subject, it->subject.n, from, PCRE2_NO_UTF_CHECK, s->match_data, s->limits);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT) {
-        rc = pcre2_match(r->code, subject, it->subject.n, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, s->match_data, s->limits);
+        rc = pcre2_match(r->code, subject, it->subject.n, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
+                         s->match_data, s->limits);
     }
     *found = rc >= 0;
     if (rc < 0) {
-        return rc == PCRE2_ERROR_NOMATCH ? QUIRE_OK : rc == PCRE2_ERROR_NOMEMORY ? QUIRE_NO_MEMORY : QUIRE_BAD_REQUEST;
+        return rc == PCRE2_ERROR_NOMATCH    ? QUIRE_OK
+               : rc == PCRE2_ERROR_NOMEMORY ? QUIRE_NO_MEMORY
+                                            : QUIRE_BAD_REQUEST;
     }
     const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(s->match_data);
     it->start = ends[0];
@@ -162,8 +177,10 @@ static quire_err search_starts(const regex *r, regex_scratch *s, match_iter *it,
     return it->start <= it->end ? QUIRE_OK : QUIRE_BAD_REQUEST; /* \K in a lookahead can reverse them */
 }
 
-/* How many starts come before the next look at the clock, after those before this one took us. PCRE2's compiled code remembers within a
- * call where a repetition has failed, so that more starts may take no longer than a few: then they are better tried together. */
+/* How many starts come before the next look at the clock, after those before this one
+ * took us. PCRE2's compiled code remembers within a call where a repetition has
+ * failed, so that more starts may take no longer than a few: then they are better
+ * tried together. */
 static size_t next_pace(const match_iter *it, int64_t us) {
     size_t most = it->pace > MOST_PACE ? it->pace : MOST_PACE;
     if (us <= LOOK_US) {
@@ -176,7 +193,8 @@ static size_t next_pace(const match_iter *it, int64_t us) {
     return fewer > 0 ? fewer : 1;
 }
 
-/* Looks at the clock when it is time to, and counts what the starts since the last look took as work. */
+/* Looks at the clock when it is time to, and counts what the starts since the last look
+ * took as work. */
 static quire_err keep_pace(match_iter *it) {
     if (it->left > 0) {
         return QUIRE_OK;
@@ -203,7 +221,8 @@ static size_t char_from(str text, size_t at) {
     return at;
 }
 
-/* An attempt at one start may look at all of the text and fail, and so may the next: starts are tried a few at a time. */
+/* An attempt at one start may look at all of the text and fail, and so may the next:
+ * starts are tried a few at a time. */
 static quire_err search_regex(const regex *r, regex_scratch *s, match_iter *it, bool *found) {
     TRY(scratch_init(s));
     size_t n = it->subject.n;
@@ -225,7 +244,8 @@ static quire_err search_regex(const regex *r, regex_scratch *s, match_iter *it, 
 
 static quire_err search_literal(const matcher *m, match_iter *it, bool *found) {
     *found = false;
-    if (m->n_literal == 0 || it->subject.n - it->from < m->n_literal) { /* an empty text may have no address */
+    /* an empty text may have no address */
+    if (m->n_literal == 0 || it->subject.n - it->from < m->n_literal) {
         return QUIRE_OK;
     }
     const char *p = it->subject.p + it->from, *end = it->subject.p + it->subject.n;

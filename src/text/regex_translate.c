@@ -1,6 +1,9 @@
-/* Translates Oniguruma's Ruby syntax to PCRE2's. The two agree on most of what tokenizers use. They differ, silently, in these:
- *   X{n,m}+ is a repeated repetition, not a possessive one; {,n} counts from 0; classes nest and intersect ([a&&[^b]]);
- *   \h is a hexadecimal digit; \v is one character; (?m) lets . match a newline; \s \w \b and [:alpha:] follow other Unicode properties. */
+/* Translates Oniguruma's Ruby syntax to PCRE2's. The two agree on most of what tokenizers
+ * use. They differ, silently, in these:
+ *   X{n,m}+ is a repeated repetition, not a possessive one; {,n} counts from 0; classes
+ *   nest and intersect ([a&&[^b]]);
+ *   \h is a hexadecimal digit; \v is one character; (?m) lets . match a newline; \s \w \b
+ *   and [:alpha:] follow other Unicode properties. */
 #include <stdint.h>
 
 #include "base/mem.h"
@@ -22,7 +25,8 @@ typedef struct translator {
 } translator;
 
 static quire_err refuse(const translator *t, const char *what) {
-    return err_set(t->err, QUIRE_UNSUPPORTED, (int64_t)t->at, "tokenizer: the regular expression %.*s: %s at byte %zu is not supported",
+    return err_set(t->err, QUIRE_UNSUPPORTED, (int64_t)t->at,
+                   "tokenizer: the regular expression %.*s: %s at byte %zu is not supported",
                    (int)(t->in.n < 200 ? t->in.n : 200), t->in.p, what, t->at);
 }
 
@@ -63,7 +67,8 @@ static quire_err read_hex(translator *t, int32_t max, int32_t *value) {
     return QUIRE_OK;
 }
 
-/* After a backslash: *c gets the character of the escape, or -1 when it is not a character (t->at then stays). */
+/* After a backslash: *c gets the character of the escape, or -1 when it is not a
+ * character (t->at then stays). */
 static quire_err read_char_escape(translator *t, int32_t *c) {
     static const char names[] = "tnrfvae", values[] = "\t\n\r\f\v\a\x1b";
     int b = peek(t, 0);
@@ -93,14 +98,16 @@ static quire_err read_char_escape(translator *t, int32_t *c) {
 
 /* ---- classes ---- */
 
-/* A union inside a class: items that fit in one PCRE2 class, and alternatives that do not ("|[^..]" each). */
+/* A union inside a class: items that fit in one PCRE2 class, and alternatives that do not
+ * ("|[^..]" each). */
 typedef struct class_union {
     strbuf items, others;
 } class_union;
 
-/* Appends \p{...} or \P{...}, which t->at is at, behind the backslash; in a class: to u. POSIX's names become what Oniguruma has for them.
- * The others are written the same way in both, but for scripts: by their bare names PCRE2 means Script_Extensions, where Han has the
- * ideographic full stop. */
+/* Appends \p{...} or \P{...}, which t->at is at, behind the backslash; in a class: to u.
+ * POSIX's names become what Oniguruma has for them. The others are written the same way
+ * in both, but for scripts: by their bare names PCRE2 means Script_Extensions, where Han
+ * has the ideographic full stop. */
 static quire_err copy_property(translator *t, class_union *u, strbuf *out) {
     size_t name_at = t->at + 2 + (peek(t, 2) == '^'), end = name_at;
     if (peek(t, 1) != '{') {
@@ -171,7 +178,8 @@ static quire_err add_posix(translator *t, class_union *u, bool *done) {
     return negated ? strbuf_addf(&u->others, "|[^%s]", items) : strbuf_add_str(&u->items, items);
 }
 
-/* Reads one character of a class, written or escaped; -1 when an escape is a shorthand or property (t->at then is behind the backslash). */
+/* Reads one character of a class, written or escaped; -1 when an escape is a shorthand or
+ * property (t->at then is behind the backslash). */
 static quire_err read_class_char(translator *t, int32_t *c) {
     size_t len;
     if (peek(t, 0) == '\\') {
@@ -251,8 +259,10 @@ static quire_err add_union(const class_union *u, strbuf *out) {
     return strbuf_add_char(out, ')');
 }
 
-/* Translates the operands of && from t->at up to and including the closing bracket. A plain class becomes one class. */
-static quire_err class_operands(translator *t, class_union *u, strbuf *expr, bool negated, strbuf *out, int32_t depth) {
+/* Translates the operands of && from t->at up to and including the closing bracket. A
+ * plain class becomes one class. */
+static quire_err class_operands(translator *t, class_union *u, strbuf *expr, bool negated, strbuf *out,
+                                int32_t depth) {
     TRY(read_union(t, u, depth));
     bool simple = u->others.n == 0 && peek(t, 0) == ']';
     if (simple) {

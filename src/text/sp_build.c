@@ -36,18 +36,22 @@ static quire_err load_pieces(const sp_model *m, str tables, tokenizer *t, quire_
     for (int32_t i = 0; i < (int32_t)m->n; i++) {
         const sp_piece *p = &m->pieces[i];
         bool unusable = !is_findable(p->type) || (m->kind == SP_UNIGRAM && p->type == VOCAB_UNUSED);
-        TRY(unusable ? piece_table_add_hidden(&t->vocab, i, p->text) : piece_table_add(&t->vocab, i, p->text));
+        TRY(unusable ? piece_table_add_hidden(&t->vocab, i, p->text)
+                     : piece_table_add(&t->vocab, i, p->text));
     }
     return QUIRE_OK;
 }
 
-/* Control tokens and the unknown one are found in the text where special tokens are parsed. */
+/* Control tokens and the unknown one are found in the text where special tokens are
+ * parsed. */
 static quire_err load_added(const sp_model *m, tokenizer *t) {
     for (size_t i = 0; i < m->n; i++) {
         vocab_type k = m->pieces[i].type;
         str text = piece_table_get(&t->vocab, (int32_t)i);
         if ((k == VOCAB_CONTROL || k == VOCAB_UNKNOWN) && utf8_is_valid(text)) {
-            TRY(added_set_add(&t->added, &(added_token){.id = (int32_t)i, .content = text, .pattern = text, .special = true}));
+            TRY(added_set_add(
+                &t->added,
+                &(added_token){.id = (int32_t)i, .content = text, .pattern = text, .special = true}));
         }
     }
     return added_set_finish(&t->added, t->vocab.n);
@@ -136,7 +140,8 @@ static quire_err build_bpe(const sp_model *m, tokenizer *t, bool has_tables, qui
     return bpe_finish(b, true);
 }
 
-/* The score of a piece. That of a user-defined symbol is more than those of what it could be split into, and grows with its bytes. */
+/* The score of a piece. That of a user-defined symbol is more than those of what it could
+ * be split into, and grows with its bytes. */
 static double score_of(const sp_piece *p) {
     bool defined = p->type == VOCAB_USER_DEFINED && p->text.n > 0;
     return (double)(defined ? (float)(0.1 * (double)(p->text.n - 1)) : p->score);
@@ -176,15 +181,19 @@ static quire_err build_model(const sp_model *m, tokenizer *t, bool has_tables, q
         if (t->model.unk < 0) {
             return err_set(err, QUIRE_BAD_FILE, -1, "%s: a model of words without an unknown piece", m->file);
         }
-        t->model.words.byte_fallback = model_find_bytes(&t->vocab, is_byte, m, t->model.words.bytes) > 0 && m->byte_fallback;
-        return pretokenizer_add_chars(&t->pretokenizer, CLASS_DELIMITER, 0x2581, SPLIT_MERGED_WITH_NEXT, err); /* with suffixes too */
+        t->model.words.byte_fallback =
+            model_find_bytes(&t->vocab, is_byte, m, t->model.words.bytes) > 0 && m->byte_fallback;
+        /* with suffixes too */
+        return pretokenizer_add_chars(&t->pretokenizer, CLASS_DELIMITER, 0x2581, SPLIT_MERGED_WITH_NEXT, err);
     default:
         return build_bpe(m, t, has_tables, err);
     }
 }
 
 quire_err sp_model_build(const sp_model *m, str tables, tokenizer *t, quire_error *err) {
-    const piece_model_ops *ops = m->kind == SP_UNIGRAM ? &piece_model_unigram : m->kind == SP_WORD ? &piece_model_words : &piece_model_bpe;
+    const piece_model_ops *ops = m->kind == SP_UNIGRAM ? &piece_model_unigram
+                                 : m->kind == SP_WORD  ? &piece_model_words
+                                                       : &piece_model_bpe;
     TRY(check(m, err));
     piece_model_init(&t->model, ops, &t->vocab, m->unk);
     TRY(load_pieces(m, tables, t, err));

@@ -1,4 +1,5 @@
-/* Reads SentencePiece's .model files: a small reader of protocol buffers, bounded by the file's bytes. */
+/* Reads SentencePiece's .model files: a small reader of protocol buffers, bounded by the
+ * file's bytes. */
 #include "base/mem.h"
 #include "text/sp_model.h"
 
@@ -117,7 +118,10 @@ static quire_err read_trainer_field(sp_model *m, const field *f) {
 }
 
 static quire_err read_normalizer_field(sp_model *m, const field *f) {
-    bool *flag = f->number == 3 ? &m->dummy_prefix : f->number == 4 ? &m->remove_extra : f->number == 5 ? &m->escape : NULL;
+    bool *flag = f->number == 3   ? &m->dummy_prefix
+                 : f->number == 4 ? &m->remove_extra
+                 : f->number == 5 ? &m->escape
+                                  : NULL;
     if (f->wire == WIRE_VARINT && flag != NULL) {
         *flag = f->value != 0;
     }
@@ -187,8 +191,8 @@ quire_err sp_model_read(sp_model *m, str file, quire_error *err) {
     size_t at = 0;
     quire_err e = read_model(m, file, &at);
     if (e == QUIRE_BAD_FILE || e == QUIRE_TOO_LARGE) {
-        return err_set(err, e, (int64_t)at, "%s: %s at byte %zu: no SentencePiece model, or a damaged one", m->file,
-                       e == QUIRE_TOO_LARGE ? "too many pieces" : "malformed", at);
+        return err_set(err, e, (int64_t)at, "%s: %s at byte %zu: no SentencePiece model, or a damaged one",
+                       m->file, e == QUIRE_TOO_LARGE ? "too many pieces" : "malformed", at);
     }
     TRY(e);
     m->bos = find_control(m, m->names[0], VOCAB_CONTROL);

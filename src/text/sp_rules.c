@@ -8,7 +8,8 @@ void sp_rules_deinit(sp_rules *r) {
     *r = (sp_rules){0};
 }
 
-/* What the start of text becomes, and how many bytes of it: a symbol, the longest rule, or a character. */
+/* What the start of text becomes, and how many bytes of it: a symbol, the longest rule,
+ * or a character. */
 static str next_part(const sp_rules *r, str text, size_t *n) {
     str to;
     if (r->symbols != NULL && piece_trie_longest(r->symbols, PIECE_TRIE_ROOT, text, n) >= 0) {
@@ -61,7 +62,8 @@ quire_err sp_rules_run(const sp_rules *r, str text, strbuf *out) {
         after_space = part.n == 0 ? after_space : r->remove_extra && part.p[part.n - 1] == ' ';
     }
     str space = str_of(r->escape ? SP_MARK : " ");
-    while (r->remove_extra && out->n - before >= space.n && memcmp(out->p + out->n - space.n, space.p, space.n) == 0) {
+    while (r->remove_extra && out->n - before >= space.n &&
+           memcmp(out->p + out->n - space.n, space.p, space.n) == 0) {
         out->n -= space.n;
     }
     return r->dummy_prefix && r->suffix ? add_space(r, out) : QUIRE_OK;

@@ -1,4 +1,5 @@
-/* SentencePiece's own normalization of a text: rules, white space, and the mark U+2581 for a space. Immutable once built. */
+/* SentencePiece's own normalization of a text: rules, white space, and the mark U+2581
+ * for a space. Immutable once built. */
 #ifndef TEXT_SP_RULES_H
 #define TEXT_SP_RULES_H
 
@@ -20,7 +21,8 @@ typedef struct sp_rules {
 } sp_rules;
 
 void sp_rules_deinit(sp_rules *r);
-/* Appends the normalized text; empty text stays empty. QUIRE_NO_MEMORY, errors of turn_poll. */
+/* Appends the normalized text; empty text stays empty. QUIRE_NO_MEMORY, errors of
+ * turn_poll. */
 quire_err sp_rules_run(const sp_rules *r, str text, strbuf *out);
 
 #endif

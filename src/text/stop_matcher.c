@@ -1,5 +1,6 @@
-/* One Knuth-Morris-Pratt automaton a string (Knuth, Morris, Pratt 1977). Its state is the length of the longest suffix of the text that
- * begins the string, which is the text to withhold. */
+/* One Knuth-Morris-Pratt automaton a string (Knuth, Morris, Pratt 1977). Its state is the
+ * length of the longest suffix of the text that begins the string, which is the text to
+ * withhold. */
 #include "text/stop_matcher.h"
 
 #include "base/mem.h"
@@ -76,7 +77,8 @@ void stop_matcher_close(stop_matcher *s) {
     mem_free(s);
 }
 
-/* Shows withheld text up to `end` (an offset in held). Moves the rest down once that is the smaller part, which keeps the total linear. */
+/* Shows withheld text up to `end` (an offset in held). Moves the rest down once that is
+ * the smaller part, which keeps the total linear. */
 static quire_err show_until(stop_matcher *s, size_t end, strbuf *out) {
     TRY(strbuf_add(out, s->held.p + s->shown, end - s->shown));
     s->shown = end;
@@ -89,7 +91,8 @@ static quire_err show_until(stop_matcher *s, size_t end, strbuf *out) {
     return QUIRE_OK;
 }
 
-/* Feeds one byte to every automaton. Returns the longest string that is complete, or -1. */
+/* Feeds one byte to every automaton. Returns the longest string that is complete, or
+ * -1. */
 static int32_t step_all(stop_matcher *s, char c) {
     int32_t best = -1;
     for (size_t i = 0; i < s->n; i++) {

@@ -22,7 +22,8 @@ static size_t n_pair_slots(const pair_table *t) {
 }
 
 static tables_pieces pieces_of(const piece_table *t) {
-    return (tables_pieces){.n_ids = (uint64_t)t->n, .n_text = t->bytes.n, .n_slots = n_slots(t), .seed = t->seed};
+    return (tables_pieces){
+        .n_ids = (uint64_t)t->n, .n_text = t->bytes.n, .n_slots = n_slots(t), .seed = t->seed};
 }
 
 static tables_pairs pairs_of(const pair_table *t) {
@@ -41,7 +42,9 @@ quire_err tables_write(const tokenizer *t, strbuf *out) {
     const piece_model *m = &t->model;
     const bpe *b = m->ops == &piece_model_bpe ? &m->bpe : &no_bpe;
     bool is_unigram = m->ops == &piece_model_unigram;
-    const piece_trie *trie = is_unigram ? &m->unigram.trie : m->ops == &piece_model_wordpiece ? &m->wordpiece.trie : &no_trie;
+    const piece_trie *trie = is_unigram                         ? &m->unigram.trie
+                             : m->ops == &piece_model_wordpiece ? &m->wordpiece.trie
+                                                                : &no_trie;
     tables_header h = {.version = TABLES_VERSION,
                        .vocab = pieces_of(&t->vocab),
                        .inner = pieces_of(&b->inner),
@@ -56,7 +59,8 @@ quire_err tables_write(const tokenizer *t, strbuf *out) {
     TRY(add_area(out, b->pairs.slots, n_pair_slots(&b->pairs) * sizeof *b->pairs.slots));
     TRY(add_area(out, b->neighbours.slots, n_pair_slots(&b->neighbours) * sizeof *b->neighbours.slots));
     TRY(add_area(out, trie->units, trie->n * sizeof *trie->units));
-    return add_area(out, is_unigram ? m->unigram.scores : NULL, is_unigram ? (size_t)t->vocab.n * sizeof(double) : 0);
+    return add_area(out, is_unigram ? m->unigram.scores : NULL,
+                    is_unigram ? (size_t)t->vocab.n * sizeof(double) : 0);
 }
 
 /* ---- reading ---- */
@@ -66,7 +70,8 @@ typedef struct reader {
     size_t at;
 } reader;
 
-/* Takes n elements of size bytes at the next multiple of ALIGN; NULL when they do not fit. */
+/* Takes n elements of size bytes at the next multiple of ALIGN; NULL when they do not
+ * fit. */
 static void *take(reader *r, uint64_t n, size_t size) {
     size_t at = size_align(r->at, ALIGN), bytes;
     if (n > SIZE_MAX || !size_mul((size_t)n, size, &bytes) || at > r->bytes.n || bytes > r->bytes.n - at) {
@@ -76,7 +81,8 @@ static void *take(reader *r, uint64_t n, size_t size) {
     return (void *)(uintptr_t)(r->bytes.p + at); /* borrowed tables are never written to */
 }
 
-/* True for a number of slots that a search can run over: a power of two, at least a quarter of them empty. */
+/* True for a number of slots that a search can run over: a power of two, at least a
+ * quarter of them empty. */
 static bool is_table(uint64_t n, size_t n_used) {
     return n > 0 && (n & (n - 1)) == 0 && n_used <= n / 4 * 3 && n_used < n;
 }
@@ -102,8 +108,8 @@ static bool check_pieces(const piece_table *t, uint64_t n_slots_) {
 static bool take_pieces(reader *r, tables_pieces h, piece_table *t) {
     char *text = take(r, h.n_text, 1);
     void *spans = take(r, h.n_ids, sizeof *t->spans), *slots = take(r, h.n_slots, sizeof *t->slots);
-    if (text == NULL || spans == NULL || slots == NULL || h.n_ids > INT32_MAX - 0x110000 || h.n_text > UINT32_MAX ||
-        h.n_slots > (uint64_t)1 << 32) {
+    if (text == NULL || spans == NULL || slots == NULL || h.n_ids > INT32_MAX - 0x110000 ||
+        h.n_text > UINT32_MAX || h.n_slots > (uint64_t)1 << 32) {
         return false;
     }
     if (h.n_slots == 0) {
@@ -119,7 +125,8 @@ static bool take_pieces(reader *r, tables_pieces h, piece_table *t) {
     return check_pieces(t, h.n_slots);
 }
 
-/* A pair's result need not be a token: bpe.c accepts any number as a symbol, but only tokens' numbers as tokens. */
+/* A pair's result need not be a token: bpe.c accepts any number as a symbol, but only
+ * tokens' numbers as tokens. */
 static bool take_pairs(reader *r, tables_pairs h, pair_table *t) {
     pair_slot *slots = take(r, h.n_slots, sizeof *slots);
     size_t n_used = 0;
@@ -129,19 +136,21 @@ static bool take_pairs(reader *r, tables_pairs h, pair_table *t) {
     for (uint64_t i = 0; i < h.n_slots; i++) {
         n_used += slots[i].left_plus_1 != 0;
     }
-    *t = (pair_table){.slots = slots, .mask = (size_t)h.n_slots - 1, .n = n_used, .seed = h.seed, .borrowed = true};
+    *t = (pair_table){
+        .slots = slots, .mask = (size_t)h.n_slots - 1, .n = n_used, .seed = h.seed, .borrowed = true};
     return is_table(h.n_slots, n_used);
 }
 
 static bool take_bpe(reader *r, const tables_header *h, bpe *b) {
-    return take_pieces(r, h->inner, &b->inner) && take_pairs(r, h->pairs, &b->pairs) && take_pairs(r, h->neighbours, &b->neighbours) &&
-           b->pairs.slots != NULL;
+    return take_pieces(r, h->inner, &b->inner) && take_pairs(r, h->pairs, &b->pairs) &&
+           take_pairs(r, h->neighbours, &b->neighbours) && b->pairs.slots != NULL;
 }
 
 /* Passes over the tables of BPE, of which there are none. */
 static bool take_trie(reader *r, const tables_header *h, int32_t n_ids, piece_trie *out) {
     bpe none = {0};
-    bool empty = take_bpe(r, h, &none) || (none.inner.slots == NULL && none.pairs.slots == NULL && none.neighbours.slots == NULL);
+    bool empty = take_bpe(r, h, &none) ||
+                 (none.inner.slots == NULL && none.pairs.slots == NULL && none.neighbours.slots == NULL);
     trie_unit *units = empty ? take(r, h->n_units, sizeof *units) : NULL;
     if (units == NULL) {
         return false;
@@ -175,11 +184,12 @@ quire_err tables_take(tokenizer *t, str bytes, quire_error *err) {
     reader r = {.bytes = bytes};
     const tables_header *h = take(&r, 1, sizeof *h);
     if (h != NULL && h->version != TABLES_VERSION) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1,
-                       "the vocabulary's tables were written by another version of quire: pack the model again");
+        return err_set(
+            err, QUIRE_UNSUPPORTED, -1,
+            "the vocabulary's tables were written by another version of quire: pack the model again");
     }
-    bool good = h != NULL && (uintptr_t)bytes.p % ALIGN == 0 && take_pieces(&r, h->vocab, &t->vocab) && t->vocab.slots != NULL &&
-                take_model(&r, h, t->vocab.n, &t->model);
+    bool good = h != NULL && (uintptr_t)bytes.p % ALIGN == 0 && take_pieces(&r, h->vocab, &t->vocab) &&
+                t->vocab.slots != NULL && take_model(&r, h, t->vocab.n, &t->model);
     if (!good) {
         return err_set(err, QUIRE_BAD_FILE, -1, "the vocabulary's tables are damaged: pack the model again");
     }

@@ -21,7 +21,8 @@ static bool is_byte_piece(str piece, char *byte) {
     return high >= 0 && low >= 0 && memcmp(piece.p, "<0x", 3) == 0 && piece.p[5] == '>';
 }
 
-/* The text says a token's bytes unless they are no whole characters. Then the piece does: a byte's name, or the byte-level alphabet. */
+/* The text says a token's bytes unless they are no whole characters. Then the piece does:
+ * a byte's name, or the byte-level alphabet. */
 static quire_err add_bytes(const tokenizer *t, str text, int32_t id, strbuf *out) {
     str piece = tokenizer_piece(t, id);
     char byte;

@@ -1,4 +1,5 @@
-/* A growing array of token ids. Zero-initialised is empty. Owned by one thread at a time. */
+/* A growing array of token ids. Zero-initialised is empty. Owned by one thread at a
+ * time. */
 #ifndef TEXT_TOKEN_LIST_H
 #define TEXT_TOKEN_LIST_H
 

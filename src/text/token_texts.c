@@ -33,7 +33,8 @@ static quire_err find_anchor(const tokenizer *t, strbuf *text, int32_t *anchor) 
 }
 
 /* Appends what id adds behind the anchor, whose text is `before`. */
-static quire_err add_behind(const tokenizer *t, int32_t anchor, const strbuf *before, int32_t id, strbuf *both, strbuf *out) {
+static quire_err add_behind(const tokenizer *t, int32_t anchor, const strbuf *before, int32_t id,
+                            strbuf *both, strbuf *out) {
     int32_t ids[2] = {anchor, id};
     strbuf_clear(both);
     TRY(tokenizer_decode(t, ids, 2, false, both));
@@ -77,7 +78,9 @@ quire_err token_text_add(const tokenizer *t, int32_t id, strbuf *out) {
     strbuf before = {0}, both = {0};
     int32_t anchor;
     quire_err e = find_anchor(t, &before, &anchor);
-    e = e == QUIRE_NOT_FOUND ? tokenizer_decode(t, &id, 1, false, out) : e == QUIRE_OK ? add_behind(t, anchor, &before, id, &both, out) : e;
+    e = e == QUIRE_NOT_FOUND ? tokenizer_decode(t, &id, 1, false, out)
+        : e == QUIRE_OK      ? add_behind(t, anchor, &before, id, &both, out)
+                             : e;
     strbuf_deinit(&before);
     strbuf_deinit(&both);
     return e;

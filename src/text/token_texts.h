@@ -1,7 +1,9 @@
-/* The text that every token adds behind another one, known without decoding. Immutable once open, any thread.
+/* The text that every token adds behind another one, known without decoding. Immutable
+ * once open, any thread.
  *
- * A token that holds only part of a character, or whose text depends on more than the token before it, has U+FFFD or another text here than
- * in a decoded whole. For exact text, decode; tokenizer_sum_obstacle
+ * A token that holds only part of a character, or whose text depends on more than the
+ * token before it, has U+FFFD or another text here than in a decoded whole. For exact
+ * text, decode; tokenizer_sum_obstacle
  * tells where more than that is in the way. */
 #ifndef TEXT_TOKEN_TEXTS_H
 #define TEXT_TOKEN_TEXTS_H
@@ -16,7 +18,8 @@ void token_texts_close(token_texts *t);
 /* Borrowed. */
 str token_texts_of(const token_texts *t, int32_t id);
 size_t token_texts_longest(const token_texts *t);
-/* Appends the text of one token, where those of all are not wanted. Decodes a few tokens. QUIRE_NO_MEMORY. */
+/* Appends the text of one token, where those of all are not wanted. Decodes a few tokens.
+ * QUIRE_NO_MEMORY. */
 quire_err token_text_add(const tokenizer *t, int32_t id, strbuf *out);
 
 #endif

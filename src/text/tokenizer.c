@@ -15,7 +15,8 @@ static quire_err (*const loaders[])(tokenizer *t, const vocab *v, quire_error *e
 
 /* The one token before the text of a post-processor's template, or -1. */
 static int32_t first_of(const post_template *p) {
-    bool is_one = p->is_set && p->n > 1 && p->parts[0].kind == POST_TOKENS && p->parts[0].n_ids == 1 && p->parts[1].kind == POST_A;
+    bool is_one = p->is_set && p->n > 1 && p->parts[0].kind == POST_TOKENS && p->parts[0].n_ids == 1 &&
+                  p->parts[1].kind == POST_A;
     return is_one ? p->parts[0].ids[0] : -1;
 }
 
@@ -33,7 +34,8 @@ static quire_err find_start(tokenizer *t) {
 
 quire_err tokenizer_open(const vocab *v, tokenizer **out, quire_error *err) {
     if (v->source == VOCAB_NONE) {
-        return err_set(err, QUIRE_NOT_FOUND, -1, "the model has no vocabulary: text cannot be tokenized; give prompts as token ids");
+        return err_set(err, QUIRE_NOT_FOUND, -1,
+                       "the model has no vocabulary: text cannot be tokenized; give prompts as token ids");
     }
     tokenizer *t = mem_new(1, sizeof *t);
     TRY(mem_check_for(t, "a tokenizer", err));
@@ -125,8 +127,9 @@ static bool has_control(const tokenizer *t, const token_list *l, size_t from) {
     return false;
 }
 
-/* Appends the ids of a piece. Where marks decide about control tokens, merges must not make one: such a piece is spelt by its
- * characters, and a character that is one is unknown. */
+/* Appends the ids of a piece. Where marks decide about control tokens, merges must not
+ * make one: such a piece is spelt by its characters, and a character that is one is
+ * unknown. */
 static quire_err encode_piece(encode_run *r, str piece, token_list *out) {
     const piece_model *m = &r->t->model;
     size_t before = out->n, len;
@@ -158,8 +161,8 @@ static quire_err encode_pieces(encode_run *r, str text, size_t front, token_list
     return QUIRE_OK;
 }
 
-/* The end of the part of a text that begins at `at`, a client's or not as a whole: the next border of a run, at most `end`. *client: which
- * it is. */
+/* The end of the part of a text that begins at `at`, a client's or not as a whole: the
+ * next border of a run, at most `end`. *client: which it is. */
 static size_t part_end(const text_marks *m, size_t at, size_t end, bool *client) {
     size_t i = text_marks_find(m, at);
     *client = i < m->n && m->runs[i].start <= at;
@@ -167,8 +170,9 @@ static size_t part_end(const text_marks *m, size_t at, size_t end, bool *client)
     return border < end ? border : end;
 }
 
-/* Maps the marks of a stretch, text[offset ..], to its normalized text, by normalizing the parts between them. Where the parts do not add
- * up to the whole, no control token counts there. */
+/* Maps the marks of a stretch, text[offset ..], to its normalized text, by normalizing
+ * the parts between them. Where the parts do not add up to the whole, no control token
+ * counts there. */
 static quire_err move_marks(encode_run *r, size_t offset, str text, str normalized, text_marks *out) {
     size_t done = 0, to = 0;
     bool adds_up = true;
@@ -180,7 +184,8 @@ static quire_err move_marks(encode_run *r, size_t offset, str text, str normaliz
         TRY(normalizer_run(&r->t->normalizer, part, &r->norm_part, &r->regex, &part));
         size_t lead = done > 0 && part.n >= n_lead ? n_lead : 0;
         part = (str){part.p + lead, part.n - lead};
-        adds_up = to + part.n <= normalized.n && (part.n == 0 || memcmp(normalized.p + to, part.p, part.n) == 0);
+        adds_up =
+            to + part.n <= normalized.n && (part.n == 0 || memcmp(normalized.p + to, part.p, part.n) == 0);
         TRY(adds_up && client ? text_marks_add(out, to, to + part.n) : QUIRE_OK);
         to += part.n;
         done = upto;
@@ -192,7 +197,8 @@ static quire_err move_marks(encode_run *r, size_t offset, str text, str normaliz
     return text_marks_add(out, 0, normalized.n);
 }
 
-/* Encodes a stretch between tokens that were found in the raw text; the stretch begins at offset there. */
+/* Encodes a stretch between tokens that were found in the raw text; the stretch begins at
+ * offset there. */
 static quire_err encode_stretch(encode_run *r, str text, size_t offset, token_list *out) {
     const tokenizer *t = r->t;
     text_marks moved = {0};
@@ -205,7 +211,8 @@ static quire_err encode_stretch(encode_run *r, str text, size_t offset, token_li
     TRY(normalizer_run(&t->normalizer, text, &r->norm, &r->regex, &normalized));
     added_walk_begin(&w, &t->added, &t->added.normalized, normalized, r->options.special == ENCODE_PLAIN);
     w.marks = r->options.marks == NULL ? NULL : &moved;
-    quire_err e = w.marks != NULL && t->added.finds_control ? move_marks(r, offset, text, normalized, &moved) : QUIRE_OK;
+    quire_err e = w.marks != NULL && t->added.finds_control ? move_marks(r, offset, text, normalized, &moved)
+                                                            : QUIRE_OK;
     bool more = true;
     while (e == QUIRE_OK && (e = added_walk_next(&w, &more)) == QUIRE_OK && more) {
         if (w.stretch_n > 0) {
@@ -220,12 +227,14 @@ static quire_err encode_stretch(encode_run *r, str text, size_t offset, token_li
     return e;
 }
 
-/* Notes the seam before the token that w has found, if it begins where the stretch ends. That a token begins there depends on what follows
- * as far as the longest one reaches, and on the character behind it. */
+/* Notes the seam before the token that w has found, if it begins where the stretch ends.
+ * That a token begins there depends on what follows as far as the longest one reaches,
+ * and on the character behind it. */
 static quire_err note_seam(encode_run *r, const added_walk *w, size_t n_ids) {
     size_t at = w->stretch_at + w->stretch_n, needs = w->done + r->t->added.longest + CHARACTER_BYTES;
     str pattern = added_set_get(&r->t->added, w->id)->pattern;
-    if (r->options.seams == NULL || at <= r->options.from || needs > w->text.n || memcmp(w->text.p + at, pattern.p, pattern.n) != 0) {
+    if (r->options.seams == NULL || at <= r->options.from || needs > w->text.n ||
+        memcmp(w->text.p + at, pattern.p, pattern.n) != 0) {
         return QUIRE_OK;
     }
     return encode_seams_add(r->options.seams, (encode_seam){at, needs, n_ids});
@@ -280,8 +289,8 @@ static quire_err add_all(const int32_t *ids, size_t n, int32_t type, token_list 
 }
 
 /* Appends the template's result for a and b, without its first n_skip tokens. */
-static quire_err add_template(const post_template *p, const token_list *a, const token_list *b, size_t n_skip, token_list *out,
-                              token_list *types) {
+static quire_err add_template(const post_template *p, const token_list *a, const token_list *b, size_t n_skip,
+                              token_list *out, token_list *types) {
     if (!p->is_set) {
         TRY(add_all(a->ids, a->n, 0, out, types));
         return add_all(b->ids, b->n, 1, out, types);
@@ -338,7 +347,10 @@ typedef enum around { AROUND_NOTHING, AROUND_BOS, AROUND_ONCE, AROUND_ALWAYS } a
 /* The template around one text or two. */
 static const post_template *template_of(const tokenizer *t, bool is_pair, around how) {
     static const post_template none;
-    return how == AROUND_NOTHING ? &none : how == AROUND_BOS ? &t->post.start : is_pair ? &t->post.pair : &t->post.single;
+    return how == AROUND_NOTHING ? &none
+           : how == AROUND_BOS   ? &t->post.start
+           : is_pair             ? &t->post.pair
+                                 : &t->post.single;
 }
 
 /* Whether a template wrote BOS behind white space. */
@@ -348,12 +360,14 @@ static bool starts_behind_space(const encode_run *r, str text) {
     while (at < text.n && strchr(" \t\r\n", text.p[at]) != NULL && text.p[at] != '\0') {
         at++;
     }
-    bool is_bos = bos != NULL && at > 0 && text.n - at >= bos->content.n && memcmp(text.p + at, bos->content.p, bos->content.n) == 0;
-    return is_bos && (r->options.marks == NULL || text_marks_allow(r->options.marks, at, at + bos->content.n));
+    bool is_bos = bos != NULL && at > 0 && text.n - at >= bos->content.n &&
+                  memcmp(text.p + at, bos->content.p, bos->content.n) == 0;
+    return is_bos &&
+           (r->options.marks == NULL || text_marks_allow(r->options.marks, at, at + bos->content.n));
 }
 
-static quire_err encode_texts(encode_run *r, str text, const str *pair, around how, token_list lists[2], token_list *out,
-                              token_list *types) {
+static quire_err encode_texts(encode_run *r, str text, const str *pair, around how, token_list lists[2],
+                              token_list *out, token_list *types) {
     TRY(encode_content(r, text, &lists[0]));
     if (pair != NULL) {
         TRY(encode_content(r, *pair, &lists[1]));
@@ -363,16 +377,18 @@ static quire_err encode_texts(encode_run *r, str text, const str *pair, around h
     n_there = how == AROUND_BOS && n_there == 0 && starts_behind_space(r, text) ? 1 : n_there;
     if (r->options.seams != NULL) {
         r->options.seams->first = n_before_text(p) - n_there;
-        r->options.seams->n = has_text(p) ? r->options.seams->n : 0; /* what is not in *out has no positions there */
+        /* what is not in *out has no positions there */
+        r->options.seams->n = has_text(p) ? r->options.seams->n : 0;
     }
     return add_template(p, &lists[0], &lists[1], n_there, out, types);
 }
 
-static quire_err encode(const tokenizer *t, str text, const str *pair, encode_options options, around how, token_list *out,
-                        token_list *types, quire_error *err) {
+static quire_err encode(const tokenizer *t, str text, const str *pair, encode_options options, around how,
+                        token_list *out, token_list *types, quire_error *err) {
     const char *refusal = template_of(t, pair != NULL, how)->refusal;
     if (refusal != NULL) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "the tokenizer's post-processor cannot wrap %s: %s; send token ids",
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "the tokenizer's post-processor cannot wrap %s: %s; send token ids",
                        pair != NULL ? "two texts" : "a text", refusal);
     }
     encode_run r = {.t = t, .options = options};
@@ -391,21 +407,23 @@ static quire_err encode(const tokenizer *t, str text, const str *pair, encode_op
     if (types != NULL) {
         types->n = before_types;
     }
-    const char *what = e == QUIRE_NO_MEMORY     ? "out of memory while tokenizing"
-                       : e == QUIRE_NO_ROOM     ? "the text has more tokens than wanted"
-                       : e == QUIRE_CANCELLED   ? "cancelled"
-                       : e == QUIRE_BAD_REQUEST ? "the tokenizer's regular expressions take too long on this text"
-                                                : "the text is too large to tokenize";
+    const char *what = e == QUIRE_NO_MEMORY   ? "out of memory while tokenizing"
+                       : e == QUIRE_NO_ROOM   ? "the text has more tokens than wanted"
+                       : e == QUIRE_CANCELLED ? "cancelled"
+                       : e == QUIRE_BAD_REQUEST
+                           ? "the tokenizer's regular expressions take too long on this text"
+                           : "the text is too large to tokenize";
     return err_set(err, e, -1, "%s", what);
 }
 
-quire_err tokenizer_encode(const tokenizer *t, str text, encode_options options, token_list *out, quire_error *err) {
+quire_err tokenizer_encode(const tokenizer *t, str text, encode_options options, token_list *out,
+                           quire_error *err) {
     around how = options.add_special ? AROUND_ONCE : options.add_bos ? AROUND_BOS : AROUND_NOTHING;
     return encode(t, text, NULL, options, how, out, NULL, err);
 }
 
-quire_err tokenizer_encode_pair(const tokenizer *t, str text, const str *pair, encode_special special, token_list *out, token_list *types,
-                                quire_error *err) {
+quire_err tokenizer_encode_pair(const tokenizer *t, str text, const str *pair, encode_special special,
+                                token_list *out, token_list *types, quire_error *err) {
     return encode(t, text, pair, (encode_options){.special = special}, AROUND_ALWAYS, out, types, err);
 }
 

@@ -17,10 +17,13 @@ bool config_token_id(const char *name, int64_t *id) {
 }
 
 int32_t config_says_bos(json_value *config) {
-    return json_is(json_get(config, "add_bos_token"), JSON_KIND_BOOL) ? json_get_bool(config, "add_bos_token", false) : -1;
+    return json_is(json_get(config, "add_bos_token"), JSON_KIND_BOOL)
+               ? json_get_bool(config, "add_bos_token", false)
+               : -1;
 }
 
-quire_err config_surround(tokenizer *t, json_value *config, int32_t bos, int32_t eos, bool add_bos, bool add_eos) {
+quire_err config_surround(tokenizer *t, json_value *config, int32_t bos, int32_t eos, bool add_bos,
+                          bool add_eos) {
     t->bos = bos;
     t->eos = eos;
     str bos_text = piece_table_get(&t->vocab, bos), eos_text = piece_table_get(&t->vocab, eos);

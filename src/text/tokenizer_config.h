@@ -1,17 +1,21 @@
-/* What tokenizer_config.json says about a vocabulary that lies beside it. Every call takes NULL for no such file. */
+/* What tokenizer_config.json says about a vocabulary that lies beside it. Every call
+ * takes NULL for no such file. */
 #ifndef TEXT_TOKENIZER_CONFIG_H
 #define TEXT_TOKENIZER_CONFIG_H
 
 #include "text/tokenizer_impl.h"
 #include "json/json.h"
 
-/* The text of "bos_token": "<s>", or of {"content": "<s>", ...}; borrowed, empty where there is none. */
+/* The text of "bos_token": "<s>", or of {"content": "<s>", ...}; borrowed, empty where
+ * there is none. */
 str config_special(json_value *config, const char *key);
 /* Reads a name of added_tokens_decoder, which is an id. */
 bool config_token_id(const char *name, int64_t *id);
 /* What add_bos_token says: 0 or 1; -1: nothing. */
 int32_t config_says_bos(json_value *config);
-/* Sets bos and eos of t (-1: none), and a post-processor with those that the file asks for; without its word, those of the flags. */
-quire_err config_surround(tokenizer *t, json_value *config, int32_t bos, int32_t eos, bool add_bos, bool add_eos);
+/* Sets bos and eos of t (-1: none), and a post-processor with those that the file asks
+ * for; without its word, those of the flags. */
+quire_err config_surround(tokenizer *t, json_value *config, int32_t bos, int32_t eos, bool add_bos,
+                          bool add_eos);
 
 #endif

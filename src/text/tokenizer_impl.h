@@ -1,4 +1,5 @@
-/* The parts of a tokenizer, for the files of this room that build or run one, and for quire-check, which tests single components. */
+/* The parts of a tokenizer, for the files of this room that build or run one, and for
+ * quire-check, which tests single components. */
 #ifndef TEXT_TOKENIZER_IMPL_H
 #define TEXT_TOKENIZER_IMPL_H
 
@@ -10,8 +11,9 @@
 #include "text/pipeline.h"
 #include "text/pretokenize.h"
 
-/* text -> added tokens -> normalizer -> added tokens -> pre-tokenizer -> piece model -> post-processor -> ids -> decoder -> text.
- * Invariant: every id of the model, added tokens and templates is below vocab.n. */
+/* text -> added tokens -> normalizer -> added tokens -> pre-tokenizer -> piece model ->
+ * post-processor -> ids -> decoder -> text. Invariant: every id of the model, added
+ * tokens and templates is below vocab.n. */
 typedef struct tokenizer {
     piece_table vocab; /* contains all ids; finds by text only those that ordinary text may become */
     added_set added;
@@ -22,32 +24,38 @@ typedef struct tokenizer {
     decoder decoder;
     postprocessor post;
     uint8_t *classes; /* [vocab.n] piece_class, or NULL: all normal */
-    size_t max_bytes; /* the most bytes of text that one token may represent; 0: no bound, since characters may be deleted */
+    /* the most bytes of text that one token may represent; 0: no bound, since characters
+     * may be deleted */
+    size_t max_bytes;
     int32_t bos, eos;
     int32_t says_bos; /* tokenizer_config.json's add_bos_token: 0 or 1; -1: it is silent */
     int32_t start;    /* tokenizer_start; found after everything else is built */
     strbuf bos_text, eos_text;
 } tokenizer;
 
-/* Fill *t, which is zero except for bos and eos -1. After a failure the caller closes it. */
+/* Fill *t, which is zero except for bos and eos -1. After a failure the caller closes
+ * it. */
 quire_err tokenizer_load_gguf(tokenizer *t, const vocab *v, quire_error *err);
 quire_err tokenizer_load_json(tokenizer *t, const vocab *v, quire_error *err);
 quire_err tokenizer_load_sentencepiece(tokenizer *t, const vocab *v, quire_error *err);
 quire_err tokenizer_load_ranks(tokenizer *t, const vocab *v, quire_error *err);
 quire_err tokenizer_load_tekken(tokenizer *t, const vocab *v, quire_error *err);
-/* Whether a text begins with a BOS: where the file says so, unless it denies it, whatever it says. */
+/* Whether a text begins with a BOS: where the file says so, unless it denies it, whatever
+ * it says. */
 typedef enum pre_start { PRE_AS_SAID, PRE_STARTS, PRE_ALWAYS_STARTS } pre_start;
-/* Sets the pre-tokenizer, and its related options, by the name in a GGUF file. QUIRE_UNSUPPORTED for an unknown name. */
+/* Sets the pre-tokenizer, and its related options, by the name in a GGUF file.
+ * QUIRE_UNSUPPORTED for an unknown name. */
 quire_err tokenizer_apply_pre(tokenizer *t, str pre, pre_start *start, quire_error *err);
 
-/* Computes max_bytes, after everything else is built. *max is 0 where there is no bound. QUIRE_NO_MEMORY. */
+/* Computes max_bytes, after everything else is built. *max is 0 where there is no bound.
+ * QUIRE_NO_MEMORY. */
 quire_err tokenizer_find_max_bytes(const tokenizer *t, size_t *max);
 
 /* Sets a postprocessor that adds bos before and eos behind; -1: none. */
 quire_err tokenizer_surround(tokenizer *t, int32_t bos, int32_t eos);
 
-/* The inputs of decode_add for an id: its text (for an added token the pattern, which may be normalized) and class. false: the id has no
- * text. */
+/* The inputs of decode_add for an id: its text (for an added token the pattern, which may
+ * be normalized) and class. false: the id has no text. */
 bool tokenizer_decodes(const tokenizer *t, int32_t id, bool skip_special, str *text, piece_class *class);
 
 #endif

@@ -1,13 +1,42 @@
 #include "text/turn_ends.h"
 
-/* The texts by which llama.cpp knows tokens that end a generation. The last lines are of models that fill in the middle of a file: a
- * padding, a repository's name and the border between files end what was asked for. */
+/* The texts by which llama.cpp knows tokens that end a generation. The last lines are of
+ * models that fill in the middle of a file: a padding, a repository's name and the border
+ * between files end what was asked for. */
 static const char *const texts[] = {
-    "<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "<|endoftext|>", "<EOT>", "_<EOT>", "[EOT]", "<|end_of_text|>",
-    "<|eom_id|>", "<|return|>", "<|call|>", "<|calls|>", "<|flush|>", "[EOS]", "</s>", "<eos>", "<turn|>", "<|tool_response>",
-    "<end_of_utterance>", "<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
-    "<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]",
-    "<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>", "<|file_sep|>",
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<end_of_turn>",
+    "<|end|>",
+    "<|endoftext|>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "<|end_of_text|>",
+    "<|eom_id|>",
+    "<|return|>",
+    "<|call|>",
+    "<|calls|>",
+    "<|flush|>",
+    "[EOS]",
+    "</s>",
+    "<eos>",
+    "<turn|>",
+    "<|tool_response>",
+    "<end_of_utterance>",
+    "<\xEF\xBD\x9C"
+    "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+    "<|fim_pad|>",
+    "<fim-pad>",
+    "<fim_pad>",
+    "<PAD>",
+    "[PAD]",
+    "<|fim_repo|>",
+    "<|repo_name|>",
+    "<fim-repo>",
+    "<REPO>",
+    "<reponame>",
+    "<|file_sep|>",
 };
 
 static bool is_listed(str text) {
@@ -51,11 +80,12 @@ static void drop(turn_ends *ends, int32_t id) {
     ends->n = n;
 }
 
-/* Where a turn has several messages, <|end|> ends only one of them (gpt-oss, Solar Open). Gemma 4's vocabulary has </s> as an ordinary
- * piece of markup. */
+/* Where a turn has several messages, <|end|> ends only one of them (gpt-oss, Solar Open).
+ * Gemma 4's vocabulary has </s> as an ordinary piece of markup. */
 static void drop_those_that_go_on(turn_ends *ends, const vocab *v, const tokenizer *t) {
     bool calls = found(ends, v, t, "<|call|>") >= 0 || found(ends, v, t, "<|calls|>") >= 0;
-    bool has_messages = calls && (found(ends, v, t, "<|return|>") >= 0 || found(ends, v, t, "<|flush|>") >= 0);
+    bool has_messages =
+        calls && (found(ends, v, t, "<|return|>") >= 0 || found(ends, v, t, "<|flush|>") >= 0);
     bool is_markup = found(ends, v, t, "<|tool_response>") >= 0;
     ends->goes_on[0] = has_messages ? found(ends, v, t, "<|end|>") : -1;
     ends->goes_on[1] = is_markup ? found(ends, v, t, "</s>") : -1;

@@ -1,5 +1,6 @@
-/* Tokens that end an answer as a vocabulary tells it. A model's files name end tokens by id, often not all: a converted chat model has the
- * end of a text there and means the end of a turn too. */
+/* Tokens that end an answer as a vocabulary tells it. A model's files name end tokens by
+ * id, often not all: a converted chat model has the end of a text there and means the end
+ * of a turn too. */
 #ifndef TEXT_TURN_ENDS_H
 #define TEXT_TURN_ENDS_H
 
@@ -21,7 +22,8 @@ typedef struct turn_ends {
     int32_t goes_on[2]; /* tokens that end no answer of this vocabulary, whatever the files say; -1: none */
 } turn_ends;
 
-/* Finds the end tokens of v. t: the tokenizer of v; NULL: there is none, and only texts that v itself holds are searched. O(tokens). */
+/* Finds the end tokens of v. t: the tokenizer of v; NULL: there is none, and only texts
+ * that v itself holds are searched. O(tokens). */
 turn_ends turn_ends_find(const vocab *v, const tokenizer *t);
 
 #endif

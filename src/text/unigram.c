@@ -21,7 +21,8 @@ void unigram_scratch_deinit(unigram_scratch *s) {
     *s = (unigram_scratch){0};
 }
 
-/* The state of one call. Text up to `done` has its ids; an unknown run, not written yet, begins at `unknown`. */
+/* The state of one call. Text up to `done` has its ids; an unknown run, not written yet,
+ * begins at `unknown`. */
 typedef struct run {
     const unigram *u;
     str text;
@@ -101,7 +102,8 @@ static quire_err write_stretch(run *r, size_t end) {
     return QUIRE_OK;
 }
 
-/* Takes a large sum, whose float has few digits left, from all ways that are open, as sentencepiece does. */
+/* Takes a large sum, whose float has few digits left, from all ways that are open, as
+ * sentencepiece does. */
 static void begin_sums_anew(run *r, size_t at) {
     double sum = node_at(r, at)->score;
     if (!r->u->sums_float || (sum >= -LARGE_SUM && sum <= LARGE_SUM)) {
@@ -113,8 +115,8 @@ static void begin_sums_anew(run *r, size_t at) {
     }
 }
 
-/* Offers every piece that begins at `at`, and the character as unknown where it is no piece. A piece may be as long as its file: the steps
- * are polled work. */
+/* Offers every piece that begins at `at`, and the character as unknown where it is no
+ * piece. A piece may be as long as its file: the steps are polled work. */
 static quire_err offer_pieces(run *r, size_t at, size_t n_char) {
     const piece_trie *t = &r->u->trie;
     bool single = false;

@@ -19,7 +19,8 @@ quire_err wordpiece_encode(const wordpiece *w, str word, token_list *out) {
     int32_t node = w->begins;
     bool good = !is_too_long(w, word);
     for (str rest = word; good && rest.n > 0; rest = (str){rest.p + n, rest.n - n}) {
-        bool misled = rest.p > word.p && w->mark.n > 0 && rest.n >= w->mark.n && memcmp(rest.p, w->mark.p, w->mark.n) == 0;
+        bool misled = rest.p > word.p && w->mark.n > 0 && rest.n >= w->mark.n &&
+                      memcmp(rest.p, w->mark.p, w->mark.n) == 0;
         int32_t id = node < 0 || misled ? -1 : piece_trie_longest(&w->trie, node, rest, &n);
         good = id >= 0;
         TRY(turn_poll(1));

@@ -1,5 +1,6 @@
-/* WordPiece (Schuster & Nakajima 2012; BERT, arXiv:1810.04805) of one word: the longest piece that it begins with, then the longest
- * continuation, and so on. A word that cannot be written so to its end, or that is too long, is unknown as a whole.
+/* WordPiece (Schuster & Nakajima 2012; BERT, arXiv:1810.04805) of one word: the longest
+ * piece that it begins with, then the longest continuation, and so on. A word that cannot
+ * be written so to its end, or that is too long, is unknown as a whole.
  *
  * Immutable once built. */
 #ifndef TEXT_WORDPIECE_H

@@ -1,5 +1,6 @@
-/* An engine over the small built-in model, driven through quire.h alone: requests are submitted, every event is checked against its order,
- * and what came of a choice is kept. */
+/* An engine over the small built-in model, driven through quire.h alone: requests are
+ * submitted, every event is checked against its order, and what came of a choice is
+ * kept. */
 #ifndef TESTS_API_API_WORLD_H
 #define TESTS_API_API_WORLD_H
 
@@ -214,10 +215,12 @@ static inline void sleep_ms(int ms) {
     nanosleep(&(struct timespec){0, (long)ms * 1000000}, NULL);
 }
 
-/* What holds of the statistics at any time: a completion that is over is in all histograms that it has a value for. */
+/* What holds of the statistics at any time: a completion that is over is in all
+ * histograms that it has a value for. */
 static inline void expect_numbers_agree(const quire_stats *s) {
     const quire_histogram *h = s->histograms;
-    int64_t n_over = s->requests_finished[0] + s->requests_finished[1] + s->requests_finished[2] + s->requests_finished[3];
+    int64_t n_over =
+        s->requests_finished[0] + s->requests_finished[1] + s->requests_finished[2] + s->requests_finished[3];
     static const quire_histogram_kind of_all[] = {QUIRE_HISTOGRAM_E2E,
                                                   QUIRE_HISTOGRAM_QUEUE,
                                                   QUIRE_HISTOGRAM_PROMPT_TOKENS,
@@ -238,7 +241,8 @@ static inline void expect_numbers_agree(const quire_stats *s) {
     assert_int_equal(h[QUIRE_HISTOGRAM_LONGEST].count, h[QUIRE_HISTOGRAM_SAMPLES].count);
 }
 
-/* Nothing runs, nothing waits, no page is held. The numbers are published after the step that sent the last event. */
+/* Nothing runs, nothing waits, no page is held. The numbers are published after the step
+ * that sent the last event. */
 static inline void wait_until_idle(const quire_engine *e) {
     for (int i = 0; i < 20000; i++) {
         quire_stats s = stats_of(e);
@@ -261,7 +265,8 @@ static inline void read_to(quire_queue *q, response *a, int32_t i, int32_t n) {
     }
 }
 
-/* Events until n rollbacks, steers or refusals of them have come, or the response is done. */
+/* Events until n rollbacks, steers or refusals of them have come, or the response is
+ * done. */
 static inline void read_command(quire_queue *q, response *a, int32_t n) {
     while (a->n_rollbacks + a->n_refused < n && !a->done) {
         quire_event ev;

@@ -1,5 +1,5 @@
-/* A vocabulary for walks through grammars of calls: bytes, words, and the marks of a format as special tokens; and the text of a walk, fed
- * to a parser. */
+/* A vocabulary for walks through grammars of calls: bytes, words, and the marks of a
+ * format as special tokens; and the text of a walk, fed to a parser. */
 #ifndef TESTS_API_CALL_VOCAB_H
 #define TESTS_API_CALL_VOCAB_H
 
@@ -31,7 +31,8 @@ static inline void call_vocab_add_byte(call_vocab *v, int byte) {
     call_vocab_add(v, (str){&v->bytes[byte], 1});
 }
 
-/* A new one: printable ASCII, the newline, and words of which calls and their values are made, some of them parts of characters. */
+/* A new one: printable ASCII, the newline, and words of which calls and their values are
+ * made, some of them parts of characters. */
 static inline void call_vocab_init(call_vocab *v) {
     static const char *const words[] = {"{\"name\": \"",
                                         "get_weather\"",
@@ -145,10 +146,10 @@ static inline str call_vocab_letters(const call_vocab *v, int32_t token, bool *s
     return v->texts[token];
 }
 
-/* Feeds tokens to a parser, ordinary ones as one piece up to the next special one, and finishes it. An answer that was cut off loses the
- * character that it stopped in. */
-static inline quire_err call_vocab_feed(const call_vocab *v, const int32_t *tokens, int32_t n, bool is_complete, output_parser *p,
-                                        output_events *out) {
+/* Feeds tokens to a parser, ordinary ones as one piece up to the next special one, and
+ * finishes it. An answer that was cut off loses the character that it stopped in. */
+static inline quire_err call_vocab_feed(const call_vocab *v, const int32_t *tokens, int32_t n,
+                                        bool is_complete, output_parser *p, output_events *out) {
     strbuf piece = {0};
     quire_err e = QUIRE_OK;
     for (int32_t i = 0; i <= n && e == QUIRE_OK; i++) {
@@ -160,7 +161,8 @@ static inline quire_err call_vocab_feed(const call_vocab *v, const int32_t *toke
             strbuf_clear(&piece);
         }
         if (e == QUIRE_OK) {
-            e = special ? output_parser_feed(p, letters, true, out) : strbuf_add(&piece, letters.p, letters.n);
+            e = special ? output_parser_feed(p, letters, true, out)
+                        : strbuf_add(&piece, letters.p, letters.n);
         }
     }
     strbuf_deinit(&piece);

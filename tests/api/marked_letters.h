@@ -1,4 +1,5 @@
-/* A vocabulary of the letters, in which some of the first characters, \1 and on, stand for special tokens. */
+/* A vocabulary of the letters, in which some of the first characters, \1 and on, stand
+ * for special tokens. */
 #ifndef TESTS_API_MARKED_LETTERS_H
 #define TESTS_API_MARKED_LETTERS_H
 

@@ -1,4 +1,5 @@
-/* Requests parsed from bodies, for a model of 2,048 ids and 1,024 tokens, and what their refusals say. */
+/* Requests parsed from bodies, for a model of 2,048 ids and 1,024 tokens, and what their
+ * refusals say. */
 #ifndef TESTS_API_REQUEST_WORLD_H
 #define TESTS_API_REQUEST_WORLD_H
 
@@ -21,7 +22,8 @@ static inline quire_request *parse(quire_endpoint endpoint, const char *body) {
 }
 
 /* Expects a refusal with this param, and these words in its message. */
-static inline void refuse_by(const request_context *ctx, quire_endpoint endpoint, const char *body, const char *param, const char *words) {
+static inline void refuse_by(const request_context *ctx, quire_endpoint endpoint, const char *body,
+                             const char *param, const char *words) {
     quire_request *r = (quire_request *)1;
     quire_error err = {0};
     quire_err e = request_parse(ctx, endpoint, body, strlen(body), &r, &err);
@@ -32,7 +34,8 @@ static inline void refuse_by(const request_context *ctx, quire_endpoint endpoint
     assert_int_equal(e, QUIRE_BAD_REQUEST);
     assert_int_equal(err.code, e);
     if (strcmp(err.param, param) != 0 || strstr(err.message, words) == NULL) {
-        fail_msg("%s\nparam \"%s\", expected \"%s\"\nmessage \"%s\", expected \"%s\"", body, err.param, param, err.message, words);
+        fail_msg("%s\nparam \"%s\", expected \"%s\"\nmessage \"%s\", expected \"%s\"", body, err.param, param,
+                 err.message, words);
     }
 }
 

@@ -1,5 +1,6 @@
-/* Grammars of calls: what each format's grammar allows, walked at random, is read by the format's own parser as calls of the offered
- * functions whose arguments obey their schemas. */
+/* Grammars of calls: what each format's grammar allows, walked at random, is read by the
+ * format's own parser as calls of the offered functions whose arguments obey their
+ * schemas. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,33 +14,42 @@
 #include "chat/call_layout.h"
 #include "chat/json_stream.h"
 #include "chat/output_parser.h"
-#include "json/json_out.h"
 #include "test.h"
+#include "json/json_out.h"
 
 enum { N_TOOLS = 5, N_WALKS = 12, MAX_STEPS = 3000, WALK_SEED = 22 };
 
 static const char tools_json[] =
-    "[{\"name\":\"get_weather\",\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\",\"minLength\":1,"
+    "[{\"name\":\"get_weather\",\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{\"type\":"
+    "\"string\",\"minLength\":1,"
     "\"maxLength\":9},"
-    "\"unit\":{\"enum\":[\"celsius\",\"it's \\\"F\\\"\\n\"]},\"days\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":14}},"
+    "\"unit\":{\"enum\":[\"celsius\",\"it's "
+    "\\\"F\\\"\\n\"]},\"days\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":14}},"
     "\"required\":[\"city\",\"unit\"],\"additionalProperties\":false}},"
-    "{\"name\":\"store\",\"parameters\":{\"type\":\"object\",\"properties\":{\"text\":{\"type\":\"string\"},\"maybe\":{\"type\":["
+    "{\"name\":\"store\",\"parameters\":{\"type\":\"object\",\"properties\":{\"text\":{\"type\":\"string\"},"
+    "\"maybe\":{\"type\":["
     "\"string\",\"null\"]},"
-    "\"x\":{\"type\":[\"number\",\"null\"]},\"max-results\":{\"type\":\"integer\"},\"user.name\":{\"maxLength\":9,\"type\":\"string\"},"
+    "\"x\":{\"type\":[\"number\",\"null\"]},\"max-results\":{\"type\":\"integer\"},\"user.name\":{"
+    "\"maxLength\":9,\"type\":\"string\"},"
     "\"on\":{\"type\":\"boolean\"},\"list\":{\"type\":\"array\",\"items\":{\"type\":\"string\"},"
     "\"maxItems\":3},"
-    "\"point\":{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"},\"b\":{\"type\":\"number\"},\"c\":{\"const\":null}},"
-    "\"required\":[\"a\"],\"additionalProperties\":false}},\"required\":[\"list\"],\"additionalProperties\":false}},"
-    "{\"name\":\"find\",\"parameters\":{\"properties\":{\"id\":{\"pattern\":\"^[a-c]{2,4}$\",\"type\":\"string\"},"
+    "\"point\":{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"},\"b\":{\"type\":\"number\"},"
+    "\"c\":{\"const\":null}},"
+    "\"required\":[\"a\"],\"additionalProperties\":false}},\"required\":[\"list\"],\"additionalProperties\":"
+    "false}},"
+    "{\"name\":\"find\",\"parameters\":{\"properties\":{\"id\":{\"pattern\":\"^[a-c]{2,4}$\",\"type\":"
+    "\"string\"},"
     "\"any\":{\"enum\":[\"x\",1,true,\"null\",\"two "
     "words\",{\"k\":[1,\"<\"]}]},\"more\":{\"maxLength\":300,\"minLength\":280,\"type\":\"string\"}},"
     "\"required\":[\"id\"],\"type\":\"object\",\"additionalProperties\":{\"type\":\"integer\"}}},"
-    "{\"name\":\"ping\",\"parameters\":{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}}]";
+    "{\"name\":\"ping\",\"parameters\":{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}"
+    "}]";
 
 /* A custom tool: its text holds what ends values in some formats. */
-static const char lark[] = "start: item+\nitem: WORD | \"(\" item \")\" | TAIL\n"
-                           "WORD: /[a-z<>\\/_|\"'\\\\{}:=]{1,3};/ | /[^a-z]{0,9}!/ | \"\\n\"\n"
-                           "TAIL: \"</parameter>\" | \"</arg_value>\" | \"]<]minimax[>[\" | \"<|\\\"|>\" | \"æ¥\"\n";
+static const char lark[] =
+    "start: item+\nitem: WORD | \"(\" item \")\" | TAIL\n"
+    "WORD: /[a-z<>\\/_|\"'\\\\{}:=]{1,3};/ | /[^a-z]{0,9}!/ | \"\\n\"\n"
+    "TAIL: \"</parameter>\" | \"</arg_value>\" | \"]<]minimax[>[\" | \"<|\\\"|>\" | \"æ¥\"\n";
 
 /* The vocabulary of one format, and tools. */
 typedef struct world {
@@ -56,9 +66,13 @@ static void open_world(world *w, const call_layout *l, bool has_specials, uint64
     w->tools_value = json_document(str_of(tools_json));
     for (size_t i = 0; i < 4; i++) {
         const json_value *tool = json_at(w->tools_value, i);
-        w->tools[i] = (output_tool){.name = json_get_str(tool, "name"), .parameters = json_get(tool, "parameters")};
+        w->tools[i] =
+            (output_tool){.name = json_get_str(tool, "name"), .parameters = json_get(tool, "parameters")};
     }
-    w->tools[4] = (output_tool){.name = str_of("write"), .parameters = w->tools[2].parameters, .is_strict = true, .lark = str_of(lark)};
+    w->tools[4] = (output_tool){.name = str_of("write"),
+                                .parameters = w->tools[2].parameters,
+                                .is_strict = true,
+                                .lark = str_of(lark)};
     call_vocab_init(&w->v);
     if (has_specials) {
         call_vocab_add_marks(&w->v, w->format);
@@ -87,7 +101,8 @@ static int32_t pick_token(world *w, const uint64_t *bits, int32_t *n_allowed) {
             bool is_mark;
             (void)call_vocab_letters(&w->v, i, &is_mark);
             allowed[n++] = i;
-            if (is_mark || w->v.texts[i].p[0] == '"' || w->v.texts[i].p[0] == '\'' || w->v.texts[i].p[0] == '<') {
+            if (is_mark || w->v.texts[i].p[0] == '"' || w->v.texts[i].p[0] == '\'' ||
+                w->v.texts[i].p[0] == '<') {
                 special[n_special++] = i;
             }
         }
@@ -209,7 +224,8 @@ static bool matches(grammar_kind kind, str rule, str text) {
     return fits;
 }
 
-/* Whether the text is JSON that the schema accepts, in any order and with any white space; or of a custom tool its grammar. */
+/* Whether the text is JSON that the schema accepts, in any order and with any white
+ * space; or of a custom tool its grammar. */
 static bool obeys(const output_tool *tool, str text) {
     strbuf written = {0};
     json_out o = {.to = &written};
@@ -242,13 +258,16 @@ static int32_t check_walk(const world *w, const call_grammar *c, const walk *k, 
     calls found = {0};
     parse(w, c, k, &found);
     int32_t n = found.n - (k->is_complete ? 0 : 1);
-    if (k->is_complete && ((begins && found.n == 0) || (c->is_required && found.content.n > 0) || (c->is_single && found.n > 1))) {
+    if (k->is_complete && ((begins && found.n == 0) || (c->is_required && found.content.n > 0) ||
+                           (c->is_single && found.n > 1))) {
         show(w, k);
-        fail_msg("%d calls, content '%.*s'", found.n, (int)found.content.n, found.content.p != NULL ? found.content.p : "");
+        fail_msg("%d calls, content '%.*s'", found.n, (int)found.content.n,
+                 found.content.p != NULL ? found.content.p : "");
     }
     for (int32_t i = 0; i < n; i++) {
         size_t tool = 0;
-        str name = {found.names[i].p, found.names[i].n}, arguments = {found.arguments[i].p, found.arguments[i].n};
+        str name = {found.names[i].p, found.names[i].n},
+            arguments = {found.arguments[i].p, found.arguments[i].n};
         while (tool < N_TOOLS && !str_eq(w->tools[tool].name, name)) {
             tool++;
         }
@@ -293,7 +312,9 @@ static uint64_t walk_seed(void) {
 /* What begins a call in an answer. */
 static const char *beginning(const call_layout *l) {
     bool is_head = (l->flags & LAYOUT_HEAD_FIRST) != 0;
-    return strcmp(l->format, "openai") == 0 ? "<|channel|>commentary to=functions." : is_head ? "all\nso\n>>>write\n" : l->open;
+    return strcmp(l->format, "openai") == 0 ? "<|channel|>commentary to=functions."
+           : is_head                        ? "all\nso\n>>>write\n"
+                                            : l->open;
 }
 
 static void every_format_s_grammar_writes_calls_that_its_parser_reads(void **state) {
@@ -329,7 +350,8 @@ static void every_format_s_grammar_writes_calls_that_its_parser_reads(void **sta
     printf("%d formats, %d calls, %d walks were cut off\n", n_formats, n_calls, n_cut);
 }
 
-/* Whether the grammar of calls of a tool f with these parameters takes the text as letters. */
+/* Whether the grammar of calls of a tool f with these parameters takes the text as
+ * letters. */
 static bool takes_call(const char *format, const char *parameters, str text) {
     json_value *value = json_document(str_of(parameters));
     const output_tool tool = {.name = str_of("f"), .parameters = value};
@@ -350,7 +372,8 @@ static bool takes_call(const char *format, const char *parameters, str text) {
     return takes;
 }
 
-/* The token that opens most: a bracket, else what closes one, else what begins a tag, and there an item's, else any but white space. */
+/* The token that opens most: a bracket, else what closes one, else what begins a tag, and
+ * there an item's, else any but white space. */
 static int32_t pick_deepest(const world *w, const uint64_t *bits) {
     static const char order[] = "[]<i";
     int32_t any = -1;
@@ -406,7 +429,8 @@ static void write_deepest(world *w, const call_grammar *c, walk *k) {
 static void arguments_are_as_deep_as_their_parser_reads(void **state) {
     static const char parameters[] =
         "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/$defs/n\"}},\"required\":[\"a\"],"
-        "\"additionalProperties\":false,\"$defs\":{\"n\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/n\"},\"maxItems\":1}}}";
+        "\"additionalProperties\":false,\"$defs\":{\"n\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/"
+        "n\"},\"maxItems\":1}}}";
     json_value *schema = json_document(str_of(parameters));
     walk *k = mem_new(1, sizeof *k);
     const call_layout *l;
@@ -417,14 +441,15 @@ static void arguments_are_as_deep_as_their_parser_reads(void **state) {
         calls found = {0};
         open_world(&w, l, false, 1);
         w.tools[0] = (output_tool){.name = str_of("nest"), .parameters = schema};
-        const call_grammar c = {.format = l->format, .tools = w.tools, .n_tools = 1, .is_required = true, .is_single = true};
+        const call_grammar c = {
+            .format = l->format, .tools = w.tools, .n_tools = 1, .is_required = true, .is_single = true};
         write_deepest(&w, &c, k);
         parse(&w, &c, k, &found);
         if (found.n != 1 || found.content.n > 0 || depth_of(&found.arguments[0]) != JSON_STREAM_DEPTH ||
             !obeys(&w.tools[0], (str){found.arguments[0].p, found.arguments[0].n})) {
             show(&w, k);
-            fail_msg("%d calls, %d deep, content '%.*s'", found.n, depth_of(&found.arguments[0]), (int)found.content.n,
-                     found.content.p != NULL ? found.content.p : "");
+            fail_msg("%d calls, %d deep, content '%.*s'", found.n, depth_of(&found.arguments[0]),
+                     (int)found.content.n, found.content.p != NULL ? found.content.p : "");
         }
         free_calls(&found);
         close_world(&w);
@@ -435,71 +460,91 @@ static void arguments_are_as_deep_as_their_parser_reads(void **state) {
 
 /* Such a text holds lines and tags, as files of programs do. */
 static void a_long_string_of_limited_length_holds_all_that_ends_no_value(void **state) {
-    static const char *const formats[][2] = {
-        {"qwen3_coder", "tool_call"}, {"qwen3_xml", "tool_call"}, {"step3p5", "tool_call"}, {"seed_oss", "seed:tool_call"}};
-    static const char parameters[] = "{\"type\":\"object\",\"properties\":{\"s\":{\"type\":\"string\",\"maxLength\":10000}}}";
+    static const char *const formats[][2] = {{"qwen3_coder", "tool_call"},
+                                             {"qwen3_xml", "tool_call"},
+                                             {"step3p5", "tool_call"},
+                                             {"seed_oss", "seed:tool_call"}};
+    static const char parameters[] =
+        "{\"type\":\"object\",\"properties\":{\"s\":{\"type\":\"string\",\"maxLength\":10000}}}";
     (void)state;
     for (size_t i = 0; i < 4; i++) {
         for (int n = 9980; n <= 10020; n += 20) {
             strbuf text = {0};
-            assert_int_equal(strbuf_addf(&text, "<%s>\n<function=f>\n<parameter=s>\n", formats[i][1]), QUIRE_OK);
+            assert_int_equal(strbuf_addf(&text, "<%s>\n<function=f>\n<parameter=s>\n", formats[i][1]),
+                             QUIRE_OK);
             for (int k = 0; k < n / 20; k++) {
                 assert_int_equal(strbuf_add_str(&text, "if a < b:\n  </p> <p\n"), QUIRE_OK);
             }
-            assert_int_equal(strbuf_addf(&text, "\n</parameter>\n</function>\n</%s>", formats[i][1]), QUIRE_OK);
+            assert_int_equal(strbuf_addf(&text, "\n</parameter>\n</function>\n</%s>", formats[i][1]),
+                             QUIRE_OK);
             assert_int_equal(takes_call(formats[i][0], parameters, (str){text.p, text.n}), n <= 10000);
             strbuf_deinit(&text);
         }
     }
 }
 
-/* Gemma's notation reads them up to the colon, in the outermost object and in those inside. */
+/* Gemma's notation reads them up to the colon, in the outermost object and in those
+ * inside. */
 static void names_with_dashes_and_dots_are_written_where_they_are_read(void **state) {
     static const char parameters[] =
-        "{\"type\":\"object\",\"properties\":{\"max-results\":{\"type\":\"integer\"},\"user.name\":{\"type\":\"object\","
+        "{\"type\":\"object\",\"properties\":{\"max-results\":{\"type\":\"integer\"},\"user.name\":{\"type\":"
+        "\"object\","
         "\"properties\":{\"a-b\":{\"type\":\"integer\"}},\"required\":[\"a-b\"]}},"
         "\"required\":[\"max-results\",\"user.name\"]}";
     (void)state;
-    assert_true(takes_call("gemma4", parameters, str_of("<|tool_call>call:f{max-results:3,user.name:{a-b:1}}<tool_call|>")));
-    assert_true(
-        takes_call("functiongemma", parameters, str_of("<start_function_call>call:f{max-results:3,user.name:{a-b:1}}<end_function_call>")));
+    assert_true(takes_call("gemma4", parameters,
+                           str_of("<|tool_call>call:f{max-results:3,user.name:{a-b:1}}<tool_call|>")));
+    assert_true(takes_call(
+        "functiongemma", parameters,
+        str_of("<start_function_call>call:f{max-results:3,user.name:{a-b:1}}<end_function_call>")));
     assert_false(takes_call("gemma4", parameters, str_of("<|tool_call>call:f{max-results:3}<tool_call|>")));
 }
 
-#define M3_MARK                "]<]minimax[>["
-#define M3_CALL(members)       M3_MARK "<tool_call>\n" M3_MARK "<invoke name=\"f\">" members M3_MARK "</invoke>\n" M3_MARK "</tool_call>"
-#define QWEN_CALL(name, value) "<tool_call>\n<function=f>\n<parameter=" name ">\n" value "\n</parameter>\n</function>\n</tool_call>"
+#define M3_MARK "]<]minimax[>["
+#define M3_CALL(members)                                                                                     \
+    M3_MARK "<tool_call>\n" M3_MARK "<invoke name=\"f\">" members M3_MARK "</invoke>\n" M3_MARK "</"         \
+            "tool_call>"
+#define QWEN_CALL(name, value)                                                                               \
+    "<tool_call>\n<function=f>\n<parameter=" name ">\n" value "\n</parameter>\n</function>\n</tool_call>"
 
 /* Values that the parser of the format would read as others than the schema has. */
 static void values_are_written_as_their_reader_types_them(void **state) {
-    static const char either[] = "{\"type\":\"object\",\"properties\":{\"a\":{\"anyOf\":[{\"type\":\"string\"},{\"required\":[\"id\"]}]}}}";
-    static const char untyped[] =
-        "{\"type\":\"object\",\"properties\":{\"a\":{\"properties\":{\"x\":{\"type\":\"integer\"}},\"required\":[\"x\"]}}}";
+    static const char either[] = "{\"type\":\"object\",\"properties\":{\"a\":{\"anyOf\":[{\"type\":"
+                                 "\"string\"},{\"required\":[\"id\"]}]}}}";
+    static const char untyped[] = "{\"type\":\"object\",\"properties\":{\"a\":{\"properties\":{\"x\":{"
+                                  "\"type\":\"integer\"}},\"required\":[\"x\"]}}}";
     static const char open[] =
-        "{\"type\":\"object\",\"anyOf\":[{\"properties\":{\"a\":{\"type\":\"string\",\"maxLength\":2}},\"required\":[\"a\"],"
+        "{\"type\":\"object\",\"anyOf\":[{\"properties\":{\"a\":{\"type\":\"string\",\"maxLength\":2}},"
+        "\"required\":[\"a\"],"
         "\"additionalProperties\":false},{\"additionalProperties\":{\"type\":\"integer\"}}]}";
     static const char unnamed[] = "{\"type\":\"object\",\"properties\":{\"\":{\"type\":\"integer\"}},"
                                   "\"additionalProperties\":{\"type\":\"string\",\"maxLength\":3}}";
-    static const char nullable[] = "{\"type\":\"object\",\"properties\":{\"a\":{\"anyOf\":[{\"type\":\"string\",\"maxLength\":10000},"
-                                   "{\"type\":\"null\"}]}},\"required\":[\"a\"]}";
+    static const char nullable[] =
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"anyOf\":[{\"type\":\"string\",\"maxLength\":10000},"
+        "{\"type\":\"null\"}]}},\"required\":[\"a\"]}";
     (void)state;
-    assert_false(takes_call("minimax_m3", either, str_of(M3_CALL(M3_MARK "<a>" M3_MARK "<id>1" M3_MARK "</id>" M3_MARK "</a>"))));
+    assert_false(takes_call("minimax_m3", either,
+                            str_of(M3_CALL(M3_MARK "<a>" M3_MARK "<id>1" M3_MARK "</id>" M3_MARK "</a>"))));
     assert_true(takes_call("minimax_m3", either, str_of(M3_CALL(M3_MARK "<a>text" M3_MARK "</a>"))));
     assert_false(takes_call("minimax_m3", untyped, str_of(M3_CALL(M3_MARK "<a>" M3_MARK "</a>"))));
     assert_false(takes_call("minimax_m3", untyped, str_of(M3_CALL(M3_MARK "<a>  " M3_MARK "</a>"))));
-    assert_true(takes_call("minimax_m3", untyped, str_of(M3_CALL(M3_MARK "<a>" M3_MARK "<x>1" M3_MARK "</x>" M3_MARK "</a>"))));
+    assert_true(takes_call("minimax_m3", untyped,
+                           str_of(M3_CALL(M3_MARK "<a>" M3_MARK "<x>1" M3_MARK "</x>" M3_MARK "</a>"))));
     assert_false(takes_call("qwen3_coder", open, str_of(QWEN_CALL("a", "500"))));
     assert_true(takes_call("qwen3_coder", open, str_of(QWEN_CALL("a", "50"))));
     assert_true(takes_call("qwen3_coder", open, str_of(QWEN_CALL("b", "500"))));
     assert_false(takes_call("qwen3_coder", unnamed, str_of(QWEN_CALL("k", "\"abc\""))));
     assert_true(takes_call("qwen3_coder", unnamed, str_of(QWEN_CALL("k", "abc"))));
     assert_true(takes_call("qwen3_coder", nullable, str_of(QWEN_CALL("a", "null"))));
-    assert_true(takes_call("qwen3_coder", nullable, str_of(QWEN_CALL("a", "a text of more than sixteen characters"))));
+    assert_true(takes_call("qwen3_coder", nullable,
+                           str_of(QWEN_CALL("a", "a text of more than sixteen characters"))));
     assert_true(takes_call("qwen3_coder", nullable, str_of(QWEN_CALL("a", "short"))));
 }
 
-/* Of a tool with these parameters: what compiling says, and whether the arguments of a hermes call are accepted. */
-static quire_err try_tool(const char *parameters, bool is_strict, bool is_required, const char *arguments, bool *accepted) {
+/* Of a tool with these parameters: what compiling says, and whether the arguments of a
+ * hermes call are accepted. */
+static quire_err try_tool(const char *parameters, bool is_strict, bool is_required, const char *arguments,
+                          bool *accepted) {
     json_value *value = json_document(str_of(parameters));
     const output_tool tool = {.name = str_of("f"), .parameters = value, .is_strict = is_strict};
     const call_grammar c = {.format = "hermes", .tools = &tool, .n_tools = 1, .is_required = is_required};
@@ -515,7 +560,8 @@ static quire_err try_tool(const char *parameters, bool is_strict, bool is_requir
         assert_int_equal(grammar_vocab_open(&(str){"a", 1}, 1, NULL, 0, &v), QUIRE_OK);
         assert_int_equal(grammar_run_open(g, v, 0, &r), QUIRE_OK);
         grammar_state s = grammar_start(r);
-        (void)snprintf(text, sizeof text, "<tool_call>{\"name\": \"f\", \"arguments\": %s}</tool_call>", arguments);
+        (void)snprintf(text, sizeof text, "<tool_call>{\"name\": \"f\", \"arguments\": %s}</tool_call>",
+                       arguments);
         *accepted = grammar_accept_bytes(r, &s, str_of(text), NULL) == QUIRE_OK && grammar_is_final(r, s);
         grammar_run_close(r);
         grammar_vocab_drop(v);
@@ -530,8 +576,9 @@ static quire_err try_tool(const char *parameters, bool is_strict, bool is_requir
 }
 
 static void a_schema_that_cannot_be_enforced_leaves_the_types_of_its_properties(void **state) {
-    static const char parameters[] = "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/nowhere\"},\"n\":{\"type\":\"integer\"}},"
-                                     "\"required\":[\"n\"]}";
+    static const char parameters[] =
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/nowhere\"},\"n\":{\"type\":\"integer\"}},"
+        "\"required\":[\"n\"]}";
     bool accepted;
     (void)state;
     assert_int_equal(try_tool(parameters, false, false, "{\"n\": 1}", &accepted), QUIRE_OK);
@@ -551,8 +598,10 @@ static void only_the_refused_property_is_loosened(void **state) {
         {"{\"type\":\"string\",\"pattern\":\"^(?=x)\",\"maxLength\":3}",
          "{\"type\":\"integer\",\"minimum\":2}",
          {"{\"a\": \"b\", \"n\": 2}"},
-         {"{\"a\": \"abcd\", \"n\": 2}", "{\"a\": \"b\", \"n\": 1}", "{\"a\": 1, \"n\": 2}", "{\"a\": \"b\"}"}},
-        {"{\"type\":\"object\",\"properties\":{\"x/~\":{\"format\":\"regex\"},\"y\":{\"enum\":[1,2]}},\"required\":[\"y\"]}",
+         {"{\"a\": \"abcd\", \"n\": 2}", "{\"a\": \"b\", \"n\": 1}", "{\"a\": 1, \"n\": 2}",
+          "{\"a\": \"b\"}"}},
+        {"{\"type\":\"object\",\"properties\":{\"x/"
+         "~\":{\"format\":\"regex\"},\"y\":{\"enum\":[1,2]}},\"required\":[\"y\"]}",
          "true",
          {"{\"a\": {\"x/~\": \"(\", \"y\": 1}, \"n\": 0}"},
          {"{\"a\": {\"y\": 3}, \"n\": 0}", "{\"a\": {\"x/~\": 1}, \"n\": 0}"}},
@@ -564,7 +613,8 @@ static void only_the_refused_property_is_loosened(void **state) {
          "true",
          {"{\"a\": \"xy\", \"n\": 0}", "{\"a\": \"b\", \"n\": 0}"},
          {"{\"a\": \"\", \"n\": 0}"}},
-        {"{\"type\":\"string\",\"allOf\":[{\"pattern\":\"a.{11}$\"},{\"pattern\":\"b.{12}$\"},{\"maxLength\":20}]}",
+        {"{\"type\":\"string\",\"allOf\":[{\"pattern\":\"a.{11}$\"},{\"pattern\":\"b.{12}$\"},{\"maxLength\":"
+         "20}]}",
          "{\"const\":1}",
          {"{\"a\": \"c\", \"n\": 1}"},
          {"{\"a\": \"c\", \"n\": 2}", "{\"a\": 2, \"n\": 1}"}},
@@ -574,7 +624,8 @@ static void only_the_refused_property_is_loosened(void **state) {
         char parameters[512];
         bool accepted;
         (void)snprintf(parameters, sizeof parameters,
-                       "{\"type\":\"object\",\"properties\":{\"a\":%s,\"n\":%s},\"required\":[\"n\"],\"additionalProperties\":false}",
+                       "{\"type\":\"object\",\"properties\":{\"a\":%s,\"n\":%s},\"required\":[\"n\"],"
+                       "\"additionalProperties\":false}",
                        cases[i].a, cases[i].n);
         for (size_t k = 0; k < 7; k++) {
             const char *text = k < 3 ? cases[i].accepted[k] : cases[i].rejected[k - 3];
@@ -590,7 +641,8 @@ static void only_the_refused_property_is_loosened(void **state) {
     }
 }
 
-/* A long grammar of lines, as OpenAI's guide has one for patches, with lines that may hold the marks of formats. */
+/* A long grammar of lines, as OpenAI's guide has one for patches, with lines that may
+ * hold the marks of formats. */
 static void a_grammar_of_lines_fits_into_every_format(void **state) {
     static const char patch[] = "start: begin_patch hunk+ end_patch\n"
                                 "begin_patch: \"*** Begin Patch\" LF\n"
@@ -623,14 +675,18 @@ static void a_grammar_of_lines_fits_into_every_format(void **state) {
 }
 
 static void a_grammar_whose_texts_all_hold_the_end_mark_is_refused_for_that(void **state) {
-    const output_tool tool = {.name = str_of("f"), .is_strict = true, .lark = str_of("start: /[a-z]*/ \"</parameter>\"\n")};
+    const output_tool tool = {
+        .name = str_of("f"), .is_strict = true, .lark = str_of("start: /[a-z]*/ \"</parameter>\"\n")};
     (void)state;
     for (int i = 0; i < 2; i++) {
         const call_grammar c = {.format = i == 0 ? "qwen3_coder" : "hermes", .tools = &tool, .n_tools = 1};
         grammar *g = NULL;
         quire_error err = {0};
-        assert_int_equal(call_grammar_compile(&c, NULL, &(grammar_marks){0}, NULL, &g, &err), i == 0 ? QUIRE_INVALID : QUIRE_OK);
-        assert_true(i == 1 || strstr(err.message, "the grammar of tools[0]: each of its texts holds what ends a value") != NULL);
+        assert_int_equal(call_grammar_compile(&c, NULL, &(grammar_marks){0}, NULL, &g, &err),
+                         i == 0 ? QUIRE_INVALID : QUIRE_OK);
+        assert_true(i == 1 ||
+                    strstr(err.message,
+                           "the grammar of tools[0]: each of its texts holds what ends a value") != NULL);
         grammar_drop(g);
     }
 }
@@ -642,16 +698,19 @@ static bool can_call(const char *format, const char *name) {
 }
 
 TEST(names_that_a_format_reads_as_others_are_not_called) {
-    static const char *const never[] = {"", "a b", "a\"", "a{", "a<b", "a\x01", "a\x7F", "a\\u0041", "a|b", "a\n"};
+    static const char *const never[] = {"",      "a b",   "a\"",      "a{",  "a<b",
+                                        "a\x01", "a\x7F", "a\\u0041", "a|b", "a\n"};
     const call_layout *l;
     for (size_t i = 0; (l = call_layout_at(i)) != NULL; i++) {
         for (size_t k = 0; k < sizeof never / sizeof *never; k++) {
             assert_false(can_call(l->format, never[k]));
         }
-        assert_true(can_call(l->format, "gr\xC3\xBC\xC3\x9F") && can_call(l->format, "\xE2\x80\xAE_x\xE2\x80\x8B"));
+        assert_true(can_call(l->format, "gr\xC3\xBC\xC3\x9F") &&
+                    can_call(l->format, "\xE2\x80\xAE_x\xE2\x80\x8B"));
     }
     assert_true(can_call("hermes", "f:3") && can_call("kimi_k2", "f:3"));
-    assert_false(can_call("functionary_v32", "f:3") || can_call("deepseek_v31", "f:3") || can_call("mcp_tags", "f:3"));
+    assert_false(can_call("functionary_v32", "f:3") || can_call("deepseek_v31", "f:3") ||
+                 can_call("mcp_tags", "f:3"));
     assert_false(can_call("functionary_v32", "all"));
     assert_false(can_call("pythonic", "-f") || can_call("pythonic", "3f") || can_call("pythonic", "f:g"));
 }
@@ -672,9 +731,12 @@ static void a_thousand_tools_are_compiled_within_the_budgets(void **state) {
     (void)state;
     assert_int_equal(strbuf_add_str(&text, "{\"type\":\"object\",\"properties\":{"), QUIRE_OK);
     for (int i = 0; i < PROPERTIES; i++) {
-        assert_int_equal(strbuf_addf(&text, "%s\"p%d\":{\"type\":\"string\",\"pattern\":\"^(a|b){1,%d}.*(cd|ef)$\",\"maxLength\":%d}",
-                                     i > 0 ? "," : "", i, i + 9, 50 + i),
-                         QUIRE_OK);
+        assert_int_equal(
+            strbuf_addf(
+                &text,
+                "%s\"p%d\":{\"type\":\"string\",\"pattern\":\"^(a|b){1,%d}.*(cd|ef)$\",\"maxLength\":%d}",
+                i > 0 ? "," : "", i, i + 9, 50 + i),
+            QUIRE_OK);
     }
     assert_int_equal(strbuf_add_str(&text, "}}"), QUIRE_OK);
     json_value *schema = json_document((str){text.p, text.n});
@@ -685,7 +747,8 @@ static void a_thousand_tools_are_compiled_within_the_budgets(void **state) {
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         const call_grammar c = {.format = formats[i], .tools = tools, .n_tools = N};
         int64_t us = INT64_MAX;
-        for (int try = 0; try < 8 && us >= TIMES_SLOWER * 6 * GRAMMAR_MAX_US; try++) { /* others disturb a measurement now and then */
+        /* others disturb a measurement now and then */
+        for (int try = 0; try < 8 && us >= TIMES_SLOWER * 6 * GRAMMAR_MAX_US; try++) {
             grammar *g = NULL;
             quire_error err = {0};
             int64_t from = clock_thread_us();
@@ -703,23 +766,24 @@ static void a_thousand_tools_are_compiled_within_the_budgets(void **state) {
 
 /* A tool as services have them, whose values and bounds are those of no other. */
 static json_value *ordinary_schema(int tool, int n_properties) {
-    static const char *const values[] = {"\"type\":\"string\",\"description\":\"A text that says something\"",
-                                         "\"type\":\"integer\",\"minimum\":0,\"maximum\":%d",
-                                         "\"type\":\"boolean\"",
-                                         "\"enum\":[\"red\",\"green\",\"blue\",\"f%d\"]",
-                                         "\"type\":\"array\",\"items\":{\"type\":\"string\"},\"maxItems\":10",
-                                         "\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"number\"},\"b\":{\"type\":\"string\","
-                                         "\"maxLength\":64}},\"required\":[\"a\"]",
-                                         "\"type\":[\"string\",\"null\"],\"format\":\"date-time\"",
-                                         "\"anyOf\":[{\"type\":\"string\"},{\"type\":\"integer\"}]"};
+    static const char *const values[] = {
+        "\"type\":\"string\",\"description\":\"A text that says something\"",
+        "\"type\":\"integer\",\"minimum\":0,\"maximum\":%d",
+        "\"type\":\"boolean\"",
+        "\"enum\":[\"red\",\"green\",\"blue\",\"f%d\"]",
+        "\"type\":\"array\",\"items\":{\"type\":\"string\"},\"maxItems\":10",
+        "\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"number\"},\"b\":{\"type\":\"string\","
+        "\"maxLength\":64}},\"required\":[\"a\"]",
+        "\"type\":[\"string\",\"null\"],\"format\":\"date-time\"",
+        "\"anyOf\":[{\"type\":\"string\"},{\"type\":\"integer\"}]"};
     strbuf text = {0};
     assert_int_equal(strbuf_add_str(&text, "{\"type\":\"object\",\"properties\":{"), QUIRE_OK);
     for (int i = 0; i < n_properties; i++) {
         char value[256];
         const char *number = strstr(values[i % 8], "%d");
         size_t before = number != NULL ? (size_t)(number - values[i % 8]) : strlen(values[i % 8]);
-        (void)snprintf(value, sizeof value, number != NULL ? "%.*s%d%s" : "%.*s", (int)before, values[i % 8], 100 + tool,
-                       number != NULL ? number + 2 : "");
+        (void)snprintf(value, sizeof value, number != NULL ? "%.*s%d%s" : "%.*s", (int)before, values[i % 8],
+                       100 + tool, number != NULL ? number + 2 : "");
         assert_int_equal(strbuf_addf(&text, "%s\"property_%d\":{%s}", i > 0 ? "," : "", i, value), QUIRE_OK);
     }
     assert_int_equal(strbuf_add_str(&text, "},\"required\":[\"property_0\",\"property_3\"]}"), QUIRE_OK);
@@ -729,7 +793,8 @@ static json_value *ordinary_schema(int tool, int n_properties) {
     return schema;
 }
 
-/* Each compiles whole, with none of its schemas loosened, also where a call is required. */
+/* Each compiles whole, with none of its schemas loosened, also where a call is
+ * required. */
 static void many_tools_of_many_ordinary_properties_fit(void **state) {
     enum { N = 300, PROPERTIES = 40 };
     static output_tool tools[N];
@@ -744,7 +809,8 @@ static void many_tools_of_many_ordinary_properties_fit(void **state) {
     }
     for (size_t i = 0; (l = call_layout_at(i)) != NULL; i++) {
         const call_grammar c = {.format = l->format, .tools = tools, .n_tools = N, .is_required = true};
-        const grammar_options slow = {.max_us = TIMES_SLOWER * 5 * GRAMMAR_MAX_US}; /* a build without optimisation */
+        /* a build without optimisation */
+        const grammar_options slow = {.max_us = TIMES_SLOWER * 5 * GRAMMAR_MAX_US};
         grammar *g = NULL;
         quire_error err = {0};
         int64_t from = clock_thread_us();
@@ -754,7 +820,8 @@ static void many_tools_of_many_ordinary_properties_fit(void **state) {
         if (call_grammar_compile(&c, NULL, &(grammar_marks){0}, &slow, &g, &err) != QUIRE_OK) {
             fail_msg("%s: %s", l->format, err.message);
         }
-        printf("%s: %lld ms, %zu KiB\n", l->format, (long long)(clock_thread_us() - from) / 1000, grammar_bytes(g) >> 10);
+        printf("%s: %lld ms, %zu KiB\n", l->format, (long long)(clock_thread_us() - from) / 1000,
+               grammar_bytes(g) >> 10);
         grammar_drop(g);
     }
     for (int i = 0; i < N; i++) {
@@ -763,17 +830,18 @@ static void many_tools_of_many_ordinary_properties_fit(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_format_s_grammar_writes_calls_that_its_parser_reads),
-                                       cmocka_unit_test(arguments_are_as_deep_as_their_parser_reads),
-                                       cmocka_unit_test(a_long_string_of_limited_length_holds_all_that_ends_no_value),
-                                       cmocka_unit_test(a_grammar_of_lines_fits_into_every_format),
-                                       cmocka_unit_test(a_grammar_whose_texts_all_hold_the_end_mark_is_refused_for_that),
-                                       cmocka_unit_test(names_that_a_format_reads_as_others_are_not_called),
-                                       cmocka_unit_test(a_thousand_tools_are_compiled_within_the_budgets),
-                                       cmocka_unit_test(many_tools_of_many_ordinary_properties_fit),
-                                       cmocka_unit_test(names_with_dashes_and_dots_are_written_where_they_are_read),
-                                       cmocka_unit_test(values_are_written_as_their_reader_types_them),
-                                       cmocka_unit_test(a_schema_that_cannot_be_enforced_leaves_the_types_of_its_properties),
-                                       cmocka_unit_test(only_the_refused_property_is_loosened)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_format_s_grammar_writes_calls_that_its_parser_reads),
+        cmocka_unit_test(arguments_are_as_deep_as_their_parser_reads),
+        cmocka_unit_test(a_long_string_of_limited_length_holds_all_that_ends_no_value),
+        cmocka_unit_test(a_grammar_of_lines_fits_into_every_format),
+        cmocka_unit_test(a_grammar_whose_texts_all_hold_the_end_mark_is_refused_for_that),
+        cmocka_unit_test(names_that_a_format_reads_as_others_are_not_called),
+        cmocka_unit_test(a_thousand_tools_are_compiled_within_the_budgets),
+        cmocka_unit_test(many_tools_of_many_ordinary_properties_fit),
+        cmocka_unit_test(names_with_dashes_and_dots_are_written_where_they_are_read),
+        cmocka_unit_test(values_are_written_as_their_reader_types_them),
+        cmocka_unit_test(a_schema_that_cannot_be_enforced_leaves_the_types_of_its_properties),
+        cmocka_unit_test(only_the_refused_property_is_loosened)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

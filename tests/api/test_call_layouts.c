@@ -1,14 +1,15 @@
-/* Texts of calls as they were rendered (tests/golden/toolparsers, or all of ../shared/golden/toolparsers where QUIRE_SHARED names it):
- * where a text's calls obey their schemas, the grammar of its format accepts it. */
+/* Texts of calls as they were rendered (tests/golden/toolparsers, or all of
+ * ../shared/golden/toolparsers where QUIRE_SHARED names it): where a text's calls obey
+ * their schemas, the grammar of its format accepts it. */
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "api/call_grammar.h"
 #include "chat/call_layout.h"
+#include "test.h"
 #include "json/json.h"
 #include "json/json_out.h"
-#include "test.h"
 
 enum { MAX_TOOLS = 16, MAX_MARKS = 32, MAX_FORMATS = 64 };
 
@@ -40,11 +41,13 @@ static bool obeys(const json_value *schema, const json_value *value) {
     quire_error err = {0};
     json_add(&to_schema, schema);
     json_add(&to, value);
-    assert_int_equal(grammar_compile(GRAMMAR_SCHEMA, (str){schema_text.p, schema_text.n}, &any, &g, &err), QUIRE_OK);
+    assert_int_equal(grammar_compile(GRAMMAR_SCHEMA, (str){schema_text.p, schema_text.n}, &any, &g, &err),
+                     QUIRE_OK);
     assert_int_equal(grammar_vocab_open(&(str){"a", 1}, 1, NULL, 0, &v), QUIRE_OK);
     assert_int_equal(grammar_run_open(g, v, 0, &r), QUIRE_OK);
     grammar_state s = grammar_start(r);
-    bool fits = grammar_accept_bytes(r, &s, (str){text.p, text.n}, NULL) == QUIRE_OK && grammar_is_final(r, s);
+    bool fits =
+        grammar_accept_bytes(r, &s, (str){text.p, text.n}, NULL) == QUIRE_OK && grammar_is_final(r, s);
     grammar_run_close(r);
     grammar_vocab_drop(v);
     grammar_drop(g);
@@ -75,9 +78,11 @@ static const json_value *schema_of(const golden *g, str name) {
 
 /* Whether the case has calls of offered functions that obey their schemas. */
 static bool is_wanted(const golden *g, const json_value *record) {
-    const json_value *truth = json_get(json_get(record, "truth"), "tool_calls"), *request = json_get(record, "request");
+    const json_value *truth = json_get(json_get(record, "truth"), "tool_calls"),
+                     *request = json_get(record, "request");
     bool wanted = json_length(truth) > 0 && str_is(json_get_str(record, "kind"), "tools") &&
-                  str_is(json_get_str(record, "finish"), "stop") && str_is(json_get_str(request, "tool_choice"), "auto") &&
+                  str_is(json_get_str(record, "finish"), "stop") &&
+                  str_is(json_get_str(request, "tool_choice"), "auto") &&
                   !json_has(record, "reasoning_parser");
     for (size_t i = 0; wanted && i < json_length(truth); i++) {
         const json_value *call = json_at(truth, i), *schema = schema_of(g, json_get_str(call, "name"));
@@ -104,7 +109,8 @@ static void spell(const json_value *record, const grammar_marks *marks, strbuf *
 }
 
 /* Whether the grammar accepts the text; *at: where it does not. */
-static bool accepts(const golden *g, const char *format, const json_value *record, const json_value *specials, size_t *at) {
+static bool accepts(const golden *g, const char *format, const json_value *record, const json_value *specials,
+                    size_t *at) {
     static const grammar_options any = {.space = GRAMMAR_SPACE_ANY, .order = GRAMMAR_ORDER_ANY};
     grammar_mark list[MAX_MARKS];
     grammar_marks marks = {list, 0};
@@ -187,12 +193,14 @@ static void rendered_calls_that_obey_their_schemas_are_accepted(void **state) {
     } else {
         printf("SKIP: all but some cases: no golden/toolparsers (set QUIRE_SHARED)\n");
     }
-    char *manifest = read_file(directory, "manifest.json", &n_manifest), *cases = read_file(directory, "cases.jsonl", &n);
+    char *manifest = read_file(directory, "manifest.json", &n_manifest),
+         *cases = read_file(directory, "cases.jsonl", &n);
     g.manifest = json_document((str){manifest, n_manifest});
     const json_value *tools = json_get(g.manifest, "tools");
     for (size_t i = 0; i < json_length(tools) && i < MAX_TOOLS; i++) {
         const json_value *f = json_get(json_at(tools, i), "function");
-        g.tools[g.n_tools++] = (output_tool){.name = json_get_str(f, "name"), .parameters = json_get(f, "parameters")};
+        g.tools[g.n_tools++] =
+            (output_tool){.name = json_get_str(f, "name"), .parameters = json_get(f, "parameters")};
     }
     for (char *line = cases, *end; *line != 0; line = end) {
         end = strchr(line, '\n');
@@ -207,8 +215,8 @@ static void rendered_calls_that_obey_their_schemas_are_accepted(void **state) {
         n_all += g.formats[i].n;
         n_accepted += g.formats[i].n_accepted;
     }
-    printf("%d of %d texts in %d formats, %d of %d in other spellings\n", n_accepted, n_all, g.n_formats, g.n_variants_accepted,
-           g.n_variants);
+    printf("%d of %d texts in %d formats, %d of %d in other spellings\n", n_accepted, n_all, g.n_formats,
+           g.n_variants_accepted, g.n_variants);
     assert_true(n_all > 0 && n_accepted * 100 >= n_all * 95);
     free(manifest);
     free(cases);

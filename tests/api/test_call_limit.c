@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Passes calls "NAME ARGUMENTS|NAME ARGUMENTS", the arguments in pieces of n bytes; "!" behind the last: it does not end. Writes what the
- * reader gets as "NAME ARGUMENTS;". */
+/* Passes calls "NAME ARGUMENTS|NAME ARGUMENTS", the arguments in pieces of n bytes; "!"
+ * behind the last: it does not end. Writes what the reader gets as "NAME ARGUMENTS;". */
 static void pass(call_limit *l, const char *calls, size_t n, strbuf *out) {
     output_events found = {0};
     const str none = {"", 0};
@@ -15,7 +15,9 @@ static void pass(call_limit *l, const char *calls, size_t n, strbuf *out) {
         size_t name = strcspn(at, " "), end = strcspn(at, "|!");
         assert_int_equal(output_events_add(&found, OUTPUT_CALL_BEGIN, call, (str){at, name}, none), QUIRE_OK);
         for (size_t i = name + 1; i < end; i += n) {
-            assert_int_equal(output_events_add(&found, OUTPUT_ARGUMENTS, call, (str){at + i, end - i < n ? end - i : n}, none), QUIRE_OK);
+            assert_int_equal(output_events_add(&found, OUTPUT_ARGUMENTS, call,
+                                               (str){at + i, end - i < n ? end - i : n}, none),
+                             QUIRE_OK);
             assert_int_equal(call_limit_pass(l, &found), QUIRE_OK);
             for (size_t k = 0; k < found.n; k++) {
                 str text = output_event_text(&found, k);
@@ -73,7 +75,8 @@ TEST(an_answer_has_no_call_twice) {
 TEST(an_answer_ends_where_a_call_too_many_begins) {
     expect((call_limit){.most = 2}, "f {}|f {}|f {}", "f {};f {};", true);
     expect((call_limit){.most = 2}, "f {}|f {}", "f {};f {};", false);
-    expect((call_limit){.most = 2, .is_distinct = true}, "f {\"a\":1}|f {\"a\":2}|f {\"a\":3}", "f {\"a\":1};f {\"a\":2};", true);
+    expect((call_limit){.most = 2, .is_distinct = true}, "f {\"a\":1}|f {\"a\":2}|f {\"a\":3}",
+           "f {\"a\":1};f {\"a\":2};", true);
 }
 
 int main(void) {

@@ -1,4 +1,5 @@
-/* What requests have where they say nothing: the defaults of a model, against what a request says, and in an engine. */
+/* What requests have where they say nothing: the defaults of a model, against what a
+ * request says, and in an engine. */
 /* realpath */
 #define _XOPEN_SOURCE 700
 
@@ -12,8 +13,10 @@
 #include "file/sampling_defaults.h"
 
 static const request_defaults recommended = {
-    .n = 4, .values = {{"temperature", "0.6"}, {"top_k", "20"}, {"top_p", "0.95"}, {"repetition_penalty", "1.1"}}};
-static const request_context context = {.n_vocab = 100, .max_model_len = 64, .has_vocabulary = true, .defaults = &recommended};
+    .n = 4,
+    .values = {{"temperature", "0.6"}, {"top_k", "20"}, {"top_p", "0.95"}, {"repetition_penalty", "1.1"}}};
+static const request_context context = {
+    .n_vocab = 100, .max_model_len = 64, .has_vocabulary = true, .defaults = &recommended};
 
 static quire_request *parse(quire_endpoint endpoint, const char *body) {
     quire_request *r;
@@ -24,7 +27,8 @@ static quire_request *parse(quire_endpoint endpoint, const char *body) {
     return r;
 }
 
-static void samples_with(const quire_request *r, float temperature, int32_t top_k, float top_p, float repetition_penalty) {
+static void samples_with(const quire_request *r, float temperature, int32_t top_k, float top_p,
+                         float repetition_penalty) {
     assert_true(r->sampling.temperature == temperature);
     assert_int_equal(r->sampling.top_k, top_k);
     assert_true(r->sampling.top_p == top_p);
@@ -38,7 +42,8 @@ TEST(what_a_request_leaves_out_is_as_recommended) {
     quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\"}");
     samples_with(r, 0.6f, 20, 0.95f, 1.1f);
     quire_request_free(r);
-    r = parse(QUIRE_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"temperature\":null,\"top_k\":null}");
+    r = parse(QUIRE_CHAT,
+              "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"temperature\":null,\"top_k\":null}");
     samples_with(r, 0.6f, 20, 0.95f, 1.1f);
     quire_request_free(r);
     assert_int_equal(request_ids(&context, ids, 2, &r, &err), QUIRE_OK);
@@ -49,7 +54,8 @@ TEST(what_a_request_leaves_out_is_as_recommended) {
 TEST(what_a_request_says_goes_before) {
     quire_error err = {0};
     quire_request *copy,
-        *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"temperature\":1,\"top_k\":0,\"top_p\":1.0,\"repetition_penalty\":1}");
+        *r = parse(QUIRE_COMPLETIONS,
+                   "{\"prompt\":\"x\",\"temperature\":1,\"top_k\":0,\"top_p\":1.0,\"repetition_penalty\":1}");
     samples_with(r, 1.0f, 0, 1.0f, 1.0f);
     assert_int_equal(quire_request_set(r, "temperature", "null", &err), QUIRE_OK);
     samples_with(r, 0.6f, 0, 1.0f, 1.0f);
@@ -67,15 +73,22 @@ TEST(a_search_draws_nothing_and_so_has_no_use_for_them) {
     assert_int_equal(request_check(r, &err), QUIRE_OK);
     samples_with(r, 0.6f, 20, 0.95f, 1.1f);
     quire_request_free(r);
-    static const char body[] = "{\"prompt\":\"x\",\"beam_width\":4,\"top_k\":20}"; /* asked for: refused as before */
-    assert_int_equal(request_parse(&context, QUIRE_COMPLETIONS, body, strlen(body), &r, &err), QUIRE_BAD_REQUEST);
+    /* asked for: refused as before */
+    static const char body[] = "{\"prompt\":\"x\",\"beam_width\":4,\"top_k\":20}";
+    assert_int_equal(request_parse(&context, QUIRE_COMPLETIONS, body, strlen(body), &r, &err),
+                     QUIRE_BAD_REQUEST);
     assert_string_equal(err.param, "top_k");
 }
 
 /* ---- an engine ---- */
 
-static const char *const names[] = {
-    "config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "packed", NULL};
+static const char *const names[] = {"config.json",
+                                    "generation_config.json",
+                                    "model.safetensors",
+                                    "tokenizer.json",
+                                    "tokenizer_config.json",
+                                    "packed",
+                                    NULL};
 
 /* The small built-in model as a directory, with this generation_config.json. */
 static temp_dir model_with(const char *generation) {
@@ -104,7 +117,8 @@ static quire_err open_with(const char *path, const char *from, quire_engine **e,
 }
 
 /* What the engine says of its defaults, and whether a request has them. */
-static void engine_has(const char *path, const char *from, const char *defaults, float temperature, int32_t top_k) {
+static void engine_has(const char *path, const char *from, const char *defaults, float temperature,
+                       int32_t top_k) {
     quire_engine *e;
     quire_error err;
     quire_request *r;
@@ -121,7 +135,8 @@ static void engine_has(const char *path, const char *from, const char *defaults,
 }
 
 TEST(an_engine_takes_them_from_the_model_a_file_or_nowhere) {
-    temp_dir d = model_with("{\"eos_token_id\": 0, \"temperature\": 0.25, \"top_k\": 7, \"do_sample\": true}");
+    temp_dir d =
+        model_with("{\"eos_token_id\": 0, \"temperature\": 0.25, \"top_k\": 7, \"do_sample\": true}");
     temp_dir other = temp_new();
     quire_options o;
     quire_error err = {0};
@@ -162,8 +177,8 @@ TEST(values_that_no_request_may_have_are_refused_with_file_and_field) {
         quire_error err;
         assert_int_equal(open_with(d.path, "auto", &e, &err), QUIRE_BAD_FILE);
         assert_null(e);
-        if (strstr(err.message, cases[i].words) == NULL || strstr(err.message, temp_path(&d, "generation_config.json")) == NULL ||
-            err.param[0] != 0) {
+        if (strstr(err.message, cases[i].words) == NULL ||
+            strstr(err.message, temp_path(&d, "generation_config.json")) == NULL || err.param[0] != 0) {
             fail_msg("%s: %s (%s)", cases[i].generation, err.message, err.param);
         }
         engine_has(d.path, "none", "", 1.0f, 0);
@@ -187,13 +202,15 @@ static void read_refused(const char *json, const char *words) {
 }
 
 TEST(an_option_gives_defaults_of_seed_and_length_too) {
-    static const sampling_defaults of_model = {.names = {"temperature", "top_k"}, .values = {0.6, 20}, .source = {.p = "file"}};
+    static const sampling_defaults of_model = {
+        .names = {"temperature", "top_k"}, .values = {0.6, 20}, .source = {.p = "file"}};
     request_defaults d;
     quire_error err = {0};
     const char *twice = "{\"temperature\":0.25,\"seed\":7,\"max_tokens\":9,\"temperature\":1}";
     assert_int_equal(request_defaults_read(&d, twice, &err), QUIRE_INVALID);
     request_defaults_deinit(&d);
-    assert_int_equal(request_defaults_read(&d, "{\"temperature\":0.25,\"seed\":7,\"max_tokens\":9}", &err), QUIRE_OK);
+    assert_int_equal(request_defaults_read(&d, "{\"temperature\":0.25,\"seed\":7,\"max_tokens\":9}", &err),
+                     QUIRE_OK);
     assert_int_equal(request_defaults_add(&d, &of_model, &err), QUIRE_OK);
     assert_string_equal(d.text.p, "temperature 0.25, seed 7, max_tokens 9, top_k 20");
     request_context own = context;
@@ -203,13 +220,16 @@ TEST(an_option_gives_defaults_of_seed_and_length_too) {
         const char *body;
         bool has_seed;
         int32_t max_tokens;
-    } cases[] = {{QUIRE_COMPLETIONS, "{\"prompt\":\"x\"}", true, 9},
-                 {QUIRE_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"seed\":null}", true, 9},
-                 {QUIRE_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"max_completion_tokens\":4}", true, 4},
-                 {QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"seed\":-1,\"max_tokens\":3}", false, 3}};
+    } cases[] = {
+        {QUIRE_COMPLETIONS, "{\"prompt\":\"x\"}", true, 9},
+        {QUIRE_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"seed\":null}", true, 9},
+        {QUIRE_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"max_completion_tokens\":4}",
+         true, 4},
+        {QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"seed\":-1,\"max_tokens\":3}", false, 3}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         quire_request *r;
-        assert_int_equal(request_parse(&own, cases[i].endpoint, cases[i].body, strlen(cases[i].body), &r, &err), QUIRE_OK);
+        assert_int_equal(
+            request_parse(&own, cases[i].endpoint, cases[i].body, strlen(cases[i].body), &r, &err), QUIRE_OK);
         assert_true(r->sampling.temperature == 0.25f && r->sampling.top_k == 20);
         assert_int_equal(r->sampling.has_seed, cases[i].has_seed);
         assert_int_equal(r->sampling.seed, cases[i].has_seed ? 7 : 0);

@@ -1,4 +1,5 @@
-/* Embeddings through quire.h: rows of texts and ids, what a body may say, errors, streams that end early, and what is left. */
+/* Embeddings through quire.h: rows of texts and ids, what a body may say, errors, streams
+ * that end early, and what is left. */
 #include <math.h>
 #include <pthread.h>
 
@@ -24,7 +25,8 @@ TEST(rows_of_texts_and_of_their_ids_are_the_same) {
     for (int i = 0; i < 3; i++) {
         size_t n;
         inputs[i] = text_of(texts[i]);
-        assert_int_equal(quire_tokenize(shared, texts[i], strlen(texts[i]), true, &ids[i], &n, &err), QUIRE_OK);
+        assert_int_equal(quire_tokenize(shared, texts[i], strlen(texts[i]), true, &ids[i], &n, &err),
+                         QUIRE_OK);
         inputs[3 + i] = (quire_input){.ids = ids[i], .n_ids = n};
     }
     float *rows;
@@ -68,9 +70,11 @@ TEST(more_inputs_than_a_request_holds_are_computed) {
     wait_until_idle(shared);
 }
 
-/* The events of one request, to its DONE: START, EMBEDDING, END of each choice in this order. */
+/* The events of one request, to its DONE: START, EMBEDDING, END of each choice in this
+ * order. */
 TEST(a_body_is_answered_by_a_row_for_each_input) {
-    static const char body[] = "{\"input\": [\"one\", \"two and three\"], \"pooling\": \"cls\", \"dimensions\": 4, \"model\": \"m\", "
+    static const char body[] = "{\"input\": [\"one\", \"two and three\"], \"pooling\": \"cls\", "
+                               "\"dimensions\": 4, \"model\": \"m\", "
                                "\"encoding_format\": \"float\", \"user\": \"u\"}";
     quire_error err = {0};
     quire_queue *q = queue_new(shared);
@@ -86,7 +90,9 @@ TEST(a_body_is_answered_by_a_row_for_each_input) {
         if (ev.kind == QUIRE_EVENT_DONE) {
             break;
         }
-        assert_int_equal(seen[ev.choice]++, ev.kind == QUIRE_EVENT_START ? 0 : ev.kind == QUIRE_EVENT_EMBEDDING ? 1 : 2);
+        assert_int_equal(seen[ev.choice]++, ev.kind == QUIRE_EVENT_START       ? 0
+                                            : ev.kind == QUIRE_EVENT_EMBEDDING ? 1
+                                                                               : 2);
         n_prompt += ev.kind == QUIRE_EVENT_END ? ev.prompt_tokens : 0;
         assert_int_equal(ev.row != NULL, ev.kind == QUIRE_EVENT_EMBEDDING);
         assert_int_equal(ev.n_row, ev.row != NULL ? 4 : 0);
@@ -111,26 +117,35 @@ TEST(a_wrong_body_is_refused_by_name) {
         {"{\"pooling\": \"last\"}", "input", "input is missing"},
         {"{\"input\": \"\", \"pooling\": \"last\"}", "input", "input is empty"},
         {"{\"input\": [], \"pooling\": \"last\"}", "input", "input has an empty array"},
-        {"{\"input\": \"a\", \"pooling\": \"max\"}", "body.pooling", "\"mean\", \"cls\", \"last\" or \"rank\""},
+        {"{\"input\": \"a\", \"pooling\": \"max\"}", "body.pooling",
+         "\"mean\", \"cls\", \"last\" or \"rank\""},
         {"{\"input\": \"a\", \"pooling\": \"rank\"}", "pooling", "no head that gives scores"},
         {"{\"input\": \"a\", \"pooling\": 3}", "body.pooling", "a string"},
         {"{\"input\": \"a\", \"pooling\": \"last\", \"dimensions\": 0}", "dimensions", "at least 1"},
         {"{\"input\": \"a\", \"pooling\": \"last\", \"dimensions\": 100000}", "dimensions", "rows have"},
         {"{\"input\": \"a\", \"pooling\": \"last\", \"normalize\": 1}", "body.normalize", "true or false"},
-        {"{\"input\": \"a\", \"pooling\": \"last\", \"encoding_format\": \"base64\"}", "encoding_format", "not supported yet"},
+        {"{\"input\": \"a\", \"pooling\": \"last\", \"encoding_format\": \"base64\"}", "encoding_format",
+         "not supported yet"},
         {"{\"input\": \"a\", \"pooling\": \"last\", \"token_type_ids\": [0]}", "token_type_ids", "as ids"},
-        {"{\"input\": [1, 2], \"pooling\": \"last\", \"token_type_ids\": [0]}", "token_type_ids", "one for each id"},
-        {"{\"input\": [1, 2], \"pooling\": \"last\", \"token_type_ids\": [0, 1]}", "token_type_ids", "no token types"},
-        {"{\"input\": [1, 2], \"pooling\": \"last\", \"token_type_ids\": [0, -1]}", "token_type_ids", "no token types"},
-        {"{\"input\": [1, 2], \"pooling\": \"last\", \"token_type_ids\": [0, \"a\"]}", "token_type_ids", "no integer"},
-        {"{\"input\": [[1], [2]], \"pooling\": \"last\", \"token_type_ids\": [0, 0]}", "token_type_ids", "an array for each"},
+        {"{\"input\": [1, 2], \"pooling\": \"last\", \"token_type_ids\": [0]}", "token_type_ids",
+         "one for each id"},
+        {"{\"input\": [1, 2], \"pooling\": \"last\", \"token_type_ids\": [0, 1]}", "token_type_ids",
+         "no token types"},
+        {"{\"input\": [1, 2], \"pooling\": \"last\", \"token_type_ids\": [0, -1]}", "token_type_ids",
+         "no token types"},
+        {"{\"input\": [1, 2], \"pooling\": \"last\", \"token_type_ids\": [0, \"a\"]}", "token_type_ids",
+         "no integer"},
+        {"{\"input\": [[1], [2]], \"pooling\": \"last\", \"token_type_ids\": [0, 0]}", "token_type_ids",
+         "an array for each"},
         {"{\"input\": [1, 999999], \"pooling\": \"last\"}", "", "out of the vocabulary"},
-        {"{\"input\": \"a\", \"pooling\": \"last\", \"prompt\": \"b\", \"Pooling\": \"cls\"}", "Pooling", "use pooling"},
+        {"{\"input\": \"a\", \"pooling\": \"last\", \"prompt\": \"b\", \"Pooling\": \"cls\"}", "Pooling",
+         "use pooling"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         quire_error err = {0};
         quire_request *r;
-        if (quire_request_parse(shared, QUIRE_EMBEDDINGS, cases[i].body, strlen(cases[i].body), &r, &err) != QUIRE_BAD_REQUEST ||
+        if (quire_request_parse(shared, QUIRE_EMBEDDINGS, cases[i].body, strlen(cases[i].body), &r, &err) !=
+                QUIRE_BAD_REQUEST ||
             strcmp(err.param, cases[i].param) != 0 || strstr(err.message, cases[i].says) == NULL) {
             fail_msg("%s: %s: %s", cases[i].body, err.param, err.message);
         }
@@ -139,22 +154,27 @@ TEST(a_wrong_body_is_refused_by_name) {
 
 TEST(wrong_inputs_are_refused) {
     const int32_t ids[] = {1, 2, 3}, far[] = {1, 1 << 30}, types[] = {0, 0, 1};
-    const quire_input empty = {.text = ""}, out = {.ids = far, .n_ids = 2}, typed = {.ids = ids, .n_ids = 3, .types = types},
-                      none = {.ids = ids}, fine = {.ids = ids, .n_ids = 3};
-    const quire_embed_options last = {.pooling = "last", .normalize = -1}, odd = {.pooling = "sum", .normalize = -1},
+    const quire_input empty = {.text = ""}, out = {.ids = far, .n_ids = 2},
+                      typed = {.ids = ids, .n_ids = 3, .types = types}, none = {.ids = ids},
+                      fine = {.ids = ids, .n_ids = 3};
+    const quire_embed_options last = {.pooling = "last", .normalize = -1},
+                              odd = {.pooling = "sum", .normalize = -1},
                               wide = {.pooling = "last", .dimensions = 1 << 20, .normalize = -1},
                               below = {.pooling = "last", .dimensions = -1, .normalize = -1};
     const struct {
         const quire_input *in;
         const quire_embed_options *o;
         const char *param;
-    } cases[] = {{&empty, &last, "input"}, {&out, &last, "input"},   {&typed, &last, "token_type_ids"}, {&none, &last, "input"},
-                 {&fine, NULL, "pooling"}, {&fine, &odd, "pooling"}, {&fine, &wide, "dimensions"},      {&fine, &below, "dimensions"}};
+    } cases[] = {{&empty, &last, "input"},          {&out, &last, "input"},
+                 {&typed, &last, "token_type_ids"}, {&none, &last, "input"},
+                 {&fine, NULL, "pooling"},          {&fine, &odd, "pooling"},
+                 {&fine, &wide, "dimensions"},      {&fine, &below, "dimensions"}};
     float *rows;
     size_t n_row;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         quire_error err = {0};
-        assert_int_equal(quire_embed(shared, cases[i].in, 1, cases[i].o, &rows, &n_row, &err), QUIRE_BAD_REQUEST);
+        assert_int_equal(quire_embed(shared, cases[i].in, 1, cases[i].o, &rows, &n_row, &err),
+                         QUIRE_BAD_REQUEST);
         assert_string_equal(err.param, cases[i].param);
         assert_null(rows);
     }
@@ -190,14 +210,18 @@ TEST(the_longest_input_has_a_row) {
 TEST(streams_may_end_at_any_moment) {
     uint64_t seed = 3;
     quire_error err = {0};
-    static const char body[] = "{\"input\": [\"one two three four five six\", [1,2,3,4,5,6,7,8,9], \"x\"], \"pooling\": \"mean\"}";
+    static const char body[] =
+        "{\"input\": [\"one two three four five six\", [1,2,3,4,5,6,7,8,9], \"x\"], \"pooling\": \"mean\"}";
     static const char mixed[] = "{\"input\": [[1,2,3,4,5,6,7,8,9], [3,4]], \"pooling\": \"mean\"}";
     quire_request *r;
-    assert_int_equal(quire_request_parse(shared, QUIRE_EMBEDDINGS, body, strlen(body), &r, &err), QUIRE_BAD_REQUEST); /* of two kinds */
+    /* of two kinds */
+    assert_int_equal(quire_request_parse(shared, QUIRE_EMBEDDINGS, body, strlen(body), &r, &err),
+                     QUIRE_BAD_REQUEST);
     for (int i = 0; i < 60; i++) {
         quire_queue *q = queue_new(shared);
         quire_stream *s;
-        assert_int_equal(quire_request_parse(shared, QUIRE_EMBEDDINGS, mixed, strlen(mixed), &r, &err), QUIRE_OK);
+        assert_int_equal(quire_request_parse(shared, QUIRE_EMBEDDINGS, mixed, strlen(mixed), &r, &err),
+                         QUIRE_OK);
         assert_int_equal(quire_submit(q, r, NULL, &s, &err), QUIRE_OK);
         int n = (int)(rng_next(&seed) % 8);
         quire_event ev = {0};
@@ -217,8 +241,10 @@ TEST(streams_may_end_at_any_moment) {
 /* Rows and texts in the same steps, each as it is alone. */
 TEST(texts_and_rows_run_beside_each_other) {
     enum { N = 12 };
-    static const char text[] = "{\"prompt\": \"The prince went to\", \"max_tokens\": 40, \"temperature\": 0, \"ignore_eos\": true}";
-    static const char *const inputs[] = {"The prince went to the sea.", "A page", "x y z x y z x y z x y z x y z x y z x y z"};
+    static const char text[] =
+        "{\"prompt\": \"The prince went to\", \"max_tokens\": 40, \"temperature\": 0, \"ignore_eos\": true}";
+    static const char *const inputs[] = {"The prince went to the sea.", "A page",
+                                         "x y z x y z x y z x y z x y z x y z x y z"};
     static const char *const poolings[] = {"mean", "last", "cls"};
     float *alone[N], *row;
     size_t n_row;
@@ -275,7 +301,8 @@ TEST(an_error_names_its_input) {
 
 /* ---- models of other kinds, by their context ---- */
 
-/* A cross-encoder: two token types, a head of three scores, no head of logits, no vocabulary. */
+/* A cross-encoder: two token types, a head of three scores, no head of logits, no
+ * vocabulary. */
 static const request_context scorer = {.n_vocab = 100,
                                        .max_model_len = 64,
                                        .no_tokens = true,
@@ -283,7 +310,8 @@ static const request_context scorer = {.n_vocab = 100,
                                        .n_row = 3,
                                        .n_token_types = 2};
 
-static quire_err parse_with(const request_context *c, quire_endpoint endpoint, const char *body, quire_request **out, quire_error *err) {
+static quire_err parse_with(const request_context *c, quire_endpoint endpoint, const char *body,
+                            quire_request **out, quire_error *err) {
     *err = (quire_error){0};
     return request_parse(c, endpoint, body, strlen(body), out, err);
 }
@@ -291,21 +319,31 @@ static quire_err parse_with(const request_context *c, quire_endpoint endpoint, c
 TEST(scores_are_neither_cut_nor_normalised) {
     quire_error err;
     quire_request *r;
-    assert_int_equal(parse_with(&scorer, QUIRE_EMBEDDINGS, "{\"input\": [[1,2,3],[4,5]], \"token_type_ids\": [[0,0,1],[1,0]]}", &r, &err),
+    assert_int_equal(parse_with(&scorer, QUIRE_EMBEDDINGS,
+                                "{\"input\": [[1,2,3],[4,5]], \"token_type_ids\": [[0,0,1],[1,0]]}", &r,
+                                &err),
                      QUIRE_OK);
     assert_true(r->pooling.kind == POOLING_CLS && r->pooling.dimensions == 0 && !r->pooling.normalise);
     assert_true(r->prompts[0].types[2] == 1 && r->prompts[1].types[0] == 1 && r->prompts[1].types[1] == 0);
     quire_request_free(r);
-    assert_int_equal(parse_with(&scorer, QUIRE_EMBEDDINGS, "{\"input\": [1,2], \"pooling\": \"rank\"}", &r, &err), QUIRE_OK);
+    assert_int_equal(
+        parse_with(&scorer, QUIRE_EMBEDDINGS, "{\"input\": [1,2], \"pooling\": \"rank\"}", &r, &err),
+        QUIRE_OK);
     assert_true(r->pooling.kind == POOLING_CLS);
     quire_request_free(r);
-    assert_int_equal(parse_with(&scorer, QUIRE_EMBEDDINGS, "{\"input\": [1,2], \"token_type_ids\": [0,2]}", &r, &err), QUIRE_BAD_REQUEST);
+    assert_int_equal(
+        parse_with(&scorer, QUIRE_EMBEDDINGS, "{\"input\": [1,2], \"token_type_ids\": [0,2]}", &r, &err),
+        QUIRE_BAD_REQUEST);
     assert_non_null(strstr(err.message, "has 2, from 0 on"));
-    assert_int_equal(parse_with(&scorer, QUIRE_EMBEDDINGS, "{\"input\": [1,2], \"normalize\": true}", &r, &err), QUIRE_BAD_REQUEST);
+    assert_int_equal(
+        parse_with(&scorer, QUIRE_EMBEDDINGS, "{\"input\": [1,2], \"normalize\": true}", &r, &err),
+        QUIRE_BAD_REQUEST);
     assert_string_equal(err.param, "normalize");
-    assert_int_equal(parse_with(&scorer, QUIRE_EMBEDDINGS, "{\"input\": [1,2], \"dimensions\": 2}", &r, &err), QUIRE_BAD_REQUEST);
+    assert_int_equal(parse_with(&scorer, QUIRE_EMBEDDINGS, "{\"input\": [1,2], \"dimensions\": 2}", &r, &err),
+                     QUIRE_BAD_REQUEST);
     assert_non_null(strstr(err.message, "3 scores"));
-    assert_int_equal(parse_with(&scorer, QUIRE_EMBEDDINGS, "{\"input\": \"a\"}", &r, &err), QUIRE_BAD_REQUEST);
+    assert_int_equal(parse_with(&scorer, QUIRE_EMBEDDINGS, "{\"input\": \"a\"}", &r, &err),
+                     QUIRE_BAD_REQUEST);
     assert_non_null(strstr(err.message, "no vocabulary"));
 }
 
@@ -319,7 +357,9 @@ TEST(the_models_own_way_is_the_default) {
         assert_int_equal(parse_with(&c, QUIRE_EMBEDDINGS, "{\"input\": [1,2]}", &r, &err), QUIRE_OK);
         assert_true(r->pooling.kind == POOLING_MEAN && r->pooling.normalise == (bool)own);
         quire_request_free(r);
-        assert_int_equal(parse_with(&c, QUIRE_EMBEDDINGS, "{\"input\": [1,2], \"pooling\": \"last\", \"normalize\": false}", &r, &err),
+        assert_int_equal(parse_with(&c, QUIRE_EMBEDDINGS,
+                                    "{\"input\": [1,2], \"pooling\": \"last\", \"normalize\": false}", &r,
+                                    &err),
                          QUIRE_OK);
         assert_true(r->pooling.kind == POOLING_LAST && !r->pooling.normalise);
         quire_request_free(r);
@@ -329,9 +369,11 @@ TEST(the_models_own_way_is_the_default) {
 TEST(a_model_of_rows_refuses_requests_for_text) {
     quire_error err;
     quire_request *r;
-    assert_int_equal(parse_with(&scorer, QUIRE_COMPLETIONS, "{\"prompt\": [1,2]}", &r, &err), QUIRE_BAD_REQUEST);
+    assert_int_equal(parse_with(&scorer, QUIRE_COMPLETIONS, "{\"prompt\": [1,2]}", &r, &err),
+                     QUIRE_BAD_REQUEST);
     assert_non_null(strstr(err.message, "embeddings and no text"));
-    assert_int_equal(parse_with(&scorer, QUIRE_CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}", &r, &err),
+    assert_int_equal(parse_with(&scorer, QUIRE_CHAT,
+                                "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}", &r, &err),
                      QUIRE_BAD_REQUEST);
     assert_non_null(strstr(err.message, "embeddings and no text"));
 }
@@ -361,7 +403,8 @@ TEST(a_report_comes_with_a_row) {
 
 enum { LOAD_ROWS = 24, LOAD_TEXTS = 10, LOAD_THREADS = 3, LOAD_TOKENS = 120, LOAD_IDS = 70 };
 
-/* What every thread asks for: inputs of many lengths, which share beginnings, and what their rows are when nothing else runs. */
+/* What every thread asks for: inputs of many lengths, which share beginnings, and what
+ * their rows are when nothing else runs. */
 typedef struct load {
     quire_engine *e;
     int32_t ids[LOAD_ROWS][LOAD_IDS];
@@ -381,7 +424,8 @@ static void load_make(load *l) {
             l->ids[i][k] = k < 40 && i % 3 != 0 ? 5 + (int32_t)k : 5 + (int32_t)(rng_next(&seed) % 900);
         }
         l->inputs[i] = (quire_input){.ids = l->ids[i], .n_ids = n};
-        l->how[i] = (quire_embed_options){.pooling = poolings[i % 3], .dimensions = i % 4 == 0 ? 7 : 0, .normalize = (int)(i % 2)};
+        l->how[i] = (quire_embed_options){
+            .pooling = poolings[i % 3], .dimensions = i % 4 == 0 ? 7 : 0, .normalize = (int)(i % 2)};
     }
 }
 
@@ -410,7 +454,8 @@ static void *load_rows(void *user) {
     return NULL;
 }
 
-/* Texts, each alone and then all at once beside the threads that ask for rows. Returns how many texts were preempted. */
+/* Texts, each alone and then all at once beside the threads that ask for rows. Returns
+ * how many texts were preempted. */
 static int64_t load_run(load *l) {
     response before[LOAD_TEXTS], beside[LOAD_TEXTS];
     pthread_t threads[LOAD_THREADS];
@@ -429,8 +474,9 @@ static int64_t load_run(load *l) {
     assert_int_equal(quire_engine_open(&o, &l->e, &err), QUIRE_OK);
     quire_queue *q = queue_new(l->e);
     for (int i = 0; i < 2 * LOAD_TEXTS; i++) {
-        (void)snprintf(text, sizeof text, "{\"prompt\": \"A\", \"max_tokens\": %d, \"seed\": %d, \"ignore_eos\": true}", LOAD_TOKENS,
-                       i % LOAD_TEXTS);
+        (void)snprintf(text, sizeof text,
+                       "{\"prompt\": \"A\", \"max_tokens\": %d, \"seed\": %d, \"ignore_eos\": true}",
+                       LOAD_TOKENS, i % LOAD_TEXTS);
         if (i < LOAD_TEXTS) {
             complete(l->e, q, &before[i], text);
         } else {
@@ -443,7 +489,8 @@ static int64_t load_run(load *l) {
     }
     for (int i = 0; i < LOAD_TEXTS; i++) {
         wait_done(q, &beside[i]);
-        assert_memory_equal(beside[i].choices[0].tokens, before[i].choices[0].tokens, LOAD_TOKENS * sizeof(int32_t));
+        assert_memory_equal(beside[i].choices[0].tokens, before[i].choices[0].tokens,
+                            LOAD_TOKENS * sizeof(int32_t));
         quire_stream_release(beside[i].stream);
         response_clear(&beside[i]);
         response_clear(&before[i]);
@@ -462,13 +509,15 @@ static int64_t load_run(load *l) {
     return stats.preemptions;
 }
 
-/* Rows from several threads beside texts that do not all fit into the pool; with QUIRE_TEST_LONG 20 times as many. */
+/* Rows from several threads beside texts that do not all fit into the pool; with
+ * QUIRE_TEST_LONG 20 times as many. */
 TEST(rows_under_load_are_those_of_an_idle_engine) {
     load l = {.e = shared, .rounds = getenv("QUIRE_TEST_LONG") ? 500 : 25};
     load_make(&l);
     for (size_t i = 0; i < LOAD_ROWS; i++) {
         quire_error err = {0};
-        assert_int_equal(quire_embed(shared, &l.inputs[i], 1, &l.how[i], &l.alone[i], &l.n_row[i], &err), QUIRE_OK);
+        assert_int_equal(quire_embed(shared, &l.inputs[i], 1, &l.how[i], &l.alone[i], &l.n_row[i], &err),
+                         QUIRE_OK);
     }
     int64_t n_preempted = 0;
     for (int i = 0; i < 10 && n_preempted == 0; i++) { /* none is where texts came one after the other */
@@ -480,7 +529,8 @@ TEST(rows_under_load_are_those_of_an_idle_engine) {
     }
 }
 
-/* The engine's places are taken until a row is read: what comes then is refused, and what was there is right. */
+/* The engine's places are taken until a row is read: what comes then is refused, and what
+ * was there is right. */
 TEST(a_full_engine_refuses_rows_and_loses_none) {
     enum { N = 1024 };
     static int32_t ids[N][2];
@@ -496,7 +546,8 @@ TEST(a_full_engine_refuses_rows_and_loses_none) {
         ids[i][1] = 9 + i % 11;
         inputs[i] = (quire_input){.ids = ids[i], .n_ids = 2};
     }
-    assert_int_equal(quire_embed(shared, inputs, 77, &o, &alone, &n_row, &err), QUIRE_OK); /* every pair once */
+    /* every pair once */
+    assert_int_equal(quire_embed(shared, inputs, 77, &o, &alone, &n_row, &err), QUIRE_OK);
     quire_engine *e = world_open(64, 8);
     quire_queue *q = queue_new(e);
     quire_request *r;

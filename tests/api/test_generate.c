@@ -22,7 +22,8 @@ TEST(a_text_goes_on_as_the_same_body_does) {
     response want;
     char *text;
     size_t n;
-    complete(e, q, &want, "{\"prompt\": \"The \\\"prince\\\"\\n\", \"max_tokens\": 20, \"temperature\": 0, \"n\": 2}");
+    complete(e, q, &want,
+             "{\"prompt\": \"The \\\"prince\\\"\\n\", \"max_tokens\": 20, \"temperature\": 0, \"n\": 2}");
     assert_int_equal(quire_request_text(e, "The \"prince\"\n", 13, &r, &err), QUIRE_OK);
     assert_int_equal(quire_request_set(r, "max_tokens", "20", &err), QUIRE_OK);
     assert_int_equal(quire_request_set(r, "temperature", "0", &err), QUIRE_OK);
@@ -83,7 +84,8 @@ TEST(what_is_wrong_is_the_error) {
     assert_null(text);
     assert_int_equal(quire_request_text(e, "x", 1, &r, NULL), QUIRE_OK);
     assert_int_equal(quire_request_set(r, "min_tokens", "900", NULL), QUIRE_OK);
-    assert_int_not_equal(quire_generate(e, r, &text, &n, NULL), QUIRE_OK); /* without a place for the message */
+    /* without a place for the message */
+    assert_int_not_equal(quire_generate(e, r, &text, &n, NULL), QUIRE_OK);
 }
 
 int main(void) {

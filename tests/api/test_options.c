@@ -1,4 +1,5 @@
-/* Options: those that no one should give, those of another version's header, and extreme ones that are allowed. */
+/* Options: those that no one should give, those of another version's header, and extreme
+ * ones that are allowed. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,12 +24,12 @@ static void refused(const quire_options *o, const char *what) {
     assert_int_not_equal(quire_engine_open(o, &e, NULL), QUIRE_OK); /* without a place for the message, too */
 }
 
-#define REFUSED_WITH(field, value, what)                                                                                                   \
-    do {                                                                                                                                   \
-        quire_options o = options_for("models/builtin-small.gguf");                                                                        \
-        o.n_pages = 64;                                                                                                                    \
-        o.field = (value);                                                                                                                 \
-        refused(&o, what);                                                                                                                 \
+#define REFUSED_WITH(field, value, what)                                                                     \
+    do {                                                                                                     \
+        quire_options o = options_for("models/builtin-small.gguf");                                          \
+        o.n_pages = 64;                                                                                      \
+        o.field = (value);                                                                                   \
+        refused(&o, what);                                                                                   \
     } while (0)
 
 TEST(options_out_of_bounds_are_refused_by_name) {
@@ -49,8 +50,9 @@ TEST(options_out_of_bounds_are_refused_by_name) {
     REFUSED_WITH(n_pages, INT32_MAX, "--kv-pages");
     REFUSED_WITH(max_model_len, 1, "--max-model-len");
     REFUSED_WITH(max_model_len, -5, "--max-model-len");
-    REFUSED_WITH(max_model_len, 4096, "not even one request"); /* longer than it was made for is only warned of */
-    REFUSED_WITH(max_model_len, 1025, "hold not even one");    /* 64 pages of 16 */
+    /* longer than it was made for is only warned of */
+    REFUSED_WITH(max_model_len, 4096, "not even one request");
+    REFUSED_WITH(max_model_len, 1025, "hold not even one"); /* 64 pages of 16 */
     REFUSED_WITH(max_batched_tokens, 0, "--max-num-batched-tokens");
     REFUSED_WITH(max_seqs, 0, "--max-num-seqs");
     REFUSED_WITH(max_seqs, INT32_MAX, "--max-num-seqs");
@@ -108,7 +110,8 @@ TEST(options_are_set_by_short_names_and_words_and_never_by_nothing) {
     assert_true(o.lock_memory);
 }
 
-/* What a program compiled with another version's header hands over: `size` bytes of options, initialised by this library. */
+/* What a program compiled with another version's header hands over: `size` bytes of
+ * options, initialised by this library. */
 static quire_err open_sized(size_t size, unsigned char *bytes, quire_error *err) {
     quire_options *o = (quire_options *)bytes;
     quire_engine *e = NULL;
@@ -130,9 +133,11 @@ static quire_err open_sized(size_t size, unsigned char *bytes, quire_error *err)
 }
 
 TEST(options_of_another_header_are_read_by_their_size) {
-    static const size_t fewer[] = {offsetof(quire_options, compute), offsetof(quire_options, audit), sizeof(quire_options)};
+    static const size_t fewer[] = {offsetof(quire_options, compute), offsetof(quire_options, audit),
+                                   sizeof(quire_options)};
     quire_error err = {0};
-    for (size_t i = 0; i < sizeof fewer / sizeof *fewer; i++) { /* an older program: what it does not know has its default */
+    /* an older program: what it does not know has its default */
+    for (size_t i = 0; i < sizeof fewer / sizeof *fewer; i++) {
         _Alignas(quire_options) unsigned char bytes[sizeof(quire_options) + 64];
         memset(bytes, 0xa5, sizeof bytes);
         quire_options_init_sized((quire_options *)bytes, fewer[i]);
@@ -153,8 +158,13 @@ TEST(options_of_another_header_are_read_by_their_size) {
 }
 
 TEST(options_without_a_size_are_refused) {
-    static const size_t wrong[] = {
-        0, 1, sizeof(size_t), offsetof(quire_options, model) + sizeof(char *) - 1, sizeof(quire_options) - 1, 4104, SIZE_MAX};
+    static const size_t wrong[] = {0,
+                                   1,
+                                   sizeof(size_t),
+                                   offsetof(quire_options, model) + sizeof(char *) - 1,
+                                   sizeof(quire_options) - 1,
+                                   4104,
+                                   SIZE_MAX};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         quire_options o = options_for("builtin-small");
         o.size = wrong[i];
@@ -169,8 +179,11 @@ TEST(the_version_is_the_header_s) {
 TEST(extreme_options_that_are_allowed_work) {
     static const struct {
         int32_t page_tokens, n_pages, max_batched_tokens, max_seqs, prefill_chunk, max_model_len;
-    } cases[] = {
-        {1, 2, 1, 1, 1, 2}, {256, 1, 1, 8, 0, 0}, {1, 100, 3, 2, 2, 100}, {16, 1, 512, 1, 1 << 20, 0}, {16, 200, 1 << 12, 300, 7, 2048}};
+    } cases[] = {{1, 2, 1, 1, 1, 2},
+                 {256, 1, 1, 8, 0, 0},
+                 {1, 100, 3, 2, 2, 100},
+                 {16, 1, 512, 1, 1 << 20, 0},
+                 {16, 200, 1 << 12, 300, 7, 2048}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         quire_options o = options_for("models/builtin-small.gguf");
         quire_engine *e;
@@ -212,8 +225,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_out_of_bounds_are_refused_by_name),
         cmocka_unit_test(options_are_set_by_short_names_and_words_and_never_by_nothing),
-        cmocka_unit_test(options_are_set_by_their_flags_names), cmocka_unit_test(options_of_another_header_are_read_by_their_size),
-        cmocka_unit_test(options_without_a_size_are_refused),        cmocka_unit_test(the_version_is_the_header_s),
+        cmocka_unit_test(options_are_set_by_their_flags_names),
+        cmocka_unit_test(options_of_another_header_are_read_by_their_size),
+        cmocka_unit_test(options_without_a_size_are_refused),
+        cmocka_unit_test(the_version_is_the_header_s),
         cmocka_unit_test(extreme_options_that_are_allowed_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* Bodies read on a text thread: PARSED brings the request or the error, and nothing stays of what is not wanted any more. */
+/* Bodies read on a text thread: PARSED brings the request or the error, and nothing stays
+ * of what is not wanted any more. */
 #include "api_world.h"
 #include "base/mem.h"
 
@@ -129,19 +130,30 @@ static void expect_report(quire_queue *q, const char *body, const char *part) {
 
 TEST(a_check_says_of_every_keyword_what_becomes_of_it) {
     quire_queue *q = queue_new(shared);
-    static const char schema[] = "{\"schema\": {\"type\": \"object\", \"title\": \"t\", \"properties\": {\"a\": {\"maxLength\": 3}, \"b\": "
+    static const char schema[] = "{\"schema\": {\"type\": \"object\", \"title\": \"t\", \"properties\": "
+                                 "{\"a\": {\"maxLength\": 3}, \"b\": "
                                  "{\"pattern\": \"(?=x)\"}, \"c\": {\"format\": \"regex\"}}}}";
-    expect_report(q, schema, "{\"path\":\"/properties/a\",\"keyword\":\"maxLength\",\"status\":\"enforced\",\"how\":");
+    expect_report(q, schema,
+                  "{\"path\":\"/properties/a\",\"keyword\":\"maxLength\",\"status\":\"enforced\",\"how\":");
     expect_report(q, schema, "\"keyword\":\"title\",\"status\":\"annotation\"");
-    expect_report(q, schema, "{\"path\":\"/properties/b\",\"keyword\":\"pattern\",\"status\":\"refused\",\"how\":");
-    expect_report(q, schema, "{\"path\":\"/properties/c\",\"keyword\":\"format\",\"status\":\"refused\",\"how\":");
-    expect_report(q, schema, "\"accepted\":false,\"reason\":\"format at \\\"/properties/c\\\" cannot be enforced: this format");
+    expect_report(q, schema,
+                  "{\"path\":\"/properties/b\",\"keyword\":\"pattern\",\"status\":\"refused\",\"how\":");
+    expect_report(q, schema,
+                  "{\"path\":\"/properties/c\",\"keyword\":\"format\",\"status\":\"refused\",\"how\":");
+    expect_report(
+        q, schema,
+        "\"accepted\":false,\"reason\":\"format at \\\"/properties/c\\\" cannot be enforced: this format");
     expect_report(q, schema, "\"enforced\":3,\"annotation\":1,\"refused\":2");
-    expect_report(q, "{\"schema\": \"{\\\"type\\\": \\\"null\\\"}\", \"model\": \"m\"}", "\"accepted\":true,\"reason\":null");
-    expect_report(q, "{\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"schema\": {\"const\": 1}}}}",
-                  "\"kind\":\"json_schema\",\"accepted\":true,\"reason\":null,\"additional_properties\":\"closed\",\"keywords\":[{\"path\":"
-                  "\"\",\"keyword\":\"const\"");
-    expect_report(q, "{\"structured_outputs\": {\"regex\": \"a(b\"}}", "\"keywords\":[],\"keywords_cut\":false,\"enforced\":0");
+    expect_report(q, "{\"schema\": \"{\\\"type\\\": \\\"null\\\"}\", \"model\": \"m\"}",
+                  "\"accepted\":true,\"reason\":null");
+    expect_report(
+        q,
+        "{\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"schema\": {\"const\": 1}}}}",
+        "\"kind\":\"json_schema\",\"accepted\":true,\"reason\":null,\"additional_properties\":\"closed\","
+        "\"keywords\":[{\"path\":"
+        "\"\",\"keyword\":\"const\"");
+    expect_report(q, "{\"structured_outputs\": {\"regex\": \"a(b\"}}",
+                  "\"keywords\":[],\"keywords_cut\":false,\"enforced\":0");
     quire_queue_close(q);
 }
 

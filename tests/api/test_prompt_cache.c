@@ -9,8 +9,9 @@
 #include "test.h"
 #include "text/tokenizer.h"
 
-/* Added tokens of every kind that can move a border: one the beginning of another, white space taken on either side, whole words only,
- * found in the normalized text. Merges reach over their first byte. Spaces become marks, and the first one is prepended. */
+/* Added tokens of every kind that can move a border: one the beginning of another, white
+ * space taken on either side, whole words only, found in the normalized text. Merges
+ * reach over their first byte. Spaces become marks, and the first one is prepended. */
 static const char tokenizer_json[] =
     "{\"added_tokens\":["
     "{\"id\":20,\"content\":\"<x>\",\"special\":true,\"normalized\":false},"
@@ -23,11 +24,14 @@ static const char tokenizer_json[] =
     "{\"id\":27,\"content\":\"<x>abc<x>\",\"special\":true,\"normalized\":false}],"
     "\"normalizer\":null,"
     "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\\u2581\",\"prepend_scheme\":\"first\"},"
-    "\"model\":{\"type\":\"BPE\",\"unk_token\":null,\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4,\"bc\":5,\"\\u2581\":6,\"n\":7,"
-    "\"\\u2581a\":8,\"<\":9,\">\":10,\"x\":11,\"l\":12,\"r\":13,\"w\":14,\"s\":15,\"\\n\":16,\"b<\":17,\"><\":18,\"\\n<\":19},"
+    "\"model\":{\"type\":\"BPE\",\"unk_token\":null,\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4,"
+    "\"bc\":5,\"\\u2581\":6,\"n\":7,"
+    "\"\\u2581a\":8,\"<\":9,\">\":10,\"x\":11,\"l\":12,\"r\":13,\"w\":14,\"s\":15,\"\\n\":16,\"b<\":17,\"><"
+    "\":18,\"\\n<\":19},"
     "\"merges\":[\"b c\",\"a b\",\"a bc\",\"\\u2581 a\",\"b <\",\"> <\",\"\\n <\"]}}";
-static const char *const words[] = {"a",   "b",   "c",   "ab",   "abc",       "nn", "n", " ", "  ",   "\n",   "<x>",  "<x>ab",
-                                    "<l>", "<r>", "<w>", " <s>", "<x>abc<x>", "<x", "<", ">", "a<w>", "<w>b", " <l>", "<r> "};
+static const char *const words[] = {"a",         "b",  "c",   "ab",    "abc",  "nn",   "n",    " ",
+                                    "  ",        "\n", "<x>", "<x>ab", "<l>",  "<r>",  "<w>",  " <s>",
+                                    "<x>abc<x>", "<x", "<",   ">",     "a<w>", "<w>b", " <l>", "<r> "};
 
 static size_t below(uint64_t *r, size_t n) {
     return (size_t)(rng_next(r) % n);
@@ -36,7 +40,9 @@ static size_t below(uint64_t *r, size_t n) {
 static tokenizer *open_tokenizer(void) {
     tokenizer *t = NULL;
     quire_error err = {0};
-    vocab v = {.source = VOCAB_TOKENIZER_JSON, .tokenizer_json = str_of(tokenizer_json), .tokenizer_config_json = str_of("{}")};
+    vocab v = {.source = VOCAB_TOKENIZER_JSON,
+               .tokenizer_json = str_of(tokenizer_json),
+               .tokenizer_config_json = str_of("{}")};
     if (tokenizer_open(&v, &t, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
@@ -66,18 +72,25 @@ static void encode_into(const tokenizer *t, str text, encode_options o, token_li
     }
 }
 
-/* Encodes with the cache, and compares with the encoding of the whole. Returns how many bytes were not encoded again. */
-static size_t encode_both(const tokenizer *t, prompt_cache *c, uint64_t tenant, str text, const text_marks *marks) {
+/* Encodes with the cache, and compares with the encoding of the whole. Returns how many
+ * bytes were not encoded again. */
+static size_t encode_both(const tokenizer *t, prompt_cache *c, uint64_t tenant, str text,
+                          const text_marks *marks) {
     token_list whole = {0}, ids = {0};
     prompt_start start = {0};
     encode_into(t, text, (encode_options){.marks = marks}, &whole);
     assert_int_equal(prompt_cache_find(c, tenant, text, marks, &start), QUIRE_OK);
     encode_into(t, text,
-                (encode_options){.marks = marks, .seams = &start.seams, .known = start.at > 0 ? &start.ids : NULL, .from = start.at}, &ids);
+                (encode_options){.marks = marks,
+                                 .seams = &start.seams,
+                                 .known = start.at > 0 ? &start.ids : NULL,
+                                 .from = start.at},
+                &ids);
     if (ids.n != whole.n || (ids.n > 0 && memcmp(ids.ids, whole.ids, ids.n * sizeof *ids.ids) != 0)) {
         fail_msg("encoded from byte %zu of %zu, the ids are others", start.at, text.n);
     }
-    prompt_cache_keep(c, tenant, text, marks, ids.ids + start.seams.first, ids.n - start.seams.first, &start.seams);
+    prompt_cache_keep(c, tenant, text, marks, ids.ids + start.seams.first, ids.n - start.seams.first,
+                      &start.seams);
     size_t at = start.at;
     prompt_start_deinit(&start);
     token_list_deinit(&whole);
@@ -85,7 +98,8 @@ static size_t encode_both(const tokenizer *t, prompt_cache *c, uint64_t tenant, 
     return at;
 }
 
-/* A text that is cut anywhere and goes on in another way has the ids of the whole text. */
+/* A text that is cut anywhere and goes on in another way has the ids of the whole
+ * text. */
 TEST(ids_are_those_of_the_whole_text_wherever_a_text_changes) {
     const char *given = getenv("QUIRE_TEST_SEED");
     uint64_t seed = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
@@ -208,7 +222,8 @@ static void keep_bytes(prompt_cache *c, uint64_t tenant, const strbuf *text) {
     for (size_t i = 0; i < text->n; i++) {
         ids[i] = text->p[i];
         if (i % SEAM == 0 && i > 0) {
-            assert_int_equal(encode_seams_add(&seams, (encode_seam){.at = i, .needs = i + 1, .n_ids = i}), QUIRE_OK);
+            assert_int_equal(encode_seams_add(&seams, (encode_seam){.at = i, .needs = i + 1, .n_ids = i}),
+                             QUIRE_OK);
         }
     }
     prompt_cache_keep(c, tenant, (str){text->p, text->n}, &none, ids, text->n, &seams);
@@ -216,7 +231,8 @@ static void keep_bytes(prompt_cache *c, uint64_t tenant, const strbuf *text) {
     free(ids);
 }
 
-/* Finds and keeps the turns of conversations that all threads have, of two tenants, in a cache that holds few of them. */
+/* Finds and keeps the turns of conversations that all threads have, of two tenants, in a
+ * cache that holds few of them. */
 static void *talk(void *arg) {
     talker *k = arg;
     uint64_t r = k->seed;

@@ -1,5 +1,5 @@
-/* Queues and streams through quire.h: what arrives, in which order, and what is left when streams are cancelled, released or closed at any
- * moment. */
+/* Queues and streams through quire.h: what arrives, in which order, and what is left when
+ * streams are cancelled, released or closed at any moment. */
 #include <pthread.h>
 
 #include "api_world.h"
@@ -19,7 +19,8 @@ TEST(deltas_make_up_the_text_of_the_tokens) {
         size_t n_before, n_after;
         response a;
         snprintf(body, sizeof body,
-                 "{\"prompt\": \"The prince went\", \"max_tokens\": 48, \"ignore_eos\": true, \"temperature\": %s, \"seed\": %d}",
+                 "{\"prompt\": \"The prince went\", \"max_tokens\": 48, \"ignore_eos\": true, "
+                 "\"temperature\": %s, \"seed\": %d}",
                  i == 0 ? "0" : "1.2", i);
         complete(shared, q, &a, body);
         outcome *c = &a.choices[0];
@@ -29,12 +30,15 @@ TEST(deltas_make_up_the_text_of_the_tokens) {
         assert_int_equal(a.prompt_tokens, c->n_prompt);
         int32_t *prompt, all[128];
         size_t n_prompt;
-        assert_int_equal(quire_tokenize(shared, "The prince went", 15, true, &prompt, &n_prompt, &err), QUIRE_OK);
+        assert_int_equal(quire_tokenize(shared, "The prince went", 15, true, &prompt, &n_prompt, &err),
+                         QUIRE_OK);
         assert_int_equal(n_prompt, c->n_prompt);
         memcpy(all, prompt, n_prompt * sizeof *all);
         memcpy(all + n_prompt, c->tokens, 48 * sizeof *all);
-        assert_int_equal(quire_detokenize(shared, prompt, n_prompt, true, &before, &n_before, &err), QUIRE_OK);
-        assert_int_equal(quire_detokenize(shared, all, n_prompt + 48, true, &after, &n_after, &err), QUIRE_OK);
+        assert_int_equal(quire_detokenize(shared, prompt, n_prompt, true, &before, &n_before, &err),
+                         QUIRE_OK);
+        assert_int_equal(quire_detokenize(shared, all, n_prompt + 48, true, &after, &n_after, &err),
+                         QUIRE_OK);
         assert_true(n_before + c->text.n <= n_after); /* an unfinished character at the end is left out */
         assert_true(n_after - n_before - c->text.n < 16);
         assert_memory_equal(c->text.p, after + n_before, c->text.n);
@@ -91,7 +95,8 @@ TEST(text_held_for_a_stop_string_comes_out_at_the_end) {
     complete(shared, q, &whole, "{\"prompt\": \"The prince went\", \"max_tokens\": 20, " GREEDY "}");
     const strbuf *text = &whole.choices[0].text;
     snprintf(stop, sizeof stop, "%s##", text->p + text->n - 3);
-    snprintf(body, sizeof body, "{\"prompt\": \"The prince went\", \"max_tokens\": 20, " GREEDY ", \"stop\": \"%s\"}", stop);
+    snprintf(body, sizeof body,
+             "{\"prompt\": \"The prince went\", \"max_tokens\": 20, " GREEDY ", \"stop\": \"%s\"}", stop);
     complete(shared, q, &a, body);
     assert_int_equal(a.choices[0].finish, QUIRE_FINISH_LENGTH);
     assert_string_equal(a.choices[0].text.p, text->p);
@@ -127,7 +132,8 @@ TEST(a_stop_token_is_named_counted_and_not_shown) {
     }
     for (int include = 0; include < 2; include++) {
         snprintf(body, sizeof body,
-                 "{\"prompt\": \"The prince went\", \"max_tokens\": 30, " GREEDY ", \"stop_token_ids\": [%d], "
+                 "{\"prompt\": \"The prince went\", \"max_tokens\": 30, " GREEDY
+                 ", \"stop_token_ids\": [%d], "
                  "\"include_stop_str_in_output\": %s}",
                  (int)id, include ? "true" : "false");
         complete(shared, q, &a, body);
@@ -137,7 +143,8 @@ TEST(a_stop_token_is_named_counted_and_not_shown) {
         assert_string_equal(c->stop_string, "");
         assert_int_equal(c->n_tokens, first + 1);
         assert_memory_equal(c->tokens, tokens, (size_t)c->n_tokens * sizeof *tokens);
-        assert_int_equal(quire_detokenize(shared, tokens, (size_t)(first + include), true, &text, &n, &err), QUIRE_OK);
+        assert_int_equal(quire_detokenize(shared, tokens, (size_t)(first + include), true, &text, &n, &err),
+                         QUIRE_OK);
         assert_string_equal(c->text.p, text);
         quire_free(text);
         response_clear(&a);
@@ -154,7 +161,8 @@ TEST(the_models_own_end_stops_without_a_name) {
     for (int i = 0; i < 200 && !seen; i++) { /* high temperature finds it soon */
         char body[160];
         response a;
-        snprintf(body, sizeof body, "{\"prompt\": \"The end.\", \"max_tokens\": 200, \"temperature\": 2, \"seed\": %d}", i);
+        snprintf(body, sizeof body,
+                 "{\"prompt\": \"The end.\", \"max_tokens\": 200, \"temperature\": 2, \"seed\": %d}", i);
         complete(shared, q, &a, body);
         outcome *c = &a.choices[0];
         seen = c->finish == QUIRE_FINISH_STOP;
@@ -167,12 +175,14 @@ TEST(the_models_own_end_stops_without_a_name) {
 }
 
 TEST(prompts_of_one_request_are_answered_as_if_alone) {
-    static const char *const prompts[] = {"\"The prince went\"", "\"O Romeo\"", "\"It was late in the evening when\"", "\"a\""};
+    static const char *const prompts[] = {"\"The prince went\"", "\"O Romeo\"",
+                                          "\"It was late in the evening when\"", "\"a\""};
     quire_queue *q = queue_new(shared);
     response all;
     int32_t n_prompt = 0;
     complete(shared, q, &all,
-             "{\"prompt\": [\"The prince went\", \"O Romeo\", \"It was late in the evening when\", \"a\"], \"echo\": true, "
+             "{\"prompt\": [\"The prince went\", \"O Romeo\", \"It was late in the evening when\", \"a\"], "
+             "\"echo\": true, "
              "\"max_tokens\": 20, " GREEDY "}");
     assert_int_equal(all.n_choices, 4);
     for (int i = 0; i < 4; i++) {
@@ -280,8 +290,8 @@ TEST(a_prompt_that_is_too_long_fails_without_a_start) {
 }
 
 /* The error of a prompt of n words: at_once, when the body is read, or of its stream. */
-static quire_error refusal_of(quire_engine *e, quire_endpoint endpoint, bool at_once, const char *head, const char *word, size_t n,
-                              const char *tail) {
+static quire_error refusal_of(quire_engine *e, quire_endpoint endpoint, bool at_once, const char *head,
+                              const char *word, size_t n, const char *tail) {
     quire_queue *q = queue_new(e);
     quire_error err = {0};
     quire_request *r;
@@ -318,15 +328,16 @@ static void expect_count(quire_error err, const char *param, const char *count) 
 
 /* The model has 2,048 positions, and its longest token 13 bytes. */
 TEST(a_text_that_cannot_fit_is_refused_by_its_length) {
-    expect_count(refusal_of(shared, QUIRE_COMPLETIONS, false, "{\"prompt\":\"", "aaaaa", 10400, "\"}"), "input_tokens",
-                 "has at least 4000 tokens");
-    expect_count(refusal_of(shared, QUIRE_COMPLETIONS, true, "{\"prompt\":\"", "\\u0061", 39000, "\"}"), "input_tokens",
-                 "has at least 3000 tokens");
-    expect_count(refusal_of(shared, QUIRE_COMPLETIONS, true, "{\"prompt\":[\"a\",\"", "aaaaa", 52000, "\"]}"), "input_tokens",
-                 "has at least 3334 tokens");
-    expect_count(refusal_of(shared, QUIRE_COMPLETIONS, false, "{\"prompt\":\"", "1 a ", 5000, "\"}"), "input_tokens",
-                 "has at least 2049 tokens");
-    expect_count(refusal_of(shared, QUIRE_COMPLETIONS, false, "{\"prompt\":[", "5,", 2999, "5]}"), "input_tokens", "has 3000 tokens");
+    expect_count(refusal_of(shared, QUIRE_COMPLETIONS, false, "{\"prompt\":\"", "aaaaa", 10400, "\"}"),
+                 "input_tokens", "has at least 4000 tokens");
+    expect_count(refusal_of(shared, QUIRE_COMPLETIONS, true, "{\"prompt\":\"", "\\u0061", 39000, "\"}"),
+                 "input_tokens", "has at least 3000 tokens");
+    expect_count(refusal_of(shared, QUIRE_COMPLETIONS, true, "{\"prompt\":[\"a\",\"", "aaaaa", 52000, "\"]}"),
+                 "input_tokens", "has at least 3334 tokens");
+    expect_count(refusal_of(shared, QUIRE_COMPLETIONS, false, "{\"prompt\":\"", "1 a ", 5000, "\"}"),
+                 "input_tokens", "has at least 2049 tokens");
+    expect_count(refusal_of(shared, QUIRE_COMPLETIONS, false, "{\"prompt\":[", "5,", 2999, "5]}"),
+                 "input_tokens", "has 3000 tokens");
 }
 
 TEST(a_chat_that_cannot_fit_names_its_messages) {
@@ -340,18 +351,22 @@ TEST(a_chat_that_cannot_fit_names_its_messages) {
     o.n_threads = 1;
     assert_int_equal(quire_engine_open(&o, &e, &err), QUIRE_OK);
     const char *head = "{\"messages\":[{\"role\":\"user\",\"content\":\"", *tail = "\"}]}";
-    expect_count(refusal_of(e, QUIRE_CHAT, false, head, "aaaaa", 52000, tail), "messages", "has at least 20000 tokens");
-    expect_count(refusal_of(e, QUIRE_CHAT, false, head, "1 a ", 5000, tail), "messages", "has at least 2049 tokens");
+    expect_count(refusal_of(e, QUIRE_CHAT, false, head, "aaaaa", 52000, tail), "messages",
+                 "has at least 20000 tokens");
+    expect_count(refusal_of(e, QUIRE_CHAT, false, head, "1 a ", 5000, tail), "messages",
+                 "has at least 2049 tokens");
     quire_engine_close(e);
 }
 
-/* Nobody reads until the table of requests is full: then a request of several prompts fails, and nothing that had a place is lost. */
+/* Nobody reads until the table of requests is full: then a request of several prompts
+ * fails, and nothing that had a place is lost. */
 TEST(a_full_engine_is_busy_and_loses_nothing) {
     quire_engine *e = world_open(256, 16); /* 1,024 places */
     quire_queue *q = queue_new(e);
     strbuf body = {0};
     response first, second, third, refused;
-    assert_int_equal(strbuf_add_str(&body, "{\"max_tokens\": 1, \"ignore_eos\": true, \"prompt\": [[1]"), QUIRE_OK);
+    assert_int_equal(strbuf_add_str(&body, "{\"max_tokens\": 1, \"ignore_eos\": true, \"prompt\": [[1]"),
+                     QUIRE_OK);
     for (int i = 1; i < 1022; i++) {
         assert_int_equal(strbuf_addf(&body, ", [%d, %d]", i, i), QUIRE_OK);
     }
@@ -401,7 +416,8 @@ TEST(cancel_ends_a_stream_at_every_moment) {
     for (int deltas = -1; deltas < 4; deltas++) {
         response a[12];
         for (int i = 0; i < 12; i++) { /* 8 run at once, the others wait */
-            submit(shared, q, &a[i], "{\"prompt\": \"The prince went\", \"max_tokens\": 400, \"ignore_eos\": true}");
+            submit(shared, q, &a[i],
+                   "{\"prompt\": \"The prince went\", \"max_tokens\": 400, \"ignore_eos\": true}");
             if (deltas < 0) {
                 quire_stream_cancel(a[i].stream); /* before it is even tokenised, perhaps */
             }
@@ -447,8 +463,9 @@ TEST(a_released_stream_is_never_heard_of_again) {
         int n_left = N;
         for (int i = 0; i < N; i++) {
             submit(shared, q, &a[i],
-                   i % 3 == 0 ? "{\"prompt\": [\"The prince\", \"O Romeo\"], \"max_tokens\": 10, \"stop\": [\"e\"]}"
-                              : "{\"prompt\": \"The prince went\", \"max_tokens\": 60, \"stop\": [\"o\"]}");
+                   i % 3 == 0
+                       ? "{\"prompt\": [\"The prince\", \"O Romeo\"], \"max_tokens\": 10, \"stop\": [\"e\"]}"
+                       : "{\"prompt\": \"The prince went\", \"max_tokens\": 60, \"stop\": [\"o\"]}");
         }
         while (n_left > 0) {
             int k = (int)(rng_next(&seed) % N);
@@ -482,7 +499,8 @@ TEST(a_queue_may_close_while_its_streams_run) {
         quire_queue *q = queue_new(shared);
         response a[16];
         for (int i = 0; i < 16; i++) {
-            submit(shared, q, &a[i], "{\"prompt\": \"The prince went\", \"max_tokens\": 1000, \"ignore_eos\": true}");
+            submit(shared, q, &a[i],
+                   "{\"prompt\": \"The prince went\", \"max_tokens\": 1000, \"ignore_eos\": true}");
         }
         for (uint64_t n = rng_next(&seed) % 40; n > 0 && round % 3 > 0; n--) {
             quire_event ev;
@@ -535,8 +553,9 @@ TEST(sixty_four_at_once_are_each_as_alone) {
     char body[N][200];
     for (int i = 0; i < N; i++) {
         snprintf(body[i], sizeof body[i],
-                 "{\"prompt\": \"The %.*s prince number %d went\", \"max_tokens\": 24, \"temperature\": %s, \"seed\": %d}", 1 + i % 20,
-                 "old good grey young proud", i, i % 2 ? "0.8" : "0", i);
+                 "{\"prompt\": \"The %.*s prince number %d went\", \"max_tokens\": 24, \"temperature\": %s, "
+                 "\"seed\": %d}",
+                 1 + i % 20, "old good grey young proud", i, i % 2 ? "0.8" : "0", i);
         submit(e, q, &together[i], body[i]);
     }
     for (int i = 0; i < N; i++) {
@@ -546,7 +565,8 @@ TEST(sixty_four_at_once_are_each_as_alone) {
         response alone;
         complete(e, q, &alone, body[i]);
         assert_int_equal(together[i].choices[0].n_tokens, alone.choices[0].n_tokens);
-        assert_memory_equal(together[i].choices[0].tokens, alone.choices[0].tokens, (size_t)alone.choices[0].n_tokens * sizeof(int32_t));
+        assert_memory_equal(together[i].choices[0].tokens, alone.choices[0].tokens,
+                            (size_t)alone.choices[0].n_tokens * sizeof(int32_t));
         assert_string_equal(together[i].choices[0].text.p, alone.choices[0].text.p);
         response_clear(&alone);
         quire_stream_release(together[i].stream);
@@ -564,7 +584,8 @@ typedef struct client {
     int64_t n_choices;
 } client;
 
-/* Opens and closes queues, submits, cancels, releases, as chance has it. Assertions are the main thread's: a failure here aborts. */
+/* Opens and closes queues, submits, cancels, releases, as chance has it. Assertions are
+ * the main thread's: a failure here aborts. */
 static void *client_main(void *arg) {
     client *c = arg;
     for (int round = 0; round < 3; round++) {
@@ -572,8 +593,9 @@ static void *client_main(void *arg) {
         response a[10];
         for (int i = 0; i < 10; i++) {
             submit(c->e, q, &a[i],
-                   i % 4 == 0 ? "{\"prompt\": [\"The prince\", \"O Romeo\"], \"max_tokens\": 12, \"stop\": [\"th\"]}"
-                              : "{\"prompt\": \"It was late\", \"max_tokens\": 20}");
+                   i % 4 == 0
+                       ? "{\"prompt\": [\"The prince\", \"O Romeo\"], \"max_tokens\": 12, \"stop\": [\"th\"]}"
+                       : "{\"prompt\": \"It was late\", \"max_tokens\": 20}");
             c->n_choices += a[i].n_choices;
             if (rng_next(&c->state) % 5 == 0) {
                 quire_stream_cancel(a[i].stream);
@@ -614,7 +636,8 @@ TEST(the_engines_numbers_add_up) {
     int64_t n_prompt = 0, n_completion = 0;
     for (int i = 0; i < 5; i++) {
         response a;
-        complete(e, q, &a, "{\"prompt\": [\"The prince went\", \"O Romeo\"], \"max_tokens\": 10, " GREEDY "}");
+        complete(e, q, &a,
+                 "{\"prompt\": [\"The prince went\", \"O Romeo\"], \"max_tokens\": 10, " GREEDY "}");
         n_prompt += a.prompt_tokens;
         n_completion += a.completion_tokens;
         response_clear(&a);
@@ -638,9 +661,12 @@ TEST(the_engines_numbers_add_up) {
     assert_int_equal(h[QUIRE_HISTOGRAM_MAX_TOKENS].sum, 100);
     assert_int_equal(h[QUIRE_HISTOGRAM_LONGEST].sum, n_completion);
     assert_int_equal(h[QUIRE_HISTOGRAM_SAMPLES].sum, 10);
-    assert_int_equal(h[QUIRE_HISTOGRAM_INFERENCE].sum, h[QUIRE_HISTOGRAM_PREFILL].sum + h[QUIRE_HISTOGRAM_DECODE].sum);
-    assert_true(h[QUIRE_HISTOGRAM_E2E].sum >= h[QUIRE_HISTOGRAM_QUEUE].sum + h[QUIRE_HISTOGRAM_INFERENCE].sum);
-    assert_true(h[QUIRE_HISTOGRAM_E2E].sum >= h[QUIRE_HISTOGRAM_FIRST_TOKEN].sum && h[QUIRE_HISTOGRAM_FIRST_TOKEN].sum > 0);
+    assert_int_equal(h[QUIRE_HISTOGRAM_INFERENCE].sum,
+                     h[QUIRE_HISTOGRAM_PREFILL].sum + h[QUIRE_HISTOGRAM_DECODE].sum);
+    assert_true(h[QUIRE_HISTOGRAM_E2E].sum >=
+                h[QUIRE_HISTOGRAM_QUEUE].sum + h[QUIRE_HISTOGRAM_INFERENCE].sum);
+    assert_true(h[QUIRE_HISTOGRAM_E2E].sum >= h[QUIRE_HISTOGRAM_FIRST_TOKEN].sum &&
+                h[QUIRE_HISTOGRAM_FIRST_TOKEN].sum > 0);
     assert_true(s.prompt_tokens_cached > 0 && s.steps > 0 && s.step_rows >= n_completion && s.step_us > 0);
     assert_true(quire_engine_healthy(e));
     quire_queue_close(q);

@@ -1,4 +1,5 @@
-/* What may stand around the answer that a rule binds: for each way in which formats write reasoning, and in which an answer begins. */
+/* What may stand around the answer that a rule binds: for each way in which formats write
+ * reasoning, and in which an answer begins. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,8 @@
 
 /* The letters; marks of several formats are special tokens, written as \1 to \7 here. */
 enum { N_MARKS = 7 };
-static const char *const mark_texts[N_MARKS] = {"<think>", "</think>", "<tool_call>", "<|channel|>", "<|message|>", "<|end|>", "<|start|>"};
+static const char *const mark_texts[N_MARKS] = {"<think>",     "</think>", "<tool_call>", "<|channel|>",
+                                                "<|message|>", "<|end|>",  "<|start|>"};
 static grammar_mark list[N_MARKS];
 static grammar_marks marks = {list, N_MARKS};
 
@@ -28,7 +30,8 @@ typedef struct frame_case {
 } frame_case;
 
 static grammar *compile(const frame_case *c) {
-    const reasoning_frame frame = {reasoning_format_named(c->format), c->calls != NULL ? call_format_named(c->calls) : NULL, c->start};
+    const reasoning_frame frame = {reasoning_format_named(c->format),
+                                   c->calls != NULL ? call_format_named(c->calls) : NULL, c->start};
     const grammar_part answer = part_rule(GRAMMAR_REGEX, str_of("[0-9]+"), NULL);
     part_arena a = {0};
     quire_error err = {0};
@@ -49,17 +52,27 @@ TEST(the_rule_binds_behind_the_reasoning_of_every_form) {
          OUTPUT_START_REASONING,
          {"hm </think>\0021", "\002\n\n12"},
          {"1", "hm\002", "hm\002x", "hm\003\0021", "\002\n\n\n1", "a\001\0021"}},
-        {"qwen3", NULL, OUTPUT_START_REASONING, {"hm\003\0021"}, {"12"}}, /* no mark of calls: a token that is shown */
+        /* no mark of calls: a token that is shown */
+        {"qwen3", NULL, OUTPUT_START_REASONING, {"hm\003\0021"}, {"12"}},
         {"qwen3", NULL, OUTPUT_START_MARKED, {"12", "\001hm\n\002\n1"}, {"hm\0021", "\0011", "\0021"}},
         {"qwen3", NULL, OUTPUT_START_CONTENT, {"12"}, {"\001hm\0021", "hm\0021"}},
         {"qwen3", NULL, OUTPUT_START_UNKNOWN, {"hm\0021", "\001hm\0021"}, {"12"}},
-        {"hunyuan_a13b", NULL, OUTPUT_START_UNKNOWN, {"12", "\001hm\002<answer>1</answer>", "<answer>1"}, {"hm\0021", "<answer>"}},
+        {"hunyuan_a13b",
+         NULL,
+         OUTPUT_START_UNKNOWN,
+         {"12", "\001hm\002<answer>1</answer>", "<answer>1"},
+         {"hm\0021", "<answer>"}},
         {"apriel",
          NULL,
          OUTPUT_START_MARKED,
-         {"1[END FINAL RESPONSE]", "<thinking>x</thinking>1", "Here are my reasoning steps:[BEGIN FINAL RESPONSE]1"},
+         {"1[END FINAL RESPONSE]", "<thinking>x</thinking>1",
+          "Here are my reasoning steps:[BEGIN FINAL RESPONSE]1"},
          {"[END FINAL RESPONSE]1", "x"}},
-        {"granite", NULL, OUTPUT_START_MARKED, {"Here's my thought process: x Here is my response:1", "1"}, {"Here is my response:1"}},
+        {"granite",
+         NULL,
+         OUTPUT_START_MARKED,
+         {"Here's my thought process: x Here is my response:1", "1"},
+         {"Here is my response:1"}},
         {"openai_gptoss",
          NULL,
          OUTPUT_START_UNKNOWN,

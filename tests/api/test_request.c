@@ -33,11 +33,14 @@ TEST(a_bare_chat_has_the_defaults) {
 TEST(every_working_field_arrives) {
     quire_request *r =
         parse(QUIRE_COMPLETIONS,
-              "{\"model\":\"tiny\",\"prompt\":\"x\",\"max_tokens\":7,\"temperature\":0.5,\"top_p\":0.25,\"top_k\":3,\"min_p\":0.125,"
+              "{\"model\":\"tiny\",\"prompt\":\"x\",\"max_tokens\":7,\"temperature\":0.5,\"top_p\":0.25,"
+              "\"top_k\":3,\"min_p\":0.125,"
               "\"seed\":-5,\"stop\":[\"a\",\"b\\u0000c\"],\"stop_token_ids\":[1,2047],\"ignore_eos\":true,"
               "\"include_stop_str_in_output\":true,\"min_tokens\":2,\"stream\":true,"
-              "\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true,\"other\":1},\"echo\":true,"
-              "\"skip_special_tokens\":false,\"return_token_ids\":true,\"add_special_tokens\":false,\"user\":\"u\",\"n\":1.0}");
+              "\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true,\"other\":1},"
+              "\"echo\":true,"
+              "\"skip_special_tokens\":false,\"return_token_ids\":true,\"add_special_tokens\":false,\"user\":"
+              "\"u\",\"n\":1.0}");
     assert_string_equal(r->info.model, "tiny");
     assert_int_equal(r->sampling.max_tokens, 7);
     assert_true(r->sampling.temperature == 0.5f && r->sampling.top_p == 0.25f && r->sampling.min_p == 0.125f);
@@ -54,9 +57,9 @@ TEST(every_working_field_arrives) {
     assert_false(r->skip_special || r->add_special);
     quire_request_free(r);
 
-    r = parse(QUIRE_CHAT,
-              "{" USER ",\"max_tokens\":9,\"max_completion_tokens\":4,\"add_generation_prompt\":false,\"continue_final_message\":true,"
-              "\"chat_template_kwargs\":{\"x\":1},\"stop\":\"end\",\"metadata\":{\"a\":\"b\"}}");
+    r = parse(QUIRE_CHAT, "{" USER ",\"max_tokens\":9,\"max_completion_tokens\":4,\"add_generation_prompt\":"
+                          "false,\"continue_final_message\":true,"
+                          "\"chat_template_kwargs\":{\"x\":1},\"stop\":\"end\",\"metadata\":{\"a\":\"b\"}}");
     assert_int_equal(r->sampling.max_tokens, 4);
     assert_true(r->continue_final_message);
     assert_false(r->add_generation_prompt);
@@ -70,7 +73,8 @@ TEST(null_means_the_default) {
     int32_t n;
     const field_desc *f = request_fields(&n);
     for (int32_t i = 0; i < n; i++) {
-        bool is_apart = f[i].type == FIELD_PROMPT || f[i].type == FIELD_MESSAGES || !(f[i].flags & FIELD_BOTH);
+        bool is_apart =
+            f[i].type == FIELD_PROMPT || f[i].type == FIELD_MESSAGES || !(f[i].flags & FIELD_BOTH);
         if (is_apart || strchr(f[i].name, '.') != NULL) {
             continue;
         }
@@ -78,7 +82,8 @@ TEST(null_means_the_default) {
         bool chat = f[i].flags & FIELD_CHAT;
         snprintf(body, sizeof body, "{%s,\"%s\":null}", chat ? USER : "\"prompt\":\"x\"", f[i].name);
         quire_request *with = parse(chat ? QUIRE_CHAT : QUIRE_COMPLETIONS, body);
-        quire_request *without = parse(chat ? QUIRE_CHAT : QUIRE_COMPLETIONS, chat ? "{" USER "}" : "{\"prompt\":\"x\"}");
+        quire_request *without =
+            parse(chat ? QUIRE_CHAT : QUIRE_COMPLETIONS, chat ? "{" USER "}" : "{\"prompt\":\"x\"}");
         assert_memory_equal(&with->sampling, &without->sampling, sizeof with->sampling);
         assert_memory_equal(&with->info, &without->info, sizeof with->info);
         assert_int_equal(with->add_generation_prompt, without->add_generation_prompt);
@@ -88,7 +93,8 @@ TEST(null_means_the_default) {
     }
 }
 
-/* A field's default as JSON; null where its number lies outside its range, so that it means that there is none. */
+/* A field's default as JSON; null where its number lies outside its range, so that it
+ * means that there is none. */
 static const char *default_of(const field_desc *f, char *out, size_t n) {
     bool is_none = f->number < f->minimum || ((f->flags & FIELD_MIN_OPEN) != 0 && f->number <= f->minimum);
     if (f->fallback != NULL || (f->type != FIELD_BOOL && is_none)) {
@@ -105,26 +111,35 @@ TEST(a_field_given_its_default_is_accepted_even_when_it_is_of_a_later_issue) {
     int32_t n;
     const field_desc *f = request_fields(&n);
     for (int32_t i = 0; i < n; i++) {
-        bool is_apart = f[i].type == FIELD_PROMPT || f[i].type == FIELD_MESSAGES || !(f[i].flags & FIELD_BOTH);
+        bool is_apart =
+            f[i].type == FIELD_PROMPT || f[i].type == FIELD_MESSAGES || !(f[i].flags & FIELD_BOTH);
         if (is_apart || strchr(f[i].name, '.') != NULL) {
             continue;
         }
         char body[256], value[32];
         bool chat = f[i].flags & FIELD_CHAT;
-        snprintf(body, sizeof body, "{%s,\"%s\":%s}", chat ? USER : "\"prompt\":\"x\"", f[i].name, default_of(&f[i], value, sizeof value));
+        snprintf(body, sizeof body, "{%s,\"%s\":%s}", chat ? USER : "\"prompt\":\"x\"", f[i].name,
+                 default_of(&f[i], value, sizeof value));
         quire_request_free(parse(chat ? QUIRE_CHAT : QUIRE_COMPLETIONS, body));
     }
 }
 
 TEST(lists_of_tokens_are_checked_against_the_vocabulary) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logit_bias\":{\"x\":1}}", "logit_bias", "the key \"x\"");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logit_bias\":{\"\":1}}", "logit_bias", "must be token ids");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logit_bias\":{\"-1\":1}}", "logit_bias", "names the id -1");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logit_bias\":{\"99999999999999999999\":1}}", "logit_bias", "the vocabulary has");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"allowed_token_ids\":[]}", "allowed_token_ids", "has 0 ids");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"allowed_token_ids\":[999999]}", "allowed_token_ids", "the vocabulary has");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logit_bias\":{\"\":1}}", "logit_bias",
+           "must be token ids");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logit_bias\":{\"-1\":1}}", "logit_bias",
+           "names the id -1");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logit_bias\":{\"99999999999999999999\":1}}", "logit_bias",
+           "the vocabulary has");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"allowed_token_ids\":[]}", "allowed_token_ids",
+           "has 0 ids");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"allowed_token_ids\":[999999]}", "allowed_token_ids",
+           "the vocabulary has");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"bad_words\":[\"\"]}", "", "empty text");
-    quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logit_bias\":{\"3\":250,\"1\":-0.5},\"allowed_token_ids\":[3,1]}");
+    quire_request *r =
+        parse(QUIRE_COMPLETIONS,
+              "{\"prompt\":\"x\",\"logit_bias\":{\"3\":250,\"1\":-0.5},\"allowed_token_ids\":[3,1]}");
     const sampling_lists *l = r->sampling.lists;
     assert_int_equal(l->n_bias, 2);
     assert_true(l->bias_ids[0] == 3 && l->bias[0] == 100.0f && l->bias_ids[1] == 1 && l->bias[1] == -0.5f);
@@ -133,7 +148,8 @@ TEST(lists_of_tokens_are_checked_against_the_vocabulary) {
 }
 
 TEST(logprobs_are_a_number_in_completions_and_a_flag_in_chat) {
-    quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logprobs\":2,\"echo\":true,\"max_tokens\":0}");
+    quire_request *r =
+        parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logprobs\":2,\"echo\":true,\"max_tokens\":0}");
     assert_int_equal(r->info.logprobs, 2);
     assert_int_equal(r->info.prompt_logprobs, 2);
     quire_request_free(r);
@@ -147,7 +163,8 @@ TEST(logprobs_are_a_number_in_completions_and_a_flag_in_chat) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logprobs\":21}", "logprobs", "from 0 to 20");
     refuse(QUIRE_CHAT, "{" USER ",\"top_logprobs\":2}", "top_logprobs", "set logprobs to true");
     refuse(QUIRE_CHAT, "{" USER ",\"logprobs\":true,\"top_logprobs\":21}", "logprobs", "from 0 to 20");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"prompt_logprobs\":1,\"stream\":true}", "prompt_logprobs", "cannot be streamed");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"prompt_logprobs\":1,\"stream\":true}", "prompt_logprobs",
+           "cannot be streamed");
 }
 
 TEST(n_and_best_of_multiply_the_choices) {
@@ -158,8 +175,10 @@ TEST(n_and_best_of_multiply_the_choices) {
     assert_true(r->info.n_choices == 3 && r->info.n_samples == 3 && r->info.n_best == 3);
     quire_request_free(r);
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"n\":0}", "", "n is 0");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"n\":3,\"best_of\":2}", "best_of", "at least n, which is 3");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"best_of\":2,\"stream\":true}", "best_of", "cannot be streamed");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"n\":3,\"best_of\":2}", "best_of",
+           "at least n, which is 3");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"best_of\":2,\"stream\":true}", "best_of",
+           "cannot be streamed");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":[\"x\",\"y\"],\"n\":1000}", "n", "2000 answers in all");
 }
 
@@ -192,19 +211,23 @@ TEST(beam_search_goes_by_the_names_of_vllm_and_transformers) {
     expect_beams("\"beam_width\":4,\"num_beams\":null", 0, 1); /* the last of two names counts */
     expect_beams("\"beam_width\":4,\"temperature\":0,\"top_p\":1,\"top_k\":-1,\"min_p\":0", 4, 1);
     expect_beams("\"length_penalty\":0.5,\"early_stopping\":true,\"temperature\":0.7", 0, 1);
-    quire_request *r = parse(QUIRE_COMPLETIONS,
-                             "{\"prompt\":\"x\",\"beam_width\":6,\"num_beam_groups\":3,\"diversity_penalty\":0.5,\"length_penalty\":-1}");
-    assert_true(r->beams.n_groups == 3 && r->beams.diversity_penalty == 0.5f && r->beams.length_penalty == -1.0f);
+    quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"beam_width\":6,\"num_beam_groups\":3,"
+                                                "\"diversity_penalty\":0.5,\"length_penalty\":-1}");
+    assert_true(r->beams.n_groups == 3 && r->beams.diversity_penalty == 0.5f &&
+                r->beams.length_penalty == -1.0f);
     assert_int_equal(r->beams.stopping, BEAM_STOPPING_LIKELY);
     quire_request_free(r);
     static const struct {
         const char *value;
         beam_stopping stopping;
-    } words[] = {
-        {"true", BEAM_STOPPING_EARLY}, {"false", BEAM_STOPPING_LIKELY}, {"\"never\"", BEAM_STOPPING_NEVER}, {"null", BEAM_STOPPING_LIKELY}};
+    } words[] = {{"true", BEAM_STOPPING_EARLY},
+                 {"false", BEAM_STOPPING_LIKELY},
+                 {"\"never\"", BEAM_STOPPING_NEVER},
+                 {"null", BEAM_STOPPING_LIKELY}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         char body[128];
-        snprintf(body, sizeof body, "{\"prompt\":\"x\",\"beam_width\":2,\"early_stopping\":%s}", words[i].value);
+        snprintf(body, sizeof body, "{\"prompt\":\"x\",\"beam_width\":2,\"early_stopping\":%s}",
+                 words[i].value);
         r = parse(QUIRE_COMPLETIONS, body);
         assert_int_equal(r->beams.stopping, words[i].stopping);
         assert_true(r->beams.length_penalty == 1.0f && r->beams.n_groups == 1);
@@ -223,7 +246,8 @@ TEST(what_beam_search_excludes_is_refused_by_name) {
         {"\"use_beam_search\":true,\"best_of\":500", "best_of", "at most 128"},
         {"\"beam_width\":4,\"n\":5", "n", "n is 5; 4 beams"},
         {"\"beam_width\":4,\"best_of\":5", "best_of", "both are the number of beams"},
-        {"\"beam_width\":4,\"num_beam_groups\":3", "num_beam_groups", "must divide the number of beams, which is 4"},
+        {"\"beam_width\":4,\"num_beam_groups\":3", "num_beam_groups",
+         "must divide the number of beams, which is 4"},
         {"\"beam_width\":4,\"num_beam_groups\":0", "num_beam_groups", "from 1 to 128"},
         {"\"beam_width\":4,\"diversity_penalty\":1", "diversity_penalty", "set num_beam_groups"},
         {"\"beam_width\":4,\"diversity_penalty\":-1", "diversity_penalty", "at least 0"},
@@ -279,15 +303,16 @@ TEST(values_that_clients_always_send_and_that_mean_nothing_are_taken) {
 }
 
 TEST(unknown_members_that_would_change_what_is_generated_are_refused_by_name) {
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"guided_x\":{\"a\":1}}", "guided_x", "guided_x is not supported; leave it out");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"guided_x\":{\"a\":1}}", "guided_x",
+           "guided_x is not supported; leave it out");
     refuse(QUIRE_CHAT, "{" USER ",\"lora\":\"x\"}", "lora", "lora is not supported");
     refuse(QUIRE_CHAT, "{" USER ",\"repeat_penalty\":1.1}", "repeat_penalty", "use repetition_penalty");
 }
 
 TEST(other_unknown_members_are_named_and_mean_nothing) {
     quire_request *r =
-        parse(QUIRE_COMPLETIONS,
-              "{\"prompt\":\"x\",\"unknown_field\":[1],\"stream_options.include_usage\":5,\"a\\r\\nSet-Cookie: b\":1,\"absent\":null}");
+        parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"unknown_field\":[1],\"stream_options.include_usage\":5,"
+                                 "\"a\\r\\nSet-Cookie: b\":1,\"absent\":null}");
     assert_string_equal(r->info.ignored, "unknown_field, stream_options.include_usage, a??Set-Cookie:?b");
     quire_request_free(r);
     r = parse(QUIRE_CHAT, "{" USER ",\"prompt\":5,\"stream\":true,\"stream_options\":{\"x\":1}}");
@@ -306,45 +331,63 @@ TEST(other_unknown_members_are_named_and_mean_nothing) {
 TEST(wrong_types_name_the_field_under_body) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":\"ten\"}", "body.max_tokens",
            "max_tokens is \"ten\"; it must be an integer");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":1.5}", "body.max_tokens", "max_tokens is 1.5; it must be an integer");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":1e400}", "body.max_tokens", "max_tokens has a number beyond a double");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":1.5}", "body.max_tokens",
+           "max_tokens is 1.5; it must be an integer");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":1e400}", "body.max_tokens",
+           "max_tokens has a number beyond a double");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"seed\":9223372036854775808}", "body.seed",
            "seed has an integer beyond 64 bits: 9223372036854775808");
     quire_request_free(parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"other\":9223372036854775808}"));
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"temperature\":\"hot\"}", "body.temperature",
            "temperature is \"hot\"; it must be a number");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"temperature\":true}", "body.temperature", "it must be a number");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"seed\":-99999999999999999999999}", "body.seed", "seed has an integer beyond 64 bits");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"seed\":1.5}", "body.seed", "seed is 1.5; it must be an integer");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stream\":\"yes\"}", "body.stream", "it must be true or false");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stop\":[\"a\",5]}", "body.stop.1", "stop[1] is 5; it must be a string");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"temperature\":true}", "body.temperature",
+           "it must be a number");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"seed\":-99999999999999999999999}", "body.seed",
+           "seed has an integer beyond 64 bits");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"seed\":1.5}", "body.seed",
+           "seed is 1.5; it must be an integer");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stream\":\"yes\"}", "body.stream",
+           "it must be true or false");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stop\":[\"a\",5]}", "body.stop.1",
+           "stop[1] is 5; it must be a string");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stop\":{}}", "body.stop", "stop is an object");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stop_token_ids\":[null]}", "body.stop_token_ids.0", "stop_token_ids[0] is null");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stop_token_ids\":[null]}", "body.stop_token_ids.0",
+           "stop_token_ids[0] is null");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"user\":5}", "body.user", "user is 5; it must be a string");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stream\":true,\"stream_options\":{\"include_usage\":1}}",
            "body.stream_options.include_usage", "true or false");
     /* The list of ignored names has grown before the member that is wrong. */
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"unknown_field\":1,\"stream\":true,\"stream_options\":{\"x\":1,\"include_usage\":1}}",
+    refuse(QUIRE_COMPLETIONS,
+           "{\"prompt\":\"x\",\"unknown_field\":1,\"stream\":true,\"stream_options\":{\"x\":1,\"include_"
+           "usage\":1}}",
            "body.stream_options.include_usage", "true or false");
 }
 
 TEST(values_out_of_range_say_what_the_range_is) {
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"top_p\":1.5}", "top_p", "top_p is 1.5; it must be over 0 and at most 1");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"top_p\":0}", "top_p", "top_p is 0; it must be over 0 and at most 1");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"temperature\":-1}", "temperature", "temperature is -1; it must be from 0 to 2");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"temperature\":3}", "temperature", "temperature is 3; it must be from 0 to 2");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":0}", "max_tokens", "max_tokens is 0; it must be at least 1");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":-1}", "max_tokens", "max_tokens is -1; it must be at least 0");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"top_p\":1.5}", "top_p",
+           "top_p is 1.5; it must be over 0 and at most 1");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"top_p\":0}", "top_p",
+           "top_p is 0; it must be over 0 and at most 1");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"temperature\":-1}", "temperature",
+           "temperature is -1; it must be from 0 to 2");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"temperature\":3}", "temperature",
+           "temperature is 3; it must be from 0 to 2");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":0}", "max_tokens",
+           "max_tokens is 0; it must be at least 1");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":-1}", "max_tokens",
+           "max_tokens is -1; it must be at least 0");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"top_k\":-2}", "", "top_k is -2; it must be at least -1");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"min_p\":2}", "", "min_p is 2; it must be from 0 to 1");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stop\":[\"\"]}", "", "stop has an empty string");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stop_token_ids\":[2048]}", "stop_token_ids", "the vocabulary has 2048 ids");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stop_token_ids\":[2048]}", "stop_token_ids",
+           "the vocabulary has 2048 ids");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stop_token_ids\":[-1]}", "stop_token_ids",
            "stop_token_ids is -1; it must be at least 0");
 }
 
 TEST(a_max_tokens_over_the_context_is_cut) {
-    static const char *const given[] = {"1024", "1025", "100000", "3000000000", "18446744073709551616", "1e12", "1e300"};
+    static const char *const given[] = {"1024", "1025", "100000", "3000000000", "18446744073709551616",
+                                        "1e12", "1e300"};
     for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
         char text[128];
         snprintf(text, sizeof text, "{\"prompt\":\"x\",\"min_tokens\":1000,\"max_tokens\":%s}", given[i]);
@@ -359,11 +402,12 @@ TEST(a_max_tokens_over_the_context_is_cut) {
 }
 
 TEST(integers_of_any_size_keep_their_digits) {
-    quire_request *r =
-        parse(QUIRE_CHAT, "{" USER ",\"metadata\":{\"a\":99999999999999999999},\"chat_template_kwargs\":"
-                          "{\"x\":[18446744073709551615,-99999999999999999999]},\"tools\":[{\"type\":\"function\",\"function\":"
-                          "{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":{\"n\":{\"maximum\":"
-                          "18446744073709551615}}}}}]}");
+    quire_request *r = parse(
+        QUIRE_CHAT,
+        "{" USER ",\"metadata\":{\"a\":99999999999999999999},\"chat_template_kwargs\":"
+        "{\"x\":[18446744073709551615,-99999999999999999999]},\"tools\":[{\"type\":\"function\",\"function\":"
+        "{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":{\"n\":{\"maximum\":"
+        "18446744073709551615}}}}}]}");
     const json_value *x = json_get(r->template_kwargs, "x");
     assert_true(str_is(json_wide_str(json_at(x, 0)), "18446744073709551615"));
     assert_true(str_is(json_wide_str(json_at(x, 1)), "-99999999999999999999"));
@@ -374,17 +418,20 @@ TEST(integers_of_any_size_keep_their_digits) {
     quire_request_free(r);
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"temperature\":18446744073709551616}", "temperature",
            "temperature is 18446744073709551616; it must be from 0 to 2");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stop_token_ids\":[18446744073709551616]}", "stop_token_ids",
-           "stop_token_ids is 18446744073709551616; it must be");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stop_token_ids\":[18446744073709551616]}",
+           "stop_token_ids", "stop_token_ids is 18446744073709551616; it must be");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logit_bias\":{\"18446744073709551616\":1}}", "logit_bias",
            "the id 18446744073709551616;");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":[18446744073709551616]}", "body.prompt.0", "18446744073709551616");
 }
 
 TEST(fields_are_checked_against_each_other) {
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stream_options\":{\"include_usage\":true}}", "stream_options", "without stream");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"min_tokens\":17}", "min_tokens", "at most max_tokens, which is 16");
-    refuse(QUIRE_CHAT, "{" USER ",\"continue_final_message\":true}", "continue_final_message", "exclude each other");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stream_options\":{\"include_usage\":true}}",
+           "stream_options", "without stream");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"min_tokens\":17}", "min_tokens",
+           "at most max_tokens, which is 16");
+    refuse(QUIRE_CHAT, "{" USER ",\"continue_final_message\":true}", "continue_final_message",
+           "exclude each other");
     refuse(QUIRE_CHAT, "{" USER ",\"min_tokens\":2147483647}", "min_tokens", "a sequence has at most");
     quire_request_free(parse(QUIRE_CHAT, "{" USER ",\"min_tokens\":17}"));
 }

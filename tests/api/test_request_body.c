@@ -1,4 +1,5 @@
-/* Prompts and messages, the bodies that are refused as JSON or for their size, and fields set by name. */
+/* Prompts and messages, the bodies that are refused as JSON or for their size, and fields
+ * set by name. */
 #include "api/request_world.h"
 
 #include "base/rng.h"
@@ -27,14 +28,16 @@ TEST(malformed_prompts_are_refused) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":[]}", "prompt", "empty array");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":[[]]}", "prompt", "empty array");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":[\"a\",\"\"]}", "prompt", "prompt is empty");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":5}", "body.prompt", "prompt is 5; it must be a string or an array of token ids");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":5}", "body.prompt",
+           "prompt is 5; it must be a string or an array of token ids");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":[-1]}", "body.prompt.0", "prompt[0] is -1; it must be a token id");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":[1,1.5]}", "body.prompt.1", "prompt[1] is 1.5");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":[1,\"a\"]}", "body.prompt.1", "prompt[1] is \"a\"");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":[\"a\",1]}", "body.prompt.1", "of the same type as the first");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":[[1],\"a\"]}", "body.prompt.1", "of the same type as the first");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":[[1],[2,null]]}", "body.prompt.1", "prompt[1] is null");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":[999999]}", "", "token id 999999 is out of the vocabulary, which has 2048 ids");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":[999999]}", "",
+           "token id 999999 is out of the vocabulary, which has 2048 ids");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":[2048]}", "", "out of the vocabulary");
 }
 
@@ -43,7 +46,8 @@ TEST(a_model_without_a_vocabulary_takes_ids_only) {
     refuse_by(&ids_only, QUIRE_COMPLETIONS, "{\"prompt\":\"x\"}", "prompt", "no vocabulary");
     refuse_by(&ids_only, QUIRE_CHAT, "{" USER "}", "", "no vocabulary");
     quire_request *r;
-    assert_int_equal(request_parse(&ids_only, QUIRE_COMPLETIONS, "{\"prompt\":[99]}", 15, &r, NULL), QUIRE_OK);
+    assert_int_equal(request_parse(&ids_only, QUIRE_COMPLETIONS, "{\"prompt\":[99]}", 15, &r, NULL),
+                     QUIRE_OK);
     quire_request_free(r);
 }
 
@@ -53,13 +57,16 @@ TEST(malformed_messages_are_refused) {
     refuse(QUIRE_CHAT, "{\"messages\":[]}", "", "messages is empty");
     refuse(QUIRE_CHAT, "{\"messages\":\"Hi\"}", "body.messages", "messages is \"Hi\"");
     refuse(QUIRE_CHAT, "{\"messages\":[5]}", "body.messages.0", "messages[0] is 5; it must be an object");
-    refuse(QUIRE_CHAT, "{\"messages\":[{\"content\":\"x\"}]}", "body.messages.0.role", "messages[0].role is null");
-    refuse(QUIRE_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":5}]}", "body.messages.0.content", "messages[0].content is 5");
+    refuse(QUIRE_CHAT, "{\"messages\":[{\"content\":\"x\"}]}", "body.messages.0.role",
+           "messages[0].role is null");
+    refuse(QUIRE_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":5}]}", "body.messages.0.content",
+           "messages[0].content is 5");
     refuse(QUIRE_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}", "",
            "messages[0].content[0] is of type \"image_url\"; only text is taken");
-    refuse(QUIRE_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]}", "body.messages.0.content.0.text",
-           "it must be a string");
-    refuse(QUIRE_CHAT, "{" USER ",\"chat_template_kwargs\":{\"messages\":[]}}", "chat_template_kwargs", "may not hold messages");
+    refuse(QUIRE_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]}",
+           "body.messages.0.content.0.text", "it must be a string");
+    refuse(QUIRE_CHAT, "{" USER ",\"chat_template_kwargs\":{\"messages\":[]}}", "chat_template_kwargs",
+           "may not hold messages");
 }
 
 TEST(malformed_json_is_refused_with_its_position) {
@@ -82,18 +89,23 @@ TEST(malformed_json_is_refused_with_its_position) {
     quire_request_free(parse(QUIRE_COMPLETIONS, " \n{\"prompt\":\"x\"}\n "));
     quire_request *r;
     quire_error err;
-    assert_int_equal(request_parse(&context, QUIRE_COMPLETIONS, "{\"prompt\":\"x\"}\0{}", 17, &r, &err), QUIRE_BAD_REQUEST);
+    assert_int_equal(request_parse(&context, QUIRE_COMPLETIONS, "{\"prompt\":\"x\"}\0{}", 17, &r, &err),
+                     QUIRE_BAD_REQUEST);
 }
 
 TEST(a_name_that_occurs_twice_is_refused) {
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"top_k\":1,\"prompt\":\"y\",\"top_k\":2}", "body.37", "the name \"top_k\" a second time");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"pr\\u006fmpt\":\"y\"}", "body.14", "the name \"prompt\" a second time");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"top_k\":1,\"prompt\":\"y\",\"top_k\":2}", "body.37",
+           "the name \"top_k\" a second time");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"pr\\u006fmpt\":\"y\"}", "body.14",
+           "the name \"prompt\" a second time");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"other\":{\"a\":1,\"a\":2}}", "body.29", "a second time");
 }
 
 TEST(a_name_with_a_nul_is_refused) {
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\\u0000\":5}", "body.14", "a name with a NUL character");
-    refuse(QUIRE_CHAT, "{" USER ",\"metadata\":{\"a\\u0000b\":\"c\"}}", "body.57", "a name with a NUL character");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\\u0000\":5}", "body.14",
+           "a name with a NUL character");
+    refuse(QUIRE_CHAT, "{" USER ",\"metadata\":{\"a\\u0000b\":\"c\"}}", "body.57",
+           "a name with a NUL character");
 }
 
 TEST(too_many_values_are_refused_before_any_is_built) {
@@ -123,7 +135,8 @@ TEST(nesting_and_size_are_bounded) {
     free(deep);
     char *large = malloc(REQUEST_MAX_BYTES + 1);
     memset(large, ' ', REQUEST_MAX_BYTES + 1);
-    assert_int_equal(request_parse(&context, QUIRE_COMPLETIONS, large, REQUEST_MAX_BYTES + 1, &r, &err), QUIRE_TOO_LARGE);
+    assert_int_equal(request_parse(&context, QUIRE_COMPLETIONS, large, REQUEST_MAX_BYTES + 1, &r, &err),
+                     QUIRE_TOO_LARGE);
     free(large);
 }
 
@@ -154,23 +167,29 @@ TEST(a_request_of_ids_is_set_by_name) {
 }
 
 TEST(a_failed_set_leaves_the_request_as_it_was) {
-    quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"keep\",\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
+    quire_request *r =
+        parse(QUIRE_COMPLETIONS,
+              "{\"prompt\":\"keep\",\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
     assert_int_equal(quire_request_set(r, "prompt", "[\"a\",5]", NULL), QUIRE_BAD_REQUEST);
-    assert_int_equal(quire_request_set(r, "stream_options", "{\"include_usage\":false,\"continuous_usage_stats\":7}", NULL),
+    assert_int_equal(quire_request_set(r, "stream_options",
+                                       "{\"include_usage\":false,\"continuous_usage_stats\":7}", NULL),
                      QUIRE_BAD_REQUEST);
     assert_true(str_is(r->prompts[0].text, "keep"));
     assert_true(r->info.include_usage);
     assert_true(r->has_stream_options);
-    assert_int_equal(quire_request_set(r, "stream_options", "{\"x\":1,\"continuous_usage_stats\":7}", NULL), QUIRE_BAD_REQUEST);
+    assert_int_equal(quire_request_set(r, "stream_options", "{\"x\":1,\"continuous_usage_stats\":7}", NULL),
+                     QUIRE_BAD_REQUEST);
     assert_null(r->info.ignored);
     quire_request_free(r);
 }
 
 TEST(truncated_and_mutated_bodies_never_crash) {
     const char body[] =
-        "{\"model\":\"t\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"caf\xc3\xa9 \\u00e9\"}]}],"
+        "{\"model\":\"t\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":"
+        "\"caf\xc3\xa9 \\u00e9\"}]}],"
         "\"stop\":[\"a\",\"b\"],\"stop_token_ids\":[1,2],\"temperature\":0.5e0,\"seed\":12,\"stream\":true,"
-        "\"stream_options\":{\"include_usage\":true},\"chat_template_kwargs\":{\"a\":{\"b\":[1,2,3]}},\"prompt\":[[1,2],[3]]}";
+        "\"stream_options\":{\"include_usage\":true},\"chat_template_kwargs\":{\"a\":{\"b\":[1,2,3]}},"
+        "\"prompt\":[[1,2],[3]]}";
     quire_request *r;
     size_t n = sizeof body - 1;
     for (size_t i = 0; i < n; i++) {

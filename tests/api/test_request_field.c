@@ -1,4 +1,5 @@
-/* The table of fields: its order, its rows, and that a new request has the default of each. */
+/* The table of fields: its order, its rows, and that a new request has the default of
+ * each. */
 #include <string.h>
 
 #include "api/request_read.h"
@@ -49,9 +50,11 @@ TEST(every_field_has_a_meaning_and_bounds_in_order) {
     int32_t n;
     const field_desc *f = request_fields(&n);
     for (int32_t i = 0; i < n; i++) {
-        const bool is_stored = (f[i].flags & (FIELD_LATER | FIELD_IGNORED)) == 0, by_place = is_stored && f[i].read == NULL;
+        const bool is_stored = (f[i].flags & (FIELD_LATER | FIELD_IGNORED)) == 0,
+                   by_place = is_stored && f[i].read == NULL;
         assert_true(strlen(f[i].meaning) > 0 && (f[i].fallback == NULL) == by_place);
-        assert_true(!by_place || (f[i].place > 0 && (f[i].type == FIELD_BOOL || f[i].type == FIELD_INT || f[i].type == FIELD_NUMBER)));
+        assert_true(!by_place || (f[i].place > 0 && (f[i].type == FIELD_BOOL || f[i].type == FIELD_INT ||
+                                                     f[i].type == FIELD_NUMBER)));
         assert_true(is_stored || f[i].read == NULL);
         assert_true(f[i].minimum <= f[i].maximum);
         assert_false((f[i].flags & FIELD_LATER) && (f[i].flags & FIELD_IGNORED));
@@ -61,19 +64,23 @@ TEST(every_field_has_a_meaning_and_bounds_in_order) {
 TEST(values_of_which_something_is_compiled_have_a_bound_of_bytes) {
     static const char *const bounded[] = {"guided_json",     "json_schema",        "regex", "grammar",
                                           "response_format", "structured_outputs", "tools"};
-    static const char *const unbounded[] = {"messages", "temperature", "top_k", "stop_token_ids", "chat_template_kwargs", "metadata"};
+    static const char *const unbounded[] = {"messages",       "temperature",          "top_k",
+                                            "stop_token_ids", "chat_template_kwargs", "metadata"};
     for (size_t i = 0; i < sizeof bounded / sizeof *bounded; i++) {
         assert_true(request_field_max_bytes(request_field(bounded[i], FIELD_CHAT)) >= PARAMS_MAX_RULE_BYTES);
     }
     for (size_t i = 0; i < sizeof unbounded / sizeof *unbounded; i++) {
         assert_int_equal(request_field_max_bytes(request_field(unbounded[i], FIELD_CHAT)), 0);
     }
-    assert_int_equal(request_field_max_bytes(request_field("regex", FIELD_COMPLETIONS)), PARAMS_MAX_RULE_BYTES);
+    assert_int_equal(request_field_max_bytes(request_field("regex", FIELD_COMPLETIONS)),
+                     PARAMS_MAX_RULE_BYTES);
 }
 
-/* Setting every field to null changes nothing in a new request: what readers make of it is what the request has. */
+/* Setting every field to null changes nothing in a new request: what readers make of it
+ * is what the request has. */
 TEST(a_new_request_has_every_default) {
-    static const request_context context = {.n_vocab = 8, .max_model_len = 8, .has_vocabulary = true, .json_space = GRAMMAR_SPACE_LINES};
+    static const request_context context = {
+        .n_vocab = 8, .max_model_len = 8, .has_vocabulary = true, .json_space = GRAMMAR_SPACE_LINES};
     for (int endpoint = QUIRE_COMPLETIONS; endpoint <= QUIRE_EMBEDDINGS; endpoint++) {
         quire_request *r, before;
         int32_t n;
@@ -81,7 +88,8 @@ TEST(a_new_request_has_every_default) {
         assert_int_equal(request_new(&context, (quire_endpoint)endpoint, &r, NULL), QUIRE_OK);
         memcpy(&before, r, sizeof before);
         for (int32_t i = 0; i < n; i++) {
-            if ((f[i].flags & request_endpoint_flag(r)) != 0 && f[i].type != FIELD_PROMPT && f[i].type != FIELD_MESSAGES) {
+            if ((f[i].flags & request_endpoint_flag(r)) != 0 && f[i].type != FIELD_PROMPT &&
+                f[i].type != FIELD_MESSAGES) {
                 assert_int_equal(request_set_field(r, &f[i], NULL, NULL), QUIRE_OK);
                 if (memcmp(r, &before, sizeof before) != 0) {
                     fail_msg("endpoint %d: null for %s changes a new request", endpoint, f[i].name);
@@ -92,7 +100,8 @@ TEST(a_new_request_has_every_default) {
     }
 }
 
-/* The rows and sampling_params_init say the same of sampling, but for the 16 tokens of a completion. */
+/* The rows and sampling_params_init say the same of sampling, but for the 16 tokens of a
+ * completion. */
 TEST(a_new_request_samples_as_the_engine_does_by_default) {
     static const request_context context = {.n_vocab = 8, .max_model_len = 8, .has_vocabulary = true};
     for (int endpoint = QUIRE_COMPLETIONS; endpoint <= QUIRE_CHAT; endpoint++) {

@@ -1,7 +1,7 @@
 /* Which members that are no fields would change what is generated. */
 
-#include "api/request_foreign.h"
 #include "api/request_field.h"
+#include "api/request_foreign.h"
 #include "test.h"
 
 TEST(other_servers_features_are_known_in_every_spelling) {
@@ -71,8 +71,9 @@ TEST(another_spelling_of_a_field_names_the_field) {
 }
 
 TEST(what_changes_nothing_is_left_alone) {
-    static const char *const names[] = {"",     "_",   "id_slot",         "cache_prompt", "timings_per_token", "metadata",
-                                        "user", "rid", "return_progress", "dryness",      "regexp_notes",      "messages_"};
+    static const char *const names[] = {
+        "",     "_",   "id_slot",         "cache_prompt", "timings_per_token", "metadata",
+        "user", "rid", "return_progress", "dryness",      "regexp_notes",      "messages_"};
     const char *instead;
     for (size_t i = 0; i + 1 < sizeof names / sizeof *names; i++) {
         if (foreign_changes_generation(str_of(names[i]), FIELD_COMPLETIONS, &instead)) {
@@ -82,7 +83,8 @@ TEST(what_changes_nothing_is_left_alone) {
     char longest[200];
     memset(longest, 'a', sizeof longest);
     assert_false(foreign_changes_generation((str){longest, sizeof longest}, FIELD_CHAT, &instead));
-    assert_true(foreign_changes_generation(str_of("messages_"), FIELD_CHAT, &instead)); /* another spelling of a chat's field */
+    /* another spelling of a chat's field */
+    assert_true(foreign_changes_generation(str_of("messages_"), FIELD_CHAT, &instead));
 }
 
 int main(void) {

@@ -1,4 +1,5 @@
-/* bad_words and dry_sequence_breakers as tokens: how many there may be, and that making them can be stopped. */
+/* bad_words and dry_sequence_breakers as tokens: how many there may be, and that making
+ * them can be stopped. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,12 +14,18 @@ static int open_letters(void **state) {
     (void)state;
     strbuf b = {0};
     quire_error err = {0};
-    strbuf_add_str(&b, "{\"model\":{\"type\":\"BPE\",\"vocab\":{\" \":0,\"ab\":1,\":\":2,\"a:\":3,\"\\n\":4,\" c\":5");
+    strbuf_add_str(
+        &b, "{\"model\":{\"type\":\"BPE\",\"vocab\":{\" \":0,\"ab\":1,\":\":2,\"a:\":3,\"\\n\":4,\" c\":5");
     for (int i = 0; i < 26; i++) {
         strbuf_addf(&b, ",\"%c\":%d", 'a' + i, 10 + i);
     }
     strbuf_add_str(&b, "},\"merges\":[\"a b\",\"a :\",[\" \",\"c\"]]}}");
-    vocab v = {.source = VOCAB_TOKENIZER_JSON, .tokenizer_json = {b.p, b.n}, .bos = -1, .eos = -1, .unk = -1, .pad = -1};
+    vocab v = {.source = VOCAB_TOKENIZER_JSON,
+               .tokenizer_json = {b.p, b.n},
+               .bos = -1,
+               .eos = -1,
+               .unk = -1,
+               .pad = -1};
     bool opened = tokenizer_open(&v, &letters, &err) == QUIRE_OK;
     if (!opened) {
         print_message("%s\n", err.message);
@@ -33,11 +40,15 @@ static int close_letters(void **state) {
     return 0;
 }
 
-/* A request with n texts of n_letters each in a field; its error where it is refused when it is read. */
-static quire_err parse_texts(const char *field, size_t n, size_t n_letters, quire_request **r, quire_error *err) {
+/* A request with n texts of n_letters each in a field; its error where it is refused when
+ * it is read. */
+static quire_err parse_texts(const char *field, size_t n, size_t n_letters, quire_request **r,
+                             quire_error *err) {
     static const request_context context = {.n_vocab = 64, .max_model_len = 1024, .has_vocabulary = true};
     strbuf body = {0};
-    assert_int_equal(strbuf_addf(&body, "{\"prompt\":\"x\",\"dry_multiplier\":%d,\"%s\":[", field[0] == 'd', field), QUIRE_OK);
+    assert_int_equal(
+        strbuf_addf(&body, "{\"prompt\":\"x\",\"dry_multiplier\":%d,\"%s\":[", field[0] == 'd', field),
+        QUIRE_OK);
     for (size_t i = 0; i < n; i++) {
         assert_int_equal(strbuf_add_str(&body, i > 0 ? ",\"" : "\""), QUIRE_OK);
         for (size_t k = 0; k < n_letters; k++) {
@@ -60,7 +71,8 @@ TEST(bad_words_have_a_bound_in_bytes_and_in_tokens) {
         assert_string_equal(err.param, fields[i]);
         assert_non_null(strstr(err.message, "300000 bytes"));
     }
-    assert_int_equal(parse_texts("bad_words", 15, 1024, &r, &err), QUIRE_OK); /* the first begins with c, so it counts twice */
+    /* the first begins with c, so it counts twice */
+    assert_int_equal(parse_texts("bad_words", 15, 1024, &r, &err), QUIRE_OK);
     assert_int_equal(request_tokenize_lists(r, letters, NULL, &err), QUIRE_OK);
     assert_int_equal(r->sampling.lists->bad_words.n, 16);
     assert_int_equal(r->sampling.lists->bad_words.starts[16], 16384);
@@ -71,7 +83,8 @@ TEST(bad_words_have_a_bound_in_bytes_and_in_tokens) {
         assert_int_equal(request_tokenize_lists(r, letters, NULL, &err), QUIRE_BAD_REQUEST);
         assert_string_equal(err.param, "bad_words");
         assert_non_null(strstr(err.message, "more than 16384 tokens"));
-        assert_true(r->sampling.lists->bad_words.n == 0 || r->sampling.lists->bad_words.starts[r->sampling.lists->bad_words.n] <= 16384);
+        assert_true(r->sampling.lists->bad_words.n == 0 ||
+                    r->sampling.lists->bad_words.starts[r->sampling.lists->bad_words.n] <= 16384);
         quire_request_free(r);
     }
 }
@@ -92,7 +105,8 @@ TEST(a_cancelled_request_stops_between_two_texts) {
 
 static bool has(const token_seqs *s, const int32_t *tokens, int32_t n) {
     for (int32_t i = 0; i < s->n; i++) {
-        if (s->starts[i + 1] - s->starts[i] == n && memcmp(s->tokens + s->starts[i], tokens, (size_t)n * sizeof *tokens) == 0) {
+        if (s->starts[i + 1] - s->starts[i] == n &&
+            memcmp(s->tokens + s->starts[i], tokens, (size_t)n * sizeof *tokens) == 0) {
             return true;
         }
     }
@@ -101,7 +115,8 @@ static bool has(const token_seqs *s, const int32_t *tokens, int32_t n) {
 
 TEST(a_breaker_is_every_token_that_holds_it_once_and_what_spells_it) {
     static const request_context context = {.n_vocab = 64, .max_model_len = 1024, .has_vocabulary = true};
-    const char *body = "{\"prompt\":\"x\",\"dry_multiplier\":1,\"dry_sequence_breakers\":[\":\",\"a\",\"xy\"]}";
+    const char *body =
+        "{\"prompt\":\"x\",\"dry_multiplier\":1,\"dry_sequence_breakers\":[\":\",\"a\",\"xy\"]}";
     quire_request *r;
     quire_error err = {0};
     assert_int_equal(request_parse(&context, QUIRE_COMPLETIONS, body, strlen(body), &r, &err), QUIRE_OK);
@@ -116,11 +131,14 @@ TEST(a_breaker_is_every_token_that_holds_it_once_and_what_spells_it) {
     quire_request_free(r);
 }
 
-/* A tokenizer may know more tokens than its model has rows of logits for: such tokens are never sampled, and no list has them. */
+/* A tokenizer may know more tokens than its model has rows of logits for: such tokens are
+ * never sampled, and no list has them. */
 TEST(ids_that_the_model_lacks_are_left_out) {
-    static const request_context context = {.n_vocab = 30, .max_model_len = 1024, .has_vocabulary = true}; /* up to t */
-    const char *body = "{\"prompt\":\"x\",\"dry_multiplier\":1,\"dry_sequence_breakers\":[\"xy\",\"d\",\"z\",\"de\"],"
-                       "\"bad_words\":[\"d\",\"dx\",\"z\"]}";
+    /* up to t */
+    static const request_context context = {.n_vocab = 30, .max_model_len = 1024, .has_vocabulary = true};
+    const char *body =
+        "{\"prompt\":\"x\",\"dry_multiplier\":1,\"dry_sequence_breakers\":[\"xy\",\"d\",\"z\",\"de\"],"
+        "\"bad_words\":[\"d\",\"dx\",\"z\"]}";
     quire_request *r;
     quire_error err = {0};
     assert_int_equal(request_parse(&context, QUIRE_COMPLETIONS, body, strlen(body), &r, &err), QUIRE_OK);

@@ -1,4 +1,5 @@
-/* Values that are too large for their field are refused before anything is built of them, however long the body is. */
+/* Values that are too large for their field are refused before anything is built of them,
+ * however long the body is. */
 #include "api/request.h"
 
 #include <stdio.h>
@@ -6,8 +7,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "json/json.h"
 #include "test.h"
+#include "json/json.h"
 
 static const request_context context = {.n_vocab = 2048, .max_model_len = 1024, .has_vocabulary = true};
 
@@ -65,7 +66,8 @@ TEST(a_value_with_a_byte_over_its_fields_bound_is_refused_by_name) {
             add(&b, "\"");
             repeat(&b, "a", most + over);
             add(&b, "\"}");
-            const quire_error err = error_of(&b, f[i].flags & FIELD_COMPLETIONS ? QUIRE_COMPLETIONS : QUIRE_CHAT);
+            const quire_error err =
+                error_of(&b, f[i].flags & FIELD_COMPLETIONS ? QUIRE_COMPLETIONS : QUIRE_CHAT);
             if (is_of_size(&err) != (over > 0)) {
                 fail_msg("%s, %zu over: %s", f[i].name, over, err.message);
             }
@@ -81,7 +83,9 @@ TEST(white_space_and_escapes_do_not_count) {
     strbuf b = begin("json_schema");
     add(&b, "{\"enum\":[");
     for (int i = 0; i < 40000; i++) {
-        assert_int_equal(strbuf_addf(&b, "\n                                                    \"\\u0041\\u0042%d\",", i), QUIRE_OK);
+        assert_int_equal(
+            strbuf_addf(&b, "\n                                                    \"\\u0041\\u0042%d\",", i),
+            QUIRE_OK);
     }
     add(&b, "1]}}");
     assert_true(b.n > 2 * PARAMS_MAX_RULE_BYTES);
@@ -104,7 +108,8 @@ TEST(tools_and_single_fields_set_by_name_have_the_same_bounds) {
     quire_request *r;
     quire_error err = {0};
     strbuf b = {0};
-    assert_int_equal(request_parse(&context, QUIRE_CHAT, "{" USER "}", strlen("{" USER "}"), &r, &err), QUIRE_OK);
+    assert_int_equal(request_parse(&context, QUIRE_CHAT, "{" USER "}", strlen("{" USER "}"), &r, &err),
+                     QUIRE_OK);
     add(&b, "[\"");
     repeat(&b, "a", PARAMS_MAX_TOOLS_BYTES);
     add(&b, "\"]");
@@ -116,12 +121,16 @@ TEST(tools_and_single_fields_set_by_name_have_the_same_bounds) {
     strbuf_deinit(&b);
 }
 
-/* {"type": "object", "properties": {"p": {..}, ..}} of over 10 MB; quote: how it writes quotes. */
+/* {"type": "object", "properties": {"p": {..}, ..}} of over 10 MB; quote: how it writes
+ * quotes. */
 static void add_large_schema(strbuf *b, const char *quote) {
-    assert_int_equal(strbuf_addf(b, "{%stype%s:%sobject%s,%sproperties%s:{", quote, quote, quote, quote, quote, quote), QUIRE_OK);
+    assert_int_equal(
+        strbuf_addf(b, "{%stype%s:%sobject%s,%sproperties%s:{", quote, quote, quote, quote, quote, quote),
+        QUIRE_OK);
     for (int i = 0; i < 40000; i++) {
-        assert_int_equal(strbuf_addf(b, "%s%sp%d%s: {%stype%s: %sstring%s, %spattern%s: %s^a%0200d[0-9]+$%s}", i > 0 ? "," : "", quote, i,
-                                     quote, quote, quote, quote, quote, quote, quote, quote, i, quote),
+        assert_int_equal(strbuf_addf(b, "%s%sp%d%s: {%stype%s: %sstring%s, %spattern%s: %s^a%0200d[0-9]+$%s}",
+                                     i > 0 ? "," : "", quote, i, quote, quote, quote, quote, quote, quote,
+                                     quote, quote, i, quote),
                          QUIRE_OK);
     }
     add(b, "}}");
@@ -137,7 +146,8 @@ static int64_t us_of_reading(str text) {
     return us;
 }
 
-/* Less than what a read of the body as a document takes, before a schema is built of it. */
+/* Less than what a read of the body as a document takes, before a schema is built of
+ * it. */
 TEST(a_schema_of_10_mb_is_refused_before_its_document_is_built) {
     static const struct {
         const char *field, *before, *behind, *quote;
@@ -147,7 +157,8 @@ TEST(a_schema_of_10_mb_is_refused_before_its_document_is_built) {
         {"json_schema", "", "", "\""},
         {"structured_outputs", "{\"json\":", "}", "\""},
         {"structured_outputs", "{\"json\":\"", "\"}", "\\\""},
-        {"response_format", "{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"n\",\"schema\":", "}}", "\""},
+        {"response_format", "{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"n\",\"schema\":", "}}",
+         "\""},
         {"tools", "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":", "}}]", "\""},
         {"functions", "[{\"name\":\"f\",\"parameters\":", "}]", "\""},
     };
@@ -169,7 +180,8 @@ TEST(a_schema_of_10_mb_is_refused_before_its_document_is_built) {
             quire_request_free(r);
             assert_true(is_of_size(&err) && begins_with(err.message, spellings[i].field));
         }
-        print_message("%s, %zu bytes: %lld us; a read takes %lld us\n", spellings[i].field, b.n, (long long)us, (long long)reading_us);
+        print_message("%s, %zu bytes: %lld us; a read takes %lld us\n", spellings[i].field, b.n,
+                      (long long)us, (long long)reading_us);
         assert_true(us < reading_us);
         strbuf_deinit(&b);
     }

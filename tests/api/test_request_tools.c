@@ -1,23 +1,25 @@
-/* A chat's tools: what is wrong with them, the template that they reach, the formats of its response, and how that begins. */
+/* A chat's tools: what is wrong with them, the template that they reach, the formats of
+ * its response, and how that begins. */
 #include <stdio.h>
 #include <string.h>
 
 #include "api/custom_input.h"
 #include "api/request.h"
 #include "base/clock.h"
-#include "json/json_out.h"
 #include "test.h"
+#include "json/json_out.h"
 
 #define USER "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]"
 #define TOOL "{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\"}}}"
 
 #define CUSTOM(format) "{\"type\":\"custom\",\"custom\":{\"name\":\"c\",\"format\":" format "}}"
 #define NAMED(name)    "{\"type\":\"function\",\"function\":{\"name\":\"" name "\"}}"
-#define ALLOWED(mode, name)                                                                                                                \
-    "{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":\"" mode "\",\"tools\":["                                                     \
+#define ALLOWED(mode, name)                                                                                  \
+    "{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":\"" mode "\",\"tools\":["                       \
     "{\"type\":\"function\",\"function\":{\"name\":\"" name "\"}}]}}"
 
-static const request_context plain = {.n_vocab = 100, .max_model_len = 128, .has_vocabulary = true, .trusts_templates = true};
+static const request_context plain = {
+    .n_vocab = 100, .max_model_len = 128, .has_vocabulary = true, .trusts_templates = true};
 
 TEST(what_is_wrong_with_tools_is_refused_by_name) {
     static const char *const cases[][3] = {
@@ -25,10 +27,13 @@ TEST(what_is_wrong_with_tools_is_refused_by_name) {
         {"\"tools\":[1]", "body.tools.0", "an object"},
         {"\"tools\":[{\"type\":\"web\"}]", "tools", "type"},
         {"\"tools\":[{\"type\":\"function\"}]", "tools", "name"},
-        {"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":3}}]", "tools", "parameters"},
-        {"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"get weather\"}}],\"tool_choice\":\"required\"", "tools",
-         "tools[0].function.name must be a word"},
-        {"\"tools\":[{\"type\":\"custom\",\"custom\":{\"name\":\"f(x)\"}}]", "tools", "tools[0].custom.name must be a word"},
+        {"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":3}}]", "tools",
+         "parameters"},
+        {"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"get "
+         "weather\"}}],\"tool_choice\":\"required\"",
+         "tools", "tools[0].function.name must be a word"},
+        {"\"tools\":[{\"type\":\"custom\",\"custom\":{\"name\":\"f(x)\"}}]", "tools",
+         "tools[0].custom.name must be a word"},
         {"\"functions\":[{\"name\":\"a\\u00a0=\"}]", "functions", "functions[0].name must be a word"},
         {"\"tools\":[" TOOL "],\"tool_choice\":3", "tool_choice", "auto"},
         {"\"tools\":[" TOOL "],\"tool_choice\":\"any\"", "tool_choice", "auto"},
@@ -41,16 +46,20 @@ TEST(what_is_wrong_with_tools_is_refused_by_name) {
         {"\"tools\":[" CUSTOM("{\"type\":\"grammar\","
                               "\"grammar\":{\"syntax\":\"bnf\",\"definition\":\"start: /a/\"}}") "]",
          "tools", "lark"},
-        {"\"tools\":[" CUSTOM("{\"type\":\"grammar\",\"grammar\":{\"syntax\":\"regex\"}}") "]", "tools", "definition"},
+        {"\"tools\":[" CUSTOM("{\"type\":\"grammar\",\"grammar\":{\"syntax\":\"regex\"}}") "]", "tools",
+         "definition"},
         {"\"tools\":[" TOOL "],\"tool_choice\":" ALLOWED("any", "f"), "tool_choice", "mode"},
         {"\"tools\":[" TOOL "],\"tool_choice\":" ALLOWED("auto", "g"), "tool_choice", "allows g"},
-        {"\"tools\":[" TOOL "],\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"auto\",\"tools\":[]}", "tool_choice", "at least one"},
+        {"\"tools\":[" TOOL "],\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"auto\",\"tools\":[]}",
+         "tool_choice", "at least one"},
         {"\"functions\":[{\"name\":\"f\"}],\"tools\":[" TOOL "]", "functions", "tools alone"},
-        {"\"tools\":[" TOOL "],\"tool_choice\":\"auto\",\"function_call\":\"none\"", "function_call", "one of them"},
+        {"\"tools\":[" TOOL "],\"tool_choice\":\"auto\",\"function_call\":\"none\"", "function_call",
+         "one of them"},
         {"\"tools\":[" CUSTOM("{\"type\":\"grammar\","
                               "\"grammar\":{\"syntax\":\"lark\",\"definition\":\"\"}}") "]",
          "tools", "definition"},
-        {"\"tools\":[" TOOL "],\"tool_choice\":" NAMED("z") ",\"function_call\":null", "tool_choice", "names z"},
+        {"\"tools\":[" TOOL "],\"tool_choice\":" NAMED("z") ",\"function_call\":null", "tool_choice",
+         "names z"},
         {"\"function_call\":null,\"tools\":[" TOOL "],\"tool_choice\":" NAMED("z"), "tool_choice", "names z"},
         {"\"functions\":[{\"name\":\"f\"}],\"function_call\":\"required\"", "function_call", "auto"},
         {"\"functions\":[{\"name\":\"f\"}],\"function_call\":{\"name\":\"g\"}", "tool_choice", "names g"},
@@ -75,7 +84,9 @@ TEST(tools_are_at_most_a_thousand) {
             strbuf body = {0};
             assert_int_equal(strbuf_addf(&body, "{" USER ",\"%s\":[", fields[k]), QUIRE_OK);
             for (int i = 0; i < n; i++) {
-                assert_int_equal(strbuf_addf(&body, "%s%s", i > 0 ? "," : "", k == 0 ? TOOL : "{\"name\":\"f\"}"), QUIRE_OK);
+                assert_int_equal(
+                    strbuf_addf(&body, "%s%s", i > 0 ? "," : "", k == 0 ? TOOL : "{\"name\":\"f\"}"),
+                    QUIRE_OK);
             }
             assert_int_equal(strbuf_addf(&body, "]}"), QUIRE_OK);
             quire_request *r = NULL;
@@ -88,17 +99,20 @@ TEST(tools_are_at_most_a_thousand) {
     }
 }
 
-/* What becomes of tools in other forms: the tools that the template sees, and the names of those that may be called. */
+/* What becomes of tools in other forms: the tools that the template sees, and the names
+ * of those that may be called. */
 TEST(tools_of_other_forms_become_functions) {
     static const char *const cases[][3] = {
         {"\"functions\":[{\"name\":\"f\",\"strict\":true}],\"function_call\":\"auto\"",
          "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":true}}]", "f "},
         {"\"tools\":[" TOOL "," CUSTOM("{\"type\":\"text\"}") "],\"tool_choice\":" ALLOWED("auto", "c"),
          "[" TOOL ",{\"type\":\"function\","
-         "\"function\":{\"name\":\"c\",\"parameters\":{\"type\":\"object\",\"properties\":{\"input\":{\"type\":"
+         "\"function\":{\"name\":\"c\",\"parameters\":{\"type\":\"object\",\"properties\":{\"input\":{"
+         "\"type\":"
          "\"string\"}},\"required\":[\"input\"],\"additionalProperties\":false}}}]",
          "c "},
-        {"\"tools\":[" CUSTOM("{\"type\":\"grammar\",\"grammar\":{\"syntax\":\"regex\",\"definition\":\"a|b\"}}") "]",
+        {"\"tools\":[" CUSTOM(
+             "{\"type\":\"grammar\",\"grammar\":{\"syntax\":\"regex\",\"definition\":\"a|b\"}}") "]",
          "[{\"type\":\"function\",\"function\":{\"name\":\"c\",\"parameters\":{\"type\":\"object\","
          "\"properties\":{\"input\":{\"type\":\"string\","
          "\"pattern\":\"^(?:a|b)$\"}},\"required\":[\"input\"],\"additionalProperties\":false}}}]",
@@ -106,15 +120,18 @@ TEST(tools_of_other_forms_become_functions) {
         {"\"tools\":[" TOOL "],\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"required\","
          "\"tools\":[{\"type\":\"function\",\"name\":\"f\"}]}",
          "[" TOOL "]", "f "},
-        {"\"tools\":[" CUSTOM("{\"type\":\"grammar\",\"grammar\":{\"syntax\":\"regex\",\"definition\":\"a\\u0000|b\"}}") "]",
+        {"\"tools\":[" CUSTOM(
+             "{\"type\":\"grammar\",\"grammar\":{\"syntax\":\"regex\",\"definition\":\"a\\u0000|b\"}}") "]",
          "[{\"type\":\"function\",\"function\":{\"name\":\"c\",\"parameters\":{\"type\":\"object\","
          "\"properties\":{\"input\":{\"type\":\"string\","
          "\"pattern\":\"^(?:a\\u0000|b)$\"}},\"required\":[\"input\"],\"additionalProperties\":false}}}]",
          "c "},
-        {"\"tools\":[" CUSTOM("{\"type\":\"grammar\",\"grammar\":{\"syntax\":\"regex\",\"definition\":\"(?i)(?s)a|(?:b)\"}}") "]",
+        {"\"tools\":[" CUSTOM("{\"type\":\"grammar\",\"grammar\":{\"syntax\":\"regex\",\"definition\":\"(?i)("
+                              "?s)a|(?:b)\"}}") "]",
          "[{\"type\":\"function\",\"function\":{\"name\":\"c\",\"parameters\":{\"type\":\"object\","
          "\"properties\":{\"input\":{\"type\":\"string\","
-         "\"pattern\":\"(?i)(?s)^(?:a|(?:b))$\"}},\"required\":[\"input\"],\"additionalProperties\":false}}}]",
+         "\"pattern\":\"(?i)(?s)^(?:a|(?:b))$\"}},\"required\":[\"input\"],\"additionalProperties\":false}}}"
+         "]",
          "c "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -129,7 +146,8 @@ TEST(tools_of_other_forms_become_functions) {
         }
         json_add(&o, r->tools);
         for (size_t k = 0; k < r->n_offered; k++) {
-            assert_int_equal(strbuf_addf(&names, "%.*s ", (int)r->offered[k].name.n, r->offered[k].name.p), QUIRE_OK);
+            assert_int_equal(strbuf_addf(&names, "%.*s ", (int)r->offered[k].name.n, r->offered[k].name.p),
+                             QUIRE_OK);
         }
         assert_string_equal(tools.p, cases[i][1]);
         assert_string_equal(names.p, cases[i][2]);
@@ -139,7 +157,8 @@ TEST(tools_of_other_forms_become_functions) {
     }
 }
 
-/* A server's loop parses small bodies: what takes long waits for a text thread, and all of a request's grammars have one budget. */
+/* A server's loop parses small bodies: what takes long waits for a text thread, and all
+ * of a request's grammars have one budget. */
 TEST(grammars_of_custom_tools_are_compiled_apart) {
     strbuf body = {0};
     quire_request *r;
@@ -148,14 +167,16 @@ TEST(grammars_of_custom_tools_are_compiled_apart) {
     for (int i = 0; i < 400; i++) {
         const char *definition = i < 399 ? "(a|b){1,200}.*(c|d){1,99}" : "a)|(b";
         assert_int_equal(strbuf_addf(&body,
-                                     "%s{\"type\":\"custom\",\"custom\":{\"name\":\"c%d\",\"format\":{\"type\":\"grammar\",\"grammar\":{"
+                                     "%s{\"type\":\"custom\",\"custom\":{\"name\":\"c%d\",\"format\":{"
+                                     "\"type\":\"grammar\",\"grammar\":{"
                                      "\"syntax\":\"regex\",\"definition\":\"%s\"}}}}",
                                      i > 0 ? "," : "", i, definition),
                          QUIRE_OK);
     }
     assert_int_equal(strbuf_add_str(&body, "]}"), QUIRE_OK);
     int64_t us = INT64_MAX;
-    for (int try = 0; try < 8 && us >= 3 * GRAMMAR_MAX_US; try++) { /* others disturb a measurement now and then */
+    /* others disturb a measurement now and then */
+    for (int try = 0; try < 8 && us >= 3 * GRAMMAR_MAX_US; try++) {
         assert_int_equal(request_parse(&plain, QUIRE_CHAT, body.p, body.n, &r, &err), QUIRE_OK);
         int64_t from = clock_thread_us();
         assert_int_equal(request_check_grammars(r, NULL, 0, &err), QUIRE_BAD_REQUEST);
@@ -194,12 +215,14 @@ static void the_grammar_of_calls_is_kept_for_its_tenant(void **state) {
         "\"tools\":[" TOOL "],\"parallel_tool_calls\":false",
         "\"tools\":[" TOOL "," CUSTOM("{\"type\":\"text\"}") "]",
         "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":true}}]",
-        "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"required\":[\"a\"]}}}]"};
+        "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"required\":[\"a\"]}"
+        "}}]"};
     const char *fields = "\"tools\":[" TOOL "]";
     grammar_cache *cache;
     (void)state;
     assert_int_equal(grammar_cache_open(GRAMMAR_CACHE_BYTES, &cache), QUIRE_OK);
-    grammar *first = compile_calls(fields, cache, 1), *again = compile_calls(fields, cache, 1), *theirs = compile_calls(fields, cache, 2);
+    grammar *first = compile_calls(fields, cache, 1), *again = compile_calls(fields, cache, 1),
+            *theirs = compile_calls(fields, cache, 2);
     assert_ptr_equal(first, again);
     assert_ptr_not_equal(first, theirs);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
@@ -248,8 +271,8 @@ static void expect_formats(const request_context *c, const char *fields, const c
     if (request_parse(c, QUIRE_CHAT, body, strlen(body), &r, &err) != QUIRE_OK) {
         fail_msg("%s: %s", fields, err.message);
     }
-    snprintf(got, sizeof got, "%s/%s/%d", r->formats.tools ? r->formats.tools : "-", r->formats.reasoning ? r->formats.reasoning : "-",
-             (int)quire_request_describe(r)->has_parts);
+    snprintf(got, sizeof got, "%s/%s/%d", r->formats.tools ? r->formats.tools : "-",
+             r->formats.reasoning ? r->formats.reasoning : "-", (int)quire_request_describe(r)->has_parts);
     assert_string_equal(got, want);
     quire_request_free(r);
 }
@@ -266,7 +289,8 @@ TEST(a_response_has_parts_where_reasoning_or_offered_tools_have_a_format) {
     expect_formats(&tools, ",\"tools\":[" TOOL "],\"tool_choice\":\"auto\"", "hermes/-/1");
     expect_formats(&tools, ",\"tools\":[" TOOL "],\"tool_choice\":\"none\"", "-/-/0");
     expect_formats(&none, ",\"tools\":[" TOOL "],\"tool_choice\":\"required\"", "json/-/1");
-    expect_formats(&tools, ",\"tools\":[" TOOL "],\"tool_choice\":{\"function\":{\"name\":\"f\"}}", "hermes/-/1");
+    expect_formats(&tools, ",\"tools\":[" TOOL "],\"tool_choice\":{\"function\":{\"name\":\"f\"}}",
+                   "hermes/-/1");
     expect_formats(&both, "", "-/qwen3/1");
     expect_formats(&both, ",\"tools\":[" TOOL "]", "hermes/qwen3/1");
     expect_formats(&both, ",\"chat_template\":\"{{ 1 }}[THINK]\",\"tools\":[" TOOL "]", "-/mistral/1");
@@ -282,7 +306,8 @@ TEST(the_prompts_end_says_how_the_response_begins) {
     quire_error err;
     assert_int_equal(request_parse(&context, QUIRE_CHAT, body, strlen(body), &r, &err), QUIRE_OK);
     text_marks marks = {0};
-    const str opened = str_of("user: </think>\nassistant: <think>\n"), closed = str_of("user: x\nassistant: <think>\n\n</think>\n\n");
+    const str opened = str_of("user: </think>\nassistant: <think>\n"),
+              closed = str_of("user: x\nassistant: <think>\n\n</think>\n\n");
     assert_int_equal(request_output_start(r, opened, &marks), OUTPUT_START_REASONING);
     assert_int_equal(request_output_start(r, closed, &marks), OUTPUT_START_CONTENT);
     r->rule.field = request_field("regex", FIELD_CHAT); /* which binds what stands behind the reasoning */
@@ -297,7 +322,8 @@ TEST(the_prompts_end_says_how_the_response_begins) {
     quire_request_free(r);
 }
 
-/* Renders a chat with tools (NULL: none) by one of four templates. The first and the last take contents in different forms. */
+/* Renders a chat with tools (NULL: none) by one of four templates. The first and the last
+ * take contents in different forms. */
 static quire_err render_with_tools(const char *body, const char *tools, strbuf *out, quire_error *err) {
     chat_form form;
     quire_error refused;
@@ -305,9 +331,12 @@ static quire_err render_with_tools(const char *body, const char *tools, strbuf *
     const chat_source more[] = {
         {str_of("tool_use"), str_of("T{% for t in tools %}{{ t.name }};{% endfor %}")},
         {str_of("rag"), str_of("R{{ tools | length if tools else 'none' }}")},
-        {str_of("parts"), str_of("P{% for m in messages %}{% for p in m.content %}{{ p.text }};{% endfor %}{% endfor %}")}};
-    static const char plain_text[] = "D{{ tools is none }}{% for m in messages %}{% if false %}{{ m.content }}{% endif %}{% endfor %}";
-    assert_int_equal(chat_form_open(NULL, str_of(plain_text), &(chat_tokens){0}, &form, &refused, err), QUIRE_OK);
+        {str_of("parts"),
+         str_of("P{% for m in messages %}{% for p in m.content %}{{ p.text }};{% endfor %}{% endfor %}")}};
+    static const char plain_text[] =
+        "D{{ tools is none }}{% for m in messages %}{% if false %}{{ m.content }}{% endif %}{% endfor %}";
+    assert_int_equal(chat_form_open(NULL, str_of(plain_text), &(chat_tokens){0}, &form, &refused, err),
+                     QUIRE_OK);
     assert_int_equal(chat_form_add(&form, &more[0], err), QUIRE_OK);
     assert_int_equal(chat_form_add(&form, &more[1], err), QUIRE_OK);
     assert_int_equal(chat_form_add(&form, &more[2], err), QUIRE_OK);
@@ -340,7 +369,8 @@ TEST(tools_reach_the_template_for_them_where_there_is_one) {
     expect_with_tools("{" USER ",\"chat_template\":\"rag\"}", two, "R2");
     expect_with_tools("{" USER ",\"chat_template\":\"rag\"}", NULL, "Rnone");
     expect_with_tools("{" USER ",\"chat_template\":\"default\"}", two, "DFalse");
-    expect_with_tools("{" USER ",\"chat_template\":\"parts\",\"stop\":\"some other value\",\"user\":\"u\"}", NULL, "Px;");
+    expect_with_tools("{" USER ",\"chat_template\":\"parts\",\"stop\":\"some other value\",\"user\":\"u\"}",
+                      NULL, "Px;");
     strbuf out = {0};
     quire_error err = {0};
     assert_int_equal(render_with_tools("{" USER "}", "{}", &out, &err), QUIRE_BAD_REQUEST);

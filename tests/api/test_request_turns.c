@@ -17,7 +17,8 @@ static quire_request *parse_by(const request_context *ctx, quire_endpoint endpoi
     return r;
 }
 
-/* The strings and the token of a form without template end the answers of chats, behind those of the request. */
+/* The strings and the token of a form without template end the answers of chats, behind
+ * those of the request. */
 TEST(the_next_turn_ends_an_answer) {
     const chat_form form = {.name = "plain", .stops = {{"\nuser:", 6}}, .n_stops = 1, .end_token = 7};
     request_context ctx = context;
@@ -41,7 +42,8 @@ TEST(the_next_turn_ends_an_answer) {
     r = parse_by(&ctx, QUIRE_CHAT, ids);
     assert_int_equal(r->sampling.n_stop_tokens, PARAMS_MAX_STOP_TOKENS + 1);
     quire_request_free(r);
-    r = parse_by(&ctx, QUIRE_CHAT, "{" USER ",\"ignore_eos\":true,\"stop\":\"a\",\"add_special_tokens\":false}");
+    r = parse_by(&ctx, QUIRE_CHAT,
+                 "{" USER ",\"ignore_eos\":true,\"stop\":\"a\",\"add_special_tokens\":false}");
     assert_int_equal(r->n_stops, 1);
     assert_int_equal(r->sampling.n_stop_tokens, 0);
     quire_request_free(r);

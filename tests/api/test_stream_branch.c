@@ -1,4 +1,5 @@
-/* Forks, rollbacks and steers through quire.h: what is given out, what stands, and what is refused. */
+/* Forks, rollbacks and steers through quire.h: what is given out, what stands, and what
+ * is refused. */
 #include "api_world.h"
 
 #define PROMPT "\"prompt\": \"The prince went\", \"max_tokens\": 60, \"ignore_eos\": true"
@@ -15,7 +16,8 @@ static void same_response(const outcome *a, const outcome *b) {
 
 static void rollback(response *a, int32_t i, int32_t position, const char *fields) {
     quire_error err = {0};
-    if (quire_stream_rollback(a->stream, i, position, fields, fields ? strlen(fields) : 0, &err) != QUIRE_OK) {
+    if (quire_stream_rollback(a->stream, i, position, fields, fields ? strlen(fields) : 0, &err) !=
+        QUIRE_OK) {
         fail_msg("%s", err.message);
     }
 }
@@ -33,7 +35,8 @@ TEST(what_was_rolled_back_is_said_again) {
     static const char *const bodies[] = {
         "{" PROMPT ", \"temperature\": 0}",
         "{" PROMPT ", \"seed\": 4, \"temperature\": 1.2, \"repetition_penalty\": 1.2, \"min_tokens\": 30}",
-        "{" PROMPT ", \"seed\": 9, \"mirostat\": 2, \"mirostat_tau\": 4, \"stop\": [\"zqzq\", \"the prince had never been seen\"]}",
+        "{" PROMPT ", \"seed\": 9, \"mirostat\": 2, \"mirostat_tau\": 4, \"stop\": [\"zqzq\", \"the prince "
+        "had never been seen\"]}",
         "{" PROMPT ", \"seed\": 9, \"logprobs\": 2, \"bad_words\": [\"the\"], \"logit_bias\": {\"40\": 3}}",
     };
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
@@ -64,7 +67,8 @@ TEST(a_rollback_with_other_fields_says_what_those_say) {
     quire_queue *q = queue_new(e);
     response plain, a, other;
     complete(e, q, &plain, "{" PROMPT ", \"seed\": 4}");
-    complete(e, q, &other, "{\"prompt\": \"The prince went\", \"ignore_eos\": true, \"seed\": 5, \"max_tokens\": 50}");
+    complete(e, q, &other,
+             "{\"prompt\": \"The prince went\", \"ignore_eos\": true, \"seed\": 5, \"max_tokens\": 50}");
     submit(e, q, &a, "{" PROMPT ", \"seed\": 4}");
     read_to(q, &a, 0, 20);
     rollback(&a, 0, plain.prompt_tokens, "{\"seed\": 5, \"max_tokens\": 50}");
@@ -116,7 +120,8 @@ TEST(a_steered_answer_says_the_given_text_and_goes_on) {
     submit_request(q, r, &fresh);
     wait_done(q, &fresh);
     quire_stream_release(fresh.stream);
-    assert_memory_equal(fresh.choices[0].tokens, c->tokens + 6 + n_given, (size_t)fresh.choices[0].n_tokens * sizeof *ids);
+    assert_memory_equal(fresh.choices[0].tokens, c->tokens + 6 + n_given,
+                        (size_t)fresh.choices[0].n_tokens * sizeof *ids);
     assert_int_equal(fresh.choices[0].n_tokens, (int32_t)(60 - 6 - n_given));
     quire_free(prompt);
     quire_free(given);
@@ -151,7 +156,8 @@ TEST(a_fork_says_what_follows_its_position) {
     complete(e, q, &plain, "{" PROMPT ", \"seed\": 4, \"frequency_penalty\": 0.5}");
     submit(e, q, &a, "{" PROMPT ", \"seed\": 4, \"frequency_penalty\": 0.5}");
     read_to(q, &a, 0, 30);
-    quire_request *r = fork_of(&a, 0, plain.prompt_tokens + 17), *second = fork_of(&a, 0, plain.prompt_tokens + 17);
+    quire_request *r = fork_of(&a, 0, plain.prompt_tokens + 17),
+                  *second = fork_of(&a, 0, plain.prompt_tokens + 17);
     assert_int_equal(quire_request_set(r, "seed", "4", &err), QUIRE_OK);
     submit_request(other, r, &same); /* on another queue */
     submit_request(q, second, &own);
@@ -202,10 +208,12 @@ TEST(a_fork_says_what_follows_its_position) {
     wait_until_idle(e);
 }
 
-/* Token 40 would come first and end the answer; min_tokens holds it back for as many tokens as without a branch. */
+/* Token 40 would come first and end the answer; min_tokens holds it back for as many
+ * tokens as without a branch. */
 TEST(the_least_length_counts_from_where_the_answer_began) {
-    static const char body[] = "{\"prompt\": \"The prince went\", \"max_tokens\": 60, \"temperature\": 0, \"ignore_eos\": true, "
-                               "\"min_tokens\": 30, \"stop_token_ids\": [40], \"logit_bias\": {\"40\": 100}}";
+    static const char body[] =
+        "{\"prompt\": \"The prince went\", \"max_tokens\": 60, \"temperature\": 0, \"ignore_eos\": true, "
+        "\"min_tokens\": 30, \"stop_token_ids\": [40], \"logit_bias\": {\"40\": 100}}";
     quire_queue *q = queue_new(e);
     response plain, a, forked;
     complete(e, q, &plain, body);
@@ -221,7 +229,8 @@ TEST(the_least_length_counts_from_where_the_answer_began) {
     wait_done(q, &a);
     assert_int_equal(forked.n_rollbacks, 1);
     assert_int_equal(forked.choices[0].n_tokens, whole->n_tokens - 10);
-    assert_memory_equal(forked.choices[0].tokens, whole->tokens + 10, (size_t)forked.choices[0].n_tokens * sizeof *whole->tokens);
+    assert_memory_equal(forked.choices[0].tokens, whole->tokens + 10,
+                        (size_t)forked.choices[0].n_tokens * sizeof *whole->tokens);
     same_response(&a.choices[0], whole);
     quire_stream_release(forked.stream);
     /* a fork that nothing rolls back */
@@ -296,12 +305,14 @@ TEST(choices_are_named_by_index) {
     quire_queue_close(q);
 }
 
-/* Samples of one prompt go on by the seed that they were given, where the request has none. */
+/* Samples of one prompt go on by the seed that they were given, where the request has
+ * none. */
 TEST(samples_without_a_seed_say_again_what_they_said) {
     quire_queue *q = queue_new(e);
     response a;
     int32_t said[20], n_prompt = prompt_tokens(q, "{\"prompt\": \"The prince went\", \"max_tokens\": 1}");
-    submit(e, q, &a, "{\"prompt\": \"The prince went\", \"max_tokens\": 300, \"ignore_eos\": true, \"n\": 2}");
+    submit(e, q, &a,
+           "{\"prompt\": \"The prince went\", \"max_tokens\": 300, \"ignore_eos\": true, \"n\": 2}");
     read_to(q, &a, 1, 20);
     memcpy(said, a.choices[1].tokens, sizeof said);
     rollback(&a, 1, n_prompt, NULL);
@@ -339,7 +350,8 @@ TEST(what_cannot_be_is_refused_and_changes_nothing) {
     static const char *const bounds[][2] = {{"{\"min_tokens\": 2147483647}", "min_tokens"},
                                             {"{\"max_tokens\": 40, \"min_tokens\": 41}", "min_tokens"}};
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
-        assert_int_equal(quire_stream_rollback(s, 0, n, bounds[i][0], strlen(bounds[i][0]), &err), QUIRE_BAD_REQUEST);
+        assert_int_equal(quire_stream_rollback(s, 0, n, bounds[i][0], strlen(bounds[i][0]), &err),
+                         QUIRE_BAD_REQUEST);
         assert_string_equal(err.param, bounds[i][1]);
     }
     assert_int_equal(quire_stream_rollback(s, 0, n, "[]", 2, &err), QUIRE_BAD_REQUEST);
@@ -366,13 +378,16 @@ TEST(what_cannot_be_is_refused_and_changes_nothing) {
     assert_int_equal(quire_stream_rollback(s, 0, n, NULL, 0, &err), QUIRE_NOT_FOUND);
     quire_stream_release(s);
     response_clear(&a);
-    submit(e, q, &a, "{\"prompt\": \"The prince went\", \"n\": 1, \"best_of\": 2, \"max_tokens\": 50, \"ignore_eos\": true}");
+    submit(e, q, &a,
+           "{\"prompt\": \"The prince went\", \"n\": 1, \"best_of\": 2, \"max_tokens\": 50, \"ignore_eos\": "
+           "true}");
     read_to(q, &a, 0, 2);
     assert_int_equal(quire_stream_rollback(a.stream, 0, n, NULL, 0, &err), QUIRE_BAD_REQUEST);
     wait_done(q, &a);
     quire_stream_release(a.stream);
     response_clear(&a);
-    submit(e, q, &a, "{\"prompt\": \"The prince went\", \"beam_width\": 2, \"max_tokens\": 50, \"ignore_eos\": true}");
+    submit(e, q, &a,
+           "{\"prompt\": \"The prince went\", \"beam_width\": 2, \"max_tokens\": 50, \"ignore_eos\": true}");
     sleep_ms(5);
     quire_event ev;
     next_event(q, &ev);
@@ -403,8 +418,8 @@ TEST(what_cannot_be_is_refused_and_changes_nothing) {
     wait_until_idle(e);
 }
 
-/* Submits a fork of a running response, which has the given fields beside PROMPT, with fields of its own; the name of the field it is
- * refused by, or "". */
+/* Submits a fork of a running response, which has the given fields beside PROMPT, with
+ * fields of its own; the name of the field it is refused by, or "". */
 static void expect_fork(const char *fields, const char *own, const char *refused) {
     quire_queue *q = queue_new(e);
     response a, forked = {.n_choices = 1, .choices = mem_new(1, sizeof(outcome))};
@@ -415,7 +430,8 @@ static void expect_fork(const char *fields, const char *own, const char *refused
     read_to(q, &a, 0, 2);
     quire_request *r = fork_of(&a, 0, QUIRE_HERE);
     assert_int_equal(quire_request_set_all(r, own, strlen(own), &err), QUIRE_OK);
-    assert_int_equal(quire_submit(q, r, &forked, &forked.stream, &err), refused[0] != 0 ? QUIRE_BAD_REQUEST : QUIRE_OK);
+    assert_int_equal(quire_submit(q, r, &forked, &forked.stream, &err),
+                     refused[0] != 0 ? QUIRE_BAD_REQUEST : QUIRE_OK);
     assert_string_equal(err.param, refused);
     if (refused[0] == 0) {
         wait_done(q, &forked);
@@ -430,8 +446,8 @@ static void expect_fork(const char *fields, const char *own, const char *refused
     wait_until_idle(e);
 }
 
-/* A fork does not compute what stands before it, so all that would need it is refused by the name of a field, whether that was asked for or
- * inherited. */
+/* A fork does not compute what stands before it, so all that would need it is refused by
+ * the name of a field, whether that was asked for or inherited. */
 TEST(a_fork_reports_nothing_of_what_stands_before_it) {
     expect_fork("", "{\"echo\": true, \"logprobs\": 1}", "echo");
     expect_fork("", "{\"echo\": true, \"logprobs\": 0, \"max_tokens\": 0}", "echo");
@@ -460,14 +476,15 @@ TEST(a_fork_gives_no_logits_of_its_prompt) {
     wait_until_idle(e);
 }
 
-/* Commands as the stream ends, is cancelled or released: each is done or refused, and what is said is what its fields say. */
+/* Commands as the stream ends, is cancelled or released: each is done or refused, and
+ * what is said is what its fields say. */
 TEST(commands_meet_the_end_of_their_stream) {
     quire_queue *q = queue_new(e);
     uint64_t seed = 31;
     print_message("seed 31\n");
     response plain;
-    static const char body[] =
-        "{\"prompt\": \"The prince went\", \"max_tokens\": 12, \"ignore_eos\": true, \"seed\": 3, \"explain\": true}";
+    static const char body[] = "{\"prompt\": \"The prince went\", \"max_tokens\": 12, \"ignore_eos\": true, "
+                               "\"seed\": 3, \"explain\": true}";
     complete(e, q, &plain, body);
     int32_t n_done = 0, n_refused = 0;
     for (int i = 0; i < 150; i++) {
@@ -498,8 +515,10 @@ TEST(commands_meet_the_end_of_their_stream) {
         n_done += a.n_rollbacks;
         n_refused += a.n_refused;
         assert_true(a.n_rollbacks + a.n_refused <= 1);
-        assert_true(is_cancelled || a.n_rollbacks == (r == QUIRE_OK)); /* what was accepted is done, whatever the engine did meanwhile */
-        assert_memory_equal(a.choices[0].tokens, plain.choices[0].tokens, (size_t)a.choices[0].n_tokens * sizeof(int32_t));
+        /* what was accepted is done, whatever the engine did meanwhile */
+        assert_true(is_cancelled || a.n_rollbacks == (r == QUIRE_OK));
+        assert_memory_equal(a.choices[0].tokens, plain.choices[0].tokens,
+                            (size_t)a.choices[0].n_tokens * sizeof(int32_t));
         quire_stream_release(a.stream);
         response_clear(&a);
         quire_event ev;

@@ -1,4 +1,5 @@
-/* Structural tags: both forms become the grammar that they describe; what cannot be done is refused with its place. */
+/* Structural tags: both forms become the grammar that they describe; what cannot be done
+ * is refused with its place. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,45 +40,56 @@ typedef struct tag_case {
 #define FORMAT(f) "{\"type\":\"structural_tag\",\"format\":" f "}"
 #define NUMBER    "{\"type\":\"json_schema\",\"json_schema\":{\"type\":\"integer\"}}"
 #define F_TAG     "{\"type\":\"tag\",\"begin\":\"<f>\",\"content\":" NUMBER ",\"end\":\"</f>\"}"
-#define G_TAG     "{\"type\":\"tag\",\"begin\":\"<tool>g\",\"content\":{\"type\":\"any_text\"},\"end\":[\"</g>\",\"<tool>\"]}"
+#define G_TAG                                                                                                \
+    "{\"type\":\"tag\",\"begin\":\"<tool>g\",\"content\":{\"type\":\"any_text\"},\"end\":[\"</"              \
+    "g>\",\"<tool>\"]}"
 
 TEST(a_structural_tag_takes_the_texts_that_it_describes) {
     static const tag_case cases[] = {
-        {"{\"type\":\"structural_tag\",\"structures\":[{\"begin\":\"<f=a>\",\"schema\":{\"type\":\"integer\"},\"end\":\"</f>\"},"
+        {"{\"type\":\"structural_tag\",\"structures\":[{\"begin\":\"<f=a>\",\"schema\":{\"type\":\"integer\"}"
+         ",\"end\":\"</f>\"},"
          "{\"begin\":\"<f=b>\",\"schema\":{\"type\":\"null\"},\"end\":\"</f>\"}],\"triggers\":[\"<f=\"]}",
          {"", "text", "a<f=a>1</f>b<f=b>null</f>"},
          {"<f=", "<f=c>", "<f=a>1", "<f=a>null</f>"}},
-        {FORMAT("{\"type\":\"triggered_tags\",\"triggers\":[\"<f\",\"<tool>\"],\"tags\":[" F_TAG "," G_TAG "],\"excludes\":[\"no\"]}"),
+        {FORMAT("{\"type\":\"triggered_tags\",\"triggers\":[\"<f\",\"<tool>\"],\"tags\":[" F_TAG "," G_TAG
+                "],\"excludes\":[\"no\"]}"),
          {"", "x<f>12</f>y\1gtext <f \1z", "\1g</g>"},
          {"no", "<f>x</f>", "\1h", "<f>1</f>no"}},
-        {FORMAT("{\"type\":\"triggered_tags\",\"triggers\":[\"<f\"],\"tags\":[" F_TAG "],\"at_least_one\":true,\"stop_after_first\":true}"),
+        {FORMAT("{\"type\":\"triggered_tags\",\"triggers\":[\"<f\"],\"tags\":[" F_TAG
+                "],\"at_least_one\":true,\"stop_after_first\":true}"),
          {"<f>1</f>", "x<f>1</f>"},
          {"", "x", "<f>1</f>x", "<f>1</f><f>1</f>"}},
-        {FORMAT("{\"type\":\"tags_with_separator\",\"separator\":\",\",\"tags\":[" F_TAG "],\"at_least_one\":true}"),
+        {FORMAT("{\"type\":\"tags_with_separator\",\"separator\":\",\",\"tags\":[" F_TAG
+                "],\"at_least_one\":true}"),
          {"<f>1</f>", "<f>1</f>,<f>2</f>,<f>3</f>"},
          {"", "<f>1</f>,", "x<f>1</f>", "<f>1</f> <f>1</f>"}},
-        {FORMAT("{\"type\":\"tags_with_separator\",\"separator\":\"\",\"tags\":[" F_TAG "],\"stop_after_first\":true}"),
+        {FORMAT("{\"type\":\"tags_with_separator\",\"separator\":\"\",\"tags\":[" F_TAG
+                "],\"stop_after_first\":true}"),
          {"", "<f>1</f>"},
          {"<f>1</f><f>1</f>"}},
-        {FORMAT(
-             "{\"type\":\"sequence\",\"elements\":[{\"type\":\"const_string\",\"value\":\"a<tool>\"},{\"type\":\"regex\",\"pattern\":\"[0-"
-             "9]{2}\"},"
-             "{\"type\":\"or\",\"elements\":[{\"type\":\"grammar\",\"grammar\":\"root ::= \\\"(\\\" root \\\")\\\" | \\\"x\\\"\"}," NUMBER
-             "]}]}"),
+        {FORMAT("{\"type\":\"sequence\",\"elements\":[{\"type\":\"const_string\",\"value\":\"a<tool>\"},{"
+                "\"type\":\"regex\",\"pattern\":\"[0-"
+                "9]{2}\"},"
+                "{\"type\":\"or\",\"elements\":[{\"type\":\"grammar\",\"grammar\":\"root ::= \\\"(\\\" root "
+                "\\\")\\\" | \\\"x\\\"\"}," NUMBER "]}]}"),
          {"a\00112((x))", "a\001127"},
          {"a<tool>12x", "a\0011", "a\00112(x"}},
-        {FORMAT("{\"type\":\"tag\",\"begin\":{\"type\":\"token\",\"token\":\"<tool>\"},\"content\":{\"type\":\"any_text\",\"excludes\":["
+        {FORMAT("{\"type\":\"tag\",\"begin\":{\"type\":\"token\",\"token\":\"<tool>\"},\"content\":{\"type\":"
+                "\"any_text\",\"excludes\":["
                 "\"q\"]},\"end\":\"\"}"),
          {"\1", "\1text"},
          {"text", "\1q", "\1\1"}},
-        {FORMAT("{\"type\":\"tag\",\"begin\":\"<\",\"content\":{\"type\":\"sequence\",\"elements\":[{\"type\":\"any_text\"}," F_TAG
-                "]},\"end\":\">>\"}"),
+        {FORMAT("{\"type\":\"tag\",\"begin\":\"<\",\"content\":{\"type\":\"sequence\",\"elements\":[{"
+                "\"type\":\"any_text\"}," F_TAG "]},\"end\":\">>\"}"),
          {"<a<f>1</f>>>", "<<f>1</f>>>"},
          {"<a>><f>1</f>>>", "<a>>"}},
-        {FORMAT("{\"type\":\"sequence\",\"elements\":[{\"type\":\"optional\",\"content\":{\"type\":\"const_string\",\"value\":\"a\"}},"
-                "{\"type\":\"plus\",\"content\":{\"type\":\"const_string\",\"value\":\"b\"}},{\"type\":\"star\",\"content\":{\"type\":"
+        {FORMAT("{\"type\":\"sequence\",\"elements\":[{\"type\":\"optional\",\"content\":{\"type\":\"const_"
+                "string\",\"value\":\"a\"}},"
+                "{\"type\":\"plus\",\"content\":{\"type\":\"const_string\",\"value\":\"b\"}},{\"type\":"
+                "\"star\",\"content\":{\"type\":"
                 "\"token\",\"token\":"
-                "\"c\"}},{\"type\":\"repeat\",\"min\":1,\"max\":2,\"content\":{\"type\":\"const_string\",\"value\":\"d\"}}]}"),
+                "\"c\"}},{\"type\":\"repeat\",\"min\":1,\"max\":2,\"content\":{\"type\":\"const_string\","
+                "\"value\":\"d\"}}]}"),
          {"bd", "abbcccdd"},
          {"ad", "bddd", "aabd", "b"}},
     };
@@ -104,19 +116,24 @@ TEST(a_structural_tag_takes_the_texts_that_it_describes) {
 TEST(what_cannot_be_done_is_refused_with_its_place) {
     static const char *const cases[][2] = {
         {"{\"type\":\"structural_tag\"}", "format, or structures"},
-        {"{\"structures\":[{\"begin\":\"<f>\",\"schema\":1,\"end\":\"\"}],\"triggers\":[\"<f\"]}", "structures[0].schema"},
-        {"{\"structures\":[{\"begin\":\"<f>\",\"schema\":{},\"end\":\"\"}],\"triggers\":[\"<g\"]}", "none of the triggers"},
+        {"{\"structures\":[{\"begin\":\"<f>\",\"schema\":1,\"end\":\"\"}],\"triggers\":[\"<f\"]}",
+         "structures[0].schema"},
+        {"{\"structures\":[{\"begin\":\"<f>\",\"schema\":{},\"end\":\"\"}],\"triggers\":[\"<g\"]}",
+         "none of the triggers"},
         {FORMAT("5"), "format must be"},
-        {FORMAT("{\"type\":\"qwen_xml_parameter\",\"json_schema\":{}}"), "\"qwen_xml_parameter\" is not supported"},
+        {FORMAT("{\"type\":\"qwen_xml_parameter\",\"json_schema\":{}}"),
+         "\"qwen_xml_parameter\" is not supported"},
         {FORMAT("{\"type\":\"json_schema\",\"json_schema\":{},\"style\":\"qwen_xml\"}"), "format.style"},
-        {FORMAT("{\"type\":\"sequence\",\"elements\":[" NUMBER ",{\"type\":\"regex\",\"pattern\":\"(\"}]}"), "format.elements[1]: "},
+        {FORMAT("{\"type\":\"sequence\",\"elements\":[" NUMBER ",{\"type\":\"regex\",\"pattern\":\"(\"}]}"),
+         "format.elements[1]: "},
         {FORMAT("{\"type\":\"sequence\",\"elements\":[]}"), "format.elements"},
         {FORMAT("{\"type\":\"regex\",\"pattern\":\"a\",\"excludes\":[\"b\"]}"), "format.excludes"},
         {FORMAT("{\"type\":\"tag\",\"begin\":5,\"content\":" NUMBER ",\"end\":\"\"}"), "format.begin"},
         {FORMAT("{\"type\":\"triggered_tags\",\"triggers\":[],\"tags\":[" F_TAG "]}"), "format.triggers"},
-        {FORMAT("{\"type\":\"triggered_tags\",\"triggers\":[\"<\"],\"tags\":[" F_TAG "],\"at_least_one\":1}"), "format.at_least_one"},
-        {FORMAT(
-             "{\"type\":\"triggered_tags\",\"triggers\":[\"<\"],\"tags\":[{\"begin\":\"<\",\"content\":{\"type\":\"x\"},\"end\":\"\"}]}"),
+        {FORMAT("{\"type\":\"triggered_tags\",\"triggers\":[\"<\"],\"tags\":[" F_TAG "],\"at_least_one\":1}"),
+         "format.at_least_one"},
+        {FORMAT("{\"type\":\"triggered_tags\",\"triggers\":[\"<\"],\"tags\":[{\"begin\":\"<\",\"content\":{"
+                "\"type\":\"x\"},\"end\":\"\"}]}"),
          "format.tags[0].content.type"},
         {FORMAT("{\"type\":\"repeat\",\"min\":3,\"max\":2,\"content\":" NUMBER "}"), "format.min"},
         {FORMAT("{\"type\":\"json_schema\",\"json_schema\":{\"$ref\":\"#/x\"}}"), "format: "},
@@ -126,7 +143,8 @@ TEST(what_cannot_be_done_is_refused_with_its_place) {
         grammar *g;
         quire_err e = compile(cases[i][0], &g, &err);
         if ((e != QUIRE_INVALID && e != QUIRE_UNSUPPORTED) || strstr(err.message, cases[i][1]) == NULL) {
-            fail_msg("%s: %s \"%s\", expected \"%s\"", cases[i][0], quire_err_name(e), err.message, cases[i][1]);
+            fail_msg("%s: %s \"%s\", expected \"%s\"", cases[i][0], quire_err_name(e), err.message,
+                     cases[i][1]);
         }
     }
 }
@@ -156,24 +174,38 @@ TEST(an_end_token_stands_where_nothing_has_to_follow) {
     } cases[] = {
         {FORMAT("{\"type\":\"const_string\",\"value\":\"a<tool>\"}"), NULL},
         {FORMAT("{\"type\":\"const_string\",\"value\":\"a<tool>b\"}"), "format.value"},
-        {FORMAT("{\"type\":\"sequence\",\"elements\":[{\"type\":\"token\",\"token\":\"<tool>\"},{\"type\":\"any_text\"}]}"), NULL},
-        {FORMAT("{\"type\":\"sequence\",\"elements\":[{\"type\":\"token\",\"token\":\"<tool>\"}," NUMBER "]}"), "format.elements[0].token"},
-        {FORMAT("{\"type\":\"or\",\"elements\":[" NUMBER ",{\"type\":\"token\",\"token\":\"<tool>\"}]}"), NULL},
+        {FORMAT("{\"type\":\"sequence\",\"elements\":[{\"type\":\"token\",\"token\":\"<tool>\"},{\"type\":"
+                "\"any_text\"}]}"),
+         NULL},
+        {FORMAT("{\"type\":\"sequence\",\"elements\":[{\"type\":\"token\",\"token\":\"<tool>\"}," NUMBER
+                "]}"),
+         "format.elements[0].token"},
+        {FORMAT("{\"type\":\"or\",\"elements\":[" NUMBER ",{\"type\":\"token\",\"token\":\"<tool>\"}]}"),
+         NULL},
         {FORMAT("{\"type\":\"star\",\"content\":{\"type\":\"token\",\"token\":\"<tool>\"}}"), NULL},
-        {FORMAT("{\"type\":\"repeat\",\"min\":2,\"max\":2,\"content\":{\"type\":\"token\",\"token\":\"<tool>\"}}"), "format.content.token"},
-        {FORMAT("{\"type\":\"triggered_tags\",\"triggers\":[\"<tool>\"],\"tags\":[" G_TAG "]}"), "format.tags[0].begin"},
-        {FORMAT("{\"type\":\"tag\",\"begin\":\"<f>\",\"content\":" NUMBER ",\"end\":\"<tool>\"}"), NULL},
-        {FORMAT("{\"type\":\"tag\",\"begin\":\"<f>\",\"content\":{\"type\":\"token\",\"token\":\"<tool>\"},\"end\":\"x\"}"),
+        {FORMAT("{\"type\":\"repeat\",\"min\":2,\"max\":2,\"content\":{\"type\":\"token\",\"token\":\"<tool>"
+                "\"}}"),
          "format.content.token"},
-        {FORMAT("{\"type\":\"tags_with_separator\",\"separator\":\"<tool>\",\"tags\":[" F_TAG "]}"), "format.separator"},
-        {"{\"structures\":[{\"begin\":\"<tool>\",\"schema\":{},\"end\":\"\"}],\"triggers\":[\"<tool>\"]}", "structures[0].begin"},
-        {"{\"structures\":[{\"begin\":\"<f>\",\"schema\":{},\"end\":\"<tool>\"}],\"triggers\":[\"<f\"]}", NULL},
+        {FORMAT("{\"type\":\"triggered_tags\",\"triggers\":[\"<tool>\"],\"tags\":[" G_TAG "]}"),
+         "format.tags[0].begin"},
+        {FORMAT("{\"type\":\"tag\",\"begin\":\"<f>\",\"content\":" NUMBER ",\"end\":\"<tool>\"}"), NULL},
+        {FORMAT("{\"type\":\"tag\",\"begin\":\"<f>\",\"content\":{\"type\":\"token\",\"token\":\"<tool>\"},"
+                "\"end\":\"x\"}"),
+         "format.content.token"},
+        {FORMAT("{\"type\":\"tags_with_separator\",\"separator\":\"<tool>\",\"tags\":[" F_TAG "]}"),
+         "format.separator"},
+        {"{\"structures\":[{\"begin\":\"<tool>\",\"schema\":{},\"end\":\"\"}],\"triggers\":[\"<tool>\"]}",
+         "structures[0].begin"},
+        {"{\"structures\":[{\"begin\":\"<f>\",\"schema\":{},\"end\":\"<tool>\"}],\"triggers\":[\"<f\"]}",
+         NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         quire_error err = {0};
         json_value *v = json_document(str_of(cases[i].json));
         quire_err e = structural_tag_check_ends(v, &marks, ends, 1, &err);
-        bool fits = cases[i].where == NULL ? e == QUIRE_OK : e == QUIRE_INVALID && strstr(err.message, cases[i].where) == err.message;
+        bool fits = cases[i].where == NULL
+                        ? e == QUIRE_OK
+                        : e == QUIRE_INVALID && strstr(err.message, cases[i].where) == err.message;
         if (!fits) {
             fail_msg("%s: \"%s\"", cases[i].json, err.message);
         }

@@ -1,4 +1,5 @@
-/* Structured output through quire.h: the fields that name a rule, and responses that obey it whatever is done with them. */
+/* Structured output through quire.h: the fields that name a rule, and responses that obey
+ * it whatever is done with them. */
 #include <regex.h>
 
 #include "api/request.h"
@@ -23,17 +24,24 @@ TEST(a_rule_is_read_from_the_field_that_names_it) {
         {"\"ebnf\":\"root ::= [a]\"", NULL, GRAMMAR_EBNF},
         {"\"grammar\":\"start: /a/\"", NULL, GRAMMAR_LARK},
         {"\"structured_outputs\":{\"grammar\":\"start: /a/\"}", NULL, GRAMMAR_LARK},
-        {"\"grammar\":\"// not root ::= x\\n# s ::= x\\nstart: \\\"::=\\\"\\n  | \\\"x ::= y\\\" // a ::= b\"", NULL, GRAMMAR_LARK},
+        {"\"grammar\":\"// not root ::= x\\n# s ::= x\\nstart: \\\"::=\\\"\\n  | \\\"x ::= y\\\" // a ::= "
+         "b\"",
+         NULL, GRAMMAR_LARK},
         {"\"grammar\":\"# rules\\n\\n  a-b.c\\n ::= x\"", NULL, GRAMMAR_EBNF},
         {"\"json_schema\":{}", NULL, GRAMMAR_SCHEMA},
         {"\"guided_json\":\"{}\"", NULL, GRAMMAR_SCHEMA},
         {"\"response_format\":{\"type\":\"json_object\"}", NULL, GRAMMAR_JSON_OBJECT},
-        {"\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"x\",\"schema\":{}}}", NULL, GRAMMAR_SCHEMA},
-        {"\"structured_outputs\":{\"regex\":\"a\",\"choice\":null,\"json_object\":false}", NULL, GRAMMAR_REGEX},
-        {"\"structured_outputs\":{\"json\":{\"type\":\"object\"},\"whitespace_pattern\":\" ?\"}", NULL, GRAMMAR_SCHEMA},
-        {"\"structured_outputs\":{\"json_object\":true,\"disable_any_whitespace\":true}", NULL, GRAMMAR_JSON_OBJECT},
+        {"\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"x\",\"schema\":{}}}",
+         NULL, GRAMMAR_SCHEMA},
+        {"\"structured_outputs\":{\"regex\":\"a\",\"choice\":null,\"json_object\":false}", NULL,
+         GRAMMAR_REGEX},
+        {"\"structured_outputs\":{\"json\":{\"type\":\"object\"},\"whitespace_pattern\":\" ?\"}", NULL,
+         GRAMMAR_SCHEMA},
+        {"\"structured_outputs\":{\"json_object\":true,\"disable_any_whitespace\":true}", NULL,
+         GRAMMAR_JSON_OBJECT},
         {"\"regex\":\"a\",\"response_format\":{\"type\":\"text\"}", NULL, GRAMMAR_REGEX},
-        {"\"json_schema\":{},\"json_whitespace\":\"any\",\"json_property_order\":\"schema\"", NULL, GRAMMAR_SCHEMA},
+        {"\"json_schema\":{},\"json_whitespace\":\"any\",\"json_property_order\":\"schema\"", NULL,
+         GRAMMAR_SCHEMA},
         {"\"json_schema\":{},\"json_whitespace\":null,\"json_property_order\":\"any\"", NULL, GRAMMAR_SCHEMA},
         {"\"json_schema\":{},\"json_whitespace\":\"some\"", "json_whitespace", 0},
         {"\"json_schema\":{},\"json_property_order\":\"compact\"", "json_property_order", 0},
@@ -44,8 +52,9 @@ TEST(a_rule_is_read_from_the_field_that_names_it) {
         {"\"json_schema\":{},\"json_additional_properties\":null", NULL, GRAMMAR_SCHEMA},
         {"\"json_schema\":{},\"json_additional_properties\":\"open\"", "json_additional_properties", 0},
         {"\"structured_outputs\":{\"json\":{},\"additional_properties\":\"closed\"}", NULL, GRAMMAR_SCHEMA},
-        {"\"structured_outputs\":{\"json\":{},\"additional_properties\":null,\"disable_additional_properties\":false}", NULL,
-         GRAMMAR_SCHEMA},
+        {"\"structured_outputs\":{\"json\":{},\"additional_properties\":null,\"disable_additional_"
+         "properties\":false}",
+         NULL, GRAMMAR_SCHEMA},
         {"\"structured_outputs\":{\"json\":{},\"additional_properties\":true}", "structured_outputs", 0},
         {"\"regex\":\"a\",\"guided_choice\":[\"b\"]", "guided_choice", 0},
         {"\"regex\":5", "body.regex", 0},
@@ -98,11 +107,14 @@ TEST(what_objects_may_hold_is_the_engines_to_say_unless_a_request_does) {
         {true, ",\"json_additional_properties\":null", GRAMMAR_ADDITIONAL_SCHEMA},
         {true, ",\"json_additional_properties\":\"closed\"", GRAMMAR_ADDITIONAL_CLOSED},
         {false, ",\"json_additional_properties\":\"schema\"", GRAMMAR_ADDITIONAL_SCHEMA},
-        {true, ",\"structured_outputs\":{\"json\":{},\"disable_additional_properties\":true}", GRAMMAR_ADDITIONAL_CLOSED},
-        {false, ",\"structured_outputs\":{\"json\":{},\"additional_properties\":\"schema\"}", GRAMMAR_ADDITIONAL_SCHEMA},
+        {true, ",\"structured_outputs\":{\"json\":{},\"disable_additional_properties\":true}",
+         GRAMMAR_ADDITIONAL_CLOSED},
+        {false, ",\"structured_outputs\":{\"json\":{},\"additional_properties\":\"schema\"}",
+         GRAMMAR_ADDITIONAL_SCHEMA},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const request_context context = {.n_vocab = 64, .max_model_len = 1024, .has_vocabulary = true, .opens_objects = cases[i].opens};
+        const request_context context = {
+            .n_vocab = 64, .max_model_len = 1024, .has_vocabulary = true, .opens_objects = cases[i].opens};
         char body[256];
         quire_request *r = NULL;
         snprintf(body, sizeof body, "{\"prompt\":\"x\"%s}", cases[i].field);
@@ -123,12 +135,16 @@ TEST(white_space_is_the_engines_to_say_unless_a_request_does) {
         {GRAMMAR_SPACE_LINES, ",\"json_whitespace\":null", GRAMMAR_SPACE_LINES},
         {GRAMMAR_SPACE_ANY, ",\"json_whitespace\":\"compact\"", GRAMMAR_SPACE_COMPACT},
         {GRAMMAR_SPACE_COMPACT, ",\"json_whitespace\":\"any\"", GRAMMAR_SPACE_ANY},
-        {GRAMMAR_SPACE_ANY, ",\"structured_outputs\":{\"json\":{},\"disable_any_whitespace\":true}", GRAMMAR_SPACE_COMPACT},
-        {GRAMMAR_SPACE_LINES, ",\"structured_outputs\":{\"json\":{},\"disable_any_whitespace\":false}", GRAMMAR_SPACE_ANY},
-        {GRAMMAR_SPACE_LINES, ",\"structured_outputs\":{\"json\":{},\"disable_any_whitespace\":null}", GRAMMAR_SPACE_LINES},
+        {GRAMMAR_SPACE_ANY, ",\"structured_outputs\":{\"json\":{},\"disable_any_whitespace\":true}",
+         GRAMMAR_SPACE_COMPACT},
+        {GRAMMAR_SPACE_LINES, ",\"structured_outputs\":{\"json\":{},\"disable_any_whitespace\":false}",
+         GRAMMAR_SPACE_ANY},
+        {GRAMMAR_SPACE_LINES, ",\"structured_outputs\":{\"json\":{},\"disable_any_whitespace\":null}",
+         GRAMMAR_SPACE_LINES},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const request_context context = {.n_vocab = 64, .max_model_len = 1024, .has_vocabulary = true, .json_space = cases[i].engine};
+        const request_context context = {
+            .n_vocab = 64, .max_model_len = 1024, .has_vocabulary = true, .json_space = cases[i].engine};
         char body[256];
         quire_request *r = NULL;
         snprintf(body, sizeof body, "{\"prompt\":\"x\"%s}", cases[i].field);
@@ -152,8 +168,9 @@ static bool matches(const char *pattern, const strbuf *text) {
 }
 
 #define IP "([0-9]{1,3}\\.){3}[0-9]{1,3}"
-#define SCHEMA                                                                                                                             \
-    "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":99},\"b\":{\"enum\":[\"x\",\"y\"]}},"      \
+#define SCHEMA                                                                                               \
+    "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":99},\"b\":{" \
+    "\"enum\":[\"x\",\"y\"]}},"                                                                              \
     "\"required\":[\"a\",\"b\"],\"additionalProperties\":false}"
 #define OBJECT "\\{\"a\":[0-9]{1,2},\"b\":\"(x|y)\"\\}"
 #define S      "[[:space:]]*"
@@ -168,27 +185,43 @@ TEST(every_kind_of_request_gets_texts_that_obey) {
     } cases[] = {
         {"\"temperature\":0,\"regex\":\"([0-9]{1,3}\\\\.){3}[0-9]{1,3}\"", IP},
         {"\"seed\":3,\"temperature\":1.4,\"n\":5,\"regex\":\"([0-9]{1,3}\\\\.){3}[0-9]{1,3}\"", IP},
-        {"\"seed\":4,\"n\":3,\"logprobs\":2,\"structured_outputs\":{\"regex\":\"[A-Z][a-z]{2,9}( [a-z]{2,9}){3,5}\\\\.\"}", WORDS},
-        {"\"temperature\":0,\"beam_width\":4,\"n\":4,\"regex\":\"[A-Z][a-z]{2,9}( [a-z]{2,9}){3,5}\\\\.\"", WORDS},
-        {"\"seed\":5,\"ignore_eos\":true,\"n\":2,\"guided_choice\":[\"yes\",\"no\",\"perhaps not\"]", "yes|no|perhaps not"},
-        {"\"seed\":6,\"min_tokens\":50,\"n\":2,\"guided_choice\":[\"yes\",\"no\",\"perhaps not\"]", "yes|no|perhaps not"},
-        {"\"seed\":7,\"mirostat\":2,\"grammar\":\"root ::= (\\\"a\\\" | \\\"bc\\\"){3} \\\"!\\\"\"", "(a|bc){3}!"},
-        {"\"seed\":8,\"n\":3,\"repetition_penalty\":1.3,\"no_repeat_ngram_size\":9,\"guided_regex\":\"(é){2}[a-z]{3}\"", "(é){2}[a-z]{3}"},
+        {"\"seed\":4,\"n\":3,\"logprobs\":2,\"structured_outputs\":{\"regex\":\"[A-Z][a-z]{2,9}( "
+         "[a-z]{2,9}){3,5}\\\\.\"}",
+         WORDS},
+        {"\"temperature\":0,\"beam_width\":4,\"n\":4,\"regex\":\"[A-Z][a-z]{2,9}( [a-z]{2,9}){3,5}\\\\.\"",
+         WORDS},
+        {"\"seed\":5,\"ignore_eos\":true,\"n\":2,\"guided_choice\":[\"yes\",\"no\",\"perhaps not\"]",
+         "yes|no|perhaps not"},
+        {"\"seed\":6,\"min_tokens\":50,\"n\":2,\"guided_choice\":[\"yes\",\"no\",\"perhaps not\"]",
+         "yes|no|perhaps not"},
+        {"\"seed\":7,\"mirostat\":2,\"grammar\":\"root ::= (\\\"a\\\" | \\\"bc\\\"){3} \\\"!\\\"\"",
+         "(a|bc){3}!"},
+        {"\"seed\":8,\"n\":3,\"repetition_penalty\":1.3,\"no_repeat_ngram_size\":9,\"guided_regex\":\"(é){2}["
+         "a-z]{3}\"",
+         "(é){2}[a-z]{3}"},
         {"\"seed\":9,\"n\":3,\"json_schema\":" SCHEMA, LOOSE},
         {"\"seed\":9,\"n\":3,\"json_whitespace\":\"compact\",\"json_schema\":" SCHEMA, OBJECT},
-        {"\"seed\":10,\"n\":6,\"json_whitespace\":\"any\",\"json_property_order\":\"any\",\"json_schema\":" SCHEMA, LOOSE},
-        {"\"seed\":11,\"n\":3,\"structured_outputs\":{\"disable_any_whitespace\":false,\"json\":" SCHEMA "}", LOOSE},
-        {"\"seed\":12,\"n\":3,\"structured_outputs\":{\"disable_any_whitespace\":true,\"json\":" SCHEMA "}", OBJECT},
-        {"\"seed\":13,\"n\":12,\"temperature\":1.5,\"json_whitespace\":\"compact\",\"json_schema\":{\"type\":\"object\",\"properties\":{"
+        {"\"seed\":10,\"n\":6,\"json_whitespace\":\"any\",\"json_property_order\":\"any\",\"json_"
+         "schema\":" SCHEMA,
+         LOOSE},
+        {"\"seed\":11,\"n\":3,\"structured_outputs\":{\"disable_any_whitespace\":false,\"json\":" SCHEMA "}",
+         LOOSE},
+        {"\"seed\":12,\"n\":3,\"structured_outputs\":{\"disable_any_whitespace\":true,\"json\":" SCHEMA "}",
+         OBJECT},
+        {"\"seed\":13,\"n\":12,\"temperature\":1.5,\"json_whitespace\":\"compact\",\"json_schema\":{\"type\":"
+         "\"object\",\"properties\":{"
          "\"a\":{\"const\":1}}}",
          "\\{(\"a\":1)?\\}"},
-        {"\"beam_width\":3,\"n\":3,\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":" SCHEMA "}}", LOOSE},
+        {"\"beam_width\":3,\"n\":3,\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{"
+         "\"schema\":" SCHEMA "}}",
+         LOOSE},
     };
     quire_queue *q = queue_new(e);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char body[768];
         response a;
-        snprintf(body, sizeof body, "{\"prompt\":\"The prince went\",\"max_tokens\":800,%s}", cases[i].fields);
+        snprintf(body, sizeof body, "{\"prompt\":\"The prince went\",\"max_tokens\":800,%s}",
+                 cases[i].fields);
         complete(e, q, &a, body);
         assert_int_equal(a.error.code, QUIRE_OK);
         for (int32_t k = 0; k < a.n_choices; k++) {
@@ -224,8 +257,10 @@ TEST(what_cannot_be_obeyed_is_refused_with_its_field) {
     wait_until_idle(e);
 }
 
-/* Begins a response and steers it by a tail that its rule forbids. False: it ended first. */
-static bool submit_and_refuse(quire_queue *q, const char *body, int32_t position, const quire_tail *tail, response *a) {
+/* Begins a response and steers it by a tail that its rule forbids. False: it ended
+ * first. */
+static bool submit_and_refuse(quire_queue *q, const char *body, int32_t position, const quire_tail *tail,
+                              response *a) {
     quire_error err = {0};
     submit(e, q, a, body);
     read_to(q, a, 0, 12);
@@ -236,7 +271,9 @@ static bool submit_and_refuse(quire_queue *q, const char *body, int32_t position
 }
 
 TEST(branches_obey_and_a_forbidden_tail_is_refused) {
-    static const char body[] = "{\"prompt\":\"The prince went\",\"seed\":2,\"max_tokens\":900,\"regex\":\"([a-z]{3,8} ){100,120}end\"}";
+    static const char body[] =
+        "{\"prompt\":\"The prince went\",\"seed\":2,\"max_tokens\":900,\"regex\":\"([a-z]{3,8} "
+        "){100,120}end\"}";
     static const char bad[] = "NO ", good[] = "abc def ";
     quire_queue *q = queue_new(e);
     quire_error err = {0};
@@ -245,7 +282,8 @@ TEST(branches_obey_and_a_forbidden_tail_is_refused) {
     complete(e, q, &plain, body);
     assert_true(matches("([a-z]{3,8} ){100,120}end", &plain.choices[0].text));
     quire_tail tail = {.text = bad, .n_text = sizeof bad - 1};
-    while (!submit_and_refuse(q, body, plain.prompt_tokens, &tail, &a)) { /* its END was delivered before the refusal */
+    /* its END was delivered before the refusal */
+    while (!submit_and_refuse(q, body, plain.prompt_tokens, &tail, &a)) {
         quire_stream_release(a.stream);
         response_clear(&a);
     }

@@ -89,7 +89,8 @@ static void end(scene *s) {
 
 static task task_of(scene *s, const char *tenant, int64_t work_us) {
     task t = {.scene = s, .work_us = work_us};
-    t.job = (text_job){.run = run, .tenant = text_tenant(tenant), .n_bytes = (size_t)work_us * TEXT_BYTES_A_US};
+    t.job =
+        (text_job){.run = run, .tenant = text_tenant(tenant), .n_bytes = (size_t)work_us * TEXT_BYTES_A_US};
     return t;
 }
 
@@ -132,7 +133,8 @@ TEST(a_short_job_of_another_tenant_is_over_before_long_ones_that_run) {
     }
 }
 
-/* So a slice that is longer than it should be, or a thread that the system has stopped, holds up no quick job. */
+/* So a slice that is longer than it should be, or a thread that the system has stopped,
+ * holds up no quick job. */
 TEST(a_quick_job_runs_beside_a_slow_one_that_does_not_give_way) {
     scene s;
     text_pool *p;
@@ -149,7 +151,8 @@ TEST(a_quick_job_runs_beside_a_slow_one_that_does_not_give_way) {
     end(&s);
 }
 
-/* Of long texts, and of jobs that have turned out to take long; the quick one that comes behind them has a thread of the usual priority. */
+/* Of long texts, and of jobs that have turned out to take long; the quick one that comes
+ * behind them has a thread of the usual priority. */
 TEST(slow_jobs_have_threads_of_low_priority) {
     int usual = getpriority(PRIO_PROCESS, 0), low = usual + TEXT_SLOW_NICE > 19 ? 19 : usual + TEXT_SLOW_NICE;
     scene s;
@@ -157,7 +160,8 @@ TEST(slow_jobs_have_threads_of_low_priority) {
     begin(&s);
     assert_int_equal(text_pool_open(1, TEXT_POOL_THREADS, &p), QUIRE_OK);
     for (int32_t i = 0; i < 3; i++) {
-        task known = task_of(&s, "a", LONG_US), turns = task_of(&s, "a", LONG_US), quick = task_of(&s, "a", 200);
+        task known = task_of(&s, "a", LONG_US), turns = task_of(&s, "a", LONG_US),
+             quick = task_of(&s, "a", 200);
         turns.job.n_bytes = 1;
         text_pool_add(p, &known.job);
         text_pool_add(p, &turns.job);
@@ -192,7 +196,8 @@ TEST(of_one_tenant_the_job_with_least_left_is_over_first) {
     end(&s);
 }
 
-/* A tenant with many jobs gets no more than one with a single job of the same length: that one is over before most of the others. */
+/* A tenant with many jobs gets no more than one with a single job of the same length:
+ * that one is over before most of the others. */
 TEST(tenants_take_turns_however_many_jobs_they_have) {
     scene s;
     text_pool *p;
@@ -245,7 +250,8 @@ TEST(a_job_past_its_limit_of_processor_time_is_too_large) {
     end(&s);
 }
 
-/* More jobs in the middle than threads: each tenant's second job would preempt its first. All are run, none is lost. */
+/* More jobs in the middle than threads: each tenant's second job would preempt its first.
+ * All are run, none is lost. */
 TEST(more_jobs_than_threads_are_all_run) {
     enum { N = 3 * TEXT_POOL_THREADS };
     static task jobs[N];
@@ -267,7 +273,8 @@ TEST(more_jobs_than_threads_are_all_run) {
     end(&s);
 }
 
-/* Five tenants' jobs want a quarter of a gigabyte each: one has it at a time, and those that want little go on meanwhile. */
+/* Five tenants' jobs want a quarter of a gigabyte each: one has it at a time, and those
+ * that want little go on meanwhile. */
 TEST(one_job_at_a_time_holds_much_and_small_ones_do_not_wait) {
     scene s;
     text_pool *p;
@@ -301,7 +308,8 @@ TEST(who_waits_to_hold_much_and_is_cancelled_ends) {
     text_pool *p;
     begin(&s);
     assert_int_equal(text_pool_open(2, TEXT_POOL_THREADS, &p), QUIRE_OK);
-    task holder = task_of(&s, "a", 20 * LONG_US), other = task_of(&s, "b", LONG_US), small = task_of(&s, "c", 200);
+    task holder = task_of(&s, "a", 20 * LONG_US), other = task_of(&s, "b", LONG_US),
+         small = task_of(&s, "c", 200);
     holder.holds = other.holds = TEXT_SMALL_BYTES + 1;
     holder.job.n_bytes = other.job.n_bytes = 1;
     holder.job.is_off = &holder.off;
@@ -320,7 +328,8 @@ TEST(who_waits_to_hold_much_and_is_cancelled_ends) {
     end(&s);
 }
 
-/* Texts whose bytes are counted: of three that need over half of what there is one runs at a time. */
+/* Texts whose bytes are counted: of three that need over half of what there is one runs
+ * at a time. */
 TEST(long_texts_begin_where_their_bytes_fit) {
     scene s;
     text_pool *p;
@@ -342,7 +351,8 @@ TEST(long_texts_begin_where_their_bytes_fit) {
     end(&s);
 }
 
-/* A tenant's endless jobs, each of which goes before those that have run already, so that all would begin and none end. */
+/* A tenant's endless jobs, each of which goes before those that have run already, so that
+ * all would begin and none end. */
 TEST(a_tenant_has_a_part_of_the_threads_in_the_middle) {
     enum { N = 24, THREADS = 16, PART = THREADS / TEXT_TENANT_PART };
     scene s;
@@ -371,7 +381,8 @@ TEST(a_tenant_has_a_part_of_the_threads_in_the_middle) {
     end(&s);
 }
 
-/* ---- who goes on, by counted work: a pool of one processor and no threads, in which a slice is TEXT_SLICE_US exactly ---- */
+/* ---- who goes on, by counted work: a pool of one processor and no threads, in which a
+ * slice is TEXT_SLICE_US exactly ---- */
 
 static text_pool *counted_pool(void) {
     text_pool *p = calloc(1, sizeof *p);
@@ -427,7 +438,8 @@ static counted_job *run_slice(text_pool *p, bool slow) {
     return j;
 }
 
-/* The 150 KB and 3 MB of a client that sends the one without pause from twelve connections, and then the other. */
+/* The 150 KB and 3 MB of a client that sends the one without pause from twelve
+ * connections, and then the other. */
 TEST(a_long_job_is_passed_by_no_more_work_than_its_own) {
     enum { N = 12, SHORT = 15000, LONG = 300000 };
     for (int32_t lies = 0; lies < 2; lies++) { /* some take longer than their length tells, or less long */
@@ -461,7 +473,8 @@ TEST(a_long_job_is_passed_by_no_more_work_than_its_own) {
     }
 }
 
-/* Tenants that send one job each, of less than a slice, so that some are there all the time. */
+/* Tenants that send one job each, of less than a slice, so that some are there all the
+ * time. */
 TEST(tenants_that_come_and_go_do_not_keep_out_one_that_stays) {
     enum { N = 6 };
     text_pool *p = counted_pool();

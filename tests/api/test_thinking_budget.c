@@ -1,5 +1,5 @@
-/* The budget of a model's reasoning as a constraint: marks of letters and of special tokens, another constraint beside it, copies of
- * states. */
+/* The budget of a model's reasoning as a constraint: marks of letters and of special
+ * tokens, another constraint beside it, copies of states. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,8 @@ static const char *const added[] = {
                 "{\"id\":53,\"content\":\"<|start|>\",\"special\":true,\"normalized\":false}",
 };
 
-/* A token for each letter and sign of marks, some of two, and special tokens: none, the marks themselves, or harmony's. */
+/* A token for each letter and sign of marks, some of two, and special tokens: none, the
+ * marks themselves, or harmony's. */
 static world open_world(int special) {
     world w = {0};
     strbuf b = {0};
@@ -45,7 +46,12 @@ static world open_world(int special) {
         strbuf_addf(&b, "\"%c\":%d,", *p, n++);
     }
     strbuf_addf(&b, "\"k>\":%d,\">a\":%d,\"ab\":%d},\"merges\":[\"k >\",\"> a\",\"a b\"]}}", n, n + 1, n + 2);
-    vocab v = {.source = VOCAB_TOKENIZER_JSON, .tokenizer_json = {b.p, b.n}, .bos = -1, .eos = -1, .unk = -1, .pad = -1};
+    vocab v = {.source = VOCAB_TOKENIZER_JSON,
+               .tokenizer_json = {b.p, b.n},
+               .bos = -1,
+               .eos = -1,
+               .unk = -1,
+               .pad = -1};
     if (tokenizer_open(&v, &w.t, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
@@ -61,7 +67,8 @@ static void close_world(world *w) {
     tokenizer_close(w->t);
 }
 
-static void set_budget_of(world *w, const char *format, output_start start, int32_t budget, constraint *inner) {
+static void set_budget_of(world *w, const char *format, output_start start, int32_t budget,
+                          constraint *inner) {
     const reasoning_frame frame = {reasoning_format_named(format), NULL, start};
     quire_error err = {0};
     constraint_drop(w->c);
@@ -113,13 +120,16 @@ static bool is_allowed(const world *w, const state *s, int32_t token, int32_t *n
     return (bits[0] >> token & 1) != 0;
 }
 
-/* Appends a text, token by token as the tokenizer has it; each must be in the mask. Returns how many are taken. */
+/* Appends a text, token by token as the tokenizer has it; each must be in the mask.
+ * Returns how many are taken. */
 static size_t append(const world *w, state *s, const char *text) {
     token_list ids = {0};
     quire_error err = {0};
     size_t i = 0;
     int32_t n;
-    assert_int_equal(tokenizer_encode(w->t, str_of(text), (encode_options){.special = ENCODE_PARSE}, &ids, &err), QUIRE_OK);
+    assert_int_equal(
+        tokenizer_encode(w->t, str_of(text), (encode_options){.special = ENCODE_PARSE}, &ids, &err),
+        QUIRE_OK);
     for (; i < ids.n; i++) {
         bool allowed = is_allowed(w, s, ids.ids[i], &n);
         assert_int_equal(allowed, w->c->ops->accept(w->c, s->bytes, ids.ids[i]) == QUIRE_OK);
@@ -181,7 +191,8 @@ static void reasoning_that_ends_by_itself_is_left_alone(void **unused) {
         world w = open_world(special);
         set_budget(&w, OUTPUT_START_REASONING, 12, NULL);
         state s = start(&w);
-        assert_true(append(&w, &s, "x</</think>abxyzxyzxyzxyzxyz") > 15); /* the mark may end inside a token */
+        /* the mark may end inside a token */
+        assert_true(append(&w, &s, "x</</think>abxyzxyzxyzxyzxyz") > 15);
         forced_is(&w, &s, "");
         close_world(&w);
     }
@@ -233,18 +244,21 @@ static void the_rule_behind_the_reasoning_is_obeyed_too(void **unused) {
     }
 }
 
-/* Random outputs: what is forced is alone in the mask, a copied state goes on as its original, and no output thinks longer than it may. */
+/* Random outputs: what is forced is alone in the mask, a copied state goes on as its
+ * original, and no output thinks longer than it may. */
 static void states_are_a_function_of_the_output(void **unused) {
     (void)unused;
     uint64_t r = 7;
     for (int round = 0; round < 200; round++) {
         world w = open_world(round % 2);
         output_start begins = round % 3 == 0 ? OUTPUT_START_MARKED : OUTPUT_START_REASONING;
-        set_budget(&w, begins, (int32_t)(rng_next(&r) % 9), round % 5 == 0 ? NULL : regex(&w, begins, "(ab? )*c"));
+        set_budget(&w, begins, (int32_t)(rng_next(&r) % 9),
+                   round % 5 == 0 ? NULL : regex(&w, begins, "(ab? )*c"));
         state s = start(&w), copy;
         int32_t out[40], n_out = 0, n, want[64];
         for (; n_out < 40; n_out++) {
-            int32_t n_want = w.c->ops->forced(w.c, s.bytes, want, 64), token = (int32_t)(rng_next(&r) % (uint64_t)w.n);
+            int32_t n_want = w.c->ops->forced(w.c, s.bytes, want, 64),
+                    token = (int32_t)(rng_next(&r) % (uint64_t)w.n);
             for (int tries = 0; !is_allowed(&w, &s, token, &n) && tries < 500 && n > 0; tries++) {
                 token = (int32_t)(rng_next(&r) % (uint64_t)w.n);
             }
@@ -267,11 +281,13 @@ static void states_are_a_function_of_the_output(void **unused) {
     }
 }
 
-/* Harmony: a thought, then a message with this header: as a required call, or an answer. */
+/* Harmony: a thought, then a message with this header: as a required call, or an
+ * answer. */
 static constraint *message(const world *w, const char *header) {
     const str end = str_of("<|end|>");
     const grammar_part parts[] = {part_text(str_of("<|channel|>analysis<|message|>")), part_until(&end, 1),
-                                  part_text(str_of("<|start|>assistant<|channel|>")), part_text(str_of(header))};
+                                  part_text(str_of("<|start|>assistant<|channel|>")),
+                                  part_text(str_of(header))};
     part_arena a = {0};
     grammar_part all = part_sequence(&a, parts, 4);
     constraint *c = compile(w, &all);
@@ -290,7 +306,8 @@ static void only_what_the_rule_takes_of_the_mark_is_forced(void **unused) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         set_budget_of(&w, "openai_gptoss", OUTPUT_START_UNKNOWN, 2, message(&w, cases[i].header));
         state s = start(&w);
-        assert_int_equal(append(&w, &s, "<|channel|>analysis<|message|>xyz"), 12); /* two are all that may come */
+        /* two are all that may come */
+        assert_int_equal(append(&w, &s, "<|channel|>analysis<|message|>xyz"), 12);
         forced_is(&w, &s, cases[i].forced);
         assert_int_equal(append(&w, &s, "<|end|><|start|>assistant<|channel|>"), 12);
         (void)append(&w, &s, cases[i].header);
@@ -300,7 +317,8 @@ static void only_what_the_rule_takes_of_the_mark_is_forced(void **unused) {
     close_world(&w);
 }
 
-/* A format whose reasoning is part of the answer: a rule binds all of it, and the budget does not keep it from its end. */
+/* A format whose reasoning is part of the answer: a rule binds all of it, and the budget
+ * does not keep it from its end. */
 static void a_rule_without_reasoning_ends_where_it_says(void **unused) {
     (void)unused;
     static const char *const rules[][2] = {{"a", "a"}, {"ab{2}c", "abbc"}, {"[a-c]{6}", "abcabc"}};
@@ -316,14 +334,16 @@ static void a_rule_without_reasoning_ends_where_it_says(void **unused) {
     close_world(&w);
 }
 
-/* Such a rule may take the closing mark too: the answer does not end within it, and no guess leads past where it must come. */
+/* Such a rule may take the closing mark too: the answer does not end within it, and no
+ * guess leads past where it must come. */
 static void a_rule_that_takes_the_mark_neither_ends_nor_guesses_past_it(void **unused) {
     (void)unused;
     const char *format = "minimax_m2_append_think";
     const guess_bounds bounds = {16, 1.0f, 0.5f, 0.0f};
     int32_t ids[CONSTRAINT_MAX_GUESSES], parents[CONSTRAINT_MAX_GUESSES];
     world w = open_world(LETTERS);
-    set_budget_of(&w, format, OUTPUT_START_REASONING, 2, regex_of(&w, format, OUTPUT_START_REASONING, "[a-z<>/]*"));
+    set_budget_of(&w, format, OUTPUT_START_REASONING, 2,
+                  regex_of(&w, format, OUTPUT_START_REASONING, "[a-z<>/]*"));
     state s = start(&w);
     assert_int_equal(append(&w, &s, "x"), 1);
     assert_true(w.c->ops->is_final(w.c, s.bytes));
@@ -341,7 +361,8 @@ static void a_rule_that_takes_the_mark_neither_ends_nor_guesses_past_it(void **u
     close_world(&w);
 }
 
-/* The mark's last token may be an end token of the request: the answer then ends with the reasoning. */
+/* The mark's last token may be an end token of the request: the answer then ends with the
+ * reasoning. */
 static void the_mark_may_be_a_stop_token(void **unused) {
     (void)unused;
     world w = open_world(THINK);
@@ -365,7 +386,8 @@ static void the_mark_may_be_a_stop_token(void **unused) {
     sampler_close(drawn);
     for (int needed = 0; needed < 2; needed++) { /* with a rule: where it wants nothing more */
         set_budget(&w, OUTPUT_START_REASONING, 2, regex(&w, OUTPUT_START_REASONING, needed ? "a+" : "a*"));
-        assert_int_equal(thinking_budget_check(w.c, &p, &(model_desc){0}, &(quire_error){0}), needed ? QUIRE_BAD_REQUEST : QUIRE_OK);
+        assert_int_equal(thinking_budget_check(w.c, &p, &(model_desc){0}, &(quire_error){0}),
+                         needed ? QUIRE_BAD_REQUEST : QUIRE_OK);
     }
     close_world(&w);
 }
@@ -388,7 +410,8 @@ static void a_mark_that_the_request_forbids_is_refused(void **unused) {
             p.stop_tokens[0] = bad ? mark[1] : mark[n - 1];
             int32_t word[] = {mark[1], bad ? mark[2] : 5};
             assert_int_equal(kind == 1 ? token_seqs_add(&p.lists->bad_words, word, 2) : QUIRE_OK, QUIRE_OK);
-            assert_int_equal(kind == 2 ? sampling_lists_set_allowed(p.lists, mark, bad ? n - 1 : n) : QUIRE_OK, QUIRE_OK);
+            assert_int_equal(
+                kind == 2 ? sampling_lists_set_allowed(p.lists, mark, bad ? n - 1 : n) : QUIRE_OK, QUIRE_OK);
             quire_err e = thinking_budget_check(w.c, &p, &(model_desc){0}, &err);
             assert_int_equal(e, bad ? QUIRE_BAD_REQUEST : QUIRE_OK);
             assert_true(!bad || strcmp(err.param, params[kind]) == 0);

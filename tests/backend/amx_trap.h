@@ -1,5 +1,6 @@
-/* Runs AMX's instructions on processors without it: each is trapped as illegal and done by the plain C model, so that tests run the very
- * object that a processor with AMX would. For one thread. */
+/* Runs AMX's instructions on processors without it: each is trapped as illegal and done
+ * by the plain C model, so that tests run the very object that a processor with AMX
+ * would. For one thread. */
 #ifndef TESTS_AMX_TRAP_H
 #define TESTS_AMX_TRAP_H
 
@@ -13,7 +14,8 @@
 
 static long amx_trapped; /* how many so far */
 
-/* An instruction with a VEX prefix of three bytes and opcodes of 0F 38, as all of AMX have. */
+/* An instruction with a VEX prefix of three bytes and opcodes of 0F 38, as all of AMX
+ * have. */
 typedef struct amx_instruction {
     int pp, opcode; /* pp 0 none, 1 66, 2 F3, 3 F2 */
     int mod, reg, rm, vvvv;
@@ -57,8 +59,12 @@ static inline bool amx_decode(const ucontext_t *u, amx_instruction *i) {
     if (p[0] != 0xc4 || (p[1] & 31) != 2 || (p[2] & 0x84) != 0) {
         return false;
     }
-    *i = (amx_instruction){
-        .pp = p[2] & 3, .vvvv = ~(p[2] >> 3) & 15, .opcode = p[3], .mod = p[4] >> 6, .reg = p[4] >> 3 & 7, .rm = p[4] & 7};
+    *i = (amx_instruction){.pp = p[2] & 3,
+                           .vvvv = ~(p[2] >> 3) & 15,
+                           .opcode = p[3],
+                           .mod = p[4] >> 6,
+                           .reg = p[4] >> 3 & 7,
+                           .rm = p[4] & 7};
     i->end = p + 5;
     if (i->mod != 3) {
         amx_read_operand(u, (~p[1] >> 6) & 1, (~p[1] >> 5) & 1, p + 5, i);

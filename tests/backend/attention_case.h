@@ -1,4 +1,5 @@
-/* Runs attention over a pool of pages through the backend's op table, however the work is cut, and gives the rows in a fixed order. */
+/* Runs attention over a pool of pages through the backend's op table, however the work is
+ * cut, and gives the rows in a fixed order. */
 #ifndef TESTS_BACKEND_ATTENTION_CASE_H
 #define TESTS_BACKEND_ATTENTION_CASE_H
 
@@ -13,15 +14,17 @@
 #define CASE_MAX_SEQS  8
 #define CASE_MAX_ITEMS 4096
 
-/* A case: what is computed, then how. Sequences have lengths[s] tokens; q, k and v hold their rows one sequence after the other:
- * q [tokens, n_heads, d_head], k and v [tokens, n_kv_heads, d_head]. */
+/* A case: what is computed, then how. Sequences have lengths[s] tokens; q, k and v hold
+ * their rows one sequence after the other: q [tokens, n_heads, d_head], k and v [tokens,
+ * n_kv_heads, d_head]. */
 typedef struct attention_case {
     int32_t n_heads, n_kv_heads, d_head, n_seqs, lengths[CASE_MAX_SEQS];
     dtype type;            /* of keys and values */
     const kv_types *types; /* in its place; NULL: none */
     attn_spec spec;
     const attn_mods *mods; /* of all sequences, whose b is their number; NULL: none */
-    bool (*sees)(int32_t row, int32_t key, int32_t head, int32_t seq); /* the same mask for the reference, or NULL */
+    /* the same mask for the reference, or NULL */
+    bool (*sees)(int32_t row, int32_t key, int32_t head, int32_t seq);
     atomic_uint *faults; /* [tokens] of their rows, or NULL */
     const float *q, *k, *v;
 
@@ -31,7 +34,9 @@ typedef struct attention_case {
     bool alone;        /* a step holds one sequence, not all */
     int32_t tile_rows; /* rows an item */
     int32_t split;     /* chunks a partial item; 0: whole items */
-    bool cascade;      /* the first shared[s] tokens of sequence s lie in the pages of the one before it, and are read once for both */
+    /* the first shared[s] tokens of sequence s lie in the pages of the one before it, and
+     * are read once for both */
+    bool cascade;
     int32_t shared[CASE_MAX_SEQS];
 } attention_case;
 
@@ -40,7 +45,8 @@ typedef struct case_run {
     backend *b;
     kv_layout layout;
     buffer q, k, v, out;
-    int32_t *pages[CASE_MAX_SEQS], max_rows, first[CASE_MAX_SEQS]; /* first: the sequence's first row in q, k, v */
+    /* first: the sequence's first row in q, k, v */
+    int32_t *pages[CASE_MAX_SEQS], max_rows, first[CASE_MAX_SEQS];
     attn_item items[CASE_MAX_ITEMS];
     attn_merge *merges;
     int32_t *partials, n_partials, n_items, n_merges, n_carried; /* n_carried: items that left states */
@@ -48,7 +54,8 @@ typedef struct case_run {
 } case_run;
 
 /* Compiled texts, with one reference; empty texts: none. */
-static inline attn_mods *compile_mods(const char *mask, const char *score, const attn_array *arrays, int32_t n_arrays) {
+static inline attn_mods *compile_mods(const char *mask, const char *score, const attn_array *arrays,
+                                      int32_t n_arrays) {
     attn_mods *mods;
     quire_error err = {0};
     const expr_mods from = {str_of(mask), str_of(score), arrays, n_arrays};
@@ -66,7 +73,9 @@ static inline void case_open(case_run *r, const attention_case *c) {
     assert_non_null(r->b);
     quire_error err;
     model_desc d = desc_plain(2, c->n_heads, c->n_kv_heads, c->d_head, 0);
-    assert_int_equal(kv_layout_init(&d, c->types != NULL ? *c->types : kv_both(c->type), c->page_tokens, &r->layout, &err), QUIRE_OK);
+    assert_int_equal(
+        kv_layout_init(&d, c->types != NULL ? *c->types : kv_both(c->type), c->page_tokens, &r->layout, &err),
+        QUIRE_OK);
     int32_t n_tokens = 0, n_pages = 0;
     for (int32_t s = 0; s < c->n_seqs; s++) {
         r->first[s] = n_tokens;
@@ -78,7 +87,8 @@ static inline void case_open(case_run *r, const attention_case *c) {
     r->k = r->b->ops->buffer_reserve(r->b, c->n_kv_heads * c->d_head);
     r->v = r->b->ops->buffer_reserve(r->b, c->n_kv_heads * c->d_head);
     r->out = r->b->ops->buffer_reserve(r->b, c->n_heads * c->d_head);
-    step_limits limits = {.max_rows = n_tokens, .max_seqs = c->n_seqs, .max_partials = c->split > 0 ? CASE_MAX_PARTIALS : 0};
+    step_limits limits = {
+        .max_rows = n_tokens, .max_seqs = c->n_seqs, .max_partials = c->split > 0 ? CASE_MAX_PARTIALS : 0};
     assert_int_equal(r->b->ops->step_open(r->b, &limits, &r->layout, 0, &err), QUIRE_OK);
     assert_int_equal(r->b->ops->kv_open(r->b, n_pages, &err), QUIRE_OK);
 
@@ -105,7 +115,10 @@ static inline void case_open(case_run *r, const attention_case *c) {
     }
     r->merges = malloc(sizeof *r->merges * (size_t)n_tokens);
     r->partials = malloc(sizeof *r->partials * CASE_MAX_PARTIALS);
-    assert_int_equal(cascade_open(&r->layout, &(cascade_limits){n_tokens, c->n_seqs, c->tile_rows, c->n_threads}, &r->cascade), QUIRE_OK);
+    assert_int_equal(cascade_open(&r->layout,
+                                  &(cascade_limits){n_tokens, c->n_seqs, c->tile_rows, c->n_threads},
+                                  &r->cascade),
+                     QUIRE_OK);
     free(ids);
     free(poison);
 }
@@ -120,7 +133,8 @@ static inline void case_close(case_run *r) {
     r->b->ops->close(r->b);
 }
 
-/* The work list: whole items, or those of several chunks cut into partial ones of c->split chunks. */
+/* The work list: whole items, or those of several chunks cut into partial ones of
+ * c->split chunks. */
 static inline void case_plan(case_run *r, const batch_seq *seqs, int32_t n_seqs) {
     static attn_item whole[CASE_MAX_ITEMS];
     int32_t n = batch_plan_work(seqs, n_seqs, r->c->tile_rows, whole, CASE_MAX_ITEMS), split = r->c->split;
@@ -140,11 +154,13 @@ static inline void case_plan(case_run *r, const batch_seq *seqs, int32_t n_seqs)
             r->items[r->n_items++] = item;
         }
         for (int32_t row = 0; row < n_rows; row++) {
-            r->merges[r->n_merges++] = (attn_merge){whole[i].row0 + row, n_chunks, r->partials + base + row * n_chunks};
+            r->merges[r->n_merges++] =
+                (attn_merge){whole[i].row0 + row, n_chunks, r->partials + base + row * n_chunks};
             for (int32_t chunk = 0; chunk < n_chunks; chunk++) {
                 int32_t item_first = chunk - chunk % split;
                 int32_t item_chunks = n_chunks - item_first < split ? n_chunks - item_first : split;
-                r->partials[base + row * n_chunks + chunk] = base + item_first * n_rows + row * item_chunks + chunk % split;
+                r->partials[base + row * n_chunks + chunk] =
+                    base + item_first * n_rows + row * item_chunks + chunk % split;
             }
         }
         r->n_partials += n_rows * n_chunks;
@@ -153,12 +169,14 @@ static inline void case_plan(case_run *r, const batch_seq *seqs, int32_t n_seqs)
     assert_true(r->n_items <= CASE_MAX_ITEMS);
 }
 
-/* One step: rows from..from+n of each of the sequences seq0..seq1, as far as they have them. */
+/* One step: rows from..from+n of each of the sequences seq0..seq1, as far as they have
+ * them. */
 static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t from, int32_t n, float *out) {
     const attention_case *c = r->c;
     batch_seq seqs[CASE_MAX_SEQS];
     atomic_uint *faults = c->faults != NULL ? calloc((size_t)r->max_rows, sizeof *faults) : NULL;
-    int32_t n_seqs = 0, n_rows = 0, *positions = malloc(sizeof *positions * (size_t)r->max_rows), of_seq[CASE_MAX_SEQS];
+    int32_t n_seqs = 0, n_rows = 0, *positions = malloc(sizeof *positions * (size_t)r->max_rows),
+            of_seq[CASE_MAX_SEQS];
     kv_slot *slots = malloc(sizeof *slots * (size_t)r->max_rows);
     size_t q_row = (size_t)(c->n_heads * c->d_head), k_row = (size_t)(c->n_kv_heads * c->d_head);
     for (int32_t s = seq0; s < seq1; s++) {
@@ -167,12 +185,17 @@ static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t fr
             continue;
         }
         of_seq[n_seqs] = s;
-        seqs[n_seqs++] = (batch_seq){
-            .row0 = n_rows, .n_rows = end - from, .n_tokens = end, .mods = c->mods, .b = s, .pages = {r->pages[s]}};
+        seqs[n_seqs++] = (batch_seq){.row0 = n_rows,
+                                     .n_rows = end - from,
+                                     .n_tokens = end,
+                                     .mods = c->mods,
+                                     .b = s,
+                                     .pages = {r->pages[s]}};
         for (int32_t p = from; p < end; p++) {
             positions[n_rows] = p;
             bool stored = c->cascade && p < c->shared[s]; /* by the sequence before */
-            slots[n_rows++] = (kv_slot){stored ? -1 : (int64_t)r->pages[s][p / c->page_tokens] * c->page_tokens + p % c->page_tokens};
+            slots[n_rows++] = (kv_slot){
+                stored ? -1 : (int64_t)r->pages[s][p / c->page_tokens] * c->page_tokens + p % c->page_tokens};
         }
     }
     if (n_seqs > 0) {
@@ -204,9 +227,11 @@ static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t fr
         r->b->ops->attention(r->b, CASE_LAYER, r->q, &c->spec, r->out);
         r->b->ops->step_wait(r->b);
         for (int32_t i = 0; i < n_seqs; i++) {
-            r->b->ops->buffer_read(r->b, r->out, seqs[i].row0, seqs[i].n_rows, out + (size_t)(r->first[of_seq[i]] + from) * q_row);
+            r->b->ops->buffer_read(r->b, r->out, seqs[i].row0, seqs[i].n_rows,
+                                   out + (size_t)(r->first[of_seq[i]] + from) * q_row);
             for (int32_t row = 0; row < seqs[i].n_rows && faults != NULL; row++) {
-                atomic_fetch_or(&c->faults[r->first[of_seq[i]] + from + row], atomic_load(&faults[seqs[i].row0 + row]));
+                atomic_fetch_or(&c->faults[r->first[of_seq[i]] + from + row],
+                                atomic_load(&faults[seqs[i].row0 + row]));
             }
         }
     }
@@ -215,7 +240,8 @@ static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t fr
     free(slots);
 }
 
-/* All rows of all sequences: out [tokens, n_heads, d_head]. Returns how many items left states for others to go on from. */
+/* All rows of all sequences: out [tokens, n_heads, d_head]. Returns how many items left
+ * states for others to go on from. */
 static inline int32_t case_run_all(const attention_case *c, float *out) {
     static case_run r;
     case_open(&r, c);

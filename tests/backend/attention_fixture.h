@@ -1,4 +1,5 @@
-/* What the tests of attention share: a naive reference in double, a case with its data, and the ways to cut the same work. */
+/* What the tests of attention share: a naive reference in double, a case with its data,
+ * and the ways to cut the same work. */
 #ifndef TESTS_BACKEND_ATTENTION_FIXTURE_H
 #define TESTS_BACKEND_ATTENTION_FIXTURE_H
 
@@ -9,15 +10,18 @@
 
 #define SEED 77u
 
-/* softmax(q k^T) v by the definition, in double, of position i of sequence `seq`, whose rows begin at `first`, and head h. */
-static inline void reference_row(const attention_case *c, int32_t seq, int32_t first, int32_t i, int32_t h, double *out) {
+/* softmax(q k^T) v by the definition, in double, of position i of sequence `seq`, whose
+ * rows begin at `first`, and head h. */
+static inline void reference_row(const attention_case *c, int32_t seq, int32_t first, int32_t i, int32_t h,
+                                 double *out) {
     int32_t n_tokens = c->lengths[seq];
     const attn_spec *spec = &c->spec;
     int32_t kv_head = h / (c->n_heads / c->n_kv_heads);
     const float *q = c->q + ((size_t)(first + i) * (size_t)c->n_heads + (size_t)h) * (size_t)c->d_head;
     double *scores = malloc(sizeof *scores * (size_t)n_tokens), max = -INFINITY, sum = 0.0;
     for (int32_t j = 0; j < n_tokens; j++) {
-        const float *k = c->k + ((size_t)(first + j) * (size_t)c->n_kv_heads + (size_t)kv_head) * (size_t)c->d_head;
+        const float *k =
+            c->k + ((size_t)(first + j) * (size_t)c->n_kv_heads + (size_t)kv_head) * (size_t)c->d_head;
         double s = 0.0;
         for (int32_t e = 0; e < c->d_head; e++) {
             s += (double)q[e] * (double)stored(c->type, k[e]);
@@ -25,8 +29,10 @@ static inline void reference_row(const attention_case *c, int32_t seq, int32_t f
         s *= (double)spec->scale;
         s = spec->soft_cap > 0.0f ? (double)spec->soft_cap * tanh(s / (double)spec->soft_cap) : s;
         s += spec->alibi_slopes != NULL ? (double)spec->alibi_slopes[h] * (j - i) : 0.0;
-        bool seen = (!spec->causal || j <= i) && (spec->window == 0 || (i - j < spec->window && j - i < spec->window)) &&
-                    (spec->chunk == 0 || i / spec->chunk == j / spec->chunk) && (c->sees == NULL || c->sees(i, j, h, seq));
+        bool seen = (!spec->causal || j <= i) &&
+                    (spec->window == 0 || (i - j < spec->window && j - i < spec->window)) &&
+                    (spec->chunk == 0 || i / spec->chunk == j / spec->chunk) &&
+                    (c->sees == NULL || c->sees(i, j, h, seq));
         scores[j] = seen ? s : -INFINITY;
         max = fmax(max, scores[j]);
     }
@@ -36,7 +42,8 @@ static inline void reference_row(const attention_case *c, int32_t seq, int32_t f
         out[e] = 0.0;
     }
     for (int32_t j = 0; j < n_tokens && max > -INFINITY; j++) {
-        const float *v = c->v + ((size_t)(first + j) * (size_t)c->n_kv_heads + (size_t)kv_head) * (size_t)c->d_head;
+        const float *v =
+            c->v + ((size_t)(first + j) * (size_t)c->n_kv_heads + (size_t)kv_head) * (size_t)c->d_head;
         double w = exp(scores[j] - max);
         sum += w;
         for (int32_t e = 0; e < c->d_head && w > 0.0; e++) {
@@ -57,8 +64,11 @@ static inline double worst_difference(const attention_case *c, const float *got)
             for (int32_t h = 0; h < c->n_heads; h++) {
                 reference_row(c, s, first, i, h, want);
                 for (int32_t e = 0; e < c->d_head; e++) {
-                    double d =
-                        fabs((double)got[((size_t)(first + i) * (size_t)c->n_heads + (size_t)h) * (size_t)c->d_head + (size_t)e] - want[e]);
+                    double d = fabs(
+                        (double)
+                            got[((size_t)(first + i) * (size_t)c->n_heads + (size_t)h) * (size_t)c->d_head +
+                                (size_t)e] -
+                        want[e]);
                     worst = d > worst || isnan(d) ? (isnan(d) ? INFINITY : d) : worst;
                 }
             }
@@ -117,9 +127,10 @@ static inline void check_same(fixture *f, const attention_case *c) {
     memset(f->other, 0xff, sizeof *f->other * f->n_out);
     case_run_all(&other, f->other);
     if (!same_floats(f->other, f->base, f->n_out)) {
-        fail_msg("%s, type %s/%s, pages of %d, %d threads, chunk %d, alone %d, tiles of %d rows, split %d", c->isa,
-                 dtype_name(c->types != NULL ? c->types->key : c->type), dtype_name(c->types != NULL ? c->types->value : c->type),
-                 c->page_tokens, c->n_threads, c->chunk, c->alone, c->tile_rows, c->split);
+        fail_msg("%s, type %s/%s, pages of %d, %d threads, chunk %d, alone %d, tiles of %d rows, split %d",
+                 c->isa, dtype_name(c->types != NULL ? c->types->key : c->type),
+                 dtype_name(c->types != NULL ? c->types->value : c->type), c->page_tokens, c->n_threads,
+                 c->chunk, c->alone, c->tile_rows, c->split);
     }
 }
 
@@ -138,8 +149,10 @@ static inline void check_every_way(const attention_case *c) {
         o.isa = ISAS[i];
         check_same(&f, &o);
         static const int32_t page_tokens[] = {1, 2, 4, 8, 16, 64, 256};
-        /* A case takes some of the ways, and the next case other ones; with QUIRE_TEST_LONG all of them, or a third. */
-        bool few = getenv("QUIRE_TEST_EMULATED") != NULL || getenv("QUIRE_TEST_QUICK") != NULL, is_avx2 = strcmp(o.isa, "avx2") == 0;
+        /* A case takes some of the ways, and the next case other ones; with
+         * QUIRE_TEST_LONG all of them, or a third. */
+        bool few = getenv("QUIRE_TEST_EMULATED") != NULL || getenv("QUIRE_TEST_QUICK") != NULL,
+             is_avx2 = strcmp(o.isa, "avx2") == 0;
         int every = few ? 9 : is_avx2 ? 3 : 7;
         if (!few && getenv("QUIRE_TEST_LONG") != NULL) {
             every = is_avx2 ? 1 : 3;
@@ -153,8 +166,9 @@ static inline void check_every_way(const attention_case *c) {
         static const struct {
             int32_t n_threads, chunk, tile_rows, split;
             bool alone;
-        } ways[] = {{2, 0, 16, 0, false}, {1, 0, 1, 0, false},  {1, 0, 1000, 0, false}, {1, 1, 16, 0, false}, {1, 3, 5, 0, true},
-                    {2, 16, 7, 1, false}, {2, 100, 3, 1, true}, {1, 64, 16, 2, false},  {1, 300, 8, 4, true}};
+        } ways[] = {{2, 0, 16, 0, false}, {1, 0, 1, 0, false},   {1, 0, 1000, 0, false},
+                    {1, 1, 16, 0, false}, {1, 3, 5, 0, true},    {2, 16, 7, 1, false},
+                    {2, 100, 3, 1, true}, {1, 64, 16, 2, false}, {1, 300, 8, 4, true}};
         for (size_t w = (size_t)(turn % every); w < sizeof ways / sizeof ways[0]; w += (size_t)every) {
             if (!c->spec.causal && ways[w].chunk > 0) {
                 continue; /* a row's answer then depends on how far its sequence has come */
@@ -171,9 +185,11 @@ static inline void check_every_way(const attention_case *c) {
     fixture_free(&f);
 }
 
-/* Heads of 8 to 256 elements in several ratios, in each type in turn; a sequence of 23 tokens and one of n, over pages of `small` tokens or
- * 16: less than `most` from double, and the bits of the plain twin. */
-static inline void check_heads_of_every_size(const dtype *types, int n_types, int32_t n, int32_t small, double most) {
+/* Heads of 8 to 256 elements in several ratios, in each type in turn; a sequence of 23
+ * tokens and one of n, over pages of `small` tokens or 16: less than `most` from double,
+ * and the bits of the plain twin. */
+static inline void check_heads_of_every_size(const dtype *types, int n_types, int32_t n, int32_t small,
+                                             double most) {
     static const int32_t sizes[] = {8, 10, 16, 20, 32, 48, 64, 80, 96, 128, 192, 256};
     static const int32_t ratios[][2] = {{1, 1}, {3, 3}, {4, 2}, {8, 1}, {6, 2}, {71, 1}, {9, 1}};
     for (int i = 0; i < (int)(sizeof sizes / sizeof sizes[0]); i++) {

@@ -1,4 +1,5 @@
-/* What the CPU backend's tests share: the instruction sets that run here, comparison of bits, and hashes. */
+/* What the CPU backend's tests share: the instruction sets that run here, comparison of
+ * bits, and hashes. */
 #ifndef TESTS_BACKEND_ISAS_H
 #define TESTS_BACKEND_ISAS_H
 
@@ -12,7 +13,8 @@
 #include "base/rng.h"
 #include "test.h"
 
-/* The first N_MATH_ISAS have kernels of their own beside those of products; the others have the last one's (test_math.c). */
+/* The first N_MATH_ISAS have kernels of their own beside those of products; the others
+ * have the last one's (test_math.c). */
 #if defined(__aarch64__)
 static const char *const ISAS[] = {"plain", "neon", "i8mm"};
 #define N_TEST_ISAS 3
@@ -23,11 +25,14 @@ static const char *const ISAS[] = {"plain", "avx2", "avx512", "amx", "avx512bf16
 #define N_MATH_ISAS 3
 #endif
 
-/* Opens a backend, or gives NULL when this processor (or build) has no such instruction set. */
+/* Opens a backend, or gives NULL when this processor (or build) has no such instruction
+ * set. */
 static inline backend *open_isa(const char *isa, int32_t n_threads) {
     backend *b = NULL;
     quire_error err;
-    backend_options o = {.compute = COMPUTE_F32, .isa = isa, .n_threads = getenv("QUIRE_TEST_EMULATED") != NULL ? 1 : n_threads};
+    backend_options o = {.compute = COMPUTE_F32,
+                         .isa = isa,
+                         .n_threads = getenv("QUIRE_TEST_EMULATED") != NULL ? 1 : n_threads};
     quire_err e = backend_cpu_open(&o, &b, &err);
     assert_true(e == QUIRE_OK || e == QUIRE_UNSUPPORTED);
     return e == QUIRE_OK ? b : NULL;

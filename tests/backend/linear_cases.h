@@ -16,10 +16,12 @@
 #define N_NEW_TYPES    26 /* those and the ones of the hashes stored next */
 
 static const dtype weight_types[N_WEIGHT_TYPES] = {
-    DTYPE_F32,    DTYPE_F16,     DTYPE_BF16,  DTYPE_Q4_0,   DTYPE_Q4_1,   DTYPE_Q5_0,  DTYPE_Q5_1,  DTYPE_Q8_0,  DTYPE_Q2_K,    DTYPE_Q3_K,
-    DTYPE_Q4_K,   DTYPE_Q5_K,    DTYPE_Q6_K,  DTYPE_IQ4_NL, DTYPE_IQ4_XS, DTYPE_MXFP4, DTYPE_NVFP4, DTYPE_IQ3_S, DTYPE_IQ3_XXS, DTYPE_IQ2_S,
-    DTYPE_IQ2_XS, DTYPE_IQ2_XXS, DTYPE_IQ1_M, DTYPE_IQ1_S,  DTYPE_TQ1_0,  DTYPE_TQ2_0, DTYPE_Q2_0,  DTYPE_Q1_0};
-static const char *const isa_names[N_ISAS] = {"plain", "avx2", "avx512", "amx", "amx-model", "avx512bf16", "neon", "i8mm"};
+    DTYPE_F32,     DTYPE_F16,   DTYPE_BF16,  DTYPE_Q4_0,  DTYPE_Q4_1,    DTYPE_Q5_0,  DTYPE_Q5_1,
+    DTYPE_Q8_0,    DTYPE_Q2_K,  DTYPE_Q3_K,  DTYPE_Q4_K,  DTYPE_Q5_K,    DTYPE_Q6_K,  DTYPE_IQ4_NL,
+    DTYPE_IQ4_XS,  DTYPE_MXFP4, DTYPE_NVFP4, DTYPE_IQ3_S, DTYPE_IQ3_XXS, DTYPE_IQ2_S, DTYPE_IQ2_XS,
+    DTYPE_IQ2_XXS, DTYPE_IQ1_M, DTYPE_IQ1_S, DTYPE_TQ1_0, DTYPE_TQ2_0,   DTYPE_Q2_0,  DTYPE_Q1_0};
+static const char *const isa_names[N_ISAS] = {"plain",     "avx2",       "avx512", "amx",
+                                              "amx-model", "avx512bf16", "neon",   "i8mm"};
 
 /* Even in -1..1, in steps that f32 holds exactly. */
 static inline float random_float(uint64_t *seed) {
@@ -56,7 +58,8 @@ static inline int half_places(dtype t, size_t places[2]) {
     }
 }
 
-/* Scales that are no halves: exponents and small numbers of 8 bits, a half in the top nibbles of four words. */
+/* Scales that are no halves: exponents and small numbers of 8 bits, a half in the top
+ * nibbles of four words. */
 static inline void set_scales(dtype t, uint8_t *b, uint64_t *seed) {
     const uint16_t d = t == DTYPE_IQ1_M ? f32_to_f16(random_float(seed) * 0x1p-5f) : 0;
     if (t == DTYPE_MXFP4) {
@@ -70,7 +73,8 @@ static inline void set_scales(dtype t, uint8_t *b, uint64_t *seed) {
     }
 }
 
-/* n elements of type t: any bits in the numbers, scales of either sign around 2^-6. To be freed. */
+/* n elements of type t: any bits in the numbers, scales of either sign around 2^-6. To be
+ * freed. */
 static inline uint8_t *random_weights(dtype t, size_t n, uint64_t *seed) {
     size_t block = (size_t)dtype_block_bytes(t), n_blocks = n / (size_t)dtype_block_elements(t);
     uint8_t *bytes = malloc(n_blocks * block);
@@ -109,7 +113,8 @@ static inline tensor_view matrix_view(dtype t, int32_t n_out, int32_t n_in, cons
 static inline backend *open_isa(const char *isa, compute_mode mode, int32_t n_threads) {
     backend *b = NULL;
     quire_error err;
-    const backend_options options = {.compute = mode, .isa = isa, .n_threads = getenv("QUIRE_TEST_EMULATED") != NULL ? 1 : n_threads};
+    const backend_options options = {
+        .compute = mode, .isa = isa, .n_threads = getenv("QUIRE_TEST_EMULATED") != NULL ? 1 : n_threads};
     quire_err e = backend_cpu_open(&options, &b, &err);
     if (e == QUIRE_UNSUPPORTED) {
         return NULL;

@@ -1,5 +1,6 @@
-/* One matrix and the rows that it is multiplied with, for the tests of product kernels: products in tiles of any size, and what they are
- * near to, by an own reading in double. */
+/* One matrix and the rows that it is multiplied with, for the tests of product
+ * kernels: products in tiles of any size, and what they are near to, by an own reading
+ * in double. */
 #ifndef TESTS_PRODUCT_CASE_H
 #define TESTS_PRODUCT_CASE_H
 
@@ -39,9 +40,10 @@ static inline void quantise(const linear_kernels *k, const product_case *c, uint
     }
 }
 
-/* y [n_rows][n_blocks * 16] of rows row0.. by tiles of tile_rows rows and tile_blocks blocks. An odd number of rows goes straight to y. */
-static inline void multiply(const linear_kernels *k, const product_case *c, int32_t row0, int32_t n_rows, int32_t tile_rows,
-                            int32_t tile_blocks, float *y) {
+/* y [n_rows][n_blocks * 16] of rows row0.. by tiles of tile_rows rows and tile_blocks
+ * blocks. An odd number of rows goes straight to y. */
+static inline void multiply(const linear_kernels *k, const product_case *c, int32_t row0, int32_t n_rows,
+                            int32_t tile_rows, int32_t tile_blocks, float *y) {
     size_t stride = linear_row_bytes(c->w.format, c->n_in);
     int32_t n_blocks = c->w.layout.n_blocks, width = n_blocks * PACK_LANES;
     uint8_t *rows = mem_new(MAX_ROWS, stride);
@@ -54,14 +56,16 @@ static inline void multiply(const linear_kernels *k, const product_case *c, int3
         for (int32_t b = 0; b < n_blocks; b += tile_blocks) {
             int32_t m = n_blocks - b < tile_blocks ? n_blocks - b : tile_blocks;
             const row_view x = {rows + (size_t)(row0 + r) * stride, stride};
-            const linear_part part = {&c->w, b, m, (b / tile_blocks) % 2 == 0 ? linear_block(&c->w, 0) : NULL};
+            const linear_part part = {&c->w, b, m,
+                                      (b / tile_blocks) % 2 == 0 ? linear_block(&c->w, 0) : NULL};
             if (tile_rows % 2 == 1) {
                 k->product(&part, x, n, y + r * width + b * PACK_LANES, width, scratch);
                 continue;
             }
             k->product(&part, x, n, tile, m * PACK_LANES, scratch);
             for (int32_t i = 0; i < n; i++) {
-                memcpy(y + (r + i) * width + b * PACK_LANES, tile + i * m * PACK_LANES, sizeof *y * PACK_LANES * (size_t)m);
+                memcpy(y + (r + i) * width + b * PACK_LANES, tile + i * m * PACK_LANES,
+                       sizeof *y * PACK_LANES * (size_t)m);
             }
         }
     }
@@ -114,7 +118,8 @@ static inline void reference_column(const product_case *c, int32_t column, doubl
         reference_floats(c, column, out);
         return;
     }
-    size_t k = (size_t)c->n_in, row_bytes = k / (size_t)dtype_block_elements(c->type) * (size_t)dtype_block_bytes(c->type);
+    size_t k = (size_t)c->n_in,
+           row_bytes = k / (size_t)dtype_block_elements(c->type) * (size_t)dtype_block_bytes(c->type);
     float *w = malloc(k * sizeof *w), a = 0.0f;
     for (int32_t i = 0; c->codes != NULL && i < c->n_in; i += QUANT_SUPER) {
         const int32_t n = c->n_in - i < QUANT_SUPER ? c->n_in - i : QUANT_SUPER;
@@ -137,7 +142,8 @@ static inline void reference_column(const product_case *c, int32_t column, doubl
     free(w);
 }
 
-static inline void expect_near_reference(const product_case *c, const float *y, int32_t n_rows, const char *isa) {
+static inline void expect_near_reference(const product_case *c, const float *y, int32_t n_rows,
+                                         const char *isa) {
     size_t k = (size_t)c->n_in;
     double *w = malloc(k * sizeof *w), *x = malloc(k * sizeof *x);
     for (int32_t column = 0; column < c->n_out; column++) {
@@ -151,8 +157,9 @@ static inline void expect_near_reference(const product_case *c, const float *y, 
             }
             float got = y[r * c->w.layout.n_blocks * PACK_LANES + column];
             if (!(fabs((double)got - sum) <= 4e-6 * size + 1e-30)) {
-                fail_msg("%s %s format %d, %d x %d: row %d column %d is %.9g, not %.9g", isa, dtype_name(c->type), (int)c->w.format,
-                         c->n_out, c->n_in, r, column, (double)got, sum);
+                fail_msg("%s %s format %d, %d x %d: row %d column %d is %.9g, not %.9g", isa,
+                         dtype_name(c->type), (int)c->w.format, c->n_out, c->n_in, r, column, (double)got,
+                         sum);
             }
         }
     }
@@ -160,12 +167,13 @@ static inline void expect_near_reference(const product_case *c, const float *y, 
     free(x);
 }
 
-static inline void expect_same_columns(const product_case *c, const float *a, const float *b, int32_t n_rows, const char *what) {
+static inline void expect_same_columns(const product_case *c, const float *a, const float *b, int32_t n_rows,
+                                       const char *what) {
     int32_t width = c->w.layout.n_blocks * PACK_LANES;
     for (int32_t r = 0; r < n_rows; r++) {
         if (memcmp(a + r * width, b + r * width, sizeof *a * (size_t)c->n_out) != 0) {
-            fail_msg("%s: %s format %d, %d x %d: row %d of %d has other bits", what, dtype_name(c->type), (int)c->w.format, c->n_out,
-                     c->n_in, r, n_rows);
+            fail_msg("%s: %s format %d, %d x %d: row %d of %d has other bits", what, dtype_name(c->type),
+                     (int)c->w.format, c->n_out, c->n_in, r, n_rows);
         }
     }
 }

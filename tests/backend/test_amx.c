@@ -1,5 +1,6 @@
-/* Products by AMX's tiles: the model of the instructions, the kernels over it, and the object for the processor, whose instructions the
- * model does where there are none. All have the bits of the plain twin. */
+/* Products by AMX's tiles: the model of the instructions, the kernels over it, and the
+ * object for the processor, whose instructions the model does where there are none. All
+ * have the bits of the plain twin. */
 #define _GNU_SOURCE /* the registers of a ucontext_t */
 
 #if defined(__x86_64__)
@@ -72,14 +73,16 @@ TEST(loading_clears_what_a_tile_lacks_and_a_configuration_clears_all) {
     amx_configure(&c);
     memset(got, 9, sizeof got);
     amx_store(0, got, AMX_BYTES);
-    assert_true(got[0] == 0 && got[19] == 0 && got[20] == 9 && got[2 * AMX_BYTES + 19] == 0 && got[3 * AMX_BYTES] == 9);
+    assert_true(got[0] == 0 && got[19] == 0 && got[20] == 9 && got[2 * AMX_BYTES + 19] == 0 &&
+                got[3 * AMX_BYTES] == 9);
     amx_release();
     assert_int_equal(amx_here.config.palette, 0);
 }
 
 /* ---- the kernels ---- */
 
-/* Those of the object for the processor. NULL: no AVX-512 here, or a compiler without AMX. In a test: cmocka has a trap of its own. */
+/* Those of the object for the processor. NULL: no AVX-512 here, or a compiler without
+ * AMX. In a test: cmocka has a trap of its own. */
 static const linear_kernels *find_kernels(void) {
 #if defined(QUIRE_AMX)
     cpu_isa isa;
@@ -110,7 +113,8 @@ static product_case case_of(dtype t, int32_t n_out, int32_t n_in, uint64_t seed)
     c.w.scales = mem_new((size_t)c.w.layout.n_blocks, PACK_LANES * sizeof(float));
     const tensor_view view = matrix_view(t, n_out, n_in, c.source);
     for (int32_t i = 0; i < c.w.layout.n_blocks; i++) {
-        pack_block(&c.w.layout, &view, i, c.w.data + (size_t)i * c.w.layout.block_bytes, c.w.scales + (size_t)i * PACK_LANES);
+        pack_block(&c.w.layout, &view, i, c.w.data + (size_t)i * c.w.layout.block_bytes,
+                   c.w.scales + (size_t)i * PACK_LANES);
     }
     c.x = malloc(sizeof(float) * MAX_ROWS * (size_t)n_in);
     for (int32_t i = 0; i < MAX_ROWS * n_in; i++) {
@@ -119,9 +123,10 @@ static product_case case_of(dtype t, int32_t n_out, int32_t n_in, uint64_t seed)
     return c;
 }
 
-/* Every step-th number of rows up to MOST_ROWS, in tiles of all of them and of n_blocks blocks. They are the last ones, so that a sanitizer
- * sees what reads behind them. */
-static void expect_plain(const linear_kernels *k, const char *what, const product_case *c, int32_t step, int32_t n_blocks) {
+/* Every step-th number of rows up to MOST_ROWS, in tiles of all of them and of n_blocks
+ * blocks. They are the last ones, so that a sanitizer sees what reads behind them. */
+static void expect_plain(const linear_kernels *k, const char *what, const product_case *c, int32_t step,
+                         int32_t n_blocks) {
     const int32_t width = c->w.layout.n_blocks * PACK_LANES;
     const size_t bytes = sizeof(float) * MAX_ROWS * (size_t)width;
     float *expected = malloc(bytes), *y = malloc(bytes);
@@ -140,10 +145,13 @@ static int32_t width_of(dtype t, int32_t at_least) {
     return (at_least + block - 1) / block * block;
 }
 
-/* Whole steps of 64 and half ones, one block, two and an odd number, groups in one chunk and in several; floats are INT8 by channel. Of one
- * shape every row_step-th number of rows. */
+/* Whole steps of 64 and half ones, one block, two and an odd number, groups in one chunk
+ * and in several; floats are INT8 by channel. Of one shape every row_step-th number of
+ * rows. */
 static void check_kernels(const linear_kernels *k, const char *what, int32_t row_step) {
-    static const struct { int32_t n_out, n_in; } shapes[] = {{16, 32}, {40, 96}, {5, 77}, {27, 320}, {33, 1120}};
+    static const struct {
+        int32_t n_out, n_in;
+    } shapes[] = {{16, 32}, {40, 96}, {5, 77}, {27, 320}, {33, 1120}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes * N_WEIGHT_TYPES; i++) {
         const dtype t = weight_types[i % N_WEIGHT_TYPES];
         const size_t shape = i / N_WEIGHT_TYPES;
@@ -166,7 +174,8 @@ TEST(kernels_over_the_model_have_the_bits_of_the_plain_twin) {
 TEST(the_processors_object_has_the_bits_of_the_plain_twin) {
     const linear_kernels *k = find_kernels();
     if (k != NULL) {
-        check_kernels(k, "amx", getenv("QUIRE_TEST_LONG") != NULL ? 1 : 5); /* traps are slow: all numbers of rows in make test-long */
+        /* traps are slow: all numbers of rows in make test-long */
+        check_kernels(k, "amx", getenv("QUIRE_TEST_LONG") != NULL ? 1 : 5);
     }
 }
 

@@ -1,7 +1,8 @@
 /* Attention over pages against a naive reference in double, and its stored bits. */
 #include "backend/attention_fixture.h"
 
-#define STORED_HASH 0xa8f9722bb0343e1au /* of base_case's rows, the same on every instruction set and compiler */
+/* of base_case's rows, the same on every instruction set and compiler */
+#define STORED_HASH 0xa8f9722bb0343e1au
 
 static void heads_of_every_size_agree_with_double_and_the_plain_twin(void **unused) {
     (void)unused;
@@ -67,8 +68,8 @@ static void a_query_with_a_nan_gives_nan_however_few_keys_it_sees(void **unused)
         case_run_all(&f.c, f.base);
         for (size_t e = 0; e < 40 * row; e++) {
             if ((isnan(f.base[e]) != 0) != (e % row < (size_t)c.d_head)) {
-                fail_msg("%s, type %s, window %d, %d rows a step: row %zu, element %zu is %g", c.isa, dtype_name(c.type), c.spec.window,
-                         c.chunk, e / row, e % row, (double)f.base[e]);
+                fail_msg("%s, type %s, window %d, %d rows a step: row %zu, element %zu is %g", c.isa,
+                         dtype_name(c.type), c.spec.window, c.chunk, e / row, e % row, (double)f.base[e]);
             }
         }
         fixture_free(&f);

@@ -1,4 +1,5 @@
-/* Attention gives the same bits however its work is cut: pages, chunks, tiles, threads, instruction sets. */
+/* Attention gives the same bits however its work is cut: pages, chunks, tiles, threads,
+ * instruction sets. */
 #include "backend/attention_fixture.h"
 
 static void the_cut_of_the_work_shows_in_no_bit(void **unused) {

@@ -1,8 +1,9 @@
-/* Attention over int8 keys and values: near the reference in double, and the same bits however its work is cut. */
+/* Attention over int8 keys and values: near the reference in double, and the same bits
+ * however its work is cut. */
 #include "backend/attention_fixture.h"
 
-/* Keys and values lose up to a 254th of their largest number, weights of a chunk a 252nd of theirs: of normal numbers the worst is off by
- * less than 0.1. */
+/* Keys and values lose up to a 254th of their largest number, weights of a chunk a 252nd
+ * of theirs: of normal numbers the worst is off by less than 0.1. */
 static void int8_heads_of_every_size_are_near_double_and_have_the_plain_twins_bits(void **unused) {
     (void)unused;
     static const dtype type = DTYPE_I8;

@@ -1,5 +1,6 @@
-/* Masks and changes of scores as programs, inside the paged kernel: the bits of the layer's own masks for the same keys, the same bits on
- * every instruction set however the work is cut, and the values of the definition. */
+/* Masks and changes of scores as programs, inside the paged kernel: the bits of the
+ * layer's own masks for the same keys, the same bits on every instruction set however the
+ * work is cut, and the values of the definition. */
 #include "backend/attention_fixture.h"
 #include "backend/cpu/attention_tile.h"
 
@@ -7,8 +8,8 @@ static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_I8};
 
 /* ---- the layer's own masks ---- */
 
-/* The rows under `spec` alone, and under `with` and a mask, on every instruction set and in one cut after another (with QUIRE_TEST_LONG in
- * each): equal bits. */
+/* The rows under `spec` alone, and under `with` and a mask, on every instruction set and
+ * in one cut after another (with QUIRE_TEST_LONG in each): equal bits. */
 static void check_same_bits(attn_spec spec, attn_spec with, const char *mask) {
     static size_t n_calls;
     n_calls++;
@@ -27,7 +28,8 @@ static void check_same_bits(attn_spec spec, attn_spec with, const char *mask) {
             if (!isa_is_here(ISAS[i])) {
                 continue;
             }
-            static const int32_t ways[][4] = {{16, 16, 0, 0}, {4, 5, 0, 100}, {32, 1000, 1, 0}}; /* page, tile, split, step */
+            /* page, tile, split, step */
+            static const int32_t ways[][4] = {{16, 16, 0, 0}, {4, 5, 0, 100}, {32, 1000, 1, 0}};
             for (size_t w = all ? 0 : (n_calls + t + (size_t)i) % 3; w < 3; w += all ? 1 : 3) {
                 attention_case o = c;
                 o.isa = ISAS[i];
@@ -65,7 +67,8 @@ static void a_mask_has_the_bits_of_the_layers_own_for_the_same_keys(void **unuse
 static void a_mask_goes_with_all_that_a_layer_does(void **unused) {
     (void)unused;
     static const float sinks[4] = {0.5f, -1.0f, 2.0f, 0.0f}, slopes[4] = {0.5f, 0.25f, 0.125f, 0.0625f};
-    const attn_spec with = {.scale = 0.3f, .causal = true, .soft_cap = 5.0f, .sinks = sinks, .alibi_slopes = slopes};
+    const attn_spec with = {
+        .scale = 0.3f, .causal = true, .soft_cap = 5.0f, .sinks = sinks, .alibi_slopes = slopes};
     attn_spec spec = with;
     spec.window = 33;
     check_same_bits(spec, with, "q_idx - kv_idx < 33");
@@ -96,10 +99,11 @@ static const struct {
     const char *mask;
     bool (*sees)(int32_t row, int32_t key, int32_t head, int32_t seq);
     bool causal;
-} gapped[] = {{"(q_idx - kv_idx) % 3 == 0", sees_every_third, true},
-              {"h != 1 && (kv_idx % n_heads == h || q_idx - kv_idx < 3)", sees_by_head, true},
-              {"kv_idx < from[b] || kv_idx % 5 == b", sees_by_sequence, true},
-              {"((q_idx * 2654435761 & 4294967295 ^ kv_idx * 40503 & 4294967295) >> 7) & 1", sees_noise, false}};
+} gapped[] = {
+    {"(q_idx - kv_idx) % 3 == 0", sees_every_third, true},
+    {"h != 1 && (kv_idx % n_heads == h || q_idx - kv_idx < 3)", sees_by_head, true},
+    {"kv_idx < from[b] || kv_idx % 5 == b", sees_by_sequence, true},
+    {"((q_idx * 2654435761 & 4294967295 ^ kv_idx * 40503 & 4294967295) >> 7) & 1", sees_noise, false}};
 
 static void masks_with_gaps_are_the_definition_and_the_same_bits_everywhere(void **unused) {
     (void)unused;
@@ -128,8 +132,8 @@ static void masks_with_gaps_are_the_definition_and_the_same_bits_everywhere(void
 
 /* ---- the map ---- */
 
-/* An array with a number for each head of a layer is read at these heads only, whatever else buffers are wide enough for: the chunks behind
- * the widest window are known. */
+/* An array with a number for each head of a layer is read at these heads only, whatever
+ * else buffers are wide enough for: the chunks behind the widest window are known. */
 static void chunks_that_the_windows_of_all_heads_leave_out_are_skipped(void **unused) {
     (void)unused;
     static const int32_t windows[4] = {64, 128, 32, 16};
@@ -138,7 +142,8 @@ static void chunks_that_the_windows_of_all_heads_leave_out_are_skipped(void **un
     const int32_t last = 2000;
     const batch_seq seq = {.n_rows = 1, .n_tokens = last + 1, .mods = mods};
     const attn_item item = {.n_rows = 1, .n_chunks = 8, .partial = ATTN_WHOLE};
-    const batch step = {.n_rows = 1, .n_seqs = 1, .positions = &last, .n_axes = 1, .seqs = &seq, .n_work = 1, .work = &item};
+    const batch step = {
+        .n_rows = 1, .n_seqs = 1, .positions = &last, .n_axes = 1, .seqs = &seq, .n_work = 1, .work = &item};
     model_desc d = desc_plain(1, 4, 2, 16, 0);
     step_limits limits = {.max_rows = 1, .max_seqs = 1};
     kv_layout layout;
@@ -241,16 +246,19 @@ static void a_fault_is_its_rows_alone(void **unused) {
     static const struct {
         const char *mask, *score;
         unsigned at_35, at_20, at_8;
-    } cases[] = {{"doc[q_idx] == 0", "", ATTN_FAULT_INDEX, 0, 0},
-                 {"doc[kv_idx] == 0", "", ATTN_FAULT_INDEX, 0, 0},
-                 {"100 / (q_idx - 20) < 1000", "", 0, ATTN_FAULT_DIVISION, 0},
-                 {"", "score + 1 / (q_idx - kv_idx - 8)", ATTN_FAULT_DIVISION, ATTN_FAULT_DIVISION, ATTN_FAULT_DIVISION},
-                 {"q_idx - kv_idx < 5", "score + 1 / (q_idx - kv_idx - 8)", 0, 0, 0},
-                 {"q_idx != 8", "score + 1 / (q_idx - kv_idx - 8)", ATTN_FAULT_DIVISION, ATTN_FAULT_DIVISION, 0},
-                 {"", "kv_idx < 30 ? score + doc[kv_idx] : score", 0, 0, 0},
-                 {"", "q_idx == 35 ? 0.0 / 0.0 : score", ATTN_FAULT_SCORE, 0, 0},
-                 {"kv_idx > 5", "kv_idx < 5 ? log(-1.0) : kv_idx == 20 ? exp(1000.0) : score", ATTN_FAULT_SCORE, ATTN_FAULT_SCORE, 0},
-                 {"", "kv_idx % 2 ? log(0.0) : score", 0, 0, 0}};
+    } cases[] = {
+        {"doc[q_idx] == 0", "", ATTN_FAULT_INDEX, 0, 0},
+        {"doc[kv_idx] == 0", "", ATTN_FAULT_INDEX, 0, 0},
+        {"100 / (q_idx - 20) < 1000", "", 0, ATTN_FAULT_DIVISION, 0},
+        {"", "score + 1 / (q_idx - kv_idx - 8)", ATTN_FAULT_DIVISION, ATTN_FAULT_DIVISION,
+         ATTN_FAULT_DIVISION},
+        {"q_idx - kv_idx < 5", "score + 1 / (q_idx - kv_idx - 8)", 0, 0, 0},
+        {"q_idx != 8", "score + 1 / (q_idx - kv_idx - 8)", ATTN_FAULT_DIVISION, ATTN_FAULT_DIVISION, 0},
+        {"", "kv_idx < 30 ? score + doc[kv_idx] : score", 0, 0, 0},
+        {"", "q_idx == 35 ? 0.0 / 0.0 : score", ATTN_FAULT_SCORE, 0, 0},
+        {"kv_idx > 5", "kv_idx < 5 ? log(-1.0) : kv_idx == 20 ? exp(1000.0) : score", ATTN_FAULT_SCORE,
+         ATTN_FAULT_SCORE, 0},
+        {"", "kv_idx % 2 ? log(0.0) : score", 0, 0, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (int isa = 0; isa < N_MATH_ISAS; isa++) {
             for (int32_t chunk = 0; chunk < 8 && isa_is_here(ISAS[isa]); chunk += 7) {
@@ -279,9 +287,11 @@ static void a_fault_is_its_rows_alone(void **unused) {
 
 enum { POOL_SEQS = 3, POOL_PAGE = 16, POOL_PAGES = 20 };
 
-static int32_t owner[POOL_PAGES * POOL_PAGE], position[POOL_PAGES * POOL_PAGE], row_seq[POOL_SEQS], row_position[POOL_SEQS];
+static int32_t owner[POOL_PAGES * POOL_PAGE], position[POOL_PAGES * POOL_PAGE], row_seq[POOL_SEQS],
+    row_position[POOL_SEQS];
 
-/* Says of each slot whose token it holds, and of each row which sequence's last it is. Lists the pool's pages, and gives their number. */
+/* Says of each slot whose token it holds, and of each row which sequence's last it is.
+ * Lists the pool's pages, and gives their number. */
 static int32_t describe_pool(const attention_case *c, const case_run *r, int32_t *pool) {
     int32_t n_pages = 0;
     for (int32_t i = 0; i < POOL_PAGES * POOL_PAGE; i++) {
@@ -301,8 +311,9 @@ static int32_t describe_pool(const attention_case *c, const case_run *r, int32_t
     return n_pages;
 }
 
-/* Several sequences' last rows against the whole pool in physical order: ids and positions as arrays say which slots a row sees. The
- * answers are those of block tables. */
+/* Several sequences' last rows against the whole pool in physical order: ids and
+ * positions as arrays say which slots a row sees. The answers are those of block
+ * tables. */
 static void a_pool_in_physical_order_with_ids_as_arrays_is_block_tables(void **unused) {
     (void)unused;
     attention_case c = base_case();
@@ -319,14 +330,25 @@ static void a_pool_in_physical_order_with_ids_as_arrays_is_block_tables(void **u
         case_open(&r, &f.c);
         case_step(&r, 0, POOL_SEQS, 0, 140, f.base); /* fills the pages, and gives what block tables give */
         int32_t pool[POOL_PAGES], at[POOL_SEQS] = {0, 1, 2}, n_pages = describe_pool(&c, &r, pool);
-        const attn_array arrays[] = {{.name = "owner", .n_dims = 1, .dims = {n_pages * POOL_PAGE}, .data = owner},
-                                     {.name = "position", .n_dims = 1, .dims = {n_pages * POOL_PAGE}, .data = position},
-                                     {.name = "row_seq", .n_dims = 1, .dims = {POOL_SEQS}, .data = row_seq},
-                                     {.name = "row_position", .n_dims = 1, .dims = {POOL_SEQS}, .data = row_position}};
-        attn_mods *mods = compile_mods("owner[kv_idx] == row_seq[q_idx] && position[kv_idx] <= row_position[q_idx]", "", arrays, 4);
-        const batch_seq all = {.n_rows = POOL_SEQS, .n_tokens = n_pages * POOL_PAGE, .mods = mods, .pages = {pool}};
-        const attn_item item = {.n_rows = POOL_SEQS, .n_chunks = (all.n_tokens + ATTN_CHUNK - 1) / ATTN_CHUNK, .partial = ATTN_WHOLE};
-        batch step = {.n_rows = POOL_SEQS, .n_seqs = 1, .positions = at, .n_axes = 1, .seqs = &all, .n_work = 1, .work = &item};
+        const attn_array arrays[] = {
+            {.name = "owner", .n_dims = 1, .dims = {n_pages * POOL_PAGE}, .data = owner},
+            {.name = "position", .n_dims = 1, .dims = {n_pages * POOL_PAGE}, .data = position},
+            {.name = "row_seq", .n_dims = 1, .dims = {POOL_SEQS}, .data = row_seq},
+            {.name = "row_position", .n_dims = 1, .dims = {POOL_SEQS}, .data = row_position}};
+        attn_mods *mods = compile_mods(
+            "owner[kv_idx] == row_seq[q_idx] && position[kv_idx] <= row_position[q_idx]", "", arrays, 4);
+        const batch_seq all = {
+            .n_rows = POOL_SEQS, .n_tokens = n_pages * POOL_PAGE, .mods = mods, .pages = {pool}};
+        const attn_item item = {.n_rows = POOL_SEQS,
+                                .n_chunks = (all.n_tokens + ATTN_CHUNK - 1) / ATTN_CHUNK,
+                                .partial = ATTN_WHOLE};
+        batch step = {.n_rows = POOL_SEQS,
+                      .n_seqs = 1,
+                      .positions = at,
+                      .n_axes = 1,
+                      .seqs = &all,
+                      .n_work = 1,
+                      .work = &item};
         const attn_spec spec = {.scale = c.spec.scale};
         size_t row = (size_t)(c.n_heads * c.d_head);
         r.b->ops->step_begin(r.b, &step);
@@ -349,15 +371,16 @@ static void a_pool_in_physical_order_with_ids_as_arrays_is_block_tables(void **u
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_mask_has_the_bits_of_the_layers_own_for_the_same_keys),
-                                       cmocka_unit_test(a_mask_goes_with_all_that_a_layer_does),
-                                       cmocka_unit_test(masks_with_gaps_are_the_definition_and_the_same_bits_everywhere),
-                                       cmocka_unit_test(chunks_that_the_windows_of_all_heads_leave_out_are_skipped),
-                                       cmocka_unit_test(changes_of_scores_are_the_definition_and_the_same_bits_everywhere),
-                                       cmocka_unit_test(a_key_whose_score_becomes_minus_infinity_is_not_seen),
-                                       cmocka_unit_test(a_row_that_sees_nothing_gives_zeros_and_a_hidden_nan_is_not_touched),
-                                       cmocka_unit_test(a_fault_is_its_rows_alone),
-                                       cmocka_unit_test(a_pool_in_physical_order_with_ids_as_arrays_is_block_tables)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_mask_has_the_bits_of_the_layers_own_for_the_same_keys),
+        cmocka_unit_test(a_mask_goes_with_all_that_a_layer_does),
+        cmocka_unit_test(masks_with_gaps_are_the_definition_and_the_same_bits_everywhere),
+        cmocka_unit_test(chunks_that_the_windows_of_all_heads_leave_out_are_skipped),
+        cmocka_unit_test(changes_of_scores_are_the_definition_and_the_same_bits_everywhere),
+        cmocka_unit_test(a_key_whose_score_becomes_minus_infinity_is_not_seen),
+        cmocka_unit_test(a_row_that_sees_nothing_gives_zeros_and_a_hidden_nan_is_not_touched),
+        cmocka_unit_test(a_fault_is_its_rows_alone),
+        cmocka_unit_test(a_pool_in_physical_order_with_ids_as_arrays_is_block_tables)};
     note_isas();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,11 @@
-/* Trees of drafts: a row that sees its ancestors wherever they lie has the bits of the same tokens in a line. */
+/* Trees of drafts: a row that sees its ancestors wherever they lie has the bits of the
+ * same tokens in a line. */
 #include "backend/attention_case.h"
 
 enum { MAX_NODES = 33, MAX_PREFIX = 520, HEADS = 6, KV_HEADS = 2, WIDTH = 24 };
 
-/* A tree behind `prefix` tokens: node i lies at place prefix + i. Node 0 is the first row, of which the others descend. */
+/* A tree behind `prefix` tokens: node i lies at place prefix + i. Node 0 is the first
+ * row, of which the others descend. */
 typedef struct tree_case {
     attention_case c;
     int32_t prefix, n, parents[MAX_NODES], depths[MAX_NODES];
@@ -63,11 +65,16 @@ static void as_tree(const tree_case *t, float *out) {
     c.lengths[0] = t->prefix + t->n;
     case_open(&r, &c);
     case_step(&r, 0, 1, 0, t->prefix, rows);
-    batch_seq seq = {.n_rows = t->n, .n_tokens = t->prefix + t->n, .parents = t->parents, .mods = c.mods, .pages = {r.pages[0]}};
+    batch_seq seq = {.n_rows = t->n,
+                     .n_tokens = t->prefix + t->n,
+                     .parents = t->parents,
+                     .mods = c.mods,
+                     .pages = {r.pages[0]}};
     for (int32_t i = 0; i < t->n; i++) {
         int32_t place = t->prefix + i;
         positions[i] = t->prefix + t->depths[i];
-        slots[i] = (kv_slot){(int64_t)r.pages[0][place / c.page_tokens] * c.page_tokens + place % c.page_tokens};
+        slots[i] =
+            (kv_slot){(int64_t)r.pages[0][place / c.page_tokens] * c.page_tokens + place % c.page_tokens};
     }
     case_plan(&r, &seq, 1);
     batch step = {.n_rows = t->n,
@@ -115,9 +122,10 @@ static void check(tree_case *t) {
             as_tree(&o, got);
             for (int32_t node = 0; node < t->n; node++) {
                 if (!same_floats(got + (size_t)node * q_row, wanted + (size_t)node * q_row, q_row)) {
-                    fail_msg("%s, type %s, mask '%s', pages of %d, tiles of %d rows, split %d, behind %d tokens: node %d of %d, depth %d",
-                             ISAS[i], dtype_name(t->c.type), t->mask, o.c.page_tokens, o.c.tile_rows, o.c.split, t->prefix, node, t->n,
-                             t->depths[node]);
+                    fail_msg("%s, type %s, mask '%s', pages of %d, tiles of %d rows, split %d, behind %d "
+                             "tokens: node %d of %d, depth %d",
+                             ISAS[i], dtype_name(t->c.type), t->mask, o.c.page_tokens, o.c.tile_rows,
+                             o.c.split, t->prefix, node, t->n, t->depths[node]);
                 }
             }
         }
@@ -160,13 +168,16 @@ static void check_shapes(const tree_shape *shapes, size_t n_shapes) {
 }
 
 TEST(a_row_in_a_tree_has_the_bits_of_its_branch_in_a_line) {
-    static const float slopes[] = {0.5f, 0.25f, 0.125f, 0.0625f, 0.3f, 0.2f}, sinks[] = {0.5f, -1.0f, 3.0f, 0.0f, 0.1f, 0.2f};
+    static const float slopes[] = {0.5f, 0.25f, 0.125f, 0.0625f, 0.3f, 0.2f},
+                       sinks[] = {0.5f, -1.0f, 3.0f, 0.0f, 0.1f, 0.2f};
     static const tree_shape shapes[] = {
         {1, 6, DTYPE_F32, {.scale = 0.3f, .causal = true}, NULL},
         {13, 33, DTYPE_F32, {.scale = 0.3f, .causal = true}, NULL},
-        {250, 20, DTYPE_F16, {.scale = 0.3f, .causal = true}, NULL}, /* the tree lies on both sides of a chunk's end */
+        /* the tree lies on both sides of a chunk's end */
+        {250, 20, DTYPE_F16, {.scale = 0.3f, .causal = true}, NULL},
         {256, 9, DTYPE_BF16, {.scale = 0.3f, .causal = true, .soft_cap = 2.0f, .alibi_slopes = slopes}, NULL},
-        {505, 33, DTYPE_BF16, {.scale = 0.3f, .causal = true, .window = 5, .sinks = sinks}, NULL}, /* ancestors fall behind the window */
+        /* ancestors fall behind the window */
+        {505, 33, DTYPE_BF16, {.scale = 0.3f, .causal = true, .window = 5, .sinks = sinks}, NULL},
         {30, 33, DTYPE_I8, {.scale = 0.3f, .causal = true}, NULL},
         {247, 33, DTYPE_I8, {.scale = 0.3f, .causal = true, .sinks = sinks}, NULL},
         {508, 20, DTYPE_I8, {.scale = 0.3f, .causal = true, .window = 6, .alibi_slopes = slopes}, NULL},
@@ -174,7 +185,8 @@ TEST(a_row_in_a_tree_has_the_bits_of_its_branch_in_a_line) {
     check_shapes(shapes, sizeof shapes / sizeof *shapes);
 }
 
-/* Nobody reads the blocks between the keys that a mask leaves and the tree: none were found for them. */
+/* Nobody reads the blocks between the keys that a mask leaves and the tree: none were
+ * found for them. */
 TEST(a_row_in_a_tree_under_a_mask_has_the_bits_of_its_branch_in_a_line) {
     static const tree_shape shapes[] = {
         {40, 33, DTYPE_F32, {.scale = 0.3f, .causal = true}, "kv_idx < 8"},
@@ -186,8 +198,9 @@ TEST(a_row_in_a_tree_under_a_mask_has_the_bits_of_its_branch_in_a_line) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_row_in_a_tree_has_the_bits_of_its_branch_in_a_line),
-                                       cmocka_unit_test(a_row_in_a_tree_under_a_mask_has_the_bits_of_its_branch_in_a_line)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_row_in_a_tree_has_the_bits_of_its_branch_in_a_line),
+        cmocka_unit_test(a_row_in_a_tree_under_a_mask_has_the_bits_of_its_branch_in_a_line)};
     note_isas();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

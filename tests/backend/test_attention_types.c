@@ -1,15 +1,22 @@
-/* Attention over keys and values of fp8_e4m3 and int4, and of two types: near the reference in double, and the same bits however its work
- * is cut. */
+/* Attention over keys and values of fp8_e4m3 and int4, and of two types: near the
+ * reference in double, and the same bits however its work is cut. */
 #include "backend/attention_fixture.h"
 
-/* The pairs that are tried, and how far attention over normal numbers may be from the exact one. */
+/* The pairs that are tried, and how far attention over normal numbers may be from the
+ * exact one. */
 static const struct {
     kv_types types;
     double most;
 } pairs[] = {
-    {{DTYPE_F8_E4M3, DTYPE_F8_E4M3}, 0.25}, {{DTYPE_I4, DTYPE_I4}, 1.0},         {{DTYPE_I8, DTYPE_I4}, 0.6},
-    {{DTYPE_F16, DTYPE_I8}, 0.1},           {{DTYPE_I8, DTYPE_BF16}, 0.15},      {{DTYPE_I4, DTYPE_F8_E4M3}, 1.0},
-    {{DTYPE_F8_E4M3, DTYPE_I8}, 0.25},      {{DTYPE_BF16, DTYPE_F8_E4M3}, 0.25}, {{DTYPE_F8_E4M3, DTYPE_F32}, 0.25},
+    {{DTYPE_F8_E4M3, DTYPE_F8_E4M3}, 0.25},
+    {{DTYPE_I4, DTYPE_I4}, 1.0},
+    {{DTYPE_I8, DTYPE_I4}, 0.6},
+    {{DTYPE_F16, DTYPE_I8}, 0.1},
+    {{DTYPE_I8, DTYPE_BF16}, 0.15},
+    {{DTYPE_I4, DTYPE_F8_E4M3}, 1.0},
+    {{DTYPE_F8_E4M3, DTYPE_I8}, 0.25},
+    {{DTYPE_BF16, DTYPE_F8_E4M3}, 0.25},
+    {{DTYPE_F8_E4M3, DTYPE_F32}, 0.25},
 };
 enum { N_PAIRS = sizeof pairs / sizeof *pairs };
 
@@ -35,7 +42,8 @@ static void heads_of_every_size_are_near_double_and_have_the_plain_twins_bits(vo
         case_run_all(&f.c, f.base);
         double worst = worst_difference(&f.c, f.base);
         if (!(worst < pairs[i % N_PAIRS].most)) {
-            fail_msg("%s/%s, heads of %d: off by %g", dtype_name(c.types->key), dtype_name(c.types->value), c.d_head, worst);
+            fail_msg("%s/%s, heads of %d: off by %g", dtype_name(c.types->key), dtype_name(c.types->value),
+                     c.d_head, worst);
         }
         for (int j = 1; j < N_MATH_ISAS; j++) {
             if (isa_is_here(ISAS[j])) {
@@ -78,7 +86,8 @@ static void what_is_not_finite_is_passed_on(void **unused) {
         }
         fixture f;
         fixture_fill(&f, c);
-        size_t row = (size_t)(c.n_heads * c.d_head), at = (size_t)20 * (size_t)(c.n_kv_heads * c.d_head); /* position 20, head 0 */
+        /* position 20, head 0 */
+        size_t row = (size_t)(c.n_heads * c.d_head), at = (size_t)20 * (size_t)(c.n_kv_heads * c.d_head);
         if (i < N_PAIRS * N_MATH_ISAS) {
             f.k[at] = NAN; /* of a key in floats that is infinite, a score may be -infinity, as it should */
         } else {
@@ -87,7 +96,8 @@ static void what_is_not_finite_is_passed_on(void **unused) {
         case_run_all(&f.c, f.base);
         for (size_t p = 0; p < (size_t)c.lengths[0]; p++) {
             if (isfinite(f.base[p * row]) != (p < 20) || !isfinite(f.base[p * row + row - 1])) {
-                fail_msg("%s, %s/%s: row %zu", c.isa, dtype_name(c.types->key), dtype_name(c.types->value), p);
+                fail_msg("%s, %s/%s: row %zu", c.isa, dtype_name(c.types->key), dtype_name(c.types->value),
+                         p);
             }
         }
         fixture_free(&f);
@@ -102,7 +112,8 @@ static void int4_is_unpacked_alike_on_every_instruction_set(void **unused) {
     printf("seed %llu\n", (unsigned long long)seed);
     for (int i = 0; i < 2 * (int)(sizeof widths / sizeof *widths) * N_MATH_ISAS; i++) {
         const char *isa = ISAS[i / 2 % N_MATH_ISAS];
-        const int32_t width = widths[i / 2 / N_MATH_ISAS], row = ((width + 31) / 32 * 17 + 3) / 4 * 4, n = 16 * ((width + 3) / 4 * 4);
+        const int32_t width = widths[i / 2 / N_MATH_ISAS], row = ((width + 31) / 32 * 17 + 3) / 4 * 4,
+                      n = 16 * ((width + 3) / 4 * 4);
         uint8_t block[16 * 280];
         int8_t want[16 * 544], got[16 * 544];
         if (!isa_is_here(isa)) {
@@ -116,7 +127,8 @@ static void int4_is_unpacked_alike_on_every_instruction_set(void **unused) {
         ((cpu_backend *)other)->math->unpack_int4(i % 2 == 1, block, width, row, got);
         for (int32_t b = 0; b < n; b++) {
             if (got[b] != want[b]) {
-                fail_msg("%s, %s of width %d: byte %d is %d, must be %d", isa, i % 2 == 1 ? "values" : "keys", width, b, got[b], want[b]);
+                fail_msg("%s, %s of width %d: byte %d is %d, must be %d", isa, i % 2 == 1 ? "values" : "keys",
+                         width, b, got[b], want[b]);
             }
         }
         plain->ops->close(plain);

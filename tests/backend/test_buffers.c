@@ -1,5 +1,5 @@
-/* What a step takes beside weights and pages: bounded for a 1.1B model with 512 rows a step, in every compute mode. And what lies there
- * when it begins. */
+/* What a step takes beside weights and pages: bounded for a 1.1B model with 512 rows a
+ * step, in every compute mode. And what lies there when it begins. */
 
 #include <math.h>
 #include <string.h>
@@ -9,7 +9,8 @@
 
 #define MOST_BYTES 64000000
 
-/* Llama's activations and the widest of its weights; of their outputs a few will do, which nothing here is sized by. */
+/* Llama's activations and the widest of its weights; of their outputs a few will do,
+ * which nothing here is sized by. */
 static int64_t step_bytes(compute_mode mode, dtype type) {
     static const int32_t widths[] = {2048, 2048, 256, 256, 2048, 5632};
     model_desc d = desc_plain(22, 32, 4, 64, 5632);
@@ -29,7 +30,8 @@ static int64_t step_bytes(compute_mode mode, dtype type) {
         (void)b->ops->buffer_reserve(b, widths[i]);
     }
     assert_int_equal(kv_layout_init(&d, kv_both(DTYPE_BF16), 16, &layout, &err), QUIRE_OK);
-    assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = 512, .max_seqs = 64, .max_out = 64}, &layout, d.n_vocab, &err),
+    assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = 512, .max_seqs = 64, .max_out = 64},
+                                       &layout, d.n_vocab, &err),
                      QUIRE_OK);
     int64_t bytes = b->ops->step_bytes(b);
     b->ops->close(b);
@@ -47,13 +49,15 @@ TEST(buffers_of_a_step_stay_under_64_megabytes) {
                  {COMPUTE_F32, DTYPE_F16}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int64_t bytes = step_bytes(cases[i].mode, cases[i].type);
-        print_message("%s over %s: %.1f MB\n", compute_name(cases[i].mode), dtype_name(cases[i].type), (double)bytes / 1e6);
+        print_message("%s over %s: %.1f MB\n", compute_name(cases[i].mode), dtype_name(cases[i].type),
+                      (double)bytes / 1e6);
         assert_true(bytes > 25000000); /* the activations alone: all is counted */
         assert_true(bytes < MOST_BYTES);
     }
 }
 
-/* In debug builds, so that what an op leaves out shows instead of an earlier step's values, which may be another tenant's. */
+/* In debug builds, so that what an op leaves out shows instead of an earlier step's
+ * values, which may be another tenant's. */
 TEST(a_step_begins_with_rows_that_are_no_numbers) {
 #ifndef QUIRE_DEBUG
     skip();
@@ -63,7 +67,9 @@ TEST(a_step_begins_with_rows_that_are_no_numbers) {
     quire_error err;
     float rows[ROWS * WIDTH] = {0};
     buffer a = b->ops->buffer_reserve(b, WIDTH);
-    assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = ROWS, .max_seqs = 1, .max_out = 2}, NULL, VOCAB, &err), QUIRE_OK);
+    assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = ROWS, .max_seqs = 1, .max_out = 2}, NULL,
+                                       VOCAB, &err),
+                     QUIRE_OK);
     b->ops->step_begin(b, &(batch){.n_rows = ROWS, .n_out = 2});
     b->ops->buffer_write(b, a, 0, ROWS, rows);
     memset(b->ops->logits(b, 0), 0, sizeof(float) * 2 * VOCAB);
@@ -80,8 +86,9 @@ TEST(a_step_begins_with_rows_that_are_no_numbers) {
 
 /* Of all sizes, in turn: zeroed, aligned, and apart from each other. */
 TEST(blocks_of_a_backend_are_zeroed_and_share_nothing) {
-    static const size_t sizes[] = {1,       64,       4096,     65535,   65536,    65537,    100001, 2000000, 2097152,
-                                   5000003, 16777215, 16777216, 3000000, 14000000, 15000001, 70000,  40000000};
+    static const size_t sizes[] = {1,       64,       4096,     65535,   65536,    65537,
+                                   100001,  2000000,  2097152,  5000003, 16777215, 16777216,
+                                   3000000, 14000000, 15000001, 70000,   40000000};
     enum { N = sizeof sizes / sizeof sizes[0], ROUNDS = 3 };
     backend *b = open_isa("auto", COMPUTE_F32, 1);
     uint8_t *blocks[ROUNDS * N];

@@ -1,4 +1,5 @@
-/* Attention over shared pages: the bits of every row are those that it gets with its sequence alone. */
+/* Attention over shared pages: the bits of every row are those that it gets with its
+ * sequence alone. */
 #include "backend/attention_case.h"
 
 #define SEED 78u
@@ -13,10 +14,13 @@ static void repeat_shared(const attention_case *c, size_t width, float *x) {
     }
 }
 
-/* Runs c sequence by sequence in plain C, then together over shared pages on every instruction set, in steps of these numbers of rows. */
+/* Runs c sequence by sequence in plain C, then together over shared pages on every
+ * instruction set, in steps of these numbers of rows. */
 static void check_cascade(attention_case c, const int32_t *steps, int32_t n_steps) {
-    size_t tokens = (size_t)case_tokens(&c), n_out = tokens * (size_t)(c.n_heads * c.d_head), width = (size_t)(c.n_kv_heads * c.d_head);
-    float *q = new_normals(n_out, SEED), *k = new_normals(tokens * width, SEED + 1), *v = new_normals(tokens * width, SEED + 2);
+    size_t tokens = (size_t)case_tokens(&c), n_out = tokens * (size_t)(c.n_heads * c.d_head),
+           width = (size_t)(c.n_kv_heads * c.d_head);
+    float *q = new_normals(n_out, SEED), *k = new_normals(tokens * width, SEED + 1),
+          *v = new_normals(tokens * width, SEED + 2);
     float *base = malloc(sizeof *base * n_out), *other = malloc(sizeof *other * n_out);
     repeat_shared(&c, width, k);
     repeat_shared(&c, width, v);
@@ -41,8 +45,8 @@ static void check_cascade(attention_case c, const int32_t *steps, int32_t n_step
             memset(other, 0xff, sizeof *other * n_out);
             assert_in_range(case_run_all(&c, other), 1, INT32_MAX);
             if (!same_floats(other, base, n_out)) {
-                fail_msg("%s, type %s, heads of %d, window %d, %d rows a step", c.isa, dtype_name(c.type), c.d_head, c.spec.window,
-                         c.chunk);
+                fail_msg("%s, type %s, heads of %d, window %d, %d rows a step", c.isa, dtype_name(c.type),
+                         c.d_head, c.spec.window, c.chunk);
             }
         }
     }
@@ -91,7 +95,8 @@ TEST(rows_get_the_same_bits_with_masks_and_score_changes) {
     check_cascade(c, steps, 2);
 }
 
-/* The sequence that comes first is the shorter one: the rows of both see more keys than it has. */
+/* The sequence that comes first is the shorter one: the rows of both see more keys than
+ * it has. */
 TEST(rows_get_the_same_bits_with_masks_that_count_a_rows_keys) {
     static const int32_t steps[] = {1000, 400, 512};
     static const char *const masks[] = {"kv_idx < 4 || n_kv - kv_idx <= 512", "kv_idx < n_kv - 1000"};

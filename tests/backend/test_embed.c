@@ -1,4 +1,5 @@
-/* Embeddings: rows of every storage type, external rows, and tensors of the wrong shape or type. */
+/* Embeddings: rows of every storage type, external rows, and tensors of the wrong shape
+ * or type. */
 #include "backend/isas.h"
 
 #include <stdlib.h>
@@ -19,12 +20,18 @@ static void random_rows(float *x) {
 }
 
 static tensor_view matrix(dtype type, const void *data, size_t n_bytes) {
-    return (tensor_view){.name = "token_embd", .type = type, .n_dims = 2, .dims = {N_VOCAB, WIDTH, 1, 1}, .data = data, .n_bytes = n_bytes};
+    return (tensor_view){.name = "token_embd",
+                         .type = type,
+                         .n_dims = 2,
+                         .dims = {N_VOCAB, WIDTH, 1, 1},
+                         .data = data,
+                         .n_bytes = n_bytes};
 }
 
 static void rows_are_the_stored_values_times_the_scale(void **unused) {
     (void)unused;
-    static const dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q4_0, DTYPE_Q8_0, DTYPE_MXFP4, DTYPE_TQ1_0};
+    static const dtype types[] = {DTYPE_F32,  DTYPE_F16,   DTYPE_BF16, DTYPE_Q4_0,
+                                  DTYPE_Q8_0, DTYPE_MXFP4, DTYPE_TQ1_0};
     static const int32_t tokens[] = {4, 0, 2, -1 - 1, 4};
     float rows[N_VOCAB * WIDTH], stored[N_VOCAB * WIDTH], external[2 * WIDTH], got[5 * WIDTH];
     random_rows(rows);
@@ -32,7 +39,8 @@ static void rows_are_the_stored_values_times_the_scale(void **unused) {
         external[i] = (float)i;
     }
     for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
-        size_t n_bytes = (size_t)(N_VOCAB * WIDTH / dtype_block_elements(types[t]) * dtype_block_bytes(types[t]));
+        size_t n_bytes =
+            (size_t)(N_VOCAB * WIDTH / dtype_block_elements(types[t]) * dtype_block_bytes(types[t]));
         uint8_t *data = malloc(n_bytes);
         assert_int_equal(quant_quantise(types[t], rows, N_VOCAB * WIDTH, data), QUIRE_OK);
         assert_int_equal(quant_dequantise(types[t], data, N_VOCAB * WIDTH, stored), QUIRE_OK);
@@ -44,7 +52,8 @@ static void rows_are_the_stored_values_times_the_scale(void **unused) {
         assert_int_equal(b->ops->weight_bytes(b), n_bytes);
         free(data); /* the bytes may go away */
         buffer x = b->ops->buffer_reserve(b, WIDTH);
-        assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = 5, .max_seqs = 1}, NULL, 0, &err), QUIRE_OK);
+        assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = 5, .max_seqs = 1}, NULL, 0, &err),
+                         QUIRE_OK);
         batch step = {.n_rows = 5, .tokens = tokens, .embeddings = external};
         b->ops->step_begin(b, &step);
         b->ops->embed(b, &(embed_use){.tokens = e, .scale = 3.0f, .x = x});
@@ -71,12 +80,14 @@ static void check_golden_rows(dtype t) {
     backend *b = open_isa("auto", 2);
     embedding *e = NULL;
     quire_error err;
-    tensor_view view = matrix(t, g.blocks, g.n / (size_t)dtype_block_elements(t) * (size_t)dtype_block_bytes(t));
+    tensor_view view =
+        matrix(t, g.blocks, g.n / (size_t)dtype_block_elements(t) * (size_t)dtype_block_bytes(t));
     view.dims[0] = n_rows;
     assert_true(n_rows >= 8 && g.n % WIDTH == 0);
     assert_int_equal(b->ops->embedding_load(b, &view, &e, &err), QUIRE_OK);
     buffer x = b->ops->buffer_reserve(b, WIDTH);
-    assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = 1, .max_seqs = 1}, NULL, 0, &err), QUIRE_OK);
+    assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = 1, .max_seqs = 1}, NULL, 0, &err),
+                     QUIRE_OK);
     for (int32_t row = n_rows - 1; row >= 0; row--) {
         float got[WIDTH];
         batch step = {.n_rows = 1, .tokens = &row};
@@ -99,13 +110,16 @@ static void rows_of_every_type_are_what_gguf_py_dequantises(void **unused) {
     }
 }
 
-/* Rows of a step that has everything: tokens with an external one among them, positions with an offset and a second axis, types. */
+/* Rows of a step that has everything: tokens with an external one among them, positions
+ * with an offset and a second axis, types. */
 enum { N_ROWS = 7, N_POSITIONS = 9, OFFSET = 2, N_AXES = 2 };
-static const int32_t step_tokens[N_ROWS] = {4, 0, -1 - 1, 3, 3, 1, 2}, step_types[N_ROWS] = {1, 0, 1, 1, 0, 0, 1};
+static const int32_t step_tokens[N_ROWS] = {4, 0, -1 - 1, 3, 3, 1, 2},
+                     step_types[N_ROWS] = {1, 0, 1, 1, 0, 0, 1};
 static const int32_t step_positions[N_ROWS * N_AXES] = {0, 99, 1, 99, 2, 99, 6, 99, 4, 99, 5, 99, 3, 99};
 
 typedef struct tables {
-    float tokens[N_VOCAB * WIDTH], positions[N_POSITIONS * WIDTH], types[2 * WIDTH], external[2 * WIDTH], weight[WIDTH];
+    float tokens[N_VOCAB * WIDTH], positions[N_POSITIONS * WIDTH], types[2 * WIDTH], external[2 * WIDTH],
+        weight[WIDTH];
 } tables;
 
 /* Which parts are there. */
@@ -129,23 +143,31 @@ static embedding *load_table(backend *b, const float *rows, int32_t n) {
 }
 
 /* Rows row0..row0 + n of that step. False: not on this machine. */
-static bool embed_step(const char *isa, int32_t n_threads, const tables *t, parts p, int32_t row0, int32_t n, float *out) {
+static bool embed_step(const char *isa, int32_t n_threads, const tables *t, parts p, int32_t row0, int32_t n,
+                       float *out) {
     backend *b = open_isa(isa, n_threads);
     if (b == NULL) {
         return false;
     }
     quire_error err;
-    tensor_view weight = {
-        .name = "n", .type = DTYPE_F32, .n_dims = 1, .dims = {WIDTH, 1, 1, 1}, .data = t->weight, .n_bytes = sizeof t->weight};
+    tensor_view weight = {.name = "n",
+                          .type = DTYPE_F32,
+                          .n_dims = 1,
+                          .dims = {WIDTH, 1, 1, 1},
+                          .data = t->weight,
+                          .n_bytes = sizeof t->weight};
     norm *nm;
-    assert_int_equal(b->ops->norm_load(b, &(norm_spec){.kind = NORM_LAYER, .width = WIDTH, .eps = 1e-5f, .weight = &weight}, &nm, &err),
-                     QUIRE_OK);
+    assert_int_equal(
+        b->ops->norm_load(
+            b, &(norm_spec){.kind = NORM_LAYER, .width = WIDTH, .eps = 1e-5f, .weight = &weight}, &nm, &err),
+        QUIRE_OK);
     embed_use use = {.scale = 0.3f, .position_offset = OFFSET, .x = b->ops->buffer_reserve(b, WIDTH)};
     use.tokens = p.tokens ? load_table(b, t->tokens, N_VOCAB) : NULL;
     use.positions = p.positions ? load_table(b, t->positions, N_POSITIONS) : NULL;
     use.types = p.types ? load_table(b, t->types, 2) : NULL;
     use.nm = p.norm ? nm : NULL;
-    assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = N_ROWS, .max_seqs = 1}, NULL, 0, &err), QUIRE_OK);
+    assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = N_ROWS, .max_seqs = 1}, NULL, 0, &err),
+                     QUIRE_OK);
     const batch step = {.n_rows = n,
                         .tokens = step_tokens + row0,
                         .embeddings = t->external,
@@ -165,7 +187,9 @@ static void expected_row(const tables *t, parts p, int32_t row, float *out) {
     int32_t token = step_tokens[row], type = p.all_type_0 ? 0 : step_types[row];
     const float *position = t->positions + (step_positions[row * N_AXES] + OFFSET) * WIDTH;
     for (int32_t i = 0; i < WIDTH; i++) {
-        float x = !p.tokens ? 0.0f : token < 0 ? t->external[(-1 - token) * WIDTH + i] : 0.3f * t->tokens[token * WIDTH + i];
+        float x = !p.tokens   ? 0.0f
+                  : token < 0 ? t->external[(-1 - token) * WIDTH + i]
+                              : 0.3f * t->tokens[token * WIDTH + i];
         x = p.positions ? x + position[i] : x;
         out[i] = p.types ? x + t->types[type * WIDTH + i] : x;
     }
@@ -204,7 +228,8 @@ static void a_row_is_the_norm_of_its_parts_sum(void **unused) {
     }
 }
 
-/* RoBERTa's: two sequences of 5 and 3 rows; token OFFSET - 1 is padding. Every row is its position's number. */
+/* RoBERTa's: two sequences of 5 and 3 rows; token OFFSET - 1 is padding. Every row is its
+ * position's number. */
 static void positions_do_not_count_padding(void **unused) {
     (void)unused;
     enum { N = 8, PAD = OFFSET - 1 };
@@ -218,8 +243,11 @@ static void positions_do_not_count_padding(void **unused) {
     quire_error err;
     embed_use use = {.position_offset = OFFSET, .skips_padding = true, .x = b->ops->buffer_reserve(b, WIDTH)};
     use.positions = load_table(b, table, N_POSITIONS);
-    assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = N, .max_seqs = 2}, NULL, 0, &err), QUIRE_OK);
-    b->ops->step_begin(b, &(batch){.n_rows = N, .tokens = tokens, .embeddings = external, .positions = positions, .n_axes = 1});
+    assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = N, .max_seqs = 2}, NULL, 0, &err),
+                     QUIRE_OK);
+    b->ops->step_begin(
+        b,
+        &(batch){.n_rows = N, .tokens = tokens, .embeddings = external, .positions = positions, .n_axes = 1});
     b->ops->embed(b, &use);
     b->ops->step_wait(b);
     b->ops->buffer_read(b, use.x, 0, N, out);
@@ -243,8 +271,12 @@ static void tensors_of_the_wrong_shape_or_type_are_refused(void **unused) {
     view.type = DTYPE_Q4_0;
     view.dims[1] = 40; /* not whole blocks */
     assert_int_equal(b->ops->embedding_load(b, &view, &e, &err), QUIRE_BAD_FILE);
-    view =
-        (tensor_view){.name = "v", .type = DTYPE_F32, .n_dims = 1, .dims = {INT64_MAX / 2, 1, 1, 1}, .data = data, .n_bytes = sizeof data};
+    view = (tensor_view){.name = "v",
+                         .type = DTYPE_F32,
+                         .n_dims = 1,
+                         .dims = {INT64_MAX / 2, 1, 1, 1},
+                         .data = data,
+                         .n_bytes = sizeof data};
     assert_int_equal(b->ops->embedding_load(b, &view, &e, &err), QUIRE_BAD_FILE);
     assert_null(e);
     b->ops->close(b);
@@ -255,7 +287,8 @@ static void a_step_without_rows_is_refused(void **unused) {
     backend *b = open_isa("plain", 1);
     quire_error err;
     assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = 0}, NULL, 0, &err), QUIRE_INVALID);
-    assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = 1, .max_out = -1}, NULL, 0, &err), QUIRE_INVALID);
+    assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = 1, .max_out = -1}, NULL, 0, &err),
+                     QUIRE_INVALID);
     b->ops->close(b);
 }
 

@@ -1,4 +1,5 @@
-/* Mixtures of experts: a row's result has the bits of its experts computed one by one, and is right against doubles. */
+/* Mixtures of experts: a row's result has the bits of its experts computed one by one,
+ * and is right against doubles. */
 
 #include <math.h>
 
@@ -42,11 +43,16 @@ static linear *load(fixture *f, dtype t, int32_t n_out, int32_t n_in, uint64_t s
         bias[i] = random_float(&seed);
     }
     const tensor_view w = matrix_view(t, n_out, n_in, source);
-    const tensor_view v = {
-        .name = "b", .type = DTYPE_F32, .n_dims = 1, .dims = {n_out, 1, 1, 1}, .data = bias, .n_bytes = sizeof *bias * (size_t)n_out};
+    const tensor_view v = {.name = "b",
+                           .type = DTYPE_F32,
+                           .n_dims = 1,
+                           .dims = {n_out, 1, 1, 1},
+                           .data = bias,
+                           .n_bytes = sizeof *bias * (size_t)n_out};
     linear *l = NULL;
     quire_error err;
-    if (f->b->ops->linear_load(f->b, &(linear_spec){.weight = &w, .bias = f->c.has_bias ? &v : NULL}, &l, &err) != QUIRE_OK) {
+    if (f->b->ops->linear_load(f->b, &(linear_spec){.weight = &w, .bias = f->c.has_bias ? &v : NULL}, &l,
+                               &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
     free(source);
@@ -63,7 +69,8 @@ static void load_mixture(fixture *f) {
         f->ups[e] = load(f, t, c->d_hidden, c->d_in, 2000 + (uint64_t)e);
         f->downs[e] = load(f, t, c->d_out, c->d_hidden, 3000 + (uint64_t)e);
     }
-    const experts_weights w = {.routing = &f->r, .gate = c->is_gated ? f->gates : NULL, .up = f->ups, .down = f->downs};
+    const experts_weights w = {
+        .routing = &f->r, .gate = c->is_gated ? f->gates : NULL, .up = f->ups, .down = f->downs};
     if (f->b->ops->experts_load(f->b, &w, &f->w, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
@@ -113,8 +120,10 @@ static fixture *fixture_open(const mixture *c, const char *isa, int32_t n_thread
                             .data = weight,
                             .n_bytes = sizeof *weight * (size_t)c->d_in};
     quire_error err;
-    assert_int_equal(b->ops->norm_load(b, &(norm_spec){.kind = NORM_RMS, .width = c->d_in, .eps = 1e-5f, .weight = &nw}, &f->nm, &err),
-                     QUIRE_OK);
+    assert_int_equal(
+        b->ops->norm_load(b, &(norm_spec){.kind = NORM_RMS, .width = c->d_in, .eps = 1e-5f, .weight = &nw},
+                          &f->nm, &err),
+        QUIRE_OK);
     free(weight);
     load_mixture(f);
     f->x = b->ops->buffer_reserve(b, c->d_in);
@@ -197,7 +206,8 @@ static void run_apart(fixture *f, int32_t row, float *out) {
     const cpu_experts_state *s = ((cpu_backend *)f->b)->experts_state;
     const batch step = {.n_rows = 1};
     int32_t chosen[ROUTE_MAX_USED];
-    float weights[ROUTE_MAX_USED], *h = malloc(sizeof *h * (size_t)c->d_in), *input = malloc(sizeof *input * (size_t)c->d_in);
+    float weights[ROUTE_MAX_USED], *h = malloc(sizeof *h * (size_t)c->d_in),
+                                   *input = malloc(sizeof *input * (size_t)c->d_in);
     float *down = malloc(sizeof *down * (size_t)c->d_out), *sum = calloc((size_t)c->d_out, sizeof *sum);
     f->b->ops->step_begin(f->b, &step);
     f->b->ops->buffer_write(f->b, f->logits, 0, 1, f->scores + row * c->n_experts);
@@ -228,23 +238,27 @@ static void run_apart(fixture *f, int32_t row, float *out) {
 }
 
 static void fail_at(const mixture *c, const char *how, int32_t row, int32_t n) {
-    fail_msg("%s, %s and %s, %d of %d experts, %d x %d x %d%s%s%s%s: row %d in a batch of %d (%s)", compute_name(c->mode),
-             dtype_name(c->type), dtype_name(c->other), c->n_used, c->n_experts, c->d_in, c->d_hidden, c->d_out,
-             c->is_gated ? "" : ", not gated", c->has_bias ? ", biases" : "", c->scales_inputs ? ", scaled inputs" : "",
-             c->in_place ? ", in place" : "", row, n, how);
+    fail_msg("%s, %s and %s, %d of %d experts, %d x %d x %d%s%s%s%s: row %d in a batch of %d (%s)",
+             compute_name(c->mode), dtype_name(c->type), dtype_name(c->other), c->n_used, c->n_experts,
+             c->d_in, c->d_hidden, c->d_out, c->is_gated ? "" : ", not gated", c->has_bias ? ", biases" : "",
+             c->scales_inputs ? ", scaled inputs" : "", c->in_place ? ", in place" : "", row, n, how);
 }
 
-static void expect_same(const mixture *c, const float *got, const float *expected, int32_t row0, int32_t n, const char *how) {
+static void expect_same(const mixture *c, const float *got, const float *expected, int32_t row0, int32_t n,
+                        const char *how) {
     for (int32_t r = 0; r < n; r++) {
-        if (memcmp(got + r * c->d_out, expected + (row0 + r) * c->d_out, sizeof *got * (size_t)c->d_out) != 0) {
+        if (memcmp(got + r * c->d_out, expected + (row0 + r) * c->d_out, sizeof *got * (size_t)c->d_out) !=
+            0) {
             fail_at(c, how, row0 + r, n);
         }
     }
 }
 
-/* Compares batches of 1 to 200 rows on 1 and on 4 threads with rows through one expert at a time. */
+/* Compares batches of 1 to 200 rows on 1 and on 4 threads with rows through one expert at
+ * a time. */
 static void check_bits(const mixture *c, const char *isa, int32_t n_apart) {
-    static const int32_t batches[][2] = {{0, 200}, {0, 1}, {7, 1}, {3, 2}, {4, 5}, {9, 33}, {60, 64}, {20, 150}};
+    static const int32_t batches[][2] = {{0, 200}, {0, 1},  {7, 1},   {3, 2},
+                                         {4, 5},   {9, 33}, {60, 64}, {20, 150}};
     size_t bytes = sizeof(float) * (size_t)(MAX_ROWS * c->d_out);
     float *expected = malloc(bytes), *got = malloc(bytes);
     fixture *f = fixture_open(c, isa, 1);
@@ -263,7 +277,8 @@ static void check_bits(const mixture *c, const char *isa, int32_t n_apart) {
         f = fixture_open(c, isa, threads);
         for (size_t i = 0; i < sizeof batches / sizeof batches[0]; i++) {
             run(f, batches[i][0], batches[i][1], got);
-            expect_same(c, got, expected, batches[i][0], batches[i][1], threads == 1 ? "1 thread" : "4 threads");
+            expect_same(c, got, expected, batches[i][0], batches[i][1],
+                        threads == 1 ? "1 thread" : "4 threads");
         }
         fixture_close(f);
     }
@@ -290,8 +305,9 @@ static mixture base_case(compute_mode mode, dtype t) {
 static const compute_mode modes[] = {COMPUTE_F32, COMPUTE_BF16, COMPUTE_INT8};
 
 TEST(a_mixture_has_the_bits_of_its_experts_one_by_one) {
-    static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_Q4_0, DTYPE_Q8_0, DTYPE_Q4_K, DTYPE_Q6_K,
-                                  DTYPE_MXFP4, DTYPE_IQ4_XS, DTYPE_NVFP4, DTYPE_IQ2_XXS};
+    static const dtype types[] = {DTYPE_F32,    DTYPE_BF16,  DTYPE_F16,    DTYPE_Q4_0,
+                                  DTYPE_Q8_0,   DTYPE_Q4_K,  DTYPE_Q6_K,   DTYPE_MXFP4,
+                                  DTYPE_IQ4_XS, DTYPE_NVFP4, DTYPE_IQ2_XXS};
     for (int m = 0; m < 3; m++) {
         for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
             mixture c = base_case(modes[m], types[t]);
@@ -338,7 +354,9 @@ TEST(so_it_has_in_every_form) {
         c.scales_inputs = (options & 8) != 0;
         c.in_place = (options & 16) != 0;
         c.overwrites = (options & 20) == 4 || (options & 24) == 24;
-        c.f = c.is_gated && (options & 2) != 0 ? ACT_SWIGLU_CLAMPED : (options & 4) != 0 ? ACT_RELU2 : ACT_SILU;
+        c.f = c.is_gated && (options & 2) != 0 ? ACT_SWIGLU_CLAMPED
+              : (options & 4) != 0             ? ACT_RELU2
+                                               : ACT_SILU;
         c.scale = (options & 1) != 0 ? 0.75f : 1.0f;
         check_bits(&c, "auto", 8);
     }
@@ -362,12 +380,15 @@ TEST(every_instruction_set_has_the_bits_of_the_plain_one) {
     for (int m = 0; m < 3; m++) {
         mixture c = base_case(modes[m], DTYPE_Q4_K);
         c.other = DTYPE_F32;
-        float *expected = malloc(sizeof(float) * (size_t)(MAX_ROWS * c.d_out)), *got = malloc(sizeof(float) * (size_t)(MAX_ROWS * c.d_out));
+        float *expected = malloc(sizeof(float) * (size_t)(MAX_ROWS * c.d_out)),
+              *got = malloc(sizeof(float) * (size_t)(MAX_ROWS * c.d_out));
         fixture *plain = fixture_open(&c, "plain", 1);
         run(plain, 0, 50, expected);
         fixture_close(plain);
         for (int isa = 1; isa < N_ISAS; isa++) {
-            fixture *f = modes[m] == COMPUTE_BF16 && isa == ISA_AVX512_BF16 ? NULL : fixture_open(&c, isa_names[isa], 2);
+            fixture *f = modes[m] == COMPUTE_BF16 && isa == ISA_AVX512_BF16
+                             ? NULL
+                             : fixture_open(&c, isa_names[isa], 2);
             if (f != NULL) { /* that dot instruction has bits of its own */
                 run(f, 0, 50, got);
                 expect_same(&c, got, expected, 0, 50, isa_names[isa]);
@@ -379,7 +400,8 @@ TEST(every_instruction_set_has_the_bits_of_the_plain_one) {
     }
 }
 
-/* y = sum over experts of weight * down(silu(gate(x)) * up(x)), in double over the f32 weights. */
+/* y = sum over experts of weight * down(silu(gate(x)) * up(x)), in double over the f32
+ * weights. */
 TEST(a_mixture_is_right_to_the_precision_of_f32) {
     mixture c = base_case(COMPUTE_F32, DTYPE_F32);
     c.has_norm = c.in_place = false;
@@ -431,7 +453,8 @@ TEST(a_nan_in_a_row_stays_in_the_row) {
     for (int m = 0; m < 3; m++) {
         mixture c = base_case(modes[m], DTYPE_Q8_0);
         fixture *f = fixture_open(&c, "auto", 2);
-        float *clean = malloc(sizeof *clean * (size_t)(20 * c.d_out)), *got = malloc(sizeof *got * (size_t)(20 * c.d_out));
+        float *clean = malloc(sizeof *clean * (size_t)(20 * c.d_out)),
+              *got = malloc(sizeof *got * (size_t)(20 * c.d_out));
         run(f, 0, 20, clean);
         f->rows[5 * c.d_in + 9] = NAN;
         for (int32_t e = 0; e < c.n_experts; e++) {
@@ -467,12 +490,15 @@ TEST(an_exact_product_has_the_bits_of_f32_in_every_mode) {
             tensor_view w = matrix_view(types[t], OUT, IN, source);
             linear *l = NULL, *again = NULL;
             quire_error err;
-            assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &w, .exact = true}, &l, &err), QUIRE_OK);
+            assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &w, .exact = true}, &l, &err),
+                             QUIRE_OK);
             w.stays = true;
             w.data = b->ops->linear_packed(l, &w.n_bytes, &w.packing);
-            assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &w, .exact = true}, &again, &err), QUIRE_OK);
+            assert_int_equal(
+                b->ops->linear_load(b, &(linear_spec){.weight = &w, .exact = true}, &again, &err), QUIRE_OK);
             buffer from = b->ops->buffer_reserve(b, IN), to = b->ops->buffer_reserve(b, OUT);
-            assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = 3, .max_seqs = 1}, NULL, 0, &err), QUIRE_OK);
+            assert_int_equal(
+                b->ops->step_open(b, &(step_limits){.max_rows = 3, .max_seqs = 1}, NULL, 0, &err), QUIRE_OK);
             b->ops->step_begin(b, &(batch){.n_rows = 3});
             b->ops->buffer_write(b, from, 0, 3, x);
             b->ops->norm_linears(b, from, NULL, &(linear_use){is_packed ? again : l, to}, 1);
@@ -488,16 +514,21 @@ TEST(an_exact_product_has_the_bits_of_f32_in_every_mode) {
 TEST(experts_of_different_shapes_are_refused) {
     backend *b = open_isa("auto", COMPUTE_F32, 1);
     fixture f = {.b = b};
-    linear *up = load(&f, DTYPE_F32, 48, 32, 1), *longer = load(&f, DTYPE_F32, 48, 33, 1), *down = load(&f, DTYPE_F32, 32, 48, 2);
-    linear *ups[] = {up, up, longer}, *same[] = {up, up, up}, *downs[] = {down, down, down}, *wrong[] = {down, down, up};
+    linear *up = load(&f, DTYPE_F32, 48, 32, 1), *longer = load(&f, DTYPE_F32, 48, 33, 1),
+           *down = load(&f, DTYPE_F32, 32, 48, 2);
+    linear *ups[] = {up, up, longer}, *same[] = {up, up, up}, *downs[] = {down, down, down},
+           *wrong[] = {down, down, up};
     const routing r = {.n_experts = 3, .n_used = 1};
     experts *w = NULL;
     quire_error err;
-    assert_int_equal(b->ops->experts_load(b, &(experts_weights){&r, same, ups, downs}, &w, &err), QUIRE_BAD_FILE);
+    assert_int_equal(b->ops->experts_load(b, &(experts_weights){&r, same, ups, downs}, &w, &err),
+                     QUIRE_BAD_FILE);
     assert_non_null(strstr(err.message, "expert 2: its up weights are 48 x 33"));
-    assert_int_equal(b->ops->experts_load(b, &(experts_weights){&r, downs, same, downs}, &w, &err), QUIRE_BAD_FILE);
+    assert_int_equal(b->ops->experts_load(b, &(experts_weights){&r, downs, same, downs}, &w, &err),
+                     QUIRE_BAD_FILE);
     assert_non_null(strstr(err.message, "expert 0: its gate weights"));
-    assert_int_equal(b->ops->experts_load(b, &(experts_weights){&r, same, same, wrong}, &w, &err), QUIRE_BAD_FILE);
+    assert_int_equal(b->ops->experts_load(b, &(experts_weights){&r, same, same, wrong}, &w, &err),
+                     QUIRE_BAD_FILE);
     assert_non_null(strstr(err.message, "expert 2: its down weights"));
     assert_null(w);
     assert_int_equal(b->ops->experts_load(b, &(experts_weights){&r, same, same, downs}, &w, &err), QUIRE_OK);
@@ -516,7 +547,8 @@ TEST(a_packed_mixture_is_read_where_it_lies) {
             tensor_view w = matrix_view(c.type, 256, 256, NULL);
             w.stays = true;
             w.data = ops->linear_packed(from[i % 3][i / 3], &w.n_bytes, &w.packing);
-            assert_int_equal(ops->linear_load(g.b, &(linear_spec){.weight = &w}, &to[i % 3][i / 3], &err), QUIRE_OK);
+            assert_int_equal(ops->linear_load(g.b, &(linear_spec){.weight = &w}, &to[i % 3][i / 3], &err),
+                             QUIRE_OK);
             assert_ptr_equal(ops->linear_packed(to[i % 3][i / 3], &w.n_bytes, &w.packing), w.data);
         }
         const experts_weights w = {.routing = &g.r, .gate = g.gates, .up = g.ups, .down = g.downs};
@@ -524,7 +556,8 @@ TEST(a_packed_mixture_is_read_where_it_lies) {
         g.c.has_norm = f->c.has_norm = false;
         g.x = ops->buffer_reserve(g.b, c.d_in);
         g.logits = ops->buffer_reserve(g.b, c.n_experts);
-        assert_int_equal(ops->step_open(g.b, &(step_limits){.max_rows = 9, .max_seqs = 1}, NULL, 0, &err), QUIRE_OK);
+        assert_int_equal(ops->step_open(g.b, &(step_limits){.max_rows = 9, .max_seqs = 1}, NULL, 0, &err),
+                         QUIRE_OK);
         g.rows = f->rows;
         g.scores = f->scores;
         float expected[9 * 256], got[9 * 256];

@@ -1,13 +1,13 @@
-/* Product kernels: every container and compute mode on every instruction set this machine runs, against sums in double and against the
- * plain twin. */
+/* Product kernels: every container and compute mode on every instruction set this machine
+ * runs, against sums in double and against the plain twin. */
 
 #include "backend/product_case.h"
 #include "test.h"
 
 #define SOME_ROWS 33 /* more than a tile of any kernel, and odd */
 
-static product_case case_packed(dtype t, pack_kind kind, const quant_rule *rule, compute_mode mode, int32_t n_out, int32_t n_in,
-                                uint64_t seed) {
+static product_case case_packed(dtype t, pack_kind kind, const quant_rule *rule, compute_mode mode,
+                                int32_t n_out, int32_t n_in, uint64_t seed) {
     product_case c = {.type = t, .n_out = n_out, .n_in = n_in};
     c.source = random_weights(t, (size_t)n_out * (size_t)n_in, &seed);
     assert_int_equal(pack_plan(kind, rule, n_out, n_in, &c.w.layout), QUIRE_OK);
@@ -16,7 +16,8 @@ static product_case case_packed(dtype t, pack_kind kind, const quant_rule *rule,
     c.w.scales = mem_new((size_t)c.w.layout.n_blocks, PACK_LANES * sizeof(float));
     tensor_view view = matrix_view(t, n_out, n_in, c.source);
     for (int32_t i = 0; i < c.w.layout.n_blocks; i++) {
-        pack_block(&c.w.layout, &view, i, c.w.data + (size_t)i * c.w.layout.block_bytes, c.w.scales + (size_t)i * PACK_LANES);
+        pack_block(&c.w.layout, &view, i, c.w.data + (size_t)i * c.w.layout.block_bytes,
+                   c.w.scales + (size_t)i * PACK_LANES);
     }
     c.x = malloc(sizeof(float) * MAX_ROWS * (size_t)n_in);
     for (int32_t i = 0; i < MAX_ROWS * n_in; i++) {
@@ -36,7 +37,9 @@ static int32_t rounded_in(dtype t, int32_t n_in) {
     return (n_in + block - 1) / block * block;
 }
 
-static const struct { int32_t n_out, n_in; } shapes[] = {{1, 1}, {16, 32}, {5, 7}, {40, 96}, {131, 320}, {64, 517}, {48, 1312}};
+static const struct {
+    int32_t n_out, n_in;
+} shapes[] = {{1, 1}, {16, 32}, {5, 7}, {40, 96}, {131, 320}, {64, 517}, {48, 1312}};
 
 TEST(every_product_is_near_the_sum_in_double) {
     for (compute_mode mode = COMPUTE_F32; mode <= COMPUTE_INT8; mode++) {
@@ -48,7 +51,8 @@ TEST(every_product_is_near_the_sum_in_double) {
             }
             for (size_t i = 0; i < sizeof shapes / sizeof shapes[0] * N_WEIGHT_TYPES; i++) {
                 dtype t = weight_types[i % N_WEIGHT_TYPES];
-                product_case c = case_new(t, mode, shapes[i / N_WEIGHT_TYPES].n_out, rounded_in(t, shapes[i / N_WEIGHT_TYPES].n_in), i + 1);
+                product_case c = case_new(t, mode, shapes[i / N_WEIGHT_TYPES].n_out,
+                                          rounded_in(t, shapes[i / N_WEIGHT_TYPES].n_in), i + 1);
                 float *y = malloc(sizeof *y * 3 * PACK_LANES * (size_t)c.w.layout.n_blocks);
                 multiply(((cpu_backend *)b)->linear, &c, 0, 3, 3, LINEAR_TILE_BLOCKS, y);
                 expect_near_reference(&c, y, 3, isa_names[isa]);
@@ -61,11 +65,13 @@ TEST(every_product_is_near_the_sum_in_double) {
 }
 
 TEST(a_row_has_the_same_bits_in_every_tile_and_on_every_instruction_set) {
-    static const int32_t n_rows[] = {1, 2, 3, 7, 16, 33}, tile_rows[] = {1, 5, 16, 33}, tile_blocks[] = {1, 2, 3, 4};
+    static const int32_t n_rows[] = {1, 2, 3, 7, 16, 33}, tile_rows[] = {1, 5, 16, 33},
+                         tile_blocks[] = {1, 2, 3, 4};
     for (compute_mode mode = COMPUTE_F32; mode <= COMPUTE_INT8; mode++) {
         for (size_t i = 0; i < sizeof shapes / sizeof shapes[0] * N_WEIGHT_TYPES; i++) {
             dtype t = weight_types[i % N_WEIGHT_TYPES];
-            product_case c = case_new(t, mode, shapes[i / N_WEIGHT_TYPES].n_out, rounded_in(t, shapes[i / N_WEIGHT_TYPES].n_in), i + 1);
+            product_case c = case_new(t, mode, shapes[i / N_WEIGHT_TYPES].n_out,
+                                      rounded_in(t, shapes[i / N_WEIGHT_TYPES].n_in), i + 1);
             size_t bytes = sizeof(float) * SOME_ROWS * PACK_LANES * (size_t)c.w.layout.n_blocks;
             float *expected = malloc(bytes), *y = malloc(bytes);
             multiply(&linear_plain, &c, 0, SOME_ROWS, 1, 1, expected);
@@ -93,10 +99,12 @@ TEST(a_row_has_the_same_bits_in_every_tile_and_on_every_instruction_set) {
     }
 }
 
-/* Some numbers next to nothing, zero, huge or none at all; what a row holds beside its numbers is compared too. */
+/* Some numbers next to nothing, zero, huge or none at all; what a row holds beside its
+ * numbers is compared too. */
 TEST(prepared_rows_are_those_of_the_plain_twin) {
     enum { MOST = 11 * PACK_GROUP, ROOM = 2 * MOST + 64 };
-    static const float kinds[] = {1.0f, 0x1p-110f, 0.0f, 3e38f, 1.0f, NAN, -1e-3f, 1.0f, INFINITY, 1.0f, 0x1p-100f};
+    static const float kinds[] = {1.0f,   0x1p-110f, 0.0f,     3e38f, 1.0f,     NAN,
+                                  -1e-3f, 1.0f,      INFINITY, 1.0f,  0x1p-100f};
     _Alignas(64) uint8_t want[ROOM], got[ROOM];
     float x[MOST];
     uint64_t seed = 77;
@@ -108,7 +116,8 @@ TEST(prepared_rows_are_those_of_the_plain_twin) {
         backend *b = open_isa(isa_names[isa], COMPUTE_INT8, 1);
         for (int32_t k = 1; b != NULL && k <= MOST; k++) {
             for (row_format f = ROWS_TOKEN; f <= ROWS_GROUPS; f++) {
-                for (int32_t from = 0; from + k <= MOST && (f == ROWS_TOKEN || k % PACK_GROUP == 0); from += PACK_GROUP) {
+                for (int32_t from = 0; from + k <= MOST && (f == ROWS_TOKEN || k % PACK_GROUP == 0);
+                     from += PACK_GROUP) {
                     memset(want, 7, ROOM);
                     memset(got, 7, ROOM);
                     linear_plain.quantise[f](x + from, k, want);
@@ -138,7 +147,8 @@ TEST(long_int8_rows_have_the_bits_of_the_plain_twin) {
             continue;
         }
         for (int32_t n_rows = 1; n_rows <= SOME_ROWS; n_rows++) {
-            multiply(((cpu_backend *)b)->linear, &c, 0, n_rows, SOME_ROWS, n_rows % LINEAR_TILE_BLOCKS + 1, y);
+            multiply(((cpu_backend *)b)->linear, &c, 0, n_rows, SOME_ROWS, n_rows % LINEAR_TILE_BLOCKS + 1,
+                     y);
             expect_same_columns(&c, expected, y, n_rows, isa_names[isa]);
         }
         b->ops->close(b);
@@ -150,10 +160,12 @@ TEST(long_int8_rows_have_the_bits_of_the_plain_twin) {
 
 /* Parts as the ops cut them: up to 16 blocks of few rows, and a whole tile of rows. */
 TEST(wide_parts_and_whole_tiles_have_the_bits_of_the_plain_twin) {
-    static const int32_t n_rows[] = {1, 2, 3, 4, 5, 8, 16, 31, 32, 63, 64}, tile_blocks[] = {16, 9, 16, 16, 5, 16, 16, 8, 8, 9, 4};
+    static const int32_t n_rows[] = {1, 2, 3, 4, 5, 8, 16, 31, 32, 63, 64},
+                         tile_blocks[] = {16, 9, 16, 16, 5, 16, 16, 8, 8, 9, 4};
     for (compute_mode mode = COMPUTE_F32; mode <= COMPUTE_INT8; mode++) {
         for (size_t i = 0; i < N_WEIGHT_TYPES; i++) {
-            product_case c = case_new(weight_types[i], mode, 19 * PACK_LANES - 5, rounded_in(weight_types[i], 700), i + 1);
+            product_case c =
+                case_new(weight_types[i], mode, 19 * PACK_LANES - 5, rounded_in(weight_types[i], 700), i + 1);
             size_t bytes = sizeof(float) * MAX_ROWS * PACK_LANES * (size_t)c.w.layout.n_blocks;
             float *expected = malloc(bytes), *y = malloc(bytes);
             multiply(&linear_plain, &c, 0, MAX_ROWS, 1, 1, expected);
@@ -189,7 +201,8 @@ TEST(unpacked_grids_have_the_bits_of_their_rows) {
         product_case rows = case_new(types[i], COMPUTE_INT8, 6 * PACK_LANES - 5, 512, i + 1);
         rule.form = quant_unpacked(published);
         assert_int_not_equal(rule.form, published);
-        product_case codes = case_packed(types[i], pack_kind_of(rule.form), &rule, COMPUTE_INT8, rows.n_out, rows.n_in, i + 1);
+        product_case codes =
+            case_packed(types[i], pack_kind_of(rule.form), &rule, COMPUTE_INT8, rows.n_out, rows.n_in, i + 1);
         size_t bytes = sizeof(float) * SOME_ROWS * PACK_LANES * (size_t)rows.w.layout.n_blocks;
         float *expected = malloc(bytes), *y = malloc(bytes);
         multiply(&linear_plain, &rows, 0, SOME_ROWS, 1, 1, expected);
@@ -210,8 +223,9 @@ TEST(unpacked_grids_have_the_bits_of_their_rows) {
     }
 }
 
-/* With one element of x set, y is that weight times it. Numbers and scale codes are integers of at most 8 bits, so a product this near to
- * the file's value can come from no other codes. */
+/* With one element of x set, y is that weight times it. Numbers and scale codes are
+ * integers of at most 8 bits, so a product this near to the file's value can come from no
+ * other codes. */
 TEST(repacked_types_keep_every_value) {
     for (size_t i = 3; i < N_WEIGHT_TYPES; i++) {
         product_case c = case_new(weight_types[i], COMPUTE_INT8, 19, 512, 77 + i);
@@ -224,15 +238,16 @@ TEST(repacked_types_keep_every_value) {
             linear_plain.quantise[ROWS_GROUPS](x, c.n_in, row);
             x[j] = 0.0f;
             const linear_part whole = {.w = &c.w, .n_blocks = c.w.layout.n_blocks};
-            linear_plain.product(&whole, (row_view){row, row_bytes}, 1, y, c.w.layout.n_blocks * PACK_LANES, NULL);
+            linear_plain.product(&whole, (row_view){row, row_bytes}, 1, y, c.w.layout.n_blocks * PACK_LANES,
+                                 NULL);
             for (size_t column = 0; column < (size_t)c.n_out; column++) {
                 float value = w[column * k + j], largest = 0.0f;
                 for (size_t g = j / 32 * 32; g < j / 32 * 32 + 32; g++) {
                     largest = fmaxf(largest, fabsf(w[column * k + g]));
                 }
                 if (!(fabsf(y[column] / 127.0f - value) <= 1e-6f * largest)) {
-                    fail_msg("%s: column %zu, k %zu: %.9g, not %.9g", dtype_name(c.type), column, j, (double)(y[column] / 127.0f),
-                             (double)value);
+                    fail_msg("%s: column %zu, k %zu: %.9g, not %.9g", dtype_name(c.type), column, j,
+                             (double)(y[column] / 127.0f), (double)value);
                 }
             }
         }
@@ -243,7 +258,8 @@ TEST(repacked_types_keep_every_value) {
     }
 }
 
-/* Bytes of 256 elements where codes are always unpacked: 3 bits instead of a grid's row, 2 instead of a digit; of others 0. */
+/* Bytes of 256 elements where codes are always unpacked: 3 bits instead of a grid's row,
+ * 2 instead of a digit; of others 0. */
 static size_t unpacked_bytes(dtype t) {
     switch (t) {
     case DTYPE_IQ1_M:
@@ -273,7 +289,8 @@ TEST(packed_types_take_their_published_bits_or_those_of_unpacked_codes) {
         const size_t published = 64 * 2048 / (size_t)dtype_block_elements(t) * (size_t)dtype_block_bytes(t);
         const size_t unpacked = 64 * 2048 / 256 * unpacked_bytes(t);
         if (unpacked > 0) {
-            assert_true(all >= unpacked && all * 100 <= unpacked * 102); /* and the zeros of codes of 2 bits */
+            /* and the zeros of codes of 2 bits */
+            assert_true(all >= unpacked && all * 100 <= unpacked * 102);
         } else {
             assert_int_equal(all, published);
         }
@@ -301,7 +318,8 @@ static void read_integers(const void *context, int32_t row, int32_t k, int32_t n
     }
 }
 
-static product_case integer_case(const pack_source *from, const quant_rule *rule, int32_t n_out, int32_t n_in) {
+static product_case integer_case(const pack_source *from, const quant_rule *rule, int32_t n_out,
+                                 int32_t n_in) {
     product_case c = {.codes = from, .n_out = n_out, .n_in = n_in};
     uint64_t seed = 3;
     assert_int_equal(pack_plan(pack_kind_of(rule->form), rule, n_out, n_in, &c.w.layout), QUIRE_OK);
@@ -373,7 +391,8 @@ TEST(integers_take_their_bits_a_half_and_a_zero_of_their_own_bits_a_group) {
         assert_int_equal(pack_plan(pack_kind_of(rule.form), &rule, 2048, 2048, &plan), QUIRE_OK);
         const double got = (double)plan.block_bytes * plan.n_blocks * 8 / 2048 / 2048;
         if (!(got >= cases[i].published && got <= 1.03 * cases[i].published)) {
-            fail_msg("%d bits, groups of %d: %g bits a weight, not %g", cases[i].bits, (int)cases[i].group, got, cases[i].published);
+            fail_msg("%d bits, groups of %d: %g bits a weight, not %g", cases[i].bits, (int)cases[i].group,
+                     got, cases[i].published);
         }
     }
 }
@@ -421,7 +440,8 @@ TEST(impossible_shapes_are_refused) {
     assert_int_equal(pack_choose(DTYPE_I32, COMPUTE_F32, &kind), QUIRE_UNSUPPORTED);
 }
 
-/* Extremes: int8's lowest number, the largest sums, subnormal and huge scales, all on every instruction set as on plain C. */
+/* Extremes: int8's lowest number, the largest sums, subnormal and huge scales, all on
+ * every instruction set as on plain C. */
 TEST(extreme_numbers_do_not_saturate) {
     static const dtype types[] = {DTYPE_Q8_0, DTYPE_Q6_K, DTYPE_Q5_0, DTYPE_Q4_0, DTYPE_F32};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
@@ -466,7 +486,8 @@ TEST(values_that_are_not_finite_come_out_as_nan_in_their_row_only) {
             c.x[256 + 70] = bad[i % 3];
             multiply(((cpu_backend *)b)->linear, &c, 0, 3, 3, 1, y);
             for (int column = 0; column < PACK_LANES; column++) {
-                assert_true(isfinite(y[column]) && isnan(y[PACK_LANES + column]) && isfinite(y[2 * PACK_LANES + column]));
+                assert_true(isfinite(y[column]) && isnan(y[PACK_LANES + column]) &&
+                            isfinite(y[2 * PACK_LANES + column]));
             }
             case_free(&c);
             b->ops->close(b);
@@ -495,7 +516,8 @@ TEST(f32_and_int8_products_have_the_stored_bits) {
             }
             b->ops->close(b);
             if (hash != stored[i]) {
-                fail_msg("%s, compute mode %d: hash 0x%016llx", isa_names[isa], (int)mode, (unsigned long long)hash);
+                fail_msg("%s, compute mode %d: hash 0x%016llx", isa_names[isa], (int)mode,
+                         (unsigned long long)hash);
             }
         }
     }

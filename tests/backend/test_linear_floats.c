@@ -1,5 +1,5 @@
-/* Products of floats with scales: the bits of the plain twin on every instruction set this machine runs, the values of codes, and the bits
- * that they take. */
+/* Products of floats with scales: the bits of the plain twin on every instruction set
+ * this machine runs, the values of codes, and the bits that they take. */
 
 #include "backend/product_case.h"
 #include "test.h"
@@ -22,7 +22,10 @@ static void read_float_codes(const void *context, int32_t row, int32_t k, int32_
     for (int32_t i = 0; i < n; i++) {
         const uint8_t code = (uint8_t)mixed((uint32_t)row, (uint32_t)(k + i), 0);
         const bool is_bad = row == s->nan_row && k + i == s->nan_k;
-        out[i] = pack_is_fours(s->kind) ? code & 15 : is_bad ? (s->is_zero ? 0 : 0xff) : (code & 0x7f) == 0x7f ? 3 : code;
+        out[i] = pack_is_fours(s->kind)  ? code & 15
+                 : is_bad                ? (s->is_zero ? 0 : 0xff)
+                 : (code & 0x7f) == 0x7f ? 3
+                                         : code;
     }
 }
 
@@ -33,7 +36,8 @@ static float read_float_scale(const void *context, int32_t row, int32_t k) {
         return s->inner[s->codes[i]] * s->outer[i / NESTED_BLOCK] + s->nested.offset;
     }
     const uint32_t at = mixed((uint32_t)(s->kind == PACK_E4M3_TILE ? row / PACK_LANES : row), (uint32_t)k, 1);
-    return s->kind == PACK_E4M3_E8M0 ? ldexpf(1.0f, (int)(at % 16) - 12) : (float)(int32_t)(at % 20001 - 10000) * 0x1p-18f;
+    return s->kind == PACK_E4M3_E8M0 ? ldexpf(1.0f, (int)(at % 16) - 12)
+                                     : (float)(int32_t)(at % 20001 - 10000) * 0x1p-18f;
 }
 
 static size_t first_of_row(const void *context, int32_t row) {
@@ -50,14 +54,20 @@ static scaled_source source_of(some_floats *s) {
     }
     for (size_t i = 0; i < sizeof s->codes; i++) {
         s->codes[i] = (uint8_t)mixed(97, (uint32_t)i, 0);
-        s->outer[i / NESTED_BLOCK] = (float)(int32_t)(mixed(96, (uint32_t)i / NESTED_BLOCK, 0) >> 8) * 0x1p-24f;
+        s->outer[i / NESTED_BLOCK] =
+            (float)(int32_t)(mixed(96, (uint32_t)i / NESTED_BLOCK, 0) >> 8) * 0x1p-24f;
     }
     s->nested = (nested_scales){s->codes, s->inner, s->outer, 0.043f};
-    return (scaled_source){
-        .codes = read_float_codes, .scale = read_float_scale, .table = s->table, .nested = &s->nested, .first = first_of_row, .context = s};
+    return (scaled_source){.codes = read_float_codes,
+                           .scale = read_float_scale,
+                           .table = s->table,
+                           .nested = &s->nested,
+                           .first = first_of_row,
+                           .context = s};
 }
 
-static product_case float_case(const scaled_source *from, pack_kind kind, row_format format, int32_t stretch, int32_t n_out, int32_t n_in) {
+static product_case float_case(const scaled_source *from, pack_kind kind, row_format format, int32_t stretch,
+                               int32_t n_out, int32_t n_in) {
     product_case c = {.floats = from, .n_out = n_out, .n_in = n_in};
     const quant_rule rule = {.stretch = stretch};
     uint64_t seed = (uint64_t)n_in;
@@ -78,7 +88,8 @@ static product_case float_case(const scaled_source *from, pack_kind kind, row_fo
     return c;
 }
 
-/* The plain twin's bits on every instruction set, in tiles of any size; or the dot instruction's own. */
+/* The plain twin's bits on every instruction set, in tiles of any size; or the dot
+ * instruction's own. */
 static void expect_bits_of_floats(const product_case *c) {
     static const int32_t n_rows[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 33, 64}, tile_blocks[] = {4, 3, 16, 1};
     size_t bytes = sizeof(float) * MAX_ROWS * PACK_LANES * (size_t)c->w.layout.n_blocks;
@@ -105,12 +116,15 @@ static void expect_bits_of_floats(const product_case *c) {
     free(y);
 }
 
-static const pack_kind float_kinds[] = {PACK_E4M3, PACK_E4M3_TILE, PACK_E4M3_E8M0, PACK_T4_FLOAT, PACK_T4_NESTED};
+static const pack_kind float_kinds[] = {PACK_E4M3, PACK_E4M3_TILE, PACK_E4M3_E8M0, PACK_T4_FLOAT,
+                                        PACK_T4_NESTED};
 
 enum { N_KINDS = (int)(sizeof float_kinds / sizeof float_kinds[0]) };
 
 TEST(floats_with_scales_have_the_bits_of_the_plain_twin) {
-    static const struct { int32_t n_out, n_in; } sizes[] = {{1, 1}, {16, 32}, {5, 7}, {83, 517}, {40, 768}, {64, 1312}};
+    static const struct {
+        int32_t n_out, n_in;
+    } sizes[] = {{1, 1}, {16, 32}, {5, 7}, {83, 517}, {40, 768}, {64, 1312}};
     static const int32_t groups[] = {32, 64, 128, 256, 0, 8, 96, 10, 1024};
     for (size_t i = 0; i < N_KINDS * 2 * 6; i++) {
         some_floats s = {.kind = float_kinds[i % N_KINDS], .nan_row = -1};
@@ -149,7 +163,8 @@ static float scale_of_1(const void *context, int32_t row, int32_t k) {
 TEST(every_code_of_e4m3_has_its_value) {
     const scaled_source from = {.codes = read_all_codes, .scale = scale_of_1};
     for (size_t i = 0; i < 3 * 4; i++) {
-        product_case c = float_case(&from, float_kinds[i % 3], i < 6 ? ROWS_F32 : ROWS_BF16, 50, 2, 126 + (i % 2 == 0));
+        product_case c =
+            float_case(&from, float_kinds[i % 3], i < 6 ? ROWS_F32 : ROWS_BF16, 50, 2, 126 + (i % 2 == 0));
         for (int32_t j = 0; j < MAX_ROWS * c.n_in; j++) {
             c.x[j] = j % c.n_in == j / c.n_in * 2 ? 1.0f : 0.0f;
         }
@@ -222,9 +237,10 @@ TEST(floats_with_scales_take_their_published_bits) {
 TEST(groups_have_the_longest_stretch_that_kernels_take) {
     static const struct {
         int32_t group, e4m3, t4;
-    } cases[] = {{0, 0, 0},       {1, -1, -1},    {4, -1, -1},   {7, -1, -1},         {8, 8, 8},          {10, 10, -1},
-                 {16, 16, 16},    {31, -1, -1},   {48, 48, 48},  {100, 100, -1},      {2048, 1024, 1024}, {1536, 768, 768},
-                 {2050, 410, -1}, {2018, -1, -1}, {-32, -1, -1}, {INT32_MIN, -1, -1}, {INT32_MAX, -1, -1}};
+    } cases[] = {{0, 0, 0},           {1, -1, -1},        {4, -1, -1},     {7, -1, -1},    {8, 8, 8},
+                 {10, 10, -1},        {16, 16, 16},       {31, -1, -1},    {48, 48, 48},   {100, 100, -1},
+                 {2048, 1024, 1024},  {1536, 768, 768},   {2050, 410, -1}, {2018, -1, -1}, {-32, -1, -1},
+                 {INT32_MIN, -1, -1}, {INT32_MAX, -1, -1}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_int_equal(pack_stretch_of(PACK_E4M3, cases[i].group), cases[i].e4m3);
         assert_int_equal(pack_stretch_of(PACK_T4_FLOAT, cases[i].group), cases[i].t4);

@@ -11,7 +11,8 @@
 #define V        83
 #define MAX_ROWS 130
 
-/* A backend with one layer's worth of products. Types differ between the weights, so one op needs rows in several formats. */
+/* A backend with one layer's worth of products. Types differ between the weights, so one
+ * op needs rows in several formats. */
 typedef struct fixture {
     backend *b;
     buffer x, q, k, v, h, gated, gate, up, normed, k_again;
@@ -24,11 +25,16 @@ typedef struct fixture {
 static linear *load(backend *b, dtype t, int32_t n_out, int32_t n_in, const float *bias, uint64_t seed) {
     uint8_t *source = random_weights(t, (size_t)n_out * (size_t)n_in, &seed);
     tensor_view w = matrix_view(t, n_out, n_in, source);
-    tensor_view bias_view = {
-        .name = "b", .type = DTYPE_F32, .n_dims = 1, .dims = {n_out, 1, 1, 1}, .data = bias, .n_bytes = 4 * (size_t)n_out};
+    tensor_view bias_view = {.name = "b",
+                             .type = DTYPE_F32,
+                             .n_dims = 1,
+                             .dims = {n_out, 1, 1, 1},
+                             .data = bias,
+                             .n_bytes = 4 * (size_t)n_out};
     linear *l = NULL;
     quire_error err;
-    if (b->ops->linear_load(b, &(linear_spec){.weight = &w, .bias = bias != NULL ? &bias_view : NULL}, &l, &err) != QUIRE_OK) {
+    if (b->ops->linear_load(b, &(linear_spec){.weight = &w, .bias = bias != NULL ? &bias_view : NULL}, &l,
+                            &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
     free(source);
@@ -47,11 +53,18 @@ static fixture fixture_open(compute_mode mode, const char *isa, int32_t n_thread
     for (int i = 0; i < F; i++) {
         f.bias_up[i] = random_float(&seed);
     }
-    tensor_view nw = {
-        .name = "n", .type = DTYPE_F32, .n_dims = 1, .dims = {D, 1, 1, 1}, .data = norm_weight, .n_bytes = sizeof norm_weight};
+    tensor_view nw = {.name = "n",
+                      .type = DTYPE_F32,
+                      .n_dims = 1,
+                      .dims = {D, 1, 1, 1},
+                      .data = norm_weight,
+                      .n_bytes = sizeof norm_weight};
     quire_error err;
-    assert_int_equal(ops->norm_load(f.b, &(norm_spec){.width = D, .eps = 1e-5f, .weight = &nw}, &f.nm, &err), QUIRE_OK);
-    assert_int_equal(ops->norm_load(f.b, &(norm_spec){.width = D, .eps = 1e-5f, .replaces = true, .weight = &nw}, &f.replacing, &err),
+    assert_int_equal(ops->norm_load(f.b, &(norm_spec){.width = D, .eps = 1e-5f, .weight = &nw}, &f.nm, &err),
+                     QUIRE_OK);
+    assert_int_equal(ops->norm_load(f.b,
+                                    &(norm_spec){.width = D, .eps = 1e-5f, .replaces = true, .weight = &nw},
+                                    &f.replacing, &err),
                      QUIRE_OK);
     f.wq = load(f.b, DTYPE_Q4_K, D, D, f.bias_q, 1);
     f.wk = load(f.b, DTYPE_F32, 77, D, NULL, 2);
@@ -84,7 +97,8 @@ static void fixture_close(fixture *f) {
     f->b->ops->close(f->b);
 }
 
-/* Rows row0..row0+n of the fixture through every op; the last two rows are asked for their logits. */
+/* Rows row0..row0+n of the fixture through every op; the last two rows are asked for
+ * their logits. */
 static void run(fixture *f, int32_t row0, int32_t n, float soft_cap) {
     const backend_ops *ops = f->b->ops;
     const int32_t out_rows[] = {n > 1 ? n - 2 : 0, n - 1};
@@ -96,28 +110,33 @@ static void run(fixture *f, int32_t row0, int32_t n, float soft_cap) {
     ops->buffer_write(f->b, f->x, 0, n, f->rows + row0 * D);
     ops->norm_linears(f->b, f->x, f->nm, qkv, 3);
     ops->norm_linears(f->b, f->x, f->nm, apart, 2);
-    ops->feed_forward(f->b, &(feed_forward_use){.x = f->x, .nm = f->nm, .gate = f->w_gate, .up = f->w_up, .h = f->gated});
+    ops->feed_forward(
+        f->b, &(feed_forward_use){.x = f->x, .nm = f->nm, .gate = f->w_gate, .up = f->w_up, .h = f->gated});
     ops->linear_add(f->b, f->gated, &down, 0.5f, f->x);
     ops->head(f->b, f->x, f->nm, f->head, 2.0f, soft_cap);
     ops->step_wait(f->b);
 }
 
-static void expect_rows(fixture *f, buffer a, int32_t width, const float *expected, int32_t row0, int32_t n, const char *what) {
+static void expect_rows(fixture *f, buffer a, int32_t width, const float *expected, int32_t row0, int32_t n,
+                        const char *what) {
     float *got = malloc(sizeof *got * (size_t)n * (size_t)width);
     f->b->ops->buffer_read(f->b, a, 0, n, got);
     for (int32_t r = 0; r < n; r++) {
         if (memcmp(got + r * width, expected + (row0 + r) * width, sizeof *got * (size_t)width) != 0) {
-            fail_msg("%s of row %d, in a batch of %d that begins at row %d, has other bits", what, row0 + r, n, row0);
+            fail_msg("%s of row %d, in a batch of %d that begins at row %d, has other bits", what, row0 + r,
+                     n, row0);
         }
     }
     free(got);
 }
 
 TEST(a_row_does_not_depend_on_its_batch_or_on_threads) {
-    static const int32_t batches[][2] = {{0, 1}, {5, 1}, {0, 2}, {3, 3}, {7, 7}, {40, 16}, {60, 33}, {1, 129}};
+    static const int32_t batches[][2] = {{0, 1}, {5, 1},   {0, 2},   {3, 3},
+                                         {7, 7}, {40, 16}, {60, 33}, {1, 129}};
     for (compute_mode mode = COMPUTE_F32; mode <= COMPUTE_INT8; mode++) {
         fixture f = fixture_open(mode, "auto", 1);
-        float *q = malloc(sizeof *q * MAX_ROWS * D), *h = malloc(sizeof *h * MAX_ROWS * F), *x = malloc(sizeof *x * MAX_ROWS * D);
+        float *q = malloc(sizeof *q * MAX_ROWS * D), *h = malloc(sizeof *h * MAX_ROWS * F),
+              *x = malloc(sizeof *x * MAX_ROWS * D);
         run(&f, 0, MAX_ROWS, 0.0f);
         f.b->ops->buffer_read(f.b, f.q, 0, MAX_ROWS, q);
         f.b->ops->buffer_read(f.b, f.gated, 0, MAX_ROWS, h);
@@ -175,11 +194,13 @@ TEST(feed_forward_is_the_activation_of_its_products) {
     for (compute_mode mode = COMPUTE_F32; mode <= COMPUTE_INT8; mode++) {
         fixture f = fixture_open(mode, "auto", 2);
         const math_kernels *math = ((cpu_backend *)f.b)->math;
-        float *gate = malloc(sizeof *gate * 5 * F), *up = malloc(sizeof *up * 5 * F), *want = malloc(sizeof *want * 5 * F);
+        float *gate = malloc(sizeof *gate * 5 * F), *up = malloc(sizeof *up * 5 * F),
+              *want = malloc(sizeof *want * 5 * F);
         run(&f, 0, 5, 0.0f);
         f.b->ops->buffer_read(f.b, f.gate, 0, 5, gate);
         f.b->ops->buffer_read(f.b, f.up, 0, 5, up);
-        for (int i = 0; i < 2 * N_ACTIVATIONS - 1; i++) { /* all but ACT_SWIGLU_CLAMPED with and without a gate */
+        /* all but ACT_SWIGLU_CLAMPED with and without a gate */
+        for (int i = 0; i < 2 * N_ACTIVATIONS - 1; i++) {
             activation a = (activation)(i / 2);
             bool is_gated = i % 2 == 0;
             feed_forward_use use = {.x = f.x, .nm = f.nm, .up = f.w_up, .f = a, .limit = 0.5f, .h = f.gated};
@@ -210,8 +231,10 @@ typedef struct feed_forward {
     activation f;
 } feed_forward;
 
-/* x of the rows afterwards; the last product is named as the reader of what lies between, or not. */
-static void run_feed_forward(const feed_forward *c, const char *isa, int32_t n_threads, bool is_named, float *x) {
+/* x of the rows afterwards; the last product is named as the reader of what lies between,
+ * or not. */
+static void run_feed_forward(const feed_forward *c, const char *isa, int32_t n_threads, bool is_named,
+                             float *x) {
     uint64_t seed = 21;
     quire_error err;
     backend *b = open_isa(isa, c->mode, n_threads);
@@ -219,14 +242,16 @@ static void run_feed_forward(const feed_forward *c, const char *isa, int32_t n_t
     buffer rows = ops->buffer_reserve(b, D), h = ops->buffer_reserve(b, c->wide);
     linear *gate = load(b, DTYPE_Q4_0, c->wide, D, NULL, 1), *up = load(b, DTYPE_Q8_0, c->wide, D, NULL, 2);
     linear *down = load(b, DTYPE_Q4_0, D, c->wide, NULL, 3);
-    assert_int_equal(ops->step_open(b, &(step_limits){.max_rows = MAX_ROWS, .max_seqs = 1}, NULL, 0, &err), QUIRE_OK);
+    assert_int_equal(ops->step_open(b, &(step_limits){.max_rows = MAX_ROWS, .max_seqs = 1}, NULL, 0, &err),
+                     QUIRE_OK);
     for (int32_t i = 0; i < c->n_rows * D; i++) {
         x[i] = random_float(&seed) * 3.0f;
     }
     ops->step_begin(b, &(batch){.n_rows = c->n_rows});
     ops->buffer_write(b, rows, 0, c->n_rows, x);
     for (int layer = 0; layer < 2; layer++) {
-        feed_forward_use use = {.x = rows, .up = up, .f = c->f, .limit = 2.0f, .h = h, .reader = is_named ? down : NULL};
+        feed_forward_use use = {
+            .x = rows, .up = up, .f = c->f, .limit = 2.0f, .h = h, .reader = is_named ? down : NULL};
         use.gate = c->is_ungated ? NULL : gate;
         ops->feed_forward(b, &use);
         ops->linear_add(b, h, &(linear_use){down, rows}, 0.01f, rows);
@@ -241,14 +266,15 @@ static void run_feed_forward(const feed_forward *c, const char *isa, int32_t n_t
 }
 
 TEST(activations_that_become_their_readers_rows_at_once_have_the_same_bits) {
-    /* 33, 3 and 1 groups: the last part is half a tile; of the others rows are a line longer than their groups; with many, and one thread,
-     * parts are wider than a tile */
-    static const feed_forward cases[] = {{COMPUTE_INT8, 7, 64, false, ACT_SILU},       {COMPUTE_INT8, 6, 192, false, ACT_SILU},
-                                         {COMPUTE_INT8, 5, 1024, false, ACT_SILU},     {COMPUTE_F32, 5, 96, false, ACT_SILU},
-                                         {COMPUTE_INT8, 1, 1056, false, ACT_SILU},     {COMPUTE_INT8, 33, 96, false, ACT_SILU},
-                                         {COMPUTE_INT8, 65, 96, false, ACT_SILU},      {COMPUTE_INT8, MAX_ROWS, 32, false, ACT_SILU},
-                                         {COMPUTE_INT8, 7, 64, true, ACT_GELU},        {COMPUTE_INT8, 33, 96, true, ACT_RELU2},
-                                         {COMPUTE_INT8, 5, 1024, true, ACT_GELU_TANH}, {COMPUTE_INT8, 6, 192, false, ACT_SWIGLU_CLAMPED}};
+    /* 33, 3 and 1 groups: the last part is half a tile; of the others rows are a line
+     * longer than their groups; with many, and one thread, parts are wider than a tile */
+    static const feed_forward cases[] = {
+        {COMPUTE_INT8, 7, 64, false, ACT_SILU},       {COMPUTE_INT8, 6, 192, false, ACT_SILU},
+        {COMPUTE_INT8, 5, 1024, false, ACT_SILU},     {COMPUTE_F32, 5, 96, false, ACT_SILU},
+        {COMPUTE_INT8, 1, 1056, false, ACT_SILU},     {COMPUTE_INT8, 33, 96, false, ACT_SILU},
+        {COMPUTE_INT8, 65, 96, false, ACT_SILU},      {COMPUTE_INT8, MAX_ROWS, 32, false, ACT_SILU},
+        {COMPUTE_INT8, 7, 64, true, ACT_GELU},        {COMPUTE_INT8, 33, 96, true, ACT_RELU2},
+        {COMPUTE_INT8, 5, 1024, true, ACT_GELU_TANH}, {COMPUTE_INT8, 6, 192, false, ACT_SWIGLU_CLAMPED}};
     float *apart = malloc(sizeof *apart * MAX_ROWS * D), *at_once = malloc(sizeof *at_once * MAX_ROWS * D);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         run_feed_forward(&cases[i], "plain", 1, false, apart);
@@ -342,7 +368,8 @@ TEST(a_biased_head_gives_the_largest_of_the_biased_logits) {
 
 enum { WIDE_V = 700, WIDE_ROWS = 70 };
 
-/* Weights of a vocabulary that repeats itself after n_own tokens: those that follow have the same logits. */
+/* Weights of a vocabulary that repeats itself after n_own tokens: those that follow have
+ * the same logits. */
 static linear *load_repeated(backend *b, int32_t n_own) {
     float *data = malloc(sizeof *data * WIDE_V * D);
     uint64_t seed = 5;
@@ -357,9 +384,10 @@ static linear *load_repeated(backend *b, int32_t n_own) {
     return l;
 }
 
-/* The largest logit of each row as the backend noted it is the first of the largest that stand there; rows with one that is no number, or
- * infinite, have none. */
-static void check_largest(compute_mode mode, const char *isa, int32_t n_threads, int32_t n_own, int32_t n_rows) {
+/* The largest logit of each row as the backend noted it is the first of the largest that
+ * stand there; rows with one that is no number, or infinite, have none. */
+static void check_largest(compute_mode mode, const char *isa, int32_t n_threads, int32_t n_own,
+                          int32_t n_rows) {
     backend *b = open_isa(isa, mode, n_threads);
     if (b == NULL) {
         return;
@@ -431,7 +459,8 @@ static void check_many_logits(compute_mode mode, const char *isa, int32_t n_voca
         out_rows[i / 32] = i / 32;
     }
     for (int32_t r = -1; r < HUGE_ROWS; r++) {
-        const batch step = {.n_rows = r < 0 ? HUGE_ROWS : 1, .n_out = r < 0 ? HUGE_ROWS : 1, .out_rows = out_rows};
+        const batch step = {
+            .n_rows = r < 0 ? HUGE_ROWS : 1, .n_out = r < 0 ? HUGE_ROWS : 1, .out_rows = out_rows};
         b->ops->step_begin(b, &step);
         b->ops->buffer_write(b, x, 0, step.n_rows, rows + (r < 0 ? 0 : r * 32));
         b->ops->head(b, x, NULL, w, 1.0f, 0.0f);
@@ -439,7 +468,8 @@ static void check_many_logits(compute_mode mode, const char *isa, int32_t n_voca
         for (int32_t i = 0; r < 0 && i < HUGE_ROWS; i++) {
             memcpy(all + (size_t)i * (size_t)n_vocab, b->ops->logits(b, i), sizeof *all * (size_t)n_vocab);
         }
-        assert_true(r < 0 || memcmp(all + (size_t)r * (size_t)n_vocab, b->ops->logits(b, 0), sizeof *all * (size_t)n_vocab) == 0);
+        assert_true(r < 0 || memcmp(all + (size_t)r * (size_t)n_vocab, b->ops->logits(b, 0),
+                                    sizeof *all * (size_t)n_vocab) == 0);
     }
     free(all);
     b->ops->close(b);
@@ -457,8 +487,12 @@ TEST(impossible_weights_are_refused_with_their_name) {
     static const float data[64 * 4];
     linear *l = NULL;
     quire_error err;
-    const tensor_view good = {
-        .name = "blk.0.w", .type = DTYPE_F32, .n_dims = 2, .dims = {16, 16, 1, 1}, .data = data, .n_bytes = sizeof data};
+    const tensor_view good = {.name = "blk.0.w",
+                              .type = DTYPE_F32,
+                              .n_dims = 2,
+                              .dims = {16, 16, 1, 1},
+                              .data = data,
+                              .n_bytes = sizeof data};
     tensor_view t = good;
     t.n_bytes = sizeof data - 1;
     assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &t}, &l, &err), QUIRE_BAD_FILE);
@@ -478,8 +512,14 @@ TEST(impossible_weights_are_refused_with_their_name) {
     t = good;
     t.type = DTYPE_Q4_K;
     assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &t}, &l, &err), QUIRE_BAD_FILE);
-    const tensor_view bias = {.name = "blk.0.b", .type = DTYPE_F32, .n_dims = 1, .dims = {15, 1, 1, 1}, .data = data, .n_bytes = 60};
-    assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &good, .bias = &bias}, &l, &err), QUIRE_BAD_FILE);
+    const tensor_view bias = {.name = "blk.0.b",
+                              .type = DTYPE_F32,
+                              .n_dims = 1,
+                              .dims = {15, 1, 1, 1},
+                              .data = data,
+                              .n_bytes = 60};
+    assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &good, .bias = &bias}, &l, &err),
+                     QUIRE_BAD_FILE);
     assert_null(l);
     assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &good}, &l, &err), QUIRE_OK);
     b->ops->close(b);

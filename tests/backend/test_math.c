@@ -1,4 +1,5 @@
-/* Elementwise kernels, norms and rotation: every instruction set against the plain twin, to the bit, and the plain twin against double. */
+/* Elementwise kernels, norms and rotation: every instruction set against the plain twin,
+ * to the bit, and the plain twin against double. */
 #include "backend/isas.h"
 
 #include <math.h>
@@ -11,9 +12,10 @@
 #define STORED_HASH 0x912d4310c3c0fda8u /* the same on every instruction set and compiler */
 #define ACTIVATIONS 0x4d2752d2ad9787e6u /* that of run_activations */
 
-static const float SPECIALS[] = {0.0f,  -0.0f,  INFINITY, -INFINITY, NAN,    0x1p-149f, -0x1p-149f, 0x1p-126f, 3.4e38f, -3.4e38f,
-                                 88.7f, -87.3f, -103.9f,  -104.1f,   89.1f,  0.625f,    -0.625f,    1.0f,      -1.0f,   4.0f,
-                                 -4.0f, 1e-4f,  -1e-4f,   20.0f,     -20.0f, 0.5f,      0.347f,     -0.347f};
+static const float SPECIALS[] = {0.0f,      -0.0f,   INFINITY, -INFINITY, NAN,    0x1p-149f, -0x1p-149f,
+                                 0x1p-126f, 3.4e38f, -3.4e38f, 88.7f,     -87.3f, -103.9f,   -104.1f,
+                                 89.1f,     0.625f,  -0.625f,  1.0f,      -1.0f,  4.0f,      -4.0f,
+                                 1e-4f,     -1e-4f,  20.0f,    -20.0f,    0.5f,   0.347f,    -0.347f};
 #define N_SPECIALS (sizeof SPECIALS / sizeof SPECIALS[0])
 
 /* Kernels of an instruction set, or NULL. */
@@ -31,7 +33,8 @@ static const math_kernels *kernels(const char *isa) {
 static void fill(float *x, int32_t n, uint64_t *state) {
     for (int32_t i = 0; i < n; i++) {
         uint64_t r = rng_next(state);
-        x[i] = r % 8 == 0 ? SPECIALS[(r >> 8) % N_SPECIALS] : ldexpf(random_normal(state), (int)((r >> 8) % 40) - 30);
+        x[i] = r % 8 == 0 ? SPECIALS[(r >> 8) % N_SPECIALS]
+                          : ldexpf(random_normal(state), (int)((r >> 8) % 40) - 30);
     }
 }
 
@@ -45,8 +48,9 @@ static uint64_t hash_floats(uint64_t hash, const float *x, int32_t n) {
     return hash_bytes(hash, x, sizeof *x * (size_t)n);
 }
 
-/* Runs every kernel over all lengths up to MAX_N, with the same inputs whatever k is; checks against the plain twin and that nothing past
- * the end is written. Returns a hash of the results of ordinary inputs. */
+/* Runs every kernel over all lengths up to MAX_N, with the same inputs whatever k is;
+ * checks against the plain twin and that nothing past the end is written. Returns a hash
+ * of the results of ordinary inputs. */
 static uint64_t run_all(const math_kernels *k) {
     uint64_t state = SEED, hash = HASH_START;
     float x[MAX_N], y[MAX_N], w[MAX_N], got[MAX_N + 1], want[MAX_N + 1];
@@ -55,13 +59,13 @@ static uint64_t run_all(const math_kernels *k) {
             (ordinary ? fill_normal : fill)(x, n, &state);
             (ordinary ? fill_normal : fill)(y, n, &state);
             fill_normal(w, n, &state);
-#define CHECK(call_got, call_want)                                                                                                         \
-    do {                                                                                                                                   \
-        got[n] = want[n] = 7.0f;                                                                                                           \
-        call_got;                                                                                                                          \
-        call_want;                                                                                                                         \
-        assert_true(same_floats(got, want, (size_t)n + 1));                                                                                \
-        hash = ordinary ? hash_floats(hash, got, n) : hash;                                                                                \
+#define CHECK(call_got, call_want)                                                                           \
+    do {                                                                                                     \
+        got[n] = want[n] = 7.0f;                                                                             \
+        call_got;                                                                                            \
+        call_want;                                                                                           \
+        assert_true(same_floats(got, want, (size_t)n + 1));                                                  \
+        hash = ordinary ? hash_floats(hash, got, n) : hash;                                                  \
     } while (0)
             CHECK(k->exp(x, n, got), math_plain.exp(x, n, want));
             CHECK(k->tanh(x, n, got), math_plain.tanh(x, n, want));
@@ -76,7 +80,8 @@ static uint64_t run_all(const math_kernels *k) {
                   (memcpy(want, x, sizeof x), math_plain.add_scaled(0.7f, y, n, want)));
             CHECK(k->norm_rms(x, w, 1e-5f, n, got), math_plain.norm_rms(x, w, 1e-5f, n, want));
             CHECK(k->norm_layer(x, w, y, 1e-5f, n, got), math_plain.norm_layer(x, w, y, 1e-5f, n, want));
-            CHECK(k->norm_layer(x, w, NULL, 1e-5f, n, got), math_plain.norm_layer(x, w, NULL, 1e-5f, n, want));
+            CHECK(k->norm_layer(x, w, NULL, 1e-5f, n, got),
+                  math_plain.norm_layer(x, w, NULL, 1e-5f, n, want));
             for (rope_pairs p = ROPE_HALVES; p <= ROPE_NEIGHBOURS; p++) {
                 CHECK((memcpy(got, x, sizeof x), k->rotate(p, y, w, n / 2, got)),
                       (memcpy(want, x, sizeof x), math_plain.rotate(p, y, w, n / 2, want)));
@@ -105,7 +110,8 @@ static void sums_with_rows_are_the_plain_twins(void **unused) {
     }
 }
 
-/* Rows that are aligned to 64 bytes and others, of any length; what lies between them is untouched. */
+/* Rows that are aligned to 64 bytes and others, of any length; what lies between them is
+ * untouched. */
 static void streamed_rows_are_the_plain_twins(void **unused) {
     (void)unused;
     _Alignas(64) float got[3 * 80], want[3 * 80];
@@ -137,7 +143,8 @@ static void every_instruction_set_gives_the_plain_twins_bits(void **unused) {
     }
 }
 
-/* Every activation by itself and with a gate, also onto its own input, over all lengths; the hash of all results of ordinary inputs. */
+/* Every activation by itself and with a gate, also onto its own input, over all lengths;
+ * the hash of all results of ordinary inputs. */
 static uint64_t run_activations(const math_kernels *k) {
     uint64_t state = SEED, hash = HASH_START;
     float x[MAX_N], y[MAX_N], got[MAX_N + 1], want[MAX_N + 1];
@@ -190,7 +197,8 @@ static void sets_that_differ_in_products_only_share_the_rest(void **unused) {
     }
 }
 
-/* Exactly half way, at both ends of what a half holds, subnormal and NaN: any bits, and lengths of all kinds. */
+/* Exactly half way, at both ends of what a half holds, subnormal and NaN: any bits, and
+ * lengths of all kinds. */
 static void halves_are_those_of_the_plain_twin(void **unused) {
     (void)unused;
     enum { N = 4099 };
@@ -198,7 +206,9 @@ static void halves_are_those_of_the_plain_twin(void **unused) {
     uint16_t *got = malloc((N + 1) * sizeof *got), *want = malloc((N + 1) * sizeof *want);
     uint64_t seed = SEED;
     for (int i = 0; i < N; i++) {
-        uint32_t r = (uint32_t)rng_next(&seed), bits = i % 3 == 0 ? r : i % 3 == 1 ? r & 0xfffff000u : 0x33000000u + (r & 0x8effffffu);
+        uint32_t r = (uint32_t)rng_next(&seed), bits = i % 3 == 0   ? r
+                                                       : i % 3 == 1 ? r & 0xfffff000u
+                                                                    : 0x33000000u + (r & 0x8effffffu);
         memcpy(&x[i], &bits, sizeof bits);
     }
     for (int i = 0; i < N_TEST_ISAS; i++) {
@@ -217,7 +227,8 @@ static void halves_are_those_of_the_plain_twin(void **unused) {
     free(want);
 }
 
-/* Heads of plain numbers, halves between two bytes among them, of next to nothing, huge, and with one that is no number, of all lengths. */
+/* Heads of plain numbers, halves between two bytes among them, of next to nothing, huge,
+ * and with one that is no number, of all lengths. */
 static void bytes_are_those_of_the_plain_twin(void **unused) {
     (void)unused;
     enum { N = 300 };
@@ -229,7 +240,8 @@ static void bytes_are_those_of_the_plain_twin(void **unused) {
         for (int kind = 0; kind < 8; kind++) {
             for (int32_t i = 0; i < n; i++) {
                 float unit = (float)(rng_next(&seed) >> 40) * 0x1p-23f - 1.0f;
-                x[i] = kind < 5 ? unit * sizes[kind] : (float)(rng_next(&seed) % 255) - 127.0f + 0.5f * (float)(i % 2);
+                x[i] = kind < 5 ? unit * sizes[kind]
+                                : (float)(rng_next(&seed) % 255) - 127.0f + 0.5f * (float)(i % 2);
             }
             x[n / 2] = kind == 6 ? NAN : kind == 7 ? -INFINITY : kind == 5 ? 127.0f : x[n / 2];
             int32_t sum, got_sum, counted = 0;
@@ -238,7 +250,8 @@ static void bytes_are_those_of_the_plain_twin(void **unused) {
             for (int32_t i = 0; i < n; i++) {
                 counted += want[i];
                 assert_true(isnan(scale) ? want[i] == 0
-                                         : fabs((double)want[i] * (double)scale - (double)x[i]) <= 0.5001 * (double)scale + 1e-30);
+                                         : fabs((double)want[i] * (double)scale - (double)x[i]) <=
+                                               0.5001 * (double)scale + 1e-30);
             }
             assert_true(counted == sum && isnan(scale) == (kind > 5));
             for (int i = 0; i < N_TEST_ISAS; i++) {
@@ -254,7 +267,8 @@ static void bytes_are_those_of_the_plain_twin(void **unused) {
     }
 }
 
-/* Numbers alone, -0 the largest of them, and each with one that is none, or infinite, at every place. */
+/* Numbers alone, -0 the largest of them, and each with one that is none, or infinite, at
+ * every place. */
 static void the_largest_is_the_plain_twins(void **unused) {
     (void)unused;
     static const float spoils[] = {NAN, -NAN, INFINITY, -INFINITY};
@@ -298,7 +312,8 @@ static double ulps(float got, double want) {
     return fabs((double)got - want) / unit;
 }
 
-/* The worst of f over floats from low to high, `steps` of them spread evenly over their bit patterns' values. */
+/* The worst of f over floats from low to high, `steps` of them spread evenly over their
+ * bit patterns' values. */
 static double worst_ulps(float (*f)(float), double (*exact)(double), double low, double high) {
     double worst = 0.0;
     for (int32_t i = 0; i <= 400000; i++) {
@@ -358,7 +373,8 @@ static double exact_activation(activation f, double x) {
 
 static void activations_agree_with_double(void **unused) {
     (void)unused;
-    double quick = worst_ulps(plain_gelu_quick, exact_gelu_quick, -8.0, 60.0), s = worst_ulps(plain_sigmoid, exact_sigmoid, -80.0, 80.0);
+    double quick = worst_ulps(plain_gelu_quick, exact_gelu_quick, -8.0, 60.0),
+           s = worst_ulps(plain_sigmoid, exact_sigmoid, -80.0, 80.0);
     printf("worst, ulp: gelu quick %.2f, sigmoid %.2f\n", quick, s);
     assert_true(quick < 16.0 && s < 3.0);
     for (int32_t i = -2000; i <= 2000; i++) {
@@ -378,9 +394,11 @@ static void activations_agree_with_double(void **unused) {
 static void the_functions_are_within_a_few_units_of_the_last_place(void **unused) {
     (void)unused;
     double e = worst_ulps(plain_exp, exp, -87.3, 88.7), t = worst_ulps(plain_tanh, tanh, -12.0, 12.0);
-    double near = worst_ulps(plain_tanh, tanh, -0.01, 0.01), s = worst_ulps(plain_silu, exact_silu, -80.0, 80.0);
+    double near = worst_ulps(plain_tanh, tanh, -0.01, 0.01),
+           s = worst_ulps(plain_silu, exact_silu, -80.0, 80.0);
     double gelu_near = worst_ulps(plain_gelu, exact_gelu, -1.0, 5.0);
-    printf("worst, ulp: exp %.2f, tanh %.2f (near 0 %.2f), silu %.2f, gelu from -1 %.2f\n", e, t, near, s, gelu_near);
+    printf("worst, ulp: exp %.2f, tanh %.2f (near 0 %.2f), silu %.2f, gelu from -1 %.2f\n", e, t, near, s,
+           gelu_near);
     assert_true(e < 1.5 && t < 2.5 && near < 1.5 && s < 3.5 && gelu_near < 4.0);
     double gelu = 0.0, gelu_tanh = 0.0;
     for (int32_t i = -100000; i <= 100000; i++) {
@@ -396,16 +414,21 @@ static void the_functions_are_within_a_few_units_of_the_last_place(void **unused
 static void the_functions_are_defined_everywhere(void **unused) {
     (void)unused;
     assert_true(plain_exp(-INFINITY) == 0.0f && plain_exp(-1e30f) == 0.0f && plain_exp(-104.0f) == 0.0f);
-    assert_true(plain_exp(INFINITY) == INFINITY && plain_exp(1e30f) == INFINITY && plain_exp(88.73f) == INFINITY);
+    assert_true(plain_exp(INFINITY) == INFINITY && plain_exp(1e30f) == INFINITY &&
+                plain_exp(88.73f) == INFINITY);
     assert_true(plain_exp(0.0f) == 1.0f && plain_exp(-0.0f) == 1.0f);
-    assert_true(isnan(plain_exp(NAN)) && isnan(plain_tanh(NAN)) && isnan(plain_silu(NAN)) && isnan(plain_gelu(NAN)));
+    assert_true(isnan(plain_exp(NAN)) && isnan(plain_tanh(NAN)) && isnan(plain_silu(NAN)) &&
+                isnan(plain_gelu(NAN)));
     assert_true(fabs((double)plain_exp(-100.0f) - exp(-100.0)) <= 0x1p-149); /* subnormal */
     assert_true(plain_tanh(INFINITY) == 1.0f && plain_tanh(-INFINITY) == -1.0f && signbit(plain_tanh(-0.0f)));
-    assert_true(plain_gelu(INFINITY) == INFINITY && plain_gelu(-INFINITY) == 0.0f && plain_gelu(-7.0f) == 0.0f && plain_gelu(7.0f) == 7.0f);
+    assert_true(plain_gelu(INFINITY) == INFINITY && plain_gelu(-INFINITY) == 0.0f &&
+                plain_gelu(-7.0f) == 0.0f && plain_gelu(7.0f) == 7.0f);
     assert_true(signbit(plain_gelu(-0.0f)));
     assert_true(plain_silu(1e30f) == 1e30f && plain_silu(-1e30f) == 0.0f && plain_silu(0.0f) == 0.0f);
-    assert_true(plain_sigmoid(INFINITY) == 1.0f && plain_sigmoid(-INFINITY) == 0.0f && isnan(plain_sigmoid(NAN)));
-    assert_true(plain_gelu_quick(1e30f) == 1e30f && plain_gelu_quick(-1e30f) == 0.0f && isnan(plain_gelu_quick(NAN)));
+    assert_true(plain_sigmoid(INFINITY) == 1.0f && plain_sigmoid(-INFINITY) == 0.0f &&
+                isnan(plain_sigmoid(NAN)));
+    assert_true(plain_gelu_quick(1e30f) == 1e30f && plain_gelu_quick(-1e30f) == 0.0f &&
+                isnan(plain_gelu_quick(NAN)));
     assert_true(isnan(plain_swiglu_clamped(7.0f, NAN, 1.0f)) && isnan(plain_swiglu_clamped(7.0f, 1.0f, NAN)));
     assert_true(plain_swiglu_clamped(7.0f, INFINITY, -INFINITY) == plain_swiglu_clamped(7.0f, 7.0f, -7.0f));
     assert_true(isnan(plain_relu(NAN)) && plain_relu(-3.0f) == 0.0f && plain_relu(3.0f) == 3.0f);
@@ -444,23 +467,27 @@ static void norms_and_rotation_agree_with_double(void **unused) {
     assert_true(pair[1] == 2.0f && pair[3] == 4.0f);
     float neighbours[4] = {1.0f, 3.0f, 2.0f, 4.0f};
     math_plain.rotate(ROPE_NEIGHBOURS, c, s, 2, neighbours);
-    assert_true(neighbours[0] == pair[0] && neighbours[1] == pair[2] && neighbours[2] == 2.0f && neighbours[3] == 4.0f);
+    assert_true(neighbours[0] == pair[0] && neighbours[1] == pair[2] && neighbours[2] == 2.0f &&
+                neighbours[3] == 4.0f);
 }
 
 static void a_name_that_is_no_instruction_set_is_refused(void **unused) {
     (void)unused;
     backend *b = NULL;
     quire_error err;
-    assert_int_equal(backend_cpu_open(&(backend_options){.isa = "sse9", .n_threads = 1}, &b, &err), QUIRE_INVALID);
+    assert_int_equal(backend_cpu_open(&(backend_options){.isa = "sse9", .n_threads = 1}, &b, &err),
+                     QUIRE_INVALID);
     assert_non_null(strstr(err.message, "sse9"));
     assert_null(b);
-    assert_int_equal(backend_cpu_open(&(backend_options){.isa = "plain", .n_threads = 1}, &b, &err), QUIRE_OK);
+    assert_int_equal(backend_cpu_open(&(backend_options){.isa = "plain", .n_threads = 1}, &b, &err),
+                     QUIRE_OK);
     assert_string_equal(b->ops->describe(b), "cpu, plain, 1 thread");
     b->ops->close(b);
 }
 
 #if defined(__x86_64__)
-/* Only by its name on Intel's, where vfmadd over widened weights is faster. An emulated one is never taken: there it is AVX2. */
+/* Only by its name on Intel's, where vfmadd over widened weights is faster. An emulated
+ * one is never taken: there it is AVX2. */
 static void auto_takes_the_dot_instruction_of_bf16_where_it_is_fast(void **unused) {
     (void)unused;
     backend *b = open_isa("auto", 1);

@@ -9,7 +9,8 @@
 
 enum { ROWS = 8, INPUTS = 320, MOST_GROUPS = INPUTS / 16 };
 
-static const float e2m1[16] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+static const float e2m1[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+                               -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
 
 typedef struct matrix {
     quant_matrix m;
@@ -20,8 +21,13 @@ typedef struct matrix {
 
 /* Codes as bytes, whatever their bits; scales are set by the caller. */
 static void fill(matrix *x, uint64_t *r, code_kind kind, int bits, int32_t group, bool has_zeros) {
-    x->m =
-        (quant_matrix){.place = CODES_BYTES, .kind = kind, .bits = bits, .codes = x->codes, .n_rows = ROWS, .n_in = INPUTS, .table = e2m1};
+    x->m = (quant_matrix){.place = CODES_BYTES,
+                          .kind = kind,
+                          .bits = bits,
+                          .codes = x->codes,
+                          .n_rows = ROWS,
+                          .n_in = INPUTS,
+                          .table = e2m1};
     x->m.scales = x->scales;
     x->m.zeros = has_zeros ? x->zeros : NULL;
     x->m.zero = 1 << (bits - 1);
@@ -39,8 +45,8 @@ static void fill(matrix *x, uint64_t *r, code_kind kind, int bits, int32_t group
     }
 }
 
-/* All values by the rule, times the factor, are those of the matrix, up to the rounding of one product where the factor is no power of two.
- */
+/* All values by the rule, times the factor, are those of the matrix, up to the rounding
+ * of one product where the factor is no power of two. */
 static void expect_same_values(const matrix *x, bool exact) {
     matrix_plan plan;
     assert_true(pack_matrix_plan(&x->m, ROWS, INPUTS, &plan));
@@ -152,7 +158,8 @@ TEST(floats_with_scales_keep_their_codes) {
     }
 }
 
-/* Blocks of 64 that run on, and their scales in codes: kept where a stretch is one block. */
+/* Blocks of 64 that run on, and their scales in codes: kept where a stretch is one
+ * block. */
 TEST(scales_that_are_quantised_keep_their_codes) {
     static matrix x;
     static uint8_t codes[ROWS * INPUTS / 64];
@@ -182,7 +189,8 @@ static void expect_none(const matrix *x) {
     assert_false(pack_matrix_plan(&x->m, ROWS, INPUTS, &plan));
 }
 
-/* Inputs in random groups of one size: at each place lies the input that the order says, with its own scale and zero. */
+/* Inputs in random groups of one size: at each place lies the input that the order says,
+ * with its own scale and zero. */
 TEST(groups_in_another_order_are_put_side_by_side) {
     static matrix x;
     int32_t group_of[INPUTS];
@@ -255,7 +263,8 @@ TEST(what_no_form_has_exactly_has_none) {
     x.scales[4] = 0x1p20f; /* no power of two makes halves of both: the first becomes 0 */
     x.scales[5] = 0x1.8p-22f;
     expect_none(&x);
-    fill(&x, &r, CODE_TABLE, 4, 16, false); /* scales that are no E4M3: the form whose scales are floats has them */
+    /* scales that are no E4M3: the form whose scales are floats has them */
+    fill(&x, &r, CODE_TABLE, 4, 16, false);
     x.scales[0] = 3.1f;
     expect_scaled(&x, PACK_T4_FLOAT);
     fill(&x, &r, CODE_E4M3, 8, 32, false);
@@ -277,9 +286,12 @@ TEST(what_no_form_has_exactly_has_none) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integers_keep_their_values_in_every_form), cmocka_unit_test(floats_of_4_bits_keep_their_values),
-        cmocka_unit_test(floats_with_scales_keep_their_codes),      cmocka_unit_test(groups_in_another_order_are_put_side_by_side),
-        cmocka_unit_test(what_no_form_has_exactly_has_none),        cmocka_unit_test(scales_that_are_quantised_keep_their_codes),
+        cmocka_unit_test(integers_keep_their_values_in_every_form),
+        cmocka_unit_test(floats_of_4_bits_keep_their_values),
+        cmocka_unit_test(floats_with_scales_keep_their_codes),
+        cmocka_unit_test(groups_in_another_order_are_put_side_by_side),
+        cmocka_unit_test(what_no_form_has_exactly_has_none),
+        cmocka_unit_test(scales_that_are_quantised_keep_their_codes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

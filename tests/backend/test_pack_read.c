@@ -1,4 +1,5 @@
-/* A table of embeddings that is also the head: rows that are read from packed weights have the bits of the tensor's own. */
+/* A table of embeddings that is also the head: rows that are read from packed weights
+ * have the bits of the tensor's own. */
 
 #include <stdlib.h>
 
@@ -11,7 +12,8 @@
 static void read_rows(backend *b, const embedding *e, const int32_t *ids, int32_t width, float *out) {
     quire_error err;
     buffer x = b->ops->buffer_reserve(b, width);
-    assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = ROWS, .max_seqs = 1}, NULL, 0, &err), QUIRE_OK);
+    assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = ROWS, .max_seqs = 1}, NULL, 0, &err),
+                     QUIRE_OK);
     batch step = {.n_rows = ROWS, .tokens = ids};
     b->ops->step_begin(b, &step);
     b->ops->embed(b, &(embed_use){.tokens = e, .scale = 1.0f, .x = x});
@@ -19,7 +21,8 @@ static void read_rows(backend *b, const embedding *e, const int32_t *ids, int32_
     b->ops->buffer_read(b, x, 0, ROWS, out);
 }
 
-/* Whether a mode keeps the values of a type: int8 rounds floats, and bf16 what it expands. */
+/* Whether a mode keeps the values of a type: int8 rounds floats, and bf16 what it
+ * expands. */
 static bool keeps(dtype t, compute_mode mode) {
     return mode == COMPUTE_F32 || (mode == COMPUTE_BF16 ? t == DTYPE_BF16 : dtype_is_quantised(t));
 }
@@ -44,8 +47,10 @@ static void check(dtype t, compute_mode mode, int32_t n_out, int32_t n_in) {
         const int32_t ids[ROWS] = {n_out - 1, 0, n_out / 2, n_out / 3, n_out - 1};
         read_rows(b, e, ids, n_in, got);
         for (int i = 0; i < ROWS; i++) {
-            if (memcmp(got + (size_t)i * (size_t)n_in, want + (size_t)ids[i] * (size_t)n_in, (size_t)n_in * sizeof *got) != 0) {
-                fail_msg("%s, %s, %d x %d: row %d has other bits", dtype_name(t), compute_name(mode), n_out, n_in, ids[i]);
+            if (memcmp(got + (size_t)i * (size_t)n_in, want + (size_t)ids[i] * (size_t)n_in,
+                       (size_t)n_in * sizeof *got) != 0) {
+                fail_msg("%s, %s, %d x %d: row %d has other bits", dtype_name(t), compute_name(mode), n_out,
+                         n_in, ids[i]);
             }
         }
     }

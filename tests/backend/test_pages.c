@@ -1,4 +1,5 @@
-/* Pages: what is written at a slot is what kv_gather, copies, moves and page transfers give back. */
+/* Pages: what is written at a slot is what kv_gather, copies, moves and page transfers
+ * give back. */
 #include "backend/isas.h"
 
 #include <math.h>
@@ -30,7 +31,9 @@ static void pool_open_types(pool *p, kv_types types, int32_t page_tokens, int32_
     p->q = p->b->ops->buffer_reserve(p->b, ROW);
     p->k = p->b->ops->buffer_reserve(p->b, ROW);
     p->v = p->b->ops->buffer_reserve(p->b, ROW);
-    assert_int_equal(p->b->ops->step_open(p->b, &(step_limits){.max_rows = N_TOKENS, .max_seqs = 1}, &p->layout, 0, &err), QUIRE_OK);
+    assert_int_equal(
+        p->b->ops->step_open(p->b, &(step_limits){.max_rows = N_TOKENS, .max_seqs = 1}, &p->layout, 0, &err),
+        QUIRE_OK);
     int32_t n = (int32_t)kv_pages_for(N_TOKENS, page_tokens);
     p->n_pages = n + 2;
     assert_int_equal(p->b->ops->kv_open(p->b, p->n_pages, &err), QUIRE_OK);
@@ -50,7 +53,8 @@ static void pool_close(pool *p) {
 }
 
 static kv_slot slot_of(const pool *p, int32_t token) {
-    return (kv_slot){(int64_t)p->pages[token / p->layout.page_tokens] * p->layout.page_tokens + token % p->layout.page_tokens};
+    return (kv_slot){(int64_t)p->pages[token / p->layout.page_tokens] * p->layout.page_tokens +
+                     token % p->layout.page_tokens};
 }
 
 /* Writes the first n of k and v [N_TOKENS, ROW] of a layer; row `skip` gets no slot. */
@@ -77,7 +81,8 @@ static float *values(uint64_t seed) {
     return x;
 }
 
-/* How far number i of x may be from what the pages give back: of types with scales, from the largest number of its head. */
+/* How far number i of x may be from what the pages give back: of types with scales, from
+ * the largest number of its head. */
 static float allowed(dtype type, const float *all, int32_t i) {
     float largest = 0.0f;
     for (int32_t e = i / D_HEAD * D_HEAD; e < (i / D_HEAD + 1) * D_HEAD; e++) {
@@ -86,7 +91,9 @@ static float allowed(dtype type, const float *all, int32_t i) {
     switch (type) {
     case DTYPE_F8_E4M3: /* three bits of fraction, and subnormals of 2^-9 where the largest is 448 */
         return fmaxf(fabsf(all[i]) / 16.0f, largest / 448.0f * 0x1p-10f) * 1.0001f;
-    case DTYPE_I4: /* half a step of two fifteenths, or what is cut off where the step is smaller; and half a step of its unit */
+    /* half a step of two fifteenths, or what is cut off where the step is smaller; and
+     * half a step of its unit */
+    case DTYPE_I4:
         return largest * (1.0f / 15.0f + 2.0f / 119.0f + 1.0f / 16.0f);
     default:
         return 0.0f;
@@ -104,7 +111,9 @@ static float rounded(dtype type, const float *all, int32_t i) {
         float scale = largest / 127.0f;
         return rintf(x * (1.0f / scale)) * scale;
     }
-    return type == DTYPE_BF16 ? bf16_to_f32(f32_to_bf16(x)) : type == DTYPE_F16 ? f16_to_f32(f32_to_f16(x)) : x;
+    return type == DTYPE_BF16  ? bf16_to_f32(f32_to_bf16(x))
+           : type == DTYPE_F16 ? f16_to_f32(f32_to_f16(x))
+                               : x;
 }
 
 /* The rows of a layer are those of k and v. */
@@ -113,19 +122,22 @@ static void check_rows(pool *p, int32_t layer, const float *k, const float *v) {
     p->b->ops->kv_gather(p->b, layer, p->pages, N_TOKENS, got_k, got_v);
     for (int32_t i = 0; i < N_TOKENS * ROW; i++) {
         const kv_types t = p->layout.types;
-        const float k_off = fabsf(got_k[i] - rounded(t.key, k, i)), v_off = fabsf(got_v[i] - rounded(t.value, v, i));
+        const float k_off = fabsf(got_k[i] - rounded(t.key, k, i)),
+                    v_off = fabsf(got_v[i] - rounded(t.value, v, i));
         if (!(k_off <= allowed(t.key, k, i) && v_off <= allowed(t.value, v, i))) {
-            fail_msg("%s: key %g is %g, value %g is %g", p->layout.type_name, (double)k[i], (double)got_k[i], (double)v[i],
-                     (double)got_v[i]);
+            fail_msg("%s: key %g is %g, value %g is %g", p->layout.type_name, (double)k[i], (double)got_k[i],
+                     (double)v[i], (double)got_v[i]);
         }
     }
     free(got_k);
     free(got_v);
 }
 
-static const kv_types TYPES[] = {
-    {DTYPE_F32, DTYPE_F32}, {DTYPE_F16, DTYPE_F16}, {DTYPE_BF16, DTYPE_BF16}, {DTYPE_I8, DTYPE_I8},       {DTYPE_F8_E4M3, DTYPE_F8_E4M3},
-    {DTYPE_I4, DTYPE_I4},   {DTYPE_I8, DTYPE_I4},   {DTYPE_I4, DTYPE_BF16},   {DTYPE_F32, DTYPE_F8_E4M3}, {DTYPE_F8_E4M3, DTYPE_F16}};
+static const kv_types TYPES[] = {{DTYPE_F32, DTYPE_F32},         {DTYPE_F16, DTYPE_F16},
+                                 {DTYPE_BF16, DTYPE_BF16},       {DTYPE_I8, DTYPE_I8},
+                                 {DTYPE_F8_E4M3, DTYPE_F8_E4M3}, {DTYPE_I4, DTYPE_I4},
+                                 {DTYPE_I8, DTYPE_I4},           {DTYPE_I4, DTYPE_BF16},
+                                 {DTYPE_F32, DTYPE_F8_E4M3},     {DTYPE_F8_E4M3, DTYPE_F16}};
 enum { N_TYPES = sizeof TYPES / sizeof *TYPES };
 static const int32_t PAGE_TOKENS[] = {1, 2, 8, 16, 32, 256};
 
@@ -168,7 +180,8 @@ static void a_row_without_a_slot_is_not_written(void **unused) {
     pool_close(&p);
 }
 
-/* What a step writes is the same however its rows are shared out; rows behind it are left alone. */
+/* What a step writes is the same however its rows are shared out; rows behind it are left
+ * alone. */
 static void every_number_of_rows_is_stored_by_every_team(void **unused) {
     (void)unused;
     static const int32_t n_rows[] = {1, 2, 3, 15, 16, 17, 33, 64, 69}, teams[] = {1, 2, 5};
@@ -221,7 +234,8 @@ static void a_copied_or_transferred_page_holds_the_same_tokens(void **unused) {
     }
 }
 
-/* Whether its bytes are gone depends on the system; those of the pages beside it are not. */
+/* Whether its bytes are gone depends on the system; those of the pages beside it are
+ * not. */
 static void a_discarded_page_leaves_the_others_as_they_are(void **unused) {
     (void)unused;
     for (int s = 0; s < 6; s++) {
@@ -250,7 +264,8 @@ static void a_moved_token_takes_its_keys_and_values_in_every_layer(void **unused
         for (int32_t layer = 0; layer < N_LAYERS; layer++) {
             pool_write(&p, layer, k, v, -1, N_TOKENS);
         }
-        kv_move_pair moves[] = {{.src = slot_of(&p, 60), .dst = slot_of(&p, 3)}, {.src = slot_of(&p, 5), .dst = slot_of(&p, 5)}};
+        kv_move_pair moves[] = {{.src = slot_of(&p, 60), .dst = slot_of(&p, 3)},
+                                {.src = slot_of(&p, 5), .dst = slot_of(&p, 5)}};
         p.b->ops->kv_move(p.b, moves, 2);
         memcpy(k + 3 * ROW, k + 60 * ROW, sizeof *k * ROW);
         memcpy(v + 3 * ROW, v + 60 * ROW, sizeof *v * ROW);
@@ -271,12 +286,14 @@ TEST(layers_that_there_are_no_ops_for_are_refused) {
         d.caches[1] = (cache_desc){.kind = kind, .d_latent = 8, .state_bytes = 8};
         backend *b = open_isa("plain", 1);
         assert_int_equal(kv_layout_init(&d, kv_both(DTYPE_F32), 16, &layout, &err), QUIRE_OK);
-        assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = 1, .max_seqs = 1}, &layout, 0, &err), QUIRE_UNSUPPORTED);
+        assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = 1, .max_seqs = 1}, &layout, 0, &err),
+                         QUIRE_UNSUPPORTED);
         b->ops->close(b);
     }
 }
 
-/* Keys of both heads, then values of both, page by page: each block once, in two shares. Behind them the chunk's own. */
+/* Keys of both heads, then values of both, page by page: each block once, in two shares.
+ * Behind them the chunk's own. */
 TEST(what_two_heads_have_of_a_chunk_is_fetched_once_in_the_order_of_memory) {
     const dtype types[] = {DTYPE_F32, DTYPE_I8};
     for (int i = 0; i < 4; i++) {
@@ -295,16 +312,19 @@ TEST(what_two_heads_have_of_a_chunk_is_fetched_once_in_the_order_of_memory) {
         for (int32_t page = 0; page < kv_pages_for(N_TOKENS, l->page_tokens); page++) {
             for (int32_t j = 0; j < 2 * TOGETHER * l->page_tokens; j += ATTN_BLOCK, unit++) {
                 int32_t head = HEAD + j / l->page_tokens % TOGETHER, at = unit % (2 * ATTN_BLOCKS);
-                const uint8_t *plane = cpu_kv_plane(b, p.pages[page], CACHE, j < TOGETHER * l->page_tokens ? KV_PLANE_K : KV_PLANE_V);
+                const uint8_t *plane = cpu_kv_plane(b, p.pages[page], CACHE,
+                                                    j < TOGETHER * l->page_tokens ? KV_PLANE_K : KV_PLANE_V);
                 attn_pages_fetch_part(&pages, 0, N_TOKENS, TOGETHER, unit / (2 * ATTN_BLOCKS), &tile);
                 const void *fetched = at < ATTN_BLOCKS ? tile.fetch_k[at] : tile.fetch_v[at - ATTN_BLOCKS];
-                assert_ptr_equal(fetched, plane + cpu_kv_head(l, KV_PLANE_K, head) + j % l->page_tokens * l->key.row_bytes);
+                assert_ptr_equal(fetched, plane + cpu_kv_head(l, KV_PLANE_K, head) +
+                                              j % l->page_tokens * l->key.row_bytes);
             }
         }
         for (; unit < 4 * ATTN_BLOCKS; unit++) {
             attn_pages_fetch_part(&pages, 0, N_TOKENS, TOGETHER, unit / (2 * ATTN_BLOCKS), &tile);
             int32_t at = unit % (2 * ATTN_BLOCKS);
-            assert_ptr_equal(at < ATTN_BLOCKS ? tile.fetch_k[at] : tile.fetch_v[at - ATTN_BLOCKS], &own[at % ATTN_BLOCKS]);
+            assert_ptr_equal(at < ATTN_BLOCKS ? tile.fetch_k[at] : tile.fetch_v[at - ATTN_BLOCKS],
+                             &own[at % ATTN_BLOCKS]);
         }
         pool_close(&p);
     }

@@ -16,7 +16,8 @@
 #include "base/numa.h"
 #include "test.h"
 
-/* Two nodes of four cores, two hyperthreads each: 0-3 and 4-7, then 8-15. Of them the first n_cpus in the order of topology.h. */
+/* Two nodes of four cores, two hyperthreads each: 0-3 and 4-7, then 8-15. Of them the
+ * first n_cpus in the order of topology.h. */
 static topology machine(int32_t n_cpus) {
     topology t = {.n_cpus = n_cpus, .n_cores = n_cpus < 8 ? n_cpus : 8};
     for (int32_t i = 0; i < n_cpus; i++) {
@@ -25,8 +26,8 @@ static topology machine(int32_t n_cpus) {
     return t;
 }
 
-static void check(const char *bind, int32_t n_threads, int32_t n_usual, int32_t n_cpus, int32_t expected_n, const char *expected,
-                  uint64_t nodes) {
+static void check(const char *bind, int32_t n_threads, int32_t n_usual, int32_t n_cpus, int32_t expected_n,
+                  const char *expected, uint64_t nodes) {
     topology t = machine(n_cpus);
     cpu_placement p;
     quire_error err;
@@ -55,7 +56,8 @@ TEST(auto_binds_threads_that_fill_the_cores_or_the_processors_and_no_others) {
     check("auto", 8, 8, 16, 8, "0-7", 3);
     check("auto", 16, 8, 16, 16, "0-15", 3);
     check("auto", 0, 3, 3, 3, "0-2", 1);
-    check("auto", 0, 2, 16, 2, NULL, 3); /* a quota of two processors: which ones, others may have chosen too */
+    /* a quota of two processors: which ones, others may have chosen too */
+    check("auto", 0, 2, 16, 2, NULL, 3);
     check("auto", 4, 8, 16, 4, NULL, 3);
     check("auto", 12, 8, 16, 12, NULL, 3);
     check("auto", 99, 8, 16, 99, NULL, 3);
@@ -86,7 +88,8 @@ TEST(a_list_that_cannot_be_is_refused_in_words) {
         topology t = machine(16);
         cpu_placement p;
         quire_error err;
-        assert_int_equal(cpu_placement_choose(cases[i].bind, cases[i].n_threads, 8, &t, &p, &err), QUIRE_INVALID);
+        assert_int_equal(cpu_placement_choose(cases[i].bind, cases[i].n_threads, 8, &t, &p, &err),
+                         QUIRE_INVALID);
         assert_non_null(strstr(err.message, "--cpu-bind"));
         assert_non_null(strstr(err.message, cases[i].words));
     }
@@ -140,7 +143,8 @@ TEST(every_thread_that_computes_is_on_its_own_processor_and_the_caller_gets_back
     quire_error err;
     assert_int_equal(backend_cpu_open(&(backend_options){.cpu_bind = list}, &b, &err), QUIRE_OK);
     assert_non_null(strstr(b->ops->describe(b), "2 threads bound to "));
-    for (int32_t round = 0; round < 2; round++) { /* outside of enter and leave the caller is where it was; members are always bound */
+    /* outside of enter and leave the caller is where it was; members are always bound */
+    for (int32_t round = 0; round < 2; round++) {
         seen s = {.came = 0};
         if (round == 1) {
             b->ops->enter(b);
@@ -193,7 +197,8 @@ TEST(memory_of_weights_and_pages_is_spread_where_there_are_nodes_to_spread_it_ov
     cpu_backend b = {.nodes = 0};
     for (int32_t told = 0; told < 2; told++) {
         b.nodes = told ? nodes : 0; /* one node is as good as several to see what the kernel was told */
-        char *large = cpu_new_spread(&b, 3 * MEM_HUGE_BYTES + 100), *small = cpu_new_spread(&b, MEM_HUGE_BYTES / 2);
+        char *large = cpu_new_spread(&b, 3 * MEM_HUGE_BYTES + 100),
+             *small = cpu_new_spread(&b, MEM_HUGE_BYTES / 2);
         assert_true(large != NULL && small != NULL);
         assert_int_equal(policy_at(large), told ? MPOL_INTERLEAVE : MPOL_DEFAULT);
         assert_int_equal(policy_at(large + 3 * MEM_HUGE_BYTES), told ? MPOL_INTERLEAVE : MPOL_DEFAULT);
@@ -210,7 +215,8 @@ int main(void) {
         cmocka_unit_test(auto_binds_threads_that_fill_the_cores_or_the_processors_and_no_others),
         cmocka_unit_test(a_list_is_a_thread_a_processor_or_as_many_as_are_asked_for_one_a_core_first),
         cmocka_unit_test(a_list_that_cannot_be_is_refused_in_words),
-        cmocka_unit_test(every_thread_that_computes_is_on_its_own_processor_and_the_caller_gets_back_what_it_had),
+        cmocka_unit_test(
+            every_thread_that_computes_is_on_its_own_processor_and_the_caller_gets_back_what_it_had),
         cmocka_unit_test(threads_that_are_not_bound_go_where_the_process_may),
         cmocka_unit_test(memory_of_weights_and_pages_is_spread_where_there_are_nodes_to_spread_it_over),
     };

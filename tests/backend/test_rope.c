@@ -1,4 +1,5 @@
-/* Rotary tables through the op: each scaling against numbers computed apart in double, both pair styles, and norms of q and k. */
+/* Rotary tables through the op: each scaling against numbers computed apart in double,
+ * both pair styles, and norms of q and k. */
 #include "backend/isas.h"
 
 #include <math.h>
@@ -16,7 +17,8 @@ typedef struct rig {
     float clip; /* 0: none */
 } rig;
 
-static void rig_open(rig *g, const rope_desc *d, int32_t max_positions, int32_t d_head, const float *norm_weight) {
+static void rig_open(rig *g, const rope_desc *d, int32_t max_positions, int32_t d_head,
+                     const float *norm_weight) {
     quire_error err;
     kv_layout layout;
     model_desc m = desc_plain(1, 2, 1, d_head, 0);
@@ -31,18 +33,23 @@ static void rig_open(rig *g, const rope_desc *d, int32_t max_positions, int32_t 
                          .dims = {d_head, 1, 1, 1},
                          .data = norm_weight,
                          .n_bytes = sizeof *norm_weight * (size_t)d_head};
-        assert_int_equal(
-            g->b->ops->norm_load(g->b, &(norm_spec){.width = d_head, .eps = 1e-6f, .add_one = true, .weight = &w}, &g->nm, &err), QUIRE_OK);
+        assert_int_equal(g->b->ops->norm_load(
+                             g->b, &(norm_spec){.width = d_head, .eps = 1e-6f, .add_one = true, .weight = &w},
+                             &g->nm, &err),
+                         QUIRE_OK);
     }
     g->q = g->b->ops->buffer_reserve(g->b, 2 * d_head);
     g->k = g->b->ops->buffer_reserve(g->b, d_head);
     g->v = g->b->ops->buffer_reserve(g->b, d_head);
-    assert_int_equal(g->b->ops->step_open(g->b, &(step_limits){.max_rows = MAX_ROWS, .max_seqs = 1}, &layout, 0, &err), QUIRE_OK);
+    assert_int_equal(
+        g->b->ops->step_open(g->b, &(step_limits){.max_rows = MAX_ROWS, .max_seqs = 1}, &layout, 0, &err),
+        QUIRE_OK);
     assert_int_equal(g->b->ops->kv_open(g->b, 1, &err), QUIRE_OK);
 }
 
 /* q = k = x in every row, put at these positions; the rows' q and k afterwards. */
-static void rig_run(rig *g, const float *x, const int32_t *positions, int32_t n, const norm *nm, bool after, float *q, float *k) {
+static void rig_run(rig *g, const float *x, const int32_t *positions, int32_t n, const norm *nm, bool after,
+                    float *q, float *k) {
     kv_slot slots[MAX_ROWS] = {{-1}, {-1}, {-1}, {-1}};
     batch step = {.n_rows = n, .n_axes = 1, .positions = positions, .slots = {slots}};
     g->b->ops->step_begin(g->b, &step);
@@ -53,9 +60,14 @@ static void rig_run(rig *g, const float *x, const int32_t *positions, int32_t n,
         g->b->ops->buffer_write(g->b, g->q, row, 1, both);
         g->b->ops->buffer_write(g->b, g->k, row, 1, x);
     }
-    g->b->ops->kv_store(
-        g->b, &(kv_store_use){
-                  .q = g->q, .k = g->k, .v = g->v, .q_norm = nm, .k_norm = nm, .norm_after_rope = after, .rope = g->r, .clip = g->clip});
+    g->b->ops->kv_store(g->b, &(kv_store_use){.q = g->q,
+                                              .k = g->k,
+                                              .v = g->v,
+                                              .q_norm = nm,
+                                              .k_norm = nm,
+                                              .norm_after_rope = after,
+                                              .rope = g->r,
+                                              .clip = g->clip});
     g->b->ops->step_wait(g->b);
     g->b->ops->buffer_read(g->b, g->q, 0, n, q);
     g->b->ops->buffer_read(g->b, g->k, 0, n, k);
@@ -65,7 +77,8 @@ static void rig_run(rig *g, const float *x, const int32_t *positions, int32_t n,
 static void a_clip_is_behind_the_norm(void **unused) {
     (void)unused;
     static const int32_t positions[] = {0};
-    rope_desc d = {.kind = ROPE_PLAIN, .pairs = ROPE_HALVES, .n_dims = N_DIMS, .theta = 10000.0f, .factor = 1.0f};
+    rope_desc d = {
+        .kind = ROPE_PLAIN, .pairs = ROPE_HALVES, .n_dims = N_DIMS, .theta = 10000.0f, .factor = 1.0f};
     float x[N_DIMS], weight[N_DIMS] = {0}, q[2 * N_DIMS], k[N_DIMS];
     rig g = {0};
     rig_open(&g, &d, 16, N_DIMS, weight);
@@ -82,7 +95,8 @@ static void a_clip_is_behind_the_norm(void **unused) {
 }
 
 /* Cosines of the first row's angles at a position, read off from x = (1, 0) pairs. */
-static void check_angles(const rope_desc *d, int32_t max_positions, const double *frequencies, double amplitude) {
+static void check_angles(const rope_desc *d, int32_t max_positions, const double *frequencies,
+                         double amplitude) {
     static const int32_t positions[] = {0, 1, 37, 1000};
     float x[N_DIMS] = {0}, q[MAX_ROWS * 2 * N_DIMS], k[MAX_ROWS * N_DIMS];
     rig g = {0};
@@ -93,11 +107,13 @@ static void check_angles(const rope_desc *d, int32_t max_positions, const double
     rig_run(&g, x, positions, 4, NULL, false, q, k);
     for (int32_t row = 0; row < 4; row++) {
         for (int32_t i = 0; i < N_DIMS / 2; i++) {
-            int32_t a = d->pairs == ROPE_HALVES ? i : 2 * i, b = d->pairs == ROPE_HALVES ? i + N_DIMS / 2 : 2 * i + 1;
+            int32_t a = d->pairs == ROPE_HALVES ? i : 2 * i,
+                    b = d->pairs == ROPE_HALVES ? i + N_DIMS / 2 : 2 * i + 1;
             double angle = positions[row] * frequencies[i];
             assert_true(fabs((double)k[row * N_DIMS + a] - amplitude * cos(angle)) < 3e-4);
             assert_true(fabs((double)k[row * N_DIMS + b] - amplitude * sin(angle)) < 3e-4);
-            assert_true(q[row * 2 * N_DIMS + a] == k[row * N_DIMS + a] && q[row * 2 * N_DIMS + N_DIMS + b] == k[row * N_DIMS + b]);
+            assert_true(q[row * 2 * N_DIMS + a] == k[row * N_DIMS + a] &&
+                        q[row * 2 * N_DIMS + N_DIMS + b] == k[row * N_DIMS + b]);
         }
     }
     g.b->ops->close(g.b);
@@ -165,7 +181,12 @@ static void each_scaling_turns_by_its_frequencies(void **unused) {
 
 static void ntk_scaling_is_switched_by_the_configured_maximum_length(void **unused) {
     (void)unused;
-    rope_desc d = {.kind = ROPE_NTK, .pairs = ROPE_HALVES, .n_dims = N_DIMS, .theta = 10000.0f, .factor = 2.0f, .original_positions = 512};
+    rope_desc d = {.kind = ROPE_NTK,
+                   .pairs = ROPE_HALVES,
+                   .n_dims = N_DIMS,
+                   .theta = 10000.0f,
+                   .factor = 2.0f,
+                   .original_positions = 512};
     double f[N_DIMS / 2], far[N_DIMS / 2];
     double theta = 10000.0 * pow(2.0 * 2048.0 / 512.0 - 1.0, N_DIMS / (N_DIMS - 2.0));
     for (int32_t i = 0; i < N_DIMS / 2; i++) {
@@ -202,7 +223,8 @@ static void only_the_rotary_part_of_a_head_turns_and_norms_come_before_or_after(
                 }
             } else {
                 for (int32_t i = 0; i < TURNED / 2; i++) {
-                    double a = y[i], b = y[i + TURNED / 2], angle = 3.0 * pow(100.0, -2.0 * i / (double)TURNED);
+                    double a = y[i], b = y[i + TURNED / 2],
+                           angle = 3.0 * pow(100.0, -2.0 * i / (double)TURNED);
                     y[i] = a * cos(angle) - b * sin(angle);
                     y[i + TURNED / 2] = b * cos(angle) + a * sin(angle);
                 }
@@ -220,20 +242,21 @@ static void only_the_rotary_part_of_a_head_turns_and_norms_come_before_or_after(
 
 static void a_scaling_without_its_numbers_is_refused(void **unused) {
     (void)unused;
-    const rope_desc bad[] = {{.kind = ROPE_PLAIN, .n_dims = 7, .theta = 1e4f},
-                             {.kind = ROPE_PLAIN, .n_dims = 8, .theta = 0.0f},
-                             {.kind = ROPE_LINEAR, .n_dims = 8, .theta = 1e4f},
-                             {.kind = ROPE_NTK, .n_dims = 8, .theta = 1e4f, .factor = 2.0f},
-                             {.kind = ROPE_NTK, .n_dims = 2, .theta = 1e4f, .factor = 2.0f, .original_positions = 64},
-                             {.kind = ROPE_LLAMA3, .n_dims = 8, .theta = 1e4f, .factor = 2.0f, .original_positions = 64},
-                             {.kind = ROPE_YARN, .n_dims = 8, .theta = 1e4f, .factor = 2.0f, .original_positions = 64},
-                             {.kind = ROPE_LLAMA3,
-                              .n_dims = 8,
-                              .theta = 1e4f,
-                              .factor = 2.0f,
-                              .original_positions = 64,
-                              .low_freq_factor = 2.0f,
-                              .high_freq_factor = 1.0f}};
+    const rope_desc bad[] = {
+        {.kind = ROPE_PLAIN, .n_dims = 7, .theta = 1e4f},
+        {.kind = ROPE_PLAIN, .n_dims = 8, .theta = 0.0f},
+        {.kind = ROPE_LINEAR, .n_dims = 8, .theta = 1e4f},
+        {.kind = ROPE_NTK, .n_dims = 8, .theta = 1e4f, .factor = 2.0f},
+        {.kind = ROPE_NTK, .n_dims = 2, .theta = 1e4f, .factor = 2.0f, .original_positions = 64},
+        {.kind = ROPE_LLAMA3, .n_dims = 8, .theta = 1e4f, .factor = 2.0f, .original_positions = 64},
+        {.kind = ROPE_YARN, .n_dims = 8, .theta = 1e4f, .factor = 2.0f, .original_positions = 64},
+        {.kind = ROPE_LLAMA3,
+         .n_dims = 8,
+         .theta = 1e4f,
+         .factor = 2.0f,
+         .original_positions = 64,
+         .low_freq_factor = 2.0f,
+         .high_freq_factor = 1.0f}};
     backend *b = open_isa("plain", 1);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         rope *r = NULL;

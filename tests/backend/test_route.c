@@ -1,4 +1,5 @@
-/* Routing: the choice of experts and their weights, against the published definitions in double. */
+/* Routing: the choice of experts and their weights, against the published definitions in
+ * double. */
 #include <math.h>
 
 #include "backend/cpu/experts.h"
@@ -16,7 +17,12 @@ typedef struct fixture {
 
 static linear *tiny_linear(backend *b) {
     static const float zeros[16 * 16];
-    const tensor_view w = {.name = "w", .type = DTYPE_F32, .n_dims = 2, .dims = {16, 16, 1, 1}, .data = zeros, .n_bytes = sizeof zeros};
+    const tensor_view w = {.name = "w",
+                           .type = DTYPE_F32,
+                           .n_dims = 2,
+                           .dims = {16, 16, 1, 1},
+                           .data = zeros,
+                           .n_bytes = sizeof zeros};
     linear *l = NULL;
     quire_error err;
     assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &w}, &l, &err), QUIRE_OK);
@@ -35,7 +41,8 @@ static quire_err load_mixture(backend *b, const routing *r, quire_error *err) {
 static fixture fixture_open(const char *isa, int32_t n_threads, int32_t n_experts) {
     fixture f = {.b = open_isa(isa, n_threads), .n_experts = n_experts};
     quire_error err;
-    const routing most = {.n_experts = n_experts, .n_used = n_experts < ROUTE_MAX_USED ? n_experts : ROUTE_MAX_USED};
+    const routing most = {.n_experts = n_experts,
+                          .n_used = n_experts < ROUTE_MAX_USED ? n_experts : ROUTE_MAX_USED};
     assert_int_equal(load_mixture(f.b, &most, &err), QUIRE_OK);
     f.logits = f.b->ops->buffer_reserve(f.b, n_experts);
     const step_limits limits = {.max_rows = MAX_ROWS, .max_seqs = 1};
@@ -47,8 +54,10 @@ static void fixture_close(fixture *f) {
     f->b->ops->close(f->b);
 }
 
-/* The experts and weights of rows [n, n_experts], in ascending order of expert: [n, n_used]. */
-static void route(fixture *f, const routing *r, const float *logits, int32_t n, int32_t *chosen, float *weights) {
+/* The experts and weights of rows [n, n_experts], in ascending order of expert: [n,
+ * n_used]. */
+static void route(fixture *f, const routing *r, const float *logits, int32_t n, int32_t *chosen,
+                  float *weights) {
     const batch step = {.n_rows = n};
     const cpu_experts_state *s = ((cpu_backend *)f->b)->experts_state;
     size_t n_choices = (size_t)n * (size_t)r->n_used;
@@ -94,7 +103,9 @@ static void reference_scores(const routing *r, const float *logits, double *scor
     }
     for (int32_t e = 0; e < r->n_experts; e++) {
         double l = (double)logits[e];
-        scores[e] = r->score == ROUTE_SOFTMAX ? exp(l) / sum : r->score == ROUTE_SIGMOID ? 1.0 / (1.0 + exp(-l)) : l;
+        scores[e] = r->score == ROUTE_SOFTMAX   ? exp(l) / sum
+                    : r->score == ROUTE_SIGMOID ? 1.0 / (1.0 + exp(-l))
+                                                : l;
     }
 }
 
@@ -132,7 +143,8 @@ static void reference(const routing *r, const float *logits, double *weights) {
             choice[e] = scores[e] + (r->bias != NULL ? (double)r->bias[e] : 0.0);
         }
         for (int32_t g = 0; g < n_groups; g++) {
-            groups[g] = r->group_by_best_two ? best_two(choice + g * size, size) : best_one(choice + g * size, size);
+            groups[g] =
+                r->group_by_best_two ? best_two(choice + g * size, size) : best_one(choice + g * size, size);
         }
         for (int32_t e = 0; e < n; e++) {
             bool is_open = n_groups == 1 || is_among_best(groups, n_groups, r->n_groups_used, e / size);
@@ -148,7 +160,9 @@ static void reference(const routing *r, const float *logits, double *weights) {
     for (int32_t e = 0; e < n; e++) {
         bool is_divided = r->score == ROUTE_SOFTMAX_CHOSEN || r->renormalise;
         weights[e] /= weights[e] >= 0.0 && is_divided ? sum : 1.0;
-        weights[e] *= weights[e] >= 0.0 ? (double)r->scale * (r->expert_scales != NULL ? (double)r->expert_scales[e] : 1.0) : 1.0;
+        weights[e] *= weights[e] >= 0.0
+                          ? (double)r->scale * (r->expert_scales != NULL ? (double)r->expert_scales[e] : 1.0)
+                          : 1.0;
     }
 }
 
@@ -165,9 +179,12 @@ static void check_rows(fixture *f, const routing *r, const float *logits, int32_
             if (expected[e] < 0.0) {
                 continue;
             }
-            if (n_found == r->n_used || chosen[at] != e || !(fabs((double)weights[at] - expected[e]) <= 2e-6 * fabs(expected[e]) + 1e-7)) {
-                fail_msg("score %d, %d of %d experts, %d of %d groups, row %d: choice %d is %d with %g, not %d with %g", r->score,
-                         r->n_used, r->n_experts, r->n_groups_used, r->n_groups, row, n_found, n_found < r->n_used ? chosen[at] : -1,
+            if (n_found == r->n_used || chosen[at] != e ||
+                !(fabs((double)weights[at] - expected[e]) <= 2e-6 * fabs(expected[e]) + 1e-7)) {
+                fail_msg("score %d, %d of %d experts, %d of %d groups, row %d: choice %d is %d with %g, not "
+                         "%d with %g",
+                         r->score, r->n_used, r->n_experts, r->n_groups_used, r->n_groups, row, n_found,
+                         n_found < r->n_used ? chosen[at] : -1,
                          n_found < r->n_used ? (double)weights[at] : 0.0, e, expected[e]);
             }
             n_found++;
@@ -185,9 +202,11 @@ static void fill(float *x, int32_t n, float size, uint64_t seed) {
     }
 }
 
-/* Every kind of scores; in turn with and without a bias, groups, renormalising and scales of experts. */
+/* Every kind of scores; in turn with and without a bias, groups, renormalising and scales
+ * of experts. */
 TEST(every_routing_chooses_and_weighs_as_published) {
-    static const int32_t sizes[] = {4, 8, 16, 64, 128}, used[] = {1, 2, 3, 8}, groups[][2] = {{0, 0}, {1, 1}, {4, 2}, {4, 4}};
+    static const int32_t sizes[] = {4, 8, 16, 64, 128}, used[] = {1, 2, 3, 8},
+                         groups[][2] = {{0, 0}, {1, 1}, {4, 2}, {4, 4}};
     float logits[MAX_ROWS * MAX_E], bias[MAX_E], scales[MAX_E];
     fill(bias, MAX_E, 0.3f, 3);
     fill(scales, MAX_E, 1.0f, 4);
@@ -239,7 +258,11 @@ TEST(ties_go_to_the_lower_expert) {
     }
     for (int score = 0; score < 4; score++) {
         for (int32_t used = 1; used <= 8; used++) {
-            routing r = {.n_experts = 16, .n_used = used, .score = (route_score)score, .scale = 1.0f, .jitter_eps = 0.01f};
+            routing r = {.n_experts = 16,
+                         .n_used = used,
+                         .score = (route_score)score,
+                         .scale = 1.0f,
+                         .jitter_eps = 0.01f};
             r.n_used = score == ROUTE_SPARSE_MIXER ? 2 : used;
             check_rows(&f, &r, logits, 3);
             if (score != ROUTE_SPARSE_MIXER) {
@@ -309,7 +332,8 @@ TEST(weights_that_are_all_zero_stay_so) {
     const float logits[] = {-200.0f, -210.0f, -220.0f, -205.0f};
     int32_t chosen[2];
     float weights[2];
-    const routing r = {.n_experts = 4, .n_used = 2, .score = ROUTE_SIGMOID, .renormalise = true, .scale = 1.0f};
+    const routing r = {
+        .n_experts = 4, .n_used = 2, .score = ROUTE_SIGMOID, .renormalise = true, .scale = 1.0f};
     route(&f, &r, logits, 1, chosen, weights);
     assert_int_equal(chosen[0], 0);
     assert_int_equal(chosen[1], 3);
@@ -317,8 +341,8 @@ TEST(weights_that_are_all_zero_stay_so) {
     fixture_close(&f);
 }
 
-/* Rows of NaNs, infinities and a NaN among numbers: each chooses n_used experts, in ascending order. Their neighbours have the bits that
- * they have alone. */
+/* Rows of NaNs, infinities and a NaN among numbers: each chooses n_used experts, in
+ * ascending order. Their neighbours have the bits that they have alone. */
 TEST(a_row_without_sense_chooses_experts_and_changes_no_other) {
     enum { E = 16, N = 9 };
     float logits[N * E], bias[E], alone[4], weights[N * 4];
@@ -334,7 +358,11 @@ TEST(a_row_without_sense_chooses_experts_and_changes_no_other) {
     logits[7 * E + 3] = NAN;
     bias[2] = NAN;
     for (int i = 0; i < 4 * 4; i++) {
-        routing r = {.n_experts = E, .n_used = 4, .score = (route_score)(i % 4), .scale = 1.0f, .renormalise = i % 2 == 0};
+        routing r = {.n_experts = E,
+                     .n_used = 4,
+                     .score = (route_score)(i % 4),
+                     .scale = 1.0f,
+                     .renormalise = i % 2 == 0};
         bool is_mixer = r.score == ROUTE_SPARSE_MIXER;
         r.n_used = is_mixer ? 2 : 4;
         r.jitter_eps = 0.01f;
@@ -367,7 +395,12 @@ static uint64_t hash_of_all(fixture *f, const float *logits, const float *bias, 
     int32_t chosen[MAX_ROWS * 8];
     float weights[MAX_ROWS * 8];
     for (int score = 0; score < 4; score++) {
-        routing r = {.n_experts = f->n_experts, .n_used = 7, .score = (route_score)score, .bias = bias, .renormalise = true, .scale = 1.5f};
+        routing r = {.n_experts = f->n_experts,
+                     .n_used = 7,
+                     .score = (route_score)score,
+                     .bias = bias,
+                     .renormalise = true,
+                     .scale = 1.5f};
         if (r.score == ROUTE_SPARSE_MIXER) {
             r.n_used = 2;
             r.bias = NULL;
@@ -423,8 +456,12 @@ TEST(an_impossible_routing_is_refused) {
         {{.n_experts = 8, .n_used = 2, .n_groups = 4, .n_groups_used = 5}, QUIRE_INVALID, "5 of 4 groups"},
         {{.n_experts = 8, .n_used = 3, .n_groups = 4, .n_groups_used = 1}, QUIRE_INVALID, "1 of 4 groups"},
         {{.n_experts = 8, .n_used = 3, .score = ROUTE_SPARSE_MIXER}, QUIRE_UNSUPPORTED, "wants 3"},
-        {{.n_experts = 8, .n_used = 2, .score = ROUTE_SPARSE_MIXER, .bias = bias}, QUIRE_UNSUPPORTED, "sparse-mixer"},
-        {{.n_experts = 8, .n_used = 2, .n_groups = 2, .n_groups_used = 1, .score = ROUTE_SPARSE_MIXER}, QUIRE_UNSUPPORTED, "sparse-mixer"},
+        {{.n_experts = 8, .n_used = 2, .score = ROUTE_SPARSE_MIXER, .bias = bias},
+         QUIRE_UNSUPPORTED,
+         "sparse-mixer"},
+        {{.n_experts = 8, .n_used = 2, .n_groups = 2, .n_groups_used = 1, .score = ROUTE_SPARSE_MIXER},
+         QUIRE_UNSUPPORTED,
+         "sparse-mixer"},
     };
     backend *b = open_isa("auto", 1);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -1,5 +1,5 @@
-/* Norms of all shapes and the ops over single rows: against double, and every instruction set, batch and thread count against the plain
- * twin, to the bit. */
+/* Norms of all shapes and the ops over single rows: against double, and every instruction
+ * set, batch and thread count against the plain twin, to the bit. */
 #include "backend/isas.h"
 
 #include <math.h>
@@ -9,7 +9,8 @@
 #define MAX_WIDTH 330
 #define N_VALUES  (MAX_ROWS * MAX_WIDTH)
 
-/* A norm over rows of `width`, in stretches; n_weights: 0, or of weight (and bias) elements. */
+/* A norm over rows of `width`, in stretches; n_weights: 0, or of weight (and bias)
+ * elements. */
 typedef struct norm_case {
     norm_kind kind;
     int32_t width, stretch, n_weights;
@@ -49,12 +50,17 @@ static void random_numbers(numbers *r) {
 }
 
 static tensor_view vector(const char *name, const float *data, int32_t n) {
-    return (tensor_view){
-        .name = name, .type = DTYPE_F32, .n_dims = 1, .dims = {n, 1, 1, 1}, .data = data, .n_bytes = sizeof *data * (size_t)n};
+    return (tensor_view){.name = name,
+                         .type = DTYPE_F32,
+                         .n_dims = 1,
+                         .dims = {n, 1, 1, 1},
+                         .data = data,
+                         .n_bytes = sizeof *data * (size_t)n};
 }
 
 static norm *load_norm(backend *b, const norm_case *c, const numbers *r) {
-    tensor_view weight = vector("n.weight", r->weight, c->n_weights), bias = vector("n.bias", r->bias, c->n_weights);
+    tensor_view weight = vector("n.weight", r->weight, c->n_weights),
+                bias = vector("n.bias", r->bias, c->n_weights);
     if (c->n_weights == 0) {
         bias = vector("n.bias", r->bias, c->stretch);
     } else if (c->is_matrix) {
@@ -76,19 +82,23 @@ static norm *load_norm(backend *b, const norm_case *c, const numbers *r) {
     return nm;
 }
 
-/* How to run an op: on which instruction set and threads, and which rows of the numbers lie in the batch. */
+/* How to run an op: on which instruction set and threads, and which rows of the numbers
+ * lie in the batch. */
 typedef struct way {
     const char *isa;
     int32_t n_threads, row0, n_rows;
 } way;
 
 static const way whole = {"plain", 1, 0, MAX_ROWS};
-static const way ways[] = {{"plain", 3, 0, 9},  {"plain", 1, 4, 1},  {"avx2", 1, 0, 9}, {"avx2", 3, 2, 7}, {"avx2", 2, 8, 1},
-                           {"avx512", 2, 0, 9}, {"avx512", 1, 3, 1}, {"neon", 2, 0, 9}, {"neon", 1, 5, 3}};
+static const way ways[] = {{"plain", 3, 0, 9},  {"plain", 1, 4, 1}, {"avx2", 1, 0, 9},
+                           {"avx2", 3, 2, 7},   {"avx2", 2, 8, 1},  {"avx512", 2, 0, 9},
+                           {"avx512", 1, 3, 1}, {"neon", 2, 0, 9},  {"neon", 1, 5, 3}};
 #define N_WAYS (sizeof ways / sizeof *ways)
 
-/* Opens a backend with n_buffers of these widths, in a step of the way's rows. NULL: not on this machine. */
-static backend *begin(const way *w, const int32_t *widths, int32_t n_buffers, const norm_case *c, const numbers *r, norm **nm) {
+/* Opens a backend with n_buffers of these widths, in a step of the way's rows. NULL: not
+ * on this machine. */
+static backend *begin(const way *w, const int32_t *widths, int32_t n_buffers, const norm_case *c,
+                      const numbers *r, norm **nm) {
     static batch step;
     quire_error err;
     bool is_known = false;
@@ -103,7 +113,8 @@ static backend *begin(const way *w, const int32_t *widths, int32_t n_buffers, co
         assert_int_equal(b->ops->buffer_reserve(b, widths[i]).id, i);
     }
     *nm = c != NULL ? load_norm(b, c, r) : NULL;
-    assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = MAX_ROWS, .max_seqs = 1}, NULL, 0, &err), QUIRE_OK);
+    assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = MAX_ROWS, .max_seqs = 1}, NULL, 0, &err),
+                     QUIRE_OK);
     step = (batch){.n_rows = w->n_rows};
     b->ops->step_begin(b, &step);
     return b;
@@ -117,8 +128,10 @@ static void get(backend *b, int32_t id, const way *w, int32_t width, float *to) 
     b->ops->buffer_read(b, (buffer){id}, 0, w->n_rows, to + w->row0 * width);
 }
 
-/* out = norm_rows(x), in_place that of a buffer onto itself, sum = x + 0.75 norm(y) by norm_add. False: not on this machine. */
-static bool run_norms(const way *w, const norm_case *c, const numbers *r, float *out, float *in_place, float *sum) {
+/* out = norm_rows(x), in_place that of a buffer onto itself, sum = x + 0.75 norm(y) by
+ * norm_add. False: not on this machine. */
+static bool run_norms(const way *w, const norm_case *c, const numbers *r, float *out, float *in_place,
+                      float *sum) {
     norm *nm;
     backend *b = begin(w, (int32_t[]){c->width, c->width, c->width}, 3, c, r, &nm);
     if (b == NULL) {
@@ -132,7 +145,8 @@ static bool run_norms(const way *w, const norm_case *c, const numbers *r, float 
     b->ops->norm_add(b, (buffer){2}, nm, 0.75f, (buffer){0});
     get(b, 0, w, c->width, sum);
     get(b, 2, w, c->width, y);
-    assert_memory_equal(y + w->row0 * c->width, r->y + w->row0 * c->width, sizeof *y * (size_t)(w->n_rows * c->width));
+    assert_memory_equal(y + w->row0 * c->width, r->y + w->row0 * c->width,
+                        sizeof *y * (size_t)(w->n_rows * c->width));
     put(b, 1, w, c->width, r->x);
     b->ops->norm_rows(b, (buffer){1}, nm, (buffer){1});
     get(b, 1, w, c->width, in_place);
@@ -151,16 +165,20 @@ static void exact_norm(const norm_case *c, const numbers *r, const float *x, dou
             variance += ((double)x[i] - mean) * ((double)x[i] - mean) / c->stretch;
         }
         for (int32_t i = from; i < from + c->stretch; i++) {
-            double weight = c->n_weights > 0 ? (double)r->weight[i % c->n_weights] + (c->add_one ? 1.0 : 0.0) : 1.0;
-            double bias = c->has_bias ? (double)r->bias[i % (c->n_weights > 0 ? c->n_weights : c->stretch)] : 0.0;
+            double weight =
+                c->n_weights > 0 ? (double)r->weight[i % c->n_weights] + (c->add_one ? 1.0 : 0.0) : 1.0;
+            double bias =
+                c->has_bias ? (double)r->bias[i % (c->n_weights > 0 ? c->n_weights : c->stretch)] : 0.0;
             out[i] = ((double)x[i] - mean) / sqrt(variance + (double)EPS) * weight + bias;
         }
     }
 }
 
-static void assert_same_rows(const way *w, int32_t width, const float *got, const float *want, const char *what) {
+static void assert_same_rows(const way *w, int32_t width, const float *got, const float *want,
+                             const char *what) {
     if (!same_floats(got + w->row0 * width, want + w->row0 * width, (size_t)(w->n_rows * width))) {
-        fail_msg("%s: %s, %d threads, %d rows from %d, width %d", what, w->isa, w->n_threads, w->n_rows, w->row0, width);
+        fail_msg("%s: %s, %d threads, %d rows from %d, width %d", what, w->isa, w->n_threads, w->n_rows,
+                 w->row0, width);
     }
 }
 
@@ -227,15 +245,17 @@ TEST(a_sum_without_a_norm_and_a_scaled_row_are_rounded_once) {
     }
 }
 
-/* A product of elements: W columns of x from `column` on, by gates [M, W] or [M, 1], into a third buffer, or the gate's, or x's. */
+/* A product of elements: W columns of x from `column` on, by gates [M, W] or [M, 1], into
+ * a third buffer, or the gate's, or x's. */
 typedef struct multiply_case {
     int32_t width, x_width, gate_width, column, out;
 } multiply_case;
 
 enum { GATE, X, OUT };
 
-static const multiply_case multiply_cases[] = {{37, 37, 37, 0, OUT},  {16, 100, 16, 84, OUT}, {37, 100, 37, 11, GATE}, {64, 64, 64, 0, X},
-                                               {37, 100, 1, 63, OUT}, {100, 100, 1, 0, X},    {1, 3, 1, 2, GATE}};
+static const multiply_case multiply_cases[] = {
+    {37, 37, 37, 0, OUT},  {16, 100, 16, 84, OUT}, {37, 100, 37, 11, GATE}, {64, 64, 64, 0, X},
+    {37, 100, 1, 63, OUT}, {100, 100, 1, 0, X},    {1, 3, 1, 2, GATE}};
 #define N_MULTIPLY_CASES (sizeof multiply_cases / sizeof *multiply_cases)
 
 static bool run_multiply(const way *w, const multiply_case *c, activation f, const numbers *r, float *out) {
@@ -263,7 +283,8 @@ TEST(products_of_elements_are_those_of_the_columns_asked_for) {
             for (int32_t i = 0; i < MAX_ROWS * c->width; i++) {
                 int32_t row = i / c->width, column = i % c->width;
                 float factor;
-                math_plain.activate(f, &r.x[row * c->gate_width + (c->gate_width == 1 ? 0 : column)], 1, &factor);
+                math_plain.activate(f, &r.x[row * c->gate_width + (c->gate_width == 1 ? 0 : column)], 1,
+                                    &factor);
                 float want = factor * r.y[row * c->x_width + c->column + column];
                 assert_true(same_floats(&out[i], &want, 1));
             }
@@ -308,11 +329,11 @@ TEST(norms_of_the_wrong_shape_or_type_are_refused) {
     quire_error err;
     tensor_view w = vector("blk.3.norm", data, 64), bias = vector("blk.3.bias", data, 64);
     norm_spec spec = {.width = 64, .eps = 1e-5f, .weight = &w};
-#define REFUSED(error, name)                                                                                                               \
-    do {                                                                                                                                   \
-        assert_int_equal(b->ops->norm_load(b, &spec, &nm, &err), error);                                                                   \
-        assert_non_null(strstr(err.message, name));                                                                                        \
-        assert_null(nm);                                                                                                                   \
+#define REFUSED(error, name)                                                                                 \
+    do {                                                                                                     \
+        assert_int_equal(b->ops->norm_load(b, &spec, &nm, &err), error);                                     \
+        assert_non_null(strstr(err.message, name));                                                          \
+        assert_null(nm);                                                                                     \
     } while (0)
     spec.bias = &bias;
     REFUSED(QUIRE_UNSUPPORTED, "blk.3.bias"); /* a root mean square norm */
@@ -328,7 +349,8 @@ TEST(norms_of_the_wrong_shape_or_type_are_refused) {
     REFUSED(QUIRE_INVALID, "over 0");
     spec.width = 64;
     /* among them lengths that are 64 modulo 2^32, as a vector and as rows of 64 */
-    static const int64_t wrong[] = {0, -64, INT64_MAX / 64 * 64, INT64_C(0x100000040), (1 << 26) + 1, 1 << 20};
+    static const int64_t wrong[] = {0,      -64, INT64_MAX / 64 * 64, INT64_C(0x100000040), (1 << 26) + 1,
+                                    1 << 20};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) { /* the last: longer than its bytes */
         w.dims[0] = wrong[i];
         REFUSED(QUIRE_BAD_FILE, "blk.3.norm");

@@ -1,5 +1,5 @@
-/* Weights that were quantised before, int8 with a scale a row: their own numbers enter the products, by the definition, on every
- * instruction set. */
+/* Weights that were quantised before, int8 with a scale a row: their own numbers enter
+ * the products, by the definition, on every instruction set. */
 
 #include <math.h>
 
@@ -51,8 +51,12 @@ static float expected(const w8a8 *c, int row, int out) {
 }
 
 static tensor_view scale_view(const w8a8 *c) {
-    return (tensor_view){
-        .name = "w_scale", .type = DTYPE_BF16, .n_dims = 2, .dims = {OUT, 1, 1, 1}, .data = c->halves, .n_bytes = sizeof c->halves};
+    return (tensor_view){.name = "w_scale",
+                         .type = DTYPE_BF16,
+                         .n_dims = 2,
+                         .dims = {OUT, 1, 1, 1},
+                         .data = c->halves,
+                         .n_bytes = sizeof c->halves};
 }
 
 static linear *load(backend *b, const w8a8 *c, const tensor_view *scale) {
@@ -78,7 +82,8 @@ TEST(products_are_those_of_the_files_own_numbers) {
         static float got[ROWS][OUT];
         linear *l = load(b, c, &scale);
         buffer x = ops->buffer_reserve(b, IN), y = ops->buffer_reserve(b, OUT);
-        assert_int_equal(ops->step_open(b, &(step_limits){.max_rows = ROWS, .max_seqs = 1}, NULL, 0, NULL), QUIRE_OK);
+        assert_int_equal(ops->step_open(b, &(step_limits){.max_rows = ROWS, .max_seqs = 1}, NULL, 0, NULL),
+                         QUIRE_OK);
         for (int n = 1; n <= ROWS; n += 6) { /* 1, 7, 13, 19 rows */
             ops->step_begin(b, &(batch){.n_rows = n});
             ops->buffer_write(b, x, 0, n, c->x[0]);
@@ -88,8 +93,8 @@ TEST(products_are_those_of_the_files_own_numbers) {
             for (int r = 0; r < n; r++) {
                 for (int o = 0; o < OUT; o++) {
                     if (got[r][o] != expected(c, r, o)) {
-                        fail_msg("%s, %d rows: row %d, output %d is %a, not %a", isa_names[i], n, r, o, (double)got[r][o],
-                                 (double)expected(c, r, o));
+                        fail_msg("%s, %d rows: row %d, output %d is %a, not %a", isa_names[i], n, r, o,
+                                 (double)got[r][o], (double)expected(c, r, o));
                     }
                 }
             }

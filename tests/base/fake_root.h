@@ -1,4 +1,5 @@
-/* A directory of fake kernel files for a test: what is put there is removed after it. nftw() needs _XOPEN_SOURCE; include this first. */
+/* A directory of fake kernel files for a test: what is put there is removed after it.
+ * nftw() needs _XOPEN_SOURCE; include this first. */
 #ifndef TESTS_BASE_FAKE_ROOT_H
 #define TESTS_BASE_FAKE_ROOT_H
 

@@ -7,7 +7,8 @@
 
 /* The files of a group: limit NULL is no file. */
 static void put_v2(const char *directory, const char *max, const char *high, const char *current) {
-    const char *const names[] = {"memory.max", "memory.high", "memory.current"}, *const texts[] = {max, high, current};
+    const char *const names[] = {"memory.max", "memory.high", "memory.current"}, *const texts[] = {max, high,
+                                                                                                   current};
     for (int i = 0; i < 3; i++) {
         char path[1024];
         snprintf(path, sizeof path, "%s/%s", directory, names[i]);
@@ -17,8 +18,9 @@ static void put_v2(const char *directory, const char *max, const char *high, con
     }
 }
 
-static const char V2_MOUNTS[] = "22 1 0:21 / /proc rw - proc proc rw\n"
-                                "31 22 0:28 / /sys/fs/cgroup rw,nosuid shared:4 master:9 - cgroup2 cgroup2 rw,nsdelegate\n";
+static const char V2_MOUNTS[] =
+    "22 1 0:21 / /proc rw - proc proc rw\n"
+    "31 22 0:28 / /sys/fs/cgroup rw,nosuid shared:4 master:9 - cgroup2 cgroup2 rw,nsdelegate\n";
 
 static void assert_memory(int64_t limit, int64_t used, const char *file) {
     cgroup_memory m;
@@ -38,7 +40,8 @@ TEST(a_unit_s_own_limit_counts) {
     put_v2("sys/fs/cgroup/system.slice/quire.service", "1073741824\n", "max\n", "104857600\n");
     put_v2("sys/fs/cgroup/system.slice", "max\n", "max\n", "204857600\n");
     put("sys/fs/cgroup/system.slice/quire.service/memory.stat",
-        "anon 50000000\nfile 40000000\ninactive_file 10485760\nactive_file 20971520\ninactive_anon 99999999\n");
+        "anon 50000000\nfile 40000000\ninactive_file 10485760\nactive_file 20971520\ninactive_anon "
+        "99999999\n");
     assert_memory(1024 * MIB, 70 * MIB, "/sys/fs/cgroup/system.slice/quire.service/memory.max");
 }
 
@@ -138,13 +141,14 @@ TEST(a_mount_of_one_group_is_seen_through) {
 
 /* ---- version 1, and both ---- */
 
-static const char V1_MOUNTS[] = "25 30 0:23 / /sys/fs/cgroup ro - tmpfs tmpfs ro,mode=755\n"
-                                "33 25 0:30 / /sys/fs/cgroup/cpu,cpuacct rw shared:12 - cgroup cgroup rw,cpu,cpuacct\n"
-                                "34 25 0:31 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n"
-                                "35 25 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
-                                "36 25 0:33 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
-static const char V1_GROUPS[] =
-    "12:memory:/user.slice/quire\n11:cpuset:/other\n4:cpu,cpuacct:/user.slice\n1:name=systemd:/memory\n0::/user.slice\n";
+static const char V1_MOUNTS[] =
+    "25 30 0:23 / /sys/fs/cgroup ro - tmpfs tmpfs ro,mode=755\n"
+    "33 25 0:30 / /sys/fs/cgroup/cpu,cpuacct rw shared:12 - cgroup cgroup rw,cpu,cpuacct\n"
+    "34 25 0:31 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n"
+    "35 25 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+    "36 25 0:33 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+static const char V1_GROUPS[] = "12:memory:/user.slice/quire\n11:cpuset:/other\n4:cpu,cpuacct:/"
+                                "user.slice\n1:name=systemd:/memory\n0::/user.slice\n";
 
 TEST(version_1_has_its_own_files) {
     put("proc/self/cgroup", V1_GROUPS);
@@ -219,7 +223,8 @@ TEST(processors_are_those_of_the_tightest_quota) {
     assert_cpus(2.5);
     put("sys/fs/cgroup/a/b/cpu.max", "50000 100000\n");
     assert_cpus(0.5);
-    static const char *const wrong[] = {"", "max", "100000\n", "0 100000\n", "100000 0\n", "-1 100000\n", "x y\n", "1e5 1e5\n"};
+    static const char *const wrong[] = {"",           "max",         "100000\n", "0 100000\n",
+                                        "100000 0\n", "-1 100000\n", "x y\n",    "1e5 1e5\n"};
     put("sys/fs/cgroup/a/cpu.max", "max 100000\n");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         put("sys/fs/cgroup/a/b/cpu.max", wrong[i]);

@@ -13,7 +13,8 @@ TEST(every_error_has_a_name_and_a_meaning) {
 
 TEST(setting_fills_code_position_and_message) {
     quire_error err;
-    assert_int_equal(err_set(&err, QUIRE_BAD_FILE, 17, "%s: tensor %d is cut short", "m.gguf", 3), QUIRE_BAD_FILE);
+    assert_int_equal(err_set(&err, QUIRE_BAD_FILE, 17, "%s: tensor %d is cut short", "m.gguf", 3),
+                     QUIRE_BAD_FILE);
     assert_int_equal(err.code, QUIRE_BAD_FILE);
     assert_int_equal(err.position, 17);
     assert_string_equal(err.message, "m.gguf: tensor 3 is cut short");

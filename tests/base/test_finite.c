@@ -9,7 +9,8 @@
 enum { N = 11 }; /* more than whole groups */
 
 TEST(one_bad_value_is_found_wherever_it_is) {
-    static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY}, good[] = {0.0f, 3.4028235e38f, -3.4028235e38f, 1e-45f};
+    static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY},
+                       good[] = {0.0f, 3.4028235e38f, -3.4028235e38f, 1e-45f};
     for (int32_t n = 0; n <= N; n++) {
         float v[N];
         for (int32_t i = 0; i < N; i++) {

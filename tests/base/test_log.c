@@ -87,15 +87,18 @@ static const char *behind_time(const char *text) {
     return text + sizeof picture - 1;
 }
 
-static const log_field some[] = {
-    {"id", "a b\x1b[2J\n\"c\"", false}, {"absent", NULL, false}, {"ms", "1.500", true}, {"tenant", "anna", false}};
+static const log_field some[] = {{"id", "a b\x1b[2J\n\"c\"", false},
+                                 {"absent", NULL, false},
+                                 {"ms", "1.500", true},
+                                 {"tenant", "anna", false}};
 
 TEST(a_text_line_has_time_level_and_fields_and_stays_one_line) {
     char got[1000];
     caught_event(LOG_TEXT, some, 4, got, sizeof got);
     const char *rest = behind_time(got);
     assert_non_null(rest);
-    assert_string_equal(rest, " warning quire: an \"event\"\\nhere id=\"a b\\\\x1b[2J\\n\\\"c\\\"\" ms=1.500 tenant=anna\n");
+    assert_string_equal(
+        rest, " warning quire: an \"event\"\\nhere id=\"a b\\\\x1b[2J\\n\\\"c\\\"\" ms=1.500 tenant=anna\n");
 }
 
 TEST(a_json_line_is_one_object_whatever_its_texts_hold) {
@@ -104,7 +107,8 @@ TEST(a_json_line_is_one_object_whatever_its_texts_hold) {
     assert_int_equal(strncmp(got, "{\"time\":\"", 9), 0);
     const char *rest = behind_time(got + 9);
     assert_non_null(rest);
-    assert_string_equal(rest, "\",\"level\":\"warning\",\"message\":\"an \\\"event\\\"\\nhere\",\"id\":\"a b\\\\x1b[2J\\n\\\"c\\\"\","
+    assert_string_equal(rest, "\",\"level\":\"warning\",\"message\":\"an \\\"event\\\"\\nhere\",\"id\":\"a "
+                              "b\\\\x1b[2J\\n\\\"c\\\"\","
                               "\"ms\":1.500,\"tenant\":\"anna\"}\n");
 }
 
@@ -127,7 +131,8 @@ static int sum_lost(const char *text) {
     return n;
 }
 
-/* The pipe holds some hundred lines and the queue some thousand, so the rest is lost, and the log says how many. */
+/* The pipe holds some hundred lines and the queue some thousand, so the rest is lost, and
+ * the log says how many. */
 TEST(a_reader_that_stops_delays_no_caller_and_lost_lines_are_counted) {
     static char got[N_LINES * 300];
     char padding[200];
@@ -146,7 +151,8 @@ TEST(a_reader_that_stops_delays_no_caller_and_lost_lines_are_counted) {
             n += (size_t)read(c.ends[0], got + n, sizeof got - 1 - n);
             got[n] = '\0';
         } else {
-            log_line(LOG_INFO, "late"); /* all that waited is written: this one brings the report of what was lost */
+            /* all that waited is written: this one brings the report of what was lost */
+            log_line(LOG_INFO, "late");
             sent++;
         }
     }

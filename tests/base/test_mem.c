@@ -33,7 +33,9 @@ TEST(a_product_that_overflows_gives_null) {
 
 TEST(a_huge_block_is_zeroed_also_when_the_memory_was_used_before) {
     size_t n = ((size_t)3 << 20) + 4097;
-    mem_free(mem_new((size_t)24 << 20, 1)); /* from now on the C library keeps freed blocks of this size instead of unmapping them */
+    /* from now on the C library keeps freed blocks of this size instead of unmapping
+     * them */
+    mem_free(mem_new((size_t)24 << 20, 1));
     for (int round = 0; round < 4; round++) {
         unsigned char *p = mem_new_huge(n, 1);
         assert_non_null(p);
@@ -61,7 +63,8 @@ static size_t n_resident(void *p, size_t n) {
 }
 
 TEST(what_is_given_back_is_whole_pages_that_read_as_zeroes) {
-    size_t n = (size_t)8 << 20, page = (size_t)sysconf(_SC_PAGESIZE), from = 3 * page + 1, to = n - 5 * page - 1;
+    size_t n = (size_t)8 << 20, page = (size_t)sysconf(_SC_PAGESIZE), from = 3 * page + 1,
+           to = n - 5 * page - 1;
     unsigned char *p = mem_new_huge(n, 1);
     assert_non_null(p);
     assert_int_equal(n_resident(p, n), 0); /* not before they are touched */

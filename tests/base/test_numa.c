@@ -1,4 +1,5 @@
-/* get_mempolicy() has no wrapper in the C library, and mmap()'s MAP_ANONYMOUS is outside POSIX. */
+/* get_mempolicy() has no wrapper in the C library, and mmap()'s MAP_ANONYMOUS is outside
+ * POSIX. */
 #define _DEFAULT_SOURCE
 
 #include <linux/mempolicy.h>
@@ -25,7 +26,8 @@ TEST(the_kernel_knows_a_block_as_interleaved_over_its_nodes) {
     for (size_t at = 0; at < BYTES; at += BYTES / 4) {
         int policy = -1;
         unsigned long mask[1024 / (8 * sizeof(unsigned long))] = {0};
-        assert_int_equal(syscall(SYS_get_mempolicy, &policy, mask, 1024UL, p + at, (unsigned long)MPOL_F_ADDR), 0);
+        assert_int_equal(
+            syscall(SYS_get_mempolicy, &policy, mask, 1024UL, p + at, (unsigned long)MPOL_F_ADDR), 0);
         assert_int_equal(policy, at < BYTES / 2 ? MPOL_INTERLEAVE : MPOL_DEFAULT);
         if (at < BYTES / 2) {
             assert_memory_equal(mask, &nodes, sizeof nodes);

@@ -65,7 +65,8 @@ TEST(a_hash_is_fnv_1a_and_goes_on) {
 }
 
 TEST(the_least_power_of_two_is_at_least_the_number) {
-    const size_t cases[][2] = {{0, 1}, {1, 1}, {2, 2}, {3, 4}, {4, 4}, {1000, 1024}, {(size_t)1 << 40, (size_t)1 << 40}};
+    const size_t cases[][2] = {
+        {0, 1}, {1, 1}, {2, 2}, {3, 4}, {4, 4}, {1000, 1024}, {(size_t)1 << 40, (size_t)1 << 40}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(size_power_of_two(cases[i][0]), cases[i][1]);
     }

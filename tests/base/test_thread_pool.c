@@ -150,7 +150,8 @@ TEST(every_worker_rounds_to_nearest_and_keeps_denormals) {
 static int64_t cpu_us(void) {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
-    return (int64_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000 + u.ru_utime.tv_usec + u.ru_stime.tv_usec;
+    return (int64_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000 + u.ru_utime.tv_usec +
+           u.ru_stime.tv_usec;
 }
 
 TEST(an_idle_thread_pool_uses_no_processor_time) {

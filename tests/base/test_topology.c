@@ -20,9 +20,10 @@ TEST(a_list_is_read_and_written_the_same) {
     static const struct {
         const char *in, *out;
         int32_t n;
-    } cases[] = {{"0", "0", 1},         {"0-3,8", "0-3,8", 5},      {"8,0-3", "0-3,8", 5},          {"5,4,3", "3-5", 3},
-                 {"0-3,2-6", "0-6", 7}, {"63,64", "63-64", 2},      {"0-2047", "0-2047", 2048},     {"7-7", "7", 1},
-                 {"2047", "2047", 1},   {"0,2,4,6", "0,2,4,6", 4}};
+    } cases[] = {
+        {"0", "0", 1},         {"0-3,8", "0-3,8", 5},    {"8,0-3", "0-3,8", 5},      {"5,4,3", "3-5", 3},
+        {"0-3,2-6", "0-6", 7}, {"63,64", "63-64", 2},    {"0-2047", "0-2047", 2048}, {"7-7", "7", 1},
+        {"2047", "2047", 1},   {"0,2,4,6", "0,2,4,6", 4}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[64];
         cpu_mask m = mask_of(cases[i].in);
@@ -36,9 +37,10 @@ TEST(nonsense_is_refused_with_its_place) {
     static const struct {
         const char *text;
         int64_t position;
-    } cases[] = {{"", 0},        {",", 0},   {"0,", 2},   {"0-3,x", 4},  {"3-1", 0},     {"0,5-", 2}, {"0,,1", 2},
-                 {"-1", 0},      {"0 1", 0}, {"2048", 0}, {"0-2048", 0}, {"0,1-2-3", 2}, {"0x1", 0},  {"0,99999999999", 2},
-                 {"1,0-3:2", 2}, {"0\n", 0}, {"+1", 0}};
+    } cases[] = {{"", 0},       {",", 0},       {"0,", 2},  {"0-3,x", 4},         {"3-1", 0},
+                 {"0,5-", 2},   {"0,,1", 2},    {"-1", 0},  {"0 1", 0},           {"2048", 0},
+                 {"0-2048", 0}, {"0,1-2-3", 2}, {"0x1", 0}, {"0,99999999999", 2}, {"1,0-3:2", 2},
+                 {"0\n", 0},    {"+1", 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         cpu_mask m = mask_of("5");
         quire_error err;
@@ -99,8 +101,8 @@ static void put_siblings(int32_t cpu, const char *text) {
     put(path, text);
 }
 
-/* The machine that the files describe, of what is allowed, in order: "0 1 | 4 5 @1". A bar before the second hyperthreads, a node before
- * its processors where it is not 0. */
+/* The machine that the files describe, of what is allowed, in order: "0 1 | 4 5 @1". A
+ * bar before the second hyperthreads, a node before its processors where it is not 0. */
 static void check_machine(const char *allowed, int32_t n_cores, const char *expected) {
     static topology t;
     char text[256] = "";
@@ -151,13 +153,15 @@ TEST(what_is_not_allowed_does_not_exist) {
         (void)snprintf(list, sizeof list, "%d,%d\n", cpu % 8, cpu % 8 + 8);
         put_siblings(cpu, list);
     }
-    check_machine("2-3,8,12", 4, "2 3 8 @1 12"); /* the second hyperthread counts as a core where the first is not ours */
+    /* the second hyperthread counts as a core where the first is not ours */
+    check_machine("2-3,8,12", 4, "2 3 8 @1 12");
     check_machine("9", 1, "9");
     check_machine("3,11,7,15", 2, "3 @1 7 | 11 @1 15");
 }
 
 TEST(processors_that_are_off_leave_holes) {
-    put_siblings(0, "0,4\n"), put_siblings(4, "0,4\n"), put_siblings(2, "2\n"), put_siblings(7, "7\n"); /* 6 and 3 are off */
+    /* 6 and 3 are off */
+    put_siblings(0, "0,4\n"), put_siblings(4, "0,4\n"), put_siblings(2, "2\n"), put_siblings(7, "7\n");
     put("node/node0/cpulist", "0,2,4,7\n"), put("node/node1/cpulist", "\n"), put("node/node3/cpulist", "7\n");
     check_machine("0,2,4,7", 3, "0 2 @3 7 | 4");
 }
@@ -169,7 +173,8 @@ TEST(without_files_every_processor_is_a_core) {
 TEST(files_that_make_no_sense_are_not_believed) {
     static char endless[10000];
     memset(endless, '1', sizeof endless - 1);
-    put_siblings(0, "banana\n"), put_siblings(1, "0-99999999\n"), put_siblings(2, ""), put_siblings(3, endless), put_siblings(4, "4,\n");
+    put_siblings(0, "banana\n"), put_siblings(1, "0-99999999\n"), put_siblings(2, ""),
+        put_siblings(3, endless), put_siblings(4, "4,\n");
     put("node/node1/cpulist", "0-\n"), put("node/node2/cpulist", endless), put("node/node63/cpulist", "5\n");
     check_machine("0-5", 6, "0 1 2 3 4 @63 5");
 }
@@ -192,7 +197,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(processors_that_are_off_leave_holes, make_root, remove_root),
         cmocka_unit_test_setup_teardown(without_files_every_processor_is_a_core, make_root, remove_root),
         cmocka_unit_test_setup_teardown(files_that_make_no_sense_are_not_believed, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(files_that_contradict_each_other_still_give_every_processor_once, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(files_that_contradict_each_other_still_give_every_processor_once,
+                                        make_root, remove_root),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

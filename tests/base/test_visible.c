@@ -1,4 +1,5 @@
-/* Text for a terminal: nothing that a terminal obeys comes through, whatever the pieces. */
+/* Text for a terminal: nothing that a terminal obeys comes through, whatever the
+ * pieces. */
 #include <stdlib.h>
 
 #include "base/rng.h"
@@ -10,7 +11,8 @@
 static void show(str text, size_t piece, strbuf *out) {
     visible v = {0};
     for (size_t at = 0; at < text.n; at += piece) {
-        assert_int_equal(visible_add(&v, text.p + at, text.n - at < piece ? text.n - at : piece, out), QUIRE_OK);
+        assert_int_equal(visible_add(&v, text.p + at, text.n - at < piece ? text.n - at : piece, out),
+                         QUIRE_OK);
     }
     assert_int_equal(visible_end(&v, out), QUIRE_OK);
     assert_int_equal(v.n_held, 0);
@@ -29,8 +31,14 @@ TEST(control_characters_are_shown_as_escapes) {
     shown_as("a\x1b[31mred\x07", "a\\x1b[31mred\\x07");
     shown_as("one\ntwo\tthree", "one\ntwo\tthree");
     shown_as("over\rwritten\x7f\b", "over\\x0dwritten\\x7f\\x08");
-    shown_as("\xc2\x80\xc2\x9b" "31m\xc2\x9f\xc2\xa0", "\\u0080\\u009b31m\\u009f\xc2\xa0"); /* C1, and the space behind it */
-    shown_as("a\xe2\x80\xae" "b\xe2\x81\xa6" "c", "a\\u202eb\\u2066c");
+    /* C1, and the space behind it */
+    shown_as("\xc2\x80\xc2\x9b"
+             "31m\xc2\x9f\xc2\xa0",
+             "\\u0080\\u009b31m\\u009f\xc2\xa0");
+    shown_as("a\xe2\x80\xae"
+             "b\xe2\x81\xa6"
+             "c",
+             "a\\u202eb\\u2066c");
     shown_as("", "");
 }
 
@@ -42,8 +50,8 @@ TEST(characters_stay_as_they_are_however_they_are_cut) {
 TEST(bytes_that_are_no_utf8_are_shown_as_bytes) {
     shown_as("\xff\xfe", "\\xff\\xfe");
     shown_as("caf\xe9 noir", "caf\\xe9 noir");
-    shown_as("\xe2\x80", "\\xe2\\x80");            /* cut short */
-    shown_as("\xe2\x80z", "\\xe2\\x80z");          /* the rest is another character */
+    shown_as("\xe2\x80", "\\xe2\\x80");   /* cut short */
+    shown_as("\xe2\x80z", "\\xe2\\x80z"); /* the rest is another character */
     shown_as("\xf0\x9f\x1b", "\\xf0\\x9f\\x1b");
     shown_as("\xed\xa0\x80\x9b", "\\xed\\xa0\\x80\\x9b"); /* a surrogate; C1 as a lone byte */
 }

@@ -7,8 +7,8 @@
 #include "base/utf8.h"
 #include "chat/output_parser.h"
 
-/* An answer with its special tokens. In the text of a case a special token stands between the bytes \1 and \2, a hidden one as nothing
- * between them. */
+/* An answer with its special tokens. In the text of a case a special token stands between
+ * the bytes \1 and \2, a hidden one as nothing between them. */
 typedef struct parse_case {
     const char *tools, *reasoning; /* formats */
     const char *schema;            /* of the function f, the only one; NULL: {} */
@@ -27,7 +27,8 @@ static bool parse_is_special(const void *context, str text) {
     return list != NULL && str_contains(str_of(list), text);
 }
 
-/* "reasoning|content|f{..}|content": each kind as it comes, calls as NAME#ID and their arguments. */
+/* "reasoning|content|f{..}|content": each kind as it comes, calls as NAME#ID and their
+ * arguments. */
 static quire_err parse_render(const output_events *e, strbuf *out, output_kind *last) {
     for (size_t i = 0; i < e->n; i++) {
         str text = output_event_text(e, i);
@@ -49,13 +50,14 @@ static quire_err parse_render(const output_events *e, strbuf *out, output_kind *
     return QUIRE_OK;
 }
 
-static quire_err parse_feed(output_parser *p, const char *text, cut_fn cut, void *context, output_events *e, strbuf *out,
-                            output_kind *last) {
+static quire_err parse_feed(output_parser *p, const char *text, cut_fn cut, void *context, output_events *e,
+                            strbuf *out, output_kind *last) {
     while (*text != 0) {
         bool special = *text == 1;
         size_t n = strcspn(text + special, special ? "\2" : "\1");
         size_t piece = special ? n : cut(context, (str){text, n});
-        TRY(special && n == 0 ? output_parser_break(p, e) : output_parser_feed(p, (str){text + special, piece}, special, e));
+        TRY(special && n == 0 ? output_parser_break(p, e)
+                              : output_parser_feed(p, (str){text + special, piece}, special, e));
         TRY(parse_render(e, out, last));
         output_events_clear(e);
         text += piece + special + (special && text[piece + 1] == 2);

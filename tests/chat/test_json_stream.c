@@ -1,11 +1,13 @@
-/* JSON that arrives byte by byte: what is written is JSON, whatever came and wherever it stopped. */
+/* JSON that arrives byte by byte: what is written is JSON, whatever came and wherever it
+ * stopped. */
 #include "chat/json_stream.h"
 
 #include "chat/typed_value.h"
-#include "json/json.h"
 #include "test.h"
+#include "json/json.h"
 
-/* What is written of a text, closed behind it; *read: the bytes that were read, *result: how it ended. */
+/* What is written of a text, closed behind it; *read: the bytes that were read, *result:
+ * how it ended. */
 static void write_text(str text, strbuf *out, size_t *read, json_stream_result *result) {
     json_stream s = {0};
     strbuf_clear(out);
@@ -34,7 +36,8 @@ TEST(what_json_lacks_is_repaired) {
     expect("{\"a\": True, \"b\": None,}", "{\"a\": true, \"b\": null}");
     expect("[1, 2, ]", "[1, 2]");
     expect("\"a\nb\tc\x01\\q\\'\"", "\"a\\nb\\tc\\u0001\\\\q'\"");
-    expect("\"C:\\path\\users\\x\\u\\u00zz\\d+\\.\\$\"", "\"C:\\\\path\\\\users\\\\x\\\\u\\\\u00zz\\\\d+\\\\.\\\\$\"");
+    expect("\"C:\\path\\users\\x\\u\\u00zz\\d+\\.\\$\"",
+           "\"C:\\\\path\\\\users\\\\x\\\\u\\\\u00zz\\\\d+\\\\.\\\\$\"");
     expect("\"\\u00\"", "\"\\\\u00\"");
     expect("{\"a\": \"cut \\u00", "{\"a\": \"cut \"}");
     expect("\"\\ud83d \\udc00\"", "\"\xEF\xBF\xBD \xEF\xBF\xBD\"");
@@ -57,9 +60,10 @@ TEST(a_byte_that_fits_nowhere_is_not_read) {
         const char *text;
         size_t n;
         json_stream_result result;
-    } rows[] = {{"{'a'", 1, JSON_STREAM_BROKEN}, {"[1 2", 3, JSON_STREAM_BROKEN},   {"[01", 2, JSON_STREAM_BROKEN},
-                {"[1x", 2, JSON_STREAM_BROKEN},  {"[tru ]", 4, JSON_STREAM_BROKEN}, {"{\"a\"]", 4, JSON_STREAM_BROKEN},
-                {"12,", 2, JSON_STREAM_BEFORE},  {"{}x", 2, JSON_STREAM_DONE}};
+    } rows[] = {{"{'a'", 1, JSON_STREAM_BROKEN},   {"[1 2", 3, JSON_STREAM_BROKEN},
+                {"[01", 2, JSON_STREAM_BROKEN},    {"[1x", 2, JSON_STREAM_BROKEN},
+                {"[tru ]", 4, JSON_STREAM_BROKEN}, {"{\"a\"]", 4, JSON_STREAM_BROKEN},
+                {"12,", 2, JSON_STREAM_BEFORE},    {"{}x", 2, JSON_STREAM_DONE}};
     strbuf out = {0};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         size_t n;
@@ -83,14 +87,16 @@ TEST(deep_values_are_broken_off) {
     write_text((str){text.p, text.n}, &out, &n, &result);
     assert_int_equal(result, JSON_STREAM_BROKEN);
     assert_int_equal(n, JSON_STREAM_DEPTH);
-    assert_int_equal(json_read((str){out.p, out.n}, &json_limits_config, JSON_WIDE_REAL, &v, &fault), QUIRE_OK);
+    assert_int_equal(json_read((str){out.p, out.n}, &json_limits_config, JSON_WIDE_REAL, &v, &fault),
+                     QUIRE_OK);
     json_drop(v);
     strbuf_deinit(&text);
     strbuf_deinit(&out);
 }
 
 TEST(every_beginning_of_a_text_closes_to_json) {
-    static const char text[] = "{\"a\": [1, -2.5e+7, true, null, \"q\\u00e9\\\"\\ud83d\\ude00\"], \"b\\n\": {\"c\": {}, \"d\": [[]]}, }";
+    static const char text[] = "{\"a\": [1, -2.5e+7, true, null, \"q\\u00e9\\\"\\ud83d\\ude00\"], \"b\\n\": "
+                               "{\"c\": {}, \"d\": [[]]}, }";
     strbuf out = {0};
     for (size_t i = 0; i < sizeof text; i++) {
         json_value *v;
@@ -98,7 +104,8 @@ TEST(every_beginning_of_a_text_closes_to_json) {
         size_t n;
         json_stream_result result;
         write_text((str){text, i}, &out, &n, &result);
-        assert_int_equal(json_read((str){out.p, out.n}, &json_limits_config, JSON_WIDE_REAL, &v, &fault), QUIRE_OK);
+        assert_int_equal(json_read((str){out.p, out.n}, &json_limits_config, JSON_WIDE_REAL, &v, &fault),
+                         QUIRE_OK);
         json_drop(v);
     }
     strbuf_deinit(&out);
@@ -121,20 +128,24 @@ static void expect_typed(const char *schema, const char *text, const char *want)
     json_drop(root);
 }
 
-#define P(schema) "{\"properties\": {\"p\": " schema "}, \"$defs\": {\"d\": {\"type\": \"string\"}, \"r\": {\"$ref\": \"#/$defs/r\"}}}"
+#define P(schema)                                                                                            \
+    "{\"properties\": {\"p\": " schema                                                                       \
+    "}, \"$defs\": {\"d\": {\"type\": \"string\"}, \"r\": {\"$ref\": \"#/$defs/r\"}}}"
 
 TEST(a_text_is_what_its_schema_says) {
     expect_typed(P("{\"type\": \"string\"}"), "42", "\"42\"");
     expect_typed(P("{\"$ref\": \"#/$defs/d\"}"), "null", "\"null\"");
     expect_typed(P("{\"enum\": [\"a\", \"1\"]}"), "1", "\"1\"");
     expect_typed(P("{\"anyOf\": [{\"type\": \"string\"}, {\"type\": \"null\"}]}"), " null\n", "null");
-    expect_typed(P("{\"type\": [\"string\", \"null\"]}"), "nullable, and much longer", "\"nullable, and much longer\"");
+    expect_typed(P("{\"type\": [\"string\", \"null\"]}"), "nullable, and much longer",
+                 "\"nullable, and much longer\"");
     expect_typed(P("{\"type\": \"integer\"}"), " 42\n", "42");
     expect_typed(P("{\"type\": \"integer\"}"), "many", "\"many\"");
     expect_typed(P("{\"type\": \"boolean\"}"), "TRUE", "true");
     expect_typed(P("{\"type\": \"array\"}"), "", "[]");
     expect_typed(P("{\"properties\": {}}"), "{\"a\": None}", "{\"a\": null}");
-    expect_typed(P("{\"type\": \"array\"}"), "['it\\'s \"x\"', (1, None), '']", "[\"it's \\\"x\\\"\", [1, null], \"\"]");
+    expect_typed(P("{\"type\": \"array\"}"), "['it\\'s \"x\"', (1, None), '']",
+                 "[\"it's \\\"x\\\"\", [1, null], \"\"]");
     expect_typed(P("{\"type\": \"array\"}"), "['x'", "\"['x'\"");
     expect_typed(P("{\"$ref\": \"#/$defs/r\"}"), "7", "7");
     expect_typed("{}", "[1", "\"[1\"");
@@ -144,9 +155,12 @@ TEST(a_text_is_what_its_schema_says) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_value_is_written_as_it_comes), cmocka_unit_test(what_json_lacks_is_repaired),
-        cmocka_unit_test(a_value_that_stops_is_closed),   cmocka_unit_test(a_byte_that_fits_nowhere_is_not_read),
-        cmocka_unit_test(deep_values_are_broken_off),     cmocka_unit_test(every_beginning_of_a_text_closes_to_json),
+        cmocka_unit_test(a_value_is_written_as_it_comes),
+        cmocka_unit_test(what_json_lacks_is_repaired),
+        cmocka_unit_test(a_value_that_stops_is_closed),
+        cmocka_unit_test(a_byte_that_fits_nowhere_is_not_read),
+        cmocka_unit_test(deep_values_are_broken_off),
+        cmocka_unit_test(every_beginning_of_a_text_closes_to_json),
         cmocka_unit_test(a_text_is_what_its_schema_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

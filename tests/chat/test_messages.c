@@ -9,12 +9,14 @@
 #define PATH "body.messages"
 
 /* Traits of templates that take contents of one form from all roles. */
-#define ALL(form)                                                                                                                          \
+#define ALL(form)                                                                                            \
     { form, form, form, form }
-static const chat_traits takes_text = {.content = ALL(CHAT_CONTENT_TEXT)}, takes_parts = {.content = ALL(CHAT_CONTENT_PARTS)},
+static const chat_traits takes_text = {.content = ALL(CHAT_CONTENT_TEXT)},
+                         takes_parts = {.content = ALL(CHAT_CONTENT_PARTS)},
                          takes_both = {.content = ALL(CHAT_CONTENT_BOTH)};
 
-static quire_err read_messages(const char *array, const chat_traits *traits, chat_messages *out, quire_error *err) {
+static quire_err read_messages(const char *array, const chat_traits *traits, chat_messages *out,
+                               quire_error *err) {
     json_value *v = json_document(str_of(array));
     assert_non_null(v);
     quire_err e = chat_messages_read(v, traits, PATH, out, err);
@@ -31,28 +33,32 @@ static void expect_messages(const char *array, const chat_traits *traits, const 
 }
 
 TEST(content_parts_become_one_text) {
-    expect_messages("[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Hello \"},{\"type\":\"input_text\",\"text\":\"you\"},"
-                    "\"there\"]},{\"role\":\"assistant\",\"name\":\"n\"},{\"content\":null,\"role\":\"king\"}]",
-                    &takes_text,
-                    "[{\"role\":\"user\",\"content\":\"Hello \\nyou\\nthere\"},{\"role\":\"assistant\",\"name\":\"n\",\"content\":\"\"},"
-                    "{\"content\":\"\",\"role\":\"king\"}]");
+    expect_messages(
+        "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Hello "
+        "\"},{\"type\":\"input_text\",\"text\":\"you\"},"
+        "\"there\"]},{\"role\":\"assistant\",\"name\":\"n\"},{\"content\":null,\"role\":\"king\"}]",
+        &takes_text,
+        "[{\"role\":\"user\",\"content\":\"Hello "
+        "\\nyou\\nthere\"},{\"role\":\"assistant\",\"name\":\"n\",\"content\":\"\"},"
+        "{\"content\":\"\",\"role\":\"king\"}]");
 }
 
 #define PART(text) "{\"type\":\"text\",\"text\":\"" text "\"}"
 
 TEST(content_takes_the_form_that_the_template_takes) {
-    const char *array = "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[\"b\",\"c\"]},{\"role\":\"user\"}]";
+    const char *array = "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[\"b\",\"c\"]}"
+                        ",{\"role\":\"user\"}]";
     expect_messages(array, &takes_text,
                     "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"b\\nc\"},"
                     "{\"role\":\"user\",\"content\":\"\"}]");
     expect_messages(array, &takes_both,
-                    "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[" PART("b") "," PART(
-                        "c") "]},"
-                             "{\"role\":\"user\",\"content\":\"\"}]");
+                    "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[" PART(
+                        "b") "," PART("c") "]},"
+                                           "{\"role\":\"user\",\"content\":\"\"}]");
     expect_messages(array, &takes_parts,
-                    "[{\"role\":\"user\",\"content\":[" PART("a") "]},{\"role\":\"user\",\"content\":[" PART("b") "," PART(
-                        "c") "]},"
-                             "{\"role\":\"user\",\"content\":[]}]");
+                    "[{\"role\":\"user\",\"content\":[" PART("a") "]},{\"role\":\"user\",\"content\":[" PART(
+                        "b") "," PART("c") "]},"
+                                           "{\"role\":\"user\",\"content\":[]}]");
 }
 
 TEST(a_list_of_no_parts_is_no_content) {
@@ -65,12 +71,15 @@ TEST(a_list_of_no_parts_is_no_content) {
 TEST(the_end_of_the_last_text_is_noted) {
     chat_messages m;
     assert_int_equal(
-        read_messages("[{\"role\":\"king\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"b\\\"\"}]", &takes_text, &m, NULL),
+        read_messages("[{\"role\":\"king\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"b\\\"\"}]",
+                      &takes_text, &m, NULL),
         QUIRE_OK);
     assert_string_equal(m.json.p + m.last_end, "\"}]");
     chat_messages_deinit(&m);
-    assert_int_equal(read_messages("[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[]}]", &takes_parts, &m, NULL),
-                     QUIRE_OK);
+    assert_int_equal(
+        read_messages("[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[]}]",
+                      &takes_parts, &m, NULL),
+        QUIRE_OK);
     assert_int_equal(m.last_end, 0);
     chat_messages_deinit(&m);
 }
@@ -83,26 +92,30 @@ TEST(a_refused_message_is_named_below_its_path) {
     assert_string_equal(err.message, "messages[1] is 5; it must be an object");
     assert_int_equal(m.json.n + m.last_end, 0);
     assert_null(m.json.p);
-    assert_int_equal(read_messages("[{\"role\":\"user\",\"content\":[\"a\",{\"type\":\"text\",\"text\":[]}]}]", &takes_both, &m, &err),
-                     QUIRE_BAD_REQUEST);
+    assert_int_equal(
+        read_messages("[{\"role\":\"user\",\"content\":[\"a\",{\"type\":\"text\",\"text\":[]}]}]",
+                      &takes_both, &m, &err),
+        QUIRE_BAD_REQUEST);
     assert_string_equal(err.param, PATH ".0.content.1.text");
     assert_null(m.json.p);
 }
 
 /* ---- calls ---- */
 
-/* A conversation of a question, a call with these arguments (JSON, or nothing) and its result; what the call's arguments become. */
+/* A conversation of a question, a call with these arguments (JSON, or nothing) and its
+ * result; what the call's arguments become. */
 static void expect_arguments(const chat_traits *traits, const char *member, const char *want) {
     char array[600], wanted[600];
     snprintf(array, sizeof array,
-             "[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"i\",\"type\":\"function\",\"function\":{\"name\":\"f\"%s}}],"
+             "[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"i\",\"type\":\"function\",\"function\":{"
+             "\"name\":\"f\"%s}}],"
              "\"content\":\"\"}]",
              member);
-    snprintf(
-        wanted, sizeof wanted,
-        "[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"i\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":%s}}],"
-        "\"content\":\"\"}]",
-        want);
+    snprintf(wanted, sizeof wanted,
+             "[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"i\",\"type\":\"function\",\"function\":{"
+             "\"name\":\"f\",\"arguments\":%s}}],"
+             "\"content\":\"\"}]",
+             want);
     expect_messages(array, traits, wanted);
 }
 
@@ -112,11 +125,13 @@ static const chat_traits takes_objects = {0}, takes_loose = {.loose_arguments = 
                          takes_argument_text = {.text_arguments = true, .loose_arguments = true};
 
 TEST(arguments_are_an_object_or_text_as_the_template_takes_them) {
-    expect_arguments(&takes_objects, GIVEN("\"{\\\"b\\\": 1, \\\"a\\\": [null]}\""), "{\"b\": 1, \"a\": [null]}");
+    expect_arguments(&takes_objects, GIVEN("\"{\\\"b\\\": 1, \\\"a\\\": [null]}\""),
+                     "{\"b\": 1, \"a\": [null]}");
     expect_arguments(&takes_objects, GIVEN("{\"b\":1}"), "{\"b\":1}");
     expect_arguments(&takes_loose, GIVEN("\" {\\\"b\\\": 1}\\n\""), " {\"b\": 1}\n");
     expect_arguments(&takes_argument_text, GIVEN("\"{\\\"b\\\":  1}\""), "\"{\\\"b\\\":  1}\"");
-    expect_arguments(&takes_argument_text, GIVEN("{\"b\":1,\"c\":[2,\"x\"]}"), "\"{\\\"b\\\": 1, \\\"c\\\": [2, \\\"x\\\"]}\"");
+    expect_arguments(&takes_argument_text, GIVEN("{\"b\":1,\"c\":[2,\"x\"]}"),
+                     "\"{\\\"b\\\": 1, \\\"c\\\": [2, \\\"x\\\"]}\"");
 }
 
 TEST(numbers_of_arguments_keep_their_digits) {
@@ -125,14 +140,15 @@ TEST(numbers_of_arguments_keep_their_digits) {
 }
 
 TEST(arguments_that_are_no_object_become_empty_or_stay_text) {
-    static const char *const nothing[] = {"", GIVEN("null"), GIVEN("\"\""), GIVEN("\" \\n\""), GIVEN("\"null\"")};
+    static const char *const nothing[] = {"", GIVEN("null"), GIVEN("\"\""), GIVEN("\" \\n\""),
+                                          GIVEN("\"null\"")};
     for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++) {
         expect_arguments(&takes_objects, nothing[i], "{}");
         expect_arguments(&takes_loose, nothing[i], "{}");
         expect_arguments(&takes_argument_text, nothing[i], "\"{}\"");
     }
-    static const char *const broken[] = {"\"{\\\"cmd\\\": \\\"ls\"", "\"[1, 2]\"", "\"5\"", "\"ls -l\"", "\"{} {}\"",
-                                         "\"{\\\"x\\\": NaN}\""};
+    static const char *const broken[] = {
+        "\"{\\\"cmd\\\": \\\"ls\"", "\"[1, 2]\"", "\"5\"", "\"ls -l\"", "\"{} {}\"", "\"{\\\"x\\\": NaN}\""};
     for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
         char member[100];
         snprintf(member, sizeof member, GIVEN("%s"), broken[i]);
@@ -150,7 +166,9 @@ TEST(arguments_that_are_nested_too_deep_stay_text) {
     enum { DEEP = 100000 };
     strbuf array = {0};
     chat_messages m;
-    assert_int_equal(strbuf_add_str(&array, "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"arguments\":\""), QUIRE_OK);
+    assert_int_equal(
+        strbuf_add_str(&array, "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"arguments\":\""),
+        QUIRE_OK);
     for (size_t i = 0; i < DEEP; i++) {
         assert_int_equal(strbuf_add_str(&array, "{\\\"a\\\":"), QUIRE_OK);
     }
@@ -161,12 +179,15 @@ TEST(arguments_that_are_nested_too_deep_stay_text) {
     strbuf_deinit(&array);
 }
 
-/* Reads arguments {"n": 7777..}, or a real, of so many digits; whether they stayed an object. */
+/* Reads arguments {"n": 7777..}, or a real, of so many digits; whether they stayed an
+ * object. */
 static bool stays_an_object(size_t n_digits, const char *end) {
     strbuf array = {0};
     chat_messages m;
-    assert_int_equal(strbuf_add_str(&array, "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"arguments\":\"{\\\"n\\\":"),
-                     QUIRE_OK);
+    assert_int_equal(
+        strbuf_add_str(&array,
+                       "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"arguments\":\"{\\\"n\\\":"),
+        QUIRE_OK);
     for (size_t i = 0; i < n_digits; i++) {
         assert_int_equal(strbuf_add_char(&array, '7'), QUIRE_OK);
     }
@@ -187,26 +208,28 @@ TEST(integers_that_no_template_can_have_do_not_end_a_conversation) {
 }
 
 TEST(an_old_call_and_its_result_take_the_form_of_today) {
-    expect_messages(
-        "[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":null,\"function_call\":{\"name\":\"f\",\"arguments\":"
-        "\"{\\\"a\\\":1}\"}},{\"role\":\"function\",\"name\":\"f\",\"content\":\"r\"}]",
-        NULL,
-        "[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"c00010000\",\"type\":"
-        "\"function\",\"function\":{\"name\":\"f\",\"arguments\":{\"a\":1}}}]},{\"role\":\"tool\",\"name\":\"f\",\"content\":\"r\","
-        "\"tool_call_id\":\"c00010000\"}]");
+    expect_messages("[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":null,"
+                    "\"function_call\":{\"name\":\"f\",\"arguments\":"
+                    "\"{\\\"a\\\":1}\"}},{\"role\":\"function\",\"name\":\"f\",\"content\":\"r\"}]",
+                    NULL,
+                    "[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"\",\"tool_"
+                    "calls\":[{\"id\":\"c00010000\",\"type\":"
+                    "\"function\",\"function\":{\"name\":\"f\",\"arguments\":{\"a\":1}}}]},{\"role\":"
+                    "\"tool\",\"name\":\"f\",\"content\":\"r\","
+                    "\"tool_call_id\":\"c00010000\"}]");
 }
 
-#define CALL_OF(id)                                                                                                                        \
-    "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{" id                                                                        \
+#define CALL_OF(id)                                                                                          \
+    "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{" id                                          \
     "\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":{}}}]}"
 #define RESULT_OF(id) "{\"role\":\"tool\",\"content\":\"r\"" id "}"
 
 static void expect_short_id(const char *id, const char *want) {
     static const chat_traits shortens = {.short_ids = true};
     char array[500], wanted[500];
-    const char *form =
-        "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"arguments\":{}}}]},"
-        "{\"role\":\"tool\",\"content\":\"r\",\"tool_call_id\":\"%s\"}]";
+    const char *form = "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"%s\",\"type\":"
+                       "\"function\",\"function\":{\"arguments\":{}}}]},"
+                       "{\"role\":\"tool\",\"content\":\"r\",\"tool_call_id\":\"%s\"}]";
     snprintf(array, sizeof array, form, id, id);
     snprintf(wanted, sizeof wanted, form, want, want);
     expect_messages(array, &shortens, wanted);
@@ -225,28 +248,30 @@ TEST(calls_and_results_without_ids_get_them_where_the_template_needs_them) {
     static const chat_traits shortens = {.needs_ids = true, .short_ids = true}, needs = {.needs_ids = true};
     const char *bare = "[" CALL_OF("") "," RESULT_OF("") "]";
     expect_messages(bare, NULL, bare);
-    expect_messages(
-        "[" CALL_OF("") "," RESULT_OF("") "]", &shortens,
-        "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":{}},"
-        "\"id\":\"c00000000\"}]}," RESULT_OF(",\"tool_call_id\":\"c00000000\"") "]");
+    expect_messages("[" CALL_OF("") "," RESULT_OF("") "]", &shortens,
+                    "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"type\":\"function\","
+                    "\"function\":{\"name\":\"f\",\"arguments\":{}},"
+                    "\"id\":\"c00000000\"}]}," RESULT_OF(",\"tool_call_id\":\"c00000000\"") "]");
     expect_messages("[" CALL_OF("\"id\":\"xcall-0123456789\",") "," RESULT_OF("") "]", &needs,
-                    "[" CALL_OF("\"id\":\"xcall-0123456789\",") "," RESULT_OF(",\"tool_call_id\":\"xcall-0123456789\"") "]");
-    expect_messages("[" CALL_OF("\"id\":\"xcall-0123456789\",") "," RESULT_OF("") "]", &shortens,
-                    "[" CALL_OF("\"id\":\"123456789\",") "," RESULT_OF(",\"tool_call_id\":\"123456789\"") "]");
+                    "[" CALL_OF("\"id\":\"xcall-0123456789\",") "," RESULT_OF(
+                        ",\"tool_call_id\":\"xcall-0123456789\"") "]");
+    expect_messages(
+        "[" CALL_OF("\"id\":\"xcall-0123456789\",") "," RESULT_OF("") "]", &shortens,
+        "[" CALL_OF("\"id\":\"123456789\",") "," RESULT_OF(",\"tool_call_id\":\"123456789\"") "]");
 }
 
 TEST(a_custom_tools_call_is_one_of_a_function_with_a_string) {
-    const char *array =
-        "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"i\",\"type\":\"custom\",\"custom\":{\"name\":\"sql\","
-        "\"input\":\"a \\\"b\\\"\"}}]}]";
-    expect_messages(
-        array, &takes_objects,
-        "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"i\",\"type\":\"function\",\"function\":{\"name\":\"sql\","
-        "\"arguments\":{\"input\": \"a \\\"b\\\"\"}}}]}]");
-    expect_messages(
-        array, &takes_argument_text,
-        "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"i\",\"type\":\"function\",\"function\":{\"name\":\"sql\","
-        "\"arguments\":\"{\\\"input\\\": \\\"a \\\\\\\"b\\\\\\\"\\\"}\"}}]}]");
+    const char *array = "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"i\",\"type\":"
+                        "\"custom\",\"custom\":{\"name\":\"sql\","
+                        "\"input\":\"a \\\"b\\\"\"}}]}]";
+    expect_messages(array, &takes_objects,
+                    "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"i\",\"type\":"
+                    "\"function\",\"function\":{\"name\":\"sql\","
+                    "\"arguments\":{\"input\": \"a \\\"b\\\"\"}}}]}]");
+    expect_messages(array, &takes_argument_text,
+                    "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"i\",\"type\":"
+                    "\"function\",\"function\":{\"name\":\"sql\","
+                    "\"arguments\":\"{\\\"input\\\": \\\"a \\\\\\\"b\\\\\\\"\\\"}\"}}]}]");
 }
 
 TEST(calls_of_another_form_are_refused_by_name) {
@@ -273,9 +298,11 @@ TEST(calls_of_another_form_are_refused_by_name) {
 
 TEST(roles_that_the_template_lacks_become_those_it_has) {
     static const chat_traits knows = {.developer = true, .function = true};
-    const char *array = "[{\"role\":\"developer\",\"content\":\"a\"},{\"role\":\"function\",\"content\":\"b\"}]";
+    const char *array =
+        "[{\"role\":\"developer\",\"content\":\"a\"},{\"role\":\"function\",\"content\":\"b\"}]";
     expect_messages(array, &knows, array);
-    expect_messages(array, NULL, "[{\"role\":\"system\",\"content\":\"a\"},{\"role\":\"tool\",\"content\":\"b\"}]");
+    expect_messages(array, NULL,
+                    "[{\"role\":\"system\",\"content\":\"a\"},{\"role\":\"tool\",\"content\":\"b\"}]");
 }
 
 #define ANSWER(content) "[{\"role\":\"assistant\",\"content\":" content ",\"tool_calls\":[{\"id\":\"i\"}]}]"
@@ -288,15 +315,18 @@ TEST(no_text_beside_calls_is_null_where_the_template_asks_for_it) {
     expect_messages(ANSWER("\"\""), &null, ANSWER("null"));
     expect_messages(ANSWER("[]"), &null, ANSWER("null"));
     expect_messages(ANSWER("\"x\""), &null, ANSWER("\"x\""));
-    expect_messages("[{\"role\":\"assistant\",\"content\":null}]", &null, "[{\"role\":\"assistant\",\"content\":\"\"}]");
+    expect_messages("[{\"role\":\"assistant\",\"content\":null}]", &null,
+                    "[{\"role\":\"assistant\",\"content\":\"\"}]");
 }
 
 TEST(null_members_and_empty_lists_of_calls_are_left_out) {
-    expect_messages(
-        "[{\"role\":\"assistant\",\"content\":\"a\",\"refusal\":null,\"tool_calls\":null,\"function_call\":null,\"audio\":null},"
-        "{\"role\":\"assistant\",\"content\":\"b\",\"tool_calls\":[]},{\"role\":\"user\",\"content\":\"c\",\"name\":null}]",
-        NULL,
-        "[{\"role\":\"assistant\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\"},{\"role\":\"user\",\"content\":\"c\"}]");
+    expect_messages("[{\"role\":\"assistant\",\"content\":\"a\",\"refusal\":null,\"tool_calls\":null,"
+                    "\"function_call\":null,\"audio\":null},"
+                    "{\"role\":\"assistant\",\"content\":\"b\",\"tool_calls\":[]},{\"role\":\"user\","
+                    "\"content\":\"c\",\"name\":null}]",
+                    NULL,
+                    "[{\"role\":\"assistant\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\"},{"
+                    "\"role\":\"user\",\"content\":\"c\"}]");
 }
 
 #define THOUGHT(members) "[{\"role\":\"assistant\"" members ",\"content\":\"a\"}]"
@@ -308,9 +338,11 @@ TEST(reasoning_has_the_name_that_the_template_reads) {
     expect_messages(THOUGHT(",\"reasoning_content\":\"t\",\"reasoning\":\"t\""), &reads, want);
     expect_messages(THOUGHT(",\"reasoning\":\"other\",\"thinking\":\"t\""), &reads, want);
     expect_messages(THOUGHT(",\"reasoning\":null,\"reasoning_content\":\"t\""), &reads, want);
-    expect_messages(THOUGHT(",\"reasoning\":{\"effort\":1}"), &reads, THOUGHT(",\"reasoning\":{\"effort\":1}"));
-    expect_messages("[{\"role\":\"assistant\",\"content\":\"a\",\"reasoning\":\"t\"}]", NULL,
-                    "[{\"role\":\"assistant\",\"content\":\"a\",\"reasoning\":\"t\",\"reasoning_content\":\"t\"}]");
+    expect_messages(THOUGHT(",\"reasoning\":{\"effort\":1}"), &reads,
+                    THOUGHT(",\"reasoning\":{\"effort\":1}"));
+    expect_messages(
+        "[{\"role\":\"assistant\",\"content\":\"a\",\"reasoning\":\"t\"}]", NULL,
+        "[{\"role\":\"assistant\",\"content\":\"a\",\"reasoning\":\"t\",\"reasoning_content\":\"t\"}]");
     expect_messages("[{\"role\":\"user\",\"content\":\"a\",\"reasoning\":\"t\"}]", &reads,
                     "[{\"role\":\"user\",\"content\":\"a\",\"reasoning\":\"t\"}]");
 }
@@ -319,20 +351,28 @@ TEST(reasoning_has_the_name_that_the_template_reads) {
 
 TEST(parts_with_reasoning_are_the_messages_reasoning) {
     static const chat_traits reads = {.reasoning = "thinking"},
-                             both = {.reasoning = "reasoning", .content = {[CHAT_ASSISTANT] = CHAT_CONTENT_BOTH}},
+                             both = {.reasoning = "reasoning",
+                                     .content = {[CHAT_ASSISTANT] = CHAT_CONTENT_BOTH}},
                              null = {.no_text = CHAT_NO_TEXT_NULL, .reasoning = "reasoning"};
     const char *parts = "[{\"role\":\"assistant\",\"content\":[" THINKING("\"t\"") "," PART("a") "]}]";
     expect_messages(parts, &reads, "[{\"role\":\"assistant\",\"content\":\"a\",\"thinking\":\"t\"}]");
     expect_messages(parts, NULL, "[{\"role\":\"assistant\",\"content\":\"a\",\"reasoning_content\":\"t\"}]");
-    expect_messages(parts, &both, "[{\"role\":\"assistant\",\"content\":[" PART("a") "],\"reasoning\":\"t\"}]");
-    expect_messages("[{\"role\":\"assistant\",\"content\":[\"a\"," THINKING("[" PART("t") ",\"u\"]") "," THINKING("\"v\"") ",\"b\"]}]",
+    expect_messages(parts, &both,
+                    "[{\"role\":\"assistant\",\"content\":[" PART("a") "],\"reasoning\":\"t\"}]");
+    expect_messages("[{\"role\":\"assistant\",\"content\":[\"a\"," THINKING(
+                        "[" PART("t") ",\"u\"]") "," THINKING("\"v\"") ",\"b\"]}]",
                     &reads, "[{\"role\":\"assistant\",\"content\":\"a\\nb\",\"thinking\":\"tu\\nv\"}]");
-    expect_messages("[{\"role\":\"assistant\",\"content\":[" THINKING("\"t\"") "],\"reasoning\":\"own\"}]", &both,
-                    "[{\"role\":\"assistant\",\"content\":\"\",\"reasoning\":\"own\"}]");
-    expect_messages("[{\"role\":\"assistant\",\"content\":[" THINKING("\"t\"") "],\"tool_calls\":[{\"id\":\"i\"}]}]", &null,
-                    "[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"i\"}],\"reasoning\":\"t\"}]");
-    expect_messages("[{\"role\":\"assistant\",\"content\":[" THINKING("\"t\"") "]},{\"role\":\"assistant\",\"content\":\"a\"}]", &reads,
-                    "[{\"role\":\"assistant\",\"content\":\"\",\"thinking\":\"t\"},{\"role\":\"assistant\",\"content\":\"a\"}]");
+    expect_messages("[{\"role\":\"assistant\",\"content\":[" THINKING("\"t\"") "],\"reasoning\":\"own\"}]",
+                    &both, "[{\"role\":\"assistant\",\"content\":\"\",\"reasoning\":\"own\"}]");
+    expect_messages(
+        "[{\"role\":\"assistant\",\"content\":[" THINKING("\"t\"") "],\"tool_calls\":[{\"id\":\"i\"}]}]",
+        &null,
+        "[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"i\"}],\"reasoning\":\"t\"}]");
+    expect_messages("[{\"role\":\"assistant\",\"content\":[" THINKING(
+                        "\"t\"") "]},{\"role\":\"assistant\",\"content\":\"a\"}]",
+                    &reads,
+                    "[{\"role\":\"assistant\",\"content\":\"\",\"thinking\":\"t\"},{\"role\":\"assistant\","
+                    "\"content\":\"a\"}]");
 }
 
 TEST(reasoning_is_a_part_where_the_template_reads_it_there) {
@@ -340,9 +380,13 @@ TEST(reasoning_is_a_part_where_the_template_reads_it_there) {
     const char *want = "[{\"role\":\"assistant\",\"content\":[" THINKING("\"t\"") "," PART("a") "]}]";
     expect_messages("[{\"role\":\"assistant\",\"content\":[" THINKING("\"t\"") ",\"a\"]}]", &part, want);
     expect_messages("[{\"role\":\"assistant\",\"content\":\"a\",\"reasoning\":\"t\"}]", &part, want);
-    expect_messages("[{\"role\":\"assistant\",\"reasoning_content\":\"t\",\"content\":null,\"tool_calls\":[{\"id\":\"i\"}]}]", &part,
-                    "[{\"role\":\"assistant\",\"content\":[" THINKING("\"t\"") "],\"tool_calls\":[{\"id\":\"i\"}]}]");
-    expect_messages("[{\"role\":\"assistant\",\"content\":\"a\"}]", &part, "[{\"role\":\"assistant\",\"content\":\"a\"}]");
+    expect_messages(
+        "[{\"role\":\"assistant\",\"reasoning_content\":\"t\",\"content\":null,\"tool_calls\":[{\"id\":\"i\"}"
+        "]}]",
+        &part,
+        "[{\"role\":\"assistant\",\"content\":[" THINKING("\"t\"") "],\"tool_calls\":[{\"id\":\"i\"}]}]");
+    expect_messages("[{\"role\":\"assistant\",\"content\":\"a\"}]", &part,
+                    "[{\"role\":\"assistant\",\"content\":\"a\"}]");
 }
 
 TEST(parts_with_reasoning_that_are_no_text_or_no_assistants_are_refused) {
@@ -364,42 +408,51 @@ TEST(parts_with_reasoning_that_are_no_text_or_no_assistants_are_refused) {
 }
 
 TEST(a_refusal_is_an_answers_text) {
-    expect_messages("[{\"role\":\"assistant\",\"content\":[\"a\",{\"type\":\"refusal\",\"refusal\":\"no\"}]}]", NULL,
-                    "[{\"role\":\"assistant\",\"content\":\"a\\nno\"}]");
-    expect_messages("[{\"role\":\"assistant\",\"content\":[{\"type\":\"refusal\",\"refusal\":\"no\"}]}]", &takes_both,
-                    "[{\"role\":\"assistant\",\"content\":[" PART("no") "]}]");
+    expect_messages(
+        "[{\"role\":\"assistant\",\"content\":[\"a\",{\"type\":\"refusal\",\"refusal\":\"no\"}]}]", NULL,
+        "[{\"role\":\"assistant\",\"content\":\"a\\nno\"}]");
+    expect_messages("[{\"role\":\"assistant\",\"content\":[{\"type\":\"refusal\",\"refusal\":\"no\"}]}]",
+                    &takes_both, "[{\"role\":\"assistant\",\"content\":[" PART("no") "]}]");
     expect_messages("[{\"role\":\"assistant\",\"content\":null,\"refusal\":\"no\"}]", NULL,
                     "[{\"role\":\"assistant\",\"content\":\"no\",\"refusal\":\"no\"}]");
     expect_messages("[{\"role\":\"assistant\",\"refusal\":\"no\"}]", NULL,
                     "[{\"role\":\"assistant\",\"refusal\":\"no\",\"content\":\"no\"}]");
     chat_messages m;
     quire_error err;
-    assert_int_equal(read_messages("[{\"role\":\"user\",\"content\":[{\"type\":\"refusal\",\"refusal\":\"no\"}]}]", NULL, &m, &err),
-                     QUIRE_BAD_REQUEST);
+    assert_int_equal(
+        read_messages("[{\"role\":\"user\",\"content\":[{\"type\":\"refusal\",\"refusal\":\"no\"}]}]", NULL,
+                      &m, &err),
+        QUIRE_BAD_REQUEST);
 }
 
 TEST(contents_take_the_form_of_their_role) {
-    static const chat_traits traits = {
-        .content = {[CHAT_SYSTEM] = CHAT_CONTENT_TEXT, [CHAT_USER] = CHAT_CONTENT_PARTS, [CHAT_TOOL] = CHAT_CONTENT_BOTH}};
-    expect_messages("[{\"role\":\"developer\",\"content\":[\"a\"]},{\"role\":\"user\",\"content\":\"b\"},{\"role\":\"tool\",\"content\":["
-                    "\"c\"]},{\"role\":\"king\",\"content\":\"d\"}]",
-                    &traits,
-                    "[{\"role\":\"system\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[" PART(
-                        "b") "]},{\"role\":\"tool\",\"content\":[" PART("c") "]},"
-                                                                             "{\"role\":\"king\",\"content\":[" PART("d") "]}]");
+    static const chat_traits traits = {.content = {[CHAT_SYSTEM] = CHAT_CONTENT_TEXT,
+                                                   [CHAT_USER] = CHAT_CONTENT_PARTS,
+                                                   [CHAT_TOOL] = CHAT_CONTENT_BOTH}};
+    expect_messages(
+        "[{\"role\":\"developer\",\"content\":[\"a\"]},{\"role\":\"user\",\"content\":\"b\"},{\"role\":"
+        "\"tool\",\"content\":["
+        "\"c\"]},{\"role\":\"king\",\"content\":\"d\"}]",
+        &traits,
+        "[{\"role\":\"system\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[" PART(
+            "b") "]},{\"role\":\"tool\",\"content\":[" PART("c") "]},"
+                                                                 "{\"role\":\"king\",\"content\":[" PART(
+                                                                     "d") "]}]");
 }
 
 /* ---- rendering ---- */
 
 #define BOTH "{% for m in messages %}[{{ m.content }}]{% endfor %}{{ add_generation_prompt }}{{ x }}"
 
-static quire_err render(const char *source, bool continues, const char *kwargs, strbuf *out, quire_error *err) {
+static quire_err render(const char *source, bool continues, const char *kwargs, strbuf *out,
+                        quire_error *err) {
     chat_template *t;
     chat_messages m;
     json_value *more = json_document(str_of(kwargs));
     assert_int_equal(chat_template_open(str_of(source), &(chat_tokens){0}, &t, err), QUIRE_OK);
     assert_int_equal(
-        read_messages("[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b \"}]", &takes_text, &m, err),
+        read_messages("[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b \"}]",
+                      &takes_text, &m, err),
         QUIRE_OK);
     chat_prompt p = {.messages = &m, .kwargs = more, .continue_final_message = continues};
     quire_err e = chat_render(t, &p, out, NULL, err);
@@ -413,13 +466,13 @@ TEST(a_name_twice_in_arguments_is_the_last_one) {
     chat_template *t;
     chat_messages m;
     strbuf out = {0};
-    assert_int_equal(chat_template_open(str_of("{{ messages[0].tool_calls[0].function.arguments | tojson }}"), &(chat_tokens){0}, &t, NULL),
+    assert_int_equal(chat_template_open(str_of("{{ messages[0].tool_calls[0].function.arguments | tojson }}"),
+                                        &(chat_tokens){0}, &t, NULL),
                      QUIRE_OK);
-    assert_int_equal(
-        read_messages(
-            "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"arguments\":\"{\\\"a\\\":1,\\\"b\\\":2,\\\"a\\\":3}\"}}]}]",
-            &takes_objects, &m, NULL),
-        QUIRE_OK);
+    assert_int_equal(read_messages("[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"arguments\":\"{"
+                                   "\\\"a\\\":1,\\\"b\\\":2,\\\"a\\\":3}\"}}]}]",
+                                   &takes_objects, &m, NULL),
+                     QUIRE_OK);
     assert_int_equal(chat_render(t, &(chat_prompt){.messages = &m}, &out, NULL, NULL), QUIRE_OK);
     assert_string_equal(out.p, "{\"a\": 3, \"b\": 2}");
     strbuf_deinit(&out);

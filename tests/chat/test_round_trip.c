@@ -1,6 +1,7 @@
-/* Round trips: conversations with random calls, rendered by the templates of shared/data/templates/chat that write calls. The assistant's
- * part is fed, whole and by characters, to the parser that the template's marks choose: the same calls and the same content come back.
- * Without QUIRE_SHARED the test is skipped. */
+/* Round trips: conversations with random calls, rendered by the templates of
+ * shared/data/templates/chat that write calls. The assistant's part is fed, whole and by
+ * characters, to the parser that the template's marks choose: the same calls and the same
+ * content come back. Without QUIRE_SHARED the test is skipped. */
 
 #include <glob.h>
 #include <stdio.h>
@@ -14,16 +15,18 @@
 #include "chat/output_format.h"
 #include "chat/output_parser.h"
 #include "jinja/jinja.h"
-#include "json/json_out.h"
 #include "test.h"
+#include "json/json_out.h"
 
 enum { N_CONVERSATIONS = 100, MAX_CALLS = 3, TAIL_BYTES = 64, ROUND_SEED = 22 };
 
-#define TOOLS                                                                                                                              \
-    "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"d\",\"parameters\":{\"type\":\"object\",\"properties\":{"      \
-    "\"a\":{\"type\":\"string\",\"description\":\"s\"},\"n\":{\"type\":\"integer\",\"description\":\"s\"},"                                \
-    "\"x\":{\"type\":\"number\",\"description\":\"s\"},\"b\":{\"type\":\"boolean\",\"description\":\"s\"},"                                \
-    "\"l\":{\"type\":\"array\",\"description\":\"s\",\"items\":{\"type\":\"string\"}}},\"required\":[\"a\"]}}}]"
+#define TOOLS                                                                                                \
+    "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"d\",\"parameters\":{\"type\":"   \
+    "\"object\",\"properties\":{"                                                                            \
+    "\"a\":{\"type\":\"string\",\"description\":\"s\"},\"n\":{\"type\":\"integer\",\"description\":\"s\"},"  \
+    "\"x\":{\"type\":\"number\",\"description\":\"s\"},\"b\":{\"type\":\"boolean\",\"description\":\"s\"},"  \
+    "\"l\":{\"type\":\"array\",\"description\":\"s\",\"items\":{\"type\":\"string\"}}},\"required\":[\"a\"]" \
+    "}}}]"
 
 static uint64_t pick(uint64_t *seed, uint64_t n) {
     return rng_next(seed) % n;
@@ -32,9 +35,28 @@ static uint64_t pick(uint64_t *seed, uint64_t n) {
 /* ---- random conversations ---- */
 
 static void add_string(uint64_t *seed, json_out *o) {
-    static const char *const parts[] = {
-        "a",  "Z ", "9", "\"", "'",   "\\",   "\n", "{x}", "[1]", "(y)", "=", "/", "\xC3\xA9", "\xE6\x97\xA5", "\xF0\x9F\x98\x80",
-        "\t", "&",  ";", "|",  "< b", "true", "c"};
+    static const char *const parts[] = {"a",
+                                        "Z ",
+                                        "9",
+                                        "\"",
+                                        "'",
+                                        "\\",
+                                        "\n",
+                                        "{x}",
+                                        "[1]",
+                                        "(y)",
+                                        "=",
+                                        "/",
+                                        "\xC3\xA9",
+                                        "\xE6\x97\xA5",
+                                        "\xF0\x9F\x98\x80",
+                                        "\t",
+                                        "&",
+                                        ";",
+                                        "|",
+                                        "< b",
+                                        "true",
+                                        "c"};
     strbuf text = {0};
     assert_int_equal(strbuf_add_str(&text, "s"), QUIRE_OK);
     for (uint64_t n = pick(seed, 12); n > 0; n--) {
@@ -77,7 +99,8 @@ typedef struct conversation {
 static void make_conversation(uint64_t *seed, int max_calls, conversation *c) {
     static const char *const contents[] = {"", "Let me look, 1 < 2.", "I call [it] now:\n\n- once"};
     static const char *const reasonings[] = {"", "Which f? 2 > 1.", "First:\n\n- {look}"};
-    *c = (conversation){.n_calls = (int)pick(seed, (uint64_t)max_calls) + 1, .content = contents[pick(seed, 3)]};
+    *c = (conversation){.n_calls = (int)pick(seed, (uint64_t)max_calls) + 1,
+                        .content = contents[pick(seed, 3)]};
     c->reasoning = reasonings[pick(seed, 3)];
     for (int i = 0; i < c->n_calls; i++) {
         json_out o = {.to = &c->arguments[i]};
@@ -101,10 +124,11 @@ typedef struct template_style {
 } template_style;
 
 /* Variables of a render: a user's message, and, with a conversation, the assistant's. */
-static void add_variables(const conversation *c, const template_style *style, bool prompt, const char *content, strbuf *out) {
+static void add_variables(const conversation *c, const template_style *style, bool prompt,
+                          const char *content, strbuf *out) {
     json_out o = {.to = out};
-    json_raw(&o, "{\"bos_token\":\"\",\"eos_token\":\"<eos>\",\"functions\":\"[]\",\"datetime\":\"now\",\"tools\":" TOOLS
-                 ",\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}");
+    json_raw(&o, "{\"bos_token\":\"\",\"eos_token\":\"<eos>\",\"functions\":\"[]\",\"datetime\":\"now\","
+                 "\"tools\":" TOOLS ",\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}");
     if (c != NULL || content != NULL) {
         json_raw(&o, ",{\"role\":\"assistant\",\"content\":");
         json_cstr(&o, content != NULL ? content : style->no_content ? NULL : c->content);
@@ -134,8 +158,8 @@ static void add_variables(const conversation *c, const template_style *style, bo
     assert_int_equal(o.err, QUIRE_OK);
 }
 
-static quire_err render(const jinja_program *p, const conversation *c, const template_style *style, bool prompt, const char *content,
-                        strbuf *out, quire_error *err) {
+static quire_err render(const jinja_program *p, const conversation *c, const template_style *style,
+                        bool prompt, const char *content, strbuf *out, quire_error *err) {
     const struct tm now = {.tm_year = 126, .tm_mon = 10, .tm_mday = 21};
     strbuf variables = {0};
     add_variables(c, style, prompt, content, &variables);
@@ -181,7 +205,8 @@ static bool find_parts(const jinja_program *p, const template_style *style, part
               render(p, NULL, style, false, NULL, &base, NULL) == QUIRE_OK &&
               render(p, NULL, style, false, ANSWER, &a->plain, NULL) == QUIRE_OK;
     a->n_base = 0;
-    while (ok && a->n_base < base.n && a->n_base < a->prompt.n && base.p[a->n_base] == a->prompt.p[a->n_base]) {
+    while (ok && a->n_base < base.n && a->n_base < a->prompt.n &&
+           base.p[a->n_base] == a->prompt.p[a->n_base]) {
         a->n_base++;
     }
     const char *at = ok ? strstr(a->plain.p, ANSWER) : NULL;
@@ -190,17 +215,20 @@ static bool find_parts(const jinja_program *p, const template_style *style, part
     return at != NULL;
 }
 
-/* What the model wrote: behind the generation prompt, or what of it stands there (*tail), and without the turn's end. */
+/* What the model wrote: behind the generation prompt, or what of it stands there (*tail),
+ * and without the turn's end. */
 static str assistant_part(const parts *a, const strbuf *full, str *tail) {
     size_t at = 0;
     while (at < full->n && at < a->prompt.n && full->p[at] == a->prompt.p[at]) {
         at++;
     }
-    const char *generation = a->prompt.p + a->n_base; /* where the template writes behind the conversation, it stands elsewhere in full */
+    /* where the template writes behind the conversation, it stands elsewhere in full */
+    const char *generation = a->prompt.p + a->n_base;
     size_t n_generation = a->prompt.n - a->n_base, from = at > n_generation ? at - n_generation : 0;
     const char *moved = at < a->n_base && n_generation > 0 ? strstr(full->p + from, generation) : NULL;
     at = moved != NULL ? (size_t)(moved - full->p) + n_generation : at;
-    while (moved == NULL && at < a->prompt.n && at > a->n_base && strchr(">\n", full->p[at - 1]) == NULL) { /* not inside a mark */
+    /* not inside a mark */
+    while (moved == NULL && at < a->prompt.n && at > a->n_base && strchr(">\n", full->p[at - 1]) == NULL) {
         at--;
     }
     str part = {full->p + at, full->n - at};
@@ -222,7 +250,8 @@ static size_t in_one(str left) {
     return left.n;
 }
 
-/* The longest mark of a chosen format that could be a special token and that the text begins with; 0: none. */
+/* The longest mark of a chosen format that could be a special token and that the text
+ * begins with; 0: none. */
 static size_t special_at(const output_formats *f, str text) {
     const call_format *calls = call_format_named(f->tools);
     const reasoning_format *thinks = f->reasoning != NULL ? reasoning_format_named(f->reasoning) : NULL;
@@ -233,7 +262,8 @@ static size_t special_at(const output_formats *f, str text) {
                            : i == FORMAT_MARKS ? thinks->open[0]
                                                : thinks->close[0];
         size_t n = mark != NULL ? strlen(mark) : 0;
-        bool is_token = n > 1 && strchr("<[]", mark[0]) != NULL && strchr(">[]", mark[n - 1]) != NULL && strpbrk(mark, " \n") == NULL;
+        bool is_token = n > 1 && strchr("<[]", mark[0]) != NULL && strchr(">[]", mark[n - 1]) != NULL &&
+                        strpbrk(mark, " \n") == NULL;
         longest = is_token && n > longest && str_begins(text, mark) ? n : longest;
     }
     return longest;
@@ -251,12 +281,18 @@ static size_t by_characters(str left) {
 
 /* ---- what comes back ---- */
 
-/* Appends an answer's reasoning and content to texts, and each call's arguments behind a 0 byte. *n_calls: how many. */
-static quire_err parse_part(const output_formats *f, str part, output_start start, cut_fn cut, bool specials, strbuf texts[2],
-                            strbuf *arguments, int *n_calls) {
+/* Appends an answer's reasoning and content to texts, and each call's arguments behind a
+ * 0 byte. *n_calls: how many. */
+static quire_err parse_part(const output_formats *f, str part, output_start start, cut_fn cut, bool specials,
+                            strbuf texts[2], strbuf *arguments, int *n_calls) {
     json_value *tools = json_document(str_of(TOOLS));
-    output_tool tool = {.name = str_of("f"), .parameters = json_get(json_get(json_at(tools, 0), "function"), "parameters")};
-    output_options o = {.tools_format = f->tools, .reasoning_format = f->reasoning, .tools = &tool, .n_tools = 1, .start = start};
+    output_tool tool = {.name = str_of("f"),
+                        .parameters = json_get(json_get(json_at(tools, 0), "function"), "parameters")};
+    output_options o = {.tools_format = f->tools,
+                        .reasoning_format = f->reasoning,
+                        .tools = &tool,
+                        .n_tools = 1,
+                        .start = start};
     o.is_special = specials ? is_special : NULL;
     o.special_context = f;
     output_parser *p;
@@ -277,7 +313,9 @@ static quire_err parse_part(const output_formats *f, str part, output_start star
         } else if (e.items[i].kind == OUTPUT_CALL_END) {
             err = strbuf_add_char(arguments, 0);
         } else {
-            err = strbuf_add(e.items[i].kind == OUTPUT_ARGUMENTS ? arguments : &texts[e.items[i].kind == OUTPUT_CONTENT], text.p, text.n);
+            err = strbuf_add(e.items[i].kind == OUTPUT_ARGUMENTS ? arguments
+                                                                 : &texts[e.items[i].kind == OUTPUT_CONTENT],
+                             text.p, text.n);
         }
     }
     output_parser_close(p);
@@ -300,7 +338,8 @@ static str trimmed(str s) {
 static bool same_calls(const conversation *c, const strbuf *arguments, int n_calls) {
     const char *at = arguments->p;
     for (int i = 0; i < n_calls && n_calls == c->n_calls; i++) {
-        json_value *got = json_document(str_of(at)), *want = json_document((str){c->arguments[i].p, c->arguments[i].n});
+        json_value *got = json_document(str_of(at)),
+                   *want = json_document((str){c->arguments[i].p, c->arguments[i].n});
         bool same = json_same(got, want);
         json_drop(got);
         json_drop(want);
@@ -312,19 +351,25 @@ static bool same_calls(const conversation *c, const strbuf *arguments, int n_cal
     return n_calls == c->n_calls;
 }
 
-/* Whether the calls and the content come back: whole, by characters, and with the marks as special tokens. */
+/* Whether the calls and the content come back: whole, by characters, and with the marks
+ * as special tokens. */
 static bool comes_back(const conversation *c, const output_formats *f, str part, output_start start) {
     bool same = true;
     for (size_t i = 0; i < 3 && same; i++) {
         strbuf texts[2] = {{0}, {0}}, arguments = {0};
         int n_calls;
-        assert_int_equal(parse_part(f, part, start, i == 0 ? in_one : by_characters, i == 2, texts, &arguments, &n_calls), QUIRE_OK);
-        str reasoning = trimmed((str){texts[0].p, texts[0].n}), content = trimmed((str){texts[1].p, texts[1].n});
-        same = same_calls(c, &arguments, n_calls) && str_eq(content, str_of(c->content)) && str_eq(reasoning, str_of(c->reasoning));
+        assert_int_equal(
+            parse_part(f, part, start, i == 0 ? in_one : by_characters, i == 2, texts, &arguments, &n_calls),
+            QUIRE_OK);
+        str reasoning = trimmed((str){texts[0].p, texts[0].n}),
+            content = trimmed((str){texts[1].p, texts[1].n});
+        same = same_calls(c, &arguments, n_calls) && str_eq(content, str_of(c->content)) &&
+               str_eq(reasoning, str_of(c->reasoning));
         if (!same) {
-            print_message("    wrote: %.*s\n    reasoning: %.*s\n    content: %.*s\n    %d of %d calls: %s\n", (int)part.n, part.p,
-                          (int)reasoning.n, reasoning.n > 0 ? reasoning.p : "", (int)content.n, content.n > 0 ? content.p : "", n_calls,
-                          c->n_calls, arguments.n > 0 ? arguments.p : "");
+            print_message("    wrote: %.*s\n    reasoning: %.*s\n    content: %.*s\n    %d of %d calls: %s\n",
+                          (int)part.n, part.p, (int)reasoning.n, reasoning.n > 0 ? reasoning.p : "",
+                          (int)content.n, content.n > 0 ? content.p : "", n_calls, c->n_calls,
+                          arguments.n > 0 ? arguments.p : "");
         }
         strbuf_deinit(&texts[0]);
         strbuf_deinit(&texts[1]);
@@ -337,13 +382,14 @@ static bool comes_back(const conversation *c, const output_formats *f, str part,
 
 /* How the template takes calls; false: it writes none. *why: an error of the last try. */
 static bool find_style(const jinja_program *p, template_style *style, quire_error *why) {
-    static const template_style styles[] = {{.max_calls = MAX_CALLS},
-                                            {.short_ids = true, .max_calls = MAX_CALLS},
-                                            {.text_arguments = true, .max_calls = MAX_CALLS},
-                                            {.max_calls = 1},
-                                            {.text_arguments = true, .max_calls = 1},
-                                            {.text_arguments = true, .no_content = true, .max_calls = MAX_CALLS},
-                                            {.text_arguments = true, .no_content = true, .max_calls = 2}};
+    static const template_style styles[] = {
+        {.max_calls = MAX_CALLS},
+        {.short_ids = true, .max_calls = MAX_CALLS},
+        {.text_arguments = true, .max_calls = MAX_CALLS},
+        {.max_calls = 1},
+        {.text_arguments = true, .max_calls = 1},
+        {.text_arguments = true, .no_content = true, .max_calls = MAX_CALLS},
+        {.text_arguments = true, .no_content = true, .max_calls = 2}};
     for (size_t i = 0; i < sizeof styles / sizeof *styles; i++) {
         uint64_t seed = 1;
         conversation c;
@@ -376,23 +422,28 @@ static bool find_style(const jinja_program *p, template_style *style, quire_erro
 }
 
 /* The number of conversations that do not come back. */
-static int count_lost(const jinja_program *p, const template_style *style, const output_formats *f, const parts *a) {
+static int count_lost(const jinja_program *p, const template_style *style, const output_formats *f,
+                      const parts *a) {
     uint64_t seed = ROUND_SEED;
     size_t n_tail = a->prompt.n < TAIL_BYTES ? a->prompt.n : TAIL_BYTES;
-    output_start prompted = output_start_behind(f->reasoning, (str){a->prompt.p + a->prompt.n - n_tail, n_tail}, OUTPUT_START_CONTENT);
+    output_start prompted = output_start_behind(
+        f->reasoning, (str){a->prompt.p + a->prompt.n - n_tail, n_tail}, OUTPUT_START_CONTENT);
     int n_lost = 0;
     for (int i = 0; i < N_CONVERSATIONS && n_lost == 0; i++) {
         conversation c;
         strbuf full = {0};
         make_conversation(&seed, style->max_calls, &c);
-        c.content = strcmp(f->tools, "openai") == 0 ? "" : c.content; /* harmony's template writes it as analysis */
+        /* harmony's template writes it as analysis */
+        c.content = strcmp(f->tools, "openai") == 0 ? "" : c.content;
         assert_int_equal(render(p, &c, style, false, NULL, &full, NULL), QUIRE_OK);
         str tail, part = assistant_part(a, &full, &tail);
-        c.content = str_contains(part, str_of(c.content)) ? c.content : ""; /* some leave it out beside calls */
+        /* some leave it out beside calls */
+        c.content = str_contains(part, str_of(c.content)) ? c.content : "";
         c.reasoning = f->reasoning != NULL && str_contains(part, str_of(c.reasoning)) ? c.reasoning : "";
         const char *open = c.reasoning[0] != 0 ? reasoning_format_named(f->reasoning)->open[0] : NULL;
         bool has_mark = open == NULL || str_contains(part, str_of(open));
-        output_start start = output_start_behind(f->reasoning, tail, has_mark ? OUTPUT_START_CONTENT : prompted);
+        output_start start =
+            output_start_behind(f->reasoning, tail, has_mark ? OUTPUT_START_CONTENT : prompted);
         n_lost += !comes_back(&c, f, part, start);
         strbuf_deinit(&full);
         drop_conversation(&c);
@@ -415,7 +466,8 @@ static int check_template(const char *path) {
     template_style style;
     int lost = 0;
     output_formats f = output_formats_of_template((str){bytes, n});
-    if (jinja_open((str){bytes, n}, (jinja_options){.trim_blocks = true, .lstrip_blocks = true}, &p, &err) != QUIRE_OK) {
+    if (jinja_open((str){bytes, n}, (jinja_options){.trim_blocks = true, .lstrip_blocks = true}, &p, &err) !=
+        QUIRE_OK) {
         print_message("%s: %s\n", name, err.message);
     } else if (!find_style(p, &style, &err)) {
         print_message("%s: writes no calls %s\n", name, err.message);
@@ -424,7 +476,8 @@ static int check_template(const char *path) {
         lost = 1;
     } else {
         lost = count_lost(p, &style, &f, &a);
-        print_message("%s: %s, %s: %s\n", name, f.tools, f.reasoning != NULL ? f.reasoning : "-", lost > 0 ? "LOST" : "all come back");
+        print_message("%s: %s, %s: %s\n", name, f.tools, f.reasoning != NULL ? f.reasoning : "-",
+                      lost > 0 ? "LOST" : "all come back");
     }
     strbuf_deinit(&a.prompt);
     strbuf_deinit(&a.plain);

@@ -1,5 +1,7 @@
-/* Attention: the cases of DIR/manifest.json (tests/golden has the format) through the paged kernel, in the form that the layers of models
- * have, and as expressions where the manifest gives some, on every instruction set that is here. One case passes when all its ways do. */
+/* Attention: the cases of DIR/manifest.json (tests/golden has the format) through the
+ * paged kernel, in the form that the layers of models have, and as expressions where the
+ * manifest gives some, on every instruction set that is here. One case passes when all
+ * its ways do. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -57,10 +59,12 @@ static quire_err bad(attention_check *c, const char *what) {
 }
 
 /* The named float array with n_dims dimensions, all from 1. */
-static quire_err floats_of(attention_check *c, const npz *z, const char *name, int32_t n_dims, const attn_array **out) {
+static quire_err floats_of(attention_check *c, const npz *z, const char *name, int32_t n_dims,
+                           const attn_array **out) {
     *out = npz_find(z, name);
     if (*out == NULL || !(*out)->is_float || (*out)->n_dims != n_dims) {
-        return err_set(&c->err, QUIRE_BAD_FILE, -1, "there is no array %s of floats with %d dimensions", name, (int)n_dims);
+        return err_set(&c->err, QUIRE_BAD_FILE, -1, "there is no array %s of floats with %d dimensions", name,
+                       (int)n_dims);
     }
     for (int32_t i = 0; i < n_dims; i++) {
         if ((*out)->dims[i] < 1) {
@@ -72,7 +76,9 @@ static quire_err floats_of(attention_check *c, const npz *z, const char *name, i
 
 static float *new_floats(int32_t a, int32_t b, int32_t c, int32_t d) {
     int64_t n = (int64_t)a * b;
-    return n <= MAX_NUMBERS && n * c <= MAX_NUMBERS && n * c * d <= MAX_NUMBERS ? mem_new((size_t)(n * c * d), sizeof(float)) : NULL;
+    return n <= MAX_NUMBERS && n * c <= MAX_NUMBERS && n * c * d <= MAX_NUMBERS
+               ? mem_new((size_t)(n * c * d), sizeof(float))
+               : NULL;
 }
 
 /* [seqs, heads, rows, d] as [seqs, rows, heads, width], zeros behind d. */
@@ -84,7 +90,8 @@ static quire_err transposed(const attn_array *a, int32_t width, float **out) {
         for (int32_t h = 0; h < n[1]; h++) {
             for (int32_t r = 0; r < n[2]; r++) {
                 const float *from = (const float *)a->data + (((int64_t)s * n[1] + h) * n[2] + r) * n[3];
-                memcpy(*out + (((int64_t)s * n[2] + r) * n[1] + h) * width, from, sizeof **out * (size_t)n[3]);
+                memcpy(*out + (((int64_t)s * n[2] + r) * n[1] + h) * width, from,
+                       sizeof **out * (size_t)n[3]);
             }
         }
     }
@@ -101,11 +108,15 @@ static quire_err read_plain(attention_check *c) {
     TRY(floats_of(c, &c->inputs, "q", 4, &q));
     TRY(floats_of(c, &c->inputs, "k", 4, &k));
     TRY(floats_of(c, &c->inputs, "v", 4, &v));
-    *p = (problem){.n_seqs = q->dims[0], .n_heads = q->dims[1], .n_kv_heads = k->dims[1], .n_q = q->dims[2], .n_kv = k->dims[2]};
+    *p = (problem){.n_seqs = q->dims[0],
+                   .n_heads = q->dims[1],
+                   .n_kv_heads = k->dims[1],
+                   .n_q = q->dims[2],
+                   .n_kv = k->dims[2]};
     p->d_head = larger(q->dims[3], v->dims[3]);
     p->d_out = v->dims[3];
-    if (k->dims[0] != p->n_seqs || v->dims[0] != p->n_seqs || v->dims[1] != p->n_kv_heads || v->dims[2] != p->n_kv ||
-        k->dims[3] != q->dims[3] || p->n_heads % p->n_kv_heads != 0) {
+    if (k->dims[0] != p->n_seqs || v->dims[0] != p->n_seqs || v->dims[1] != p->n_kv_heads ||
+        v->dims[2] != p->n_kv || k->dims[3] != q->dims[3] || p->n_heads % p->n_kv_heads != 0) {
         return bad(c, "the shapes of q, k and v do not fit each other");
     }
     TRY(transposed(q, p->d_head, &p->q));
@@ -129,7 +140,8 @@ static void expand(const float *w, const float *x, int32_t n_out, int32_t n_in, 
     }
 }
 
-/* Multi-head latent attention in expanded form: each head's key is [w_uk c, k_rope] and its value w_uv c. */
+/* Multi-head latent attention in expanded form: each head's key is [w_uk c, k_rope] and
+ * its value w_uv c. */
 static quire_err read_latent(attention_check *c) {
     const attn_array *latent, *k_rope, *q_nope, *q_rope, *w_uk, *w_uv;
     problem *p = &c->p;
@@ -140,10 +152,11 @@ static quire_err read_latent(attention_check *c) {
     TRY(floats_of(c, z, "q_rope", 3, &q_rope));
     TRY(floats_of(c, z, "w_uk", 3, &w_uk));
     TRY(floats_of(c, z, "w_uv", 3, &w_uv));
-    int32_t heads = q_nope->dims[0], n_q = q_nope->dims[1], dn = q_nope->dims[2], dr = k_rope->dims[1], rank = latent->dims[1],
-            dv = w_uv->dims[1], n_kv = latent->dims[0];
-    if (k_rope->dims[0] != n_kv || q_rope->dims[0] != heads || q_rope->dims[1] != n_q || q_rope->dims[2] != dr || w_uk->dims[0] != heads ||
-        w_uk->dims[1] != dn || w_uk->dims[2] != rank || w_uv->dims[0] != heads || w_uv->dims[2] != rank) {
+    int32_t heads = q_nope->dims[0], n_q = q_nope->dims[1], dn = q_nope->dims[2], dr = k_rope->dims[1],
+            rank = latent->dims[1], dv = w_uv->dims[1], n_kv = latent->dims[0];
+    if (k_rope->dims[0] != n_kv || q_rope->dims[0] != heads || q_rope->dims[1] != n_q ||
+        q_rope->dims[2] != dr || w_uk->dims[0] != heads || w_uk->dims[1] != dn || w_uk->dims[2] != rank ||
+        w_uv->dims[0] != heads || w_uv->dims[2] != rank) {
         return bad(c, "the shapes of the latents do not fit each other");
     }
     *p = (problem){.n_seqs = 1, .n_heads = heads, .n_kv_heads = heads, .n_q = n_q, .n_kv = n_kv};
@@ -179,7 +192,8 @@ static quire_err read_want(attention_check *c) {
     for (int32_t i = 0; out != NULL && i < out->n_dims; i++) {
         n *= out->dims[i];
     }
-    if (out == NULL || !out->is_float || n != (int64_t)p->n_seqs * p->n_heads * p->n_q * p->d_out || p->n_seqs > MAX_SEQS) {
+    if (out == NULL || !out->is_float || n != (int64_t)p->n_seqs * p->n_heads * p->n_q * p->d_out ||
+        p->n_seqs > MAX_SEQS) {
         return bad(c, "the array out does not fit the inputs");
     }
     c->p.want = out->data;
@@ -265,7 +279,8 @@ static quire_err stage_open(const problem *p, const char *isa, stage *s, quire_e
     s->out = s->b->ops->buffer_reserve(s->b, p->n_heads * p->d_head);
     s->pages_each = (int32_t)kv_pages_for(p->n_kv, PAGE_TOKENS);
     int32_t n_pages = s->pages_each * p->n_seqs;
-    TRY(s->b->ops->step_open(s->b, &(step_limits){.max_rows = n_rows, .max_seqs = p->n_seqs}, &s->layout, 0, err));
+    TRY(s->b->ops->step_open(s->b, &(step_limits){.max_rows = n_rows, .max_seqs = p->n_seqs}, &s->layout, 0,
+                             err));
     TRY(s->b->ops->kv_open(s->b, n_pages, err));
     s->pages = mem_new((size_t)n_pages, sizeof *s->pages);
     s->positions = mem_new((size_t)n_rows, sizeof *s->positions);
@@ -318,7 +333,8 @@ static void attend(const problem *p, const way *w, stage *s, float *out) {
                                               .partial = ATTN_WHOLE};
         }
         for (int32_t i = 0; i < p->n_q; i++) {
-            s->positions[n_rows++] = w->positions != NULL ? ((const int32_t *)w->positions->data)[i] : p->offset + i;
+            s->positions[n_rows++] =
+                w->positions != NULL ? ((const int32_t *)w->positions->data)[i] : p->offset + i;
         }
     }
     batch step = {.n_rows = n_rows, .n_seqs = p->n_seqs, .positions = s->positions, .n_axes = 1};
@@ -354,7 +370,8 @@ static double worst_of(const problem *p, const float *got) {
 
 /* Whether all of the kind is something that a layer can have; then *w. */
 static bool layer_way(const attention_check *c, way *w) {
-    static const char *const parts[] = {"causal", "full", "sliding_window", "sinks", "softcap", "alibi", "chunked", "tree", "mla"};
+    static const char *const parts[] = {"causal", "full",    "sliding_window", "sinks", "softcap",
+                                        "alibi",  "chunked", "tree",           "mla"};
     json_value *params = json_get(c->o, "params");
     const attn_array *sinks = npz_find(&c->own, "sinks"), *slopes = npz_find(&c->own, "slope");
     str kind = json_get_str(c->o, "kind");
@@ -365,21 +382,25 @@ static bool layer_way(const attention_check *c, way *w) {
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         n += has_kind(c, parts[i]);
     }
-    *w = (way){.name = "layer", .spec = {.scale = (float)json_double(json_get(c->o, "scale")), .causal = !has_kind(c, "full")}};
+    *w =
+        (way){.name = "layer",
+              .spec = {.scale = (float)json_double(json_get(c->o, "scale")), .causal = !has_kind(c, "full")}};
     w->spec.window = params != NULL && has_kind(c, "sliding_window") ? int_of(params, "window") : 0;
     w->spec.chunk = params != NULL && has_kind(c, "chunked") ? int_of(params, "chunk") : 0;
-    w->spec.soft_cap = params != NULL && has_kind(c, "softcap") ? (float)json_double(json_get(params, "softcap")) : 0.0f;
+    w->spec.soft_cap =
+        params != NULL && has_kind(c, "softcap") ? (float)json_double(json_get(params, "softcap")) : 0.0f;
     w->spec.sinks = has_kind(c, "sinks") && sinks != NULL ? sinks->data : NULL;
     w->spec.alibi_slopes = has_kind(c, "alibi") && slopes != NULL ? slopes->data : NULL;
     return n == n_parts;
 }
 
-/* The drafts of a case: rows that follow each other behind one root, and nothing else in the batch's form. False: they are not. */
+/* The drafts of a case: rows that follow each other behind one root, and nothing else in
+ * the batch's form. False: they are not. */
 static bool find_tree(const attention_check *c, way *w) {
     const attn_array *parents = npz_find(&c->own, "parent"), *positions = npz_find(&c->own, "position");
     int32_t n = c->p.n_q;
-    if (parents == NULL || positions == NULL || parents->is_float || positions->is_float || parents->dims[0] != n ||
-        positions->dims[0] != n || c->p.offset + n != c->p.n_kv) {
+    if (parents == NULL || positions == NULL || parents->is_float || positions->is_float ||
+        parents->dims[0] != n || positions->dims[0] != n || c->p.offset + n != c->p.n_kv) {
         return false;
     }
     const int32_t *parent = parents->data, *position = positions->data;
@@ -404,7 +425,8 @@ static quire_err run_way(attention_check *c, const way *w, const char *isa, doub
     const problem *p = &c->p;
     stage s = {0};
     float *got = new_floats(p->n_seqs, p->n_q, p->n_heads, p->d_head);
-    quire_err e = got == NULL ? err_set(&c->err, QUIRE_NO_MEMORY, -1, "out of memory for a case") : stage_open(p, isa, &s, &c->err);
+    quire_err e = got == NULL ? err_set(&c->err, QUIRE_NO_MEMORY, -1, "out of memory for a case")
+                              : stage_open(p, isa, &s, &c->err);
     if (e == QUIRE_OK) {
         store(p, &s);
         attend(p, w, &s, got);
@@ -434,7 +456,8 @@ static void run_ways(attention_check *c, const way *ways, int n) {
                 return;
             }
             if (!(worst <= limit_of(c))) {
-                check_fail(c->r, KIND, c->name, "%s, %s: off by %g, over %g", ways[i].name, isas[k], worst, limit_of(c));
+                check_fail(c->r, KIND, c->name, "%s, %s: off by %g, over %g", ways[i].name, isas[k], worst,
+                           limit_of(c));
                 return;
             }
             n_run++;
@@ -443,7 +466,8 @@ static void run_ways(attention_check *c, const way *ways, int n) {
     if (n_run > 0) {
         check_pass(c->r, KIND, c->name);
     } else {
-        check_unsupported(c->r, KIND, c->name, n == 0 ? "an unknown kind, without an expression" : "no such instruction set");
+        check_unsupported(c->r, KIND, c->name,
+                          n == 0 ? "an unknown kind, without an expression" : "no such instruction set");
     }
 }
 

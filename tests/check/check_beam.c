@@ -1,5 +1,5 @@
-/* Beam search: cases.json of a directory, on the model in DIR/model: sequences exact, scores and sums of log-probabilities to 1e-4 of their
- * size. */
+/* Beam search: cases.json of a directory, on the model in DIR/model: sequences exact,
+ * scores and sums of log-probabilities to 1e-4 of their size. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,7 +45,8 @@ static quire_err set(quire_request *r, json_value *c, const char *key, const cha
 }
 
 static quire_err make_request(quire_engine *engine, json_value *c, quire_request **out, quire_error *err) {
-    static const char *const same[] = {"num_beams", "length_penalty", "early_stopping", "num_beam_groups", "diversity_penalty"};
+    static const char *const same[] = {"num_beams", "length_penalty", "early_stopping", "num_beam_groups",
+                                       "diversity_penalty"};
     json_value *prompt = json_get(c, "prompt");
     int32_t ids[MAX_TOKENS], n = length_of(prompt);
     for (int32_t i = 0; i < n && i < MAX_TOKENS; i++) {
@@ -59,7 +60,8 @@ static quire_err make_request(quire_engine *engine, json_value *c, quire_request
         e = set(*out, c, same[i], same[i], err);
     }
     e = e ? e : set(*out, c, "max_new_tokens", "max_tokens", err);
-    e = e ? e : set(*out, c, "eos_token_id", "stop_token_ids", err); /* the case's own end tokens, in place of the model's */
+    /* the case's own end tokens, in place of the model's */
+    e = e ? e : set(*out, c, "eos_token_id", "stop_token_ids", err);
     e = e ? e : quire_request_set(*out, "ignore_eos", "true", err);
     if (e != QUIRE_OK) {
         quire_request_free(*out);
@@ -126,9 +128,11 @@ static bool compare(check_report *r, const char *name, json_value *c, const foun
         ended = ended || int_at(ends, k) == int_at(sequence, n - 1);
     }
     if (!same) {
-        check_fail(r, KIND, name, "sequence %d has %d tokens, must have %d, or differs in one", (int)i, (int)f->n_tokens, (int)n);
+        check_fail(r, KIND, name, "sequence %d has %d tokens, must have %d, or differs in one", (int)i,
+                   (int)f->n_tokens, (int)n);
     } else if (!is_near(f->score, score) || !is_near(f->sum, sum)) {
-        check_fail(r, KIND, name, "sequence %d has score %.7g and sum %.7g, must have %.7g and %.7g", (int)i, f->score, f->sum, score, sum);
+        check_fail(r, KIND, name, "sequence %d has score %.7g and sum %.7g, must have %.7g and %.7g", (int)i,
+                   f->score, f->sum, score, sum);
     } else if (f->finish != (ended ? QUIRE_FINISH_STOP : QUIRE_FINISH_LENGTH)) {
         check_fail(r, KIND, name, "sequence %d has another reason to end", (int)i);
     } else {

@@ -1,5 +1,6 @@
-/* Grammars: regex.json, schema.json, ebnf.json: texts accepted and rejected, with the character after which nothing can follow; masks.json:
- * the allowed tokens behind prefixes, to the bit. */
+/* Grammars: regex.json, schema.json, ebnf.json: texts accepted and rejected, with the
+ * character after which nothing can follow; masks.json: the allowed tokens behind
+ * prefixes, to the bit. */
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -64,8 +65,8 @@ static bool check_accept(check_report *r, grammar_run *run, const char *where, j
         str text = json_str(json_at(list, i));
         int64_t n = run_text(run, text, &final);
         if (!final) {
-            check_fail(r, KIND, where, "\"%s\" must be accepted: stops at character %lld of %lld", text.p, (long long)n,
-                       (long long)count_chars(text));
+            check_fail(r, KIND, where, "\"%s\" must be accepted: stops at character %lld of %lld", text.p,
+                       (long long)n, (long long)count_chars(text));
             return false;
         }
     }
@@ -78,14 +79,15 @@ static bool check_reject(check_report *r, grammar_run *run, const char *where, j
         json_value *one = json_at(list, i);
         bool has_place = json_is(one, JSON_KIND_OBJECT);
         str text = has_place ? json_get_str(one, "text") : json_str(one);
-        int64_t dead_at = has_place ? json_int64(json_get(one, "dead_at")) : -1, n = run_text(run, text, &final), total = count_chars(text);
+        int64_t dead_at = has_place ? json_int64(json_get(one, "dead_at")) : -1,
+                n = run_text(run, text, &final), total = count_chars(text);
         if (final) {
             check_fail(r, KIND, where, "\"%s\" must be rejected", text.p);
             return false;
         }
         if (has_place && n != (dead_at < 0 ? total : dead_at)) {
-            check_fail(r, KIND, where, "\"%s\" must end at character %lld, ends at %lld", text.p, (long long)dead_at,
-                       (long long)(n == total ? -1 : n));
+            check_fail(r, KIND, where, "\"%s\" must end at character %lld, ends at %lld", text.p,
+                       (long long)dead_at, (long long)(n == total ? -1 : n));
             return false;
         }
     }
@@ -93,8 +95,10 @@ static bool check_reject(check_report *r, grammar_run *run, const char *where, j
 }
 
 /* Compiles what a record holds under `field`. NULL: counted and said. */
-static grammar *compile(check_report *r, const char *where, grammar_kind kind, json_value *record, grammar_space space) {
-    static const char *const fields[] = {[GRAMMAR_REGEX] = "pattern", [GRAMMAR_SCHEMA] = "schema", [GRAMMAR_EBNF] = "grammar"};
+static grammar *compile(check_report *r, const char *where, grammar_kind kind, json_value *record,
+                        grammar_space space) {
+    static const char *const fields[] = {
+        [GRAMMAR_REGEX] = "pattern", [GRAMMAR_SCHEMA] = "schema", [GRAMMAR_EBNF] = "grammar"};
     grammar_options o = {.space = space};
     strbuf text = {0};
     quire_error err = {0};
@@ -117,7 +121,8 @@ static grammar *compile(check_report *r, const char *where, grammar_kind kind, j
     return g;
 }
 
-static void check_record(check_report *r, const vocabulary *v, grammar_kind kind, const char *where, json_value *record) {
+static void check_record(check_report *r, const vocabulary *v, grammar_kind kind, const char *where,
+                         json_value *record) {
     grammar_run *run = NULL;
     grammar *g = compile(r, where, kind, record, GRAMMAR_SPACE_ANY);
     if (g != NULL && grammar_run_open(g, v->v, 0, &run) != QUIRE_OK) {
@@ -130,7 +135,8 @@ static void check_record(check_report *r, const vocabulary *v, grammar_kind kind
     grammar_drop(g);
 }
 
-static const char *const kind_names[] = {[GRAMMAR_REGEX] = "regex", [GRAMMAR_SCHEMA] = "schema", [GRAMMAR_EBNF] = "ebnf"};
+static const char *const kind_names[] = {
+    [GRAMMAR_REGEX] = "regex", [GRAMMAR_SCHEMA] = "schema", [GRAMMAR_EBNF] = "ebnf"};
 
 /* Texts of one kind; returns its records, or NULL. */
 static json_value *check_kind(check_report *r, const char *dir, const vocabulary *v, grammar_kind kind) {
@@ -158,7 +164,8 @@ static bool open_vocabulary(const char *dir, int64_t n, int32_t eos, vocabulary 
         texts[i] = (str){out->bytes + at + 2, at + 2 + len <= bytes ? len : 0};
         at += 2 + len;
     }
-    bool ok = out->bytes != NULL && texts != NULL && grammar_vocab_open(texts, (int32_t)n, &eos, 1, &out->v) == QUIRE_OK;
+    bool ok = out->bytes != NULL && texts != NULL &&
+              grammar_vocab_open(texts, (int32_t)n, &eos, 1, &out->v) == QUIRE_OK;
     mem_free(texts);
     return ok;
 }
@@ -171,12 +178,13 @@ static size_t unhex(str hex, char *out) {
 }
 
 /* One mask; want: its bytes in the file. */
-static void check_mask(check_report *r, grammar_run *run, const char *where, json_value *prefix, const uint8_t *want, size_t n,
-                       uint64_t *bits) {
+static void check_mask(check_report *r, grammar_run *run, const char *where, json_value *prefix,
+                       const uint8_t *want, size_t n, uint64_t *bits) {
     char text[4096];
     str hex = json_get_str(prefix, "hex");
     grammar_state s = grammar_start(run);
-    if (hex.n / 2 > sizeof text || grammar_accept_bytes(run, &s, (str){text, unhex(hex, text)}, NULL) != QUIRE_OK ||
+    if (hex.n / 2 > sizeof text ||
+        grammar_accept_bytes(run, &s, (str){text, unhex(hex, text)}, NULL) != QUIRE_OK ||
         grammar_mask(run, s, bits) != QUIRE_OK) {
         check_fail(r, KIND, where, "the prefix is not accepted");
         return;
@@ -200,19 +208,22 @@ static json_value *find_record(json_value *all, str name) {
     return NULL;
 }
 
-static void check_masks(check_report *r, const char *dir, const vocabulary *v, grammar_kind kind, json_value *record, json_value *entry) {
+static void check_masks(check_report *r, const char *dir, const vocabulary *v, grammar_kind kind,
+                        json_value *record, json_value *entry) {
     char where[256];
     size_t n_bytes = 0, per = (size_t)json_int64(json_get(entry, "bytes_per_mask"));
     json_value *prefixes = json_get(entry, "prefixes");
     char *path = check_path(dir, json_get_str(entry, "file").p);
     uint8_t *want = (uint8_t *)check_read_file(path, &n_bytes);
     (void)snprintf(where, sizeof where, "masks/%s-%s", kind_names[kind], json_get_str(entry, "name").p);
-    grammar_space space = str_begins(json_get_str(entry, "whitespace"), "any") ? GRAMMAR_SPACE_ANY : GRAMMAR_SPACE_COMPACT;
+    grammar_space space =
+        str_begins(json_get_str(entry, "whitespace"), "any") ? GRAMMAR_SPACE_ANY : GRAMMAR_SPACE_COMPACT;
     grammar *g = compile(r, where, kind, record, space);
     grammar_run *run = NULL;
     uint64_t *bits = mem_new(grammar_mask_words(v->v) + 1, sizeof *bits);
-    if (g != NULL && (want == NULL || n_bytes < per * json_length(prefixes) || bits == NULL ||
-                      per > grammar_mask_words(v->v) * sizeof *bits || grammar_run_open(g, v->v, 0, &run) != QUIRE_OK)) {
+    if (g != NULL &&
+        (want == NULL || n_bytes < per * json_length(prefixes) || bits == NULL ||
+         per > grammar_mask_words(v->v) * sizeof *bits || grammar_run_open(g, v->v, 0, &run) != QUIRE_OK)) {
         check_fail(r, KIND, where, "the masks cannot be read");
         g = (grammar_drop(g), NULL);
     }
@@ -233,7 +244,8 @@ int check_grammar(const char *dir, const char *root, check_report *r) {
     json_value *all[3] = {NULL}, *masks = read_json(dir, "masks.json");
     vocabulary v = {0};
     (void)root;
-    if (!open_vocabulary(dir, json_int64(json_get(masks, "n_tokens")), (int32_t)json_int64(json_get(masks, "eos")), &v)) {
+    if (!open_vocabulary(dir, json_int64(json_get(masks, "n_tokens")),
+                         (int32_t)json_int64(json_get(masks, "eos")), &v)) {
         (void)fprintf(stderr, "quire-check: %s: no vocabulary (masks.json, vocab.bin)\n", dir);
         json_drop(masks);
         mem_free(v.bytes);

@@ -1,8 +1,11 @@
-/* Models: DIR/NAME/ is a Hugging Face directory with ids.json {"prompt", "greedy"} and logits.npy [prompt, vocabulary], often with the same
- * model as model.gguf. In f32 compute with f32 KV the logits of the prompt must be within the tolerance and the greedy ids exact, from both
- * files. Models with hidden.npy in its place give rows (check_rows.h). DIR/manifest.json may say models.NAME.gguf.lacks:
- * what that file format does not carry. Such a file counts as passed only if the architecture's published values, which stand in for what
- * it lacks, give what the reference gives; else it is unsupported. */
+/* Models: DIR/NAME/ is a Hugging Face directory with ids.json {"prompt", "greedy"} and
+ * logits.npy [prompt, vocabulary], often with the same model as model.gguf. In f32
+ * compute with f32 KV the logits of the prompt must be within the tolerance and the
+ * greedy ids exact, from both files. Models with hidden.npy in its place give rows
+ * (check_rows.h). DIR/manifest.json may say models.NAME.gguf.lacks:
+ * what that file format does not carry. Such a file counts as passed only if the
+ * architecture's published values, which stand in for what it lacks, give what the
+ * reference gives; else it is unsupported. */
 #include <glob.h>
 #include <math.h>
 #include <stdio.h>
@@ -29,7 +32,9 @@ typedef struct model_case {
     float *logits; /* mem_new'd [n_prompt, n_vocab] */
     int64_t n_vocab;
     bool cache_dependent; /* the reference's values change with what comes after a token */
-    const char *lacks;    /* of the file at hand, by the manifest: where it differs, that is why; NULL: nothing */
+    /* of the file at hand, by the manifest: where it differs, that is why; NULL:
+     * nothing */
+    const char *lacks;
 } model_case;
 
 static void case_deinit(model_case *c) {
@@ -39,7 +44,8 @@ static void case_deinit(model_case *c) {
 }
 
 /* Models that give rows: an encoder's ids.json has a prompt alone. */
-static void check_encoder(check_report *r, const char *dir, const char *name, bool has_gguf, const char *lacks) {
+static void check_encoder(check_report *r, const char *dir, const char *name, bool has_gguf,
+                          const char *lacks) {
     char path[MAX_PATH], where[512], *text;
     size_t n;
     model_case c = {0};
@@ -85,13 +91,14 @@ static quire_err read_case(const char *dir, model_case *c, quire_error *err) {
     snprintf(path, sizeof path, "%s/logits.npy", dir);
     TRY(check_read_npy(path, &c->logits, dims, err));
     c->n_vocab = dims[1];
-    return dims[0] == (int64_t)c->n_prompt ? QUIRE_OK
-                                           : err_set(err, QUIRE_BAD_FILE, -1, "%s: must have a row for each token of the prompt", path);
+    return dims[0] == (int64_t)c->n_prompt
+               ? QUIRE_OK
+               : err_set(err, QUIRE_BAD_FILE, -1, "%s: must have a row for each token of the prompt", path);
 }
 
 /* Reports the first of: a logit too far off, a greedy id that differs. */
-static void compare(check_report *r, const char *where, const char *path, const char *architecture, const model_case *c,
-                    const float *logits, const int32_t *greedy, size_t n_greedy) {
+static void compare(check_report *r, const char *where, const char *path, const char *architecture,
+                    const model_case *c, const float *logits, const int32_t *greedy, size_t n_greedy) {
     float worst = 0;
     size_t at = 0, n = c->n_prompt * (size_t)c->n_vocab;
     for (size_t i = 0; i < n; i++) {
@@ -107,13 +114,16 @@ static void compare(check_report *r, const char *where, const char *path, const 
     }
     if (!(worst <= TOLERANCE)) {
         size_t n_vocab = (size_t)c->n_vocab;
-        check_fail(r, KIND, where, "logits differ by up to %g (at most %g): token %zu, id %zu is %.9g, must be %.9g", (double)worst,
-                   (double)TOLERANCE, at / n_vocab, at % n_vocab, (double)logits[at], (double)c->logits[at]);
+        check_fail(r, KIND, where,
+                   "logits differ by up to %g (at most %g): token %zu, id %zu is %.9g, must be %.9g",
+                   (double)worst, (double)TOLERANCE, at / n_vocab, at % n_vocab, (double)logits[at],
+                   (double)c->logits[at]);
         return;
     }
     for (size_t i = 0; i < c->n_greedy; i++) {
         if (i >= n_greedy || greedy[i] != c->greedy[i]) {
-            check_fail(r, KIND, where, "greedy id %zu is %d, must be %d", i, i < n_greedy ? (int)greedy[i] : -1, (int)c->greedy[i]);
+            check_fail(r, KIND, where, "greedy id %zu is %d, must be %d", i,
+                       i < n_greedy ? (int)greedy[i] : -1, (int)c->greedy[i]);
             return;
         }
     }
@@ -123,7 +133,8 @@ static void compare(check_report *r, const char *where, const char *path, const 
     }
 }
 
-static void check_engine(check_report *r, const char *where, const char *path, quire_engine *engine, const model_case *c) {
+static void check_engine(check_report *r, const char *where, const char *path, quire_engine *engine,
+                         const model_case *c) {
     int32_t n_vocab = quire_engine_info(engine)->n_vocab;
     if (n_vocab != c->n_vocab) {
         check_fail(r, KIND, where, "%d logits a token, must be %lld", (int)n_vocab, (long long)c->n_vocab);
@@ -133,7 +144,8 @@ static void check_engine(check_report *r, const char *where, const char *path, q
     float *logits = mem_new(c->n_prompt * (size_t)c->n_vocab, sizeof *logits);
     int32_t *greedy = mem_new(c->n_greedy, sizeof *greedy);
     size_t n_greedy = 0;
-    quire_err e = logits && greedy ? check_run(engine, c->prompt, c->n_prompt, c->n_greedy, logits, greedy, &n_greedy, &err)
+    quire_err e = logits && greedy ? check_run(engine, c->prompt, c->n_prompt, c->n_greedy, logits, greedy,
+                                               &n_greedy, &err)
                                    : err_set(&err, QUIRE_NO_MEMORY, -1, "out of memory");
     if (e != QUIRE_OK) {
         check_fail(r, KIND, where, "%s", err.message);
@@ -151,9 +163,12 @@ static void check_file(check_report *r, const char *where, const char *path, con
     o.compute = QUIRE_COMPUTE_F32;
     o.kv_dtype = QUIRE_KV_F32;
     o.override_kv = r->override_kv;
-    o.generation_config = "none";                           /* the reference chooses the likeliest token of plain logits */
-    o.max_model_len = (int32_t)(c->n_prompt + c->n_greedy); /* rotary scaling may depend on it, and the reference goes by the sequence */
-    o.n_pages = 64 + o.max_model_len / o.page_tokens * 16;  /* several groups of layers each take pages of their own */
+    /* the reference chooses the likeliest token of plain logits */
+    o.generation_config = "none";
+    /* rotary scaling may depend on it, and the reference goes by the sequence */
+    o.max_model_len = (int32_t)(c->n_prompt + c->n_greedy);
+    /* several groups of layers each take pages of their own */
+    o.n_pages = 64 + o.max_model_len / o.page_tokens * 16;
     quire_error err = {0};
     quire_engine *engine;
     quire_err e = quire_engine_open(&o, &engine, &err);
@@ -195,7 +210,8 @@ static void check_case(check_report *r, const char *dir, const char *name, json_
     char logits[MAX_PATH];
     snprintf(logits, sizeof logits, "%s/logits.npy", model_dir);
     if (!exists(logits)) {
-        check_encoder(r, model_dir, name, has_gguf, r->override_kv == NULL ? gguf_lacks(manifest, name) : NULL);
+        check_encoder(r, model_dir, name, has_gguf,
+                      r->override_kv == NULL ? gguf_lacks(manifest, name) : NULL);
         return;
     }
     if (read_case(model_dir, &c, &err) != QUIRE_OK) {
@@ -211,7 +227,8 @@ static void check_case(check_report *r, const char *dir, const char *name, json_
     }
     c.lacks = gguf_only ? NULL : gguf_lacks(manifest, name);
     if (has_gguf && c.cache_dependent) {
-        check_unsupported(r, KIND, where, c.lacks ? c.lacks : "the reference's values depend on the sequence's whole length");
+        check_unsupported(r, KIND, where,
+                          c.lacks ? c.lacks : "the reference's values depend on the sequence's whole length");
     } else if (has_gguf) {
         check_file(r, where, gguf, &c);
     }

@@ -1,6 +1,8 @@
-/* Quantised models: DIR/hf/NAME/ is a Hugging Face directory with ids.json {"ids"} and the logits of each of them, [ids, vocabulary], from
- * exactly dequantised weights: logits.npy, in f32 compute. Others have rounded activations too: logits_w8a8.npy is int8 compute's,
- * logits_a8.npy fp8's. logits_kv8.npy is f32's with keys and values in fp8_e4m3, by the checkpoint's scales. */
+/* Quantised models: DIR/hf/NAME/ is a Hugging Face directory with ids.json {"ids"} and
+ * the logits of each of them, [ids, vocabulary], from exactly dequantised weights:
+ * logits.npy, in f32 compute. Others have rounded activations too: logits_w8a8.npy is
+ * int8 compute's, logits_a8.npy fp8's. logits_kv8.npy is f32's with keys and values in
+ * fp8_e4m3, by the checkpoint's scales. */
 #include <glob.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,9 +17,10 @@
 
 enum { MAX_PATH = 4096 };
 
-/* A file of logits: how they are computed here, and how far they may be off. tie: where one rounded activation lies so near a tie that it
- * falls the other way, its token's logits and later ones may be off by so much, and the case counts as unsupported; those of tokens before
- * it are exact. */
+/* A file of logits: how they are computed here, and how far they may be off. tie: where
+ * one rounded activation lies so near a tie that it falls the other way, its token's
+ * logits and later ones may be off by so much, and the case counts as unsupported; those
+ * of tokens before it are exact. */
 typedef struct logits_kind {
     const char *file;
     quire_compute compute;
@@ -66,7 +69,8 @@ static float worst_of(const quant_case *c, const float *got, size_t n, size_t *a
     return worst;
 }
 
-/* Whether the logits are exact up to some token, and from there on as far off as a tie may put them. */
+/* Whether the logits are exact up to some token, and from there on as far off as a tie
+ * may put them. */
 static bool is_tie(const quant_case *c, const float *got, float worst) {
     size_t n_vocab = (size_t)c->dims[1], n = 0, at = 0;
     while (n < c->n_ids && worst_of(c, got, (n + 1) * n_vocab, &at) <= c->kind->tolerance) {
@@ -79,19 +83,25 @@ static void compare(check_report *r, const quant_case *c, const float *got) {
     size_t at = 0, n_vocab = (size_t)c->dims[1], n = c->n_ids * n_vocab;
     float worst = worst_of(c, got, n, &at);
     if (!(worst <= c->kind->tolerance) && is_tie(c, got, worst)) {
-        check_unsupported(r, KIND, c->where, "an activation so near a tie that it is rounded the other way; tokens before it are exact");
+        check_unsupported(
+            r, KIND, c->where,
+            "an activation so near a tie that it is rounded the other way; tokens before it are exact");
         return;
     }
     if (!(worst <= c->kind->tolerance)) {
-        check_fail(r, KIND, c->where, "logits differ by up to %g (at most %g): token %zu, id %zu is %.9g, must be %.9g", (double)worst,
-                   (double)c->kind->tolerance, at / n_vocab, at % n_vocab, (double)got[at], (double)c->want[at]);
+        check_fail(r, KIND, c->where,
+                   "logits differ by up to %g (at most %g): token %zu, id %zu is %.9g, must be %.9g",
+                   (double)worst, (double)c->kind->tolerance, at / n_vocab, at % n_vocab, (double)got[at],
+                   (double)c->want[at]);
         return;
     }
     for (size_t i = 0; i < c->n_ids; i++) {
         float margin, own;
-        int64_t want = best_of(c->want + i * n_vocab, c->dims[1], &margin), best = best_of(got + i * n_vocab, c->dims[1], &own);
+        int64_t want = best_of(c->want + i * n_vocab, c->dims[1], &margin),
+                best = best_of(got + i * n_vocab, c->dims[1], &own);
         if (want != best && margin > 2 * worst) {
-            check_fail(r, KIND, c->where, "the likeliest id of token %zu is %lld, must be %lld", i, (long long)best, (long long)want);
+            check_fail(r, KIND, c->where, "the likeliest id of token %zu is %lld, must be %lld", i,
+                       (long long)best, (long long)want);
             return;
         }
     }
@@ -120,8 +130,10 @@ static void run_case(check_report *r, const quant_case *c) {
     int32_t greedy[1];
     size_t n_greedy;
     float *logits = mem_new(c->n_ids * (size_t)c->dims[1], sizeof *logits);
-    if (quire_engine_info(engine)->n_vocab != c->dims[1] || c->dims[0] != (int64_t)c->n_ids || logits == NULL) {
-        check_fail(r, KIND, c->where, "%s must be [%zu, %d]", c->kind->file, c->n_ids, (int)quire_engine_info(engine)->n_vocab);
+    if (quire_engine_info(engine)->n_vocab != c->dims[1] || c->dims[0] != (int64_t)c->n_ids ||
+        logits == NULL) {
+        check_fail(r, KIND, c->where, "%s must be [%zu, %d]", c->kind->file, c->n_ids,
+                   (int)quire_engine_info(engine)->n_vocab);
     } else if (check_run(engine, c->ids, c->n_ids, 1, logits, greedy, &n_greedy, &err) != QUIRE_OK) {
         check_fail(r, KIND, c->where, "%s", err.message);
     } else {

@@ -1,4 +1,5 @@
-/* Block formats: DIR/TYPE.bin must dequantise to DIR/TYPE.npy, and DIR/quantize/TYPE.npy quantise to DIR/quantize/TYPE.bin, to the bit. */
+/* Block formats: DIR/TYPE.bin must dequantise to DIR/TYPE.npy, and DIR/quantize/TYPE.npy
+ * quantise to DIR/quantize/TYPE.bin, to the bit. */
 #include <glob.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,11 +30,12 @@ static uint32_t bits_of(float v) {
 }
 
 /* Compares the values of n elements, bit by bit. */
-static void compare_values(check_report *r, const char *where, const float *got, const float *want, size_t n) {
+static void compare_values(check_report *r, const char *where, const float *got, const float *want,
+                           size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (bits_of(got[i]) != bits_of(want[i])) {
-            check_fail(r, KIND, where, "element %zu is %.9g (%08x), must be %.9g (%08x)", i, (double)got[i], bits_of(got[i]),
-                       (double)want[i], bits_of(want[i]));
+            check_fail(r, KIND, where, "element %zu is %.9g (%08x), must be %.9g (%08x)", i, (double)got[i],
+                       bits_of(got[i]), (double)want[i], bits_of(want[i]));
             return;
         }
     }
@@ -43,14 +45,16 @@ static void compare_values(check_report *r, const char *where, const float *got,
 /* n values of type t take this many bytes; false when they are no whole blocks. */
 static bool blocks_fit(dtype t, int64_t n_values, size_t n_bytes) {
     int64_t elements = dtype_block_elements(t);
-    return n_values % elements == 0 && (size_t)(n_values / elements) * (size_t)dtype_block_bytes(t) == n_bytes;
+    return n_values % elements == 0 &&
+           (size_t)(n_values / elements) * (size_t)dtype_block_bytes(t) == n_bytes;
 }
 
-static void check_dequantise(check_report *r, const char *where, dtype t, const char *blocks, size_t n_bytes, const float *want,
-                             int64_t n) {
+static void check_dequantise(check_report *r, const char *where, dtype t, const char *blocks, size_t n_bytes,
+                             const float *want, int64_t n) {
     float *got = mem_new((size_t)n, sizeof *got);
     if (!blocks_fit(t, n, n_bytes) || !got) {
-        check_fail(r, KIND, where, "%zu bytes of %s do not hold %lld values", n_bytes, dtype_name(t), (long long)n);
+        check_fail(r, KIND, where, "%zu bytes of %s do not hold %lld values", n_bytes, dtype_name(t),
+                   (long long)n);
     } else if (quant_dequantise(t, blocks, (size_t)n, got) != QUIRE_OK) {
         check_unsupported(r, KIND, where, "nothing of this type is dequantised");
     } else {
@@ -59,10 +63,12 @@ static void check_dequantise(check_report *r, const char *where, dtype t, const 
     mem_free(got);
 }
 
-static void check_quantise(check_report *r, const char *where, dtype t, const char *want, size_t n_bytes, const float *values, int64_t n) {
+static void check_quantise(check_report *r, const char *where, dtype t, const char *want, size_t n_bytes,
+                           const float *values, int64_t n) {
     char *got = mem_new(n_bytes, 1);
     if (!blocks_fit(t, n, n_bytes) || !got) {
-        check_fail(r, KIND, where, "%zu bytes of %s do not hold %lld values", n_bytes, dtype_name(t), (long long)n);
+        check_fail(r, KIND, where, "%zu bytes of %s do not hold %lld values", n_bytes, dtype_name(t),
+                   (long long)n);
     } else if (quant_quantise(t, values, (size_t)n, got) != QUIRE_OK) {
         check_unsupported(r, KIND, where, "nothing is quantised to this type");
     } else {
@@ -71,8 +77,9 @@ static void check_quantise(check_report *r, const char *where, dtype t, const ch
             i++;
         }
         if (i < n_bytes) {
-            check_fail(r, KIND, where, "byte %zu (block %zu) is %02x, must be %02x", i, i / (size_t)dtype_block_bytes(t),
-                       (unsigned)(unsigned char)got[i], (unsigned)(unsigned char)want[i]);
+            check_fail(r, KIND, where, "byte %zu (block %zu) is %02x, must be %02x", i,
+                       i / (size_t)dtype_block_bytes(t), (unsigned)(unsigned char)got[i],
+                       (unsigned)(unsigned char)want[i]);
         } else {
             check_pass(r, KIND, where);
         }
@@ -96,7 +103,8 @@ static void check_pair(check_report *r, const char *bin, const char *where, bool
     size_t n_bytes;
     int64_t dims[2];
     quire_error err;
-    if (check_read(bin, &blocks, &n_bytes, &err) != QUIRE_OK || check_read_npy(npy, &values, dims, &err) != QUIRE_OK) {
+    if (check_read(bin, &blocks, &n_bytes, &err) != QUIRE_OK ||
+        check_read_npy(npy, &values, dims, &err) != QUIRE_OK) {
         check_fail(r, KIND, where, "%s", err.message);
     } else if (quantise) {
         check_quantise(r, where, t, blocks, n_bytes, values, dims[0] * dims[1]);

@@ -1,5 +1,6 @@
-/* Encoders and embedders: DIR/NAME/ has hidden.npy [prompt, width], the rows behind the last norm, and pooled.npy [3, width]: their mean,
- * the first and the last, each divided by its length. */
+/* Encoders and embedders: DIR/NAME/ has hidden.npy [prompt, width], the rows behind the
+ * last norm, and pooled.npy [3, width]: their mean, the first and the last, each divided
+ * by its length. */
 #ifndef CHECK_CHECK_ROWS_H
 #define CHECK_CHECK_ROWS_H
 
@@ -8,8 +9,9 @@
 
 #include "check/check.h"
 
-/* Runs the prompt on the model at path; reports the first value that is over `tolerance` off. */
-void check_rows(check_report *r, const char *kind, const char *where, const char *path, const char *dir, const int32_t *prompt, size_t n,
-                float tolerance);
+/* Runs the prompt on the model at path; reports the first value that is over `tolerance`
+ * off. */
+void check_rows(check_report *r, const char *kind, const char *where, const char *path, const char *dir,
+                const int32_t *prompt, size_t n, float tolerance);
 
 #endif

@@ -4,7 +4,8 @@
 
 #include "base/mem.h"
 
-quire_err check_take_ids(json_value *object, const char *name, const char *path, int32_t **ids, size_t *n, quire_error *err) {
+quire_err check_take_ids(json_value *object, const char *name, const char *path, int32_t **ids, size_t *n,
+                         quire_error *err) {
     json_value *list = json_get(object, name);
     if (!json_is(list, JSON_KIND_ARRAY)) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%s: has no list \"%s\"", path, name);
@@ -20,8 +21,8 @@ quire_err check_take_ids(json_value *object, const char *name, const char *path,
     return QUIRE_OK;
 }
 
-quire_err check_run(quire_engine *engine, const int32_t *prompt, size_t n_prompt, size_t most, float *logits, int32_t *greedy,
-                    size_t *n_greedy, quire_error *err) {
+quire_err check_run(quire_engine *engine, const int32_t *prompt, size_t n_prompt, size_t most, float *logits,
+                    int32_t *greedy, size_t *n_greedy, quire_error *err) {
     quire_queue *queue;
     quire_request *request;
     quire_stream *stream;

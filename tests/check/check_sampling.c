@@ -1,5 +1,5 @@
-/* Sampling: cases.jsonl (final distributions), mirostat.jsonl (trajectories), logprobs.jsonl and spec.jsonl (speculative sampling) of a
- * directory. */
+/* Sampling: cases.jsonl (final distributions), mirostat.jsonl (trajectories),
+ * logprobs.jsonl and spec.jsonl (speculative sampling) of a directory. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,8 @@ static int32_t length_of(json_value *array) {
     return array == NULL ? 0 : (int32_t)json_length(array);
 }
 
-/* The numbers of an array, or of the arrays in it one behind the other; mem_free frees them. */
+/* The numbers of an array, or of the arrays in it one behind the other; mem_free frees
+ * them. */
 static float *floats_of(json_value *array) {
     int32_t n = length_of(array);
     bool nested = n > 0 && json_is(json_at(array, 0), JSON_KIND_ARRAY);
@@ -116,7 +117,8 @@ static bool read_number(sampling_params *p, const char *key, json_value *v) {
     return false;
 }
 
-/* Fills *p; *eos is the model's end token where the case has one. QUIRE_UNSUPPORTED for a parameter that is not known. */
+/* Fills *p; *eos is the model's end token where the case has one. QUIRE_UNSUPPORTED for a
+ * parameter that is not known. */
 static quire_err read_params(json_value *o, sampling_params *p, int32_t *eos, int32_t *n_eos) {
     sampling_params_init(p);
     p->lists = sampling_lists_new();
@@ -140,7 +142,8 @@ static quire_err read_params(json_value *o, sampling_params *p, int32_t *eos, in
             *n_eos = 1;
         } else if (strcmp(key, "allowed_token_ids") == 0) {
             int32_t *ids = ints_of(v);
-            quire_err e = ids == NULL ? QUIRE_NO_MEMORY : sampling_lists_set_allowed(p->lists, ids, length_of(v));
+            quire_err e =
+                ids == NULL ? QUIRE_NO_MEMORY : sampling_lists_set_allowed(p->lists, ids, length_of(v));
             mem_free(ids);
             TRY(e);
         } else if (strcmp(key, "stop_token_ids") == 0 && length_of(v) <= PARAMS_MAX_STOP_TOKENS) {
@@ -156,9 +159,10 @@ static quire_err read_params(json_value *o, sampling_params *p, int32_t *eos, in
 
 /* ---- cases.jsonl ---- */
 
-/* Compares a distribution with kept ids and their probabilities; *worst is the largest error over the tolerance. False when other tokens
- * are kept. */
-static bool same_distribution(const float *probs, int32_t n, json_value *kept, json_value *want, double *worst) {
+/* Compares a distribution with kept ids and their probabilities; *worst is the largest
+ * error over the tolerance. False when other tokens are kept. */
+static bool same_distribution(const float *probs, int32_t n, json_value *kept, json_value *want,
+                              double *worst) {
     int32_t next = 0, n_kept = length_of(kept);
     *worst = 0.0;
     for (int32_t i = 0; i < n; i++) {
@@ -218,7 +222,8 @@ static bool in_vocabulary(const int32_t *ids, int32_t n, int32_t n_vocab) {
     return true;
 }
 
-/* The field of the lists that has an id outside the vocabulary or is empty where it may not be; NULL: none. */
+/* The field of the lists that has an id outside the vocabulary or is empty where it may
+ * not be; NULL: none. */
 static const char *bad_list(const sampling_lists *l, int32_t n_vocab) {
     if (!in_vocabulary(l->bias_ids, l->n_bias, n_vocab)) {
         return "logit_bias";
@@ -226,14 +231,16 @@ static const char *bad_list(const sampling_lists *l, int32_t n_vocab) {
     if (l->has_allowed && (l->n_allowed == 0 || !in_vocabulary(l->allowed, l->n_allowed, n_vocab))) {
         return "allowed_token_ids";
     }
-    if (l->bad_words.n > 0 && !in_vocabulary(l->bad_words.tokens, l->bad_words.starts[l->bad_words.n], n_vocab)) {
+    if (l->bad_words.n > 0 &&
+        !in_vocabulary(l->bad_words.tokens, l->bad_words.starts[l->bad_words.n], n_vocab)) {
         return "bad_words";
     }
     return NULL;
 }
 
-/* Checks that every value is in its field's range and every id of the lists in the vocabulary; else QUIRE_BAD_REQUEST and *field names the
- * field. The sampler accepts more than requests may contain: top_p 0, which keeps one token, and any temperature. */
+/* Checks that every value is in its field's range and every id of the lists in the
+ * vocabulary; else QUIRE_BAD_REQUEST and *field names the field. The sampler accepts more
+ * than requests may contain: top_p 0, which keeps one token, and any temperature. */
 static quire_err check_params(const sampling_params *p, int32_t n_vocab, const char **field) {
     const struct {
         const char *name;
@@ -258,7 +265,9 @@ static quire_err check_params(const sampling_params *p, int32_t n_vocab, const c
                   {"mirostat", (double)p->mirostat},
                   {"mirostat_tau", (double)p->mirostat_tau},
                   {"mirostat_eta", (double)p->mirostat_eta}};
-    *field = !(p->temperature >= 0.0f) ? "temperature" : !(p->top_p >= 0.0f && p->top_p <= 1.0f) ? "top_p" : NULL;
+    *field = !(p->temperature >= 0.0f)                 ? "temperature"
+             : !(p->top_p >= 0.0f && p->top_p <= 1.0f) ? "top_p"
+                                                       : NULL;
     for (size_t i = 0; i < sizeof values / sizeof *values && *field == NULL; i++) {
         *field = in_range(values[i].name, values[i].value) ? NULL : values[i].name;
     }
@@ -309,11 +318,17 @@ static void check_case(json_value *o, check_report *r, const char *name) {
     quire_err e = read_params(json_get(o, "params"), &p, &eos, &n_eos);
     e = e != QUIRE_OK ? e : sampler_open(n, n_history, &s);
     if (e != QUIRE_OK || logits == NULL || row == NULL || history == NULL) {
-        check_unsupported(r, KIND, name, e == QUIRE_UNSUPPORTED ? "a parameter that this build does not know" : "out of memory");
+        check_unsupported(r, KIND, name,
+                          e == QUIRE_UNSUPPORTED ? "a parameter that this build does not know"
+                                                 : "out of memory");
     } else {
         distribution_case d = {.s = s, .logits = logits, .row = row, .n = n};
-        d.context = (sample_context){
-            .params = &p, .tokens = history, .n_tokens = n_history, .n_prompt = int_of(o, "prompt_len"), .eos = &eos, .n_eos = n_eos};
+        d.context = (sample_context){.params = &p,
+                                     .tokens = history,
+                                     .n_tokens = n_history,
+                                     .n_prompt = int_of(o, "prompt_len"),
+                                     .eos = &eos,
+                                     .n_eos = n_eos};
         run_distribution(&d, o, r, name);
     }
     sampler_close(s);
@@ -347,8 +362,10 @@ static void check_mirostat(json_value *o, check_report *r, const char *name) {
         int32_t token = -1;
         quire_err e = sampler_sample(s, logits + (size_t)i * (size_t)n, &c, &token);
         double want = number_of(json_get(step, "mu"));
-        if (e != QUIRE_OK || token != int_of(step, "token") || !(fabs((double)mu - want) <= 1e-4 * fmax(1.0, fabs(want)))) {
-            check_fail(r, KIND, name, "step %d: token %d, mu %.6f; must be %d, %.6f", i, token, (double)mu, int_of(step, "token"), want);
+        if (e != QUIRE_OK || token != int_of(step, "token") ||
+            !(fabs((double)mu - want) <= 1e-4 * fmax(1.0, fabs(want)))) {
+            check_fail(r, KIND, name, "step %d: token %d, mu %.6f; must be %d, %.6f", i, token, (double)mu,
+                       int_of(step, "token"), want);
             ok = false;
         }
     }
@@ -366,7 +383,8 @@ static bool near(double got, double want) {
 }
 
 static bool same_entry(const token_logprob *got, json_value *want) {
-    return got->id == (int)json_int64(json_at(want, 0)) && near((double)got->logprob, number_of(json_at(want, 1))) &&
+    return got->id == (int)json_int64(json_at(want, 0)) &&
+           near((double)got->logprob, number_of(json_at(want, 1))) &&
            got->rank == (int)json_int64(json_at(want, 2));
 }
 
@@ -375,7 +393,8 @@ static bool same_position(const float *row, int32_t n, json_value *want) {
     double normalizer = logprobs_normalizer(row, n);
     token_logprob got = logprobs_of(row, n, normalizer, int_of(want, "token"));
     int32_t n_top = length_of(json_get(want, "top"));
-    bool ok = near((double)got.logprob, number_of(json_get(want, "logprob"))) && got.rank == int_of(want, "rank");
+    bool ok =
+        near((double)got.logprob, number_of(json_get(want, "logprob"))) && got.rank == int_of(want, "rank");
     token_logprob *top = mem_new((size_t)n_top + 1, sizeof *top);
     if (top == NULL || n_top > n) {
         mem_free(top);
@@ -393,14 +412,17 @@ static bool same_position(const float *row, int32_t n, json_value *want) {
 static bool same_processed(json_value *o, const float *last_row, int32_t n) {
     sampling_params p;
     sampler *s = NULL;
-    int32_t eos, n_eos = 0, n_history = length_of(json_get(o, "history")), *history = ints_of(json_get(o, "history"));
+    int32_t eos, n_eos = 0, n_history = length_of(json_get(o, "history")),
+                 *history = ints_of(json_get(o, "history"));
     float *row = mem_new((size_t)n, sizeof *row);
     float *probs;
-    bool ok = row != NULL && history != NULL && read_params(json_get(o, "params"), &p, &eos, &n_eos) == QUIRE_OK &&
+    bool ok = row != NULL && history != NULL &&
+              read_params(json_get(o, "params"), &p, &eos, &n_eos) == QUIRE_OK &&
               sampler_open(n, n_history, &s) == QUIRE_OK;
     if (ok) {
         memcpy(row, last_row, (size_t)n * sizeof *row);
-        sample_context c = {.params = &p, .tokens = history, .n_tokens = n_history, .n_prompt = int_of(o, "prompt_len")};
+        sample_context c = {
+            .params = &p, .tokens = history, .n_tokens = n_history, .n_prompt = int_of(o, "prompt_len")};
         ok = sampler_distribution(s, row, &c, &probs) == QUIRE_OK;
     }
     for (int32_t i = 0; ok && i < length_of(json_get(o, "top")); i++) {
@@ -420,7 +442,10 @@ static void check_logprobs(json_value *o, check_report *r, const char *name) {
     float *logits = floats_of(json_get(o, "logits"));
     json_value *prompt = json_get(o, "prompt_logprobs");
     for (int32_t t = 1; logits != NULL && t < length_of(prompt) && bad < 0; t++) {
-        bad = t <= n_rows && same_position(logits + (size_t)(t - 1) * (size_t)n, n, json_at(prompt, (size_t)t)) ? -1 : t;
+        bad =
+            t <= n_rows && same_position(logits + (size_t)(t - 1) * (size_t)n, n, json_at(prompt, (size_t)t))
+                ? -1
+                : t;
     }
     const float *last = logits == NULL ? NULL : logits + (size_t)(n_rows - 1) * (size_t)n;
     if (last == NULL || bad >= 0) {
@@ -468,13 +493,17 @@ static const char *compare_spec(const spec_case *c, json_value *o) {
             return "a residual distribution differs";
         }
     }
-    return same_row(c->target + (size_t)c->gamma * (size_t)c->n, json_get(o, "bonus"), c->n) ? NULL : "the bonus distribution differs";
+    return same_row(c->target + (size_t)c->gamma * (size_t)c->n, json_get(o, "bonus"), c->n)
+               ? NULL
+               : "the bonus distribution differs";
 }
 
-/* Accepts or rejects the drafted tokens, with uniforms[0..gamma) and v. out gets the *n_accepted accepted ones and one more token, which
- * comes from the residual at the first rejection or from the last target row. QUIRE_NUMERIC when it reaches a token that its draft
- * distribution could not have drawn. */
-static quire_err walk_spec(const spec_case *c, const double *uniforms, double v, int32_t *out, int32_t *n_accepted) {
+/* Accepts or rejects the drafted tokens, with uniforms[0..gamma) and v. out gets the
+ * *n_accepted accepted ones and one more token, which comes from the residual at the
+ * first rejection or from the last target row. QUIRE_NUMERIC when it reaches a token that
+ * its draft distribution could not have drawn. */
+static quire_err walk_spec(const spec_case *c, const double *uniforms, double v, int32_t *out,
+                           int32_t *n_accepted) {
     *n_accepted = 0;
     for (int32_t i = 0; i < c->gamma; i++) {
         const float *p = c->target + (size_t)i * (size_t)c->n;
@@ -519,7 +548,8 @@ static void check_spec(json_value *o, check_report *r, const char *name) {
     } else {
         wrong = e != QUIRE_OK ? "it is refused" : compare_spec(&c, o);
         for (int32_t i = 0; wrong == NULL && i <= n_accepted; i++) {
-            bool same = n_accepted + 1 == length_of(emitted) && out[i] == (int)json_int64(json_at(emitted, (size_t)i));
+            bool same = n_accepted + 1 == length_of(emitted) &&
+                        out[i] == (int)json_int64(json_at(emitted, (size_t)i));
             wrong = same ? NULL : "other tokens come out";
         }
     }

@@ -1,9 +1,13 @@
-/* JSON Schemas with instances: each must be accepted iff it is valid, or the schema refused at compile.
+/* JSON Schemas with instances: each must be accepted iff it is valid, or the schema
+ * refused at compile.
  *
- * schemas: DIR is a draft's directory of the JSON Schema Test Suite, *.json, or of MaskBench, *.jsonl. Instances are written compactly and
- * in their own order, and read with any order of members and any spelling of numbers. A schema that is refused counts as unsupported; an
- * instance that is valid but rejected, or invalid but accepted, as failed. Formats are asserted, so an instance that is valid for a draft
- * that only annotates them may be rejected: those that the schema without its formats accepts are counted apart. */
+ * schemas: DIR is a draft's directory of the JSON Schema Test Suite, *.json, or of
+ * MaskBench, *.jsonl. Instances are written compactly and in their own order, and read
+ * with any order of members and any spelling of numbers. A schema that is refused counts
+ * as unsupported; an instance that is valid but rejected, or invalid but accepted, as
+ * failed. Formats are asserted, so an instance that is valid for a draft that only
+ * annotates them may be rejected: those that the schema without its formats accepts are
+ * counted apart. */
 #include <glob.h>
 #include <stdio.h>
 
@@ -20,10 +24,12 @@ typedef struct totals {
     check_report *r;
     grammar_vocab *v;
     const char *draft; /* of a schema that doesn't name one; NULL: the newest */
-    int64_t n_schemas, n_compiled, n_whole, n_enforced, n_refused, n_formats, n_accepted_wrong, n_rejected_wrong, compile_us;
+    int64_t n_schemas, n_compiled, n_whole, n_enforced, n_refused, n_formats, n_accepted_wrong,
+        n_rejected_wrong, compile_us;
 } totals;
 
-static const grammar_options loose = {.space = GRAMMAR_SPACE_ANY, .order = GRAMMAR_ORDER_ANY, .numbers = GRAMMAR_NUMBERS_ANY};
+static const grammar_options loose = {
+    .space = GRAMMAR_SPACE_ANY, .order = GRAMMAR_ORDER_ANY, .numbers = GRAMMAR_NUMBERS_ANY};
 
 static json_value *parse(str text) {
     json_limits limits = json_limits_file;
@@ -33,13 +39,15 @@ static json_value *parse(str text) {
     return json_read(text, &limits, JSON_WIDE_REAL, &v, &fault) == QUIRE_OK ? v : NULL;
 }
 
-/* *e: QUIRE_TOO_LARGE where the run gave up, as it does at a place that is too ambiguous; may be NULL. */
+/* *e: QUIRE_TOO_LARGE where the run gave up, as it does at a place that is too ambiguous;
+ * may be NULL. */
 static bool accepts(grammar_run *run, const json_value *instance, strbuf *text, quire_err *e) {
     json_out out = {.to = text};
     grammar_state s = grammar_start(run);
     strbuf_clear(text);
     json_add(&out, instance);
-    quire_err got = out.err == QUIRE_OK ? grammar_accept_bytes(run, &s, (str){text->p, text->n}, NULL) : out.err;
+    quire_err got =
+        out.err == QUIRE_OK ? grammar_accept_bytes(run, &s, (str){text->p, text->n}, NULL) : out.err;
     if (e != NULL) {
         *e = got;
     }
@@ -93,7 +101,8 @@ static void check_instances(totals *t, grammar *g, const char *where, json_value
     for (size_t i = 0; i < json_length(tests); i++) {
         json_value *one = json_at(tests, i);
         quire_err e;
-        bool valid = json_get_bool(one, "valid", false), accepted = accepts(run, json_get(one, "data"), &text, &e);
+        bool valid = json_get_bool(one, "valid", false),
+             accepted = accepts(run, json_get(one, "data"), &text, &e);
         if (valid == accepted) {
             check_pass(t->r, KIND, where);
             t->n_enforced++;
@@ -107,8 +116,8 @@ static void check_instances(totals *t, grammar *g, const char *where, json_value
         whole = false;
         t->n_accepted_wrong += accepted;
         t->n_rejected_wrong += valid;
-        check_fail(t->r, KIND, where, "%s: %s is %s and %s", json_get_str(one, "description").p, text.n < 400 ? text.p : "a long instance",
-                   valid ? "valid" : "invalid",
+        check_fail(t->r, KIND, where, "%s: %s is %s and %s", json_get_str(one, "description").p,
+                   text.n < 400 ? text.p : "a long instance", valid ? "valid" : "invalid",
                    accepted               ? "accepted"
                    : e == QUIRE_TOO_LARGE ? "too ambiguous for the run"
                                           : "rejected");
@@ -123,7 +132,8 @@ static void check_schema(totals *t, const char *where, json_value *record) {
     strbuf text = {0};
     json_out out = {.to = &text};
     grammar *g = NULL;
-    if (t->draft != NULL && json_length(json_get(record, "schema")) > 0 && !json_has(json_get(record, "schema"), "$schema")) {
+    if (t->draft != NULL && json_length(json_get(record, "schema")) > 0 &&
+        !json_has(json_get(record, "schema"), "$schema")) {
         strbuf bare = {0};
         json_add(&(json_out){.to = &bare}, json_get(record, "schema"));
         (void)strbuf_addf(&text, "{\"$schema\":\"%s\",%.*s", t->draft, (int)bare.n - 1, bare.p + 1);
@@ -171,7 +181,8 @@ static void check_file(totals *t, const char *path) {
     } else {
         json_value *all = parse(rest);
         for (size_t i = 0; i < json_length(all); i++) {
-            (void)snprintf(where, sizeof where, "%s/%s", name, json_get_str(json_at(all, i), "description").p);
+            (void)snprintf(where, sizeof where, "%s/%s", name,
+                           json_get_str(json_at(all, i), "description").p);
             check_schema(t, where, json_at(all, i));
         }
         json_drop(all);
@@ -206,13 +217,17 @@ int check_schemas(const char *dir, const char *root, check_report *r) {
         check_file(&t, files.gl_pathv[i]);
     }
     if (!r->json) {
+        printf("%lld schemas: %lld compile (%.1f us on average), %lld with all instances right; %lld invalid "
+               "accepted, %lld valid rejected\n",
+               (long long)t.n_schemas, (long long)t.n_compiled,
+               (double)t.compile_us / (double)(t.n_schemas > 0 ? t.n_schemas : 1), (long long)t.n_whole,
+               (long long)t.n_accepted_wrong, (long long)t.n_rejected_wrong);
         printf(
-            "%lld schemas: %lld compile (%.1f us on average), %lld with all instances right; %lld invalid accepted, %lld valid rejected\n",
-            (long long)t.n_schemas, (long long)t.n_compiled, (double)t.compile_us / (double)(t.n_schemas > 0 ? t.n_schemas : 1),
-            (long long)t.n_whole, (long long)t.n_accepted_wrong, (long long)t.n_rejected_wrong);
-        printf("%lld instances: %lld enforced, %lld of refused schemas, %lld valid but for an asserted format, %lld wrong\n",
-               (long long)(t.n_enforced + t.n_refused + t.n_formats + t.n_accepted_wrong + t.n_rejected_wrong), (long long)t.n_enforced,
-               (long long)t.n_refused, (long long)t.n_formats, (long long)(t.n_accepted_wrong + t.n_rejected_wrong));
+            "%lld instances: %lld enforced, %lld of refused schemas, %lld valid but for an asserted format, "
+            "%lld wrong\n",
+            (long long)(t.n_enforced + t.n_refused + t.n_formats + t.n_accepted_wrong + t.n_rejected_wrong),
+            (long long)t.n_enforced, (long long)t.n_refused, (long long)t.n_formats,
+            (long long)(t.n_accepted_wrong + t.n_rejected_wrong));
     }
     grammar_vocab_drop(t.v);
     globfree(&files);

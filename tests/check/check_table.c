@@ -9,7 +9,8 @@
 
 /* ---- kernels ---- */
 
-/* Whether the running instruction set's table has another function than the plain twins' at this place. */
+/* Whether the running instruction set's table has another function than the plain twins'
+ * at this place. */
 static bool has_own(const void *table, const void *plain, size_t offset) {
     return memcmp((const char *)table + offset, (const char *)plain + offset, sizeof(void (*)(void))) != 0;
 }
@@ -25,7 +26,8 @@ static bool is_product_fast(cpu_isa isa) {
 #define ONE_BODY SIZE_MAX /* no table has it: every instruction set runs the same C */
 #define PRODUCT  (SIZE_MAX - 1)
 
-/* The operations of a model, and where the kernel that does the work lies in the tables. */
+/* The operations of a model, and where the kernel that does the work lies in the
+ * tables. */
 static const struct operation {
     const char *name;
     size_t kernel;
@@ -45,25 +47,29 @@ static const struct operation {
 enum { N_OPERATIONS = sizeof operations / sizeof *operations };
 
 static bool is_fast(cpu_isa isa, const struct operation *o) {
-    return o->kernel == PRODUCT ? is_product_fast(isa) : o->kernel != ONE_BODY && is_math_fast(isa, o->kernel);
+    return o->kernel == PRODUCT ? is_product_fast(isa)
+                                : o->kernel != ONE_BODY && is_math_fast(isa, o->kernel);
 }
 
 /* Which operations a model has. */
 static void mark(const model_desc *d, bool used[N_OPERATIONS]) {
     const block_desc *b = &d->blocks;
-    bool has_experts = d->moe.n_used > 0 && desc_attention_layer(d) != NULL, has_dense = desc_widest_ff(d) > 0;
-    bool has_caps = b->attention_cap > 0 || b->logits_cap > 0 || b->embedding_scale != 0 || b->logits_scale != 0;
-    const bool has[N_OPERATIONS] = {true,
-                                    true,
-                                    b->norm == NORM_RMS || (b->qk_norm != QK_NORM_NONE && b->qk_norm_type == NORM_RMS) || b->v_norm,
-                                    b->norm == NORM_LAYER || (b->qk_norm != QK_NORM_NONE && b->qk_norm_type == NORM_LAYER),
-                                    d->n_ropes > 0,
-                                    !b->ungated || has_experts,
-                                    b->ungated && has_dense,
-                                    has_caps,
-                                    has_experts,
-                                    true,
-                                    has_experts};
+    bool has_experts = d->moe.n_used > 0 && desc_attention_layer(d) != NULL,
+         has_dense = desc_widest_ff(d) > 0;
+    bool has_caps =
+        b->attention_cap > 0 || b->logits_cap > 0 || b->embedding_scale != 0 || b->logits_scale != 0;
+    const bool has[N_OPERATIONS] = {
+        true,
+        true,
+        b->norm == NORM_RMS || (b->qk_norm != QK_NORM_NONE && b->qk_norm_type == NORM_RMS) || b->v_norm,
+        b->norm == NORM_LAYER || (b->qk_norm != QK_NORM_NONE && b->qk_norm_type == NORM_LAYER),
+        d->n_ropes > 0,
+        !b->ungated || has_experts,
+        b->ungated && has_dense,
+        has_caps,
+        has_experts,
+        true,
+        has_experts};
     for (int i = 0; i < N_OPERATIONS; i++) {
         used[i] |= has[i];
     }
@@ -135,7 +141,8 @@ void check_table_end(void) {
     if (cpu_isa_choose("auto", &isa, &err) != QUIRE_OK) {
         return;
     }
-    printf("\n| architecture | `general.architecture` in GGUF | `architectures` in config.json | largest difference (test models) | not "
+    printf("\n| architecture | `general.architecture` in GGUF | `architectures` in config.json | largest "
+           "difference (test models) | not "
            "read | "
            "fast kernels (%s) | plain |\n|---|---|---|--:|---|---|---|\n",
            cpu_isa_name(isa));

@@ -1,7 +1,10 @@
-/* Templates: DIR/jinja.jsonl has a template in each case, DIR/chat/NAME.jsonl are cases of ROOT/data/templates/chat/NAME.jinja. A case has
- * a context, or a client's messages (with tools, chat_template_kwargs, bos_token and eos_token), which are first brought into the form that
- * the template takes. A rendering must be the expected text to the byte. Where an error is expected, any error is right, with the
- * reference's words where the template chose them (raise_exception) or named what is undefined, and its line for a syntax error. */
+/* Templates: DIR/jinja.jsonl has a template in each case, DIR/chat/NAME.jsonl are cases
+ * of ROOT/data/templates/chat/NAME.jinja. A case has a context, or a client's messages
+ * (with tools, chat_template_kwargs, bos_token and eos_token), which are first brought
+ * into the form that the template takes. A rendering must be the expected text to the
+ * byte. Where an error is expected, any error is right, with the reference's words where
+ * the template chose them (raise_exception) or named what is undefined, and its line for
+ * a syntax error. */
 #include <glob.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,7 +44,8 @@ static quire_err last_item(str array, str *out) {
     }
 }
 
-/* Appends the context with the tag behind the last message's content, which must be a text. */
+/* Appends the context with the tag behind the last message's content, which must be a
+ * text. */
 static quire_err add_tagged(str context, strbuf *out) {
     str messages, last, content;
     TRY(json_scan_member(context, "messages", &messages));
@@ -56,7 +60,8 @@ static quire_err add_tagged(str context, strbuf *out) {
     return strbuf_add(out, context.p + n_before, context.n - n_before);
 }
 
-/* The text up to the last tag, without blanks before it when the template took the tag's own. */
+/* The text up to the last tag, without blanks before it when the template took the tag's
+ * own. */
 static str cut_at_tag(str text) {
     size_t n = sizeof CONTINUE_TAG - 2; /* without its blank */
     for (size_t i = text.n >= n ? text.n - n + 1 : 0; i-- > 0;) {
@@ -81,8 +86,9 @@ static void compare_text(check_report *r, const char *where, str got, str want) 
         at++;
     }
     size_t from = at > 20 ? at - 20 : 0;
-    check_fail(r, KIND, where, "differs at byte %zu: ...%.*s, must be ...%.*s", at, (int)(got.n - from > 60 ? 60 : got.n - from),
-               got.p + from, (int)(want.n - from > 60 ? 60 : want.n - from), want.p + from);
+    check_fail(r, KIND, where, "differs at byte %zu: ...%.*s, must be ...%.*s", at,
+               (int)(got.n - from > 60 ? 60 : got.n - from), got.p + from,
+               (int)(want.n - from > 60 ? 60 : want.n - from), want.p + from);
 }
 
 static void compare_error(check_report *r, const char *where, json_value *record, const quire_error *err) {
@@ -94,7 +100,8 @@ static void compare_error(check_report *r, const char *where, json_value *record
     bool has_words = strcmp(type, "TemplateError") == 0 || strcmp(type, "UndefinedError") == 0;
     if (has_words && strstr(err->message, words) == NULL) {
         check_fail(r, KIND, where, "the error is \"%s\", must be \"%s\"", err->message, words);
-    } else if (strcmp(type, "TemplateSyntaxError") == 0 && err->code == QUIRE_INVALID && strncmp(err->message, line, strlen(line)) != 0) {
+    } else if (strcmp(type, "TemplateSyntaxError") == 0 && err->code == QUIRE_INVALID &&
+               strncmp(err->message, line, strlen(line)) != 0) {
         check_fail(r, KIND, where, "the error is \"%s\", must be in %s", err->message, line);
     } else {
         check_pass(r, KIND, where);
@@ -103,11 +110,13 @@ static void compare_error(check_report *r, const char *where, json_value *record
 
 /* Reads a case's messages for the template and renders them. */
 static quire_err render_messages(json_value *record, str source, strbuf *out, quire_error *err) {
-    const chat_tokens tokens = {.bos = json_get_str(record, "bos_token"), .eos = json_get_str(record, "eos_token")};
+    const chat_tokens tokens = {.bos = json_get_str(record, "bos_token"),
+                                .eos = json_get_str(record, "eos_token")};
     chat_template *t;
     chat_messages m;
     TRY(chat_template_open(source, &tokens, &t, err));
-    quire_err e = chat_messages_read(json_get(record, "messages"), chat_template_traits(t), "messages", &m, err);
+    quire_err e =
+        chat_messages_read(json_get(record, "messages"), chat_template_traits(t), "messages", &m, err);
     const chat_prompt p = {.messages = &m,
                            .tools = json_get(record, "tools"),
                            .kwargs = json_get(record, "chat_template_kwargs"),
@@ -119,11 +128,19 @@ static quire_err render_messages(json_value *record, str source, strbuf *out, qu
     return e;
 }
 
-/* Renders a case's context. text: the record as written. QUIRE_NOT_FOUND: its last message has no text to continue. */
+/* Renders a case's context. text: the record as written. QUIRE_NOT_FOUND: its last
+ * message has no text to continue. */
 static quire_err render_context(json_value *record, str text, str source, strbuf *out, quire_error *err) {
     /* The vectors' clock. */
-    const struct tm now = {.tm_year = 126, .tm_mon = 10, .tm_mday = 21, .tm_hour = 10, .tm_min = 30, .tm_wday = 6, .tm_yday = 324};
-    jinja_options options = {.trim_blocks = flag_of(record, "trim_blocks", true), .lstrip_blocks = flag_of(record, "lstrip_blocks", true)};
+    const struct tm now = {.tm_year = 126,
+                           .tm_mon = 10,
+                           .tm_mday = 21,
+                           .tm_hour = 10,
+                           .tm_min = 30,
+                           .tm_wday = 6,
+                           .tm_yday = 324};
+    jinja_options options = {.trim_blocks = flag_of(record, "trim_blocks", true),
+                             .lstrip_blocks = flag_of(record, "lstrip_blocks", true)};
     str context = {"{}", 2};
     (void)json_scan_member(text, "context", &context);
     strbuf tagged = {0};
@@ -149,8 +166,8 @@ static quire_err render_context(json_value *record, str text, str source, strbuf
 static void check_case(check_report *r, const char *where, json_value *record, str text, str source) {
     quire_error err = {0};
     strbuf out = {0};
-    quire_err e =
-        json_has(record, "messages") ? render_messages(record, source, &out, &err) : render_context(record, text, source, &out, &err);
+    quire_err e = json_has(record, "messages") ? render_messages(record, source, &out, &err)
+                                               : render_context(record, text, source, &out, &err);
     str expected = text_of(record, "expected");
     if (e == QUIRE_UNSUPPORTED || e == QUIRE_NOT_FOUND) {
         check_unsupported(r, KIND, where, err.message);
@@ -167,7 +184,8 @@ static void check_case(check_report *r, const char *where, json_value *record, s
     strbuf_deinit(&out);
 }
 
-/* Every line of a file of cases, which are called NAME:LINE; source.p NULL: each case has its own template. False: no such file. */
+/* Every line of a file of cases, which are called NAME:LINE; source.p NULL: each case has
+ * its own template. False: no such file. */
 static bool check_file(const char *path, const char *name, str source, check_report *r) {
     size_t n;
     char *bytes = check_read_file(path, &n);
@@ -179,7 +197,8 @@ static bool check_file(const char *path, const char *name, str source, check_rep
         char where[256];
         json_value *record = json_document(line);
         str label = text_of(record, "name");
-        snprintf(where, sizeof where, "%s:%d%s%.*s", name, number, label.n > 0 ? " " : "", (int)label.n, label.n > 0 ? label.p : "");
+        snprintf(where, sizeof where, "%s:%d%s%.*s", name, number, label.n > 0 ? " " : "", (int)label.n,
+                 label.n > 0 ? label.p : "");
         if (record != NULL) {
             check_case(r, where, record, line, source.p != NULL ? source : text_of(record, "template"));
         } else if (line.n > 0) {
@@ -206,9 +225,11 @@ static void check_chat(const char *path, const char *root, check_report *r) {
     mem_free(bytes);
 }
 
-/* ---- huggingface.js's vectors: ROOT/data/templates/hfjs_*.json, or DIR's: arrays of templates with their data and expected texts ---- */
+/* ---- huggingface.js's vectors: ROOT/data/templates/hfjs_*.json, or DIR's: arrays of
+ * templates with their data and expected texts ---- */
 
-/* Vectors whose meaning is JavaScript's, such as 1 + ' ' + 2. Jinja (3.1.6, by transformers' settings) gives this; NULL: an error. */
+/* Vectors whose meaning is JavaScript's, such as 1 + ' ' + 2. Jinja (3.1.6, by
+ * transformers' settings) gives this; NULL: an error. */
 static const struct {
     const char *name, *jinja;
 } other_in_jinja[] = {{"FOR_LOOP_UNPACKING", NULL},
@@ -221,10 +242,13 @@ static const struct {
                       {"MEMBERSHIP_NEGATION_1", "|False|False|False|False|False|True|"},
                       {"MEMBERSHIP_NEGATION_2", "|False|False|False|False|False|True|"}};
 
-/* Appends a text with JavaScript's spelling of Python's values: true, null, double quotes. */
+/* Appends a text with JavaScript's spelling of Python's values: true, null, double
+ * quotes. */
 static void add_spelt(strbuf *out, str s) {
-    static const char *const from[] = {"True", "False", "None", "Undefined", "'"}, *const to[] = {"true", "false", "null", "undefined",
-                                                                                                  "\""};
+    static const char *const from[] = {"True", "False", "None", "Undefined", "'"}, *const to[] = {
+                                                                                       "true", "false",
+                                                                                       "null", "undefined",
+                                                                                       "\""};
     for (size_t i = 0; i < s.n;) {
         size_t k = 0;
         while (k < sizeof from / sizeof *from && !str_begins((str){s.p + i, s.n - i}, from[k])) {
@@ -242,7 +266,8 @@ static void add_spelt(strbuf *out, str s) {
 static str js_text(str record, const char *one, const char *other, strbuf *out) {
     str span, text = {NULL, 0};
     json_scan s = {0};
-    if (json_scan_member(record, one, &span) == QUIRE_OK || json_scan_member(record, other, &span) == QUIRE_OK) {
+    if (json_scan_member(record, one, &span) == QUIRE_OK ||
+        json_scan_member(record, other, &span) == QUIRE_OK) {
         s.text = span;
         (void)json_scan_string(&s, out, &text);
     }
@@ -250,13 +275,17 @@ static str js_text(str record, const char *one, const char *other, strbuf *out) 
 }
 
 static void check_js(check_report *r, const char *where, str name, str record, str context) {
-    const struct tm now = {.tm_year = 125, .tm_mon = 6, .tm_mday = 10, .tm_hour = 12, .tm_wday = 4, .tm_yday = 190}; /* theirs */
+    /* theirs */
+    const struct tm now = {
+        .tm_year = 125, .tm_mon = 6, .tm_mday = 10, .tm_hour = 12, .tm_wday = 4, .tm_yday = 190};
     strbuf texts[2] = {{0}, {0}};
-    str source = js_text(record, "template", "chat_template", &texts[0]), want = js_text(record, "expected", "target", &texts[1]);
+    str source = js_text(record, "template", "chat_template", &texts[0]),
+        want = js_text(record, "expected", "target", &texts[1]);
     jinja_program *program = NULL;
     quire_error err = {0};
     strbuf out = {0}, spelt = {0}, wanted = {0};
-    quire_err e = jinja_open(source, (jinja_options){.trim_blocks = true, .lstrip_blocks = true}, &program, &err);
+    quire_err e =
+        jinja_open(source, (jinja_options){.trim_blocks = true, .lstrip_blocks = true}, &program, &err);
     e = e == QUIRE_OK ? jinja_render(program, context, &now, &out, NULL, &err) : e;
     bool fails = false;
     for (size_t i = 0; i < sizeof other_in_jinja / sizeof *other_in_jinja; i++) {
@@ -298,10 +327,11 @@ static bool check_js_file(const char *path, check_report *r) {
         char where[256];
         e = json_scan_span(&s, &text);
         strbuf label = {0};
-        bool has = e == QUIRE_OK &&
-                   (json_scan_member(text, "context", &context) == QUIRE_OK || json_scan_member(text, "data", &context) == QUIRE_OK);
+        bool has = e == QUIRE_OK && (json_scan_member(text, "context", &context) == QUIRE_OK ||
+                                     json_scan_member(text, "data", &context) == QUIRE_OK);
         str name = e == QUIRE_OK ? js_text(text, "name", "name", &label) : (str){NULL, 0};
-        snprintf(where, sizeof where, "%s:%d %.*s", strrchr(path, '/') + 1, i, (int)name.n, name.n > 0 ? name.p : "");
+        snprintf(where, sizeof where, "%s:%d %.*s", strrchr(path, '/') + 1, i, (int)name.n,
+                 name.n > 0 ? name.p : "");
         if (has && !str_is(context, "null")) { /* a context of JavaScript's functions is null */
             check_js(r, where, name, text, context);
         }

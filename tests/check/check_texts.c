@@ -1,8 +1,10 @@
-/* Random texts that schemas allow: walks of their masks, for another validator to judge (tests/e2e/test_schema_texts.py).
+/* Random texts that schemas allow: walks of their masks, for another validator to judge
+ * (tests/e2e/test_schema_texts.py).
  *
- * texts: DIR holds *.jsonl with a line {"schema", "n", "seed", "space", "order"} for each schema; the last two may be "any". Prints a line
- * {"texts": [..], "us": compile time} or {"error": why} for each. A walk that comes to a place from which nothing leads on has failed; one
- * that is too long is left out. */
+ * texts: DIR holds *.jsonl with a line {"schema", "n", "seed", "space", "order"} for each
+ * schema; the last two may be "any". Prints a line {"texts": [..], "us": compile time} or
+ * {"error": why} for each. A walk that comes to a place from which nothing leads on has
+ * failed; one that is too long is left out. */
 #include <glob.h>
 #include <stdio.h>
 
@@ -20,8 +22,9 @@
 #define MAX_WALK  1500
 
 /* Every byte, then tokens that span several tokens of JSON. */
-static const char *const spans[] = {"\":", "\",\"", "\"}", "\"]", "{\"", "[[",   "]]",   "}}",      "\\u00",    "\xC3\xA9", "ab",     "aa",
-                                    "10",  "00",    ".5",  ", ",  ": ",  "true", "null", "{\"a\":", ",\"b\":1", ",\"a\":",  "\"x1\":"};
+static const char *const spans[] = {
+    "\":", "\",\"", "\"}", "\"]", "{\"", "[[",   "]]",   "}}",      "\\u00",    "\xC3\xA9", "ab",     "aa",
+    "10",  "00",    ".5",  ", ",  ": ",  "true", "null", "{\"a\":", ",\"b\":1", ",\"a\":",  "\"x1\":"};
 #define N_SPANS  ((int32_t)(sizeof spans / sizeof *spans))
 #define N_TOKENS (N_BYTES + N_SPANS + 1)
 #define END      (N_TOKENS - 1)
@@ -41,7 +44,9 @@ static uint32_t weight(const walker *w, int32_t token, uint32_t n_walked) {
     if (c == '"' || c == '}' || c == ']') {
         return n_walked > LONG_WALK ? 4000 : 12;
     }
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == '\\' || (uint8_t)c >= 0x80 ? 1 : n_walked > LONG_WALK ? 1 : 4;
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == '\\' || (uint8_t)c >= 0x80 ? 1
+           : n_walked > LONG_WALK                                                             ? 1
+                                                                                              : 4;
 }
 
 /* A random allowed token; -1: none is. */
@@ -75,7 +80,8 @@ static int walk(walker *w, strbuf *text) {
         if (t == END) {
             return 1;
         }
-        if (t < 0 || grammar_accept(w->run, &s, t) != QUIRE_OK || strbuf_add(text, w->texts[t].p, w->texts[t].n) != QUIRE_OK) {
+        if (t < 0 || grammar_accept(w->run, &s, t) != QUIRE_OK ||
+            strbuf_add(text, w->texts[t].p, w->texts[t].n) != QUIRE_OK) {
             return -1;
         }
     }
@@ -112,8 +118,9 @@ static void check_line_of(check_report *r, grammar_vocab *v, walker *w, const ch
         return;
     }
     json_add(&to_schema, json_get(record, "schema"));
-    grammar_options options = {.space = str_is(json_get_str(record, "space"), "any") ? GRAMMAR_SPACE_ANY : GRAMMAR_SPACE_COMPACT,
-                               .order = str_is(json_get_str(record, "order"), "any") ? GRAMMAR_ORDER_ANY : GRAMMAR_ORDER_SCHEMA};
+    grammar_options options = {
+        .space = str_is(json_get_str(record, "space"), "any") ? GRAMMAR_SPACE_ANY : GRAMMAR_SPACE_COMPACT,
+        .order = str_is(json_get_str(record, "order"), "any") ? GRAMMAR_ORDER_ANY : GRAMMAR_ORDER_SCHEMA};
     int64_t from = clock_us();
     quire_err e = grammar_compile(GRAMMAR_SCHEMA, (str){schema.p, schema.n}, &options, &g, &err);
     json_begin(&o, '{');
@@ -145,7 +152,8 @@ int check_texts(const char *dir, const char *root, check_report *r) {
         bytes[i % N_BYTES] = (char)(i % N_BYTES);
         w.texts[i] = i < N_BYTES ? (str){bytes + i, 1} : i < END ? str_of(spans[i - N_BYTES]) : (str){"", 0};
     }
-    if (pattern == NULL || glob(pattern, 0, NULL, &files) != 0 || grammar_vocab_open(w.texts, N_TOKENS, &end, 1, &v) != QUIRE_OK) {
+    if (pattern == NULL || glob(pattern, 0, NULL, &files) != 0 ||
+        grammar_vocab_open(w.texts, N_TOKENS, &end, 1, &v) != QUIRE_OK) {
         (void)fprintf(stderr, "quire-check: %s: no schemas\n", dir);
     }
     for (size_t i = 0; i < files.gl_pathc && v != NULL; i++) {

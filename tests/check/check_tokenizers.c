@@ -1,4 +1,5 @@
-/* Tokenizer vectors: encoding, decoding and streaming of whole tokenizers, and normalizers and pre-tokenizers one at a time. */
+/* Tokenizer vectors: encoding, decoding and streaming of whole tokenizers, and
+ * normalizers and pre-tokenizers one at a time. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -17,16 +18,19 @@
 /* One tokenizer of the manifest. */
 typedef struct subject {
     const char *name;
-    tokenizer *t;       /* NULL: why says why not */
-    bool sentencepiece; /* the reference: its encode takes bos and eos apart, its decode never shows control tokens */
-    bool skips;         /* its records say how a list decodes without special tokens */
-    bool bare;          /* the reference has no post-processor, whatever the GGUF file says of BOS */
+    tokenizer *t; /* NULL: why says why not */
+    /* the reference: its encode takes bos and eos apart, its decode never shows control
+     * tokens */
+    bool sentencepiece;
+    bool skips; /* its records say how a list decodes without special tokens */
+    bool bare;  /* the reference has no post-processor, whatever the GGUF file says of BOS */
     char why[512];
 } subject;
 
 /* ---- finding the source ---- */
 
-/* The first of the places where relative may lie that can be read, freed by mem_free; NULL: none. */
+/* The first of the places where relative may lie that can be read, freed by mem_free;
+ * NULL: none. */
 static char *find_file(const char *dir, const char *root, const char *relative) {
     static const char *const below_root[] = {".", "golden/tokenizers", "tokenizers"};
     char *path = check_path(dir, relative);
@@ -58,7 +62,8 @@ static void open_vocab(subject *s, const vocab *v) {
     }
 }
 
-/* Opens a file of any format. pattern and specials are those that the manifest has for a rank file. */
+/* Opens a file of any format. pattern and specials are those that the manifest has for a
+ * rank file. */
 static void open_file(subject *s, const char *path, json_value *entry) {
     quire_error err = {0};
     model_file *f;
@@ -78,7 +83,8 @@ static void open_file(subject *s, const char *path, json_value *entry) {
     model_file_close(f);
 }
 
-/* Opens what the manifest's entry names: its own tokenizer.json, or a source that this build can read. */
+/* Opens what the manifest's entry names: its own tokenizer.json, or a source that this
+ * build can read. */
 static void subject_open(subject *s, const char *dir, const char *root, json_value *entry) {
     char own[256];
     json_value *sources = json_get(entry, "sources");
@@ -88,8 +94,11 @@ static void subject_open(subject *s, const char *dir, const char *root, json_val
     char *path = find_file(dir, root, given.n > 0 ? given.p : own);
     for (size_t i = 0; path == NULL && json_is(sources, JSON_KIND_ARRAY) && i < json_length(sources); i++) {
         str source = json_str(json_at(sources, i));
-        bool is_part = str_ends(source, ".json") && !str_ends(source, "tokenizer.json") && !str_ends(source, "tekken.json");
-        path = is_part || str_ends(source, ".txt") || str_ends(source, ".bpe") ? NULL : find_file(dir, root, source.p);
+        bool is_part = str_ends(source, ".json") && !str_ends(source, "tokenizer.json") &&
+                       !str_ends(source, "tekken.json");
+        path = is_part || str_ends(source, ".txt") || str_ends(source, ".bpe")
+                   ? NULL
+                   : find_file(dir, root, source.p);
     }
     (void)snprintf(s->why, sizeof s->why, "%s: no file of it is at hand", s->name);
     if (path != NULL) {
@@ -123,8 +132,8 @@ static void print_ids(const token_list *l, json_value *expected, const char *wha
         i++;
     }
     long long want = i < n ? (long long)json_int64(json_at(expected, i)) : -1;
-    (void)snprintf(v->text, sizeof v->text, "%s: %zu where %zu were expected; at %zu: %d, expected %lld", what, l->n, n, i,
-                   i < l->n ? l->ids[i] : -1, want);
+    (void)snprintf(v->text, sizeof v->text, "%s: %zu where %zu were expected; at %zu: %d, expected %lld",
+                   what, l->n, n, i, i < l->n ? l->ids[i] : -1, want);
 }
 
 static void compare_text(str got, str expected, const char *what, verdict *v) {
@@ -133,8 +142,9 @@ static void compare_text(str got, str expected, const char *what, verdict *v) {
         while (i < got.n && i < expected.n && got.p[i] == expected.p[i]) {
             i++;
         }
-        (void)snprintf(v->text, sizeof v->text, "%s: differs at byte %zu: \"%.*s\", expected \"%.*s\"", what, i,
-                       (int)(got.n - i < 60 ? got.n - i : 60), got.p + i, (int)(expected.n - i < 60 ? expected.n - i : 60), expected.p + i);
+        (void)snprintf(v->text, sizeof v->text, "%s: differs at byte %zu: \"%.*s\", expected \"%.*s\"", what,
+                       i, (int)(got.n - i < 60 ? got.n - i : 60), got.p + i,
+                       (int)(expected.n - i < 60 ? expected.n - i : 60), expected.p + i);
     }
 }
 
@@ -145,14 +155,16 @@ static void add_list(const token_list *from, token_list *to) {
 }
 
 /* What the reference's call gives. */
-static quire_err encode_record(const subject *s, json_value *rec, token_list *out, token_list *types, quire_error *err) {
+static quire_err encode_record(const subject *s, json_value *rec, token_list *out, token_list *types,
+                               quire_error *err) {
     str text = json_get_str(rec, "text"), second = json_get_str(rec, "pair");
     encode_special special = str_is(json_get_str(rec, "special"), "parse") ? ENCODE_PARSE : ENCODE_PLAIN;
     if (!json_get_bool(rec, "add_special_tokens", false) || s->bare) {
         return tokenizer_encode(s->t, text, (encode_options){.special = special}, out, err);
     }
     if (!s->sentencepiece) {
-        return tokenizer_encode_pair(s->t, text, json_get(rec, "pair") != NULL ? &second : NULL, special, out, types, err);
+        return tokenizer_encode_pair(s->t, text, json_get(rec, "pair") != NULL ? &second : NULL, special, out,
+                                     types, err);
     }
     token_list content = {0};
     quire_err e = tokenizer_encode(s->t, text, (encode_options){.special = special}, &content, err);
@@ -202,7 +214,8 @@ static bool has_replacement(const strbuf *text) {
     return text->n > 0 && str_contains((str){text->p, text->n}, str_of(UTF8_REPLACEMENT));
 }
 
-/* Where the reference has no stream: the parts must add up to the whole, but for bytes that are no text. */
+/* Where the reference has no stream: the parts must add up to the whole, but for bytes
+ * that are no text. */
 static void check_parts(const subject *s, const token_list *ids, verdict *v) {
     detok *d;
     strbuf parts = {0}, whole = {0};
@@ -267,7 +280,8 @@ static void check_record(const subject *s, const char *case_name, json_value *re
         check_pass(r, KIND, case_name);
     } else {
         str text = json_get_str(rec, "text");
-        check_fail(r, KIND, case_name, "%s (text \"%.*s\")", v.text, (int)(text.n < 80 ? text.n : 80), text.p);
+        check_fail(r, KIND, case_name, "%s (text \"%.*s\")", v.text, (int)(text.n < 80 ? text.n : 80),
+                   text.p);
     }
     token_list_deinit(&ids);
 }

@@ -1,6 +1,7 @@
-/* Tool parsers: DIR/cases.jsonl has a text in each case, DIR/manifest.json the tools and the special tokens. Each text is fed whole, by its
- * pieces, ragged and by characters, special tokens whole: all four must give one answer, which is the truth where the case has one. A
- * finished answer's arguments must be JSON. */
+/* Tool parsers: DIR/cases.jsonl has a text in each case, DIR/manifest.json the tools and
+ * the special tokens. Each text is fed whole, by its pieces, ragged and by characters,
+ * special tokens whole: all four must give one answer, which is the truth where the case
+ * has one. A finished answer's arguments must be JSON. */
 #include <stdio.h>
 #include <string.h>
 
@@ -49,9 +50,11 @@ static quire_err add_event(answer *a, const output_events *events, size_t i, boo
     if (!utf8_is_valid(text)) {
         snprintf(a->wrong, sizeof a->wrong, "an event ends inside a character");
     }
-    if ((is_call && e->call != a->n_calls - (e->kind != OUTPUT_CALL_BEGIN)) || *is_open != (is_call && e->kind != OUTPUT_CALL_BEGIN) ||
+    if ((is_call && e->call != a->n_calls - (e->kind != OUTPUT_CALL_BEGIN)) ||
+        *is_open != (is_call && e->kind != OUTPUT_CALL_BEGIN) ||
         (e->kind == OUTPUT_CALL_BEGIN && (text.n == 0 || a->n_calls == MAX_CALLS))) {
-        snprintf(a->wrong, sizeof a->wrong, "an event of kind %d of call %d where %d have begun", e->kind, e->call, a->n_calls);
+        snprintf(a->wrong, sizeof a->wrong, "an event of kind %d of call %d where %d have begun", e->kind,
+                 e->call, a->n_calls);
         return QUIRE_OK;
     }
     *is_open = e->kind == OUTPUT_CALL_BEGIN || e->kind == OUTPUT_ARGUMENTS;
@@ -106,27 +109,34 @@ static void read_choice(parser_case *c, json_value *request) {
         o->choice = OUTPUT_CHOICE_NAMED;
         o->named = json_get_str(json_get(choice, "function"), "name");
     } else {
-        o->choice = str_is(word, "none") ? OUTPUT_CHOICE_NONE : str_is(word, "required") ? OUTPUT_CHOICE_REQUIRED : OUTPUT_CHOICE_AUTO;
+        o->choice = str_is(word, "none")       ? OUTPUT_CHOICE_NONE
+                    : str_is(word, "required") ? OUTPUT_CHOICE_REQUIRED
+                                               : OUTPUT_CHOICE_AUTO;
     }
 }
 
 static void read_case(parser_case *c) {
-    json_value *request = json_get(c->record, "request"), *kwargs = json_get(request, "chat_template_kwargs"), *tools;
+    json_value *request = json_get(c->record, "request"), *kwargs = json_get(request, "chat_template_kwargs"),
+               *tools;
     output_options *o = &c->options;
     bool is_tools = str_is(json_get_str(c->record, "kind"), "tools");
-    const char *parser = name_in(c->record, "parser", c->names[0]), *second = name_in(c->record, "reasoning_parser", c->names[1]);
+    const char *parser = name_in(c->record, "parser", c->names[0]),
+               *second = name_in(c->record, "reasoning_parser", c->names[1]);
     o->tools_format = is_tools ? parser : NULL;
     o->reasoning_format = is_tools ? second : parser;
     o->is_special = is_special;
     o->special_context = c->special;
-    tools = json_is(json_get(request, "tools"), JSON_KIND_TEXT) ? json_get(c->manifest, "tools") : json_get(request, "tools");
+    tools = json_is(json_get(request, "tools"), JSON_KIND_TEXT) ? json_get(c->manifest, "tools")
+                                                                : json_get(request, "tools");
     for (size_t i = 0; i < json_length(tools) && i < MAX_TOOLS; i++) {
         json_value *function = json_get(json_at(tools, i), "function");
-        c->tools[o->n_tools++] = (output_tool){.name = json_get_str(function, "name"), .parameters = json_get(function, "parameters")};
+        c->tools[o->n_tools++] = (output_tool){.name = json_get_str(function, "name"),
+                                               .parameters = json_get(function, "parameters")};
     }
     o->tools = c->tools;
     read_choice(c, request);
-    o->start = output_start_behind(o->reasoning_format, json_get_str(request, "prompt_tail"), OUTPUT_START_UNKNOWN);
+    o->start =
+        output_start_behind(o->reasoning_format, json_get_str(request, "prompt_tail"), OUTPUT_START_UNKNOWN);
     if (!json_get_bool(kwargs, "enable_thinking", true) || !json_get_bool(kwargs, "thinking", true)) {
         o->start = OUTPUT_START_CONTENT;
     }
@@ -253,7 +263,8 @@ static bool same_objects(const json_value *a, const json_value *b) {
 /* Equal as JSON: 1 equals 1.0, but neither "1" nor true. */
 static bool same_value(const json_value *a, const json_value *b) {
     json_kind ka = json_kind_of(a), kb = json_kind_of(b);
-    bool numbers = (ka == JSON_KIND_INT || ka == JSON_KIND_REAL) && (kb == JSON_KIND_INT || kb == JSON_KIND_REAL);
+    bool numbers =
+        (ka == JSON_KIND_INT || ka == JSON_KIND_REAL) && (kb == JSON_KIND_INT || kb == JSON_KIND_REAL);
     if (numbers && ka != kb) {
         return json_double(a) == json_double(b);
     }
@@ -269,7 +280,8 @@ static bool same_value(const json_value *a, const json_value *b) {
     return same_objects(a, b);
 }
 
-/* Where the text does not tell types: names and keys, and scalars as text; a list is an object of items. */
+/* Where the text does not tell types: names and keys, and scalars as text; a list is an
+ * object of items. */
 static bool same_lossily(const json_value *a, const json_value *b) {
     json_kind kb = json_kind_of(b);
     if (kb == JSON_KIND_OBJECT && json_is(a, JSON_KIND_OBJECT)) {
@@ -297,8 +309,9 @@ static bool same_lossily(const json_value *a, const json_value *b) {
 
 /* White space as Python's str.strip has it. */
 static bool is_space(int32_t c) {
-    return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
-           c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+    return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
+           c == 0x3000;
 }
 
 static str trimmed(str s) {
@@ -320,8 +333,8 @@ static str trimmed(str s) {
 }
 
 static bool fail_text(check_report *r, const parser_case *c, const char *what, str got, str want) {
-    check_fail(r, KIND, c->where, "%s is \"%.*s\", must be \"%.*s\"", what, (int)(got.n > 200 ? 200 : got.n), got.n > 0 ? got.p : "",
-               (int)(want.n > 200 ? 200 : want.n), want.n > 0 ? want.p : "");
+    check_fail(r, KIND, c->where, "%s is \"%.*s\", must be \"%.*s\"", what, (int)(got.n > 200 ? 200 : got.n),
+               got.n > 0 ? got.p : "", (int)(want.n > 200 ? 200 : want.n), want.n > 0 ? want.p : "");
     return false;
 }
 
@@ -339,7 +352,8 @@ static bool compare_calls(check_report *r, const parser_case *c, const answer *a
     }
     for (int32_t i = 0; i < a->n_calls; i++) {
         json_value *call = json_at(want, (size_t)i), *arguments = read_arguments(str_in(&a->arguments[i]));
-        bool same = lossy ? same_lossily(arguments, json_get(call, "arguments")) : same_value(arguments, json_get(call, "arguments"));
+        bool same = lossy ? same_lossily(arguments, json_get(call, "arguments"))
+                          : same_value(arguments, json_get(call, "arguments"));
         json_drop(arguments);
         if (!str_eq(str_in(&a->names[i]), json_get_str(call, "name"))) {
             return fail_text(r, c, "a name", str_in(&a->names[i]), json_get_str(call, "name"));
@@ -371,7 +385,8 @@ static bool compare_truth(check_report *r, const parser_case *c, const answer *a
     return !json_has(truth, "tool_calls") || compare_calls(r, c, a, json_get(truth, "tool_calls"));
 }
 
-/* Every call's arguments are JSON, but for the last one's where the answer was cut off. */
+/* Every call's arguments are JSON, but for the last one's where the answer was cut
+ * off. */
 static bool compare_json(check_report *r, const parser_case *c, const answer *a) {
     for (int32_t i = 0; i < a->n_calls - c->is_cut_off; i++) {
         json_value *v = read_arguments(str_in(&a->arguments[i]));
@@ -383,14 +398,18 @@ static bool compare_json(check_report *r, const parser_case *c, const answer *a)
     return true;
 }
 
-static bool same_answers(check_report *r, const parser_case *c, const answer *a, const answer *b, const char *how) {
-    bool same = str_eq(str_in(&a->content), str_in(&b->content)) && str_eq(str_in(&a->reasoning), str_in(&b->reasoning)) &&
-                a->n_calls == b->n_calls && b->wrong[0] == 0;
+static bool same_answers(check_report *r, const parser_case *c, const answer *a, const answer *b,
+                         const char *how) {
+    bool same = str_eq(str_in(&a->content), str_in(&b->content)) &&
+                str_eq(str_in(&a->reasoning), str_in(&b->reasoning)) && a->n_calls == b->n_calls &&
+                b->wrong[0] == 0;
     for (int32_t i = 0; same && i < a->n_calls; i++) {
-        same = str_eq(str_in(&a->names[i]), str_in(&b->names[i])) && str_eq(str_in(&a->arguments[i]), str_in(&b->arguments[i]));
+        same = str_eq(str_in(&a->names[i]), str_in(&b->names[i])) &&
+               str_eq(str_in(&a->arguments[i]), str_in(&b->arguments[i]));
     }
     if (!same) {
-        check_fail(r, KIND, c->where, "the answer by %s is another one than the whole%s%s", how, b->wrong[0] != 0 ? ": " : "", b->wrong);
+        check_fail(r, KIND, c->where, "the answer by %s is another one than the whole%s%s", how,
+                   b->wrong[0] != 0 ? ": " : "", b->wrong);
     }
     return same;
 }
@@ -414,7 +433,8 @@ static void check_case(check_report *r, parser_case *c) {
     static answer answers[N_CUTS];
     read_case(c);
     const char *tools = c->options.tools_format, *reasoning = c->options.reasoning_format;
-    if ((tools != NULL && call_format_named(tools) == NULL) || (reasoning != NULL && reasoning_format_named(reasoning) == NULL)) {
+    if ((tools != NULL && call_format_named(tools) == NULL) ||
+        (reasoning != NULL && reasoning_format_named(reasoning) == NULL)) {
         check_unsupported(r, KIND, c->where, "this build does not have its format");
         return;
     }
@@ -431,7 +451,8 @@ static json_value *special_of(json_value *manifest, const char *id) {
     char name[128];
     const char *format = strchr(id, '/');
     format = format != NULL ? format + 1 : id;
-    snprintf(name, sizeof name, "%s%.*s", strncmp(id, "reasoning/", 10) == 0 ? "reasoning " : "", (int)strcspn(format, "/"), format);
+    snprintf(name, sizeof name, "%s%.*s", strncmp(id, "reasoning/", 10) == 0 ? "reasoning " : "",
+             (int)strcspn(format, "/"), format);
     return json_get(json_get(manifest, "special_tokens"), name);
 }
 
@@ -448,7 +469,8 @@ int check_toolparsers(const char *dir, const char *root, check_report *r) {
         json_value *record = json_document(line);
         str id = json_get_str(record, "id");
         snprintf(where, sizeof where, "%.*s", (int)id.n, id.n > 0 ? id.p : "");
-        parser_case c = {.where = where, .record = record, .manifest = manifest, .special = special_of(manifest, where)};
+        parser_case c = {
+            .where = where, .record = record, .manifest = manifest, .special = special_of(manifest, where)};
         if (record != NULL && (r->only == NULL || strstr(where, r->only) != NULL)) {
             check_case(r, &c);
         } else if (record == NULL && line.n > 0) {

@@ -1,4 +1,5 @@
-/* quire-check KIND|all DIR [--json] [--root PATH] [--table] [--only NAME] [--override-kv KEY=TYPE:VALUE,..] [--isa ISA] */
+/* quire-check KIND|all DIR [--json] [--root PATH] [--table] [--only NAME] [--override-kv
+ * KEY=TYPE:VALUE,..] [--isa ISA] */
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -35,7 +36,8 @@ static const struct {
 static int usage(void) {
     fputs("usage: quire-check KIND DIR [--json] [--root PATH] [--table]\n"
           "       quire-check all DIR ..: each kind that has a directory DIR/KIND\n"
-          "of models: [--only NAME] [--override-kv KEY=TYPE:VALUE,..]\nof attention: [--isa plain|avx2|avx512|neon]\nkinds:",
+          "of models: [--only NAME] [--override-kv KEY=TYPE:VALUE,..]\nof attention: [--isa "
+          "plain|avx2|avx512|neon]\nkinds:",
           stderr);
     for (size_t i = 0; i < N_KINDS; i++) {
         fprintf(stderr, " %s", kinds[i].name);
@@ -46,9 +48,11 @@ static int usage(void) {
 
 static void summary(const check_report *r, const char *kind) {
     if (r->json) {
-        printf("{\"passed\":%" PRId64 ",\"failed\":%" PRId64 ",\"unsupported\":%" PRId64 "}\n", r->passed, r->failed, r->unsupported);
+        printf("{\"passed\":%" PRId64 ",\"failed\":%" PRId64 ",\"unsupported\":%" PRId64 "}\n", r->passed,
+               r->failed, r->unsupported);
     } else {
-        printf("%s: %" PRId64 " passed, %" PRId64 " failed, %" PRId64 " unsupported\n", kind, r->passed, r->failed, r->unsupported);
+        printf("%s: %" PRId64 " passed, %" PRId64 " failed, %" PRId64 " unsupported\n", kind, r->passed,
+               r->failed, r->unsupported);
     }
 }
 
@@ -77,7 +81,8 @@ static int run_kind(const char *kind, const char *dir, const char *root, check_r
     return usage();
 }
 
-/* Every kind that has a directory in dir. Each summary counts those before it too, so the last one is that of all. */
+/* Every kind that has a directory in dir. Each summary counts those before it too, so the
+ * last one is that of all. */
 static int run_all(const char *dir, const char *root, check_report *r) {
     int status = 0, n_kinds = 0;
     for (size_t i = 0; i < N_KINDS; i++) {
@@ -121,5 +126,6 @@ int main(int argc, char **argv) {
     if (n_words < 2) {
         return usage();
     }
-    return strcmp(words[0], "all") == 0 ? run_all(words[1], root, &r) : run_kind(words[0], words[1], root, &r);
+    return strcmp(words[0], "all") == 0 ? run_all(words[1], root, &r)
+                                        : run_kind(words[0], words[1], root, &r);
 }

@@ -10,7 +10,8 @@
 quire_err check_read(const char *path, char **bytes, size_t *n, quire_error *err) {
     FILE *f = fopen(path, "rb");
     if (!f) {
-        return err_set(err, errno == ENOENT ? QUIRE_NOT_FOUND : QUIRE_IO, -1, "%s: %s", path, strerror(errno));
+        return err_set(err, errno == ENOENT ? QUIRE_NOT_FOUND : QUIRE_IO, -1, "%s: %s", path,
+                       strerror(errno));
     }
     long size = fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
     char *p = size >= 0 && fseek(f, 0, SEEK_SET) == 0 ? mem_new((size_t)size + 1, 1) : NULL;
@@ -25,7 +26,8 @@ quire_err check_read(const char *path, char **bytes, size_t *n, quire_error *err
     return QUIRE_OK;
 }
 
-/* The dimensions in a header such as {'descr': '<f4', 'fortran_order': False, 'shape': (80, 256), }; false for anything else. */
+/* The dimensions in a header such as {'descr': '<f4', 'fortran_order': False, 'shape':
+ * (80, 256), }; false for anything else. */
 static bool parse_header(const char *header, int64_t dims[2]) {
     const char *shape = strstr(header, "'shape': (");
     if (!strstr(header, "'descr': '<f4'") || !strstr(header, "'fortran_order': False") || !shape) {
@@ -50,7 +52,8 @@ quire_err check_read_npy(const char *path, float **values, int64_t dims[2], quir
     size_t n;
     TRY(check_read(path, &bytes, &n, err));
     quire_err e = QUIRE_BAD_FILE;
-    size_t start = n >= 10 ? 10 + (size_t)(unsigned char)bytes[8] + 256 * (size_t)(unsigned char)bytes[9] : 0, n_values, n_bytes;
+    size_t start = n >= 10 ? 10 + (size_t)(unsigned char)bytes[8] + 256 * (size_t)(unsigned char)bytes[9] : 0,
+           n_values, n_bytes;
     if (n >= 10 && memcmp(bytes, "\x93NUMPY\x01", 7) == 0 && start <= n) {
         char *header = mem_dup(bytes + 10, start - 10);
         if (header && parse_header(header, dims) && size_mul((size_t)dims[0], (size_t)dims[1], &n_values) &&

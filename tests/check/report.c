@@ -55,7 +55,8 @@ char *check_read_file(const char *path, size_t *n) {
     if (f == NULL) {
         return NULL;
     }
-    if (fseek(f, 0, SEEK_END) == 0 && (size = ftell(f)) >= 0 && size <= 1L << 30 && fseek(f, 0, SEEK_SET) == 0) {
+    if (fseek(f, 0, SEEK_END) == 0 && (size = ftell(f)) >= 0 && size <= 1L << 30 &&
+        fseek(f, 0, SEEK_SET) == 0) {
         bytes = mem_new((size_t)size + 1, 1);
         if (bytes != NULL && fread(bytes, 1, (size_t)size, f) != (size_t)size) {
             mem_free(bytes);

@@ -42,7 +42,8 @@ static uint32_t below(uint32_t n) {
 /* The line of prompt i: of any length, and its own. */
 static str line_of(size_t i) {
     static char line[400];
-    int n = snprintf(line, sizeof line, "{\"index\":%zu,\"text\":\"%0*d\"}", i, 1 + (int)(i * 37 % 300), (int)i);
+    int n =
+        snprintf(line, sizeof line, "{\"index\":%zu,\"text\":\"%0*d\"}", i, 1 + (int)(i * 37 % 300), (int)i);
     return (str){line, (size_t)n};
 }
 
@@ -68,13 +69,15 @@ static size_t read_part(batch_part *p, bool *has) {
     }
 }
 
-/* Adds what is missing in an order that runs at most BATCH_AHEAD ahead, until `most` are there. */
+/* Adds what is missing in an order that runs at most BATCH_AHEAD ahead, until `most` are
+ * there. */
 static void add_some(batch_part *p, bool *has, size_t most) {
     size_t oldest = 0;
     while (p->n < most) {
         for (; oldest < N && has[oldest]; oldest++) {
         }
-        size_t end = oldest + BATCH_AHEAD < N ? oldest + BATCH_AHEAD : N, i = oldest + below((uint32_t)(end - oldest));
+        size_t end = oldest + BATCH_AHEAD < N ? oldest + BATCH_AHEAD : N,
+               i = oldest + below((uint32_t)(end - oldest));
         i = below(3) == 0 ? oldest : i;
         if (!has[i]) {
             assert_int_equal(batch_part_add(p, i, line_of(i), NULL), QUIRE_OK);
@@ -162,7 +165,8 @@ TEST(a_part_without_answers_goes_and_another_runs_stays) {
     batch_part_close(&p);
     assert_int_equal(batch_part_check(out, false, &err), QUIRE_INVALID);
     assert_int_equal(batch_part_open(out, false, str_of(about), &p, &err), QUIRE_INVALID);
-    assert_int_equal(batch_part_open(out, true, str_of("{\"prompts\":\"in\",\"sha256\":\"01\"}"), &p, &err), QUIRE_INVALID);
+    assert_int_equal(batch_part_open(out, true, str_of("{\"prompts\":\"in\",\"sha256\":\"01\"}"), &p, &err),
+                     QUIRE_INVALID);
     assert_non_null(strstr(err.message, "other prompts"));
     struct stat s;
     assert_int_equal(stat(part, &s), 0);

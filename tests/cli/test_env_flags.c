@@ -1,4 +1,5 @@
-/* Flags from the environment: what a variable sets, what goes before it, and what is left of a secret. */
+/* Flags from the environment: what a variable sets, what goes before it, and what is left
+ * of a secret. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,8 +42,8 @@ static void forget(cli_options *o) {
 }
 
 TEST(a_variable_sets_its_flag_by_any_long_name) {
-    char first[] = "QUIRE_PARALLEL=8", second[] = "QUIRE_OUT=a=b", third[] = "QUIRE_STOP=x", other[] = "QUIRES_OUT=c",
-         brief[] = "QUIRE_NP=9";
+    char first[] = "QUIRE_PARALLEL=8", second[] = "QUIRE_OUT=a=b", third[] = "QUIRE_STOP=x",
+         other[] = "QUIRES_OUT=c", brief[] = "QUIRE_NP=9";
     char *variables[] = {other, first, brief, second, third, NULL};
     cli_options o;
     assert_int_equal(read_given(&o, NULL, variables, NULL), QUIRE_OK);
@@ -99,8 +100,9 @@ TEST(switches_take_words) {
         char variable[24];
         quire_err e;
         bool on;
-    } cases[] = {{"QUIRE_ECHO=1", QUIRE_OK, true},      {"QUIRE_ECHO=Yes", QUIRE_OK, true},    {"QUIRE_ECHO=on", QUIRE_OK, true},
-                 {"QUIRE_ECHO=0", QUIRE_OK, false},     {"QUIRE_ECHO=FALSE", QUIRE_OK, false}, {"QUIRE_ECHO=off", QUIRE_OK, false},
+    } cases[] = {{"QUIRE_ECHO=1", QUIRE_OK, true},      {"QUIRE_ECHO=Yes", QUIRE_OK, true},
+                 {"QUIRE_ECHO=on", QUIRE_OK, true},     {"QUIRE_ECHO=0", QUIRE_OK, false},
+                 {"QUIRE_ECHO=FALSE", QUIRE_OK, false}, {"QUIRE_ECHO=off", QUIRE_OK, false},
                  {"QUIRE_ECHO=2", QUIRE_INVALID, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char variable[24], *variables[] = {variable, NULL};
@@ -109,7 +111,8 @@ TEST(switches_take_words) {
         memcpy(variable, cases[i].variable, sizeof variable);
         assert_int_equal(read_given(&o, NULL, variables, &err), cases[i].e);
         assert_int_equal(o.echo, cases[i].on);
-        assert_true(cases[i].e == QUIRE_OK || strstr(err.message, "QUIRE_ECHO 2: must be 1 or 0") == err.message);
+        assert_true(cases[i].e == QUIRE_OK ||
+                    strstr(err.message, "QUIRE_ECHO 2: must be 1 or 0") == err.message);
         forget(&o);
     }
 }

@@ -4,7 +4,8 @@
 #include "cli/environment.h"
 #include "test.h"
 
-static const char *const names[] = {"HF_HOME", "HF_HUB_CACHE", "HF_TOKEN_PATH", "HF_HUB_OFFLINE", "XDG_CACHE_HOME"};
+static const char *const names[] = {"HF_HOME", "HF_HUB_CACHE", "HF_TOKEN_PATH", "HF_HUB_OFFLINE",
+                                    "XDG_CACHE_HOME"};
 
 static void clear(void) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -13,7 +14,8 @@ static void clear(void) {
     assert_int_equal(setenv("HOME", "/home/me", 1), 0);
 }
 
-/* What is read where this variable is the only one. Its texts last until the next call. */
+/* What is read where this variable is the only one. Its texts last until the next
+ * call. */
 static cli_environment with(const char *name, const char *value) {
     cli_environment env = {.hub_offline = false};
     clear();

@@ -143,7 +143,8 @@ static void processes_that_write_at_once_lose_nothing(void **state) {
         char wanted[64];
         int p = read_back.text[i].p[0] - '0';
         assert_in_range(p, 0, PROCESSES - 1);
-        snprintf(wanted, sizeof wanted, "%d writes\nentry %d", p, seen[p]++); /* each process's own in its order */
+        /* each process's own in its order */
+        snprintf(wanted, sizeof wanted, "%d writes\nentry %d", p, seen[p]++);
         assert_string_equal(read_back.text[i].p, wanted);
     }
 }

@@ -9,11 +9,13 @@
 #include "core/dtype.h"
 #include "test.h"
 
-/* The whole file golden/quants/DIRECTORY NAME.EXTENSION, to be mem_freed; NULL, which is said: there is none. */
+/* The whole file golden/quants/DIRECTORY NAME.EXTENSION, to be mem_freed; NULL, which is
+ * said: there is none. */
 static inline char *read_golden(const char *directory, const char *name, const char *extension, size_t *n) {
     const char *shared = getenv("QUIRE_SHARED");
     char path[4096];
-    snprintf(path, sizeof path, "%s/golden/quants/%s%s.%s", shared != NULL ? shared : "../shared", directory, name, extension);
+    snprintf(path, sizeof path, "%s/golden/quants/%s%s.%s", shared != NULL ? shared : "../shared", directory,
+             name, extension);
     FILE *f = fopen(path, "rb");
     if (f == NULL) {
         print_message("SKIP: no %s\n", path);
@@ -36,7 +38,8 @@ static inline const float *npy_values(const char *bytes, size_t n, size_t *n_val
     return (const float *)(const void *)(bytes + head);
 }
 
-/* Blocks of a type and the values that gguf-py gives them. blocks NULL: they are not at hand. */
+/* Blocks of a type and the values that gguf-py gives them. blocks NULL: they are not at
+ * hand. */
 typedef struct golden_blocks {
     char *blocks, *file;
     const float *values; /* in file */

@@ -1,10 +1,12 @@
-/* Descriptions for tests of layouts: layers of given kinds, each with a cache of its own. */
+/* Descriptions for tests of layouts: layers of given kinds, each with a cache of its
+ * own. */
 #ifndef TESTS_CORE_LAYER_PLAN_H
 #define TESTS_CORE_LAYER_PLAN_H
 
 #include "core/kv_layout.h"
 
-/* kinds: [n_layers], or NULL: all full. The numbers of kinds that do not occur are not read. */
+/* kinds: [n_layers], or NULL: all full. The numbers of kinds that do not occur are not
+ * read. */
 typedef struct layer_plan {
     int32_t n_layers, n_kv_heads, d_head;
     const layer_kind *kinds;
@@ -21,20 +23,26 @@ static inline model_desc desc_of_plan(const layer_plan *p) {
         *c = (cache_desc){.kind = kind};
         d.layers[i] = (layer_desc){.caches = {(int16_t)i, NO_CACHE}, .rope = NO_ROPE};
         switch (kind) {
-        case LAYER_WINDOW: c->window = p->window; /* fallthrough */
+        case LAYER_WINDOW:
+            c->window = p->window; /* fallthrough */
         case LAYER_FULL:
             c->n_kv_heads = p->n_kv_heads;
             c->d_key = c->d_value = p->d_head;
             d.layers[i].n_heads = p->n_kv_heads;
             break;
-        case LAYER_LATENT: c->d_latent = p->d_latent; break;
-        case LAYER_STATE: c->state_bytes = p->state_bytes; break;
+        case LAYER_LATENT:
+            c->d_latent = p->d_latent;
+            break;
+        case LAYER_STATE:
+            c->state_bytes = p->state_bytes;
+            break;
         }
     }
     return d;
 }
 
-static inline quire_err lay_out(const layer_plan *p, dtype type, int32_t page_tokens, kv_layout *out, quire_error *err) {
+static inline quire_err lay_out(const layer_plan *p, dtype type, int32_t page_tokens, kv_layout *out,
+                                quire_error *err) {
     model_desc d = desc_of_plan(p);
     return kv_layout_init(&d, kv_both(type), page_tokens, out, err);
 }

@@ -10,7 +10,8 @@ TEST(rows_are_cut_into_tiles_that_see_their_own_last_position) {
     attn_item items[8];
     assert_int_equal(batch_plan_work(seqs, 3, 4, items, 8), 5);
     static const attn_item expected[] = {
-        {0, 0, 1, 0, 2, -1}, {1, 1, 4, 0, 1, -1}, {1, 5, 4, 0, 2, -1}, {1, 9, 2, 0, 2, -1}, {2, 11, 4, 0, 1, -1},
+        {0, 0, 1, 0, 2, -1}, {1, 1, 4, 0, 1, -1},  {1, 5, 4, 0, 2, -1},
+        {1, 9, 2, 0, 2, -1}, {2, 11, 4, 0, 1, -1},
     };
     assert_memory_equal(items, expected, sizeof expected);
 }
@@ -23,9 +24,11 @@ TEST(too_small_a_list_is_reported) {
     assert_int_equal(batch_plan_work(&seq, 0, 4, items, 0), 0);
 }
 
-/* Rows that see later ones need every chunk of their sequence, whichever tile they are in. */
+/* Rows that see later ones need every chunk of their sequence, whichever tile they are
+ * in. */
 TEST(tiles_of_a_two_sided_sequence_cover_all_its_chunks) {
-    batch_seq s = {.row0 = 0, .n_rows = 2 * ATTN_CHUNK + 1, .n_tokens = 2 * ATTN_CHUNK + 1, .two_sided = true};
+    batch_seq s = {
+        .row0 = 0, .n_rows = 2 * ATTN_CHUNK + 1, .n_tokens = 2 * ATTN_CHUNK + 1, .two_sided = true};
     attn_item items[64];
     int32_t n = batch_plan_work(&s, 1, 16, items, 64);
     assert_int_equal(n, 33);

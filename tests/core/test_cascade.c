@@ -1,4 +1,5 @@
-/* The work list over shared pages: which rows meet over which chunks, on tables made by hand and on random trees against a naive model. */
+/* The work list over shared pages: which rows meet over which chunks, on tables made by
+ * hand and on random trees against a naive model. */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,8 +27,11 @@ typedef struct world {
 } world;
 
 static void world_open_for(world *w, int32_t n_groups, int32_t n_workers) {
-    *w = (world){.layout = {.page_tokens = PAGE, .n_groups = n_groups, .n_caches = 1, .caches = {{.n_heads = 2}}}};
-    assert_int_equal(cascade_open(&w->layout, &(cascade_limits){MAX_ROWS, MAX_SEQS, TILE_ROWS, n_workers}, &w->cascade), QUIRE_OK);
+    *w = (world){
+        .layout = {.page_tokens = PAGE, .n_groups = n_groups, .n_caches = 1, .caches = {{.n_heads = 2}}}};
+    assert_int_equal(
+        cascade_open(&w->layout, &(cascade_limits){MAX_ROWS, MAX_SEQS, TILE_ROWS, n_workers}, &w->cascade),
+        QUIRE_OK);
     w->b.seqs = w->seqs;
     for (int32_t g = 0; g < 2; g++) {
         for (int32_t s = 0; s < MAX_SEQS; s++) {
@@ -42,9 +46,11 @@ static void world_open(world *w, int32_t n_groups) {
     world_open_for(w, n_groups, 2);
 }
 
-/* One more sequence with n_rows rows behind `before` tokens, the first `shared` of which lie in the pages of sequence `with`. */
+/* One more sequence with n_rows rows behind `before` tokens, the first `shared` of which
+ * lie in the pages of sequence `with`. */
 static void add(world *w, int32_t before, int32_t n_rows, int32_t with, int32_t shared) {
-    assert_true(w->b.n_seqs < MAX_SEQS && before + n_rows <= TABLE_PAGES * PAGE && shared <= TABLE_PAGES * PAGE);
+    assert_true(w->b.n_seqs < MAX_SEQS && before + n_rows <= TABLE_PAGES * PAGE &&
+                shared <= TABLE_PAGES * PAGE);
     int32_t s = w->b.n_seqs++;
     w->seqs[s] = (batch_seq){.row0 = w->b.n_rows, .n_rows = n_rows, .n_tokens = before + n_rows};
     w->b.n_rows += n_rows;
@@ -147,8 +153,8 @@ TEST(chunks_that_a_row_of_the_step_lies_in_are_its_own) {
 
 /* ---- random trees ---- */
 
-/* Of every row and chunk, how often it was computed, in ascending order; and by each shared item only where all its sequences have the same
- * pages. */
+/* Of every row and chunk, how often it was computed, in ascending order; and by each
+ * shared item only where all its sequences have the same pages. */
 static void check_cover(const world *w) {
     static int32_t next[MAX_ROWS];
     memset(next, 0, sizeof next);
@@ -167,8 +173,9 @@ static void check_cover(const world *w) {
             int32_t position = w->seqs[s].n_tokens - w->seqs[s].n_rows + row - w->seqs[s].row0;
             assert_int_equal(next[row], item->chunk0);
             next[row] = item->partial == ATTN_CARRY ? item->chunk0 + item->n_chunks : INT32_MAX;
-            assert_true(item->partial == ATTN_CARRY ? (item->chunk0 + item->n_chunks) * ATTN_CHUNK <= position
-                                                    : (item->chunk0 + item->n_chunks) * ATTN_CHUNK > position);
+            assert_true(item->partial == ATTN_CARRY
+                            ? (item->chunk0 + item->n_chunks) * ATTN_CHUNK <= position
+                            : (item->chunk0 + item->n_chunks) * ATTN_CHUNK > position);
             for (int32_t p = item->chunk0 * PAGES_A_CHUNK;
                  item->partial == ATTN_CARRY && p < (item->chunk0 + item->n_chunks) * PAGES_A_CHUNK; p++) {
                 assert_int_equal(w->seqs[s].pages[0][p], w->seqs[item->seq].pages[0][p]);
@@ -180,7 +187,8 @@ static void check_cover(const world *w) {
     }
 }
 
-/* Tokens read when every distinct chunk is read once: a chunk is told by who is the first sequence with the same pages up to it. */
+/* Tokens read when every distinct chunk is read once: a chunk is told by who is the first
+ * sequence with the same pages up to it. */
 static int64_t least_read(const world *w) {
     int64_t n = 0;
     for (int32_t s = 0; s < w->b.n_seqs; s++) {
@@ -222,10 +230,12 @@ TEST(random_trees_read_every_chunk_once) {
             int32_t before = (int32_t)(rng_next(&draw) % (MAX_CHUNKS * ATTN_CHUNK)),
                     with = s > 0 ? (int32_t)(rng_next(&draw) % (uint64_t)s) : 0;
             int32_t least = with < s && w.seqs[with].n_tokens < before ? w.seqs[with].n_tokens : before;
-            int32_t shared = rng_next(&draw) % 4 == 0 ? 0 : (int32_t)(rng_next(&draw) % (uint64_t)(least + 1));
+            int32_t shared =
+                rng_next(&draw) % 4 == 0 ? 0 : (int32_t)(rng_next(&draw) % (uint64_t)(least + 1));
             add(&w, before, 1 + (int32_t)(rng_next(&draw) % 5), with, shared);
         }
-        for (int32_t step = 0; step < 4; step++) { /* from the order of the plan before: the same sequences, others, one less */
+        /* from the order of the plan before: the same sequences, others, one less */
+        for (int32_t step = 0; step < 4; step++) {
             cascade_plan(&w.cascade, &w.b);
             check_cover(&w);
             n_shared += step == 0 && w.b.n_levels > 0;
@@ -233,7 +243,8 @@ TEST(random_trees_read_every_chunk_once) {
                 assert_int_equal(batch_read_tokens(&w.b), least_read(&w));
             }
             if (step == 1) {
-                swap_sequences(&w, (int32_t)(rng_next(&draw) % (uint64_t)n), (int32_t)(rng_next(&draw) % (uint64_t)n));
+                swap_sequences(&w, (int32_t)(rng_next(&draw) % (uint64_t)n),
+                               (int32_t)(rng_next(&draw) % (uint64_t)n));
             } else if (step == 2 && n > 1) {
                 w.b.n_rows -= w.seqs[--w.b.n_seqs].n_rows;
             }
@@ -243,7 +254,8 @@ TEST(random_trees_read_every_chunk_once) {
     assert_true(n_shared > 100);
 }
 
-/* Each of 12 sequences shares one chunk more with the next than with the one before: more levels than there are levels. */
+/* Each of 12 sequences shares one chunk more with the next than with the one before: more
+ * levels than there are levels. */
 TEST(a_path_longer_than_the_waves_ends_in_rows_of_their_own) {
     static world w;
     world_open(&w, 1);
@@ -259,11 +271,13 @@ TEST(a_path_longer_than_the_waves_ends_in_rows_of_their_own) {
 
 #ifdef QUIRE_DEBUG
 TEST(without_memory_nothing_stays_open) {
-    static const kv_layout layout = {.page_tokens = PAGE, .n_groups = 1, .n_caches = 1, .caches = {{.n_heads = 2}}};
+    static const kv_layout layout = {
+        .page_tokens = PAGE, .n_groups = 1, .n_caches = 1, .caches = {{.n_heads = 2}}};
     for (int64_t point = 1; point <= 5; point++) {
         cascade c;
         fault_at(point);
-        assert_int_equal(cascade_open(&layout, &(cascade_limits){MAX_ROWS, MAX_SEQS, TILE_ROWS, 2}, &c), QUIRE_NO_MEMORY);
+        assert_int_equal(cascade_open(&layout, &(cascade_limits){MAX_ROWS, MAX_SEQS, TILE_ROWS, 2}, &c),
+                         QUIRE_NO_MEMORY);
         assert_true(fault_happened());
         assert_null(c.items);
     }

@@ -78,8 +78,8 @@ TEST(conversions_have_the_bits_of_the_processors_instructions) {
             u = (u & 0x807fffffu) | (uint32_t)(100 + (u >> 23 & 0xff) % 46) << 23;
         }
         if (f32_to_f16(float_of(u)) != hardware_f16(float_of(u))) {
-            fail_msg("float bits %08x give %04x, the processor says %04x (seed %llu)", u, f32_to_f16(float_of(u)),
-                     hardware_f16(float_of(u)), (unsigned long long)seed);
+            fail_msg("float bits %08x give %04x, the processor says %04x (seed %llu)", u,
+                     f32_to_f16(float_of(u)), hardware_f16(float_of(u)), (unsigned long long)seed);
         }
     }
 #else

@@ -100,7 +100,8 @@ TEST(fifteen_window_layers_and_three_full_are_six_groups_of_three) {
 }
 
 /* Every period-th layer is of one kind, the others of another. */
-static layer_plan mixed(int32_t n_layers, int32_t period, layer_kind others, layer_kind every, int32_t n_kv_heads, int32_t d_head) {
+static layer_plan mixed(int32_t n_layers, int32_t period, layer_kind others, layer_kind every,
+                        int32_t n_kv_heads, int32_t d_head) {
     static layer_kind kinds[DESC_MAX_LAYERS];
     layer_plan d = plain(n_layers, n_kv_heads, d_head);
     for (int32_t i = 0; i < n_layers; i++) {
@@ -110,7 +111,8 @@ static layer_plan mixed(int32_t n_layers, int32_t period, layer_kind others, lay
     return d;
 }
 
-/* Padding of page_tokens tokens in all groups that hold tokens: what their pages have beyond their planes. */
+/* Padding of page_tokens tokens in all groups that hold tokens: what their pages have
+ * beyond their planes. */
 static int64_t padding_bytes(const kv_layout *l) {
     int64_t padding = 0;
     for (int32_t g = 0; g < l->n_groups; g++) {
@@ -142,7 +144,8 @@ static void expect_no_padding(const kv_layout *l) {
     assert_int_equal(state_padding_bytes(l), 0);
 }
 
-/* Gemma 3 270M, 4B and 27B: five layers of a window before each full one. 29 + 5 layers have no divisor in common but 1. */
+/* Gemma 3 270M, 4B and 27B: five layers of a window before each full one. 29 + 5 layers
+ * have no divisor in common but 1. */
 TEST(groups_are_cut_so_that_padding_is_least) {
     kv_layout l;
     layer_plan d = mixed(18, 6, LAYER_WINDOW, LAYER_FULL, 1, 256);
@@ -163,7 +166,8 @@ TEST(groups_are_cut_so_that_padding_is_least) {
     expect_no_padding(&l);
 }
 
-/* 97 + 2 layers one by one would be 99 groups: in pairs one page of each 50 is half empty. */
+/* 97 + 2 layers one by one would be 99 groups: in pairs one page of each 50 is half
+ * empty. */
 TEST(what_padding_remains_is_counted) {
     layer_plan d = mixed(99, 49, LAYER_WINDOW, LAYER_FULL, 2, 64);
     d.window = 100;
@@ -176,9 +180,11 @@ TEST(what_padding_remains_is_counted) {
     assert_int_equal(padding_bytes(&l), l.groups[49].used_bytes);
 }
 
-/* DeepSeek-V2-Lite (27 layers) and V3 (61): a latent of 512 and 64 rotary elements a token. */
+/* DeepSeek-V2-Lite (27 layers) and V3 (61): a latent of 512 and 64 rotary elements a
+ * token. */
 TEST(a_latent_layer_has_one_plane) {
-    static const int32_t n_layers[] = {27, 61}, token_bytes[] = {31104, 70272}, page_bytes[] = {497664, 1124352};
+    static const int32_t n_layers[] = {27, 61}, token_bytes[] = {31104, 70272},
+                         page_bytes[] = {497664, 1124352};
     for (int i = 0; i < 2; i++) {
         layer_plan d = mixed(n_layers[i], 1, LAYER_LATENT, LAYER_LATENT, 16, 192);
         d.d_latent = 576;
@@ -194,8 +200,9 @@ TEST(a_latent_layer_has_one_plane) {
     }
 }
 
-/* Qwen3-Next 80B-A3B: 36 gated-delta layers, each with 32 matrices of 128 x 128 in F32 and the last 3 inputs of a convolution over 8192
- * channels in BF16, and 12 full layers of 2 heads of 256. */
+/* Qwen3-Next 80B-A3B: 36 gated-delta layers, each with 32 matrices of 128 x 128 in F32
+ * and the last 3 inputs of a convolution over 8192 channels in BF16, and 12 full layers
+ * of 2 heads of 256. */
 TEST(the_states_of_qwen3_next_take_197_pages) {
     layer_plan d = mixed(48, 4, LAYER_STATE, LAYER_FULL, 2, 256);
     d.state_bytes = 32 * 128 * 128 * 4 + 3 * 8192 * 2;
@@ -242,12 +249,15 @@ TEST(all_states_are_one_group) {
     assert_int_equal(state_padding_bytes(&l), 204 * 49152 - 10 * 1000064);
 }
 
-/* Gemma 4's global layers have other heads than those with windows: 5 layers of 2 heads of 256 are as large as 2.5 of 1 head of 512. */
+/* Gemma 4's global layers have other heads than those with windows: 5 layers of 2 heads
+ * of 256 are as large as 2.5 of 1 head of 512. */
 TEST(caches_of_two_widths_share_pages_of_one_size) {
     model_desc d = {.n_layers = 0};
     for (int i = 0; i < 12; i++) {
         bool global = i % 6 == 5;
-        cache_desc c = {.kind = global ? LAYER_FULL : LAYER_WINDOW, .n_kv_heads = global ? 4 : 16, .d_key = global ? 512 : 256};
+        cache_desc c = {.kind = global ? LAYER_FULL : LAYER_WINDOW,
+                        .n_kv_heads = global ? 4 : 16,
+                        .d_key = global ? 512 : 256};
         c.d_value = c.d_key;
         c.window = global ? 0 : 1024;
         desc_add_layer(&d, (layer_desc){.caches = {NO_CACHE, NO_CACHE}, .rope = NO_ROPE, .n_heads = 16}, &c);
@@ -265,11 +275,16 @@ TEST(caches_of_two_widths_share_pages_of_one_size) {
     assert_int_equal(kv_layout_most_heads(&l), 16);
 }
 
-/* Layers with windows of two lengths are never in one group: pages behind a window are freed group by group. */
+/* Layers with windows of two lengths are never in one group: pages behind a window are
+ * freed group by group. */
 TEST(each_window_has_groups_of_its_own) {
     model_desc d = {.n_layers = 0};
     for (int i = 0; i < 8; i++) {
-        cache_desc c = {.kind = LAYER_WINDOW, .n_kv_heads = 1, .d_key = 64, .d_value = 64, .window = i % 2 == 0 ? 128 : 32};
+        cache_desc c = {.kind = LAYER_WINDOW,
+                        .n_kv_heads = 1,
+                        .d_key = 64,
+                        .d_value = 64,
+                        .window = i % 2 == 0 ? 128 : 32};
         desc_add_layer(&d, (layer_desc){.caches = {NO_CACHE, NO_CACHE}, .rope = NO_ROPE, .n_heads = 1}, &c);
     }
     kv_layout l;
@@ -327,13 +342,15 @@ TEST(keys_and_values_may_have_different_types) {
     assert_int_equal(kv_layout_init(&d, (kv_types){DTYPE_F16, DTYPE_Q4_0}, 16, &l, NULL), QUIRE_INVALID);
 }
 
-/* A model whose kinds differ in bytes: 7 latent layers, as many as fill a page of 1 full layer and a bit. */
+/* A model whose kinds differ in bytes: 7 latent layers, as many as fill a page of 1 full
+ * layer and a bit. */
 TEST(pages_are_as_large_as_the_largest_group) {
     layer_plan d = mixed(8, 8, LAYER_LATENT, LAYER_FULL, 8, 128);
     d.d_latent = 576;
     kv_layout l;
     assert_int_equal(lay_out(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
-    assert_int_equal(l.n_groups, 3); /* in groups of 4: one full layer of 65,536 bytes, 4 and 3 latent ones of 18,432 */
+    /* in groups of 4: one full layer of 65,536 bytes, 4 and 3 latent ones of 18,432 */
+    assert_int_equal(l.n_groups, 3);
     assert_int_equal(l.page_bytes, 4 * 18432);
     assert_int_equal(padding_bytes(&l), (73728 - 65536) + 18432);
     assert_int_equal(kv_layout_token_bytes(&l), 7 * 576 * 2 + 2 * 8 * 128 * 2);

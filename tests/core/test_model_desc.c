@@ -42,11 +42,11 @@ static void refused(const model_desc *d) {
     assert_int_not_equal(err.message[0], 0);
 }
 
-#define REFUSED_WITH(field, value)                                                                                                         \
-    do {                                                                                                                                   \
-        model_desc d = llama();                                                                                                            \
-        d.field = (value);                                                                                                                 \
-        refused(&d);                                                                                                                       \
+#define REFUSED_WITH(field, value)                                                                           \
+    do {                                                                                                     \
+        model_desc d = llama();                                                                              \
+        d.field = (value);                                                                                   \
+        refused(&d);                                                                                         \
     } while (0)
 
 TEST(shapes_that_no_model_has_are_refused) {

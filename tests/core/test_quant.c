@@ -18,7 +18,8 @@ static void check_dequantise(dtype t) {
     }
     for (size_t i = 0; out != NULL && i < g.n; i++) {
         if (memcmp(&out[i], &g.values[i], sizeof(float)) != 0) {
-            fail_msg("%s element %zu is %a, expected %a", dtype_name(t), i, (double)out[i], (double)g.values[i]);
+            fail_msg("%s element %zu is %a, expected %a", dtype_name(t), i, (double)out[i],
+                     (double)g.values[i]);
         }
     }
     mem_free(out);
@@ -62,7 +63,8 @@ TEST(quantised_blocks_equal_the_references_to_the_bit) {
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         size_t n_npy, n_expected, n;
         char *npy = read_golden("quantize/", dtype_name(types[i]), "npy", &n_npy);
-        char *expected = npy != NULL ? read_golden("quantize/", dtype_name(types[i]), "bin", &n_expected) : NULL;
+        char *expected =
+            npy != NULL ? read_golden("quantize/", dtype_name(types[i]), "bin", &n_expected) : NULL;
         if (expected == NULL) {
             mem_free(npy);
             continue;

@@ -8,7 +8,8 @@
 /* By the definition: sign, 4 bits of exponent with a bias of 7, 3 of fraction. */
 static float e4m3_by_definition(int b) {
     int exponent = b >> 3 & 15, fraction = b & 7;
-    float magnitude = exponent == 0 ? ldexpf((float)fraction, -9) : ldexpf((float)(8 + fraction), exponent - 10);
+    float magnitude =
+        exponent == 0 ? ldexpf((float)fraction, -9) : ldexpf((float)(8 + fraction), exponent - 10);
     magnitude = (b & 0x7f) == 0x7f ? NAN : magnitude;
     return b & 0x80 ? -magnitude : magnitude;
 }
@@ -51,7 +52,9 @@ static void put_code(code_place place, int bits, int row, int i, uint32_t code, 
         put_bits(bytes, 4 * (place == CODES_NIBBLES ? at : at ^ 1), 4, code);
         break;
     case CODES_WORDS:
-        put_bits(bytes, 32 * ((size_t)row * (size_t)words + (size_t)(i / a_word)) + (size_t)(i % a_word * bits), bits, code);
+        put_bits(bytes,
+                 32 * ((size_t)row * (size_t)words + (size_t)(i / a_word)) + (size_t)(i % a_word * bits),
+                 bits, code);
         break;
     case CODES_WORDS_DOWN:
         for (int b = 0; b < bits; b++) {

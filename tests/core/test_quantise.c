@@ -1,4 +1,5 @@
-/* Quantisers whose bits no reference defines: how near their blocks are to the elements. */
+/* Quantisers whose bits no reference defines: how near their blocks are to the
+ * elements. */
 
 #include <math.h>
 #include <string.h>
@@ -51,8 +52,9 @@ static double square_error(dtype t, const float *x) {
     return sum;
 }
 
-/* The error of the plain way with exact scales: equal steps from the least to the greatest element of a group, or over twice the largest
- * magnitude where there is no min. */
+/* The error of the plain way with exact scales: equal steps from the least to the
+ * greatest element of a group, or over twice the largest magnitude where there is no
+ * min. */
 static double plain_error(const quantiser *q, const float *x) {
     double sum = 0.0;
     for (int at = 0; at < N; at += q->group) {
@@ -89,8 +91,8 @@ TEST(random_rows_are_nearer_than_by_plain_rounding_and_within_bounds) {
             plain += plain_error(&all[t], x);
         }
         const double root = sqrt(error / squares);
-        print_message("%s: root mean square error %.4f, %.4f by plain rounding (seed 44)\n", dtype_name(all[t].type), root,
-                      sqrt(plain / squares));
+        print_message("%s: root mean square error %.4f, %.4f by plain rounding (seed 44)\n",
+                      dtype_name(all[t].type), root, sqrt(plain / squares));
         assert_true(error < plain);
         assert_true(root < all[t].bound);
     }
@@ -151,7 +153,8 @@ TEST(a_row_has_the_same_bits_alone_and_among_others) {
         x[i] = normal(&s);
     }
     for (size_t t = 0; t < N_ALL; t++) {
-        const size_t bytes = (size_t)(N / dtype_block_elements(all[t].type)) * (size_t)dtype_block_bytes(all[t].type);
+        const size_t bytes =
+            (size_t)(N / dtype_block_elements(all[t].type)) * (size_t)dtype_block_bytes(all[t].type);
         assert_int_equal(quant_quantise(all[t].type, x, 4 * N, together), QUIRE_OK);
         for (size_t row = 0; row < 4; row++) {
             assert_int_equal(quant_quantise(all[t].type, x + row * N, N, alone), QUIRE_OK);

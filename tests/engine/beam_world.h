@@ -1,4 +1,5 @@
-/* Beam searches driven from a test: submit one, wait for its results, compare them to the bit with another's. */
+/* Beam searches driven from a test: submit one, wait for its results, compare them to the
+ * bit with another's. */
 #ifndef TESTS_ENGINE_BEAM_WORLD_H
 #define TESTS_ENGINE_BEAM_WORLD_H
 
@@ -36,7 +37,8 @@ typedef struct search {
     int32_t n_ended;
 } search;
 
-static inline void search_init(search *s, harness *h, uint64_t seed, int32_t n_prompt, int32_t n_beams, int32_t max_tokens) {
+static inline void search_init(search *s, harness *h, uint64_t seed, int32_t n_prompt, int32_t n_beams,
+                               int32_t max_tokens) {
     *s = (search){.n_prompt = n_prompt,
                   .n = n_beams,
                   .beams = {.width = n_beams, .n_groups = 1, .length_penalty = 1.0f},
@@ -78,13 +80,15 @@ static inline bool search_take(harness *h, const search *s, const engine_event *
     found *f = ev->user;
     f->n_prompt_logprobs = ev->prompt_logprobs != NULL ? (s->n_prompt - 1) * s->prompt_width : 0;
     assert_true(f->n_prompt_logprobs <= MAX_PROMPT_LOGPROBS);
-    mem_copy(f->prompt_logprobs, ev->prompt_logprobs, (size_t)f->n_prompt_logprobs * sizeof *f->prompt_logprobs);
+    mem_copy(f->prompt_logprobs, ev->prompt_logprobs,
+             (size_t)f->n_prompt_logprobs * sizeof *f->prompt_logprobs);
     if (ev->finish == FINISH_NONE) {
         assert_true(f->n_tokens < MAX_FOUND);
         f->tokens[f->n_tokens] = ev->token;
         assert_int_equal(ev->logprobs != NULL, s->width > 0);
         if (s->width > 0) {
-            memcpy(&f->logprobs[f->n_tokens * s->width], ev->logprobs, (size_t)s->width * sizeof *f->logprobs);
+            memcpy(&f->logprobs[f->n_tokens * s->width], ev->logprobs,
+                   (size_t)s->width * sizeof *f->logprobs);
         }
         f->n_tokens++;
         return false;

@@ -1,6 +1,7 @@
-/* One workload of requests of every kind, run without drafts and with them in every way, for the tests that speculation changes no token,
- * no log-probability, no end and nothing that is cached: compared to the byte. The engine of a debug build audits pages and index after
- * each step (kv_check, kv_index_check). */
+/* One workload of requests of every kind, run without drafts and with them in every way,
+ * for the tests that speculation changes no token, no log-probability, no end and nothing
+ * that is cached: compared to the byte. The engine of a debug build audits pages and
+ * index after each step (kv_check, kv_index_check). */
 #ifndef TESTS_ENGINE_DRAFT_CASE_H
 #define TESTS_ENGINE_DRAFT_CASE_H
 
@@ -33,9 +34,10 @@ typedef struct workload {
 
 static sampling_lists *only_few;
 static engine_outside outsiders; /* who work outside of steps; none by default */
-static constraint *brackets; /* one for all, of the first workload's vocabulary */
+static constraint *brackets;     /* one for all, of the first workload's vocabulary */
 
-/* The counters once everything has ended: an end can be read before its step is counted. */
+/* The counters once everything has ended: an end can be read before its step is
+ * counted. */
 static inline quire_stats settled(const harness *h) {
     quire_stats s;
     do {
@@ -44,7 +46,8 @@ static inline quire_stats settled(const harness *h) {
     return s;
 }
 
-/* Prompts that repeat themselves, so that something can be guessed, and every kind of sampling. */
+/* Prompts that repeat themselves, so that something can be guessed, and every kind of
+ * sampling. */
 static inline void workload_init(workload *w, int32_t n_vocab) {
     uint64_t seed = 77;
     *w = (workload){0};
@@ -112,7 +115,8 @@ static inline void submit(harness *h, workload *w, int32_t i) {
                         .namespace = "test",
                         .n_namespace = 4,
                         .out = h->out};
-    assert_int_equal(engine_submit_samples(h->e, &r, i == N_REQUESTS - 1 ? N_SAMPLES : 1, users, ids, &err), QUIRE_OK);
+    assert_int_equal(engine_submit_samples(h->e, &r, i == N_REQUESTS - 1 ? N_SAMPLES : 1, users, ids, &err),
+                     QUIRE_OK);
 }
 
 static inline void take(const engine_event *ev) {
@@ -129,8 +133,8 @@ static inline void take(const engine_event *ev) {
     o->tokens[o->n++] = ev->token;
 }
 
-/* Runs the workload twice over one engine, so that the second time much is found in the cache; the second outcomes must be the first ones.
- */
+/* Runs the workload twice over one engine, so that the second time much is found in the
+ * cache; the second outcomes must be the first ones. */
 static inline void run(const harness_options *o, workload *w) {
     harness h = {0};
     harness_open(o, &h);
@@ -161,7 +165,8 @@ static inline void run(const harness_options *o, workload *w) {
         const outcome *out = &w->outcomes[i];
         bool is_final;
         assert_true(out->n > 0);
-        assert_int_equal(constraint_obeyed(brackets, out->tokens, out->n, &is_final), out->n - out->stopped_by_eos);
+        assert_int_equal(constraint_obeyed(brackets, out->tokens, out->n, &is_final),
+                         out->n - out->stopped_by_eos);
         assert_true(is_final || !out->stopped_by_eos);
     }
     w->stats = settled(&h);
@@ -176,20 +181,24 @@ static inline void same(const workload *a, const workload *b, const char *what) 
             while (k < x->n && x->tokens[k] == y->tokens[k]) {
                 k++;
             }
-            fail_msg("%s: sequence %d differs: %d and %d tokens, alike up to %d", what, (int)i, (int)x->n, (int)y->n, (int)k);
+            fail_msg("%s: sequence %d differs: %d and %d tokens, alike up to %d", what, (int)i, (int)x->n,
+                     (int)y->n, (int)k);
         }
     }
 }
 
-static const draft_options ngram = {.method = DRAFT_METHOD_NGRAM, .n_tokens = 5, .lookup_min = 1, .lookup_max = 4};
+static const draft_options ngram = {
+    .method = DRAFT_METHOD_NGRAM, .n_tokens = 5, .lookup_min = 1, .lookup_max = 4};
 
 static inline void print_stats(const char *what, const workload *w) {
-    print_message("%s: %d steps, %d drafts of %d tokens, %d accepted, %d preemptions\n", what, (int)w->stats.steps, (int)w->stats.drafts,
-                  (int)w->stats.draft_tokens, (int)w->stats.draft_accepted, (int)w->stats.preemptions);
+    print_message("%s: %d steps, %d drafts of %d tokens, %d accepted, %d preemptions\n", what,
+                  (int)w->stats.steps, (int)w->stats.drafts, (int)w->stats.draft_tokens,
+                  (int)w->stats.draft_accepted, (int)w->stats.preemptions);
 }
 
 /* All ways to run with drafts, against one run without. */
-static inline void matrix(compute_mode compute, dtype kv, const draft_options *draft, engine_ablations off, const char *name, bool all) {
+static inline void matrix(compute_mode compute, dtype kv, const draft_options *draft, engine_ablations off,
+                          const char *name, bool all) {
     static workload base, with;
     harness_options o = harness_defaults;
     o.compute = compute;
@@ -204,10 +213,14 @@ static inline void matrix(compute_mode compute, dtype kv, const draft_options *d
         prefix_cache cache;
         int64_t swap_bytes;
     } ways[] = {
-        {"plain", 16, 1024, 0, 128, 16, 1, PREFIX_CACHE_TOKEN, 0},     {"pages of 1", 1, 4096, 0, 128, 16, 1, PREFIX_CACHE_TOKEN, 0},
-        {"pages of 64", 64, 256, 0, 128, 16, 2, PREFIX_CACHE_PAGE, 0}, {"no cache", 4, 2048, 0, 512, 16, 1, PREFIX_CACHE_NONE, 0},
-        {"chunk 3", 4, 2048, 3, 24, 5, 1, PREFIX_CACHE_TOKEN, 0},      {"few rows", 16, 1024, 0, 17, 16, 1, PREFIX_CACHE_TOKEN, 0},
-        {"preempted", 4, 80, 0, 64, 16, 1, PREFIX_CACHE_TOKEN, 0},     {"preempted, no cache", 8, 36, 16, 64, 16, 1, PREFIX_CACHE_NONE, 0},
+        {"plain", 16, 1024, 0, 128, 16, 1, PREFIX_CACHE_TOKEN, 0},
+        {"pages of 1", 1, 4096, 0, 128, 16, 1, PREFIX_CACHE_TOKEN, 0},
+        {"pages of 64", 64, 256, 0, 128, 16, 2, PREFIX_CACHE_PAGE, 0},
+        {"no cache", 4, 2048, 0, 512, 16, 1, PREFIX_CACHE_NONE, 0},
+        {"chunk 3", 4, 2048, 3, 24, 5, 1, PREFIX_CACHE_TOKEN, 0},
+        {"few rows", 16, 1024, 0, 17, 16, 1, PREFIX_CACHE_TOKEN, 0},
+        {"preempted", 4, 80, 0, 64, 16, 1, PREFIX_CACHE_TOKEN, 0},
+        {"preempted, no cache", 8, 36, 16, 64, 16, 1, PREFIX_CACHE_NONE, 0},
         {"swapped", 4, 80, 0, 64, 16, 1, PREFIX_CACHE_TOKEN, 1 << 26},
     };
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i += all ? 1 : 3) {
@@ -227,14 +240,19 @@ static inline void matrix(compute_mode compute, dtype kv, const draft_options *d
         assert_true(strncmp(ways[i].what, "preempted", 9) != 0 || with.stats.preemptions > 0);
         assert_int_equal(with.stats.n_requests_running, 0);
         if (i == 0) {
-            print_message("%s: %d steps without, %d with\n", name, (int)base.stats.steps, (int)with.stats.steps);
+            print_message("%s: %d steps without, %d with\n", name, (int)base.stats.steps,
+                          (int)with.stats.steps);
             assert_true(with.stats.steps < base.stats.steps);
         }
     }
 }
 
-static const draft_options suffix = {
-    .method = DRAFT_METHOD_SUFFIX, .n_tokens = 6, .suffix_depth = 12, .suffix_texts = 100, .suffix_factor = 2.0, .suffix_min_prob = 0.1};
+static const draft_options suffix = {.method = DRAFT_METHOD_SUFFIX,
+                                     .n_tokens = 6,
+                                     .suffix_depth = 12,
+                                     .suffix_texts = 100,
+                                     .suffix_factor = 2.0,
+                                     .suffix_min_prob = 0.1};
 
 static inline int lists_open(void **state) {
     (void)state;

@@ -1,11 +1,12 @@
-/* One prompt in every way of running it: page sizes, chunks, strangers beside it, threads, preemption. Logits and tokens are the same. */
+/* One prompt in every way of running it: page sizes, chunks, strangers beside it,
+ * threads, preemption. Logits and tokens are the same. */
 #ifndef TESTS_ENGINE_EXACT_WAYS_H
 #define TESTS_ENGINE_EXACT_WAYS_H
 
 #include "harness.h"
 #include "test.h"
 
-#define N_PROMPT 70
+#define N_PROMPT    70
 #define N_STRANGERS 7
 
 static int32_t prompt[N_PROMPT], strangers[N_STRANGERS][96];
@@ -31,10 +32,12 @@ static inline void run_way(const harness_options *o, bool with_strangers, bool m
     memset(runs, 0, sizeof runs);
     out->n_bytes = (size_t)N_PROMPT * (size_t)h.n_vocab * sizeof(float);
     out->logits = mem_new(1, out->n_bytes);
-    runs[0] = (harness_run){.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(24), .logits = out->logits};
+    runs[0] =
+        (harness_run){.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(24), .logits = out->logits};
     int32_t n = with_strangers ? N_STRANGERS : 0;
     for (int32_t i = 0; i < n; i++) {
-        runs[i + 1] = (harness_run){.prompt = strangers[i], .n_prompt = 5 + 13 * i, .sampling = greedy(10 + 3 * i)};
+        runs[i + 1] =
+            (harness_run){.prompt = strangers[i], .n_prompt = 5 + 13 * i, .sampling = greedy(10 + 3 * i)};
     }
     if (!mine_last) {
         harness_submit(&h, &runs[0]);
@@ -53,24 +56,27 @@ static inline void run_way(const harness_options *o, bool with_strangers, bool m
 }
 
 static inline void same(const outcome *a, const outcome *b, const char *what, int32_t n) {
-    if (memcmp(a->logits, b->logits, a->n_bytes) != 0 || memcmp(a->tokens, b->tokens, sizeof a->tokens) != 0) {
+    if (memcmp(a->logits, b->logits, a->n_bytes) != 0 ||
+        memcmp(a->tokens, b->tokens, sizeof a->tokens) != 0) {
         size_t i = 0;
         while (i < a->n_bytes / sizeof(float) - 1 && a->logits[i] == b->logits[i]) {
             i++;
         }
-        fail_msg("%s %d: logits differ first at %zu: %a and %a", what, (int)n, i, (double)a->logits[i], (double)b->logits[i]);
+        fail_msg("%s %d: logits differ first at %zu: %a and %a", what, (int)n, i, (double)a->logits[i],
+                 (double)b->logits[i]);
     }
 }
 
-static inline void compare(const outcome *base, const harness_options *o, bool with_strangers, bool mine_last, const char *what,
-                           int32_t n) {
+static inline void compare(const outcome *base, const harness_options *o, bool with_strangers, bool mine_last,
+                           const char *what, int32_t n) {
     outcome other;
     run_way(o, with_strangers, mine_last, &other);
     same(base, &other, what, n);
     mem_free(other.logits);
 }
 
-/* Runs it the way of o, whose outcome the caller gets and frees, and all others: the outcomes are equal. */
+/* Runs it the way of o, whose outcome the caller gets and frees, and all others: the
+ * outcomes are equal. */
 static inline void all_ways(const harness_options *o, outcome *base) {
     static const int32_t pages[] = {1, 4, 64, 256}, chunks[] = {1, 3, 16};
     run_way(o, false, false, base);
@@ -106,7 +112,8 @@ static inline int n_equal_isas(compute_mode compute) {
 static inline bool runs_here(const char *isa) {
     backend *b;
     quire_error err;
-    if (backend_cpu_open(&(backend_options){.compute = COMPUTE_F32, .isa = isa, .n_threads = 1}, &b, &err) != QUIRE_OK) {
+    if (backend_cpu_open(&(backend_options){.compute = COMPUTE_F32, .isa = isa, .n_threads = 1}, &b, &err) !=
+        QUIRE_OK) {
         print_message("SKIP: %s: %s\n", isa, err.message);
         return false;
     }

@@ -1,5 +1,5 @@
-/* An engine over the built-in model, driven from a test: open with a configuration, run requests to their end, look at logits and tokens.
- */
+/* An engine over the built-in model, driven from a test: open with a configuration, run
+ * requests to their end, look at logits and tokens. */
 #ifndef TESTS_ENGINE_HARNESS_H
 #define TESTS_ENGINE_HARNESS_H
 
@@ -18,11 +18,14 @@
 #include "test.h"
 
 #define BUILTIN "models/builtin.gguf"
-#define TINY    "tests/engine/tiny.gguf" /* random: tools/make_llama.py --preset tiny-2k --tied --sharpness 4 --seed 2 */
-/* A test that wants responses not to end, as the small model's may, defines MODEL as FLUENT. One that wants guesses to come true as well
- * defines it as DRAFTED: that is the tiny model, which is as sure of what it says; SIBLING drafts for it, the same with --layers 1. Under
- * ThreadSanitizer, where products are a hundred times as slow, FLUENT is the tiny one too. With QUIRE_TEST_LARGER (make test-long) the
- * larger built-in model does the work of all. */
+/* random: tools/make_llama.py --preset tiny-2k --tied --sharpness 4 --seed 2 */
+#define TINY "tests/engine/tiny.gguf"
+/* A test that wants responses not to end, as the small model's may, defines MODEL as
+ * FLUENT. One that wants guesses to come true as well defines it as DRAFTED: that is the
+ * tiny model, which is as sure of what it says; SIBLING drafts for it, the same with
+ * --layers 1. Under ThreadSanitizer, where products are a hundred times as slow, FLUENT
+ * is the tiny one too. With QUIRE_TEST_LARGER (make test-long) the larger built-in model
+ * does the work of all. */
 #if defined(QUIRE_TEST_LARGER) && !defined(__SANITIZE_THREAD__)
 #define DRAFTED BUILTIN
 #define SIBLING "models/builtin-small.gguf"
@@ -53,7 +56,9 @@ typedef struct harness_options {
     const engine_prefix *prefixes;
     int32_t n_prefixes;
     const char *audit_path;
-    layer_kind *layer_kinds; /* [layers of the model] or NULL: how pages are cut; the model itself sees what its own masks say */
+    /* [layers of the model] or NULL: how pages are cut; the model itself sees what its
+     * own masks say */
+    layer_kind *layer_kinds;
     int32_t window, max_model_len;
     engine_tiers tiers;
     int64_t swap_bytes;
@@ -136,12 +141,15 @@ static inline void harness_open(const harness_options *o, harness *h) {
         h->n_vocab = model_description(h->m)->n_vocab;
     }
     if (r == QUIRE_OK) {
-        model_desc *own = (model_desc *)(uintptr_t)model_description(h->m); /* the test's, while no engine runs it */
+        /* the test's, while no engine runs it */
+        model_desc *own = (model_desc *)(uintptr_t)model_description(h->m);
         own->blocks.two_sided = own->blocks.two_sided || o->two_sided;
         own->no_head = own->no_head || o->no_head;
         own->blocks.n_token_types = o->n_token_types > 0 ? o->n_token_types : own->blocks.n_token_types;
     }
-    step_limits limits = {.max_rows = o->max_rows, .max_seqs = o->max_seqs, .max_out = draft_max_out(&o->draft, o->max_seqs, o->max_rows)};
+    step_limits limits = {.max_rows = o->max_rows,
+                          .max_seqs = o->max_seqs,
+                          .max_out = draft_max_out(&o->draft, o->max_seqs, o->max_rows)};
     engine_options eo = {.page_tokens = o->page_tokens,
                          .n_pages = o->n_pages,
                          .max_model_len = o->max_model_len > 0                 ? o->max_model_len
@@ -229,13 +237,14 @@ static inline void harness_submit(harness *h, harness_run *r) {
     }
 }
 
-/* No step begins until harness_wait, as with starts_paused: for tests of how requests share steps and pages, whose first could have ended
- * before the last is handed over. */
+/* No step begins until harness_wait, as with starts_paused: for tests of how requests
+ * share steps and pages, whose first could have ended before the last is handed over. */
 static inline void harness_hold(harness *h) {
     atomic_store(&h->e->paused, true);
 }
 
-/* Notes the next event with its request; false when there is none now. *ended: it was an end. */
+/* Notes the next event with its request; false when there is none now. *ended: it was an
+ * end. */
 static inline bool harness_read(harness *h, bool *ended) {
     engine_event ev;
     *ended = false;
@@ -276,8 +285,9 @@ static inline void harness_wait(harness *h, int32_t n) {
     }
 }
 
-/* Ends the engine's thread: the test's own takes its part from now on, a harness_step at a time, so that what happens between steps is the
- * test's choice. Every request must have ended, and its end been read, before harness_close. */
+/* Ends the engine's thread: the test's own takes its part from now on, a harness_step at
+ * a time, so that what happens between steps is the test's choice. Every request must
+ * have ended, and its end been read, before harness_close. */
 static inline void harness_take_over(harness *h) {
     atomic_store(&h->e->stop, true);
     wake_ring(&h->e->in_wake);
@@ -299,7 +309,8 @@ static inline bool harness_step(harness *h) {
     return started;
 }
 
-/* Steps until there is nothing to do, no more than `most` of them, and reads what came; how many there were. */
+/* Steps until there is nothing to do, no more than `most` of them, and reads what came;
+ * how many there were. */
 static inline int32_t harness_steps(harness *h, int32_t most) {
     int32_t n = 0;
     bool ended;
@@ -311,7 +322,8 @@ static inline int32_t harness_steps(harness *h, int32_t most) {
     return n;
 }
 
-/* The counters once nothing stands any more: events may be read before the step that sent them has published its counters. */
+/* The counters once nothing stands any more: events may be read before the step that sent
+ * them has published its counters. */
 static inline quire_stats harness_idle_stats(harness *h) {
     quire_stats s = {0};
     for (int i = 0; i < 30000; i++) {

@@ -1,4 +1,5 @@
-/* A thread that works on rules outside of steps, for tests: in order, or held back until the test lets it. */
+/* A thread that works on rules outside of steps, for tests: in order, or held back until
+ * the test lets it. */
 #ifndef TESTS_ENGINE_OUTSIDE_H
 #define TESTS_ENGINE_OUTSIDE_H
 

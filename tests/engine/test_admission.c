@@ -1,4 +1,5 @@
-/* The order of waiting requests: the formulas by themselves, then an engine that is driven until all have ended. */
+/* The order of waiting requests: the formulas by themselves, then an engine that is
+ * driven until all have ended. */
 #include <stdio.h>
 
 #include "harness.h"
@@ -19,8 +20,8 @@ TEST(a_second_of_waiting_is_worth_lambda_tokens) {
     assert_true(gap > -1e-9 && gap < 1e-9);
 }
 
-/* However much of others' prompts is cached, one request a tenth of a second is served, and after longest / lambda seconds nobody new
- * overtakes. */
+/* However much of others' prompts is cached, one request a tenth of a second is served,
+ * and after longest / lambda seconds nobody new overtakes. */
 TEST(nobody_starves_behind_cached_prefixes) {
     enum { LONGEST = 32768, STEP_US = 100000, N_STEPS = 3000 };
     double lambda = 500.0;
@@ -143,7 +144,8 @@ TEST(what_is_cached_goes_first_under_prefix) {
     harness_close(&h);
 }
 
-/* One tenant sends 60 requests, then another 15 of its own: while both wait, each gets half; at least 80% of that is promised. */
+/* One tenant sends 60 requests, then another 15 of its own: while both wait, each gets
+ * half; at least 80% of that is promised. */
 TEST(a_flooding_tenant_leaves_the_others_their_share) {
     harness h = {0};
     harness_options o = harness_defaults;
@@ -167,13 +169,14 @@ TEST(a_flooding_tenant_leaves_the_others_their_share) {
     for (int32_t i = 0; i < N_FLOOD; i++) {
         flood_before += runs[i].place < last;
     }
-    printf("of %d requests served until the other tenant's last, %d were the flood's\n", last + 1, flood_before);
+    printf("of %d requests served until the other tenant's last, %d were the flood's\n", last + 1,
+           flood_before);
     assert_true(N_OTHER >= 0.8 * (N_OTHER + flood_before) / 2);
     harness_close(&h);
 }
 
-/* Steps until a request of 70 tokens has its first token, beside n_flood running and waiting ones of another tenant. Its tokens are
- * checked: preemption changes none. */
+/* Steps until a request of 70 tokens has its first token, beside n_flood running and
+ * waiting ones of another tenant. Its tokens are checked: preemption changes none. */
 static int32_t steps_beside(int32_t n_flood, const harness_run *alone, harness_run *out) {
     static int32_t prompt[70];
     harness h = {0};
@@ -245,7 +248,8 @@ TEST(a_prompt_that_is_computed_again_is_paid_for_once) {
     assert_int_equal(s->n_waiting, 1);
     harness_steps(&h, 100);
     assert_int_equal(r.finish, FINISH_LENGTH);
-    assert_true(service_counters_of(&s->service, slot) == N * SERVICE_PROMPT_WEIGHT + N_OUT * SERVICE_OUTPUT_WEIGHT);
+    assert_true(service_counters_of(&s->service, slot) ==
+                N * SERVICE_PROMPT_WEIGHT + N_OUT * SERVICE_OUTPUT_WEIGHT);
     harness_close(&h);
 }
 

@@ -1,5 +1,6 @@
-/* A request's own mask and change of scores: its logits and tokens are the same however it runs, others beside it are untouched, and a
- * fault is its own. Everything here compares bytes. */
+/* A request's own mask and change of scores: its logits and tokens are the same however
+ * it runs, others beside it are untouched, and a fault is its own. Everything here
+ * compares bytes. */
 #include <stdio.h>
 
 #include "expr/expr_mods.h"
@@ -28,17 +29,23 @@ typedef struct outcome {
 } outcome;
 
 /* Runs the prompt under mods; strangers have other mods, or none. */
-static void run_way(const harness_options *o, attn_mods *mods, attn_mods *others, int32_t n_strangers, outcome *out) {
+static void run_way(const harness_options *o, attn_mods *mods, attn_mods *others, int32_t n_strangers,
+                    outcome *out) {
     harness h = {0};
     static harness_run runs[N_STRANGERS + 1];
     harness_open(o, &h);
     memset(runs, 0, sizeof runs);
     out->n_bytes = (size_t)N_PROMPT * (size_t)h.n_vocab * sizeof(float);
     out->logits = mem_new(1, out->n_bytes);
-    runs[0] = (harness_run){.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(N_NEW), .logits = out->logits, .mods = mods,
+    runs[0] = (harness_run){.prompt = prompt,
+                            .n_prompt = N_PROMPT,
+                            .sampling = greedy(N_NEW),
+                            .logits = out->logits,
+                            .mods = mods,
                             .namespace = "mine"};
     for (int32_t i = 0; i < n_strangers; i++) {
-        runs[i + 1] = (harness_run){.prompt = prompt, .n_prompt = 20 + 13 * i, .sampling = greedy(10 + 3 * i)};
+        runs[i + 1] =
+            (harness_run){.prompt = prompt, .n_prompt = 20 + 13 * i, .sampling = greedy(10 + 3 * i)};
         runs[i + 1].mods = i % 2 == 0 ? others : NULL;
         runs[i + 1].namespace = i % 2 == 0 ? "theirs" : "nobody's";
     }
@@ -52,12 +59,13 @@ static void run_way(const harness_options *o, attn_mods *mods, attn_mods *others
 }
 
 static bool same(const outcome *a, const outcome *b) {
-    return memcmp(a->logits, b->logits, a->n_bytes) == 0 && memcmp(a->tokens, b->tokens, sizeof a->tokens) == 0;
+    return memcmp(a->logits, b->logits, a->n_bytes) == 0 &&
+           memcmp(a->tokens, b->tokens, sizeof a->tokens) == 0;
 }
 
 /* One way against base; `equal` says what is expected. */
-static void compare(const outcome *base, const harness_options *o, attn_mods *mods, attn_mods *others, int32_t n, const char *what,
-                    bool equal) {
+static void compare(const outcome *base, const harness_options *o, attn_mods *mods, attn_mods *others,
+                    int32_t n, const char *what, bool equal) {
     outcome other;
     run_way(o, mods, others, n, &other);
     if (same(base, &other) != equal) {
@@ -67,9 +75,11 @@ static void compare(const outcome *base, const harness_options *o, attn_mods *mo
 }
 
 static void all_ways(compute_mode compute, dtype kv) {
-    static const int32_t doc[N_PROMPT + N_NEW] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    static const int32_t doc[N_PROMPT + N_NEW] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1,
+                                                  1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     const attn_array array = {.name = "doc", .n_dims = 1, .dims = {N_PROMPT + N_NEW}, .data = doc};
-    attn_mods *mods = compile("(q_idx - kv_idx) % 3 != 1 || doc[kv_idx] == doc[q_idx]", "score - 0.01 * (q_idx - kv_idx)", &array, 1);
+    attn_mods *mods = compile("(q_idx - kv_idx) % 3 != 1 || doc[kv_idx] == doc[q_idx]",
+                              "score - 0.01 * (q_idx - kv_idx)", &array, 1);
     attn_mods *others = compile("q_idx - kv_idx < 7 || kv_idx < 4", "", NULL, 0);
     harness_options o = harness_defaults;
     outcome base;
@@ -133,7 +143,8 @@ TEST(equal_masks_share_pages_and_public_prefixes_are_without_masks) {
     for (int i = 0; i < 4; i++) { /* one without, twice the same under the mask, one without elsewhere */
         static const char *const names[] = {"plain", "masked", "masked", "other"};
         static const int32_t cached[] = {0, 0, N_PROMPT - 1, 64};
-        runs[i] = (harness_run){.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(4), .namespace = names[i]};
+        runs[i] = (harness_run){
+            .prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(4), .namespace = names[i]};
         runs[i].mods = i == 1 || i == 2 ? mods : NULL;
         harness_submit(&h, &runs[i]);
         harness_wait(&h, 1);
@@ -150,16 +161,19 @@ TEST(equal_masks_share_pages_and_public_prefixes_are_without_masks) {
 TEST(a_fault_ends_its_request_and_no_other) {
     static const int32_t doc[N_PROMPT + 10] = {0}; /* ends in the middle of the answer */
     const attn_array array = {.name = "doc", .n_dims = 1, .dims = {N_PROMPT + 10}, .data = doc};
-    attn_mods *late = compile("doc[q_idx] == 0", "", &array, 1), *early = compile("", "score + 1 / (kv_idx - 40)", NULL, 0);
+    attn_mods *late = compile("doc[q_idx] == 0", "", &array, 1),
+              *early = compile("", "score + 1 / (kv_idx - 40)", NULL, 0);
     for (int drafts = 0; drafts < 2; drafts++) {
         harness_options o = harness_defaults;
         harness h = {0};
         if (drafts) {
-            o.draft = (draft_options){.method = DRAFT_METHOD_NGRAM, .n_tokens = 5, .lookup_min = 1, .lookup_max = 4};
+            o.draft = (draft_options){
+                .method = DRAFT_METHOD_NGRAM, .n_tokens = 5, .lookup_min = 1, .lookup_max = 4};
         }
         harness_open(&o, &h);
         static harness_run alone, runs[4];
-        alone = (harness_run){.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(N_NEW), .namespace = "a"};
+        alone = (harness_run){
+            .prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(N_NEW), .namespace = "a"};
         harness_submit(&h, &alone);
         harness_wait(&h, 1);
         for (int i = 0; i < 4; i++) {
@@ -190,7 +204,8 @@ TEST(a_fault_ends_its_request_and_no_other) {
 
 /* ---- samples and beams ---- */
 
-/* n sequences of one prompt, by samples or by beams, each against itself on another machine. */
+/* n sequences of one prompt, by samples or by beams, each against itself on another
+ * machine. */
 static void run_several(const harness_options *o, attn_mods *mods, int32_t width, harness_run *runs) {
     harness h = {0};
     void *users[4];
@@ -199,7 +214,8 @@ static void run_several(const harness_options *o, attn_mods *mods, int32_t width
     harness_open(o, &h);
     int32_t *tokens = mem_new(N_PROMPT, sizeof *tokens);
     memcpy(tokens, prompt, sizeof prompt);
-    engine_request q = {.tokens = tokens, .n_tokens = N_PROMPT, .sampling = greedy(N_NEW), .mods = mods, .out = h.out};
+    engine_request q = {
+        .tokens = tokens, .n_tokens = N_PROMPT, .sampling = greedy(N_NEW), .mods = mods, .out = h.out};
     q.sampling.temperature = width > 0 ? 0.0f : 1.0f;
     q.beams = (beam_params){.width = width, .n_groups = 1, .length_penalty = 1.0f};
     q.logprobs_width = width > 0 ? 1 : 0;
@@ -232,7 +248,8 @@ TEST(samples_and_beams_under_a_mask_are_the_same_in_any_pages) {
     attn_mods_drop(mods);
 }
 
-/* A prompt under a program of its own begins with few rows, since what they cost is not known; one without takes the step. */
+/* A prompt under a program of its own begins with few rows, since what they cost is not
+ * known; one without takes the step. */
 TEST(a_program_of_its_own_begins_with_few_rows) {
     attn_mods *mods = compile("", "score + 0.5 * sin(kv_idx)", NULL, 0);
     for (int32_t own = 0; own < 2; own++) {
@@ -241,7 +258,11 @@ TEST(a_program_of_its_own_begins_with_few_rows) {
         o.step_target_us = 1000000000; /* however slow the machine is */
         harness_open(&o, &h);
         harness_take_over(&h);
-        harness_run r = {.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(1), .mods = mods, .mods_are_common = !own};
+        harness_run r = {.prompt = prompt,
+                         .n_prompt = N_PROMPT,
+                         .sampling = greedy(1),
+                         .mods = mods,
+                         .mods_are_common = !own};
         harness_submit(&h, &r);
         int32_t rows[8] = {0}, n_steps = 0;
         for (int32_t done = 0; done < N_PROMPT && n_steps < 8; done += rows[n_steps++]) {
@@ -261,11 +282,12 @@ TEST(a_program_of_its_own_begins_with_few_rows) {
 int main(void) {
     uint64_t seed = 20;
     random_prompt(&seed, 256, N_PROMPT, prompt);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(logits_under_a_mask_do_not_depend_on_how_they_were_run),
-                                       cmocka_unit_test(a_mask_that_hides_nothing_changes_no_bit),
-                                       cmocka_unit_test(equal_masks_share_pages_and_public_prefixes_are_without_masks),
-                                       cmocka_unit_test(a_fault_ends_its_request_and_no_other),
-                                       cmocka_unit_test(a_program_of_its_own_begins_with_few_rows),
-                                       cmocka_unit_test(samples_and_beams_under_a_mask_are_the_same_in_any_pages)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_under_a_mask_do_not_depend_on_how_they_were_run),
+        cmocka_unit_test(a_mask_that_hides_nothing_changes_no_bit),
+        cmocka_unit_test(equal_masks_share_pages_and_public_prefixes_are_without_masks),
+        cmocka_unit_test(a_fault_ends_its_request_and_no_other),
+        cmocka_unit_test(a_program_of_its_own_begins_with_few_rows),
+        cmocka_unit_test(samples_and_beams_under_a_mask_are_the_same_in_any_pages)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

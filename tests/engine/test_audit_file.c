@@ -10,7 +10,8 @@ static harness_options small_model;
 static char path[] = "/tmp/quire-audit-XXXXXX";
 
 typedef struct line {
-    long long step, request, rows, pages, live, reserved, wasted, shared, cached, free, own_live, own_reserved, own_wasted, own_shared;
+    long long step, request, rows, pages, live, reserved, wasted, shared, cached, free, own_live,
+        own_reserved, own_wasted, own_shared;
 } line;
 
 static int read_lines(line *out, int cap) {
@@ -20,14 +21,15 @@ static int read_lines(line *out, int cap) {
     assert_non_null(f);
     while (fgets(text, sizeof text, f)) {
         line l;
-        int got = sscanf(
-            text,
-            "{\"step\":%lld,\"request\":%lld,\"rows\":%lld,\"pages\":%lld,\"live_bytes\":%lld,\"reserved_bytes\":%lld,\"wasted_bytes\":%"
-            "lld,"
-            "\"shared_bytes\":%lld,\"cached_bytes\":%lld,\"free_bytes\":%lld,\"of_request\":{\"live_bytes\":%lld,\"reserved_bytes\":%lld,"
-            "\"wasted_bytes\":%lld,\"shared_bytes\":%lld}}",
-            &l.step, &l.request, &l.rows, &l.pages, &l.live, &l.reserved, &l.wasted, &l.shared, &l.cached, &l.free, &l.own_live,
-            &l.own_reserved, &l.own_wasted, &l.own_shared);
+        int got = sscanf(text,
+                         "{\"step\":%lld,\"request\":%lld,\"rows\":%lld,\"pages\":%lld,\"live_bytes\":%lld,"
+                         "\"reserved_bytes\":%lld,\"wasted_bytes\":%"
+                         "lld,"
+                         "\"shared_bytes\":%lld,\"cached_bytes\":%lld,\"free_bytes\":%lld,\"of_request\":{"
+                         "\"live_bytes\":%lld,\"reserved_bytes\":%lld,"
+                         "\"wasted_bytes\":%lld,\"shared_bytes\":%lld}}",
+                         &l.step, &l.request, &l.rows, &l.pages, &l.live, &l.reserved, &l.wasted, &l.shared,
+                         &l.cached, &l.free, &l.own_live, &l.own_reserved, &l.own_wasted, &l.own_shared);
         assert_int_equal(got, 14);
         assert_true(n < cap);
         out[n++] = l;
@@ -36,7 +38,8 @@ static int read_lines(line *out, int cap) {
     return n;
 }
 
-/* 40 tokens at page 16, then 30 more: pages are taken with the prompt, and at the tokens that begin one. */
+/* 40 tokens at page 16, then 30 more: pages are taken with the prompt, and at the tokens
+ * that begin one. */
 TEST(a_lone_request_takes_a_page_every_16_tokens) {
     harness h = {0};
     harness_options o = small_model;

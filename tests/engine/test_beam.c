@@ -32,8 +32,12 @@ static void log_softmax(harness *h, const search *s, const path *p, double *out)
     float *logits = mem_new((size_t)n * (size_t)h->n_vocab, sizeof *logits);
     memcpy(tokens, s->prompt, (size_t)s->n_prompt * sizeof *tokens);
     memcpy(tokens + s->n_prompt, p->tokens, (size_t)p->n * sizeof *tokens);
-    harness_run run = {
-        .prompt = tokens, .n_prompt = n, .sampling = greedy(1), .logits = logits, .logits_first = n - 1, .namespace = "reference"};
+    harness_run run = {.prompt = tokens,
+                       .n_prompt = n,
+                       .sampling = greedy(1),
+                       .logits = logits,
+                       .logits_first = n - 1,
+                       .namespace = "reference"};
     harness_submit(h, &run);
     harness_wait(h, 1);
     const float *row = logits + (size_t)(n - 1) * (size_t)h->n_vocab;
@@ -58,8 +62,10 @@ static bool ends(const search *s, const path *p) {
     return is_end;
 }
 
-/* One step of one set: live and kept change; chosen counts the tokens of those that go on. */
-static void reference_step(harness *h, const search *s, int32_t n, paths *live, paths *kept, int32_t *chosen) {
+/* One step of one set: live and kept change; chosen counts the tokens of those that go
+ * on. */
+static void reference_step(harness *h, const search *s, int32_t n, paths *live, paths *kept,
+                           int32_t *chosen) {
     static path all[64 * 64];
     int32_t n_all = 0;
     double *row = mem_new((size_t)h->n_vocab, sizeof *row);
@@ -101,7 +107,8 @@ static void reference_step(harness *h, const search *s, int32_t n, paths *live, 
         chosen[live->list[i].tokens[length - 1]]++;
     }
     double penalty = (double)s->beams.length_penalty;
-    double reach = pow(s->beams.stopping == BEAM_STOPPING_NEVER && penalty > 0 ? s->sampling.max_tokens : length, penalty);
+    double reach = pow(
+        s->beams.stopping == BEAM_STOPPING_NEVER && penalty > 0 ? s->sampling.max_tokens : length, penalty);
     bool hopeless = live->n > 0 && kept->n == n && !(live->list[0].score / reach > kept->list[n - 1].score);
     live->open = live->n > 0 && !(kept->n == n && early) && !hopeless;
 }
@@ -141,7 +148,8 @@ static void compare(const search *s, const paths *results) {
         assert_int_equal(f->n_tokens, p->n);
         assert_memory_equal(f->tokens, p->tokens, (size_t)p->n * sizeof *p->tokens);
         assert_true(fabs(f->score - p->score) < 1e-12 && fabs(f->sum - p->sum) < 1e-12);
-        bool stopped = s->sampling.n_stop_tokens > 0 && f->tokens[f->n_tokens - 1] == s->sampling.stop_tokens[0];
+        bool stopped =
+            s->sampling.n_stop_tokens > 0 && f->tokens[f->n_tokens - 1] == s->sampling.stop_tokens[0];
         assert_int_equal(f->finish, stopped ? FINISH_STOP : FINISH_LENGTH);
     }
 }
@@ -157,7 +165,8 @@ TEST(searches_find_what_a_plain_implementation_finds) {
     for (int round = 0; round < 18; round++) {
         static const int32_t shapes[][2] = {{4, 1}, {3, 1}, {6, 3}, {4, 4}, {1, 1}, {6, 2}};
         int32_t shape = round % 6;
-        search_init(&s, &h, rng_next(&random), 1 + (int32_t)(rng_next(&random) % 40), shapes[shape][0], 4 + round % 7);
+        search_init(&s, &h, rng_next(&random), 1 + (int32_t)(rng_next(&random) % 40), shapes[shape][0],
+                    4 + round % 7);
         s.beams.n_groups = shapes[shape][1];
         s.beams.diversity_penalty = s.beams.n_groups > 1 ? 0.25f * (float)(1 + round % 4) : 0.0f;
         s.beams.length_penalty = (float[]){1.0f, 0.0f, -1.0f, 2.0f}[round % 4];
@@ -178,7 +187,8 @@ TEST(searches_find_what_a_plain_implementation_finds) {
     harness_close(&h);
 }
 
-/* Over behind two tokens whose sum a number divides: what comes before the last decides too. */
+/* Over behind two tokens whose sum a number divides: what comes before the last decides
+ * too. */
 static bool is_divisible(void *context, const int32_t *tokens, int32_t n_prompt, int32_t n) {
     const int32_t *divisor = context;
     return n - n_prompt >= 2 && (tokens[n - 1] + tokens[n - 2]) % *divisor == 0;
@@ -236,8 +246,9 @@ static int32_t held_pages(engine *e) {
     return n_held;
 }
 
-/* 64 tokens and 4 beams of 10 more: 8 pages against 20 unshared, 4 of them the prompt's (docs/lab/worked-examples.md, 2). A pool of so many
- * suffices, one of a page less is refused. */
+/* 64 tokens and 4 beams of 10 more: 8 pages against 20 unshared, 4 of them the prompt's
+ * (docs/lab/worked-examples.md, 2). A pool of so many suffices, one of a page less is
+ * refused. */
 static void four_beams_of_ten_tokens_hold_so_many_pages(bool shared, search *out) {
     harness_options o = harness_defaults;
     int32_t most = shared ? 8 : 20;
@@ -284,7 +295,8 @@ TEST(four_beams_of_ten_tokens_hold_eight_pages_and_twenty_unshared) {
     assert_same_results(&shared, &own);
 }
 
-/* The pages of a beam that has no continuation are free when the step that chose ends; those of the others stay. */
+/* The pages of a beam that has no continuation are free when the step that chose ends;
+ * those of the others stay. */
 TEST(a_dropped_beam_returns_its_pages_in_the_same_step) {
     for (int cache = 0; cache < 2; cache++) {
         harness_options o = harness_defaults;
@@ -298,10 +310,11 @@ TEST(a_dropped_beam_returns_its_pages_in_the_same_step) {
         assert_int_equal(search_submit(&h, &s), QUIRE_OK);
         int32_t n_dropped = 0, before = 0;
         while (harness_step(&h)) {
-            int32_t held = held_pages(h.e), n_known = h.e->sched.n_running > 0 ? running_at(h.e, 0)->task.n_known : 0;
+            int32_t held = held_pages(h.e),
+                    n_known = h.e->sched.n_running > 0 ? running_at(h.e, 0)->task.n_known : 0;
             kv_counts c = kv_pool_counts(h.e->kv.pool);
-            /* The prompt and each path behind it once: what was held plus a page for each beam's row, less the branches that were cut off.
-             */
+            /* The prompt and each path behind it once: what was held plus a page for each
+             * beam's row, less the branches that were cut off. */
             assert_int_equal(c.n_free + c.n_cached + held, o.n_pages);
             assert_true(h.e->sched.n_running == 0 || c.n_cached == 0);
             int32_t grown = n_known == 21 ? 20 : before + h.e->sched.n_running;
@@ -316,8 +329,8 @@ TEST(a_dropped_beam_returns_its_pages_in_the_same_step) {
     }
 }
 
-/* Forked beams write into one part-filled page: the planner knows that they need copies, and has a later request give way rather than
- * stall. */
+/* Forked beams write into one part-filled page: the planner knows that they need copies,
+ * and has a later request give way rather than stall. */
 TEST(copies_of_shared_pages_are_planned) {
     harness_options o = harness_defaults;
     o.n_pages = 10;
@@ -363,7 +376,8 @@ typedef struct setting {
 } setting;
 
 /* What the ends of all results and runs say together. */
-static int64_t preemptions_told(const search *searches, int32_t n, const harness_run *others, int32_t n_others) {
+static int64_t preemptions_told(const search *searches, int32_t n, const harness_run *others,
+                                int32_t n_others) {
     int64_t sum = 0;
     for (int32_t i = 0; i < n; i++) {
         for (int32_t k = 0; k < searches[i].n; k++) {
@@ -467,8 +481,8 @@ TEST(results_do_not_depend_on_how_they_were_computed) {
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         init_searches(again, N, c);
         run_in(&settings[i], i == 0 ? base : again, N, &stats);
-        print_message("%s: %lld preemptions, %lld swapped in\n", settings[i].name, (long long)stats.preemptions,
-                      (long long)stats.swapped_in);
+        print_message("%s: %lld preemptions, %lld swapped in\n", settings[i].name,
+                      (long long)stats.preemptions, (long long)stats.swapped_in);
         assert_int_equal(stats.preemptions > 0, settings[i].preempts);
         assert_true(settings[i].swap_bytes == 0 || stats.swapped_in > 0);
         for (int32_t k = 0; k < N && i > 0; k++) {
@@ -479,7 +493,8 @@ TEST(results_do_not_depend_on_how_they_were_computed) {
         const found *f = &base[N - 1].results[k];
         bool is_final;
         assert_true(f->n_tokens > 0 && (f->finish == FINISH_STOP || f->finish == FINISH_LENGTH));
-        assert_int_equal(constraint_obeyed(c, f->tokens, f->n_tokens, &is_final), f->n_tokens - (f->finish == FINISH_STOP));
+        assert_int_equal(constraint_obeyed(c, f->tokens, f->n_tokens, &is_final),
+                         f->n_tokens - (f->finish == FINISH_STOP));
         assert_true(is_final || f->finish == FINISH_LENGTH);
     }
     constraint_drop(c);
@@ -638,7 +653,8 @@ TEST(cancelling_one_result_ends_the_search) {
     harness_close(&h);
 }
 
-/* Searches that together have more beams than places take turns, and none waits for another for ever. */
+/* Searches that together have more beams than places take turns, and none waits for
+ * another for ever. */
 TEST(searches_that_contend_for_places_all_end) {
     static search s[2][6];
     for (int places = 0; places < 2; places++) {
@@ -658,7 +674,8 @@ TEST(searches_that_contend_for_places_all_end) {
     }
 }
 
-/* Each reader is told of the whole search, whatever those of the other results have taken and dropped meanwhile. */
+/* Each reader is told of the whole search, whatever those of the other results have taken
+ * and dropped meanwhile. */
 TEST(results_are_explained_to_readers_who_do_not_wait_for_each_other) {
     static search s;
     harness h;

@@ -1,4 +1,5 @@
-/* Branches: forks, rollbacks and steers, against requests that were never touched. Debug builds audit all pages after every step. */
+/* Branches: forks, rollbacks and steers, against requests that were never touched. Debug
+ * builds audit all pages after every step. */
 #include <stdio.h>
 #include <time.h>
 
@@ -12,7 +13,8 @@ enum { N_PROMPT = 37, N_OUT = 60, MAX = 512 };
 static int32_t prompt[MAX];
 static uint64_t random_state = 21;
 
-/* One stream as its reader sees it: the tokens that stand, whichever sequence is behind. */
+/* One stream as its reader sees it: the tokens that stand, whichever sequence is
+ * behind. */
 typedef struct watched {
     int32_t tokens[MAX]; /* prompt and response */
     float logprobs[MAX]; /* of the response's, where they were asked for */
@@ -49,11 +51,13 @@ static void start(harness *h, watched *w, int32_t n_prompt, const fields *f) {
     assert_int_equal(engine_submit(h->e, &r, &w->id, &err), QUIRE_OK);
 }
 
-/* One event to whom it belongs; those of a sequence that was replaced are dropped, as the API does. */
+/* One event to whom it belongs; those of a sequence that was replaced are dropped, as the
+ * API does. */
 static void take(const engine_event *ev) {
     watched *w = ev->user;
     if (ev->id.index != w->id.index || ev->id.generation != w->id.generation) {
-        assert_true(ev->finish == FINISH_NONE || ev->finish == FINISH_CANCELLED || ev->finish == FINISH_LENGTH);
+        assert_true(ev->finish == FINISH_NONE || ev->finish == FINISH_CANCELLED ||
+                    ev->finish == FINISH_LENGTH);
         return;
     }
     if (ev->finish == FINISH_NONE) {
@@ -83,8 +87,8 @@ static void read_end(harness *h, watched *w) {
 }
 
 /* to goes on from the first `position` tokens of from, with more behind them. */
-static quire_err branch(harness *h, watched *from, watched *to, int32_t position, const int32_t *more, int32_t n_more, int32_t n_prompt,
-                        const fields *f) {
+static quire_err branch(harness *h, watched *from, watched *to, int32_t position, const int32_t *more,
+                        int32_t n_more, int32_t n_prompt, const fields *f) {
     quire_error err;
     engine_fork *fork_from;
     quire_err e = engine_fork_acquire(h->e, from->id, &fork_from);
@@ -132,7 +136,8 @@ static void nothing_is_held(harness *h) {
     fail_msg("%lld pages are held", (long long)s.n_pages_held);
 }
 
-/* Every kind of choice that looks back: at tokens, at how many there are, and at what was chosen. */
+/* Every kind of choice that looks back: at tokens, at how many there are, and at what was
+ * chosen. */
 static fields fields_of(int kind) {
     fields f = {.sampling = greedy(N_OUT), .namespace = "test"};
     f.sampling.seed = 77;
@@ -180,8 +185,8 @@ static void for_each_engine(void (*check)(harness *h, int kind)) {
     }
 }
 
-/* A branch near the prompt of a long stream, with few tokens of its own to come: its tables have room for those, and not for the fork
- * parent's pages. */
+/* A branch near the prompt of a long stream, with few tokens of its own to come: its
+ * tables have room for those, and not for the fork parent's pages. */
 static void check_short(harness *h, int kind) {
     static watched fork_from, twin, plain;
     fields f = fields_of(kind), few = f;
@@ -265,7 +270,8 @@ TEST(forks_of_the_same_seed_go_where_their_stem_goes) {
     for_each_engine(check_fork);
 }
 
-/* With another seed a fork is a request whose prompt is all that stood before, where nothing counts what was generated. */
+/* With another seed a fork is a request whose prompt is all that stood before, where
+ * nothing counts what was generated. */
 TEST(a_fork_equals_a_fresh_request_with_its_prefix_and_seed) {
     harness h = {0};
     harness_open(&harness_defaults, &h);
@@ -305,7 +311,8 @@ TEST(a_fork_equals_a_fresh_request_with_its_prefix_and_seed) {
 
 static void check_steer(harness *h, int kind) {
     static watched s, fresh;
-    static const int32_t given[] = {100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113, 114, 115, 116, 117};
+    static const int32_t given[] = {100, 101, 102, 103, 104, 105, 106, 107, 108,
+                                    109, 110, 111, 112, 113, 114, 115, 116, 117};
     fields f = fields_of(kind);
     if (kind == 2) {
         return; /* what was generated counts */
@@ -358,7 +365,8 @@ TEST(a_rollback_gives_back_the_pages_behind_it) {
     harness_close(&h);
 }
 
-/* What the fork parent has computed is not computed again, but for the token whose logits are wanted. */
+/* What the fork parent has computed is not computed again, but for the token whose logits
+ * are wanted. */
 TEST(branches_compute_only_what_is_new) {
     harness h = {0};
     harness_options o = harness_defaults;
@@ -406,7 +414,8 @@ TEST(what_cannot_run_at_once_waits_and_comes_out_the_same) {
             same_tokens(&forks[i], &plain);
         }
         nothing_is_held(&h);
-        /* the pool is full to its last page when it is rolled back into the middle of one */
+        /* the pool is full to its last page when it is rolled back into the middle of
+         * one */
         start(&h, &s, N_PROMPT, &f);
         read_to(&h, &s, 126);
         for (int32_t to = 125; to > 100; to -= 5) {
@@ -421,7 +430,8 @@ TEST(what_cannot_run_at_once_waits_and_comes_out_the_same) {
 }
 
 TEST(windows_are_computed_again_where_their_pages_are_gone) {
-    layer_kind kinds[8] = {LAYER_WINDOW, LAYER_FULL, LAYER_WINDOW, LAYER_FULL, LAYER_WINDOW, LAYER_FULL, LAYER_WINDOW, LAYER_FULL};
+    layer_kind kinds[8] = {LAYER_WINDOW, LAYER_FULL, LAYER_WINDOW, LAYER_FULL,
+                           LAYER_WINDOW, LAYER_FULL, LAYER_WINDOW, LAYER_FULL};
     for (int cache = 0; cache < 2; cache++) {
         harness h = {0};
         harness_options o = harness_defaults;
@@ -436,7 +446,8 @@ TEST(windows_are_computed_again_where_their_pages_are_gone) {
     }
 }
 
-/* Drafts are taken back with the tokens that they came from, and are made anew for a branch. */
+/* Drafts are taken back with the tokens that they came from, and are made anew for a
+ * branch. */
 TEST(drafts_change_nothing) {
     static const draft_options methods[] = {
         {.method = DRAFT_METHOD_NGRAM, .n_tokens = 5, .lookup_min = 1, .lookup_max = 4},
@@ -466,8 +477,10 @@ TEST(drafts_change_nothing) {
     }
 }
 
-/* n samples of what follows the first `position` tokens of fork parent, from sample `first` on. */
-static void branch_samples(harness *h, watched *fork_from, int32_t position, const fields *f, int32_t first, int32_t n, watched *out) {
+/* n samples of what follows the first `position` tokens of fork parent, from sample
+ * `first` on. */
+static void branch_samples(harness *h, watched *fork_from, int32_t position, const fields *f, int32_t first,
+                           int32_t n, watched *out) {
     void *users[4];
     request_id ids[4];
     quire_error err;
@@ -491,7 +504,8 @@ static void branch_samples(harness *h, watched *fork_from, int32_t position, con
     }
 }
 
-/* Further samples are forked from the first once that has logits: what was drafted behind it is none of theirs. */
+/* Further samples are forked from the first once that has logits: what was drafted behind
+ * it is none of theirs. */
 TEST(samples_of_a_branch_are_what_each_would_be_alone) {
     enum { N_SAMPLES = 4 };
     static const int32_t few[] = {17, 300, 4}; /* so that much can be guessed */
@@ -609,7 +623,8 @@ TEST(branches_that_make_no_sense_are_refused) {
     harness_close(&h);
 }
 
-/* Commands at every moment, cancelling among them, in a pool that is too small: what was not touched last comes out as its prefix says. */
+/* Commands at every moment, cancelling among them, in a pool that is too small: what was
+ * not touched last comes out as its prefix says. */
 TEST(storms_of_commands_leave_nothing_behind) {
     print_message("seed %llu\n", (unsigned long long)random_state);
     for (int round = 0; round < 6; round++) {
@@ -640,7 +655,8 @@ TEST(storms_of_commands_leave_nothing_behind) {
             int32_t at = N_PROMPT + (int32_t)(rng_next(&random_state) % (uint64_t)(from->n - N_PROMPT + 1));
             if (from == to || to->gone) {
                 quire_err e = branch(&h, from, to, at, NULL, 0, N_PROMPT, &f);
-                assert_true(e == QUIRE_OK || e == QUIRE_NOT_FOUND || (e == QUIRE_BAD_REQUEST && at == N_PROMPT + 40));
+                assert_true(e == QUIRE_OK || e == QUIRE_NOT_FOUND ||
+                            (e == QUIRE_BAD_REQUEST && at == N_PROMPT + 40));
                 to->gone = e == QUIRE_OK ? false : to->gone || from == to;
                 if (e != QUIRE_OK && from != to) {
                     to->gone = true;

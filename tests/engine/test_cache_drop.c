@@ -1,5 +1,6 @@
-/* The prefix cache is dropped while requests wait, run and are done: what was cached is computed again, held pages stay as they are, and no
- * bit of any output changes. The backend fills the pages that it is told to discard with garbage. */
+/* The prefix cache is dropped while requests wait, run and are done: what was cached is
+ * computed again, held pages stay as they are, and no bit of any output changes. The
+ * backend fills the pages that it is told to discard with garbage. */
 #include <stdio.h>
 
 #include "engine/cache.h"
@@ -120,7 +121,8 @@ TEST(a_running_request_keeps_its_pages) {
     harness_close(&h);
 }
 
-/* Pages that leave the pool go to the tiers, here too: their bytes are read before the backend may discard them. */
+/* Pages that leave the pool go to the tiers, here too: their bytes are read before the
+ * backend may discard them. */
 TEST(with_a_tier_dropped_pages_come_back_from_there) {
     harness_options o = options();
     harness h = {0};

@@ -1,5 +1,5 @@
-/* Sequences that share pages have their common chunks computed together (core/cascade.h): what that saves is counted, and every bit stays
- * as it is without. */
+/* Sequences that share pages have their common chunks computed together (core/cascade.h):
+ * what that saves is counted, and every bit stays as it is without. */
 #include <stdio.h>
 
 #include "backend/cpu/cpu.h"
@@ -63,7 +63,8 @@ static void run_cached(const harness_options *o, bool no_cascade, outcome *out) 
     open_counted(o, no_cascade, &h);
     for (int32_t i = 0; i < N_RUNS; i++) {
         int32_t n = prompt_length(i);
-        out->runs[i] = (harness_run){.prompt = prompts[i], .n_prompt = n, .sampling = greedy(N_NEW), .logits_first = n - N_LOGITS};
+        out->runs[i] = (harness_run){
+            .prompt = prompts[i], .n_prompt = n, .sampling = greedy(N_NEW), .logits_first = n - N_LOGITS};
         out->runs[i].logits = mem_new((size_t)n * (size_t)h.n_vocab, sizeof(float));
         harness_submit(&h, &out->runs[i]);
     }
@@ -85,7 +86,8 @@ static void same_run(const harness_run *a, const harness_run *b, int32_t n_vocab
     }
 }
 
-/* Runs both ways: the same bits, and a part of what is read. Returns how often a sequence was preempted. */
+/* Runs both ways: the same bits, and a part of what is read. Returns how often a sequence
+ * was preempted. */
 static int64_t both_ways(const harness_options *o, double part, const char *what) {
     static outcome with, without;
     run_cached(o, true, &without);
@@ -95,7 +97,8 @@ static int64_t both_ways(const harness_options *o, double part, const char *what
         mem_free(with.runs[i].logits);
         mem_free(without.runs[i].logits);
     }
-    print_message("%s: %lld positions read, %lld without\n", what, (long long)with.n_read, (long long)without.n_read);
+    print_message("%s: %lld positions read, %lld without\n", what, (long long)with.n_read,
+                  (long long)without.n_read);
     assert_true((double)with.n_read < part * (double)without.n_read);
     return with.preemptions;
 }
@@ -127,8 +130,8 @@ TEST(drafts_are_verified_with_the_same_bits) {
     (void)both_ways(&o, 0.6, "drafts");
 }
 
-/* Every other layer forgets what its window has left behind, at another page for each length: what all have forgotten is shared, what some
- * have is not. */
+/* Every other layer forgets what its window has left behind, at another page for each
+ * length: what all have forgotten is shared, what some have is not. */
 TEST(windows_keep_their_bits) {
     static layer_kind kinds[DESC_MAX_LAYERS];
     harness_options o = harness_defaults;

@@ -1,5 +1,6 @@
-/* Sequences whose tokens obey a constraint (sample/constraint.h): whatever happens to them, each output obeys it and is what it is
- * otherwise. Drafts, preemption and samples are in draft_case.h, beams that are preempted in test_beam.c. */
+/* Sequences whose tokens obey a constraint (sample/constraint.h): whatever happens to
+ * them, each output obeys it and is what it is otherwise. Drafts, preemption and samples
+ * are in draft_case.h, beams that are preempted in test_beam.c. */
 #include <stdio.h>
 
 #define MODEL FLUENT
@@ -9,7 +10,8 @@
 
 enum { N_PROMPT = 23, N_LISTS = 12, N_CHOSEN = 6, LONGEST = 24, MAX = 400 };
 
-/* A choice between random texts. Their first tokens are one of two each, so there is a choice of two at several places in a row. */
+/* A choice between random texts. Their first tokens are one of two each, so there is a
+ * choice of two at several places in a row. */
 typedef struct texts {
     choice_constraint *choice;
     int32_t lists[N_LISTS][LONGEST], n[N_LISTS];
@@ -45,7 +47,8 @@ static bool is_eos(const harness *h, int32_t token) {
     return is;
 }
 
-/* With tokens forced, guessed or sampled one by one, the same one of the texts comes out; the more is known, the fewer steps it takes. */
+/* With tokens forced, guessed or sampled one by one, the same one of the texts comes out;
+ * the more is known, the fewer steps it takes. */
 TEST(an_output_is_one_of_the_texts_whatever_is_forced_or_guessed) {
     enum { N = 8 };
     static harness_run runs[3][N]; /* one by one; forced; forced and guessed */
@@ -62,7 +65,10 @@ TEST(an_output_is_one_of_the_texts_whatever_is_forced_or_guessed) {
         for (int32_t i = 0; i < N; i++) {
             harness_run *r = &runs[way][i];
             texts_open(&t[i], h.n_vocab, 100 + (uint64_t)i, way == 2);
-            *r = (harness_run){.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(64), .constraint = &t[i].choice->head};
+            *r = (harness_run){.prompt = prompt,
+                               .n_prompt = N_PROMPT,
+                               .sampling = greedy(64),
+                               .constraint = &t[i].choice->head};
             r->sampling.ignore_eos = i % 2 == 0;
             r->sampling.temperature = i < 4 ? 0.0f : 1.0f;
             r->sampling.seed = (uint64_t)i;
@@ -87,7 +93,8 @@ TEST(an_output_is_one_of_the_texts_whatever_is_forced_or_guessed) {
     assert_true(steps[1] < steps[0] && steps[2] < steps[1]);
 }
 
-/* A text's last token may be an end token, sampled, forced or guessed: the output stops with it. */
+/* A text's last token may be an end token, sampled, forced or guessed: the output stops
+ * with it. */
 TEST(a_text_may_end_in_an_end_token) {
     enum { STOP = 900 };
     static const int32_t text[] = {100, 101, 102, STOP};
@@ -101,7 +108,8 @@ TEST(a_text_may_end_in_an_end_token) {
         harness_open(&o, &h);
         choice_constraint *c = choice_new(h.n_vocab, way == 2);
         choice_add(c, text, 4);
-        harness_run r = {.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(20), .constraint = &c->head};
+        harness_run r = {
+            .prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(20), .constraint = &c->head};
         r.sampling.n_stop_tokens = 1;
         r.sampling.stop_tokens[0] = STOP;
         harness_submit(&h, &r);
@@ -151,7 +159,8 @@ TEST(log_probabilities_are_those_without_the_mask) {
     } while (ev.finish == FINISH_NONE);
     assert_true(texts_find(&t, tokens + N_PROMPT, n - N_PROMPT) >= 0);
     float *rows = mem_new((size_t)(n * h.n_vocab), sizeof *rows);
-    harness_run plain = {.prompt = tokens, .n_prompt = n, .sampling = greedy(1), .logits = rows, .namespace = "other"};
+    harness_run plain = {
+        .prompt = tokens, .n_prompt = n, .sampling = greedy(1), .logits = rows, .namespace = "other"};
     harness_submit(&h, &plain);
     harness_wait(&h, 1);
     bool some_unlikely = false;
@@ -202,7 +211,8 @@ TEST(what_cannot_be_constrained_is_refused) {
     harness_options o = harness_defaults;
     static search s;
     harness_open(&o, &h);
-    constraint *c = brackets_new(h.n_vocab), *other = brackets_new(h.n_vocab + 1), *large = brackets_new(h.n_vocab);
+    constraint *c = brackets_new(h.n_vocab), *other = brackets_new(h.n_vocab + 1),
+               *large = brackets_new(h.n_vocab);
     search_init(&s, &h, 2, N_PROMPT, 4, 10);
     s.constraint = c;
     assert_int_equal(search_submit(&h, &s), QUIRE_BAD_REQUEST);
@@ -269,7 +279,8 @@ TEST(beams_obey_and_are_the_same_however_computed) {
     }
 }
 
-/* All texts that there are come out, the likeliest first: a search over a choice is over when each of its beams is. */
+/* All texts that there are come out, the likeliest first: a search over a choice is over
+ * when each of its beams is. */
 TEST(beams_find_all_texts) {
     harness h = {0};
     harness_options o = harness_defaults;
@@ -356,8 +367,8 @@ static void read_to(harness *h, watched *w, int32_t n) {
 }
 
 /* to goes on from the first `position` tokens of from, and n_more others. */
-static quire_err branch(harness *h, watched *from, watched *to, int32_t position, const int32_t *more, int32_t n_more, constraint *c,
-                        int kind, quire_error *err) {
+static quire_err branch(harness *h, watched *from, watched *to, int32_t position, const int32_t *more,
+                        int32_t n_more, constraint *c, int kind, quire_error *err) {
     watched w = *from;
     engine_fork *fork_from;
     request_id id;
@@ -394,7 +405,8 @@ TEST(a_forbidden_tail_is_refused_and_the_stream_goes_on) {
     harness h = {0};
     harness_options o = harness_defaults;
     static watched plain, s, fork;
-    static const int32_t good[] = {8, 12, 10, 15, 14, 14, 14}, wrong_end[] = {8, 11}, wrong_echo[] = {15, 14, 14, 12};
+    static const int32_t good[] = {8, 12, 10, 15, 14, 14, 14}, wrong_end[] = {8, 11},
+                         wrong_echo[] = {15, 14, 14, 12};
     int32_t prompt[N_PROMPT];
     uint64_t seed = 6;
     quire_error err = {0};
@@ -422,7 +434,8 @@ TEST(a_forbidden_tail_is_refused_and_the_stream_goes_on) {
     harness_close(&h);
 }
 
-/* Forks and rollbacks at random positions, of streams that are preempted meanwhile: each comes out as the one that was never touched. */
+/* Forks and rollbacks at random positions, of streams that are preempted meanwhile: each
+ * comes out as the one that was never touched. */
 TEST(branches_have_the_state_of_their_position) {
     uint64_t seed = (uint64_t)time(NULL);
     print_message("seed %llu\n", (unsigned long long)seed);
@@ -437,7 +450,11 @@ TEST(branches_have_the_state_of_their_position) {
             o.n_pages = 90; /* two and a half of them */
             o.swap_bytes = kind == 1 ? 1 << 24 : 0;
             if (drafts) {
-                o.draft = (draft_options){.method = DRAFT_METHOD_NGRAM, .n_tokens = 5, .lookup_min = 1, .lookup_max = 4, .tree_width = 2};
+                o.draft = (draft_options){.method = DRAFT_METHOD_NGRAM,
+                                          .n_tokens = 5,
+                                          .lookup_min = 1,
+                                          .lookup_max = 4,
+                                          .tree_width = 2};
             }
             harness_open(&o, &h);
             harness_take_over(&h);

@@ -1,8 +1,9 @@
-/* Deadlines for first tokens: the arithmetic, and an engine that refuses what cannot make one. */
+/* Deadlines for first tokens: the arithmetic, and an engine that refuses what cannot make
+ * one. */
 #include <stdio.h>
 
-#include "sched/deadline.h"
 #include "harness.h"
+#include "sched/deadline.h"
 #include "test.h"
 
 #if defined(__SANITIZE_THREAD__) /* many times as slow */
@@ -75,8 +76,9 @@ TEST(what_cannot_make_it_is_refused_at_once) {
     harness_close(&h);
 }
 
-/* Steps until nothing is left to do, while the engine believes that a row takes a second: what is foretold is a matter of rows, and
- * deadlines are hours away from when they are looked at. */
+/* Steps until nothing is left to do, while the engine believes that a row takes a second:
+ * what is foretold is a matter of rows, and deadlines are hours away from when they are
+ * looked at. */
 static void run_at_a_second_a_row(harness *h, int32_t most) {
     bool goes_on = true, ended;
     while (goes_on && most-- > 0) {
@@ -90,8 +92,8 @@ static void run_at_a_second_a_row(harness *h, int32_t most) {
     }
 }
 
-/* Who goes before a request is the policy's word: behind a flood of another tenant it comes next under a fair schedule, and last by
- * arrival. */
+/* Who goes before a request is the policy's word: behind a flood of another tenant it
+ * comes next under a fair schedule, and last by arrival. */
 TEST(those_that_the_policy_puts_behind_do_not_count) {
     enum { N = 20 };
     static int32_t prompts[N][1600];
@@ -123,12 +125,14 @@ TEST(those_that_the_policy_puts_behind_do_not_count) {
 
 static void let_deadlines_pass(harness *h) {
     for (int32_t i = 0; i < h->e->sched.n_running + h->e->sched.n_waiting; i++) {
-        sequence *s = i < h->e->sched.n_running ? running_at(h->e, i) : waiting_at(h->e, i - h->e->sched.n_running);
+        sequence *s =
+            i < h->e->sched.n_running ? running_at(h->e, i) : waiting_at(h->e, i - h->e->sched.n_running);
         s->task.deadline_us = s->task.deadline_us > 0 ? 1 : 0;
     }
 }
 
-/* The parent's first token is the request's: samples that find no place beside it may begin later. */
+/* The parent's first token is the request's: samples that find no place beside it may
+ * begin later. */
 static void check_samples(bool no_fork_sharing) {
     enum { N_SAMPLES = 4, N = 8, N_OUT = 40 };
     static harness_run runs[N_SAMPLES];
@@ -148,7 +152,11 @@ static void check_samples(bool no_fork_sharing) {
         runs[i] = (harness_run){.prompt = tokens, .n_prompt = N};
         users[i] = &runs[i];
     }
-    engine_request r = {.tokens = tokens, .n_tokens = N, .sampling = greedy(N_OUT), .deadline_us = 3600 * SECOND, .out = h.out};
+    engine_request r = {.tokens = tokens,
+                        .n_tokens = N,
+                        .sampling = greedy(N_OUT),
+                        .deadline_us = 3600 * SECOND,
+                        .out = h.out};
     assert_int_equal(engine_submit_samples(h.e, &r, N_SAMPLES, users, ids, &err), QUIRE_OK);
     run_at_a_second_a_row(&h, N_OUT / 2);
     assert_int_equal(h.e->sched.n_running, 2);
@@ -168,7 +176,8 @@ TEST(samples_that_begin_late_are_not_refused) {
     check_samples(true);
 }
 
-/* A request was admitted in time, and its first sample is cancelled in mid-prefill: the next one goes on, however late. */
+/* A request was admitted in time, and its first sample is cancelled in mid-prefill: the
+ * next one goes on, however late. */
 TEST(samples_of_an_admitted_request_are_not_refused_when_another_computes_their_prompt) {
     enum { N_SAMPLES = 3, N = 100, N_OUT = 4 };
     static harness_run runs[N_SAMPLES];
@@ -187,7 +196,11 @@ TEST(samples_of_an_admitted_request_are_not_refused_when_another_computes_their_
         runs[i] = (harness_run){0};
         users[i] = &runs[i];
     }
-    engine_request r = {.tokens = tokens, .n_tokens = N, .sampling = greedy(N_OUT), .deadline_us = 3600 * SECOND, .out = h.out};
+    engine_request r = {.tokens = tokens,
+                        .n_tokens = N,
+                        .sampling = greedy(N_OUT),
+                        .deadline_us = 3600 * SECOND,
+                        .out = h.out};
     assert_int_equal(engine_submit_samples(h.e, &r, N_SAMPLES, users, ids, &err), QUIRE_OK);
     run_at_a_second_a_row(&h, 2);
     sequence *child = running_at(h.e, 0)->next_child;

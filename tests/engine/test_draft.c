@@ -19,7 +19,9 @@ TEST(forced_tokens_are_computed_together) {
     sampling_lists *lists = sampling_lists_new();
     assert_true(lists && sampling_lists_set_allowed(lists, one, 1) == QUIRE_OK);
     random_prompt(&seed, 2048, 30, prompt);
-    for (int kind = 0; kind < 4; kind++) { /* plain; with an own stop token; sampled; with mirostat, which is chosen one by one */
+    /* plain; with an own stop token; sampled; with mirostat, which is chosen one by
+     * one */
+    for (int kind = 0; kind < 4; kind++) {
         static harness_run runs[2];
         quire_stats stats[2];
         for (int jump = 0; jump < 2; jump++) {
@@ -58,7 +60,8 @@ TEST(forced_tokens_are_computed_together) {
     sampling_lists_drop(lists);
 }
 
-/* In a step without room for drafts a forced token is computed alone; it has no logits, and those of the others stay theirs. */
+/* In a step without room for drafts a forced token is computed alone; it has no logits,
+ * and those of the others stay theirs. */
 TEST(forced_tokens_in_a_full_step_leave_the_others_alone) {
     enum { N = 16 };
     static const int32_t one[] = {321};
@@ -93,7 +96,8 @@ TEST(forced_tokens_in_a_full_step_leave_the_others_alone) {
     sampling_lists_drop(lists);
 }
 
-/* The second of two requests alike is guessed from the first one's output, unless it is another tenant's. */
+/* The second of two requests alike is guessed from the first one's output, unless it is
+ * another tenant's. */
 TEST(recent_outputs_are_guessed_from_within_their_space) {
     harness_options o = harness_defaults;
     uint64_t seed = 12;
@@ -106,14 +110,18 @@ TEST(recent_outputs_are_guessed_from_within_their_space) {
         static harness_run runs[2];
         quire_stats after[2];
         for (int i = 0; i < 2; i++) {
-            runs[i] = (harness_run){.prompt = prompt, .n_prompt = 20, .sampling = greedy(40), .namespace = i && other ? "other" : "test"};
+            runs[i] = (harness_run){.prompt = prompt,
+                                    .n_prompt = 20,
+                                    .sampling = greedy(40),
+                                    .namespace = i && other ? "other" : "test"};
             runs[i].sampling.frequency_penalty = 1.0f; /* little repeats itself */
             harness_submit(&h, &runs[i]);
             harness_wait(&h, 1);
             after[i] = settled(&h);
         }
         assert_memory_equal(runs[0].tokens, runs[1].tokens, 40 * sizeof(int32_t));
-        int64_t n_first = after[0].draft_accepted, n_second = after[1].draft_accepted - after[0].draft_accepted;
+        int64_t n_first = after[0].draft_accepted,
+                n_second = after[1].draft_accepted - after[0].draft_accepted;
         print_message("accepted: first %d, second %d\n", (int)n_first, (int)n_second);
         assert_true(other ? n_second == n_first : n_second > n_first + 20);
         harness_close(&h);

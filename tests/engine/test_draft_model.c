@@ -1,4 +1,5 @@
-/* Drafts of a second model change nothing (draft_case.h); the rejection rule keeps the distribution. */
+/* Drafts of a second model change nothing (draft_case.h); the rejection rule keeps the
+ * distribution. */
 #include "draft_case.h"
 
 /* A draft model, open. */
@@ -17,10 +18,13 @@ static draft_options second_open(second *x, const char *path, compute_mode compu
     assert_int_equal(backend_cpu_open(&bo, &x->b, &err), QUIRE_OK);
     assert_int_equal(model_open(f, x->b, 2048, &x->m, &err), QUIRE_OK);
     model_file_close(f);
-    assert_int_equal(kv_layout_init(model_description(x->m), kv_both(DTYPE_F32), 16, &x->layout, &err), QUIRE_OK);
-    assert_int_equal(x->b->ops->step_open(x->b, &limits, &x->layout, model_description(x->m)->n_vocab, &err), QUIRE_OK);
+    assert_int_equal(kv_layout_init(model_description(x->m), kv_both(DTYPE_F32), 16, &x->layout, &err),
+                     QUIRE_OK);
+    assert_int_equal(x->b->ops->step_open(x->b, &limits, &x->layout, model_description(x->m)->n_vocab, &err),
+                     QUIRE_OK);
     assert_int_equal(x->b->ops->kv_open(x->b, n_pages, &err), QUIRE_OK);
-    return (draft_options){.method = DRAFT_METHOD_MODEL, .n_tokens = 4, .model = {x->m, x->b, &x->layout, n_pages, 2048}};
+    return (draft_options){
+        .method = DRAFT_METHOD_MODEL, .n_tokens = 4, .model = {x->m, x->b, &x->layout, n_pages, 2048}};
 }
 
 static void second_close(second *x) {
@@ -41,8 +45,8 @@ TEST(drafts_of_a_second_model_change_nothing) {
     second_close(&x);
 }
 
-/* The model drafting for itself is always right, sampled text included: drafts share the noise, and what was computed of drafts stays in
- * step. */
+/* The model drafting for itself is always right, sampled text included: drafts share the
+ * noise, and what was computed of drafts stays in step. */
 TEST(a_model_that_drafts_for_itself_is_always_right) {
     static workload base, with;
     second x;
@@ -64,9 +68,11 @@ enum { N_DRAWS = 4000 };
 #endif
 enum { N_GROUP = 100, N_CELLS = 36 };
 
-/* How often the third and the fourth token of a response were which two of the allowed six, in N_DRAWS samples. */
+/* How often the third and the fourth token of a response were which two of the allowed
+ * six, in N_DRAWS samples. */
 static void count_pairs(const harness_options *o, uint64_t seed, int32_t *counts, quire_stats *stats) {
-    static const int32_t prompt[] = {17, 300, 4, 1200, 55, 90, 300, 17, 55, 4, 90, 1200, 17, 4, 300, 90, 55, 1200, 17, 300, 4};
+    static const int32_t prompt[] = {17,   300, 4, 1200, 55, 90, 300,  17, 55,  4, 90,
+                                     1200, 17,  4, 300,  90, 55, 1200, 17, 300, 4};
     static outcome outcomes[N_GROUP];
     harness h = {0};
     harness_open(o, &h);
@@ -81,7 +87,12 @@ static void count_pairs(const harness_options *o, uint64_t seed, int32_t *counts
         for (int32_t i = 0; i < N_GROUP; i++) {
             users[i] = &outcomes[i];
         }
-        engine_request r = {.tokens = tokens, .n_tokens = 21, .sampling = greedy(4), .namespace = "test", .n_namespace = 4, .out = h.out};
+        engine_request r = {.tokens = tokens,
+                            .n_tokens = 21,
+                            .sampling = greedy(4),
+                            .namespace = "test",
+                            .n_namespace = 4,
+                            .out = h.out};
         r.sampling.temperature = 1.0f;
         r.sampling.seed = seed + (uint64_t)k;
         r.sampling.lists = only_few;
@@ -109,7 +120,8 @@ static void count_pairs(const harness_options *o, uint64_t seed, int32_t *counts
     harness_close(&h);
 }
 
-/* Of two tables of as many draws: around 35 when they were drawn alike; over 80 once in 20,000. */
+/* Of two tables of as many draws: around 35 when they were drawn alike; over 80 once in
+ * 20,000. */
 static double chi_square(const int32_t *a, const int32_t *b) {
     double sum = 0;
     for (int32_t i = 0; i < N_CELLS; i++) {
@@ -137,8 +149,8 @@ TEST(rejection_sampling_keeps_the_distribution) {
         o.ablations.fixed_draft_length = true;
         count_pairs(&o, 5000, counts, &stats);
         double same_law = chi_square(plain, counts);
-        print_message("method %d: chi square %.1f, %d of %d drafts accepted\n", (int)o.draft.method, same_law, (int)stats.draft_accepted,
-                      (int)stats.draft_tokens);
+        print_message("method %d: chi square %.1f, %d of %d drafts accepted\n", (int)o.draft.method, same_law,
+                      (int)stats.draft_accepted, (int)stats.draft_tokens);
         assert_true(same_law < 80);
         assert_true(stats.draft_accepted > 500 && stats.draft_accepted < stats.draft_tokens - 500);
     }
@@ -156,14 +168,16 @@ TEST(greedy_output_is_the_same_under_rejection_sampling) {
     assert_true(with.stats.draft_accepted > 0);
     static const int32_t same_ones[] = {0, 3, 4, 6, 9, 10}; /* the greedy ones, and mirostat's */
     for (size_t i = 0; i < sizeof same_ones / sizeof *same_ones; i++) {
-        assert_memory_equal(&base.outcomes[same_ones[i]], &with.outcomes[same_ones[i]], sizeof base.outcomes[0]);
+        assert_memory_equal(&base.outcomes[same_ones[i]], &with.outcomes[same_ones[i]],
+                            sizeof base.outcomes[0]);
     }
     assert_memory_not_equal(base.outcomes, with.outcomes, sizeof base.outcomes); /* sampled ones do not */
 }
 
 /* ---- what the engine says to a drafter ---- */
 
-/* The tokens of each sequence that a watched drafter has seen, its own drafts included. By the engine thread. */
+/* The tokens of each sequence that a watched drafter has seen, its own drafts included.
+ * By the engine thread. */
 typedef struct seen {
     const int32_t *of; /* the sequence's tokens; NULL: free */
     int32_t tokens[512], n;
@@ -191,7 +205,8 @@ static void watch_propose(drafter *d, draft_seq *const *seqs, int32_t n) {
         const seen *x = seen_of(seqs[i]);
         bool is_known = x->of != NULL;
         watch.n_wrong += is_known && (seqs[i]->n_agreed > x->n ||
-                                      memcmp(x->tokens, seqs[i]->tokens, (size_t)seqs[i]->n_agreed * sizeof *x->tokens) != 0);
+                                      memcmp(x->tokens, seqs[i]->tokens,
+                                             (size_t)seqs[i]->n_agreed * sizeof *x->tokens) != 0);
     }
     watch.ops->propose(d, seqs, n);
     watch.n_proposed += n;
@@ -222,7 +237,8 @@ static void watch_drafter(harness *h) {
     h->e->drafter->ops = &watching;
 }
 
-/* A constraint that allows everything, and now and then guesses the next tokens of a known answer. */
+/* A constraint that allows everything, and now and then guesses the next tokens of a
+ * known answer. */
 typedef struct oracle {
     constraint head;
     const int32_t *answer;
@@ -245,7 +261,8 @@ static quire_err oracle_accept(const constraint *c, void *state, int32_t token) 
     return QUIRE_OK;
 }
 
-static int32_t oracle_guess(const constraint *c, const void *state, const guess_bounds *bounds, int32_t *ids, int32_t *parents) {
+static int32_t oracle_guess(const constraint *c, const void *state, const guess_bounds *bounds, int32_t *ids,
+                            int32_t *parents) {
     oracle *o = (oracle *)(uintptr_t)c;
     int32_t at = *(const int32_t *)state, n = 0;
     for (; at % 7 == 2 && n < 3 && n < bounds->nodes && at + n < o->n; n++) {
@@ -265,9 +282,11 @@ static void oracle_close(constraint *c) {
     (void)c;
 }
 
-/* A guess of the constraint is computed by the target alone: the draft model must compute those tokens itself. */
+/* A guess of the constraint is computed by the target alone: the draft model must compute
+ * those tokens itself. */
 TEST(a_drafter_has_seen_what_it_is_said_to_have_seen) {
-    static const constraint_ops ops = {oracle_init, oracle_mask, oracle_accept, NULL, oracle_guess, oracle_is_final, oracle_close, NULL};
+    static const constraint_ops ops = {oracle_init,  oracle_mask,     oracle_accept, NULL,
+                                       oracle_guess, oracle_is_final, oracle_close,  NULL};
     static harness_run runs[2];
     static oracle known;
     int32_t prompt[30];
@@ -282,7 +301,8 @@ TEST(a_drafter_has_seen_what_it_is_said_to_have_seen) {
         random_prompt(&seed, h.n_vocab, drafts ? 0 : 30, prompt);
         known = (oracle){.answer = runs[0].tokens, .n = drafts ? runs[0].n_tokens : 0};
         constraint_init(&known.head, &ops, h.n_vocab, sizeof(int32_t));
-        runs[drafts] = (harness_run){.prompt = prompt, .n_prompt = 30, .sampling = greedy(200), .constraint = &known.head};
+        runs[drafts] = (harness_run){
+            .prompt = prompt, .n_prompt = 30, .sampling = greedy(200), .constraint = &known.head};
         if (drafts) {
             watch_drafter(&h);
         }
@@ -293,7 +313,8 @@ TEST(a_drafter_has_seen_what_it_is_said_to_have_seen) {
     }
     assert_memory_equal(runs[0].tokens, runs[1].tokens, 200 * sizeof(int32_t));
     if (known.n_guessed <= 10 || watch.n_proposed <= 10) {
-        fail_msg("%d tokens guessed by the constraint, %d drafts of the model", (int)known.n_guessed, (int)watch.n_proposed);
+        fail_msg("%d tokens guessed by the constraint, %d drafts of the model", (int)known.n_guessed,
+                 (int)watch.n_proposed);
     }
     assert_int_equal(watch.n_wrong, 0);
     second_close(&x);

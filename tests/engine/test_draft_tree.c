@@ -1,8 +1,8 @@
 /* Trees of drafts change nothing (draft_case.h). */
 #include "draft_case.h"
 
-/* Branches change nothing either, and more than the first one is gone down: several tokens are accepted in steps that a line would not have
- * had them from. */
+/* Branches change nothing either, and more than the first one is gone down: several
+ * tokens are accepted in steps that a line would not have had them from. */
 TEST(trees_change_nothing) {
     draft_options o = ngram;
     o.tree_width = 3;

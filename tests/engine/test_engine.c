@@ -13,11 +13,13 @@ static quire_stats stats_of(harness *h) {
     return s;
 }
 
-/* The numbers are published after the step that sent the last event, so they may trail it by a moment. */
+/* The numbers are published after the step that sent the last event, so they may trail it
+ * by a moment. */
 static void wait_until_idle(harness *h) {
     for (int i = 0; i < 60000; i++) {
         quire_stats s = stats_of(h);
-        if (s.n_requests_running == 0 && s.n_requests_waiting == 0 && s.n_pages_free + s.n_pages_cached == s.n_pages) {
+        if (s.n_requests_running == 0 && s.n_requests_waiting == 0 &&
+            s.n_pages_free + s.n_pages_cached == s.n_pages) {
             return;
         }
         nanosleep(&(struct timespec){0, 1000000}, NULL);
@@ -103,7 +105,8 @@ TEST(more_requests_than_the_table_holds_are_refused_as_busy) {
     assert_true(n_busy > 0);
     harness_wait(&h, 300 - n_busy);
     for (int i = 0; i < 300; i++) {
-        assert_true(runs[i].error == QUIRE_BUSY || (runs[i].finish == FINISH_LENGTH && runs[i].n_tokens == 60));
+        assert_true(runs[i].error == QUIRE_BUSY ||
+                    (runs[i].finish == FINISH_LENGTH && runs[i].n_tokens == 60));
     }
     wait_until_idle(&h);
     harness_close(&h);

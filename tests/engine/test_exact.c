@@ -1,4 +1,5 @@
-/* The determinism rule: a logits row depends on weights, prefix and numeric configuration only. Everything here compares bytes. */
+/* The determinism rule: a logits row depends on weights, prefix and numeric configuration
+ * only. Everything here compares bytes. */
 #include <stdio.h>
 
 #include "exact_ways.h"
@@ -44,8 +45,8 @@ TEST(logits_over_int4_pages_do_not_depend_on_how_they_were_run) {
     all_ways_of(COMPUTE_F32, DTYPE_I4, "auto");
 }
 
-/* The same prompt behind prefixes of every length that were cached before: the last rows' logits and the tokens are those of a first run.
- */
+/* The same prompt behind prefixes of every length that were cached before: the last rows'
+ * logits and the tokens are those of a first run. */
 static void reuse(compute_mode compute, dtype kv, int32_t page_tokens) {
     harness_options o = harness_defaults;
     harness h = {0};
@@ -57,7 +58,8 @@ static void reuse(compute_mode compute, dtype kv, int32_t page_tokens) {
     o.prefix_cache = PREFIX_CACHE_NONE;
     harness_open(&o, &h);
     size_t width = (size_t)h.n_vocab, n_bytes = N_PROMPT * width * sizeof(float);
-    first = again = (harness_run){.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(24), .logits_first = from};
+    first = again =
+        (harness_run){.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(24), .logits_first = from};
     first.logits = mem_new(1, n_bytes);
     again.logits = mem_new(1, n_bytes);
     harness_submit(&h, &first);
@@ -75,7 +77,8 @@ static void reuse(compute_mode compute, dtype kv, int32_t page_tokens) {
             memset(again.logits, 0, n_bytes);
             harness_submit(&h, &again);
             harness_wait(&h, 1);
-            assert_memory_equal(again.logits + (size_t)from * width, first.logits + (size_t)from * width, 5 * width * sizeof(float));
+            assert_memory_equal(again.logits + (size_t)from * width, first.logits + (size_t)from * width,
+                                5 * width * sizeof(float));
             assert_memory_equal(again.tokens, first.tokens, 24 * sizeof(int32_t));
         }
         quire_stats stats;
@@ -83,7 +86,8 @@ static void reuse(compute_mode compute, dtype kv, int32_t page_tokens) {
             engine_stats_read(h.e, &stats);
         } while (stats.n_requests_running > 0);
         reused = stats.prefix_hits;
-        assert_int_equal(reused, n + 2 * (n - 1) + 2 * from); /* the first run reuses the prefix, the others all they may */
+        /* the first run reuses the prefix, the others all they may */
+        assert_int_equal(reused, n + 2 * (n - 1) + 2 * from);
         harness_close(&h);
     }
     mem_free(first.logits);
@@ -109,7 +113,8 @@ static uint64_t fnv(const void *p, size_t n) {
     return h;
 }
 
-/* The prompt's logits by every instruction set that runs here, each with the same stored hash. */
+/* The prompt's logits by every instruction set that runs here, each with the same stored
+ * hash. */
 static void hash_of_mode(compute_mode compute, dtype kv, uint64_t expected) {
     uint64_t fixed = 20240601;
     random_prompt(&fixed, 2048, N_PROMPT, prompt);
@@ -126,8 +131,8 @@ static void hash_of_mode(compute_mode compute, dtype kv, uint64_t expected) {
         run_way(&o, false, false, &got);
         uint64_t hash = fnv(got.logits, got.n_bytes);
         if (hash != expected) {
-            fail_msg("%s on %s: hash %016llx, stored %016llx", compute_name(compute), equal_isas[i], (unsigned long long)hash,
-                     (unsigned long long)expected);
+            fail_msg("%s on %s: hash %016llx, stored %016llx", compute_name(compute), equal_isas[i],
+                     (unsigned long long)hash, (unsigned long long)expected);
         }
         mem_free(got.logits);
     }

@@ -1,5 +1,5 @@
-/* The determinism rule for a model of each type of blocks: its logits are the same bytes in every way of running, plain or by the machine's
- * instructions, packed or not. */
+/* The determinism rule for a model of each type of blocks: its logits are the same bytes
+ * in every way of running, plain or by the machine's instructions, packed or not. */
 #include <stdio.h>
 
 #include "exact_ways.h"

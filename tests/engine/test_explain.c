@@ -1,4 +1,5 @@
-/* What a request is told about its way through the engine: each cause of waiting is made to happen, and must be named. */
+/* What a request is told about its way through the engine: each cause of waiting is made
+ * to happen, and must be named. */
 #include <math.h>
 #include <stdio.h>
 
@@ -45,7 +46,8 @@ static const quire_explain *run_two(const harness_options *o, harness_run *a, ha
     assert_int_equal(sum_of_waits(x), x->queue_us);
     assert_int_equal(sum_of_waits(y), y->queue_us);
     /* every microsecond from submission to end belongs to one stage */
-    assert_int_equal(x->queue_us + x->prefill_us + x->decode_us + y->queue_us + y->prefill_us + y->decode_us, a->whole_us + b->whole_us);
+    assert_int_equal(x->queue_us + x->prefill_us + x->decode_us + y->queue_us + y->prefill_us + y->decode_us,
+                     a->whole_us + b->whole_us);
     return y;
 }
 
@@ -218,7 +220,8 @@ TEST(a_sample_is_told_that_its_prompt_was_shared) {
         runs[i] = run_of(first, LONG, 3);
         users[i] = &runs[i];
     }
-    engine_request r = {.tokens = tokens, .n_tokens = LONG, .sampling = greedy(3), .explain = true, .out = h.out};
+    engine_request r = {
+        .tokens = tokens, .n_tokens = LONG, .sampling = greedy(3), .explain = true, .out = h.out};
     assert_int_equal(engine_submit_samples(h.e, &r, 3, users, ids, &err), QUIRE_OK);
     harness_wait(&h, 3);
     for (int i = 0; i < 3; i++) {

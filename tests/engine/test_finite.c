@@ -1,5 +1,6 @@
-/* A row that is not a number: its request ends with an error, its neighbours with the tokens they have alone, and nothing of it is found in
- * the cache. The backend is the real one, but for two tokens whose rows it spoils. */
+/* A row that is not a number: its request ends with an error, its neighbours with the
+ * tokens they have alone, and nothing of it is found in the cache. The backend is the
+ * real one, but for two tokens whose rows it spoils. */
 #include <math.h>
 #include <stdio.h>
 
@@ -93,11 +94,13 @@ static void run_case(const harness_options *o, int32_t at, int32_t token, float 
     poison = with;
     harness_open(o, &clean);
     open_spoilt(o, &h);
-    for (int round = 0; round < 2; round++) { /* the second finds what the first left, and pages that were spoilt are used again */
+    /* the second finds what the first left, and pages that were spoilt are used again */
+    for (int round = 0; round < 2; round++) {
         for (int i = 0; i < N_RUNS; i++) {
             make_prompt((uint64_t)i + 1, prompts[i], i % 2 ? at : -1, token);
             runs[i] = (harness_run){.prompt = prompts[i], .n_prompt = N, .sampling = greedy(N_OUT)};
-            runs[i].sampling.temperature = i == 3 ? 0.0f : 1.0f; /* one by what the backend notes of logits, the others from them */
+            /* one by what the backend notes of logits, the others from them */
+            runs[i].sampling.temperature = i == 3 ? 0.0f : 1.0f;
             runs[i].sampling.seed = 3;
             alone[i] = runs[i];
             harness_submit(&h, &runs[i]);
@@ -178,7 +181,8 @@ TEST(a_row_that_goes_bad_later_ends_its_request_then) {
     harness_close(&h);
 }
 
-/* A page is full just when its last token's logits are bad: it is found in the cache by nobody. */
+/* A page is full just when its last token's logits are bad: it is found in the cache by
+ * nobody. */
 TEST(pages_are_published_after_the_look_at_their_logits) {
     for (int32_t token = BAD_HIDDEN; token <= BAD_LOGITS; token++) {
         harness h = {0};

@@ -14,7 +14,8 @@ typedef struct group {
     harness_run runs[MAX_SAMPLES];
 } group;
 
-static void group_init(group *g, harness *h, int32_t n_prompt, int32_t n, float temperature, int32_t max_tokens) {
+static void group_init(group *g, harness *h, int32_t n_prompt, int32_t n, float temperature,
+                       int32_t max_tokens) {
     uint64_t seed = 5 + (uint64_t)n_prompt;
     g->n_prompt = n_prompt;
     g->n = n;
@@ -30,8 +31,12 @@ static void group_init(group *g, harness *h, int32_t n_prompt, int32_t n, float 
 static engine_request request_of(harness *h, group *g) {
     int32_t *tokens = mem_new((size_t)g->n_prompt, sizeof *tokens);
     memcpy(tokens, g->prompt, (size_t)g->n_prompt * sizeof *tokens);
-    return (engine_request){
-        .tokens = tokens, .n_tokens = g->n_prompt, .sampling = g->sampling, .namespace = "test", .n_namespace = 4, .out = h->out};
+    return (engine_request){.tokens = tokens,
+                            .n_tokens = g->n_prompt,
+                            .sampling = g->sampling,
+                            .namespace = "test",
+                            .n_namespace = 4,
+                            .out = h->out};
 }
 
 static void submit(harness *h, group *g, request_id *ids) {
@@ -75,7 +80,8 @@ TEST(a_group_equals_its_samples_alone_and_computes_the_prompt_once) {
                 int64_t before = rows_so_far(&h);
                 submit(&h, &g, ids);
                 harness_wait(&h, g.n);
-                assert_int_equal(rows_so_far(&h) - before, g.n_prompt + g.n * 8); /* the last token of each is never computed */
+                /* the last token of each is never computed */
+                assert_int_equal(rows_so_far(&h) - before, g.n_prompt + g.n * 8);
                 for (int32_t k = 0; k < g.n; k++) {
                     harness_run alone;
                     run_alone(&h, &g, k, &alone);
@@ -204,8 +210,8 @@ TEST(a_group_that_does_not_fit_in_the_table_is_busy_as_a_whole) {
     harness_close(&h);
 }
 
-/* Its token could be the only one allowed, so that drafts would be sure to be right; but the children need its row of logits, and its pages
- * as they are. */
+/* Its token could be the only one allowed, so that drafts would be sure to be right; but
+ * the children need its row of logits, and its pages as they are. */
 TEST(nothing_is_drafted_for_a_parent_before_its_children_fork) {
     static const int32_t one[] = {321};
     static harness_run first;
@@ -261,7 +267,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_group_equals_its_samples_alone_and_computes_the_prompt_once),
         cmocka_unit_test(without_sharing_every_sample_computes_the_prompt_and_says_the_same),
-                                       cmocka_unit_test(many_samples_hold_their_prompt_once),
+        cmocka_unit_test(many_samples_hold_their_prompt_once),
         cmocka_unit_test(where_places_to_run_are_fewer_than_samples_the_rest_wait),
         cmocka_unit_test(nothing_is_drafted_for_a_parent_before_its_children_fork),
         cmocka_unit_test(whoever_is_cancelled_the_others_come_out),

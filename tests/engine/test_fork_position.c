@@ -1,5 +1,6 @@
-/* What a branch takes of its fork parent, and from whom: pages of its own tenant only, pages that are still there, and a fork parent that
- * is the one it names. Every step is the test's. */
+/* What a branch takes of its fork parent, and from whom: pages of its own tenant only,
+ * pages that are still there, and a fork parent that is the one it names. Every step is
+ * the test's. */
 #include <stdio.h>
 
 #include "window_world.h"
@@ -14,17 +15,20 @@ typedef struct twig {
     int32_t tokens[256];
 } twig;
 
-/* Goes on from the fork parent's first `position` tokens, with given[0..n_given) behind them and n_more of its own. */
-static void branch_off(harness *h, const harness_run *fork_from, int32_t position, const int32_t *given, int32_t n_given, int32_t n_more,
-                       const char *namespace, twig *out) {
+/* Goes on from the fork parent's first `position` tokens, with given[0..n_given) behind
+ * them and n_more of its own. */
+static void branch_off(harness *h, const harness_run *fork_from, int32_t position, const int32_t *given,
+                       int32_t n_given, int32_t n_more, const char *namespace, twig *out) {
     quire_error err = {0};
     int32_t n = position + n_given, *tokens = mem_new((size_t)n, sizeof *tokens);
     memcpy(tokens, fork_from->prompt, (size_t)fork_from->n_prompt * sizeof *tokens);
-    memcpy(tokens + fork_from->n_prompt, fork_from->tokens, (size_t)(position - fork_from->n_prompt) * sizeof *tokens);
+    memcpy(tokens + fork_from->n_prompt, fork_from->tokens,
+           (size_t)(position - fork_from->n_prompt) * sizeof *tokens);
     if (n_given > 0) {
         memcpy(tokens + position, given, (size_t)n_given * sizeof *tokens);
     }
-    *out = (twig){.run = {.prompt = out->tokens, .n_prompt = n, .sampling = greedy(n - fork_from->n_prompt + n_more)}};
+    *out = (twig){
+        .run = {.prompt = out->tokens, .n_prompt = n, .sampling = greedy(n - fork_from->n_prompt + n_more)}};
     memcpy(out->tokens, tokens, (size_t)n * sizeof *tokens);
     engine_request r = {.tokens = tokens,
                         .n_tokens = n,
@@ -49,8 +53,8 @@ static int32_t found_by(harness *h, const char *namespace, const int32_t *text, 
     return r.n_cached;
 }
 
-/* A tenant's branch of another tenant's stream is a request like any other: it computes all its tokens, and what it computes is its own
- * tenant's. */
+/* A tenant's branch of another tenant's stream is a request like any other: it computes
+ * all its tokens, and what it computes is its own tenant's. */
 static void check_tenants(const char *namespace, bool same) {
     static harness_run fork_from;
     static twig fork;
@@ -61,7 +65,8 @@ static void check_tenants(const char *namespace, bool same) {
     harness_open(&o, &h);
     harness_take_over(&h);
     random_prompt(&seed, h.n_vocab, N_PROMPT, prompt);
-    fork_from = (harness_run){.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(80), .namespace = "test"};
+    fork_from =
+        (harness_run){.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(80), .namespace = "test"};
     harness_submit(&h, &fork_from);
     harness_steps(&h, 11);
     assert_int_equal(fork_from.n_tokens, 11);
@@ -99,7 +104,8 @@ TEST(a_branch_takes_no_page_of_another_tenants_stem) {
     check_tenants("test2", false);
 }
 
-/* A place in the table goes to the next request once its end was read; who still names the one before has no fork parent. */
+/* A place in the table goes to the next request once its end was read; who still names
+ * the one before has no fork parent. */
 TEST(the_next_request_in_its_place_is_no_stem_for_who_named_the_last) {
     harness h = {0};
     harness_options o = harness_defaults;
@@ -108,7 +114,8 @@ TEST(the_next_request_in_its_place_is_no_stem_for_who_named_the_last) {
     harness_take_over(&h);
     int32_t prompt[N_PROMPT];
     random_prompt(&seed, h.n_vocab, N_PROMPT, prompt);
-    harness_run first = {.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(2), .namespace = "one"}, second = first;
+    harness_run first = {.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(2), .namespace = "one"},
+                second = first;
     second.namespace = "two";
     harness_submit(&h, &first);
     request_id was = first.id;
@@ -127,7 +134,8 @@ TEST(the_next_request_in_its_place_is_no_stem_for_who_named_the_last) {
     harness_close(&h);
 }
 
-/* The tenant of a steered stream pays for the tokens that it gives, as for those of a prompt. */
+/* The tenant of a steered stream pays for the tokens that it gives, as for those of a
+ * prompt. */
 TEST(what_a_branch_is_given_is_paid_for) {
     static harness_run fork_from;
     static twig fork;
@@ -148,7 +156,8 @@ TEST(what_a_branch_is_given_is_paid_for) {
     branch_off(&h, &fork_from, N_PROMPT + 5, given, N_GIVEN, N_MORE, "test", &fork);
     assert_true(harness_step(&h));
     assert_int_equal(h.e->step.rows.n_rows, 1 + N_GIVEN);
-    assert_true(service_counters_of(&s->service, slot) - before == N_GIVEN * SERVICE_PROMPT_WEIGHT + 2 * SERVICE_OUTPUT_WEIGHT);
+    assert_true(service_counters_of(&s->service, slot) - before ==
+                N_GIVEN * SERVICE_PROMPT_WEIGHT + 2 * SERVICE_OUTPUT_WEIGHT);
     harness_steps(&h, 200);
     assert_int_equal(fork.run.finish, FINISH_LENGTH);
     harness_close(&h);
@@ -158,14 +167,15 @@ TEST(what_a_branch_is_given_is_paid_for) {
 
 enum { SHORT_PROMPT = 19, LONG_OUT = 200, PAGE = 8, GROWN = 110 };
 
-/* Whether a fork parent that has computed n_computed tokens still has the pages that a window sees from token n. */
+/* Whether a fork parent that has computed n_computed tokens still has the pages that a
+ * window sees from token n. */
 static bool has_window(int32_t n, int32_t n_computed) {
     int32_t first = n < WINDOW ? 0 : n - WINDOW + 1, kept = n_computed < WINDOW ? 0 : n_computed - WINDOW + 1;
     return first / PAGE >= kept / PAGE;
 }
 
-/* Forks of a long fork parent from everywhere: whose window the fork parent still has shares its pages and computes a row; whose window has
- * gone is computed again. */
+/* Forks of a long fork parent from everywhere: whose window the fork parent still has
+ * shares its pages and computes a row; whose window has gone is computed again. */
 static void check_windows(layer_kind odd, prefix_cache cache) {
     static harness_run plain, fork_from;
     static twig fork;
@@ -176,7 +186,8 @@ static void check_windows(layer_kind odd, prefix_cache cache) {
     o.max_rows = 256; /* a whole text in a step */
     o.prefix_cache = cache;
     random_prompt(&seed, 2048, SHORT_PROMPT, prompt);
-    plain = fork_from = (harness_run){.prompt = prompt, .n_prompt = SHORT_PROMPT, .sampling = greedy(LONG_OUT)};
+    plain = fork_from =
+        (harness_run){.prompt = prompt, .n_prompt = SHORT_PROMPT, .sampling = greedy(LONG_OUT)};
     open_windowed(o, LAYER_WINDOW, odd, false, &h);
     harness_submit(&h, &plain);
     harness_wait(&h, 1);
@@ -205,7 +216,8 @@ static void check_windows(layer_kind odd, prefix_cache cache) {
     }
     assert_true(n_shared > 2 && n_again > 2);
     harness_steps(&h, LONG_OUT);
-    assert_memory_equal(fork_from.tokens, plain.tokens, LONG_OUT * sizeof(int32_t)); /* forks write into no page of their fork parent */
+    /* forks write into no page of their fork parent */
+    assert_memory_equal(fork_from.tokens, plain.tokens, LONG_OUT * sizeof(int32_t));
     harness_close(&h);
 }
 

@@ -1,5 +1,5 @@
-/* Full pools: what is admitted ends, though samples and forks share a part-filled page that each must copy before it writes on, and the
- * pool has none. */
+/* Full pools: what is admitted ends, though samples and forks share a part-filled page
+ * that each must copy before it writes on, and the pool has none. */
 #include <stdio.h>
 
 #define MODEL "models/builtin-small.gguf"
@@ -34,8 +34,12 @@ static void submit_samples(harness *h, int32_t n_prompt, int32_t n, int32_t max_
     for (int32_t i = 0; i < n; i++) {
         users[i] = &runs[i];
     }
-    engine_request r = {
-        .tokens = tokens, .n_tokens = n_prompt, .sampling = greedy(max_tokens), .namespace = "test", .n_namespace = 4, .out = h->out};
+    engine_request r = {.tokens = tokens,
+                        .n_tokens = n_prompt,
+                        .sampling = greedy(max_tokens),
+                        .namespace = "test",
+                        .n_namespace = 4,
+                        .out = h->out};
     assert_int_equal(engine_submit_samples(h->e, &r, n, users, ids, &err), QUIRE_OK);
 }
 
@@ -84,14 +88,16 @@ TEST(samples_whose_shared_tail_fills_the_pool_end) {
             for (int32_t i = 0; i < cases[c].n; i++) {
                 assert_int_equal(runs[i].finish, FINISH_LENGTH);
                 assert_int_equal(runs[i].n_tokens, cases[c].max_tokens);
-                assert_memory_equal(runs[i].tokens, runs[0].tokens, sizeof(int32_t) * (size_t)runs[0].n_tokens);
+                assert_memory_equal(runs[i].tokens, runs[0].tokens,
+                                    sizeof(int32_t) * (size_t)runs[0].n_tokens);
             }
             harness_close(&h);
         }
     }
 }
 
-/* Sample 1 ends while sample 0 stands in the same page: what it leaves in the cache must not stop sample 0, which is alone in the pool. */
+/* Sample 1 ends while sample 0 stands in the same page: what it leaves in the cache must
+ * not stop sample 0, which is alone in the pool. */
 TEST(a_lone_sequence_goes_on_in_the_page_that_an_ended_sample_shared) {
     for (size_t k = 0; k < 3; k++) {
         harness h;
@@ -127,20 +133,26 @@ TEST(a_lone_sequence_ends_where_the_pool_does) {
     harness_close(&h);
 }
 
-/* A sequence that was given a page in whose middle its tokens end writes on in it, where the pool has no page for a copy and nobody else
- * holds it. */
+/* A sequence that was given a page in whose middle its tokens end writes on in it, where
+ * the pool has no page for a copy and nobody else holds it. */
 TEST(a_cached_tail_is_taken_over_where_there_is_no_page_for_a_copy) {
     harness h;
     open_pool(&h, 4, PREFIX_CACHE_TOKEN);
     submit_samples(&h, 50, 1, 8);
     await_ends(&h, 1);
-    memcpy(prompt + 50, runs[0].tokens, 7 * sizeof *prompt); /* all that it left in the cache, and the pool's last page among it */
+    /* all that it left in the cache, and the pool's last page among it */
+    memcpy(prompt + 50, runs[0].tokens, 7 * sizeof *prompt);
     runs[1] = (harness_run){.finish = FINISH_NONE};
     int32_t *tokens = mem_new(58, sizeof *tokens);
     memcpy(tokens, prompt, 57 * sizeof *tokens);
     tokens[57] = runs[0].tokens[7];
-    engine_request r = {
-        .tokens = tokens, .n_tokens = 58, .sampling = greedy(5), .namespace = "test", .n_namespace = 4, .out = h.out, .user = &runs[1]};
+    engine_request r = {.tokens = tokens,
+                        .n_tokens = 58,
+                        .sampling = greedy(5),
+                        .namespace = "test",
+                        .n_namespace = 4,
+                        .out = h.out,
+                        .user = &runs[1]};
     quire_error err;
     assert_int_equal(engine_submit(h.e, &r, &ids[1], &err), QUIRE_OK);
     await_ends(&h, 1);
@@ -159,7 +171,8 @@ TEST(a_stream_and_its_fork_end_in_a_full_pool) {
         while (n_ended < 1 + forked) {
             const harness_run *r = next_event(&h);
             if (r == NULL) {
-                fail_msg("stream at %d, fork at %d of 14 tokens", (int)runs[0].n_tokens, (int)runs[1].n_tokens);
+                fail_msg("stream at %d, fork at %d of 14 tokens", (int)runs[0].n_tokens,
+                         (int)runs[1].n_tokens);
             }
             n_ended += r->finish != FINISH_NONE;
             engine_fork *fork_from;
@@ -205,7 +218,8 @@ TEST(a_cancel_counts_whatever_the_generation) {
         }
         harness_run r = {.prompt = prompt, .n_prompt = 3, .sampling = greedy(500)};
         harness_submit(&h, &r);
-        engine_cancel(h.e, (request_id){r.id.index, r.id.generation - 1}); /* of a request that is gone: nothing */
+        /* of a request that is gone: nothing */
+        engine_cancel(h.e, (request_id){r.id.index, r.id.generation - 1});
         engine_cancel(h.e, r.id);
         harness_wait(&h, 1);
         assert_int_equal(r.finish, FINISH_CANCELLED);

@@ -1,5 +1,7 @@
-/* Pages that are gone when a sequence comes to use them: evicted between two portions of what a tier brings, damaged in host memory, gone
- * from before what lies in swap space, given up behind a window. Each costs computing, and changes no bit. Every step is the test's. */
+/* Pages that are gone when a sequence comes to use them: evicted between two portions of
+ * what a tier brings, damaged in host memory, gone from before what lies in swap space,
+ * given up behind a window. Each costs computing, and changes no bit. Every step is the
+ * test's. */
 #include <stdio.h>
 
 #include "window_world.h"
@@ -43,7 +45,8 @@ static void same_response(const harness_run *cold, harness_run *warm, int32_t n_
     assert_int_equal(warm->finish, FINISH_LENGTH);
     assert_int_equal(warm->n_tokens, cold->n_tokens);
     assert_memory_equal(warm->tokens, cold->tokens, (size_t)cold->n_tokens * sizeof *cold->tokens);
-    assert_memory_equal(warm->logits + from, cold->logits + from, FROM * (size_t)n_vocab * sizeof *cold->logits);
+    assert_memory_equal(warm->logits + from, cold->logits + from,
+                        FROM * (size_t)n_vocab * sizeof *cold->logits);
     mem_free(warm->logits);
 }
 
@@ -59,10 +62,19 @@ static void run_through(harness *h, harness_run *r) {
     assert_int_equal(r->finish, FINISH_LENGTH);
 }
 
-/* A prompt of 20 pages comes back in portions of 16. While the first waits for the second, a prefill beside it takes its last pages: what
- * comes behind them has no place any more, and the request computes from there. */
+/* A prompt of 20 pages comes back in portions of 16. While the first waits for the
+ * second, a prefill beside it takes its last pages: what comes behind them has no place
+ * any more, and the request computes from there. */
 TEST(an_eviction_between_two_portions_ends_the_promotion) {
-    enum { PAGE = 4, N_PAGES = 64, PORTION = 16, N = 20 * PAGE + 2, N_STRANGER = 240, N_BESIDE = 200, STEP = 100 };
+    enum {
+        PAGE = 4,
+        N_PAGES = 64,
+        PORTION = 16,
+        N = 20 * PAGE + 2,
+        N_STRANGER = 240,
+        N_BESIDE = 200,
+        STEP = 100
+    };
     static int32_t prompt[N], stranger[N_STRANGER], beside[N_BESIDE];
     harness_options o = small_model();
     o.page_tokens = PAGE;
@@ -86,7 +98,9 @@ TEST(an_eviction_between_two_portions_ends_the_promotion) {
     harness_submit(&h, &b);
     assert_true(harness_step(&h));
     harness_submit(&h, &warm);
-    assert_true(harness_step(&h)); /* the first portion comes, and the other prefill takes pages of it for its second half, and ends */
+    /* the first portion comes, and the other prefill takes pages of it for its second
+     * half, and ends */
+    assert_true(harness_step(&h));
     assert_int_equal(h.e->stats.promoted_tokens, PORTION * PAGE);
     assert_int_equal(h.e->sched.n_waiting, 1);
     int32_t left = kv_index_peek(h.e->kv.index, &waiting_at(h.e, 0)->task.kv.path, prompt, N);
@@ -118,8 +132,8 @@ static const backend_ops *note_copies(const backend_ops *ops, const model_desc *
     return &noting;
 }
 
-/* A bit of a page in host memory changes: that page is missed, those behind it are of no use, and when it was computed it is taken in anew.
- */
+/* A bit of a page in host memory changes: that page is missed, those behind it are of no
+ * use, and when it was computed it is taken in anew. */
 TEST(a_page_that_was_damaged_in_host_memory_is_missed) {
     enum { PAGE = 16, WHOLE = 8, N = WHOLE * PAGE + 9, N_STRANGERS = 3, N_STRANGER = 150, DAMAGED = 3 };
     static int32_t prompt[N], strangers[N_STRANGERS][N_STRANGER];
@@ -168,9 +182,10 @@ static void evict_down_to(harness *h, int32_t kept) {
     assert_int_equal(kv_pool_counts(h->e->kv.pool).n_cached, kept);
 }
 
-/* Two of one beginning: the younger is preempted, and only what it does not share goes to swap space. The elder ends, and what it leaves is
- * evicted but for `kept` pages before the younger comes back: its frames are of use where the beginning is there as a whole, and else none
- * of them is. */
+/* Two of one beginning: the younger is preempted, and only what it does not share goes to
+ * swap space. The elder ends, and what it leaves is evicted but for `kept` pages before
+ * the younger comes back: its frames are of use where the beginning is there as a whole,
+ * and else none of them is. */
 static void check_gap(int32_t kept, const harness_run *cold) {
     enum { PAGE = 16, SHARED = 3 };
     harness h = {0};
@@ -226,7 +241,8 @@ TEST(frames_behind_a_gap_are_not_used) {
     }
 }
 
-/* Pages that a sequence holds in all groups: those behind a window are not among them. *n_holes: of these. */
+/* Pages that a sequence holds in all groups: those behind a window are not among them.
+ * *n_holes: of these. */
 static int32_t pages_held(const sequence *s, int32_t *n_holes) {
     int32_t n = 0;
     *n_holes = 0;
@@ -240,8 +256,9 @@ static int32_t pages_held(const sequence *s, int32_t *n_holes) {
     return n;
 }
 
-/* The younger of two is preempted with holes behind its window: as many frames are taken as it holds pages, n_frames of them being enough,
- * and it comes back from these alone. Returns how many pages it held. */
+/* The younger of two is preempted with holes behind its window: as many frames are taken
+ * as it holds pages, n_frames of them being enough, and it comes back from these alone.
+ * Returns how many pages it held. */
 static int32_t check_holes(int64_t n_frames, int32_t prompts[2][60], const harness_run *kept) {
     enum { PAGE = 16, N_OUT = 80 };
     static harness_run runs[2];
@@ -273,8 +290,10 @@ static int32_t check_holes(int64_t n_frames, int32_t prompts[2][60], const harne
     assert_int_equal(h.e->sched.n_waiting, 1);
     assert_int_equal(h.e->stats.swapped_out, 1);
     assert_int_equal(h.e->stats.swapped_pages, n_held);
-    assert_int_equal(waiting_at(h.e, 0)->task.kv.swap_from, 0); /* others hold what is before the window only in the other group */
-    for (evict_down_to(&h, 0); h.e->sched.n_running > 0; evict_down_to(&h, 0)) { /* nothing is left of it but the frames */
+    /* others hold what is before the window only in the other group */
+    assert_int_equal(waiting_at(h.e, 0)->task.kv.swap_from, 0);
+    /* nothing is left of it but the frames */
+    for (evict_down_to(&h, 0); h.e->sched.n_running > 0; evict_down_to(&h, 0)) {
         assert_int_equal(h.e->sched.n_running, 1);
         assert_true(harness_step(&h));
     }
@@ -284,7 +303,8 @@ static int32_t check_holes(int64_t n_frames, int32_t prompts[2][60], const harne
     for (int i = 0; i < 2; i++) {
         assert_memory_equal(runs[i].tokens, kept[i].tokens, N_OUT * sizeof(int32_t));
     }
-    /* what the younger left is found only as far back as a window reaches: from anywhere in it the text goes on as it did */
+    /* what the younger left is found only as far back as a window reaches: from anywhere
+     * in it the text goes on as it did */
     static int32_t text[60 + N_OUT];
     memcpy(text, prompts[1], sizeof prompts[1]);
     memcpy(text + 60, kept[1].tokens, N_OUT * sizeof *text);

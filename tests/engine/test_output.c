@@ -1,5 +1,5 @@
-/* Output tables at full speed: one thread publishes as the engine does, another reads, and closes the output table the moment its last end
- * has come. */
+/* Output tables at full speed: one thread publishes as the engine does, another reads,
+ * and closes the output table the moment its last end has come. */
 #include <stdio.h>
 
 #include <pthread.h>
@@ -13,7 +13,7 @@
 #include "engine/state.h"
 #include "test.h"
 
-#define N_INDEXES   8
+#define N_INDEXES  8
 #define N_LIVE     6
 #define N_ROUNDS   2000
 #define N_A_ROUND  25
@@ -158,7 +158,8 @@ TEST(every_token_arrives_once_and_in_order_and_the_end_last) {
     fake_engine_deinit(&e);
 }
 
-/* A index in the table stays taken until its end was read: otherwise another request would write over it on the output table. */
+/* A index in the table stays taken until its end was read: otherwise another request
+ * would write over it on the output table. */
 TEST(a_reader_that_reads_nothing_fills_the_table) {
     engine e;
     engine_out *o;
@@ -185,8 +186,8 @@ TEST(a_reader_that_reads_nothing_fills_the_table) {
     fake_engine_deinit(&e);
 }
 
-/* Marks are looked at by index, so a reader that comes late reads ends in another order than they came in: each says how many came before
- * it. */
+/* Marks are looked at by index, so a reader that comes late reads ends in another order
+ * than they came in: each says how many came before it. */
 TEST(ends_that_are_read_late_say_in_which_order_they_came) {
     static const int32_t order[N_INDEXES] = {5, 2, 7, 0, 3, 6, 1, 4};
     engine e;

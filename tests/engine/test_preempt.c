@@ -1,4 +1,5 @@
-/* A pool far too small for what is asked of it: everything ends, with the tokens of a pool that is large enough. */
+/* A pool far too small for what is asked of it: everything ends, with the tokens of a
+ * pool that is large enough. */
 #include <stdio.h>
 
 #include "harness.h"
@@ -14,8 +15,10 @@ static void make_requests(const harness *h) {
     for (int i = 0; i < N_REQUESTS; i++) {
         int32_t n = 1 + (int32_t)(rng_next(&seed) % MAX_PROMPT);
         random_prompt(&seed, h->n_vocab, n, prompts[i]);
-        runs[0][i] = (harness_run){
-            .prompt = prompts[i], .n_prompt = n, .sampling = greedy(1 + (int32_t)(rng_next(&seed) % MAX_OUT)), .priority = i % 3};
+        runs[0][i] = (harness_run){.prompt = prompts[i],
+                                   .n_prompt = n,
+                                   .sampling = greedy(1 + (int32_t)(rng_next(&seed) % MAX_OUT)),
+                                   .priority = i % 3};
         runs[0][i].sampling.temperature = i % 2 ? 1.0f : 0.0f;
         runs[0][i].sampling.seed = (uint64_t)i;
         runs[1][i] = runs[0][i];
@@ -42,8 +45,10 @@ TEST(sixty_four_requests_end_alike_in_a_pool_of_a_third) {
         admission_policy schedule;
         prefix_cache cache;
         int64_t swap_bytes, target_us;
-    } cases[] = {{ADMISSION_FCFS, PREFIX_CACHE_TOKEN, 0, 0}, {ADMISSION_PRIORITY, PREFIX_CACHE_NONE, 0, 1000},
-                 {ADMISSION_FAIR, PREFIX_CACHE_TOKEN, 1 << 22, 500}, {ADMISSION_PREFIX, PREFIX_CACHE_PAGE, 0, 100000}};
+    } cases[] = {{ADMISSION_FCFS, PREFIX_CACHE_TOKEN, 0, 0},
+                 {ADMISSION_PRIORITY, PREFIX_CACHE_NONE, 0, 1000},
+                 {ADMISSION_FAIR, PREFIX_CACHE_TOKEN, 1 << 22, 500},
+                 {ADMISSION_PREFIX, PREFIX_CACHE_PAGE, 0, 100000}};
     harness_options o = harness_defaults;
     o.path = "models/builtin-small.gguf";
     o.max_seqs = N_REQUESTS;
@@ -71,7 +76,8 @@ TEST(sixty_four_requests_end_alike_in_a_pool_of_a_third) {
         for (int i = 0; i < N_REQUESTS; i++) {
             assert_int_equal(runs[1][i].finish, FINISH_LENGTH);
             assert_int_equal(runs[1][i].n_tokens, runs[0][i].n_tokens);
-            assert_memory_equal(runs[1][i].tokens, runs[0][i].tokens, (size_t)runs[0][i].n_tokens * sizeof(int32_t));
+            assert_memory_equal(runs[1][i].tokens, runs[0][i].tokens,
+                                (size_t)runs[0][i].n_tokens * sizeof(int32_t));
         }
     }
 }

@@ -1,4 +1,5 @@
-/* Requests that wait for a page that another computes: what is computed, that it ends, and that no token changes. */
+/* Requests that wait for a page that another computes: what is computed, that it ends,
+ * and that no token changes. */
 #include <stdio.h>
 #include <time.h>
 
@@ -61,7 +62,8 @@ TEST(a_shared_prefix_of_requests_that_arrive_together_is_computed_once) {
     harness_close(&h);
 }
 
-/* 16 requests of 64 pages each, 60 of them shared: a pool of 126 pages has room for all of them at once. */
+/* 16 requests of 64 pages each, 60 of them shared: a pool of 126 pages has room for all
+ * of them at once. */
 TEST(shared_pages_are_room_for_more_requests_at_once) {
     enum { N = 16, SHARED = 960, PROMPT = 1000 };
     harness h = {0};
@@ -84,11 +86,13 @@ TEST(shared_pages_are_room_for_more_requests_at_once) {
     quire_stats s = harness_idle_stats(&h);
     assert_int_equal(s.preemptions, 0);
     assert_int_equal(s.step_rows, SHARED + N * (PROMPT - SHARED) + N * 19);
-    assert_true(s.steps < 160); /* 32 if all are there from the start; after one another they take 13 + 16 x 20 */
+    /* 32 if all are there from the start; after one another they take 13 + 16 x 20 */
+    assert_true(s.steps < 160);
     harness_close(&h);
 }
 
-/* Samples of one prompt, as n > 1 makes them: the prompt is computed once, but for its part-filled last page. */
+/* Samples of one prompt, as n > 1 makes them: the prompt is computed once, but for its
+ * part-filled last page. */
 TEST(samples_of_one_prompt_share_its_pages) {
     enum { N = 8, PROMPT = 100 };
     harness h = {0};
@@ -101,7 +105,8 @@ TEST(samples_of_one_prompt_share_its_pages) {
         harness_submit(&h, &runs[i]);
     }
     harness_wait(&h, N);
-    int64_t rows = harness_idle_stats(&h).step_rows - N; /* a sample that comes when another has ended finds all but the last token */
+    /* a sample that comes when another has ended finds all but the last token */
+    int64_t rows = harness_idle_stats(&h).step_rows - N;
     assert_in_range(rows, PROMPT + (N - 1), PROMPT + (N - 1) * (PROMPT % 16));
     for (int i = 1; i < N; i++) {
         assert_memory_equal(runs[i].tokens, runs[0].tokens, 2 * sizeof(int32_t));
@@ -109,8 +114,9 @@ TEST(samples_of_one_prompt_share_its_pages) {
     harness_close(&h);
 }
 
-/* One's public prefix is the beginning of the other's. What the other tenant computes behind it may be what the longer prefix says, and is
- * its own nevertheless: nobody waits for it. */
+/* One's public prefix is the beginning of the other's. What the other tenant computes
+ * behind it may be what the longer prefix says, and is its own nevertheless: nobody waits
+ * for it. */
 TEST(a_tenant_waits_for_public_pages_and_for_nothing_behind_them) {
     enum { SHORT = 32, LONG = 64 };
     int32_t p[LONG + 1], q[LONG];
@@ -134,7 +140,8 @@ TEST(a_tenant_waits_for_public_pages_and_for_nothing_behind_them) {
     quire_stats s = harness_idle_stats(&h);
     assert_int_equal(two.n_cached, SHORT);
     assert_int_equal(s.step_rows, 49 + LONG + 1 - SHORT);
-    assert_int_equal(s.steps, 5); /* two for the public pages, then three for what is left of the other's 65 tokens */
+    /* two for the public pages, then three for what is left of the other's 65 tokens */
+    assert_int_equal(s.steps, 5);
     harness_close(&h);
 }
 
@@ -167,7 +174,8 @@ TEST(the_end_of_the_one_waited_for_frees_the_others) {
         assert_int_equal(runs[i].finish, FINISH_LENGTH);
         assert_memory_equal(runs[i].tokens, runs[1].tokens, sizeof(int32_t));
     }
-    /* what was cancelled is taken up where it ended, within a page; the others compute what is behind the last whole page */
+    /* what was cancelled is taken up where it ended, within a page; the others compute
+     * what is behind the last whole page */
     assert_in_range(s.step_rows, PROMPT, PROMPT + 16 + (N - 2) * (PROMPT % 16));
     harness_close(&h);
 }
@@ -217,13 +225,15 @@ TEST(random_families_end_with_the_tokens_of_a_cold_run) {
             int32_t n = 1 + (int32_t)(rng_next(&seed) % 300), own = (int32_t)(rng_next(&seed) % (uint64_t)n);
             memcpy(prompts[i], f.prompts[rng_next(&seed) % 5], sizeof prompts[i]);
             random_prompt(&seed, cold.n_vocab, own % 40, prompts[i] + n - own % 40);
-            f.cold[i] = f.warm[i] = (harness_run){.prompt = prompts[i], .n_prompt = n, .sampling = greedy(1 + i % 20)};
+            f.cold[i] = f.warm[i] =
+                (harness_run){.prompt = prompts[i], .n_prompt = n, .sampling = greedy(1 + i % 20)};
             f.warm[i].namespace = i % 11 == 0 ? "other" : NULL;
         }
         play(&cold, f.cold, f.n, false);
         play(&warm, f.warm, f.n, round % 2);
         for (int32_t i = 0; i < f.n; i++) {
-            assert_true(f.warm[i].finish == FINISH_LENGTH || (round % 2 && f.warm[i].finish == FINISH_CANCELLED));
+            assert_true(f.warm[i].finish == FINISH_LENGTH ||
+                        (round % 2 && f.warm[i].finish == FINISH_CANCELLED));
             int32_t n = f.warm[i].n_tokens;
             assert_true(n <= f.cold[i].n_tokens);
             assert_memory_equal(f.warm[i].tokens, f.cold[i].tokens, (size_t)n * sizeof(int32_t));

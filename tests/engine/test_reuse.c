@@ -1,4 +1,5 @@
-/* Reuse at the engine: what requests say they found in the cache, and how many rows were computed for it. */
+/* Reuse at the engine: what requests say they found in the cache, and how many rows were
+ * computed for it. */
 #include <stdio.h>
 #include <time.h>
 
@@ -24,7 +25,8 @@ static void same_run(const harness_run *a, const harness_run *b, size_t first_ro
     assert_memory_equal(a->logits + first_row * width, b->logits + first_row * width, n);
 }
 
-/* 37 common tokens at page 16: two whole pages, and 5 tokens of a third that is copied and continued. */
+/* 37 common tokens at page 16: two whole pages, and 5 tokens of a third that is copied
+ * and continued. */
 TEST(a_common_prefix_of_37_tokens_is_37_cached_tokens) {
     enum { COMMON = 37, N = 60, NEW = 8 };
     harness warm = {0}, cold = {0};
@@ -138,7 +140,8 @@ TEST(page_granularity_reuses_whole_pages_only) {
     random_prompt(&seed, h.n_vocab, N, a);
     memcpy(b, a, sizeof b);
     b[37] = a[37] == 7 ? 8 : 7;
-    harness_run first = {.prompt = a, .n_prompt = N, .sampling = greedy(1)}, second = {.prompt = b, .n_prompt = N, .sampling = greedy(1)};
+    harness_run first = {.prompt = a, .n_prompt = N, .sampling = greedy(1)},
+                second = {.prompt = b, .n_prompt = N, .sampling = greedy(1)};
     assert_int_equal(rows_of(&h, &first), N);
     assert_int_equal(rows_of(&h, &second), N - 32);
     assert_int_equal(second.n_cached, 32);
@@ -156,7 +159,8 @@ TEST(tenants_share_a_public_prefix_and_nothing_behind_it) {
     o.prefixes = &prefix;
     o.n_prefixes = 1;
     harness_open(&o, &h);
-    harness_run one = {.prompt = p, .n_prompt = N, .sampling = greedy(4), .namespace = "one"}, two = one, shorter = one;
+    harness_run one = {.prompt = p, .n_prompt = N, .sampling = greedy(4), .namespace = "one"}, two = one,
+                shorter = one;
     two.namespace = "two";
     assert_int_equal(rows_of(&h, &one), N + 3);
     assert_int_equal(rows_of(&h, &two), N - WHOLE + 3);
@@ -179,7 +183,8 @@ TEST(tenants_share_a_public_prefix_and_nothing_behind_it) {
     harness_close(&h);
 }
 
-/* Three prompts of which the pool holds two: which one goes is the policy's choice, or the request's. */
+/* Three prompts of which the pool holds two: which one goes is the policy's choice, or
+ * the request's. */
 TEST(what_is_kept_is_what_requests_say) {
     enum { N = 96 };
     harness_options o = small_model;
@@ -210,8 +215,9 @@ TEST(what_is_kept_is_what_requests_say) {
     }
 }
 
-/* A lone request that fills the pool goes on inside a page of another's: there is no page to copy that into. It goes back to the page's
- * start, which lets that page be evicted. */
+/* A lone request that fills the pool goes on inside a page of another's: there is no
+ * page to copy that into. It goes back to the page's start, which lets that page be
+ * evicted. */
 TEST(who_finds_no_page_for_a_copy_goes_back_to_the_pages_start) {
     enum { PAGE = 16, N_PAGES = 4, AGREED = 54, N = 58, N_OUT = 6 };
     harness h = {0};

@@ -1,4 +1,5 @@
-/* Pooled requests: one row has the same bits alone, in chunks, in company, preempted, from the cache, and leaves nothing behind. */
+/* Pooled requests: one row has the same bits alone, in chunks, in company, preempted,
+ * from the cache, and leaves nothing behind. */
 #include <math.h>
 #include <stdio.h>
 
@@ -10,8 +11,9 @@
 static uint64_t test_seed;
 static int32_t prompt[N_PROMPT];
 
-static const pooling_params kinds[] = {{POOLING_MEAN, 0, false}, {POOLING_MEAN, 40, true}, {POOLING_CLS, 0, false},
-                                       {POOLING_LAST, 0, true},  {POOLING_LAST, 7, false}, {POOLING_CLS, 33, true}};
+static const pooling_params kinds[] = {{POOLING_MEAN, 0, false}, {POOLING_MEAN, 40, true},
+                                       {POOLING_CLS, 0, false},  {POOLING_LAST, 0, true},
+                                       {POOLING_LAST, 7, false}, {POOLING_CLS, 33, true}};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 static harness_run pooled(const int32_t *tokens, int32_t n, pooling_params p) {
@@ -27,7 +29,8 @@ static float *row_of(harness *h, harness_run *r) {
     return r->row;
 }
 
-/* The rows of every kind for the prompt, each alone in an engine that computes it at once. */
+/* The rows of every kind for the prompt, each alone in an engine that computes it at
+ * once. */
 static void rows_alone(float *rows[N_KINDS], int32_t widths[N_KINDS]) {
     harness_options o = harness_defaults;
     harness h = {0};
@@ -37,7 +40,8 @@ static void rows_alone(float *rows[N_KINDS], int32_t widths[N_KINDS]) {
         harness_run r = pooled(prompt, N_PROMPT, kinds[k]);
         rows[k] = row_of(&h, &r);
         widths[k] = r.n_row;
-        assert_int_equal(r.n_row, kinds[k].dimensions > 0 ? kinds[k].dimensions : model_description(h.m)->d_model);
+        assert_int_equal(r.n_row,
+                         kinds[k].dimensions > 0 ? kinds[k].dimensions : model_description(h.m)->d_model);
     }
     harness_idle_stats(&h);
     harness_close(&h);
@@ -74,7 +78,8 @@ static quire_stats expect_same_bits(const harness_options *o, bool with_texts, c
             assert_int_equal(runs[k].finish, FINISH_STOP);
             assert_int_equal(runs[k].n_row, widths[k]);
             if (memcmp(runs[k].row, alone[k], (size_t)widths[k] * sizeof(float)) != 0) {
-                fail_msg("%s: kind %d, round %d: %a and %a", what, k, round, (double)runs[k].row[0], (double)alone[k][0]);
+                fail_msg("%s: kind %d, round %d: %a and %a", what, k, round, (double)runs[k].row[0],
+                         (double)alone[k][0]);
             }
             mem_free(runs[k].row);
         }
@@ -127,7 +132,8 @@ TEST(a_row_has_the_same_bits_however_it_is_run) {
     free_rows(alone);
 }
 
-/* On a causal model the last row of a prefix is that row of the whole, so means and first rows follow from last ones. */
+/* On a causal model the last row of a prefix is that row of the whole, so means and first
+ * rows follow from last ones. */
 TEST(a_mean_is_the_sum_of_last_rows_in_order) {
     enum { N = 33 };
     harness h = {0};
@@ -210,14 +216,15 @@ TEST(nobody_looks_at_logits_for_a_row) {
 TEST(a_last_row_takes_what_is_cached_and_a_mean_does_not) {
     harness h = {0};
     harness_open(&harness_defaults, &h);
-    harness_run runs[] = {pooled(prompt, N_PROMPT, kinds[0]), pooled(prompt, N_PROMPT, kinds[0]), pooled(prompt, N_PROMPT, kinds[3]),
-                          pooled(prompt, N_PROMPT, kinds[2])};
+    harness_run runs[] = {pooled(prompt, N_PROMPT, kinds[0]), pooled(prompt, N_PROMPT, kinds[0]),
+                          pooled(prompt, N_PROMPT, kinds[3]), pooled(prompt, N_PROMPT, kinds[2])};
     static const int32_t cached[] = {0, 0, N_PROMPT - 1, 0};
     for (int i = 0; i < 4; i++) {
         mem_free(row_of(&h, &runs[i]));
         assert_int_equal(runs[i].n_cached, cached[i]);
     }
-    harness_run text = {.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(2)}; /* reuses what they have published */
+    /* reuses what they have published */
+    harness_run text = {.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(2)};
     harness_submit(&h, &text);
     harness_wait(&h, 1);
     assert_int_equal(text.n_cached, N_PROMPT - 1);
@@ -292,7 +299,8 @@ TEST(a_model_that_reads_both_ways_computes_an_input_in_one_step) {
     harness_close(&causal);
 }
 
-static int32_t n_typed, n_misplaced, n_untyped; /* rows with a type over 0; those with another than their token gives; batches without */
+/* rows with a type over 0; those with another than their token gives; batches without */
+static int32_t n_typed, n_misplaced, n_untyped;
 
 static void note_types(backend *b, const batch *rows) {
     real->step_begin(b, rows);
@@ -359,16 +367,19 @@ TEST(what_a_model_cannot_give_is_refused) {
     harness_run whole = pooled(longest, 128, kinds[0]);
     mem_free(row_of(&h, &whole)); /* as many rows as a step has */
     expect_refused(&h, pooled(longest, 129, kinds[0]), QUIRE_TOO_LARGE, "--max-num-batched-tokens");
-    expect_refused(&h, (harness_run){.prompt = longest, .n_prompt = 5, .sampling = greedy(3)}, QUIRE_UNSUPPORTED, "reads both ways");
+    expect_refused(&h, (harness_run){.prompt = longest, .n_prompt = 5, .sampling = greedy(3)},
+                   QUIRE_UNSUPPORTED, "reads both ways");
     harness_close(&h);
     o.two_sided = false;
     o.no_head = true;
     harness_open(&o, &h);
-    expect_refused(&h, (harness_run){.prompt = longest, .n_prompt = 5, .sampling = greedy(3)}, QUIRE_UNSUPPORTED, "no head");
+    expect_refused(&h, (harness_run){.prompt = longest, .n_prompt = 5, .sampling = greedy(3)},
+                   QUIRE_UNSUPPORTED, "no head");
     whole = pooled(longest, 2048, kinds[0]);
     mem_free(row_of(&h, &whole)); /* as many as a sequence has */
     expect_refused(&h, pooled(longest, 2049, kinds[0]), QUIRE_TOO_LARGE, "at most 2048");
-    expect_refused(&h, pooled(longest, 4, (pooling_params){POOLING_MEAN, 1 << 20, false}), QUIRE_BAD_REQUEST, "dimensions");
+    expect_refused(&h, pooled(longest, 4, (pooling_params){POOLING_MEAN, 1 << 20, false}), QUIRE_BAD_REQUEST,
+                   "dimensions");
     float logits[1];
     harness_run with = pooled(longest, 4, kinds[0]);
     with.logits = logits;
@@ -482,7 +493,8 @@ TEST(a_late_row_is_refused) {
     harness_close(&h);
 }
 
-/* Requests that the engine's end meets give their blocks back, as the leak check of the sanitizers sees. */
+/* Requests that the engine's end meets give their blocks back, as the leak check of the
+ * sanitizers sees. */
 TEST(an_engine_closes_over_pooled_requests) {
     harness h = {0};
     static harness_run runs[6];

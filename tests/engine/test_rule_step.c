@@ -1,5 +1,5 @@
-/* Sequences whose rules do not fit into steps sit out until a thread outside has made their masks: that decides when tokens come, never
- * which. */
+/* Sequences whose rules do not fit into steps sit out until a thread outside has made
+ * their masks: that decides when tokens come, never which. */
 #include "draft_case.h"
 #include "outside.h"
 
@@ -9,15 +9,17 @@
 TEST(sequences_that_sit_out_get_the_same_tokens) {
     static workload base, with;
     static const draft_options none = {0};
-    static const draft_options tree = {.method = DRAFT_METHOD_NGRAM, .n_tokens = 5, .lookup_min = 1, .lookup_max = 4, .tree_width = 2};
+    static const draft_options tree = {
+        .method = DRAFT_METHOD_NGRAM, .n_tokens = 5, .lookup_min = 1, .lookup_max = 4, .tree_width = 2};
     const struct {
         const char *what;
         const draft_options *draft;
         int32_t page_tokens, n_pages, max_rows, max_seqs, n_threads;
         int64_t swap_bytes;
-    } ways[] = {{"plain", &none, 16, 1024, 128, 16, 1, 0},  {"drafts", &ngram, 16, 1024, 128, 16, 2, 0},
-                {"trees", &tree, 1, 4096, 128, 16, 1, 0},   {"preempted", &ngram, 4, 80, 64, 16, 1, 0},
-                {"swapped", &none, 4, 80, 64, 16, 2, 1 << 26}, {"few at a time", &ngram, 4, 2048, 24, 5, 1, 0}};
+    } ways[] = {
+        {"plain", &none, 16, 1024, 128, 16, 1, 0},     {"drafts", &ngram, 16, 1024, 128, 16, 2, 0},
+        {"trees", &tree, 1, 4096, 128, 16, 1, 0},      {"preempted", &ngram, 4, 80, 64, 16, 1, 0},
+        {"swapped", &none, 4, 80, 64, 16, 2, 1 << 26}, {"few at a time", &ngram, 4, 2048, 24, 5, 1, 0}};
     harness_options o = harness_defaults;
     run(&o, &base);
     assert_int_equal(base.stats.rules_outside, 0);
@@ -94,7 +96,8 @@ static void held_open(held *w, int32_t n_pages) {
         random_prompt(&seed, w->h.n_vocab, 24, w->prompts[i]);
     }
     w->beside = (harness_run){.prompt = w->prompts[0], .n_prompt = 24, .sampling = greedy(100)};
-    w->with = (harness_run){.prompt = w->prompts[1], .n_prompt = 24, .sampling = greedy(60), .constraint = w->slow};
+    w->with =
+        (harness_run){.prompt = w->prompts[1], .n_prompt = 24, .sampling = greedy(60), .constraint = w->slow};
     w->with.outside = outside_open(&w->out);
     outside_hold(&w->out, true);
     harness_submit(&w->h, &w->beside);
@@ -171,7 +174,8 @@ TEST(where_all_sit_out_nothing_is_preempted) {
     held_close(&w);
 }
 
-/* The one beside needs the pages: they are taken, and the sequence waits until its rule is back. */
+/* The one beside needs the pages: they are taken, and the sequence waits until its rule
+ * is back. */
 TEST(one_that_sits_out_may_be_preempted) {
     static held w;
     held_open(&w, 34); /* the one beside alone takes 31 */

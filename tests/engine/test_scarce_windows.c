@@ -1,5 +1,6 @@
-/* Pools that hold no whole sequence, but what its windows see: requests longer than the pool run, whoever waits for whom, and every bit is
- * that of a pool with room. The engine audits all pages after each step. */
+/* Pools that hold no whole sequence, but what its windows see: requests longer than the
+ * pool run, whoever waits for whom, and every bit is that of a pool with room. The engine
+ * audits all pages after each step. */
 #include <stdio.h>
 
 #include "window_world.h"
@@ -88,7 +89,8 @@ static void run_scarce(layer_kind even, int32_t n_pages) {
     mem_free(logits);
 }
 
-/* 250 tokens take 16 pages. A window of 40 and the 33 rows that a step may verify touch 6. */
+/* 250 tokens take 16 pages. A window of 40 and the 33 rows that a step may verify touch
+ * 6. */
 TEST(requests_longer_than_the_pool_run_where_all_layers_have_windows) {
     run_scarce(LAYER_WINDOW, 6);
 }

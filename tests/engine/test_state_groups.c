@@ -1,7 +1,9 @@
-/* A model of one layer with keys and values and one with a recurrent state, under a real engine. It computes next to nothing: a state is a
- * number made of all tokens before it, a token's key and value are the token and that number, and the next token follows from it. So a page
- * or a state that is restored, copied, shared or swapped wrongly is found by what it holds, and by the tokens that come out. The engine is
- * audited after each step. */
+/* A model of one layer with keys and values and one with a recurrent state, under a real
+ * engine. It computes next to nothing: a state is a number made of all tokens before it,
+ * a token's key and value are the token and that number, and the next token follows from
+ * it. So a page or a state that is restored, copied, shared or swapped wrongly is found
+ * by what it holds, and by the tokens that come out. The engine is audited after each
+ * step. */
 #include <stdio.h>
 
 #include "harness.h"
@@ -9,7 +11,16 @@
 #include "model/arch.h"
 #include "test.h"
 
-enum { PAGE = 8, MAX_PAGES = 400, STATE_PAGES = 2, STATE = 1, N_VOCAB = 32, MAX_LEN = 120, MAX_OUT = 64, WORDS = 2 * PAGE };
+enum {
+    PAGE = 8,
+    MAX_PAGES = 400,
+    STATE_PAGES = 2,
+    STATE = 1,
+    N_VOCAB = 32,
+    MAX_LEN = 120,
+    MAX_OUT = 64,
+    WORDS = 2 * PAGE
+};
 enum { LEAST_PAGES = MAX_LEN / PAGE + STATE_PAGES }; /* one sequence of any length */
 
 static uint64_t seed;
@@ -119,7 +130,8 @@ static void open_world(int32_t n_pages, int64_t n_frames, harness *h) {
         (kv_layout){.page_tokens = PAGE,
                     .page_bytes = sizeof memory[0],
                     .n_groups = 2,
-                    .groups = {{.kind = LAYER_FULL, .n_caches = 1}, {.kind = LAYER_STATE, .n_caches = 1, .state_pages = STATE_PAGES}},
+                    .groups = {{.kind = LAYER_FULL, .n_caches = 1},
+                               {.kind = LAYER_STATE, .n_caches = 1, .state_pages = STATE_PAGES}},
                     .n_caches = 2,
                     .caches = {{.kind = LAYER_FULL, .n_heads = 1}, {.kind = LAYER_STATE, .group = 1}}};
     engine_options o = {.prefix_cache = PREFIX_CACHE_TOKEN,
@@ -162,7 +174,8 @@ static void check_tokens(const harness_run *r) {
     }
 }
 
-/* Steps until no request is left. A step without rows is no end: it may have made room for the next. */
+/* Steps until no request is left. A step without rows is no end: it may have made room
+ * for the next. */
 static void run_out(harness *h) {
     for (int i = 0; i < 1000 && h->e->sched.n_running + h->e->sched.n_waiting > 0; i++) {
         harness_steps(h, 100000);
@@ -193,8 +206,10 @@ TEST(snapshots_are_taken_before_the_last_token_at_branches_and_at_the_end) {
     b[COMMON] = a[COMMON] % (N_VOCAB - 1) + 1;
     assert_int_equal(run(&h, a, N, N_OUT, a + N), 0);
     assert_int_equal(run(&h, a, N, 1, NULL), N - 1);
-    assert_int_equal(run(&h, a, N + N_OUT + 9, 3, NULL), N + N_OUT - 1); /* a next turn: behind all that was computed */
-    assert_int_equal(run(&h, b, N, 2, NULL), 0);                         /* no state was kept where it branches off */
+    /* a next turn: behind all that was computed */
+    assert_int_equal(run(&h, a, N + N_OUT + 9, 3, NULL), N + N_OUT - 1);
+    /* no state was kept where it branches off */
+    assert_int_equal(run(&h, b, N, 2, NULL), 0);
     b[COMMON] = 0;
     assert_int_equal(run(&h, b, N, 2, NULL), COMMON); /* now there is one */
     close_world(&h);
@@ -210,7 +225,11 @@ TEST(samples_of_a_prompt_share_its_state) {
     request_id ids[N_SAMPLES];
     open_world(60, 0, &h);
     random_prompt(&seed, N_VOCAB, N, prompt);
-    engine_request r = {.tokens = mem_new(N, sizeof *prompt), .n_tokens = N, .namespace = "t", .n_namespace = 1, .out = h.out};
+    engine_request r = {.tokens = mem_new(N, sizeof *prompt),
+                        .n_tokens = N,
+                        .namespace = "t",
+                        .n_namespace = 1,
+                        .out = h.out};
     memcpy(r.tokens, prompt, sizeof prompt);
     r.sampling = greedy(20);
     for (int i = 0; i < N_SAMPLES; i++) {
@@ -219,14 +238,16 @@ TEST(samples_of_a_prompt_share_its_state) {
     }
     assert_int_equal(engine_submit_samples(h.e, &r, N_SAMPLES, users, ids, &err), QUIRE_OK);
     harness_steps(&h, 1000);
-    assert_in_range(h.e->stats.step_rows, N + N_SAMPLES * 19, N + N_SAMPLES * 19); /* the prompt is computed once */
+    /* the prompt is computed once */
+    assert_in_range(h.e->stats.step_rows, N + N_SAMPLES * 19, N + N_SAMPLES * 19);
     for (int i = 0; i < N_SAMPLES; i++) {
         check_tokens(&runs[i]);
     }
     close_world(&h);
 }
 
-/* The snapshot before a prompt's last token shares its pages with the sequence, and the pool has no room for copies of them. */
+/* The snapshot before a prompt's last token shares its pages with the sequence, and the
+ * pool has no room for copies of them. */
 TEST(a_prompt_that_fills_the_pool_goes_on_behind_its_snapshot) {
     for (int32_t n = MAX_LEN - 2 * PAGE; n < MAX_LEN; n++) {
         int32_t prompt[MAX_LEN];
@@ -243,7 +264,8 @@ TEST(a_prompt_that_fills_the_pool_goes_on_behind_its_snapshot) {
     }
 }
 
-/* Requests come at any time, with prompts that begin alike, into a pool that is too small for all. */
+/* Requests come at any time, with prompts that begin alike, into a pool that is too small
+ * for all. */
 static void storm(int32_t n_pages, int64_t n_frames, bool *preempted) {
     enum { N_RUNS = 60, N_TEXTS = 4 };
     static harness_run runs[N_RUNS];
@@ -256,7 +278,8 @@ static void storm(int32_t n_pages, int64_t n_frames, bool *preempted) {
     }
     for (int32_t i = 0; i < N_RUNS; i++) {
         int32_t n = 1 + any(70);
-        runs[i] = (harness_run){.prompt = texts[any(N_TEXTS)], .n_prompt = n, .sampling = greedy(1 + any(MAX_LEN - 1 - n))};
+        runs[i] = (harness_run){
+            .prompt = texts[any(N_TEXTS)], .n_prompt = n, .sampling = greedy(1 + any(MAX_LEN - 1 - n))};
         harness_submit(&h, &runs[i]);
         assert_int_equal(runs[i].error, QUIRE_OK);
         harness_steps(&h, any(25));
@@ -294,7 +317,10 @@ TEST(what_would_have_to_go_back_is_refused) {
     request_id id;
     void *user = NULL;
     open_world(60, 0, &h);
-    engine_request r = {.tokens = mem_new(1, sizeof(int32_t)), .n_tokens = 1, .out = h.out, .beams = {.width = 2, .n_groups = 1}};
+    engine_request r = {.tokens = mem_new(1, sizeof(int32_t)),
+                        .n_tokens = 1,
+                        .out = h.out,
+                        .beams = {.width = 2, .n_groups = 1}};
     r.sampling = greedy(4);
     assert_int_equal(engine_submit_samples(h.e, &r, 1, &user, &id, &err), QUIRE_UNSUPPORTED);
     mem_free(r.tokens);

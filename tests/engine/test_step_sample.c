@@ -1,5 +1,6 @@
-/* Tokens that are known with the logits: the same as those chosen from them. The backend is the real one; what it says of a row's largest
- * logit is counted, kept back, or not offered at all. */
+/* Tokens that are known with the logits: the same as those chosen from them. The backend
+ * is the real one; what it says of a row's largest logit is counted, kept back, or not
+ * offered at all. */
 #include <stdio.h>
 
 #include "core/sampling_lists.h"
@@ -29,7 +30,8 @@ static const backend_ops *change(const backend_ops *ops, const model_desc *d) {
     return &changed;
 }
 
-/* Greedy ones, and such whose row is changed first, or drawn from, or looked at for log-probabilities. */
+/* Greedy ones, and such whose row is changed first, or drawn from, or looked at for
+ * log-probabilities. */
 static void fill(harness_run *runs, int32_t (*prompts)[N_PROMPT], sampling_lists *bias) {
     for (int i = 0; i < N_RUNS; i++) {
         uint64_t seed = (uint64_t)i + 3;
@@ -74,17 +76,20 @@ TEST(picks_are_the_same_however_they_are_found) {
             asked[how] = n_asked;
             for (int i = 0; i < N_RUNS; i++) {
                 assert_int_equal(runs[how][i].n_tokens, runs[OFFERED][i].n_tokens);
-                assert_memory_equal(runs[how][i].tokens, runs[OFFERED][i].tokens, (size_t)runs[how][i].n_tokens * sizeof(int32_t));
+                assert_memory_equal(runs[how][i].tokens, runs[OFFERED][i].tokens,
+                                    (size_t)runs[how][i].n_tokens * sizeof(int32_t));
             }
         }
         for (int i = 0; i < N_RUNS && threads > 1; i++) {
             assert_int_equal(runs[OFFERED][i].n_tokens, by_one[i].n_tokens);
-            assert_memory_equal(runs[OFFERED][i].tokens, by_one[i].tokens, (size_t)by_one[i].n_tokens * sizeof(int32_t));
+            assert_memory_equal(runs[OFFERED][i].tokens, by_one[i].tokens,
+                                (size_t)by_one[i].n_tokens * sizeof(int32_t));
         }
         memcpy(by_one, runs[OFFERED], sizeof by_one);
         assert_int_equal(asked[NOT_OFFERED], 0);
         assert_int_equal(asked[OFFERED], asked[KEPT_BACK]);
-        /* Three are greedy throughout, one is behind its least number of tokens; of the others no row's largest logit is asked for. */
+        /* Three are greedy throughout, one is behind its least number of tokens; of the
+         * others no row's largest logit is asked for. */
         assert_int_equal(asked[OFFERED], 3 * N_OUT + runs[OFFERED][3].n_tokens - N_SEEN);
     }
     sampling_lists_drop(bias);

@@ -1,5 +1,7 @@
-/* Storms: samples, beams, forks, steered streams, cancels, drafts, tiers and swapping, all at once in pools of a few pages. Whatever is
- * admitted ends, no page stays held, and each response has the tokens and the log-probabilities that it has alone in a roomy engine. */
+/* Storms: samples, beams, forks, steered streams, cancels, drafts, tiers and swapping,
+ * all at once in pools of a few pages. Whatever is admitted ends, no page stays held, and
+ * each response has the tokens and the log-probabilities that it has alone in a roomy
+ * engine. */
 #include <math.h>
 #include <stdio.h>
 
@@ -40,7 +42,8 @@ static int32_t pick(int32_t n) {
 
 static harness_options random_options(void) {
     static const int32_t sizes[] = {1, 2, 4, 4, 8};
-    static const prefix_cache caches[] = {PREFIX_CACHE_NONE, PREFIX_CACHE_PAGE, PREFIX_CACHE_TOKEN, PREFIX_CACHE_TOKEN};
+    static const prefix_cache caches[] = {PREFIX_CACHE_NONE, PREFIX_CACHE_PAGE, PREFIX_CACHE_TOKEN,
+                                          PREFIX_CACHE_TOKEN};
     static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_I8, DTYPE_F8_E4M3, DTYPE_I4};
     harness_options o = harness_defaults;
     o.page_tokens = sizes[pick(5)];
@@ -59,7 +62,8 @@ static harness_options random_options(void) {
     o.n_threads = 1 + pick(2);
     o.no_cascade = pick(3) == 0;
     if (o.prefix_cache != PREFIX_CACHE_NONE && pick(2) == 0) {
-        o.tiers = (engine_tiers){.host_bytes = 1 << (14 + pick(8)), .version = "x", .wait_us = 2000, .write = pick(2)};
+        o.tiers = (engine_tiers){
+            .host_bytes = 1 << (14 + pick(8)), .version = "x", .wait_us = 2000, .write = pick(2)};
     }
     if (pick(2) == 0) {
         o.draft = (draft_options){.method = pick(2) ? DRAFT_METHOD_NGRAM : DRAFT_METHOD_SUFFIX,
@@ -134,7 +138,8 @@ static void send_new(harness *h, int32_t max_seqs) {
         r[i].sample = r->n_beams > 0 ? 0 : (uint32_t)i;
     }
     quire_err e = send(h, r, n);
-    assert_true(e == QUIRE_OK || e == QUIRE_TOO_LARGE || e == QUIRE_BUSY); /* too large: its beams need more pages than there are */
+    /* too large: its beams need more pages than there are */
+    assert_true(e == QUIRE_OK || e == QUIRE_TOO_LARGE || e == QUIRE_BUSY);
     n_runs += e == QUIRE_OK ? n : 0;
 }
 
@@ -151,14 +156,17 @@ static bool cancel_some(harness *h) {
     return true;
 }
 
-/* A fork of a stream, or the stream itself rolled back, with a few tokens put behind or none. */
+/* A fork of a stream, or the stream itself rolled back, with a few tokens put behind or
+ * none. */
 static bool branch_some(harness *h) {
     run *from = &runs[pick(n_runs)];
     engine_fork *fork_from;
-    if (from->ended || from->n_beams > 0 || from->cancelled || engine_fork_acquire(h->e, from->id, &fork_from) != QUIRE_OK) {
+    if (from->ended || from->n_beams > 0 || from->cancelled ||
+        engine_fork_acquire(h->e, from->id, &fork_from) != QUIRE_OK) {
         return false;
     }
-    int32_t keep = pick(from->n_tokens + 1), more = pick(2) == 0 ? pick(4) : 0, n = from->n_prompt + keep + more;
+    int32_t keep = pick(from->n_tokens + 1), more = pick(2) == 0 ? pick(4) : 0,
+            n = from->n_prompt + keep + more;
     bool replaces = pick(2) == 0;
     run b = *from;
     for (int32_t i = 0; i < more; i++) {
@@ -224,9 +232,11 @@ static int32_t n_open(void) {
     return n;
 }
 
-/* Sends, forks and cancels until `total` runs were sent, and reads until all have ended. */
+/* Sends, forks and cancels until `total` runs were sent, and reads until all have
+ * ended. */
 static void blow(harness *h, int32_t max_seqs, int32_t total, uint64_t seed) {
-    int32_t last = -1, n_cancels = 0, n_branches = 0; /* bounded by runs, not by time: on a slow machine as many responses are compared */
+    /* bounded by runs, not by time: on a slow machine as many responses are compared */
+    int32_t last = -1, n_cancels = 0, n_branches = 0;
     int64_t last_steps = -1, since_us = clock_us();
     while (n_runs < total || n_open() > 0) {
         while (take(h)) {
@@ -248,9 +258,10 @@ static void blow(harness *h, int32_t max_seqs, int32_t total, uint64_t seed) {
             since_us = clock_us();
         }
         if (clock_us() - since_us > PATIENCE_US) {
-            fail_msg("seed %llu: the engine stands still with %d open: %lld running, %lld waiting, %lld pages free",
-                     (unsigned long long)seed, (int)last, (long long)s.n_requests_running, (long long)s.n_requests_waiting,
-                     (long long)s.n_pages_free);
+            fail_msg("seed %llu: the engine stands still with %d open: %lld running, %lld waiting, %lld "
+                     "pages free",
+                     (unsigned long long)seed, (int)last, (long long)s.n_requests_running,
+                     (long long)s.n_requests_waiting, (long long)s.n_pages_free);
         }
         if (pick(3) == 0) {
             wake_wait(&h->reader, 500);
@@ -268,7 +279,8 @@ static void expect_same(const run *got, const run *want, uint64_t seed) {
     for (size_t i = 0; i < n; i++) {
         bool report = got->logprobs[i] == got->logprobs[i];
         if (report && memcmp(&got->logprobs[i], &want->logprobs[i], sizeof(float)) != 0) {
-            fail_msg("seed %llu, run %d: another log-probability than alone", (unsigned long long)seed, (int)(got - runs));
+            fail_msg("seed %llu, run %d: another log-probability than alone", (unsigned long long)seed,
+                     (int)(got - runs));
         }
     }
 }
@@ -316,7 +328,8 @@ TEST(storms_in_tight_pools_end_and_change_no_answer) {
     const char *fixed = getenv("QUIRE_TEST_SEED");
     uint64_t seed = fixed != NULL ? strtoull(fixed, NULL, 10) : rng_os_seed() % 1000000000;
     int32_t n_rounds = getenv("QUIRE_TEST_LONG") ? 400 : 12, n_compared = 0;
-    print_message("seed %llu (QUIRE_TEST_SEED=%llu runs it again)\n", (unsigned long long)seed, (unsigned long long)seed);
+    print_message("seed %llu (QUIRE_TEST_SEED=%llu runs it again)\n", (unsigned long long)seed,
+                  (unsigned long long)seed);
     for (int32_t round = 0; round < n_rounds; round++) {
         harness h = {0};
         state_of_random = seed + (uint64_t)round;

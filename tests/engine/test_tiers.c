@@ -1,4 +1,5 @@
-/* Tiers behind the engine: what left the pool comes back, changes no bit of the logits, and what does not come is computed. */
+/* Tiers behind the engine: what left the pool comes back, changes no bit of the logits,
+ * and what does not come is computed. */
 #include <stdio.h>
 
 #include <unistd.h>
@@ -49,7 +50,11 @@ static void run_cold(harness_options o, harness_run *r, float *logits) {
     o.prefix_cache = PREFIX_CACHE_NONE;
     o.tiers = (engine_tiers){0};
     harness_open(&o, &h);
-    *r = (harness_run){.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(24), .logits = logits, .logits_first = FROM};
+    *r = (harness_run){.prompt = prompt,
+                       .n_prompt = N_PROMPT,
+                       .sampling = greedy(24),
+                       .logits = logits,
+                       .logits_first = FROM};
     run(&h, r);
     harness_close(&h);
 }
@@ -60,7 +65,8 @@ static size_t logits_bytes(void) {
 
 static void same_as(const harness_run *cold, const harness_run *warm) {
     const size_t width = 2048;
-    assert_memory_equal(warm->logits + FROM * width, cold->logits + FROM * width, (N_PROMPT - FROM) * width * sizeof(float));
+    assert_memory_equal(warm->logits + FROM * width, cold->logits + FROM * width,
+                        (N_PROMPT - FROM) * width * sizeof(float));
     assert_memory_equal(warm->tokens, cold->tokens, 24 * sizeof(int32_t));
 }
 
@@ -75,7 +81,11 @@ static void there_and_back(compute_mode compute, dtype kv, int32_t page_tokens) 
     assert_int_equal(h.n_vocab, 2048);
     for (int round = 0; round < 3; round++) {
         quire_stats before = harness_idle_stats(&h);
-        warm = (harness_run){.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(24), .logits = got, .logits_first = FROM};
+        warm = (harness_run){.prompt = prompt,
+                             .n_prompt = N_PROMPT,
+                             .sampling = greedy(24),
+                             .logits = got,
+                             .logits_first = FROM};
         memset(got, 0, logits_bytes());
         run(&h, &warm);
         same_as(&cold, &warm);
@@ -104,7 +114,8 @@ TEST(pages_come_back_from_host_memory_bit_for_bit) {
     there_and_back(COMPUTE_INT8, DTYPE_I4, 16);
 }
 
-/* A host tier that holds far less than is evicted: what is left of the prompt is computed, and the response is the same. */
+/* A host tier that holds far less than is evicted: what is left of the prompt is
+ * computed, and the response is the same. */
 TEST(a_tier_that_is_too_small_costs_nothing_but_reuse) {
     static harness_run cold, warm;
     harness_options o = tiny_pool(COMPUTE_F32, DTYPE_F32, 16);
@@ -118,7 +129,11 @@ TEST(a_tier_that_is_too_small_costs_nothing_but_reuse) {
         h = (harness){0};
         harness_open(&o, &h);
         for (int round = 0; round < 2; round++) {
-            warm = (harness_run){.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(24), .logits = got, .logits_first = FROM};
+            warm = (harness_run){.prompt = prompt,
+                                 .n_prompt = N_PROMPT,
+                                 .sampling = greedy(24),
+                                 .logits = got,
+                                 .logits_first = FROM};
             run(&h, &warm);
             same_as(&cold, &warm);
             run_strangers(&h);
@@ -135,10 +150,11 @@ TEST(a_tier_that_is_too_small_costs_nothing_but_reuse) {
 
 enum { N_PIECES = 3, PIECE = 24, MAX_PIECES = 6, N_ROUNDS = 12, N_AT_ONCE = 8, N_OUT = 12 };
 
-/* A prompt of up to MAX_PIECES pieces out of N_PIECES, so that prompts share beginnings of any length; then some of its own tokens, so that
- * few end at a page's end. */
+/* A prompt of up to MAX_PIECES pieces out of N_PIECES, so that prompts share beginnings
+ * of any length; then some of its own tokens, so that few end at a page's end. */
 static int32_t random_story(int32_t *out) {
-    int32_t n = 0, n_pieces = 1 + (int32_t)(rng_next(&seed) % MAX_PIECES), tail = (int32_t)(rng_next(&seed) % 5);
+    int32_t n = 0, n_pieces = 1 + (int32_t)(rng_next(&seed) % MAX_PIECES),
+            tail = (int32_t)(rng_next(&seed) % 5);
     for (int32_t i = 0; i < n_pieces; i++, n += PIECE) {
         memcpy(out + n, strangers[rng_next(&seed) % N_PIECES], PIECE * sizeof *out);
     }
@@ -159,8 +175,9 @@ static void run_round(harness *h, harness_run *runs, bool cancels) {
     harness_wait(h, N_AT_ONCE);
 }
 
-/* Small tiers behind a small pool with swap space, pages written through, requests cancelled at any time, the engine opened anew between:
- * every response is that of an engine that has none of it. Debug builds audit pool and tables after each step. */
+/* Small tiers behind a small pool with swap space, pages written through, requests
+ * cancelled at any time, the engine opened anew between: every response is that of an
+ * engine that has none of it. Debug builds audit pool and tables after each step. */
 TEST(random_requests_through_all_tiers_answer_as_without) {
     static int32_t prompts[N_AT_ONCE][MAX_PIECES * PIECE + 5];
     static harness_run runs[N_AT_ONCE], cold[N_AT_ONCE];
@@ -174,7 +191,11 @@ TEST(random_requests_through_all_tiers_answer_as_without) {
     o.n_pages = 60; /* a little more than two of the longest take */
     o.max_seqs = 6;
     o.swap_bytes = 1 << 20;
-    o.tiers = (engine_tiers){.version = "test", .host_bytes = 1 << 19, .file_path = directory, .file_bytes = 3 << 20, .wait_us = 10000000};
+    o.tiers = (engine_tiers){.version = "test",
+                             .host_bytes = 1 << 19,
+                             .file_path = directory,
+                             .file_bytes = 3 << 20,
+                             .wait_us = 10000000};
     int64_t n_promoted = 0, n_preempted = 0;
     for (int round = 0; round < N_ROUNDS; round++) {
         if (round % 3 == 0) {
@@ -186,7 +207,8 @@ TEST(random_requests_through_all_tiers_answer_as_without) {
             harness_open(&o, &h);
         }
         for (int i = 0; i < N_AT_ONCE; i++) {
-            runs[i] = (harness_run){.prompt = prompts[i], .n_prompt = random_story(prompts[i]), .sampling = greedy(N_OUT)};
+            runs[i] = (harness_run){
+                .prompt = prompts[i], .n_prompt = random_story(prompts[i]), .sampling = greedy(N_OUT)};
             runs[i].sampling.temperature = 0.7f;
             cold[i] = runs[i];
         }
@@ -202,7 +224,8 @@ TEST(random_requests_through_all_tiers_answer_as_without) {
             n_promoted += s.promoted_tokens;
             n_preempted += s.preemptions;
             assert_int_equal(s.tiers[KV_TIER_HOST].errors + s.tiers[KV_TIER_FILE].errors, 0);
-            assert_true(s.tiers[KV_TIER_HOST].bytes <= o.tiers.host_bytes && s.tiers[KV_TIER_FILE].bytes <= o.tiers.file_bytes);
+            assert_true(s.tiers[KV_TIER_HOST].bytes <= o.tiers.host_bytes &&
+                        s.tiers[KV_TIER_FILE].bytes <= o.tiers.file_bytes);
         }
     }
     printf("%lld tokens promoted, %lld preemptions\n", (long long)n_promoted, (long long)n_preempted);
@@ -218,7 +241,8 @@ TEST(random_requests_through_all_tiers_answer_as_without) {
 
 enum { N_SEQS = 6, N_LONG = 60 };
 
-/* Requests that outgrow the pool together: the newest are preempted. Their tokens, and what the engine counted. */
+/* Requests that outgrow the pool together: the newest are preempted. Their tokens, and
+ * what the engine counted. */
 static quire_stats run_together(const harness_options *o, int32_t n_shared, harness_run *runs) {
     static int32_t prompts[N_SEQS][N_LONG];
     harness h = {0};
@@ -255,7 +279,8 @@ static int64_t rows_at_least(void) {
     return n;
 }
 
-static void swapped(compute_mode compute, dtype kv, int32_t page_tokens, prefix_cache cache, int32_t n_shared) {
+static void swapped(compute_mode compute, dtype kv, int32_t page_tokens, prefix_cache cache,
+                    int32_t n_shared) {
     static harness_run roomy[N_SEQS], tight[N_SEQS], swaps[N_SEQS], forbidden[N_SEQS], chosen[N_SEQS];
     harness_options o = small_model();
     o.starts_paused = true;
@@ -375,7 +400,8 @@ int main(void) {
     random_prompt(&seed, 2048, N_PROMPT, prompt);
     for (int i = 0; i < N_STRANGERS; i++) {
         random_prompt(&seed, 2048, N_PROMPT, strangers[i]);
-        strangers[i][0] = (prompt[0] + 1 + i) % 2048; /* no page of theirs is the prompt's, pages of one token neither */
+        /* no page of theirs is the prompt's, pages of one token neither */
+        strangers[i][0] = (prompt[0] + 1 + i) % 2048;
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_come_back_from_host_memory_bit_for_bit),

@@ -1,5 +1,5 @@
-/* Layers with a sliding window through the whole engine: pages behind the window are given back while a sequence runs, and nothing that is
- * computed changes. */
+/* Layers with a sliding window through the whole engine: pages behind the window are
+ * given back while a sequence runs, and nothing that is computed changes. */
 #include <stdio.h>
 
 #include "window_world.h"
@@ -19,7 +19,8 @@ static void run_two(harness *h, harness_run runs[2], int32_t prompts[2][N_PROMPT
     }
 }
 
-/* Two sequences of 129 tokens take 9 pages of 16 each; a window of 40 sees 4 of them at most. */
+/* Two sequences of 129 tokens take 9 pages of 16 each; a window of 40 sees 4 of them at
+ * most. */
 TEST(pages_behind_the_window_serve_others_while_a_sequence_runs) {
     static const prefix_cache caches[] = {PREFIX_CACHE_NONE, PREFIX_CACHE_TOKEN};
     for (int i = 0; i < 2; i++) {
@@ -42,7 +43,8 @@ TEST(pages_behind_the_window_serve_others_while_a_sequence_runs) {
         assert_int_equal(s.preemptions, 0);
         harness_close(&small);
 
-        open_windowed(o, LAYER_WINDOW, LAYER_WINDOW, false, &keeps); /* the same masks over pages that are kept: too few */
+        /* the same masks over pages that are kept: too few */
+        open_windowed(o, LAYER_WINDOW, LAYER_WINDOW, false, &keeps);
         run_two(&keeps, c, prompts);
         engine_stats_read(keeps.e, &s);
         assert_true(s.preemptions > 0);
@@ -54,7 +56,8 @@ TEST(pages_behind_the_window_serve_others_while_a_sequence_runs) {
     }
 }
 
-/* Full and window layers in groups of their own: logits are those of a run that keeps every page, cold and warm, at every page size. */
+/* Full and window layers in groups of their own: logits are those of a run that keeps
+ * every page, cold and warm, at every page size. */
 TEST(freed_pages_change_no_bit_of_the_logits) {
     harness h;
     static harness_run cold, again;
@@ -63,7 +66,8 @@ TEST(freed_pages_change_no_bit_of_the_logits) {
     open_windowed(o, LAYER_WINDOW, LAYER_FULL, false, &h);
     int32_t n_vocab = h.n_vocab;
     size_t bytes = 120 * (size_t)n_vocab * sizeof(float);
-    float *expected = mem_new(120 * (size_t)n_vocab, sizeof *expected), *logits = mem_new(120 * (size_t)n_vocab, sizeof *logits);
+    float *expected = mem_new(120 * (size_t)n_vocab, sizeof *expected),
+          *logits = mem_new(120 * (size_t)n_vocab, sizeof *logits);
     random_prompt(&seed, n_vocab, 120, prompt);
     cold = (harness_run){.prompt = prompt, .n_prompt = 120, .sampling = greedy(40), .logits = expected};
     harness_submit(&h, &cold);
@@ -76,10 +80,14 @@ TEST(freed_pages_change_no_bit_of_the_logits) {
         o.n_pages = 4096 / sizes[i];
         open_windowed(o, LAYER_WINDOW, LAYER_FULL, true, &h);
         assert_int_equal(h.layout.n_groups, 2);
-        for (int run = 0; run < 2; run++) { /* the second reuses the first's pages, but for those whose logits are wanted */
+        /* the second reuses the first's pages, but for those whose logits are wanted */
+        for (int run = 0; run < 2; run++) {
             memcpy(logits, expected, bytes);
-            again = (harness_run){
-                .prompt = prompt, .n_prompt = 120, .sampling = greedy(40), .logits = logits, .logits_first = run == 0 ? 0 : 100};
+            again = (harness_run){.prompt = prompt,
+                                  .n_prompt = 120,
+                                  .sampling = greedy(40),
+                                  .logits = logits,
+                                  .logits_first = run == 0 ? 0 : 100};
             memset(logits + (size_t)again.logits_first * (size_t)n_vocab, 0,
                    bytes - (size_t)again.logits_first * (size_t)n_vocab * sizeof *logits);
             harness_submit(&h, &again);
@@ -93,7 +101,8 @@ TEST(freed_pages_change_no_bit_of_the_logits) {
     mem_free(logits);
 }
 
-/* Both groups' pages leave the pool and come back, from host memory and from swap space. */
+/* Both groups' pages leave the pool and come back, from host memory and from swap
+ * space. */
 TEST(pages_of_groups_come_back_from_tiers_and_swap_space) {
     harness h;
     static harness_run cold[4], warm[4];
@@ -104,7 +113,8 @@ TEST(pages_of_groups_come_back_from_tiers_and_swap_space) {
     for (int pass = 0; pass < 2; pass++) {
         harness_run *runs = pass == 0 ? cold : warm;
         o.n_pages = pass == 0 ? 1024 : 44;
-        o.tiers = (engine_tiers){.version = "test", .wait_us = 10000000, .host_bytes = pass == 0 ? 0 : 64 << 20};
+        o.tiers =
+            (engine_tiers){.version = "test", .wait_us = 10000000, .host_bytes = pass == 0 ? 0 : 64 << 20};
         o.swap_bytes = pass == 0 ? 0 : 64 << 20;
         o.preempt = PREEMPT_SWAP;
         open_windowed(o, LAYER_WINDOW, LAYER_FULL, true, &h);
@@ -130,8 +140,8 @@ TEST(pages_of_groups_come_back_from_tiers_and_swap_space) {
     }
 }
 
-/* Without a full group the index has more entries than the pool has pages: those whose pages lie behind a window stay while their sequence
- * runs. */
+/* Without a full group the index has more entries than the pool has pages: those whose
+ * pages lie behind a window stay while their sequence runs. */
 TEST(a_model_of_windows_alone_finds_its_pages_in_a_tier_again) {
     enum { N = 3 };
     harness h;
@@ -143,8 +153,10 @@ TEST(a_model_of_windows_alone_finds_its_pages_in_a_tier_again) {
     for (int pass = 0; pass < 2; pass++) {
         harness_run *runs = pass == 0 ? cold : warm;
         o.n_pages = pass == 0 ? 1024 : 64; /* each takes up to 26, of 62 entries */
-        o.tiers =
-            (engine_tiers){.version = "test", .wait_us = 10000000, .host_bytes = pass == 0 ? 0 : 64 << 20, .write = TIER_WRITE_THROUGH};
+        o.tiers = (engine_tiers){.version = "test",
+                                 .wait_us = 10000000,
+                                 .host_bytes = pass == 0 ? 0 : 64 << 20,
+                                 .write = TIER_WRITE_THROUGH};
         open_windowed(o, LAYER_WINDOW, LAYER_WINDOW, true, &h);
         for (int i = 0; i < N; i++) {
             runs[i] = (harness_run){.prompt = prompts[i], .n_prompt = 100, .sampling = greedy(150)};
@@ -163,7 +175,8 @@ TEST(a_model_of_windows_alone_finds_its_pages_in_a_tier_again) {
     }
 }
 
-/* Preempted sequences come back with the pages their windows see. What lay behind is gone, and must not be found as if it were there. */
+/* Preempted sequences come back with the pages their windows see. What lay behind is
+ * gone, and must not be found as if it were there. */
 TEST(a_swapped_sequence_leaves_nothing_behind_its_window) {
     enum { N = 6 };
     harness h;
@@ -184,7 +197,9 @@ TEST(a_swapped_sequence_leaves_nothing_behind_its_window) {
     quire_stats s;
     engine_stats_read(h.e, &s);
     assert_true(s.swapped_in > 0);
-    for (int i = N - 1; i >= 0; i--) { /* the last to end first: most of it is cached still. From any prefix the text goes on as it did */
+    /* the last to end first: most of it is cached still. From any prefix the text goes on
+     * as it did */
+    for (int i = N - 1; i >= 0; i--) {
         for (int n = 15; n < 115; n += 10) {
             memcpy(prompts[i] + 60, runs[i].tokens, (size_t)n * sizeof(int32_t));
             again = (harness_run){.prompt = prompts[i], .n_prompt = 60 + n, .sampling = greedy(5)};

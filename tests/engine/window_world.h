@@ -1,5 +1,5 @@
-/* A model of sliding windows for tests: the built-in one has no such layers, so a mask is put over its attention here, and its pages are
- * cut accordingly. */
+/* A model of sliding windows for tests: the built-in one has no such layers, so a mask is
+ * put over its attention here, and its pages are cut accordingly. */
 #ifndef TESTS_ENGINE_WINDOW_WORLD_H
 #define TESTS_ENGINE_WINDOW_WORLD_H
 
@@ -11,7 +11,8 @@ enum { WINDOW = 40 };
 static const backend_ops *inner;
 static layer_kind kinds[DESC_MAX_LAYERS];
 
-static inline void windowed_attention(backend *b, int32_t layer, buffer q, const attn_spec *spec, buffer out) {
+static inline void windowed_attention(backend *b, int32_t layer, buffer q, const attn_spec *spec,
+                                      buffer out) {
     attn_spec windowed = *spec;
     windowed.window = kinds[layer] == LAYER_WINDOW ? WINDOW : 0;
     inner->attention(b, layer, q, &windowed, out);
@@ -26,7 +27,8 @@ static inline const backend_ops *mask_windows(const backend_ops *ops, const mode
     return &windowed;
 }
 
-/* Opens an engine whose layers are of the given kinds in turn. frees: else all pages are kept, to compare with. */
+/* Opens an engine whose layers are of the given kinds in turn. frees: else all pages are
+ * kept, to compare with. */
 static inline void open_windowed(harness_options o, layer_kind even, layer_kind odd, bool frees, harness *h) {
     static layer_kind full[DESC_MAX_LAYERS];
     for (int i = 0; i < DESC_MAX_LAYERS; i++) {

@@ -1,4 +1,5 @@
-/* An expression evaluated twice, over a rectangle of queries and keys: by walking its tree as C would, and by its compiled program. */
+/* An expression evaluated twice, over a rectangle of queries and keys: by walking its
+ * tree as C would, and by its compiled program. */
 #ifndef TESTS_EXPR_EXPR_CASE_H
 #define TESTS_EXPR_EXPR_CASE_H
 
@@ -44,7 +45,8 @@ static inline float case_float(const expr_node *n, case_number v) {
 
 static case_number case_walk(const expr_tree *t, int32_t node, const case_point *at, unsigned *faults);
 
-static inline case_number case_call(const expr_tree *t, const expr_node *n, const case_point *at, unsigned *faults) {
+static inline case_number case_call(const expr_tree *t, const expr_node *n, const case_point *at,
+                                    unsigned *faults) {
     case_number v[2] = {{0, 0}, {0, 0}}, out = {0, 0};
     float f[2] = {0, 0};
     for (int32_t i = 0; i < n->n_children; i++) {
@@ -88,7 +90,8 @@ static inline case_number case_call(const expr_tree *t, const expr_node *n, cons
     return out;
 }
 
-static inline case_number case_element(const expr_tree *t, const expr_node *n, const case_point *at, unsigned *faults) {
+static inline case_number case_element(const expr_tree *t, const expr_node *n, const case_point *at,
+                                       unsigned *faults) {
     const attn_array *a = &t->arrays[n->array];
     int64_t index = 0;
     for (int32_t i = 0; i < n->n_children; i++) {
@@ -99,7 +102,8 @@ static inline case_number case_element(const expr_tree *t, const expr_node *n, c
         }
         index = index * a->dims[i] + v;
     }
-    return a->is_float ? (case_number){0, ((const float *)a->data)[index]} : (case_number){((const int32_t *)a->data)[index], 0};
+    return a->is_float ? (case_number){0, ((const float *)a->data)[index]}
+                       : (case_number){((const int32_t *)a->data)[index], 0};
 }
 
 static inline case_number case_floats(expr_token op, float a, float b) {
@@ -163,7 +167,8 @@ static inline int64_t case_ints(expr_token op, int64_t a, int64_t b, unsigned *f
     }
 }
 
-static inline case_number case_operator(const expr_tree *t, const expr_node *n, const case_point *at, unsigned *faults) {
+static inline case_number case_operator(const expr_tree *t, const expr_node *n, const case_point *at,
+                                        unsigned *faults) {
     const expr_node *first = &t->nodes[n->child[0]], *second = &t->nodes[n->child[n->n_children - 1]];
     expr_token op = (expr_token)n->which;
     case_number a = case_walk(t, n->child[0], at, faults);
@@ -174,7 +179,8 @@ static inline case_number case_operator(const expr_tree *t, const expr_node *n, 
     }
     if (op == EXPR_AND_ALSO || op == EXPR_OR_ELSE) {
         bool decided = case_true(first, a) == (op == EXPR_OR_ELSE);
-        return (case_number){decided ? op == EXPR_OR_ELSE : case_true(second, case_walk(t, n->child[1], at, faults)), 0};
+        return (case_number){
+            decided ? op == EXPR_OR_ELSE : case_true(second, case_walk(t, n->child[1], at, faults)), 0};
     }
     if (n->n_children == 1) {
         return op == EXPR_NOT       ? (case_number){!case_true(first, a), 0}
@@ -190,7 +196,8 @@ static inline case_number case_operator(const expr_tree *t, const expr_node *n, 
 }
 
 /* What a node gives at a point. */
-static inline case_number case_walk(const expr_tree *t, int32_t node, const case_point *at, unsigned *faults) {
+static inline case_number case_walk(const expr_tree *t, int32_t node, const case_point *at,
+                                    unsigned *faults) {
     const expr_node *n = &t->nodes[node];
     switch ((expr_form)n->form) {
     case EXPR_NUMBER:
@@ -220,15 +227,23 @@ typedef struct case_result {
 
 static inline case_point case_at(int64_t q0, int32_t query, int32_t key) {
     return (case_point){
-        {q0 + query, query % CASE_N_HEADS, query % 2, CASE_N_HEADS - query % 2, CASE_N_KV - query}, key, 0.25f * (float)(key - 3 * query)};
+        {q0 + query, query % CASE_N_HEADS, query % 2, CASE_N_HEADS - query % 2, CASE_N_KV - query},
+        key,
+        0.25f * (float)(key - 3 * query)};
 }
 
 static inline void case_run(const attn_program *p, attn_run_fn *run, int64_t q0, case_result *out) {
     enum { STRIDE = ATTN_PROGRAM_KEYS, ROWS = ATTN_PROGRAM_QUERIES };
-    int64_t *rows = malloc(sizeof *rows * ATTN_PROGRAM_ROW_REGS * ROWS), *vectors = malloc(sizeof *vectors * ATTN_PROGRAM_VECTORS * STRIDE);
+    int64_t *rows = malloc(sizeof *rows * ATTN_PROGRAM_ROW_REGS * ROWS),
+            *vectors = malloc(sizeof *vectors * ATTN_PROGRAM_VECTORS * STRIDE);
     uint8_t row_faults[ROWS] = {0}, key_faults[STRIDE] = {0};
-    attn_lanes row = {.regs = rows, .n = CASE_QUERIES, .stride = ROWS, .faults = row_faults, .functions = &case_functions};
-    attn_lanes key = {.regs = vectors, .n = CASE_N_KV, .stride = STRIDE, .faults = key_faults, .functions = &case_functions};
+    attn_lanes row = {
+        .regs = rows, .n = CASE_QUERIES, .stride = ROWS, .faults = row_faults, .functions = &case_functions};
+    attn_lanes key = {.regs = vectors,
+                      .n = CASE_N_KV,
+                      .stride = STRIDE,
+                      .faults = key_faults,
+                      .functions = &case_functions};
     for (int32_t q = 0; q < CASE_QUERIES; q++) {
         for (int32_t i = 0; i < N_ATTN_ROW_INPUTS; i++) {
             attn_ints(&row, i)[q] = case_at(q0, q, 0).row[i];
@@ -261,7 +276,8 @@ static inline void case_run(const attn_program *p, attn_run_fn *run, int64_t q0,
 }
 
 /* Whether the verdict over these queries and keys agrees with what each point gives. */
-static inline bool case_verdict_agrees(const attn_program *p, int64_t q0, const case_result *r, attn_range queries, attn_range keys) {
+static inline bool case_verdict_agrees(const attn_program *p, int64_t q0, const case_result *r,
+                                       attn_range queries, attn_range keys) {
     attn_rectangle all = {.kv_idx = keys};
     for (int32_t i = 0; i < N_ATTN_ROW_INPUTS; i++) {
         all.row[i] = (attn_range){INT64_MAX, INT64_MIN};
@@ -282,7 +298,8 @@ static inline bool case_verdict_agrees(const attn_program *p, int64_t q0, const 
     return true;
 }
 
-/* The same for the whole rectangle, for some of its queries, and for eight keys at a time. */
+/* The same for the whole rectangle, for some of its queries, and for eight keys at a
+ * time. */
 static inline bool case_seen_agrees(const attn_program *p, int64_t q0, const case_result *r) {
     static const attn_range queries[] = {{0, CASE_QUERIES - 1}, {0, 2}, {4, 4}};
     bool agree = true;
@@ -295,13 +312,15 @@ static inline bool case_seen_agrees(const attn_program *p, int64_t q0, const cas
     return agree;
 }
 
-/* Compiles the text and compares its program with its tree at every point: 1 they agree, 0 they do not, -1 the text is refused. */
-static inline int case_compare(expr_kind kind, str text, const attn_array *arrays, int32_t n_arrays, attn_run_fn *run, int64_t q0,
-                               case_result *out) {
+/* Compiles the text and compares its program with its tree at every point: 1 they agree,
+ * 0 they do not, -1 the text is refused. */
+static inline int case_compare(expr_kind kind, str text, const attn_array *arrays, int32_t n_arrays,
+                               attn_run_fn *run, int64_t q0, case_result *out) {
     expr_tree *tree = malloc(sizeof *tree);
     attn_program *p = malloc(sizeof *p);
     int agree = -1;
-    if (expr_parse(kind, text, arrays, n_arrays, tree, NULL) == QUIRE_OK && expr_write(kind, tree, p, NULL) == QUIRE_OK) {
+    if (expr_parse(kind, text, arrays, n_arrays, tree, NULL) == QUIRE_OK &&
+        expr_write(kind, tree, p, NULL) == QUIRE_OK) {
         agree = 1;
         case_run(p, run, q0, out);
         for (int32_t q = 0; q < CASE_QUERIES; q++) {
@@ -310,8 +329,9 @@ static inline int case_compare(expr_kind kind, str text, const attn_array *array
                 unsigned faults = 0;
                 case_number want = case_walk(tree, tree->root, &at, &faults), got = out->value[q][k];
                 float f = case_float(&tree->nodes[tree->root], want);
-                bool same = kind == EXPR_MASK ? got.i == case_true(&tree->nodes[tree->root], want)
-                                              : memcmp(&got.f, &f, sizeof f) == 0 || (isnan(got.f) && isnan(f));
+                bool same = kind == EXPR_MASK
+                                ? got.i == case_true(&tree->nodes[tree->root], want)
+                                : memcmp(&got.f, &f, sizeof f) == 0 || (isnan(got.f) && isnan(f));
                 agree = same && faults == out->faults[q][k] ? agree : 0;
             }
         }

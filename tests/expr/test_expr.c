@@ -7,9 +7,10 @@
 static const int32_t doc_data[CASE_N_KV] = {0, 0, 0, 1, 1, 1, 1, 2, 3, 3, 4, 4, 4, -5, 7};
 static const int32_t tree_data[3 * 4] = {1, 0, 0, 1, 1, 1, 0, 1, 0, 1, 1, 1};
 static const float slope_data[CASE_N_HEADS] = {0.5f, 0.25f, 0.125f, 1.0f, -1.0f, 2.0f, 0.0f, 3.0f};
-static const attn_array arrays[] = {{.name = "doc", .n_dims = 1, .dims = {CASE_N_KV}, .data = doc_data},
-                                    {.name = "tree", .n_dims = 2, .dims = {3, 4}, .data = tree_data},
-                                    {.name = "slope", .is_float = true, .n_dims = 1, .dims = {CASE_N_HEADS}, .data = slope_data}};
+static const attn_array arrays[] = {
+    {.name = "doc", .n_dims = 1, .dims = {CASE_N_KV}, .data = doc_data},
+    {.name = "tree", .n_dims = 2, .dims = {3, 4}, .data = tree_data},
+    {.name = "slope", .is_float = true, .n_dims = 1, .dims = {CASE_N_HEADS}, .data = slope_data}};
 enum { N_ARRAYS = 3 };
 
 static case_result result;
@@ -27,21 +28,23 @@ static void run_text(expr_kind kind, const char *text, int64_t q0) {
 }
 
 /* The text means in C what it means here, for every query and key. */
-#define SAME_MASK(expression)                                                                                                              \
-    do {                                                                                                                                   \
-        run_text(EXPR_MASK, #expression, 5);                                                                                               \
-        for (int32_t i = 0; i < CASE_QUERIES; i++) {                                                                                       \
-            for (int32_t k = 0; k < CASE_N_KV; k++) {                                                                                      \
-                const case_point at = case_at(5, i, k);                                                                                    \
-                int64_t q_idx = at.row[ATTN_ROW_Q_IDX], h = at.row[ATTN_ROW_H], b = at.row[ATTN_ROW_B], kv_idx = k;                        \
-                int64_t n_kv = at.row[ATTN_ROW_N_KV];                                                                                      \
-                (void)q_idx, (void)h, (void)b, (void)kv_idx, (void)n_kv;                                                                   \
-                assert_int_equal(result.value[i][k].i, (expression) != 0);                                                                 \
-            }                                                                                                                              \
-        }                                                                                                                                  \
+#define SAME_MASK(expression)                                                                                \
+    do {                                                                                                     \
+        run_text(EXPR_MASK, #expression, 5);                                                                 \
+        for (int32_t i = 0; i < CASE_QUERIES; i++) {                                                         \
+            for (int32_t k = 0; k < CASE_N_KV; k++) {                                                        \
+                const case_point at = case_at(5, i, k);                                                      \
+                int64_t q_idx = at.row[ATTN_ROW_Q_IDX], h = at.row[ATTN_ROW_H], b = at.row[ATTN_ROW_B],      \
+                        kv_idx = k;                                                                          \
+                int64_t n_kv = at.row[ATTN_ROW_N_KV];                                                        \
+                (void)q_idx, (void)h, (void)b, (void)kv_idx, (void)n_kv;                                     \
+                assert_int_equal(result.value[i][k].i, (expression) != 0);                                   \
+            }                                                                                                \
+        }                                                                                                    \
     } while (0)
 
-/* Clang and gcc warn of precedence that a reader may not know; that it is C's is the point. */
+/* Clang and gcc warn of precedence that a reader may not know; that it is C's is the
+ * point. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wparentheses"
 #ifdef __clang__
@@ -93,10 +96,13 @@ TEST(floats_make_an_operation_one_of_floats) {
 
 /* A host program may have set a locale whose numbers have a decimal comma. */
 TEST(a_decimal_point_is_one_under_every_locale) {
-    assert_true(score_of("1.5") == 1.5f && score_of(".5") == 0.5f && score_of("2.") == 2.0f && score_of("00.25") == 0.25f);
-    assert_true(score_of("1e-3") == (float)1e-3 && score_of("1.e3") == 1000.0f && score_of("12.25E+1") == 122.5f);
+    assert_true(score_of("1.5") == 1.5f && score_of(".5") == 0.5f && score_of("2.") == 2.0f &&
+                score_of("00.25") == 0.25f);
+    assert_true(score_of("1e-3") == (float)1e-3 && score_of("1.e3") == 1000.0f &&
+                score_of("12.25E+1") == 122.5f);
     assert_true(score_of("123.456e2") == (float)12345.6 && score_of("3.4028234e38") == (float)3.4028234e38);
-    assert_true(score_of(".00000000000000000000000000000000000001") == (float)1e-38 && score_of("1.5e-99999999999") == 0.0f);
+    assert_true(score_of(".00000000000000000000000000000000000001") == (float)1e-38 &&
+                score_of("1.5e-99999999999") == 0.0f);
 }
 
 /* From 0 to 1. */
@@ -120,12 +126,15 @@ TEST(functions_are_right_to_a_float) {
     for (size_t i = 0; i < sizeof special / sizeof *special; i++) {
         for (size_t k = 0; k < sizeof special / sizeof *special; k++) {
             float got = attn_pow(special[i], special[k]), want = powf(special[i], special[k]);
-            if (!(isnan(got) ? isnan(want) : signbit(got) == signbit(want) && fabsf(got - want) <= 1e-6f * fabsf(want)) && got != want) {
-                fail_msg("pow(%g, %g) is %g, must be %g", (double)special[i], (double)special[k], (double)got, (double)want);
+            if (!(isnan(got) ? isnan(want)
+                             : signbit(got) == signbit(want) && fabsf(got - want) <= 1e-6f * fabsf(want)) &&
+                got != want) {
+                fail_msg("pow(%g, %g) is %g, must be %g", (double)special[i], (double)special[k], (double)got,
+                         (double)want);
             }
         }
-        assert_true(isnan(special[i]) || attn_log(special[i]) == logf(special[i]) || isnan(logf(special[i])) ||
-                    fabsf(attn_log(special[i]) - logf(special[i])) < 1e-5f);
+        assert_true(isnan(special[i]) || attn_log(special[i]) == logf(special[i]) ||
+                    isnan(logf(special[i])) || fabsf(attn_log(special[i]) - logf(special[i])) < 1e-5f);
     }
 }
 
@@ -140,7 +149,8 @@ TEST(what_faults_is_what_c_would_evaluate) {
                  {"kv_idx ? 10 / kv_idx : 10 / kv_idx", ATTN_FAULT_DIVISION, 0},
                  {"doc[kv_idx + 1]", 0, ATTN_FAULT_INDEX},
                  {"doc[kv_idx - 1] || tree[3][0]", ATTN_FAULT_INDEX, ATTN_FAULT_INDEX},
-                 {"tree[0][kv_idx] / 0.0 > 1 && 1 / (h - h)", ATTN_FAULT_DIVISION, ATTN_FAULT_INDEX | ATTN_FAULT_DIVISION},
+                 {"tree[0][kv_idx] / 0.0 > 1 && 1 / (h - h)", ATTN_FAULT_DIVISION,
+                  ATTN_FAULT_INDEX | ATTN_FAULT_DIVISION},
                  {"0 && 1 / (h - h)", 0, 0},
                  {"1 / (h - h)", ATTN_FAULT_DIVISION, ATTN_FAULT_DIVISION}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -159,7 +169,8 @@ TEST(a_wrong_expression_is_refused_with_its_column) {
                  {"q_idx = kv_idx", "column 7: '=' assigns nothing here; equality is '=='"},
                  {"q_idx kv_idx", "column 7: an operator or the end is expected, not 'kv_idx'"},
                  {"q_ids > 1", "column 1: 'q_ids' is no name here; did you mean 'q_idx'?"},
-                 {"frobnicate", "column 1: 'frobnicate' is neither a variable (b, h, q_idx, kv_idx, n_heads, n_kv) nor one of the arrays"},
+                 {"frobnicate", "column 1: 'frobnicate' is neither a variable (b, h, q_idx, kv_idx, n_heads, "
+                                "n_kv) nor one of the arrays"},
                  {"score > 1", "column 1: a mask does not know the score; only a change of scores does"},
                  {"kv_idx % 2.0", "column 8: '%' takes integers, and an operand is a float"},
                  {"doc[1.5]", "column 5: an index of 'doc' must be an integer, and this is a float"},
@@ -180,7 +191,8 @@ TEST(a_wrong_expression_is_refused_with_its_column) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         static attn_program p;
         quire_error err = {0};
-        assert_int_equal(expr_compile(EXPR_MASK, str_of(cases[i].text), arrays, N_ARRAYS, &p, &err), QUIRE_INVALID);
+        assert_int_equal(expr_compile(EXPR_MASK, str_of(cases[i].text), arrays, N_ARRAYS, &p, &err),
+                         QUIRE_INVALID);
         assert_string_equal(err.message, cases[i].message);
     }
 }
@@ -192,18 +204,22 @@ TEST(budgets_hold) {
     memset(text, ' ', EXPR_MAX_LENGTH);
     text[0] = '1';
     assert_int_equal(expr_compile(EXPR_MASK, (str){text, EXPR_MAX_LENGTH}, NULL, 0, &p, &err), QUIRE_OK);
-    assert_int_equal(expr_compile(EXPR_MASK, (str){text, EXPR_MAX_LENGTH + 1}, NULL, 0, &p, &err), QUIRE_INVALID);
+    assert_int_equal(expr_compile(EXPR_MASK, (str){text, EXPR_MAX_LENGTH + 1}, NULL, 0, &p, &err),
+                     QUIRE_INVALID);
     memset(text, '-', EXPR_MAX_LENGTH);
     assert_int_equal(expr_compile(EXPR_MASK, (str){text, EXPR_MAX_LENGTH}, NULL, 0, &p, &err), QUIRE_INVALID);
     for (int i = 0; i < EXPR_MAX_LENGTH / 2; i++) {
         memcpy(text + (size_t)2 * (size_t)i, "h+", 2);
     }
-    assert_int_equal(expr_compile(EXPR_MASK, (str){text, EXPR_MAX_LENGTH - 1}, NULL, 0, &p, &err), QUIRE_INVALID);
+    assert_int_equal(expr_compile(EXPR_MASK, (str){text, EXPR_MAX_LENGTH - 1}, NULL, 0, &p, &err),
+                     QUIRE_INVALID);
     assert_non_null(strstr(err.message, "over 512 numbers"));
-    attn_array named_h = {.name = "h", .n_dims = 1, .dims = {1}, .data = doc_data}, empty = {.name = "e", .n_dims = 1};
+    attn_array named_h = {.name = "h", .n_dims = 1, .dims = {1}, .data = doc_data},
+               empty = {.name = "e", .n_dims = 1};
     assert_int_equal(expr_compile(EXPR_MASK, str_of("1"), &named_h, 1, &p, &err), QUIRE_INVALID);
     assert_int_equal(expr_compile(EXPR_MASK, str_of("1"), &empty, 1, &p, &err), QUIRE_INVALID);
-    assert_int_equal(expr_compile(EXPR_MASK, str_of("1"), arrays, ATTN_PROGRAM_ARRAYS + 1, &p, &err), QUIRE_INVALID);
+    assert_int_equal(expr_compile(EXPR_MASK, str_of("1"), arrays, ATTN_PROGRAM_ARRAYS + 1, &p, &err),
+                     QUIRE_INVALID);
 }
 
 /* n times `open`, kv_idx, n times `close`. */
@@ -212,7 +228,10 @@ static quire_err compile_nested(int n, const char *open, const char *close, quir
     static char text[EXPR_MAX_LENGTH + 1];
     size_t length = 0;
     for (int i = 0; i < 2 * n + 1; i++) {
-        length += (size_t)snprintf(text + length, sizeof text - length, "%s", i < n ? open : i == n ? "kv_idx" : close);
+        length += (size_t)snprintf(text + length, sizeof text - length, "%s",
+                                   i < n    ? open
+                                   : i == n ? "kv_idx"
+                                            : close);
     }
     return expr_compile(EXPR_SCORE, (str){text, length}, arrays, N_ARRAYS, &p, err);
 }
@@ -254,7 +273,8 @@ static void add_terms(const char *before, const char *behind, int n, strbuf *to)
     }
 }
 
-/* More constants than there are vectors, for integers and floats, and where key code reads the same ones. */
+/* More constants than there are vectors, for integers and floats, and where key code
+ * reads the same ones. */
 TEST(constants_beside_a_query_are_as_many_as_fit_the_text) {
     strbuf distances = {0}, scores = {0}, both = {0};
     add_terms("q_idx - kv_idx == ", "", 85, &distances);
@@ -283,9 +303,11 @@ TEST(as_many_arrays_as_are_documented_and_no_more_are_read) {
     char text[ATTN_ARRAY_NAME + 13];
     snprintf(text, sizeof text, "%s[0][0][0][0]", many[ATTN_PROGRAM_ARRAYS - 1].name);
     assert_int_equal(expr_compile(EXPR_MASK, str_of(text), many, ATTN_PROGRAM_ARRAYS, &p, &err), QUIRE_OK);
-    assert_int_equal(expr_compile(EXPR_MASK, str_of(text), many, ATTN_PROGRAM_ARRAYS + 1, &p, &err), QUIRE_INVALID);
+    assert_int_equal(expr_compile(EXPR_MASK, str_of(text), many, ATTN_PROGRAM_ARRAYS + 1, &p, &err),
+                     QUIRE_INVALID);
     many[0].n_dims = ATTN_ARRAY_DIMS + 1;
-    assert_int_equal(expr_compile(EXPR_MASK, str_of(text), many, ATTN_PROGRAM_ARRAYS, &p, &err), QUIRE_INVALID);
+    assert_int_equal(expr_compile(EXPR_MASK, str_of(text), many, ATTN_PROGRAM_ARRAYS, &p, &err),
+                     QUIRE_INVALID);
 }
 
 /* ---- verdicts over rectangles ---- */
@@ -293,11 +315,13 @@ TEST(as_many_arrays_as_are_documented_and_no_more_are_read) {
 static attn_seen seen(const char *text, int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
     static attn_program p;
     assert_int_equal(expr_compile(EXPR_MASK, str_of(text), arrays, N_ARRAYS, &p, NULL), QUIRE_OK);
-    return attn_program_seen(&p, &(attn_rectangle){.row = {{q0, q1}, {0, 3}, {0, 0}, {4, 4}, {100, 100}}, .kv_idx = {k0, k1}});
+    return attn_program_seen(
+        &p, &(attn_rectangle){.row = {{q0, q1}, {0, 3}, {0, 0}, {4, 4}, {100, 100}}, .kv_idx = {k0, k1}});
 }
 
 TEST(rectangles_that_a_mask_empties_or_fills_are_known) {
-    const char *causal = "q_idx >= kv_idx", *window = "q_idx >= kv_idx && q_idx - kv_idx < 64", *chunks = "q_idx / 32 == kv_idx / 32";
+    const char *causal = "q_idx >= kv_idx", *window = "q_idx >= kv_idx && q_idx - kv_idx < 64",
+               *chunks = "q_idx / 32 == kv_idx / 32";
     assert_int_equal(seen(causal, 512, 520, 0, 255), ATTN_SEES_ALL);
     assert_int_equal(seen(causal, 512, 520, 521, 767), ATTN_SEES_NONE);
     assert_int_equal(seen(causal, 512, 520, 512, 767), ATTN_SEES_SOME);
@@ -311,7 +335,8 @@ TEST(rectangles_that_a_mask_empties_or_fills_are_known) {
     assert_int_equal(seen("h != 9", 0, 2, 0, 47), ATTN_SEES_ALL);
     assert_int_equal(seen("kv_idx < 48 || 1 / (h - 1)", 0, 2, 0, 47), ATTN_SEES_ALL);
     assert_int_equal(seen("kv_idx < 48 && 1 / (h - 1)", 0, 2, 0, 47), ATTN_SEES_SOME);
-    assert_int_equal(seen("kv_idx < 48 && doc[kv_idx] == 99", 0, 2, 30, 47), ATTN_SEES_SOME); /* some indices are outside */
+    /* some indices are outside */
+    assert_int_equal(seen("kv_idx < 48 && doc[kv_idx] == 99", 0, 2, 30, 47), ATTN_SEES_SOME);
 }
 
 TEST(rectangles_of_masks_with_bits_and_floats_are_known) {
@@ -361,9 +386,10 @@ static int32_t pick(uint64_t *seed, int32_t n) {
 
 /* Writes a random expression to text; floats are allowed where the context takes them. */
 static void random_text(uint64_t *seed, int32_t depth, bool floats, bool score, strbuf *to) {
-    static const char *const any[] = {"+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!=", "&&", "||"}, *const ints[] = {"%", "&",  "|",
-                                                                                                                          "^", "<<", ">>"};
-    static const char *const leaves[] = {"q_idx", "kv_idx", "h", "b", "n_kv", "n_heads", "0", "1", "3", "7", "40"};
+    static const char *const any[] = {"+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!=", "&&", "||"},
+                             *const ints[] = {"%", "&", "|", "^", "<<", ">>"};
+    static const char *const leaves[] = {"q_idx", "kv_idx", "h", "b", "n_kv", "n_heads",
+                                         "0",     "1",      "3", "7", "40"};
     static const char *const functions[] = {"tanh", "exp", "log", "sqrt", "floor", "sin", "cos"};
     int32_t form = depth == 0 ? pick(seed, 3) : pick(seed, 12);
     if (form == 0 && floats) {
@@ -415,7 +441,8 @@ static void programs_give_what_their_trees_give(void **unused) {
         strbuf text = {0};
         expr_kind kind = i % 2 == 0 ? EXPR_MASK : EXPR_SCORE;
         random_text(&seed, 2 + i % 4, kind == EXPR_SCORE || i % 4 == 0, kind == EXPR_SCORE, &text);
-        int agree = case_compare(kind, (str){text.p, text.n}, arrays, N_ARRAYS, attn_run_plain, i % 30, &result);
+        int agree =
+            case_compare(kind, (str){text.p, text.n}, arrays, N_ARRAYS, attn_run_plain, i % 30, &result);
         if (agree == 0) {
             fail_msg("seed %d: %s", (int)(i + 1), text.p);
         }
@@ -423,7 +450,8 @@ static void programs_give_what_their_trees_give(void **unused) {
         n_faults += agree == 1 && result.faults[0][0] != 0;
         strbuf_deinit(&text);
     }
-    printf("%d of %d random expressions compiled, %d with faults at a point\n", (int)n_compiled, (int)n, (int)n_faults);
+    printf("%d of %d random expressions compiled, %d with faults at a point\n", (int)n_compiled, (int)n,
+           (int)n_faults);
     assert_true(n_compiled > n / 2 && n_faults > n / 20);
 }
 

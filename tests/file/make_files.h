@@ -1,4 +1,5 @@
-/* Small model files for tests, made in memory and in a temporary directory; and what every opened file is put through. */
+/* Small model files for tests, made in memory and in a temporary directory; and what
+ * every opened file is put through. */
 #ifndef TESTS_FILE_MAKE_FILES_H
 #define TESTS_FILE_MAKE_FILES_H
 
@@ -58,7 +59,8 @@ static inline void put_key_u32(strbuf *b, const char *key, uint32_t value) {
     put_u32(b, value);
 }
 /* A directory entry of two dimensions, fastest first as GGUF writes them. */
-static inline void put_tensor(strbuf *b, const char *name, uint64_t dim0, uint64_t dim1, uint32_t type, uint64_t offset) {
+static inline void put_tensor(strbuf *b, const char *name, uint64_t dim0, uint64_t dim1, uint32_t type,
+                              uint64_t offset) {
     put_str(b, name);
     put_u32(b, 2);
     put_u64(b, dim0);
@@ -77,7 +79,8 @@ static inline void put_floats(strbuf *b, int n) {
     }
 }
 
-/* A whole file with every kind of value: *n_header, when not NULL, is where its data begin. */
+/* A whole file with every kind of value: *n_header, when not NULL, is where its data
+ * begin. */
 static inline void make_gguf(strbuf *b, uint32_t version, size_t *n_header) {
     put_header(b, version, 3, 14);
     put_key_str(b, "general.architecture", "llama");
@@ -185,7 +188,8 @@ static inline const char *shared_dir(void) {
 
 /* ---- checks ---- */
 
-/* Reads all that an open file gives, so that a sanitizer sees a pointer that leads outside. */
+/* Reads all that an open file gives, so that a sanitizer sees a pointer that leads
+ * outside. */
 static inline uint64_t touch_all(const model_file *f) {
     uint64_t sum = 0;
     for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
@@ -209,9 +213,10 @@ static inline uint64_t touch_all(const model_file *f) {
     float number;
     bool flag;
     size_t n;
-    static const char *const keys[] = {
-        "a.i64",         "a.nested",    "llama.norm_eps", "tokenizer.ggml.scores", "hidden_size", "rope_scaling.factor",
-        "architectures", "eos_token_id"};
+    static const char *const keys[] = {"a.i64",          "a.nested",
+                                       "llama.norm_eps", "tokenizer.ggml.scores",
+                                       "hidden_size",    "rope_scaling.factor",
+                                       "architectures",  "eos_token_id"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         sum += model_file_i64s(f, keys[i], ints, 4, &n) == QUIRE_OK;
         sum += model_file_f32(f, keys[i], &number) == QUIRE_OK;
@@ -245,8 +250,9 @@ static inline bool opens(const void *bytes, size_t n) {
 
 /* Changes 1 to 8 places of p: bytes, words of extreme values, runs copied over others. */
 static inline void mutate(uint8_t *p, size_t n, uint64_t *state) {
-    static const uint64_t extremes[] = {0,         1, 0x7f, 0xff, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff, UINT64_MAX, (uint64_t)1 << 63,
-                                        INT64_MAX, 33};
+    static const uint64_t extremes[] = {0,          1,          0x7f,       0xff,       0xffff,
+                                        0x7fffffff, 0x80000000, 0xffffffff, UINT64_MAX, (uint64_t)1 << 63,
+                                        INT64_MAX,  33};
     for (uint64_t times = 1 + rng_next(state) % 8; times > 0 && n > 0; times--) {
         size_t at = rng_next(state) % n, from = rng_next(state) % n, left = n - (at > from ? at : from);
         size_t length = 1 + rng_next(state) % 16;
@@ -258,7 +264,8 @@ static inline void mutate(uint8_t *p, size_t n, uint64_t *state) {
             p[at] ^= (uint8_t)(1u << rng_next(state) % 8);
             break;
         case 2:
-            memcpy(p + at, &extremes[rng_next(state) % (sizeof extremes / sizeof *extremes)], n - at < 8 ? n - at : 8);
+            memcpy(p + at, &extremes[rng_next(state) % (sizeof extremes / sizeof *extremes)],
+                   n - at < 8 ? n - at : 8);
             break;
         default:
             memmove(p + at, p + from, length < left ? length : left);

@@ -1,4 +1,5 @@
-/* Packed models in memory: read back from where they were written, and given digests that fit after they were changed. */
+/* Packed models in memory: read back from where they were written, and given digests that
+ * fit after they were changed. */
 #ifndef TESTS_FILE_PACKED_FILES_H
 #define TESTS_FILE_PACKED_FILES_H
 
@@ -21,7 +22,8 @@ static inline uint8_t *read_whole(const char *path, size_t *n) {
     return bytes;
 }
 
-/* Makes the digests those of what stands there: what a forger would do, and chance never does. */
+/* Makes the digests those of what stands there: what a forger would do, and chance never
+ * does. */
 static inline void sign(uint8_t *bytes, size_t n) {
     packed_header h;
     memcpy(&h, bytes, sizeof h);

@@ -3,7 +3,8 @@
 #include "file/templates.h"
 #include "make_files.h"
 
-/* A file of which one place is wrong: refused with code, and a message that has the words. */
+/* A file of which one place is wrong: refused with code, and a message that has the
+ * words. */
 static void assert_refused(const strbuf *b, quire_err code, const char *words) {
     model_file *f = NULL;
     quire_error err = {0};
@@ -320,7 +321,8 @@ TEST(the_alignment_of_the_file_places_its_data) {
 }
 
 /* One F32 tensor of dim0 x dim1 at offset, with 64 bytes of data behind. */
-static void assert_tensor_refused(uint64_t dim0, uint64_t dim1, uint32_t type, uint64_t offset, quire_err code, const char *words) {
+static void assert_tensor_refused(uint64_t dim0, uint64_t dim1, uint32_t type, uint64_t offset,
+                                  quire_err code, const char *words) {
     strbuf b = {0};
     put_header(&b, 3, 1, 0);
     put_tensor(&b, "blk.3.ffn_up.weight", dim0, dim1, type, offset);
@@ -333,11 +335,13 @@ static void assert_tensor_refused(uint64_t dim0, uint64_t dim1, uint32_t type, u
 TEST(a_tensor_that_does_not_fit_is_refused_by_name) {
     const uint64_t huge = (uint64_t)1 << 62;
     assert_tensor_refused(16, 2, 0, 0, QUIRE_BAD_FILE,
-                          "test.gguf: tensor blk.3.ffn_up.weight ends at byte 224, the file has 160: it is cut short; download it again");
+                          "test.gguf: tensor blk.3.ffn_up.weight ends at byte 224, the file has 160: it is "
+                          "cut short; download it again");
     assert_tensor_refused(0, 1, 0, 0, QUIRE_BAD_FILE, "a dimension is zero or absurd");
     assert_tensor_refused(UINT64_MAX, 1, 0, 0, QUIRE_BAD_FILE, "a dimension is zero or absurd");
     assert_tensor_refused(huge, 8, 0, 0, QUIRE_BAD_FILE, "its size is absurd");
-    assert_tensor_refused(huge, 1, 0, 0, QUIRE_BAD_FILE, "its size is absurd"); /* elements fit size_t, bytes do not */
+    /* elements fit size_t, bytes do not */
+    assert_tensor_refused(huge, 1, 0, 0, QUIRE_BAD_FILE, "its size is absurd");
     assert_tensor_refused(16, 1, 2, 0, QUIRE_BAD_FILE, "no whole blocks");
     assert_tensor_refused(4, 1, 0, 4, QUIRE_BAD_FILE, "no multiple of the alignment 32");
     assert_tensor_refused(4, 1, 0, 64, QUIRE_BAD_FILE, "cut short");
@@ -415,7 +419,8 @@ static void write_part(const temp_dir *d, const char *file, uint16_t no, uint16_
     strbuf_deinit(&b);
 }
 
-static const char *const split_names[] = {"m-00001-of-00003.gguf", "m-00002-of-00003.gguf", "m-00003-of-00003.gguf", NULL};
+static const char *const split_names[] = {"m-00001-of-00003.gguf", "m-00002-of-00003.gguf",
+                                          "m-00003-of-00003.gguf", NULL};
 
 TEST(a_split_file_opens_with_the_tensors_of_all_parts) {
     temp_dir d = temp_new();
@@ -454,7 +459,8 @@ TEST(a_split_file_with_wrong_parts_is_refused) {
     temp_delete(&d, split_names);
 }
 
-/* One of two parts, with a tensor of a type that nothing computes with; no: which part it says it is. */
+/* One of two parts, with a tensor of a type that nothing computes with; no: which part it
+ * says it is. */
 static void make_part_with_vocabulary(strbuf *b, uint32_t no) {
     put_header(b, 3, 1, 5);
     put_key_str(b, "general.architecture", "llama");
@@ -468,7 +474,8 @@ static void make_part_with_vocabulary(strbuf *b, uint32_t no) {
     put_tensor(b, "token_embd.weight", 32, 1, 999, 0);
 }
 
-/* For a tokenizer the keys are enough: tensors that are cut off, other parts and types that nothing computes with do not matter. */
+/* For a tokenizer the keys are enough: tensors that are cut off, other parts and types
+ * that nothing computes with do not matter. */
 TEST(a_vocabulary_needs_no_tensors) {
     temp_dir d = temp_new();
     strbuf b = {0};

@@ -1,4 +1,5 @@
-/* Hugging Face directories: which files are read, how shards belong together, what config.json may hold. */
+/* Hugging Face directories: which files are read, how shards belong together, what
+ * config.json may hold. */
 #include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,17 +23,21 @@ static const char *const names[] = {"config.json",
                                     "pytorch_model.bin",
                                     NULL};
 
-#define CONFIG                                                                                                                             \
-    "{\"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 64, \"rms_norm_eps\": 1e-05, \"tie_word_embeddings\": true, "            \
-    "\"rope_scaling\": {\"factor\": 8.0, \"rope_type\": \"llama3\"}, \"head_dim\": null, \"eos_token_id\": [2, 3], "                       \
-    "\"limits\": [0.0, {\"__float__\": \"Infinity\"}, {\"__float__\": \"-Infinity\"}, {\"__float__\": \"Infinity\"}, "                     \
+#define CONFIG                                                                                               \
+    "{\"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 64, \"rms_norm_eps\": 1e-05, "             \
+    "\"tie_word_embeddings\": true, "                                                                        \
+    "\"rope_scaling\": {\"factor\": 8.0, \"rope_type\": \"llama3\"}, \"head_dim\": null, \"eos_token_id\": " \
+    "[2, 3], "                                                                                               \
+    "\"limits\": [0.0, {\"__float__\": \"Infinity\"}, {\"__float__\": \"-Infinity\"}, {\"__float__\": "      \
+    "\"Infinity\"}, "                                                                                        \
     "{\"__float__\": \"NaN\"}], \"huge\": 18446744073709551615, \"wide\": 1e300}"
 
 /* One F32 tensor of n elements called name. */
 static void write_shard(const temp_dir *d, const char *file, const char *name, int n) {
     char header[200];
     strbuf b = {0};
-    snprintf(header, sizeof header, "{\"%s\":{\"dtype\":\"F32\",\"shape\":[%d],\"data_offsets\":[0,%d]}}", name, n, 4 * n);
+    snprintf(header, sizeof header, "{\"%s\":{\"dtype\":\"F32\",\"shape\":[%d],\"data_offsets\":[0,%d]}}",
+             name, n, 4 * n);
     make_safetensors(&b, header, (size_t)n * 4);
     write_file(temp_path(d, file), b.p, b.n);
     strbuf_deinit(&b);
@@ -120,7 +125,8 @@ TEST(numbers_that_python_writes_as_words_are_read) {
     temp_dir d = good_directory();
     float x[3], one;
     size_t n;
-    write_text(&d, "config.json", "{\"time_step_limit\": [0.0, Infinity], \"a\": {\"b\": -Infinity}, \"c\": NaN}");
+    write_text(&d, "config.json",
+               "{\"time_step_limit\": [0.0, Infinity], \"a\": {\"b\": -Infinity}, \"c\": NaN}");
     model_file *f = open_good(d.path);
     assert_int_equal(model_file_f32s(f, "time_step_limit", x, 3, &n), QUIRE_OK);
     assert_true(n == 2 && x[0] == 0.0f && isinf(x[1]) && x[1] > 0);
@@ -191,9 +197,11 @@ TEST(the_chat_template_is_found_where_it_may_stand) {
     write_text(&d, "tokenizer_config.json", "{\"chat_template\": \"one\"}");
     assert_template(&d, "one");
     write_text(&d, "tokenizer_config.json",
-               "{\"chat_template\": [7, {\"name\": \"tool_use\", \"template\": \"t\"}, {\"name\": \"default\", \"template\": \"two\"}]}");
+               "{\"chat_template\": [7, {\"name\": \"tool_use\", \"template\": \"t\"}, {\"name\": "
+               "\"default\", \"template\": \"two\"}]}");
     assert_template(&d, "two");
-    write_text(&d, "tokenizer_config.json", "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"t\"}]}");
+    write_text(&d, "tokenizer_config.json",
+               "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"t\"}]}");
     assert_template(&d, "");
     write_text(&d, "chat_template.json", "{\"chat_template\": \"of a processor\"}");
     assert_template(&d, "of a processor");
@@ -223,7 +231,8 @@ TEST(further_chat_templates_are_found_by_name) {
     char path[sizeof d.path + 40];
     expect_templates(&d, "");
     write_text(&d, "tokenizer_config.json",
-               "{\"chat_template\": [7, {\"name\": \"tool_use\", \"template\": \"t\"}, {\"name\": \"default\", \"template\": \"two\"}, "
+               "{\"chat_template\": [7, {\"name\": \"tool_use\", \"template\": \"t\"}, {\"name\": "
+               "\"default\", \"template\": \"two\"}, "
                "{\"name\": \"rag\", \"template\": \"r\"}, {\"name\": \"rag\", \"template\": \"again\"}, "
                "{\"name\": 5, \"template\": \"x\"}, {\"name\": \"y\"}]}");
     expect_templates(&d, "tool_use=t;rag=r;");
@@ -233,7 +242,8 @@ TEST(further_chat_templates_are_found_by_name) {
     write_text(&d, "additional_chat_templates/b.jinja", "second");
     write_text(&d, "additional_chat_templates/default.jinja", "not taken");
     write_text(&d, "additional_chat_templates/notes.txt", "not a template");
-    expect_templates(&d, "b=second;rag=from a file;tool_use=t;"); /* files go before the list, in the order of their names */
+    /* files go before the list, in the order of their names */
+    expect_templates(&d, "b=second;rag=from a file;tool_use=t;");
     static const char *const inside[] = {"rag.jinja", "b.jinja", "default.jinja", "notes.txt", NULL};
     for (size_t i = 0; inside[i] != NULL; i++) {
         snprintf(path, sizeof path, "%s/additional_chat_templates/%s", d.path, inside[i]);
@@ -304,11 +314,13 @@ TEST(shards_open_together_with_and_without_an_index) {
 
 TEST(an_index_may_name_a_tensor_that_no_file_has_until_it_is_asked_for) {
     temp_dir d = good_directory();
-    write_shards(&d, "{\"weight_map\": {\"b\": " SHARD2 ", \"a\": " SHARD1 ", \"rotary.inv_freq\": " SHARD1 "}}");
+    write_shards(&d,
+                 "{\"weight_map\": {\"b\": " SHARD2 ", \"a\": " SHARD1 ", \"rotary.inv_freq\": " SHARD1 "}}");
     model_file *f = open_good(d.path);
     assert_int_equal(model_file_n_tensors(f), 2);
     assert_null(model_file_find(f, "rotary.inv_freq"));
-    assert_non_null(strstr(model_file_why_unread(f, "rotary.inv_freq"), "the index names it, but no file has it"));
+    assert_non_null(
+        strstr(model_file_why_unread(f, "rotary.inv_freq"), "the index names it, but no file has it"));
     assert_null(model_file_why_unread(f, "a"));
     assert_null(model_file_why_unread(f, "c"));
     model_file_close(f);
@@ -321,13 +333,16 @@ TEST(an_index_that_leads_astray_is_refused) {
         quire_err code;
         const char *words;
     } wrong[] = {
-        {"{\"weight_map\": {\"a\": \"../x.safetensors\"}}", QUIRE_BAD_FILE, "a plain name inside the directory"},
+        {"{\"weight_map\": {\"a\": \"../x.safetensors\"}}", QUIRE_BAD_FILE,
+         "a plain name inside the directory"},
         {"{\"weight_map\": {\"a\": \"/etc/passwd\"}}", QUIRE_BAD_FILE, "a plain name inside the directory"},
         {"{\"weight_map\": {\"a\": \"..\"}}", QUIRE_BAD_FILE, "a plain name inside the directory"},
         {"{\"weight_map\": {\"a\": \"\"}}", QUIRE_BAD_FILE, "a plain name inside the directory"},
         {"{\"weight_map\": {\"a\": 7}}", QUIRE_BAD_FILE, "a plain name inside the directory"},
-        {"{\"weight_map\": {\"a\": \"model-00003-of-00002.safetensors\"}}", QUIRE_NOT_FOUND, "the index names it"},
-        {"{\"weight_map\": {\"a\": " SHARD2 ", \"b\": " SHARD1 "}}", QUIRE_BAD_FILE, "tensor a is not in model-00002"},
+        {"{\"weight_map\": {\"a\": \"model-00003-of-00002.safetensors\"}}", QUIRE_NOT_FOUND,
+         "the index names it"},
+        {"{\"weight_map\": {\"a\": " SHARD2 ", \"b\": " SHARD1 "}}", QUIRE_BAD_FILE,
+         "tensor a is not in model-00002"},
         {"{\"weight_map\": {\"a\": " SHARD1 ", \"a\": " SHARD2 "}}", QUIRE_BAD_FILE, "a second time"},
         {"{\"weight_map\": []}", QUIRE_BAD_FILE, "no weight_map"},
         {"{}", QUIRE_BAD_FILE, "no weight_map"},
@@ -363,15 +378,16 @@ TEST(what_is_no_model_is_refused_with_a_hint) {
     unlink(temp_path(&d, "model.safetensors"));
     write_text(&d, "config.json", "{}");
     write_text(&d, "pytorch_model.bin", "x");
-    assert_refused(
-        &d, QUIRE_UNSUPPORTED,
-        "no model*.safetensors, but PyTorch pickles, which are programs and never run; download the model as safetensors or GGUF");
+    assert_refused(&d, QUIRE_UNSUPPORTED,
+                   "no model*.safetensors, but PyTorch pickles, which are programs and never run; download "
+                   "the model as safetensors or GGUF");
     temp_delete(&d, names);
 }
 
 /* ---- damage ---- */
 
-/* 1,000 versions of one file of a directory (with QUIRE_TEST_LONG 10,000), each refused or opened. */
+/* 1,000 versions of one file of a directory (with QUIRE_TEST_LONG 10,000), each refused
+ * or opened. */
 static void damage(const char *name, const char *text, bool with_shards) {
     temp_dir d = good_directory();
     if (with_shards) {
@@ -403,9 +419,11 @@ static void damage(const char *name, const char *text, bool with_shards) {
 
 TEST(random_damage_of_json_is_refused_or_harmless) {
     damage("config.json", CONFIG, false);
-    damage("model.safetensors.index.json", "{\"metadata\": {\"total_size\": 20}, \"weight_map\": {\"b\": " SHARD2 ", \"a\": " SHARD1 "}}",
+    damage("model.safetensors.index.json",
+           "{\"metadata\": {\"total_size\": 20}, \"weight_map\": {\"b\": " SHARD2 ", \"a\": " SHARD1 "}}",
            true);
-    damage("tokenizer_config.json", "{\"chat_template\": [{\"name\": \"default\", \"template\": \"two\"}], \"add_bos_token\": true}",
+    damage("tokenizer_config.json",
+           "{\"chat_template\": [{\"name\": \"default\", \"template\": \"two\"}], \"add_bos_token\": true}",
            false);
 }
 

@@ -76,7 +76,8 @@ TEST(vocabularies_alone_open_quickly) {
     }
     for (size_t i = 0; i < sizeof vocabs / sizeof *vocabs; i++) {
         int32_t n_tokens;
-        snprintf(path, sizeof path, "%s/data/tokenizers/ggml-vocab/ggml-vocab-%s.gguf", shared_dir(), vocabs[i].name);
+        snprintf(path, sizeof path, "%s/data/tokenizers/ggml-vocab/ggml-vocab-%s.gguf", shared_dir(),
+                 vocabs[i].name);
         model_file *f = NULL;
         int64_t start = clock_us();
         assert_int_equal(model_file_open(path, &f, NULL), QUIRE_OK);

@@ -1,4 +1,5 @@
-/* Files and directories that are no model Quire reads: they are named by what they are. */
+/* Files and directories that are no model Quire reads: they are named by what they
+ * are. */
 
 #include "file/not_a_model.h"
 #include "test.h"
@@ -33,7 +34,8 @@ TEST(names_are_told_and_the_one_that_says_most_wins) {
     expect(foreign_of_name(str_of("rank0.safetensors")), "TensorRT-LLM");
     expect(foreign_of_name(str_of("output-00001-of-00002.safetensors")), "ExLlamaV2");
     expect(foreign_of_name(str_of("params_shard_0.bin")), "MLC-LLM");
-    expect(foreign_stronger(foreign_of_name(str_of("model.bin")), foreign_of_name(str_of("vocabulary.txt"))), "CTranslate2");
+    expect(foreign_stronger(foreign_of_name(str_of("model.bin")), foreign_of_name(str_of("vocabulary.txt"))),
+           "CTranslate2");
     assert_null(foreign_of_name(str_of("README.md")).what);
     assert_null(foreign_of_name(str_of("")).what);
     foreign adapter = foreign_of_name(str_of("adapter_model.bin")), onnx = foreign_of_name(str_of("a.onnx"));
@@ -53,7 +55,8 @@ TEST(a_gguf_file_that_goes_with_a_model_is_named) {
     assert_null(foreign_of_gguf(str_of(""), str_of("")).what);
 }
 
-static void expect_weights(const char *config, const tensor_dir *tensors, const char *base, const char *part) {
+static void expect_weights(const char *config, const tensor_dir *tensors, const char *base,
+                           const char *part) {
     quire_error err = {.code = QUIRE_OK};
     json_value *root = config != NULL ? json_document(str_of(config)) : NULL;
     quire_err e = foreign_weights_check(root, tensors, "m", base, &err);
@@ -69,11 +72,14 @@ TEST(quantised_weights_are_told_by_their_config) {
                    "m: an MLX checkpoint, quantised to 4 bits (by quantization in config.json);");
     expect_weights("{\"quantization\": {\"bits\": 4}, \"quantization_config\": {\"bits\": 4}}", NULL, "org/a",
                    "made from, org/a, or a GGUF");
-    expect_weights("{\"text_config\": {\"quantization\": {\"bits\": 3}}}", NULL, "", "an MLX checkpoint, quantised to 3 bits");
+    expect_weights("{\"text_config\": {\"quantization\": {\"bits\": 3}}}", NULL, "",
+                   "an MLX checkpoint, quantised to 3 bits");
     expect_weights("{\"quantization_config\": {\"quant_method\": \"hqq\", \"bits\": 4}}", NULL, "",
                    "quantised with hqq to 4 bits (by quantization_config.quant_method in config.json);");
-    expect_weights("{\"text_config\": {\"quantization_config\": {\"quant_method\": \"exl2\\n\"}}}", NULL, "", "quantised with exl2?");
-    expect_weights("{\"quantization_config\": {\"quant_method\": \"x\", \"bits\": -1000000000000}}", NULL, "", "quantised with x (by");
+    expect_weights("{\"text_config\": {\"quantization_config\": {\"quant_method\": \"exl2\\n\"}}}", NULL, "",
+                   "quantised with exl2?");
+    expect_weights("{\"quantization_config\": {\"quant_method\": \"x\", \"bits\": -1000000000000}}", NULL, "",
+                   "quantised with x (by");
     expect_weights("{\"quantization_config\": {\"quant_method\": \"compressed-tensors\"}}", NULL, "", NULL);
     expect_weights("{\"quantization_config\": {\"quant_method\": \"fp8\"}}", NULL, "", NULL);
     expect_weights("{\"quantization\": null, \"quantization_config\": null}", NULL, "", NULL);
@@ -126,9 +132,12 @@ TEST(the_base_is_read_from_the_head_of_a_card) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(content_is_told_by_its_first_bytes),          cmocka_unit_test(names_are_told_and_the_one_that_says_most_wins),
-        cmocka_unit_test(a_gguf_file_that_goes_with_a_model_is_named), cmocka_unit_test(quantised_weights_are_told_by_their_config),
-        cmocka_unit_test(quantised_weights_are_told_by_their_tensors), cmocka_unit_test(the_base_is_read_from_the_head_of_a_card),
+        cmocka_unit_test(content_is_told_by_its_first_bytes),
+        cmocka_unit_test(names_are_told_and_the_one_that_says_most_wins),
+        cmocka_unit_test(a_gguf_file_that_goes_with_a_model_is_named),
+        cmocka_unit_test(quantised_weights_are_told_by_their_config),
+        cmocka_unit_test(quantised_weights_are_told_by_their_tensors),
+        cmocka_unit_test(the_base_is_read_from_the_head_of_a_card),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

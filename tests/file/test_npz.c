@@ -1,4 +1,5 @@
-/* Arrays in .npz files: what numpy.savez writes is read, all else is refused with the member's name. */
+/* Arrays in .npz files: what numpy.savez writes is read, all else is refused with the
+ * member's name. */
 #include "file/npz.h"
 
 #include <math.h>
@@ -21,10 +22,12 @@ static void put_text(strbuf *b, const char *s) {
 }
 
 /* Adds a member whose bytes are a header of numpy's form and data. */
-static void add(made *z, const char *name, const char *descr, const char *order, const char *shape, const void *data, size_t n) {
+static void add(made *z, const char *name, const char *descr, const char *order, const char *shape,
+                const void *data, size_t n) {
     char header[160];
     strbuf npy = {0};
-    int length = snprintf(header, sizeof header, "{'descr': %s, 'fortran_order': %s, 'shape': %s, }\n", descr, order, shape);
+    int length = snprintf(header, sizeof header, "{'descr': %s, 'fortran_order': %s, 'shape': %s, }\n", descr,
+                          order, shape);
     put(&npy, "\x93NUMPY\x01\x00", 8);
     put_u16(&npy, (uint32_t)length);
     put(&npy, header, (size_t)length);
@@ -111,7 +114,8 @@ static void refused(made *z, const char *what) {
     drop(z);
 }
 
-static void refused_member(const char *descr, const char *order, const char *shape, const void *data, size_t n, const char *what) {
+static void refused_member(const char *descr, const char *order, const char *shape, const void *data,
+                           size_t n, const char *what) {
     made z = {0};
     add(&z, "m.npy", descr, order, shape, data, n);
     end(&z);
@@ -135,8 +139,8 @@ TEST(what_is_not_read_is_named) {
     z.bytes.p[z.bytes.n - 22 - 5 - 46 + 10] = 8; /* the method of compression in the only entry */
     refused(&z, "savez_compressed");
     z = (made){0};
-    add(&z, "a name that is far too long for an array, longer than any is allowed to be, as it has no end", "'<i4'", "False", "(1,)",
-        "1234", 4);
+    add(&z, "a name that is far too long for an array, longer than any is allowed to be, as it has no end",
+        "'<i4'", "False", "(1,)", "1234", 4);
     end(&z);
     refused(&z, "too long");
 }

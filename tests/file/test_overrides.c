@@ -8,17 +8,18 @@
 
 static const char *const names[] = {"config.json", "generation_config.json", "model.safetensors", NULL};
 
-#define CONFIG                                                                                                                             \
-    "{\"hidden_size\": 64, \"rope_theta\": 10000.0, \"rope_scaling\": "                                                                    \
-    "{\"rope_type\": \"llama3\", \"factor\": 8.0}, \"window\": 16, "                                                                       \
-    "\"text_config\": {\"hidden_size\": 32, \"num_attention_heads\": 4}, "                                                                 \
+#define CONFIG                                                                                               \
+    "{\"hidden_size\": 64, \"rope_theta\": 10000.0, \"rope_scaling\": "                                      \
+    "{\"rope_type\": \"llama3\", \"factor\": 8.0}, \"window\": 16, "                                         \
+    "\"text_config\": {\"hidden_size\": 32, \"num_attention_heads\": 4}, "                                   \
     "\"list\": [1, 2, 3], \"eos_token_id\": 2}"
 
 static quire_err open_gguf_with(const char *kv, const char *hf, model_file **out, quire_error *err) {
     static strbuf b;
     strbuf_clear(&b);
     make_gguf(&b, 3, NULL);
-    return model_file_open_memory_with(b.p, b.n, "test.gguf", &(model_overrides){.hf = hf, .kv = kv}, out, err);
+    return model_file_open_memory_with(b.p, b.n, "test.gguf", &(model_overrides){.hf = hf, .kv = kv}, out,
+                                       err);
 }
 
 static model_file *gguf_with(const char *kv) {
@@ -52,7 +53,8 @@ static model_file *hf_with(const char *hf) {
     return f;
 }
 
-static void refused(quire_err e, const quire_error *err, const model_file *f, const char *what, const char *words) {
+static void refused(quire_err e, const quire_error *err, const model_file *f, const char *what,
+                    const char *words) {
     if (e != QUIRE_INVALID || f != NULL || strstr(err->message, words) == NULL) {
         fail_msg("%.200s: %s: \"%s\" is not in: %s", what, quire_err_name(e), words, err->message);
     }
@@ -107,7 +109,8 @@ TEST(every_type_sets_a_key_that_is_there_or_not) {
     assert_text(f, "general.architecture", "x y:z=");
     assert_text(f, "new.quoted", "a, \"b\"\n");
     assert_text(f, "new.none", "");
-    assert_int_equal(model_file_f32s(f, "new.list", numbers, 3, &n), QUIRE_BAD_FILE); /* true is no number there */
+    /* true is no number there */
+    assert_int_equal(model_file_f32s(f, "new.list", numbers, 3, &n), QUIRE_BAD_FILE);
     assert_int_equal(model_file_str_at(f, "new.texts", 0, &s, &n), QUIRE_OK);
     assert_true(str_is(s, "a,]") && n == 2);
     assert_int_equal(model_file_i64(f, "new.float.not", &(int64_t){0}), QUIRE_NOT_FOUND);
@@ -127,7 +130,8 @@ TEST(the_vocabulary_is_read_with_them) {
 TEST(defaults_of_sampling_are_read_with_them) {
     model_file *f = gguf_with("general.sampling.top_k=int:7");
     sampling_defaults d;
-    assert_int_equal(model_file_check_overrides(f, NULL), QUIRE_OK); /* though nothing has asked for it so far */
+    /* though nothing has asked for it so far */
+    assert_int_equal(model_file_check_overrides(f, NULL), QUIRE_OK);
     assert_int_equal(sampling_defaults_of_model(f, &d, NULL), QUIRE_OK);
     assert_string_equal(d.names[1], "top_k");
     assert_float_equal(d.values[1], 7, 0);
@@ -363,7 +367,8 @@ TEST(mutated_texts_are_refused_or_read) {
             assert_true(e == QUIRE_INVALID && o == NULL && strncmp(err.message, "--", 2) == 0);
         } else if (o != NULL) { /* what was read is read again from its own text */
             overrides *again;
-            quire_err same = overrides_open(is_kv ? MODEL_GGUF : MODEL_HF, "f", NULL, overrides_text(o), &again, &err);
+            quire_err same =
+                overrides_open(is_kv ? MODEL_GGUF : MODEL_HF, "f", NULL, overrides_text(o), &again, &err);
             if (same != QUIRE_OK || !str_eq(overrides_text(o), overrides_text(again))) {
                 fail_msg("seed %llu, case %d: %s: %s", (unsigned long long)seed, i, text, err.message);
             }
@@ -376,7 +381,8 @@ TEST(mutated_texts_are_refused_or_read) {
 /* ---- identity, packed models ---- */
 
 TEST(equal_overrides_have_equal_texts) {
-    model_file *a = gguf_with("b=int:1,a=float:1.0,c=arr:[1,2]"), *b = gguf_with("c=arr:[ 1 ,2],a=float:1,b=int:1");
+    model_file *a = gguf_with("b=int:1,a=float:1.0,c=arr:[1,2]"),
+               *b = gguf_with("c=arr:[ 1 ,2],a=float:1,b=int:1");
     model_file *c = gguf_with("c=arr:[1,3],a=float:1,b=int:1"), *none = gguf_with(NULL);
     assert_true(str_eq(model_file_overrides(a), model_file_overrides(b)));
     assert_false(str_eq(model_file_overrides(a), model_file_overrides(c)));
@@ -413,7 +419,8 @@ static uint8_t *packed_of(const model_file *f, size_t *n) {
 static model_file *packed_with(const uint8_t *bytes, size_t n, const char *kv, const char *hf) {
     model_file *f = NULL;
     quire_error err = {0};
-    if (model_file_open_memory_with(bytes, n, "m.quire", &(model_overrides){.hf = hf, .kv = kv}, &f, &err) != QUIRE_OK) {
+    if (model_file_open_memory_with(bytes, n, "m.quire", &(model_overrides){.hf = hf, .kv = kv}, &f, &err) !=
+        QUIRE_OK) {
         fail_msg("%s", err.message);
     }
     return f;
@@ -462,7 +469,8 @@ TEST(damaged_ones_of_a_packed_model_are_refused) {
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         overrides *o = NULL;
         quire_error err = {0};
-        assert_int_equal(overrides_open(MODEL_GGUF, "m.quire", NULL, str_of(texts[i]), &o, &err), QUIRE_BAD_FILE);
+        assert_int_equal(overrides_open(MODEL_GGUF, "m.quire", NULL, str_of(texts[i]), &o, &err),
+                         QUIRE_BAD_FILE);
         assert_null(o);
         assert_non_null(strstr(err.message, "m.quire: the overrides that it was packed with are damaged"));
     }

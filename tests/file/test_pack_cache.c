@@ -1,4 +1,5 @@
-/* The pack cache: what is found, by whom it may be written, what goes first, and who writes at once. */
+/* The pack cache: what is found, by whom it may be written, what goes first, and who
+ * writes at once. */
 #include "packed_files.h"
 
 #include <fcntl.h>
@@ -10,8 +11,9 @@
 #include "file/pack_cache.h"
 #include "quire_hub.h"
 
-static const char KEYS[4][PACK_KEY_BYTES] = {"00000000000000000000000000000001", "00000000000000000000000000000002",
-                                             "0000000000000000000000000000000a", "ffffffffffffffffffffffffffffffff"};
+static const char KEYS[4][PACK_KEY_BYTES] = {
+    "00000000000000000000000000000001", "00000000000000000000000000000002",
+    "0000000000000000000000000000000a", "ffffffffffffffffffffffffffffffff"};
 
 typedef struct world {
     temp_dir d;
@@ -126,7 +128,8 @@ TEST(packed_forms_are_listed_and_removed_by_name) {
     assert_string_equal(good->name + strlen("packed:"), KEYS[0]);
     assert_string_equal(good->source, "/models/source.gguf");
     assert_string_equal(good->compute, "int8");
-    assert_true(good->is_whole && good->used_unix_s == 1000 && good->bytes == (int64_t)packed_image_bytes(w.image));
+    assert_true(good->is_whole && good->used_unix_s == 1000 &&
+                good->bytes == (int64_t)packed_image_bytes(w.image));
     assert_true(!odd->is_whole && odd->source[0] == '\0');
     mem_free(forms);
     assert_int_equal(quire_packed_remove(w.dir, "packed:0", &bytes, &err), QUIRE_INVALID);
@@ -134,8 +137,10 @@ TEST(packed_forms_are_listed_and_removed_by_name) {
     assert_int_equal(quire_packed_remove(w.dir, "packed:ff", &bytes, &err), QUIRE_NOT_FOUND);
     assert_int_equal(quire_packed_remove(w.dir, "../x", &bytes, &err), QUIRE_INVALID);
     assert_true(is_there(&w, KEYS[0]) && is_there(&w, KEYS[1]) && bytes == 0);
-    assert_int_equal(quire_packed_remove(w.dir, "packed:00000000000000000000000000000001", &bytes, &err), QUIRE_OK);
-    assert_true(!is_there(&w, KEYS[0]) && is_there(&w, KEYS[1]) && bytes == (int64_t)packed_image_bytes(w.image));
+    assert_int_equal(quire_packed_remove(w.dir, "packed:00000000000000000000000000000001", &bytes, &err),
+                     QUIRE_OK);
+    assert_true(!is_there(&w, KEYS[0]) && is_there(&w, KEYS[1]) &&
+                bytes == (int64_t)packed_image_bytes(w.image));
     assert_int_equal(keep(&w, &c, KEYS[0], &err), QUIRE_OK);
     assert_int_equal(quire_packed_remove(w.dir, "packed", &bytes, &err), QUIRE_OK);
     assert_int_equal(bytes, 2 * packed_image_bytes(w.image));
@@ -228,7 +233,8 @@ TEST(the_least_recently_used_entries_go_first) {
         assert_int_equal(keep(&w, &c, KEYS[i], &err), QUIRE_OK);
         set_use(&w, KEYS[i], 1000 + i);
     }
-    assert_int_equal(pack_cache_find(&c, KEYS[0], &f, &err), QUIRE_OK); /* which is a use: now the other is older */
+    /* which is a use: now the other is older */
+    assert_int_equal(pack_cache_find(&c, KEYS[0], &f, &err), QUIRE_OK);
     model_file_close(f);
     assert_int_equal(keep(&w, &c, KEYS[2], &err), QUIRE_OK);
     assert_true(is_there(&w, KEYS[0]) && !is_there(&w, KEYS[1]) && is_there(&w, KEYS[2]));
@@ -267,7 +273,8 @@ TEST(two_writers_of_an_entry_do_not_meet) {
     int64_t n = (int64_t)packed_image_bytes(w.image);
     assert_int_equal(pack_entry_open(&c, KEYS[0], n, &first, &err), QUIRE_OK);
     assert_int_equal(pack_entry_open(&c, KEYS[0], n, &second, &err), QUIRE_BUSY);
-    assert_int_equal(pack_entry_open(&c, KEYS[1], n, &second, &err), QUIRE_OK); /* which leaves the first one's file */
+    /* which leaves the first one's file */
+    assert_int_equal(pack_entry_open(&c, KEYS[1], n, &second, &err), QUIRE_OK);
     pack_entry_discard(second);
     assert_int_equal(pack_entry_write(first, w.image, 0, (uint64_t)n, &err), QUIRE_OK);
     assert_int_equal(pack_entry_finish(first, &err), QUIRE_OK);
@@ -328,7 +335,9 @@ TEST(every_change_of_a_source_changes_its_name) {
     write_file(path, bytes, LARGE);
     name_of(path, "int8", key);
     assert_int_equal(stat(path, &st), 0);
-    for (int i = 0; i < 2; i++) { /* where a sample is taken, and where none is: the size and, set back, the time are the old ones */
+    /* where a sample is taken, and where none is: the size and, set back, the time are
+     * the old ones */
+    for (int i = 0; i < 2; i++) {
         int fd = open(path, O_WRONLY);
         assert_int_equal(pwrite(fd, &changed, 1, i == 0 ? LARGE - 1 : ODD), 1);
         close(fd);

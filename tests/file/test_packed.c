@@ -1,10 +1,11 @@
-/* Packed models as files: what was written comes back; what was cut, changed or forged is refused with a reason, or read inside its bounds.
- */
+/* Packed models as files: what was written comes back; what was cut, changed or forged is
+ * refused with a reason, or read inside its bounds. */
 #include "packed_files.h"
 
 static const char NAME[] = "model.quire";
 
-/* make_gguf's model with a packed form of each matrix, as written by packed_writer: *n bytes. */
+/* make_gguf's model with a packed form of each matrix, as written by packed_writer: *n
+ * bytes. */
 static uint8_t *make_packed(bool with_tables, size_t *n) {
     strbuf source = {0};
     temp_dir d = temp_new();
@@ -24,7 +25,8 @@ static uint8_t *make_packed(bool with_tables, size_t *n) {
         packed.packing = 7;
         assert_int_equal(packed_image_add(image, &packed), QUIRE_OK);
     }
-    assert_int_equal(packed_image_metadata(image, f, str_of(with_tables ? "tables" : ""), str_of("")), QUIRE_OK);
+    assert_int_equal(packed_image_metadata(image, f, str_of(with_tables ? "tables" : ""), str_of("")),
+                     QUIRE_OK);
     assert_int_not_equal(access(temp_path(&d, NAME), F_OK), 0); /* not before it is whole */
     assert_int_equal(packed_image_finish(image), QUIRE_OK);
     assert_int_equal(packed_writer_finish(w, image, &err), QUIRE_OK);
@@ -66,8 +68,10 @@ TEST(what_was_packed_comes_back) {
         assert_int_equal(compute, COMPUTE_INT8);
         assert_int_equal(model_file_format(f), MODEL_GGUF);
         assert_int_equal(model_file_n_tensors(f), 6);
-        const tensor_view *plain = model_file_find(f, "token_embd.weight"), *packed = model_file_find(f, "token_embd.weight.packed");
-        assert_true(plain->stays && plain->packing == 0 && plain->dims[0] == 3 && plain->dims[1] == 4 && plain->type == DTYPE_F32);
+        const tensor_view *plain = model_file_find(f, "token_embd.weight"),
+                          *packed = model_file_find(f, "token_embd.weight.packed");
+        assert_true(plain->stays && plain->packing == 0 && plain->dims[0] == 3 && plain->dims[1] == 4 &&
+                    plain->type == DTYPE_F32);
         assert_float_equal(((const float *)plain->data)[11], 11, 0);
         assert_true(packed->stays && packed->packing == 7 && packed->n_bytes == 10 && packed->dims[1] == 4);
         assert_memory_equal(packed->data, "0123456789", 10);
@@ -104,7 +108,8 @@ TEST(a_shared_file_closes_with_its_last_user) {
 TEST(a_file_that_is_cut_anywhere_is_refused) {
     size_t n;
     uint8_t *bytes = make_packed(true, &n);
-    for (size_t cut = strlen(PACKED_MAGIC); cut < n; cut += cut < 2 * sizeof(packed_header) || cut > n - 2000 ? 1 : 97) {
+    for (size_t cut = strlen(PACKED_MAGIC); cut < n;
+         cut += cut < 2 * sizeof(packed_header) || cut > n - 2000 ? 1 : 97) {
         quire_error err = {0};
         if (open_bytes(bytes, cut, &err) == QUIRE_OK || !strstr(err.message, "cut short")) {
             fail_msg("%zu of %zu bytes: %s", cut, n, err.message);
@@ -130,7 +135,8 @@ TEST(a_byte_that_changed_is_noticed) {
     packed_header h;
     memcpy(&h, bytes, sizeof h);
     assert_true(h.directory_at + h.directory_bytes == n);
-    for (size_t at = strlen(PACKED_MAGIC); at < n; at = at + 1 == sizeof h ? (size_t)h.directory_at : at + 1) {
+    for (size_t at = strlen(PACKED_MAGIC); at < n;
+         at = at + 1 == sizeof h ? (size_t)h.directory_at : at + 1) {
         quire_error err = {0};
         bytes[at] ^= 1;
         if (open_bytes(bytes, n, &err) == QUIRE_OK) {
@@ -141,7 +147,8 @@ TEST(a_byte_that_changed_is_noticed) {
     mem_free(bytes);
 }
 
-/* Every byte that opening does not check has a checksum: the data, and the checksums themselves. Only padding has none. */
+/* Every byte that opening does not check has a checksum: the data, and the checksums
+ * themselves. Only padding has none. */
 TEST(a_byte_of_the_data_that_changed_is_found_by_its_checksum) {
     size_t n;
     uint8_t *bytes = make_packed(true, &n);
@@ -156,7 +163,8 @@ TEST(a_byte_of_the_data_that_changed_is_found_by_its_checksum) {
         model_file *f;
         quire_error err = {0};
         bytes[at] ^= 16;
-        if (model_file_open_memory(bytes, n, "test.quire", &f, &err) == QUIRE_OK) { /* else its metadata made no sense */
+        /* else its metadata made no sense */
+        if (model_file_open_memory(bytes, n, "test.quire", &f, &err) == QUIRE_OK) {
             int32_t n_blocks = packed_n_blocks(f), n_whole = 0;
             for (int32_t i = 0; i < n_blocks; i++) {
                 n_whole += packed_block_is_whole(f, i);
@@ -200,7 +208,8 @@ TEST(checksums_are_of_the_bytes_that_are_written) {
                                   .packing = 7};
         assert_int_equal(packed_image_add(image, &view), QUIRE_OK);
     }
-    const tensor_view scalar = {.name = "s", .type = DTYPE_F32, .dims = {1, 1, 1, 1}, .data = data, .n_bytes = 4};
+    const tensor_view scalar = {
+        .name = "s", .type = DTYPE_F32, .dims = {1, 1, 1, 1}, .data = data, .n_bytes = 4};
     assert_int_equal(packed_image_add(image, &scalar), QUIRE_OK);
     assert_int_equal(packed_image_metadata(image, f, str_of(""), str_of("")), QUIRE_OK);
     assert_int_equal(packed_image_finish(image), QUIRE_OK);
@@ -274,7 +283,8 @@ TEST(writers_of_one_file_do_not_meet) {
         tensor_view packed = *model_file_tensor(f, 0);
         packed.packing = 7;
         assert_int_equal(packed_image_add(image[i], &packed), QUIRE_OK);
-        assert_int_equal(packed_image_metadata(image[i], f, str_of(i == 0 ? "tables" : ""), str_of("")), QUIRE_OK);
+        assert_int_equal(packed_image_metadata(image[i], f, str_of(i == 0 ? "tables" : ""), str_of("")),
+                         QUIRE_OK);
         assert_int_equal(packed_image_finish(image[i]), QUIRE_OK);
         assert_int_equal(packed_writer_finish(w[i], image[i], &err), QUIRE_OK);
         uint8_t *bytes = read_whole(temp_path(&d, NAME), &n);

@@ -56,10 +56,12 @@ TEST(tensors_are_found_and_strange_ones_remembered) {
     strbuf_deinit(&b);
 }
 
-#define ONE(dtype, shape, offsets) "{\"t\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
+#define ONE(dtype, shape, offsets)                                                                           \
+    "{\"t\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
 
 TEST(a_tensor_whose_numbers_contradict_is_refused_by_name) {
-    assert_refused(ONE("\"F32\"", "[2]", "[0,8]"), 7, "tensor t ends at byte 8 of the data, the file has 7: it is cut short");
+    assert_refused(ONE("\"F32\"", "[2]", "[0,8]"), 7,
+                   "tensor t ends at byte 8 of the data, the file has 7: it is cut short");
     assert_refused(ONE("\"F32\"", "[2]", "[0,4]"), 8, "shape and dtype do not give the bytes");
     assert_refused(ONE("\"F32\"", "[2]", "[8,0]"), 8, "data_offsets");
     assert_refused(ONE("\"F32\"", "[2]", "[0]"), 8, "data_offsets");
@@ -77,17 +79,19 @@ TEST(a_tensor_whose_numbers_contradict_is_refused_by_name) {
 }
 
 TEST(overlapping_and_repeated_tensors_are_refused) {
-    assert_refused(
-        "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
-        8, "tensor b: its data overlap");
-    assert_refused(
-        "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
-        8, "a second time");
+    assert_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"F32\","
+                   "\"shape\":[1],\"data_offsets\":[4,8]}}",
+                   8, "tensor b: its data overlap");
+    assert_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"a\":{\"dtype\":\"F32\","
+                   "\"shape\":[1],\"data_offsets\":[4,8]}}",
+                   8, "a second time");
     /* the same name, spelled with an escape; and a name that would end early */
-    assert_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"\\u0061\":{\"dtype\":\"F32\",\"shape\":[1],\"data_"
+    assert_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"\\u0061\":{\"dtype\":"
+                   "\"F32\",\"shape\":[1],\"data_"
                    "offsets\":[4,8]}}",
                    8, "a second time");
-    assert_refused("{\"a\\u0000b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 8, "NUL character");
+    assert_refused("{\"a\\u0000b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 8,
+                   "NUL character");
 }
 
 TEST(a_header_that_is_no_json_object_is_refused) {

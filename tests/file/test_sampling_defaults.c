@@ -1,9 +1,11 @@
-/* What a model's makers recommend: from generation_config.json and from GGUF's general.sampling.*. */
+/* What a model's makers recommend: from generation_config.json and from GGUF's
+ * general.sampling.*. */
 #include "file/sampling_defaults.h"
 
 #include "make_files.h"
 
-static const char *const names[] = {"config.json", "generation_config.json", "model.gguf", "other.json", NULL};
+static const char *const names[] = {"config.json", "generation_config.json", "model.gguf", "other.json",
+                                    NULL};
 
 static model_file *open_model(const char *path) {
     model_file *f = NULL;
@@ -19,7 +21,8 @@ static void assert_defaults(const sampling_defaults *d, const char *wanted) {
     strbuf text = {0};
     for (int i = 0; i < SAMPLING_DEFAULT_FIELDS; i++) {
         if (d->names[i] != NULL) {
-            assert_int_equal(strbuf_addf(&text, "%s%s=%.17g", text.n > 0 ? " " : "", d->names[i], d->values[i]), QUIRE_OK);
+            assert_int_equal(
+                strbuf_addf(&text, "%s%s=%.17g", text.n > 0 ? " " : "", d->names[i], d->values[i]), QUIRE_OK);
         }
     }
     assert_string_equal(text.n > 0 ? text.p : "", wanted);
@@ -52,7 +55,8 @@ static void a_directory_gives(const char *generation, const char *wanted) {
         assert_int_equal(sampling_defaults_read(d.path, &found, &err), QUIRE_OK);
         assert_defaults(&found, wanted);
         sampling_defaults_deinit(&found);
-        assert_int_equal(sampling_defaults_read(temp_path(&d, "generation_config.json"), &found, &err), QUIRE_OK);
+        assert_int_equal(sampling_defaults_read(temp_path(&d, "generation_config.json"), &found, &err),
+                         QUIRE_OK);
         assert_defaults(&found, wanted);
         sampling_defaults_deinit(&found);
     }
@@ -60,10 +64,11 @@ static void a_directory_gives(const char *generation, const char *wanted) {
 }
 
 TEST(generation_config_gives_five_fields) {
-    a_directory_gives(
-        "{\"do_sample\": false, \"temperature\": 0.6, \"top_k\": 20, \"top_p\": 0.95, \"min_p\": 0.01, \"repetition_penalty\": 1.05, "
-        "\"eos_token_id\": [1, 2], \"max_new_tokens\": 7, \"typical_p\": 0.5}",
-        "temperature=0.59999999999999998 top_k=20 top_p=0.94999999999999996 min_p=0.01 repetition_penalty=1.05");
+    a_directory_gives("{\"do_sample\": false, \"temperature\": 0.6, \"top_k\": 20, \"top_p\": 0.95, "
+                      "\"min_p\": 0.01, \"repetition_penalty\": 1.05, "
+                      "\"eos_token_id\": [1, 2], \"max_new_tokens\": 7, \"typical_p\": 0.5}",
+                      "temperature=0.59999999999999998 top_k=20 top_p=0.94999999999999996 min_p=0.01 "
+                      "repetition_penalty=1.05");
     a_directory_gives("{\"temperature\": null, \"top_k\": 50}", "top_k=50");
     a_directory_gives("{\"eos_token_id\": 2}", "");
     a_directory_gives(NULL, "");
@@ -75,10 +80,12 @@ static void refuses(const char *generation, const char *words) {
     for (int way = 0; way < 2; way++) {
         sampling_defaults found;
         quire_error err = {0};
-        quire_err e = way == 0 ? sampling_defaults_of_model(f, &found, &err) : sampling_defaults_read(d.path, &found, &err);
+        quire_err e = way == 0 ? sampling_defaults_of_model(f, &found, &err)
+                               : sampling_defaults_read(d.path, &found, &err);
         assert_int_equal(e, QUIRE_BAD_FILE);
         assert_null(found.source.p);
-        if (strstr(err.message, words) == NULL || strstr(err.message, temp_path(&d, "generation_config.json")) == NULL) {
+        if (strstr(err.message, words) == NULL ||
+            strstr(err.message, temp_path(&d, "generation_config.json")) == NULL) {
             fail_msg("%s: %s", generation, err.message);
         }
     }
@@ -130,7 +137,9 @@ TEST(gguf_gives_them_under_keys_of_its_own) {
     sampling_defaults found;
     quire_error err = {0};
     assert_int_equal(sampling_defaults_of_model(f, &found, &err), QUIRE_OK);
-    assert_defaults(&found, "temperature=0.69999999999999996 top_k=20 top_p=0.94999999999999996 min_p=0 repetition_penalty=1.05");
+    assert_defaults(
+        &found,
+        "temperature=0.69999999999999996 top_k=20 top_p=0.94999999999999996 min_p=0 repetition_penalty=1.05");
     assert_string_equal(found.source.p, temp_path(&d, "model.gguf"));
     sampling_defaults_deinit(&found);
     model_file_close(f);

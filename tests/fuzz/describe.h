@@ -1,11 +1,13 @@
-/* Numbers of a file as each architecture of the registry reads them: what the targets of config.json and of GGUF share. */
+/* Numbers of a file as each architecture of the registry reads them: what the targets of
+ * config.json and of GGUF share. */
 #ifndef TESTS_FUZZ_DESCRIBE_H
 #define TESTS_FUZZ_DESCRIBE_H
 
 #include "fuzz.h"
 #include "model/arch.h"
 
-/* Describes f by a row of the registry: true, or false with a message. name: the prefix of GGUF's keys, config.json's class. */
+/* Describes f by a row of the registry: true, or false with a message. name: the prefix
+ * of GGUF's keys, config.json's class. */
 static inline bool describe_by_row(const model_file *f, const arch *a, const char *name, quire_error *err) {
     const config c = config_of(f, name, err);
     model_desc d = {.bos = -1};
@@ -15,8 +17,9 @@ static inline bool describe_by_row(const model_file *f, const arch *a, const cha
     return e == QUIRE_OK;
 }
 
-/* Describes f by every row, whatever its architecture is, config.json by every class of a row. prefix: of GGUF's keys. Returns how many
- * rows took it; *n_rows: how many there are. */
+/* Describes f by every row, whatever its architecture is, config.json by every class of a
+ * row. prefix: of GGUF's keys. Returns how many rows took it; *n_rows: how many there
+ * are. */
 static inline int describe_by_every_row(const model_file *f, const char *prefix, int *n_rows) {
     const bool is_gguf = model_file_format(f) == MODEL_GGUF;
     int n_taken = 0;

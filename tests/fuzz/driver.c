@@ -1,4 +1,5 @@
-/* Runs a fuzz target over the files and directories given, where there is no libFuzzer; arguments that begin with - are libFuzzer's. */
+/* Runs a fuzz target over the files and directories given, where there is no libFuzzer;
+ * arguments that begin with - are libFuzzer's. */
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,7 +56,8 @@ int main(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         struct stat st;
         if (argv[i][0] != '-') {
-            failed |= stat(argv[i], &st) == 0 && S_ISDIR(st.st_mode) ? run_directory(argv[i]) : run_file(argv[i]);
+            failed |=
+                stat(argv[i], &st) == 0 && S_ISDIR(st.st_mode) ? run_directory(argv[i]) : run_file(argv[i]);
         }
     }
     return failed;

@@ -1,4 +1,5 @@
-/* What fuzz targets share. A target defines LLVMFuzzerTestOneInput; libFuzzer or driver.c calls it. */
+/* What fuzz targets share. A target defines LLVMFuzzerTestOneInput; libFuzzer or driver.c
+ * calls it. */
 #ifndef TESTS_FUZZ_FUZZ_H
 #define TESTS_FUZZ_FUZZ_H
 
@@ -10,7 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 typedef uint64_t fuzz_sum;
 
-/* Reads the first and last bytes and some between, so that a sanitizer sees where they lie. */
+/* Reads the first and last bytes and some between, so that a sanitizer sees where they
+ * lie. */
 static inline void fuzz_read(fuzz_sum *sum, const void *p, size_t n) {
     const uint8_t *bytes = p;
     size_t stride = n / 64 + 1;

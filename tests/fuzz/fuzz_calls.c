@@ -1,6 +1,7 @@
-/* Grammars of tool calls and of structural tags, of any format: what a grammar of calls lets through is read by the format's own parser as
- * calls of offered functions whose arguments obey the function's schema. The first bytes choose format, request and the walk; the text is
- * the tools, or a structural tag. */
+/* Grammars of tool calls and of structural tags, of any format: what a grammar of calls
+ * lets through is read by the format's own parser as calls of offered functions whose
+ * arguments obey the function's schema. The first bytes choose format, request and the
+ * walk; the text is the tools, or a structural tag. */
 #include <stdio.h>
 #include <string.h>
 
@@ -45,7 +46,8 @@ static uint32_t draw(walk *k, uint32_t n) {
     return (uint32_t)(k->seed >> 33) % n;
 }
 
-/* A token of the mask, often one of those that end or begin something; -1: none is allowed. */
+/* A token of the mask, often one of those that end or begin something; -1: none is
+ * allowed. */
 static int32_t pick(const world *w, walk *k, const uint64_t *bits) {
     int32_t allowed[CALL_TOKENS], edges[CALL_TOKENS];
     uint32_t n = 0, n_edges = 0;
@@ -88,7 +90,8 @@ static void take_walk(const world *w, grammar_run *r, walk *k) {
 
 /* ---- what comes of it ---- */
 
-/* Whether the text is JSON that the schema accepts; true where the schema alone does not compile. */
+/* Whether the text is JSON that the schema accepts; true where the schema alone does not
+ * compile. */
 static bool obeys(const output_tool *tool, str text) {
     static const grammar_options any = {.space = GRAMMAR_SPACE_ANY, .order = GRAMMAR_ORDER_ANY};
     strbuf written = {0};
@@ -104,10 +107,12 @@ static bool obeys(const output_tool *tool, str text) {
     }
     json_value *arguments = is_lark ? json_document(text) : NULL;
     json_add(&o, tool->parameters);
-    str rule = is_lark ? tool->lark : (str){written.p, written.n}, what = is_lark ? json_get_str(arguments, "input") : text;
+    str rule = is_lark ? tool->lark : (str){written.p, written.n},
+        what = is_lark ? json_get_str(arguments, "input") : text;
     if ((is_lark || tool->parameters != NULL) &&
         grammar_compile(is_lark ? GRAMMAR_LARK : GRAMMAR_SCHEMA, rule, &any, &g, &err) == QUIRE_OK &&
-        grammar_vocab_open(&(str){"a", 1}, 1, NULL, 0, &v) == QUIRE_OK && grammar_run_open(g, v, RUN_BYTES, &r) == QUIRE_OK) {
+        grammar_vocab_open(&(str){"a", 1}, 1, NULL, 0, &v) == QUIRE_OK &&
+        grammar_run_open(g, v, RUN_BYTES, &r) == QUIRE_OK) {
         grammar_state s = grammar_start(r);
         quire_err e = grammar_accept_bytes(r, &s, what, NULL);
         fits = e == QUIRE_TOO_LARGE || (e == QUIRE_OK && grammar_is_final(r, s));
@@ -172,8 +177,10 @@ static void check_walk(const world *w, const call_grammar *c, const walk *k) {
             strbuf_clear(&arguments);
         } else if (e.items[i].kind == OUTPUT_ARGUMENTS) {
             fuzz_check(strbuf_add(&arguments, text.p, text.n) == QUIRE_OK);
-        } else if (e.items[i].kind == OUTPUT_CALL_END && (k->is_complete || ++n_ended < n)) { /* the last one may be cut off */
-            check(!tool->is_strict || obeys(tool, (str){arguments.p, arguments.n}), w, k, "arguments of its schema");
+        } else if (e.items[i].kind == OUTPUT_CALL_END && (k->is_complete || ++n_ended < n)) {
+            /* the last one may be cut off */
+            check(!tool->is_strict || obeys(tool, (str){arguments.p, arguments.n}), w, k,
+                  "arguments of its schema");
         }
     }
     strbuf_deinit(&arguments);
@@ -186,8 +193,10 @@ static size_t list_tools(const json_value *list, bool is_strict, output_tool *to
     size_t n = 0;
     for (size_t i = 0; i < json_length(list) && n < MAX_TOOLS; i++) {
         const json_value *v = json_at(list, i), *parameters = json_get(v, "parameters");
-        output_tool tool = {
-            .name = json_get_str(v, "name"), .parameters = parameters, .is_strict = is_strict, .lark = json_get_str(v, "lark")};
+        output_tool tool = {.name = json_get_str(v, "name"),
+                            .parameters = parameters,
+                            .is_strict = is_strict,
+                            .lark = json_get_str(v, "lark")};
         bool fits = tool.name.n > 0 && (parameters == NULL || json_is(parameters, JSON_KIND_OBJECT));
         for (size_t k = 0; k < n && fits; k++) {
             fits = !str_eq(tools[k].name, tool.name);
@@ -243,7 +252,8 @@ static void try_tag(const world *w, const json_value *v, const uint8_t *data) {
     if (e == QUIRE_OK) {
         (void)structural_tag_check_ends(v, &w->v.list, ends, 1, &err);
     }
-    if (e == QUIRE_OK && a.failed == QUIRE_OK && grammar_compile_parts(&part, &w->v.list, &limits, &g, &err) == QUIRE_OK) {
+    if (e == QUIRE_OK && a.failed == QUIRE_OK &&
+        grammar_compile_parts(&part, &w->v.list, &limits, &g, &err) == QUIRE_OK) {
         walk_grammar(w, NULL, g, (uint64_t)data[2] << 8 | data[3]);
     }
     part_arena_deinit(&a);

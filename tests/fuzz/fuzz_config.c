@@ -1,5 +1,5 @@
-/* JSON files of any kind (config.json, an index): refused with a message, or read at several paths; and as the config.json of every
- * architecture. */
+/* JSON files of any kind (config.json, an index): refused with a message, or read at
+ * several paths; and as the config.json of every architecture. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,12 +69,13 @@ static void read_path(const json_doc *doc, const char *path, fuzz_sum *sum) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const char *const paths[] = {"a", "eos_token_id", "rope_scaling.factor", "limits", "architectures", "weight_map.b", "a.b.c"};
+    static const char *const paths[] = {
+        "a", "eos_token_id", "rope_scaling.factor", "limits", "architectures", "weight_map.b", "a.b.c"};
     json_doc doc = {0};
     quire_error err = {0};
     fuzz_sum sum = 0;
-    if (json_doc_parse(&doc, (str){(const char *)data, size}, size % 2 == 0 ? JSON_NAMES_UNIQUE : JSON_NAMES_LAST, "fuzz", &err) !=
-        QUIRE_OK) {
+    if (json_doc_parse(&doc, (str){(const char *)data, size},
+                       size % 2 == 0 ? JSON_NAMES_UNIQUE : JSON_NAMES_LAST, "fuzz", &err) != QUIRE_OK) {
         fuzz_check(err.message[0] != 0 && doc.root == NULL);
         return 0;
     }

@@ -1,11 +1,12 @@
-/* GGUF bytes of any kind: refused with a message, or everything the file gives can be read, and its numbers by every architecture. */
+/* GGUF bytes of any kind: refused with a message, or everything the file gives can be
+ * read, and its numbers by every architecture. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "describe.h"
 #include "file/model_file.h"
 #include "file/open_file.h"
-#include "describe.h"
 
 static void read_tensors(const model_file *f, fuzz_sum *sum) {
     for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
@@ -26,7 +27,8 @@ static void read_metadata(const model_file *f, fuzz_sum *sum) {
         str key = f->gguf.keys[i].name;
         snprintf(name, sizeof name, "%.*s", (int)(key.n < 100 ? key.n : 100), key.p);
         *sum += (fuzz_sum)model_file_i64s(f, name, ints, 4, &n) + (fuzz_sum)model_file_f32(f, name, &number);
-        *sum += (fuzz_sum)model_file_bool(f, name, &flag) + (fuzz_sum)model_file_str_at(f, name, 1, &text, &n);
+        *sum +=
+            (fuzz_sum)model_file_bool(f, name, &flag) + (fuzz_sum)model_file_str_at(f, name, 1, &text, &n);
     }
 }
 
@@ -41,7 +43,8 @@ static void read_vocab(const vocab *v, fuzz_sum *sum) {
     }
 }
 
-/* As if the file were of each architecture in turn; the keys keep the prefix that it names. */
+/* As if the file were of each architecture in turn; the keys keep the prefix that it
+ * names. */
 static void read_numbers(const model_file *f, fuzz_sum *sum) {
     char prefix[64] = "llama";
     int n_rows;

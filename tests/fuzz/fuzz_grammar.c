@@ -1,5 +1,6 @@
-/* Grammars of every kind: refused with a message, or one whose masks are what taking the tokens says. The first byte chooses kind and
- * options, the second how the grammar is walked. */
+/* Grammars of every kind: refused with a message, or one whose masks are what taking the
+ * tokens says. The first byte chooses kind and options, the second how the grammar is
+ * walked. */
 #include "base/str.h"
 #include "fuzz.h"
 #include "grammar/grammar.h"
@@ -8,8 +9,9 @@
 #define N_STEPS  12
 
 static grammar_vocab *open_vocab(void) {
-    static const char *const texts[N_TOKENS] = {"a", "b", "0",   "1",   "\"", "{",  "}",    "[",    "]",   ":",  ",",
-                                                " ", "(", "\\u", "\"a", "ab", "-1", "\xC3", "\xA9", "\":", "\n", "</s>"};
+    static const char *const texts[N_TOKENS] = {"a",  "b",    "0",    "1",   "\"", "{",   "}",   "[",
+                                                "]",  ":",    ",",    " ",   "(",  "\\u", "\"a", "ab",
+                                                "-1", "\xC3", "\xA9", "\":", "\n", "</s>"};
     str tokens[N_TOKENS];
     int32_t end = N_TOKENS - 1;
     grammar_vocab *v = NULL;
@@ -50,7 +52,7 @@ static void walk(grammar *g, grammar_vocab *v, uint32_t choice) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const grammar_kind kinds[] = {GRAMMAR_SCHEMA, GRAMMAR_REGEX, GRAMMAR_EBNF, GRAMMAR_CHOICE,
-                                         GRAMMAR_SCHEMA, GRAMMAR_LARK, GRAMMAR_W3C, GRAMMAR_EBNF};
+                                         GRAMMAR_SCHEMA, GRAMMAR_LARK,  GRAMMAR_W3C,  GRAMMAR_EBNF};
     static grammar_vocab *v;
     quire_error err = {0};
     grammar *g = NULL;
@@ -65,7 +67,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                          .survey = (data[0] & 16) != 0,
                          .max_steps = 200000,
                          .max_us = 2000000};
-    quire_err e = grammar_compile(kinds[(data[0] & 3) | (data[0] >> 3 & 4)], (str){(const char *)data + 2, size - 2}, &o, &g, &err);
+    quire_err e = grammar_compile(kinds[(data[0] & 3) | (data[0] >> 3 & 4)],
+                                  (str){(const char *)data + 2, size - 2}, &o, &g, &err);
     fuzz_check(e == QUIRE_OK || (err.message[0] != 0 && g == NULL));
     if (e == QUIRE_OK) {
         walk(g, v, data[1]);

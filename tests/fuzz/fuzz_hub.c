@@ -1,16 +1,18 @@
-/* What a hub answers: a list of files, what is chosen of it, and an index of shards. The first line is what is asked for, the rest up to a
- * 0 byte the list, what follows the index. */
+/* What a hub answers: a list of files, what is chosen of it, and an index of shards. The
+ * first line is what is asked for, the rest up to a 0 byte the list, what follows the
+ * index. */
 #include <string.h>
 
+#include "fuzz.h"
 #include "hub/hub_choose.h"
 #include "hub/hub_quant.h"
-#include "fuzz.h"
 
 static void check_choice(const hub_listing *l, const hub_choice *c) {
     for (size_t i = 0; i < c->n; i++) {
         fuzz_check(c->files[i] >= 0 && (size_t)c->files[i] < l->n);
         str path = str_of(l->files[c->files[i]].path);
-        fuzz_check(hub_path_is_safe(path) && !str_ends(path, ".bin") && !str_ends(path, ".pt") && !str_ends(path, ".pth"));
+        fuzz_check(hub_path_is_safe(path) && !str_ends(path, ".bin") && !str_ends(path, ".pt") &&
+                   !str_ends(path, ".pth"));
     }
     fuzz_check(c->first < (int32_t)l->n);
 }
@@ -46,7 +48,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     bool is_name = hub_name_parse(whole, &name, &err) == QUIRE_OK;
     if (hub_listing_parse(json, "org/name", &l, &err) == QUIRE_OK) {
         for (size_t i = 0; i < l.n; i++) {
-            fuzz_check(hub_path_is_safe(str_of(l.files[i].path)) && hub_is_digest(str_of(l.files[i].id)) && l.files[i].n_bytes >= 0);
+            fuzz_check(hub_path_is_safe(str_of(l.files[i].path)) && hub_is_digest(str_of(l.files[i].id)) &&
+                       l.files[i].n_bytes >= 0);
             fuzz_check(hub_listing_find(&l, str_of(l.files[i].path)) == (int32_t)i);
         }
         choose(&l, is_name ? name.pick : "", index);

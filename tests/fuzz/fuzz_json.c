@@ -1,5 +1,5 @@
-/* JSON texts of any kind: the check, the tree's reader and the pull reader take the same ones, and a tree that is written is read again as
- * it was. */
+/* JSON texts of any kind: the check, the tree's reader and the pull reader take the same
+ * ones, and a tree that is written is read again as it was. */
 #include <math.h>
 #include <string.h>
 
@@ -53,10 +53,11 @@ static void check_scan(str text, bool valid, const json_counts *counts) {
     str span;
     bool whole = walk(&s, &scratch, DEPTH, &n) && json_scan_peek(&s) == '\0' && s.at == text.n;
     fuzz_check(whole == valid);
-    fuzz_check(!valid || (n.n_values == counts->n_values && n.n_containers == counts->n_containers && n.n_names == counts->n_names &&
-                          n.n_wide == counts->n_wide));
+    fuzz_check(!valid || (n.n_values == counts->n_values && n.n_containers == counts->n_containers &&
+                          n.n_names == counts->n_names && n.n_wide == counts->n_wide));
     s = (json_scan){.text = text};
-    fuzz_check(!valid || (json_scan_span(&s, &span) == QUIRE_OK && json_scan_peek(&s) == '\0' && s.at == text.n));
+    fuzz_check(!valid ||
+               (json_scan_span(&s, &span) == QUIRE_OK && json_scan_peek(&s) == '\0' && s.at == text.n));
     strbuf_deinit(&scratch);
 }
 
@@ -89,7 +90,8 @@ static void check_writer(const json_value *v, const json_limits *limits, int ind
     strbuf_deinit(&text);
 }
 
-static void check_read(str text, const json_limits *limits, json_wide wide, bool valid, const json_counts *counts) {
+static void check_read(str text, const json_limits *limits, json_wide wide, bool valid,
+                       const json_counts *counts) {
     json_value *v;
     json_fault fault = {0};
     fuzz_sum sum = 0;
@@ -97,8 +99,10 @@ static void check_read(str text, const json_limits *limits, json_wide wide, bool
     if (e != QUIRE_OK) {
         fuzz_check(v == NULL && fault.what[0] != 0 && fault.at <= text.n);
         bool by_width = wide == JSON_WIDE_REFUSED && counts->n_wide > 0;
-        fuzz_check(!valid || (by_width ? fault.at == counts->wide_at && is_one_of(&fault, "an integer beyond 64 bits", "")
-                                       : is_one_of(&fault, "a number beyond a double", "a name with a NUL character")));
+        fuzz_check(!valid ||
+                   (by_width
+                        ? fault.at == counts->wide_at && is_one_of(&fault, "an integer beyond 64 bits", "")
+                        : is_one_of(&fault, "a number beyond a double", "a name with a NUL character")));
         return;
     }
     fuzz_check(valid && (wide == JSON_WIDE_REAL || counts->n_wide == 0));
@@ -111,7 +115,11 @@ static void check_read(str text, const json_limits *limits, json_wide wide, bool
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    json_limits limits = {.max_depth = DEPTH, .max_values = MANY, .max_containers = MANY, .max_names = MANY, .names = JSON_NAMES_LAST};
+    json_limits limits = {.max_depth = DEPTH,
+                          .max_values = MANY,
+                          .max_containers = MANY,
+                          .max_names = MANY,
+                          .names = JSON_NAMES_LAST};
     str text = {(const char *)data, size};
     json_counts counts = {0}, unique = {0};
     json_fault fault = {0};

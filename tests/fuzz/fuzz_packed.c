@@ -1,5 +1,5 @@
-/* Packed models of any content, with digests that fit: refused with a message, or everything the file gives can be read, and its
- * tokenizer's tables be searched. */
+/* Packed models of any content, with digests that fit: refused with a message, or
+ * everything the file gives can be read, and its tokenizer's tables be searched. */
 #include <stddef.h>
 #include <string.h>
 
@@ -32,8 +32,9 @@ static void use_tokenizer(const vocab *v, fuzz_sum *sum) {
         fuzz_check(err.message[0] != 0);
         return;
     }
-    *sum += (fuzz_sum)tokenizer_encode(t, (str){text, sizeof text - 1}, (encode_options){.special = ENCODE_PARSE, .add_special = true},
-                                       &ids, &err);
+    *sum += (fuzz_sum)tokenizer_encode(t, (str){text, sizeof text - 1},
+                                       (encode_options){.special = ENCODE_PARSE, .add_special = true}, &ids,
+                                       &err);
     *sum += (fuzz_sum)tokenizer_decode(t, ids.ids, ids.n, false, &out) + out.n;
     token_list_deinit(&ids);
     strbuf_deinit(&out);

@@ -1,5 +1,6 @@
-/* Parsers of answers, of any format: two random cuts of one text give the same events, and a finished answer's arguments are JSON. The
- * first bytes choose formats, request and cuts; in the text a special token stands between the bytes 1 and 2. */
+/* Parsers of answers, of any format: two random cuts of one text give the same events,
+ * and a finished answer's arguments are JSON. The first bytes choose formats, request and
+ * cuts; in the text a special token stands between the bytes 1 and 2. */
 #include "../chat/parse_case.h"
 #include "base/mem.h"
 #include "chat/output_detect.h"
@@ -8,12 +9,15 @@
 
 enum { HEAD = 6 };
 
-static const char specials[] = "<tool_call></tool_call><think></think><|channel|><|message|><|end|><|start|><|call|><|constrain|><|return|>"
-                               "[TOOL_CALLS][ARGS]<|\"|><|tool_call><tool_call|>]<]minimax[>[<|python_tag|><|tool_call_begin|><pad>";
-static const char schema[] =
-    "{\"properties\":{\"a\":{\"type\":\"string\"},\"n\":{\"type\":\"integer\"},\"u\":{\"type\":[\"string\",\"null\"]},"
-    "\"o\":{\"type\":\"object\",\"properties\":{\"l\":{\"type\":\"array\"}}},\"l\":{\"type\":\"array\",\"items\":"
-    "{\"$ref\":\"#\"}}},\"additionalProperties\":{\"type\":\"boolean\"}}";
+static const char specials[] =
+    "<tool_call></tool_call><think></"
+    "think><|channel|><|message|><|end|><|start|><|call|><|constrain|><|return|>"
+    "[TOOL_CALLS][ARGS]<|\"|><|tool_call><tool_call|>]<]minimax[>[<|python_tag|><|tool_call_begin|><pad>";
+static const char schema[] = "{\"properties\":{\"a\":{\"type\":\"string\"},\"n\":{\"type\":\"integer\"},"
+                             "\"u\":{\"type\":[\"string\",\"null\"]},"
+                             "\"o\":{\"type\":\"object\",\"properties\":{\"l\":{\"type\":\"array\"}}},\"l\":{"
+                             "\"type\":\"array\",\"items\":"
+                             "{\"$ref\":\"#\"}}},\"additionalProperties\":{\"type\":\"boolean\"}}";
 
 /* Pieces of a few characters, by a seed. */
 static size_t by_seed(void *context, str left) {
@@ -27,7 +31,8 @@ static size_t by_seed(void *context, str left) {
     return n;
 }
 
-/* Every call's arguments, which stand behind "F:NAME" in an answer that is one JSON text after the other, are JSON. */
+/* Every call's arguments, which stand behind "F:NAME" in an answer that is one JSON text
+ * after the other, are JSON. */
 static void check_arguments(const parse_case *c, const char *text) {
     json_value *root = json_document(str_of(schema));
     output_tool tool = {.name = str_of("f"), .parameters = root};
@@ -58,7 +63,8 @@ static void check_arguments(const parse_case *c, const char *text) {
         if (e.items[i].kind == OUTPUT_ARGUMENTS) {
             fuzz_check(strbuf_add(&arguments, piece.p, piece.n) == QUIRE_OK);
         } else if (e.items[i].kind == OUTPUT_CALL_END) {
-            fuzz_check(json_check((str){arguments.p, arguments.n}, &json_limits_config, NULL, &fault) == QUIRE_OK);
+            fuzz_check(json_check((str){arguments.p, arguments.n}, &json_limits_config, NULL, &fault) ==
+                       QUIRE_OK);
             strbuf_clear(&arguments);
         }
     }

@@ -1,4 +1,5 @@
-/* safetensors bytes of any kind: refused with a message, or every tensor's bytes lie inside. */
+/* safetensors bytes of any kind: refused with a message, or every tensor's bytes lie
+ * inside. */
 #include "file/tensors.h"
 #include "fuzz.h"
 

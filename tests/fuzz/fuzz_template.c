@@ -1,6 +1,7 @@
-/* Chat templates: refused with a message, or rendered, twice the same. Input: the template, a zero byte, and JSON variables (none: a
- * conversation). What of the rendering is said to come from the variables lies in it, in order; and a letter that the variables have and
- * the template cannot write lies nowhere else. */
+/* Chat templates: refused with a message, or rendered, twice the same. Input: the
+ * template, a zero byte, and JSON variables (none: a conversation). What of the rendering
+ * is said to come from the variables lies in it, in order; and a letter that the
+ * variables have and the template cannot write lies nowhere else. */
 #include <string.h>
 
 #include "base/turn.h"
@@ -10,9 +11,12 @@
 #define SECRET "\xee\x80\x80" /* U+E000 */
 
 static const char conversation[] =
-    "{\"messages\":[{\"role\":\"system\",\"content\":\"a" SECRET "<|b|>\"},{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":"
-    "\"x " SECRET " http://y.org/" SECRET "\"}]},{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"" SECRET
-    "1\",\"function\":{\"name\":\"f" SECRET "\",\"arguments\":{\"" SECRET "\":[1.5,-2,true,null,\"" SECRET "\"]}}}]}],"
+    "{\"messages\":[{\"role\":\"system\",\"content\":\"a" SECRET
+    "<|b|>\"},{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":"
+    "\"x " SECRET " http://y.org/" SECRET
+    "\"}]},{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"" SECRET
+    "1\",\"function\":{\"name\":\"f" SECRET "\",\"arguments\":{\"" SECRET "\":[1.5,-2,true,null,\"" SECRET
+    "\"]}}}]}],"
     "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f" SECRET
     "\"}}],\"n\":12345678901234567890123,\"add_generation_prompt\":true}";
 
@@ -37,7 +41,8 @@ static void render(const jinja_program *p, str variables, rendering *r) {
     n_turns = 0;
     turn_begin(turn_current); /* anew */
     r->e = jinja_render(p, variables, &now, &r->text, &r->input, &err);
-    fuzz_check(r->e == QUIRE_OK || (err.code == r->e && err.message[0] != 0 && r->text.n == 0 && r->input.n == 0));
+    fuzz_check(r->e == QUIRE_OK ||
+               (err.code == r->e && err.message[0] != 0 && r->text.n == 0 && r->input.n == 0));
     for (size_t i = 0, end = 0; i < r->input.n; i++) {
         jinja_span s = r->input.spans[i];
         fuzz_check(s.start < s.end && s.end <= r->text.n && (i == 0 || s.start > end));
@@ -85,7 +90,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         set.n = 1;
         render(p, variables, &one);
         render(p, variables, &two);
-        fuzz_check(one.e == two.e && one.text.n == two.text.n && (one.text.n == 0 || memcmp(one.text.p, two.text.p, one.text.n) == 0));
+        fuzz_check(one.e == two.e && one.text.n == two.text.n &&
+                   (one.text.n == 0 || memcmp(one.text.p, two.text.p, one.text.n) == 0));
         if (zero == NULL && !may_write_any(source)) {
             check_secret(&one);
         }

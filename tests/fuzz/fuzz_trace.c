@@ -18,7 +18,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (int32_t i = 0; i < t.n_requests; i++) {
         const trace_request *r = &t.requests[i];
         int32_t n = r->n_prompt + r->n_output, n_in_runs = 0;
-        fuzz_check(r->n_prompt >= 1 && r->n_output >= 0 && n <= t.longest && r->tenant >= 0 && r->tenant < t.n_tenants);
+        fuzz_check(r->n_prompt >= 1 && r->n_output >= 0 && n <= t.longest && r->tenant >= 0 &&
+                   r->tenant < t.n_tenants);
         fuzz_check(r->arrival_us >= 0 && (i == 0 || r->arrival_us >= t.requests[i - 1].arrival_us));
         for (int32_t j = 0; j < r->n_runs; j++) {
             trace_run run = t.runs[r->first_run + j];

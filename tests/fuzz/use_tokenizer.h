@@ -1,5 +1,5 @@
-/* A tokenizer file of any content: refused with a message, or a tokenizer that encodes, decodes and streams any text. What the targets of
- * the formats share. */
+/* A tokenizer file of any content: refused with a message, or a tokenizer that encodes,
+ * decodes and streams any text. What the targets of the formats share. */
 #ifndef TESTS_FUZZ_USE_TOKENIZER_H
 #define TESTS_FUZZ_USE_TOKENIZER_H
 
@@ -13,13 +13,15 @@ static inline void use_text(const tokenizer *t, str text, encode_special special
     token_list ids = {0};
     strbuf out = {0};
     detok *d;
-    quire_err e = tokenizer_encode(t, text, (encode_options){.special = special, .add_special = true}, &ids, &err);
+    quire_err e =
+        tokenizer_encode(t, text, (encode_options){.special = special, .add_special = true}, &ids, &err);
     fuzz_check(e == QUIRE_OK || (err.message[0] != 0 && ids.n == 0));
     for (size_t i = 0; i < ids.n; i++) {
         fuzz_check(ids.ids[i] >= 0 && ids.ids[i] < tokenizer_n_tokens(t));
     }
     fuzz_check(e != QUIRE_OK || ids.n >= tokenizer_least_tokens(t, text.n));
-    fuzz_check(tokenizer_decode(t, ids.ids, ids.n, false, &out) == QUIRE_OK && utf8_is_valid((str){out.p, out.n}));
+    fuzz_check(tokenizer_decode(t, ids.ids, ids.n, false, &out) == QUIRE_OK &&
+               utf8_is_valid((str){out.p, out.n}));
     *sum += out.n;
     strbuf_clear(&out);
     if (detok_open(t, true, &d) == QUIRE_OK) {
@@ -34,8 +36,8 @@ static inline void use_text(const tokenizer *t, str text, encode_special special
 }
 
 static inline void use_tokenizer(const vocab *v) {
-    static const char text[] =
-        "The  quick <s>[INST] caf\xC3\xA9 e\xCC\x81\xE2\x96\x81 12345\r\n\t\xE4\xB8\xAD\xE6\x96\x87\xF0\x9F\x98\x80 \xFF don't!";
+    static const char text[] = "The  quick <s>[INST] caf\xC3\xA9 e\xCC\x81\xE2\x96\x81 "
+                               "12345\r\n\t\xE4\xB8\xAD\xE6\x96\x87\xF0\x9F\x98\x80 \xFF don't!";
     char run[200];
     tokenizer *t;
     quire_error err = {0};

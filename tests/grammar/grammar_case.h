@@ -1,4 +1,5 @@
-/* What tests of grammars share: compile, take texts, and compare masks with tokens taken one by one. */
+/* What tests of grammars share: compile, take texts, and compare masks with tokens taken
+ * one by one. */
 #ifndef TESTS_GRAMMAR_CASE_H
 #define TESTS_GRAMMAR_CASE_H
 
@@ -15,93 +16,96 @@ typedef struct grammar_case {
     grammar_run *r;
 } grammar_case;
 
-/* Tokens of every kind that a mask treats apart: plain, quoted, escaped, parts of characters, white space, equal texts, control tokens. */
-static const char *const case_tokens[] = {"",
-                                          "a",
-                                          "b",
-                                          "c",
-                                          "ab",
-                                          "abc",
-                                          "x",
-                                          "0",
-                                          "1",
-                                          "12",
-                                          "-",
-                                          ".",
-                                          "e",
-                                          "\"",
-                                          "\"a",
-                                          "a\"",
-                                          "\":",
-                                          "\": ",
-                                          "\",\"",
-                                          "\"}",
-                                          "\"]",
-                                          "{",
-                                          "{\"",
-                                          "}",
-                                          "}}",
-                                          "[",
-                                          "]",
-                                          "[[",
-                                          "]}",
-                                          ":",
-                                          ",",
-                                          ", ",
-                                          " ",
-                                          "  ",
-                                          "\n",
-                                          "\n  ",
-                                          " \"",
-                                          "true",
-                                          "false",
-                                          "null",
-                                          "tr",
-                                          "ue",
-                                          "\\",
-                                          "\\n",
-                                          "\\u",
-                                          "00",
-                                          "\\u00",
-                                          "d83d",
-                                          "\\\"",
-                                          "\xC3",
-                                          "\xA9",
-                                          "\xE6\x97",
-                                          "\xA5",
-                                          "\xF0\x9F\x98\x80",
-                                          "\xC3\xA9\"",
-                                          "name",
-                                          "\"name",
-                                          "\"name\":",
-                                          "ame\"",
-                                          "a",
-                                          "+",
-                                          "(",
-                                          ")",
-                                          "()",
-                                          "hello",
-                                          "hel",
-                                          "lo",
-                                          "abcabcabcabcabcabcabc",
-                                          "\xED",
-                                          "                                                                  ",
-                                          "\t",
-                                          "/",
-                                          "\"a\":1",
-                                          "a\",\"b",
-                                          "\xE6\x97\xA5",
-                                          "1.5",
-                                          "2",
-                                          "5",
-                                          "b\xC3\xA9",
-                                          "b\xC3\xA9x",
-                                          "b\n",
-                                          "</s>"};
+/* Tokens of every kind that a mask treats apart: plain, quoted, escaped, parts of
+ * characters, white space, equal texts, control tokens. */
+static const char *const case_tokens[] = {
+    "",
+    "a",
+    "b",
+    "c",
+    "ab",
+    "abc",
+    "x",
+    "0",
+    "1",
+    "12",
+    "-",
+    ".",
+    "e",
+    "\"",
+    "\"a",
+    "a\"",
+    "\":",
+    "\": ",
+    "\",\"",
+    "\"}",
+    "\"]",
+    "{",
+    "{\"",
+    "}",
+    "}}",
+    "[",
+    "]",
+    "[[",
+    "]}",
+    ":",
+    ",",
+    ", ",
+    " ",
+    "  ",
+    "\n",
+    "\n  ",
+    " \"",
+    "true",
+    "false",
+    "null",
+    "tr",
+    "ue",
+    "\\",
+    "\\n",
+    "\\u",
+    "00",
+    "\\u00",
+    "d83d",
+    "\\\"",
+    "\xC3",
+    "\xA9",
+    "\xE6\x97",
+    "\xA5",
+    "\xF0\x9F\x98\x80",
+    "\xC3\xA9\"",
+    "name",
+    "\"name",
+    "\"name\":",
+    "ame\"",
+    "a",
+    "+",
+    "(",
+    ")",
+    "()",
+    "hello",
+    "hel",
+    "lo",
+    "abcabcabcabcabcabcabc",
+    "\xED",
+    "                                                                  ",
+    "\t",
+    "/",
+    "\"a\":1",
+    "a\",\"b",
+    "\xE6\x97\xA5",
+    "1.5",
+    "2",
+    "5",
+    "b\xC3\xA9",
+    "b\xC3\xA9x",
+    "b\n",
+    "</s>"};
 #define CASE_TOKENS ((int32_t)(sizeof case_tokens / sizeof *case_tokens))
 #define CASE_END    (CASE_TOKENS - 1)
 
-/* n_ends: 1, or 0 for a vocabulary whose end tokens are another's business, as the engine's are. */
+/* n_ends: 1, or 0 for a vocabulary whose end tokens are another's business, as the
+ * engine's are. */
 static inline grammar_vocab *case_vocab(int32_t n_ends) {
     str texts[CASE_TOKENS];
     int32_t end = CASE_END;
@@ -113,7 +117,8 @@ static inline grammar_vocab *case_vocab(int32_t n_ends) {
     return v;
 }
 
-static inline grammar_case case_open_over(grammar_vocab *v, grammar_kind kind, const char *text, const grammar_options *o) {
+static inline grammar_case case_open_over(grammar_vocab *v, grammar_kind kind, const char *text,
+                                          const grammar_options *o) {
     grammar_case c = {.v = v};
     quire_error err = {0};
     if (grammar_compile(kind, str_of(text), o, &c.g, &err) != QUIRE_OK) {
@@ -155,7 +160,8 @@ static inline void case_rejects(grammar_case *c, const char *text, int dead_at) 
     bool final;
     size_t n = case_take(c, text, &final);
     if (final || n != (dead_at < 0 ? strlen(text) : (size_t)dead_at)) {
-        fail_msg("'%s' must end at %d; it is taken up to %zu, %s", text, dead_at, n, final ? "complete" : "not complete");
+        fail_msg("'%s' must end at %d; it is taken up to %zu, %s", text, dead_at, n,
+                 final ? "complete" : "not complete");
     }
 }
 
@@ -167,7 +173,8 @@ static inline void case_mask(grammar_case *c, grammar_state s) {
         for (int32_t t = 0; t < CASE_TOKENS; t++) {
             bool bit = (bits[t / 64] >> (t % 64) & 1) != 0;
             if (bit != grammar_allows(c->r, s, t)) {
-                fail_msg("token %d '%s' is %s", t, case_tokens[t], bit ? "in the mask and not taken" : "taken and not in the mask");
+                fail_msg("token %d '%s' is %s", t, case_tokens[t],
+                         bit ? "in the mask and not taken" : "taken and not in the mask");
             }
         }
     }
@@ -178,7 +185,8 @@ static inline void case_refused(grammar_kind kind, const char *text, quire_err e
     quire_error err = {0};
     quire_err got = grammar_compile(kind, str_of(text), NULL, &g, &err);
     if (got != e || strstr(err.message, part) == NULL) {
-        fail_msg("%.200s: %s \"%s\", expected %s with \"%s\"", text, quire_err_name(got), err.message, quire_err_name(e), part);
+        fail_msg("%.200s: %s \"%s\", expected %s with \"%s\"", text, quire_err_name(got), err.message,
+                 quire_err_name(e), part);
     }
     assert_null(g);
 }

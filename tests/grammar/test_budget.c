@@ -1,4 +1,5 @@
-/* The budget of memory counts what vectors hold: what is freed comes back, so that in the end what is gone of it lies in the grammar. */
+/* The budget of memory counts what vectors hold: what is freed comes back, so that in the
+ * end what is gone of it lies in the grammar. */
 #include "grammar_case.h"
 
 #include "grammar/compile.h"
@@ -13,7 +14,8 @@ static void same_bytes(grammar_kind kind, const char *text) {
         fail_msg("%s: %s", text, err.message);
     }
     if (GRAMMAR_MAX_BYTES - b.bytes != (int64_t)nfa_size_bytes(&b.a)) {
-        fail_msg("%s: %lld bytes are counted, %zu are held", text, (long long)(GRAMMAR_MAX_BYTES - b.bytes), nfa_size_bytes(&b.a));
+        fail_msg("%s: %lld bytes are counted, %zu are held", text, (long long)(GRAMMAR_MAX_BYTES - b.bytes),
+                 nfa_size_bytes(&b.a));
     }
     nfa_deinit(&b.a);
 }
@@ -24,12 +26,14 @@ TEST(what_is_counted_is_what_the_grammar_holds) {
     same_bytes(GRAMMAR_EBNF, "root ::= item+\nitem ::= \"a\" | root \"b\" | [0-9]{3}\n");
     same_bytes(GRAMMAR_LARK, "start: start \"+\" WORD | WORD\nWORD: /[a-z]+/\n");
     same_bytes(GRAMMAR_SCHEMA, "{\"type\":\"integer\"}");
-    same_bytes(GRAMMAR_SCHEMA, "{\"type\":\"string\",\"pattern\":\"^(a|b){3,9}.*$\",\"minLength\":4,\"maxLength\":30}");
-    same_bytes(GRAMMAR_SCHEMA, "{\"type\":\"number\",\"minimum\":0.5,\"maximum\":12,\"multipleOf\":0.25}");
     same_bytes(GRAMMAR_SCHEMA,
-               "{\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/$defs/n\"},\"b\":{\"enum\":[1,\"x\"]}},"
-               "\"patternProperties\":{\"^z\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"$ref\":"
-               "\"#/$defs/n\"}}]}},\"required\":[\"b\"]}},\"$ref\":\"#/$defs/n\"}");
+               "{\"type\":\"string\",\"pattern\":\"^(a|b){3,9}.*$\",\"minLength\":4,\"maxLength\":30}");
+    same_bytes(GRAMMAR_SCHEMA, "{\"type\":\"number\",\"minimum\":0.5,\"maximum\":12,\"multipleOf\":0.25}");
+    same_bytes(GRAMMAR_SCHEMA, "{\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/"
+                               "$defs/n\"},\"b\":{\"enum\":[1,\"x\"]}},"
+                               "\"patternProperties\":{\"^z\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":"
+                               "\"array\",\"items\":{\"$ref\":"
+                               "\"#/$defs/n\"}}]}},\"required\":[\"b\"]}},\"$ref\":\"#/$defs/n\"}");
 }
 
 TEST(a_vector_is_counted_as_it_grows_and_given_back_when_freed) {
@@ -49,7 +53,8 @@ TEST(a_vector_is_counted_as_it_grows_and_given_back_when_freed) {
     nfa_deinit(&b.a);
 }
 
-/* Thirty rules that begin with each other beside a rule of 15,000 nodes: each has a map of all nodes for each of them. */
+/* Thirty rules that begin with each other beside a rule of 15,000 nodes: each has a map
+ * of all nodes for each of them. */
 TEST(what_turns_left_recursion_around_is_counted) {
     strbuf text = {0};
     quire_error err = {0};
@@ -77,7 +82,8 @@ TEST(a_pool_of_automata_gives_all_back) {
     build_init(&b, NULL, &err);
     int64_t left = b.bytes;
     dfa_pool_init(&p, &b);
-    uint32_t x = dfa_pattern(&p, str_of("^a+(b|c)")), y = dfa_names(&p, (str[]){str_of("abc"), str_of("aac")}, 2);
+    uint32_t x = dfa_pattern(&p, str_of("^a+(b|c)")),
+             y = dfa_names(&p, (str[]){str_of("abc"), str_of("aac")}, 2);
     (void)dfa_combine(&p, x, dfa_length(&p, 2, 9), DFA_AND);
     (void)dfa_combine(&p, x, y, DFA_OR);
     (void)dfa_quoted(&p, y, '"');
@@ -91,9 +97,10 @@ TEST(a_pool_of_automata_gives_all_back) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_counted_is_what_the_grammar_holds),
-                                       cmocka_unit_test(a_vector_is_counted_as_it_grows_and_given_back_when_freed),
-                                       cmocka_unit_test(what_turns_left_recursion_around_is_counted),
-                                       cmocka_unit_test(a_pool_of_automata_gives_all_back)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_counted_is_what_the_grammar_holds),
+        cmocka_unit_test(a_vector_is_counted_as_it_grows_and_given_back_when_freed),
+        cmocka_unit_test(what_turns_left_recursion_around_is_counted),
+        cmocka_unit_test(a_pool_of_automata_gives_all_back)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* A bound of nested objects and arrays: a bounded grammar takes the texts of the unbounded one that are no deeper, and no prefix of it is a
- * dead end. */
+/* A bound of nested objects and arrays: a bounded grammar takes the texts of the
+ * unbounded one that are no deeper, and no prefix of it is a dead end. */
 #include "grammar_case.h"
 
 #include "base/rng.h"
@@ -8,28 +8,39 @@ enum { MAX_TEXT = 160, N_WALKS = 60, MAX_LEVELS = 5 };
 
 static const char *const schemas[] = {
     /* an object needs three levels */
-    "{\"$defs\":{\"n\":{\"anyOf\":[{\"enum\":[0,1]},{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/n\"},\"maxItems\":2},"
+    "{\"$defs\":{\"n\":{\"anyOf\":[{\"enum\":[0,1]},{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/"
+    "n\"},\"maxItems\":2},"
     "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/$defs/"
     "n\"},\"b\":{\"type\":\"array\",\"items\":{\"type\":\"array\",\"items\":{"
-    "\"$ref\":\"#/$defs/n\"},\"minItems\":1,\"maxItems\":1},\"minItems\":1,\"maxItems\":1}},\"required\":[\"b\"],"
+    "\"$ref\":\"#/$defs/"
+    "n\"},\"minItems\":1,\"maxItems\":1},\"minItems\":1,\"maxItems\":1}},\"required\":[\"b\"],"
     "\"additionalProperties\":false}]}},\"$ref\":\"#/$defs/n\"}",
     /* an item that needs more than the one before it */
-    "{\"$defs\":{\"d\":{\"type\":\"array\",\"minItems\":1,\"maxItems\":2,\"items\":{\"anyOf\":[{\"const\":true},{\"$ref\":\"#\"}]}}},"
-    "\"type\":\"array\",\"prefixItems\":[{\"const\":1},{\"$ref\":\"#/$defs/d\"},{\"const\":2}],\"items\":false}",
+    "{\"$defs\":{\"d\":{\"type\":\"array\",\"minItems\":1,\"maxItems\":2,\"items\":{\"anyOf\":[{\"const\":"
+    "true},{\"$ref\":\"#\"}]}}},"
+    "\"type\":\"array\",\"prefixItems\":[{\"const\":1},{\"$ref\":\"#/$defs/"
+    "d\"},{\"const\":2}],\"items\":false}",
     /* as many members as fit */
-    "{\"type\":\"object\",\"properties\":{\"a\":{\"const\":1},\"b\":{\"anyOf\":[{\"$ref\":\"#\"},{\"const\":[]}]},\"c\":{\"$ref\":\"#\"},"
+    "{\"type\":\"object\",\"properties\":{\"a\":{\"const\":1},\"b\":{\"anyOf\":[{\"$ref\":\"#\"},{\"const\":["
+    "]}]},\"c\":{\"$ref\":\"#\"},"
     "\"d\":{\"type\":\"boolean\"}},\"minProperties\":2,\"additionalProperties\":false}",
     /* each value once */
-    "{\"$defs\":{\"n\":{\"type\":\"array\",\"minItems\":1,\"maxItems\":2,\"items\":{\"anyOf\":[{\"$ref\":\"#/$defs/"
+    "{\"$defs\":{\"n\":{\"type\":\"array\",\"minItems\":1,\"maxItems\":2,\"items\":{\"anyOf\":[{\"$ref\":\"#/"
+    "$defs/"
     "n\"},{\"type\":\"array\","
-    "\"uniqueItems\":true,\"minItems\":2,\"items\":{\"enum\":[1,[2],[[3]],{\"a\":[[4]]}]}}]}}},\"$ref\":\"#/$defs/n\"}",
+    "\"uniqueItems\":true,\"minItems\":2,\"items\":{\"enum\":[1,[2],[[3]],{\"a\":[[4]]}]}}]}}},\"$ref\":\"#/"
+    "$defs/n\"}",
     /* an item that counts */
-    "{\"$defs\":{\"n\":{\"anyOf\":[{\"const\":1},{\"type\":\"array\",\"maxItems\":3,\"items\":{\"$ref\":\"#/$defs/n\"},"
-    "\"contains\":{\"anyOf\":[{\"const\":1},{\"type\":\"array\",\"minItems\":2}]}}]}},\"$ref\":\"#/$defs/n\"}",
+    "{\"$defs\":{\"n\":{\"anyOf\":[{\"const\":1},{\"type\":\"array\",\"maxItems\":3,\"items\":{\"$ref\":\"#/"
+    "$defs/n\"},"
+    "\"contains\":{\"anyOf\":[{\"const\":1},{\"type\":\"array\",\"minItems\":2}]}}]}},\"$ref\":\"#/$defs/"
+    "n\"}",
     /* rules about members that nothing lists */
-    "{\"$defs\":{\"n\":{\"anyOf\":[{\"enum\":[1,true]},{\"$ref\":\"#\"}]}},\"type\":\"object\",\"maxProperties\":3,\"propertyNames\":{"
+    "{\"$defs\":{\"n\":{\"anyOf\":[{\"enum\":[1,true]},{\"$ref\":\"#\"}]}},\"type\":\"object\","
+    "\"maxProperties\":3,\"propertyNames\":{"
     "\"pattern\":"
-    "\"^[ab]$\"},\"additionalProperties\":{\"$ref\":\"#/$defs/n\"},\"not\":{\"patternProperties\":{\"^a\":{\"type\":\"integer\"}}}}"};
+    "\"^[ab]$\"},\"additionalProperties\":{\"$ref\":\"#/$defs/"
+    "n\"},\"not\":{\"patternProperties\":{\"^a\":{\"type\":\"integer\"}}}}"};
 
 /* How deep brackets are nested; no string of these schemas holds one. */
 static uint32_t depth_of(const char *text) {
@@ -42,7 +53,8 @@ static uint32_t depth_of(const char *text) {
     return most;
 }
 
-/* Walks at random over printable bytes; false: the text was not complete after MAX_TEXT of them, or too ambiguous. */
+/* Walks at random over printable bytes; false: the text was not complete after MAX_TEXT
+ * of them, or too ambiguous. */
 static bool walk(const grammar_case *c, uint64_t *seed, char *text) {
     grammar_state s = grammar_start(c->r);
     for (size_t n = 0; n < MAX_TEXT; n++) {
@@ -88,7 +100,8 @@ static void compare(const grammar_case *bounded, const grammar_case *free, uint3
         if (walk(free, seed, text)) {
             bool taken = takes(bounded, text, &knows), fits = depth_of(text) <= levels;
             if (knows && taken != fits) {
-                fail_msg("'%s' is %u levels deep, of %u, and %s", text, depth_of(text), levels, taken ? "accepted" : "rejected");
+                fail_msg("'%s' is %u levels deep, of %u, and %s", text, depth_of(text), levels,
+                         taken ? "accepted" : "rejected");
             }
             n_same += knows && taken;
             n_deeper += knows && !taken;
@@ -96,8 +109,8 @@ static void compare(const grammar_case *bounded, const grammar_case *free, uint3
         if (walk(bounded, seed, text)) {
             bool taken = takes(free, text, &knows);
             if (depth_of(text) > levels || (knows && !taken)) {
-                fail_msg("'%s' is %u levels deep, of %u, and %s without a bound", text, depth_of(text), levels,
-                         taken ? "accepted" : "rejected");
+                fail_msg("'%s' is %u levels deep, of %u, and %s without a bound", text, depth_of(text),
+                         levels, taken ? "accepted" : "rejected");
             }
         }
     }
@@ -119,7 +132,8 @@ static void a_bounded_grammar_takes_the_texts_that_are_no_deeper(void **state) {
                 grammar_drop(g);
                 if (e == QUIRE_OK) {
                     const grammar_options free_too = {.order = o.order};
-                    grammar_case c = case_open(GRAMMAR_SCHEMA, schemas[i], &o), all = case_open(GRAMMAR_SCHEMA, schemas[i], &free_too);
+                    grammar_case c = case_open(GRAMMAR_SCHEMA, schemas[i], &o),
+                                 all = case_open(GRAMMAR_SCHEMA, schemas[i], &free_too);
                     compare(&c, &all, o.max_depth, &seed);
                     case_close(&all);
                     case_close(&c);
@@ -134,20 +148,22 @@ static void a_bounded_grammar_takes_the_texts_that_are_no_deeper(void **state) {
 }
 
 static void what_needs_more_levels_than_there_are_matches_nothing(void **state) {
-    static const char schema[] =
-        "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"array\",\"minItems\":1,\"items\":{\"const\":{}}}}";
+    static const char schema[] = "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"array\","
+                                 "\"minItems\":1,\"items\":{\"const\":{}}}}";
     grammar *g = NULL;
     (void)state;
     for (uint32_t levels = 2; levels <= 3; levels++) {
         const grammar_options o = {.max_depth = levels};
         quire_error err = {0};
-        assert_int_equal(grammar_compile(GRAMMAR_SCHEMA, str_of(schema), &o, &g, &err), levels == 2 ? QUIRE_INVALID : QUIRE_OK);
+        assert_int_equal(grammar_compile(GRAMMAR_SCHEMA, str_of(schema), &o, &g, &err),
+                         levels == 2 ? QUIRE_INVALID : QUIRE_OK);
         grammar_drop(g);
     }
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_bounded_grammar_takes_the_texts_that_are_no_deeper),
-                                       cmocka_unit_test(what_needs_more_levels_than_there_are_matches_nothing)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_bounded_grammar_takes_the_texts_that_are_no_deeper),
+        cmocka_unit_test(what_needs_more_levels_than_there_are_matches_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,9 @@ TEST(rules_nest_as_deep_as_the_text) {
 }
 
 TEST(left_recursion_is_turned_around) {
-    grammar_case c = case_open(GRAMMAR_EBNF, "root ::= e\ne ::= e \"+\" t | t\nt ::= t \"*\" f | f\nf ::= \"(\" e \")\" | [a-c]\n", NULL);
+    grammar_case c = case_open(
+        GRAMMAR_EBNF, "root ::= e\ne ::= e \"+\" t | t\nt ::= t \"*\" f | f\nf ::= \"(\" e \")\" | [a-c]\n",
+        NULL);
     case_accepts(&c, "a+b*c+(a+a)");
     case_rejects(&c, "a+*", 2);
     case_rejects(&c, "a+(b", -1);
@@ -24,7 +26,8 @@ TEST(left_recursion_is_turned_around) {
 }
 
 TEST(left_recursion_through_other_rules_and_empty_ones_is_too) {
-    grammar_case c = case_open(GRAMMAR_EBNF, "root ::= x\nx ::= o y \"1\" | \"a\"\ny ::= x \"2\" | \"b\"\no ::= \"-\"?\n", NULL);
+    grammar_case c = case_open(
+        GRAMMAR_EBNF, "root ::= x\nx ::= o y \"1\" | \"a\"\ny ::= x \"2\" | \"b\"\no ::= \"-\"?\n", NULL);
     case_accepts(&c, "a");
     case_accepts(&c, "b1");
     case_accepts(&c, "a21");
@@ -69,8 +72,9 @@ static void accepts_letters(grammar_case *c, int n, const char *behind, bool acc
 }
 
 TEST(a_counted_repeat_may_begin_a_rule_that_begins_with_itself) {
-    static const char *const texts[] = {"root ::= root \"-\" | [a-z]{70}", "root ::= root \"-\" | w{70}\nw ::= [a-z]",
-                                        "root ::= x\nx ::= y \"-\"\ny ::= x | root | ([a-z] \"\"){70} | [a-z]{70}\n"};
+    static const char *const texts[] = {
+        "root ::= root \"-\" | [a-z]{70}", "root ::= root \"-\" | w{70}\nw ::= [a-z]",
+        "root ::= x\nx ::= y \"-\"\ny ::= x | root | ([a-z] \"\"){70} | [a-z]{70}\n"};
     for (size_t i = 0; i < 2; i++) {
         grammar_case c = case_open(GRAMMAR_EBNF, texts[i], NULL);
         accepts_letters(&c, 1, "", false);
@@ -109,8 +113,10 @@ TEST(an_ambiguous_grammar_stays_small) {
 }
 
 TEST(rules_may_span_lines_and_hold_comments) {
-    grammar_case c =
-        case_open(GRAMMAR_EBNF, "# an answer\nroot ::= (\n  \"x\" # first\n  | name )\nname ::= [^\\]\\n]{2,3}\n | '\\x41\\u00e9'\n", NULL);
+    grammar_case c = case_open(
+        GRAMMAR_EBNF,
+        "# an answer\nroot ::= (\n  \"x\" # first\n  | name )\nname ::= [^\\]\\n]{2,3}\n | '\\x41\\u00e9'\n",
+        NULL);
     case_accepts(&c, "x");
     case_accepts(&c, "yy");
     case_accepts(&c, "A\xC3\xA9");
@@ -130,8 +136,10 @@ TEST(wrong_grammars_are_refused_with_their_line) {
 }
 
 TEST(the_notation_of_w3c_is_read_too) {
-    grammar_case c =
-        case_open(GRAMMAR_W3C, "/* an answer */ [1] doc ::= item (',' item)*\n[2] item ::= [a-c#x30-#x39]+ | #xE9 | \"#x\\\"\n", NULL);
+    grammar_case c = case_open(
+        GRAMMAR_W3C,
+        "/* an answer */ [1] doc ::= item (',' item)*\n[2] item ::= [a-c#x30-#x39]+ | #xE9 | \"#x\\\"\n",
+        NULL);
     case_accepts(&c, "a0,9");
     case_accepts(&c, "\xC3\xA9,b");
     case_accepts(&c, "#x\\");

@@ -1,11 +1,13 @@
-/* Hostile grammars: each is refused within its budgets of processor time, and lets others go on while it is read. */
+/* Hostile grammars: each is refused within its budgets of processor time, and lets others
+ * go on while it is read. */
 #include "grammar_case.h"
 
 #include "base/clock.h"
 #include "base/turn.h"
 
-/* Processor time, of which other programs disturb a measurement now and then. Builds with checks take up to eight times as long as those
- * that serve, where a refusal takes at most 250 ms and a slice 2 ms. */
+/* Processor time, of which other programs disturb a measurement now and then. Builds with
+ * checks take up to eight times as long as those that serve, where a refusal takes at
+ * most 250 ms and a slice 2 ms. */
 enum { MOST_US = 8 * 250000, MOST_SLICE_US = 8 * 2000, N_TRIES = 8 };
 
 typedef struct watch {
@@ -44,7 +46,8 @@ static void refused(grammar_kind kind, str text, quire_err want) {
         int64_t from = clock_thread_us();
         quire_err e = compile(kind, text, &w, &err);
         int64_t took = clock_thread_us() - from;
-        print_message("%.40s: %lld us, the longest slice %lld us: %s\n", text.p, (long long)took, (long long)w.longest_us, err.message);
+        print_message("%.40s: %lld us, the longest slice %lld us: %s\n", text.p, (long long)took,
+                      (long long)w.longest_us, err.message);
         assert_int_equal(e, want);
         in_time = took < MOST_US && w.longest_us < MOST_SLICE_US;
     }
@@ -63,13 +66,17 @@ static char *repeated(const char *before, const char *piece, int n, const char *
 
 TEST(hostile_grammars_are_refused_in_time_and_hold_nobody_up) {
     char *deep = repeated("", "(", 30000, "a"), *wide = repeated("{\"enum\":[", "\"a\",", 2500000, "\"b\"]}");
-    char *all = repeated("{\"allOf\":[", "{\"anyOf\":[{\"minimum\":1},{\"type\":\"string\"},{\"required\":[\"a\"]}]},", 3000, "true]}");
+    char *all = repeated("{\"allOf\":[",
+                         "{\"anyOf\":[{\"minimum\":1},{\"type\":\"string\"},{\"required\":[\"a\"]}]},", 3000,
+                         "true]}");
     char *dots = repeated("{\"pattern\":\"", "(a|ab|abc|.*x)", 60, "$\",\"maxLength\":5000}");
     assert_true(strlen(wide) > (size_t)10000000);
     refused(GRAMMAR_REGEX, str_of(deep), QUIRE_TOO_LARGE);
     refused(GRAMMAR_REGEX, str_of("(((((a{0,99}){0,99}){0,99}){0,99}){0,99})"), QUIRE_TOO_LARGE);
     refused(GRAMMAR_SCHEMA, str_of("{\"$ref\":\"#\"}"), QUIRE_INVALID);
-    refused(GRAMMAR_SCHEMA, str_of("{\"$defs\":{\"a\":{\"anyOf\":[{\"$ref\":\"#/$defs/a\"}]}},\"$ref\":\"#/$defs/a\"}"), QUIRE_INVALID);
+    refused(GRAMMAR_SCHEMA,
+            str_of("{\"$defs\":{\"a\":{\"anyOf\":[{\"$ref\":\"#/$defs/a\"}]}},\"$ref\":\"#/$defs/a\"}"),
+            QUIRE_INVALID);
     refused(GRAMMAR_SCHEMA, str_of(wide), QUIRE_TOO_LARGE);
     refused(GRAMMAR_SCHEMA, str_of(all), QUIRE_OK); /* large, and no more than that */
     refused(GRAMMAR_SCHEMA, str_of(dots), QUIRE_TOO_LARGE);
@@ -79,7 +86,8 @@ TEST(hostile_grammars_are_refused_in_time_and_hold_nobody_up) {
     mem_free(dots);
 }
 
-/* Where repeats stand behind each other, no limit of groups or sizes bounds the recursion. */
+/* Where repeats stand behind each other, no limit of groups or sizes bounds the
+ * recursion. */
 TEST(stacked_repeats_nest_as_little_as_groups) {
     enum { N = 190000 };
     const struct {
@@ -108,7 +116,8 @@ TEST(stacked_repeats_nest_as_little_as_groups) {
     char *spaces = repeated("a", "{0}", N, "");
     grammar *g = NULL;
     quire_error err = {0};
-    assert_int_equal(grammar_compile(GRAMMAR_SCHEMA, str_of("{}"), &(grammar_options){.whitespace_pattern = str_of(spaces)}, &g, &err),
+    assert_int_equal(grammar_compile(GRAMMAR_SCHEMA, str_of("{}"),
+                                     &(grammar_options){.whitespace_pattern = str_of(spaces)}, &g, &err),
                      QUIRE_TOO_LARGE);
     mem_free(spaces);
 }

@@ -2,10 +2,11 @@
 #include "grammar_case.h"
 
 TEST(rules_and_terminals) {
-    grammar_case c = case_open(GRAMMAR_LARK,
-                               "// sums\nstart: expr -> all\n?expr: expr \"+\" term\n     | term\n!term.2: FACTOR (\"*\" FACTOR)*\n"
-                               "FACTOR.-1: DIGIT+ | \"(\" \"a\"..\"c\" \")\"\n%import common.DIGIT\n",
-                               NULL);
+    grammar_case c = case_open(
+        GRAMMAR_LARK,
+        "// sums\nstart: expr -> all\n?expr: expr \"+\" term\n     | term\n!term.2: FACTOR (\"*\" FACTOR)*\n"
+        "FACTOR.-1: DIGIT+ | \"(\" \"a\"..\"c\" \")\"\n%import common.DIGIT\n",
+        NULL);
     case_accepts(&c, "1+2*30");
     case_accepts(&c, "(b)*1");
     case_rejects(&c, "(d)", 1);
@@ -28,7 +29,9 @@ TEST(what_is_ignored_stands_between_terminals_and_not_inside) {
 }
 
 TEST(counts_options_and_flags) {
-    grammar_case c = case_open(GRAMMAR_LARK, "start: \"x\"i ~ 2 [\",\"] /a.b/is ~ 0..2 (\"-\" | ) \"\\x41\\u00e9\\\"\\\\\\n\"", NULL);
+    grammar_case c =
+        case_open(GRAMMAR_LARK,
+                  "start: \"x\"i ~ 2 [\",\"] /a.b/is ~ 0..2 (\"-\" | ) \"\\x41\\u00e9\\\"\\\\\\n\"", NULL);
     case_accepts(&c, "xXA\xC3\xA9\"\\\n");
     case_accepts(&c, "Xx,A\nBaxb-A\xC3\xA9\"\\\n");
     case_rejects(&c, "x,", 1);
@@ -41,10 +44,18 @@ TEST(common_terminals) {
         const char *name, *good, *bad;
         int dead_at;
     } cases[] = {
-        {"INT", "042", "4.", 1},        {"SIGNED_NUMBER", "-1.5e+3", "-e", 1},       {"ESCAPED_STRING", "\"a\\\"b\"", "\"a\n", 2},
-        {"CNAME", "_a1", "1a", 0},      {"NEWLINE", "\r\n\n", "\r\r", 1},            {"C_COMMENT", "/* a ** / */", "/* */ ", 5},
-        {"NUMBER", ".5", "5.5.5", 3},   {"WS_INLINE", " \t", "\n", 0},               {"HEXDIGIT", "f", "g", 0},
-        {"FLOAT", "1e5", "1.5e.", 4},   {"LETTER", "Q", "QQ", 1},                    {"WORD", "abc", "ab1", 2},
+        {"INT", "042", "4.", 1},
+        {"SIGNED_NUMBER", "-1.5e+3", "-e", 1},
+        {"ESCAPED_STRING", "\"a\\\"b\"", "\"a\n", 2},
+        {"CNAME", "_a1", "1a", 0},
+        {"NEWLINE", "\r\n\n", "\r\r", 1},
+        {"C_COMMENT", "/* a ** / */", "/* */ ", 5},
+        {"NUMBER", ".5", "5.5.5", 3},
+        {"WS_INLINE", " \t", "\n", 0},
+        {"HEXDIGIT", "f", "g", 0},
+        {"FLOAT", "1e5", "1.5e.", 4},
+        {"LETTER", "Q", "QQ", 1},
+        {"WORD", "abc", "ab1", 2},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[100];

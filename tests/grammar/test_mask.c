@@ -1,4 +1,5 @@
-/* Masks and states: every bit of masks along random walks, forks and rollbacks, forced tokens, budgets, threads. */
+/* Masks and states: every bit of masks along random walks, forks and rollbacks, forced
+ * tokens, budgets, threads. */
 #include "grammar_case.h"
 
 #include <pthread.h>
@@ -16,12 +17,14 @@ static const subject subjects[] = {
     {GRAMMAR_REGEX, "(hello|hel*o|[ab]{2,5}\xC3\xA9?)+", 0, 0},
     {GRAMMAR_REGEX, "[^\\n]{3,40}", 0, 0},
     {GRAMMAR_EBNF, "root ::= \"(\" root \")\" root | \"\" | [a-c]\n", 0, 0},
-    {GRAMMAR_EBNF, "root ::= v (\",\" \" \"? v)*\nv ::= \"\\\"\" [^\"]* \"\\\"\" | \"[\" (v (\",\" v)*)? \"]\"\n", 0, 0},
+    {GRAMMAR_EBNF,
+     "root ::= v (\",\" \" \"? v)*\nv ::= \"\\\"\" [^\"]* \"\\\"\" | \"[\" (v (\",\" v)*)? \"]\"\n", 0, 0},
     {GRAMMAR_JSON_OBJECT, "", GRAMMAR_SPACE_ANY, 0},
     {GRAMMAR_JSON_OBJECT, "", GRAMMAR_SPACE_COMPACT, 0},
     {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"maxLength\":5}", 0, 0},
     {GRAMMAR_SCHEMA, "{\"type\":\"object\",\"minProperties\":3}", 0, 0},
-    {GRAMMAR_SCHEMA, "{\"type\":\"object\",\"not\":{\"patternProperties\":{\"b\":{\"type\":\"integer\"}}}}", GRAMMAR_SPACE_ANY, 0},
+    {GRAMMAR_SCHEMA, "{\"type\":\"object\",\"not\":{\"patternProperties\":{\"b\":{\"type\":\"integer\"}}}}",
+     GRAMMAR_SPACE_ANY, 0},
     {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"minLength\":3,\"maxLength\":40}", 0, 0},
     {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"minLength\":3}", 0, 0},
     {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"pattern\":\"^[^x]*b\"}", 0, 0},
@@ -29,20 +32,26 @@ static const subject subjects[] = {
     {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"pattern\":\"^[^\u00e9 ]*$\"}", 0, 0},
     {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"pattern\":\"^[^0-9]*[0-9]?$\",\"minLength\":2}", 0, 0},
     {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"pattern\":\"^([a-c]|12|\u00e9)*$\",\"maxLength\":9}", 0, 0},
-    {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"pattern\":\"^[a-c]*x?(12)*$\",\"minLength\":5,\"maxLength\":60}", 0, 0},
+    {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"pattern\":\"^[a-c]*x?(12)*$\",\"minLength\":5,\"maxLength\":60}",
+     0, 0},
     {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"pattern\":\"^[a-z]*0\",\"minLength\":12}", 0, 0},
     {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"pattern\":\"[^\\\\n]$\",\"maxLength\":200}", 0, 0},
     {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"format\":\"uri\",\"maxLength\":30}", 0, 0},
-    {GRAMMAR_SCHEMA, "{\"anyOf\":[{\"type\":\"string\",\"minLength\":3,\"maxLength\":3},{\"const\":\"hello\"}]}", 0, 0},
     {GRAMMAR_SCHEMA,
-     "{\"anyOf\":[{\"type\":\"string\",\"maxLength\":2},{\"type\":\"string\",\"pattern\":\"^a\"},{\"type\":\"string\",\"minLength\":4}]}",
+     "{\"anyOf\":[{\"type\":\"string\",\"minLength\":3,\"maxLength\":3},{\"const\":\"hello\"}]}", 0, 0},
+    {GRAMMAR_SCHEMA,
+     "{\"anyOf\":[{\"type\":\"string\",\"maxLength\":2},{\"type\":\"string\",\"pattern\":\"^a\"},{\"type\":"
+     "\"string\",\"minLength\":4}]}",
      0, 0},
     {GRAMMAR_SCHEMA,
-     "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"a\":{\"type\":\"number\"}},\"required\":[\"a\"]}",
+     "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"a\":{\"type\":\"number\"}},"
+     "\"required\":[\"a\"]}",
      GRAMMAR_SPACE_ANY, GRAMMAR_ORDER_ANY},
     {GRAMMAR_SCHEMA,
-     "{\"type\":\"object\",\"properties\":{\"name\":{\"enum\":[\"abc\",\"ab\\u00e9\"]},\"a\":{\"type\":\"integer\",\"minimum\":-5,"
-     "\"maximum\":12}},\"additionalProperties\":{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},\"maxItems\":2}}",
+     "{\"type\":\"object\",\"properties\":{\"name\":{\"enum\":[\"abc\",\"ab\\u00e9\"]},\"a\":{\"type\":"
+     "\"integer\",\"minimum\":-5,"
+     "\"maximum\":12}},\"additionalProperties\":{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},"
+     "\"maxItems\":2}}",
      GRAMMAR_SPACE_COMPACT, GRAMMAR_ORDER_SCHEMA},
 };
 
@@ -82,7 +91,8 @@ TEST(every_bit_of_a_mask_is_what_taking_the_token_says) {
     }
 }
 
-/* Around the length at which the longest token just fits, right after the opening quote. */
+/* Around the length at which the longest token just fits, right after the opening
+ * quote. */
 TEST(a_limited_string_takes_the_longest_token_only_where_it_fits) {
     const int32_t quote = 13;
     int32_t n_longest = 0;
@@ -132,28 +142,33 @@ TEST(forced_tokens_are_the_only_ones) {
     assert_string_equal(case_tokens[tokens[1]], ".");
     assert_int_equal(grammar_forced(c.r, grammar_start(c.r), tokens, 2), 2);
     case_close(&c);
-    c = case_open_over(case_vocab(0), GRAMMAR_REGEX, "x(\\.x[01])?", NULL); /* after x the answer may end, so nothing is forced there */
+    /* after x the answer may end, so nothing is forced there */
+    c = case_open_over(case_vocab(0), GRAMMAR_REGEX, "x(\\.x[01])?", NULL);
     assert_int_equal(grammar_forced(c.r, grammar_start(c.r), tokens, 16), 1);
     case_close(&c);
     c = case_open(GRAMMAR_REGEX, "hello[01]", NULL); /* "hel" may come, and nothing spells "h" */
-    n = grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){16, 1.0f, 0.5f, 0.0f}, tokens, parents);
+    n = grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){16, 1.0f, 0.5f, 0.0f}, tokens,
+                      parents);
     assert_int_equal(n, 1);
     assert_string_equal(case_tokens[tokens[0]], "hello");
     assert_int_equal(grammar_forced(c.r, grammar_start(c.r), tokens, 16), 0);
     case_close(&c);
 }
 
-/* The spellings of known bytes: likeliest first, each allowed behind its parent, as many as are likely enough. */
+/* The spellings of known bytes: likeliest first, each allowed behind its parent, as many
+ * as are likely enough. */
 TEST(guesses_branch_where_texts_may_be_spelt_in_several_ways) {
     int32_t tokens[GRAMMAR_MAX_GUESSES], parents[GRAMMAR_MAX_GUESSES];
     grammar_state states[GRAMMAR_MAX_GUESSES];
     grammar_case c = case_open(GRAMMAR_REGEX, "abcab[01]", NULL);
-    int32_t n = grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){32, 0.8f, 0.5f, 0.0f}, tokens, parents);
+    int32_t n = grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){32, 0.8f, 0.5f, 0.0f}, tokens,
+                              parents);
     assert_int_equal(n, 2);
     assert_string_equal(case_tokens[tokens[0]], "abc");
     assert_string_equal(case_tokens[tokens[1]], "ab");
     assert_true(parents[0] == -1 && parents[1] == 0);
-    n = grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){32, 0.0f, 0.01f, 0.0f}, tokens, parents);
+    n = grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){32, 0.0f, 0.01f, 0.0f}, tokens,
+                      parents);
     int32_t n_first = 0;
     for (int32_t i = 0; i < n; i++) {
         states[i] = parents[i] < 0 ? grammar_start(c.r) : states[parents[i]];
@@ -166,19 +181,26 @@ TEST(guesses_branch_where_texts_may_be_spelt_in_several_ways) {
     }
     assert_int_equal(n_first, 3); /* abc, ab, a; */
     assert_int_equal(n, 15);      /* below them ab, a b; c ab, c a b; b c ab, b c a b */
-    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){5, 0.0f, 0.01f, 0.0f}, tokens, parents), 5);
-    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){32, 0.0f, 0.5f, 0.0f}, tokens, parents), 0);
+    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){5, 0.0f, 0.01f, 0.0f},
+                                   tokens, parents),
+                     5);
+    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){32, 0.0f, 0.5f, 0.0f},
+                                   tokens, parents),
+                     0);
     case_close(&c);
 }
 
-/* What comes with a token is lost with it where it is wrong: the more there is, the surer it has to be. */
+/* What comes with a token is lost with it where it is wrong: the more there is, the surer
+ * it has to be. */
 TEST(guesses_are_worth_what_is_lost_where_they_are_wrong) {
     int32_t tokens[GRAMMAR_MAX_GUESSES], parents[GRAMMAR_MAX_GUESSES];
     grammar_case c = case_open(GRAMMAR_REGEX, "abcab[01]", NULL);
     grammar_guess_bounds bounds = {32, 0.8f, 0.01f, 5.0f};
-    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &bounds, tokens, parents), 1); /* abc of three: 0.867 */
+    /* abc of three: 0.867 */
+    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &bounds, tokens, parents), 1);
     bounds.row = 3.0f;
-    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &bounds, tokens, parents), 2); /* ab of two behind it: 0.78 */
+    /* ab of two behind it: 0.78 */
+    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &bounds, tokens, parents), 2);
     case_close(&c);
     c = case_open(GRAMMAR_REGEX, "abxx[01]", NULL);
     bounds.row = 2.9f; /* ab of two: 0.9, with two x behind it */
@@ -208,7 +230,9 @@ TEST(a_run_at_its_budget_fails_and_keeps_the_state) {
     grammar_vocab *v = case_vocab(1);
     grammar_run *r = NULL, *other = NULL;
     quire_error err = {0};
-    assert_int_equal(grammar_compile(GRAMMAR_EBNF, str_of("root ::= \"\" | \"(\" root \")\"\n"), NULL, &g, &err), QUIRE_OK);
+    assert_int_equal(
+        grammar_compile(GRAMMAR_EBNF, str_of("root ::= \"\" | \"(\" root \")\"\n"), NULL, &g, &err),
+        QUIRE_OK);
     assert_int_equal(grammar_run_open(g, v, 65536, &r), QUIRE_OK);
     grammar_state s = grammar_start(r), before = s;
     quire_err e = QUIRE_OK;
@@ -246,7 +270,9 @@ TEST(one_that_uses_up_its_budget_ends_alone) {
     grammar_state s[N_RUNS];
     size_t reached = 0;
     quire_error err = {0};
-    assert_int_equal(grammar_compile(GRAMMAR_EBNF, str_of("root ::= \"\" | \"(\" root \")\"\n"), NULL, &g, &err), QUIRE_OK);
+    assert_int_equal(
+        grammar_compile(GRAMMAR_EBNF, str_of("root ::= \"\" | \"(\" root \")\"\n"), NULL, &g, &err),
+        QUIRE_OK);
     for (int i = 0; i < N_RUNS; i++) { /* room is made for each, wherever the states lie then */
         assert_int_equal(grammar_run_open(g, v, BUDGET, &r[i]), QUIRE_OK);
         s[i] = grammar_start(r[i]);

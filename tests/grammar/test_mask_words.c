@@ -1,4 +1,5 @@
-/* Masks over a vocabulary of all short words, whose subtrees are large enough to be taken as a whole: each bit against the token taken. */
+/* Masks over a vocabulary of all short words, whose subtrees are large enough to be taken
+ * as a whole: each bit against the token taken. */
 #include "grammar_case.h"
 
 #include "base/rng.h"
@@ -18,12 +19,14 @@ static void add_word(words *w, const char *front, const char *back) {
     (void)snprintf(w->bytes[w->n++], sizeof w->bytes[0], "%s%s", front, back);
 }
 
-/* All words of up to DEPTH letters, then longer ones, parts of characters, escapes, an end token. */
+/* All words of up to DEPTH letters, then longer ones, parts of characters, escapes, an
+ * end token. */
 static void open_words(words *w) {
-    static const char *const more[] = {
-        "\xC3",    "\xA9",  "a\xC3", "\xE6\x97", "\\",     "\\n",  "a\\\"", "\\u00e9", "a\\u",  "\n",
-        "{",       "}",     ":",     "\":",      "\",\"",  "true", "0",     "11111",   "aaaaa", "a\":\"",
-        "aaaaaaa", "a-a-a", "@",     "a@a",      "aaa.aa", "://",  "/",     "%aa",     "%a1",   "\xF0\x9F\x98\x80"};
+    static const char *const more[] = {"\xC3",   "\xA9",    "a\xC3",   "\xE6\x97", "\\",  "\\n",
+                                       "a\\\"",  "\\u00e9", "a\\u",    "\n",       "{",   "}",
+                                       ":",      "\":",     "\",\"",   "true",     "0",   "11111",
+                                       "aaaaa",  "a\":\"",  "aaaaaaa", "a-a-a",    "@",   "a@a",
+                                       "aaa.aa", "://",     "/",       "%aa",      "%a1", "\xF0\x9F\x98\x80"};
     str texts[MOST_WORDS];
     w->n = 0;
     add_word(w, "", "");
@@ -53,14 +56,16 @@ static void open_words(words *w) {
 }
 
 /* Returns how many tokens the mask behind s allows, and some of them. */
-static int32_t check_mask(const words *w, const char *rules, grammar_run *r, grammar_state s, int32_t *allowed) {
+static int32_t check_mask(const words *w, const char *rules, grammar_run *r, grammar_state s,
+                          int32_t *allowed) {
     uint64_t bits[(MOST_WORDS + 63) / 64];
     int32_t n = 0;
     assert_int_equal(grammar_mask(r, s, bits), QUIRE_OK);
     for (int32_t t = 0; t < w->n; t++) {
         bool bit = (bits[t / 64] >> (t % 64) & 1) != 0, taken = grammar_allows(r, s, t);
         if (bit != taken) {
-            fail_msg("%s: token '%s' is %s", rules, w->bytes[t], bit ? "in the mask and not taken" : "taken and not in the mask");
+            fail_msg("%s: token '%s' is %s", rules, w->bytes[t],
+                     bit ? "in the mask and not taken" : "taken and not in the mask");
         }
         if (taken && t != w->end) {
             allowed[n++] = t;
@@ -88,7 +93,8 @@ static void check(const words *w, grammar_kind kind, const char *text, uint64_t 
                 break;
             }
             int32_t t = allowed[rng_next(random) % (uint64_t)n];
-            for (int again = 0; again < 4 && strlen(w->bytes[t]) > 2; again++) { /* short ones, so that there are many places */
+            /* short ones, so that there are many places */
+            for (int again = 0; again < 4 && strlen(w->bytes[t]) > 2; again++) {
                 t = allowed[rng_next(random) % (uint64_t)n];
             }
             assert_int_equal(grammar_accept(r, &s, t), QUIRE_OK);
@@ -122,13 +128,17 @@ static void masks_of_strings_are_what_taking_each_token_says(void **state) {
         STRING("\"maxLength\":0"),
         STRING("\"maxLength\":18"),
         "{\"enum\":[\"aaaaaaaa\",\"aaaa.aaa\",\"ag1\",\"ag-\",\"\u00e9\"]}",
-        "{\"anyOf\":[{\"type\":\"array\",\"items\":{\"type\":\"string\",\"maxLength\":20}},{\"type\":\"array\",\"prefixItems\":[{\"const\":"
+        "{\"anyOf\":[{\"type\":\"array\",\"items\":{\"type\":\"string\",\"maxLength\":20}},{\"type\":"
+        "\"array\",\"prefixItems\":[{\"const\":"
         "\"ag\"},{\"type\":\"integer\"}]}]}",
-        "{\"anyOf\":[{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"minLength\":2,\"maxLength\":20}},\"required\":["
+        "{\"anyOf\":[{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"minLength\":2,"
+        "\"maxLength\":20}},\"required\":["
         "\"a\"],"
-        "\"additionalProperties\":false},{\"type\":\"object\",\"properties\":{\"a\":{\"const\":\"g\"},\"1\":{\"type\":\"string\"}},"
+        "\"additionalProperties\":false},{\"type\":\"object\",\"properties\":{\"a\":{\"const\":\"g\"},\"1\":{"
+        "\"type\":\"string\"}},"
         "\"additionalProperties\":false}]}",
-        "{\"type\":\"object\",\"properties\":{\"aa\":{\"type\":\"string\"},\"ag\":{\"type\":\"boolean\"}},\"minProperties\":3}",
+        "{\"type\":\"object\",\"properties\":{\"aa\":{\"type\":\"string\"},\"ag\":{\"type\":\"boolean\"}},"
+        "\"minProperties\":3}",
         "{\"type\":\"object\",\"propertyNames\":{\"pattern\":\"^[a1]{1,4}$\"},\"minProperties\":2}",
     };
     (void)state;

@@ -1,4 +1,5 @@
-/* Names of members that a schema does not list: each comes once in its object, also in masks, and never leads into a dead end. */
+/* Names of members that a schema does not list: each comes once in its object, also in
+ * masks, and never leads into a dead end. */
 #include "schema_case.h"
 
 #include "base/rng.h"
@@ -14,32 +15,38 @@
 TEST(no_name_comes_twice_in_an_object) {
     static const schema_case cases[] = {
         {"{\"type\":\"object\"}",
-         {"{\"a\":1,\"b\":2}", "{\"a\":{\"a\":1},\"b\":{\"a\":2}}", "{\"a\":[{\"b\":1},{\"b\":2}]}", "{\"ab\":1,\"a\":2,\"abc\":3,\"\":4}"},
-         {"{\"a\":1,\"a\":2}", "{\"\":1,\"\":2}", "{\"b\":1,\"a\":{\"x\":1},\"b\":2}", "{\"a\":{\"x\":1,\"x\":1}}",
-          "{\"a\":1,\"b\":[[{\"c\":1}]],\"a\":1}"}},
+         {"{\"a\":1,\"b\":2}", "{\"a\":{\"a\":1},\"b\":{\"a\":2}}", "{\"a\":[{\"b\":1},{\"b\":2}]}",
+          "{\"ab\":1,\"a\":2,\"abc\":3,\"\":4}"},
+         {"{\"a\":1,\"a\":2}", "{\"\":1,\"\":2}", "{\"b\":1,\"a\":{\"x\":1},\"b\":2}",
+          "{\"a\":{\"x\":1,\"x\":1}}", "{\"a\":1,\"b\":[[{\"c\":1}]],\"a\":1}"}},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}}}",
          {"{\"a\":1,\"b\":2}", "{\"b\":1}"},
          {"{\"a\":1,\"a\":2}", "{\"a\":1,\"b\":2,\"b\":3}", "{\"b\":1,\"\\u0062\":2}"}},
         {"{}", {"[{\"a\":1},{\"a\":1}]"}, {"[{\"a\":1,\"a\":1}]"}},
         {"{\"type\":\"object\"}",
-         {"{\"\xC3\xA9\":1,\"\xC3\xA8\":2}", "{\"\\ud83d\\ude00\":1,\"\\ud83d\\ude01\":2}", "{\"\\n\":1,\"n\":2,\"\\\\n\":3}"},
-         {"{\"\xC3\xA9\":1,\"\\u00e9\":2}", "{\"\xF0\x9F\x98\x80\":1,\"\\ud83d\\uDE00\":2}", "{\"\\\"\":1,\"\\u0022\":2}",
-          "{\"a/\":1,\"a\\/\":2}", "{\"\\u0041b\":1,\"Ab\":2}"}},
-        {"{\"anyOf\":[{\"type\":\"object\",\"properties\":{\"a\":true}},{\"type\":\"object\",\"properties\":{\"b\":true}}]}",
+         {"{\"\xC3\xA9\":1,\"\xC3\xA8\":2}", "{\"\\ud83d\\ude00\":1,\"\\ud83d\\ude01\":2}",
+          "{\"\\n\":1,\"n\":2,\"\\\\n\":3}"},
+         {"{\"\xC3\xA9\":1,\"\\u00e9\":2}", "{\"\xF0\x9F\x98\x80\":1,\"\\ud83d\\uDE00\":2}",
+          "{\"\\\"\":1,\"\\u0022\":2}", "{\"a/\":1,\"a\\/\":2}", "{\"\\u0041b\":1,\"Ab\":2}"}},
+        {"{\"anyOf\":[{\"type\":\"object\",\"properties\":{\"a\":true}},{\"type\":\"object\",\"properties\":{"
+         "\"b\":true}}]}",
          {"{\"a\":1,\"b\":2,\"c\":3}"},
          {"{\"a\":1,\"a\":2}", "{\"b\":1,\"b\":2}", "{\"b\":1,\"a\":2,\"b\":1}"}},
-        {"{\"type\":\"object\",\"patternProperties\":{\"^[0-9]{4}-[0-9]{2}$\":{\"type\":\"integer\"}},\"additionalProperties\":false}",
+        {"{\"type\":\"object\",\"patternProperties\":{\"^[0-9]{4}-[0-9]{2}$\":{\"type\":\"integer\"}},"
+         "\"additionalProperties\":false}",
          {"{\"2025-01\":1,\"2025-02\":2}"},
          {"{\"2025-01\":1,\"2025-01\":2}", "{\"2025-01\":1,\"2025-02\":2,\"2025-01\":3}"}},
         {"{\"type\":\"object\",\"minProperties\":2,\"additionalProperties\":true}",
          {"{\"a\":1,\"b\":2}"},
-         {"{\"a\":1,\"a\":2,\"b\":3}", "{\"a\":1,\"b\":2,\"b\":3}", "{\"a\":1,\"b\":1,\"c\":1,\"\\u0061\":1}"}},
+         {"{\"a\":1,\"a\":2,\"b\":3}", "{\"a\":1,\"b\":2,\"b\":3}",
+          "{\"a\":1,\"b\":1,\"c\":1,\"\\u0061\":1}"}},
     };
     CHECK_ALL(cases, NULL);
     CHECK_ALL(cases, ANY_ORDER);
 }
 
-/* What has been named before is a thing of one text: forks go their own ways, and what is rolled back was never there. */
+/* What has been named before is a thing of one text: forks go their own ways, and what is
+ * rolled back was never there. */
 static void forks_know_their_own_names(void **state) {
     grammar_case c = case_open(GRAMMAR_JSON_OBJECT, "", NULL);
     (void)state;
@@ -75,14 +82,16 @@ static void forks_know_their_own_names(void **state) {
 #define SEEDS 200
 #endif
 
-/* Objects whose members are 1 or an object alike, and their names one of a few, or any that begins with x. */
+/* Objects whose members are 1 or an object alike, and their names one of a few, or any
+ * that begins with x. */
 typedef struct world {
     const char *names[MOST_NAMES + 1];
     uint32_t n, min, max;
     bool has_x, nests, has_listed; /* the last name stands in `properties` */
 } world;
 
-/* Whether printable ASCII of names[i] is only written as itself: names that are listed, or told apart like these. */
+/* Whether printable ASCII of names[i] is only written as itself: names that are listed,
+ * or told apart like these. */
 static bool is_plain(const world *w, uint32_t i) {
     return (w->has_listed && i == w->n - 1) || (w->min > 1 && !w->has_x);
 }
@@ -113,7 +122,9 @@ static uint32_t n_left(const world *w, const opened *o) {
 /* Whether `part`, of n bytes, begins a spelling of the character at `name`. */
 static bool begins_char(const char *part, size_t n, const char *name, size_t len, bool plain) {
     char hex[8];
-    uint32_t c = (uint8_t)name[0] < 0x80 ? (uint8_t)name[0] : (((uint32_t)(uint8_t)name[0] & 0x1F) << 6) | ((uint8_t)name[1] & 0x3F);
+    uint32_t c = (uint8_t)name[0] < 0x80
+                     ? (uint8_t)name[0]
+                     : (((uint32_t)(uint8_t)name[0] & 0x1F) << 6) | ((uint8_t)name[1] & 0x3F);
     (void)snprintf(hex, sizeof hex, "\\u%04x", c);
     bool is_hex = n <= 6 && !(plain && c < 0x80), must = name[0] == '"' || name[0] == '\\';
     for (size_t i = 0; i < n && is_hex; i++) {
@@ -133,7 +144,8 @@ static size_t spelt_length(const char *text, size_t n) {
 static bool spells(const char *text, size_t n, const char *name, bool plain, bool *is_all) {
     *is_all = false;
     while (n > 0) {
-        size_t char_len = (uint8_t)name[0] >= 0xC0 ? 2 : 1, len = spelt_length(text, n), there = len < n ? len : n;
+        size_t char_len = (uint8_t)name[0] >= 0xC0 ? 2 : 1, len = spelt_length(text, n),
+               there = len < n ? len : n;
         if (*name == 0 || !begins_char(text, there, name, char_len, plain)) {
             return false;
         }
@@ -163,7 +175,8 @@ static bool is_well_spelt(const char *p, size_t n) {
     return is_well;
 }
 
-/* Reads what there is of a name: whole characters to `out`; *rest: of the last one, where it is unfinished. False: none is spelt so. */
+/* Reads what there is of a name: whole characters to `out`; *rest: of the last one, where
+ * it is unfinished. False: none is spelt so. */
 static bool read_name(const char *text, size_t n, char *out, const char **rest, size_t *n_rest) {
     static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
     size_t at = 0;
@@ -195,13 +208,15 @@ static bool read_name(const char *text, size_t n, char *out, const char **rest, 
     return true;
 }
 
-/* Whether what there is of a name may become one that has not been; `whole`: whether it is one, which goes to `name`. */
+/* Whether what there is of a name may become one that has not been; `whole`: whether it
+ * is one, which goes to `name`. */
 static bool may_be(const world *w, const opened *o, const char *text, size_t n, bool whole, char *name) {
     const char *rest = "";
     size_t n_rest;
     bool is_all;
     for (uint32_t i = 0; i < w->n; i++) {
-        if (!is_taken(o, w->names[i]) && spells(text, n, w->names[i], is_plain(w, i), &is_all) && (is_all || !whole)) {
+        if (!is_taken(o, w->names[i]) && spells(text, n, w->names[i], is_plain(w, i), &is_all) &&
+            (is_all || !whole)) {
             strcpy(name, w->names[i]);
             return true;
         }
@@ -284,7 +299,8 @@ static uint64_t below(uint64_t *random, uint64_t n) {
     return rng_next(random) % n;
 }
 
-static const char *const name_texts[] = {"a", "b", "ab", "ba", "aab", "", "\xC3\xA9", "\xC3\xA8", "a\xC3\xA9", "\"", "/", "a\"", "bb", "c"};
+static const char *const name_texts[] = {"a",        "b",         "ab", "ba", "aab", "",   "\xC3\xA9",
+                                         "\xC3\xA8", "a\xC3\xA9", "\"", "/",  "a\"", "bb", "c"};
 
 static world random_world(uint64_t *random) {
     world w = {.max = UINT32_MAX, .has_x = below(random, 3) == 0, .nests = below(random, 2) == 0};
@@ -327,9 +343,11 @@ static void write_schema(const world *w, char *out) {
 
 #define RANDOM_TOKENS 96
 static const char *const always[] = {
-    "{", "}",    "\"",   ":",    ",", "1",   "a",     "b",       "c",    "x",    "\\",           "u",  "0",    "2",     "6",    "e",
-    "9", "\xC3", "\xA9", "\xA8", "/", "\":", "\",\"", "\":1,\"", "{\"",  "\"\"", "{\"\":1,\"\"", "00", "e9\"", "\\u00", "\\\"", "E",
-    "8", "2f",   "2F",   "3",    "7", "f",   "p",     ",\"",     "p\":1"};
+    "{",    "}",    "\"",    ":",    ",",     "1",       "a",   "b",    "c",
+    "x",    "\\",   "u",     "0",    "2",     "6",       "e",   "9",    "\xC3",
+    "\xA9", "\xA8", "/",     "\":",  "\",\"", "\":1,\"", "{\"", "\"\"", "{\"\":1,\"\"",
+    "00",   "e9\"", "\\u00", "\\\"", "E",     "8",       "2f",  "2F",   "3",
+    "7",    "f",    "p",     ",\"",  "p\":1"};
 enum { N_ALWAYS = sizeof always / sizeof *always };
 
 /* A text that is near to one of w's. */
@@ -338,7 +356,8 @@ static size_t random_text(const world *w, uint64_t *random, char *out) {
     uint32_t n = 1 + (uint32_t)below(random, 4);
     to += sprintf(to, "{");
     for (uint32_t i = 0; i < n; i++) {
-        to += sprintf(to, "%s\"%s\":1", i > 0 ? "," : "", w->has_x && below(random, 3) == 0 ? "x" : w->names[below(random, w->n)]);
+        to += sprintf(to, "%s\"%s\":1", i > 0 ? "," : "",
+                      w->has_x && below(random, 3) == 0 ? "x" : w->names[below(random, w->n)]);
     }
     to += sprintf(to, "}");
     return (size_t)(to - out);
@@ -359,7 +378,8 @@ static void random_vocab(const world *w, uint64_t *random, char texts[RANDOM_TOK
     strcpy(texts[RANDOM_TOKENS - 1], "</s>");
 }
 
-/* Each mask has the tokens behind which some text without a name twice is left, and no other. */
+/* Each mask has the tokens behind which some text without a name twice is left, and no
+ * other. */
 static void walk_world(const world *w, uint64_t *random, int64_t *n_masks) {
     char schema[1024], tokens[RANDOM_TOKENS][16];
     str texts[RANDOM_TOKENS];
@@ -371,7 +391,8 @@ static void walk_world(const world *w, uint64_t *random, int64_t *n_masks) {
         texts[i] = str_of(tokens[i]);
     }
     assert_int_equal(grammar_vocab_open(texts, RANDOM_TOKENS, &end, 1, &v), QUIRE_OK);
-    grammar_case c = case_open_over(v, GRAMMAR_SCHEMA, schema, w->min <= 1 && !w->has_listed && below(random, 2) == 0 ? NULL : ANY_ORDER);
+    grammar_case c = case_open_over(
+        v, GRAMMAR_SCHEMA, schema, w->min <= 1 && !w->has_listed && below(random, 2) == 0 ? NULL : ANY_ORDER);
     for (int round = 0; round < 6; round++) {
         grammar_state s = grammar_start(c.r);
         char text[TEXT_BYTES] = "";
@@ -386,8 +407,9 @@ static void walk_world(const world *w, uint64_t *random, int64_t *n_masks) {
                 bool want = judge(w, text) != NO, got = (bits[t / 64] >> (t % 64) & 1) != 0;
                 text[len] = 0;
                 if (got != want || got != grammar_allows(c.r, s, t)) {
-                    fail_msg("%s: behind %s '%s' is %sin the mask, must %sbe, and is %staken", schema, text, tokens[t], got ? "" : "not ",
-                             want ? "" : "not ", grammar_allows(c.r, s, t) ? "" : "not ");
+                    fail_msg("%s: behind %s '%s' is %sin the mask, must %sbe, and is %staken", schema, text,
+                             tokens[t], got ? "" : "not ", want ? "" : "not ",
+                             grammar_allows(c.r, s, t) ? "" : "not ");
                 }
                 if (got) {
                     allowed[n++] = t;
@@ -437,15 +459,17 @@ typedef struct syntax_case {
 } syntax_case;
 
 static const str never[] = {{"</v>", 4}};
-#define TAGS                                                                                                                               \
-    .syntax = GRAMMAR_SYNTAX_TAGS, .before = {"<k>", 3}, .middle = {"</k><v>", 7}, .behind = {"</v>", 4}, .never = never, .n_never = 1,    \
-    .between = {"\n", 1}, .between_may_miss = true, .reader = {.reads = reads_string}
+#define TAGS                                                                                                 \
+    .syntax = GRAMMAR_SYNTAX_TAGS, .before = {"<k>", 3}, .middle = {"</k><v>", 7}, .behind = {"</v>", 4},    \
+    .never = never, .n_never = 1, .between = {"\n", 1}, .between_may_miss = true,                            \
+    .reader = {.reads = reads_string}
 
-static const char *const call_tokens[] = {"<k>",  "</k>", "<v>",   "</v>", "<k>a</k>", "</k><v>", "<",       "k",   "/",    ">",   "v",
-                                          "a",    "b",    "ab",    "_",    "{",        "}",       ",",       ":",   "=",    "\"",  "'",
-                                          ",a=",  "a=1",  ",a:",   "{a:",  "a:1",      "1",       "[",       "]",   ", ",   " ",   "''",
-                                          "\"\"", "\\",   "u0061", "n",    "'a'",      "{'a':",   "\"a\":1", "{\"", "\":1", "<q>", "'a':1,",
-                                          "x",    "None", "True",  "null", "</v><k>a", "\xC3",    "\xA9",    "</s>"};
+static const char *const call_tokens[] = {
+    "<k>",  "</k>", "<v>",   "</v>", "<k>a</k>", "</k><v>", "<",       "k",   "/",    ">",   "v",
+    "a",    "b",    "ab",    "_",    "{",        "}",       ",",       ":",   "=",    "\"",  "'",
+    ",a=",  "a=1",  ",a:",   "{a:",  "a:1",      "1",       "[",       "]",   ", ",   " ",   "''",
+    "\"\"", "\\",   "u0061", "n",    "'a'",      "{'a':",   "\"a\":1", "{\"", "\":1", "<q>", "'a':1,",
+    "x",    "None", "True",  "null", "</v><k>a", "\xC3",    "\xA9",    "</s>"};
 enum { N_CALL_TOKENS = sizeof call_tokens / sizeof *call_tokens };
 
 static grammar_case open_call(const syntax_case *k, json_value *schema) {
@@ -455,7 +479,8 @@ static grammar_case open_call(const syntax_case *k, json_value *schema) {
     grammar_case c = {0};
     grammar_arguments a = k->arguments;
     a.schema = schema;
-    const grammar_part parts[] = {{.part = GRAMMAR_PART_ARGUMENTS, .arguments = &a}, {.part = GRAMMAR_PART_TEXT, .text = str_of(";")}};
+    const grammar_part parts[] = {{.part = GRAMMAR_PART_ARGUMENTS, .arguments = &a},
+                                  {.part = GRAMMAR_PART_TEXT, .text = str_of(";")}};
     const grammar_part all = {.part = GRAMMAR_PART_SEQUENCE, .parts = parts, .n_parts = 2};
     for (int i = 0; i < N_CALL_TOKENS; i++) {
         texts[i] = str_of(call_tokens[i]);
@@ -478,7 +503,8 @@ static void walk_call(grammar_case *c, uint64_t *random) {
         assert_int_equal(grammar_mask(c->r, s, &bits), QUIRE_OK);
         for (int32_t t = 0; t < N_CALL_TOKENS - 1; t++) {
             if ((bits >> t & 1) != grammar_allows(c->r, s, t)) {
-                fail_msg("behind %s '%s' is %s", text, call_tokens[t], (bits >> t & 1) != 0 ? "in the mask" : "not in the mask");
+                fail_msg("behind %s '%s' is %s", text, call_tokens[t],
+                         (bits >> t & 1) != 0 ? "in the mask" : "not in the mask");
             }
             if ((bits >> t & 1) != 0) {
                 allowed[n++] = t;
@@ -495,18 +521,19 @@ static void walk_call(grammar_case *c, uint64_t *random) {
 
 static void names_come_once_in_the_syntaxes_of_calls(void **state) {
     static const char any[] = "{\"type\":\"object\",\"additionalProperties\":true}";
-    static const char nested[] =
-        "{\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"object\"}},\"additionalProperties\":{\"const\":1}}";
+    static const char nested[] = "{\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"object\"}},"
+                                 "\"additionalProperties\":{\"const\":1}}";
     static const syntax_case cases[] = {
         {{TAGS},
          any,
-         {"<k>a</k><v>1</v>;", "<k>a</k><v>1</v><k>b</k><v>2</v>;", "<k>a</k><v><k>a</k></v><k>aa</k><v>2</v>;"},
+         {"<k>a</k><v>1</v>;", "<k>a</k><v>1</v><k>b</k><v>2</v>;",
+          "<k>a</k><v><k>a</k></v><k>aa</k><v>2</v>;"},
          {"<k>a</k><v>1</v><k>a</k><v>1</v>;", "<k>a</k><v>1</v><k>b</k><v></v><k>a</k><v>1</v>;"}},
         {{TAGS, .string_middle = {"</k><v>", 7}},
          nested,
          {"<k>x</k><v>{\"a\":1,\"b\":1}</v><k>a</k><v>1</v>;"},
-         {"<k>x</k><v>{\"a\":1,\"a\":1}</v>;", "<k>x</k><v>{\"a\":1,\"\\u0061\":1}</v>;", "<k>x</k><v>{}</v><k>x</k><v>{}</v>;",
-          "<k>a</k><v>1</v><k>a</k><v>1</v>;"}},
+         {"<k>x</k><v>{\"a\":1,\"a\":1}</v>;", "<k>x</k><v>{\"a\":1,\"\\u0061\":1}</v>;",
+          "<k>x</k><v>{}</v><k>x</k><v>{}</v>;", "<k>a</k><v>1</v><k>a</k><v>1</v>;"}},
         {{.syntax = GRAMMAR_SYNTAX_PYTHON},
          nested,
          {"a=1,b=1;", "x={'a':1,\"b\":{'a':1}},a=1;"},
@@ -515,7 +542,10 @@ static void names_come_once_in_the_syntaxes_of_calls(void **state) {
          nested,
          {"{a:1,b:1};", "{x:{a:1,b:{a:1}},a:1};"},
          {"{a:1,a:1};", "{x:{a:1,a:1}};", "{x:{b:{a:1,a:1}}};"}},
-        {{.syntax = GRAMMAR_SYNTAX_JSON}, nested, {"{\"a\":1,\"b\":1};"}, {"{\"a\":1,\"a\":1};", "{\"x\":{\"a\":1,\"\\u0061\":1}};"}},
+        {{.syntax = GRAMMAR_SYNTAX_JSON},
+         nested,
+         {"{\"a\":1,\"b\":1};"},
+         {"{\"a\":1,\"a\":1};", "{\"x\":{\"a\":1,\"\\u0061\":1}};"}},
     };
     uint64_t random = 5;
     (void)state;
@@ -542,16 +572,19 @@ static void names_come_once_in_the_syntaxes_of_calls(void **state) {
 
 /* ---- what it takes ---- */
 
-/* A vocabulary of tens of thousands of tokens: one to three letters, some with quotes around. */
+/* A vocabulary of tens of thousands of tokens: one to three letters, some with quotes
+ * around. */
 static grammar_vocab *large_vocab(int32_t *n_tokens) {
     enum { LETTERS = 32, N = 2 * (LETTERS + LETTERS * LETTERS + LETTERS * LETTERS * LETTERS) + 1 };
     static const char letters[LETTERS + 1] = "abcdefghijklmnopqrstuvwxyz012345";
-    static const char *const others[] = {"{", "}", "\"", "\":1,\"", "\":", ",", "6", "7", "8", "9", " ", "1", "\\", "\"\"", "</s>"};
+    static const char *const others[] = {"{", "}", "\"", "\":1,\"", "\":", ",",    "6",   "7",
+                                         "8", "9", " ",  "1",       "\\",  "\"\"", "</s>"};
     char(*tokens)[8] = calloc(N + 20, sizeof *tokens);
     str *texts = calloc(N + 20, sizeof *texts);
     int32_t n = 0;
     for (uint32_t i = 0; i < LETTERS * LETTERS * LETTERS; i++) {
-        const char word[4] = {letters[i % LETTERS], letters[i / LETTERS % LETTERS], letters[i / LETTERS / LETTERS], 0};
+        const char word[4] = {letters[i % LETTERS], letters[i / LETTERS % LETTERS],
+                              letters[i / LETTERS / LETTERS], 0};
         (void)snprintf(tokens[n++], 8, i % 3 == 0 ? "%s\"" : i % 3 == 1 ? "\"%s" : "%s", word);
         (void)snprintf(tokens[n++], 8, "%.*s", 1 + (int)(i % 3), word);
     }
@@ -570,7 +603,8 @@ static grammar_vocab *large_vocab(int32_t *n_tokens) {
     return v;
 }
 
-/* A mask looks along the names that came, not at each of them, and what it looks at counts as the work of a step. */
+/* A mask looks along the names that came, not at each of them, and what it looks at
+ * counts as the work of a step. */
 static void masks_behind_many_names_fit_into_a_step(void **state) {
     enum { NAMES = 4000 };
     int32_t n_tokens;
@@ -593,8 +627,8 @@ static void masks_behind_many_names_fit_into_a_step(void **state) {
     work_room *had = work_room_enter(&room);
     quire_err e = grammar_mask(c.r, s, bits);
     (void)work_room_enter(had);
-    print_message("%d names, %d tokens: %zu bytes, %d states, %d masks, %u units\n", NAMES, (int)n_tokens, stats.bytes, (int)stats.n_states,
-                  (int)stats.n_masks, atomic_load(&room.largest));
+    print_message("%d names, %d tokens: %zu bytes, %d states, %d masks, %u units\n", NAMES, (int)n_tokens,
+                  stats.bytes, (int)stats.n_states, (int)stats.n_masks, atomic_load(&room.largest));
     assert_int_equal(e, QUIRE_OK);
     assert_true(atomic_load(&room.largest) > 100 && atomic_load(&room.largest) < 20000);
     assert_true(stats.bytes < (size_t)8 << 20);

@@ -1,14 +1,18 @@
-/* Grammars of parts: special tokens are terminals of their own, free text stops where it must, tags begin anywhere in it. */
+/* Grammars of parts: special tokens are terminals of their own, free text stops where it
+ * must, tags begin anywhere in it. */
 #include "grammar/grammar_arguments.h"
 #include "grammar/grammar_parts.h"
 #include "grammar_case.h"
 #include "json/json.h"
 
-/* A token for each ASCII character; the special ones are written as \1 to \6 in texts of this file. Then longer ones. */
+/* A token for each ASCII character; the special ones are written as \1 to \6 in texts of
+ * this file. Then longer ones. */
 enum { TOOL = 1, TOOL_END, THINK, THINK_END, SHOWN, CHANNEL, N_MARKS = CHANNEL, LONG = 128 };
-static const char *const mark_texts[] = {NULL, "<tool>", "</tool>", "<think>", "</think>", "<h1>", "<|channel|>"};
-static const char *const long_tokens[] = {"<to",  "ol>",       "a<", "{\"",     "\":",  "</",   "think>", "\xC3",
-                                          "\xA9", "\xC3\xA9<", "ab", "</end>x", "\xFF", "\x80", "\x81"};
+static const char *const mark_texts[] = {NULL,       "<tool>", "</tool>",    "<think>",
+                                         "</think>", "<h1>",   "<|channel|>"};
+static const char *const long_tokens[] = {
+    "<to",  "ol>",       "a<", "{\"",     "\":",  "</",   "think>", "\xC3",
+    "\xA9", "\xC3\xA9<", "ab", "</end>x", "\xFF", "\x80", "\x81"};
 enum { N_LONG = sizeof long_tokens / sizeof *long_tokens, N_TOKENS = LONG + N_LONG };
 
 static grammar_mark mark_list[N_MARKS];
@@ -88,21 +92,23 @@ static void rejects(grammar_case *c, const char *text, int at) {
     bool final;
     size_t n = take(c, text, &final);
     if (final || n != (at < 0 ? strlen(text) : (size_t)at)) {
-        fail_msg("'%s' must end at %d; it is taken up to %zu, %s", text, at, n, final ? "complete" : "not complete");
+        fail_msg("'%s' must end at %d; it is taken up to %zu, %s", text, at, n,
+                 final ? "complete" : "not complete");
     }
 }
 
-#define TEXT(t)                                                                                                                            \
-    {                                                                                                                                      \
-        .part = GRAMMAR_PART_TEXT, .text = { t, sizeof t - 1 }                                                                             \
+#define TEXT(t)                                                                                              \
+    {                                                                                                        \
+        .part = GRAMMAR_PART_TEXT, .text = { t, sizeof t - 1 }                                               \
     }
-#define RULE(k, t)                                                                                                                         \
-    {                                                                                                                                      \
-        .part = GRAMMAR_PART_RULE, .kind = k, .text = { t, sizeof t - 1 }                                                                  \
+#define RULE(k, t)                                                                                           \
+    {                                                                                                        \
+        .part = GRAMMAR_PART_RULE, .kind = k, .text = { t, sizeof t - 1 }                                    \
     }
 
 TEST(a_special_token_is_no_text_and_text_is_no_special_token) {
-    grammar_part text = TEXT("a<tool>b"), regex = RULE(GRAMMAR_REGEX, "<tool>"), any = RULE(GRAMMAR_REGEX, "(.|\n)*");
+    grammar_part text = TEXT("a<tool>b"), regex = RULE(GRAMMAR_REGEX, "<tool>"),
+                 any = RULE(GRAMMAR_REGEX, "(.|\n)*");
     grammar_case c = open_parts(&text);
     accepts(&c, "a\1b");
     rejects(&c, "a<tool>b", 1);
@@ -155,7 +161,8 @@ TEST(sequences_choices_and_repeats_are_what_they_say) {
     accepts(&c, "\1aa");
     rejects(&c, "aaaa", 3);
     case_close(&c);
-    repeat = (grammar_part){.part = GRAMMAR_PART_REPEAT, .parts = separated, .n_parts = 2, .max = GRAMMAR_NO_MAX};
+    repeat =
+        (grammar_part){.part = GRAMMAR_PART_REPEAT, .parts = separated, .n_parts = 2, .max = GRAMMAR_NO_MAX};
     c = open_parts(&repeat);
     accepts(&c, "");
     accepts(&c, "a");
@@ -173,7 +180,8 @@ TEST(sequences_choices_and_repeats_are_what_they_say) {
 
 TEST(text_goes_on_until_a_mark_or_a_text_for_the_first_time) {
     const str think[] = {str_of("</think>")}, end[] = {str_of("</end>"), str_of("</e\xC3\xA9>")};
-    grammar_part parts[] = {{.part = GRAMMAR_PART_UNTIL, .texts = think, .n_texts = 1}, RULE(GRAMMAR_SCHEMA, "{\"type\":\"null\"}")};
+    grammar_part parts[] = {{.part = GRAMMAR_PART_UNTIL, .texts = think, .n_texts = 1},
+                            RULE(GRAMMAR_SCHEMA, "{\"type\":\"null\"}")};
     const grammar_part all = {.part = GRAMMAR_PART_SEQUENCE, .parts = parts, .n_parts = 2};
     grammar_case c = open_parts(&all);
     accepts(&c, "some </think> letters\5\4null");
@@ -186,7 +194,8 @@ TEST(text_goes_on_until_a_mark_or_a_text_for_the_first_time) {
     c = open_parts(&all);
     accepts(&c, "a\3\4null");
     case_close(&c);
-    parts[0] = (grammar_part){.part = GRAMMAR_PART_UNTIL, .texts = end, .n_texts = 2, .specials = GRAMMAR_SPECIALS_NONE};
+    parts[0] = (grammar_part){
+        .part = GRAMMAR_PART_UNTIL, .texts = end, .n_texts = 2, .specials = GRAMMAR_SPECIALS_NONE};
     c = open_parts(&all);
     accepts(&c, "x</e</end>null");
     accepts(&c, "</end>null");
@@ -213,7 +222,8 @@ static grammar_case open_tags(bool at_least_one, bool stop_after_first) {
                         g[2] = {RULE(GRAMMAR_SCHEMA, "{\"const\":\"<f=\"}"), TEXT("</tool>")};
     static const grammar_part f_rest = {.part = GRAMMAR_PART_SEQUENCE, .parts = f, .n_parts = 2};
     static const grammar_part g_rest = {.part = GRAMMAR_PART_SEQUENCE, .parts = g, .n_parts = 2};
-    const grammar_tag tags[] = {{str_of("<f=1>"), &f_rest}, {str_of("<f=2>"), &f_rest}, {str_of("<tool>g"), &g_rest}};
+    const grammar_tag tags[] = {
+        {str_of("<f=1>"), &f_rest}, {str_of("<f=2>"), &f_rest}, {str_of("<tool>g"), &g_rest}};
     const str triggers[] = {str_of("<f="), str_of("<tool>")};
     const grammar_part part = {.part = GRAMMAR_PART_TAGS,
                                .texts = triggers,
@@ -247,12 +257,14 @@ static void check_masks(grammar_case *c, const char *text) {
     }
 }
 
-/* A newline may stand in the text and not in the string; a long run of spaces in the regex and not in the array. */
+/* A newline may stand in the text and not in the string; a long run of spaces in the
+ * regex and not in the array. */
 TEST(a_text_that_begins_as_json_does_has_masks_of_its_own) {
     const grammar_part strings[] = {RULE(GRAMMAR_SCHEMA, "{\"type\":\"string\"}"),
                                     RULE(GRAMMAR_SCHEMA, "{\"minLength\":2,\"maxLength\":90}"),
                                     RULE(GRAMMAR_SCHEMA, "{\"type\":\"string\",\"pattern\":\"a|b\"}")};
-    const grammar_part texts[] = {RULE(GRAMMAR_REGEX, "(.|\\n)*"), RULE(GRAMMAR_REGEX, "\"a*\\n"), TEXT("\"ab\n\"x"), TEXT("\"ab\\x\""),
+    const grammar_part texts[] = {RULE(GRAMMAR_REGEX, "(.|\\n)*"), RULE(GRAMMAR_REGEX, "\"a*\\n"),
+                                  TEXT("\"ab\n\"x"), TEXT("\"ab\\x\""),
                                   RULE(GRAMMAR_EBNF, "root ::= q [\\n]\nq ::= \"\\\"ab\"")};
     for (size_t i = 0; i < 3; i++) {
         for (size_t k = 0; k < sizeof texts / sizeof *texts; k++) {
@@ -261,8 +273,9 @@ TEST(a_text_that_begins_as_json_does_has_masks_of_its_own) {
             case_close(&c);
         }
     }
-    grammar_case c = open_one_of((grammar_part[]){RULE(GRAMMAR_SCHEMA, "{\"type\":\"array\"}"), RULE(GRAMMAR_REGEX, "\\[[ \\n]{0,90}x")}, 2,
-                                 GRAMMAR_SPACE_ANY);
+    grammar_case c = open_one_of((grammar_part[]){RULE(GRAMMAR_SCHEMA, "{\"type\":\"array\"}"),
+                                                  RULE(GRAMMAR_REGEX, "\\[[ \\n]{0,90}x")},
+                                 2, GRAMMAR_SPACE_ANY);
     check_masks(&c, "[   ");
     case_close(&c);
 }
@@ -298,7 +311,8 @@ TEST(a_trigger_may_be_letters_before_a_special_token) {
     const grammar_part rest = TEXT("1");
     const grammar_tag tag = {str_of("call<tool>f"), &rest};
     const str trigger = str_of("call<tool>");
-    const grammar_part part = {.part = GRAMMAR_PART_TAGS, .texts = &trigger, .n_texts = 1, .tags = &tag, .n_tags = 1};
+    const grammar_part part = {
+        .part = GRAMMAR_PART_TAGS, .texts = &trigger, .n_texts = 1, .tags = &tag, .n_tags = 1};
     grammar_case c = open_parts(&part);
     accepts(&c, "a call cacall\1f1 more");
     rejects(&c, "a\1", 1);
@@ -311,7 +325,8 @@ TEST(a_trigger_of_letters_means_the_special_token_that_begins_with_them) {
     const grammar_part rest = TEXT("1");
     const grammar_tag tag = {str_of("<tool>f"), &rest};
     const str trigger = str_of("<to");
-    const grammar_part part = {.part = GRAMMAR_PART_TAGS, .texts = &trigger, .n_texts = 1, .tags = &tag, .n_tags = 1};
+    const grammar_part part = {
+        .part = GRAMMAR_PART_TAGS, .texts = &trigger, .n_texts = 1, .tags = &tag, .n_tags = 1};
     grammar_case c = open_parts(&part);
     accepts(&c, "a\1f1");
     rejects(&c, "a<to", 3);
@@ -326,7 +341,9 @@ TEST(a_special_token_that_must_come_is_forced) {
     assert_int_equal(ids[0], TOOL);
     assert_int_equal(ids[1], 'a');
     assert_int_equal(ids[2], TOOL_END);
-    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){4, 1.0f, 0.5f, 0.0f}, ids, parents), 3);
+    assert_int_equal(
+        grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){4, 1.0f, 0.5f, 0.0f}, ids, parents),
+        3);
     assert_int_equal(ids[2], TOOL_END);
     case_close(&c);
 }
@@ -352,7 +369,8 @@ TEST(what_is_malformed_is_refused) {
     refused(&part, QUIRE_INVALID, "empty");
     part.texts = &broken;
     refused(&part, QUIRE_INVALID, "UTF-8");
-    part = (grammar_part){.part = GRAMMAR_PART_RULE, .kind = GRAMMAR_REGEX, .text = str_of("("), .where = "tools[3].format"};
+    part = (grammar_part){
+        .part = GRAMMAR_PART_RULE, .kind = GRAMMAR_REGEX, .text = str_of("("), .where = "tools[3].format"};
     refused(&part, QUIRE_INVALID, "tools[3].format: ");
     part = (grammar_part){.part = GRAMMAR_PART_REPEAT, .parts = &rest, .n_parts = 1, .min = 2, .max = 1};
     refused(&part, QUIRE_INVALID, "more rounds");
@@ -381,13 +399,16 @@ TEST(rules_of_several_grammars_do_not_meet) {
     case_close(&c);
 }
 
-/* A grammar in Lark's notation with n + 5 names, twice, behind what has rules of its own. */
+/* A grammar in Lark's notation with n + 5 names, twice, behind what has rules of its
+ * own. */
 static void check_lark(int n) {
-    static const char head[] = "start: yes | NO \"!\"\nyes: \"y\" | yes \"+\" r0\nNO: \"n\"\n%ignore \" \"\nr0: \"a\"";
+    static const char head[] =
+        "start: yes | NO \"!\"\nyes: \"y\" | yes \"+\" r0\nNO: \"n\"\n%ignore \" \"\nr0: \"a\"";
     char text[1000] = "", letters[32] = "a", answer[100];
     for (int i = n - 1; i > 0; i--) { /* each is defined before it is used */
         size_t at = strlen(text);
-        (void)snprintf(text + at, sizeof text - at, i < n - 1 ? "r%d: \"%c\" r%d\n" : "r%d: \"%c\"\n", i, 'a' + i, i + 1);
+        (void)snprintf(text + at, sizeof text - at, i < n - 1 ? "r%d: \"%c\" r%d\n" : "r%d: \"%c\"\n", i,
+                       'a' + i, i + 1);
         letters[i] = (char)('a' + i);
     }
     (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%s r1\n", head);
@@ -417,7 +438,8 @@ static unsigned reads_string(const void *user, const json_value *schema) {
     return GRAMMAR_READS_STRING;
 }
 
-/* The value of the member s: n characters of which the first ones are `begin`, then `end`. */
+/* The value of the member s: n characters of which the first ones are `begin`, then
+ * `end`. */
 static const char *long_value(const char *begin, int n, const char *end) {
     static char text[1000];
     (void)snprintf(text, sizeof text, "<p=s>%s", begin);
@@ -427,11 +449,14 @@ static const char *long_value(const char *begin, int n, const char *end) {
     return strcat(text, end);
 }
 
-/* Its tokens are those that take bytes one by one, at both limits of the length and far from them. */
+/* Its tokens are those that take bytes one by one, at both limits of the length and far
+ * from them. */
 static void a_long_text_of_limited_length_holds_all_but_what_ends_it(void **state) {
     static const char *const schemas[] = {
-        "{\"properties\":{\"s\":{\"type\":\"string\",\"minLength\":100,\"maxLength\":400}},\"additionalProperties\":false}",
-        "{\"properties\":{\"s\":{\"type\":\"string\",\"maxLength\":4000000000}},\"additionalProperties\":false}",
+        "{\"properties\":{\"s\":{\"type\":\"string\",\"minLength\":100,\"maxLength\":400}},"
+        "\"additionalProperties\":false}",
+        "{\"properties\":{\"s\":{\"type\":\"string\",\"maxLength\":4000000000}},\"additionalProperties\":"
+        "false}",
         "{\"properties\":{\"s\":{\"type\":\"string\",\"minLength\":300}},\"additionalProperties\":false}"};
     static const str never[] = {{"</p>", 4}, {"\n<q>", 4}};
     (void)state;

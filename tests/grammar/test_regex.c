@@ -31,8 +31,9 @@ TEST(stacked_repeats_are_the_one_that_says_both) {
     static const struct {
         const char *regex;
         int min, max; /* letters; -1: any number */
-    } cases[] = {{"a??*", 0, -1},   {"(?:a?)*", 0, -1}, {"(?:a*)+", 0, -1}, {"(?:a+)*", 0, -1},   {"(?:a+)+", 1, -1},    {"(?:a+)?", 0, -1},
-                 {"(?:a?)?", 0, 1}, {"(?:a?)+", 0, -1}, {"(?:a*)?", 0, -1}, {"(?:a{2})*", 0, -2}, {"(?:a{2,3})?", 0, -3}};
+    } cases[] = {{"a??*", 0, -1},    {"(?:a?)*", 0, -1},   {"(?:a*)+", 0, -1},    {"(?:a+)*", 0, -1},
+                 {"(?:a+)+", 1, -1}, {"(?:a+)?", 0, -1},   {"(?:a?)?", 0, 1},     {"(?:a?)+", 0, -1},
+                 {"(?:a*)?", 0, -1}, {"(?:a{2})*", 0, -2}, {"(?:a{2,3})?", 0, -3}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         grammar_case c = case_open(GRAMMAR_REGEX, cases[i].regex, NULL);
         char text[8] = "";
@@ -103,14 +104,18 @@ TEST(a_hostile_regex_is_refused_in_its_budgets) {
     grammar_options few = {.max_steps = 20};
     grammar *g = NULL;
     quire_error err = {0};
-    assert_int_equal(grammar_compile(GRAMMAR_REGEX, str_of("(a|b|c){1,40}(d|e|f){1,40}"), &few, &g, &err), QUIRE_TOO_LARGE);
+    assert_int_equal(grammar_compile(GRAMMAR_REGEX, str_of("(a|b|c){1,40}(d|e|f){1,40}"), &few, &g, &err),
+                     QUIRE_TOO_LARGE);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_regex_must_match_the_whole_text),          cmocka_unit_test(counted_repeats_are_counted_and_not_written_out),
-        cmocka_unit_test(stacked_repeats_are_the_one_that_says_both), cmocka_unit_test(characters_are_whole_even_where_tokens_cut_them),
-        cmocka_unit_test(anchors_count_at_the_edges_alone),           cmocka_unit_test(a_choice_is_one_of_its_texts),
+        cmocka_unit_test(a_regex_must_match_the_whole_text),
+        cmocka_unit_test(counted_repeats_are_counted_and_not_written_out),
+        cmocka_unit_test(stacked_repeats_are_the_one_that_says_both),
+        cmocka_unit_test(characters_are_whole_even_where_tokens_cut_them),
+        cmocka_unit_test(anchors_count_at_the_edges_alone),
+        cmocka_unit_test(a_choice_is_one_of_its_texts),
         cmocka_unit_test(a_hostile_regex_is_refused_in_its_budgets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* Bounds of masks and of taken tokens: within a step by counts of configurations, in all by counts and bytes. */
+/* Bounds of masks and of taken tokens: within a step by counts of configurations, in all
+ * by counts and bytes. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -18,8 +19,8 @@ static const struct {
     {GRAMMAR_EBNF, "root ::= s\ns ::= s s | [a-z] | \"\""},
     {GRAMMAR_EBNF, "root ::= s\ns ::= s s s | s s | \"a\" | \"b\" s \"b\""},
     {GRAMMAR_EBNF, "root ::= p+\np ::= [a-z] p [a-z] | [a-z]?"},
-    {GRAMMAR_EBNF,
-     "root ::= p+\np ::= \"a\" p \"a\" | \"b\" p \"b\" | \"c\" p \"c\" | \"x\" p \"x\" | \"0\" p \"0\" | [a-z]? | \" \" p \" \""},
+    {GRAMMAR_EBNF, "root ::= p+\np ::= \"a\" p \"a\" | \"b\" p \"b\" | \"c\" p \"c\" | \"x\" p \"x\" | \"0\" "
+                   "p \"0\" | [a-z]? | \" \" p \" \""},
 };
 #define N_HOSTILE (sizeof hostile / sizeof *hostile)
 #define WORDS     ((CASE_TOKENS + 63) / 64)
@@ -49,10 +50,12 @@ static int32_t any_of(const uint64_t *bits, uint32_t at) {
     return -1;
 }
 
-/* One goes on within steps and outside of them where a step has no room, the other only outside: the masks are the same. */
+/* One goes on within steps and outside of them where a step has no room, the other only
+ * outside: the masks are the same. */
 TEST(masks_that_a_step_began_are_those_that_it_did_not) {
     for (size_t k = 0; k < N_HOSTILE; k++) {
-        grammar_case in = case_open(hostile[k].kind, hostile[k].text, NULL), out = case_open(hostile[k].kind, hostile[k].text, NULL);
+        grammar_case in = case_open(hostile[k].kind, hostile[k].text, NULL),
+                     out = case_open(hostile[k].kind, hostile[k].text, NULL);
         grammar_state a = grammar_start(in.r), b = grammar_start(out.r);
         int64_t n_busy = 0;
         work_room room = {0};
@@ -222,7 +225,9 @@ TEST(runs_begin_with_few_addresses) {
 static grammar *nest_grammar(void) {
     grammar *g = NULL;
     quire_error err = {0};
-    assert_int_equal(grammar_compile(GRAMMAR_EBNF, str_of("root ::= \"\" | \"(\" root \")\"\n"), NULL, &g, &err), QUIRE_OK);
+    assert_int_equal(
+        grammar_compile(GRAMMAR_EBNF, str_of("root ::= \"\" | \"(\" root \")\"\n"), NULL, &g, &err),
+        QUIRE_OK);
     return g;
 }
 
@@ -274,7 +279,8 @@ TEST(a_tenant_over_its_share_loses_its_own_run) {
 TEST(what_is_too_large_is_named) {
     static const struct {
         const char *text, *why;
-    } rows[] = {{"root ::= \"\" | \"(\" root \")\"\n", "states"}, {"root ::= s\ns ::= s s s | s s | \"a\" | \"b\" s \"b\"", "ambiguous"}};
+    } rows[] = {{"root ::= \"\" | \"(\" root \")\"\n", "states"},
+                {"root ::= s\ns ::= s s s | s s | \"a\" | \"b\" s \"b\"", "ambiguous"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         grammar_case c = case_open(GRAMMAR_EBNF, rows[i].text, NULL);
         grammar_state s = grammar_start(c.r);

@@ -1,8 +1,10 @@
-/* Objects that list their members take no others in answers, though the standard would let them. */
+/* Objects that list their members take no others in answers, though the standard would
+ * let them. */
 #include "schema_case.h"
 
-#define CLOSED           (&(grammar_options){.additional = GRAMMAR_ADDITIONAL_CLOSED})
-#define CLOSED_ANY_ORDER (&(grammar_options){.additional = GRAMMAR_ADDITIONAL_CLOSED, .order = GRAMMAR_ORDER_ANY})
+#define CLOSED (&(grammar_options){.additional = GRAMMAR_ADDITIONAL_CLOSED})
+#define CLOSED_ANY_ORDER                                                                                     \
+    (&(grammar_options){.additional = GRAMMAR_ADDITIONAL_CLOSED, .order = GRAMMAR_ORDER_ANY})
 
 TEST(an_object_that_lists_members_takes_no_others) {
     static const schema_case cases[] = {
@@ -12,7 +14,9 @@ TEST(an_object_that_lists_members_takes_no_others) {
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"object\",\"properties\":{\"b\":{}}}}}",
          {"{\"a\":{\"b\":{\"x\":1}}}", "{\"a\":{}}"},
          {"{\"a\":{\"c\":1}}"}},
-        {"{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{\"a\":{}}}}", {"[{\"a\":1},{}]"}, {"[{\"b\":1}]"}},
+        {"{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{\"a\":{}}}}",
+         {"[{\"a\":1},{}]"},
+         {"[{\"b\":1}]"}},
         {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"patternProperties\":{\"^x\":{}}}",
          {"{\"a\":1,\"x\":1,\"xy\":2}"},
          {"{\"b\":1}"}},
@@ -29,16 +33,28 @@ TEST(an_object_that_lists_none_or_says_more_stays_as_it_is) {
         {"{\"type\":\"object\"}", {"{\"a\":1}"}, {"1"}},
         {"{\"type\":\"object\",\"properties\":{}}", {"{\"a\":1}"}, {"1"}},
         {"{\"type\":\"object\",\"required\":[\"a\"]}", {"{\"a\":1,\"b\":1}"}, {"{\"b\":1}"}},
-        {"{\"type\":\"object\",\"patternProperties\":{\"^x\":{\"type\":\"null\"}}}", {"{\"x\":null,\"b\":1}"}, {"{\"x\":1}"}},
+        {"{\"type\":\"object\",\"patternProperties\":{\"^x\":{\"type\":\"null\"}}}",
+         {"{\"x\":null,\"b\":1}"},
+         {"{\"x\":1}"}},
         {"{\"properties\":{\"a\":{}},\"additionalProperties\":true}", {"{\"b\":1}"}, {"{"}},
-        {"{\"properties\":{\"a\":{}},\"additionalProperties\":{\"type\":\"null\"}}", {"{\"b\":null}"}, {"{\"b\":1}"}},
-        {"{\"properties\":{\"a\":{}},\"unevaluatedProperties\":{\"type\":\"null\"}}", {"{\"b\":null}"}, {"{\"b\":1}"}},
-        {"{\"properties\":{\"a\":{}},\"allOf\":[{\"additionalProperties\":{\"type\":[\"null\",\"integer\"]}}]}",
+        {"{\"properties\":{\"a\":{}},\"additionalProperties\":{\"type\":\"null\"}}",
+         {"{\"b\":null}"},
+         {"{\"b\":1}"}},
+        {"{\"properties\":{\"a\":{}},\"unevaluatedProperties\":{\"type\":\"null\"}}",
+         {"{\"b\":null}"},
+         {"{\"b\":1}"}},
+        {"{\"properties\":{\"a\":{}},\"allOf\":[{\"additionalProperties\":{\"type\":[\"null\",\"integer\"]}}]"
+         "}",
          {"{\"a\":1,\"b\":null}"},
          {"{\"b\":\"\"}"}},
-        {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"minProperties\":2}", {"{\"a\":1,\"b\":1}"}, {"{\"a\":1}"}},
-        {"{\"type\":\"object\",\"properties\":{\"a\":false},\"minProperties\":1}", {"{\"b\":1}"}, {"{\"a\":1}", "{}"}},
-        {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"not\":{\"patternProperties\":{\"^x\":{\"type\":\"null\"}}}}",
+        {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"minProperties\":2}",
+         {"{\"a\":1,\"b\":1}"},
+         {"{\"a\":1}"}},
+        {"{\"type\":\"object\",\"properties\":{\"a\":false},\"minProperties\":1}",
+         {"{\"b\":1}"},
+         {"{\"a\":1}", "{}"}},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"not\":{\"patternProperties\":{\"^x\":{\"type\":"
+         "\"null\"}}}}",
          {"{\"a\":1,\"x\":1}"},
          {"{\"a\":1}"}},
     };
@@ -48,21 +64,26 @@ TEST(an_object_that_lists_none_or_says_more_stays_as_it_is) {
 
 TEST(the_members_of_all_that_applies_count) {
     static const schema_case cases[] = {
-        {"{\"allOf\":[{\"properties\":{\"a\":{}}},{\"$ref\":\"#/$defs/b\"}],\"$defs\":{\"b\":{\"properties\":{\"b\":{}}}}}",
+        {"{\"allOf\":[{\"properties\":{\"a\":{}}},{\"$ref\":\"#/$defs/"
+         "b\"}],\"$defs\":{\"b\":{\"properties\":{\"b\":{}}}}}",
          {"{\"a\":1,\"b\":1}"},
          {"{\"c\":1}"}},
-        {"{\"properties\":{\"k\":{}},\"oneOf\":[{\"properties\":{\"a\":{}},\"required\":[\"a\"]},{\"properties\":{\"b\":{}},\"required\":["
+        {"{\"properties\":{\"k\":{}},\"oneOf\":[{\"properties\":{\"a\":{}},\"required\":[\"a\"]},{"
+         "\"properties\":{\"b\":{}},\"required\":["
          "\"b\"]}]}",
          {"{\"k\":1,\"a\":1}", "{\"b\":1}"},
          {"{\"k\":1}", "{\"a\":1,\"b\":1}", "{\"a\":1,\"c\":1}"}},
-        {"{\"properties\":{\"k\":{\"type\":\"integer\"}},\"required\":[\"k\"],\"if\":{\"properties\":{\"k\":{\"const\":1}}},"
+        {"{\"properties\":{\"k\":{\"type\":\"integer\"}},\"required\":[\"k\"],\"if\":{\"properties\":{\"k\":{"
+         "\"const\":1}}},"
          "\"then\":{\"properties\":{\"a\":{}}},\"else\":{\"properties\":{\"b\":{}}}}",
          {"{\"k\":1,\"a\":2}", "{\"k\":2,\"b\":3}"},
          {"{\"k\":1,\"b\":2}", "{\"k\":2,\"a\":3}"}},
-        {"{\"properties\":{\"a\":{}},\"dependentSchemas\":{\"a\":{\"properties\":{\"b\":{}}}},\"dependentRequired\":{\"a\":[\"c\"]}}",
+        {"{\"properties\":{\"a\":{}},\"dependentSchemas\":{\"a\":{\"properties\":{\"b\":{}}}},"
+         "\"dependentRequired\":{\"a\":[\"c\"]}}",
          {"{\"a\":1,\"b\":1,\"c\":1}", "{}"},
          {"{\"a\":1}", "{\"b\":1}", "{\"a\":1,\"c\":1,\"d\":1}"}},
-        {"{\"allOf\":[{\"properties\":{\"v\":{\"properties\":{\"a\":{}}}}},{\"properties\":{\"v\":{\"properties\":{\"b\":{}}}}}]}",
+        {"{\"allOf\":[{\"properties\":{\"v\":{\"properties\":{\"a\":{}}}}},{\"properties\":{\"v\":{"
+         "\"properties\":{\"b\":{}}}}}]}",
          {"{\"v\":{\"a\":1,\"b\":1}}"},
          {"{\"v\":{\"c\":1}}"}},
     };
@@ -74,14 +95,17 @@ TEST(nothing_closes_inside_conditions) {
         {"{\"type\":\"object\",\"not\":{\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\"]}}",
          {"{}", "{\"b\":1}", "{\"a\":\"\",\"b\":1}"},
          {"{\"a\":1}", "{\"a\":1,\"b\":1}"}},
-        {"{\"type\":\"object\",\"not\":{\"not\":{\"properties\":{\"a\":{\"properties\":{\"b\":{}},\"required\":[\"b\"],\"type\":\"object\"}"
+        {"{\"type\":\"object\",\"not\":{\"not\":{\"properties\":{\"a\":{\"properties\":{\"b\":{}},"
+         "\"required\":[\"b\"],\"type\":\"object\"}"
          "}}}}",
          {"{\"c\":1}", "{\"a\":{\"b\":1,\"c\":1}}"},
          {"{\"a\":{}}"}},
-        {"{\"type\":\"object\",\"if\":{\"properties\":{\"a\":{\"const\":1}},\"required\":[\"a\"]},\"then\":{\"required\":[\"b\"]}}",
+        {"{\"type\":\"object\",\"if\":{\"properties\":{\"a\":{\"const\":1}},\"required\":[\"a\"]},\"then\":{"
+         "\"required\":[\"b\"]}}",
          {"{\"a\":1,\"b\":1,\"c\":1}", "{\"a\":2,\"d\":1}"},
          {"{\"a\":1,\"c\":1}"}},
-        {"{\"type\":\"array\",\"contains\":{\"type\":\"object\",\"properties\":{\"a\":{\"properties\":{\"b\":{}}}},\"required\":[\"a\"]}}",
+        {"{\"type\":\"array\",\"contains\":{\"type\":\"object\",\"properties\":{\"a\":{\"properties\":{\"b\":"
+         "{}}}},\"required\":[\"a\"]}}",
          {"[{\"a\":{\"c\":1},\"d\":1}]"},
          {"[{}]"}},
         {"{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{\"a\":{}}},"
@@ -95,7 +119,9 @@ TEST(nothing_closes_inside_conditions) {
 /* The letter of the standard. */
 TEST(as_the_schema_says_nothing_is_closed) {
     static const schema_case cases[] = {
-        {"{\"properties\":{\"a\":{\"type\":\"integer\"}}}", {"{\"b\":1}", "{\"a\":1,\"b\":1}"}, {"{\"a\":\"\"}"}},
+        {"{\"properties\":{\"a\":{\"type\":\"integer\"}}}",
+         {"{\"b\":1}", "{\"a\":1,\"b\":1}"},
+         {"{\"a\":\"\"}"}},
     };
     CHECK_ALL(cases, NULL);
 }

@@ -1,4 +1,5 @@
-/* Numbers of schemas that a double does not hold, and values that are equal: each counts as it is written. */
+/* Numbers of schemas that a double does not hold, and values that are equal: each counts
+ * as it is written. */
 #include "schema_case.h"
 
 #define ZEROS10 "0000000000"
@@ -6,11 +7,15 @@
 
 TEST(numbers_count_with_all_their_digits) {
     static const schema_case cases[] = {
-        {"{\"const\":9223372036854775808}", {"9223372036854775808"}, {"9223372036854775807", "9223372036854776000", "9223372036854775809"}},
+        {"{\"const\":9223372036854775808}",
+         {"9223372036854775808"},
+         {"9223372036854775807", "9223372036854776000", "9223372036854775809"}},
         {"{\"type\":\"integer\",\"maximum\":18446744073709551615}",
          {"18446744073709551615", "18446744073709551614", "-1"},
          {"18446744073709551616", "18446744073709552000"}},
-        {"{\"const\":0.12345678901234567891}", {"0.12345678901234567891"}, {"0.12345678901234568", "0.1234567890123456789"}},
+        {"{\"const\":0.12345678901234567891}",
+         {"0.12345678901234567891"},
+         {"0.12345678901234568", "0.1234567890123456789"}},
         {"{\"enum\":[-1.00000000000000000001e2,[9007199254740993.0]]}",
          {"-100.000000000000000001", "[9007199254740993]"},
          {"-100", "[9007199254740992]"}},
@@ -21,7 +26,8 @@ TEST(numbers_count_with_all_their_digits) {
          {"0.00000000000000000001", "0.5"},
          {"0.000000000000000000001", "0.000000000000000000015"}},
         {"{\"const\":12345678901234567890,\"const\":1.5}", {"1.5"}, {"12345678901234567890"}},
-        {"{\"enum\":[{\"a\":{\"b\":0.12345678901234567891}},{\"a\":{\"b\":0.12345678901234567891},\"a\":{\"b\":2.5}}]}",
+        {"{\"enum\":[{\"a\":{\"b\":0.12345678901234567891}},{\"a\":{\"b\":0.12345678901234567891},\"a\":{"
+         "\"b\":2.5}}]}",
          {"{\"a\":{\"b\":0.12345678901234567891}}", "{\"a\":{\"b\":2.5}}"},
          {"{\"a\":{\"b\":0.12345678901234568}}"}},
     };
@@ -39,12 +45,17 @@ TEST(bounds_of_many_digits_are_kept) {
         {"{\"type\":\"number\",\"maximum\":1.7976931348623157e308,\"minimum\":1e-44}",
          {"1", "1" ZEROS40 ZEROS40, "0.0" ZEROS40 "001"},
          {"0", "0.0" ZEROS40 "00001"}},
-        {"{\"type\":\"number\",\"minimum\":-1.7976931348623157e308,\"maximum\":1.7976931348623157e308}", {"6.02e23", "-1e-7"}, {"01"}},
-        {"{\"type\":\"integer\",\"minimum\":0,\"maximum\":1.7976931348623157e308,\"multipleOf\":100}", {"0", "1200"}, {"-100", "50"}},
+        {"{\"type\":\"number\",\"minimum\":-1.7976931348623157e308,\"maximum\":1.7976931348623157e308}",
+         {"6.02e23", "-1e-7"},
+         {"01"}},
+        {"{\"type\":\"integer\",\"minimum\":0,\"maximum\":1.7976931348623157e308,\"multipleOf\":100}",
+         {"0", "1200"},
+         {"-100", "50"}},
         {"{\"const\":1e41}", {"10" ZEROS40}, {"1" ZEROS40}},
     };
     CHECK_ALL(cases, NULL);
-    case_refused(GRAMMAR_SCHEMA, "{\"properties\":{\"a\":{\"minimum\":1e-400}}}", QUIRE_UNSUPPORTED, "minimum at \"/properties/a\"");
+    case_refused(GRAMMAR_SCHEMA, "{\"properties\":{\"a\":{\"minimum\":1e-400}}}", QUIRE_UNSUPPORTED,
+                 "minimum at \"/properties/a\"");
     case_refused(GRAMMAR_SCHEMA, "{\"multipleOf\":1e-400}", QUIRE_UNSUPPORTED, "multipleOf at \"\"");
     case_refused(GRAMMAR_SCHEMA, "{\"const\":1e-99999999999999999999}", QUIRE_UNSUPPORTED, "over 350 digits");
     case_refused(GRAMMAR_SCHEMA, "{\"multipleOf\":0e9}", QUIRE_INVALID, "a number over 0");
@@ -53,20 +64,24 @@ TEST(bounds_of_many_digits_are_kept) {
 TEST(unique_items_are_equal_where_their_values_are) {
     static const schema_case cases[] = {
         {"{\"items\":{\"enum\":[1,1.0]},\"uniqueItems\":true,\"type\":\"array\"}", {"[]", "[1]"}, {"[1,1]"}},
-        {"{\"items\":{\"enum\":[[1],[1.0],{\"a\":[1e0],\"b\":2},{\"b\":2.0,\"a\":[1]}]},\"uniqueItems\":true,\"type\":\"array\"}",
+        {"{\"items\":{\"enum\":[[1],[1.0],{\"a\":[1e0],\"b\":2},{\"b\":2.0,\"a\":[1]}]},\"uniqueItems\":true,"
+         "\"type\":\"array\"}",
          {"[[1]]", "[[1],{\"a\":[1],\"b\":2}]"},
          {"[[1],[1]]", "[{\"a\":[1],\"b\":2},{\"a\":[1],\"b\":2}]"}},
-        {"{\"items\":{\"enum\":[9223372036854775808,9223372036854775809,1,\"1\",true]},\"uniqueItems\":true,\"type\":\"array\"}",
+        {"{\"items\":{\"enum\":[9223372036854775808,9223372036854775809,1,\"1\",true]},\"uniqueItems\":true,"
+         "\"type\":\"array\"}",
          {"[9223372036854775808,9223372036854775809]", "[1,\"1\",true]"},
          {"[9223372036854775808,9223372036854775808]"}},
-        {"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"items\":{\"enum\":[true,null],\"$ref\":\"#/definitions/a\"},"
+        {"{\"$schema\":\"http://json-schema.org/draft-07/"
+         "schema#\",\"items\":{\"enum\":[true,null],\"$ref\":\"#/definitions/a\"},"
          "\"uniqueItems\":true,\"type\":\"array\",\"definitions\":{\"a\":{\"type\":[\"boolean\",\"null\"]}}}",
          {"[false,true,null]"},
          {"[false,false]"}},
     };
     CHECK_ALL(cases, NULL);
     case_refused(GRAMMAR_SCHEMA,
-                 "{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"items\":{\"enum\":[1,2],\"$ref\":\"#/definitions/a\"},"
+                 "{\"$schema\":\"http://json-schema.org/draft-07/"
+                 "schema#\",\"items\":{\"enum\":[1,2],\"$ref\":\"#/definitions/a\"},"
                  "\"uniqueItems\":true,\"definitions\":{\"a\":{\"type\":\"integer\"}}}",
                  QUIRE_UNSUPPORTED, "uniqueItems");
 }

@@ -1,4 +1,5 @@
-/* Models by name: names and paths, GGUF files by quantisation, which files are chosen, the hub's list, the cache's layout and locks. */
+/* Models by name: names and paths, GGUF files by quantisation, which files are chosen,
+ * the hub's list, the cache's layout and locks. */
 
 #include <dirent.h>
 #include <errno.h>
@@ -37,10 +38,11 @@ TEST(a_name_has_a_repository_a_pick_and_a_revision) {
 }
 
 TEST(what_is_no_name_is_refused) {
-    static const char *const bad[] = {"",         "name",     "/n",          "o/",       "o//n",     "o/n/x",  "o/n:",
-                                      "o/n@",     "o/n:Q@",   ".o/n",        "-o/n",     "o/.n",     "o/n-",   "o/n.",
-                                      "o--x/n",   "o/n--x",   "o/a..b",      "o/n x",    "o/n:../x", "o/n:/x", "o/n:a/../b.gguf",
-                                      "o/n@../x", "o/n@a//b", "o/n@.hidden", "o/n:a\\b", "o/n:a\nb", "o:/n"};
+    static const char *const bad[] = {
+        "",         "name",     "/n",          "o/",       "o//n",     "o/n/x",  "o/n:",
+        "o/n@",     "o/n:Q@",   ".o/n",        "-o/n",     "o/.n",     "o/n-",   "o/n.",
+        "o--x/n",   "o/n--x",   "o/a..b",      "o/n x",    "o/n:../x", "o/n:/x", "o/n:a/../b.gguf",
+        "o/n@../x", "o/n@a//b", "o/n@.hidden", "o/n:a\\b", "o/n:a\nb", "o:/n"};
     hub_name n;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         quire_error err = {.code = QUIRE_OK};
@@ -63,8 +65,19 @@ TEST(a_path_of_a_file_is_no_name) {
 TEST(a_path_stays_below_its_directory_or_is_refused) {
     assert_true(hub_path_is_safe(str_of("a")));
     assert_true(hub_path_is_safe(str_of("a/b.c/d..e")));
-    static const char *const bad[] = {
-        "", "/a", "a/", "a//b", "..", "../a", "a/..", "a/../b", ".a", "a/.b", "a\\b", "a\tb", "1/2/3/4/5/6/7/8/9"};
+    static const char *const bad[] = {"",
+                                      "/a",
+                                      "a/",
+                                      "a//b",
+                                      "..",
+                                      "../a",
+                                      "a/..",
+                                      "a/../b",
+                                      ".a",
+                                      "a/.b",
+                                      "a\\b",
+                                      "a\tb",
+                                      "1/2/3/4/5/6/7/8/9"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_false(hub_path_is_safe(str_of(bad[i])));
     }
@@ -196,39 +209,49 @@ static quire_err choose_error(const char *const *paths, const char *pick, const 
 #define PATHS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 TEST(weights_as_safetensors_go_first_with_the_texts_beside_them) {
-    assert_choice(PATHS("README.md", "config.json", "m-Q4_0.gguf", "model.safetensors", "pytorch_model.bin", "tokenizer.model", "x.py"), "",
-                  "model.safetensors config.json tokenizer.model ", "");
+    assert_choice(PATHS("README.md", "config.json", "m-Q4_0.gguf", "model.safetensors", "pytorch_model.bin",
+                        "tokenizer.model", "x.py"),
+                  "", "model.safetensors config.json tokenizer.model ", "");
     assert_choice(PATHS("config.json", "model-a.safetensors", "model-b.safetensors", "other.safetensors"), "",
                   "model-a.safetensors model-b.safetensors config.json ", "");
-    assert_choice(PATHS("1_Pooling/config.json", "2_Dense/model.safetensors", "additional_chat_templates/rag.jinja", "modules.json",
-                        "model.safetensors", "onnx/config.json", "qwen.tiktoken"),
+    assert_choice(PATHS("1_Pooling/config.json", "2_Dense/model.safetensors",
+                        "additional_chat_templates/rag.jinja", "modules.json", "model.safetensors",
+                        "onnx/config.json", "qwen.tiktoken"),
                   "",
-                  "model.safetensors 1_Pooling/config.json 2_Dense/model.safetensors additional_chat_templates/rag.jinja modules.json "
+                  "model.safetensors 1_Pooling/config.json 2_Dense/model.safetensors "
+                  "additional_chat_templates/rag.jinja modules.json "
                   "qwen.tiktoken ",
                   "");
     assert_choice(PATHS("tokenizer.json"), "", "tokenizer.json ", "");
 }
 
 TEST(one_gguf_model_is_chosen_with_all_its_parts) {
-    const char *const *paths = PATHS("config.json", "m-F16.gguf", "m-Q4_K_M-00001-of-00002.gguf", "m-Q4_K_M-00002-of-00002.gguf",
-                                     "m-Q8_0.gguf", "mmproj-F16.gguf");
-    assert_choice(paths, "", "m-Q4_K_M-00001-of-00002.gguf m-Q4_K_M-00002-of-00002.gguf ", "m-Q4_K_M-00001-of-00002.gguf");
+    const char *const *paths = PATHS("config.json", "m-F16.gguf", "m-Q4_K_M-00001-of-00002.gguf",
+                                     "m-Q4_K_M-00002-of-00002.gguf", "m-Q8_0.gguf", "mmproj-F16.gguf");
+    assert_choice(paths, "", "m-Q4_K_M-00001-of-00002.gguf m-Q4_K_M-00002-of-00002.gguf ",
+                  "m-Q4_K_M-00001-of-00002.gguf");
     assert_choice(paths, "q8_0", "m-Q8_0.gguf ", "m-Q8_0.gguf");
-    assert_choice(paths, "m-Q4_K_M-00002-of-00002.gguf", "m-Q4_K_M-00001-of-00002.gguf m-Q4_K_M-00002-of-00002.gguf ",
+    assert_choice(paths, "m-Q4_K_M-00002-of-00002.gguf",
+                  "m-Q4_K_M-00001-of-00002.gguf m-Q4_K_M-00002-of-00002.gguf ",
                   "m-Q4_K_M-00001-of-00002.gguf");
     assert_choice(PATHS("m-Q6_K.gguf", "m-Q3_K_S.gguf"), "", "m-Q3_K_S.gguf ", "m-Q3_K_S.gguf");
     assert_int_equal(choose_error(paths, "Q2_K", "there are F16, Q4_K_M, Q8_0"), QUIRE_INVALID);
     assert_int_equal(choose_error(paths, "mmproj-F16.gguf", "is none"), QUIRE_UNSUPPORTED);
     assert_int_equal(choose_error(paths, "x.gguf", "F16, Q4_K_M, Q8_0"), QUIRE_NOT_FOUND);
-    assert_int_equal(choose_error(PATHS("m-Q8_0-00001-of-00003.gguf", "m-Q8_0-00003-of-00003.gguf"), "", "part 2 of the 3"),
+    assert_int_equal(choose_error(PATHS("m-Q8_0-00001-of-00003.gguf", "m-Q8_0-00003-of-00003.gguf"), "",
+                                  "part 2 of the 3"),
                      QUIRE_BAD_FILE);
-    assert_int_equal(choose_error(PATHS("a-Q8_0.gguf", "b-Q8_0.gguf"), "Q8_0", "o/n:a-Q8_0.gguf or o/n:b-Q8_0.gguf"), QUIRE_INVALID);
-    assert_int_equal(choose_error(PATHS("pytorch_model.bin", "config.json"), "", "pickles"), QUIRE_UNSUPPORTED);
+    assert_int_equal(
+        choose_error(PATHS("a-Q8_0.gguf", "b-Q8_0.gguf"), "Q8_0", "o/n:a-Q8_0.gguf or o/n:b-Q8_0.gguf"),
+        QUIRE_INVALID);
+    assert_int_equal(choose_error(PATHS("pytorch_model.bin", "config.json"), "", "pickles"),
+                     QUIRE_UNSUPPORTED);
     assert_int_equal(choose_error(PATHS("README.md"), "", "nothing that Quire reads"), QUIRE_NOT_FOUND);
 }
 
 static quire_err add_shards_of(const char *index, hub_choice *c, hub_listing *l) {
-    *l = listing_of(PATHS("config.json", HUB_INDEX, "model-1.safetensors", "model-2.safetensors", "model-3.safetensors", "x.bin"));
+    *l = listing_of(PATHS("config.json", HUB_INDEX, "model-1.safetensors", "model-2.safetensors",
+                          "model-3.safetensors", "x.bin"));
     assert_int_equal(hub_choose(l, "o/n", "", c, NULL), QUIRE_OK);
     assert_true(c->index >= 0);
     return hub_choose_shards(l, "o/n", str_of(index), c, NULL);
@@ -237,10 +260,10 @@ static quire_err add_shards_of(const char *index, hub_choice *c, hub_listing *l)
 TEST(shards_are_those_that_the_index_names) {
     hub_listing l;
     hub_choice c;
-    assert_int_equal(
-        add_shards_of("{\"weight_map\":{\"a\":\"model-1.safetensors\",\"b\":\"model-3.safetensors\",\"c\":\"model-1.safetensors\"}}", &c,
-                      &l),
-        QUIRE_OK);
+    assert_int_equal(add_shards_of("{\"weight_map\":{\"a\":\"model-1.safetensors\",\"b\":\"model-3."
+                                   "safetensors\",\"c\":\"model-1.safetensors\"}}",
+                                   &c, &l),
+                     QUIRE_OK);
     assert_int_equal(c.n, 4); /* index, config, two shards */
     assert_string_equal(l.files[c.files[2]].path, "model-1.safetensors");
     assert_string_equal(l.files[c.files[3]].path, "model-3.safetensors");
@@ -270,9 +293,11 @@ static quire_err parse(const char *json, hub_listing *l, quire_error *err) {
 TEST(a_list_gives_sizes_and_hashes) {
     hub_listing l;
     assert_int_equal(parse("{\"sha\":\"" SHA1 "\",\"siblings\":["
-                           "{\"rfilename\":\"m.gguf\",\"size\":7,\"blobId\":\"" SHA1 "\",\"lfs\":{\"sha256\":\"" SHA256 "\"}},"
+                           "{\"rfilename\":\"m.gguf\",\"size\":7,\"blobId\":\"" SHA1
+                           "\",\"lfs\":{\"sha256\":\"" SHA256 "\"}},"
                            "{\"rfilename\":\".gitattributes\"},"
-                           "{\"rfilename\":\"config.json\",\"size\":0,\"blobId\":\"" SHA1 "\",\"lfs\":null}]}",
+                           "{\"rfilename\":\"config.json\",\"size\":0,\"blobId\":\"" SHA1
+                           "\",\"lfs\":null}]}",
                            &l, NULL),
                      QUIRE_OK);
     assert_int_equal(l.n, 2);
@@ -304,7 +329,8 @@ TEST(a_list_that_cannot_be_proved_is_refused) {
         LIST("{\"rfilename\":\"a\",\"size\":1,\"blobId\":\"" SHA1 "\",\"lfs\":{\"sha256\":\"" SHA1 "\"}}"),
         LIST("{\"rfilename\":\"../a\",\"size\":1,\"blobId\":\"" SHA1 "\"}"),
         LIST("{\"rfilename\":\"/a\",\"size\":1,\"blobId\":\"" SHA1 "\"}"),
-        LIST("{\"rfilename\":\"a\",\"size\":1,\"blobId\":\"" SHA1 "\"},{\"rfilename\":\"a\",\"size\":1,\"blobId\":\"" SHA1 "\"}")};
+        LIST("{\"rfilename\":\"a\",\"size\":1,\"blobId\":\"" SHA1
+             "\"},{\"rfilename\":\"a\",\"size\":1,\"blobId\":\"" SHA1 "\"}")};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         hub_listing l;
         quire_error err = {.code = QUIRE_OK};
@@ -460,7 +486,9 @@ TEST(a_lock_excludes_others_also_of_this_process) {
 
 /* ---- removals ---- */
 
-#define BLOB(digit) "0000000000000000000000000000000000000" "00" digit
+#define BLOB(digit)                                                                                          \
+    "0000000000000000000000000000000000000"                                                                  \
+    "00" digit
 
 /* Makes a link at a path below the snapshots, with the directories above it. */
 static void make_link(const world *w, const char *path, const char *blob) {

@@ -7,7 +7,8 @@
 static const jinja_options chat = {.trim_blocks = true, .lstrip_blocks = true};
 
 /* The vectors' clock. */
-static const struct tm clock_at = {.tm_year = 126, .tm_mon = 10, .tm_mday = 21, .tm_hour = 10, .tm_min = 30, .tm_wday = 6, .tm_yday = 324};
+static const struct tm clock_at = {
+    .tm_year = 126, .tm_mon = 10, .tm_mday = 21, .tm_hour = 10, .tm_min = 30, .tm_wday = 6, .tm_yday = 324};
 
 static quire_err render(const char *source, const char *variables, strbuf *out, quire_error *err) {
     jinja_program *p;

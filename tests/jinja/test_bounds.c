@@ -1,28 +1,38 @@
-/* Bounds of templates: what would take too long, too much memory or too much of the stack is refused. */
+/* Bounds of templates: what would take too long, too much memory or too much of the stack
+ * is refused. */
 #include "jinja/jinja_case.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Of 40 lists, tuples or dictionaries that hold the one before twice, 2^40 paths lead to the first. */
-#define DOUBLED(name, first, next)                                                                                                         \
-    "{% set " name " = namespace(a=" first ") %}{% for i in range(40) %}{% set " name ".a = " next " %}{% endfor %}"
+/* Of 40 lists, tuples or dictionaries that hold the one before twice, 2^40 paths lead to
+ * the first. */
+#define DOUBLED(name, first, next)                                                                           \
+    "{% set " name " = namespace(a=" first ") %}{% for i in range(40) %}{% set " name ".a = " next           \
+    " %}{% endfor %}"
 
 TEST(shared_values_are_compared_within_the_bounds) {
-    expect(DOUBLED("n", "[1]", "[n.a, n.a]") "{{ [n.a] == [n.a] }}{{ n.a in [n.a] }}{{ [n.a, n.a].count(n.a) }}{{ n.a < n.a }}", "{}",
-           "TrueTrue2False");
-    expect(DOUBLED("n", "{}", "{'a': n.a, 'b': n.a}") "{{ n.a == n.a }}{{ [n.a].index(n.a) }}", "{}", "True0");
+    expect(
+        DOUBLED(
+            "n", "[1]",
+            "[n.a, n.a]") "{{ [n.a] == [n.a] }}{{ n.a in [n.a] }}{{ [n.a, n.a].count(n.a) }}{{ n.a < n.a }}",
+        "{}", "TrueTrue2False");
+    expect(DOUBLED("n", "{}", "{'a': n.a, 'b': n.a}") "{{ n.a == n.a }}{{ [n.a].index(n.a) }}", "{}",
+           "True0");
     static const char *const sources[] = {
         DOUBLED("n", "[1]", "[n.a, n.a]") DOUBLED("m", "[1]", "[m.a, m.a]") "{{ n.a == m.a }}",
         DOUBLED("n", "[1]", "[n.a, n.a]") DOUBLED("m", "[1]", "[m.a, m.a]") "{{ n.a < m.a }}",
-        DOUBLED("n", "[1]", "[n.a, n.a]") DOUBLED("m", "[1]", "[m.a, m.a]") "{% for i in [n.a, m.a] %}{{ loop.changed(i) }}{% endfor %}",
-        DOUBLED("n", "{}", "{'a': n.a, 'b': n.a}") DOUBLED("m", "{}", "{'a': m.a, 'b': m.a}") "{{ n.a == m.a }}",
+        DOUBLED("n", "[1]", "[n.a, n.a]")
+            DOUBLED("m", "[1]", "[m.a, m.a]") "{% for i in [n.a, m.a] %}{{ loop.changed(i) }}{% endfor %}",
+        DOUBLED("n", "{}", "{'a': n.a, 'b': n.a}")
+            DOUBLED("m", "{}", "{'a': m.a, 'b': m.a}") "{{ n.a == m.a }}",
         DOUBLED("n", "(1,)", "(n.a, n.a)") "{{ {n.a: 1}|length }}",
         DOUBLED("n", "(1,)", "(n.a, n.a)") "{{ [n.a, n.a]|unique|list|length }}",
         "{% set a = range(999)|list + [1] %}{% set b = range(999)|list + [2] %}{{ ([a] * 99999).count(b) }}",
         "{% set a = 'x' * 999999 ~ 'a' %}{% set b = 'x' * 999999 ~ 'b' %}{{ b in [a] * 99999 }}",
-        /* ways in to the same loops: with QUIRE_TEST_LONG only, as each takes a second or two */
+        /* ways in to the same loops: with QUIRE_TEST_LONG only, as each takes a second or
+         * two */
         DOUBLED("n", "[1]", "[n.a, n.a]") DOUBLED("m", "[1]", "[m.a, m.a]") "{{ n.a in [m.a] }}",
         DOUBLED("n", "[1]", "[n.a, n.a]") DOUBLED("m", "[1]", "[m.a, m.a]") "{{ [n.a].count(m.a) }}",
         DOUBLED("n", "(1,)", "(n.a, n.a)") "{{ {}[n.a] }}",
@@ -36,7 +46,8 @@ TEST(shared_values_are_compared_within_the_bounds) {
     }
 }
 
-/* Numbers whose hashes, which are a product with an odd number, end in the same 24 bits. */
+/* Numbers whose hashes, which are a product with an odd number, end in the same 24
+ * bits. */
 TEST(keys_whose_hashes_fall_together_are_found_within_the_bounds) {
     enum { N_KEYS = 40000 };
     const uint64_t factor = 0x9e3779b97f4a7c15u, begin = 0x51ed270b;
@@ -104,7 +115,8 @@ TEST(a_deep_tree_is_walked_within_the_bounds) {
 }
 
 TEST(filter_blocks_that_call_themselves_end_with_an_error) {
-    strbuf s = repeated("{% macro f() %}{% filter default(f())", "|string", 490, "%}x{% endfilter %}{% endmacro %}{{ f() }}");
+    strbuf s = repeated("{% macro f() %}{% filter default(f())", "|string", 490,
+                        "%}x{% endfilter %}{% endmacro %}{{ f() }}");
     refuse(s.p, "{}", QUIRE_BAD_REQUEST, "recurses");
     strbuf_deinit(&s);
     s = repeated("{% filter upper", "|string", 490, "%}x{% endfilter %}");
@@ -114,23 +126,29 @@ TEST(filter_blocks_that_call_themselves_end_with_an_error) {
 
 TEST(endless_and_enormous_templates_end_with_an_error) {
     refuse("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "{}", QUIRE_BAD_REQUEST, "recurses");
-    refuse("{% for a in range(999) %}{% for b in range(999) %}{% for c in range(999) %}{% endfor %}{% endfor %}{% endfor %}", "{}",
-           QUIRE_TOO_LARGE, "steps");
-    refuse("{% set n = namespace(s='x') %}{% for i in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor %}", "{}", QUIRE_TOO_LARGE, "bytes");
+    refuse("{% for a in range(999) %}{% for b in range(999) %}{% for c in range(999) %}{% endfor %}{% endfor "
+           "%}{% endfor %}",
+           "{}", QUIRE_TOO_LARGE, "steps");
+    refuse("{% set n = namespace(s='x') %}{% for i in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor %}",
+           "{}", QUIRE_TOO_LARGE, "bytes");
     refuse("{{ 'x' * 99999999999 }}", "{}", QUIRE_TOO_LARGE, "a text of");
     refuse("{{ [0] * 99999999999 }}", "{}", QUIRE_TOO_LARGE, "");
     refuse("{{ 'x'.center(99999999999) }}", "{}", QUIRE_TOO_LARGE, "steps");
-    refuse("{% set s = 'x' * 1000000 %}{% for i in range(99) %}{{ s }}{% endfor %}", "{}", QUIRE_TOO_LARGE, "writes more than");
-    refuse("{% set n = namespace(l=[]) %}{% for i in range(9999) %}{% set n.l = [n.l] %}{% endfor %}{{ n.l }}", "{}", QUIRE_TOO_LARGE,
-           "nested");
+    refuse("{% set s = 'x' * 1000000 %}{% for i in range(99) %}{{ s }}{% endfor %}", "{}", QUIRE_TOO_LARGE,
+           "writes more than");
+    refuse(
+        "{% set n = namespace(l=[]) %}{% for i in range(9999) %}{% set n.l = [n.l] %}{% endfor %}{{ n.l }}",
+        "{}", QUIRE_TOO_LARGE, "nested");
     refuse("{{ range(1000000) }}", "{}", QUIRE_BAD_REQUEST, "Range too big");
-    refuse("{% set b = 'a' * 10000 * 1000 %}{% macro m(i) %}{{ b }}{% if i < 100 %}{% set x %}{{ m(i + 1) }}{% endset %}{% endif %}{% "
+    refuse("{% set b = 'a' * 10000 * 1000 %}{% macro m(i) %}{{ b }}{% if i < 100 %}{% set x %}{{ m(i + 1) "
+           "}}{% endset %}{% endif %}{% "
            "endmacro %}{{ m(0) }}",
            "{}", QUIRE_TOO_LARGE, "bytes of values");
-    refuse("{% set n = namespace(x=t ~ 'b') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}", "{\"t\":\"a\"}",
-           QUIRE_TOO_LARGE, "bytes of values");
-    refuse("{% set n = namespace(x=t ~ 'b') %}{% for i in range(24) %}{% set n.x = n.x ~ n.x %}{% endfor %}{{ n.x }}", "{\"t\":\"a\"}",
-           QUIRE_TOO_LARGE, "bytes");
+    refuse("{% set n = namespace(x=t ~ 'b') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
+           "{\"t\":\"a\"}", QUIRE_TOO_LARGE, "bytes of values");
+    refuse("{% set n = namespace(x=t ~ 'b') %}{% for i in range(24) %}{% set n.x = n.x ~ n.x %}{% endfor "
+           "%}{{ n.x }}",
+           "{\"t\":\"a\"}", QUIRE_TOO_LARGE, "bytes");
     refuse("{{ 9 ** (9 ** 9) }}", "{}", QUIRE_TOO_LARGE, "an integer of more than 14336 bits");
     refuse("{{ ('a' * 2000000).rfind('a' * 1000000 ~ 'b') }}", "{}", QUIRE_TOO_LARGE, "steps");
 }
@@ -163,8 +181,9 @@ TEST(a_program_that_nests_too_deeply_is_refused) {
 
 TEST(appending_in_a_loop_takes_linear_memory) {
     /* 20,000 pieces of 100 bytes: copying all at each step would need 20 GB. */
-    expect("{% set n = namespace(s='') %}{% for i in range(20000) %}{% set n.s = n.s + 'x' * 100 %}{% endfor %}{{ n.s|length }}", "{}",
-           "2000000");
+    expect("{% set n = namespace(s='') %}{% for i in range(20000) %}{% set n.s = n.s + 'x' * 100 %}{% endfor "
+           "%}{{ n.s|length }}",
+           "{}", "2000000");
 }
 
 int main(void) {

@@ -1,4 +1,5 @@
-/* A template prints and reads numbers and dates as Python does, where the host's locale has commas. */
+/* A template prints and reads numbers and dates as Python does, where the host's locale
+ * has commas. */
 #include "base/comma_locale.h"
 
 #include "render.h"

@@ -10,7 +10,8 @@
 #define GAP_US     50000 /* far more than a slice, far less than a loop over the whole text takes */
 #define N_TRIES    8     /* other programs disturb a measurement now and then */
 
-/* A turn that notes how long the render went on without asking, and ends it where it is told to. */
+/* A turn that notes how long the render went on without asking, and ends it where it is
+ * told to. */
 typedef struct watched_turn {
     turn turn; /* first member */
     int64_t last_us, longest_us;
@@ -31,7 +32,8 @@ static quire_err hold_all(turn *t) {
     return QUIRE_OK;
 }
 
-static quire_err render_in_turn(const char *source, const char *variables, watched_turn *w, quire_error *err) {
+static quire_err render_in_turn(const char *source, const char *variables, watched_turn *w,
+                                quire_error *err) {
     strbuf out = {0};
     w->turn = (turn){.over = slice_over, .more = hold_all};
     w->last_us = clock_thread_us();
@@ -104,16 +106,17 @@ TEST(a_cancelled_render_ends_in_the_middle_of_a_loop) {
         watched_turn w = {.ends_at = whole.n_slices * i / 10};
         quire_err e = render_in_turn("{{ x | title }}", variables.p, &w, &err);
         if (e != QUIRE_CANCELLED || w.n_slices > w.ends_at) {
-            fail_msg("cancelled at slice %d of %d: %s after %d: %s", w.ends_at, whole.n_slices, quire_err_text(e), w.n_slices, err.message);
+            fail_msg("cancelled at slice %d of %d: %s after %d: %s", w.ends_at, whole.n_slices,
+                     quire_err_text(e), w.n_slices, err.message);
         }
     }
     strbuf_deinit(&variables);
 }
 
 /* Two values of 40 levels, of 2^40 paths each. */
-static const char comparison[] =
-    "{% set n = namespace(a=[1], b=[1]) %}{% for i in range(40) %}{% set n.a = [n.a, n.a] %}{% set n.b = [n.b, n.b] %}{% endfor %}"
-    "{{ n.a == n.b }}";
+static const char comparison[] = "{% set n = namespace(a=[1], b=[1]) %}{% for i in range(40) %}{% set n.a = "
+                                 "[n.a, n.a] %}{% set n.b = [n.b, n.b] %}{% endfor %}"
+                                 "{{ n.a == n.b }}";
 
 TEST(a_cancelled_comparison_ends_in_its_middle) {
     watched_turn w = {.ends_at = 20};

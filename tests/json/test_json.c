@@ -1,4 +1,5 @@
-/* Texts that are looked over and read: what is refused and at which byte, limits, names, integers of any size, and the tree. */
+/* Texts that are looked over and read: what is refused and at which byte, limits, names,
+ * integers of any size, and the tree. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,11 +8,11 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/turn.h"
+#include "test.h"
 #include "json/json.h"
 #include "json/json_out.h"
-#include "test.h"
 
-#define LIMITS(depth, values, containers, names_)                                                                                          \
+#define LIMITS(depth, values, containers, names_)                                                            \
     { .max_depth = (depth), .max_values = (values), .max_containers = (containers), .max_names = (names_) }
 
 static json_value *read_as(str text, json_wide wide) {
@@ -27,7 +28,8 @@ static json_value *read_text(const char *text) {
     return read_as(str_of(text), JSON_WIDE_REFUSED);
 }
 
-/* The text is refused by the check and the reader alike, at byte `at`, for this reason. */
+/* The text is refused by the check and the reader alike, at byte `at`, for this
+ * reason. */
 static void refuse(str text, const json_limits *limits, quire_err code, size_t at, const char *what) {
     char *exact = malloc(text.n > 0 ? text.n : 1); /* its end is the allocation's, where a sanitizer looks */
     assert_non_null(exact);
@@ -36,10 +38,11 @@ static void refuse(str text, const json_limits *limits, quire_err code, size_t a
         json_fault fault = {.at = SIZE_MAX};
         json_value *v = NULL;
         str t = {exact, text.n};
-        quire_err e = reading ? json_read(t, limits, JSON_WIDE_REAL, &v, &fault) : json_check(t, limits, NULL, &fault);
+        quire_err e =
+            reading ? json_read(t, limits, JSON_WIDE_REAL, &v, &fault) : json_check(t, limits, NULL, &fault);
         if (e != code || fault.at != at || strcmp(fault.what, what) != 0) {
-            fail_msg("%.*s: %d, \"%s\" at byte %zu; not %d, \"%s\" at byte %zu", (int)text.n, text.p, (int)e, fault.what, fault.at,
-                     (int)code, what, at);
+            fail_msg("%.*s: %d, \"%s\" at byte %zu; not %d, \"%s\" at byte %zu", (int)text.n, text.p, (int)e,
+                     fault.what, fault.at, (int)code, what, at);
         }
         assert_null(v);
     }
@@ -111,8 +114,8 @@ TEST(what_is_no_json_is_refused_at_its_byte) {
 }
 
 TEST(a_models_file_may_have_words_for_numbers_that_json_lacks) {
-    json_value *v =
-        json_model_document(str_of("{\"a\": NaN, \"b\":[0.0,Infinity,-Infinity, 99999999999999999999],\"c\":\"NaN, Infinity\"}"));
+    json_value *v = json_model_document(
+        str_of("{\"a\": NaN, \"b\":[0.0,Infinity,-Infinity, 99999999999999999999],\"c\":\"NaN, Infinity\"}"));
     assert_non_null(v);
     assert_true(str_is(json_get_str(json_get(v, "a"), "__float__"), "NaN"));
     assert_true(str_is(json_get_str(json_at(json_get(v, "b"), 1), "__float__"), "Infinity"));
@@ -136,7 +139,8 @@ TEST(a_nul_byte_is_refused_wherever_it_stands) {
     refuse((str){"123\0", 4}, &json_limits_file, QUIRE_BAD_FILE, 3, "something follows the value");
     refuse((str){"\0", 1}, &json_limits_file, QUIRE_BAD_FILE, 0, "a NUL byte");
     refuse((str){"[1,\0]", 5}, &json_limits_file, QUIRE_BAD_FILE, 3, "a NUL byte");
-    refuse((str){"[1\0]", 4}, &json_limits_file, QUIRE_BAD_FILE, 2, "neither a comma nor the closing bracket");
+    refuse((str){"[1\0]", 4}, &json_limits_file, QUIRE_BAD_FILE, 2,
+           "neither a comma nor the closing bracket");
     refuse((str){"\"a\0b\"", 5}, &json_limits_file, QUIRE_BAD_FILE, 2, "a control character in a string");
     refuse((str){"\"a\\\0\"", 5}, &json_limits_file, QUIRE_BAD_FILE, 2, "an escape that JSON does not have");
 }
@@ -144,14 +148,22 @@ TEST(a_nul_byte_is_refused_wherever_it_stands) {
 TEST(every_control_character_is_refused_in_a_string) {
     for (char c = 0; c < 0x20; c++) {
         const char text[] = {'[', '"', 'a', c, '"', ']'};
-        refuse((str){text, sizeof text}, &json_limits_file, QUIRE_BAD_FILE, 3, "a control character in a string");
+        refuse((str){text, sizeof text}, &json_limits_file, QUIRE_BAD_FILE, 3,
+               "a control character in a string");
     }
 }
 
 TEST(bytes_that_are_not_utf8_are_refused) {
-    static const char *const bad[] = {
-        "\x80",     "\xC0\xAF", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF8\x88\x80\x80",
-        "\xE2\x82", "\xFE"};
+    static const char *const bad[] = {"\x80",
+                                      "\xC0\xAF",
+                                      "\xC1\xBF",
+                                      "\xE0\x9F\xBF",
+                                      "\xED\xA0\x80",
+                                      "\xF0\x8F\xBF\xBF",
+                                      "\xF4\x90\x80\x80",
+                                      "\xF8\x88\x80\x80",
+                                      "\xE2\x82",
+                                      "\xFE"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char text[16];
         int n = snprintf(text, sizeof text, "[\"ab%s\"]", bad[i]);
@@ -164,8 +176,8 @@ TEST(bytes_that_are_not_utf8_are_refused) {
 }
 
 TEST(every_kind_of_value_is_read) {
-    json_value *v =
-        read_text(" {\"n\":null,\"b\":[true,false],\"i\":-7,\"r\":1.5e2,\"t\":\"\\u00e9\\ud83d\\ude00\\n\\/\\u0000x\",\"o\":{},\"\":0} ");
+    json_value *v = read_text(" {\"n\":null,\"b\":[true,false],\"i\":-7,\"r\":1.5e2,\"t\":"
+                              "\"\\u00e9\\ud83d\\ude00\\n\\/\\u0000x\",\"o\":{},\"\":0} ");
     assert_int_equal(json_kind_of(v), JSON_KIND_OBJECT);
     assert_int_equal(json_length(v), 7);
     assert_null(json_get(v, "n"));
@@ -257,7 +269,8 @@ TEST(integers_of_64_bits_are_exact_and_wider_ones_are_refused_by_place) {
     assert_true(json_int64(json_at(v, 0)) == INT64_MAX);
     assert_true(json_int64(json_at(v, 1)) == INT64_MIN);
     json_drop(v);
-    static const char *const wide[] = {"9223372036854775808", "-9223372036854775809", "18446744073709551616", "99999999999999999999999999"};
+    static const char *const wide[] = {"9223372036854775808", "-9223372036854775809", "18446744073709551616",
+                                       "99999999999999999999999999"};
     for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {
         char text[80];
         json_counts counts;
@@ -266,7 +279,8 @@ TEST(integers_of_64_bits_are_exact_and_wider_ones_are_refused_by_place) {
         assert_int_equal(json_check(str_of(text), &json_limits_file, &counts, &fault), QUIRE_OK);
         assert_int_equal(counts.n_wide, 2);
         assert_int_equal(counts.wide_at, 9);
-        assert_int_equal(json_read(str_of(text), &json_limits_file, JSON_WIDE_REFUSED, &v, &fault), QUIRE_BAD_FILE);
+        assert_int_equal(json_read(str_of(text), &json_limits_file, JSON_WIDE_REFUSED, &v, &fault),
+                         QUIRE_BAD_FILE);
         assert_string_equal(fault.what, "an integer beyond 64 bits");
         assert_int_equal(fault.at, 9);
         assert_null(v);
@@ -274,13 +288,14 @@ TEST(integers_of_64_bits_are_exact_and_wider_ones_are_refused_by_place) {
 }
 
 TEST(a_wide_integer_is_the_nearest_real_where_the_caller_takes_that) {
-    const char *text =
-        "[9223372036854775808, -99999999999999999999 ,{\"12345678901234567890\":\"12345678901234567890\"},7,12345678901234567890]";
+    const char *text = "[9223372036854775808, -99999999999999999999 "
+                       ",{\"12345678901234567890\":\"12345678901234567890\"},7,12345678901234567890]";
     json_value *v = read_as(str_of(text), JSON_WIDE_REAL);
     assert_int_equal(json_length(v), 5);
     assert_true(json_is(json_at(v, 0), JSON_KIND_REAL) && json_double(json_at(v, 0)) == 0x1p63);
     assert_true(json_double(json_at(v, 1)) == -1e20);
-    assert_true(str_is(json_get_str(json_at(v, 2), "12345678901234567890"), "12345678901234567890")); /* digits in texts stay */
+    /* digits in texts stay */
+    assert_true(str_is(json_get_str(json_at(v, 2), "12345678901234567890"), "12345678901234567890"));
     assert_true(json_is(json_at(v, 3), JSON_KIND_INT));
     assert_true(json_double(json_at(v, 4)) == 12345678901234567890.0);
     json_drop(v);
@@ -290,12 +305,14 @@ TEST(a_number_beyond_a_double_is_refused_by_place) {
     static const refusal table[] = {
         {"1e309", 0, "a number beyond a double"},
         {"[\"1e999\", -1e400]", 10, "a number beyond a double"},
-        {"[99999999999999999999, 99999999999999999999, 1E+0400]", 45, "a number beyond a double"}, /* the place in the text as it came */
+        /* the place in the text as it came */
+        {"[99999999999999999999, 99999999999999999999, 1E+0400]", 45, "a number beyond a double"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         json_fault fault;
         json_value *v;
-        assert_int_equal(json_read(str_of(table[i].text), &json_limits_file, JSON_WIDE_REAL, &v, &fault), QUIRE_BAD_FILE);
+        assert_int_equal(json_read(str_of(table[i].text), &json_limits_file, JSON_WIDE_REAL, &v, &fault),
+                         QUIRE_BAD_FILE);
         assert_string_equal(fault.what, table[i].what);
         assert_int_equal(fault.at, table[i].at);
     }
@@ -304,7 +321,8 @@ TEST(a_number_beyond_a_double_is_refused_by_place) {
     digits[sizeof digits - 1] = '\0';
     json_fault fault;
     json_value *v;
-    assert_int_equal(json_read(str_of(digits), &json_limits_file, JSON_WIDE_REAL, &v, &fault), QUIRE_BAD_FILE);
+    assert_int_equal(json_read(str_of(digits), &json_limits_file, JSON_WIDE_REAL, &v, &fault),
+                     QUIRE_BAD_FILE);
     assert_string_equal(fault.what, "a number beyond a double");
     v = read_text("[1.7976931348623157e308,5e-324,1e-999]");
     assert_true(json_double(json_at(v, 0)) == 0x1.fffffffffffffp1023);
@@ -318,33 +336,40 @@ TEST(a_number_beyond_a_double_is_refused_by_place) {
 TEST(a_name_twice_is_refused_where_names_are_unique) {
     static const refusal table[] = {
         {"{\"a\":1,\"a\":2}", 7, "the name \"a\" a second time"},
-        {"{\"!0IC=VloaY\":1,\"QvXtM>@Fp%\":2,\"!0IC=VloaY\":3}", 31, "the name \"!0IC=VloaY\" a second time"}, /* names of one hash */
+        /* names of one hash */
+        {"{\"!0IC=VloaY\":1,\"QvXtM>@Fp%\":2,\"!0IC=VloaY\":3}", 31, "the name \"!0IC=VloaY\" a second time"},
         {"{\"a\":1,\"b\":{\"a\":1},\"\\u0061\":2}", 19, "the name \"a\" a second time"},
         {"[{\"x\":{\"\":1,\"b\":2,\"\":1}}]", 18, "the name \"\" a second time"},
-        {"{\"0123456789012345678901234567890123456789\":1,\"0123456789012345678901234567890123456789\":1}", 46, "a name a second time"},
+        {"{\"0123456789012345678901234567890123456789\":1,\"0123456789012345678901234567890123456789\":1}",
+         46, "a name a second time"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         refuse(str_of(table[i].text), &json_limits_file, QUIRE_BAD_FILE, table[i].at, table[i].what);
     }
-    json_value *v = read_text("{\"a\":{\"a\":[{\"a\":1},{\"a\":2}]},\"A\":1,\"aa\":2}"); /* once in each object */
+    /* once in each object */
+    json_value *v = read_text("{\"a\":{\"a\":[{\"a\":1},{\"a\":2}]},\"A\":1,\"aa\":2}");
     json_drop(v);
 }
 
 TEST(of_equal_names_the_last_counts_where_the_caller_takes_them) {
     json_value *v;
     json_fault fault;
-    assert_int_equal(json_read(str_of("{\"a\":1,\"b\":2,\"\\u0061\":3}"), &json_limits_config, JSON_WIDE_REFUSED, &v, &fault), QUIRE_OK);
+    assert_int_equal(json_read(str_of("{\"a\":1,\"b\":2,\"\\u0061\":3}"), &json_limits_config,
+                               JSON_WIDE_REFUSED, &v, &fault),
+                     QUIRE_OK);
     assert_int_equal(json_int64(json_get(v, "a")), 3);
     assert_int_equal(json_length(v), 2);
     json_drop(v);
 }
 
 TEST(a_name_with_a_nul_is_refused_and_never_read_as_its_beginning) {
-    refuse(str_of("{\"max\":1,\"max\\u0000\":2}"), &json_limits_file, QUIRE_BAD_FILE, 9, "a name with a NUL character");
+    refuse(str_of("{\"max\":1,\"max\\u0000\":2}"), &json_limits_file, QUIRE_BAD_FILE, 9,
+           "a name with a NUL character");
     refuse(str_of("{\"\\u0000\":2}"), &json_limits_file, QUIRE_BAD_FILE, 1, "a name with a NUL character");
     json_value *v;
     json_fault fault;
-    assert_int_equal(json_read(str_of("{\"t\":\"\\u0000\",\"max\\u0000\":2}"), &json_limits_config, JSON_WIDE_REFUSED, &v, &fault),
+    assert_int_equal(json_read(str_of("{\"t\":\"\\u0000\",\"max\\u0000\":2}"), &json_limits_config,
+                               JSON_WIDE_REFUSED, &v, &fault),
                      QUIRE_BAD_FILE);
     assert_string_equal(fault.what, "a name with a NUL character");
     assert_int_equal(fault.at, 14);
@@ -355,13 +380,15 @@ TEST(one_equal_pair_among_many_names_is_found) {
     enum { N = 20000 };
     uint64_t seed = rng_os_seed(), random = seed;
     print_message("seed %llu\n", (unsigned long long)seed);
-    int first = (int)(rng_next(&random) % (N - 1)), second = first + 1 + (int)(rng_next(&random) % (uint64_t)(N - first - 1));
+    int first = (int)(rng_next(&random) % (N - 1)),
+        second = first + 1 + (int)(rng_next(&random) % (uint64_t)(N - first - 1));
     strbuf b = {0};
     size_t at = 0;
     assert_int_equal(strbuf_add_char(&b, '{'), QUIRE_OK);
     for (int i = 0; i < N; i++) {
         at = i == second ? b.n : at;
-        assert_int_equal(strbuf_addf(&b, "\"n%d\":%d%c", i == second ? first : i, i, i < N - 1 ? ',' : '}'), QUIRE_OK);
+        assert_int_equal(strbuf_addf(&b, "\"n%d\":%d%c", i == second ? first : i, i, i < N - 1 ? ',' : '}'),
+                         QUIRE_OK);
     }
     char what[64];
     snprintf(what, sizeof what, "the name \"n%d\" a second time", first);
@@ -380,7 +407,8 @@ TEST(a_limit_holds_to_the_last_one_that_it_lets_pass) {
     assert_int_equal(counts.n_values, 6);
     assert_int_equal(counts.n_containers, 5);
     assert_int_equal(counts.n_names, 2);
-    const json_limits depth = LIMITS(2, 6, 5, 2), values = LIMITS(3, 5, 5, 2), containers = LIMITS(3, 6, 4, 2), names = LIMITS(3, 6, 5, 1);
+    const json_limits depth = LIMITS(2, 6, 5, 2), values = LIMITS(3, 5, 5, 2),
+                      containers = LIMITS(3, 6, 4, 2), names = LIMITS(3, 6, 5, 1);
     refuse(text, &depth, QUIRE_TOO_LARGE, 8, "nested too deeply");
     refuse(text, &values, QUIRE_TOO_LARGE, 17, "too many values");
     refuse(text, &containers, QUIRE_TOO_LARGE, 17, "too many arrays and objects");
@@ -394,7 +422,8 @@ TEST(arrays_inside_each_other_end_at_the_rooms_depth) {
     const json_limits any = LIMITS(1 << 20, 1 << 20, 1 << 20, 1 << 20);
     json_fault fault;
     json_value *v;
-    assert_int_equal(json_read((str){text + 1, 2 * JSON_MAX_DEPTH}, &any, JSON_WIDE_REFUSED, &v, &fault), QUIRE_OK);
+    assert_int_equal(json_read((str){text + 1, 2 * JSON_MAX_DEPTH}, &any, JSON_WIDE_REFUSED, &v, &fault),
+                     QUIRE_OK);
     json_drop(v);
     refuse((str){text, sizeof text}, &any, QUIRE_TOO_LARGE, JSON_MAX_DEPTH, "nested too deeply");
 }
@@ -438,7 +467,9 @@ TEST(a_long_text_is_refused_before_it_is_read) {
         bound.max_bytes = BOUND;
         for (size_t i = 0; i < BYTES; i++) {
             char inside = kind == 0 ? 'a' : i % 2 == 1 ? '1' : ',';
-            text[i] = i == 0 ? (kind == 0 ? '"' : '[') : i > BOUND + SLACK ? '\1' : inside; /* it ends as no JSON */
+            text[i] = i == 0              ? (kind == 0 ? '"' : '[')
+                      : i > BOUND + SLACK ? '\1'
+                                          : inside; /* it ends as no JSON */
         }
         assert_int_equal(json_check((str){text, BYTES}, &bound, NULL, &fault), QUIRE_TOO_LARGE);
         assert_int_equal(fault.max_bytes, BOUND);
@@ -592,7 +623,8 @@ TEST(a_shared_value_outlives_the_tree_it_came_from) {
 }
 
 TEST(a_document_of_the_operators_may_hold_wide_integers_and_equal_names) {
-    json_value *v = json_document(str_of("{\"model_max_length\":1000000000000000019884624838656,\"a\":1,\"a\":2}"));
+    json_value *v =
+        json_document(str_of("{\"model_max_length\":1000000000000000019884624838656,\"a\":1,\"a\":2}"));
     assert_true(json_double(json_get(v, "model_max_length")) == 1e30);
     assert_int_equal(json_int64(json_get(v, "a")), 2);
     json_drop(v);
@@ -600,15 +632,17 @@ TEST(a_document_of_the_operators_may_hold_wide_integers_and_equal_names) {
 }
 
 TEST(an_integer_of_any_size_keeps_its_digits) {
-    static const char text[] =
-        "{\"a\":[18446744073709551615,1,{\"b\":-99999999999999999999}],\"a\\u0062\":9223372036854775807,\"c\":1.5,\"t\":\"x\"}";
+    static const char text[] = "{\"a\":[18446744073709551615,1,{\"b\":-99999999999999999999}],\"a\\u0062\":"
+                               "9223372036854775807,\"c\":1.5,\"t\":\"x\"}";
     json_value *v;
     json_fault fault;
     assert_int_equal(json_read(str_of(text), &json_limits_file, JSON_WIDE_KEPT, &v, &fault), QUIRE_OK);
     const json_value *wide = json_at(json_get(v, "a"), 0);
     assert_int_equal(json_kind_of(wide), JSON_KIND_WIDE);
-    assert_true(json_numeric(wide) && json_numeric(json_get(v, "c")) && !json_numeric(json_get(v, "t")) && !json_numeric(NULL));
-    assert_true(str_is(json_wide_str(wide), "18446744073709551615") && json_str(wide).n == 0 && json_int64(wide) == 0);
+    assert_true(json_numeric(wide) && json_numeric(json_get(v, "c")) && !json_numeric(json_get(v, "t")) &&
+                !json_numeric(NULL));
+    assert_true(str_is(json_wide_str(wide), "18446744073709551615") && json_str(wide).n == 0 &&
+                json_int64(wide) == 0);
     assert_true(json_double(wide) == 0x1p64 && json_wide_str(json_get(v, "t")).n == 0);
     int64_t whole;
     assert_false(json_whole(wide, &whole));
@@ -616,26 +650,31 @@ TEST(an_integer_of_any_size_keeps_its_digits) {
     strbuf out = {0};
     json_out o = {.to = &out};
     json_add(&o, v);
-    assert_string_equal(out.p,
-                        "{\"a\":[18446744073709551615,1,{\"b\":-99999999999999999999}],\"ab\":9223372036854775807,\"c\":1.5,\"t\":\"x\"}");
+    assert_string_equal(out.p, "{\"a\":[18446744073709551615,1,{\"b\":-99999999999999999999}],\"ab\":"
+                               "9223372036854775807,\"c\":1.5,\"t\":\"x\"}");
     strbuf_deinit(&out);
     json_drop(v);
     char digits[512]; /* more than a double holds, as a whole text */
     memset(digits, '9', sizeof digits);
-    assert_int_equal(json_read((str){digits, sizeof digits}, &json_limits_file, JSON_WIDE_KEPT, &v, &fault), QUIRE_OK);
+    assert_int_equal(json_read((str){digits, sizeof digits}, &json_limits_file, JSON_WIDE_KEPT, &v, &fault),
+                     QUIRE_OK);
     assert_true(str_eq(json_wide_str(v), (str){digits, sizeof digits}) && isinf(json_double(v)));
     json_value *same;
-    assert_int_equal(json_read((str){digits, sizeof digits}, &json_limits_file, JSON_WIDE_KEPT, &same, &fault), QUIRE_OK);
+    assert_int_equal(
+        json_read((str){digits, sizeof digits}, &json_limits_file, JSON_WIDE_KEPT, &same, &fault), QUIRE_OK);
     assert_true(json_same(v, same));
     json_drop(same);
     json_drop(v);
-    static const char names[] =
-        "{\"a\":18446744073709551615,\"a\":1.25,\"b\":1,\"b\":18446744073709551616,\"c\":18446744073709551615,\"c\":\"x\"}";
+    static const char names[] = "{\"a\":18446744073709551615,\"a\":1.25,\"b\":1,\"b\":18446744073709551616,"
+                                "\"c\":18446744073709551615,\"c\":\"x\"}";
     assert_int_equal(json_read(str_of(names), &json_limits_config, JSON_WIDE_KEPT, &v, &fault), QUIRE_OK);
-    assert_true(json_double(json_get(v, "a")) == 1.25 && str_is(json_wide_str(json_get(v, "b")), "18446744073709551616"));
+    assert_true(json_double(json_get(v, "a")) == 1.25 &&
+                str_is(json_wide_str(json_get(v, "b")), "18446744073709551616"));
     assert_true(str_is(json_str(json_get(v, "c")), "x"));
     json_drop(v);
-    assert_int_equal(json_read(str_of("[18446744073709551616,1e999]"), &json_limits_file, JSON_WIDE_KEPT, &v, &fault), QUIRE_BAD_FILE);
+    assert_int_equal(
+        json_read(str_of("[18446744073709551616,1e999]"), &json_limits_file, JSON_WIDE_KEPT, &v, &fault),
+        QUIRE_BAD_FILE);
     assert_true(fault.at == 22 && strstr(fault.what, "beyond a double") != NULL);
 }
 

@@ -1,9 +1,10 @@
-/* Digits of numbers: found for each value that is a double, whatever its name is and whatever came before under it. */
+/* Digits of numbers: found for each value that is a double, whatever its name is and
+ * whatever came before under it. */
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "json/json_digits.h"
 #include "test.h"
+#include "json/json_digits.h"
 
 typedef struct read_text {
     json_value *root;
@@ -15,7 +16,8 @@ static read_text read_all(const char *text) {
     json_limits limits = json_limits_config;
     json_fault fault = {0};
     read_text r = {0};
-    assert_int_equal(json_read_counted(str_of(text), &limits, JSON_WIDE_REAL, &r.root, &r.counts, &fault), QUIRE_OK);
+    assert_int_equal(json_read_counted(str_of(text), &limits, JSON_WIDE_REAL, &r.root, &r.counts, &fault),
+                     QUIRE_OK);
     assert_int_equal(json_digits_find(str_of(text), r.root, r.counts.n_long, &r.digits), QUIRE_OK);
     return r;
 }
@@ -33,9 +35,9 @@ static void has_digits(const read_text *r, const json_value *v, const char *digi
 }
 
 TEST(a_number_that_a_double_may_not_hold_keeps_its_digits) {
-    read_text r =
-        read_all(" [1, 1.5 ,-1234567890123456789012, 0.1234567890123456,[], {\"a\\u0062\":1E5,\"\":[2e-400]},\"1e5\",123456789012345.5,\n"
-                 "12345678901234.5,1234567890123456789] ");
+    read_text r = read_all(" [1, 1.5 ,-1234567890123456789012, 0.1234567890123456,[], "
+                           "{\"a\\u0062\":1E5,\"\":[2e-400]},\"1e5\",123456789012345.5,\n"
+                           "12345678901234.5,1234567890123456789] ");
     const json_value *inside = json_at(r.root, 5);
     assert_int_equal(r.counts.n_long, 6);
     has_digits(&r, json_at(r.root, 0), "");
@@ -54,7 +56,8 @@ TEST(a_number_that_a_double_may_not_hold_keeps_its_digits) {
 }
 
 TEST(of_equal_names_the_last_one_counts) {
-    read_text r = read_all("{\"a\":1e3,\"b\":[1e4,{\"c\":1e5}],\"b\":[2.5,{\"c\":12345678901234567890}],\"a\":2.5,\"d\":1e6,\"d\":[1e7]}");
+    read_text r = read_all("{\"a\":1e3,\"b\":[1e4,{\"c\":1e5}],\"b\":[2.5,{\"c\":12345678901234567890}],"
+                           "\"a\":2.5,\"d\":1e6,\"d\":[1e7]}");
     has_digits(&r, json_get(r.root, "a"), "");
     has_digits(&r, json_at(json_get(r.root, "b"), 0), "");
     has_digits(&r, json_get(json_at(json_get(r.root, "b"), 1), "c"), "12345678901234567890");

@@ -31,6 +31,7 @@ TEST(numbers_are_read_with_points) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {COMMA_TEST(numbers_are_written_with_points), COMMA_TEST(numbers_are_read_with_points)};
+    const struct CMUnitTest tests[] = {COMMA_TEST(numbers_are_written_with_points),
+                                       COMMA_TEST(numbers_are_read_with_points)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,14 @@
-/* JSON text that is written: escapes, invalid UTF-8, numbers, trees, and what a failure leaves. */
+/* JSON text that is written: escapes, invalid UTF-8, numbers, trees, and what a failure
+ * leaves. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <math.h>
 #include <string.h>
 
 #include "base/rng.h"
+#include "test.h"
 #include "json/json.h"
 #include "json/json_out.h"
-#include "test.h"
 
 static void expect(const char *text, size_t n, const char *json) {
     strbuf b = {0};
@@ -30,12 +31,12 @@ TEST(text_is_escaped) {
 
 TEST(invalid_utf8_becomes_the_replacement_character) {
     expect("\x80", 1, "\"" BAD "\"");
-    expect("\xC0\xAF", 2, "\"" BAD BAD "\"");             /* overlong */
-    expect("\xE0\x9F\xBF", 3, "\"" BAD BAD BAD "\"");     /* overlong */
+    expect("\xC0\xAF", 2, "\"" BAD BAD "\"");         /* overlong */
+    expect("\xE0\x9F\xBF", 3, "\"" BAD BAD BAD "\""); /* overlong */
     expect("\xF0\x8F\xBF\xBF", 4, "\"" BAD BAD BAD BAD "\"");
-    expect("\xED\xA0\x80", 3, "\"" BAD BAD BAD "\"");     /* a surrogate */
+    expect("\xED\xA0\x80", 3, "\"" BAD BAD BAD "\"");         /* a surrogate */
     expect("\xF4\x90\x80\x80", 4, "\"" BAD BAD BAD BAD "\""); /* over U+10FFFF */
-    expect("\xE2\x82", 2, "\"" BAD BAD "\"");             /* cut short */
+    expect("\xE2\x82", 2, "\"" BAD BAD "\"");                 /* cut short */
     expect("\xE2\x82x", 3, "\"" BAD BAD "x\"");
     expect("\xED\x9F\xBF\xEE\x80\x80\xF4\x8F\xBF\xBF", 10, "\"\xED\x9F\xBF\xEE\x80\x80\xF4\x8F\xBF\xBF\"");
 }
@@ -56,7 +57,8 @@ TEST(random_bytes_make_valid_json) {
         json_text(&o, text, n);
         json_fault fault;
         json_value *v;
-        assert_int_equal(json_read((str){b.p, b.n}, &json_limits_file, JSON_WIDE_REFUSED, &v, &fault), QUIRE_OK);
+        assert_int_equal(json_read((str){b.p, b.n}, &json_limits_file, JSON_WIDE_REFUSED, &v, &fault),
+                         QUIRE_OK);
         if (ascii) {
             assert_int_equal(json_str(v).n, n);
             assert_memory_equal(json_str(v).p, text, n);
@@ -107,7 +109,8 @@ TEST(integers_and_lists) {
         row[i] = INT64_MIN;
     }
     json_row(&o, row, 2);
-    assert_string_equal(b.p, "[-1,0,2147483647][]-9223372036854775808null[-7][-9223372036854775808,-9223372036854775808]");
+    assert_string_equal(
+        b.p, "[-1,0,2147483647][]-9223372036854775808null[-7][-9223372036854775808,-9223372036854775808]");
     json_row(&o, row, JSON_ROW_MAX);
     strbuf_deinit(&b);
 }
@@ -160,11 +163,13 @@ static double read_real(str text) {
     return d;
 }
 
-/* Reals are read again as the very same bits, and as reals; nine digits tell any float. */
+/* Reals are read again as the very same bits, and as reals; nine digits tell any
+ * float. */
 TEST(reals_read_back_to_the_last_bit) {
     uint64_t seed = rng_os_seed(), random = seed;
     print_message("seed %llu\n", (unsigned long long)seed);
-    const double fixed[] = {0.0, -0.0, 1, -3, 0.1, 1e15, 1e16, 1e17, 1e22, 1e23, 0x1p53, 0x1p63, 0x1p-1074, 0x1.fffffffffffffp1023};
+    const double fixed[] = {0.0,  -0.0, 1,    -3,     0.1,    1e15,      1e16,
+                            1e17, 1e22, 1e23, 0x1p53, 0x1p63, 0x1p-1074, 0x1.fffffffffffffp1023};
     enum { N_FIXED = sizeof fixed / sizeof *fixed };
     for (int i = 0; i < 20000; i++) {
         uint64_t bits = rng_next(&random);
@@ -195,11 +200,21 @@ static void write_random(json_out *o, uint64_t *random, int depth) {
         text[i] = (char)(rng_next(random) % 128);
     }
     switch (rng_next(random) % (depth > 0 ? 7 : 5)) {
-    case 0: json_raw(o, "null"); return;
-    case 1: json_bool(o, n % 2 == 0); return;
-    case 2: json_int(o, (int64_t)(rng_next(random) >> (rng_next(random) % 64))); return;
-    case 3: json_exact(o, (double)(int64_t)rng_next(random) * 1e-9); return;
-    case 4: json_text(o, text, n); return;
+    case 0:
+        json_raw(o, "null");
+        return;
+    case 1:
+        json_bool(o, n % 2 == 0);
+        return;
+    case 2:
+        json_int(o, (int64_t)(rng_next(random) >> (rng_next(random) % 64)));
+        return;
+    case 3:
+        json_exact(o, (double)(int64_t)rng_next(random) * 1e-9);
+        return;
+    case 4:
+        json_text(o, text, n);
+        return;
     case 5:
         json_begin(o, '[');
         for (size_t i = 0; i < n; i++) {
@@ -207,7 +222,8 @@ static void write_random(json_out *o, uint64_t *random, int depth) {
         }
         json_end(o, ']');
         return;
-    default: break;
+    default:
+        break;
     }
     json_begin(o, '{');
     for (size_t i = 0; i < n; i++) {
@@ -218,7 +234,8 @@ static void write_random(json_out *o, uint64_t *random, int depth) {
     json_end(o, '}');
 }
 
-/* A tree that is written, with lines or without, is the text that it was read from; members keep their order. */
+/* A tree that is written, with lines or without, is the text that it was read from;
+ * members keep their order. */
 TEST(a_tree_is_written_as_it_was_read) {
     uint64_t seed = rng_os_seed(), random = seed;
     print_message("seed %llu\n", (unsigned long long)seed);
@@ -229,7 +246,8 @@ TEST(a_tree_is_written_as_it_was_read) {
         json_value *v;
         write_random(&o, &random, 5);
         assert_int_equal(o.err, QUIRE_OK);
-        if (json_read((str){first.p, first.n}, &json_limits_file, JSON_WIDE_REFUSED, &v, &fault) != QUIRE_OK) {
+        if (json_read((str){first.p, first.n}, &json_limits_file, JSON_WIDE_REFUSED, &v, &fault) !=
+            QUIRE_OK) {
             fail_msg("%s at byte %zu of %s", fault.what, fault.at, first.p);
         }
         json_add(&again, v);

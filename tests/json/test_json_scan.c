@@ -3,12 +3,13 @@
 #include <stdlib.h>
 
 #include "base/rng.h"
+#include "test.h"
 #include "json/json.h"
 #include "json/json_scan.h"
-#include "test.h"
 
 TEST(values_come_out_one_by_one) {
-    json_scan s = {.text = str_of(" { \"a\\u0062\" : [ 1 , -2 ] , \"t\":\"x\\ny\" ,\"w\":null,\"n\":1.50e1,\"e\":{} , \"f\":[]}  ")};
+    json_scan s = {.text = str_of(" { \"a\\u0062\" : [ 1 , -2 ] , \"t\":\"x\\ny\" "
+                                  ",\"w\":null,\"n\":1.50e1,\"e\":{} , \"f\":[]}  ")};
     strbuf scratch = {0};
     str text;
     bool more;
@@ -159,15 +160,17 @@ static bool walk(json_scan *s, strbuf *scratch, int depth) {
     bool fine = depth > 0 && json_scan_open(s, c) == QUIRE_OK;
     while (fine && more) {
         fine = json_scan_more(s, object ? '}' : ']', &more) == QUIRE_OK;
-        fine = fine && (!more || !object || json_scan_key(s, scratch, &text) == QUIRE_OK) && (!more || walk(s, scratch, depth - 1));
+        fine = fine && (!more || !object || json_scan_key(s, scratch, &text) == QUIRE_OK) &&
+               (!more || walk(s, scratch, depth - 1));
     }
     return fine;
 }
 
-/* One byte changed, taken out or put in: the pull reader takes what the check takes, and nothing else. */
+/* One byte changed, taken out or put in: the pull reader takes what the check takes, and
+ * nothing else. */
 TEST(the_pull_reader_and_the_check_agree_on_damaged_texts) {
-    static const char seed_text[] =
-        "{\"a\":[1,-2.5e+3,0],\"\\u00e9\\n\":{\"t\":true,\"f\":false},\"\xC3\xA9\":[null,\"\\ud83d\\ude00\",[[],{}]], \"z\" : 7 }";
+    static const char seed_text[] = "{\"a\":[1,-2.5e+3,0],\"\\u00e9\\n\":{\"t\":true,\"f\":false},"
+                                    "\"\xC3\xA9\":[null,\"\\ud83d\\ude00\",[[],{}]], \"z\" : 7 }";
     static const char bytes[] = "{}[]:,\"\\ -+.0123eE\x01\xC3\xA9tfnul/\t";
     uint64_t seed = rng_os_seed(), random = seed;
     print_message("seed %llu\n", (unsigned long long)seed);
@@ -179,8 +182,12 @@ TEST(the_pull_reader_and_the_check_agree_on_damaged_texts) {
         char c = bytes[rng_next(&random) % (sizeof bytes - 1)];
         memcpy(text, seed_text, n);
         switch (rng_next(&random) % 3) {
-        case 0: text[at] = c; break;
-        case 1: memmove(text + at, text + at + 1, --n - at); break;
+        case 0:
+            text[at] = c;
+            break;
+        case 1:
+            memmove(text + at, text + at + 1, --n - at);
+            break;
         default:
             memmove(text + at + 1, text + at, n++ - at);
             text[at] = c;

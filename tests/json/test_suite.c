@@ -1,17 +1,19 @@
-/* JSONTestSuite (Nicolas Seriot), all of its texts: y_ must be taken, n_ refused, and of i_ the list below says what becomes of each.
- * docs/json.md explains them. */
+/* JSONTestSuite (Nicolas Seriot), all of its texts: y_ must be taken, n_ refused, and of
+ * i_ the list below says what becomes of each. docs/json.md explains them. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include <dirent.h>
 
 #include "base/mem.h"
+#include "test.h"
 #include "json/json.h"
 #include "json/json_scan.h"
-#include "test.h"
 
-/* The room's largest depth, as the suite has a text of 500 arrays inside each other that a reader may take. */
-#define LIMITS .max_depth = JSON_MAX_DEPTH, .max_values = 1 << 20, .max_containers = 1 << 20, .max_names = 1 << 20
+/* The room's largest depth, as the suite has a text of 500 arrays inside each other that
+ * a reader may take. */
+#define LIMITS                                                                                               \
+    .max_depth = JSON_MAX_DEPTH, .max_values = 1 << 20, .max_containers = 1 << 20, .max_names = 1 << 20
 static const json_limits names_twice = {LIMITS, .names = JSON_NAMES_LAST};
 static const json_limits names_once = {LIMITS, .names = JSON_NAMES_UNIQUE};
 
@@ -21,9 +23,10 @@ typedef struct choice {
     size_t at;
 } choice;
 
-/* Where JSON's standard leaves the choice. An integer beyond 64 bits is taken where the caller takes it as a real. */
-#define PAIR "half of a surrogate pair"
-#define UTF8 "not UTF-8"
+/* Where JSON's standard leaves the choice. An integer beyond 64 bits is taken where the
+ * caller takes it as a real. */
+#define PAIR   "half of a surrogate pair"
+#define UTF8   "not UTF-8"
 #define BEYOND "a number beyond a double"
 static const choice choices[] = {
     {"number_double_huge_neg_exp", NULL, 0},
@@ -68,10 +71,12 @@ enum { N_CHOICES = sizeof choices / sizeof *choices };
 
 static void suite_path(char out[1024], const char *name) {
     const char *root = getenv("QUIRE_SHARED");
-    snprintf(out, 1024, "%s/data/json/JSONTestSuite/test_parsing/%s", root != NULL ? root : "../shared", name);
+    snprintf(out, 1024, "%s/data/json/JSONTestSuite/test_parsing/%s", root != NULL ? root : "../shared",
+             name);
 }
 
-/* A file's bytes in an allocation that ends with them, so that a sanitizer sees a byte read too many. */
+/* A file's bytes in an allocation that ends with them, so that a sanitizer sees a byte
+ * read too many. */
 static str read_text(const char *name) {
     char path[1024];
     suite_path(path, name);
@@ -87,7 +92,8 @@ static str read_text(const char *name) {
     return (str){p, n};
 }
 
-/* Calls judge for every text whose name begins with kind; the number of texts must be the suite's. Skips where it is not there. */
+/* Calls judge for every text whose name begins with kind; the number of texts must be the
+ * suite's. Skips where it is not there. */
 static void each(char kind, int expected, void (*judge)(const char *name, str text)) {
     char path[1024];
     suite_path(path, "");
@@ -115,7 +121,8 @@ static bool check_takes(str text, const json_limits *limits, json_fault *fault) 
     json_counts counts;
     *fault = (json_fault){0};
     quire_err e = json_check(text, limits, &counts, fault);
-    assert_true(e == QUIRE_OK || ((e == QUIRE_BAD_FILE || e == QUIRE_TOO_LARGE) && fault->what[0] != 0 && fault->at <= text.n));
+    assert_true(e == QUIRE_OK || ((e == QUIRE_BAD_FILE || e == QUIRE_TOO_LARGE) && fault->what[0] != 0 &&
+                                  fault->at <= text.n));
     return e == QUIRE_OK;
 }
 
@@ -123,8 +130,8 @@ static bool read_takes(str text, const json_limits *limits, json_wide wide, json
     json_value *v;
     *fault = (json_fault){0};
     quire_err e = json_read(text, limits, wide, &v, fault);
-    assert_true(e == QUIRE_OK ||
-                ((e == QUIRE_BAD_FILE || e == QUIRE_TOO_LARGE) && v == NULL && fault->what[0] != 0 && fault->at <= text.n));
+    assert_true(e == QUIRE_OK || ((e == QUIRE_BAD_FILE || e == QUIRE_TOO_LARGE) && v == NULL &&
+                                  fault->what[0] != 0 && fault->at <= text.n));
     json_drop(v);
     return e == QUIRE_OK;
 }
@@ -136,14 +143,15 @@ static bool scan_takes(str text) {
     return json_scan_span(&s, &span) == QUIRE_OK && json_scan_peek(&s) == '\0' && s.at == text.n;
 }
 
-#define HOLDS(condition, name)                                                                                                             \
-    if (!(condition)) {                                                                                                                    \
-        fail_msg("%s: not so: %s (%s at byte %zu)", name, #condition, fault.what, fault.at);                                               \
+#define HOLDS(condition, name)                                                                               \
+    if (!(condition)) {                                                                                      \
+        fail_msg("%s: not so: %s (%s at byte %zu)", name, #condition, fault.what, fault.at);                 \
     }
 
 static void must_be_taken(const char *name, str text) {
     json_fault fault;
-    bool twice = strcmp(name, "y_object_duplicated_key.json") == 0 || strcmp(name, "y_object_duplicated_key_and_value.json") == 0;
+    bool twice = strcmp(name, "y_object_duplicated_key.json") == 0 ||
+                 strcmp(name, "y_object_duplicated_key_and_value.json") == 0;
     bool nul = strcmp(name, "y_object_escaped_null_in_key.json") == 0;
     HOLDS(check_takes(text, &names_twice, &fault), name);
     HOLDS(check_takes(text, &names_once, &fault) == (!twice && !nul), name);
@@ -170,7 +178,8 @@ static void may_be_either(const char *name, str text) {
         c++;
     }
     HOLDS(c < choices + N_CHOICES, name);
-    bool taken = c->what == NULL, beyond = !taken && strcmp(c->what, BEYOND) == 0, wide = strstr(name, "_int.json") != NULL;
+    bool taken = c->what == NULL, beyond = !taken && strcmp(c->what, BEYOND) == 0,
+         wide = strstr(name, "_int.json") != NULL;
     HOLDS(read_takes(text, &names_once, JSON_WIDE_REAL, &fault) == taken, name);
     HOLDS(taken || (strcmp(fault.what, c->what) == 0 && fault.at == c->at), name);
     HOLDS(check_takes(text, &names_once, &fault) == (taken || beyond), name);

@@ -1,5 +1,7 @@
-/* A cache driven as an engine drives it, for the index's tests: a pool, an index, sequences, and a memory whose slots hold what keys and
- * values would: a number made of the whole prefix up to the token. So a page that is reused wrongly is found out by its content. */
+/* A cache driven as an engine drives it, for the index's tests: a pool, an index,
+ * sequences, and a memory whose slots hold what keys and values would: a number made of
+ * the whole prefix up to the token. So a page that is reused wrongly is found out by its
+ * content. */
 #ifndef TESTS_KV_CACHE_WORLD_H
 #define TESTS_KV_CACHE_WORLD_H
 
@@ -42,8 +44,10 @@ typedef struct world {
     world_mirror mirror;
     world_seq seqs[WORLD_SEQS];
     bool is_evicting;
-    int64_t n_computed, n_reused;                                                                         /* tokens, over all sequences */
-    void (*on_publish)(const struct world *w, int32_t i, int32_t n, kv_publish_what what, void *context); /* before sequence i publishes */
+    /* tokens, over all sequences */
+    int64_t n_computed, n_reused;
+    /* before sequence i publishes */
+    void (*on_publish)(const struct world *w, int32_t i, int32_t n, kv_publish_what what, void *context);
     void (*on_published)(const struct world *w, int32_t i, void *context);
     void *context;
 } world;
@@ -66,9 +70,12 @@ static inline void world_open_with(world *w, int32_t n_pages, const kv_index_opt
 }
 
 /* The same for plain options; windows NULL: full groups. */
-static inline void world_open(world *w, int32_t n_pages, int32_t page_tokens, int32_t n_groups, const int32_t *windows) {
-    kv_index_options o = {
-        .page_tokens = page_tokens, .n_groups = n_groups, .max_namespaces = 4, .max_entries = windows != NULL ? 16 * n_pages : 0};
+static inline void world_open(world *w, int32_t n_pages, int32_t page_tokens, int32_t n_groups,
+                              const int32_t *windows) {
+    kv_index_options o = {.page_tokens = page_tokens,
+                          .n_groups = n_groups,
+                          .max_namespaces = 4,
+                          .max_entries = windows != NULL ? 16 * n_pages : 0};
     for (int32_t g = 0; windows != NULL && g < n_groups; g++) {
         o.windows[g] = windows[g];
     }
@@ -126,7 +133,8 @@ static inline void mirror_compare(const kv_index_entry *entry, void *context) {
     }
 }
 
-/* Drains the events and compares what they tell with the index. Narrow hashes name several pages: then there is nothing to compare. */
+/* Drains the events and compares what they tell with the index. Narrow hashes name
+ * several pages: then there is nothing to compare. */
 static inline void world_check_events(world *w) {
     kv_event e;
     while (kv_events_read(w->events, w->mirror.number + 1, &e) == KV_EVENT_FOUND) {
@@ -190,7 +198,8 @@ static inline bool world_evict(world *w, int32_t n) {
     w->is_evicting = false;
     int32_t n_free_now = kv_pool_counts(w->pool).n_free;
     if (e == QUIRE_OK) {
-        assert_true(n_free_now >= n && (n_free_now == n || n_free_now == n_free || w->o.windows[w->o.n_groups - 1] > 0));
+        assert_true(n_free_now >= n &&
+                    (n_free_now == n || n_free_now == n_free || w->o.windows[w->o.n_groups - 1] > 0));
     } else {
         assert_int_equal(e, QUIRE_NO_ROOM);
         assert_true(n_free_now < n && kv_pool_counts(w->pool).n_cached == 0);
@@ -212,7 +221,8 @@ static inline bool world_append(world *w, world_seq *s, int32_t n) {
         assert_int_equal(kv_table_append(w->pool, &s->tables[g], n, w->o.page_tokens, &w->copies), QUIRE_OK);
     }
     for (int32_t i = 0; i < w->copies.n; i++) {
-        memcpy(&w->slots[w->copies.pairs[i].dst.v * w->o.page_tokens], &w->slots[w->copies.pairs[i].src.v * w->o.page_tokens],
+        memcpy(&w->slots[w->copies.pairs[i].dst.v * w->o.page_tokens],
+               &w->slots[w->copies.pairs[i].src.v * w->o.page_tokens],
                (size_t)w->o.page_tokens * sizeof *w->slots);
     }
     w->copies.n = 0;
@@ -230,7 +240,8 @@ static inline void world_publish(world *w, world_seq *s, kv_publish_what what) {
     }
 }
 
-/* Writes the slots of positions s->n..n, publishes, and gives back what lies behind the windows. */
+/* Writes the slots of positions s->n..n, publishes, and gives back what lies behind the
+ * windows. */
 static inline void world_compute(world *w, world_seq *s, int32_t n) {
     for (int32_t g = 0; g < w->o.n_groups; g++) {
         uint64_t h = 0;
@@ -260,8 +271,11 @@ static inline void world_drop(world *w, world_seq *s) {
     s->n = 0;
 }
 
-static inline void world_enter(world *w, const char *namespace, const int32_t *tokens, int32_t n, kv_path *path) {
-    assert_int_equal(kv_index_enter_public(w->ix, w->scope, strlen(w->scope), namespace, strlen(namespace), tokens, n, path), QUIRE_OK);
+static inline void world_enter(world *w, const char *namespace, const int32_t *tokens, int32_t n,
+                               kv_path *path) {
+    assert_int_equal(kv_index_enter_public(w->ix, w->scope, strlen(w->scope), namespace, strlen(namespace),
+                                           tokens, n, path),
+                     QUIRE_OK);
 }
 
 /* How many of tokens[0..n) a sequence in that namespace would reuse. */
@@ -273,20 +287,24 @@ static inline int32_t world_peek(world *w, const char *namespace, const int32_t 
     return found;
 }
 
-/* Of what s matched, n_held entries took no room, and all others one page each but the parts of pages that others hold. */
+/* Of what s matched, n_held entries took no room, and all others one page each but the
+ * parts of pages that others hold. */
 static inline void world_check_held(const world *w, const world_seq *s, int32_t n_held, int32_t n_taken) {
     int32_t n_entries = 0, n_parts = 0;
     for (int32_t g = 0; g < w->o.n_groups; g++) {
         const kv_table *t = &s->tables[g];
         n_entries += t->n_pages;
-        n_parts += t->n_tokens % w->o.page_tokens != 0 && kv_pool_count(w->pool, t->pages[t->n_pages - 1]) > 1;
+        n_parts +=
+            t->n_tokens % w->o.page_tokens != 0 && kv_pool_count(w->pool, t->pages[t->n_pages - 1]) > 1;
     }
     assert_int_equal(n_entries - n_held - n_parts, n_taken);
 }
 
-/* Starts sequence i in a namespace with a prompt of n tokens: matches all but the last, computes and publishes the rest. Evicts where it
- * must. Returns how many were matched, or -1 when the pages do not suffice (the sequence is not live then). */
-static inline int32_t world_start(world *w, int32_t i, const char *namespace, const int32_t *tokens, int32_t n) {
+/* Starts sequence i in a namespace with a prompt of n tokens: matches all but the last,
+ * computes and publishes the rest. Evicts where it must. Returns how many were matched,
+ * or -1 when the pages do not suffice (the sequence is not live then). */
+static inline int32_t world_start(world *w, int32_t i, const char *namespace, const int32_t *tokens,
+                                  int32_t n) {
     world_seq *s = &w->seqs[i];
     int32_t n_matched;
     assert_false(s->live);
@@ -302,7 +320,8 @@ static inline int32_t world_start(world *w, int32_t i, const char *namespace, co
     assert_int_equal(kv_index_peek(w->ix, &s->path, tokens, n - 1), peeked);
     assert_int_equal(kv_index_match(w->ix, &s->path, tokens, n - 1, s->tables, &n_matched), QUIRE_OK);
     assert_int_equal(n_matched, peeked);
-    world_check_held(w, s, held.n_entries, n_room - kv_pool_counts(w->pool).n_free - kv_pool_counts(w->pool).n_cached);
+    world_check_held(w, s, held.n_entries,
+                     n_room - kv_pool_counts(w->pool).n_free - kv_pool_counts(w->pool).n_cached);
     s->n = n_matched;
     world_check(w);
     if (!world_append(w, s, n - n_matched)) {

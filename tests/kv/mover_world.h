@@ -1,5 +1,6 @@
-/* A device behind the host, for tests of what moves pages: it has their memory, and does what it was given in order, but late. Each look at
- * a fence lets it do a few calls more. A page is PAGE_WORDS numbers. */
+/* A device behind the host, for tests of what moves pages: it has their memory, and does
+ * what it was given in order, but late. Each look at a fence lets it do a few calls more.
+ * A page is PAGE_WORDS numbers. */
 #ifndef TESTS_KV_MOVER_WORLD_H
 #define TESTS_KV_MOVER_WORLD_H
 
@@ -65,7 +66,8 @@ static inline kv_fence device_read(void *context, page_id page, void *host) {
 }
 
 static inline kv_fence device_write(void *context, page_id page, const void *host) {
-    return device_give(context, (device_call){.kind = CALL_WRITE, .page = page.v, .host = (uint64_t *)(uintptr_t)host});
+    return device_give(
+        context, (device_call){.kind = CALL_WRITE, .page = page.v, .host = (uint64_t *)(uintptr_t)host});
 }
 
 static inline bool device_passed(void *context, kv_fence fence) {
@@ -78,7 +80,9 @@ static inline bool device_passed(void *context, kv_fence fence) {
 
 static inline void device_copy(void *context, const kv_copies *copies) {
     for (int32_t i = 0; i < copies->n; i++) {
-        (void)device_give(context, (device_call){.kind = CALL_COPY, .page = copies->pairs[i].dst.v, .from = copies->pairs[i].src.v});
+        (void)device_give(
+            context,
+            (device_call){.kind = CALL_COPY, .page = copies->pairs[i].dst.v, .from = copies->pairs[i].src.v});
     }
 }
 

@@ -1,7 +1,9 @@
-/* The index as plainly as it can be said: a list of what is cached, one record a page, searched by trying every length.
+/* The index as plainly as it can be said: a list of what is cached, one record a page,
+ * searched by trying every length.
  *
- * It foretells what is published, which pages sequences are given for equal ones, and what a match finds, from the rules alone. From the
- * index it takes only which pages were evicted, where evicting was asked for; whatever else goes or comes is an error. */
+ * It foretells what is published, which pages sequences are given for equal ones, and
+ * what a match finds, from the rules alone. From the index it takes only which pages were
+ * evicted, where evicting was asked for; whatever else goes or comes is an error. */
 #ifndef TESTS_KV_NAIVE_INDEX_H
 #define TESTS_KV_NAIVE_INDEX_H
 
@@ -10,9 +12,12 @@
 
 enum { NAIVE_PAGES = 160, NAIVE_TOKENS = 256, NAIVE_PUBLICS = 2, NAIVE_PUBLIC = 1000 };
 
-/* A cached page: the prefix up to its last token, in a place (a tenant's namespace, or the public one), for a group of layers. */
+/* A cached page: the prefix up to its last token, in a place (a tenant's namespace, or
+ * the public one), for a group of layers. */
 typedef struct naive_record {
-    bool live, going; /* going: its entry makes room for what is being published, which may lie in the same page */
+    /* going: its entry makes room for what is being published, which may lie in the same
+     * page */
+    bool live, going;
     int32_t place, group, n;
     int32_t tokens[NAIVE_TOKENS];
 } naive_record;
@@ -34,7 +39,8 @@ static inline void naive_enter(naive_index *m, int32_t q, int32_t tenant, const 
     m->seqs[q].n_public = 0;
     for (int32_t k = 0; k < NAIVE_PUBLICS; k++) {
         int32_t n_public = m->n_public[k];
-        if (n_public > 0 && n_public <= n && memcmp(tokens, m->publics[k], (size_t)n_public * sizeof *tokens) == 0) {
+        if (n_public > 0 && n_public <= n &&
+            memcmp(tokens, m->publics[k], (size_t)n_public * sizeof *tokens) == 0) {
             m->seqs[q].place = tenant * 8 + 1 + k;
             m->seqs[q].n_public = n_public / m->w->o.page_tokens;
             m->seqs[q].public = m->publics[k];
@@ -46,12 +52,15 @@ static inline int32_t naive_place(const naive_index *m, int32_t q, int32_t i) {
     return i < m->seqs[q].n_public ? NAIVE_PUBLIC : m->seqs[q].place;
 }
 
-/* The record, in that place and group, of a page i whose prefix begins with tokens[0..n); -1. exact: and has no more. */
-static inline int32_t naive_find(const naive_index *m, int32_t place, int32_t g, const int32_t *tokens, int32_t n, bool exact) {
+/* The record, in that place and group, of a page i whose prefix begins with tokens[0..n);
+ * -1. exact: and has no more. */
+static inline int32_t naive_find(const naive_index *m, int32_t place, int32_t g, const int32_t *tokens,
+                                 int32_t n, bool exact) {
     int32_t size = m->w->o.page_tokens, last = (n - 1) / size, n_pages = kv_pool_counts(m->w->pool).n_pages;
     for (int32_t page = 0; page < n_pages; page++) {
         const naive_record *r = &m->records[page];
-        if (r->live && r->place == place && r->group == g && (exact ? r->n == n : r->n >= n && (r->n - 1) / size == last) &&
+        if (r->live && r->place == place && r->group == g &&
+            (exact ? r->n == n : r->n >= n && (r->n - 1) / size == last) &&
             memcmp(r->tokens, tokens, (size_t)n * sizeof *tokens) == 0) {
             return page;
         }
@@ -59,21 +68,24 @@ static inline int32_t naive_find(const naive_index *m, int32_t place, int32_t g,
     return -1;
 }
 
-/* Whether something is cached that begins with tokens[0..n), which end in page i of that place, or a sequence has published that far. Then
- * there is a place in the tree already, even where its own page has gone. */
+/* Whether something is cached that begins with tokens[0..n), which end in page i of that
+ * place, or a sequence has published that far. Then there is a place in the tree already,
+ * even where its own page has gone. */
 static inline bool naive_has(const naive_index *m, int32_t place, const int32_t *tokens, int32_t n) {
     int32_t size = m->w->o.page_tokens, i = (n - 1) / size, n_pages = kv_pool_counts(m->w->pool).n_pages;
     for (int32_t page = 0; page < n_pages; page++) {
         const naive_record *r = &m->records[page];
         int32_t k = r->place != NAIVE_PUBLIC ? r->place % 8 - 1 : -1;
         int32_t of_page = k >= 0 && i < m->n_public[k] / size ? NAIVE_PUBLIC : r->place;
-        if (r->live && r->n >= n && of_page == place && memcmp(r->tokens, tokens, (size_t)n * sizeof *tokens) == 0) {
+        if (r->live && r->n >= n && of_page == place &&
+            memcmp(r->tokens, tokens, (size_t)n * sizeof *tokens) == 0) {
             return true;
         }
     }
     for (int32_t q = 0; q < WORLD_SEQS; q++) {
         const world_seq *s = &m->w->seqs[q];
-        if (s->live && s->path.n_pages > i && naive_place(m, q, i) == place && memcmp(s->tokens, tokens, (size_t)n * sizeof *tokens) == 0) {
+        if (s->live && s->path.n_pages > i && naive_place(m, q, i) == place &&
+            memcmp(s->tokens, tokens, (size_t)n * sizeof *tokens) == 0) {
             return true;
         }
     }
@@ -89,7 +101,8 @@ static inline bool naive_reaches(const naive_index *m, int32_t q, const int32_t 
         int32_t window = m->w->o.windows[g];
         int32_t first = (window == 0 || n < window ? 0 : n - window + 1) / size;
         for (int32_t i = first; i * size < n; i++) {
-            if (naive_find(m, naive_place(m, q, i), g, tokens, (i + 1) * size < n ? (i + 1) * size : n, false) < 0) {
+            if (naive_find(m, naive_place(m, q, i), g, tokens, (i + 1) * size < n ? (i + 1) * size : n,
+                           false) < 0) {
                 return false;
             }
         }
@@ -98,7 +111,8 @@ static inline bool naive_reaches(const naive_index *m, int32_t q, const int32_t 
 }
 
 /* The longest prefix by trying all; whole_pages: of those that end with a page. */
-static inline int32_t naive_longest(const naive_index *m, int32_t q, const int32_t *tokens, int32_t n, bool whole_pages) {
+static inline int32_t naive_longest(const naive_index *m, int32_t q, const int32_t *tokens, int32_t n,
+                                    bool whole_pages) {
     for (; n > 0; n--) {
         if ((!whole_pages || n % m->w->o.page_tokens == 0) && naive_reaches(m, q, tokens, n)) {
             return n;
@@ -109,14 +123,16 @@ static inline int32_t naive_longest(const naive_index *m, int32_t q, const int32
 
 /* ---- publishing ---- */
 
-static inline void naive_record_page(naive_index *m, int32_t page, int32_t place, int32_t g, const int32_t *tokens, int32_t n) {
+static inline void naive_record_page(naive_index *m, int32_t page, int32_t place, int32_t g,
+                                     const int32_t *tokens, int32_t n) {
     naive_record *r = &m->records[page];
     assert_false(r->live);
     *r = (naive_record){.live = true, .going = r->going, .place = place, .group = g, .n = n};
     memcpy(r->tokens, tokens, (size_t)n * sizeof *tokens);
 }
 
-/* Records in that place which are part-filled and a prefix of the page that ends with tokens[0..n) make room for it. */
+/* Records in that place which are part-filled and a prefix of the page that ends with
+ * tokens[0..n) make room for it. */
 static inline void naive_replace(naive_index *m, int32_t place, const int32_t *tokens, int32_t n) {
     int32_t size = m->w->o.page_tokens, n_pages = kv_pool_counts(m->w->pool).n_pages;
     for (int32_t page = 0; page < n_pages; page++) {
@@ -162,12 +178,14 @@ static inline void naive_publish(const world *w, int32_t q, int32_t n, kv_publis
         }
     }
     for (; (i + 1) * size <= n; i++) {
-        if (i < m->seqs[q].n_public && memcmp(s->tokens + i * size, m->seqs[q].public + i * size, (size_t)size * sizeof *s->tokens) != 0) {
+        if (i < m->seqs[q].n_public && memcmp(s->tokens + i * size, m->seqs[q].public + i * size,
+                                              (size_t)size * sizeof *s->tokens) != 0) {
             return; /* it was rolled back and is no longer public */
         }
         naive_publish_page(m, q, i, (i + 1) * size);
     }
-    if (what == KV_PUBLISH_TAIL && w->o.granularity == KV_GRANULARITY_TOKEN && n % size != 0 && i >= m->seqs[q].n_public) {
+    if (what == KV_PUBLISH_TAIL && w->o.granularity == KV_GRANULARITY_TOKEN && n % size != 0 &&
+        i >= m->seqs[q].n_public) {
         naive_publish_page(m, q, i, n);
     }
 }
@@ -183,7 +201,8 @@ static inline void naive_published(const world *w, int32_t q, void *context) {
 
 /* ---- what goes ---- */
 
-/* A page goes: it was asked for, or takes its leave for a longer one, or is of no use without what another group has lost. */
+/* A page goes: it was asked for, or takes its leave for a longer one, or is of no use
+ * without what another group has lost. */
 static inline void naive_removed(void *context, int32_t entry, int32_t group) {
     naive_index *m = context;
     kv_index_entry e = kv_index_describe(m->w->ix, entry);

@@ -1,4 +1,5 @@
-/* The audit in bytes: the worked examples' integers, groups, padding and windows, and random tables beside a naive count. */
+/* The audit in bytes: the worked examples' integers, groups, padding and windows, and
+ * random tables beside a naive count. */
 
 #include "../core/layer_plan.h"
 #include "base/mem.h"
@@ -21,7 +22,10 @@ typedef struct world {
 
 /* One group of 16 layers of 8 heads of 64 in f16: 32,768 bytes a token, no padding. */
 static kv_audit_shape plain_shape(int32_t page_tokens) {
-    return (kv_audit_shape){.page_tokens = page_tokens, .n_groups = 1, .page_bytes = 32768 * (int64_t)page_tokens, .token_bytes = {32768}};
+    return (kv_audit_shape){.page_tokens = page_tokens,
+                            .n_groups = 1,
+                            .page_bytes = 32768 * (int64_t)page_tokens,
+                            .token_bytes = {32768}};
 }
 
 static void open_world(world *w, kv_audit_shape shape, int32_t n_pages, int32_t n_seqs) {
@@ -94,7 +98,8 @@ static void fork_table(world *w, int32_t from, int32_t to) {
 
 /* Worked example 13. */
 TEST(sixteen_prompts_of_500_to_8000_waste_0_141_percent_at_page_16) {
-    static const int32_t sizes[] = {16, 64, 128, 256}, pages[] = {4256, 1070, 538, 272}, wasted[] = {96, 480, 864, 1632},
+    static const int32_t sizes[] = {16, 64, 128, 256}, pages[] = {4256, 1070, 538, 272},
+                         wasted[] = {96, 480, 864, 1632},
                          thousandths[] = {141, 706, 1271, 2400}; /* of a percent of the live tokens */
     for (int i = 0; i < 4; i++) {
         world w;
@@ -116,7 +121,8 @@ TEST(sixteen_prompts_of_500_to_8000_waste_0_141_percent_at_page_16) {
 
 /* Worked example 15. */
 TEST(a_sequence_of_100000_tokens_wastes_less_than_a_page) {
-    static const int32_t sizes[] = {16, 64, 128, 256}, pages[] = {6250, 1563, 782, 391}, wasted[] = {0, 32, 96, 96};
+    static const int32_t sizes[] = {16, 64, 128, 256}, pages[] = {6250, 1563, 782, 391},
+                         wasted[] = {0, 32, 96, 96};
     for (int i = 0; i < 4; i++) {
         world w;
         open_world(&w, plain_shape(sizes[i]), 6250, 1);
@@ -145,7 +151,8 @@ TEST(eight_chats_on_one_system_prompt_take_221_pages_against_1096) {
     assert_int_equal(a.shared_bytes, 875 * w.shape.page_bytes);
     assert_int_equal(a.live_slots, 2000 + 8 * 180);
     assert_int_equal(a.wasted_slots, 8 * 12);
-    kv_audit r = audit_request(&w, 3, 1); /* one chat: 137 pages, of which the 12 of its own would go with it */
+    /* one chat: 137 pages, of which the 12 of its own would go with it */
+    kv_audit r = audit_request(&w, 3, 1);
     assert_int_equal(r.n_pages, 137);
     assert_int_equal(r.n_shared_pages, 125);
     assert_int_equal(r.live_slots, 2180);
@@ -211,7 +218,8 @@ TEST(cached_pages_are_neither_reserved_nor_free) {
     close_world(&w);
 }
 
-/* 1 head of 3 elements in f16, 16 tokens: a plane holds 96 bytes in 128. 2 layers: 4 planes. */
+/* 1 head of 3 elements in f16, 16 tokens: a plane holds 96 bytes in 128. 2 layers: 4
+ * planes. */
 TEST(padding_of_planes_is_wasted) {
     layer_plan d = {.n_layers = 2, .n_kv_heads = 1, .d_head = 3};
     kv_layout l;
@@ -296,7 +304,8 @@ TEST(random_tables_agree_with_a_naive_count) {
             (void)kv_table_append(w.pool, t, (int32_t)(rng_next(&r) % 40), w.shape.page_tokens, &w.copies);
             break;
         case 2:
-            kv_table_truncate(w.pool, t, (int32_t)(rng_next(&r) % (uint64_t)(t->n_tokens + 1)), w.shape.page_tokens);
+            kv_table_truncate(w.pool, t, (int32_t)(rng_next(&r) % (uint64_t)(t->n_tokens + 1)),
+                              w.shape.page_tokens);
             break;
         default:
             if (t != from) {

@@ -12,7 +12,8 @@ static void numbers(int32_t *tokens, int32_t from, int32_t n) {
     }
 }
 
-static void expect_stored(const world *w, uint64_t number, uint64_t hash, uint64_t parent, const char *namespace, const int32_t *tokens) {
+static void expect_stored(const world *w, uint64_t number, uint64_t hash, uint64_t parent,
+                          const char *namespace, const int32_t *tokens) {
     kv_event e;
     assert_int_equal(kv_events_read(w->events, number, &e), KV_EVENT_FOUND);
     assert_int_equal(e.kind, KV_EVENT_STORED);
@@ -170,8 +171,10 @@ static void *read_all(void *argument) {
             int32_t tokens[16];
             char name[100];
             fill(number, tokens, name);
-            bool same = e.hash == number && e.parent == ~number && e.n_tokens == 16 && (uint64_t)e.n_namespace == number % 100 &&
-                        memcmp(e.tokens, tokens, sizeof tokens) == 0 && memcmp(e.namespace, name, number % 100) == 0;
+            bool same = e.hash == number && e.parent == ~number && e.n_tokens == 16 &&
+                        (uint64_t)e.n_namespace == number % 100 &&
+                        memcmp(e.tokens, tokens, sizeof tokens) == 0 &&
+                        memcmp(e.namespace, name, number % 100) == 0;
             atomic_fetch_add(&r->n_torn, !same);
             atomic_fetch_add(&r->n_found, 1);
             number++;

@@ -1,4 +1,5 @@
-/* Which cached page goes first: each policy's order by hand, retention, and what scans do to a hot set. */
+/* Which cached page goes first: each policy's order by hand, retention, and what scans do
+ * to a hot set. */
 
 #include <math.h>
 #include <string.h>
@@ -39,7 +40,8 @@ static void check(const cache *c) {
     }
 }
 
-/* Matches, computes and publishes tokens[0..n) on a path that stays; r may be NULL. Says how many were found. */
+/* Matches, computes and publishes tokens[0..n) on a path that stays; r may be NULL. Says
+ * how many were found. */
 static int32_t start(cache *c, const int32_t *tokens, int32_t n, const kv_retention *r, kv_path *path) {
     int32_t found;
     kv_copies none = {.cap = 0};
@@ -48,9 +50,11 @@ static int32_t start(cache *c, const int32_t *tokens, int32_t n, const kv_retent
         assert_int_equal(kv_index_retain(c->ix, path, r), QUIRE_OK);
     }
     assert_int_equal(kv_index_match(c->ix, path, tokens, n, &c->table, &found), QUIRE_OK);
-    kv_table_truncate(c->pool, &c->table, found / c->page_tokens * c->page_tokens, c->page_tokens); /* a tail is computed anew */
+    /* a tail is computed anew */
+    kv_table_truncate(c->pool, &c->table, found / c->page_tokens * c->page_tokens, c->page_tokens);
     int32_t n_new = n - c->table.n_tokens;
-    assert_int_equal(kv_index_evict(c->ix, kv_table_needs(c->pool, &c->table, n_new, c->page_tokens)), QUIRE_OK);
+    assert_int_equal(kv_index_evict(c->ix, kv_table_needs(c->pool, &c->table, n_new, c->page_tokens)),
+                     QUIRE_OK);
     assert_int_equal(kv_table_append(c->pool, &c->table, n_new, c->page_tokens, &none), QUIRE_OK);
     assert_int_equal(kv_index_publish(c->ix, path, tokens, n, &c->table, KV_PUBLISH_TAIL), QUIRE_OK);
     c->n_hits += found;
@@ -107,7 +111,8 @@ static void expect_order(cache *c, const int32_t *tokens, int32_t n) {
     }
 }
 
-#define EXPECT_ORDER(c, ...) expect_order(c, (const int32_t[]){__VA_ARGS__}, sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
+#define EXPECT_ORDER(c, ...)                                                                                 \
+    expect_order(c, (const int32_t[]){__VA_ARGS__}, sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
 
 /* ---- the policies, by hand ---- */
 
@@ -125,7 +130,8 @@ TEST(policies_have_names) {
     assert_int_equal(p, KV_EVICT_LEARNED);
 }
 
-/* Worked example 18, one page a token: the longest free goes first, touch rescues, contents stay until the page is given out again. */
+/* Worked example 18, one page a token: the longest free goes first, touch rescues,
+ * contents stay until the page is given out again. */
 TEST(lru_lets_the_longest_unused_go_first) {
     cache c;
     cache_open(&c, 4, 1, KV_EVICT_LRU);
@@ -149,8 +155,10 @@ TEST(lfu_lets_the_least_used_go_first_and_of_those_the_oldest) {
     cache_close(&c);
 }
 
-/* Values at depth 0, in units of the cost of one page: 1: 3, 2: 1, 3: 2. Then 5 takes 2's place (clock 1, value 2), 6 takes 3's, which is
- * older than 5 (clock 2, value 3), 7 takes 5's (value 3). Now 1, with three uses, is the oldest of three that are worth 3. */
+/* Values at depth 0, in units of the cost of one page: 1: 3, 2: 1, 3: 2. Then 5 takes
+ * 2's place (clock 1, value 2), 6 takes 3's, which is older than 5 (clock 2, value 3),
+ * 7 takes 5's (value 3). Now 1, with three uses, is the oldest of three that are worth
+ * 3. */
 TEST(gdsf_lets_old_merits_fade) {
     cache c;
     cache_open(&c, 3, 1, KV_EVICT_GDSF);
@@ -165,8 +173,9 @@ TEST(gdsf_lets_old_merits_fade) {
     cache_close(&c);
 }
 
-/* Page 256: the last of 81 pages costs 1 + 20,608 / 20,000 = 2.03 pages at depth 0, so once used it is worth more than a first page used
- * twice (2 x 1.0064); a tail of 64 tokens there is worth a quarter. */
+/* Page 256: the last of 81 pages costs 1 + 20,608 / 20,000 = 2.03 pages at depth 0, so
+ * once used it is worth more than a first page used twice (2 x 1.0064); a tail of 64
+ * tokens there is worth a quarter. */
 TEST(gdsf_weighs_what_it_costs_to_compute_a_page_again) {
     cache c;
     int32_t shallow[256], deep[81 * 256];
@@ -220,13 +229,14 @@ TEST(the_callers_order_is_kept) {
     page_id five = page_of(&c, 5);
     kv_index_set_next_use(c.ix, five, when[5]);
     check(&c);
-    EXPECT_ORDER(&c, 6, 2, 5, 1, 3, 4); /* nothing said of 6; infinity and no number mean never; 2 was let go before 5 */
+    /* nothing said of 6; infinity and no number mean never; 2 was let go before 5 */
+    EXPECT_ORDER(&c, 6, 2, 5, 1, 3, 4);
     (void)ask(&c, 7);
     cache_close(&c);
 }
 
-/* Worked example 23: page 1; [1,2,3], then [1,2,4]. Under every policy a leaf goes before what it stands on, however often that was used.
- */
+/* Worked example 23: page 1; [1,2,3], then [1,2,4]. Under every policy a leaf goes before
+ * what it stands on, however often that was used. */
 TEST(leaves_go_first_under_every_policy) {
     for (kv_policy p = KV_EVICT_LRU; p <= KV_EVICT_CALLER; p++) {
         cache c;
@@ -260,7 +270,8 @@ TEST(an_untaught_model_finds_all_alike) {
     kv_learned_used(&l, 1, &old);
     kv_learned_used(&l, 2, &young);
     assert_true(kv_learned_probability(&l, &old) == 0.5 && kv_learned_probability(&l, &young) == 0.5);
-    assert_true(kv_learned_value(&l, &young) - kv_learned_value(&l, &old) == 1); /* lru: the time of the last use alone */
+    /* lru: the time of the last use alone */
+    assert_true(kv_learned_value(&l, &young) - kv_learned_value(&l, &old) == 1);
     kv_learned_close(&l);
 }
 
@@ -275,13 +286,14 @@ TEST(a_trial_lasts_as_many_uses_as_there_are_pages) {
         kv_learned_used(&l, hash, &other); /* 2, 3, 4 */
     }
     assert_true(l.mean == 0 && l.weights[0] == 0); /* no trial is over */
-    kv_learned_made(&l, 1, 3, 0, &back); /* it was evicted and is made again: its past is known */
+    kv_learned_made(&l, 1, 3, 0, &back);           /* it was evicted and is made again: its past is known */
     assert_int_equal(back.n_uses, 1);
     kv_learned_used(&l, 1, &back); /* 5: the first trial ends before it, unused */
     assert_int_equal(back.n_uses, 2);
     assert_int_equal(back.gap, 4);
     assert_true(l.weights[0] == -0.1 && l.mean == 0); /* the first lesson moves a weight by the rate */
-    kv_learned_used(&l, 1, &back);                    /* 6: ends use 2's, unused; tells use 5's that it was used again */
+    /* 6: ends use 2's, unused; tells use 5's that it was used again */
+    kv_learned_used(&l, 1, &back);
     for (uint64_t hash = 20; hash < 23; hash++) {
         kv_learned_made(&l, hash, 0, 0, &other);
         kv_learned_used(&l, hash, &other);
@@ -347,7 +359,7 @@ TEST(a_time_to_live_and_a_priority_end) {
                 EXPECT_ORDER(&c, 3, 4, 1, 2); /* nothing has ended yet */
             } else {
                 kv_index_set_time(c.ix, 1000 + 5 * SECOND);
-                kv_index_set_time(c.ix, 7); /* time does not run back */
+                kv_index_set_time(c.ix, 7);   /* time does not run back */
                 EXPECT_ORDER(&c, 2, 1, 3, 4); /* 2 is over, 1 and 3 are like any other */
             }
             cache_close(&c);
@@ -420,14 +432,17 @@ TEST(retention_out_of_range_is_refused) {
         assert_int_equal(kv_index_retain(c.ix, &path, &wrong[i]), QUIRE_INVALID);
         assert_false(path.retains);
     }
-    assert_int_equal(kv_index_retain(c.ix, &path, &(kv_retention){.priority = 100, .ttl_us = KV_RETENTION_MAX_US}), QUIRE_OK);
+    assert_int_equal(
+        kv_index_retain(c.ix, &path, &(kv_retention){.priority = 100, .ttl_us = KV_RETENTION_MAX_US}),
+        QUIRE_OK);
     kv_index_leave(c.ix, &path);
     cache_close(&c);
 }
 
 /* ---- scans ---- */
 
-/* 3 of 10 requests ask for one of 50 pages, 7 for a page that nobody asks for again; the pool has 100. */
+/* 3 of 10 requests ask for one of 50 pages, 7 for a page that nobody asks for again; the
+ * pool has 100. */
 static int64_t hits_in_scans(kv_policy policy) {
     cache c;
     uint64_t s = 42;
@@ -443,10 +458,10 @@ static int64_t hits_in_scans(kv_policy policy) {
 }
 
 TEST(scans_do_not_drive_out_what_is_used_often) {
-    int64_t lru = hits_in_scans(KV_EVICT_LRU), lfu = hits_in_scans(KV_EVICT_LFU), gdsf = hits_in_scans(KV_EVICT_GDSF),
-            learned = hits_in_scans(KV_EVICT_LEARNED);
-    print_message("hits of 20,000, about 6,000 possible: lru %d, lfu %d, gdsf %d, learned %d\n", (int)lru, (int)lfu, (int)gdsf,
-                  (int)learned);
+    int64_t lru = hits_in_scans(KV_EVICT_LRU), lfu = hits_in_scans(KV_EVICT_LFU),
+            gdsf = hits_in_scans(KV_EVICT_GDSF), learned = hits_in_scans(KV_EVICT_LEARNED);
+    print_message("hits of 20,000, about 6,000 possible: lru %d, lfu %d, gdsf %d, learned %d\n", (int)lru,
+                  (int)lfu, (int)gdsf, (int)learned);
     assert_true(lru < 6000 && lfu > 5500 && gdsf > 5000);
     assert_true(20 * learned > 23 * lru); /* without being told what to look for it finds a fifth more */
 }

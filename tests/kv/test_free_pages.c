@@ -31,7 +31,8 @@ static void give_back(free_pages *f, const page_id *ids, int32_t n) {
 
 /* Sizes beside those at which a span, a word of marks or a region ends. */
 TEST(every_page_is_found_once_at_any_size) {
-    static const int32_t sizes[] = {1, 2, 63, 64, 65, 127, 128, 129, 511, 512, 513, 576, 4095, 4096, 4097, 32768, 32769, 100003};
+    static const int32_t sizes[] = {1,   2,   63,  64,   65,   127,  128,   129,   511,
+                                    512, 513, 576, 4095, 4096, 4097, 32768, 32769, 100003};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         int32_t n = sizes[s];
         free_pages *f = open_set(n);
@@ -131,7 +132,8 @@ static void end_taker(taker *t) {
     sem_destroy(&t->end);
 }
 
-/* Threads are counted for each set alone: what one thread takes does not depend on how many there were before it in the process. */
+/* Threads are counted for each set alone: what one thread takes does not depend on how
+ * many there were before it in the process. */
 TEST(the_first_thread_of_every_set_takes_the_same_pages) {
     for (int32_t i = 0; i < 20; i++) {
         static const int32_t first[] = {0, 512, 256};
@@ -159,7 +161,8 @@ TEST(a_thread_goes_on_where_one_that_has_ended_was) {
     free_pages_close(f);
 }
 
-/* The last pages of a nearly full set may be another thread's: a thread does not stay among them. */
+/* The last pages of a nearly full set may be another thread's: a thread does not stay
+ * among them. */
 TEST(a_thread_takes_pages_near_its_first_ones_before_those_that_came_back_last) {
     enum { N = 1024 };
     free_pages *f = open_set(N);
@@ -220,7 +223,8 @@ TEST(pages_that_are_free_at_every_moment_are_always_found) {
     pthread_t threads[N_THREADS];
     for (int i = 0; i < N_THREADS; i++) {
         churns[i] = (churn){.f = f, .draw = seed + (uint64_t)i, .over = &over};
-        assert_int_equal(pthread_create(&threads[i], NULL, i == 0 ? certain_main : churn_main, &churns[i]), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL, i == 0 ? certain_main : churn_main, &churns[i]),
+                         0);
     }
     for (int i = 0; i < N_THREADS; i++) {
         pthread_join(threads[i], NULL);

@@ -1,6 +1,7 @@
-/* Groups of every kind in one pool and one index: random sequences beside a naive model that tries every prefix. Memory is played too: a
- * slot holds a number made of the whole prefix up to its token, and so does every page of a state; so a page that is reused or overwritten
- * wrongly is found out by its content. */
+/* Groups of every kind in one pool and one index: random sequences beside a naive model
+ * that tries every prefix. Memory is played too: a slot holds a number made of the whole
+ * prefix up to its token, and so does every page of a state; so a page that is reused or
+ * overwritten wrongly is found out by its content. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -12,7 +13,14 @@
 #include "kv/snapshot.h"
 #include "test.h"
 
-enum { N_SEQS = 6, MAX_TOKENS = 256, MAX_GROUPS = 8, MAX_PAGES = 512, N_NAMESPACES = 2, MAX_STATE_PAGES = 16 };
+enum {
+    N_SEQS = 6,
+    MAX_TOKENS = 256,
+    MAX_GROUPS = 8,
+    MAX_PAGES = 512,
+    N_NAMESPACES = 2,
+    MAX_STATE_PAGES = 16
+};
 
 static const char *const namespaces[N_NAMESPACES] = {"a", "b"};
 
@@ -26,8 +34,8 @@ typedef struct seq {
     int32_t tokens[MAX_TOKENS];
 } seq;
 
-/* What a page held when it was indexed: a prefix, in a namespace, of a group; of a state also which of its pages. Valid while it is
- * indexed. */
+/* What a page held when it was indexed: a prefix, in a namespace, of a group; of a state
+ * also which of its pages. Valid while it is indexed. */
 typedef struct record {
     int32_t namespace, group, part, n;
     int32_t tokens[MAX_TOKENS];
@@ -109,14 +117,16 @@ static int32_t first_seen(const world *w, int32_t g, int32_t n) {
     return window == 0 || n < window ? 0 : n - window + 1;
 }
 
-/* A sequence finds its own content; what lies behind a window was given back, and nothing else. */
+/* A sequence finds its own content; what lies behind a window was given back, and nothing
+ * else. */
 static void check_seq(const world *w, const seq *s) {
     const int32_t size = w->o.page_tokens;
     for (int32_t g = 0; g < w->o.n_groups; g++) {
         uint64_t h = 0;
         for (int32_t p = 0; p < s->n; p++) {
             h = next_hash(h, s->tokens[p]);
-            bool is_gone = s->tables[g].pages[p / size].v == PAGE_NONE.v, is_behind = (p / size + 1) * size <= first_seen(w, g, s->n);
+            bool is_gone = s->tables[g].pages[p / size].v == PAGE_NONE.v,
+                 is_behind = (p / size + 1) * size <= first_seen(w, g, s->n);
             assert_int_equal(is_gone, is_behind);
             if (!is_gone && w->slots[kv_table_slot(&s->tables[g], p, size)] != h + (uint64_t)g) {
                 fail_msg("position %d of group %d holds something else", p, g);
@@ -166,7 +176,8 @@ static bool is_indexed(const world *w, page_id page) {
     return page.v != PAGE_NONE.v && kv_pool_entry(w->pool, page) >= 0;
 }
 
-/* What of a sequence's pages can be found now that could not before; fresh_tail: its part-filled page of n tokens among them. */
+/* What of a sequence's pages can be found now that could not before; fresh_tail: its
+ * part-filled page of n tokens among them. */
 static void note_published(world *w, const seq *s, int32_t n, const bool *fresh_tail) {
     const int32_t size = w->o.page_tokens;
     for (int32_t g = 0; g < w->o.n_groups; g++) {
@@ -181,8 +192,8 @@ static void note_published(world *w, const seq *s, int32_t n, const bool *fresh_
     }
 }
 
-/* Whether publishing a tail of n tokens will say something new of the page it lies in: a page that is shared with others holds more
- * already. */
+/* Whether publishing a tail of n tokens will say something new of the page it lies in: a
+ * page that is shared with others holds more already. */
 static void find_fresh(const world *w, const seq *s, int32_t n, bool *fresh_tail) {
     for (int32_t g = 0; g < w->o.n_groups && n % w->o.page_tokens != 0; g++) {
         page_id page = s->tables[g].pages[n / w->o.page_tokens];
@@ -190,14 +201,16 @@ static void find_fresh(const world *w, const seq *s, int32_t n, bool *fresh_tail
     }
 }
 
-/* Whether an indexed page of group g is found by tokens[0..n): of a state exactly there, else by whatever follows in the page. */
-static bool holds(const world *w, int32_t namespace, int32_t g, int32_t part, const int32_t *tokens, int32_t n) {
+/* Whether an indexed page of group g is found by tokens[0..n): of a state exactly there,
+ * else by whatever follows in the page. */
+static bool holds(const world *w, int32_t namespace, int32_t g, int32_t part, const int32_t *tokens,
+                  int32_t n) {
     int32_t size = w->o.page_tokens, last = (n - 1) / size;
     for (int32_t page = 0; page < kv_pool_counts(w->pool).n_pages; page++) {
         const record *r = &w->records[page];
         bool fits = is_state(w, g) ? r->n == n : r->n >= n && (r->n - 1) / size == last;
-        if (fits && r->namespace == namespace && r->group == g && r->part == part && is_indexed(w, (page_id){page}) &&
-            memcmp(r->tokens, tokens, (size_t)n * sizeof *tokens) == 0) {
+        if (fits && r->namespace == namespace && r->group == g && r->part == part &&
+            is_indexed(w, (page_id){page}) && memcmp(r->tokens, tokens, (size_t)n * sizeof *tokens) == 0) {
             return true;
         }
     }
@@ -221,14 +234,16 @@ static bool reaches(const world *w, int32_t namespace, const int32_t *tokens, in
     return true;
 }
 
-static int32_t longest(const world *w, int32_t namespace, const int32_t *tokens, int32_t n, bool whole_pages) {
+static int32_t longest(const world *w, int32_t namespace, const int32_t *tokens, int32_t n,
+                       bool whole_pages) {
     while (n > 0 && ((whole_pages && n % w->o.page_tokens != 0) || !reaches(w, namespace, tokens, n))) {
         n--;
     }
     return n;
 }
 
-/* With windows the model knows better inside the last page: of siblings that agree equally, the tree may take one that lacks a page. */
+/* With windows the model knows better inside the last page: of siblings that agree
+ * equally, the tree may take one that lacks a page. */
 static void expect_match(world *w, const seq *s, int32_t n, int32_t found) {
     int32_t most = longest(w, s->namespace, s->tokens, n, false);
     bool has_windows = false;
@@ -249,7 +264,8 @@ static void expect_match(world *w, const seq *s, int32_t n, int32_t found) {
 
 static void copy_pages(world *w) {
     for (int32_t i = 0; i < w->copies.n; i++) {
-        memcpy(page_at(w, w->copies.pairs[i].dst), page_at(w, w->copies.pairs[i].src), (size_t)w->o.page_tokens * sizeof *w->slots);
+        memcpy(page_at(w, w->copies.pairs[i].dst), page_at(w, w->copies.pairs[i].src),
+               (size_t)w->o.page_tokens * sizeof *w->slots);
     }
     w->copies.n = 0;
 }
@@ -276,14 +292,16 @@ static bool append(world *w, seq *s, int32_t n) {
         if (is_state(w, g)) {
             append_state(w, s, g, n);
         } else {
-            assert_int_equal(kv_table_append(w->pool, &s->tables[g], n, w->o.page_tokens, &w->copies), QUIRE_OK);
+            assert_int_equal(kv_table_append(w->pool, &s->tables[g], n, w->o.page_tokens, &w->copies),
+                             QUIRE_OK);
         }
     }
     copy_pages(w);
     return true;
 }
 
-/* Keeps the state behind s's n tokens. Where s has slots for more, it gets a state of its own to go on with. */
+/* Keeps the state behind s's n tokens. Where s has slots for more, it gets a state of its
+ * own to go on with. */
 static void take_snapshot(world *w, seq *s) {
     bool goes_on = s->n < s->tables[0].n_tokens, fresh[MAX_GROUPS] = {false};
     if (goes_on && kv_index_evict(w->ix, w->n_state_pages) != QUIRE_OK) {
@@ -306,7 +324,8 @@ static void take_snapshot(world *w, seq *s) {
     copy_pages(w);
 }
 
-/* Writes what positions s->n..n make of the memory. No one else may see a page that is written. */
+/* Writes what positions s->n..n make of the memory. No one else may see a page that is
+ * written. */
 static void write_chunk(world *w, seq *s, int32_t n) {
     for (int32_t g = 0; g < w->o.n_groups; g++) {
         uint64_t h = hash_of(s->tokens, s->n);
@@ -354,15 +373,18 @@ static void drop(world *w, seq *s) {
     s->n = 0;
 }
 
-/* Starts a sequence with s->tokens[0..n) in its namespace; returns what it reused, or -1 for want of pages. */
+/* Starts a sequence with s->tokens[0..n) in its namespace; returns what it reused, or -1
+ * for want of pages. */
 static int32_t start(world *w, seq *s, int32_t n, int32_t interval) {
     int32_t found;
-    assert_int_equal(kv_index_enter_public(w->ix, "", 0, namespaces[s->namespace], 1, s->tokens, n, &s->path), QUIRE_OK);
+    assert_int_equal(kv_index_enter_public(w->ix, "", 0, namespaces[s->namespace], 1, s->tokens, n, &s->path),
+                     QUIRE_OK);
     for (int32_t g = 0; g < w->n_groups; g++) {
         assert_int_equal(kv_table_init(&s->tables[g], 0), QUIRE_OK);
     }
     s->live = true;
-    int32_t peeked = kv_index_peek(w->ix, &s->path, s->tokens, n - 1), agreed = kv_index_agreed(w->ix, &s->path, s->tokens, n - 1);
+    int32_t peeked = kv_index_peek(w->ix, &s->path, s->tokens, n - 1),
+            agreed = kv_index_agreed(w->ix, &s->path, s->tokens, n - 1);
     assert_true(agreed >= peeked);
     assert_int_equal(kv_index_match(w->ix, &s->path, s->tokens, n - 1, s->tables, &found), QUIRE_OK);
     assert_int_equal(found, peeked);
@@ -387,7 +409,8 @@ static void finish(world *w, seq *s) {
     if (w->n_state_pages > 0) {
         take_snapshot(w, s);
     } else {
-        assert_int_equal(kv_index_publish(w->ix, &s->path, s->tokens, s->n, s->tables, KV_PUBLISH_TAIL), QUIRE_OK);
+        assert_int_equal(kv_index_publish(w->ix, &s->path, s->tokens, s->n, s->tables, KV_PUBLISH_TAIL),
+                         QUIRE_OK);
         note_published(w, s, s->n, fresh);
     }
     check_world(w);
@@ -417,7 +440,8 @@ static void go_back(world *w, seq *s, int32_t n) {
             is_kept = is_kept && holds(w, s->namespace, g, 0, s->tokens, n);
         }
         is_kept = is_kept && n <= s->path.n_pages * w->o.page_tokens + w->o.page_tokens - 1;
-        assert_int_equal(kv_index_restore(w->ix, &s->path, s->tokens, n, s->tables + w->o.n_groups), is_kept ? QUIRE_OK : QUIRE_INVALID);
+        assert_int_equal(kv_index_restore(w->ix, &s->path, s->tokens, n, s->tables + w->o.n_groups),
+                         is_kept ? QUIRE_OK : QUIRE_INVALID);
         if (!is_kept) {
             return;
         }
@@ -506,11 +530,12 @@ static void run_random(int32_t n_pages, const kv_index_options *o, int32_t inter
         random_operation(&w, &r, interval);
         check_world(&w);
     }
-    print_message(
-        "seed %llu: %d + %d groups, page %d, policy %d: %lld of %lld matches exact, %lld inside a page, %lld tokens reused, at most "
-        "%d snapshots\n",
-        (unsigned long long)seed, o->n_groups, o->n_state_groups, o->page_tokens, o->policy, (long long)w.n_exact, (long long)w.n_matches,
-        (long long)w.n_tail_matches, (long long)w.n_reused, w.most_snapshots);
+    print_message("seed %llu: %d + %d groups, page %d, policy %d: %lld of %lld matches exact, %lld inside a "
+                  "page, %lld tokens reused, at most "
+                  "%d snapshots\n",
+                  (unsigned long long)seed, o->n_groups, o->n_state_groups, o->page_tokens, o->policy,
+                  (long long)w.n_exact, (long long)w.n_matches, (long long)w.n_tail_matches,
+                  (long long)w.n_reused, w.most_snapshots);
     assert_true(w.n_reused > 0);
     assert_true(w.n_exact * 4 >= w.n_matches * 3);
     assert_true(w.n_tail_matches > 0);
@@ -519,12 +544,19 @@ static void run_random(int32_t n_pages, const kv_index_options *o, int32_t inter
 }
 
 /* A model's layers, its window and pages made small: groups are those of the real one. */
-static kv_index_options options_of_model(int32_t n_layers, int32_t period, layer_kind others, layer_kind every, int32_t page_tokens) {
+static kv_index_options options_of_model(int32_t n_layers, int32_t period, layer_kind others,
+                                         layer_kind every, int32_t page_tokens) {
     layer_kind kinds[64];
     for (int32_t i = 0; i < n_layers; i++) {
         kinds[i] = i % period == period - 1 ? every : others;
     }
-    layer_plan d = {.n_layers = n_layers, .n_kv_heads = 1, .d_head = 64, .window = 11, .d_latent = 32, .state_bytes = 5000, .kinds = kinds};
+    layer_plan d = {.n_layers = n_layers,
+                    .n_kv_heads = 1,
+                    .d_head = 64,
+                    .window = 11,
+                    .d_latent = 32,
+                    .state_bytes = 5000,
+                    .kinds = kinds};
     kv_layout l;
     assert_int_equal(lay_out(&d, DTYPE_BF16, page_tokens, &l, NULL), QUIRE_OK);
     return options_of(&l);
@@ -558,16 +590,23 @@ TEST(full_and_state_groups_find_what_a_naive_model_finds) {
 }
 
 TEST(groups_of_every_kind_find_what_a_naive_model_finds) {
-    kv_index_options o = {.page_tokens = 4, .n_groups = 3, .windows = {0, 6, 20}, .n_state_groups = 2, .state_pages = {1, 3}};
+    kv_index_options o = {
+        .page_tokens = 4, .n_groups = 3, .windows = {0, 6, 20}, .n_state_groups = 2, .state_pages = {1, 3}};
     run_random(256, &o, 10, 4000);
     o.policy = KV_EVICT_GDSF;
     run_random(128, &o, 0, 4000);
-    o = (kv_index_options){.page_tokens = 1, .n_groups = 1, .windows = {9}, .n_state_groups = 1, .state_pages = {2}, .max_snapshots = 7};
+    o = (kv_index_options){.page_tokens = 1,
+                           .n_groups = 1,
+                           .windows = {9},
+                           .n_state_groups = 1,
+                           .state_pages = {2},
+                           .max_snapshots = 7};
     o.page_tokens = 2;
     run_random(128, &o, 5, 4000);
 }
 
-/* ---- Gemma 3 270M as it is: 15 layers of a window of 512, 3 full ones; pages of 16 ---- */
+/* ---- Gemma 3 270M as it is: 15 layers of a window of 512, 3 full ones; pages of 16
+ * ---- */
 
 static void fill(int32_t *tokens, int32_t from, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
@@ -577,7 +616,11 @@ static void fill(int32_t *tokens, int32_t from, int32_t n) {
 
 TEST(a_prefix_is_reused_when_its_last_window_is_cached) {
     enum { W = 512, N = 2000, SIZE = 16 };
-    kv_index_options o = {.page_tokens = SIZE, .n_groups = 6, .windows = {0, W, W, W, W, W}, .max_namespaces = 1, .max_entries = 1000};
+    kv_index_options o = {.page_tokens = SIZE,
+                          .n_groups = 6,
+                          .windows = {0, W, W, W, W, W},
+                          .max_namespaces = 1,
+                          .max_entries = 1000};
     static int32_t tokens[N + 1];
     kv_pool *pool;
     kv_index *ix;
@@ -608,7 +651,8 @@ TEST(a_prefix_is_reused_when_its_last_window_is_cached) {
     assert_int_equal(kv_pool_counts(pool).n_held, 125 + 5 * 32);
     assert_int_equal(kv_pool_counts(pool).n_cached, 5 * 93);
     assert_int_equal(kv_index_peek(ix, &path, tokens, N), N);
-    /* the window pages that nobody holds go: what the last window needs is still there, an earlier end is not */
+    /* the window pages that nobody holds go: what the last window needs is still there,
+     * an earlier end is not */
     assert_int_equal(kv_index_evict(ix, kv_pool_counts(pool).n_free + 5 * 93), QUIRE_OK);
     assert_int_equal(kv_pool_counts(pool).n_cached, 0);
     assert_int_equal(kv_index_peek(ix, &path, tokens, N), N);
@@ -638,7 +682,8 @@ TEST(a_prefix_is_reused_when_its_last_window_is_cached) {
     kv_pool_close(pool);
 }
 
-/* A public prefix of two pages: a state right behind it serves all tenants, one token further it is one tenant's own. */
+/* A public prefix of two pages: a state right behind it serves all tenants, one token
+ * further it is one tenant's own. */
 TEST(a_state_behind_a_public_prefix_is_shared_and_no_other) {
     static world w;
     static const int32_t prefix[8] = {1, 2, 3, 4, 5, 6, 7, 8};

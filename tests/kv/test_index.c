@@ -62,9 +62,12 @@ TEST(an_insert_splits_an_edge_and_an_eviction_merges_it_again) {
     world_close(&w);
 }
 
-/* Worked example 24: eight users' chats, of whom those share that are in one namespace. */
-static void chat_of_eight_users(kv_granularity granularity, const char *const namespaces[8], int32_t n_computed, int32_t n_held) {
-    const kv_index_options o = {.page_tokens = 16, .n_groups = 1, .max_namespaces = 8, .granularity = granularity};
+/* Worked example 24: eight users' chats, of whom those share that are in one
+ * namespace. */
+static void chat_of_eight_users(kv_granularity granularity, const char *const namespaces[8],
+                                int32_t n_computed, int32_t n_held) {
+    const kv_index_options o = {
+        .page_tokens = 16, .n_groups = 1, .max_namespaces = 8, .granularity = granularity};
     world w;
     int32_t prompt[2030], answer[150];
     numbers(prompt, 0, 2000);
@@ -87,8 +90,9 @@ static void chat_of_eight_users(kv_granularity granularity, const char *const na
 
 TEST(a_chat_of_eight_users_computes_the_shared_prompt_once) {
     static const char all[] = "all";
-    static const char *const together[8] = {all, all, all, all, all, all, all, all}, *const apart[8] = {"a", "b", "c", "d",
-                                                                                                        "e", "f", "g", "h"};
+    static const char *const together[8] = {all, all, all, all, all, all, all, all}, *const apart[8] = {
+                                                                                         "a", "b", "c", "d",
+                                                                                         "e", "f", "g", "h"};
     chat_of_eight_users(KV_GRANULARITY_TOKEN, together, 2240, 221);
     chat_of_eight_users(KV_GRANULARITY_PAGE, together, 2240, 221); /* 2000 is 125 pages */
     chat_of_eight_users(KV_GRANULARITY_TOKEN, apart, 16240, 1096);
@@ -128,7 +132,8 @@ TEST(the_sibling_that_agrees_longest_is_copied) {
 
 /* Whole pages, as vLLM has them: worked examples 20, 21 and 24 at that granularity. */
 TEST(at_page_granularity_only_whole_pages_are_reused_and_tails_are_not_kept) {
-    const kv_index_options o = {.page_tokens = 16, .n_groups = 1, .max_namespaces = 4, .granularity = KV_GRANULARITY_PAGE};
+    const kv_index_options o = {
+        .page_tokens = 16, .n_groups = 1, .max_namespaces = 4, .granularity = KV_GRANULARITY_PAGE};
     world w;
     int32_t a[60], b[50];
     numbers(a, 0, 60);
@@ -148,7 +153,8 @@ TEST(at_page_granularity_only_whole_pages_are_reused_and_tails_are_not_kept) {
 }
 
 TEST(at_page_granularity_page_size_one_is_token_granularity) {
-    const kv_index_options o = {.page_tokens = 1, .n_groups = 1, .max_namespaces = 4, .granularity = KV_GRANULARITY_PAGE};
+    const kv_index_options o = {
+        .page_tokens = 1, .n_groups = 1, .max_namespaces = 4, .granularity = KV_GRANULARITY_PAGE};
     world w;
     world_open_with(&w, 64, &o);
     visit(&w, "", (int32_t[]){1, 2, 3, 4}, 4);
@@ -187,8 +193,8 @@ TEST(a_prefix_is_not_found_in_another_space) {
     world_close(&w);
 }
 
-/* Equal tokens of one tenant under two adapters are two prefixes: the adapter's number is a part of the name, and so of every page's hash.
- */
+/* Equal tokens of one tenant under two adapters are two prefixes: the adapter's number is
+ * a part of the name, and so of every page's hash. */
 TEST(one_tenants_adapters_share_nothing) {
     world w;
     int32_t tokens[40];
@@ -234,7 +240,8 @@ TEST(spaces_are_bounded_and_reclaimed_when_nothing_is_cached_in_them) {
     }
     char name[KV_NAMESPACE_BYTES + 1] = {0};
     assert_int_equal(kv_index_enter(w.ix, name, sizeof name, &another), QUIRE_INVALID);
-    for (int32_t i = 0; i < 20; i++) { /* each round's pages push the last round's out, and its namespace with them */
+    /* each round's pages push the last round's out, and its namespace with them */
+    for (int32_t i = 0; i < 20; i++) {
         char namespace[2] = {(char)('A' + i), 0};
         int32_t tokens[30];
         numbers(tokens, 0, 30);
@@ -299,7 +306,8 @@ TEST(a_truncated_sequence_continues_on_another_branch) {
     world_close(&w);
 }
 
-/* Gemma 3's shape in small: one group of full layers, two of a window of 8 tokens, pages of 4. */
+/* Gemma 3's shape in small: one group of full layers, two of a window of 8 tokens, pages
+ * of 4. */
 static const int32_t windows[] = {0, 8, 8};
 
 TEST(a_window_group_gives_back_what_lies_behind_its_window) {
@@ -331,7 +339,8 @@ TEST(a_prefix_is_found_when_each_window_groups_last_window_is_cached) {
     assert_int_equal(world_peek(&w, "", a, 42), 42);
     assert_int_equal(world_peek(&w, "", a, 41), 41); /* inside the last page: it sees 34..40 */
     assert_int_equal(world_peek(&w, "", a, 39), 39); /* position 39 sees 32..38: page 8 and 9 */
-    assert_int_equal(world_peek(&w, "", a, 38), 0);  /* position 38 sees 31: page 7 is gone in the window groups, and so on to the start */
+    /* position 38 sees 31: page 7 is gone in the window groups, and so on to the start */
+    assert_int_equal(world_peek(&w, "", a, 38), 0);
     assert_int_equal(visit(&w, "", a, 40), 39);
     world_close(&w);
 }
@@ -372,7 +381,8 @@ TEST(a_full_tree_stops_publishing_and_loses_nothing) {
     assert_true(world_extend(&w, 0, a + 20, 28)); /* 12 pages, of which 10 fit */
     world_check(&w);
     assert_int_equal(w.seqs[0].path.n_pages, 10);
-    assert_int_equal(kv_index_publish(w.ix, &w.seqs[0].path, a, 48, w.seqs[0].tables, KV_PUBLISH_PAGES), QUIRE_NO_ROOM);
+    assert_int_equal(kv_index_publish(w.ix, &w.seqs[0].path, a, 48, w.seqs[0].tables, KV_PUBLISH_PAGES),
+                     QUIRE_NO_ROOM);
     assert_int_equal(w.seqs[0].path.n_pages, 10);
     world_close(&w);
 }
@@ -381,11 +391,17 @@ TEST(impossible_options_are_refused) {
     kv_pool *pool;
     kv_index *ix = NULL;
     assert_int_equal(kv_pool_open(4, &pool), QUIRE_OK);
-    assert_int_equal(kv_index_open(pool, &(kv_index_options){.n_groups = 1, .max_namespaces = 1}, &ix), QUIRE_INVALID);
-    assert_int_equal(kv_index_open(pool, &(kv_index_options){.page_tokens = 16, .max_namespaces = 1}, &ix), QUIRE_INVALID);
-    assert_int_equal(kv_index_open(pool, &(kv_index_options){.page_tokens = 16, .n_groups = KV_MAX_GROUPS + 1, .max_namespaces = 1}, &ix),
+    assert_int_equal(kv_index_open(pool, &(kv_index_options){.n_groups = 1, .max_namespaces = 1}, &ix),
                      QUIRE_INVALID);
-    assert_int_equal(kv_index_open(pool, &(kv_index_options){.page_tokens = 16, .n_groups = 1}, &ix), QUIRE_INVALID);
+    assert_int_equal(kv_index_open(pool, &(kv_index_options){.page_tokens = 16, .max_namespaces = 1}, &ix),
+                     QUIRE_INVALID);
+    assert_int_equal(
+        kv_index_open(
+            pool, &(kv_index_options){.page_tokens = 16, .n_groups = KV_MAX_GROUPS + 1, .max_namespaces = 1},
+            &ix),
+        QUIRE_INVALID);
+    assert_int_equal(kv_index_open(pool, &(kv_index_options){.page_tokens = 16, .n_groups = 1}, &ix),
+                     QUIRE_INVALID);
     kv_index_options bits = {.page_tokens = 16, .n_groups = 1, .max_namespaces = 1, .hash_bits = 65};
     assert_int_equal(kv_index_open(pool, &bits, &ix), QUIRE_INVALID);
     assert_null(ix);

@@ -1,7 +1,8 @@
-/* Random sequences over a small vocabulary, which share, fork, roll back and evict, beside a naive model of the index (naive_index.h).
+/* Random sequences over a small vocabulary, which share, fork, roll back and evict,
+ * beside a naive model of the index (naive_index.h).
  *
- * 200,000 operations, with QUIRE_TEST_LONG 10,000,000 (fewer under a sanitizer); QUIRE_TEST_SEED=n repeats a run. Everything is proven
- * after each. */
+ * 200,000 operations, with QUIRE_TEST_LONG 10,000,000 (fewer under a sanitizer);
+ * QUIRE_TEST_SEED=n repeats a run. Everything is proven after each. */
 #include "naive_index.h"
 
 #include <stdlib.h>
@@ -26,8 +27,10 @@ static void random_tokens(uint64_t *s, int32_t *tokens, int32_t n) {
     }
 }
 
-/* With windows the model knows better inside the last page: of siblings that agree equally, the tree may take one that lacks a page. */
-static void expect_match(naive_index *m, world *w, int32_t q, const char *tenant, const int32_t *tokens, int32_t n) {
+/* With windows the model knows better inside the last page: of siblings that agree
+ * equally, the tree may take one that lacks a page. */
+static void expect_match(naive_index *m, world *w, int32_t q, const char *tenant, const int32_t *tokens,
+                         int32_t n) {
     int32_t found = world_peek(w, tenant, tokens, n);
     naive_enter(m, q, tenant[0] - 'a', tokens, n);
     if (w->o.granularity == KV_GRANULARITY_PAGE) {
@@ -65,7 +68,8 @@ static void start(naive_index *m, world *w, uint64_t *s, int32_t q, int32_t othe
 }
 
 static void random_operation(naive_index *m, world *w, uint64_t *s) {
-    int32_t q = (int32_t)(rng_next(s) % WORLD_SEQS), other = (int32_t)(rng_next(s) % WORLD_SEQS), tokens[MAX_PROMPT];
+    int32_t q = (int32_t)(rng_next(s) % WORLD_SEQS), other = (int32_t)(rng_next(s) % WORLD_SEQS),
+            tokens[MAX_PROMPT];
     world_seq *seq = &w->seqs[q];
     if (!seq->live) {
         start(m, w, s, q, other);
@@ -106,7 +110,8 @@ static void random_operation(naive_index *m, world *w, uint64_t *s) {
 static uint64_t digest_of(const world *w, uint64_t h) {
     kv_counts c = kv_pool_counts(w->pool);
     kv_index_counts x = kv_index_count(w->ix);
-    const int32_t numbers[] = {c.n_free, c.n_held, c.n_cached, x.n_entries, x.n_nodes, x.n_namespaces, (int32_t)w->n_reused};
+    const int32_t numbers[] = {c.n_free,  c.n_held,       c.n_cached,          x.n_entries,
+                               x.n_nodes, x.n_namespaces, (int32_t)w->n_reused};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         h = (h ^ (uint64_t)(uint32_t)numbers[i]) * 0x9E3779B97F4A7C15u;
     }
@@ -134,7 +139,8 @@ static void add_publics(world *w, naive_index *m) {
     for (int32_t k = 0; k < NAIVE_PUBLICS; k++) {
         m->publics[k] = tokens[k];
         m->n_public[k] = (k + 1) * n;
-        assert_int_equal(kv_index_add_public(w->ix, w->scope, strlen(w->scope), tokens[k], (k + 1) * n), QUIRE_OK);
+        assert_int_equal(kv_index_add_public(w->ix, w->scope, strlen(w->scope), tokens[k], (k + 1) * n),
+                         QUIRE_OK);
     }
 }
 
@@ -188,8 +194,16 @@ static const run_options runs[] = {
     {"page 4, public", {.page_tokens = 4, .n_groups = 1}, 60, 3, true},
     {"page 8", {.page_tokens = 8, .n_groups = 1}, 40, 1, false},
     {"page 16, public", {.page_tokens = 16, .n_groups = 1}, 24, 1, true},
-    {"page 4, whole pages, public", {.page_tokens = 4, .n_groups = 1, .granularity = KV_GRANULARITY_PAGE}, 60, 2, true},
-    {"page 4, full and two windows, public", {.page_tokens = 4, .n_groups = 3, .windows = {0, 7, 20}}, 128, 3, true},
+    {"page 4, whole pages, public",
+     {.page_tokens = 4, .n_groups = 1, .granularity = KV_GRANULARITY_PAGE},
+     60,
+     2,
+     true},
+    {"page 4, full and two windows, public",
+     {.page_tokens = 4, .n_groups = 3, .windows = {0, 7, 20}},
+     128,
+     3,
+     true},
     {"page 2, full and window", {.page_tokens = 2, .n_groups = 2, .windows = {0, 7}}, 90, 2, false},
     {"page 4, window only, public", {.page_tokens = 4, .n_groups = 1, .windows = {9}}, 60, 1, true},
     {"page 2, two windows, whole pages",
@@ -198,7 +212,11 @@ static const run_options runs[] = {
      1,
      true},
     {"page 4, lfu, public", {.page_tokens = 4, .n_groups = 1, .policy = KV_EVICT_LFU}, 60, 1, true},
-    {"page 4, gdsf, full and window, public", {.page_tokens = 4, .n_groups = 2, .windows = {0, 9}, .policy = KV_EVICT_GDSF}, 80, 1, true},
+    {"page 4, gdsf, full and window, public",
+     {.page_tokens = 4, .n_groups = 2, .windows = {0, 9}, .policy = KV_EVICT_GDSF},
+     80,
+     1,
+     true},
     {"page 4, learned, public", {.page_tokens = 4, .n_groups = 1, .policy = KV_EVICT_LEARNED}, 60, 1, true},
 };
 
@@ -224,7 +242,8 @@ TEST(eight_bits_of_hash_change_nothing) {
         run_options narrow = runs[i];
         narrow.o.hash_bits = 8;
         bool is_same = run(&narrow, seed, n_operations() / 100) == run(&runs[i], seed, n_operations() / 100);
-        assert_true(is_same || runs[i].o.policy == KV_EVICT_LEARNED); /* which guesses by hashes what to evict, and nothing else */
+        /* which guesses by hashes what to evict, and nothing else */
+        assert_true(is_same || runs[i].o.policy == KV_EVICT_LEARNED);
     }
 }
 

@@ -1,6 +1,7 @@
-/* kv_seq as its users drive it, at random: full and window groups, forks, truncations, releases and reuse in a pool that is often full. A
- * memory keeps what slots hold, a number made of the whole prefix up to the token; so a page that is shared, reused or written wrongly is
- * found by its content. The cache is audited after each operation. */
+/* kv_seq as its users drive it, at random: full and window groups, forks, truncations,
+ * releases and reuse in a pool that is often full. A memory keeps what slots hold, a
+ * number made of the whole prefix up to the token; so a page that is shared, reused or
+ * written wrongly is found by its content. The cache is audited after each operation. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +10,16 @@
 #include "kv/kv_seq.h"
 #include "test.h"
 
-enum { N_SEQS = 5, N_PAGES = 40, SIZE = 2, LEN = 24, N_GROUPS = 2, WINDOW = 5, N_TOKENS = 2, N_OPERATIONS = 6000 };
+enum {
+    N_SEQS = 5,
+    N_PAGES = 40,
+    SIZE = 2,
+    LEN = 24,
+    N_GROUPS = 2,
+    WINDOW = 5,
+    N_TOKENS = 2,
+    N_OPERATIONS = 6000
+};
 
 typedef struct user {
     kv_seq kv;
@@ -55,11 +65,13 @@ static void audit(void) {
 
 static void copy_pages(const kv_copies *copies) {
     for (int32_t i = 0; i < copies->n; i++) {
-        memcpy(slots + copies->pairs[i].dst.v * SIZE, slots + copies->pairs[i].src.v * SIZE, SIZE * sizeof *slots);
+        memcpy(slots + copies->pairs[i].dst.v * SIZE, slots + copies->pairs[i].src.v * SIZE,
+               SIZE * sizeof *slots);
     }
 }
 
-/* Up to n more tokens are computed; false when there is no room, which must change nothing. */
+/* Up to n more tokens are computed; false when there is no room, which must change
+ * nothing. */
 static bool compute(user *u, int32_t n) {
     kv_copies copies = {.pairs = mem_new(N_GROUPS, sizeof *copies.pairs), .cap = any(4) == 0 ? 0 : N_GROUPS};
     int32_t free_before, needs = (int32_t)kv_seq_needs(&cache, &u->kv, n), pages = kv_seq_pages(&u->kv);
@@ -146,8 +158,12 @@ static void operate(void) {
     }
     int32_t left = LEN - u->kv.n_computed, n = any(u->kv.n_computed + 1);
     switch (any(8)) {
-    case 0: leave(u); break;
-    case 1: fork_to(&users[any(N_SEQS)], u); break;
+    case 0:
+        leave(u);
+        break;
+    case 1:
+        fork_to(&users[any(N_SEQS)], u);
+        break;
     case 2:
         if (kv_seq_can_truncate(&cache, &u->kv, n)) {
             kv_seq_truncate(&cache, &u->kv, n);
@@ -156,7 +172,9 @@ static void operate(void) {
             }
         }
         break;
-    case 3: (void)kv_seq_take_over(&cache, &u->kv); break;
+    case 3:
+        (void)kv_seq_take_over(&cache, &u->kv);
+        break;
     default:
         if (left > 0 && !compute(u, 1 + any(left < 9 ? left : 9)) && any(2)) {
             leave(u);
@@ -201,7 +219,8 @@ TEST(random_use_without_an_index_keeps_every_content) {
 
 TEST(options_that_no_cache_has_are_refused) {
     kv_cache c;
-    kv_cache_options o = {.n_pages = 8, .page_tokens = 4, .n_groups = 2, .state_pages = {1, 0}, .max_namespaces = 1};
+    kv_cache_options o = {
+        .n_pages = 8, .page_tokens = 4, .n_groups = 2, .state_pages = {1, 0}, .max_namespaces = 1};
     assert_int_equal(kv_cache_open(&o, &c), QUIRE_INVALID); /* tokens behind states */
     o.state_pages[0] = 0;
     o.state_pages[1] = 9;

@@ -1,5 +1,7 @@
-/* Sequences that are swapped out and in at random over a device behind the host: full, window and state groups that share pages. What the
- * device holds for each token, and each state, is a number made of the whole prefix. The cache is audited after each operation. */
+/* Sequences that are swapped out and in at random over a device behind the host: full,
+ * window and state groups that share pages. What the device holds for each token, and
+ * each state, is a number made of the whole prefix. The cache is audited after each
+ * operation. */
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -8,7 +10,16 @@
 #include "kv/most_pages.h"
 #include "mover_world.h"
 
-enum { N_SEQS = 4, N_PAGES = 48, LEN = 30, N_GROUPS = 3, STATE = 2, STATE_PAGES = 2, WINDOW = 6, N_OPERATIONS = 4000 };
+enum {
+    N_SEQS = 4,
+    N_PAGES = 48,
+    LEN = 30,
+    N_GROUPS = 3,
+    STATE = 2,
+    STATE_PAGES = 2,
+    WINDOW = 6,
+    N_OPERATIONS = 4000
+};
 
 typedef struct user {
     kv_seq kv;
@@ -48,7 +59,8 @@ static void check_content(const user *u) {
     device_finish(&gpu);
     for (int32_t g = 0; g < STATE; g++) {
         for (int32_t p = kv_cache_first_seen(&cache, g, u->kv.n_computed); p < u->kv.n_computed; p++) {
-            assert_true(gpu.pages[u->kv.tables[g].pages[p / PAGE_WORDS].v][p % PAGE_WORDS] == content(u, g, p + 1));
+            assert_true(gpu.pages[u->kv.tables[g].pages[p / PAGE_WORDS].v][p % PAGE_WORDS] ==
+                        content(u, g, p + 1));
         }
     }
     for (int32_t i = 0; u->kv.n_computed > 0 && i < STATE_PAGES; i++) {
@@ -84,7 +96,8 @@ static int32_t pages_held(const kv_seq *s) {
 
 /* Computes up to n more tokens, as far as there is room. */
 static void compute(user *u, int32_t n) {
-    kv_copies copies = {.pairs = mem_new(N_GROUPS * STATE_PAGES, sizeof *copies.pairs), .cap = N_GROUPS * STATE_PAGES};
+    kv_copies copies = {.pairs = mem_new(N_GROUPS * STATE_PAGES, sizeof *copies.pairs),
+                        .cap = N_GROUPS * STATE_PAGES};
     n = n < LEN - u->kv.n_computed ? n : LEN - u->kv.n_computed;
     kv_cache_make_free(&cache, (int32_t)kv_seq_needs(&cache, &u->kv, n));
     if (n > 0 && kv_seq_reserve(&cache, &u->kv, n, &copies) == QUIRE_OK) {
@@ -117,7 +130,8 @@ static bool preempt(user *u) {
 static void admit(user *u, bool was_kept) {
     kv_held held;
     int32_t n_swapped = u->kv.swap_tokens;
-    int32_t n_cached = kv_seq_peek(&cache, &u->kv, u->tokens, LEN - 1, &held), n_peeked = kv_seq_swap_peek(&cache, &u->kv, n_cached);
+    int32_t n_cached = kv_seq_peek(&cache, &u->kv, u->tokens, LEN - 1, &held),
+            n_peeked = kv_seq_swap_peek(&cache, &u->kv, n_cached);
     assert_int_equal(n_peeked, was_kept && n_swapped > n_cached ? n_swapped : n_cached);
     assert_int_equal(kv_seq_admit(&cache, &u->kv, u->tokens, LEN - 1), QUIRE_OK);
     assert_int_equal(u->kv.n_computed, n_cached);
@@ -136,7 +150,8 @@ static void step(user *u) {
     if (!u->runs) {
         admit(u, u->kv.swap_frames != 0);
         check_content(u);
-    } else if (u->kv.n_computed == LEN || any(12) == 0) { /* another one begins; frames may be left where it was preempted */
+    } else if (u->kv.n_computed == LEN || any(12) == 0) {
+        /* another one begins; frames may be left where it was preempted */
         kv_seq_release(&cache, &u->kv, u->tokens, KV_KEEP);
         kv_seq_close(&cache, &u->kv);
         for (int32_t i = any(LEN); i < LEN; i++) {
@@ -196,7 +211,8 @@ TEST(what_is_swapped_in_is_what_was_swapped_out) {
     }
 }
 
-/* A frame is taken again while the device has not yet read or written what it held before. */
+/* A frame is taken again while the device has not yet read or written what it held
+ * before. */
 TEST(frames_are_taken_again_before_the_device_is_done) {
     open_cache(10, false);
     for (int round = 0; round < 50; round++) {
@@ -253,7 +269,8 @@ static void compute_plain(kv_cache *c, kv_seq *s, int32_t n) {
     kv_seq_advance(s, n);
 }
 
-/* Leaves in c what an admission of tokens[0..n) finds, which ends within a page; the window has a hole behind the whole pages. */
+/* Leaves in c what an admission of tokens[0..n) finds, which ends within a page; the
+ * window has a hole behind the whole pages. */
 static void leave_cached(kv_cache *c, kv_seq *all, kv_seq *s, const int32_t *tokens, int32_t n) {
     compute_plain(c, s, n);
     kv_seq_publish(c, s, tokens);
@@ -266,14 +283,17 @@ static void leave_cached(kv_cache *c, kv_seq *all, kv_seq *s, const int32_t *tok
     check_plain(c, all);
 }
 
-/* Another sequence takes the pages between the plan and the admission. What was found in the cache is then of no use: its end within a page
- * is given up, and before that a window has a hole. */
+/* Another sequence takes the pages between the plan and the admission. What was found in
+ * the cache is then of no use: its end within a page is given up, and before that a
+ * window has a hole. */
 TEST(a_swap_in_without_room_leaves_no_hole_in_a_window) {
     enum { N_OWN = 30, N_SHARED = 22, N_OTHER = 24 };
     static kv_mover mover;
     int32_t own[N_OWN], other[N_OTHER], from;
     kv_cache c;
-    kv_seq s[N_PLAIN]; /* the one that is swapped, one with the same beginning, and the one that takes the pages */
+    /* the one that is swapped, one with the same beginning, and the one that takes the
+     * pages */
+    kv_seq s[N_PLAIN];
     kv_held held;
     gpu.is_prompt = true;
     mover = device_mover(&gpu);

@@ -1,6 +1,7 @@
-/* Tiering over a device behind the host: pages that were evicted come back from host memory or a file with the bytes that they had, though
- * the device reads and writes them late. What it holds for each token is a number made of the whole prefix. The cache and the tiers are
- * audited after each operation. */
+/* Tiering over a device behind the host: pages that were evicted come back from host
+ * memory or a file with the bytes that they had, though the device reads and writes them
+ * late. What it holds for each token is a number made of the whole prefix. The cache and
+ * the tiers are audited after each operation. */
 #define _GNU_SOURCE /* mkdtemp */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +25,7 @@ static device gpu;
 static kv_seq seq;
 static int32_t tokens[LEN];
 static int32_t n_promoted;
-static bool drops; /* the cache is dropped once in a while */
+static bool drops;     /* the cache is dropped once in a while */
 static int32_t window; /* of the second group; 0: it is full */
 static wake reader;
 static bool wakes; /* the tiers wake the reader */
@@ -58,10 +59,16 @@ static void on_promoted(void *context, kv_seq *s, int32_t n) {
 }
 
 static void open_world(const char *directory, int64_t host_bytes, bool writes_through, bool is_prompt) {
-    kv_cache_options o = {
-        .n_pages = N_PAGES, .page_tokens = PAGE_WORDS, .n_groups = N_GROUPS, .max_namespaces = 2, .seed = 1, .mover = &mover};
+    kv_cache_options o = {.n_pages = N_PAGES,
+                          .page_tokens = PAGE_WORDS,
+                          .n_groups = N_GROUPS,
+                          .max_namespaces = 2,
+                          .seed = 1,
+                          .mover = &mover};
     o.windows[1] = window;
-    kv_tiering_options k = {.tiers = {.shape = {.version = "v", .n_version = 1}, .host_bytes = host_bytes, .file_path = directory},
+    kv_tiering_options k = {.tiers = {.shape = {.version = "v", .n_version = 1},
+                                      .host_bytes = host_bytes,
+                                      .file_path = directory},
                             .writes_through = writes_through,
                             .max_tokens = LEN,
                             .on_promoted = on_promoted,
@@ -106,8 +113,8 @@ static void drop_at_times(void) {
     }
 }
 
-/* One request: waits for its pages and computes the rest. checks: the device catches up, and all is as it must be. Returns the tokens that
- * it found. */
+/* One request: waits for its pages and computes the rest. checks: the device catches up,
+ * and all is as it must be. Returns the tokens that it found. */
 static int32_t request(int32_t n, int64_t wait_us, bool checks) {
     kv_copies copies = {.pairs = mem_new(N_GROUPS, sizeof *copies.pairs), .cap = N_GROUPS};
     assert_int_equal(kv_seq_open(&cache, &seq, "s", 1, "a", 1, tokens, n), QUIRE_OK);
@@ -135,7 +142,8 @@ static int32_t request(int32_t n, int64_t wait_us, bool checks) {
         device_finish(&gpu);
         for (int32_t p = 0; p < n; p++) {
             for (int32_t g = 0; g < N_GROUPS; g++) {
-                assert_true(gpu.pages[seq.tables[g].pages[p / PAGE_WORDS].v][p % PAGE_WORDS] == content(g, p + 1));
+                assert_true(gpu.pages[seq.tables[g].pages[p / PAGE_WORDS].v][p % PAGE_WORDS] ==
+                            content(g, p + 1));
             }
         }
     }
@@ -197,7 +205,8 @@ TEST(pages_come_back_from_a_file_as_they_were) {
     rmdir(directory);
 }
 
-/* What is cached at closing is written to the file, and the next cache finds all of it. */
+/* What is cached at closing is written to the file, and the next cache finds all of
+ * it. */
 TEST(a_closed_cache_leaves_its_pages_in_the_file) {
     char directory[] = "/tmp/quire_tiering_XXXXXX";
     assert_non_null(mkdtemp(directory));
@@ -212,7 +221,8 @@ TEST(a_closed_cache_leaves_its_pages_in_the_file) {
     rmdir(directory);
 }
 
-/* Until the device has read a demoted page, no tier has it: who asks meanwhile computes it, and it is stored once. */
+/* Until the device has read a demoted page, no tier has it: who asks meanwhile computes
+ * it, and it is stored once. */
 TEST(a_page_is_stored_when_the_device_has_read_it) {
     quire_tier_stats s[KV_N_TIERS];
     choose_text(0);
@@ -237,7 +247,8 @@ TEST(a_page_is_stored_when_the_device_has_read_it) {
     close_world(); /* waits for what is being read */
 }
 
-/* Opens a world with a file that is written through, where the device does all at once and the reader is woken. */
+/* Opens a world with a file that is written through, where the device does all at once
+ * and the reader is woken. */
 static void open_written_through(char *directory) {
     assert_non_null(mkdtemp(directory));
     assert_int_equal(wake_init(&reader), QUIRE_OK);
@@ -259,17 +270,20 @@ static void compute(int32_t n) {
     assert_int_equal(request(n, 0, false), 0);
 }
 
-/* Polls as an idle engine does, which sleeps until it is woken, until the file has n pages. */
+/* Polls as an idle engine does, which sleeps until it is woken, until the file has n
+ * pages. */
 static void poll_until_written(int64_t n) {
     quire_tier_stats s[KV_N_TIERS] = {{0}};
-    for (kv_tiering_poll(tiering, clock_us()); s[KV_TIER_FILE].puts < n; kv_tiering_poll(tiering, clock_us())) {
+    for (kv_tiering_poll(tiering, clock_us()); s[KV_TIER_FILE].puts < n;
+         kv_tiering_poll(tiering, clock_us())) {
         audit();
         kv_tiering_stats(tiering, s);
         assert_true(s[KV_TIER_FILE].puts >= n || wake_wait(&reader, LONG_US / 6));
     }
 }
 
-/* Pages that are stored already, or removed meanwhile, head the queue: nothing is under way that would wake the engine for those behind. */
+/* Pages that are stored already, or removed meanwhile, head the queue: nothing is under
+ * way that would wake the engine for those behind. */
 TEST(writing_through_goes_on_behind_pages_that_are_stored) {
     char directory[] = "/tmp/quire_tiering_XXXXXX";
     const int64_t n_pages = LEN / PAGE_WORDS * N_GROUPS;
@@ -289,8 +303,9 @@ TEST(writing_through_goes_on_behind_pages_that_are_stored) {
     close_written_through(directory);
 }
 
-/* Another text with the same beginning is cached, whose window has moved on: what is found of it ends within a page, and behind the whole
- * pages before that end the window has a hole. */
+/* Another text with the same beginning is cached, whose window has moved on: what is
+ * found of it ends within a page, and behind the whole pages before that end the window
+ * has a hole. */
 TEST(pages_come_back_where_a_window_cannot_go_on_behind_whole_pages) {
     enum { N = 40, N_SHARED = 22, N_OTHER = 24 };
     char directory[] = "/tmp/quire_tiering_XXXXXX";
@@ -323,8 +338,14 @@ TEST(pages_come_back_where_a_window_cannot_go_on_behind_whole_pages) {
 
 TEST(a_cache_that_cannot_have_tiers_is_refused) {
     quire_error err;
-    kv_tiering_options k = {.tiers = {.shape = {.version = "v", .n_version = 1}, .host_bytes = 1 << 20}, .max_tokens = LEN};
-    kv_cache_options o = {.n_pages = 8, .page_tokens = 4, .n_groups = 2, .state_pages = {0, 1}, .max_namespaces = 1, .mover = &mover};
+    kv_tiering_options k = {.tiers = {.shape = {.version = "v", .n_version = 1}, .host_bytes = 1 << 20},
+                            .max_tokens = LEN};
+    kv_cache_options o = {.n_pages = 8,
+                          .page_tokens = 4,
+                          .n_groups = 2,
+                          .state_pages = {0, 1},
+                          .max_namespaces = 1,
+                          .mover = &mover};
     for (int i = 0; i < 2; i++) {
         assert_int_equal(kv_cache_open(&o, &cache), QUIRE_OK);
         assert_int_equal(kv_tiering_open(&cache, &k, &tiering, &err), QUIRE_INVALID);
@@ -339,8 +360,10 @@ int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_come_back_from_host_memory_as_they_were), cmocka_unit_test(pages_come_back_from_a_file_as_they_were),
-        cmocka_unit_test(a_closed_cache_leaves_its_pages_in_the_file),   cmocka_unit_test(a_page_is_stored_when_the_device_has_read_it),
+        cmocka_unit_test(pages_come_back_from_host_memory_as_they_were),
+        cmocka_unit_test(pages_come_back_from_a_file_as_they_were),
+        cmocka_unit_test(a_closed_cache_leaves_its_pages_in_the_file),
+        cmocka_unit_test(a_page_is_stored_when_the_device_has_read_it),
         cmocka_unit_test(writing_through_goes_on_behind_pages_that_are_stored),
         cmocka_unit_test(pages_come_back_where_a_window_cannot_go_on_behind_whole_pages),
         cmocka_unit_test(a_cache_that_cannot_have_tiers_is_refused),

@@ -1,5 +1,6 @@
-/* The most pages of a sequence, compared with what sequences hold at their peaks: random groups, windows, pages and steps, with and without
- * cached prefixes. The cache is audited after each operation. */
+/* The most pages of a sequence, compared with what sequences hold at their peaks: random
+ * groups, windows, pages and steps, with and without cached prefixes. The cache is
+ * audited after each operation. */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +27,10 @@ static void audit(const kv_cache *c, const kv_seq *s) {
 }
 
 static kv_cache_options any_groups(int32_t n_states) {
-    kv_cache_options o = {.n_pages = N_PAGES, .page_tokens = 1 << any(5), .n_groups = 1 + any(MAX_GROUPS - n_states), .max_namespaces = 1};
+    kv_cache_options o = {.n_pages = N_PAGES,
+                          .page_tokens = 1 << any(5),
+                          .n_groups = 1 + any(MAX_GROUPS - n_states),
+                          .max_namespaces = 1};
     for (int32_t g = 0; g < o.n_groups; g++) {
         o.windows[g] = any(3) == 0 ? 0 : 1 + any(LEN / 2);
     }
@@ -55,7 +59,8 @@ static int32_t least(int32_t a, int32_t b) {
     return a < b ? a : b;
 }
 
-/* A sequence in random steps of at most n_rows; what of it is cached varies. Nothing else holds a page. */
+/* A sequence in random steps of at most n_rows; what of it is cached varies. Nothing else
+ * holds a page. */
 static void run_any(kv_cache *c, const kv_most *m, int32_t n_rows) {
     int32_t tokens[LEN], len = 1 + any(LEN);
     kv_seq s;
@@ -95,8 +100,11 @@ TEST(no_sequence_holds_more_than_the_bound) {
 TEST(a_sequence_comes_within_a_page_a_group_of_the_bound) {
     static const int32_t tokens[LEN];
     for (int32_t i = 0; i < N_CASES; i++) {
-        kv_cache_options o = {
-            .n_pages = N_PAGES, .page_tokens = 1 << any(5), .n_groups = 2, .windows = {0, 1 + any(LEN / 2)}, .no_index = true};
+        kv_cache_options o = {.n_pages = N_PAGES,
+                              .page_tokens = 1 << any(5),
+                              .n_groups = 2,
+                              .windows = {0, 1 + any(LEN / 2)},
+                              .no_index = true};
         int32_t n_rows = 1 + any(LEN / 2), n = 1 + any(LEN), held = 0;
         kv_cache c;
         kv_seq s;
@@ -104,8 +112,10 @@ TEST(a_sequence_comes_within_a_page_a_group_of_the_bound) {
         assert_int_equal(kv_seq_init(&s, 2, LEN), QUIRE_OK);
         kv_most m = kv_most_of_cache(&c, n_rows);
         while (s.n_computed < n) {
-            int32_t left_in_window = o.windows[1] - 1 - s.n_computed, rows = left_in_window > 0 ? least(left_in_window, n_rows) : n_rows;
-            int32_t now = step(&c, &s, tokens, least(rows, n - s.n_computed)) - (int32_t)kv_pages_for(s.n_computed, o.page_tokens);
+            int32_t left_in_window = o.windows[1] - 1 - s.n_computed,
+                    rows = left_in_window > 0 ? least(left_in_window, n_rows) : n_rows;
+            int32_t now = step(&c, &s, tokens, least(rows, n - s.n_computed)) -
+                          (int32_t)kv_pages_for(s.n_computed, o.page_tokens);
             held = now > held ? now : held; /* by the window's group */
         }
         int64_t bound = kv_most_pages(&m, n) - kv_pages_for(n, o.page_tokens);
@@ -147,7 +157,8 @@ TEST(the_bound_of_known_layouts) {
     assert_int_equal(kv_most_pages(&m, 1), 3 + 3);
     assert_int_equal(kv_most_pages(&m, 512), 3 * 32 + 3);
     assert_int_equal(kv_most_pages(&m, 513), 3 * 33 + 3);
-    assert_int_equal(kv_most_pages(&m, 16000), 1000 + 2 * 33 + 3); /* 512 tokens touch 33 pages, unless the first begins one */
+    /* 512 tokens touch 33 pages, unless the first begins one */
+    assert_int_equal(kv_most_pages(&m, 16000), 1000 + 2 * 33 + 3);
     assert_int_equal(kv_most_tokens(&m, 1000 + 2 * 33 + 3), 16000);
     assert_int_equal(kv_most_tokens(&m, 2), 0);
     m = kv_most_of_layout(&l, 2048); /* 2559 tokens: 161 pages */

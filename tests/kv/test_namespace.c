@@ -6,7 +6,8 @@
 TEST(names_that_fall_into_one_bucket_stay_apart) {
     kv_namespaces s;
     assert_int_equal(kv_namespaces_open(&s, 2), QUIRE_OK); /* two buckets for all names */
-    int32_t a = kv_namespaces_add(&s, NAMESPACE_PLAIN, "a", 1), b = kv_namespaces_add(&s, NAMESPACE_PLAIN, "ab", 2);
+    int32_t a = kv_namespaces_add(&s, NAMESPACE_PLAIN, "a", 1),
+            b = kv_namespaces_add(&s, NAMESPACE_PLAIN, "ab", 2);
     assert_int_not_equal(a, b);
     assert_int_equal(kv_namespaces_add(&s, NAMESPACE_PLAIN, "c", 1), NAMESPACE_NONE);
     assert_int_equal(kv_namespaces_find(&s, NAMESPACE_PLAIN, "a", 1), a);
@@ -48,7 +49,8 @@ TEST(the_longest_name_and_the_empty_one_are_names) {
     char name[KV_NAMESPACE_BYTES];
     memset(name, 'x', sizeof name);
     assert_int_equal(kv_namespaces_open(&s, 3), QUIRE_OK);
-    int32_t a = kv_namespaces_add(&s, NAMESPACE_PLAIN, name, sizeof name), b = kv_namespaces_add(&s, NAMESPACE_PLAIN, NULL, 0);
+    int32_t a = kv_namespaces_add(&s, NAMESPACE_PLAIN, name, sizeof name),
+            b = kv_namespaces_add(&s, NAMESPACE_PLAIN, NULL, 0);
     assert_int_equal(kv_namespaces_find(&s, NAMESPACE_PLAIN, name, sizeof name), a);
     assert_int_equal(kv_namespaces_find(&s, NAMESPACE_PLAIN, name, sizeof name - 1), NAMESPACE_NONE);
     assert_int_equal(kv_namespaces_find(&s, NAMESPACE_PLAIN, NULL, 0), b);
@@ -58,7 +60,8 @@ TEST(the_longest_name_and_the_empty_one_are_names) {
 TEST(one_name_behind_two_prefixes_names_two_spaces) {
     kv_namespaces s;
     assert_int_equal(kv_namespaces_open(&s, 4), QUIRE_OK);
-    int32_t plain = kv_namespaces_add(&s, NAMESPACE_PLAIN, "a", 1), all = kv_namespaces_add(&s, NAMESPACE_PUBLIC, "a", 1);
+    int32_t plain = kv_namespaces_add(&s, NAMESPACE_PLAIN, "a", 1),
+            all = kv_namespaces_add(&s, NAMESPACE_PUBLIC, "a", 1);
     int32_t first = kv_namespaces_add(&s, 0, "a", 1), second = kv_namespaces_add(&s, 1, "a", 1);
     assert_int_equal(kv_namespaces_find(&s, NAMESPACE_PLAIN, "a", 1), plain);
     assert_int_equal(kv_namespaces_find(&s, NAMESPACE_PUBLIC, "a", 1), all);

@@ -273,7 +273,8 @@ typedef struct stress {
     int32_t number;
 } stress;
 
-/* Reserves, writes its number into its pages, shares and releases; finds its number still there before it gives a page back. */
+/* Reserves, writes its number into its pages, shares and releases; finds its number still
+ * there before it gives a page back. */
 static void *stress_main(void *argument) {
     const stress *st = argument;
     page_id held[MAX_HELD];

@@ -1,6 +1,7 @@
-/* Eight threads in one pool, for ThreadSanitizer: pages that are handed from thread to thread, block tables that are forked, and the
- * index's own thread among them. What lies in a page is plain memory: a page that two believe to be theirs is a data race and a wrong
- * number. */
+/* Eight threads in one pool, for ThreadSanitizer: pages that are handed from thread to
+ * thread, block tables that are forked, and the index's own thread among them. What lies
+ * in a page is plain memory: a page that two believe to be theirs is a data race and a
+ * wrong number. */
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,12 +12,23 @@
 #include "kv/index.h"
 #include "test.h"
 
-enum { N_THREADS = 8, N_ROUNDS = 20000, N_PAGES = 96, PAGE_TOKENS = 4, N_BOXES = 6, MAX_TAKEN = 6, TABLE_PAGES = 8, PROMPT = 22 };
+enum {
+    N_THREADS = 8,
+    N_ROUNDS = 20000,
+    N_PAGES = 96,
+    PAGE_TOKENS = 4,
+    N_BOXES = 6,
+    MAX_TAKEN = 6,
+    TABLE_PAGES = 8,
+    PROMPT = 22
+};
 
 typedef struct hall {
     kv_pool *pool;
-    int64_t *content;               /* [N_PAGES] what its first holder wrote */
-    _Atomic int64_t boxes[N_BOXES]; /* page << 40 | what lies in it: a page on its way, shared for whoever takes it; -1: empty */
+    int64_t *content; /* [N_PAGES] what its first holder wrote */
+    /* page << 40 | what lies in it: a page on its way, shared for whoever takes it; -1:
+     * empty */
+    _Atomic int64_t boxes[N_BOXES];
 } hall;
 
 typedef struct person {
@@ -35,7 +47,8 @@ static int64_t write_page(person *p, page_id id) {
     return p->h->content[id.v] = p->number << 32 | p->n_written++;
 }
 
-/* Puts a share of a page into a box; gives back the page that lay there, if its content is what was promised. */
+/* Puts a share of a page into a box; gives back the page that lay there, if its content
+ * is what was promised. */
 static void swap_box(person *p, int64_t letter) {
     int64_t before = atomic_exchange(&p->h->boxes[draw(p, N_BOXES)], letter);
     if (before >= 0) {
@@ -71,12 +84,15 @@ static void reserve_and_send(person *p) {
     kv_pool_release_all(p->h->pool, ids, n);
 }
 
-/* A sequence grows, is forked, and both grow on: the shared tail is copied before it is written. */
+/* A sequence grows, is forked, and both grow on: the shared tail is copied before it is
+ * written. */
 static void fork_and_append(person *p) {
     kv_table a = {0}, b = {0};
     kv_copies copies = {.pairs = mem_new(2, sizeof *copies.pairs), .cap = 2};
-    bool ok = kv_table_init(&a, TABLE_PAGES) == QUIRE_OK && kv_table_init(&b, TABLE_PAGES) == QUIRE_OK && copies.pairs != NULL;
-    ok = ok && kv_table_append(p->h->pool, &a, 1 + draw(p, 3 * PAGE_TOKENS), PAGE_TOKENS, &copies) == QUIRE_OK;
+    bool ok = kv_table_init(&a, TABLE_PAGES) == QUIRE_OK && kv_table_init(&b, TABLE_PAGES) == QUIRE_OK &&
+              copies.pairs != NULL;
+    ok =
+        ok && kv_table_append(p->h->pool, &a, 1 + draw(p, 3 * PAGE_TOKENS), PAGE_TOKENS, &copies) == QUIRE_OK;
     ok = ok && kv_table_fork(p->h->pool, &a, &b) == QUIRE_OK;
     ok = ok && kv_table_append(p->h->pool, &b, 1 + draw(p, PAGE_TOKENS), PAGE_TOKENS, &copies) == QUIRE_OK;
     if (ok) {
@@ -108,14 +124,16 @@ static void *walk_about(void *argument) {
     return NULL;
 }
 
-/* The engine's thread: prompts of a small alphabet through the index, evicting what it must, while the others take pages beside it. */
+/* The engine's thread: prompts of a small alphabet through the index, evicting what it
+ * must, while the others take pages beside it. */
 static void *keep_index(void *argument) {
     person *p = argument;
     kv_index_options o = {.page_tokens = PAGE_TOKENS, .n_groups = 1, .max_namespaces = 2};
     kv_index *ix;
     kv_table t;
     kv_copies copies = {.pairs = mem_new(1, sizeof *copies.pairs), .cap = 1};
-    if (copies.pairs == NULL || kv_table_init(&t, PROMPT) != QUIRE_OK || kv_index_open(p->h->pool, &o, &ix) != QUIRE_OK) {
+    if (copies.pairs == NULL || kv_table_init(&t, PROMPT) != QUIRE_OK ||
+        kv_index_open(p->h->pool, &o, &ix) != QUIRE_OK) {
         p->wrong = "out of memory";
         return NULL;
     }
@@ -126,7 +144,8 @@ static void *keep_index(void *argument) {
             tokens[i] = i < 8 ? draw(p, 2) : draw(p, 3);
         }
         copies.n = 0;
-        if (kv_index_enter(ix, "", 0, &path) != QUIRE_OK || kv_index_match(ix, &path, tokens, PROMPT - 1, &t, &n_matched) != QUIRE_OK) {
+        if (kv_index_enter(ix, "", 0, &path) != QUIRE_OK ||
+            kv_index_match(ix, &path, tokens, PROMPT - 1, &t, &n_matched) != QUIRE_OK) {
             p->wrong = "the index refused";
             break;
         }

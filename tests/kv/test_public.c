@@ -1,4 +1,5 @@
-/* Public prefixes: held once for all tenants, and nothing else ever passes between them. */
+/* Public prefixes: held once for all tenants, and nothing else ever passes between
+ * them. */
 #include "cache_world.h"
 
 #include "base/fault.h"
@@ -20,7 +21,8 @@ static void prompt(int32_t *tokens, int32_t own, int32_t n) {
 static void open_public(world *w, int32_t n_pages) {
     int32_t tokens[PUBLIC];
     numbers(tokens, 0, PUBLIC);
-    world_open_with(w, n_pages, &(kv_index_options){.page_tokens = SIZE, .n_groups = 1, .max_namespaces = NAMESPACES});
+    world_open_with(w, n_pages,
+                    &(kv_index_options){.page_tokens = SIZE, .n_groups = 1, .max_namespaces = NAMESPACES});
     assert_int_equal(kv_index_add_public(w->ix, "model", 5, tokens, PUBLIC), QUIRE_OK);
 }
 
@@ -30,7 +32,8 @@ TEST(two_tenants_share_the_pages_of_a_public_prefix_and_nothing_else) {
     prompt(a, 100, 20);
     open_public(&w, 32);
     assert_int_equal(world_start(&w, 0, "alice", a, 20), 0);
-    assert_int_equal(world_start(&w, 1, "bob", a, 20), 8); /* the same tokens throughout, but only the public pages are found */
+    /* the same tokens throughout, but only the public pages are found */
+    assert_int_equal(world_start(&w, 1, "bob", a, 20), 8);
     world_check(&w);
     assert_int_equal(w.n_computed, 20 + 12);
     for (int i = 0; i < 5; i++) {
@@ -45,7 +48,8 @@ TEST(two_tenants_share_the_pages_of_a_public_prefix_and_nothing_else) {
     assert_int_equal(world_peek(&w, "bob", a, 20), 20);
     assert_int_equal(world_peek(&w, "dave", a, 20), 8);
     assert_int_equal(world_peek(&w, "", a, 20), 8);
-    assert_int_equal(world_peek(&w, "model", a, 20), 8); /* a tenant that is called as the scope is one of many */
+    /* a tenant that is called as the scope is one of many */
+    assert_int_equal(world_peek(&w, "model", a, 20), 8);
     world_close(&w);
 }
 
@@ -60,7 +64,8 @@ TEST(reuse_to_the_token_behind_the_prefix_stays_within_the_tenant) {
     world_finish(&w, 0);
     assert_int_equal(world_peek(&w, "alice", b, 20), 15);
     assert_int_equal(world_peek(&w, "bob", b, 20), 8);
-    assert_int_equal(world_peek(&w, "bob", a, 9), 8); /* a public prefix's last two tokens fill no page: each tenant's own */
+    /* a public prefix's last two tokens fill no page: each tenant's own */
+    assert_int_equal(world_peek(&w, "bob", a, 9), 8);
     assert_int_equal(world_peek(&w, "alice", a, 10), 10);
     assert_int_equal(world_start(&w, 0, "alice", b, 20), 15);
     world_close(&w);
@@ -85,7 +90,8 @@ TEST(a_prompt_that_does_not_begin_with_the_prefix_is_its_tenants_alone) {
     world_close(&w);
 }
 
-/* A sequence that entered behind a public prefix, rolled back into it and went on with other tokens. */
+/* A sequence that entered behind a public prefix, rolled back into it and went on with
+ * other tokens. */
 TEST(a_rolled_back_sequence_puts_nothing_of_its_own_into_the_public_space) {
     world w;
     int32_t a[20], b[20];
@@ -157,11 +163,15 @@ TEST(a_public_page_stays_while_a_tenants_pages_follow_it) {
         world_check(&w);
         int32_t left_a = world_peek(&w, "alice", a, 20), left_b = world_peek(&w, "bob", b, 20);
         assert_int_equal(left_a, gone < 3 ? 20 - 4 * gone : gone <= 6 ? 8 : 8 - 4 * (gone - 6));
-        assert_int_equal(left_b, gone <= 3 ? 20 : gone < 6 ? 20 - 4 * (gone - 3) : gone == 6 ? 8 : 8 - 4 * (gone - 6));
+        assert_int_equal(left_b, gone <= 3   ? 20
+                                 : gone < 6  ? 20 - 4 * (gone - 3)
+                                 : gone == 6 ? 8
+                                             : 8 - 4 * (gone - 6));
     }
     assert_int_equal(kv_index_count(w.ix).n_namespaces, 0);
     assert_int_equal(world_start(&w, 2, "alice", a, 20), 0);
-    assert_int_equal(world_start(&w, 3, "bob", other, 44), 0); /* 11 pages: with the other's 5 the pool is full */
+    /* 11 pages: with the other's 5 the pool is full */
+    assert_int_equal(world_start(&w, 3, "bob", other, 44), 0);
     world_check(&w);
     world_close(&w);
 }
@@ -187,8 +197,10 @@ TEST(a_tenants_retention_does_not_reach_public_pages) {
     for (int32_t gone = 1; gone <= 6; gone++) {
         assert_true(world_evict(&w, kv_pool_counts(w.pool).n_free + 1));
         world_check(&w);
-        assert_int_equal(world_peek(&w, "alice", a, 20), gone < 3 ? 20 - 4 * gone : 8);       /* her own three go first */
-        assert_int_equal(world_peek(&w, "bob", b, 12), gone <= 3 ? 12 : 12 - 4 * (gone - 3)); /* then what is older */
+        /* her own three go first */
+        assert_int_equal(world_peek(&w, "alice", a, 20), gone < 3 ? 20 - 4 * gone : 8);
+        /* then what is older */
+        assert_int_equal(world_peek(&w, "bob", b, 12), gone <= 3 ? 12 : 12 - 4 * (gone - 3));
     }
     world_close(&w);
 }
@@ -233,7 +245,8 @@ TEST(entering_without_room_for_both_spaces_changes_nothing) {
     assert_int_equal(kv_index_enter_public(w.ix, "model", 5, "d", 1, a, 20, &another), QUIRE_NO_ROOM);
     assert_int_equal(kv_index_count(w.ix).n_namespaces, NAMESPACES - 1);
     char name[KV_NAMESPACE_BYTES + 1] = {0};
-    assert_int_equal(kv_index_enter_public(w.ix, "model", 5, name, sizeof name, a, 20, &another), QUIRE_INVALID);
+    assert_int_equal(kv_index_enter_public(w.ix, "model", 5, name, sizeof name, a, 20, &another),
+                     QUIRE_INVALID);
     assert_int_equal(kv_index_add_public(w.ix, name, sizeof name, a, 20), QUIRE_INVALID);
     assert_int_equal(kv_index_count(w.ix).n_namespaces, NAMESPACES - 1);
     kv_index_leave(w.ix, &paths[0]);
@@ -257,7 +270,8 @@ TEST(window_groups_reach_back_across_the_boundary) {
     assert_int_equal(kv_index_add_public(w.ix, "model", 5, tokens, PUBLIC), QUIRE_OK);
     assert_int_equal(world_start(&w, 0, "alice", a, 13), 0);
     assert_int_equal(world_start(&w, 1, "bob", a, 13), 8);
-    assert_int_equal(world_start(&w, 2, "alice", a, 13), 12); /* position 12 sees 6..12: a public page among them */
+    /* position 12 sees 6..12: a public page among them */
+    assert_int_equal(world_start(&w, 2, "alice", a, 13), 12);
     world_check(&w);
     assert_true(world_extend(&w, 2, a + 13, 17));
     world_check(&w);

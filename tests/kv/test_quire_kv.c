@@ -131,7 +131,8 @@ TEST(a_public_prefix_is_held_once_for_two_spaces) {
     quire_kv_close(kv);
 }
 
-/* Without a full group no page keeps the early entries of a prefix, but its last window does. */
+/* Without a full group no page keeps the early entries of a prefix, but its last window
+ * does. */
 TEST(a_long_prefix_is_reused_where_all_groups_have_windows) {
     quire_kv_options o;
     quire_kv *kv;
@@ -179,7 +180,8 @@ TEST(options_out_of_range_are_refused) {
     quire_kv_seq_close(NULL);
 }
 
-/* A user of the library with a memory of its own, whose slots hold a number made of the whole prefix. */
+/* A user of the library with a memory of its own, whose slots hold a number made of the
+ * whole prefix. */
 enum { N_SEQS = 6, N_PAGES = 48, PLENTY = 400, SIZE = 4, MAX_TOKENS = 120, GROUPS = 2 };
 
 static const int32_t zeros[8]; /* what many prompts begin with */
@@ -197,7 +199,8 @@ static uint64_t value(uint64_t before, int32_t token, int32_t group) {
     return (before + (uint64_t)token + 1) * 0x9E3779B97F4A7C15u + (uint64_t)group;
 }
 
-/* Does the copies, writes positions from..length, and reads all: every slot must hold its own. */
+/* Does the copies, writes positions from..length, and reads all: every slot must hold its
+ * own. */
 static void compute(user *u, int32_t i, int32_t from) {
     const quire_kv_copy *copies;
     int32_t n_copies = quire_kv_copies(u->kv, &copies), n = quire_kv_seq_length(u->seqs[i]);
@@ -235,7 +238,8 @@ static uint64_t digest_of(const user *u) {
 }
 
 #ifdef QUIRE_DEBUG
-/* Whether a fault made this call fail. Then all must be as it was, and the call is to be made again. */
+/* Whether a fault made this call fail. Then all must be as it was, and the call is to be
+ * made again. */
 static bool failed_by_fault(user *u, quire_err e, uint64_t digest_before) {
     if (!fault_happened()) {
         return false;
@@ -259,7 +263,8 @@ static bool failed_by_fault(user *u, quire_err e, uint64_t digest_before) {
 static quire_err open_seq(user *u, size_t n_namespace, int32_t i, int32_t n, int32_t *n_cached) {
     uint64_t before = digest_of(u);
     quire_kv_seq *seq = NULL;
-    quire_err e = quire_kv_seq_open_public(u->kv, "model", 5, "ab", n_namespace, u->tokens[i], n, &seq, n_cached);
+    quire_err e =
+        quire_kv_seq_open_public(u->kv, "model", 5, "ab", n_namespace, u->tokens[i], n, &seq, n_cached);
     if (failed_by_fault(u, e, before)) {
         assert_null(seq);
         e = quire_kv_seq_open_public(u->kv, "model", 5, "ab", n_namespace, u->tokens[i], n, &seq, n_cached);
@@ -353,7 +358,8 @@ TEST(random_use_never_mixes_up_what_slots_hold) {
 }
 
 #ifdef QUIRE_DEBUG
-/* The same work once for every point in it that may fail, which then does: everything must be as it was, and the next try succeed. */
+/* The same work once for every point in it that may fail, which then does: everything
+ * must be as it was, and the next try succeed. */
 TEST(each_allocation_and_reserve_may_fail_once) {
     static user u;
     uint64_t seed = rng_os_seed();
@@ -404,7 +410,8 @@ TEST(each_allocation_and_reserve_may_fail_once) {
 #endif
 
 #ifdef QUIRE_DEBUG
-/* A sequence whose prefix is cached opens whole or not at all, whichever allocation fails. */
+/* A sequence whose prefix is cached opens whole or not at all, whichever allocation
+ * fails. */
 TEST(opening_behind_a_cached_prefix_reports_every_fault) {
     int32_t tokens[400] = {0}, n_cached, n_faults = 0; /* so long that tables grow when they are filled */
     quire_kv *kv = open_kv(256, 4, 0);
@@ -430,7 +437,8 @@ TEST(opening_behind_a_cached_prefix_reports_every_fault) {
     quire_kv_close(kv);
 }
 
-/* Commits n_fine times, then without memory, up to the next snapshot each time; how many commits it takes to the end. */
+/* Commits n_fine times, then without memory, up to the next snapshot each time; how many
+ * commits it takes to the end. */
 static int32_t commits_to_the_end(int32_t n_fine) {
     int32_t tokens[100] = {0}, n_cached, n_commits = 0;
     quire_kv_options o;
@@ -464,7 +472,8 @@ TEST(a_commit_without_memory_moves_on_to_the_next_snapshot) {
 }
 #endif
 
-/* A window of one token looks back to none; yet a page that is gone cannot be written on in. */
+/* A window of one token looks back to none; yet a page that is gone cannot be written on
+ * in. */
 TEST(a_sequence_is_not_truncated_into_a_released_page) {
     int32_t tokens[16] = {0}, n_cached;
     quire_kv_options o;

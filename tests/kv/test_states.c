@@ -1,5 +1,5 @@
-/* Recurrent states through quire_kv.h, with the numbers of Qwen3-Next: a state takes 197 pages of 16 tokens (tests/core/test_kv_layout.c).
- */
+/* Recurrent states through quire_kv.h, with the numbers of Qwen3-Next: a state takes 197
+ * pages of 16 tokens (tests/core/test_kv_layout.c). */
 #include <stdbool.h>
 #include <string.h>
 
@@ -18,7 +18,11 @@ static quire_kv_options options(int32_t n_pages) {
     for (int i = 0; i < 48; i++) {
         kinds[i] = i % 4 == 3 ? LAYER_FULL : LAYER_STATE;
     }
-    layer_plan d = {.n_layers = 48, .n_kv_heads = 2, .d_head = 256, .state_bytes = 32 * 128 * 128 * 4 + 3 * 8192 * 2, .kinds = kinds};
+    layer_plan d = {.n_layers = 48,
+                    .n_kv_heads = 2,
+                    .d_head = 256,
+                    .state_bytes = 32 * 128 * 128 * 4 + 3 * 8192 * 2,
+                    .kinds = kinds};
     kv_layout l;
     quire_kv_options o;
     assert_int_equal(lay_out(&d, DTYPE_BF16, SIZE, &l, NULL), QUIRE_OK);
@@ -55,7 +59,8 @@ static int32_t n_copies(quire_kv *kv) {
     return quire_kv_copies(kv, &copies);
 }
 
-/* Opens a sequence with a prompt and computes it, stopping where snapshots are due; returns what was cached. */
+/* Opens a sequence with a prompt and computes it, stopping where snapshots are due;
+ * returns what was cached. */
 static int32_t run(quire_kv *kv, const int32_t *prompt, int32_t n, quire_kv_seq **out) {
     int32_t n_cached;
     assert_int_equal(quire_kv_seq_open(kv, "s", 1, prompt, n, out, &n_cached), QUIRE_OK);
@@ -95,7 +100,8 @@ TEST(the_same_prompt_again_computes_its_last_token_only) {
     quire_kv_close(kv);
 }
 
-/* Requests that share 700 tokens: the second finds the pages but no state there, and leaves one; the third starts from it. */
+/* Requests that share 700 tokens: the second finds the pages but no state there, and
+ * leaves one; the third starts from it. */
 TEST(a_branch_leaves_a_snapshot_for_the_next) {
     quire_kv_options o = options(4000);
     quire_kv *kv = open_kv(&o);
@@ -130,7 +136,8 @@ TEST(of_snapshots_over_the_cap_the_longest_unused_goes) {
     int32_t n_cached;
     assert_int_equal(run(kv, tokens, 1900, &a), 0); /* at 500, 1000, 1500, 1899 */
     assert_int_equal(counts(kv).n_snapshots, 4);
-    assert_int_equal(run(kv, tokens, 600, &b), 500); /* uses the first, leaves one at 599: the one at 1000 goes */
+    /* uses the first, leaves one at 599: the one at 1000 goes */
+    assert_int_equal(run(kv, tokens, 600, &b), 500);
     assert_int_equal(counts(kv).n_snapshots, 4);
     quire_kv_seq_close(b);
     assert_int_equal(quire_kv_seq_open(kv, "s", 1, tokens, 1400, &b, &n_cached), QUIRE_OK);
@@ -140,7 +147,8 @@ TEST(of_snapshots_over_the_cap_the_longest_unused_goes) {
     assert_int_equal(n_cached, 1500);
     quire_kv_seq_close(b);
     assert_int_equal(quire_kv_seq_append(a, tokens, 5), QUIRE_OK);
-    assert_int_equal(quire_kv_seq_commit(a, 1905, QUIRE_KV_PAGES_AND_TAIL), QUIRE_OK); /* the end is always kept */
+    /* the end is always kept */
+    assert_int_equal(quire_kv_seq_commit(a, 1905, QUIRE_KV_PAGES_AND_TAIL), QUIRE_OK);
     assert_int_equal(counts(kv).n_snapshots, 4);
     quire_kv_seq_close(a);
     assert_int_equal(counts(kv).n_held, 0);
@@ -166,7 +174,8 @@ TEST(a_fork_shares_the_state_until_one_goes_on) {
     assert_int_equal(n_copies(kv), STATE + 1);
     assert_int_equal(counts(kv).n_held, before.n_held + STATE + 1);
     assert_int_equal(quire_kv_seq_append(a, tokens + 600, 1), QUIRE_OK);
-    assert_int_equal(n_copies(kv), STATE + 1); /* the state after 100 tokens was kept: it is not a's to write */
+    /* the state after 100 tokens was kept: it is not a's to write */
+    assert_int_equal(n_copies(kv), STATE + 1);
     quire_kv_close(kv);
 }
 
@@ -193,7 +202,8 @@ TEST(a_sequence_goes_back_only_to_where_its_state_is_kept) {
     quire_kv_close(kv);
 }
 
-/* One sequence's pages, and 100 more: no snapshot while it runs, and what others left stays. */
+/* One sequence's pages, and 100 more: no snapshot while it runs, and what others left
+ * stays. */
 TEST(where_pages_are_short_nothing_is_kept_and_nothing_lost) {
     quire_kv_options o = options(7 + 13 + STATE + 100);
     quire_kv *kv = open_kv(&o);
@@ -206,7 +216,8 @@ TEST(where_pages_are_short_nothing_is_kept_and_nothing_lost) {
     assert_int_equal(run(kv, tokens, 200, &b), 0);
     assert_int_equal(counts(kv).n_cached, 6);
     assert_int_equal(counts(kv).n_snapshots, 0);
-    assert_int_equal(quire_kv_seq_commit(b, 200, QUIRE_KV_PAGES_AND_TAIL), QUIRE_OK); /* its end costs nothing to keep */
+    /* its end costs nothing to keep */
+    assert_int_equal(quire_kv_seq_commit(b, 200, QUIRE_KV_PAGES_AND_TAIL), QUIRE_OK);
     quire_kv_seq_close(b);
     assert_int_equal(counts(kv).n_snapshots, 1);
     /* nor is there room for a copy of it: who starts from it takes it over */
@@ -243,7 +254,8 @@ TEST(options_of_states_out_of_range_are_refused) {
     assert_null(kv);
 }
 
-/* ---- random use, with a memory whose pages hold numbers made of the whole prefix ---- */
+/* ---- random use, with a memory whose pages hold numbers made of the whole prefix
+ * ---- */
 
 enum { N_SEQS = 5, N_PAGES = 130, PAGE = 4, MAX_LENGTH = 100, TOKEN_GROUPS = 2, GROUPS = 4 };
 
@@ -277,17 +289,20 @@ static void visit_states(user *u, int32_t i, int32_t n, bool write) {
         int32_t n_pages;
         const int32_t *pages = quire_kv_seq_pages(u->seqs[i], g, &n_pages);
         for (int32_t p = 0; p < n_pages; p++) {
-            uint64_t *at = &u->slots[pages[p] * PAGE], value = prefix(u->tokens[i], n) + (uint64_t)(g * 100 + p);
+            uint64_t *at = &u->slots[pages[p] * PAGE],
+                     value = prefix(u->tokens[i], n) + (uint64_t)(g * 100 + p);
             if (write) {
                 *at = value;
             } else if (n > 0 && *at != value) {
-                fail_msg("sequence %d: page %d of the state of group %d is not that after %d tokens", i, p, g, n);
+                fail_msg("sequence %d: page %d of the state of group %d is not that after %d tokens", i, p, g,
+                         n);
             }
         }
     }
 }
 
-/* Computes positions from..length of sequence i in chunks, and commits. What is there already must be right. */
+/* Computes positions from..length of sequence i in chunks, and commits. What is there
+ * already must be right. */
 static void compute(user *u, int32_t i, int32_t from) {
     int32_t n = quire_kv_seq_length(u->seqs[i]);
     do_copies(u);
@@ -320,7 +335,8 @@ static void start(user *u, uint64_t *r, int32_t i) {
     for (int32_t p = 0; p < n; p++) {
         u->tokens[i][p] = rng_next(r) % 8 == 0;
     }
-    if (quire_kv_seq_open(u->kv, "ab", 1 + rng_next(r) % 2, u->tokens[i], n, &u->seqs[i], &n_cached) != QUIRE_OK) {
+    if (quire_kv_seq_open(u->kv, "ab", 1 + rng_next(r) % 2, u->tokens[i], n, &u->seqs[i], &n_cached) !=
+        QUIRE_OK) {
         u->seqs[i] = NULL;
         return;
     }
@@ -358,7 +374,8 @@ static void step(user *u, uint64_t *r) {
         for (int32_t p = 0; p < more && length + more <= MAX_LENGTH; p++) {
             u->tokens[i][length + p] = rng_next(r) % 8 == 0;
         }
-        if (length + more <= MAX_LENGTH && quire_kv_seq_append(u->seqs[i], u->tokens[i] + length, more) == QUIRE_OK) {
+        if (length + more <= MAX_LENGTH &&
+            quire_kv_seq_append(u->seqs[i], u->tokens[i] + length, more) == QUIRE_OK) {
             compute(u, i, length);
         }
     }
@@ -401,8 +418,8 @@ TEST(random_use_never_mixes_up_states) {
 }
 
 #ifdef QUIRE_DEBUG
-/* The same short life of three sequences once for every allocation and reserve in it, which then fails: the cache stays whole, and all
- * pages come back. */
+/* The same short life of three sequences once for every allocation and reserve in it,
+ * which then fails: the cache stays whole, and all pages come back. */
 TEST(each_allocation_and_reserve_may_fail_once) {
     bool happened = true;
     for (int64_t point = 0; happened; point++) {
@@ -430,7 +447,8 @@ TEST(each_allocation_and_reserve_may_fail_once) {
             if (quire_kv_seq_append(u.seqs[i], u.tokens[i] + 33, 20) == QUIRE_OK) {
                 compute(&u, i, 33);
             }
-            if (quire_kv_seq_truncate(u.seqs[i], 32) == QUIRE_OK && quire_kv_seq_append(u.seqs[i], u.tokens[i] + 32, 9) == QUIRE_OK) {
+            if (quire_kv_seq_truncate(u.seqs[i], 32) == QUIRE_OK &&
+                quire_kv_seq_append(u.seqs[i], u.tokens[i] + 32, 9) == QUIRE_OK) {
                 compute(&u, i, 32);
             }
             if (fault_happened()) { /* the audit allocates too */

@@ -139,7 +139,8 @@ TEST(an_append_into_a_shared_part_filled_page_copies_it_for_all_but_the_last) {
     close_world(&w);
 }
 
-/* Prompts of the worked examples 2 and 6 by sequences that share nothing, and with 10 tokens more each. */
+/* Prompts of the worked examples 2 and 6 by sequences that share nothing, and with 10
+ * tokens more each. */
 static int32_t held_without_sharing(int32_t prompt, int32_t more) {
     world w;
     open_world(&w, 128, 16, 4);
@@ -271,7 +272,8 @@ TEST(an_append_up_to_the_initial_capacity_allocates_nothing) {
     append(&w, 0, 11);
     assert_int_equal(kv_table_fork(w.pool, &w.tables[0], &t), QUIRE_OK);
     mem_guard_enter();
-    assert_int_equal(kv_table_append(w.pool, &t, 1, 4, &w.copies), QUIRE_OK); /* copies its tail with the table full */
+    /* copies its tail with the table full */
+    assert_int_equal(kv_table_append(w.pool, &t, 1, 4, &w.copies), QUIRE_OK);
     kv_table_truncate(w.pool, &t, 3, 4);
     kv_table_deinit(w.pool, &t);
     mem_guard_leave();
@@ -321,7 +323,8 @@ TEST(the_audit_names_a_page_whose_count_is_wrong) {
     close_world(&w);
 }
 
-/* What every slot would hold: tokens are numbers, copies and writes are done as a backend does them. */
+/* What every slot would hold: tokens are numbers, copies and writes are done as a backend
+ * does them. */
 typedef struct memory {
     int32_t slots[40 * 8];
     int32_t tokens[MAX_TABLES][512];
@@ -329,14 +332,16 @@ typedef struct memory {
 
 static void apply_copies(world *w, memory *m) {
     for (int32_t i = 0; i < w->copies.n; i++) {
-        memcpy(&m->slots[w->copies.pairs[i].dst.v * w->page_tokens], &m->slots[w->copies.pairs[i].src.v * w->page_tokens],
+        memcpy(&m->slots[w->copies.pairs[i].dst.v * w->page_tokens],
+               &m->slots[w->copies.pairs[i].src.v * w->page_tokens],
                (size_t)w->page_tokens * sizeof m->slots[0]);
     }
     w->copies.n = 0;
 }
 
 static void random_operation(world *w, memory *m, uint64_t *s, int32_t *next_token) {
-    int32_t i = (int32_t)(rng_next(s) % (uint64_t)w->n_tables), j = (int32_t)(rng_next(s) % (uint64_t)w->n_tables);
+    int32_t i = (int32_t)(rng_next(s) % (uint64_t)w->n_tables),
+            j = (int32_t)(rng_next(s) % (uint64_t)w->n_tables);
     kv_table *t = &w->tables[i];
     switch (rng_next(s) % 8) {
     case 0:
@@ -354,7 +359,8 @@ static void random_operation(world *w, memory *m, uint64_t *s, int32_t *next_tok
     default: {
         int32_t n = 1 + (int32_t)(rng_next(s) % 20), from = t->n_tokens;
         bool fits = kv_table_needs(w->pool, t, n, w->page_tokens) <= kv_pool_counts(w->pool).n_free;
-        assert_int_equal(kv_table_append(w->pool, t, n, w->page_tokens, &w->copies), fits ? QUIRE_OK : QUIRE_NO_ROOM);
+        assert_int_equal(kv_table_append(w->pool, t, n, w->page_tokens, &w->copies),
+                         fits ? QUIRE_OK : QUIRE_NO_ROOM);
         apply_copies(w, m);
         for (int32_t p = from; fits && p < from + n; p++) {
             m->tokens[i][p] = m->slots[kv_table_slot(t, p, w->page_tokens)] = (*next_token)++;

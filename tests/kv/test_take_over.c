@@ -1,4 +1,5 @@
-/* A sequence takes over the part-filled page that the tree knows, where it is the only holder. */
+/* A sequence takes over the part-filled page that the tree knows, where it is the only
+ * holder. */
 
 #include "kv/index.h"
 #include "test.h"

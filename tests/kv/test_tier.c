@@ -1,4 +1,5 @@
-/* Records, directories and the host tier: what is given back is what was put in, behind what it was put in, or nothing. */
+/* Records, directories and the host tier: what is given back is what was put in, behind
+ * what it was put in, or nothing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,12 @@
 /* ---- records ---- */
 
 static kv_record some_record(const int32_t *tokens) {
-    return (kv_record){.key = {.namespace = "tenant", .n_namespace = 6, .group = 1, .parent = {3, 4}, .id = {5, 6}, .tokens = tokens},
+    return (kv_record){.key = {.namespace = "tenant",
+                               .n_namespace = 6,
+                               .group = 1,
+                               .parent = {3, 4},
+                               .id = {5, 6},
+                               .tokens = tokens},
                        .stamp = 8,
                        .sum = 9};
 }
@@ -42,12 +48,14 @@ TEST(a_head_with_any_bit_changed_is_no_head) {
     mem_free(head);
 }
 
-/* One bit more or less in what comes before, in a namespace's name, or in a token: another name. The same in every process, so the numbers
- * are stored; they are those of a SHA-256 made elsewhere. */
+/* One bit more or less in what comes before, in a namespace's name, or in a token:
+ * another name. The same in every process, so the numbers are stored; they are those of a
+ * SHA-256 made elsewhere. */
 TEST(names_of_prefixes_tell_them_apart) {
     int32_t tokens[PAGE_TOKENS] = {1, 2, 3, 4}, others[PAGE_TOKENS] = {1, 2, 3, 5};
     const kv_tier_id none = {0, 0};
-    kv_tier_id root = kv_tier_id_root(none, "tenant", 6, false), page = kv_tier_id_page(root, tokens, PAGE_TOKENS);
+    kv_tier_id root = kv_tier_id_root(none, "tenant", 6, false),
+               page = kv_tier_id_page(root, tokens, PAGE_TOKENS);
     kv_tier_id names[] = {none,
                           root,
                           kv_tier_id_root(none, "tenant", 6, true),
@@ -156,7 +164,8 @@ TEST(equal_tokens_behind_another_prefix_are_another_page) {
     kv_tiers_close(t);
 }
 
-/* Pages are so large that the least number of staging frames is there, and groups so many that a page of tokens takes more. */
+/* Pages are so large that the least number of staging frames is there, and groups so many
+ * that a page of tokens takes more. */
 TEST(a_page_of_tokens_finds_frames_in_every_group) {
     enum { N_WIDE = 20 };
     kv_tiers *t;

@@ -1,4 +1,5 @@
-/* The file tier: survives its process, gives back no byte that was not written, and a disk that fails costs reuse only. */
+/* The file tier: survives its process, gives back no byte that was not written, and a
+ * disk that fails costs reuse only. */
 #define _GNU_SOURCE /* RLIMIT_FSIZE's signal, nftw */
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,8 +114,8 @@ static void each_way(void (*f)(const way *w)) {
     empty_directory();
 }
 
-/* Follows every prefix from its beginning, as a new process does. Each page found is the right one.
- * Returns how many were. */
+/* Follows every prefix from its beginning, as a new process does. Each page found is the
+ * right one. Returns how many were. */
 static int32_t walk_all(kv_tiers *t) {
     int32_t n_found = 0;
     unsigned char expected[PAGE_BYTES];
@@ -159,7 +160,10 @@ static void put_all(kv_tiers *t) {
     }
 }
 
-enum { ALL = N_NAMESPACES * N_GROUPS * (2 + 4 + 8 + 16), WALKED = N_NAMESPACES * N_GROUPS * (1 << MAX_DEPTH) * MAX_DEPTH };
+enum {
+    ALL = N_NAMESPACES * N_GROUPS * (2 + 4 + 8 + 16),
+    WALKED = N_NAMESPACES * N_GROUPS * (1 << MAX_DEPTH) * MAX_DEPTH
+};
 
 /* ---- ---- */
 
@@ -245,7 +249,8 @@ TEST(what_was_written_last_is_forgotten_last_after_a_start) {
     empty_directory();
 }
 
-/* A page that stays in the pool goes to the file alone; when it leaves, to host memory, and is not written again. */
+/* A page that stays in the pool goes to the file alone; when it leaves, to host memory,
+ * and is not written again. */
 TEST(what_is_written_through_takes_no_host_memory_until_it_leaves_the_pool) {
     kv_tiers *t = open_file(&(way){.way = KV_IO_AUTO, .n_host = 10}, 10);
     quire_tier_stats s[KV_N_TIERS];
@@ -355,7 +360,8 @@ static int32_t walk_file(void) {
     return n;
 }
 
-/* Every 13th byte, with QUIRE_TEST_LONG every one of the pages and every fifth of the heads. */
+/* Every 13th byte, with QUIRE_TEST_LONG every one of the pages and every fifth of the
+ * heads. */
 TEST(any_byte_changed_costs_a_page_and_gives_none_that_is_wrong) {
     write_few();
     size_t n[2];
@@ -368,7 +374,8 @@ TEST(any_byte_changed_costs_a_page_and_gives_none_that_is_wrong) {
     }
     for (int f = 0; f < 2; f++) {
         size_t step =
-            getenv("QUIRE_TEST_LONG") ? (f == 0 ? 3 : 1) * (size_t)SLOWER * 2 - 1 : 13; /* odd, so that it comes by every field's bytes */
+            /* odd, so that it comes by every field's bytes */
+            getenv("QUIRE_TEST_LONG") ? (f == 0 ? 3 : 1) * (size_t)SLOWER * 2 - 1 : 13;
         for (size_t i = 0; i < n[f]; i += step) {
             unsigned char was = whole[f][i];
             whole[f][i] ^= (unsigned char)(1 << below(8));
@@ -473,7 +480,8 @@ TEST(a_full_disk_costs_what_did_not_fit) {
         quire_tier_stats s = file_stats(t);
         assert_int_equal(s.puts, n / 2 < MAX_DEPTH ? n / 2 : MAX_DEPTH);
         assert_int_equal(s.errors, n < 2 * MAX_DEPTH);
-        assert_int_equal(s.puts + s.errors + s.dropped, MAX_DEPTH); /* after a failure it is left alone for a while */
+        /* after a failure it is left alone for a while */
+        assert_int_equal(s.puts + s.errors + s.dropped, MAX_DEPTH);
         int32_t found = walk_all(t);
         assert_int_equal(found, s.puts == 0 ? 0 : walk_file());
         kv_tiers_close(t);
@@ -622,7 +630,8 @@ static void opened_short_of_memory(const way *w) {
 }
 #endif
 
-/* Every allocation of opening all tiers fails once: it is told, and nothing stays open. */
+/* Every allocation of opening all tiers fails once: it is told, and nothing stays
+ * open. */
 TEST(tiers_that_cannot_be_opened_leave_nothing_behind) {
 #ifdef QUIRE_DEBUG
     each_way(opened_short_of_memory);

@@ -1,5 +1,5 @@
-/* The Redis tier, against a real redis-server that is killed, stopped, filled and lied through: pages that were put come back, or nothing.
- */
+/* The Redis tier, against a real redis-server that is killed, stopped, filled and lied
+ * through: pages that were put come back, or nothing. */
 #define _GNU_SOURCE /* struct timeval in hiredis' interface, prctl */
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,8 +52,8 @@ static void start_server(void) {
     server = fork();
     if (server == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* it goes with the test, however that ends */
-        execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", socket_path, "--save", "", "--appendonly", "no", "--dir",
-               directory, "--logfile", "/dev/null", (char *)NULL);
+        execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", socket_path, "--save", "",
+               "--appendonly", "no", "--dir", directory, "--logfile", "/dev/null", (char *)NULL);
         _exit(127);
     }
     redisContext *c = connect_to();
@@ -75,7 +75,9 @@ static long long ask(const char *format, ...) {
     redisReply *reply = redisvCommand(c, format, args);
     va_end(args);
     assert_non_null(reply);
-    long long v = reply->type == REDIS_REPLY_INTEGER ? reply->integer : reply->type == REDIS_REPLY_STRING ? (long long)reply->len : -1;
+    long long v = reply->type == REDIS_REPLY_INTEGER  ? reply->integer
+                  : reply->type == REDIS_REPLY_STRING ? (long long)reply->len
+                                                      : -1;
     freeReplyObject(reply);
     redisFree(c);
     return v;
@@ -96,7 +98,10 @@ static void some_key(char key[128]) {
 static kv_tiers *open_tiers(int32_t n_host, int32_t n_pages) {
     kv_tiers *t;
     quire_error err = {.message = ""};
-    kv_tiers_options o = {.shape = shape, .host_bytes = n_host * record_bytes(), .redis_url = url, .redis_bytes = n_pages * record_bytes()};
+    kv_tiers_options o = {.shape = shape,
+                          .host_bytes = n_host * record_bytes(),
+                          .redis_url = url,
+                          .redis_bytes = n_pages * record_bytes()};
     if (kv_tiers_open(&o, &t, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
@@ -201,7 +206,8 @@ TEST(a_chain_is_asked_for_at_once) {
     flush_all();
 }
 
-/* Each of two processes has the beginning of a prefix and puts what follows it: what one put, the other finds. */
+/* Each of two processes has the beginning of a prefix and puts what follows it: what one
+ * put, the other finds. */
 TEST(what_two_have_put_is_one_prefix) {
     kv_tiers *a = open_tiers(10, 1000), *b = open_tiers(10, 1000);
     prefix p = {.n_pages = 1};
@@ -328,7 +334,8 @@ static int64_t n_waits(void) {
     return u.ru_nvcsw;
 }
 
-/* Puts and gets for a while; nothing comes back wrong, and nothing but a read's end is waited for. */
+/* Puts and gets for a while; nothing comes back wrong, and nothing but a read's end is
+ * waited for. */
 static void go_on(kv_tiers *t, int64_t us) {
     int64_t end = clock_us() + us, waited = 0;
     while (clock_us() < end) {
@@ -458,7 +465,8 @@ static pid_t start_liar(const char *path, lie what) {
     snprintf(a.sun_path, sizeof a.sun_path, "%s", path);
     unlink(path);
     int listener = socket(AF_UNIX, SOCK_STREAM, 0);
-    assert_true(listener >= 0 && bind(listener, (struct sockaddr *)&a, sizeof a) == 0 && listen(listener, 8) == 0);
+    assert_true(listener >= 0 && bind(listener, (struct sockaddr *)&a, sizeof a) == 0 &&
+                listen(listener, 8) == 0);
     pid_t child = fork();
     if (child == 0) {
         static char asked[1 << 16];
@@ -532,8 +540,9 @@ TEST(other_urls_are_refused) {
                                       "redis://nocolon@h",
                                       "unix://relative",
                                       "rediss://h:6379"};
-    static const char *const good[] = {
-        "redis://h", "redis://h/", "redis://h:1", "redis://h:65535/15", "redis://:secret@h", "redis://me:secret@h:1/2", "unix:///x"};
+    static const char *const good[] = {"redis://h",          "redis://h/",        "redis://h:1",
+                                       "redis://h:65535/15", "redis://:secret@h", "redis://me:secret@h:1/2",
+                                       "unix:///x"};
     kv_tiers_options o = {.shape = shape, .redis_bytes = 1 << 20};
     kv_tiers *t;
     quire_error err;

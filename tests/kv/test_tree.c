@@ -17,7 +17,8 @@ static int32_t depth_of(const kv_tree *t, int32_t n) {
     return 1 + (left > right ? left : right);
 }
 
-/* Whoever sends prompts chooses the order in which siblings come; the treap over them stays shallow. */
+/* Whoever sends prompts chooses the order in which siblings come; the treap over them
+ * stays shallow. */
 TEST(siblings_that_come_in_order_stay_logn_deep) {
     enum { N = 20000 };
     kv_tree t;
@@ -28,7 +29,8 @@ TEST(siblings_that_come_in_order_stay_logn_deep) {
         assert_int_not_equal(kv_tree_insert(&t, root, TREE_NONE, TREE_NONE, &token, 1), TREE_NONE);
     }
     check(&t);
-    assert_in_range(depth_of(&t, t.nodes[root].children), 15, 80); /* 2^14 < N < 2^15; expected 2 ln N, about 35 at most */
+    /* 2^14 < N < 2^15; expected 2 ln N, about 35 at most */
+    assert_in_range(depth_of(&t, t.nodes[root].children), 15, 80);
     for (int32_t token = 0; token < N; token += 97) {
         int32_t e = kv_tree_best(&t, root, TREE_NONE, &token, 1, &n_shared);
         assert_int_equal(n_shared, 1);
@@ -51,7 +53,8 @@ TEST(an_entry_that_another_roots_entries_follow_is_not_the_last) {
     check(&t);
     assert_false(kv_tree_is_last(&t, base));
     assert_int_equal(kv_tree_entry(&t, first)->up, base);
-    int32_t second = kv_tree_insert(&t, own, TREE_NONE, base, ce, 2), tail = kv_tree_insert(&t, own, second, second, f, 1);
+    int32_t second = kv_tree_insert(&t, own, TREE_NONE, base, ce, 2),
+            tail = kv_tree_insert(&t, own, second, second, f, 1);
     check(&t);
     int32_t more = kv_tree_insert(&t, all, base, base, cd, 2); /* the public prefix goes on in its own node */
     check(&t);

@@ -65,7 +65,8 @@ static const quire_kv_view *look(world *w) {
         while (n < QUIRE_KV_VIEW_HOLDERS && v->pages[i].holders[n] >= 0) {
             n++;
         }
-        assert_int_equal(n, v->pages[i].count < QUIRE_KV_VIEW_HOLDERS ? v->pages[i].count : QUIRE_KV_VIEW_HOLDERS);
+        assert_int_equal(n, v->pages[i].count < QUIRE_KV_VIEW_HOLDERS ? v->pages[i].count
+                                                                      : QUIRE_KV_VIEW_HOLDERS);
         shared += v->pages[i].count > 1;
     }
     assert_int_equal(v->n_unshared, unshared);
@@ -82,7 +83,8 @@ static void expect(world *w, int32_t n_held, int32_t n_free, int64_t n_unshared)
 
 static void open_and_fork(world *w, int32_t n_tokens, int32_t n_forks) {
     int32_t n_cached;
-    assert_int_equal(quire_kv_seq_open(w->kv, "t", 1, words, n_tokens, &w->seqs[w->n_seqs++], &n_cached), QUIRE_OK);
+    assert_int_equal(quire_kv_seq_open(w->kv, "t", 1, words, n_tokens, &w->seqs[w->n_seqs++], &n_cached),
+                     QUIRE_OK);
     assert_int_equal(quire_kv_seq_commit(w->seqs[0], n_tokens, QUIRE_KV_PAGES), QUIRE_OK);
     for (int32_t i = 0; i < n_forks; i++) {
         assert_int_equal(quire_kv_seq_fork(w->seqs[0], &w->seqs[w->n_seqs++]), QUIRE_OK);

@@ -1,5 +1,6 @@
-/* A small world of prefixes for the tests of tiers: few tokens, so that prefixes share a lot, and pages whose bytes follow from the whole
- * prefix, so that a page that is given back wrongly is found out by its content. */
+/* A small world of prefixes for the tests of tiers: few tokens, so that prefixes share a
+ * lot, and pages whose bytes follow from the whole prefix, so that a page that is given
+ * back wrongly is found out by its content. */
 #ifndef TESTS_KV_TIER_WORLD_H
 #define TESTS_KV_TIER_WORLD_H
 
@@ -16,8 +17,11 @@ enum { PAGE_TOKENS = 4, N_GROUPS = 2, PAGE_BYTES = 192 };
 
 static uint64_t seed;
 
-static const kv_record_shape shape = {
-    .version = "model 1, f32", .n_version = 12, .page_tokens = PAGE_TOKENS, .n_groups = N_GROUPS, .page_bytes = PAGE_BYTES};
+static const kv_record_shape shape = {.version = "model 1, f32",
+                                      .n_version = 12,
+                                      .page_tokens = PAGE_TOKENS,
+                                      .n_groups = N_GROUPS,
+                                      .page_bytes = PAGE_BYTES};
 
 static inline int32_t below(int32_t n) {
     return (int32_t)(rng_next(&seed) % (uint64_t)n);
@@ -45,15 +49,18 @@ static inline prefix random_prefix(void) {
 }
 
 static inline void content(const prefix *p, unsigned char *bytes) {
-    uint64_t h = kv_hash_page(kv_hash_root((uint64_t)p->group, namespaces[p->namespace], strlen(namespaces[p->namespace])), p->tokens,
-                              p->n_pages * PAGE_TOKENS);
+    uint64_t h = kv_hash_page(
+        kv_hash_root((uint64_t)p->group, namespaces[p->namespace], strlen(namespaces[p->namespace])),
+        p->tokens, p->n_pages * PAGE_TOKENS);
     for (int i = 0; i < PAGE_BYTES; i++) {
         bytes[i] = (unsigned char)rng_next(&h);
     }
 }
 
 static inline kv_tier_key key_of(const prefix *p) {
-    kv_tier_key key = {.namespace = namespaces[p->namespace], .n_namespace = strlen(namespaces[p->namespace]), .group = p->group};
+    kv_tier_key key = {.namespace = namespaces[p->namespace],
+                       .n_namespace = strlen(namespaces[p->namespace]),
+                       .group = p->group};
     key.id = kv_tier_id_root((kv_tier_id){0, 0}, key.namespace, key.n_namespace, false);
     for (int32_t i = 0; i < p->n_pages; i++) {
         key.parent = key.id;

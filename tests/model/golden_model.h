@@ -1,4 +1,5 @@
-/* The models of ../shared/golden/models, changed: another config.json, tensors under other names. */
+/* The models of ../shared/golden/models, changed: another config.json, tensors under
+ * other names. */
 #ifndef TESTS_MODEL_GOLDEN_MODEL_H
 #define TESTS_MODEL_GOLDEN_MODEL_H
 
@@ -23,7 +24,8 @@ static inline json_t *golden_config(const char *name) {
     return config;
 }
 
-/* A model's safetensors file in which the first `from` of each tensor's name has become `to`. */
+/* A model's safetensors file in which the first `from` of each tensor's name has become
+ * `to`. */
 static inline strbuf golden_weights(const char *name, const char *from, const char *to) {
     char path[GOLDEN_PATH];
     size_t n, n_header;
@@ -36,8 +38,8 @@ static inline strbuf golden_weights(const char *name, const char *from, const ch
     json_object_foreach(was, key, tensor) {
         const char *at = strstr(key, from);
         char changed[256];
-        snprintf(changed, sizeof changed, "%.*s%s%s", at != NULL ? (int)(at - key) : (int)strlen(key), key, at != NULL ? to : "",
-                 at != NULL ? at + strlen(from) : "");
+        snprintf(changed, sizeof changed, "%.*s%s%s", at != NULL ? (int)(at - key) : (int)strlen(key), key,
+                 at != NULL ? to : "", at != NULL ? at + strlen(from) : "");
         json_object_set(now, changed, tensor);
     }
     char *header = json_dumps(now, JSON_COMPACT);
@@ -53,7 +55,8 @@ static inline strbuf golden_weights(const char *name, const char *from, const ch
 
 static const char *const golden_files[] = {"config.json", "model.safetensors", NULL};
 
-/* Writes a directory with the config and the weights; weights NULL: those of the golden model. */
+/* Writes a directory with the config and the weights; weights NULL: those of the golden
+ * model. */
 static inline temp_dir golden_write(const char *name, const json_t *config, const strbuf *weights) {
     temp_dir d = temp_new();
     char path[GOLDEN_PATH], here[GOLDEN_PATH], whole[2 * GOLDEN_PATH + 1];
@@ -69,8 +72,9 @@ static inline temp_dir golden_write(const char *name, const json_t *config, cons
     return d;
 }
 
-/* Opens what is at path and computes a prompt's logits; NULL: refused, with err. On one thread: tests run many damaged models, and threads
- * that wait for each other take most of the time of one as small. */
+/* Opens what is at path and computes a prompt's logits; NULL: refused, with err. On one
+ * thread: tests run many damaged models, and threads that wait for each other take most
+ * of the time of one as small. */
 static inline float *golden_run(const char *path, compute_mode compute, size_t *n, quire_error *err) {
     model_file *f;
     model *m = NULL;

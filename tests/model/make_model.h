@@ -1,4 +1,5 @@
-/* Small Llama files for tests: a list of keys and tensors that a test may spoil before it becomes a GGUF file in memory. */
+/* Small Llama files for tests: a list of keys and tensors that a test may spoil before it
+ * becomes a GGUF file in memory. */
 #ifndef TESTS_MODEL_MAKE_MODEL_H
 #define TESTS_MODEL_MAKE_MODEL_H
 
@@ -97,7 +98,8 @@ static inline void drop_tensor(model_plan *p, const char *name) {
     *t = p->tensors[--p->n_tensors];
 }
 
-/* 2 layers, width 64, 4 heads of 16 over 2 for keys and values, ff 96, 40 tokens, tied head. */
+/* 2 layers, width 64, 4 heads of 16 over 2 for keys and values, ff 96, 40 tokens, tied
+ * head. */
 static inline void plan_llama(model_plan *p) {
     *p = (model_plan){0};
     set_str(p, "general.architecture", "llama");
@@ -114,8 +116,9 @@ static inline void plan_llama(model_plan *p) {
         static const struct {
             const char *name;
             uint64_t d0, d1;
-        } parts[] = {{"attn_norm", 64, 0}, {"attn_q", 64, 64},   {"attn_k", 32, 64}, {"attn_v", 32, 64},  {"attn_output", 64, 64},
-                     {"ffn_norm", 64, 0},  {"ffn_gate", 96, 64}, {"ffn_up", 96, 64}, {"ffn_down", 64, 96}};
+        } parts[] = {{"attn_norm", 64, 0}, {"attn_q", 64, 64},      {"attn_k", 32, 64},
+                     {"attn_v", 32, 64},   {"attn_output", 64, 64}, {"ffn_norm", 64, 0},
+                     {"ffn_gate", 96, 64}, {"ffn_up", 96, 64},      {"ffn_down", 64, 96}};
         for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
             char name[64];
             snprintf(name, sizeof name, "blk.%d.%s.weight", i, parts[k].name);
@@ -144,7 +147,8 @@ static inline model_plan plan_llama_as(const char *architecture) {
     return p;
 }
 
-/* A Qwen2 mixture of one layer whose shared expert has a gate: a matrix of one row, stored with that dimension or without. */
+/* A Qwen2 mixture of one layer whose shared expert has a gate: a matrix of one row,
+ * stored with that dimension or without. */
 static inline void plan_shared_gate(model_plan *p, bool is_vector) {
     static const char *const parts[] = {"gate", "up", "down"};
     plan_llama(p);

@@ -1,4 +1,5 @@
-/* Plans of models whose matrices are of blocks of one type, or of all in turn, with random values. */
+/* Plans of models whose matrices are of blocks of one type, or of all in turn, with
+ * random values. */
 #ifndef TESTS_MODEL_MAKE_TYPES_H
 #define TESTS_MODEL_MAKE_TYPES_H
 
@@ -52,7 +53,8 @@ static inline void plan_wide(model_plan *p, bool has_experts) {
     }
 }
 
-/* Gives every matrix blocks of one type, or of the types in turn, in *blocks, and the same values as F32 in *floats. */
+/* Gives every matrix blocks of one type, or of the types in turn, in *blocks, and the
+ * same values as F32 in *floats. */
 static inline void fill_plans(int type, model_plan *blocks, model_plan *floats) {
     uint64_t seed = 7;
     for (int i = 0; i < blocks->n_tensors; i++) {

@@ -15,7 +15,9 @@ static inline void pack_model(model_file *f, compute_mode compute, const char *p
     packed_image *image;
     model *m;
     quire_error err = {0};
-    assert_int_equal(backend_cpu_open(&(backend_options){.compute = compute, .isa = "auto", .n_threads = 2}, &b, &err), QUIRE_OK);
+    assert_int_equal(
+        backend_cpu_open(&(backend_options){.compute = compute, .isa = "auto", .n_threads = 2}, &b, &err),
+        QUIRE_OK);
     assert_int_equal(packed_writer_open(path, &w, &err), QUIRE_OK);
     assert_int_equal(packed_image_open(compute, &image), QUIRE_OK);
     if (model_open_image(f, b, 1, image, &m, &err) != QUIRE_OK) {

@@ -13,7 +13,10 @@ enum { N = 7, PAGE = 16 };
 static inline backend *open_backend_of(compute_mode compute, int32_t n_threads) {
     backend *b;
     quire_error err = {0};
-    assert_int_equal(backend_cpu_open(&(backend_options){.compute = compute, .isa = "auto", .n_threads = n_threads}, &b, &err), QUIRE_OK);
+    assert_int_equal(
+        backend_cpu_open(&(backend_options){.compute = compute, .isa = "auto", .n_threads = n_threads}, &b,
+                         &err),
+        QUIRE_OK);
     return b;
 }
 
@@ -21,15 +24,17 @@ static inline backend *open_backend(compute_mode compute) {
     return open_backend_of(compute, 2);
 }
 
-/* Logits of the first N tokens of a prompt, or of as many as the model has positions, [.., n_vocab], or the rows behind the last norm of a
- * model without a head, [.., d_model]. The caller frees them with mem_free; *n: how many values. NULL: the cache is refused, err says why.
- */
+/* Logits of the first N tokens of a prompt, or of as many as the model has positions,
+ * [.., n_vocab], or the rows behind the last norm of a model without a head, [..,
+ * d_model]. The caller frees them with mem_free; *n: how many values. NULL: the cache is
+ * refused, err says why. */
 static inline float *run_prompt(model *m, backend *b, size_t *n, quire_error *err) {
     const model_desc *d = model_description(m);
     int32_t n_rows = d->max_positions < N ? d->max_positions : N;
     kv_layout layout;
     if (kv_layout_init(d, kv_both(DTYPE_F32), PAGE, &layout, err) != QUIRE_OK ||
-        b->ops->step_open(b, &(step_limits){.max_rows = N, .max_seqs = 1, .max_out = N}, &layout, d->n_vocab, err) != QUIRE_OK ||
+        b->ops->step_open(b, &(step_limits){.max_rows = N, .max_seqs = 1, .max_out = N}, &layout, d->n_vocab,
+                          err) != QUIRE_OK ||
         b->ops->kv_open(b, layout.n_groups + 1, err) != QUIRE_OK) {
         return NULL;
     }
@@ -37,9 +42,13 @@ static inline float *run_prompt(model *m, backend *b, size_t *n, quire_error *er
     kv_slot slots[KV_MAX_GROUPS][N];
     attn_item work[N];
     batch_seq seq = {.n_rows = n_rows, .n_tokens = n_rows, .two_sided = d->blocks.two_sided};
-    batch q = {.n_rows = n_rows, .n_seqs = 1, .n_out = d->no_head ? 0 : n_rows,
+    batch q = {.n_rows = n_rows,
+               .n_seqs = 1,
+               .n_out = d->no_head ? 0 : n_rows,
                .wants_rows = d->no_head,
-               .tokens = tokens, .positions = positions, .n_axes = 1};
+               .tokens = tokens,
+               .positions = positions,
+               .n_axes = 1};
     for (int32_t i = 0; i < n_rows; i++) {
         tokens[i] = (3 + 5 * i) % d->n_vocab;
         positions[i] = rows[i] = i;

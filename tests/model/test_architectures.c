@@ -40,13 +40,16 @@ static void need_golden_models(void) {
 /* ---- checkpoints of several parts ---- */
 
 TEST(a_text_part_is_the_model_it_holds) {
-    static const char *const roots[] = {"language_model.model.", "model.language_model.", "language_model.", ""};
+    static const char *const roots[] = {"language_model.model.", "model.language_model.", "language_model.",
+                                        ""};
     need_golden_models();
     for (size_t i = 0; i < sizeof roots / sizeof *roots; i++) {
         json_t *text = golden_config("gemma3");
         json_object_del(text, "architectures");
-        json_t *config = json_pack("{s:[s], s:s, s:i, s:o}", "architectures", "Gemma3ForConditionalGeneration", "model_type", "gemma3",
-                                   "sliding_window", 3, "text_config", text); /* the text's own window counts */
+        json_t *config = json_pack("{s:[s], s:s, s:i, s:o}", "architectures",
+                                   "Gemma3ForConditionalGeneration", "model_type", "gemma3",
+                                   /* the text's own window counts */
+                                   "sliding_window", 3, "text_config", text);
         strbuf weights = golden_weights("gemma3", "model.", roots[i]);
         temp_dir d = golden_write("gemma3", config, &weights);
         same_logits("gemma3", d.path);
@@ -61,17 +64,19 @@ TEST(a_text_part_is_the_model_it_holds) {
 TEST(a_missing_tensor_is_named) {
     static const struct {
         const char *model, *tensor, *what;
-    } cases[] = {{"qwen3", "layers.0.self_attn.q_norm", "model.layers.0.self_attn.q_norm.weight is missing"},
-                 {"gemma3", "layers.1.self_attn.k_norm", "model.layers.1.self_attn.k_norm.weight is missing"},
-                 {"gpt_oss", "layers.1.self_attn.sinks", "layer 1 has no attention sinks"},
-                 {"glm4_moe", "e_score_correction_bias", "has no correction bias for its experts"},
-                 {"minimax_m2", "e_score_correction_bias", "has no correction bias for its experts"},
-                 {"stablelm-parallel", "layers.0.self_attn.q_layernorm.norms.1", "q_layernorm.norms.1.weight is missing"},
-                 {"bloom", "word_embeddings_layernorm", "word_embeddings_layernorm.weight is missing"},
-                 {"gpt2", "wpe", "transformer.wpe.weight is missing"},
-                 {"mixtral", "layers.0.block_sparse_moe.experts.1.w3", "experts.1.w3.weight is missing"},
-                 {"qwen2-moe", "layers.1.mlp.shared_expert_gate", "shared_expert_gate.weight is missing"},
-                 {"gemma2", "layers.0.post_feedforward_layernorm", "post_feedforward_layernorm.weight is missing"}};
+    } cases[] = {
+        {"qwen3", "layers.0.self_attn.q_norm", "model.layers.0.self_attn.q_norm.weight is missing"},
+        {"gemma3", "layers.1.self_attn.k_norm", "model.layers.1.self_attn.k_norm.weight is missing"},
+        {"gpt_oss", "layers.1.self_attn.sinks", "layer 1 has no attention sinks"},
+        {"glm4_moe", "e_score_correction_bias", "has no correction bias for its experts"},
+        {"minimax_m2", "e_score_correction_bias", "has no correction bias for its experts"},
+        {"stablelm-parallel", "layers.0.self_attn.q_layernorm.norms.1",
+         "q_layernorm.norms.1.weight is missing"},
+        {"bloom", "word_embeddings_layernorm", "word_embeddings_layernorm.weight is missing"},
+        {"gpt2", "wpe", "transformer.wpe.weight is missing"},
+        {"mixtral", "layers.0.block_sparse_moe.experts.1.w3", "experts.1.w3.weight is missing"},
+        {"qwen2-moe", "layers.1.mlp.shared_expert_gate", "shared_expert_gate.weight is missing"},
+        {"gemma2", "layers.0.post_feedforward_layernorm", "post_feedforward_layernorm.weight is missing"}};
     need_golden_models();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         strbuf weights = golden_weights(cases[i].model, cases[i].tensor, "gone");
@@ -93,7 +98,9 @@ TEST(an_unknown_tensor_is_named) {
     need_golden_models();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         json_t *config = golden_config(cases[i].model), *was = json_object_get(config, cases[i].key);
-        json_object_set_new(config, cases[i].key, json_is_integer(was) ? json_integer(cases[i].value) : json_boolean(cases[i].value));
+        json_object_set_new(config, cases[i].key,
+                            json_is_integer(was) ? json_integer(cases[i].value)
+                                                 : json_boolean(cases[i].value));
         refused(cases[i].model, config, NULL, cases[i].what);
     }
 }
@@ -191,7 +198,8 @@ TEST(lists_of_layer_types_count_before_a_period) {
     quire_error err = {0};
     assert_int_equal(model_file_open(d.path, &f, &err), QUIRE_OK);
     assert_int_equal(model_describe(f, &desc, &err), QUIRE_OK);
-    assert_true(desc.layers[0].window == 16 && desc.layers[1].window == 16 && desc.layers[2].window == 16 && desc.layers[3].window == 0);
+    assert_true(desc.layers[0].window == 16 && desc.layers[1].window == 16 && desc.layers[2].window == 16 &&
+                desc.layers[3].window == 0);
     model_file_close(f);
     temp_delete(&d, golden_files);
     json_array_set_new(types, 1, json_string("linear_attention"));

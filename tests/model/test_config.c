@@ -1,4 +1,5 @@
-/* What a model is, read from metadata under GGUF's keys and config.json's: good files, odd ones, and hostile ones. */
+/* What a model is, read from metadata under GGUF's keys and config.json's: good files,
+ * odd ones, and hostile ones. */
 #include "make_model.h"
 
 #include <math.h>
@@ -60,13 +61,15 @@ TEST(a_gguf_file_is_described) {
     assert_int_equal(d.ropes[0].kind, ROPE_PLAIN);
     assert_int_equal(d.ropes[0].pairs, ROPE_NEIGHBOURS);
     assert_int_equal(d.weight_type, DTYPE_F32);
-    assert_int_equal(d.n_params, 40 * 64 + 64 + 2 * (64 + 64 * 64 + 2 * 32 * 64 + 64 * 64 + 64 + 3 * 96 * 64));
+    assert_int_equal(d.n_params,
+                     40 * 64 + 64 + 2 * (64 + 64 * 64 + 2 * 32 * 64 + 64 * 64 + 64 + 3 * 96 * 64));
     assert_int_equal(d.weight_bytes, d.n_params * 4);
     assert_true(d.attention_scale == 0.25f);
 }
 
 TEST(numbers_that_are_lists_of_equal_ones_are_one_number) {
-    static const char *const keys[] = {"llama.attention.head_count", "llama.attention.head_count_kv", "llama.feed_forward_length"};
+    static const char *const keys[] = {"llama.attention.head_count", "llama.attention.head_count_kv",
+                                       "llama.feed_forward_length"};
     static const uint32_t equal[] = {4, 4}, other[] = {4, 2}, ff[] = {96, 96}, ff_other[] = {96, 64};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         model_plan p;
@@ -113,8 +116,8 @@ TEST(what_may_be_absent_has_its_default) {
 }
 
 TEST(what_must_be_there_is_named_when_it_is_not) {
-    static const char *const needed[] = {"block_count", "embedding_length", "feed_forward_length", "attention.head_count",
-                                         "context_length"};
+    static const char *const needed[] = {"block_count", "embedding_length", "feed_forward_length",
+                                         "attention.head_count", "context_length"};
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
         model_plan p;
         char key[64];
@@ -274,7 +277,8 @@ TEST(frequency_divisors_must_fit_the_rotary_dimensions) {
 
 /* ---- heads of scores ---- */
 
-/* The Llama of plan_llama under another architecture's name, with a head that gives one score of an input. */
+/* The Llama of plan_llama under another architecture's name, with a head that gives one
+ * score of an input. */
 static void plan_scores(model_plan *p, const char *architecture) {
     char type[64];
     plan_llama(p);
@@ -296,7 +300,8 @@ TEST(a_head_of_one_score_may_be_stored_as_a_vector) {
     assert_int_equal(described(&p).pooling.n_scores, 2);
 }
 
-/* Conversions of BERT have the product that gives the scores, and not the pooler before it. */
+/* Conversions of BERT have the product that gives the scores, and not the pooler before
+ * it. */
 TEST(scores_without_the_dense_layer_before_them_are_refused) {
     static const char *const architectures[] = {"bert", "roberta", "modern-bert"};
     for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
@@ -345,8 +350,9 @@ TEST(a_gguf_decoder_may_see_both_ways) {
 
 /* ---- config.json ---- */
 
-#define HF_BASE                                                                                                                            \
-    "\"architectures\": [\"LlamaForCausalLM\"], \"num_hidden_layers\": 2, \"hidden_size\": 64, \"num_attention_heads\": 4, "               \
+#define HF_BASE                                                                                              \
+    "\"architectures\": [\"LlamaForCausalLM\"], \"num_hidden_layers\": 2, \"hidden_size\": 64, "             \
+    "\"num_attention_heads\": 4, "                                                                           \
     "\"intermediate_size\": 96, \"vocab_size\": 40, \"max_position_embeddings\": 128"
 
 static quire_err describe_hf(const char *more, const char *generation, model_desc *d, quire_error *err) {
@@ -386,7 +392,8 @@ static void refused_hf(const char *more, const char *what) {
     quire_error err = {0};
     quire_err e = describe_hf(more, NULL, &d, &err);
     if (e == QUIRE_OK || !strstr(err.message, what)) {
-        fail_msg("%s: expected a refusal about \"%s\": %s, \"%s\"", more, what, quire_err_name(e), err.message);
+        fail_msg("%s: expected a refusal about \"%s\": %s, \"%s\"", more, what, quire_err_name(e),
+                 err.message);
     }
 }
 
@@ -397,10 +404,10 @@ TEST(a_hugging_face_config_is_described) {
     assert_false(d.tied_embeddings);
     assert_int_equal(d.activation, ACT_SILU);
     assert_int_equal(d.ropes[0].pairs, ROPE_HALVES);
-    d = described_hf(
-        "\"num_key_value_heads\": 2, \"head_dim\": 32, \"hidden_act\": \"gelu_new\", \"tie_word_embeddings\": true, \"rope_theta\": 5e5, "
-        "\"eos_token_id\": [3, 4, 3, 900], \"bos_token_id\": 1, \"rope_scaling\": null",
-        NULL);
+    d = described_hf("\"num_key_value_heads\": 2, \"head_dim\": 32, \"hidden_act\": \"gelu_new\", "
+                     "\"tie_word_embeddings\": true, \"rope_theta\": 5e5, "
+                     "\"eos_token_id\": [3, 4, 3, 900], \"bos_token_id\": 1, \"rope_scaling\": null",
+                     NULL);
     assert_int_equal(d.caches[0].n_kv_heads, 2);
     assert_int_equal(d.caches[0].d_key, 32);
     assert_int_equal(d.activation, ACT_GELU_TANH);
@@ -408,9 +415,13 @@ TEST(a_hugging_face_config_is_described) {
     assert_true(d.ropes[0].theta == 5e5f);
     assert_int_equal(d.n_eos, 2);
     assert_int_equal(d.bos, 1);
-    d = described_hf("\"text_config\": {\"hidden_size\": 64, \"tie_word_embeddings\": false}, \"tie_word_embeddings\": true", NULL);
-    assert_true(d.tied_embeddings);                                        /* the whole model's flag ties the head of its text part */
-    d = described_hf("\"eos_token_id\": 3", "{\"eos_token_id\": [7, 8]}"); /* generation_config.json goes before */
+    d = described_hf("\"text_config\": {\"hidden_size\": 64, \"tie_word_embeddings\": false}, "
+                     "\"tie_word_embeddings\": true",
+                     NULL);
+    /* the whole model's flag ties the head of its text part */
+    assert_true(d.tied_embeddings);
+    /* generation_config.json goes before */
+    d = described_hf("\"eos_token_id\": 3", "{\"eos_token_id\": [7, 8]}");
     assert_int_equal(d.n_eos, 2);
     assert_int_equal(d.eos[0], 7);
     char many[512] = "\"eos_token_id\": [0";
@@ -425,36 +436,43 @@ TEST(a_hugging_face_config_is_described) {
 TEST(rotary_scaling_of_hugging_face_is_read) {
     model_desc d = described_hf("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}", NULL);
     assert_int_equal(d.ropes[0].kind, ROPE_LINEAR);
-    d = described_hf("\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, \"high_freq_factor\": 4, "
+    d = described_hf("\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, "
+                     "\"high_freq_factor\": 4, "
                      "\"original_max_position_embeddings\": 64}",
                      NULL);
     assert_int_equal(d.ropes[0].kind, ROPE_LLAMA3);
     assert_int_equal(d.ropes[0].original_positions, 64);
-    d = described_hf(
-        "\"rope_parameters\": {\"rope_type\": \"yarn\", \"rope_theta\": 2e4, \"factor\": 4, \"mscale\": 1, \"mscale_all_dim\": 1}", NULL);
+    d = described_hf("\"rope_parameters\": {\"rope_type\": \"yarn\", \"rope_theta\": 2e4, \"factor\": 4, "
+                     "\"mscale\": 1, \"mscale_all_dim\": 1}",
+                     NULL);
     assert_int_equal(d.ropes[0].kind, ROPE_YARN);
     assert_true(d.ropes[0].theta == 2e4f);
     assert_true(d.ropes[0].attention_factor == 1.0f);
-    d = described_hf("\"original_max_position_embeddings\": 32, \"rope_scaling\": {\"type\": \"su\", \"short_factor\": [1,1,1,1,1,1,1,2], "
+    d = described_hf("\"original_max_position_embeddings\": 32, \"rope_scaling\": {\"type\": \"su\", "
+                     "\"short_factor\": [1,1,1,1,1,1,1,2], "
                      "\"long_factor\": [1,1,1,1,1,1,1,4]}",
                      NULL);
     assert_int_equal(d.ropes[0].kind, ROPE_LONGROPE);
     assert_true(d.ropes[0].factor == 4.0f && d.ropes[0].long_factors[7] == 4.0f);
     refused_hf("\"rope_scaling\": {\"type\": \"su\", \"factor\": 2}", "short_factor");
-    refused_hf("\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1,1], \"long_factor\": [1,1]}", "short_factor");
+    refused_hf("\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1,1], \"long_factor\": [1,1]}",
+               "short_factor");
     refused_hf("\"rope_scaling\": {\"type\": \"wave\", \"factor\": 2}", "wave");
     refused_hf("\"rope_scaling\": {\"type\": 7, \"factor\": 2}", "must be text");
     refused_hf("\"rope_scaling\": \"yarn\"", "rope_scaling must be an object");
     refused_hf("\"rope_parameters\": [1]", "rope_parameters must be an object");
-    refused_hf("\"rope_parameters\": {\"full_attention\": 4}", "rope_parameters.full_attention must be an object");
+    refused_hf("\"rope_parameters\": {\"full_attention\": 4}",
+               "rope_parameters.full_attention must be an object");
     refused_hf("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}", "factor");
     refused_hf("\"rope_scaling\": {\"type\": \"linear\", \"factor\": \"2\"}", "factor");
-    refused_hf("\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, \"high_freq_factor\": 3, "
+    refused_hf("\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, "
+               "\"high_freq_factor\": 3, "
                "\"original_max_position_embeddings\": 64}",
                "high_freq_factor");
-    d = described_hf("\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 16, \"low_freq_factor\": 1.0, "
-                     "\"high_freq_factor\": 1.0, \"original_max_position_embeddings\": 64}",
-                     NULL); /* Llama 4 Scout's */
+    d = described_hf(
+        "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 16, \"low_freq_factor\": 1.0, "
+        "\"high_freq_factor\": 1.0, \"original_max_position_embeddings\": 64}",
+        NULL); /* Llama 4 Scout's */
     assert_int_equal(d.ropes[0].kind, ROPE_LLAMA3);
 }
 
@@ -473,7 +491,8 @@ TEST(odd_values_of_a_config_are_refused) {
 /* Lists of numbers are read into tables of a fixed size. */
 TEST(lists_longer_than_any_model_has_are_refused) {
     char more[1900];
-    int at = snprintf(more, sizeof more, "\"head_dim\": 1600, \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1");
+    int at = snprintf(more, sizeof more,
+                      "\"head_dim\": 1600, \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1");
     for (int i = 1; i < 800; i++) {
         at += snprintf(more + at, sizeof more - (size_t)at, ",1");
     }
@@ -483,7 +502,8 @@ TEST(lists_longer_than_any_model_has_are_refused) {
     refused_hf("\"eos_token_id\": 1, \"num_attention_heads\": 65", "the head size is 0");
 }
 
-/* A caller that asks for more rotary dimensions than a head has gets no factors, however many the file holds. */
+/* A caller that asks for more rotary dimensions than a head has gets no factors, however
+ * many the file holds. */
 static void factors_for_more_dimensions_than_a_head_has_are_refused(void **state) {
     static const char *const names[] = {"config.json", "model.safetensors", NULL};
     (void)state;
@@ -507,11 +527,13 @@ static void factors_for_more_dimensions_than_a_head_has_are_refused(void **state
     struct {
         rope_desc r;
         char behind[2048];
-    } place = {.r = {.kind = ROPE_PLAIN, .n_dims = 1200, .theta = 1e4f, .factor = 2.0f, .original_positions = 32}};
+    } place = {
+        .r = {.kind = ROPE_PLAIN, .n_dims = 1200, .theta = 1e4f, .factor = 2.0f, .original_positions = 32}};
     model_desc d = desc_plain(1, 4, 4, 16, 96);
     const config c = config_of(f, "llama", &err);
     assert_int_equal(config_rope(&c, NULL, &d, &place.r), QUIRE_BAD_FILE);
-    assert_non_null(strstr(err.message, "short_factor is for more rotary dimensions than a head can have, 512"));
+    assert_non_null(
+        strstr(err.message, "short_factor is for more rotary dimensions than a head can have, 512"));
     for (size_t i = 0; i < sizeof place.behind; i++) {
         assert_int_equal(place.behind[i], 0);
     }

@@ -1,4 +1,5 @@
-/* The seeds of the fuzz targets reach every architecture: each describes them to its end. */
+/* The seeds of the fuzz targets reach every architecture: each describes them to its
+ * end. */
 #include "golden_model.h"
 
 #include "fuzz/describe.h"

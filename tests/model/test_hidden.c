@@ -1,4 +1,5 @@
-/* Hidden states of chosen rows: those of the plain twin on every instruction set, to the bit, however the rows were batched. */
+/* Hidden states of chosen rows: those of the plain twin on every instruction set, to the
+ * bit, however the rows were batched. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,8 +9,8 @@
 
 enum { N = 24, CHUNK = 9, PAGE = 16 };
 
-/* Runs 24 tokens in steps of at most `chunk` rows; out [N, d_model] gets each row's hidden state, read from the last row of a step to its
- * first. */
+/* Runs 24 tokens in steps of at most `chunk` rows; out [N, d_model] gets each row's
+ * hidden state, read from the last row of a step to its first. */
 static void run(const char *isa, int32_t chunk, float **out, int32_t *width) {
     quire_error err = {0};
     model_file *f;
@@ -57,7 +58,8 @@ static void run(const char *isa, int32_t chunk, float **out, int32_t *width) {
         b->ops->step_wait(b);
         for (int32_t i = 0; i < n; i++) {
             b->ops->buffer_read(b, model_hidden(m), rows[i], 1, read + (size_t)i * (size_t)*width);
-            memcpy(*out + (size_t)(done + rows[i]) * (size_t)*width, read + (size_t)i * (size_t)*width, (size_t)*width * sizeof(float));
+            memcpy(*out + (size_t)(done + rows[i]) * (size_t)*width, read + (size_t)i * (size_t)*width,
+                   (size_t)*width * sizeof(float));
         }
         mem_free(read);
         done += n;

@@ -1,6 +1,7 @@
-/* A thousand mutated files of the supported models: config.json and GGUF metadata with keys dropped, types changed, numbers out of range,
- * lists of another length and wrong texts either are refused with a message that names the file, or describe a model that computes.
- * QUIRE_TEST_LONG: more rounds. QUIRE_TEST_SEED=n repeats a run. */
+/* A thousand mutated files of the supported models: config.json and GGUF metadata with
+ * keys dropped, types changed, numbers out of range, lists of another length and wrong
+ * texts either are refused with a message that names the file, or describe a model that
+ * computes. QUIRE_TEST_LONG: more rounds. QUIRE_TEST_SEED=n repeats a run. */
 #include <dirent.h>
 
 #include "golden_model.h"
@@ -14,7 +15,8 @@ static int by_name(const void *a, const void *b) {
     return strcmp(a, b);
 }
 
-/* Whether this build runs it as it stands: a mutation of any other is refused for that alone. */
+/* Whether this build runs it as it stands: a mutation of any other is refused for that
+ * alone. */
 static bool is_supported(const char *name) {
     char path[GOLDEN_PATH];
     model_file *f;
@@ -39,7 +41,8 @@ static int list_models(void) {
     DIR *dir = opendir(path);
     for (struct dirent *e; dir != NULL && n_models < MAX_MODELS && (e = readdir(dir)) != NULL;) {
         char file[GOLDEN_PATH];
-        if (e->d_name[0] != '.' && golden_path(e->d_name, "model.safetensors", file) != NULL && is_supported(e->d_name)) {
+        if (e->d_name[0] != '.' && golden_path(e->d_name, "model.safetensors", file) != NULL &&
+            is_supported(e->d_name)) {
             snprintf(models[n_models++], sizeof models[0], "%s", e->d_name);
         }
     }
@@ -107,7 +110,8 @@ static json_t *hostile_value(uint64_t *seed) {
                                           -2,
                                           INT32_MIN,
                                           INT64_MIN};
-    static const double reals[] = {0.0, 0.5, 1.0, -1.0, 1.5, 1e-45, 1e-6, 1e6, 1e38, 1e39, 1e300, -1e300, 2147483647.5, 0.999};
+    static const double reals[] = {0.0, 0.5,  1.0,  -1.0,  1.5,    1e-45,        1e-6,
+                                   1e6, 1e38, 1e39, 1e300, -1e300, 2147483647.5, 0.999};
     static const char *const texts[] = {"",
                                         "silu",
                                         "gelu",
@@ -143,7 +147,8 @@ static json_t *hostile_value(uint64_t *seed) {
     case 9:
         return json_object();
     default:
-        return json_pack("{s:s, s:o, s:o}", "rope_type", "longrope", "short_factor", long_list(seed), "long_factor", long_list(seed));
+        return json_pack("{s:s, s:o, s:o}", "rope_type", "longrope", "short_factor", long_list(seed),
+                         "long_factor", long_list(seed));
     }
 }
 
@@ -236,7 +241,8 @@ TEST(mutated_configs_are_refused_or_computed) {
         temp_delete(&d, golden_files);
         json_decref(config);
     }
-    print_message("config.json of %d models: %d of %d computed, the others were refused\n", n_models, n_computed, n);
+    print_message("config.json of %d models: %d of %d computed, the others were refused\n", n_models,
+                  n_computed, n);
     assert_true(n_computed > n / 20);
 }
 
@@ -297,9 +303,10 @@ static int find_places(const uint8_t *p, gguf_place *places) {
 }
 
 static void set_number(uint8_t *p, uint64_t *seed) {
-    static const uint32_t bits[] = {0,           1,           2,           3,           7,           8,          63,         256,
-                                    513,         65536,       1u << 20,    1u << 30,    INT32_MAX,   1u << 31,   UINT32_MAX, 0x7f800000u,
-                                    0x7fc00000u, 0xff800000u, 0x3f000000u, 0xbf800000u, 0x7f7fffffu, 0x3f800000u};
+    static const uint32_t bits[] = {
+        0,           1,           2,           3,           7,           8,          63,         256,
+        513,         65536,       1u << 20,    1u << 30,    INT32_MAX,   1u << 31,   UINT32_MAX, 0x7f800000u,
+        0x7fc00000u, 0xff800000u, 0x3f000000u, 0xbf800000u, 0x7f7fffffu, 0x3f800000u};
     memcpy(p, &bits[rng_next(seed) % (sizeof bits / sizeof *bits)], 4);
 }
 
@@ -349,7 +356,8 @@ TEST(mutated_metadata_are_refused_or_computed) {
         mem_free(bytes);
     }
     temp_delete(&d, (const char *[]){"model.gguf", NULL});
-    print_message("GGUF metadata of %d models: %d of %d computed, the others were refused\n", n_models, n_computed, n_tried);
+    print_message("GGUF metadata of %d models: %d of %d computed, the others were refused\n", n_models,
+                  n_computed, n_tried);
     assert_true(n_computed > n_tried / 20);
 }
 

@@ -1,4 +1,5 @@
-/* Models whose layers differ: lists with a number for each layer, Llama 4's chunks, Gemma 4's two head widths and shared caches. */
+/* Models whose layers differ: lists with a number for each layer, Llama 4's chunks, Gemma
+ * 4's two head widths and shared caches. */
 #include "make_model.h"
 
 #include "model/model.h"
@@ -25,7 +26,8 @@ static quire_err describe(const char *config, model_desc *d, quire_error *err) {
 static quire_err describe_four(const char *architecture, const char *more, model_desc *d, quire_error *err) {
     char config[2048];
     snprintf(config, sizeof config,
-             "{\"architectures\": [\"%s\"], \"num_hidden_layers\": 4, \"hidden_size\": 32, \"num_attention_heads\": 4, \"head_dim\": 8, "
+             "{\"architectures\": [\"%s\"], \"num_hidden_layers\": 4, \"hidden_size\": 32, "
+             "\"num_attention_heads\": 4, \"head_dim\": 8, "
              "\"num_key_value_heads\": null, \"vocab_size\": 40, \"max_position_embeddings\": 128, %s}",
              architecture, more);
     return describe(config, d, err);
@@ -45,13 +47,15 @@ static void refused(const char *architecture, const char *more, const char *what
     quire_error err = {0};
     quire_err e = describe_four(architecture, more, &d, &err);
     if (e == QUIRE_OK || !strstr(err.message, what)) {
-        fail_msg("%s: expected a refusal about \"%s\": %s, \"%s\"", more, what, quire_err_name(e), err.message);
+        fail_msg("%s: expected a refusal about \"%s\": %s, \"%s\"", more, what, quire_err_name(e),
+                 err.message);
     }
 }
 
 TEST(a_list_has_a_number_for_each_layer) {
     static const int32_t heads[] = {4, 2, 1, 2}, widths[] = {96, 48, 96, 24};
-    model_desc d = described("LlamaForCausalLM", "\"num_key_value_heads\": [4, 2, 1, 2], \"intermediate_size\": [96, 48, 96, 24]");
+    model_desc d = described(
+        "LlamaForCausalLM", "\"num_key_value_heads\": [4, 2, 1, 2], \"intermediate_size\": [96, 48, 96, 24]");
     for (int32_t i = 0; i < 4; i++) {
         assert_int_equal(d.caches[i].n_kv_heads, heads[i]);
         assert_int_equal(d.layers[i].d_ff, widths[i]);
@@ -59,15 +63,17 @@ TEST(a_list_has_a_number_for_each_layer) {
     d = described("LlamaForCausalLM", "\"num_key_value_heads\": 2, \"intermediate_size\": 96");
     assert_int_equal(d.caches[3].n_kv_heads, 2);
     assert_int_equal(d.layers[3].d_ff, 96);
-    refused("LlamaForCausalLM", "\"num_key_value_heads\": [4, 2, 1], \"intermediate_size\": 96", "one for each layer");
+    refused("LlamaForCausalLM", "\"num_key_value_heads\": [4, 2, 1], \"intermediate_size\": 96",
+            "one for each layer");
     refused("LlamaForCausalLM", "\"intermediate_size\": [96, 96, 96, 96, 96]", "one a layer");
     refused("LlamaForCausalLM", "\"intermediate_size\": [96, 96, 0, 96]", "feed-forward size");
 }
 
 /* ---- Llama 4 ---- */
 
-#define LLAMA4                                                                                                                             \
-    "\"intermediate_size\": 16, \"intermediate_size_mlp\": 48, \"num_local_experts\": 4, \"num_experts_per_tok\": 1, "                     \
+#define LLAMA4                                                                                               \
+    "\"intermediate_size\": 16, \"intermediate_size_mlp\": 48, \"num_local_experts\": 4, "                   \
+    "\"num_experts_per_tok\": 1, "                                                                           \
     "\"attention_chunk_size\": 16"
 
 TEST(llama_4_attends_in_chunks_where_it_rotates) {
@@ -94,7 +100,8 @@ TEST(llama_4_scales_queries_unless_it_says_otherwise) {
     assert_true(d.blocks.temperature == 0.1f);
     assert_int_equal(d.blocks.temperature_length, 8192);
     assert_true(d.blocks.qk_norm_bare);
-    d = described("Llama4ForCausalLM", LLAMA4 ", \"attn_temperature_tuning\": 4, \"attn_scale\": 0.5, \"floor_scale\": 8");
+    d = described("Llama4ForCausalLM",
+                  LLAMA4 ", \"attn_temperature_tuning\": 4, \"attn_scale\": 0.5, \"floor_scale\": 8");
     assert_true(d.blocks.temperature == 0.5f);
     assert_int_equal(d.blocks.temperature_length, 8);
     d = described("Llama4ForCausalLM", LLAMA4 ", \"attn_temperature_tuning\": false, \"use_qk_norm\": false");
@@ -106,24 +113,29 @@ TEST(llama_4_scales_queries_unless_it_says_otherwise) {
 
 /* ---- Ministral 3 ---- */
 
-#define MINISTRAL                                                                                                                          \
-    "\"intermediate_size\": 48, \"model_type\": \"ministral3\", "                                                                          \
+#define MINISTRAL                                                                                            \
+    "\"intermediate_size\": 48, \"model_type\": \"ministral3\", "                                            \
     "\"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 4, \"rope_theta\": 1e6, "
 
 TEST(ministral_3_scales_all_queries) {
-    model_desc d = described("MistralForCausalLM", MINISTRAL "\"original_max_position_embeddings\": 32, \"llama_4_scaling_beta\": 0.1}");
+    model_desc d = described("MistralForCausalLM", MINISTRAL
+                             "\"original_max_position_embeddings\": 32, \"llama_4_scaling_beta\": 0.1}");
     assert_true(d.blocks.temperature == 0.1f && d.blocks.temperature_on_all);
     assert_int_equal(d.blocks.temperature_length, 32);
     assert_int_equal(d.layers[0].window, 0); /* unlike Mistral, where nothing is said */
     d = described("MistralForCausalLM", "\"intermediate_size\": 48");
     assert_true(d.blocks.temperature == 0.0f && !d.blocks.temperature_on_all);
     assert_int_equal(d.layers[0].window, 4096);
-    d = described("Ministral3ForCausalLM", MINISTRAL "\"original_max_position_embeddings\": 32, \"llama_4_scaling_beta\": 0.1}");
+    d = described("Ministral3ForCausalLM",
+                  MINISTRAL "\"original_max_position_embeddings\": 32, \"llama_4_scaling_beta\": 0.1}");
     assert_true(d.blocks.temperature == 0.1f && d.blocks.temperature_on_all);
-    refused("MistralForCausalLM", MINISTRAL "\"original_max_position_embeddings\": 32}", "llama_4_scaling_beta is missing");
-    refused("MistralForCausalLM", "\"intermediate_size\": 48, \"rope_parameters\": {\"llama_4_scaling_beta\": 0.1}",
+    refused("MistralForCausalLM", MINISTRAL "\"original_max_position_embeddings\": 32}",
+            "llama_4_scaling_beta is missing");
+    refused("MistralForCausalLM",
+            "\"intermediate_size\": 48, \"rope_parameters\": {\"llama_4_scaling_beta\": 0.1}",
             "needs original_max_position_embeddings");
-    refused("MistralForCausalLM", MINISTRAL "\"original_max_position_embeddings\": 32, \"llama_4_scaling_beta\": \"big\"}",
+    refused("MistralForCausalLM",
+            MINISTRAL "\"original_max_position_embeddings\": 32, \"llama_4_scaling_beta\": \"big\"}",
             "llama_4_scaling_beta must be a finite number");
 }
 
@@ -165,16 +177,20 @@ TEST(llama_4_has_dense_layers_between_those_of_experts) {
 
 /* ---- Gemma 4 ---- */
 
-#define GEMMA4                                                                                                                             \
-    "\"intermediate_size\": 48, \"num_key_value_heads\": 2, \"sliding_window\": 16, \"hidden_size_per_layer_input\": 4, "                  \
-    "\"layer_types\": [\"sliding_attention\", \"full_attention\", \"sliding_attention\", \"full_attention\"], "                            \
-    "\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"proportional\", \"partial_rotary_factor\": 0.5, \"rope_theta\": 1e6}, "   \
+#define GEMMA4                                                                                               \
+    "\"intermediate_size\": 48, \"num_key_value_heads\": 2, \"sliding_window\": 16, "                        \
+    "\"hidden_size_per_layer_input\": 4, "                                                                   \
+    "\"layer_types\": [\"sliding_attention\", \"full_attention\", \"sliding_attention\", "                   \
+    "\"full_attention\"], "                                                                                  \
+    "\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"proportional\", "                           \
+    "\"partial_rotary_factor\": 0.5, \"rope_theta\": 1e6}, "                                                 \
     "\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 1e4}}"
 
 TEST(gemma_4_has_wide_heads_where_it_sees_all) {
-    static const char *const ways[] = {", \"attention_k_eq_v\": true, \"global_head_dim\": 16, \"num_global_key_value_heads\": 1",
-                                       ", \"per_layer_config\": {\"1\": {\"head_dim\": 16, \"num_key_value_heads\": 1}, "
-                                       "\"3\": {\"head_dim\": 16, \"num_key_value_heads\": 1}}"};
+    static const char *const ways[] = {
+        ", \"attention_k_eq_v\": true, \"global_head_dim\": 16, \"num_global_key_value_heads\": 1",
+        ", \"per_layer_config\": {\"1\": {\"head_dim\": 16, \"num_key_value_heads\": 1}, "
+        "\"3\": {\"head_dim\": 16, \"num_key_value_heads\": 1}}"};
     for (int w = 0; w < 2; w++) {
         char more[1024];
         snprintf(more, sizeof more, "%s%s", GEMMA4, ways[w]);
@@ -203,7 +219,8 @@ TEST(proportional_rotary_embedding_stops_the_last_pairs) {
 }
 
 TEST(gemma_4s_last_layers_read_the_cache_of_their_kind) {
-    model_desc d = described("Gemma4ForCausalLM", GEMMA4 ", \"num_kv_shared_layers\": 2, \"use_double_wide_mlp\": true");
+    model_desc d =
+        described("Gemma4ForCausalLM", GEMMA4 ", \"num_kv_shared_layers\": 2, \"use_double_wide_mlp\": true");
     assert_int_equal(d.n_caches, 2);
     for (int32_t i = 0; i < 4; i++) {
         assert_int_equal(d.layers[i].caches[0], i % 2);
@@ -214,7 +231,8 @@ TEST(gemma_4s_last_layers_read_the_cache_of_their_kind) {
 }
 
 TEST(gemma_4s_experts_stand_beside_the_mlp) {
-    const char *beside = GEMMA4 ", \"num_experts\": 4, \"top_k_experts\": 2, \"moe_intermediate_size\": 8, \"enable_moe_block\": ";
+    const char *beside = GEMMA4
+        ", \"num_experts\": 4, \"top_k_experts\": 2, \"moe_intermediate_size\": 8, \"enable_moe_block\": ";
     char more[1024];
     snprintf(more, sizeof more, "%strue", beside);
     model_desc d = described("Gemma4ForCausalLM", more);
@@ -225,12 +243,18 @@ TEST(gemma_4s_experts_stand_beside_the_mlp) {
 }
 
 TEST(what_gemma_4_cannot_have_is_refused) {
-    refused("Gemma4ForCausalLM", GEMMA4 ", \"use_bidirectional_attention\": \"all\"", "other than \"vision\"");
-    refused("Gemma4ForCausalLM", GEMMA4 ", \"hidden_size_per_layer_input\": 1000000000", "hidden_size_per_layer_input");
-    refused("Gemma4ForCausalLM", GEMMA4 ", \"global_head_dim\": 1200", "global_head_dim must be from 1 to 512");
-    refused("Gemma4ForCausalLM", GEMMA4 ", \"per_layer_config\": {\"1\": {\"head_dim\": 1200}}", "head_dim must be from 1 to 512");
-    refused("Gemma4ForCausalLM", GEMMA4 ", \"per_layer_config\": {\"3\": {\"head_dim\": 0}}", "head_dim must be from 1 to 512");
-    refused("Gemma4ForCausalLM", "\"intermediate_size\": 48, \"rope_parameters\": {\"sliding_attention\": {\"rope_theta\": 1e4}}",
+    refused("Gemma4ForCausalLM", GEMMA4 ", \"use_bidirectional_attention\": \"all\"",
+            "other than \"vision\"");
+    refused("Gemma4ForCausalLM", GEMMA4 ", \"hidden_size_per_layer_input\": 1000000000",
+            "hidden_size_per_layer_input");
+    refused("Gemma4ForCausalLM", GEMMA4 ", \"global_head_dim\": 1200",
+            "global_head_dim must be from 1 to 512");
+    refused("Gemma4ForCausalLM", GEMMA4 ", \"per_layer_config\": {\"1\": {\"head_dim\": 1200}}",
+            "head_dim must be from 1 to 512");
+    refused("Gemma4ForCausalLM", GEMMA4 ", \"per_layer_config\": {\"3\": {\"head_dim\": 0}}",
+            "head_dim must be from 1 to 512");
+    refused("Gemma4ForCausalLM",
+            "\"intermediate_size\": 48, \"rope_parameters\": {\"sliding_attention\": {\"rope_theta\": 1e4}}",
             "rope_parameters");
 }
 

@@ -1,4 +1,5 @@
-/* Next-token layers: found where checkpoints and GGUF files have them, left out and counted; the model computes as without them. */
+/* Next-token layers: found where checkpoints and GGUF files have them, left out and
+ * counted; the model computes as without them. */
 #include "golden_model.h"
 
 #include "model/model.h"
@@ -67,7 +68,8 @@ TEST(towers_beside_the_text_of_a_gguf_file_are_left_out_and_named) {
     assert_int_equal(db.n_left_out, 5);
     assert_int_equal(db.left_out_bytes, 4 * (64 * 64 + 64 * 32 + 64 * 64 + 64 + 64 * 32));
     assert_int_equal(db.n_params, da.n_params);
-    assert_true(strstr(db.left_out_names, "v.") && strstr(db.left_out_names, "mm.") && strstr(db.left_out_names, "a."));
+    assert_true(strstr(db.left_out_names, "v.") && strstr(db.left_out_names, "mm.") &&
+                strstr(db.left_out_names, "a."));
     float *x = logits_of(a.f, COMPUTE_F32, &n_plain), *y = logits_of(b.f, COMPUTE_F32, &n_with);
     assert_int_equal(n_plain, n_with);
     assert_memory_equal(x, y, n_plain * sizeof *x);
@@ -111,7 +113,8 @@ TEST(only_as_many_as_the_file_says_are_left_out) {
 
 /* ---- checkpoints ---- */
 
-/* Adds tensors of four numbers each, which lie over the first ones of the file, and returns the whole file. */
+/* Adds tensors of four numbers each, which lie over the first ones of the file, and
+ * returns the whole file. */
 static strbuf weights_with(const char *base, const char *const *names) {
     strbuf was = golden_weights(base, "?", ""), out = {0};
     size_t n_header;
@@ -119,9 +122,9 @@ static strbuf weights_with(const char *base, const char *const *names) {
     json_t *header = json_loadb(was.p + 8, n_header, 0, NULL);
     size_t n = was.n - 8 - n_header;
     for (; *names != NULL; names++, n += 16) {
-        json_object_set_new(
-            header, *names,
-            json_pack("{s:s,s:[i,i],s:[I,I]}", "dtype", "F32", "shape", 2, 2, "data_offsets", (json_int_t)n, (json_int_t)n + 16));
+        json_object_set_new(header, *names,
+                            json_pack("{s:s,s:[i,i],s:[I,I]}", "dtype", "F32", "shape", 2, 2, "data_offsets",
+                                      (json_int_t)n, (json_int_t)n + 16));
     }
     char *text = json_dumps(header, JSON_COMPACT);
     put_u64(&out, strlen(text));
@@ -143,14 +146,22 @@ typedef struct checkpoint {
 } checkpoint;
 
 static const checkpoint checkpoints[] = {
-    {"glm4_moe", "num_nextn_predict_layers", 1, 1, {"model.layers.3.eh_proj.weight", "model.layers.3.shared_head.norm.weight"}},
-    {"minimax_m2", "num_mtp_modules", 3, 2, {"model.layers.2.enorm.weight", "model.layers.3.self_attn.q_proj.weight"}},
+    {"glm4_moe",
+     "num_nextn_predict_layers",
+     1,
+     1,
+     {"model.layers.3.eh_proj.weight", "model.layers.3.shared_head.norm.weight"}},
+    {"minimax_m2",
+     "num_mtp_modules",
+     3,
+     2,
+     {"model.layers.2.enorm.weight", "model.layers.3.self_attn.q_proj.weight"}},
     {"ernie4_5_moe",
      "num_nextn_predict_layers",
      1,
      1,
-     {"model.mtp_block.0.self_attn.q_proj.weight", "model.mtp_emb_norm.0.weight", "model.mtp_hidden_norm.0.weight",
-      "model.mtp_linear_proj.0.weight"}},
+     {"model.mtp_block.0.self_attn.q_proj.weight", "model.mtp_emb_norm.0.weight",
+      "model.mtp_hidden_norm.0.weight", "model.mtp_linear_proj.0.weight"}},
     {"ernie4_5_moe", NULL, 0, 2, {"model.mtp_block.1.self_attn.q_proj.weight"}},
     {"qwen3", NULL, 0, 1, {"mtp.fc.weight", "mtp.layers.0.mlp.up_proj.weight"}},
 };
@@ -176,7 +187,8 @@ TEST(the_layers_of_checkpoints_are_left_out) {
             json_object_set_new(config, t->key, json_integer(t->number));
         }
         temp_dir with = golden_write(t->model, config, &weights);
-        float *a = golden_run(plain.path, COMPUTE_F32, &n_plain, &err), *b = golden_run(with.path, COMPUTE_F32, &n, &err);
+        float *a = golden_run(plain.path, COMPUTE_F32, &n_plain, &err),
+              *b = golden_run(with.path, COMPUTE_F32, &n, &err);
         if (a == NULL || b == NULL) {
             fail_msg("%s: %s", t->model, err.message);
         }

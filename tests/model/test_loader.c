@@ -1,4 +1,5 @@
-/* Weights: found under either naming, of the right shape, all of them and no others; and files that chance has spoilt. */
+/* Weights: found under either naming, of the right shape, all of them and no others; and
+ * files that chance has spoilt. */
 #include "make_model.h"
 
 #include "model/model.h"
@@ -155,9 +156,10 @@ static void hf_llama(hf_plan *p) {
     static const struct {
         const char *name;
         int d0, d1;
-    } parts[] = {{"input_layernorm", 64, 0},   {"self_attn.q_proj", 64, 64}, {"self_attn.k_proj", 64, 64},
-                 {"self_attn.v_proj", 64, 64}, {"self_attn.o_proj", 64, 64}, {"post_attention_layernorm", 64, 0},
-                 {"mlp.gate_proj", 96, 64},    {"mlp.up_proj", 96, 64},      {"mlp.down_proj", 64, 96}};
+    } parts[] = {
+        {"input_layernorm", 64, 0},   {"self_attn.q_proj", 64, 64}, {"self_attn.k_proj", 64, 64},
+        {"self_attn.v_proj", 64, 64}, {"self_attn.o_proj", 64, 64}, {"post_attention_layernorm", 64, 0},
+        {"mlp.gate_proj", 96, 64},    {"mlp.up_proj", 96, 64},      {"mlp.down_proj", 64, 96}};
     *p = (hf_plan){.more = ""};
     hf_add(p, "model.embed_tokens.weight", 40, 64);
     hf_add(p, "model.norm.weight", 64, 0);
@@ -176,18 +178,22 @@ static quire_err open_hf(const hf_plan *p, quire_error *err) {
     for (int i = 0; i < p->n; i++) {
         const hf_tensor *t = &p->tensors[i];
         size_t bytes = t->n * (strcmp(t->dtype, "F8_E5M2") == 0 ? 1 : 4);
-        assert_int_equal(strbuf_addf(&header, "%s\"%s\": {\"dtype\": \"%s\", \"shape\": [%s], \"data_offsets\": [%zu, %zu]}",
-                                     i ? ", " : "{", t->name, t->dtype, t->shape, at, at + bytes),
-                         QUIRE_OK);
+        assert_int_equal(
+            strbuf_addf(&header,
+                        "%s\"%s\": {\"dtype\": \"%s\", \"shape\": [%s], \"data_offsets\": [%zu, %zu]}",
+                        i ? ", " : "{", t->name, t->dtype, t->shape, at, at + bytes),
+            QUIRE_OK);
         at += bytes;
     }
     assert_int_equal(strbuf_add_char(&header, '}'), QUIRE_OK);
     make_safetensors(&file, header.p, at);
     assert_int_equal(
-        strbuf_addf(&config,
-                    "{\"architectures\": [\"LlamaForCausalLM\"], \"num_hidden_layers\": 1, \"hidden_size\": 64, "
-                    "\"num_attention_heads\": 4, \"intermediate_size\": 96, \"vocab_size\": 40, \"max_position_embeddings\": 128%s%s}",
-                    p->more[0] ? ", " : "", p->more),
+        strbuf_addf(
+            &config,
+            "{\"architectures\": [\"LlamaForCausalLM\"], \"num_hidden_layers\": 1, \"hidden_size\": 64, "
+            "\"num_attention_heads\": 4, \"intermediate_size\": 96, \"vocab_size\": 40, "
+            "\"max_position_embeddings\": 128%s%s}",
+            p->more[0] ? ", " : "", p->more),
         QUIRE_OK);
     write_file(temp_path(&dir, names[0]), config.p, config.n);
     write_file(temp_path(&dir, names[1]), file.p, file.n);

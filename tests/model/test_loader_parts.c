@@ -1,4 +1,5 @@
-/* Parts of tensors: the rows, columns and slabs that a weight is, as the backend gets them. */
+/* Parts of tensors: the rows, columns and slabs that a weight is, as the backend gets
+ * them. */
 #include "make_model.h"
 
 #include "base/mem.h"
@@ -123,7 +124,8 @@ TEST(grouped_rows_are_gathered) {
 TEST(columns_become_rows_and_the_bias_stays) {
     part_file p;
     setup(&p, 2, (const uint64_t[]){D_IN, 12}, 12);
-    const weight_part part = {.suffix = "v", .n_rows = 12, .first = 8, .block = 4, .step = 4, .transposed = true};
+    const weight_part part = {
+        .suffix = "v", .n_rows = 12, .first = 8, .block = 4, .step = 4, .transposed = true};
     takes(&p, &part, 4);
     for (int64_t r = 0; r < 4; r++) {
         for (int64_t i = 0; i < D_IN; i++) {
@@ -137,7 +139,8 @@ TEST(columns_become_rows_and_the_bias_stays) {
 TEST(a_slab_is_one_experts) {
     part_file p;
     setup(&p, 3, (const uint64_t[]){3, 6, D_IN}, 6);
-    const weight_part part = {.suffix = "2.up", .n_rows = 6, .first = 3, .block = 3, .step = 3, .slab = 2, .n_slabs = 3};
+    const weight_part part = {
+        .suffix = "2.up", .n_rows = 6, .first = 3, .block = 3, .step = 3, .slab = 2, .n_slabs = 3};
     takes(&p, &part, 3);
     for (int64_t r = 0; r < 3; r++) {
         is_row(&p, r, 2 * 6 + 3 + r);
@@ -149,8 +152,14 @@ TEST(interleaved_rows_of_a_transposed_slab) {
     part_file p;
     setup(&p, 3, (const uint64_t[]){2, D_IN, 8}, 8);
     for (int32_t half = 0; half < 2; half++) {
-        const weight_part part = {
-            .suffix = "1.up", .n_rows = 8, .first = half, .block = 1, .step = 2, .slab = 1, .n_slabs = 2, .transposed = true};
+        const weight_part part = {.suffix = "1.up",
+                                  .n_rows = 8,
+                                  .first = half,
+                                  .block = 1,
+                                  .step = 2,
+                                  .slab = 1,
+                                  .n_slabs = 2,
+                                  .transposed = true};
         takes(&p, &part, 4);
         for (int64_t r = 0; r < 4; r++) {
             for (int64_t i = 0; i < D_IN; i++) {
@@ -162,7 +171,8 @@ TEST(interleaved_rows_of_a_transposed_slab) {
     teardown(&p);
 }
 
-/* ggml leaves out dimensions of 1: a matrix of one row has one dimension, one expert's stack two. */
+/* ggml leaves out dimensions of 1: a matrix of one row has one dimension, one expert's
+ * stack two. */
 TEST(a_dimension_of_one_may_be_left_out) {
     part_file p;
     setup(&p, 1, (const uint64_t[]){D_IN}, 0);

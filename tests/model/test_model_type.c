@@ -51,7 +51,8 @@ TEST(a_checkpoint_without_architectures_is_the_same_model) {
         temp_dir whole = golden_write(models[i], config, NULL);
         json_object_del(config, "architectures");
         temp_dir without = golden_write(models[i], config, NULL);
-        float *wanted = golden_run(whole.path, COMPUTE_F32, &n_wanted, &err), *got = golden_run(without.path, COMPUTE_F32, &n, &err);
+        float *wanted = golden_run(whole.path, COMPUTE_F32, &n_wanted, &err),
+              *got = golden_run(without.path, COMPUTE_F32, &n, &err);
         if (wanted == NULL || got == NULL) {
             fail_msg("%s: %s", models[i], err.message);
         }

@@ -1,4 +1,5 @@
-/* docs/models.md: its table of architectures has every name of the registry, and no other. */
+/* docs/models.md: its table of architectures has every name of the registry, and no
+ * other. */
 #include "make_model.h"
 
 #include "base/mem.h"
@@ -22,7 +23,8 @@ TEST(the_table_has_the_names_of_the_registry) {
     text[n + 1] = 0;
     for (const char *row = text; (row = strstr(row, "\n| ")) != NULL; row++) {
         size_t length = strcspn(row + 1, "\n"), name = strcspn(row + 3, " ");
-        n_rows += name < length && strncmp(row + 3 + name, " | `", 4) == 0 && strncmp(row + 3 + name + 4, row + 3, name) == 0;
+        n_rows += name < length && strncmp(row + 3 + name, " | `", 4) == 0 &&
+                  strncmp(row + 3 + name + 4, row + 3, name) == 0;
     }
     for (; arch_at(n_known) != NULL; n_known++) {
         const arch *a = arch_at(n_known);
@@ -33,7 +35,8 @@ TEST(the_table_has_the_names_of_the_registry) {
         add_names(&row, a->hf);
         assert_int_equal(strbuf_addf(&row, " | "), QUIRE_OK);
         if (strstr(text, row.p) == NULL) {
-            fail_msg("docs/models.md lacks this row (quire-check models DIR --table prints it): %s", row.p + 1);
+            fail_msg("docs/models.md lacks this row (quire-check models DIR --table prints it): %s",
+                     row.p + 1);
         }
         strbuf_deinit(&row);
     }

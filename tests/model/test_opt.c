@@ -1,5 +1,6 @@
-/* OPT's forms beside the golden one, against the plain formulas: norms behind its layers, embeddings narrower than the model (both of the
- * 350M model), no norm at the end, norms without weights, no biases. */
+/* OPT's forms beside the golden one, against the plain formulas: norms behind its layers,
+ * embeddings narrower than the model (both of the 350M model), no norm at the end, norms
+ * without weights, no biases. */
 #include "golden_model.h"
 
 #include <math.h>
@@ -34,14 +35,15 @@ static void put_weight(weights *w, const char *name, int32_t rows, int32_t colum
     json_t *dims = columns > 0 ? json_pack("[i,i]", rows, columns) : json_pack("[i]", rows);
     assert_true(w->n + n <= MAX_FLOATS);
     json_object_set_new(w->header, name,
-                        json_pack("{s:s,s:o,s:[I,I]}", "dtype", "F32", "shape", dims, "data_offsets", (json_int_t)(4 * w->n),
-                                  (json_int_t)(4 * (w->n + n))));
+                        json_pack("{s:s,s:o,s:[I,I]}", "dtype", "F32", "shape", dims, "data_offsets",
+                                  (json_int_t)(4 * w->n), (json_int_t)(4 * (w->n + n))));
     for (size_t i = 0; i < n; i++) {
         w->data[w->n++] = ((float)(rng_next(&w->random) % 2000) - 1000.0f) * 5e-4f;
     }
 }
 
-static void put_layer_part(weights *w, const opt_form *f, int32_t layer, const char *part, int32_t rows, int32_t columns) {
+static void put_layer_part(weights *w, const opt_form *f, int32_t layer, const char *part, int32_t rows,
+                           int32_t columns) {
     char name[128];
     bool is_norm = columns == 0;
     if (is_norm && f->bare) {
@@ -56,7 +58,8 @@ static void put_layer_part(weights *w, const opt_form *f, int32_t layer, const c
 }
 
 static void put_weights(weights *w, const opt_form *f) {
-    static const char *const square[] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.out_proj"};
+    static const char *const square[] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+                                         "self_attn.out_proj"};
     *w = (weights){.header = json_object(), .random = 7};
     put_weight(w, "model.decoder.embed_tokens.weight", V, f->narrow ? E : D);
     put_weight(w, "model.decoder.embed_positions.weight", POSITIONS + 2, D);
@@ -81,9 +84,10 @@ static void put_weights(weights *w, const opt_form *f) {
 
 static temp_dir write_model(const weights *w, const opt_form *f) {
     json_t *config =
-        json_pack("{s:[s],s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:b,s:b,s:b,s:b}", "architectures", "OPTForCausalLM", "hidden_size", D,
-                  "num_hidden_layers", L, "num_attention_heads", H, "ffn_dim", F, "vocab_size", V, "max_position_embeddings", POSITIONS,
-                  "word_embed_proj_dim", f->narrow ? E : D, "do_layer_norm_before", f->before, "_remove_final_layer_norm", f->no_end,
+        json_pack("{s:[s],s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:b,s:b,s:b,s:b}", "architectures", "OPTForCausalLM",
+                  "hidden_size", D, "num_hidden_layers", L, "num_attention_heads", H, "ffn_dim", F,
+                  "vocab_size", V, "max_position_embeddings", POSITIONS, "word_embed_proj_dim",
+                  f->narrow ? E : D, "do_layer_norm_before", f->before, "_remove_final_layer_norm", f->no_end,
                   "layer_norm_elementwise_affine", !f->bare, "enable_bias", !f->no_bias);
     strbuf file = {0};
     char *header = json_dumps(w->header, JSON_COMPACT);
@@ -102,13 +106,16 @@ static temp_dir write_model(const weights *w, const opt_form *f) {
 /* NULL: the checkpoint has no such weight. */
 static const float *weight_of(const weights *w, int32_t layer, const char *part, const char *end) {
     char name[128];
-    int n = layer >= 0 ? snprintf(name, sizeof name, "model.decoder.layers.%d.", layer) : snprintf(name, sizeof name, "model.decoder.");
+    int n = layer >= 0 ? snprintf(name, sizeof name, "model.decoder.layers.%d.", layer)
+                       : snprintf(name, sizeof name, "model.decoder.");
     snprintf(name + n, sizeof name - (size_t)n, "%s%s", part, end);
     const json_t *t = json_object_get(w->header, name);
-    return t != NULL ? w->data + json_integer_value(json_array_get(json_object_get(t, "data_offsets"), 0)) / 4 : NULL;
+    return t != NULL ? w->data + json_integer_value(json_array_get(json_object_get(t, "data_offsets"), 0)) / 4
+                     : NULL;
 }
 
-static void product(const weights *w, int32_t layer, const char *part, int32_t n_out, int32_t n_in, const double *x, double *out) {
+static void product(const weights *w, int32_t layer, const char *part, int32_t n_out, int32_t n_in,
+                    const double *x, double *out) {
     const float *m = weight_of(w, layer, part, ".weight"), *bias = weight_of(w, layer, part, ".bias");
     for (int32_t i = 0; i < n_out; i++) {
         out[i] = bias != NULL ? (double)bias[i] : 0;
@@ -192,7 +199,8 @@ static void run_layer(const weights *w, const opt_form *f, int32_t layer, rows x
 }
 
 static void check_logits(const weights *w, const opt_form *f, const float *logits) {
-    const float *tokens = weight_of(w, -1, "embed_tokens", ".weight"), *positions = weight_of(w, -1, "embed_positions", ".weight");
+    const float *tokens = weight_of(w, -1, "embed_tokens", ".weight"),
+                *positions = weight_of(w, -1, "embed_positions", ".weight");
     const int32_t width = f->narrow ? E : D;
     rows x;
     for (int32_t t = 0; t < N; t++) {
@@ -228,7 +236,8 @@ static void check_logits(const weights *w, const opt_form *f, const float *logit
                 logit += (double)tokens[i * width + c] * e[c];
             }
             if (!(fabs(logit - (double)logits[t * V + i]) < 1e-5)) {
-                fail_msg("%s: logit %d of row %d is %g, not %g", f->name, i, t, (double)logits[t * V + i], logit);
+                fail_msg("%s: logit %d of row %d is %g, not %g", f->name, i, t, (double)logits[t * V + i],
+                         logit);
             }
         }
     }

@@ -95,7 +95,8 @@ TEST(another_type_or_range_is_refused_with_the_flag) {
             "(--override-kv sets it)");
     refused(&p, "llama.context_length=int:2147483648", "(--override-kv sets it)");
     refused(&p, "llama.context_length=int:-1", "(--override-kv sets it)");
-    refused(&p, "llama.rope.freq_base=arr:[1]", "llama.rope.freq_base must be a finite number (--override-kv sets it)");
+    refused(&p, "llama.rope.freq_base=arr:[1]",
+            "llama.rope.freq_base must be a finite number (--override-kv sets it)");
     refused(&p, "llama.rope.freq_base=float:1e300", "llama.rope.freq_base must be a finite number");
     refused(&p, "llama.block_count=int:0", "0 layers");
     refused(&p, "llama.attention.head_count=int:0", "at least 1");

@@ -1,4 +1,5 @@
-/* Packed models: the very logits of what they were made of, in every compute mode; and files made for another version or forged. */
+/* Packed models: the very logits of what they were made of, in every compute mode; and
+ * files made for another version or forged. */
 #include "make_model.h"
 
 #include "backend/cpu/linear.h"
@@ -101,7 +102,8 @@ TEST(weights_packed_for_something_else_are_refused) {
     plan_close(&source);
 }
 
-/* No kernel takes the stretch -1: a fault of the file, whatever a layout's other errors mean. */
+/* No kernel takes the stretch -1: a fault of the file, whatever a layout's other errors
+ * mean. */
 TEST(weights_with_a_stretch_that_no_kernel_takes_are_a_bad_file) {
     const uint32_t kind_and_format[2] = {PACK_E4M3, ROWS_F32};
     const int32_t stretch = -1;
@@ -144,7 +146,8 @@ TEST(forged_models_are_refused_or_compute_something) {
         quire_error err = {0};
         model_file *f;
         memcpy(changed, bytes, n);
-        uint8_t *part = i % 3 == 0 ? changed + sizeof h : changed + h.directory_at; /* data, or what is said of them */
+        /* data, or what is said of them */
+        uint8_t *part = i % 3 == 0 ? changed + sizeof h : changed + h.directory_at;
         mutate(part, i % 3 == 0 ? (size_t)h.directory_at - sizeof h : (size_t)h.directory_bytes, &seed);
         sign(changed, n);
         if (model_file_open_memory(changed, n, "test.quire", &f, &err) != QUIRE_OK) {

@@ -1,5 +1,6 @@
-/* config.json, by the rules of the published configurations: what a left-out number is, what null says, and which numbers are refused
- * because nothing here computes them. The expected values were read from the transformers library's own configurations. */
+/* config.json, by the rules of the published configurations: what a left-out number is,
+ * what null says, and which numbers are refused because nothing here computes them. The
+ * expected values were read from the transformers library's own configurations. */
 #include <math.h>
 
 #include "golden_model.h"
@@ -7,13 +8,15 @@
 #define SIZES "\"hidden_size\": 32, \"num_hidden_layers\": 6, \"intermediate_size\": 64, \"vocab_size\": 40"
 
 /* Describes a config.json beside a file with one tensor. */
-static quire_err describe(const char *architecture, const char *numbers, const char *tensor, model_desc *d, quire_error *err) {
+static quire_err describe(const char *architecture, const char *numbers, const char *tensor, model_desc *d,
+                          quire_error *err) {
     temp_dir dir = temp_new();
     char config[2048], header[256];
     strbuf tensors = {0};
     model_file *f;
     (void)snprintf(config, sizeof config, "{\"architectures\": [\"%s\"], %s}", architecture, numbers);
-    (void)snprintf(header, sizeof header, "{\"%s\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [0, 4]}}", tensor);
+    (void)snprintf(header, sizeof header,
+                   "{\"%s\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [0, 4]}}", tensor);
     write_text(&dir, "config.json", config);
     make_safetensors(&tensors, header, 4);
     write_file(temp_path(&dir, "model.safetensors"), tensors.p, tensors.n);
@@ -36,7 +39,8 @@ static model_desc described(const char *architecture, const char *numbers) {
     return d;
 }
 
-static void refused_beside(const char *architecture, const char *numbers, const char *tensor, const char *what) {
+static void refused_beside(const char *architecture, const char *numbers, const char *tensor,
+                           const char *what) {
     model_desc d;
     quire_error err = {0};
     if (describe(architecture, numbers, tensor, &d, &err) == QUIRE_OK || strstr(err.message, what) == NULL) {
@@ -53,12 +57,18 @@ TEST(a_left_out_number_is_the_published_one) {
         const char *architecture;
         int32_t n_heads, n_kv_heads, d_head, max_positions;
         float eps, theta;
-    } rows[] = {{"MixtralForCausalLM", 32, 8, 1, 131072, 1e-5f, 1e6f},     {"Qwen3ForCausalLM", 32, 32, 128, 32768, 1e-6f, 1e4f},
-                {"GemmaForCausalLM", 16, 16, 256, 8192, 1e-6f, 1e4f},      {"Gemma3ForCausalLM", 8, 4, 256, 131072, 1e-6f, 1e6f},
-                {"GlmForCausalLM", 32, 2, 128, 131072, 1.5625e-7f, 1e4f},  {"Ernie4_5ForCausalLM", 16, 2, 128, 131072, 1e-5f, 5e5f},
-                {"MiniMaxM2ForCausalLM", 48, 8, 128, 196608, 1e-6f, 5e6f}, {"GptOssForCausalLM", 64, 8, 64, 131072, 1e-5f, 1.5e5f},
-                {"SmolLM3ForCausalLM", 16, 4, 2, 32768, 1e-6f, 2e6f},      {"Llama4ForCausalLM", 40, 8, 128, 131072, 1e-5f, 5e5f},
-                {"Phi3ForCausalLM", 32, 32, 1, 4096, 1e-5f, 1e4f},         {"NomicBertModel", 12, 12, 2, 2048, 1e-12f, 1e3f}};
+    } rows[] = {{"MixtralForCausalLM", 32, 8, 1, 131072, 1e-5f, 1e6f},
+                {"Qwen3ForCausalLM", 32, 32, 128, 32768, 1e-6f, 1e4f},
+                {"GemmaForCausalLM", 16, 16, 256, 8192, 1e-6f, 1e4f},
+                {"Gemma3ForCausalLM", 8, 4, 256, 131072, 1e-6f, 1e6f},
+                {"GlmForCausalLM", 32, 2, 128, 131072, 1.5625e-7f, 1e4f},
+                {"Ernie4_5ForCausalLM", 16, 2, 128, 131072, 1e-5f, 5e5f},
+                {"MiniMaxM2ForCausalLM", 48, 8, 128, 196608, 1e-6f, 5e6f},
+                {"GptOssForCausalLM", 64, 8, 64, 131072, 1e-5f, 1.5e5f},
+                {"SmolLM3ForCausalLM", 16, 4, 2, 32768, 1e-6f, 2e6f},
+                {"Llama4ForCausalLM", 40, 8, 128, 131072, 1e-5f, 5e5f},
+                {"Phi3ForCausalLM", 32, 32, 1, 4096, 1e-5f, 1e4f},
+                {"NomicBertModel", 12, 12, 2, 2048, 1e-12f, 1e3f}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char numbers[256];
         bool narrow = rows[i].d_head < 4; /* the width / heads of these sizes is no head: given */
@@ -78,12 +88,15 @@ TEST(a_left_out_number_is_the_published_one) {
     assert_true(d.attention_scale == 1.0f);
 }
 
-/* The text part of google/gemma-3-4b-it as it was published: no heads, no head width, no vocabulary. */
+/* The text part of google/gemma-3-4b-it as it was published: no heads, no head width, no
+ * vocabulary. */
 TEST(the_smallest_published_config_is_described) {
-    model_desc d = described("Gemma3ForConditionalGeneration",
-                             "\"text_config\": {\"hidden_size\": 2560, \"intermediate_size\": 10240, \"model_type\": \"gemma3_text\", "
-                             "\"num_hidden_layers\": 34, \"rope_scaling\": {\"factor\": 8.0, \"rope_type\": \"linear\"}, "
-                             "\"sliding_window\": 1024}, \"model_type\": \"gemma3\", \"vision_config\": {\"hidden_size\": 1152}");
+    model_desc d = described(
+        "Gemma3ForConditionalGeneration",
+        "\"text_config\": {\"hidden_size\": 2560, \"intermediate_size\": 10240, \"model_type\": "
+        "\"gemma3_text\", "
+        "\"num_hidden_layers\": 34, \"rope_scaling\": {\"factor\": 8.0, \"rope_type\": \"linear\"}, "
+        "\"sliding_window\": 1024}, \"model_type\": \"gemma3\", \"vision_config\": {\"hidden_size\": 1152}");
     assert_int_equal(d.n_vocab, 262208);
     assert_int_equal(d.layers[0].n_heads, 8);
     assert_int_equal(d.caches[0].n_kv_heads, 4);
@@ -91,14 +104,17 @@ TEST(the_smallest_published_config_is_described) {
     assert_true(d.attention_scale == 1.0f / 16.0f);
     assert_int_equal(d.layers[4].window, 1024);
     assert_int_equal(d.layers[5].window, 0);
-    assert_true(d.ropes[0].theta == 1e6f && d.ropes[0].factor == 8.0f && d.ropes[1].theta == 1e4f && d.ropes[1].factor == 1.0f);
+    assert_true(d.ropes[0].theta == 1e6f && d.ropes[0].factor == 8.0f && d.ropes[1].theta == 1e4f &&
+                d.ropes[1].factor == 1.0f);
 }
 
 /* The text part of llava-hf/llava-1.5-7b-hf as it was published: no sizes at all. */
 TEST(a_text_of_another_class_has_its_sizes) {
-    const char *published = "\"text_config\": {\"_name_or_path\": \"lmsys/vicuna-7b-v1.5\", \"architectures\": [\"LlamaForCausalLM\"], "
-                            "\"max_position_embeddings\": 4096, \"model_type\": \"llama\", \"rms_norm_eps\": 1e-05, "
-                            "\"vocab_size\": 32064}, \"vision_config\": {\"hidden_size\": 1024, \"num_hidden_layers\": 24}";
+    const char *published =
+        "\"text_config\": {\"_name_or_path\": \"lmsys/vicuna-7b-v1.5\", \"architectures\": "
+        "[\"LlamaForCausalLM\"], "
+        "\"max_position_embeddings\": 4096, \"model_type\": \"llama\", \"rms_norm_eps\": 1e-05, "
+        "\"vocab_size\": 32064}, \"vision_config\": {\"hidden_size\": 1024, \"num_hidden_layers\": 24}";
     model_desc d = described("LlavaForConditionalGeneration", published);
     assert_string_equal(d.architecture, "llama");
     assert_int_equal(d.d_model, 4096);
@@ -107,12 +123,14 @@ TEST(a_text_of_another_class_has_its_sizes) {
     assert_int_equal(d.caches[0].n_kv_heads, 32);
     assert_int_equal(d.n_vocab, 32064);
     assert_int_equal(d.max_positions, 4096);
-    d = described("LlavaNextForConditionalGeneration", "\"text_config\": {\"model_type\": \"mistral\", \"sliding_window\": null}");
+    d = described("LlavaNextForConditionalGeneration",
+                  "\"text_config\": {\"model_type\": \"mistral\", \"sliding_window\": null}");
     assert_int_equal(d.caches[0].n_kv_heads, 8);
     assert_int_equal(d.layers[31].window, 0);
     refused("LlavaForConditionalGeneration", "\"text_config\": {\"model_type\": \"cohere2\"}",
             "LlavaForConditionalGeneration whose text is");
-    refused("LlavaForConditionalGeneration", "\"text_config\": {\"hidden_size\": 64}", "text_config.model_type in config.json is missing");
+    refused("LlavaForConditionalGeneration", "\"text_config\": {\"hidden_size\": 64}",
+            "text_config.model_type in config.json is missing");
     refused("LlavaForConditionalGeneration", SIZES, "text_config.model_type in config.json is missing");
     refused("LlamaForCausalLM", "\"num_hidden_layers\": 2", "hidden_size is missing");
 }
@@ -120,7 +138,8 @@ TEST(a_text_of_another_class_has_its_sizes) {
 /* The lengths of the windows of six layers, as text: "4096 0 0 0 0 0". */
 static void windows_are(const char *architecture, const char *more, const char *wanted) {
     char numbers[1024], found[128] = "";
-    (void)snprintf(numbers, sizeof numbers, SIZES ", \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 8%s%s",
+    (void)snprintf(numbers, sizeof numbers,
+                   SIZES ", \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 8%s%s",
                    more[0] != 0 ? ", " : "", more);
     model_desc d = described(architecture, numbers);
     for (int32_t i = 0; i < d.n_layers; i++) {
@@ -135,7 +154,8 @@ TEST(a_window_is_where_the_published_model_has_it) {
     windows_are("MistralForCausalLM", "\"sliding_window\": null", "0 0 0 0 0 0");
     windows_are("MinistralForCausalLM", "", "4096 4096 4096 4096 4096 4096");
     windows_are("MinistralForCausalLM",
-                "\"layer_types\": [\"full_attention\", \"sliding_attention\", \"full_attention\", \"full_attention\", "
+                "\"layer_types\": [\"full_attention\", \"sliding_attention\", \"full_attention\", "
+                "\"full_attention\", "
                 "\"sliding_attention\", \"full_attention\"]",
                 "0 4096 0 0 4096 0");
     windows_are("MixtralForCausalLM", "", "0 0 0 0 0 0");
@@ -143,42 +163,67 @@ TEST(a_window_is_where_the_published_model_has_it) {
     windows_are("Exaone4ForCausalLM", "\"sliding_window\": null", "0 0 0 0 0 0");
     windows_are("Olmo3ForCausalLM", "", "4096 4096 4096 0 4096 4096");
     windows_are("Gemma2ForCausalLM", "\"sliding_window\": null", "0 0 0 0 0 0");
-    windows_are("Qwen2ForCausalLM", "\"use_sliding_window\": true, \"sliding_window\": 7, \"max_window_layers\": 3", "0 0 0 7 7 7");
-    static const char *const names[] = {"Qwen2ForCausalLM", "Qwen2VLForConditionalGeneration"}; /* from layer 28 on, and from 80 on */
+    windows_are("Qwen2ForCausalLM",
+                "\"use_sliding_window\": true, \"sliding_window\": 7, \"max_window_layers\": 3",
+                "0 0 0 7 7 7");
+    /* from layer 28 on, and from 80 on */
+    static const char *const names[] = {"Qwen2ForCausalLM", "Qwen2VLForConditionalGeneration"};
     for (int i = 0; i < 2; i++) {
-        model_desc deep = described(names[i], "\"num_hidden_layers\": 30, \"hidden_size\": 32, \"num_attention_heads\": 4, "
-                                              "\"num_key_value_heads\": 2, \"use_sliding_window\": true, \"sliding_window\": 7");
+        model_desc deep = described(
+            names[i], "\"num_hidden_layers\": 30, \"hidden_size\": 32, \"num_attention_heads\": 4, "
+                      "\"num_key_value_heads\": 2, \"use_sliding_window\": true, \"sliding_window\": 7");
         assert_int_equal(deep.layers[27].window, 0);
         assert_int_equal(deep.layers[28].window, i == 0 ? 7 : 0);
     }
-    windows_are("Qwen2MoeForCausalLM", "\"use_sliding_window\": true, \"sliding_window\": 7, \"max_window_layers\": 3", "7 0 7 0 0 0");
-    windows_are("Qwen3MoeForCausalLM", "\"use_sliding_window\": true, \"sliding_window\": 7, \"max_window_layers\": 3", "7 7 7 7 7 7");
+    windows_are("Qwen2MoeForCausalLM",
+                "\"use_sliding_window\": true, \"sliding_window\": 7, \"max_window_layers\": 3",
+                "7 0 7 0 0 0");
+    windows_are("Qwen3MoeForCausalLM",
+                "\"use_sliding_window\": true, \"sliding_window\": 7, \"max_window_layers\": 3",
+                "7 7 7 7 7 7");
     windows_are("SmolLM3ForCausalLM", "\"use_sliding_window\": true, \"sliding_window\": 7", "0 0 0 7 0 0");
-    refused("MistralForCausalLM", SIZES ", \"head_dim\": 8, \"sliding_window\": 0", "sliding_window must be over 0, or null");
-    refused("Gemma3ForCausalLM", SIZES ", \"layer_types\": [\"full_attention\"]", "layer_types must have one text for each layer");
-    refused("Gemma3ForCausalLM", SIZES ", \"sliding_window_pattern\": 0", "sliding_window_pattern must be at least 1");
+    refused("MistralForCausalLM", SIZES ", \"head_dim\": 8, \"sliding_window\": 0",
+            "sliding_window must be over 0, or null");
+    refused("Gemma3ForCausalLM", SIZES ", \"layer_types\": [\"full_attention\"]",
+            "layer_types must have one text for each layer");
+    refused("Gemma3ForCausalLM", SIZES ", \"sliding_window_pattern\": 0",
+            "sliding_window_pattern must be at least 1");
 }
 
 TEST(null_says_that_there_is_no_cap) {
     model_desc d = described("Gemma2ForCausalLM", SIZES);
     assert_true(d.blocks.attention_cap == 50.0f && d.blocks.logits_cap == 30.0f);
-    d = described("Gemma2ForCausalLM", SIZES ", \"attn_logit_softcapping\": null, \"final_logit_softcapping\": null");
+    d = described("Gemma2ForCausalLM",
+                  SIZES ", \"attn_logit_softcapping\": null, \"final_logit_softcapping\": null");
     assert_true(d.blocks.attention_cap == 0.0f && d.blocks.logits_cap == 0.0f);
-    d = described("Gemma3ForCausalLM", SIZES ", \"attn_logit_softcapping\": 4.0, \"final_logit_softcapping\": 5.0");
-    assert_true(d.blocks.attention_cap == 0.0f && d.blocks.logits_cap == 5.0f); /* Gemma 3's attention has no cap, whatever is said */
-    refused("Gemma2ForCausalLM", SIZES ", \"attn_logit_softcapping\": -4.0", "attn_logit_softcapping must be over 0");
-    refused("Gemma2ForCausalLM", SIZES ", \"query_pre_attn_scalar\": 0", "query_pre_attn_scalar must be over 0");
+    d = described("Gemma3ForCausalLM",
+                  SIZES ", \"attn_logit_softcapping\": 4.0, \"final_logit_softcapping\": 5.0");
+    /* Gemma 3's attention has no cap, whatever is said */
+    assert_true(d.blocks.attention_cap == 0.0f && d.blocks.logits_cap == 5.0f);
+    refused("Gemma2ForCausalLM", SIZES ", \"attn_logit_softcapping\": -4.0",
+            "attn_logit_softcapping must be over 0");
+    refused("Gemma2ForCausalLM", SIZES ", \"query_pre_attn_scalar\": 0",
+            "query_pre_attn_scalar must be over 0");
     refused("OlmoForCausalLM", SIZES ", \"head_dim\": 8, \"clip_qkv\": 0.0", "clip_qkv must be over 0");
-    refused("CohereForCausalLM", SIZES ", \"head_dim\": 8, \"logit_scale\": 0.0", "logit_scale must be over 0");
-    refused("GraniteForCausalLM", SIZES ", \"head_dim\": 8, \"residual_multiplier\": 0.0", "residual_multiplier must be over 0");
+    refused("CohereForCausalLM", SIZES ", \"head_dim\": 8, \"logit_scale\": 0.0",
+            "logit_scale must be over 0");
+    refused("GraniteForCausalLM", SIZES ", \"head_dim\": 8, \"residual_multiplier\": 0.0",
+            "residual_multiplier must be over 0");
 }
 
 TEST(activations_are_read_where_each_model_has_them) {
-    assert_int_equal(described("GemmaForCausalLM", SIZES ", \"hidden_act\": \"gelu\"").activation, ACT_GELU_TANH);
-    assert_int_equal(described("Gemma2ForCausalLM", SIZES ", \"hidden_activation\": \"gelu\", \"hidden_act\": \"silu\"").activation,
-                     ACT_GELU);
-    assert_int_equal(described("FalconForCausalLM", SIZES ", \"num_attention_heads\": 4, \"activation\": \"relu\"").activation, ACT_RELU);
-    model_desc d = described("GPTBigCodeForCausalLM", "\"n_embd\": 32, \"n_layer\": 1, \"n_head\": 4, \"scale_attn_weights\": false");
+    assert_int_equal(described("GemmaForCausalLM", SIZES ", \"hidden_act\": \"gelu\"").activation,
+                     ACT_GELU_TANH);
+    assert_int_equal(
+        described("Gemma2ForCausalLM", SIZES ", \"hidden_activation\": \"gelu\", \"hidden_act\": \"silu\"")
+            .activation,
+        ACT_GELU);
+    assert_int_equal(
+        described("FalconForCausalLM", SIZES ", \"num_attention_heads\": 4, \"activation\": \"relu\"")
+            .activation,
+        ACT_RELU);
+    model_desc d = described("GPTBigCodeForCausalLM",
+                             "\"n_embd\": 32, \"n_layer\": 1, \"n_head\": 4, \"scale_attn_weights\": false");
     assert_true(d.attention_scale == 1.0f);
 }
 
@@ -186,9 +231,9 @@ TEST(rotary_scaling_is_complete_or_refused) {
     model_desc d = described("GptOssForCausalLM", SIZES);
     assert_int_equal(d.ropes[0].kind, ROPE_YARN);
     assert_true(d.ropes[0].factor == 32.0f && d.ropes[0].original_positions == 4096 && !d.ropes[0].truncate);
-    d = described("Phi3ForCausalLM",
-                  SIZES ", \"num_attention_heads\": 4, \"rope_scaling\": {\"type\": \"yarn\", \"short_factor\": [1, 1, 1, 2], "
-                        "\"long_factor\": [1, 1, 1, 4]}");
+    d = described("Phi3ForCausalLM", SIZES ", \"num_attention_heads\": 4, \"rope_scaling\": {\"type\": "
+                                           "\"yarn\", \"short_factor\": [1, 1, 1, 2], "
+                                           "\"long_factor\": [1, 1, 1, 4]}");
     assert_int_equal(d.ropes[0].kind, ROPE_LONGROPE); /* what Phi-3 called it first */
     assert_int_equal(d.ropes[0].original_positions, 4096);
     d = described("Olmo3ForCausalLM", SIZES ", \"num_attention_heads\": 4");
@@ -197,34 +242,42 @@ TEST(rotary_scaling_is_complete_or_refused) {
     char numbers[512];
     (void)snprintf(numbers, sizeof numbers, "%s\"rope_scaling\": {\"rope_type\": \"linear\"}", llama);
     refused("LlamaForCausalLM", numbers, "rope_scaling.factor is missing");
-    (void)snprintf(numbers, sizeof numbers, "%s\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"high_freq_factor\": 4}",
+    (void)snprintf(numbers, sizeof numbers,
+                   "%s\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"high_freq_factor\": 4}",
                    llama);
     refused("LlamaForCausalLM", numbers, "rope_scaling.low_freq_factor is missing");
     (void)snprintf(numbers, sizeof numbers,
-                   "%s\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": null, \"original_max_position_embeddings\": 16}", llama);
+                   "%s\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": null, "
+                   "\"original_max_position_embeddings\": 16}",
+                   llama);
     assert_true(described("LlamaForCausalLM", numbers).ropes[0].factor == 4.0f);
 }
 
 TEST(gemma4_reads_padded_numbers_of_layers) {
-    const char *numbers = "\"hidden_size\": 32, \"num_hidden_layers\": 12, \"intermediate_size\": 64, \"vocab_size\": 40, \"head_dim\": 8, "
-                          "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"per_layer_config\": {\"05\": {\"head_dim\": 16}, "
+    const char *numbers = "\"hidden_size\": 32, \"num_hidden_layers\": 12, \"intermediate_size\": 64, "
+                          "\"vocab_size\": 40, \"head_dim\": 8, "
+                          "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"per_layer_config\": "
+                          "{\"05\": {\"head_dim\": 16}, "
                           "\"11\": {\"head_dim\": 16}}";
     model_desc d = described("Gemma4ForCausalLM", numbers);
     assert_int_equal(d.caches[4].d_key, 8);
     assert_int_equal(d.caches[5].d_key, 16);
     assert_int_equal(d.caches[11].d_key, 16);
-    const rope_desc *full = &d.ropes[d.layers[5].rope]; /* no rope_parameters: a quarter rotates, as if all did */
+    /* no rope_parameters: a quarter rotates, as if all did */
+    const rope_desc *full = &d.ropes[d.layers[5].rope];
     assert_int_equal(full->n_dims, 16);
     assert_true(full->theta == 1e6f && full->factors[1] == 1.0f && full->factors[2] == 1e30f);
-    d = described("Gemma4ForCausalLM", SIZES ", \"layer_types\": [\"full_attention\", \"sliding_attention\", \"sliding_attention\", "
-                                             "\"sliding_attention\", \"sliding_attention\", \"sliding_attention\"]");
+    d = described("Gemma4ForCausalLM", SIZES
+                  ", \"layer_types\": [\"full_attention\", \"sliding_attention\", \"sliding_attention\", "
+                  "\"sliding_attention\", \"sliding_attention\", \"sliding_attention\"]");
     assert_int_equal(d.caches[0].d_key, 512);
     assert_int_equal(d.caches[1].d_key, 256);
     assert_int_equal(d.layers[5].window, 0); /* the last sees all */
 }
 
 TEST(bloom_is_described_by_its_own_names) {
-    model_desc d = described("BloomForCausalLM", "\"n_embed\": 64, \"n_layer\": 2, \"num_attention_heads\": 4, \"n_inner\": null");
+    model_desc d = described(
+        "BloomForCausalLM", "\"n_embed\": 64, \"n_layer\": 2, \"num_attention_heads\": 4, \"n_inner\": null");
     assert_int_equal(d.d_model, 64);
     assert_int_equal(d.layers[0].d_ff, 256);
     refused("BloomForCausalLM", "\"n_embd_\": 64, \"n_layer\": 2", "hidden_size is missing");
@@ -242,7 +295,8 @@ TEST(modernberts_local_base_may_be_its_global_one) {
 }
 
 TEST(ernies_experts_end_with_the_layer_that_is_named) {
-    const char *base = SIZES ", \"num_attention_heads\": 4, \"moe_layer_start_index\": 1, \"moe_layer_end_index\": ";
+    const char *base =
+        SIZES ", \"num_attention_heads\": 4, \"moe_layer_start_index\": 1, \"moe_layer_end_index\": ";
     char numbers[256];
     for (int last = -1; last < 6; last += 4) {
         (void)snprintf(numbers, sizeof numbers, "%s%d", base, last);
@@ -261,7 +315,8 @@ TEST(a_decoder_may_see_both_ways) {
     (void)snprintf(numbers, sizeof numbers, "%sfalse", plain);
     assert_true(described("LlamaForCausalLM", numbers).blocks.two_sided);
     refused("MistralForCausalLM", numbers, "is_causal false is not supported for a decoder with windows");
-    refused("BloomForCausalLM", numbers, "is_causal false is not supported for a decoder with windows, chunks or ALiBi");
+    refused("BloomForCausalLM", numbers,
+            "is_causal false is not supported for a decoder with windows, chunks or ALiBi");
     refused("Llama4ForCausalLM", numbers, "is_causal false is not supported");
     (void)snprintf(numbers, sizeof numbers, "%strue", plain);
     assert_false(described("LlamaForCausalLM", numbers).blocks.two_sided);
@@ -289,8 +344,11 @@ TEST(a_text_model_by_itself_gives_rows) {
 
 TEST(rotary_dimensions_fit_the_head) {
     strbuf numbers = {0};
-    assert_int_equal(strbuf_addf(&numbers, SIZES ", \"rotary_dim\": 1100, \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1"),
-                     QUIRE_OK);
+    assert_int_equal(
+        strbuf_addf(
+            &numbers,
+            SIZES ", \"rotary_dim\": 1100, \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1"),
+        QUIRE_OK);
     for (int i = 1; i < 550; i++) {
         assert_int_equal(strbuf_addf(&numbers, ",1"), QUIRE_OK);
     }
@@ -302,15 +360,22 @@ TEST(rotary_dimensions_fit_the_head) {
 }
 
 TEST(what_nothing_computes_is_refused) {
-    refused("BertModel", SIZES ", \"num_attention_heads\": 4, \"is_decoder\": true", "is_decoder true is not supported");
+    refused("BertModel", SIZES ", \"num_attention_heads\": 4, \"is_decoder\": true",
+            "is_decoder true is not supported");
     refused("GptOssForCausalLM", SIZES ", \"swiglu_alpha\": 1.5", "swiglu_alpha");
-    refused("GemmaForCausalLM", SIZES ", \"use_bidirectional_attention\": true", "use_bidirectional_attention");
-    refused("Gemma2ForCausalLM", SIZES ", \"use_bidirectional_attention\": true", "use_bidirectional_attention");
-    refused("Gemma3ForCausalLM", SIZES ", \"use_bidirectional_attention\": true", "use_bidirectional_attention");
-    refused("Ernie4_5_MoeForCausalLM", SIZES ", \"num_attention_heads\": 4, \"moe_norm_min\": 0.5", "moe_norm_min");
-    refused("Glm4MoeForCausalLM", SIZES ", \"num_attention_heads\": 8, \"head_dim\": 8, \"n_group\": 1, \"topk_group\": 2",
+    refused("GemmaForCausalLM", SIZES ", \"use_bidirectional_attention\": true",
+            "use_bidirectional_attention");
+    refused("Gemma2ForCausalLM", SIZES ", \"use_bidirectional_attention\": true",
+            "use_bidirectional_attention");
+    refused("Gemma3ForCausalLM", SIZES ", \"use_bidirectional_attention\": true",
+            "use_bidirectional_attention");
+    refused("Ernie4_5_MoeForCausalLM", SIZES ", \"num_attention_heads\": 4, \"moe_norm_min\": 0.5",
+            "moe_norm_min");
+    refused("Glm4MoeForCausalLM",
+            SIZES ", \"num_attention_heads\": 8, \"head_dim\": 8, \"n_group\": 1, \"topk_group\": 2",
             "the groups of experts");
-    refused("SmolLM3ForCausalLM", SIZES ", \"num_attention_heads\": 4, \"no_rope_layers\": [1, 0]", "no_rope_layers must have a number");
+    refused("SmolLM3ForCausalLM", SIZES ", \"num_attention_heads\": 4, \"no_rope_layers\": [1, 0]",
+            "no_rope_layers must have a number");
 }
 
 TEST(biases_are_as_config_json_says) {
@@ -323,14 +388,16 @@ TEST(biases_are_as_config_json_says) {
     refused("LlamaForCausalLM", numbers, "true, and no tensor named ...q_proj.bias is in the file");
     assert_int_equal(describe("LlamaForCausalLM", numbers, q, &d, &err), QUIRE_OK);
     (void)snprintf(numbers, sizeof numbers, "%s\"attention_bias\": false", llama);
-    refused_beside("LlamaForCausalLM", numbers, q, "false, and the file has model.layers.0.self_attn.q_proj.bias");
+    refused_beside("LlamaForCausalLM", numbers, q,
+                   "false, and the file has model.layers.0.self_attn.q_proj.bias");
     assert_int_equal(describe("LlamaForCausalLM", numbers, "x", &d, &err), QUIRE_OK);
     (void)snprintf(numbers, sizeof numbers, "%s\"mlp_bias\": true", llama);
     refused("LlamaForCausalLM", numbers, "mlp_bias true, and no tensor");
 }
 
 TEST(keys_mean_what_their_class_makes_of_them) {
-    const char *heads = SIZES ", \"num_attention_heads\": 4, \"num_key_value_heads\": 4, \"max_position_embeddings\": 64, ";
+    const char *heads =
+        SIZES ", \"num_attention_heads\": 4, \"num_key_value_heads\": 4, \"max_position_embeddings\": 64, ";
     char numbers[768];
     model_desc d;
     quire_error err;
@@ -344,40 +411,49 @@ TEST(keys_mean_what_their_class_makes_of_them) {
     d = described("LlamaForCausalLM", numbers);
     assert_true(d.ropes[0].original_positions == 16 && d.ropes[0].theta == 3e4f);
     (void)snprintf(numbers, sizeof numbers,
-                   "%s\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 3e4}, \"sliding_attention\": {\"rope_theta\": 2e4}}",
+                   "%s\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 3e4}, "
+                   "\"sliding_attention\": {\"rope_theta\": 2e4}}",
                    heads);
     d = described("Gemma3ForCausalLM", numbers);
     assert_true(d.ropes[0].theta == 3e4f && d.ropes[1].theta == 2e4f);
-    (void)snprintf(numbers, sizeof numbers,
-                   "%s\"rope_theta\": 3e4, \"rope_local_base_freq\": 2e4, \"rope_parameters\": {\"full_attention\": "
-                   "{\"rope_type\": \"default\"}, \"sliding_attention\": {\"rope_type\": \"default\"}}",
-                   heads);
+    (void)snprintf(
+        numbers, sizeof numbers,
+        "%s\"rope_theta\": 3e4, \"rope_local_base_freq\": 2e4, \"rope_parameters\": {\"full_attention\": "
+        "{\"rope_type\": \"default\"}, \"sliding_attention\": {\"rope_type\": \"default\"}}",
+        heads);
     d = described("Gemma3ForCausalLM", numbers);
     assert_true(d.ropes[0].theta == 3e4f && d.ropes[1].theta == 2e4f);
     d = described("Olmo3ForCausalLM", numbers);
     assert_true(d.ropes[0].theta == 3e4f && d.ropes[1].theta == 5e5f);
-    d = described("GptOssForCausalLM", SIZES ", \"swiglu_limit\": null, \"rope_parameters\": {\"rope_theta\": 3e4}");
+    d = described("GptOssForCausalLM",
+                  SIZES ", \"swiglu_limit\": null, \"rope_parameters\": {\"rope_theta\": 3e4}");
     assert_int_equal(d.ropes[0].kind, ROPE_PLAIN);
     assert_true(isinf(d.moe.limit));
-    (void)snprintf(numbers, sizeof numbers, "%s\"num_local_experts\": [4, 4, 4, 4, 4, 4], \"norm_topk_prob\": false", heads);
+    (void)snprintf(numbers, sizeof numbers,
+                   "%s\"num_local_experts\": [4, 4, 4, 4, 4, 4], \"norm_topk_prob\": false", heads);
     d = described("MixtralForCausalLM", numbers);
     assert_true(d.moe.renormalise && d.layers[5].n_experts == 4);
     (void)snprintf(numbers, sizeof numbers,
-                   "%s\"num_experts\": 4, \"moe_topk\": [2, 2, 2, 2, 2, 2], \"moe_intermediate_size\": 16, \"num_shared_expert\": [2, 2], "
-                   "\"n_group\": false, \"topk_group\": false, \"routed_scaling_factor\": false, \"norm_topk_prob\": false",
+                   "%s\"num_experts\": 4, \"moe_topk\": [2, 2, 2, 2, 2, 2], \"moe_intermediate_size\": 16, "
+                   "\"num_shared_expert\": [2, 2], "
+                   "\"n_group\": false, \"topk_group\": false, \"routed_scaling_factor\": false, "
+                   "\"norm_topk_prob\": false",
                    heads);
     d = described("HunYuanMoEV1ForCausalLM", numbers);
-    assert_true(d.moe.renormalise && d.moe.d_expert == 64 && d.moe.d_shared == 64 && d.moe.n_used == 2 && d.moe.n_groups == 0);
+    assert_true(d.moe.renormalise && d.moe.d_expert == 64 && d.moe.d_shared == 64 && d.moe.n_used == 2 &&
+                d.moe.n_groups == 0);
     (void)snprintf(numbers, sizeof numbers, "%s\"num_experts\": 1", heads);
     assert_int_equal(described("HunYuanDenseV1ForCausalLM", numbers).layers[0].n_experts, 0);
     (void)snprintf(numbers, sizeof numbers, "%s\"attention_bias\": false", heads);
-    assert_int_equal(describe("Qwen2ForCausalLM", numbers, "model.layers.0.self_attn.q_proj.bias", &d, &err), QUIRE_OK);
+    assert_int_equal(describe("Qwen2ForCausalLM", numbers, "model.layers.0.self_attn.q_proj.bias", &d, &err),
+                     QUIRE_OK);
     (void)snprintf(numbers, sizeof numbers, "%s\"no_rope_layers\": [1, 0, 1, 1, 1, 1, 1, 0]", heads);
     d = described("SmolLM3ForCausalLM", numbers);
     assert_true(d.layers[0].rope != NO_ROPE && d.layers[1].rope == NO_ROPE && d.layers[5].rope != NO_ROPE);
-    (void)snprintf(numbers, sizeof numbers, "%s\"num_local_experts\": 4, \"intermediate_size\": 300000000",
-                   "\"hidden_size\": 32, \"num_hidden_layers\": 6, \"vocab_size\": 40, \"num_attention_heads\": 4, "
-                   "\"num_key_value_heads\": 4, ");
+    (void)snprintf(
+        numbers, sizeof numbers, "%s\"num_local_experts\": 4, \"intermediate_size\": 300000000",
+        "\"hidden_size\": 32, \"num_hidden_layers\": 6, \"vocab_size\": 40, \"num_attention_heads\": 4, "
+        "\"num_key_value_heads\": 4, ");
     refused("MixtralForCausalLM", numbers, "the width of experts is 300000000");
 }
 
@@ -451,11 +527,12 @@ TEST(a_head_of_its_own_counts_whatever_is_said_of_tying) {
 }
 
 static json_t *mistral_rope(double beta, int length) {
-    return json_pack("{s:f,s:s,s:f,s:i}", "rope_theta", 1e4, "rope_type", "default", "llama_4_scaling_beta", beta,
-                     "original_max_position_embeddings", length);
+    return json_pack("{s:f,s:s,s:f,s:i}", "rope_theta", 1e4, "rope_type", "default", "llama_4_scaling_beta",
+                     beta, "original_max_position_embeddings", length);
 }
 
-/* The query at position p is scaled by floor(p / length): the first `length` rows are as they are without it. */
+/* The query at position p is scaled by floor(p / length): the first `length` rows are as
+ * they are without it. */
 TEST(a_query_is_scaled_from_the_trained_length_on) {
     size_t n = 0, n_vocab = 256;
     float *plain = run_changed("mistral", "rope_parameters", mistral_rope(0.0, 3), &n);
@@ -482,7 +559,8 @@ TEST(the_rows_of_a_two_sided_decoder_see_later_ones) {
 
 /* The tensors of BERT's first checkpoints, as bert-base-uncased has them. */
 TEST(norms_may_be_called_gamma_and_beta) {
-    static const char *const names[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}};
+    static const char *const names[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"},
+                                           {"LayerNorm.bias", "LayerNorm.beta"}};
     json_t *config = golden_config("bert");
     size_t n = 0, n_old = 0;
     quire_error err;

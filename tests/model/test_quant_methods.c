@@ -1,6 +1,9 @@
-/* Damaged checkpoints of every method of quantisation: tensors missing, of other types and shapes, values at their extremes, settings out
- * of range, random changes of header and bytes. Each is refused with the file's name and a reason, or computes. QUIRE_TEST_LONG:
- * 10,000 random changes of each form, five minutes of processor time under the address sanitizer. QUIRE_TEST_SEED=n repeats a run. */
+/* Damaged checkpoints of every method of quantisation: tensors missing, of other types
+ * and shapes, values at their extremes, settings out of range, random changes of header
+ * and bytes. Each is refused with the file's name and a reason, or computes.
+ * QUIRE_TEST_LONG:
+ * 10,000 random changes of each form, five minutes of processor time under the address
+ * sanitizer. QUIRE_TEST_SEED=n repeats a run. */
 #include <math.h>
 
 #include "golden_model.h"
@@ -24,12 +27,13 @@ typedef struct form {
     tensor tensors[7];
 } form;
 
-#define BNB_CONFIG   "{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true}"
-#define FP8_CONFIG   "{\"quant_method\":\"fp8\",\"weight_block_size\":[128,128]}"
-#define CT(settings) "{\"quant_method\":\"compressed-tensors\",\"config_groups\":{\"group_0\":{\"weights\":{" settings "}}}}"
-#define BNB_STATE    ".weight.quant_state.bitsandbytes__nf4"
-#define INNER        ",\"nested_blocksize\":256,\"nested_offset\":0.04}"
-#define STATE_TEXT   "{\"quant_type\":\"nf4\",\"blocksize\":64" INNER
+#define BNB_CONFIG "{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true}"
+#define FP8_CONFIG "{\"quant_method\":\"fp8\",\"weight_block_size\":[128,128]}"
+#define CT(settings)                                                                                         \
+    "{\"quant_method\":\"compressed-tensors\",\"config_groups\":{\"group_0\":{\"weights\":{" settings "}}}}"
+#define BNB_STATE  ".weight.quant_state.bitsandbytes__nf4"
+#define INNER      ",\"nested_blocksize\":256,\"nested_offset\":0.04}"
+#define STATE_TEXT "{\"quant_type\":\"nf4\",\"blocksize\":64" INNER
 
 static const form forms[] = {
     {"gptq",
@@ -40,10 +44,14 @@ static const form forms[] = {
       {".g_idx", "I32", GROUPS, 1, {256}, 1}}},
     {"gptq of 3 bits",
      "{\"quant_method\":\"gptq\",\"bits\":3,\"group_size\":100,\"checkpoint_format\":\"gptq_v2\"}",
-     {{".qweight", "I32", BYTES, 2, {24, 64}, 0}, {".qzeros", "I32", BYTES, 2, {3, 6}, 0}, {".scales", "F32", SCALES, 2, {3, 64}, 0}}},
+     {{".qweight", "I32", BYTES, 2, {24, 64}, 0},
+      {".qzeros", "I32", BYTES, 2, {3, 6}, 0},
+      {".scales", "F32", SCALES, 2, {3, 64}, 0}}},
     {"awq",
      "{\"quant_method\":\"awq\",\"bits\":4,\"group_size\":32}",
-     {{".qweight", "I32", BYTES, 2, {256, 8}, 0}, {".qzeros", "I32", BYTES, 2, {8, 8}, 0}, {".scales", "F16", SCALES, 2, {8, 64}, 0}}},
+     {{".qweight", "I32", BYTES, 2, {256, 8}, 0},
+      {".qzeros", "I32", BYTES, 2, {8, 8}, 0},
+      {".scales", "F16", SCALES, 2, {8, 64}, 0}}},
     {"pack-quantized",
      CT("\"group_size\":64"),
      {{".weight_packed", "I32", BYTES, 2, {64, 32}, 0},
@@ -79,8 +87,12 @@ static const form forms[] = {
     {"fp8 with a scale a row",
      CT("\"group_size\":null"),
      {{".weight", "F8_E4M3", POWERS, 2, {64, 256}, 0}, {".weight_scale", "BF16", SCALES, 2, {64, 1}, 0}}},
-    {"fp8 in blocks", FP8_CONFIG, {{".weight", "F8_E4M3", POWERS, 2, {64, 256}, 0}, {".weight_scale_inv", "F32", SCALES, 2, {1, 2}, 0}}},
-    {"mxfp8", CT("\"group_size\":32"), {{".weight", "F8_E4M3", POWERS, 2, {64, 256}, 0}, {".weight_scale", "U8", POWERS, 2, {64, 8}, 0}}},
+    {"fp8 in blocks",
+     FP8_CONFIG,
+     {{".weight", "F8_E4M3", POWERS, 2, {64, 256}, 0}, {".weight_scale_inv", "F32", SCALES, 2, {1, 2}, 0}}},
+    {"mxfp8",
+     CT("\"group_size\":32"),
+     {{".weight", "F8_E4M3", POWERS, 2, {64, 256}, 0}, {".weight_scale", "U8", POWERS, 2, {64, 8}, 0}}},
     {"nf4",
      BNB_CONFIG,
      {{".weight", "U8", BYTES, 2, {8192, 1}, 0},
@@ -97,7 +109,8 @@ static const form forms[] = {
       {".weight.nested_quant_map", "F32", SCALES, 1, {256}, 0}}},
     {"mxfp4, stacked",
      "{\"quant_method\":\"mxfp4\"}",
-     {{"_blocks", "U8", BYTES, 4, {EXPERTS, 64, 8, 16}, 0}, {"_scales", "U8", POWERS, 3, {EXPERTS, 64, 8}, 0}}},
+     {{"_blocks", "U8", BYTES, 4, {EXPERTS, 64, 8, 16}, 0},
+      {"_scales", "U8", POWERS, 3, {EXPERTS, 64, 8}, 0}}},
 };
 
 enum { N_FORMS = sizeof forms / sizeof *forms };
@@ -174,7 +187,10 @@ static void fill_piece(piece *p, uint64_t *seed) {
             put_u32(&p->bytes, (uint32_t)(word % 4));
             break;
         case POWERS: /* of a scale in E8M0, or numbers about 1 in E4M3 */
-            put(&p->bytes, &(uint8_t){strcmp(p->t.type, "U8") == 0 ? (uint8_t)(112 + word % 8) : (uint8_t)(0x30 + word % 16)}, 1);
+            put(&p->bytes,
+                &(uint8_t){strcmp(p->t.type, "U8") == 0 ? (uint8_t)(112 + word % 8)
+                                                        : (uint8_t)(0x30 + word % 16)},
+                1);
             break;
         default:
             put(&p->bytes, random, bytes_of_type(p->t.type));
@@ -192,7 +208,8 @@ static piece *add_piece(checkpoint *c, const char *name, tensor t, uint64_t *see
 }
 
 static void add_floats(checkpoint *c, const char *name, int64_t rows, int64_t columns, uint64_t *seed) {
-    (void)add_piece(c, name, (tensor){NULL, "F32", SCALES, columns > 0 ? 2 : 1, {rows, columns}, false}, seed);
+    (void)add_piece(c, name, (tensor){NULL, "F32", SCALES, columns > 0 ? 2 : 1, {rows, columns}, false},
+                    seed);
 }
 
 static void add_attention(checkpoint *c, uint64_t *seed) {
@@ -211,13 +228,16 @@ static void add_attention(checkpoint *c, uint64_t *seed) {
     add_floats(c, "model.layers.0.post_attention_layernorm.weight", WIDTH, 0, seed);
 }
 
-#define CONFIG                                                                                                                             \
-    "{\"architectures\":[\"%sForCausalLM\"],\"hidden_size\":64,\"num_hidden_layers\":1,\"num_attention_heads\":2,\"num_key_value_heads\":" \
-    "2,"                                                                                                                                   \
-    "\"head_dim\":32,\"intermediate_size\":256,\"vocab_size\":32,\"max_position_embeddings\":64,\"rms_norm_eps\":1e-5,"                    \
+#define CONFIG                                                                                               \
+    "{\"architectures\":[\"%sForCausalLM\"],\"hidden_size\":64,\"num_hidden_layers\":1,\"num_attention_"     \
+    "heads\":2,\"num_key_value_heads\":"                                                                     \
+    "2,"                                                                                                     \
+    "\"head_dim\":32,\"intermediate_size\":256,\"vocab_size\":32,\"max_position_embeddings\":64,\"rms_norm_" \
+    "eps\":1e-5,"                                                                                            \
     "\"attention_bias\":true,\"tie_word_embeddings\":false,"
-#define STACKED_CONFIG                                                                                                                     \
-    "\"num_local_experts\":2,\"num_experts_per_tok\":1,\"sliding_window\":8,\"layer_types\":[\"full_attention\"],\"swiglu_limit\":7.0,"    \
+#define STACKED_CONFIG                                                                                       \
+    "\"num_local_experts\":2,\"num_experts_per_tok\":1,\"sliding_window\":8,\"layer_types\":[\"full_"        \
+    "attention\"],\"swiglu_limit\":7.0,"                                                                     \
     "\"rope_theta\":10000.0,\"hidden_act\":\"silu\","
 
 /* A model of one layer whose last matrix has the form. */
@@ -229,7 +249,8 @@ static checkpoint *checkpoint_new(const form *f) {
     assert_non_null(c);
     c->form = f;
     snprintf(c->quantisation, sizeof c->quantisation, "%s", f->config);
-    snprintf(c->config, sizeof c->config, CONFIG "%s\"quantization_config\":", stacked ? "GptOss" : "Llama", stacked ? STACKED_CONFIG : "");
+    snprintf(c->config, sizeof c->config, CONFIG "%s\"quantization_config\":", stacked ? "GptOss" : "Llama",
+             stacked ? STACKED_CONFIG : "");
     add_attention(c, &seed);
     if (stacked) {
         add_floats(c, "model.layers.0.self_attn.sinks", 2, 0, &seed);
@@ -269,7 +290,8 @@ static piece *piece_of(checkpoint *c, const char *suffix) {
     return NULL;
 }
 
-/* The safetensors file. Bytes are as many as the type and shape say: cut, or repeated from the beginning. */
+/* The safetensors file. Bytes are as many as the type and shape say: cut, or repeated
+ * from the beginning. */
 static strbuf checkpoint_weights(const checkpoint *c) {
     strbuf header = {0}, body = {0}, out = {0};
     put(&header, "{", 1);
@@ -282,11 +304,14 @@ static strbuf checkpoint_weights(const checkpoint *c) {
             put(&body, p->bytes.p, step);
             left -= step;
         }
-        int used = snprintf(text, sizeof text, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", i > 0 ? "," : "", p->name, p->t.type);
+        int used = snprintf(text, sizeof text, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", i > 0 ? "," : "",
+                            p->name, p->t.type);
         for (int d = 0; d < p->t.n_dims; d++) {
-            used += snprintf(text + used, sizeof text - (size_t)used, "%s%lld", d > 0 ? "," : "", (long long)p->t.dims[d]);
+            used += snprintf(text + used, sizeof text - (size_t)used, "%s%lld", d > 0 ? "," : "",
+                             (long long)p->t.dims[d]);
         }
-        used += snprintf(text + used, sizeof text - (size_t)used, "],\"data_offsets\":[%zu,%zu]}", at, body.n);
+        used +=
+            snprintf(text + used, sizeof text - (size_t)used, "],\"data_offsets\":[%zu,%zu]}", at, body.n);
         put(&header, text, (size_t)used);
     }
     put(&header, "}", 1);
@@ -304,15 +329,18 @@ static strbuf checkpoint_weights(const checkpoint *c) {
 static const char *const files[] = {"config.json", "model.safetensors", NULL};
 static temp_dir dir;
 
-/* Writes and runs it. True: it computes. Else why has the refusal, which names the file. */
-static bool runs_bytes(const checkpoint *c, const strbuf *weights, compute_mode compute, float **logits, quire_error *why) {
+/* Writes and runs it. True: it computes. Else why has the refusal, which names the
+ * file. */
+static bool runs_bytes(const checkpoint *c, const strbuf *weights, compute_mode compute, float **logits,
+                       quire_error *why) {
     char config[sizeof c->config + sizeof c->quantisation + 2];
     size_t n;
     snprintf(config, sizeof config, "%s%s}", c->config, c->quantisation);
     write_text(&dir, "config.json", config);
     write_file(temp_path(&dir, "model.safetensors"), weights->p, weights->n);
     float *out = golden_run(dir.path, compute, &n, why);
-    if (out == NULL && (why->code == QUIRE_OK || strstr(why->message, dir.path) == NULL || strlen(why->message) < strlen(dir.path) + 10)) {
+    if (out == NULL && (why->code == QUIRE_OK || strstr(why->message, dir.path) == NULL ||
+                        strlen(why->message) < strlen(dir.path) + 10)) {
         fail_msg("%s: refused without a reason: %s", c->form->name, why->message);
     }
     if (logits != NULL) {
@@ -384,7 +412,8 @@ TEST(a_missing_tensor_is_refused) {
 }
 
 TEST(a_tensor_of_another_type_is_refused_or_read_as_one) {
-    static const char *const types[] = {"F64", "I64", "F32", "I32", "F16", "BF16", "U8", "I8", "F8_E4M3", "F8_E8M0"};
+    static const char *const types[] = {"F64",  "I64", "F32", "I32",     "F16",
+                                        "BF16", "U8",  "I8",  "F8_E4M3", "F8_E8M0"};
     for (int i = 0; i < N_FORMS; i++) {
         for (int k = 0; forms[i].tensors[k].suffix != NULL; k++) {
             checkpoint *c = checkpoint_new(&forms[i]);
@@ -393,8 +422,10 @@ TEST(a_tensor_of_another_type_is_refused_or_read_as_one) {
             for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
                 quire_error why;
                 p->t.type = types[t];
-                bool is_form = k == 0 && strcmp(types[t], "I8") == 0; /* with a scale a row it is one of its own */
-                if (strcmp(was, types[t]) != 0 && !is_form && (k == 0 || strcmp(types[t], "I64") == 0) && !p->t.may_miss) {
+                /* with a scale a row it is one of its own */
+                bool is_form = k == 0 && strcmp(types[t], "I8") == 0;
+                if (strcmp(was, types[t]) != 0 && !is_form && (k == 0 || strcmp(types[t], "I64") == 0) &&
+                    !p->t.may_miss) {
                     assert_refused(c, types[t]);
                 } else {
                     (void)runs(c, &why);
@@ -419,7 +450,8 @@ TEST(a_wrong_dimension_is_refused) {
                         continue;
                     }
                     if (k == 0) {
-                        fail_msg("%s: dimension %d of the codes is %lld: %s", forms[i].name, d, (long long)wrong[w], why.message);
+                        fail_msg("%s: dimension %d of the codes is %lld: %s", forms[i].name, d,
+                                 (long long)wrong[w], why.message);
                     }
                     (void)runs(c, &why); /* fewer scales may each stand for more */
                 }
@@ -466,7 +498,8 @@ TEST(values_at_their_extremes_compute_or_are_refused) {
             for (size_t v = 0; v < sizeof bytes / sizeof *bytes; v++) {
                 memset(p->bytes.p, bytes[v], p->bytes.n);
                 bool ok = runs(c, &why);
-                assert_true(ok || p->t.may_miss || p->t.with == STATE); /* any code and any scale is a number, or NaN */
+                /* any code and any scale is a number, or NaN */
+                assert_true(ok || p->t.may_miss || p->t.with == STATE);
             }
             for (size_t v = 0; v < sizeof floats / sizeof *floats && is_float; v++) {
                 memcpy(p->bytes.p, &floats[v], sizeof floats[v]);
@@ -478,8 +511,9 @@ TEST(values_at_their_extremes_compute_or_are_refused) {
 }
 
 TEST(sizes_in_the_configuration_that_do_not_fit_are_refused) {
-    static const char *const sizes[] = {"0",     "-1",     "7",    "1",  "300", "9223372036854775807", "-9223372036854775808",
-                                        "1e300", "\"64\"", "null", "[]", "{}"};
+    static const char *const sizes[] = {
+        "0",     "-1",     "7",    "1",  "300", "9223372036854775807", "-9223372036854775808",
+        "1e300", "\"64\"", "null", "[]", "{}"};
     static const struct {
         int form;
         const char *pattern;
@@ -576,7 +610,8 @@ TEST(random_changes_are_refused_or_compute) {
             } else {
                 mutate((uint8_t *)changed.p + at, changed.n - at, &seed);
             }
-            n_computed += runs_bytes(c, &changed, (compute_mode)(COMPUTE_F32 + rng_next(&seed) % 3), NULL, &why);
+            n_computed +=
+                runs_bytes(c, &changed, (compute_mode)(COMPUTE_F32 + rng_next(&seed) % 3), NULL, &why);
         }
         strbuf_deinit(&weights);
         strbuf_deinit(&changed);

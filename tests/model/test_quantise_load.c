@@ -1,4 +1,5 @@
-/* Quantising while loading: the model computes, describes and packs what a GGUF file of the same blocks does. */
+/* Quantising while loading: the model computes, describes and packs what a GGUF file of
+ * the same blocks does. */
 #include "run_model.h"
 
 #include <math.h>
@@ -10,16 +11,18 @@
 
 enum { WIDTH = 256, FF = 320, NARROW = 48, N_VOCAB = 40, N_EXPERTS = 2 };
 
-/* What a matrix gets: of rows of whole blocks of 256; of 320, which are blocks of 32 only; the head and the table of embeddings. */
+/* What a matrix gets: of rows of whole blocks of 256; of 320, which are blocks of 32
+ * only; the head and the table of embeddings. */
 typedef struct mix {
     const char *name;
     dtype to, rows_320, ends;
 } mix;
 
-static const mix mixes[] = {{"q8_0", DTYPE_Q8_0, DTYPE_Q8_0, DTYPE_Q8_0},   {"q6_k", DTYPE_Q6_K, DTYPE_Q8_0, DTYPE_Q8_0},
-                            {"q5_k", DTYPE_Q5_K, DTYPE_Q5_1, DTYPE_Q6_K},   {"q4_k", DTYPE_Q4_K, DTYPE_Q5_0, DTYPE_Q6_K},
-                            {"q4_0", DTYPE_Q4_0, DTYPE_Q4_0, DTYPE_Q6_K},   {"iq4_xs", DTYPE_IQ4_XS, DTYPE_IQ4_NL, DTYPE_Q6_K},
-                            {"mxfp4", DTYPE_MXFP4, DTYPE_MXFP4, DTYPE_Q6_K}};
+static const mix mixes[] = {
+    {"q8_0", DTYPE_Q8_0, DTYPE_Q8_0, DTYPE_Q8_0},   {"q6_k", DTYPE_Q6_K, DTYPE_Q8_0, DTYPE_Q8_0},
+    {"q5_k", DTYPE_Q5_K, DTYPE_Q5_1, DTYPE_Q6_K},   {"q4_k", DTYPE_Q4_K, DTYPE_Q5_0, DTYPE_Q6_K},
+    {"q4_0", DTYPE_Q4_0, DTYPE_Q4_0, DTYPE_Q6_K},   {"iq4_xs", DTYPE_IQ4_XS, DTYPE_IQ4_NL, DTYPE_Q6_K},
+    {"mxfp4", DTYPE_MXFP4, DTYPE_MXFP4, DTYPE_Q6_K}};
 
 #define N_MIXES (sizeof mixes / sizeof *mixes)
 
@@ -39,7 +42,8 @@ static void plan_wide(model_plan *p, uint64_t ff, bool is_tied) {
         tensor_entry *t = &p->tensors[i];
         const bool is_kv = strstr(t->name, "attn_k.") != NULL || strstr(t->name, "attn_v.") != NULL;
         t->dims[0] = strncmp(t->name, "token", 5) == 0 ? N_VOCAB : is_kv ? WIDTH / 2 : WIDTH;
-        t->dims[0] = strstr(t->name, "ffn_up") != NULL || strstr(t->name, "ffn_gate") != NULL ? ff : t->dims[0];
+        t->dims[0] =
+            strstr(t->name, "ffn_up") != NULL || strstr(t->name, "ffn_gate") != NULL ? ff : t->dims[0];
         t->dims[1] = t->n_dims < 2 ? 0 : strstr(t->name, "ffn_down") != NULL ? ff : WIDTH;
     }
     if (!is_tied) {
@@ -60,7 +64,8 @@ static void add_experts(model_plan *p) {
             snprintf(name, sizeof name, "blk.%d.ffn_%s_exps.weight", layer, parts[i]);
             tensor_entry *t = tensor_of(p, name);
             t->n_dims = 3;
-            memcpy(t->dims, (uint64_t[4]){N_EXPERTS, i == 2 ? WIDTH : FF, i == 2 ? FF : WIDTH}, sizeof t->dims);
+            memcpy(t->dims, (uint64_t[4]){N_EXPERTS, i == 2 ? WIDTH : FF, i == 2 ? FF : WIDTH},
+                   sizeof t->dims);
         }
         char name[64];
         snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight", layer);
@@ -93,7 +98,8 @@ static model_plan as_blocks(const model_plan *floats, const mix *m) {
     model_plan p = *floats;
     for (int i = 0; i < p.n_tensors; i++) {
         tensor_entry *t = &p.tensors[i];
-        const bool is_end = strcmp(t->name, "token_embd.weight") == 0 || strcmp(t->name, "output.weight") == 0;
+        const bool is_end =
+            strcmp(t->name, "token_embd.weight") == 0 || strcmp(t->name, "output.weight") == 0;
         const uint64_t width = t->dims[t->n_dims - 1];
         const dtype to = is_end ? m->ends : width == FF ? m->rows_320 : m->to;
         const size_t n = plan_elements(t);
@@ -168,10 +174,12 @@ static void check_mix(const model_plan *floats, const mix *m) {
     assert_int_equal(planned.auto_compute, COMPUTE_INT8);
     for (compute_mode mode = COMPUTE_F32; mode <= COMPUTE_INT8; mode++) {
         size_t n, n_want;
-        float *got = plan_logits(floats, m->name, mode, &n), *want = plan_logits(&blocks, NULL, mode, &n_want);
+        float *got = plan_logits(floats, m->name, mode, &n),
+              *want = plan_logits(&blocks, NULL, mode, &n_want);
         assert_int_equal(n, n_want);
         if (memcmp(got, want, n * sizeof *got) != 0) {
-            fail_msg("%s, compute %s: other logits than those of its blocks in a file", m->name, compute_name(mode));
+            fail_msg("%s, compute %s: other logits than those of its blocks in a file", m->name,
+                     compute_name(mode));
         }
         mem_free(got);
         mem_free(want);
@@ -209,12 +217,14 @@ TEST(rows_that_are_no_blocks_of_any_size_stay_as_they_are) {
     free_plan(&p);
 }
 
-/* The value that fp8 has for x in a row with this scale: the nearest number of E4M3, the even code of two, times the scale. */
+/* The value that fp8 has for x in a row with this scale: the nearest number of E4M3, the
+ * even code of two, times the scale. */
 static float nearest_e4m3(float x, float scale) {
     const float q = fabsf(x / scale);
     int best = 0;
     for (int code = 1; code < 0x7f; code++) {
-        const float off = fabsf(e4m3_to_f32((uint8_t)code) - q), least = fabsf(e4m3_to_f32((uint8_t)best) - q);
+        const float off = fabsf(e4m3_to_f32((uint8_t)code) - q),
+                    least = fabsf(e4m3_to_f32((uint8_t)best) - q);
         best = off < least || (off == least && code % 2 == 0) ? code : best;
     }
     return copysignf(e4m3_to_f32((uint8_t)best), x) * scale;
@@ -226,7 +236,8 @@ static void round_products(model_plan *p) {
         tensor_entry *t = &p->tensors[i];
         const size_t width = t->dims[t->n_dims - 1];
         float *x = (float *)(uintptr_t)t->data;
-        const bool is_product = strncmp(t->name, "blk", 3) == 0 && t->n_dims > 1 && strstr(t->name, "gate_inp") == NULL;
+        const bool is_product =
+            strncmp(t->name, "blk", 3) == 0 && t->n_dims > 1 && strstr(t->name, "gate_inp") == NULL;
         for (size_t r = 0; is_product && r < plan_elements(t) / width; r++, x += width) {
             float largest = 0.0f;
             for (size_t k = 0; k < width; k++) {
@@ -240,7 +251,8 @@ static void round_products(model_plan *p) {
     }
 }
 
-/* Rows of zeros, of numbers too small for a scale, of subnormals, and of one large number. */
+/* Rows of zeros, of numbers too small for a scale, of subnormals, and of one large
+ * number. */
 static void put_odd_rows(model_plan *p) {
     static const float firsts[] = {0.0f, 0x1p-149f, 0x1p-130f, 65504.0f};
     for (size_t r = 0; r < sizeof firsts / sizeof *firsts; r++) {
@@ -262,7 +274,8 @@ TEST(fp8_has_a_scale_for_each_row_and_leaves_embeddings_and_head) {
         fill_floats(&p, DTYPE_F32);
         put_odd_rows(&p);
         const model_desc d = describe(&p, "fp8"), plain = describe(&p, NULL);
-        const int64_t n_ffn = has_experts ? N_EXPERTS : 1, n_weights = 2 * (3 * WIDTH * WIDTH + n_ffn * 3 * FF * WIDTH);
+        const int64_t n_ffn = has_experts ? N_EXPERTS : 1,
+                      n_weights = 2 * (3 * WIDTH * WIDTH + n_ffn * 3 * FF * WIDTH);
         const int64_t n_rows = 2 * (3 * WIDTH + n_ffn * (2 * FF + WIDTH));
         assert_int_equal(d.auto_compute, COMPUTE_BF16);
         assert_int_equal(d.n_params, plain.n_params);
@@ -288,7 +301,8 @@ TEST(int8_is_what_int8_compute_does) {
     assert_int_equal(d.auto_compute, COMPUTE_INT8);
     assert_int_equal(plain.auto_compute, COMPUTE_BF16);
     assert_int_equal(d.weight_bytes_of[DTYPE_BF16], N_VOCAB * WIDTH * 2); /* the table of embeddings */
-    float *got = plan_logits(&p, "int8", COMPUTE_INT8, &n), *want = plan_logits(&p, NULL, COMPUTE_INT8, &n_want);
+    float *got = plan_logits(&p, "int8", COMPUTE_INT8, &n),
+          *want = plan_logits(&p, NULL, COMPUTE_INT8, &n_want);
     assert_memory_equal(got, want, n * sizeof *got);
     mem_free(got);
     mem_free(want);
@@ -300,12 +314,15 @@ TEST(int8_is_what_int8_compute_does) {
 static backend *open_threads(int32_t n_threads) {
     backend *b;
     quire_error err = {0};
-    assert_int_equal(backend_cpu_open(&(backend_options){.compute = COMPUTE_INT8, .isa = "auto", .n_threads = n_threads}, &b, &err),
-                     QUIRE_OK);
+    assert_int_equal(
+        backend_cpu_open(&(backend_options){.compute = COMPUTE_INT8, .isa = "auto", .n_threads = n_threads},
+                         &b, &err),
+        QUIRE_OK);
     return b;
 }
 
-/* Packs what the plan's file is under --quantization. The bytes are mem_free'd by the caller. */
+/* Packs what the plan's file is under --quantization. The bytes are mem_free'd by the
+ * caller. */
 static uint8_t *pack_as(const model_plan *p, const char *name, int32_t n_threads, size_t *n) {
     temp_dir d = temp_new();
     plan_file file = open_as(p, name);
@@ -358,7 +375,8 @@ TEST(a_packed_model_is_the_quantised_one_whatever_packed_it) {
         model_file *f = open_packed(bytes, n, m->name); /* the flag says what it is already */
         assert_int_equal(model_describe(f, &d, &err), QUIRE_OK);
         assert_true(d.is_packed && d.weight_type == m->to && d.quantise_to == DTYPE_F32);
-        float *got = logits_of(f, COMPUTE_INT8, &n_got), *want = plan_logits(&p, m->name, COMPUTE_INT8, &n_want);
+        float *got = logits_of(f, COMPUTE_INT8, &n_got),
+              *want = plan_logits(&p, m->name, COMPUTE_INT8, &n_want);
         assert_memory_equal(got, want, n_got * sizeof *got);
         mem_free(got);
         mem_free(want);
@@ -390,7 +408,8 @@ TEST(flags_that_do_not_fit_the_file_are_refused) {
     plan_wide(&p, FF, true);
     fill_floats(&p, DTYPE_BF16);
     expect_refusal(&p, "q3_k", "no such type; there are q8_0");
-    expect_refusal(&p, "published:awq", "--quantization awq: test.gguf is a GGUF file of bf16; leave the flag out");
+    expect_refusal(&p, "published:awq",
+                   "--quantization awq: test.gguf is a GGUF file of bf16; leave the flag out");
     assert_int_equal(describe(&p, "published:gguf").quantise_to, DTYPE_F32);
     model_plan blocks = as_blocks(&p, &mixes[3]);
     expect_refusal(&blocks, "q4_0", "is a GGUF file of q4_k, and nothing is quantised twice");
@@ -410,14 +429,17 @@ TEST(flags_that_do_not_fit_the_file_are_refused) {
 }
 
 TEST(elements_without_a_scale_are_refused_by_tensor_and_row) {
-    static const uint32_t bad[] = {0x7fc00000u, 0x7f800000u, 0xff800000u, 0x49742400u}; /* NaN, infinities, a million */
+    /* NaN, infinities, a million */
+    static const uint32_t bad[] = {0x7fc00000u, 0x7f800000u, 0xff800000u, 0x49742400u};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         model_plan p;
         plan_wide(&p, FF, true);
         fill_floats(&p, DTYPE_F32);
         const size_t rows[] = {3, 100, 201};
         for (size_t k = 0; k < 3; k++) {
-            memcpy((uint8_t *)(uintptr_t)tensor_of(&p, "blk.1.ffn_up.weight")->data + (rows[k] * WIDTH + 5) * 4, &bad[i], 4);
+            memcpy((uint8_t *)(uintptr_t)tensor_of(&p, "blk.1.ffn_up.weight")->data +
+                       (rows[k] * WIDTH + 5) * 4,
+                   &bad[i], 4);
         }
         expect_refusal(&p, "q4_k", "tensor blk.1.ffn_up.weight: row 3 has an element");
         expect_refusal(&p, "fp8", "tensor blk.1.ffn_up.weight: row 3 has an element");

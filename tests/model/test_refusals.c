@@ -1,4 +1,5 @@
-/* What is refused at load, one test a kind: each message names the file, the key or tensor, and what is possible instead. */
+/* What is refused at load, one test a kind: each message names the file, the key or
+ * tensor, and what is possible instead. */
 #include "golden_model.h"
 
 static void expect(const quire_error *err, bool opened, const char *path, const char *what) {
@@ -19,7 +20,8 @@ static void refused_gguf(const model_plan *p, const char *what) {
     plan_close(&f);
 }
 
-/* A golden checkpoint whose key has become value (NULL: is gone; json_decref'd here) is refused. */
+/* A golden checkpoint whose key has become value (NULL: is gone; json_decref'd here) is
+ * refused. */
 static void refused_checkpoint(const char *name, const char *key, json_t *value, const char *what) {
     json_t *config = golden_config(name);
     size_t n;
@@ -48,7 +50,8 @@ TEST(unknown_architectures_are_told_the_nearest) {
     refused_gguf(&p, "architecture llama5 is not supported by this version; the nearest that is: llama");
     set_str(&p, "general.architecture", "xyzzyplugh");
     refused_gguf(&p, "docs/models.md lists those that are");
-    refused_checkpoint("qwen3", "architectures", json_pack("[s]", "Qwen33ForCausalLM"), "the nearest that is: Qwen3ForCausalLM");
+    refused_checkpoint("qwen3", "architectures", json_pack("[s]", "Qwen33ForCausalLM"),
+                       "the nearest that is: Qwen3ForCausalLM");
 }
 
 TEST(unknown_tensors_are_named) {
@@ -61,7 +64,8 @@ TEST(unknown_tensors_are_named) {
 
 TEST(missing_keys_are_named) {
     static const char *const keys[] = {"hidden_size", "num_hidden_layers"};
-    static const char *const gguf_keys[] = {"embedding_length", "block_count", "attention.head_count", "context_length"};
+    static const char *const gguf_keys[] = {"embedding_length", "block_count", "attention.head_count",
+                                            "context_length"};
     for (size_t i = 0; i < sizeof gguf_keys / sizeof *gguf_keys; i++) {
         model_plan p;
         char key[64], what[128];
@@ -89,9 +93,12 @@ TEST(contradictory_keys_are_named) {
     plan_llama(&p);
     set_u32(&p, "llama.rope.dimension_count", 18);
     refused_gguf(&p, "18 rotary dimensions; an even number from 2 to the head size, 16, is possible");
-    refused_checkpoint("qwen3", "num_key_value_heads", json_integer(3), "cannot share 3 key-value heads evenly");
-    refused_checkpoint("qwen3-moe", "num_experts_per_tok", json_integer(1000), "a row must use 1 to all of them");
-    refused_checkpoint("gemma3", "layer_types", json_pack("[s]", "linear_attention"), "a layer of type \"linear_attention\"");
+    refused_checkpoint("qwen3", "num_key_value_heads", json_integer(3),
+                       "cannot share 3 key-value heads evenly");
+    refused_checkpoint("qwen3-moe", "num_experts_per_tok", json_integer(1000),
+                       "a row must use 1 to all of them");
+    refused_checkpoint("gemma3", "layer_types", json_pack("[s]", "linear_attention"),
+                       "a layer of type \"linear_attention\"");
 }
 
 TEST(other_rotary_kinds_are_named) {
@@ -124,7 +131,8 @@ TEST(other_routing_kinds_are_named) {
     set_u32(&p, "llama.expert_used_count", 2);
     set_u32(&p, "llama.expert_gating_func", 4);
     refused_gguf(&p, "an expert_gating_func over 3 is not supported: 1 (softmax)");
-    refused_checkpoint("minimax_m2", "scoring_func", json_string("sinkhorn"), "scoring_func \"sinkhorn\" is not supported");
+    refused_checkpoint("minimax_m2", "scoring_func", json_string("sinkhorn"),
+                       "scoring_func \"sinkhorn\" is not supported");
     refused_checkpoint("gpt_oss", "hidden_act", json_string("sine"), "hidden_act \"sine\" is not supported");
 }
 

@@ -1,5 +1,5 @@
-/* Weights of every type of blocks, alone and mixed, in products, experts, embeddings and the head: logits are those of the same values
- * written as F32. */
+/* Weights of every type of blocks, alone and mixed, in products, experts, embeddings and
+ * the head: logits are those of the same values written as F32. */
 #include "run_model.h"
 
 #include <math.h>
@@ -20,7 +20,8 @@ static void check_type(int type, bool has_experts) {
     fill_plans(type, &blocks, &floats);
     size_t n, n_want;
     for (compute_mode mode = COMPUTE_F32; mode <= COMPUTE_INT8; mode++) {
-        float *got = plan_logits(&blocks, mode, &n), *want = plan_logits(&floats, mode == COMPUTE_INT8 ? COMPUTE_F32 : mode, &n_want);
+        float *got = plan_logits(&blocks, mode, &n),
+              *want = plan_logits(&floats, mode == COMPUTE_INT8 ? COMPUTE_F32 : mode, &n_want);
         double apart = 0.0, size = 0.0;
         assert_true(n == n_want && n == (size_t)N * N_VOCAB);
         for (size_t i = 0; i < n; i++) {
@@ -29,12 +30,12 @@ static void check_type(int type, bool has_experts) {
             size += (double)want[i] * (double)want[i];
         }
         if (mode != COMPUTE_INT8 && memcmp(got, want, n * sizeof *got) != 0) {
-            fail_msg("%s, experts %d, compute %d: other logits than those of F32", type == MIXED ? "all types" : dtype_name((dtype)type),
-                     has_experts, (int)mode);
+            fail_msg("%s, experts %d, compute %d: other logits than those of F32",
+                     type == MIXED ? "all types" : dtype_name((dtype)type), has_experts, (int)mode);
         }
         if (!(sqrt(apart) <= 0.1 * sqrt(size))) { /* of int8: rows are rounded */
-            fail_msg("%s, experts %d: %g apart of %g", type == MIXED ? "all types" : dtype_name((dtype)type), has_experts, sqrt(apart),
-                     sqrt(size));
+            fail_msg("%s, experts %d: %g apart of %g", type == MIXED ? "all types" : dtype_name((dtype)type),
+                     has_experts, sqrt(apart), sqrt(size));
         }
         mem_free(got);
         mem_free(want);

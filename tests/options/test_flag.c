@@ -40,8 +40,9 @@ static sample defaults(void) {
 }
 
 TEST(defaults_are_those_of_the_rows_and_pass_their_checks) {
-    static const char *const shown[] = {[COUNT] = "3", [POWER] = "16",     [PART] = "0.75", [US] = "1.5",  [BYTES] = "64K",
-                                        [GIB] = "1",   [COMPUTE] = "auto", [TEXT] = "a",    [ISA] = "auto"};
+    static const char *const shown[] = {
+        [COUNT] = "3", [POWER] = "16",     [PART] = "0.75", [US] = "1.5",  [BYTES] = "64K",
+        [GIB] = "1",   [COMPUTE] = "auto", [TEXT] = "a",    [ISA] = "auto"};
     const sample s = defaults();
     char text[32];
     assert_false(s.is_on);
@@ -130,7 +131,8 @@ TEST(values_that_no_text_could_have_set_are_found) {
     invalid(ISA, &s, "mmx");
 }
 
-/* Every row of the engine: a default that passes, choices that are read back, no other row's member, and a name that finds it. */
+/* Every row of the engine: a default that passes, choices that are read back, no other
+ * row's member, and a name that finds it. */
 TEST(the_engines_rows_are_sound) {
     unsigned char taken[sizeof(quire_options)] = {0};
     quire_options o = {.size = sizeof o};
@@ -149,7 +151,8 @@ TEST(the_engines_rows_are_sound) {
                 flag_set_default(f, &o);
                 assert_int_equal(flag_check_option(f, &o, NULL), QUIRE_OK);
             }
-            for (const flag_choice *c = f->choices; c != NULL && c->spelling != NULL && f->type == FLAG_CHOICE; c++) {
+            for (const flag_choice *c = f->choices;
+                 c != NULL && c->spelling != NULL && f->type == FLAG_CHOICE; c++) {
                 assert_int_equal(flag_set_option(f, "--x", c->spelling, &o, NULL), QUIRE_OK);
                 assert_true(flag_show_option(f, &o, text, sizeof text));
                 assert_int_equal(flag_choice_find(f->choices, text)->value, c->value);

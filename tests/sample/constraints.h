@@ -1,5 +1,7 @@
-/* Constraints for tests: a choice of token sequences as a trie, whose states are nodes; and nested brackets between runs of plain tokens,
- * whose states are a stack, counters and a token to repeat, so that a state that is lost, mixed up or shared shows in what comes next. */
+/* Constraints for tests: a choice of token sequences as a trie, whose states are nodes;
+ * and nested brackets between runs of plain tokens, whose states are a stack, counters
+ * and a token to repeat, so that a state that is lost, mixed up or shared shows in what
+ * comes next. */
 #ifndef TESTS_SAMPLE_CONSTRAINTS_H
 #define TESTS_SAMPLE_CONSTRAINTS_H
 
@@ -61,7 +63,8 @@ static inline quire_err choice_accept(const constraint *head, void *state, int32
 static inline int32_t choice_forced(const constraint *head, const void *state, int32_t *ids, int32_t most) {
     const choice_constraint *c = (const choice_constraint *)head;
     int32_t at = *(const int32_t *)state, n = 0;
-    while (n < most && !c->nodes[at].is_end && c->nodes[at].first != 0 && c->nodes[c->nodes[at].first].next == 0) {
+    while (n < most && !c->nodes[at].is_end && c->nodes[at].first != 0 &&
+           c->nodes[c->nodes[at].first].next == 0) {
         at = c->nodes[at].first;
         ids[n++] = c->nodes[at].token;
     }
@@ -69,10 +72,12 @@ static inline int32_t choice_forced(const constraint *head, const void *state, i
 }
 
 /* The sequence that was added last. */
-static inline int32_t choice_guess(const constraint *head, const void *state, const guess_bounds *bounds, int32_t *ids, int32_t *parents) {
+static inline int32_t choice_guess(const constraint *head, const void *state, const guess_bounds *bounds,
+                                   int32_t *ids, int32_t *parents) {
     const choice_constraint *c = (const choice_constraint *)head;
     int32_t n = 0;
-    for (int32_t at = c->nodes[*(const int32_t *)state].first; n < bounds->nodes && at != 0; at = c->nodes[at].first) {
+    for (int32_t at = c->nodes[*(const int32_t *)state].first; n < bounds->nodes && at != 0;
+         at = c->nodes[at].first) {
         parents[n] = n - 1;
         ids[n++] = c->nodes[at].token;
     }
@@ -89,9 +94,10 @@ static inline void choice_close(constraint *c) {
 
 /* An empty choice; guesses: it guesses too. */
 static inline choice_constraint *choice_new(int32_t n_vocab, bool guesses) {
-    static const constraint_ops plain = {choice_init, choice_mask, choice_accept, choice_forced, NULL, choice_is_final, choice_close, NULL};
+    static const constraint_ops plain = {choice_init, choice_mask,     choice_accept, choice_forced,
+                                         NULL,        choice_is_final, choice_close,  NULL};
     static const constraint_ops guessing = {choice_init,  choice_mask,     choice_accept, choice_forced,
-                                            choice_guess, choice_is_final, choice_close, NULL};
+                                            choice_guess, choice_is_final, choice_close,  NULL};
     choice_constraint *c = mem_new(1, sizeof *c);
     constraint_init(&c->head, guesses ? &guessing : &plain, n_vocab, sizeof(int32_t));
     c->n_nodes = 1;
@@ -115,9 +121,11 @@ static inline void choice_add(choice_constraint *c, const int32_t *tokens, int32
 
 /* ---- brackets ---- */
 
-/* What a token is says its remainder by 8: two kinds of opening and of closing bracket, and plain ones. Closing ones match. There are at
- * most BRACKETS_DEPTH open ones, and BRACKETS_PLAIN plain ones in a row. Behind a plain one with remainder 7 the token before it in id
- * order comes BRACKETS_ECHO times. The output may end where none is open. */
+/* What a token is says its remainder by 8: two kinds of opening and of closing
+ * bracket, and plain ones. Closing ones match. There are at most BRACKETS_DEPTH open
+ * ones, and BRACKETS_PLAIN plain ones in a row. Behind a plain one with remainder 7
+ * the token before it in id order comes BRACKETS_ECHO times. The output may end where
+ * none is open. */
 enum { BRACKETS_DEPTH = 6, BRACKETS_PLAIN = 4, BRACKETS_ECHO = 3 };
 
 typedef struct brackets_state {
@@ -206,7 +214,8 @@ static inline constraint *brackets_new(int32_t n_vocab) {
 
 /* ---- brackets that take long ---- */
 
-/* Brackets of which every few calls within a step do not fit into it, which ones is left to chance. */
+/* Brackets of which every few calls within a step do not fit into it, which ones is left
+ * to chance. */
 static atomic_uint slow_calls;
 
 static inline bool is_slow_now(void) {
@@ -234,7 +243,8 @@ static inline constraint *slow_brackets_new(int32_t n_vocab) {
 }
 
 /* How many of tokens[0..n) obey c from the beginning on. */
-static inline int32_t constraint_obeyed(const constraint *c, const int32_t *tokens, int32_t n, bool *is_final) {
+static inline int32_t constraint_obeyed(const constraint *c, const int32_t *tokens, int32_t n,
+                                        bool *is_final) {
     _Alignas(MEM_ALIGN) uint8_t state[CONSTRAINT_MAX_STATE_BYTES];
     int32_t i = 0;
     c->ops->init(c, state);

@@ -25,7 +25,8 @@ static void choose(const beam_rules *r, int32_t length, beam_choice *choices, in
 
 TEST(equal_scores_go_to_the_lower_beam_then_the_lower_token) {
     beam_rules r = rules_of(3, 0);
-    beam_choice choices[] = {{1, 0, 5, -1.0}, {0, 1, 8, -1.0}, {1, 1, 2, -1.0}, {0, 0, 6, -1.0}, {2, 0, 0, -1.5}};
+    beam_choice choices[] = {
+        {1, 0, 5, -1.0}, {0, 1, 8, -1.0}, {1, 1, 2, -1.0}, {0, 0, 6, -1.0}, {2, 0, 0, -1.5}};
     outcome out;
     choose(&r, 1, choices, 5, &out);
     assert_int_equal(out.o.n_next, 3);
@@ -36,7 +37,8 @@ TEST(equal_scores_go_to_the_lower_beam_then_the_lower_token) {
 
 TEST(one_that_ends_is_finished_among_the_first_n_and_lost_further_down) {
     beam_rules r = rules_of(2, 2);
-    beam_choice choices[] = {{0, 0, 1, -1.0}, {0, 1, END, -2.0}, {1, 0, OTHER_END, -3.0}, {1, 1, 2, -4.0}, {1, 2, 3, -5.0}};
+    beam_choice choices[] = {
+        {0, 0, 1, -1.0}, {0, 1, END, -2.0}, {1, 0, OTHER_END, -3.0}, {1, 1, 2, -4.0}, {1, 2, 3, -5.0}};
     outcome out;
     choose(&r, 1, choices, 5, &out);
     assert_int_equal(out.o.n_ended, 1);
@@ -105,8 +107,8 @@ TEST(a_set_is_over_as_early_stopping_says) {
     assert_true(beam_is_full(&r, &one));
     r.stopping = BEAM_STOPPING_LIKELY;
     assert_false(beam_is_full(&r, &one));
-    assert_true(beam_is_over(&r, &one, 10, &step));   /* -20 / 10 */
-    assert_true(beam_is_over(&r, &one, 20, &step));   /* as good is not better */
+    assert_true(beam_is_over(&r, &one, 10, &step)); /* -20 / 10 */
+    assert_true(beam_is_over(&r, &one, 20, &step)); /* as good is not better */
     assert_false(beam_is_over(&r, &one, 21, &step));
     r.stopping = BEAM_STOPPING_NEVER;
     assert_false(beam_is_over(&r, &one, 10, &step)); /* -20 / 100 */
@@ -135,15 +137,16 @@ TEST(choosing_equals_sorting) {
         int32_t n = (int32_t)(rng_next(&seed) % 120);
         beam_choice choices[120], sorted[120];
         for (int32_t i = 0; i < n; i++) {
-            sorted[i] = choices[i] =
-                (beam_choice){.from = i / 15, .place = i % 15, .token = i % 15, .score = -(double)(rng_next(&seed) % 30)};
+            sorted[i] = choices[i] = (beam_choice){
+                .from = i / 15, .place = i % 15, .token = i % 15, .score = -(double)(rng_next(&seed) % 30)};
         }
         outcome out;
         choose(&r, 1, choices, n, &out);
         qsort(sorted, (size_t)n, sizeof *sorted, by_rank);
         int32_t n_next = 0, n_ended = 0;
         for (int32_t i = 0; i < n; i++) {
-            bool is_end = r.n_ends > 0 && (sorted[i].token == END || (r.n_ends > 1 && sorted[i].token == OTHER_END));
+            bool is_end =
+                r.n_ends > 0 && (sorted[i].token == END || (r.n_ends > 1 && sorted[i].token == OTHER_END));
             if (is_end && i < r.n) {
                 assert_same_choice(&sorted[i], &out.ended[n_ended]);
                 n_ended++;

@@ -1,4 +1,5 @@
-/* Sampling under a constraint: what its mask leaves, end tokens, and the state behind the tokens. */
+/* Sampling under a constraint: what its mask leaves, end tokens, and the state behind the
+ * tokens. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -61,7 +62,9 @@ static int32_t sampled(world *w) {
     return token;
 }
 
-#define ADD(w, ...) choice_add((w)->choice, (int32_t[]){__VA_ARGS__}, (int32_t)(sizeof(int32_t[]){__VA_ARGS__} / sizeof(int32_t)))
+#define ADD(w, ...)                                                                                          \
+    choice_add((w)->choice, (int32_t[]){__VA_ARGS__},                                                        \
+               (int32_t)(sizeof(int32_t[]){__VA_ARGS__} / sizeof(int32_t)))
 
 TEST(a_sample_is_allowed_and_its_token_moves_the_state) {
     world w;
@@ -109,7 +112,8 @@ TEST(an_end_token_is_allowed_where_the_output_may_end_and_nowhere_else) {
     close_world(&w);
 }
 
-/* A rule may name an end token as its last one: a structural tag that ends in the model's own mark. */
+/* A rule may name an end token as its last one: a structural tag that ends in the model's
+ * own mark. */
 TEST(an_end_token_that_completes_the_output_is_allowed) {
     world w;
     open_world(&w);
@@ -187,7 +191,8 @@ TEST(logits_that_are_no_numbers_are_refused_behind_the_mask_too) {
     close_world(&w);
 }
 
-/* The mask comes before all else: the distribution is that of allowed_token_ids with the same tokens. */
+/* The mask comes before all else: the distribution is that of allowed_token_ids with the
+ * same tokens. */
 TEST(a_mask_leaves_what_allowed_ids_would) {
     static const int32_t some[] = {3, 63, 64, 700, 701, 1500, 2001, 2002};
     world w;
@@ -270,7 +275,8 @@ TEST(an_allowed_argmax_is_taken_without_a_mask) {
         sample_result result = NOT_SAMPLED;
         float logits[N_VOCAB];
         memcpy(logits, w.logits, sizeof logits);
-        sample_row row = {.logits = logits, .context = w.c, .result = &result, .knows_argmax = true, .argmax = argmax};
+        sample_row row = {
+            .logits = logits, .context = w.c, .result = &result, .knows_argmax = true, .argmax = argmax};
         sample_batch(&pool, &row, 1);
         assert_int_equal(result.error, QUIRE_OK);
         assert_int_equal(result.token, argmax == 7 ? 7 : 8);
@@ -284,7 +290,8 @@ static void run_on(void *threads, thread_pool_fn fn, void *context, int32_t n_ta
     thread_pool_run(threads, fn, context, n_tasks);
 }
 
-/* Long outputs of many sequences that share a constraint, sampled on several threads: each obeys it, and is what it is alone. */
+/* Long outputs of many sequences that share a constraint, sampled on several threads:
+ * each obeys it, and is what it is alone. */
 TEST(rows_of_a_batch_keep_states_of_their_own) {
     enum { N_ROWS = 24, N_STEPS = 60 };
     static float logits[N_ROWS][N_VOCAB];
@@ -295,7 +302,8 @@ TEST(rows_of_a_batch_keep_states_of_their_own) {
     thread_pool *threads;
     sample_pool pool;
     assert_int_equal(thread_pool_open(3, &threads), QUIRE_OK);
-    assert_int_equal(sample_pool_open(N_VOCAB, N_STEPS, thread_pool_size(threads), run_on, threads, &pool), QUIRE_OK);
+    assert_int_equal(sample_pool_open(N_VOCAB, N_STEPS, thread_pool_size(threads), run_on, threads, &pool),
+                     QUIRE_OK);
     for (int together = 0; together < 2; together++) {
         uint64_t seed = 5;
         for (int32_t i = 0; i < N_ROWS; i++) {
@@ -312,10 +320,10 @@ TEST(rows_of_a_batch_keep_states_of_their_own) {
                     logits[i][t] = (float)(rng_next(&seed) % 1000) * 5e-3f;
                 }
                 results[i] = NOT_SAMPLED;
-                rows[i] = (sample_row){
-                    .logits = logits[i],
-                    .context = {&params[i], out[together][i], .n_tokens = k, .constraint = c, .constraint_state = &states[i]},
-                    .result = &results[i]};
+                rows[i] = (sample_row){.logits = logits[i],
+                                       .context = {&params[i], out[together][i], .n_tokens = k,
+                                                   .constraint = c, .constraint_state = &states[i]},
+                                       .result = &results[i]};
             }
             for (int32_t i = 0; i < N_ROWS; i += together ? N_ROWS : 1) {
                 sample_batch(&pool, rows + i, together ? N_ROWS : 1);

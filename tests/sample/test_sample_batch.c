@@ -25,7 +25,8 @@ TEST(rows_of_a_batch_are_sampled_as_alone) {
     sample_pool pool;
     uint64_t seed = 7;
     assert_int_equal(thread_pool_open(3, &threads), QUIRE_OK);
-    assert_int_equal(sample_pool_open(N_VOCAB, 16, thread_pool_size(threads), run_on, threads, &pool), QUIRE_OK);
+    assert_int_equal(sample_pool_open(N_VOCAB, 16, thread_pool_size(threads), run_on, threads, &pool),
+                     QUIRE_OK);
     for (int32_t i = 0; i < N_ROWS; i++) {
         sampling_params_init(&params[i]);
         params[i].temperature = i % 4 == 0 ? 0.0f : 0.7f;
@@ -37,9 +38,10 @@ TEST(rows_of_a_batch_are_sampled_as_alone) {
         }
         given[i][i] = i == 17 ? 1.0f / 0.0f : given[i][i];
         results[i] = NOT_SAMPLED;
-        rows[i] = (sample_row){.logits = logits[i],
-                               .context = {&params[i], tokens, .n_tokens = 1 + i % N_TOKENS, .sample_index = (uint32_t)i},
-                               .result = &results[i]};
+        rows[i] = (sample_row){
+            .logits = logits[i],
+            .context = {&params[i], tokens, .n_tokens = 1 + i % N_TOKENS, .sample_index = (uint32_t)i},
+            .result = &results[i]};
     }
     memcpy(logits, given, sizeof logits);
     sample_batch(&pool, rows, N_ROWS);
@@ -76,7 +78,10 @@ TEST(a_goal_is_what_is_done_with_a_row) {
     p.repetition_penalty = 2.0f;
     p.top_k = 1;
     assert_int_equal(sample_pool_open(4, 4, 1, NULL, NULL, &pool), QUIRE_OK);
-    sample_row r = {.goal = SAMPLE_ADJUST, .logits = row, .context = {.params = &p, .tokens = tokens, .n_tokens = 1}, .result = &result};
+    sample_row r = {.goal = SAMPLE_ADJUST,
+                    .logits = row,
+                    .context = {.params = &p, .tokens = tokens, .n_tokens = 1},
+                    .result = &result};
     sample_batch(&pool, &r, 1);
     assert_true(result.error == QUIRE_OK && result.token == -1 && row[3] == 2.0f);
     row[3] = 8.0f; /* 4 after the penalty */

@@ -17,7 +17,8 @@ static sampling_params params(float temperature) {
 }
 
 /* A pick from a copy of logits, with a history of prompt tokens. */
-static quire_err pick_with(sampler *s, const float *logits, int32_t n, const sampling_params *p, sample_key key, int32_t *token) {
+static quire_err pick_with(sampler *s, const float *logits, int32_t n, const sampling_params *p,
+                           sample_key key, int32_t *token) {
     float row[64];
     float mu = 2.0f * p->mirostat_tau;
     memcpy(row, logits, (size_t)n * sizeof *row);
@@ -104,14 +105,16 @@ TEST(penalties_leave_logits_finite) {
         history[i] = 2;
     }
     float row[] = {-INFINITY, -INFINITY, -3.0f, -INFINITY};
-    sample_context c = {.params = &p, .tokens = history, .n_tokens = N, .noise = sample_noise_of((sample_key){0})};
+    sample_context c = {
+        .params = &p, .tokens = history, .n_tokens = N, .noise = sample_noise_of((sample_key){0})};
     assert_int_equal(sampler_sample(s, row, &c, &token), QUIRE_OK);
     assert_int_equal(token, 2);
     assert_true(isfinite(row[2]));
     sampler_close(s);
 }
 
-/* What followed an earlier copy of the last size - 1 tokens is banned, and nothing else. */
+/* What followed an earlier copy of the last size - 1 tokens is banned, and nothing
+ * else. */
 TEST(repeated_n_grams_are_those_of_a_plain_search) {
     enum { MOST = 16 };
     uint64_t seed = 20261127;
@@ -127,10 +130,12 @@ TEST(repeated_n_grams_are_those_of_a_plain_search) {
             history[i] = (int32_t)(rng_next(&seed) % (round % 2 == 0 ? 2 : 3));
         }
         for (int32_t end = before; end < n; end++) {
-            bool same = memcmp(history + end - before, history + n - before, (size_t)before * sizeof *history) == 0;
+            bool same =
+                memcmp(history + end - before, history + n - before, (size_t)before * sizeof *history) == 0;
             banned[history[end]] = banned[history[end]] || same;
         }
-        sample_context c = {.params = &p, .tokens = history, .n_tokens = n, .noise = sample_noise_of((sample_key){0})};
+        sample_context c = {
+            .params = &p, .tokens = history, .n_tokens = n, .noise = sample_noise_of((sample_key){0})};
         assert_int_equal(sampler_open(3, n, &s), QUIRE_OK);
         (void)sampler_change(s, row, &c);
         for (int i = 0; i < 3; i++) {
@@ -141,7 +146,8 @@ TEST(repeated_n_grams_are_those_of_a_plain_search) {
 }
 
 /* Penalises by DRY with these breakers, the first `turn` of them last. */
-static void penalise_between(const int32_t (*breakers)[3], const int32_t *lengths, int n, int turn, float *row) {
+static void penalise_between(const int32_t (*breakers)[3], const int32_t *lengths, int n, int turn,
+                             float *row) {
     static const int32_t history[] = {1, 2, 3, 4, 1, 2, 5, 6, 1, 2, 3, 7, 1, 2};
     sampling_params p = params(1);
     p.dry_multiplier = 1.0f;
@@ -155,7 +161,11 @@ static void penalise_between(const int32_t (*breakers)[3], const int32_t *length
         assert_int_equal(token_seqs_add(&p.lists->dry_breakers, breakers[k], lengths[k]), QUIRE_OK);
     }
     sampler *s;
-    sample_context c = {.params = &p, .tokens = history, .n_tokens = 14, .n_prompt = 3, .noise = sample_noise_of((sample_key){0})};
+    sample_context c = {.params = &p,
+                        .tokens = history,
+                        .n_tokens = 14,
+                        .n_prompt = 3,
+                        .noise = sample_noise_of((sample_key){0})};
     assert_int_equal(sampler_open(8, 15, &s), QUIRE_OK);
     (void)sampler_change(s, row, &c);
     sampler_close(s);
@@ -219,11 +229,14 @@ TEST(draws_follow_the_distribution) {
         double d = counts[i] - expected[i] * n;
         chi += d * d / (expected[i] * n);
     }
-    assert_true(chi < 16.3); /* three degrees of freedom, p = 0.001; the seed is fixed, so it passes or fails for good */
+    /* three degrees of freedom, p = 0.001; the seed is fixed, so it passes or fails for
+     * good */
+    assert_true(chi < 16.3);
     sampler_close(s);
 }
 
-/* What counts is state: the same history gives the same marks, however often the sampler was used between. */
+/* What counts is state: the same history gives the same marks, however often the sampler
+ * was used between. */
 TEST(penalties_count_each_row_afresh) {
     int32_t history[] = {0, 1, 1, 2}, token;
     float first[4], row[4];
@@ -249,7 +262,8 @@ TEST(penalties_count_each_row_afresh) {
     sampler_close(s);
 }
 
-/* The least and the greatest penalty that a request can name give a token, not an error of the model. */
+/* The least and the greatest penalty that a request can name give a token, not an error
+ * of the model. */
 TEST(penalties_at_their_bounds_leave_finite_rows) {
     int32_t history[] = {0, 1, 2}, token;
     const float penalties[] = {FLT_MIN, 1e-30f, FLT_MAX}, temperatures[] = {0.0f, 0.01f, 1.0f, 2.0f};
@@ -277,14 +291,16 @@ TEST(a_request_that_rules_out_every_token_is_at_fault_itself) {
     assert_int_equal(sampler_open(3, 4, &s), QUIRE_OK);
     assert_int_equal(pick_with(s, (float[]){1, 2, 0}, 3, &p, (sample_key){0}, &token), QUIRE_OK);
     assert_int_equal(token, 2);
-    assert_int_equal(pick_with(s, (float[]){1, 2, -INFINITY}, 3, &p, (sample_key){0}, &token), QUIRE_BAD_REQUEST);
+    assert_int_equal(pick_with(s, (float[]){1, 2, -INFINITY}, 3, &p, (sample_key){0}, &token),
+                     QUIRE_BAD_REQUEST);
     sampler_close(s);
     sampling_lists_drop(p.lists);
 }
 
 /* A logit now and then that cannot come. */
 static float random_logit(uint64_t *seed, float spread) {
-    return rng_next(seed) % 20 == 0 ? -INFINITY : (float)((double)(rng_next(seed) % 20001) - 10000) * spread * 1e-4f;
+    return rng_next(seed) % 20 == 0 ? -INFINITY
+                                    : (float)((double)(rng_next(seed) % 20001) - 10000) * spread * 1e-4f;
 }
 
 enum { MOST = BLOCK + 3 * GROUP }; /* tokens of the rows that the passes are compared on */
@@ -320,7 +336,8 @@ static void pass_over(sampler *s, const sampler_rows *rows, const float *logits,
     memcpy(out->weights, s->weights, (size_t)n * sizeof *s->weights);
 }
 
-/* Rows of every length around a group's and a block's, some of whose blocks are far above the one before. */
+/* Rows of every length around a group's and a block's, some of whose blocks are far above
+ * the one before. */
 TEST(fast_passes_give_the_bits_of_the_plain_ones) {
     static float logits[MOST];
     static passed plain, fast;
@@ -357,7 +374,8 @@ TEST(fast_passes_give_the_bits_of_the_plain_ones) {
     }
 }
 
-/* Whatever the base that a block's weights are taken against, their sum is the one of an own reading. */
+/* Whatever the base that a block's weights are taken against, their sum is the one of an
+ * own reading. */
 TEST(the_mass_of_a_row_does_not_depend_on_where_its_largest_logits_lie) {
     enum { N = 4 * BLOCK + 100 };
     static const float starts[] = {-INFINITY, -1e30f, -200.0f, 0.0f, 20.0f};
@@ -370,7 +388,8 @@ TEST(the_mass_of_a_row_does_not_depend_on_where_its_largest_logits_lie) {
         float max = starts[round % 5];
         logits[0] = max;
         for (int32_t i = 1; i < N; i++) {
-            logits[i] = random_logit(&seed, 8.0f) + 30.0f * (float)((i / BLOCK + round / 5) % 5); /* steps up, and one down */
+            /* steps up, and one down */
+            logits[i] = random_logit(&seed, 8.0f) + 30.0f * (float)((i / BLOCK + round / 5) % 5);
             max = logits[i] > max ? logits[i] : max;
         }
         for (int32_t i = 0; i < N; i++) {
@@ -392,11 +411,14 @@ typedef struct ranked {
 
 static int by_weight(const void *a, const void *b) {
     const ranked *x = a, *y = b;
-    return x->weight != y->weight ? (x->weight < y->weight) - (x->weight > y->weight) : (x->id > y->id) - (x->id < y->id);
+    return x->weight != y->weight ? (x->weight < y->weight) - (x->weight > y->weight)
+                                  : (x->id > y->id) - (x->id < y->id);
 }
 
-/* probs [n] of what stays; *margin: how far the nearest decision was from falling the other way, as a part of the whole. */
-static void reference_cut(const float *logits, int32_t n, const sampling_params *p, double *probs, double *margin) {
+/* probs [n] of what stays; *margin: how far the nearest decision was from falling the
+ * other way, as a part of the whole. */
+static void reference_cut(const float *logits, int32_t n, const sampling_params *p, double *probs,
+                          double *margin) {
     ranked *all = test_malloc((size_t)n * sizeof *all);
     double max = -INFINITY, total = 0, before = 0;
     int32_t kept = n;
@@ -439,8 +461,9 @@ static void reference_cut(const float *logits, int32_t n, const sampling_params 
     test_free(all);
 }
 
-/* A logit of one of the kinds of rows that the cuts meet: even, like language, all equal, of few values, a single live token, huge, and
- * two that mislead whoever looks at every 48th group. */
+/* A logit of one of the kinds of rows that the cuts meet: even, like language, all equal,
+ * of few values, a single live token, huge, and two that mislead whoever looks at every
+ * 48th group. */
 static float logit_of_kind(int kind, int32_t i, int32_t n, uint64_t *seed) {
     switch (kind) {
     case 0:
@@ -456,17 +479,21 @@ static float logit_of_kind(int kind, int32_t i, int32_t n, uint64_t *seed) {
     case 5:
         return i % 7 == 3 || n < 7 ? 1e30f : -1e30f;
     default:
-        return i == n / 2 ? 6.0f : random_logit(seed, 4.0f) + (i / GROUP % 48 == 0 ? kind == 6 ? 4.0f : -4.0f : 0.0f);
+        return i == n / 2
+                   ? 6.0f
+                   : random_logit(seed, 4.0f) + (i / GROUP % 48 == 0 ? kind == 6 ? 4.0f : -4.0f : 0.0f);
     }
 }
 
-/* Two logits a last bit apart, of one weight in float, on both sides of a cut: the larger one stays, wherever it lies. */
+/* Two logits a last bit apart, of one weight in float, on both sides of a cut: the larger
+ * one stays, wherever it lies. */
 TEST(logits_of_one_weight_are_cut_in_their_order) {
     static const int32_t sizes[] = {8, 5000, 9000};
     static float row[9000];
     const float low = 2.13f, high = nextafterf(low, 3.0f), zero = 0.0f;
     for (int i = 0; i < 3 * 2 * 3; i++) {
-        int32_t n = sizes[i % 3], first = n / 3, second = n / 2, larger = i / 3 % 2 == 0 ? first : second, other = first + second - larger;
+        int32_t n = sizes[i % 3], first = n / 3, second = n / 2, larger = i / 3 % 2 == 0 ? first : second,
+                other = first + second - larger;
         for (int32_t k = 0; k < n; k++) {
             row[k] = k == n / 5 ? 4.0f : k == larger ? high : k == other ? low : -1000.0f - (float)(k % 16);
         }
@@ -483,7 +510,8 @@ TEST(logits_of_one_weight_are_cut_in_their_order) {
     }
 }
 
-/* Rows small and large, flat and peaked: what is kept is what sorting the whole row keeps, and the draw walks it in id order. */
+/* Rows small and large, flat and peaked: what is kept is what sorting the whole row
+ * keeps, and the draw walks it in id order. */
 TEST(the_usual_cuts_keep_what_sorting_everything_keeps) {
     static const int32_t sizes[] = {1, 2, 63, 64, 500, 4097, 9000, 40000};
     uint64_t seed = rng_os_seed();
@@ -518,8 +546,8 @@ TEST(the_usual_cuts_keep_what_sorting_everything_keeps) {
             for (int32_t i = 0; i < token; i++) {
                 cumulated += expected[i];
             }
-            assert_true(cumulated <= (double)c.noise.token + 1e-5 && cumulated + expected[token] >= (double)c.noise.token - 1e-5 &&
-                        expected[token] > 0);
+            assert_true(cumulated <= (double)c.noise.token + 1e-5 &&
+                        cumulated + expected[token] >= (double)c.noise.token - 1e-5 && expected[token] > 0);
             n_compared++;
         }
         sampler_close(s);
@@ -541,7 +569,8 @@ static int32_t count_gathered(sampler *s, const float *logits, float least) {
     return n;
 }
 
-/* Top-p looks at few tokens of a row whose weight lies in few, wherever those are and however little is asked for. */
+/* Top-p looks at few tokens of a row whose weight lies in few, wherever those are and
+ * however little is asked for. */
 TEST(a_row_whose_weight_lies_in_few_tokens_is_not_looked_at_whole) {
     enum { N = 100000 };
     static const float top_p[] = {0.01f, 0.1f, 0.5f, 0.9f, 0.95f};

@@ -1,4 +1,5 @@
-/* Swapping against computing again: what either costs by measured rates, and which is chosen. */
+/* Swapping against computing again: what either costs by measured rates, and which is
+ * chosen. */
 
 #include "sched/preempt_cost.h"
 #include "test.h"
@@ -30,7 +31,8 @@ TEST(what_copying_costs_follows_what_it_took) {
 
 TEST(swapping_costs_each_page_both_ways) {
     copy_cost out = pace_of(3), in = pace_of(5);
-    assert_float_equal(preempt_swap_us(&(preempt_case){.n_pages = 10, .to = 160, .max_rows = 64}, &out, &in), 80, 1e-9);
+    assert_float_equal(preempt_swap_us(&(preempt_case){.n_pages = 10, .to = 160, .max_rows = 64}, &out, &in),
+                       80, 1e-9);
 }
 
 TEST(computing_costs_steps_rows_and_pairs) {
@@ -56,7 +58,8 @@ TEST(auto_takes_the_cheaper) {
     assert_false(preempt_swaps(PREEMPT_AUTO, &c, &more, &more, &fast_model));
 }
 
-/* What the tail of a sequence costs to compute grows with all that is before it, what it costs to copy does not. */
+/* What the tail of a sequence costs to compute grows with all that is before it, what it
+ * costs to copy does not. */
 TEST(long_sequences_are_swapped_where_short_ones_are_computed) {
     const sched_cost cost = {.step_us = 100, .row_us = 1, .pair_us = 0.001};
     copy_cost page = pace_of(30);
@@ -85,7 +88,8 @@ TEST(modes_are_obeyed_whatever_the_cost) {
 TEST(who_knows_nothing_of_computing_swaps) {
     const sched_cost nothing = {0};
     copy_cost dear = pace_of(1e6);
-    assert_true(preempt_swaps(PREEMPT_AUTO, &(preempt_case){.n_pages = 4, .to = 64, .max_rows = 64}, &dear, &dear, &nothing));
+    assert_true(preempt_swaps(PREEMPT_AUTO, &(preempt_case){.n_pages = 4, .to = 64, .max_rows = 64}, &dear,
+                              &dear, &nothing));
 }
 
 int main(void) {

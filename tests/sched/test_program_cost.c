@@ -1,4 +1,5 @@
-/* What attention programs cost, learned from steps that the planner makes with it: a step's time is what a made-up machine says. */
+/* What attention programs cost, learned from steps that the planner makes with it: a
+ * step's time is what a made-up machine says. */
 #include <math.h>
 #include <string.h>
 
@@ -39,7 +40,8 @@ static course prefill(program_costs *c, prompt *prompts, int32_t n) {
     for (int32_t left = 1; left > 0;) {
         sched_item items[8];
         uint8_t decisions[8];
-        sched_seq running[8] = {{.n_known = 100, .n_computed = 99, .n_groups = 1, .n_most = 200, .n_pages = 7}};
+        sched_seq running[8] = {
+            {.n_known = 100, .n_computed = 99, .n_groups = 1, .n_most = 200, .n_pages = 7}};
         program_work work[8];
         sched_plan p = {.items = items, .decisions = decisions};
         left = 0;
@@ -90,7 +92,8 @@ TEST(steps_beside_a_prompt_keep_the_target_whatever_its_program_costs) {
         assert_true(r.longest_us <= 1.05 * TARGET_US);
         assert_int_equal(r.n_late, 0);
         double least = ceil(r.sum_us / TARGET_US);
-        assert_true(r.n_steps <= (pair_us[i] < 20 ? 1.3 : 2.0) * least + 12); /* few small ones at the beginning; whole rows at the end */
+        /* few small ones at the beginning; whole rows at the end */
+        assert_true(r.n_steps <= (pair_us[i] < 20 ? 1.3 : 2.0) * least + 12);
     }
 }
 

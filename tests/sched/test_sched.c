@@ -7,14 +7,19 @@
 
 #define MAX_SEQS 16
 
-static const sched_limits limits = {.max_rows = 8, .max_out = 4, .max_seqs = 4, .max_chunk = 8, .page_tokens = 4, .max_preemptions = 8};
+static const sched_limits limits = {
+    .max_rows = 8, .max_out = 4, .max_seqs = 4, .max_chunk = 8, .page_tokens = 4, .max_preemptions = 8};
 
 static sched_seq seq(int32_t n_known, int32_t n_computed) {
-    return (sched_seq){.n_known = n_known, .n_computed = n_computed, .n_pages = (n_computed + 3) / 4, .n_groups = 1, .n_most = n_known + 8};
+    return (sched_seq){.n_known = n_known,
+                       .n_computed = n_computed,
+                       .n_pages = (n_computed + 3) / 4,
+                       .n_groups = 1,
+                       .n_most = n_known + 8};
 }
 
-static void plan(const sched_limits *l, const sched_seq *running, int32_t n_running, const sched_seq *waiting, int32_t n_waiting,
-                 int32_t n_free, sched_plan *p) {
+static void plan(const sched_limits *l, const sched_seq *running, int32_t n_running, const sched_seq *waiting,
+                 int32_t n_waiting, int32_t n_free, sched_plan *p) {
     static sched_item items[MAX_SEQS];
     static uint8_t decisions[MAX_SEQS];
     p->items = items;
@@ -59,7 +64,7 @@ TEST(a_sequence_is_not_admitted_without_pages_for_its_whole_prompt) {
     sched_seq waiting[] = {seq(20, 0), seq(1, 0)};
     sched_plan p;
     plan(&limits, NULL, 0, waiting, 2, 5, &p); /* 20 tokens and the next take 6 pages */
-    assert_int_equal(p.n_admitted, 0); /* and nobody overtakes it */
+    assert_int_equal(p.n_admitted, 0);         /* and nobody overtakes it */
     plan(&limits, NULL, 0, waiting, 1, 6, &p);
     assert_int_equal(p.n_admitted, 1);
 }
@@ -99,7 +104,8 @@ static sched_seq blocked_on(sched_seq s, int32_t blocked_on) {
 }
 
 TEST(the_held_are_passed_over_and_hold_up_nobody) {
-    sched_seq running[] = {seq(20, 4)}, waiting[] = {blocked_on(seq(20, 4), 0), seq(2, 0), blocked_on(seq(20, 4), 0)};
+    sched_seq running[] = {seq(20, 4)},
+              waiting[] = {blocked_on(seq(20, 4), 0), seq(2, 0), blocked_on(seq(20, 4), 0)};
     sched_limits l = limits;
     l.max_chunk = 4;
     sched_plan p;
@@ -139,9 +145,9 @@ TEST(of_the_newest_the_one_that_computed_least_goes) {
     sched_plan p;
     plan(&l, running, 6, NULL, 0, 0, &p);
     assert_int_equal(p.decisions[0], SCHED_PLANNED);
-    assert_int_equal(p.decisions[1], SCHED_PLANNED); /* its page has room */
+    assert_int_equal(p.decisions[1], SCHED_PLANNED);   /* its page has room */
     assert_int_equal(p.decisions[4], SCHED_PREEMPTED); /* for the first: 5 tokens, and 2 pages */
-    assert_int_equal(p.decisions[2], SCHED_PLANNED); /* the second of these pages */
+    assert_int_equal(p.decisions[2], SCHED_PLANNED);   /* the second of these pages */
     assert_int_equal(p.decisions[3], SCHED_PLANNED);
     assert_int_equal(p.decisions[5], SCHED_PREEMPTED); /* for the fourth */
     assert_int_equal(p.n_preempted, 2);
@@ -161,7 +167,8 @@ TEST(what_was_promised_is_not_given_to_others) {
     sched_seq running[] = {running_seq(5, 4, 0), running_seq(9, 8, 8)}, waiting[] = {seq(3, 0)};
     running[1].n_most = 24; /* 4 pages more */
     sched_plan p;
-    plan(&limits, running, 2, waiting, 1, 4, &p); /* all that is free: the first finds nothing, and nobody to take it from */
+    /* all that is free: the first finds nothing, and nobody to take it from */
+    plan(&limits, running, 2, waiting, 1, 4, &p);
     assert_int_equal(p.decisions[0], SCHED_IDLE);
     assert_int_equal(p.decisions[1], SCHED_PLANNED);
     assert_int_equal(p.n_preempted + p.n_admitted, 0);
@@ -185,7 +192,12 @@ TEST(an_aged_one_waits_for_all_pages_that_it_may_need) {
 /* ---- the time of a step ---- */
 
 TEST(prefills_leave_the_decodes_their_pace) {
-    sched_limits l = {.max_rows = 512, .max_out = 8, .max_seqs = 8, .max_chunk = 512, .page_tokens = 16, .max_preemptions = 8};
+    sched_limits l = {.max_rows = 512,
+                      .max_out = 8,
+                      .max_seqs = 8,
+                      .max_chunk = 512,
+                      .page_tokens = 16,
+                      .max_preemptions = 8};
     l.cost = (sched_cost){.step_us = 1000, .row_us = 100};
     sched_seq running[] = {seq(9, 8), seq(5000, 16)};
     sched_plan p;
@@ -256,9 +268,10 @@ TEST(nobody_gives_pages_up_for_drafts) {
     assert_int_equal(p.items[0].n_drafts, 1);
 }
 
-/* A workload played by the plan alone, to the end, with every promise checked on the way. Prompts of one family are the same up to
- * `common`, in whole pages; the pages of a family that somebody computed are found by all until they are evicted, which happens at random.
- */
+/* A workload played by the plan alone, to the end, with every promise checked on the way.
+ * Prompts of one family are the same up to `common`, in whole pages; the pages of a
+ * family that somebody computed are found by all until they are evicted, which happens at
+ * random. */
 typedef struct player {
     sched_limits l;
     sched_seq running[MAX_SEQS], waiting[MAX_SEQS];
@@ -281,7 +294,8 @@ TEST(whole_prefills_wait_until_a_step_holds_them) {
     l.whole_prefills = true;
     sched_seq running[] = {seq(5, 4), seq(5, 4), seq(9, 8)}, waiting[] = {seq(7, 0), seq(1, 0)};
     sched_plan p;
-    plan(&l, running, 2, waiting, 2, 100, &p); /* 8 rows, 2 of them taken: 6 are left for 7, and the one behind keeps its place */
+    /* 8 rows, 2 of them taken: 6 are left for 7, and the one behind keeps its place */
+    plan(&l, running, 2, waiting, 2, 100, &p);
     assert_int_equal(p.n_admitted, 0);
     assert_int_equal(p.n_rows, 2);
     plan(&l, running, 1, waiting, 2, 100, &p);
@@ -292,8 +306,8 @@ TEST(whole_prefills_wait_until_a_step_holds_them) {
     assert_int_equal(p.items[2].n_rows, 6);
 }
 
-/* Prefills beside decodes stay within the target or the decodes' own time again, but for a lone row. Drafts come on top with what they
- * attend to. */
+/* Prefills beside decodes stay within the target or the decodes' own time again, but for
+ * a lone row. Drafts come on top with what they attend to. */
 static void check_time(const player *g, const sched_plan *p) {
     double n_decodes = 0, decode_pairs = 0, n_drafts = 0, draft_pairs = 0;
     for (int32_t i = 0; i < p->n_items && p->items[i].seq < g->n_running; i++) {
@@ -355,7 +369,8 @@ static void check_plan(const player *g, const sched_plan *p) {
     for (int32_t i = 0; i < p->n_items; i++) {
         int32_t k = p->items[i].seq - g->n_running;
         assert_true(k < 0 || i >= p->n_items - p->n_admitted); /* the admitted are the last items */
-        if (k >= 0 && g->waiting[k].prefix_wait) { /* admitted though held: whom it waits for neither runs nor is admitted */
+        /* admitted though held: whom it waits for neither runs nor is admitted */
+        if (k >= 0 && g->waiting[k].prefix_wait) {
             assert_true(g->waiting[k].blocked_on >= g->n_running);
             for (int32_t j = 0; j < p->n_items; j++) {
                 assert_int_not_equal(p->items[j].seq, g->waiting[k].blocked_on);
@@ -374,7 +389,8 @@ static int32_t whole_pages(const player *g, int32_t n) {
     return n - n % g->l.page_tokens;
 }
 
-/* Whether id, which has or finds n_computed tokens, would gain a page by waiting for `other`. */
+/* Whether id, which has or finds n_computed tokens, would gain a page by waiting for
+ * `other`. */
 static bool gains(const player *g, int32_t id, const sched_seq *s, int32_t other, const sched_seq *o) {
     int32_t n = alike(g, id, other);
     n = n < s->n_known - 1 ? n : s->n_known - 1;
@@ -387,13 +403,15 @@ static void check_nothing_twice(const player *g, const sched_plan *p) {
         for (int32_t j = 0; j < p->n_items; j++) {
             int32_t a = p->items[i].seq, b = p->items[j].seq, w = a - g->n_running, v = b - g->n_running;
             int32_t id = w < 0 ? g->r_id[a] : g->w_id[w], other = v < 0 ? g->r_id[b] : g->w_id[v];
-            const sched_seq *s = w < 0 ? &g->running[a] : &g->waiting[w], *o = v < 0 ? &g->running[b] : &g->waiting[v];
+            const sched_seq *s = w < 0 ? &g->running[a] : &g->waiting[w],
+                            *o = v < 0 ? &g->running[b] : &g->waiting[v];
             assert_true(other >= id || !gains(g, id, s, other, o));
         }
     }
 }
 
-/* Looks the waiting ones up: what they find, and whom they wait for; as the engine does, but by brute force. */
+/* Looks the waiting ones up: what they find, and whom they wait for; as the engine does,
+ * but by brute force. */
 static void look_up(player *g) {
     for (int32_t i = 0; i < g->n_waiting; i++) {
         int32_t id = g->w_id[i];
@@ -510,7 +528,8 @@ TEST(random_workloads_end_whatever_the_pool) {
         g.l.page_tokens = 1 << (rng_next(&seed) % 4);
         g.l.max_preemptions = (int32_t)(rng_next(&seed) % 4) * 4;
         g.l.target_us = (double)(rng_next(&seed) % 3) * 20;
-        g.l.cost = (sched_cost){(double)(rng_next(&seed) % 10), (double)(rng_next(&seed) % 4), (double)(rng_next(&seed) % 2)};
+        g.l.cost = (sched_cost){(double)(rng_next(&seed) % 10), (double)(rng_next(&seed) % 4),
+                                (double)(rng_next(&seed) % 2)};
         int32_t longest = 0;
         for (int32_t i = 0; i < 12; i++) {
             int32_t n_prompt = 1 + (int32_t)(rng_next(&seed) % 40);
@@ -518,7 +537,10 @@ TEST(random_workloads_end_whatever_the_pool) {
             longest = g.ends[i] > longest ? g.ends[i] : longest;
             g.family[i] = (int32_t)(rng_next(&seed) % 4);
             g.common[i] = (int32_t)(rng_next(&seed) % (uint64_t)(n_prompt + 1));
-            sched_seq s = {.n_known = n_prompt, .n_groups = 1, .n_most = g.ends[i], .wants_logits = rng_next(&seed) % 5 == 0};
+            sched_seq s = {.n_known = n_prompt,
+                           .n_groups = 1,
+                           .n_most = g.ends[i],
+                           .wants_logits = rng_next(&seed) % 5 == 0};
             insert_waiting(&g, s, i);
         }
         g.n_pages = (longest + g.l.page_tokens - 1) / g.l.page_tokens + (int32_t)(rng_next(&seed) % 8);
@@ -558,7 +580,8 @@ TEST(places_and_pages_are_kept_for_those_that_come_beside) {
     plan(&limits, running, 1, waiting, 2, 100, &p);
     assert_int_equal(p.n_admitted, 0);
     running[0].n_beside = 0;
-    plan(&limits, running, 1, waiting, 1, 5, &p); /* one for the running, two for its five tokens, three behind */
+    /* one for the running, two for its five tokens, three behind */
+    plan(&limits, running, 1, waiting, 1, 5, &p);
     assert_int_equal(p.n_admitted, 0);
     plan(&limits, running, 1, waiting, 1, 6, &p);
     assert_int_equal(p.n_admitted, 1);
@@ -585,11 +608,13 @@ TEST(a_group_is_preempted_together_and_never_for_one_of_its_own) {
         running[i].group = 7;
         running[i].n_shared = i > 1 ? 2 : 0; /* the first page is counted with the first of them */
     }
-    /* the first takes the page; the next takes those of the last, not of its own group, which computed less */
+    /* the first takes the page; the next takes those of the last, not of its own group,
+     * which computed less */
     plan(&l, running, 5, NULL, 0, 1, &p);
     assert_int_equal(p.n_preempted, 1);
     assert_int_equal(p.decisions[4], SCHED_PREEMPTED);
-    assert_true(p.decisions[1] == SCHED_PLANNED && p.decisions[2] == SCHED_PLANNED && p.decisions[3] == SCHED_IDLE);
+    assert_true(p.decisions[1] == SCHED_PLANNED && p.decisions[2] == SCHED_PLANNED &&
+                p.decisions[3] == SCHED_IDLE);
     plan(&l, running, 4, NULL, 0, 0, &p); /* for the first the whole group goes */
     assert_int_equal(p.n_preempted, 3);
     assert_int_equal(p.n_items, 1);
@@ -652,8 +677,14 @@ static sched_seq with_program(sched_seq s, double pair_us, double pairs) {
     return s;
 }
 
-static const sched_limits timed = {.max_rows = 512, .max_out = 64, .max_seqs = 64, .max_chunk = 512, .page_tokens = 4, .max_preemptions = 8,
-                                   .target_us = 100000, .cost = {.step_us = 1000, .row_us = 10, .pair_us = 0.01}};
+static const sched_limits timed = {.max_rows = 512,
+                                   .max_out = 64,
+                                   .max_seqs = 64,
+                                   .max_chunk = 512,
+                                   .page_tokens = 4,
+                                   .max_preemptions = 8,
+                                   .target_us = 100000,
+                                   .cost = {.step_us = 1000, .row_us = 10, .pair_us = 0.01}};
 
 TEST(a_prefill_with_a_costly_program_keeps_the_step_within_its_target) {
     for (int32_t decodes = 0; decodes <= 1; decodes++) {

@@ -19,16 +19,18 @@ static void play(step_cost *p, const sched_cost *truth, int n, double noise) {
     }
 }
 
-/* Within that part of what the step costs, or of a middling step's cost where it is cheaper: noise of large steps hides what small ones
- * cost. */
+/* Within that part of what the step costs, or of a middling step's cost where it is
+ * cheaper: noise of large steps hides what small ones cost. */
 static void expect_near(const step_cost *p, const sched_cost *truth, double part) {
     sched_cost c = step_cost_fit(p);
     double middling = sched_predict_us(truth, 256, 256 * 2000);
     for (int i = 0; i < 20; i++) {
-        double rows = floor(any(1, 512)), pairs = rows * any(10, 4000), us = sched_predict_us(truth, rows, pairs);
+        double rows = floor(any(1, 512)), pairs = rows * any(10, 4000),
+               us = sched_predict_us(truth, rows, pairs);
         double off = fabs(sched_predict_us(&c, rows, pairs) - us) / fmax(us, middling);
         if (off > part) {
-            fail_msg("%g rows, %g pairs: %g us, foretold %g", rows, pairs, us, sched_predict_us(&c, rows, pairs));
+            fail_msg("%g rows, %g pairs: %g us, foretold %g", rows, pairs, us,
+                     sched_predict_us(&c, rows, pairs));
         }
     }
 }

@@ -1,4 +1,5 @@
-/* The scheduler over a KV cache, without a model: tasks arrive, run, are preempted and end; after every step pages and queues agree. */
+/* The scheduler over a KV cache, without a model: tasks arrive, run, are preempted and
+ * end; after every step pages and queues agree. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,8 @@ static void uncover(world *w, const sched_task *t) {
     int32_t tenant = 1;
     kv_seq s;
     assert_int_equal(kv_seq_init(&s, 1, (int32_t)kv_pages_for(MAX_LEN, PAGE)), QUIRE_OK);
-    assert_int_equal(kv_seq_open(&w->kv, &s, NULL, 0, &tenant, sizeof tenant, t->tokens, t->n_prompt), QUIRE_OK);
+    assert_int_equal(kv_seq_open(&w->kv, &s, NULL, 0, &tenant, sizeof tenant, t->tokens, t->n_prompt),
+                     QUIRE_OK);
     assert_int_equal(kv_seq_reserve(&w->kv, &s, t->n_prompt, &none), QUIRE_OK);
     kv_seq_advance(&s, t->n_prompt);
     kv_seq_release(&w->kv, &s, t->tokens, KV_KEEP);
@@ -49,7 +51,8 @@ static void admitted(void *context, sched_task *t) {
 
 static bool preempt(void *context, sched_task *t) {
     ((world *)context)->n_preempted++;
-    assert_true(kv_seq_pages(&t->kv) > 0 || t->kv.n_computed == 0); /* one that was just admitted may have found no page */
+    /* one that was just admitted may have found no page */
+    assert_true(kv_seq_pages(&t->kv) > 0 || t->kv.n_computed == 0);
     return false;
 }
 
@@ -60,7 +63,8 @@ static void refuse(void *context, sched_task *t, int32_t after_s) {
     t->state = TASK_DONE;
 }
 
-/* The plan that it reads names no task that has ended since: its owner may have freed that. */
+/* The plan that it reads names no task that has ended since: its owner may have freed
+ * that. */
 static void settle(void *context) {
     const scheduler *s = &((const world *)context)->sched;
     for (int32_t i = 0; i < s->plan.n_items; i++) {
@@ -131,13 +135,18 @@ static void check(const world *w) {
 static sched_task *arrive(world *w, int32_t tenant, int32_t n_prompt, int32_t n_shared, int32_t n_out) {
     int32_t i = w->n_tasks++;
     sched_task *t = &w->tasks[i];
-    *t = (sched_task){.tokens = w->tokens[i], .n_prompt = n_prompt, .n_known = n_prompt, .n_max = n_prompt + n_out, .arrival = (uint64_t)i};
+    *t = (sched_task){.tokens = w->tokens[i],
+                      .n_prompt = n_prompt,
+                      .n_known = n_prompt,
+                      .n_max = n_prompt + n_out,
+                      .arrival = (uint64_t)i};
     for (int32_t k = 0; k < n_prompt; k++) {
         t->tokens[k] = k < n_shared ? k : 1000 * (i + 1) + k;
     }
     t->tenant_slot = service_counters_enter(&w->sched.service, &tenant, sizeof tenant);
     assert_int_equal(kv_seq_init(&t->kv, 1, (int32_t)kv_pages_for(MAX_LEN, PAGE)), QUIRE_OK);
-    assert_int_equal(kv_seq_open(&w->kv, &t->kv, NULL, 0, &tenant, sizeof tenant, t->tokens, n_prompt), QUIRE_OK);
+    assert_int_equal(kv_seq_open(&w->kv, &t->kv, NULL, 0, &tenant, sizeof tenant, t->tokens, n_prompt),
+                     QUIRE_OK);
     scheduler_wait(&w->sched, t);
     return t;
 }
@@ -170,7 +179,8 @@ static int32_t step(world *w, int64_t now_us) {
         assert_true(t->kv.tables[0].n_tokens == t->kv.n_computed + s->plan.items[i].n_rows);
         kv_seq_advance(&t->kv, s->plan.items[i].n_rows);
         bool is_prompt = t->n_known == t->n_prompt;
-        service_counters_add(&s->service, t->tenant_slot, is_prompt ? SERVICE_PROMPT_WEIGHT * s->plan.items[i].n_rows : 0.0);
+        service_counters_add(&s->service, t->tenant_slot,
+                             is_prompt ? SERVICE_PROMPT_WEIGHT * s->plan.items[i].n_rows : 0.0);
         kv_seq_publish(&w->kv, &t->kv, t->tokens);
         if (t->kv.n_computed == t->n_known) {
             t->state = TASK_DECODE;
@@ -231,7 +241,8 @@ TEST(what_an_admission_finds_beyond_the_plan_is_not_computed_again) {
     close_world(&w);
 }
 
-/* A task that is planned not to reach its end reaches it after all, where every row of logits is taken: it waits for the next step. */
+/* A task that is planned not to reach its end reaches it after all, where every row of
+ * logits is taken: it waits for the next step. */
 TEST(what_an_admission_finds_beyond_the_plan_takes_no_row_of_logits_that_there_is_not) {
     static world w;
     open_world(&w, 20, ADMISSION_FCFS);
@@ -310,7 +321,8 @@ TEST(a_group_goes_together_but_for_what_is_spared) {
     close_world(&w);
 }
 
-/* Both were promised pages that there are not, and neither may be preempted for the other. */
+/* Both were promised pages that there are not, and neither may be preempted for the
+ * other. */
 TEST(a_group_alone_that_finds_no_pages_begins_again) {
     static world w;
     open_world(&w, 8, ADMISSION_FCFS);
@@ -338,7 +350,8 @@ static void open_flood(world *w, int32_t n_pages, int32_t n_out_of_first) {
     assert_int_equal(step(w, 1), MAX_SEQS);
 }
 
-/* A task ends; in the next step some are preempted for another tenant, before that step is planned. */
+/* A task ends; in the next step some are preempted for another tenant, before that step
+ * is planned. */
 TEST(what_belongs_together_is_settled_by_the_plan_of_the_step) {
     static world w;
     open_flood(&w, 16, 2);
@@ -382,7 +395,8 @@ TEST(who_no_longer_heads_the_waiting_is_not_first) {
     close_world(&w);
 }
 
-/* A tenant whose rows come slowly is served little, so the service counters put all that it sends before other tenants. */
+/* A tenant whose rows come slowly is served little, so the service counters put all that
+ * it sends before other tenants. */
 TEST(a_tenant_that_holds_all_places_gives_one_back_however_little_it_was_served) {
     static world w;
     open_flood(&w, 256, 20);
@@ -442,8 +456,10 @@ TEST(every_task_ends_under_every_policy_however_few_pages_there_are) {
         for (int64_t now = 1; w.n_tasks < MAX_TASKS || w.sched.n_running + w.sched.n_waiting > 0; now++) {
             assert_true(now < 10000);
             while (w.n_tasks < MAX_TASKS && rng_next(&seed) % 3 == 0) {
-                int32_t n_prompt = 1 + (int32_t)(rng_next(&seed) % 70), n_shared = (int32_t)(rng_next(&seed) % 50);
-                sched_task *t = arrive(&w, (int32_t)(rng_next(&seed) % 3), n_prompt, n_shared, 1 + (int32_t)(rng_next(&seed) % 40));
+                int32_t n_prompt = 1 + (int32_t)(rng_next(&seed) % 70),
+                        n_shared = (int32_t)(rng_next(&seed) % 50);
+                sched_task *t = arrive(&w, (int32_t)(rng_next(&seed) % 3), n_prompt, n_shared,
+                                       1 + (int32_t)(rng_next(&seed) % 40));
                 t->submitted_us = now;
             }
             if (w.sched.n_running + w.sched.n_waiting > 0) {
@@ -456,8 +472,10 @@ TEST(every_task_ends_under_every_policy_however_few_pages_there_are) {
     assert_true(n_preempted > 0);
 }
 
-/* Steps until the first token of a tenant's request of n_prompt tokens, which comes after n_before steps beside n_flood of another's. */
-static int32_t steps_to_first_token(world *w, uint64_t *seed, int32_t n_pages, int32_t n_flood, int32_t n_before, int32_t n_prompt) {
+/* Steps until the first token of a tenant's request of n_prompt tokens, which comes after
+ * n_before steps beside n_flood of another's. */
+static int32_t steps_to_first_token(world *w, uint64_t *seed, int32_t n_pages, int32_t n_flood,
+                                    int32_t n_before, int32_t n_prompt) {
     int64_t now = 1;
     open_world(w, n_pages, ADMISSION_FAIR);
     for (int32_t i = 0; i < n_flood; i++) {
@@ -486,14 +504,16 @@ TEST(a_request_behind_another_tenants_flood_waits_two_steps_more_than_alone) {
     uint64_t seed = (uint64_t)time(NULL);
     printf("seed %llu\n", (unsigned long long)seed);
     for (int round = 0; round < 60 * longer(); round++) {
-        /* with fewer pages the flood preempts its own until some have aged, which keep theirs */
-        int32_t n_pages = 100 + (int32_t)(rng_next(&seed) % 160), n_prompt = 1 + (int32_t)(rng_next(&seed) % 90);
+        /* with fewer pages the flood preempts its own until some have aged, which keep
+         * theirs */
+        int32_t n_pages = 100 + (int32_t)(rng_next(&seed) % 160),
+                n_prompt = 1 + (int32_t)(rng_next(&seed) % 90);
         int32_t n_before = (int32_t)(rng_next(&seed) % 60);
         int32_t alone = steps_to_first_token(&w, &seed, n_pages, 0, 0, n_prompt);
         int32_t beside = steps_to_first_token(&w, &seed, n_pages, MAX_TASKS - 1, n_before, n_prompt);
         if (beside > alone + 2) {
-            fail_msg("%d steps, alone %d: %d pages, %d tokens, after %d steps", (int)beside, (int)alone, (int)n_pages, (int)n_prompt,
-                     (int)n_before);
+            fail_msg("%d steps, alone %d: %d pages, %d tokens, after %d steps", (int)beside, (int)alone,
+                     (int)n_pages, (int)n_prompt, (int)n_before);
         }
     }
 }

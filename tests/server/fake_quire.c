@@ -40,7 +40,7 @@ struct quire_stream {
     int32_t produced; /* tokens of each choice so far */
     bool rolled_back;
     quire_error error;
-    int phase;        /* 0 start, 1 tokens, 2 ends, 3 done, 4 over */
+    int phase; /* 0 start, 1 tokens, 2 ends, 3 done, 4 over */
 };
 
 struct quire_queue {
@@ -123,10 +123,12 @@ void quire_engine_stats(const quire_engine *e, quire_stats *out) {
     out->n_pages_held = out->n_requests_running;
     out->n_pages_free -= out->n_pages_held;
     out->generation_tokens = atomic_load(&e->generation_tokens);
-    out->histograms[QUIRE_HISTOGRAM_FIRST_TOKEN] = (quire_histogram){.buckets = {3, 1, [22] = 2}, .count = 6, .sum = 1500000};
+    out->histograms[QUIRE_HISTOGRAM_FIRST_TOKEN] =
+        (quire_histogram){.buckets = {3, 1, [22] = 2}, .count = 6, .sum = 1500000};
 }
 
-/* ---- the pool: a real one, small, with one sequence of the tenant alice, whose tokens are 0, 1, 2, ... ---- */
+/* ---- the pool: a real one, small, with one sequence of the tenant alice, whose tokens
+ * are 0, 1, 2, ... ---- */
 
 struct quire_pool_view {
     quire_kv *kv;
@@ -147,7 +149,8 @@ quire_err quire_pool_view_open(quire_engine *e, quire_pool_view **out) {
     o.n_pages = e->info.n_pages;
     o.n_events = 16;
     v->fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
-    if (quire_kv_open(&o, &v->kv) != QUIRE_OK || quire_kv_view_open(o.n_pages, 4, o.n_pages, 16, &v->view) != QUIRE_OK ||
+    if (quire_kv_open(&o, &v->kv) != QUIRE_OK ||
+        quire_kv_view_open(o.n_pages, 4, o.n_pages, 16, &v->view) != QUIRE_OK ||
         quire_kv_seq_open(v->kv, "", 0, tokens, 40, &v->seq, &n_cached) != QUIRE_OK ||
         quire_kv_seq_commit(v->seq, 40, QUIRE_KV_PAGES) != QUIRE_OK) {
         return QUIRE_INTERNAL;
@@ -188,8 +191,8 @@ const quire_kv_view *quire_pool_view_get(quire_pool_view *v) {
     return v->view;
 }
 
-quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, bool skip_special, char **text, size_t *n_text,
-                           quire_error *err) {
+quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, bool skip_special,
+                           char **text, size_t *n_text, quire_error *err) {
     (void)e;
     (void)skip_special;
     (void)err;
@@ -224,8 +227,8 @@ static bool bool_of(const json_value *o, const char *key) {
     return int_of(o, key, 0) != 0;
 }
 
-quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, const char *body, size_t n, quire_request **out,
-                              quire_error *err) {
+quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, const char *body, size_t n,
+                              quire_request **out, quire_error *err) {
     (void)e;
     *out = NULL;
     json_value *o = json_document((str){body, n});
@@ -263,7 +266,8 @@ quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, co
     json_drop(o);
     if (strcmp(r->fail, "parse") == 0) {
         free(r);
-        return err_set_param(err, QUIRE_BAD_REQUEST, "top_p", "top_p is 1.5; it must be over 0 and at most 1");
+        return err_set_param(err, QUIRE_BAD_REQUEST, "top_p",
+                             "top_p is 1.5; it must be over 0 and at most 1");
     }
     *out = r;
     return QUIRE_OK;
@@ -299,7 +303,8 @@ quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_strea
     return QUIRE_OK;
 }
 
-/* The first of s and those behind it that has events to come: a stream may be kept after its DONE. */
+/* The first of s and those behind it that has events to come: a stream may be kept after
+ * its DONE. */
 static quire_stream *next_unfinished(quire_stream *s) {
     while (s != NULL && s->phase == 4) {
         s = s->next;
@@ -337,7 +342,8 @@ quire_err quire_queue_open(quire_engine *e, quire_queue **out) {
     q->engine = e;
     q->text = calloc(1, 1 << 20);
     q->fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-    struct timespec t = {.tv_sec = (time_t)(e->tick_us / 1000000), .tv_nsec = (long)(e->tick_us % 1000000) * 1000};
+    struct timespec t = {.tv_sec = (time_t)(e->tick_us / 1000000),
+                         .tv_nsec = (long)(e->tick_us % 1000000) * 1000};
     timerfd_settime(q->fd, 0, &(struct itimerspec){.it_interval = t, .it_value = t}, NULL);
     *out = q;
     return QUIRE_OK;
@@ -363,12 +369,18 @@ static bool is_last(const quire_request *r, int32_t produced) {
     return produced == r->max_tokens || (r->stop_at > 0 && produced == r->stop_at);
 }
 
-/* Fills the event of the stream's next word; true when its turn in this tick is over with it. */
+/* Fills the event of the stream's next word; true when its turn in this tick is over with
+ * it. */
 static bool speak(quire_queue *q, quire_stream *s, quire_event *ev) {
     const quire_request *r = s->r;
     bool last_choice = s->choice == r->info.n_choices - 1;
-    *ev = (quire_event){
-        .stream = s, .user = s->user, .choice = s->choice, .stop_token = -1, .prompt_tokens = 5, .cached_tokens = 3, .text = q->text};
+    *ev = (quire_event){.stream = s,
+                        .user = s->user,
+                        .choice = s->choice,
+                        .stop_token = -1,
+                        .prompt_tokens = 5,
+                        .cached_tokens = 3,
+                        .text = q->text};
     if (strcmp(r->fail, "start") == 0 || (strcmp(r->fail, "middle") == 0 && s->produced == 1)) {
         err_set_param(&s->error, QUIRE_BAD_REQUEST, "input_tokens", "the prompt is too long");
         ev->kind = QUIRE_EVENT_DONE;
@@ -449,8 +461,8 @@ static quire_parse *new_parse(quire_queue *q, void *user) {
     return p;
 }
 
-quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, const char *tenant, void *user,
-                            quire_parse **out) {
+quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, const char *tenant,
+                            void *user, quire_parse **out) {
     (void)tenant;
     quire_parse *p = new_parse(q, user);
     (void)quire_request_parse(q->engine, endpoint, body, n, &p->r, &p->err);
@@ -460,8 +472,8 @@ quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body,
     return QUIRE_OK;
 }
 
-quire_err quire_look_start(quire_queue *q, quire_endpoint endpoint, char *begin, size_t n, const char *tenant, void *user,
-                           quire_parse **out) {
+quire_err quire_look_start(quire_queue *q, quire_endpoint endpoint, char *begin, size_t n, const char *tenant,
+                           void *user, quire_parse **out) {
     static const char fails[] = "\"fail\":\"look\"";
     (void)endpoint, (void)tenant;
     quire_parse *p = *out = new_parse(q, user);
@@ -474,7 +486,8 @@ quire_err quire_look_start(quire_queue *q, quire_endpoint endpoint, char *begin,
     return QUIRE_OK;
 }
 
-quire_err quire_check_start(quire_queue *q, char *body, size_t n, const char *tenant, void *user, quire_parse **out) {
+quire_err quire_check_start(quire_queue *q, char *body, size_t n, const char *tenant, void *user,
+                            quire_parse **out) {
     quire_err e = quire_parse_start(q, QUIRE_COMPLETIONS, body, n, tenant, user, out);
     (*out)->is_check = true;
     return e;
@@ -491,14 +504,18 @@ static bool parse_next(quire_queue *q, quire_event *out) {
         bool wanted = !p->cancelled;
         q->parses = p->next;
         q->parse_err = p->err;
-        *out = (quire_event){
-            .kind = QUIRE_EVENT_PARSED, .user = p->user, .request = wanted ? p->r : NULL, .error = p->r == NULL ? &q->parse_err : NULL};
+        *out = (quire_event){.kind = QUIRE_EVENT_PARSED,
+                             .user = p->user,
+                             .request = wanted ? p->r : NULL,
+                             .error = p->r == NULL ? &q->parse_err : NULL};
         if (p->begin != NULL) {
             quire_error *err = p->err.code != QUIRE_OK ? &q->parse_err : NULL;
-            *out = (quire_event){.kind = QUIRE_EVENT_LOOKED, .user = p->user, .text = p->begin, .n_text = p->n, .error = err};
+            *out = (quire_event){
+                .kind = QUIRE_EVENT_LOOKED, .user = p->user, .text = p->begin, .n_text = p->n, .error = err};
             free(wanted ? NULL : p->begin);
         } else if (p->is_check && p->r != NULL) {
-            *out = (quire_event){.kind = QUIRE_EVENT_CHECKED, .user = p->user, .text = "{\"accepted\":true}", .n_text = 17};
+            *out = (quire_event){
+                .kind = QUIRE_EVENT_CHECKED, .user = p->user, .text = "{\"accepted\":true}", .n_text = 17};
         } else if (p->is_check) {
             out->kind = QUIRE_EVENT_CHECKED;
         }
@@ -553,19 +570,21 @@ quire_err quire_request_set_all(quire_request *r, const char *json, size_t n, qu
     return err_set(err, QUIRE_UNSUPPORTED, -1, "not here");
 }
 
-quire_err quire_stream_fork(quire_stream *s, int32_t choice, int32_t position, quire_request **out, quire_error *err) {
+quire_err quire_stream_fork(quire_stream *s, int32_t choice, int32_t position, quire_request **out,
+                            quire_error *err) {
     (void)s, (void)choice, (void)position;
     *out = NULL;
     return err_set(err, QUIRE_UNSUPPORTED, -1, "not here");
 }
 
-quire_err quire_stream_rollback(quire_stream *s, int32_t choice, int32_t position, const char *fields, size_t n_fields, quire_error *err) {
+quire_err quire_stream_rollback(quire_stream *s, int32_t choice, int32_t position, const char *fields,
+                                size_t n_fields, quire_error *err) {
     (void)s, (void)choice, (void)position, (void)fields, (void)n_fields;
     return err_set(err, QUIRE_UNSUPPORTED, -1, "not here");
 }
 
-quire_err quire_stream_steer(quire_stream *s, int32_t choice, int32_t position, const quire_tail *tail, const char *fields, size_t n_fields,
-                             quire_error *err) {
+quire_err quire_stream_steer(quire_stream *s, int32_t choice, int32_t position, const quire_tail *tail,
+                             const char *fields, size_t n_fields, quire_error *err) {
     (void)s, (void)choice, (void)position, (void)tail, (void)fields, (void)n_fields;
     return err_set(err, QUIRE_UNSUPPORTED, -1, "not here");
 }

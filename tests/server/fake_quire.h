@@ -1,8 +1,10 @@
-/* A stand-in for the engine behind quire.h: streams produce one token a tick of a timer, on the queue's own thread.
+/* A stand-in for the engine behind quire.h: streams produce one token a tick of a timer,
+ * on the queue's own thread.
  *
- * Beside OpenAI's fields a request may say "fail": "look" | "parse" | "submit" | "start" | "middle", "stop_at": n with
- * "stop_kind": "string" | "token", "burst": tokens a tick, "text_bytes": of one token, "rollback_at": n tokens, after
- * which it is rolled back to its prompt's end, and texts of "text_bytes" are of y instead of x. */
+ * Beside OpenAI's fields a request may say "fail": "look" | "parse" | "submit" | "start"
+ * | "middle", "stop_at": n with "stop_kind": "string" | "token", "burst": tokens a tick,
+ * "text_bytes": of one token, "rollback_at": n tokens, after which it is rolled back to
+ * its prompt's end, and texts of "text_bytes" are of y instead of x. */
 #ifndef TESTS_SERVER_FAKE_QUIRE_H
 #define TESTS_SERVER_FAKE_QUIRE_H
 
@@ -17,7 +19,7 @@ int64_t fake_produced(const quire_engine *e);  /* tokens so far */
 int64_t fake_drops(const quire_engine *e);     /* calls of quire_engine_drop_cache */
 int64_t fake_cancelled(const quire_engine *e); /* streams released before their end */
 
-int64_t fake_parses(const quire_engine *e);    /* bodies handed to a text thread */
-int64_t fake_looks(const quire_engine *e);     /* beginnings handed to one */
+int64_t fake_parses(const quire_engine *e); /* bodies handed to a text thread */
+int64_t fake_looks(const quire_engine *e);  /* beginnings handed to one */
 
 #endif

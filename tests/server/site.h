@@ -1,4 +1,5 @@
-/* A server in a thread over a stand-in for the engine, and clients that ask it through real sockets. */
+/* A server in a thread over a stand-in for the engine, and clients that ask it through
+ * real sockets. */
 #ifndef TESTS_SERVER_SITE_H
 #define TESTS_SERVER_SITE_H
 
@@ -19,7 +20,7 @@
 #include "server/server.h"
 #include "test.h"
 
-#define TICK_US 2000
+#define TICK_US     2000
 #define PATIENCE_US 60000000 /* only what never comes takes so long */
 #define NEVER_US    INT64_C(3600000000)
 
@@ -74,8 +75,9 @@ static inline void stop(site *s) {
 
 static inline int dial(const site *s) {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in at = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)server_port(s->server)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)server_port(s->server)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof(at)), 0);
     return fd;
 }
@@ -92,7 +94,8 @@ static inline void say(int fd, const char *text) {
     assert_int_equal(send(fd, text, n, MSG_NOSIGNAL), (ssize_t)n);
 }
 
-/* Reads until the connection closes or `until` (may be NULL) appears; the text is static. */
+/* Reads until the connection closes or `until` (may be NULL) appears; the text is
+ * static. */
 static inline const char *hear(int fd, const char *until) {
     static char text[1 << 20];
     size_t n = 0;
@@ -129,14 +132,16 @@ static inline const char *ask(const site *s, const char *text) {
 
 static inline const char *post(const char *path, const char *body, const char *headers) {
     static char text[8192];
-    snprintf(text, sizeof(text), "POST %s HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n%s\r\n%s", path,
-             strlen(body), headers, body);
+    snprintf(
+        text, sizeof(text),
+        "POST %s HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n%s\r\n%s",
+        path, strlen(body), headers, body);
     return text;
 }
 
-#define CLOSE "Connection: close\r\n"
+#define CLOSE       "Connection: close\r\n"
 #define COMPLETIONS "/v1/completions"
-#define CHAT "/v1/chat/completions"
+#define CHAT        "/v1/chat/completions"
 
 static inline void expect_in(const char *response, const char *part) {
     if (strstr(response, part) == NULL) {

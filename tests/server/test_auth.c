@@ -38,8 +38,15 @@ TEST(each_key_opens_and_others_do_not) {
     assert_true(auth_required(a));
     assert_string_equal(check(a, "Bearer alpha"), "key-8ed3f6ad685b959e");
     assert_string_not_equal(check(a, "bearer  beta "), "key-8ed3f6ad685b959e"); /* a tenant of its own */
-    static const char *const wrong[] = {
-        "", "Bearer", "Bearer ", "alpha", "Bearer alph", "Bearer alphaa", "Bearer ALPHA", "Basic alpha", "Bearer alpha beta"};
+    static const char *const wrong[] = {"",
+                                        "Bearer",
+                                        "Bearer ",
+                                        "alpha",
+                                        "Bearer alph",
+                                        "Bearer alphaa",
+                                        "Bearer ALPHA",
+                                        "Basic alpha",
+                                        "Bearer alpha beta"};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         assert_null(check(a, wrong[i]));
     }
@@ -95,7 +102,8 @@ TEST(white_space_around_a_key_is_no_part_of_it) {
 }
 
 TEST(a_bad_file_names_its_line) {
-    static const char *const bad[] = {"a:b\nnocolon\n", "a:b\n:key\n", "a:b\ntenant:\n", "a:b\ntenant: \t\r\n"};
+    static const char *const bad[] = {"a:b\nnocolon\n", "a:b\n:key\n", "a:b\ntenant:\n",
+                                      "a:b\ntenant: \t\r\n"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         auth *a;
         quire_error err = {0};
@@ -152,7 +160,8 @@ TEST(a_reload_replaces_the_keys_and_a_bad_file_does_not) {
     assert_string_equal(check(a, "Bearer k1"), "acme");
     unlink(path);
     path = file_of("acme:root\n");
-    assert_int_equal(auth_reload(a, keys, 1, path, &err), QUIRE_INVALID); /* the operator's key is no tenant's */
+    /* the operator's key is no tenant's */
+    assert_int_equal(auth_reload(a, keys, 1, path, &err), QUIRE_INVALID);
     assert_string_equal(check(a, "Bearer k1"), "acme");
     unlink(path);
     path = file_of("acme:k2\nother:k3\n");

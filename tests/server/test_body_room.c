@@ -1,4 +1,5 @@
-/* The room of large bodies: shares of tenants, the line, the lane, and that all of it is given back. */
+/* The room of large bodies: shares of tenants, the line, the lane, and that all of it is
+ * given back. */
 #include "server/site.h"
 
 #include "server/body_room.h"
@@ -101,14 +102,16 @@ TEST(smaller_bodies_pass_larger_ones_that_wait) {
     close_room(r);
 }
 
-/* The bound of body_room.h: a body that begins after as many bytes were taken as the waiting one has does not pass it. */
+/* The bound of body_room.h: a body that begins after as many bytes were taken as the
+ * waiting one has does not pass it. */
 TEST(a_large_body_is_passed_by_no_more_than_its_own_length) {
     body_room *r = open_room(100);
     body_claim held = {0}, large = {0};
     assert_true(take(r, &held, "a", 50, 50));
     assert_false(take(r, &large, "a", 40, 40));
     int passed = 0;
-    for (; atomic_load(&large.waits); passed += 10) { /* one more body of 10 stands in line before room for it is given back */
+    /* one more body of 10 stands in line before room for it is given back */
+    for (; atomic_load(&large.waits); passed += 10) {
         body_claim small = {0};
         assert_false(take(r, &small, "a", 10, 50));
         body_room_give(r, &held);
@@ -165,7 +168,8 @@ TEST(a_body_larger_than_the_room_is_received_and_the_next_one_behind_it) {
 
 enum { STORM = 24, LONGEST = 300, PIECE = 20 };
 
-/* A body whose client sends all of it and waits for the answer: takes its next piece, or ends. */
+/* A body whose client sends all of it and waits for the answer: takes its next piece, or
+ * ends. */
 static void go_on(body_room *r, body_claim *c, int i, size_t *whole) {
     char name[2] = {(char)('a' + i % 5), 0};
     size_t left = *whole - c->held;
@@ -177,7 +181,8 @@ static void go_on(body_room *r, body_claim *c, int i, size_t *whole) {
     }
 }
 
-/* Bodies of many sizes and tenants, whose clients come and leave for a time; then those that are there go on until all have ended. */
+/* Bodies of many sizes and tenants, whose clients come and leave for a time; then those
+ * that are there go on until all have ended. */
 static void storm_of_bodies(body_room *r, size_t max, uint32_t random) {
     body_claim c[STORM] = {{0}};
     size_t whole[STORM] = {0};
@@ -242,8 +247,11 @@ static site *start_patient(size_t max_bodies) {
 static void say_head(int fd, const char *key, size_t length, const char *more) {
     char text[400], size[64];
     snprintf(size, sizeof size, length > 0 ? "Content-Length: %zu" : "Transfer-Encoding: chunked", length);
-    snprintf(text, sizeof text, "POST /v1/completions HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"
-             "%s%s\r\n\r\n", key, more, size);
+    snprintf(text, sizeof text,
+             "POST /v1/completions HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\nContent-Type: "
+             "application/json\r\n"
+             "%s%s\r\n\r\n",
+             key, more, size);
     say(fd, text);
 }
 
@@ -265,7 +273,7 @@ static void say_chunk(int fd, size_t n) {
     say(fd, "\r\n");
 }
 
-#define BODY "{\"prompt\":\"x\"}"
+#define BODY     "{\"prompt\":\"x\"}"
 #define BAD_BODY "{\"prompt\":\"x\",\"fail\":\"parse\"}"
 
 /* A whole request whose body has n bytes of white space before `body`. */
@@ -285,7 +293,8 @@ static void expect_answer(const site *s, const char *key, size_t n) {
 static int64_t metric(const site *s, const char *name) {
     char line[80];
     snprintf(line, sizeof line, "\n%s ", name);
-    const char *at = strstr(ask(s, "GET /metrics HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer kb\r\n" CLOSE "\r\n"), line);
+    const char *at =
+        strstr(ask(s, "GET /metrics HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer kb\r\n" CLOSE "\r\n"), line);
     assert_non_null(at);
     return atoll(at + strlen(line));
 }
@@ -298,7 +307,7 @@ static void await_metric(const site *s, const char *name, int64_t n) {
     }
 }
 
-#define HELD "quire_http_body_bytes"
+#define HELD    "quire_http_body_bytes"
 #define WAITING "quire_http_bodies_waiting"
 
 TEST(bodies_that_are_announced_and_do_not_come_hold_no_room) {
@@ -407,7 +416,8 @@ TEST(a_body_that_finds_no_room_in_time_is_told_to_come_again) {
     stop(s);
 }
 
-/* Chunks that end at the largest allowed size: the last one's mark is read all the same, and so is the chunk that is too much. */
+/* Chunks that end at the largest allowed size: the last one's mark is read all the same,
+ * and so is the chunk that is too much. */
 TEST(a_chunked_body_may_have_the_largest_size_and_no_more) {
     server_options o;
     server_options_init(&o);
@@ -442,7 +452,9 @@ TEST(room_is_given_back_where_the_connection_stays) {
     int fd = dial(s);
     static const struct {
         const char *body, *status;
-    } rows[] = {{BAD_BODY, "HTTP/1.1 400"}, {BODY, "HTTP/1.1 200"}, {"{\"prompt\":\"x\",\"fail\":\"submit\"}", "HTTP/1.1 "},
+    } rows[] = {{BAD_BODY, "HTTP/1.1 400"},
+                {BODY, "HTTP/1.1 200"},
+                {"{\"prompt\":\"x\",\"fail\":\"submit\"}", "HTTP/1.1 "},
                 {"[]", "HTTP/1.1 400"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         say_request(fd, "ka", 700 * KB, rows[i].body, "");

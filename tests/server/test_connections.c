@@ -12,12 +12,15 @@ TEST(malformed_requests_get_a_status_and_the_connection_closes) {
     o.max_body_bytes = 1000;
     site *s = start(&o, TICK_US);
     expect_in(ask(s, "HELLO\r\n\r\n"), "HTTP/1.1 400 Bad Request\r\n");
-    expect_in(ask(s, "POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), "HTTP/1.1 400 ");
+    expect_in(ask(s, "POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: "
+                     "chunked\r\n\r\n0\r\n\r\n"),
+              "HTTP/1.1 400 ");
     char text[9000], filler[8000];
     memset(filler, 'a', sizeof(filler));
     snprintf(text, sizeof(text), "GET / HTTP/1.1\r\nHost: h\r\nX: %.*s\r\n\r\n", 6000, filler);
     expect_in(ask(s, text), "HTTP/1.1 431 ");
-    snprintf(text, sizeof(text), "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\nContent-Length: 6000\r\n\r\n%.*s", 6000, filler);
+    snprintf(text, sizeof(text),
+             "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\nContent-Length: 6000\r\n\r\n%.*s", 6000, filler);
     const char *large = ask(s, text);
     expect_in(large, "HTTP/1.1 413 ");
     expect_in(large, "Connection: close\r\n");
@@ -32,9 +35,11 @@ TEST(pipelined_requests_are_answered_in_order) {
     strbuf_add_str(&all, post(COMPLETIONS, "{\"max_tokens\":4}", ""));
     strbuf_add_str(&all, "GET /version HTTP/1.1\r\nHost: h\r\n\r\n");
     strbuf_add_str(&all, post(COMPLETIONS, "{\"max_tokens\":2,\"stream\":true}", ""));
-    strbuf_add_str(&all, "\r\nGET /nope HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\nGET /version HTTP/1.1\r\nHost: h\r\n\r\n");
+    strbuf_add_str(&all, "\r\nGET /nope HTTP/1.1\r\nHost: h\r\n" CLOSE
+                         "\r\nGET /version HTTP/1.1\r\nHost: h\r\n\r\n");
     const char *response = ask(s, all.p);
-    const char *first = strstr(response, "\"text\":\" t0 t1 t2 t3\""), *second = strstr(response, "{\"version\"");
+    const char *first = strstr(response, "\"text\":\" t0 t1 t2 t3\""),
+               *second = strstr(response, "{\"version\"");
     const char *third = strstr(response, "data: [DONE]"), *fourth = strstr(response, "HTTP/1.1 404");
     assert_true(first != NULL && second > first && third > second && fourth > third);
     assert_int_equal(count(response, "HTTP/1.1 "), 4); /* nothing after "close" is answered */
@@ -70,7 +75,8 @@ TEST(many_pipelined_requests_are_all_answered) {
     stop(s);
 }
 
-/* Of requests that a client sends ahead without reading, only so many are answered as fit the buffers. */
+/* Of requests that a client sends ahead without reading, only so many are answered as fit
+ * the buffers. */
 TEST(pipelined_requests_wait_for_their_reader) {
     enum { N = 5000 };
     site *s = start_default();
@@ -87,18 +93,20 @@ TEST(pipelined_requests_wait_for_their_reader) {
 
 TEST(a_chunked_body_and_expect_continue_work) {
     site *s = start_default();
-    static const char chunked[] = "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json; charset=utf-8\r\n"
-                                  "Transfer-Encoding: chunked\r\n" CLOSE "\r\n5\r\n{\"max\r\nD\r\n_tokens\": 1 }\r\n0\r\n\r\n";
+    static const char chunked[] =
+        "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json; charset=utf-8\r\n"
+        "Transfer-Encoding: chunked\r\n" CLOSE "\r\n5\r\n{\"max\r\nD\r\n_tokens\": 1 }\r\n0\r\n\r\n";
     expect_in(ask(s, chunked), "\"text\":\" t0\"");
     int fd = dial(s);
-    say(fd, "POST " COMPLETIONS
-            " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 2\r\nExpect: 100-continue\r\n" CLOSE "\r\n");
+    say(fd, "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: "
+            "2\r\nExpect: 100-continue\r\n" CLOSE "\r\n");
     expect_in(hear(fd, "\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
     say(fd, "{}");
     expect_in(hear(fd, NULL), "HTTP/1.1 200 OK\r\n");
     close(fd);
     /* What can be refused at once is, without asking for the body. */
-    const char *refused = ask(s, "POST /nope HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+    const char *refused =
+        ask(s, "POST /nope HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
     assert_int_equal(strncmp(refused, "HTTP/1.1 404 ", 13), 0);
     stop(s);
 }
@@ -106,7 +114,9 @@ TEST(a_chunked_body_and_expect_continue_work) {
 TEST(a_refused_body_is_read_over_and_the_connection_stays) {
     site *s = start_default();
     strbuf all = {0};
-    strbuf_add_str(&all, "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nGET /");
+    strbuf_add_str(&all,
+                   "POST " COMPLETIONS
+                   " HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nGET /");
     strbuf_add_str(&all, "GET /version HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");
     const char *response = ask(s, all.p);
     expect_in(response, "HTTP/1.1 400 ");
@@ -119,7 +129,8 @@ TEST(a_refused_body_is_read_over_and_the_connection_stays) {
 TEST(http_1_0_is_spoken) {
     site *s = start_default();
     const char *response =
-        ask(s, "POST " COMPLETIONS " HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{\"stream\":true}");
+        ask(s, "POST " COMPLETIONS
+               " HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{\"stream\":true}");
     expect_in(response, "Connection: close\r\n");
     assert_null(strstr(response, "chunked"));
     expect_in(response, "\r\n\r\ndata: {");
@@ -164,7 +175,8 @@ TEST(slow_bodies_are_cut_off) {
     server_options o = only_deadline(offsetof(server_options, body_deadline_us), 100000);
     site *s = start(&o, TICK_US);
     int slow = dial(s);
-    say(slow, "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n");
+    say(slow, "POST " COMPLETIONS
+              " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n");
     trickle(slow);
     expect_in(hear(slow, NULL), "HTTP/1.1 408 ");
     close(slow);
@@ -186,7 +198,8 @@ TEST(what_is_left_over_behind_a_half_close_is_no_reason_to_wait) {
     server_options o = only_deadline(offsetof(server_options, idle_deadline_us), NEVER_US);
     site *s = start(&o, TICK_US);
     static const char half_body[] =
-        "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{";
+        "POST " COMPLETIONS
+        " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{";
     static const char *const rests[] = {"\r\n", "GET /version HTTP/1.1\r\nHo", half_body};
     for (size_t i = 0; i < sizeof rests / sizeof *rests; i++) {
         int fd = dial(s);
@@ -226,7 +239,8 @@ TEST(too_many_connections_are_turned_away) {
     expect_in(hear(c, NULL), "HTTP/1.1 503 ");
     close(c);
     c = dial(s); /* it reads only once it has sent all of its request */
-    say(c, "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 2000000\r\n\r\n");
+    say(c, "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: "
+           "2000000\r\n\r\n");
     for (int i = 0; i < 200; i++) {
         char spaces[10001];
         snprintf(spaces, sizeof spaces, "%10000s", "");
@@ -288,7 +302,8 @@ TEST(a_flood_of_connections_over_the_limit_holds_few_of_them) {
 
 TEST(a_client_that_leaves_cancels_its_stream) {
     site *s = start_default();
-    static const char *const bodies[] = {"{\"max_tokens\":1000000,\"stream\":true}", "{\"max_tokens\":1000000}"};
+    static const char *const bodies[] = {"{\"max_tokens\":1000000,\"stream\":true}",
+                                         "{\"max_tokens\":1000000}"};
     for (int64_t i = 0; i < 4; i++) {
         int fd = dial(s);
         say(fd, post(COMPLETIONS, bodies[i % 2], ""));

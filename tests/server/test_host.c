@@ -14,24 +14,38 @@ static void expect_kind(const char *const *headers, size_t n, host_kind kind) {
 }
 
 TEST(loopback_is_compared_as_a_whole) {
-    static const char *const mine[] = {"127.0.0.1", "127.0.0.1:8000", "127.1.2.3:1", "localhost", "LocalHost:8000", "[::1]", "[::1]:8000"};
+    static const char *const mine[] = {"127.0.0.1",      "127.0.0.1:8000", "127.1.2.3:1", "localhost",
+                                       "LocalHost:8000", "[::1]",          "[::1]:8000"};
     expect_kind(mine, sizeof mine / sizeof *mine, HOST_LOOPBACK);
-    static const char *const names[] = {"127.evil.com", "127.0.0.1.evil.com", "localhost.evil.com:8000", "a.b", "localhost.", "127.0.0.1.",
+    static const char *const names[] = {"127.evil.com", "127.0.0.1.evil.com", "localhost.evil.com:8000",
+                                        "a.b",          "localhost.",         "127.0.0.1.",
                                         "127.1",        "127.0.0.01"};
     expect_kind(names, sizeof names / sizeof *names, HOST_NAME);
 }
 
 TEST(addresses_and_names_are_told_apart) {
-    static const char *const addresses[] = {"192.168.1.5", "0.0.0.0:80", "8.8.8.8", "[fe80::1]:8000", "[::]", "128.0.0.1"};
+    static const char *const addresses[] = {"192.168.1.5",    "0.0.0.0:80", "8.8.8.8",
+                                            "[fe80::1]:8000", "[::]",       "128.0.0.1"};
     expect_kind(addresses, sizeof addresses / sizeof *addresses, HOST_ADDRESS);
     static const char *const labels[] = {"quire", "quire:8000", "x", "127", "localhost2"};
     expect_kind(labels, sizeof labels / sizeof *labels, HOST_LABEL);
 }
 
 TEST(what_is_neither_is_malformed) {
-    static const char *const bad[] = {
-        "",   ":8000",       "127.0.0.1:80x",  "127.0.0.1:800000", "localhost:evil.com", "localhost:1:2", "[::1",
-        "[]", "[127.0.0.1]", "[::1].evil.com", "[::1]x",           "[localhost]",        "::1",           "[::1%lo]"};
+    static const char *const bad[] = {"",
+                                      ":8000",
+                                      "127.0.0.1:80x",
+                                      "127.0.0.1:800000",
+                                      "localhost:evil.com",
+                                      "localhost:1:2",
+                                      "[::1",
+                                      "[]",
+                                      "[127.0.0.1]",
+                                      "[::1].evil.com",
+                                      "[::1]x",
+                                      "[localhost]",
+                                      "::1",
+                                      "[::1%lo]"};
     expect_kind(bad, sizeof bad / sizeof *bad, HOST_MALFORMED);
     char longest[300];
     snprintf(longest, sizeof longest, "%0*d", 299, 0);

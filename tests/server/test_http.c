@@ -9,7 +9,8 @@
 #define MAX_HEAD 512
 #define MAX_BODY 64
 
-/* Feeds text in pieces of at most `piece` bytes until something other than "more" and "head" comes. *used: bytes taken. */
+/* Feeds text in pieces of at most `piece` bytes until something other than "more" and
+ * "head" comes. *used: bytes taken. */
 static http_event read_all(http_request *r, const char *text, size_t piece, size_t *used) {
     size_t n = strlen(text), at = 0, took;
     http_event e = HTTP_WANTS_MORE;
@@ -32,7 +33,8 @@ static void expect_status(const char *text, int status) {
         if (status == 0) {
             assert_int_equal(e, HTTP_GOT_ALL);
         } else if (e != HTTP_REFUSED || r.status != status) {
-            print_error("event %d status %d (%s), wanted %d, for: %s\n", e, r.status, r.message, status, text);
+            print_error("event %d status %d (%s), wanted %d, for: %s\n", e, r.status, r.message, status,
+                        text);
             fail();
         }
         http_deinit(&r);
@@ -40,7 +42,8 @@ static void expect_status(const char *text, int status) {
 }
 
 TEST(a_request_is_read_whatever_its_pieces) {
-    const char *text = "POST /v1/%63ompletions?x=1 HTTP/1.1\r\nHost: h\r\nContent-Type: application/json \r\nAuthorization:  Bearer k\r\n"
+    const char *text = "POST /v1/%63ompletions?x=1 HTTP/1.1\r\nHost: h\r\nContent-Type: application/json "
+                       "\r\nAuthorization:  Bearer k\r\n"
                        "Content-Length: 5\r\n\r\nhelloGET / HTTP/1.1\r\n";
     for (size_t piece = 1; piece < 200; piece++) {
         http_request r;
@@ -77,7 +80,8 @@ static void expect_wishes(const char *headers, bool json, const char *id) {
 
 TEST(what_a_client_accepts_and_its_id_are_kept) {
     expect_wishes("Accept: application/json\r\nX-Request-Id: one\r\n", true, "one");
-    expect_wishes("X-Request-Id:  one \r\nX-Request-Id: two\r\nAccept: text/html, application/json\r\n", false, "one");
+    expect_wishes("X-Request-Id:  one \r\nX-Request-Id: two\r\nAccept: text/html, application/json\r\n",
+                  false, "one");
     expect_wishes("Accept:\r\nX-Request-Id:\r\n", false, "");
     expect_wishes("Accept: */*\r\nAccept: */*\r\n", false, "");
 }
@@ -86,7 +90,8 @@ TEST(a_chunked_body_is_put_together) {
     http_request r;
     size_t used;
     http_init(&r, MAX_HEAD, MAX_BODY);
-    const char *text = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3;ext=1\r\nabc\r\nA\r\n0123456789\r\n0\r\nTrailer: "
+    const char *text = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: "
+                       "chunked\r\n\r\n3;ext=1\r\nabc\r\nA\r\n0123456789\r\n0\r\nTrailer: "
                        "x\r\nContent-Length: 9\r\n\r\n";
     assert_int_equal(read_all(&r, text, 1, &used), HTTP_GOT_ALL);
     assert_int_equal(used, strlen(text));
@@ -99,7 +104,8 @@ TEST(a_body_of_known_length_is_received_where_it_lies) {
     size_t used;
     uint64_t left;
     http_init(&r, MAX_HEAD, MAX_BODY);
-    assert_int_equal(read_all(&r, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nab", 1, &used), HTTP_WANTS_MORE);
+    assert_int_equal(read_all(&r, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nab", 1, &used),
+                     HTTP_WANTS_MORE);
     strbuf_deinit(&r.body);
     assert_null(http_body_place(&r, &left)); /* without memory for all of it, the rest is fed */
     assert_int_equal(left, 7);
@@ -113,7 +119,8 @@ TEST(a_body_of_known_length_is_received_where_it_lies) {
     assert_int_equal(http_body_received(&r, 3), HTTP_GOT_ALL);
     assert_string_equal(r.body.p, "abcdefghi");
     http_next(&r);
-    assert_int_equal(read_all(&r, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nab", 1, &used), HTTP_WANTS_MORE);
+    assert_int_equal(read_all(&r, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nab", 1, &used),
+                     HTTP_WANTS_MORE);
     r.drop_body = true;
     assert_null(http_body_place(&r, &left));
     http_deinit(&r);
@@ -123,13 +130,15 @@ TEST(the_next_request_starts_clean) {
     http_request r;
     size_t used;
     http_init(&r, MAX_HEAD, MAX_BODY);
-    assert_int_equal(
-        read_all(&r, "POST /a HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer k\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi", 1000,
-                 &used),
-        HTTP_GOT_ALL);
+    assert_int_equal(read_all(&r,
+                              "POST /a HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer k\r\nExpect: "
+                              "100-continue\r\nContent-Length: 2\r\n\r\nhi",
+                              1000, &used),
+                     HTTP_GOT_ALL);
     assert_true(r.expects_continue);
     http_next(&r);
-    assert_int_equal(read_all(&r, "GET /b HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", 1000, &used), HTTP_GOT_ALL);
+    assert_int_equal(read_all(&r, "GET /b HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", 1000, &used),
+                     HTTP_GOT_ALL);
     assert_int_equal(r.authorization.n, 0);
     assert_int_equal(r.body.n, 0);
     assert_string_equal(r.path.p, "/b");
@@ -166,8 +175,10 @@ TEST(malformed_requests_are_refused) {
         "GET /%zz HTTP/1.1\r\nHost: h\r\n\r\n",
         "GET /%00 HTTP/1.1\r\nHost: h\r\n\r\n",
         "GET /%4 HTTP/1.1\r\nHost: h\r\n\r\n",
-        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
-        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nTransfer-Encoding: "
+        "chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nContent-Length: "
+        "3\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
         "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
         "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
         "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3, 3\r\n\r\nabc",
@@ -178,7 +189,8 @@ TEST(malformed_requests_are_refused) {
         "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
         "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n0\r\n\r\n",
         "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
-        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: "
+        "chunked\r\n\r\n0\r\n\r\n",
         "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
         "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n",
@@ -209,7 +221,8 @@ TEST(other_versions_and_expectations_are_refused) {
     expect_status("GET /\r\n\r\n", 505);
     expect_status("POST / HTTP/1.1\r\nHost: h\r\nExpect: the-moon\r\nContent-Length: 1\r\n\r\nx", 417);
     expect_status("GET / HTTP/1.0\r\n\r\n", 0);
-    expect_status("POST / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 1\r\n\r\nx", 0);
+    expect_status(
+        "POST / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 1\r\n\r\nx", 0);
 }
 
 TEST(limits_hold_to_the_byte) {
@@ -227,13 +240,18 @@ TEST(limits_hold_to_the_byte) {
     expect_status(text, 431);
 
     filler[MAX_BODY] = '\0';
-    snprintf(text, sizeof(text), "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%s", MAX_BODY, filler);
+    snprintf(text, sizeof(text), "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%s", MAX_BODY,
+             filler);
     expect_status(text, 0);
     snprintf(text, sizeof(text), "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n", MAX_BODY + 1);
     expect_status(text, 413);
-    snprintf(text, sizeof(text), "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n40\r\n%s\r\n0\r\n\r\n", filler);
+    snprintf(text, sizeof(text),
+             "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n40\r\n%s\r\n0\r\n\r\n", filler);
     expect_status(text, 0);
-    snprintf(text, sizeof(text), "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n40\r\n%s\r\n1\r\nx\r\n0\r\n\r\n", filler);
+    snprintf(
+        text, sizeof(text),
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n40\r\n%s\r\n1\r\nx\r\n0\r\n\r\n",
+        filler);
     expect_status(text, 413);
 }
 
@@ -241,7 +259,8 @@ TEST(a_dropped_body_is_read_over_and_still_limited) {
     http_request r;
     size_t used, at;
     http_init(&r, MAX_HEAD, MAX_BODY);
-    const char *text = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n0\r\n\r\n";
+    const char *text =
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n0\r\n\r\n";
     assert_int_equal(http_feed(&r, text, strlen(text), &at), HTTP_GOT_HEAD);
     r.drop_body = true;
     assert_int_equal(read_all(&r, text + at, 3, &used), HTTP_GOT_ALL);
@@ -252,7 +271,8 @@ TEST(a_dropped_body_is_read_over_and_still_limited) {
 
 /* Random damage never crashes, loops or takes more than there is. */
 TEST(damaged_requests_are_survived) {
-    const char *good = "POST /v1/x?y HTTP/1.1\r\nHost: h\r\nContent-Type: a/b\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n";
+    const char *good = "POST /v1/x?y HTTP/1.1\r\nHost: h\r\nContent-Type: a/b\r\nTransfer-Encoding: "
+                       "chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n";
     uint64_t seed = rng_os_seed(), random = seed;
     print_message("seed %llu\n", (unsigned long long)seed);
     for (int round = 0; round < 20000; round++) {
@@ -282,7 +302,8 @@ TEST(damaged_requests_are_survived) {
 }
 
 TEST(a_chunk_over_the_limit_is_refused_by_its_size) {
-    expect_status("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffff\r\n{", 413);
+    expect_status("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffff\r\n{",
+                  413);
 }
 
 /* The caller knows only at the head how much a request may send. */
@@ -290,7 +311,8 @@ TEST(a_request_may_be_given_a_lower_limit_of_its_own) {
     http_request r;
     size_t used, at;
     http_init(&r, MAX_HEAD, MAX_BODY);
-    const char *text = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n5\r\nefghi\r\n0\r\n\r\n";
+    const char *text = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: "
+                       "chunked\r\n\r\n4\r\nabcd\r\n5\r\nefghi\r\n0\r\n\r\n";
     for (size_t limit = 8; limit <= 9; limit++) {
         assert_int_equal(http_feed(&r, text, strlen(text), &at), HTTP_GOT_HEAD);
         r.body_limit = limit;

@@ -1,4 +1,5 @@
-/* Large bodies: read on a text thread, and bounded in memory by all connections together. */
+/* Large bodies: read on a text thread, and bounded in memory by all connections
+ * together. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -14,7 +15,7 @@
 #include "server/server.h"
 #include "test.h"
 
-#define LARGE ((size_t)200 << 10)
+#define LARGE   ((size_t)200 << 10)
 #define METRICS "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 static quire_engine *engine;
@@ -52,8 +53,9 @@ static void stop(void) {
 
 static int dial(void) {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in at = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)server_port(srv)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)server_port(srv)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof(at)), 0);
     return fd;
 }
@@ -66,13 +68,15 @@ static void say(int fd, const char *p, size_t n) {
     }
 }
 
-/* The head of a request with a body of n bytes, and that body in *body: a JSON object whose field "pad" fills it. */
+/* The head of a request with a body of n bytes, and that body in *body: a JSON object
+ * whose field "pad" fills it. */
 static void say_head(int fd, const char *fields, size_t n, strbuf *body) {
     char head[256];
-    int length = snprintf(head, sizeof(head),
-                          "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: "
-                          "close\r\nContent-Length: %zu\r\n\r\n",
-                          n);
+    int length = snprintf(
+        head, sizeof(head),
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: "
+        "close\r\nContent-Length: %zu\r\n\r\n",
+        n);
     say(fd, head, (size_t)length);
     strbuf_clear(body);
     int room = (int)(n - strlen(fields) - strlen("{,\"pad\":\"\"}"));
@@ -118,11 +122,12 @@ TEST(a_large_body_is_read_on_a_text_thread_and_a_small_one_is_not) {
 
 /* Adds a request whose body has n bytes of white space, and fields behind them. */
 static void add_request(strbuf *b, size_t n, const char *fields, const char *header) {
-    assert_int_equal(strbuf_addf(b,
-                                 "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%s"
-                                 "Content-Length: %zu\r\n\r\n%*s%s",
-                                 header, n + strlen(fields), (int)n, "", fields),
-                     QUIRE_OK);
+    assert_int_equal(
+        strbuf_addf(b,
+                    "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%s"
+                    "Content-Length: %zu\r\n\r\n%*s%s",
+                    header, n + strlen(fields), (int)n, "", fields),
+        QUIRE_OK);
 }
 
 TEST(requests_behind_a_large_body_begin_where_it_ends) {
@@ -180,11 +185,12 @@ TEST(a_body_that_its_beginning_decides_is_skipped_and_the_next_request_answered)
     strbuf all = {0};
     static const char fields[] = "{\"fail\":\"look\",\"pad\":\"";
     start((size_t)64 << 20);
-    assert_int_equal(strbuf_addf(&all,
-                                 "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                                 "Content-Length: %zu\r\n\r\n%s%*s\"}",
-                                 LONG + strlen(fields) + 2, fields, (int)LONG, ""),
-                     QUIRE_OK);
+    assert_int_equal(
+        strbuf_addf(&all,
+                    "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                    "Content-Length: %zu\r\n\r\n%s%*s\"}",
+                    LONG + strlen(fields) + 2, fields, (int)LONG, ""),
+        QUIRE_OK);
     add_request(&all, 10, "{\"prompt\":\"x\"}", "Connection: close\r\n");
     int fd = dial();
     say(fd, all.p, all.n);
@@ -209,11 +215,12 @@ TEST(only_bodies_of_routes_that_say_so_are_looked_over) {
     assert_true(recv(fd, response, sizeof response - 1, 0) > 0);
     assert_memory_equal(response, "HTTP/1.1 200", 12);
     strbuf_clear(&all);
-    assert_int_equal(strbuf_addf(&all,
-                                 "OPTIONS /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-                                 "Content-Length: %zu\r\n\r\n%*s",
-                                 LONG, (int)LONG, "\"fail\":\"look\""),
-                     QUIRE_OK);
+    assert_int_equal(
+        strbuf_addf(&all,
+                    "OPTIONS /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                    "Content-Length: %zu\r\n\r\n%*s",
+                    LONG, (int)LONG, "\"fail\":\"look\""),
+        QUIRE_OK);
     say(fd, all.p, all.n);
     assert_memory_equal(hear(fd), "HTTP/1.1 204", 12);
     assert_int_equal(fake_looks(engine), 0);
@@ -225,9 +232,11 @@ TEST(only_bodies_of_routes_that_say_so_are_looked_over) {
 static void chunked_request(bool fails, int n_chunks, strbuf *all) {
     const char *fields = fails ? "{\"fail\":\"look\"," : "{\"prompt\":\"x\",";
     strbuf_clear(all);
-    assert_int_equal(strbuf_add_str(all, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                                         "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"),
-                     QUIRE_OK);
+    assert_int_equal(
+        strbuf_add_str(
+            all, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                 "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"),
+        QUIRE_OK);
     assert_int_equal(strbuf_addf(all, "%zx\r\n%s\r\n", strlen(fields), fields), QUIRE_OK);
     for (int i = 0; i < n_chunks; i++) {
         assert_int_equal(strbuf_addf(all, "%x\r\n%*s\r\n", 100000, 100000, ""), QUIRE_OK);
@@ -344,7 +353,8 @@ TEST(a_large_body_is_received_in_turns_and_a_small_one_is_not) {
     stop();
 }
 
-/* Bodies count together: those of one connection that are each below a share, whether they are kept or refused. */
+/* Bodies count together: those of one connection that are each below a share, whether
+ * they are kept or refused. */
 TEST(bodies_of_one_connection_count_together) {
     enum { N = 12 };
     strbuf all = {0};
@@ -353,7 +363,8 @@ TEST(bodies_of_one_connection_count_together) {
     int fd = dial();
     for (int i = 0; i < N; i++) {
         strbuf_clear(&all);
-        add_request(&all, TURN_BYTES / 2, i % 2 == 0 ? "{\"prompt\":\"x\"}" : "{\"prompt\":\"x\",\"fail\":\"parse\"}", "");
+        add_request(&all, TURN_BYTES / 2,
+                    i % 2 == 0 ? "{\"prompt\":\"x\"}" : "{\"prompt\":\"x\",\"fail\":\"parse\"}", "");
         say(fd, all.p, all.n);
         assert_true(recv(fd, response, sizeof response, 0) > 0);
     }
@@ -473,7 +484,8 @@ int main(void) {
         cmocka_unit_test(only_bodies_of_routes_that_say_so_are_looked_over),
         cmocka_unit_test(a_body_in_chunks_is_looked_over_too),
         cmocka_unit_test(a_body_in_chunks_that_grows_too_large_is_refused_as_its_beginning_was),
-        cmocka_unit_test(a_client_that_stops_sending_a_long_body_hears_why_it_was_refused_or_that_it_was_late),
+        cmocka_unit_test(
+            a_client_that_stops_sending_a_long_body_hears_why_it_was_refused_or_that_it_was_late),
         cmocka_unit_test(a_server_may_stop_and_clients_leave_while_bodies_are_looked_over),
         cmocka_unit_test(a_large_body_is_received_in_turns_and_a_small_one_is_not),
         cmocka_unit_test(bodies_of_one_connection_count_together),

@@ -15,14 +15,17 @@ static void expect_in(const strbuf *text, const char *part) {
 }
 
 TEST(buckets_are_cumulated_and_times_are_seconds) {
-    quire_stats st = {.histograms[QUIRE_HISTOGRAM_FIRST_TOKEN] = {.buckets = {3, 1, [22] = 2}, .count = 6, .sum = 1500000},
-                      .histograms[QUIRE_HISTOGRAM_SAMPLES] = {.buckets = {1, [5] = 1}, .count = 2, .sum = 31}};
-    quire_info info = {.n_pages = 100, .page_tokens = 16, .page_bytes = 4096, .n_page_groups = 2, .kv_dtype = "f32"};
+    quire_stats st = {
+        .histograms[QUIRE_HISTOGRAM_FIRST_TOKEN] = {.buckets = {3, 1, [22] = 2}, .count = 6, .sum = 1500000},
+        .histograms[QUIRE_HISTOGRAM_SAMPLES] = {.buckets = {1, [5] = 1}, .count = 2, .sum = 31}};
+    quire_info info = {
+        .n_pages = 100, .page_tokens = 16, .page_bytes = 4096, .n_page_groups = 2, .kv_dtype = "f32"};
     strbuf out = {0};
     assert_int_equal(metrics_write_engine(&info, &st, "engine=\"0\",model_name=\"m\"", "m", &out), QUIRE_OK);
-    expect_in(&out, "# TYPE vllm:time_to_first_token_seconds histogram\n"
-                    "vllm:time_to_first_token_seconds_bucket{engine=\"0\",model_name=\"m\",le=\"0.001\"} 3\n"
-                    "vllm:time_to_first_token_seconds_bucket{engine=\"0\",model_name=\"m\",le=\"0.005\"} 4\n");
+    expect_in(&out,
+              "# TYPE vllm:time_to_first_token_seconds histogram\n"
+              "vllm:time_to_first_token_seconds_bucket{engine=\"0\",model_name=\"m\",le=\"0.001\"} 3\n"
+              "vllm:time_to_first_token_seconds_bucket{engine=\"0\",model_name=\"m\",le=\"0.005\"} 4\n");
     expect_in(&out, "vllm:time_to_first_token_seconds_bucket{engine=\"0\",model_name=\"m\",le=\"2560.0\"} 4\n"
                     "vllm:time_to_first_token_seconds_bucket{engine=\"0\",model_name=\"m\",le=\"+Inf\"} 6\n"
                     "vllm:time_to_first_token_seconds_sum{engine=\"0\",model_name=\"m\"} 1.5\n"
@@ -30,7 +33,8 @@ TEST(buckets_are_cumulated_and_times_are_seconds) {
     expect_in(&out, "vllm:request_params_n_bucket{engine=\"0\",model_name=\"m\",le=\"20.0\"} 1\n"
                     "vllm:request_params_n_bucket{engine=\"0\",model_name=\"m\",le=\"+Inf\"} 2\n"
                     "vllm:request_params_n_sum{engine=\"0\",model_name=\"m\"} 31\n");
-    expect_in(&out, "{block_size=\"16\",cache_dtype=\"f32\",enable_prefix_caching=\"False\",engine=\"0\",kv_cache_memory_bytes=\"409600\","
+    expect_in(&out, "{block_size=\"16\",cache_dtype=\"f32\",enable_prefix_caching=\"False\",engine=\"0\",kv_"
+                    "cache_memory_bytes=\"409600\","
                     "kv_cache_size_tokens=\"800\",num_gpu_blocks=\"50\"} 1\n");
     strbuf_deinit(&out);
 }
@@ -58,8 +62,9 @@ TEST(requests_of_all_loops_add_up) {
     assert_int_equal(http_stats_open(&all), QUIRE_OK);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(http_stats_open(&loops[i]), QUIRE_OK);
-        request_record r[] = {record_of("/v1/completions", "POST", 200, 100), record_of("/v1/completions", "POST", 429, 1),
-                              record_of(NULL, NULL, 400, 0), record_of("/v1/completions", "POST", 0, 0)};
+        request_record r[] = {record_of("/v1/completions", "POST", 200, 100),
+                              record_of("/v1/completions", "POST", 429, 1), record_of(NULL, NULL, 400, 0),
+                              record_of("/v1/completions", "POST", 0, 0)};
         for (size_t k = 0; k < sizeof r / sizeof *r; k++) {
             http_stats_note(loops[i], &r[k], k < 2 ? "a\"b" : NULL);
         }
@@ -70,14 +75,14 @@ TEST(requests_of_all_loops_add_up) {
     expect_in(&out, "http_requests_total{handler=\"/v1/completions\",method=\"POST\",status=\"2xx\"} 2\n"
                     "http_requests_total{handler=\"/v1/completions\",method=\"POST\",status=\"4xx\"} 4\n"
                     "http_requests_total{handler=\"none\",method=\"none\",status=\"4xx\"} 2\n");
-    expect_in(
-        &out,
-        "http_request_size_bytes_count{handler=\"/v1/completions\"} 6\nhttp_request_size_bytes_sum{handler=\"/v1/completions\"} 202\n");
+    expect_in(&out, "http_request_size_bytes_count{handler=\"/v1/completions\"} "
+                    "6\nhttp_request_size_bytes_sum{handler=\"/v1/completions\"} 202\n");
     expect_in(&out, "http_response_size_bytes_sum{handler=\"/v1/completions\"} 2020\n");
     expect_in(&out, "http_request_duration_seconds_count{handler=\"/v1/completions\",method=\"POST\"} 6\n");
     expect_in(&out, "http_request_duration_highr_seconds_count 8\n");
-    expect_in(&out, "quire_http_requests_total{status=\"200\"} 2\nquire_http_requests_total{status=\"400\"} 2\n"
-                    "quire_http_requests_total{status=\"429\"} 2\nquire_http_requests_total{status=\"499\"} 2\n");
+    expect_in(&out,
+              "quire_http_requests_total{status=\"200\"} 2\nquire_http_requests_total{status=\"400\"} 2\n"
+              "quire_http_requests_total{status=\"429\"} 2\nquire_http_requests_total{status=\"499\"} 2\n");
     expect_in(&out, "quire_http_errors_total 6\n");
     expect_in(&out, "quire_tenant_requests_total{status=\"4xx\",tenant=\"a\\\"b\"} 2\n");
     expect_in(&out, "quire_tenant_completion_tokens_total{tenant=\"a\\\"b\"} 28\n");

@@ -1,4 +1,5 @@
-/* Clients that read late, little or nothing, and clients that close their side: over a stand-in for the engine, through real sockets. */
+/* Clients that read late, little or nothing, and clients that close their side: over a
+ * stand-in for the engine, through real sockets. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -55,8 +56,9 @@ static void stop(site *s) {
 /* A client whose side takes in little before it reads. */
 static int dial(const site *s) {
     int fd = socket(AF_INET, SOCK_STREAM, 0), small = 4096;
-    struct sockaddr_in at = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)server_port(s->server)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)server_port(s->server)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)), 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof(at)), 0);
     return fd;
@@ -75,7 +77,8 @@ static void narrow_server_side(int fd) {
         for (int other = 3; other < 1024; other++) {
             int small = 4096;
             n = sizeof peer;
-            if (getpeername(other, (struct sockaddr *)&peer, &n) == 0 && peer.sin_family == AF_INET && peer.sin_port == own.sin_port) {
+            if (getpeername(other, (struct sockaddr *)&peer, &n) == 0 && peer.sin_family == AF_INET &&
+                peer.sin_port == own.sin_port) {
                 assert_int_equal(setsockopt(other, SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
                 return;
             }
@@ -90,10 +93,10 @@ static void send_text(int fd, const char *text) {
 
 static void post(int fd, const char *body) {
     char text[2000];
-    snprintf(
-        text, sizeof text,
-        "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
-        strlen(body), body);
+    snprintf(text, sizeof text,
+             "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nConnection: "
+             "close\r\nContent-Length: %zu\r\n\r\n%s",
+             strlen(body), body);
     send_text(fd, text);
 }
 
@@ -101,7 +104,8 @@ static void post(int fd, const char *body) {
 static char *read_all(int fd) {
     char *text = malloc(BODY_BYTES);
     size_t n = 0;
-    for (ssize_t got; n + 1 < BODY_BYTES && (got = recv(fd, text + n, BODY_BYTES - 1 - n, 0)) > 0; n += (size_t)got) {
+    for (ssize_t got; n + 1 < BODY_BYTES && (got = recv(fd, text + n, BODY_BYTES - 1 - n, 0)) > 0;
+         n += (size_t)got) {
     }
     text[n] = '\0';
     return text;
@@ -155,8 +159,10 @@ TEST(a_late_reader_gets_the_whole_stream) {
     o.max_output_bytes = 64 << 10;
     site s = start(&o);
     int fd = dial(&s);
-    post(fd, "{\"max_tokens\":100,\"stream\":true,\"text_bytes\":100000}"); /* 10 MB, of which the buffers take a part */
-    await_all(s.engine, 100);                                                 /* all of it is made before a byte is read */
+    /* 10 MB, of which the buffers take a part */
+    post(fd, "{\"max_tokens\":100,\"stream\":true,\"text_bytes\":100000}");
+    /* all of it is made before a byte is read */
+    await_all(s.engine, 100);
     char *text = read_all(fd);
     assert_int_equal(strlen(text) > 10000000, 1);
     assert_int_equal(count(text, "\"error\""), 0);
@@ -260,12 +266,13 @@ TEST(requests_ahead_of_a_client_that_reads_nothing_are_cut_and_counted) {
 
 #define POST_COMPLETIONS "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
 
-/* Of the first response a part stays unread, so little that further requests are taken. The second lasts until nothing more is written,
- * the third for ever. */
+/* Of the first response a part stays unread, so little that further requests are taken.
+ * The second lasts until nothing more is written, the third for ever. */
 TEST(a_response_behind_an_unread_one_is_cut_too) {
-    static const char requests[] = POST_COMPLETIONS "Content-Length: 35\r\n\r\n{\"max_tokens\":1,\"text_bytes\":60000}" POST_COMPLETIONS
-                                                    "Content-Length: 17\r\n\r\n{\"max_tokens\":50}" POST_COMPLETIONS
-                                                    "Content-Length: 22\r\n\r\n{\"max_tokens\":1000000}";
+    static const char requests[] =
+        POST_COMPLETIONS "Content-Length: 35\r\n\r\n{\"max_tokens\":1,\"text_bytes\":60000}" POST_COMPLETIONS
+                         "Content-Length: 17\r\n\r\n{\"max_tokens\":50}" POST_COMPLETIONS
+                         "Content-Length: 22\r\n\r\n{\"max_tokens\":1000000}";
     server_options o = defaults();
     o.write_deadline_us = 500000;
     site s = start(&o);
@@ -287,8 +294,8 @@ TEST(answers_that_nobody_reads_have_a_bound_in_bytes) {
     int fds[N];
     for (int i = 0; i < N; i++) {
         fds[i] = dial(&s);
-        post(fds[i],
-             i % 2 == 0 ? "{\"max_tokens\":60,\"text_bytes\":100000}" : "{\"max_tokens\":60,\"text_bytes\":100000,\"stream\":true}");
+        post(fds[i], i % 2 == 0 ? "{\"max_tokens\":60,\"text_bytes\":100000}"
+                                : "{\"max_tokens\":60,\"text_bytes\":100000,\"stream\":true}");
     }
     await_slow(&s, N / 2); /* 48 MB do not wait: the longest unread go, and no deadline ends them */
     for (int i = 0; i < N; i++) {
@@ -321,7 +328,8 @@ TEST(what_a_client_left_unread_counts_no_more_when_it_is_gone) {
 
 TEST(a_client_that_half_closes_gets_its_answer) {
     /* 600 ticks: over several probes */
-    static const char *const bodies[] = {"{\"max_tokens\":3}", "{\"max_tokens\":600}", "{\"max_tokens\":600,\"stream\":true}"};
+    static const char *const bodies[] = {"{\"max_tokens\":3}", "{\"max_tokens\":600}",
+                                         "{\"max_tokens\":600,\"stream\":true}"};
     server_options o = defaults();
     site s = start(&o);
     for (int i = 0; i < 3; i++) {
@@ -340,8 +348,8 @@ TEST(a_client_that_half_closes_gets_its_answer) {
 }
 
 TEST(pipelined_requests_are_answered_behind_a_half_close) {
-    static const char request[] =
-        "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n{\"max_tokens\":2}";
+    static const char request[] = "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: "
+                                  "application/json\r\nContent-Length: 16\r\n\r\n{\"max_tokens\":2}";
     server_options o = defaults();
     site s = start(&o);
     int fd = dial(&s);
@@ -358,7 +366,8 @@ TEST(pipelined_requests_are_answered_behind_a_half_close) {
     stop(&s);
 }
 
-/* More than may wait for its reader: the rest of the requests is taken as the client reads. */
+/* More than may wait for its reader: the rest of the requests is taken as the client
+ * reads. */
 TEST(requests_that_wait_for_their_reader_are_answered_behind_a_half_close) {
     enum { N = 60 };
     char requests[N * 40] = "";
@@ -383,9 +392,9 @@ TEST(requests_that_wait_for_their_reader_are_answered_behind_a_half_close) {
 }
 
 TEST(a_request_that_ends_too_early_is_told_so) {
-    static const char *const parts[] = {
-        "GET /health HTTP/1.1\r\nHo",
-        "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"};
+    static const char *const parts[] = {"GET /health HTTP/1.1\r\nHo",
+                                        "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: "
+                                        "application/json\r\nContent-Length: 50\r\n\r\n{"};
     server_options o = defaults();
     site s = start(&o);
     for (int i = 0; i < 2; i++) {

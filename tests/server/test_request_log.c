@@ -60,8 +60,10 @@ TEST(a_generation_has_its_counts_and_every_way_its_choices_ended) {
     request_record_token(&r, 1500);
     request_record_token(&r, 1000);
     logged(&r, "anna", got, sizeof got);
-    assert_non_null(strstr(got, "quire: request id=x tenant=anna method=POST endpoint=/v1/completions status=200 prompt_tokens=7 "
-                                "completion_tokens=9 cached_tokens=4 queue_ms=1.500 first_token_ms="));
+    assert_non_null(strstr(
+        got,
+        "quire: request id=x tenant=anna method=POST endpoint=/v1/completions status=200 prompt_tokens=7 "
+        "completion_tokens=9 cached_tokens=4 queue_ms=1.500 first_token_ms="));
     assert_non_null(strstr(got, " finish_reason=stop,length\n"));
 }
 
@@ -69,10 +71,13 @@ TEST(a_refusal_shows_its_field_and_its_reason_without_what_it_quotes_of_the_valu
     char got[1000];
     request_record r = opened("x");
     r.status = 400;
-    request_record_fail(&r, &(api_error){.status = 400, .param = "messages", .message = "messages is \"SEC \"RET\"; must be an array"});
+    request_record_fail(&r, &(api_error){.status = 400,
+                                         .param = "messages",
+                                         .message = "messages is \"SEC \"RET\"; must be an array"});
     logged(&r, NULL, got, sizeof got);
     assert_non_null(strstr(got, " param=messages error=\"messages is \\\"..\\\"; must be an array\"\n"));
-    request_record_fail(&r, &(api_error){.status = 400, .param = "messages", .message = "messages is \"SECRET"});
+    request_record_fail(&r,
+                        &(api_error){.status = 400, .param = "messages", .message = "messages is \"SECRET"});
     logged(&r, NULL, got, sizeof got);
     assert_non_null(strstr(got, " error=\"messages is \\\"..\"\n"));
 }

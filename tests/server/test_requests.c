@@ -1,4 +1,5 @@
-/* GET and DELETE /debug/requests: the requests in progress, over a stand-in for the engine. */
+/* GET and DELETE /debug/requests: the requests in progress, over a stand-in for the
+ * engine. */
 #include "server/site.h"
 
 static const char *keys[] = {"anna-key"};
@@ -27,14 +28,16 @@ static const char *cancel(const site *s, const char *id, const char *key) {
     return ask(s, text);
 }
 
-/* Copies the id of the row with this request_id; the list has it sooner or later, in this state. */
+/* Copies the id of the row with this request_id; the list has it sooner or later, in this
+ * state. */
 static void find_id(const site *s, const char *request_id, const char *state, char id[64]) {
     char id_part[100], state_part[60];
     int64_t end = clock_us() + PATIENCE_US;
     snprintf(id_part, sizeof id_part, "\"request_id\":\"%s\"", request_id);
     snprintf(state_part, sizeof state_part, "\"state\":\"%s\"", state);
     for (;;) {
-        const char *text = list(s), *at = strstr(text, id_part), *row = at, *close = at != NULL ? strchr(at, '}') : NULL;
+        const char *text = list(s), *at = strstr(text, id_part), *row = at,
+                   *close = at != NULL ? strchr(at, '}') : NULL;
         while (row != NULL && *row != '{') {
             row--;
         }
@@ -64,7 +67,8 @@ TEST(the_list_has_every_request_without_its_text) {
     say_post(first, "{\"prompt\":\"SECRET\",\"stream\":true,\"max_tokens\":100000}", "one");
     say_post(second, "{\"prompt\":\"SECRET\",\"n\":2,\"max_tokens\":100000}", "two");
     say(third, "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\n" OF_TENANT
-               "X-Request-Id: three\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{\"prompt\":\"SECRET");
+               "X-Request-Id: three\r\nContent-Type: application/json\r\nContent-Length: "
+               "99\r\n\r\n{\"prompt\":\"SECRET");
     find_id(s, "one", "running", id);
     assert_int_equal(strncmp(id, "cmpl-", 5), 0);
     expect_in(hear(first, id), id); /* the id that the client sees */
@@ -75,7 +79,8 @@ TEST(the_list_has_every_request_without_its_text) {
     expect_in(text, "\"tenant\":\"key-");
     expect_in(text, "\"client\":\"127.0.0.1:");
     expect_in(text, "\"endpoint\":\"/v1/completions\"");
-    expect_in(text, "\"stream\":true,\"choices\":1,\"prompt_tokens\":5,\"cached_tokens\":3,\"completion_tokens\":");
+    expect_in(text,
+              "\"stream\":true,\"choices\":1,\"prompt_tokens\":5,\"cached_tokens\":3,\"completion_tokens\":");
     expect_in(text, "\"stream\":false,\"choices\":1,");
     assert_int_equal(count(text, "\"request_id\""), 3);
     assert_null(strstr(text, "SECRET"));
@@ -128,22 +133,25 @@ TEST(requests_in_progress_are_the_operators) {
     expect_in(cancel(s, id, ""), "HTTP/1.1 401 ");
     expect_in(ask(s, "GET /debug/requests HTTP/1.1\r\nHost: h\r\n" OF_TENANT CLOSE "\r\n"), "HTTP/1.1 403 ");
     expect_in(ask(s, "GET /debug/requests HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "HTTP/1.1 401 ");
-    expect_in(ask(s, "GET /debug/requests HTTP/1.1\r\nHost: h\r\nSec-Fetch-Site: cross-site\r\n" OF_OPERATOR CLOSE "\r\n"),
-              "HTTP/1.1 403 ");
+    expect_in(
+        ask(s, "GET /debug/requests HTTP/1.1\r\nHost: h\r\nSec-Fetch-Site: cross-site\r\n" OF_OPERATOR CLOSE
+               "\r\n"),
+        "HTTP/1.1 403 ");
     assert_int_equal(fake_running(s->engine), 1);
     close(fd);
     stop(s);
 }
 
 TEST(an_id_of_no_request_is_not_found) {
-    static const char *const ids[] = {"x",
-                                      "cmpl-0000000000000000",
-                                      "cmpl-ffffffffffffffff",
-                                      "cmpl-000000000000000g",
-                                      "a/b",
-                                      "..%2f%ff",
-                                      "0000000000000000000000000000000000000000000000000000000000000000000000000001",
-                                      "+000000000000001"};
+    static const char *const ids[] = {
+        "x",
+        "cmpl-0000000000000000",
+        "cmpl-ffffffffffffffff",
+        "cmpl-000000000000000g",
+        "a/b",
+        "..%2f%ff",
+        "0000000000000000000000000000000000000000000000000000000000000000000000000001",
+        "+000000000000001"};
     site *s = start_keyed();
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
         const char *response = cancel(s, ids[i], OF_OPERATOR);

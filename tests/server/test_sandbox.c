@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "base/rng.h"
-#include "json/json.h"
 #include "server/sandbox.h"
 #include "test.h"
+#include "json/json.h"
 
 static sandboxes *all;
 static strbuf out;
@@ -47,7 +47,8 @@ static void open_sandbox(void) {
     json_drop(o);
 }
 
-/* Members of a command in the present sandbox, without quotes around names: do:new,... is written 'do':'new',... */
+/* Members of a command in the present sandbox, without quotes around names: do:new,... is
+ * written 'do':'new',... */
 static quire_err command(const char *members) {
     char body[600];
     int n = snprintf(body, sizeof body, "{'sandbox':'%s',%s}", name, members);
@@ -145,7 +146,9 @@ TEST(what_is_finished_is_cached_found_again_and_evicted) {
     do_it("'do':'finish','seq':1");
     expect(0, 61, 3, 0);
     do_it("'do':'new','tokens':40,'story':3");
-    expect(3, 60, 1, 3); /* all but the last token found; the part-filled page is copied before that one is written */
+    /* all but the last token found; the part-filled page is copied before that one is
+     * written */
+    expect(3, 60, 1, 3);
     do_it("'do':'finish','seq':2");
     do_it("'do':'evict','n':2");
     expect(0, 63, 1, 0);
@@ -167,7 +170,8 @@ TEST(what_does_not_fit_is_refused_and_changes_nothing) {
     do_it("'do':'new','tokens':1024,'story':0");
     expect(64, 0, 0, 64);
     assert_int_equal(command("'do':'append','seq':1,'tokens':1"), QUIRE_NO_ROOM);
-    assert_int_equal(command("'do':'write','seq':1"), QUIRE_NO_ROOM); /* its last page can be found: it would be copied */
+    /* its last page can be found: it would be copied */
+    assert_int_equal(command("'do':'write','seq':1"), QUIRE_NO_ROOM);
     assert_int_equal(command("'do':'new','tokens':1,'story':1"), QUIRE_NO_ROOM);
     do_it("'do':'state'");
     expect(64, 0, 0, 64);
@@ -219,8 +223,15 @@ TEST(commands_out_of_range_are_refused) {
 }
 
 TEST(what_is_no_command_is_refused) {
-    static const char *const bad[] = {
-        "", "{", "[]", "1", "null", "\"open\"", "{\"do\":\"open\"} x", "{\"do\":{\"do\":{\"do\":{\"do\":1}}}}", "{'do':'open'}"};
+    static const char *const bad[] = {"",
+                                      "{",
+                                      "[]",
+                                      "1",
+                                      "null",
+                                      "\"open\"",
+                                      "{\"do\":\"open\"} x",
+                                      "{\"do\":{\"do\":{\"do\":{\"do\":1}}}}",
+                                      "{'do':'open'}"};
     char huge[SANDBOX_BODY_BYTES + 2];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(run(bad[i]), QUIRE_BAD_REQUEST);
@@ -230,7 +241,8 @@ TEST(what_is_no_command_is_refused) {
     assert_int_equal(run(huge), QUIRE_BAD_REQUEST);
     assert_int_equal(run("{\"do\":\"state\"}"), QUIRE_NOT_FOUND);
     assert_int_equal(run("{\"do\":\"state\",\"sandbox\":\"\"}"), QUIRE_NOT_FOUND);
-    assert_int_equal(run("{\"do\":\"state\",\"sandbox\":\"00000000000000000000000000000000\"}"), QUIRE_NOT_FOUND);
+    assert_int_equal(run("{\"do\":\"state\",\"sandbox\":\"00000000000000000000000000000000\"}"),
+                     QUIRE_NOT_FOUND);
 }
 
 TEST(sandboxes_are_bounded_and_given_up_when_idle) {
@@ -259,14 +271,16 @@ TEST(random_commands_keep_the_counts_right) {
     printf("seed %llu\n", (unsigned long long)seed);
     open_sandbox();
     for (int i = 0; i < 20000; i++) {
-        static const char *const forms[] = {"'do':'new','tokens':%d,'story':%d", "'do':'append','seq':%d,'tokens':%d",
-                                            "'do':'fork','seq':%d,'n':%d",       "'do':'write','seq':%d,'n':%d",
-                                            "'do':'finish','seq':%d,'n':%d",     "'do':'evict','n':%d,'x':%d"};
+        static const char *const forms[] = {
+            "'do':'new','tokens':%d,'story':%d", "'do':'append','seq':%d,'tokens':%d",
+            "'do':'fork','seq':%d,'n':%d",       "'do':'write','seq':%d,'n':%d",
+            "'do':'finish','seq':%d,'n':%d",     "'do':'evict','n':%d,'x':%d"};
         static int newest = 1;
         char text[120];
         int what = (int)(rng_next(&seed) % 8), seq = newest - (int)(rng_next(&seed) % 8);
         what = what > 5 ? 4 : what;
-        int a = what == 0 || what == 5 ? 1 + (int)(rng_next(&seed) % 90) : seq, b = 1 + (int)(rng_next(&seed) % 3);
+        int a = what == 0 || what == 5 ? 1 + (int)(rng_next(&seed) % 90) : seq,
+            b = 1 + (int)(rng_next(&seed) % 3);
         snprintf(text, sizeof text, forms[what], a, what == 1 ? b * 9 : b);
         if (command(text) != QUIRE_OK) {
             assert_true(err.code == QUIRE_BAD_REQUEST || err.code == QUIRE_NO_ROOM);
@@ -293,7 +307,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(worked_examples_1_and_2, set_up, tear_down),
         cmocka_unit_test_setup_teardown(worked_examples_3_and_4, set_up, tear_down),
         cmocka_unit_test_setup_teardown(worked_example_5, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_is_finished_is_cached_found_again_and_evicted, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_finished_is_cached_found_again_and_evicted, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(what_does_not_fit_is_refused_and_changes_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(commands_out_of_range_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_no_command_is_refused, set_up, tear_down),

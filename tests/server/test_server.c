@@ -1,4 +1,5 @@
-/* The whole server over a stand-in for the engine: routes, keys, responses, shutting down. */
+/* The whole server over a stand-in for the engine: routes, keys, responses, shutting
+ * down. */
 #include "server/site.h"
 
 /* ---- simple routes ---- */
@@ -11,7 +12,9 @@ TEST(a_rule_is_checked_on_a_text_thread) {
     stop(s);
 }
 
-#define CHUNKED_TO(path) "POST " path " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+#define CHUNKED_TO(path)                                                                                     \
+    "POST " path                                                                                             \
+    " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 /* No byte behind the size is sent: only that can have decided. */
 TEST(a_routes_own_limit_holds_for_a_body_in_chunks) {
@@ -19,7 +22,8 @@ TEST(a_routes_own_limit_holds_for_a_body_in_chunks) {
     int fd = dial(s);
     say(fd, CHUNKED_TO("/v1/schemas/check") "2\r\n{}\r\n0\r\n\r\n");
     expect_in(hear(fd, "{\"accepted\":true}"), "HTTP/1.1 200 ");
-    say(fd, CHUNKED_TO(COMPLETIONS) "400001\r\n"); /* other routes keep the server's limit, on the same connection too */
+    /* other routes keep the server's limit, on the same connection too */
+    say(fd, CHUNKED_TO(COMPLETIONS) "400001\r\n");
     shutdown(fd, SHUT_WR);
     expect_in(hear(fd, NULL), "HTTP/1.1 400 ");
     close(fd);
@@ -57,11 +61,13 @@ TEST(simple_routes_response) {
     site *s = start_default();
     expect_in(ask(s, "GET /health HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "HTTP/1.1 200 OK\r\n");
     expect_in(ask(s, "GET /ping?x HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "HTTP/1.1 200 OK\r\n");
-    expect_in(ask(s, "GET /version HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "{\"version\":\"" QUIRE_VERSION "\"}");
+    expect_in(ask(s, "GET /version HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"),
+              "{\"version\":\"" QUIRE_VERSION "\"}");
     expect_in(ask(s, "GET /v1/models HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"),
               "{\"object\":\"list\",\"data\":[{\"id\":\"fake\",\"object\":\"model\",");
     expect_in(ask(s, "GET /v1/models/fak%65 HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "\"max_model_len\":128}");
-    expect_in(ask(s, "GET /v1/models/nope HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "HTTP/1.1 404 Not Found\r\n");
+    expect_in(ask(s, "GET /v1/models/nope HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"),
+              "HTTP/1.1 404 Not Found\r\n");
     const char *metrics = ask(s, "GET /metrics HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");
     expect_in(metrics, "vllm:num_requests_running{engine=\"0\",model_name=\"fake\"} 0\n");
     expect_in(metrics, "\nquire_pages_held 0\n");
@@ -75,7 +81,8 @@ TEST(simple_routes_response) {
     const char *head = ask(s, "HEAD /version HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");
     expect_in(head, "Content-Length: 19\r\n\r\n");
     assert_null(strstr(head, "{"));
-    const char *options = ask(s, "OPTIONS /v1/completions HTTP/1.1\r\nHost: h\r\nOrigin: http://x\r\n" CLOSE "\r\n");
+    const char *options =
+        ask(s, "OPTIONS /v1/completions HTTP/1.1\r\nHost: h\r\nOrigin: http://x\r\n" CLOSE "\r\n");
     expect_in(options, "HTTP/1.1 204 No Content\r\n");
     assert_null(strstr(options, "Access-Control"));
     fake_set_healthy(s->engine, false);
@@ -84,7 +91,8 @@ TEST(simple_routes_response) {
 }
 
 TEST(web_pages_elsewhere_may_ask_only_where_that_was_allowed) {
-    static const char get_models[] = "GET /v1/models HTTP/1.1\r\nHost: h\r\nOrigin: http://x\r\n" CLOSE "\r\n";
+    static const char get_models[] =
+        "GET /v1/models HTTP/1.1\r\nHost: h\r\nOrigin: http://x\r\n" CLOSE "\r\n";
     site *s = start_default();
     assert_null(strstr(ask(s, get_models), "Access-Control"));
     stop(s);
@@ -93,7 +101,8 @@ TEST(web_pages_elsewhere_may_ask_only_where_that_was_allowed) {
     o.allow_origin = "http://x";
     s = start(&o, TICK_US);
     expect_in(ask(s, get_models), "Access-Control-Allow-Origin: http://x\r\nVary: Origin\r\n");
-    expect_in(ask(s, "OPTIONS /v1/completions HTTP/1.1\r\nHost: h\r\nOrigin: http://x\r\n" CLOSE "\r\n"), "Access-Control-Allow-Headers: ");
+    expect_in(ask(s, "OPTIONS /v1/completions HTTP/1.1\r\nHost: h\r\nOrigin: http://x\r\n" CLOSE "\r\n"),
+              "Access-Control-Allow-Headers: ");
     stop(s);
 }
 
@@ -110,8 +119,9 @@ TEST(without_keys_a_name_of_somebody_else_is_refused) {
     static const char *const paths[] = {"/v1/models", "/debug/pool/state", "/pool"};
     static const char *const ours[] = {"127.0.0.1",  "localhost:8000", "[::1]",          "192.168.0.7:8000",
                                        "quire:8000", "api.example",    "API.example:80", "b.example"};
-    static const char *const others[] = {"127.evil.com", "localhost.evil.com",   "evil.com:8000", "127.0.0.1.evil.com",
-                                         "[::1",         "api.example.evil.com", "example.org"};
+    static const char *const others[] = {
+        "127.evil.com", "localhost.evil.com",   "evil.com:8000", "127.0.0.1.evil.com",
+        "[::1",         "api.example.evil.com", "example.org"};
     server_options o;
     server_options_init(&o);
     o.allowed_hosts = "api.example,b.example";
@@ -124,7 +134,8 @@ TEST(without_keys_a_name_of_somebody_else_is_refused) {
             assert_int_equal(status_of(s, paths[p], others[i]), 403);
         }
     }
-    assert_int_equal(status_of(s, "http://evil.com/v1/models", "127.0.0.1"), 403); /* the target's authority counts */
+    /* the target's authority counts */
+    assert_int_equal(status_of(s, "http://evil.com/v1/models", "127.0.0.1"), 403);
     assert_int_equal(status_of(s, "http://[::1]:80/v1/models", "evil.com"), 200);
     assert_int_equal(status_of(s, "/health", "evil.com"), 200);
     assert_int_equal(status_of(s, "/metrics", "evil.com"), 200);
@@ -134,7 +145,9 @@ TEST(without_keys_a_name_of_somebody_else_is_refused) {
     o.api_keys = keys;
     o.n_api_keys = 1;
     s = start(&o, TICK_US);
-    expect_in(ask(s, "GET /v1/models HTTP/1.1\r\nHost: any.example\r\nAuthorization: Bearer k\r\n" CLOSE "\r\n"), "HTTP/1.1 200 ");
+    expect_in(
+        ask(s, "GET /v1/models HTTP/1.1\r\nHost: any.example\r\nAuthorization: Bearer k\r\n" CLOSE "\r\n"),
+        "HTTP/1.1 200 ");
     stop(s);
 }
 
@@ -142,13 +155,19 @@ TEST(only_the_operator_drops_the_prefix_cache) {
     server_options o;
     server_options_init(&o);
     site *s = start(&o, TICK_US);
-    expect_in(ask(s, "GET /reset_prefix_cache HTTP/1.1\r\nHost: 127.0.0.1\r\n" CLOSE "\r\n"), "HTTP/1.1 405 ");
+    expect_in(ask(s, "GET /reset_prefix_cache HTTP/1.1\r\nHost: 127.0.0.1\r\n" CLOSE "\r\n"),
+              "HTTP/1.1 405 ");
+    expect_in(ask(s,
+                  "POST /reset_prefix_cache HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://evil.com\r\n" CLOSE
+                  "Content-Length: 0\r\n\r\n"),
+              "HTTP/1.1 403 ");
     expect_in(
-        ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://evil.com\r\n" CLOSE "Content-Length: 0\r\n\r\n"),
+        ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: evil.com\r\n" CLOSE "Content-Length: 0\r\n\r\n"),
         "HTTP/1.1 403 ");
-    expect_in(ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: evil.com\r\n" CLOSE "Content-Length: 0\r\n\r\n"), "HTTP/1.1 403 ");
     assert_int_equal(fake_drops(s->engine), 0);
-    expect_in(ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: 127.0.0.1\r\n" CLOSE "Content-Length: 0\r\n\r\n"), "HTTP/1.1 200 ");
+    expect_in(
+        ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: 127.0.0.1\r\n" CLOSE "Content-Length: 0\r\n\r\n"),
+        "HTTP/1.1 200 ");
     assert_int_equal(fake_drops(s->engine), 1);
     stop(s);
     const char *keys[] = {"k"};
@@ -156,11 +175,14 @@ TEST(only_the_operator_drops_the_prefix_cache) {
     o.n_api_keys = 1;
     o.operator_key = "root";
     s = start(&o, TICK_US);
-    expect_in(ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: h\r\n" CLOSE "Content-Length: 0\r\n\r\n"), "HTTP/1.1 403 ");
-    expect_in(ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer k\r\n" CLOSE "Content-Length: 0\r\n\r\n"),
+    expect_in(ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: h\r\n" CLOSE "Content-Length: 0\r\n\r\n"),
+              "HTTP/1.1 403 ");
+    expect_in(ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer k\r\n" CLOSE
+                     "Content-Length: 0\r\n\r\n"),
               "HTTP/1.1 403 ");
     assert_int_equal(fake_drops(s->engine), 0);
-    expect_in(ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer root\r\n" CLOSE "Content-Length: 0\r\n\r\n"),
+    expect_in(ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer root\r\n" CLOSE
+                     "Content-Length: 0\r\n\r\n"),
               "HTTP/1.1 200 ");
     assert_int_equal(fake_drops(s->engine), 1);
     stop(s);
@@ -207,19 +229,25 @@ TEST(whole_answers_have_the_shape) {
     expect_in(a, "Content-Type: application/json\r\n");
     expect_in(a, "{\"id\":\"cmpl-");
     expect_in(a, "\"object\":\"text_completion\",\"created\":");
-    expect_in(a, "\"model\":\"fake\",\"choices\":[{\"index\":0,\"text\":\" t0 t1\",\"logprobs\":null,\"finish_reason\":\"length\","
-                 "\"stop_reason\":null,\"token_ids\":null,\"prompt_logprobs\":null,\"prompt_token_ids\":null}],\"service_tier\":null,"
+    expect_in(a, "\"model\":\"fake\",\"choices\":[{\"index\":0,\"text\":\" t0 "
+                 "t1\",\"logprobs\":null,\"finish_reason\":\"length\","
+                 "\"stop_reason\":null,\"token_ids\":null,\"prompt_logprobs\":null,\"prompt_token_ids\":null}"
+                 "],\"service_tier\":null,"
                  "\"system_fingerprint\":\"quire-");
     expect_in(a, "\"usage\":{\"prompt_tokens\":5,\"total_tokens\":7,\"completion_tokens\":2,"
                  "\"prompt_tokens_details\":{\"cached_tokens\":3},");
     a = ask(s, post(CHAT, "{\"max_tokens\":5,\"stop_at\":2,\"stop_kind\":\"string\"}", CLOSE));
     expect_in(a, "{\"id\":\"chatcmpl-");
     expect_in(a, "\"object\":\"chat.completion\",");
-    expect_in(a, "\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\" t0 t1\",\"refusal\":null,");
+    expect_in(a, "\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\" t0 "
+                 "t1\",\"refusal\":null,");
     expect_in(a, "\"finish_reason\":\"stop\",\"stop_reason\":\"st\\\"op\"");
-    a = ask(s, post(COMPLETIONS, "{\"prompt\":[\"a\",\"b\"],\"stop_at\":1,\"stop_kind\":\"token\",\"return_token_ids\":true,\"echo\":true}",
+    a = ask(s, post(COMPLETIONS,
+                    "{\"prompt\":[\"a\",\"b\"],\"stop_at\":1,\"stop_kind\":\"token\",\"return_token_ids\":"
+                    "true,\"echo\":true}",
                     CLOSE));
-    expect_in(a, "{\"index\":1,\"text\":\"ECHO t0\",\"logprobs\":null,\"finish_reason\":\"stop\",\"stop_reason\":42,\"token_ids\":[0],"
+    expect_in(a, "{\"index\":1,\"text\":\"ECHO "
+                 "t0\",\"logprobs\":null,\"finish_reason\":\"stop\",\"stop_reason\":42,\"token_ids\":[0],"
                  "\"prompt_logprobs\":null,\"prompt_token_ids\":[7,8]}]");
     expect_in(a, "\"usage\":{\"prompt_tokens\":10,\"total_tokens\":12,\"completion_tokens\":2,");
     stop(s);
@@ -237,12 +265,18 @@ TEST(streams_have_the_order) {
     assert_int_equal(count(a, "system_fingerprint"), 1);
     assert_int_equal(count(a, "usage"), 0);
 
-    a = ask(s, post(CHAT, "{\"max_tokens\":2,\"stream\":true,\"stream_options\":{\"include_usage\":true}}", CLOSE));
-    const char *role = strstr(a, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}");
-    const char *first = strstr(a, "\"delta\":{\"content\":\" t0\"},\"logprobs\":null,\"finish_reason\":null,\"token_ids\":null}");
-    const char *last = strstr(a, "\"delta\":{\"content\":\" t1\"},\"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null,");
-    const char *usage = strstr(a, "\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"total_tokens\":7,\"completion_tokens\":2,"
-                                  "\"prompt_tokens_details\":{\"cached_tokens\":3}},\"system_fingerprint\"");
+    a = ask(s, post(CHAT, "{\"max_tokens\":2,\"stream\":true,\"stream_options\":{\"include_usage\":true}}",
+                    CLOSE));
+    const char *role = strstr(
+        a, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}");
+    const char *first = strstr(
+        a, "\"delta\":{\"content\":\" t0\"},\"logprobs\":null,\"finish_reason\":null,\"token_ids\":null}");
+    const char *last =
+        strstr(a, "\"delta\":{\"content\":\" "
+                  "t1\"},\"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null,");
+    const char *usage =
+        strstr(a, "\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"total_tokens\":7,\"completion_tokens\":2,"
+                  "\"prompt_tokens_details\":{\"cached_tokens\":3}},\"system_fingerprint\"");
     const char *done = strstr(a, "data: [DONE]");
     assert_true(role != NULL && first > role && last > first && usage > last && done > usage);
     assert_int_equal(count(a, "data: "), 5);
@@ -255,9 +289,13 @@ TEST(streams_have_the_order) {
     expect_in(a, "\"usage\":{\"prompt_tokens\":5,\"total_tokens\":6,\"completion_tokens\":1}}");
     assert_int_equal(count(a, "\"usage\""), 3);
 
-    a = ask(s, post(COMPLETIONS, "{\"prompt\":[\"a\",\"b\"],\"max_tokens\":1,\"stream\":true,\"return_token_ids\":true}", CLOSE));
-    expect_in(a, "{\"index\":1,\"text\":\" t0\",\"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null,"
-                 "\"prompt_token_ids\":[7,8],\"token_ids\":[0]}]");
+    a = ask(s, post(COMPLETIONS,
+                    "{\"prompt\":[\"a\",\"b\"],\"max_tokens\":1,\"stream\":true,\"return_token_ids\":true}",
+                    CLOSE));
+    expect_in(
+        a,
+        "{\"index\":1,\"text\":\" t0\",\"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null,"
+        "\"prompt_token_ids\":[7,8],\"token_ids\":[0]}]");
     assert_int_equal(count(a, "data: "), 3);
     stop(s);
 }
@@ -318,11 +356,13 @@ typedef struct client {
 static void *run_client(void *arg) {
     client *c = arg;
     int fd = dial(c->site);
-    say(fd, "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 32\r\n" CLOSE
+    say(fd, "POST " COMPLETIONS
+            " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 32\r\n" CLOSE
             "\r\n{\"max_tokens\":50,\"stream\":true }");
     size_t n = 0, cap = 1 << 16;
     c->response = calloc(1, cap);
-    for (ssize_t got; n + 1 < cap && (got = recv(fd, c->response + n, cap - 1 - n, 0)) > 0; n += (size_t)got) {
+    for (ssize_t got; n + 1 < cap && (got = recv(fd, c->response + n, cap - 1 - n, 0)) > 0;
+         n += (size_t)got) {
     }
     close(fd);
     return NULL;
@@ -402,7 +442,8 @@ TEST(a_deadline_ends_what_runs_too_long) {
     stop(s);
 }
 
-/* Two requests, each answered when it comes: what was there before the first is read by then. */
+/* Two requests, each answered when it comes: what was there before the first is read by
+ * then. */
 static void let_the_server_read(const site *s) {
     int fd = dial(s);
     for (int i = 0; i < 2; i++) {
@@ -422,8 +463,10 @@ TEST(a_request_that_is_still_arriving_is_answered_when_a_drain_ends) {
     int fds[4];
     for (int i = 0; i < 4; i++) {
         char head[200];
-        snprintf(head, sizeof head, "POST %s HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{",
-                 i == 2 ? "/nope" : COMPLETIONS, i < 2 ? LARGE : 100);
+        snprintf(
+            head, sizeof head,
+            "POST %s HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{",
+            i == 2 ? "/nope" : COMPLETIONS, i < 2 ? LARGE : 100);
         fds[i] = dial(s);
         say(fds[i], i == 3 ? "GET /version HTTP/1.1\r\nHo" : head);
     }
@@ -431,7 +474,8 @@ TEST(a_request_that_is_still_arriving_is_answered_when_a_drain_ends) {
     server_stop(s->server);
     for (int i = 0; i < 4; i++) {
         const char *response = hear(fds[i], NULL);
-        expect_in(response, i == 2 ? "HTTP/1.1 404 " : "HTTP/1.1 503 "); /* refused by its head, it hears that */
+        /* refused by its head, it hears that */
+        expect_in(response, i == 2 ? "HTTP/1.1 404 " : "HTTP/1.1 503 ");
         expect_in(response, i == 2 ? "POST /nope: there is no such path" : "the server is shutting down");
         expect_in(response, "Connection: close\r\n");
         close(fds[i]);
@@ -459,7 +503,8 @@ TEST(a_server_without_its_engine_says_so_and_keeps_its_connections) {
         expect_in(response, "\r\nRetry-After: 1\r\n");
         expect_in(response, "the model is being loaded; GET /ready says 200 when it is there");
     }
-    say(refused, "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{");
+    say(refused, "POST " COMPLETIONS
+                 " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{");
     say(begun, "GET /ready HTTP/1.1\r\nHo");
     let_the_server_read(s);
     s->engine = fake_open(TICK_US);
@@ -488,8 +533,9 @@ TEST(a_server_without_its_engine_says_so_and_keeps_its_connections) {
 /* True when the server accepts no connections any more. */
 static bool is_refused(const site *s) {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in at = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)server_port(s->server)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)server_port(s->server)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     bool is_accepted = connect(fd, (struct sockaddr *)&at, sizeof at) == 0 && !closed(fd);
     close(fd);
     return !is_accepted;

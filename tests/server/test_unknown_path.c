@@ -17,7 +17,8 @@ static void expect_told(const char *method, const char *path, const char *part) 
 }
 
 TEST(a_base_url_without_v1_is_told_to_end_in_it) {
-    expect_told("POST", "/chat/completions", "it is /v1/chat/completions: set the client's base URL so that it ends in /v1");
+    expect_told("POST", "/chat/completions",
+                "it is /v1/chat/completions: set the client's base URL so that it ends in /v1");
     expect_told("POST", "/completions", "it is /v1/completions: set the client's base URL");
     expect_told("GET", "/models", "it is /v1/models: set the client's base URL");
     expect_told("GET", "/models/org/name", "it is /v1/models/org/name: set");
@@ -28,9 +29,9 @@ TEST(a_base_url_with_too_much_is_told_what_to_leave_out) {
     expect_told("POST", "/v1/v1/chat/completions", "it is /v1/chat/completions: /v1 comes twice");
     expect_told("POST", "/v1/v1/v1/chat/completions", "/v1 comes twice");
     expect_told("GET", "/v1/v1/models", "it is /v1/models: /v1 comes twice");
-    expect_told(
-        "POST", "/v1/chat/completions/chat/completions",
-        "it is /v1/chat/completions: the client's base URL must end in /v1 right after host and port, without /v1/chat/completions");
+    expect_told("POST", "/v1/chat/completions/chat/completions",
+                "it is /v1/chat/completions: the client's base URL must end in /v1 right after host and "
+                "port, without /v1/chat/completions");
     expect_told("POST", "/openai/v1/chat/completions", "right after host and port, without /openai");
     expect_told("POST", "/openai/deployments/gpt/chat/completions",
                 "it is /v1/chat/completions: the client's base URL must end in /v1 right");
@@ -42,7 +43,8 @@ TEST(a_path_that_is_spelled_almost_right_hears_the_nearest) {
     expect_told("POST", "/v1/chat/completion", "the nearest is /v1/chat/completions");
     expect_told("POST", "/v1/chat/comlpetions", "the nearest is /v1/chat/completions");
     expect_told("GET", "/healthz", "the nearest is /health");
-    expect_told("POST", "//v1//chat/completions", "it is /v1/chat/completions, in lower case and without further slashes");
+    expect_told("POST", "//v1//chat/completions",
+                "it is /v1/chat/completions, in lower case and without further slashes");
     expect_told("POST", "/v1/chat/completions/", "it is /v1/chat/completions, in lower");
     expect_told("POST", "/V1/Chat/Completions", "it is /v1/chat/completions, in lower");
     expect_told("GET", "/v1", "below it are /v1/models, /v1/completions, /v1/chat/completions");
@@ -51,7 +53,9 @@ TEST(a_path_that_is_spelled_almost_right_hears_the_nearest) {
 }
 
 TEST(a_path_of_another_api_hears_what_to_use_instead) {
-    expect_told("POST", "/v1/responses", "OpenAI's Responses API is not served here; use /v1/chat/completions until /v1/responses is here");
+    expect_told(
+        "POST", "/v1/responses",
+        "OpenAI's Responses API is not served here; use /v1/chat/completions until /v1/responses is here");
     expect_told("GET", "/v1/responses/resp_1", "use /v1/chat/completions until /v1/responses is here");
     expect_told("POST", "/responses", "use /v1/chat/completions until /v1/responses is here");
     expect_told("POST", "/v1/v1/messages", "use /v1/chat/completions until /v1/messages is here");
@@ -66,10 +70,12 @@ TEST(a_path_of_another_api_hears_what_to_use_instead) {
 TEST(no_row_of_another_api_hides_a_route) {
     for (size_t i = 0; i < n_foreign_paths; i++) {
         assert_false(path_is_known(routes_path, str_of(foreign_paths[i].path)));
-        for (const char *p = foreign_paths[i].instead; (p = strchr(p, '/')) != NULL;) { /* what it names instead is served */
+        /* what it names instead is served */
+        for (const char *p = foreign_paths[i].instead; (p = strchr(p, '/')) != NULL;) {
             size_t n = strcspn(p, " :,;");
             bool is_itself = strlen(foreign_paths[i].path) == n && memcmp(p, foreign_paths[i].path, n) == 0;
-            assert_true(is_itself || (n == 3 && memcmp(p, "/v1", 3) == 0) || path_is_known(routes_path, (str){p, n}));
+            assert_true(is_itself || (n == 3 && memcmp(p, "/v1", 3) == 0) ||
+                        path_is_known(routes_path, (str){p, n}));
             p += n;
         }
     }

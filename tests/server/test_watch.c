@@ -1,4 +1,5 @@
-/* Looking at the pool over HTTP, over a stand-in for the engine: who may see what, how many may look, and readers that do not read. */
+/* Looking at the pool over HTTP, over a stand-in for the engine: who may see what, how
+ * many may look, and readers that do not read. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -55,15 +56,17 @@ static void stop(site *s) {
 
 static int dial(const site *s) {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in at = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)server_port(s->server)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)server_port(s->server)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof at), 0);
     return fd;
 }
 
 static int send_get(const site *s, const char *path, const char *headers) {
     char text[2000];
-    int fd = dial(s), n = snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\n%s\r\n", path, headers);
+    int fd = dial(s),
+        n = snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\n%s\r\n", path, headers);
     assert_int_equal(send(fd, text, (size_t)n, MSG_NOSIGNAL), n);
     return fd;
 }
@@ -135,8 +138,12 @@ TEST(a_state_and_a_page_are_ordinary_answers) {
     text = get(&s, "/debug/pool/pages/1", "");
     expect_in(text, "{\"page\":1,\"count\":1,\"entry\":1,\"holders\":[1],\"tokens\":[16,17,");
     expect_in(get(&s, "/debug/pool/pages/99", ""), "\"tokens\":[],\"text\":\"\"");
-    static const char *const none[] = {"/debug/pool/pages/100", "/debug/pool/pages/", "/debug/pool/pages/-1", "/debug/pool/pages/1x",
-                                       "/debug/pool/pages/99999999999999999999", "/debug/pool/pages/1/2"};
+    static const char *const none[] = {"/debug/pool/pages/100",
+                                       "/debug/pool/pages/",
+                                       "/debug/pool/pages/-1",
+                                       "/debug/pool/pages/1x",
+                                       "/debug/pool/pages/99999999999999999999",
+                                       "/debug/pool/pages/1/2"};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
         expect_in(get(&s, none[i], ""), "HTTP/1.1 404");
     }
@@ -147,7 +154,8 @@ TEST(the_page_runs_its_own_script_and_no_other) {
     site s = start(defaults());
     const char *text = get(&s, "/pool", "");
     expect_in(text, "HTTP/1.1 200");
-    expect_in(text, "Content-Security-Policy: default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+    expect_in(text, "Content-Security-Policy: default-src 'none'; connect-src 'self'; img-src data:; "
+                    "base-uri 'none'; form-action 'none'; "
                     "frame-ancestors 'none'; script-src 'sha256-");
     expect_not_in(text, "unsafe");
     expect_not_in(text, "https://");
@@ -171,7 +179,8 @@ TEST(texts_are_for_the_operator) {
     expect_in(get(&s, "/debug/pool/pages/0", "Authorization: Bearer tenant-key\r\n"), "HTTP/1.1 403");
     expect_in(get(&s, "/debug/pool/state", "Authorization: Bearer root-key\r\n"), TEXTS);
     expect_in(get(&s, "/debug/pool/pages/0", "Authorization: Bearer root-key\r\n"), TEXTS);
-    expect_in(get(&s, "/v1/models", "Authorization: Bearer root-key\r\n"), "HTTP/1.1 401"); /* it is no tenant's */
+    /* it is no tenant's */
+    expect_in(get(&s, "/v1/models", "Authorization: Bearer root-key\r\n"), "HTTP/1.1 401");
     stop(&s);
 }
 
@@ -266,12 +275,14 @@ TEST(without_any_key_texts_are_for_this_machine_and_for_no_other_web_page) {
     expect_not_in(get(&s, "/debug/pool/state", "Origin: http://elsewhere.example\r\n"), "\"text\":");
     char text[200];
     int fd = dial(&s),
-        n = snprintf(text, sizeof text, "GET /debug/pool/state HTTP/1.1\r\nHost: rebound.example\r\nConnection: close\r\n\r\n");
+        n = snprintf(text, sizeof text,
+                     "GET /debug/pool/state HTTP/1.1\r\nHost: rebound.example\r\nConnection: close\r\n\r\n");
     assert_int_equal(send(fd, text, (size_t)n, MSG_NOSIGNAL), n);
     expect_in(hear(fd, NULL), "HTTP/1.1 403");
     close(fd);
     fd = dial(&s);
-    n = snprintf(text, sizeof text, "GET /debug/pool/state HTTP/1.1\r\nHost: label\r\nConnection: close\r\n\r\n");
+    n = snprintf(text, sizeof text,
+                 "GET /debug/pool/state HTTP/1.1\r\nHost: label\r\nConnection: close\r\n\r\n");
     assert_int_equal(send(fd, text, (size_t)n, MSG_NOSIGNAL), n);
     expect_not_in(hear(fd, NULL), "\"text\":");
     close(fd);
@@ -309,8 +320,9 @@ TEST(a_watcher_that_does_not_read_holds_nobody_up) {
     o.write_deadline_us = o.shutdown_deadline_us = NEVER_US;
     site s = start(o);
     int deaf = socket(AF_INET, SOCK_STREAM, 0), small = 2048;
-    struct sockaddr_in at = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)server_port(s.server)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)server_port(s.server)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     setsockopt(deaf, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
     assert_int_equal(connect(deaf, (struct sockaddr *)&at, sizeof at), 0);
     static const char request[] = "GET /debug/pool HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -324,24 +336,26 @@ TEST(a_watcher_that_does_not_read_holds_nobody_up) {
 
 TEST(pipelined_looks_are_answered_in_order) {
     site s = start(defaults());
-    static const char both[] =
-        "GET /debug/pool/state HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nGET /debug/pool/pages/0 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-        "GET /version HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    static const char both[] = "GET /debug/pool/state HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nGET "
+                               "/debug/pool/pages/0 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+                               "GET /version HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
     int fd = dial(&s);
     assert_int_equal(send(fd, both, sizeof both - 1, MSG_NOSIGNAL), (ssize_t)(sizeof both - 1));
-    const char *text = hear(fd, NULL), *state_at = strstr(text, "\"counts\""), *page_at = strstr(text, "{\"page\":0"),
-               *version_at = strstr(text, "{\"version\"");
-    assert_true(state_at != NULL && page_at != NULL && version_at != NULL && state_at < page_at && page_at < version_at);
+    const char *text = hear(fd, NULL), *state_at = strstr(text, "\"counts\""),
+               *page_at = strstr(text, "{\"page\":0"), *version_at = strstr(text, "{\"version\"");
+    assert_true(state_at != NULL && page_at != NULL && version_at != NULL && state_at < page_at &&
+                page_at < version_at);
     close(fd);
     stop(&s);
 }
 
-/* Probes whether the client is still there are interim responses, and have no place inside a stream. */
+/* Probes whether the client is still there are interim responses, and have no place
+ * inside a stream. */
 TEST(a_stream_behind_a_half_close_is_not_probed) {
     site s = start(defaults());
-    static const char both[] =
-        "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n"
-        "{\"max_tokens\":9}GET /debug/pool HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+    static const char both[] = "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: "
+                               "application/json\r\nContent-Length: 16\r\n\r\n"
+                               "{\"max_tokens\":9}GET /debug/pool HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
     int fd = dial(&s);
     assert_int_equal(send(fd, both, sizeof both - 1, MSG_NOSIGNAL), (ssize_t)(sizeof both - 1));
     shutdown(fd, SHUT_WR);
@@ -363,7 +377,8 @@ TEST(a_sandbox_takes_small_json_bodies_only) {
     close(fd);
     fd = dial(&s);
     int n = snprintf(text, sizeof text,
-                     "POST /pool/sandbox HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: "
+                     "POST /pool/sandbox HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Type: "
+                     "application/json\r\nContent-Length: "
                      "2000\r\n\r\n%2000s",
                      " ");
     assert_int_equal(send(fd, text, (size_t)n, MSG_NOSIGNAL), n);

@@ -1,4 +1,5 @@
-/* What bounds the memory that a process may still take, and the pool that is planned in it. Kernel files are fakes. */
+/* What bounds the memory that a process may still take, and the pool that is planned in
+ * it. Kernel files are fakes. */
 #include "base/fake_root.h"
 
 #include <sys/resource.h>
@@ -16,7 +17,9 @@ static void put_kib(const char *path, const char *format, int64_t bytes) {
 }
 
 static void put_machine(int64_t available) {
-    put_kib("proc/meminfo", "MemTotal:       99999999 kB\nMemFree:         1 kB\nMemAvailable:   %lld kB\nBuffers:  5 kB\n", available);
+    put_kib("proc/meminfo",
+            "MemTotal:       99999999 kB\nMemFree:         1 kB\nMemAvailable:   %lld kB\nBuffers:  5 kB\n",
+            available);
 }
 
 static void put_cgroup(int64_t limit, int64_t used) {
@@ -49,9 +52,12 @@ TEST(the_tightest_bound_holds) {
     put_cgroup(16 * GIB, 1 * GIB);
     assert_room(0, 8 * GIB, MEMORY_OF_MACHINE, "the 8.6 GB that the machine has available");
     put_cgroup(4 * GIB, 1 * GIB);
-    assert_room(0, 3 * GIB, MEMORY_OF_CGROUP, "the 3.2 GB that the cgroup's limit of 4.3 GB (/sys/fs/cgroup/my.service/memory.max) leaves");
+    assert_room(0, 3 * GIB, MEMORY_OF_CGROUP,
+                "the 3.2 GB that the cgroup's limit of 4.3 GB (/sys/fs/cgroup/my.service/memory.max) leaves");
     put_cgroup(1 * GIB, 2 * GIB);
-    assert_room(0, 0, MEMORY_OF_CGROUP, "the 0 bytes that the cgroup's limit of 1.1 GB (/sys/fs/cgroup/my.service/memory.max) leaves");
+    assert_room(
+        0, 0, MEMORY_OF_CGROUP,
+        "the 0 bytes that the cgroup's limit of 1.1 GB (/sys/fs/cgroup/my.service/memory.max) leaves");
 }
 
 TEST(mapped_weights_are_not_free_although_the_system_says_so) {
@@ -63,19 +69,22 @@ TEST(mapped_weights_are_not_free_although_the_system_says_so) {
                 "the 2.1 GB that the cgroup's limit of 6.4 GB (/sys/fs/cgroup/my.service/memory.max) leaves");
 }
 
-/* Limits far above what the test itself needs: what it uses is read from the fake status. */
+/* Limits far above what the test itself needs: what it uses is read from the fake
+ * status. */
 TEST(limits_of_the_process_count) {
     enum { N = 2 };
     static const int resources[N] = {RLIMIT_AS, RLIMIT_DATA};
     static const memory_bound bounds[N] = {MEMORY_OF_RLIMIT_AS, MEMORY_OF_RLIMIT_DATA};
-    static const char *const words[N] = {"the 2.1 GB that the limit of address space of 72057.6 TB (ulimit -v) leaves beside stacks (",
-                                         "the 1.1 GB that the limit of data of 72057.6 TB (ulimit -d) leaves beside stacks ("};
+    static const char *const words[N] = {
+        "the 2.1 GB that the limit of address space of 72057.6 TB (ulimit -v) leaves beside stacks (",
+        "the 1.1 GB that the limit of data of 72057.6 TB (ulimit -d) leaves beside stacks ("};
     const int64_t limit = (int64_t)1 << 56;
     memory_room before_all;
     memory_room_read(root, 0, &before_all);
     int64_t spare = before_all.stack_bytes / KIB * KIB; /* for stacks: what is left then is a round number */
     char status[256];
-    snprintf(status, sizeof status, "Name:\tVmSize: 1 kB\nVmPeak:\t   1 kB\nVmSize:\t%lld kB\nVmData:\t%lld kB\nVmStk:\t 136 kB\n",
+    snprintf(status, sizeof status,
+             "Name:\tVmSize: 1 kB\nVmPeak:\t   1 kB\nVmSize:\t%lld kB\nVmData:\t%lld kB\nVmStk:\t 136 kB\n",
              (long long)((limit - spare - 2 * GIB) / KIB), (long long)((limit - spare - 1 * GIB) / KIB));
     put("proc/self/status", status);
     put_machine(8 * GIB);
@@ -104,9 +113,16 @@ TEST(bytes_are_written_for_people) {
     static const struct {
         int64_t bytes;
         const char *text;
-    } cases[] = {
-        {0, "0 bytes"},      {999, "999 bytes"},       {1000, "1.0 kB"},           {999949, "999.9 kB"},      {999950, "1.0 MB"},
-        {2934528, "2.9 MB"}, {21346576640, "21.3 GB"}, {999949999999, "999.9 GB"}, {1000000000000, "1.0 TB"}, {INT64_MAX, "9223372.0 TB"}};
+    } cases[] = {{0, "0 bytes"},
+                 {999, "999 bytes"},
+                 {1000, "1.0 kB"},
+                 {999949, "999.9 kB"},
+                 {999950, "1.0 MB"},
+                 {2934528, "2.9 MB"},
+                 {21346576640, "21.3 GB"},
+                 {999949999999, "999.9 GB"},
+                 {1000000000000, "1.0 TB"},
+                 {INT64_MAX, "9223372.0 TB"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         strbuf b = {0};
         assert_int_equal(memory_print(cases[i].bytes, &b), QUIRE_OK);
@@ -119,7 +135,8 @@ TEST(bytes_are_written_for_people) {
 
 static pool_plan plan_of(quire_options *o, int64_t room) {
     pool_plan p = pool_plan_of(o);
-    p.room = (memory_room){.bytes = room, .bound = room < 0 ? MEMORY_UNKNOWN : MEMORY_OF_MACHINE, .limit = room};
+    p.room =
+        (memory_room){.bytes = room, .bound = room < 0 ? MEMORY_UNKNOWN : MEMORY_OF_MACHINE, .limit = room};
     p.weight_bytes = 2 * GIB;
     return p;
 }
@@ -138,16 +155,17 @@ TEST(a_pool_takes_its_part_of_what_is_left) {
     o.rule_bytes = 0;
     pool_plan p = plan_of(&o, 1000 * MIB);
     assert_int_equal(pool_plan_pages(&p, &l), 500);
-    assert_explained(&p, "50% (--memory-utilization, 0.5 by default) of the 1.0 GB that the machine has available beside weights (2.1 GB)");
+    assert_explained(&p, "50% (--memory-utilization, 0.5 by default) of the 1.0 GB that the machine has "
+                         "available beside weights (2.1 GB)");
     o.memory_utilization = 0.125;
     o.swap_bytes = 100 * MIB;
     o.tier_host_bytes = 100 * MIB;
     p = plan_of(&o, 1000 * MIB);
     p.buffer_bytes = 5 * MIB;
     assert_int_equal(pool_plan_pages(&p, &l), 100);
-    assert_explained(&p,
-                     "12.5% (--memory-utilization, 0.5 by default) of the 1.0 GB that the machine has available beside weights (2.1 GB) "
-                     "and buffers (5.2 MB), less 209.7 MB for --swap-space and --kv-tier-host-bytes");
+    assert_explained(&p, "12.5% (--memory-utilization, 0.5 by default) of the 1.0 GB that the machine has "
+                         "available beside weights (2.1 GB) "
+                         "and buffers (5.2 MB), less 209.7 MB for --swap-space and --kv-tier-host-bytes");
     o.tier_host_bytes = INT64_MAX;
     p = plan_of(&o, 1000 * MIB);
     assert_int_equal(pool_plan_pages(&p, &l), 0);
@@ -171,13 +189,16 @@ TEST(memory_for_rules_comes_off_and_is_at_most_a_sixteenth) {
     pool_plan p = plan_of(&o, 1600 * MIB);
     assert_int_equal(pool_plan_rules(&p), 100 * MIB);
     assert_int_equal(pool_plan_pages(&p, &l), 750);
-    assert_explained(&p, "50% (--memory-utilization, 0.5 by default) of the 1.7 GB that the machine has available beside weights (2.1 GB), "
+    assert_explained(&p, "50% (--memory-utilization, 0.5 by default) of the 1.7 GB that the machine has "
+                         "available beside weights (2.1 GB), "
                          "less 104.9 MB for rules (--rule-memory-bytes)");
     o.swap_bytes = 100 * MIB;
     p = plan_of(&o, 16 * GIB);
     assert_int_equal(pool_plan_rules(&p), 256 * MIB);
-    assert_explained(&p, "50% (--memory-utilization, 0.5 by default) of the 17.2 GB that the machine has available beside weights "
-                         "(2.1 GB), less 104.9 MB for --swap-space and --kv-tier-host-bytes and 268.4 MB for rules (--rule-memory-bytes)");
+    assert_explained(&p, "50% (--memory-utilization, 0.5 by default) of the 17.2 GB that the machine has "
+                         "available beside weights "
+                         "(2.1 GB), less 104.9 MB for --swap-space and --kv-tier-host-bytes and 268.4 MB for "
+                         "rules (--rule-memory-bytes)");
     p = plan_of(&o, 0);
     assert_int_equal(pool_plan_rules(&p), 1 * MIB);
     assert_int_equal(pool_plan_pages(&p, &l), 0);
@@ -209,10 +230,13 @@ TEST(a_pool_that_holds_no_request_is_refused_and_says_why) {
     assert_int_equal(n, 4);
 }
 
-/* One group of two has a window of 17 tokens: with 32 rows a step it sees 48, which lie in 4 pages at most, however long the request. */
+/* One group of two has a window of 17 tokens: with 32 rows a step it sees 48, which lie
+ * in 4 pages at most, however long the request. */
 TEST(groups_with_windows_count_what_their_windows_see) {
-    kv_layout l = {
-        .page_tokens = 16, .page_bytes = 1 * MIB, .n_groups = 2, .groups = {{.kind = LAYER_FULL}, {.kind = LAYER_WINDOW, .window = 17}}};
+    kv_layout l = {.page_tokens = 16,
+                   .page_bytes = 1 * MIB,
+                   .n_groups = 2,
+                   .groups = {{.kind = LAYER_FULL}, {.kind = LAYER_WINDOW, .window = 17}}};
     kv_most most = kv_most_of_layout(&l, 32);
     quire_options o;
     quire_error err = {0};
@@ -241,7 +265,8 @@ TEST(a_mapped_model_larger_than_memory_leaves_an_eighth) {
     pool_plan p = plan_of(&o, 100 * MIB);
     p.weight_bytes = 3000000000;
     p.dropped_bytes = 2300000000;
-    assert_explained(&p, "50% (--memory-utilization, 0.5 by default) of the 104.9 MB that the machine has available beside weights (3.0 "
+    assert_explained(&p, "50% (--memory-utilization, 0.5 by default) of the 104.9 MB that the machine has "
+                         "available beside weights (3.0 "
                          "GB, of which 700.0 MB stay in memory)");
 }
 

@@ -1,4 +1,5 @@
-/* `quire inspect` in both forms, on real files and on files whose words and numbers are chosen to embarrass it. */
+/* `quire inspect` in both forms, on real files and on files whose words and numbers are
+ * chosen to embarrass it. */
 #include "model/make_model.h"
 
 #include "base/mem.h"
@@ -55,7 +56,8 @@ TEST(the_builtin_model_is_summed_up) {
     json_value *v = inspect_json(&o);
     assert_int_equal(number(v, "n_layers"), 6);
     assert_int_equal(number(v, "n_vocab"), 2048);
-    int64_t d = number(v, "d_model"), ff = number(v, "d_ff"), kv = number(v, "n_kv_heads") * number(v, "d_head");
+    int64_t d = number(v, "d_model"), ff = number(v, "d_ff"),
+            kv = number(v, "n_kv_heads") * number(v, "d_head");
     int64_t matrices = 2048 * d + 6 * (2 * d * d + 2 * kv * d + 3 * ff * d), norms = 13 * d;
     assert_int_equal(number(v, "n_params"), matrices + norms);
     assert_int_equal(number(v, "weight_bytes"), matrices / 32 * 34 + norms * 4);
@@ -84,7 +86,8 @@ TEST(the_builtin_model_is_summed_up) {
     mem_free(text);
 }
 
-/* A file on disk with the plan's numbers; its tensors need not be theirs, since nothing is loaded. */
+/* A file on disk with the plan's numbers; its tensors need not be theirs, since nothing
+ * is loaded. */
 static json_value *inspect_plan(const model_plan *p, const char *text_has) {
     temp_dir dir = temp_new();
     strbuf b = {0};
@@ -131,7 +134,8 @@ TEST(bytes_a_token_are_those_of_the_worked_examples) {
 }
 
 TEST(hostile_words_stay_harmless) {
-    static const char *const names[] = {"bad \xff\xfe bytes", "esc \x1b[31mred", "\"quotes\" and \\", "line\nfeed", "\xc3\xa9t\xc3\xa9"};
+    static const char *const names[] = {"bad \xff\xfe bytes", "esc \x1b[31mred", "\"quotes\" and \\",
+                                        "line\nfeed", "\xc3\xa9t\xc3\xa9"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         model_plan p;
         plan_llama(&p);

@@ -1,4 +1,5 @@
-/* Starts with a pack cache: the second loads the packed form, which is the same model to everything else. */
+/* Starts with a pack cache: the second loads the packed form, which is the same model to
+ * everything else. */
 #include "setup/engine_parts.h"
 #include "test.h"
 
@@ -58,7 +59,8 @@ static seen start_with(const char *cache, const char *tier, const char *override
     s.is_hit = p.pack.file != p.pack.source;
     s.info = p.info;
     memcpy(s.version, p.tier_version, sizeof s.version);
-    assert_int_equal(tokenizer_encode(p.tokenizer, (str){text, strlen(text)}, (encode_options){.add_special = true}, &s.ids, &err),
+    assert_int_equal(tokenizer_encode(p.tokenizer, (str){text, strlen(text)},
+                                      (encode_options){.add_special = true}, &s.ids, &err),
                      QUIRE_OK);
     engine_parts_close(&p);
     return s;
@@ -126,7 +128,8 @@ TEST(what_loads_in_less_than_the_least_time_is_not_kept) {
 /* Overrides make another model: its packed form is its own, and carries them. */
 TEST(a_packed_form_is_found_with_its_own_overrides_only) {
     static const char *const texts[] = {NULL, "llama.context_length=int:777", "llama.context_length=int:778"};
-    char cache[] = "/tmp/quire-pack-XXXXXX", tier[] = "/tmp/quire-tiers-XXXXXX", versions[3][KV_VERSION_BYTES + 1];
+    char cache[] = "/tmp/quire-pack-XXXXXX", tier[] = "/tmp/quire-tiers-XXXXXX",
+         versions[3][KV_VERSION_BYTES + 1];
     assert_non_null(mkdtemp(cache));
     assert_non_null(mkdtemp(tier));
     for (int round = 0; round < 2; round++) {
@@ -155,7 +158,8 @@ TEST(a_failed_start_keeps_nothing) {
     engine_parts p;
     quire_error err = {0};
     o.max_model_len = 1025; /* more than 64 pages hold */
-    assert_int_not_equal(engine_parts_open(&o, &(engine_ablations){0}, &(engine_parts_check){0}, &p, &err), QUIRE_OK);
+    assert_int_not_equal(engine_parts_open(&o, &(engine_ablations){0}, &(engine_parts_check){0}, &p, &err),
+                         QUIRE_OK);
     engine_parts_close(&p);
     assert_int_equal(rmdir(cache), 0); /* it is empty */
 }

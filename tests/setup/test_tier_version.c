@@ -5,7 +5,8 @@
 
 #include "setup/engine_parts.h"
 
-static void version_of(const char *directory, quire_kv_dtype kv_dtype, const char *override_kv, char out[KV_VERSION_BYTES + 1]) {
+static void version_of(const char *directory, quire_kv_dtype kv_dtype, const char *override_kv,
+                       char out[KV_VERSION_BYTES + 1]) {
     quire_options o;
     engine_parts p;
     quire_error err = {0};
@@ -37,7 +38,8 @@ static void remove_directory(const char *path) {
 }
 
 TEST(a_stored_page_names_the_type_and_the_layout_of_its_bytes) {
-    char directory[] = "/tmp/quire-tiers-XXXXXX", f16[KV_VERSION_BYTES + 1], int8[KV_VERSION_BYTES + 1], layout[32];
+    char directory[] = "/tmp/quire-tiers-XXXXXX", f16[KV_VERSION_BYTES + 1], int8[KV_VERSION_BYTES + 1],
+         layout[32];
     assert_non_null(mkdtemp(directory));
     version_of(directory, QUIRE_KV_F16, NULL, f16);
     version_of(directory, QUIRE_KV_INT8, NULL, int8);
@@ -49,8 +51,9 @@ TEST(a_stored_page_names_the_type_and_the_layout_of_its_bytes) {
 }
 
 TEST(overrides_are_part_of_it) {
-    static const char *const texts[] = {NULL, "llama.rope.freq_base=float:20000", "llama.rope.freq_base=float:20001",
-                                        "general.name=str:other", "llama.rope.freq_base=float:2e4"};
+    static const char *const texts[] = {NULL, "llama.rope.freq_base=float:20000",
+                                        "llama.rope.freq_base=float:20001", "general.name=str:other",
+                                        "llama.rope.freq_base=float:2e4"};
     char directory[] = "/tmp/quire-tiers-XXXXXX", versions[5][KV_VERSION_BYTES + 1];
     assert_non_null(mkdtemp(directory));
     for (int i = 0; i < 5; i++) {
@@ -75,7 +78,8 @@ TEST(a_locale_with_commas_changes_nothing) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_stored_page_names_the_type_and_the_layout_of_its_bytes),
-                                       cmocka_unit_test(overrides_are_part_of_it), COMMA_TEST(a_locale_with_commas_changes_nothing)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_stored_page_names_the_type_and_the_layout_of_its_bytes),
+        cmocka_unit_test(overrides_are_part_of_it), COMMA_TEST(a_locale_with_commas_changes_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Drafts under a constraint: what is dropped of them, what is forced or guessed, and what judging does to the state. */
+/* Drafts under a constraint: what is dropped of them, what is forced or guessed, and what
+ * judging does to the state. */
 #include <stdio.h>
 
 #include "sample/constraints.h"
@@ -24,20 +25,27 @@ typedef struct world {
 static void open_world(world *w) {
     *w = (world){.choice = choice_new(N_VOCAB, true)};
     sampling_params_init(&w->params);
-    w->c = (sample_context){
-        .params = &w->params, .eos = eos, .n_eos = 1, .constraint = &w->choice->head, .constraint_state = &w->node};
+    w->c = (sample_context){.params = &w->params,
+                            .eos = eos,
+                            .n_eos = 1,
+                            .constraint = &w->choice->head,
+                            .constraint_state = &w->node};
     w->d = (draft_seq){.context = &w->c, .constraint_state = &w->own};
 }
 
-#define ADD(w, ...) choice_add((w)->choice, (int32_t[]){__VA_ARGS__}, (int32_t)(sizeof(int32_t[]){__VA_ARGS__} / sizeof(int32_t)))
+#define ADD(w, ...)                                                                                          \
+    choice_add((w)->choice, (int32_t[]){__VA_ARGS__},                                                        \
+               (int32_t)(sizeof(int32_t[]){__VA_ARGS__} / sizeof(int32_t)))
 
 /*  root -- 5 (0) -- 6 (1) -- 1, the end (2)         allowed: 5 6, 5 8 9, 7
  *   |       |\- 8 (3) -- 9 (4) -- 9 (5)
  *   |       \- 7 (6) -- 6 (7)
  *   \- 7 (8) -- 1, the end (9)                                              */
 TEST(forbidden_nodes_fall_with_all_below_them) {
-    static const int32_t tokens[] = {5, 6, EOS, 8, 9, 9, 7, 6, 7, EOS}, parents[] = {-1, 0, 1, 0, 3, 4, 0, 6, -1, 8};
-    static const int32_t kept[] = {5, 6, EOS, 8, 9, 7, EOS}, kept_parents[] = {-1, 0, 1, 0, 3, -1, 5}, depths[] = {1, 2, 3, 2, 3, 1, 2};
+    static const int32_t tokens[] = {5, 6, EOS, 8, 9, 9, 7, 6, 7, EOS},
+                         parents[] = {-1, 0, 1, 0, 3, 4, 0, 6, -1, 8};
+    static const int32_t kept[] = {5, 6, EOS, 8, 9, 7, EOS}, kept_parents[] = {-1, 0, 1, 0, 3, -1, 5},
+                         depths[] = {1, 2, 3, 2, 3, 1, 2};
     static _Alignas(MEM_ALIGN) uint8_t states[DRAFT_MAX * CONSTRAINT_MAX_STATE_BYTES];
     world w;
     open_world(&w);
@@ -113,12 +121,14 @@ static bool propose(world *w, int32_t n_known, int32_t most) {
 /* What a constraint is asked to guess. */
 static guess_bounds asked;
 
-static int32_t note_bounds(const constraint *c, const void *state, const guess_bounds *bounds, int32_t *ids, int32_t *parents) {
+static int32_t note_bounds(const constraint *c, const void *state, const guess_bounds *bounds, int32_t *ids,
+                           int32_t *parents) {
     asked = *bounds;
     return choice_guess(c, state, bounds, ids, parents);
 }
 
-/* Of a model that spells as its tokenizer does the likeliest token is surely meant, of another one any. */
+/* Of a model that spells as its tokenizer does the likeliest token is surely meant, of
+ * another one any. */
 TEST(a_guess_goes_by_how_often_the_likeliest_token_was_right) {
     static const draft_options none = {0};
     constraint_ops noting;
@@ -134,7 +144,8 @@ TEST(a_guess_goes_by_how_often_the_likeliest_token_was_right) {
     choice_add(w.choice, line, 40);
     w.d.samples_each = true; /* else all of it is forced */
     assert_true(propose(&w, 1, 100) && w.d.is_guess);
-    assert_true(w.d.tree.n == DRAFT_MAX && asked.nodes == DRAFT_MAX && asked.least == WORTH.least && asked.row == WORTH.row);
+    assert_true(w.d.tree.n == DRAFT_MAX && asked.nodes == DRAFT_MAX && asked.least == WORTH.least &&
+                asked.row == WORTH.row);
     float first = asked.first;
     assert_true(first > 0.5f && first < 1.0f);
     draft_adapt(&w.d, &none, &(draft_outcome){.n = 9, .n_accepted = 9, .n_first = 9, .to_end = true});
@@ -169,7 +180,8 @@ TEST(an_outlook_found_beforehand_is_the_one_found_later) {
             assert_true(propose(w, 7, 100));
         }
         assert_int_equal(before.d.tree.n, after.d.tree.n);
-        assert_memory_equal(before.d.tree.tokens, after.d.tree.tokens, (size_t)after.d.tree.n * sizeof(int32_t));
+        assert_memory_equal(before.d.tree.tokens, after.d.tree.tokens,
+                            (size_t)after.d.tree.n * sizeof(int32_t));
         assert_int_equal(before.d.n_jump_forward, after.d.n_jump_forward);
         assert_int_equal(before.d.n_jump_forward, forced ? DRAFT_MAX : 0);
         assert_int_equal(before.d.is_guess, !forced);
@@ -178,7 +190,8 @@ TEST(an_outlook_found_beforehand_is_the_one_found_later) {
     }
 }
 
-/* By rejection sampling too: the judged token is allowed, and the state is that behind it. */
+/* By rejection sampling too: the judged token is allowed, and the state is that behind
+ * it. */
 TEST(judging_moves_the_state_over_the_token) {
     world w;
     sample_pool pool;
@@ -220,7 +233,9 @@ TEST(a_guess_is_worth_a_row_by_what_rows_cost_and_by_who_else_decodes) {
     assert_true(outlook_worth(1, 10, 10, 1.5f).least == 0.75f && outlook_worth(1, 10, 10, 1.5f).row == 1.5f);
     assert_true(outlook_worth(100, 10, 10, 1).least == 0.9f && outlook_worth(1, 0.1, 99, 1).least == 0.9f);
     assert_true(outlook_worth(1, 1e-30, 99, 1).row == OUTLOOK_MOST_ROW);
-    assert_true(outlook_worth(1, 0, 99, 1).row == OUTLOOK_MOST_ROW && outlook_worth(1, 0, 99, 1).least == 0.9f); /* a step saves nothing */
+    /* a step saves nothing */
+    assert_true(outlook_worth(1, 0, 99, 1).row == OUTLOOK_MOST_ROW &&
+                outlook_worth(1, 0, 99, 1).least == 0.9f);
 }
 
 int main(void) {

@@ -5,7 +5,8 @@
 #include "test.h"
 
 /* draft_ngram's tree as a line of tokens; returns its length. */
-static int32_t look_up(const int32_t *tokens, int32_t n, int32_t lookup_min, int32_t lookup_max, int32_t wanted, draft_tree *out) {
+static int32_t look_up(const int32_t *tokens, int32_t n, int32_t lookup_min, int32_t lookup_max,
+                       int32_t wanted, draft_tree *out) {
     *out = (draft_tree){0};
     draft_ngram(tokens, n, lookup_min, lookup_max, &(draft_bounds){wanted, wanted, 1}, out);
     for (int32_t i = 0; i < out->n; i++) {
@@ -15,7 +16,8 @@ static int32_t look_up(const int32_t *tokens, int32_t n, int32_t lookup_min, int
 }
 
 TEST(the_longest_suffix_is_looked_up_and_repetitions_are_gone_round) {
-    static const int32_t t[] = {1, 2, 3, 9, 2, 3, 8, 1, 2, 3}, again[] = {5, 7, 6, 7, 6}, round[] = {7, 6, 7, 6, 7};
+    static const int32_t t[] = {1, 2, 3, 9, 2, 3, 8, 1, 2, 3}, again[] = {5, 7, 6, 7, 6},
+                         round[] = {7, 6, 7, 6, 7};
     draft_tree out;
     assert_int_equal(look_up(t, 10, 1, 4, 3, &out), 3);
     assert_int_equal(out.tokens[0], 9); /* 1 2 3 stands at 0, the shorter 2 3 at 4 */
@@ -30,7 +32,8 @@ TEST(the_longest_suffix_is_looked_up_and_repetitions_are_gone_round) {
 }
 
 TEST(places_that_go_on_otherwise_are_branches) {
-    static const int32_t t[] = {1, 2, 3, 9, 2, 3, 8, 4, 2, 3, 8, 5, 3, 6, 1, 2, 3}; /* 1 2 3 is followed by 9, 2 3 by 8 twice, 3 by 6 */
+    /* 1 2 3 is followed by 9, 2 3 by 8 twice, 3 by 6 */
+    static const int32_t t[] = {1, 2, 3, 9, 2, 3, 8, 4, 2, 3, 8, 5, 3, 6, 1, 2, 3};
     static const int32_t tokens[] = {9, 2, 8, 6}, wider[] = {9, 2, 3, 8, 5, 6, 1};
     static const int8_t parents[] = {-1, 0, -1, -1}, wider_parents[] = {-1, 0, 1, -1, 3, -1, 5};
     draft_tree out = {0};

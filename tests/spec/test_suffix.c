@@ -17,7 +17,8 @@ static bool is_sound_node(const suffix_tree *t, int32_t i) {
     for (int32_t c = n->child; c != SUFFIX_NONE; previous = c, c = t->nodes[c].next) {
         sum += t->nodes[c].count;
         has_best = has_best || c == n->best;
-        if (t->nodes[c].parent != i || t->nodes[c].previous != previous || t->nodes[c].depth != n->depth + 1) {
+        if (t->nodes[c].parent != i || t->nodes[c].previous != previous ||
+            t->nodes[c].depth != n->depth + 1) {
             return false;
         }
     }
@@ -56,12 +57,13 @@ static void random_text(uint64_t *seed, int32_t n_symbols, int32_t n, int32_t *o
 }
 
 /* Every run that occurs in `where` is counted as often as in text. */
-static void check_counts(const suffix_tree *t, int32_t root, int32_t depth, const int32_t *text, int32_t n, const int32_t *where,
-                         int32_t n_where) {
+static void check_counts(const suffix_tree *t, int32_t root, int32_t depth, const int32_t *text, int32_t n,
+                         const int32_t *where, int32_t n_where) {
     for (int32_t i = 0; i < n_where; i++) {
         for (int32_t length = 1; length <= depth && i + length <= n_where; length++) {
             int32_t node = suffix_tree_find(t, root, where + i, length);
-            assert_int_equal(node == SUFFIX_NONE ? 0 : t->nodes[node].count, occurrences(text, n, where + i, length));
+            assert_int_equal(node == SUFFIX_NONE ? 0 : t->nodes[node].count,
+                             occurrences(text, n, where + i, length));
         }
     }
 }
@@ -70,7 +72,8 @@ TEST(counts_are_those_of_the_text) {
     uint64_t seed = rng_os_seed();
     print_message("seed %llu\n", (unsigned long long)seed);
     for (int round = 0; round < 60; round++) {
-        int32_t depth = 1 + (int32_t)(rng_next(&seed) % 8), symbols = 1 + (int32_t)(rng_next(&seed) % 5), a[MAX_TEXT], b[MAX_TEXT];
+        int32_t depth = 1 + (int32_t)(rng_next(&seed) % 8), symbols = 1 + (int32_t)(rng_next(&seed) % 5),
+                a[MAX_TEXT], b[MAX_TEXT];
         suffix_tree *t;
         assert_int_equal(suffix_tree_open(4096, depth, &t), QUIRE_OK);
         int32_t own = suffix_tree_root(t), shared = suffix_tree_root(t);
@@ -121,7 +124,8 @@ TEST(the_longest_match_is_found) {
             wanted = occurrences(a, 59, b + 60 - n, n) > 0 ? n : wanted; /* with a token behind it */
         }
         assert_int_equal(length, wanted);
-        assert_int_equal(node, wanted == 0 ? SUFFIX_NONE : suffix_tree_find(t, root, b + 60 - wanted, wanted));
+        assert_int_equal(node,
+                         wanted == 0 ? SUFFIX_NONE : suffix_tree_find(t, root, b + 60 - wanted, wanted));
         suffix_tree_close(t);
     }
 }
@@ -136,7 +140,9 @@ TEST(guesses_are_the_likeliest) {
     int32_t root = suffix_tree_root(t);
     assert_true(suffix_tree_put(t, root, text, 17, 0) == 17);
     int32_t node = suffix_tree_match(t, root, before, 3, &length);
-    assert_int_equal(length, 2); /* 1 2, four times; 3 follows three times, 8 behind that twice; then, from 3 8, a 1 or the later 5 */
+    /* 1 2, four times; 3 follows three times, 8 behind that twice; then, from 3 8, a 1 or
+     * the later 5 */
+    assert_int_equal(length, 2);
     double score = suffix_tree_guess(t, root, node, before, 3, &(draft_bounds){4, 4, 1}, 0.1, &guess);
     assert_int_equal(guess.n, 4);
     assert_memory_equal(guess.tokens, line, sizeof line);
@@ -150,7 +156,8 @@ TEST(guesses_are_the_likeliest) {
     suffix_tree_close(t);
 }
 
-/* The same text with branches: each guess is the likeliest that is left, wherever it hangs; first branches come first. */
+/* The same text with branches: each guess is the likeliest that is left, wherever it
+ * hangs; first branches come first. */
 TEST(guesses_branch_where_that_is_likelier) {
     static const int32_t text[] = {1, 2, 3, 9, 1, 2, 3, 8, 1, 2, 3, 8, 5, 1, 2, 4, 8}, before[] = {1, 2};
     static const int32_t tokens[] = {3, 8, 5, 1, 9, 4};
@@ -203,11 +210,15 @@ TEST(a_full_tree_leaves_texts_out_and_stays_whole) {
     suffix_tree_close(t);
 }
 
-/* Thousands of outputs of hundreds of namespaces, more than nodes, namespaces and the ring hold: the last one is always known, to its own
- * namespace only. */
+/* Thousands of outputs of hundreds of namespaces, more than nodes, namespaces and the
+ * ring hold: the last one is always known, to its own namespace only. */
 TEST(the_oldest_outputs_go) {
-    draft_options o = {
-        .method = DRAFT_METHOD_SUFFIX, .n_tokens = 8, .suffix_depth = 16, .suffix_texts = 500, .suffix_factor = 8, .suffix_min_prob = 0.01};
+    draft_options o = {.method = DRAFT_METHOD_SUFFIX,
+                       .n_tokens = 8,
+                       .suffix_depth = 16,
+                       .suffix_texts = 500,
+                       .suffix_factor = 8,
+                       .suffix_min_prob = 0.01};
     uint64_t seed = rng_os_seed();
     print_message("seed %llu\n", (unsigned long long)seed);
     drafter *d;
@@ -217,8 +228,14 @@ TEST(the_oldest_outputs_go) {
     int32_t n_known = 0;
     for (int round = 0; round < 300; round++) {
         int32_t n = round % 100 == 99 ? 20000 : 20 + (int32_t)(rng_next(&seed) % 600);
-        uint8_t low = (uint8_t)(round % 300), high = (uint8_t)(round % 300 / 256), name[2][2] = {{low, high}, {low, (uint8_t)(high + 2)}};
-        draft_seq s = {.tokens = output, .n_known = n, .context = &three, .namespace = name[0], .n_namespace = 2, .own.root = SUFFIX_NONE};
+        uint8_t low = (uint8_t)(round % 300), high = (uint8_t)(round % 300 / 256),
+                name[2][2] = {{low, high}, {low, (uint8_t)(high + 2)}};
+        draft_seq s = {.tokens = output,
+                       .n_known = n,
+                       .context = &three,
+                       .namespace = name[0],
+                       .n_namespace = 2,
+                       .own.root = SUFFIX_NONE};
         random_text(&seed, round % 2 ? 1 << 20 : 50, n, output);
         d->ops->forget(d, &s, true);
         for (int other = 0; other < 2; other++) {

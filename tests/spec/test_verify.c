@@ -1,4 +1,5 @@
-/* Verification: the walk down a draft, its rows, rejection sampling; and tokens that need none since a rule forces them. */
+/* Verification: the walk down a draft, its rows, rejection sampling; and tokens that need
+ * none since a rule forces them. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -72,7 +73,8 @@ TEST(forced_tokens_share_one_row) {
 
 enum { N_VOCAB = 10, N_DRAWS = 40000 };
 
-/* Whatever was guessed, and however sure the drafter was, a token is as likely as without drafts. */
+/* Whatever was guessed, and however sure the drafter was, a token is as likely as without
+ * drafts. */
 TEST(judged_tokens_are_distributed_as_sampled_ones) {
     static const float logits[N_VOCAB] = {0.0f, 1.0f, -1.0f, 0.5f, -3.0f, 1.5f, 0.2f, -0.5f, 0.7f, 1.1f};
     sampling_params p;

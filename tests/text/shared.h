@@ -1,4 +1,5 @@
-/* Where the shared test data lies: QUIRE_SHARED, else ../shared. Tests run in the repository root. */
+/* Where the shared test data lies: QUIRE_SHARED, else ../shared. Tests run in the
+ * repository root. */
 #ifndef TESTS_TEXT_SHARED_H
 #define TESTS_TEXT_SHARED_H
 
@@ -36,7 +37,8 @@ static inline char *shared_read(const char *relative, size_t *n) {
     return b.p;
 }
 
-/* The tokenizer of a directory or of a file of any format; NULL when it is not there. Fails the test when it does not open. */
+/* The tokenizer of a directory or of a file of any format; NULL when it is not there.
+ * Fails the test when it does not open. */
 static inline tokenizer *shared_tokenizer(const char *relative) {
     char path[1024];
     quire_error err = {0};
@@ -47,7 +49,12 @@ static inline tokenizer *shared_tokenizer(const char *relative) {
         if (json == NULL) {
             return NULL;
         }
-        vocab v = {.source = VOCAB_TOKENIZER_JSON, .tokenizer_json = {json, n}, .bos = -1, .eos = -1, .unk = -1, .pad = -1};
+        vocab v = {.source = VOCAB_TOKENIZER_JSON,
+                   .tokenizer_json = {json, n},
+                   .bos = -1,
+                   .eos = -1,
+                   .unk = -1,
+                   .pad = -1};
         if (tokenizer_open(&v, &t, &err) != QUIRE_OK) {
             fail_msg("%s: %s", relative, err.message);
         }

@@ -1,4 +1,5 @@
-/* Steps of tokenizer.json behind one another, and SentencePiece's scores: what the libraries give. */
+/* Steps of tokenizer.json behind one another, and SentencePiece's scores: what the
+ * libraries give. */
 #include "shared.h"
 
 #include "text/detok.h"
@@ -7,7 +8,9 @@
 
 #define MARK "\xE2\x96\x81"
 /* Ids: mark 0, a 1, b 2, <0x41> 3, <s> 4, X 5. */
-#define MODEL "\"model\":{\"type\":\"BPE\",\"vocab\":{\"" MARK "\":0,\"a\":1,\"b\":2,\"<0x41>\":3,\"<s>\":4,\"X\":5},\"merges\":[]}"
+#define MODEL                                                                                                \
+    "\"model\":{\"type\":\"BPE\",\"vocab\":{\"" MARK                                                         \
+    "\":0,\"a\":1,\"b\":2,\"<0x41>\":3,\"<s>\":4,\"X\":5},\"merges\":[]}"
 
 static tokenizer *open_with(const char *members) {
     tokenizer *t = NULL;
@@ -43,18 +46,27 @@ static void expect_ids(const char *members, const char *text, const char *want) 
 }
 
 #define CHAIN(steps) "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[" steps "]}"
-#define FIRST        "{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\",\"prepend_scheme\":\"first\",\"split\":false}"
-#define CUT(text)    "{\"type\":\"Split\",\"pattern\":{\"String\":\"" text "\"},\"behavior\":\"Isolated\"}"
+#define FIRST                                                                                                \
+    "{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\",\"prepend_scheme\":\"first\",\"split\":false}"
+#define CUT(text) "{\"type\":\"Split\",\"pattern\":{\"String\":\"" text "\"},\"behavior\":\"Isolated\"}"
 
-/* A piece is first when it begins with something that stands for the text's first character. */
+/* A piece is first when it begins with something that stands for the text's first
+ * character. */
 TEST(a_first_piece_is_one_where_the_text_begins) {
     expect_ids(CHAIN(FIRST), "ab", "0 1 2");
     expect_ids(CHAIN(FIRST "," CUT(MARK) "," FIRST), "ab", "0 0 1 2"); /* the mark has been put before it */
     expect_ids(CHAIN(CUT("a") "," FIRST), "ab", "0 1 2");
     expect_ids("\"normalizer\":{\"type\":\"Strip\",\"strip_left\":true}," CHAIN(FIRST), " ab", "1 2");
-    expect_ids("\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"ab\"}," CHAIN(CUT("a") "," FIRST), "b", "0 1 0 2 2");
-    expect_ids("\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"ab\"},\"content\":\"X\"}," CHAIN(FIRST), "ab", "5");
-    expect_ids("\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"b\"},\"content\":\"X\"}," CHAIN(FIRST), "b", "0 5");
+    expect_ids("\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"ab\"}," CHAIN(CUT("a") "," FIRST), "b",
+               "0 1 0 2 2");
+    expect_ids(
+        "\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"ab\"},\"content\":\"X\"}," CHAIN(
+            FIRST),
+        "ab", "5");
+    expect_ids(
+        "\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"b\"},\"content\":\"X\"}," CHAIN(
+            FIRST),
+        "b", "0 5");
     expect_ids("\"normalizer\":{\"type\":\"NFKC\"}," CHAIN(CUT("a") "," FIRST),
                "\xC2\xAA"
                "b",
@@ -65,7 +77,8 @@ TEST(a_first_piece_is_one_where_the_text_begins) {
 static void expect_text(const char *steps, const int32_t *ids, size_t n, const char *want) {
     strbuf members = {0}, whole = {0}, stream = {0};
     detok *d;
-    assert_int_equal(strbuf_addf(&members, "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[%s]}", steps), QUIRE_OK);
+    assert_int_equal(strbuf_addf(&members, "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[%s]}", steps),
+                     QUIRE_OK);
     tokenizer *t = open_with(members.p);
     assert_int_equal(tokenizer_decode(t, ids, n, false, &whole), QUIRE_OK);
     assert_int_equal(detok_open(t, false, &d), QUIRE_OK);
@@ -75,8 +88,10 @@ static void expect_text(const char *steps, const int32_t *ids, size_t n, const c
             assert_int_equal(detok_add(d, ids[i], &stream), QUIRE_OK);
         }
         assert_int_equal(detok_flush(d, &stream), QUIRE_OK);
-        if (!str_is((str){whole.p, whole.n}, want) || !str_eq((str){whole.p, whole.n}, (str){stream.p, stream.n})) {
-            fail_msg("%s: \"%.*s\", streamed \"%.*s\", must be \"%s\"", steps, (int)whole.n, whole.p, (int)stream.n, stream.p, want);
+        if (!str_is((str){whole.p, whole.n}, want) ||
+            !str_eq((str){whole.p, whole.n}, (str){stream.p, stream.n})) {
+            fail_msg("%s: \"%.*s\", streamed \"%.*s\", must be \"%s\"", steps, (int)whole.n, whole.p,
+                     (int)stream.n, stream.p, want);
         }
     }
     detok_close(d);
@@ -93,15 +108,18 @@ TEST(decoder_steps_work_behind_one_that_joins_all_tokens) {
     } cases[] = {
         {"{\"type\":\"Fuse\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\"ab\"},\"content\":\"-\"}",
          {"a-" MARK "ba", "<0x41>", "X-bX" MARK MARK}},
-        {"{\"type\":\"Fuse\"},{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\",\"prepend_scheme\":\"always\"}",
+        {"{\"type\":\"Fuse\"},{\"type\":\"Metaspace\",\"replacement\":\"" MARK
+         "\",\"prepend_scheme\":\"always\"}",
          {"aabba", "<0x41>", "XabbX"}},
         {"{\"type\":\"ByteLevel\"},{\"type\":\"WordPiece\",\"prefix\":\"a\",\"cleanup\":true}",
          {"aab" MARK "ba", "<0x41>", "XabbX" MARK MARK}},
         {"{\"type\":\"Fuse\"},{\"type\":\"ByteFallback\"}", {"aab" MARK "ba", "A", "XabbX" MARK MARK}},
-        {"{\"type\":\"Fuse\"},{\"type\":\"BPEDecoder\",\"suffix\":\"b\"}", {"aa" MARK "a", "<0x41>", "XaX" MARK MARK}},
+        {"{\"type\":\"Fuse\"},{\"type\":\"BPEDecoder\",\"suffix\":\"b\"}",
+         {"aa" MARK "a", "<0x41>", "XaX" MARK MARK}},
         {"{\"type\":\"Fuse\"},{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"b+a\"},\"content\":\"-\"}",
          {"aab" MARK "-", "<0x41>", "XabbX" MARK MARK}},
-        {"{\"type\":\"CTC\",\"pad_token\":\"X\",\"word_delimiter_token\":\"" MARK "\",\"cleanup\":true}", {"ab ba", "<0x41>", "ab "}},
+        {"{\"type\":\"CTC\",\"pad_token\":\"X\",\"word_delimiter_token\":\"" MARK "\",\"cleanup\":true}",
+         {"ab ba", "<0x41>", "ab "}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         expect_text(cases[i].steps, text, 6, cases[i].want[0]);
@@ -110,9 +128,11 @@ TEST(decoder_steps_work_behind_one_that_joins_all_tokens) {
     }
 }
 
-#define TEMPLATE(type)                                                                                                                     \
-    "{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\",\"type_id\":" type "}},{\"SpecialToken\":{\"id\":\"X\","     \
-    "\"type_id\":0}}],\"pair\":[{\"Sequence\":{\"id\":\"B\",\"type_id\":1}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],"                 \
+#define TEMPLATE(type)                                                                                       \
+    "{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\",\"type_id\":" type             \
+    "}},{\"SpecialToken\":{\"id\":\"X\","                                                                    \
+    "\"type_id\":0}}],\"pair\":[{\"Sequence\":{\"id\":\"B\",\"type_id\":1}},{\"Sequence\":{\"id\":\"A\","    \
+    "\"type_id\":0}}],"                                                                                      \
     "\"special_tokens\":{\"X\":{\"id\":\"X\",\"ids\":[5]}}}"
 #define BERT    "{\"type\":\"BertProcessing\",\"sep\":[\"X\",5],\"cls\":[\"<s>\",4]}"
 #define ROBERTA "{\"type\":\"RobertaProcessing\",\"sep\":[\"X\",5],\"cls\":[\"<s>\",4]}"
@@ -126,12 +146,17 @@ TEST(post_processors_wrap_what_others_have_wrapped) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         strbuf members = {0};
-        assert_int_equal(strbuf_addf(&members, "\"post_processor\":{\"type\":\"Sequence\",\"processors\":[%s]}", cases[i][0]), QUIRE_OK);
+        assert_int_equal(strbuf_addf(&members,
+                                     "\"post_processor\":{\"type\":\"Sequence\",\"processors\":[%s]}",
+                                     cases[i][0]),
+                         QUIRE_OK);
         tokenizer *t = open_with(members.p);
         for (int pair = 0; pair < 2; pair++) {
             token_list ids = {0}, types = {0};
             const str b = str_of("b");
-            assert_int_equal(tokenizer_encode_pair(t, str_of("a"), pair ? &b : NULL, ENCODE_PLAIN, &ids, &types, NULL), QUIRE_OK);
+            assert_int_equal(
+                tokenizer_encode_pair(t, str_of("a"), pair ? &b : NULL, ENCODE_PLAIN, &ids, &types, NULL),
+                QUIRE_OK);
             expect_list(cases[i][0], &ids, cases[i][1 + 2 * pair]);
             expect_list(cases[i][0], &types, cases[i][2 + 2 * pair]);
             token_list_deinit(&ids);
@@ -146,19 +171,25 @@ TEST(post_processors_wrap_what_others_have_wrapped) {
 #define A                    PART("Sequence", "A", "0")
 #define B                    PART("Sequence", "B", "1")
 #define TOKEN(name)          PART("SpecialToken", name, "0")
-#define TWO_TEMPLATES(single, pair)                                                                                                        \
-    "{\"type\":\"TemplateProcessing\",\"single\":[" single "],\"pair\":[" pair "],\"special_tokens\":{"                                    \
-    "\"X\":{\"id\":\"X\",\"ids\":[5]},\"far\":{\"id\":\"far\",\"ids\":[99]},\"none\":{\"id\":\"none\",\"ids\":[]}}}"
+#define TWO_TEMPLATES(single, pair)                                                                          \
+    "{\"type\":\"TemplateProcessing\",\"single\":[" single "],\"pair\":[" pair "],\"special_tokens\":{"      \
+    "\"X\":{\"id\":\"X\",\"ids\":[5]},\"far\":{\"id\":\"far\",\"ids\":[99]},\"none\":{\"id\":\"none\","      \
+    "\"ids\":[]}}}"
 #define FAILS "!"
 
-/* What tokenizers 0.23.3 gives for "a", and for "a" and "b"; where it panics, a word of the reason. */
+/* What tokenizers 0.23.3 gives for "a", and for "a" and "b"; where it panics, a word of
+ * the reason. */
 TEST(a_template_that_cannot_be_applied_refuses_the_texts_that_it_is_for) {
     static const char *const cases[][3] = {
-        {TWO_TEMPLATES(A, A "," TOKEN("X") "," B) "," TWO_TEMPLATES(A, A "," B), "1", FAILS "one text or two"},
-        {TWO_TEMPLATES(A, A "," TOKEN("X") "," B) "," TWO_TEMPLATES(A, A "," B) "," BERT, "4 1 5", FAILS "one text or two"},
-        {TWO_TEMPLATES(TOKEN("X") "," A "," TOKEN("X"), A "," B) "," TWO_TEMPLATES(A, A "," B), FAILS "one text or two", "1 2"},
+        {TWO_TEMPLATES(A, A "," TOKEN("X") "," B) "," TWO_TEMPLATES(A, A "," B), "1",
+         FAILS "one text or two"},
+        {TWO_TEMPLATES(A, A "," TOKEN("X") "," B) "," TWO_TEMPLATES(A, A "," B) "," BERT, "4 1 5",
+         FAILS "one text or two"},
+        {TWO_TEMPLATES(TOKEN("X") "," A "," TOKEN("X"), A "," B) "," TWO_TEMPLATES(A, A "," B),
+         FAILS "one text or two", "1 2"},
         {TWO_TEMPLATES(TOKEN("X") "," A "," TOKEN("X"), A "," B) ",{\"type\":\"ByteLevel\"}", "5 1 5", "1 2"},
-        {TWO_TEMPLATES(TOKEN("X") "," A "," TOKEN("X"), A "," TOKEN("X") "," B) "," BERT, "4 5 5 1 5 5 5", "4 1 5 5 5 2 5"},
+        {TWO_TEMPLATES(TOKEN("X") "," A "," TOKEN("X"), A "," TOKEN("X") "," B) "," BERT, "4 5 5 1 5 5 5",
+         "4 1 5 5 5 2 5"},
         {TWO_TEMPLATES(A "," B, A "," B), FAILS "second", "1 2"},
         {TWO_TEMPLATES(A, TOKEN("Y") "," A "," B), "1", FAILS "special_tokens"},
         {TWO_TEMPLATES(A, TOKEN("far") "," A "," B), "1", FAILS "vocabulary"},
@@ -166,21 +197,27 @@ TEST(a_template_that_cannot_be_applied_refuses_the_texts_that_it_is_for) {
         {TWO_TEMPLATES("", ""), "", ""},
         {TWO_TEMPLATES(A, "") "," BERT, "4 1 5", ""},
         {TWO_TEMPLATES(A, "") "," TWO_TEMPLATES(A, A), "1", FAILS "one text or two"},
-        {"{\"type\":\"BertProcessing\",\"sep\":[\"Y\",99],\"cls\":[\"<s>\",4]}", FAILS "vocabulary", FAILS "vocabulary"},
+        {"{\"type\":\"BertProcessing\",\"sep\":[\"Y\",99],\"cls\":[\"<s>\",4]}", FAILS "vocabulary",
+         FAILS "vocabulary"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         strbuf members = {0};
-        assert_int_equal(strbuf_addf(&members, "\"post_processor\":{\"type\":\"Sequence\",\"processors\":[%s]}", cases[i][0]), QUIRE_OK);
+        assert_int_equal(strbuf_addf(&members,
+                                     "\"post_processor\":{\"type\":\"Sequence\",\"processors\":[%s]}",
+                                     cases[i][0]),
+                         QUIRE_OK);
         tokenizer *t = open_with(members.p);
         for (int pair = 0; pair < 2; pair++) {
             token_list ids = {0};
             quire_error err = {0};
             const str b = str_of("b");
             const char *want = cases[i][1 + pair];
-            quire_err e = tokenizer_encode_pair(t, str_of("a"), pair ? &b : NULL, ENCODE_PLAIN, &ids, NULL, &err);
+            quire_err e =
+                tokenizer_encode_pair(t, str_of("a"), pair ? &b : NULL, ENCODE_PLAIN, &ids, NULL, &err);
             if (want[0] == FAILS[0]) {
                 assert_int_equal(e, QUIRE_UNSUPPORTED);
-                if (strstr(err.message, want + 1) == NULL || strstr(err.message, pair ? "two texts" : "a text") == NULL) {
+                if (strstr(err.message, want + 1) == NULL ||
+                    strstr(err.message, pair ? "two texts" : "a text") == NULL) {
                     fail_msg("%s: \"%s\" does not name %s", cases[i][0], err.message, want + 1);
                 }
             } else {
@@ -204,10 +241,12 @@ TEST(a_text_that_its_template_leaves_out_has_no_seams) {
     for (size_t i = 0; i < 2; i++) {
         strbuf members = {0};
         assert_int_equal(
-            strbuf_addf(&members,
-                        "\"added_tokens\":[{\"id\":1,\"content\":\"a\",\"special\":true}],\"post_processor\":{"
-                        "\"type\":\"TemplateProcessing\",\"single\":[%s],\"pair\":[],\"special_tokens\":{\"X\":{\"ids\":[5]}}}",
-                        cases[i]),
+            strbuf_addf(
+                &members,
+                "\"added_tokens\":[{\"id\":1,\"content\":\"a\",\"special\":true}],\"post_processor\":{"
+                "\"type\":\"TemplateProcessing\",\"single\":[%s],\"pair\":[],\"special_tokens\":{\"X\":{"
+                "\"ids\":[5]}}}",
+                cases[i]),
             QUIRE_OK);
         tokenizer *t = open_with(members.p);
         encode_seams seams = {0};
@@ -222,7 +261,8 @@ TEST(a_text_that_its_template_leaves_out_has_no_seams) {
     }
 }
 
-/* The symbol of two marks is chosen, though a mark and "mark a" score more than "a" and a symbol of score 0. */
+/* The symbol of two marks is chosen, though a mark and "mark a" score more than "a" and a
+ * symbol of score 0. */
 TEST(a_symbol_that_a_user_defined_scores_more_than_its_parts) {
     sp_piece pieces[] = {{str_of("<unk>"), 0, VOCAB_UNKNOWN},
                          {str_of(MARK), -1.75F, VOCAB_NORMAL},
@@ -254,7 +294,9 @@ static void expect_no_control_of(int32_t id, const char *members, str text, mark
     tokenizer *t = open_with(members);
     token_list ids = {0};
     text_marks marks = {.runs = &client, .n = 1};
-    assert_int_equal(tokenizer_encode(t, text, (encode_options){.special = ENCODE_PARSE, .marks = &marks}, &ids, NULL), QUIRE_OK);
+    assert_int_equal(
+        tokenizer_encode(t, text, (encode_options){.special = ENCODE_PARSE, .marks = &marks}, &ids, NULL),
+        QUIRE_OK);
     for (size_t i = 0; i < ids.n; i++) {
         assert_int_not_equal(ids.ids[i], id);
     }
@@ -269,14 +311,17 @@ static void expect_no_control(const char *members, str text, mark_run client) {
 TEST(half_of_a_control_token_makes_none) {
     strbuf raw = {0}, normalized = {0};
     assert_int_equal(strbuf_addf(&raw, SPECIAL, "false"), QUIRE_OK);
-    assert_int_equal(strbuf_addf(&normalized,
-                                 "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"ab\"},"
-                                 "{\"type\":\"Replace\",\"pattern\":{\"String\":\"ab\"},\"content\":\"\"}]}," SPECIAL,
-                                 "true"),
-                     QUIRE_OK);
+    assert_int_equal(
+        strbuf_addf(&normalized,
+                    "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\","
+                    "\"prepend\":\"ab\"},"
+                    "{\"type\":\"Replace\",\"pattern\":{\"String\":\"ab\"},\"content\":\"\"}]}," SPECIAL,
+                    "true"),
+        QUIRE_OK);
     expect_no_control(raw.p, str_of("<s>"), (mark_run){0, 2});
     expect_no_control(raw.p, str_of("\xff\xff\xff<s>"), (mark_run){3, 6}); /* not UTF-8: bytes move */
-    expect_no_control(normalized.p, str_of("<s>"), (mark_run){0, 2});      /* the prefix is gone from the token's pattern */
+    /* the prefix is gone from the token's pattern */
+    expect_no_control(normalized.p, str_of("<s>"), (mark_run){0, 2});
     expect_no_control_of(5, "\"added_tokens\":[{\"id\":5,\"content\":\"X\",\"special\":true}]", str_of("aXb"),
                          (mark_run){0, 3}); /* of one character */
     strbuf_deinit(&raw);
@@ -292,7 +337,8 @@ static void add_piece(strbuf *file, const char *text, char type) {
     assert_int_equal(strbuf_add(file, tail, sizeof tail), QUIRE_OK);
 }
 
-/* A symbol of the file that tokenizer_config.json calls special comes from the template alone. */
+/* A symbol of the file that tokenizer_config.json calls special comes from the template
+ * alone. */
 static void a_special_symbol_of_sentencepiece_is_a_control_token(void **state) {
     static const char config[] = "{\"added_tokens_decoder\":{\"3\":{\"content\":\"<x>\",\"special\":true}}}";
     strbuf file = {0};
@@ -318,7 +364,9 @@ static void a_special_symbol_of_sentencepiece_is_a_control_token(void **state) {
         for (int is_client = 0; is_client < 2; is_client++) {
             token_list ids = {0};
             text_marks marks = {.runs = &(mark_run){0, 3}, .n = is_client ? 1 : 0};
-            assert_int_equal(tokenizer_encode(t, str_of("<x>"), (encode_options){.special = ENCODE_PARSE, .marks = &marks}, &ids, NULL),
+            assert_int_equal(tokenizer_encode(t, str_of("<x>"),
+                                              (encode_options){.special = ENCODE_PARSE, .marks = &marks},
+                                              &ids, NULL),
                              QUIRE_OK);
             bool found = false;
             for (size_t i = 0; i < ids.n; i++) {
@@ -334,7 +382,8 @@ static void a_special_symbol_of_sentencepiece_is_a_control_token(void **state) {
 
 /* A token is skipped for what it decodes to. */
 TEST(a_token_that_normalizing_makes_a_special_one_is_skipped) {
-    tokenizer *t = open_with("\"normalizer\":{\"type\":\"Lowercase\"},\"added_tokens\":[{\"id\":4,\"content\":\"<s>\",\"special\":true},"
+    tokenizer *t = open_with("\"normalizer\":{\"type\":\"Lowercase\"},\"added_tokens\":[{\"id\":4,"
+                             "\"content\":\"<s>\",\"special\":true},"
                              "{\"id\":6,\"content\":\"<S>\",\"normalized\":true}]");
     strbuf text = {0};
     assert_int_equal(tokenizer_decode(t, (const int32_t[]){4, 1, 6}, 3, true, &text), QUIRE_OK);

@@ -2,8 +2,8 @@
 #include "shared.h"
 
 #include "base/rng.h"
-#include "text/detok.h"
 #include "text/chars.h"
+#include "text/detok.h"
 
 static const char *const paths[] = {"golden/tokenizers/bpe-bytelevel/tokenizer.json",
                                     "golden/tokenizers/bpe-llama/tokenizer.json",
@@ -15,7 +15,8 @@ static const char *const paths[] = {"golden/tokenizers/bpe-bytelevel/tokenizer.j
                                     "data/models/stories260K/stories260K.gguf",
                                     "data/models/tinystories-656k-hf"};
 
-/* True when ids hold a run of fallback bytes that is not UTF-8: there a whole decoding says less than a stream. */
+/* True when ids hold a run of fallback bytes that is not UTF-8: there a whole decoding
+ * says less than a stream. */
 static bool has_wrong_run(const tokenizer *t, const int32_t *ids, size_t n) {
     char run[256];
     size_t n_run = 0;
@@ -35,7 +36,8 @@ static bool has_wrong_run(const tokenizer *t, const int32_t *ids, size_t n) {
 
 static void expect_same(const char *path, const strbuf *stream, const strbuf *whole) {
     if (!str_eq((str){stream->p, stream->n}, (str){whole->p, whole->n})) {
-        fail_msg("%s: streamed \"%.*s\", decoded \"%.*s\"", path, (int)stream->n, stream->p, (int)whole->n, whole->p);
+        fail_msg("%s: streamed \"%.*s\", decoded \"%.*s\"", path, (int)stream->n, stream->p, (int)whole->n,
+                 whole->p);
     }
 }
 
@@ -47,7 +49,8 @@ TEST(a_stream_gives_in_whole_characters_what_decoding_gives) {
         for (int round = 0; t != NULL && round < 400; round++) {
             int32_t ids[40];
             size_t n = rng_next(&seed) % 40;
-            uint64_t range = round % 2 == 0 ? (uint64_t)tokenizer_n_tokens(t) : 270; /* the first ones are mostly bytes */
+            /* the first ones are mostly bytes */
+            uint64_t range = round % 2 == 0 ? (uint64_t)tokenizer_n_tokens(t) : 270;
             for (size_t i = 0; i < n; i++) {
                 ids[i] = (int32_t)(rng_next(&seed) % range);
             }
@@ -81,7 +84,9 @@ TEST(a_primed_stream_goes_on_where_the_ids_end) {
     }
     token_list ids = {0};
     quire_error err = {0};
-    assert_int_equal(tokenizer_encode(t, str_of("one two \xF0\x9F\x98\x80 three"), (encode_options){0}, &ids, &err), QUIRE_OK);
+    assert_int_equal(
+        tokenizer_encode(t, str_of("one two \xF0\x9F\x98\x80 three"), (encode_options){0}, &ids, &err),
+        QUIRE_OK);
     strbuf whole = {0};
     assert_int_equal(tokenizer_decode(t, ids.ids, ids.n, false, &whole), QUIRE_OK);
     for (size_t cut = 0; cut <= ids.n; cut++) {
@@ -117,7 +122,8 @@ TEST(an_unfinished_character_comes_out_by_flush_only) {
     detok *d;
     strbuf out = {0};
     assert_int_equal(detok_open(t, false, &d), QUIRE_OK);
-    assert_int_equal(detok_add(d, tokenizer_find(t, str_of("\xC3\xB0")), &out), QUIRE_OK); /* the byte F0, as the vocabulary spells it */
+    /* the byte F0, as the vocabulary spells it */
+    assert_int_equal(detok_add(d, tokenizer_find(t, str_of("\xC3\xB0")), &out), QUIRE_OK);
     assert_int_equal(out.n, 0);
     assert_int_equal(detok_flush(d, &out), QUIRE_OK);
     assert_true(str_is((str){out.p, out.n}, UTF8_REPLACEMENT));

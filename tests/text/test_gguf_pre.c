@@ -1,4 +1,5 @@
-/* The names of tokenizer.ggml.pre: which there are, how they cut, and what else they say. */
+/* The names of tokenizer.ggml.pre: which there are, how they cut, and what else they
+ * say. */
 #include "shared.h"
 
 #include "base/clock.h"
@@ -8,15 +9,21 @@
 #include "text/tokenizer_impl.h"
 
 /* Every name of llama.cpp's src/llama-vocab.cpp at commit 00ad355e. */
-static const char names[] =
-    "default minicpm5 llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano deepseek-llm "
-    "deepseek-coder deepseek-v3 spark2_5 youtu falcon mpt starcoder gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es "
-    "jina-v2-de a.x-4.0 mellum modern-bert jais-2 gemma4 granite-embed-multi-311m sarvam-moe jina-v1-en jina-v2-code "
-    "roberta-bpe whitespace refact command-r qwen2 deepseek-r1-qwen kormo f2llmv2 qwen35 stablelm2 olmo dbrx smaug-bpe "
-    "poro-chat glm4 chatglm-bpe viking jais tekken smollm codeshell bloom gpt3-finnish exaone exaone4 exaone-moe chameleon "
-    "minerva-7b megrez gpt-4o llama4 kanana2 talkie granite-embed-multi-97m tiny_aya cohere2moe superbpe trillion "
-    "granite-docling bailingmoe bailingmoe2 llada-moe seed-coder hunyuan hunyuan-dense hy_v4 joyai-llm kimi-k2 ufakzeka "
-    "grok-2 afmoe laguna minimax-m2 solar-open mellum2";
+static const char names[] = "default minicpm5 llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 "
+                            "lfm2 jina-v5-nano deepseek-llm "
+                            "deepseek-coder deepseek-v3 spark2_5 youtu falcon mpt starcoder gpt-2 phi-2 "
+                            "jina-es jina-de gigachat jina-v2-es "
+                            "jina-v2-de a.x-4.0 mellum modern-bert jais-2 gemma4 granite-embed-multi-311m "
+                            "sarvam-moe jina-v1-en jina-v2-code "
+                            "roberta-bpe whitespace refact command-r qwen2 deepseek-r1-qwen kormo f2llmv2 "
+                            "qwen35 stablelm2 olmo dbrx smaug-bpe "
+                            "poro-chat glm4 chatglm-bpe viking jais tekken smollm codeshell bloom "
+                            "gpt3-finnish exaone exaone4 exaone-moe chameleon "
+                            "minerva-7b megrez gpt-4o llama4 kanana2 talkie granite-embed-multi-97m tiny_aya "
+                            "cohere2moe superbpe trillion "
+                            "granite-docling bailingmoe bailingmoe2 llada-moe seed-coder hunyuan "
+                            "hunyuan-dense hy_v4 joyai-llm kimi-k2 ufakzeka "
+                            "grok-2 afmoe laguna minimax-m2 solar-open mellum2";
 
 /* A tokenizer with the rules of that name. */
 static tokenizer *open_pre(const char *name) {
@@ -40,7 +47,8 @@ static strbuf cut(const char *name, const char *text) {
     assert_int_equal(pretokenizer_run(&t->pretokenizer, str_of(text), 1, &s, &rs, &pieces), QUIRE_OK);
     for (size_t i = 0; i < pieces->n; i++) {
         assert_int_equal(strbuf_add_str(&out, "|"), QUIRE_OK);
-        assert_int_equal(strbuf_add(&out, pieces->text.p + pieces->pieces[i].at, pieces->pieces[i].n), QUIRE_OK);
+        assert_int_equal(strbuf_add(&out, pieces->text.p + pieces->pieces[i].at, pieces->pieces[i].n),
+                         QUIRE_OK);
     }
     pre_scratch_deinit(&s);
     regex_scratch_deinit(&rs);
@@ -58,7 +66,8 @@ static void expect_cut(const char *name, const char *text, const char *want) {
 
 /* ---- expressions that are searched in a quicker form ---- */
 
-/* The pieces that the expression itself makes of a text, by a search at every start: each match a piece. */
+/* The pieces that the expression itself makes of a text, by a search at every start: each
+ * match a piece. */
 static void cut_plainly(const char *pattern, str text, strbuf *out) {
     char anchored[128];
     matcher m = {0};
@@ -84,16 +93,19 @@ static void cut_plainly(const char *pattern, str text, strbuf *out) {
             assert_int_equal(strbuf_addf(out, "|%.*s", (int)(it.start - done), text.p + done), QUIRE_OK);
         }
         if (it.end > it.start) {
-            assert_int_equal(strbuf_addf(out, "|%.*s", (int)(it.end - it.start), text.p + it.start), QUIRE_OK);
+            assert_int_equal(strbuf_addf(out, "|%.*s", (int)(it.end - it.start), text.p + it.start),
+                             QUIRE_OK);
         }
         done = from = last_end = it.end;
     }
-    assert_int_equal(done < text.n ? strbuf_addf(out, "|%.*s", (int)(text.n - done), text.p + done) : QUIRE_OK, QUIRE_OK);
+    assert_int_equal(
+        done < text.n ? strbuf_addf(out, "|%.*s", (int)(text.n - done), text.p + done) : QUIRE_OK, QUIRE_OK);
     matcher_deinit(&m);
     regex_scratch_deinit(&rs);
 }
 
-/* A name's rules, but for byte level this expression alone, cut a text as the expression does. */
+/* A name's rules, but for byte level this expression alone, cut a text as the expression
+ * does. */
 static void expect_cut_as(const char *name, const char *pattern, str text) {
     strbuf want = {0}, spelt = {0};
     cut_plainly(pattern, text, &want);
@@ -113,7 +125,8 @@ static strbuf matches(const char *pattern, str text) {
     assert_int_equal(regex_open(str_of(pattern), &m.re, &err), QUIRE_OK);
     for (bool found = true; found;) {
         assert_int_equal(matcher_next(&m, &rs, &it, &found), QUIRE_OK);
-        assert_int_equal(found ? strbuf_addf(&out, " %zu..%zu", it.start, it.end) : strbuf_add_str(&out, ""), QUIRE_OK);
+        assert_int_equal(found ? strbuf_addf(&out, " %zu..%zu", it.start, it.end) : strbuf_add_str(&out, ""),
+                         QUIRE_OK);
     }
     matcher_deinit(&m);
     regex_scratch_deinit(&rs);
@@ -141,7 +154,8 @@ TEST(a_quicker_form_of_an_expression_finds_what_it_does) {
                     expect_cut_as("superbpe", forms[k].pattern, str_of(text));
                     continue;
                 }
-                strbuf want = matches(forms[k].same, str_of(text)), got = matches(forms[k].pattern, str_of(text));
+                strbuf want = matches(forms[k].same, str_of(text)),
+                       got = matches(forms[k].pattern, str_of(text));
                 if (!str_eq((str){got.p, got.n}, (str){want.p, want.n})) {
                     fail_msg("%s finds %s in \"%s\", not %s", forms[k].pattern, got.p, text, want.p);
                 }
@@ -152,7 +166,8 @@ TEST(a_quicker_form_of_an_expression_finds_what_it_does) {
     }
 }
 
-/* Ends what takes more than two seconds of processor time: a linear search takes some hundredths. */
+/* Ends what takes more than two seconds of processor time: a linear search takes some
+ * hundredths. */
 static quire_err end_of_slice(turn *t) {
     return clock_thread_us() - t->used_us > 2000000 ? QUIRE_CANCELLED : QUIRE_OK;
 }
@@ -223,8 +238,10 @@ TEST(names_cut_as_their_models_do) {
 /* ---- whole tokenizers ---- */
 
 static const str byte_tokens[] = {{"<s>", 3}, {"a", 1}, {"b", 1}, {"ab", 2}, {LINE, 2}, {LINE LINE, 4}};
-static const str text_tokens[] = {{"<s>", 3}, {"a", 1}, {"b", 1}, {"ab", 2}, {"\n", 1}, {"\n\n", 2}, {"ba", 2}};
-static const int32_t types[] = {VOCAB_CONTROL, VOCAB_NORMAL, VOCAB_NORMAL, VOCAB_NORMAL, VOCAB_NORMAL, VOCAB_NORMAL, VOCAB_NORMAL};
+static const str text_tokens[] = {{"<s>", 3}, {"a", 1},    {"b", 1}, {"ab", 2},
+                                  {"\n", 1},  {"\n\n", 2}, {"ba", 2}};
+static const int32_t types[] = {VOCAB_CONTROL, VOCAB_NORMAL, VOCAB_NORMAL, VOCAB_NORMAL,
+                                VOCAB_NORMAL,  VOCAB_NORMAL, VOCAB_NORMAL};
 static const str merge = {"a b", 3};
 
 static vocab vocabulary(const char *model, const char *pre) {
@@ -250,7 +267,9 @@ static void expect_ids(const vocab *v, const char *text, const int32_t *want, si
     if (tokenizer_open(v, &t, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
-    assert_int_equal(tokenizer_encode(t, str_of(text), (encode_options){.special = ENCODE_PARSE, .add_special = true}, &ids, &err),
+    assert_int_equal(tokenizer_encode(t, str_of(text),
+                                      (encode_options){.special = ENCODE_PARSE, .add_special = true}, &ids,
+                                      &err),
                      QUIRE_OK);
     assert_int_equal(ids.n, n);
     assert_memory_equal(ids.ids, want, n * sizeof *want);
@@ -258,8 +277,9 @@ static void expect_ids(const vocab *v, const char *text, const int32_t *want, si
     tokenizer_close(t);
 }
 
-#define EXPECT_IDS(v, text, ...)                                                                                                           \
-    expect_ids(v, text, (const int32_t[]){__VA_ARGS__}, sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
+#define EXPECT_IDS(v, text, ...)                                                                             \
+    expect_ids(v, text, (const int32_t[]){__VA_ARGS__},                                                      \
+               sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
 
 static int32_t start_of(const vocab *v) {
     tokenizer *t = NULL;
@@ -295,7 +315,8 @@ TEST(an_unset_flag_adds_a_bos_where_llama_cpp_does) {
     EXPECT_IDS(&v, "ab", 0, 3);
 }
 
-/* Of Gemma 4: a BOS whatever the flag says, newlines are one token though no merge makes it, other texts obey the merges. */
+/* Of Gemma 4: a BOS whatever the flag says, newlines are one token though no merge makes
+ * it, other texts obey the merges. */
 TEST(gemma4_is_a_model_by_itself) {
     vocab v = vocabulary("gemma4", "");
     v.add_bos = 0;

@@ -1,4 +1,5 @@
-/* Tokenizer files that are cut short, damaged or forged: refused with a message, or usable. */
+/* Tokenizer files that are cut short, damaged or forged: refused with a message, or
+ * usable. */
 #include "shared.h"
 
 #include "base/rng.h"
@@ -6,7 +7,8 @@
 static const char TEXT[] = "Hello \xE6\x97\xA5  world!\n\x01\xFF <s> 123";
 
 static void try_file(vocab_source source, const char *bytes, size_t n) {
-    vocab v = {.source = source, .model_bytes = {bytes, n}, .bos = -1, .eos = -1, .unk = -1, .pad = -1, .sep = -1};
+    vocab v = {
+        .source = source, .model_bytes = {bytes, n}, .bos = -1, .eos = -1, .unk = -1, .pad = -1, .sep = -1};
     tokenizer *t;
     quire_error err = {0};
     if (tokenizer_open(&v, &t, &err) != QUIRE_OK) {
@@ -15,7 +17,8 @@ static void try_file(vocab_source source, const char *bytes, size_t n) {
     }
     token_list ids = {0};
     strbuf text = {0};
-    (void)tokenizer_encode(t, (str){TEXT, sizeof TEXT - 1}, (encode_options){.special = ENCODE_PARSE, .add_special = true}, &ids, NULL);
+    (void)tokenizer_encode(t, (str){TEXT, sizeof TEXT - 1},
+                           (encode_options){.special = ENCODE_PARSE, .add_special = true}, &ids, NULL);
     for (size_t i = 0; i < ids.n; i++) {
         assert_in_range(ids.ids[i], 0, tokenizer_n_tokens(t) - 1);
     }
@@ -60,7 +63,8 @@ TEST(a_score_that_is_no_number_is_refused) {
 }
 
 TEST(malformed_ranks_are_refused_by_their_line) {
-    static const char *const files[] = {"IQ== 0\nIg==\n", "IQ== 0\nIg== x\n", "IQ== 0\n?? 1\n", "IQ== 0\nIg== 99999999999999999999\n"};
+    static const char *const files[] = {"IQ== 0\nIg==\n", "IQ== 0\nIg== x\n", "IQ== 0\n?? 1\n",
+                                        "IQ== 0\nIg== 99999999999999999999\n"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         vocab v = {.source = VOCAB_RANKS, .model_bytes = str_of(files[i]), .pattern = str_of(".")};
         tokenizer *t;

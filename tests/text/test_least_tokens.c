@@ -1,4 +1,5 @@
-/* What is known of a text's tokens before it is tokenized, and tokenizing that stops early. */
+/* What is known of a text's tokens before it is tokenized, and tokenizing that stops
+ * early. */
 #include "shared.h"
 
 #include "base/rng.h"
@@ -15,16 +16,18 @@ static const char *const files[] = {"golden/tokenizers/llama3/tokenizer.json",
 
 static size_t count(const tokenizer *t, str text) {
     token_list ids = {0};
-    assert_int_equal(tokenizer_encode(t, text, (encode_options){.special = ENCODE_PARSE}, &ids, NULL), QUIRE_OK);
+    assert_int_equal(tokenizer_encode(t, text, (encode_options){.special = ENCODE_PARSE}, &ids, NULL),
+                     QUIRE_OK);
     size_t n = ids.n;
     token_list_deinit(&ids);
     return n;
 }
 
-/* A text of few tokens: long tokens' texts, blanks, and characters that normalizing shrinks. */
+/* A text of few tokens: long tokens' texts, blanks, and characters that normalizing
+ * shrinks. */
 static void add_dense(const tokenizer *t, uint64_t *rng, strbuf *text) {
-    static const char *const shrinking[] = {"\xE1\xBE\xBE\xCC\x88\xCC\x81", "\xE2\x84\xAA\xCC\xA7", "\xF0\x9D\x90\x80", "        ",
-                                            "\xE2\x84\xAA"};
+    static const char *const shrinking[] = {"\xE1\xBE\xBE\xCC\x88\xCC\x81", "\xE2\x84\xAA\xCC\xA7",
+                                            "\xF0\x9D\x90\x80", "        ", "\xE2\x84\xAA"};
     if (rng_next(rng) % 4 == 0) {
         assert_int_equal(strbuf_add_str(text, shrinking[rng_next(rng) % 5]), QUIRE_OK);
         return;
@@ -66,17 +69,25 @@ TEST(a_text_has_at_least_so_many_tokens_as_its_length_says) {
     }
 }
 
-/* A tokenizer of bytes whose longest token has 8; parts are put into its document, tokens into its vocabulary. */
+/* A tokenizer of bytes whose longest token has 8; parts are put into its document, tokens
+ * into its vocabulary. */
 static tokenizer *open_bytes(const char *parts, const char *tokens, bool all_bytes) {
     strbuf b = {0};
     tokenizer *t = NULL;
     quire_error err = {0};
-    assert_int_equal(strbuf_addf(&b, "{%s,\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,\"vocab\":{", parts), QUIRE_OK);
+    assert_int_equal(
+        strbuf_addf(&b, "{%s,\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,\"vocab\":{", parts),
+        QUIRE_OK);
     for (int i = 0; i < (all_bytes ? 256 : 255); i++) {
         assert_int_equal(strbuf_addf(&b, "\"<0x%02X>\":%d,", (unsigned)i, i), QUIRE_OK);
     }
     assert_int_equal(strbuf_addf(&b, "%s\"aaaaaaaa\":300},\"merges\":[]}}", tokens), QUIRE_OK);
-    vocab v = {.source = VOCAB_TOKENIZER_JSON, .tokenizer_json = {b.p, b.n}, .bos = -1, .eos = -1, .unk = -1, .pad = -1};
+    vocab v = {.source = VOCAB_TOKENIZER_JSON,
+               .tokenizer_json = {b.p, b.n},
+               .bos = -1,
+               .eos = -1,
+               .unk = -1,
+               .pad = -1};
     if (tokenizer_open(&v, &t, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
@@ -96,15 +107,20 @@ static void expect_least(const char *parts, bool all_bytes, size_t want_of_8000)
 TEST(nothing_is_known_where_characters_may_be_deleted) {
     expect_least("\"normalizer\":null", true, 1000);
     expect_least("\"normalizer\":{\"type\":\"NFC\"}", true, 250);
-    expect_least("\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"__\"}", true, 1000);
-    expect_least("\"added_tokens\":[{\"id\":400,\"content\":\"<0123456789abcd>\",\"special\":true}]", true, 500);
+    expect_least("\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"__\"}",
+                 true, 1000);
+    expect_least("\"added_tokens\":[{\"id\":400,\"content\":\"<0123456789abcd>\",\"special\":true}]", true,
+                 500);
     expect_least("\"normalizer\":null", false, 0);
     expect_least("\"normalizer\":{\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":true}", true, 0);
     expect_least("\"normalizer\":{\"type\":\"StripAccents\"}", true, 0);
-    expect_least("\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"ab\"},\"content\":\"c\"}", true, 0);
-    expect_least("\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a+\"},\"content\":\"ccccc\"}", true, 0);
+    expect_least("\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"ab\"},\"content\":\"c\"}",
+                 true, 0);
+    expect_least("\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a+\"},\"content\":\"ccccc\"}",
+                 true, 0);
     expect_least("\"pre_tokenizer\":{\"type\":\"WhitespaceSplit\"}", true, 0);
-    expect_least("\"added_tokens\":[{\"id\":400,\"content\":\"<x>\",\"special\":true,\"rstrip\":true}]", true, 0);
+    expect_least("\"added_tokens\":[{\"id\":400,\"content\":\"<x>\",\"special\":true,\"rstrip\":true}]", true,
+                 0);
 }
 
 /* Merges into an id with two texts make it of any length. */
@@ -123,7 +139,8 @@ TEST(encoding_stops_past_the_tokens_that_are_wanted) {
         if (t == NULL) {
             continue;
         }
-        const char *text = "Once upon a time, there were 12 princes; none of them\n\n slept. \xC3\xA9t\xC3\xA9 </s>";
+        const char *text =
+            "Once upon a time, there were 12 princes; none of them\n\n slept. \xC3\xA9t\xC3\xA9 </s>";
         size_t n = count(t, str_of(text));
         token_list ids = {0};
         quire_error err;
@@ -133,7 +150,9 @@ TEST(encoding_stops_past_the_tokens_that_are_wanted) {
             assert_int_equal(tokenizer_encode(t, str_of(text), options, &ids, &err), QUIRE_NO_ROOM);
             assert_int_equal(ids.n, 1);
         }
-        assert_int_equal(tokenizer_encode(t, str_of(text), (encode_options){.special = ENCODE_PARSE, .max_tokens = n}, &ids, &err),
+        assert_int_equal(tokenizer_encode(t, str_of(text),
+                                          (encode_options){.special = ENCODE_PARSE, .max_tokens = n}, &ids,
+                                          &err),
                          QUIRE_OK);
         assert_int_equal(ids.n, n + 1);
         token_list_deinit(&ids);
@@ -154,10 +173,12 @@ TEST(cutting_stops_past_the_pieces_that_are_wanted) {
     pre_scratch s = {.max_pieces = 10};
     regex_scratch rs = {0};
     const piece_list *pieces;
-    assert_int_equal(pretokenizer_run(&t->pretokenizer, (str){text.p, text.n}, 1, &s, &rs, &pieces), QUIRE_NO_ROOM);
+    assert_int_equal(pretokenizer_run(&t->pretokenizer, (str){text.p, text.n}, 1, &s, &rs, &pieces),
+                     QUIRE_NO_ROOM);
     assert_int_equal(s.n_cuts, 10);
     s.max_pieces = 0;
-    assert_int_equal(pretokenizer_run(&t->pretokenizer, (str){text.p, text.n}, 1, &s, &rs, &pieces), QUIRE_OK);
+    assert_int_equal(pretokenizer_run(&t->pretokenizer, (str){text.p, text.n}, 1, &s, &rs, &pieces),
+                     QUIRE_OK);
     assert_true(pieces->n > 10000);
     pre_scratch_deinit(&s);
     regex_scratch_deinit(&rs);

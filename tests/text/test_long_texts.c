@@ -1,4 +1,5 @@
-/* Long texts and long tokens: work that grows with them gives its slice up, and ends when nobody wants it any more. */
+/* Long texts and long tokens: work that grows with them gives its slice up, and ends when
+ * nobody wants it any more. */
 #include "shared.h"
 
 #include "base/clock.h"
@@ -40,7 +41,8 @@ TEST(a_search_is_cancelled_between_its_starts) {
         match_iter it = {.subject = {text.p, text.n}};
         turn t;
         bool found;
-        assert_int_equal(i < 3 ? regex_open(str_of(patterns[i]), &m.re, &err) : matcher_open_literal((str){literal.p, literal.n}, &m),
+        assert_int_equal(i < 3 ? regex_open(str_of(patterns[i]), &m.re, &err)
+                               : matcher_open_literal((str){literal.p, literal.n}, &m),
                          QUIRE_OK);
         begin_cancelled_turn(&t);
         assert_int_equal(matcher_next(&m, &s, &it, &found), QUIRE_CANCELLED);
@@ -71,7 +73,8 @@ TEST(the_search_for_added_tokens_is_cancelled) {
     strbuf_deinit(&token);
 }
 
-/* White space is looked at once, though each of its characters is a token that takes what is around it. */
+/* White space is looked at once, though each of its characters is a token that takes what
+ * is around it. */
 TEST(white_space_that_tokens_take_is_passed_once) {
     strbuf text = run_of(60000, ' ', "a");
     added_set set = {0};

@@ -1,7 +1,9 @@
-/* Random Unicode strings through whole tokenizers: decoding gives the text back where the tokenizer is lossless, and a stream of the ids
- * gives the bytes that decoding them at once does.
+/* Random Unicode strings through whole tokenizers: decoding gives the text back where the
+ * tokenizer is lossless, and a stream of the ids gives the bytes that decoding them at
+ * once does.
  *
- * 2,000 strings a tokenizer; with QUIRE_TEST_LONG a million. QUIRE_TEST_SEED=n repeats a run. */
+ * 2,000 strings a tokenizer; with QUIRE_TEST_LONG a million. QUIRE_TEST_SEED=n repeats a
+ * run. */
 #include "shared.h"
 
 #include "base/rng.h"
@@ -49,7 +51,8 @@ static uint64_t seed_of_run(void) {
     return seed;
 }
 
-/* A character of a kind that strings have runs of. U+2581 is left out: it is SentencePiece's space. */
+/* A character of a kind that strings have runs of. U+2581 is left out: it is
+ * SentencePiece's space. */
 static int32_t draw_char(uint64_t *seed, uint64_t kind) {
     static const int32_t odd[] = {0,      0x7F,   0x85,   0xA0,   0xAD,     0x200B,  0x200D, 0x2028,
                                   0xFE0F, 0xFEFF, 0xFFFD, 0xFFFF, 0x10FFFF, 0x1F468, 0x1F3FD};
@@ -95,7 +98,9 @@ static void round_trip(const tokenizer *t, const path *p, const strbuf *text, de
     token_list ids = {0};
     strbuf whole = {0}, streamed = {0};
     quire_error err;
-    assert_int_equal(tokenizer_encode(t, (str){text->p, text->n}, (encode_options){.special = ENCODE_PLAIN}, &ids, &err), QUIRE_OK);
+    assert_int_equal(
+        tokenizer_encode(t, (str){text->p, text->n}, (encode_options){.special = ENCODE_PLAIN}, &ids, &err),
+        QUIRE_OK);
     assert_int_equal(tokenizer_decode(t, ids.ids, ids.n, false, &whole), QUIRE_OK);
     for (size_t i = 0; i < ids.n; i++) {
         assert_int_equal(detok_add(d, ids.ids[i], &streamed), QUIRE_OK);

@@ -5,8 +5,10 @@
 #include "base/rng.h"
 #include "test.h"
 
-/* Feeds text in pieces of at most piece_bytes (0: of random sizes) and flushes; *match is the string that stopped it. */
-static void run(const str *stops, size_t n, str text, size_t piece_bytes, bool include, uint64_t *rng, strbuf *out, int32_t *match) {
+/* Feeds text in pieces of at most piece_bytes (0: of random sizes) and flushes; *match is
+ * the string that stopped it. */
+static void run(const str *stops, size_t n, str text, size_t piece_bytes, bool include, uint64_t *rng,
+                strbuf *out, int32_t *match) {
     stop_matcher *s;
     assert_int_equal(stop_matcher_open(stops, n, &s), QUIRE_OK);
     strbuf_clear(out);
@@ -21,7 +23,8 @@ static void run(const str *stops, size_t n, str text, size_t piece_bytes, bool i
     stop_matcher_close(s);
 }
 
-static void expect(const char *text, const char *stop_a, const char *stop_b, bool include, const char *shown, int32_t match) {
+static void expect(const char *text, const char *stop_a, const char *stop_b, bool include, const char *shown,
+                   int32_t match) {
     str stops[2] = {str_of(stop_a), str_of(stop_b != NULL ? stop_b : "")};
     strbuf out = {0};
     for (size_t piece = 1; piece <= 8; piece++) {

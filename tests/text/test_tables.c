@@ -1,4 +1,5 @@
-/* Tables: a tokenizer over the tables of another one gives the same ids, and forged tables are refused or searched inside their bounds. */
+/* Tables: a tokenizer over the tables of another one gives the same ids, and forged
+ * tables are refused or searched inside their bounds. */
 #include "shared.h"
 
 #include <dirent.h>
@@ -9,9 +10,9 @@
 #include "text/tables.h"
 #include "text/tokenizer_impl.h"
 
-static const char TEXT[] =
-    "Once upon a time, \xC3\xA9t\xC3\xA9 \xE6\x97\xA5\xE6\x9C\xAC\xE8\xAA\x9E!  don't  12345\n\n<s> <|im_start|> \xF0\x9F\x98\x80\t"
-    "antidisestablishmentarianism ASCII \xF0\x9D\x94\x98 \xE2\x96\x81x \x01\xFF";
+static const char TEXT[] = "Once upon a time, \xC3\xA9t\xC3\xA9 \xE6\x97\xA5\xE6\x9C\xAC\xE8\xAA\x9E!  don't "
+                           " 12345\n\n<s> <|im_start|> \xF0\x9F\x98\x80\t"
+                           "antidisestablishmentarianism ASCII \xF0\x9D\x94\x98 \xE2\x96\x81x \x01\xFF";
 
 typedef struct packed_vocab {
     vocab v;
@@ -70,7 +71,8 @@ static void check_alike(const tokenizer *a, const tokenizer *b) {
     check_text(a, b, (str){TEXT, sizeof TEXT - 1});
     for (int32_t id = 0; id < tokenizer_n_tokens(a); id += 1 + id / 200) {
         assert_true(str_eq(tokenizer_piece(a, id), tokenizer_piece(b, id)));
-        assert_int_equal(tokenizer_find(a, tokenizer_piece(a, id)), tokenizer_find(b, tokenizer_piece(a, id)));
+        assert_int_equal(tokenizer_find(a, tokenizer_piece(a, id)),
+                         tokenizer_find(b, tokenizer_piece(a, id)));
         assert_int_equal(tokenizer_is_special(a, id), tokenizer_is_special(b, id));
         check_text(a, b, tokenizer_piece(a, id));
     }
@@ -119,7 +121,8 @@ static int check_directory(const char *relative) {
 TEST(tokenizers_over_tables_are_the_tokenizers_they_were_made_of) {
     assert_true(check_model("models/builtin.gguf"));
     assert_true(check_model("models/builtin-small-hf"));
-    int n = check_directory("golden/tokenizers") + check_directory("data/tokenizers") + check_directory("data/tokenizers/ggml-vocab");
+    int n = check_directory("golden/tokenizers") + check_directory("data/tokenizers") +
+            check_directory("data/tokenizers/ggml-vocab");
     print_message("%d tokenizers\n", n);
 }
 
@@ -140,16 +143,19 @@ static void check_forged(const char *path) {
         size_t n = i % 2 == 0 ? sizeof(tables_header) : p.v.tables.n;
         for (uint64_t k = 1 + rng_next(&seed) % 8; k > 0; k--) {
             static const uint32_t extremes[] = {0, 1, 0xffffffff, 0x7fffffff, 0x80000000, 2048};
-            uint32_t word = rng_next(&seed) % 2 == 0 ? extremes[rng_next(&seed) % 6] : (uint32_t)rng_next(&seed);
+            uint32_t word =
+                rng_next(&seed) % 2 == 0 ? extremes[rng_next(&seed) % 6] : (uint32_t)rng_next(&seed);
             memcpy(forged + rng_next(&seed) % (n / 4) * 4, &word, sizeof word);
         }
         vocab v = p.v;
-        v.tables = (str){forged, rng_next(&seed) % 16 == 0 ? (size_t)(rng_next(&seed) % p.v.tables.n) : p.v.tables.n};
+        v.tables = (str){forged,
+                         rng_next(&seed) % 16 == 0 ? (size_t)(rng_next(&seed) % p.v.tables.n) : p.v.tables.n};
         if (v.tables.n > 0 && tokenizer_open(&v, &t, &err) == QUIRE_OK) {
             token_list ids = {0};
             strbuf text = {0};
             n_opened++;
-            (void)tokenizer_encode(t, (str){TEXT, sizeof TEXT - 1}, (encode_options){.special = ENCODE_PARSE, .add_special = true}, &ids,
+            (void)tokenizer_encode(t, (str){TEXT, sizeof TEXT - 1},
+                                   (encode_options){.special = ENCODE_PARSE, .add_special = true}, &ids,
                                    NULL);
             (void)tokenizer_decode(t, ids.ids, ids.n, false, &text);
             token_list_deinit(&ids);

@@ -4,7 +4,8 @@
 #include "text/token_bytes.h"
 #include "text/token_texts.h"
 
-static const char *const models[] = {"bpe-bytelevel", "bpe-llama", "bpe-metaspace-first", "bpe-prefix", "pt-cl100k"};
+static const char *const models[] = {"bpe-bytelevel", "bpe-llama", "bpe-metaspace-first", "bpe-prefix",
+                                     "pt-cl100k"};
 
 static char *read_all(const char *path, size_t *n) {
     static char bytes[1 << 20];
@@ -33,7 +34,8 @@ static tokenizer *open_model(const char *name) {
 }
 
 TEST(the_texts_of_tokens_make_up_what_they_decode_to) {
-    static const char *const texts[] = {"The quick brown fox, 42 times!", "a  b\n\nc d  ", "x", "some words and  spaces\tand tabs"};
+    static const char *const texts[] = {"The quick brown fox, 42 times!", "a  b\n\nc d  ", "x",
+                                        "some words and  spaces\tand tabs"};
     for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
         tokenizer *t = open_model(models[m]);
         token_texts *table;
@@ -42,9 +44,10 @@ TEST(the_texts_of_tokens_make_up_what_they_decode_to) {
             token_list ids = {0};
             quire_error err = {0};
             strbuf whole = {0}, joined = {0};
-            assert_int_equal(
-                tokenizer_encode(t, str_of(texts[i]), (encode_options){.special = ENCODE_PLAIN, .add_special = false}, &ids, &err),
-                QUIRE_OK);
+            assert_int_equal(tokenizer_encode(t, str_of(texts[i]),
+                                              (encode_options){.special = ENCODE_PLAIN, .add_special = false},
+                                              &ids, &err),
+                             QUIRE_OK);
             assert_int_equal(tokenizer_decode(t, ids.ids, ids.n, false, &whole), QUIRE_OK);
             for (size_t k = 1; k < ids.n; k++) { /* the first one's leading space is another matter */
                 str text = token_texts_of(table, ids.ids[k]);
@@ -67,7 +70,8 @@ TEST(the_texts_of_tokens_make_up_what_they_decode_to) {
     }
 }
 
-/* Of a vocabulary of a few pieces that this decoder decodes: what it says, and whether some tokens' text is another than their sum. */
+/* Of a vocabulary of a few pieces that this decoder decodes: what it says, and whether
+ * some tokens' text is another than their sum. */
 static const char *obstacle_of(const char *decoder, bool *differs) {
     static const int32_t lists[][5] = {{0, 1, 1, 2}, {0, 3, 4, 0},  {0, 2, 2, 2}, {0, 5, 6, 7},
                                        {0, 8, 9, 0}, {0, 10, 2, 2}, {0, 0, 0, 0}, {2, 2, 2, 1}};
@@ -77,7 +81,8 @@ static const char *obstacle_of(const char *decoder, bool *differs) {
     quire_error err = {0};
     assert_int_equal(
         strbuf_addf(&json,
-                    "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"x\":0,\"a\":1,\" \":2,\"<\":3,\"/w>\":4,\"<0xE2>\":5,\"<0x96>\":6,"
+                    "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"x\":0,\"a\":1,\" "
+                    "\":2,\"<\":3,\"/w>\":4,\"<0xE2>\":5,\"<0x96>\":6,"
                     "\"<0x80>\":7,\"o\":8,\"k</w>\":9,\"##b\":10},\"merges\":[]},\"decoder\":%s}",
                     decoder),
         QUIRE_OK);
@@ -121,11 +126,16 @@ TEST(decoders_whose_tokens_do_not_add_up_are_named) {
         {SEQUENCE(REPLACE("</w>", " ") "," FUSE), NULL},
         {"{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true}", NULL},
         {"{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\",\"prepend_scheme\":\"always\"}", NULL},
-        {"{\"type\":\"CTC\",\"pad_token\":\"<pad>\",\"word_delimiter_token\":\"|\",\"cleanup\":false}", "CTC"},
+        {"{\"type\":\"CTC\",\"pad_token\":\"<pad>\",\"word_delimiter_token\":\"|\",\"cleanup\":false}",
+         "CTC"},
         {"{\"type\":\"BPEDecoder\",\"suffix\":\"</w>\"}", "BPEDecoder"},
         {SEQUENCE(FUSE "," REPLACE("</w>", " ")), "Replace"},
-        {SEQUENCE(BYTES "," FUSE "," REPLACE("\xE2\x96\x81", " ")), NULL}, /* as transformers writes GGUF files' */
-        {SEQUENCE(BYTES ",{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\",\"prepend_scheme\":\"always\"}," FUSE "," STRIP(1, 0)),
+        /* as transformers writes GGUF files' */
+        {SEQUENCE(BYTES "," FUSE "," REPLACE("\xE2\x96\x81", " ")), NULL},
+        {SEQUENCE(
+             BYTES
+             ",{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\",\"prepend_scheme\":\"always\"}," FUSE
+             "," STRIP(1, 0)),
          NULL},
         {SEQUENCE(BYTES "," FUSE "," REPLACE("\xE2\x96\x80x", " ")), "Replace"},
         {SEQUENCE(FUSE "," STRIP(0, 1)), "Strip"},

@@ -11,7 +11,8 @@
 static token_list encode(const tokenizer *t, const char *text, encode_special special, bool add) {
     token_list ids = {0};
     quire_error err = {0};
-    if (tokenizer_encode(t, str_of(text), (encode_options){.special = special, .add_special = add}, &ids, &err) != QUIRE_OK) {
+    if (tokenizer_encode(t, str_of(text), (encode_options){.special = special, .add_special = add}, &ids,
+                         &err) != QUIRE_OK) {
         fail_msg("%s: %s", text, err.message);
     }
     return ids;
@@ -23,12 +24,15 @@ static void expect_ids(token_list got, const int32_t *want, size_t n) {
     token_list_deinit(&got);
 }
 
-#define EXPECT(list, ...) expect_ids(list, (const int32_t[]){__VA_ARGS__}, sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
+#define EXPECT(list, ...)                                                                                    \
+    expect_ids(list, (const int32_t[]){__VA_ARGS__}, sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
 
 static tokenizer *open_json(const char *json, const char *config) {
     tokenizer *t = NULL;
     quire_error err = {0};
-    vocab v = {.source = VOCAB_TOKENIZER_JSON, .tokenizer_json = str_of(json), .tokenizer_config_json = str_of(config)};
+    vocab v = {.source = VOCAB_TOKENIZER_JSON,
+               .tokenizer_json = str_of(json),
+               .tokenizer_config_json = str_of(config)};
     if (tokenizer_open(&v, &t, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
@@ -47,8 +51,9 @@ static void expect_refused(const char *json, quire_err code, const char *word) {
 }
 
 /* A model of a few letters; the rest of the document is given. */
-#define MODEL                                                                                                                              \
-    "\"model\":{\"type\":\"BPE\",\"unk_token\":null,\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4,\"bc\":5,\" \":6,\"<s>\":7},"    \
+#define MODEL                                                                                                \
+    "\"model\":{\"type\":\"BPE\",\"unk_token\":null,\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4,"  \
+    "\"bc\":5,\" \":6,\"<s>\":7},"                                                                           \
     "\"merges\":[\"b c\",[\"a\",\"b\"],\"a bc\"]}"
 #define ADDED(flags) "\"added_tokens\":[{\"id\":8,\"content\":\"<x>\"," flags "}]"
 
@@ -85,14 +90,16 @@ TEST(special_tokens_are_text_in_plain_mode_and_others_are_found_all_the_same) {
 }
 
 TEST(added_tokens_take_space_and_want_word_ends_as_flagged) {
-    tokenizer *t = open_json("{" ADDED("\"special\":true,\"lstrip\":true,\"rstrip\":true") "," MODEL "}", "{}");
+    tokenizer *t =
+        open_json("{" ADDED("\"special\":true,\"lstrip\":true,\"rstrip\":true") "," MODEL "}", "{}");
     EXPECT(encode(t, "a \n<x>\xE3\x80\x80 b", ENCODE_PARSE, false), 0, 8, 1);
     tokenizer_close(t);
     t = open_json("{" ADDED("\"special\":true,\"single_word\":true") "," MODEL "}", "{}");
     EXPECT(encode(t, "a<x>b", ENCODE_PARSE, false), 3);
     EXPECT(encode(t, "a <x> b", ENCODE_PARSE, false), 0, 6, 8, 6, 1);
     tokenizer_close(t);
-    t = open_json("{\"added_tokens\":[{\"id\":8,\"content\":\"  \",\"lstrip\":true,\"rstrip\":true}]," MODEL "}", "{}");
+    t = open_json(
+        "{\"added_tokens\":[{\"id\":8,\"content\":\"  \",\"lstrip\":true,\"rstrip\":true}]," MODEL "}", "{}");
     EXPECT(encode(t, "a      b", ENCODE_PARSE, false), 0, 8, 1); /* which takes the others that it finds */
     tokenizer_close(t);
 }
@@ -101,16 +108,19 @@ TEST(added_tokens_take_space_and_want_word_ends_as_flagged) {
 TEST(decoder_steps_see_whole_tokens) {
     const int32_t ids[] = {0, 1, 2};
     strbuf text = {0};
-    tokenizer *t = open_json("{" MODEL ",\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"BPEDecoder\",\"suffix\":\"b\"},"
-                             "{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":false}]}}",
-                             "{}");
+    tokenizer *t = open_json(
+        "{" MODEL
+        ",\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"BPEDecoder\",\"suffix\":\"b\"},"
+        "{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":false}]}}",
+        "{}");
     assert_int_equal(tokenizer_decode(t, ids, 3, false, &text), QUIRE_OK);
     assert_string_equal(text.p, "a   c");
     strbuf_clear(&text);
     assert_int_equal(tokenizer_decode(t, ids, 1, false, &text), QUIRE_OK);
     assert_string_equal(text.p, "a");
     tokenizer_close(t);
-    /* the space that a suffix becomes is no character of the byte-level alphabet, so all of its token is as it stands */
+    /* the space that a suffix becomes is no character of the byte-level alphabet, so all
+     * of its token is as it stands */
     strbuf_clear(&text);
     t = open_json("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"\u0120z</"
                   "w>\":0,\"\u0120\":1},\"merges\":[]},\"decoder\":{\"type\":\"Sequence\",\"decoders\":["
@@ -122,13 +132,16 @@ TEST(decoder_steps_see_whole_tokens) {
     tokenizer_close(t);
 }
 
-#define POST                                                                                                                               \
-    "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}},"                   \
-    "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":[],\"special_tokens\":{\"<s>\":{\"id\":\"<s>\",\"ids\":[7]}}}"
+#define POST                                                                                                 \
+    "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\","     \
+    "\"type_id\":0}},"                                                                                       \
+    "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":[],\"special_tokens\":{\"<s>\":{\"id\":\"<s>\","  \
+    "\"ids\":[7]}}}"
 #define BOS "\"added_tokens\":[{\"id\":7,\"content\":\"<s>\",\"special\":true}]"
 
 TEST(bos_comes_from_the_post_processor_else_from_the_config_else_not) {
-    tokenizer *t = open_json("{" BOS "," POST "," MODEL "}", "{\"bos_token\":\"<s>\",\"add_bos_token\":true}");
+    tokenizer *t =
+        open_json("{" BOS "," POST "," MODEL "}", "{\"bos_token\":\"<s>\",\"add_bos_token\":true}");
     EXPECT(encode(t, "a", ENCODE_PARSE, true), 7, 0);
     EXPECT(encode(t, "a", ENCODE_PARSE, false), 0);
     assert_int_equal(t->bos, 7);
@@ -150,34 +163,48 @@ TEST(a_template_that_wrote_bos_gets_no_second_one) {
 }
 
 TEST(what_is_not_known_is_refused_by_name) {
-    expect_refused("{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0.0]],\"unk_id\":7}}", QUIRE_BAD_FILE, "unk_id");
+    expect_refused("{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0.0]],\"unk_id\":7}}", QUIRE_BAD_FILE,
+                   "unk_id");
     expect_refused("{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}}", QUIRE_BAD_FILE, "unk_token");
-    expect_refused("{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA?\"}," MODEL "}", QUIRE_BAD_FILE,
-                   "Precompiled");
+    expect_refused("{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA?\"}," MODEL "}",
+                   QUIRE_BAD_FILE, "Precompiled");
     expect_refused("{\"pre_tokenizer\":{\"type\":\"Telepathy\"}," MODEL "}", QUIRE_UNSUPPORTED, "Telepathy");
-    expect_refused("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a(?~b)\"},\"behavior\":\"Isolated\"}," MODEL "}",
+    expect_refused("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a(?~b)\"},\"behavior\":"
+                   "\"Isolated\"}," MODEL "}",
                    QUIRE_UNSUPPORTED, "byte");
-    expect_refused("{\"decoder\":{\"type\":\"Strip\",\"start\":1,\"stop\":1}," MODEL "}", QUIRE_BAD_FILE, "Strip");
+    expect_refused("{\"decoder\":{\"type\":\"Strip\",\"start\":1,\"stop\":1}," MODEL "}", QUIRE_BAD_FILE,
+                   "Strip");
     expect_refused("{\"decoder\":{\"type\":\"Morse\"}," MODEL "}", QUIRE_UNSUPPORTED, "Morse");
     expect_refused("{\"post_processor\":{\"type\":\"Mail\"}," MODEL "}", QUIRE_UNSUPPORTED, "Mail");
-    static const char *const parts[] = {"", "\"id\":\"C\",\"type_id\":0", "\"id\":\"A\"", "\"id\":\"A\",\"type_id\":-1"};
+    static const char *const parts[] = {"", "\"id\":\"C\",\"type_id\":0", "\"id\":\"A\"",
+                                        "\"id\":\"A\",\"type_id\":-1"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         strbuf json = {0};
         assert_int_equal(strbuf_addf(&json,
-                                     "{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{%s}}],\"pair\":[],"
+                                     "{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{"
+                                     "\"Sequence\":{%s}}],\"pair\":[],"
                                      "\"special_tokens\":{}}," MODEL "}",
                                      parts[i]),
                          QUIRE_OK);
         expect_refused(json.p, QUIRE_BAD_FILE, "post-processor");
         strbuf_deinit(&json);
     }
-    expect_refused("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a z\"]}}", QUIRE_BAD_FILE, "merges[0]");
-    expect_refused("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":2000000000},\"merges\":[]}}", QUIRE_BAD_FILE, "2000000000");
+    expect_refused("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a z\"]}}", QUIRE_BAD_FILE,
+                   "merges[0]");
+    expect_refused("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":2000000000},\"merges\":[]}}",
+                   QUIRE_BAD_FILE, "2000000000");
     tokenizer *t = NULL;
     quire_error err = {0};
     assert_int_equal(tokenizer_open(&(vocab){.source = VOCAB_NONE}, &t, &err), QUIRE_NOT_FOUND);
     str token = str_of("a");
-    vocab g = {.source = VOCAB_GGUF, .model = str_of("rwkv"), .n_tokens = 1, .tokens = &token, .bos = -1, .eos = -1, .unk = -1, .pad = -1};
+    vocab g = {.source = VOCAB_GGUF,
+               .model = str_of("rwkv"),
+               .n_tokens = 1,
+               .tokens = &token,
+               .bos = -1,
+               .eos = -1,
+               .unk = -1,
+               .pad = -1};
     assert_int_equal(tokenizer_open(&g, &t, &err), QUIRE_UNSUPPORTED);
     assert_non_null(strstr(err.message, "rwkv"));
     g.model = str_of("gpt2");
@@ -235,20 +262,25 @@ static token_list encode_chat(const tokenizer *t, const char *text, size_t from,
     return ids;
 }
 
-#define SURROUND                                                                                                                           \
-    "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<x>\",\"type_id\":0}},{\"Sequence\":{"    \
-    "\"id\":\"A\",\"type_id\":0}},{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}}],\"pair\":[{\"Sequence\":{\"id\":\"A\",\"type_id\":"   \
-    "0}},{\"Sequence\":{\"id\":\"B\",\"type_id\":1}}],\"special_tokens\":{\"<x>\":{\"id\":\"<x>\",\"ids\":[8],\"tokens\":[\"<x>\"]},"      \
+#define SURROUND                                                                                             \
+    "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<x>\","     \
+    "\"type_id\":0}},{\"Sequence\":{"                                                                        \
+    "\"id\":\"A\",\"type_id\":0}},{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}}],\"pair\":[{"            \
+    "\"Sequence\":{\"id\":\"A\",\"type_id\":"                                                                \
+    "0}},{\"Sequence\":{\"id\":\"B\",\"type_id\":1}}],\"special_tokens\":{\"<x>\":{\"id\":\"<x>\",\"ids\":[" \
+    "8],\"tokens\":[\"<x>\"]},"                                                                              \
     "\"<s>\":{\"id\":\"<s>\",\"ids\":[7],\"tokens\":[\"<s>\"]}}}"
 
 TEST(a_chat_gets_one_bos_where_the_template_writes_none) {
-    tokenizer *t = open_json("{" MODEL "," ADDED("\"special\":true") "," SURROUND "}", "{\"bos_token\":\"<x>\"}");
+    tokenizer *t =
+        open_json("{" MODEL "," ADDED("\"special\":true") "," SURROUND "}", "{\"bos_token\":\"<x>\"}");
     assert_int_equal(tokenizer_start(t), 8);
     EXPECT(encode_chat(t, "abc", 0, 0), 8, 4); /* BOS alone: what stands behind a text would end the prompt */
     EXPECT(encode_chat(t, "<x>abc", 0, 0), 8, 4);
     EXPECT(encode_chat(t, "  <x>abc", 0, 0), 6, 6, 8, 4); /* never two */
     EXPECT(encode_chat(t, "a<x>", 0, 0), 8, 0, 8);        /* of a later turn */
-    EXPECT(encode_chat(t, "<x>", 0, 3), 8);               /* a client's is text, of characters that this vocabulary lacks */
+    /* a client's is text, of characters that this vocabulary lacks */
+    EXPECT(encode_chat(t, "<x>", 0, 3), 8);
     EXPECT(encode_chat(t, " <x>a", 1, 4), 8, 6, 0);
     EXPECT(encode_chat(t, "", 0, 0), 8);
     tokenizer_close(t);
@@ -313,7 +345,8 @@ TEST(bytes_that_are_not_utf8_count_as_replacement_characters) {
 }
 
 TEST(random_bytes_encode_to_ids_that_decode) {
-    static const char *const paths[] = {QWEN, "data/tokenizers/ggml-vocab/ggml-vocab-llama-spm.gguf", "data/models/tinystories-656k-hf"};
+    static const char *const paths[] = {QWEN, "data/tokenizers/ggml-vocab/ggml-vocab-llama-spm.gguf",
+                                        "data/models/tinystories-656k-hf"};
     uint64_t seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
     for (size_t k = 0; k < sizeof paths / sizeof *paths; k++) {
@@ -357,7 +390,9 @@ TEST(a_long_run_of_one_character_takes_no_quadratic_time) {
                 text[i] = units[u][i % strlen(units[u])];
             }
             text[n - 1] = 'x'; /* so that a run of spaces does not end the text */
-            assert_int_equal(tokenizer_encode(t, (str){text, n}, (encode_options){.special = ENCODE_PARSE}, &ids, &err), QUIRE_OK);
+            assert_int_equal(
+                tokenizer_encode(t, (str){text, n}, (encode_options){.special = ENCODE_PARSE}, &ids, &err),
+                QUIRE_OK);
             assert_true(ids.n > 0);
             token_list_deinit(&ids);
         }
@@ -367,13 +402,15 @@ TEST(a_long_run_of_one_character_takes_no_quadratic_time) {
 }
 
 TEST(an_expression_that_takes_too_long_ends_with_an_error) {
-    tokenizer *t = open_json(
-        "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(a|aa)+$\"},\"behavior\":\"Isolated\"}," MODEL "}", "{}");
+    tokenizer *t = open_json("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(a|aa)+$\"},"
+                             "\"behavior\":\"Isolated\"}," MODEL "}",
+                             "{}");
     token_list ids = {0};
     quire_error err = {0};
     assert_int_equal(token_list_add(&ids, 5), QUIRE_OK);
-    quire_err e = tokenizer_encode(t, str_of("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab"),
-                                   (encode_options){0}, &ids, &err);
+    quire_err e = tokenizer_encode(
+        t, str_of("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab"),
+        (encode_options){0}, &ids, &err);
     assert_int_equal(e, QUIRE_BAD_REQUEST);
     assert_int_equal(ids.n, 1);
     token_list_deinit(&ids);
@@ -388,8 +425,8 @@ static void open_damaged(const char *json, size_t n) {
     quire_err e = tokenizer_open(&v, &t, &err);
     if (e == QUIRE_OK) {
         token_list ids = {0};
-        (void)tokenizer_encode(t, str_of("abc <x> d\xC3\xA9 1 '"), (encode_options){.special = ENCODE_PARSE, .add_special = true}, &ids,
-                               &err);
+        (void)tokenizer_encode(t, str_of("abc <x> d\xC3\xA9 1 '"),
+                               (encode_options){.special = ENCODE_PARSE, .add_special = true}, &ids, &err);
         token_list_deinit(&ids);
         tokenizer_close(t);
     } else {
@@ -398,14 +435,17 @@ static void open_damaged(const char *json, size_t n) {
     }
 }
 
-#define WHOLE                                                                                                                              \
-    "{" BOS "," POST ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Replace\",\"pattern\":"       \
-    "{\"Regex\":\"[a-c&&[^b]]{2,}\"},\"content\":\"a\"}]},\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":"          \
-    "\"Digits\"},"                                                                                                                         \
-    "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\s+(?!\\\\S)|\\\\p{L}+\"},\"behavior\":\"Contiguous\"}]},\"decoder\":{\"type\":"      \
-    "\"Sequence\","                                                                                                                        \
-    "\"decoders\":[{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}," MODEL \
-    "}"
+#define WHOLE                                                                                                \
+    "{" BOS "," POST ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":" \
+    "\"Replace\",\"pattern\":"                                                                               \
+    "{\"Regex\":\"[a-c&&[^b]]{2,}\"},\"content\":\"a\"}]},\"pre_tokenizer\":{\"type\":\"Sequence\","         \
+    "\"pretokenizers\":[{\"type\":"                                                                          \
+    "\"Digits\"},"                                                                                           \
+    "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\s+(?!\\\\S)|\\\\p{L}+\"},\"behavior\":\"Contiguous\"}" \
+    "]},\"decoder\":{\"type\":"                                                                              \
+    "\"Sequence\","                                                                                          \
+    "\"decoders\":[{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" "      \
+    "\",\"start\":1,\"stop\":0}]}," MODEL "}"
 
 TEST(damaged_files_are_refused_or_opened_but_nothing_worse) {
     static const char whole[] = WHOLE;

@@ -1,5 +1,5 @@
-/* The .inp/.out vectors beside the GGUF vocabularies: texts separated by a line, and their ids, with special tokens parsed and nothing
- * added. */
+/* The .inp/.out vectors beside the GGUF vocabularies: texts separated by a line, and
+ * their ids, with special tokens parsed and nothing added. */
 #include "shared.h"
 
 #define FOLDER "data/tokenizers/ggml-vocab/ggml-vocab-"
@@ -25,7 +25,8 @@ static void check_ids(const token_list *ids, char **line, const char *name, int 
         char *end;
         long want = strtol(*line, &end, 10);
         if (end == *line || want != ids->ids[i]) {
-            fail_msg("%s, text %d \"%.*s\": id %zu is %d, not %ld", name, number, (int)text.n, text.p, i, ids->ids[i], want);
+            fail_msg("%s, text %d \"%.*s\": id %zu is %d, not %ld", name, number, (int)text.n, text.p, i,
+                     ids->ids[i], want);
         }
         *line = end;
     }
@@ -33,12 +34,14 @@ static void check_ids(const token_list *ids, char **line, const char *name, int 
         (*line)++;
     }
     if (**line != '\n' && **line != '\0') {
-        fail_msg("%s, text %d \"%.*s\": only %zu ids, more expected", name, number, (int)text.n, text.p, ids->n);
+        fail_msg("%s, text %d \"%.*s\": only %zu ids, more expected", name, number, (int)text.n, text.p,
+                 ids->n);
     }
     *line += **line == '\n';
 }
 
-/* name: of the vectors; source: the tokenizer, when it is not the GGUF file beside them. */
+/* name: of the vectors; source: the tokenizer, when it is not the GGUF file beside
+ * them. */
 static void check_vocabulary(const char *name, const char *source) {
     char path[256];
     size_t n_inp = 0, n_out = 0;
@@ -58,7 +61,8 @@ static void check_vocabulary(const char *name, const char *source) {
         token_list ids = {0};
         quire_error err = {0};
         str text = next_text(&rest);
-        assert_int_equal(tokenizer_encode(t, text, (encode_options){.special = ENCODE_PARSE}, &ids, &err), QUIRE_OK);
+        assert_int_equal(tokenizer_encode(t, text, (encode_options){.special = ENCODE_PARSE}, &ids, &err),
+                         QUIRE_OK);
         check_ids(&ids, &line, name, ++n_texts, text);
         token_list_deinit(&ids);
     }
@@ -69,10 +73,10 @@ static void check_vocabulary(const char *name, const char *source) {
     mem_free(out);
 }
 
-#define VOCABULARY(function, name, source)                                                                                                 \
-    static void function(void **state) {                                                                                                   \
-        (void)state;                                                                                                                       \
-        check_vocabulary(name, source);                                                                                                    \
+#define VOCABULARY(function, name, source)                                                                   \
+    static void function(void **state) {                                                                     \
+        (void)state;                                                                                         \
+        check_vocabulary(name, source);                                                                      \
     }
 
 VOCABULARY(gpt_2_texts_have_the_recorded_ids, "gpt-2", NULL)
@@ -88,7 +92,8 @@ VOCABULARY(bert_bge_texts_have_the_recorded_ids, "bert-bge", NULL)
 VOCABULARY(llama_3_texts_have_the_recorded_ids, "llama-bpe", "golden/tokenizers/llama3/tokenizer.json")
 VOCABULARY(qwen_2_texts_have_the_recorded_ids, "qwen2", "golden/tokenizers/qwen2.5/tokenizer.json")
 
-/* A text that begins within a word shows that, as it does by the same vocabulary with marked continuations. */
+/* A text that begins within a word shows that, as it does by the same vocabulary with
+ * marked continuations. */
 TEST(bert_ids_that_begin_within_a_word_show_it) {
     static const int32_t ids[] = {29859, 29874, 1327, 100, 29867};
     tokenizer *t = shared_tokenizer(FOLDER "bert-bge.gguf");

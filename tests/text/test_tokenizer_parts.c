@@ -14,7 +14,8 @@
 
 /* ---- regular expressions ---- */
 
-/* The first match of pattern in text, "-" when there is none, "!" when the pattern is refused. */
+/* The first match of pattern in text, "-" when there is none, "!" when the pattern is
+ * refused. */
 static void expect_match_as(regex_syntax syntax, const char *pattern, const char *text, const char *want) {
     matcher m = {0};
     regex_scratch s = {0};
@@ -27,7 +28,8 @@ static void expect_match_as(regex_syntax syntax, const char *pattern, const char
     }
     str got = e != QUIRE_OK ? str_of("!") : found ? (str){text + it.start, it.end - it.start} : str_of("-");
     if (!str_is(got, want)) {
-        fail_msg("%s in \"%s\" matches \"%.*s\", not \"%s\" %s", pattern, text, (int)got.n, got.p, want, err.message);
+        fail_msg("%s in \"%s\" matches \"%.*s\", not \"%s\" %s", pattern, text, (int)got.n, got.p, want,
+                 err.message);
     }
     matcher_deinit(&m);
     regex_scratch_deinit(&s);
@@ -75,7 +77,8 @@ TEST(expressions_mean_what_oniguruma_takes_them_for) {
     expect_match("[[:punct:]]+", "a\xE2\x82\xAC.b", "\xE2\x82\xAC.");
     expect_match("[\\P{Print}]+", "a \n\tb", "\n\t");
     expect_match("\\w+", "a\xE2\x80\x8D", "a");
-    expect_match_as(REGEX_RUST, "\\w+", "a\xE2\x80\x8D\xC2\xBD", "a\xE2\x80\x8D"); /* joiners, but no Latin-1's numbers */
+    /* joiners, but no Latin-1's numbers */
+    expect_match_as(REGEX_RUST, "\\w+", "a\xE2\x80\x8D\xC2\xBD", "a\xE2\x80\x8D");
     expect_match_as(REGEX_RUST, "[^\\W]+", "a\xE2\x80\x8D", "a\xE2\x80\x8D");
     /* scripts, not their extensions, where the full stop is Han: */
     expect_match("\\p{Han}+", "\xE4\xB8\xAD\xE3\x80\x82\xE6\x96\x87", "\xE4\xB8\xAD");
@@ -85,9 +88,24 @@ TEST(expressions_mean_what_oniguruma_takes_them_for) {
 }
 
 TEST(expressions_without_a_translation_are_refused) {
-    static const char *const patterns[] = {
-        "(*LIMIT_MATCH=1)a", "(*UTF)a",     "a(?~b)", "\\g<1>",   "(?x)a b", "[a", "(a", "a)", "\\", "[]", "[b-a]", "\\pL", "\\Ga",
-        "[[:nope:]]",        "\\x{110000}", "a\xFF",  "(?P<n>a)", "\\C"};
+    static const char *const patterns[] = {"(*LIMIT_MATCH=1)a",
+                                           "(*UTF)a",
+                                           "a(?~b)",
+                                           "\\g<1>",
+                                           "(?x)a b",
+                                           "[a",
+                                           "(a",
+                                           "a)",
+                                           "\\",
+                                           "[]",
+                                           "[b-a]",
+                                           "\\pL",
+                                           "\\Ga",
+                                           "[[:nope:]]",
+                                           "\\x{110000}",
+                                           "a\xFF",
+                                           "(?P<n>a)",
+                                           "\\C"};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         expect_match(patterns[i], "a", "!");
     }
@@ -159,7 +177,8 @@ TEST(wrong_utf8_becomes_one_replacement_for_each_maximal_part) {
         strbuf out = {0}, want = {0};
         assert_int_equal(utf8_add_lossy(&out, str_of(cases[i].bytes)), QUIRE_OK);
         for (const char *p = cases[i].want; *p != '\0'; p++) {
-            assert_int_equal(*p == '?' ? strbuf_add_str(&want, UTF8_REPLACEMENT) : strbuf_add_char(&want, *p), QUIRE_OK);
+            assert_int_equal(*p == '?' ? strbuf_add_str(&want, UTF8_REPLACEMENT) : strbuf_add_char(&want, *p),
+                             QUIRE_OK);
         }
         assert_true(str_eq((str){out.p, out.n}, (str){want.p, want.n}));
         strbuf_deinit(&out);
@@ -234,7 +253,8 @@ static void toy_init(toy *t, uint64_t *seed, bool sentencepiece, int32_t n) {
             assert_int_equal(piece_table_add(&t->vocab, next++, (str){joined, l.n + r.n}), QUIRE_OK);
         }
         if (!sentencepiece) {
-            assert_int_equal(bpe_add_merge(&t->b, (uint32_t)i, (str){left, l.n}, (str){right, r.n}, &scratch), QUIRE_OK);
+            assert_int_equal(bpe_add_merge(&t->b, (uint32_t)i, (str){left, l.n}, (str){right, r.n}, &scratch),
+                             QUIRE_OK);
         }
     }
     if (sentencepiece) {
@@ -268,7 +288,8 @@ static size_t merge_plainly(const toy *t, const char *word, size_t n, int32_t *i
     }
 }
 
-/* Words of few symbols, of many, and of runs of one: each is merged in another way (bpe_merge.c). */
+/* Words of few symbols, of many, and of runs of one: each is merged in another way
+ * (bpe_merge.c). */
 TEST(each_way_to_merge_is_merging_by_definition) {
     uint64_t seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
@@ -282,7 +303,8 @@ TEST(each_way_to_merge_is_merging_by_definition) {
             token_list got = {0};
             size_t n = 1 + rng_next(&seed) % (k % 2 == 0 ? 40 : sizeof word), run = k % 3 == 0 ? 40 : 1;
             for (size_t i = 0; i < n; i++) {
-                word[i] = i == 0 || rng_next(&seed) % run == 0 ? (char)('a' + rng_next(&seed) % 4) : word[i - 1];
+                word[i] =
+                    i == 0 || rng_next(&seed) % run == 0 ? (char)('a' + rng_next(&seed) % 4) : word[i - 1];
             }
             assert_int_equal(bpe_encode(&t.b, (str){word, n}, &s, &got), QUIRE_OK);
             size_t n_want = merge_plainly(&t, word, n, want);
@@ -296,7 +318,8 @@ TEST(each_way_to_merge_is_merging_by_definition) {
     bpe_scratch_deinit(&s);
 }
 
-/* Normal forms pass over ASCII: what they make of a text is what utf8proc makes of all of it. */
+/* Normal forms pass over ASCII: what they make of a text is what utf8proc makes of all of
+ * it. */
 static void normal_forms_of_texts_with_ascii_are_those_of_the_whole(void **state) {
     static const int32_t chars[] = {'a',    'e',    ' ',    'A',    '~',    0x301,  0x323,  0xE9,
                                     0x1EB9, 0x1100, 0x1161, 0x11A8, 0xAC00, 0xFB01, 0x3099, 0x304B};
@@ -312,7 +335,8 @@ static void normal_forms_of_texts_with_ascii_are_those_of_the_whole(void **state
     for (int round = 0; round < 20000; round++) {
         strbuf_clear(&text);
         for (size_t n = 1 + rng_next(&seed) % 12; n > 0; n--) {
-            assert_int_equal(utf8_add(&text, chars[rng_next(&seed) % (sizeof chars / sizeof *chars)]), QUIRE_OK);
+            assert_int_equal(utf8_add(&text, chars[rng_next(&seed) % (sizeof chars / sizeof *chars)]),
+                             QUIRE_OK);
         }
         normalizer norm = {.n = 1, .steps = {{.kind = forms[round % 4]}}};
         utf8proc_uint8_t *whole = NULL;
@@ -330,7 +354,8 @@ static void normal_forms_of_texts_with_ascii_are_those_of_the_whole(void **state
     regex_scratch_deinit(&rs);
 }
 
-/* Unknown words in a row are one token, but an added token between them is no word, also where its id is the same. */
+/* Unknown words in a row are one token, but an added token between them is no word, also
+ * where its id is the same. */
 TEST(unknown_words_are_one_as_far_as_they_follow_each_other) {
     enum { UNKNOWN = 1, KNOWN = 2 };
     piece_table few = {0};
@@ -374,8 +399,9 @@ TEST(an_empty_text_is_searched_and_replaced) {
     regex_scratch_deinit(&s);
 }
 
-/* A search that is paced, a few starts at a time, finds the same as one over all starts: fillers between the matches are longer or shorter
- * than a pace, and of characters of one to four bytes. */
+/* A search that is paced, a few starts at a time, finds the same as one over all starts:
+ * fillers between the matches are longer or shorter than a pace, and of characters of one
+ * to four bytes. */
 TEST(a_paced_search_finds_every_match) {
     static const char *const fillers[] = {"a", "\xC3\xA9", "\xE4\xB8\xAD", "\xF0\x9F\x98\x80", "\n"};
     static const char *const patterns[] = {"x+", "(?<![x])x+(?!x)", "x++(?=[^x]|$)", "[x-z]{2,}?(?!x)"};

@@ -32,10 +32,29 @@ static bool ends(const gguf_tokens *g, const char *text) {
 }
 
 TEST(each_published_text_of_a_control_or_user_defined_token_ends_a_turn) {
-    static const char *const texts[] = {
-        "<|im_end|>",       "<|eot_id|>",         "<end_of_turn>", "<|end|>",   "<|endoftext|>", "<EOT>",        "_<EOT>",       "[EOT]",
-        "<|end_of_text|>",  "<|eom_id|>",         "<|return|>",    "<|call|>",  "[EOS]",         "</s>",         "<eos>",        "<turn|>",
-        "<|tool_response>", "<end_of_utterance>", "<|flush|>",     "<|calls|>", "<|fim_pad|>",   "<|file_sep|>", "<|repo_name|>"};
+    static const char *const texts[] = {"<|im_end|>",
+                                        "<|eot_id|>",
+                                        "<end_of_turn>",
+                                        "<|end|>",
+                                        "<|endoftext|>",
+                                        "<EOT>",
+                                        "_<EOT>",
+                                        "[EOT]",
+                                        "<|end_of_text|>",
+                                        "<|eom_id|>",
+                                        "<|return|>",
+                                        "<|call|>",
+                                        "[EOS]",
+                                        "</s>",
+                                        "<eos>",
+                                        "<turn|>",
+                                        "<|tool_response>",
+                                        "<end_of_utterance>",
+                                        "<|flush|>",
+                                        "<|calls|>",
+                                        "<|fim_pad|>",
+                                        "<|file_sep|>",
+                                        "<|repo_name|>"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         for (vocab_type type = VOCAB_UNDEFINED; type <= VOCAB_BYTE; type++) {
             gguf_tokens g = {0};
@@ -57,7 +76,8 @@ TEST(other_control_tokens_end_nothing) {
 }
 
 TEST(the_end_of_a_message_among_several_of_a_turn_ends_nothing) {
-    static const char *const pairs[][2] = {{"<|return|>", "<|call|>"}, {"<|calls|>", "<|flush|>"}, {"<|call|>", "<|flush|>"}};
+    static const char *const pairs[][2] = {
+        {"<|return|>", "<|call|>"}, {"<|calls|>", "<|flush|>"}, {"<|call|>", "<|flush|>"}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         gguf_tokens g = {0};
         add(&g, "<|end|>", VOCAB_CONTROL);
@@ -86,8 +106,8 @@ TEST(a_vocabulary_without_types_or_with_thousands_of_ends_is_taken) {
     assert_int_equal(turn_ends_find(&g.v, NULL).n, 0);
 }
 
-#define JSON                                                                                                                               \
-    "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"<e>\":1,\"<|im_end|>\":2},\"merges\":[]},"                                          \
+#define JSON                                                                                                 \
+    "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"<e>\":1,\"<|im_end|>\":2},\"merges\":[]},"            \
     "\"added_tokens\":[{\"id\":2,\"content\":\"<|im_end|>\",\"special\":true}]}"
 
 static int32_t end_of(const char *config, const char *map) {

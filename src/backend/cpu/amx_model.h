@@ -1,5 +1,7 @@
-/* A plain C model of AMX's tiles, for tests on processors without them: what the Intel 64 and IA-32 manual says of LDTILECFG (palette 1),
- * TILELOADD, TILESTORED, TILEZERO, TDPBSSD and TILERELEASE. What would be a fault is an assertion. The tiles are the calling thread's. */
+/* A plain C model of AMX's tiles, for tests on processors without them: what the Intel 64
+ * and IA-32 manual says of LDTILECFG (palette 1), TILELOADD, TILESTORED, TILEZERO,
+ * TDPBSSD and TILERELEASE. What would be a fault is an assertion. The tiles are the
+ * calling thread's. */
 #ifndef CPU_AMX_MODEL_H
 #define CPU_AMX_MODEL_H
 
@@ -31,7 +33,8 @@ static inline void amx_configure(const amx_config *c) {
     static const uint8_t none[sizeof c->reserved];
     assert(c->palette == 1 && c->start_row == 0 && memcmp(c->reserved, none, sizeof none) == 0);
     for (int i = 0; i < 16; i++) {
-        assert(c->rows[i] <= AMX_ROWS && c->row_bytes[i] <= AMX_BYTES && (c->rows[i] == 0) == (c->row_bytes[i] == 0));
+        assert(c->rows[i] <= AMX_ROWS && c->row_bytes[i] <= AMX_BYTES &&
+               (c->rows[i] == 0) == (c->row_bytes[i] == 0));
         assert(i < AMX_TILES || c->rows[i] == 0);
     }
     amx_release();
@@ -58,8 +61,8 @@ static inline void amx_store(int tile, void *p, size_t stride) {
 }
 
 /* One row of sums, of n_columns. */
-static inline void amx_dot_row(uint8_t sums[AMX_BYTES], const uint8_t a[AMX_BYTES], uint8_t b[AMX_ROWS][AMX_BYTES], int n_quads,
-                               int n_columns) {
+static inline void amx_dot_row(uint8_t sums[AMX_BYTES], const uint8_t a[AMX_BYTES],
+                               uint8_t b[AMX_ROWS][AMX_BYTES], int n_quads, int n_columns) {
     int32_t row[AMX_BYTES / 4];
     memcpy(row, sums, sizeof row);
     for (int i = 0; i < n_quads; i++) {
@@ -76,9 +79,11 @@ static inline void amx_dot(int sums, int a, int b) {
     assert(sums != a && sums != b && a != b);
     assert(amx_has_shape(c, sums) && amx_has_shape(c, a) && amx_has_shape(c, b));
     assert(c->row_bytes[sums] % 4 == 0 && c->row_bytes[a] % 4 == 0 && c->row_bytes[b] % 4 == 0);
-    assert(c->rows[a] == c->rows[sums] && c->row_bytes[a] / 4 == c->rows[b] && c->row_bytes[b] == c->row_bytes[sums]);
+    assert(c->rows[a] == c->rows[sums] && c->row_bytes[a] / 4 == c->rows[b] &&
+           c->row_bytes[b] == c->row_bytes[sums]);
     for (int r = 0; r < c->rows[sums]; r++) {
-        amx_dot_row(amx_here.tiles[sums][r], amx_here.tiles[a][r], amx_here.tiles[b], c->rows[b], c->row_bytes[sums] / 4);
+        amx_dot_row(amx_here.tiles[sums][r], amx_here.tiles[a][r], amx_here.tiles[b], c->rows[b],
+                    c->row_bytes[sums] / 4);
     }
 }
 

@@ -1,13 +1,17 @@
-/* Tile instructions of AMX: the processor's, or with AMX_MODEL those of a plain C model (amx_model.h).
+/* Tile instructions of AMX: the processor's, or with AMX_MODEL those of a plain C model
+ * (amx_model.h).
  *
- * A thread has 8 tiles of up to 16 rows of 64 bytes. A configuration says how many rows each has, and bytes a row; a tile without rows must
- * not be used. To load one clears all tiles. amx_release leaves none, so that the kernel has no tiles to save when it switches threads.
- * Tiles are numbers written out, as they are part of an instruction.
+ * A thread has 8 tiles of up to 16 rows of 64 bytes. A configuration says how many rows
+ * each has, and bytes a row; a tile without rows must not be used. To load one clears all
+ * tiles. amx_release leaves none, so that the kernel has no tiles to save when it
+ * switches threads. Tiles are numbers written out, as they are part of an instruction.
  *
- *   amx_load(tile, p, stride)   rows from p, p + stride..; what a row or a tile lacks up to its 64 bytes and 16 rows is cleared
+ *   amx_load(tile, p, stride)   rows from p, p + stride..; what a row or a tile lacks up
+ *                               to its 64 bytes and 16 rows is cleared
  *   amx_store(tile, p, stride)  rows to p, p + stride..
  *   amx_zero(tile)              clears a tile
- *   amx_dot(sums, a, b)         sums[r][c] += the products of 4 int8 of a[r] with 4 of b, in int32: for each quad i, a[r][4i..4i+3] with
+ *   amx_dot(sums, a, b)         sums[r][c] += the products of 4 int8 of a[r] with 4 of b,
+ *                               in int32: for each quad i, a[r][4i..4i+3] with
  *                               b[i][4c..4c+3]. b has a row for each quad of a's rows */
 #ifndef CPU_AMX_TILES_H
 #define CPU_AMX_TILES_H
@@ -50,16 +54,16 @@ static inline void amx_release(void) {
     _tile_release();
 }
 
-#define amx_load(tile, p, stride)                                                                                                          \
-    do {                                                                                                                                   \
-        AMX_ORDER(p);                                                                                                                      \
-        _tile_loadd(tile, p, stride);                                                                                                      \
-        AMX_ORDER(p);                                                                                                                      \
+#define amx_load(tile, p, stride)                                                                            \
+    do {                                                                                                     \
+        AMX_ORDER(p);                                                                                        \
+        _tile_loadd(tile, p, stride);                                                                        \
+        AMX_ORDER(p);                                                                                        \
     } while (0)
-#define amx_store(tile, p, stride)                                                                                                         \
-    do {                                                                                                                                   \
-        _tile_stored(tile, p, stride);                                                                                                     \
-        AMX_ORDER(p);                                                                                                                      \
+#define amx_store(tile, p, stride)                                                                           \
+    do {                                                                                                     \
+        _tile_stored(tile, p, stride);                                                                       \
+        AMX_ORDER(p);                                                                                        \
     } while (0)
 #define amx_zero(tile)      _tile_zero(tile)
 #define amx_dot(sums, a, b) _tile_dpbssd(sums, a, b)

@@ -1,10 +1,13 @@
-/* Attention over pages: cuts the work list into tiles of queries and chunks of positions, and merges the chunks. The arithmetic is in
- * attention_kernels.inc.h and attention_plain.c.
+/* Attention over pages: cuts the work list into tiles of queries and chunks of positions,
+ * and merges the chunks. The arithmetic is in attention_kernels.inc.h and
+ * attention_plain.c.
  *
- * A query's result is the merge of its chunks in ascending order, whichever worker computes them. Items that cover all chunks merge them as
- * they go. They may leave their states for another item to continue from, with the accumulator in the query's output. A partial item writes
- * each chunk's state to buffer partial + (row - row0) * n_chunks + (chunk - chunk0), and the merges join those. The way queries share a
- * tile, and the pages that hold the positions, never change the bits. */
+ * A query's result is the merge of its chunks in ascending order, whichever worker
+ * computes them. Items that cover all chunks merge them as they go. They may leave their
+ * states for another item to continue from, with the accumulator in the query's output. A
+ * partial item writes each chunk's state to buffer partial + (row - row0) * n_chunks +
+ * (chunk - chunk0), and the merges join those. The way queries share a tile, and the
+ * pages that hold the positions, never change the bits. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -14,11 +17,13 @@
 #include "base/mem.h"
 #include "base/size.h"
 
-#define NEAR_BYTES       (256 * 1024) /* of keys and values that several tiles of queries read from a near cache, one after the other */
-#define MANY_CHUNKS      16           /* so many that it matters little how the first is read */
-#define SMALL_PIECE      4096         /* bytes of a head's keys in a page */
-#define SMALL_INT8_PIECE 1024         /* computing with them takes longer than reading */
-#define ENOUGH_TASKS     8            /* for each worker: enough that it matters little who runs the last */
+/* of keys and values that several tiles of queries read from a near cache, one after the
+ * other */
+#define NEAR_BYTES       (256 * 1024)
+#define MANY_CHUNKS      16   /* so many that it matters little how the first is read */
+#define SMALL_PIECE      4096 /* bytes of a head's keys in a page */
+#define SMALL_INT8_PIECE 1024 /* computing with them takes longer than reading */
+#define ENOUGH_TASKS     8    /* for each worker: enough that it matters little who runs the last */
 
 static int32_t acc_stride_of(const kv_planes *p) {
     return (int32_t)size_align((size_t)p->key.width, 16);
@@ -33,7 +38,8 @@ static void *step_new(cpu_backend *b, size_t n, size_t size) {
     return p;
 }
 
-/* Allocates a worker's scratch. All kv heads share the memory that is used within one chunk only. widest: the cache of the widest heads. */
+/* Allocates a worker's scratch. All kv heads share the memory that is used within one
+ * chunk only. widest: the cache of the widest heads. */
 static quire_err scratch_open(cpu_backend *b, const kv_planes *widest, int32_t acc_stride, attn_scratch *s) {
     float *scores = step_new(b, ATTN_TILE * ATTN_CHUNK, sizeof *scores);
     float *sums = step_new(b, 2 * ATTN_TILE, sizeof *sums);
@@ -53,8 +59,9 @@ static quire_err scratch_open(cpu_backend *b, const kv_planes *widest, int32_t a
         regs->rows = step_new(b, ATTN_PROGRAM_ROW_REGS * ATTN_PROGRAM_QUERIES, sizeof *regs->rows);
         regs->vectors = step_new(b, ATTN_PROGRAM_VECTORS * ATTN_PROGRAM_KEYS, sizeof *regs->vectors);
     }
-    if (scores == NULL || sums == NULL || acc == NULL || states == NULL || copies == NULL || regs == NULL || regs->rows == NULL ||
-        regs->vectors == NULL || (v_int8 && weights == NULL) || (k_int8 && q_int8 == NULL)) {
+    if (scores == NULL || sums == NULL || acc == NULL || states == NULL || copies == NULL || regs == NULL ||
+        regs->rows == NULL || regs->vectors == NULL || (v_int8 && weights == NULL) ||
+        (k_int8 && q_int8 == NULL)) {
         return QUIRE_NO_MEMORY;
     }
     for (int32_t h = 0; h < MOST_TOGETHER; h++) {
@@ -66,7 +73,8 @@ static quire_err scratch_open(cpu_backend *b, const kv_planes *widest, int32_t a
         tile->sum = sums + ATTN_TILE;
         tile->acc = acc;
         tile->weights = weights;
-        tile->q_int8 = q_int8 != NULL ? q_int8 + (int64_t)h * ATTN_TILE * attn_int8_stride(widest->key.width) : NULL;
+        tile->q_int8 =
+            q_int8 != NULL ? q_int8 + (int64_t)h * ATTN_TILE * attn_int8_stride(widest->key.width) : NULL;
         for (int32_t t = 0; t < ATTN_TILE; t++) {
             s[h].states[t].acc = states + (int64_t)(h * ATTN_TILE + t) * acc_stride;
         }
@@ -92,19 +100,21 @@ quire_err cpu_attention_step_open(cpu_backend *b) {
     }
     s->acc_stride = acc_stride_of(widest);
     s->max_heads = widest_row / narrowest->key.width;
-    size_t n_states = (size_t)b->limits.max_partials * (size_t)s->max_heads, n_carried = (size_t)b->limits.max_rows * (size_t)s->max_heads;
+    size_t n_states = (size_t)b->limits.max_partials * (size_t)s->max_heads,
+           n_carried = (size_t)b->limits.max_rows * (size_t)s->max_heads;
     s->scratch = step_new(b, (size_t)n_workers * MOST_TOGETHER, sizeof *s->scratch);
     s->carried_max = step_new(b, n_carried, sizeof *s->carried_max);
     s->carried_sum = step_new(b, n_carried, sizeof *s->carried_sum);
     s->partial_max = step_new(b, n_states, sizeof *s->partial_max);
     s->partial_sum = step_new(b, n_states, sizeof *s->partial_sum);
     s->partial_acc = step_new(b, n_states, (size_t)s->acc_stride * sizeof *s->partial_acc);
-    if (s->scratch == NULL || s->carried_max == NULL || s->carried_sum == NULL || s->partial_max == NULL || s->partial_sum == NULL ||
-        s->partial_acc == NULL) {
+    if (s->scratch == NULL || s->carried_max == NULL || s->carried_sum == NULL || s->partial_max == NULL ||
+        s->partial_sum == NULL || s->partial_acc == NULL) {
         return QUIRE_NO_MEMORY;
     }
     const step_limits *limits = &b->limits;
-    s->map.heads = limits->most_heads > 0 ? (attn_range){limits->fewest_heads, limits->most_heads} : (attn_range){1, s->max_heads};
+    s->map.heads = limits->most_heads > 0 ? (attn_range){limits->fewest_heads, limits->most_heads}
+                                          : (attn_range){1, s->max_heads};
     s->map.max_items = limits->max_rows + limits->max_seqs;
     s->map.items = step_new(b, (size_t)s->map.max_items, sizeof *s->map.items);
     s->map.verdicts = step_new(b, ATTN_MAP_BYTES, 1);
@@ -131,7 +141,8 @@ static attn_state partial_state(const cpu_attention_state *s, int32_t partial, i
 
 /* ---- chunks ---- */
 
-/* The tile's queries continue from the states that earlier items left, if chunk0 is not the first. */
+/* The tile's queries continue from the states that earlier items left, if chunk0 is not
+ * the first. */
 static void take_states(const attn_job *job, int32_t chunk0, attn_scratch *s) {
     for (int32_t t = 0; t < s->tile.n_queries && chunk0 > 0; t++) {
         s->states[t].max = job->state->carried_max[s->row_head[t]];
@@ -148,26 +159,35 @@ static void leave_states(const attn_job *job, attn_scratch *s) {
     }
 }
 
-/* Whether two kv heads are prefetched together while the two before them are computed, page by page in the order of memory: memory is read
- * the faster the larger pieces are, and one head's keys or values in a small page are a small one. The first two are read with nothing to
- * compute beside, so it pays for many chunks only, and four heads have to lie in the second-level cache at once. */
+/* Whether two kv heads are prefetched together while the two before them are computed,
+ * page by page in the order of memory: memory is read the faster the larger pieces are,
+ * and one head's keys or values in a small page are a small one. The first two are read
+ * with nothing to compute beside, so it pays for many chunks only, and four heads have to
+ * lie in the second-level cache at once. */
 static bool fetches_pairs(const attn_job *job, int32_t n_heads, int32_t n_chunks) {
     const kv_planes *l = job->planes;
     int64_t head_bytes = 2 * ATTN_CHUNK * l->key.row_bytes, piece_bytes = l->page_tokens * l->key.row_bytes;
     return n_heads % 2 == 0 && n_chunks >= MANY_CHUNKS && l->page_tokens >= ATTN_BLOCK &&
-           piece_bytes <= (cpu_kv_is_bytes(l->key.type) ? SMALL_INT8_PIECE : SMALL_PIECE) && 4 * head_bytes <= job->b->near_bytes;
+           piece_bytes <= (cpu_kv_is_bytes(l->key.type) ? SMALL_INT8_PIECE : SMALL_PIECE) &&
+           4 * head_bytes <= job->b->near_bytes;
 }
 
 /* What is prefetched during `chunk` for head h of n_heads from kv_head on. */
-static attn_next next_of(int32_t kv_head, int32_t h, int32_t n_heads, int32_t chunk, int32_t last, bool in_pairs) {
+static attn_next next_of(int32_t kv_head, int32_t h, int32_t n_heads, int32_t chunk, int32_t last,
+                         bool in_pairs) {
     int32_t then = in_pairs ? h - h % 2 + 2 : h + 1;
-    return (attn_next){
-        .kv_head = kv_head + then % n_heads, .chunk = chunk + then / n_heads, .end = last, .n_heads = in_pairs ? 2 : 0, .part = h % 2};
+    return (attn_next){.kv_head = kv_head + then % n_heads,
+                       .chunk = chunk + then / n_heads,
+                       .end = last,
+                       .n_heads = in_pairs ? 2 : 0,
+                       .part = h % 2};
 }
 
-/* Computes chunks from..end, as far as the tiles' queries see them, and merges them into their states: n_heads tiles of the same rows, one
- * for each kv head. All tiles take one chunk before the next, because it lies in the same pages for all of them. */
-static void merge_chunks(const attn_job *job, const attn_item *item, int32_t n_heads, int32_t from, int32_t end, attn_scratch *s) {
+/* Computes chunks from..end, as far as the tiles' queries see them, and merges them into
+ * their states: n_heads tiles of the same rows, one for each kv head. All tiles take one
+ * chunk before the next, because it lies in the same pages for all of them. */
+static void merge_chunks(const attn_job *job, const attn_item *item, int32_t n_heads, int32_t from,
+                         int32_t end, attn_scratch *s) {
     int32_t first = INT32_MAX, last = 0;
     for (int32_t t = 0; t < s->tile.n_queries; t++) {
         first = s->first[t] < first ? s->first[t] : first;
@@ -183,7 +203,8 @@ static void merge_chunks(const attn_job *job, const attn_item *item, int32_t n_h
     const bool in_pairs = fetches_pairs(job, n_heads, last / ATTN_CHUNK - from);
     if (in_pairs) {
         const attn_pages pages = attn_pages_of(job, seq, s->kv_head);
-        attn_pages_fetch_all(&pages, first > from * ATTN_CHUNK ? first : from * ATTN_CHUNK, (from + 1) * ATTN_CHUNK, 2);
+        attn_pages_fetch_all(&pages, first > from * ATTN_CHUNK ? first : from * ATTN_CHUNK,
+                             (from + 1) * ATTN_CHUNK, 2);
     }
     for (int32_t chunk = from; chunk * ATTN_CHUNK < last; chunk++) {
         for (int32_t h = 0; h < n_heads; h++) {
@@ -205,12 +226,15 @@ static void finish(const attn_job *job, attn_scratch *s) {
     const float *sinks = job->spec->sinks;
     for (int32_t t = 0; t < s->tile.n_queries; t++) {
         int64_t head = s->row_head[t] % job->max_heads;
-        job->b->math->attention_finish(&s->states[t], sinks != NULL ? sinks + head : NULL, s->tile.d_head, s->out[t]);
+        job->b->math->attention_finish(&s->states[t], sinks != NULL ? sinks + head : NULL, s->tile.d_head,
+                                       s->out[t]);
     }
 }
 
-/* n of the item's queries for each kv head of the task, over all they see from the item's first chunk on, into the output rows. */
-static void run_whole(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n, attn_scratch *s) {
+/* n of the item's queries for each kv head of the task, over all they see from the item's
+ * first chunk on, into the output rows. */
+static void run_whole(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n,
+                      attn_scratch *s) {
     for (int32_t h = 0; h < job->n_together; h++) {
         attn_set_queries(job, item, kv_head + h, from, n, &s[h]);
         take_states(job, item->chunk0, &s[h]);
@@ -221,8 +245,10 @@ static void run_whole(const attn_job *job, const attn_item *item, int32_t kv_hea
     }
 }
 
-/* Computes the tile's queries over the item's chunks. Each chunk's state goes to its partial buffer. */
-static void run_partial(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n, attn_scratch *s) {
+/* Computes the tile's queries over the item's chunks. Each chunk's state goes to its
+ * partial buffer. */
+static void run_partial(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n,
+                        attn_scratch *s) {
     cpu_attention_state *state = job->state;
     attn_tile *tile = &s->tile;
     int32_t end = (item->chunk0 + item->n_chunks) * ATTN_CHUNK, last = 0;
@@ -236,25 +262,27 @@ static void run_partial(const attn_job *job, const attn_item *item, int32_t kv_h
         bool any = attn_compute_chunk(job, &job->b->batch->seqs[item->seq], chunk, next, NULL, s);
         for (int32_t t = 0; t < tile->n_queries; t++) {
             int32_t partial = item->partial + (from + t) / job->group_size * item->n_chunks + i;
-            int64_t state_at = (int64_t)partial * state->max_heads + kv_head * job->group_size + (from + t) % job->group_size;
+            int64_t state_at = (int64_t)partial * state->max_heads + kv_head * job->group_size +
+                               (from + t) % job->group_size;
             assert(partial < job->b->limits.max_partials);
             state->partial_max[state_at] = tile->max[t];
             state->partial_sum[state_at] = any ? tile->sum[t] : 0.0f;
-            memcpy(state->partial_acc + state_at * state->acc_stride, tile->acc + (int64_t)t * tile->acc_stride,
-                   sizeof *tile->acc * (size_t)tile->acc_stride);
+            memcpy(state->partial_acc + state_at * state->acc_stride,
+                   tile->acc + (int64_t)t * tile->acc_stride, sizeof *tile->acc * (size_t)tile->acc_stride);
         }
     }
 }
 
-/* Computes all the item's queries over its chunks and leaves their states to be carried on. Takes a few chunks at a time for all tiles, so
- * that memory is read once. */
+/* Computes all the item's queries over its chunks and leaves their states to be carried
+ * on. Takes a few chunks at a time for all tiles, so that memory is read once. */
 static void run_carry(const attn_job *job, const attn_item *item, int32_t kv_head, attn_scratch *s) {
     int32_t n_queries = item->n_rows * job->group_size, end = item->chunk0 + item->n_chunks;
     size_t chunk_bytes = ATTN_CHUNK * (size_t)(job->planes->key.row_bytes + job->planes->value.row_bytes);
     int32_t n_near = chunk_bytes < NEAR_BYTES ? (int32_t)(NEAR_BYTES / chunk_bytes) : 1;
     for (int32_t chunk = item->chunk0; chunk < end; chunk += n_near) {
         for (int32_t from = 0; from < n_queries; from += ATTN_TILE) {
-            attn_set_queries(job, item, kv_head, from, n_queries - from < ATTN_TILE ? n_queries - from : ATTN_TILE, s);
+            attn_set_queries(job, item, kv_head, from,
+                             n_queries - from < ATTN_TILE ? n_queries - from : ATTN_TILE, s);
             take_states(job, chunk, s);
             merge_chunks(job, item, 1, chunk, chunk + n_near < end ? chunk + n_near : end, s);
             leave_states(job, s);
@@ -294,10 +322,13 @@ static void run_item(void *context, int32_t task, int32_t worker) {
     }
 }
 
-/* How many kv heads of an item are one task. Several, where one tile has an item's queries, as pages are then read once and in larger
- * pieces. But not so many that a worker is idle: tasks of one item are alike, and of several items there have to be enough tasks. */
+/* How many kv heads of an item are one task. Several, where one tile has an item's
+ * queries, as pages are then read once and in larger pieces. But not so many that a
+ * worker is idle: tasks of one item are alike, and of several items there have to be
+ * enough tasks. */
 static int32_t heads_together(const attn_job *job, int32_t n_items) {
-    int32_t n_workers = thread_pool_size(job->b->thread_pool), n_kv_heads = job->planes->n_heads, n = MOST_TOGETHER;
+    int32_t n_workers = thread_pool_size(job->b->thread_pool), n_kv_heads = job->planes->n_heads,
+            n = MOST_TOGETHER;
     for (int32_t i = 0; i < n_items; i++) {
         if (job->items[i].partial != ATTN_WHOLE || job->items[i].n_rows * job->group_size > ATTN_TILE) {
             return 1;
@@ -305,7 +336,8 @@ static int32_t heads_together(const attn_job *job, int32_t n_items) {
     }
     for (; n > 1; n--) {
         int32_t n_tasks = n_items * n_kv_heads / n;
-        if (n_kv_heads % n == 0 && (n_tasks >= ENOUGH_TASKS * n_workers || (n_items == 1 && n_tasks % n_workers == 0))) {
+        if (n_kv_heads % n == 0 &&
+            (n_tasks >= ENOUGH_TASKS * n_workers || (n_items == 1 && n_tasks % n_workers == 0))) {
             break;
         }
     }
@@ -326,7 +358,8 @@ static void run_merge(void *context, int32_t task, int32_t worker) {
             attn_state chunk = partial_state(job->state, merge->partials[i], head);
             math->attention_merge(state, &chunk, 1, acc_stride);
         }
-        math->attention_finish(state, job->spec->sinks != NULL ? job->spec->sinks + head : NULL, d_head, out + (int64_t)head * d_head);
+        math->attention_finish(state, job->spec->sinks != NULL ? job->spec->sinks + head : NULL, d_head,
+                               out + (int64_t)head * d_head);
     }
 }
 

@@ -1,8 +1,10 @@
-/* Unpacks rows of int4 to int8, block by block, for the attention kernels; kv_rows.h defines the bytes. Part of attention_kernels.inc.h.
+/* Unpacks rows of int4 to int8, block by block, for the attention kernels; kv_rows.h
+ * defines the bytes. Part of attention_kernels.inc.h.
  *
- * Codes times their multiplier are at most 15 * 16, so that two bytes of a 16-bit lane are multiplied by the same number at once: m (code -
- * zero) is that product minus m zero, in bytes. Keys: lanes are positions, each with its own multiplier. Values: four positions a lane,
- * whose bytes are multiplied in two turns. */
+ * Codes times their multiplier are at most 15 * 16, so that two bytes of a 16-bit lane
+ * are multiplied by the same number at once: m (code - zero) is that product minus m
+ * zero, in bytes. Keys: lanes are positions, each with its own multiplier. Values: four
+ * positions a lane, whose bytes are multiplied in two turns. */
 #include "backend/cpu/kv_rows.h"
 
 typedef uint16_t n_words __attribute__((vector_size(4 * N_LANES)));
@@ -12,9 +14,12 @@ INLINE ni n_mul_words(ni a, ni b) {
 }
 
 /* Half h of the 16 positions of a group's keys. */
-INLINE void unpack_keys(const uint8_t *codes, const uint8_t *forms, int32_t group, int h, int32_t n_quads, int8_t *out) {
-    const ni form = n_and(n_shr(n_load(forms + group / 4 * QUAD_BYTES + 4 * h * N_LANES), 8 * (group % 4)), n_set1(255));
-    const ni m = n_add(n_and(form, n_set1(15)), n_set1(1)), times = n_or(m, n_shl(m, 16)), nibbles = n_set1_bytes(15);
+INLINE void unpack_keys(const uint8_t *codes, const uint8_t *forms, int32_t group, int h, int32_t n_quads,
+                        int8_t *out) {
+    const ni form =
+        n_and(n_shr(n_load(forms + group / 4 * QUAD_BYTES + 4 * h * N_LANES), 8 * (group % 4)), n_set1(255));
+    const ni m = n_add(n_and(form, n_set1(15)), n_set1(1)), times = n_or(m, n_shl(m, 16)),
+             nibbles = n_set1_bytes(15);
     ni less = n_mul_words(m, n_shr(form, 4));
     less = n_or(less, n_shl(less, 8));
     less = n_or(less, n_shl(less, 16));
@@ -22,37 +27,43 @@ INLINE void unpack_keys(const uint8_t *codes, const uint8_t *forms, int32_t grou
         const ni both = n_load(codes + (4 * group + i) * QUAD_BYTES + 4 * h * N_LANES);
         const int32_t quad = 8 * group + i;
         if (quad < n_quads) {
-            n_store(out + quad * QUAD_BYTES + 4 * h * N_LANES, n_sub_bytes(n_mul_words(n_and(both, nibbles), times), less));
+            n_store(out + quad * QUAD_BYTES + 4 * h * N_LANES,
+                    n_sub_bytes(n_mul_words(n_and(both, nibbles), times), less));
         }
         if (quad + 4 < n_quads) {
-            n_store(out + (quad + 4) * QUAD_BYTES + 4 * h * N_LANES, n_sub_bytes(n_mul_words(n_and(n_shr(both, 4), nibbles), times), less));
+            n_store(out + (quad + 4) * QUAD_BYTES + 4 * h * N_LANES,
+                    n_sub_bytes(n_mul_words(n_and(n_shr(both, 4), nibbles), times), less));
         }
     }
 }
 
 /* Bytes of four positions, each times its own multiplier. */
 INLINE ni times_each(ni codes, ni even, ni odd) {
-    return n_or(n_mul_words(n_and(codes, n_set1(0x00ff00ff)), even), n_mul_words(n_and(codes, n_set1((int32_t)0xff00ff00u)), odd));
+    return n_or(n_mul_words(n_and(codes, n_set1(0x00ff00ff)), even),
+                n_mul_words(n_and(codes, n_set1((int32_t)0xff00ff00u)), odd));
 }
 
-/* The first or last 16 elements of a group of four positions' values, N_LANES at a time. */
+/* The first or last 16 elements of a group of four positions' values, N_LANES at a
+ * time. */
 INLINE void unpack_values(const uint8_t *codes, const uint8_t *form, int8_t *out) {
     uint32_t forms;
     memcpy(&forms, form, sizeof forms);
     const uint32_t even = (forms & 0x000f000fu) + 0x00010001u, odd = (forms >> 8 & 0x000f000fu) + 0x00010001u;
     const uint32_t less_even = (even & 0xffff) * (forms >> 4 & 15) | (even >> 16) * (forms >> 20 & 15) << 16,
                    less_odd = (odd & 0xffff) * (forms >> 12 & 15) | (odd >> 16) * (forms >> 28) << 16;
-    const ni m_even = n_set1((int32_t)even), m_odd = n_set1((int32_t)odd), less = n_set1((int32_t)(less_even | less_odd << 8)),
-             nibbles = n_set1_bytes(15);
+    const ni m_even = n_set1((int32_t)even), m_odd = n_set1((int32_t)odd),
+             less = n_set1((int32_t)(less_even | less_odd << 8)), nibbles = n_set1_bytes(15);
     UNROLL
     for (int h = 0; h < N_HALVES; h++) {
         const ni both = n_load(codes + 4 * h * N_LANES);
         n_store(out + 4 * h * N_LANES, n_sub_bytes(times_each(n_and(both, nibbles), m_even, m_odd), less));
-        n_store(out + QUAD_BYTES + 4 * h * N_LANES, n_sub_bytes(times_each(n_and(n_shr(both, 4), nibbles), m_even, m_odd), less));
+        n_store(out + QUAD_BYTES + 4 * h * N_LANES,
+                n_sub_bytes(times_each(n_and(n_shr(both, 4), nibbles), m_even, m_odd), less));
     }
 }
 
-static void unpack_int4_kernel(bool values, const uint8_t *block, int32_t width, int32_t row_bytes, int8_t *out) {
+static void unpack_int4_kernel(bool values, const uint8_t *block, int32_t width, int32_t row_bytes,
+                               int8_t *out) {
     const int32_t n_groups = (width + INT4_GROUP - 1) / INT4_GROUP, stride = attn_int8_stride(width);
     if (!values) {
         for (int32_t g = 0; g < n_groups; g++) {
@@ -64,7 +75,8 @@ static void unpack_int4_kernel(bool values, const uint8_t *block, int32_t width,
     }
     for (int32_t quad = 0; quad < ATTN_BLOCK / 4; quad++, block += 4 * row_bytes, out += 4 * stride) {
         for (int32_t g = 0; g < n_groups; g++) {
-            unpack_values(block + g * QUAD_BYTES, block + n_groups * QUAD_BYTES + 4 * g, out + 2 * g * QUAD_BYTES);
+            unpack_values(block + g * QUAD_BYTES, block + n_groups * QUAD_BYTES + 4 * g,
+                          out + 2 * g * QUAD_BYTES);
         }
     }
 }

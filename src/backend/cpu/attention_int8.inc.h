@@ -1,17 +1,19 @@
-/* Attention kernels over one chunk of int8 keys and values; attention_plain.c defines what they compute. Included by math_avx2.c,
- * math_avx512.c and math_neon.c.
+/* Attention kernels over one chunk of int8 keys and values; attention_plain.c defines
+ * what they compute. Included by math_avx2.c, math_avx512.c and math_neon.c.
  *
- * Bytes: as in attention_kernels.inc.h, half of those of 16-bit types. Products: 64 a cycle and core at best (VNNI, 512 bits). They are
- * exact in int32, so order and grouping change no bit. Scores: lanes are positions, four elements a lane. Values: lanes are elements, four
- * positions a lane. */
+ * Bytes: as in attention_kernels.inc.h, half of those of 16-bit types. Products: 64 a
+ * cycle and core at best (VNNI, 512 bits). They are exact in int32, so order and grouping
+ * change no bit. Scores: lanes are positions, four elements a lane. Values: lanes are
+ * elements, four positions a lane. */
 #include "backend/cpu/math_kernels.inc.h"
 #include "backend/cpu/simd_int.h"
 
 #include "backend/cpu/round_int8.inc.h"
 
 #define INT8_GROUP (N_LANES / 2) /* queries that share each load */
-#define INT8_VECTORS                                                                                                                       \
-    (N_LANES == 16 ? 2 : 1) /* blocks of keys, or vectors of elements, that share weights or queries: sums in 16 registers or 8 */
+/* blocks of keys, or vectors of elements, that share weights or queries: sums in 16
+ * registers or 8 */
+#define INT8_VECTORS     (N_LANES == 16 ? 2 : 1)
 #define INT8_SUMS        (INT8_VECTORS * N_HALVES)
 #define INT8_ROUNDED     (N_LANES == 16 ? 4 : 2) /* queries whose weights are rounded together */
 #define QUAD_BYTES       64                      /* of 16 positions or elements */
@@ -50,7 +52,8 @@ INLINE void score_int8(int n_q, int n_b, const attn_tile *t, attn_group g, int32
         n_quad k[INT8_SUMS];
         UNROLL
         for (int c = 0; c < n_b * N_HALVES; c++) {
-            k[c] = n_quad_load((const int8_t *)t->k_blocks[block + c / N_HALVES] + 4 * (quad * ATTN_BLOCK + c % N_HALVES * N_LANES));
+            k[c] = n_quad_load((const int8_t *)t->k_blocks[block + c / N_HALVES] +
+                               4 * (quad * ATTN_BLOCK + c % N_HALVES * N_LANES));
         }
         UNROLL
         for (int c = 0; c < n_b; c++) {
@@ -70,15 +73,18 @@ INLINE void score_int8(int n_q, int n_b, const attn_tile *t, attn_group g, int32
         UNROLL
         for (int c = 0; c < n_b * N_HALVES; c++) {
             float *out = t->scores + (query + i) * ATTN_CHUNK + block * ATTN_BLOCK + c * N_LANES;
-            nf scaled = nf_mul(nf_of((ni)s[i][c]), nf_load(t->k_scales[block + c / N_HALVES] + c % N_HALVES * N_LANES));
+            nf scaled = nf_mul(nf_of((ni)s[i][c]),
+                               nf_load(t->k_scales[block + c / N_HALVES] + c % N_HALVES * N_LANES));
             nf_store(out, nf_mul(scaled, nf_set1(t->q_scale[query + i])));
         }
     }
 }
 
-/* Converts the softmax weights of n_q queries to integers of 0..127 times step. Several queries run together, because each waits for what
- * rounding carries from block to block. */
-INLINE void weights_to_int8(int n_q, const attn_tile *t, int32_t query, int32_t block0, int32_t block1, const float *top, float *step) {
+/* Converts the softmax weights of n_q queries to integers of 0..127 times step.
+ * Several queries run together, because each waits for what rounding carries from
+ * block to block. */
+INLINE void weights_to_int8(int n_q, const attn_tile *t, int32_t query, int32_t block0, int32_t block1,
+                            const float *top, float *step) {
     const float *scores = t->scores + query * ATTN_CHUNK;
     f32x16 carry[INT8_ROUNDED], inverse[INT8_ROUNDED];
     UNROLL
@@ -91,17 +97,18 @@ INLINE void weights_to_int8(int n_q, const attn_tile *t, int32_t query, int32_t 
         UNROLL
         for (int i = 0; i < n_q; i++) {
             f32x16 x = f_mul(f_load(scores + i * ATTN_CHUNK + b * ATTN_BLOCK), inverse[i]);
-            f32x16 sum = f_add(carry[i], f_min(f_max(x, f_zero()), f_set1(ATTN_INT8_TOP))), whole = f_round(sum);
+            f32x16 sum = f_add(carry[i], f_min(f_max(x, f_zero()), f_set1(ATTN_INT8_TOP))),
+                   whole = f_round(sum);
             carry[i] = f_sub(sum, whole);
             i_store_u8(t->weights + (query + i) * ATTN_CHUNK + b * ATTN_BLOCK, f_to_i(whole));
         }
     }
 }
 
-/* acc of n_q queries, n_v vectors of elements from d on, from their weights over blocks block0..block1. step: the value of a weight of
- * 1. */
-INLINE void weigh_int8_vectors(int n_q, int n_v, const attn_tile *t, attn_group g, int32_t block0, int32_t block1, const float *step,
-                               int32_t d) {
+/* acc of n_q queries, n_v vectors of elements from d on, from their weights over blocks
+ * block0..block1. step: the value of a weight of 1. */
+INLINE void weigh_int8_vectors(int n_q, int n_v, const attn_tile *t, attn_group g, int32_t block0,
+                               int32_t block1, const float *step, int32_t d) {
     int32_t query = g.query, quad_bytes = 4 * ((t->d_head + 3) / 4 * 4);
     n_sum s[INT8_GROUP][INT8_SUMS];
     UNROLL
@@ -147,7 +154,8 @@ INLINE void weigh_int8_vectors(int n_q, int n_v, const attn_tile *t, attn_group 
     }
 }
 
-INLINE void weigh_int8(int n_q, const attn_tile *t, attn_group g, int32_t block0, int32_t block1, const float *step) {
+INLINE void weigh_int8(int n_q, const attn_tile *t, attn_group g, int32_t block0, int32_t block1,
+                       const float *step) {
     int32_t d = 0;
     for (; d + INT8_VECTORS * LANES <= t->acc_stride; d += INT8_VECTORS * LANES) {
         weigh_int8_vectors(n_q, INT8_VECTORS, t, g, block0, block1, step, d);
@@ -176,20 +184,21 @@ INLINE void score_int8_blocks(int n_q, const attn_tile *t, attn_group g, int32_t
 
 static void score_int8_group(const attn_tile *t, attn_group g, int32_t block0, int32_t block1) {
     switch (g.n) {
-#define CASE(count)                                                                                                                        \
-    case count:                                                                                                                            \
-        score_int8_blocks(count, t, g, block0, block1);                                                                                    \
+#define CASE(count)                                                                                          \
+    case count:                                                                                              \
+        score_int8_blocks(count, t, g, block0, block1);                                                      \
         break;
         EACH_INT8_GROUP(CASE)
 #undef CASE
     }
 }
 
-static void weigh_int8_group(const attn_tile *t, attn_group g, int32_t block0, int32_t block1, const float *step) {
+static void weigh_int8_group(const attn_tile *t, attn_group g, int32_t block0, int32_t block1,
+                             const float *step) {
     switch (g.n) {
-#define CASE(count)                                                                                                                        \
-    case count:                                                                                                                            \
-        weigh_int8(count, t, g, block0, block1, step);                                                                                     \
+#define CASE(count)                                                                                          \
+    case count:                                                                                              \
+        weigh_int8(count, t, g, block0, block1, step);                                                       \
         break;
         EACH_INT8_GROUP(CASE)
 #undef CASE
@@ -209,7 +218,8 @@ static void score_int8_tile(const attn_tile *t, int32_t block0, int32_t block1) 
     }
     for (int32_t block = block0; block < block1; block += MOST_VECTORS) {
         for (int32_t i = 0; i < n_groups; i++) {
-            score_int8_group(t, groups[i], block, block1 - block < MOST_VECTORS ? block1 : block + MOST_VECTORS);
+            score_int8_group(t, groups[i], block,
+                             block1 - block < MOST_VECTORS ? block1 : block + MOST_VECTORS);
         }
     }
 }

@@ -1,16 +1,19 @@
-/* Attention kernels over one chunk, 16 lanes at a time; attention_plain.c defines what they compute. Included by math_avx2.c, math_avx512.c
- * and math_neon.c.
+/* Attention kernels over one chunk, 16 lanes at a time; attention_plain.c defines what
+ * they compute. Included by math_avx2.c, math_avx512.c and math_neon.c.
  *
- * Scores: lanes are positions. Values: lanes are elements. Both are rows of numbers times vectors of 16 lanes: a tile of sums, queries x
- * vectors, stays in registers. No sum is ever split, so the grouping of queries changes no bit.
+ * Scores: lanes are positions. Values: lanes are elements. Both are rows of numbers times
+ * vectors of 16 lanes: a tile of sums, queries x vectors, stays in registers. No sum is
+ * ever split, so the grouping of queries changes no bit.
  *
- * Bytes: pages lie anywhere, so the processor cannot predict the next one. While the keys of a block are multiplied, and while its values
- * are, a block each is prefetched that attention_pages.c has chosen. Each group prefetches its share, row by row, so
+ * Bytes: pages lie anywhere, so the processor cannot predict the next one. While the keys
+ * of a block are multiplied, and while its values are, a block each is prefetched that
+ * attention_pages.c has chosen. Each group prefetches its share, row by row, so
  * that memory and multipliers work at the same time. */
 #include "backend/cpu/math_kernels.inc.h"
 #include "backend/cpu/simd_int.h"
 
-/* Vectors in a tile with n_rows queries: enough sums to hide the latency of fma, 8 registers with 256 bits, 4 with 512. */
+/* Vectors in a tile with n_rows queries: enough sums to hide the latency of fma, 8
+ * registers with 256 bits, 4 with 512. */
 #if N_LANES == 16
 #define TILE_VECTORS(n_rows) ((n_rows) <= 4 ? 4 : 2)
 #else
@@ -23,13 +26,15 @@ typedef f32x16 attn_sums[GROUP][MOST_VECTORS];
 
 #define MOST_GROUPS ((ATTN_TILE + GROUP - 1) / GROUP)
 
-/* A group of queries that share loads. All of them see positions first..end, or none does if the group has no such positions. The group
- * prefetches `step` bytes of each wanted block with each row that it multiplies, from byte `fetched` on. */
+/* A group of queries that share loads. All of them see positions first..end, or none does
+ * if the group has no such positions. The group prefetches `step` bytes of each wanted
+ * block with each row that it multiplies, from byte `fetched` on. */
 typedef struct attn_group {
     int32_t query, n, first, end, fetched, step;
 } attn_group;
 
-/* FORGET makes the compiler load again what it has read from memory, instead of keeping it in registers. */
+/* FORGET makes the compiler load again what it has read from memory, instead of keeping
+ * it in registers. */
 #if N_LANES == 8
 #define FORGET() __asm__ volatile("" ::: "memory")
 #else
@@ -53,7 +58,8 @@ INLINE f32x16 load_elements(dtype type, const uint8_t *p) {
     if (type == DTYPE_F8_E4M3) {
         return f_load_e4m3(p);
     }
-    return type == DTYPE_BF16 ? f_load_bf16_apart((const uint16_t *)(const void *)p) : f_load_f16((const uint16_t *)(const void *)p);
+    return type == DTYPE_BF16 ? f_load_bf16_apart((const uint16_t *)(const void *)p)
+                              : f_load_f16((const uint16_t *)(const void *)p);
 }
 
 /* Load and store sums in that lane order; in memory they are in element order. */
@@ -66,8 +72,8 @@ INLINE void store_sums(dtype type, float *p, f32x16 sums) {
 }
 
 /* sums += each query's number k times each vector. */
-INLINE void add_products(dtype type, int n_q, int n_v, const float *const *numbers, int32_t k, const uint8_t *const *vectors,
-                         attn_sums sums) {
+INLINE void add_products(dtype type, int n_q, int n_v, const float *const *numbers, int32_t k,
+                         const uint8_t *const *vectors, attn_sums sums) {
     f32x16 pair[2];
     UNROLL
     for (int c = 0; c < n_v; c++) {
@@ -87,7 +93,8 @@ INLINE void add_products(dtype type, int n_q, int n_v, const float *const *numbe
 }
 
 /* sums += the products of rows e and e + 1 of fp8 keys, two rows widened together. */
-INLINE void add_fp8_rows(int n_q, int n_b, const float *const *numbers, int32_t e, const uint8_t *const *keys, attn_sums sums) {
+INLINE void add_fp8_rows(int n_q, int n_b, const float *const *numbers, int32_t e, const uint8_t *const *keys,
+                         attn_sums sums) {
     UNROLL
     for (int c = 0; c < n_b; c++) {
         f32x16 rows[2];
@@ -148,7 +155,8 @@ INLINE void dot_blocks(dtype type, int n_q, int n_b, const attn_tile *t, attn_gr
     }
 }
 
-/* acc of n_q queries += weights . values over the group's positions, n_v vectors of elements from d on. */
+/* acc of n_q queries += weights . values over the group's positions, n_v vectors of
+ * elements from d on. */
 INLINE void weigh_vectors(dtype type, int n_q, int n_v, const attn_tile *t, attn_group g, int32_t d) {
     const int32_t size = element_bytes(type), row = t->d_head * size;
     const float *weights[GROUP];
@@ -162,7 +170,8 @@ INLINE void weigh_vectors(dtype type, int n_q, int n_v, const attn_tile *t, attn
         }
     }
     for (int32_t p = g.first; p < g.end;) {
-        int32_t block = p / ATTN_BLOCK, offset = p % ATTN_BLOCK, last = g.end < p - offset + ATTN_BLOCK ? g.end : p - offset + ATTN_BLOCK;
+        int32_t block = p / ATTN_BLOCK, offset = p % ATTN_BLOCK,
+                last = g.end < p - offset + ATTN_BLOCK ? g.end : p - offset + ATTN_BLOCK;
         const uint8_t *values = (const uint8_t *)t->v_blocks[block] + offset * row + d * size;
         const uint8_t *next = (const uint8_t *)t->fetch_v[block] + g.fetched + d * g.step;
         for (; p < last; p++) {
@@ -217,9 +226,9 @@ _Static_assert(GROUP == 6 || GROUP == 8, "EACH_GROUP has them all");
 
 INLINE void dot_any(dtype type, const attn_tile *t, attn_group g, int32_t block, int32_t end) {
     switch (g.n) {
-#define CASE(count)                                                                                                                        \
-    case count:                                                                                                                            \
-        dot_group(type, count, t, g, block, end);                                                                                          \
+#define CASE(count)                                                                                          \
+    case count:                                                                                              \
+        dot_group(type, count, t, g, block, end);                                                            \
         break;
         EACH_GROUP(CASE)
 #undef CASE
@@ -228,9 +237,9 @@ INLINE void dot_any(dtype type, const attn_tile *t, attn_group g, int32_t block,
 
 INLINE void weigh_any(dtype type, const attn_tile *t, attn_group g) {
     switch (g.n) {
-#define CASE(count)                                                                                                                        \
-    case count:                                                                                                                            \
-        weigh_group(type, count, t, g);                                                                                                    \
+#define CASE(count)                                                                                          \
+    case count:                                                                                              \
+        weigh_group(type, count, t, g);                                                                      \
         break;
         EACH_GROUP(CASE)
 #undef CASE
@@ -239,13 +248,17 @@ INLINE void weigh_any(dtype type, const attn_tile *t, attn_group g) {
 
 #include "backend/cpu/attention_softmax.inc.h"
 
-/* Group i of n groups of nearly equal size: a group of one or two would leave the multipliers idle. Also its share of the prefetch of a
- * block of `bytes` bytes, with each of n_rows rows. */
+/* Group i of n groups of nearly equal size: a group of one or two would leave the
+ * multipliers idle. Also its share of the prefetch of a block of `bytes` bytes, with each
+ * of n_rows rows. */
 INLINE attn_group group_of(const attn_tile *t, int32_t i, int32_t n, int32_t n_rows, int32_t bytes) {
     const int32_t row_bytes = (bytes + n_rows - 1) / n_rows;
     int32_t query = t->n_queries * i / n, next = t->n_queries * (i + 1) / n;
-    attn_group g = {
-        .query = query, .n = next - query, .end = ATTN_CHUNK, .fetched = n_rows * row_bytes * i / n, .step = (row_bytes + n - 1) / n};
+    attn_group g = {.query = query,
+                    .n = next - query,
+                    .end = ATTN_CHUNK,
+                    .fetched = n_rows * row_bytes * i / n,
+                    .step = (row_bytes + n - 1) / n};
     for (int32_t q = query; q < next; q++) {
         g.first = t->first[q] > g.first ? t->first[q] : g.first;
         g.end = t->end[q] < g.end ? t->end[q] : g.end;
@@ -256,7 +269,8 @@ INLINE attn_group group_of(const attn_tile *t, int32_t i, int32_t n, int32_t n_r
     return g;
 }
 
-/* acc of each of the group's queries, one by one, += weights . values over its positions from `from` to `to`. */
+/* acc of each of the group's queries, one by one, += weights . values over its positions
+ * from `from` to `to`. */
 INLINE void weigh_alone(dtype type, const attn_tile *t, attn_group g, int32_t from, int32_t to) {
     for (int32_t q = g.query; q < g.query + g.n; q++) {
         int32_t first = t->first[q] > from ? t->first[q] : from, end = t->end[q] < to ? t->end[q] : to;
@@ -266,7 +280,8 @@ INLINE void weigh_alone(dtype type, const attn_tile *t, attn_group g, int32_t fr
     }
 }
 
-/* Where the stretch of positions ends that a query sees, or does not see, as it does p. */
+/* Where the stretch of positions ends that a query sees, or does not see, as it does
+ * p. */
 static int32_t stretch_end(const uint16_t *seen, int32_t p, int32_t end) {
     uint32_t same = (seen[p / ATTN_BLOCK] >> p % ATTN_BLOCK & 1) != 0 ? 0xffffu : 0u;
     while (p < end) {
@@ -294,8 +309,9 @@ INLINE void weigh_seen(dtype type, const attn_tile *t, attn_group g, int32_t fro
     }
 }
 
-/* acc of a group's queries += weights . values, where a query may see only some of its first..end: stretches that all of them see together,
- * what lies between them one query at a time. */
+/* acc of a group's queries += weights . values, where a query may see only some of its
+ * first..end: stretches that all of them see together, what lies between them one query
+ * at a time. */
 INLINE void attn_pv_seen(dtype type, const attn_tile *t, attn_group g) {
     uint16_t all[ATTN_BLOCKS];
     int32_t first = ATTN_CHUNK, end = 0;
@@ -318,10 +334,11 @@ INLINE void attn_pv_seen(dtype type, const attn_tile *t, attn_group g) {
     }
 }
 
-/* acc of a group's queries += weights . values: the positions that all of them see together, the positions before and after one query at a
- * time. */
+/* acc of a group's queries += weights . values: the positions that all of them see
+ * together, the positions before and after one query at a time. */
 INLINE void attn_pv(dtype type, const attn_tile *t, attn_group g) {
-    memset(t->acc + (int64_t)g.query * t->acc_stride, 0, sizeof *t->acc * (size_t)g.n * (size_t)t->acc_stride);
+    memset(t->acc + (int64_t)g.query * t->acc_stride, 0,
+           sizeof *t->acc * (size_t)g.n * (size_t)t->acc_stride);
     if (t->seen != NULL) {
         attn_pv_seen(type, t, g);
         return;
@@ -459,7 +476,8 @@ INLINE void merge_state(attn_state *to, const attn_state *chunk, float a, float 
     }
 }
 
-/* The exponentials of LANES states are computed together: one by one they take longer than the sums. */
+/* The exponentials of LANES states are computed together: one by one they take longer
+ * than the sums. */
 static void attention_merge_kernel(attn_state *to, const attn_state *chunk, int32_t n, int32_t acc_stride) {
     for (int32_t first = 0; first < n; first += LANES) {
         const int32_t count = n - first < LANES ? n - first : LANES;

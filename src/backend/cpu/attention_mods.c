@@ -6,16 +6,23 @@
 /* ---- running ---- */
 
 static attn_lanes row_lanes(const attn_change *c, int32_t n) {
-    return (attn_lanes){
-        .regs = c->regs->rows, .n = n, .stride = ATTN_PROGRAM_QUERIES, .faults = c->regs->row_faults, .functions = &c->functions};
+    return (attn_lanes){.regs = c->regs->rows,
+                        .n = n,
+                        .stride = ATTN_PROGRAM_QUERIES,
+                        .faults = c->regs->row_faults,
+                        .functions = &c->functions};
 }
 
 static attn_lanes key_lanes(const attn_change *c) {
-    return (attn_lanes){
-        .regs = c->regs->vectors, .n = c->n, .stride = ATTN_PROGRAM_KEYS, .faults = c->regs->key_faults, .functions = &c->functions};
+    return (attn_lanes){.regs = c->regs->vectors,
+                        .n = c->n,
+                        .stride = ATTN_PROGRAM_KEYS,
+                        .faults = c->regs->key_faults,
+                        .functions = &c->functions};
 }
 
-void attn_change_begin(const attn_program *p, const attn_asked *q, int32_t base, int32_t first, int32_t end, attn_change *c) {
+void attn_change_begin(const attn_program *p, const attn_asked *q, int32_t base, int32_t first, int32_t end,
+                       attn_change *c) {
     c->program = p;
     c->lane0 = first / ATTN_BLOCK * ATTN_BLOCK;
     c->n = (end + ATTN_BLOCK - 1) / ATTN_BLOCK * ATTN_BLOCK - c->lane0;
@@ -38,7 +45,8 @@ void attn_change_begin(const attn_program *p, const attn_asked *q, int32_t base,
     c->run(p, &p->key, &key);
 }
 
-/* Runs tile code for one query. The lanes' faults are in regs->faults, without those of row and key code. */
+/* Runs tile code for one query. The lanes' faults are in regs->faults, without those of
+ * row and key code. */
 static void run_query(attn_change *c, int32_t query) {
     attn_lanes tile = key_lanes(c);
     tile.row_regs = c->regs->rows;
@@ -51,10 +59,12 @@ static void run_query(attn_change *c, int32_t query) {
 
 /* Adds the faults of a query at a lane. */
 static void note_faults(attn_change *c, int32_t query, int32_t lane) {
-    c->faults[query] |= (uint8_t)(c->regs->row_faults[query] | c->regs->key_faults[lane] | c->regs->faults[lane]);
+    c->faults[query] |=
+        (uint8_t)(c->regs->row_faults[query] | c->regs->key_faults[lane] | c->regs->faults[lane]);
 }
 
-/* Whether some of n scores are no numbers, or infinite: a softmax of them has no meaning. */
+/* Whether some of n scores are no numbers, or infinite: a softmax of them has no
+ * meaning. */
 static bool any_without_meaning(const float *scores, int32_t n) {
     int wrong = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -70,7 +80,8 @@ static void check_scores(const attn_tile *t, int32_t query) {
     int32_t first = t->first[query], end = t->end[query];
     if (first < end && any_without_meaning(scores + first, end - first)) {
         for (int32_t p = first; p < end; p++) {
-            c->faults[t->change_query + query] |= attn_sees(t, query, p) && !(scores[p] < INFINITY) ? ATTN_FAULT_SCORE : 0;
+            c->faults[t->change_query + query] |=
+                attn_sees(t, query, p) && !(scores[p] < INFINITY) ? ATTN_FAULT_SCORE : 0;
         }
     }
 }
@@ -120,7 +131,8 @@ static bool cut_query(attn_change *c, int32_t query, attn_tile *t, uint16_t *see
     }
     memset(seen, 0, sizeof *seen * ATTN_BLOCKS);
     for (int32_t b = first / ATTN_BLOCK; b * ATTN_BLOCK < end; b++) {
-        uint32_t bits = bits_of(attn_ints(&key, c->program->result) + b * ATTN_BLOCK - c->lane0) & bits_between(first, end, b);
+        uint32_t bits = bits_of(attn_ints(&key, c->program->result) + b * ATTN_BLOCK - c->lane0) &
+                        bits_between(first, end, b);
         seen[b] = (uint16_t)bits;
         if (bits != 0) {
             n += __builtin_popcount(bits);
@@ -138,7 +150,8 @@ static void widen(attn_range *r, int64_t v) {
     r->high = v > r->high ? v : r->high;
 }
 
-void attn_change_narrow(const attn_program *p, const attn_asked *q, int32_t base, attn_tile *t, int32_t *first, int32_t *end) {
+void attn_change_narrow(const attn_program *p, const attn_asked *q, int32_t base, attn_tile *t,
+                        int32_t *first, int32_t *end) {
     attn_rectangle r = {.row = {[ATTN_ROW_Q_IDX] = {q->position[0], q->position[0]},
                                 [ATTN_ROW_H] = {q->head[0], q->head[0]},
                                 [ATTN_ROW_B] = {q->b, q->b},
@@ -185,9 +198,11 @@ bool attn_change_mask(const attn_asked *q, attn_change *c, attn_tile *t, uint16_
 
 /* ---- the map ---- */
 
-/* What a mask makes of rows at `positions` and of the keys in chunks low..high - 1. Rows of several sequences may share chunks, and a row
- * sees as many keys as its own sequence has. */
-static attn_seen look(const attn_program *p, const batch_seq *seq, attn_range positions, attn_range chunks, attn_range heads) {
+/* What a mask makes of rows at `positions` and of the keys in chunks low..high - 1. Rows
+ * of several sequences may share chunks, and a row sees as many keys as its own sequence
+ * has. */
+static attn_seen look(const attn_program *p, const batch_seq *seq, attn_range positions, attn_range chunks,
+                      attn_range heads) {
     int64_t end = chunks.high * ATTN_CHUNK < seq->n_tokens ? chunks.high * ATTN_CHUNK : seq->n_tokens;
     attn_range n_kv = {positions.low + 1, positions.high + 1};
     widen(&n_kv, seq->n_tokens);
@@ -201,8 +216,8 @@ static attn_seen look(const attn_program *p, const batch_seq *seq, attn_range po
 }
 
 /* Fills verdicts [chunks.high - chunks.low]. Halves what is not certain. */
-static void fill_chunks(const attn_program *p, const batch_seq *seq, attn_range positions, attn_range chunks, attn_range heads,
-                        uint8_t *verdicts) {
+static void fill_chunks(const attn_program *p, const batch_seq *seq, attn_range positions, attn_range chunks,
+                        attn_range heads, uint8_t *verdicts) {
     attn_seen seen = look(p, seq, positions, chunks, heads);
     int64_t n = chunks.high - chunks.low, half = n / 2;
     if (seen != ATTN_SEES_SOME || n == 1) {
@@ -216,7 +231,8 @@ static void fill_chunks(const attn_program *p, const batch_seq *seq, attn_range 
 static attn_range positions_of(const batch *step, const attn_item *item) {
     attn_range r = {INT32_MAX, 0};
     for (int32_t i = item->row0; i < item->row0 + item->n_rows; i++) {
-        int32_t row = step->work_rows != NULL ? step->work_rows[i] : i, position = step->positions[(int64_t)row * step->n_axes];
+        int32_t row = step->work_rows != NULL ? step->work_rows[i] : i,
+                position = step->positions[(int64_t)row * step->n_axes];
         r.low = position < r.low ? position : r.low;
         r.high = position > r.high ? position : r.high;
     }
@@ -232,20 +248,23 @@ void attn_map_fill(const batch *step, attn_map *m) {
     for (int32_t i = 0; i < m->n_items; i++) {
         const attn_item *item = &step->work[i];
         const batch_seq *seq = &step->seqs[item->seq];
-        int32_t end = item->partial == ATTN_WHOLE ? (seq->n_tokens + ATTN_CHUNK - 1) / ATTN_CHUNK : item->chunk0 + item->n_chunks;
+        int32_t end = item->partial == ATTN_WHOLE ? (seq->n_tokens + ATTN_CHUNK - 1) / ATTN_CHUNK
+                                                  : item->chunk0 + item->n_chunks;
         int32_t n = end - item->chunk0;
         m->items[i] = (attn_mapped){NULL, item->chunk0, end};
         if (seq->mods == NULL || seq->mods->mask == NULL || n > ATTN_MAP_BYTES - used) {
             continue;
         }
         uint8_t *verdicts = m->verdicts + used;
-        fill_chunks(seq->mods->mask, seq, positions_of(step, item), (attn_range){item->chunk0, end}, m->heads, verdicts);
+        fill_chunks(seq->mods->mask, seq, positions_of(step, item), (attn_range){item->chunk0, end}, m->heads,
+                    verdicts);
         used += n;
         m->items[i].verdicts = verdicts;
         while (m->items[i].first < end && verdicts[m->items[i].first - item->chunk0] == ATTN_SEES_NONE) {
             m->items[i].first++;
         }
-        while (m->items[i].end > m->items[i].first && verdicts[m->items[i].end - 1 - item->chunk0] == ATTN_SEES_NONE) {
+        while (m->items[i].end > m->items[i].first &&
+               verdicts[m->items[i].end - 1 - item->chunk0] == ATTN_SEES_NONE) {
             m->items[i].end--;
         }
     }

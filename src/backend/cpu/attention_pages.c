@@ -6,7 +6,9 @@
 #include "base/mem.h"
 #include "base/size.h"
 
-#define READ_AHEAD_BYTES 1024 /* kernels read whole vectors, past the last value, and unpack whole groups of int4, past the last row */
+/* kernels read whole vectors, past the last value, and unpack whole groups of int4, past
+ * the last row */
+#define READ_AHEAD_BYTES 1024
 
 /* The type in which kernels read a plane. */
 static dtype type_read(const kv_plane *plane) {
@@ -48,8 +50,9 @@ typedef struct side {
 } side;
 
 static side side_of(const kv_planes *l, kv_plane_kind kind, const attn_copies *c, attn_tile *tile) {
-    return kind == KV_PLANE_V ? (side){kind, &l->value, tile->v_blocks, tile->v_scales, c->values, c->v_scales}
-                              : (side){kind, &l->key, tile->k_blocks, tile->k_scales, c->keys, c->k_scales};
+    return kind == KV_PLANE_V
+               ? (side){kind, &l->value, tile->v_blocks, tile->v_scales, c->values, c->v_scales}
+               : (side){kind, &l->key, tile->k_blocks, tile->k_scales, c->keys, c->k_scales};
 }
 
 /* Makes the block's rows and scales point to copies. The caller fills them. */
@@ -73,7 +76,8 @@ static void copy_block(side s, int32_t block) {
 /* The place of the chunk's position p among the copies. */
 static cpu_row copied_row(side s, int32_t p) {
     uint8_t *rows = s.copies + block_bytes(s.plane) * (size_t)(p / ATTN_BLOCK);
-    return cpu_row_at(type_read(s.plane), s.kind, (int64_t)row_read(s.plane), ATTN_BLOCK, rows, p % ATTN_BLOCK);
+    return cpu_row_at(type_read(s.plane), s.kind, (int64_t)row_read(s.plane), ATTN_BLOCK, rows,
+                      p % ATTN_BLOCK);
 }
 
 static void copy_int4(side s, cpu_row from, int32_t p) {
@@ -84,14 +88,17 @@ static void copy_int4(side s, cpu_row from, int32_t p) {
     cpu_row_put(copied_row(s, p), (const uint8_t *)integers);
 }
 
-/* Copies n tokens from `offset` of a page on, all of one of its blocks, into the copies from the chunk's position p on. */
+/* Copies n tokens from `offset` of a page on, all of one of its blocks, into the copies
+ * from the chunk's position p on. */
 static void copy_tokens(const attn_pages *a, side s, int32_t page, int32_t offset, int32_t n, int32_t p) {
     const kv_planes *l = attn_pages_planes(a);
-    uint8_t *plane = cpu_kv_plane(a->b, page, a->cache, s.kind), *rows = plane + cpu_kv_head(l, s.kind, a->head);
+    uint8_t *plane = cpu_kv_plane(a->b, page, a->cache, s.kind),
+            *rows = plane + cpu_kv_head(l, s.kind, a->head);
     const float *scales = cpu_kv_scales(l, s.kind, plane, a->head);
     const int32_t run = s.plane->type == DTYPE_I4 ? 1 : cpu_row_run(s.plane->type, s.kind, l->page_tokens);
     for (int32_t i = 0; i < n; i += run) {
-        const cpu_row from = cpu_row_at(s.plane->type, s.kind, s.plane->row_bytes, l->page_tokens, rows, offset + i);
+        const cpu_row from =
+            cpu_row_at(s.plane->type, s.kind, s.plane->row_bytes, l->page_tokens, rows, offset + i);
         if (s.plane->type == DTYPE_I4) {
             copy_int4(s, from, p + i);
         } else {
@@ -120,7 +127,8 @@ static void find_block(const attn_pages *a, side s, const uint8_t *rows, const f
     s.scales[block] = scales;
     if (s.plane->type == DTYPE_I4) {
         uint8_t *to = s.copies + block_bytes(s.plane) * (size_t)block;
-        a->b->math->unpack_int4(s.kind == KV_PLANE_V, rows, s.plane->width, (int32_t)s.plane->row_bytes, (int8_t *)to);
+        a->b->math->unpack_int4(s.kind == KV_PLANE_V, rows, s.plane->width, (int32_t)s.plane->row_bytes,
+                                (int8_t *)to);
         s.blocks[block] = to;
     }
 }
@@ -131,26 +139,31 @@ static void find_side(const attn_pages *a, side s, int32_t base, int32_t first, 
         find_copies(a, s, base, first, end);
         return;
     }
-    int32_t block = first / ATTN_BLOCK, position = base + block * ATTN_BLOCK, page = position / l->page_tokens,
-            offset = position % l->page_tokens;
+    int32_t block = first / ATTN_BLOCK, position = base + block * ATTN_BLOCK,
+            page = position / l->page_tokens, offset = position % l->page_tokens;
     for (; block * ATTN_BLOCK < end; page++, offset = 0) {
-        uint8_t *plane = cpu_kv_plane(a->b, a->pages[page], a->cache, s.kind), *rows = plane + cpu_kv_head(l, s.kind, a->head);
+        uint8_t *plane = cpu_kv_plane(a->b, a->pages[page], a->cache, s.kind),
+                *rows = plane + cpu_kv_head(l, s.kind, a->head);
         const float *scales = cpu_kv_scales(l, s.kind, plane, a->head);
         for (; offset < l->page_tokens && block * ATTN_BLOCK < end; offset += ATTN_BLOCK, block++) {
-            find_block(a, s, rows + offset * s.plane->row_bytes, scales != NULL ? scales + offset : NULL, block);
+            find_block(a, s, rows + offset * s.plane->row_bytes, scales != NULL ? scales + offset : NULL,
+                       block);
         }
     }
 }
 
-void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t end, attn_copies *c, attn_tile *tile) {
+void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t end, attn_copies *c,
+                     attn_tile *tile) {
     const kv_planes *l = attn_pages_planes(a);
     find_side(a, side_of(l, KV_PLANE_K, c, tile), base, first, end);
     find_side(a, side_of(l, KV_PLANE_V, c, tile), base, first, end);
 }
 
-/* The block of a head in a plane of a page that begins with its token `offset`: fetched while block i is multiplied, with its keys where i
- * is below ATTN_BLOCKS, else with its values. */
-static void fetch_with(const attn_pages *a, kv_plane_kind kind, int32_t page, int32_t head, int32_t offset, int32_t i, attn_tile *tile) {
+/* The block of a head in a plane of a page that begins with its token `offset`: fetched
+ * while block i is multiplied, with its keys where i is below ATTN_BLOCKS, else with its
+ * values. */
+static void fetch_with(const attn_pages *a, kv_plane_kind kind, int32_t page, int32_t head, int32_t offset,
+                       int32_t i, attn_tile *tile) {
     const kv_planes *l = attn_pages_planes(a);
     uint8_t *plane = cpu_kv_plane(a->b, a->pages[page], a->cache, kind);
     const uint8_t *rows = plane + cpu_kv_head(l, kind, head) + offset * cpu_plane_of(l, kind)->row_bytes;
@@ -165,7 +178,8 @@ static void fetch_with(const attn_pages *a, kv_plane_kind kind, int32_t page, in
     }
 }
 
-/* What is at hand already: nothing else is to be fetched. k_bytes, v_bytes: of a block that is. */
+/* What is at hand already: nothing else is to be fetched. k_bytes, v_bytes: of a block
+ * that is. */
 static void fetch_own(int64_t k_bytes, int64_t v_bytes, attn_tile *tile) {
     tile->fetch_k_bytes = (int32_t)k_bytes;
     tile->fetch_v_bytes = (int32_t)v_bytes;
@@ -176,10 +190,12 @@ static void fetch_own(int64_t k_bytes, int64_t v_bytes, attn_tile *tile) {
 }
 
 /* The rows of one kind at positions base..base + n, with blocks i on. */
-static void fetch_side(const attn_pages *a, kv_plane_kind kind, int32_t base, int32_t n, int32_t i, attn_tile *tile) {
+static void fetch_side(const attn_pages *a, kv_plane_kind kind, int32_t base, int32_t n, int32_t i,
+                       attn_tile *tile) {
     const kv_planes *l = attn_pages_planes(a);
     for (int32_t p = 0; p < n; p += ATTN_BLOCK) {
-        fetch_with(a, kind, (base + p) / l->page_tokens, a->head, (base + p) % l->page_tokens, i + p / ATTN_BLOCK, tile);
+        fetch_with(a, kind, (base + p) / l->page_tokens, a->head, (base + p) % l->page_tokens,
+                   i + p / ATTN_BLOCK, tile);
     }
 }
 
@@ -199,18 +215,22 @@ void attn_pages_fetch_next(const attn_pages *a, int32_t base, int32_t n, attn_ti
     }
 }
 
-void attn_pages_fetch_part(const attn_pages *a, int32_t base, int32_t n, int32_t n_heads, int32_t part, attn_tile *tile) {
+void attn_pages_fetch_part(const attn_pages *a, int32_t base, int32_t n, int32_t n_heads, int32_t part,
+                           attn_tile *tile) {
     const kv_planes *l = attn_pages_planes(a);
-    int32_t n_blocks = l->page_tokens / ATTN_BLOCK, plane_blocks = n_heads * n_blocks; /* of a head and of these heads, in a plane */
-    int32_t page = base / l->page_tokens, end = page + (n + l->page_tokens - 1) / l->page_tokens, at = part * 2 * ATTN_BLOCKS;
-    const int64_t bytes = ATTN_BLOCK * (l->key.row_bytes > l->value.row_bytes ? l->key.row_bytes : l->value.row_bytes);
+    /* of a head and of these heads, in a plane */
+    int32_t n_blocks = l->page_tokens / ATTN_BLOCK, plane_blocks = n_heads * n_blocks;
+    int32_t page = base / l->page_tokens, end = page + (n + l->page_tokens - 1) / l->page_tokens,
+            at = part * 2 * ATTN_BLOCKS;
+    const int64_t bytes =
+        ATTN_BLOCK * (l->key.row_bytes > l->value.row_bytes ? l->key.row_bytes : l->value.row_bytes);
     fetch_own(bytes, bytes, tile);
     page += at / (2 * plane_blocks);
     at %= 2 * plane_blocks;
     for (int32_t i = 0; i < 2 * ATTN_BLOCKS && page < end; i++) {
         int32_t block = at % plane_blocks;
-        fetch_with(a, at < plane_blocks ? KV_PLANE_K : KV_PLANE_V, page, a->head + block / n_blocks, block % n_blocks * ATTN_BLOCK, i,
-                   tile);
+        fetch_with(a, at < plane_blocks ? KV_PLANE_K : KV_PLANE_V, page, a->head + block / n_blocks,
+                   block % n_blocks * ATTN_BLOCK, i, tile);
         at = at + 1 < 2 * plane_blocks ? at + 1 : 0;
         page += at == 0;
     }

@@ -1,6 +1,7 @@
-/* Finds a chunk's keys and values for the attention kernels, block by block: in the pages, or in copies. Copies are made where the pages
- * do not have the kernels' layout: pages of fewer tokens than a block, rows of int4, which become int8, and tokens of a draft tree's
- * branch. */
+/* Finds a chunk's keys and values for the attention kernels, block by block: in the
+ * pages, or in copies. Copies are made where the pages do not have the kernels' layout:
+ * pages of fewer tokens than a block, rows of int4, which become int8, and tokens of a
+ * draft tree's branch. */
 #ifndef CPU_ATTENTION_PAGES_H
 #define CPU_ATTENTION_PAGES_H
 
@@ -12,7 +13,8 @@ typedef struct attn_copies {
     float *k_scales, *v_scales; /* [ATTN_CHUNK], of types with scales */
 } attn_copies;
 
-/* attn_copies_bytes is the size of that memory. attn_copies_init sets the pointers into it. */
+/* attn_copies_bytes is the size of that memory. attn_copies_init sets the pointers into
+ * it. */
 size_t attn_copies_bytes(const kv_planes *l);
 void attn_copies_init(const kv_planes *l, uint8_t *memory, attn_copies *c);
 
@@ -27,17 +29,24 @@ static inline const kv_planes *attn_pages_planes(const attn_pages *a) {
     return &a->b->layout.caches[a->cache];
 }
 
-/* Sets the tile's blocks (and scales) for positions first..end of the chunk at position `base`. */
-void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t end, attn_copies *c, attn_tile *tile);
-/* Sets what is prefetched while the tile's blocks, found before, are multiplied: their own values, then the keys at positions base..base +
- * n (none where they would be copied). Where values are int4, which are at hand as int8: the keys there, then the values there. */
+/* Sets the tile's blocks (and scales) for positions first..end of the chunk at position
+ * `base`. */
+void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t end, attn_copies *c,
+                     attn_tile *tile);
+/* Sets what is prefetched while the tile's blocks, found before, are multiplied: their
+ * own values, then the keys at positions base..base + n (none where they would be
+ * copied). Where values are int4, which are at hand as int8: the keys there, then the
+ * values there. */
 void attn_pages_fetch_next(const attn_pages *a, int32_t base, int32_t n, attn_tile *tile);
-/* The same, of what n_heads heads from a->head on have at positions base..base + n the part-th of n_heads shares, keys and values in the
- * order in which they lie in the pages: pieces n_heads times as large. Pages have at least ATTN_BLOCK tokens. */
-void attn_pages_fetch_part(const attn_pages *a, int32_t base, int32_t n, int32_t n_heads, int32_t part, attn_tile *tile);
+/* The same, of what n_heads heads from a->head on have at positions base..base + n the
+ * part-th of n_heads shares, keys and values in the order in which they lie in the pages:
+ * pieces n_heads times as large. Pages have at least ATTN_BLOCK tokens. */
+void attn_pages_fetch_part(const attn_pages *a, int32_t base, int32_t n, int32_t n_heads, int32_t part,
+                           attn_tile *tile);
 /* Prefetches all that these heads have at positions first..end. */
 void attn_pages_fetch_all(const attn_pages *a, int32_t first, int32_t end, int32_t n_heads);
-/* Copies the token at index `place` of the sequence's pages into the chunk's position p, in a copy of p's block. */
+/* Copies the token at index `place` of the sequence's pages into the chunk's position p,
+ * in a copy of p's block. */
 void attn_pages_place(const attn_pages *a, int32_t place, int32_t p, attn_copies *c, attn_tile *tile);
 
 #endif

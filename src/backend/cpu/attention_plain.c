@@ -1,17 +1,22 @@
 /* Plain C twin of the attention kernels: the reference of attention_kernels.inc.h.
  *
- * Score of a position: s = sum_e q[e] k[e] by fma in ascending e, from 0; then s scale; then soft cap; then slope (position - query); then
- * the program that changes scores. max: over the visible positions, 16 lanes by position mod 16 in ascending order, then the tree; 0 where
- * that is -infinity, so that the sum is 0 there, or NaN where a score is. sum: likewise over exp(s - max). acc[d] = sum over visible
- * positions, ascending, of exp(s - max) v[d] by fma, from 0.
+ * Score of a position: s = sum_e q[e] k[e] by fma in ascending e, from 0; then s scale;
+ * then soft cap; then slope (position - query); then the program that changes scores.
+ * max: over the visible positions, 16 lanes by position mod 16 in ascending order, then
+ * the tree; 0 where that is -infinity, so that the sum is 0 there, or NaN where a score
+ * is. sum: likewise over exp(s - max). acc[d] = sum over visible positions, ascending, of
+ * exp(s - max) v[d] by fma, from 0.
  *
- * fp8 keys: s = (the sum over their codes' f16) k's scale, and goes on as above. fp8 values: acc[d] as above, of exp(s - max) v's scale, a
- * product rounded first, and their codes' f16.
+ * fp8 keys: s = (the sum over their codes' f16) k's scale, and goes on as above. fp8
+ * values: acc[d] as above, of exp(s - max) v's scale, a product rounded first, and their
+ * codes' f16.
  *
- * Int8 keys, with int8 queries: s = ((sum_e q[e] k[e]) k's scale) q's scale, the sum exact in int32. Int8 values: u = exp(s - max) v's
- * scale. With top the largest u, weights are u 126 / top as integers, by lane as above. The rounding error of a position is carried to the
- * next of its lane, so that many small weights are not lost. acc[d] = (sum of integer weight v[d]) (top / 126), the sum exact. Int4 is int8
- * that takes less memory: attention_pages.c and unpack_int4 widen it. */
+ * Int8 keys, with int8 queries: s = ((sum_e q[e] k[e]) k's scale) q's scale, the sum
+ * exact in int32. Int8 values: u = exp(s - max) v's scale. With top the largest u,
+ * weights are u 126 / top as integers, by lane as above. The rounding error of a position
+ * is carried to the next of its lane, so that many small weights are not lost. acc[d] =
+ * (sum of integer weight v[d]) (top / 126), the sum exact. Int4 is int8 that takes less
+ * memory: attention_pages.c and unpack_int4 widen it. */
 #include "backend/cpu/kv_rows.h"
 #include "backend/cpu/math.h"
 #include "core/float8.h"
@@ -71,7 +76,8 @@ static int32_t next_seen(const attn_tile *t, int32_t query, int32_t p) {
     return p;
 }
 
-#define EACH_SEEN(p) for (int32_t p = next_seen(t, query, t->first[query]); p < t->end[query]; p = next_seen(t, query, p + 1))
+#define EACH_SEEN(p)                                                                                         \
+    for (int32_t p = next_seen(t, query, t->first[query]); p < t->end[query]; p = next_seen(t, query, p + 1))
 
 static void soften_query(const attn_tile *t, int32_t query, float *scores) {
     float lanes[ATTN_BLOCK], sums[ATTN_BLOCK] = {0};
@@ -94,9 +100,12 @@ static void weigh_query(const attn_tile *t, int32_t query, const float *scores) 
     float *acc = t->acc + (int64_t)query * t->acc_stride;
     memset(acc, 0, sizeof *acc * (size_t)t->acc_stride);
     EACH_SEEN(p) {
-        const float weight = t->v_type == DTYPE_F8_E4M3 ? scores[p] * t->v_scales[p / ATTN_BLOCK][p % ATTN_BLOCK] : scores[p];
+        const float weight =
+            t->v_type == DTYPE_F8_E4M3 ? scores[p] * t->v_scales[p / ATTN_BLOCK][p % ATTN_BLOCK] : scores[p];
         for (int32_t d = 0; d < t->d_head; d++) {
-            acc[d] = fmaf(weight, element(t->v_type, t->v_blocks[p / ATTN_BLOCK], p % ATTN_BLOCK * t->d_head + d), acc[d]);
+            acc[d] =
+                fmaf(weight, element(t->v_type, t->v_blocks[p / ATTN_BLOCK], p % ATTN_BLOCK * t->d_head + d),
+                     acc[d]);
         }
     }
 }
@@ -108,9 +117,11 @@ static void weigh_int8_query(const attn_tile *t, int32_t query, const float *sco
         u[p] = scores[p] * t->v_scales[p / ATTN_BLOCK][p % ATTN_BLOCK];
         top = plain_max(top, u[p]);
     }
-    float inverse = top > ATTN_INT8_LEAST ? ATTN_INT8_TOP / top : 0.0f, step = top > ATTN_INT8_LEAST ? top / ATTN_INT8_TOP : 0.0f;
+    float inverse = top > ATTN_INT8_LEAST ? ATTN_INT8_TOP / top : 0.0f,
+          step = top > ATTN_INT8_LEAST ? top / ATTN_INT8_TOP : 0.0f;
     EACH_SEEN(p) {
-        float x = carry[p % ATTN_BLOCK] + plain_min(plain_max(u[p] * inverse, 0.0f), ATTN_INT8_TOP), whole = rintf(x);
+        float x = carry[p % ATTN_BLOCK] + plain_min(plain_max(u[p] * inverse, 0.0f), ATTN_INT8_TOP),
+              whole = rintf(x);
         carry[p % ATTN_BLOCK] = x - whole;
         weights[p] = (int32_t)whole;
     }
@@ -144,18 +155,21 @@ void attention_tile_plain(const attn_tile *t) {
     }
 }
 
-void attention_unpack_int4_plain(bool values, const uint8_t *block, int32_t width, int32_t row_bytes, int8_t *out) {
+void attention_unpack_int4_plain(bool values, const uint8_t *block, int32_t width, int32_t row_bytes,
+                                 int8_t *out) {
     const kv_plane_kind kind = values ? KV_PLANE_V : KV_PLANE_K;
     for (int32_t p = 0; p < ATTN_BLOCK; p++) {
         uint8_t bytes[CPU_MAX_ROW];
         int8_t integers[CPU_MAX_ROW];
         cpu_row_get(cpu_row_at(DTYPE_I4, kind, row_bytes, ATTN_BLOCK, (uint8_t *)(uintptr_t)block, p), bytes);
         cpu_int4_decode(bytes, width, integers);
-        cpu_row_put(cpu_row_at(DTYPE_I8, kind, attn_int8_stride(width), ATTN_BLOCK, (uint8_t *)out, p), (const uint8_t *)integers);
+        cpu_row_put(cpu_row_at(DTYPE_I8, kind, attn_int8_stride(width), ATTN_BLOCK, (uint8_t *)out, p),
+                    (const uint8_t *)integers);
     }
 }
 
-/* max' = max(to, chunk), a = exp(to.max - max'), b = exp(chunk.max - max'); to' = to a + chunk b, the second product rounded first. */
+/* max' = max(to, chunk), a = exp(to.max - max'), b = exp(chunk.max - max'); to' = to a +
+ * chunk b, the second product rounded first. */
 static void merge_state(attn_state *to, const attn_state *chunk, int32_t acc_stride) {
     if (chunk->sum == 0.0f) {
         return;

@@ -1,12 +1,13 @@
-/* Attention's softmax within one chunk: raw products become weights, for all queries of a tile. Part of attention_kernels.inc.h;
- * attention_plain.c defines what is computed. */
+/* Attention's softmax within one chunk: raw products become weights, for all queries of a
+ * tile. Part of attention_kernels.inc.h; attention_plain.c defines what is computed. */
 
 /* The lanes of a block that a query sees. */
 static inline mask16 block_mask(const attn_tile *t, int32_t query, int32_t block) {
     if (t->seen != NULL) {
         return m_of_bits(t->seen[query * ATTN_BLOCKS + block]);
     }
-    return m_without(m_first(t->end[query] - block * ATTN_BLOCK), m_first(t->first[query] - block * ATTN_BLOCK));
+    return m_without(m_first(t->end[query] - block * ATTN_BLOCK),
+                     m_first(t->first[query] - block * ATTN_BLOCK));
 }
 
 /* exp16 for lanes that are at most 0. */
@@ -19,16 +20,19 @@ static inline bool has_changes(const attn_tile *t) {
     return t->soft_cap > 0.0f || t->has_slopes || t->change != NULL;
 }
 
-/* cap tanh(s / cap), quicker where all lanes are far below the cap, as they nearly always are. */
+/* cap tanh(s / cap), quicker where all lanes are far below the cap, as they nearly always
+ * are. */
 INLINE f32x16 cap16(f32x16 cap, f32x16 s) {
     f32x16 x = f_div(s, cap), a = f_abs(x);
     return f_mul(cap, m_all(m_lt(a, f_set1(TANH_SMALL))) ? with_sign_of(tanh_small16(a), x) : tanh16(x));
 }
 
-/* Turns raw products of blocks block0..block1 into scores, with cap, slope and program. */
+/* Turns raw products of blocks block0..block1 into scores, with cap, slope and
+ * program. */
 static void change_scores(const attn_tile *t, int32_t query, int32_t block0, int32_t block1) {
     float *scores = t->scores + query * ATTN_CHUNK;
-    f32x16 slope = f_set1(t->slopes[query]), lane = i_to_f(i_load((const int32_t[]){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}));
+    f32x16 slope = f_set1(t->slopes[query]),
+           lane = i_to_f(i_load((const int32_t[]){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}));
     for (int32_t b = block0; b < block1; b++) {
         f32x16 s = f_mul(f_load(scores + b * ATTN_BLOCK), f_set1(t->scale));
         if (t->soft_cap > 0.0f) {
@@ -53,18 +57,21 @@ static inline bool sees_all(const attn_tile *t, int32_t query, int32_t block) {
 
 #define LINE_BYTES 64
 
-/* How many lines of the block that fetch_v names are prefetched during the softmax before int8 values are weighed. The softmax takes half
- * of a chunk's time, and memory would be idle. */
+/* How many lines of the block that fetch_v names are prefetched during the softmax before
+ * int8 values are weighed. The softmax takes half of a chunk's time, and memory would be
+ * idle. */
 INLINE int32_t lines_for_softmax(const attn_tile *t) {
     return t->fetch_v_bytes / LINE_BYTES / 2;
 }
 
 #define SOFTMAX_ROWS 2 /* queries at a time: one waits for its instructions while another runs */
 
-/* Turns raw products of blocks block0..block1 into weights and their sum, n_q queries side by side. Weights of positions that are not seen
- * are undefined. For values with scales a weight is stored times its value's
+/* Turns raw products of blocks block0..block1 into weights and their sum, n_q queries
+ * side by side. Weights of positions that are not seen are undefined. For values with
+ * scales a weight is stored times its value's
  * scale; for int8 values 0 where a position is not seen, and top is the largest. */
-INLINE void softmax(dtype type, int n_q, const attn_tile *t, int32_t query, int32_t block0, int32_t block1, float *top) {
+INLINE void softmax(dtype type, int n_q, const attn_tile *t, int32_t query, int32_t block0, int32_t block1,
+                    float *top) {
     const float factor = has_changes(t) ? 1.0f : t->scale;
     float *scores = t->scores + query * ATTN_CHUNK, highest[SOFTMAX_ROWS];
     f32x16 max[SOFTMAX_ROWS], sum[SOFTMAX_ROWS], most[SOFTMAX_ROWS];
@@ -78,14 +85,17 @@ INLINE void softmax(dtype type, int n_q, const attn_tile *t, int32_t query, int3
     for (int32_t b = block0; b < block1; b++) {
         UNROLL
         for (int i = 0; i < n_q; i++) {
-            f32x16 higher = f_max(max[i], f_mul(f_load(scores + i * ATTN_CHUNK + b * ATTN_BLOCK), f_set1(factor)));
-            max[i] = sees_all(t, query + i, b) ? higher : f_select(block_mask(t, query + i, b), higher, max[i]);
+            f32x16 higher =
+                f_max(max[i], f_mul(f_load(scores + i * ATTN_CHUNK + b * ATTN_BLOCK), f_set1(factor)));
+            max[i] =
+                sees_all(t, query + i, b) ? higher : f_select(block_mask(t, query + i, b), higher, max[i]);
         }
     }
     UNROLL
     for (int i = 0; i < n_q; i++) {
         highest[i] = f_tree_max(max[i]);
-        highest[i] = highest[i] == -INFINITY ? 0.0f : highest[i]; /* the sum is then 0, or NaN where a score is: f_max may lose it */
+        /* the sum is then 0, or NaN where a score is: f_max may lose it */
+        highest[i] = highest[i] == -INFINITY ? 0.0f : highest[i];
     }
     for (int32_t b = block0; b < block1; b++) {
         for (int32_t i = line0; i < line1; i++) {

@@ -9,7 +9,8 @@ attn_pages attn_pages_of(const attn_job *job, const batch_seq *seq, int32_t kv_h
 }
 
 /* Sets the positions that a query at `position` sees: first..end. */
-static void set_range(const attn_spec *spec, int32_t position, int32_t n_tokens, int32_t *first, int32_t *end) {
+static void set_range(const attn_spec *spec, int32_t position, int32_t n_tokens, int32_t *first,
+                      int32_t *end) {
     *first = spec->window > 0 && position >= spec->window ? position - spec->window + 1 : 0;
     *end = spec->causal && position < n_tokens ? position + 1 : n_tokens;
     if (!spec->causal && spec->window > 0 && spec->window < n_tokens - position) {
@@ -55,14 +56,16 @@ static void set_int8_query(const cpu_backend *b, attn_tile *tile, int32_t t) {
     tile->q_scale[t] = b->math->narrow_int8(tile->q[t], tile->d_head, out, &tile->q_sum[t]);
 }
 
-void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n, attn_scratch *s) {
+void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n,
+                      attn_scratch *s) {
     const batch *step = job->b->batch;
     const attn_spec *spec = job->spec;
     const batch_seq *seq = &step->seqs[item->seq];
     s->kv_head = kv_head;
     s->tile.n_queries = n;
     for (int32_t t = 0; t < n; t++) {
-        int32_t at = item->row0 + (from + t) / job->group_size, row = step->work_rows != NULL ? step->work_rows[at] : at;
+        int32_t at = item->row0 + (from + t) / job->group_size,
+                row = step->work_rows != NULL ? step->work_rows[at] : at;
         int32_t head = kv_head * job->group_size + (from + t) % job->group_size;
         int32_t position = step->positions[(int64_t)row * step->n_axes];
         s->row[t] = row - seq->row0;
@@ -82,14 +85,17 @@ void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_hea
 
 /* ---- trees of drafts ---- */
 
-/* True when the chunk holds positions of a draft tree: those behind its first row, which is the root's. */
+/* True when the chunk holds positions of a draft tree: those behind its first row, which
+ * is the root's. */
 static bool has_tree(const batch_seq *seq, int32_t base) {
     return seq->parents != NULL && base + ATTN_CHUNK > seq->n_tokens - seq->n_rows + 1;
 }
 
-/* Copies the keys and values of row `row` and its ancestors to the chunk's positions first..end, as far as they are in the tree.
- * Overwrites those of other branches. The tile has blocks of these positions only. */
-static void find_branch(const attn_job *job, const batch_seq *seq, int32_t base, int32_t first, int32_t end, int32_t row, attn_scratch *s) {
+/* Copies the keys and values of row `row` and its ancestors to the chunk's positions
+ * first..end, as far as they are in the tree. Overwrites those of other branches. The
+ * tile has blocks of these positions only. */
+static void find_branch(const attn_job *job, const batch_seq *seq, int32_t base, int32_t first, int32_t end,
+                        int32_t row, attn_scratch *s) {
     const batch *step = job->b->batch;
     const attn_pages pages = attn_pages_of(job, seq, s->kv_head);
     for (; row > 0; row = seq->parents[row]) {
@@ -127,9 +133,11 @@ static void part_of(const attn_tile *whole, int32_t from, int32_t n, attn_tile *
     part->acc += (int64_t)from * whole->acc_stride;
 }
 
-/* Computes the tile over a chunk that holds positions of its tree. Consecutive queries whose rows form a chain (each the child of the one
- * before) share a branch, so they are one part. */
-static void attend_branches(const attn_job *job, const batch_seq *seq, int32_t base, int32_t first, int32_t end, attn_scratch *s) {
+/* Computes the tile over a chunk that holds positions of its tree. Consecutive queries
+ * whose rows form a chain (each the child of the one before) share a branch, so they are
+ * one part. */
+static void attend_branches(const attn_job *job, const batch_seq *seq, int32_t base, int32_t first,
+                            int32_t end, attn_scratch *s) {
     for (int32_t from = 0, to; from < s->tile.n_queries; from = to) {
         for (to = from + 1; to < s->tile.n_queries; to++) {
             int32_t row = s->row[to], before = s->row[to - 1];
@@ -149,7 +157,8 @@ static int32_t clamp(int32_t v, int32_t low, int32_t high) {
     return v < low ? low : v > high ? high : v;
 }
 
-/* Sets the tile's first..end to what the queries' sequences and layer let them see of the chunk at position `base`. */
+/* Sets the tile's first..end to what the queries' sequences and layer let them see of the
+ * chunk at position `base`. */
 static void cut_to_chunk(attn_scratch *s, int32_t base) {
     for (int32_t t = 0; t < s->tile.n_queries; t++) {
         s->tile.first[t] = clamp(s->first[t] - base, 0, ATTN_CHUNK);
@@ -214,12 +223,14 @@ static void ready_change(int32_t base, int32_t first, int32_t end, attn_scratch 
     }
 }
 
-bool attn_compute_chunk(const attn_job *job, const batch_seq *seq, int32_t chunk, attn_next next, const attn_scratch *like,
-                        attn_scratch *s) {
+bool attn_compute_chunk(const attn_job *job, const batch_seq *seq, int32_t chunk, attn_next next,
+                        const attn_scratch *like, attn_scratch *s) {
     attn_tile *tile = &s->tile;
-    const attn_pages pages = attn_pages_of(job, seq, s->kv_head), next_pages = attn_pages_of(job, seq, next.kv_head);
+    const attn_pages pages = attn_pages_of(job, seq, s->kv_head),
+                     next_pages = attn_pages_of(job, seq, next.kv_head);
     int32_t next_base = next.chunk * ATTN_CHUNK, base = chunk * ATTN_CHUNK, first, end;
-    if (s->mods != NULL && s->map.verdicts != NULL && s->map.verdicts[chunk - s->map_chunk0] == ATTN_SEES_NONE) {
+    if (s->mods != NULL && s->map.verdicts != NULL &&
+        s->map.verdicts[chunk - s->map_chunk0] == ATTN_SEES_NONE) {
         return false;
     }
     cut_to_chunk(s, base);

@@ -1,7 +1,8 @@
-/* One tile of attention: the queries of one kv head, and their result over one chunk of positions.
+/* One tile of attention: the queries of one kv head, and their result over one chunk of
+ * positions.
  *
- * Owner: a worker of the thread pool, which fills its scratch again for every tile. attention.c chooses the tiles and chunks, and merges
- * the chunks. */
+ * Owner: a worker of the thread pool, which fills its scratch again for every tile.
+ * attention.c chooses the tiles and chunks, and merges the chunks. */
 #ifndef CPU_ATTENTION_TILE_H
 #define CPU_ATTENTION_TILE_H
 
@@ -15,9 +16,10 @@ typedef struct attn_scratch {
     int32_t kv_head;
     attn_state states[ATTN_TILE];
     int32_t first[ATTN_TILE], end[ATTN_TILE]; /* positions each query sees */
-    int32_t row[ATTN_TILE];                   /* index of each query's row in its sequence; read in a tree's chunks only */
-    int64_t row_head[ATTN_TILE];              /* row of the batch * max_heads + head of each query */
-    float *out[ATTN_TILE];                    /* its result */
+    /* index of each query's row in its sequence; read in a tree's chunks only */
+    int32_t row[ATTN_TILE];
+    int64_t row_head[ATTN_TILE]; /* row of the batch * max_heads + head of each query */
+    float *out[ATTN_TILE];       /* its result */
     attn_copies copies;
     const attn_mods *mods; /* of the queries' sequence, or NULL. With them: */
     attn_asked asked;
@@ -30,7 +32,8 @@ typedef struct attn_scratch {
 
 #define MOST_TOGETHER 4 /* kv heads of one task */
 
-/* Softmax states of rows for all their heads: states that items carry on, and partial results. */
+/* Softmax states of rows for all their heads: states that items carry on, and partial
+ * results. */
 typedef struct cpu_attention_state {
     attn_scratch *scratch;            /* [workers][MOST_TOGETHER] */
     int32_t acc_stride, max_heads;    /* of the widest cache */
@@ -52,11 +55,15 @@ typedef struct attn_job {
     buffer q, out;
 } attn_job;
 
-/* Sets the tile's queries: those from number `from` on of the item's rows x the kv head's query heads. Their states start empty. */
-void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n, attn_scratch *s);
+/* Sets the tile's queries: those from number `from` on of the item's rows x the kv head's
+ * query heads. Their states start empty. */
+void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n,
+                      attn_scratch *s);
 
-/* What is prefetched while a chunk is computed: its own values, then the keys of kv head kv_head at the positions of chunk `chunk` up to
- * `end`. Or, where n_heads > 0, the part-th of n_heads shares of what n_heads kv heads from kv_head on have there, keys and values. */
+/* What is prefetched while a chunk is computed: its own values, then the keys of kv head
+ * kv_head at the positions of chunk `chunk` up to `end`. Or, where n_heads > 0, the
+ * part-th of n_heads shares of what n_heads kv heads from kv_head on have there, keys and
+ * values. */
 typedef struct attn_next {
     int32_t kv_head, chunk, end, n_heads, part;
 } attn_next;
@@ -64,9 +71,11 @@ typedef struct attn_next {
 /* The pages of a sequence for one kv head. */
 attn_pages attn_pages_of(const attn_job *job, const batch_seq *seq, int32_t kv_head);
 
-/* Computes one chunk for the tile's queries and writes it to the tile's results. false: no query sees any of it. like: the tile of the same
- * rows for another kv head, just computed over this chunk, or NULL: a mask that does not depend on the head is not run again. */
-bool attn_compute_chunk(const attn_job *job, const batch_seq *seq, int32_t chunk, attn_next next, const attn_scratch *like,
-                        attn_scratch *s);
+/* Computes one chunk for the tile's queries and writes it to the tile's results. false:
+ * no query sees any of it. like: the tile of the same rows for another kv head, just
+ * computed over this chunk, or NULL: a mask that does not depend on the head is not run
+ * again. */
+bool attn_compute_chunk(const attn_job *job, const batch_seq *seq, int32_t chunk, attn_next next,
+                        const attn_scratch *like, attn_scratch *s);
 
 #endif

@@ -12,8 +12,10 @@
 #include "base/numa.h"
 #include "base/size.h"
 
-/* Blocks of middle size share slabs, so that the many small matrices of a mixture of experts lie in huge pages as large ones do. From small
- * pages they were read a tenth slower (bench experts). A sanitizer sees the ends of blocks only where each has memory of its own. */
+/* Blocks of middle size share slabs, so that the many small matrices of a mixture of
+ * experts lie in huge pages as large ones do. From small pages they were read a tenth
+ * slower (bench experts). A sanitizer sees the ends of blocks only where each has memory
+ * of its own. */
 #define SLAB_BYTES ((size_t)64 << 20)
 #define SLAB_LEAST ((size_t)64 << 10)
 #if defined(__has_feature) /* clang's way to say it */
@@ -35,7 +37,8 @@ typedef struct cpu_owned {
 void *cpu_new_spread(const cpu_backend *b, size_t n_bytes) {
     void *p = mem_new_huge(n_bytes, 1);
     if (p != NULL && b->nodes != 0 && n_bytes >= MEM_HUGE_BYTES) {
-        (void)numa_interleave(p, n_bytes, b->nodes); /* fails for want of memory only: spread_nodes has tried it */
+        /* fails for want of memory only: spread_nodes has tried it */
+        (void)numa_interleave(p, n_bytes, b->nodes);
     }
     return p;
 }
@@ -51,7 +54,8 @@ static uint8_t *new_owned(cpu_backend *b, size_t n_bytes) {
     return (uint8_t *)block + MEM_ALIGN;
 }
 
-/* n_bytes of a slab, or NULL. The first slab is small and each next twice as large, so that a small model reserves little. */
+/* n_bytes of a slab, or NULL. The first slab is small and each next twice as large, so
+ * that a small model reserves little. */
 static uint8_t *new_in_slab(cpu_backend *b, size_t n_bytes) {
     if (b->slab_left < n_bytes) {
         size_t size = b->slab_bytes == 0 ? MEM_HUGE_BYTES : 2 * b->slab_bytes;
@@ -139,7 +143,8 @@ static quire_err scratch_open(cpu_backend *b) {
     for (int32_t i = 0; i < b->n_acts; i++) {
         widest = b->buffers[i].width > widest ? b->buffers[i].width : widest;
     }
-    b->scratch_stride = size_align((size_t)widest * sizeof *b->scratch_rows, MEM_ALIGN) / sizeof *b->scratch_rows;
+    b->scratch_stride =
+        size_align((size_t)widest * sizeof *b->scratch_rows, MEM_ALIGN) / sizeof *b->scratch_rows;
     size_t n = (size_t)thread_pool_size(b->thread_pool) * b->scratch_stride;
     b->scratch_rows = cpu_own(b, n, sizeof *b->scratch_rows);
     if (b->scratch_rows == NULL) {
@@ -163,21 +168,24 @@ static quire_err buffers_open(cpu_backend *b) {
     return cpu_attention_step_open(b);
 }
 
-static quire_err cpu_step_open(backend *b, const step_limits *limits, const kv_layout *layout, int32_t n_vocab, quire_error *err) {
+static quire_err cpu_step_open(backend *b, const step_limits *limits, const kv_layout *layout,
+                               int32_t n_vocab, quire_error *err) {
     cpu_backend *c = (cpu_backend *)b;
     assert(c->limits.max_rows == 0);
     if (limits->max_rows < 1 || limits->max_out < 0 || limits->max_partials < 0 || n_vocab < 0) {
-        return err_set(err, QUIRE_INVALID, -1, "a step of %d rows, %d logits rows and %d partials", limits->max_rows, limits->max_out,
-                       limits->max_partials);
+        return err_set(err, QUIRE_INVALID, -1, "a step of %d rows, %d logits rows and %d partials",
+                       limits->max_rows, limits->max_out, limits->max_partials);
     }
     for (int32_t i = 0; layout != NULL && i < layout->n_caches; i++) {
         const kv_planes *p = &layout->caches[i];
         if (p->kind == LAYER_LATENT || p->kind == LAYER_STATE) {
             return err_set(err, QUIRE_UNSUPPORTED, -1,
-                           "the CPU backend has no ops yet for layers that keep a compressed latent or a recurrent state");
+                           "the CPU backend has no ops yet for layers that keep a compressed latent or a "
+                           "recurrent state");
         }
         if (p->key.width != p->value.width) {
-            return err_set(err, QUIRE_UNSUPPORTED, -1, "the CPU backend has no ops yet for keys of width %d and values of width %d",
+            return err_set(err, QUIRE_UNSUPPORTED, -1,
+                           "the CPU backend has no ops yet for keys of width %d and values of width %d",
                            p->key.width, p->value.width);
         }
     }
@@ -187,14 +195,18 @@ static quire_err cpu_step_open(backend *b, const step_limits *limits, const kv_l
         c->layout = *layout;
     }
     quire_err e = buffers_open(c);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "no memory for a step of %d rows; lower --max-batch-tokens", limits->max_rows);
+    return e == QUIRE_OK ? e
+                         : err_set(err, e, -1, "no memory for a step of %d rows; lower --max-batch-tokens",
+                                   limits->max_rows);
 }
 
 #ifdef QUIRE_DEBUG
-/* Fills the step's rows with NaN. A value that an op leaves out is then no value of an earlier step, which may be another tenant's. */
+/* Fills the step's rows with NaN. A value that an op leaves out is then no value of an
+ * earlier step, which may be another tenant's. */
 static void poison_rows(cpu_backend *b) {
     for (int32_t i = 0; i < b->n_acts; i++) {
-        memset(b->buffers[i].rows, 0xFF, sizeof(float) * (size_t)b->batch->n_rows * (size_t)b->buffers[i].width);
+        memset(b->buffers[i].rows, 0xFF,
+               sizeof(float) * (size_t)b->batch->n_rows * (size_t)b->buffers[i].width);
     }
     if (b->logits != NULL) {
         memset(b->logits, 0xFF, sizeof(float) * (size_t)b->batch->n_out * (size_t)b->n_vocab);
@@ -204,7 +216,8 @@ static void poison_rows(cpu_backend *b) {
 
 static void cpu_step_begin(backend *b, const batch *step) {
     cpu_backend *c = (cpu_backend *)b;
-    assert(step->n_rows <= c->limits.max_rows && step->n_out <= c->limits.max_out && step->n_partials <= c->limits.max_partials);
+    assert(step->n_rows <= c->limits.max_rows && step->n_out <= c->limits.max_out &&
+           step->n_partials <= c->limits.max_partials);
     c->batch = step;
     c->step++;
     cpu_attention_begin(c);
@@ -244,7 +257,8 @@ typedef struct shared_rows {
 
 static void run_task_rows(void *context, int32_t task, int32_t worker) {
     const shared_rows *s = context;
-    const int32_t first = task * s->task_rows, left = s->n_rows - first, end = first + (left < s->task_rows ? left : s->task_rows);
+    const int32_t first = task * s->task_rows, left = s->n_rows - first,
+                  end = first + (left < s->task_rows ? left : s->task_rows);
     for (int32_t row = first; row < end; row++) {
         s->fn(s->context, row, worker);
     }
@@ -253,7 +267,12 @@ static void run_task_rows(void *context, int32_t task, int32_t worker) {
 void cpu_share_rows(const cpu_backend *b, thread_pool_fn fn, void *context, int32_t n_rows) {
     enum { MOST_ROWS = 16, TASKS_A_WORKER = 4 };
     const int32_t share = n_rows / (TASKS_A_WORKER * thread_pool_size(b->thread_pool));
-    shared_rows s = {.fn = fn, .context = context, .n_rows = n_rows, .task_rows = share < 1 ? 1 : share < MOST_ROWS ? share : MOST_ROWS};
+    shared_rows s = {.fn = fn,
+                     .context = context,
+                     .n_rows = n_rows,
+                     .task_rows = share < 1           ? 1
+                                  : share < MOST_ROWS ? share
+                                                      : MOST_ROWS};
     thread_pool_run(b->thread_pool, run_task_rows, &s, (n_rows + s.task_rows - 1) / s.task_rows);
 }
 
@@ -339,15 +358,17 @@ static bool is_several(uint64_t nodes) {
     return (nodes & (nodes - 1)) != 0;
 }
 
-/* The NUMA nodes over which memory is spread. 0 where there is only one, or where the system refuses. */
+/* The NUMA nodes over which memory is spread. 0 where there is only one, or where the
+ * system refuses. */
 static uint64_t spread_nodes(const cpu_placement *p) {
     uint64_t there = numa_nodes(), nodes = is_several(there) ? there & p->nodes : 0;
     void *trial = nodes != 0 ? mem_new_huge(MEM_HUGE_BYTES, 1) : NULL;
     bool works = trial != NULL && numa_interleave(trial, MEM_HUGE_BYTES, nodes);
     mem_free(trial);
-    if (!works && is_several(p->nodes) && (there == 0 || nodes != 0)) { /* not where the process may use only that one node */
-        log_line(LOG_WARN,
-                 "threads run on several nodes of memory, but the system lets none be placed (a container without CAP_SYS_NICE?)");
+    /* not where the process may use only that one node */
+    if (!works && is_several(p->nodes) && (there == 0 || nodes != 0)) {
+        log_line(LOG_WARN, "threads run on several nodes of memory, but the system lets none be placed (a "
+                           "container without CAP_SYS_NICE?)");
     }
     return works ? nodes : 0;
 }
@@ -366,8 +387,8 @@ static void write_description(cpu_backend *b, const cpu_placement *p) {
         cpu_mask_print(&(cpu_mask){{b->nodes}}, list, sizeof list);
         (void)snprintf(spread, sizeof spread, ", memory on nodes %s", list);
     }
-    (void)snprintf(b->description, sizeof b->description, "cpu, %s, %d thread%s%s%s", cpu_isa_name(b->isa), p->n_threads,
-                   p->n_threads == 1 ? "" : "s", bound, spread);
+    (void)snprintf(b->description, sizeof b->description, "cpu, %s, %d thread%s%s%s", cpu_isa_name(b->isa),
+                   p->n_threads, p->n_threads == 1 ? "" : "s", bound, spread);
 }
 
 /* Opens the thread pool and sets the placement of threads and memory. */
@@ -380,15 +401,17 @@ static quire_err open_team(cpu_backend *b, const backend_options *options, quire
     }
     TRY(cpu_placement_choose(options->cpu_bind, options->n_threads, thread_pool_cpus(), &all, &p, err));
     if (!p.is_bound && options->cpu_bind != NULL && strcmp(options->cpu_bind, "auto") == 0) {
-        log_line(LOG_WARN, "--cpu-bind auto: %d thread%s on %d core%s: none is bound; a list of processors binds", p.n_threads,
-                 p.n_threads == 1 ? "" : "s", all.n_cores, all.n_cores == 1 ? "" : "s");
+        log_line(LOG_WARN,
+                 "--cpu-bind auto: %d thread%s on %d core%s: none is bound; a list of processors binds",
+                 p.n_threads, p.n_threads == 1 ? "" : "s", all.n_cores, all.n_cores == 1 ? "" : "s");
     }
     quire_err e = thread_pool_open(p.n_threads, &b->thread_pool);
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "cannot start %d compute threads", p.n_threads);
     }
     if (p.is_bound && !thread_pool_bind(b->thread_pool, p.cpus)) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "the system would not bind compute threads to processors; leave --cpu-bind out");
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "the system would not bind compute threads to processors; leave --cpu-bind out");
     }
     b->nodes = spread_nodes(&p);
     write_description(b, &p);

@@ -1,7 +1,7 @@
 /* The CPU backend's own struct, shared by its op files.
  *
- * One file an op. Each op has a plain C twin and SIMD versions compiled from one source for AVX2, AVX-512 and NEON (simd.h). `math` is the
- * table chosen at open. */
+ * One file an op. Each op has a plain C twin and SIMD versions compiled from one source
+ * for AVX2, AVX-512 and NEON (simd.h). `math` is the table chosen at open. */
 #ifndef CPU_CPU_H
 #define CPU_CPU_H
 
@@ -15,7 +15,9 @@
 typedef struct cpu_buffer {
     int32_t width;
     float *rows;
-    bool is_quantised; /* they are ROWS_GROUPS (linear.h) for the product that reads them, in the same memory */
+    /* they are ROWS_GROUPS (linear.h) for the product that reads them, in the same
+     * memory */
+    bool is_quantised;
 } cpu_buffer;
 
 #define CPU_MAX_BUFFERS 64
@@ -41,7 +43,8 @@ typedef struct cpu_backend {
     const batch *batch; /* of the step that runs */
     int64_t weight_bytes, step_bytes;
 
-    /* [workers][scratch_stride]: one row of each worker's own, as wide as the widest buffer */
+    /* [workers][scratch_stride]: one row of each worker's own, as wide as the widest
+     * buffer */
     float *scratch_rows;
     size_t scratch_stride;
 
@@ -64,8 +67,8 @@ typedef struct cpu_backend {
 
 /* mem_new_huge with the pages spread over the NUMA nodes. Freed with mem_free. */
 void *cpu_new_spread(const cpu_backend *b, size_t n_bytes);
-/* n * size zeroed bytes, 64-byte aligned, that live until the backend closes; NULL when out of memory or on overflow. Loading and step_open
- * only. */
+/* n * size zeroed bytes, 64-byte aligned, that live until the backend closes; NULL when
+ * out of memory or on overflow. Loading and step_open only. */
 void *cpu_own(cpu_backend *b, size_t n, size_t size);
 
 static inline float *cpu_act_row(const cpu_backend *b, buffer a, int32_t row) {
@@ -73,7 +76,8 @@ static inline float *cpu_act_row(const cpu_backend *b, buffer a, int32_t row) {
     return b->buffers[a.id].rows + (int64_t)row * b->buffers[a.id].width;
 }
 
-/* A row of the worker's own, of any buffer's width. What it holds is lost when the task ends. */
+/* A row of the worker's own, of any buffer's width. What it holds is lost when the task
+ * ends. */
 static inline float *cpu_scratch_row(const cpu_backend *b, int32_t worker) {
     return b->scratch_rows + (size_t)worker * b->scratch_stride;
 }
@@ -81,17 +85,20 @@ static inline float *cpu_scratch_row(const cpu_backend *b, int32_t worker) {
 /* Up to so many rows are worked on by the caller: cheaper than waking the thread pool. */
 #define CPU_SERIAL_ROWS 4
 
-/* Runs fn for each of n_rows rows: tasks of the thread pool, or all by the caller where they are few. */
+/* Runs fn for each of n_rows rows: tasks of the thread pool, or all by the caller where
+ * they are few. */
 void cpu_run_rows(const cpu_backend *b, thread_pool_fn fn, void *context, int32_t n_rows);
 
-/* The same, always by the thread pool. A task takes up to 16 neighbouring rows: stored, tokens side by side share lines of keys. */
+/* The same, always by the thread pool. A task takes up to 16 neighbouring rows: stored,
+ * tokens side by side share lines of keys. */
 void cpu_share_rows(const cpu_backend *b, thread_pool_fn fn, void *context, int32_t n_rows);
 
 /* ---- implemented in linear_ops*.c ---- */
 quire_err cpu_linear_load(backend *b, const linear_spec *spec, linear **out, quire_error *err);
 const void *cpu_linear_packed(const linear *l, size_t *n_bytes, uint32_t *packing);
 void cpu_linear_close(cpu_backend *b);
-/* Sizes the scratch for max_rows rows of the widest loaded weights and adds its bytes to b->step_bytes; called by step_open. */
+/* Sizes the scratch for max_rows rows of the widest loaded weights and adds its bytes to
+ * b->step_bytes; called by step_open. */
 quire_err cpu_linear_step_open(cpu_backend *b);
 void cpu_norm_linears(backend *b, buffer x, const norm *nm, const linear_use *uses, int32_t n);
 void cpu_linear_add(backend *b, buffer a, const linear_use *w, float scale, buffer x);
@@ -104,15 +111,18 @@ void cpu_route(backend *b, const routing *r, buffer logits);
 
 /* ---- implemented in experts_load.c and experts.c ---- */
 quire_err cpu_experts_load(backend *b, const experts_weights *w, experts **out, quire_error *err);
-/* Sizes the scratch for max_rows rows of the loaded mixtures. Behind cpu_linear_step_open. */
+/* Sizes the scratch for max_rows rows of the loaded mixtures. Behind
+ * cpu_linear_step_open. */
 quire_err cpu_experts_step_open(cpu_backend *b);
 void cpu_experts(backend *b, const experts_use *use);
 
 /* ---- implemented in norm.c ---- */
-/* A norm's weight and bias are f32 here, 1 + w already added, and a weight of ones where it has none. Adds to b->weight_bytes. */
+/* A norm's weight and bias are f32 here, 1 + w already added, and a weight of ones where
+ * it has none. Adds to b->weight_bytes. */
 quire_err cpu_norm_load(backend *b, const norm_spec *spec, norm **out, quire_error *err);
 bool cpu_norm_replaces(const norm *nm);
-/* Norms one row: each stretch of the norm's own width in x[0..width) (a head, or the whole row). out may be x. Any thread. */
+/* Norms one row: each stretch of the norm's own width in x[0..width) (a head, or the
+ * whole row). out may be x. Any thread. */
 void cpu_norm_row(const cpu_backend *b, const norm *nm, const float *x, int32_t width, float *out);
 
 /* ---- implemented in row_ops.c ---- */
@@ -131,7 +141,8 @@ void cpu_embed(backend *b, const embed_use *use);
 quire_err cpu_rope_load(backend *b, const rope_desc *d, int32_t max_positions, rope **out, quire_error *err);
 /* Sizes the tables of all loaded ropes for max_rows rows. */
 quire_err cpu_rope_step_open(cpu_backend *b);
-/* Rotates the heads of d_head elements in x[0..width), an activation row of batch row `row`. Only one thread at a time may rotate a row. */
+/* Rotates the heads of d_head elements in x[0..width), an activation row of batch row
+ * `row`. Only one thread at a time may rotate a row. */
 void cpu_rope_row(const cpu_backend *b, const rope *r, int32_t row, int32_t d_head, float *x, int32_t width);
 
 /* ---- implemented in pages.c ---- */

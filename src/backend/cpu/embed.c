@@ -1,5 +1,6 @@
-/* Embeddings of tokens, positions and token types: rows stay in the file's format (in place where possible), or in the packed form of a
- * head that is the same matrix, and are converted to f32 when they are read. */
+/* Embeddings of tokens, positions and token types: rows stay in the file's format (in
+ * place where possible), or in the packed form of a head that is the same matrix, and are
+ * converted to f32 when they are read. */
 #include <assert.h>
 #include <string.h>
 
@@ -25,15 +26,19 @@ quire_err cpu_embedding_load(backend *b, const tensor_view *weight, embedding **
     int32_t block = dtype_block_elements(weight->type);
     bool floats = weight->type == DTYPE_F32 || weight->type == DTYPE_F16 || weight->type == DTYPE_BF16;
     if (!floats && !dtype_is_quantised(weight->type)) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: an embedding cannot be of type %s", weight->name, dtype_name(weight->type));
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: an embedding cannot be of type %s",
+                       weight->name, dtype_name(weight->type));
     }
-    if (weight->n_dims != 2 || weight->dims[0] < 1 || weight->dims[1] < 1 || weight->dims[1] > INT32_MAX || weight->dims[1] % block != 0) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: an embedding must be a matrix whose rows are whole blocks of %d elements",
+    if (weight->n_dims != 2 || weight->dims[0] < 1 || weight->dims[1] < 1 || weight->dims[1] > INT32_MAX ||
+        weight->dims[1] % block != 0) {
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "tensor %s: an embedding must be a matrix whose rows are whole blocks of %d elements",
                        weight->name, block);
     }
     size_t row_bytes = (size_t)(weight->dims[1] / block) * (size_t)dtype_block_bytes(weight->type), bytes;
     if (!size_mul((size_t)weight->dims[0], row_bytes, &bytes) || bytes > weight->n_bytes) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: its data is shorter than its shape says", weight->name);
+        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: its data is shorter than its shape says",
+                       weight->name);
     }
     embedding *e = cpu_own(c, 1, sizeof *e);
     uint8_t *copy = weight->stays ? NULL : cpu_own(c, bytes, 1);
@@ -83,7 +88,8 @@ static void read_row(const embedding *e, int64_t id, int32_t width, float *out) 
         pack_read_row(&e->weights->layout, e->weights->data, (int32_t)id, out);
         return;
     }
-    (void)quant_dequantise(e->type, e->rows + (size_t)id * e->row_bytes, (size_t)width, out); /* the type was checked at load */
+    /* the type was checked at load */
+    (void)quant_dequantise(e->type, e->rows + (size_t)id * e->row_bytes, (size_t)width, out);
 }
 
 /* out = the row of the token, or the external row; zeros without tokens. */
@@ -103,7 +109,8 @@ static void begin_row(const cpu_backend *b, const embed_use *use, int32_t row, i
     }
 }
 
-static void add_row(const cpu_backend *b, const embedding *e, int64_t id, int32_t width, float *scratch, float *out) {
+static void add_row(const cpu_backend *b, const embedding *e, int64_t id, int32_t width, float *scratch,
+                    float *out) {
     read_row(e, id, width, scratch);
     b->math->add_scaled(1.0f, scratch, width, out);
 }
@@ -128,7 +135,8 @@ static void embed_row(void *context, int32_t row, int32_t worker) {
     begin_row(b, use, row, width, out);
     if (use->positions != NULL) {
         int64_t position = b->batch->positions[(int64_t)row * b->batch->n_axes];
-        position = use->skips_padding ? skip_padding(b->batch, use->position_offset - 1, row, position) : position;
+        position =
+            use->skips_padding ? skip_padding(b->batch, use->position_offset - 1, row, position) : position;
         add_row(b, use->positions, position + use->position_offset, width, scratch, out);
     }
     if (use->types != NULL) {

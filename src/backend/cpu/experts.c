@@ -1,9 +1,12 @@
-/* A step's rows through a mixture of experts. Rows are sorted by expert; then the column tiles of all experts are shared by the workers.
+/* A step's rows through a mixture of experts. Rows are sorted by expert; then the column
+ * tiles of all experts are shared by the workers.
  *
- * Barriers: one for gate and up of all experts, one for down, which sums too; more only with many rows, or where down reads rows that need
- * the whole hidden row for their scale. Bytes: the weights of an expert once for every LINEAR_TILE_ROWS of its rows, the later times from
- * cache.
- * Order of a row's sum: s = 0; s = fma(weight, down, s) over its experts, ascending; y = fma(scale, s, y), or scale * s. */
+ * Barriers: one for gate and up of all experts, one for down, which sums too; more only
+ * with many rows, or where down reads rows that need the whole hidden row for their
+ * scale. Bytes: the weights of an expert once for every LINEAR_TILE_ROWS of its rows, the
+ * later times from cache.
+ * Order of a row's sum: s = 0; s = fma(weight, down, s) over its experts, ascending; y =
+ * fma(scale, s, y), or scale * s. */
 #include "backend/cpu/experts.h"
 
 #include <string.h>
@@ -15,11 +18,13 @@
 #define SERIAL_ROWS     4     /* up to so many rows are gathered by the caller */
 #define SERIAL_ELEMENTS 32768 /* up to so many hidden elements are converted by the caller */
 #define HIDDEN_BLOCKS   16    /* column blocks of a task at most, */
-#define HIDDEN_TASKS    8     /* and tasks a worker at least, in as far as tasks are wider than a tile: of gate and up, */
-#define SUM_TASKS       4     /* and of down, whose tasks have EXPERTS_SUM_BLOCKS at most */
-#define TILE_FLOATS     (LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS)
-#define SUM_FLOATS      (2 * TILE_FLOATS) /* down has no second tile */
-#define GROUPS_AT_ONCE  4
+/* and tasks a worker at least, in as far as tasks are wider than a tile: of gate and
+ * up, */
+#define HIDDEN_TASKS   8
+#define SUM_TASKS      4 /* and of down, whose tasks have EXPERTS_SUM_BLOCKS at most */
+#define TILE_FLOATS    (LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS)
+#define SUM_FLOATS     (2 * TILE_FLOATS) /* down has no second tile */
+#define GROUPS_AT_ONCE 4
 
 typedef struct experts_job {
     cpu_backend *b;
@@ -36,7 +41,8 @@ typedef struct experts_job {
 
 /* ---- sorting ---- */
 
-/* Gives every assignment its place: a counting sort by expert. Returns the most rows of an expert. */
+/* Gives every assignment its place: a counting sort by expert. Returns the most rows of
+ * an expert. */
 static int32_t sort_by_expert(cpu_experts_state *s, int32_t n_experts, int32_t n) {
     int32_t *first = s->first, most = 0;
     memset(first, 0, sizeof *first * ((size_t)n_experts + 1));
@@ -81,7 +87,8 @@ static uint8_t *gathered_row(const experts_job *job, row_format f, bool is_up, i
     return rows + (size_t)place * linear_row_bytes(f, job->w->d_in);
 }
 
-/* Makes the rows of a place for the gate and the up of its expert, where these may have orders of inputs. */
+/* Makes the rows of a place for the gate and the up of its expert, where these may have
+ * orders of inputs. */
 static void gather_ordered(const experts_job *job, int32_t assignment, const float *input, int32_t worker) {
     const int32_t e = job->s->chosen[assignment], place = job->s->places[assignment];
     const linear *up = job->w->up[e], *gate = job->w->gate != NULL ? job->w->gate[e] : NULL;
@@ -157,9 +164,10 @@ static int32_t n_tiles(int32_t width, int32_t task_blocks) {
     return (width + task_blocks * PACK_LANES - 1) / (task_blocks * PACK_LANES);
 }
 
-/* Converts a tile's hidden rows to groups. A row of few groups costs as much as one of GROUPS_AT_ONCE: then the tile is converted as one
- * row, in the second tile. */
-static void store_groups(const experts_job *job, int32_t n_rows, int32_t n, float *y, float *spare, uint8_t *out) {
+/* Converts a tile's hidden rows to groups. A row of few groups costs as much as one of
+ * GROUPS_AT_ONCE: then the tile is converted as one row, in the second tile. */
+static void store_groups(const experts_job *job, int32_t n_rows, int32_t n, float *y, float *spare,
+                         uint8_t *out) {
     const size_t row_bytes = (size_t)n / PACK_GROUP * sizeof(row_group);
     const bool is_narrow = n < GROUPS_AT_ONCE * PACK_GROUP;
     if (is_narrow) {
@@ -197,23 +205,27 @@ static void hidden_task(void *context, int32_t task, int32_t worker) {
         float *sums[] = {c.y, c.up};
         for (int i = 0; i < (w->gate != NULL ? 2 : 1); i++) {
             const bool is_up = parts[i] == w->up[e];
-            row_view rows = {gathered_row(job, parts[i]->format, is_up, place), linear_row_bytes(parts[i]->format, w->d_in)};
-            linear_tile(job->b, &(linear_part){.w = parts[i], .block0 = t.block0, .n_blocks = t.n_blocks}, rows, n_rows, sums[i], t.stride,
-                        c.kernel);
+            row_view rows = {gathered_row(job, parts[i]->format, is_up, place),
+                             linear_row_bytes(parts[i]->format, w->d_in)};
+            linear_tile(job->b, &(linear_part){.w = parts[i], .block0 = t.block0, .n_blocks = t.n_blocks},
+                        rows, n_rows, sums[i], t.stride, c.kernel);
         }
         uint8_t *out = s->hidden + (size_t)place * job->hidden_bytes;
         bool is_groups = w->down[e]->format == ROWS_GROUPS && w->down[e]->order == NULL;
         if (is_groups) {
             activate(job, c.y, c.up, n_rows * t.stride, c.y);
-            store_groups(job, n_rows, t.n_columns, c.y, c.up, out + (size_t)t.column0 / PACK_GROUP * sizeof(row_group));
+            store_groups(job, n_rows, t.n_columns, c.y, c.up,
+                         out + (size_t)t.column0 / PACK_GROUP * sizeof(row_group));
         }
         for (int32_t r = 0; r < n_rows && !is_groups; r++, out += job->hidden_bytes) {
-            activate(job, c.y + r * t.stride, c.up + r * t.stride, t.n_columns, (float *)(void *)out + t.column0);
+            activate(job, c.y + r * t.stride, c.up + r * t.stride, t.n_columns,
+                     (float *)(void *)out + t.column0);
         }
     }
 }
 
-/* Converts a hidden row in place to what its expert's down product reads, where that needs the whole row. */
+/* Converts a hidden row in place to what its expert's down product reads, where that
+ * needs the whole row. */
 static void convert_hidden(void *context, int32_t place, int32_t worker) {
     const experts_job *job = context;
     const linear *down = job->w->down[job->s->chosen[job->s->sources[place]]];
@@ -236,7 +248,8 @@ static void add_expert(const experts_job *job, int32_t e, const tile *t, const t
         for (int32_t r = 0; r < n_rows; r++) {
             int32_t source = s->sources[place + r];
             float weight = s->is_input_scaled ? 1.0f : s->weights[source];
-            job->b->math->add_scaled(weight, c->y + r * t->stride, t->n_columns, sums + (int64_t)(source / job->w->n_used) * t->stride);
+            job->b->math->add_scaled(weight, c->y + r * t->stride, t->n_columns,
+                                     sums + (int64_t)(source / job->w->n_used) * t->stride);
         }
     }
 }
@@ -263,9 +276,11 @@ static void sum_task(void *context, int32_t task, int32_t worker) {
     }
 }
 
-/* With few rows a task can be wider, as far as its results fit: memory is read faster in long runs, and an expert's tile is one. But there
- * must be enough tasks for the threads to end together. fit: blocks that fit; most: of a task. */
-static int32_t task_blocks(const experts_job *job, int32_t n_blocks, int32_t tasks_a_worker, int32_t fit, int32_t most) {
+/* With few rows a task can be wider, as far as its results fit: memory is read faster in
+ * long runs, and an expert's tile is one. But there must be enough tasks for the threads
+ * to end together. fit: blocks that fit; most: of a task. */
+static int32_t task_blocks(const experts_job *job, int32_t n_blocks, int32_t tasks_a_worker, int32_t fit,
+                           int32_t most) {
     int32_t blocks = LINEAR_TILE_BLOCKS, enough = tasks_a_worker * thread_pool_size(job->b->thread_pool);
     while (2 * blocks <= most && 2 * blocks <= fit && n_blocks >= 2 * blocks * enough) {
         blocks *= 2;
@@ -291,14 +306,17 @@ static void run_experts(experts_job *job) {
     if (job->b->trace != NULL) {
         job->b->rows_ns = clock_ns() - start_ns;
     }
-    int32_t hidden_fit = TILE_FLOATS / PACK_LANES / job->most_rows, sum_fit = SUM_FLOATS / PACK_LANES / job->most_rows;
+    int32_t hidden_fit = TILE_FLOATS / PACK_LANES / job->most_rows,
+            sum_fit = SUM_FLOATS / PACK_LANES / job->most_rows;
     int32_t sums = (int32_t)(job->s->sums_width / PACK_LANES / (size_t)job->n_rows);
-    job->hidden_blocks = task_blocks(job, job->s->n_active * n_tiles(w->d_hidden, 1), HIDDEN_TASKS, hidden_fit, HIDDEN_BLOCKS);
+    job->hidden_blocks =
+        task_blocks(job, job->s->n_active * n_tiles(w->d_hidden, 1), HIDDEN_TASKS, hidden_fit, HIDDEN_BLOCKS);
     run(job, hidden_task, job->s->n_active * n_tiles(w->d_hidden, job->hidden_blocks), false);
     if (w->needs_whole) {
         run(job, convert_hidden, n_places, (int64_t)n_places * w->d_hidden <= SERIAL_ELEMENTS);
     }
-    job->sum_blocks = task_blocks(job, n_tiles(w->d_out, 1), SUM_TASKS, sum_fit < sums ? sum_fit : sums, EXPERTS_SUM_BLOCKS);
+    job->sum_blocks = task_blocks(job, n_tiles(w->d_out, 1), SUM_TASKS, sum_fit < sums ? sum_fit : sums,
+                                  EXPERTS_SUM_BLOCKS);
     run(job, sum_task, n_tiles(w->d_out, job->sum_blocks), false);
 }
 
@@ -316,8 +334,10 @@ void cpu_experts(backend *base, const experts_use *use) {
                        .y_width = y->width,
                        .n_rows = b->batch->n_rows,
                        .hidden_bytes = cpu_experts_hidden_bytes(use->w)};
-    assert(!x->is_quantised && (use->overwrite || !y->is_quantised) && x->width == use->w->d_in && y->width == use->w->d_out);
-    assert(job.s->step == b->step && job.s->chosen_from == use->w->n_experts && job.s->chosen_used == use->w->n_used);
+    assert(!x->is_quantised && (use->overwrite || !y->is_quantised) && x->width == use->w->d_in &&
+           y->width == use->w->d_out);
+    assert(job.s->step == b->step && job.s->chosen_from == use->w->n_experts &&
+           job.s->chosen_used == use->w->n_used);
     assert(use->f != ACT_SWIGLU_CLAMPED || (use->w->gate != NULL && use->limit > 0.0f));
     y->is_quantised = false;
     if (job.n_rows > 0) {

@@ -1,8 +1,11 @@
-/* What routing, loading and computing mixtures of experts share: the loaded mixtures, and the step's choice of experts.
+/* What routing, loading and computing mixtures of experts share: the loaded mixtures, and
+ * the step's choice of experts.
  *
- * Owner: the backend, between ops. Inside an op each task writes rows, tiles or scratch of its own. An assignment is one row and one expert
- * that it has chosen: row r has the assignments r * n_used .. r * n_used + n_used - 1, in ascending order of expert. The places of
- * assignments are their order by expert, then by row: an expert's rows lie side by side there. */
+ * Owner: the backend, between ops. Inside an op each task writes rows, tiles or scratch
+ * of its own. An assignment is one row and one expert that it has chosen: row r has the
+ * assignments r * n_used .. r * n_used + n_used - 1, in ascending order of expert. The
+ * places of assignments are their order by expert, then by row: an expert's rows lie side
+ * by side there. */
 #ifndef CPU_EXPERTS_H
 #define CPU_EXPERTS_H
 
@@ -18,16 +21,21 @@ struct experts {
     const linear **up, **down;
     bool reads[N_ROW_FORMATS];   /* the formats in which some expert reads its rows, */
     bool rereads[N_ROW_FORMATS]; /* and those in which some down product reads its own */
-    bool has_orders;             /* some gate or up reads its inputs in an order: gate and up then have rows of their own */
-    bool needs_whole;            /* some down product's rows are made of whole hidden rows */
+    /* some gate or up reads its inputs in an order: gate and up then have rows of their
+     * own */
+    bool has_orders;
+    bool needs_whole; /* some down product's rows are made of whole hidden rows */
 };
 
-/* Invariant: sizes hold for every loaded mixture. Arrays are sized by cpu_experts_step_open for n_places assignments. */
+/* Invariant: sizes hold for every loaded mixture. Arrays are sized by
+ * cpu_experts_step_open for n_places assignments. */
 typedef struct cpu_experts_state {
     int32_t n_experts, n_used;    /* the most of any mixture */
     int32_t width[N_ROW_FORMATS]; /* the widest row that experts read in a format, 0: none */
-    int32_t row_width;            /* the widest row that experts read, or that lies between up and down, in any format */
-    size_t hidden_bytes;          /* the most bytes of a row between up and down */
+    /* the widest row that experts read, or that lies between up and down, in any
+     * format */
+    int32_t row_width;
+    size_t hidden_bytes; /* the most bytes of a row between up and down */
     int32_t n_places;
 
     /* The choice, by route(). */
@@ -38,9 +46,10 @@ typedef struct cpu_experts_state {
     float *weights;  /* [n_places] */
 
     /* The rows of experts, by experts(). */
-    int32_t *places;                  /* [n_places] the place of an assignment */
-    int32_t *sources;                 /* [n_places] the assignment at a place */
-    int32_t *first;                   /* [n_experts + 1] the first place of an expert, which ends where the next begins */
+    int32_t *places;  /* [n_places] the place of an assignment */
+    int32_t *sources; /* [n_places] the assignment at a place */
+    /* [n_experts + 1] the first place of an expert, which ends where the next begins */
+    int32_t *first;
     int32_t n_active, *active;        /* experts with rows, ascending */
     uint8_t *gathered[N_ROW_FORMATS]; /* [n_places] quantised rows */
     int32_t up_width;                 /* the widest row of experts with orders, 0: none */
@@ -56,7 +65,8 @@ static inline bool experts_need_whole(const linear *down) {
     return down->format == ROWS_TOKEN || down->format == ROWS_BF16 || down->order != NULL;
 }
 
-/* Bytes from one row between up and down to the next: f32, or groups where every down product reads groups. */
+/* Bytes from one row between up and down to the next: f32, or groups where every down
+ * product reads groups. */
 size_t cpu_experts_hidden_bytes(const experts *w);
 
 #endif

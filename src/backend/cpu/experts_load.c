@@ -1,10 +1,13 @@
-/* Loads mixtures of experts: checks the routing and the shapes of weights that are loaded already, and sizes the scratch of their ops. */
+/* Loads mixtures of experts: checks the routing and the shapes of weights that are loaded
+ * already, and sizes the scratch of their ops. */
 #include "backend/cpu/experts.h"
 #include "backend/cpu/linear_ops.h"
 #include "base/size.h"
 
-#define LINE_FLOATS 16    /* of a cache line: workers share none */
-#define SUMS_FLOATS 65536 /* of a worker's sums, which lie in its L2 cache, where they are not more for LINEAR_TILE_COLUMNS of all rows */
+#define LINE_FLOATS 16 /* of a cache line: workers share none */
+/* of a worker's sums, which lie in its L2 cache, where they are not more for
+ * LINEAR_TILE_COLUMNS of all rows */
+#define SUMS_FLOATS 65536
 
 /* Made at the first call; NULL when out of memory. */
 static cpu_experts_state *state_of(cpu_backend *b) {
@@ -15,37 +18,45 @@ static cpu_experts_state *state_of(cpu_backend *b) {
 }
 
 static quire_err check_groups(const routing *r, quire_error *err) {
-    if (r->n_groups < 0 || r->n_groups > r->n_experts || (r->n_groups > 0 && r->n_experts % r->n_groups != 0)) {
-        return err_set(err, QUIRE_INVALID, -1, "%d experts cannot be routed in %d groups of one size", r->n_experts, r->n_groups);
+    if (r->n_groups < 0 || r->n_groups > r->n_experts ||
+        (r->n_groups > 0 && r->n_experts % r->n_groups != 0)) {
+        return err_set(err, QUIRE_INVALID, -1, "%d experts cannot be routed in %d groups of one size",
+                       r->n_experts, r->n_groups);
     }
     if (r->n_groups <= 1) {
         return QUIRE_OK;
     }
-    if (r->n_groups_used < 1 || r->n_groups_used > r->n_groups || (int64_t)r->n_groups_used * (r->n_experts / r->n_groups) < r->n_used) {
-        return err_set(err, QUIRE_INVALID, -1, "%d of %d groups of experts cannot be used for %d of %d experts a row", r->n_groups_used,
-                       r->n_groups, r->n_used, r->n_experts);
+    if (r->n_groups_used < 1 || r->n_groups_used > r->n_groups ||
+        (int64_t)r->n_groups_used * (r->n_experts / r->n_groups) < r->n_used) {
+        return err_set(err, QUIRE_INVALID, -1,
+                       "%d of %d groups of experts cannot be used for %d of %d experts a row",
+                       r->n_groups_used, r->n_groups, r->n_used, r->n_experts);
     }
     return QUIRE_OK;
 }
 
 static quire_err check_routing(const routing *r, quire_error *err) {
     if (r->n_experts < 1 || r->n_experts > ROUTE_MAX_EXPERTS) {
-        return err_set(err, QUIRE_INVALID, -1, "a mixture of %d experts; it must have 1 to %d", r->n_experts, ROUTE_MAX_EXPERTS);
+        return err_set(err, QUIRE_INVALID, -1, "a mixture of %d experts; it must have 1 to %d", r->n_experts,
+                       ROUTE_MAX_EXPERTS);
     }
     if (r->n_used < 1 || r->n_used > r->n_experts || r->n_used > ROUTE_MAX_USED) {
-        return err_set(err, QUIRE_INVALID, -1, "%d of %d experts a row; it must be at least 1, and at most all of them and %d", r->n_used,
-                       r->n_experts, ROUTE_MAX_USED);
+        return err_set(err, QUIRE_INVALID, -1,
+                       "%d of %d experts a row; it must be at least 1, and at most all of them and %d",
+                       r->n_used, r->n_experts, ROUTE_MAX_USED);
     }
     if (r->score == ROUTE_SPARSE_MIXER && (r->n_used != 2 || r->n_groups > 1 || r->bias != NULL)) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1,
-                       "sparse-mixer routing takes 2 experts a row, without groups and bias; this model wants %d", r->n_used);
+        return err_set(
+            err, QUIRE_UNSUPPORTED, -1,
+            "sparse-mixer routing takes 2 experts a row, without groups and bias; this model wants %d",
+            r->n_used);
     }
     return check_groups(r, err);
 }
 
 /* Copies the pointers and checks that all have expert 0's shape. */
-static quire_err take_weights(cpu_backend *b, linear *const *from, const char *what, int32_t n_out, int32_t n_in, const linear ***out,
-                              int32_t n, quire_error *err) {
+static quire_err take_weights(cpu_backend *b, linear *const *from, const char *what, int32_t n_out,
+                              int32_t n_in, const linear ***out, int32_t n, quire_error *err) {
     *out = cpu_own(b, (size_t)n, sizeof **out);
     if (*out == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "a mixture of %d experts: out of memory", n);
@@ -53,8 +64,9 @@ static quire_err take_weights(cpu_backend *b, linear *const *from, const char *w
     for (int32_t i = 0; i < n; i++) {
         const pack_layout *l = &from[i]->layout;
         if (l->n_out != n_out || l->n_in != n_in) {
-            return err_set(err, QUIRE_BAD_FILE, -1, "expert %d: its %s weights are %d x %d; those of expert 0 ask for %d x %d", i, what,
-                           l->n_out, l->n_in, n_out, n_in);
+            return err_set(err, QUIRE_BAD_FILE, -1,
+                           "expert %d: its %s weights are %d x %d; those of expert 0 ask for %d x %d", i,
+                           what, l->n_out, l->n_in, n_out, n_in);
         }
         (*out)[i] = from[i];
     }
@@ -73,7 +85,8 @@ static void note_formats(experts *w) {
             w->reads[w->gate[i]->format] = true;
         }
         w->rereads[w->down[i]->format] = true;
-        w->has_orders = w->has_orders || w->up[i]->order != NULL || (w->gate != NULL && w->gate[i]->order != NULL);
+        w->has_orders =
+            w->has_orders || w->up[i]->order != NULL || (w->gate != NULL && w->gate[i]->order != NULL);
         w->needs_whole = w->needs_whole || experts_need_whole(w->down[i]);
     }
 }
@@ -104,8 +117,11 @@ quire_err cpu_experts_load(backend *base, const experts_weights *from, experts *
         return err_set(err, QUIRE_NO_MEMORY, -1, "a mixture of %d experts: out of memory", r->n_experts);
     }
     const pack_layout *up = &from->up[0]->layout;
-    *w = (experts){
-        .n_experts = r->n_experts, .n_used = r->n_used, .d_in = up->n_in, .d_hidden = up->n_out, .d_out = from->down[0]->layout.n_out};
+    *w = (experts){.n_experts = r->n_experts,
+                   .n_used = r->n_used,
+                   .d_in = up->n_in,
+                   .d_hidden = up->n_out,
+                   .d_out = from->down[0]->layout.n_out};
     if (from->gate != NULL) {
         TRY(take_weights(b, from->gate, "gate", w->d_hidden, w->d_in, &w->gate, w->n_experts, err));
     }
@@ -145,8 +161,9 @@ quire_err cpu_experts_step_open(cpu_backend *b) {
     s->sums_width = widest < SUMS_FLOATS ? widest : least > SUMS_FLOATS ? least : SUMS_FLOATS;
     s->sums = scratch(b, workers, s->sums_width * sizeof *s->sums);
     s->rows = scratch(b, workers, (size_t)s->row_width * sizeof *s->rows);
-    bool is_there = s->chosen != NULL && s->weights != NULL && s->places != NULL && s->sources != NULL && s->first != NULL &&
-                    s->active != NULL && s->hidden != NULL && s->sums != NULL && s->rows != NULL;
+    bool is_there = s->chosen != NULL && s->weights != NULL && s->places != NULL && s->sources != NULL &&
+                    s->first != NULL && s->active != NULL && s->hidden != NULL && s->sums != NULL &&
+                    s->rows != NULL;
     if (s->up_width > 0) {
         s->gathered_up = scratch(b, n, linear_row_bytes(ROWS_F32, s->up_width));
         is_there = is_there && s->gathered_up != NULL;

@@ -9,9 +9,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define CPUID_AMX           (3u << 24) /* of leaf 7, edx: AMX_TILE and AMX_INT8 */
-#define XCR0_TILES          (3u << 17) /* their configuration and their data */
-#define ARCH_REQ_XCOMP_PERM 0x1023     /* of arch_prctl: asks for a state that a process has only when it asked, Linux 5.16 */
+#define CPUID_AMX  (3u << 24) /* of leaf 7, edx: AMX_TILE and AMX_INT8 */
+#define XCR0_TILES (3u << 17) /* their configuration and their data */
+/* of arch_prctl: asks for a state that a process has only when it asked, Linux 5.16 */
+#define ARCH_REQ_XCOMP_PERM 0x1023
 #define XFEATURE_XTILEDATA  18
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
@@ -34,7 +35,8 @@ static bool always(void) {
 #if defined(__x86_64__)
 static bool has_avx2(void) {
     unsigned a, b, c, d;
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
 }
 
 #ifdef SIMD_EMULATE /* AVX-512 goes through SIMDe, for tests that name it */
@@ -45,8 +47,9 @@ static bool has_avx2(void) {
 
 static bool has_avx512(void) {
     return has_avx2() &&
-           (EMULATED || (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-                         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni")));
+           (EMULATED || (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                         __builtin_cpu_supports("avx512vnni")));
 }
 
 static bool has_avx512bf16(void) {
@@ -59,14 +62,16 @@ static bool has_amx(void) {
     return has_avx512() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & CPUID_AMX) == CPUID_AMX;
 }
 
-/* Whether the kernel saves the tiles of this process's threads. The permission holds for all of them, and is never taken back. */
+/* Whether the kernel saves the tiles of this process's threads. The permission holds for
+ * all of them, and is never taken back. */
 static bool may_use_amx(void) {
     uint32_t low, high;
     if (!has_amx()) {
         return false;
     }
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    return (low & XCR0_TILES) == XCR0_TILES && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+    return (low & XCR0_TILES) == XCR0_TILES &&
+           syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 #endif
 
@@ -80,9 +85,10 @@ static bool is_native(void) {
     return !EMULATED;
 }
 
-/* Intel's start a vdpbf16ps of 512 bits every second cycle: measured on Emerald Rapids, 89 GOP/s a thread, where vfmadd does 178 over
- * weights widened to f32. The vendor decides and no timing, because products of bf16 have other bits with this instruction: results must
- * not depend on a measurement. */
+/* Intel's start a vdpbf16ps of 512 bits every second cycle: measured on Emerald Rapids,
+ * 89 GOP/s a thread, where vfmadd does 178 over weights widened to f32. The vendor
+ * decides and no timing, because products of bf16 have other bits with this instruction:
+ * results must not depend on a measurement. */
 static bool is_dot_bf16_fast(void) {
     return !EMULATED && !__builtin_cpu_is("intel");
 }
@@ -147,10 +153,13 @@ quire_err cpu_isa_choose(const char *name, cpu_isa *out, quire_error *err) {
         cpu_isa isa = (cpu_isa)i;
         if (is_auto ? runs_here(isa) && ISAS[isa].is_chosen() : strcmp(name, ISAS[isa].name) == 0) {
             *out = isa;
-            return runs_here(isa) ? QUIRE_OK : err_set(err, QUIRE_UNSUPPORTED, -1, "--isa %s: %s; try --isa auto", name, lack_of(isa));
+            return runs_here(isa) ? QUIRE_OK
+                                  : err_set(err, QUIRE_UNSUPPORTED, -1, "--isa %s: %s; try --isa auto", name,
+                                            lack_of(isa));
         }
     }
-    return err_set(err, QUIRE_INVALID, -1, "--isa %s: must be auto, plain, avx2, avx512, amx, avx512bf16, neon or i8mm", name);
+    return err_set(err, QUIRE_INVALID, -1,
+                   "--isa %s: must be auto, plain, avx2, avx512, amx, avx512bf16, neon or i8mm", name);
 }
 
 const char *cpu_isa_name(cpu_isa isa) {

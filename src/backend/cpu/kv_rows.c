@@ -18,13 +18,15 @@ int32_t cpu_row_run(dtype type, kv_plane_kind kind, int32_t page_tokens) {
     return page_tokens < most ? page_tokens : most;
 }
 
-cpu_row cpu_row_at(dtype type, kv_plane_kind kind, int64_t row_bytes, int32_t page_tokens, uint8_t *rows, int32_t offset) {
+cpu_row cpu_row_at(dtype type, kv_plane_kind kind, int64_t row_bytes, int32_t page_tokens, uint8_t *rows,
+                   int32_t offset) {
     const int32_t run = cpu_row_run(type, kind, page_tokens), lane = offset % run;
     if (kind == KV_PLANE_V && !cpu_kv_is_bytes(type)) {
         return (cpu_row){rows + offset * row_bytes, (int32_t)row_bytes, 1, row_bytes};
     }
     const int32_t unit = kind == KV_PLANE_V ? 1 : cpu_kv_is_bytes(type) ? 4 : dtype_block_bytes(type);
-    return (cpu_row){rows + (offset - lane) * row_bytes + lane * unit, unit, (int32_t)row_bytes / unit, (int64_t)unit * run};
+    return (cpu_row){rows + (offset - lane) * row_bytes + lane * unit, unit, (int32_t)row_bytes / unit,
+                     (int64_t)unit * run};
 }
 
 void cpu_row_copy(cpu_row from, cpu_row to, int32_t n) {
@@ -78,7 +80,9 @@ static float largest_of(const float *x, int32_t n) {
 }
 
 float cpu_fp8_encode(const float *x, int32_t n, float fixed, uint8_t *codes) {
-    const float largest = largest_of(x, n), scale = fixed > 0.0f ? fixed : largest > KV_LEAST ? largest / E4M3_LARGEST : 0.0f;
+    const float largest = largest_of(x, n), scale = fixed > 0.0f         ? fixed
+                                                    : largest > KV_LEAST ? largest / E4M3_LARGEST
+                                                                         : 0.0f;
     if (!isfinite(largest) || scale == 0.0f) {
         memset(codes, 0, (size_t)n);
         return isfinite(largest) ? 0.0f : NAN;
@@ -89,12 +93,14 @@ float cpu_fp8_encode(const float *x, int32_t n, float fixed, uint8_t *codes) {
     return scale * 0x1p8f;
 }
 
-/* Codes of a group whose numbers are u, for a multiplier m. Returns the sum of their squared errors. */
+/* Codes of a group whose numbers are u, for a multiplier m. Returns the sum of their
+ * squared errors. */
 static float round_group(const float *u, float low, int32_t m, uint8_t *codes, int32_t *zero) {
     const float inverse = 1.0f / (float)m, z = fminf(rintf(-low * inverse), INT4_CODES);
     float error = 0.0f;
     for (int32_t i = 0; i < INT4_GROUP; i++) {
-        const float code = fminf(fmaxf(rintf(u[i] * inverse) + z, 0.0f), INT4_CODES), off = fmaf((float)m, code - z, -u[i]);
+        const float code = fminf(fmaxf(rintf(u[i] * inverse) + z, 0.0f), INT4_CODES),
+                    off = fmaf((float)m, code - z, -u[i]);
         error = fmaf(off, off, error);
         codes[i] = (uint8_t)code;
     }
@@ -102,7 +108,8 @@ static float round_group(const float *u, float low, int32_t m, uint8_t *codes, i
     return error;
 }
 
-/* One group: the multiplier whose 15 steps span its numbers, or the next smaller one, which cuts off the ends, where that is nearer. */
+/* One group: the multiplier whose 15 steps span its numbers, or the next smaller one,
+ * which cuts off the ends, where that is nearer. */
 static uint8_t encode_group(const float *u, uint8_t *bytes) {
     uint8_t codes[2][INT4_GROUP];
     float low = 0.0f, high = 0.0f, errors[2];
@@ -122,7 +129,8 @@ static uint8_t encode_group(const float *u, uint8_t *bytes) {
 }
 
 float cpu_int4_encode(const kv_plane *plane, const float *x, uint8_t *bytes) {
-    const float largest = largest_of(x, plane->width), scale = largest > KV_LEAST ? largest / INT4_LARGEST : 0.0f;
+    const float largest = largest_of(x, plane->width),
+                scale = largest > KV_LEAST ? largest / INT4_LARGEST : 0.0f;
     const float inverse = isfinite(largest) && scale > 0.0f ? 1.0f / scale : 0.0f;
     const int32_t n_groups = (plane->width + INT4_GROUP - 1) / INT4_GROUP;
     memset(bytes, 0, (size_t)plane->row_bytes);

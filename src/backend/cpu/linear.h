@@ -1,35 +1,45 @@
-/* Matrix products: loaded weights, activation rows quantised for them, and the table of kernels, one for each instruction set.
+/* Matrix products: loaded weights, activation rows quantised for them, and the table of
+ * kernels, one for each instruction set.
  *
- * y[row][column] = sum over k of x[row][k] w[column][k], accumulated in one fixed order for every number of rows, tile and thread:
+ * y[row][column] = sum over k of x[row][k] w[column][k], accumulated in one fixed order
+ * for every number of rows, tile and thread:
  *
- *   ROWS_F32     x f32; weights F32, F16 or BF16, widened exactly: acc = fma(x_k, w_k, acc) from acc = 0, k ascending.
- *   ROWS_BF16    x and weights bf16 (ties to even), k padded to 2 by zeros: as above over the widened values.
- *                AVX512_BF16 has a dot instruction for that: a pair at a time, ascending, with bits of its own.
+ *   ROWS_F32     x f32; weights F32, F16 or BF16, widened exactly: acc = fma(x_k, w_k,
+ *                acc) from acc = 0, k ascending.
+ *   ROWS_BF16    x and weights bf16 (ties to even), k padded to 2 by zeros: as above over
+ *                the widened values. AVX512_BF16 has a dot instruction for that: a pair
+ *                at a time, ascending, with bits of its own.
  *
- * E4M3 and T4_FLOAT (T4_NESTED too) weights, floats with scales, are multiplied with rows of ROWS_F32, and E4M3 with those of ROWS_BF16
- * too: the sum of each scale's stretch of k is that of these formats over w = number / 256, or of T4_FLOAT the table's entry, exact in f32
- * and (E4M3) in bf16; then acc = fma(sum, scale * 256, acc), of T4_FLOAT fma(sum, scale, acc), stretches ascending, from acc = 0, or NaN in
- * a column that has a code which is NaN.
+ * E4M3 and T4_FLOAT (T4_NESTED too) weights, floats with scales, are multiplied with rows
+ * of ROWS_F32, and E4M3 with those of ROWS_BF16 too: the sum of each scale's stretch of k
+ * is that of these formats over w = number / 256, or of T4_FLOAT the table's entry, exact
+ * in f32 and (E4M3) in bf16; then acc = fma(sum, scale * 256, acc), of T4_FLOAT fma(sum,
+ * scale, acc), stretches ascending, from acc = 0, or NaN in a column that has a code
+ * which is NaN.
  *
- *   ROWS_TOKEN   x int8 with one scale a row; INT8 weights:
- *                y = (float)(sum of x_k w_k in int32) * (x_scale * w_scale).
- *   ROWS_GROUPS  x int8 with one scale for each 32 of k; grouped weights. For each weight scale's 16 or 32 of k, ascending:
- *                acc = fma((float)(sum of x_k number_k in int32), w_scale * x_scale, acc),
- *                and for forms with mins then acc = fma(min, x_scale * (float)(sum of x_k), acc).
+ *   ROWS_TOKEN   x int8 with one scale a row; INT8 weights: y = (float)(sum of x_k w_k in
+ *                int32) * (x_scale * w_scale).
+ *   ROWS_GROUPS  x int8 with one scale for each 32 of k; grouped weights. For each weight
+ *                scale's 16 or 32 of k, ascending: acc = fma((float)(sum of x_k number_k
+ *                in int32), w_scale * x_scale, acc), and for forms with mins then acc =
+ *                fma(min, x_scale * (float)(sum of x_k), acc).
  *
  * Where the weights have a factor, y is then y * factor.
  *
- * Activations are quantised in this way: a = the largest |x|; q = round(x * (127 / a)), ties to even; scale = a / 127. With a under 2^-100
- * all are 0. With an infinity or NaN the scale is NaN and q is 0, so that every result is NaN.
+ * Activations are quantised in this way: a = the largest |x|; q = round(x * (127 / a)),
+ * ties to even; scale = a / 127. With a under 2^-100 all are 0. With an infinity or NaN
+ * the scale is NaN and q is 0, so that every result is NaN.
  *
- * Threads: kernels are pure functions of their arguments; threads split columns, never k. */
+ * Threads: kernels are pure functions of their arguments; threads split columns, never
+ * k. */
 #ifndef CPU_LINEAR_H
 #define CPU_LINEAR_H
 
 #include "backend/backend.h"
 #include "backend/cpu/pack_weights.h"
 
-/* The format in which a kernel reads an activation row. A quantised row starts at a multiple of 64 bytes; ROWS_F32 has no alignment:
+/* The format in which a kernel reads an activation row. A quantised row starts at a
+ * multiple of 64 bytes; ROWS_F32 has no alignment:
  *   ROWS_F32     f32 [k]
  *   ROWS_BF16    the kernel's own: at most 4 bytes an element, k padded to 2
  *   ROWS_TOKEN   int8 [k padded to 32], f32 scale, int32 sum of the int8
@@ -38,16 +48,22 @@ typedef enum row_format { ROWS_F32, ROWS_BF16, ROWS_TOKEN, ROWS_GROUPS, N_ROW_FO
 
 #define ROWS_TINY 0x1p-100f
 
-/* 32 elements of a ROWS_GROUPS row and the values that kernels use with them: one cache line, so that one pointer a row reaches all. */
+/* 32 elements of a ROWS_GROUPS row and the values that kernels use with them: one cache
+ * line, so that one pointer a row reaches all. */
 typedef struct row_group {
     int8_t q[PACK_GROUP];
     float scale;
-    int32_t times_8, times_128; /* -8 and -128 times the sum of q: what sums over unsigned numbers start from */
-    int32_t times_4[2];         /* -4 times the sums of the first 16 and of the last */
-    float sum, sums[2];         /* scale times the sum of q, of its first 16 and of its last: what mins are multiplied with */
+    /* -8 and -128 times the sum of q: what sums over unsigned numbers start from */
+    int32_t times_8, times_128;
+    int32_t times_4[2]; /* -4 times the sums of the first 16 and of the last */
+    /* scale times the sum of q, of its first 16 and of its last: what mins are multiplied
+     * with */
+    float sum, sums[2];
 } row_group;
 
-#define LINEAR_SCRATCH_BYTES 262144 /* what a kernel may keep beside its operands: weights unpacked for a tile, partial sums */
+/* what a kernel may keep beside its operands: weights unpacked for a tile, partial
+ * sums */
+#define LINEAR_SCRATCH_BYTES 262144
 
 /* Rows of one format: row i is at data + i * stride. Borrowed. */
 typedef struct row_view {
@@ -55,39 +71,46 @@ typedef struct row_view {
     size_t stride;
 } row_view;
 
-/* Packed weights [n_out, n_in]. Owned by the backend's list, unchanged after load. data and scales may point into a file mapped
- * read-only. */
+/* Packed weights [n_out, n_in]. Owned by the backend's list, unchanged after load. data
+ * and scales may point into a file mapped read-only. */
 struct linear {
     linear *next;
     pack_layout layout;
     row_format format;
-    uint8_t *data;         /* layout.n_blocks blocks */
-    float *scales;         /* [n_blocks * 16] of INT8, right behind the blocks, else NULL */
-    float *numbers;        /* [pack_n_numbers], in the same place, else NULL */
-    const int32_t *order;  /* [n_in]: which input stands at each place of the rows that are multiplied, behind the blocks; NULL: its own */
+    uint8_t *data;  /* layout.n_blocks blocks */
+    float *scales;  /* [n_blocks * 16] of INT8, right behind the blocks, else NULL */
+    float *numbers; /* [pack_n_numbers], in the same place, else NULL */
+    /* [n_in]: which input stands at each place of the rows that are multiplied, behind
+     * the blocks; NULL: its own */
+    const int32_t *order;
     float factor;          /* what every product is multiplied with before its bias is added; 1: nothing */
     float *bias;           /* [n_blocks * 16], or NULL */
     row_rounding rounding; /* of the rows before they are multiplied: of ROWS_F32 only */
 };
 
-/* A part of a product: some column blocks of w. next: where the thread will probably read on, in blocks of the same layout, or NULL. A
- * kernel may prefetch it, but never reads it: it can be the wrong place. */
+/* A part of a product: some column blocks of w. next: where the thread will probably read
+ * on, in blocks of the same layout, or NULL. A kernel may prefetch it, but never reads
+ * it: it can be the wrong place. */
 typedef struct linear_part {
     const linear *w;
     int32_t block0, n_blocks;
     const uint8_t *next;
 } linear_part;
 
-/* y[r * y_stride + c], c in 0..n_blocks * 16, = the product of n_rows rows, which are in w->format, with the part's columns, without bias.
- * Padding columns get undefined values, which must not be read. scratch: LINEAR_SCRATCH_BYTES of the calling thread's own, at a multiple of
- * 64, undefined before and after. */
-typedef void linear_product(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch);
+/* y[r * y_stride + c], c in 0..n_blocks * 16, = the product of n_rows rows, which are in
+ * w->format, with the part's columns, without bias. Padding columns get undefined values,
+ * which must not be read. scratch: LINEAR_SCRATCH_BYTES of the calling thread's own, at a
+ * multiple of 64, undefined before and after. */
+typedef void linear_product(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride,
+                            void *scratch);
 
 typedef struct linear_kernels {
-    /* Converts x[0..k) to the format of the index and writes it to row, padding included. */
+    /* Converts x[0..k) to the format of the index and writes it to row, padding
+     * included. */
     void (*quantise[N_ROW_FORMATS])(const float *x, int32_t k, void *row);
     linear_product *product;
-    /* Whether this processor finds rows of grids so fast that weights keep them. NULL: no; they are unpacked as they are loaded. */
+    /* Whether this processor finds rows of grids so fast that weights keep them. NULL:
+     * no; they are unpacked as they are loaded. */
     bool (*finds_rows)(void);
 } linear_kernels;
 
@@ -101,7 +124,8 @@ linear_product linear_integers_avx512, linear_tables_avx512, linear_grids_avx512
 linear_product linear_groups_amx, linear_groups_amx_model;
 #elif defined(__aarch64__)
 extern const linear_kernels linear_neon, linear_i8mm;
-linear_product linear_integers_neon, linear_tables_neon, linear_grids_neon; /* parts of both: grouped weights */
+/* parts of both: grouped weights */
+linear_product linear_integers_neon, linear_tables_neon, linear_grids_neon;
 #endif
 
 /* The row format of a weight kind under a compute mode. */

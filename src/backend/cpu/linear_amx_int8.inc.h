@@ -1,7 +1,8 @@
 /* Products of INT8 weights by tiles. Part of linear_amx.inc.h.
  *
- * A pass is up to 32 rows with two blocks: tiles 0 and 1 are the sums of its first rows with each block, 2 and 3 those of the others; 4 and
- * 5 hold rows, 6 and 7 weights. Each pass also prefetches its share of the blocks that come next. */
+ * A pass is up to 32 rows with two blocks: tiles 0 and 1 are the sums of its first rows
+ * with each block, 2 and 3 those of the others; 4 and 5 hold rows, 6 and 7 weights. Each
+ * pass also prefetches its share of the blocks that come next. */
 #define AMX_PASS_ROWS (2 * AMX_ROWS)
 #define AMX_STEP      AMX_BYTES          /* of k */
 #define STEP_BYTES    (AMX_STEP * LANES) /* of a block */
@@ -12,7 +13,9 @@ typedef struct int8_pass {
     int32_t n_blocks;  /* 1 or 2 */
     const uint8_t *blocks;
     size_t block_bytes;
-    const uint8_t *ends;  /* of each block, where k_padded is no multiple of AMX_STEP: the last 32 of k, and as many zeros */
+    /* of each block, where k_padded is no multiple of AMX_STEP: the last 32 of k, and as
+     * many zeros */
+    const uint8_t *ends;
     const uint8_t *next;  /* the blocks to prefetch, or NULL, */
     int32_t line0, line1; /* and of a block's lines in each step these */
 } int8_pass;
@@ -59,7 +62,9 @@ static void int8_sums(const int8_pass *p, int32_t k_padded, int32_t *sums) {
         int8_prefetch(p, k);
         int8_step(p, k, p->blocks + (size_t)k * LANES, p->block_bytes);
     }
-    if (whole < k_padded) { /* what stands behind the row's numbers is in the row too: its scale and sum, times 0 */
+    /* what stands behind the row's numbers is in the row too: its scale and sum, times
+     * 0 */
+    if (whole < k_padded) {
         int8_step(p, whole, p->ends, STEP_BYTES);
     }
     amx_store(0, sums, stride);
@@ -84,7 +89,8 @@ static void int8_configure(const int8_pass *p) {
 }
 
 /* Scales the sums into y. scales: of the pass's first column. */
-INLINE void int8_scale(const int8_pass *p, int32_t n_in, const float *scales, const int32_t *sums, float *y, int32_t y_stride) {
+INLINE void int8_scale(const int8_pass *p, int32_t n_in, const float *scales, const int32_t *sums, float *y,
+                       int32_t y_stride) {
     for (int32_t r = 0; r < p->n_rows[0] + p->n_rows[1]; r++) {
         const nf x_scale = nf_set1(row_scales(p->x.data + (size_t)r * p->x.stride, n_in)[0]);
         for (int32_t c = 0; c < p->n_blocks * LANES; c += N_LANES) {
@@ -94,9 +100,10 @@ INLINE void int8_scale(const int8_pass *p, int32_t n_in, const float *scales, co
     }
 }
 
-/* All rows with one or two blocks, in passes of nearly equal numbers of rows. *n_before: the rows that tiles are configured for. */
-static void int8_passes(int8_pass *p, const linear *w, row_view x, int32_t n_rows, const float *scales, float *y, int32_t y_stride,
-                        int32_t *n_before) {
+/* All rows with one or two blocks, in passes of nearly equal numbers of rows. *n_before:
+ * the rows that tiles are configured for. */
+static void int8_passes(int8_pass *p, const linear *w, row_view x, int32_t n_rows, const float *scales,
+                        float *y, int32_t y_stride, int32_t *n_before) {
     _Alignas(64) int32_t sums[AMX_PASS_ROWS * 2 * LANES];
     const int32_t n_passes = (n_rows + AMX_PASS_ROWS - 1) / AMX_PASS_ROWS;
     for (int32_t pass = 0, row = 0; pass < n_passes; pass++) {
@@ -120,12 +127,14 @@ static void int8_passes(int8_pass *p, const linear *w, row_view x, int32_t n_row
 static void int8_ends(const linear *w, const uint8_t *blocks, int32_t n_blocks, uint8_t *ends) {
     const size_t half = PACK_GROUP * LANES;
     for (int32_t i = 0; i < n_blocks; i++, ends += STEP_BYTES) {
-        memcpy(ends, blocks + (size_t)i * w->layout.block_bytes + (size_t)w->layout.k_padded * LANES - half, half);
+        memcpy(ends, blocks + (size_t)i * w->layout.block_bytes + (size_t)w->layout.k_padded * LANES - half,
+               half);
         memset(ends + half, 0, half);
     }
 }
 
-static void product_int8_amx(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
+static void product_int8_amx(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride,
+                             void *scratch) {
     const linear *w = part->w;
     int32_t n_before = 0;
     for (int32_t i = 0; i < part->n_blocks; i += 2) {
@@ -137,6 +146,7 @@ static void product_int8_amx(const linear_part *part, row_view x, int32_t n_rows
         if (w->layout.k_padded % AMX_STEP != 0) {
             int8_ends(w, p.blocks, p.n_blocks, scratch);
         }
-        int8_passes(&p, w, x, n_rows, w->scales + (part->block0 + i) * LANES, y + i * LANES, y_stride, &n_before);
+        int8_passes(&p, w, x, n_rows, w->scales + (part->block0 + i) * LANES, y + i * LANES, y_stride,
+                    &n_before);
     }
 }

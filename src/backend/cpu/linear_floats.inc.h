@@ -1,18 +1,24 @@
-/* Products of float weights: F32, F16, BF16. Part of linear_kernels.inc.h, and of linear_avx512bf16.c, which defines LINEAR_DOT_BF16.
+/* Products of float weights: F32, F16, BF16. Part of linear_kernels.inc.h, and of
+ * linear_avx512bf16.c, which defines LINEAR_DOT_BF16.
  *
  * A tile of rows x blocks of 16 columns stays in registers while k runs.
- *   Few rows   read the packed weights directly, once, and prefetch them: they are bound by memory.
- *   Many rows  go by chunks of k. The weights of a tile's chunk stay in L1 while all rows pass. They are widened to f32 where no
- *              instruction multiplies them as packed: once for up to LINEAR_TILE_ROWS rows. The rows of a chunk stay in L2 while the
- *              blocks pass. Each tile prefetches its share of the next weights, so that memory works while the tiles do.
- * A multiplication takes its weights from a register and broadcasts its element of x from memory. With 256 bits 6 rows x 1 block are 12
- * sums in flight where 2 ports x 4 cycles need 8, and 8 loads for 12 multiplications. With 512 bits 8 rows x 2 blocks are 16, and 10. With
- * 128 bits and 32 registers 6 rows x 1 block are 24. */
+ *   Few rows   read the packed weights directly, once, and prefetch them: they are bound
+ *              by memory.
+ *   Many rows  go by chunks of k. The weights of a tile's chunk stay in L1 while all rows
+ *              pass. They are widened to f32 where no instruction multiplies them as
+ *              packed: once for up to LINEAR_TILE_ROWS rows. The rows of a chunk stay in
+ *              L2 while the blocks pass. Each tile prefetches its share of the next
+ *              weights, so that memory works while the tiles do.
+ * A multiplication takes its weights from a register and broadcasts its element of x from
+ * memory. With 256 bits 6 rows x 1 block are 12 sums in flight where 2 ports x 4 cycles
+ * need 8, and 8 loads for 12 multiplications. With 512 bits 8 rows x 2 blocks are 16, and
+ * 10. With 128 bits and 32 registers 6 rows x 1 block are 24. */
 #define CHUNK_BYTES    16384 /* weights that stay in L1 */
 #define PREFETCH_BYTES 1024  /* how far ahead few rows prefetch */
 
-/* With 16 registers and 12 sums gcc needs hints about which values stay in registers. KEEP (simd.h) keeps a sum in its registers between
- * two multiplications. FORGET makes gcc load a pointer's bytes again instead of keeping them in a register. */
+/* With 16 registers and 12 sums gcc needs hints about which values stay in registers.
+ * KEEP (simd.h) keeps a sum in its registers between two multiplications. FORGET makes
+ * gcc load a pointer's bytes again instead of keeping them in a register. */
 #if N_LANES == 16
 #define TILE_BLOCKS(n_rows) ((n_rows) <= 4 ? 4 : 2)
 #else
@@ -41,15 +47,19 @@ typedef struct float_tile {
     size_t w_stride; /* bytes between blocks */
     float *y;
     int32_t y_stride, n_k;
-    bool go_on;                 /* start from the sums in y, not from 0 */
-    const float *scale, *start; /* of each block's columns: the sums times scale are added to start, or where that is NULL to y; or NULL */
+    bool go_on; /* start from the sums in y, not from 0 */
+    /* of each block's columns: the sums times scale are added to start, or where that is
+     * NULL to y; or NULL */
+    const float *scale, *start;
 
-    /* For many rows: the next weights, and how many bytes of each block this tile prefetches with each k. */
+    /* For many rows: the next weights, and how many bytes of each block this tile
+     * prefetches with each k. */
     const uint8_t *next;
     size_t next_stride, next_step;
 } float_tile;
 
-/* 16 columns of a block at k. BF16 are pairs: even k in the low halves, odd k in the high ones. */
+/* 16 columns of a block at k. BF16 are pairs: even k in the low halves, odd k in the high
+ * ones. */
 INLINE i32x16 load_pair(const uint8_t *block, int32_t k) {
     return i_load((const int32_t *)(const void *)block + (size_t)(k / 2) * LANES);
 }
@@ -67,11 +77,13 @@ INLINE f32x16 load_weights(pack_kind kind, const uint8_t *block, int32_t k, int 
     return f_of_bits(i_shl(load_pair(block, k), 16));
 }
 
-/* Prefetches the weights PREFETCH_BYTES ahead: the hardware prefetcher alone does not use the memory's full bandwidth. */
+/* Prefetches the weights PREFETCH_BYTES ahead: the hardware prefetcher alone does not use
+ * the memory's full bandwidth. */
 INLINE void fetch_ahead(pack_kind kind, int n_blocks, const float_tile *t, int32_t k) {
     UNROLL
     for (int c = 0; c < n_blocks; c++) {
-        __builtin_prefetch(t->w + (size_t)c * t->w_stride + (size_t)(k * LANES * (kind == PACK_F32 ? 4 : 2)) + PREFETCH_BYTES);
+        __builtin_prefetch(t->w + (size_t)c * t->w_stride + (size_t)(k * LANES * (kind == PACK_F32 ? 4 : 2)) +
+                           PREFETCH_BYTES);
     }
 }
 
@@ -91,7 +103,8 @@ INLINE f32x16 tile_result(const float_tile *t, int c, const float *y, f32x16 sum
     return f_fma(sum, f_load(t->scale + c * LANES), f_load(t->start != NULL ? t->start + c * LANES : y));
 }
 
-INLINE void add_k(pack_kind kind, int n_rows, int n_blocks, const float_tile *t, int32_t k, int odd, float_sums acc) {
+INLINE void add_k(pack_kind kind, int n_rows, int n_blocks, const float_tile *t, int32_t k, int odd,
+                  float_sums acc) {
     UNROLL
     for (int c = 0; c < n_blocks; c++) {
         f32x16 w = load_weights(kind, t->w + (size_t)c * t->w_stride, k, odd);
@@ -120,7 +133,8 @@ INLINE void dot_pair(int n_rows, int n_blocks, const float_tile *t, int32_t k, f
     }
 }
 
-INLINE void tile_sums(pack_kind kind, row_format format, bool few, int n_rows, int n_blocks, const float_tile *t) {
+INLINE void tile_sums(pack_kind kind, row_format format, bool few, int n_rows, int n_blocks,
+                      const float_tile *t) {
     float_sums acc;
     UNROLL
     for (int r = 0; r < n_rows; r++) {
@@ -168,8 +182,10 @@ INLINE void pass_blocks(float_tile *t, int n_blocks) {
     t->start = t->start != NULL ? t->start + n_blocks * LANES : NULL;
 }
 
-/* The columns of n_blocks blocks for the rows of one tile, as many blocks at a time as fit the registers. */
-INLINE void tile_columns(pack_kind kind, row_format format, bool few, int n_rows, float_tile t, int32_t n_blocks) {
+/* The columns of n_blocks blocks for the rows of one tile, as many blocks at a time as
+ * fit the registers. */
+INLINE void tile_columns(pack_kind kind, row_format format, bool few, int n_rows, float_tile t,
+                         int32_t n_blocks) {
     int32_t i = 0;
     for (; i + TILE_BLOCKS(n_rows) <= n_blocks; i += TILE_BLOCKS(n_rows)) {
         tile_sums(kind, format, few, n_rows, TILE_BLOCKS(n_rows), &t);
@@ -181,11 +197,12 @@ INLINE void tile_columns(pack_kind kind, row_format format, bool few, int n_rows
     }
 }
 
-INLINE void tile_rows(pack_kind kind, row_format format, bool few, int32_t n_rows, const float_tile *t, int32_t n_blocks) {
+INLINE void tile_rows(pack_kind kind, row_format format, bool few, int32_t n_rows, const float_tile *t,
+                      int32_t n_blocks) {
     switch (n_rows) {
-#define TILE_CASE(count)                                                                                                                   \
-    case count:                                                                                                                            \
-        tile_columns(kind, format, few, count, *t, n_blocks);                                                                              \
+#define TILE_CASE(count)                                                                                     \
+    case count:                                                                                              \
+        tile_columns(kind, format, few, count, *t, n_blocks);                                                \
         break;
         TILE_CASE(1)
         TILE_CASE(2)
@@ -202,7 +219,8 @@ INLINE void tile_rows(pack_kind kind, row_format format, bool few, int32_t n_row
 }
 
 /* Widens n_k (even, or the last) of n_blocks blocks to f32. */
-INLINE void widen(pack_kind kind, const uint8_t *blocks, size_t stride, int32_t n_blocks, int32_t n_k, float *out, size_t out_stride) {
+INLINE void widen(pack_kind kind, const uint8_t *blocks, size_t stride, int32_t n_blocks, int32_t n_k,
+                  float *out, size_t out_stride) {
     for (int32_t i = 0; i < n_blocks; i++) {
         const uint8_t *block = blocks + (size_t)i * stride;
         float *to = out + (size_t)i * out_stride;
@@ -219,8 +237,10 @@ INLINE int32_t tiles_of(int32_t n_rows) {
     return (n_rows + N_FLOAT_ROWS - 1) / N_FLOAT_ROWS;
 }
 
-/* All rows over one chunk, in tiles of nearly the same number of rows: a tile of one or two would leave the multipliers idle. */
-INLINE void chunk_rows(pack_kind kind, row_format format, bool few, row_view x, int32_t n_rows, float_tile t, int32_t n_blocks) {
+/* All rows over one chunk, in tiles of nearly the same number of rows: a tile of one or
+ * two would leave the multipliers idle. */
+INLINE void chunk_rows(pack_kind kind, row_format format, bool few, row_view x, int32_t n_rows, float_tile t,
+                       int32_t n_blocks) {
     int32_t n_tiles = tiles_of(n_rows);
     float *y = t.y;
     for (int32_t i = 0; i < n_tiles; i++) {
@@ -234,8 +254,8 @@ INLINE void chunk_rows(pack_kind kind, row_format format, bool few, row_view x, 
     }
 }
 
-INLINE void product_floats(pack_kind kind, row_format format, const linear_part *part, row_view x, int32_t n_rows, float *y,
-                           int32_t y_stride, void *scratch) {
+INLINE void product_floats(pack_kind kind, row_format format, const linear_part *part, row_view x,
+                           int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
     const linear *w = part->w;
     const int32_t n_blocks = part->n_blocks;
     const bool widens = kind != PACK_F32 && !DOTS(format);
@@ -243,7 +263,13 @@ INLINE void product_floats(pack_kind kind, row_format format, const linear_part 
     int32_t k_end = linear_k_end(w);
     const uint8_t *blocks = linear_block(w, part->block0);
     size_t stride = w->layout.block_bytes;
-    float_tile t = {.w = blocks, .w_stride = stride, .next = blocks, .next_stride = stride, .y = y, .y_stride = y_stride, .n_k = k_end};
+    float_tile t = {.w = blocks,
+                    .w_stride = stride,
+                    .next = blocks,
+                    .next_stride = stride,
+                    .y = y,
+                    .y_stride = y_stride,
+                    .n_k = k_end};
     if (n_rows <= N_FLOAT_ROWS) {
         chunk_rows(kind, format, true, x, n_rows, t, n_blocks);
         return;
@@ -259,7 +285,8 @@ INLINE void product_floats(pack_kind kind, row_format format, const linear_part 
             int32_t n = n_blocks - i < MANY_BLOCKS ? n_blocks - i : MANY_BLOCKS;
             const uint8_t *from = blocks + (size_t)i * stride + (size_t)(k0 * row_bytes);
             bool more = i + MANY_BLOCKS < n_blocks;
-            int32_t next_k = more ? k0 : k0 + chunk < k_end ? k0 + chunk : 0; /* from the start again: for the next rows */
+            /* from the start again: for the next rows */
+            int32_t next_k = more ? k0 : k0 + chunk < k_end ? k0 + chunk : 0;
             t.next = blocks + (size_t)(more ? i + MANY_BLOCKS : 0) * stride + (size_t)(next_k * row_bytes);
             t.y = y + i * LANES;
             if (widens) {

@@ -1,18 +1,23 @@
-/* Reads weights of a grid (pack_weights.h) for the product kernels. Part of linear_groups.inc.h.
+/* Reads weights of a grid (pack_weights.h) for the product kernels. Part of
+ * linear_groups.inc.h.
  *
- * A register's rows come as two bytes each, of rows of 8 with four numbers of 2 bits, of rows of 4 with two of 4 bits. Beside the two bytes
- * of another row they fill a lane, whose nibbles, with signs on top of them, are codes as those of a table of 16. Four of one shift are a
- * quad that mixes two rows: elements 2t, 2t + 1, 8 + 2t and 9 + 2t of 16, or 2t, 2t + 1, 4 + 2t and 5 + 2t of 8. Few rows of activations
- * are put in that order (grid_order). For many the quads are, while they are unpacked. */
+ * A register's rows come as two bytes each, of rows of 8 with four numbers of 2 bits, of
+ * rows of 4 with two of 4 bits. Beside the two bytes of another row they fill a lane,
+ * whose nibbles, with signs on top of them, are codes as those of a table of 16. Four of
+ * one shift are a quad that mixes two rows: elements 2t, 2t + 1, 8 + 2t and 9 + 2t of 16,
+ * or 2t, 2t + 1, 4 + 2t and 5 + 2t of 8. Few rows of activations are put in that order
+ * (grid_order). For many the quads are, while they are unpacked. */
 #include "backend/cpu/simd_grid.h"
 
-/* Prepares the look-up of a form's rows: even elements in the first byte, odd ones in the second. */
+/* Prepares the look-up of a form's rows: even elements in the first byte, odd ones in the
+ * second. */
 INLINE void open_grid(int bits, int run, const uint16_t *rows, n_grid *out) {
-    const int32_t stay = run == 8 ? (int32_t)0xcc33cc33u : (int32_t)0xf00ff00fu, down = run == 8 ? 0x00cc00cc : 0x00f000f0;
+    const int32_t stay = run == 8 ? (int32_t)0xcc33cc33u : (int32_t)0xf00ff00fu,
+                  down = run == 8 ? 0x00cc00cc : 0x00f000f0;
     const int32_t up = run == 8 ? 0x33003300 : 0x0f000f00;
     for (int i = 0; i < 1 << bits; i += 2 * N_LANES) {
-        const ni v = n_load(rows + i),
-                 moved = n_or(n_and(n_shr(v, run == 8 ? 6 : 4), n_set1(down)), n_and(n_shl(v, run == 8 ? 6 : 4), n_set1(up)));
+        const ni v = n_load(rows + i), moved = n_or(n_and(n_shr(v, run == 8 ? 6 : 4), n_set1(down)),
+                                                    n_and(n_shl(v, run == 8 ? 6 : 4), n_set1(up)));
         n_grid_put(out, i, n_or(n_and(v, n_set1(stay)), moved));
     }
 }
@@ -21,7 +26,8 @@ INLINE bool has_even_signs(group_format f) {
     return f.run == 8 ? f.bits < 10 : f.bits < 9;
 }
 
-/* The words of signs with the eighth of seven, which makes the number of minus signs even. */
+/* The words of signs with the eighth of seven, which makes the number of minus signs
+ * even. */
 INLINE ni whole_signs(group_format f, ni word) {
     const ni eighths = n_set1(f.run == 8 ? (int32_t)0xa000a000u : (int32_t)0xf0000000u);
     const ni sevens = n_and(word, n_xor(eighths, n_set1(-1)));
@@ -33,15 +39,17 @@ INLINE ni whole_signs(group_format f, ni word) {
 
 /* What the bits in place of the eighth signs hold: bit j that of eight j. */
 INLINE ni spare_bits(group_format f, ni word) {
-    return f.run == 4 ? n_shr(word, 28) : n_or(n_and(n_shr(word, 13), n_set1(5)), n_and(n_shr(word, 28), n_set1(10)));
+    return f.run == 4 ? n_shr(word, 28)
+                      : n_or(n_and(n_shr(word, 13), n_set1(5)), n_and(n_shr(word, 28), n_set1(10)));
 }
 
 INLINE const uint8_t *sign_words(group_format f, const uint8_t *planes) {
     return planes + 64 * (8 / f.run);
 }
 
-/* The codes of a group of n registers' columns, from lane[c] on, whose planes start at p[c]: quad t of those that mix rows is in
- * nibbles[c][t / 2], at bit 4 (t % 2) of each byte; bit 2 of codes of 2 bits is undefined. */
+/* The codes of a group of n registers' columns, from lane[c] on, whose planes start at
+ * p[c]: quad t of those that mix rows is in nibbles[c][t / 2], at bit 4 (t % 2) of each
+ * byte; bit 2 of codes of 2 bits is undefined. */
 INLINE void grid_nibbles(group_format f, int n, const uint8_t *const *p, const int *lane, ni nibbles[][4]) {
     ni signs[N_GRID_SIDE], high[N_GRID_SIDE];
     UNROLL
@@ -78,7 +86,8 @@ INLINE void grid_nibbles(group_format f, int n, const uint8_t *const *p, const i
     UNROLL
     for (int j = 0; j < 4 * n; j++) {
         ni *to = &nibbles[j / 4][j % 4];
-        *to = n_select(n_set1((int32_t)0x88888888u), j % 4 < 3 ? n_shl(signs[j / 4], 3 - j % 4) : signs[j / 4], *to);
+        *to = n_select(n_set1((int32_t)0x88888888u),
+                       j % 4 < 3 ? n_shl(signs[j / 4], 3 - j % 4) : signs[j / 4], *to);
     }
 }
 
@@ -106,8 +115,8 @@ INLINE void grid_quads(group_format f, const ni nibbles[4], ni quads[QUADS]) {
 }
 
 /* load_scales, of forms too whose scales lie beside the signs in the planes at p. */
-INLINE void load_group_scales(group_format f, const uint8_t *p, const uint8_t *scales, const uint8_t *supers, const group_supers *d,
-                              int32_t group, int odd, int lane, group_scales *out) {
+INLINE void load_group_scales(group_format f, const uint8_t *p, const uint8_t *scales, const uint8_t *supers,
+                              const group_supers *d, int32_t group, int odd, int lane, group_scales *out) {
     if (f.coding == SCALE_ODD_SPARE) {
         out->scale[0] = odd_scale(d->scale, spare_bits(f, n_load(sign_words(f, p))));
     } else {

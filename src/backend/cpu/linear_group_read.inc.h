@@ -1,5 +1,5 @@
-/* Reads grouped weights for the product kernels: numbers from their planes, scales from their codes (pack_weights.h describes the layout).
- * Part of linear_groups.inc.h. */
+/* Reads grouped weights for the product kernels: numbers from their planes, scales from
+ * their codes (pack_weights.h describes the layout). Part of linear_groups.inc.h. */
 #define GROUPS_A_SUPER (QUANT_SUPER / PACK_GROUP)
 
 typedef struct n_grid n_grid;
@@ -26,14 +26,16 @@ INLINE bool has_zeros(group_format f) {
 }
 INLINE bool has_supers(group_format f) {
     return has_mins(f) ? f.coding != SCALE_F16_MIN
-                       : f.coding == SCALE_SIX || f.coding == SCALE_EIGHT || f.coding == SCALE_ODD || f.coding == SCALE_ODD_SPARE;
+                       : f.coding == SCALE_SIX || f.coding == SCALE_EIGHT || f.coding == SCALE_ODD ||
+                             f.coding == SCALE_ODD_SPARE;
 }
 /* Forms whose numbers and scales cost almost nothing to unpack. */
 INLINE bool is_plain(group_format f) {
     return f.bits % 4 == 0 && !has_supers(f) && !f.has_table;
 }
 
-/* Forms whose codes are those of a grid's rows. Quads of packed groups mix rows then (linear_grid_read.inc.h). */
+/* Forms whose codes are those of a grid's rows. Quads of packed groups mix rows then
+ * (linear_grid_read.inc.h). */
 INLINE bool has_grid(group_format f) {
     return f.run > 1;
 }
@@ -42,9 +44,11 @@ INLINE size_t group_bytes(group_format f) {
     return pack_group_bytes(&(quant_format){.bits = f.bits, .run = f.run});
 }
 
-/* Where a group's scales lie in their area, or at least near, with its share of the supers, which lie behind them: to prefetch. */
+/* Where a group's scales lie in their area, or at least near, with its share of the
+ * supers, which lie behind them: to prefetch. */
 INLINE size_t group_scales_at(group_format f, size_t g) {
-    const size_t n_parts = (size_t)(PACK_GROUP / f.group), supers = has_supers(f) ? (has_mins(f) ? 4 : 2) * LANES / GROUPS_A_SUPER : 0;
+    const size_t n_parts = (size_t)(PACK_GROUP / f.group),
+                 supers = has_supers(f) ? (has_mins(f) ? 4 : 2) * LANES / GROUPS_A_SUPER : 0;
     switch (f.coding) {
     case SCALE_F16:
     case SCALE_F16_ZERO:
@@ -97,7 +101,8 @@ INLINE ni packed_quad(int bits, const uint8_t *p, int t) {
     return v;
 }
 
-/* Quad t in the form that is multiplied: unsigned numbers, or signed bytes where dot_bits is 8. */
+/* Quad t in the form that is multiplied: unsigned numbers, or signed bytes where dot_bits
+ * is 8. */
 INLINE ni group_quad(group_format f, const uint8_t *p, int t) {
     ni v = packed_quad(f.bits, p, t);
     return f.has_table ? n_lookup(v, f.table) : v;
@@ -118,17 +123,21 @@ typedef struct group_scales {
     nf scale[2], min[2]; /* of each 16 or of all 32; min: an eighth of the zero, of forms that have zeros */
 } group_scales;
 
-/* The factors of a super block's scale and min codes. The stored min has its sign flipped. 0 where the coding has none. */
+/* The factors of a super block's scale and min codes. The stored min has its sign
+ * flipped. 0 where the coding has none. */
 typedef struct group_supers {
     nf scale, min;
 } group_supers;
 
 /* The factors of the super block that contains group. */
 INLINE group_supers load_supers(group_format f, const uint8_t *supers, int32_t group, int lane) {
-    const uint16_t *d = (const uint16_t *)(const void *)supers + (size_t)(group / GROUPS_A_SUPER) * (has_mins(f) ? 2 : 1) * LANES + lane;
+    const uint16_t *d = (const uint16_t *)(const void *)supers +
+                        (size_t)(group / GROUPS_A_SUPER) * (has_mins(f) ? 2 : 1) * LANES + lane;
     group_supers s = {nf_set1(0.0f), nf_set1(0.0f)};
     if (has_supers(f)) {
-        s.scale = f.coding == SCALE_ODD || f.coding == SCALE_ODD_SPARE ? nf_mul(nf_load_f16(d), nf_set1(f.unit)) : nf_load_f16(d);
+        s.scale = f.coding == SCALE_ODD || f.coding == SCALE_ODD_SPARE
+                      ? nf_mul(nf_load_f16(d), nf_set1(f.unit))
+                      : nf_load_f16(d);
         s.min = has_mins(f) ? nf_neg(nf_load_f16(d + LANES)) : s.min;
     }
     return s;
@@ -139,7 +148,9 @@ INLINE nf load_zeros(group_format f, const uint8_t *zeros, size_t row, int lane)
     const int width = pack_zero_bits(f.bits);
     const size_t a_byte = (size_t)(8 / width);
     const uint8_t *p = zeros + row / a_byte * LANES + lane;
-    const ni z = width == 8 ? n_load_i8(p) : n_and(n_shr(n_load_u8(p), width * (int)(row % a_byte)), n_set1((1 << width) - 1));
+    const ni z = width == 8
+                     ? n_load_i8(p)
+                     : n_and(n_shr(n_load_u8(p), width * (int)(row % a_byte)), n_set1((1 << width) - 1));
     return nf_fma(nf_of(z), nf_set1(0.125f), nf_set1(0.125f * (float)f.least));
 }
 
@@ -148,10 +159,11 @@ INLINE nf odd_scale(nf d, ni codes) {
     return nf_mul(d, nf_of(n_or(n_shl(codes, 1), n_set1(1))));
 }
 
-/* Scales of a group for the N_LANES columns from lane on. odd: the group's number % sharing_groups. The shared bytes are read once where
- * such groups are computed together and odd is a compile-time constant. */
-INLINE void load_scales(group_format f, const uint8_t *scales, const uint8_t *supers, const group_supers *d, int32_t group, int odd,
-                        int lane, group_scales *out) {
+/* Scales of a group for the N_LANES columns from lane on. odd: the group's number %
+ * sharing_groups. The shared bytes are read once where such groups are computed together
+ * and odd is a compile-time constant. */
+INLINE void load_scales(group_format f, const uint8_t *scales, const uint8_t *supers, const group_supers *d,
+                        int32_t group, int odd, int lane, group_scales *out) {
     const size_t g = (size_t)group, row = g >> f.shift, n_parts = (size_t)(PACK_GROUP / f.group);
     const uint16_t *halves = (const uint16_t *)(const void *)scales + lane;
     const uint8_t *codes = scales + n_parts * g * LANES + lane;
@@ -193,13 +205,16 @@ INLINE void load_scales(group_format f, const uint8_t *scales, const uint8_t *su
     case SCALE_ODD:
         UNROLL
         for (int i = 0; i < PACK_GROUP / f.group; i++) {
-            const ni pair = f.group == PACK_GROUP ? n_shr(n_load_u8(scales + g / 2 * LANES + lane), group % 2 * 4)
-                                                  : n_shr(n_load_u8(scales + g * LANES + lane), i * 4);
+            const ni pair = f.group == PACK_GROUP
+                                ? n_shr(n_load_u8(scales + g / 2 * LANES + lane), group % 2 * 4)
+                                : n_shr(n_load_u8(scales + g * LANES + lane), i * 4);
             out->scale[i] = odd_scale(d->scale, n_and(pair, n_set1(15)));
         }
         break;
     case SCALE_E8M0: {
-        const ni code = n_load_u8(codes); /* the bits of a float; the second are the larger for the codes 0 and 1, which are subnormal */
+        /* the bits of a float; the second are the larger for the codes 0 and 1, which are
+         * subnormal */
+        const ni code = n_load_u8(codes);
         out->scale[0] = nf_bits(n_max(n_shl(n_add(code, n_set1(-1)), 23), n_shl(n_add(code, n_set1(1)), 21)));
         break;
     }

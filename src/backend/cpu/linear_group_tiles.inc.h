@@ -1,11 +1,16 @@
-/* Products of unpacked groups by tiles. Part of linear_groups.inc.h, for linear_amx.inc.h.
+/* Products of unpacked groups by tiles. Part of linear_groups.inc.h, for
+ * linear_amx.inc.h.
  *
- * A pass is up to 16 rows with the columns of a block. A step is a group of it, or each half where groups have 16 of k: its sums are made
- * in a tile, stored, and added to the float sums, which stay in registers. Two steps take turns, so that the tiles work on one while
- * the other's sums are added: tiles 0, 2 and 4 hold sums, rows and weights of one, 1, 3 and 5 of the other. */
+ * A pass is up to 16 rows with the columns of a block. A step is a group of it, or each
+ * half where groups have 16 of k: its sums are made in a tile, stored, and added to the
+ * float sums, which stay in registers. Two steps take turns, so that the tiles work on
+ * one while
+ * the other's sums are added: tiles 0, 2 and 4 hold sums, rows and weights of one, 1, 3
+ * and 5 of the other. */
 #define STEP_SUMS (AMX_ROWS * LANES)
 
-/* What a pass multiplies: `n_rows` rows from row0 on, with a block of the tile's columns, whose first register is `first`. */
+/* What a pass multiplies: `n_rows` rows from row0 on, with a block of the tile's columns,
+ * whose first register is `first`. */
 typedef struct tiles_pass {
     row_view rows;
     int32_t row0, n_rows;
@@ -17,12 +22,16 @@ INLINE int n_parts(group_format f) {
 }
 
 /* sums = the products of a step, [n_rows][16]. */
-INLINE void step_sums(group_format f, int n_regs, const group_range *range, const tiles_pass *p, int32_t step, int32_t *sums) {
+INLINE void step_sums(group_format f, int n_regs, const group_range *range, const tiles_pass *p, int32_t step,
+                      int32_t *sums) {
     const int32_t g = step / n_parts(f), part = step % n_parts(f);
-    const size_t x_stride = p->rows.stride, w_stride = (size_t)n_regs * sizeof(ni), sums_stride = LANES * sizeof *sums;
-    const row_group *x = (const row_group *)(const void *)(p->rows.data + (size_t)p->row0 * x_stride) + range->g0 + g;
+    const size_t x_stride = p->rows.stride, w_stride = (size_t)n_regs * sizeof(ni),
+                 sums_stride = LANES * sizeof *sums;
+    const row_group *x =
+        (const row_group *)(const void *)(p->rows.data + (size_t)p->row0 * x_stride) + range->g0 + g;
     const int8_t *q = x->q + part * f.group;
-    const uint8_t *w = record_quad(f, n_regs, range->records + (size_t)g * record_bytes(f, n_regs), part * f.group / 4, p->first);
+    const uint8_t *w = record_quad(f, n_regs, range->records + (size_t)g * record_bytes(f, n_regs),
+                                   part * f.group / 4, p->first);
     if (step % 2 == 0) {
         amx_zero(0);
         amx_load(2, q, x_stride);
@@ -39,15 +48,17 @@ INLINE void step_sums(group_format f, int n_regs, const group_range *range, cons
 }
 
 /* Adds a step's sums to acc. x: each row's groups from the range's first on. */
-INLINE void step_add(group_format f, int most_rows, int n_regs, const group_range *range, const tiles_pass *p, int32_t step,
-                     const int32_t *sums, const row_group *const *x, nf acc[AMX_ROWS][N_HALVES]) {
+INLINE void step_add(group_format f, int most_rows, int n_regs, const group_range *range, const tiles_pass *p,
+                     int32_t step, const int32_t *sums, const row_group *const *x,
+                     nf acc[AMX_ROWS][N_HALVES]) {
     const int32_t g = step / n_parts(f), part = step % n_parts(f);
     const uint8_t *record = range->records + (size_t)g * record_bytes(f, n_regs);
     sums += step % 2 * STEP_SUMS;
     UNROLL
     for (int h = 0; h < N_HALVES; h++) {
         const nf scale = nf_load(record_scale(f, n_regs, record, part, 0, p->first + h));
-        const nf second = n_factors(f) > 1 ? nf_load(record_scale(f, n_regs, record, part, 1, p->first + h)) : scale;
+        const nf second =
+            n_factors(f) > 1 ? nf_load(record_scale(f, n_regs, record, part, 1, p->first + h)) : scale;
         UNROLL
         for (int r = 0; r < most_rows; r++) {
             const nf sum = float_sum(f, n_load(sums + r * LANES + h * N_LANES), second, x[r] + g);
@@ -56,10 +67,11 @@ INLINE void step_add(group_format f, int most_rows, int n_regs, const group_rang
     }
 }
 
-/* A pass over a range of groups. Sums start from 0 when the range starts at 0, else from y. Rows of most_rows that the pass lacks repeat
- * its last, with sums that nobody reads. */
-INLINE void tiles_tile(group_format f, int most_rows, int n_regs, const group_range *range, const tiles_pass *p, int32_t y_stride,
-                       int32_t *sums) {
+/* A pass over a range of groups. Sums start from 0 when the range starts at 0, else
+ * from y. Rows of most_rows that the pass lacks repeat its last, with sums that nobody
+ * reads. */
+INLINE void tiles_tile(group_format f, int most_rows, int n_regs, const group_range *range,
+                       const tiles_pass *p, int32_t y_stride, int32_t *sums) {
     const row_group *x[AMX_ROWS];
     nf acc[AMX_ROWS][N_HALVES];
     const int32_t n_steps = (range->g1 - range->g0) * n_parts(f);
@@ -69,7 +81,8 @@ INLINE void tiles_tile(group_format f, int most_rows, int n_regs, const group_ra
         x[r] = (const row_group *)(const void *)(p->rows.data + (size_t)row * p->rows.stride) + range->g0;
         UNROLL
         for (int h = 0; h < N_HALVES; h++) {
-            acc[r][h] = range->g0 == 0 ? nf_set1(0.0f) : nf_load(range->columns[p->first + h].y + row * y_stride);
+            acc[r][h] =
+                range->g0 == 0 ? nf_set1(0.0f) : nf_load(range->columns[p->first + h].y + row * y_stride);
         }
     }
     step_sums(f, n_regs, range, p, 0, sums);
@@ -87,7 +100,8 @@ INLINE void tiles_tile(group_format f, int most_rows, int n_regs, const group_ra
     UNROLL
     for (int i = 0; i < most_rows * N_HALVES; i++) {
         if (i / N_HALVES < p->n_rows) {
-            nf_store(range->columns[p->first + i % N_HALVES].y + (p->row0 + i / N_HALVES) * y_stride, acc[i / N_HALVES][i % N_HALVES]);
+            nf_store(range->columns[p->first + i % N_HALVES].y + (p->row0 + i / N_HALVES) * y_stride,
+                     acc[i / N_HALVES][i % N_HALVES]);
         }
     }
 }
@@ -102,9 +116,11 @@ static void tiles_configure(int group, int n_rows) {
     amx_configure(&c);
 }
 
-/* All rows over unpacked groups, in passes of nearly equal numbers of rows. The first also prefetches the blocks that come next. A block
- * that repeats the last (find_columns) is left out: its sums would be added twice. */
-INLINE void unpacked_rows(group_format f, int n_regs, group_range range, row_view x, int32_t n_rows, int32_t y_stride) {
+/* All rows over unpacked groups, in passes of nearly equal numbers of rows. The first
+ * also prefetches the blocks that come next. A block that repeats the last (find_columns)
+ * is left out: its sums would be added twice. */
+INLINE void unpacked_rows(group_format f, int n_regs, group_range range, row_view x, int32_t n_rows,
+                          int32_t y_stride) {
     _Alignas(64) int32_t sums[2 * STEP_SUMS];
     int32_t n_passes = divide_up(n_rows, AMX_ROWS), n_before = 0;
     for (tiles_pass p = {.rows = x}; n_passes > 0; n_passes--) {
@@ -113,7 +129,9 @@ INLINE void unpacked_rows(group_format f, int n_regs, group_range range, row_vie
             tiles_configure(f.group, p.n_rows);
             n_before = p.n_rows;
         }
-        for (p.first = 0; p.first < n_regs && (p.first == 0 || range.columns[p.first].y != range.columns[0].y); p.first += N_HALVES) {
+        for (p.first = 0;
+             p.first < n_regs && (p.first == 0 || range.columns[p.first].y != range.columns[0].y);
+             p.first += N_HALVES) {
             if (p.n_rows > AMX_ROWS / 2) {
                 tiles_tile(f, AMX_ROWS, n_regs, &range, &p, y_stride, sums);
             } else {

@@ -1,18 +1,26 @@
-/* Products of grouped weights for AVX2, AVX-512 and NEON, written once. linear_integers_*.c, linear_tables_*.c and linear_grids_*.c include
- * it for the forms whose codes are integers, for those with a table and for those of a grid, since all together take a minute to compile.
- * Such a file defines LINEAR_GROUPS, the name of its product, and LINEAR_CODES: FORM_LIST's 0, 1 or 2. linear_amx.inc.h has all, 3, and
- * LINEAR_BY_TILES: all rows go through scratch, and linear_group_tiles.inc.h multiplies them.
+/* Products of grouped weights for AVX2, AVX-512 and NEON, written once.
+ * linear_integers_*.c, linear_tables_*.c and linear_grids_*.c include it for the forms
+ * whose codes are integers, for those with a table and for those of a grid, since all
+ * together take a minute to compile. Such a file defines LINEAR_GROUPS, the name of its
+ * product, and LINEAR_CODES: FORM_LIST's 0, 1 or 2. linear_amx.inc.h has all, 3, and
+ * LINEAR_BY_TILES: all rows go through scratch, and linear_group_tiles.inc.h multiplies
+ * them.
  *
- * A tile of rows x registers of columns keeps its float sums in registers while k runs, a group at a time. Numbers of up to 6 bits are
- * multiplied as stored, unsigned: the group's int32 sums start from the correction for the format's zero. Bytes are signed.
+ * A tile of rows x registers of columns keeps its float sums in registers while k runs, a
+ * group at a time. Numbers of up to 6 bits are multiplied as stored, unsigned: the
+ * group's int32 sums start from the correction for the format's zero. Bytes are signed.
  *
- * Few rows unpack the numbers from their planes while they multiply: they are bound by memory, so one row reads several blocks side by
- * side. For more rows, GROUP_CHUNK groups of a tile's columns are unpacked into scratch first, with their scales as floats. All rows are
- * then multiplied with them while they are in cache and the next planes are fetched. Between chunks the sums are stored in y.
+ * Few rows unpack the numbers from their planes while they multiply: they are bound by
+ * memory, so one row reads several blocks side by side. For more rows, GROUP_CHUNK groups
+ * of a tile's columns are unpacked into scratch first, with their scales as floats. All
+ * rows are then multiplied with them while they are in cache and the next planes are
+ * fetched. Between chunks the sums are stored in y.
  *
- * Products a cycle, AVX-512: of 128 at best 93, as each 8 dpbusd of a row need a conversion, a multiplication and an fma on the same two
- * pipes, 85 with mins. Where other pipes convert and each multiplication takes two cycles, as on Zen 4: of 64 51 and 47. AVX2: of 64 at
- * best 51 for numbers of up to 4 bits, whose 8 maddubs are 20 operations on four pipes; 28 for bytes, of 32. */
+ * Products a cycle, AVX-512: of 128 at best 93, as each 8 dpbusd of a row need a
+ * conversion, a multiplication and an fma on the same two pipes, 85 with mins. Where
+ * other pipes convert and each multiplication takes two cycles, as on Zen 4: of 64 51 and
+ * 47. AVX2: of 64 at best 51 for numbers of up to 4 bits, whose 8 maddubs are 20
+ * operations on four pipes; 28 for bytes, of 32. */
 #include "backend/cpu/linear.h"
 #include "backend/cpu/simd_int.h"
 
@@ -30,13 +38,16 @@
 #define GROUP_BLOCKS   (TILE_REGISTERS / N_HALVES) /* of columns in a tile */
 #define SIDE_BLOCKS    4                           /* that one row reads side by side */
 #define WIDE_BLOCKS    8                           /* the same of short blocks */
-#define SHORT_BYTES    12288                       /* a block's: shorter streams end before the hardware prefetcher has gained by them */
-#define AHEAD_BYTES    4096                        /* how far they prefetch, all together */
-#define LATER_BYTES    393216                      /* of SIDE_BLOCKS blocks: so many are prefetched whole into the L2 */
+/* a block's: shorter streams end before the hardware prefetcher has gained by them */
+#define SHORT_BYTES 12288
+#define AHEAD_BYTES 4096 /* how far they prefetch, all together */
+/* of SIDE_BLOCKS blocks: so many are prefetched whole into the L2 */
+#define LATER_BYTES 393216
 
 #define FEW_ROWS_UNPACKED 8 /* passes of them, and of more, have N_GROUP_ROWS - 2 rows at least */
 
-/* From how many rows on groups are unpacked first. Plain formats are cheap to unpack in every pass; 64 rows are a prompt's. */
+/* From how many rows on groups are unpacked first. Plain formats are cheap to unpack in
+ * every pass; 64 rows are a prompt's. */
 INLINE int unpacked_from(group_format f) {
     return !is_plain(f) ? FEW_ROWS_UNPACKED : f.bits < N_PLAIN_UNPACKED ? 64 : 32;
 }
@@ -48,17 +59,20 @@ typedef struct group_columns {
     float *y; /* the first row's sums */
 } group_columns;
 
-/* ---- unpacked groups: a record a group, registers in the order in which a tile reads them ---- */
+/* ---- unpacked groups: a record a group, registers in the order in which a tile reads
+ * them ---- */
 
 /* Floats of a part of a group: its scale, and its min or zero. */
 INLINE int n_factors(group_format f) {
     return has_mins(f) || has_zeros(f) ? 2 : 1;
 }
-/* Whether quads are kept as n_quad: bytes, but for tiles, which multiply all numbers as signed bytes. */
+/* Whether quads are kept as n_quad: bytes, but for tiles, which multiply all numbers as
+ * signed bytes. */
 INLINE bool has_quads(group_format f) {
     return !LINEAR_BY_TILES && f.dot_bits == 8;
 }
-/* Registers of a quad in a record, and of what lies behind the quads: scales, mins, and the corrections for sums of bytes. */
+/* Registers of a quad in a record, and of what lies behind the quads: scales, mins, and
+ * the corrections for sums of bytes. */
 INLINE int quad_registers(group_format f) {
     return has_quads(f) ? (int)(sizeof(n_quad) / sizeof(ni)) : 1;
 }
@@ -78,7 +92,8 @@ INLINE const uint8_t *record_behind(group_format f, int n_regs, const uint8_t *r
     return record + ((QUADS * quad_registers(f) + i) * n_regs + c) * (int)sizeof(ni);
 }
 /* which: 0 scale, 1 min or zero. */
-INLINE const float *record_scale(group_format f, int n_regs, const uint8_t *record, int part, int which, int c) {
+INLINE const float *record_scale(group_format f, int n_regs, const uint8_t *record, int part, int which,
+                                 int c) {
     return (const float *)(const void *)record_behind(f, n_regs, record, part * n_factors(f) + which, c);
 }
 INLINE const uint8_t *record_lack(group_format f, int n_regs, const uint8_t *record, int c) {
@@ -86,7 +101,8 @@ INLINE const uint8_t *record_lack(group_format f, int n_regs, const uint8_t *rec
 }
 
 /* Unpacks the quads of a group of one register's columns. nibbles: of a grid's. */
-INLINE void unpack_quads(group_format f, int n_regs, const uint8_t *planes, const ni nibbles[4], uint8_t *record, int c) {
+INLINE void unpack_quads(group_format f, int n_regs, const uint8_t *planes, const ni nibbles[4],
+                         uint8_t *record, int c) {
     ni lack = n_set1(0), of_grid[QUADS];
     if (has_grid(f)) {
         grid_quads(f, nibbles, of_grid);
@@ -107,7 +123,8 @@ INLINE void unpack_quads(group_format f, int n_regs, const uint8_t *planes, cons
     }
 }
 
-INLINE void unpack_groups(group_format f, int n_regs, const group_columns *columns, int32_t g0, int32_t g1, uint8_t *record) {
+INLINE void unpack_groups(group_format f, int n_regs, const group_columns *columns, int32_t g0, int32_t g1,
+                          uint8_t *record) {
     for (int32_t g = g0; g < g1; g++, record += record_bytes(f, n_regs)) {
         const uint8_t *planes[TILE_REGISTERS];
         int lanes[TILE_REGISTERS];
@@ -118,7 +135,9 @@ INLINE void unpack_groups(group_format f, int n_regs, const group_columns *colum
             lanes[c] = columns[c].lane;
         }
         if (has_grid(f)) {
-            __asm__ volatile("" : "+r"(f.grid)); /* else gcc keeps its tables in registers, and those of the tiles on the stack */
+            /* else gcc keeps its tables in registers, and those of the tiles on the
+             * stack */
+            __asm__ volatile("" : "+r"(f.grid));
             grid_nibbles(f, n_regs, planes, lanes, nibbles);
         }
         UNROLL
@@ -126,7 +145,8 @@ INLINE void unpack_groups(group_format f, int n_regs, const group_columns *colum
             group_scales s;
             unpack_quads(f, n_regs, planes[c], nibbles[c], record, c);
             group_supers d = load_supers(f, columns[c].supers, g, columns[c].lane);
-            load_group_scales(f, planes[c], columns[c].scales, columns[c].supers, &d, g, g % sharing_groups(f), columns[c].lane, &s);
+            load_group_scales(f, planes[c], columns[c].scales, columns[c].supers, &d, g,
+                              g % sharing_groups(f), columns[c].lane, &s);
             UNROLL
             for (int i = 0; i < PACK_GROUP / f.group; i++) {
                 nf_store((float *)record_scale(f, n_regs, record, i, 0, c), s.scale[i]);
@@ -203,7 +223,8 @@ INLINE void tile_bytes(group_format f, int n_rows, int n_regs, const group_view 
         for (int i = 0; i < n_rows * n_regs; i++) {
             int r = i / n_regs, c = i % n_regs;
             ni quad = n_set1(quad_of(x[r]->q + 4 * t));
-            dots[r][c] = f.unpacked ? n_quad_add_kept(dots[r][c], w[c], quad) : n_quad_add(dots[r][c], w[c], quad);
+            dots[r][c] =
+                f.unpacked ? n_quad_add_kept(dots[r][c], w[c], quad) : n_quad_add(dots[r][c], w[c], quad);
         }
     }
     UNROLL
@@ -213,13 +234,14 @@ INLINE void tile_bytes(group_format f, int n_rows, int n_regs, const group_view 
 }
 
 /* sums[r][c] = the products of `part` of a group, in int32. */
-INLINE void tile_dots(group_format f, int n_rows, int n_regs, const group_view *v, const row_group *const *x, int part,
-                      ni sums[N_GROUP_ROWS][TILE_REGISTERS]) {
+INLINE void tile_dots(group_format f, int n_rows, int n_regs, const group_view *v, const row_group *const *x,
+                      int part, ni sums[N_GROUP_ROWS][TILE_REGISTERS]) {
     if (f.dot_bits == 8) {
         tile_bytes(f, n_rows, n_regs, v, x, sums);
         return;
     }
-    const int n_quads = QUADS * f.group / PACK_GROUP, run = n_run(f.dot_bits) < n_quads ? n_run(f.dot_bits) : n_quads;
+    const int n_quads = QUADS * f.group / PACK_GROUP,
+              run = n_run(f.dot_bits) < n_quads ? n_run(f.dot_bits) : n_quads;
     UNROLL
     for (int first = 0; first < n_quads; first += run) {
         ni dots[N_GROUP_ROWS][TILE_REGISTERS];
@@ -249,7 +271,8 @@ INLINE void tile_dots(group_format f, int n_rows, int n_regs, const group_view *
     }
 }
 
-/* A sum as a float; that of a form with zeros lacks zero times the sum of x, which is exact in floats too. */
+/* A sum as a float; that of a form with zeros lacks zero times the sum of x, which is
+ * exact in floats too. */
 INLINE nf float_sum(group_format f, ni sum, nf zero, const row_group *x) {
     return has_zeros(f) ? nf_fma(zero, nf_set1((float)x->times_8), nf_of(sum)) : nf_of(sum);
 }
@@ -261,8 +284,8 @@ INLINE nf part_add(group_format f, nf acc, nf sum, nf scale, nf second, const ro
 }
 
 /* acc[r][c] += the sums of a part, scaled, and its min. */
-INLINE void tile_add(group_format f, int n_rows, int n_regs, const group_view *v, const row_group *const *x, int part,
-                     ni sums[N_GROUP_ROWS][TILE_REGISTERS], nf acc[N_GROUP_ROWS][TILE_REGISTERS]) {
+INLINE void tile_add(group_format f, int n_rows, int n_regs, const group_view *v, const row_group *const *x,
+                     int part, ni sums[N_GROUP_ROWS][TILE_REGISTERS], nf acc[N_GROUP_ROWS][TILE_REGISTERS]) {
     const bool floats_first = N_FLOATS_FIRST && n_factors(f) == 1;
     nf floats[N_GROUP_ROWS][TILE_REGISTERS];
     UNROLL
@@ -275,11 +298,16 @@ INLINE void tile_add(group_format f, int n_rows, int n_regs, const group_view *v
     UNROLL
     for (int i = 0; i < n_rows * n_regs; i++) {
         int r = i / n_regs, c = i % n_regs;
-        nf scale = f.unpacked ? nf_load(record_scale(f, n_regs, v->record, part, 0, c)) : v->scales[c].scale[part], second = scale;
+        nf scale = f.unpacked ? nf_load(record_scale(f, n_regs, v->record, part, 0, c))
+                              : v->scales[c].scale[part],
+           second = scale;
         if (n_factors(f) > 1) {
-            second = f.unpacked ? nf_load(record_scale(f, n_regs, v->record, part, 1, c)) : v->scales[c].min[part];
+            second =
+                f.unpacked ? nf_load(record_scale(f, n_regs, v->record, part, 1, c)) : v->scales[c].min[part];
         }
-        acc[r][c] = part_add(f, acc[r][c], floats_first ? floats[r][c] : float_sum(f, sums[r][c], second, x[r]), scale, second, x[r], part);
+        acc[r][c] =
+            part_add(f, acc[r][c], floats_first ? floats[r][c] : float_sum(f, sums[r][c], second, x[r]),
+                     scale, second, x[r], part);
     }
 }
 
@@ -292,13 +320,17 @@ INLINE void prefetch_planes(group_format f, const uint8_t *planes) {
 
 /* Unpacked groups of a tile's columns. */
 typedef struct group_range {
-    const group_columns *columns, *next; /* next: of the block whose packed groups to prefetch meanwhile, from next_g on, or NULL */
+    /* next: of the block whose packed groups to prefetch meanwhile, from next_g on, or
+     * NULL */
+    const group_columns *columns, *next;
     const uint8_t *records;
     int32_t g0, g1, next_g;
 } group_range;
 
-/* n_rows rows over a range of groups. Sums start from 0 when the range starts at 0, else from y. */
-INLINE void group_tile(group_format f, int n_rows, int n_regs, group_range range, row_view rows, int32_t row0, int32_t y_stride) {
+/* n_rows rows over a range of groups. Sums start from 0 when the range starts at 0, else
+ * from y. */
+INLINE void group_tile(group_format f, int n_rows, int n_regs, group_range range, row_view rows, int32_t row0,
+                       int32_t y_stride) {
     const row_group *x[N_GROUP_ROWS];
     nf acc[N_GROUP_ROWS][TILE_REGISTERS];
     UNROLL
@@ -333,9 +365,10 @@ INLINE void group_tile(group_format f, int n_rows, int n_regs, group_range range
 
 /* ---- one task ---- */
 
-/* The columns of registers first..first+n_regs of n_blocks blocks of w. Those past the last repeat the last. */
-INLINE void find_columns(const linear *w, const uint8_t *blocks, int32_t n_blocks, int n_regs, int32_t first, float *y,
-                         group_columns *columns) {
+/* The columns of registers first..first+n_regs of n_blocks blocks of w. Those past the
+ * last repeat the last. */
+INLINE void find_columns(const linear *w, const uint8_t *blocks, int32_t n_blocks, int n_regs, int32_t first,
+                         float *y, group_columns *columns) {
     UNROLL
     for (int c = 0; c < n_regs; c++) {
         int32_t at = first + c < n_blocks * N_HALVES ? first + c : n_blocks * N_HALVES - 1;
@@ -349,7 +382,8 @@ INLINE void find_columns(const linear *w, const uint8_t *blocks, int32_t n_block
     }
 }
 
-/* How many blocks n_rows rows read side by side: memory serves several streams faster than one, but their sums take registers. */
+/* How many blocks n_rows rows read side by side: memory serves several streams faster
+ * than one, but their sums take registers. */
 INLINE int side_blocks(group_format f, int n_rows) {
     if (n_rows == 2 && f.bits == 8) {
         return 2; /* two streams are a tenth faster than one, though the sums go through memory */
@@ -357,21 +391,26 @@ INLINE int side_blocks(group_format f, int n_rows) {
     return n_rows > 1 ? GROUP_BLOCKS : is_plain(f) || N_LANES > 8 ? SIDE_BLOCKS : SIDE_BLOCKS / 2;
 }
 
-/* How far ahead each of n_side streams prefetches its planes. 0: not at all, as Zen 3's own prefetcher follows four streams of bytes better
- * (by a tenth; with 512 bits Emerald Rapids does not, by 6%). */
+/* How far ahead each of n_side streams prefetches its planes. 0: not at all, as Zen 3's
+ * own prefetcher follows four streams of bytes better (by a tenth; with 512 bits Emerald
+ * Rapids does not, by 6%). */
 INLINE size_t ahead_bytes(group_format f, int n_side) {
     return f.bits == 8 && n_side >= SIDE_BLOCKS && N_LANES < 16 ? 0 : AHEAD_BYTES / (size_t)n_side;
 }
 
-/* A pass of some rows over SIDE_BLOCKS blocks. The first pass reads them from memory, the others from the caches. These prefetch the blocks
- * that come after into the L2, a share each, so that memory works in every pass. */
+/* A pass of some rows over SIDE_BLOCKS blocks. The first pass reads them from memory, the
+ * others from the caches. These prefetch the blocks that come after into the L2, a share
+ * each, so that memory works in every pass. */
 typedef struct direct_pass {
     int32_t row0, index, n; /* its first row; which of n passes it is */
-    ptrdiff_t after;        /* bytes from a block to the one that is read in its place after the last pass; 0: it is not known */
-    bool fetches;           /* the blocks there are prefetched */
+    /* bytes from a block to the one that is read in its place after the last pass; 0: it
+     * is not known */
+    ptrdiff_t after;
+    bool fetches; /* the blocks there are prefetched */
 } direct_pass;
 
-/* Which of a tile's n_side blocks a pass prefetches for later: `from` up to the next pass's. */
+/* Which of a tile's n_side blocks a pass prefetches for later: `from` up to the next
+ * pass's. */
 INLINE int32_t share_from(const direct_pass *pass, int n_side, int32_t index) {
     return pass->fetches && index > 0 ? (index - 1) * n_side / (pass->n - 1) : 0;
 }
@@ -384,15 +423,20 @@ INLINE void prefetch_later(group_format f, const uint8_t *planes, const uint8_t 
     __builtin_prefetch(scales, 0, 2);
 }
 
-/* The rows of a pass, n_rows, over n_side blocks, directly from the planes. next: bytes to the blocks that it reads after them. Their first
- * groups are prefetched at the end. Their scales, a run too short for the hardware prefetcher, are prefetched all along. */
-INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w, row_view rows, const direct_pass *pass, int32_t block0,
-                        ptrdiff_t next, float *y, int32_t y_stride) {
-    const int32_t row0 = pass->row0, later = share_from(pass, n_side, pass->index), later_end = share_from(pass, n_side, pass->index + 1);
-    const int n_regs = n_side * N_HALVES < TILE_REGISTERS ? n_side * N_HALVES : TILE_REGISTERS, n_tiles = n_side * N_HALVES / n_regs;
-    /* Groups at a time: two read the bytes that their scales share once, four at a time cost more than they save. */
+/* The rows of a pass, n_rows, over n_side blocks, directly from the planes. next: bytes
+ * to the blocks that it reads after them. Their first groups are prefetched at the end.
+ * Their scales, a run too short for the hardware prefetcher, are prefetched all along. */
+INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w, row_view rows,
+                        const direct_pass *pass, int32_t block0, ptrdiff_t next, float *y, int32_t y_stride) {
+    const int32_t row0 = pass->row0, later = share_from(pass, n_side, pass->index),
+                  later_end = share_from(pass, n_side, pass->index + 1);
+    const int n_regs = n_side * N_HALVES < TILE_REGISTERS ? n_side * N_HALVES : TILE_REGISTERS,
+              n_tiles = n_side * N_HALVES / n_regs;
+    /* Groups at a time: two read the bytes that their scales share once, four at a time
+     * cost more than they save. */
     const int step = n_rows <= 2 && sharing_groups(f) == 2 ? 2 : 1;
-    const uint8_t *block = linear_block(w, block0), *scales = block + w->layout.scales_at, *supers = block + w->layout.supers_at;
+    const uint8_t *block = linear_block(w, block0), *scales = block + w->layout.scales_at,
+                  *supers = block + w->layout.supers_at;
     const size_t stride = w->layout.block_bytes, end = (size_t)(w->layout.n_in / PACK_GROUP) * group_bytes(f);
     const row_group *x[N_GROUP_ROWS];
     nf acc[WIDE_BLOCKS][N_GROUP_ROWS][TILE_REGISTERS];
@@ -418,7 +462,8 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
         UNROLL
         for (int odd = 0; odd < step; odd++, at += group_bytes(f)) {
             const size_t far = ahead_bytes(f, n_side);
-            const ptrdiff_t ahead = at + far < end ? (ptrdiff_t)(at + far) : next + (ptrdiff_t)(at + far - end);
+            const ptrdiff_t ahead =
+                at + far < end ? (ptrdiff_t)(at + far) : next + (ptrdiff_t)(at + far - end);
             int8_t reordered[N_GROUP_ROWS][PACK_GROUP];
             UNROLL
             for (int r = 0; r < n_rows; r++) {
@@ -443,11 +488,12 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
                         __builtin_prefetch(scales + from + next + group_scales_at(f, (size_t)(g + odd)));
                         if ((t * n_regs + c) / N_HALVES >= later && (t * n_regs + c) / N_HALVES < later_end) {
                             prefetch_later(f, block + from + pass->after + at,
-                                           scales + from + pass->after + group_scales_at(f, (size_t)(g + odd)));
+                                           scales + from + pass->after +
+                                               group_scales_at(f, (size_t)(g + odd)));
                         }
                     }
-                    load_group_scales(f, v.planes[c], scales + from, supers + from, &d[t * n_regs + c], g + odd,
-                                      step > 1 ? odd : g % sharing_groups(f), lane, &v.scales[c]);
+                    load_group_scales(f, v.planes[c], scales + from, supers + from, &d[t * n_regs + c],
+                                      g + odd, step > 1 ? odd : g % sharing_groups(f), lane, &v.scales[c]);
                     lanes[c] = lane;
                 }
                 if (has_grid(f)) {
@@ -472,26 +518,33 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
     }
 }
 
-/* Bytes from a pass's block b of n_blocks to what it reads after the n_side blocks there. */
-INLINE ptrdiff_t bytes_next(const linear *w, const direct_pass *pass, int n_side, int32_t b, int32_t n_blocks) {
-    const ptrdiff_t stride = (ptrdiff_t)w->layout.block_bytes, restart = pass->index + 1 < pass->n ? 0 : pass->after;
+/* Bytes from a pass's block b of n_blocks to what it reads after the n_side blocks
+ * there. */
+INLINE ptrdiff_t bytes_next(const linear *w, const direct_pass *pass, int n_side, int32_t b,
+                            int32_t n_blocks) {
+    const ptrdiff_t stride = (ptrdiff_t)w->layout.block_bytes,
+                    restart = pass->index + 1 < pass->n ? 0 : pass->after;
     return b + n_side < n_blocks ? n_side * stride : restart - b * stride;
 }
 
-/* A pass, of n_rows rows, over n_blocks blocks, as far as n_side go side by side. Returns how many blocks that are. */
-INLINE int32_t direct_blocks(group_format f, int n_rows, int n_side, const linear *w, row_view x, const direct_pass *pass, int32_t block0,
-                             int32_t n_blocks, float *y, int32_t y_stride) {
+/* A pass, of n_rows rows, over n_blocks blocks, as far as n_side go side by side. Returns
+ * how many blocks that are. */
+INLINE int32_t direct_blocks(group_format f, int n_rows, int n_side, const linear *w, row_view x,
+                             const direct_pass *pass, int32_t block0, int32_t n_blocks, float *y,
+                             int32_t y_stride) {
     int32_t b = 0;
     for (; b + n_side <= n_blocks; b += n_side) {
-        direct_tile(f, n_rows, n_side, w, x, pass, block0 + b, bytes_next(w, pass, n_side, b, n_blocks), y + b * LANES, y_stride);
+        direct_tile(f, n_rows, n_side, w, x, pass, block0 + b, bytes_next(w, pass, n_side, b, n_blocks),
+                    y + b * LANES, y_stride);
     }
     return b;
 }
 
-/* The blocks of a pass from `done` on, too few to go side by side: at the end of a matrix only. One row at a time, so that every form has
- * one tile less for each number of rows. */
-INLINE void direct_rest(group_format f, const linear *w, row_view x, direct_pass pass, int32_t n_rows, int32_t done, int32_t block0,
-                        int32_t n_blocks, float *y, int32_t y_stride) {
+/* The blocks of a pass from `done` on, too few to go side by side: at the end of a
+ * matrix only. One row at a time, so that every form has one tile less for each number
+ * of rows. */
+INLINE void direct_rest(group_format f, const linear *w, row_view x, direct_pass pass, int32_t n_rows,
+                        int32_t done, int32_t block0, int32_t n_blocks, float *y, int32_t y_stride) {
     for (int32_t b = done; b < n_blocks; b++) {
         const ptrdiff_t next = bytes_next(w, &pass, 1, b, n_blocks);
         for (int32_t r = 0; r < n_rows; r++) {
@@ -509,9 +562,11 @@ INLINE int32_t divide_up(int32_t n, int32_t by) {
 #if LINEAR_BY_TILES
 #include "backend/cpu/linear_group_tiles.inc.h"
 #else
-/* All rows, FEW_ROWS_UNPACKED at least, over unpacked groups, in passes of nearly equal numbers of rows. Each of the first passes
- * prefetches a block of those that come next. */
-INLINE void unpacked_rows(group_format f, int n_regs, group_range range, row_view x, int32_t n_rows, int32_t y_stride) {
+/* All rows, FEW_ROWS_UNPACKED at least, over unpacked groups, in passes of nearly
+ * equal numbers of rows. Each of the first passes prefetches a block of those that
+ * come next. */
+INLINE void unpacked_rows(group_format f, int n_regs, group_range range, row_view x, int32_t n_rows,
+                          int32_t y_stride) {
     int32_t n_passes = divide_up(n_rows, N_GROUP_ROWS), n_next = n_regs / N_HALVES;
     for (int32_t row = 0; n_passes > 0; n_passes--) {
         int32_t n = divide_up(n_rows - row, n_passes);
@@ -529,13 +584,14 @@ INLINE void unpacked_rows(group_format f, int n_regs, group_range range, row_vie
 #endif
 
 /* A task's rows, FEW_ROWS_UNPACKED at least, through scratch. */
-INLINE void unpacked_part(group_format f, const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride,
-                          uint8_t *scratch) {
+INLINE void unpacked_part(group_format f, const linear_part *part, row_view x, int32_t n_rows, float *y,
+                          int32_t y_stride, uint8_t *scratch) {
     const linear *w = part->w;
     const uint8_t *blocks = linear_block(w, part->block0);
     const int n_regs = TILE_REGISTERS;
     const int32_t n_blocks = part->n_blocks;
-    const int32_t n_groups = w->layout.n_in / PACK_GROUP, chunk = divide_up(n_groups, divide_up(n_groups, GROUP_CHUNK));
+    const int32_t n_groups = w->layout.n_in / PACK_GROUP,
+                  chunk = divide_up(n_groups, divide_up(n_groups, GROUP_CHUNK));
     group_format unpacked = f;
     unpacked.unpacked = true;
     group_columns columns[TILE_REGISTERS], next[TILE_REGISTERS];
@@ -544,23 +600,25 @@ INLINE void unpacked_part(group_format f, const linear_part *part, row_view x, i
         for (int32_t first = 0; first < n_blocks * N_HALVES; first += n_regs) {
             const bool last = first + n_regs >= n_blocks * N_HALVES, is_end = last && g0 + chunk >= n_groups;
             const int32_t next_g = is_end ? 0 : last ? g0 + chunk : g0;
-            group_range range = {.columns = columns, .next = next, .records = scratch, .g0 = g0, .next_g = next_g};
+            group_range range = {
+                .columns = columns, .next = next, .records = scratch, .g0 = g0, .next_g = next_g};
             range.g1 = n_groups - g0 < chunk ? n_groups : g0 + chunk;
             memcpy(columns, next, sizeof columns);
-            find_columns(w, is_end && part->next != NULL ? part->next : blocks, n_blocks, n_regs, last ? 0 : first + n_regs, y, next);
+            find_columns(w, is_end && part->next != NULL ? part->next : blocks, n_blocks, n_regs,
+                         last ? 0 : first + n_regs, y, next);
             unpack_groups(f, n_regs, columns, g0, range.g1, scratch);
             unpacked_rows(unpacked, n_regs, range, x, n_rows, y_stride);
         }
     }
 }
 
-INLINE void direct_rows(group_format f, const linear *w, row_view x, const direct_pass *pass, int32_t n_rows, int32_t block0,
-                        int32_t n_blocks, float *y, int32_t y_stride) {
+INLINE void direct_rows(group_format f, const linear *w, row_view x, const direct_pass *pass, int32_t n_rows,
+                        int32_t block0, int32_t n_blocks, float *y, int32_t y_stride) {
     int32_t done = 0;
     switch (n_rows) {
-#define DIRECT_ROWS(count)                                                                                                                 \
-    case count:                                                                                                                            \
-        done = direct_blocks(f, count, side_blocks(f, count), w, x, pass, block0, n_blocks, y, y_stride);                                  \
+#define DIRECT_ROWS(count)                                                                                   \
+    case count:                                                                                              \
+        done = direct_blocks(f, count, side_blocks(f, count), w, x, pass, block0, n_blocks, y, y_stride);    \
         break;
         DIRECT_ROWS(1)
         DIRECT_ROWS(2)
@@ -587,10 +645,12 @@ INLINE ptrdiff_t bytes_to(const linear_part *part, int32_t from, int32_t end) {
 }
 
 /* A task's rows over the packed groups. */
-INLINE void direct_part(group_format f, const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride) {
+INLINE void direct_part(group_format f, const linear_part *part, row_view x, int32_t n_rows, float *y,
+                        int32_t y_stride) {
     const linear *w = part->w;
     int32_t b = 0;
-    if (n_rows == 1 && N_LANES == 16 && f.bits == 4 && !has_supers(f) && w->layout.block_bytes <= SHORT_BYTES) {
+    if (n_rows == 1 && N_LANES == 16 && f.bits == 4 && !has_supers(f) &&
+        w->layout.block_bytes <= SHORT_BYTES) {
         b = part->n_blocks / WIDE_BLOCKS * WIDE_BLOCKS;
         const direct_pass only = {.n = 1, .after = bytes_to(part, 0, b)};
         direct_blocks(f, 1, WIDE_BLOCKS, w, x, &only, part->block0, b, y, y_stride);
@@ -607,35 +667,37 @@ INLINE void direct_part(group_format f, const linear_part *part, row_view x, int
     }
 }
 
-#define GROUP_PRODUCT_HERE(name, group_, bits_, table_, zero_, dot_, scale_, run_)                                                         \
-    static void product_##name(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {           \
-        const quant_rule *rule = &part->w->layout.rule;                                                                                    \
-        int8_t table[16];                                                                                                                  \
-        for (int i = 0; i < 16; i++) {                                                                                                     \
-            const int code = run_ == 8 ? (i & 3) | i >> 3 << 2 : i; /* of rows of 8 bit 3 is the sign, and bit 2 anything */               \
-            table[i] = (int8_t)(quant_tables[rule->table][code] + zero_);                                                                  \
-        }                                                                                                                                  \
-        n_grid grid;                                                                                                                       \
-        if (run_ > 1) {                                                                                                                    \
-            open_grid(bits_, run_, quant_grid(rule->form), &grid);                                                                         \
-        }                                                                                                                                  \
-        const group_format f = {.group = group_,                                                                                           \
-                                .bits = bits_,                                                                                             \
-                                .has_table = table_,                                                                                       \
-                                .zero = zero_,                                                                                             \
-                                .dot_bits = dot_,                                                                                          \
-                                .coding = scale_,                                                                                          \
-                                .run = run_,                                                                                               \
-                                .table = table,                                                                                            \
-                                .grid = &grid,                                                                                             \
-                                .unit = rule->unit,                                                                                        \
-                                .shift = rule->shift,                                                                                      \
-                                .least = rule->least};                                                                                     \
-        if (LINEAR_BY_TILES || n_rows >= unpacked_from(f)) {                                                                               \
-            unpacked_part(f, part, x, n_rows, y, y_stride, scratch);                                                                       \
-        } else {                                                                                                                           \
-            direct_part(f, part, x, n_rows, y, y_stride);                                                                                  \
-        }                                                                                                                                  \
+#define GROUP_PRODUCT_HERE(name, group_, bits_, table_, zero_, dot_, scale_, run_)                           \
+    static void product_##name(const linear_part *part, row_view x, int32_t n_rows, float *y,                \
+                               int32_t y_stride, void *scratch) {                                            \
+        const quant_rule *rule = &part->w->layout.rule;                                                      \
+        int8_t table[16];                                                                                    \
+        for (int i = 0; i < 16; i++) {                                                                       \
+            const int code = run_ == 8 ? (i & 3) | i >> 3 << 2                                               \
+                                       : i; /* of rows of 8 bit 3 is the sign, and bit 2 anything */         \
+            table[i] = (int8_t)(quant_tables[rule->table][code] + zero_);                                    \
+        }                                                                                                    \
+        n_grid grid;                                                                                         \
+        if (run_ > 1) {                                                                                      \
+            open_grid(bits_, run_, quant_grid(rule->form), &grid);                                           \
+        }                                                                                                    \
+        const group_format f = {.group = group_,                                                             \
+                                .bits = bits_,                                                               \
+                                .has_table = table_,                                                         \
+                                .zero = zero_,                                                               \
+                                .dot_bits = dot_,                                                            \
+                                .coding = scale_,                                                            \
+                                .run = run_,                                                                 \
+                                .table = table,                                                              \
+                                .grid = &grid,                                                               \
+                                .unit = rule->unit,                                                          \
+                                .shift = rule->shift,                                                        \
+                                .least = rule->least};                                                       \
+        if (LINEAR_BY_TILES || n_rows >= unpacked_from(f)) {                                                 \
+            unpacked_part(f, part, x, n_rows, y, y_stride, scratch);                                         \
+        } else {                                                                                             \
+            direct_part(f, part, x, n_rows, y, y_stride);                                                    \
+        }                                                                                                    \
     }
 
 /* X(name, ..) for the forms of this file. */
@@ -655,13 +717,15 @@ INLINE void direct_part(group_format f, const linear_part *part, row_view x, int
 #define GROUP_OF_2(...) __VA_ARGS__
 #endif
 
-#define GROUP_PRODUCT(name, group, bits, table, zero, dot, scale, run)                                                                     \
+#define GROUP_PRODUCT(name, group, bits, table, zero, dot, scale, run)                                       \
     GROUP_OF_##table(GROUP_PRODUCT_HERE(name, group, bits, table, zero, dot, scale, run))
 FORM_LIST(GROUP_PRODUCT)
 #undef GROUP_PRODUCT
 
-#define GROUP_ENTRY(name, group, bits, table, zero, dot, scale, run) GROUP_OF_##table([PACK_##name] = product_##name, )
-void LINEAR_GROUPS(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
+#define GROUP_ENTRY(name, group, bits, table, zero, dot, scale, run)                                         \
+    GROUP_OF_##table([PACK_##name] = product_##name, )
+void LINEAR_GROUPS(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride,
+                   void *scratch) {
     static linear_product *const products[N_PACKS] = {FORM_LIST(GROUP_ENTRY)};
     products[part->w->layout.kind](part, x, n_rows, y, y_stride, scratch);
 }

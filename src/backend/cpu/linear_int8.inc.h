@@ -1,10 +1,13 @@
 /* Products of INT8 weights, one scale a column. Part of linear_kernels.inc.h.
  *
- * A register tile is up to N_INT8_ROWS rows x INT8_BLOCKS blocks of columns. The weights stay in cache while the rows pass: k is cut into
- * chunks of INT8_CHUNK, and the int32 sums are stored in y between chunks. Each pass also prefetches its share of the next chunk, so that
- * memory works while the arithmetic does. On x86 it pays for many rows to keep converted quads in scratch. On AVX2 products of them cost
- * less but take more registers, which leaves a tile of INT8_KEPT_ROWS rows. On AVX-512 they are made unsigned once, not in each pass. One
- * row or two need every weight once: they read more blocks side by side, because the processor fetches several streams faster than one. */
+ * A register tile is up to N_INT8_ROWS rows x INT8_BLOCKS blocks of columns. The weights
+ * stay in cache while the rows pass: k is cut into chunks of INT8_CHUNK, and the int32
+ * sums are stored in y between chunks. Each pass also prefetches its share of the next
+ * chunk, so that memory works while the arithmetic does. On x86 it pays for many rows to
+ * keep converted quads in scratch. On AVX2 products of them cost less but take more
+ * registers, which leaves a tile of INT8_KEPT_ROWS rows. On AVX-512 they are made
+ * unsigned once, not in each pass. One row or two need every weight once: they read more
+ * blocks side by side, because the processor fetches several streams faster than one. */
 #define INT8_FEW_ROWS   2
 #define INT8_KEPT_FROM  32  /* from so many rows on it pays to keep converted quads */
 #define INT8_KEPT_CHUNK 512 /* 16 KB of them */
@@ -14,11 +17,14 @@ typedef struct int8_chunk {
     const linear *w;
     int32_t block, k0, n_k;
     const uint8_t *kept; /* its quads as n_quad_keep writes them, then the corrections for their sums */
-    const int8_t *ahead; /* what this pass prefetches: ahead_step bytes for each quad of k, and as much in each block that follows */
+    /* what this pass prefetches: ahead_step bytes for each quad of k, and as much in each
+     * block that follows */
+    const int8_t *ahead;
     size_t ahead_step;
 } int8_chunk;
 
-INLINE void int8_tile(bool kept, int n_rows, int n_blocks, const int8_chunk *c, row_view x, float *y, int32_t y_stride) {
+INLINE void int8_tile(bool kept, int n_rows, int n_blocks, const int8_chunk *c, row_view x, float *y,
+                      int32_t y_stride) {
     enum { MAX_SUMS = INT8_FEW_BLOCKS * N_HALVES };
     const linear *w = c->w;
     n_sum sums[N_INT8_ROWS][MAX_SUMS];
@@ -47,7 +53,8 @@ INLINE void int8_tile(bool kept, int n_rows, int n_blocks, const int8_chunk *c, 
         UNROLL
         for (int i = 0; i < n_sums; i++) {
             q[i] = kept ? n_quad_kept(from + (size_t)i * sizeof(n_quad))
-                        : n_quad_load((const int8_t *)from + (size_t)(i / N_HALVES) * block_bytes + i % N_HALVES * 4 * N_LANES);
+                        : n_quad_load((const int8_t *)from + (size_t)(i / N_HALVES) * block_bytes +
+                                      i % N_HALVES * 4 * N_LANES);
             if (n_rows > INT8_FEW_ROWS && i % N_HALVES == 0) {
                 __builtin_prefetch(ahead + (size_t)(i / N_HALVES) * block_bytes);
             }
@@ -57,7 +64,8 @@ INLINE void int8_tile(bool kept, int n_rows, int n_blocks, const int8_chunk *c, 
             ni row = n_set1(quad_of(thirds[r / 3] + (size_t)(r % 3) * x.stride + k));
             UNROLL
             for (int i = 0; i < n_sums; i++) {
-                sums[r][i] = kept ? n_quad_add_kept(sums[r][i], q[i], row) : n_quad_add(sums[r][i], q[i], row);
+                sums[r][i] =
+                    kept ? n_quad_add_kept(sums[r][i], q[i], row) : n_quad_add(sums[r][i], q[i], row);
             }
         }
         from += kept ? (size_t)n_sums * sizeof(n_quad) : 4 * LANES;
@@ -80,11 +88,12 @@ INLINE void int8_tile(bool kept, int n_rows, int n_blocks, const int8_chunk *c, 
     }
 }
 
-INLINE void int8_rows(bool kept, int n_rows, int n_blocks, const int8_chunk *c, row_view x, float *y, int32_t y_stride) {
+INLINE void int8_rows(bool kept, int n_rows, int n_blocks, const int8_chunk *c, row_view x, float *y,
+                      int32_t y_stride) {
     switch (n_rows) {
-#define INT8_ROWS(count)                                                                                                                   \
-    case count:                                                                                                                            \
-        int8_tile(kept, count, n_blocks, c, x, y, y_stride);                                                                               \
+#define INT8_ROWS(count)                                                                                     \
+    case count:                                                                                              \
+        int8_tile(kept, count, n_blocks, c, x, y, y_stride);                                                 \
         break;
         INT8_ROWS(3)
         INT8_ROWS(4)
@@ -104,9 +113,10 @@ INLINE void int8_rows(bool kept, int n_rows, int n_blocks, const int8_chunk *c, 
     }
 }
 
-/* Multiplies all rows with n_blocks blocks of a chunk, in passes of nearly equal numbers of rows: 3 at least. next: the next chunk. */
-INLINE void int8_passes(bool kept, int n_blocks, int8_chunk *c, const int8_t *next, row_view x, int32_t n_rows, float *y,
-                        int32_t y_stride) {
+/* Multiplies all rows with n_blocks blocks of a chunk, in passes of nearly equal numbers
+ * of rows: 3 at least. next: the next chunk. */
+INLINE void int8_passes(bool kept, int n_blocks, int8_chunk *c, const int8_t *next, row_view x,
+                        int32_t n_rows, float *y, int32_t y_stride) {
     int32_t most = kept ? INT8_KEPT_ROWS : N_INT8_ROWS, n_passes = (n_rows + most - 1) / most;
     c->ahead_step = (size_t)((4 * LANES + n_passes - 1) / n_passes);
     for (int32_t pass = 0, row = 0; pass < n_passes; pass++) {
@@ -131,7 +141,8 @@ INLINE void int8_keep(int n_blocks, int8_chunk *c, uint8_t *scratch) {
     for (int32_t k = 0; k < c->n_k; k += 4, from += 4 * LANES) {
         UNROLL
         for (int i = 0; i < n_sums; i++, scratch += sizeof(n_quad)) {
-            ni quad = n_load(from + (size_t)(i / N_HALVES) * c->w->layout.block_bytes + i % N_HALVES * 4 * N_LANES);
+            ni quad =
+                n_load(from + (size_t)(i / N_HALVES) * c->w->layout.block_bytes + i % N_HALVES * 4 * N_LANES);
             n_quad_keep(scratch, quad);
             lacks[i] = n_quad_lack(lacks[i], quad);
         }
@@ -143,8 +154,8 @@ INLINE void int8_keep(int n_blocks, int8_chunk *c, uint8_t *scratch) {
 }
 
 /* A chunk of n_blocks blocks. next: the chunk after it. */
-INLINE void int8_part(bool kept, int n_blocks, int8_chunk *c, const int8_t *next, row_view x, int32_t n_rows, float *y, int32_t y_stride,
-                      uint8_t *scratch) {
+INLINE void int8_part(bool kept, int n_blocks, int8_chunk *c, const int8_t *next, row_view x, int32_t n_rows,
+                      float *y, int32_t y_stride, uint8_t *scratch) {
     if (kept) {
         int8_keep(n_blocks, c, scratch);
         int8_passes(true, n_blocks, c, next, x, n_rows, y, y_stride);
@@ -158,9 +169,9 @@ static void int8_few_rows(const linear_part *part, row_view x, int32_t n_rows, f
     for (int32_t i = 0; i < part->n_blocks;) {
         int32_t n = part->n_blocks - i >= INT8_FEW_BLOCKS ? INT8_FEW_BLOCKS : 1;
         c.block = part->block0 + i;
-#define FEW_ROWS(rows, blocks)                                                                                                             \
-    if (n_rows == rows && n == blocks) {                                                                                                   \
-        int8_tile(false, rows, blocks, &c, x, y + i * LANES, y_stride);                                                                    \
+#define FEW_ROWS(rows, blocks)                                                                               \
+    if (n_rows == rows && n == blocks) {                                                                     \
+        int8_tile(false, rows, blocks, &c, x, y + i * LANES, y_stride);                                      \
     }
         FEW_ROWS(1, INT8_FEW_BLOCKS)
         FEW_ROWS(2, INT8_FEW_BLOCKS)
@@ -171,7 +182,8 @@ static void int8_few_rows(const linear_part *part, row_view x, int32_t n_rows, f
     }
 }
 
-static void product_int8(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
+static void product_int8(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride,
+                         void *scratch) {
     if (n_rows <= INT8_FEW_ROWS) {
         int8_few_rows(part, x, n_rows, y, y_stride);
         return;
@@ -186,7 +198,8 @@ static void product_int8(const linear_part *part, row_view x, int32_t n_rows, fl
         for (int32_t i = 0; i < n_blocks; i += INT8_BLOCKS) {
             bool more = i + INT8_BLOCKS < n_blocks;
             int32_t next_k = more ? c.k0 : (c.k0 + c.n_k) % k_padded;
-            const int8_t *next = (const int8_t *)linear_block(w, more ? block0 + i + INT8_BLOCKS : block0) + (size_t)next_k * LANES;
+            const int8_t *next = (const int8_t *)linear_block(w, more ? block0 + i + INT8_BLOCKS : block0) +
+                                 (size_t)next_k * LANES;
             c.block = block0 + i;
             if (n_blocks - i >= INT8_BLOCKS) {
                 int8_part(kept, INT8_BLOCKS, &c, next, x, n_rows, y + i * LANES, y_stride, scratch);

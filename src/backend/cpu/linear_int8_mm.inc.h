@@ -1,16 +1,20 @@
-/* Products of INT8 weights on processors that multiply int8 matrices (ARMv8.6, I8MM). Part of linear_kernels.inc.h.
+/* Products of INT8 weights on processors that multiply int8 matrices (ARMv8.6, I8MM).
+ * Part of linear_kernels.inc.h.
  *
- * smmla multiplies 2 rows of 8 k with 2 columns of 8 k and adds to 2 x 2 sums: twice the products of sdot an instruction, for operands of
- * the same size. Two quads of k that follow each other in a block (pack_weights.h), zipped, are such pairs of columns. 8 bytes of each of
- * two rows are a pair of rows. Sums of a tile of up to MM_PAIRS pairs of rows x 16 columns stay in registers over a chunk of k, whose
- * weights stay in L1 while the rows pass. Between chunks they are stored in y as int32. Integers are exact, so the bits are those of
- * linear_int8.inc.h. */
+ * smmla multiplies 2 rows of 8 k with 2 columns of 8 k and adds to 2 x 2 sums: twice the
+ * products of sdot an instruction, for operands of the same size. Two quads of k that
+ * follow each other in a block (pack_weights.h), zipped, are such pairs of columns. 8
+ * bytes of each of two rows are a pair of rows. Sums of a tile of up to MM_PAIRS pairs of
+ * rows x 16 columns stay in registers over a chunk of k, whose weights stay in L1 while
+ * the rows pass. Between chunks they are stored in y as int32. Integers are exact, so the
+ * bits are those of linear_int8.inc.h. */
 #define MM_PAIRS    3
 #define MM_FROM     4    /* from so many rows on the zips pay */
 #define MM_CHUNK    1024 /* of k: 16 KB of weights */
 #define MM_QUARTERS (LANES / 4)
 
-/* One pass: 2 * n_pairs rows, of which n_rows exist (one less at most), over k0..k0+n_k of a block. */
+/* One pass: 2 * n_pairs rows, of which n_rows exist (one less at most), over k0..k0+n_k
+ * of a block. */
 typedef struct mm_pass {
     const linear *w;
     int32_t block, k0, n_k, n_rows;
@@ -50,14 +54,16 @@ INLINE void mm_store(const mm_pass *p, row_view x, int r, const int32x4_t sums[2
 
 INLINE void mm_tile(int n_pairs, const mm_pass *p, row_view x, float *y, int32_t y_stride) {
     int32x4_t sums[MM_PAIRS][2 * MM_QUARTERS];
-    const int8_t *rows[2 * MM_PAIRS], *from = (const int8_t *)linear_block(p->w, p->block) + (size_t)p->k0 * LANES;
+    const int8_t *rows[2 * MM_PAIRS],
+        *from = (const int8_t *)linear_block(p->w, p->block) + (size_t)p->k0 * LANES;
     UNROLL
     for (int r = 0; r < 2 * n_pairs; r++) {
         rows[r] = (const int8_t *)mm_row(p, x, r) + p->k0;
     }
     UNROLL
     for (int i = 0; i < n_pairs * MM_QUARTERS; i++) {
-        int pair = i / MM_QUARTERS, column = i % MM_QUARTERS * 4, row1 = 2 * pair + 1 < p->n_rows ? 2 * pair + 1 : 2 * pair;
+        int pair = i / MM_QUARTERS, column = i % MM_QUARTERS * 4,
+            row1 = 2 * pair + 1 < p->n_rows ? 2 * pair + 1 : 2 * pair;
         int32x4_t *to = sums[pair] + i % MM_QUARTERS * 2;
         if (p->k0 == 0) {
             to[0] = to[1] = n_set1(0);
@@ -74,9 +80,11 @@ INLINE void mm_tile(int n_pairs, const mm_pass *p, row_view x, float *y, int32_t
         }
         UNROLL
         for (int i = 0; i < MM_QUARTERS; i++) {
-            __asm__ volatile("" ::: "memory"); /* all weights loaded at once would leave too few registers for the sums */
+            /* all weights loaded at once would leave too few registers for the sums */
+            __asm__ volatile("" ::: "memory");
             int32x4_t first = n_load(from + 16 * i), second = n_load(from + 4 * LANES + 16 * i);
-            int8x16_t w0 = vreinterpretq_s8_s32(vzip1q_s32(first, second)), w1 = vreinterpretq_s8_s32(vzip2q_s32(first, second));
+            int8x16_t w0 = vreinterpretq_s8_s32(vzip1q_s32(first, second)),
+                      w1 = vreinterpretq_s8_s32(vzip2q_s32(first, second));
             UNROLL
             for (int pair = 0; pair < n_pairs; pair++) {
                 sums[pair][2 * i] = vmmlaq_s32(sums[pair][2 * i], x8[pair], w0);
@@ -92,7 +100,8 @@ INLINE void mm_tile(int n_pairs, const mm_pass *p, row_view x, float *y, int32_t
     }
 }
 
-static void product_int8_mm(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
+static void product_int8_mm(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride,
+                            void *scratch) {
     if (n_rows < MM_FROM) {
         product_int8(part, x, n_rows, y, y_stride, scratch);
         return;

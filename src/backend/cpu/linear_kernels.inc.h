@@ -1,9 +1,11 @@
-/* Product kernels for AVX2, AVX-512 and NEON, written once. Included by linear_avx2.c, linear_avx512.c, linear_neon.c and linear_i8mm.c,
- * which define LINEAR_TABLE, and LINEAR_INTEGERS, LINEAR_TABLES and LINEAR_GRIDS, the products of grouped weights (linear_groups.inc.h),
- * and LINEAR_FINDS_ROWS. linear.h defines the arithmetic and its order; the plain twin has the same bits.
+/* Product kernels for AVX2, AVX-512 and NEON, written once. Included by linear_avx2.c,
+ * linear_avx512.c, linear_neon.c and linear_i8mm.c, which define LINEAR_TABLE, and
+ * LINEAR_INTEGERS, LINEAR_TABLES and LINEAR_GRIDS, the products of grouped weights
+ * (linear_groups.inc.h), and LINEAR_FINDS_ROWS. linear.h defines the arithmetic and its
+ * order; the plain twin has the same bits.
  *
- * Bytes: every weight is read once for the up to LINEAR_TILE_ROWS rows of a call. A single row streams the weights: it is bound by
- * memory. */
+ * Bytes: every weight is read once for the up to LINEAR_TILE_ROWS rows of a call. A
+ * single row streams the weights: it is bound by memory. */
 #include <math.h>
 
 #include "backend/cpu/linear.h"
@@ -28,9 +30,10 @@
 
 /* ---- the table ---- */
 
-#define FLOAT_PRODUCT(name, kind, format)                                                                                                  \
-    static void name(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {                     \
-        product_floats(kind, format, part, x, n_rows, y, y_stride, scratch);                                                               \
+#define FLOAT_PRODUCT(name, kind, format)                                                                    \
+    static void name(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride,        \
+                     void *scratch) {                                                                        \
+        product_floats(kind, format, part, x, n_rows, y, y_stride, scratch);                                 \
     }
 FLOAT_PRODUCT(product_f32, PACK_F32, ROWS_F32)
 FLOAT_PRODUCT(product_f16, PACK_F16, ROWS_F32)
@@ -38,15 +41,18 @@ FLOAT_PRODUCT(product_bf16_wide, PACK_BF16, ROWS_F32)
 FLOAT_PRODUCT(product_bf16, PACK_BF16, ROWS_BF16)
 #undef FLOAT_PRODUCT
 
-static void product_e4m3(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
+static void product_e4m3(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride,
+                         void *scratch) {
     product_scaled(PACK_E4M3, ROWS_F32, part, x, n_rows, y, y_stride, scratch);
 }
 
-static void product_t4_float(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
+static void product_t4_float(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride,
+                             void *scratch) {
     product_scaled(PACK_T4_FLOAT, ROWS_F32, part, x, n_rows, y, y_stride, scratch);
 }
 
-static void product(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
+static void product(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride,
+                    void *scratch) {
     switch (part->w->layout.kind) {
     case PACK_F32:
         product_f32(part, x, n_rows, y, y_stride, scratch);
@@ -55,7 +61,8 @@ static void product(const linear_part *part, row_view x, int32_t n_rows, float *
         product_f16(part, x, n_rows, y, y_stride, scratch);
         break;
     case PACK_BF16:
-        (part->w->format == ROWS_BF16 ? product_bf16 : product_bf16_wide)(part, x, n_rows, y, y_stride, scratch);
+        (part->w->format == ROWS_BF16 ? product_bf16 : product_bf16_wide)(part, x, n_rows, y, y_stride,
+                                                                          scratch);
         break;
     case PACK_INT8:
         PRODUCT_INT8(part, x, n_rows, y, y_stride, scratch);
@@ -71,13 +78,18 @@ static void product(const linear_part *part, row_view x, int32_t n_rows, float *
         break;
     default: {
         const quant_format *f = pack_format(part->w->layout.kind);
-        (f->run > 1 ? LINEAR_GRIDS : f->has_table ? LINEAR_TABLES : LINEAR_INTEGERS)(part, x, n_rows, y, y_stride, scratch);
+        (f->run > 1     ? LINEAR_GRIDS
+         : f->has_table ? LINEAR_TABLES
+                        : LINEAR_INTEGERS)(part, x, n_rows, y, y_stride, scratch);
     }
     }
 }
 
 const linear_kernels LINEAR_TABLE = {
-    .quantise = {[ROWS_F32] = quantise_f32, [ROWS_BF16] = quantise_bf16, [ROWS_TOKEN] = quantise_token, [ROWS_GROUPS] = quantise_groups},
+    .quantise = {[ROWS_F32] = quantise_f32,
+                 [ROWS_BF16] = quantise_bf16,
+                 [ROWS_TOKEN] = quantise_token,
+                 [ROWS_GROUPS] = quantise_groups},
     .product = product,
     .finds_rows = LINEAR_FINDS_ROWS,
 };

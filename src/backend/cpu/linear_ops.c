@@ -1,4 +1,5 @@
-/* The ops over loaded weights. Rows are quantised once for all products that read them; then the workers share the column blocks. */
+/* The ops over loaded weights. Rows are quantised once for all products that read them;
+ * then the workers share the column blocks. */
 #include "backend/cpu/linear_ops.h"
 
 #include <assert.h>
@@ -13,9 +14,11 @@
 #define LINE_FLOATS     16 /* of a cache line */
 #define GROUPS_AT_ONCE  4
 #define STREAMED_FLOATS (1 << 20) /* logits: of more, none stay in the caches until they are sampled */
-#define COLUMNS_A_FLOAT 2         /* of a ROWS_GROUPS row: a row_group holds 32 columns in the space of 16 floats */
+/* of a ROWS_GROUPS row: a row_group holds 32 columns in the space of 16 floats */
+#define COLUMNS_A_FLOAT 2
 
-_Static_assert(PACK_GROUP * sizeof(float) == COLUMNS_A_FLOAT * sizeof(row_group), "groups take half of what floats do");
+_Static_assert(PACK_GROUP * sizeof(float) == COLUMNS_A_FLOAT * sizeof(row_group),
+               "groups take half of what floats do");
 
 /* ---- quantising rows ---- */
 
@@ -30,7 +33,9 @@ typedef struct rows_job {
     bool wanted[N_ROW_FORMATS];
     row_view views[N_ROW_FORMATS];
     int32_t n_ordered;
-    const linear *ordered[LINEAR_MAX_USES]; /* weights with orders of inputs, one of each order: their rows are in state's ordered[] */
+    /* weights with orders of inputs, one of each order: their rows are in state's
+     * ordered[] */
+    const linear *ordered[LINEAR_MAX_USES];
 } rows_job;
 
 void linear_row(const cpu_backend *b, const linear *w, const float *x, int32_t worker, void *row) {
@@ -62,7 +67,8 @@ static void quantise_row(void *context, int32_t i, int32_t worker) {
         }
     }
     for (int32_t o = 0; o < job->n_ordered; o++) {
-        linear_row(b, job->ordered[o], x, worker, s->ordered[o] + (size_t)i * linear_row_bytes(job->ordered[o]->format, job->width));
+        linear_row(b, job->ordered[o], x, worker,
+                   s->ordered[o] + (size_t)i * linear_row_bytes(job->ordered[o]->format, job->width));
     }
 }
 
@@ -94,9 +100,11 @@ static void quantise_rows(rows_job *job, const linear *const *weights, int32_t n
         }
         assert(!job->is_quantised || (f == ROWS_GROUPS && job->nm == NULL && job->rows == NULL));
         if (job->is_quantised) {
-            job->views[f] = (row_view){(const uint8_t *)(const void *)job->x, linear_row_bytes(f, job->width)};
+            job->views[f] =
+                (row_view){(const uint8_t *)(const void *)job->x, linear_row_bytes(f, job->width)};
         } else if (f == ROWS_F32 && job->nm == NULL && job->rows == NULL) {
-            job->views[f] = (row_view){(const uint8_t *)(const void *)job->x, (size_t)job->width * sizeof(float)};
+            job->views[f] =
+                (row_view){(const uint8_t *)(const void *)job->x, (size_t)job->width * sizeof(float)};
         } else {
             job->views[f] = (row_view){s->rows[f], linear_row_bytes(f, job->width)};
             job->wanted[f] = quantise = true;
@@ -112,22 +120,27 @@ static void quantise_rows(rows_job *job, const linear *const *weights, int32_t n
 
 typedef enum product_end { END_STORE, END_ADD, END_ACTIVATE, END_GATE_UP, END_LOGITS } product_end;
 
-/* The products of one op. Tasks are column tiles: those of weights[0], then of weights[1]... For END_GATE_UP both weights have the same
- * columns and a task computes both. */
+/* The products of one op. Tasks are column tiles: those of weights[0], then of
+ * weights[1]... For END_GATE_UP both weights have the same columns and a task computes
+ * both. */
 typedef struct product_job {
     cpu_backend *b;
     row_view views[LINEAR_MAX_USES]; /* the rows of each of weights */
     int32_t n_rows, n;
     int32_t task_blocks;            /* column blocks of a task */
     int32_t tail_from, tail_blocks; /* of the last weights' blocks from tail_from on */
-    int32_t n_parts;                /* tasks of the same columns, TASK_ROWS rows each: side by side, while the weights are near */
+    /* tasks of the same columns, TASK_ROWS rows each: side by side, while the weights are
+     * near */
+    int32_t n_parts;
     const linear *weights[LINEAR_MAX_USES];
     float *out[LINEAR_MAX_USES];     /* [n_rows, width] */
     int32_t widths[LINEAR_MAX_USES]; /* floats from row to row */
     product_end end;
     activation f;
-    float limit;    /* of f */
-    bool to_groups; /* END_ACTIVATE, END_GATE_UP: the results are quantised to ROWS_GROUPS while they are in cache, in place of f32 */
+    float limit; /* of f */
+    /* END_ACTIVATE, END_GATE_UP: the results are quantised to ROWS_GROUPS while they are
+     * in cache, in place of f32 */
+    bool to_groups;
     float scale, cap;
     bool is_streamed; /* END_LOGITS: the results are written past the caches */
 } product_job;
@@ -148,7 +161,8 @@ static int32_t n_wide_blocks(const product_job *job, int32_t use) {
 
 static int32_t n_tasks_of(const product_job *job, int32_t use) {
     int32_t n_wide = n_wide_blocks(job, use);
-    return divide_up(n_wide, job->task_blocks) + divide_up(job->weights[use]->layout.n_blocks - n_wide, job->tail_blocks);
+    return divide_up(n_wide, job->task_blocks) +
+           divide_up(job->weights[use]->layout.n_blocks - n_wide, job->tail_blocks);
 }
 
 /* The columns of a task, and of which weights. n_blocks 0: there is no such task. */
@@ -162,28 +176,33 @@ static linear_part part_of_task(const product_job *job, int32_t task, int32_t *u
     }
     const int32_t n_wide = n_wide_blocks(job, *use), n_tasks = divide_up(n_wide, job->task_blocks);
     const bool is_wide = task < n_tasks;
-    const int32_t width = is_wide ? job->task_blocks : job->tail_blocks, end = is_wide ? n_wide : job->weights[*use]->layout.n_blocks;
+    const int32_t width = is_wide ? job->task_blocks : job->tail_blocks,
+                  end = is_wide ? n_wide : job->weights[*use]->layout.n_blocks;
     const int32_t block0 = is_wide ? task * width : n_wide + (task - n_tasks) * width;
-    return (linear_part){.w = job->weights[*use], .block0 = block0, .n_blocks = end - block0 < width ? end - block0 : width};
+    return (linear_part){
+        .w = job->weights[*use], .block0 = block0, .n_blocks = end - block0 < width ? end - block0 : width};
 }
 
-/* The worker's next task: those of its share of the thread pool's are that far apart, until others steal. */
+/* The worker's next task: those of its share of the thread pool's are that far apart,
+ * until others steal. */
 static linear_part part_after(const product_job *job, int32_t task) {
     int32_t use;
     return part_of_task(job, (task + thread_pool_size(job->b->thread_pool)) / job->n_parts, &use);
 }
 
-/* Where `part` begins, for a thread that multiplies weights laid out like w before; else NULL. */
+/* Where `part` begins, for a thread that multiplies weights laid out like w before; else
+ * NULL. */
 static const uint8_t *start_after(const linear *w, const linear_part *part) {
-    const bool is_alike =
-        part->n_blocks > 0 && part->w->layout.kind == w->layout.kind && part->w->layout.block_bytes == w->layout.block_bytes;
+    const bool is_alike = part->n_blocks > 0 && part->w->layout.kind == w->layout.kind &&
+                          part->w->layout.block_bytes == w->layout.block_bytes;
     return is_alike ? linear_block(part->w, part->block0) : NULL;
 }
 
-/* With few rows a task can be wider, as far as its results fit a tile: memory is read faster in long runs. But there must be enough tasks
- * for the threads to end together. */
+/* With few rows a task can be wider, as far as its results fit a tile: memory is read
+ * faster in long runs. But there must be enough tasks for the threads to end together. */
 static int32_t widest_task(const product_job *job) {
-    int32_t n_blocks = 0, blocks = LINEAR_TILE_BLOCKS, enough = TASKS_A_WORKER * thread_pool_size(job->b->thread_pool);
+    int32_t n_blocks = 0, blocks = LINEAR_TILE_BLOCKS,
+            enough = TASKS_A_WORKER * thread_pool_size(job->b->thread_pool);
     for (int32_t i = 0; i < n_cut(job); i++) {
         n_blocks += job->weights[i]->layout.n_blocks;
     }
@@ -194,27 +213,35 @@ static int32_t widest_task(const product_job *job) {
     return blocks;
 }
 
-/* The last tasks, as many as would be one wide task a worker, are a quarter as wide: so the workers end together. */
+/* The last tasks, as many as would be one wide task a worker, are a quarter as wide: so
+ * the workers end together. */
 static void set_tasks(product_job *job) {
     const int32_t n_blocks = job->weights[n_cut(job) - 1]->layout.n_blocks;
     const int32_t least = job->to_groups ? GROUPS_AT_ONCE * PACK_GROUP / PACK_LANES : LINEAR_TILE_BLOCKS;
     job->task_blocks = widest_task(job);
-    job->tail_blocks = job->task_blocks / 4 > least ? job->task_blocks / 4 : least < job->task_blocks ? least : job->task_blocks;
+    job->tail_blocks = job->task_blocks / 4 > least ? job->task_blocks / 4
+                       : least < job->task_blocks   ? least
+                                                    : job->task_blocks;
     const int32_t left = n_blocks - job->task_blocks * thread_pool_size(job->b->thread_pool);
-    job->tail_from = job->tail_blocks == job->task_blocks ? n_blocks : left > 0 ? divide_up(left, job->task_blocks) * job->task_blocks : 0;
+    job->tail_from = job->tail_blocks == job->task_blocks ? n_blocks
+                     : left > 0 ? divide_up(left, job->task_blocks) * job->task_blocks
+                                : 0;
 }
 
 /* A row at a time, rounded in scratch, by the kernels that need none. */
-static void rounded_product(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, float *scratch) {
+static void rounded_product(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride,
+                            float *scratch) {
     const int32_t n = part->w->layout.n_in;
     for (int32_t r = 0; r < n_rows; r++) {
         memcpy(scratch, x.data + (size_t)r * x.stride, (size_t)n * sizeof *scratch);
         row_round(&part->w->rounding, scratch, n);
-        linear_plain.product(part, (row_view){(const uint8_t *)scratch, 0}, 1, y + r * y_stride, y_stride, NULL);
+        linear_plain.product(part, (row_view){(const uint8_t *)scratch, 0}, 1, y + r * y_stride, y_stride,
+                             NULL);
     }
 }
 
-void linear_tile(const cpu_backend *b, const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
+void linear_tile(const cpu_backend *b, const linear_part *part, row_view x, int32_t n_rows, float *y,
+                 int32_t y_stride, void *scratch) {
     if (part->w->rounding.to != ROUND_NOTHING) {
         rounded_product(part, x, n_rows, y, y_stride, scratch);
     } else {
@@ -224,19 +251,21 @@ void linear_tile(const cpu_backend *b, const linear_part *part, row_view x, int3
         b->math->scale_cap(part->w->factor, 0.0f, part->n_blocks * PACK_LANES, y + (int64_t)r * y_stride);
     }
     if (part->w->bias != NULL) {
-        b->math->add_to_rows(part->w->bias + (int64_t)part->block0 * PACK_LANES, part->n_blocks * PACK_LANES, n_rows, y, y_stride);
+        b->math->add_to_rows(part->w->bias + (int64_t)part->block0 * PACK_LANES, part->n_blocks * PACK_LANES,
+                             n_rows, y, y_stride);
     }
 }
 
 /* The same of the rows of weights[use] from row0 on. */
-static void tile_product(const product_job *job, int32_t use, const linear_part *part, int32_t row0, int32_t n_rows, float *y,
-                         int32_t y_stride, void *scratch) {
+static void tile_product(const product_job *job, int32_t use, const linear_part *part, int32_t row0,
+                         int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
     row_view x = job->views[use];
     x.data += (size_t)row0 * x.stride;
     linear_tile(job->b, part, x, n_rows, y, y_stride, scratch);
 }
 
-/* Finishes n columns of one row of a tile. up: those of the second weights, for END_GATE_UP. */
+/* Finishes n columns of one row of a tile. up: those of the second weights, for
+ * END_GATE_UP. */
 static void tile_end(const product_job *job, float *y, const float *up, int32_t n, float *out) {
     const math_kernels *math = job->b->math;
     switch (job->end) {
@@ -258,7 +287,8 @@ static void tile_end(const product_job *job, float *y, const float *up, int32_t 
 }
 
 /* Updates a row's argmax with its logits from column0 on. */
-static void note_argmax(const math_kernels *math, const float *logits, int32_t n, int32_t column0, row_argmax *to) {
+static void note_argmax(const math_kernels *math, const float *logits, int32_t n, int32_t column0,
+                        row_argmax *to) {
     float value = math->largest(logits, n);
     bool is_it = value > to->value || (value == to->value && column0 < to->id);
     if (isnan(value)) {
@@ -272,9 +302,10 @@ static void note_argmax(const math_kernels *math, const float *logits, int32_t n
     }
 }
 
-/* Finishes a tile of logits. Where those of all rows take more than the caches, they go past them. */
-static void end_logits(const product_job *job, float *y, int32_t stride, int32_t n, int32_t n_rows, int32_t column0, float *out,
-                       row_argmax *largest) {
+/* Finishes a tile of logits. Where those of all rows take more than the caches, they go
+ * past them. */
+static void end_logits(const product_job *job, float *y, int32_t stride, int32_t n, int32_t n_rows,
+                       int32_t column0, float *out, row_argmax *largest) {
     const math_kernels *math = job->b->math;
     for (int32_t r = 0; r < n_rows; r++) {
         if (job->scale != 1.0f || job->cap != 0.0f) {
@@ -290,8 +321,9 @@ static void end_logits(const product_job *job, float *y, int32_t stride, int32_t
     }
 }
 
-/* Quantises a tile's activations as groups. Kernels quantise GROUPS_AT_ONCE together. Where a row of the tile has fewer, all rows are
- * quantised as one, in the second tile, which is free by then. */
+/* Quantises a tile's activations as groups. Kernels quantise GROUPS_AT_ONCE together.
+ * Where a row of the tile has fewer, all rows are quantised as one, in the second tile,
+ * which is free by then. */
 static void store_groups(const product_job *job, int32_t n_rows, int32_t n, float *y, float *up, float *out) {
     const int32_t n_floats = n / COLUMNS_A_FLOAT;
     const bool is_narrow = n < GROUPS_AT_ONCE * PACK_GROUP;
@@ -327,7 +359,8 @@ static void prefetch(const float *out, int32_t n_rows, int32_t n_columns, int32_
 
 static void product_task(void *context, int32_t task, int32_t worker) {
     const product_job *job = context;
-    const int32_t first = task % job->n_parts * TASK_ROWS, end = job->n_rows - first < TASK_ROWS ? job->n_rows : first + TASK_ROWS;
+    const int32_t first = task % job->n_parts * TASK_ROWS,
+                  end = job->n_rows - first < TASK_ROWS ? job->n_rows : first + TASK_ROWS;
     int32_t use;
     linear_part part = part_of_task(job, task / job->n_parts, &use);
     int32_t column0 = part.block0 * PACK_LANES, stride = part.n_blocks * PACK_LANES;
@@ -335,7 +368,8 @@ static void product_task(void *context, int32_t task, int32_t worker) {
     float *y = job->b->linear_state->tiles + (size_t)worker * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
     float *up = y + LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
     void *scratch = job->b->linear_state->scratch + (size_t)worker * LINEAR_SCRATCH_BYTES;
-    const bool is_direct = job->end == END_STORE && n_columns == stride; /* results need no tile: there is nothing else to do with them */
+    /* results need no tile: there is nothing else to do with them */
+    const bool is_direct = job->end == END_STORE && n_columns == stride;
     for (int32_t row0 = first; row0 < end; row0 += LINEAR_TILE_ROWS) {
         int32_t n_rows = end - row0 < LINEAR_TILE_ROWS ? end - row0 : LINEAR_TILE_ROWS;
         int32_t columns_a_float = job->to_groups ? COLUMNS_A_FLOAT : 1, width = job->widths[use];
@@ -383,7 +417,12 @@ static void run_products(product_job *job, rows_job *rows) {
 
 static rows_job rows_of(cpu_backend *b, buffer x, const norm *nm) {
     const cpu_buffer *a = &b->buffers[x.id];
-    return (rows_job){.b = b, .x = a->rows, .width = a->width, .n_rows = b->batch->n_rows, .nm = nm, .is_quantised = a->is_quantised};
+    return (rows_job){.b = b,
+                      .x = a->rows,
+                      .width = a->width,
+                      .n_rows = b->batch->n_rows,
+                      .nm = nm,
+                      .is_quantised = a->is_quantised};
 }
 
 static void add_product(product_job *job, const linear *w, buffer out) {
@@ -418,7 +457,8 @@ void cpu_linear_add(backend *base, buffer a, const linear_use *w, float scale, b
 
 /* True when h's rows can be quantised in place: each row whole in one task. */
 static bool can_be_groups(const cpu_buffer *h, const linear *reader) {
-    return reader != NULL && reader->format == ROWS_GROUPS && reader->order == NULL && h->width % PACK_GROUP == 0 &&
+    return reader != NULL && reader->format == ROWS_GROUPS && reader->order == NULL &&
+           h->width % PACK_GROUP == 0 &&
            linear_row_bytes(ROWS_GROUPS, h->width) <= (size_t)h->width * sizeof *h->rows;
 }
 
@@ -430,8 +470,11 @@ void cpu_feed_forward(backend *base, const feed_forward_use *use) {
     assert(use->gate == NULL || use->gate->layout.n_out == up->layout.n_out);
     assert(use->f != ACT_SWIGLU_CLAMPED || (use->gate != NULL && use->limit > 0.0f));
     rows_job rows = rows_of(b, use->x, use->nm);
-    product_job job = {
-        .b = b, .n_rows = rows.n_rows, .end = use->gate != NULL ? END_GATE_UP : END_ACTIVATE, .f = use->f, .limit = use->limit};
+    product_job job = {.b = b,
+                       .n_rows = rows.n_rows,
+                       .end = use->gate != NULL ? END_GATE_UP : END_ACTIVATE,
+                       .f = use->f,
+                       .limit = use->limit};
     if (use->gate != NULL) {
         add_product(&job, use->gate, use->h);
     }
@@ -449,7 +492,8 @@ void cpu_head(backend *base, buffer x, const norm *nm, const linear *w, float sc
     rows_job rows = rows_of(b, x, nm);
     rows.n_rows = b->batch->n_out;
     rows.rows = b->batch->out_rows;
-    product_job job = {.b = b, .n_rows = rows.n_rows, .n = 1, .end = END_LOGITS, .scale = scale, .cap = soft_cap};
+    product_job job = {
+        .b = b, .n_rows = rows.n_rows, .n = 1, .end = END_LOGITS, .scale = scale, .cap = soft_cap};
     job.weights[0] = w;
     job.out[0] = b->logits;
     job.widths[0] = b->n_vocab;
@@ -471,7 +515,8 @@ int32_t cpu_argmax(const backend *base, int32_t i) {
         if (isnan(task->value)) {
             return -1;
         }
-        whole = task->value > whole.value || (task->value == whole.value && task->id < whole.id) ? *task : whole;
+        whole =
+            task->value > whole.value || (task->value == whole.value && task->id < whole.id) ? *task : whole;
     }
     return whole.id;
 }

@@ -1,6 +1,8 @@
-/* What the ops over loaded weights share: their state in the backend, and the size of quantised rows.
+/* What the ops over loaded weights share: their state in the backend, and the size of
+ * quantised rows.
  *
- * Owner: the backend. Scratch of a worker is used by that worker alone; the rest changes between ops only. */
+ * Owner: the backend. Scratch of a worker is used by that worker alone; the rest changes
+ * between ops only. */
 #ifndef CPU_LINEAR_OPS_H
 #define CPU_LINEAR_OPS_H
 
@@ -12,19 +14,21 @@
 #define LINEAR_MAX_USES     8  /* weights of one op */
 #define LINEAR_TILE_ROWS    64 /* rows that are multiplied while a task's weights are in cache */
 
-/* The largest logit of a row in the column tiles that one worker computed. value -INFINITY: it computed none. NaN: a logit was infinite or
- * NaN. */
+/* The largest logit of a row in the column tiles that one worker computed. value
+ * -INFINITY: it computed none. NaN: a logit was infinite or NaN. */
 typedef struct row_argmax {
     float value;
     int32_t id; /* the lowest of equals */
 } row_argmax;
 
-/* What the backend keeps for its products. Invariant: widest[f] is the widest n_in of weights loaded with format f, 0 without any. Sized by
- * cpu_linear_step_open. */
+/* What the backend keeps for its products. Invariant: widest[f] is the widest n_in of
+ * weights loaded with format f, 0 without any. Sized by cpu_linear_step_open. */
 typedef struct cpu_linear_state {
     linear *loaded;
-    int32_t widest_ordered, n_orders;  /* of weights with an order of inputs: the widest n_in, and how many orders there are, up to */
-                                       /* LINEAR_MAX_USES */
+    /* of weights with an order of inputs: the widest n_in, and how many orders there are,
+     * up to */
+    int32_t widest_ordered, n_orders;
+    /* LINEAR_MAX_USES */
     uint8_t *ordered[LINEAR_MAX_USES]; /* of n_orders: as rows */
     float *placed;                     /* [workers][widest_ordered]: a row whose inputs are at their places */
     int32_t widest[N_ROW_FORMATS];
@@ -34,9 +38,10 @@ typedef struct cpu_linear_state {
     row_argmax *largest;          /* [workers][max_out], of the last head */
 } cpu_linear_state;
 
-/* y[r * y_stride + c], c in 0..n_blocks * PACK_LANES, = x w^T + bias, of the part's columns. scratch: LINEAR_SCRATCH_BYTES of the caller.
- */
-void linear_tile(const cpu_backend *b, const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch);
+/* y[r * y_stride + c], c in 0..n_blocks * PACK_LANES, = x w^T + bias, of the part's
+ * columns. scratch: LINEAR_SCRATCH_BYTES of the caller. */
+void linear_tile(const cpu_backend *b, const linear_part *part, row_view x, int32_t n_rows, float *y,
+                 int32_t y_stride, void *scratch);
 
 /* Writes the row that w's product reads of x[0..n_in). On worker's thread. */
 void linear_row(const cpu_backend *b, const linear *w, const float *x, int32_t worker, void *row);

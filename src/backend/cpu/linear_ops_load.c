@@ -1,4 +1,5 @@
-/* Loads weights: checks them, packs them on all threads, and sizes the scratch of their products. */
+/* Loads weights: checks them, packs them on all threads, and sizes the scratch of their
+ * products. */
 #include <string.h>
 
 #include "backend/cpu/linear_ops.h"
@@ -16,7 +17,9 @@ size_t linear_row_bytes(row_format format, int32_t k) {
     } else {
         bytes = padded * sizeof(float);
     }
-    return size_align(bytes, 64) | 64; /* an odd number of cache lines: rows of a power of two would map to few sets of a cache */
+    /* an odd number of cache lines: rows of a power of two would map to few sets of a
+     * cache */
+    return size_align(bytes, 64) | 64;
 }
 
 static quire_err state_of(cpu_backend *b, cpu_linear_state **out) {
@@ -29,15 +32,18 @@ static quire_err state_of(cpu_backend *b, cpu_linear_state **out) {
 
 /* Checks the shape and that the bytes are all there. */
 static quire_err check_weight(const tensor_view *w, quire_error *err) {
-    if (w->n_dims != 2 || w->dims[0] < 1 || w->dims[1] < 1 || w->dims[0] > INT32_MAX || w->dims[1] > INT32_MAX) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: a linear layer's weight must be a matrix", w->name);
+    if (w->n_dims != 2 || w->dims[0] < 1 || w->dims[1] < 1 || w->dims[0] > INT32_MAX ||
+        w->dims[1] > INT32_MAX) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: a linear layer's weight must be a matrix",
+                       w->name);
     }
     size_t elements, block = (size_t)dtype_block_elements(w->type), bytes;
     if (!size_mul((size_t)w->dims[0], (size_t)w->dims[1], &elements) || (size_t)w->dims[1] % block != 0 ||
         !size_mul(elements / block, (size_t)dtype_block_bytes(w->type), &bytes) ||
         (w->packing == 0 && w->quant == NULL && bytes > w->n_bytes)) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: %zu bytes are not a %s matrix of %lld x %lld", w->name, w->n_bytes,
-                       dtype_name(w->type), (long long)w->dims[0], (long long)w->dims[1]);
+        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: %zu bytes are not a %s matrix of %lld x %lld",
+                       w->name, w->n_bytes, dtype_name(w->type), (long long)w->dims[0],
+                       (long long)w->dims[1]);
     }
     return QUIRE_OK;
 }
@@ -49,16 +55,19 @@ static quire_err check_scale(const tensor_view *w, quire_error *err) {
         return QUIRE_OK;
     }
     if (w->type != DTYPE_I8) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: scales beside weights of type %s are not supported", w->name,
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "tensor %s: scales beside weights of type %s are not supported", w->name,
                        dtype_name(w->type));
     }
     if (s == NULL) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: whole numbers without scales are not supported", w->name);
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "tensor %s: whole numbers without scales are not supported", w->name);
     }
     bool rows = s->dims[0] == w->dims[0] && (s->n_dims == 1 || (s->n_dims == 2 && s->dims[1] == 1));
     bool floats = s->type == DTYPE_F32 || s->type == DTYPE_F16 || s->type == DTYPE_BF16;
     if (!rows || !floats || s->n_bytes / (size_t)dtype_block_bytes(s->type) < (size_t)w->dims[0]) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: scales must be one float for each of the %lld rows of %s", s->name,
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "tensor %s: scales must be one float for each of the %lld rows of %s", s->name,
                        (long long)w->dims[0], w->name);
     }
     return QUIRE_OK;
@@ -68,14 +77,16 @@ static quire_err load_bias(cpu_backend *b, linear *l, const tensor_view *bias, q
     size_t n = (size_t)l->layout.n_out;
     if (bias->n_dims != 1 || bias->dims[0] != l->layout.n_out || dtype_is_quantised(bias->type) ||
         n * (size_t)dtype_block_bytes(bias->type) > bias->n_bytes) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: this bias must be a float vector of %d elements", bias->name, l->layout.n_out);
+        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: this bias must be a float vector of %d elements",
+                       bias->name, l->layout.n_out);
     }
     l->bias = cpu_own(b, (size_t)l->layout.n_blocks * PACK_LANES, sizeof *l->bias);
     if (l->bias == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", bias->name);
     }
     if (quant_dequantise(bias->type, bias->data, n, l->bias) != QUIRE_OK) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: a bias cannot be of type %s", bias->name, dtype_name(bias->type));
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: a bias cannot be of type %s", bias->name,
+                       dtype_name(bias->type));
     }
     b->weight_bytes += (int64_t)(n * sizeof *l->bias);
     return QUIRE_OK;
@@ -98,17 +109,20 @@ static void pack_part(void *context, int32_t task, int32_t worker) {
     } else if (job->plan != NULL) {
         const int32_t row0 = task * PACK_LANES, left = l->layout.n_out - row0;
         matrix_reader reader = {.plan = job->plan};
-        reader.codes = job->codes != NULL ? job->codes + (size_t)worker * PACK_LANES * (size_t)l->layout.n_in : NULL;
+        reader.codes =
+            job->codes != NULL ? job->codes + (size_t)worker * PACK_LANES * (size_t)l->layout.n_in : NULL;
         pack_matrix_rows(&reader, row0, left < PACK_LANES ? left : PACK_LANES);
         pack_block_of(&l->layout, &(pack_source){pack_matrix_read, &reader}, task, to);
     } else {
-        pack_block(&l->layout, job->w, task, to, l->scales != NULL ? l->scales + (size_t)task * PACK_LANES : NULL);
+        pack_block(&l->layout, job->w, task, to,
+                   l->scales != NULL ? l->scales + (size_t)task * PACK_LANES : NULL);
     }
 }
 
 /* ---- what weights are packed as ---- */
 
-/* The end of packed weights: what they are, whatever was asked for when they were packed. */
+/* The end of packed weights: what they are, whatever was asked for when they were
+ * packed. */
 typedef struct packed_end {
     uint32_t kind, format, table, shift;
     float unit, factor;
@@ -120,13 +134,14 @@ typedef struct packed_end {
 
 _Static_assert(sizeof(packed_end) == 64, "packed weights are whole cache lines");
 
-/* Bytes of packed weights up to their end: the blocks, then INT8's scales, T4_FLOAT's numbers, or the order of inputs. false when they are
- * too many. */
+/* Bytes of packed weights up to their end: the blocks, then INT8's scales, T4_FLOAT's
+ * numbers, or the order of inputs. false when they are too many. */
 static bool packed_bytes(const pack_layout *p, bool has_order, size_t *out) {
     size_t n_blocks = (size_t)p->n_blocks, n;
     const size_t n_floats = p->kind == PACK_INT8 ? n_blocks * PACK_LANES : pack_n_numbers(p->kind);
     const size_t behind = has_order ? (size_t)p->n_in * sizeof(int32_t) : n_floats * sizeof(float);
-    return size_add(n_blocks * p->block_bytes, behind, &n) && n < SIZE_MAX / 2 && size_add(size_align(n, 64), sizeof(packed_end), out);
+    return size_add(n_blocks * p->block_bytes, behind, &n) && n < SIZE_MAX / 2 &&
+           size_add(size_align(n, 64), sizeof(packed_end), out);
 }
 
 /* Whether rows of a format are multiplied with weights of a kind, in a compute mode. */
@@ -144,25 +159,29 @@ static bool fits_format(pack_kind kind, uint32_t format, compute_mode mode) {
 }
 
 static quire_err bad_packed(const tensor_view *w, quire_error *err) {
-    return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: %zu bytes are not its packed form; pack the model again", w->name, w->n_bytes);
+    return err_set(err, QUIRE_BAD_FILE, -1,
+                   "tensor %s: %zu bytes are not its packed form; pack the model again", w->name, w->n_bytes);
 }
 
 /* How weights that were packed before are: their kind, rule, format and factor. */
-static quire_err read_end(const cpu_backend *b, const tensor_view *w, linear *l, pack_kind *kind, quant_rule *rule, bool *has_order,
-                          quire_error *err) {
+static quire_err read_end(const cpu_backend *b, const tensor_view *w, linear *l, pack_kind *kind,
+                          quant_rule *rule, bool *has_order, quire_error *err) {
     packed_end end;
     if (w->packing != PACK_VERSION) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,
-                       "tensor %s: packed by another version of quire (layout %u, this one uses %u): pack the model again", w->name,
-                       (unsigned)w->packing, PACK_VERSION);
+                       "tensor %s: packed by another version of quire (layout %u, this one uses %u): pack "
+                       "the model again",
+                       w->name, (unsigned)w->packing, PACK_VERSION);
     }
     if (!w->stays || w->n_bytes < sizeof end || (uintptr_t)w->data % MEM_ALIGN != 0) {
         return bad_packed(w, err);
     }
     memcpy(&end, (const uint8_t *)w->data + w->n_bytes - sizeof end, sizeof end);
-    if (end.kind >= N_PACKS || !fits_format((pack_kind)end.kind, end.format, b->base.compute) || end.table >= N_TABLES || end.shift > 31 ||
-        end.has_order > (end.format == ROWS_GROUPS) || end.least > 1 ||
-        (end.stretch != 0 && (!pack_is_scaled((pack_kind)end.kind) || pack_stretch_of((pack_kind)end.kind, end.stretch) != end.stretch))) {
+    if (end.kind >= N_PACKS || !fits_format((pack_kind)end.kind, end.format, b->base.compute) ||
+        end.table >= N_TABLES || end.shift > 31 || end.has_order > (end.format == ROWS_GROUPS) ||
+        end.least > 1 ||
+        (end.stretch != 0 && (!pack_is_scaled((pack_kind)end.kind) ||
+                              pack_stretch_of((pack_kind)end.kind, end.stretch) != end.stretch))) {
         return bad_packed(w, err);
     }
     *has_order = end.has_order;
@@ -192,19 +211,24 @@ static void write_end(const linear *l, size_t n_bytes) {
     memcpy(l->data + n_bytes - sizeof end, &end, sizeof end);
 }
 
-/* Chooses how a checkpoint's weights are packed. Under int8, and floats under bf16 too, a quantised matrix keeps its codes where a kind has
- * them exactly; otherwise it is rounded to bf16, and under int8 multiplied with rows of f32, whose bits no instruction set changes. */
-static quire_err choose(const cpu_backend *b, const linear_spec *spec, linear *l, pack_kind *kind, quant_rule *rule, matrix_plan *plan,
-                        quire_error *err) {
+/* Chooses how a checkpoint's weights are packed. Under int8, and floats under bf16 too, a
+ * quantised matrix keeps its codes where a kind has them exactly; otherwise it is rounded
+ * to bf16, and under int8 multiplied with rows of f32, whose bits no instruction set
+ * changes. */
+static quire_err choose(const cpu_backend *b, const linear_spec *spec, linear *l, pack_kind *kind,
+                        quant_rule *rule, matrix_plan *plan, quire_error *err) {
     const tensor_view *w = spec->weight;
-    const bool is_half = w->type == DTYPE_F16 || w->type == DTYPE_BF16, is_int8 = b->base.compute == COMPUTE_INT8 && !spec->exact;
+    const bool is_half = w->type == DTYPE_F16 || w->type == DTYPE_BF16,
+               is_int8 = b->base.compute == COMPUTE_INT8 && !spec->exact;
     const bool in_f32 = !is_int8 && b->base.compute != COMPUTE_BF16;
-    compute_mode mode = spec->exact || in_f32 || (spec->left_out && is_int8 && is_half) ? COMPUTE_F32 : b->base.compute;
+    compute_mode mode =
+        spec->exact || in_f32 || (spec->left_out && is_int8 && is_half) ? COMPUTE_F32 : b->base.compute;
     const quant_rule *published = quant_rule_of(w->type);
     *rule = published != NULL ? *published : (quant_rule){.unit = 1.0f};
     const bool may_keep = w->quant != NULL && !spec->exact && !in_f32;
     l->factor = 1.0f;
-    if (may_keep && pack_matrix_plan(w->quant, (int32_t)w->dims[0], (int32_t)w->dims[1], plan) && (is_int8 || pack_is_scaled(plan->kind))) {
+    if (may_keep && pack_matrix_plan(w->quant, (int32_t)w->dims[0], (int32_t)w->dims[1], plan) &&
+        (is_int8 || pack_is_scaled(plan->kind))) {
         *kind = plan->kind;
         *rule = plan->rule;
         l->factor = plan->factor;
@@ -212,7 +236,8 @@ static quire_err choose(const cpu_backend *b, const linear_spec *spec, linear *l
         mode = COMPUTE_F32;
         *kind = PACK_BF16;
     } else if (pack_choose(w->type, mode, kind) != QUIRE_OK) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: weights of type %s are not supported", w->name, dtype_name(w->type));
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: weights of type %s are not supported", w->name,
+                       dtype_name(w->type));
     } else if (pack_is_grouped(*kind) && (b->linear->finds_rows == NULL || !b->linear->finds_rows())) {
         rule->form = quant_unpacked(rule->form);
         *kind = pack_kind_of(rule->form);
@@ -221,8 +246,10 @@ static quire_err choose(const cpu_backend *b, const linear_spec *spec, linear *l
     return QUIRE_OK;
 }
 
-/* Takes the order of inputs behind the blocks: that of weights loaded shortly before where it is the same, so that rows are made once. */
-static quire_err take_order(cpu_linear_state *s, linear *l, const tensor_view *w, const int32_t *order, quire_error *err) {
+/* Takes the order of inputs behind the blocks: that of weights loaded shortly before
+ * where it is the same, so that rows are made once. */
+static quire_err take_order(cpu_linear_state *s, linear *l, const tensor_view *w, const int32_t *order,
+                            quire_error *err) {
     const int32_t n = l->layout.n_in;
     bool is_within = true;
     for (int32_t i = 0; i < n; i++) {
@@ -233,7 +260,8 @@ static quire_err take_order(cpu_linear_state *s, linear *l, const tensor_view *w
     }
     const linear *other = s->loaded;
     for (int32_t i = 0; i < LINEAR_MAX_USES && other != NULL && l->order == NULL; i++, other = other->next) {
-        const bool is_same = other->order != NULL && other->layout.n_in == n && memcmp(other->order, order, (size_t)n * sizeof *order) == 0;
+        const bool is_same = other->order != NULL && other->layout.n_in == n &&
+                             memcmp(other->order, order, (size_t)n * sizeof *order) == 0;
         l->order = is_same ? other->order : NULL;
     }
     s->n_orders += l->order == NULL && s->n_orders < LINEAR_MAX_USES;
@@ -242,8 +270,10 @@ static quire_err take_order(cpu_linear_state *s, linear *l, const tensor_view *w
     return QUIRE_OK;
 }
 
-/* Allocates memory for the weights, or uses the file's bytes in place. order: of inputs, of weights that are not packed yet; or NULL. */
-static quire_err place(cpu_backend *b, linear *l, const tensor_view *w, const int32_t *order, bool has_order, quire_error *err) {
+/* Allocates memory for the weights, or uses the file's bytes in place. order: of inputs,
+ * of weights that are not packed yet; or NULL. */
+static quire_err place(cpu_backend *b, linear *l, const tensor_view *w, const int32_t *order, bool has_order,
+                       quire_error *err) {
     size_t n_bytes, in_blocks = (size_t)l->layout.n_blocks * l->layout.block_bytes;
     if (!packed_bytes(&l->layout, has_order, &n_bytes)) {
         return err_set(err, QUIRE_TOO_LARGE, -1, "tensor %s: too large", w->name);
@@ -251,7 +281,8 @@ static quire_err place(cpu_backend *b, linear *l, const tensor_view *w, const in
     if (w->packing != 0 && w->n_bytes != n_bytes) {
         return bad_packed(w, err);
     }
-    l->data = w->packing != 0 ? (uint8_t *)(uintptr_t)w->data : cpu_own(b, n_bytes, 1); /* only this file writes there, while it loads */
+    /* only this file writes there, while it loads */
+    l->data = w->packing != 0 ? (uint8_t *)(uintptr_t)w->data : cpu_own(b, n_bytes, 1);
     if (l->data == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", w->name);
     }
@@ -279,14 +310,16 @@ const void *cpu_linear_packed(const linear *l, size_t *n_bytes, uint32_t *packin
 /* What rows go through before they are multiplied, under fp8. */
 static quire_err take_rounding(const cpu_backend *b, const linear_spec *spec, linear *l, quire_error *err) {
     l->rounding = b->base.compute == COMPUTE_FP8 ? spec->rounding : (row_rounding){.to = ROUND_NOTHING};
-    if (l->rounding.to != ROUND_NOTHING && (size_t)spec->weight->dims[1] * sizeof(float) > LINEAR_SCRATCH_BYTES) {
-        return err_set(err, QUIRE_TOO_LARGE, -1, "tensor %s: %lld inputs are too many for --compute fp8", spec->weight->name,
-                       (long long)spec->weight->dims[1]);
+    if (l->rounding.to != ROUND_NOTHING &&
+        (size_t)spec->weight->dims[1] * sizeof(float) > LINEAR_SCRATCH_BYTES) {
+        return err_set(err, QUIRE_TOO_LARGE, -1, "tensor %s: %lld inputs are too many for --compute fp8",
+                       spec->weight->name, (long long)spec->weight->dims[1]);
     }
     return QUIRE_OK;
 }
 
-static quire_err load(backend *base, const linear_spec *spec, matrix_plan *plan, linear **out, quire_error *err) {
+static quire_err load(backend *base, const linear_spec *spec, matrix_plan *plan, linear **out,
+                      quire_error *err) {
     cpu_backend *b = (cpu_backend *)base;
     const tensor_view *weight = spec->weight;
     cpu_linear_state *s;
@@ -299,15 +332,16 @@ static quire_err load(backend *base, const linear_spec *spec, matrix_plan *plan,
     if (l == NULL || state_of(b, &s) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", weight->name);
     }
-    TRY(weight->packing != 0 ? read_end(b, weight, l, &kind, &rule, &has_order, err) : choose(b, spec, l, &kind, &rule, plan, err));
+    TRY(weight->packing != 0 ? read_end(b, weight, l, &kind, &rule, &has_order, err)
+                             : choose(b, spec, l, &kind, &rule, plan, err));
     TRY(take_rounding(b, spec, l, err));
     quire_err e = pack_plan(kind, &rule, (int32_t)weight->dims[0], (int32_t)weight->dims[1], &l->layout);
     if (e != QUIRE_OK && weight->packing != 0) {
         return bad_packed(weight, err);
     }
     if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "tensor %s: %lld x %lld is too large for --compute %s", weight->name, (long long)weight->dims[0],
-                       (long long)weight->dims[1], compute_name(base->compute));
+        return err_set(err, e, -1, "tensor %s: %lld x %lld is too large for --compute %s", weight->name,
+                       (long long)weight->dims[0], (long long)weight->dims[1], compute_name(base->compute));
     }
     const int32_t *order = l->format == ROWS_GROUPS ? plan->order : NULL;
     TRY(place(b, l, weight, order, has_order || order != NULL, err));
@@ -319,7 +353,8 @@ static quire_err load(backend *base, const linear_spec *spec, matrix_plan *plan,
         const bool keeps_codes = weight->quant != NULL && (pack_is_grouped(kind) || pack_is_scaled(kind));
         if (order != NULL) {
             codes = mem_new((size_t)thread_pool_size(b->thread_pool) * PACK_LANES, (size_t)l->layout.n_in);
-            TRY(codes != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", weight->name));
+            TRY(codes != NULL ? QUIRE_OK
+                              : err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", weight->name));
         }
         const pack_job job = {l, weight, keeps_codes ? plan : NULL, codes};
         if (l->numbers != NULL) {
@@ -376,7 +411,9 @@ quire_err cpu_linear_step_open(cpu_backend *b) {
     s->tiles = cpu_own(b, tiles, sizeof *s->tiles);
     s->scratch = cpu_own(b, workers, LINEAR_SCRATCH_BYTES);
     s->largest = cpu_own(b, workers * (size_t)b->limits.max_out, sizeof *s->largest);
-    b->step_bytes += (int64_t)(tiles * sizeof(float) + workers * (LINEAR_SCRATCH_BYTES + (size_t)b->limits.max_out * sizeof *s->largest));
+    b->step_bytes +=
+        (int64_t)(tiles * sizeof(float) +
+                  workers * (LINEAR_SCRATCH_BYTES + (size_t)b->limits.max_out * sizeof *s->largest));
     bool is_there = s->tiles != NULL && s->scratch != NULL && (s->largest != NULL || b->limits.max_out == 0);
     return is_there ? QUIRE_OK : QUIRE_NO_MEMORY;
 }

@@ -1,5 +1,5 @@
-/* Products in plain C: the reference that the SIMD kernels equal bit for bit (except bf16 by the dot instruction of AVX512_BF16). Clear
- * before fast. */
+/* Products in plain C: the reference that the SIMD kernels equal bit for bit (except bf16
+ * by the dot instruction of AVX512_BF16). Clear before fast. */
 #include <math.h>
 #include <string.h>
 
@@ -87,7 +87,8 @@ static float widened(const linear *w, const uint8_t *block, int32_t k, int c) {
     return bf16_to_f32(h[(size_t)(k / 2) * 2 * LANES + (size_t)(2 * c + k % 2)]);
 }
 
-static void product_floats(const linear *w, const uint8_t *block, row_view x, int32_t n_rows, float *y, int32_t y_stride) {
+static void product_floats(const linear *w, const uint8_t *block, row_view x, int32_t n_rows, float *y,
+                           int32_t y_stride) {
     int32_t k_end = linear_k_end(w);
     for (int32_t r = 0; r < n_rows; r++) {
         memset(y + (size_t)r * (size_t)y_stride, 0, LANES * sizeof *y);
@@ -143,13 +144,16 @@ static float stretch_scale(const linear *w, const uint8_t *block, size_t stretch
     case PACK_E4M3_TILE:
         return float_at(scales, stretch) * 256.0f;
     case PACK_E4M3_E8M0:
-        return float_of_bits(scales[stretch * LANES + c] == 0 ? 0x00400000u : (uint32_t)scales[stretch * LANES + c] << 23) * 256.0f;
+        return float_of_bits(scales[stretch * LANES + c] == 0 ? 0x00400000u
+                                                              : (uint32_t)scales[stretch * LANES + c] << 23) *
+               256.0f;
     default:
         return float_at(scales, stretch * LANES + c) * 256.0f;
     }
 }
 
-static float stretch_sum(const linear *w, const uint8_t *block, const float *x, int32_t k, int32_t end, int c) {
+static float stretch_sum(const linear *w, const uint8_t *block, const float *x, int32_t k, int32_t end,
+                         int c) {
     float sum = 0.0f;
     for (; k < end; k++) {
         sum = fmaf(x[k], scaled_number(w, block, k, c), sum);
@@ -163,13 +167,15 @@ static void product_scaled(const linear *w, const uint8_t *block, const float *x
         float acc = pack_is_fours(w->layout.kind) ? 0.0f : float_at(block + w->layout.supers_at, (size_t)c);
         for (int32_t k = 0, g = 0, end; k < k_end; k = end, g++) {
             end = k_end - k < stretch ? k_end : k + stretch;
-            acc = fmaf(stretch_sum(w, block, x, k, end, c), stretch_scale(w, block, (size_t)g, (size_t)c), acc);
+            acc =
+                fmaf(stretch_sum(w, block, x, k, end, c), stretch_scale(w, block, (size_t)g, (size_t)c), acc);
         }
         y[c] = acc;
     }
 }
 
-static void product_token(const linear *w, const uint8_t *block, const float *scales, const uint8_t *row, float *y) {
+static void product_token(const linear *w, const uint8_t *block, const float *scales, const uint8_t *row,
+                          float *y) {
     const int8_t *q = (const int8_t *)block, *x = (const int8_t *)row;
     int32_t sums[LANES] = {0};
     for (int32_t k = 0; k < w->layout.k_padded; k++) {
@@ -232,8 +238,10 @@ static int zero_at(const linear *w, const uint8_t *block, size_t g, int c) {
     return stored + w->layout.rule.least;
 }
 
-/* The scale (and min) of part `part` of a group: n = the number of groups of f->group before it. spare: the code of SCALE_ODD_SPARE. */
-static void part_scale(const linear *w, const uint8_t *block, size_t g, size_t part, int c, unsigned spare, float *scale, float *min) {
+/* The scale (and min) of part `part` of a group: n = the number of groups of f->group
+ * before it. spare: the code of SCALE_ODD_SPARE. */
+static void part_scale(const linear *w, const uint8_t *block, size_t g, size_t part, int c, unsigned spare,
+                       float *scale, float *min) {
     const uint8_t *scales = block + w->layout.scales_at, *supers = block + w->layout.supers_at;
     const quant_format *f = pack_format(w->layout.kind);
     const size_t super = g / 8, lane = (size_t)c, n = f->group == PACK_GROUP ? g : 2 * g + part;
@@ -252,11 +260,14 @@ static void part_scale(const linear *w, const uint8_t *block, size_t g, size_t p
         *min = -half_at(supers, (2 * super + 1) * LANES + lane) * (float)(*code >> 4);
         break;
     case SCALE_SIX:
-        *scale = half_at(supers, super * LANES + lane) * (float)(pack_six_at(scales + n / 4 * 3 * LANES, (int)(n % 4), c) - 32);
+        *scale = half_at(supers, super * LANES + lane) *
+                 (float)(pack_six_at(scales + n / 4 * 3 * LANES, (int)(n % 4), c) - 32);
         break;
     case SCALE_SIX_MIN:
-        *scale = half_at(supers, 2 * super * LANES + lane) * (float)pack_six_at(scales + g / 2 * 3 * LANES, (int)(g % 2), c);
-        *min = -half_at(supers, (2 * super + 1) * LANES + lane) * (float)pack_six_at(scales + g / 2 * 3 * LANES, 2 + (int)(g % 2), c);
+        *scale = half_at(supers, 2 * super * LANES + lane) *
+                 (float)pack_six_at(scales + g / 2 * 3 * LANES, (int)(g % 2), c);
+        *min = -half_at(supers, (2 * super + 1) * LANES + lane) *
+               (float)pack_six_at(scales + g / 2 * 3 * LANES, 2 + (int)(g % 2), c);
         break;
     case SCALE_ODD:
         *scale = half_at(supers, super * LANES + lane) * w->layout.rule.unit *
@@ -312,7 +323,8 @@ static void group_add(const quant_format *f, const plain_group *g, const row_gro
     }
 }
 
-static void product_groups(const linear *w, const uint8_t *block, row_view x, int32_t n_rows, float *y, int32_t y_stride) {
+static void product_groups(const linear *w, const uint8_t *block, row_view x, int32_t n_rows, float *y,
+                           int32_t y_stride) {
     int32_t n_in = w->layout.n_in;
     plain_group group;
     for (int32_t r = 0; r < n_rows; r++) {
@@ -327,7 +339,8 @@ static void product_groups(const linear *w, const uint8_t *block, row_view x, in
     }
 }
 
-static void product(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
+static void product(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride,
+                    void *scratch) {
     (void)scratch;
     const linear *w = part->w;
     for (int32_t i = 0; i < part->n_blocks; i++) {
@@ -342,7 +355,8 @@ static void product(const linear_part *part, row_view x, int32_t n_rows, float *
             }
         } else if (pack_is_scaled(w->layout.kind)) {
             for (int32_t r = 0; r < n_rows; r++) {
-                product_scaled(w, block, (const float *)(const void *)(x.data + (size_t)r * x.stride), out + (size_t)r * (size_t)y_stride);
+                product_scaled(w, block, (const float *)(const void *)(x.data + (size_t)r * x.stride),
+                               out + (size_t)r * (size_t)y_stride);
             }
         } else {
             product_floats(w, block, x, n_rows, out, y_stride);
@@ -351,6 +365,9 @@ static void product(const linear_part *part, row_view x, int32_t n_rows, float *
 }
 
 const linear_kernels linear_plain = {
-    .quantise = {[ROWS_F32] = quantise_f32, [ROWS_BF16] = quantise_bf16, [ROWS_TOKEN] = quantise_token, [ROWS_GROUPS] = quantise_groups},
+    .quantise = {[ROWS_F32] = quantise_f32,
+                 [ROWS_BF16] = quantise_bf16,
+                 [ROWS_TOKEN] = quantise_token,
+                 [ROWS_GROUPS] = quantise_groups},
     .product = product,
 };

@@ -1,4 +1,5 @@
-/* Quantises activation rows for products (linear.h defines how): one row a call, on any thread. Part of linear_kernels.inc.h. */
+/* Quantises activation rows for products (linear.h defines how): one row a call, on any
+ * thread. Part of linear_kernels.inc.h. */
 #include "backend/cpu/round_int8.inc.h"
 
 static void quantise_f32(const float *x, int32_t k, void *row) {
@@ -28,12 +29,19 @@ INLINE n_four scales_of(n_four a, n_four *inverse) {
 INLINE void store_sums(row_group *to, n_four scale, n_four_ints first, n_four_ints last) {
     n_four_ints sum = first + last;
     n_four sums[] = {scale * n_four_of(sum), scale * n_four_of(first), scale * n_four_of(last)};
-    n_four_ints fields[] = {(n_four_ints)scale,  -8 * sum, -128 * sum, -4 * first, -4 * last, (n_four_ints)sums[0], (n_four_ints)sums[1],
+    n_four_ints fields[] = {(n_four_ints)scale,
+                            -8 * sum,
+                            -128 * sum,
+                            -4 * first,
+                            -4 * last,
+                            (n_four_ints)sums[0],
+                            (n_four_ints)sums[1],
                             (n_four_ints)sums[2]};
     n_store_lanes(&to->scale, sizeof *to, fields);
 }
 
-/* Quantises 4 groups: each number that a group has once is computed for all four together. */
+/* Quantises 4 groups: each number that a group has once is computed for all four
+ * together. */
 INLINE void quantise_four(const float *x, row_group *to) {
     ni largest[4];
     n_bytes q[4];

@@ -1,13 +1,16 @@
-/* Products of floats with scales: E4M3, and codes of a table of floats. Part of linear_kernels.inc.h and linear_avx512bf16.c, behind
- * linear_floats.inc.h, whose tiles they use.
+/* Products of floats with scales: E4M3, and codes of a table of floats. Part of
+ * linear_kernels.inc.h and linear_avx512bf16.c, behind linear_floats.inc.h, whose tiles
+ * they use.
  *
- *   Few rows   widen the codes while they multiply, with a stretch's sums in registers. The sums over the stretches before are in y, which
- *              are read and written once for a stretch.
- *   Many rows  go by stretches, or by chunks of one that is the whole row, widened once for all rows to f32, or to the dot instruction's
- *              pairs. The last chunk of a stretch multiplies the sums with the scale when it stores them.
+ *   Few rows   widen the codes while they multiply, with a stretch's sums in registers.
+ *              The sums over the stretches before are in y, which are read and written
+ *              once for a stretch.
+ *   Many rows  go by stretches, or by chunks of one that is the whole row, widened once
+ *              for all rows to f32, or to the dot instruction's pairs. The last chunk of
+ *              a stretch multiplies the sums with the scale when it stores them.
  *
- * linear_avx512bf16.c defines LINEAR_PAIR_E4M3. kind is PACK_E4M3 for all kinds of E4M3: they differ in where a stretch's scale comes from.
- */
+ * linear_avx512bf16.c defines LINEAR_PAIR_E4M3. kind is PACK_E4M3 for all kinds of E4M3:
+ * they differ in where a stretch's scale comes from. */
 #define SCALED_STEP     8 /* of k that few rows widen at a time: one word of codes of 4 bits */
 #define SCALED_CHUNK(f) (CHUNK_BYTES / MANY_BLOCKS / LANES / (DOTS(f) ? 2 : 4))
 
@@ -15,7 +18,8 @@
 #define LINEAR_PAIR_E4M3(codes) ((void)(codes), i_set1(0))
 #endif
 
-_Static_assert(PACK_MOST_STRETCH *MANY_BLOCKS *LANES * 4 <= LINEAR_SCRATCH_BYTES, "the longest stretch fits when it is widened");
+_Static_assert(PACK_MOST_STRETCH *MANY_BLOCKS *LANES * 4 <= LINEAR_SCRATCH_BYTES,
+               "the longest stretch fits when it is widened");
 
 /* The operands of few rows; the sums go to y. */
 typedef struct scaled_tile {
@@ -31,10 +35,12 @@ INLINE int32_t code_bytes(pack_kind kind) {
     return kind == PACK_T4_FLOAT ? LANES / 2 : LANES;
 }
 
-/* The numbers at k + i, k being even, and a multiple of SCALED_STEP where codes have 4 bits. */
+/* The numbers at k + i, k being even, and a multiple of SCALED_STEP where codes have 4
+ * bits. */
 INLINE f32x16 load_number(pack_kind kind, const uint8_t *block, int32_t k, int32_t i, f32x16 table) {
     if (kind == PACK_T4_FLOAT) {
-        return f_lookup(table, i_shr(i_load((const int32_t *)(const void *)(block + k * code_bytes(kind))), 4 * i));
+        return f_lookup(table,
+                        i_shr(i_load((const int32_t *)(const void *)(block + k * code_bytes(kind))), 4 * i));
     }
     return f_load_e4m3_pairs(block + (k + i / 2 * 2) * code_bytes(kind), i % 2 != 0);
 }
@@ -53,8 +59,10 @@ INLINE f32x16 load_starts(pack_kind kind, const pack_layout *l, const uint8_t *b
 }
 
 INLINE f32x16 nested_scale(const linear *w, const uint8_t *block, int32_t stretch) {
-    const float *supers = (const float *)(const void *)(block + w->layout.supers_at), *numbers = w->numbers + 16;
-    const i32x16 codes = i_and(i_load_i8((const int8_t *)block + w->layout.scales_at + stretch * LANES), i_set1(255));
+    const float *supers = (const float *)(const void *)(block + w->layout.supers_at),
+                *numbers = w->numbers + 16;
+    const i32x16 codes =
+        i_and(i_load_i8((const int8_t *)block + w->layout.scales_at + stretch * LANES), i_set1(255));
     const f32x16 place = f_load(supers);
     f32x16 outer = f_load(supers + LANES);
     for (int32_t i = 1; i < w->layout.n_outer; i++) {
@@ -84,8 +92,8 @@ INLINE f32x16 stretch_scale(pack_kind kind, const linear *w, const uint8_t *bloc
 
 /* ---- few rows ---- */
 
-INLINE void add_numbers(pack_kind kind, row_format format, int n_rows, int n_blocks, int step, const scaled_tile *t, int32_t k, int32_t i0,
-                        float_sums acc) {
+INLINE void add_numbers(pack_kind kind, row_format format, int n_rows, int n_blocks, int step,
+                        const scaled_tile *t, int32_t k, int32_t i0, float_sums acc) {
     UNROLL
     for (int i = 0; i < step; i += DOTS(format) ? 2 : 1) {
         UNROLL
@@ -95,7 +103,8 @@ INLINE void add_numbers(pack_kind kind, row_format format, int n_rows, int n_blo
                 const i32x16 w = load_number_pair(block, k + i);
                 UNROLL
                 for (int r = 0; r < n_rows; r++) {
-                    acc[r][c] = LINEAR_DOT_BF16(acc[r][c], w, i_set1(((const int32_t *)(const void *)t->x[r])[(k + i) / 2]));
+                    acc[r][c] = LINEAR_DOT_BF16(
+                        acc[r][c], w, i_set1(((const int32_t *)(const void *)t->x[r])[(k + i) / 2]));
                 }
                 continue;
             }
@@ -112,7 +121,8 @@ INLINE void add_numbers(pack_kind kind, row_format format, int n_rows, int n_blo
 INLINE void fetch_codes(pack_kind kind, int n_blocks, const scaled_tile *t, int32_t k) {
     UNROLL
     for (int c = 0; c < n_blocks; c++) {
-        const uint8_t *ahead = t->w + (size_t)c * t->of->layout.block_bytes + k * code_bytes(kind) + PREFETCH_BYTES;
+        const uint8_t *ahead =
+            t->w + (size_t)c * t->of->layout.block_bytes + k * code_bytes(kind) + PREFETCH_BYTES;
         UNROLL
         for (int i = 0; i < SCALED_STEP * code_bytes(kind); i += 64) {
             __builtin_prefetch(ahead + i);
@@ -121,7 +131,8 @@ INLINE void fetch_codes(pack_kind kind, int n_blocks, const scaled_tile *t, int3
 }
 
 /* Multiplies the sums of a stretch with its scale, and adds them to those before. */
-INLINE void add_stretch(pack_kind kind, int n_rows, int n_blocks, const scaled_tile *t, int32_t stretch, float_sums sums) {
+INLINE void add_stretch(pack_kind kind, int n_rows, int n_blocks, const scaled_tile *t, int32_t stretch,
+                        float_sums sums) {
     UNROLL
     for (int c = 0; c < n_blocks; c++) {
         const uint8_t *block = t->w + (size_t)c * t->of->layout.block_bytes;
@@ -129,7 +140,8 @@ INLINE void add_stretch(pack_kind kind, int n_rows, int n_blocks, const scaled_t
         UNROLL
         for (int r = 0; r < n_rows; r++) {
             float *y = t->y + r * t->y_stride + c * LANES;
-            f_store(y, f_fma(sums[r][c], scale, stretch == 0 ? load_starts(kind, &t->of->layout, block) : f_load(y)));
+            f_store(y, f_fma(sums[r][c], scale,
+                             stretch == 0 ? load_starts(kind, &t->of->layout, block) : f_load(y)));
         }
     }
 }
@@ -155,7 +167,8 @@ INLINE void scaled_sums(pack_kind kind, row_format format, int n_rows, int n_blo
     }
 }
 
-/* The columns of n_blocks blocks for few rows, as many blocks at a time as fit the registers. */
+/* The columns of n_blocks blocks for few rows, as many blocks at a time as fit the
+ * registers. */
 INLINE void scaled_columns(pack_kind kind, row_format format, int n_rows, scaled_tile t, int32_t n_blocks) {
     const int side = TILE_BLOCKS(n_rows);
     int32_t i = 0;
@@ -171,7 +184,8 @@ INLINE void scaled_columns(pack_kind kind, row_format format, int n_rows, scaled
     }
 }
 
-INLINE void scaled_few(pack_kind kind, row_format format, const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride) {
+INLINE void scaled_few(pack_kind kind, row_format format, const linear_part *part, row_view x, int32_t n_rows,
+                       float *y, int32_t y_stride) {
     const uint8_t *blocks = linear_block(part->w, part->block0);
     scaled_tile t = {.of = part->w, .w = blocks, .y = y, .y_stride = y_stride, .n_k = linear_k_end(part->w)};
     t.table = load_table(kind, t.of);
@@ -179,9 +193,9 @@ INLINE void scaled_few(pack_kind kind, row_format format, const linear_part *par
         t.x[r] = x.data + (size_t)r * x.stride;
     }
     switch (n_rows) {
-#define SCALED_CASE(count)                                                                                                                 \
-    case count:                                                                                                                            \
-        scaled_columns(kind, format, count, t, part->n_blocks);                                                                            \
+#define SCALED_CASE(count)                                                                                   \
+    case count:                                                                                              \
+        scaled_columns(kind, format, count, t, part->n_blocks);                                              \
         break;
         SCALED_CASE(1)
         SCALED_CASE(2)
@@ -200,7 +214,8 @@ INLINE void scaled_few(pack_kind kind, row_format format, const linear_part *par
 /* ---- many rows ---- */
 
 /* Widens `step` of a block's numbers from k + i0 on, k as load_number has it. */
-INLINE void widen_step(pack_kind kind, row_format format, int step, const uint8_t *block, int32_t k, int32_t i0, f32x16 table, float *out) {
+INLINE void widen_step(pack_kind kind, row_format format, int step, const uint8_t *block, int32_t k,
+                       int32_t i0, f32x16 table, float *out) {
     UNROLL
     for (int i = 0; i < step; i += DOTS(format) ? 2 : 1) {
         if (DOTS(format)) {
@@ -212,7 +227,8 @@ INLINE void widen_step(pack_kind kind, row_format format, int step, const uint8_
 }
 
 /* Widens n_k of a block's numbers from k0 on, where a stretch or a chunk begins. */
-INLINE void widen_numbers(pack_kind kind, row_format format, const uint8_t *block, int32_t k0, int32_t n_k, f32x16 table, float *out) {
+INLINE void widen_numbers(pack_kind kind, row_format format, const uint8_t *block, int32_t k0, int32_t n_k,
+                          f32x16 table, float *out) {
     const int32_t step_floats = SCALED_STEP * LANES / (DOTS(format) ? 2 : 1);
     int32_t k = k0;
     for (; k + SCALED_STEP <= k0 + n_k; k += SCALED_STEP, out += step_floats) {
@@ -231,7 +247,8 @@ typedef struct scaled_chunk {
 } scaled_chunk;
 
 /* Widens a chunk, and points t to it. */
-INLINE void open_chunk(pack_kind kind, row_format format, const linear *w, scaled_chunk *c, float_tile *t, uint8_t *scratch) {
+INLINE void open_chunk(pack_kind kind, row_format format, const linear *w, scaled_chunk *c, float_tile *t,
+                       uint8_t *scratch) {
     t->w = scratch;
     t->w_stride = (size_t)(c->n_k * LANES) * (DOTS(format) ? 2 : 4);
     t->n_k = c->n_k;
@@ -239,14 +256,15 @@ INLINE void open_chunk(pack_kind kind, row_format format, const linear *w, scale
     t->start = c->is_last && c->stretch == 0 ? c->starts : NULL;
     for (int32_t i = 0; i < c->n_blocks; i++) {
         const uint8_t *block = linear_block(w, c->block + i);
-        widen_numbers(kind, format, block, c->k0, c->n_k, load_table(kind, w), (float *)(void *)(scratch + (size_t)i * t->w_stride));
+        widen_numbers(kind, format, block, c->k0, c->n_k, load_table(kind, w),
+                      (float *)(void *)(scratch + (size_t)i * t->w_stride));
         f_store(c->scales + i * LANES, stretch_scale(kind, w, block, c->stretch));
         f_store(c->starts + i * LANES, load_starts(kind, &w->layout, block));
     }
 }
 
-INLINE void scaled_many(pack_kind kind, row_format format, const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride,
-                        void *scratch) {
+INLINE void scaled_many(pack_kind kind, row_format format, const linear_part *part, row_view x,
+                        int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
     const linear *w = part->w;
     const int32_t k_end = linear_k_end(w), stretch = pack_stretch(&w->layout), x_bytes = DOTS(format) ? 2 : 4;
     const bool is_one = stretch >= k_end;
@@ -255,7 +273,10 @@ INLINE void scaled_many(pack_kind kind, row_format format, const linear_part *pa
     t.next_step = (size_t)((code_bytes(kind) + tiles_of(n_rows) - 1) / tiles_of(n_rows));
     for (int32_t k0 = 0, end; k0 < k_end; k0 = end) {
         end = k_end - k0 < step ? k_end : k0 + step;
-        scaled_chunk c = {.k0 = k0, .n_k = end - k0, .stretch = is_one ? 0 : k0 / stretch, .is_last = !is_one || end == k_end};
+        scaled_chunk c = {.k0 = k0,
+                          .n_k = end - k0,
+                          .stretch = is_one ? 0 : k0 / stretch,
+                          .is_last = !is_one || end == k_end};
         const row_view xk = {x.data + (size_t)(k0 * x_bytes), x.stride};
         t.go_on = is_one && k0 > 0;
         for (int32_t i = 0; i < part->n_blocks; i += MANY_BLOCKS) {
@@ -263,16 +284,18 @@ INLINE void scaled_many(pack_kind kind, row_format format, const linear_part *pa
             const int32_t next_k = more ? k0 : end < k_end ? end : 0;
             c.block = part->block0 + i;
             c.n_blocks = more ? MANY_BLOCKS : part->n_blocks - i;
-            t.next = linear_block(w, part->block0 + (more ? i + MANY_BLOCKS : 0)) + (size_t)(next_k * code_bytes(kind));
+            t.next = linear_block(w, part->block0 + (more ? i + MANY_BLOCKS : 0)) +
+                     (size_t)(next_k * code_bytes(kind));
             t.y = y + i * LANES;
             open_chunk(kind, format, w, &c, &t, scratch);
-            chunk_rows(DOTS(format) ? PACK_BF16 : PACK_F32, DOTS(format) ? ROWS_BF16 : ROWS_F32, false, xk, n_rows, t, c.n_blocks);
+            chunk_rows(DOTS(format) ? PACK_BF16 : PACK_F32, DOTS(format) ? ROWS_BF16 : ROWS_F32, false, xk,
+                       n_rows, t, c.n_blocks);
         }
     }
 }
 
-INLINE void product_scaled(pack_kind kind, row_format format, const linear_part *part, row_view x, int32_t n_rows, float *y,
-                           int32_t y_stride, void *scratch) {
+INLINE void product_scaled(pack_kind kind, row_format format, const linear_part *part, row_view x,
+                           int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
     if (n_rows <= N_FLOAT_ROWS) {
         scaled_few(kind, format, part, x, n_rows, y, y_stride);
     } else {

@@ -1,8 +1,11 @@
-/* Kernels of everything but the products: one table for each instruction set, all with the same bits.
+/* Kernels of everything but the products: one table for each instruction set, all with
+ * the same bits.
  *
- * The plain twins (math_plain.c, attention_plain.c) define the arithmetic. Every sum runs over 16 virtual lanes: lane i takes the elements
- * i, i + 16, ... by fma in ascending order, then lanes are added as ((i, i + 8), (i, i + 4), (i, i + 2), (i, i + 1)). Lanes past the end
- * add nothing. Rows are f32, need no alignment, and may have any length. out may be the input row unless said otherwise. */
+ * The plain twins (math_plain.c, attention_plain.c) define the arithmetic. Every sum runs
+ * over 16 virtual lanes: lane i takes the elements i, i + 16, ... by fma in ascending
+ * order, then lanes are added as ((i, i + 8), (i, i + 4), (i, i + 2), (i, i + 1)). Lanes
+ * past the end add nothing. Rows are f32, need no alignment, and may have any length. out
+ * may be the input row unless said otherwise. */
 #ifndef CPU_MATH_H
 #define CPU_MATH_H
 
@@ -20,36 +23,47 @@ struct attn_change; /* attention_mods.h */
 
 /* The queries of one kv head against one chunk of positions.
  *
- * Query t sees the chunk's positions first[t]..end[t] (end excluded; empty when first >= end). Position p of the chunk has its keys at lane
- * p % 16 of k_blocks[p / 16], laid out [d_head][16]. Its value is row p % 16 of v_blocks[p / 16], [16][d_head]. Lanes of positions that no
- * query sees may hold anything; their values are not read. 64 bytes past a value row must be readable. */
+ * Query t sees the chunk's positions first[t]..end[t] (end excluded; empty when first >=
+ * end). Position p of the chunk has its keys at lane p % 16 of k_blocks[p / 16], laid out
+ * [d_head][16]. Its value is row p % 16 of v_blocks[p / 16], [16][d_head]. Lanes of
+ * positions that no query sees may hold anything; their values are not read. 64 bytes
+ * past a value row must be readable. */
 typedef struct attn_tile {
     int32_t n_queries, d_head, acc_stride; /* acc_stride: d_head rounded up to 16 */
     dtype k_type, v_type;                  /* F32, F16, BF16, F8_E4M3 or I8; int4 is unpacked to I8 before */
     float scale, soft_cap;                 /* soft_cap 0: none */
     const float *q[ATTN_TILE];             /* [d_head] each */
     int32_t first[ATTN_TILE], end[ATTN_TILE];
-    const uint16_t *seen; /* [n_queries][ATTN_BLOCKS]: of first..end a query sees those whose bit p % 16 is set in p / 16; NULL: all */
+    /* [n_queries][ATTN_BLOCKS]: of first..end a query sees those whose bit p % 16 is set
+     * in p / 16; NULL: all */
+    const uint16_t *seen;
     bool has_slopes;
     float slopes[ATTN_TILE];
-    int32_t position[ATTN_TILE]; /* of the query, counted from the chunk's first position; read with slopes only */
-    struct attn_change *change;  /* of scores, behind scale, cap and slopes, by a program; NULL: none */
-    int32_t change_query;        /* the tile's first query among those of the change */
+    /* of the query, counted from the chunk's first position; read with slopes only */
+    int32_t position[ATTN_TILE];
+    struct attn_change *change; /* of scores, behind scale, cap and slopes, by a program; NULL: none */
+    int32_t change_query;       /* the tile's first query among those of the change */
     const void *k_blocks[ATTN_BLOCKS], *v_blocks[ATTN_BLOCKS];
-    /* The block of keys or values that is prefetched while a block's keys, and while its values, are multiplied. */
+    /* The block of keys or values that is prefetched while a block's keys, and while its
+     * values, are multiplied. */
     const void *fetch_k[ATTN_BLOCKS], *fetch_v[ATTN_BLOCKS];
     int32_t fetch_k_bytes, fetch_v_bytes; /* of such a block */
-    const float *k_scales[ATTN_BLOCKS], *v_scales[ATTN_BLOCKS];             /* [16] each, of F8_E4M3 and I8: a scale a position */
-    const float *fetch_k_scales[ATTN_BLOCKS], *fetch_v_scales[ATTN_BLOCKS]; /* of the blocks that are prefetched */
-    /* For type I8. Blocks of keys are quads [d_head / 4][16][4]; blocks of values are quads [4][d_head][4] of four positions. d_head is
-     * rounded up to 4 in both. Queries are int8 with their scale where keys are. */
+    /* [16] each, of F8_E4M3 and I8: a scale a position */
+    const float *k_scales[ATTN_BLOCKS], *v_scales[ATTN_BLOCKS];
+    /* of the blocks that are prefetched */
+    const float *fetch_k_scales[ATTN_BLOCKS], *fetch_v_scales[ATTN_BLOCKS];
+    /* For type I8. Blocks of keys are quads [d_head / 4][16][4]; blocks of values are
+     * quads [4][d_head][4] of four positions. d_head is rounded up to 4 in both. Queries
+     * are int8 with their scale where keys are. */
     int8_t *q_int8; /* [n_queries, attn_int8_stride], zeros behind d_head */
     float q_scale[ATTN_TILE];
     int32_t q_sum[ATTN_TILE]; /* of the int8 */
     uint8_t *weights;         /* [n_queries, ATTN_CHUNK], scratch */
     float *scores;            /* [n_queries, ATTN_CHUNK], scratch */
-    float *max, *sum;         /* [n_queries], result; sum 0 when a query sees nothing (all scores -inf), and then acc is undefined */
-    float *acc;               /* [n_queries, acc_stride], result */
+    /* [n_queries], result; sum 0 when a query sees nothing (all scores -inf), and then
+     * acc is undefined */
+    float *max, *sum;
+    float *acc; /* [n_queries, acc_stride], result */
 } attn_tile;
 
 /* Bytes from one query to the next in attn_tile.q_int8. */
@@ -59,7 +73,8 @@ static inline int32_t attn_int8_stride(int32_t d_head) {
 #define ATTN_INT8_TOP   126.0f /* the largest weight; 127 with the carried rounding error */
 #define ATTN_INT8_LEAST 1e-30f /* weights, or elements of a head, are all 0 where none is larger than this */
 
-/* The scale of int8 numbers whose largest magnitude is `largest`. *inverse is 1 over it, or 0 where all numbers become 0. */
+/* The scale of int8 numbers whose largest magnitude is `largest`. *inverse is 1 over it,
+ * or 0 where all numbers become 0. */
 static inline float attn_int8_scale(float largest, float *inverse) {
     float scale = !isfinite(largest) ? NAN : largest > ATTN_INT8_LEAST ? largest / 127.0f : 0.0f;
     *inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
@@ -71,56 +86,68 @@ static inline bool attn_sees(const attn_tile *t, int32_t query, int32_t p) {
     return t->seen == NULL || (t->seen[query * ATTN_BLOCKS + p / ATTN_BLOCK] >> p % ATTN_BLOCK & 1) != 0;
 }
 
-/* Replaces the scores of a tile's query by what the tile's change makes of them, lanes that are not seen included. Defined in
- * attention_mods.c, for the kernels. */
+/* Replaces the scores of a tile's query by what the tile's change makes of them, lanes
+ * that are not seen included. Defined in attention_mods.c, for the kernels. */
 void attn_change_scores(const attn_tile *t, int32_t query);
 
-/* A softmax state of one query: weights exp(s - max), their sum, and the weighted sum of values. sum 0: nothing seen yet. */
+/* A softmax state of one query: weights exp(s - max), their sum, and the weighted sum of
+ * values. sum 0: nothing seen yet. */
 typedef struct attn_state {
     float max, sum;
     float *acc; /* [d_head rounded up to 16] */
 } attn_state;
 
 typedef struct math_kernels {
-    /* out[i] = exp(x[i]): a few ulp; exp(-inf) 0, overflow inf, NaN NaN, subnormal results kept. */
+    /* out[i] = exp(x[i]): a few ulp; exp(-inf) 0, overflow inf, NaN NaN, subnormal
+     * results kept. */
     void (*exp)(const float *x, int32_t n, float *out);
     void (*tanh)(const float *x, int32_t n, float *out);
     /* out[i] = f(x[i]). f has one argument. */
     void (*activate)(activation f, const float *x, int32_t n, float *out);
-    /* out[i] = f(gate[i]) * up[i]. limit: of ACT_SWIGLU_CLAMPED. out may be gate or up. */
+    /* out[i] = f(gate[i]) * up[i]. limit: of ACT_SWIGLU_CLAMPED. out may be gate or
+     * up. */
     void (*gate_up)(activation f, float limit, const float *gate, const float *up, int32_t n, float *out);
     /* x[i] = scale * x[i]; then with cap > 0: cap * tanh(x[i] / cap). In place. */
     void (*scale_cap)(float scale, float cap, int32_t n, float *x);
-    /* The largest of x[0..n), n > 0, as a zero +0. NaN where some number is NaN or infinite. */
+    /* The largest of x[0..n), n > 0, as a zero +0. NaN where some number is NaN or
+     * infinite. */
     float (*largest)(const float *x, int32_t n);
     /* x[i] += scale * y[i], rounded once. */
     void (*add_scaled)(float scale, const float *y, int32_t n, float *x);
     /* x[r * stride + i] += y[i], i in 0..n, for each of n_rows rows. */
     void (*add_to_rows)(const float *y, int32_t n, int32_t n_rows, float *x, int32_t stride);
-    /* out[r * out_stride + i] = y[r * y_stride + i], i in 0..n, for each of n_rows rows, past the caches where rows are aligned to 64
-     * bytes. */
-    void (*stream_rows)(const float *y, int32_t y_stride, int32_t n, int32_t n_rows, float *out, int32_t out_stride);
+    /* out[r * out_stride + i] = y[r * y_stride + i], i in 0..n, for each of n_rows rows,
+     * past the caches where rows are aligned to 64 bytes. */
+    void (*stream_rows)(const float *y, int32_t y_stride, int32_t n, int32_t n_rows, float *out,
+                        int32_t out_stride);
     /* out = x / sqrt(mean(x^2) + eps) * weight. */
     void (*norm_rms)(const float *x, const float *weight, float eps, int32_t n, float *out);
     /* out = (x - mean) / sqrt(var + eps) * weight + bias; bias may be NULL. */
-    void (*norm_layer)(const float *x, const float *weight, const float *bias, float eps, int32_t n, float *out);
-    /* Rotates the pairs (a[i], b[i]) of a head by the angles with these cosines and sines: a' = a c - b s, b' = b c + a s, products rounded
-     * first. ROPE_HALVES: a = x[0..n_pairs), b = x[n_pairs..2 n_pairs). ROPE_NEIGHBOURS: a = x[2i], b = x[2i + 1]. */
+    void (*norm_layer)(const float *x, const float *weight, const float *bias, float eps, int32_t n,
+                       float *out);
+    /* Rotates the pairs (a[i], b[i]) of a head by the angles with these cosines and
+     * sines: a' = a c - b s, b' = b c + a s, products rounded first. ROPE_HALVES: a =
+     * x[0..n_pairs), b = x[n_pairs..2 n_pairs). ROPE_NEIGHBOURS: a = x[2i], b = x[2i +
+     * 1]. */
     void (*rotate)(rope_pairs pairs, const float *cosines, const float *sines, int32_t n_pairs, float *x);
 
     /* out[i] = x[i] as F16 or BF16, to nearest even. */
     void (*narrow)(dtype type, const float *x, int32_t n, uint16_t *out);
-    /* out[i] = x[i] / s as int8, to nearest even, where s = the largest |x| / 127. Returns s: 0 where that largest is at most
-     * ATTN_INT8_LEAST, NaN where some x is not finite; out is then all zeros. *sum: the sum of out. */
+    /* out[i] = x[i] / s as int8, to nearest even, where s = the largest |x| / 127.
+     * Returns s: 0 where that largest is at most ATTN_INT8_LEAST, NaN where some x is not
+     * finite; out is then all zeros. *sum: the sum of out. */
     float (*narrow_int8)(const float *x, int32_t n, int8_t *out, int32_t *sum);
-    /* A block of 16 rows of int4, `width` elements in row_bytes bytes each, as they lie in pages (kv_rows.h), to a block of int8 as it lies
-     * in an attn_tile. May write up to 28 elements a row past the block's end. */
+    /* A block of 16 rows of int4, `width` elements in row_bytes bytes each, as they lie
+     * in pages (kv_rows.h), to a block of int8 as it lies in an attn_tile. May write up
+     * to 28 elements a row past the block's end. */
     void (*unpack_int4)(bool values, const uint8_t *block, int32_t width, int32_t row_bytes, int8_t *out);
 
     void (*attention_tile)(const attn_tile *t);
-    /* Each of n states of `to` = itself merged with a later chunk's. Empty states change nothing; acc of an empty `to` is overwritten. */
+    /* Each of n states of `to` = itself merged with a later chunk's. Empty states change
+     * nothing; acc of an empty `to` is overwritten. */
     void (*attention_merge)(attn_state *to, const attn_state *chunk, int32_t n, int32_t acc_stride);
-    /* out[0..d_head) = acc / (sum + exp(sink)), zeros when the state is empty. sink: one logit, or NULL. Changes *s. */
+    /* out[0..d_head) = acc / (sum + exp(sink)), zeros when the state is empty. sink: one
+     * logit, or NULL. Changes *s. */
     void (*attention_finish)(attn_state *s, const float *sink, int32_t d_head, float *out);
     /* Runs attention programs; their exp and tanh are those above. */
     attn_run_fn *run_program;
@@ -133,12 +160,14 @@ extern const math_kernels math_avx2, math_avx512;
 extern const math_kernels math_neon;
 #endif
 
-/* The runners of programs (core/attn_program_run.inc.h), compiled for each instruction set; attn_run_plain is core's. */
+/* The runners of programs (core/attn_program_run.inc.h), compiled for each instruction
+ * set; attn_run_plain is core's. */
 attn_run_fn attn_run_avx2, attn_run_avx512, attn_run_neon;
 
 /* Defined in attention_plain.c, for math_plain.c's table. */
 void attention_tile_plain(const attn_tile *t);
-void attention_unpack_int4_plain(bool values, const uint8_t *block, int32_t width, int32_t row_bytes, int8_t *out);
+void attention_unpack_int4_plain(bool values, const uint8_t *block, int32_t width, int32_t row_bytes,
+                                 int8_t *out);
 void attention_merge_plain(attn_state *to, const attn_state *chunk, int32_t n, int32_t acc_stride);
 void attention_finish_plain(attn_state *s, const float *sink, int32_t d_head, float *out);
 

@@ -1,5 +1,6 @@
-/* Elementwise kernels, norms and rotation, 16 lanes at a time. Their plain twins (math_plain.h, math_plain.c) define what they compute:
- * each line here is the same operation on every lane. Included by math_avx2.c, math_avx512.c and math_neon.c. */
+/* Elementwise kernels, norms and rotation, 16 lanes at a time. Their plain twins
+ * (math_plain.h, math_plain.c) define what they compute: each line here is the same
+ * operation on every lane. Included by math_avx2.c, math_avx512.c and math_neon.c. */
 #ifndef CPU_MATH_KERNELS_INC_H
 #define CPU_MATH_KERNELS_INC_H
 
@@ -38,13 +39,15 @@ static inline f32x16 exp16(f32x16 x) {
     return f_mul(f_mul(p, exp2_int16(half)), exp2_int16(i_sub(power, half)));
 }
 
-/* exp16 for lanes from EXP_NORMAL to 0, where no handling of subnormal results is needed. */
+/* exp16 for lanes from EXP_NORMAL to 0, where no handling of subnormal results is
+ * needed. */
 static inline f32x16 exp_normal16(f32x16 x) {
     f32x16 shifted = f_fma(x, f_set1(EXP_LOG2E), f_set1(EXP_ROUND));
     f32x16 n = f_sub(shifted, f_set1(EXP_ROUND));
     f32x16 r = f_fma(n, f_set1(-EXP_LN2_LO), f_fma(n, f_set1(-EXP_LN2_HI), x));
     f32x16 p = f_add(f_fma(f_mul(r, r), poly16(EXP_POLY, EXP_DEGREE, r), r), f_set1(1.0f));
-    return f_of_bits(i_add(f_bits(p), i_shl(f_bits(shifted), 23))); /* adds the integer in shifted's low bits to p's exponent */
+    /* adds the integer in shifted's low bits to p's exponent */
+    return f_of_bits(i_add(f_bits(p), i_shl(f_bits(shifted), 23)));
 }
 
 static inline f32x16 with_sign_of(f32x16 a, f32x16 x) {
@@ -140,7 +143,9 @@ static void swiglu_clamped(float limit, const float *gate, const float *up, int3
         f_store(out + i, swiglu_clamped16(f_set1(limit), f_load(gate + i), f_load(up + i)));
     }
     if (i < n) {
-        f_store_first(out + i, n - i, swiglu_clamped16(f_set1(limit), f_load_first(gate + i, n - i), f_load_first(up + i, n - i)));
+        f_store_first(
+            out + i, n - i,
+            swiglu_clamped16(f_set1(limit), f_load_first(gate + i, n - i), f_load_first(up + i, n - i)));
     }
 }
 
@@ -174,7 +179,8 @@ static void activate_kernel(activation f, const float *x, int32_t n, float *out)
     }
 }
 
-static void gate_up_kernel(activation f, float limit, const float *gate, const float *up, int32_t n, float *out) {
+static void gate_up_kernel(activation f, float limit, const float *gate, const float *up, int32_t n,
+                           float *out) {
     switch (f) {
     case ACT_SILU:
         gate_with(silu16, gate, up, n, out);
@@ -221,7 +227,8 @@ static void scale_cap_kernel(float scale, float cap, int32_t n, float *x) {
     }
 }
 
-/* A number minus itself is 0, except for infinities and NaN. So the sum of these differences shows whether there were any. */
+/* A number minus itself is 0, except for infinities and NaN. So the sum of these
+ * differences shows whether there were any. */
 static float largest_kernel(const float *x, int32_t n) {
     f32x16 most = f_set1(-INFINITY), fault = f_zero();
     int32_t i = 0;
@@ -244,7 +251,8 @@ static void add_scaled_kernel(float scale, const float *y, int32_t n, float *x) 
         f_store(x + i, f_fma(f_set1(scale), f_load(y + i), f_load(x + i)));
     }
     if (i < n) {
-        f_store_first(x + i, n - i, f_fma(f_set1(scale), f_load_first(y + i, n - i), f_load_first(x + i, n - i)));
+        f_store_first(x + i, n - i,
+                      f_fma(f_set1(scale), f_load_first(y + i, n - i), f_load_first(x + i, n - i)));
     }
 }
 
@@ -260,7 +268,8 @@ static void add_to_rows_kernel(const float *y, int32_t n, int32_t n_rows, float 
     }
 }
 
-static void stream_rows_kernel(const float *y, int32_t y_stride, int32_t n, int32_t n_rows, float *out, int32_t out_stride) {
+static void stream_rows_kernel(const float *y, int32_t y_stride, int32_t n, int32_t n_rows, float *out,
+                               int32_t out_stride) {
     for (int32_t r = 0; r < n_rows; r++, y += y_stride, out += out_stride) {
         int32_t i = 0, whole = (uintptr_t)out % (LANES * sizeof *out) == 0 ? n - n % LANES : 0;
         for (; i < whole; i += LANES) {
@@ -287,7 +296,8 @@ static void norm_rms_kernel(const float *x, const float *weight, float eps, int3
         f_store(out + i, f_mul(f_mul(f_load(x + i), inverse), f_load(weight + i)));
     }
     if (i < n) {
-        f_store_first(out + i, n - i, f_mul(f_mul(f_load_first(x + i, n - i), inverse), f_load_first(weight + i, n - i)));
+        f_store_first(out + i, n - i,
+                      f_mul(f_mul(f_load_first(x + i, n - i), inverse), f_load_first(weight + i, n - i)));
     }
 }
 
@@ -296,7 +306,8 @@ static inline f32x16 layer16(f32x16 x, f32x16 mean, f32x16 inverse, f32x16 weigh
     return bias != NULL ? f_fma(y, weight, *bias) : f_mul(y, weight);
 }
 
-static void norm_layer_kernel(const float *x, const float *weight, const float *bias, float eps, int32_t n, float *out) {
+static void norm_layer_kernel(const float *x, const float *weight, const float *bias, float eps, int32_t n,
+                              float *out) {
     int32_t whole = n - n % LANES, rest = n % LANES;
     f32x16 sum = f_zero();
     for (int32_t i = 0; i < whole; i += LANES) {
@@ -323,7 +334,8 @@ static void norm_layer_kernel(const float *x, const float *weight, const float *
     if (rest > 0) {
         f32x16 b = bias != NULL ? f_load_first(bias + whole, rest) : f_zero();
         f32x16 w = f_load_first(weight + whole, rest);
-        f_store_first(out + whole, rest, layer16(f_load_first(x + whole, rest), mean, inverse, w, bias != NULL ? &b : NULL));
+        f_store_first(out + whole, rest,
+                      layer16(f_load_first(x + whole, rest), mean, inverse, w, bias != NULL ? &b : NULL));
     }
 }
 
@@ -335,7 +347,8 @@ static inline f32x16 turned_b(f32x16 a, f32x16 b, f32x16 c, f32x16 s) {
     return f_add(f_mul(b, c), f_mul(a, s));
 }
 
-/* 8 pairs (a, b): x c plus (b, a) times (-s, s). The bits are turned_a's and turned_b's, since p - q is p + -q, and -b s is b times -s. */
+/* 8 pairs (a, b): x c plus (b, a) times (-s, s). The bits are turned_a's and turned_b's,
+ * since p - q is p + -q, and -b s is b times -s. */
 static inline f32x16 turned_neighbours(f32x16 x, f32x16 c, f32x16 s) {
     static const float signs[LANES] = {-0.0f, 0.0f, -0.0f, 0.0f, -0.0f, 0.0f, -0.0f, 0.0f,
                                        -0.0f, 0.0f, -0.0f, 0.0f, -0.0f, 0.0f, -0.0f, 0.0f};
@@ -353,7 +366,8 @@ static void rotate_neighbours(const float *cosines, const float *sines, int32_t 
     }
     for (; i < n_pairs; i += LANES / 2) {
         int32_t n = n_pairs - i < LANES / 2 ? n_pairs - i : LANES / 2;
-        f32x16 c = f_load_first(cosines + i, n), s = f_load_first(sines + i, n), v = f_load_first(x + 2 * i, 2 * n);
+        f32x16 c = f_load_first(cosines + i, n), s = f_load_first(sines + i, n),
+               v = f_load_first(x + 2 * i, 2 * n);
         f_store_first(x + 2 * i, 2 * n, turned_neighbours(v, f_twice_low(c), f_twice_low(s)));
     }
 }
@@ -375,7 +389,8 @@ static void rotate_halves(const float *cosines, const float *sines, int32_t n_pa
     }
 }
 
-static void rotate_kernel(rope_pairs pairs, const float *cosines, const float *sines, int32_t n_pairs, float *x) {
+static void rotate_kernel(rope_pairs pairs, const float *cosines, const float *sines, int32_t n_pairs,
+                          float *x) {
     (pairs == ROPE_NEIGHBOURS ? rotate_neighbours : rotate_halves)(cosines, sines, n_pairs, x);
 }
 

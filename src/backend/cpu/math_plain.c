@@ -1,4 +1,5 @@
-/* Plain C twins of the elementwise kernels, norms and rotation: the reference of math_kernels.inc.h. */
+/* Plain C twins of the elementwise kernels, norms and rotation: the reference of
+ * math_kernels.inc.h. */
 #include "core/math_plain.h"
 #include "backend/cpu/math.h"
 #include "core/half.h"
@@ -46,9 +47,11 @@ static void activate_plain(activation f, const float *x, int32_t n, float *out) 
     }
 }
 
-static void gate_up_plain(activation f, float limit, const float *gate, const float *up, int32_t n, float *out) {
+static void gate_up_plain(activation f, float limit, const float *gate, const float *up, int32_t n,
+                          float *out) {
     for (int32_t i = 0; i < n; i++) {
-        out[i] = f == ACT_SWIGLU_CLAMPED ? plain_swiglu_clamped(limit, gate[i], up[i]) : activate(f, gate[i]) * up[i];
+        out[i] = f == ACT_SWIGLU_CLAMPED ? plain_swiglu_clamped(limit, gate[i], up[i])
+                                         : activate(f, gate[i]) * up[i];
     }
 }
 
@@ -83,7 +86,8 @@ static void add_to_rows_plain(const float *y, int32_t n, int32_t n_rows, float *
     }
 }
 
-static void stream_rows_plain(const float *y, int32_t y_stride, int32_t n, int32_t n_rows, float *out, int32_t out_stride) {
+static void stream_rows_plain(const float *y, int32_t y_stride, int32_t n, int32_t n_rows, float *out,
+                              int32_t out_stride) {
     for (int32_t r = 0; r < n_rows; r++) {
         memcpy(out + (int64_t)r * out_stride, y + (int64_t)r * y_stride, (size_t)n * sizeof *out);
     }
@@ -100,7 +104,8 @@ static void norm_rms_plain(const float *x, const float *weight, float eps, int32
     }
 }
 
-static void norm_layer_plain(const float *x, const float *weight, const float *bias, float eps, int32_t n, float *out) {
+static void norm_layer_plain(const float *x, const float *weight, const float *bias, float eps, int32_t n,
+                             float *out) {
     float lanes[LANES] = {0};
     for (int32_t i = 0; i < n; i++) {
         lanes[i % LANES] = lanes[i % LANES] + x[i];
@@ -118,7 +123,8 @@ static void norm_layer_plain(const float *x, const float *weight, const float *b
     }
 }
 
-static void rotate_plain(rope_pairs pairs, const float *cosines, const float *sines, int32_t n_pairs, float *x) {
+static void rotate_plain(rope_pairs pairs, const float *cosines, const float *sines, int32_t n_pairs,
+                         float *x) {
     int32_t stride = pairs == ROPE_HALVES ? 1 : 2;
     int32_t other = pairs == ROPE_HALVES ? n_pairs : 1;
     for (int32_t i = 0; i < n_pairs; i++) {

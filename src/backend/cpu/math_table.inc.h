@@ -1,5 +1,5 @@
-/* The table of math_kernels.inc.h's and attention_kernels.inc.h's functions, under the name MATH_TABLE. PROGRAM_RUNNER runs
- * attention programs. */
+/* The table of math_kernels.inc.h's and attention_kernels.inc.h's functions, under the
+ * name MATH_TABLE. PROGRAM_RUNNER runs attention programs. */
 const math_kernels MATH_TABLE = {
     .exp = exp_kernel,
     .tanh = tanh_kernel,

@@ -12,7 +12,8 @@ struct norm {
     float *bias;       /* [n_weights], or NULL */
 };
 
-/* The number of weights in t, one a row element: width, or as many for each of several stretches. 0: it has another shape. */
+/* The number of weights in t, one a row element: width, or as many for each of several
+ * stretches. 0: it has another shape. */
 static int32_t count_weights(const tensor_view *t, int32_t width) {
     int64_t last = t->dims[t->n_dims == 2 ? 1 : 0], rows = t->n_dims == 2 ? t->dims[0] : 1;
     bool is_shape = (t->n_dims == 1 && last % width == 0) || (t->n_dims == 2 && last == width);
@@ -20,16 +21,19 @@ static int32_t count_weights(const tensor_view *t, int32_t width) {
 }
 
 /* The elements of any float type as f32, owned by the backend. */
-static quire_err load_weights(cpu_backend *b, const tensor_view *t, int32_t n, float **out, quire_error *err) {
+static quire_err load_weights(cpu_backend *b, const tensor_view *t, int32_t n, float **out,
+                              quire_error *err) {
     if (t->n_bytes / (size_t)dtype_block_bytes(t->type) < (size_t)n / (size_t)dtype_block_elements(t->type)) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: its data is shorter than its shape says", t->name);
+        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: its data is shorter than its shape says",
+                       t->name);
     }
     float *v = cpu_own(b, (size_t)n, sizeof *v);
     if (v == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", t->name);
     }
     if (dtype_is_quantised(t->type) || quant_dequantise(t->type, t->data, (size_t)n, v) != QUIRE_OK) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: a norm cannot be of type %s", t->name, dtype_name(t->type));
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: a norm cannot be of type %s", t->name,
+                       dtype_name(t->type));
     }
     b->weight_bytes += (int64_t)n * (int64_t)sizeof *v;
     *out = v;
@@ -49,11 +53,13 @@ static quire_err check_spec(const norm_spec *spec, int32_t *n, quire_error *err)
     }
     if (bad != NULL) {
         return err_set(err, QUIRE_BAD_FILE, -1,
-                       "tensor %s: a norm's weight and bias must be vectors of %d elements, or both of as many for each head", bad->name,
-                       spec->width);
+                       "tensor %s: a norm's weight and bias must be vectors of %d elements, or both of as "
+                       "many for each head",
+                       bad->name, spec->width);
     }
     if (spec->kind == NORM_RMS && spec->bias != NULL) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: a root mean square norm with a bias is not supported", spec->bias->name);
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "tensor %s: a root mean square norm with a bias is not supported", spec->bias->name);
     }
     return QUIRE_OK;
 }
@@ -79,8 +85,13 @@ quire_err cpu_norm_load(backend *b, const norm_spec *spec, norm **out, quire_err
     if (nm == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "a norm over %d elements: out of memory", spec->width);
     }
-    *nm = (norm){.kind = spec->kind, .replaces = spec->replaces, .eps = spec->eps, .width = spec->width, .n_weights = n};
-    TRY(spec->weight != NULL ? load_weights(c, spec->weight, n, &nm->weight, err) : load_ones(c, n, &nm->weight, err));
+    *nm = (norm){.kind = spec->kind,
+                 .replaces = spec->replaces,
+                 .eps = spec->eps,
+                 .width = spec->width,
+                 .n_weights = n};
+    TRY(spec->weight != NULL ? load_weights(c, spec->weight, n, &nm->weight, err)
+                             : load_ones(c, n, &nm->weight, err));
     if (spec->bias != NULL) {
         TRY(load_weights(c, spec->bias, n, &nm->bias, err));
     }
@@ -101,7 +112,8 @@ void cpu_norm_row(const cpu_backend *b, const norm *nm, const float *x, int32_t 
         if (nm->kind == NORM_RMS) {
             b->math->norm_rms(x + i, nm->weight + w, nm->eps, nm->width, out + i);
         } else {
-            b->math->norm_layer(x + i, nm->weight + w, nm->bias != NULL ? nm->bias + w : NULL, nm->eps, nm->width, out + i);
+            b->math->norm_layer(x + i, nm->weight + w, nm->bias != NULL ? nm->bias + w : NULL, nm->eps,
+                                nm->width, out + i);
         }
         w = w + nm->width < nm->n_weights ? w + nm->width : 0;
     }

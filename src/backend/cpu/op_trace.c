@@ -1,5 +1,5 @@
-/* Op traces: wrappers that time the backend's own ops. While a trace is on, the backend's table is a copy with these wrappers, so that an
- * untraced op checks nothing. */
+/* Op traces: wrappers that time the backend's own ops. While a trace is on, the backend's
+ * table is a copy with these wrappers, so that an untraced op checks nothing. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/experts.h"
 #include "base/clock.h"
@@ -28,14 +28,15 @@ static void count_product(op_time *op, const linear *w) {
     count_rows(op, w, op->n_rows);
 }
 
-/* Counts the keys and values that each sequence's rows see, once, and shared ones once for all. A window counts at most its length and the
- * rows, as if nothing were shared. */
-static void count_attention(op_time *op, const cpu_backend *b, int32_t cache, buffer q, const attn_spec *spec) {
+/* Counts the keys and values that each sequence's rows see, once, and shared ones once
+ * for all. A window counts at most its length and the rows, as if nothing were shared. */
+static void count_attention(op_time *op, const cpu_backend *b, int32_t cache, buffer q,
+                            const attn_spec *spec) {
     int64_t token_bytes = kv_planes_token_bytes(&b->layout.caches[cache]);
     for (int32_t i = 0; i < b->batch->n_seqs; i++) {
         const batch_seq *s = &b->batch->seqs[i];
-        int64_t most = spec->window > 0 && spec->window < s->n_tokens ? spec->window : s->n_tokens, first = s->n_tokens - s->n_rows,
-                seen = 0;
+        int64_t most = spec->window > 0 && spec->window < s->n_tokens ? spec->window : s->n_tokens,
+                first = s->n_tokens - s->n_rows, seen = 0;
         for (int64_t r = 0; r < s->n_rows; r++) {
             int64_t visible = spec->causal ? first + r + 1 : s->n_tokens;
             seen += visible < most ? visible : most;
@@ -150,7 +151,8 @@ static void traced_experts(backend *base, const experts_use *use) {
     end(b, &op);
 }
 
-static void traced_head(backend *base, buffer x, const norm *nm, const linear *w, float scale, float soft_cap) {
+static void traced_head(backend *base, buffer x, const norm *nm, const linear *w, float scale,
+                        float soft_cap) {
     cpu_backend *b = (cpu_backend *)base;
     op_time op = begin(b, OP_HEAD, b->batch->n_out);
     count_product(&op, w);

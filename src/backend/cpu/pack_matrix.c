@@ -15,8 +15,8 @@ static bool is_half(float v) {
     return f16_to_f32(f32_to_f16(v)) == v;
 }
 
-/* The power of two by which all scales become halves: 1 where they are, else the one that makes the largest of the size of the largest
- * half. 0: none does. */
+/* The power of two by which all scales become halves: 1 where they are, else the one that
+ * makes the largest of the size of the largest half. 0: none does. */
 static float find_power(const quant_matrix *m) {
     const size_t n = n_scales(m);
     float largest = 0.0f;
@@ -38,7 +38,8 @@ static float find_power(const quant_matrix *m) {
     return fits ? power : 0.0f;
 }
 
-/* Whether the zeros fit their bits, each 1 less where one is too large by that: GPTQ's are from 1 on. */
+/* Whether the zeros fit their bits, each 1 less where one is too large by that: GPTQ's
+ * are from 1 on. */
 static bool zeros_fit(const quant_matrix *m, int32_t *least) {
     const size_t n = n_scales(m);
     const int32_t most = (1 << pack_zero_bits(m->bits)) - 1;
@@ -53,7 +54,8 @@ static bool zeros_fit(const quant_matrix *m, int32_t *least) {
 
 static bool plan_integers(const quant_matrix *m, int32_t n_in, matrix_plan *out) {
     const int32_t group = m->group >= n_in ? 0 : m->group;
-    if (m->scale_rows != 1 || pack_integers(m->bits, group, m->zeros != NULL, &out->rule) != QUIRE_OK || !zeros_fit(m, &out->rule.least)) {
+    if (m->scale_rows != 1 || pack_integers(m->bits, group, m->zeros != NULL, &out->rule) != QUIRE_OK ||
+        !zeros_fit(m, &out->rule.least)) {
         return false;
     }
     out->scale_by = find_power(m);
@@ -78,7 +80,8 @@ static bool scales_are(const quant_matrix *m, quant_scale coding) {
     for (size_t i = 0; i < n && are; i++) {
         int exponent;
         bool is_power = m->scales[i] > 0.0f && frexpf(m->scales[i], &exponent) == 0.5f;
-        bool is_e4m3 = m->scales[i] >= 0.0f && e4m3_to_f32(f32_to_e4m3(m->scales[i])) == m->scales[i] && !signbit(m->scales[i]);
+        bool is_e4m3 = m->scales[i] >= 0.0f && e4m3_to_f32(f32_to_e4m3(m->scales[i])) == m->scales[i] &&
+                       !signbit(m->scales[i]);
         are = coding == SCALE_E8M0 ? is_power : is_e4m3;
     }
     return are;
@@ -100,7 +103,8 @@ static size_t first_scale(const quant_matrix *m, int32_t row) {
     return m->runs_on ? r * (size_t)(m->n_in / m->group) : r / (size_t)m->scale_rows * (size_t)m->n_groups;
 }
 
-/* What scales are: all powers of two; the same for each 16 rows; and none so large that kernels cannot take 256 times it. */
+/* What scales are: all powers of two; the same for each 16 rows; and none so large that
+ * kernels cannot take 256 times it. */
 typedef struct scale_traits {
     bool powers, tiles, fit;
 } scale_traits;
@@ -114,7 +118,8 @@ static scale_traits find_traits(const quant_matrix *m, int32_t n_out, int32_t n_
         for (int32_t g = 0; g < n; g++) {
             const float scale = m->scales[first + (size_t)g];
             int exponent;
-            t.powers = t.powers && scale > 0.0f && isfinite(scale) && frexpf(scale, &exponent) == 0.5f && exponent >= -126;
+            t.powers = t.powers && scale > 0.0f && isfinite(scale) && frexpf(scale, &exponent) == 0.5f &&
+                       exponent >= -126;
             t.fit = t.fit && (!isfinite(scale) || isfinite(scale * 256.0f));
         }
     }
@@ -126,8 +131,12 @@ static bool plan_scaled(const quant_matrix *m, int32_t n_out, int32_t n_in, matr
         return false;
     }
     const scale_traits t = find_traits(m, n_out, n_in);
-    out->kind = m->kind == CODE_TABLE ? PACK_T4_FLOAT : t.tiles ? PACK_E4M3_TILE : t.powers ? PACK_E4M3_E8M0 : PACK_E4M3;
-    out->rule = (quant_rule){.unit = 1.0f, .stretch = pack_stretch_of(out->kind, m->group >= n_in ? 0 : m->group)};
+    out->kind = m->kind == CODE_TABLE ? PACK_T4_FLOAT
+                : t.tiles             ? PACK_E4M3_TILE
+                : t.powers            ? PACK_E4M3_E8M0
+                                      : PACK_E4M3;
+    out->rule =
+        (quant_rule){.unit = 1.0f, .stretch = pack_stretch_of(out->kind, m->group >= n_in ? 0 : m->group)};
     out->factor = m->factor;
     if (m->nested != NULL && (out->rule.stretch == 0 || out->rule.stretch == m->group)) {
         out->kind = PACK_T4_NESTED;
@@ -161,8 +170,8 @@ scaled_source pack_matrix_source(const matrix_plan *plan) {
 
 /* ---- all of them ---- */
 
-/* order[0..n_in) = the inputs by their groups, ascending within each. false: a group has more or less than m->group, or no memory. next:
- * [n_groups], zeroed. */
+/* order[0..n_in) = the inputs by their groups, ascending within each. false: a group has
+ * more or less than m->group, or no memory. next: [n_groups], zeroed. */
 static bool sort_inputs(const quant_matrix *m, int32_t n_in, int32_t *next, int32_t *order) {
     for (int32_t i = 0; i < n_in; i++) {
         const int32_t g = m->group_of[i];
@@ -175,8 +184,8 @@ static bool sort_inputs(const quant_matrix *m, int32_t n_in, int32_t *next, int3
 }
 
 static bool plan_ordered(const quant_matrix *m, int32_t n_in, matrix_plan *out) {
-    if (m->kind != CODE_INTEGER || m->runs_on || n_in != m->n_in || n_in % PACK_GROUP != 0 || (int64_t)m->n_groups * m->group != n_in ||
-        !plan_integers(m, n_in, out)) {
+    if (m->kind != CODE_INTEGER || m->runs_on || n_in != m->n_in || n_in % PACK_GROUP != 0 ||
+        (int64_t)m->n_groups * m->group != n_in || !plan_integers(m, n_in, out)) {
         return false;
     }
     int32_t *next = mem_new((size_t)m->n_groups, sizeof *next), *order = mem_new((size_t)n_in, sizeof *order);
@@ -202,7 +211,8 @@ bool pack_matrix_plan(const quant_matrix *m, int32_t n_out, int32_t n_in, matrix
     }
     const bool has_groups = n_in % PACK_GROUP == 0 && !m->runs_on;
     const bool is_grouped =
-        has_groups && (m->kind == CODE_INTEGER ? plan_integers(m, n_in, out) : m->kind == CODE_TABLE && plan_fours(m, out));
+        has_groups &&
+        (m->kind == CODE_INTEGER ? plan_integers(m, n_in, out) : m->kind == CODE_TABLE && plan_fours(m, out));
     if (is_grouped) {
         out->kind = pack_kind_of(out->rule.form);
     }
@@ -223,7 +233,8 @@ static void put_scale(const matrix_plan *p, size_t scale, int32_t at, quant_code
         break;
     default:
         out->d[at / 32] = f32_to_f16(value * p->scale_by);
-        out->zero[at / 32] = m->zeros != NULL ? (uint8_t)(m->zeros[scale] - p->rule.least - (m->bits == 8 ? 128 : 0)) : 0;
+        out->zero[at / 32] =
+            m->zeros != NULL ? (uint8_t)(m->zeros[scale] - p->rule.least - (m->bits == 8 ? 128 : 0)) : 0;
     }
 }
 

@@ -27,7 +27,10 @@ static void read_floats(const pack_layout *p, const uint8_t *block, size_t c, fl
             memcpy(&out[k], block + 4 * (k * PACK_LANES + c), sizeof *out);
             continue;
         }
-        memcpy(&half, block + 2 * (p->kind == PACK_F16 ? k * PACK_LANES + c : k / 2 * 2 * PACK_LANES + 2 * c + k % 2), sizeof half);
+        memcpy(&half,
+               block +
+                   2 * (p->kind == PACK_F16 ? k * PACK_LANES + c : k / 2 * 2 * PACK_LANES + 2 * c + k % 2),
+               sizeof half);
         out[k] = p->kind == PACK_F16 ? f16_to_f32(half) : bf16_to_f32(half);
     }
 }
@@ -41,8 +44,8 @@ static uint16_t half_bits(const uint8_t *area, size_t i) {
 }
 
 /* The halves of groups group0.. and their zeros. */
-static void read_shared(const quant_rule *rule, const uint8_t *scales, const uint8_t *zeros, size_t c, size_t group0, size_t n,
-                        quant_codes *out) {
+static void read_shared(const quant_rule *rule, const uint8_t *scales, const uint8_t *zeros, size_t c,
+                        size_t group0, size_t n, quant_codes *out) {
     const int width = pack_zero_bits(quant_formats[rule->form].bits), a_byte = 8 / width;
     for (size_t g = 0; g < n; g++) {
         const size_t row = (group0 + g) >> rule->shift;
@@ -79,7 +82,8 @@ static uint8_t e4m3_of(uint8_t e5m3) {
     return e5m3 >= 32 ? (uint8_t)(e5m3 - 24) : code;
 }
 
-static void read_bytes(const quant_format *f, const uint8_t *scales, size_t c, size_t k0, size_t n, quant_codes *out) {
+static void read_bytes(const quant_format *f, const uint8_t *scales, size_t c, size_t k0, size_t n,
+                       quant_codes *out) {
     const size_t group = (size_t)f->group, step = f->coding == SCALE_ODD ? 2 : 1;
     for (size_t i = 0; i < n / group; i += step) {
         const uint8_t byte = scales[(k0 / group + i) / step * PACK_LANES + c];
@@ -95,7 +99,8 @@ static void read_bytes(const quant_format *f, const uint8_t *scales, size_t c, s
     }
 }
 
-static void read_scales(const pack_layout *p, const uint8_t *block, int c, size_t k0, size_t n, quant_codes *out) {
+static void read_scales(const pack_layout *p, const uint8_t *block, int c, size_t k0, size_t n,
+                        quant_codes *out) {
     const quant_format *f = pack_format(p->kind);
     const uint8_t *scales = block + p->scales_at, *supers = block + p->supers_at;
     const size_t group0 = k0 / PACK_GROUP, super = k0 / QUANT_SUPER, lane = (size_t)c;
@@ -122,7 +127,8 @@ static void read_scales(const pack_layout *p, const uint8_t *block, int c, size_
     if (f->coding == SCALE_FOUR || f->coding == SCALE_SIX_MIN) {
         out->d[0] = half_bits(supers, 2 * super * PACK_LANES + lane);
         out->m[0] = half_bits(supers, (2 * super + 1) * PACK_LANES + lane);
-    } else if (f->coding == SCALE_SIX || f->coding == SCALE_EIGHT || f->coding == SCALE_ODD || f->coding == SCALE_ODD_SPARE) {
+    } else if (f->coding == SCALE_SIX || f->coding == SCALE_EIGHT || f->coding == SCALE_ODD ||
+               f->coding == SCALE_ODD_SPARE) {
         out->d[0] = half_bits(supers, super * PACK_LANES + lane);
     }
 }
@@ -136,7 +142,9 @@ static uint32_t word_at(const uint8_t *planes, int plane, int c) {
 /* The 32 codes of column c in a group whose planes start at p, as words of four. */
 static void read_planes(int bits, const uint8_t *p, int c, uint32_t out[8]) {
     for (int t = 0; t < 8; t++) {
-        out[t] = bits == 8 ? word_at(p, t, c) : bits >= 4 ? word_at(p, t % 4, c) >> (4 * (t / 4)) & 0x0f0f0f0fu : 0;
+        out[t] = bits == 8   ? word_at(p, t, c)
+                 : bits >= 4 ? word_at(p, t % 4, c) >> (4 * (t / 4)) & 0x0f0f0f0fu
+                             : 0;
     }
     p += bits >= 4 ? 4 * 64 : 0;
     if (bits == 2 || bits == 3 || bits == 6) {
@@ -150,7 +158,8 @@ static void read_planes(int bits, const uint8_t *p, int c, uint32_t out[8]) {
     }
 }
 
-/* Eight j's signs; the last of 7 makes their number even, and *spare is the bit in its place. */
+/* Eight j's signs; the last of 7 makes their number even, and *spare is the bit in its
+ * place. */
 static unsigned read_signs(const quant_format *f, uint32_t word, int j, unsigned *spare) {
     unsigned signs = 0, odd = 0;
     for (int i = 0; i < 8; i++) {
@@ -174,15 +183,19 @@ unsigned pack_read_rows(quant_form form, const uint8_t *p, int c, uint8_t q[PACK
     }
     for (int i = 0; i < n; i++) {
         const int u = i % 4, at = i * f->run;
-        unsigned row = p[64 * (i / 4) + 16 * (c / 4) + 8 * (u / 2) + 2 * (c % 4) + u % 2] | (high >> i & 1) << 8;
-        row |= f->bits == 10 ? (high >> (4 + u) & 1) << 9 : f->coding == SCALE_ODD && quant_has_even_signs(f) ? (spares >> u & 1) << 8 : 0;
+        unsigned row = p[64 * (i / 4) + 16 * (c / 4) + 8 * (u / 2) + 2 * (c % 4) + u % 2] | (high >> i & 1)
+                                                                                                << 8;
+        row |= f->bits == 10                                       ? (high >> (4 + u) & 1) << 9
+               : f->coding == SCALE_ODD && quant_has_even_signs(f) ? (spares >> u & 1) << 8
+                                                                   : 0;
         quant_row_codes(form, row, signs[at / 8] >> (at % 8), q + at);
     }
     return spares;
 }
 
 /* The codes of elements k0..k0+n of column c. */
-static void read_codes(const pack_layout *p, const uint8_t *block, int c, size_t k0, size_t n, quant_codes *out) {
+static void read_codes(const pack_layout *p, const uint8_t *block, int c, size_t k0, size_t n,
+                       quant_codes *out) {
     const quant_format *f = pack_format(p->kind);
     const size_t group_bytes = pack_group_bytes(f);
     memset(out, 0, sizeof *out);

@@ -33,8 +33,10 @@ quire_err pack_choose(dtype from, compute_mode mode, pack_kind *out) {
 }
 
 quire_err pack_integers(int bits, int32_t group, bool has_zeros, quant_rule *out) {
-    static const quant_form forms[9][2] = {
-        [2] = {FORM_W2, FORM_W2_ZERO}, [3] = {FORM_W3, FORM_W3_ZERO}, [4] = {FORM_W4, FORM_W4_ZERO}, [8] = {FORM_W8, FORM_W8_ZERO}};
+    static const quant_form forms[9][2] = {[2] = {FORM_W2, FORM_W2_ZERO},
+                                           [3] = {FORM_W3, FORM_W3_ZERO},
+                                           [4] = {FORM_W4, FORM_W4_ZERO},
+                                           [8] = {FORM_W8, FORM_W8_ZERO}};
     if ((bits != 2 && bits != 3 && bits != 4 && bits != 8) || group < 0 || group % QUANT_GROUP != 0) {
         return QUIRE_UNSUPPORTED;
     }
@@ -48,7 +50,8 @@ quire_err pack_integers(int bits, int32_t group, bool has_zeros, quant_rule *out
 
 /* Whether kernels take a stretch of 1 or more. */
 static bool is_stretch(pack_kind kind, int32_t stretch) {
-    return stretch >= LEAST_STRETCH && stretch <= PACK_MOST_STRETCH && stretch % (pack_is_fours(kind) ? 8 : 2) == 0;
+    return stretch >= LEAST_STRETCH && stretch <= PACK_MOST_STRETCH &&
+           stretch % (pack_is_fours(kind) ? 8 : 2) == 0;
 }
 
 int32_t pack_stretch_of(pack_kind kind, int32_t group) {
@@ -59,12 +62,14 @@ int32_t pack_stretch_of(pack_kind kind, int32_t group) {
     return group == 0 ? 0 : n >= LEAST_STRETCH ? n : -1;
 }
 
-/* Bits of quants and scales for one column and QUANT_SUPER of k, and those of its supers; not of forms whose groups share scales. */
+/* Bits of quants and scales for one column and QUANT_SUPER of k, and those of its supers;
+ * not of forms whose groups share scales. */
 static void grouped_bits(const quant_format *f, size_t *quants, size_t *scales, size_t *supers) {
     const size_t n_groups = (size_t)(QUANT_SUPER / f->group);
     const size_t scale_bits[] = {
-        [SCALE_F16_MIN] = 32 * n_groups, [SCALE_FOUR] = 8 * n_groups, [SCALE_SIX] = 6 * n_groups,  [SCALE_SIX_MIN] = 12 * n_groups,
-        [SCALE_EIGHT] = 8 * n_groups,    [SCALE_ODD] = 4 * n_groups,  [SCALE_E8M0] = 8 * n_groups, [SCALE_E4M3] = 8 * n_groups};
+        [SCALE_F16_MIN] = 32 * n_groups, [SCALE_FOUR] = 8 * n_groups,  [SCALE_SIX] = 6 * n_groups,
+        [SCALE_SIX_MIN] = 12 * n_groups, [SCALE_EIGHT] = 8 * n_groups, [SCALE_ODD] = 4 * n_groups,
+        [SCALE_E8M0] = 8 * n_groups,     [SCALE_E4M3] = 8 * n_groups};
     const quant_scale s = f->coding;
     *quants = pack_group_bytes(f) * 8 / PACK_LANES * (QUANT_SUPER / PACK_GROUP);
     *scales = scale_bits[s];
@@ -73,21 +78,24 @@ static void grouped_bits(const quant_format *f, size_t *quants, size_t *scales, 
                                                                                            : 0;
 }
 
-/* Rows of 16 halves that a block's scales take, of the forms whose groups may share them. */
+/* Rows of 16 halves that a block's scales take, of the forms whose groups may share
+ * them. */
 static size_t n_shared(const quant_rule *rule, int32_t n_in) {
     return (size_t)((n_in / PACK_GROUP - 1) >> rule->shift) + 1;
 }
 
 static size_t zero_rows(const quant_rule *rule, int32_t n_in) {
     const size_t a_byte = (size_t)(8 / pack_zero_bits(quant_formats[rule->form].bits));
-    return quant_formats[rule->form].coding == SCALE_F16_ZERO ? (n_shared(rule, n_in) + a_byte - 1) / a_byte : 0;
+    return quant_formats[rule->form].coding == SCALE_F16_ZERO ? (n_shared(rule, n_in) + a_byte - 1) / a_byte
+                                                              : 0;
 }
 
 static int32_t n_stretches(const quant_rule *rule, int32_t n_in) {
     return rule->stretch == 0 ? 1 : (n_in - 1) / rule->stretch + 1;
 }
 
-/* How many blocks of NESTED_BLOCK the n scales of a column reach into, wherever in such a block they begin: rows follow one another. */
+/* How many blocks of NESTED_BLOCK the n scales of a column reach into, wherever in such a
+ * block they begin: rows follow one another. */
 static int32_t outer_of(int32_t n) {
     return NESTED_BLOCK % n == 0 ? 1 : (n + NESTED_BLOCK - 2) / NESTED_BLOCK + 1;
 }
@@ -95,12 +103,16 @@ static int32_t outer_of(int32_t n) {
 /* Bytes of the scales of a block of a scaled kind, and of what its supers are. */
 static void scaled_bytes(const pack_layout *p, size_t *scales, size_t *supers) {
     const size_t n = (size_t)n_stretches(&p->rule, p->n_in), floats = PACK_LANES * sizeof(float);
-    const bool is_tile = p->kind == PACK_E4M3_TILE, is_byte = p->kind == PACK_E4M3_E8M0 || p->kind == PACK_T4_NESTED;
+    const bool is_tile = p->kind == PACK_E4M3_TILE,
+               is_byte = p->kind == PACK_E4M3_E8M0 || p->kind == PACK_T4_NESTED;
     *scales = size_align(n * (is_tile ? sizeof(float) : is_byte ? PACK_LANES : floats), 64);
-    *supers = p->kind == PACK_T4_NESTED ? (size_t)(1 + p->n_outer) * floats : p->kind == PACK_T4_FLOAT ? 0 : floats;
+    *supers = p->kind == PACK_T4_NESTED  ? (size_t)(1 + p->n_outer) * floats
+              : p->kind == PACK_T4_FLOAT ? 0
+                                         : floats;
 }
 
-/* The bytes of a whole block with `bits` for a column and k_unit of k, rounded up to a cache line. */
+/* The bytes of a whole block with `bits` for a column and k_unit of k, rounded up to a
+ * cache line. */
 static bool area_bytes(size_t bits, size_t n_in, size_t k_unit, size_t *out) {
     size_t bytes;
     if (!size_mul(n_in, bits, &bytes) || !size_mul(bytes, PACK_LANES / 8, &bytes) || bytes > SIZE_MAX / 2) {
@@ -117,10 +129,18 @@ quire_err pack_plan(pack_kind kind, const quant_rule *rule, int32_t n_out, int32
     if (kind == PACK_INT8 && n_in > INT8_MAX_IN) {
         return QUIRE_TOO_LARGE;
     }
-    int32_t unit = kind == PACK_BF16 ? 2 : kind == PACK_INT8 ? PACK_GROUP : pack_is_fours(kind) ? 8 : pack_is_scaled(kind) ? 2 : 1;
-    pack_layout p = {.kind = kind, .n_out = n_out, .n_in = n_in, .n_blocks = (n_out + PACK_LANES - 1) / PACK_LANES};
+    int32_t unit = kind == PACK_BF16      ? 2
+                   : kind == PACK_INT8    ? PACK_GROUP
+                   : pack_is_fours(kind)  ? 8
+                   : pack_is_scaled(kind) ? 2
+                                          : 1;
+    pack_layout p = {
+        .kind = kind, .n_out = n_out, .n_in = n_in, .n_blocks = (n_out + PACK_LANES - 1) / PACK_LANES};
     p.k_padded = (n_in + unit - 1) / unit * unit;
-    size_t quants = kind == PACK_F32 ? 32 : kind == PACK_INT8 ? 8 : 16, scales = 0, supers = 0, k_unit = 1, all;
+    size_t quants = kind == PACK_F32    ? 32
+                    : kind == PACK_INT8 ? 8
+                                        : 16,
+           scales = 0, supers = 0, k_unit = 1, all;
     size_t shared_bytes = 0, zero_bytes = 0;
     if (pack_is_grouped(kind)) {
         p.rule = *rule;
@@ -145,8 +165,10 @@ quire_err pack_plan(pack_kind kind, const quant_rule *rule, int32_t n_out, int32
     }
     size_t quant_bytes, scale_bytes, super_bytes, k = (size_t)p.k_padded;
     if (!area_bytes(quants, k, k_unit, &quant_bytes) || !area_bytes(scales, k, k_unit, &scale_bytes) ||
-        !area_bytes(supers, k, k_unit, &super_bytes) || !size_add(quant_bytes, scale_bytes + shared_bytes, &p.supers_at) ||
-        !size_add(p.supers_at, super_bytes + zero_bytes, &p.block_bytes) || !size_mul(p.block_bytes, (size_t)p.n_blocks, &all)) {
+        !area_bytes(supers, k, k_unit, &super_bytes) ||
+        !size_add(quant_bytes, scale_bytes + shared_bytes, &p.supers_at) ||
+        !size_add(p.supers_at, super_bytes + zero_bytes, &p.block_bytes) ||
+        !size_mul(p.block_bytes, (size_t)p.n_blocks, &all)) {
         return QUIRE_TOO_LARGE;
     }
     p.scales_at = quant_bytes;
@@ -154,9 +176,11 @@ quire_err pack_plan(pack_kind kind, const quant_rule *rule, int32_t n_out, int32
     return QUIRE_OK;
 }
 
-/* ---- packing a block: in chunks of QUANT_SUPER of k, so that 16 columns of a chunk stay in cache ---- */
+/* ---- packing a block: in chunks of QUANT_SUPER of k, so that 16 columns of a chunk stay
+ * in cache ---- */
 
-/* The address of element k of column (a row of the file). k is a multiple of the type's block. */
+/* The address of element k of column (a row of the file). k is a multiple of the type's
+ * block. */
 static const uint8_t *column_at(const tensor_view *w, int32_t n_in, int32_t column, int32_t k) {
     size_t elements = (size_t)dtype_block_elements(w->type), bytes = (size_t)dtype_block_bytes(w->type);
     return (const uint8_t *)w->data + ((size_t)column * (size_t)n_in + (size_t)k) / elements * bytes;
@@ -167,12 +191,14 @@ static float column_scale(const tensor_view *w, int32_t column) {
     const tensor_view *s = w->scale;
     float scale = 0.0f;
     /* The type was checked when the weights were loaded. */
-    (void)quant_dequantise(s->type, (const uint8_t *)s->data + (size_t)column * (size_t)dtype_block_bytes(s->type), 1, &scale);
+    (void)quant_dequantise(
+        s->type, (const uint8_t *)s->data + (size_t)column * (size_t)dtype_block_bytes(s->type), 1, &scale);
     return scale;
 }
 
-/* Reads elements k0..k0+n of the block's columns as f32; all else is 0. Loops over a chunk run over all QUANT_SUPER elements: with a
- * constant length the compiler vectorises them. */
+/* Reads elements k0..k0+n of the block's columns as f32; all else is 0. Loops over a
+ * chunk run over all QUANT_SUPER elements: with a constant length the compiler vectorises
+ * them. */
 static void read_columns(const pack_layout *plan, const tensor_view *w, int32_t block, int32_t k0, int32_t n,
                          float out[PACK_LANES][QUANT_SUPER]) {
     for (int32_t c = 0; c < PACK_LANES; c++) {
@@ -244,7 +270,8 @@ static int32_t chunk_length(const pack_layout *plan, int32_t k0) {
     return plan->n_in - k0 < QUANT_SUPER ? plan->n_in - k0 : QUANT_SUPER;
 }
 
-/* The largest magnitude of a chunk and `so_far`, compared by bits: in this order NaN is above infinity. */
+/* The largest magnitude of a chunk and `so_far`, compared by bits: in this order NaN is
+ * above infinity. */
 static float largest_of(const float x[QUANT_SUPER], float so_far) {
     int32_t largest, bits[QUANT_SUPER];
     memcpy(&largest, &so_far, sizeof largest);
@@ -257,8 +284,8 @@ static float largest_of(const float x[QUANT_SUPER], float so_far) {
     return so_far;
 }
 
-/* Rounds half to even: adding 1.5 * 2^23 leaves the nearest integer. A subnormal scale is rounded so much that the quotient may exceed
- * 127. */
+/* Rounds half to even: adding 1.5 * 2^23 leaves the nearest integer. A subnormal scale is
+ * rounded so much that the quotient may exceed 127. */
 static int8_t quantised(float x, float scale) {
     float q = x / scale;
     q = q > 127.0f ? 127.0f : q < -127.0f ? -127.0f : q;
@@ -274,8 +301,10 @@ static void put_quads(int8_t q[PACK_LANES][QUANT_SUPER], int32_t k0, int32_t n, 
 }
 
 /* Copies weights that were quantised before, numbers and scales unchanged. */
-static void copy_int8(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out, float *scales) {
-    int32_t n_columns = plan->n_out - block * PACK_LANES < PACK_LANES ? plan->n_out - block * PACK_LANES : PACK_LANES;
+static void copy_int8(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out,
+                      float *scales) {
+    int32_t n_columns =
+        plan->n_out - block * PACK_LANES < PACK_LANES ? plan->n_out - block * PACK_LANES : PACK_LANES;
     for (int32_t c = 0; c < n_columns; c++) {
         scales[c] = column_scale(w, block * PACK_LANES + c);
     }
@@ -289,8 +318,10 @@ static void copy_int8(const pack_layout *plan, const tensor_view *w, int32_t blo
     }
 }
 
-/* A column with a value that is not finite gets the scale NaN and zeros, so that its products are NaN. */
-static void pack_int8(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out, float *scales) {
+/* A column with a value that is not finite gets the scale NaN and zeros, so that its
+ * products are NaN. */
+static void pack_int8(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out,
+                      float *scales) {
     float columns[PACK_LANES][QUANT_SUPER], largest[PACK_LANES] = {0};
     for (int32_t k0 = 0; k0 < plan->n_in; k0 += QUANT_SUPER) {
         int32_t n = chunk_length(plan, k0);
@@ -335,7 +366,8 @@ static void transpose_words(const uint8_t *const columns[PACK_LANES], size_t at,
         _mm_storeu_si128((__m128i *)(void *)planes, _mm_unpacklo_epi64(low[0], low[1]));
         _mm_storeu_si128((__m128i *)(void *)(planes + 4 * PLANE_WORDS), _mm_unpackhi_epi64(low[0], low[1]));
         _mm_storeu_si128((__m128i *)(void *)(planes + 8 * PLANE_WORDS), _mm_unpacklo_epi64(high[0], high[1]));
-        _mm_storeu_si128((__m128i *)(void *)(planes + 12 * PLANE_WORDS), _mm_unpackhi_epi64(high[0], high[1]));
+        _mm_storeu_si128((__m128i *)(void *)(planes + 12 * PLANE_WORDS),
+                         _mm_unpackhi_epi64(high[0], high[1]));
 #else
         for (size_t i = 0; i < 4; i++) {
             for (size_t t = 0; t < 4; t++) {
@@ -346,8 +378,8 @@ static void transpose_words(const uint8_t *const columns[PACK_LANES], size_t at,
     }
 }
 
-/* The quads of a group: word [t][c] holds the four bytes of quad t of column c. Planes are made of whole rows of them, all columns at once.
- */
+/* The quads of a group: word [t][c] holds the four bytes of quad t of column c. Planes
+ * are made of whole rows of them, all columns at once. */
 typedef uint32_t group_quads[QUADS][PLANE_WORDS];
 
 static void gather_quads(const quant_codes columns[PACK_LANES], int32_t at, group_quads out) {
@@ -426,9 +458,10 @@ static void write_six(uint8_t *area, int c, const uint8_t n[4]) {
     }
 }
 
-/* Writes the halves of groups group0.. of column c, and the zeros; of groups that share them, the first one's. */
-static void join_shared(const quant_rule *rule, const quant_codes *codes, size_t lane, size_t group0, size_t n, uint8_t *scales,
-                        uint8_t *zeros) {
+/* Writes the halves of groups group0.. of column c, and the zeros; of groups that share
+ * them, the first one's. */
+static void join_shared(const quant_rule *rule, const quant_codes *codes, size_t lane, size_t group0,
+                        size_t n, uint8_t *scales, uint8_t *zeros) {
     const int width = pack_zero_bits(quant_formats[rule->form].bits), a_byte = 8 / width;
     for (size_t g = 0; g < n; g++) {
         const size_t row = (group0 + g) >> rule->shift;
@@ -449,28 +482,35 @@ static void join_sixes(const quant_format *f, const quant_codes *codes, int c, s
     const size_t n = f->coding == SCALE_SIX ? (size_t)(QUANT_SUPER / f->group / 4) : 4;
     for (size_t p = 0; p < n; p++) {
         const uint8_t with_mins[4] = {s[2 * p], s[2 * p + 1], m[2 * p], m[2 * p + 1]};
-        write_six(scales + (k0 / QUANT_SUPER * n + p) * 3 * PACK_LANES, c, f->coding == SCALE_SIX ? s + 4 * p : with_mins);
+        write_six(scales + (k0 / QUANT_SUPER * n + p) * 3 * PACK_LANES, c,
+                  f->coding == SCALE_SIX ? s + 4 * p : with_mins);
     }
 }
 
-/* E4M3 with 5 bits of exponent, 3 more: no number but 0 has the exponent 0, so none becomes a subnormal float on the way to its value. */
+/* E4M3 with 5 bits of exponent, 3 more: no number but 0 has the exponent 0, so none
+ * becomes a subnormal float on the way to its value. */
 static uint8_t e5m3_of(uint8_t e4m3) {
     const int top = e4m3 > 3 ? 3 : e4m3 > 1 ? 2 : 1; /* of a number with the exponent 0 */
     return (uint8_t)(e4m3 >= 8 ? e4m3 + 24 : e4m3 == 0 ? 0 : top * 8 + ((e4m3 << (4 - top)) & 7));
 }
 
 /* Writes codes of whole bytes, and pairs of nibbles. */
-static void join_bytes(const quant_format *f, const quant_codes *codes, size_t lane, size_t k0, size_t n, uint8_t *scales) {
+static void join_bytes(const quant_format *f, const quant_codes *codes, size_t lane, size_t k0, size_t n,
+                       uint8_t *scales) {
     const size_t group = (size_t)f->group, step = f->coding == SCALE_ODD ? 2 : 1;
     for (size_t i = 0; i < n / group; i += step) {
-        const uint8_t second = f->coding == SCALE_FOUR ? codes->min[i] : f->coding == SCALE_ODD ? codes->scale[i + 1] : 0;
+        const uint8_t second = f->coding == SCALE_FOUR  ? codes->min[i]
+                               : f->coding == SCALE_ODD ? codes->scale[i + 1]
+                                                        : 0;
         const uint8_t first = f->coding == SCALE_E4M3 ? e5m3_of(codes->scale[i]) : codes->scale[i];
         scales[(k0 / group + i) / step * PACK_LANES + lane] = (uint8_t)(first | second << 4);
     }
 }
 
-/* Writes the scales of column c over elements k0..k0+n into the areas for scales and supers. */
-static void join_scales(const quant_rule *rule, const quant_codes *codes, int c, int32_t k0, int32_t n, uint8_t *scales, uint8_t *supers) {
+/* Writes the scales of column c over elements k0..k0+n into the areas for scales and
+ * supers. */
+static void join_scales(const quant_rule *rule, const quant_codes *codes, int c, int32_t k0, int32_t n,
+                        uint8_t *scales, uint8_t *supers) {
     const quant_format *f = &quant_formats[rule->form];
     const size_t group0 = (size_t)k0 / PACK_GROUP, super = (size_t)k0 / QUANT_SUPER, lane = (size_t)c;
     switch (f->coding) {
@@ -496,13 +536,16 @@ static void join_scales(const quant_rule *rule, const quant_codes *codes, int c,
     if (f->coding == SCALE_FOUR || f->coding == SCALE_SIX_MIN) {
         write_half(supers, 2 * super * PACK_LANES + lane, codes->d[0]);
         write_half(supers, (2 * super + 1) * PACK_LANES + lane, codes->m[0]);
-    } else if (f->coding == SCALE_SIX || f->coding == SCALE_EIGHT || f->coding == SCALE_ODD || f->coding == SCALE_ODD_SPARE) {
+    } else if (f->coding == SCALE_SIX || f->coding == SCALE_EIGHT || f->coding == SCALE_ODD ||
+               f->coding == SCALE_ODD_SPARE) {
         write_half(supers, super * PACK_LANES + lane, codes->d[0]);
     }
 }
 
-/* Writes 16 columns' codes of elements k0..k0+n (k0 a multiple of QUANT_SUPER) into a block. */
-static void join_codes(const pack_layout *plan, const quant_codes columns[PACK_LANES], int32_t k0, int32_t n, uint8_t *block) {
+/* Writes 16 columns' codes of elements k0..k0+n (k0 a multiple of QUANT_SUPER) into a
+ * block. */
+static void join_codes(const pack_layout *plan, const quant_codes columns[PACK_LANES], int32_t k0, int32_t n,
+                       uint8_t *block) {
     const quant_format f = *pack_format(plan->kind);
     const size_t group_bytes = pack_group_bytes(&f);
     for (int32_t at = 0; at < n; at += PACK_GROUP) {
@@ -513,15 +556,17 @@ static void join_codes(const pack_layout *plan, const quant_codes columns[PACK_L
     }
 }
 
-/* True for blocks of 32 whose numbers lie in the file as they do in a column's planes: nibbles of elements i and i + 16 in byte i, or
- * bytes. */
+/* True for blocks of 32 whose numbers lie in the file as they do in a column's planes:
+ * nibbles of elements i and i + 16 in byte i, or bytes. */
 static bool is_simple(dtype t) {
-    return t == DTYPE_Q4_0 || t == DTYPE_Q4_1 || t == DTYPE_Q5_0 || t == DTYPE_Q5_1 || t == DTYPE_Q8_0 || t == DTYPE_IQ4_NL;
+    return t == DTYPE_Q4_0 || t == DTYPE_Q4_1 || t == DTYPE_Q5_0 || t == DTYPE_Q5_1 || t == DTYPE_Q8_0 ||
+           t == DTYPE_IQ4_NL;
 }
 
-/* The fifth bits of 16 columns: bit 4t + j of a column's word is that of byte j of quad t, and goes to bit t of byte j of its plane word.
- */
-static void spread_fifth_bits(const uint8_t *const columns[PACK_LANES], size_t at, uint32_t plane[PLANE_WORDS]) {
+/* The fifth bits of 16 columns: bit 4t + j of a column's word is that of byte j of quad
+ * t, and goes to bit t of byte j of its plane word. */
+static void spread_fifth_bits(const uint8_t *const columns[PACK_LANES], size_t at,
+                              uint32_t plane[PLANE_WORDS]) {
     for (int c = 0; c < PACK_LANES; c++) {
         uint32_t bits, word = 0;
         memcpy(&bits, columns[c] + at, sizeof bits);
@@ -537,7 +582,8 @@ static void pack_simple(const pack_layout *plan, const tensor_view *w, int32_t b
     static const uint8_t zeros[64];
     const quant_format f = *pack_format(plan->kind);
     bool has_min = f.coding == SCALE_F16_MIN, five = f.bits == 5;
-    size_t bytes = (size_t)dtype_block_bytes(w->type), bits_at = has_min ? 4 : 2, quants_at = bits_at + (five ? 4 : 0);
+    size_t bytes = (size_t)dtype_block_bytes(w->type), bits_at = has_min ? 4 : 2,
+           quants_at = bits_at + (five ? 4 : 0);
     const uint8_t *columns[PACK_LANES];
     size_t steps[PACK_LANES];
     uint8_t *scales = out + plan->scales_at;
@@ -601,8 +647,10 @@ static void put_fours(const uint8_t *q, int32_t n, size_t c, size_t k0, uint8_t 
     }
 }
 
-/* Writes the codes of the scales of column c, the place of the first, and the outer scales that they need. */
-static void put_nested(const pack_layout *plan, const scaled_source *from, int32_t row, size_t c, uint8_t *block) {
+/* Writes the codes of the scales of column c, the place of the first, and the outer
+ * scales that they need. */
+static void put_nested(const pack_layout *plan, const scaled_source *from, int32_t row, size_t c,
+                       uint8_t *block) {
     const size_t n = (size_t)n_stretches(&plan->rule, plan->n_in), first = from->first(from->context, row);
     const size_t outer0 = first / NESTED_BLOCK, n_outer = (first + n - 1) / NESTED_BLOCK - outer0 + 1;
     const float place = (float)(first % NESTED_BLOCK);
@@ -613,12 +661,14 @@ static void put_nested(const pack_layout *plan, const scaled_source *from, int32
     }
     memcpy(supers + sizeof place * c, &place, sizeof place);
     for (size_t i = 0; i < n_outer; i++) {
-        memcpy(supers + sizeof(float) * ((i + 1) * PACK_LANES + c), &from->nested->outer[outer0 + i], sizeof(float));
+        memcpy(supers + sizeof(float) * ((i + 1) * PACK_LANES + c), &from->nested->outer[outer0 + i],
+               sizeof(float));
     }
 }
 
 /* Writes the scales of column c, which is a row of the matrix. */
-static void put_scales(const pack_layout *plan, const scaled_source *from, int32_t row, size_t c, uint8_t *out) {
+static void put_scales(const pack_layout *plan, const scaled_source *from, int32_t row, size_t c,
+                       uint8_t *out) {
     const int64_t stretch = pack_stretch(plan);
     for (int32_t g = 0; g * stretch < plan->n_in; g++) {
         const size_t at = (size_t)g * PACK_LANES + c;
@@ -628,7 +678,8 @@ static void put_scales(const pack_layout *plan, const scaled_source *from, int32
             (void)frexpf(value, &exponent); /* 2^(exponent - 1) */
             out[at] = (uint8_t)(exponent + 126);
         } else if (plan->kind != PACK_E4M3_TILE || c == 0) {
-            memcpy(out + sizeof value * (plan->kind == PACK_E4M3_TILE ? (size_t)g : at), &value, sizeof value);
+            memcpy(out + sizeof value * (plan->kind == PACK_E4M3_TILE ? (size_t)g : at), &value,
+                   sizeof value);
         }
     }
 }
@@ -679,21 +730,25 @@ static void read_blocks(const void *context, int32_t row, int32_t k, int32_t n, 
 
 /* ---- grids ---- */
 
-/* A group's word of signs, and what the spare bits hold: those of the scale, or of the numbers of its rows of 8. */
+/* A group's word of signs, and what the spare bits hold: those of the scale, or of the
+ * numbers of its rows of 8. */
 static uint32_t sign_word(const quant_format *f, const uint16_t *row, const uint8_t *sign, unsigned scale) {
     static const uint16_t spread[16] = {0x0000, 0x0001, 0x0100, 0x0101, 0x0010, 0x0011, 0x0110, 0x0111,
-                                        0x1000, 0x1001, 0x1100, 0x1101, 0x1010, 0x1011, 0x1110, 0x1111}; /* four signs, by pack_sign_at */
+                                        /* four signs, by pack_sign_at */
+                                        0x1000, 0x1001, 0x1100, 0x1101, 0x1010, 0x1011, 0x1110, 0x1111};
     uint32_t word = 0;
     for (int j = 0; j < 4; j++) {
         const unsigned spare = f->coding == SCALE_ODD_SPARE ? scale >> j & 1 : (unsigned)row[j] >> 8 & 1;
         const unsigned bits = quant_has_even_signs(f) ? (sign[j] & 127u) | spare << 7 : sign[j];
-        word |= (uint32_t)spread[bits & 15] << pack_sign_at(f, j, 0) | (uint32_t)spread[bits >> 4] << pack_sign_at(f, j, 4);
+        word |= (uint32_t)spread[bits & 15] << pack_sign_at(f, j, 0) | (uint32_t)spread[bits >> 4]
+                                                                           << pack_sign_at(f, j, 4);
     }
     return word;
 }
 
 /* Writes the numbers of rows and the signs of one group of column c. */
-static void join_rows(const quant_format *f, const uint16_t *row, const uint8_t *sign, unsigned scale, size_t c, uint8_t *out) {
+static void join_rows(const quant_format *f, const uint16_t *row, const uint8_t *sign, unsigned scale,
+                      size_t c, uint8_t *out) {
     const size_t n = PACK_GROUP / (size_t)f->run, signs_at = 16 * n;
     const uint32_t word = sign_word(f, row, sign, scale);
     unsigned high = 0;
@@ -720,7 +775,8 @@ static void pack_rows(const pack_layout *plan, const tensor_view *w, int32_t blo
                 uint8_t *group = out + ((size_t)k0 / PACK_GROUP + g) * pack_group_bytes(f);
                 join_rows(f, rows.row + g * n, rows.sign + 4 * g, codes.scale[g], (size_t)c, group);
             }
-            join_scales(&plan->rule, &codes, c, k0, QUANT_SUPER, out + plan->scales_at, out + plan->supers_at);
+            join_scales(&plan->rule, &codes, c, k0, QUANT_SUPER, out + plan->scales_at,
+                        out + plan->supers_at);
         }
     }
 }
@@ -751,7 +807,8 @@ void pack_block(const pack_layout *plan, const tensor_view *w, int32_t block, ui
             int32_t n = chunk_length(plan, k0);
             read_columns(plan, w, block, k0, n, columns);
             if (plan->kind == PACK_F32) {
-                pack_f32((const float(*)[QUANT_SUPER])columns, n, (float *)(void *)out + (size_t)k0 * PACK_LANES);
+                pack_f32((const float(*)[QUANT_SUPER])columns, n,
+                         (float *)(void *)out + (size_t)k0 * PACK_LANES);
             } else {
                 pack_bf16((const float(*)[QUANT_SUPER])columns, n, out + (size_t)k0 * 2 * PACK_LANES);
             }

@@ -1,4 +1,5 @@
-/* KV pages in memory: writes keys and values at slots, reads them back, copies and moves them. */
+/* KV pages in memory: writes keys and values at slots, reads them back, copies and moves
+ * them. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -15,12 +16,15 @@
 quire_err cpu_kv_open(backend *b, int32_t n_pages, quire_error *err) {
     cpu_backend *c = (cpu_backend *)b;
     size_t bytes;
-    if (n_pages < 1 || !size_mul((size_t)n_pages, (size_t)c->layout.page_bytes, &bytes) || !size_add(bytes, READ_AHEAD_BYTES, &bytes)) {
-        return err_set(err, QUIRE_INVALID, -1, "%d KV pages of %lld bytes", n_pages, (long long)c->layout.page_bytes);
+    if (n_pages < 1 || !size_mul((size_t)n_pages, (size_t)c->layout.page_bytes, &bytes) ||
+        !size_add(bytes, READ_AHEAD_BYTES, &bytes)) {
+        return err_set(err, QUIRE_INVALID, -1, "%d KV pages of %lld bytes", n_pages,
+                       (long long)c->layout.page_bytes);
     }
     uint8_t *kv = cpu_new_spread(c, bytes);
     if (kv == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for %d KV pages of %lld bytes; lower --kv-pages or --memory-utilization",
+        return err_set(err, QUIRE_NO_MEMORY, -1,
+                       "no memory for %d KV pages of %lld bytes; lower --kv-pages or --memory-utilization",
                        n_pages, (long long)c->layout.page_bytes);
     }
     mem_free(c->kv);
@@ -32,7 +36,8 @@ quire_err cpu_kv_open(backend *b, int32_t n_pages, quire_error *err) {
 bool cpu_kv_discard(backend *b, int32_t first, int32_t n) {
     cpu_backend *c = (cpu_backend *)b;
     assert(first >= 0 && n >= 0 && n <= c->n_pages - first);
-    return mem_give_back(c->kv + (int64_t)first * c->layout.page_bytes, (size_t)n * (size_t)c->layout.page_bytes);
+    return mem_give_back(c->kv + (int64_t)first * c->layout.page_bytes,
+                         (size_t)n * (size_t)c->layout.page_bytes);
 }
 
 void cpu_kv_copy(backend *b, const kv_copy_pair *pairs, int32_t n) {
@@ -55,19 +60,23 @@ void cpu_kv_write_page(backend *b, int32_t page, const void *host) {
 }
 
 /* A slot's row of a head, and its scale. */
-static cpu_row row_at(const cpu_backend *b, int32_t cache, kv_plane_kind kind, int32_t head, kv_slot slot, float **scale) {
+static cpu_row row_at(const cpu_backend *b, int32_t cache, kv_plane_kind kind, int32_t head, kv_slot slot,
+                      float **scale) {
     const kv_planes *l = &b->layout.caches[cache];
     const kv_plane *plane = cpu_plane_of(l, kind);
     const int32_t page = (int32_t)(slot.v / l->page_tokens), offset = (int32_t)(slot.v % l->page_tokens);
     uint8_t *bytes = cpu_kv_plane(b, page, cache, kind);
     float *scales = cpu_kv_scales(l, kind, bytes, head);
     *scale = scales != NULL ? scales + offset : NULL;
-    return cpu_row_at(plane->type, kind, plane->row_bytes, l->page_tokens, bytes + cpu_kv_head(l, kind, head), offset);
+    return cpu_row_at(plane->type, kind, plane->row_bytes, l->page_tokens, bytes + cpu_kv_head(l, kind, head),
+                      offset);
 }
 
-static void move_row(const cpu_backend *b, int32_t cache, kv_plane_kind kind, int32_t head, kv_slot src, kv_slot dst) {
+static void move_row(const cpu_backend *b, int32_t cache, kv_plane_kind kind, int32_t head, kv_slot src,
+                     kv_slot dst) {
     float *from_scale, *to_scale;
-    const cpu_row from = row_at(b, cache, kind, head, src, &from_scale), to = row_at(b, cache, kind, head, dst, &to_scale);
+    const cpu_row from = row_at(b, cache, kind, head, src, &from_scale),
+                  to = row_at(b, cache, kind, head, dst, &to_scale);
     cpu_row_copy(from, to, 1);
     if (to_scale != NULL) {
         *to_scale = *from_scale;
@@ -120,7 +129,8 @@ static void decode_row(const kv_plane *plane, const uint8_t *bytes, float scale,
     }
 }
 
-static void read_row(const cpu_backend *b, int32_t cache, kv_plane_kind kind, int32_t head, kv_slot slot, float *x) {
+static void read_row(const cpu_backend *b, int32_t cache, kv_plane_kind kind, int32_t head, kv_slot slot,
+                     float *x) {
     _Alignas(float) uint8_t bytes[CPU_MAX_ROW];
     float *scale;
     cpu_row_get(row_at(b, cache, kind, head, slot, &scale), bytes);
@@ -155,7 +165,8 @@ static float position_scale(const store_job *job, int32_t row) {
 }
 
 /* Norms, clips and rotates one activation row of queries or keys, in place. */
-static void prepare_row(const store_job *job, buffer a, const norm *nm, const rope *r, bool after, int32_t row) {
+static void prepare_row(const store_job *job, buffer a, const norm *nm, const rope *r, bool after,
+                        int32_t row) {
     float *x = cpu_act_row(job->b, a, row);
     int32_t width = job->b->buffers[a.id].width, d_head = job->planes->key.width;
     float clip = job->use->clip;
@@ -180,9 +191,11 @@ static void scale_row(const store_job *job, int32_t row) {
     }
 }
 
-/* Rounds x[0..width) to the plane's type: its row's bytes. Returns the row's scale: NaN where some x isn't finite; 0 of types without.
- * fixed: the scale of fp8_e4m3; 0: by the row. */
-static float encode_row(const cpu_backend *b, const kv_plane *plane, const float *x, float fixed, uint8_t *bytes) {
+/* Rounds x[0..width) to the plane's type: its row's bytes. Returns the row's scale: NaN
+ * where some x isn't finite; 0 of types without. fixed: the scale of fp8_e4m3; 0: by the
+ * row. */
+static float encode_row(const cpu_backend *b, const kv_plane *plane, const float *x, float fixed,
+                        uint8_t *bytes) {
     int32_t n = plane->width, sum;
     switch (plane->type) {
     case DTYPE_F32:
@@ -208,7 +221,8 @@ static bool write_row(const store_job *job, kv_plane_kind kind, int32_t head, kv
     _Alignas(float) uint8_t bytes[CPU_MAX_ROW];
     float *scale;
     const cpu_row to = row_at(job->b, use->cache, kind, head, slot, &scale);
-    const float rounded = encode_row(job->b, cpu_plane_of(job->planes, kind), x, fixed != NULL ? fixed[head] : 0.0f, bytes);
+    const float rounded =
+        encode_row(job->b, cpu_plane_of(job->planes, kind), x, fixed != NULL ? fixed[head] : 0.0f, bytes);
     cpu_row_put(to, bytes);
     if (scale != NULL) {
         *scale = rounded;
@@ -263,5 +277,6 @@ static void store_row(void *context, int32_t row, int32_t worker) {
 void cpu_kv_store(backend *b, const kv_store_use *use) {
     cpu_backend *c = (cpu_backend *)b;
     store_job job = {c, use, &c->layout.caches[use->cache]};
-    cpu_share_rows(c, store_row, &job, c->batch->n_rows); /* successive tokens of a page share its cache lines of keys */
+    /* successive tokens of a page share its cache lines of keys */
+    cpu_share_rows(c, store_row, &job, c->batch->n_rows);
 }

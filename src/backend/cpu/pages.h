@@ -1,8 +1,9 @@
 /* Pages and their planes on the CPU: KV_LAYOUT_VERSION of core/kv_layout.h.
  *
- * A plane has its heads one after the other. Behind a head's rows (kv_rows.h) lie their scales, floats, [position]: among other heads'
- * scales, reading each would also load the adjacent cache line. A token whose key or value is not finite has a key that is not finite, so
- * that every query that sees it is not finite either. */
+ * A plane has its heads one after the other. Behind a head's rows (kv_rows.h) lie their
+ * scales, floats, [position]: among other heads' scales, reading each would also load the
+ * adjacent cache line. A token whose key or value is not finite has a key that is not
+ * finite, so that every query that sees it is not finite either. */
 #ifndef CPU_PAGES_H
 #define CPU_PAGES_H
 
@@ -12,14 +13,16 @@
 /* The K or V plane of a cache in a page. */
 static inline uint8_t *cpu_kv_plane(const cpu_backend *b, int32_t page, int32_t cache, kv_plane_kind kind) {
     const kv_planes *p = &b->layout.caches[cache];
-    return b->kv + (int64_t)page * b->layout.page_bytes + (kind == KV_PLANE_V ? p->value.offset : p->key.offset);
+    return b->kv + (int64_t)page * b->layout.page_bytes +
+           (kind == KV_PLANE_V ? p->value.offset : p->key.offset);
 }
 
 static inline const kv_plane *cpu_plane_of(const kv_planes *p, kv_plane_kind kind) {
     return kind == KV_PLANE_V ? &p->value : &p->key;
 }
 
-/* Bytes from a plane's start to a head's: its rows, and their scales where rows have some. */
+/* Bytes from a plane's start to a head's: its rows, and their scales where rows have
+ * some. */
 static inline int64_t cpu_kv_head(const kv_planes *p, kv_plane_kind kind, int32_t head) {
     const kv_plane *plane = cpu_plane_of(p, kind);
     return (int64_t)head * p->page_tokens * (plane->row_bytes + plane->scale_bytes);
@@ -28,7 +31,9 @@ static inline int64_t cpu_kv_head(const kv_planes *p, kv_plane_kind kind, int32_
 /* A head's scales in a plane, by position; NULL: rows have none. */
 static inline float *cpu_kv_scales(const kv_planes *p, kv_plane_kind kind, uint8_t *plane, int32_t head) {
     const kv_plane *l = cpu_plane_of(p, kind);
-    return l->scale_bytes == 0 ? NULL : (float *)(void *)(plane + cpu_kv_head(p, kind, head) + (int64_t)p->page_tokens * l->row_bytes);
+    return l->scale_bytes == 0 ? NULL
+                               : (float *)(void *)(plane + cpu_kv_head(p, kind, head) +
+                                                   (int64_t)p->page_tokens * l->row_bytes);
 }
 
 #endif

@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-/* Takes the first n_threads of `all` that are in `in` (NULL: of all). false: there are fewer. */
+/* Takes the first n_threads of `all` that are in `in` (NULL: of all). false: there are
+ * fewer. */
 static bool take(const topology *all, const cpu_mask *in, cpu_placement *out) {
     int32_t n = 0;
     for (int32_t i = 0; i < all->n_cpus && n < out->n_threads; i++) {
@@ -27,15 +28,17 @@ static quire_err take_list(const char *list, const topology *all, cpu_placement 
         if (cpu_mask_has(&wanted, cpu) && !cpu_mask_has(&there, cpu)) {
             char may[64];
             cpu_mask_print(&there, may, sizeof may);
-            return err_set(err, QUIRE_INVALID, -1, "--cpu-bind %s: processor %d is not among those that this process may use: %s", list,
-                           cpu, may);
+            return err_set(err, QUIRE_INVALID, -1,
+                           "--cpu-bind %s: processor %d is not among those that this process may use: %s",
+                           list, cpu, may);
         }
     }
     int32_t n = cpu_mask_count(&wanted);
     out->n_threads = out->n_threads == 0 ? n : out->n_threads;
     return take(all, &wanted, out) ? QUIRE_OK
-                                   : err_set(err, QUIRE_INVALID, -1, "--cpu-bind %s: %d processor%s for %d threads; lower --threads", list,
-                                             n, n == 1 ? "" : "s", out->n_threads);
+                                   : err_set(err, QUIRE_INVALID, -1,
+                                             "--cpu-bind %s: %d processor%s for %d threads; lower --threads",
+                                             list, n, n == 1 ? "" : "s", out->n_threads);
 }
 
 static uint64_t nodes_of(const topology *all, const cpu_placement *p) {
@@ -50,8 +53,8 @@ static uint64_t nodes_of(const topology *all, const cpu_placement *p) {
     return nodes;
 }
 
-quire_err cpu_placement_choose(const char *bind, int32_t n_threads, int32_t n_usual, const topology *all, cpu_placement *out,
-                               quire_error *err) {
+quire_err cpu_placement_choose(const char *bind, int32_t n_threads, int32_t n_usual, const topology *all,
+                               cpu_placement *out, quire_error *err) {
     bool is_none = bind == NULL || strcmp(bind, "none") == 0, is_auto = !is_none && strcmp(bind, "auto") == 0;
     out->is_bound = false;
     out->n_threads = n_threads;

@@ -1,12 +1,15 @@
 /* The placement of a backend's threads and memory on processors and NUMA nodes.
  *
- * The system's scheduler places the threads unless --cpu-bind says otherwise. A bound thread cannot move away from other work on its
- * processor, and two engines bound to the same processors halve each other while others idle. So `auto` binds only where there is no
- * choice: where threads fill the cores (or all processors) that the process may use. To use a part of a machine, give a list.
+ * The system's scheduler places the threads unless --cpu-bind says otherwise. A bound
+ * thread cannot move away from other work on its processor, and two engines bound to the
+ * same processors halve each other while others idle. So `auto` binds only where there is
+ * no choice: where threads fill the cores (or all processors) that the process may use.
+ * To use a part of a machine, give a list.
  *
- * Memory of weights and pages is interleaved over the nodes of the threads' processors, where the process may use several. Tasks of an op
- * go to whichever worker is free, so no thread reads the same bytes again and none can have them on its own node. Interleaved, the memory
- * of all nodes is read at once, at the rate of all of them. */
+ * Memory of weights and pages is interleaved over the nodes of the threads' processors,
+ * where the process may use several. Tasks of an op go to whichever worker is free, so no
+ * thread reads the same bytes again and none can have them on its own node. Interleaved,
+ * the memory of all nodes is read at once, at the rate of all of them. */
 #ifndef CPU_PLACEMENT_H
 #define CPU_PLACEMENT_H
 
@@ -14,15 +17,16 @@
 
 typedef struct cpu_placement {
     int32_t n_threads;
-    bool is_bound;                    /* thread i is bound to cpus[i] */
+    bool is_bound; /* thread i is bound to cpus[i] */
     int32_t cpus[TOPOLOGY_MAX_CPUS];
-    uint64_t nodes;                   /* of the processors that threads may run on */
+    uint64_t nodes; /* of the processors that threads may run on */
 } cpu_placement;
 
-/* bind: "auto", "none" (or NULL) or a list of processors. n_threads 0: one thread for each processor of the list, or else n_usual. If the
- * list is longer than n_threads, one processor of each core is taken first. QUIRE_INVALID, with err: not a list, not all in `all`, or fewer
- * than threads. */
-quire_err cpu_placement_choose(const char *bind, int32_t n_threads, int32_t n_usual, const topology *all, cpu_placement *out,
-                               quire_error *err);
+/* bind: "auto", "none" (or NULL) or a list of processors. n_threads 0: one thread for
+ * each processor of the list, or else n_usual. If the list is longer than n_threads, one
+ * processor of each core is taken first. QUIRE_INVALID, with err: not a list, not all in
+ * `all`, or fewer than threads. */
+quire_err cpu_placement_choose(const char *bind, int32_t n_threads, int32_t n_usual, const topology *all,
+                               cpu_placement *out, quire_error *err);
 
 #endif

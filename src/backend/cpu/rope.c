@@ -1,8 +1,10 @@
-/* Rotary embedding: frequencies and their scaling, and the cosines and sines of a step's rows.
+/* Rotary embedding: frequencies and their scaling, and the cosines and sines of a step's
+ * rows.
  *
- * Frequencies and angles are rounded to f32 where the models' reference code rounds them, so that far positions agree with it. Cosines and
- * sines are computed in double and rounded once. A row's angles depend on its position alone. Su et al. 2021, arXiv:2104.09864; YaRN: Peng
- * et al. 2023, arXiv:2309.00071. */
+ * Frequencies and angles are rounded to f32 where the models' reference code rounds them,
+ * so that far positions agree with it. Cosines and sines are computed in double and
+ * rounded once. A row's angles depend on its position alone. Su et al. 2021,
+ * arXiv:2104.09864; YaRN: Peng et al. 2023, arXiv:2309.00071. */
 #include <math.h>
 
 #include "backend/cpu/cpu.h"
@@ -25,14 +27,16 @@ static float wavelength(float theta, int32_t i, int32_t n_dims) {
     return (float)pow((double)theta, (double)exponent);
 }
 
-/* NTK scaling, chosen by the configured maximum length: the base grows with the ratio of that to the trained length. */
+/* NTK scaling, chosen by the configured maximum length: the base grows with the ratio of
+ * that to the trained length. */
 static float ntk_theta(const rope_desc *d, int32_t max_positions) {
     double length = max_positions > d->original_positions ? max_positions : d->original_positions;
     double growth = (double)d->factor * length / d->original_positions - ((double)d->factor - 1.0);
     return (float)((double)d->theta * pow(growth, (double)d->n_dims / (d->n_dims - 2)));
 }
 
-/* Llama 3: long wavelengths are divided by factor, short ones kept, those between blended. Of equal bounds nothing lies between. */
+/* Llama 3: long wavelengths are divided by factor, short ones kept, those between
+ * blended. Of equal bounds nothing lies between. */
 static float llama3_frequency(const rope_desc *d, float f) {
     float length = (float)d->original_positions;
     float wave = (float)TWO_PI / f;
@@ -46,12 +50,14 @@ static float llama3_frequency(const rope_desc *d, float f) {
     return (1.0f - smooth) * f / d->factor + smooth * f;
 }
 
-/* The (fractional) index of the dimension that makes n_turns rotations over the trained length. */
+/* The (fractional) index of the dimension that makes n_turns rotations over the trained
+ * length. */
 static double yarn_dimension(const rope_desc *d, double n_turns) {
     return d->n_dims * log(d->original_positions / (n_turns * TWO_PI)) / (2.0 * log((double)d->theta));
 }
 
-/* YaRN: dimensions that rotate often keep their frequency, those that rotate rarely are interpolated, with a linear ramp between. */
+/* YaRN: dimensions that rotate often keep their frequency, those that rotate rarely are
+ * interpolated, with a linear ramp between. */
 static void yarn_frequencies(const rope_desc *d, float *out) {
     double low = yarn_dimension(d, (double)d->beta_fast);
     double high = yarn_dimension(d, (double)d->beta_slow);
@@ -86,7 +92,8 @@ static void fill_frequencies(const rope_desc *d, int32_t max_positions, float *o
     if (d->kind == ROPE_YARN) {
         yarn_frequencies(d, out);
     }
-    const float *factors = d->kind == ROPE_LONGROPE && max_positions > d->original_positions ? d->long_factors : d->factors;
+    const float *factors =
+        d->kind == ROPE_LONGROPE && max_positions > d->original_positions ? d->long_factors : d->factors;
     for (int32_t i = 0; (d->has_factors || d->kind == ROPE_LONGROPE) && i < d->n_dims / 2; i++) {
         out[i] = out[i] / factors[i];
     }
@@ -94,7 +101,8 @@ static void fill_frequencies(const rope_desc *d, int32_t max_positions, float *o
 
 static quire_err check_desc(const rope_desc *d, quire_error *err) {
     if (d->n_dims < 2 || d->n_dims % 2 != 0 || d->n_dims > DESC_MAX_HEAD || !(d->theta > 0.0f)) {
-        return err_set(err, QUIRE_INVALID, -1, "rotary embedding of %d dimensions with base %g", d->n_dims, (double)d->theta);
+        return err_set(err, QUIRE_INVALID, -1, "rotary embedding of %d dimensions with base %g", d->n_dims,
+                       (double)d->theta);
     }
     if (d->kind != ROPE_PLAIN && !(d->factor > 0.0f)) {
         return err_set(err, QUIRE_INVALID, -1, "rotary scaling by a factor of %g", (double)d->factor);
@@ -106,16 +114,19 @@ static quire_err check_desc(const rope_desc *d, quire_error *err) {
         return err_set(err, QUIRE_INVALID, -1, "NTK scaling needs more than 2 rotary dimensions");
     }
     if (d->kind == ROPE_LLAMA3 && !(d->low_freq_factor > 0.0f && d->high_freq_factor >= d->low_freq_factor)) {
-        return err_set(err, QUIRE_INVALID, -1, "rotary scaling from low_freq_factor %g to high_freq_factor %g", (double)d->low_freq_factor,
-                       (double)d->high_freq_factor);
+        return err_set(err, QUIRE_INVALID, -1,
+                       "rotary scaling from low_freq_factor %g to high_freq_factor %g",
+                       (double)d->low_freq_factor, (double)d->high_freq_factor);
     }
     if (d->kind == ROPE_YARN && !(d->beta_fast > 0.0f && d->beta_slow > 0.0f && d->theta > 1.0f)) {
-        return err_set(err, QUIRE_INVALID, -1, "YaRN scaling with beta_fast %g, beta_slow %g", (double)d->beta_fast, (double)d->beta_slow);
+        return err_set(err, QUIRE_INVALID, -1, "YaRN scaling with beta_fast %g, beta_slow %g",
+                       (double)d->beta_fast, (double)d->beta_slow);
     }
     return QUIRE_OK;
 }
 
-/* What cosines and sines are multiplied by. YaRN: 0.1 ln(factor) + 1; longrope: sqrt(1 + ln(factor) / ln(trained length)). */
+/* What cosines and sines are multiplied by. YaRN: 0.1 ln(factor) + 1; longrope: sqrt(1 +
+ * ln(factor) / ln(trained length)). */
 static float amplitude_of(const rope_desc *d) {
     double growth = d->factor > 1.0f ? log((double)d->factor) : 0.0;
     if (d->kind != ROPE_YARN && d->kind != ROPE_LONGROPE) {
@@ -124,7 +135,8 @@ static float amplitude_of(const rope_desc *d) {
     if (d->attention_factor > 0.0f) {
         return d->attention_factor;
     }
-    return d->kind == ROPE_YARN ? (float)(0.1 * growth + 1.0) : (float)sqrt(1.0 + growth / log((double)d->original_positions));
+    return d->kind == ROPE_YARN ? (float)(0.1 * growth + 1.0)
+                                : (float)sqrt(1.0 + growth / log((double)d->original_positions));
 }
 
 quire_err cpu_rope_load(backend *b, const rope_desc *d, int32_t max_positions, rope **out, quire_error *err) {

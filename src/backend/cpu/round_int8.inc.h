@@ -1,11 +1,13 @@
-/* Quantises 32 floats to int8, for activation rows and for heads of keys, values and queries. Needs simd_int.h. */
+/* Quantises 32 floats to int8, for activation rows and for heads of keys, values and
+ * queries. Needs simd_int.h. */
 #ifndef CPU_ROUND_INT8_INC_H
 #define CPU_ROUND_INT8_INC_H
 
 #define ROUND_NUMBERS   32
 #define ROUND_REGISTERS (ROUND_NUMBERS / N_LANES)
 
-/* The largest magnitude of each lane, as integers: they order like the floats, with NaN above infinity. */
+/* The largest magnitude of each lane, as integers: they order like the floats, with NaN
+ * above infinity. */
 INLINE ni magnitudes32(const float *x) {
     ni largest = n_magnitude_bits(nf_load(x));
     UNROLL
@@ -15,7 +17,8 @@ INLINE ni magnitudes32(const float *x) {
     return largest;
 }
 
-/* The largest magnitude of x[0..n). The last n % 32 numbers go to tail, with zeros behind. */
+/* The largest magnitude of x[0..n). The last n % 32 numbers go to tail, with zeros
+ * behind. */
 INLINE int32_t largest_magnitude(const float *x, int32_t n, float tail[ROUND_NUMBERS]) {
     const int32_t whole = n / ROUND_NUMBERS * ROUND_NUMBERS;
     memset(tail, 0, ROUND_NUMBERS * sizeof *tail);

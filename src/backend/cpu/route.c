@@ -1,4 +1,5 @@
-/* Routing: from a row's logits to its experts and their weights. One source for all instruction sets: only exp is a kernel. */
+/* Routing: from a row's logits to its experts and their weights. One source for all
+ * instruction sets: only exp is a kernel. */
 #include <string.h>
 
 #include "backend/cpu/experts.h"
@@ -13,7 +14,8 @@ static float without_nan(float x) {
     return isnan(x) ? -INFINITY : x;
 }
 
-/* The n best of scores[0..n_scores), best first, of equal ones the lower first. No score is NaN; n <= n_scores. */
+/* The n best of scores[0..n_scores), best first, of equal ones the lower first. No score
+ * is NaN; n <= n_scores. */
 static void choose(const float *scores, int32_t n_scores, int32_t n, int32_t *out) {
     int32_t n_out = 0;
     for (int32_t i = 0; i < n_scores; i++) {
@@ -102,7 +104,8 @@ static void sort_ascending(int32_t *ids, int32_t n) {
 }
 
 /* The weights of the chosen experts, in their order, from the scores. */
-static void weigh(const math_kernels *math, const routing *r, const float *scores, const int32_t *chosen, float *weights) {
+static void weigh(const math_kernels *math, const routing *r, const float *scores, const int32_t *chosen,
+                  float *weights) {
     for (int32_t i = 0; i < r->n_used; i++) {
         weights[i] = scores[chosen[i]];
     }
@@ -120,7 +123,8 @@ static void weigh(const math_kernels *math, const routing *r, const float *score
     }
 }
 
-static void by_scores(const math_kernels *math, const routing *r, const float *logits, int32_t *chosen, float *weights) {
+static void by_scores(const math_kernels *math, const routing *r, const float *logits, int32_t *chosen,
+                      float *weights) {
     float scores[ROUTE_MAX_EXPERTS], choice[ROUTE_MAX_EXPERTS];
     const float *from = r->score == ROUTE_SIGMOID && r->bias == NULL && r->n_groups <= 1 ? logits : scores;
     memcpy(scores, logits, sizeof *scores * (size_t)r->n_experts);
@@ -140,8 +144,10 @@ static void by_scores(const math_kernels *math, const routing *r, const float *l
     weigh(math, r, scores, chosen, weights);
 }
 
-/* The best of the logits but `taken`, of equal ones the lowest; *weight is its part of the softmax of those that lie near it. */
-static int32_t mix_one(const math_kernels *math, const routing *r, const float *logits, int32_t taken, float *weight) {
+/* The best of the logits but `taken`, of equal ones the lowest; *weight is its part of
+ * the softmax of those that lie near it. */
+static int32_t mix_one(const math_kernels *math, const routing *r, const float *logits, int32_t taken,
+                       float *weight) {
     float near[ROUTE_MAX_EXPERTS];
     int32_t best = taken == 0;
     for (int32_t e = 0; e < r->n_experts; e++) {
@@ -157,9 +163,11 @@ static int32_t mix_one(const math_kernels *math, const routing *r, const float *
     return best;
 }
 
-static void by_mixing(const math_kernels *math, const routing *r, const float *logits, int32_t *chosen, float *weights) {
+static void by_mixing(const math_kernels *math, const routing *r, const float *logits, int32_t *chosen,
+                      float *weights) {
     float first_weight, second_weight;
-    int32_t first = mix_one(math, r, logits, -1, &first_weight), second = mix_one(math, r, logits, first, &second_weight);
+    int32_t first = mix_one(math, r, logits, -1, &first_weight),
+            second = mix_one(math, r, logits, first, &second_weight);
     bool ascends = first < second;
     chosen[0] = ascends ? first : second;
     chosen[1] = ascends ? second : first;
@@ -191,7 +199,8 @@ void cpu_route(backend *base, const routing *r, buffer logits) {
     cpu_backend *b = (cpu_backend *)base;
     cpu_experts_state *s = b->experts_state;
     route_job job = {b, r, logits};
-    assert(s != NULL && r->n_experts <= s->n_experts && r->n_used <= s->n_used && b->buffers[logits.id].width >= r->n_experts);
+    assert(s != NULL && r->n_experts <= s->n_experts && r->n_used <= s->n_used &&
+           b->buffers[logits.id].width >= r->n_experts);
     s->step = b->step;
     s->chosen_from = r->n_experts;
     s->chosen_used = r->n_used;

@@ -1,4 +1,5 @@
-/* Ops that work on one row at a time, without weights but a norm's: norms in place or onto a residual, products of elements, scaling. */
+/* Ops that work on one row at a time, without weights but a norm's: norms in place or
+ * onto a residual, products of elements, scaling. */
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
@@ -76,7 +77,8 @@ static void multiply_row(void *context, int32_t row, int32_t worker) {
 
 void cpu_multiply(backend *base, const multiply_use *use) {
     cpu_backend *b = (cpu_backend *)base;
-    const cpu_buffer *gate = &b->buffers[use->gate.id], *x = &b->buffers[use->x.id], *out = &b->buffers[use->out.id];
+    const cpu_buffer *gate = &b->buffers[use->gate.id], *x = &b->buffers[use->x.id],
+                     *out = &b->buffers[use->out.id];
     assert(use->f != ACT_SWIGLU_CLAMPED && (gate->width == out->width || gate->width == 1));
     assert(use->column >= 0 && out->width <= x->width - use->column);
     assert(!gate->is_quantised && !x->is_quantised);
@@ -93,7 +95,8 @@ typedef struct scale_job {
 static void scale_row(void *context, int32_t row, int32_t worker) {
     const scale_job *job = context;
     (void)worker;
-    job->b->math->scale_cap(job->scale, 0.0f, job->b->buffers[job->x.id].width, cpu_act_row(job->b, job->x, row));
+    job->b->math->scale_cap(job->scale, 0.0f, job->b->buffers[job->x.id].width,
+                            cpu_act_row(job->b, job->x, row));
 }
 
 void cpu_scale_rows(backend *base, float scale, buffer x) {

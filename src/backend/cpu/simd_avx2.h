@@ -1,5 +1,5 @@
-/* The 16-lane machine on AVX2, FMA and F16C: a value is a pair of 256-bit registers. Included by simd.h only, which defines the
- * operations. */
+/* The 16-lane machine on AVX2, FMA and F16C: a value is a pair of 256-bit registers.
+ * Included by simd.h only, which defines the operations. */
 #ifndef CPU_SIMD_AVX2_H
 #define CPU_SIMD_AVX2_H
 
@@ -56,7 +56,8 @@ static inline f32x16 f_load_f16(const uint16_t *p) {
 static inline f32x16 f_load_e4m3(const uint8_t *p) {
     __m256i words = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
     words = _mm256_and_si256(_mm256_slli_epi16(words, 7), _mm256_set1_epi16((short)0xbfff));
-    return (f32x16){_mm256_cvtph_ps(_mm256_castsi256_si128(words)), _mm256_cvtph_ps(_mm256_extracti128_si256(words, 1))};
+    return (f32x16){_mm256_cvtph_ps(_mm256_castsi256_si128(words)),
+                    _mm256_cvtph_ps(_mm256_extracti128_si256(words, 1))};
 }
 static inline void f_load_e4m3_pair(const uint8_t *p, f32x16 out[2]) {
     out[0] = f_load_e4m3(p);
@@ -64,16 +65,19 @@ static inline void f_load_e4m3_pair(const uint8_t *p, f32x16 out[2]) {
 }
 /* Of 16 pairs of E4M3 codes, without NaN, the first or the second of each, times 2^-8. */
 static inline f32x16 f_load_e4m3_pairs(const uint8_t *p, bool second) {
-    const __m256i pairs = _mm256_loadu_si256((const __m256i *)(const void *)p), words = second ? pairs : _mm256_slli_epi16(pairs, 8);
+    const __m256i pairs = _mm256_loadu_si256((const __m256i *)(const void *)p),
+                  words = second ? pairs : _mm256_slli_epi16(pairs, 8);
     const __m256i halves = _mm256_and_si256(_mm256_srai_epi16(words, 1), _mm256_set1_epi16((short)0xbf80));
-    return (f32x16){_mm256_cvtph_ps(_mm256_castsi256_si128(halves)), _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1))};
+    return (f32x16){_mm256_cvtph_ps(_mm256_castsi256_si128(halves)),
+                    _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1))};
 }
 static inline void f_store_f16(uint16_t *p, f32x16 v) {
     _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(v.a, _MM_FROUND_TO_NEAREST_INT));
     _mm_storeu_si128((__m128i *)(void *)(p + 8), _mm256_cvtps_ph(v.b, _MM_FROUND_TO_NEAREST_INT));
 }
 static inline i32x16 i_load(const int32_t *p) {
-    return (i32x16){_mm256_loadu_si256((const __m256i *)(const void *)p), _mm256_loadu_si256((const __m256i *)(const void *)(p + 8))};
+    return (i32x16){_mm256_loadu_si256((const __m256i *)(const void *)p),
+                    _mm256_loadu_si256((const __m256i *)(const void *)(p + 8))};
 }
 static inline void i_store(int32_t *p, i32x16 v) {
     _mm256_storeu_si256((__m256i *)(void *)p, v.a);
@@ -122,7 +126,8 @@ static inline f32x16 f_lookup_256(const float *table, i32x16 codes) {
     return (f32x16){_mm256_i32gather_ps(table, codes.a, 4), _mm256_i32gather_ps(table, codes.b, 4)};
 }
 
-/* A value with its lanes reordered: the even ones in a, the odd ones in b. bf16 widens to this order with half the instructions. */
+/* A value with its lanes reordered: the even ones in a, the odd ones in b. bf16 widens to
+ * this order with half the instructions. */
 #define SIMD_APART
 static inline f32x16 f_apart(f32x16 v) {
     __m256 outer = _mm256_permute2f128_ps(v.a, v.b, 0x20), inner = _mm256_permute2f128_ps(v.a, v.b, 0x31);
@@ -184,12 +189,14 @@ LANEWISE_SHIFT(i_sar, _mm256_srai_epi32)
 /* ---- masks; comparisons with NaN are false, but m_nan ---- */
 static inline mask16 m_first(int32_t n) {
     __m256i k = _mm256_set1_epi32(n);
-    return (mask16){_mm256_castsi256_ps(_mm256_cmpgt_epi32(k, _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))),
-                    _mm256_castsi256_ps(_mm256_cmpgt_epi32(k, _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15)))};
+    return (mask16){
+        _mm256_castsi256_ps(_mm256_cmpgt_epi32(k, _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))),
+        _mm256_castsi256_ps(_mm256_cmpgt_epi32(k, _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15)))};
 }
 /* The lanes whose bits are set. */
 static inline mask16 m_of_bits(uint16_t bits) {
-    const __m256i low = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128), high = _mm256_slli_epi32(low, 8), all = _mm256_set1_epi32(bits);
+    const __m256i low = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128), high = _mm256_slli_epi32(low, 8),
+                  all = _mm256_set1_epi32(bits);
     return (mask16){_mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(all, low), low)),
                     _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(all, high), high))};
 }
@@ -221,7 +228,8 @@ static inline i32x16 i_select(mask16 m, i32x16 x, i32x16 y) {
 /* The first n lanes, the others 0; only n elements are touched. */
 static inline f32x16 f_load_first(const float *p, int32_t n) {
     mask16 m = m_first(n);
-    return (f32x16){_mm256_maskload_ps(p, _mm256_castps_si256(m.a)), _mm256_maskload_ps(p + 8, _mm256_castps_si256(m.b))};
+    return (f32x16){_mm256_maskload_ps(p, _mm256_castps_si256(m.a)),
+                    _mm256_maskload_ps(p + 8, _mm256_castps_si256(m.b))};
 }
 static inline void f_store_first(float *p, int32_t n, f32x16 v) {
     mask16 m = m_first(n);

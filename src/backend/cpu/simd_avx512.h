@@ -1,5 +1,6 @@
-/* The 16-lane machine on AVX-512: a value is one 512-bit register. Included by simd.h only; simd.h and simd_avx2.h define the operations.
- * With SIMD_EMULATE it runs through SIMDe. Instructions that SIMDe 0.7 lacks are written here as two halves. */
+/* The 16-lane machine on AVX-512: a value is one 512-bit register. Included by simd.h
+ * only; simd.h and simd_avx2.h define the operations. With SIMD_EMULATE it runs through
+ * SIMDe. Instructions that SIMDe 0.7 lacks are written here as two halves. */
 #ifndef CPU_SIMD_AVX512_H
 #define CPU_SIMD_AVX512_H
 
@@ -34,7 +35,8 @@ static inline __m256 f_high(f32x16 x) {
     return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x.v), 1));
 }
 static inline f32x16 f_join(__m256 low, __m256 high) {
-    return (f32x16){_mm512_castpd_ps(_mm512_insertf64x4(_mm512_castps_pd(_mm512_castps256_ps512(low)), _mm256_castps_pd(high), 1))};
+    return (f32x16){_mm512_castpd_ps(
+        _mm512_insertf64x4(_mm512_castps_pd(_mm512_castps256_ps512(low)), _mm256_castps_pd(high), 1))};
 }
 #ifdef SIMD_EMULATE
 static inline __m256i i_low(i32x16 x) {
@@ -82,7 +84,8 @@ static inline f32x16 f_load_f16(const uint16_t *p) {
 static inline f32x16 f_load_e4m3(const uint8_t *p) {
     __m256i words = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
     words = _mm256_and_si256(_mm256_slli_epi16(words, 7), _mm256_set1_epi16((short)0xbfff));
-    return f_join(_mm256_cvtph_ps(_mm256_castsi256_si128(words)), _mm256_cvtph_ps(_mm256_extracti128_si256(words, 1)));
+    return f_join(_mm256_cvtph_ps(_mm256_castsi256_si128(words)),
+                  _mm256_cvtph_ps(_mm256_extracti128_si256(words, 1)));
 }
 static inline void f_load_e4m3_pair(const uint8_t *p, f32x16 out[2]) {
     out[0] = f_load_e4m3(p);
@@ -90,9 +93,11 @@ static inline void f_load_e4m3_pair(const uint8_t *p, f32x16 out[2]) {
 }
 /* Of 16 pairs of E4M3 codes, without NaN, the first or the second of each, times 2^-8. */
 static inline f32x16 f_load_e4m3_pairs(const uint8_t *p, bool second) {
-    const __m256i pairs = _mm256_loadu_si256((const __m256i *)(const void *)p), words = second ? pairs : _mm256_slli_epi16(pairs, 8);
+    const __m256i pairs = _mm256_loadu_si256((const __m256i *)(const void *)p),
+                  words = second ? pairs : _mm256_slli_epi16(pairs, 8);
     const __m256i halves = _mm256_and_si256(_mm256_srai_epi16(words, 1), _mm256_set1_epi16((short)0xbf80));
-    return f_join(_mm256_cvtph_ps(_mm256_castsi256_si128(halves)), _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1)));
+    return f_join(_mm256_cvtph_ps(_mm256_castsi256_si128(halves)),
+                  _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1)));
 }
 static inline void f_store_f16(uint16_t *p, f32x16 x) {
     _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(f_low(x), _MM_FROUND_TO_NEAREST_INT));
@@ -129,7 +134,8 @@ static inline void f_load_e4m3_pair(const uint8_t *p, f32x16 out[2]) {
 }
 /* Of 16 pairs of E4M3 codes, without NaN, the first or the second of each, times 2^-8. */
 static inline f32x16 f_load_e4m3_pairs(const uint8_t *p, bool second) {
-    const __m256i pairs = _mm256_loadu_si256((const __m256i *)(const void *)p), words = second ? pairs : _mm256_slli_epi16(pairs, 8);
+    const __m256i pairs = _mm256_loadu_si256((const __m256i *)(const void *)p),
+                  words = second ? pairs : _mm256_slli_epi16(pairs, 8);
     const __m256i halves = _mm256_and_si256(_mm256_srai_epi16(words, 1), _mm256_set1_epi16((short)0xbf80));
     return (f32x16){_mm512_cvtph_ps(halves)};
 }
@@ -182,10 +188,12 @@ static inline f32x16 f_lookup(f32x16 table, i32x16 codes) {
 }
 #else
 static inline f32x16 f_twice_low(f32x16 x) {
-    return (f32x16){_mm512_permutexvar_ps(_mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7), x.v)};
+    return (f32x16){
+        _mm512_permutexvar_ps(_mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7), x.v)};
 }
 static inline f32x16 f_twice_high(f32x16 x) {
-    return (f32x16){_mm512_permutexvar_ps(_mm512_setr_epi32(8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15), x.v)};
+    return (f32x16){_mm512_permutexvar_ps(
+        _mm512_setr_epi32(8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15), x.v)};
 }
 static inline f32x16 f_swap_neighbours(f32x16 x) {
     return (f32x16){_mm512_permute_ps(x.v, 0xb1)};
@@ -200,11 +208,14 @@ static inline f32x16 f_lookup_256(const float *table, i32x16 codes) {
     const __mmask16 bit_7 = _mm512_test_epi32_mask(codes.v, _mm512_set1_epi32(128));
     __m512 quarters[4];
     for (int i = 0; i < 4; i++, table += 64) {
-        const __m512 low = _mm512_permutex2var_ps(_mm512_loadu_ps(table), codes.v, _mm512_loadu_ps(table + 16));
-        const __m512 high = _mm512_permutex2var_ps(_mm512_loadu_ps(table + 32), codes.v, _mm512_loadu_ps(table + 48));
+        const __m512 low =
+            _mm512_permutex2var_ps(_mm512_loadu_ps(table), codes.v, _mm512_loadu_ps(table + 16));
+        const __m512 high =
+            _mm512_permutex2var_ps(_mm512_loadu_ps(table + 32), codes.v, _mm512_loadu_ps(table + 48));
         quarters[i] = _mm512_mask_blend_ps(bit_5, low, high);
     }
-    const __m512 low = _mm512_mask_blend_ps(bit_6, quarters[0], quarters[1]), high = _mm512_mask_blend_ps(bit_6, quarters[2], quarters[3]);
+    const __m512 low = _mm512_mask_blend_ps(bit_6, quarters[0], quarters[1]),
+                 high = _mm512_mask_blend_ps(bit_6, quarters[2], quarters[3]);
     return (f32x16){_mm512_mask_blend_ps(bit_7, low, high)};
 }
 #endif

@@ -1,7 +1,10 @@
-/* Look-ups of a grid's rows for the product kernels: of 4 numbers a column, each row two bytes of a lane.
+/* Look-ups of a grid's rows for the product kernels: of 4 numbers a column, each row two
+ * bytes of a lane.
  *
- *   AVX-512 with VBMI: registers are the table. vpermi2b finds 64 bytes among 128, and the bits above choose among its results: for 8 bits
- *                     two of them for each half of the rows and one choice, for 10 bits eight and seven.
+ *   AVX-512 with VBMI: registers are the table. vpermi2b finds 64 bytes among 128, and
+ *   the bits above choose among its results: for 8 bits
+ *                     two of them for each half of the rows and one choice, for 10 bits
+ *                     eight and seven.
  *   AVX2, NEON:       a load of a number and one of its row. Gathers were slower. */
 #ifndef CPU_SIMD_GRID_H
 #define CPU_SIMD_GRID_H
@@ -23,8 +26,10 @@ INLINE void n_grid_put(n_grid *g, int i, ni rows) {
     _mm256_store_si256((__m256i *)(void *)(g->halves[1] + i), _mm512_cvtepi16_epi8(n_shr(rows, 8)));
 }
 
-/* found[i] = bytes of a table of 128 << n_tops by the numbers at[i], whose bits from 7 on are in tops[i]. */
-INLINE void n_grid_bytes(const uint8_t *table, int n, const ni *at, int n_tops, __mmask64 tops[N_GRID_SIDE][3], ni *found) {
+/* found[i] = bytes of a table of 128 << n_tops by the numbers at[i], whose bits from 7 on
+ * are in tops[i]. */
+INLINE void n_grid_bytes(const uint8_t *table, int n, const ni *at, int n_tops,
+                         __mmask64 tops[N_GRID_SIDE][3], ni *found) {
     ni among[N_GRID_SIDE][4]; /* [d]: 128 << d bytes */
     UNROLL
     for (int i = 0; i < 1 << n_tops; i++) {
@@ -50,10 +55,12 @@ INLINE void n_grid_bytes(const uint8_t *table, int n, const ni *at, int n_tops, 
     }
 }
 
-/* Rows by numbers of `bits` bits, of n registers of columns side by side, up to N_GRID_SIDE. low: eight bits of numbers u = 0..3 of each
- * column (pack_weights.h); high: in each lane bit 8 of number u at bit 16 (u % 2) + 2 (u / 2), bit 9 four bits above. out[..][u / 2]: the
- * two bytes of row u in half u % 2 of each lane. */
-INLINE void n_grid_rows(const n_grid *g, int bits, int n, const uint8_t *const *low, const ni *high, ni out[N_GRID_SIDE][2]) {
+/* Rows by numbers of `bits` bits, of n registers of columns side by side, up to
+ * N_GRID_SIDE. low: eight bits of numbers u = 0..3 of each column (pack_weights.h); high:
+ * in each lane bit 8 of number u at bit 16 (u % 2) + 2 (u / 2), bit 9 four bits above.
+ * out[..][u / 2]: the two bytes of row u in half u % 2 of each lane. */
+INLINE void n_grid_rows(const n_grid *g, int bits, int n, const uint8_t *const *low, const ni *high,
+                        ni out[N_GRID_SIDE][2]) {
     ni at[N_GRID_SIDE], first[N_GRID_SIDE], second[N_GRID_SIDE];
     __mmask64 tops[N_GRID_SIDE][3];
     UNROLL
@@ -62,7 +69,8 @@ INLINE void n_grid_rows(const n_grid *g, int bits, int n, const uint8_t *const *
         tops[j][0] = _mm512_movepi8_mask(at[j]);
         UNROLL
         for (int i = 0; i < bits - 8; i++) {
-            tops[j][i + 1] = _mm512_movepi8_mask(_mm512_packs_epi16(n_shl(high[j], 15 - 4 * i), n_shl(high[j], 13 - 4 * i)));
+            tops[j][i + 1] = _mm512_movepi8_mask(
+                _mm512_packs_epi16(n_shl(high[j], 15 - 4 * i), n_shl(high[j], 13 - 4 * i)));
         }
     }
     n_grid_bytes(g->halves[0], n, at, bits - 7, tops, first);
@@ -84,7 +92,8 @@ INLINE void n_grid_put(n_grid *g, int i, ni rows) {
     n_store(g->rows + i, rows);
 }
 
-INLINE void n_grid_rows(const n_grid *g, int bits, int n, const uint8_t *const *low, const ni *high, ni out[N_GRID_SIDE][2]) {
+INLINE void n_grid_rows(const n_grid *g, int bits, int n, const uint8_t *const *low, const ni *high,
+                        ni out[N_GRID_SIDE][2]) {
     UNROLL
     for (int j = 0; j < 2 * n; j++) {
         ni at[2];
@@ -92,10 +101,13 @@ INLINE void n_grid_rows(const n_grid *g, int bits, int n, const uint8_t *const *
         n_widen(n_load(low[j / 2]), at);
         UNROLL
         for (int i = 0; i < bits - 8; i++) {
-            at[j % 2] = n_or(at[j % 2], n_shl(n_and(n_shr(high[j / 2], 4 * i + 2 * (j % 2)), n_set1(0x10001)), 8 + i));
+            at[j % 2] = n_or(at[j % 2],
+                             n_shl(n_and(n_shr(high[j / 2], 4 * i + 2 * (j % 2)), n_set1(0x10001)), 8 + i));
         }
         n_store(numbers, at[j % 2]);
-        __asm__("" : "+m"(numbers)); /* else gcc takes them from the register one by one, which costs more than loads */
+        /* else gcc takes them from the register one by one, which costs more than
+         * loads */
+        __asm__("" : "+m"(numbers));
         UNROLL
         for (int i = 0; i < 2 * N_LANES; i++) {
             rows[i] = g->rows[numbers[i]];

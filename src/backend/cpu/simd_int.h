@@ -1,15 +1,19 @@
-/* Registers of int8 numbers, for the product kernels: written once for AVX2, AVX-512 and NEON over the processor's own width.
+/* Registers of int8 numbers, for the product kernels: written once for AVX2, AVX-512 and
+ * NEON over the processor's own width.
  *
- * A register holds N_LANES columns, so a block of 16 columns is N_HALVES registers. As integers, a lane is one column's quad: 4 int8 of
- * successive k. It is multiplied with the same quad of a row in every lane, and the products are added in int32, exactly:
+ * A register holds N_LANES columns, so a block of 16 columns is N_HALVES registers. As
+ * integers, a lane is one column's quad: 4 int8 of successive k. It is multiplied with
+ * the same quad of a row in every lane, and the products are added in int32, exactly:
  *
- *   unsigned numbers of b bits (n_dot): AVX-512 by dpbusd. AVX2 by maddubs, whose int16 pairs are added up as long as they cannot
- *                     overflow: |x| <= 127, so 2 * 127 * (2^b - 1) * run <= 32767 for run 8 (b <= 4), 4 (b = 5), 2 (b = 6),
- *                     1 (b = 7).
- *   signed bytes (n_quad): AVX-512 as unsigned bytes plus 128, by dpbusd, minus 128 times the sum of x. AVX2 by maddubs of the
- *                     weights' magnitudes with x under the weights' signs. Where many rows pass, x is complemented instead of negated,
- *                     which runs on more execution units: |w| ~x = -|w| x - |w|. The difference, the sum of |w| over negative w, is
- *                     the same for all rows (n_quad_lack). */
+ *   unsigned numbers of b bits (n_dot): AVX-512 by dpbusd. AVX2 by maddubs, whose int16
+ *     pairs are added up as long as they cannot overflow: |x| <= 127, so
+ *     2 * 127 * (2^b - 1) * run <= 32767 for run 8 (b <= 4), 4 (b = 5), 2 (b = 6), 1 (b =
+ *     7).
+ *   signed bytes (n_quad): AVX-512 as unsigned bytes plus 128, by dpbusd, minus 128 times
+ *     the sum of x. AVX2 by maddubs of the weights' magnitudes with x under the weights'
+ *     signs. Where many rows pass, x is complemented instead of negated, which runs on
+ *     more execution units: |w| ~x = -|w| x - |w|. The difference, the sum of |w| over
+ *     negative w, is the same for all rows (n_quad_lack). */
 #ifndef CPU_SIMD_INT_H
 #define CPU_SIMD_INT_H
 
@@ -21,14 +25,15 @@
 
 #define QUADS 8 /* of a group of 32 */
 
-/* REGISTER_n(result, name, type, instruction): an operation of n operands that is one instruction. */
-#define REGISTER_1(result, name, type, op)                                                                                                 \
-    INLINE result name(type v) {                                                                                                           \
-        return op(v);                                                                                                                      \
+/* REGISTER_n(result, name, type, instruction): an operation of n operands that is one
+ * instruction. */
+#define REGISTER_1(result, name, type, op)                                                                   \
+    INLINE result name(type v) {                                                                             \
+        return op(v);                                                                                        \
     }
-#define REGISTER_2(result, name, type, op)                                                                                                 \
-    INLINE result name(type a, type b) {                                                                                                   \
-        return op(a, b);                                                                                                                   \
+#define REGISTER_2(result, name, type, op)                                                                   \
+    INLINE result name(type a, type b) {                                                                     \
+        return op(a, b);                                                                                     \
     }
 
 /* 4 lanes on every processor. */
@@ -49,11 +54,12 @@ INLINE int32_t quad_of(const int8_t *x) {
 #include "backend/cpu/simd_int_neon.h"
 #elif defined(__AVX512F__) || defined(SIMD_EMULATE)
 
-#define N_LANES      16
-#define N_HALVES     1
-#define N_FLOAT_ROWS 8 /* rows of a register tile of floats */
+#define N_LANES        16
+#define N_HALVES       1
+#define N_FLOAT_ROWS   8 /* rows of a register tile of floats */
 
-#define N_FLOATS_FIRST 0 /* grouped weights: a tile converts all its sums to floats before it adds the first */
+/* grouped weights: a tile converts all its sums to floats before it adds the first */
+#define N_FLOATS_FIRST 0
 
 #define N_INT8_ROWS     12
 #define INT8_BLOCKS     2
@@ -63,12 +69,15 @@ INLINE int32_t quad_of(const int8_t *x) {
 
 #define N_GROUP_ROWS     6  /* x 32 columns of grouped weights: 12 float sums, 12 of integers */
 #define GROUP_CHUNK      16 /* groups of them unpacked at a time: 18 KB, and 6 of rows */
-#define N_PLAIN_UNPACKED 16 /* plain formats of so many bits are unpacked from 32 rows on, others from 64; measured on Zen 4 */
+/* plain formats of so many bits are unpacked from 32 rows on, others from 64; measured on
+ * Zen 4 */
+#define N_PLAIN_UNPACKED 16
 
 typedef __m512 nf;
 typedef __m512i ni;
-typedef __m256i n_bytes;                                /* 32 int8 */
-typedef int32_t n_sum __attribute__((vector_size(64))); /* sums kept over a loop: gcc copies ni, of 64-bit elements, back and forth */
+typedef __m256i n_bytes; /* 32 int8 */
+/* sums kept over a loop: gcc copies ni, of 64-bit elements, back and forth */
+typedef int32_t n_sum __attribute__((vector_size(64)));
 
 REGISTER_1(nf, nf_load, const float *, _mm512_loadu_ps)
 INLINE void nf_store(float *p, nf v) {
@@ -127,7 +136,8 @@ INLINE ni n_select(ni mask, ni a, ni b) {
 }
 /* Replaces each byte (0..15) of v by table's entry. */
 INLINE ni n_lookup(ni v, const int8_t table[16]) {
-    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table)), v);
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table)),
+                               v);
 }
 /* N_LANES bytes as integers. */
 INLINE ni n_load_i8(const uint8_t *p) {
@@ -149,10 +159,12 @@ INLINE __m256i n_max_halves(ni v) {
 INLINE n_bytes n_bytes_of(const ni v[2]) {
     ni words = _mm512_packs_epi32(v[0], v[1]);
     ni bytes = _mm512_packs_epi16(words, words);
-    return n_lower(_mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 0, 0, 0, 0, 0, 0, 0, 0), bytes));
+    return n_lower(
+        _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 0, 0, 0, 0, 0, 0, 0, 0), bytes));
 }
 
-/* A sum of products of unsigned numbers: open, n_dot_add for at most n_run quads, close. */
+/* A sum of products of unsigned numbers: open, n_dot_add for at most n_run quads,
+ * close. */
 INLINE int n_run(int bits) {
     (void)bits;
     return QUADS;
@@ -169,14 +181,16 @@ INLINE ni n_dot_close(ni sum, ni start) {
     return sum;
 }
 
-/* A quad of signed bytes of the weights, converted for the product with a quad of a row. */
+/* A quad of signed bytes of the weights, converted for the product with a quad of a
+ * row. */
 typedef struct n_quad {
     ni v;
 } n_quad;
 INLINE n_quad n_quad_of(ni w) {
     return (n_quad){_mm512_xor_si512(w, n_set1_bytes(-128))};
 }
-/* n_quad_of(n_lookup(v, table)): only the table is converted, which does not change in a loop. */
+/* n_quad_of(n_lookup(v, table)): only the table is converted, which does not change in a
+ * loop. */
 INLINE n_quad n_quad_lookup(ni v, const int8_t table[16]) {
     const ni bytes = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table));
     return (n_quad){_mm512_shuffle_epi8(n_quad_of(bytes).v, v)};
@@ -184,7 +198,8 @@ INLINE n_quad n_quad_lookup(ni v, const int8_t table[16]) {
 INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
     return (n_sum)_mm512_dpbusd_epi32((ni)sum, w.v, x);
 }
-/* Converts quads once for many rows, to the form in which products cost least. N_QUADS_LACK: their sums lack what n_quad_lack counts. */
+/* Converts quads once for many rows, to the form in which products cost least.
+ * N_QUADS_LACK: their sums lack what n_quad_lack counts. */
 #define N_QUADS_LACK     0
 INLINE void n_quad_keep(void *to, ni w) {
     n_store(to, n_quad_of(w).v);
@@ -281,8 +296,8 @@ INLINE ni n_select(ni mask, ni a, ni b) {
 }
 INLINE ni n_of_words(const uint16_t v[16]) {
     __m128i halves[2] = {_mm_setzero_si128(), _mm_setzero_si128()};
-#define INSERT(i)                                                                                                                          \
-    halves[0] = _mm_insert_epi16(halves[0], v[i], i);                                                                                      \
+#define INSERT(i)                                                                                            \
+    halves[0] = _mm_insert_epi16(halves[0], v[i], i);                                                        \
     halves[1] = _mm_insert_epi16(halves[1], v[8 + (i)], i);
     INSERT(0)
     INSERT(1)
@@ -300,7 +315,8 @@ INLINE void n_widen(ni v, ni out[2]) {
     out[1] = _mm256_unpackhi_epi8(v, _mm256_setzero_si256());
 }
 INLINE ni n_lookup(ni v, const int8_t table[16]) {
-    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)table)), v);
+    return _mm256_shuffle_epi8(
+        _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)table)), v);
 }
 INLINE ni n_load_u8(const uint8_t *p) {
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
@@ -365,10 +381,12 @@ INLINE n_sum n_quad_add_kept(n_sum sum, n_quad w, ni x) {
 }
 INLINE ni n_quad_lack(ni lack, ni w) {
     ni below = _mm256_min_epi8(w, _mm256_setzero_si256());
-    return _mm256_sub_epi32(lack, _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), below), _mm256_set1_epi16(1)));
+    return _mm256_sub_epi32(
+        lack, _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), below), _mm256_set1_epi16(1)));
 }
 INLINE n_sum n_add_small(n_sum sum, ni small, ni x) {
-    return (n_sum)_mm256_add_epi32((ni)sum, _mm256_madd_epi16(_mm256_maddubs_epi16(small, x), _mm256_set1_epi16(1)));
+    return (n_sum)_mm256_add_epi32((ni)sum,
+                                   _mm256_madd_epi16(_mm256_maddubs_epi16(small, x), _mm256_set1_epi16(1)));
 }
 INLINE n_sum n_quad_start(int32_t times_128) {
     (void)times_128;
@@ -424,7 +442,8 @@ INLINE n_byte_sum n_byte_sum_zero(void) {
     return _mm256_setzero_si256();
 }
 INLINE n_byte_sum n_byte_sum_add(n_byte_sum sum, n_bytes v) {
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), v), _mm256_set1_epi16(1)));
+    return _mm256_add_epi32(
+        sum, _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), v), _mm256_set1_epi16(1)));
 }
 INLINE int32_t n_byte_sum_total(n_byte_sum sum) {
     __m128i q = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));

@@ -1,5 +1,5 @@
-/* Registers of int8 numbers on NEON with dot products (ARMv8.2): 4 columns a register. Included by simd_int.h only, which defines the
- * operations. */
+/* Registers of int8 numbers on NEON with dot products (ARMv8.2): 4 columns a register.
+ * Included by simd_int.h only, which defines the operations. */
 #ifndef CPU_SIMD_INT_NEON_H
 #define CPU_SIMD_INT_NEON_H
 

@@ -1,4 +1,5 @@
-/* The 16-lane machine on NEON (ARMv8): a value is four 128-bit registers. Included by simd.h only, which defines the operations. */
+/* The 16-lane machine on NEON (ARMv8): a value is four 128-bit registers. Included by
+ * simd.h only, which defines the operations. */
 #ifndef CPU_SIMD_NEON_H
 #define CPU_SIMD_NEON_H
 
@@ -18,15 +19,17 @@ typedef struct mask16 {
 } mask16;
 
 #define EACH_1(op, x) .v[0] = op((x).v[0]), .v[1] = op((x).v[1]), .v[2] = op((x).v[2]), .v[3] = op((x).v[3])
-#define EACH_2(op, x, y)                                                                                                                   \
-    .v[0] = op((x).v[0], (y).v[0]), .v[1] = op((x).v[1], (y).v[1]), .v[2] = op((x).v[2], (y).v[2]), .v[3] = op((x).v[3], (y).v[3])
+#define EACH_2(op, x, y)                                                                                     \
+    .v[0] = op((x).v[0], (y).v[0]), .v[1] = op((x).v[1], (y).v[1]), .v[2] = op((x).v[2], (y).v[2]),          \
+    .v[3] = op((x).v[3], (y).v[3])
 
-/* Computes a value's four registers one by one: R.v[i] is set to EXPRESSION of register i. */
-#define NEON_EACH(type, expression)                                                                                                        \
-    type r;                                                                                                                                \
-    for (int i = 0; i < 4; i++) {                                                                                                          \
-        r.v[i] = expression;                                                                                                               \
-    }                                                                                                                                      \
+/* Computes a value's four registers one by one: R.v[i] is set to EXPRESSION of register
+ * i. */
+#define NEON_EACH(type, expression)                                                                          \
+    type r;                                                                                                  \
+    for (int i = 0; i < 4; i++) {                                                                            \
+        r.v[i] = expression;                                                                                 \
+    }                                                                                                        \
     return r
 
 /* ---- memory ---- */
@@ -64,8 +67,10 @@ static inline void f_load_e4m3_pair(const uint8_t *p, f32x16 out[2]) {
 static inline f32x16 f_load_e4m3_pairs(const uint8_t *p, bool second) {
     uint16_t halves[16];
     for (int i = 0; i < 2; i++) {
-        const int16x8_t pairs = vreinterpretq_s16_u8(vld1q_u8(p + 16 * i)), words = second ? pairs : vshlq_n_s16(pairs, 8);
-        vst1q_u16(halves + 8 * i, vandq_u16(vreinterpretq_u16_s16(vshrq_n_s16(words, 1)), vdupq_n_u16(0xbf80)));
+        const int16x8_t pairs = vreinterpretq_s16_u8(vld1q_u8(p + 16 * i)),
+                        words = second ? pairs : vshlq_n_s16(pairs, 8);
+        vst1q_u16(halves + 8 * i,
+                  vandq_u16(vreinterpretq_u16_s16(vshrq_n_s16(words, 1)), vdupq_n_u16(0xbf80)));
     }
     return f_load_f16(halves);
 }
@@ -94,27 +99,31 @@ static inline void i_store_u16(uint16_t *p, i32x16 x) {
 /* Lanes must be in 0..255. */
 static inline void i_store_u8(uint8_t *p, i32x16 x) {
     for (int i = 0; i < 2; i++) {
-        uint16x8_t halves = vcombine_u16(vmovn_u32(vreinterpretq_u32_s32(x.v[2 * i])), vmovn_u32(vreinterpretq_u32_s32(x.v[2 * i + 1])));
+        uint16x8_t halves = vcombine_u16(vmovn_u32(vreinterpretq_u32_s32(x.v[2 * i])),
+                                         vmovn_u32(vreinterpretq_u32_s32(x.v[2 * i + 1])));
         vst1_u8(p + 8 * i, vmovn_u16(halves));
     }
 }
 static inline i32x16 i_load_i8(const int8_t *p) {
     int8x16_t bytes = vld1q_s8(p);
     int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_s8(vget_high_s8(bytes));
-    return (i32x16){
-        {vmovl_s16(vget_low_s16(low)), vmovl_s16(vget_high_s16(low)), vmovl_s16(vget_low_s16(high)), vmovl_s16(vget_high_s16(high))}};
+    return (i32x16){{vmovl_s16(vget_low_s16(low)), vmovl_s16(vget_high_s16(low)),
+                     vmovl_s16(vget_low_s16(high)), vmovl_s16(vget_high_s16(high))}};
 }
 
 /* Each of the first, or of the last, 8 lanes twice. */
 static inline f32x16 f_twice_low(f32x16 x) {
-    return (f32x16){{vzip1q_f32(x.v[0], x.v[0]), vzip2q_f32(x.v[0], x.v[0]), vzip1q_f32(x.v[1], x.v[1]), vzip2q_f32(x.v[1], x.v[1])}};
+    return (f32x16){{vzip1q_f32(x.v[0], x.v[0]), vzip2q_f32(x.v[0], x.v[0]), vzip1q_f32(x.v[1], x.v[1]),
+                     vzip2q_f32(x.v[1], x.v[1])}};
 }
 static inline f32x16 f_twice_high(f32x16 x) {
-    return (f32x16){{vzip1q_f32(x.v[2], x.v[2]), vzip2q_f32(x.v[2], x.v[2]), vzip1q_f32(x.v[3], x.v[3]), vzip2q_f32(x.v[3], x.v[3])}};
+    return (f32x16){{vzip1q_f32(x.v[2], x.v[2]), vzip2q_f32(x.v[2], x.v[2]), vzip1q_f32(x.v[3], x.v[3]),
+                     vzip2q_f32(x.v[3], x.v[3])}};
 }
 /* Lanes 2i and 2i + 1 exchanged. */
 LANEWISE_1(f32x16, f_swap_neighbours, f32x16, vrev64q_f32)
-/* table's lane c[i] in lane i, where c[i] are the low four bits of codes' lane i: of its bytes the four from 4 c[i] on. */
+/* table's lane c[i] in lane i, where c[i] are the low four bits of codes' lane i: of its
+ * bytes the four from 4 c[i] on. */
 static inline float32x4_t neon_lookup(f32x16 table, int32x4_t codes) {
     const uint32x4_t c = vandq_u32(vreinterpretq_u32_s32(codes), vdupq_n_u32(15));
     const uint32x4_t at = vmlaq_n_u32(vdupq_n_u32(0x03020100), c, 0x04040404);
@@ -183,7 +192,8 @@ static inline float f_tree_max(f32x16 x) {
 /* ---- conversions ---- */
 /* To the nearest, ties to even. INT32_MIN when the result does not fit, as on x86. */
 static inline int32x4_t neon_to_i(float32x4_t x) {
-    return vbslq_s32(vcltq_f32(vabsq_f32(x), vdupq_n_f32(0x1p31f)), vcvtnq_s32_f32(x), vdupq_n_s32(INT32_MIN));
+    return vbslq_s32(vcltq_f32(vabsq_f32(x), vdupq_n_f32(0x1p31f)), vcvtnq_s32_f32(x),
+                     vdupq_n_s32(INT32_MIN));
 }
 LANEWISE_1(i32x16, f_to_i, f32x16, neon_to_i)
 LANEWISE_1(f32x16, i_to_f, i32x16, vcvtq_f32_s32)
@@ -215,7 +225,8 @@ static inline mask16 m_first(int32_t n) {
     NEON_EACH(mask16, vcgtq_s32(vdupq_n_s32(n), vld1q_s32(lanes + 4 * i)));
 }
 static inline mask16 m_of_bits(uint16_t bits) {
-    static const uint32_t lanes[16] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
+    static const uint32_t lanes[16] = {1,   2,   4,    8,    16,   32,   64,    128,
+                                       256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
     NEON_EACH(mask16, vtstq_u32(vdupq_n_u32(bits), vld1q_u32(lanes + 4 * i)));
 }
 LANEWISE_2(mask16, m_lt, f32x16, vcltq_f32)

@@ -5,7 +5,13 @@
 #include "test.h"
 
 TEST(bytes_and_operations_are_those_of_what_rows_see) {
-    attention_shape s = {.n_heads = 32, .n_kv_heads = 4, .d_head = 64, .type = DTYPE_F16, .n_seqs = 2, .n_tokens = 1000, .n_rows = 1};
+    attention_shape s = {.n_heads = 32,
+                         .n_kv_heads = 4,
+                         .d_head = 64,
+                         .type = DTYPE_F16,
+                         .n_seqs = 2,
+                         .n_tokens = 1000,
+                         .n_rows = 1};
     assert_int_equal(attention_bytes(&s), 2 * 1000 * 2 * 4 * 64 * 2);
     assert_true(attention_operations(&s) == 4.0 * 2 * 1000 * 32 * 64);
     s.n_rows = 3; /* rows that see 998, 999 and 1000 positions */
@@ -16,7 +22,13 @@ TEST(bytes_and_operations_are_those_of_what_rows_see) {
 
 TEST(decodes_and_prefills_of_more_than_a_step_are_measured) {
     const attention_machine m = {.isa = "auto", .n_threads = 2, .n_runs = 1};
-    attention_shape s = {.n_heads = 4, .n_kv_heads = 2, .d_head = 16, .type = DTYPE_BF16, .n_seqs = 3, .n_tokens = 300, .n_rows = 1};
+    attention_shape s = {.n_heads = 4,
+                         .n_kv_heads = 2,
+                         .d_head = 16,
+                         .type = DTYPE_BF16,
+                         .n_seqs = 3,
+                         .n_tokens = 300,
+                         .n_rows = 1};
     attention_speed speed;
     quire_error err;
     assert_int_equal(attention_measure(&s, &m, &speed, &err), QUIRE_OK);
@@ -29,7 +41,13 @@ TEST(decodes_and_prefills_of_more_than_a_step_are_measured) {
 
 TEST(the_same_keys_and_values_are_read_alone_from_pages_of_any_size) {
     attention_machine m = {.isa = "auto", .n_threads = 1, .n_runs = 1};
-    const attention_shape s = {.n_heads = 4, .n_kv_heads = 2, .d_head = 16, .type = DTYPE_I8, .n_seqs = 1, .n_tokens = 300, .n_rows = 1};
+    const attention_shape s = {.n_heads = 4,
+                               .n_kv_heads = 2,
+                               .d_head = 16,
+                               .type = DTYPE_I8,
+                               .n_seqs = 1,
+                               .n_tokens = 300,
+                               .n_rows = 1};
     for (m.page_tokens = 1; m.page_tokens <= 256; m.page_tokens *= 16) {
         attention_speed speed;
         quire_error err;
@@ -63,7 +81,13 @@ TEST(every_way_to_read_pieces_reads_each_line_once) {
 
 TEST(a_shape_that_no_backend_takes_is_refused) {
     const attention_machine m = {.isa = "auto", .n_threads = 1, .n_runs = 1};
-    attention_shape s = {.n_heads = 4, .n_kv_heads = 2, .d_head = 16, .type = DTYPE_Q4_0, .n_seqs = 1, .n_tokens = 300, .n_rows = 1};
+    attention_shape s = {.n_heads = 4,
+                         .n_kv_heads = 2,
+                         .d_head = 16,
+                         .type = DTYPE_Q4_0,
+                         .n_seqs = 1,
+                         .n_tokens = 300,
+                         .n_rows = 1};
     attention_speed speed;
     quire_error err;
     assert_int_equal(attention_measure(&s, &m, &speed, &err), QUIRE_INVALID);

@@ -1,4 +1,5 @@
-/* The baselines compute the same logits, bit for bit: what they are slower by is memory alone. */
+/* The baselines compute the same logits, bit for bit: what they are slower by is memory
+ * alone. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -24,8 +25,12 @@ static void open_world(quire_kv_dtype kv_dtype, world *w) {
     w->engine.model = "builtin";
     w->engine.kv_dtype = kv_dtype;
     w->engine.n_threads = 2;
-    bare_options o = {
-        .engine = &w->engine, .page_tokens = PAGE, .n_pages = N_PAGES, .max_rows = 1024, .max_seqs = N_SEQS, .max_len = MAX_LEN};
+    bare_options o = {.engine = &w->engine,
+                      .page_tokens = PAGE,
+                      .n_pages = N_PAGES,
+                      .max_rows = 1024,
+                      .max_seqs = N_SEQS,
+                      .max_len = MAX_LEN};
     if (bare_open(&o, &w->b, &err) != QUIRE_OK || kv_pool_open(N_PAGES, &w->pool) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
@@ -42,7 +47,8 @@ static void close_world(world *w) {
     bare_close(&w->b);
 }
 
-/* A prefill of all and then tokens one by one; each step's logits to out[N_STEPS][N_SEQS][n_vocab]. */
+/* A prefill of all and then tokens one by one; each step's logits to
+ * out[N_STEPS][N_SEQS][n_vocab]. */
 static void run(world *w, bool has_pages, float *out) {
     size_t width = (size_t)w->b.desc->n_vocab;
     kv_copies none = {0};
@@ -53,11 +59,13 @@ static void run(world *w, bool has_pages, float *out) {
             if (has_pages) {
                 assert_int_equal(kv_table_append(w->pool, &w->tables[s], rows, PAGE, &none), QUIRE_OK);
             }
-            parts[s] = (bare_part){w->tokens[s], first, rows, has_pages ? &w->tables[s].pages->v : NULL, 1, NULL};
+            parts[s] =
+                (bare_part){w->tokens[s], first, rows, has_pages ? &w->tables[s].pages->v : NULL, 1, NULL};
         }
         assert_int_equal(bare_forward(&w->b, parts, N_SEQS), QUIRE_OK);
         for (int s = 0; s < N_SEQS; s++) {
-            memcpy(out + ((size_t)step * N_SEQS + (size_t)s) * width, bare_logits(&w->b, s), width * sizeof *out);
+            memcpy(out + ((size_t)step * N_SEQS + (size_t)s) * width, bare_logits(&w->b, s),
+                   width * sizeof *out);
         }
     }
     for (int s = 0; s < N_SEQS; s++) {
@@ -79,7 +87,8 @@ TEST(every_way_gives_the_same_bits_as_pages) {
             memset(other, 0, n * sizeof *other);
             run(&w, way == BASELINE_GATHERED || way == BASELINE_PADDED, other);
             assert_int_equal(baseline_kv_error(k), QUIRE_OK);
-            assert_true(baseline_kv_bytes(k) > 0 && (baseline_kv_copied_bytes(k) > 0) == (way != BASELINE_RESERVED));
+            assert_true(baseline_kv_bytes(k) > 0 &&
+                        (baseline_kv_copied_bytes(k) > 0) == (way != BASELINE_RESERVED));
             assert_memory_equal(paged, other, n * sizeof *other);
             baseline_kv_detach(k);
         }
@@ -92,7 +101,8 @@ TEST(every_way_gives_the_same_bits_as_pages) {
     }
 }
 
-/* A piece of t tokens becomes one of t + 1: t are copied, in every layer, keys and values. */
+/* A piece of t tokens becomes one of t + 1: t are copied, in every layer, keys and
+ * values. */
 TEST(growing_copies_all_that_was_there_at_every_token) {
     world w;
     baseline_kv *k;

@@ -1,4 +1,5 @@
-/* Serving without paging gives the engine's answers, and computes the padding and dead rows that it is said to. */
+/* Serving without paging gives the engine's answers, and computes the padding and dead
+ * rows that it is said to. */
 
 #include "base/mem.h"
 #include "lab/bench/baseline_serve.h"
@@ -37,7 +38,8 @@ static void open_world(world *w) {
 static baseline_result serve(world *w, bool is_static, reservation how, int32_t n_pages) {
     quire_error err = {.message = ""};
     baseline_options o = {is_static, how, n_pages, MAX_SEQS, MAX_LEN, NULL};
-    bare_options bo = {&w->engine, BASELINE_PAGE, n_pages + baseline_extra_pages(&o), 64, 2 * MAX_SEQS, MAX_LEN, 0, false};
+    bare_options bo = {
+        &w->engine, BASELINE_PAGE, n_pages + baseline_extra_pages(&o), 64, 2 * MAX_SEQS, MAX_LEN, 0, false};
     baseline_result r;
     bare b;
     if (bare_open(&bo, &b, &err) != QUIRE_OK) {
@@ -69,7 +71,8 @@ TEST(by_iteration_a_server_computes_no_row_in_vain) {
     for (reservation how = RESERVE_MAX; how <= RESERVE_GROWING; how++) {
         baseline_result r = serve(&w, false, how, 16);
         assert_int_equal(r.n_padding + r.n_dead, 0);
-        assert_true(r.n_dropped > 0 || r.n_rows == 30 + 5 + 17 + 60 + 1 + 33 + (10 + 25 + 3 + 12 + 20 + 8) - N);
+        assert_true(r.n_dropped > 0 ||
+                    r.n_rows == 30 + 5 + 17 + 60 + 1 + 33 + (10 + 25 + 3 + 12 + 20 + 8) - N);
         assert_int_equal(r.most_at_once <= 2, how == RESERVE_MAX); /* 16 pages hold two of the longest */
         assert_int_equal(r.copied_bytes > 0, how == RESERVE_GROWING);
         assert_true(how == RESERVE_GROWING || r.n_dropped == 0);

@@ -1,4 +1,5 @@
-/* The model that does nothing under a real engine: steps are noted with as many rows as were computed, and requests end as they should. */
+/* The model that does nothing under a real engine: steps are noted with as many rows as
+ * were computed, and requests end as they should. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -16,7 +17,8 @@ TEST(a_real_engine_runs_over_it_and_every_step_is_noted) {
     wake reader;
     quire_error err;
     assert_int_equal(null_model_open(1000, &null), QUIRE_OK);
-    assert_int_equal(kv_layout_init(model_description(null->m), kv_both(DTYPE_F32), 16, &layout, &err), QUIRE_OK);
+    assert_int_equal(kv_layout_init(model_description(null->m), kv_both(DTYPE_F32), 16, &layout, &err),
+                     QUIRE_OK);
     /* or the first could end before the last is there */
     engine_options o = {.prefix_cache = PREFIX_CACHE_TOKEN,
                         .page_tokens = 16,
@@ -30,7 +32,11 @@ TEST(a_real_engine_runs_over_it_and_every_step_is_noted) {
     assert_int_equal(wake_init(&reader), QUIRE_OK);
     assert_int_equal(engine_out_open(e, &reader, &out), QUIRE_OK);
     for (int i = 0; i < N; i++) {
-        engine_request r = {.tokens = mem_new(PROMPT, sizeof(int32_t)), .n_tokens = PROMPT, .namespace = "t", .n_namespace = 1, .out = out};
+        engine_request r = {.tokens = mem_new(PROMPT, sizeof(int32_t)),
+                            .n_tokens = PROMPT,
+                            .namespace = "t",
+                            .n_namespace = 1,
+                            .out = out};
         request_id id;
         r.tokens[0] = i;
         sampling_params_init(&r.sampling);

@@ -1,11 +1,12 @@
-/* Grammars that are kept at a time are of different schemas, all are counted, and what is resident grows by no less than they count. */
+/* Grammars that are kept at a time are of different schemas, all are counted, and what is
+ * resident grows by no less than they count. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lab/bench/grammar_keep.h"
-#include "json/json.h"
 #include "test.h"
+#include "json/json.h"
 
 enum { N_MADE = 2000, N_KEPT = 1000 };
 
@@ -48,8 +49,8 @@ TEST(all_that_are_asked_for_are_kept_and_counted) {
 }
 
 TEST(schemas_of_files_come_again_until_there_are_enough) {
-    static const char lines[] =
-        "{\"schema\":{\"type\":\"integer\"}}\n{\"schema\":{\"enum\":[\"a\",\"b\"]}}\n{\"schema\":{\"pattern\":1}}\n";
+    static const char lines[] = "{\"schema\":{\"type\":\"integer\"}}\n{\"schema\":{\"enum\":[\"a\",\"b\"]}}"
+                                "\n{\"schema\":{\"pattern\":1}}\n";
     static const char none[] = "{\"schema\":{\"type\":1}}\n";
     char path[] = "/tmp/quire-keep-XXXXXX";
     grammar_kept kept;

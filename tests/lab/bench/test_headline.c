@@ -1,5 +1,6 @@
-/* `quire bench headline`: its figures by hand, its arrivals, what each way reserves, and that every way of serving, really run, gives the
- * engine's answers in the steps and rows that are its own. */
+/* `quire bench headline`: its figures by hand, its arrivals, what each way reserves, and
+ * that every way of serving, really run, gives the engine's answers in the steps and rows
+ * that are its own. */
 
 #include <math.h>
 #include <string.h>
@@ -30,15 +31,21 @@ TEST(the_run_of_the_median_is_taken_and_the_lower_of_an_even_number) {
     assert_int_equal(headline_median_run((double[]){0.9, 0.2, 0.8}, 3), 2);
     assert_int_equal(headline_median_run((double[]){0.9, 0.2, 0.8, 0.7}, 4), 3);
     assert_int_equal(headline_median_run((double[]){0.2, 0.9, 0.7, 0.8, 0.1}, 5), 2);
-    assert_int_equal(headline_median_run((double[]){0.5, 0.5, 0.5}, 3), 1); /* of equals the middle one in time */
+    /* of equals the middle one in time */
+    assert_int_equal(headline_median_run((double[]){0.5, 0.5, 0.5}, 3), 1);
 }
 
 /* 100 us a step and 10 a row; a row of logits 1, a pair 0.5 or 0.25, a token moved 2. */
-static const cost_model plain = {
-    .n_points = 2, .rows = {0, 1}, .us = {100, 110}, .out_us = 1, .decode_pair_us = 0.5, .prefill_pair_us = 0.25, .copy_us = 2};
+static const cost_model plain = {.n_points = 2,
+                                 .rows = {0, 1},
+                                 .us = {100, 110},
+                                 .out_us = 1,
+                                 .decode_pair_us = 0.5,
+                                 .prefill_pair_us = 0.25,
+                                 .copy_us = 2};
 
-/* Two requests: answers of 5 and 3; 7 steps of 1, 1, 1, 1, 2, 10 and 20 rows: 10 is half of 8 and half of 12, 20 three
- * quarters of 16 and one of 32. */
+/* Two requests: answers of 5 and 3; 7 steps of 1, 1, 1, 1, 2, 10 and 20 rows: 10 is half
+ * of 8 and half of 12, 20 three quarters of 16 and one of 32. */
 static const serving_result served = {
     .times = {.per_token = (double[]){4000, 2000}, .n = 2},
     .prompt_tokens = 30,
@@ -83,7 +90,8 @@ TEST(an_idle_server_takes_its_steps) {
 }
 
 TEST(the_highest_rate_lies_between_those_around_the_bound) {
-    const headline_load loads[] = {{.rate = 1, .latency = 0.1}, {.rate = 4, .latency = 0.4}, {.rate = 16, .latency = 6.4}};
+    const headline_load loads[] = {
+        {.rate = 1, .latency = 0.1}, {.rate = 4, .latency = 0.4}, {.rate = 16, .latency = 6.4}};
     bool is_between;
     assert_near(headline_highest_rate(loads, 3, 0.2, &is_between), 2); /* both double */
     assert_true(is_between);
@@ -181,7 +189,8 @@ static serving_result simulate(const trace *t, const serving_options *o) {
     return r;
 }
 
-/* A prompt of 30 and an answer of 5: steps with 0, 30, 31, 32, 33 tokens held before them. */
+/* A prompt of 30 and an answer of 5: steps with 0, 30, 31, 32, 33 tokens held before
+ * them. */
 TEST(each_way_reserves_what_it_says) {
     static const struct {
         reservation how;
@@ -199,7 +208,8 @@ TEST(each_way_reserves_what_it_says) {
         assert_int_equal(r.n_steps, 5);
         assert_int_equal(r.step_running, 5);
         assert_int_equal(r.step_reserved, cases[i].reserved);
-        assert_int_equal(r.step_live, cases[i].how == RESERVE_PAGED ? 30 + 31 + 32 + 33 + 34 : 0 + 30 + 31 + 32 + 33);
+        assert_int_equal(r.step_live,
+                         cases[i].how == RESERVE_PAGED ? 30 + 31 + 32 + 33 + 34 : 0 + 30 + 31 + 32 + 33);
         assert_near(r.steps_at[0], 4);
         assert_near(r.steps_at[9], 2.0 / 16); /* 30 rows */
         assert_near(r.steps_at[10], 14.0 / 16);
@@ -211,8 +221,9 @@ TEST(each_way_reserves_what_it_says) {
 
 /* ---- really ---- */
 
-static const char REQUESTS[] = "{\"prompt\": 30, \"output\": 10}\n{\"prompt\": 5, \"output\": 25}\n{\"prompt\": 17, \"output\": 3}\n"
-                               "{\"prompt\": 60, \"output\": 12}\n{\"prompt\": 1, \"output\": 20}\n{\"prompt\": 33, \"output\": 8}\n";
+static const char REQUESTS[] =
+    "{\"prompt\": 30, \"output\": 10}\n{\"prompt\": 5, \"output\": 25}\n{\"prompt\": 17, \"output\": 3}\n"
+    "{\"prompt\": 60, \"output\": 12}\n{\"prompt\": 1, \"output\": 20}\n{\"prompt\": 33, \"output\": 8}\n";
 enum { N_PROMPT = 30 + 5 + 17 + 60 + 1 + 33, N_OUTPUT = 10 + 25 + 3 + 12 + 20 + 8, N_REQUESTS = 6 };
 
 typedef struct world {
@@ -228,7 +239,9 @@ static void open_world(world *w) {
     quire_options_init(&w->engine);
     w->engine.model = "builtin-small";
     w->engine.n_threads = 1;
-    bare_options o = {&w->engine, HEADLINE_PAGE, 64 + headline_padding_pages(64, MAX_LEN), MAX_ROWS, MAX_SEQS, MAX_LEN, 0, false};
+    bare_options o = {&w->engine, HEADLINE_PAGE, 64 + headline_padding_pages(64, MAX_LEN),
+                      MAX_ROWS,   MAX_SEQS,      MAX_LEN,
+                      0,          false};
     if (bare_open(&o, &w->b, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
@@ -254,7 +267,8 @@ static serving_result by_engine(world *w, int32_t n_pages, int64_t swap_bytes) {
 
 static serving_result without_engine(world *w, serving_options o) {
     headline_execution x;
-    assert_int_equal(headline_execution_open(&w->b, &w->t, (int32_t)(o.kv_tokens / HEADLINE_PAGE), MAX_LEN, &x), QUIRE_OK);
+    assert_int_equal(
+        headline_execution_open(&w->b, &w->t, (int32_t)(o.kv_tokens / HEADLINE_PAGE), MAX_LEN, &x), QUIRE_OK);
     o.execution = &x.hooks;
     serving_result r = simulate(&w->t, &o);
     assert_true(headline_execution_digest(&x) == w->digest);
@@ -270,7 +284,8 @@ TEST(the_engine_takes_the_simulators_steps) {
     for (int32_t n_pages = 8; n_pages <= 64; n_pages *= 2) {
         serving_options o = server(n_pages);
         o.reservation = RESERVE_PAGED;
-        serving_result engine = by_engine(&w, n_pages, 0), planner = without_engine(&w, o), sim = simulate(&w.t, &o);
+        serving_result engine = by_engine(&w, n_pages, 0), planner = without_engine(&w, o),
+                       sim = simulate(&w.t, &o);
         const serving_result *others[] = {&planner, &sim};
         assert_true(engine.n_preemptions > 0 || n_pages > 8);
         assert_true(engine.n_preemptions > 0 || engine.n_rows == N_PROMPT + N_OUTPUT - N_REQUESTS);
@@ -339,7 +354,8 @@ TEST(pieces_give_the_engines_answers_and_waste_no_row) {
     close_world(&w);
 }
 
-/* 16 pages hold two of the longest: batches of 30 + 5, 17 + 60 and 1 + 33 tokens, padded to 30, 60 and 33, for 25, 12 and 20 steps. */
+/* 16 pages hold two of the longest: batches of 30 + 5, 17 + 60 and 1 + 33 tokens, padded
+ * to 30, 60 and 33, for 25, 12 and 20 steps. */
 TEST(a_static_batch_computes_pads_and_dead_rows) {
     world w;
     open_world(&w);
@@ -362,7 +378,8 @@ TEST(a_steps_cost_is_measured_and_does_not_fall) {
     cost_model c;
     double off;
     open_world(&w);
-    headline_cost_options o = {.n_pages = 64, .max_rows = MAX_ROWS, .max_seqs = MAX_SEQS, .max_len = MAX_LEN, .n_runs = 1};
+    headline_cost_options o = {
+        .n_pages = 64, .max_rows = MAX_ROWS, .max_seqs = MAX_SEQS, .max_len = MAX_LEN, .n_runs = 1};
     assert_int_equal(headline_cost_measure(&w.b, &o, &c, &off, &err), QUIRE_OK);
     assert_int_equal(c.n_points, 12); /* 1 to 8, 12, 16, 32 and 64 rows */
     assert_int_equal(c.kv_tokens, 64 * HEADLINE_PAGE);
@@ -384,21 +401,22 @@ TEST(an_empty_list_of_lengths_is_refused) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_loads_figures_are_those_by_hand),
-                                       cmocka_unit_test(the_run_of_the_median_is_taken_and_the_lower_of_an_even_number),
-                                       cmocka_unit_test(the_time_that_steps_allow_is_that_by_hand),
-                                       cmocka_unit_test(twice_as_many_at_once_gain_what_the_step_costs_say),
-                                       cmocka_unit_test(an_idle_server_takes_its_steps),
-                                       cmocka_unit_test(the_highest_rate_lies_between_those_around_the_bound),
-                                       cmocka_unit_test(the_mean_of_loads_is_that_of_each_figure),
-                                       cmocka_unit_test(drift_is_what_the_loads_work_costs_more_at_one_of_two_costs),
-                                       cmocka_unit_test(arrivals_are_a_poisson_process_of_their_rate),
-                                       cmocka_unit_test(each_way_reserves_what_it_says),
-                                       cmocka_unit_test(the_engine_takes_the_simulators_steps),
-                                       cmocka_unit_test(a_swapped_sequence_is_not_computed_again),
-                                       cmocka_unit_test(pieces_give_the_engines_answers_and_waste_no_row),
-                                       cmocka_unit_test(a_static_batch_computes_pads_and_dead_rows),
-                                       cmocka_unit_test(a_steps_cost_is_measured_and_does_not_fall),
-                                       cmocka_unit_test(an_empty_list_of_lengths_is_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_loads_figures_are_those_by_hand),
+        cmocka_unit_test(the_run_of_the_median_is_taken_and_the_lower_of_an_even_number),
+        cmocka_unit_test(the_time_that_steps_allow_is_that_by_hand),
+        cmocka_unit_test(twice_as_many_at_once_gain_what_the_step_costs_say),
+        cmocka_unit_test(an_idle_server_takes_its_steps),
+        cmocka_unit_test(the_highest_rate_lies_between_those_around_the_bound),
+        cmocka_unit_test(the_mean_of_loads_is_that_of_each_figure),
+        cmocka_unit_test(drift_is_what_the_loads_work_costs_more_at_one_of_two_costs),
+        cmocka_unit_test(arrivals_are_a_poisson_process_of_their_rate),
+        cmocka_unit_test(each_way_reserves_what_it_says),
+        cmocka_unit_test(the_engine_takes_the_simulators_steps),
+        cmocka_unit_test(a_swapped_sequence_is_not_computed_again),
+        cmocka_unit_test(pieces_give_the_engines_answers_and_waste_no_row),
+        cmocka_unit_test(a_static_batch_computes_pads_and_dead_rows),
+        cmocka_unit_test(a_steps_cost_is_measured_and_does_not_fall),
+        cmocka_unit_test(an_empty_list_of_lengths_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* What `quire bench kv` measures with: the two pools agree, no page is lost, every operation is counted. */
+/* What `quire bench kv` measures with: the two pools agree, no page is lost, every
+ * operation is counted. */
 
 #include "base/mem.h"
 #include "lab/bench/figures.h"
@@ -104,7 +105,8 @@ TEST(a_small_index_is_filled_matched_and_evicted) {
     kv_index_sizes sizes;
     assert_int_equal(kv_bench_index(16 * 64, 16, 1024, 2, runs, &sizes), QUIRE_OK);
     for (int i = 0; i < 2; i++) {
-        assert_true(runs[i].match_ns > 0 && runs[i].peek_ns > 0 && runs[i].insert_ns > 0 && runs[i].evict_ns > 0);
+        assert_true(runs[i].match_ns > 0 && runs[i].peek_ns > 0 && runs[i].insert_ns > 0 &&
+                    runs[i].evict_ns > 0);
     }
     assert_in_range(sizes.n_entries, 16 * 64 - 64, 16 * 64);
     assert_true(sizes.pool_bytes >= 16);
@@ -126,7 +128,8 @@ TEST(one_thread_has_another_clock_than_several) {
     static const int32_t threads[] = {1, 1, 2, 4};
     assert_string_equal(figures_times_name(threads, 2), "processor time");
     assert_string_equal(figures_times_name(threads + 2, 2), "wall time");
-    assert_string_equal(figures_times_name(threads, 4), "processor time with one thread, wall time with more");
+    assert_string_equal(figures_times_name(threads, 4),
+                        "processor time with one thread, wall time with more");
 }
 
 int main(void) {

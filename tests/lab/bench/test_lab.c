@@ -1,4 +1,5 @@
-/* Workloads on the real engine: worked example 24 to the token and page, and every mechanism switched off, with the same answers. */
+/* Workloads on the real engine: worked example 24 to the token and page, and every
+ * mechanism switched off, with the same answers. */
 #include <stdlib.h>
 
 #include "lab/bench/lab.h"
@@ -58,14 +59,16 @@ TEST(eight_users_compute_their_system_prompt_once) {
     workload_free(&w);
 }
 
-/* Behind a first turn of 60 tokens and an answer of 80, every later one finds all but the answer's last token, which is never computed. */
+/* Behind a first turn of 60 tokens and an answer of 80, every later one finds all but the
+ * answer's last token, which is never computed. */
 TEST(a_conversation_finds_what_was_said) {
     workload w = make("chat");
     quire_options o = options_for(&w);
     lab_result r = run(&o, &w);
     assert_int_equal(r.n_prompt, 8 * (60 + 180 + 300 + 420));
     assert_int_equal(r.n_prompt - r.n_cached, r.n_prompt_computed);
-    assert_int_equal(r.n_prompt_computed, 60 + 7 * 40 + 8 * 3 * 41); /* the 20 tokens in common are computed once */
+    /* the 20 tokens in common are computed once */
+    assert_int_equal(r.n_prompt_computed, 60 + 7 * 40 + 8 * 3 * 41);
     o.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
     lab_result none = run(&o, &w);
     assert_int_equal(none.n_prompt_computed, none.n_prompt);
@@ -116,8 +119,9 @@ TEST(every_switch_leaves_the_answers_as_they_are) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(eight_users_compute_their_system_prompt_once), cmocka_unit_test(a_conversation_finds_what_was_said),
-        cmocka_unit_test(nothing_is_found_where_nothing_is_shared), cmocka_unit_test(every_switch_leaves_the_answers_as_they_are)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(eight_users_compute_their_system_prompt_once),
+                                       cmocka_unit_test(a_conversation_finds_what_was_said),
+                                       cmocka_unit_test(nothing_is_found_where_nothing_is_shared),
+                                       cmocka_unit_test(every_switch_leaves_the_answers_as_they_are)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

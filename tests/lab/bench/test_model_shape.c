@@ -1,5 +1,5 @@
-/* Published shapes: the ordinary loader opens each of them, and what it finds there is what was published; Llama's pace is a line through
- * its points. */
+/* Published shapes: the ordinary loader opens each of them, and what it finds there is
+ * what was published; Llama's pace is a line through its points. */
 #include <math.h>
 #include <string.h>
 
@@ -11,7 +11,8 @@
 
 enum { N_ROWS = 20, PAGES = 2, PAGE_TOKENS = 16 };
 
-/* Runs N_ROWS rows and returns the number of values that are finite, of all rows' hidden states or of the last row's logits. */
+/* Runs N_ROWS rows and returns the number of values that are finite, of all rows' hidden
+ * states or of the last row's logits. */
 static int64_t finite_values(bare *b, int64_t *n) {
     int32_t tokens[N_ROWS];
     kv_seq seq;
@@ -22,7 +23,8 @@ static int64_t finite_values(bare *b, int64_t *n) {
         }
     }
     bare_prompt(b, 1, N_ROWS, tokens);
-    const bare_part part = {.tokens = tokens, .n_rows = N_ROWS, .n_logits = b->desc->no_head ? 0 : 1, .seq = &seq};
+    const bare_part part = {
+        .tokens = tokens, .n_rows = N_ROWS, .n_logits = b->desc->no_head ? 0 : 1, .seq = &seq};
     assert_int_equal(bare_forward(b, &part, 1), QUIRE_OK);
     static float rows[N_ROWS * 256];
     const float *values = rows;
@@ -74,7 +76,8 @@ TEST(every_shape_opens_like_a_file_and_runs_in_every_type) {
             open_shape(&small, &speed_types[k], &b);
             int64_t finite = finite_values(&b, &n);
             if (finite != n) {
-                fail_msg("%s %s: %d of %d values are finite", small.name, speed_types[k].name, (int)finite, (int)n);
+                fail_msg("%s %s: %d of %d values are finite", small.name, speed_types[k].name, (int)finite,
+                         (int)n);
             }
             bare_close(&b);
         }
@@ -91,9 +94,19 @@ TEST(a_shape_is_the_model_that_its_name_says) {
     } expected[] = {
         {.name = "1.1b", .architecture = "llama", .f = ACT_SILU},
         {.name = "qwen3-0.6b", .architecture = "qwen3", .tied = true, .qk_norm = QK_NORM_HEAD, .f = ACT_SILU},
-        {.name = "gemma-3-1b", .architecture = "gemma3", .window = 16, .tied = true, .qk_norm = QK_NORM_HEAD, .f = ACT_GELU_TANH},
+        {.name = "gemma-3-1b",
+         .architecture = "gemma3",
+         .window = 16,
+         .tied = true,
+         .qk_norm = QK_NORM_HEAD,
+         .f = ACT_GELU_TANH},
         {.name = "mixtral", .architecture = "llama", .n_experts = 4, .f = ACT_SILU},
-        {.name = "gpt-oss", .architecture = "gpt-oss", .n_experts = 4, .window = 16, .sinks = true, .f = ACT_SILU},
+        {.name = "gpt-oss",
+         .architecture = "gpt-oss",
+         .n_experts = 4,
+         .window = 16,
+         .sinks = true,
+         .f = ACT_SILU},
         {.name = "bert-base", .architecture = "bert", .tied = true, .no_head = true, .f = ACT_GELU}};
     assert_int_equal(n_model_shapes, sizeof expected / sizeof *expected);
     for (int32_t i = 0; i < n_model_shapes; i++) {

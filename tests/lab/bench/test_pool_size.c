@@ -1,4 +1,5 @@
-/* Pages of pools: those that a model's groups of layers take, not those of one of them. */
+/* Pages of pools: those that a model's groups of layers take, not those of one of
+ * them. */
 #include <string.h>
 
 #include "lab/bench/pool_size.h"
@@ -53,7 +54,8 @@ TEST(a_model_with_windows_takes_pages_of_every_group) {
     assert_int_equal(groups, 100 * info->n_page_groups);
     assert_int_equal(pool_size_tokens(info), 1000 * PAGE);
     assert_int_equal(pool_size_sequence(&o, e, o.max_model_len), longest);
-    assert_true(longest < info->n_page_groups * (o.max_model_len / PAGE + 1)); /* behind a window nothing is kept */
+    /* behind a window nothing is kept */
+    assert_true(longest < info->n_page_groups * (o.max_model_len / PAGE + 1));
     quire_engine_close(e);
     synthetic_close(&s);
 }

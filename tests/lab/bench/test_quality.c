@@ -1,5 +1,6 @@
-/* Divergence, perplexity, equal choices and percentiles of `quire bench quality` against sums of their definitions, and the passes by hand
- * that it makes: copies of a sequence decode as the sequence does. */
+/* Divergence, perplexity, equal choices and percentiles of `quire bench quality` against
+ * sums of their definitions, and the passes by hand that it makes: copies of a sequence
+ * decode as the sequence does. */
 #include <string.h>
 
 #include <math.h>
@@ -51,8 +52,10 @@ TEST(divergence_and_losses_are_those_of_the_definition) {
     static long double as[MOST_VOCAB], bs[MOST_VOCAB];
     uint64_t seed = begin_seed();
     for (int round = 0; round < 200; round++) {
-        int n = round == 0 ? 1 : 1 + (int)(rng_next(&seed) % MOST_VOCAB), target = (int)(rng_next(&seed) % (uint64_t)n);
-        float scale = round % 2 ? 20.0f : 1.0f, apart = round % 5 ? 3.0f : 1e-3f, offset = round % 3 ? 0 : 500.0f;
+        int n = round == 0 ? 1 : 1 + (int)(rng_next(&seed) % MOST_VOCAB),
+            target = (int)(rng_next(&seed) % (uint64_t)n);
+        float scale = round % 2 ? 20.0f : 1.0f, apart = round % 5 ? 3.0f : 1e-3f,
+              offset = round % 3 ? 0 : 500.0f;
         for (int i = 0; i < n; i++) {
             p[i] = draw(&seed, scale);
             q[i] = p[i] + offset + draw(&seed, apart);
@@ -62,7 +65,8 @@ TEST(divergence_and_losses_are_those_of_the_definition) {
         quality_row r = quality_compare(p, q, n, target);
         double expected = divergence(as, bs, n);
         assert_true(fabs(r.kl - expected) < 1e-11 + 1e-10 * expected);
-        assert_true(fabs(r.loss[0] + (double)logl(as[target])) < 1e-9 && fabs(r.loss[1] + (double)logl(bs[target])) < 1e-9);
+        assert_true(fabs(r.loss[0] + (double)logl(as[target])) < 1e-9 &&
+                    fabs(r.loss[1] + (double)logl(bs[target])) < 1e-9);
     }
 }
 
@@ -85,7 +89,8 @@ TEST(choices_are_of_the_lowest_id_of_equal_logits) {
 TEST(masked_tokens_and_broken_logits) {
     const float masked[] = {1, -INFINITY, 2}, all[] = {1, 0, 2}, nan[] = {1, NAN, 2};
     assert_true(quality_compare(masked, masked, 3, 0).kl == 0);
-    assert_true(fabs(quality_compare(masked, all, 3, 0).kl - log((exp(1) + exp(2) + 1) / (exp(1) + exp(2)))) < 1e-12);
+    assert_true(fabs(quality_compare(masked, all, 3, 0).kl - log((exp(1) + exp(2) + 1) / (exp(1) + exp(2)))) <
+                1e-12);
     assert_true(!isfinite(quality_compare(all, masked, 3, 0).kl)); /* the reference gives it a probability */
     assert_true(!isfinite(quality_compare(all, nan, 3, 0).kl));
     assert_true(!isfinite(quality_compare(nan, all, 3, 0).kl));
@@ -101,8 +106,10 @@ TEST(figures_of_rows) {
         quality_stats_add(&s, &(quality_row){.kl = kl, .loss = {2, i % 2 ? 1 : 4}, .is_same = i % 5 != 0});
     }
     quality_figures f = quality_stats_figures(&s);
-    assert_true(f.mean_kl == sum / N_ROWS && f.p99_kl == 247); /* of 250 values 248 are at or under it: ceil(0.99 x 250) */
-    assert_true(fabs(f.perplexity[0] - exp(2)) < 1e-12 && fabs(f.perplexity[1] - exp(2.5)) < 1e-12 && f.same_percent == 80);
+    /* of 250 values 248 are at or under it: ceil(0.99 x 250) */
+    assert_true(f.mean_kl == sum / N_ROWS && f.p99_kl == 247);
+    assert_true(fabs(f.perplexity[0] - exp(2)) < 1e-12 && fabs(f.perplexity[1] - exp(2.5)) < 1e-12 &&
+                f.same_percent == 80);
     quality_stats_deinit(&s);
 }
 
@@ -115,7 +122,8 @@ TEST(a_uniform_model_has_the_perplexity_of_its_vocabulary) {
         quality_stats_add(&s, &r);
     }
     quality_figures f = quality_stats_figures(&s);
-    assert_true(fabs(f.perplexity[0] - MOST_VOCAB) < 1e-8 && f.perplexity[1] == f.perplexity[0] && f.mean_kl == 0 && f.same_percent == 100);
+    assert_true(fabs(f.perplexity[0] - MOST_VOCAB) < 1e-8 && f.perplexity[1] == f.perplexity[0] &&
+                f.mean_kl == 0 && f.same_percent == 100);
     quality_stats_deinit(&s);
 }
 
@@ -143,7 +151,8 @@ TEST(copies_of_a_sequence_decode_as_it_does_and_can_be_repeated) {
     quire_options_init(&engine);
     engine.model = "builtin-small";
     engine.n_threads = 2;
-    score_options o = {.engine = &engine, .step = 32, .max_tokens = N_TOKENS, .max_len = N_TOKENS, .n_seqs = N_SEQS};
+    score_options o = {
+        .engine = &engine, .step = 32, .max_tokens = N_TOKENS, .max_len = N_TOKENS, .n_seqs = N_SEQS};
     scorer s;
     check(score_open(&o, &s, &err), &err);
     n_vocab = s.b.desc->n_vocab;

@@ -1,4 +1,5 @@
-/* Limits of the machine: every way to read reads all of the memory, rates are of what they say, and what cannot be measured is refused. */
+/* Limits of the machine: every way to read reads all of the memory, rates are of what
+ * they say, and what cannot be measured is refused. */
 #include <math.h>
 #include <string.h>
 
@@ -57,17 +58,19 @@ TEST(a_round_of_a_loop_does_the_operations_that_it_counts) {
     assert_int_equal(k->f32.ops, 8 * 2);
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-        assert_true(peak_avx2.f32.run(1) == 0.75f * 66 + 0.5f * 12); /* lane 0 of 12 sums that start at 0..11 */
+        /* lane 0 of 12 sums that start at 0..11 */
+        assert_true(peak_avx2.f32.run(1) == 0.75f * 66 + 0.5f * 12);
         assert_int_equal(peak_avx2.f32.ops, 12 * 8 * 2);
         assert_int_equal(peak_avx2.int8.ops, 8 * 32 * 2);
-        /* sums that start at 0..7 and 0..3; a round adds 4 products of 5 and 3 to each of their 8 lanes, which are summed two a word, or 32
-         */
+        /* sums that start at 0..7 and 0..3; a round adds 4 products of 5 and 3 to each of
+         * their 8 lanes, which are summed two a word, or 32 */
         const uint64_t both_lanes = 4 * (((uint64_t)1 << 32) + 1);
         assert_true(peak_avx2.int8.run(1) == (float)(both_lanes * (28 + 8 * 60)));
         assert_true(peak_avx2.int8_small.run(1) == (float)(both_lanes * (6 + 4 * 480)));
         assert_int_equal(peak_avx2.int8_small.ops, 4 * 8 * 32 * 2);
     }
-    /* 16 sums of 16 lanes that start at 0..15; vdpbf16ps adds two products of 1 and 0.5 to each */
+    /* 16 sums of 16 lanes that start at 0..15; vdpbf16ps adds two products of 1 and 0.5
+     * to each */
     const float start = 16 * 120;
     backend *b = open_isa("avx512");
     if (b != NULL) {
@@ -102,11 +105,13 @@ TEST(rates_are_there_for_every_kind_and_the_best_way_to_read_counts) {
             assert_true(rates[i]->mean > 1e6 && rates[i]->best >= rates[i]->mean);
         }
         assert_true(r.n_measurements == 1);
-        bool is_named = strcmp(isas[isa], "avx512bf16") == 0; /* its dot instruction can be slow: auto leaves it then */
+        /* its dot instruction can be slow: auto leaves it then */
+        bool is_named = strcmp(isas[isa], "avx512bf16") == 0;
         assert_true(is_named || r.bf16.best >= r.f32.best);
         bool found = false;
         for (int32_t i = 0; i < BANDWIDTH_WAYS; i++) {
-            assert_true(r.reads[i].mean > 0 && r.reads[i].best >= r.reads[i].mean && r.reads[i].best <= r.read.best);
+            assert_true(r.reads[i].mean > 0 && r.reads[i].best >= r.reads[i].mean &&
+                        r.reads[i].best <= r.read.best);
             found |= r.reads[i].best == r.read.best && strcmp(r.read.by, bandwidth_names[i]) == 0;
         }
         assert_true(found);
@@ -114,8 +119,16 @@ TEST(rates_are_there_for_every_kind_and_the_best_way_to_read_counts) {
 }
 
 TEST(measurements_join_to_the_best_and_the_mean_of_all) {
-    roofline r = {.n_measurements = 2, .read = {30, 20, "a"}, .f32 = {10, 9, "a"}, .int8 = {7, 7, "a"}, .int8_small = {40, 10, "a"}};
-    roofline later = {.n_measurements = 1, .read = {50, 35, "b"}, .f32 = {9, 6, "b"}, .int8 = {7, 7, "b"}, .int8_small = {41, 40, "b"}};
+    roofline r = {.n_measurements = 2,
+                  .read = {30, 20, "a"},
+                  .f32 = {10, 9, "a"},
+                  .int8 = {7, 7, "a"},
+                  .int8_small = {40, 10, "a"}};
+    roofline later = {.n_measurements = 1,
+                      .read = {50, 35, "b"},
+                      .f32 = {9, 6, "b"},
+                      .int8 = {7, 7, "b"},
+                      .int8_small = {41, 40, "b"}};
     r.reads[1] = (bandwidth){30, 20};
     later.reads[1] = (bandwidth){25, 23};
     roofline_join(&r, &later);
@@ -123,7 +136,8 @@ TEST(measurements_join_to_the_best_and_the_mean_of_all) {
     assert_true(r.read.best == 50 && fabs(r.read.mean - 25) < 1e-9 && strcmp(r.read.by, "b") == 0);
     assert_true(r.f32.best == 10 && fabs(r.f32.mean - 8) < 1e-9 && strcmp(r.f32.by, "a") == 0);
     assert_true(r.int8.best == 7 && r.int8.mean == 7 && strcmp(r.int8.by, "a") == 0);
-    assert_true(r.int8_small.best == 41 && fabs(r.int8_small.mean - 20) < 1e-9 && strcmp(r.int8_small.by, "b") == 0);
+    assert_true(r.int8_small.best == 41 && fabs(r.int8_small.mean - 20) < 1e-9 &&
+                strcmp(r.int8_small.by, "b") == 0);
     assert_true(r.reads[1].best == 30 && fabs(r.reads[1].mean - 21) < 1e-9);
 }
 

@@ -1,4 +1,5 @@
-/* Pages, one piece, and no cache at all give the same log-probabilities, bit for bit, whatever a pass takes. */
+/* Pages, one piece, and no cache at all give the same log-probabilities, bit for bit,
+ * whatever a pass takes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,13 +8,15 @@
 
 enum { N_TOKENS = 300, PAGE = 16 }; /* over one chunk of attention */
 
-static quire_err open_scorer(quire_kv_dtype kv_dtype, int32_t step, quire_options *engine, scorer *s, quire_error *err) {
+static quire_err open_scorer(quire_kv_dtype kv_dtype, int32_t step, quire_options *engine, scorer *s,
+                             quire_error *err) {
     quire_options_init(engine);
     engine->model = getenv("QUIRE_TEST_LONG") != NULL ? "builtin" : "builtin-small";
     engine->kv_dtype = kv_dtype;
     engine->n_threads = 2;
     engine->page_tokens = PAGE;
-    score_options o = {.engine = engine, .step = step, .max_tokens = N_TOKENS, .max_len = N_TOKENS, .recomputes = true};
+    score_options o = {
+        .engine = engine, .step = step, .max_tokens = N_TOKENS, .max_len = N_TOKENS, .recomputes = true};
     return score_open(&o, s, err);
 }
 
@@ -41,7 +44,8 @@ TEST(every_way_and_step_gives_the_same_bits) {
     double first[N_TOKENS], other[N_TOKENS];
     for (int t = 0; t < 3; t++) {
         score(types[t], 128, SCORE_PAGED, N_TOKENS, first);
-        assert_true(first[0] < 0 && first[N_TOKENS - 2] < 0 && first[N_TOKENS - 1] == 0); /* the last is only predicted */
+        /* the last is only predicted */
+        assert_true(first[0] < 0 && first[N_TOKENS - 2] < 0 && first[N_TOKENS - 1] == 0);
         for (int i = 0; i < 3; i++) {
             for (score_way way = SCORE_PAGED; way < N_SCORE_WAYS; way++) {
                 if (way == SCORE_NONE && steps[i] == 1 && t > 0) {
@@ -66,11 +70,13 @@ TEST(int8_is_paged_only) {
     assert_int_equal(score_chunk(&s, SCORE_PAGED, tokens, 3, out, &err), QUIRE_OK);
     assert_int_equal(score_chunk(&s, SCORE_CONTIGUOUS, tokens, 3, out, &err), QUIRE_UNSUPPORTED);
     assert_non_null(strstr(err.message, "--kv-dtype"));
-    assert_int_equal(score_chunk(&s, SCORE_PAGED, tokens, 3, out, &err), QUIRE_OK); /* the backend has its own ops */
+    /* the backend has its own ops */
+    assert_int_equal(score_chunk(&s, SCORE_PAGED, tokens, 3, out, &err), QUIRE_OK);
     score_close(&s);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_way_and_step_gives_the_same_bits), cmocka_unit_test(int8_is_paged_only)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_way_and_step_gives_the_same_bits),
+                                       cmocka_unit_test(int8_is_paged_only)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* The arithmetic that figures are held against: published bytes and operations of a token, and the lower of two limits. */
+/* The arithmetic that figures are held against: published bytes and operations of a
+ * token, and the lower of two limits. */
 #include <math.h>
 #include <string.h>
 
@@ -33,7 +34,8 @@ TEST(a_token_of_the_1b_shape_costs_what_is_published) {
 }
 
 /* The goal machine's rates: what its published limits come from. */
-static const roofline zen4 = {.n_threads = 2, .read = {38e9}, .f32 = {230e9}, .bf16 = {468e9}, .int8 = {855e9}, .int8_small = {855e9}};
+static const roofline zen4 = {
+    .n_threads = 2, .read = {38e9}, .f32 = {230e9}, .bf16 = {468e9}, .int8 = {855e9}, .int8_small = {855e9}};
 
 TEST(limits_are_the_lower_of_bytes_and_operations) {
     const llama_shape costs = model_shape_costs(model_shape_llama), *s = &costs;

@@ -1,4 +1,5 @@
-/* Lines of the goal table: fractions of limits, what is met, which goals there are; and the speed of requests that decode together. */
+/* Lines of the goal table: fractions of limits, what is met, which goals there are; and
+ * the speed of requests that decode together. */
 #include <math.h>
 #include <string.h>
 
@@ -35,7 +36,8 @@ TEST(goals_are_those_that_were_set) {
                 speed_goal("decode", "q8_0", 16) == 0.65);
     assert_true(speed_goal("prefill", "int8", 0) == 0.88 && speed_goal("prefill", "q4_k", 0) == 0.72 &&
                 speed_goal("prefill", "bf16", 0) == 0.90);
-    assert_true(isnan(speed_goal("decode", "int8", 1)) && isnan(speed_goal("decode", "bf16", 32)) && isnan(speed_goal("prefill", "q9", 0)));
+    assert_true(isnan(speed_goal("decode", "int8", 1)) && isnan(speed_goal("decode", "bf16", 32)) &&
+                isnan(speed_goal("prefill", "q9", 0)));
 }
 
 TEST(decode_speed_counts_the_time_in_which_all_are_at_work) {
@@ -43,7 +45,8 @@ TEST(decode_speed_counts_the_time_in_which_all_are_at_work) {
     int32_t looks_a[] = {1, 2, 4, 6, 8}, looks_b[] = {3, 5, 7, 9, 10};
     sent requests[] = {{.times_us = a, .looks = looks_a, .n_output = 5, .n_seen = 5},
                        {.times_us = b, .looks = looks_b, .n_output = 5, .n_seen = 5}};
-    /* from 250, when both have a token, to 500: 300 400 500 of one, 350 450 of the other */
+    /* from 250, when both have a token, to 500: 300 400 500 of one, 350 450 of the
+     * other */
     assert_true(fabs(client_decode_speed(requests, 2, 0, 10) - 5 / 250e-6) < 1e-6);
     assert_true(fabs(client_decode_speed(requests, 1, 2, 10) - 2 / 200e-6) < 1e-6);
     requests[1].n_seen = 4;
@@ -61,7 +64,8 @@ TEST(tokens_that_came_all_at_once_tell_no_speed) {
     assert_true(fabs(client_decode_speed(&s, 1, 0, 5) - 4 / 4e-6) < 1e-3);
     sent both[] = {{.times_us = steady, .looks = each, .n_output = 5, .n_seen = 5},
                    {.times_us = steady, .looks = late, .n_output = 5, .n_seen = 5}};
-    assert_true(isnan(client_decode_speed(both, 2, 0, 5)) && fabs(client_decode_speed(both, 1, 0, 5) - 4 / 400e-6) < 1e-6);
+    assert_true(isnan(client_decode_speed(both, 2, 0, 5)) &&
+                fabs(client_decode_speed(both, 1, 0, 5) - 4 / 400e-6) < 1e-6);
 }
 
 /* Of 100 tokens, n found together each time, in one step or in a step each. */
@@ -72,7 +76,8 @@ static double speed_of(int32_t n, int64_t n_steps) {
         times[i] = 100 + i;
         looks[i] = (i + n - 1) / n;
     }
-    return client_decode_speed(&(sent){.times_us = times, .looks = looks, .n_output = 100, .n_seen = 100}, 1, 0, n_steps);
+    return client_decode_speed(&(sent){.times_us = times, .looks = looks, .n_output = 100, .n_seen = 100}, 1,
+                               0, n_steps);
 }
 
 TEST(tokens_of_one_step_may_come_together_and_those_of_eight) {

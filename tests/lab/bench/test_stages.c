@@ -1,4 +1,5 @@
-/* Stages of a step out of a trace of ops: whose time goes where, which passes count, and what is left between them. */
+/* Stages of a step out of a trace of ops: whose time goes where, which passes count, and
+ * what is left between them. */
 #include <math.h>
 #include <string.h>
 
@@ -7,14 +8,16 @@
 
 enum { PASS_OPS = 2 + 2 * 6 };
 
-/* A pass of two layers from start_ns on: op i takes (i + 1) * unit ns, a tenth of it for rows where it is a product. The end is given back.
- */
+/* A pass of two layers from start_ns on: op i takes (i + 1) * unit ns, a tenth of it for
+ * rows where it is a product. The end is given back. */
 static int64_t put_pass(op_time *ops, int32_t n_rows, int64_t start_ns, int64_t unit) {
-    static const op_kind layer[] = {OP_NORM_LINEARS, OP_ROPE_STORE, OP_ATTENTION, OP_LINEAR_ADD, OP_FEED_FORWARD, OP_LINEAR_ADD};
+    static const op_kind layer[] = {OP_NORM_LINEARS, OP_ROPE_STORE,   OP_ATTENTION,
+                                    OP_LINEAR_ADD,   OP_FEED_FORWARD, OP_LINEAR_ADD};
     for (int32_t i = 0; i < PASS_OPS; i++) {
         op_kind kind = i == 0 ? OP_EMBED : i == PASS_OPS - 1 ? OP_HEAD : layer[(i - 1) % 6];
         int64_t ns = (i + 1) * unit;
-        bool is_product = kind == OP_NORM_LINEARS || kind == OP_LINEAR_ADD || kind == OP_FEED_FORWARD || kind == OP_HEAD;
+        bool is_product =
+            kind == OP_NORM_LINEARS || kind == OP_LINEAR_ADD || kind == OP_FEED_FORWARD || kind == OP_HEAD;
         ops[i] = (op_time){.kind = kind,
                            .n_rows = n_rows,
                            .start_ns = start_ns,
@@ -58,27 +61,33 @@ TEST(every_op_counts_for_its_stage_and_layer) {
     assert_us(c.stages[STAGE_PLAN].us, 1.5);
     assert_us(c.stages[STAGE_BETWEEN].us, 0);
     assert_us(c.us, 105 + 4.5);
-    double share = stages_share(&c, STAGE_IS_PRODUCT) + stages_share(&c, STAGE_IS_ATTENTION) + stages_share(&c, STAGE_IS_SAMPLING) +
-                   stages_share(&c, STAGE_IS_OTHER);
+    double share = stages_share(&c, STAGE_IS_PRODUCT) + stages_share(&c, STAGE_IS_ATTENTION) +
+                   stages_share(&c, STAGE_IS_SAMPLING) + stages_share(&c, STAGE_IS_OTHER);
     assert_us(share, 1);
     assert_us(stages_share(&c, STAGE_IS_ATTENTION), 14 / c.us);
     assert_us(stages_share(&c, STAGE_IS_SAMPLING), 2.5 / c.us);
 }
 
-/* Norms behind attention and feed-forward, an output gate, a router: products are told apart by what stands around them. */
+/* Norms behind attention and feed-forward, an output gate, a router: products are told
+ * apart by what stands around them. */
 TEST(products_are_known_where_other_ops_stand_between) {
-    static const op_kind kinds[] = {OP_EMBED,        OP_NORM_LINEARS, /* queries, keys, values */
-                                    OP_NORM_ROWS,    OP_ROPE_STORE,   OP_ATTENTION,    OP_MULTIPLY,     OP_NORM_LINEARS, /* output */
-                                    OP_NORM_ADD,     OP_NORM_LINEARS,                                                    /* a router */
-                                    OP_FEED_FORWARD, OP_NORM_LINEARS,                                                    /* down */
-                                    OP_NORM_ADD,     OP_SCALE_ROWS,   OP_NORM_LINEARS, /* the second layer's */
-                                    OP_ROPE_STORE,   OP_ATTENTION,    OP_LINEAR_ADD,   OP_FEED_FORWARD, OP_LINEAR_ADD,   OP_HEAD};
+    static const op_kind kinds[] = {OP_EMBED, OP_NORM_LINEARS, /* queries, keys, values */
+                                    /* output */
+                                    OP_NORM_ROWS, OP_ROPE_STORE, OP_ATTENTION, OP_MULTIPLY, OP_NORM_LINEARS,
+                                    /* a router */
+                                    OP_NORM_ADD, OP_NORM_LINEARS,
+                                    /* down */
+                                    OP_FEED_FORWARD, OP_NORM_LINEARS,
+                                    /* the second layer's */
+                                    OP_NORM_ADD, OP_SCALE_ROWS, OP_NORM_LINEARS, OP_ROPE_STORE, OP_ATTENTION,
+                                    OP_LINEAR_ADD, OP_FEED_FORWARD, OP_LINEAR_ADD, OP_HEAD};
     enum { N_KINDS = sizeof kinds / sizeof *kinds };
     op_time ops[N_KINDS];
     stage_cost layers[2 * N_STAGES] = {{0, 0, 0}};
     step_costs c = {.n_rows = 2, .layers = layers, .n_layers = 2};
     for (int32_t i = 0; i < N_KINDS; i++) {
-        ops[i] = (op_time){.kind = kinds[i], .n_rows = 2, .start_ns = 1 << (i + 10), .ns = 1000 * ((int64_t)1 << i)};
+        ops[i] = (op_time){
+            .kind = kinds[i], .n_rows = 2, .start_ns = 1 << (i + 10), .ns = 1000 * ((int64_t)1 << i)};
     }
     stages_add(ops, N_KINDS, &c);
     stages_finish(&c, 0, 0, 0);
@@ -102,7 +111,8 @@ TEST(only_passes_of_the_asked_rows_count_and_of_those_the_faster_half) {
         int64_t unit;
     } passes[] = {{1, 10}, {8, 100}, {8, 9000}, {8, 200}, {8, 100}, {3, 100}};
     for (int32_t i = 0; i < 6; i++) {
-        at = put_pass(ops + i * PASS_OPS, passes[i].n_rows, at, passes[i].unit) + 50000; /* 50 us behind each */
+        /* 50 us behind each */
+        at = put_pass(ops + i * PASS_OPS, passes[i].n_rows, at, passes[i].unit) + 50000;
     }
     op_time last[PASS_OPS];
     put_pass(last, 8, at, 1);
@@ -116,7 +126,8 @@ TEST(only_passes_of_the_asked_rows_count_and_of_those_the_faster_half) {
     assert_us(c.stages[STAGE_BETWEEN].us, 50 - 35);
     assert_us(c.us, 10.5 + 50);
     stages_add(ops, 6 * PASS_OPS + 3, &held_up);
-    stages_finish(&held_up, 900, 60, 40); /* means with a step in them that others held up: the gap of 50 was not that long */
+    /* means with a step in them that others held up: the gap of 50 was not that long */
+    stages_finish(&held_up, 900, 60, 40);
     assert_us(held_up.stages[STAGE_PLAN].us, 45);
     assert_us(held_up.stages[STAGE_SAMPLE].us, 3);
     assert_us(held_up.stages[STAGE_COMMIT].us, 2);

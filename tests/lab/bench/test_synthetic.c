@@ -1,5 +1,5 @@
-/* Models made in memory: an engine's opener takes them, their weights are as large as they should be, and what they compute is finite and
- * not all the same. */
+/* Models made in memory: an engine's opener takes them, their weights are as large as
+ * they should be, and what they compute is finite and not all the same. */
 #include <fcntl.h>
 #include <math.h>
 #include <string.h>
@@ -28,7 +28,8 @@ static void measure(const tensor_view *t, double *mean, double *deviation) {
     double sum = 0, squares = 0;
     size_t n_in = (size_t)t->dims[1], row_bytes = t->n_bytes / (size_t)t->dims[0];
     for (int64_t i = 0; i < t->dims[0]; i++) {
-        assert_int_equal(quant_dequantise(t->type, (const uint8_t *)t->data + (size_t)i * row_bytes, n_in, row), QUIRE_OK);
+        assert_int_equal(
+            quant_dequantise(t->type, (const uint8_t *)t->data + (size_t)i * row_bytes, n_in, row), QUIRE_OK);
         for (size_t j = 0; j < n_in; j++) {
             sum += row[j];
             squares += (double)row[j] * row[j];
@@ -69,7 +70,8 @@ TEST(a_model_made_in_memory_runs_and_says_different_things) {
         engine.compute = speed_type_compute(&speed_types[i]);
         engine.kv_dtype = QUIRE_KV_F32;
         engine.n_threads = 1;
-        const bare_options o = {.engine = &engine, .page_tokens = 16, .n_pages = 4, .max_rows = 8, .max_seqs = 1, .max_len = 64};
+        const bare_options o = {
+            .engine = &engine, .page_tokens = 16, .n_pages = 4, .max_rows = 8, .max_seqs = 1, .max_len = 64};
         if (bare_open(&o, &b, &err) != QUIRE_OK) {
             fail_msg("%s", err.message);
         }

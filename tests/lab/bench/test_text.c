@@ -1,4 +1,5 @@
-/* What `quire bench text` measures: texts that are the same everywhere, and tokenizers that work. */
+/* What `quire bench text` measures: texts that are the same everywhere, and tokenizers
+ * that work. */
 #include <string.h>
 
 #include "base/utf8.h"
@@ -26,7 +27,8 @@ static void expect_back(const tokenizer *t, str text, bool exactly) {
     token_list ids = {0};
     strbuf back = {0};
     quire_error err;
-    assert_int_equal(tokenizer_encode(t, text, (encode_options){.special = ENCODE_PARSE}, &ids, &err), QUIRE_OK);
+    assert_int_equal(tokenizer_encode(t, text, (encode_options){.special = ENCODE_PARSE}, &ids, &err),
+                     QUIRE_OK);
     assert_int_equal(tokenizer_decode(t, ids.ids, ids.n, false, &back), QUIRE_OK);
     assert_true(ids.n > text.n / 40);
     if (exactly && !str_eq((str){back.p, back.n}, text)) {

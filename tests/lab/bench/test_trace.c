@@ -1,4 +1,5 @@
-/* Traces of a forward pass: which ops ran, what they must have read and computed, and that watching changes no bit. */
+/* Traces of a forward pass: which ops ran, what they must have read and computed, and
+ * that watching changes no bit. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +17,8 @@ static bare open_model(void) {
     engine.compute = QUIRE_COMPUTE_F32;
     engine.kv_dtype = QUIRE_KV_F32;
     engine.n_threads = 2;
-    const bare_options o = {.engine = &engine, .page_tokens = 16, .n_pages = 4, .max_rows = N, .max_seqs = 1, .max_len = 64};
+    const bare_options o = {
+        .engine = &engine, .page_tokens = 16, .n_pages = 4, .max_rows = N, .max_seqs = 1, .max_len = 64};
     if (bare_open(&o, &b, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
@@ -36,7 +38,8 @@ TEST(a_trace_notes_each_op_of_a_pass_and_changes_no_bit) {
     int32_t tokens[N];
     op_time ops[MAX_OPS];
     op_trace trace = {.ops = ops, .cap = MAX_OPS};
-    float *plain = calloc((size_t)d->n_vocab, sizeof *plain), *traced = calloc((size_t)d->n_vocab, sizeof *traced);
+    float *plain = calloc((size_t)d->n_vocab, sizeof *plain),
+          *traced = calloc((size_t)d->n_vocab, sizeof *traced);
     bare_prompt(&b, 1, N, tokens);
     forward(&b, 0, N - 2, tokens, plain);
     forward(&b, N - 2, 2, tokens, plain);
@@ -47,8 +50,10 @@ TEST(a_trace_notes_each_op_of_a_pass_and_changes_no_bit) {
 
     const cache_desc *cache = &d->caches[0];
     const int32_t d_ff = d->layers[0].d_ff, n_heads = d->layers[0].n_heads;
-    static const op_kind layer[] = {OP_NORM_LINEARS, OP_ROPE_STORE, OP_ATTENTION, OP_LINEAR_ADD, OP_FEED_FORWARD, OP_LINEAR_ADD};
-    int64_t gate_operations = (int64_t)2 * 2 * 2 * d_ff * d->d_model; /* rows, matrices, multiplication and addition */
+    static const op_kind layer[] = {OP_NORM_LINEARS, OP_ROPE_STORE,   OP_ATTENTION,
+                                    OP_LINEAR_ADD,   OP_FEED_FORWARD, OP_LINEAR_ADD};
+    /* rows, matrices, multiplication and addition */
+    int64_t gate_operations = (int64_t)2 * 2 * 2 * d_ff * d->d_model;
     int64_t kv_bytes = (int64_t)N * 2 * cache->n_kv_heads * cache->d_key * 4, pairs = (N - 1) + N;
     assert_int_equal(trace.n, 2 + 6 * d->n_layers);
     assert_int_equal(ops[0].kind, OP_EMBED);

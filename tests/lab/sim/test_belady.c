@@ -3,12 +3,14 @@
 
 enum { DEPTH = 3, N_PAGES = 14, N_STATES = 1 << N_PAGES, N_REQUESTS = 14 };
 
-/* A request of the search: up to DEPTH pages of one binary digit each, behind which comes a page that nobody asks for again. */
+/* A request of the search: up to DEPTH pages of one binary digit each, behind which comes
+ * a page that nobody asks for again. */
 typedef struct digits {
     int32_t v[DEPTH], n;
 } digits;
 
-/* The number of the page that digits 0..i stand for: at depth 0 they are 0 and 1, at depth 1 2..5, at depth 2 6..13. */
+/* The number of the page that digits 0..i stand for: at depth 0 they are 0 and 1, at
+ * depth 1 2..5, at depth 2 6..13. */
 static int32_t page_of(const digits *d, int32_t i) {
     int32_t number = 0;
     for (int32_t j = 0; j <= i; j++) {
@@ -25,8 +27,9 @@ static int32_t count_bits(int32_t v) {
     return n;
 }
 
-/* From each set of pages that can be cached (now[set]: most pages found so far, -1: cannot be), a request leads to next. Every subset of
- * what it does not want may stay, leaves first or not, as far as there is room beside what it wants. */
+/* From each set of pages that can be cached (now[set]: most pages found so far, -1:
+ * cannot be), a request leads to next. Every subset of what it does not want may stay,
+ * leaves first or not, as far as there is room beside what it wants. */
 static void search_step(const digits *request, int32_t capacity, const int16_t *now, int16_t *next) {
     int32_t wanted = 0;
     for (int32_t i = 0; i < request->n; i++) {
@@ -100,8 +103,8 @@ TEST(belady_finds_as_much_as_any_choice_where_pages_are_used_whole) {
     assert_true(n_beaten > 60); /* the capacities are such that it matters what is kept */
 }
 
-/* Where pages are small against the prompts, little is reused inside a page that was not foreseen: of 16,000 such replays none found more
- * by another policy. */
+/* Where pages are small against the prompts, little is reused inside a page that was not
+ * foreseen: of 16,000 such replays none found more by another policy. */
 TEST(belady_bounds_every_policy_where_pages_are_small_against_prompts) {
     uint64_t seed = rng_os_seed();
     print_message("seed %llu\n", (unsigned long long)seed);
@@ -120,19 +123,20 @@ TEST(belady_bounds_every_policy_where_pages_are_small_against_prompts) {
     }
 }
 
-/* The answer 2, 3 after 1 is computed anew, so its pages in the cache are worth less than 4, 5, 6, though these are asked for later. */
+/* The answer 2, 3 after 1 is computed anew, so its pages in the cache are worth less than
+ * 4, 5, 6, though these are asked for later. */
 TEST(what_only_an_answer_repeats_is_not_kept) {
     static const char text[] = "{\"prompt\": [1, 2, 3]}\n{\"prompt\": [4, 5, 6]}\n{\"prompt\": [7]}\n"
                                "{\"prompt\": [1], \"output\": [2, 3]}\n{\"prompt\": [4, 5, 6, 6]}\n";
     assert_int_equal(replay_text(text, KV_EVICT_CALLER, 6, 1, 1).hit_tokens, 2);
 }
 
-/* The second request goes on in a copy of the first one's last page. That page's time is past then, and it goes before b, which comes
- * again. */
+/* The second request goes on in a copy of the first one's last page. That page's time is
+ * past then, and it goes before b, which comes again. */
 TEST(a_tail_that_was_used_does_not_outlive_what_comes) {
-    static const char text[] =
-        "{\"prompt\": [[\"b\", 5]]}\n{\"prompt\": [[\"a\", 6]], \"output\": 2}\n{\"prompt\": [[\"a\", 6]], \"output\": 2}\n"
-        "{\"prompt\": [[\"c\", 12]]}\n{\"prompt\": [[\"b\", 5]]}\n";
+    static const char text[] = "{\"prompt\": [[\"b\", 5]]}\n{\"prompt\": [[\"a\", 6]], \"output\": "
+                               "2}\n{\"prompt\": [[\"a\", 6]], \"output\": 2}\n"
+                               "{\"prompt\": [[\"c\", 12]]}\n{\"prompt\": [[\"b\", 5]]}\n";
     assert_int_equal(replay_text(text, KV_EVICT_CALLER, 5, 4, 1).hit_tokens, 5 + 4);
 }
 

@@ -23,8 +23,10 @@ TEST(a_step_costs_what_its_parts_do) {
     assert_near(cost_of(&first, &(step_work){.rows = 1}), 10);
     assert_near(cost_of(&first, &(step_work){.rows = 2}), 20); /* between the points on a line */
     assert_near(cost_of(&first, &(step_work){.rows = 6}), 60); /* and past the last */
-    assert_near(cost_of(&first, &(step_work){.rows = 4, .out = 3, .decode_pairs = 8, .prefill_pairs = 16, .copied = 5}),
-                40 + 3 + 4 + 4 + 10);
+    assert_near(
+        cost_of(&first,
+                &(step_work){.rows = 4, .out = 3, .decode_pairs = 8, .prefill_pairs = 16, .copied = 5}),
+        40 + 3 + 4 + 4 + 10);
 }
 
 TEST(knots_lie_close_where_a_tile_of_rows_ends) {

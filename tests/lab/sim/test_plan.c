@@ -19,7 +19,8 @@ static void assert_near(double a, double b, double part) {
     }
 }
 
-/* Published: about 48 requests of 1,000 tokens on an A100 of 40 GB, and about 12 where 75% of what is reserved is never used. */
+/* Published: about 48 requests of 1,000 tokens on an A100 of 40 GB, and about 12 where
+ * 75% of what is reserved is never used. */
 TEST(as_many_requests_fit_as_was_published) {
     plan_options o = options_of("llama-2-7b", "a100-40gb");
     cost_model c;
@@ -45,7 +46,8 @@ TEST(a_step_is_the_weights_or_the_rows_and_what_is_attended_to) {
     assert_int_equal(plan_make(&o, &c, rows, NULL), QUIRE_OK);
     double weights = 13.48e9 / (0.8 * 1.555e12), token = 524288 / (0.8 * 1.555e12); /* seconds */
     double pair = 4.0 * 32 * 4096 / (0.5 * 312e12);
-    double step = weights + 47 * 750 * token + 47 * 250 * pair; /* 94 rows: fewer than the weights' traffic hides */
+    /* 94 rows: fewer than the weights' traffic hides */
+    double step = weights + 47 * 750 * token + 47 * 250 * pair;
     assert_near(rows[0].step_us, step * 1e6, 1e-9);
     assert_near(rows[0].tokens_per_s, 47 / step, 1e-9);
     assert_near(rows[0].per_million, 3.6 / 3600 * step / 47 * 1e6, 1e-9);

@@ -1,14 +1,18 @@
 /* Replaying traces: hits, evictions and peaks that were computed by hand. */
 #include "replaying.h"
 
-/* docs/lab/worked-examples.md, 24: 8 users of one system prompt. With a tenant each they share nothing. */
+/* docs/lab/worked-examples.md, 24: 8 users of one system prompt. With a tenant each they
+ * share nothing. */
 TEST(a_shared_system_prompt_is_computed_and_stored_once) {
     char shared[2048] = "", apart[2048] = "";
     for (int i = 0; i < 8; i++) {
         size_t n = strlen(shared), m = strlen(apart);
-        snprintf(shared + n, sizeof shared - n, "{\"prompt\": [[\"system\", 2000], [\"user %d\", 30]], \"output\": 150}\n", i);
-        snprintf(apart + m, sizeof apart - m,
-                 "{\"tenant\": \"%d\", \"prompt\": [[\"system\", 2000], [\"user %d\", 30]], \"output\": 150}\n", i, i);
+        snprintf(shared + n, sizeof shared - n,
+                 "{\"prompt\": [[\"system\", 2000], [\"user %d\", 30]], \"output\": 150}\n", i);
+        snprintf(
+            apart + m, sizeof apart - m,
+            "{\"tenant\": \"%d\", \"prompt\": [[\"system\", 2000], [\"user %d\", 30]], \"output\": 150}\n", i,
+            i);
     }
     replay_result r = replay_text(shared, KV_EVICT_LRU, 0, 16, 8);
     assert_int_equal(r.prompt_tokens, 16240);
@@ -18,7 +22,8 @@ TEST(a_shared_system_prompt_is_computed_and_stored_once) {
     r = replay_text(apart, KV_EVICT_LRU, 0, 16, 8);
     assert_int_equal(r.hit_tokens, 0);
     assert_int_equal(r.peak_held, 1096);
-    r = replay_text(shared, KV_EVICT_LRU, 0, 16, 1); /* one after the other: only one holds at a time, all stay cached */
+    /* one after the other: only one holds at a time, all stay cached */
+    r = replay_text(shared, KV_EVICT_LRU, 0, 16, 1);
     assert_int_equal(r.prompt_tokens - r.hit_tokens, 2240);
     assert_int_equal(r.peak_held, 137);
     assert_int_equal(r.peak_pages, 221);
@@ -26,21 +31,28 @@ TEST(a_shared_system_prompt_is_computed_and_stored_once) {
 
 TEST(a_prompt_that_comes_again_computes_its_last_token) {
     for (int32_t page_tokens = 1; page_tokens <= 512; page_tokens *= 2) {
-        replay_result r = replay_text("{\"prompt\": [[\"a\", 37]]}\n{\"prompt\": [[\"a\", 37]]}\n", KV_EVICT_LRU, 0, page_tokens, 1);
+        replay_result r = replay_text("{\"prompt\": [[\"a\", 37]]}\n{\"prompt\": [[\"a\", 37]]}\n",
+                                      KV_EVICT_LRU, 0, page_tokens, 1);
         assert_int_equal(r.hit_tokens, 36);
     }
 }
 
 TEST(reuse_is_token_granular) {
-    static const char text[] = "{\"prompt\": [[\"a\", 37], [\"b\", 50]], \"output\": 9}\n{\"prompt\": [[\"a\", 37], [\"c\", 50]]}\n";
+    static const char text[] =
+        "{\"prompt\": [[\"a\", 37], [\"b\", 50]], \"output\": 9}\n{\"prompt\": [[\"a\", 37], [\"c\", 50]]}\n";
     assert_int_equal(replay_text(text, KV_EVICT_LRU, 0, 16, 1).hit_tokens, 37);
 }
 
 TEST(by_page_only_whole_pages_are_reused) {
-    trace t = parse("{\"prompt\": [[\"a\", 37]]}\n{\"prompt\": [[\"a\", 37], [\"c\", 50]]}\n{\"prompt\": [[\"a\", 32]]}\n");
+    trace t = parse("{\"prompt\": [[\"a\", 37]]}\n{\"prompt\": [[\"a\", 37], [\"c\", 50]]}\n{\"prompt\": "
+                    "[[\"a\", 32]]}\n");
     for (kv_policy policy = 0; policy < REPLAY_N_POLICIES; policy++) {
-        replay_options o = {
-            .policy = policy, .n_pages = 20, .page_tokens = 16, .concurrency = 1, .granularity = KV_GRANULARITY_PAGE, .checks = true};
+        replay_options o = {.policy = policy,
+                            .n_pages = 20,
+                            .page_tokens = 16,
+                            .concurrency = 1,
+                            .granularity = KV_GRANULARITY_PAGE,
+                            .checks = true};
         replay_result r;
         quire_error err = {.message = ""};
         if (replay_policy_name(policy) != NULL) {
@@ -52,18 +64,19 @@ TEST(by_page_only_whole_pages_are_reused) {
 }
 
 TEST(an_answer_is_found_by_the_next_turn) {
-    static const char chat[] =
-        "{\"prompt\": [[\"s\", 20]], \"output\": [[\"a\", 12]]}\n{\"prompt\": [[\"s\", 20], [\"a\", 12], [\"q\", 5]]}\n";
+    static const char chat[] = "{\"prompt\": [[\"s\", 20]], \"output\": [[\"a\", 12]]}\n{\"prompt\": "
+                               "[[\"s\", 20], [\"a\", 12], [\"q\", 5]]}\n";
     assert_int_equal(replay_text(chat, KV_EVICT_LRU, 0, 16, 1).hit_tokens, 32);
     assert_int_equal(replay_text(chat, KV_EVICT_LRU, 0, 4, 1).hit_tokens, 32);
     assert_int_equal(replay_text(chat, KV_EVICT_LRU, 0, 512, 1).hit_tokens, 32);
 }
 
-static const char a_b_c_a[] =
-    "{\"prompt\": [[\"a\", 8]]}\n{\"prompt\": [[\"b\", 8]]}\n{\"prompt\": [[\"c\", 8]]}\n{\"prompt\": [[\"a\", 8]]}\n";
+static const char a_b_c_a[] = "{\"prompt\": [[\"a\", 8]]}\n{\"prompt\": [[\"b\", 8]]}\n{\"prompt\": [[\"c\", "
+                              "8]]}\n{\"prompt\": [[\"a\", 8]]}\n";
 
-/* Prompts of two pages. Six pages hold all three: 7 of 8 tokens hit, and going on inside the last page copies it, which costs one other. In
- * four pages the third has driven the first out. */
+/* Prompts of two pages. Six pages hold all three: 7 of 8 tokens hit, and going on inside
+ * the last page copies it, which costs one other. In four pages the third has driven the
+ * first out. */
 TEST(lru_evicts_what_was_used_longest_ago) {
     replay_result r = replay_text(a_b_c_a, KV_EVICT_LRU, 6, 4, 1);
     assert_int_equal(r.hit_tokens, 7);
@@ -77,7 +90,8 @@ TEST(lru_evicts_what_was_used_longest_ago) {
     assert_int_equal(r.evictions, 4);
 }
 
-/* Who knows that a comes again gives up b for c: one page of it in a pool of five, and another for the copy. */
+/* Who knows that a comes again gives up b for c: one page of it in a pool of five, and
+ * another for the copy. */
 TEST(belady_evicts_what_is_used_last) {
     replay_result r = replay_text(a_b_c_a, KV_EVICT_CALLER, 5, 4, 1);
     assert_int_equal(r.hit_tokens, 7);
@@ -87,7 +101,8 @@ TEST(belady_evicts_what_is_used_last) {
     assert_int_equal(r.evictions, 3);
 }
 
-/* In a pool that holds the prompt and nothing else there is no page for a copy of the shared last one: it is computed again. */
+/* In a pool that holds the prompt and nothing else there is no page for a copy of the
+ * shared last one: it is computed again. */
 TEST(where_no_copy_fits_reuse_ends_at_the_page) {
     static const char text[] = "{\"prompt\": [[\"a\", 8]]}\n{\"prompt\": [[\"a\", 8]]}\n";
     assert_int_equal(replay_text(text, KV_EVICT_LRU, 2, 4, 1).hit_tokens, 4);
@@ -95,7 +110,8 @@ TEST(where_no_copy_fits_reuse_ends_at_the_page) {
 }
 
 TEST(a_request_that_can_never_fit_is_refused_and_evicts_nothing) {
-    static const char text[] = "{\"prompt\": [[\"a\", 9]]}\n{\"prompt\": [[\"a\", 9]], \"output\": 8}\n{\"prompt\": [[\"a\", 9]]}\n";
+    static const char text[] =
+        "{\"prompt\": [[\"a\", 9]]}\n{\"prompt\": [[\"a\", 9]], \"output\": 8}\n{\"prompt\": [[\"a\", 9]]}\n";
     for (kv_policy policy = 0; policy < REPLAY_N_POLICIES; policy++) {
         if (replay_policy_name(policy) != NULL) {
             replay_result r = replay_text(text, policy, 4, 4, 1);
@@ -107,8 +123,8 @@ TEST(a_request_that_can_never_fit_is_refused_and_evicts_nothing) {
 }
 
 TEST(open_requests_keep_their_pages_until_room_is_needed) {
-    static const char text[] =
-        "{\"prompt\": [[\"a\", 8]]}\n{\"prompt\": [[\"b\", 8]]}\n{\"prompt\": [[\"c\", 8]]}\n{\"prompt\": [[\"d\", 16]]}\n";
+    static const char text[] = "{\"prompt\": [[\"a\", 8]]}\n{\"prompt\": [[\"b\", 8]]}\n{\"prompt\": "
+                               "[[\"c\", 8]]}\n{\"prompt\": [[\"d\", 16]]}\n";
     replay_result r = replay_text(text, KV_EVICT_LRU, 0, 4, 3);
     assert_int_equal(r.peak_held, 8); /* b, c and d */
     assert_int_equal(r.peak_pages, 10);
@@ -125,7 +141,8 @@ static int compare_ids(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Tokens found when every block that was there before is: in these traces the same block always has the same ones before it. */
+/* Tokens found when every block that was there before is: in these traces the same block
+ * always has the same ones before it. */
 static int64_t count_known(const trace *t) {
     const trace_request *last = &t->requests[t->n_requests - 1];
     int32_t *seen = calloc((size_t)(last->first_run + last->n_runs), sizeof *seen), n_seen = 0;
@@ -155,7 +172,8 @@ TEST(an_unlimited_cache_finds_every_block_that_was_there_before) {
         char path[512];
         trace t;
         quire_error err = {.message = ""};
-        snprintf(path, sizeof path, "%s/data/traces/mooncake/%s.jsonl", shared != NULL ? shared : "../shared", names[file]);
+        snprintf(path, sizeof path, "%s/data/traces/mooncake/%s.jsonl", shared != NULL ? shared : "../shared",
+                 names[file]);
         if (trace_read(path, 400, &t, &err) != QUIRE_OK) {
             assert_int_equal(err.code, QUIRE_NOT_FOUND);
             print_message("SKIP: %s\n", err.message);
@@ -185,7 +203,8 @@ TEST(every_policy_keeps_every_invariant_on_random_traces) {
         int64_t all = replay(&t, KV_EVICT_LRU, 0, page_tokens, concurrency).hit_tokens;
         int32_t least = (t.longest + page_tokens - 1) / page_tokens;
         for (kv_policy policy = 0; policy < REPLAY_N_POLICIES; policy++) {
-            for (int32_t n_pages = least; replay_policy_name(policy) != NULL && n_pages <= 4 * least; n_pages += least) {
+            for (int32_t n_pages = least; replay_policy_name(policy) != NULL && n_pages <= 4 * least;
+                 n_pages += least) {
                 replay_result r = replay(&t, policy, n_pages, page_tokens, concurrency);
                 assert_int_equal(r.n_refused, 0);
                 assert_true(r.hit_tokens <= all);

@@ -1,5 +1,5 @@
-/* The simulator plans as the engine does: one trace is served by both, an engine over the null model and a simulated server, and the plans
- * are compared step by step. */
+/* The simulator plans as the engine does: one trace is served by both, an engine over the
+ * null model and a simulated server, and the plans are compared step by step. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -15,7 +15,8 @@
 
 enum { PAGE = 16, N_REQUESTS = 40, MAX_LEN = 256, MAX_RECORDS = 1 << 16 };
 
-/* What a step plans, as numbers: items, preemptions so far, cached pages, and for each item its request, first position and rows. */
+/* What a step plans, as numbers: items, preemptions so far, cached pages, and for each
+ * item its request, first position and rows. */
 typedef struct record {
     int32_t v[MAX_RECORDS], n, n_steps;
 } record;
@@ -46,15 +47,20 @@ static void noted_wait(backend *b) {
 
 enum { VOCAB = 32 }; /* of the null model */
 
-/* Requests of three tenants that begin with their tenant's text and go on with one of their own, all at once. */
+/* Requests of three tenants that begin with their tenant's text and go on with one of
+ * their own, all at once. */
 static void random_trace(uint64_t *seed, char *text, size_t size) {
     size_t at = 0;
     for (int i = 0; i < N_REQUESTS; i++) {
-        int tenant = (int)(rng_next(seed) % 3), shared = (int)(rng_next(seed) % 70), own = 2 + (int)(rng_next(seed) % 60);
+        int tenant = (int)(rng_next(seed) % 3), shared = (int)(rng_next(seed) % 70),
+            own = 2 + (int)(rng_next(seed) % 60);
         int out = 1 + (int)(rng_next(seed) % 50);
         at += (size_t)snprintf(text + at, size - at, "{\"t\": 0, \"tenant\": \"t%d\", \"prompt\": [", tenant);
         for (int k = 0; k < shared + own; k++) { /* its own text begins with its number */
-            int token = k < shared ? (k * 7 + tenant) % VOCAB : k == shared ? i / VOCAB : k == shared + 1 ? i % VOCAB : k % VOCAB;
+            int token = k < shared        ? (k * 7 + tenant) % VOCAB
+                        : k == shared     ? i / VOCAB
+                        : k == shared + 1 ? i % VOCAB
+                                          : k % VOCAB;
             at += (size_t)snprintf(text + at, size - at, "%s%d", k > 0 ? ", " : "", token);
         }
         at += (size_t)snprintf(text + at, size - at, "], \"output\": %d}\n", out);
@@ -68,7 +74,8 @@ static void serve_by_engine(const trace *t, const serving_options *o) {
     wake reader;
     quire_error err;
     assert_int_equal(null_model_open(1, &null), QUIRE_OK);
-    assert_int_equal(kv_layout_init(model_description(null->m), kv_both(DTYPE_F32), PAGE, &layout, &err), QUIRE_OK);
+    assert_int_equal(kv_layout_init(model_description(null->m), kv_both(DTYPE_F32), PAGE, &layout, &err),
+                     QUIRE_OK);
     backend_ops ops = *null->b->ops;
     null_wait = ops.step_wait;
     ops.step_wait = noted_wait;
@@ -87,13 +94,16 @@ static void serve_by_engine(const trace *t, const serving_options *o) {
                         .starts_paused = true};
     assert_int_equal(engine_open(null->m, null->b, &layout, &k, &running, &err), QUIRE_OK);
     if (running->kv.index != NULL) {
-        running->kv.index->tree.random = 1; /* the simulator's seed: it decides between equally long partial matches */
+        /* the simulator's seed: it decides between equally long partial matches */
+        running->kv.index->tree.random = 1;
     }
     assert_int_equal(wake_init(&reader), QUIRE_OK);
     assert_int_equal(engine_out_open(running, &reader, &out), QUIRE_OK);
     for (int32_t i = 0; i < t->n_requests; i++) {
         const trace_request *q = &t->requests[i];
-        engine_request r = {.tokens = mem_new((size_t)(q->n_prompt + q->n_output), sizeof(int32_t)), .n_tokens = q->n_prompt, .out = out};
+        engine_request r = {.tokens = mem_new((size_t)(q->n_prompt + q->n_output), sizeof(int32_t)),
+                            .n_tokens = q->n_prompt,
+                            .out = out};
         request_id id;
         trace_tokens(t, q, r.tokens);
         r.namespace = &q->tenant;
@@ -147,8 +157,14 @@ static int32_t compare(uint64_t *seed, serving_options o) {
 }
 
 TEST(engine_and_simulator_plan_the_same_steps) {
-    static const cost_model cost = {.model = "m", .device = "d", .n_points = 2, .rows = {0, 1}, .us = {10, 11}, .kv_tokens = 1 << 20,
-                                    .token_bytes = 1, .max_model_len = MAX_LEN};
+    static const cost_model cost = {.model = "m",
+                                    .device = "d",
+                                    .n_points = 2,
+                                    .rows = {0, 1},
+                                    .us = {10, 11},
+                                    .kv_tokens = 1 << 20,
+                                    .token_bytes = 1,
+                                    .max_model_len = MAX_LEN};
     uint64_t seed = (uint64_t)time(NULL);
     printf("seed %llu\n", (unsigned long long)seed);
     int32_t n_preempted = 0;

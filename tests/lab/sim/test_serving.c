@@ -1,5 +1,5 @@
-/* The server that is simulated: what its planner plans is the engine's, what its clock says is the cost model's, and every request gets its
- * tokens. */
+/* The server that is simulated: what its planner plans is the engine's, what its clock
+ * says is the cost model's, and every request gets its tokens. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,8 +15,14 @@
 #include "test.h"
 
 /* 10 us a step, 1 a row, nothing else. */
-static const cost_model plain = {
-    .model = "m", .device = "d", .n_points = 2, .rows = {0, 1}, .us = {10, 11}, .kv_tokens = 4096, .token_bytes = 1, .max_model_len = 4096};
+static const cost_model plain = {.model = "m",
+                                 .device = "d",
+                                 .n_points = 2,
+                                 .rows = {0, 1},
+                                 .us = {10, 11},
+                                 .kv_tokens = 4096,
+                                 .token_bytes = 1,
+                                 .max_model_len = 4096};
 
 static serving_options server(const cost_model *c) {
     return (serving_options){.cost = c,
@@ -64,12 +70,14 @@ TEST(a_step_takes_what_its_parts_take) {
     assert_true(cost_of(&c, &(step_work){.rows = 2}) == 100);
     assert_true(cost_of(&c, &(step_work){.rows = 4}) == 120);
     assert_true(cost_of(&c, &(step_work){.rows = 10}) == 240); /* the last line goes on */
-    assert_true(cost_of(&c, &(step_work){.rows = 4, .out = 2, .decode_pairs = 10, .prefill_pairs = 8, .copied = 1}) ==
-                120 + 14 + 5 + 2 + 3);
+    assert_true(
+        cost_of(&c, &(step_work){.rows = 4, .out = 2, .decode_pairs = 10, .prefill_pairs = 8, .copied = 1}) ==
+        120 + 14 + 5 + 2 + 3);
 }
 
-/* OPT-13B: 40 layers of width 5,120, 16 bits: 819,200 bytes a token, and about 15,700 tokens fit beside it on 40 GB (Kwon et al. 2023,
- * table 1). A step reads 25.7 GB of weights: 20.7 ms at 80% of 1,555 GB/s. */
+/* OPT-13B: 40 layers of width 5,120, 16 bits: 819,200 bytes a token, and about 15,700
+ * tokens fit beside it on 40 GB (Kwon et al. 2023, table 1). A step reads 25.7 GB of
+ * weights: 20.7 ms at 80% of 1,555 GB/s. */
 TEST(a_described_device_is_as_its_data_sheet_says) {
     cost_model c;
     quire_error err;
@@ -86,8 +94,8 @@ TEST(a_described_device_is_as_its_data_sheet_says) {
     assert_int_equal(cost_describe("llama-3-70b", "a100-40gb", &c, &err), QUIRE_INVALID); /* does not fit */
 }
 
-/* One prompt of 100, 64 rows a step: steps of 64 and 36 rows; the answer's first token comes with the second, then a step of one row each.
- */
+/* One prompt of 100, 64 rows a step: steps of 64 and 36 rows; the answer's first token
+ * comes with the second, then a step of one row each. */
 TEST(a_lone_request_takes_its_steps) {
     trace t = parse("{\"t\": 3, \"prompt\": 100, \"output\": 4}\n");
     serving_options o = server(&plain);
@@ -103,16 +111,18 @@ TEST(a_lone_request_takes_its_steps) {
     trace_deinit(&t);
 }
 
-/* Worked example 27, by time: a step of any size takes 1 us, so requests end at their steps' numbers. Static by count, continuous by the
- * planner. */
+/* Worked example 27, by time: a step of any size takes 1 us, so requests end at their
+ * steps' numbers. Static by count, continuous by the planner. */
 TEST(eight_requests_end_at_the_steps_of_worked_example_27) {
-    static const int32_t lengths[] = {9, 1269, 24, 443, 23, 1592, 2, 913}, continuous[] = {9, 1269, 24, 443, 32, 1616, 34, 947};
+    static const int32_t lengths[] = {9, 1269, 24, 443, 23, 1592, 2, 913},
+                         continuous[] = {9, 1269, 24, 443, 32, 1616, 34, 947};
     cost_model c = plain;
     c.rows[1] = 2;
     c.us[0] = c.us[1] = 1;
     char text[1024] = "";
     for (int i = 0; i < 8; i++) {
-        snprintf(text + strlen(text), sizeof text - strlen(text), "{\"prompt\": 1, \"output\": %d}\n", lengths[i]);
+        snprintf(text + strlen(text), sizeof text - strlen(text), "{\"prompt\": 1, \"output\": %d}\n",
+                 lengths[i]);
     }
     trace t = parse(text);
     serving_options o = server(&c);
@@ -141,9 +151,11 @@ TEST(eight_requests_end_at_the_steps_of_worked_example_27) {
     trace_deinit(&t);
 }
 
-/* Worked example 26: lengths 10, 199, 25, 199 take 199 steps of 4 rows; 433 of 796 are useful. */
+/* Worked example 26: lengths 10, 199, 25, 199 take 199 steps of 4 rows; 433 of 796 are
+ * useful. */
 TEST(a_static_batch_computes_rows_for_who_has_ended) {
-    trace t = parse("{\"prompt\": 1, \"output\": 10}\n{\"prompt\": 1, \"output\": 199}\n{\"prompt\": 1, \"output\": 25}\n{\"prompt\": 1, "
+    trace t = parse("{\"prompt\": 1, \"output\": 10}\n{\"prompt\": 1, \"output\": 199}\n{\"prompt\": 1, "
+                    "\"output\": 25}\n{\"prompt\": 1, "
                     "\"output\": 199}\n");
     serving_options o = server(&plain);
     o.batching = BATCH_STATIC;
@@ -158,8 +170,8 @@ TEST(a_static_batch_computes_rows_for_who_has_ended) {
 
 /* Worked example 25: prompts of 4, 6, 1, 7 padded to 7: 28 rows for 18 tokens. */
 TEST(a_static_batch_computes_rows_for_pads) {
-    trace t = parse(
-        "{\"prompt\": 4, \"output\": 1}\n{\"prompt\": 6, \"output\": 1}\n{\"prompt\": 1, \"output\": 1}\n{\"prompt\": 7, \"output\": 1}\n");
+    trace t = parse("{\"prompt\": 4, \"output\": 1}\n{\"prompt\": 6, \"output\": 1}\n{\"prompt\": 1, "
+                    "\"output\": 1}\n{\"prompt\": 7, \"output\": 1}\n");
     serving_options o = server(&plain);
     o.batching = BATCH_STATIC;
     o.reservation = RESERVE_ORACLE;
@@ -169,7 +181,8 @@ TEST(a_static_batch_computes_rows_for_pads) {
     trace_deinit(&t);
 }
 
-/* In doubles (arrival + way) - way can be less than the arrival: a batch that waits for its first request has it all the same. */
+/* In doubles (arrival + way) - way can be less than the arrival: a batch that waits for
+ * its first request has it all the same. */
 TEST(a_static_batch_has_the_request_that_it_waited_for) {
     cost_model c = plain;
     c.request_us = 100.4;
@@ -229,7 +242,8 @@ TEST(pieces_lie_in_the_first_gap) {
     first_fit f;
     int64_t first;
     assert_int_equal(first_fit_open(10, 4, &f), QUIRE_OK);
-    assert_true(first_fit_take(&f, 1, 4, &first) && first_fit_take(&f, 2, 3, &first) && first_fit_take(&f, 3, 3, &first));
+    assert_true(first_fit_take(&f, 1, 4, &first) && first_fit_take(&f, 2, 3, &first) &&
+                first_fit_take(&f, 3, 3, &first));
     assert_false(first_fit_take(&f, 4, 1, &first));
     first_fit_give(&f, 2);
     assert_false(first_fit_take(&f, 4, 4, &first)); /* three are free, in the middle */
@@ -243,7 +257,8 @@ TEST(pieces_lie_in_the_first_gap) {
 }
 
 TEST(a_request_that_can_never_fit_is_refused) {
-    trace t = parse("{\"prompt\": 5000, \"output\": 1}\n{\"prompt\": 10, \"output\": 0}\n{\"prompt\": 4090, \"output\": 10}\n");
+    trace t = parse("{\"prompt\": 5000, \"output\": 1}\n{\"prompt\": 10, \"output\": 0}\n{\"prompt\": 4090, "
+                    "\"output\": 10}\n");
     serving_options o = server(&plain);
     for (batching b = BATCH_STATIC; b < BATCH_N; b++) {
         o.batching = b;
@@ -262,8 +277,8 @@ TEST(a_request_that_can_never_fit_is_refused) {
 
 /* ---- the prefix cache ---- */
 
-/* Worked example 24: 2,000 shared and 30 own tokens, 8 users at once: 2,240 computed against 16,240. All come together, so seven wait for
- * the first's pages. */
+/* Worked example 24: 2,000 shared and 30 own tokens, 8 users at once: 2,240 computed
+ * against 16,240. All come together, so seven wait for the first's pages. */
 TEST(a_shared_prompt_is_computed_once) {
     char text[2048] = "";
     for (int i = 0; i < 8; i++) {
@@ -281,7 +296,9 @@ TEST(a_shared_prompt_is_computed_once) {
     assert_int_equal(token.n_rows, 2240 + 8 * 149);
     assert_int_equal(token.hit_tokens, 14000);
     assert_true(token.span_us < none.span_us);
-    o.max_rows = 1024; /* now there is room for chunks of all in the first step, and seven wait all the same */
+    /* now there is room for chunks of all in the first step, and seven wait all the
+     * same */
+    o.max_rows = 1024;
     o.max_chunk = 64;
     serving_result wide = serve(&t, &o);
     assert_int_equal(wide.n_rows, 2240 + 8 * 149);
@@ -299,18 +316,19 @@ static trace random_trace(uint64_t *seed, int32_t n) {
     double when = 0;
     for (int32_t i = 0; i < n; i++) {
         when += 1e-5 * (double)(rng_next(seed) % 100);
-        at += (size_t)snprintf(text + at, (1 << 16) - at,
-                               "{\"t\": %.6f, \"tenant\": \"%d\", \"prompt\": [[\"s%d\", %d], [\"u%d\", %d]], \"output\": %d}\n", when,
-                               (int)(rng_next(seed) % 2), (int)(rng_next(seed) % 3), 1 + (int)(rng_next(seed) % 60), i,
-                               1 + (int)(rng_next(seed) % 40), (int)(rng_next(seed) % 30));
+        at += (size_t)snprintf(
+            text + at, (1 << 16) - at,
+            "{\"t\": %.6f, \"tenant\": \"%d\", \"prompt\": [[\"s%d\", %d], [\"u%d\", %d]], \"output\": %d}\n",
+            when, (int)(rng_next(seed) % 2), (int)(rng_next(seed) % 3), 1 + (int)(rng_next(seed) % 60), i,
+            1 + (int)(rng_next(seed) % 40), (int)(rng_next(seed) % 30));
     }
     trace t = parse(text);
     free(text);
     return t;
 }
 
-/* Any batching, memory, cache and pool down to what the longest request needs: all are answered, nothing is lost, no token is had for less
- * than its row. */
+/* Any batching, memory, cache and pool down to what the longest request needs: all are
+ * answered, nothing is lost, no token is had for less than its row. */
 TEST(everybody_is_answered_however_little_memory_there_is) {
     uint64_t seed = rng_os_seed();
     int64_t n_preempted = 0, n_hits = 0;
@@ -350,7 +368,8 @@ TEST(everybody_is_answered_however_little_memory_there_is) {
 
 /* ---- arrivals, traces, files ---- */
 
-/* Four of 40 + 60 tokens in memory for 160: somebody gives way. What was computed comes back, and the clock has its way twice. */
+/* Four of 40 + 60 tokens in memory for 160: somebody gives way. What was computed comes
+ * back, and the clock has its way twice. */
 TEST(swapping_moves_what_recomputing_repeats) {
     cost_model c = plain;
     c.swap_us = 0.5;
@@ -399,11 +418,13 @@ TEST(guesses_that_are_right_save_steps) {
     trace_deinit(&t);
 }
 
-/* With chance p of each of n guesses a step gives 1 + p + .. + p^n tokens; many requests in little memory, every invariant checked. */
+/* With chance p of each of n guesses a step gives 1 + p + .. + p^n tokens; many requests
+ * in little memory, every invariant checked. */
 TEST(guesses_are_right_as_often_as_they_are_said_to_be) {
     char text[64 * 40] = "";
     for (int i = 0; i < 40; i++) {
-        snprintf(text + strlen(text), sizeof text - strlen(text), "{\"prompt\": %d, \"output\": 200}\n", 5 + i);
+        snprintf(text + strlen(text), sizeof text - strlen(text), "{\"prompt\": %d, \"output\": 200}\n",
+                 5 + i);
     }
     trace t = parse(text);
     serving_options o = server(&plain);
@@ -429,13 +450,15 @@ TEST(poisson_arrivals_have_the_rate_and_lengths_asked_for) {
     assert_memory_equal(a.requests, b.requests, (size_t)a.n_requests * sizeof *a.requests);
     assert_true(fabs((double)a.n_prompt_tokens / a.n_requests - 19.31) < 0.4);
     assert_true(fabs((double)a.n_output_tokens / a.n_requests - 58.45) < 1.5);
-    double seconds = (double)a.requests[a.n_requests - 1].arrival_us * 1e-6, squares = 0, mean = seconds / (a.n_requests - 1);
+    double seconds = (double)a.requests[a.n_requests - 1].arrival_us * 1e-6, squares = 0,
+           mean = seconds / (a.n_requests - 1);
     assert_true(fabs(a.n_requests / seconds / 5 - 1) < 0.03);
     for (int32_t i = 1; i < a.n_requests; i++) {
         double gap = (double)(a.requests[i].arrival_us - a.requests[i - 1].arrival_us) * 1e-6;
         squares += (gap - mean) * (gap - mean);
     }
-    assert_true(fabs(sqrt(squares / (a.n_requests - 1)) / mean - 1) < 0.05); /* exponential: as far from the mean as the mean is long */
+    /* exponential: as far from the mean as the mean is long */
+    assert_true(fabs(sqrt(squares / (a.n_requests - 1)) / mean - 1) < 0.05);
     trace_deinit(&a);
     trace_deinit(&b);
     o.lengths = "novels";
@@ -446,8 +469,9 @@ TEST(poisson_arrivals_have_the_rate_and_lengths_asked_for) {
 }
 
 TEST(a_shrunk_trace_shares_what_it_shared) {
-    trace t = parse("{\"timestamp\": 0, \"input_length\": 1300, \"output_length\": 65, \"hash_ids\": [1, 2, 3]}\n"
-                    "{\"timestamp\": 1, \"input_length\": 1024, \"output_length\": 0, \"hash_ids\": [1, 2]}\n");
+    trace t =
+        parse("{\"timestamp\": 0, \"input_length\": 1300, \"output_length\": 65, \"hash_ids\": [1, 2, 3]}\n"
+              "{\"timestamp\": 1, \"input_length\": 1024, \"output_length\": 0, \"hash_ids\": [1, 2]}\n");
     trace_shrink(&t, 64);
     assert_int_equal(t.requests[0].n_prompt, 8 + 8 + 5); /* 276 tokens of the third block */
     assert_int_equal(t.requests[0].n_output, 2);
@@ -494,8 +518,10 @@ TEST(costs_are_read_as_they_were_written) {
         "{\"format\": \"quire-cost-1\", \"model\": \"m\", \"device\": \"d\", \"rows_us\": [[1, 5], [1, 6]]}",
         "{\"format\": \"quire-cost-1\", \"model\": \"m\", \"device\": \"d\", \"rows_us\": [[1, 5], [2, 4]]}",
         "{\"format\": \"quire-cost-1\", \"model\": \"m\", \"device\": \"d\", \"rows_us\": [[1, 0], [2, 4]]}",
-        "{\"format\": \"quire-cost-1\", \"model\": \"m\", \"device\": \"d\", \"rows_us\": [[1, 5], [2, 1e999]]}",
-        "{\"format\": \"quire-cost-1\", \"model\": \"m\", \"device\": \"d\", \"rows_us\": [[1, 5], [2, 6]], \"out_us\": -1}",
+        "{\"format\": \"quire-cost-1\", \"model\": \"m\", \"device\": \"d\", \"rows_us\": [[1, 5], [2, "
+        "1e999]]}",
+        "{\"format\": \"quire-cost-1\", \"model\": \"m\", \"device\": \"d\", \"rows_us\": [[1, 5], [2, 6]], "
+        "\"out_us\": -1}",
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         FILE *f = fopen(path, "w");

@@ -25,7 +25,8 @@ static int32_t *tokens_of(const trace *t, int32_t i) {
 /* How many tokens two requests begin with that are the same. */
 static int32_t common(const trace *t, int32_t a, int32_t b) {
     int32_t *x = tokens_of(t, a), *y = tokens_of(t, b), n = 0;
-    int32_t nx = t->requests[a].n_prompt + t->requests[a].n_output, ny = t->requests[b].n_prompt + t->requests[b].n_output;
+    int32_t nx = t->requests[a].n_prompt + t->requests[a].n_output,
+            ny = t->requests[b].n_prompt + t->requests[b].n_output;
     while (n < nx && n < ny && x[n] == y[n]) {
         n++;
     }
@@ -35,11 +36,12 @@ static int32_t common(const trace *t, int32_t a, int32_t b) {
 }
 
 TEST(mooncake_blocks_of_the_same_hash_are_the_same_512_tokens) {
-    trace t = parse("{\"timestamp\": 5, \"input_length\": 1100, \"output_length\": 7, \"hash_ids\": [9, 4, 5]}\n"
-                    "{\"timestamp\": 27, \"input_length\": 1030, \"output_length\": 0, \"hash_ids\": [9, 4, 6]}\r\n"
-                    "\n"
-                    "{\"timestamp\": 30.5, \"input_length\": 513, \"output_length\": 1, \"hash_ids\": [4, 9]}",
-                    0);
+    trace t =
+        parse("{\"timestamp\": 5, \"input_length\": 1100, \"output_length\": 7, \"hash_ids\": [9, 4, 5]}\n"
+              "{\"timestamp\": 27, \"input_length\": 1030, \"output_length\": 0, \"hash_ids\": [9, 4, 6]}\r\n"
+              "\n"
+              "{\"timestamp\": 30.5, \"input_length\": 513, \"output_length\": 1, \"hash_ids\": [4, 9]}",
+              0);
     assert_int_equal(t.n_requests, 3);
     assert_int_equal(t.n_tenants, 1);
     assert_int_equal(t.n_prompt_tokens, 1100 + 1030 + 513);
@@ -55,9 +57,10 @@ TEST(mooncake_blocks_of_the_same_hash_are_the_same_512_tokens) {
 }
 
 TEST(a_partial_last_block_begins_like_the_whole_one) {
-    trace t = parse("{\"timestamp\": 0, \"input_length\": 600, \"output_length\": 100, \"hash_ids\": [1, 2]}\n"
-                    "{\"timestamp\": 0, \"input_length\": 1024, \"output_length\": 0, \"hash_ids\": [1, 2]}\n",
-                    0);
+    trace t =
+        parse("{\"timestamp\": 0, \"input_length\": 600, \"output_length\": 100, \"hash_ids\": [1, 2]}\n"
+              "{\"timestamp\": 0, \"input_length\": 1024, \"output_length\": 0, \"hash_ids\": [1, 2]}\n",
+              0);
     assert_int_equal(common(&t, 0, 1), 600);
     trace_deinit(&t);
 }
@@ -79,11 +82,12 @@ TEST(azure_requests_share_nothing) {
 }
 
 TEST(the_own_format_shares_texts_by_name_and_keeps_token_ids) {
-    trace t = parse("{\"prompt\": [[\"system\", 40], [\"u1\", 3], 7, 8], \"output\": [[\"a1\", 5]]}\n"
-                    "{\"t\": 0.25, \"prompt\": [[\"system\", 40], [\"u1\", 3], 7, 8, [\"a1\", 9]], \"output\": 4}\n"
-                    "{\"t\": 1, \"tenant\": \"b\", \"prompt\": [[\"system\", 10], 2147483647]}\n"
-                    "{\"t\": 2, \"tenant\": \"b\", \"prompt\": 12}\n",
-                    0);
+    trace t =
+        parse("{\"prompt\": [[\"system\", 40], [\"u1\", 3], 7, 8], \"output\": [[\"a1\", 5]]}\n"
+              "{\"t\": 0.25, \"prompt\": [[\"system\", 40], [\"u1\", 3], 7, 8, [\"a1\", 9]], \"output\": 4}\n"
+              "{\"t\": 1, \"tenant\": \"b\", \"prompt\": [[\"system\", 10], 2147483647]}\n"
+              "{\"t\": 2, \"tenant\": \"b\", \"prompt\": 12}\n",
+              0);
     assert_int_equal(t.n_requests, 4);
     assert_int_equal(t.n_tenants, 2);
     assert_int_equal(common(&t, 0, 1), 50);
@@ -107,22 +111,26 @@ TEST(the_own_format_shares_texts_by_name_and_keeps_token_ids) {
 
 /* The hash's eight bytes are the name's. */
 TEST(a_name_and_a_hash_never_mean_the_same_text) {
-    trace t = parse("{\"timestamp\": 0, \"input_length\": 8, \"output_length\": 0, \"hash_ids\": [4702111234474983745]}\n"
-                    "{\"t\": 1, \"prompt\": [[\"AAAAAAAA\", 8]]}\n",
-                    0);
+    trace t = parse(
+        "{\"timestamp\": 0, \"input_length\": 8, \"output_length\": 0, \"hash_ids\": [4702111234474983745]}\n"
+        "{\"t\": 1, \"prompt\": [[\"AAAAAAAA\", 8]]}\n",
+        0);
     assert_int_equal(common(&t, 0, 1), 0);
     trace_deinit(&t);
 }
 
 TEST(a_text_keeps_its_longest_use_to_itself) {
-    trace t = parse("{\"prompt\": [[\"a\", 20]]}\n{\"prompt\": [[\"a\", 10]]}\n{\"prompt\": [[\"a\", 10], [\"b\", 10]]}\n", 0);
+    trace t = parse("{\"prompt\": [[\"a\", 20]]}\n{\"prompt\": [[\"a\", 10]]}\n{\"prompt\": [[\"a\", 10], "
+                    "[\"b\", 10]]}\n",
+                    0);
     assert_int_equal(common(&t, 0, 1), 10);
     assert_int_equal(common(&t, 0, 2), 10);
     trace_deinit(&t);
 }
 
 TEST(requests_come_in_order_of_arrival_and_a_limit_cuts_the_file) {
-    static const char text[] = "{\"t\": 3, \"prompt\": 30}\n{\"t\": 1, \"prompt\": 10}\n{\"t\": 1, \"prompt\": 11}\nno JSON";
+    static const char text[] =
+        "{\"t\": 3, \"prompt\": 30}\n{\"t\": 1, \"prompt\": 10}\n{\"t\": 1, \"prompt\": 11}\nno JSON";
     trace t = parse(text, 3);
     assert_int_equal(t.requests[0].n_prompt, 10);
     assert_int_equal(t.requests[1].n_prompt, 11);
@@ -176,7 +184,8 @@ TEST(a_malformed_line_is_refused_with_its_number) {
         quire_error err = {.message = ""};
         snprintf(text, sizeof text, "{\"prompt\": 1}\n%s", bad[i].line);
         quire_err e = trace_parse(str_of(text), "some.jsonl", 0, &t, &err);
-        if (e != bad[i].e || strstr(err.message, "some.jsonl, line 2") == NULL || strstr(err.message, bad[i].word) == NULL) {
+        if (e != bad[i].e || strstr(err.message, "some.jsonl, line 2") == NULL ||
+            strstr(err.message, bad[i].word) == NULL) {
             fail_msg("%s: %s: %s", bad[i].line, quire_err_name(e), err.message);
         }
         assert_int_equal(t.n_requests, 77);
@@ -185,9 +194,10 @@ TEST(a_malformed_line_is_refused_with_its_number) {
 
 TEST(a_malformed_csv_line_is_refused_with_its_number) {
     static const char *const bad[] = {
-        "2023-11-16 18:17:03.97,0,10",    "2023-11-16 18:17:03.97,5",          "2023-11-16 18:17:03.97,5,6,7", "2023-13-16 18:17:03.97,5,6",
-        "2023-11-16 24:17:03.97,5,6",     "2023-11-16T18:17:03.97,5,6",        "2023-11-16 18:17:03.,5,6",     "2023-11-16 18:17:03,-5,6",
-        "2023-11-16 18:17:03,5,x",        "2023-00-16 18:17:03,5,6",           "1969-11-16 18:17:03,5,6",      ",,",
+        "2023-11-16 18:17:03.97,0,10",    "2023-11-16 18:17:03.97,5",          "2023-11-16 18:17:03.97,5,6,7",
+        "2023-13-16 18:17:03.97,5,6",     "2023-11-16 24:17:03.97,5,6",        "2023-11-16T18:17:03.97,5,6",
+        "2023-11-16 18:17:03.,5,6",       "2023-11-16 18:17:03,-5,6",          "2023-11-16 18:17:03,5,x",
+        "2023-00-16 18:17:03,5,6",        "1969-11-16 18:17:03,5,6",           ",,",
         "2023-11-16 18:17:03,16777217,6", "2023-11-16 18:17:03,5,99999999999",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -196,14 +206,16 @@ TEST(a_malformed_csv_line_is_refused_with_its_number) {
         quire_error err = {.message = ""};
         snprintf(text, sizeof text, "TIMESTAMP,ContextTokens,GeneratedTokens\n%s\n", bad[i]);
         quire_err e = trace_parse(str_of(text), "some.csv", 0, &t, &err);
-        if ((e != QUIRE_BAD_FILE && e != QUIRE_TOO_LARGE) || strstr(err.message, "some.csv, line 2") == NULL) {
+        if ((e != QUIRE_BAD_FILE && e != QUIRE_TOO_LARGE) ||
+            strstr(err.message, "some.csv, line 2") == NULL) {
             fail_msg("%s: %s: %s", bad[i], quire_err_name(e), err.message);
         }
     }
 }
 
 TEST(what_is_no_trace_is_refused) {
-    static const char *const bad[] = {"", "\n \n", "hello\n", "a,b,c\n1,2,3\n", "TIMESTAMP,ContextTokens,GeneratedTokens\n"};
+    static const char *const bad[] = {"", "\n \n", "hello\n", "a,b,c\n1,2,3\n",
+                                      "TIMESTAMP,ContextTokens,GeneratedTokens\n"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         trace t = {0};
         quire_error err = {.message = ""};
