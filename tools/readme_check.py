@@ -7,8 +7,8 @@
     tools/readme_check.py ... --apart     in a network of its own, where no other server has the port; as root
 
 A command begins with "$ ", and the lines below it are what it shows. There `...` stands for anything, and numbers of the machine, ids and
-times may be others; the rest must be the same. A server is waited for, and ends with its block. Where the text names files that a reader is
-to have (model.gguf, keys.txt, in.jsonl, text.txt, requests.jsonl), they are made of the built-in model. Exit status 1 where something is
+times may be others; the rest must be the same. A server is waited for, and ends with its block. Files that the text names
+(model.gguf, in.jsonl) are made of the built-in model. What needs the network ("Serve a model") is not typed. Exit status 1 where something is
 not as shown.
 """
 import argparse
@@ -28,7 +28,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SECTIONS = ("Two commands", "Check the promise yourself")
+SECTIONS = ("Quick start", "Other commands", "Check the promise yourself")
 SECONDS = 3600
 START_SECONDS = 120
 
@@ -72,10 +72,7 @@ def pattern(shown):
 
 def make_files(folder, repository):
     shutil.copy(repository / "models/builtin.gguf", folder / "model.gguf")
-    (folder / "keys.txt").write_text("reader:a-key\n")
     (folder / "in.jsonl").write_text("".join(json.dumps({"prompt": prompt, "max_tokens": 8}) + "\n" for prompt in ("The prince", "And then")))
-    (folder / "text.txt").write_text("The prince looked at her and said nothing. " * 40)
-    (folder / "requests.jsonl").write_text("".join(json.dumps({"t": i, "prompt": [["system", 200], [f"user {i}", 30]], "output": 20}) + "\n" for i in range(40)))
 
 
 class Typist:
