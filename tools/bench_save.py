@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs `quire bench speed` and profiles, and keeps what they print: in bench/results, with machine, commit and command, and as the tables of
-docs/performance.md and README.md.
+"""Runs `quire bench speed` and profiles, and keeps what they print in bench/results, with machine, commit and command; the summary goes into
+docs/performance.md.
 
     tools/bench_save.py [NAME]      bench/results/NAME.json; NAME: the day and the processor
 """
@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGES = {"docs/performance.md": lambda result: page(result), "README.md": lambda result: summary(result)}
+PAGE = "docs/performance.md"
 END = "<!-- end of figures -->\n"
 TYPES = {"q4_0": "Q4_0", "q4_k": "Q4_K", "q8_0": "Q8_0", "int8": "BF16, read as int8 per channel", "bf16": "BF16"}
 COMMANDS = {
@@ -22,8 +22,6 @@ COMMANDS = {
     "long": ["build/quire", "bench", "profile", "--batch", "4", "--prompt", "512", "--json"],
     "one": ["build/quire", "bench", "profile", "--batch", "1", "--per-layer", "--json"],
 }
-# (run, table of it, title) of the profiles that the page shows
-SHOWN = [("long", "prefill", "A prompt of 512 tokens"), ("one", "decode", "One sequence decodes"), ("many", "decode", "32 sequences decode")]
 
 
 def first(pattern, text):
@@ -69,54 +67,6 @@ def table(titles, rows):
         yield "| " + " | ".join(row) + " |\n"
 
 
-def key(line, name=None):
-    return name or line["name"], json.dumps(line["params"], sort_keys=True)
-
-
-def said_goal(line):
-    """The goal of a figure, and whether it is met."""
-    p = line["params"]
-    if "goal" in p:
-        return percent(p["goal"]), line["fraction"] >= p["goal"]
-    if "at_most" in p:
-        return f"{p['at_most']:g}", line["value"] <= p["at_most"]
-    return f"{p['at_least']:g}", line["value"] >= p["at_least"]
-
-
-def goal_rows(lines):
-    spreads = {key(line): line["value"] for line in lines}
-    for line in lines:
-        p = line["params"]
-        if line["name"].endswith(" spread"):
-            continue
-        work = " ".join([line["name"], p.get("type", "")] + [f"{key} {p[key]}" for key in ("batch", "prompt", "context") if key in p])
-        goal, met = said_goal(line) if {"goal", "at_most", "at_least"} & set(p) else ("", None)
-        limit = "" if line["limit"] is None else f"{number(line['limit'])} ({p['limit_by']})"
-        spread = spreads.get(key(line, line["name"] + " spread"), 0)
-        yield (work, f"{number(line['value'], 2)} {line['unit']}", f"{number(spread, 2)}", limit, percent(line["fraction"]),
-               goal + ("" if met is None else ", met" if met else ", missed"))
-
-
-def stage_rows(lines, what):
-    stages = {}
-    for line in lines:
-        if line["params"].get("phase") == what:
-            stages.setdefault(line["params"]["stage"], {})[line["name"]] = line
-    for stage, found in stages.items():
-        figures = [number(found[name]["value"] if name in found else None) for name in ("time", "share", "read_rate", "compute_rate")]
-        yield stage, *figures, percent(found["time"]["fraction"])
-
-
-def page(result):
-    box, runs = result["machine"], result["runs"]
-    yield (f"{box['processor']} (family {box['family']}), {box['cores']} cores, {box['memory']}; load {box['load_before']} before the run; {result['date']}, "
-           f"commit {result['commit'][:12]}{' with changes' if result['changed'] else ''}. `{runs['speed']['command']}`, mean of three runs.\n\n")
-    yield from table(["work", "measured", "spread", "limit", "of it", "goal"], goal_rows(runs["speed"]["lines"]))
-    for name, what, title in SHOWN:
-        yield f"\n{title}, Q4_0: `{runs[name]['command']}`\n\n"
-        yield from table(["stage", "us a step", "share %", "GB/s", "GOP/s", "of limit"], stage_rows(runs[name]["lines"], what))
-
-
 def cell(lines, name, kind, batch):
     for line in lines:
         p = line["params"]
@@ -160,9 +110,8 @@ def main():
     result = {"machine": box, "commit": git("rev-parse", "HEAD"), "changed": git("status", "--porcelain") != "", "date": str(datetime.date.today())}
     result["runs"] = {what: run(command) for what, command in COMMANDS.items()}
     path = keep(result, name)
-    for page_name, write in PAGES.items():
-        replace(page_name, "tools/bench_save.py", write(result))
-    print(path, *PAGES)
+    replace(PAGE, "tools/bench_save.py", summary(result))
+    print(path, PAGE)
 
 
 if __name__ == "__main__":

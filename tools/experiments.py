@@ -6,11 +6,12 @@ ratio and why they differ. Prose stands in the pages, around the marks.
     tools/experiments.py NAME ...        these only
     tools/experiments.py --quick         all in ten minutes, fewer runs and smaller sizes, into build/experiments-quick.md, which says so
     tools/experiments.py --write         the pages again, from what was kept
-    tools/experiments.py --check         that the pages are what was kept, by the commands that are named, that no published figure is left out or is
-                                         another there, and that no page has a measured figure of which it does not say what prints it (measured.py)
+    tools/experiments.py --check         that the pages are what was kept, by the commands that are named, that no published figure is left out or differs there, and that no page has a measured figure of which it does not say what prints it (measured.py)
     tools/experiments.py --list          names, commands, and the seconds that each took
+    tools/experiments.py --show NAME ... what is kept of them: command, output, machine, date, and the published figures
 
-What a run printed is kept in bench/results/experiments.json with command, machine, commit and date; a page is made of that alone.
+What a run printed is kept in bench/results/experiments.json with command, machine, commit and date; a page is made of that alone. An experiment
+without published figures needs no page.
 """
 import argparse
 import datetime
@@ -323,7 +324,7 @@ def wrong_pages(kept, pages):
                 yield f"{name}: a table is not what was kept: tools/experiments.py --write"
         except LookupError as failed:
             yield f"{name}: {failed}"
-    yield from (f"{name}: no page shows it" for name in [*(e.name for e in EXPERIMENTS), NO_FIGURE] if name not in shown)
+    yield from (f"{name}: no page shows it" for name in [*(e.name for e in EXPERIMENTS if e.held), NO_FIGURE] if name not in shown)
 
 
 def check(published):
@@ -353,7 +354,7 @@ def main():
     p.add_argument("names", nargs="*", metavar="NAME")
     p.add_argument("--quire", default=str(ROOT / "build" / "quire"), help="the program (build/quire)")
     p.add_argument("--published", help="published.md (that of QUIRE_SHARED or ../shared, if there is one)")
-    for what in ("quick", "write", "check", "list"):
+    for what in ("quick", "write", "check", "list", "show"):
         p.add_argument(f"--{what}", action="store_true")
     o = p.parse_args()
     unknown = set(o.names) - {e.name for e in EXPERIMENTS}
@@ -361,6 +362,8 @@ def main():
         sys.exit(f"{', '.join(sorted(unknown))}: no such experiment; --list names them")
     if o.list:
         return list_all(read_kept())
+    if o.show:
+        return print("\n".join(block(name, read_kept()) for name in o.names), end="")
     if o.check:
         if o.published and not pathlib.Path(o.published).exists():
             sys.exit(f"--published {o.published}: there is no such file")
