@@ -16,6 +16,7 @@ quire_room(model src/model)
 quire_room(sched src/sched)
 quire_room(sample src/sample)
 quire_room(spec src/spec)
+quire_room(answer src/answer)
 quire_room(engine src/engine)
 quire_room(options src/options)
 quire_room(setup src/setup)
@@ -54,7 +55,7 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/server/page.c PROPERTIES
     OBJECT_DEPENDS ${QUIRE_POOL_PAGE} COMPILE_DEFINITIONS "QUIRE_POOL_PAGE_PATH=\"${QUIRE_POOL_PAGE}\"")
 
 set(QUIRE_LIBRARIES Threads::Threads PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::URING PkgConfig::HIREDIS PkgConfig::OPENSSL ${CMAKE_DL_LIBS} m)
-set(QUIRE_CORE_ROOMS base core expr json grammar file hub text jinja chat kv cpu model sched sample spec engine options setup api)
+set(QUIRE_CORE_ROOMS base core expr json grammar file hub text jinja chat kv cpu model sched sample spec answer engine options setup api)
 
 # Everything below the programs, for those of this repository: they use inner names too. What is installed is in library.cmake.
 set(quire_objects)

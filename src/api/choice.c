@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-#include "api/grammar_constraint.h"
-#include "api/marked_vocab.h"
-#include "api/thinking_budget.h"
+#include "answer/grammar_constraint.h"
+#include "answer/marked_vocab.h"
+#include "answer/thinking_budget.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/utf8.h"

@@ -10,10 +10,10 @@
 #ifndef API_CHOICE_H
 #define API_CHOICE_H
 
-#include "api/call_limit.h"
+#include "answer/call_limit.h"
+#include "answer/output_parser.h"
 #include "api/custom_input.h"
 #include "api/quire_engine.h"
-#include "chat/output_parser.h"
 #include "engine/explain.h"
 #include "text/detok.h"
 #include "text/stop_matcher.h"

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "chat/unescape.h"
+#include "answer/unescape.h"
 
 typedef struct custom_input {
     uint8_t stage, n_seen;

@@ -3,11 +3,11 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "answer/grammar_constraint.h"
+#include "answer/marked_vocab.h"
+#include "answer/thinking_budget.h"
 #include "api/beam_stop_matcher.h"
-#include "api/grammar_constraint.h"
-#include "api/marked_vocab.h"
 #include "api/stream.h"
-#include "api/thinking_budget.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "api/grammar_constraint.h"
-#include "api/marked_vocab.h"
+#include "answer/grammar_constraint.h"
+#include "answer/marked_vocab.h"
 #include "base/mem.h"
 #include "base/thread_pool.h"
 #include "setup/engine_config.h"

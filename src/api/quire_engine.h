@@ -5,7 +5,7 @@
 
 #include <stdatomic.h>
 
-#include "api/grammar_cache.h"
+#include "answer/grammar_cache.h"
 #include "api/prompt_cache.h"
 #include "api/request.h"
 #include "api/request_stats.h"

@@ -9,12 +9,12 @@
 
 #include <stdatomic.h>
 
+#include "answer/output_detect.h"
+#include "answer/output_parser.h"
 #include "api/request_field.h"
 #include "api/request_rule.h"
 #include "base/str.h"
 #include "chat/chat_form.h"
-#include "chat/output_detect.h"
-#include "chat/output_parser.h"
 #include "chat/render.h"
 #include "core/params.h"
 #include "engine/engine.h"

@@ -2,7 +2,7 @@
  * none and a call is forced, a list of calls in JSON. */
 #include <stdio.h>
 
-#include "api/call_marks.h"
+#include "answer/call_marks.h"
 #include "api/request_read.h"
 #include "json/json_out.h"
 

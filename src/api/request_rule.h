@@ -3,8 +3,8 @@
 #ifndef API_REQUEST_RULE_H
 #define API_REQUEST_RULE_H
 
-#include "api/grammar_cache.h"
-#include "api/reasoning_frame.h"
+#include "answer/grammar_cache.h"
+#include "answer/reasoning_frame.h"
 #include "api/request_field.h"
 #include "core/model_desc.h"
 #include "json/json.h"

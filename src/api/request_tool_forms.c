@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "answer/call_layout.h"
 #include "api/request_read.h"
-#include "chat/call_layout.h"
 #include "json/json_out.h"
 
 /* ---- the fields ---- */

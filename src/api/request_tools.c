@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "answer/call_layout.h"
+#include "answer/output_format.h"
 #include "api/request_read.h"
 #include "base/mem.h"
-#include "chat/call_layout.h"
-#include "chat/output_format.h"
 #include "json/json_out.h"
 
 quire_err request_read_tools(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {

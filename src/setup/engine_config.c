@@ -2,9 +2,9 @@
 
 #include <string.h>
 
+#include "answer/output_format.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "chat/output_format.h"
 #include "options/engine_flags.h"
 #include "setup/pool_plan.h"
 

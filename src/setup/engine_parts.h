@@ -4,8 +4,8 @@
 #ifndef SETUP_ENGINE_PARTS_H
 #define SETUP_ENGINE_PARTS_H
 
+#include "answer/output_detect.h"
 #include "chat/chat_form.h"
-#include "chat/output_detect.h"
 #include "engine/engine.h"
 #include "file/sampling_defaults.h"
 #include "kv/tier_record.h"

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "answer/output_detect.h"
+#include "answer/output_format.h"
+#include "answer/output_parser.h"
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "chat/output_detect.h"
-#include "chat/output_format.h"
-#include "chat/output_parser.h"
 #include "check/check.h"
 #include "json/json.h"
 #include "json/json_out.h"

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/call_grammar.h"
-#include "api/call_vocab.h"
-#include "api/structural_tag.h"
-#include "chat/output_parser.h"
+#include "answer/call_grammar.h"
+#include "answer/call_vocab.h"
+#include "answer/output_parser.h"
+#include "answer/structural_tag.h"
 #include "fuzz.h"
 #include "json/json_out.h"
 

@@ -1,10 +1,10 @@
 /* Parsers of answers, of any format: two random cuts of one text give the same events,
  * and a finished answer's arguments are JSON. The first bytes choose formats, request and
  * cuts; in the text a special token stands between the bytes 1 and 2. */
-#include "../chat/parse_case.h"
+#include "../answer/parse_case.h"
+#include "answer/output_detect.h"
+#include "answer/output_format.h"
 #include "base/mem.h"
-#include "chat/output_detect.h"
-#include "chat/output_format.h"
 #include "fuzz.h"
 
 enum { HEAD = 6 };

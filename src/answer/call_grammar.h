@@ -1,0 +1,64 @@
+/* The grammar of an answer that may or must call tools: from the format's layout
+ * (answer/call_layout.h), the tools and their schemas.
+ *
+ * Free text begins calls by their format's own opening marks; from there on each call is
+ * one of the offered functions, with arguments of its schema. */
+#ifndef ANSWER_CALL_GRAMMAR_H
+#define ANSWER_CALL_GRAMMAR_H
+
+#include "answer/call_layout.h"
+#include "answer/output_options.h"
+#include "answer/reasoning_frame.h"
+#include "grammar/grammar_arguments.h"
+#include "grammar/grammar_parts.h"
+
+typedef struct call_grammar {
+    const char *format;       /* of calls */
+    const output_tool *tools; /* offered ones */
+    size_t n_tools;
+    str only;         /* the one function that may be called; empty: any */
+    bool is_required; /* the answer is calls and nothing else */
+    bool is_single;   /* one call at most */
+    bool *in_haste;   /* set where a schema was loosened because compiling took too long; NULL: nobody asks */
+} call_grammar;
+
+/* The first of the format's layouts in which at least one of the tools can be called;
+ * NULL: it has no grammar for them. */
+const call_layout *call_grammar_layout(const call_grammar *c);
+/* Compiles it, behind what may stand around an answer (frame; NULL: nothing). Where no
+ * call is required, a tool without `is_strict` whose schema cannot be enforced is held to
+ * the types of its properties. Errors as grammar_compile_parts. */
+quire_err call_grammar_compile(const call_grammar *c, const reasoning_frame *frame,
+                               const grammar_marks *marks, const grammar_options *options, grammar **out,
+                               quire_error *err);
+
+/* ---- its parts ---- */
+
+typedef struct call_parts {
+    const call_grammar *c;
+    const grammar_marks *marks;
+    const json_value **schemas; /* of the tools' arguments: their own, or what is enforced in its place */
+    /* of each tool: those that were made last, for one compilation; NULL: none yet */
+    const grammar_arguments **made;
+    part_arena arena;
+    bool is_own_fault; /* what is too large is one tool's schema alone */
+} call_parts;
+
+/* The next parts are of another compilation. */
+void call_parts_forget(call_parts *m);
+
+/* call_answer.c: the answer, behind what may stand around it. */
+grammar_part call_parts_answer(call_parts *m, const reasoning_frame *frame);
+/* One call, from the name to what stands behind the arguments. */
+grammar_part call_parts_call(call_parts *m, const call_layout *l);
+/* All of a layout's calls but its opening text. */
+grammar_part call_parts_calls(call_parts *m, const call_layout *l);
+/* One of the parts, which are copied. */
+grammar_part call_parts_one_of(call_parts *m, const grammar_part *parts, size_t n);
+/* The arguments of tool i in a layout; and whether it can be called there. */
+grammar_part call_parts_arguments(call_parts *m, const call_layout *l, size_t tool);
+bool call_grammar_takes(const call_grammar *c, const call_layout *l, size_t tool);
+/* Whether the layout is one of the format's in which some tool can be called. */
+bool call_grammar_has(const call_grammar *c, const call_layout *l);
+
+#endif

@@ -1,0 +1,109 @@
+#include "answer/call_marks.h"
+
+#include "base/turn.h"
+#include "core/sampling_lists.h"
+#include "sample/end_tokens.h"
+
+/* The longest special token that begins here. */
+static const grammar_mark *mark_here(const grammar_marks *marks, str text) {
+    const grammar_mark *best = NULL;
+    for (size_t i = 0; i < marks->n; i++) {
+        const grammar_mark *m = &marks->list[i];
+        if (m->text.n > (best != NULL ? best->text.n : 0) && m->text.n <= text.n &&
+            memcmp(m->text.p, text.p, m->text.n) == 0) {
+            best = m;
+        }
+    }
+    return best;
+}
+
+bool mark_scan_next(mark_scan *s, const grammar_marks *marks) {
+    s->found = NULL;
+    while (s->at < s->text.n && s->found == NULL) {
+        (void)turn_poll((uint32_t)marks->n); /* others go on meanwhile */
+        s->found = mark_here(marks, (str){s->text.p + s->at, s->text.n - s->at});
+        s->at += s->found != NULL ? s->found->text.n : 1;
+    }
+    return s->found != NULL;
+}
+
+/* ---- what the request bans ---- */
+
+static bool is_bad_word(const sampling_params *p, int32_t id) {
+    const token_seqs *words = p->lists != NULL ? &p->lists->bad_words : NULL;
+    for (int32_t i = 0; words != NULL && i < words->n; i++) {
+        if (words->starts[i + 1] - words->starts[i] == 1 && words->tokens[words->starts[i]] == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_left_out(const sampling_params *p, int32_t id) {
+    const sampling_lists *l = p->lists;
+    return l != NULL && l->has_allowed && !end_token_is_one_of(id, l->allowed, l->n_allowed);
+}
+
+typedef struct checker {
+    const grammar_marks *marks;
+    const sampling_params *p;
+    const model_desc *d;
+    quire_error *err;
+} checker;
+
+/* Whether the tokens of a text are free to come. */
+static bool can_come(const checker *k, const char *text) {
+    for (mark_scan scan = {.text = str_of(text)}; mark_scan_next(&scan, k->marks);) {
+        if (is_bad_word(k->p, scan.found->id) || is_left_out(k->p, scan.found->id)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static quire_err check_text(const checker *k, const char *text, bool is_last) {
+    for (mark_scan scan = {.text = str_of(text)}; mark_scan_next(&scan, k->marks);) {
+        int32_t id = scan.found->id;
+        bool ends = end_token_kind(k->p, k->d, id) == END_STOP_TOKEN && !(is_last && scan.at == scan.text.n);
+        const char *field = is_bad_word(k->p, id)   ? "bad_words"
+                            : is_left_out(k->p, id) ? "allowed_token_ids"
+                            : ends                  ? "stop_token_ids"
+                                                    : NULL;
+        if (field != NULL) {
+            return err_set_param(k->err, QUIRE_BAD_REQUEST, field,
+                                 "%s: a tool call is written with %.*s, token %d, which %s", field,
+                                 (int)scan.found->text.n, scan.found->text.p, (int)id,
+                                 is_bad_word(k->p, id) ? "is banned"
+                                 : ends                ? "would end the answer inside it"
+                                                       : "is left out");
+        }
+    }
+    return QUIRE_OK;
+}
+
+static quire_err check_layout(const checker *k, const call_layout *l, bool is_single) {
+    const layout_tag *t = l->tag;
+    const char *const tags[] = {t != NULL ? t->before : "", t != NULL ? t->middle : "",
+                                t != NULL ? t->behind : ""};
+    TRY(check_text(k, l->open, false));
+    TRY(check_text(k, l->before, false));
+    TRY(check_text(k, l->name_end, false));
+    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
+        TRY(check_text(k, tags[i], false));
+    }
+    TRY(check_text(k, l->end, *l->close == 0));
+    TRY(check_text(k, is_single || l->between == NULL ? "" : l->between, false));
+    return check_text(k, l->close, true);
+}
+
+quire_err call_marks_check(const call_grammar *c, const grammar_marks *marks, const sampling_params *p,
+                           const model_desc *d, quire_error *err) {
+    const checker k = {marks, p, d, err};
+    const call_layout *l;
+    for (size_t i = 0; (l = call_layout_at(i)) != NULL; i++) {
+        if (call_grammar_has(c, l) && (c->is_required || can_come(&k, l->open))) {
+            TRY(check_layout(&k, l, c->is_single));
+        }
+    }
+    return QUIRE_OK;
+}

@@ -1,0 +1,177 @@
+/* The tool part of an output parser: content and calls. Private to this room.
+ *
+ * Outside a call, text is content and marks are looked for. A mark of role OPEN, or a
+ * bracket in formats without marks, begins an attempt: the syntax of the format reads on,
+ * and the bytes are held. Once the call's name is sure, the call begins and they are
+ * dropped; where the syntax breaks before, they are content. */
+#ifndef ANSWER_CALL_READER_H
+#define ANSWER_CALL_READER_H
+
+#include "answer/json_stream.h"
+#include "answer/mark_set.h"
+#include "answer/output_events.h"
+#include "answer/output_format.h"
+#include "answer/output_options.h"
+#include "answer/python_literal.h"
+#include "answer/typed_value.h"
+
+typedef struct call_reader call_reader;
+
+/* A syntax. */
+typedef struct call_machine {
+    /* An attempt begins, behind a mark of role OPEN. */
+    quire_err (*begin)(call_reader *r);
+    /* Reads one byte. It was added to r->held, unless a call is open. */
+    quire_err (*byte)(call_reader *r, char c);
+    /* The text ends inside: complete the open call, unless cut_off; what is held stays
+     * there. */
+    quire_err (*end)(call_reader *r, bool cut_off);
+    /* Special tokens that are marks of the format end the attempt wherever they stand;
+     * others are plain text. */
+    bool breaks_at_marks;
+} call_machine;
+
+typedef struct json_calls {
+    uint8_t state;
+    bool in_list, in_function; /* inside [ ], inside the member "function" */
+    bool is_bare;              /* the arguments are the whole body */
+    bool has_name, has_arguments;
+    bool text_is_whole;  /* of arguments inside a string: only white space may follow */
+    bool is_name_key;    /* the member that is read is the name */
+    bool is_escaped;     /* what is read of a member's name, or of a value, has escapes */
+    json_stream skipped; /* members' names, the name, and members that do not matter */
+} json_calls;
+
+typedef struct tag_calls {
+    uint8_t state;
+    bool has_members;                /* of the arguments */
+    bool has_text;                   /* of the value */
+    bool has_newline, waits_newline; /* before it; one that may be behind it */
+} tag_calls;
+
+#define ELEMENT_DEPTH (JSON_STREAM_DEPTH + 1) /* of objects and lists, and a value inside */
+
+typedef struct element_calls {
+    uint8_t state;
+    uint8_t depth;
+    struct {
+        uint8_t kind;
+        bool has_items;
+        const json_value *schema;
+    } open[ELEMENT_DEPTH];
+} element_calls;
+
+typedef struct gemma_calls {
+    uint8_t state;
+    bool is_typed;
+} gemma_calls;
+
+typedef struct python_calls {
+    uint8_t state;
+    bool in_list, has_members;
+    python_literal value;
+} python_calls;
+
+typedef struct harmony_messages {
+    uint8_t state, kind, last_kind; /* of this message's text; of the last text that was handed out */
+    bool is_first;                  /* nothing came yet */
+    bool waits_newline;             /* before this message's text */
+} harmony_messages;
+
+struct call_reader {
+    const call_format *format;
+    const call_machine *machine;
+    const output_options *options;
+    mark_set marks;
+    mark_match match;
+    output_events *out;
+    bool inside;     /* an attempt or a call */
+    bool in_call;    /* a call has begun */
+    bool has_called; /* a call of this attempt has begun, and perhaps ended */
+    bool after_call; /* a call has ended, and only white space and closing marks came since */
+    /* that call, or one before it, was opened by a mark whose closing one has not come */
+    bool may_close;
+    bool in_section;     /* behind ROLE_SECTION */
+    bool section_is_new; /* and nothing came since */
+    bool section_has_calls;
+    bool has_content;     /* that is not white space */
+    bool has_mark;        /* a mark began an attempt */
+    bool in_special;      /* text: between MARK_BEGIN and MARK_END */
+    bool special_is_open; /* inside an attempt: the same */
+    int32_t n_calls;
+    strbuf held;    /* the bytes of an attempt */
+    strbuf pending; /* white space, and marks that are dropped when a call follows */
+    strbuf special; /* a special token inside a call; gemma's scratch */
+    strbuf name, id;
+    strbuf text;      /* what a machine collects: a head, a key, a value */
+    size_t max_text;  /* bytes of text beyond which an open call ends */
+    strbuf arguments; /* JSON that waits to be handed out */
+    json_stream json; /* of the arguments */
+    typed_value value;
+    const json_value *schema; /* of the open call's parameters */
+    union {
+        json_calls j;
+        tag_calls t;
+        element_calls e;
+        gemma_calls g;
+        python_calls p;
+        harmony_messages h;
+    } u;
+};
+
+extern const call_machine json_machine, tag_machine, element_machine, gemma_machine, python_machine,
+    harmony_machine;
+
+/* format NULL: everything is content. options are borrowed. */
+quire_err call_reader_init(call_reader *r, const call_format *format, const output_options *options);
+void call_reader_deinit(call_reader *r);
+quire_err call_reader_push(call_reader *r, char c);
+/* A token without text came: what is held of a mark, or of an attempt none of whose calls
+ * has begun, is content, and what follows is not the answer's beginning. */
+quire_err call_reader_break(call_reader *r);
+quire_err call_reader_finish(call_reader *r, bool cut_off);
+
+/* ---- for the machines ---- */
+
+static inline bool call_space(char c) {
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+static inline mark_roles call_roles(uint32_t any, uint32_t special) {
+    return (mark_roles){any, special};
+}
+#define ROLE(name) ((uint32_t)1 << ROLE_##name)
+
+str call_trim(str s);
+static inline str call_str(const strbuf *b) {
+    return (str){b->p != NULL ? b->p : "", b->n};
+}
+/* Sets a buffer; QUIRE_TOO_LARGE past its max. */
+quire_err call_set(strbuf *b, str s);
+/* Whether a text may be a function's name. */
+bool call_is_name(str s);
+bool call_is_offered(const call_reader *r, str name);
+/* Whether what is held is "[]" and no mark: where a bracket in the text begins an
+ * attempt, that is text. */
+bool call_is_empty_list(const call_reader *r);
+/* Whether an object that is a call must name an offered function first thing: in formats
+ * in which a bracket anywhere may begin one, where the answer did not begin with it. */
+bool call_names_first(const call_reader *r);
+/* Begins the call r->name with the id r->id: what was held is dropped. */
+quire_err call_begin(call_reader *r);
+/* Hands out what r->arguments holds, and empties it. */
+quire_err call_flush_arguments(call_reader *r);
+quire_err call_end(call_reader *r);
+/* Leaves the attempt: its syntax is complete, and what is held is dropped. */
+void call_leave(call_reader *r);
+/* Leaves the attempt where the last n bytes, p[0..n), do not fit: what is held before
+ * them is content, and they are read outside. An open call must have ended. */
+quire_err call_reject(call_reader *r, const char *p, size_t n);
+/* The same for what mark_push gave: text[0..n) and what r->match holds. */
+quire_err call_reject_match(call_reader *r, const char *text, size_t n);
+/* Appends a piece of reasoning or content, without MARK_BEGIN and MARK_END. */
+quire_err call_text(call_reader *r, output_kind kind, const char *p, size_t n);
+/* Text outside calls, with MARK_BEGIN and MARK_END. White space waits until it is known
+ * whether a call follows. */
+quire_err call_content(call_reader *r, const char *p, size_t n);
+
+#endif

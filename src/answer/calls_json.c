@@ -1,0 +1,463 @@
+/* Calls as JSON: {"name": .., "arguments": {..}}, lists of these, {name: arguments}, and
+ * a head with the name before the arguments alone.
+ *
+ * Members may come in any order, except where call_names_first says so. Arguments that
+ * come before the name are held until it is there. Arguments may be JSON inside a
+ * string. */
+#include "answer/call_reader.h"
+
+enum {
+    HEAD,
+    BODY,
+    ITEM,
+    AFTER_ITEM,
+    NAME,
+    AFTER_NAME,
+    MEMBER,
+    NAME_VALUE,
+    SKIPPED,
+    ARGUMENTS,
+    ARGUMENTS_TEXT,
+    AFTER_MEMBER
+};
+enum { HEAD_BYTES = 512 };
+
+static quire_err begin(call_reader *r) {
+    r->u.j =
+        (json_calls){.state = (r->format->flags & (FORMAT_HEAD | FORMAT_HEAD_OR_JSON)) != 0 ? HEAD : BODY};
+    r->json = (json_stream){0};
+    return QUIRE_OK;
+}
+
+static bool is_forced_by_name(const call_reader *r) {
+    return r->options->choice == OUTPUT_CHOICE_NAMED && (r->format->flags & FORMAT_FORCED_JSON) != 0;
+}
+
+/* ---- arguments ---- */
+
+/* The call's name and the beginning of its arguments are there. */
+static quire_err start_call(call_reader *r) {
+    return r->in_call ? QUIRE_OK : call_begin(r);
+}
+
+/* The arguments are complete. */
+static quire_err finish_arguments(call_reader *r, uint8_t next) {
+    r->u.j.has_arguments = true;
+    r->u.j.state = next;
+    return r->in_call ? call_end(r) : QUIRE_OK;
+}
+
+/* The arguments broke at c: they are completed, where their call has begun. */
+static quire_err break_arguments(call_reader *r, char c) {
+    if (r->in_call) {
+        TRY(json_stream_close(&r->json, &r->arguments));
+        TRY(call_end(r));
+    }
+    return call_reject(r, &c, 1);
+}
+
+/* Reads a byte of the arguments, decoded where they are inside a string. *result as
+ * json_stream_push. */
+static quire_err push_arguments(call_reader *r, char c, json_stream_result *result) {
+    TRY(json_stream_push(&r->json, c, &r->arguments, result));
+    return r->in_call ? call_flush_arguments(r) : QUIRE_OK;
+}
+
+static quire_err in_arguments(call_reader *r, char c) {
+    json_stream_result result;
+    TRY(push_arguments(r, c, &result));
+    if (result == JSON_STREAM_MORE) {
+        return QUIRE_OK;
+    }
+    if (result != JSON_STREAM_DONE) {
+        return break_arguments(r, c);
+    }
+    TRY(finish_arguments(r, AFTER_MEMBER));
+    if (r->u.j.is_bare) {
+        call_leave(r);
+    }
+    return QUIRE_OK;
+}
+
+/* Decoded text of arguments inside a string. *fits false: it is no object. */
+static quire_err push_decoded(call_reader *r, const char *p, size_t n, bool *fits) {
+    *fits = true;
+    for (size_t i = 0; i < n && *fits; i++) {
+        json_stream_result result = JSON_STREAM_MORE;
+        bool is_first = json_stream_wants_value(&r->json) && r->json.depth == 0;
+        if (call_space(p[i]) && (is_first || r->u.j.text_is_whole)) {
+            continue;
+        }
+        if (is_first && p[i] != '{') {
+            *fits = false;
+            return QUIRE_OK;
+        }
+        if (is_first && r->u.j.has_name) {
+            TRY(start_call(r));
+        }
+        TRY(push_arguments(r, p[i], &result));
+        *fits = result == JSON_STREAM_MORE || result == JSON_STREAM_DONE;
+        r->u.j.text_is_whole = result == JSON_STREAM_DONE; /* only white space may follow */
+    }
+    return QUIRE_OK;
+}
+
+static quire_err in_arguments_text(call_reader *r, char c) {
+    char text[UNESCAPE_BYTES];
+    unescape *u = &r->u.j.skipped.escape;
+    bool fits;
+    if (c != '"' || unescape_is_open(u)) {
+        TRY(push_decoded(r, text, unescape_push(u, ESCAPE_JSON, c, text), &fits));
+        return fits ? QUIRE_OK : break_arguments(r, c);
+    }
+    TRY(push_decoded(r, text, unescape_end(u, text), &fits));
+    if (!fits) {
+        return break_arguments(r, c);
+    }
+    if (json_stream_wants_value(&r->json) && r->json.depth == 0) { /* an empty string */
+        TRY(r->u.j.has_name ? start_call(r) : QUIRE_OK);
+        TRY(strbuf_add_str(&r->arguments, "{}"));
+    } else if (!r->u.j.text_is_whole) {
+        TRY(json_stream_close(&r->json, &r->arguments));
+    }
+    TRY(finish_arguments(r, AFTER_MEMBER));
+    if (r->u.j.is_bare) {
+        call_leave(r);
+    }
+    return QUIRE_OK;
+}
+
+/* ---- members ---- */
+
+static bool is_arguments(str key) {
+    return str_is(key, "arguments") || str_is(key, "parameters");
+}
+
+static quire_err begin_arguments(call_reader *r, char c) {
+    json_stream_result result;
+    r->json = (json_stream){0};
+    r->u.j.skipped = (json_stream){0};
+    r->u.j.text_is_whole = false;
+    strbuf_clear(&r->arguments);
+    if (c == '"') {
+        r->u.j.state = ARGUMENTS_TEXT;
+        return QUIRE_OK;
+    }
+    if (c != '{') {
+        return call_reject(r, &c, 1);
+    }
+    r->u.j.state = ARGUMENTS;
+    TRY(r->u.j.has_name ? start_call(r) : QUIRE_OK);
+    return push_arguments(r, c, &result);
+}
+
+static quire_err begin_member(call_reader *r, char c) {
+    json_calls *j = &r->u.j;
+    json_stream_result result;
+    str key = call_str(&r->text);
+    if ((r->format->flags & FORMAT_KEYED) != 0) {
+        TRY(call_set(&r->name, key));
+        j->has_name = call_is_name(key);
+        return j->has_name && c == '{' ? begin_arguments(r, c) : call_reject(r, &c, 1);
+    }
+    if (call_names_first(r) && !j->has_name && !str_is(key, "name")) {
+        return call_reject(r, &c, 1);
+    }
+    /* {"type": "function", "function": {"name": ..}} */
+    if (str_is(key, "function") && c == '{' && !j->in_function) {
+        j->in_function = true;
+        j->state = NAME;
+        return QUIRE_OK;
+    }
+    if (is_arguments(key) && !j->has_arguments && c != 'n') {
+        return begin_arguments(r, c);
+    }
+    j->is_name_key = (str_is(key, "name") || str_is(key, "tool_name")) && !j->has_name;
+    j->is_escaped = false;
+    j->state = SKIPPED;
+    j->skipped = (json_stream){0};
+    if (is_arguments(key) && !j->has_arguments) { /* null: none */
+        TRY(strbuf_add_str(&r->arguments, "{}"));
+        TRY(j->has_name ? call_begin(r) : QUIRE_OK);
+        TRY(finish_arguments(r, SKIPPED));
+    }
+    strbuf_clear(&r->text);
+    if (j->is_name_key && c != '"') {
+        return call_reject(r, &c, 1);
+    }
+    TRY(json_stream_push(&j->skipped, c, &r->text, &result));
+    return result == JSON_STREAM_MORE ? QUIRE_OK : call_reject(r, &c, 1);
+}
+
+/* The name is in r->text as a JSON string. Arguments that came before it are handed out
+ * now. A grammar of calls knows names as they are, so one with escapes, which no schema
+ * held, is none. */
+static quire_err take_name(call_reader *r) {
+    str quoted = call_str(&r->text), name = {quoted.p + 1, quoted.n - 2};
+    TRY(call_set(&r->name, name));
+    r->u.j.has_name =
+        !r->u.j.is_escaped && call_is_name(name) && (!call_names_first(r) || call_is_offered(r, name));
+    if (!r->u.j.has_name) {
+        return call_reject(r, NULL, 0);
+    }
+    if (r->u.j.has_arguments) {
+        TRY(call_begin(r));
+        return call_end(r);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err byte(call_reader *r, char c);
+
+static quire_err in_skipped(call_reader *r, char c) {
+    json_calls *j = &r->u.j;
+    json_stream_result result;
+    if (!j->is_name_key) {
+        strbuf_clear(&r->text);
+    }
+    j->is_escaped |= c == '\\';
+    TRY(json_stream_push(&j->skipped, c, &r->text, &result));
+    if (result == JSON_STREAM_MORE) {
+        return QUIRE_OK;
+    }
+    if (result == JSON_STREAM_BROKEN) {
+        return call_reject(r, &c, 1);
+    }
+    j->state = AFTER_MEMBER;
+    if (j->is_name_key) {
+        TRY(take_name(r));
+    }
+    return result == JSON_STREAM_BEFORE ? byte(r, c) : QUIRE_OK;
+}
+
+/* ---- objects and lists ---- */
+
+static quire_err begin_object(call_reader *r) {
+    json_calls *j = &r->u.j;
+    *j = (json_calls){.state = NAME, .in_list = j->in_list};
+    r->json = (json_stream){0};
+    strbuf_clear(&r->name);
+    strbuf_clear(&r->id);
+    strbuf_clear(&r->arguments);
+    return QUIRE_OK;
+}
+
+static quire_err end_object(call_reader *r, char c) {
+    json_calls *j = &r->u.j;
+    if (j->in_function) {
+        j->in_function = false;
+        j->state = AFTER_MEMBER;
+        return QUIRE_OK;
+    }
+    bool is_done = (j->has_name && j->has_arguments) || (r->format->flags & FORMAT_KEYED) != 0;
+    if (!is_done) { /* a name alone calls a function that is offered */
+        if (!j->has_name || (r->format->flags & FORMAT_BARE) != 0 ||
+            !call_is_offered(r, call_str(&r->name))) {
+            return call_reject(r, &c, 1);
+        }
+        TRY(call_begin(r));
+        TRY(strbuf_add_str(&r->arguments, "{}"));
+        TRY(call_end(r));
+    }
+    if (j->in_list) {
+        j->state = AFTER_ITEM;
+        return QUIRE_OK;
+    }
+    call_leave(r);
+    return QUIRE_OK;
+}
+
+static quire_err begin_body(call_reader *r, char c) {
+    json_calls *j = &r->u.j;
+    if (c == '[' && !j->in_list) {
+        j->in_list = true;
+        j->state = ITEM;
+        return QUIRE_OK;
+    }
+    if (c == ']' && j->in_list && !call_is_empty_list(r)) {
+        call_leave(r);
+        return QUIRE_OK;
+    }
+    if (c != '{') {
+        return call_reject(r, &c, 1);
+    }
+    /* the answer is the arguments of that function */
+    if (is_forced_by_name(r) && !j->in_list && r->held.n == 1) {
+        TRY(call_set(&r->name, r->options->named));
+        j->has_name = j->is_bare = true;
+        return begin_arguments(r, c);
+    }
+    return begin_object(r);
+}
+
+static quire_err in_name(call_reader *r, char c) {
+    json_stream_result result;
+    r->u.j.is_escaped |= c == '\\';
+    TRY(json_stream_push(&r->u.j.skipped, c, &r->text, &result));
+    if (result == JSON_STREAM_DONE) { /* without its quotes; with escapes it is none that is known */
+        str key = {r->text.p + 1, r->u.j.is_escaped ? 0 : r->text.n - 2};
+        memmove(r->text.p, key.p, key.n);
+        r->text.n = key.n;
+        r->u.j.state = AFTER_NAME;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err between(call_reader *r, char c) {
+    json_calls *j = &r->u.j;
+    switch (j->state) {
+    case BODY:
+    case ITEM:
+        return begin_body(r, c);
+    case AFTER_ITEM:
+        if (c == ']') {
+            call_leave(r);
+            return QUIRE_OK;
+        }
+        j->state = ITEM;
+        return c == ',' ? QUIRE_OK : call_reject(r, &c, 1);
+    case NAME:
+        if (c == '}') {
+            return end_object(r, c);
+        }
+        j->state = MEMBER;
+        j->is_escaped = false;
+        j->skipped = (json_stream){0};
+        strbuf_clear(&r->text);
+        return c == '"' ? in_name(r, c) : call_reject(r, &c, 1);
+    case AFTER_NAME:
+        j->state = NAME_VALUE;
+        return c == ':' ? QUIRE_OK : call_reject(r, &c, 1);
+    case NAME_VALUE:
+        return begin_member(r, c);
+    default: /* AFTER_MEMBER */
+        j->state = NAME;
+        return c == ',' ? QUIRE_OK : c == '}' ? end_object(r, c) : call_reject(r, &c, 1);
+    }
+}
+
+/* ---- heads ---- */
+
+/* The part of s before a text, and what is behind it; all of s and nothing where it has
+ * none. */
+static bool split(str s, const char *at, str *before, str *behind) {
+    size_t n = strlen(at);
+    for (size_t i = 0; i + n <= s.n; i++) {
+        if (memcmp(s.p + i, at, n) == 0) {
+            *before = (str){s.p, i};
+            *behind = (str){s.p + i + n, s.n - i - n};
+            return true;
+        }
+    }
+    *before = s;
+    *behind = (str){s.p + s.n, 0};
+    return false;
+}
+
+/* "functions.NAME:3" is a name with the call's id. */
+static quire_err take_numbered(call_reader *r, str *name) {
+    size_t n = name->n;
+    while (n > 0 && name->p[n - 1] >= '0' && name->p[n - 1] <= '9') {
+        n--;
+    }
+    if (n == 0 || n == name->n || name->p[n - 1] != ':') {
+        return QUIRE_OK;
+    }
+    TRY(call_set(&r->id, *name));
+    name->n = n - 1;
+    size_t prefix = str_begins(*name, "functions.") ? strlen("functions.") : 0;
+    *name = (str){name->p + prefix, name->n - prefix};
+    return QUIRE_OK;
+}
+
+/* Finds name and id in the head, which is in r->text. *marked: it has a mark of role
+ * HEAD. */
+static quire_err read_head(call_reader *r, bool *marked) {
+    str head = call_trim(call_str(&r->text)), name = head, rest;
+    *marked = false;
+    for (int i = 0; i < FORMAT_MARKS && r->format->marks[i].text != NULL; i++) {
+        const format_mark *m = &r->format->marks[i];
+        str before, behind;
+        if (m->role != ROLE_HEAD || !split(head, m->text, &before, &behind)) {
+            continue;
+        }
+        *marked = true;
+        name = call_trim(before);
+        /* DeepSeek V3: the kind of tool stands first */
+        if (str_is(name, "function") && call_trim(behind).n > 0) {
+            name = call_trim(behind);
+        }
+        if (split(behind, "<tool_name>", &rest, &before)) { /* MCP's tags: the server stands first */
+            split(before, "</tool_name>", &name, &rest);
+            break;
+        }
+        if (str_is(str_of(m->text), "[CALL_ID]")) {
+            split(behind, "[ARGS]", &before, &rest);
+            TRY(call_set(&r->id, call_trim(before)));
+        }
+        break;
+    }
+    (void)split(name, "```", &name, &rest);
+    name = call_trim(name);
+    TRY(take_numbered(r, &name));
+    return call_set(&r->name, name);
+}
+
+static quire_err in_head(call_reader *r, char c) {
+    json_calls *j = &r->u.j;
+    bool is_json = (r->format->flags & FORMAT_HEAD_OR_JSON) != 0 && call_trim(call_str(&r->text)).n == 0;
+    bool marked;
+    if (is_json && (c == '[' || c == '{')) {
+        return begin_body(r, c);
+    }
+    if (c == '\n' && (r->format->flags & FORMAT_HEAD_FIRST) != 0 && str_is(call_str(&r->text), "all")) {
+        call_leave(r);
+        return QUIRE_OK;
+    }
+    if (c != '{' && c != '"') {
+        return r->text.n < HEAD_BYTES ? strbuf_add_char(&r->text, c) : call_reject(r, &c, 1);
+    }
+    TRY(read_head(r, &marked));
+    j->has_name = call_is_name(call_str(&r->name));
+    j->is_bare = true;
+    return j->has_name ? begin_arguments(r, c) : call_reject(r, &c, 1);
+}
+
+/* ---- the machine ---- */
+
+static quire_err byte(call_reader *r, char c) {
+    switch (r->u.j.state) {
+    case HEAD:
+        return in_head(r, c);
+    case MEMBER:
+        return in_name(r, c);
+    case SKIPPED:
+        return in_skipped(r, c);
+    case ARGUMENTS:
+        return in_arguments(r, c);
+    case ARGUMENTS_TEXT:
+        return in_arguments_text(r, c);
+    default:
+        return call_space(c) ? QUIRE_OK : between(r, c);
+    }
+}
+
+static quire_err end(call_reader *r, bool cut_off) {
+    bool marked;
+    if (r->in_call) {
+        TRY(cut_off ? QUIRE_OK : json_stream_close(&r->json, &r->arguments));
+        return call_end(r);
+    }
+    if (r->u.j.state != HEAD || cut_off) {
+        return QUIRE_OK;
+    }
+    TRY(read_head(r, &marked)); /* a head without arguments */
+    if (marked && call_is_name(call_str(&r->name))) {
+        TRY(call_begin(r));
+        TRY(strbuf_add_str(&r->arguments, "{}"));
+        return call_end(r);
+    }
+    return QUIRE_OK;
+}
+
+const call_machine json_machine = {begin, byte, end, true};

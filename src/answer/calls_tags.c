@@ -1,0 +1,208 @@
+/* Calls as tags: a name, then parameters with their values as plain text, typed by the
+ * schema.
+ *
+ * <function=NAME> <parameter=KEY>VALUE</parameter> .. </function>, and the same with
+ * attributes or with tags of other names. A value ends at its closing tag, so it cannot
+ * hold that tag; it may hold every other. */
+#include "answer/call_reader.h"
+
+enum { NAME, BODY, KEY, GAP, VALUE };
+enum { TEXT_BYTES = 512 };
+
+static quire_err begin(call_reader *r) {
+    r->u.t = (tag_calls){.state = NAME};
+    strbuf_clear(&r->text);
+    return QUIRE_OK;
+}
+
+/* Completes the open call. */
+static quire_err finish_call(call_reader *r) {
+    TRY(strbuf_add_str(&r->arguments, r->u.t.has_members ? "}" : "{}"));
+    return call_end(r);
+}
+
+static quire_err end_value(call_reader *r) {
+    r->u.t.state = BODY;
+    return typed_end(&r->value, &r->arguments);
+}
+
+/* Text that fits nowhere. */
+static quire_err break_off(call_reader *r, const char *text, size_t n) {
+    TRY(r->in_call ? finish_call(r) : QUIRE_OK);
+    return call_reject_match(r, text, n);
+}
+
+/* ---- names ---- */
+
+/* A name with or without quotes. *rest: what is behind the quotes. */
+static str unquoted(str s, str *rest) {
+    s = call_trim(s);
+    *rest = (str){s.p + s.n, 0};
+    if (s.n == 0 || (s.p[0] != '"' && s.p[0] != '\'')) {
+        return s;
+    }
+    const char *close = memchr(s.p + 1, s.p[0], s.n - 1);
+    if (close == NULL) {
+        return s;
+    }
+    *rest = (str){close + 1, (size_t)(s.p + s.n - close) - 1};
+    return (str){s.p + 1, (size_t)(close - s.p) - 1};
+}
+
+static quire_err end_name(call_reader *r) {
+    str rest, name = unquoted(call_str(&r->text), &rest);
+    if (!call_is_name(name)) {
+        return call_reject(r, NULL, 0);
+    }
+    TRY(call_set(&r->name, name));
+    strbuf_clear(&r->text);
+    r->u.t.state = BODY;
+    return QUIRE_OK;
+}
+
+static quire_err begin_value(call_reader *r) {
+    tag_calls *t = &r->u.t;
+    str rest, key = unquoted(call_str(&r->text), &rest);
+    unsigned types = schema_types(schema_member(r->schema, r->schema, key), r->schema);
+    types = str_contains(rest, str_of("string=\"true\""))    ? TYPE_STRING
+            : str_contains(rest, str_of("string=\"false\"")) ? TYPE_NUMBER
+                                                             : types;
+    TRY(strbuf_add_str(&r->arguments, t->has_members ? ", \"" : "{\""));
+    TRY(escape_add(&r->arguments, key.p, key.n));
+    TRY(strbuf_add_str(&r->arguments, "\": "));
+    typed_begin(&r->value, types);
+    strbuf_clear(&r->text);
+    *t = (tag_calls){.state = VALUE, .has_members = true};
+    return typed_add(&r->value, NULL, 0, &r->arguments);
+}
+
+/* ---- text and marks ---- */
+
+static quire_err value_text(call_reader *r, char c) {
+    tag_calls *t = &r->u.t;
+    bool has_lines = (r->format->flags & FORMAT_VALUE_LINES) != 0;
+    if (has_lines && !t->has_text && c == '\n') {
+        t->has_text = t->has_newline = true;
+        return QUIRE_OK;
+    }
+    t->has_text = true;
+    if (t->waits_newline) {
+        TRY(typed_add(&r->value, "\n", 1, &r->arguments));
+    }
+    t->waits_newline = t->has_newline && c == '\n';
+    return t->waits_newline ? QUIRE_OK : typed_add(&r->value, &c, 1, &r->arguments);
+}
+
+/* Text outside values: names are collected. *fits false: it belongs nowhere. */
+static quire_err other_text(call_reader *r, char c, bool *fits) {
+    uint8_t state = r->u.t.state;
+    *fits = state == NAME || state == KEY ? r->text.n < TEXT_BYTES : call_space(c);
+    if (*fits && (state == NAME || state == KEY)) {
+        TRY(strbuf_add_char(&r->text, c));
+    }
+    if (state == NAME && (r->format->flags & FORMAT_NAME_TO_TAG) != 0) {
+        str name = call_trim(call_str(&r->text));
+        *fits = name.n == 0 || call_is_name(name);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err start_call(call_reader *r) {
+    return r->in_call ? QUIRE_OK : call_begin(r);
+}
+
+static quire_err at_mark(call_reader *r, const mark *m) {
+    tag_calls *t = &r->u.t;
+    if (t->state == NAME) {
+        TRY(end_name(r));
+        if (!r->inside || m->role == ROLE_NAME_END) {
+            return QUIRE_OK;
+        }
+    }
+    switch ((mark_role)m->role) {
+    case ROLE_NAME_END: {
+        bool has_gap = false;
+        for (int i = 0; i < r->marks.n; i++) {
+            has_gap = has_gap || r->marks.marks[i].role == ROLE_VALUE;
+        }
+        t->state = GAP;
+        return has_gap ? QUIRE_OK : begin_value(r);
+    }
+    case ROLE_VALUE:
+        return begin_value(r);
+    case ROLE_PARAMETER:
+        t->state = KEY;
+        strbuf_clear(&r->text);
+        return start_call(r);
+    case ROLE_VALUE_END:
+        return end_value(r);
+    case ROLE_NEXT: /* begins with the newline that ends the value */
+        TRY(t->waits_newline ? typed_add(&r->value, "\n", 1, &r->arguments) : QUIRE_OK);
+        TRY(end_value(r));
+        t->state = KEY;
+        return QUIRE_OK;
+    default: /* the call's end, or the section's */
+        TRY(t->state == VALUE ? end_value(r) : QUIRE_OK);
+        TRY(start_call(r));
+        TRY(finish_call(r));
+        call_leave(r);
+        for (uint8_t i = 0; m->role != ROLE_END && i < m->n; i++) {
+            TRY(call_reader_push(r, m->text[i]));
+        }
+        return QUIRE_OK;
+    }
+}
+
+static mark_roles roles_of(const call_reader *r) {
+    bool has_next = false;
+    for (int i = 0; i < r->marks.n; i++) {
+        has_next = has_next || r->marks.marks[i].role == ROLE_NEXT;
+    }
+    uint32_t special = ROLE(END) | ROLE(SECTION_END) | ROLE(CLOSE);
+    switch (r->u.t.state) {
+    case NAME:
+        return call_roles(
+            (r->format->flags & FORMAT_NAME_TO_TAG) != 0 ? ROLE(PARAMETER) | ROLE(END) : ROLE(NAME_END), 0);
+    case BODY:
+        return call_roles(ROLE(PARAMETER) | ROLE(END) | (r->in_call ? ROLE(SECTION_END) : 0), 0);
+    case KEY:
+        return call_roles(ROLE(NAME_END), special);
+    case GAP:
+        return call_roles(ROLE(VALUE) | ROLE(END), special);
+    default:
+        return call_roles(ROLE(VALUE_END) | ROLE(NEXT) | (has_next ? ROLE(END) : 0), special);
+    }
+}
+
+static quire_err byte(call_reader *r, char c) {
+    char text[MARK_BYTES];
+    size_t n;
+    int found = mark_push(&r->match, &r->marks, roles_of(r), c, text, &n);
+    for (size_t i = 0; i < n; i++) {
+        bool fits = true;
+        TRY(r->u.t.state == VALUE ? value_text(r, text[i]) : other_text(r, text[i], &fits));
+        if (!fits) {
+            return break_off(r, text + i, n - i);
+        }
+    }
+    TRY(found >= 0 ? at_mark(r, &r->marks.marks[found]) : QUIRE_OK);
+    return r->in_call ? call_flush_arguments(r) : QUIRE_OK;
+}
+
+static quire_err end(call_reader *r, bool cut_off) {
+    char text[MARK_BYTES];
+    if (!r->in_call) {
+        return QUIRE_OK;
+    }
+    size_t n = mark_take(&r->match, text);
+    for (size_t i = 0; r->u.t.state == VALUE && i < n; i++) {
+        TRY(value_text(r, text[i]));
+    }
+    if (cut_off) {
+        return call_end(r);
+    }
+    TRY(r->u.t.state == VALUE ? end_value(r) : QUIRE_OK);
+    return finish_call(r);
+}
+
+const call_machine tag_machine = {begin, byte, end, false};

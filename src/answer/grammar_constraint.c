@@ -1,0 +1,124 @@
+#include "answer/grammar_constraint.h"
+
+#include "base/mem.h"
+#include "text/token_bytes.h"
+
+typedef struct grammar_constraint {
+    constraint head;
+    grammar_run *run;
+} grammar_constraint;
+
+static grammar_run *run_of(const constraint *c) {
+    return ((const grammar_constraint *)c)->run;
+}
+
+static grammar_state *state_of(void *state) {
+    return state;
+}
+
+static grammar_state read_state(const void *state) {
+    return *(const grammar_state *)state;
+}
+
+static void init(const constraint *c, void *state) {
+    *state_of(state) = grammar_start(run_of(c));
+}
+
+static quire_err mask(const constraint *c, const void *state, uint64_t *bits) {
+    return grammar_mask(run_of(c), read_state(state), bits);
+}
+
+static quire_err accept(const constraint *c, void *state, int32_t token) {
+    return grammar_accept(run_of(c), state_of(state), token);
+}
+
+static int32_t forced(const constraint *c, const void *state, int32_t *ids, int32_t most) {
+    return grammar_forced(run_of(c), read_state(state), ids, most);
+}
+
+static int32_t guess(const constraint *c, const void *state, const guess_bounds *b, int32_t *ids,
+                     int32_t *parents) {
+    const grammar_guess_bounds bounds = {b->nodes, b->first, b->least, b->row};
+    return grammar_guess(run_of(c), read_state(state), &bounds, ids, parents);
+}
+
+static bool is_final(const constraint *c, const void *state) {
+    return grammar_is_final(run_of(c), read_state(state));
+}
+
+static void close_constraint(constraint *c) {
+    grammar_run_close(run_of(c));
+    mem_free(c);
+}
+
+static const char *why(const constraint *c) {
+    return grammar_run_why(run_of(c));
+}
+
+static const constraint_ops ops = {init, mask, accept, forced, guess, is_final, close_constraint, why};
+
+int64_t grammar_constraint_mask_us(const constraint *c) {
+    return c->ops == &ops ? grammar_run_mask_ns(run_of(c)) / 1000 : 0;
+}
+
+quire_err grammar_constraint_open(grammar *g, grammar_vocab *v, grammar_memory *memory, uint64_t tenant,
+                                  constraint **out) {
+    grammar_constraint *c = mem_new(1, sizeof *c);
+    TRY(mem_check(c));
+    quire_err e = grammar_run_open_in(g, v, memory, tenant, &c->run);
+    if (e != QUIRE_OK) {
+        mem_free(c);
+        return e;
+    }
+    grammar_run_warm(c->run);
+    constraint_init(&c->head, &ops, grammar_vocab_size(v), sizeof(grammar_state));
+    *out = &c->head;
+    return QUIRE_OK;
+}
+
+/* Appends the bytes of all tokens; ends[id] is where those of id end. */
+static quire_err list_bytes(const tokenizer *t, int32_t n_vocab, strbuf *bytes, size_t *ends) {
+    token_texts *texts;
+    TRY(token_texts_open(t, &texts));
+    quire_err e = QUIRE_OK;
+    for (int32_t id = 0; id < n_vocab && e == QUIRE_OK; id++) {
+        e = id < tokenizer_n_tokens(t) ? token_bytes_add(t, texts, id, bytes) : QUIRE_OK;
+        ends[id] = bytes->n;
+    }
+    token_texts_close(texts);
+    return e;
+}
+
+/* Spells the marks in place of their texts. spelt: [marks->n * GRAMMAR_MARK_BYTES] */
+static void spell_marks(const grammar_marks *marks, char *spelt, str *texts) {
+    for (size_t i = 0; i < marks->n; i++) {
+        char *to = spelt + i * GRAMMAR_MARK_BYTES;
+        grammar_mark_spell(marks->list[i].id, to);
+        texts[marks->list[i].id] = (str){to, GRAMMAR_MARK_BYTES};
+    }
+}
+
+quire_err grammar_constraint_vocab(const tokenizer *t, int32_t n_vocab, const grammar_marks *marks,
+                                   grammar_vocab **out) {
+    strbuf bytes = {0};
+    const grammar_marks none = {0};
+    marks = marks != NULL ? marks : &none;
+    size_t *ends = mem_new((size_t)n_vocab, sizeof *ends);
+    str *texts = mem_new((size_t)n_vocab, sizeof *texts);
+    char *spelt = mem_new(marks->n + 1, GRAMMAR_MARK_BYTES);
+    quire_err e = ends != NULL && texts != NULL && spelt != NULL ? list_bytes(t, n_vocab, &bytes, ends)
+                                                                 : QUIRE_NO_MEMORY;
+    for (int32_t id = 0; id < n_vocab && e == QUIRE_OK; id++) {
+        size_t start = id > 0 ? ends[id - 1] : 0;
+        texts[id] = (str){bytes.p != NULL ? bytes.p + start : "", ends[id] - start};
+    }
+    if (e == QUIRE_OK) {
+        spell_marks(marks, spelt, texts);
+        e = grammar_vocab_open(texts, n_vocab, NULL, 0, out);
+    }
+    mem_free(texts);
+    mem_free(ends);
+    mem_free(spelt);
+    strbuf_deinit(&bytes);
+    return e;
+}

@@ -1,0 +1,29 @@
+/* A grammar (grammar/grammar.h) as a constraint of sequences (sample/constraint.h), and
+ * the vocabulary that an engine's grammars share. */
+#ifndef ANSWER_GRAMMAR_CONSTRAINT_H
+#define ANSWER_GRAMMAR_CONSTRAINT_H
+
+#include "grammar/grammar_parts.h"
+#include "sample/constraint.h"
+#include "text/tokenizer.h"
+
+/* Builds the vocabulary of a model of n_vocab tokens from its tokenizer; ids that this
+ * one does not have are never allowed. End tokens are in it as others are (sample_accept
+ * says where they may come). marks: tokens that are terminals of their own; NULL: control
+ * tokens are never allowed, and the others are their texts. Tens of milliseconds. *out
+ * belongs to the caller. QUIRE_NO_MEMORY. */
+quire_err grammar_constraint_vocab(const tokenizer *t, int32_t n_vocab, const grammar_marks *marks,
+                                   grammar_vocab **out);
+
+/* Makes a constraint with one reference, and the masks with which its answers begin. g
+ * and v stay the caller's; the constraint holds references of its own. Its states are of
+ * the tenant's share of memory (NULL: of none). Up to some milliseconds. QUIRE_NO_MEMORY,
+ * QUIRE_TOO_LARGE. */
+quire_err grammar_constraint_open(grammar *g, grammar_vocab *v, grammar_memory *memory, uint64_t tenant,
+                                  constraint **out);
+
+/* What making masks took so far, in all sequences of its grammar; 0 for a constraint of
+ * another kind. */
+int64_t grammar_constraint_mask_us(const constraint *c);
+
+#endif

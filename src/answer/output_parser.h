@@ -1,0 +1,48 @@
+/* Output parser: what a model writes, split into reasoning, content and tool calls while
+ * it streams.
+ *
+ *   text and special tokens --> reasoning part --> tool part --> events
+ *
+ * The parser reads one byte after the other and decides by what it has read, never by
+ * where a piece ends: every cut of a text gives the same reasoning, content, calls and
+ * arguments. What may become a mark or a call is held back until it is one, so half a
+ * mark is never an event. What turns out to be no call is content, so no text is lost.
+ * White space next to a call and around reasoning is dropped.
+ *
+ * The arguments of a call are JSON in every format, handed out as they come. Where a
+ * model's arguments break off or break the syntax,
+ * they are completed (strings and brackets are closed), and what follows is content; only
+ * an answer that its length cut off leaves them unfinished.
+ *
+ * A format is data: its marks and one of seven syntaxes (output_format.c has the table).
+ * The same rows say what a grammar of calls needs: a call begins with a mark of role OPEN
+ * (behind SECTION where the format has one), and the body is a JSON object, a list of
+ * such objects, a head with JSON arguments, tags, elements, Gemma's notation, Python
+ * calls, or harmony's messages.
+ *
+ * Time: linear in the text. Memory: at most max_held bytes are held back; a call attempt
+ * beyond that is content. One thread. */
+#ifndef ANSWER_OUTPUT_PARSER_H
+#define ANSWER_OUTPUT_PARSER_H
+
+#include "answer/output_events.h"
+#include "answer/output_options.h"
+
+typedef struct output_parser output_parser;
+
+/* QUIRE_INVALID: a format that does not exist, named in *err. QUIRE_NO_MEMORY. The
+ * options' texts are borrowed. */
+quire_err output_parser_open(const output_options *o, output_parser **out, quire_error *err);
+void output_parser_close(output_parser *p);
+/* Reads the next piece: whole characters, or, with is_special, one special token. Appends
+ * events. Bytes that are not UTF-8 become U+FFFD. QUIRE_NO_MEMORY, QUIRE_TOO_LARGE (an
+ * event text beyond its strbuf's max): the parser is then of no further use. */
+quire_err output_parser_feed(output_parser *p, str piece, bool is_special, output_events *out);
+/* A special token came whose text is hidden: no mark, and no beginning of a call, goes on
+ * across it, as in the grammar of calls. Errors as above. */
+quire_err output_parser_break(output_parser *p, output_events *out);
+/* The answer ends. cut_off: by its length, so that the last call's arguments may stay
+ * unfinished. Errors as above. */
+quire_err output_parser_finish(output_parser *p, bool cut_off, output_events *out);
+
+#endif

@@ -1,0 +1,26 @@
+/* What a model writes around the answer that a rule binds: its reasoning, and the marks
+ * of its format. */
+#ifndef ANSWER_REASONING_FRAME_H
+#define ANSWER_REASONING_FRAME_H
+
+#include "answer/output_format.h"
+#include "answer/output_options.h"
+#include "answer/part_arena.h"
+
+typedef struct reasoning_frame {
+    const reasoning_format *format; /* NULL: the answer is all */
+    /* whose opening marks end the reasoning, so that it holds none; NULL: none */
+    const call_format *calls;
+    output_start start;
+} reasoning_frame;
+
+/* Whether an answer begins inside the reasoning. */
+bool reasoning_begins(const reasoning_frame *f);
+/* Whether anything may stand around the answer. */
+bool reasoning_frame_is_empty(const reasoning_frame *f);
+/* The answer with what stands around it: the reasoning up to its closing mark, which an
+ * opening mark begins where the answer doesn't; and marks that the format drops. */
+grammar_part reasoning_frame_around(part_arena *a, const reasoning_frame *f, const grammar_marks *marks,
+                                    const grammar_part *answer);
+
+#endif

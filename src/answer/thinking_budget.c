@@ -1,0 +1,417 @@
+#include "answer/thinking_budget.h"
+
+#include <stdalign.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+#define MAX_MARKS    2     /* spellings of a mark */
+#define MAX_SPELT    256   /* bytes of one */
+#define MAX_FORCED   64    /* tokens of the closing mark */
+#define LINE_LEAST   0.51f /* guesses that are as likely are a line */
+#define MOST_WAITING 4     /* tokens until a character is complete */
+
+/* What stands where harmony's reasoning ends and the answer begins. */
+static const char harmony_open[] = "<|channel|>analysis<|message|>", harmony_close[] = "<|end|>";
+static const char harmony_forced[] = "<|end|><|start|>assistant<|channel|>final<|message|>";
+
+/* A mark as bytes, and for each of its prefixes the longest shorter one that ends it
+ * (Knuth, Morris and Pratt 1977). */
+typedef struct finder {
+    uint8_t bytes[MAX_SPELT];
+    uint16_t shorter[MAX_SPELT + 1];
+    uint16_t n; /* 0: no mark */
+} finder;
+
+typedef enum phase { BEFORE, INSIDE, CLOSING, DONE } phase;
+
+typedef struct budget_state {
+    int32_t count; /* tokens inside */
+    uint8_t phase;
+    uint8_t n_forced;       /* of the closing mark's tokens */
+    uint8_t waited;         /* tokens in CLOSING before its first */
+    uint8_t missing;        /* bytes of the character that the output ends in */
+    uint16_t at[MAX_MARKS]; /* bytes of the marks that the output ends in */
+} budget_state;
+
+typedef struct thinking_budget {
+    constraint head;
+    constraint *inner; /* whose state stands behind a budget_state, or NULL */
+    grammar_vocab *vocab;
+    int32_t budget;
+    bool begins_inside;
+    bool reopens; /* the opening mark counts anywhere, else at the beginning only */
+    finder open[MAX_MARKS], close[MAX_MARKS];
+    int32_t forced[MAX_FORCED];
+    int32_t n_forced;
+} thinking_budget;
+
+enum {
+    INNER_AT = (sizeof(budget_state) + alignof(max_align_t) - 1) / alignof(max_align_t) * alignof(max_align_t)
+};
+
+static const thinking_budget *budget_of(const constraint *c) {
+    return (const thinking_budget *)c;
+}
+
+static void *inner_state(void *state) {
+    return (char *)state + INNER_AT;
+}
+
+static const void *inner_const(const void *state) {
+    return (const char *)state + INNER_AT;
+}
+
+/* ---- marks ---- */
+
+static void finder_init(finder *f, const char *spelt, size_t n) {
+    memcpy(f->bytes, spelt, n);
+    f->n = (uint16_t)n;
+    for (uint16_t i = 1, k = 0; i < f->n; i++) {
+        while (k > 0 && f->bytes[i] != f->bytes[k]) {
+            k = f->shorter[k];
+        }
+        k = (uint16_t)(k + (f->bytes[i] == f->bytes[k]));
+        f->shorter[i + 1] = k;
+    }
+}
+
+/* Moves on by a byte; true: the mark is complete. */
+static bool find(const finder *f, uint16_t *at, uint8_t byte) {
+    while (*at > 0 && (*at == f->n || f->bytes[*at] != byte)) {
+        *at = f->shorter[*at];
+    }
+    *at = (uint16_t)(*at + (f->n > 0 && f->bytes[*at] == byte));
+    return f->n > 0 && *at == f->n;
+}
+
+static bool is_space(uint8_t byte) {
+    return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r';
+}
+
+/* A byte before the reasoning. Where the opening mark must come first, another beginning
+ * is that of the answer. */
+static void read_before(const thinking_budget *b, budget_state *s, uint8_t byte) {
+    bool may_come = false, is_first = s->at[0] == 0 && s->at[1] == 0;
+    for (int i = 0; i < MAX_MARKS; i++) {
+        const finder *f = &b->open[i];
+        bool goes_on =
+            b->reopens || (f->n > s->at[i] && f->bytes[s->at[i]] == byte && (is_first || s->at[i] > 0));
+        if (goes_on ? find(f, &s->at[i], byte) : false) {
+            *s = (budget_state){.count = s->count, .phase = INSIDE};
+            return;
+        }
+        s->at[i] = goes_on ? s->at[i] : 0;
+        may_come = may_come || goes_on;
+    }
+    s->phase = may_come || (is_first && is_space(byte)) ? BEFORE : DONE;
+}
+
+static void end_reasoning(const thinking_budget *b, budget_state *s) {
+    *s = (budget_state){.count = s->count, .phase = b->reopens ? BEFORE : DONE};
+}
+
+static void read_byte(const thinking_budget *b, budget_state *s, uint8_t byte) {
+    if (s->phase == BEFORE) {
+        read_before(b, s, byte);
+    } else if (s->phase == INSIDE) {
+        s->missing = byte >= 0xF8                     ? 0
+                     : byte >= 0xF0                   ? 3
+                     : byte >= 0xE0                   ? 2
+                     : byte >= 0xC0                   ? 1
+                     : byte >= 0x80 && s->missing > 0 ? (uint8_t)(s->missing - 1)
+                                                      : 0;
+        for (int i = 0; i < MAX_MARKS; i++) {
+            if (find(&b->close[i], &s->at[i], byte)) {
+                end_reasoning(b, s);
+                return;
+            }
+        }
+    }
+}
+
+/* ---- the state ---- */
+
+static void spend(const thinking_budget *b, budget_state *s) {
+    if (s->phase == INSIDE && s->count >= b->budget) {
+        *s = (budget_state){.count = s->count, .phase = CLOSING, .missing = s->missing};
+    }
+}
+
+static void read_bytes(const thinking_budget *b, budget_state *s, int32_t token) {
+    str text =
+        token >= 0 && token < grammar_vocab_size(b->vocab) ? grammar_vocab_text(b->vocab, token) : (str){0};
+    for (size_t i = 0; i < text.n; i++) {
+        read_byte(b, s, (uint8_t)text.p[i]);
+    }
+}
+
+static void read_token(const thinking_budget *b, budget_state *s, int32_t token) {
+    bool inside = s->phase == INSIDE;
+    read_bytes(b, s, token);
+    s->count += inside && s->phase == INSIDE;
+    spend(b, s);
+}
+
+static void init(const constraint *c, void *state) {
+    const thinking_budget *b = budget_of(c);
+    budget_state *s = state;
+    memset(state, 0, c->state_bytes);
+    s->phase = b->begins_inside ? INSIDE : BEFORE;
+    spend(b, s);
+    if (b->inner != NULL) {
+        b->inner->ops->init(b->inner, inner_state(state));
+    }
+}
+
+/* How many of the closing mark's tokens, from the state's next one on, the inner
+ * constraint takes; at most `most`. */
+static int32_t n_taken(const thinking_budget *b, const void *state, int32_t most) {
+    alignas(max_align_t) uint8_t trial[CONSTRAINT_MAX_STATE_BYTES];
+    int32_t from = ((const budget_state *)state)->n_forced, n = 0;
+    most = most < b->n_forced - from ? most : b->n_forced - from;
+    if (b->inner == NULL) {
+        return most;
+    }
+    memcpy(trial, inner_const(state), b->inner->state_bytes);
+    while (n < most && b->inner->ops->accept(b->inner, trial, b->forced[from + n]) == QUIRE_OK) {
+        n++;
+    }
+    return n;
+}
+
+/* Whether the next of the closing mark's tokens is all that may come: the state is
+ * closing, and no character is cut. Behind the first one a closing state has a next one
+ * that the inner constraint takes. */
+static bool is_forcing(const thinking_budget *b, const void *state) {
+    const budget_state *s = state;
+    if (s->phase != CLOSING || s->n_forced > 0) {
+        return s->phase == CLOSING;
+    }
+    return b->inner == NULL ? s->missing == 0 || s->waited >= MOST_WAITING : n_taken(b, state, 1) > 0;
+}
+
+/* Counts a token of the closing mark. The reasoning ends with the last one that the inner
+ * constraint takes: it may want another header. */
+static void take_forced(const thinking_budget *b, void *state) {
+    budget_state *s = state;
+    int32_t n = ++s->n_forced;
+    if (n_taken(b, state, 1) == 0) {
+        end_reasoning(b, s);
+        for (int32_t i = 0; i < n; i++) {
+            read_bytes(b, s, b->forced[i]); /* an opening mark may have begun */
+        }
+    }
+}
+
+static quire_err mask(const constraint *c, const void *state, uint64_t *bits) {
+    const thinking_budget *b = budget_of(c);
+    size_t n = (size_t)constraint_words(c->n_vocab) * sizeof *bits;
+    if (is_forcing(b, state)) {
+        int32_t id = b->forced[((const budget_state *)state)->n_forced];
+        memset(bits, 0, n);
+        bits[id / 64] = (uint64_t)1 << (id % 64);
+        return QUIRE_OK;
+    }
+    if (b->inner != NULL) {
+        return b->inner->ops->mask(b->inner, inner_const(state), bits);
+    }
+    memset(bits, 0xFF, n);
+    return QUIRE_OK;
+}
+
+static quire_err accept(const constraint *c, void *state, int32_t token) {
+    const thinking_budget *b = budget_of(c);
+    budget_state *s = state;
+    bool forcing = is_forcing(b, state);
+    if (forcing && token != b->forced[s->n_forced]) {
+        return QUIRE_INVALID;
+    }
+    TRY(b->inner != NULL ? b->inner->ops->accept(b->inner, inner_state(state), token) : QUIRE_OK);
+    if (forcing) {
+        take_forced(b, state);
+    } else if (s->phase == CLOSING) {
+        s->missing = s->missing > 0 ? (uint8_t)(s->missing - 1) : 0;
+        /* the inner one has left the reasoning */
+        s->phase = b->inner != NULL && ++s->waited > MOST_WAITING ? DONE : CLOSING;
+    } else {
+        read_token(b, s, token);
+    }
+    return QUIRE_OK;
+}
+
+/* How many of the inner one's n tokens lead to no state in which the budget decides. */
+static int32_t cut(const constraint *c, const void *state, const int32_t *ids, int32_t n) {
+    alignas(max_align_t) uint8_t trial[CONSTRAINT_MAX_STATE_BYTES];
+    int32_t i = 0;
+    memcpy(trial, state, c->state_bytes);
+    while (i < n && ((const budget_state *)(const void *)trial)->phase != CLOSING &&
+           accept(c, trial, ids[i]) == QUIRE_OK) {
+        i++;
+    }
+    return i;
+}
+
+static int32_t forced(const constraint *c, const void *state, int32_t *ids, int32_t most) {
+    const thinking_budget *b = budget_of(c);
+    const budget_state *s = state;
+    if (is_forcing(b, state)) {
+        int32_t n = n_taken(b, state, most);
+        memcpy(ids, b->forced + s->n_forced, (size_t)n * sizeof *ids);
+        return n;
+    }
+    if (b->inner == NULL || b->inner->ops->forced == NULL) {
+        return 0;
+    }
+    return cut(c, state, ids, b->inner->ops->forced(b->inner, inner_const(state), ids, most));
+}
+
+/* While the budget may decide, a line, which can be cut. */
+static int32_t guess(const constraint *c, const void *state, const guess_bounds *bounds, int32_t *ids,
+                     int32_t *parents) {
+    const thinking_budget *b = budget_of(c);
+    bool is_over = ((const budget_state *)state)->phase == DONE;
+    guess_bounds own = *bounds;
+    if (b->inner == NULL || b->inner->ops->guess == NULL || is_forcing(b, state)) {
+        return 0;
+    }
+    own.least = is_over || own.least > LINE_LEAST ? own.least : LINE_LEAST;
+    int32_t n = b->inner->ops->guess(b->inner, inner_const(state), &own, ids, parents);
+    return is_over ? n : cut(c, state, ids, n);
+}
+
+/* Not where the closing mark must come. A rule that does not take it has no reasoning
+ * around it, and ends where it says. */
+static bool is_final(const constraint *c, const void *state) {
+    const thinking_budget *b = budget_of(c);
+    if (b->inner == NULL) {
+        return ((const budget_state *)state)->phase != CLOSING;
+    }
+    return !is_forcing(b, state) && b->inner->ops->is_final(b->inner, inner_const(state));
+}
+
+static void close_budget(constraint *c) {
+    thinking_budget *b = (thinking_budget *)c;
+    constraint_drop(b->inner);
+    grammar_vocab_drop(b->vocab);
+    mem_free(b);
+}
+
+/* ---- opening ---- */
+
+static str trimmed(str s) {
+    while (s.n > 0 && is_space((uint8_t)s.p[0])) {
+        s = (str){s.p + 1, s.n - 1};
+    }
+    while (s.n > 0 && is_space((uint8_t)s.p[s.n - 1])) {
+        s.n--;
+    }
+    return s;
+}
+
+/* The bytes of a text's tokens, and their texts. */
+static quire_err spell(const tokenizer *t, const grammar_vocab *v, str text, strbuf *bytes, strbuf *plain,
+                       quire_error *err) {
+    token_list ids = {0};
+    quire_err e = tokenizer_encode(t, text, (encode_options){.special = ENCODE_PARSE}, &ids, err);
+    for (size_t i = 0; i < ids.n && e == QUIRE_OK; i++) {
+        str part = ids.ids[i] < grammar_vocab_size(v) ? grammar_vocab_text(v, ids.ids[i]) : (str){"", 0};
+        bool is_mark = part.n > 0 && tokenizer_is_added(t, ids.ids[i]);
+        e = strbuf_add(bytes, part.p, part.n);
+        part = is_mark ? tokenizer_piece(t, ids.ids[i]) : part;
+        e = e == QUIRE_OK ? strbuf_add(plain, part.p, part.n) : e;
+    }
+    token_list_deinit(&ids);
+    return e;
+}
+
+/* Fills the finders of a mark's spellings; one that the vocabulary cannot write stays
+ * empty. White space at the ends is the tokenizer's, or no part of what the model must
+ * write. */
+static quire_err fill(finder *to, const char *const *texts, size_t most, const tokenizer *t,
+                      const grammar_vocab *v, quire_error *err) {
+    quire_err e = QUIRE_OK;
+    for (size_t i = 0; i < most && texts[i] != NULL && e == QUIRE_OK; i++) {
+        strbuf bytes = {0}, plain = {0};
+        e = spell(t, v, str_of(texts[i]), &bytes, &plain, err);
+        str spelt = trimmed((str){bytes.p, bytes.n});
+        if (e == QUIRE_OK && spelt.n <= MAX_SPELT &&
+            str_eq(trimmed((str){plain.p, plain.n}), trimmed(str_of(texts[i])))) {
+            finder_init(&to[i], spelt.p, spelt.n);
+        }
+        strbuf_deinit(&bytes);
+        strbuf_deinit(&plain);
+    }
+    return e;
+}
+
+/* Tokenises the closing mark; checks that its tokens are found as such. */
+static quire_err fill_forced(thinking_budget *b, const char *text, const tokenizer *t, quire_error *err) {
+    token_list ids = {0};
+    quire_err e = tokenizer_encode(t, str_of(text), (encode_options){.special = ENCODE_PARSE}, &ids, err);
+    bool ends = false, has_rows = true; /* of logits */
+    uint16_t at = 0;
+    for (size_t i = 0; e == QUIRE_OK && has_rows && i < ids.n && i < MAX_FORCED; i++) {
+        has_rows = ids.ids[i] < grammar_vocab_size(b->vocab);
+        str part = has_rows ? grammar_vocab_text(b->vocab, ids.ids[i]) : (str){0};
+        b->forced[b->n_forced++] = ids.ids[i];
+        for (size_t k = 0; k < part.n; k++) {
+            ends = find(&b->close[0], &at, (uint8_t)part.p[k]) || ends;
+        }
+    }
+    if (e == QUIRE_OK && (!ends || !has_rows || ids.n > MAX_FORCED)) {
+        e = err_set_param(err, QUIRE_UNSUPPORTED, "thinking_token_budget",
+                          "this model's vocabulary cannot write %s, which ends the reasoning", text);
+    }
+    token_list_deinit(&ids);
+    return e;
+}
+
+static quire_err fill_marks(thinking_budget *b, const reasoning_format *f, const tokenizer *t,
+                            quire_error *err) {
+    bool is_harmony = f->rule == REASONING_HARMONY;
+    const char *const opens[] = {harmony_open}, *const closes[] = {harmony_close};
+    b->reopens = is_harmony;
+    TRY(fill(b->open, is_harmony ? opens : f->open, is_harmony ? 1 : MAX_MARKS, t, b->vocab, err));
+    TRY(fill(b->close, is_harmony ? closes : f->close, is_harmony ? 1 : MAX_MARKS, t, b->vocab, err));
+    return fill_forced(b, is_harmony ? harmony_forced : f->close[0], t, err);
+}
+
+static const char *why(const constraint *c) {
+    const constraint *inner = budget_of(c)->inner;
+    return inner != NULL ? constraint_why(inner) : NULL;
+}
+
+static const constraint_ops ops = {init, mask, accept, forced, guess, is_final, close_budget, why};
+
+const constraint *thinking_budget_inner(const constraint *c) {
+    return c->ops == &ops ? budget_of(c)->inner : c;
+}
+
+const int32_t *thinking_budget_mark(const constraint *c, int32_t *n) {
+    *n = budget_of(c)->n_forced;
+    return budget_of(c)->forced;
+}
+
+quire_err thinking_budget_open(const reasoning_frame *frame, int32_t budget, const tokenizer *t,
+                               const marked_vocab *v, constraint *inner, constraint **out, quire_error *err) {
+    size_t bytes = INNER_AT + (inner != NULL ? inner->state_bytes : 0);
+    thinking_budget *b = bytes <= CONSTRAINT_MAX_STATE_BYTES ? mem_new(1, sizeof *b) : NULL;
+    if (b == NULL) {
+        constraint_drop(inner);
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for thinking_token_budget");
+    }
+    constraint_init(&b->head, &ops, grammar_vocab_size(v->vocab), bytes);
+    b->inner = inner;
+    b->vocab = grammar_vocab_share(v->vocab);
+    b->budget = budget;
+    b->begins_inside = reasoning_begins(frame) ||
+                       (frame->format->rule == REASONING_KEPT && frame->start == OUTPUT_START_REASONING);
+    quire_err e = fill_marks(b, frame->format, t, err);
+    if (e != QUIRE_OK) {
+        constraint_drop(&b->head);
+        return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "out of memory for thinking_token_budget") : e;
+    }
+    *out = &b->head;
+    return QUIRE_OK;
+}

@@ -1,0 +1,129 @@
+#include "answer/unescape.h"
+
+#include "answer/mark_set.h"
+#include "base/utf8.h"
+
+static size_t add(char *out, size_t n, const char *p, size_t n_p) {
+    memcpy(out + n, p, n_p);
+    return n + n_p;
+}
+
+static size_t add_char(char *out, size_t n, int32_t c) {
+    return n + utf8_encode(c, out + n);
+}
+
+/* A surrogate that waited in vain. */
+static size_t flush_high(unescape *u, char *out) {
+    size_t n = u->high != 0 ? add(out, 0, UTF8_REPLACEMENT, 3) : 0;
+    u->high = 0;
+    return n;
+}
+
+static size_t add_code(unescape *u, char *out, int32_t c) {
+    if (u->high != 0 && c >= 0xDC00 && c < 0xE000) {
+        c = 0x10000 + ((u->high - 0xD800) << 10) + (c - 0xDC00);
+        u->high = 0;
+        return add_char(out, 0, c);
+    }
+    size_t n = flush_high(u, out);
+    if (c >= 0xD800 && c < 0xDC00) {
+        u->high = c;
+        return n;
+    }
+    bool is_scalar = c >= 0 && c <= 0x10FFFF && !(c >= 0xDC00 && c < 0xE000);
+    return is_scalar ? add_char(out, n, c) : add(out, n, UTF8_REPLACEMENT, 3);
+}
+
+/* How many digits stand behind \x, \u, \U; 0: it is no such escape. */
+static int digits_of(escape_kind kind, char c) {
+    return c == 'u' ? 4 : kind != ESCAPE_PYTHON ? 0 : c == 'x' ? 2 : c == 'U' ? 8 : 0;
+}
+
+static size_t simple(unescape *u, escape_kind kind, char c, char *out) {
+    static const char names[] = "bfnrtav0", values[] = "\b\f\n\r\t\a\v";
+    const char *itself = kind == ESCAPE_PYTHON ? "\\\"'" : "\\\"/'";
+    const char *at = c != 0 ? strchr(names, c) : NULL;
+    size_t n = flush_high(u, out), n_names = kind == ESCAPE_PYTHON ? 8 : 5;
+    if (at != NULL && (size_t)(at - names) < n_names) {
+        out[n] = values[at - names];
+        return n + 1;
+    }
+    if (kind == ESCAPE_PYTHON && c == '\n') {
+        return n;
+    }
+    if (c == 0 || strchr(itself, c) == NULL) { /* no escape: a path or a regular expression, as a rule */
+        out[n++] = '\\';
+    }
+    out[n] = c;
+    return n + 1;
+}
+
+/* The digits so far, as a number. */
+static int32_t number_of(const unescape *u) {
+    uint32_t v = 0;
+    for (uint8_t i = 2; i < u->n; i++) {
+        v = v << 4 | (uint32_t)hex_digit(u->seen[i]);
+    }
+    return v > 0x10FFFF ? -1 : (int32_t)v;
+}
+
+size_t unescape_push(unescape *u, escape_kind kind, char c, char out[UNESCAPE_BYTES]) {
+    if (u->n == 0 && c == '\\') {
+        u->seen[u->n++] = c;
+        return 0;
+    }
+    if (u->n == 0) {
+        size_t n = flush_high(u, out);
+        out[n] = c;
+        return n + 1;
+    }
+    if (u->n == 1 && digits_of(kind, c) == 0) {
+        u->n = 0;
+        return simple(u, kind, c, out);
+    }
+    /* not the digits that it needs: it stays as it is, and c is read anew */
+    if (u->n > 1 && hex_digit(c) < 0) {
+        size_t n = flush_high(u, out);
+        n = add(out, n, u->seen, u->n > 10 ? 10 : u->n);
+        u->n = 0;
+        char last[UNESCAPE_BYTES];
+        return n < UNESCAPE_BYTES ? add(out, n, last, unescape_push(u, kind, c, last)) : n;
+    }
+    u->seen[u->n++] = c;
+    if (u->n == digits_of(kind, u->seen[1]) + 2) {
+        int32_t v = number_of(u);
+        u->n = 0;
+        return add_code(u, out, v);
+    }
+    return 0;
+}
+
+size_t unescape_end(unescape *u, char out[UNESCAPE_BYTES]) {
+    size_t n = add(out, flush_high(u, out), u->seen, u->n);
+    u->n = 0;
+    return n;
+}
+
+void unescape_cut(unescape *u) {
+    u->n = 0;
+}
+
+quire_err escape_add(strbuf *out, const char *p, size_t n) {
+    size_t from = 0;
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)p[i];
+        if (c >= 0x20 && c != '"' && c != '\\' && p[i] != MARK_BEGIN && p[i] != MARK_END) {
+            continue;
+        }
+        TRY(strbuf_add(out, p + from, i - from));
+        from = i + 1;
+        if (c == '"' || c == '\\') {
+            TRY(strbuf_addf(out, "\\%c", c));
+        } else if (c == '\n' || c == '\t' || c == '\r') {
+            TRY(strbuf_addf(out, "\\%c", c == '\n' ? 'n' : c == '\t' ? 't' : 'r'));
+        } else if (c < 0x20) {
+            TRY(strbuf_addf(out, "\\u%04x", c));
+        }
+    }
+    return n > from ? strbuf_add(out, p + from, n - from) : QUIRE_OK;
+}

@@ -1,0 +1,36 @@
+/* Escapes in the strings that models write, decoded byte by byte. */
+#ifndef ANSWER_UNESCAPE_H
+#define ANSWER_UNESCAPE_H
+
+#include "base/str.h"
+
+typedef enum escape_kind { ESCAPE_JSON, ESCAPE_PYTHON } escape_kind;
+
+#define UNESCAPE_BYTES 16
+
+/* Zero-initialised: outside an escape. */
+typedef struct unescape {
+    uint8_t n;     /* of the escape that is being read */
+    char seen[11]; /* its bytes: \UXXXXXXXX is the longest */
+    int32_t high;  /* a high surrogate that waits for its low one; 0: none */
+} unescape;
+
+/* Whether a quote belongs to an escape, so that it does not end the string. Among the
+ * digits of one it does not. */
+static inline bool unescape_is_open(const unescape *u) {
+    return u->n == 1;
+}
+/* Reads one byte of a string. out[0..return value): the text that is complete now. A
+ * backslash that begins no escape stays, with the byte behind it; \' is one everywhere,
+ * as in JavaScript and Python; a surrogate alone becomes U+FFFD. */
+size_t unescape_push(unescape *u, escape_kind kind, char c, char out[UNESCAPE_BYTES]);
+/* The string ends: what looked like the beginning of an escape stays as it is. */
+size_t unescape_end(unescape *u, char out[UNESCAPE_BYTES]);
+/* The text is cut off: an escape that is unfinished is dropped. */
+void unescape_cut(unescape *u);
+
+/* Appends text as the inside of a JSON string. Marks of special tokens (mark_set.h) are
+ * left out. */
+quire_err escape_add(strbuf *out, const char *p, size_t n);
+
+#endif

@@ -1,0 +1,172 @@
+/* A vocabulary for walks through grammars of calls: bytes, words, and the marks of a
+ * format as special tokens; and the text of a walk, fed to a parser. */
+#ifndef TESTS_ANSWER_CALL_VOCAB_H
+#define TESTS_ANSWER_CALL_VOCAB_H
+
+#include <assert.h>
+
+#include "answer/output_format.h"
+#include "answer/output_parser.h"
+#include "base/utf8.h"
+#include "grammar/grammar_parts.h"
+
+enum { CALL_TOKENS = 400, CALL_MARKS = 64 };
+
+typedef struct call_vocab {
+    str texts[CALL_TOKENS];
+    char spelt[CALL_TOKENS][GRAMMAR_MARK_BYTES], bytes[256];
+    int32_t n_tokens;
+    grammar_mark marks[CALL_MARKS];
+    grammar_marks list; /* of marks */
+    grammar_vocab *vocab;
+} call_vocab;
+
+static inline void call_vocab_add(call_vocab *v, str text) {
+    assert(v->n_tokens < CALL_TOKENS);
+    v->texts[v->n_tokens++] = text;
+}
+
+static inline void call_vocab_add_byte(call_vocab *v, int byte) {
+    v->bytes[byte] = (char)byte;
+    call_vocab_add(v, (str){&v->bytes[byte], 1});
+}
+
+/* A new one: printable ASCII, the newline, and words of which calls and their values are
+ * made, some of them parts of characters. */
+static inline void call_vocab_init(call_vocab *v) {
+    static const char *const words[] = {"{\"name\": \"",
+                                        "get_weather\"",
+                                        "{\"",
+                                        "\"name\"",
+                                        "</parameter",
+                                        "</arg_value",
+                                        "\": ",
+                                        "\":",
+                                        ", ",
+                                        "\",\"",
+                                        "true",
+                                        "null",
+                                        "None",
+                                        "get",
+                                        "city",
+                                        "<",
+                                        "</",
+                                        "parameter",
+                                        "parameters",
+                                        "tool_call",
+                                        "<tool_call",
+                                        "\n",
+                                        "all\n",
+                                        ">>>",
+                                        "\"}",
+                                        "ab",
+                                        "14",
+                                        "f",
+                                        "input",
+                                        "\"arguments",
+                                        "\xC3\xA9",
+                                        "\xE6\x97\xA5",
+                                        "\xE6\x97",
+                                        "\xA5",
+                                        "\\\"",
+                                        "celsius",
+                                        "NULL",
+                                        "1e5",
+                                        "\xEF",
+                                        "\xBD",
+                                        "\x9C",
+                                        "\xE2",
+                                        "\x96",
+                                        "\x81"};
+    *v = (call_vocab){0};
+    v->list.list = v->marks;
+    for (int c = 0; c < 128; c++) {
+        if (c == '\n' || (c >= ' ' && c < 127)) {
+            call_vocab_add_byte(v, c);
+        }
+    }
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        call_vocab_add(v, str_of(words[i]));
+    }
+}
+
+static inline bool call_vocab_is_special(const void *vocab, str text) {
+    const call_vocab *v = vocab;
+    for (size_t i = 0; i < v->list.n; i++) {
+        if (str_eq(v->marks[i].text, text)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static inline void call_vocab_add_mark(call_vocab *v, str text) {
+    int32_t id = v->n_tokens;
+    if (!call_vocab_is_special(v, text)) {
+        assert(v->list.n < CALL_MARKS && id < CALL_TOKENS);
+        grammar_mark_spell(id, v->spelt[id]);
+        call_vocab_add(v, (str){v->spelt[id], GRAMMAR_MARK_BYTES});
+        v->marks[v->list.n++] = (grammar_mark){text, id, true};
+    }
+}
+
+/* Adds what looks like a special token in the format's marks. */
+static inline void call_vocab_add_marks(call_vocab *v, const call_format *f) {
+    static const char *const begins[] = {"<|", "<\xEF\xBD\x9C", "[", "<"};
+    for (size_t i = 0; i < FORMAT_MARKS && f->marks[i].text != NULL; i++) {
+        for (const char *text = f->marks[i].text; *text != 0; text++) {
+            size_t kind = 0;
+            while (kind < 4 && !str_begins(str_of(text), begins[kind])) {
+                kind++;
+            }
+            const char *end = kind < 4 ? strpbrk(text, kind == 2 ? "]" : ">") : NULL;
+            size_t n = end != NULL ? (size_t)(end - text) + 1 : 0;
+            if (n > 3 && memchr(text, ' ', n) == NULL && memchr(text, '=', n) == NULL) {
+                call_vocab_add_mark(v, (str){text, n});
+                text = end;
+            }
+        }
+    }
+}
+
+/* Opens v->vocab of what was added. */
+static inline quire_err call_vocab_open(call_vocab *v) {
+    return grammar_vocab_open(v->texts, v->n_tokens, NULL, 0, &v->vocab);
+}
+
+/* The letters of a token, and whether it is special. */
+static inline str call_vocab_letters(const call_vocab *v, int32_t token, bool *special) {
+    for (size_t i = 0; i < v->list.n; i++) {
+        if (v->marks[i].id == token) {
+            *special = true;
+            return v->marks[i].text;
+        }
+    }
+    *special = false;
+    return v->texts[token];
+}
+
+/* Feeds tokens to a parser, ordinary ones as one piece up to the next special one, and
+ * finishes it. An answer that was cut off loses the character that it stopped in. */
+static inline quire_err call_vocab_feed(const call_vocab *v, const int32_t *tokens, int32_t n,
+                                        bool is_complete, output_parser *p, output_events *out) {
+    strbuf piece = {0};
+    quire_err e = QUIRE_OK;
+    for (int32_t i = 0; i <= n && e == QUIRE_OK; i++) {
+        bool special = false;
+        str letters = i < n ? call_vocab_letters(v, tokens[i], &special) : (str){"", 0};
+        if (special || i == n) {
+            size_t whole = is_complete || i < n ? piece.n : utf8_valid_run((str){piece.p, piece.n});
+            e = output_parser_feed(p, (str){piece.p != NULL ? piece.p : "", whole}, false, out);
+            strbuf_clear(&piece);
+        }
+        if (e == QUIRE_OK) {
+            e = special ? output_parser_feed(p, letters, true, out)
+                        : strbuf_add(&piece, letters.p, letters.n);
+        }
+    }
+    strbuf_deinit(&piece);
+    return e == QUIRE_OK ? output_parser_finish(p, !is_complete, out) : e;
+}
+
+#endif
