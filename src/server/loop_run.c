@@ -6,13 +6,12 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "server/body_look.h"
+#include "server/body_jobs.h"
 #include "server/conn.h"
 #include "server/http_stats.h"
 #include "server/loop_order.h"
 #include "server/notify.h"
 #include "server/response.h"
-#include "server/schemas.h"
 #include "server/watch.h"
 
 #define RETRY_US      100000  /* after accept failed for lack of descriptors */
@@ -48,11 +47,7 @@ static LOOP_CALLBACK(on_queue) {
     loop *l = arg;
     quire_event ev;
     while (quire_queue_next(l->queue, &ev)) {
-        if (ev.kind == QUIRE_EVENT_LOOKED) {
-            body_looked(&ev);
-        } else if (ev.kind == QUIRE_EVENT_CHECKED) {
-            schemas_checked(&ev);
-        } else {
+        if (!body_job_event(&ev)) {
             response_event(&ev);
         }
     }

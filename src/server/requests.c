@@ -25,7 +25,7 @@ static bool is_operators(conn *c) {
 static bool is_in_progress(const conn *c) {
     const char *endpoint = c->record.endpoint;
     bool is_open =
-        c->record.is_open && c->refusal == 0 && (c->state == CONN_BODY || c->state == CONN_RESPONSE);
+        c->record.is_open && c->refusal == 0 && (c->body.state != BODY_NONE || c->state == CONN_RESPONSE);
     return is_open && endpoint != NULL && strncmp(endpoint, "/v1/", 4) == 0;
 }
 
@@ -44,7 +44,7 @@ static request_record counts_of(const response *a) {
 }
 
 static const char *state_of(const conn *c, const response *a, const request_record *counts) {
-    if (c->state == CONN_BODY) {
+    if (c->body.state != BODY_NONE) {
         return "receiving"; /* its body, or waiting for room for it */
     }
     if (a == NULL || (counts->prompt_tokens == 0 && c->record.first_token_us == 0)) {

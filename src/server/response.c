@@ -146,57 +146,6 @@ static void out_of_memory(response *a) {
 
 /* ---- starting ---- */
 
-static void cancel_parsing(conn *c) {
-    quire_parse_cancel(c->pending_of);
-    c->pending = NULL;
-}
-
-static const pending_kind parsing = {.close = cancel_parsing, .counts_disconnects = true};
-
-/* Queues a large body for a text thread, which parses it; response_parsed continues. */
-static void start_large(conn *c, quire_endpoint endpoint) {
-    strbuf body = c->request.body;
-    quire_parse *parse;
-    c->request.body = (strbuf){.max = body.max};
-    if (quire_parse_start(c->loop->queue, endpoint, body.p, body.n, c->has_tenant ? c->tenant : "", c,
-                          &parse) != QUIRE_OK) {
-        conn_reply_error(c, 500, NULL, "out of memory", NULL);
-        return;
-    }
-    c->pending = &parsing;
-    c->pending_of = parse;
-}
-
-void response_start(conn *c, quire_endpoint endpoint) {
-    server *s = c->loop->server;
-    quire_request *r = NULL;
-    quire_error err = {0};
-    const strbuf *body = &c->request.body;
-    if (body->n > BODY_SMALL_BYTES) {
-        start_large(c, endpoint);
-        return;
-    }
-    quire_err e = quire_request_parse(s->engine, endpoint, body->n > 0 ? body->p : "", body->n, &r, &err);
-    strbuf_deinit(&c->request.body);
-    if (e != QUIRE_OK) {
-        conn_reply_failure(c, error_of(&err));
-        return;
-    }
-    response_start_request(c, r);
-}
-
-/* A large body was parsed on a text thread: event PARSED. */
-static void response_parsed(const quire_event *ev) {
-    conn *c = ev->user;
-    c->pending = NULL;
-    if (ev->request == NULL) {
-        quire_error err = *ev->error;
-        conn_reply_failure(c, error_of(&err));
-        return;
-    }
-    response_start_request(c, ev->request);
-}
-
 /* Headers that say what the body does not: where a chat's template comes from, and fields
  * that have no effect. */
 static void note_headers(conn *c, const quire_request_info *info) {
@@ -210,7 +159,7 @@ static void note_headers(conn *c, const quire_request_info *info) {
     }
 }
 
-void response_start_request(conn *c, quire_request *r) {
+void response_start(conn *c, quire_request *r) {
     server *s = c->loop->server;
     quire_error err = {0};
     const quire_request_info *info = quire_request_describe(r);
@@ -395,11 +344,7 @@ static void on_done(response *a, const quire_event *ev) {
 
 void response_event(const quire_event *ev) {
     response *a = ev->user;
-    if (ev->kind == QUIRE_EVENT_PARSED) {
-        response_parsed(ev);
-        return;
-    }
-    conn_give_body_room(a->conn);
+    body_give_room(&a->conn->body);
     if (ev->kind == QUIRE_EVENT_DONE) {
         on_done(a, ev);
         return;

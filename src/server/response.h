@@ -121,11 +121,8 @@ struct response {
     char id[40];
 };
 
-/* Parses and submits the body of c's request. Afterwards c has either sent an error or
- * has its response. */
-void response_start(conn *c, quire_endpoint endpoint);
-/* Submits a request whose body was parsed; the rest as above. Takes over r. */
-void response_start_request(conn *c, quire_request *r);
+/* Submits a request, which it takes over. Afterwards c has either sent an error or has its response. */
+void response_start(conn *c, quire_request *r);
 /* Handles one event of the loop's queue. */
 void response_event(const quire_event *ev);
 /* The queue is drained: sends the withheld chunks. */

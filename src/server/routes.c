@@ -4,14 +4,13 @@
 #include <strings.h>
 
 #include "base/clock.h"
-#include "server/body_look.h"
+#include "server/body_jobs.h"
 #include "server/error_body.h"
 #include "server/home.h"
 #include "server/host.h"
 #include "server/metrics.h"
 #include "server/requests.h"
 #include "server/response.h"
-#include "server/schemas.h"
 #include "server/streams.h"
 #include "server/unknown_path.h"
 #include "server/watch.h"
@@ -109,11 +108,11 @@ static void get_model(conn *c) {
 }
 
 static void post_completions(conn *c) {
-    response_start(c, QUIRE_COMPLETIONS);
+    body_parse(c, QUIRE_COMPLETIONS);
 }
 
 static void post_chat(conn *c) {
-    response_start(c, QUIRE_CHAT);
+    body_parse(c, QUIRE_CHAT);
 }
 
 static bool look_at_completions(conn *c) {
@@ -248,7 +247,7 @@ static const route table[] = {
      .look = look_at_chat},
     {.path = "/v1/schemas/check",
      .allow = "POST",
-     .run = schemas_check,
+     .run = body_check,
      .takes_json = true,
      .max_body_bytes = CHECK_BODY_BYTES},
 };

@@ -232,7 +232,7 @@ static void reply_done(conn *c, loop_order *o) {
 static void reply_fork(conn *c, loop_order *o) {
     quire_request *r = o->fork;
     o->fork = NULL;
-    response_start_request(c, r);
+    response_start(c, r);
 }
 
 static const order_kind fork_kind = {.run = run_order, .reply = reply_fork};

@@ -2,7 +2,7 @@
  * given back. */
 #include "server/site.h"
 
-#include "server/body_room.h"
+#include "server/bodies.h"
 
 #define KB ((size_t)1 << 10)
 #define MB ((size_t)1 << 20)

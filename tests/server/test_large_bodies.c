@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/str.h"
-#include "server/body_turn.h"
+#include "server/bodies.h"
 #include "server/fake_quire.h"
 #include "server/server.h"
 #include "test.h"

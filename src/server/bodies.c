@@ -1,4 +1,4 @@
-#include "server/body_room.h"
+#include "server/bodies.h"
 
 #include <assert.h>
 
@@ -12,10 +12,10 @@ void body_room_close(body_room *r) {
     pthread_mutex_destroy(&r->lock);
 }
 
-/* ---- all that follows is with the lock held ---- */
+/* ---- memory: with the lock held ---- */
 
 /* The share of a tenant: its own, a free one, or the last one where there is none. */
-static body_share *share_of(body_room *r, uint64_t tenant) {
+static body_share *body_share_of(body_room *r, uint64_t tenant) {
     body_share *found = NULL;
     for (int32_t i = 0; i < BODY_SHARES; i++) {
         body_share *s = &r->shares[i];
@@ -32,7 +32,7 @@ static body_share *share_of(body_room *r, uint64_t tenant) {
 }
 
 /* Whether as much stays free as the tenant then holds. */
-static bool fits_share(const body_room *r, const body_claim *c) {
+static bool body_fits_share(const body_room *r, const body_claim *c) {
     size_t left = r->max_bytes - r->n_bytes;
     return c->wanted <= left && c->share->held <= left - c->wanted &&
            c->wanted <= left - c->wanted - c->share->held;
@@ -40,13 +40,13 @@ static bool fits_share(const body_room *r, const body_claim *c) {
 
 /* Whether c, which stands in line, may go on: it has the lane, or it is the first of its
  * tenant and has room or can have the lane. */
-static bool may_go_on(const body_room *r, const body_claim *c) {
+static bool body_may_go_on(const body_room *r, const body_claim *c) {
     bool is_stuck = c->share->n_waiting == c->share->n_claims;
-    return r->lane == c || (!c->share->is_passed && (fits_share(r, c) || (r->lane == NULL && is_stuck)));
+    return r->lane == c || (!c->share->is_passed && (body_fits_share(r, c) || (r->lane == NULL && is_stuck)));
 }
 
-static void grant(body_room *r, body_claim *c) {
-    if (fits_share(r, c)) {
+static void body_grant(body_room *r, body_claim *c) {
+    if (body_fits_share(r, c)) {
         r->n_bytes += c->wanted;
         c->share->held += c->wanted;
     } else {
@@ -58,7 +58,7 @@ static void grant(body_room *r, body_claim *c) {
     c->share->n_waiting--;
 }
 
-static void enter_line(body_room *r, body_claim *c) {
+static void body_enter_line(body_room *r, body_claim *c) {
     body_claim **at = &r->first;
     while (*at != NULL && (*at)->turn <= c->turn) {
         at = &(*at)->next;
@@ -69,7 +69,7 @@ static void enter_line(body_room *r, body_claim *c) {
     atomic_store(&c->waits, true);
 }
 
-static void leave_line(body_room *r, body_claim *c) {
+static void body_leave_line(body_room *r, body_claim *c) {
     for (body_claim **at = &r->first; *at != NULL; at = &(*at)->next) {
         if (*at == c) {
             *at = c->next;
@@ -81,13 +81,13 @@ static void leave_line(body_room *r, body_claim *c) {
 
 /* Lets those in line go on that may. True: one besides own did, whose thread has to be
  * told. */
-static bool walk_line(body_room *r, const body_claim *own) {
+static bool body_walk_line(body_room *r, const body_claim *own) {
     bool others = false;
     for (body_claim **at = &r->first; *at != NULL;) {
         body_claim *c = *at;
-        if (may_go_on(r, c)) {
+        if (body_may_go_on(r, c)) {
             *at = c->next;
-            grant(r, c);
+            body_grant(r, c);
             others = others || c != own;
             atomic_store(&c->waits, false); /* its owner may go on from here */
         } else {
@@ -101,18 +101,18 @@ static bool walk_line(body_room *r, const body_claim *own) {
     return others;
 }
 
-/* ---- the calls ---- */
+/* ---- memory: the calls ---- */
 
 bool body_room_take(body_room *r, body_claim *c, str tenant, uint64_t whole, size_t n) {
     pthread_mutex_lock(&r->lock);
     if (c->share == NULL) {
-        c->share = share_of(r, str_hash(STR_HASH_START, tenant));
+        c->share = body_share_of(r, str_hash(STR_HASH_START, tenant));
         c->share->n_claims++;
         c->turn = r->n_taken + whole;
     }
     c->wanted = n;
-    enter_line(r, c);
-    bool rings = walk_line(r, c), taken = !atomic_load(&c->waits);
+    body_enter_line(r, c);
+    bool rings = body_walk_line(r, c), taken = !atomic_load(&c->waits);
     pthread_mutex_unlock(&r->lock);
     if (rings) {
         r->ring(r->ring_arg);
@@ -125,12 +125,12 @@ void body_room_give(body_room *r, body_claim *c) {
         return;
     }
     pthread_mutex_lock(&r->lock);
-    leave_line(r, c);
+    body_leave_line(r, c);
     r->n_bytes -= c->held - c->in_lane;
     c->share->held -= c->held - c->in_lane;
     c->share->n_claims--;
     r->lane = r->lane == c ? NULL : r->lane;
-    bool rings = walk_line(r, NULL);
+    bool rings = body_walk_line(r, NULL);
     pthread_mutex_unlock(&r->lock);
     *c = (body_claim){0};
     if (rings) {
@@ -147,4 +147,66 @@ body_room_counts body_room_count(body_room *r) {
     }
     pthread_mutex_unlock(&r->lock);
     return n;
+}
+
+/* ---- turns ---- */
+
+/* Starts the timer, unless it runs. */
+static void body_turns_start(const body_turns *t) {
+    if (!event_pending(t->timer, EV_TIMEOUT, NULL)) {
+        event_add(t->timer, &(struct timeval){.tv_usec = TURN_US});
+    }
+}
+
+static void body_turns_next(evutil_socket_t fd, short what, void *arg) {
+    (void)fd, (void)what;
+    body_turns *t = arg;
+    body_turn *turn = t->first;
+    if (turn == NULL) {
+        return;
+    }
+    t->first = turn->next;
+    turn->next = NULL;
+    turn->waits = false;
+    bufferevent_enable(turn->bev, EV_READ);
+    if (t->first != NULL) {
+        body_turns_start(t);
+    }
+}
+
+bool body_turns_open(body_turns *t, struct event_base *base) {
+    t->timer = evtimer_new(base, body_turns_next, t);
+    return t->timer != NULL;
+}
+
+void body_turns_close(body_turns *t) {
+    if (t->timer != NULL) {
+        event_free(t->timer);
+        t->timer = NULL;
+    }
+}
+
+void body_turn_end_if_due(body_turns *t, body_turn *turn, struct bufferevent *bev) {
+    if (turn->n_bytes < TURN_BYTES || turn->waits) {
+        return;
+    }
+    body_turns_start(t);
+    body_turn **end = &t->first;
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    *end = turn;
+    *turn = (body_turn){.waits = true, .bev = bev};
+    bufferevent_disable(bev, EV_READ);
+    atomic_fetch_add(&t->n_waits, 1);
+}
+
+void body_turn_leave(body_turns *t, body_turn *turn) {
+    for (body_turn **at = &t->first; turn->waits && *at != NULL; at = &(*at)->next) {
+        if (*at == turn) {
+            *at = turn->next;
+            break;
+        }
+    }
+    *turn = (body_turn){0};
 }

@@ -1,0 +1,124 @@
+/* What the bodies of all requests share: memory, which is the server's, and turns at receiving, which are a loop's.
+ *
+ * Memory. All connections together hold a bounded number of bytes of large bodies, each from its first bytes over BODY_SMALL_BYTES
+ * to the first token of its response. A body takes room as its bytes come, a piece at a time: one that is only announced holds
+ * nothing. Smaller bodies are not counted. A connection whose next piece finds no room stops reading and waits in line.
+ *
+ * - Shares. A tenant takes room only while as much stays free as it then holds: alone half of all, a second one then a quarter. As
+ *   bodies end, n tenants that want all they can get converge to equal shares of 1/(n + 1) (dynamic thresholds: Choudhury and Hahne
+ *   1998), so some room stays free for a tenant that holds none.
+ * - The line. A body's place is a number that it gets with its first piece: bytes taken by all bodies so far, plus its own length.
+ *   So smaller bodies pass larger ones, but none passes a body after whose start as many bytes were taken as that one is long.
+ *   Within a tenant nobody passes the first in line; other tenants may, since they have shares of their own.
+ * - The lane. If all bodies of a tenant that hold room wait in line, none of them would ever end. The first in line whose tenant is
+ *   stuck like that goes on beyond its share, one body of the server at a time. So a body larger than any share is received too.
+ *
+ * Invariant: bodies hold at most max_bytes, and the one in the lane at most its length besides. Any thread; a lock is held for a few
+ * instructions for each body in line.
+ *
+ * Turns. A connection that has received TURN_BYTES, of bodies or of input that is dropped, reads nothing until its next turn. A loop
+ * gives one turn every TURN_US, or at the next tick of the kernel's clock where that is later (4 ms at 250 Hz: 128 MB/s), first come,
+ * first served. What a client sends meanwhile stays in the kernel, whose buffers fill, so the client waits too. Without turns a body
+ * of megabytes takes the processor from a compute thread for a tick and more, and every stream waits. Owner: the loop's thread. */
+#ifndef SERVER_BODIES_H
+#define SERVER_BODIES_H
+
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/str.h"
+
+/* ---- memory ---- */
+
+#define BODY_SMALL_BYTES ((size_t)64 << 10)
+/* tenants with a share of their own; further ones at the same time share the last one */
+#define BODY_SHARES 256
+
+/* A tenant's: what its bodies hold, the lane aside, and how many of them hold room or
+ * want some, and stand in line. */
+typedef struct body_share {
+    uint64_t tenant; /* a hash of its name */
+    size_t held;
+    int32_t n_claims, n_waiting; /* n_claims 0: the share is nobody's */
+    bool is_passed;              /* within a walk along the line: one of the tenant stays in it */
+} body_share;
+
+/* A body's. Zeroed memory: it has no room and wants none. */
+typedef struct body_claim {
+    size_t held;       /* bytes that the body may have; the owner reads it while it does not wait */
+    atomic_bool waits; /* it stands in line; another thread may end that, and rings */
+    body_share *share; /* NULL: no claim */
+    size_t in_lane;    /* of held: beyond the share */
+    size_t wanted;     /* while it waits: bytes more */
+    uint64_t turn;     /* its place in line: the lowest first */
+    struct body_claim *next;
+} body_claim;
+
+typedef struct body_room {
+    pthread_mutex_t lock;
+    size_t max_bytes, n_bytes; /* n_bytes: held, the lane aside */
+    uint64_t n_taken;          /* bytes taken since the opening */
+    body_claim *first;         /* in line */
+    body_claim *lane;          /* the one in the lane, or NULL */
+    /* claims of other connections have got room: their threads are to look at them */
+    void (*ring)(void *arg);
+    void *ring_arg;
+    body_share shares[BODY_SHARES];
+} body_room;
+
+/* ring is called without the lock, on the thread whose call made room. NO_MEMORY. */
+quire_err body_room_open(body_room *r, size_t max_bytes, void (*ring)(void *arg), void *ring_arg);
+void body_room_close(body_room *r);
+
+/* Takes n > 0 bytes more for a body of that tenant, which has `whole` bytes, about, when
+ * all of it is there: true. False: the claim stands in line until it has got them (waits
+ * is false then) or gives up. It takes nothing more while it waits. */
+bool body_room_take(body_room *r, body_claim *c, str tenant, uint64_t whole, size_t n);
+/* Gives back all that c holds, and its place in line. c is zeroed. */
+void body_room_give(body_room *r, body_claim *c);
+
+/* Bytes that all bodies hold, and bodies that stand in line. */
+typedef struct body_room_counts {
+    size_t n_bytes;
+    int64_t n_waiting;
+} body_room_counts;
+body_room_counts body_room_count(body_room *r);
+
+/* ---- turns ---- */
+
+#define TURN_BYTES ((size_t)512 << 10)
+#define TURN_US    1000
+
+/* A connection's. */
+typedef struct body_turn {
+    size_t n_bytes; /* received since its last turn; the connection counts them */
+    bool waits;
+    struct bufferevent *bev; /* while it waits: what does not read */
+    struct body_turn *next;  /* in line */
+} body_turn;
+
+/* A loop's: those that wait, the first one first. */
+typedef struct body_turns {
+    body_turn *first;
+    struct event *timer;
+    atomic_llong n_waits; /* how often one has come to wait; any thread reads it */
+} body_turns;
+
+/* Makes the timer; false: no memory. */
+bool body_turns_open(body_turns *t, struct event_base *base);
+/* Frees it. Nobody waits any more. */
+void body_turns_close(body_turns *t);
+/* Ends a connection's turn if it has received its share: bev reads on when its next one
+ * comes. */
+void body_turn_end_if_due(body_turns *t, body_turn *turn, struct bufferevent *bev);
+/* It waits for no turn any more: what it sends next is its first share. Whether it reads
+ * is the caller's concern. */
+void body_turn_leave(body_turns *t, body_turn *turn);
+
+#endif
