@@ -51,7 +51,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     set(quire_rows_avx512 -mavx512f -mavx512dq -mavx512bw -mavx512vl -mavx512vbmi2 -mfma -mbmi -mpopcnt)
     set_source_files_properties(${CMAKE_SOURCE_DIR}/src/sample/sampler_rows_avx512.c PROPERTIES COMPILE_OPTIONS "${quire_rows_options};${quire_rows_avx512}")
 endif()
-set_source_files_properties(${CMAKE_SOURCE_DIR}/src/server/page.c PROPERTIES
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/server/web_pages.c PROPERTIES
     OBJECT_DEPENDS ${QUIRE_POOL_PAGE} COMPILE_DEFINITIONS "QUIRE_POOL_PAGE_PATH=\"${QUIRE_POOL_PAGE}\"")
 
 set(QUIRE_LIBRARIES Threads::Threads PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::URING PkgConfig::HIREDIS PkgConfig::OPENSSL ${CMAKE_DL_LIBS} m)

@@ -1,7 +1,11 @@
 /* API keys: maps the key of a request to its tenant. Only SHA-256 digests are kept. Every
  * digest is compared, each in constant time, so that a response's timing reveals nothing.
  *
- * Owner: the server. Any thread may check, also while another reloads. */
+ * Owner: the server. Any thread may check, also while another reloads.
+ *
+ * And the Host header: a web page can make its own DNS name resolve to this machine (DNS
+ * rebinding) and then read responses as same-origin. The header still carries that name.
+ * An address, or a name without a dot, cannot be a page's DNS name. */
 #ifndef SERVER_AUTH_H
 #define SERVER_AUTH_H
 
@@ -39,5 +43,20 @@ quire_err auth_set_operator(auth *a, const char *key, quire_error *err);
 bool auth_has_operator(const auth *a);
 /* True when an Authorization header's value carries the operator's key. */
 bool auth_is_operator(const auth *a, str header);
+
+/* ---- the Host header ---- */
+
+typedef enum host_kind {
+    HOST_MALFORMED,
+    HOST_LOOPBACK, /* 127.0.0.0/8, ::1 or localhost */
+    HOST_ADDRESS,  /* another IP address */
+    HOST_LABEL,    /* a name without a dot: public DNS has none */
+    HOST_NAME      /* a name with dots */
+} host_kind;
+
+/* The kind of a header's value "name", "name:port", "[address]" or "[address]:port"; the
+ * whole value counts. *name, which may be NULL, is the part before the port, without
+ * brackets. */
+host_kind host_parse(str header, str *name);
 
 #endif

@@ -1,25 +1,35 @@
-/* What the bodies of all requests share: memory, which is the server's, and turns at receiving, which are a loop's.
+/* What the bodies of all requests share: memory, which is the server's, and turns at
+ * receiving, which are a loop's.
  *
- * Memory. All connections together hold a bounded number of bytes of large bodies, each from its first bytes over BODY_SMALL_BYTES
- * to the first token of its response. A body takes room as its bytes come, a piece at a time: one that is only announced holds
- * nothing. Smaller bodies are not counted. A connection whose next piece finds no room stops reading and waits in line.
+ * Memory. All connections together hold a bounded number of bytes of large bodies, each
+ * from its first bytes over BODY_SMALL_BYTES
+ * to the first token of its response. A body takes room as its bytes come, a piece at a
+ * time: one that is only announced holds nothing. Smaller bodies are not counted. A
+ * connection whose next piece finds no room stops reading and waits in line.
  *
- * - Shares. A tenant takes room only while as much stays free as it then holds: alone half of all, a second one then a quarter. As
- *   bodies end, n tenants that want all they can get converge to equal shares of 1/(n + 1) (dynamic thresholds: Choudhury and Hahne
- *   1998), so some room stays free for a tenant that holds none.
- * - The line. A body's place is a number that it gets with its first piece: bytes taken by all bodies so far, plus its own length.
- *   So smaller bodies pass larger ones, but none passes a body after whose start as many bytes were taken as that one is long.
- *   Within a tenant nobody passes the first in line; other tenants may, since they have shares of their own.
- * - The lane. If all bodies of a tenant that hold room wait in line, none of them would ever end. The first in line whose tenant is
- *   stuck like that goes on beyond its share, one body of the server at a time. So a body larger than any share is received too.
+ * - Shares. A tenant takes room only while as much stays free as it then holds: alone
+ *   half of all, a second one then a quarter. As bodies end, n tenants that want all they
+ *   can get converge to equal shares of 1/(n + 1) (dynamic thresholds: Choudhury and
+ *   Hahne 1998), so some room stays free for a tenant that holds none.
+ * - The line. A body's place is a number that it gets with its first piece: bytes taken
+ *   by all bodies so far, plus its own length. So smaller bodies pass larger ones, but
+ *   none passes a body after whose start as many bytes were taken as that one is long.
+ *   Within a tenant nobody passes the first in line; other tenants may, since they have
+ *   shares of their own.
+ * - The lane. If all bodies of a tenant that hold room wait in line, none of them would
+ *   ever end. The first in line whose tenant is stuck like that goes on beyond its share,
+ *   one body of the server at a time. So a body larger than any share is received too.
  *
- * Invariant: bodies hold at most max_bytes, and the one in the lane at most its length besides. Any thread; a lock is held for a few
- * instructions for each body in line.
+ * Invariant: bodies hold at most max_bytes, and the one in the lane at most its length
+ * besides. Any thread; a lock is held for a few instructions for each body in line.
  *
- * Turns. A connection that has received TURN_BYTES, of bodies or of input that is dropped, reads nothing until its next turn. A loop
- * gives one turn every TURN_US, or at the next tick of the kernel's clock where that is later (4 ms at 250 Hz: 128 MB/s), first come,
- * first served. What a client sends meanwhile stays in the kernel, whose buffers fill, so the client waits too. Without turns a body
- * of megabytes takes the processor from a compute thread for a tick and more, and every stream waits. Owner: the loop's thread. */
+ * Turns. A connection that has received TURN_BYTES, of bodies or of input that is
+ * dropped, reads nothing until its next turn. A loop gives one turn every TURN_US, or at
+ * the next tick of the kernel's clock where that is later (4 ms at 250 Hz: 128 MB/s),
+ * first come, first served. What a client sends meanwhile stays in the kernel, whose
+ * buffers fill, so the client waits too. Without turns a body of megabytes takes the
+ * processor from a compute thread for a tick and more, and every stream waits. Owner: the
+ * loop's thread. */
 #ifndef SERVER_BODIES_H
 #define SERVER_BODIES_H
 

@@ -57,7 +57,8 @@ void body_parse(conn *c, quire_endpoint endpoint) {
         body_parse_later(c, endpoint);
         return;
     }
-    quire_err e = quire_request_parse(c->loop->server->engine, endpoint, body->n > 0 ? body->p : "", body->n, &r, &err);
+    quire_err e =
+        quire_request_parse(c->loop->server->engine, endpoint, body->n > 0 ? body->p : "", body->n, &r, &err);
     strbuf_deinit(&c->request.body);
     if (e != QUIRE_OK) {
         conn_reply_failure(c, error_of(&err));
@@ -93,7 +94,8 @@ static void body_checked(conn *c, const quire_event *ev) {
         conn_reply_failure(c, error_of(&err));
         return;
     }
-    conn_reply(c, &(reply){.status = 200, .content_type = "application/json", .body = {ev->text, ev->n_text}});
+    conn_reply(c,
+               &(reply){.status = 200, .content_type = "application/json", .body = {ev->text, ev->n_text}});
 }
 
 /* ---- looks ---- */
@@ -126,9 +128,16 @@ static void body_looked(conn *c, const quire_event *ev) {
 
 bool body_job_event(const quire_event *ev) {
     switch (ev->kind) {
-    case QUIRE_EVENT_PARSED: body_parsed(ev->user, ev); return true;
-    case QUIRE_EVENT_CHECKED: body_checked(ev->user, ev); return true;
-    case QUIRE_EVENT_LOOKED: body_looked(ev->user, ev); return true;
-    default: return false;
+    case QUIRE_EVENT_PARSED:
+        body_parsed(ev->user, ev);
+        return true;
+    case QUIRE_EVENT_CHECKED:
+        body_checked(ev->user, ev);
+        return true;
+    case QUIRE_EVENT_LOOKED:
+        body_looked(ev->user, ev);
+        return true;
+    default:
+        return false;
     }
 }

@@ -1,18 +1,22 @@
-/* What a text thread does with a request's body: it parses a large one, checks a schema, or looks over the beginning of a long one
- * while the rest is still on its way, so that a field that is too large is refused without reading on.
+/* What a text thread does with a request's body: it parses a large one, checks a schema,
+ * or looks over the beginning of a long one while the rest is still on its way, so that a
+ * field that is too large is refused without reading on.
  *
- * The connection waits meanwhile, and during a look it reads nothing, so the client waits too. What a client sends to a request that
- * was refused is skipped: over TCP in the kernel, which costs the server next to nothing. Owner: the loop's thread. */
+ * The connection waits meanwhile, and during a look it reads nothing, so the client waits
+ * too. What a client sends to a request that was refused is skipped: over TCP in the
+ * kernel, which costs the server next to nothing. Owner: the loop's thread. */
 #ifndef SERVER_BODY_JOBS_H
 #define SERVER_BODY_JOBS_H
 
 #include "server/conn.h"
 
-/* Parses c's body, and submits the request (response.h): at once, or after a text thread has parsed it, which a large one is left to. */
+/* Parses c's body, and submits the request (response.h): at once, or after a text thread
+ * has parsed it, which a large one is left to. */
 void body_parse(conn *c, quire_endpoint endpoint);
 /* POST /v1/schemas/check: starts the check of c's body. */
 void body_check(conn *c);
-/* Starts a look, during which a text thread owns what the body has; false: there is no memory for it, and the body is dropped. */
+/* Starts a look, during which a text thread owns what the body has; false: there is no
+ * memory for it, and the body is dropped. */
 bool body_look(conn *c, quire_endpoint endpoint);
 /* Handles the event of such a job; false: the event is of another kind. */
 bool body_job_event(const quire_event *ev);

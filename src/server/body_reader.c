@@ -6,9 +6,11 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-#define PIECE_BYTES ((size_t)64 << 10)   /* received at once past the input buffer, which takes 4 KB; a piece of room */
-#define SKIP_BYTES  ((size_t)128 << 10)  /* skipped at once of a body that is dropped */
-#define LOOK_BYTES  ((size_t)1152 << 10) /* of a body are looked over first: more than a rule for the answer may have */
+/* received at once past the input buffer, which takes 4 KB; a piece of room */
+#define PIECE_BYTES ((size_t)64 << 10)
+#define SKIP_BYTES  ((size_t)128 << 10) /* skipped at once of a body that is dropped */
+/* of a body are looked over first: more than a rule for the answer may have */
+#define LOOK_BYTES ((size_t)1152 << 10)
 
 static const server_options *body_options(const body_reader *b) {
     return &b->loop->server->options;
@@ -32,7 +34,8 @@ static int64_t body_left_us(const body_reader *b) {
     return us > 1 ? us : 1;
 }
 
-/* Sets the deadline to the end of the body's time, or to us from now where that is earlier. */
+/* Sets the deadline to the end of the body's time, or to us from now where that is
+ * earlier. */
 static void body_set_deadline(body_reader *b, int64_t us) {
     int64_t left = body_left_us(b);
     loop_set_timer(b->deadline, left < us ? left : us);
@@ -85,11 +88,13 @@ static void body_read_on(body_reader *b) {
     bufferevent_enable(b->bev, EV_READ);
 }
 
-/* Reserves address space for all of a body that has its first room and whose length is known. */
+/* Reserves address space for all of a body that has its first room and whose length is
+ * known. */
 static void body_reserve(body_reader *b) {
     strbuf *text = &b->request->body;
     if (body_has_length(b) && text->cap <= b->request->length) {
-        (void)strbuf_reserve(text, (size_t)b->request->length - text->n); /* on a failure, appending fails later */
+        /* on a failure, appending fails later */
+        (void)strbuf_reserve(text, (size_t)b->request->length - text->n);
     }
 }
 
@@ -104,7 +109,8 @@ static void body_drop(body_reader *b) {
     body_turn_leave(&b->loop->turns, &b->turn);
 }
 
-/* What an event does in a state, and the state after it; act NULL: a state does not have the event. */
+/* What an event does in a state, and the state after it; act NULL: a state does not have
+ * the event. */
 static const struct body_step {
     void (*act)(body_reader *b);
     body_state next;
@@ -116,10 +122,10 @@ static const struct body_step {
                       [BODY_LOOK_BEGINS] = {body_wait_for_look, BODY_LOOKED_OVER},
                       [BODY_ENDS] = {body_do_nothing, BODY_NONE},
                       [BODY_IS_DROPPED] = {body_drop, BODY_NONE}},
-    [BODY_IN_LINE] = {[BODY_GETS_ROOM] = {body_get_room, BODY_READING},
-                      [BODY_IS_DROPPED] = {body_drop, BODY_NONE}},
-    [BODY_LOOKED_OVER] = {[BODY_LOOK_ENDS] = {body_read_on, BODY_READING},
-                          [BODY_IS_DROPPED] = {body_drop, BODY_NONE}},
+    [BODY_IN_LINE] =
+        {[BODY_GETS_ROOM] = {body_get_room, BODY_READING}, [BODY_IS_DROPPED] = {body_drop, BODY_NONE}},
+    [BODY_LOOKED_OVER] =
+        {[BODY_LOOK_ENDS] = {body_read_on, BODY_READING}, [BODY_IS_DROPPED] = {body_drop, BODY_NONE}},
 };
 
 void body_open(body_reader *b, loop *l, http_request *r, struct bufferevent *bev, struct event *deadline) {
@@ -160,7 +166,8 @@ void body_end_turn_if_due(body_reader *b) {
 
 /* ---- lateness ---- */
 
-/* True when the body's bytes came at less than the least rate since they were counted, for us; err says how many came. */
+/* True when the body's bytes came at less than the least rate since they were counted,
+ * for us; err says how many came. */
 static bool body_is_slow(body_reader *b, int64_t us, quire_error *err) {
     int64_t rate = body_options(b)->body_least_rate;
     double came = (double)(b->request->n_body_bytes - b->pace_from_bytes), seconds = (double)us * 1e-6;
@@ -168,10 +175,11 @@ static bool body_is_slow(body_reader *b, int64_t us, quire_error *err) {
         return false;
     }
     atomic_fetch_add(&b->loop->n_slow_bodies, 1);
-    err_set(err, QUIRE_BAD_REQUEST, -1,
-            "the body came too slowly: %.0f bytes in %.3g s; one of over %zu bytes has to bring %lld a second "
-            "(--body-min-rate)",
-            came, seconds, BODY_SMALL_BYTES, (long long)rate);
+    err_set(
+        err, QUIRE_BAD_REQUEST, -1,
+        "the body came too slowly: %.0f bytes in %.3g s; one of over %zu bytes has to bring %lld a second "
+        "(--body-min-rate)",
+        came, seconds, BODY_SMALL_BYTES, (long long)rate);
     return true;
 }
 
@@ -195,7 +203,8 @@ static bool body_reads_too_late(body_reader *b, quire_error *err) {
 
 bool body_is_late(body_reader *b, quire_error *err, api_error *why) {
     if (b->state == BODY_IN_LINE) {
-        *why = (api_error){.status = 503, .message = "too many large bodies are being read; try again", .retry_after_s = 1};
+        *why = (api_error){
+            .status = 503, .message = "too many large bodies are being read; try again", .retry_after_s = 1};
         return true;
     }
     if (b->state != BODY_READING || !body_reads_too_late(b, err)) {
@@ -217,8 +226,8 @@ void body_skip_rest(body_reader *b) {
     body_give_room(b);
 }
 
-/* Takes room for the next piece of a large body; false: it stands in line. A body of unknown length is taken for one of the largest
- * allowed size. */
+/* Takes room for the next piece of a large body; false: it stands in line. A body of
+ * unknown length is taken for one of the largest allowed size. */
 static bool body_take_piece(body_reader *b, str tenant) {
     const http_request *r = b->request;
     uint64_t whole = body_has_length(b) ? r->length : r->body_limit;
@@ -232,8 +241,8 @@ static bool body_take_piece(body_reader *b, str tenant) {
     return true;
 }
 
-/* Bytes of the body that there is room for. One in chunks that has room for the largest allowed size is read on, to its end or to
- * what makes it too large. */
+/* Bytes of the body that there is room for. One in chunks that has room for the largest
+ * allowed size is read on, to its end or to what makes it too large. */
 static size_t body_room_left(const body_reader *b) {
     const http_request *r = b->request;
     bool has_most = !body_has_length(b) && b->room.held >= r->body_limit;

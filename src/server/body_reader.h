@@ -1,13 +1,16 @@
-/* The body of a request while it arrives: a machine of its own, which the connection (conn.h) feeds with events.
+/* The body of a request while it arrives: a machine of its own, which the connection
+ * (conn.h) feeds with events.
  *
  *   BODY_NONE -BEGINS-> BODY_READING -LACKS_ROOM-> BODY_IN_LINE     -GETS_ROOM->  BODY_READING
  *                       BODY_READING -LOOK_BEGINS-> BODY_LOOKED_OVER -LOOK_ENDS-> BODY_READING
  *   any state -ENDS or IS_DROPPED-> BODY_NONE
  *
- * Only in BODY_READING are bytes read, and only then does the client's time run: all of the body within
- * server_options.body_deadline_us, and a large one at the least rate. A large body takes memory from the server's room, in whose
- * line it waits, and a connection that sends much waits for its turn (bodies.h). The beginning of a long body is looked over by a
- * text thread while the rest is still on its way. Owner: the loop's thread. */
+ * Only in BODY_READING are bytes read, and only then does the client's time run: all of
+ * the body within server_options.body_deadline_us, and a large one at the least rate. A
+ * large body takes memory from the server's room, in whose line it waits, and a
+ * connection that sends much waits for its turn (bodies.h). The beginning of a long body
+ * is looked over by a text thread while the rest is still on its way. Owner: the loop's
+ * thread. */
 #ifndef SERVER_BODY_READER_H
 #define SERVER_BODY_READER_H
 
@@ -30,8 +33,8 @@ typedef enum body_event {
     BODY_GETS_ROOM,   /* that room is there */
     BODY_LOOK_BEGINS, /* a text thread looks over what is there */
     BODY_LOOK_ENDS,
-    BODY_ENDS,        /* all of it is there; it keeps its room */
-    BODY_IS_DROPPED,  /* no more of it is wanted: gives up its room, its place in line and its turn */
+    BODY_ENDS,       /* all of it is there; it keeps its room */
+    BODY_IS_DROPPED, /* no more of it is wanted: gives up its room, its place in line and its turn */
     BODY_N_EVENTS
 } body_event;
 
@@ -43,13 +46,14 @@ typedef struct body_reader {
     struct event *deadline;
 
     body_state state;
-    body_claim room; /* what it holds of server.bodies, until the first token of the response */
-    body_turn turn;  /* the connection's at receiving, in loop.turns */
-    size_t look_bytes;               /* so many bytes are there when it is looked over next */
-    int64_t time_us, time_from_us;   /* it may take time_us from then on */
-    int64_t pace_from_us;            /* since then its bytes are counted, which have to come at the least rate */
+    body_claim room;               /* what it holds of server.bodies, until the first token of the response */
+    body_turn turn;                /* the connection's at receiving, in loop.turns */
+    size_t look_bytes;             /* so many bytes are there when it is looked over next */
+    int64_t time_us, time_from_us; /* it may take time_us from then on */
+    /* since then its bytes are counted, which have to come at the least rate */
+    int64_t pace_from_us;
     uint64_t pace_from_bytes;
-    bool has_waited;                 /* for its turn, since pace_from_us: its bytes are counted anew */
+    bool has_waited; /* for its turn, since pace_from_us: its bytes are counted anew */
 } body_reader;
 
 /* b belongs to a connection from here on. */
@@ -62,20 +66,26 @@ void body_on(body_reader *b, body_event e);
 void body_note_input(body_reader *b);
 /* n bytes were received or skipped: they count for the connection's turn. */
 void body_count(body_reader *b, size_t n);
-/* Ends the connection's turn at receiving if it has had its share. Not while the body waits for something else. */
+/* Ends the connection's turn at receiving if it has had its share. Not while the body
+ * waits for something else. */
 void body_end_turn_if_due(body_reader *b);
-/* How many bytes of the body may be read now; SIZE_MAX: any number; 0: none, until an event. tenant: whose room it takes. */
+/* How many bytes of the body may be read now; SIZE_MAX: any number; 0: none, until an
+ * event. tenant: whose room it takes. */
 size_t body_take_room(body_reader *b, str tenant);
-/* Receives a piece of at most n bytes of a body of known length, past the input buffer: in large pieces, since a body of
- * megabytes would otherwise take thousands of rounds of the loop. False: nothing was there. *e: as of http_feed. */
+/* Receives a piece of at most n bytes of a body of known length, past the input buffer:
+ * in large pieces, since a body of megabytes would otherwise take thousands of rounds of
+ * the loop. False: nothing was there. *e: as of http_feed. */
 bool body_receive(body_reader *b, size_t n, http_event *e);
-/* True when as much of the body is there as is looked over, and at least as much may still come. Once for each length. */
+/* True when as much of the body is there as is looked over, and at least as much may
+ * still come. Once for each length. */
 bool body_is_look_due(body_reader *b);
-/* The deadline is over. True: the body is given up, for the reason in *why, whose text err holds. False: it has time yet. */
+/* The deadline is over. True: the body is given up, for the reason in *why, whose text
+ * err holds. False: it has time yet. */
 bool body_is_late(body_reader *b, quire_error *err, api_error *why);
 /* Frees what is there; the rest is skipped as it comes. */
 void body_skip_rest(body_reader *b);
-/* Gives back the room that the body holds: it is gone, or its response has begun. Nothing where it has none. */
+/* Gives back the room that the body holds: it is gone, or its response has begun. Nothing
+ * where it has none. */
 void body_give_room(body_reader *b);
 
 #endif

@@ -1,17 +1,53 @@
-/* POST /v1/chat/completions: writes its responses. */
+/* The dialect of POST /v1/chat/completions: writes its responses. */
+#include <stdio.h>
+
 #include "server/response.h"
 
-static void begin(const response *a, const char *object, json_out *o) {
-    json_begin(o, '{');
-    response_write_head(a, object, o);
-    json_begin(json_name(o, "choices"), '[');
+/* Where the chat's template comes from. */
+static int chat_write_headers(const quire_info *engine, char *out, size_t size) {
+    const char *form = engine->chat_form;
+    return form != NULL ? snprintf(out, size, "X-Quire-Chat-Template: %s\r\n", form) : 0;
 }
 
-static void write_begin(const response *a, json_out *o) {
-    begin(a, "chat.completion", o);
+/* ---- log-probabilities: an object a token ---- */
+
+/* An object without its closing brace. */
+static void chat_begin_token(const response *a, const quire_logprob *p, json_out *o) {
+    str bytes = response_token_bytes(a, p->token);
+    json_begin(json_item(o), '{');
+    response_write_token_text(a, p->token, json_name(o, "token"));
+    json_number(json_name(o, "logprob"), response_logprob(p->logprob));
+    json_begin(json_name(o, "bytes"), '[');
+    for (size_t i = 0; i < bytes.n; i++) {
+        json_int(json_item(o), (unsigned char)bytes.p[i]);
+    }
+    json_end(o, ']');
 }
 
-static void write_choice(const response *a, int32_t i, json_out *o) {
+static quire_err chat_add_logprob(const response *a, response_logprobs *l, const quire_logprob *p, int32_t width) {
+    json_out o = {.to = &l->content};
+    chat_begin_token(a, &p[0], &o);
+    json_begin(json_name(&o, "top_logprobs"), '[');
+    for (int32_t i = 1; i < width; i++) {
+        chat_begin_token(a, &p[i], &o);
+        json_end(&o, '}');
+    }
+    json_end(&o, ']');
+    json_end(&o, '}');
+    return o.err;
+}
+
+static quire_err chat_list_token(const response *a, response_choice *c, const quire_event *ev) {
+    return ev->logprobs != NULL ? chat_add_logprob(a, &c->logprobs, ev->logprobs, ev->n_logprobs) : QUIRE_OK;
+}
+
+static void chat_write_logprobs(const response_logprobs *p, const response_logprobs *l, json_out *o) {
+    response_write_lists("content", &p->content, &l->content, l->content.n, o);
+}
+
+/* ---- responses ---- */
+
+static void chat_write_choice(const response *a, int32_t i, json_out *o) {
     const response_choice *c = &a->choices[a->shown[i]];
     json_raw(o, i > 0 ? "," : "");
     json_begin(o, '{');
@@ -25,7 +61,7 @@ static void write_choice(const response *a, int32_t i, json_out *o) {
     json_end(o, '}');
 }
 
-static void write_end(const response *a, json_out *o) {
+static void chat_write_end(const response *a, json_out *o) {
     json_end(o, ']');
     response_write_tail(a, o);
     response_write_prompt_logprobs(a, &a->choices[0], o);
@@ -34,24 +70,24 @@ static void write_end(const response *a, json_out *o) {
 }
 
 /* Writes everything up to the delta's members. */
-static void begin_chunk(const response *a, int32_t choice, json_out *o) {
-    begin(a, "chat.completion.chunk", o);
+static void chat_begin_chunk(const response *a, int32_t choice, json_out *o) {
+    response_write_begin(a, a->writer->chunk_object, o);
     json_begin(o, '{');
     json_int(json_name(o, "index"), choice);
     json_begin(json_name(o, "delta"), '{');
 }
 
-static void write_role(const response *a, int32_t choice, json_out *o) {
+static void chat_write_role(const response *a, int32_t choice, json_out *o) {
     const response_choice *c = &a->choices[choice];
-    begin_chunk(a, choice, o);
+    chat_begin_chunk(a, choice, o);
     json_raw(o, "\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]");
     response_write_prompt_ids(a, c, json_name(o, "prompt_token_ids"));
     response_end_chunk(a, c, o);
 }
 
-static void write_chunk(const response *a, int32_t choice, json_out *o) {
+static void chat_write_chunk(const response *a, int32_t choice, json_out *o) {
     const response_choice *c = &a->choices[choice];
-    begin_chunk(a, choice, o);
+    chat_begin_chunk(a, choice, o);
     if (c->text.n > 0 || (!c->prompt_sent && response_prompt_of(a, c)->text.n > 0)) {
         response_write_text(a, c, json_name(o, "content"));
     } else if (c->parts.n_calls > 0) {
@@ -71,13 +107,15 @@ static void write_chunk(const response *a, int32_t choice, json_out *o) {
     response_end_chunk(a, c, o);
 }
 
-const response_format chat_format = {
+const response_writer chat_writer = {
     .id_prefix = "chatcmpl",
+    .object = "chat.completion",
     .chunk_object = "chat.completion.chunk",
     .skips_empty = true,
-    .begin = write_begin,
-    .choice = write_choice,
-    .end = write_end,
-    .first = write_role,
-    .chunk = write_chunk,
+    .choice = chat_write_choice,
+    .end = chat_write_end,
+    .first = chat_write_role,
+    .chunk = chat_write_chunk,
+    .headers = chat_write_headers,
+    .logprobs = {.token = chat_list_token, .write = chat_write_logprobs},
 };

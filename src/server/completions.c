@@ -1,14 +1,177 @@
-/* POST /v1/completions: writes its responses. */
+/* The dialect of POST /v1/completions: writes its responses. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
 #include "server/response.h"
 
-static void write_begin(const response *a, json_out *o) {
-    json_begin(o, '{');
-    response_write_head(a, "text_completion", o);
-    json_begin(json_name(o, "choices"), '[');
+/* ---- log-probabilities: four lists ---- */
+
+static int64_t completions_count_chars(const char *text, size_t n) {
+    int64_t chars = 0;
+    for (size_t i = 0; i < n; i++) {
+        chars += ((unsigned char)text[i] & 0xc0) != 0x80;
+    }
+    return chars;
 }
 
+/* The name of token i in top_logprobs, which no other has: its text or, where one before
+ * it has the same, token_id:7, as vLLM names tokens by their ids. */
+static void completions_write_token_name(const response *a, const quire_logprob *p, int32_t i, json_out *o) {
+    str text = response_token_text(a, p[i].token);
+    bool is_taken = false;
+    char id[32];
+    for (int32_t k = 0; k < i && !is_taken; k++) {
+        is_taken = str_eq(response_token_text(a, p[k].token), text);
+    }
+    if (is_taken) {
+        snprintf(id, sizeof id, "token_id:%d", (int)p[i].token);
+        text = str_of(id);
+    }
+    json_text(o, text.p, text.n);
+}
+
+/* Adds the numbers of one token to the lists; p NULL: it has none, as the prompt's
+ * first. */
+static quire_err completions_add_numbers(const response *a, response_logprobs *l, const quire_logprob *p, int32_t width) {
+    json_out values = {.to = &l->values}, tops = {.to = &l->tops};
+    if (p == NULL) {
+        json_raw(json_item(&values), "null");
+        json_raw(json_item(&tops), "null");
+        return values.err ? values.err : tops.err;
+    }
+    json_number(json_item(&values), response_logprob(p[0].logprob));
+    json_begin(json_item(&tops), '{');
+    for (int32_t i = 0; i < width; i++) {
+        if (i > 0 && p[i].token == p[0].token) {
+            continue; /* it is first already */
+        }
+        completions_write_token_name(a, p, i, json_item(&tops));
+        json_raw(&tops, ":");
+        json_number(&tops, response_logprob(p[i].logprob));
+    }
+    json_end(&tops, '}');
+    return values.err ? values.err : tops.err;
+}
+
+/* Adds one token's text to the lists, and where in the whole text it begins. */
+static quire_err completions_add_text(response_logprobs *l, str text) {
+    json_out tokens = {.to = &l->tokens}, offsets = {.to = &l->offsets};
+    json_text(json_item(&tokens), text.p, text.n);
+    json_int(json_item(&offsets), l->n_chars);
+    l->n_chars += completions_count_chars(text.p, text.n);
+    return tokens.err ? tokens.err : offsets.err;
+}
+
+/* ---- their texts: what of the response's text each token is ---- */
+
+/* Adds the first waiting token's text, the first n bytes of what is shown. */
+static quire_err completions_settle_first(response_logprobs *l, size_t n) {
+    token_waiting *w = &l->waiting[l->first_waiting];
+    TRY(completions_add_text(l, (str){l->shown.n > 0 ? l->shown.p : "", n}));
+    l->n_values = w->n_values;
+    l->n_tops = w->n_tops;
+    l->base += n;
+    l->first_waiting++;
+    l->n_settled++;
+    if (n > 0) {
+        memmove(l->shown.p, l->shown.p + n, l->shown.n - n + 1);
+        l->shown.n -= n;
+    }
+    if (l->first_waiting == l->n_waiting) {
+        l->first_waiting = l->n_waiting = 0;
+    }
+    return QUIRE_OK;
+}
+
+/* Takes text that is shown, and adds the tokens to whose end it reaches. */
+static quire_err completions_take_shown(response_logprobs *l, const char *text, size_t n) {
+    /* behind a rollback: of settled tokens */
+    size_t known = l->base + l->shown.n, again = l->n_shown < known ? known - l->n_shown : 0;
+    again = again < n ? again : n;
+    l->n_shown += n;
+    l->n_chars += completions_count_chars(text, again);
+    if (again < n) {
+        TRY(strbuf_add(&l->shown, text + again, n - again));
+    }
+    while (l->first_waiting < l->n_waiting && l->waiting[l->first_waiting].n_text <= l->shown.n) {
+        TRY(completions_settle_first(l, l->waiting[l->first_waiting].n_text));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err completions_add_waiting(const response *a, response_logprobs *l, const quire_event *ev) {
+    TRY(mem_grow(&l->waiting, &l->cap_waiting, l->n_waiting + 1, sizeof *l->waiting));
+    TRY(completions_add_numbers(a, l, ev->logprobs, ev->n_logprobs));
+    l->waiting[l->n_waiting++] = (token_waiting){ev->n_decoded, l->values.n, l->tops.n};
+    return QUIRE_OK;
+}
+
+static quire_err completions_end_logprobs(response_choice *c) {
+    response_logprobs *l = &c->logprobs;
+    while (l->first_waiting < l->n_waiting) {
+        size_t n = l->waiting[l->first_waiting].n_text;
+        TRY(completions_settle_first(l, n < l->shown.n ? n : l->shown.n));
+    }
+    return QUIRE_OK;
+}
+
+/* The echo's text of the prompt's token at i. */
+static str completions_echo_of(const quire_event *ev, int32_t i) {
+    size_t from = ev->token_ends != NULL && i > 0 ? ev->token_ends[i - 1] : 0,
+           to = ev->token_ends != NULL ? ev->token_ends[i] : 0;
+    return (str){ev->text != NULL ? ev->text + from : "", to - from};
+}
+
+static quire_err completions_list_prompt(const response *a, response_prompt *to, const quire_event *ev, int32_t i,
+                                         const quire_logprob *p) {
+    int32_t width = a->info->logprobs + 1 < ev->n_logprobs ? a->info->logprobs + 1 : ev->n_logprobs;
+    TRY(completions_add_numbers(a, &to->logprobs, p, width));
+    return completions_add_text(&to->logprobs, completions_echo_of(ev, i));
+}
+
+static quire_err completions_list_token(const response *a, response_choice *c, const quire_event *ev) {
+    if (ev->n_tokens > 0) {
+        TRY(completions_add_waiting(a, &c->logprobs, ev));
+    }
+    return completions_take_shown(&c->logprobs, ev->text, ev->n_text);
+}
+
+/* Forgets the waiting tokens from index n on, and their numbers. */
+static void completions_forget_waiting(response_logprobs *l, size_t n) {
+    const token_waiting *last = n > l->first_waiting ? &l->waiting[n - 1] : NULL;
+    l->n_waiting = n;
+    l->values.n = last != NULL ? last->n_values : l->n_values;
+    l->tops.n = last != NULL ? last->n_tops : l->n_tops;
+}
+
+static quire_err completions_roll_back(response_choice *c, const quire_event *ev) {
+    response_logprobs *l = &c->logprobs;
+    size_t n = (size_t)ev->n_tokens;
+    if (n <= l->n_settled) {
+        completions_forget_waiting(l, l->first_waiting);
+        l->n_settled = n;
+        l->base = ev->n_decoded;
+    } else {
+        completions_forget_waiting(l, l->first_waiting + n - l->n_settled);
+    }
+    strbuf_clear(&l->shown);
+    l->n_shown = 0;
+    l->n_chars = l->n_prompt_chars;
+    return completions_take_shown(l, ev->text, ev->n_text);
+}
+
+static void completions_write_logprobs(const response_logprobs *p, const response_logprobs *l, json_out *o) {
+    response_write_lists("text_offset", &p->offsets, &l->offsets, l->offsets.n, o);
+    response_write_lists("token_logprobs", &p->values, &l->values, l->n_values, o);
+    response_write_lists("tokens", &p->tokens, &l->tokens, l->tokens.n, o);
+    response_write_lists("top_logprobs", &p->tops, &l->tops, l->n_tops, o);
+}
+
+/* ---- responses ---- */
+
 /* Writes the members that whole responses and chunks begin a choice with. */
-static void begin_choice(const response *a, const response_choice *c, int32_t index, json_out *o) {
+static void completions_begin_choice(const response *a, const response_choice *c, int32_t index, json_out *o) {
     json_begin(o, '{');
     json_int(json_name(o, "index"), index);
     response_write_text(a, c, json_name(o, "text"));
@@ -16,26 +179,26 @@ static void begin_choice(const response *a, const response_choice *c, int32_t in
     response_write_finish(a, c, o);
 }
 
-static void write_choice(const response *a, int32_t i, json_out *o) {
+static void completions_write_choice(const response *a, int32_t i, json_out *o) {
     const response_choice *c = &a->choices[a->shown[i]];
     json_raw(o, i > 0 ? "," : "");
-    begin_choice(a, c, i, o);
+    completions_begin_choice(a, c, i, o);
     response_write_token_ids(a, c, json_name(o, "token_ids"));
     response_write_prompt_logprobs(a, c, o);
     response_write_prompt_ids(a, c, json_name(o, "prompt_token_ids"));
     json_end(o, '}');
 }
 
-static void write_end(const response *a, json_out *o) {
+static void completions_write_end(const response *a, json_out *o) {
     json_end(o, ']');
     response_write_tail(a, o);
     json_end(o, '}');
 }
 
-static void write_chunk(const response *a, int32_t choice, json_out *o) {
+static void completions_write_chunk(const response *a, int32_t choice, json_out *o) {
     const response_choice *c = &a->choices[choice];
-    write_begin(a, o);
-    begin_choice(a, c, choice, o);
+    response_write_begin(a, a->writer->chunk_object, o);
+    completions_begin_choice(a, c, choice, o);
     response_write_prompt_ids(a, c, json_name(o, "prompt_token_ids"));
     response_write_token_ids(a, c, json_name(o, "token_ids"));
     json_end(o, '}');
@@ -43,11 +206,13 @@ static void write_chunk(const response *a, int32_t choice, json_out *o) {
     response_end_chunk(a, c, o);
 }
 
-const response_format completions_format = {
+const response_writer completions_writer = {
     .id_prefix = "cmpl",
+    .object = "text_completion",
     .chunk_object = "text_completion",
-    .begin = write_begin,
-    .choice = write_choice,
-    .end = write_end,
-    .chunk = write_chunk,
+    .choice = completions_write_choice,
+    .end = completions_write_end,
+    .chunk = completions_write_chunk,
+    .logprobs = {completions_list_prompt, completions_list_token, completions_roll_back, completions_end_logprobs,
+                 completions_write_logprobs},
 };

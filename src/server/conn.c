@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "server/http_stats.h"
 
 #define AHEAD_BYTES    (1u << 20)  /* a client may send so much ahead of the responses that it waits for */
 #define PIPELINE_BYTES (64u << 10) /* with this much output waiting, the next request waits too */
@@ -97,8 +96,9 @@ void conn_close(conn *c) {
     }
 }
 
-/* Everything is written: shuts down our side and gives the client time to read. Closed at once, the rest of its input would reset the
- * connection. A client that sends nothing more needs no time. */
+/* Everything is written: shuts down our side and gives the client time to read. Closed at
+ * once, the rest of its input would reset the connection. A client that sends nothing
+ * more needs no time. */
 static void conn_shut_side(conn *c) {
     struct evbuffer *in = bufferevent_get_input(c->bev);
     assert(conn_unsent(c) == 0);
@@ -120,7 +120,8 @@ static void conn_send_refusal(conn *c) {
     conn_reply_error(c, c->refusal, c->refusal_param, c->refusal_text, c->refusal_headers);
 }
 
-/* Answers a request of which no more is read: with its refusal, where it was refused before. */
+/* Answers a request of which no more is read: with its refusal, where it was refused
+ * before. */
 static void conn_give_up_request(conn *c, const api_error *why) {
     c->keep_alive = false;
     body_on(&c->body, BODY_IS_DROPPED);
@@ -151,13 +152,15 @@ void conn_shut_down(conn *c) {
 
 /* ---- deadlines ---- */
 
-/* Between requests: how long the connection may be idle, less while the client leaves output unread. */
+/* Between requests: how long the connection may be idle, less while the client leaves
+ * output unread. */
 static void conn_set_idle_deadline(conn *c) {
     const server_options *o = conn_options(c);
     loop_set_timer(c->deadline, conn_unsent(c) > 0 ? o->write_deadline_us : o->idle_deadline_us);
 }
 
-/* True when nothing else will be sent to a client that closed its sending side. Only what is sent shows whether it closed both. */
+/* True when nothing else will be sent to a client that closed its sending side. Only what
+ * is sent shows whether it closed both. */
 static bool conn_needs_probe(const conn *c) {
     return c->half_closed && c->state == CONN_RESPONSE && conn_unsent(c) == 0 && !c->streaming;
 }
@@ -270,17 +273,20 @@ static void conn_end_input(conn *c) {
     }
 }
 
-/* True when nothing more comes, though the connection is between requests or inside one. */
+/* True when nothing more comes, though the connection is between requests or inside
+ * one. */
 static bool conn_is_at_end(const conn *c) {
     return c->half_closed && c->pending == NULL && c->state == CONN_REQUEST && conn_unread_input(c) == 0;
 }
 
-/* Takes requests from the input until it is empty, or a request waits for its response, its reader, or room for its body. */
+/* Takes requests from the input until it is empty, or a request waits for its response,
+ * its reader, or room for its body. */
 static void conn_process(conn *c) {
     struct evbuffer *in = bufferevent_get_input(c->bev);
     struct evbuffer_iovec v;
     c->processing = true;
-    for (size_t most; (most = conn_takes(c)) > 0 && evbuffer_peek(in, -1, NULL, &v, 1) > 0 && v.iov_len > 0;) {
+    for (size_t most;
+         (most = conn_takes(c)) > 0 && evbuffer_peek(in, -1, NULL, &v, 1) > 0 && v.iov_len > 0;) {
         conn_feed(c, v.iov_base, v.iov_len < most ? v.iov_len : most);
     }
     c->processing = false;
@@ -308,7 +314,8 @@ void conn_finish(conn *c) {
     body_on(&c->body, BODY_ENDS);
     conn_end_request(c);
     if (!c->keep_alive) {
-        strbuf_deinit(&c->request.body); /* what is there of it, where no more was read: it has no room any more */
+        /* what is there of it, where no more was read: it has no room any more */
+        strbuf_deinit(&c->request.body);
         conn_start_closing(c);
         return;
     }
@@ -368,7 +375,8 @@ static void conn_cut_reader(conn *c) {
     conn_close(c);
 }
 
-/* The connection that has read nothing for longest, and for PATIENT_US at least; NULL: none. */
+/* The connection that has read nothing for longest, and for PATIENT_US at least; NULL:
+ * none. */
 static conn *conn_slowest(const loop *l) {
     conn *found = NULL;
     int64_t latest_us = clock_us() - PATIENT_US;
@@ -392,9 +400,11 @@ void conn_relieve(loop *l) {
     }
 }
 
-/* ---- what each event does in each state; it may close the connection, and free it ---- */
+/* ---- what each event does in each state; it may close the connection, and free it
+ * ---- */
 
-/* Reading never pauses during a response, so that a disconnect is noticed: who sends too much ahead is cut. */
+/* Reading never pauses during a response, so that a disconnect is noticed: who sends too
+ * much ahead is cut. */
 static void conn_read_ahead(conn *c) {
     body_end_turn_if_due(&c->body);
     if (conn_unread_input(c) > AHEAD_BYTES) {
@@ -489,7 +499,8 @@ static void conn_late_request(conn *c) {
     }
 }
 
-/* A probe is an interim response, which every client of HTTP/1.1 skips. A client that is gone replies with a reset. */
+/* A probe is an interim response, which every client of HTTP/1.1 skips. A client that is
+ * gone replies with a reset. */
 static void conn_late_response(conn *c) {
     if (!conn_needs_probe(c)) {
         conn_cut_reader(c);
@@ -576,7 +587,8 @@ static void conn_on_end(struct bufferevent *bev, short what, void *arg) {
     conn_on(arg, (what & BEV_EVENT_EOF) != 0 ? CONN_EOF : CONN_LOST);
 }
 
-/* A bufferevent's own timeout does not work here: output that is added at the moment of its expiry cancels it. */
+/* A bufferevent's own timeout does not work here: output that is added at the moment of
+ * its expiry cancels it. */
 static void conn_on_output(struct evbuffer *out, const struct evbuffer_cb_info *info, void *arg) {
     (void)out;
     conn *c = arg;
@@ -613,8 +625,8 @@ static void conn_close_surplus(evutil_socket_t fd) {
     evutil_closesocket(fd);
 }
 
-/* Answers a connection over the limit before a request is read. What it sends is dropped while it may read the response: closed at
- * once, its unread bytes would reset it. */
+/* Answers a connection over the limit before a request is read. What it sends is dropped
+ * while it may read the response: closed at once, its unread bytes would reset it. */
 static void conn_turn_away(conn *c) {
     conn_reply_error(c, 503, NULL, "the server has as many connections as it may have; try again",
                      "Retry-After: 1\r\n");
@@ -630,7 +642,8 @@ static void conn_write_client(const struct sockaddr *from, socklen_t n_from, cha
     }
 }
 
-/* Makes a connection of a descriptor, and enters it in its loop; NULL: no memory, and the descriptor is closed. */
+/* Makes a connection of a descriptor, and enters it in its loop; NULL: no memory, and the
+ * descriptor is closed. */
 static conn *conn_new(loop *l, evutil_socket_t fd) {
     conn *c = mem_new(1, sizeof(*c));
     struct bufferevent *bev = c == NULL ? NULL : bufferevent_socket_new(l->base, fd, BEV_OPT_CLOSE_ON_FREE);

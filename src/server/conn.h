@@ -2,8 +2,9 @@
  *
  *   CONN_REQUEST -> CONN_RESPONSE -> CONN_REQUEST (kept alive) | CONN_CLOSING -> closed
  *
- * While a request is answered, the next ones wait unparsed in the input buffer, up to a limit. Each state that waits for the client
- * has an absolute deadline. A client that disconnects before its response is complete cancels it. Owner: the loop's thread. */
+ * While a request is answered, the next ones wait unparsed in the input buffer, up to a
+ * limit. Each state that waits for the client has an absolute deadline. A client that
+ * disconnects before its response is complete cancels it. Owner: the loop's thread. */
 #ifndef SERVER_CONN_H
 #define SERVER_CONN_H
 
@@ -18,7 +19,9 @@
 typedef enum conn_state {
     CONN_REQUEST,  /* between requests, or one is arriving: its head, or its body (body_reader.h) */
     CONN_RESPONSE, /* the request is complete, its response is in progress */
-    CONN_CLOSING,  /* the output is sent, our side shuts down, and input is dropped while the client may still read */
+    /* the output is sent, our side shuts down, and input is dropped while the client may
+     * still read */
+    CONN_CLOSING,
     CONN_N_STATES
 } conn_state;
 
@@ -35,15 +38,18 @@ typedef enum conn_event {
 
 typedef struct conn conn;
 
-/* What a response waits for when it is not complete as its handler returns: work on its body, a generation, a command to a stream,
- * or a state of the pool; or what a long body waits for while it is looked over. Each has one of these; conn.pending_of is its
+/* What a response waits for when it is not complete as its handler returns: work on its
+ * body, a generation, a command to a stream, or a state of the pool; or what a long body
+ * waits for while it is looked over. Each has one of these; conn.pending_of is its
  * object. */
 typedef struct pending_kind {
     void (*close)(conn *c); /* the connection closes: gives the object up */
-    /* gives it up, and ends the response with an error; NULL: close and an error response */
+    /* gives it up, and ends the response with an error; NULL: close and an error
+     * response */
     void (*end)(conn *c, const api_error *why);
     void (*drained)(conn *c); /* the client has read: sends more; NULL: there is no more */
-    /* the client reads too slowly: gives it up, and ends the response; NULL: the connection closes */
+    /* the client reads too slowly: gives it up, and ends the response; NULL: the
+     * connection closes */
     void (*cut)(conn *c);
     bool counts_disconnects; /* a client that disconnects before its response is complete is counted */
     bool ends_at_drain;      /* it is ended as soon as the server drains */
@@ -52,7 +58,8 @@ typedef struct pending_kind {
 
 /* What is done with requests; routes.h has the one table of them. */
 typedef struct conn_handler {
-    /* the head is read: sets the tenant, the record's endpoint, or c->refusal when the request is refused whatever its body is */
+    /* the head is read: sets the tenant, the record's endpoint, or c->refusal when the
+     * request is refused whatever its body is */
     void (*check)(conn *c);
     void (*run)(conn *c); /* the request is complete: answers it, or sets c->pending */
 } conn_handler;
@@ -77,7 +84,8 @@ struct conn {
     bool keep_alive;  /* after this response */
     bool streaming;   /* conn_stream_begin was called for this response */
     bool chunked;     /* the stream being sent */
-    /* has the beginning of a long body looked over, until conn_resume_body; false: it is over already. NULL: never */
+    /* has the beginning of a long body looked over, until conn_resume_body; false: it is
+     * over already. NULL: never */
     bool (*look)(conn *c);
     size_t look_room; /* of the body that is looked over: the size of its memory */
     bool half_closed; /* the client has shut down its sending side; it may still read */
@@ -86,7 +94,8 @@ struct conn {
     bool is_slow;     /* counted among the slow readers */
     bool processing;  /* a caller further up the stack is taking requests from the input */
     int64_t taken_us; /* when CONN_TAKEN was last the case */
-    /* a status chosen at the head, or by what the body begins with, and sent after the rest is skipped; or 0 */
+    /* a status chosen at the head, or by what the body begins with, and sent after the
+     * rest is skipped; or 0 */
     int refusal;
     const char *refusal_text, *refusal_headers, *refusal_param;
     quire_error refusal_error; /* holds texts that were made for it */
@@ -107,23 +116,25 @@ void conn_close(conn *c);
 /* The server drains: an idle connection closes, a busy one after its response. */
 void conn_drain(conn *c);
 #define CONN_SHUTTING_DOWN "the server is shutting down"
-/* Ends the request in progress with an error: a response that waits for something, or a request that is still arriving. The
- * connection may be closed by that. */
+/* Ends the request in progress with an error: a response that waits for something, or a
+ * request that is still arriving. The connection may be closed by that. */
 void conn_end(conn *c, const api_error *why);
 /* The same because the server shuts down. */
 void conn_shut_down(conn *c);
 
-/* There is room for some bodies that stood in line: connections of the loop that have got it read on. */
+/* There is room for some bodies that stood in line: connections of the loop that have got
+ * it read on. */
 void conn_resume_bodies(loop *l);
 /* Ends a look: reading goes on, in the time that the body has left. */
 void conn_resume_body(conn *c);
-/* The body is refused whatever follows: what is there is freed, and the rest is skipped before the response. Copies err. */
+/* The body is refused whatever follows: what is there is freed, and the rest is skipped
+ * before the response. Copies err. */
 void conn_drop_body(conn *c, const quire_error *err);
 
 /* Counts one more slow reader; each counts once. */
 void conn_count_slow(conn *c);
-/* While more than server_options.max_unread_bytes of the loop are unread: closes the connections that have read nothing for
- * longest. */
+/* While more than server_options.max_unread_bytes of the loop are unread: closes the
+ * connections that have read nothing for longest. */
 void conn_relieve(loop *l);
 
 /* ---- conn_reply.c: responses ---- */
@@ -138,7 +149,8 @@ void conn_reply_error(conn *c, int status, const char *param, const char *messag
 void conn_reply_failure(conn *c, api_error e);
 /* Starts a JSON document in the loop's scratch buffer, whose contents are lost. */
 json_out conn_begin_json(const conn *c);
-/* Answers with the document that o has written there; 500 when memory was short. headers may be NULL. */
+/* Answers with the document that o has written there; 500 when memory was short. headers
+ * may be NULL. */
 void conn_reply_json(conn *c, const json_out *o, const char *headers);
 
 /* A response in pieces: begin, any number of pieces, end. */
@@ -146,7 +158,8 @@ void conn_stream_begin(conn *c, const char *content_type);
 /* Bytes of output that the client has not read yet. */
 size_t conn_unsent(const conn *c);
 void conn_stream_add(conn *c, str piece);
-/* The same without a copy where the piece is large: its memory is moved, and *piece is then empty. */
+/* The same without a copy where the piece is large: its memory is moved, and *piece is
+ * then empty. */
 void conn_stream_take(conn *c, strbuf *piece);
 void conn_stream_end(conn *c);
 

@@ -1,4 +1,5 @@
-/* Responses of a connection: whole ones and streams, with the headers that every response has. */
+/* Responses of a connection: whole ones and streams, with the headers that every response
+ * has. */
 #include <assert.h>
 #include <event2/buffer.h>
 #include <stdio.h>
@@ -33,8 +34,8 @@ static void conn_write_head(conn *c, int status, const char *content_type, const
     gmtime_r(&now, &tm);
     strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", &tm);
     evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nConnection: %s\r\nX-Request-Id: %s\r\n", status,
-                        http_status_str((enum http_status)status), date, c->keep_alive ? "keep-alive" : "close",
-                        c->record.id);
+                        http_status_str((enum http_status)status), date,
+                        c->keep_alive ? "keep-alive" : "close", c->record.id);
     if (content_type != NULL) {
         evbuffer_add_printf(out, "Content-Type: %s\r\n", content_type);
     }
@@ -110,7 +111,8 @@ void conn_stream_begin(conn *c, const char *content_type) {
     c->chunked = c->request.chunks_allowed;
     c->keep_alive = c->keep_alive && c->chunked;
     conn_write_head(c, 200, content_type,
-                    c->chunked ? "Cache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n" : "Cache-Control: no-cache\r\n");
+                    c->chunked ? "Cache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n"
+                               : "Cache-Control: no-cache\r\n");
     evbuffer_add(conn_output(c), "\r\n", 2);
 }
 

@@ -1,6 +1,9 @@
 #include "server/error_body.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "base/nearest.h"
 
 int error_status(quire_err e) {
     switch (e) {
@@ -61,4 +64,247 @@ void error_body(json_out *o, const api_error *e) {
         json_int(o, e->status);
     }
     json_raw(o, "}}");
+}
+
+/* ---- unknown paths ---- */
+
+#define MAX_HINT_BYTES 256 /* of a path that is compared with others */
+#define BASE           "/v1"
+
+void path_show(str path, char out[SHOWN_PATH_BYTES]) {
+    static const char digits[] = "0123456789ABCDEF";
+    size_t n = 0;
+    for (size_t i = 0; i < path.n; i++) {
+        unsigned char c = (unsigned char)path.p[i];
+        bool plain = c > ' ' && c <= '~' && strchr("%\"<>\\", c) == NULL;
+        if (n + (plain ? 1 : 3) > SHOWN_PATH_BYTES - 3) {
+            memcpy(out + n, "..", 2);
+            n += 2;
+            break;
+        }
+        if (plain) {
+            out[n++] = (char)c;
+        } else {
+            out[n++] = '%';
+            out[n++] = digits[c >> 4];
+            out[n++] = digits[c & 15];
+        }
+    }
+    out[n] = '\0';
+}
+
+bool path_is_known(path_at known, str path) {
+    const char *route;
+    bool found = false;
+    for (size_t i = 0; !found && (route = known(i)) != NULL; i++) {
+        size_t n = strlen(route);
+        bool takes_parameter = n > 1 && route[n - 1] == '/';
+        found = takes_parameter ? path.n > n && memcmp(path.p, route, n) == 0 : str_is(path, route);
+    }
+    return found;
+}
+
+/* ---- paths of other APIs ---- */
+
+#define CHAT_INSTEAD "use /v1/chat/completions"
+#define OPENAI_ONLY  "set the client to an OpenAI-compatible server whose base URL ends in /v1"
+
+const foreign_path foreign_paths[] = {
+    {"/v1/responses", "OpenAI's Responses API", "use /v1/chat/completions until /v1/responses is here"},
+    {"/v1/messages", "Anthropic's Messages API", "use /v1/chat/completions until /v1/messages is here"},
+    {"/v1/complete", "Anthropic's Completions API", "use /v1/completions"},
+    {"/v1/embeddings", "embeddings over HTTP", "use `quire run MODEL --embed` until /v1/embeddings is here"},
+    {"/v1/rerank", "reranking over HTTP",
+     "use `quire run MODEL --embed --text-pair` until /v1/rerank is here"},
+    {"/v1/score", "scoring over HTTP", "use `quire run MODEL --embed --text-pair` until /v1/score is here"},
+    {"/v1/batches", "OpenAI's Batch API",
+     "use `quire run MODEL --prompts FILE`, which reads its batch files"},
+    {"/v1/files", "OpenAI's Files API", "use `quire run MODEL --prompts FILE` for batch files"},
+    {"/v1/audio", "sound", "this server generates text only"},
+    {"/v1/images", "the making of images", "this server generates text only"},
+    {"/v1/moderations", "moderation", "ask the model with /v1/chat/completions"},
+    {"/v1/assistants", "OpenAI's Assistants API", CHAT_INSTEAD},
+    {"/v1/threads", "OpenAI's Assistants API", CHAT_INSTEAD},
+    {"/v1/realtime", "OpenAI's Realtime API", CHAT_INSTEAD " with \"stream\": true"},
+    {"/api/chat", "Ollama's API", "use /v1/chat/completions: " OPENAI_ONLY},
+    {"/api/generate", "Ollama's API", "use /v1/completions: " OPENAI_ONLY},
+    {"/api/tags", "Ollama's API", "use /v1/models: " OPENAI_ONLY},
+    {"/api", "Ollama's API", OPENAI_ONLY},
+    {"/completion", "llama.cpp's own API", "use /v1/completions"},
+    {"/infill", "llama.cpp's own API", "use /v1/completions with the model's own marks for the gap"},
+    {"/props", "llama.cpp's own API", "use /v1/models"},
+    {"/slots", "llama.cpp's own API", "use /metrics, and /debug/requests with the operator's key"},
+    {"/generate", "TGI's own API", "use /v1/completions"},
+    {"/generate_stream", "TGI's own API", "use /v1/completions with \"stream\": true"},
+    {"/tokenize", "tokenizing over HTTP", "use `quire tokenize MODEL`"},
+    {"/detokenize", "detokenizing over HTTP", "use \"prompt\" with token ids, or `quire tokenize MODEL`"},
+    {"/v1beta", "Gemini's API", CHAT_INSTEAD},
+};
+const size_t n_foreign_paths = sizeof foreign_paths / sizeof *foreign_paths;
+
+static bool is_at_or_below(str path, const char *folder) {
+    size_t n = strlen(folder);
+    return str_begins(path, folder) && (path.n == n || path.p[n] == '/');
+}
+
+static const foreign_path *find_foreign(str path) {
+    for (size_t i = 0; i < n_foreign_paths; i++) {
+        if (is_at_or_below(path, foreign_paths[i].path)) {
+            return &foreign_paths[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- the path that was meant ---- */
+
+/* A path as it is usually written: lower case, single slashes, none at the end. Returns
+ * its length; 0: it is too long. */
+static size_t normalise(str path, char out[MAX_HINT_BYTES]) {
+    size_t n = 0;
+    for (size_t i = 0; i < path.n; i++) {
+        char c = path.p[i];
+        if (c == '/' && n > 0 && out[n - 1] == '/') {
+            continue;
+        }
+        if (n == MAX_HINT_BYTES) {
+            return 0;
+        }
+        out[n++] = c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+    }
+    return n > 1 && out[n - 1] == '/' ? n - 1 : n;
+}
+
+/* An end of a path, also with "/v1" before it. */
+typedef struct path_end {
+    str text, with_base; /* with_base is in buffer */
+    char buffer[MAX_HINT_BYTES + sizeof BASE];
+} path_end;
+
+/* The end from byte i on; false where none begins there. */
+static bool take_end(str path, size_t i, path_end *out) {
+    out->text = (str){path.p + i, path.n - i};
+    if (out->text.p[0] != '/' || out->text.n < 2) {
+        return false;
+    }
+    memcpy(out->buffer, BASE, sizeof BASE - 1);
+    memcpy(out->buffer + sizeof BASE - 1, out->text.p, out->text.n);
+    out->with_base = (str){out->buffer, sizeof BASE - 1 + out->text.n};
+    return true;
+}
+
+/* A route's path inside the asked one. */
+typedef struct meant {
+    str before, path; /* the asked path is `before` and `path` */
+    bool lacks_base;  /* the route's is "/v1" and `path` */
+} meant;
+
+/* Finds the longest end of the path that is a route's, perhaps behind "/v1". */
+static bool find_meant(str asked, path_at known, meant *out) {
+    path_end end;
+    for (size_t i = 0; i < asked.n; i++) {
+        bool is_end = take_end(asked, i, &end);
+        bool is_route = is_end && path_is_known(known, end.text),
+             lacks_base = is_end && !is_route && path_is_known(known, end.with_base);
+        if (is_route || lacks_base) {
+            *out = (meant){.before = {asked.p, i}, .path = end.text, .lacks_base = lacks_base};
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Finds the longest end of at most n ends of the path that is another API's, perhaps
+ * behind "/v1". */
+static const foreign_path *find_foreign_end(str asked, size_t n) {
+    const foreign_path *found = NULL;
+    path_end end;
+    for (size_t i = 0; i < asked.n && i < n && found == NULL; i++) {
+        if (take_end(asked, i, &end)) {
+            found = find_foreign(end.text);
+            found = found == NULL ? find_foreign(end.with_base) : found;
+        }
+    }
+    return found;
+}
+
+/* True when text is "/v1" once or more often. */
+static bool is_bases(str text) {
+    bool is = text.n > 0 && text.n % (sizeof BASE - 1) == 0;
+    for (size_t i = 0; is && i < text.n; i += sizeof BASE - 1) {
+        is = memcmp(text.p + i, BASE, sizeof BASE - 1) == 0;
+    }
+    return is;
+}
+
+/* What the client has to change for the path that it meant. */
+static void advise(const meant *m, char *out, size_t size) {
+    char before[SHOWN_PATH_BYTES];
+    bool is_below_base = m->lacks_base || is_at_or_below(m->path, BASE);
+    path_show(m->before, before);
+    if (m->before.n == 0 && m->lacks_base) {
+        snprintf(out, size, ": set the client's base URL so that it ends in " BASE);
+    } else if (m->before.n == 0) {
+        snprintf(out, size, ", in lower case and without further slashes");
+    } else if (!is_below_base) {
+        snprintf(out, size, ", without %s before it", before);
+    } else if (is_bases(m->before)) {
+        snprintf(out, size,
+                 ": " BASE " comes twice; the client's base URL must end in one " BASE
+                 ", or in none where the client adds it");
+    } else {
+        snprintf(out, size,
+                 ": the client's base URL must end in " BASE " right after host and port, without %s",
+                 before);
+    }
+}
+
+/* Writes the routes below a folder, "/v1/models, /v1/completions", as many as fit. */
+static size_t list_below(str folder, path_at known, char *out, size_t size) {
+    size_t n = 0;
+    const char *path;
+    for (size_t i = 0; (path = known(i)) != NULL; i++) {
+        size_t length = strlen(path), comma = n > 0 ? 2 : 0;
+        bool is_below =
+            length > folder.n + 1 && memcmp(path, folder.p, folder.n) == 0 && path[folder.n] == '/';
+        if (folder.n > 0 && is_below && path[length - 1] != '/' && n + length + 3 < size) {
+            memcpy(out + n, ", ", comma);
+            memcpy(out + n + comma, path, length + 1);
+            n += comma + length;
+        }
+    }
+    return n;
+}
+
+void unknown_path_explain(const char *method, str path, path_at known, quire_error *err) {
+    char text[MAX_HINT_BYTES], shown[SHOWN_PATH_BYTES], found[SHOWN_PATH_BYTES], hint[160], advice[300];
+    str asked = {text, normalise(path, text)};
+    nearest near = {.wanted = asked};
+    const char *route;
+    meant m = {.path = {NULL, 0}};
+    const foreign_path *foreign = find_foreign_end(asked, 1);
+    bool is_found = foreign == NULL && find_meant(asked, known, &m);
+    path_show(path, shown);
+    for (size_t i = 0; (route = known(i)) != NULL; i++) {
+        nearest_offer(&near, str_of(route));
+    }
+    foreign = foreign == NULL && !is_found && near.best.n == 0 ? find_foreign_end(asked, asked.n) : foreign;
+    if (foreign != NULL) {
+        err_set(err, QUIRE_NOT_FOUND, -1, "%s %s: %s is not served here; %s", method, shown, foreign->what,
+                foreign->instead);
+        return;
+    }
+    if (is_found) {
+        path_show(m.path, found);
+        advise(&m, advice, sizeof advice);
+        snprintf(hint, sizeof hint, "it is %s%s", m.lacks_base ? BASE : "", found);
+    } else if (near.best.n > 0) {
+        snprintf(hint, sizeof hint, "the nearest is %.*s", (int)near.best.n, near.best.p);
+    } else if (list_below(asked, known, found, sizeof found) > 0) {
+        snprintf(hint, sizeof hint, "below it are %s", found);
+    } else {
+        snprintf(hint, sizeof hint, "GET / says which there are");
+    }
+    err_set(err, QUIRE_NOT_FOUND, -1, "%s %s: there is no such path; %s%s", method, shown, hint,
+            is_found ? advice : "");
 }

@@ -1,7 +1,12 @@
-/* OpenAI's error objects, and the HTTP status of each error code. */
+/* Errors as clients see them: OpenAI's error objects, the HTTP status of each error code,
+ * and what a request for an unknown path is answered: method, path, the nearest path, and
+ * what the client should set.
+ *
+ * A path is hostile text: it is shown percent-encoded and cut. Any thread. */
 #ifndef SERVER_ERROR_BODY_H
 #define SERVER_ERROR_BODY_H
 
+#include "base/str.h"
 #include "json/json_out.h"
 
 /* A failure as the client sees it. Texts are borrowed. */
@@ -20,5 +25,30 @@ api_error error_of(const quire_error *err);
 /* Writes {"error":{"message","type","param","code"}}. type is OpenAI's word for the
  * status. */
 void error_body(json_out *o, const api_error *e);
+
+/* ---- unknown paths ---- */
+
+#define SHOWN_PATH_BYTES 132
+
+/* Writes a path for messages and the log: all but visible ASCII, and '%', '"', '<', '>'
+ * and '\', as %XX; ".." where it is cut. */
+void path_show(str path, char out[SHOWN_PATH_BYTES]);
+
+/* The path of the i-th route; NULL past the last one. One that ends with '/', but "/",
+ * continues with a parameter. */
+typedef const char *(*path_at)(size_t i);
+/* True for a path that some route has. */
+bool path_is_known(path_at known, str path);
+
+/* Fills err with QUIRE_NOT_FOUND for a path that no route has. */
+void unknown_path_explain(const char *method, str path, path_at known, quire_error *err);
+
+/* A path of another API, or of one that this server does not have yet, and what to use
+ * instead. A path that continues behind a '/' is one too. */
+typedef struct foreign_path {
+    const char *path, *what, *instead;
+} foreign_path;
+extern const foreign_path foreign_paths[];
+extern const size_t n_foreign_paths;
 
 #endif

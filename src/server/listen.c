@@ -1,4 +1,5 @@
-#include "server/listen.h"
+/* Where a server listens: a port of an address, or a socket file. And how many
+ * connections may be open there. */
 
 #include <errno.h>
 #include <event2/util.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "server/loop.h"
 
 #define BACKLOG   1024
 #define OWN_FILES 128 /* descriptors for other things than connections: the model, tiers, loops */

@@ -19,9 +19,7 @@
 #include "quire.h"
 #include "server/auth.h"
 #include "server/bodies.h"
-#include "server/page.h"
 #include "server/pool_json.h"
-#include "server/sandbox.h"
 #include "server/server_options.h"
 
 struct conn;
@@ -30,6 +28,8 @@ struct response;
 struct watch;
 struct loop_order;
 struct http_stats;
+struct sandboxes;
+struct web_page;
 
 #define LOOP_BITS 12 /* the index of a loop fits: no more can be opened */
 
@@ -77,9 +77,9 @@ struct server {
     server_options options;
     const struct conn_handler *handler; /* runs the requests (conn.h) */
     auth *keys;
-    sandboxes *sandboxes;
+    struct sandboxes *sandboxes;
     body_room bodies;
-    web_page *pool_page;
+    struct web_page *pool_page;
     uint8_t pool_key[POOL_KEY_BYTES]; /* for the hashes in /debug/pool */
     bool on_loopback;                 /* only this machine can connect */
     const char *model_name;           /* the first of its served names */
@@ -121,5 +121,41 @@ uint64_t loop_new_id(loop *l);
 bool loop_read_id(const char *id, uint64_t *number);
 /* The loop that made the number of an id; NULL: none of s did. */
 loop *loop_of_id(server *s, const char *id);
+
+/* Tells a service manager such as systemd how the server is, by sd_notify's protocol
+ * without its library. */
+/* Sends "READY=1" or "STOPPING=1" to the socket that NOTIFY_SOCKET names; does nothing
+ * where that is not set. A manager that does not take it is no failure. Any thread; does
+ * not block. */
+void notify_manager(const char *state);
+
+/* ---- server_loop.c: runs a loop ---- */
+
+/* Initialises l as a loop of s, which needs no engine yet. On failure l needs no
+ * loop_close. */
+quire_err loop_open(loop *l, server *s);
+/* Connects l, which does not run, to the server's engine. On failure l can only be
+ * closed. */
+quire_err loop_attach(loop *l);
+/* Closes what remains: connections, queue, base. Called after loop_run. */
+void loop_close(loop *l);
+/* Serves until the server is stopped and the last connection is closed, or until it stops
+ * waiting for its engine. */
+quire_err loop_run(loop *l);
+
+/* ---- listen.c ---- */
+
+#define LISTEN_UNIX "unix:" /* before the path of a socket file, in server_options.host */
+
+/* Binds and listens; sets the server's descriptor, URL, port and on_loopback. A socket
+ * file has mode 0660; that of a server that is gone is replaced. On failure (IO, INVALID)
+ * err says what to do, and nothing is left. */
+quire_err listen_open(server *s, quire_error *err);
+/* Closes the descriptor, and removes the socket file unless another has taken its place.
+ * Once more does nothing. */
+void listen_close(server *s);
+/* Raises the soft limit of open files to what max_connections needs; warns where the hard
+ * limit is lower. */
+void listen_raise_files(const server_options *o);
 
 #endif

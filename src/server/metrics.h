@@ -4,7 +4,9 @@
 #define SERVER_METRICS_H
 
 #include "base/str.h"
+#include "quire_stats.h"
 #include "server/loop.h"
+#include "server/request_log.h"
 
 /* Appends all metrics to out; those that name tenants where shows_tenants. NO_MEMORY: out
  * holds a part of them. Any thread. */
@@ -15,5 +17,29 @@ quire_err metrics_write(server *s, bool shows_tenants, strbuf *out);
  * alone, escaped. */
 quire_err metrics_write_engine(const quire_info *info, const quire_stats *st, const char *labels,
                                const char *model, strbuf *out);
+
+/* ---- parts of it ---- */
+
+/* Appends the metrics, under the names of vLLM's server and quire's own; those of tenants
+ * where shows_tenants. NO_MEMORY: a part of them. */
+quire_err http_stats_write(http_stats *s, bool shows_tenants, strbuf *out);
+
+/* ---- the lines of one metric ---- */
+
+/* Appends the two lines that say what a metric is. */
+quire_err metrics_describe(strbuf *out, const char *name, const char *type, const char *help);
+/* Appends a metric with one value; labels: "{...}" or "". */
+quire_err metrics_int(strbuf *out, const char *name, const char *type, const char *help, const char *labels,
+                      int64_t v);
+quire_err metrics_float(strbuf *out, const char *name, const char *type, const char *help, const char *labels,
+                        double v);
+/* Appends text as a label's value: \, " and newlines escaped, what is not UTF-8
+ * replaced. */
+quire_err metrics_escape(strbuf *out, const char *text);
+/* Appends a number as Prometheus' clients write the bounds of buckets: "0.3", "1.0". */
+quire_err metrics_bound(strbuf *out, double v);
+/* Appends a histogram of the statistics. labels: `a="b",c="d"`, not empty. */
+quire_err metrics_histogram(strbuf *out, const char *name, const char *help, const char *labels,
+                            const quire_histogram *h, quire_histogram_kind kind);
 
 #endif

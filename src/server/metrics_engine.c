@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include "server/metrics.h"
-#include "server/metrics_text.h"
 
 /* A metric that is one number of a struct. */
 typedef struct number_row {

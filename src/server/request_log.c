@@ -2,9 +2,11 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 
 #define STATUS_CLIENT_LEFT 499
 
@@ -141,4 +143,152 @@ void request_log(const request_record *r, const char *tenant) {
     add_some(&l, "param", r->param);
     add_some(&l, "error", r->error);
     log_event(level_of(r), "request", l.fields, l.n);
+}
+
+/* ---- statistics ---- */
+
+const double http_fine_bounds[HTTP_N_SECONDS] = {0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1,  1.5, 2,
+                                                 2.5,  3,     3.5,  4,     4.5, 5,    7.5, 10,   30, 60};
+const double http_coarse_bounds[HTTP_N_COARSE] = {0.1, 0.5, 1};
+
+quire_err http_stats_open(http_stats **out) {
+    http_stats *s = mem_new(1, sizeof *s);
+    if (s != NULL && pthread_mutex_init(&s->lock, NULL) != 0) {
+        mem_free(s);
+        s = NULL;
+    }
+    *out = s;
+    return s != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
+void http_stats_close(http_stats *s) {
+    if (s == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < s->n_tenants; i++) {
+        mem_free(s->tenants[i].name);
+    }
+    mem_free(s->tenants);
+    mem_free(s->rows);
+    pthread_mutex_destroy(&s->lock);
+    mem_free(s);
+}
+
+/* ---- counting ---- */
+
+static int32_t bucket_of(const double *bounds, int32_t n, double v) {
+    int32_t i = 0;
+    while (i < n && v > bounds[i]) {
+        i++;
+    }
+    return i;
+}
+
+/* The row of a route, method and class, added where there is none; NULL: no memory. */
+static http_row *row_of(http_stats *s, const char *handler, const char *method, int32_t status_class) {
+    for (size_t i = 0; i < s->n_rows; i++) {
+        http_row *r = &s->rows[i];
+        if (r->status_class == status_class && strcmp(r->handler, handler) == 0 &&
+            strcmp(r->method, method) == 0) {
+            return r;
+        }
+    }
+    if (mem_grow(&s->rows, &s->cap_rows, s->n_rows + 1, sizeof *s->rows) != QUIRE_OK) {
+        return NULL;
+    }
+    s->rows[s->n_rows] = (http_row){.handler = handler, .method = method, .status_class = status_class};
+    return &s->rows[s->n_rows++];
+}
+
+static tenant_row *tenant_of(http_stats *s, const char *name) {
+    for (size_t i = 0; i < s->n_tenants; i++) {
+        if (strcmp(s->tenants[i].name, name) == 0) {
+            return &s->tenants[i];
+        }
+    }
+    char *own = mem_dup(name, strlen(name));
+    if (own == NULL ||
+        mem_grow(&s->tenants, &s->cap_tenants, s->n_tenants + 1, sizeof *s->tenants) != QUIRE_OK) {
+        mem_free(own);
+        return NULL;
+    }
+    s->tenants[s->n_tenants] = (tenant_row){.name = own};
+    return &s->tenants[s->n_tenants++];
+}
+
+static void note_route(http_stats *s, const request_record *r, int32_t status, double seconds) {
+    http_row *row = row_of(s, r->endpoint != NULL ? r->endpoint : "none",
+                           r->method != NULL ? r->method : "none", status / 100);
+    if (row != NULL) {
+        row->n++;
+        row->request_bytes += (int64_t)r->request_bytes;
+        row->response_bytes += (int64_t)r->response_bytes;
+        row->coarse[bucket_of(http_coarse_bounds, HTTP_N_COARSE, seconds)]++;
+        row->seconds += seconds;
+    }
+}
+
+void http_stats_note(http_stats *s, const request_record *r, const char *tenant) {
+    int32_t status = request_status(r);
+    double seconds = (double)(clock_us() - r->begun_us) * 1e-6;
+    pthread_mutex_lock(&s->lock);
+    s->statuses[status]++;
+    s->fine[bucket_of(http_fine_bounds, HTTP_N_SECONDS, seconds)]++;
+    s->seconds += seconds;
+    note_route(s, r, status, seconds);
+    tenant_row *t = tenant != NULL ? tenant_of(s, tenant) : NULL;
+    if (t != NULL) {
+        t->n[status / 100]++;
+        t->prompt_tokens += r->prompt_tokens;
+        t->cached_tokens += r->cached_tokens;
+        t->completion_tokens += r->completion_tokens;
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void add_all(int64_t *to, const int64_t *from, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        to[i] += from[i];
+    }
+}
+
+static quire_err add_row(http_stats *to, const http_row *from) {
+    http_row *row = row_of(to, from->handler, from->method, from->status_class);
+    if (row == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    row->n += from->n;
+    row->request_bytes += from->request_bytes;
+    row->response_bytes += from->response_bytes;
+    row->seconds += from->seconds;
+    add_all(row->coarse, from->coarse, HTTP_N_COARSE + 1);
+    return QUIRE_OK;
+}
+
+static quire_err add_tenant(http_stats *to, const tenant_row *from) {
+    tenant_row *t = tenant_of(to, from->name);
+    if (t == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    add_all(t->n, from->n, sizeof t->n / sizeof *t->n);
+    t->prompt_tokens += from->prompt_tokens;
+    t->cached_tokens += from->cached_tokens;
+    t->completion_tokens += from->completion_tokens;
+    return QUIRE_OK;
+}
+
+quire_err http_stats_add(http_stats *to, http_stats *from) {
+    quire_err e = QUIRE_OK;
+    pthread_mutex_lock(&from->lock);
+    add_all(to->statuses, from->statuses, HTTP_STATUS_END);
+    add_all(to->fine, from->fine, HTTP_N_SECONDS + 1);
+    to->seconds += from->seconds;
+    for (size_t i = 0; i < from->n_rows && e == QUIRE_OK; i++) {
+        e = add_row(to, &from->rows[i]);
+    }
+    for (size_t i = 0; i < from->n_tenants && e == QUIRE_OK; i++) {
+        e = add_tenant(to, &from->tenants[i]);
+    }
+    pthread_mutex_unlock(&from->lock);
+    return e;
 }

@@ -1,16 +1,19 @@
-/* What the log says about one request: a record that its connection fills, and the line
- * that it becomes when the response is complete.
+/* What is recorded of requests: a record that a connection fills, the log's line that it
+ * becomes when the response is complete, and the statistics that it is added to.
  *
- * It has no prompt, no answer and no key. Of what a client wrote it has an id that it
- * chose, the path of a 404, escaped and cut, and a refusal's field and reason, which may
- * quote a name or a value of that field.
- * Owner: the connection; the loop's thread. */
+ * A line has no prompt, no answer and no key. Of what a client wrote it has an id that
+ * the client chose, the path of a 404, escaped and cut, and a refusal's field and reason,
+ * which may quote a name or a value of that field. Owner of a record: its connection; the
+ * loop's thread. A loop has its own statistics; /metrics adds up those of all loops. Any
+ * thread. */
 #ifndef SERVER_REQUEST_LOG_H
 #define SERVER_REQUEST_LOG_H
 
+#include <pthread.h>
+
+#include "base/str.h"
 #include "server/error_body.h"
 #include "server/loop.h"
-#include "server/unknown_path.h"
 
 #define REQUEST_ID_BYTES 128
 
@@ -49,5 +52,50 @@ void request_record_fail(request_record *r, const api_error *e);
 int32_t request_status(const request_record *r);
 /* Writes the line. tenant: NULL: none. */
 void request_log(const request_record *r, const char *tenant);
+
+/* ---- statistics: by route, method and status, and by tenant ---- */
+
+#define HTTP_STATUS_END 600 /* statuses are below */
+#define HTTP_N_SECONDS  21  /* bounds of the finer histogram of durations */
+#define HTTP_N_COARSE   3   /* of the coarser one */
+
+/* Requests of one route and method whose status has the same first digit. */
+typedef struct http_row {
+    const char *handler, *method; /* constant strings */
+    int32_t status_class;         /* 2: 200 to 299 */
+    int64_t n, request_bytes, response_bytes;
+    int64_t coarse[HTTP_N_COARSE + 1]; /* durations by bucket, not cumulated */
+    double seconds;
+} http_row;
+
+typedef struct tenant_row {
+    char *name;                       /* owned */
+    int64_t n[HTTP_STATUS_END / 100]; /* by status class */
+    int64_t prompt_tokens, cached_tokens, completion_tokens;
+} tenant_row;
+
+typedef struct http_stats {
+    pthread_mutex_t lock; /* guards the others */
+    http_row *rows;
+    tenant_row *tenants;
+    size_t n_rows, cap_rows, n_tenants, cap_tenants;
+    int64_t statuses[HTTP_STATUS_END];
+    int64_t fine[HTTP_N_SECONDS + 1];
+    double seconds;
+} http_stats;
+
+/* QUIRE_NO_MEMORY. */
+quire_err http_stats_open(http_stats **out);
+/* NULL does nothing. */
+void http_stats_close(http_stats *s);
+/* Notes a request that is over. tenant: NULL: none. Short of memory, only the sums
+ * without labels count it. */
+void http_stats_note(http_stats *s, const request_record *r, const char *tenant);
+/* Adds the numbers of `from` to `to`, which no other thread uses. QUIRE_NO_MEMORY: some
+ * of them. */
+quire_err http_stats_add(http_stats *to, http_stats *from);
+
+/* Upper bounds of the durations' buckets, in seconds. */
+extern const double http_fine_bounds[HTTP_N_SECONDS], http_coarse_bounds[HTTP_N_COARSE];
 
 #endif

@@ -1,4 +1,8 @@
-#include "server/requests.h"
+/* The requests in progress, for the operator: GET /debug/requests lists them, DELETE
+ * /debug/requests/{id} cancels one (docs/http.md).
+ *
+ * The list has no text of any request. It visits the loops one after another as an order
+ * (loop_order.h); a cancellation goes to the loop that the id names. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -6,6 +10,7 @@
 #include "base/clock.h"
 #include "server/loop_order.h"
 #include "server/response.h"
+#include "server/routes.h"
 
 #define MAX_ROWS 4096 /* of one list */
 /* clients do not send such a request again by themselves, as they do after 409, 429 and

@@ -1,10 +1,23 @@
 #include "server/response.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+
+/* A dialect of the API has a row here, and a file that writes its responses. */
+static const response_writer *const writers[] = {
+    [QUIRE_COMPLETIONS] = &completions_writer,
+    [QUIRE_CHAT] = &chat_writer,
+    [QUIRE_EMBEDDINGS] = NULL, /* no route */
+};
+
+const response_writer *response_writer_of(quire_endpoint endpoint) {
+    assert(endpoint < sizeof writers / sizeof *writers);
+    return writers[endpoint];
+}
 
 /* ---- opening and closing ---- */
 
@@ -111,11 +124,11 @@ static response *response_new(conn *c, const quire_request_info *info) {
                     .n_choices = n,
                     .n_samples = n_samples,
                     .created_s = clock_unix_s()};
-    a->format = info->endpoint == QUIRE_CHAT ? &chat_format : &completions_format;
+    a->writer = response_writer_of(info->endpoint);
     for (int32_t i = 0; i < n; i++) {
         choices[i].stop_token = -1;
     }
-    snprintf(a->id, sizeof(a->id), "%s-%016" PRIx64, a->format->id_prefix, c->record.number);
+    snprintf(a->id, sizeof(a->id), "%s-%016" PRIx64, a->writer->id_prefix, c->record.number);
     c->pending = &generation;
     c->pending_of = a;
     return a;
@@ -146,13 +159,11 @@ static void out_of_memory(response *a) {
 
 /* ---- starting ---- */
 
-/* Headers that say what the body does not: where a chat's template comes from, and fields
- * that have no effect. */
+/* Headers that say what the body does not: the dialect's, and fields that have no effect. */
 static void note_headers(conn *c, const quire_request_info *info) {
-    const char *form = quire_engine_info(c->loop->server->engine)->chat_form;
-    int n = info->endpoint == QUIRE_CHAT && form != NULL
-                ? snprintf(c->headers, sizeof c->headers, "X-Quire-Chat-Template: %s\r\n", form)
-                : 0;
+    const response_writer *w = response_writer_of(info->endpoint);
+    const quire_info *engine = quire_engine_info(c->loop->server->engine);
+    int n = w->headers != NULL ? w->headers(engine, c->headers, sizeof c->headers) : 0;
     if (info->ignored != NULL) {
         snprintf(c->headers + n, sizeof c->headers - (size_t)n, "Warning: 199 quire \"ignored: %s\"\r\n",
                  info->ignored);
@@ -289,7 +300,7 @@ static void on_rollback(response *a, response_choice *c, const quire_event *ev) 
     response_count(a, (int64_t)(choice_bytes(c) - before));
     json_out o = conn_begin_json(a->conn);
     json_raw(&o, "data: {");
-    response_write_head(a, a->format->chunk_object, &o);
+    response_write_head(a, a->writer->chunk_object, &o);
     json_raw(json_name(&o, "choices"), "[]");
     json_begin(json_name(&o, "quire"), '{');
     json_int(json_name(&o, "rollback"), (int64_t)ev->prompt_tokens + ev->n_tokens);
@@ -312,7 +323,7 @@ static void on_end(response *a, response_choice *c, const quire_event *ev) {
     c->cached_tokens = ev->cached_tokens;
     size_t before = choice_bytes(c);
     if ((ev->stop_string != NULL && strbuf_add_str(&c->stop_string, ev->stop_string) != QUIRE_OK) ||
-        response_end_logprobs(c) != QUIRE_OK) {
+        response_end_logprobs(a, c) != QUIRE_OK) {
         out_of_memory(a);
         return;
     }

@@ -77,31 +77,46 @@ typedef struct response_choice {
 
 typedef struct response response;
 
-/* How an endpoint writes its responses. Functions below write usage and
- * system_fingerprint. */
-typedef struct response_format {
-    const char *id_prefix;
-    bool skips_empty; /* a chunk without text is not sent */
-    /* A whole response: everything before its choices, the choice shown at index i,
-     * everything behind them. */
-    void (*begin)(const response *a, json_out *o);
+/* How an endpoint shows log-probabilities. They are listed as they come, in strings of response_logprobs. */
+typedef struct logprob_writer {
+    /* Lists the prompt's token i, of an echo. p: its numbers, width of them; NULL: it has none. NULL: not shown. */
+    quire_err (*prompt)(const response *a, response_prompt *to, const quire_event *ev, int32_t i, const quire_logprob *p);
+    /* Lists the token of a DELTA. */
+    quire_err (*token)(const response *a, response_choice *c, const quire_event *ev);
+    /* The response was rolled back: drops what waits of tokens that are dropped; offsets continue after those that remain. NULL: nothing
+     * waits. */
+    quire_err (*roll_back)(response_choice *c, const quire_event *ev);
+    /* No text comes any more: lists the tokens that wait, with what is shown of them. NULL: as above. */
+    quire_err (*end)(response_choice *c);
+    /* Writes the members of "logprobs": the prompt's lists, then the choice's. */
+    void (*write)(const response_logprobs *prompt, const response_logprobs *l, json_out *o);
+} logprob_writer;
+
+/* How an endpoint writes its responses: one file each. Functions below write what all of them have. */
+typedef struct response_writer {
+    const char *id_prefix, *object, *chunk_object; /* of ids; "object" in whole responses and in chunks */
+    bool skips_empty;                              /* a chunk without text is not sent */
+    /* A whole response: the choice shown at index i, and everything after the choices. */
     void (*choice)(const response *a, int32_t i, json_out *o);
     void (*end)(const response *a, json_out *o);
-    /* The first chunk of a choice; NULL: none. Those of all choices are sent together,
-     * when the first one starts. */
+    /* The first chunk of a choice; NULL: none. Those of all choices are sent together, when the first one starts. */
     void (*first)(const response *a, int32_t choice, json_out *o);
     /* The withheld chunk; with choice.finish set, the last of its choice. */
     void (*chunk)(const response *a, int32_t choice, json_out *o);
-    const char *chunk_object; /* "object" in chunks */
-} response_format;
+    /* Writes header lines that say what the body does not, and returns their length; NULL: none. */
+    int (*headers)(const quire_info *engine, char *out, size_t size);
+    logprob_writer logprobs;
+} response_writer;
 
-extern const response_format completions_format, chat_format;
+extern const response_writer completions_writer, chat_writer;
+/* The writer of an endpoint; NULL: the server has no route for it. */
+const response_writer *response_writer_of(quire_endpoint endpoint);
 
 struct response {
     conn *conn;
     quire_stream *stream;
     const quire_request_info *info;
-    const response_format *format;
+    const response_writer *writer;
     response_choice *choices;
     response_prompt *prompts; /* [n_choices / n_samples] */
     int32_t n_samples;        /* choices of one prompt */
@@ -121,7 +136,8 @@ struct response {
     char id[40];
 };
 
-/* Submits a request, which it takes over. Afterwards c has either sent an error or has its response. */
+/* Submits a request, which it takes over. Afterwards c has either sent an error or has
+ * its response. */
 void response_start(conn *c, quire_request *r);
 /* Handles one event of the loop's queue. */
 void response_event(const quire_event *ev);
@@ -165,6 +181,8 @@ void response_count(response *a, int64_t delta);
 
 /* "id":..,"object":..,"created":..,"model":.. */
 void response_write_head(const response *a, const char *object, json_out *o);
+/* The same after the brace that opens a response or a chunk, and "choices":[ */
+void response_write_begin(const response *a, const char *object, json_out *o);
 /* Where c's parts stand. */
 answer_place response_place(const response *a, const response_choice *c);
 /* "finish_reason":..,"stop_reason":.. and, of a result of beam search, "beam_score":.. */
@@ -182,27 +200,33 @@ response_prompt *response_prompt_of(const response *a, const response_choice *c)
  * {"prompt_tokens":..,"total_tokens":..,"completion_tokens":..,"prompt_tokens_details":
  * {"cached_tokens":..}} as "usage" */
 void response_write_last_chunk(const response *a, json_out *o);
-/* ---- response_logprobs.c ---- */
-/* Adds those of a token. */
+/* ---- log-probabilities ---- */
+
+/* Adds those of a DELTA's token, or of the prompt, at the first START of its choices. */
 quire_err response_take_logprobs(const response *a, response_choice *c, const quire_event *ev);
-/* Adds those of the prompt, at the first START of its choices. */
 quire_err response_take_prompt_logprobs(const response *a, response_prompt *p, const quire_event *ev);
+quire_err response_rollback_logprobs(const response *a, response_choice *c, const quire_event *ev);
+quire_err response_end_logprobs(const response *a, response_choice *c);
 /* Bytes that they take. */
 size_t response_logprobs_bytes(const response_logprobs *l);
 /* Clears those that were written. */
 void response_clear_logprobs(response_choice *c);
-/* The response was rolled back: drops those of tokens that wait and are dropped; offsets
- * continue behind the tokens that remain. */
-quire_err response_rollback_logprobs(const response *a, response_choice *c, const quire_event *ev);
-/* No text comes any more: lists the tokens that wait, with what is shown of them. */
-quire_err response_end_logprobs(response_choice *c);
 void response_deinit_logprobs(response_logprobs *l);
 /* "logprobs":{..} or null */
 void response_write_logprobs(const response *a, const response_choice *c, json_out *o);
 /* "prompt_logprobs":[null,..] or null */
 void response_write_prompt_logprobs(const response *a, const response_choice *c, json_out *o);
+/* The number that the APIs show; theirs for minus infinity is -9999. */
+double response_logprob(float logprob);
+/* The bytes of one token, which may be a part of a character; its text, "" where it is only a part of one. */
+str response_token_bytes(const response *a, int32_t token);
+str response_token_text(const response *a, int32_t token);
+void response_write_token_text(const response *a, int32_t token, json_out *o);
+/* Writes the member `name`: the prompt's list and the first n bytes of another, as one. */
+void response_write_lists(const char *name, const strbuf *of_prompt, const strbuf *list, size_t n, json_out *o);
+
 /* "explain":{"choices":[..]}: of the one choice, or, with NULL, of all that are shown;
- * nothing unless requested (response_explain.c) */
+ * nothing unless requested */
 void response_write_explain(const response *a, const response_choice *c, json_out *o);
 /* "usage":{..} if requested in every chunk, and "system_fingerprint":.. in a choice's
  * last one when no usage chunk follows, and there "explain":{..} if requested; the

@@ -84,8 +84,8 @@ static bool send_chunk(response *a, int32_t i, void (*write)(const response *, i
 bool response_send_head(response *a) {
     a->started = true;
     conn_stream_begin(a->conn, "text/event-stream; charset=utf-8");
-    for (int32_t i = 0; a->format->first != NULL && i < a->n_choices; i++) {
-        if (!send_chunk(a, i, a->format->first)) {
+    for (int32_t i = 0; a->writer->first != NULL && i < a->n_choices; i++) {
+        if (!send_chunk(a, i, a->writer->first)) {
             return false;
         }
     }
@@ -96,13 +96,13 @@ bool response_send_head(response *a) {
 static bool is_worth_sending(const response *a, const response_choice *c) {
     bool echoes = !c->prompt_sent && response_prompt_of(a, c)->text.n > 0;
     bool has_text = echoes || c->text.n > 0 || c->parts.n_bytes > 0;
-    return !a->format->skips_empty || has_text || c->logprobs.content.n > 0 || a->info->return_token_ids ||
+    return !a->writer->skips_empty || has_text || c->logprobs.content.n > 0 || a->info->return_token_ids ||
            c->finish != QUIRE_FINISH_NONE;
 }
 
 bool response_send_now(response *a, int32_t i) {
     response_choice *c = &a->choices[i];
-    if (is_worth_sending(a, c) && !send_chunk(a, i, a->format->chunk)) {
+    if (is_worth_sending(a, c) && !send_chunk(a, i, a->writer->chunk)) {
         return false;
     }
     c->prompt_sent = true;
@@ -209,11 +209,11 @@ static size_t whole_bytes(const response *a) {
 static void send_whole(response *a) {
     conn *c = a->conn;
     json_out o = conn_begin_json(c);
-    a->format->begin(a, &o);
+    response_write_begin(a, a->writer->object, &o);
     for (int32_t i = 0; i < a->n_shown; i++) {
-        a->format->choice(a, i, &o);
+        a->writer->choice(a, i, &o);
     }
-    a->format->end(a, &o);
+    a->writer->end(a, &o);
     response_close(a);
     conn_reply_json(c, &o, NULL);
 }
@@ -226,7 +226,7 @@ static void send_parts(response *a) {
     while (a->next_shown < a->n_shown && has_room(a)) {
         response_choice *choice = &a->choices[a->shown[a->next_shown]];
         o = conn_begin_json(a->conn);
-        a->format->choice(a, a->next_shown++, &o);
+        a->writer->choice(a, a->next_shown++, &o);
         clear_choice(a, choice);
         response_deinit_logprobs(&choice->logprobs);
         answer_parts_deinit(&choice->parts);
@@ -239,7 +239,7 @@ static void send_parts(response *a) {
         return;
     }
     o = conn_begin_json(a->conn);
-    a->format->end(a, &o);
+    a->writer->end(a, &o);
     if (response_send_piece(a, &o)) {
         response_close(a);
         conn_stream_end(c);
@@ -250,7 +250,7 @@ static void send_long(response *a) {
     a->is_long = true;
     conn_stream_begin(a->conn, "application/json");
     json_out o = conn_begin_json(a->conn);
-    a->format->begin(a, &o);
+    response_write_begin(a, a->writer->object, &o);
     if (response_send_piece(a, &o)) {
         send_parts(a);
     }

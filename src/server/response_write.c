@@ -1,4 +1,11 @@
 /* Writes the parts that the responses of all endpoints share. */
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/utf8.h"
 #include "server/response.h"
 
 void response_write_head(const response *a, const char *object, json_out *o) {
@@ -6,6 +13,12 @@ void response_write_head(const response *a, const char *object, json_out *o) {
     json_cstr(json_name(o, "object"), object);
     json_int(json_name(o, "created"), a->created_s);
     json_cstr(json_name(o, "model"), a->conn->loop->server->model_name);
+}
+
+void response_write_begin(const response *a, const char *object, json_out *o) {
+    json_begin(o, '{');
+    response_write_head(a, object, o);
+    json_begin(json_name(o, "choices"), '[');
 }
 
 answer_place response_place(const response *a, const response_choice *c) {
@@ -86,7 +99,7 @@ static void write_fingerprint(json_out *o) {
 
 void response_write_last_chunk(const response *a, json_out *o) {
     json_begin(o, '{');
-    response_write_head(a, a->format->chunk_object, o);
+    response_write_head(a, a->writer->chunk_object, o);
     json_raw(json_name(o, "choices"), "[]");
     begin_whole_usage(a, o);
     json_end(o, '}');
@@ -115,4 +128,275 @@ void response_write_tail(const response *a, json_out *o) {
     json_raw(json_name(o, "completion_tokens_details"), "null");
     json_end(o, '}');
     response_write_explain(a, NULL, o);
+}
+
+/* ---- log-probabilities ---- */
+
+/* The number that the APIs show for minus infinity. */
+double response_logprob(float logprob) {
+    return logprob > -9999.0f ? (double)logprob : -9999.0;
+}
+
+/* Computed once for each
+ * token and kept by the loop; without memory for it: none. */
+str response_token_bytes(const response *a, int32_t token) {
+    loop *l = a->conn->loop;
+    const quire_engine *e = l->server->engine;
+    int32_t n_vocab = quire_engine_info(e)->n_vocab;
+    quire_error err;
+    if (l->token_texts == NULL) {
+        l->token_texts = mem_new((size_t)n_vocab, sizeof *l->token_texts);
+        l->n_token_texts = l->token_texts != NULL ? n_vocab : 0;
+    }
+    if (token < 0 || token >= l->n_token_texts) {
+        return (str){"", 0};
+    }
+    token_text *t = &l->token_texts[token];
+    bool known = t->p != NULL || quire_token_bytes(e, token, &t->p, &t->n, &err) == QUIRE_OK;
+    return known ? (str){t->p, t->n} : (str){"", 0};
+}
+
+/* The text of one token, "" where it is only a part of a character. */
+str response_token_text(const response *a, int32_t token) {
+    str bytes = response_token_bytes(a, token);
+    return (str){bytes.p, utf8_is_valid(bytes) ? bytes.n : 0};
+}
+
+void response_write_token_text(const response *a, int32_t token, json_out *o) {
+    str text = response_token_text(a, token);
+    json_text(o, text.p, text.n);
+}
+
+/* Adds one of the prompt: {"ID":{"logprob":..,"rank":..,"decoded_token":..},..} a token
+ * ---- */
+
+static quire_err response_add_prompt_logprob(const response *a, response_prompt *to, const quire_logprob *p, int32_t width) {
+    json_out o = {.to = &to->prompt_logprobs};
+    char id[16];
+    json_raw(&o, ",{");
+    for (int32_t i = 0; i < width; i++) {
+        if (i > 0 && p[i].token == p[0].token) {
+            continue;
+        }
+        snprintf(id, sizeof id, "%d", (int)p[i].token);
+        json_begin(json_name(&o, id), '{');
+        json_number(json_name(&o, "logprob"), response_logprob(p[i].logprob));
+        json_int(json_name(&o, "rank"), p[i].rank);
+        response_write_token_text(a, p[i].token, json_name(&o, "decoded_token"));
+        json_end(&o, '}');
+    }
+    json_end(&o, '}');
+    return o.err;
+}
+
+quire_err response_take_prompt_logprobs(const response *a, response_prompt *to, const quire_event *ev) {
+    const logprob_writer *w = &a->writer->logprobs;
+    bool listed = a->info->echo && a->info->logprobs >= 0 && w->prompt != NULL;
+    for (int32_t i = 0; i < ev->n_tokens && a->info->prompt_logprobs >= 0; i++) {
+        bool has_numbers = i > 0 && ev->logprobs != NULL;
+        const quire_logprob *p = has_numbers ? ev->logprobs + (size_t)(i - 1) * (size_t)ev->n_logprobs : NULL;
+        if (has_numbers) {
+            TRY(response_add_prompt_logprob(a, to, p, ev->n_logprobs));
+        }
+        if (listed) {
+            TRY(w->prompt(a, to, ev, i, p));
+        }
+    }
+    to->logprobs.n_values = to->logprobs.values.n;
+    to->logprobs.n_tops = to->logprobs.tops.n;
+    return QUIRE_OK;
+}
+
+quire_err response_take_logprobs(const response *a, response_choice *c, const quire_event *ev) {
+    return a->info->logprobs >= 0 ? a->writer->logprobs.token(a, c, ev) : QUIRE_OK;
+}
+
+quire_err response_rollback_logprobs(const response *a, response_choice *c, const quire_event *ev) {
+    bool waits = a->info->logprobs >= 0 && a->writer->logprobs.roll_back != NULL;
+    return waits ? a->writer->logprobs.roll_back(c, ev) : QUIRE_OK;
+}
+
+quire_err response_end_logprobs(const response *a, response_choice *c) {
+    return a->writer->logprobs.end != NULL ? a->writer->logprobs.end(c) : QUIRE_OK;
+}
+
+/* Removes the first n bytes, and the comma behind them. */
+static void response_drop_first(strbuf *b, size_t n) {
+    n += n > 0 && n < b->n;
+    if (n > 0) {
+        memmove(b->p, b->p + n, b->n - n + 1);
+        b->n -= n;
+    }
+}
+
+void response_clear_logprobs(response_choice *c) {
+    response_logprobs *l = &c->logprobs;
+    size_t n_values = l->values.n, n_tops = l->tops.n;
+    response_drop_first(&l->values, l->n_values);
+    response_drop_first(&l->tops, l->n_tops);
+    for (size_t i = l->first_waiting; i < l->n_waiting; i++) {
+        l->waiting[i].n_values -= n_values - l->values.n;
+        l->waiting[i].n_tops -= n_tops - l->tops.n;
+    }
+    l->n_values = l->n_tops = 0;
+    strbuf_clear(&l->tokens);
+    strbuf_clear(&l->offsets);
+    strbuf_clear(&l->content);
+}
+
+size_t response_logprobs_bytes(const response_logprobs *l) {
+    return l->tokens.n + l->values.n + l->tops.n + l->offsets.n + l->content.n;
+}
+
+void response_deinit_logprobs(response_logprobs *l) {
+    strbuf_deinit(&l->tokens);
+    strbuf_deinit(&l->values);
+    strbuf_deinit(&l->tops);
+    strbuf_deinit(&l->offsets);
+    strbuf_deinit(&l->content);
+    strbuf_deinit(&l->shown);
+    mem_free(l->waiting);
+    l->waiting = NULL;
+    l->n_waiting = l->first_waiting = l->cap_waiting = 0;
+}
+
+void response_write_lists(const char *name, const strbuf *of_prompt, const strbuf *list, size_t n, json_out *o) {
+    assert(n <= list->n);
+    json_begin(json_name(o, name), '[');
+    json_raw_part(o, (str){of_prompt->n > 0 ? of_prompt->p : "", of_prompt->n});
+    json_raw(o, of_prompt->n > 0 && n > 0 ? "," : "");
+    json_raw_part(o, (str){n > 0 ? list->p : "", n});
+    json_end(o, ']');
+}
+
+void response_write_logprobs(const response *a, const response_choice *c, json_out *o) {
+    static const response_logprobs none = {.n_chars = 0};
+    const response_logprobs *l = &c->logprobs, *p = c->prompt_sent ? &none : &response_prompt_of(a, c)->logprobs;
+    json_name(o, "logprobs");
+    if (l->tokens.n + l->content.n + p->tokens.n == 0) {
+        json_raw(o, "null");
+        return;
+    }
+    json_begin(o, '{');
+    a->writer->logprobs.write(p, l, o);
+    json_end(o, '}');
+}
+
+void response_write_prompt_logprobs(const response *a, const response_choice *c, json_out *o) {
+    const strbuf *list = &response_prompt_of(a, c)->prompt_logprobs;
+    json_name(o, "prompt_logprobs");
+    if (a->info->prompt_logprobs < 0) {
+        json_raw(o, "null");
+        return;
+    }
+    json_raw(o, "[null");
+    json_raw(o, list->n > 0 ? list->p : "");
+    json_end(o, ']');
+}
+
+/* ---- "explain": what each choice waited for, what it reused, its chunks and
+ * preemptions, and where its time went ---- */
+
+static void write_waits(const quire_explain *x, json_out *o) {
+    static const char *const causes[QUIRE_N_WAITS] = {
+        [QUIRE_WAIT_TURN] = "turn",     [QUIRE_WAIT_PAGES] = "pages",   [QUIRE_WAIT_SLOT] = "slot",
+        [QUIRE_WAIT_BUDGET] = "budget", [QUIRE_WAIT_PREFIX] = "prefix", [QUIRE_WAIT_TIER] = "tier",
+    };
+    json_begin(json_name(o, "waits"), '[');
+    for (int i = 0; i < QUIRE_N_WAITS; i++) {
+        if (x->n_waits[i] > 0) {
+            json_begin(json_item(o), '{');
+            json_cstr(json_name(o, "cause"), causes[i]);
+            json_int(json_name(o, "us"), x->wait_us[i]);
+            json_int(json_name(o, "times"), x->n_waits[i]);
+            json_end(o, '}');
+        }
+    }
+    json_end(o, ']');
+}
+
+static void write_reuse(const quire_explain *x, json_out *o) {
+    const json_named_int counts[] = {
+        {"matched_tokens", x->matched},
+        {"copied_page_tokens", x->copied},
+        {"tier_tokens", x->tier},
+        {"shared_tokens", x->shared},
+        {NULL, 0},
+    };
+    json_named_ints(json_name(o, "reused"), counts);
+}
+
+static void write_chunks(const quire_explain *x, json_out *o) {
+    json_begin(json_name(o, "chunks"), '[');
+    for (int32_t i = 0; i < x->n_chunks && i < QUIRE_EXPLAIN_CHUNKS; i++) {
+        const json_named_int counts[] = {
+            {"step", x->chunks[i].step}, {"tokens", x->chunks[i].tokens}, {NULL, 0}};
+        json_named_ints(json_item(o), counts);
+    }
+    json_end(o, ']');
+    json_int(json_name(o, "n_chunks"), x->n_chunks);
+    json_int(json_name(o, "n_decode_steps"), x->n_decodes);
+}
+
+static void write_cost(const quire_explain_preemption *p, json_out *o) {
+    const json_named_int counts[] = {
+        {"recomputed_tokens", p->recomputed}, {"swapped_bytes", p->swapped_bytes}, {"us", p->us}, {NULL, 0}};
+    json_named_ints(o, counts);
+}
+
+static void write_preemptions(const quire_explain *x, json_out *o) {
+    json_begin(json_name(o, "preemptions"), '[');
+    for (int32_t i = 0; i < x->n_preemptions && i < QUIRE_EXPLAIN_PREEMPTIONS; i++) {
+        write_cost(&x->preemptions[i], json_item(o));
+    }
+    json_end(o, ']');
+    json_int(json_name(o, "n_preemptions"), x->n_preemptions);
+    write_cost(&x->preempted, json_name(o, "preempted"));
+}
+
+static void write_rule(const quire_explain *x, json_out *o) {
+    json_begin(json_name(o, "rule"), '{');
+    json_int(json_name(o, "compile_us"), x->compile_us);
+    json_int(json_name(o, "mask_us"), x->mask_us);
+    json_int(json_name(o, "forced_tokens"), x->n_forced);
+    json_int(json_name(o, "guessed_tokens"), x->n_guessed);
+    json_raw(json_name(o, "keywords"), x->rule);
+    json_end(o, '}');
+}
+
+static void write_choice(int32_t index, const response_choice *c, json_out *o) {
+    const quire_explain *x = c->explain;
+    json_begin(json_item(o), '{');
+    json_int(json_name(o, "index"), index);
+    if (x != NULL) {
+        write_waits(x, o);
+        write_reuse(x, o);
+        write_chunks(x, o);
+        write_preemptions(x, o);
+        if (x->rule != NULL) {
+            write_rule(x, o);
+        }
+        const json_named_int stages[] = {
+            {"tokenise", x->tokenise_us}, {"queue", x->queue_us},           {"prefill", x->prefill_us},
+            {"decode", x->decode_us},     {"detokenise", x->detokenise_us}, {NULL, 0},
+        };
+        json_named_ints(json_name(o, "stages_us"), stages);
+    }
+    json_end(o, '}');
+}
+
+void response_write_explain(const response *a, const response_choice *c, json_out *o) {
+    if (!a->info->explain) {
+        return;
+    }
+    json_begin(json_name(o, "explain"), '{');
+    json_begin(json_name(o, "choices"), '[');
+    if (c != NULL) {
+        write_choice((int32_t)(c - a->choices), c, o);
+    }
+    for (int32_t i = 0; c == NULL && i < a->n_shown; i++) {
+        write_choice(i, &a->choices[a->shown[i]], o);
+    }
+    json_end(o, ']');
+    json_end(o, '}');
 }

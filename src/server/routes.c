@@ -5,14 +5,10 @@
 
 #include "base/clock.h"
 #include "server/body_jobs.h"
-#include "server/error_body.h"
-#include "server/home.h"
-#include "server/host.h"
 #include "server/metrics.h"
-#include "server/requests.h"
+#include "server/web_pages.h"
 #include "server/response.h"
-#include "server/streams.h"
-#include "server/unknown_path.h"
+#include "server/sandbox.h"
 #include "server/watch.h"
 
 typedef struct route {

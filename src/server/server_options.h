@@ -39,7 +39,7 @@ typedef struct server_options {
     size_t max_header_bytes; /* of one request; more gets 431; at most 65,536 */
     size_t max_body_bytes;   /* of one request; more gets 413 */
     /* of all large bodies together, until their first token; further ones wait
-     * (body_room.h) */
+     * (bodies.h) */
     size_t max_bodies_bytes;
     /* unsent in a connection's buffer; while it is full nothing more is written */
     size_t max_output_bytes;

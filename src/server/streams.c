@@ -1,4 +1,8 @@
-#include "server/streams.h"
+/* Commands to running streams from other connections: POST /v1/streams/{id}/fork,
+ * rollback and steer (docs/streams.md).
+ *
+ * An id ends with the number of the loop that owns the stream, to which the command goes
+ * as an order (loop_order.h). */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -6,6 +10,7 @@
 #include "base/mem.h"
 #include "server/loop_order.h"
 #include "server/response.h"
+#include "server/routes.h"
 
 /* The commands. */
 static const order_kind fork_kind, rollback_kind, steer_kind;

@@ -102,7 +102,7 @@ TEST(smaller_bodies_pass_larger_ones_that_wait) {
     close_room(r);
 }
 
-/* The bound of body_room.h: a body that begins after as many bytes were taken as the
+/* The bound of bodies.h: a body that begins after as many bytes were taken as the
  * waiting one has does not pass it. */
 TEST(a_large_body_is_passed_by_no_more_than_its_own_length) {
     body_room *r = open_room(100);

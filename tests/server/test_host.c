@@ -1,7 +1,7 @@
 /* What a Host header names. */
 #include <stdio.h>
 
-#include "server/host.h"
+#include "server/auth.h"
 #include "test.h"
 
 static void expect_kind(const char *const *headers, size_t n, host_kind kind) {

@@ -3,9 +3,7 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "server/http_stats.h"
 #include "server/metrics.h"
-#include "server/metrics_text.h"
 #include "test.h"
 
 static void expect_in(const strbuf *text, const char *part) {

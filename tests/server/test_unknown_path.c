@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "server/routes.h"
-#include "server/unknown_path.h"
 #include "test.h"
 
 static void expect_told(const char *method, const char *path, const char *part) {

@@ -1,4 +1,5 @@
-#include "server/loop_run.h"
+/* Runs a loop: accepts connections, hands out the engine's events, and shuts down in
+ * stages. */
 
 #include <event2/util.h>
 #include <sys/socket.h>
@@ -8,9 +9,7 @@
 #include "base/rng.h"
 #include "server/body_jobs.h"
 #include "server/conn.h"
-#include "server/http_stats.h"
 #include "server/loop_order.h"
-#include "server/notify.h"
 #include "server/response.h"
 #include "server/watch.h"
 

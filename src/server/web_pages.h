@@ -1,0 +1,46 @@
+/* The HTML pages: / says what runs here and where the rest is, as HTML for people and as
+ * JSON for programs that ask for it; /pool is one file inside the binary. Their headers
+ * allow their own script and style and nothing else. Any thread. */
+#ifndef SERVER_WEB_PAGES_H
+#define SERVER_WEB_PAGES_H
+
+#include "base/str.h"
+#include "server/error_body.h"
+#include "server/loop.h"
+#include "json/json_out.h"
+
+/* ---- /pool ---- */
+
+typedef struct web_page web_page;
+
+/* Hashes the page's script and style for its Content-Security-Policy. */
+quire_err page_open(web_page **out);
+/* NULL does nothing. */
+void page_close(web_page *p);
+/* Writes the header lines of an HTML page: a Content-Security-Policy that allows the
+ * script and the style in `html`, where it has them, data: images and requests to this
+ * server, and nothing else. They occur once at most, with tags that have no
+ * attributes. */
+quire_err page_write_headers(const char *html, strbuf *to);
+str page_body(const web_page *p);
+/* Header lines, valid as long as p. */
+const char *page_headers(const web_page *p);
+
+/* ---- / ---- */
+
+/* How the page is asked for. */
+typedef struct home_request {
+    str host;      /* the Host header; empty: there is none */
+    path_at known; /* the paths of all routes */
+} home_request;
+
+/* Writes the page: no script, and nothing from elsewhere. Any thread. */
+quire_err home_write_html(const server *s, const home_request *r, strbuf *to);
+/* {"model":..,"version":..,"uptime_s":..,"running":..,"waiting":..,"needs_key":..,
+ *  "base_url":..,"links":[..],"paths":[..]} */
+void home_write_json(const server *s, const home_request *r, json_out *o);
+/* Writes the header lines of the page, whose Content-Security-Policy allows its style and
+ * nothing else. */
+quire_err home_write_headers(strbuf *to);
+
+#endif
