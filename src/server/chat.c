@@ -24,7 +24,8 @@ static void chat_begin_token(const response *a, const quire_logprob *p, json_out
     json_end(o, ']');
 }
 
-static quire_err chat_add_logprob(const response *a, response_logprobs *l, const quire_logprob *p, int32_t width) {
+static quire_err chat_add_logprob(const response *a, response_logprobs *l, const quire_logprob *p,
+                                  int32_t width) {
     json_out o = {.to = &l->content};
     chat_begin_token(a, &p[0], &o);
     json_begin(json_name(&o, "top_logprobs"), '[');

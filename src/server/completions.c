@@ -33,7 +33,8 @@ static void completions_write_token_name(const response *a, const quire_logprob 
 
 /* Adds the numbers of one token to the lists; p NULL: it has none, as the prompt's
  * first. */
-static quire_err completions_add_numbers(const response *a, response_logprobs *l, const quire_logprob *p, int32_t width) {
+static quire_err completions_add_numbers(const response *a, response_logprobs *l, const quire_logprob *p,
+                                         int32_t width) {
     json_out values = {.to = &l->values}, tops = {.to = &l->tops};
     if (p == NULL) {
         json_raw(json_item(&values), "null");
@@ -123,8 +124,8 @@ static str completions_echo_of(const quire_event *ev, int32_t i) {
     return (str){ev->text != NULL ? ev->text + from : "", to - from};
 }
 
-static quire_err completions_list_prompt(const response *a, response_prompt *to, const quire_event *ev, int32_t i,
-                                         const quire_logprob *p) {
+static quire_err completions_list_prompt(const response *a, response_prompt *to, const quire_event *ev,
+                                         int32_t i, const quire_logprob *p) {
     int32_t width = a->info->logprobs + 1 < ev->n_logprobs ? a->info->logprobs + 1 : ev->n_logprobs;
     TRY(completions_add_numbers(a, &to->logprobs, p, width));
     return completions_add_text(&to->logprobs, completions_echo_of(ev, i));
@@ -171,7 +172,8 @@ static void completions_write_logprobs(const response_logprobs *p, const respons
 /* ---- responses ---- */
 
 /* Writes the members that whole responses and chunks begin a choice with. */
-static void completions_begin_choice(const response *a, const response_choice *c, int32_t index, json_out *o) {
+static void completions_begin_choice(const response *a, const response_choice *c, int32_t index,
+                                     json_out *o) {
     json_begin(o, '{');
     json_int(json_name(o, "index"), index);
     response_write_text(a, c, json_name(o, "text"));
@@ -213,6 +215,6 @@ const response_writer completions_writer = {
     .choice = completions_write_choice,
     .end = completions_write_end,
     .chunk = completions_write_chunk,
-    .logprobs = {completions_list_prompt, completions_list_token, completions_roll_back, completions_end_logprobs,
-                 completions_write_logprobs},
+    .logprobs = {completions_list_prompt, completions_list_token, completions_roll_back,
+                 completions_end_logprobs, completions_write_logprobs},
 };

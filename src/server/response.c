@@ -159,7 +159,8 @@ static void out_of_memory(response *a) {
 
 /* ---- starting ---- */
 
-/* Headers that say what the body does not: the dialect's, and fields that have no effect. */
+/* Headers that say what the body does not: the dialect's, and fields that have no
+ * effect. */
 static void note_headers(conn *c, const quire_request_info *info) {
     const response_writer *w = response_writer_of(info->endpoint);
     const quire_info *engine = quire_engine_info(c->loop->server->engine);

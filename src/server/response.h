@@ -77,33 +77,40 @@ typedef struct response_choice {
 
 typedef struct response response;
 
-/* How an endpoint shows log-probabilities. They are listed as they come, in strings of response_logprobs. */
+/* How an endpoint shows log-probabilities. They are listed as they come, in strings of
+ * response_logprobs. */
 typedef struct logprob_writer {
-    /* Lists the prompt's token i, of an echo. p: its numbers, width of them; NULL: it has none. NULL: not shown. */
-    quire_err (*prompt)(const response *a, response_prompt *to, const quire_event *ev, int32_t i, const quire_logprob *p);
+    /* Lists the prompt's token i, of an echo. p: its numbers, width of them; NULL: it has
+     * none. NULL: not shown. */
+    quire_err (*prompt)(const response *a, response_prompt *to, const quire_event *ev, int32_t i,
+                        const quire_logprob *p);
     /* Lists the token of a DELTA. */
     quire_err (*token)(const response *a, response_choice *c, const quire_event *ev);
-    /* The response was rolled back: drops what waits of tokens that are dropped; offsets continue after those that remain. NULL: nothing
-     * waits. */
+    /* The response was rolled back: drops what waits of tokens that are dropped; offsets
+     * continue after those that remain. NULL: nothing waits. */
     quire_err (*roll_back)(response_choice *c, const quire_event *ev);
-    /* No text comes any more: lists the tokens that wait, with what is shown of them. NULL: as above. */
+    /* No text comes any more: lists the tokens that wait, with what is shown of them.
+     * NULL: as above. */
     quire_err (*end)(response_choice *c);
     /* Writes the members of "logprobs": the prompt's lists, then the choice's. */
     void (*write)(const response_logprobs *prompt, const response_logprobs *l, json_out *o);
 } logprob_writer;
 
-/* How an endpoint writes its responses: one file each. Functions below write what all of them have. */
+/* How an endpoint writes its responses: one file each. Functions below write what all of
+ * them have. */
 typedef struct response_writer {
     const char *id_prefix, *object, *chunk_object; /* of ids; "object" in whole responses and in chunks */
     bool skips_empty;                              /* a chunk without text is not sent */
     /* A whole response: the choice shown at index i, and everything after the choices. */
     void (*choice)(const response *a, int32_t i, json_out *o);
     void (*end)(const response *a, json_out *o);
-    /* The first chunk of a choice; NULL: none. Those of all choices are sent together, when the first one starts. */
+    /* The first chunk of a choice; NULL: none. Those of all choices are sent together,
+     * when the first one starts. */
     void (*first)(const response *a, int32_t choice, json_out *o);
     /* The withheld chunk; with choice.finish set, the last of its choice. */
     void (*chunk)(const response *a, int32_t choice, json_out *o);
-    /* Writes header lines that say what the body does not, and returns their length; NULL: none. */
+    /* Writes header lines that say what the body does not, and returns their length;
+     * NULL: none. */
     int (*headers)(const quire_info *engine, char *out, size_t size);
     logprob_writer logprobs;
 } response_writer;
@@ -218,12 +225,15 @@ void response_write_logprobs(const response *a, const response_choice *c, json_o
 void response_write_prompt_logprobs(const response *a, const response_choice *c, json_out *o);
 /* The number that the APIs show; theirs for minus infinity is -9999. */
 double response_logprob(float logprob);
-/* The bytes of one token, which may be a part of a character; its text, "" where it is only a part of one. */
+/* The bytes of one token, which may be a part of a character; its text, "" where it is
+ * only a part of one. */
 str response_token_bytes(const response *a, int32_t token);
 str response_token_text(const response *a, int32_t token);
 void response_write_token_text(const response *a, int32_t token, json_out *o);
-/* Writes the member `name`: the prompt's list and the first n bytes of another, as one. */
-void response_write_lists(const char *name, const strbuf *of_prompt, const strbuf *list, size_t n, json_out *o);
+/* Writes the member `name`: the prompt's list and the first n bytes of another, as
+ * one. */
+void response_write_lists(const char *name, const strbuf *of_prompt, const strbuf *list, size_t n,
+                          json_out *o);
 
 /* "explain":{"choices":[..]}: of the one choice, or, with NULL, of all that are shown;
  * nothing unless requested */

@@ -137,8 +137,7 @@ double response_logprob(float logprob) {
     return logprob > -9999.0f ? (double)logprob : -9999.0;
 }
 
-/* Computed once for each
- * token and kept by the loop; without memory for it: none. */
+/* Computed once for each token and kept by the loop; without memory for it: none. */
 str response_token_bytes(const response *a, int32_t token) {
     loop *l = a->conn->loop;
     const quire_engine *e = l->server->engine;
@@ -167,10 +166,9 @@ void response_write_token_text(const response *a, int32_t token, json_out *o) {
     json_text(o, text.p, text.n);
 }
 
-/* Adds one of the prompt: {"ID":{"logprob":..,"rank":..,"decoded_token":..},..} a token
- * ---- */
-
-static quire_err response_add_prompt_logprob(const response *a, response_prompt *to, const quire_logprob *p, int32_t width) {
+/* Adds a token of the prompt: {"ID":{"logprob":..,"rank":..,"decoded_token":..},..} */
+static quire_err response_add_prompt_logprob(const response *a, response_prompt *to, const quire_logprob *p,
+                                             int32_t width) {
     json_out o = {.to = &to->prompt_logprobs};
     char id[16];
     json_raw(&o, ",{");
@@ -260,7 +258,8 @@ void response_deinit_logprobs(response_logprobs *l) {
     l->n_waiting = l->first_waiting = l->cap_waiting = 0;
 }
 
-void response_write_lists(const char *name, const strbuf *of_prompt, const strbuf *list, size_t n, json_out *o) {
+void response_write_lists(const char *name, const strbuf *of_prompt, const strbuf *list, size_t n,
+                          json_out *o) {
     assert(n <= list->n);
     json_begin(json_name(o, name), '[');
     json_raw_part(o, (str){of_prompt->n > 0 ? of_prompt->p : "", of_prompt->n});
@@ -271,7 +270,8 @@ void response_write_lists(const char *name, const strbuf *of_prompt, const strbu
 
 void response_write_logprobs(const response *a, const response_choice *c, json_out *o) {
     static const response_logprobs none = {.n_chars = 0};
-    const response_logprobs *l = &c->logprobs, *p = c->prompt_sent ? &none : &response_prompt_of(a, c)->logprobs;
+    const response_logprobs *l = &c->logprobs,
+                            *p = c->prompt_sent ? &none : &response_prompt_of(a, c)->logprobs;
     json_name(o, "logprobs");
     if (l->tokens.n + l->content.n + p->tokens.n == 0) {
         json_raw(o, "null");

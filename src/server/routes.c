@@ -6,10 +6,10 @@
 #include "base/clock.h"
 #include "server/body_jobs.h"
 #include "server/metrics.h"
-#include "server/web_pages.h"
 #include "server/response.h"
 #include "server/sandbox.h"
 #include "server/watch.h"
+#include "server/web_pages.h"
 
 typedef struct route {
     const char *path;

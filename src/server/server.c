@@ -9,9 +9,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread_slice.h"
-#include "server/web_pages.h"
 #include "server/routes.h"
 #include "server/sandbox.h"
+#include "server/web_pages.h"
 
 #define LOOP_SLICE_US 100 /* the system's, of the loops' threads */
 

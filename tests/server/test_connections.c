@@ -334,6 +334,62 @@ TEST(a_client_that_floods_while_it_waits_is_cut) {
     stop(s);
 }
 
+/* ---- a connection that closes: its last output is sent, then the client has time to
+ * read ---- */
+
+/* Waits until the server has n connections, of which the one that asks is the last. */
+static void await_connections(const site *s, int n) {
+    char line[64];
+    snprintf(line, sizeof line, "quire_http_connections %d\n", n);
+    int64_t end = clock_us() + PATIENCE_US;
+    while (strstr(ask(s, "GET /metrics HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), line) == NULL) {
+        assert_true(clock_us() < end);
+        pause_us(10000);
+    }
+}
+
+/* A client whose connection the server has shut down on its side. */
+static int dial_and_end(const site *s) {
+    int fd = dial(s);
+    say(fd, "GET /version HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");
+    expect_in(hear(fd, NULL), "{\"version\"");
+    return fd;
+}
+
+TEST(closing_drops_input_and_ends_when_the_client_has_had_time) {
+    site *s = start_default();
+    int fd = dial_and_end(s);
+    say(fd, "GET /version HTTP/1.1\r\nHost: h\r\n\r\n");
+    await_connections(s, 1); /* though this client stays */
+    assert_true(closed(fd));
+    close(fd);
+    stop(s);
+}
+
+TEST(closing_ends_with_the_client) {
+    site *s = start_default();
+    int fds[] = {dial_and_end(s), dial_and_end(s)};
+    shutdown(fds[0], SHUT_WR);
+    struct linger reset = {.l_onoff = 1};
+    setsockopt(fds[1], SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    close(fds[1]);
+    await_connections(s, 1);
+    close(fds[0]);
+    stop(s);
+}
+
+TEST(a_drain_waits_for_what_is_closing) {
+    site *s = start_default();
+    int fd = dial_and_end(s), idle = dial(s);
+    await_connections(s, 3);
+    server_stop(s->server);
+    assert_true(closed(idle));
+    pthread_join(s->thread, NULL);
+    s->stopped = true;
+    close(fd), close(idle);
+    stop(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(malformed_requests_get_a_status_and_the_connection_closes),
@@ -351,6 +407,9 @@ int main(void) {
         cmocka_unit_test(a_flood_of_connections_over_the_limit_holds_few_of_them),
         cmocka_unit_test(a_client_that_leaves_cancels_its_stream),
         cmocka_unit_test(a_client_that_floods_while_it_waits_is_cut),
+        cmocka_unit_test(closing_drops_input_and_ends_when_the_client_has_had_time),
+        cmocka_unit_test(closing_ends_with_the_client),
+        cmocka_unit_test(a_drain_waits_for_what_is_closing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

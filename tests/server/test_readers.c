@@ -285,6 +285,20 @@ TEST(a_response_behind_an_unread_one_is_cut_too) {
     stop(&s);
 }
 
+TEST(a_closing_connection_whose_output_is_not_read_is_cut_and_counted) {
+    server_options o = defaults();
+    o.write_deadline_us = 300000;
+    site s = start(&o);
+    int fd = dial(&s);
+    narrow_server_side(fd);
+    send_text(fd, POST_COMPLETIONS
+              "Connection: close\r\nContent-Length: 36\r\n\r\n{\"max_tokens\":1,\"text_bytes\":900000}");
+    await_slow(&s, 1);
+    assert_int_equal(fake_cancelled(s.engine), 0); /* the response was complete */
+    close(fd);
+    stop(&s);
+}
+
 TEST(answers_that_nobody_reads_have_a_bound_in_bytes) {
     enum { N = 8 };
     server_options o = defaults();
@@ -418,6 +432,7 @@ int main(void) {
         cmocka_unit_test(an_answer_that_nobody_reads_is_cut_and_counted),
         cmocka_unit_test(requests_ahead_of_a_client_that_reads_nothing_are_cut_and_counted),
         cmocka_unit_test(a_response_behind_an_unread_one_is_cut_too),
+        cmocka_unit_test(a_closing_connection_whose_output_is_not_read_is_cut_and_counted),
         cmocka_unit_test(answers_that_nobody_reads_have_a_bound_in_bytes),
         cmocka_unit_test(what_a_client_left_unread_counts_no_more_when_it_is_gone),
         cmocka_unit_test(a_client_that_half_closes_gets_its_answer),
