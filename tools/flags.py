@@ -49,8 +49,7 @@ def say(name, row):
     if row is None:
         return "refused", "no such flag"
     if row["here"] == "works":
-        default = f" (default: {row['default']})" if row["default"] else ""
-        return "works", f"`{row['names'][0]}`: {row['meaning']}{default}"
+        return "works", "" if name == row["names"][0] else f"as `{row['names'][0]}`"
     only = f" (only {', '.join(f'`{c}`' for c in row['choices'])})" if row["here"] == "notice" and row["choices"] else ""
     return row["here"], row["meaning"] + only
 
@@ -75,20 +74,17 @@ def page(listed):
             mark = mark and "" if len(shown) > 1 else mark
     head = f"""# Flags of vLLM and llama-server
 
-What `quire serve` does with each of their flags. **Bold**: usual in scripts. Of those {sum(count.values())}, {count.get(True, 0)} work or
-are taken without effect: then one line on standard error names them, and nothing else changes. Others end the program with the reason,
-before a model is loaded. `quire run` takes the flags without effect too.
+What `quire serve` does with each of their flags; `quire serve --help-all` describes Quire's own. **Bold**: usual in scripts. Of those
+{sum(count.values())}, {count.get(True, 0)} work or are accepted without effect, with one line on standard error that names them. Others end the program with
+the reason, before a model is loaded. `quire run` accepts the flags without effect too. `tools/flags.py` writes this page from the program's
+own table (`quire help --json`).
 
-`tools/flags.py` writes this page from what the program says (`quire help --json`); `quire serve --help-all` lists quire's own flags.
-
-Each of quire's own flags can be given as a variable too: `QUIRE_MAX_NUM_SEQS=8` is `--max-num-seqs 8`, and so for every long spelling. A flag
-on the command line goes before its variable; an empty variable counts as none; a flag without a value is on with `1`, `true`, `yes` or `on`
-and off with `0`, `false`, `no` or `off`; a flag that may be given several times takes one value. An error names the variable, one line on
-standard error names those that were read, and another says which QUIRE_ variables belong to no flag. `QUIRE_API_KEY`, `QUIRE_OPERATOR_KEY`,
-`QUIRE_HF_TOKEN` and `QUIRE_KV_TIER_REDIS` are erased from the process's environment once they are read, so that `/proc/PID/environ` does not show them; on a
-command line, keys are for all to see. What Kubernetes sets for a service named quire (`QUIRE_PORT=tcp://...`, `QUIRE_SERVICE_HOST`) is not
-read. `quire bench`, `perplexity`, `sim` and `demo` read no variables: only the command line decides what is measured.
-`man quire-serve` has every flag with its variable."""
+Each of Quire's own flags can be set by an environment variable: `QUIRE_MAX_NUM_SEQS=8` is `--max-num-seqs 8`, and so for every long spelling. The
+command line overrides the environment; an empty variable counts as unset; a switch is on with `1`, `true`, `yes` or `on` and off with `0`,
+`false`, `no` or `off`; a repeatable flag gets one value. Standard error lists the variables that were read, and QUIRE_ variables that belong to no
+flag. `QUIRE_API_KEY`, `QUIRE_OPERATOR_KEY`, `QUIRE_HF_TOKEN` and `QUIRE_KV_TIER_REDIS` are erased from the process's environment once they are read, so
+that `/proc/PID/environ` does not show them. What Kubernetes sets for a service named quire (`QUIRE_PORT=tcp://...`, `QUIRE_SERVICE_HOST`) is ignored.
+`quire bench`, `perplexity`, `sim` and `demo` read no variables. `man quire-serve` has every flag with its variable."""
     return head + "\n" + "\n".join(lines) + "\n"
 
 
