@@ -358,8 +358,8 @@ quire_err quire_tokenize_pair(const quire_engine *e, const char *text, size_t n_
 /* Detokenises ids; *text is freed with quire_free and 0-terminated. */
 quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, bool skip_special,
                            char **text, size_t *n_text, quire_error *err);
-/* The bytes that one token adds to a text behind another token: they may be a part of
- * a character only. For a special token its text. *bytes is freed with quire_free and
+/* The bytes that one token adds to a text after another token: they may be a part of a
+ * character only. For a special token its text. *bytes is freed with quire_free and
  * 0-terminated. UNSUPPORTED without vocabulary, BAD_REQUEST for an id out of its
  * range. */
 quire_err quire_token_bytes(const quire_engine *e, int32_t id, char **bytes, size_t *n, quire_error *err);

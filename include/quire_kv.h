@@ -17,7 +17,7 @@
  * order of a policy; a page that a sequence holds is never evicted.
  *
  * Groups are sets of layers with pages of their own: one for a plain model. With a
- * window, pages behind it are released as a sequence grows. A group of recurrent states
+ * window, pages before it are released as a sequence grows. A group of recurrent states
  * holds no tokens: a sequence has a fixed number of pages there, whose content is its
  * state after all tokens computed so far. An earlier state is known only where a snapshot
  * was taken (quire_kv_seq_next_snapshot), so with such a group a prefix is reused up to a
@@ -106,7 +106,7 @@ quire_err quire_kv_add_public(quire_kv *kv, const void *scope, size_t n_scope, c
                               int32_t n);
 /* As quire_kv_seq_open. Where the tokens begin with a public prefix of that scope, the
  * longest one is used; what follows it is in the namespace only. A sequence that is
- * truncated inside the prefix and continues with other tokens publishes nothing behind
+ * truncated inside the prefix and continues with other tokens publishes nothing after
  * that point. */
 quire_err quire_kv_seq_open_public(quire_kv *kv, const void *scope, size_t n_scope, const void *ns,
                                    size_t n_ns, const int32_t *tokens, int32_t n, quire_kv_seq **out,
@@ -121,7 +121,7 @@ typedef enum quire_kv_commit { QUIRE_KV_PAGES, QUIRE_KV_PAGES_AND_TAIL } quire_k
 /* Commits the first n tokens, whose slots are computed and hold finite values: full pages
  * can be found by prompts, and with QUIRE_KV_PAGES_AND_TAIL the part-filled last one too
  * (for the last commit of a sequence). Where an equal page is cached already, the
- * sequence gets that one and releases its own; pages behind a window are released: read
+ * sequence gets that one and releases its own; pages before a window are released: read
  * the page table anew. QUIRE_INVALID when n is more than the sequence's length.
  *
  * With state groups: the states are those after exactly n tokens. Where a snapshot is
@@ -158,10 +158,10 @@ quire_err quire_kv_seq_retain(quire_kv_seq *seq, const quire_kv_retention *reten
 void quire_kv_set_time(quire_kv *kv, int64_t now_us);
 
 int32_t quire_kv_seq_length(const quire_kv_seq *seq);
-/* The slot of a position: page * page_tokens + offset; -1 behind the group's window, or
+/* The slot of a position: page * page_tokens + offset; -1 before the group's window, or
  * in a group of states. */
 int64_t quire_kv_seq_slot(const quire_kv_seq *seq, int32_t group, int32_t position);
-/* The page table of a group, *n entries, -1 behind the window. Valid until the sequence
+/* The page table of a group, *n entries, -1 before the window. Valid until the sequence
  * changes. */
 const int32_t *quire_kv_seq_pages(const quire_kv_seq *seq, int32_t group, int32_t *n);
 

@@ -35,7 +35,7 @@ typedef enum quire_histogram_kind {
     QUIRE_HISTOGRAM_PREFILL,    /* admission to first token, where there is one */
     QUIRE_HISTOGRAM_DECODE,     /* first token to end, where there is one */
     QUIRE_HISTOGRAM_INFERENCE,  /* admission to end, where it was admitted */
-    QUIRE_HISTOGRAM_TOKEN_TIME, /* decode time by token behind the first, where there are two tokens */
+    QUIRE_HISTOGRAM_TOKEN_TIME, /* decode time by token after the first, where there are two tokens */
     /* numbers */
     QUIRE_HISTOGRAM_PROMPT_TOKENS,
     QUIRE_HISTOGRAM_COMPUTED_TOKENS, /* of the prompt: neither cached nor shared */

@@ -20,7 +20,7 @@
 typedef enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG } log_level;
 typedef enum log_format { LOG_PLAIN, LOG_TEXT, LOG_JSON } log_format;
 
-/* A member of a line behind its message: name=value, or "name":value in JSON. Texts are
+/* A member of a line after its message: name=value, or "name":value in JSON. Texts are
  * borrowed for the call. */
 typedef struct log_field {
     const char *name;

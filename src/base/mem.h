@@ -33,7 +33,7 @@ quire_err mem_check_for(const void *p, const char *what, quire_error *err);
  * at least. */
 quire_err mem_grow(void *p, size_t *cap, size_t n, size_t size);
 void mem_free(void *p);
-/* A copy of n bytes, with a 0 byte behind them; NULL when out of memory. */
+/* A copy of n bytes, with a 0 byte after them; NULL when out of memory. */
 char *mem_dup(const void *p, size_t n);
 /* Copies n bytes between blocks that do not overlap. Either may be NULL where n is 0. */
 static inline void mem_copy(void *to, const void *from, size_t n) {

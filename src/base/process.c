@@ -35,7 +35,7 @@ static double booted_s(void) {
     return s;
 }
 
-/* Fields 14, 15 and 22 to 24 of proc_pid_stat(5), counted from behind the program's name,
+/* Fields 14, 15 and 22 to 24 of proc_pid_stat(5), counted from after the program's name,
  * which may hold anything. */
 static void read_stat(process_numbers *p) {
     char text[2048];

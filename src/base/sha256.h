@@ -14,7 +14,7 @@ void sha256(const void *bytes, size_t n, uint8_t out[SHA256_BYTES]);
 /* The digest of bytes that come in pieces: begin, add any number of times, end. */
 typedef struct sha256_sum {
     uint32_t h[8];
-    uint8_t rest[64]; /* behind the last whole block */
+    uint8_t rest[64]; /* after the last whole block */
     size_t n_rest;
     uint64_t n;
 } sha256_sum;

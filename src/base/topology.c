@@ -20,7 +20,7 @@ int32_t cpu_mask_count(const cpu_mask *m) {
     return n;
 }
 
-/* Parses a number at *p, which moves behind it; -1: there is none, or no processor can
+/* Parses a number at *p, which moves after it; -1: there is none, or no processor can
  * have it. */
 static int32_t parse_cpu(const char **p) {
     int32_t v = -1;

@@ -1,6 +1,6 @@
 /* `quire run --prompts IN --out OUT`: many prompts at once. Lines are read while there is
  * room, submitted as long as the engine accepts them, and answered in any order. Only
- * prompts between the oldest without a response and BATCH_AHEAD behind it are in memory,
+ * prompts between the oldest without a response and BATCH_AHEAD after it are in memory,
  * so memory is bounded for any number. */
 #include <errno.h>
 #include <signal.h>

@@ -233,7 +233,7 @@ quire_err batch_part_next(batch_part *p, size_t *index, bool *is_error, bool *mo
         p->n = ++p->n_read;
         return QUIRE_OK;
     }
-    /* The bytes behind the last newline are an incomplete line. */
+    /* The bytes after the last newline are an incomplete line. */
     return fseeko(p->file, before, SEEK_SET) == 0 && ftruncate(fileno(p->file), before) == 0
                ? QUIRE_OK
                : failed(p->path.p, err);

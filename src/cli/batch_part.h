@@ -44,7 +44,7 @@ quire_err batch_part_open(const char *out, bool resume, str about, batch_part *p
 /* Closes the part; without a response in it, it is deleted. */
 void batch_part_close(batch_part *p);
 
-/* Reads the lines of an opened part. *more is false behind the last; then lines can be
+/* Reads the lines of an opened part. *more is false after the last; then lines can be
  * added. index: the prompt's. failed: its response is an error. BAD_FILE: a line is not a
  * response. */
 quire_err batch_part_next(batch_part *p, size_t *index, bool *failed, bool *more, quire_error *err);

@@ -81,7 +81,7 @@ static quire_err set_system(chat_state *c, str argument, quire_error *err) {
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
 }
 
-/* Runs a command on a file: its path with a 0 behind it. */
+/* Runs a command on a file: its path with a 0 after it. */
 static quire_err with_path(chat_state *c, str argument,
                            quire_err (*run)(chat_state *c, const char *path, quire_error *err),
                            quire_error *err) {

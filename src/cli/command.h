@@ -14,7 +14,7 @@ typedef enum command_argument {
     ARGUMENT_NAME,  /* a name, to cli_options.argument */
     ARGUMENT_TRACE, /* a file of requests, likewise */
     ARGUMENT_MODEL, /* a model, to cli_options.engine.model; it is an error without one */
-    /* the same, and behind it a file, to cli_options.argument, which may be missing */
+    /* the same, and after it a file, to cli_options.argument, which may be missing */
     ARGUMENT_MODEL_FILE,
     ARGUMENT_MODEL_OR_BUILTIN, /* the same; without one the built-in model */
     ARGUMENT_MODEL_OR_NONE     /* the same; without one NULL, which means something to the command */

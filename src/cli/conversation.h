@@ -33,7 +33,7 @@ quire_err conversation_set_system(conversation *c, str text);
 quire_err conversation_add(conversation *c, conversation_role role, str text);
 /* Removes the last message, which is not before `first`. */
 void conversation_drop_last(conversation *c);
-/* The index of the first message of the turn behind the one that message `at` belongs to;
+/* The index of the first message of the turn after the one that message `at` belongs to;
  * n where that is the last one. */
 size_t conversation_next_turn(const conversation *c, size_t at);
 

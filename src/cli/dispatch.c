@@ -143,7 +143,7 @@ static int unknown_command(const program *p, const char *name) {
     return 2;
 }
 
-/* Refuses arguments behind those that were understood. */
+/* Refuses arguments after those that were understood. */
 static int refuse_rest(const char *rest, const char *before) {
     log_line(LOG_ERROR, "%s: nothing may follow %s", rest, before);
     return 2;

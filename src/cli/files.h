@@ -35,7 +35,7 @@ quire_err id_list_read(const char *path, id_list *out, quire_error *err);
  * deinits the *n lists, also after a failure. */
 quire_err id_lists_read(const char *path, id_list **out, size_t *n, quire_error *err);
 
-/* Check before a long task what opening the file behind it would fail at: NOT_FOUND or
+/* Checks before a long task whether opening the file after it would fail: NOT_FOUND or
  * IO; err names flag and file. Nothing is changed. "-" and NULL are good. */
 quire_err files_check_readable(const char *flag, const char *path, quire_error *err);
 quire_err files_check_writable(const char *flag, const char *path, quire_error *err);

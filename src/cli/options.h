@@ -62,7 +62,7 @@ typedef struct cli_options {
     /* owned: answers while the model is fetched and loaded; of a server */
     server *front;
     const char *log_level, *log_format; /* of a server */
-    int n_arguments;                    /* the arguments behind the command's name, borrowed */
+    int n_arguments;                    /* the arguments after the command's name, borrowed */
     char **arguments;
     /* owned: the flags that these give, as often as they do; ends with NULL. NULL: not
      * read yet */

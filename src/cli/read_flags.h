@@ -8,7 +8,7 @@
 /* Where flags come from, and which others are known. All borrowed as long as the
  * options. */
 typedef struct read_flags_from {
-    int argc; /* the arguments behind the command's name */
+    int argc; /* the arguments after the command's name */
     char **argv;
     char **variables;               /* as environ; NULL: not read */
     const command *const *commands; /* of this program; ends with NULL */

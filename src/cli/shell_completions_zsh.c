@@ -53,7 +53,7 @@ static void add_command(script *s, const command *c) {
     script_add(s, "            %s ;;\n", script_takes_file(c) ? "'*:MODEL:_files'" : "&& return");
 }
 
-/* Entries of _describe: the first words, or the second ones behind `first`. */
+/* Entries of _describe: the first words, or the second ones after `first`. */
 static void add_entries(script *s, const char *first) {
     size_t n = first ? strlen(first) : 0;
     for (int i = 0; script_command(s, i); i++) {

@@ -22,9 +22,9 @@ void script_add_words(script *s, const flag *f);
 completed script_completed(const flag *f);
 /* Whether a command's argument is a file. */
 bool script_takes_file(const command *c);
-/* The i-th command, or NULL behind the last. */
+/* The i-th command, or NULL after the last. */
 const command *script_command(const script *s, int i);
-/* The i-th of a command's own flags, or NULL behind the last. */
+/* The i-th of a command's own flags, or NULL after the last. */
 const flag *script_flag(const command *c, int i);
 /* "bench_kv" of "bench kv", in buf. */
 const char *script_function(const command *c, char buf[64]);

@@ -33,7 +33,7 @@ static str trim_end(str s) {
     return s;
 }
 
-/* Where the quotes lie that begin a text of several lines: at the beginning, or behind a
+/* Where the quotes lie that begin a text of several lines: at the beginning, or after a
  * command and a space. s.n: nowhere. */
 static size_t find_quotes(str s) {
     if (str_begins(s, QUOTES)) {

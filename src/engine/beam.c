@@ -66,7 +66,7 @@ bool beam_is_cancelled(const engine *e, const beams *g) {
 
 /* ---- the end ---- */
 
-/* Copies the tokens behind the prompt, and their log-probabilities. */
+/* Copies the tokens after the prompt, and their log-probabilities. */
 static void copy_tokens(const beams *g, int32_t n, const int32_t *tokens, const token_logprob *logprobs,
                         int32_t *to, token_logprob *to_logprobs) {
     memcpy(to, tokens, (size_t)n * sizeof *to);
@@ -230,7 +230,7 @@ static int32_t fill_choices(const beams *g, const beam_set *set) {
     return n;
 }
 
-/* Writes entry `entry` of b's list, with its log-probabilities, as the token behind its
+/* Writes entry `entry` of b's list, with its log-probabilities, as the token after its
  * `n` generated ones. */
 static void write_token(const beams *g, const beam *b, int32_t entry, int32_t n, int32_t *tokens,
                         token_logprob *logprobs) {

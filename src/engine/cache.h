@@ -15,7 +15,7 @@
 /* Opens e->kv, whose pages e->mover moves. */
 quire_err cache_open(engine *e);
 
-/* Puts a new sequence into its namespace, behind the public prefix that it begins with.
+/* Puts a new sequence into its namespace, after the public prefix that it begins with.
  * When no namespace is left it runs without the cache. */
 void cache_enter(engine *e, sequence *s);
 /* Publishes the full pages among s's computed tokens, also for write-through to tiers,

@@ -202,7 +202,7 @@ typedef struct engine_request {
     /* which tokens may come next, from n_prompt on, or NULL: held as long as it runs.
      * Tokens that a branch is given must obey it */
     constraint *constraint;
-    /* its state behind `tokens` (engine_constraint_state), or NULL: it is computed at
+    /* its state after `tokens` (engine_constraint_state), or NULL: it is computed at
      * submit */
     const void *constraint_state;
     engine_outside outside; /* for its constraint */
@@ -277,7 +277,7 @@ bool engine_out_pop(engine_out *o, engine_event *event);
  * QUIRE_BUSY when the engine is full; on failure r->tokens stays the caller's. Any
  * thread. */
 quire_err engine_submit(engine *e, const engine_request *r, request_id *id, quire_error *err);
-/* Computes the state of r's constraint behind r's tokens, for r->constraint_state: those
+/* Computes the state of r's constraint after r's tokens, for r->constraint_state: those
  * that a branch is given are appended one by one, which takes time in proportion. r needs
  * its tokens, n_prompt, sampling and constraint. state: [state_bytes]. QUIRE_BAD_REQUEST
  * when a token is forbidden, and errors of the constraint. Any thread. */

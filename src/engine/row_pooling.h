@@ -1,4 +1,4 @@
-/* Row pooling: how a sequence's rows, behind the model's last norm, become the one row
+/* Row pooling: how a sequence's rows, after the model's last norm, become the one row
  * that its request gets in place of tokens.
  *
  *   open (submitting thread) --> gather: the rows of each step --> finish: model_pooled,

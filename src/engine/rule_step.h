@@ -4,7 +4,7 @@
  *   token taken --fits into the step--> ready --planned--> sampled from
  *        `--does not fit--> outside: the sequence sits out, with its pages --made--> back --> ready
  *
- * A sequence is planned only where the mask behind its last token is ready (sample_rule).
+ * A sequence is planned only where the mask after its last token is ready (sample_rule).
  * A step works on rules within a room: so many configurations a call, so much processor
  * time in all. That decides when a token comes, never which. While its rule is outside,
  * the constraint's state and the sample_rule belong to the thread there; the sequence may
@@ -27,7 +27,7 @@ void rule_step_planning(engine *e);
 /* Whether a waiting sequence may be admitted, as far as its rule is concerned; gives
  * outside what is missing. */
 bool rule_step_may_run(engine *e, sequence *s);
-/* Makes ready what may come behind s's last token, if that fits. False: it did not, or
+/* Makes ready what may come after s's last token, if that fits. False: it did not, or
  * failed, which shows in the next step. Within a step, any thread that has s and the
  * step's room. */
 bool rule_step_prepare(sequence *s);

@@ -37,13 +37,13 @@ typedef struct sequence {
      * then the reader's */
     struct explain *explain;
     float *logits_out;
-    uint8_t *constraint_states; /* its state, and behind it the drafter's; or NULL */
+    uint8_t *constraint_states; /* its state, and after it the drafter's; or NULL */
     constraint *constraint;     /* what its tokens obey, a reference; or NULL. `context` has its state */
     /* who may touch the state and `rule`: the engine thread, or one outside
      * (rule_step.h); set by who has it */
     _Atomic(rule_place) rule_place;
     quire_err rule_error; /* what it cannot go on for */
-    sample_rule rule;     /* what may come behind its last token */
+    sample_rule rule;     /* what may come after its last token */
     attn_mods *mods;      /* its own mask and change of scores, a reference; or NULL */
     int32_t mods_b;
     struct row_pooling *pooling; /* how its rows become one (row_pooling.h), or NULL: it gets tokens */
@@ -121,7 +121,7 @@ static inline void sequence_prefetch_drafts(const sequence *s) {
 }
 
 /* Makes a sequence, which takes r->tokens and grows them to n_max; each table has room
- * for cap_pages. constraint_state: that of r->constraint behind r->tokens, copied. On
+ * for cap_pages. constraint_state: that of r->constraint after r->tokens, copied. On
  * failure r->tokens stays the caller's. */
 quire_err sequence_new(const engine_request *r, const void *constraint_state, const model_desc *desc,
                        int32_t n_max, int32_t n_groups, int32_t cap_pages, sequence **out);

@@ -61,7 +61,7 @@ typedef struct step_arrays {
     batch_seq *batch_seqs;
     cascade cascade; /* the attention work list, and scratch memory to plan it */
     float *hidden;   /* for each thread, [d_model] */
-    /* for each thread, [DRAFT_MAX][CONSTRAINT_MAX_STATE_BYTES] behind the nodes of a
+    /* for each thread, [DRAFT_MAX][CONSTRAINT_MAX_STATE_BYTES] after the nodes of a
      * draft */
     uint8_t *states;
     float *raw;              /* for each thread, [n_vocab] a row of logits as the model computed it */

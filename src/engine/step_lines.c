@@ -9,7 +9,7 @@
 #include "sample/end_tokens.h"
 #include "spec/outlook.h"
 
-/* Rows of logits that a line samples from: behind its last known token and behind each
+/* Rows of logits that a line samples from: after its last known token and after each
  * draft. Of jump-forward tokens only the last of all is followed by one. */
 static int32_t count_rows(const draft_line *line) {
     int32_t n_forced = line->s->draft.n_jump_forward;

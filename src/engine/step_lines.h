@@ -1,6 +1,6 @@
-/* Lines: the samples of a step on all threads. A line is what one sequence samples behind
+/* Lines: the samples of a step on all threads. A line is what one sequence samples after
  * its known tokens: one token, or several along its drafts (spec/verify.h) as long as the
- * sampled tokens are drafts. A thread goes down the whole of it, each sample behind the
+ * sampled tokens are drafts. A thread goes down the whole of it, each sample after the
  * tokens before it, and then finds what the sequence's constraint forces or guesses next
  * (spec/outlook.h). The engine thread commits the tokens afterwards, in order. So masks,
  * log-probabilities and outlooks of the sequences are made side by side. The engine

@@ -8,7 +8,7 @@
 /* Opens e->samples, with a sampler for each thread of the backend. */
 quire_err step_sample_open(engine *e);
 
-/* Samples from a row of s behind row->context.n_tokens, and sets its result: with the
+/* Samples from a row of s after row->context.n_tokens, and sets its result: with the
  * mirostat state before it kept for branches, and its log-probabilities where they are
  * wanted. w: the walk down its drafts, or NULL. The thread of the backend's `worker`, one
  * a sequence. */

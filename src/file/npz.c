@@ -62,7 +62,7 @@ static quire_err bad_member(const reader *r, const member *m, const char *what) 
     return err_set(r->err, QUIRE_BAD_FILE, -1, "%s: member '%.*s' %s", r->file, n, m->name.p, what);
 }
 
-/* The text behind 'key': in a header, spaces skipped; empty when it is not there. */
+/* The text after 'key': in a header, spaces skipped; empty when it is not there. */
 static str value_of(str header, const char *key) {
     size_t n = strlen(key);
     for (size_t i = 0; i + n <= header.n; i++) {

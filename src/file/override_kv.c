@@ -60,7 +60,7 @@ static quire_err write_bool(str key, str text, json_out *to, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* The JSON value at the start of *rest, which is moved behind it. */
+/* The JSON value at the start of *rest, which is moved after it. */
 static quire_err take_json(str key, str *rest, json_value **out, quire_error *err) {
     size_t n = 0;
     json_fault fault = {0};

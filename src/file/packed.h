@@ -12,7 +12,7 @@
  *   (row-major), u64 offset, u64 bytes
  *
  * Strings are u64 length and bytes. Little-endian. Offsets count from the file's start.
- * Packed tensors have PACKED_SUFFIX behind their names: a matrix that is embedding and
+ * Packed tensors have PACKED_SUFFIX after their names: a matrix that is embedding and
  * head is stored in that form alone where it has the values exactly, else unpacked too.
  * The sections are metadata, under the names of a Hugging Face directory's files or as
  * "gguf", a GGUF file without tensors; PACKED_TABLES; PACKED_OVERRIDES; and

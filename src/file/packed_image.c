@@ -209,7 +209,7 @@ quire_err packed_image_key(packed_image *i, const char *key, const char *source)
 /* Takes n bytes, the next ones. False ends the reading. */
 typedef bool (*take_bytes)(void *context, const void *p, size_t n);
 
-/* The first piece that ends behind `at`. */
+/* The first piece that ends after `at`. */
 static size_t find_piece(const packed_image *i, uint64_t at) {
     size_t low = 0, high = i->n_pieces;
     while (low < high) {

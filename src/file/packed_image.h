@@ -31,7 +31,7 @@ quire_err packed_image_key(packed_image *i, const char *key, const char *source)
 quire_err packed_image_measure(packed_image *i, int32_t *n_blocks);
 /* Computes the checksum of one block. Different blocks on any threads at once. */
 void packed_image_hash(packed_image *i, int32_t block);
-/* Adds checksums, directory and header behind the last hash. */
+/* Adds checksums, directory and header after the last hash. */
 quire_err packed_image_seal(packed_image *i);
 /* What measure, hash and seal do, in one call. */
 quire_err packed_image_finish(packed_image *i);

@@ -24,7 +24,7 @@ typedef struct tensor_dir {
     size_t cap_views, cap_parts, cap_name_at;
     unread_tensor *unread;
     size_t n_unread, cap_unread;
-    strbuf names;       /* every name, each with a 0 behind it */
+    strbuf names;       /* every name, each with a 0 after it */
     const char *prefix; /* goes before the names that are added now; or NULL */
     name_ref *by_name;  /* [n] sorted, after tensor_dir_finish */
 } tensor_dir;

@@ -10,7 +10,7 @@
 typedef enum ast_kind {
     AST_EMPTY,
     AST_CLASS,  /* one character of ranges[first .. first + n) */
-    AST_CAT,    /* children one behind the other */
+    AST_CAT,    /* children one after the other */
     AST_ALT,    /* one of the children */
     AST_REPEAT, /* child min to max times */
     AST_START,  /* nothing stands before */

@@ -11,7 +11,7 @@
 /* Respells the characters of nodes[first ..) as those of a JSON string. */
 void respell_json(build *b, uint32_t first);
 /* The same as those of a Python string between "": a character of its own where it may
- * be, else behind a backslash. */
+ * be, else after a backslash. */
 void respell_python(build *b, uint32_t first);
 /* A rule of the texts of `rule`, all of whose nodes are in nodes[first ..), that the
  * dfa accepts too. A counted repeat is written out; over AVOID_MAX_ROUNDS rounds are

@@ -51,7 +51,7 @@ uint32_t product_find(product *p, table *c, uint64_t key, bool *is_new) {
 
 /* ---- characters ---- */
 
-/* The state behind a character; NFA_NONE: the dfa accepts nothing there. */
+/* The state after a character; NFA_NONE: the dfa accepts nothing there. */
 static uint32_t step_of(const product *p, uint32_t state, uint32_t c) {
     const nfa_dstate *s = &p->d->states.p[state];
     for (uint32_t i = 0; i < s->n; i++) {
@@ -63,7 +63,7 @@ static uint32_t step_of(const product *p, uint32_t state, uint32_t c) {
     return s->other;
 }
 
-/* The state behind the bytes of a node. */
+/* The state after the bytes of a node. */
 uint32_t product_behind(product *p, const nfa_node *node, uint32_t state) {
     const char *bytes = (const char *)p->b->a.bytes.p + node->arg;
     if (node->n == UINT16_MAX) {

@@ -20,7 +20,7 @@ typedef struct outcome {
 
 /* A call whose rule has the outcome that lists it. */
 typedef struct caller {
-    uint32_t outcome, next; /* of the calling rule; the node behind the call */
+    uint32_t outcome, next; /* of the calling rule; the node after the call */
     uint32_t older;         /* plus 1 */
 } caller;
 
@@ -67,7 +67,7 @@ static inline bool has_end(const uint64_t *ends, uint32_t q) {
 /* The number of a key in a table's list; a new one, whose `to` is not set, where
  * *is_new. */
 uint32_t product_find(product *p, table *t, uint64_t key, bool *is_new);
-/* The state behind the bytes of a node; NFA_NONE: the dfa accepts nothing there. */
+/* The state after the bytes of a node; NFA_NONE: the dfa accepts nothing there. */
 uint32_t product_behind(product *p, const nfa_node *node, uint32_t state);
 /* Cuts a class into p->pieces, ascending, each with the state that its characters lead
  * to. */

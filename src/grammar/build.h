@@ -26,7 +26,7 @@ quire_err build_fail(build *b, quire_err code, int64_t position, const char *for
     __attribute__((format(printf, 4, 5)));
 /* Takes n steps from the budget; false: the build has failed. */
 bool build_step(build *b, int64_t n);
-/* Makes room for one more element behind n of them; counts the growth against the
+/* Makes room for one more element after n of them; counts the growth against the
  * budget. */
 bool build_grow(build *b, void *p, size_t *cap, size_t n, size_t size);
 /* Frees n_bytes that build_grow has counted (NFA_FREE), and gives them back to the
@@ -50,7 +50,7 @@ uint32_t build_rule(build *b);
 void build_rule_set(build *b, uint32_t rule, uint32_t start);
 uint32_t build_call(build *b, uint32_t rule, uint32_t next);
 
-/* Sets empty[i], zero before, for nodes behind which a rule may end without a byte; and
+/* Sets empty[i], zero before, for nodes after which a rule may end without a byte; and
  * `nullable` of rules. [nodes.n] */
 void build_find_empty(build *b, bool *empty);
 /* Rewrites rules that call themselves before they read a byte, as the machine cannot run

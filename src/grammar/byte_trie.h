@@ -19,7 +19,7 @@ typedef struct trie_node {
 } trie_node;
 
 /* What is at and below a node: tokens[first .. first + n), and if a character begins
- * behind it, the groups of the characters below and how many of them a token has at
+ * after it, the groups of the characters below and how many of them a token has at
  * most. */
 typedef struct trie_under {
     uint64_t groups : 48;

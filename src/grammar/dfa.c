@@ -253,8 +253,8 @@ static int compare_names(const void *x, const void *y) {
     return c != 0 ? c : a->n < b->n ? -1 : a->n > b->n;
 }
 
-/* Names from[0 .. n) share the first `depth` bytes: adds the state behind these and,
- * after it, those behind longer parts. */
+/* Names from[0 .. n) share the first `depth` bytes: adds the state after these and, after
+ * it, those after longer parts. */
 typedef struct name_group {
     uint32_t first, n, state;
     size_t depth;
@@ -335,7 +335,7 @@ uint32_t dfa_make_quoted(dfa_pool *p, uint32_t x, char quote) {
         add_doubled(p, out, x, i, q + 1, '\\' - 1);
         dfa_add_edge(p, out, '\\', '\\', i * 2 + 1);
         add_doubled(p, out, x, i, '\\' + 1, NFA_MAX_CHAR);
-        dfa_add_state(p, out, false); /* 2 i + 1: behind a backslash */
+        dfa_add_state(p, out, false); /* 2 i + 1: after a backslash */
         if (p->b->failed == QUIRE_OK) {
             p->all.p[out].states.p[p->all.p[out].states.n - 1].silent = true;
         }

@@ -58,7 +58,7 @@ uint32_t dfa_names(dfa_pool *p, const str *names, uint32_t n);
 uint32_t dfa_length(dfa_pool *p, uint32_t min, uint32_t max);
 uint32_t dfa_combine(dfa_pool *p, uint32_t x, uint32_t y, dfa_op op);
 /* What x accepts as it is written between two quotes `quote` of Python: that one, the
- * backslash and newlines, returns and tabs behind a backslash, every other character as
+ * backslash and newlines, returns and tabs after a backslash, every other character as
  * itself; texts with other control characters are left out. */
 uint32_t dfa_quoted(dfa_pool *p, uint32_t x, char quote);
 bool dfa_is_empty(const dfa_pool *p, uint32_t x);

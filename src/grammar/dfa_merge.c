@@ -2,7 +2,7 @@
  * that nothing reaches are dropped.
  *
  * One pass from the last state to the first, so that a state is compared when its targets
- * behind it have been. That finds all equal ends of lists of names, and most of what
+ * after it have been. That finds all equal ends of lists of names, and most of what
  * patterns leave; targets before a state count as themselves, so some equal states on
  * cycles stay. */
 #include "grammar/dfa.h"
@@ -18,7 +18,8 @@ static uint32_t mix(uint32_t h, uint32_t v) {
     return h ^ (h >> 15);
 }
 
-/* A target as its state sees it: states behind are the ones that stand for them. */
+/* A target as its state sees it: later states are replaced by those that they merged
+ * with. */
 static uint32_t seen(const merge *m, uint32_t state, uint32_t to) {
     return to == NFA_NONE ? NFA_NONE : to == state ? NFA_NONE - 1 : to > state ? m->map[to] : to;
 }

@@ -49,7 +49,7 @@ static uint32_t add_child(search *s, uint32_t state, uint32_t c) {
     return i;
 }
 
-/* The state behind a character; 0 is that of no prefix. */
+/* The state after a character; 0 is that of no prefix. */
 static uint32_t go(const search *s, uint32_t state, uint32_t c) {
     uint32_t to;
     while ((to = child_of(s, state, c)) == 0 && state != 0) {

@@ -1,4 +1,4 @@
-/* What must come behind a state, and what is likely to. */
+/* What must come after a state, and what is likely to. */
 #include <string.h>
 
 #include "grammar/grammar_run.h"
@@ -68,7 +68,7 @@ int32_t grammar_forced(grammar_run *run, grammar_state s, int32_t *tokens, int32
 typedef struct spelling {
     float probability; /* of it with all before it */
     int32_t token, parent;
-    size_t end;    /* of the known bytes, behind it */
+    size_t end;    /* of the known bytes, after it */
     bool is_alone; /* there is no other token in its place */
 } spelling;
 
@@ -106,7 +106,7 @@ static int32_t list_tokens(const guess *g, size_t at, spelling *list) {
     return n;
 }
 
-/* Adds the tokens behind a node to what may be added, longest first. */
+/* Adds the tokens after a node to what may be added, longest first. */
 static void add_spellings(guess *g, int32_t parent, size_t at, float probability) {
     spelling list[GRAMMAR_GUESS_WIDTH];
     int32_t n = list_tokens(g, at, list);

@@ -6,13 +6,12 @@
 #include "base/utf8.h"
 #include "grammar/parts.h"
 
-/* What begins a tag, or ends the free text: letters, or a special token behind
- * letters. */
+/* What begins a tag, or ends the free text: letters, or a special token after letters. */
 typedef struct trigger {
     str letters;
     int32_t mark;  /* -1: letters alone */
     uint32_t rule; /* of the tags that begin so, plus 1; 0: none */
-    str rest;      /* of a text: what stands behind the token */
+    str rest;      /* of a text: what stands after the token */
 } trigger;
 
 typedef struct free_text {
@@ -124,7 +123,7 @@ static uint32_t without_pattern(free_text *f, uint32_t x) {
     return f->has_pattern ? dfa_combine(&f->p->dfas, x, f->pattern, DFA_AND_NOT) : x;
 }
 
-/* The letters up to a match of the pattern: lead to the tag, or back to the loop behind
+/* The letters up to a match of the pattern: lead to the tag, or back to the loop after
  * `other`. */
 static void push_pattern(free_text *f, uint32_t loop, uint32_t behind) {
     dfa_pool *dfas = &f->p->dfas;
@@ -157,7 +156,7 @@ static void push_trigger(free_text *f, const trigger *t, uint32_t without, uint3
     }
 }
 
-/* Writes the loop, whose node is made: out of it lead `out` and, behind trigger i,
+/* Writes the loop, whose node is made: out of it lead `out` and, after trigger i,
  * targets[i]; NFA_FAIL_NODE: nothing does. A tag that the pattern begins leads to
  * behind_tag. */
 static void emit_loop(free_text *f, uint32_t loop, grammar_specials specials, const uint32_t *targets,

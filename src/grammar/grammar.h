@@ -18,7 +18,7 @@
  * Threads: grammar and vocabulary are immutable and counted atomically. Any number of
  * threads may use one run at once: a lock of the run guards it, for about a microsecond
  * where the mask is known. What isn't known is built under it: up to some milliseconds
- * for the first mask behind a state. Calls on a state allocate nothing: a run reserves
+ * for the first mask after a state. Calls on a state allocate nothing: a run reserves
  * addresses when it is opened, and the system gives memory when they are first written.
  *
  * Input is hostile: compiling stops at budgets of steps, memory and time, and a run at
@@ -47,7 +47,7 @@ typedef enum grammar_kind {
 typedef enum grammar_space {
     GRAMMAR_SPACE_COMPACT, /* none */
     /* none, a space, or one or two line ends with at most GRAMMAR_SPACE_MAX spaces and
-     * tabs behind them */
+     * tabs after them */
     GRAMMAR_SPACE_LINES,
     GRAMMAR_SPACE_ANY /* wherever JSON allows it, runs of at most GRAMMAR_SPACE_MAX bytes */
 } grammar_space;
@@ -170,9 +170,9 @@ quire_err grammar_run_open_in(grammar *g, grammar_vocab *v, grammar_memory *m, u
 grammar_run *grammar_run_share(grammar_run *r);
 void grammar_run_close(grammar_run *r);
 
-/* Builds the masks with which answers begin: behind nothing, and behind letters where
- * these may come, as in free text before a tag. Up to some milliseconds, which a step
- * then has not to take. Where they are built already it is quick. */
+/* Builds the masks with which answers begin: after nothing, and after letters where these
+ * may come, as in free text before a tag. Up to some milliseconds, which a step then has
+ * not to take. Where they are built already it is quick. */
 void grammar_run_warm(grammar_run *r);
 
 /* Why the run last failed with QUIRE_TOO_LARGE or QUIRE_NO_MEMORY, for people, as a
@@ -202,7 +202,7 @@ quire_err grammar_accept(grammar_run *r, grammar_state *s, int32_t token);
  * the grammar allows. */
 quire_err grammar_accept_bytes(grammar_run *r, grammar_state *s, str bytes, size_t *n_taken);
 
-/* Writes the mask behind s: bit id % 64 of bits[id / 64] is set iff the token is allowed,
+/* Writes the mask after s: bit id % 64 of bits[id / 64] is set iff the token is allowed,
  * [grammar_mask_words]. A token is allowed iff what came before and its bytes begin some
  * complete answer, in which no object of a schema has a name twice (docs/grammar.md: but
  * for few exceptions); an end token iff the answer is complete. QUIRE_TOO_LARGE as above;
@@ -219,12 +219,12 @@ static inline bool grammar_is_over(const grammar_run *r, grammar_state s) {
     return (void)r, (s.ends & 2u) != 0;
 }
 
-/* Tokens that are certain: each is the only one that the mask behind the one before
+/* Tokens that are certain: each is the only one that the mask after the one before
  * allows. Writes at most max of them; returns how many. An end token isn't among them.
  * Fewer where it fails. To take them changes no answer, nor its tokens. */
 int32_t grammar_forced(grammar_run *r, grammar_state s, int32_t *tokens, int32_t max);
 #define GRAMMAR_MAX_GUESSES 32 /* tokens */
-#define GRAMMAR_GUESS_WIDTH 8  /* of them behind one token */
+#define GRAMMAR_GUESS_WIDTH 8  /* of them after one token */
 
 /* Which guesses are worth while. */
 typedef struct grammar_guess_bounds {
@@ -234,13 +234,13 @@ typedef struct grammar_guess_bounds {
     float first;
     float least; /* probability of a guess with all before it */
     /* What a token costs, in parts of what is saved where a token of several spellings
-     * was right. Those behind it that have one spelling come with it: they save nothing
-     * of their own, and are lost with it. */
+     * was right. Those after it that have one spelling come with it: they save nothing of
+     * their own, and are lost with it. */
     float row;
 } grammar_guess_bounds;
 
 /* Tokens that are likely: those that spell the bytes with which every continuation
- * begins. Each is allowed behind its parent (the number of an earlier one, or -1), but
+ * begins. Each is allowed after its parent (the number of an earlier one, or -1), but
  * others may be allowed beside it: they are drafts to verify. The likeliest ones,
  * likeliest first, in [GRAMMAR_MAX_GUESSES]; returns how many. Where least is over a half
  * they are a line of longest tokens. */

@@ -11,8 +11,8 @@
 
 typedef enum grammar_syntax {
     GRAMMAR_SYNTAX_JSON,
-    /* `before` NAME `middle` VALUE `behind`, once for each member: strings without
-     * quotes, other values as JSON */
+    /* `before` NAME `middle` VALUE `behind`, once for each member: strings without quotes,
+     * other values as JSON */
     GRAMMAR_SYNTAX_TAGS,
     GRAMMAR_SYNTAX_GEMMA, /* {NAME:VALUE,..}: strings between two `quote`, nested objects alike */
     GRAMMAR_SYNTAX_PYTHON /* NAME=VALUE, ..: Python literals */
@@ -54,8 +54,8 @@ typedef struct grammar_arguments {
     str string_middle;
     str between;
     bool between_may_miss;
-    /* behind `behind` stand the member's name and >; objects and arrays inside are
-     * written alike */
+    /* after `behind` stand the member's name and >; objects and arrays inside are written
+     * alike */
     bool has_elements;
     const str *never; /* what no value contains, valid UTF-8 */
     size_t n_never;

@@ -37,11 +37,11 @@ typedef enum grammar_part_kind {
     GRAMMAR_PART_RULE,      /* a rule of `kind` in `text` */
     GRAMMAR_PART_OTHER,     /* what the regex `text` matches as a whole, without texts[0 .. n_texts) */
     GRAMMAR_PART_ARGUMENTS, /* `arguments` of a tool call */
-    GRAMMAR_PART_SEQUENCE,  /* parts[0 .. n_parts) one behind the other */
+    GRAMMAR_PART_SEQUENCE,  /* parts[0 .. n_parts) one after the other */
     GRAMMAR_PART_ONE_OF,    /* one of parts */
     GRAMMAR_PART_REPEAT,    /* parts[0] min to max times, between two of them parts[1] if there is one */
     GRAMMAR_PART_FREE,      /* any text that contains none of texts[0 .. n_texts); may be empty */
-    GRAMMAR_PART_UNTIL,     /* any text up to the first of texts, and that one: what follows is behind it */
+    GRAMMAR_PART_UNTIL,     /* any text up to the first of texts, and that one: what follows is after it */
     GRAMMAR_PART_TAGS       /* free text, in which a trigger (texts) begins a tag; see below */
 } grammar_part_kind;
 
@@ -66,8 +66,8 @@ typedef struct grammar_tag {
  * that trigger goes on. A text of triggers is such by its letters; one with a special
  * token is such by its first one, which occurs in no other way then. Behind a tag free
  * text goes on. A trigger with which no tag begins occurs nowhere. A `pattern` begins a
- * tag too, where it matches for the first time: then `behind` goes on as the rest of a
- * tag does, or `other`, behind which the same free text goes on. */
+ * tag too, where it matches for the first time: then `behind` goes on as the rest of a tag
+ * does, or `other`, after which the same free text goes on. */
 struct grammar_part {
     grammar_part_kind part;
     str text;          /* of TEXT, RULE, OTHER */

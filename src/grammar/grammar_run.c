@@ -336,7 +336,7 @@ quire_err grammar_mask(grammar_run *r, grammar_state s, uint64_t *bits) {
 }
 
 static quire_err warm_op(run_core *core, void *context) {
-    enum { PLACES = 3 }; /* the beginning, and twice behind letters: free text then stays where it is */
+    enum { PLACES = 3 }; /* the beginning, and twice after letters: free text then stays where it is */
     size_t n;
     uint32_t s = MACHINE_FIRST;
     (void)context;

@@ -99,9 +99,9 @@ uint32_t run_go(run_core *r, uint32_t s, str text, size_t *n);
  * fails. */
 bool run_forbid_names(run_core *r, uint32_t s, uint64_t *bits);
 
-/* mask.c; the caller holds the lock. Writes the mask behind state s. */
+/* mask.c; the caller holds the lock. Writes the mask after state s. */
 quire_err run_mask(run_core *r, uint32_t s, uint64_t *bits);
-/* The only token that the mask behind state s allows; -1: it allows another number of
+/* The only token that the mask after state s allows; -1: it allows another number of
  * them, or its budget is used up. */
 int32_t run_only_token(run_core *r, uint32_t s);
 /* A mask that is being filled: tokens beside its base go to the list too, as far as that
@@ -132,7 +132,7 @@ bool run_walk_trie(run_core *r, const vocab_trie *t, const int32_t *same, uint32
  * whatever else it is in; [RUN_MAX_TEXTS]. Returns how many there are: 0 where no node
  * takes characters. */
 uint32_t run_find_texts(const run_core *r, uint32_t s, run_texts *out);
-/* The machine's state behind a text; MACHINE_DEAD, MACHINE_FULL. *n: bytes that were
+/* The machine's state after a text; MACHINE_DEAD, MACHINE_FULL. *n: bytes that were
  * taken. */
 uint32_t run_walk(run_core *r, uint32_t s, str text, size_t *n);
 

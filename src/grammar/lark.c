@@ -3,7 +3,7 @@
  *
  * The language is that of the rules over characters: a terminal has no longest match,
  * priorities choose no other texts, and what %ignore names may stand before the first
- * terminal and behind each. */
+ * terminal and after each. */
 #include <string.h>
 
 #include "base/utf8.h"
@@ -118,7 +118,7 @@ static void define(parser *p, uint32_t rule, uint32_t root) {
 
 /* ---- terminals ---- */
 
-/* A terminal in a rule, with what is ignored behind it. */
+/* A terminal in a rule, with what is ignored after it. */
 static uint32_t terminal(parser *p, uint32_t node) {
     ast_list l = {0};
     if (!p->in_rule) {
@@ -153,7 +153,7 @@ static uint32_t char_of_case(parser *p, uint32_t c, bool ignore_case) {
     return ast_class(p->t, (nfa_range[]){{small - 0x20, small - 0x20}, {small, small}}, 2, false);
 }
 
-/* Moves behind the string's closing quote; returns where its text ends. */
+/* Moves after the string's closing quote; returns where its text ends. */
 static size_t string_end(parser *p) {
     while (p->at < p->text.n && peek(p) != '"' && peek(p) != '\n') {
         p->at += peek(p) == '\\' && peek_at(p, 1) != 0 ? 2 : 1;

@@ -2,7 +2,7 @@
  *
  * Rules that call each other before they read anything are parsed bottom-up along that
  * spine: begin with any of them where it begins without such a call; when rule B has
- * ended, go on behind a call of B that began some rule; when the wanted rule A has ended,
+ * ended, go on after a call of B that began some rule; when the wanted rule A has ended,
  * A may be over (left-corner transform: Rosenkrantz and Lewis 1970, here on transition
  * networks). Each A gets copies of the nodes of all rules of its circle, in which B's
  * RETURN leads to those places. */
@@ -10,7 +10,7 @@
 
 #define NODES_PER_STEP 256 /* of a map that is cleared */
 
-/* rule `from` begins with a call of rule `to`, behind which it goes on at `next` */
+/* rule `from` begins with a call of rule `to`, after which it goes on at `next` */
 typedef struct left_call {
     uint32_t from, to, next;
 } left_call;
@@ -155,8 +155,8 @@ static uint32_t index_in(const circle *c, uint32_t rule) {
     return i;
 }
 
-/* A copy for the beginning alone: what may be empty there is not, as what stands behind
- * it is in the list too. */
+/* A copy for the beginning alone: what may be empty there is not, as what stands after it
+ * is in the list too. */
 static uint32_t first_copy(leftmost *l, uint32_t *map, uint32_t node) {
     nfa_node n = l->b->a.nodes.p[node];
     if (n.op != NFA_CALL && n.op != NFA_REPEAT) {
@@ -171,7 +171,7 @@ static uint32_t first_copy(leftmost *l, uint32_t *map, uint32_t node) {
 }
 
 /* Copies of what member i begins with, but for calls of members, as one node. Nothing at
- * all is not among it: what stands behind a call that may be empty is in the list of the
+ * all is not among it: what stands after a call that may be empty is in the list of the
  * caller. */
 static uint32_t beginning(leftmost *l, const circle *c, uint32_t i) {
     nfa *a = &l->b->a;
@@ -193,7 +193,7 @@ static uint32_t beginning(leftmost *l, const circle *c, uint32_t i) {
     return n > 0 ? build_split(l->b, l->firsts.p, n) : NFA_FAIL_NODE;
 }
 
-/* Where the end of member i leads: behind each call of it that began a member, and out
+/* Where the end of member i leads: after each call of it that began a member, and out
  * where it is the wanted rule. */
 static void lead_on(leftmost *l, const circle *c, uint32_t i, bool wanted) {
     l->firsts.n = 0;

@@ -421,7 +421,7 @@ static void begin_set(machine *m, uint32_t n_slots) {
     m->stamp++;
 }
 
-/* The first byte of what stands behind a name: no name has it there. 0: it is not always
+/* The first byte of what stands after a name: no name has it there. 0: it is not always
  * the same. */
 static uint8_t byte_behind(const nfa *a, const nfa_node *name) {
     const nfa_node *next = &a->nodes.p[name->next];
@@ -496,7 +496,7 @@ uint32_t machine_state_of(machine *m, const machine_config *set, uint32_t n) {
     return m->failed ? MACHINE_FULL : state_of_set(m);
 }
 
-/* Fills next with what stands behind a byte. */
+/* Fills next with what stands after a byte. */
 static void read_set(machine *m, uint32_t state, uint8_t byte, uint32_t n_slots) {
     begin_set(m, n_slots);
     for (uint32_t i = 0, n = machine_state_at(m, state)->n; i < n && look_at(m, 1); i++) {

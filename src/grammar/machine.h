@@ -4,7 +4,7 @@
  *
  * A configuration is a node, how far it is read, and a stack. Stacks are lists whose
  * cells are shared: equal stacks have one number. A state is a sorted set of
- * configurations; its row remembers the state behind each class of bytes. So the machine
+ * configurations; its row remembers the state after each class of bytes. So the machine
  * is the deterministic automaton of the grammar, of which only the visited part exists.
  * Everything lies in reserved areas that only grow. */
 #ifndef GRAMMAR_MACHINE_H
@@ -20,8 +20,8 @@
 #define MACHINE_FIRST   3u /* the state before any byte */
 
 #define MACHINE_MAX_CONFIGS 16384  /* configurations of a state */
-#define MACHINE_MAX_WORK    200000 /* configurations that one byte behind a state may take to look at */
-/* and all bytes that the mask behind a state asks for, which nobody asked for before */
+#define MACHINE_MAX_WORK    200000 /* configurations that one byte after a state may take to look at */
+/* and all bytes that the mask after a state asks for, which nobody asked for before */
 #define MACHINE_MAX_SPENT 4000000
 
 /* Why an operation failed. The first two: it may be tried again. */
@@ -118,12 +118,12 @@ quire_err machine_error(const machine *m);
 quire_err machine_grow(machine *m);
 /* area_use by the machine's budget. False: it failed. */
 bool machine_use(machine *m, area *a, area_budget *budget, size_t bytes);
-/* The state behind a byte: MACHINE_DEAD where none is, MACHINE_FULL. */
+/* The state after a byte: MACHINE_DEAD where none is, MACHINE_FULL. */
 uint32_t machine_next(machine *m, uint32_t state, uint8_t byte);
 /* The state of a set of configurations, in any order; MACHINE_FULL. */
 uint32_t machine_state_of(machine *m, const machine_config *set, uint32_t n);
-/* The row of a state: what stands behind each class of bytes, MACHINE_UNKNOWN where
- * nobody has asked. NULL: the budget is used up. */
+/* The row of a state: what stands after each class of bytes, MACHINE_UNKNOWN where nobody
+ * has asked. NULL: the budget is used up. */
 const uint32_t *machine_row(machine *m, uint32_t state);
 
 static inline machine_state *machine_state_at(const machine *m, uint32_t state) {
@@ -162,7 +162,7 @@ static inline bool machine_is_name(const machine *m, const machine_config *c) {
 bool machine_is_roomy(const machine *m, const machine_config *c);
 /* machine_marks.c: a byte for a special token. */
 void machine_read_mark(machine *m, const machine_config *c, uint8_t byte);
-/* machine_members.c: an object or array behind a part (or at its beginning), and behind a
+/* machine_members.c: an object or array after a part (or at its beginning), and after a
  * comma. */
 void machine_object_next(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);
 void machine_object_part(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);

@@ -51,7 +51,7 @@ static fit class_fit(const nfa *a, const nfa_class *c, uint32_t lo, uint32_t hi)
     return FIT_NONE;
 }
 
-/* How many of a text's characters are read, behind one more; what is over does not
+/* How many of a text's characters are read, after one more; what is over does not
  * matter. */
 static uint32_t one_more(uint32_t at, uint32_t min, uint32_t max) {
     return max == NFA_NONE && at >= min ? min : at + 1;
@@ -280,7 +280,7 @@ static void hex_byte(reader *r, phase p, uint32_t bits) {
     }
 }
 
-/* bits: the high part of a pair, then the digits of the low one behind its first. */
+/* bits: the high part of a pair, then the digits of the low one after its first. */
 static void low_byte(reader *r, phase p, uint32_t bits, uint8_t byte) {
     int digit = hex_value(byte);
     if (p == LOW_0) {
@@ -314,7 +314,7 @@ bool machine_is_roomy(const machine *m, const machine_config *c) {
 
 /* ---- a byte ---- */
 
-/* The phase behind p where only the number of bytes matters; BEGIN: the character is
+/* The phase after p where only the number of bytes matters; BEGIN: the character is
  * complete; LOW_3 + 1: the byte is wrong. */
 static phase settled_next(phase p, uint8_t byte) {
     static const phase next[] = {

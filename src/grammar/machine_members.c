@@ -1,7 +1,7 @@
 /* Members of objects and items of arrays: the part of the machine that counts them and
  * knows which have been.
  *
- * A cell of the stack holds (node, tally * 2 + phase): phase 0 behind a comma, 1 behind a
+ * A cell of the stack holds (node, tally * 2 + phase): phase 0 after a comma, 1 after a
  * part.
  *
  * A name that is listed comes once. An open one does too (run_names.c), but not where its
@@ -151,7 +151,7 @@ static void count_member(const nfa_object *o, seen_set *s) {
     s->t.count += s->t.count < cap;
 }
 
-/* A listed part behind s. */
+/* A listed part after s. */
 static bool take_listed(const nfa *a, const nfa_object *o, const nfa_part *p, seen_set *to) {
     if (!is_left(o, p, to)) {
         return false;
@@ -171,7 +171,7 @@ static bool take_listed(const nfa *a, const nfa_object *o, const nfa_part *p, se
     return true;
 }
 
-/* An open part behind s, as far as names go. */
+/* An open part after s, as far as names go. */
 static bool take_open(const nfa *a, const nfa_object *o, seen_set *to) {
     uint32_t most = 0;
     if (!o->any_order && names_left(a, o, to, true) > 0) {
@@ -191,7 +191,7 @@ static bool take_open(const nfa *a, const nfa_object *o, seen_set *to) {
     return true;
 }
 
-/* Part i behind s, *to: as it is counted at once; false where it may not come. */
+/* Part i after s, *to: as it is counted at once; false where it may not come. */
 static bool take_member(const nfa *a, const nfa_object *o, const seen_set *s, uint32_t i, seen_set *to) {
     const nfa_part *p = &a->parts.p[o->first + i];
     if (!nfa_fits(s->room, p->entry) || (i >= o->n && p->remembers != remembers(o, s))) {

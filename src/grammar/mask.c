@@ -192,8 +192,8 @@ static mask_shape shape_of(const run_core *r, uint32_t s) {
     return m;
 }
 
-/* Adds the tokens that leave a string behind `least` to `most` characters, where its
- * quote may follow state s. */
+/* Adds the tokens that leave a string after `least` to `most` characters, where its quote
+ * may follow state s. */
 static bool add_leaving(run_core *r, uint32_t s, uint32_t least, uint32_t most, mask_out *o) {
     o->before = r->v->before;
     o->least = least;
@@ -286,7 +286,7 @@ static void read_kept(const run_core *r, uint32_t mask, uint64_t *bits) {
     }
 }
 
-/* As many characters of t as make no difference to a token behind `at`, which is read up
+/* As many characters of t as make no difference to a token after `at`, which is read up
  * to; else those of `at`. */
 static uint32_t fewer_read(const run_core *r, const nfa_text *t, uint32_t at) {
     uint32_t count = at / t->n, from = count < t->min ? 0 : t->min, until = count < t->min ? t->min : t->max;

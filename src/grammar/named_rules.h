@@ -23,7 +23,7 @@ typedef struct named_rules {
     NFA_VEC(named_rule) list;
 } named_rules;
 
-/* Begins an empty list behind the rules that the nfa of t has. The names are borrowed.
+/* Begins an empty list after the rules that the nfa of t has. The names are borrowed.
  * Errors are those of the tree's build. */
 void named_rules_init(named_rules *r, ast *t);
 void named_rules_deinit(named_rules *r);

@@ -26,7 +26,7 @@ typedef enum nfa_op {
     NFA_REPEAT,  /* repeats[arg].body, which ends in RETURN, min to max times, then next */
     NFA_OBJECT,  /* members of objects[arg] with commas, then next */
     NFA_ARRAY,   /* items of arrays[arg] with commas, then next */
-    /* behind the name of an open member that satisfies the rules of arg
+    /* after the name of an open member that satisfies the rules of arg
      * (machine_members.c), then next */
     NFA_NAMED,
     NFA_MARK /* a special token of mark_sets[arg], then next */
@@ -110,7 +110,7 @@ typedef struct nfa_count {
 /* A text is read up to (characters, state) as characters * n + state, which a number must
  * hold. Which states can still be completed within the length is looked up: set i has the
  * states from which i characters more may end the text, in text_sets[sets + i * words
- * ..), one bit a state; behind the last of n_sets they come again from set `loop` on. */
+ * ..), one bit a state; after the last of n_sets they come again from set `loop` on. */
 typedef struct nfa_text {
     uint32_t first, n; /* the dfa's states */
     uint32_t min, max;

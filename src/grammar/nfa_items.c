@@ -100,7 +100,7 @@ static bool any_suffices(const nfa_array *r, const bool *set) {
     return false;
 }
 
-/* The counts behind one item more; false: none can come. */
+/* The counts after one item more; false: none can come. */
 static bool one_more(const nfa_array *r, uint32_t kinds, const bool *set, bool *to) {
     bool any = false;
     memset(to, 0, NFA_MAX_COUNTS);

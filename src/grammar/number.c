@@ -3,7 +3,7 @@
 
 /* ---- decimals ---- */
 
-/* digits[0 .. n) with the point behind `point` of them, which may lie outside. */
+/* digits[0 .. n) with the point after `point` of them, which may lie outside. */
 static bool set_digits(decimal *d, char room[DECIMAL_ROOM], const char *digits, int64_t n, int64_t point) {
     while (n > 0 && digits[n - 1] == '0') {
         n--;
@@ -31,7 +31,7 @@ static bool set_digits(decimal *d, char room[DECIMAL_ROOM], const char *digits, 
     return true;
 }
 
-/* The exponent that p[0 .. n) says, behind its letter; no further from 0 than any text is
+/* The exponent that p[0 .. n) says, after its letter; no further from 0 than any text is
  * long. */
 static int64_t exponent_of(const char *p, size_t n) {
     int64_t e = 0;
@@ -239,7 +239,7 @@ typedef struct scan {
     uint16_t n_int, n_frac;
     uint8_t place, negative;
     int8_t lo, hi;
-    uint8_t beyond[NUMBER_MULTIPLES]; /* a digit other than 0 behind the scale */
+    uint8_t beyond[NUMBER_MULTIPLES]; /* a digit other than 0 after the scale */
     uint8_t unused[2];
     uint32_t rest[NUMBER_MULTIPLES];
 } scan;
@@ -320,7 +320,7 @@ static void take_digit(const scanner *s, scan *c, char digit) {
     c->place = (uint8_t)(in_frac ? AT_FRAC : c->place == AT_INT ? AT_INT : digit == '0' ? AT_ZERO : AT_INT);
 }
 
-/* The scan behind a character; false: it may not come. */
+/* The scan after a character; false: it may not come. */
 static bool scan_next(const scanner *s, const scan *from, char ch, scan *to) {
     *to = *from;
     if (ch == '-') {

@@ -5,13 +5,13 @@
 
 #include "grammar/dfa.h"
 
-/* before and behind the point: a double has at most 309, and 341 as it is written
+/* before and after the point: a double has at most 309, and 341 as it is written
  * shortest */
 #define DECIMAL_DIGITS 350
 #define DECIMAL_ROOM   (2 * DECIMAL_DIGITS)
 
 /* A decimal number; digits without leading zeros (but one before the point) and without
- * trailing ones behind the point. Zero isn't negative. */
+ * trailing ones after the point. Zero isn't negative. */
 typedef struct decimal {
     bool negative;
     uint16_t n_int, n_frac;
@@ -19,7 +19,7 @@ typedef struct decimal {
 } decimal;
 
 /* Reads a number of JSON; its digits lie in room. false: there are more than
- * DECIMAL_DIGITS before or behind the point. */
+ * DECIMAL_DIGITS before or after the point. */
 bool decimal_read(str text, char room[DECIMAL_ROOM], decimal *out);
 bool decimal_is_zero(const decimal *d);
 int decimal_compare(const decimal *x, const decimal *y);

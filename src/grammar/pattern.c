@@ -212,7 +212,7 @@ static uint32_t set_of(finder *f, bool found) {
     return f->sets.n - 1;
 }
 
-/* Characters at which the set's classes begin, or one behind their ends: cuts,
+/* Characters at which the set's classes begin, or one after their ends: cuts,
  * ascending. */
 static void find_cuts(finder *f, const set *s) {
     f->cuts.n = 0;
@@ -241,7 +241,7 @@ static bool holds(const finder *f, const step *s, uint32_t c) {
     return false;
 }
 
-/* The set behind character c. */
+/* The set after character c. */
 static uint32_t target(finder *f, const set *s, uint32_t c) {
     f->now++;
     f->work.n = 0;

@@ -278,7 +278,7 @@ static uint32_t parse_atom(parser *p) {
     return add_range(p, set, &n, c, c) ? ast_class(p->t, set, n, false) : 0;
 }
 
-/* {n}, {n,}, {n,m}, {,m} at p->at, behind the brace; false where it isn't one: the brace
+/* {n}, {n,}, {n,m}, {,m} at p->at, after the brace; false where it isn't one: the brace
  * is a character then. */
 static bool parse_counts(parser *p, uint32_t *min, uint32_t *max) {
     uint64_t v[2] = {0, 0};

@@ -10,8 +10,8 @@
 
 /* Parses text into t; returns its root. Failures are b's, with the byte position. */
 uint32_t regex_parse(ast *t, str text);
-/* Parses one escape behind a backslash at *at, outside of a class: a character, or a
- * class in ranges[0 .. *n) (at most 8), n 0: the character. For other notations too. */
+/* Parses one escape after a backslash at *at, outside of a class: a character, or a class
+ * in ranges[0 .. *n) (at most 8), n 0: the character. For other notations too. */
 uint32_t regex_escape(ast *t, str text, size_t *at, nfa_range ranges[8], uint32_t *n);
 
 #endif

@@ -15,7 +15,7 @@
  * What ends a name that came, or leads to such names alone, does not follow. Where some
  * configuration reads no such name, names are not told apart. Where they do not go on to
  * others whatever came (machine_is_roomy), nor are those of over MOST_BYTES, and all
- * behind NFA_FEW_NAMES of them: a way out would be too far to look for. A word has one as
+ * after NFA_FEW_NAMES of them: a way out would be too far to look for. A word has one as
  * long as names of over NFA_MOST_WORD bytes are not told apart. */
 #include "grammar/grammar_run.h"
 
@@ -198,7 +198,7 @@ static void read_byte(run_core *r, named *n, uint8_t byte, bool adds) {
 
 /* ---- a byte ---- */
 
-/* Whether a byte behind which no name is read ends the one before; else that was but the
+/* Whether a byte after which no name is read ends the one before; else that was but the
  * beginning of one that is listed. */
 static bool ends_name(const run_core *r, const named *n, uint8_t byte) {
     return n->value == 0 && byte == place(r, n)->end;
@@ -247,7 +247,7 @@ static bool is_respelt(uint32_t phase, uint8_t byte) {
                               : false;
 }
 
-/* Whether something behind n ends a name that has not come, which at most `left`
+/* Whether something after n ends a name that has not come, which at most `left`
  * characters more of names that came may begin. `inside`: n stands within a character
  * that may be spelt as it likes. A failure counts as such an end. */
 static bool may_end(run_core *r, const named *n, uint32_t left, bool inside) {
@@ -318,9 +318,9 @@ static bool leads_off(const run_core *r, const named *n, uint32_t to, uint8_t by
     return is_char && machine_find(&r->m, (machine_cell){NAME, byte, n->name, 0}) == NFA_NONE;
 }
 
-/* Takes out the tokens among the nodes first to end that would name something twice
- * behind n. Without `adds`: those whose first name came before, along such names. False:
- * it fails. */
+/* Takes out the tokens among the nodes first to end that would name something twice after
+ * n. Without `adds`: those whose first name came before, along such names. False: it
+ * fails. */
 static bool forbid(run_core *r, const vocab_trie *t, uint32_t first, uint32_t end, const named *n, bool adds,
                    uint64_t *bits) {
     const uint32_t depth = place(r, n)->name;
@@ -350,8 +350,8 @@ static bool forbid(run_core *r, const vocab_trie *t, uint32_t first, uint32_t en
     return true;
 }
 
-/* What tokens hold behind a state of the machine, beside the rest of a name that is being
- * read there: a name as a whole, or so much of one that none may be left; the same behind
+/* What tokens hold after a state of the machine, beside the rest of a name that is being
+ * read there: a name as a whole, or so much of one that none may be left; the same after
  * the end of a name. Each is known once it was asked for. */
 enum { HOLDS_NAME = 1, HOLDS_NEXT = 2, KNOWN = 4 };
 

@@ -167,7 +167,7 @@ static bool is_tag_name(str name) {
     return name.n > 0 && name.n <= TAG_NAME_BYTES;
 }
 
-/* end: of TAGS, what stands behind the value. */
+/* end: of TAGS, what stands after the value. */
 static uint32_t value_of(schema *s, uint32_t x, const json_value *of, uint32_t end) {
     switch (s->arguments->syntax) {
     case GRAMMAR_SYNTAX_TAGS:

@@ -7,7 +7,7 @@ static uint32_t literal(schema *s, const char *text, uint32_t next) {
     return build_bytes(s->b, str_of(text), next);
 }
 
-/* Nodes behind a member's name. */
+/* Nodes after a member's name. */
 static uint32_t member_value(schema *s, uint32_t x) {
     uint32_t value = build_call(s->b, schema_rule(s, x), schema_space(s, NFA_RETURN_NODE));
     return schema_space(s, literal(s, ":", schema_space(s, value)));

@@ -60,7 +60,7 @@ static str resolve(schema *s, str base, str ref) {
                                : scheme + 1;
         keep = authority;
     }
-    if (ref.p[0] != '/') { /* behind the last slash of the path */
+    if (ref.p[0] != '/') { /* after the last slash of the path */
         size_t last = base.n;
         while (last > keep && base.p[last - 1] != '/') {
             last--;

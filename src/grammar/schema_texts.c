@@ -13,7 +13,7 @@ typedef struct partials {
     uint32_t n;
 } partials;
 
-/* Adds what stands behind one character more; false: that is too many. */
+/* Adds what stands after one character more; false: that is too many. */
 static bool add_longer(schema *s, const partial *at, uint32_t c, uint32_t state, partials *to) {
     char bytes[4];
     size_t n = utf8_encode((int32_t)c, bytes);
@@ -65,7 +65,7 @@ static uint32_t n_surrogates(uint32_t lo, uint32_t hi) {
     return lo <= hi ? hi - lo + 1 : 0;
 }
 
-/* From state q on, by what is known of the states behind it; 0: not yet. As many as
+/* From state q on, by what is known of the states after it; 0: not yet. As many as
  * NFA_FEW_NAMES + 1 are more. */
 static uint32_t count_from(const dfa *d, uint32_t q, const uint32_t *known) {
     const nfa_dstate *s = &d->states.p[q];

@@ -1,7 +1,7 @@
 /* Which texts a state takes because one of its nodes reads characters: any of some groups
  * of characters (byte_trie.h), up to so many.
  *
- * From the node's state in its dfa the states behind one character, two and so on are
+ * From the node's state in its dfa the states after one character, two and so on are
  * looked at, as long as some groups lead on from all of them. With the states these
  * groups become fewer, so the answer is a short list: more groups for few characters,
  * fewer for more. */
@@ -80,7 +80,7 @@ static void add_behind(const nfa *a, const trie_groups *g, uint32_t q, uint64_t 
     }
 }
 
-/* What is left of the groups behind state i of the list: those that lead on from it. One
+/* What is left of the groups after state i of the list: those that lead on from it. One
  * that has come over signs alone and at which letters end (a % in a URI) costs these
  * signs instead; then no text leads there any more. */
 static uint64_t groups_behind(const nfa *a, const trie_groups *g, state_list *l, uint32_t i,

@@ -42,7 +42,7 @@ struct grammar_vocab {
     int32_t *spaces, n_spaces;
     vocab_trie others;
     /* Tokens that may have a name in them: two quotes or more, three or more; a quote
-     * with something behind; a word between other characters. */
+     * with something after; a word between other characters. */
     vocab_trie quotes, thrice, begins, words;
     size_t n_words;
     /* masks: whole characters only, none of which JSON escapes, at most so many */

@@ -247,7 +247,7 @@ void schema_name_failure(schema *s, const char *path, const char *keyword, bool 
 void schema_note(schema *s, const char *path, const char *keyword, int status, const char *how);
 
 /* schema_number.c: a number as it is written; its digits are kept. false: over
- * DECIMAL_DIGITS before or behind the point. */
+ * DECIMAL_DIGITS before or after the point. */
 bool schema_decimal(schema *s, const json_value *v, decimal *out);
 /* Whether two values are equal as JSON Schema has it: 1 is 1.0, also inside. */
 bool schema_equal(const schema *s, const json_value *x, const json_value *y);
@@ -301,7 +301,7 @@ uint32_t schema_json_name(schema *s, str name, uint32_t next);
 typedef struct open_way {
     uint32_t names, value; /* a dfa, not empty; an expression */
     uint32_t rules;        /* that it satisfies; */
-    bool named, once;      /* NFA_NAMED is told of them behind the name; the name comes once */
+    bool named, once;      /* NFA_NAMED is told of them after the name; the name comes once */
     bool is_word;          /* it stands without quotes */
 } open_way;
 

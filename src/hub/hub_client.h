@@ -21,7 +21,7 @@ quire_err hub_client_open(const quire_hub_options *o, const atomic_bool *stop, h
 void hub_client_close(hub_client *c);
 
 /* Where bytes go. `at` is how many are there: the next ones are asked for. is_joined
- * becomes true when a response goes on behind another one's bytes, or an earlier
+ * becomes true when a response goes on after another one's bytes, or an earlier
  * process's. */
 typedef struct hub_sink {
     int64_t at;
@@ -35,7 +35,7 @@ typedef struct hub_sink {
 typedef struct hub_target {
     const char *repo; /* "ORG/NAME" */
     const char *what; /* for errors: a file's path, or "its list of files" */
-    const char *path; /* behind the endpoint, begins with '/' */
+    const char *path; /* after the endpoint, begins with '/' */
     const char *id;   /* the hash that the hub has to give for it; NULL: any */
     int64_t n_bytes;  /* in all; -1: unknown */
 } hub_target;

@@ -20,8 +20,7 @@ bool hub_blob_is_there(const hub_repo *r, const hub_file *f);
 /* How many bytes of it an interrupted fetch has left. */
 int64_t hub_blob_begun(const hub_repo *r, const hub_file *f);
 
-/* Appends where the hub has a file, behind the endpoint, as hub_target.path.
- * NO_MEMORY. */
+/* Appends where the hub has a file, after the endpoint, as hub_target.path. NO_MEMORY. */
 quire_err hub_address(const char *repo, const char *commit, const hub_file *f, strbuf *out, quire_error *err);
 
 /* The errors are those of quire_hub_pull; CANCELLED: by the meter's stop. */

@@ -170,7 +170,7 @@ static quire_err expand_field(braces *b, str field, jout *out) {
     return jformat_value(b->r, v, &spec, out);
 }
 
-/* The bytes of a field from behind its { to before its }, or SIZE_MAX. */
+/* The bytes of a field from after its { to before its }, or SIZE_MAX. */
 static size_t field_size(str s) {
     int depth = 1;
     for (size_t i = 0; i < s.n; i++) {

@@ -91,7 +91,7 @@ bool jcase_is_title(str s) {
     return cased;
 }
 
-/* Whether a sigma at s.p[at..next) ends a word: behind a letter, and not before one. */
+/* Whether a sigma at s.p[at..next) ends a word: after a letter, and not before one. */
 static bool is_final(str s, size_t at, size_t next) {
     size_t size;
     int32_t c = 0;

@@ -74,7 +74,7 @@ static int32_t before(str line, size_t *at) {
     return jchar_at(last.p, last.n, &size);
 }
 
-/* The character at byte `at`, which goes on behind it; -1 at the line's end. */
+/* The character at byte `at`, which goes on after it; -1 at the line's end. */
 static int32_t next(str line, size_t *at) {
     if (*at >= line.n) {
         return -1;
@@ -109,7 +109,7 @@ static size_t dash_size(str line, size_t at) {
     return end - at >= 2 && is_inside(before(line, &back)) && in_word(next(line, &ahead)) ? end - at : 0;
 }
 
-/* Whether a line may break behind the hyphen at `at`: behind two letters or "a-b", and
+/* Whether a line may break after the hyphen at `at`: after two letters or "a-b", and
  * before two. */
 static bool is_hyphen(str line, size_t at) {
     size_t back = at, ahead = at + 1;
@@ -353,7 +353,7 @@ JFUNCTION(filter_striptags) {
     for (size_t i = 0, size; i < s.n; i += size) {
         str here = {s.p + i, s.n - i};
         size = s.p[i] == '<' && tags ? tag_size(here) : 0;
-        tags = tags && (s.p[i] != '<' || size > 0); /* without a > behind it, nothing more is a tag */
+        tags = tags && (s.p[i] != '<' || size > 0); /* without a > after it, nothing more is a tag */
         if (size > 0) {
             continue;
         }

@@ -89,7 +89,7 @@ static JFUNCTION(filter_indent) {
     bool first = jflag(args[2]), blank = jflag(args[3]);
     TRY(jrun_want_text(r, args[0], "the text to indent", &s));
     TRY(indent_of(r, jis(args[1], J_MISSING) ? jint(4) : args[1], "the width", &prefix));
-    str with_end; /* a line end behind it, so that a last, empty line counts */
+    str with_end; /* a line end after it, so that a last, empty line counts */
     TRY(jrun_append(r, s, str_of("\n"), &with_end));
     TRY(jstr_split_lines(r, with_end, false, &lines, &n));
     jout_clear(&r->scratch);

@@ -148,7 +148,7 @@ static void passed(lexer *l, size_t end) {
     l->line_starting = end > 0 && l->source.p[end - 1] == '\n';
 }
 
-/* Reads from behind {% raw %} to behind {% endraw %}: literal text. */
+/* Reads from after {% raw %} to after {% endraw %}: literal text. */
 static quire_err lex_raw(lexer *l, size_t tag) {
     size_t from = l->at;
     for (size_t i = from; i + 1 < l->source.n; i++) {
@@ -185,7 +185,7 @@ static bool is_digit_of(int base, char c) {
 }
 
 /* Skips digits of a base with single underscores between them, from `at`. Returns the
- * offset behind them. */
+ * offset after them. */
 static size_t digits(const lexer *l, size_t at, int base) {
     size_t i = at;
     while (i < l->source.n) {
@@ -379,7 +379,7 @@ static quire_err lex_operator(lexer *l) {
     return add(l, T_OPERATOR, start, (str){l->source.p + start, n}, jnone());
 }
 
-/* Reads the tokens from behind a tag's opening to behind its end. */
+/* Reads the tokens from after a tag's opening to after its end. */
 static quire_err lex_tag(lexer *l, size_t tag, bool block) {
     TRY(add(l, block ? T_BLOCK_BEGIN : T_PRINT_BEGIN, tag, (str){0}, jnone()));
     l->at = tag + 2 + (sign_at(l, tag + 2) != 0);

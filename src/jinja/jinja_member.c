@@ -316,7 +316,7 @@ bool jcan_slice(jvalue v) {
     return jis(v, J_STRING) || jis(v, J_LIST) || jis(v, J_TUPLE) || jis(v, J_RANGE) || jis(v, J_UNDEFINED);
 }
 
-/* *out = the place of member i, which may be the one behind the last. False: beyond 64
+/* *out = the place of member i, which may be the one after the last. False: beyond 64
  * bits. */
 static bool range_place(const jrange *g, int64_t i, int64_t *out) {
     return !__builtin_mul_overflow(i, g->step, out) && !__builtin_add_overflow(g->start, *out, out);

@@ -188,7 +188,7 @@ static JFUNCTION(str_remove_end) {
 /* ---- searching ---- */
 
 /* Cuts s to the optional start and end (in characters). *offset: its first character.
- * *beyond: start is behind the end. */
+ * *beyond: start is after the end. */
 static quire_err window(jrun *r, str *s, jvalue start, jvalue end, int64_t *offset, bool *beyond) {
     int64_t n = (int64_t)jstr_length(*s), from, to;
     TRY(jrun_step(r, s->n / 16));

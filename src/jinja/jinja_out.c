@@ -34,7 +34,7 @@ static quire_err beyond_output(jout *o) {
 
 static quire_err reserve(jout *o, size_t n) {
     size_t cap = o->text.cap, wanted;
-    if (n < cap - o->text.n) { /* with the zero behind it */
+    if (n < cap - o->text.n) { /* with the zero after it */
         return QUIRE_OK;
     }
     TRY(more(o, cap, FIRST_BYTES, o->text.n + n + 1, 1, &wanted));

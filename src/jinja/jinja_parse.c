@@ -399,7 +399,7 @@ static quire_err parse_autoescape(jparser *p, jnode **out) {
 
 /* ---- other templates ---- */
 
-/* The tag's name and the expression behind it. */
+/* The tag's name and the expression after it. */
 static quire_err parse_other(jparser *p, jnode_kind kind, jnode **out) {
     p->uses_others = true;
     TRY(jparse_node(p, kind, p->at, out));
@@ -444,7 +444,7 @@ static quire_err parse_from(jparser *p, jnode **out) {
     do {
         jnode *target;
         if (targets.n > 0 && p->at->kind != T_NAME) {
-            break; /* behind the last comma */
+            break; /* after the last comma */
         }
         TRY(targets.n == JINJA_MAX_ARGUMENTS ? jparse_fail(p, QUIRE_TOO_LARGE, "too many names") : QUIRE_OK);
         TRY(jparse_node(p, N_NAME, p->at, &target));

@@ -62,7 +62,7 @@ typedef struct json_counts {
 } json_counts;
 
 /* json_check checks the one value in text, with white space around it. json_check_value
- * checks the value that begins at *at, and moves *at behind it. counts may be NULL.
+ * checks the value that begins at *at, and moves *at after it. counts may be NULL.
  * QUIRE_BAD_FILE: invalid; QUIRE_TOO_LARGE: past a limit; QUIRE_NO_MEMORY. All of them
  * fill *fault. O(n log n) at most, where one object holds all names. Any thread. */
 quire_err json_check(str text, const json_limits *limits, json_counts *counts, json_fault *fault);

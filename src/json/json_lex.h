@@ -27,7 +27,7 @@ typedef struct json_letters {
  * runs; the next poll says what it said. */
 size_t json_lex_space(str text, size_t at);
 /* Skips a string with its quotes: well-formed UTF-8, no control characters, surrogates in
- * pairs. QUIRE_TOO_LARGE where its text has more than max_bytes: *at is then a KB behind
+ * pairs. QUIRE_TOO_LARGE where its text has more than max_bytes: *at is then a KB past
  * the last of them at most, and *what as it was. */
 quire_err json_lex_string(str text, size_t *at, size_t max_bytes, json_letters *out, const char **what);
 /* Reads a number. QUIRE_CANCELLED, QUIRE_TOO_LARGE: a poll of the turn said so. */

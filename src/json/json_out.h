@@ -34,7 +34,7 @@ void json_raw(json_out *o, const char *json);
 void json_raw_part(json_out *o, str json);
 /* Writes a string with quotes and escapes. A byte outside valid UTF-8 becomes U+FFFD. */
 void json_text(json_out *o, const char *p, size_t n);
-/* The same for two texts, one behind the other. No character may cross from one to the
+/* The same for two texts, one after the other. No character may cross from one to the
  * other. */
 void json_texts(json_out *o, str first, str second);
 /* The same for a 0-terminated string; NULL is null. */

@@ -5,7 +5,7 @@
  *             share its page, without padding
  *   reserved  the pages that hold them: every byte of a held page
  *   wasted    reserved - live: slots without a live token (the end of a last page, the
- *             start of a first page behind a window) and padding
+ *             start of a first page before a window) and padding
  *   shared    what the same sequences would take if each had pages of its own, less what
  *             they take
  *   cached    pages that no sequence holds but a prefix can find; free: the rest

@@ -3,7 +3,7 @@
  *
  * A ring of the last n_events events, numbered 1, 2, 3, ... without gaps. Full pages
  * only. A page's parent is stored before it and removed after it, within a group without
- * a window; behind a window a parent may be removed first. Owner: one writing thread, the
+ * a window; before a window a parent may be removed first. Owner: one writing thread, the
  * engine's, which never blocks. Any thread reads by number and copies out. A read returns
  * KV_EVENT_LOST when the event was overwritten; the reader then starts over from the
  * index. */

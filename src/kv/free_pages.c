@@ -193,7 +193,7 @@ static uint64_t count_returns(const free_pages *f) {
 
 /* Claims n pages of any regions into claimed[0..n_regions), the thread's own regions
  * first, or none. A pass over all regions that found too few may have missed a page which
- * was returned behind it: so it fails only after a pass during which none was. */
+ * was returned after it: so it fails only after a pass during which none was. */
 static bool claim_anywhere(free_pages *f, int32_t base, int32_t n, int32_t *claimed) {
     int32_t n_claimed = 0;
     uint64_t before, after;

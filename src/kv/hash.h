@@ -1,4 +1,4 @@
-/* Chained hashes of full pages: 64 bits that name a page of tokens behind a whole prefix
+/* Chained hashes of full pages: 64 bits that name a page of tokens after a whole prefix
  * in a namespace (XXH3).
  *
  * They are names for other programs and stores (events, tiers), never proof of equality:
@@ -11,9 +11,9 @@
 #include <stdint.h>
 
 /* The parent hash of a namespace's first page. `before` is the hash of the public prefix
- * that the namespace begins behind, 0 for none. */
+ * that the namespace begins after, 0 for none. */
 uint64_t kv_hash_root(uint64_t before, const void *name, size_t n);
-/* The hash of a page of n tokens behind `parent`. Never 0, which means "no hash". */
+/* The hash of a page of n tokens after `parent`. Never 0, which means "no hash". */
 uint64_t kv_hash_page(uint64_t parent, const int32_t *tokens, int32_t n);
 
 #endif

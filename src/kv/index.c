@@ -341,13 +341,13 @@ void kv_index_truncate(kv_index *ix, kv_path *path, int32_t n_tokens) {
 /* ---- matching ---- */
 
 /* The result of a walk: a prefix of n_tokens. Its last whole page is entry; source is the
- * entry with the tokens after it, if there are any; snapshot is the state behind the
+ * entry with the tokens after it, if there are any; snapshot is the state after the
  * prefix, where there are states. */
 typedef struct found {
     int32_t n_tokens, n_pages, entry, source, snapshot;
 } found;
 
-/* The first page that a group needs to continue behind n_tokens tokens. */
+/* The first page that a group needs to continue after n_tokens tokens. */
 static int32_t first_needed(int32_t window, int32_t n_tokens, int32_t page_tokens) {
     int32_t first_token = window == 0 || n_tokens < window ? 0 : n_tokens - window + 1;
     return first_token / page_tokens;
@@ -361,7 +361,7 @@ static void count_pages(const kv_index *ix, int32_t e, int32_t *since) {
     }
 }
 
-/* Whether every group can continue behind n_tokens tokens in n_pages pages, given since[]
+/* Whether every group can continue after n_tokens tokens in n_pages pages, given since[]
  * at the last. */
 static bool can_continue(const kv_index *ix, int32_t n_tokens, int32_t n_pages, const int32_t *since) {
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
@@ -514,7 +514,7 @@ static void dedup(kv_index *ix, int32_t namespace, int32_t e, kv_table *tables, 
     }
 }
 
-/* Publishes page i of the sequence, n tokens, behind path. A part-filled entry that is a
+/* Publishes page i of the sequence, n tokens, after path. A part-filled entry that is a
  * prefix of it is replaced; where the page is a prefix of an entry, there is nothing to
  * add. */
 static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables,

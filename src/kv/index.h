@@ -119,7 +119,7 @@ quire_err kv_index_add_public(kv_index *ix, const void *scope, size_t n_scope, c
 /* As kv_index_enter, for a sequence that begins with tokens[0..n_tokens). Where these
  * begin with a public prefix of that scope, its pages are shared with all who entered so;
  * what follows them is in the named namespace only. A sequence that is truncated inside
- * the prefix and continues with other tokens publishes nothing behind that point. A
+ * the prefix and continues with other tokens publishes nothing after that point. A
  * request's retention does not apply to public pages. Errors as kv_index_enter. O(public
  * prefixes + the longest). */
 quire_err kv_index_enter_public(kv_index *ix, const void *scope, size_t n_scope, const void *name, size_t n,
@@ -135,7 +135,7 @@ quire_err kv_index_retain(kv_index *ix, kv_path *path, const kv_retention *r);
 /* How many of tokens[0..n) a match would find. Changes nothing. */
 int32_t kv_index_peek(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n);
 /* How many entries of the tables that a match would fill take no page away from others:
- * whole pages that a sequence already holds, and holes behind windows. Cached pages, a
+ * whole pages that a sequence already holds, and holes before windows. Cached pages, a
  * page that is to be copied and states do not count. n_full: those of full groups, which
  * it keeps. */
 typedef struct kv_held {

@@ -36,20 +36,19 @@ static inline int32_t kv_index_before(const kv_path *path, int32_t i, int32_t e)
 
 /* Opens ix->snapshots when there are state groups; the tree is open. */
 quire_err kv_index_open_snapshots(kv_index *ix);
-/* The entry that shares most tokens with tokens[0..n), n at most a page, as page i behind
+/* The entry that shares most tokens with tokens[0..n), n at most a page, as page i after
  * entry e of a path, and how many (kv_tree_best). */
 int32_t kv_index_best(const kv_index *ix, const kv_path *path, int32_t i, int32_t e, const int32_t *tokens,
                       int32_t n, int32_t *n_shared);
 
-/* The place (kv/snapshot.h) of snapshots whose tail is a part of page i behind entry
- * e. */
+/* The place (kv/snapshot.h) of snapshots whose tail is a part of page i after entry e. */
 int32_t kv_index_tail_place(const kv_index *ix, const kv_path *path, int32_t i, int32_t e);
 /* The largest number of tokens after which a state can be restored, among the n_shared
- * that entry `next`, page i behind e, has in common with tokens; 0: none. */
+ * that entry `next`, page i after e, has in common with tokens; 0: none. */
 int32_t kv_index_restorable(const kv_index *ix, const kv_path *path, int32_t i, int32_t e, int32_t next,
                             const int32_t *tokens, int32_t n_shared, int32_t *snapshot);
-/* Drops snapshots under root, behind `after`, whose tail is in no entry any more, after
- * an entry there was removed. */
+/* Drops snapshots under root, following `after`, whose tail is in no entry any more,
+ * after an entry there was removed. */
 void kv_index_drop_bare_tails(kv_index *ix, int32_t root, int32_t after);
 
 /* Checks that every snapshot's prefix is in the tree (kv_snapshots_check too); adds the

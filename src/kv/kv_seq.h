@@ -10,7 +10,7 @@
  *   reserve  pages for tokens to come, in every group or in none
  *   advance  tokens whose keys and values are written by now
  *   publish  full pages become findable
- *   forget   pages behind windows are released
+ *   forget   pages before windows are released
  *   snapshot its recurrent states become findable, where its prompt leaves what is cached
  *   and before its last token
  *   release  all pages are given back; what was computed stays findable
@@ -23,7 +23,7 @@
  * array, which only grows or is truncated.
  *
  * Owner: the owner of the cache. Invariant: each table of tokens has pages for n_computed
- * tokens at least, PAGE_NONE only behind a window; path stands at or before the last
+ * tokens at least, PAGE_NONE only before a window; path stands at or before the last
  * whole page of them. */
 #ifndef KV_KV_SEQ_H
 #define KV_KV_SEQ_H
@@ -59,8 +59,8 @@ typedef struct kv_seq {
 quire_err kv_seq_init(kv_seq *s, int32_t n_groups, int32_t cap_pages);
 /* Frees the tables, whose pages were released before. Any thread. */
 void kv_seq_deinit(kv_seq *s);
-/* Gives s a path in the namespace of that name, behind the longest public prefix of
- * the scope with which tokens[0..n_tokens) begin. Where there is no free namespace the
+/* Gives s a path in the namespace of that name, after the longest public prefix of the
+ * scope with which tokens[0..n_tokens) begin. Where there is no free namespace the
  * least valuable pages are evicted for one. Without an index: nothing. QUIRE_NO_ROOM
  * when every namespace is in use, QUIRE_INVALID for a name that is too long: s works
  * without reuse. */
@@ -101,7 +101,7 @@ static inline int64_t kv_seq_needs(const kv_cache *c, const kv_seq *s, int32_t n
 }
 /* kv_seq_reserve of a cache with several groups, or states. */
 quire_err kv_seq_reserve_groups(kv_cache *c, kv_seq *s, int32_t n, kv_copies *copies);
-/* Reserves pages for n tokens behind those that have some, in every group or in none.
+/* Reserves pages for n tokens after those that have some, in every group or in none.
  * Shared pages that would be written are copied: the pairs are added to copies.
  * QUIRE_NO_ROOM (also when copies is full) and QUIRE_NO_MEMORY leave everything
  * unchanged. */
@@ -150,7 +150,7 @@ bool kv_seq_sees_back(const kv_cache *c, const kv_seq *s, int32_t n);
  * no state would have to go back. */
 bool kv_seq_can_truncate(const kv_cache *c, const kv_seq *s, int32_t n);
 /* Truncates s to its first n tokens, from which windows see back: releases the pages
- * behind them. States are unchanged, except with n 0, which releases them;
+ * after them. States are unchanged, except with n 0, which releases them;
  * kv_index_restore puts others in their place. */
 void kv_seq_truncate(kv_cache *c, kv_seq *s, int32_t n);
 /* Truncates the groups of tokens to n tokens. */
@@ -200,10 +200,9 @@ static inline int32_t kv_seq_swap_peek(const kv_cache *c, const kv_seq *s, int32
     bool is_whole = s->swap_frames > 0 && n_cached - n_cached % c->page_tokens >= s->swap_from;
     return is_whole && s->swap_tokens > n_cached ? s->swap_tokens : n_cached;
 }
-/* Directly after an admission: truncates s to its whole pages and copies those behind
- * them back, where kv_seq_swap_peek says so and there is room. n_pages 0: it did not,
- * and s is empty where it cannot go on behind its whole pages. Frees its frames in any
- * case. */
+/* Directly after an admission: truncates s to its whole pages and copies those after them
+ * back, where kv_seq_swap_peek says so and there is room. n_pages 0: it did not, and s is
+ * empty where it cannot go on after its whole pages. Frees its frames in any case. */
 kv_swapped kv_seq_swap_in(kv_cache *c, kv_seq *s);
 /* Frees its frames. */
 static inline void kv_seq_swap_drop(kv_cache *c, kv_seq *s) {
@@ -253,7 +252,7 @@ static inline void kv_seq_slots(const kv_cache *c, const kv_seq *s, int32_t g, i
         }
     }
 }
-/* The number of sequences whose tables name the page of entry i of group g. 0 behind a
+/* The number of sequences whose tables name the page of entry i of group g. 0 before a
  * window. */
 int32_t kv_seq_holders(const kv_cache *c, const kv_seq *s, int32_t g, int32_t i);
 

@@ -24,7 +24,7 @@ static int32_t first_of(const kv_cache *c, int32_t g, int32_t first) {
     return g < c->n_token_groups ? first : 0;
 }
 
-/* Its pages from entry `first` of the tables on, without holes behind windows, and its
+/* Its pages from entry `first` of the tables on, without holes before windows, and its
  * states. */
 static int32_t count_pages(const kv_cache *c, const kv_seq *s, int32_t first) {
     int32_t n = 0;
@@ -67,15 +67,15 @@ kv_swapped kv_seq_swap_out(kv_cache *c, kv_seq *s, int32_t from) {
     return did;
 }
 
-/* The start of the first page that group g sees behind s's swapped tokens, but none
- * before those it has. */
+/* The start of the first page that group g sees after s's swapped tokens, but none before
+ * those it has. */
 static int32_t seen_from(const kv_cache *c, const kv_seq *s, int32_t g) {
     int32_t first = kv_cache_first_seen(c, g, s->swap_tokens);
     first -= first % c->page_tokens;
     return first > s->n_computed ? first : s->n_computed;
 }
 
-/* Pages that s takes up to swap_tokens, without those behind windows. *n_given: those
+/* Pages that s takes up to swap_tokens, without those before windows. *n_given: those
  * that nobody holds when its windows have moved. */
 static int32_t pages_to_take(const kv_cache *c, const kv_seq *s, int32_t *n_given) {
     int32_t n = c->n_state_pages;
@@ -91,7 +91,7 @@ static int32_t pages_to_take(const kv_cache *c, const kv_seq *s, int32_t *n_give
     return n;
 }
 
-/* Gives back what windows do not see behind s's swapped tokens, and leaves holes up to
+/* Gives back what windows do not see after s's swapped tokens, and leaves holes up to
  * what they see. */
 static void move_windows(kv_cache *c, kv_seq *s) {
     for (int32_t g = 0; g < c->n_token_groups; g++) {

@@ -9,12 +9,12 @@
  *   write through  (option) what a running sequence has published is written to the tiers
  *                  that outlive the process, a few pages a poll
  *
- * A page comes back byte for byte, behind the prefix that it was computed for, so nothing
+ * A page comes back byte for byte, after the prefix that it was computed for, so nothing
  * that is computed after it changes (docs/design.md, Determinism). A sequence waits for
  * its pages for a limited time and then computes what has not come.
  *
  * A record's key is the hash of the prefix up to its end (tier_record.h), which is the
- * same in every process. So a page that was demoted early is found behind one that is
+ * same in every process. So a page that was demoted early is found after one that is
  * demoted late, and a process finds the pages of another.
  *
  * The device may run behind (kv_mover.h): a demoted page is stored, and the frame of a

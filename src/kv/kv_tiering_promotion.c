@@ -28,7 +28,7 @@ static void leave(kv_tiering *t, const int32_t *tokens) {
     kv_seq_close(t->c, &t->seq);
 }
 
-/* As stand, at the end of whole pages behind which every window can go on. */
+/* As stand, at the end of whole pages after which every window can go on. */
 static void stand_to_go_on(kv_tiering *t, const kv_seq *s, const int32_t *tokens, int32_t n) {
     stand(t, s, tokens, n);
     /* it could from within the next page only */
@@ -166,7 +166,7 @@ void promotion_advance(kv_tiering *t, promotion *p, int64_t now_us) {
     }
 }
 
-/* Begins to promote the pages of tokens[0..n) behind those in the pool, if these are not
+/* Begins to promote the pages of tokens[0..n) after those in the pool, if these are not
  * all that s can use. */
 static void begin(kv_tiering *t, promotion *p, kv_seq *s, const int32_t *tokens, int32_t n, int64_t now_us) {
     int32_t n_total = n / t->c->page_tokens;

@@ -1,6 +1,6 @@
 /* The table of namespaces: maps a name, and the public prefix that the namespace lies
- * behind, to a small number. Names are compared whole, never by hash. A number lives
- * until its user removes it. Owner: the engine thread. */
+ * after, to a small number. Names are compared whole, never by hash. A number lives until
+ * its user removes it. Owner: the engine thread. */
 #ifndef KV_NAMESPACE_H
 #define KV_NAMESPACE_H
 
@@ -16,7 +16,7 @@
 
 typedef struct kv_namespace {
     /* NAMESPACE_PLAIN, NAMESPACE_PUBLIC, or the number of the public prefix (kv/public.h)
-     * that it lies behind */
+     * after which it begins */
     int32_t behind;
     int32_t root;    /* the user's data */
     int32_t n_paths; /* paths in it; the user counts them */

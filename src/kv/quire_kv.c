@@ -151,8 +151,8 @@ static quire_err reserve_copies(quire_kv *kv) {
     return mem_grow(&kv->taken, &kv->cap_taken, n, sizeof *kv->taken);
 }
 
-/* Reserves pages for n tokens behind those that have some. What may fail comes before
- * what changes, but for evictions. */
+/* Reserves pages for n tokens after those that have some. What may fail comes before what
+ * changes, but for evictions. */
 static quire_err grow(quire_kv_seq *seq, int32_t n) {
     quire_kv *kv = seq->kv;
     TRY(reserve_copies(kv));
@@ -259,7 +259,7 @@ quire_err quire_kv_seq_commit(quire_kv_seq *seq, int32_t n, quire_kv_commit what
         return QUIRE_INVALID;
     }
     int32_t n_before = seq->s.n_computed;
-    kv_seq_advance(&seq->s, n - n_before); /* may be negative: what lies behind n is not published yet */
+    kv_seq_advance(&seq->s, n - n_before); /* may be negative: what lies after n is not published yet */
     if (what == QUIRE_KV_PAGES) {
         kv_seq_publish(&kv->c, &seq->s, seq->tokens);
     } else {

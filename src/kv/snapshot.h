@@ -4,10 +4,10 @@
  * A state cannot be cut like keys and values: the state after n tokens is known only if
  * it was kept at that point. A snapshot consists of the whole pages of all state groups
  * of a model. It belongs to a place in the tree, which is an entry or a namespace's
- * start, and to the tokens behind it that do not fill a page (its tail). Taking one
- * copies nothing: the sequence's own pages are indexed, and the sequence copies them
- * before it writes again (kv_table_state_append). A sequence that restores a snapshot
- * does the same.
+ * start, and to the tokens after it that do not fill a page (its tail). Taking one copies
+ * nothing: the sequence's own pages are indexed, and the sequence copies them before it
+ * writes again (kv_table_state_append). A sequence that restores a snapshot does the
+ * same.
  *
  * Invariant (kv_snapshots_check): a snapshot's pages are indexed in the pool under
  * first_mark + its number, and no two snapshots have the same place and tail. So its
@@ -32,7 +32,7 @@ typedef struct kv_snapshot_shape {
 
 typedef struct kv_snapshot {
     int32_t place;          /* SNAPSHOT_NONE: the number is free */
-    int32_t n_tail;         /* tokens behind the place, fewer than a page */
+    int32_t n_tail;         /* tokens after the place, fewer than a page */
     int32_t next;           /* the next one at the same place, or the next free number */
     int32_t older, younger; /* by last use */
 } kv_snapshot;

@@ -3,7 +3,7 @@
  *
  * Owner: the engine thread. Invariant: n_pages is what n_tokens need (for a recurrent
  * state always the same number, once there are tokens); every entry is held, or PAGE_NONE
- * behind a window. A write into a page that others hold or that is indexed
+ * before a window. A write into a page that others hold or that is indexed
  * (kv_pool_is_shared) copies the page first: kv_table_append adds the pair to a copy
  * list, which the engine gives to the backend before the step. A source may have been
  * released, and may even be the target of a later pair: the pairs are copied in order,
@@ -62,10 +62,10 @@ int32_t kv_table_state_needs(const kv_pool *pool, const kv_table *t, int32_t sta
 void kv_table_state_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t state_pages,
                            kv_copies *copies, const page_id *ids);
 /* Adds entries without a page, PAGE_NONE, so that the table stands at n_tokens, a
- * multiple of page_tokens as before: they are behind a window. The table has room. */
+ * multiple of page_tokens as before: they are before a window. The table has room. */
 void kv_table_skip(kv_table *t, int32_t n_tokens, int32_t page_tokens);
 /* Releases the pages that hold only positions before `position` (<= n_tokens): those
- * behind a window. Their entries become PAGE_NONE. */
+ * before a window. Their entries become PAGE_NONE. */
 void kv_table_forget(kv_pool *pool, kv_table *t, int32_t position, int32_t page_tokens);
 /* Shares all of from's pages with *to, which is initialised and empty. */
 quire_err kv_table_fork(kv_pool *pool, const kv_table *from, kv_table *to);

@@ -3,7 +3,7 @@
  *
  *   head [kv_record_head_bytes]: key, stamp, checksums | body [page_bytes]: the page as the backend gave it
  *
- * Ids. A page belongs behind a whole prefix, which is too long for a record. So each
+ * Ids. A page belongs after a whole prefix, which is too long for a record. So each
  * prefix of whole pages has an id: the first 128 bits of a SHA-256 digest over the id of
  * the prefix before it and the tokens of its last page. All processes compute the same id
  * for a prefix, and a collision of two prefixes cannot be found. A record carries its
@@ -29,8 +29,8 @@ typedef struct kv_tier_id {
 } kv_tier_id;
 
 /* The id that precedes the first page of a namespace. `before` is the id of the public
- * prefix that the namespace begins behind, zeros: none. A namespace of public prefixes
- * has another id than a tenant's of the same name. O(n). */
+ * prefix that the namespace begins after, zeros: none. A namespace of public prefixes has
+ * another id than a tenant's of the same name. O(n). */
 kv_tier_id kv_tier_id_root(kv_tier_id before, const void *namespace, size_t n_namespace, bool is_public);
 /* The id of the prefix `parent` extended by a page of n tokens, at most
  * KV_MAX_PAGE_TOKENS. O(n). */
@@ -40,7 +40,7 @@ static inline bool kv_tier_id_equal(kv_tier_id x, kv_tier_id y) {
     return x.a == y.a && x.b == y.b;
 }
 
-/* The key of a page: page_tokens tokens of one group, behind the prefix `parent`, in a
+/* The key of a page: page_tokens tokens of one group, after the prefix `parent`, in a
  * namespace. id is that of the prefix up to its end. */
 typedef struct kv_tier_key {
     const void *namespace;

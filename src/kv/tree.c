@@ -91,7 +91,7 @@ static void give_node(kv_tree *t, int32_t n) {
 /* ---- order among siblings ---- */
 
 /* How many tokens an entry shares with tokens[0..n), and in *order the position of
- * these tokens: < 0 before it, 0 equal, > 0 behind it. A prefix comes before its
+ * these tokens: < 0 before it, 0 equal, > 0 after it. A prefix comes before its
  * continuations. */
 static int32_t compare(const kv_tree *t, int32_t e, const int32_t *tokens, int32_t n, int32_t *order) {
     const int32_t *own = kv_tree_tokens(t, e);
@@ -125,7 +125,7 @@ static int32_t compare_nodes(const kv_tree *t, int32_t a, int32_t b) {
     return order;
 }
 
-/* Cuts the treap under top into the nodes before and behind node n. */
+/* Cuts the treap under top into the nodes before and after node n. */
 static void cut(kv_tree *t, int32_t top, int32_t n, int32_t *before, int32_t *behind) {
     if (top == TREE_NONE) {
         *before = *behind = TREE_NONE;
@@ -211,8 +211,8 @@ int32_t kv_tree_best(const kv_tree *t, int32_t root, int32_t after, const int32_
     return best;
 }
 
-/* Splits e's node behind e: a new node takes the entries up to e and replaces the old
- * one, which becomes its only child with its own children. */
+/* Splits e's node after e: a new node takes the entries up to e and replaces the old one,
+ * which becomes its only child with its own children. */
 static void split_behind(kv_tree *t, int32_t e) {
     int32_t lower = kv_tree_entry(t, e)->node;
     int32_t upper = take_node(t, t->nodes[lower].parent);
@@ -229,7 +229,7 @@ static void split_behind(kv_tree *t, int32_t e) {
     add_child(t, lower);
 }
 
-/* The node that an entry behind `after` joins: after's own where it ends there without
+/* The node that an entry following `after` joins: after's own where it ends there without
  * children, else a new child. */
 static int32_t node_behind(kv_tree *t, int32_t root, int32_t after) {
     if (after == TREE_NONE) {

@@ -81,11 +81,11 @@ void kv_tree_remove_root(kv_tree *t, int32_t root);
  * when none shares any. O(log siblings). */
 int32_t kv_tree_best(const kv_tree *t, int32_t root, int32_t after, const int32_t *tokens, int32_t n,
                      int32_t *n_shared);
-/* Adds an entry behind `after`, without pages. Neither it nor a prefix of it may be
+/* Adds an entry following `after`, without pages. Neither it nor a prefix of it may be
  * there. Splits after's node if need be. `up` is after; or, where after is TREE_NONE, the
- * full entry under another root that all under this one follow, or TREE_NONE.
- * TREE_NONE when the slab is full; nothing changed then. O(entries of the node before the
- * split + log siblings). */
+ * full entry under another root that all under this one follow, or TREE_NONE. TREE_NONE
+ * when the slab is full; nothing changed then. O(entries of the node before the split +
+ * log siblings). */
 int32_t kv_tree_insert(kv_tree *t, int32_t root, int32_t after, int32_t up, const int32_t *tokens, int32_t n);
 /* Whether nothing follows e. */
 static inline bool kv_tree_is_last(const kv_tree *t, int32_t e) {

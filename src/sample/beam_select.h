@@ -60,12 +60,12 @@ typedef struct beam_result {
 /* The finished ones of a set, best first: pointers to results[n]. Each result is always
  * in the list once. */
 typedef struct beam_finished {
-    beam_result **list; /* [n]; those behind n_kept are free */
+    beam_result **list; /* [n]; those after n_kept are free */
     int32_t n_kept;
 } beam_finished;
 
 double beam_score(const beam_rules *r, double sum, int32_t length);
-/* Inserts a result of that score behind its equals and returns it for the caller to fill.
+/* Inserts a result of that score after its equals and returns it for the caller to fill.
  * Where n are kept already, it replaces the worst. NULL: it is not among the best n. */
 beam_result *beam_keep(const beam_rules *r, beam_finished *f, double score);
 /* Whether no result can be added, so that continuations which end are dropped. Evaluate

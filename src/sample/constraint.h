@@ -11,7 +11,7 @@
  *
  * End tokens (end_tokens.h) are the business of whoever samples (sample_accept): where
  * the state is final all are allowed, else one that the constraint takes as any token, if
- * the state behind it is final. */
+ * the state after it is final. */
 #ifndef SAMPLE_CONSTRAINT_H
 #define SAMPLE_CONSTRAINT_H
 
@@ -29,7 +29,7 @@ typedef struct constraint constraint;
 #define CONSTRAINT_MAX_GUESSES 32 /* tokens */
 
 /* Which guesses are worth while. With least over a half they are a line: then no two
- * tokens behind another are likely enough. */
+ * tokens after another are likely enough. */
 typedef struct guess_bounds {
     int32_t nodes; /* at most, up to CONSTRAINT_MAX_GUESSES */
     /* probability that the likeliest of the tokens that spell the same text is meant;
@@ -56,9 +56,9 @@ typedef struct constraint_ops {
      * each state before one of them the mask has that token alone, and the state is not
      * final. It may return fewer than there are. NULL: it finds none. */
     int32_t (*forced)(const constraint *c, const void *state, int32_t *ids, int32_t most);
-    /* Writes tokens that are likely to come next, each of which may behind its parent
-     * (-1: the state), as a tree within bounds, and returns how many: a draft. NULL: it
-     * has none. */
+    /* Writes tokens that are likely to come next, each of which may after its parent (-1:
+     * the state), as a tree within bounds, and returns how many: a draft. NULL: it has
+     * none. */
     int32_t (*guess)(const constraint *c, const void *state, const guess_bounds *bounds, int32_t *ids,
                      int32_t *parents);
     /* Whether the output may end here. */

@@ -48,7 +48,7 @@ float sample_uniform(sample_key key, sample_purpose purpose);
 
 #define SAMPLE_NONE_PENDING (-1)
 
-/* What may come behind a sequence's tokens under its constraint, made ahead of the sample
+/* What may come after a sequence's tokens under its constraint, made ahead of the sample
  * (sample_prepare), so that this only reads it. */
 typedef struct sample_rule {
     uint64_t *bits; /* [constraint_words] with end tokens as they may come */
@@ -71,21 +71,21 @@ typedef struct sample_context {
     sample_noise noise;
     float *mirostat_mu; /* the sequence's state, initially 2 tau; not NULL where params->mirostat is on */
     const constraint *constraint; /* NULL: none */
-    void *constraint_state; /* the sequence's, behind its generated tokens; a sample appends its token */
-    sample_rule *rule;      /* of that state; NULL: masks are made where they are needed */
+    void *constraint_state;       /* the sequence's, after its generated tokens; a sample appends its token */
+    sample_rule *rule;            /* of that state; NULL: masks are made where they are needed */
 } sample_context;
 
 /* In place of a token: there is none, because the constraint is fulfilled and nothing may
  * follow, not even an end token. */
 #define SAMPLE_OVER (-2)
 
-/* The key of the noise of the sample behind c's tokens. */
+/* The key of the noise of the sample after c's tokens. */
 static inline sample_key sample_key_of(const sample_context *c) {
     return (sample_key){c->params->seed, c->sample_index, (uint32_t)c->n_tokens};
 }
 
 /* Appends a token to the state of c's constraint, if it has one. An end token is allowed
- * where the output may end, before it or, where the constraint takes it, behind it; it
+ * where the output may end, before it or, where the constraint takes it, after it; it
  * leaves the state as it is. QUIRE_INVALID: the token is forbidden; other errors are the
  * constraint's. The state is unchanged after an error. With a rule that is ready, a token
  * that is allowed is always taken: where the constraint has no room for it now, it is
@@ -95,7 +95,7 @@ quire_err sample_accept(const sample_context *c, int32_t token);
  * constraint's; QUIRE_BUSY: not all of it fits into the thread's work_room, and what was
  * done stays. */
 quire_err sample_prepare(const sample_context *c);
-/* Gives `to`, whose constraint's state is a copy of from's, what may come behind it. */
+/* Gives `to`, whose constraint's state is a copy of from's, what may come after it. */
 void sample_rule_copy(const sample_context *from, const sample_context *to);
 
 /* Whether sampler_sample takes the argmax of the logits as they are, after n_output

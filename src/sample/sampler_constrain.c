@@ -97,7 +97,7 @@ static bool has_bits(const uint64_t *bits, int32_t n) {
     return last != 0;
 }
 
-/* Writes what may come behind c's state. */
+/* Writes what may come after c's state. */
 static quire_err find_allowed(const sample_context *c, uint64_t *bits, bool *is_final, bool *goes_on) {
     const constraint *k = c->constraint;
     TRY(k->ops->mask(k, c->constraint_state, bits));

@@ -13,7 +13,7 @@
 /* neighbouring tokens with one largest logit, or kept tokens with one sum of weights */
 #define GROUP        64
 #define BLOCK        2048  /* neighbouring tokens with one sum of weights */
-#define PAST_END     GROUP /* elements behind the last kept token that may be written */
+#define PAST_END     GROUP /* elements after the last kept token that may be written */
 #define LOG2_E       1.44269504f
 #define LEAST_WEIGHT 1.1754944e-38f /* 2^-126 */
 

@@ -7,7 +7,7 @@
  * still to be computed. The wait ends when the last of those pages is published, and when
  * the other task ends or is preempted; then the task is looked up again. Other waiting
  * tasks are not delayed. With recurrent states no task waits: pages are of no use without
- * a state behind them.
+ * a state after them.
  *
  * Progress: a task waits for older ones only, and only for running ones, which wait for
  * none. So there is no cycle, and each wait ends. */

@@ -72,8 +72,7 @@ typedef struct sched_seq {
      * before all others */
     bool is_first;
     bool sits_out; /* running: it gets no rows in this step, and may be preempted */
-    /* running and decoding only: tokens behind the known ones to verify, as many as
-     * fit */
+    /* running and decoding only: tokens after the known ones to verify, as many as fit */
     int32_t n_drafts;
     bool has_program;       /* its attention runs a program of its own: */
     double program_pair_us; /* what that adds to a pair, as measured; 0: not known */

@@ -149,7 +149,7 @@ static bool drop_tail(scheduler *s, sched_task *t) {
     return true;
 }
 
-/* A pass ends where a snapshot is due: the rows behind it are planned again in the next
+/* A pass ends where a snapshot is due: the rows after it are planned again in the next
  * step. */
 static void cut_at_snapshots(scheduler *s) {
     for (int32_t i = 0; i < s->plan.n_items; i++) {

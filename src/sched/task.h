@@ -35,7 +35,7 @@ typedef struct sched_task {
     /* Constant once the scheduler has it, except for the content of the array. */
     _Alignas(MEM_ALIGN) int32_t n_prompt;
     int32_t n_max;            /* tokens at which it ends: prompt + max_tokens */
-    int32_t *tokens;          /* [n_max]; published ones are final, those behind n_known are drafts */
+    int32_t *tokens;          /* [n_max]; published ones are final, those after n_known are drafts */
     uint64_t arrival;         /* order of arrival; constant, so a preempted task keeps its turn */
     int32_t priority;         /* ADMISSION_PRIORITY only, else 0: the lower number is admitted first */
     bool wants_prompt_logits; /* the logits of the prompt's rows from logits_first on are wanted */
@@ -55,7 +55,7 @@ typedef struct sched_task {
     int64_t queue_us;
     int32_t n_found;    /* tokens that the cache held when it arrived */
     int32_t n_admitted; /* how often it was admitted; more than once after preemption */
-    /* an admission takes no more than reuse_limit tokens from the cache: rows behind them
+    /* an admission takes no more than reuse_limit tokens from the cache: rows after them
      * are wanted */
     bool limits_reuse;
     int32_t reuse_limit;

@@ -154,7 +154,7 @@ static int32_t only_user(const model_desc *d, int32_t cache) {
 }
 
 /* The last of the caches from `first` on that are alike, of one layer each, one layer
- * behind the other. */
+ * after the other. */
 static int32_t cache_run_end(const model_desc *d, int32_t first) {
     int32_t last = first, user = only_user(d, first);
     while (user >= 0 && last + 1 < d->n_caches && are_caches_alike(&d->caches[last], &d->caches[last + 1]) &&

@@ -105,7 +105,7 @@ static quire_err fill_texts(const model_file *f, summary *s) {
     return add_vocabulary(&s->vocabulary, model_file_vocab(f));
 }
 
-/* Adds the plan of a pool behind those of larger pages, so that types whose pages are
+/* Adds the plan of a pool after those of larger pages, so that types whose pages are
  * alike follow each other. */
 static void add_kv(const quire_options *o, summary *s, const kv_layout *l) {
     const int64_t n = pool_plan_pages(&s->plan, l);
@@ -192,7 +192,7 @@ static quire_err write_weights(strbuf *b, const summary *s) {
                        s->kv_is_asked ? "as asked" : "by default");
 }
 
-/* Writes one row for type *i and those behind it whose pages are alike; *i moves behind
+/* Writes one row for type *i and those after it whose pages are alike; *i moves after
  * them. */
 static quire_err write_kv_row(strbuf *b, const summary *s, const int32_t *lengths, int n_lengths, int *i) {
     const kv_layout *l = &s->kv[*i].layout;

@@ -5,7 +5,7 @@
  * of guesses for each (draft_tree.h), which is a line unless the options allow branches.
  * Known tokens of a sequence never change, so what a drafter keeps about them stays true;
  * a stream that is rolled back or steered continues as another sequence. Where a drafter
- * wrote behind the known tokens, tokens[0..n_agreed) are still what it saw. Drafts change
+ * wrote after the known tokens, tokens[0..n_agreed) are still what it saw. Drafts change
  * how fast tokens come, never which ones (docs/design.md, Drafts), so a drafter may guess
  * freely. It must guess the same in every run of the same requests, so that figures
  * repeat. What a constraint guesses (draft_guess) may differ from run to run, since
@@ -75,7 +75,7 @@ typedef struct draft_options {
     draft_model_options model;      /* model */
 } draft_options;
 
-/* What a constraint says of the tokens behind the first n_known (outlook.h). */
+/* What a constraint says of the tokens after the first n_known (outlook.h). */
 typedef struct draft_outlook {
     int32_t n_known; /* 0: it was not asked yet */
     bool is_forced;  /* else it is a guess */
@@ -86,7 +86,7 @@ typedef struct draft_outlook {
 typedef struct draft_seq {
     /* The sequence; the caller's, which sets n_known before each call. All else is
      * constant. */
-    /* prompt and output; what lies behind n_known is scratch memory for drafters, as far
+    /* prompt and output; what lies after n_known is scratch memory for drafters, as far
      * as a draft may reach */
     int32_t *tokens;
     int32_t n_known;

@@ -5,10 +5,10 @@
 
 #include "spec/draft.h"
 
-/* Drops those nodes of s's tree that its constraint forbids behind the tokens before
- * them, with all below them. A branch of first children that was drawn under the
- * constraint stays as it is. states: [DRAFT_MAX][CONSTRAINT_MAX_STATE_BYTES] scratch
- * memory, aligned as for any object: the state behind each node. O(nodes) */
+/* Drops those nodes of s's tree that its constraint forbids after the tokens before them,
+ * with all below them. A branch of first children that was drawn under the constraint
+ * stays as it is. states: [DRAFT_MAX][CONSTRAINT_MAX_STATE_BYTES] scratch memory, aligned
+ * as for any object: the state after each node. O(nodes) */
 void draft_constrain(draft_seq *s, uint8_t *states);
 
 #endif

@@ -105,7 +105,7 @@ static bool reserve(model_drafter *d, model_seq *at, int32_t n) {
 /* ---- forward passes ---- */
 
 /* Adds a sequence's next n rows to the batch; its pages are reserved. Logits are wanted
- * behind the last row when that is the last known token. */
+ * after the last row when that is the last known token. */
 static void add_rows(model_drafter *d, model_seq *at, int32_t n, int32_t n_tokens) {
     int32_t row0 = d->rows.n_rows, p0 = at->kv.n_computed;
     batch_seq *q = &d->batch_seqs[d->rows.n_seqs++];

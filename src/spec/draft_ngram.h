@@ -12,7 +12,7 @@
 
 quire_err draft_ngram_open(const draft_options *o, drafter **out);
 
-/* Guesses the tokens behind tokens[0..n) into an empty tree: as many as are wanted, or
+/* Guesses the tokens after tokens[0..n) into an empty tree: as many as are wanted, or
  * none. 1 <= lookup_min <= lookup_max. Pure. O(n (lookup_max + width)) at worst. */
 void draft_ngram(const int32_t *tokens, int32_t n, int32_t lookup_min, int32_t lookup_max,
                  const draft_bounds *wanted, draft_tree *out);

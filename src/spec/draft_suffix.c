@@ -72,7 +72,7 @@ static int32_t ring_place(suffix_drafter *d, int32_t n) {
         if (!overlaps && (from == d->end || t->from < d->end) && d->n_texts < d->max_texts) {
             break;
         }
-        /* also one behind the end when the ring wraps around: it is older than those at
+        /* also one after the end when the ring wraps around: it is older than those at
          * the start */
         drop_oldest(d);
     }

@@ -1,5 +1,5 @@
-/* A draft tree: guesses of the tokens behind a sequence's last known token, and behind
- * each of them guesses of the next. A line is a tree whose nodes have one child each.
+/* A draft tree: guesses of the tokens after a sequence's last known token, and after each
+ * of them guesses of the next. A line is a tree whose nodes have one child each.
  *
  * A node has a larger number than its parent. So the first n nodes of a tree are a tree
  * too, and a tree is cut so where rows or pages are short. It is small enough to lie in a

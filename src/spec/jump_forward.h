@@ -10,7 +10,7 @@
 #include "sample/sampler.h"
 #include "spec/draft_tree.h"
 
-/* Puts the tokens that must come next behind a sequence with this context, at most
+/* Puts the tokens that must come next after a sequence with this context, at most
  * `most`, into an empty tree, as a line. False when more than one token is possible,
  * or when sampling would have another effect (mirostat's state, an error because
  * nothing is allowed). Pure but for the constraint's caches. O(most), and what the

@@ -73,7 +73,7 @@ void suffix_tree_take(suffix_tree *t, int32_t root, const int32_t *tokens, int32
 
 /* The node of a run under root, or SUFFIX_NONE. O(n). */
 int32_t suffix_tree_find(const suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n);
-/* The node of the longest suffix of tokens[0..n) that occurs with a token behind it, and
+/* The node of the longest suffix of tokens[0..n) that occurs with a token after it, and
  * its length; SUFFIX_NONE: there is none. O(depth log depth). */
 int32_t suffix_tree_match(const suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n,
                           int32_t *length);

@@ -1,7 +1,7 @@
 /* Verification: a sequence accepts those of its drafts that it would have sampled itself.
  *
  * The rows of a sequence's drafts follow that of its last known token, and each gives the
- * logits behind its own token. Row by row the sequence samples as it does without drafts,
+ * logits after its own token. Row by row the sequence samples as it does without drafts,
  * with the noise of that position. While the sampled token is a draft at that place, the
  * draft's logits are those that a later step would have computed, to the bit
  * (docs/design.md, Determinism), and sampling continues from them. At the first token
@@ -16,7 +16,7 @@
  * distribution, always uses the exact rule.
  *
  * Each sampled token is appended to the state of the sequence's constraint before the
- * next row is sampled, so every node of a tree is judged under the mask behind it. Owner:
+ * next row is sampled, so every node of a tree is judged under the mask after it. Owner:
  * one thread, the engine's. */
 #ifndef SPEC_VERIFY_H
 #define SPEC_VERIFY_H
@@ -27,7 +27,7 @@
 typedef struct verify_walk {
     const draft_seq *draft;
     bool by_rejection;     /* else by the exact rule */
-    int32_t at;            /* the node behind which the next token comes */
+    int32_t at;            /* the node after which the next token comes */
     draft_outcome outcome; /* to_end once the walk is over */
 } verify_walk;
 
@@ -40,12 +40,12 @@ static inline verify_walk verify_begin(const draft_seq *d, int32_t n, bool by_re
                          .outcome = {.n = n, .is_jump_forward = d->n_jump_forward > 0}};
 }
 
-/* The row of logits behind the walk's node, where `out` is that behind the last known
+/* The row of logits after the walk's node, where `out` is that after the last known
  * token. -1: there is none, since a jump-forward token follows, the node after this
  * one. */
 static inline int32_t verify_row(const verify_walk *w, int32_t out) {
     int32_t n = w->draft->n_jump_forward;
-    /* behind jump-forward tokens there is one row */
+    /* after jump-forward tokens there is one row */
     return n == 0 ? out + 1 + w->at : w->at + 1 == n ? out : -1;
 }
 
@@ -54,7 +54,7 @@ bool verify_advance(verify_walk *w, int32_t token);
 
 /* Whether rejection sampling judges drafts for the next token. */
 bool verify_is_judged(const verify_walk *w);
-/* Judges the drafts behind the walk's node: the row's token is an accepted one, or drawn,
+/* Judges the drafts after the walk's node: the row's token is an accepted one, or drawn,
  * and is appended to the constraint's state. Errors as sampler_distribution and
  * sampler_sample. */
 void verify_judge(const verify_walk *w, const sample_pool *p, sample_row *row);

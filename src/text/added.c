@@ -244,7 +244,7 @@ static quire_err longest_at(const added_walk *w, size_t at, int32_t *best, size_
     return turn_poll((uint32_t)((i - at) / 16 + 1));
 }
 
-/* The next byte at or behind w->from that a token begins with, or the end. */
+/* The next byte at or after w->from that a token begins with, or the end. */
 static size_t next_start(const added_walk *w) {
     size_t at = w->from;
     while (at < w->text.n && !w->trie->starts[(uint8_t)w->text.p[at]]) {

@@ -61,7 +61,7 @@ static bool has_all_bytes(const bpe *b, str text) {
 
 /* Turns the characters of word into symbols. A character outside the vocabulary becomes
  * bytes, or else the unknown token; several in a row become one with fuse_unk. A pending
- * unknown token is written when the next known character comes, and so behind fallback
+ * unknown token is written when the next known character comes, and so after fallback
  * bytes, as in the tokenizers library. */
 static quire_err begin_word(const bpe *b, str word, bpe_scratch *s) {
     bool affixes = b->prefix != NULL || b->suffix != NULL, pending = false;

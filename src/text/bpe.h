@@ -47,7 +47,7 @@ typedef struct bpe {
     _Atomic(uint8_t) *whole;
 } bpe;
 
-/* The symbol of one character: its id, its index among the inner characters behind the
+/* The symbol of one character: its id, its index among the inner characters after the
  * ids, or -1. */
 int32_t bpe_find_symbol(const bpe *b, str character);
 /* To build: set vocab, unk and the options; bpe_begin; then either bpe_add_merge for each
@@ -72,7 +72,7 @@ typedef struct bpe_symbol {
     uint32_t at, n; /* its text in the word */
 } bpe_symbol;
 
-/* What a symbol and the one behind it make; id -1: nothing. */
+/* What a symbol and the one after it make; id -1: nothing. */
 typedef struct bpe_pair {
     uint32_t rank;
     int32_t id;

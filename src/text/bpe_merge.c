@@ -173,7 +173,7 @@ static quire_err fill_heap(bpe_scratch *s) {
     return QUIRE_OK;
 }
 
-/* Merges symbol i with the one behind it. */
+/* Merges symbol i with the one after it. */
 static quire_err merge_at(const bpe *b, bpe_scratch *s, int32_t i) {
     int32_t n = (int32_t)s->n_symbols, gone = s->links[i].next, before = s->links[i].prev,
             after = s->links[gone].next;

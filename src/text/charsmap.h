@@ -1,6 +1,6 @@
 /* Precompiled normalization rules of SentencePiece: texts and what they become, as a
  * double-array trie of the library Darts-clone and the replacements, each with a zero
- * byte behind it. The rules come from a file: hostile.
+ * byte after it. The rules come from a file: hostile.
  *
  * Immutable once open. */
 #ifndef TEXT_CHARSMAP_H

@@ -1,4 +1,4 @@
-/* Decoder steps behind one that makes one token of all: that token comes to them in
+/* Decoder steps after one that makes one token of all: that token comes to them in
  * parts. */
 #include "text/chars.h"
 #include "text/decode_steps.h"

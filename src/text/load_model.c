@@ -5,9 +5,9 @@
 #include "text/tokenizer_config.h"
 #include "json/json.h"
 
-#define MAX_ADDED 65536 /* ids behind those of the file */
+#define MAX_ADDED 65536 /* ids after those of the file */
 
-/* Adds a token behind the file's own; ids between are unused. A symbol of the file's that
+/* Adds a token after the file's own; ids between are unused. A symbol of the file's that
  * is special here is a control token. */
 static quire_err add_token(sp_model *m, size_t n_own, int64_t id, str text, bool special) {
     if (id < (int64_t)n_own && special && m->pieces[id].type == VOCAB_USER_DEFINED &&

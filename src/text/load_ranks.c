@@ -26,7 +26,7 @@
     "[\\p{Han}]+|" LEAD "[" UPPER "&&[^\\p{Han}]]*[" LOWER "&&[^\\p{Han}]]+" ENGLISH "?|" LEAD "[" UPPER     \
     "&&[^\\p{Han}]]+[" LOWER "&&[^\\p{Han}]]*" ENGLISH "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" TAIL
 
-/* One special token at an id (-1: behind the one before it), or with {first, count} a
+/* One special token at an id (-1: after the one before it), or with {first, count} a
  * numbered series of them. */
 typedef struct special_rule {
     int32_t id;

@@ -24,12 +24,12 @@ typedef struct text_marks {
 } text_marks;
 
 void text_marks_deinit(text_marks *m);
-/* Adds a run, which begins at or behind the end of the last one. QUIRE_NO_MEMORY:
+/* Adds a run, which begins at or after the end of the last one. QUIRE_NO_MEMORY:
  * unchanged. */
 quire_err text_marks_add(text_marks *m, size_t start, size_t end);
 /* True when a control token is allowed at [start, end). O(log n). */
 bool text_marks_allow(const text_marks *m, size_t start, size_t end);
-/* The first run that ends behind `at`: its index, or n. O(log n). */
+/* The first run that ends after `at`: its index, or n. O(log n). */
 size_t text_marks_find(const text_marks *m, size_t at);
 
 #endif

@@ -348,7 +348,7 @@ static quire_err replaced_front(const norm_step *step, str text, norm_scratch *s
 }
 
 /* Moves s->front from a step's text to what it made of it. A character that composes with
- * those behind it stands where it did; so does what follows one that Precompiled rules
+ * those after it stands where it did; so does what follows one that Precompiled rules
  * delete at the start. */
 static quire_err move_front(const norm_step *step, str text, str made, norm_scratch *s, regex_scratch *rs) {
     if (s->front == 0 || made.n == 0) {

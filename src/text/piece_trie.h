@@ -38,7 +38,7 @@ void piece_trie_deinit(piece_trie *t);
 /* Whether units from a file keep to their bounds. O(n). */
 bool piece_trie_check(const piece_trie *t);
 
-/* The node behind `node` for a byte, or -1. */
+/* The node after `node` for a byte, or -1. */
 static inline int32_t piece_trie_step(const piece_trie *t, int32_t node, uint8_t byte) {
     int32_t to = t->units[node].base + byte;
     return t->units[to].parent == node && to != PIECE_TRIE_ROOT ? to : -1;

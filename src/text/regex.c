@@ -33,7 +33,7 @@ struct regex {
  *
  *   Spaces before an end of line: where the first space of a run begins no match, no
  *   later one does.
- *   Digits by threes from the right: a digit behind a digit stands where a match has
+ *   Digits by threes from the right: a digit after a digit stands where a match has
  *   ended, so that threes are left. */
 static const struct {
     const char *given, *quick;
@@ -213,7 +213,7 @@ static quire_err keep_pace(match_iter *it) {
     return QUIRE_OK;
 }
 
-/* The first character of the text at or behind `at`. */
+/* The first character of the text at or after `at`. */
 static size_t char_from(str text, size_t at) {
     while (at < text.n && ((unsigned char)text.p[at] & 0xC0) == 0x80) {
         at++;

@@ -49,7 +49,7 @@ typedef struct matcher {
 quire_err matcher_open_literal(str literal, matcher *out);
 void matcher_deinit(matcher *m);
 
-/* An iteration over the matches in one subject. An empty match directly behind a match
+/* An iteration over the matches in one subject. An empty match directly after a match
  * does not count. Starts zeroed except for subject. */
 typedef struct match_iter {
     str subject;

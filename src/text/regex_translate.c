@@ -104,7 +104,7 @@ typedef struct class_union {
     strbuf items, others;
 } class_union;
 
-/* Appends \p{...} or \P{...}, which t->at is at, behind the backslash; in a class: to u.
+/* Appends \p{...} or \P{...}, which t->at is at, after the backslash; in a class: to u.
  * POSIX's names become what Oniguruma has for them. The others are written the same way
  * in both, but for scripts: by their bare names PCRE2 means Script_Extensions, where Han
  * has the ideographic full stop. */
@@ -179,7 +179,7 @@ static quire_err add_posix(translator *t, class_union *u, bool *done) {
 }
 
 /* Reads one character of a class, written or escaped; -1 when an escape is a shorthand or
- * property (t->at then is behind the backslash). */
+ * property (t->at then is after the backslash). */
 static quire_err read_class_char(translator *t, int32_t *c) {
     size_t len;
     if (peek(t, 0) == '\\') {

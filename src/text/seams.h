@@ -21,7 +21,7 @@ typedef struct encode_seam {
 typedef struct encode_seams {
     encode_seam *at;
     size_t n, cap;
-    size_t first; /* where the text's own ids begin among those that an encoding appended: behind a BOS */
+    size_t first; /* where the text's own ids begin among those that an encoding appended: after a BOS */
 } encode_seams;
 
 void encode_seams_deinit(encode_seams *s);

@@ -14,7 +14,7 @@
 typedef struct sp_rules {
     charsmap map;
     const piece_trie *symbols; /* borrowed: user-defined symbols, which no rule changes; NULL: none */
-    bool dummy_prefix;         /* a space is added before the text, or behind it */
+    bool dummy_prefix;         /* a space is added before the text, or after it */
     bool suffix;               /* a space belongs to the word before it */
     bool remove_extra;         /* spaces at the ends are dropped, several become one */
     bool escape;               /* a space becomes the mark */

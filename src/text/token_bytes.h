@@ -6,8 +6,8 @@
 #include "text/token_texts.h"
 #include "text/tokenizer.h"
 
-/* Appends the bytes of token id, behind another token. texts: t's. None for special
- * tokens and for ids that t does not have. */
+/* Appends the bytes of token id, after another token. texts: t's. None for special tokens
+ * and for ids that t does not have. */
 quire_err token_bytes_add(const tokenizer *t, const token_texts *texts, int32_t id, strbuf *out);
 /* The same of one token without the texts of all, and with the text of special tokens.
  * QUIRE_NO_MEMORY. */

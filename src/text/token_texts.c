@@ -32,7 +32,7 @@ static quire_err find_anchor(const tokenizer *t, strbuf *text, int32_t *anchor) 
     return QUIRE_NOT_FOUND;
 }
 
-/* Appends what id adds behind the anchor, whose text is `before`. */
+/* Appends what id adds after the anchor, whose text is `before`. */
 static quire_err add_behind(const tokenizer *t, int32_t anchor, const strbuf *before, int32_t id,
                             strbuf *both, strbuf *out) {
     int32_t ids[2] = {anchor, id};

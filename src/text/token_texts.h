@@ -1,4 +1,4 @@
-/* The text that every token adds behind another one, known without decoding. Immutable
+/* The text that every token adds after another one, known without decoding. Immutable
  * once open, any thread.
  *
  * A token that holds only part of a character, or whose text depends on more than the

@@ -229,7 +229,7 @@ static quire_err encode_stretch(encode_run *r, str text, size_t offset, token_li
 
 /* Notes the seam before the token that w has found, if it begins where the stretch ends.
  * That a token begins there depends on what follows as far as the longest one reaches,
- * and on the character behind it. */
+ * and on the character after it. */
 static quire_err note_seam(encode_run *r, const added_walk *w, size_t n_ids) {
     size_t at = w->stretch_at + w->stretch_n, needs = w->done + r->t->added.longest + CHARACTER_BYTES;
     str pattern = added_set_get(&r->t->added, w->id)->pattern;
@@ -353,7 +353,7 @@ static const post_template *template_of(const tokenizer *t, bool is_pair, around
                                  : &t->post.single;
 }
 
-/* Whether a template wrote BOS behind white space. */
+/* Whether a template wrote BOS after white space. */
 static bool starts_behind_space(const encode_run *r, str text) {
     const added_token *bos = added_set_get(&r->t->added, r->t->start);
     size_t at = 0;

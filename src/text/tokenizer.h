@@ -37,13 +37,13 @@ typedef struct encode_options {
      * everywhere */
     const text_marks *marks;
     size_t max_tokens;       /* of the text without special tokens: encoding stops past it; 0: no bound */
-    encode_seams *seams;     /* gets the text's seams behind `from`; NULL: they are not wanted */
+    encode_seams *seams;     /* gets the text's seams after `from`; NULL: they are not wanted */
     const token_list *known; /* the ids of text[0..from), as an earlier encoding of them gave; NULL: none */
     size_t from;             /* a seam, where known is not NULL */
 } encode_options;
 
 /* Appends the ids of text to *out. A BOS is not added when the ids already begin with one
- * (a template wrote it, with add_bos also behind white space). O(n log n). Bytes that are
+ * (a template wrote it, with add_bos also after white space). O(n log n). Bytes that are
  * not UTF-8 count as U+FFFD, one for each maximal invalid part. A character for which the
  * vocabulary has neither a token, nor bytes, nor an unknown token is dropped, as in the
  * reference implementations. QUIRE_NO_MEMORY; QUIRE_NO_ROOM past max_tokens, detected
@@ -67,9 +67,9 @@ size_t tokenizer_least_tokens(const tokenizer *t, size_t n_bytes);
  * byte runs, clean-up). */
 quire_err tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, bool skip_special, strbuf *out);
 
-/* What of the decoder keeps the text of ids from being the sum of what each id adds
- * behind another (token_texts.h), as a phrase; NULL: it is that sum, but for the space
- * with which the first one may begin. */
+/* What of the decoder keeps the text of ids from being the sum of what each id adds after
+ * another (token_texts.h), as a phrase; NULL: it is that sum, but for the space with
+ * which the first one may begin. */
 const char *tokenizer_sum_obstacle(const tokenizer *t);
 
 int32_t tokenizer_n_tokens(const tokenizer *t);

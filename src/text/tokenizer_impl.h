@@ -51,7 +51,7 @@ quire_err tokenizer_apply_pre(tokenizer *t, str pre, pre_start *start, quire_err
  * QUIRE_NO_MEMORY. */
 quire_err tokenizer_find_max_bytes(const tokenizer *t, size_t *max);
 
-/* Sets a postprocessor that adds bos before and eos behind; -1: none. */
+/* Sets a postprocessor that adds bos before and eos after; -1: none. */
 quire_err tokenizer_surround(tokenizer *t, int32_t bos, int32_t eos);
 
 /* The inputs of decode_add for an id: its text (for an added token the pattern, which may
