@@ -68,9 +68,8 @@ typedef enum quire_compute {
     QUIRE_COMPUTE_FP8
 } quire_compute;
 
-/* How keys and values are stored; AUTO: fp8_e4m3 where the checkpoint's
- * quantization_config says so of keys and values, else f32 with f32 compute, else
- * bf16. */
+/* How keys and values are stored; AUTO: fp8_e4m3 if the checkpoint's quantization_config
+ * names it for keys and values, else f32 with f32 compute, else bf16. */
 typedef enum quire_kv_dtype {
     QUIRE_KV_AUTO,
     QUIRE_KV_F32,
@@ -127,8 +126,8 @@ typedef enum quire_message_tokens {
 } quire_message_tokens;
 
 /* What objects of a JSON Schema may hold in answers besides the properties that they
- * list, where a request does not say: nothing, where the schema lists properties and says
- * nothing of others; or as the standard has it. */
+ * list, for requests that leave it out: nothing, if the schema lists properties and does
+ * not mention others; or what the standard allows. */
 typedef enum quire_json_properties {
     QUIRE_JSON_PROPERTIES_CLOSED,
     QUIRE_JSON_PROPERTIES_SCHEMA
@@ -398,8 +397,8 @@ typedef struct quire_parse quire_parse;
  * QUIRE_NO_MEMORY. */
 quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, const char *tenant,
                             void *user, quire_parse **out);
-/* Looks over the n bytes that a longer body begins with: a LOOKED event on q says whether
- * a field among them is too large, so that the body is refused whatever follows.
+/* Looks over the n bytes that a longer body begins with: a LOOKED event on q reports
+ * whether a field among them is too large, so that the body is refused whatever follows.
  * Otherwise as quire_parse_start, but that the event gives begin back. O(n); builds
  * nothing. */
 quire_err quire_look_start(quire_queue *q, quire_endpoint endpoint, char *begin, size_t n, const char *tenant,
@@ -432,14 +431,14 @@ typedef struct quire_input {
     const int32_t *types;
 } quire_input;
 
-/* How an input's rows become one. { NULL, 0, -1 }: as the model says. */
+/* How an input's rows become one. { NULL, 0, -1 }: as the model's files specify. */
 typedef struct quire_embed_options {
-    /* "mean", "cls", "last" or "rank" (scores); NULL: as the model says, and BAD_REQUEST
-     * where it says nothing */
+    /* "mean", "cls", "last" or "rank" (scores); NULL: as the model's files specify;
+     * BAD_REQUEST if they do not */
     const char *pooling;
     int32_t dimensions; /* the first elements, which are kept (Matryoshka embeddings); 0: all */
-    /* 1: what is kept is divided by its length; 0: not; -1: as the model says, or 1 where
-     * it says nothing */
+    /* 1: what is kept is divided by its length; 0: not; -1: as the model's files specify,
+     * 1 if they do not */
     int normalize;
 } quire_embed_options;
 
@@ -611,7 +610,7 @@ typedef struct quire_event {
      * ids */
     const int32_t *tokens;
     int32_t n_tokens;
-    /* Where the request asked for them. DELTA: the token's, then those of the likeliest,
+    /* If the request wants them. DELTA: the token's, then those of the likeliest,
      * n_logprobs in all. START: as many for each of the prompt's tokens but the first.
      * Else NULL and 0. Valid as long as text. */
     const quire_logprob *logprobs;
@@ -619,8 +618,8 @@ typedef struct quire_event {
     quire_finish finish;     /* END and DONE */
     int32_t stop_token;      /* END by a stop token of the request: its id (not eos), else -1 */
     const char *stop_string; /* END by a stop string: that string, else NULL */
-    /* END: the report on the choice, where the request asked for it; else NULL. Valid
-     * while the stream is */
+    /* END: the report on the choice, if the request wants it; else NULL. Valid while the
+     * stream is */
     const quire_explain *explain;
     double sum_logprob; /* END: of the choice's tokens, with logprobs, best_of or beam search */
     double beam_score;  /* END: the score that ranks a result of beam search */
@@ -663,7 +662,7 @@ void quire_queue_wait(quire_queue *q, int64_t timeout_us);
 quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err);
 /* Computes the answer and waits for it: the above on a queue of its own, for programs
  * that do nothing else meanwhile. Takes the request, also on failure. Any thread, several
- * at once too. *text: what choice 0 says, of a chat with parts its content alone;
+ * at once too. *text: the text of choice 0, for a chat with parts its content alone;
  * 0-terminated, freed with quire_free; on failure NULL. QUIRE_BUSY when the engine is
  * full. */
 quire_err quire_generate(quire_engine *e, quire_request *r, char **text, size_t *n, quire_error *err);
@@ -703,13 +702,13 @@ quire_err quire_stream_fork(quire_stream *s, int32_t choice, int32_t position, q
 /* Rollback: drops the tokens of a choice after its first `position` ones, releases their
  * pages, and continues from there.
  *
- * The JSON object `fields` (NULL: none) changes fields: seed, max_tokens,
- * stop_token_ids and those that affect sampling. Noise depends on seed and position,
- * so with none changed the same tokens come again. When it is done a ROLLBACK event
- * says what remains, and new DELTAs follow. DELTAs delivered until then belong to what
- * is dropped, and no END comes before. A later failure shows as REFUSED: a tail that
- * does not fit, a full engine, a cancelled stream. Not for the best of several.
- * O(position) on a text thread. */
+ * The JSON object `fields` (NULL: none) changes fields: seed, max_tokens, stop_token_ids
+ * and those that affect sampling. Noise depends on seed and position, so with none
+ * changed the same tokens come again. When it is done a ROLLBACK event gives what
+ * remains, and new DELTAs follow. DELTAs delivered until then belong to what is dropped,
+ * and no END comes before. A later failure shows as REFUSED: a tail that does not fit, a
+ * full engine, a cancelled stream. Not for the best of several. O(position) on a text
+ * thread. */
 quire_err quire_stream_rollback(quire_stream *s, int32_t choice, int32_t position, const char *fields,
                                 size_t n_fields, quire_error *err);
 

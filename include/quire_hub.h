@@ -72,21 +72,21 @@ static inline void quire_hub_options_init(quire_hub_options *o) {
 bool quire_hub_is_name(const char *text);
 
 typedef enum quire_hub_when {
-    /* what the cache has is taken as it is; the hub is asked only where it is not a whole
-     * model */
+    /* what the cache has is taken as it is; the hub is contacted only if it is not a
+     * whole model */
     QUIRE_HUB_MISSING,
-    QUIRE_HUB_UPDATE /* the hub is asked for the revision's newest commit */
+    QUIRE_HUB_UPDATE /* the revision's newest commit is requested from the hub */
 } quire_hub_when;
 
 /* Brings a model into the cache. *path, freed with quire_free, is what opens it: a .gguf
  * file (the first part) or a directory.
- * INVALID: not a name, or an unknown quantisation, and err says which there are.
- * UNAUTHORIZED: a token is missing, or the model's terms are to be accepted, and err says
- * where. NOT_FOUND: no such model, revision or file, or not in the cache and offline.
- * NO_ROOM: the disk is too full; nothing was fetched. BUSY: the hub wants fewer requests;
- * retry_after_s. IO: the network or the disk failed; what was fetched so far is kept for
- * the next pull. BAD_FILE: the hub's answer, or a file whose hash is not what the hub
- * says. */
+ * INVALID: not a name, or an unknown quantisation, and err lists those that exist.
+ * UNAUTHORIZED: a token is missing, or the model's terms must be accepted, at the address
+ * in err. NOT_FOUND: no such model, revision or file, or not in the cache and offline.
+ * NO_ROOM: the disk is too full; nothing was fetched. BUSY: too many requests for the
+ * hub; retry_after_s. IO: the network or the disk failed; what was fetched so far is kept
+ * for the next pull. BAD_FILE: the hub's answer, or a file whose hash is not the one that
+ * the hub lists. */
 quire_err quire_hub_pull(const quire_hub_options *o, const char *name, quire_hub_when when, char **path,
                          quire_error *err);
 

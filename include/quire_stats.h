@@ -44,7 +44,7 @@ typedef enum quire_histogram_kind {
     QUIRE_HISTOGRAM_PREEMPTIONS,
     /* numbers of a prompt with all its completions, which count with the last of them */
     QUIRE_HISTOGRAM_LONGEST, /* tokens of the longest completion */
-    QUIRE_HISTOGRAM_SAMPLES, /* completions that were asked for */
+    QUIRE_HISTOGRAM_SAMPLES, /* completions that were requested */
     /* of the engine */
     QUIRE_HISTOGRAM_TOKEN_GAP,   /* seconds between two tokens of a sequence */
     QUIRE_HISTOGRAM_STEP_TOKENS, /* tokens that a step computes */
