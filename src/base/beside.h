@@ -5,8 +5,8 @@
 #include <stddef.h>
 
 /* The path of program `name` in the directory of this program's file, written to
- * path[0..n), where it lies there and may be executed; else `name`, which execvp and
- * posix_spawnp look for in PATH. Any thread. */
+ * path[0..n), if it is there and executable; else `name`, which execvp and posix_spawnp
+ * look for in PATH. Any thread. */
 const char *beside_find(const char *name, char *path, size_t n);
 
 #endif

@@ -171,7 +171,7 @@ static bool parse_mount(char *line, const char *controller, mount *out) {
     return true;
 }
 
-/* What of a group's path lies below a mount's top: "" for the top itself. NULL: the mount
+/* The part of a group's path below a mount's top: "" for the top itself. NULL: the mount
  * does not show the group. */
 static const char *below(const char *top, const char *path) {
     size_t n = strcmp(top, "/") == 0 ? 0 : strlen(top);

@@ -36,8 +36,8 @@ static quire_err add_visible(strbuf *line, str text) {
     return visible_end(&v, line);
 }
 
-/* The same on one line, with backslashes before quotes and backslashes where the text
- * stands between quotes. */
+/* The same on one line, with backslashes before quotes and backslashes if the text is
+ * quoted. */
 static quire_err add_escaped(strbuf *line, str text, bool quoted) {
     strbuf shown = {0};
     quire_err e = add_visible(&shown, text);

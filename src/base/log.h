@@ -8,7 +8,7 @@
  *
  * Between log_start and log_stop lines go through a bounded queue to a thread that writes
  * them, so that no caller waits for a slow reader of stderr. Lines that find the queue
- * full are lost; the log says how many. */
+ * full are lost; the log reports how many. */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 

@@ -43,7 +43,7 @@ static bool wait_until_ready(void) {
         int64_t stop_at_us = atomic_load(&writer.stop_at_us);
         bool is_over = stop_at_us > 0 && clock_us() >= stop_at_us;
         if (poll(&p, 1, is_over ? 0 : READY_MS) > 0) {
-            return true; /* also when nobody reads it: write reports that */
+            return true; /* even if it has no reader: write reports that */
         }
         if (is_over) {
             return false;

@@ -28,9 +28,8 @@ static inline quire_err mem_check(const void *p) {
 quire_err mem_check_for(const void *p, const char *what, quire_error *err);
 /* Grows the array to which the pointer at p points, so that it holds at least n elements
  * of size bytes; *cap is its capacity in elements. Keeps the content, zeroes the rest;
- * what lies in a large array and is not used yet takes no memory. QUIRE_NO_MEMORY:
- * nothing changed. The pointer may be NULL with *cap 0; then it holds MEM_FIRST_CAPACITY
- * at least. */
+ * unused parts of a large array take no memory. QUIRE_NO_MEMORY: nothing changed. The
+ * pointer may be NULL with *cap 0; then it holds MEM_FIRST_CAPACITY at least. */
 quire_err mem_grow(void *p, size_t *cap, size_t n, size_t size);
 void mem_free(void *p);
 /* A copy of n bytes, with a 0 byte after them; NULL when out of memory. */

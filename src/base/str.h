@@ -35,7 +35,7 @@ static inline bool str_ends(str s, const char *with) {
 }
 
 bool str_contains(str s, str part);
-/* FNV-1a: continues the hash h of what stands before s. Equal hashes can be forged. */
+/* FNV-1a: continues the hash h of what precedes s. Equal hashes can be forged. */
 #define STR_HASH_START 0xcbf29ce484222325u
 uint64_t str_hash(uint64_t h, str s);
 

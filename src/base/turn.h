@@ -22,12 +22,12 @@ typedef struct turn {
     int64_t used_us;       /* processor time of earlier slices; the owner keeps it */
     int64_t limit_us;      /* of used_us, for a part of the computation (turn_limit); 0: none */
     uint32_t n_work;       /* since the clock was last read */
-    /* what the computation was told to end with; each later poll says so again */
+    /* what the computation ends with; each later poll returns it again */
     quire_err ended;
     /* held_bytes is over may_hold: returns when the computation may hold more. Errors as
      * of over */
     quire_err (*more)(struct turn *t);
-    size_t held_bytes; /* of memory that the computation says it has taken (turn_hold) */
+    size_t held_bytes; /* of memory that the computation has declared (turn_hold) */
     size_t may_hold;   /* of it without asking; the owner raises it in more */
 } turn;
 
@@ -36,7 +36,7 @@ typedef struct turn {
 
 /* t becomes the calling thread's turn; NULL: it has none any more. */
 void turn_begin(turn *t);
-/* Ends the slice if its time is over. QUIRE_CANCELLED: nobody wants the result.
+/* Ends the slice if its time is over. QUIRE_CANCELLED: the result is not needed any more.
  * QUIRE_TOO_LARGE: past the limit. Who cannot forward the error drops it: the next poll
  * has it too. */
 quire_err turn_check(void);

@@ -2,12 +2,12 @@
  * time.
  *
  * A thread that computes in a step has a work_room (work_room_enter). Code whose time
- * depends on requests' data measures itself with a work_meter and gives up when that says
- * so; what it has built so far stays, so another thread can go on from there. A thread
- * without a room does all the work.
+ * depends on requests' data measures itself with a work_meter and gives up when that is
+ * used up; what it has built so far stays, so another thread can go on from there. A
+ * thread without a room does all the work.
  *
- * Owner: whoever runs the steps. Several threads may have one room at once; a meter
- * belongs to one call. */
+ * Owner: the thread that runs the steps. Several threads may have one room at once; a
+ * meter belongs to one call. */
 #ifndef BASE_WORK_ROOM_H
 #define BASE_WORK_ROOM_H
 
