@@ -14,7 +14,7 @@
 /* Consecutive spans. Zeroed memory is a region of free pages: opening touches no
  * words. */
 typedef struct region {
-    _Alignas(MEM_ALIGN) _Atomic uint64_t account; /* returns so far << 32 | free pages that nobody claimed */
+    _Alignas(MEM_ALIGN) _Atomic uint64_t account; /* returns so far << 32 | free pages that are not claimed */
     /* a hint: no word of `empty` before this one has a span with free pages */
     _Atomic int32_t lowest;
     int32_t first_span, n_spans;
@@ -34,7 +34,7 @@ typedef struct home {
 struct free_pages {
     int32_t n_pages, n_spans, n_regions; /* regions: a power of two */
     uint8_t *region_of;                  /* [n_spans] */
-    /* the thread that came first, second, .. to this set; 0: nobody yet */
+    /* the thread that came first, second, .. to this set; 0: none yet */
     _Atomic int32_t owners[N_HOMES];
     _Alignas(MEM_ALIGN) pthread_mutex_t gathering;
     home homes[N_HOMES];

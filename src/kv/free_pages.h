@@ -11,8 +11,9 @@
  * Only where none has n it gathers from all regions, one thread at a time: it fails only
  * if there was a moment at which fewer than n pages were free.
  *
- * Invariant while no thread is inside: a region's count is the number of its free bits,
- * and a span that is marked empty has none. Threads: any, but for what says otherwise. */
+ * Invariant while no thread is inside: a region's count is the number of its free
+ * bits, and a span that is marked empty has none. Threads: any, unless a comment names
+ * another. */
 #ifndef KV_FREE_PAGES_H
 #define KV_FREE_PAGES_H
 

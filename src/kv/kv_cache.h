@@ -25,7 +25,7 @@ typedef struct kv_cache_options {
     bool no_index; /* nothing is reused; the fields below up to mover are ignored then */
     int32_t max_namespaces, max_snapshots;
     /* a sequence takes a snapshot of its states every so many tokens too; 0: only where
-     * kv_seq.h says */
+     * kv_seq.h requires one */
     int32_t snapshot_tokens;
     int32_t n_events; /* events that are kept; 0: none are recorded */
     uint64_t seed;    /* of the index's inner order; 0: from the system */

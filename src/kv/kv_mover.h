@@ -1,12 +1,12 @@
 /* A kv_mover moves the bytes of pages for a KV cache, which itself has page numbers only:
- * it is lent to the cache by whoever has the memory.
+ * the owner of the memory lends it to the cache.
  *
  * The device may run behind the host. It does everything that it is given, moves and
- * steps alike, in the order of the calls, so for pages nobody waits: one may be released,
- * reserved and written again as soon as a call that reads it has returned. Host memory is
- * different. Between a call that names it and the moment when the call's fence is done,
- * the host neither looks at what `read` fills, nor changes what `write` reads, nor frees
- * either; it may lend the same memory to further calls.
+ * steps alike, in the order of the calls, so no page has to be waited for: one may be
+ * released, reserved and written again as soon as a call that reads it has returned. Host
+ * memory is different. Between a call that names it and the moment when the call's fence
+ * is done, the host neither looks at what `read` fills, nor changes what `write` reads,
+ * nor frees either; it may lend the same memory to further calls.
  *
  * Owner: the engine thread. Fences ascend: when one is done, so are all before it. */
 #ifndef KV_KV_MOVER_H

@@ -76,7 +76,7 @@ static int32_t seen_from(const kv_cache *c, const kv_seq *s, int32_t g) {
 }
 
 /* Pages that s takes up to swap_tokens, without those before windows. *n_given: those
- * that nobody holds when its windows have moved. */
+ * without a holder once its windows have moved. */
 static int32_t pages_to_take(const kv_cache *c, const kv_seq *s, int32_t *n_given) {
     int32_t n = c->n_state_pages;
     *n_given = 0;

@@ -35,8 +35,8 @@ typedef struct kv_tiering_options {
     kv_tiers_options tiers; /* of the shape only the version is read */
     bool writes_through;
     int32_t max_tokens; /* of a sequence */
-    /* n tokens that s waits for have come into the pool and the index; NULL: nobody
-     * counts */
+    /* n tokens that s waits for have come into the pool and the index; NULL: they are not
+     * counted */
     void (*on_promoted)(void *context, kv_seq *s, int32_t n_tokens);
     void *context;
 } kv_tiering_options;

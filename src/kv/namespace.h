@@ -1,6 +1,6 @@
-/* The table of namespaces: maps a name, and the public prefix that the namespace lies
- * after, to a small number. Names are compared whole, never by hash. A number lives until
- * its user removes it. Owner: the engine thread. */
+/* The table of namespaces: maps a name, and the public prefix after which the namespace
+ * begins, to a small number. Names are compared whole, never by hash. A number lives
+ * until its user removes it. Owner: the engine thread. */
 #ifndef KV_NAMESPACE_H
 #define KV_NAMESPACE_H
 

@@ -61,7 +61,7 @@ void kv_table_truncate(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t pag
 int32_t kv_table_state_needs(const kv_pool *pool, const kv_table *t, int32_t state_pages);
 void kv_table_state_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t state_pages,
                            kv_copies *copies, const page_id *ids);
-/* Adds entries without a page, PAGE_NONE, so that the table stands at n_tokens, a
+/* Adds entries without a page, PAGE_NONE, so that the table has n_tokens tokens, a
  * multiple of page_tokens as before: they are before a window. The table has room. */
 void kv_table_skip(kv_table *t, int32_t n_tokens, int32_t page_tokens);
 /* Releases the pages that hold only positions before `position` (<= n_tokens): those
