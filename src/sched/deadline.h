@@ -8,7 +8,7 @@
 
 /* The work before a first token: rows of prompts to compute, the task's own included, and
  * their attention pairs; and the tasks that decode meanwhile. What attention programs add
- * to the time of both stands apart. */
+ * to the time of both is kept apart. */
 typedef struct deadline_load {
     double rows, pairs, program_us;
     int32_t n_decodes;

@@ -21,7 +21,7 @@
 bool prefix_wait_blocks(const scheduler *s, const sched_task *t);
 /* Finds a task on which candidates[i] must wait: a running one, or one of
  * candidates[0..i). Sets its blocked_on and blocked_until, and `prefix_wait` and
- * `blocked_on` in s->waiting_seqs[i], whose n_computed says what it finds in the cache;
+ * `blocked_on` in s->waiting_seqs[i], whose n_computed is what it finds in the cache;
  * earlier entries of that array are complete already. O(running + i), and the common
  * prefix of those that may agree. */
 void prefix_wait_find(scheduler *s, int32_t i);

@@ -45,7 +45,7 @@ void program_costs_note(program_costs *c, const program_work *work, int32_t n, d
         pairs += work[i].pairs;
     }
     us = fmax(us, 0.0);
-    /* what nobody foretold: shared by pairs, while there is more than was foretold */
+    /* what was not predicted: shared by pairs, while there is more than was predicted */
     double rest = us - foretold;
     for (int32_t i = 0; i < n; i++) {
         double own = work[i].pairs * program_pair_us(c, work[i].program);

@@ -2,11 +2,11 @@
  * brings as expressions (core/attn_program.h).
  *
  * A pair of a row and a token that it attends to costs more under a program, by an amount
- * that only running it tells: from next to nothing to a thousand times the rest. A
+ * that only a run can measure: from next to nothing to a thousand times the rest. A
  * program whose cost is not known well is computed a few pairs at a time, and
  * PROGRAM_GROWTH times as many as in its largest step so far after that: so no step takes
- * much longer than the one before it told. Zeroed memory: nothing is known. The engine
- * thread. */
+ * much longer than the one before it suggests. Zeroed memory: nothing is known. The
+ * engine thread. */
 #ifndef SCHED_PROGRAM_COST_H
 #define SCHED_PROGRAM_COST_H
 
@@ -17,7 +17,7 @@
 #define PROGRAM_GROWTH      4.0
 
 typedef struct program_cost {
-    uint64_t program; /* what tells programs apart; 0: the slot is free */
+    uint64_t program; /* identifies a program; 0: the slot is free */
     double pairs, us; /* of its steps, in which old ones fade */
     /* a pair's in the last step: what is more of both counts, as a program may cost more
      * further on */

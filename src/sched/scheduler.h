@@ -17,14 +17,14 @@ typedef struct sched_hooks {
     /* Whether t, which waits, may be admitted in this step. False while its pages are
      * fetched from elsewhere. */
     bool (*is_ready)(void *context, sched_task *t);
-    /* Adds to *d, which holds what t says by itself: drafts, sequences beside it. */
+    /* Adds to *d, which holds what t itself needs: drafts, sequences beside it. */
     void (*describe)(void *context, const sched_task *t, sched_seq *d);
     /* t was admitted and has its cached pages. It is in neither queue yet. */
     void (*admitted)(void *context, sched_task *t);
     /* t is about to release its pages, since it is preempted, and is in neither queue.
      * True: the owner has done all of it, queues included. */
     bool (*preempt)(void *context, sched_task *t);
-    /* The plan of this step stands and its preemptions are done: the owner preempts more
+    /* The plan of this step is made and its preemptions are done: the owner preempts more
      * where tasks belong together. */
     void (*settle)(void *context);
     /* t has taken n_pages for its next n_rows. */
@@ -109,8 +109,8 @@ void scheduler_count_reuse(scheduler *s, sched_task *t, int32_t n);
 void scheduler_keep_whole_pages(scheduler *s, sched_task *t);
 /* Preempts the running tasks that plan.decisions marks so (plan.n_preempted of them). */
 void scheduler_preempt_marked(scheduler *s);
-/* Preempts victim, which runs, with its group. spared (NULL: nobody) stays, with its
- * group. plan.n_preempted says how many went. */
+/* Preempts victim, which runs, with its group. spared (NULL: none) stays, with its group.
+ * plan.n_preempted counts them. */
 void scheduler_preempt_group(scheduler *s, const sched_task *victim, const sched_task *spared);
 /* Preempts t, which is in neither queue: releases its pages and puts it among the
  * waiting. */

@@ -19,8 +19,8 @@ static double foretold(const step_cost *p, const double *terms) {
     return us;
 }
 
-/* Minimises over each factor in turn. Where all steps were alike the factors cannot be
- * told apart, and stay near their old values. */
+/* Minimises over each factor in turn. If all steps were alike the factors cannot be
+ * separated, and stay near their old values. */
 static void solve(step_cost *p) {
     for (int sweep = 0; sweep < SWEEPS; sweep++) {
         for (int i = 0; i < STEP_COST_TERMS; i++) {

@@ -92,7 +92,7 @@ static void describe_candidate(scheduler *s, int32_t i) {
 
 /* Fits the item of t, which was just admitted, to what t has. The cache may hold more of
  * it than when the step was planned: evictions for those before it uncover entries. Rows
- * that reach the last known token then take a row of logits that nobody counted, or are
+ * that reach the last known token then take a row of logits that was not counted, or are
  * one less where all such rows are taken. False: no row is left in this step. */
 static bool fit_admitted(scheduler *s, const sched_task *t, sched_item *item) {
     int32_t n_left = t->n_known - t->kv.n_computed;

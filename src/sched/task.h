@@ -43,7 +43,7 @@ typedef struct sched_task {
     /* the attention program that it alone runs, where that is measured by itself
      * (program_cost.h); 0: none */
     uint64_t program;
-    /* it wants no logits at all and ends when its prompt is computed: n_max is
+    /* it needs no logits at all and ends when its prompt is computed: n_max is
      * n_prompt */
     bool no_logits;
 
