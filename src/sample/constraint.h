@@ -9,9 +9,9 @@
  * bytes is a copy of the state, and equal outputs lead to states that allow the same. One
  * thread a state. No call but `close` allocates.
  *
- * End tokens (end_tokens.h) are the business of whoever samples (sample_accept): where
- * the state is final all are allowed, else one that the constraint takes as any token, if
- * the state after it is final. */
+ * End tokens (end_tokens.h) are handled by the sampling code (sample_accept): in a final
+ * state all are allowed, else one that the constraint accepts like any token, if the
+ * state after it is final. */
 #ifndef SAMPLE_CONSTRAINT_H
 #define SAMPLE_CONSTRAINT_H
 

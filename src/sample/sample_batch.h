@@ -64,7 +64,7 @@ void sample_batch(const sample_pool *p, sample_row *rows, int32_t n);
 /* For samples that follow each other: runs fn for every task in 0..n, on the workers
  * where that is worth it. A task samples with sample_on. */
 void sample_tasks(const sample_pool *p, thread_pool_fn fn, void *context, int32_t n);
-/* Does what a row wants, with the sampler of `worker`, on whose thread it is called. */
+/* Does what a row needs, with the sampler of `worker`, on that worker's thread. */
 void sample_on(const sample_pool *p, int32_t worker, sample_row *row);
 
 #endif

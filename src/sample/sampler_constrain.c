@@ -1,5 +1,5 @@
 /* The first stage of sampling: a constraint's mask (constraint.h), and the end tokens
- * that may complete what it wants. */
+ * that may complete its output. */
 #include <stdalign.h>
 #include <string.h>
 
