@@ -75,9 +75,9 @@ typedef struct draft_options {
     draft_model_options model;      /* model */
 } draft_options;
 
-/* What a constraint says of the tokens after the first n_known (outlook.h). */
+/* What a constraint allows of the tokens after the first n_known (outlook.h). */
 typedef struct draft_outlook {
-    int32_t n_known; /* 0: it was not asked yet */
+    int32_t n_known; /* 0: it was not queried yet */
     bool is_forced;  /* else it is a guess */
     draft_tree tree;
 } draft_outlook;
@@ -121,7 +121,7 @@ typedef struct draft_seq {
      * 1. */
     const float *distributions;
     draft_tree tree;       /* the current draft */
-    draft_outlook outlook; /* of whoever samples for the sequence, until it is proposed */
+    draft_outlook outlook; /* owned by the thread that samples for the sequence, until it is proposed */
 } draft_seq;
 
 typedef struct drafter drafter;

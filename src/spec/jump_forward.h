@@ -1,7 +1,7 @@
 /* Jump-forward: where a request's rules leave exactly one token that can come next, it is
  * not sampled. Such tokens enter a step as drafts whose rows need no logits
  * (docs/design.md, Drafts), so several are computed in one step and the output is
- * unchanged. The rules are a constraint (sample/constraint.h), which tells what it
+ * unchanged. The rules are a constraint (sample/constraint.h), which reports what it
  * forces, and allowed_token_ids with one id. */
 #ifndef SPEC_JUMP_FORWARD_H
 #define SPEC_JUMP_FORWARD_H

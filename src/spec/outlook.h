@@ -1,7 +1,7 @@
 /* The outlook of a sequence under a constraint: what must come after its last token, or
- * is likely to. It depends on the constraint's state alone, so whoever has sampled that
- * token can find it too, on whichever thread that was; then nothing is left to do where
- * drafts are proposed. */
+ * is likely to. It depends on the constraint's state alone, so the thread that has
+ * sampled that token can find it too; then nothing is left to do when drafts are
+ * proposed. */
 #ifndef SPEC_OUTLOOK_H
 #define SPEC_OUTLOOK_H
 
