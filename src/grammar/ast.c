@@ -139,7 +139,7 @@ uint32_t ast_repeat(ast *t, uint32_t child, uint32_t min, uint32_t max) {
     ast_node *inner = &t->nodes.p[child];
     if (inner->kind == AST_REPEAT && is_plain(min, max) && is_plain(inner->min, inner->max) &&
         build_step(t->b, 1)) {
-        inner->min = min * inner->min; /* one of them says the same */
+        inner->min = min * inner->min; /* one of them is enough */
         inner->max = max == 1 ? inner->max : NFA_NONE;
         return child;
     }

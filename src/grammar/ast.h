@@ -13,7 +13,7 @@ typedef enum ast_kind {
     AST_CAT,    /* children one after the other */
     AST_ALT,    /* one of the children */
     AST_REPEAT, /* child min to max times */
-    AST_START,  /* nothing stands before */
+    AST_START,  /* nothing precedes */
     AST_END,    /* nothing follows */
     AST_MARK,   /* one special token of the nfa's set of marks number first */
     AST_RULE    /* rule number first */
@@ -58,9 +58,9 @@ uint32_t ast_char(ast *t, uint32_t c);
 uint32_t ast_repeat(ast *t, uint32_t child, uint32_t min, uint32_t max);
 uint32_t ast_leaf(ast *t, ast_kind kind, uint32_t first);
 
-/* Appends the tree to the nfa in raw mode; returns its first node. `edges`: bit 0, it
- * stands at the beginning of the whole text; bit 1, at its end: there anchors match,
- * elsewhere they are refused. Rules have the numbers of the nfa's. */
+/* Appends the tree to the nfa in raw mode; returns its first node. `edges`: bit 0, it is
+ * at the beginning of the whole text; bit 1, at its end: there anchors match, elsewhere
+ * they are refused. Rules have the numbers of the nfa's. */
 uint32_t ast_emit(ast *t, uint32_t node, uint32_t next, unsigned edges);
 
 #endif

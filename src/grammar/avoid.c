@@ -107,9 +107,9 @@ static uint32_t take_pieces(product *p) {
     return to;
 }
 
-/* Adds a way that reads what a node says, then goes on at the copy of `next`. The copy
- * has a higher number, so that the last pass over the nodes, which goes down too, sees
- * chains at once. */
+/* Adds an edge that reads what a node reads, then continues at the copy of `next`. The
+ * copy has a higher number, so that the last pass over the nodes, which goes down too,
+ * sees chains at once. */
 static void push_reader(product *p, nfa_node reads, uint32_t next, uint32_t state, uint32_t end) {
     uint32_t node = build_node(p->b, (nfa_op)reads.op, NFA_RAW, reads.arg, reads.n, NFA_FAIL_NODE);
     push_way(p, node);

@@ -1,10 +1,10 @@
-/* Automata that are asked for again: equal patterns, lists and combinations are one, so
- * the schemas of many tools share them. */
+/* Automata are memoised: equal patterns, lists and combinations are one, so the schemas
+ * of many tools share them. */
 #include "grammar/dfa.h"
 
 enum { FIRST_SLOTS = 64 };
 
-/* What was asked for. */
+/* What was requested. */
 typedef struct dfa_key {
     uint32_t kind, x, y;
     str text;

@@ -9,7 +9,7 @@
 
 typedef struct merge {
     dfa *d;
-    uint32_t *map, *slots; /* map[state]: the one that stands for it; slots: an open table of those, plus 1 */
+    uint32_t *map, *slots; /* map[state]: the one that represents it; slots: an open table of those, plus 1 */
     uint32_t n_slots;
 } merge;
 
@@ -56,7 +56,7 @@ static void find_same(build *b, merge *m) {
     }
 }
 
-/* Appends the state that stands for `to` to the new order, if it is not there;
+/* Appends the state that represents `to` to the new order, if it is not there;
  * number[state]: its place there, plus 1. */
 static void reach(const merge *m, uint32_t to, uint32_t *number, uint32_t *order, uint32_t *n) {
     if (to != NFA_NONE && number[m->map[to]] == 0) {

@@ -3,7 +3,7 @@
 
 #include "grammar/grammar_run.h"
 
-/* machine_state.only: nobody has asked; there is no only byte; it is the byte 0, and so
+/* machine_state.only: not computed yet; there is no only byte; it is the byte 0, and so
  * on. */
 enum { ONLY_UNKNOWN, ONLY_NONE, ONLY_FIRST };
 

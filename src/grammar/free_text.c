@@ -11,7 +11,7 @@ typedef struct trigger {
     str letters;
     int32_t mark;  /* -1: letters alone */
     uint32_t rule; /* of the tags that begin so, plus 1; 0: none */
-    str rest;      /* of a text: what stands after the token */
+    str rest;      /* of a text: what follows the token */
 } trigger;
 
 typedef struct free_text {

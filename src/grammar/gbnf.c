@@ -82,7 +82,7 @@ static void skip_number(parser *p) {
     }
 }
 
-/* Whether a rule's head stands here. */
+/* Whether a rule's head is here. */
 static bool at_head(parser *p) {
     size_t from = p->at;
     skip_number(p);

@@ -1,5 +1,5 @@
 /* Grammars for structured output: a regex, JSON Schema, choice or EBNF compiled to an
- * automaton that says which tokens may come next.
+ * automaton that computes which tokens may come next.
  *
  *   grammar_compile -> grammar         what is allowed, as bytes; knows no tokens
  *   grammar_vocab_open -> vocabulary   the bytes of every token as a trie; one for each
@@ -10,10 +10,10 @@
  *                                      assignment
  *
  * A state is a number that its run keeps for as long as the run is open. So a fork is an
- * assignment, and whoever may roll back keeps the state of each earlier position (4 bytes
- * a token) and assigns it back. All runs of one grammar over one vocabulary share states
- * and masks. Each pays for the states that it is the first to need, from a budget of its
- * own: where that is used up, only its own sequences end.
+ * assignment, and a caller that may roll back keeps the state of each earlier position (4
+ * bytes a token) and assigns it back. All runs of one grammar over one vocabulary share
+ * states and masks. Each pays for the states that it is the first to need, from a budget
+ * of its own: where that is used up, only its own sequences end.
  *
  * Threads: grammar and vocabulary are immutable and counted atomically. Any number of
  * threads may use one run at once: a lock of the run guards it, for about a microsecond
@@ -67,10 +67,9 @@ typedef enum grammar_numbers {
 
 /* What an object may hold beside the names that its schema lists. */
 typedef enum grammar_additional {
-    GRAMMAR_ADDITIONAL_SCHEMA, /* what the standard says: any name, where nothing forbids it */
-    /* nothing, where some `properties` lists names and nothing says what others may be:
-     * as if unevaluatedProperties: false stood there. Not within `not`, `if` and
-     * `contains` */
+    GRAMMAR_ADDITIONAL_SCHEMA, /* what the standard allows: any name that is not forbidden */
+    /* nothing, if some `properties` lists names and nothing describes others: as with
+     * unevaluatedProperties: false. Not within `not`, `if` and `contains` */
     GRAMMAR_ADDITIONAL_CLOSED
 } grammar_additional;
 
@@ -89,7 +88,7 @@ typedef struct grammar_options {
     grammar_numbers numbers;
     grammar_additional additional;
     uint32_t max_depth;     /* of JSON's objects and arrays in each other, at most 254; 0: any */
-    str whitespace_pattern; /* a regex in place of each run of white space; empty: as `space` says */
+    str whitespace_pattern; /* a regex in place of each run of white space; empty: `space` decides */
     /* Budgets; 0: GRAMMAR_MAX_STEPS, _BYTES, _US (of processor time). */
     int64_t max_steps, max_bytes, max_us;
     /* Called for each keyword of a schema; NULL: not wanted. With `survey` a refused
@@ -111,7 +110,7 @@ typedef struct grammar grammar;
  * (grammar_drop). Any thread.
  * QUIRE_INVALID: the text is malformed or nothing matches it. QUIRE_UNSUPPORTED: a
  * keyword or construct that cannot be enforced. QUIRE_TOO_LARGE: past a budget.
- * QUIRE_CANCELLED: its thread's turn (base/turn.h) says so. err->message says what and
+ * QUIRE_CANCELLED: its thread's turn (base/turn.h) ended it. err->message says what and
  * where: of a schema path and keyword, of other texts err->position too. */
 quire_err grammar_compile(grammar_kind kind, str text, const grammar_options *options, grammar **out,
                           quire_error *err);

@@ -2,7 +2,7 @@
  * obeys a JSON Schema, in the syntax in which a model writes it.
  *
  * In syntaxes other than JSON the names of members are words, and names that the schema
- * says nothing about do not come. */
+ * does not mention are not allowed. */
 #ifndef GRAMMAR_GRAMMAR_ARGUMENTS_H
 #define GRAMMAR_GRAMMAR_ARGUMENTS_H
 
@@ -11,8 +11,8 @@
 
 typedef enum grammar_syntax {
     GRAMMAR_SYNTAX_JSON,
-    /* `before` NAME `middle` VALUE `behind`, once for each member: strings without quotes,
-     * other values as JSON */
+    /* `before` NAME `middle` VALUE `behind`, once for each member: strings without
+     * quotes, other values as JSON */
     GRAMMAR_SYNTAX_TAGS,
     GRAMMAR_SYNTAX_GEMMA, /* {NAME:VALUE,..}: strings between two `quote`, nested objects alike */
     GRAMMAR_SYNTAX_PYTHON /* NAME=VALUE, ..: Python literals */

@@ -66,8 +66,8 @@ typedef struct grammar_tag {
  * that trigger goes on. A text of triggers is such by its letters; one with a special
  * token is such by its first one, which occurs in no other way then. Behind a tag free
  * text goes on. A trigger with which no tag begins occurs nowhere. A `pattern` begins a
- * tag too, where it matches for the first time: then `behind` goes on as the rest of a tag
- * does, or `other`, after which the same free text goes on. */
+ * tag too, where it matches for the first time: then `behind` goes on as the rest of a
+ * tag does, or `other`, after which the same free text goes on. */
 struct grammar_part {
     grammar_part_kind part;
     str text;          /* of TEXT, RULE, OTHER */
@@ -99,8 +99,8 @@ struct grammar_part {
 #define GRAMMAR_PARTS_DEPTH 100 /* parts within parts; deeper ones are refused */
 
 /* Compiles parts; marks and options may be NULL. As grammar_compile, with its budgets for
- * all parts together; `keyword` tells of the schemas of all. QUIRE_INVALID also: a tag
- * that begins with no trigger, texts that are empty or no UTF-8. */
+ * all parts together; `keyword` is called for the schemas of all. QUIRE_INVALID also: a
+ * tag that begins with no trigger, texts that are empty or no UTF-8. */
 quire_err grammar_compile_parts(const grammar_part *root, const grammar_marks *marks,
                                 const grammar_options *options, grammar **out, quire_error *err);
 

@@ -30,7 +30,7 @@ typedef struct run_taken {
     uint32_t state, n;
 } run_taken;
 
-/* Where a walk stands in a block of children: the state before them, and its row. */
+/* The position of a walk in a block of children: the state before them, and its row. */
 typedef struct run_level {
     const uint32_t *row;
     uint32_t state, at, end;

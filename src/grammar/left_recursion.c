@@ -102,8 +102,8 @@ static void reach(leftmost *l, uint32_t rule, bool *seen) {
     }
 }
 
-/* The copy of a node in map[], made when it is first asked for; what it leads to is
- * copied later (copy_rest). */
+/* The copy of a node in map[], made when it is first needed; what it leads to is copied
+ * later (copy_rest). */
 static uint32_t copy_of(leftmost *l, uint32_t *map, uint32_t node) {
     if (node == NFA_FAIL_NODE) {
         return node;
@@ -155,8 +155,8 @@ static uint32_t index_in(const circle *c, uint32_t rule) {
     return i;
 }
 
-/* A copy for the beginning alone: what may be empty there is not, as what stands after it
- * is in the list too. */
+/* A copy for the beginning alone: what may be empty there is not, as what follows it is
+ * in the list too. */
 static uint32_t first_copy(leftmost *l, uint32_t *map, uint32_t node) {
     nfa_node n = l->b->a.nodes.p[node];
     if (n.op != NFA_CALL && n.op != NFA_REPEAT) {
@@ -171,7 +171,7 @@ static uint32_t first_copy(leftmost *l, uint32_t *map, uint32_t node) {
 }
 
 /* Copies of what member i begins with, but for calls of members, as one node. Nothing at
- * all is not among it: what stands after a call that may be empty is in the list of the
+ * all is not among it: what follows a call that may be empty is in the list of the
  * caller. */
 static uint32_t beginning(leftmost *l, const circle *c, uint32_t i) {
     nfa *a = &l->b->a;

@@ -421,8 +421,8 @@ static void begin_set(machine *m, uint32_t n_slots) {
     m->stamp++;
 }
 
-/* The first byte of what stands after a name: no name has it there. 0: it is not always
- * the same. */
+/* The first byte of what follows a name: no name has it there. 0: it is not always the
+ * same. */
 static uint8_t byte_behind(const nfa *a, const nfa_node *name) {
     const nfa_node *next = &a->nodes.p[name->next];
     const uint32_t *ways = next->op == NFA_SPLIT ? a->targets.p + next->arg : &name->next;
@@ -454,7 +454,7 @@ static void note_place(const machine *m, machine_state *s, const machine_config 
     }
 }
 
-/* The state of the set that stands in next. */
+/* The state of the set in next. */
 static uint32_t state_of_set(machine *m) {
     size_t bytes = m->n_next * sizeof(machine_config);
     if (m->n_next == 0) {
@@ -496,7 +496,7 @@ uint32_t machine_state_of(machine *m, const machine_config *set, uint32_t n) {
     return m->failed ? MACHINE_FULL : state_of_set(m);
 }
 
-/* Fills next with what stands after a byte. */
+/* Fills next with the configurations after a byte. */
 static void read_set(machine *m, uint32_t state, uint8_t byte, uint32_t n_slots) {
     begin_set(m, n_slots);
     for (uint32_t i = 0, n = machine_state_at(m, state)->n; i < n && look_at(m, 1); i++) {
@@ -515,7 +515,7 @@ static bool may_begin(machine *m) {
     return m->why == MACHINE_FINE;
 }
 
-/* Charges a finished transition to the mask that asked for it: a count that no pause
+/* Charges a finished transition to the mask that needed it: a count that no pause
  * changes. */
 static void charge(machine *m) {
     m->made += m->looked;

@@ -6,7 +6,7 @@
  * cells are shared: equal stacks have one number. A state is a sorted set of
  * configurations; its row remembers the state after each class of bytes. So the machine
  * is the deterministic automaton of the grammar, of which only the visited part exists.
- * Everything lies in reserved areas that only grow. */
+ * Everything is in reserved areas that only grow. */
 #ifndef GRAMMAR_MACHINE_H
 #define GRAMMAR_MACHINE_H
 
@@ -16,12 +16,13 @@
 
 #define MACHINE_UNKNOWN 0u /* in a row: not built yet */
 #define MACHINE_DEAD    1u
-#define MACHINE_FULL    2u /* returned by machine_next: it failed; machine.why says why */
+#define MACHINE_FULL    2u /* returned by machine_next: it failed, for the reason in machine.why */
 #define MACHINE_FIRST   3u /* the state before any byte */
 
 #define MACHINE_MAX_CONFIGS 16384  /* configurations of a state */
 #define MACHINE_MAX_WORK    200000 /* configurations that one byte after a state may take to look at */
-/* and all bytes that the mask after a state asks for, which nobody asked for before */
+/* and all bytes that the mask after a state needs, without those that were computed
+ * before */
 #define MACHINE_MAX_SPENT 4000000
 
 /* Why an operation failed. The first two: it may be tried again. */
@@ -59,7 +60,7 @@ typedef struct machine_tally {
 typedef struct machine_state {
     uint32_t first, n; /* configurations */
     uint32_t row;      /* in rows, plus 1; 0: none yet */
-    uint32_t mask;     /* of mask.c: where the mask lies, plus 1; 0: not built */
+    uint32_t mask;     /* of mask.c: the place of the mask, plus 1; 0: not built */
     uint32_t spent;    /* work of the transitions that were made for its mask */
     bool final, over;
     uint16_t only;        /* of forced.c: the only byte that may follow */
@@ -122,8 +123,8 @@ bool machine_use(machine *m, area *a, area_budget *budget, size_t bytes);
 uint32_t machine_next(machine *m, uint32_t state, uint8_t byte);
 /* The state of a set of configurations, in any order; MACHINE_FULL. */
 uint32_t machine_state_of(machine *m, const machine_config *set, uint32_t n);
-/* The row of a state: what stands after each class of bytes, MACHINE_UNKNOWN where nobody
- * has asked. NULL: the budget is used up. */
+/* The row of a state: the state after each class of bytes, MACHINE_UNKNOWN if it is not
+ * computed yet. NULL: the budget is used up. */
 const uint32_t *machine_row(machine *m, uint32_t state);
 
 static inline machine_state *machine_state_at(const machine *m, uint32_t state) {

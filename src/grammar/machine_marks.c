@@ -1,7 +1,7 @@
 /* Bytes to special tokens: the part of the machine that reads the spelling of nfa.h.
  *
- * Of a token that is read partly only what tells it from others matters: where no named
- * token begins so, its digits are not kept. */
+ * Of a token that is read partly only what distinguishes it from others matters: where no
+ * named token begins so, its digits are not kept. */
 #include "grammar/machine.h"
 
 #define OTHER (1u << 31) /* of a value: none of the named ones */

@@ -39,8 +39,8 @@ static bool is_quote(const run_core *r, const machine_config *c) {
     return node->op == NFA_BYTES && r->m.a->bytes.p[node->arg + c->at] == '"';
 }
 
-/* Whether configuration c stands in a JSON string in which any text may follow; *steady:
- * none changes it. */
+/* Whether configuration c is in a JSON string in which any text may follow; *steady: none
+ * changes it. */
 static bool is_free(const run_core *r, const machine_config *c, bool *steady) {
     const nfa *a = r->m.a;
     const nfa_node *node = &a->nodes.p[c->node];

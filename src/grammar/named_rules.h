@@ -35,8 +35,8 @@ uint32_t named_rules_call(const named_rules *r, uint32_t i);
 bool named_rules_has(const named_rules *r, uint32_t i);
 /* Defines rule i, which is not yet, unless the build failed. */
 void named_rules_define(named_rules *r, uint32_t i, uint32_t root);
-/* Writes all rules into the nfa and makes left recursion right. kind_of says what an
- * error calls a rule without definition. */
+/* Writes all rules into the nfa and makes left recursion right. kind_of is what an error
+ * calls a rule without definition. */
 void named_rules_emit(named_rules *r, const char *(*kind_of)(str name));
 
 #endif

@@ -14,10 +14,10 @@
 
 typedef enum nfa_op {
     NFA_FAIL,    /* nothing follows */
-    NFA_RETURN,  /* end of a rule or of a body: continues where the top of the stack says */
+    NFA_RETURN,  /* end of a rule or of a body: continues at the top of the stack */
     NFA_SPLIT,   /* any of targets[arg .. arg + n) */
     NFA_BYTES,   /* bytes[arg .. arg + n), then next */
-    NFA_CLASS,   /* one character of classes[arg], spelt as mode says, then next */
+    NFA_CLASS,   /* one character of classes[arg], spelt by mode, then next */
     NFA_STRING,  /* characters that dfas[arg] accepts, then next */
     NFA_COUNTED, /* counts[arg].min to .max characters of any kind, then next */
     NFA_TEXT,    /* texts[arg].min to .max characters that its dfa accepts, then next */
@@ -41,8 +41,8 @@ typedef enum nfa_mode {
 
 #define NFA_KEPT 1u /* the text is a name that NAMED looks at, so its characters are kept on the stack */
 #define NFA_ONCE 2u /* it is the name of an open member, which comes once in its object (run_names.c) */
-/* it stands without quotes; every beginning of one goes on to names of over NFA_MOST_WORD
- * bytes */
+/* it is written without quotes; every beginning of one goes on to names of over
+ * NFA_MOST_WORD bytes */
 #define NFA_WORD 4u
 
 #define NFA_MOST_WORD 60
@@ -150,7 +150,7 @@ typedef struct nfa_object {
     uint32_t first, n, n_names, n_open, min, max;
     uint32_t comma; /* reads a comma and ends in RETURN */
     uint8_t rules;
-    /* names of open members are told apart up to `min`; that is at most NFA_MAX_KEPT -
+    /* names of open members are distinguished up to `min`; that is at most NFA_MAX_KEPT -
      * NFA_MAX_RULES */
     bool distinct;
     bool comma_may_miss;
@@ -240,7 +240,7 @@ typedef struct nfa {
  * build's budget. */
 #define NFA_FREE(b, vec) build_free((b), (vec).p, (vec).cap * sizeof *(vec).p)
 
-/* How deep objects and arrays may still be nested where something stands. */
+/* How deep objects and arrays may still be nested at a place. */
 typedef struct nfa_room {
     /* of nodes: how many levels each needs at least up to the end of its rule; NULL: any
      * number is left */

@@ -31,7 +31,7 @@ static bool set_digits(decimal *d, char room[DECIMAL_ROOM], const char *digits, 
     return true;
 }
 
-/* The exponent that p[0 .. n) says, after its letter; no further from 0 than any text is
+/* The exponent in p[0 .. n), after its letter; no further from 0 than any text is
  * long. */
 static int64_t exponent_of(const char *p, size_t n) {
     int64_t e = 0;

@@ -126,7 +126,7 @@ static uint32_t emit_one_of(parts *p, const grammar_part *part, uint32_t next) {
     return split;
 }
 
-/* One, then (separator, one) again and again; the one is a rule, as it stands twice. */
+/* One, then (separator, one) repeated; the one is a rule, as it occurs twice. */
 static uint32_t emit_separated(parts *p, const grammar_part *part, uint32_t next) {
     build *b = p->b;
     uint32_t rule = build_rule(b), max = part->max == GRAMMAR_NO_MAX ? NFA_NONE : part->max - 1;

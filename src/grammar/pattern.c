@@ -124,7 +124,7 @@ static void push(finder *f, uint32_t s) {
     }
 }
 
-/* Follows what stands in work; characters' steps and others that need the end go to next.
+/* Follows the steps in work; characters' steps and others that need the end go to next.
  * Returns whether the match is found. */
 static bool follow(finder *f, bool at_start, bool at_end) {
     bool found = false;

@@ -106,8 +106,8 @@ static void respell_bytes_python(build *b, uint32_t i) {
     replace(b, i, with);
 }
 
-/* Adds what of a range stands for itself: no control character, no quote, no
- * backslash. */
+/* Adds the part of a range whose characters are written as themselves: no control
+ * character, no quote, no backslash. */
 static void add_plain(build *b, nfa_range r, nfa_range *to, uint32_t *n) {
     static const uint32_t cuts[] = {0x20, '"', '\\', NFA_MAX_CHAR + 1};
     for (size_t i = 0; i + 1 < sizeof cuts / sizeof *cuts && build_step(b, 1); i++) {

@@ -1,10 +1,10 @@
 /* Names of open members: each comes once in its object.
  *
- * A state of the machine says nothing of them, so that its masks serve every text. Beside
- * it stands what the text has named so far: for each object around the place the names of
- * its open members, and the part of a name that is being read. Both together are a state
- * of the run, numbered from RUN_NAMED on. All of that are cells of the machine, so equal
- * ones have one number, and they count against its budget:
+ * A state of the machine does not include them, so that its masks serve every text.
+ * Beside it is what the text has named so far: for each object around the place the names
+ * of its open members, and the part of a name that is being read. Both together are a
+ * state of the run, numbered from RUN_NAMED on. All of that are cells of the machine, so
+ * equal ones have one number, and they count against its budget:
  *
  *   name     (byte, the name before it): its characters in UTF-8, however they are spelt
  *   set      2 * (set, set) by the lowest bit of its names' numbers, then the next one; 2
@@ -13,10 +13,10 @@
  *            in it
  *
  * What ends a name that came, or leads to such names alone, does not follow. Where some
- * configuration reads no such name, names are not told apart. Where they do not go on to
- * others whatever came (machine_is_roomy), nor are those of over MOST_BYTES, and all
+ * configuration reads no such name, names are not distinguished. Where they do not go on
+ * to others whatever came (machine_is_roomy), nor are those of over MOST_BYTES, and all
  * after NFA_FEW_NAMES of them: a way out would be too far to look for. A word has one as
- * long as names of over NFA_MOST_WORD bytes are not told apart. */
+ * long as names of over NFA_MOST_WORD bytes are not distinguished. */
 #include "grammar/grammar_run.h"
 
 #include "base/utf8.h"
@@ -133,7 +133,7 @@ static bool is_short(const run_core *r, uint32_t name, uint32_t most) {
     return n <= most;
 }
 
-/* Whether n's place is a name that is told apart from those of its object. */
+/* Whether n's place is a name that is distinguished from those of its object. */
 static bool is_told_apart(const run_core *r, const named *n) {
     const machine_state *at = place(r, n);
     const machine_cell *names = names_at(r, n, at->name);
@@ -248,8 +248,8 @@ static bool is_respelt(uint32_t phase, uint8_t byte) {
 }
 
 /* Whether something after n ends a name that has not come, which at most `left`
- * characters more of names that came may begin. `inside`: n stands within a character
- * that may be spelt as it likes. A failure counts as such an end. */
+ * characters more of names that came may begin. `inside`: n is within a character that
+ * may be spelt in several ways. A failure counts as such an end. */
 static bool may_end(run_core *r, const named *n, uint32_t left, bool inside) {
     const uint32_t depth = place(r, n)->name;
     for (uint32_t byte = 0; byte < 256; byte++) {
@@ -352,7 +352,7 @@ static bool forbid(run_core *r, const vocab_trie *t, uint32_t first, uint32_t en
 
 /* What tokens hold after a state of the machine, beside the rest of a name that is being
  * read there: a name as a whole, or so much of one that none may be left; the same after
- * the end of a name. Each is known once it was asked for. */
+ * the end of a name. Each is computed when it is first needed. */
 enum { HOLDS_NAME = 1, HOLDS_NEXT = 2, KNOWN = 4 };
 
 /* Of the tokens among the nodes first to end. is_new: state s is not in the name before

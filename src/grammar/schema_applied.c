@@ -241,7 +241,7 @@ void keyword_if(schema_reader *r, const char *keyword, const json_value *v) {
     and_shape(r, &all);
 }
 
-/* Objects without the member, or with it and what it asks for: other names, or a
+/* Objects without the member, or with it and what it requires: other names, or a
  * schema. */
 static void read_dependency(schema_reader *r, const char *keyword, const char *name, const json_value *v) {
     shape without = {0}, with, both;
@@ -261,7 +261,7 @@ static void read_dependency(schema_reader *r, const char *keyword, const char *n
         return;
     }
     *n = (named_expr){str_of(name), EXPR_NEVER};
-    without.null = without.yes = without.no = true; /* of other types nothing is asked */
+    without.null = without.yes = without.no = true; /* other types are not restricted */
     without.numbers.p = with.numbers.p;
     without.strings.p = with.strings.p;
     without.arrays.p = with.arrays.p;

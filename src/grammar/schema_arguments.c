@@ -167,7 +167,7 @@ static bool is_tag_name(str name) {
     return name.n > 0 && name.n <= TAG_NAME_BYTES;
 }
 
-/* end: of TAGS, what stands after the value. */
+/* end: of TAGS, what follows the value. */
 static uint32_t value_of(schema *s, uint32_t x, const json_value *of, uint32_t end) {
     switch (s->arguments->syntax) {
     case GRAMMAR_SYNTAX_TAGS:
@@ -212,8 +212,8 @@ static uint32_t listed(schema *s, str name, uint32_t x) {
     return s->arguments->syntax == GRAMMAR_SYNTAX_TAGS ? literal(s, s->arguments->before, node) : node;
 }
 
-/* Whether the reader tells the object whose members are written from an array by its
- * first element's name. */
+/* Whether the reader distinguishes the object whose members are written from an array by
+ * its first element's name. */
 static bool is_told_by_name(const schema *s) {
     return s->reading != s->arguments->reader.schema &&
            (arguments_bits(s, s->reading) & GRAMMAR_READS_OBJECT) == 0;
@@ -246,7 +246,7 @@ static uint32_t open_names(schema *s) {
     return read_alike(s, names);
 }
 
-/* w->named is never set: `arguments_members` says so. */
+/* w->named is never set: `arguments_members` decides. */
 static uint32_t open_member(schema *s, const open_way *w) {
     uint32_t end = NFA_RETURN_NODE;
     if (s->arguments->has_elements) { /* the reader does not compare the two names */
@@ -258,7 +258,7 @@ static uint32_t open_member(schema *s, const open_way *w) {
     return s->arguments->syntax == GRAMMAR_SYNTAX_TAGS ? literal(s, s->arguments->before, node) : node;
 }
 
-/* What stands between two members. */
+/* What separates two members. */
 static uint32_t separator(schema *s) {
     const grammar_arguments *a = s->arguments;
     if (a->syntax != GRAMMAR_SYNTAX_TAGS) {

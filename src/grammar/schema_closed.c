@@ -1,9 +1,9 @@
 /* Objects that are closed though their schema does not say so
- * (GRAMMAR_ADDITIONAL_CLOSED): `properties` lists what may come.
+ * (GRAMMAR_ADDITIONAL_CLOSED): `properties` lists what is allowed.
  *
  * An object is closed when it is written, with all that applies to it joined: so the
- * names of allOf, of a $ref and of an alternative count, and the answer is one of the
- * schema as it stands. Within `if`, `contains` and `not` nothing closes: these shapes are
+ * names of allOf, of a $ref and of an alternative count, and the answer is valid under
+ * the schema itself. Within `if`, `contains` and `not` nothing closes: these shapes are
  * quiet. */
 #include "grammar/value_shape.h"
 
@@ -98,7 +98,7 @@ bool object_holds(schema *s, const object_part *o, str name) {
 }
 
 /* How many of the listed names, or of those that are required, may come with a value of
- * `rule` (NULL: any); at least as many as `most` are not told apart. */
+ * `rule` (NULL: any); counts of `most` and over are not distinguished. */
 static uint32_t count_held(schema *s, const object_part *o, const member_rule *rule, uint32_t most) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < o->layers.n; i++) {
@@ -141,7 +141,7 @@ bool object_is_closed(schema *s, const object_part *o) {
     if (!closes || s->b->options->additional != GRAMMAR_ADDITIONAL_CLOSED) {
         return false;
     }
-    /* what asks for more than the listed names can give keeps the object open */
+    /* an object that needs more members than are listed stays open */
     bool holds = has_patterns || o->min <= o->required.n || count_held(s, o, NULL, o->min) >= o->min;
     for (uint32_t i = 0; i < o->rules.n && holds; i++) {
         holds = has_patterns || count_held(s, o, &o->rules.p[i], 1) > 0;

@@ -60,7 +60,7 @@ void keyword_bound(schema_reader *r, const char *keyword, const json_value *v) {
     bool low = strstr(keyword, "inimum") != NULL, exclusive = keyword[0] == 'e';
     number_part one;
     memset(&one, 0, sizeof one);
-    /* draft 4: says of minimum or maximum whether it is excluded; read there */
+    /* draft 4: whether minimum or maximum is excluded; read there */
     if (json_is(v, JSON_KIND_BOOL)) {
         return;
     }

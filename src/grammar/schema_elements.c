@@ -2,9 +2,9 @@
  * its name, each item of an array between tags that are called "item"
  * (GRAMMAR_SYNTAX_TAGS with has_elements).
  *
- * The reader's schema says what elements inside are, and where it says nothing, the first
- * one's name does. Objects and arrays that it would take for something else, or whose
- * values it would type by another schema than theirs, are written as JSON. */
+ * The reader's schema decides what elements inside are; if it does not, the first one's
+ * name does. Objects and arrays that it would take for something else, or whose values it
+ * would type by another schema than theirs, are written as JSON. */
 #include "grammar/parts.h"
 #include "grammar/value_shape.h"
 
@@ -29,7 +29,7 @@ static bool lists_item(const object_part *o) {
 static bool object_nests(const schema *s, const object_part *o, unsigned bits) {
     bool is_said = (bits & GRAMMAR_READS_OBJECT) != 0,
          nests = is_said || ((bits & GRAMMAR_READS_ARRAY) == 0 && !lists_item(o));
-    /* else names would have to be told apart */
+    /* else names would have to be distinguished */
     nests = nests && o->max > 0 && o->rules.n == 0 && o->min <= o->required.n + 1;
     for (uint32_t i = 0; i < o->layers.n; i++) {
         nests = nests && o->layers.p[i].patterns.n == 0;
@@ -68,8 +68,8 @@ static uint32_t rule_of(schema *s, uint32_t x, const json_value *of) {
 }
 
 /* What of a shape is written as a text: all but what nests. *nests: something does;
- * *is_empty: so it does, and may be empty, which is read as such where nothing stands
- * between the tags. */
+ * *is_empty: so it does, and may be empty, which is read as such if nothing is between
+ * the tags. */
 static shape text_shape(schema *s, const shape *x, unsigned bits, bool *nests, bool *is_empty) {
     shape text = *x;
     text.objects.n = text.arrays.n = 0;

@@ -151,7 +151,7 @@ static void find_open(schema *s, open_names *open, const name_list *listed, uint
     add_open(s, open, names, 0, 0);
 }
 
-/* ---- rules that some member must satisfy, and names that are told apart ---- */
+/* ---- rules that some member must satisfy, and names that are distinguished ---- */
 
 /* The names of `names` that can satisfy the rules in `set`; and what their values must
  * be. */
@@ -216,8 +216,8 @@ static void add_listed(schema *s, const object_part *o, const member_writer *w, 
 }
 
 /* Whether no open name comes twice. Where an object has rules one may: the last value
- * counts, and names that can satisfy a rule may be few. So it may where a pattern says
- * what names without quotes are. */
+ * counts, and names that can satisfy a rule may be few. It may if a pattern describes
+ * names without quotes. */
 static bool comes_once(const open_names *open, const member_writer *w) {
     return open->o->rules.n == 0 && (!w->has_words || (open->n == 0 && open->o->name_exprs.n == 0));
 }
@@ -299,7 +299,7 @@ static uint32_t open_member(schema *s, const open_way *w) {
     return style_open_name(s, w, w->named ? build_node(s->b, NFA_NAMED, NFA_RAW, w->rules, 0, value) : value);
 }
 
-/* Whether the schema says what members may be that it does not list. */
+/* Whether the schema describes members that it does not list. */
 static bool says_rest(const object_part *o) {
     bool says = o->layers.n == 0;
     for (uint32_t i = 0; i < o->layers.n && !says; i++) {

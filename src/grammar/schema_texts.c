@@ -13,7 +13,7 @@ typedef struct partials {
     uint32_t n;
 } partials;
 
-/* Adds what stands after one character more; false: that is too many. */
+/* Adds what follows one more character; false: that is too many. */
 static bool add_longer(schema *s, const partial *at, uint32_t c, uint32_t state, partials *to) {
     char bytes[4];
     size_t n = utf8_encode((int32_t)c, bytes);

@@ -32,7 +32,7 @@ typedef struct expr {
     expr_kind kind;
     const json_value *value; /* of a schema or a constant */
     uint32_t base;           /* of a schema: its resource */
-    const char *path;        /* of a schema: where it stands */
+    const char *path;        /* of a schema: its place */
     uint32_t *children, n;
     const struct shape *shape;
     bool open;     /* its shape is being made */
@@ -88,7 +88,7 @@ typedef struct object_layer {
     bool closes;           /* a `properties` lists names: the object is closed to others (object_is_closed) */
 } object_layer;
 /* Some member has a name that the dfa accepts and a value of expr: what a negated rule
- * about names that are not listed asks for. */
+ * about names that are not listed requires. */
 typedef struct member_rule {
     uint32_t dfa, expr;
 } member_rule;
@@ -169,9 +169,9 @@ typedef struct schema {
     uint32_t n_probes;
     bool met_open;                                               /* of the innermost */
     uint32_t space_rule, number_rule, integer_rule, string_rule; /* plus 1 */
-    bool annotations; /* some unevaluated* asks which alternatives hold, so none may be left out */
+    bool annotations; /* some unevaluated* depends on which alternatives hold, so none may be left out */
     bool refused;     /* some keyword, with options->survey: the error is `first` */
-    bool named;       /* the build's error says path and keyword */
+    bool named;       /* the build's error has path and keyword */
     quire_error first;
 } schema;
 
@@ -195,8 +195,8 @@ uint32_t expr_quiet(schema *s, uint32_t x);
 /* The shape of an expression; never NULL: after a failure the empty one. */
 const shape *expr_shape(schema *s, uint32_t x);
 /* Between both calls expr_shape gives the empty shape for an expression whose shape is
- * being made, rather than failing. The second call says whether it has: then nothing is
- * known. */
+ * being made, rather than failing. The second call returns whether it has: then nothing
+ * is known. */
 typedef struct expr_probe {
     bool met_open; /* of the probe around it */
 } expr_probe;
@@ -240,9 +240,9 @@ void schema_read_const(schema *s, const json_value *v, shape *out);
 /* Says that a keyword cannot be enforced: an error, or with options->survey a report and
  * the error later. */
 void schema_refuse(schema *s, const char *path, const char *keyword, const char *why);
-/* After something that may have failed for the keyword at `path`: an error that says
- * neither gets both. What cannot be enforced becomes a refusal, as schema_refuse has it;
- * with `malformed` so does what is malformed. */
+/* After something that may have failed for the keyword at `path`: an error without path
+ * and keyword gets both. What cannot be enforced becomes a refusal, as schema_refuse has
+ * it; with `malformed` so does what is malformed. */
 void schema_name_failure(schema *s, const char *path, const char *keyword, bool malformed);
 void schema_note(schema *s, const char *path, const char *keyword, int status, const char *how);
 
@@ -274,7 +274,7 @@ void schema_close(schema *s);
 void schema_write(schema *s, uint32_t root);
 /* The same of those that schema_rule has met. */
 void schema_write_rest(schema *s);
-/* Where in the schema's text an expression stands, for errors; "": unknown. */
+/* The place of an expression in the schema's text, for errors; "": unknown. */
 const char *schema_path_of(const schema *s, uint32_t x);
 uint32_t schema_rule(schema *s, uint32_t x);
 uint32_t schema_shape_rule(schema *s, const shape *x);
@@ -302,7 +302,7 @@ typedef struct open_way {
     uint32_t names, value; /* a dfa, not empty; an expression */
     uint32_t rules;        /* that it satisfies; */
     bool named, once;      /* NFA_NAMED is told of them after the name; the name comes once */
-    bool is_word;          /* it stands without quotes */
+    bool is_word;          /* it is written without quotes */
 } open_way;
 
 /* Writes one member, from its name to its value, ending in RETURN; NFA_FAIL_NODE: it
@@ -313,7 +313,7 @@ typedef struct member_writer {
     uint32_t (*names)(schema *s); /* the dfa of those that open members may have in this syntax */
     uint32_t comma;               /* a node between two members, ending in RETURN */
     bool comma_may_miss;
-    bool leaves_out;     /* names that the schema says nothing about */
+    bool leaves_out;     /* names that the schema does not mention */
     bool looks_at_names; /* open() can do `named` */
     bool has_words;      /* names stand without quotes */
 } member_writer;
@@ -357,11 +357,11 @@ uint32_t style_string(schema *s, const string_part *p, uint32_t next);
 /* Whether a name without quotes is read as itself in Gemma's notation. */
 bool style_is_word(str name);
 uint32_t style_name(schema *s, str name, uint32_t next);
-/* Names that open members may have; and one of them as w says, spelt as a string is or,
- * in Gemma's notation, as itself. */
+/* Names that open members may have; and one of them as w describes, spelt as a string is
+ * or, in Gemma's notation, as itself. */
 uint32_t style_open_names(schema *s);
 uint32_t style_open_name(schema *s, const open_way *w, uint32_t next);
-/* The name's text, without what stands around it; names: as they are spelt. */
+/* The name's text, without what surrounds it; names: as they are spelt. */
 uint32_t schema_open_name(schema *s, const open_way *w, uint32_t names, nfa_mode mode, uint32_t next);
 /* A string without quotes and escapes, of those that `also` accepts. */
 uint32_t style_raw_string(schema *s, const string_part *p, uint32_t also, uint32_t next);
