@@ -1,5 +1,5 @@
 /* Loads tiktoken's rank files: lines of base64 and a rank. Pattern and special tokens are
- * not in them: they are told by the number of ranks, by the caller, or by
+ * not in them: they are found by the number of ranks, by the caller, or by
  * tokenizer_config.json. */
 #include <stdio.h>
 

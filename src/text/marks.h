@@ -1,7 +1,7 @@
 /* Marks: the parts of a text that came from a client, in which no control token may lie.
  *
  * A chat's text consists of what its template wrote and of a client's strings. The
- * template language tells them apart byte by byte (jinja/jinja_arena.h), through every
+ * template language distinguishes them byte by byte (jinja/jinja_arena.h), through every
  * filter and method. A control token counts only where all of its bytes are the
  * template's own. */
 #ifndef TEXT_MARKS_H

@@ -332,7 +332,7 @@ static quire_err run_step(const norm_step *step, str text, norm_scratch *s, rege
 
 /* ---- where the input's first character is ---- */
 
-/* Replaced text stands where the last byte of its match did. */
+/* Replaced text has the place of the last byte of its match. */
 static quire_err replaced_front(const norm_step *step, str text, norm_scratch *s, regex_scratch *rs) {
     match_iter it = {.subject = text};
     size_t front = 0, done = 0;
@@ -348,8 +348,8 @@ static quire_err replaced_front(const norm_step *step, str text, norm_scratch *s
 }
 
 /* Moves s->front from a step's text to what it made of it. A character that composes with
- * those after it stands where it did; so does what follows one that Precompiled rules
- * delete at the start. */
+ * those after it keeps its place; so does what follows one that Precompiled rules delete
+ * at the start. */
 static quire_err move_front(const norm_step *step, str text, str made, norm_scratch *s, regex_scratch *rs) {
     if (s->front == 0 || made.n == 0) {
         s->front = 0;

@@ -55,9 +55,9 @@ typedef struct norm_scratch {
     size_t cap_chars;
     uint8_t *classes; /* their combining classes */
     size_t cap_classes;
-    /* of the text, set by the caller, and then of the result: so many of the first
-     * bytes stand for the first character of the whole input. 0: none of them, or
-     * nobody asks */
+    /* of the text, set by the caller, and then of the result: so many of the first bytes
+     * stand for the first character of the whole input. 0: none of them, or it is not
+     * needed */
     size_t front;
 } norm_scratch;
 

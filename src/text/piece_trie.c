@@ -59,7 +59,7 @@ static void take(builder *b, int32_t unit, int32_t parent) {
 static bool fits(const builder *b, int32_t base, const uint8_t *bytes, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (base + bytes[i] >= (int32_t)b->n) {
-            return true; /* what lies after the array is free */
+            return true; /* entries after the array are free */
         }
         if (base + bytes[i] == PIECE_TRIE_ROOT || b->units[base + bytes[i]].parent >= 0) {
             return false;

@@ -97,7 +97,7 @@ typedef struct pre_scratch {
 
 void pre_scratch_deinit(pre_scratch *s);
 
-/* True when a step asks for the start of the whole input. */
+/* True when a step needs the start of the whole input. */
 bool pretokenizer_asks_front(const pretokenizer *p);
 
 /* Cuts text (valid UTF-8), of which the first `front` bytes stand for the first character

@@ -5,7 +5,7 @@
  *
  * A compiled expression is immutable: any thread may search with its own scratch.
  * Subjects are valid UTF-8 and hostile: an attempt at one start is bounded, and between
- * starts the thread's turn is asked (base/turn.h), so that a search over many can be
+ * starts the thread's turn is polled (base/turn.h), so that a search over many can be
  * cancelled. */
 #ifndef TEXT_REGEX_H
 #define TEXT_REGEX_H

@@ -1,7 +1,7 @@
 /* Seams: positions of a text at which its encoding can be taken up again.
  *
- * Added tokens cut a text into stretches that are encoded by themselves, so where such a
- * token begins in the raw text, what stands before is encoded for good: no later text
+ * Added tokens cut a text into stretches that are encoded independently, so where such a
+ * token begins in the raw text, what precedes it is encoded for good: no later text
  * changes its ids. A conversation that grows keeps those ids, and only what is new is
  * encoded. */
 #ifndef TEXT_SEAMS_H

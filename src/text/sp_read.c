@@ -66,7 +66,7 @@ static quire_err read_field(cursor *c, field *f) {
         TRY(take(c, 4, &f->bytes));
         memcpy(&f->f, f->bytes.p, 4);
         return QUIRE_OK;
-    default: /* groups, which nobody writes any more */
+    default: /* groups, which are not written any more */
         return QUIRE_BAD_FILE;
     }
 }

@@ -5,7 +5,7 @@
 #include "text/byte_level.h"
 #include "text/chars.h"
 
-/* Whether the text has a character that stands for bytes which are none. */
+/* Whether the text has a replacement character for invalid bytes. */
 static bool has_replacement(str text) {
     size_t n = strlen(UTF8_REPLACEMENT), at = 0;
     while (at + n <= text.n && memcmp(text.p + at, UTF8_REPLACEMENT, n) != 0) {
@@ -21,7 +21,7 @@ static bool is_byte_piece(str piece, char *byte) {
     return high >= 0 && low >= 0 && memcmp(piece.p, "<0x", 3) == 0 && piece.p[5] == '>';
 }
 
-/* The text says a token's bytes unless they are no whole characters. Then the piece does:
+/* The text has a token's bytes unless they are not whole characters. Then the piece does:
  * a byte's name, or the byte-level alphabet. */
 static quire_err add_bytes(const tokenizer *t, str text, int32_t id, strbuf *out) {
     str piece = tokenizer_piece(t, id);

@@ -3,8 +3,7 @@
  *
  * A token that holds only part of a character, or whose text depends on more than the
  * token before it, has U+FFFD or another text here than in a decoded whole. For exact
- * text, decode; tokenizer_sum_obstacle
- * tells where more than that is in the way. */
+ * text, decode; tokenizer_sum_obstacle names what else is in the way. */
 #ifndef TEXT_TOKEN_TEXTS_H
 #define TEXT_TOKEN_TEXTS_H
 

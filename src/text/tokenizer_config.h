@@ -1,5 +1,5 @@
-/* What tokenizer_config.json says about a vocabulary that lies beside it. Every call
- * takes NULL for no such file. */
+/* The settings of tokenizer_config.json for the vocabulary beside it. Every call takes
+ * NULL for no such file. */
 #ifndef TEXT_TOKENIZER_CONFIG_H
 #define TEXT_TOKENIZER_CONFIG_H
 
@@ -11,10 +11,10 @@
 str config_special(json_value *config, const char *key);
 /* Reads a name of added_tokens_decoder, which is an id. */
 bool config_token_id(const char *name, int64_t *id);
-/* What add_bos_token says: 0 or 1; -1: nothing. */
+/* The value of add_bos_token: 0 or 1; -1: it is absent. */
 int32_t config_says_bos(json_value *config);
 /* Sets bos and eos of t (-1: none), and a post-processor with those that the file asks
- * for; without its word, those of the flags. */
+ * for, else those of the flags. */
 quire_err config_surround(tokenizer *t, json_value *config, int32_t bos, int32_t eos, bool add_bos,
                           bool add_eos);
 

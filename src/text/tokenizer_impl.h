@@ -40,8 +40,8 @@ quire_err tokenizer_load_json(tokenizer *t, const vocab *v, quire_error *err);
 quire_err tokenizer_load_sentencepiece(tokenizer *t, const vocab *v, quire_error *err);
 quire_err tokenizer_load_ranks(tokenizer *t, const vocab *v, quire_error *err);
 quire_err tokenizer_load_tekken(tokenizer *t, const vocab *v, quire_error *err);
-/* Whether a text begins with a BOS: where the file says so, unless it denies it, whatever
- * it says. */
+/* Whether a text begins with a BOS: if the file asks for it; unless the file forbids it;
+ * always. */
 typedef enum pre_start { PRE_AS_SAID, PRE_STARTS, PRE_ALWAYS_STARTS } pre_start;
 /* Sets the pre-tokenizer, and its related options, by the name in a GGUF file.
  * QUIRE_UNSUPPORTED for an unknown name. */

@@ -2,7 +2,7 @@
 
 /* The texts by which llama.cpp knows tokens that end a generation. The last lines are of
  * models that fill in the middle of a file: a padding, a repository's name and the border
- * between files end what was asked for. */
+ * between files end the requested text. */
 static const char *const texts[] = {
     "<|im_end|>",
     "<|eot_id|>",

@@ -1,6 +1,6 @@
-/* Tokens that end an answer as a vocabulary tells it. A model's files name end tokens by
- * id, often not all: a converted chat model has the end of a text there and means the end
- * of a turn too. */
+/* Tokens that end an answer, by the texts of a vocabulary. A model's files name end
+ * tokens by id, often not all: a converted chat model has the end of a text there and
+ * means the end of a turn too. */
 #ifndef TEXT_TURN_ENDS_H
 #define TEXT_TURN_ENDS_H
 
