@@ -21,7 +21,7 @@ static json_value *or_null(json_t *v) {
 
 /* ---- reading ---- */
 
-/* Appends what stands in the tree for the word NaN, Infinity or -Infinity: {"__float__":
+/* Appends what represents the word NaN in the tree, Infinity or -Infinity: {"__float__":
  * "NaN"}. */
 static quire_err add_nonfinite(strbuf *out, str word) {
     TRY(strbuf_add_str(out, "{\"__float__\":\""));

@@ -16,7 +16,7 @@ typedef struct json_digits json_digits;
  * `text`. */
 quire_err json_digits_find(str text, const json_value *root, size_t n_long, json_digits **out);
 void json_digits_drop(json_digits *d);
-/* The number as it is written; empty: the value says the same. d may be NULL. */
+/* The number as it is written; empty: the value is exact. d may be NULL. */
 str json_digits_of(const json_digits *d, const json_value *v);
 
 #endif

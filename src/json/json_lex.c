@@ -21,7 +21,7 @@ size_t json_lex_space(str text, size_t at) {
     while (at < text.n &&
            (text.p[at] == ' ' || text.p[at] == '\n' || text.p[at] == '\r' || text.p[at] == '\t')) {
         at++;
-        (void)poll_run(at, &polled, &what); /* the next poll says so again */
+        (void)poll_run(at, &polled, &what); /* the next poll returns it again */
     }
     return at;
 }

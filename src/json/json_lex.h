@@ -24,7 +24,7 @@ typedef struct json_letters {
 } json_letters;
 
 /* The offset of the first byte from at on that is not white space. Polls the turn in long
- * runs; the next poll says what it said. */
+ * runs; the next poll returns the same. */
 size_t json_lex_space(str text, size_t at);
 /* Skips a string with its quotes: well-formed UTF-8, no control characters, surrogates in
  * pairs. QUIRE_TOO_LARGE where its text has more than max_bytes: *at is then a KB past

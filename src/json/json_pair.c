@@ -62,7 +62,7 @@ static quire_err pair_container(pairing *p, const json_value *v, bool is_object)
     return QUIRE_OK;
 }
 
-/* The value that stands at p->at is v in the tree, or was replaced by v. */
+/* The value at p->at is v in the tree, or was replaced by v. */
 static quire_err pair(pairing *p, json_place place, const json_value *v) {
     json_letters letters;
     const char *what;

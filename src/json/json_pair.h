@@ -6,7 +6,7 @@
 #include "json/json.h"
 #include "json/json_lex.h"
 
-/* Where a value stands in the tree. */
+/* The place of a value in the tree. */
 typedef struct json_place {
     const json_value *parent; /* NULL: it is the root */
     size_t index;             /* in an array */
