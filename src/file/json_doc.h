@@ -8,7 +8,7 @@
 
 /* Zero-initialised is absent: root is NULL. */
 typedef struct json_doc {
-    json_value *root; /* an object, or a list where one was asked for */
+    json_value *root; /* an object, or a list if that was requested */
 } json_doc;
 
 /* Parses a whole file, whose root must be an object. QUIRE_BAD_FILE names the byte; *out

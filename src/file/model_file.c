@@ -138,7 +138,7 @@ quire_err model_file_open_with(const char *path, const model_overrides *set, mod
     return finish(f, open_any(f, f->path, err), out);
 }
 
-/* A tokenizer file by itself, with tokenizer_config.json where that lies beside it. */
+/* A tokenizer file alone, with tokenizer_config.json if that is beside it. */
 static quire_err open_vocab_file(model_file *f, const char *path, file_map map, quire_error *err) {
     f->format = MODEL_HF;
     TRY(vocab_files_open(f, path, map, err));

@@ -42,18 +42,18 @@ quire_err model_file_open_memory_with(const void *bytes, size_t n, const char *n
 /* The overrides in force, those too that a packed model carries: part of what the model
  * is. Equal texts are equal overrides; empty: none. Borrowed from the file. */
 str model_file_overrides(const model_file *f);
-/* Whether config.json has the key with null, which says "none" and not "as usual". Never
+/* Whether config.json has the key with null, which means "none" and not "as usual". Never
  * for a GGUF file or an overridden key. */
 bool model_file_is_null(const model_file *f, const char *key);
 /* Whether config.json has an object there. */
 bool model_file_is_object(const model_file *f, const char *key);
 /* The flag that overrides the key; NULL: none does. */
 const char *model_file_set_by(const model_file *f, const char *key);
-/* To be called once all metadata were read: QUIRE_INVALID names an override that nothing
- * has asked for. */
+/* To be called once all metadata were read: QUIRE_INVALID names an override that was
+ * never looked up. */
 quire_err model_file_check_overrides(const model_file *f, quire_error *err);
 
-/* What --quantization asks for; empty: nothing. Borrowed from the file. */
+/* The value of --quantization; empty: none. Borrowed from the file. */
 const char *model_file_quantise(const model_file *f);
 
 /* Drops a reference; the last one closes the file. */

@@ -89,7 +89,7 @@ typedef struct named {
     foreign is;
 } named;
 
-/* In the order of what says most. */
+/* The most specific first. */
 static const named names[] = {
     {"adapter_",
      "config.json",
@@ -294,8 +294,8 @@ static const char *form_of_tensors(const tensor_dir *d) {
     return form;
 }
 
-/* The object in config.json that says how weights are quantised, at the root or for the
- * text of a composite model; and the form. */
+/* The object in config.json that describes how weights are quantised, at the root or for
+ * the text of a composite model; and the form. */
 static const json_value *find_quantisation(const json_value *config, str *form) {
     const json_value *const places[] = {config, json_get(config, "text_config")};
     int64_t bits;
@@ -383,7 +383,7 @@ void foreign_base_of_card(str readme, char out[FOREIGN_BASE_BYTES]) {
         }
         if (is_item || str_begins(line, key.p)) {
             read_base(is_item ? line : (str){line.p + key.n, line.n - key.n}, out);
-            is_item = !is_item; /* a list's first item stands on the next line */
+            is_item = !is_item; /* a list's first item is on the next line */
         }
     }
 }

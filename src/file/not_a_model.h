@@ -18,7 +18,7 @@ typedef struct foreign {
 foreign foreign_of_content(str content);
 /* By the name of a file, alone or in a directory or repository. */
 foreign foreign_of_name(str path);
-/* The one of two kinds that says more about a directory that has both. */
+/* The more specific of two kinds, for a directory that has both. */
 foreign foreign_stronger(foreign a, foreign b);
 /* By the names in a directory. */
 foreign foreign_of_directory(const char *dir);

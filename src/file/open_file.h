@@ -78,8 +78,8 @@ quire_err open_file_map(model_file *f, const char *path, size_t max_bytes, file_
 
 /* A key's value: the operator's, else the file's. */
 meta_value open_file_meta(const model_file *f, const char *key);
-/* Reads the overrides, once the format is known and before any key is asked for that they
- * may set. */
+/* Reads the overrides, once the format is known and before any key that they may set is
+ * looked up. */
 quire_err open_file_overrides(model_file *f, quire_error *err);
 
 /* Each fills a zeroed *f whose path is set. After a failure model_file_close frees the

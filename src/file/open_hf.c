@@ -236,9 +236,9 @@ static void shards_unique(shard_list *l) {
     l->n = n;
 }
 
-/* Checks that every tensor that is there lies in the file that the index names for it.
- * One that no file has may be one that nothing computes: model_file_why_unread says so to
- * who asks for it. */
+/* Checks that every tensor is in the file that the index names for it. One that no file
+ * has may be one that nothing computes: model_file_why_unread reports it when it is
+ * needed. */
 static quire_err check_index(const model_file *f, const json_doc *index, const shard_list *shards,
                              quire_error *err) {
     for (json_member m = {0}; json_next(json_doc_find(index, "weight_map"), &m);) {

@@ -10,7 +10,7 @@
 #include "json/json.h"
 
 /* Takes the first item off *rest, which is not empty: its key, borrowed, and its value,
- * the caller's (json_drop). QUIRE_INVALID says what is wrong with it. */
+ * the caller's (json_drop). QUIRE_INVALID: err explains what is wrong with it. */
 quire_err override_kv_next(str *rest, str *key, json_value **value, quire_error *err);
 
 #endif

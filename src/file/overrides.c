@@ -27,7 +27,7 @@ typedef struct override {
     json_value *value; /* NULL: null, so the key counts as missing */
     bool is_carried;   /* by a packed model */
     bool is_read;
-    char nearest[EDIT_MAX + 1]; /* of the keys that were asked for; empty: none is near */
+    char nearest[EDIT_MAX + 1]; /* of the keys that were looked up; empty: none is near */
     size_t distance;
 } override;
 
@@ -57,7 +57,7 @@ static quire_err too_long(const overrides *o, const char *key, size_t n, quire_e
                    show_name(str_of(key)).text, show_count(n).text, MAX_KEY);
 }
 
-/* Whether path lies inside the object at outer. */
+/* Whether path is inside the object at outer. */
 static bool lies_inside(const overrides *o, const char *path, const char *outer) {
     size_t n = strlen(outer);
     return o->by_path && strncmp(path, outer, n) == 0 && path[n] == '.';

@@ -1,8 +1,8 @@
 /* Overrides: metadata that the operator sets for a model, by --hf-overrides or
- * --override-kv, where its file lacks them or says them wrongly.
+ * --override-kv, where its file lacks them or has them wrong.
  *
- * A list of keys with values, which the accessors of metadata.c ask before the file. It
- * notes which keys were asked for, so that one that nothing reads is found. A packed
+ * A list of keys with values, which the accessors of metadata.c consult before the file.
+ * It notes which keys were looked up, so that one that nothing reads is found. A packed
  * model carries those with which it was packed (packed.h); the operator's own go before
  * them. Any thread may read it. */
 #ifndef FILE_OVERRIDES_H
@@ -29,8 +29,7 @@ bool overrides_find(overrides *o, const char *key, meta_value *out);
 str overrides_text(const overrides *o);
 /* The flag that sets the overrides of a format. */
 const char *overrides_flag(model_format format);
-/* QUIRE_INVALID names a key that nothing has asked for, and the nearest one that
- * something has. */
+/* QUIRE_INVALID names a key that was never looked up, and the nearest one that was. */
 quire_err overrides_check(overrides *o, const char *file, quire_error *err);
 
 #endif

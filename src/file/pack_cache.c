@@ -203,7 +203,7 @@ static bool list_entry(listing *l, const char *name, const struct stat *st) {
     return ok;
 }
 
-/* Removes the .part file of a process that is gone: one that nobody holds the lock of. */
+/* Removes the .part file of a process that has ended: one that is not locked. */
 static void remove_left(const char *path) {
     int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {

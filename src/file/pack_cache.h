@@ -41,7 +41,7 @@ bool pack_cache_can_name(const model_file *source);
 
 /* Opens the entry and notes its use. Its checksums have not been checked.
  * QUIRE_NOT_FOUND: there is none. Other errors: there is one, which cannot be used and
- * was removed; err says why. */
+ * was removed, for the reason in err. */
 quire_err pack_cache_find(const pack_cache *c, const char *key, model_file **out, quire_error *err);
 /* An entry, for people. */
 typedef struct pack_form {

@@ -11,7 +11,7 @@
 
 #define PREFIX "packed:"
 
-/* Fills in what the entry itself says. */
+/* Fills in the entry's own data. */
 static void describe(const pack_cache *c, const pack_form *from, quire_packed_form *out) {
 
     char path[4096];

@@ -3,8 +3,8 @@
  *
  *   open, add.., metadata, measure, hash of every block, seal, then write
  *
- * Tensors are borrowed: their bytes stay unchanged until close. One thread, but for what
- * says otherwise. */
+ * Tensors are borrowed: their bytes stay unchanged until close. One thread, unless a
+ * comment names another. */
 #ifndef FILE_PACKED_IMAGE_H
 #define FILE_PACKED_IMAGE_H
 
@@ -40,8 +40,8 @@ quire_err packed_image_finish(packed_image *i);
 uint64_t packed_image_data_bytes(const packed_image *i);
 /* The size of the file, once it is sealed. */
 uint64_t packed_image_bytes(const packed_image *i);
-/* Writes bytes from..from+n of the file to fd, which stands there. QUIRE_IO: errno says
- * why. Any thread. */
+/* Writes bytes from..from+n of the file to fd, whose offset is `from`. QUIRE_IO: errno
+ * has the reason. Any thread. */
 quire_err packed_image_write(const packed_image *i, int fd, uint64_t from, uint64_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* Finds the files of a tokenizer and tells their formats apart. */
+/* Finds the files of a tokenizer and detects their formats. */
 #ifndef FILE_VOCAB_FILES_H
 #define FILE_VOCAB_FILES_H
 
