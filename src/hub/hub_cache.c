@@ -114,9 +114,9 @@ bool hub_repo_commit(const hub_repo *r, const char *revision, char commit[41]) {
     return is;
 }
 
-/* Writes text to a file of this process's own, which then takes path's place. It lies
- * among the locks: a reference that a killed process left would be one to other
- * programs. */
+/* Writes text to a file of this process's own, which then takes path's place. It is among
+ * the locks, since other programs would take a reference left by a killed process for a
+ * real one. */
 static quire_err write_ref(const hub_repo *r, const char *path, const char *text, quire_error *err) {
     strbuf part = {0};
     TRY(no_memory(strbuf_addf(&part, "%s/ref.%ld.incomplete", r->locks, (long)getpid()), r, err));
@@ -285,8 +285,8 @@ void hub_repo_touch(const hub_repo *r, const char *commit, const char *path) {
 
 /* ---- locks ---- */
 
-/* Opens and locks the file. Who held it before may have removed it meanwhile: then the
- * lock is of a file that nobody else finds. */
+/* Opens and locks the file. Its former holder may have removed it meanwhile: then the
+ * lock is of a file that no other process can find. */
 static int lock_file(const char *path, int operation) {
     for (int tries = 0; tries < 100; tries++) {
         struct stat ours, there;

@@ -1,5 +1,4 @@
-/* Which files of a repository, or of a snapshot in the cache, make the model that a name
- * asks for.
+/* Which files of a repository, or of a snapshot in the cache, make the model of a name.
  *
  *   nothing asked for   model.safetensors, else the shards of its index, else every
  *                       model*.safetensors, each with the texts that Quire reads

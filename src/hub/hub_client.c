@@ -210,7 +210,7 @@ static quire_err on_begin(void *user, const hub_reply *r) {
         x->sink->is_joined = x->sink->at > 0;
         return QUIRE_OK;
     }
-    if (r->status == 206) { /* another part than was asked for */
+    if (r->status == 206) { /* another part than was requested */
         TRY(x->sink->restart(x->sink, x->err));
         return err_set(x->err, QUIRE_BUSY, -1,
                        "%s: the server sends another part of %s than the one asked for", t->repo,
@@ -231,8 +231,8 @@ static quire_err on_add(void *user, const void *p, size_t n) {
     return x->sink->add(x->sink, p, n, x->err);
 }
 
-/* Whether the hub says that the file is another one now. What is no hash is not compared:
- * the file's own hash decides. */
+/* Whether the file has changed on the hub. What is no hash is not compared: the file's
+ * own hash decides. */
 static quire_err check_id(const hub_target *t, const hub_reply *r, quire_error *err) {
     if (t->id == NULL || !hub_is_digest(str_of(r->id)) || strcmp(r->id, t->id) == 0) {
         return QUIRE_OK;

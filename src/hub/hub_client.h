@@ -20,7 +20,7 @@ quire_err hub_client_open(const quire_hub_options *o, const atomic_bool *stop, h
                           quire_error *err);
 void hub_client_close(hub_client *c);
 
-/* Where bytes go. `at` is how many are there: the next ones are asked for. is_joined
+/* Where bytes go. `at` is how many are there: the next ones are requested. is_joined
  * becomes true when a response goes on after another one's bytes, or an earlier
  * process's. */
 typedef struct hub_sink {

@@ -12,7 +12,7 @@
 
 #define CONNECT_S   20
 #define LEAST_SPEED 1000               /* bytes a second */
-#define MAX_UNREAD  ((int64_t)1 << 16) /* bytes of a body that nobody wants */
+#define MAX_UNREAD  ((int64_t)1 << 16) /* bytes of an unwanted body */
 
 /* What is used of libcurl. */
 typedef struct curl_calls {

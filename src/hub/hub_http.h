@@ -24,7 +24,7 @@ typedef struct hub_http_options {
 quire_err hub_http_open(const hub_http_options *o, hub_http **out, quire_error *err);
 void hub_http_close(hub_http *h);
 
-/* What a response's head says. Texts are cut at their buffers' ends. */
+/* What a response's head contains. Texts are cut at their buffers' ends. */
 typedef struct hub_reply {
     int32_t status;
     char id[130];                    /* X-Linked-Etag, else ETag, without quotes and W/ */
@@ -47,7 +47,7 @@ typedef struct hub_receiver {
 typedef struct hub_http_get {
     const char *url;
     const char *token; /* sent as a bearer token; NULL: none is */
-    int64_t from;      /* over 0: the bytes from there on are asked for */
+    int64_t from;      /* over 0: the bytes from there on are requested */
     bool is_direct;    /* past any proxy */
 } hub_http_get;
 

@@ -17,7 +17,7 @@ typedef struct hub_file {
 /* Zero-initialised is empty. */
 typedef struct hub_listing {
     char commit[41];
-    char base[194];  /* the model that it was made from, as its card says; empty: unknown, or a snapshot */
+    char base[194];  /* the model that it was made from, by its card; empty: unknown, or a snapshot */
     hub_file *files; /* sorted by path */
     size_t n, cap;
 } hub_listing;

@@ -13,7 +13,7 @@ typedef struct hub_name {
     char revision[256]; /* "main" where none is given */
 } hub_name;
 
-/* INVALID: err says what a name looks like. */
+/* INVALID: err shows the form of a name. */
 quire_err hub_name_parse(const char *text, hub_name *out, quire_error *err);
 
 /* True for a path of plain names with slashes between them, which stays below the

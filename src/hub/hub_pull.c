@@ -1,4 +1,4 @@
-/* quire_hub_pull: what a name asks for, from the cache or from the hub into it. */
+/* quire_hub_pull: the model of a name, from the cache or from the hub into it. */
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/statvfs.h>
@@ -153,7 +153,7 @@ static quire_err get_listing(pull *x, quire_error *err) {
     return e;
 }
 
-/* Fetches the index of the shards, which says what else is to be fetched. */
+/* Fetches the index of the shards, which lists what else must be fetched. */
 static quire_err get_index(pull *x, quire_error *err) {
     strbuf path = {0};
     const hub_file *f = &x->listing.files[x->choice.index];

@@ -17,7 +17,7 @@ bool hub_repo_of_directory(const char *directory, char repo[194]);
  * itself. */
 void hub_repo_name_commit(const hub_repo *r, const char *commit, char out[256]);
 
-/* Where a directory of the repository lies: NAME is "snapshots", "refs" or "blobs". */
+/* The place of a directory of the repository: NAME is "snapshots", "refs" or "blobs". */
 quire_err hub_repo_directory(const hub_repo *r, const char *name, strbuf *out);
 
 #endif
