@@ -91,8 +91,7 @@ char *jarena_bytes(jarena *a, size_t n, int origin, uint8_t **origins) {
     return p;
 }
 
-/* The block of a text and its kind; NULL, and the template's: it lies outside the
- * arena. */
+/* The block of a text and its kind; NULL, and the template's: it is outside the arena. */
 static const jtext_block *block_of(const jarena *a, str s, int *kind) {
     for (int k = JINJA_TEMPLATE; k < N_JARENA_KINDS && s.n > 0; k++) {
         for (const jtext_block *b = a->texts[k]; b != NULL; b = b->next) {

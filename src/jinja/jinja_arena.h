@@ -18,12 +18,12 @@
 
 enum { JINJA_MIXED = JINJA_INPUT + 1 /* a text of both origins */, N_JARENA_KINDS };
 
-/* What ended the work on a value; the error of the render says so. */
+/* What ended the work on a value; the error of the render names it. */
 typedef enum jarena_limit {
     JARENA_FREE,
     JARENA_FULL,      /* max */
     JARENA_OUTPUT,    /* JINJA_MAX_OUTPUT */
-    JARENA_CANCELLED, /* nobody wants the render */
+    JARENA_CANCELLED, /* the render was cancelled */
     JARENA_LATE       /* its time is over */
 } jarena_limit;
 
@@ -54,7 +54,7 @@ void *jarena_new(jarena *a, size_t n);
 /* n bytes of text, not aligned, of an origin. JINJA_MIXED: *origins, one a byte, are the
  * template's and the caller's to change; else NULL. NULL: out of memory. */
 char *jarena_bytes(jarena *a, size_t n, int origin, uint8_t **origins);
-/* A copy of s, which lies outside the arena, as a text of one origin; false when out of
+/* A copy of s, which is outside the arena, as a text of one origin; false when out of
  * memory, and *out is unchanged. */
 bool jarena_copy_as(jarena *a, str s, uint8_t origin, str *out);
 jorigins jarena_origins(const jarena *a, str s);

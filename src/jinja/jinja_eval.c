@@ -44,7 +44,7 @@ static quire_err eval_all(jrun *r, jnode *const *nodes, size_t n, jscope *scope,
     return QUIRE_OK;
 }
 
-/* Adds the arguments that an argument with a star stands for. */
+/* Adds the arguments that a starred argument expands to. */
 static quire_err unpack(jrun *r, str star, jvalue v, jargs *args, jvalue *values, str *names) {
     const jvalue *items;
     size_t n;

@@ -166,7 +166,7 @@ static bool is_plain(char c, bool ascii) {
     return (unsigned char)c >= 0x20 && c != '"' && c != '\\' && ((unsigned char)c < 0x7f || !ascii);
 }
 
-/* The characters between the quotes; what stands for one has its origin. */
+/* The characters between the quotes; an escape's character has its origin. */
 static quire_err write_inside(str s, bool ascii, jout *out) {
     jorigins origins = jarena_origins(out->arena, s);
     for (size_t i = 0; i < s.n;) {

@@ -12,8 +12,8 @@
 
 /* ---- characters ---- */
 
-/* Lets others go on, as all loops over a text come by here; where the render is to end,
- * its next step says so. */
+/* Yields to others, as all loops over a text pass here; if the render must end, its next
+ * step fails. */
 int32_t jchar_at(const char *p, size_t n, size_t *size) {
     utf8proc_int32_t c;
     (void)turn_poll(1);
@@ -155,7 +155,7 @@ static quire_err write_escaped(int32_t c, jout *out) {
     return jout_f(out, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", (unsigned)c);
 }
 
-/* The characters between the quotes; what stands for one has its origin. */
+/* The characters between the quotes; an escape's character has its origin. */
 static quire_err write_inside(str s, char quote, jout *out) {
     jorigins origins = jarena_origins(out->arena, s);
     size_t done = 0;

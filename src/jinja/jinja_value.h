@@ -1,7 +1,7 @@
 /* Values of a render.
  *
- * Values are small and copied freely; what they point at lies in the render's arena, is
- * never changed (namespaces and iterators apart) and goes with it. */
+ * Values are small and copied freely; what they point at is in the render's arena, is
+ * never changed (except namespaces and iterators) and is freed with it. */
 #ifndef JINJA_JINJA_VALUE_H
 #define JINJA_JINJA_VALUE_H
 
@@ -155,8 +155,8 @@ bool jvalue_truth(jvalue v);
 /* Python's ==. Values may share parts, so what is compared can be far more than what is
  * held: each part counts as a step. Errors of jsteps_take. */
 quire_err jvalue_equal(jsteps *s, jvalue a, jvalue b, bool *out);
-/* Python's `is` or ==, by which containers compare and find their items: NaN is found
- * where it lies. All NaN are one object here. */
+/* Python's `is` or ==, by which containers compare and find their items: NaN is found by
+ * identity. All NaN are one object here. */
 quire_err jvalue_matches(jsteps *s, jvalue a, jvalue b, bool *out);
 /* The nesting depth of lists and dictionaries in it; 0 for anything else. */
 int jvalue_depth(jvalue v);
