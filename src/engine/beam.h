@@ -33,7 +33,7 @@ typedef struct beam_candidate {
     /* from the row as the model computed it, after the request's bans, biases and
      * penalties */
     double logprob;
-    token_logprob own; /* as reported, where the request asked for it */
+    token_logprob own; /* as reported, if the request wants it */
 } beam_candidate;
 
 typedef struct beam {
@@ -43,7 +43,7 @@ typedef struct beam {
     bool is_live, is_taken;
     int32_t n_list;
     beam_candidate *list; /* [n_list] likely continuations, valid while n_computed == n_known */
-    token_logprob *tops;  /* [width - 1] the row's likeliest tokens, where the request asked for them */
+    token_logprob *tops;  /* [width - 1] the row's likeliest tokens, if the request wants them */
 } beam;
 
 typedef struct beam_set {

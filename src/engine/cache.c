@@ -81,8 +81,8 @@ quire_err swap_open(engine *e, quire_error *err) {
 }
 
 /* Whether to swap s out, n_pages of it, from token `from` on. Not while its prompt's
- * logits are collected, since then all of it is computed again. What lies before `from`,
- * other holders keep: it costs nothing either way. */
+ * logits are collected, since then all of it is computed again. Other holders keep what
+ * precedes `from`: it costs nothing either way. */
 static bool swap_pays(const engine *e, const sequence *s, int32_t from, int32_t n_pages) {
     const sched_limits *l = &e->sched.limits;
     sched_cost cost = step_cost_fit(&e->sched.step_cost);

@@ -63,8 +63,8 @@ void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits)
 
 /* ---- one item ---- */
 
-/* Takes n rows of s, the last that were computed, for the one that it wants; s ends with
- * the last of its prompt. */
+/* Adds n rows of s, the last that were computed, to its pooled row; s ends with the last
+ * of its prompt. */
 static void collect_rows(engine *e, sequence *s, int32_t n, int32_t row0) {
     row_pooling_gather(e, s, s->task.kv.n_computed - n, n, row0);
     if (s->task.kv.n_computed == s->task.n_prompt) {

@@ -3,10 +3,10 @@
  *
  * Requests arrive through one in-ring; any thread may submit. Tokens leave by the output
  * table of the reader that the request names (output.h). A sequence's tokens lie in its
- * own array, which has its full length from the start; the output table only says how far
- * it has grown. The table has an index for every request, and a request keeps its output
- * index until its end was read. So nothing overflows and the engine never waits for a
- * reader. One thread owns every sequence, page and device buffer. */
+ * own array, which has its full length from the start; the output table only holds how
+ * far it has grown. The table has an index for every request, and a request keeps its
+ * output index until its end was read. So nothing overflows and the engine never waits
+ * for a reader. One thread owns every sequence, page and device buffer. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
@@ -123,9 +123,9 @@ typedef struct engine_event {
     finish_reason finish;  /* FINISH_NONE for a token */
     quire_err error;       /* at FINISH_ERROR */
     int32_t retry_after_s; /* at QUIRE_BUSY: when the same request might be served */
-    /* A token's log-probabilities, where the request asked for them, else NULL:
-     * logprobs_width of them, the token's own first, then the likeliest. prompt_logprobs
-     * has prompt_logprobs_width for each prompt token but the first; with an end at
+    /* A token's log-probabilities, if the request wants them, else NULL: logprobs_width
+     * of them, the token's own first, then the likeliest. prompt_logprobs has
+     * prompt_logprobs_width for each prompt token but the first; with an end at
      * FINISH_STOP and FINISH_LENGTH only. Valid until the next pop. */
     const token_logprob *logprobs, *prompt_logprobs;
     /* FINISH_STOP: by one of the model's eos tokens rather than a stop token of the
@@ -133,8 +133,8 @@ typedef struct engine_event {
     bool stopped_by_eos;
     float *row; /* [n_row] at FINISH_STOP of a pooled request: the result, mem_new'd; the reader owns it */
     int32_t n_row;
-    /* at the end, where the request asked for it (explain.h): the report, mem_new'd; the
-     * reader owns it */
+    /* at the end, if the request wants it (explain.h): the report, mem_new'd; the reader
+     * owns it */
     struct explain *explain;
     /* at the end: how many requests of this engine had ended before this one. Ends are
      * not read in the order in which they happened */
@@ -166,7 +166,7 @@ typedef struct engine_ending {
 typedef struct engine_work {
     void (*run)(struct engine_work *w);
     uint64_t tenant;
-    const atomic_bool *is_off; /* set: nobody wants the result any more; run is to be called all the same */
+    const atomic_bool *is_off; /* set: the result is not needed any more; run must be called all the same */
     void *of_outside[12];      /* for whoever runs it */
 } engine_work;
 
@@ -272,7 +272,7 @@ bool engine_out_pop(engine_out *o, engine_event *event);
 
 /* Submits a request. QUIRE_TOO_LARGE when it can never fit (prompt plus one token exceed
  * the length limit or the pool; a pooled prompt alone, or where rows see later ones, a
- * step), QUIRE_UNSUPPORTED when it wants tokens of a model that gives rows only,
+ * step), QUIRE_UNSUPPORTED when it needs tokens of a model that gives rows only,
  * QUIRE_BAD_REQUEST also when its constraint forbids a token that a branch is given,
  * QUIRE_BUSY when the engine is full; on failure r->tokens stays the caller's. Any
  * thread. */

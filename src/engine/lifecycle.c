@@ -218,8 +218,8 @@ static quire_err open_scheduler(engine *e) {
     return scheduler_open(&k, &e->sched);
 }
 
-/* A sequence that runs alone must fit into the pool, or it would wait for pages that
- * nobody gives back. */
+/* A sequence that runs alone must fit into the pool, or it would wait for pages that are
+ * never released. */
 static void limit_length(engine *e) {
     int64_t holds = kv_most_tokens(&e->sched.limits.most, e->options.n_pages);
     if (e->desc->blocks.two_sided && holds >= e->sched.limits.max_rows) {

@@ -1,5 +1,5 @@
-/* The output table carries new tokens from the engine thread to one reader. engine.h says
- * why none is lost and nothing overflows.
+/* The output table carries new tokens from the engine thread to one reader. engine.h
+ * explains why none is lost and nothing overflows.
  *
  * It has one word for each request, at the request's output index: how many tokens are
  * final, the newest of them, and whether it has ended. At the end of a step the engine

@@ -10,16 +10,15 @@
  *
  * A row that comes from the prefix cache is not computed. So a mean takes nothing from
  * there but what a preempted sequence has gathered before; a last row may follow any
- * cached prefix (sched_task.reuse_limit). Where rows see later ones, a prompt is
- * computed in one step and its pages are of use to nobody: such sequences stay out of
- * the cache. */
+ * cached prefix (sched_task.reuse_limit). Where rows see later ones, a prompt is computed
+ * in one step and its pages cannot be reused: such sequences stay out of the cache. */
 #ifndef ENGINE_ROW_POOLING_H
 #define ENGINE_ROW_POOLING_H
 
 #include "engine/row_pooling_block.h"
 #include "engine/sequence.h"
 
-/* Gives s, which is new, a block with r's pooling, which is valid: it wants one row and
+/* Gives s, which is new, a block with r's pooling, which is valid: it needs one row and
  * no logits. QUIRE_NO_MEMORY. Any thread. */
 quire_err row_pooling_open(const engine_request *r, const model *m, sequence *s);
 /* Takes the rows of positions from..from + n of s, which this step has computed and which

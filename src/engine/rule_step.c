@@ -8,7 +8,7 @@ void rule_step_begin(engine *e) {
 
 /* ---- outside ---- */
 
-/* On a thread outside, which has the state until rule_place says that it is back. */
+/* On a thread outside, which has the state until rule_place marks it as returned. */
 static void run_outside(engine_work *w) {
     sequence *s = (sequence *)(void *)((char *)w - offsetof(sequence, rule_work));
     const wake *engine_wake = s->rule_wake;

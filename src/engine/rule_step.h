@@ -21,8 +21,8 @@
 
 /* Begins a step's room. */
 void rule_step_begin(engine *e);
-/* Before a step is planned: takes back what was made outside, makes or gives outside what
- * is missing, and says who sits out. */
+/* Before a step is planned: takes back what was made outside, makes what is missing or
+ * hands it out, and finds which sequences sit out. */
 void rule_step_planning(engine *e);
 /* Whether a waiting sequence may be admitted, as far as its rule is concerned; gives
  * outside what is missing. */
@@ -36,7 +36,7 @@ bool rule_step_prepare(sequence *s);
 static inline bool rule_step_is_ready(const sequence *s) {
     return s->constraint == NULL || (atomic_load(&s->rule_place) == RULE_HERE && s->rule.is_ready);
 }
-/* s ends: nobody wants what is made outside for it. */
+/* s ends: what is made outside for it is not needed any more. */
 void rule_step_ended(engine *e, sequence *s);
 
 #endif

@@ -1,5 +1,5 @@
-/* The engine's own struct, shared by the files of the engine. Each field says which
- * threads may use it. */
+/* The engine's own struct, shared by the files of the engine. Each field's comment names
+ * the threads that may use it. */
 #ifndef ENGINE_STATE_H
 #define ENGINE_STATE_H
 
@@ -28,7 +28,7 @@ typedef struct engine_entry {
 /* What an item's row of its last known token is for, as the batch is filled. */
 typedef enum row_use {
     ROW_NONE,   /* nothing: more known tokens follow in later steps */
-    ROW_POOLED, /* every row of the item is part of the one that the sequence wants (row_pooling.h) */
+    ROW_POOLED, /* every row of the item is part of the pooled row (row_pooling.h) */
     ROW_BEAM,   /* a beam search chooses from it */
     ROW_LINE,   /* sampling on any thread, by rows of logits that nothing else uses (step_lines.h) */
     /* sampling on the engine's thread: the logits are kept, shared with forks, or judge
@@ -177,7 +177,7 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error);
 /* Appends `token` to s, which is of that kind for s: it is known, published for its
  * reader, and may end s. */
 void step_commit(engine *e, sequence *s, int32_t token, end_kind end);
-/* Stores what the request wants of the prompt's row p. */
+/* Stores what the request needs of the prompt's row p. */
 void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits);
 
 /* ---- lifecycle.c ---- */

@@ -48,8 +48,8 @@ static void take_token(engine *e, sequence *s, int32_t worker, int32_t n, const 
     step_sample_row(e, s, worker, row, NULL);
 }
 
-/* Looks at all rows of a line before it is sampled: step_check_rows asks for that, and
- * here threads share the work. */
+/* Checks all rows of a line before it is sampled, as step_check_rows requires; here
+ * threads share the work. */
 static void check_line(engine *e, const draft_line *line, int32_t worker) {
     sequence *s = line->s;
     int32_t n_logits = step_may_publish(e, s, line->n_rows) ? count_rows(line) : 0;

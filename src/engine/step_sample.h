@@ -38,8 +38,8 @@ bool step_may_publish(const engine *e, const sequence *s, int32_t n);
  * the prefix cache. A sequence that fails ends with the error and its pages are dropped;
  * rows of others are not affected (docs/design.md, Determinism). Where whole pages of s
  * are about to be published, row `out` of the logits is checked too (out -1: no row).
- * O(n) where is_checked says that
- * the thread of its line has looked; else O(n d_model), and O(n_vocab) once a page. */
+ * O(n) with is_checked, when the thread of its line has checked them; else O(n d_model),
+ * and O(n_vocab) once a page. */
 quire_err step_check_rows(engine *e, const sequence *s, int32_t row0, int32_t n, int32_t out);
 
 #endif
