@@ -166,7 +166,7 @@ static void add_usage(json_out *o, const response *a) {
     json_end(o, '}');
 }
 
-/* Adds what choice i says, its ids and the finish reason. id: of the response. */
+/* Adds the text of choice i, its ids and the finish reason. id: of the response. */
 static void add_choice(json_out *o, const response *a, size_t i, const char *id, bool message) {
     const response_choice *c = &a->choices[i];
     const strbuf *said = a->has_parts ? &c->content : &c->text;

@@ -5,11 +5,10 @@
 
 #include "cli/chat_state.h"
 
-/* Adds the user's message, prints the answer and adds it. Where the context has no
- * room, the oldest turns are left out and a line says so. Stopped (tty_interrupted),
- * it adds what was said so far. A turn that fails, or was stopped before anything was
- * said, leaves the conversation as it was. CONTEXT_LENGTH: the message has no room
- * even alone. */
+/* Adds the user's message, prints the answer and adds it. If the context has no room, the
+ * oldest turns are dropped and a line reports it. Stopped (tty_interrupted), it adds what
+ * was said so far. A turn that fails, or was stopped before anything was said, leaves the
+ * conversation as it was. CONTEXT_LENGTH: the message has no room even alone. */
 quire_err chat_turn_take(chat_state *c, str message, quire_error *err);
 /* Replaces the last answer by another one. Where there is none: INVALID. Failures as
  * above. */

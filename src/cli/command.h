@@ -1,5 +1,5 @@
-/* A command as one row: its name, what --help says of it, the flags that it takes and the
- * function that runs it.
+/* A command as one row: its name, its help text, the flags that it takes and the function
+ * that runs it.
  *
  * The row is the last thing in the command's own file. A program is a list of rows
  * (dispatch.h). */
@@ -30,7 +30,7 @@ typedef struct command {
     void (*defaults)(cli_options *o);
     /* what comes before a model by name is fetched; may be NULL */
     quire_err (*begin)(cli_options *o, quire_error *err);
-    /* INVALID: the exit status says that the command was not understood */
+    /* INVALID: the exit status of a command that was not understood */
     quire_err (*run)(const cli_options *o, quire_error *err);
 } command;
 

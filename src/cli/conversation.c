@@ -104,7 +104,8 @@ static quire_err write_file(int fd, str text) {
     return QUIRE_OK;
 }
 
-/* Writes all of the text, to the disk too, and closes the file; false: errno says why. */
+/* Writes all of the text, to the disk too, and closes the file; false: errno has the
+ * reason. */
 static bool write_and_close(int fd, str text) {
     /* EINVAL: a device */
     bool written = write_file(fd, text) == QUIRE_OK && (fsync(fd) == 0 || errno == EINVAL);

@@ -65,7 +65,7 @@ static bool is_service_link(const char *variable, const char *value) {
              strncmp(value, "udp://", 6) == 0));
 }
 
-/* Whether the type's value lies at the flag's offset. */
+/* Whether the type's value is at the flag's offset. */
 static bool has_offset(const flag *f) {
     return f->type <= FLAG_PREFIX || f->type == FLAG_NAMES;
 }

@@ -11,17 +11,17 @@ typedef struct cli_environment {
     const char *history_file;
     /* where packed forms of models are kept: XDG_CACHE_HOME/quire, or ~/.cache/quire */
     const char *pack_cache;
-    bool plain_terminal; /* TERM says that the terminal takes no control sequences */
+    bool plain_terminal; /* by TERM the terminal supports no control sequences */
     /* of the Hugging Face hub, by the names that huggingface_hub gives them; in paths of
      * it ~ is the home directory */
     /* HF_HUB_CACHE, or HF_HOME/hub; HF_HOME is ~/.cache/huggingface where it is not
      * set */
     const char *hub_cache;
-    const char *hub_token;      /* HF_TOKEN, as it stands */
+    const char *hub_token;      /* HF_TOKEN, unparsed */
     const char *hub_token_file; /* HF_TOKEN_PATH, or HF_HOME/token; it may not be there */
     const char *hub_endpoint;   /* HF_ENDPOINT */
     const char *hub_ca_file;    /* SSL_CERT_FILE */
-    const char *hub_timeout;    /* HF_HUB_DOWNLOAD_TIMEOUT, as it stands */
+    const char *hub_timeout;    /* HF_HUB_DOWNLOAD_TIMEOUT, unparsed */
     bool hub_offline;           /* HF_HUB_OFFLINE: 1, on, yes or true */
 } cli_environment;
 

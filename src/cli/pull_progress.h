@@ -17,7 +17,7 @@ typedef struct pull_progress {
 void pull_progress_init(pull_progress *p, const char *name, bool quiet, bool plain);
 /* For quire_hub_options.progress; user is the pull_progress. */
 void pull_progress_show(void *user, const quire_hub_progress *now);
-/* Removes the line and, where something was fetched and all went well, says how much. */
+/* Removes the line and, after a successful download, prints how much was fetched. */
 void pull_progress_end(pull_progress *p, bool done);
 
 #endif

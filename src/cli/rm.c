@@ -7,7 +7,7 @@
 #include "cli/hub.h"
 
 /* Whether the form is one of a model of the hub that has gone with this name: ORG/NAME,
- * and what stands after it. */
+ * and what follows it. */
 static bool has_gone(const quire_packed_form *f, const char *cache, const char *name) {
     strbuf below = {0};
     size_t n = strcspn(name, ":@");

@@ -15,7 +15,7 @@ typedef struct script {
 typedef enum completed { COMPLETED_NONE, COMPLETED_WORDS, COMPLETED_FILES } completed;
 
 void script_add(script *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Text inside single quotes, with ' written as the shell wants it. */
+/* Text inside single quotes, with ' escaped for the shell. */
 void script_add_quoted(script *s, const char *text, const char *quote);
 /* The words that a flag's value may be, as --help has them, with spaces between. */
 void script_add_words(script *s, const flag *f);

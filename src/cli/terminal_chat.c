@@ -53,7 +53,7 @@ static bool is_closed(str s, size_t at) {
     return s.n >= at + 2 * strlen(QUOTES) && str_ends(s, QUOTES);
 }
 
-/* Reads what the user wants to send into t->typed: a line, or several between quotes. */
+/* Reads what the user sends into t->typed: a line, or several between quotes. */
 static quire_err read_typed(terminal_chat *t, line_end *end) {
     TRY(line_editor_read(t->editor, "> ", &t->typed, end));
     size_t at = find_quotes(text_of(&t->typed));

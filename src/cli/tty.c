@@ -46,8 +46,8 @@ static void on_signal(int signal_number) {
     errno = before;
 }
 
-/* Gives the terminal back, and the signal to whoever handled it before. Calls only
- * async-signal-safe functions. */
+/* Restores the terminal, and the signal's former handler. Calls only async-signal-safe
+ * functions. */
 static void on_fatal(int signal_number) {
     int fd = fileno(tty.out);
     if (!tty.plain) {
@@ -148,7 +148,7 @@ tty_event tty_wait(void) {
         struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN},
                                {.fd = tty.changed.fd, .events = POLLIN}};
         if (poll(fds, 2, -1) < 0 && errno != EINTR) {
-            return TTY_INPUT; /* reading says what is wrong */
+            return TTY_INPUT; /* reading reports what is wrong */
         }
         if (fds[1].revents) {
             (void)wake_wait(&tty.changed, 0);

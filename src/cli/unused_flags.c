@@ -28,8 +28,8 @@ static const struct {
     {RUN_ROWS, "without effect on --embed, which gives rows in place of text; leave it out"},
 };
 
-/* In which ways flags have an effect that do not have one in all. --complete says of a
- * prompt what happens to it anyway. */
+/* In which ways flags have an effect that do not have one in all. --complete asks for
+ * what happens to a prompt anyway. */
 static const struct {
     const char *name;
     int ways;

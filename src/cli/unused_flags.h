@@ -10,7 +10,7 @@
  * "NAME does nothing WHY". */
 quire_err unused_flags_refuse(const cli_options *o, const char *names, const char *why, quire_error *err);
 /* Of `quire run`. has_prompt: there is one text to go on from. INVALID: err names the
- * flag and says why, and what to do. */
+ * flag, the reason, and what to do. */
 quire_err unused_flags_check_run(const cli_options *o, bool has_prompt, quire_error *err);
 /* Of `quire tokenize`; the same. */
 quire_err unused_flags_check_tokenize(const cli_options *o, quire_error *err);
