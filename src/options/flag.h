@@ -22,7 +22,7 @@ typedef enum flag_type {
     FLAG_SECONDS,      /* int64_t of microseconds; the range is in seconds */
     FLAG_MILLISECONDS, /* int64_t of microseconds; the range is in milliseconds */
     FLAG_BYTES,        /* int64_t from minimum: a number, perhaps with K, M, G or T for powers of 1,024 */
-    FLAG_GIB,          /* int64_t: the same, in GiB where no letter says otherwise */
+    FLAG_GIB,          /* int64_t: the same, in GiB unless a letter gives another unit */
     FLAG_CHOICE,       /* an enum: the value of one of choices */
     FLAG_NAME,         /* const char *: the text of one of choices */
     FLAG_SYNONYM,      /* the only choice of another row's option; takes no value, and --help omits it */
