@@ -1,5 +1,5 @@
 /* The tokens that end a model's answers: those that its files name by id, and those that
- * its vocabulary tells (text/turn_ends.h). */
+ * its vocabulary suggests (text/turn_ends.h). */
 #ifndef SETUP_ANSWER_ENDS_H
 #define SETUP_ANSWER_ENDS_H
 

@@ -173,7 +173,7 @@ quire_err options_engine(const quire_options *o, engine_options *out, quire_erro
         return err_set(err, QUIRE_INVALID, -1,
                        "--preemption-mode swap: there is nowhere to swap to; give --swap-space too");
     }
-    /* auto: nothing here tells tenants apart by keys */
+    /* auto: there are no keys here to separate tenants */
     const quire_schedule schedule = o->schedule == QUIRE_SCHEDULE_AUTO ? QUIRE_SCHEDULE_FCFS : o->schedule;
     *out = (engine_options){
         .page_tokens = o->page_tokens,

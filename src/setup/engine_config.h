@@ -12,8 +12,8 @@
 #include "quire.h"
 
 /* Copies a caller's options, which may come from another version's header
- * (quire_options_init). INVALID says what is wrong with their size, their counts or those
- * of their texts that do not depend on the model. */
+ * (quire_options_init). INVALID, if their size, their counts or those of their texts that
+ * do not depend on the model are wrong; err explains it. */
 quire_err options_read(const quire_options *given, quire_options *out, quire_error *err);
 /* The bytes of a built-in model, a GGUF file inside the binary, aligned to 64, and their
  * number; static. "builtin", or "builtin-small" of a seventh of its size, which can draft
@@ -27,8 +27,8 @@ quire_err options_formats(const quire_options *o, output_formats *out, quire_err
 /* The compute mode. "auto" depends on the weights: F32: f32, 16-bit: bf16, quantised:
  * int8. A packed model has one mode only. */
 quire_err options_compute(const quire_options *o, const model_desc *d, compute_mode *out, quire_error *err);
-/* The types of keys and of values. "auto" is fp8_e4m3 where the checkpoint says so, else
- * f32 with f32 compute, else bf16. */
+/* The types of keys and of values. "auto" is fp8_e4m3 if the checkpoint specifies it,
+ * else f32 with f32 compute, else bf16. */
 kv_types options_kv_types(const quire_options *o, const model_desc *d, compute_mode compute);
 /* The longest sequence: o->max_model_len or the model's own. One beyond the model's
  * trained length is refused where positions are learned, else warned of, unless the

@@ -189,7 +189,7 @@ static void name_left_out(const model_desc *d) {
     }
 }
 
-/* Completes the model's end tokens by those that the vocabulary tells. */
+/* Completes the model's end tokens by those that the vocabulary suggests. */
 static quire_err complete_ends(engine_parts *p, model_desc *d, quire_error *err) {
     const model_file *f = p->text_file != NULL ? p->text_file : p->pack.file;
     answer_ends ends = answer_ends_find(model_file_vocab(f), p->tokenizer, d);

@@ -13,7 +13,7 @@
 #include "setup/pack_start.h"
 #include "text/tokenizer.h"
 
-/* What `--speculative-config` says, and the open draft model. */
+/* The settings of `--speculative-config`, and the open draft model. */
 typedef struct speculation {
     draft_options draft;
     char *name;         /* mem_new'd: the draft model's name for DRAFT_METHOD_MODEL, else NULL */

@@ -62,8 +62,8 @@ static quire_err add_vocabulary(strbuf *b, const vocab *v) {
     return v->pre.n > 0 ? add_shown(b, v->pre) : strbuf_add_str(b, "default");
 }
 
-/* The end tokens that an engine takes. A vocabulary that this build cannot use tells what
- * its file does. */
+/* The end tokens that an engine takes. Of a vocabulary that this build cannot use, what
+ * its file contains. */
 static quire_err fill_ends(const model_file *f, summary *s, quire_error *err) {
     tokenizer *t = NULL;
     quire_error why = {0};
@@ -118,7 +118,7 @@ static void add_kv(const quire_options *o, summary *s, const kv_layout *l) {
     s->kv[at].most = options_most_pages(o, &s->d, l, options_max_rows(o, s->max_len));
 }
 
-/* Plans a pool for each type of keys and values, or for the one that is asked for. */
+/* Plans a pool for each type of keys and values, or for the given one. */
 static quire_err fill_kv(const quire_options *o, summary *s, quire_error *err) {
     static const dtype types[N_KV_TYPES] = {DTYPE_F32,     DTYPE_F16, DTYPE_BF16,
                                             DTYPE_F8_E4M3, DTYPE_I8,  DTYPE_I4};

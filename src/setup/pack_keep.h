@@ -1,5 +1,5 @@
 /* Keeps the packed form of a model that was loaded in the pack cache: writes it on a
- * thread of its own, which the system runs when nothing else wants the processor, so that
+ * thread of its own, which the system runs when the processor is otherwise idle, so that
  * neither the first token nor later ones wait for it. */
 #ifndef SETUP_PACK_KEEP_H
 #define SETUP_PACK_KEEP_H

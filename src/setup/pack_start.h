@@ -20,7 +20,7 @@ typedef struct pack_start {
 /* Finds the packed form of source, whose description is d, for b in the cache that o
  * names. Every checksum of a found one is checked on b's threads; a damaged one is
  * removed. Without a cache, or where anything is wrong with it, the source is loaded: a
- * line on stderr says why. */
+ * line on stderr gives the reason. */
 void pack_start_find(const quire_options *o, model_file *source, const model_desc *d, backend *b,
                      pack_start *out);
 /* Says how long loading took, text and weights. What loads in less than least_us is not

@@ -17,7 +17,7 @@ typedef struct pool_plan {
     int64_t dropped_bytes;
     int64_t buffer_bytes; /* 0: not known, since the model is not loaded */
     int64_t aside_bytes;  /* of the room: swap space and host tier */
-    int64_t rule_bytes;   /* --rule-memory-bytes; what comes off the room says pool_plan_rules */
+    int64_t rule_bytes;   /* --rule-memory-bytes; pool_plan_rules computes what is subtracted from the room */
     int64_t given_pages;  /* --kv-pages; 0: as many as fit */
     /* of an encoder, which computes each input in one step and keeps nothing: what a step
      * has at most. 0 rows: another model */
@@ -42,9 +42,9 @@ int64_t pool_plan_rules(const pool_plan *p);
  * of an encoder what one step needs and no more. -1: the room is unknown and none is
  * given. */
 int64_t pool_plan_pages(const pool_plan *p, const kv_layout *l);
-/* The same, for an engine whose sequences hold no more than `most` says. NO_MEMORY when
- * they do not hold one sequence of least_tokens, INVALID when their number is unknown;
- * err says what to do. */
+/* The same, for an engine whose sequences hold no more than `most`. NO_MEMORY when they
+ * do not hold one sequence of least_tokens, INVALID when their number is unknown; err
+ * says what to do. */
 quire_err pool_plan_resolve(const pool_plan *p, const kv_layout *l, const kv_most *most, int32_t least_tokens,
                             int32_t *n_pages, quire_error *err);
 /* Appends why there are so many: "50% (--memory-utilization, 0.5 by default) of the 21.3
