@@ -9,7 +9,7 @@
  *
  * A name is ORG/NAME[:FILE|:QUANT][@REVISION]. FILE is a .gguf file of the repository,
  * QUANT the quantisation of one ("Q4_K_M"); either brings all parts of a split file.
- * Without them safetensors are taken where there are any, else the GGUF file of a usual
+ * Without them safetensors are used if there are any, else the GGUF file of a usual
  * quantisation. REVISION is a branch, a tag or a whole commit ("main" otherwise). Only
  * files that Quire reads are fetched; pickles never are.
  *
