@@ -1,4 +1,4 @@
-/* Programs that are installed together: the file of one, from another. */
+/* Finds another program that is installed in the same directory. */
 #ifndef BASE_BESIDE_H
 #define BASE_BESIDE_H
 

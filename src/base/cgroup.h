@@ -1,10 +1,9 @@
-/* Cgroup limits: what the process's control groups let it have of memory and processor
- * time.
+/* Cgroup limits: the memory and processor time that the process's control groups allow.
  *
  * The limits of its own group and of all parents that are mounted here count, in version
  * 1, version 2 or both at once; the least one holds. They are read from the kernel's
  * files below a root directory, "" on a running system. Files may be missing, cut short
- * or wrong: such a file limits nothing. A group that no mount shows, as after a change of
+ * or wrong: such a file sets no limit. A group that no mount shows, as after a change of
  * namespaces, counts as the top of the mount, where a container's limit lies. Any thread;
  * nothing is cached. */
 #ifndef BASE_CGROUP_H

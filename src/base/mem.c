@@ -135,7 +135,7 @@ bool mem_give_back(void *p, size_t n_bytes) {
 }
 
 void mem_separate_large(void) {
-    (void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES); /* fixed from now on: by itself it grows to 32 MiB */
+    (void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES); /* fixed from now on: otherwise it grows to 32 MiB */
     (void)mallopt(M_TRIM_THRESHOLD, 2 * LARGE_BYTES);
 }
 

@@ -29,9 +29,9 @@
  *
  * Two words are a pair (run, number), the number in the low TASK_BITS: the run that is
  * published, with its n_tasks; and each share's next, with the run that it counts in. A
- * next of an older run is 0: the first who takes from a share begins it. Late workers of
- * an old run take nothing: in each share all tasks of their run are taken, or a newer run
- * has begun. tests/base/thread_pool.pml is a model of it. */
+ * next of an older run is 0: the first worker that takes from a share begins it. Late
+ * workers of an old run take nothing: in each share all tasks of their run are taken, or
+ * a newer run has begun. tests/base/thread_pool.pml is a model of it. */
 #define TASK_BITS 24
 #define TASK_MASK (((uint64_t)1 << TASK_BITS) - 1)
 #define MAX_TASKS ((int32_t)TASK_MASK)

@@ -2,8 +2,8 @@
  * a thread may use.
  *
  * Read from the kernel's files below a root ("/sys"). Files may be missing, cut short or
- * contradictory: a processor that they do not mention is a core by itself, on node 0. Any
- * thread; nothing is cached. */
+ * contradictory: a processor that they do not mention is a core of its own, on node 0.
+ * Any thread; nothing is cached. */
 #ifndef BASE_TOPOLOGY_H
 #define BASE_TOPOLOGY_H
 

@@ -1,9 +1,9 @@
 /* Turns: a long computation on a shared thread lets others go on every millisecond.
  *
  * Code whose time grows with its input calls turn_poll as it works. On a thread that has
- * a turn (turn_begin) and whose slice is over, the owner of the turn then decides who
- * goes on, and the call returns when this computation does. Elsewhere turn_poll is a test
- * of a pointer.
+ * a turn (turn_begin) and whose slice is over, the owner of the turn then decides which
+ * thread continues, and the call returns when this computation may continue. Elsewhere
+ * turn_poll is a test of a pointer.
  *
  * Owner: the thread that began it; a thread has one turn at most. */
 #ifndef BASE_TURN_H

@@ -26,7 +26,7 @@ typedef struct work_room {
 
 typedef struct work_meter {
     work_room *room;  /* NULL: no bounds */
-    uint64_t n, next; /* units done; at so many it looks at the room */
+    uint64_t n, next; /* units done; the count at which it checks the room */
     int64_t from_us;  /* on clock_thread_us; 0: nothing was done yet */
     bool is_over;     /* no more may be done */
 } work_meter;
