@@ -7,8 +7,8 @@
  * inside a page, it shares the page of the sibling that agrees with it longest, and the
  * first write copies that page (kv_table_append).
  *
- *   enter -> match (once, with empty tables) -> append, compute, publish ... -> publish
- *   the tail -> clear tables -> leave
+ *   enter -> match (once, with empty tables) -> append, compute, publish ...
+ *         -> publish the tail -> clear tables -> leave
  *
  * Namespaces: a prefix is found only in the namespace where it was published. A
  * namespace's name is bytes with everything that must agree: tenant, model, adapter,
@@ -110,7 +110,7 @@ void kv_index_close(kv_index *ix);
  * QUIRE_INVALID for a name of over 255 bytes; QUIRE_NO_ROOM when max_namespaces others
  * live. */
 quire_err kv_index_enter(kv_index *ix, const void *name, size_t n, kv_path *out);
-/* Makes the whole pages of tokens[0..n) a public prefix for those who enter with that
+/* Makes the whole pages of tokens[0..n) a public prefix for all who enter with that
  * scope: bytes with everything that must agree between tenants (model, adapter, numeric
  * configuration). It stays until the index is closed. QUIRE_INVALID when n is less than a
  * page. */

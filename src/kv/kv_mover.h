@@ -5,8 +5,8 @@
  * steps alike, in the order of the calls, so no page has to be waited for: one may be
  * released, reserved and written again as soon as a call that reads it has returned. Host
  * memory is different. Between a call that names it and the moment when the call's fence
- * is done, the host neither looks at what `read` fills, nor changes what `write` reads,
- * nor frees either; it may lend the same memory to further calls.
+ * is done, the host neither reads what `read` fills, nor changes what `write` reads, nor
+ * frees either; it may lend the same memory to further calls.
  *
  * Owner: the engine thread. Fences ascend: when one is done, so are all before it. */
 #ifndef KV_KV_MOVER_H

@@ -1,8 +1,11 @@
 /* A kv_seq is one sequence's memory in a KV cache: its block tables of every group, its
  * place in the prefix index, and how many of its tokens are computed.
  *
- *   init --open--> open --admit--> holds what is cached --reserve, advance, publish ..-->
- *   release --admit ..       | truncate, fork            | close --> init
+ *   init --open--> open --admit--> holds cached pages --reserve, advance, publish ..--> release
+ *                   ^                  truncate, fork                                     |
+ *                   `---------------------------- admit again
+ *                   ----------------------------'
+ *   close --> init
  *
  *   open     it has a path in the index, where the index has room for its namespace; else
  *            it works without reuse
@@ -12,10 +15,10 @@
  *   publish  full pages become findable
  *   forget   pages before windows are released
  *   snapshot its recurrent states become findable, where its prompt leaves what is cached
- *   and before its last token
- *   release  all pages are given back; what was computed stays findable
- *   swap     before a release: what nobody else holds is kept in host memory, and comes
- *            back after the next admission
+ *            and before its last token
+ *   release  all pages are released; what was computed stays findable
+ *   swap     before a release: pages without other holders are kept in host memory, and
+ *            come back after the next admission
  *
  * What is called for each sequence in each step is inline.
  *

@@ -10,7 +10,7 @@
 /* pages of tokens that a step writes through: each costs the engine thread a copy and a
  * checksum */
 #define WRITES_A_STEP  4
-#define LOOKS_A_STEP   16 /* queued pages that a step looks at for those: the tiers may have most of them */
+#define LOOKS_A_STEP   16 /* queued pages that a step checks for those: the tiers may have most of them */
 #define WRITES_AT_ONCE 8 /* transfers at which write-through pauses: demotion and promotion need frames too */
 
 /* ---- keys ---- */
@@ -164,8 +164,8 @@ static bool write_next(kv_tiering *t) {
 }
 
 /* Writes some of the queued pages through, the beginning of a prefix first. A transfer
- * that ends wakes the reader, who polls again; where none was begun, since nothing that
- * was looked at had to be stored, the reader is woken here for the rest. */
+ * that ends wakes the reader, who polls again; if none was begun, since none of the
+ * checked pages had to be stored, the reader is woken here for the rest. */
 static void write_some(kv_tiering *t) {
     const write_queue *q = &t->to_write;
     int32_t n_written = 0;

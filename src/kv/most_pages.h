@@ -1,7 +1,7 @@
 /* The most pages that one sequence ever holds, by its length. A group with a window holds
  * what its last window sees and the rows of one step, whatever the length; a full group
- * holds every token; states take a fixed number. Everybody who plans with whole sequences
- * counts so: pool sizes, admission, promises, and errors that say what can never fit.
+ * holds every token; states take a fixed number. All plans of whole sequences use it:
+ * pool sizes, admission, promises, and errors about what can never fit.
  *
  * Plain data, constant once it is made. */
 #ifndef KV_MOST_PAGES_H
