@@ -16,7 +16,7 @@ static double key_of(const scheduler *s, const sched_task *t) {
         return -INFINITY;
     }
     if (t->is_first) {
-        return -DBL_MAX; /* a place was given back for it */
+        return -DBL_MAX; /* a place was released for it */
     }
     switch (s->options.policy) {
     case ADMISSION_PREFIX: {

@@ -92,7 +92,7 @@ static int32_t pages_promised(const sched_limits *l, const sched_seq *s) {
                           : 0;
 }
 
-/* Rows that s can have of what is left; 0: none in this step. */
+/* Rows of the remaining ones that s can have; 0: none in this step. */
 static int32_t rows_possible(const planner *p, const sched_seq *s) {
     int32_t n = min_i32(s->n_known - s->n_computed, min_i32(p->l->max_chunk, p->left.rows));
     if (p->l->whole_prefills && !s->wants_logits) {

@@ -40,8 +40,8 @@ typedef struct sched_task {
     int32_t priority;         /* ADMISSION_PRIORITY only, else 0: the lower number is admitted first */
     bool wants_prompt_logits; /* the logits of the prompt's rows from logits_first on are wanted */
     int32_t logits_first;
-    /* the attention program that it alone runs, where that is measured by itself
-     * (program_cost.h); 0: none */
+    /* its own attention program, if that is measured separately (program_cost.h); 0:
+     * none */
     uint64_t program;
     /* it needs no logits at all and ends when its prompt is computed: n_max is
      * n_prompt */
