@@ -36,8 +36,8 @@ typedef struct guess_bounds {
      * else it is any of them */
     float first;
     float least; /* probability of a guess with all before it */
-    /* what a token costs, in parts of what is saved where one that others could stand for
-     * was right */
+    /* the cost of a token, as a fraction of what a correct one of several spellings
+     * saves */
     float row;
 } guess_bounds;
 

@@ -1,5 +1,5 @@
-/* Samples from many rows of logits at once, on several threads. The one way to a sampler
- * for all who sample; one row is a batch too.
+/* Samples from many rows of logits at once, on several threads. The only way to a
+ * sampler; one row is a batch too.
  *
  * A result depends on its row, history and key only, so the number of threads changes
  * none. Owner: one thread, which makes all calls and is worker 0 of the pool. */
@@ -49,7 +49,7 @@ typedef struct sample_row {
     float *logits;          /* [n_vocab], changed in place */
     sample_context context; /* its noise is set from its key */
     sample_result *result;
-    /* SAMPLE_TOKEN: sampler_takes_argmax holds, and this is the row's, which is taken
+    /* SAMPLE_TOKEN: sampler_takes_argmax holds, and this is the row's, which is chosen
      * unless the constraint forbids it */
     bool knows_argmax;
     int32_t argmax;

@@ -17,7 +17,7 @@
 #define LOG2_E       1.44269504f
 #define LEAST_WEIGHT 1.1754944e-38f /* 2^-126 */
 
-/* A kept token that a cut looks at: the key by which it is ordered, and its index among
+/* A kept token that a cut considers: the key by which it is ordered, and its index among
  * the kept ones. */
 typedef struct candidate {
     uint32_t key;
@@ -73,7 +73,7 @@ struct sampler {
     float *weights;    /* [max(n_vocab + PAST_END, BLOCK)] of the kept tokens */
     int32_t *ids;      /* [n_vocab + PAST_END] of the kept tokens */
     uint32_t *keys;    /* [n_vocab] the keys by which typical-p orders the kept tokens */
-    candidate *inside; /* [n_vocab + PAST_END] the kept tokens that a cut looks at */
+    candidate *inside; /* [n_vocab + PAST_END] the kept tokens that a cut considers */
     int32_t n_equal;   /* after a cut: how many of `inside` have the last kept token's key */
     int32_t *marks;    /* [n_vocab] a set of tokens: those whose entry equals `mark` */
     int32_t mark;

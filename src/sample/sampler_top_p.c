@@ -1,4 +1,4 @@
-/* Top-p without another cut before it: uses the weight of all tokens, but looks at few of
+/* Top-p without another cut before it: uses the weight of all tokens, but reads few of
  * them.
  *
  * A sample of the row gives two bounds: the weight below which no token is kept, and the
