@@ -74,7 +74,7 @@ bool draft_want(draft_seq *s, const draft_options *o, int32_t room) {
 #define FIRST_LEAST 0.1f /* and its bounds */
 #define FIRST_MOST  0.98f
 #define FIRST_PACE  0.125f /* part of it that a token changes */
-/* what it comes to where texts are spelt at random: they often have one spelling only */
+/* its value for texts spelt at random, which often have only one spelling */
 #define FIRST_ALONE 0.45f
 
 /* guess_bounds.first of s. */

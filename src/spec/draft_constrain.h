@@ -1,5 +1,4 @@
-/* Drafts of a sequence with a constraint (sample/constraint.h): what it forbids is not
- * worth a row. */
+/* Removes the drafts that a sequence's constraint forbids (sample/constraint.h). */
 #ifndef SPEC_DRAFT_CONSTRAIN_H
 #define SPEC_DRAFT_CONSTRAIN_H
 
