@@ -1,5 +1,5 @@
-/* Reserved areas: address ranges in which use grows without the allocator. Private to
- * this room.
+/* Reserved areas: address ranges that are reserved once and grow in place, without the
+ * allocator. Private to this room.
  *
  * The system gives memory when a page is first written. Areas begin small; area_grow,
  * which may move one, is called between operations, never by code that has pointers into

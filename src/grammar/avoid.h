@@ -1,5 +1,5 @@
-/* Rules of a grammar, written into texts that have their own marks: strings of JSON and
- * Python, and raw texts that must not hold what ends them. Private to this room.
+/* Rules of a grammar inside texts with their own marks: strings of JSON and Python, and
+ * raw texts that must not contain their end mark. Private to this room.
  *
  * A rule here is one that ast_emit wrote in raw mode: splits, bytes, characters, calls
  * and repeats. */

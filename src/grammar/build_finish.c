@@ -90,7 +90,7 @@ static bool object_lives(const nfa *a, nfa_room room, const nfa_object *o) {
     return needed != NFA_NONE && needed <= o->max && o->min <= o->max && (open || n >= o->min);
 }
 
-/* How many of a slot's parts may come. */
+/* How many of a slot's parts are allowed. */
 static uint32_t n_live(const nfa *a, nfa_room room, uint32_t slot) {
     const nfa_slot *s = &a->slots.p[slot];
     uint32_t n = 0;

@@ -1,4 +1,5 @@
-/* With how many characters a dfa's texts can be completed from each of its states.
+/* The numbers of characters with which a dfa's texts can be completed from each of its
+ * states.
  *
  * Set 0 has the accepting states, set i + 1 those that lead to one of set i. Each set
  * follows from the one before, so where one comes again all that follow do. */

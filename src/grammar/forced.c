@@ -1,4 +1,4 @@
-/* What must come after a state, and what is likely to. */
+/* The bytes and tokens that must follow a state, or are likely to. */
 #include <string.h>
 
 #include "grammar/grammar_run.h"
@@ -119,7 +119,7 @@ static void add_spellings(guess *g, int32_t parent, size_t at, float probability
     }
 }
 
-/* Takes the likeliest of what may be added, of equal ones the first. False: none is
+/* Takes the likeliest of what may be added, of equal ones the first. False: no guess is
  * likely enough. */
 static bool take_likeliest(guess *g, spelling *out) {
     int32_t best = 0;

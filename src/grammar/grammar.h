@@ -158,7 +158,7 @@ size_t grammar_memory_used(const grammar_memory *m); /* any thread */
 
 /* Opens a run of g over v, which shares states and masks with the open ones that g has
  * for v, as long as these take less than half of a budget. It keeps references to both.
- * max_bytes: its budget of states, 0: GRAMMAR_RUN_BYTES; those who share have equal ones,
+ * max_bytes: its budget of states, 0: GRAMMAR_RUN_BYTES; runs that share have equal ones,
  * and half of one more for their masks. Memory is taken as it is used. QUIRE_NO_MEMORY;
  * QUIRE_TOO_LARGE: the first state is. Not within a step. */
 quire_err grammar_run_open(grammar *g, grammar_vocab *v, size_t max_bytes, grammar_run **out);
@@ -180,7 +180,7 @@ void grammar_run_warm(grammar_run *r);
 const char *grammar_run_why(const grammar_run *r);
 
 /* Calls below that lead to states or masks do, on a thread with a work_room
- * (base/work_room.h), what fits into it; a unit is a configuration that is looked at.
+ * (base/work_room.h), only what fits into it; a unit is a configuration visited.
  * QUIRE_BUSY: it did not fit, or another thread is working on the run without a room;
  * what is built stays, and the call may be made again, on a thread without a room. There
  * it is done in slices of about a millisecond, between which the thread takes turns
@@ -232,8 +232,8 @@ typedef struct grammar_guess_bounds {
      * it is any of them */
     float first;
     float least; /* probability of a guess with all before it */
-    /* What a token costs, in parts of what is saved where a token of several spellings
-     * was right. Those after it that have one spelling come with it: they save nothing of
+    /* The cost of a token, as a fraction of what a correct token of several spellings
+     * saves. Those after it that have one spelling come with it: they save nothing of
      * their own, and are lost with it. */
     float row;
 } grammar_guess_bounds;

@@ -14,7 +14,7 @@ typedef enum grammar_syntax {
     /* `before` NAME `middle` VALUE `behind`, once for each member: strings without
      * quotes, other values as JSON */
     GRAMMAR_SYNTAX_TAGS,
-    GRAMMAR_SYNTAX_GEMMA, /* {NAME:VALUE,..}: strings between two `quote`, nested objects alike */
+    GRAMMAR_SYNTAX_GEMMA, /* {NAME:VALUE,..}: strings between two `quote`, nested objects in the same way */
     GRAMMAR_SYNTAX_PYTHON /* NAME=VALUE, ..: Python literals */
 } grammar_syntax;
 
@@ -42,7 +42,7 @@ typedef struct grammar_reader {
 
 typedef struct grammar_arguments {
     grammar_syntax syntax;
-    const json_value *schema; /* an object or true; NULL: no member may come */
+    const json_value *schema; /* an object or true; NULL: no member is allowed */
     /* In place of a schema: one member, a string that the rule `rule` matches. */
     str member; /* empty: there is a schema */
     grammar_kind kind;
@@ -54,8 +54,8 @@ typedef struct grammar_arguments {
     str string_middle;
     str between;
     bool between_may_miss;
-    /* after `behind` stand the member's name and >; objects and arrays inside are written
-     * alike */
+    /* after `behind` come the member's name and >; objects and arrays inside are written
+     * in the same way */
     bool has_elements;
     const str *never; /* what no value contains, valid UTF-8 */
     size_t n_never;

@@ -62,12 +62,12 @@ typedef struct grammar_tag {
 
 /* All is borrowed until the call returns.
  *
- * Of GRAMMAR_PART_TAGS: where a trigger is complete in the text, the begin of a tag with
- * that trigger goes on. A text of triggers is such by its letters; one with a special
- * token is such by its first one, which occurs in no other way then. Behind a tag free
- * text goes on. A trigger with which no tag begins occurs nowhere. A `pattern` begins a
- * tag too, where it matches for the first time: then `behind` goes on as the rest of a
- * tag does, or `other`, after which the same free text goes on. */
+ * Of GRAMMAR_PART_TAGS: where a trigger is complete in the text, the beginning of a tag
+ * with that trigger continues. A text of triggers is such by its letters; one with a
+ * special token is such by its first one, which occurs in no other way then. After a tag
+ * free text continues. A trigger with which no tag begins occurs nowhere. A `pattern`
+ * begins a tag too, where it matches for the first time: then `behind` follows as the
+ * rest of a tag does, or `other`, after which the same free text continues. */
 struct grammar_part {
     grammar_part_kind part;
     str text;          /* of TEXT, RULE, OTHER */

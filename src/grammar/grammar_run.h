@@ -45,13 +45,13 @@ struct grammar {
     run_core *runs;       /* open ones */
 };
 
-/* What all who have opened a grammar over one vocabulary share. */
+/* What all runs of a grammar over one vocabulary share. */
 struct run_core {
     int32_t refs; /* guarded by the grammar's lock */
     grammar *g;
     grammar_vocab *v;
     run_core *next;
-    size_t max_bytes;           /* for the states of each who has opened it; half of that for all masks */
+    size_t max_bytes;           /* for the states of each run; half of that for all masks */
     struct memory_share *share; /* of its tenant, a reference; NULL: none */
     /* Threads outside of steps that have the lock or want it: a step does not wait for
      * them. */
@@ -70,8 +70,7 @@ struct run_core {
     _Atomic int64_t mask_ns;    /* read without the lock */
 };
 
-/* One who has opened it. What of the machine he is the first to need counts against his
- * own budget. */
+/* One run. What of the machine he is the first to need counts against his own budget. */
 struct grammar_run {
     _Atomic int32_t refs;
     run_core *core;

@@ -10,7 +10,7 @@
 
 #define NODES_PER_STEP 256 /* of a map that is cleared */
 
-/* rule `from` begins with a call of rule `to`, after which it goes on at `next` */
+/* rule `from` begins with a call of rule `to`, after which it continues at `next` */
 typedef struct left_call {
     uint32_t from, to, next;
 } left_call;
@@ -170,7 +170,7 @@ static uint32_t first_copy(leftmost *l, uint32_t *map, uint32_t node) {
     return copy;
 }
 
-/* Copies of what member i begins with, but for calls of members, as one node. Nothing at
+/* Copies of what member i begins with, except calls of members, as one node. Nothing at
  * all is not among it: what follows a call that may be empty is in the list of the
  * caller. */
 static uint32_t beginning(leftmost *l, const circle *c, uint32_t i) {

@@ -70,8 +70,8 @@ static bool use(machine *m, area *a, size_t bytes) {
     return machine_use(m, a, &m->budget, bytes) && !m->failed;
 }
 
-/* Counts configurations that are looked at. False: there is no time for them now, or they
- * are too many for one byte. */
+/* Counts configurations visited. False: there is no time for them now, or they are too
+ * many for one byte. */
 static bool do_work(machine *m, uint32_t n) {
     if (!work_add(&m->meter, n)) {
         machine_fail(m, MACHINE_LATER);

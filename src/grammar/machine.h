@@ -68,7 +68,7 @@ typedef struct machine_state {
     /* how many are around the name that is being read, of an open member that comes once;
      * 0: none is */
     uint32_t name;
-    bool is_roomy, is_word; /* that name goes on to others, whatever came; it has no quotes */
+    bool is_roomy, is_word; /* every prefix of that name leads to other names; it has no quotes */
     uint8_t end;            /* the byte that ends it; 0: unknown */
     uint8_t names;          /* of run_names.c: which tokens have names in them */
 } machine_state;
@@ -88,7 +88,7 @@ typedef struct machine {
     area next, work, visited;
     uint32_t n_next, n_work, n_visited, n_slots, stamp;
     bool failed, crowded; /* crowded: visited had too few slots */
-    uint32_t looked;      /* configurations that were looked at */
+    uint32_t looked;      /* configurations visited */
     /* one operation, from machine_begin to machine_end */
     work_meter meter; /* of configurations */
     /* of them, those of finished transitions; after slice it is MACHINE_LATER where there
@@ -100,8 +100,7 @@ typedef struct machine {
     size_t wanted;
 } machine;
 
-/* account: what its memory is taken from; NULL: none. QUIRE_TOO_LARGE,
- * QUIRE_NO_MEMORY. */
+/* account: where its memory comes from; NULL: none. QUIRE_TOO_LARGE, QUIRE_NO_MEMORY. */
 quire_err machine_init(machine *m, const nfa *a, size_t max_bytes, area_account *account);
 void machine_deinit(machine *m);
 /* Begins an operation of the calling thread. One within a step does what fits into its
@@ -154,8 +153,8 @@ uint32_t machine_find(const machine *m, machine_cell c);
 uint32_t machine_tally_of(machine *m, machine_tally t, const uint64_t *words);
 /* machine_chars.c: a byte for a node that reads characters. */
 void machine_read_char(machine *m, const machine_config *c, uint8_t byte);
-/* Whether c reads the name of an open member that comes once; and whether that goes on to
- * endless other names, whatever came. */
+/* Whether c reads the name of an open member that comes once; and whether every prefix of
+ * it leads to endless other names. */
 static inline bool machine_is_name(const machine *m, const machine_config *c) {
     const nfa_node *node = &m->a->nodes.p[c->node];
     return (node->op == NFA_STRING || node->op == NFA_COUNTED) && (node->n & NFA_ONCE) != 0;

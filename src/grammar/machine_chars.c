@@ -106,7 +106,7 @@ static bool keeps_chars(const reader *r) {
     return r->node->op == NFA_STRING && (r->node->n & NFA_KEPT) != 0;
 }
 
-/* Whether characters from lo to hi may come; FIT_ALL: each leads to *to. */
+/* Whether characters from lo to hi are allowed; FIT_ALL: each leads to *to. */
 static fit range_fit(const reader *r, uint32_t lo, uint32_t hi, uint32_t *to) {
     const nfa *a = r->m->a;
     *to = 0;
@@ -166,8 +166,8 @@ static void complete(reader *r, uint32_t c, bool escaped) {
     }
 }
 
-/* Goes on to phase p with the bits read so far, if some character from lo to hi may come.
- * `whole`: all of them are characters. */
+/* Continues in phase p with the bits read so far, if some character from lo to hi is
+ * allowed. `whole`: all of them are characters. */
 static void go_on(reader *r, phase p, uint32_t bits, uint32_t lo, uint32_t hi, bool escaped, bool whole) {
     uint32_t to;
     fit f = escaped ? escaped_fit(r, lo, hi, &to) : range_fit(r, lo, hi, &to);

@@ -7,8 +7,8 @@
  * A name that is listed comes once. An open one does too (run_names.c), but not where its
  * object has rules: the last value is the one that readers keep. There, and up to a
  * minimum, an open member is counted when its name is complete (machine_object_named): a
- * name's characters are a list of cells, so equal names have one number. A name that has
- * been is not counted again, and takes over the rules that it satisfied before. */
+ * name's characters are a list of cells, so equal names have one number. A name that
+ * occurred is not counted again, and replaces the rules that it satisfied before. */
 #include "grammar/machine.h"
 
 #define MAX_WORDS (NFA_MAX_MEMBERS / 64 + NFA_MAX_KEPT)
@@ -44,7 +44,7 @@ static void enter(machine *m, uint32_t node, const machine_tally *t, const uint6
     machine_follow(m, entry, 0, machine_push(m, node, tally << 1 | 1, stack), 1);
 }
 
-/* Behind a part: the end where it may come, and a comma where more may. */
+/* After a part: the end if it is allowed, and a comma if more parts are. */
 static void end_or_more(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh, bool end,
                         bool more, uint32_t comma, bool may_miss,
                         void (*part)(machine *m, uint32_t node, uint32_t tally, uint32_t stack,
@@ -88,12 +88,13 @@ static uint32_t satisfied(const nfa_object *o, const seen_set *s) {
     return rules;
 }
 
-/* Whether names of open members are looked at from here on. */
+/* Whether names of open members are recorded from here on. */
 static bool remembers(const nfa_object *o, const seen_set *s) {
     return o->rules != 0 || (o->distinct && s->t.count < o->min);
 }
 
-/* Whether a listed part may come: its name has not been, and the order allows it. */
+/* Whether a listed part is allowed: its name has not occurred, and the order allows
+ * it. */
 static bool is_left(const nfa_object *o, const nfa_part *p, const seen_set *s) {
     return o->any_order ? !has(s, p->name) : p->name >= next_name(o, s);
 }

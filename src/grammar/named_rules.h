@@ -27,7 +27,7 @@ typedef struct named_rules {
  * Errors are those of the tree's build. */
 void named_rules_init(named_rules *r, ast *t);
 void named_rules_deinit(named_rules *r);
-/* The rule of that name, a new one where it is met first, at byte `at`. After an error
+/* The rule of that name, a new one at its first mention, at byte `at`. After an error
  * 0. */
 uint32_t named_rules_find(named_rules *r, str name, size_t at);
 /* A leaf that calls rule i. */

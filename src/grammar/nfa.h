@@ -39,7 +39,7 @@ typedef enum nfa_mode {
     NFA_PLAIN /* the same, but printable ASCII only as itself where that is possible: names, patterns */
 } nfa_mode;
 
-#define NFA_KEPT 1u /* the text is a name that NAMED looks at, so its characters are kept on the stack */
+#define NFA_KEPT 1u /* the text is a name that NAMED reads, so its characters are kept on the stack */
 #define NFA_ONCE 2u /* it is the name of an open member, which comes once in its object (run_names.c) */
 /* it is written without quotes; every beginning of one goes on to names of over
  * NFA_MOST_WORD bytes */
@@ -86,8 +86,8 @@ typedef struct nfa_dstate {
      * Python's */
     bool silent : 1;
     bool accepts : 1;
-    /* any characters may come that JSON strings don't escape: no text of them leads to a
-     * dead end */
+    /* any characters are allowed that JSON strings don't escape: no text of them leads to
+     * a dead end */
     bool roomy : 1;
     bool free : 1; /* the same of all characters */
 } nfa_dstate;
@@ -135,7 +135,7 @@ typedef struct nfa_part {
     uint16_t name;  /* of a listed member: the number of its name */
     uint8_t rules;  /* those of its object that a member satisfies, or of its array to which an item counts */
     bool required;  /* of a member */
-    bool remembers; /* of an open member: its name is looked at (NFA_NAMED) */
+    bool remembers; /* of an open member: its name is recorded (NFA_NAMED) */
     uint32_t most;  /* of an open member: names that it may have; NFA_NONE: over NFA_FEW_NAMES */
 } nfa_part;
 
@@ -167,9 +167,9 @@ typedef struct nfa_slot {
 /* of several rules together: the product of one more than what each counts to */
 #define NFA_MAX_COUNTS 256
 /* Items: item i is of slots[first + i], or of slots[first + n] for all i >= n. With
- * `unique` each part of that last slot may come once (and n is 0). Of each rule `min` to
- * `max` items count, and only up to max, or min where there is no max; several counts are
- * one number, the first rule's digit the lowest. */
+ * `unique` each part of that last slot is allowed once (and n is 0). Of each rule `min`
+ * to `max` items count, and only up to max, or min where there is no max; several counts
+ * are one number, the first rule's digit the lowest. */
 typedef struct nfa_array {
     uint32_t first, n, min, max;
     uint32_t comma;
@@ -236,8 +236,8 @@ typedef struct nfa {
 #define NFA_PUSH(b, vec)                                                                                     \
     (build_grow((b), &(vec).p, &(vec).cap, (vec).n, sizeof *(vec).p) ? &(vec).p[(vec).n++] : NULL)
 
-/* Frees a vector that NFA_PUSH has filled; what it was counted is given back to the
- * build's budget. */
+/* Frees a vector that NFA_PUSH has filled; what it was charged is returned to the build's
+ * budget. */
 #define NFA_FREE(b, vec) build_free((b), (vec).p, (vec).cap * sizeof *(vec).p)
 
 /* How deep objects and arrays may still be nested at a place. */
@@ -255,8 +255,8 @@ static inline bool nfa_fits(nfa_room room, uint32_t node) {
 }
 
 /* How many members more an object needs at least for its required names and rules, of
- * which some are satisfied: NFA_NONE where they cannot be. Names from `next` on may
- * come, and of these not those in `seen` (bits; NULL: none has been). room: inside the
+ * which some are satisfied: NFA_NONE where they cannot be. Names from `next` on are
+ * allowed, except those in `seen` (bits; NULL: none occurred). room: inside the
  * object. */
 uint32_t nfa_members_needed(const nfa *a, const nfa_object *o, nfa_room room, uint32_t satisfied,
                             uint32_t next, const uint64_t *seen);

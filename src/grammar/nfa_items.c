@@ -1,5 +1,5 @@
-/* Whether an array's items can be completed: what each further item may be decides how
- * many can count towards its rules. */
+/* Whether an array's items can be completed: the shapes of further items decide how many
+ * can count towards its rules. */
 #include "grammar/nfa.h"
 
 /* Which kinds of parts an item may be: bit r: one of rules r. */

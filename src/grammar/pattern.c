@@ -46,7 +46,7 @@ static uint32_t emit_repeat(finder *f, const ast_node *n, uint32_t next) {
         }
         next = loop;
     } else {
-        /* each optional round leads to the end by itself: through the others a set would
+        /* each optional round leads to the end directly: through the others a set would
          * hold all of them */
         uint32_t behind = next;
         for (uint32_t i = n->min; i < n->max && build_step(f->b, 1); i++) {

@@ -1,4 +1,4 @@
-/* Characters of a grammar's rules as they stand in strings: each node that reads some
+/* Respells the characters of a grammar's rules for strings: each node that reads some
  * becomes nodes that read their spelling. */
 #include "base/utf8.h"
 #include "grammar/avoid.h"

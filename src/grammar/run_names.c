@@ -274,7 +274,7 @@ static bool may_end(run_core *r, const named *n, uint32_t left, bool inside) {
     return false;
 }
 
-/* move, but MACHINE_DEAD too where nothing may come but names that came. */
+/* move, but MACHINE_DEAD too if only names that occurred already could follow. */
 static uint32_t step(run_core *r, named *n, uint8_t byte, bool adds) {
     uint32_t to = move(r, n, byte, adds);
     if (to < MACHINE_FIRST || place(r, n)->name == 0 || place(r, n)->is_roomy || n->is_new) {

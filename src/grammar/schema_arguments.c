@@ -37,7 +37,7 @@ static quire_err write_never(const grammar_arguments *a, strbuf *regex) {
     return QUIRE_OK;
 }
 
-/* The dfa of texts that contain nothing of what values avoid. */
+/* The dfa of texts that contain nothing that values avoid. */
 static uint32_t avoided(schema *s, const grammar_arguments *a) {
     strbuf regex = {0};
     uint32_t texts = DFA_ANY;

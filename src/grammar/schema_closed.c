@@ -1,4 +1,4 @@
-/* Objects that are closed though their schema does not say so
+/* Objects that are closed although their schema does not close them
  * (GRAMMAR_ADDITIONAL_CLOSED): `properties` lists what is allowed.
  *
  * An object is closed when it is written, with all that applies to it joined: so the
@@ -97,7 +97,7 @@ bool object_holds(schema *s, const object_part *o, str name) {
     return false;
 }
 
-/* How many of the listed names, or of those that are required, may come with a value of
+/* How many of the listed names, or of the required ones, are allowed with a value of
  * `rule` (NULL: any); counts of `most` and over are not distinguished. */
 static uint32_t count_held(schema *s, const object_part *o, const member_rule *rule, uint32_t most) {
     uint32_t n = 0;

@@ -28,7 +28,7 @@ static bool add_longer(schema *s, const partial *at, uint32_t c, uint32_t state,
 
 static bool add_all_longer(schema *s, const dfa *d, const partial *at, partials *to) {
     const nfa_dstate *q = &d->states.p[at->state];
-    bool few = q->other == NFA_NONE; /* else almost every character may come */
+    bool few = q->other == NFA_NONE; /* else almost every character is allowed */
     for (uint32_t i = 0; few && i < q->n; i++) {
         const dfa_edge *e = &d->edges.p[q->first + i];
         for (uint32_t c = e->lo; few && e->to != NFA_NONE && c <= e->hi; c++) {

@@ -220,7 +220,7 @@ static const json_value *finite_values(const schema *s, uint32_t x, bool *one) {
     return list;
 }
 
-/* Items of which each may come once: one part for each value. */
+/* Items that are allowed once each: one part for each value. */
 static void add_unique(schema *s, const item_writer *w, nfa_array *r, nfa_slot *slot, uint32_t x) {
     bool one = false, yes_no = false;
     const shape *sh = expr_shape(s, x);

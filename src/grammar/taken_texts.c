@@ -1,13 +1,13 @@
-/* Which texts a state takes because one of its nodes reads characters: any of some groups
- * of characters (byte_trie.h), up to so many.
+/* The texts that a state accepts because one of its nodes reads characters: any of some
+ * groups of characters (byte_trie.h), up to a number.
  *
  * From the node's state in its dfa the states after one character, two and so on are
- * looked at, as long as some groups lead on from all of them. With the states these
- * groups become fewer, so the answer is a short list: more groups for few characters,
- * fewer for more. */
+ * followed, as long as some groups lead on from all of them. With the states these groups
+ * become fewer, so the answer is a short list: more groups for few characters, fewer for
+ * more. */
 #include "grammar/grammar_run.h"
 
-enum { MOST_CHARS = 16, MOST_STATES = 32 }; /* that are looked at */
+enum { MOST_CHARS = 16, MOST_STATES = 32 }; /* that are followed */
 
 /* Of the groups in `within`, those that have a character from lo to hi. */
 static uint64_t groups_between(const trie_groups *g, uint32_t lo, uint32_t hi, uint64_t within) {

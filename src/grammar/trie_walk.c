@@ -126,7 +126,7 @@ static void set_under(mask_out *o, const vocab_trie *t, const trie_under *u) {
     o->n += u->n;
 }
 
-#define NODES_A_LOOK 64 /* nodes of a trie between two looks at the time; */
+#define NODES_A_LOOK 64 /* nodes of a trie between two reads of the clock; */
 #define NODES_A_UNIT 16 /* that take as long as a configuration */
 
 /* Counts another node of a walk. */

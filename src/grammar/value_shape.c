@@ -171,7 +171,7 @@ static bool has_name(const object_part *o, str name) {
     return false;
 }
 
-/* The layer whose names are all that may come; NULL: others may. */
+/* The layer whose names are the only allowed ones; NULL: others may. */
 static const object_layer *closed_layer(const object_part *o) {
     for (uint32_t i = 0; i < o->layers.n; i++) {
         if (o->layers.p[i].rest == EXPR_NEVER && o->layers.p[i].patterns.n == 0) {

@@ -148,7 +148,7 @@ struct grammar_arguments;
 typedef struct schema {
     build *b;
     value_style style;
-    const struct grammar_arguments *arguments; /* NULL: a value by itself */
+    const struct grammar_arguments *arguments; /* NULL: a single value */
     struct parts *parts;                       /* of the arguments */
     uint32_t avoid;                            /* a dfa: what strings may be; DFA_ANY: everything */
     dfa_pool *dfas, own_dfas;                  /* dfas: those of all schemas of a grammar, or own ones */
@@ -202,8 +202,7 @@ typedef struct expr_probe {
 } expr_probe;
 expr_probe expr_probe_begin(schema *s);
 bool expr_probe_end(schema *s, expr_probe around);
-/* Whether the shape of x is known to have nothing in it, looked at `depth` levels
- * deep. */
+/* Whether the shape of x is known to have nothing in it, to a depth of `depth` levels. */
 bool expr_is_empty(schema *s, uint32_t x, int depth);
 
 void shape_any(schema *s, shape *out);
