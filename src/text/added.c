@@ -61,8 +61,8 @@ static int compare_contents(const void *x, const void *y) {
     return compare_texts(a->content, b->content);
 }
 
-/* Patterns sorted[low..high) share their first depth bytes, which lead to node. Work for
- * its children goes on the stack. */
+/* Patterns sorted[low..high) share their first depth bytes, which lead to node. Pushes
+ * work for its children on the stack. */
 typedef struct trie_range {
     size_t low, high, depth, node;
 } trie_range;

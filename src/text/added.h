@@ -19,7 +19,7 @@ typedef struct added_token {
     bool hidden;
     bool control;    /* a control token: special, or spelled like <|this|>; set by added_set_add */
     bool normalized; /* found in the normalized text */
-    /* so many of its pattern's first bytes are the normalizer's, and may come from
+    /* so many of its pattern's first bytes are the normalizer's, and may be from
      * anywhere */
     size_t lead;
     bool single_word;    /* only where no word character touches it */

@@ -116,7 +116,7 @@ static uint64_t key_of(uint32_t rank, size_t at) {
     return (uint64_t)rank << 32 | (uint32_t)at;
 }
 
-/* Moves key down from place i, whose key is taken away. */
+/* Moves key down from place i, whose key is removed. */
 static void sink(uint64_t *heap, size_t n, size_t i, uint64_t key) {
     for (size_t child = HEAP_WAYS * i + 1; child < n; child = HEAP_WAYS * i + 1) {
         size_t end = child + HEAP_WAYS < n ? child + HEAP_WAYS : n, least = child;

@@ -104,8 +104,8 @@ static bool is_byte_token(str token, uint8_t *byte) {
     return high >= 0 && low >= 0;
 }
 
-/* Whether characters of a run of byte tokens are output as they arrive: a step that looks
- * at single tokens waits for the whole run. */
+/* Whether characters of a run of byte tokens are output as they arrive: a step that needs
+ * single tokens waits for the whole run. */
 static bool is_eager(const decode_state *s, int32_t i) {
     const decoder *d = s->decoder;
     return s->mode == DECODE_STREAM && (i + 1 == d->n || d->steps[i + 1].kind == DECODE_FUSE);
@@ -232,7 +232,7 @@ static quire_err put_wordpiece(decode_state *s, int32_t i, str token, bool first
     const decode_step *step = &s->decoder->steps[i];
     strbuf *w = &s->work[i];
     bool marked = token.n >= step->n_content && memcmp(token.p, step->content, step->n_content) == 0;
-    bool is_name = str_begins(token, "[") && str_ends(token, "]"); /* "[SEP]": a word by itself */
+    bool is_name = str_begins(token, "[") && str_ends(token, "]"); /* "[SEP]": a word of its own */
     bool continues = step->marks_words ? !marked && !is_name : marked;
     strbuf_clear(w);
     if (marked && (step->marks_words || !first)) {

@@ -61,9 +61,9 @@ void decoder_deinit(decoder *d);
 /* When all steps are there: finds the late ones. */
 void decoder_link(decoder *d);
 
-/* What keeps the text of tokens from being the sum of what each adds after another
- * (decode_sum.c), as a phrase that names the step; NULL: it is that sum, but for the
- * space with which the first one may begin. */
+/* Why the text of tokens is not the sum of what each adds after another (decode_sum.c),
+ * as a phrase that names the step; NULL: it is that sum, but for the space with which the
+ * first one may begin. */
 const char *decoder_sum_obstacle(const decoder *d);
 
 typedef struct decode_held {

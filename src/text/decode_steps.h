@@ -1,4 +1,4 @@
-/* What decode.c and decode_late.c have of each other. */
+/* What decode.c and decode_late.c share. */
 #ifndef TEXT_DECODE_STEPS_H
 #define TEXT_DECODE_STEPS_H
 
@@ -7,7 +7,7 @@
 /* Gives step i a part of a token; begins: its first one. Parts of one token may be
  * empty. */
 quire_err decode_put(decode_state *s, int32_t i, str part, bool begins);
-/* Gives step i a part as it were, late or not. */
+/* Gives step i a part, in the way of a late step or not. */
 quire_err decode_run(decode_state *s, int32_t i, str part, bool begins);
 
 /* Gives a late step a part of the one token. What later parts may change is withheld: for

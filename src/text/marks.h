@@ -1,4 +1,4 @@
-/* Marks: the parts of a text that came from a client, in which no control token may lie.
+/* Marks: the parts of a text that came from a client, which may contain no control token.
  *
  * A chat's text consists of what its template wrote and of a client's strings. The
  * template language distinguishes them byte by byte (jinja/jinja_arena.h), through every

@@ -18,7 +18,7 @@
 #define MOST_PACE      256u  /* and at most */
 #define MOST_FLAT_PACE 1024u /* where more of them take no longer */
 #define MATCH_STARTS   16u   /* a match counts as so many starts */
-#define LOOK_US        100   /* pace is kept such that looks at the clock are some so far apart */
+#define LOOK_US        100   /* pace keeps reads of the clock about so far apart */
 #define US_WORK        10    /* units of turn_poll */
 #define BYTES_COMPARED 1024u /* by memcmp, in a unit of turn_poll */
 

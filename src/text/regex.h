@@ -56,8 +56,8 @@ typedef struct match_iter {
     size_t from, last_end;
     bool any;
     size_t start, end; /* the match found */
-    /* starts between two looks at the clock, and those that are left until the next; pace
-     * 0: no look yet */
+    /* starts between two reads of the clock, and those that are left until the next; pace
+     * 0: not read yet */
     size_t pace, left;
     int64_t looked_us, took_us; /* when the last look was, on clock_us; how long the starts before it took */
 } match_iter;

@@ -67,9 +67,9 @@ size_t tokenizer_least_tokens(const tokenizer *t, size_t n_bytes);
  * byte runs, clean-up). */
 quire_err tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, bool skip_special, strbuf *out);
 
-/* What of the decoder keeps the text of ids from being the sum of what each id adds after
- * another (token_texts.h), as a phrase; NULL: it is that sum, but for the space with
- * which the first one may begin. */
+/* The part of the decoder because of which the text of ids is not the sum of what each id
+ * adds after another (token_texts.h), as a phrase; NULL: it is that sum, but for the
+ * space with which the first one may begin. */
 const char *tokenizer_sum_obstacle(const tokenizer *t);
 
 int32_t tokenizer_n_tokens(const tokenizer *t);

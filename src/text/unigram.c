@@ -79,7 +79,8 @@ static quire_err end_unknown(run *r, size_t end) {
     return spelt || id < 0 ? QUIRE_OK : token_list_add(r->out, id);
 }
 
-/* Writes the best way from done to `end`, which all ways pass, and goes on from there. */
+/* Writes the best way from done to `end`, which all ways pass, and continues from
+ * there. */
 static quire_err write_stretch(run *r, size_t end) {
     size_t n = 0;
     double score = node_at(r, end)->score;
