@@ -39,8 +39,8 @@ quire_err model_file_open_with(const char *path, const model_overrides *set, mod
                                quire_error *err);
 quire_err model_file_open_memory_with(const void *bytes, size_t n, const char *name,
                                       const model_overrides *set, model_file **out, quire_error *err);
-/* The overrides in force, those too that a packed model carries: part of what the model
- * is. Equal texts are equal overrides; empty: none. Borrowed from the file. */
+/* The overrides in force, also those that a packed model carries: part of the model's
+ * identity. Equal texts are equal overrides; empty: none. Borrowed from the file. */
 str model_file_overrides(const model_file *f);
 /* Whether config.json has the key with null, which means "none" and not "as usual". Never
  * for a GGUF file or an overridden key. */

@@ -1,5 +1,5 @@
-/* What a file or directory is that Quire does not read as a model, and what to download
- * in its place. Any thread. */
+/* Identifies files and directories that Quire does not read as models, and what to
+ * download instead. Any thread. */
 #ifndef FILE_NOT_A_MODEL_H
 #define FILE_NOT_A_MODEL_H
 

@@ -85,7 +85,7 @@ quire_err open_file_overrides(model_file *f, quire_error *err);
 /* Each fills a zeroed *f whose path is set. After a failure model_file_close frees the
  * contents. */
 quire_err gguf_open(model_file *f, file_map first, quire_error *err);
-/* Only the keys: other parts, and tensors of whatever types, are not looked at. */
+/* Only the keys: other parts, and tensors of whatever types, are not read. */
 quire_err gguf_open_vocabulary(model_file *f, file_map first, quire_error *err);
 quire_err gguf_open_memory(model_file *f, const void *bytes, size_t n, quire_error *err);
 quire_err hf_open(model_file *f, const char *dir, quire_error *err);

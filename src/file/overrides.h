@@ -21,8 +21,8 @@ quire_err overrides_open(model_format format, const char *file, const model_over
 /* NULL is allowed. */
 void overrides_close(overrides *o);
 
-/* Whether key is overridden. *out is then its value: META_ABSENT for null, and inside of
- * what is no object any more. */
+/* Whether key is overridden. *out is then its value: META_ABSENT for null, and inside
+ * values that are not objects any more. */
 bool overrides_find(overrides *o, const char *key, meta_value *out);
 /* All keys and values as a JSON object without nesting, sorted by key: equal texts are
  * equal overrides. */

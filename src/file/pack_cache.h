@@ -4,10 +4,10 @@
  *   DIR/KEY.quire       an entry. Its mtime is when it was used last
  *   DIR/KEY.quire.part  an entry that is being written; the writer holds a lock on it
  *
- * Any number of processes may share it. An entry appears whole, by a rename, and who has
- * one mapped keeps its bytes when another process removes it. A .part file without a lock
- * was left by a process that was killed; the next writer removes it. Other files stay
- * untouched.
+ * Any number of processes may share it. An entry appears whole, by a rename, and a
+ * process that has one mapped keeps its bytes when another process removes it. A .part
+ * file without a lock was left by a process that was killed; the next writer removes it.
+ * Other files stay untouched.
  *
  * Trust: only a directory and entries that belong to the process's user and that nobody
  * else may write are used. Against damage an entry has checksums, which the caller checks

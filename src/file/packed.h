@@ -21,9 +21,10 @@
  *   perhaps shorter; u64 XXH3 of all these
  * Before end lie all tensors and other sections.
  *
- * Digests and checksums detect damage, not forgery: the directory is checked like that of
- * any untrusted file. Opening checks the digests of header and directory. The checksums
- * of the data are checked by who does not trust the file (packed_block_is_whole). */
+ * Digests and checksums detect damage, not forgery: the directory is checked like that
+ * of any untrusted file. Opening checks the digests of header and directory. The
+ * checksums of the data are checked by callers that do not trust the file
+ * (packed_block_is_whole). */
 #ifndef FILE_PACKED_H
 #define FILE_PACKED_H
 
@@ -42,7 +43,7 @@
 #define PACKED_OVERRIDES "overrides"
 #define PACKED_CHECKSUMS "checksums"
 #define PACKED_KEY       "key" /* of an entry of the pack cache: its name there */
-/* of an entry of the pack cache: the absolute path of what it was made of */
+/* of an entry of the pack cache: the absolute path of its source */
 #define PACKED_SOURCE   "source"
 #define PACKED_N_TOKENS "quire.n_tokens" /* a key of "gguf" beside tables: the length of the omitted lists */
 

@@ -23,7 +23,7 @@ quire_err packed_image_add(packed_image *i, const tensor_view *view);
  * tokenizer's tables; the vocabulary's own lists are then omitted. json: tokenizer.json
  * without those lists. Both empty: the vocabulary is kept unchanged. All is copied. */
 quire_err packed_image_metadata(packed_image *i, const model_file *f, str tables, str json);
-/* Adds the name under which the pack cache keeps it, and the path of what it was made of.
+/* Adds the name under which the pack cache keeps it, and the path of its source.
  * Copied. */
 quire_err packed_image_key(packed_image *i, const char *key, const char *source);
 
