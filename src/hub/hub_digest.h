@@ -1,5 +1,5 @@
 /* The hash that names a blob, of bytes that come in pieces: SHA-256 of a large file,
- * SHA-1 of what git makes of a small one. OpenSSL's, which use the processor's
+ * SHA-1 of the git object of a small one. OpenSSL's, which use the processor's
  * instructions for them. One thread. */
 #ifndef HUB_DIGEST_H
 #define HUB_DIGEST_H

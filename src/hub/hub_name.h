@@ -10,7 +10,7 @@
 typedef struct hub_name {
     char repo[194];     /* "ORG/NAME" */
     char pick[512];     /* a quantisation or a .gguf file; empty: neither is given */
-    char revision[256]; /* "main" where none is given */
+    char revision[256]; /* "main" if none is given */
 } hub_name;
 
 /* INVALID: err shows the form of a name. */

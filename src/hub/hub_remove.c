@@ -1,7 +1,7 @@
-/* quire_hub_remove. All is looked at before anything is removed: what cannot be read may
- * lead to a blob. Then go the references, the links and the blobs that no link leads to
- * any more, in this order: a process that dies in between leaves blobs that the next pull
- * or removal finds. */
+/* quire_hub_remove. Everything is checked before anything is removed: what cannot be read
+ * may lead to a blob. Then go the references, the links and the blobs that no link leads
+ * to any more, in this order: a process that dies in between leaves blobs that the next
+ * pull or removal finds. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
