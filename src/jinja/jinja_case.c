@@ -214,7 +214,7 @@ quire_err jcase_map(jrun *r, str s, jcase how, jvalue *out) {
         }
         TRY(put(r, s, i, c, size, case_now(how, i == 0, after_cased, word_starts, c), word));
         after_cased = is_cased(c);
-        /* its first character was mapped by itself */
+        /* its first character was mapped separately */
         word = how == CASE_WORDS && word_starts ? i + size : word;
         word_starts = ends_word(c);
     }

@@ -74,7 +74,7 @@ static int32_t before(str line, size_t *at) {
     return jchar_at(last.p, last.n, &size);
 }
 
-/* The character at byte `at`, which goes on after it; -1 at the line's end. */
+/* The character at byte `at`, which moves past it; -1 at the line's end. */
 static int32_t next(str line, size_t *at) {
     if (*at >= line.n) {
         return -1;

@@ -117,8 +117,8 @@ typedef struct jloop {
 
 quire_err jrun_fail(jrun *r, quire_err code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 quire_err jrun_no_memory(jrun *r);
-/* The error of jsteps_take or turn_poll: QUIRE_CANCELLED, or QUIRE_TOO_LARGE where the
- * render's steps are taken or its time is over. */
+/* The error of jsteps_take or turn_poll: QUIRE_CANCELLED, or QUIRE_TOO_LARGE if the
+ * render's steps are used up or its time is over. */
 quire_err jrun_over(jrun *r, quire_err e);
 /* That error if p, which an allocation returned, is NULL. */
 quire_err jrun_check_memory(jrun *r, const void *p);

@@ -61,8 +61,8 @@ typedef enum jkind {
 typedef struct jvalue jvalue;
 
 #define JGROUP "grouper" /* a tuple whose members are grouper and list */
-/* of lists and dictionaries in each other; those who build values of others' values check
- * it */
+/* of lists and dictionaries in each other; functions that build values of other values
+ * check it */
 #define JVALUE_MAX_DEPTH 200
 
 typedef struct jlist {
