@@ -1,8 +1,8 @@
 /* Beam search: several continuations of one prompt, of which each step keeps the
  * likeliest (beam_select.h has the rules).
  *
- *   one sequence (the prompt) -> every live beam has its row's logits -> choose: which
- *   continue, which end -> every live beam ... -> results
+ *   one sequence (the prompt) -> every live beam has its row's logits
+ *       -> choose: which continue, which end -> every live beam ... -> results
  *
  * A beam is a sequence like any other: it is planned, decodes and holds pages. When the
  * last live beam of a search has the logits of its newest token, the next tokens are

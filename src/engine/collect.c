@@ -1,4 +1,4 @@
-/* What a forward pass has computed is taken in: rows are committed, pages published, next
+/* Processes what a forward pass has computed: rows are committed, pages published, next
  * tokens sampled. The engine thread. */
 #include <string.h>
 

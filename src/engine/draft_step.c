@@ -166,7 +166,7 @@ static void take_forced(engine *e, sequence *s, int32_t token) {
     }
 }
 
-/* Whether the next token can be looked at: it was already, or its rule is ready or
+/* Whether the next token can be processed: it was already, or its rule is ready or
  * becomes so. Else the rest of the draft is dropped. */
 static bool goes_on(sequence *s) {
     return s->n_line > 0 || rule_step_prepare(s);

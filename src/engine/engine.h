@@ -85,7 +85,7 @@ typedef struct engine_options {
      * their own */
     bool no_thread;
     bool no_chunked_prefill; /* a prompt is computed in one step: max_batched_tokens must hold the longest */
-    bool no_cascade;         /* attention reads a shared prefix for each sequence by itself */
+    bool no_cascade;         /* attention reads a shared prefix for each sequence separately */
     engine_ablations ablations;
     engine_tiers tiers;
     draft_options draft;
@@ -307,9 +307,9 @@ void engine_cancel(engine *e, request_id id);
 /* What measurements read besides quire_stats. */
 typedef struct engine_profile {
     int64_t steps, n_pages_held_most; /* the most pages of any step so far */
-    /* tokens in them, each running sequence's by itself; of such steps the most */
+    /* tokens in them, each running sequence's separately; of such steps the most */
     int64_t n_tokens_held_most;
-    /* times of steps: before the forward pass; sampling; the rest of what follows it */
+    /* times of steps: before the forward pass; sampling; the rest after it */
     int64_t plan_ns, sample_ns, commit_ns;
 } engine_profile;
 

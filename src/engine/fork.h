@@ -5,7 +5,7 @@
  * computes the prompt. The children are chained to it by next_child, in no list and
  * without pages. When the parent's prompt is computed, every child forks: it shares all
  * of the parent's pages, samples its own first token from the same logits with its own
- * noise, and then runs by itself. A page that several sequences write into is copied by
+ * noise, and then runs on its own. A page that several sequences write into is copied by
  * all but the last (kv/table.h). So a prompt is computed once and its pages are held
  * once, with or without the prefix cache. When a parent ends before that, its first child
  * becomes the fork parent. All by the engine thread. */
@@ -15,10 +15,10 @@
 #include "engine/state.h"
 
 /* Forks every child of parent, whose prompt is computed and whose last row is logits,
- * which stays unchanged. A child starts to run, or waits by itself where no place to run
- * is left. */
+ * which stays unchanged. A child starts to run, or waits on its own if no place to run is
+ * left. */
 void fork_children(engine *e, sequence *parent, const float *logits);
-/* Makes every child wait by itself, without sharing. */
+/* Makes every child wait on its own, without sharing. */
 void fork_split(engine *e, sequence *parent);
 /* Shares all that parent has computed with s, another sequence of the same request, which
  * has no pages and belongs to no namespace. */

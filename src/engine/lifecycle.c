@@ -223,7 +223,7 @@ static quire_err open_scheduler(engine *e) {
 static void limit_length(engine *e) {
     int64_t holds = kv_most_tokens(&e->sched.limits.most, e->options.n_pages);
     if (e->desc->blocks.two_sided && holds >= e->sched.limits.max_rows) {
-        return; /* no longer one is taken: a step computes it whole */
+        return; /* longer ones are refused: a step computes it whole */
     }
     e->options.max_model_len = holds < e->options.max_model_len ? (int32_t)holds : e->options.max_model_len;
 }

@@ -197,8 +197,8 @@ static bool next_of(sequence *s, engine_event *event) {
     return false;
 }
 
-/* The next sequence with a dirty bit, or NULL. Bits of one word are taken together, and
- * words in turn, so that none waits for ever. */
+/* The next sequence with a dirty bit, or NULL. Bits of one word are processed together,
+ * and words in turn, so that none waits for ever. */
 static sequence *next_dirty(engine_out *o) {
     for (int32_t looked = 0;; looked++) {
         while (o->left != 0) {

@@ -32,7 +32,7 @@ struct engine_out {
 
     /* the reader's: the sequence whose tokens it is reading, or NULL */
     _Alignas(MEM_ALIGN) sequence *current;
-    uint64_t left; /* dirty bits that are taken but not processed */
+    uint64_t left; /* dirty bits that are fetched but not processed */
     int32_t at;    /* the index of their word in the dirty bitmap */
     /* the prompt's, of the sequence whose end was popped last: valid until the next
      * pop */

@@ -1,8 +1,8 @@
 /* Row pooling: how a sequence's rows, after the model's last norm, become the one row
  * that its request gets in place of tokens.
  *
- *   open (submitting thread) --> gather: the rows of each step --> finish: model_pooled,
- *   cut, norm --> the reader has it with the end
+ *   open (submitting thread) --> gather: the rows of each step
+ *       --> finish: model_pooled, cut, norm --> the reader has it with the end
  *
  * The block is allocated with the sequence, so a step allocates nothing. Each row is
  * taken once, in the order of positions, however often it is computed. So the result has

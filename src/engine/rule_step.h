@@ -16,7 +16,7 @@
 
 #include "engine/state.h"
 
-#define RULE_STEP_MOST 200000u /* configurations that a call in a step looks at */
+#define RULE_STEP_MOST 200000u /* configurations that a call in a step visits */
 #define RULE_STEP_US   2000    /* processor time of a step, on all threads together */
 
 /* Begins a step's room. */
@@ -24,15 +24,15 @@ void rule_step_begin(engine *e);
 /* Before a step is planned: takes back what was made outside, makes what is missing or
  * hands it out, and finds which sequences sit out. */
 void rule_step_planning(engine *e);
-/* Whether a waiting sequence may be admitted, as far as its rule is concerned; gives
- * outside what is missing. */
+/* Whether a waiting sequence may be admitted, as far as its rule is concerned; hands out
+ * what is missing. */
 bool rule_step_may_run(engine *e, sequence *s);
 /* Makes ready what may come after s's last token, if that fits. False: it did not, or
  * failed, which shows in the next step. Within a step, any thread that has s and the
  * step's room. */
 bool rule_step_prepare(sequence *s);
-/* Whether a row of s may be sampled or verified next: its last token is taken and its
- * mask is ready, as far as s has a rule. */
+/* Whether a row of s may be sampled or verified next: its last token is processed and its
+ * mask is ready, if s has a rule. */
 static inline bool rule_step_is_ready(const sequence *s) {
     return s->constraint == NULL || (atomic_load(&s->rule_place) == RULE_HERE && s->rule.is_ready);
 }

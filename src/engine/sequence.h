@@ -16,8 +16,8 @@
 #include "sched/task.h"
 #include "spec/draft.h"
 
-/* Where a sequence's rule is: with the engine thread, with a thread outside, or given
- * back by that and not yet taken. */
+/* The holder of a sequence's rule: the engine thread, a thread outside, or none, between
+ * the two. */
 typedef enum rule_place { RULE_HERE, RULE_OUTSIDE, RULE_BACK } rule_place;
 
 typedef struct sequence {
@@ -39,8 +39,8 @@ typedef struct sequence {
     float *logits_out;
     uint8_t *constraint_states; /* its state, and after it the drafter's; or NULL */
     constraint *constraint;     /* what its tokens obey, a reference; or NULL. `context` has its state */
-    /* who may touch the state and `rule`: the engine thread, or one outside
-     * (rule_step.h); set by who has it */
+    /* the thread that may touch the state and `rule`: the engine thread, or one outside
+     * (rule_step.h); set by its holder */
     _Atomic(rule_place) rule_place;
     quire_err rule_error; /* what it cannot go on for */
     sample_rule rule;     /* what may come after its last token */

@@ -66,8 +66,8 @@ void stats_pages(engine *e) {
     p->n_pages_held_most = held;
 }
 
-/* Waiting sequences that others than the scheduler's limits keep waiting. Where every
- * place is taken, all of them wait for that. */
+/* Waiting sequences that others than the scheduler's limits keep waiting. If every place
+ * is in use, all of them wait for one. */
 static int64_t count_deferred(const engine *e) {
     int64_t n = 0;
     for (int32_t i = 0; i < e->sched.n_waiting && e->sched.n_running < e->sched.limits.max_seqs; i++) {
