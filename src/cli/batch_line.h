@@ -1,11 +1,10 @@
 /* Lines of a file of prompts, and their response lines. A line is
- *   {"prompt": "text"} or {"prompt": [1,2,3]} or {"ids": [1,2,3]}, with request fields as
- *   the API names them, answered by
- *       {"index", "id" when given, "text", "token_ids", "finish_reason", "usage"}, or
- *       "choices" of those where a prompt is a list;
- *   {"custom_id", "method", "url", "body"}, OpenAI's batch format, answered by {"id",
- *   "custom_id", "response": {"status_code", "body"},
- * "error"}. An error in a line becomes its response. One thread. */
+ *   - {"prompt": "text"} or {"prompt": [1,2,3]} or {"ids": [1,2,3]}, with request fields
+ *     by their API names; its response is {"index", "id" if given, "text", "token_ids",
+ *     "finish_reason", "usage"}, or "choices" of those if a prompt is a list;
+ *   - {"custom_id", "method", "url", "body"}, OpenAI's batch format; its response is
+ *     {"id", "custom_id", "response": {"status_code", "body"}, "error"}.
+ * An error in a line becomes its response. One thread. */
 #ifndef CLI_BATCH_LINE_H
 #define CLI_BATCH_LINE_H
 

@@ -4,9 +4,9 @@
 
 #include "cli/chat_state.h"
 
-/* Runs the command that the line, which begins with /, names. INVALID where there is none
- * of that name, and other errors of the command: err says what to do. Nothing is sent to
- * the model for an unknown one. */
+/* Runs the command that the line, which begins with /, names. INVALID if there is none of
+ * that name, and other errors of the command: err says what to do. Nothing is sent to the
+ * model for an unknown one. */
 quire_err chat_commands_run(chat_state *c, str line, quire_error *err);
 
 #endif

@@ -20,8 +20,8 @@ static bool is_field(const flag *f) {
     return f->type >= FLAG_FIELD_INTEGER && f->type <= FLAG_FIELD_TEXTS;
 }
 
-/* Whether a name of a flag or field is the wanted one: without leading dashes, with - and
- * _ alike. */
+/* Whether a name of a flag or field is the wanted one: without leading dashes, - and _
+ * being equal. */
 static bool is_same(str name, str wanted) {
     while (name.n > 0 && name.p[0] == '-') {
         name = (str){name.p + 1, name.n - 1};

@@ -8,7 +8,7 @@
 
 typedef struct chat_state {
     session *session; /* borrowed */
-    bool completes;   /* --complete: each text is completed by itself, and there is no conversation */
+    bool completes;   /* --complete: each text is completed on its own, and there is no conversation */
     body fields;      /* request fields that flags and /set set */
     conversation talk;
     bool is_over;

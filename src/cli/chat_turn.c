@@ -101,7 +101,7 @@ static quire_err keep_answer(chat_state *c, const context_fit *fit, const respon
     return QUIRE_OK;
 }
 
-/* How many tokens the message's text has by itself; 0 where that cannot be said. */
+/* How many tokens the message's text alone has; 0 if that is unknown. */
 static size_t count_tokens(const chat_state *c, const conversation_message *m) {
     int32_t *ids = NULL;
     size_t n = 0;

@@ -13,7 +13,7 @@ quire_err chat_turn_take(chat_state *c, str message, quire_error *err);
 /* Replaces the last answer by another one. Where there is none: INVALID. Failures as
  * above. */
 quire_err chat_turn_again(chat_state *c, quire_error *err);
-/* Prints how the model goes on from a text. */
+/* Prints the model's continuation of a text. */
 quire_err chat_turn_complete(chat_state *c, str text, quire_error *err);
 
 #endif

@@ -26,7 +26,7 @@ typedef struct command {
     command_argument argument;
     const flag *const *flags; /* groups, in the order of --help; ends with NULL */
     size_t options_size;      /* of the options: a cli_options, or a struct that begins with one */
-    /* of what cli_options_init does not know or sets otherwise; may be NULL */
+    /* sets what cli_options_init does not know or sets otherwise; may be NULL */
     void (*defaults)(cli_options *o);
     /* what comes before a model by name is fetched; may be NULL */
     quire_err (*begin)(cli_options *o, quire_error *err);

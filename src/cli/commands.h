@@ -1,4 +1,4 @@
-/* The commands of quire, and what their files do for each other. */
+/* The commands of quire, and what their files share. */
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H
 

@@ -12,13 +12,13 @@ typedef struct context_fit {
     int32_t limit;
 } context_fit;
 
-/* The first plan: what was sent before and what is new, and room for an answer of
- * max_tokens (0: not limited). context_tokens: of the model. */
+/* The first plan: what was sent before, what is new, and room for an answer of max_tokens
+ * (0: not limited). context_tokens: of the model. */
 context_fit context_fit_begin(const conversation *c, int32_t context_tokens, int32_t max_tokens);
 /* The next plan, after one that did not fit: a turn less. Then a quarter of the context
  * is kept free, so that the following turns fit without leaving out more, which would
- * change the prompt's beginning and have it computed anew. The last turn alone may take
- * whatever fits. False: that did not fit either. */
+ * change the prompt's beginning and cause it to be computed again. The last turn alone
+ * may take whatever fits. False: that did not fit either. */
 bool context_fit_next(const conversation *c, int32_t context_tokens, context_fit *fit);
 
 #endif

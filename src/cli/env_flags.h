@@ -18,9 +18,8 @@
 quire_err env_flags_read(cli_options *o, const command *c, const flag *const *given, char **environment,
                          quire_error *err);
 
-/* Says of variables that begin with QUIRE_ and belong to no flag of these commands that
- * they have no effect, and which name is near. Each list ends with NULL; others may be
- * NULL. */
+/* Warns of variables that begin with QUIRE_ and belong to no flag of these commands, with
+ * the nearest name. Each list ends with NULL; others may be NULL. */
 void env_flags_warn(const command *const *commands, const command *const *others, char **environment);
 
 /* Appends the variable of a flag's spelling, "--max-num-seqs": QUIRE_MAX_NUM_SEQS.

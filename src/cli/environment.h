@@ -1,5 +1,5 @@
-/* What a program takes from its environment, beside the variables of flags (env_flags.h):
- * its main reads it once. What is missing is NULL, false or 0. Static. */
+/* Environment variables other than those of flags (env_flags.h), read once by main. What
+ * is missing is NULL, false or 0. Static. */
 #ifndef CLI_ENVIRONMENT_H
 #define CLI_ENVIRONMENT_H
 

@@ -132,8 +132,8 @@ static quire_err encode(str entry, bool after_half_line, strbuf *line) {
     return strbuf_add_char(line, '\n');
 }
 
-/* Keeps the newest half of what a file may have. It is written over the oldest before the
- * file is cut, so nothing new is lost where the process ends in between. */
+/* Keeps the newest half of a full file. It is written over the oldest before the file is
+ * cut, so nothing new is lost where the process ends in between. */
 static quire_err shorten(int fd, size_t size) {
     strbuf kept = {0};
     quire_err e = read_end(fd, size, INPUT_HISTORY_MAX_BYTES / 2, &kept);

@@ -2,7 +2,7 @@
  * processes may use one file at once.
  *
  * In an entry a newline is written \n and a backslash \\. Each call opens and locks the
- * file (flock), so that none keeps another waiting for long. The file and the directories
+ * file (flock), so that none makes another wait for long. The file and the directories
  * that lead to it are made as needed, for their owner only. */
 #ifndef CLI_INPUT_HISTORY_H
 #define CLI_INPUT_HISTORY_H

@@ -12,9 +12,10 @@
 extern const command *const lab_rows[];
 /* Whether the arguments (without the program's) name one of them. */
 bool lab_has_command(int argc, char **argv);
-/* Goes on as quire-lab, with the arguments of this program, which name a command of it:
- * the same process. It is looked for beside this program's file, then in PATH. Comes back
- * only where there is none, with the exit status, having said which command builds it. */
+/* Replaces this process by quire-lab (exec), with the same arguments, which name one of
+ * its commands. It is searched for beside this program's file, then in PATH. Returns only
+ * if there is none, with the exit status, after a message with the command that builds
+ * it. */
 int lab_start(char **argv, const char *name);
 
 #endif

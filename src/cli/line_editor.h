@@ -1,7 +1,7 @@
 /* Reads lines that a person edits on the terminal, with a history. Wraps libedit; needs
  * tty_open. One, on one thread.
  *
- * Text that is pasted between the terminal's marks goes into the line as it is, newlines
+ * Text that is pasted between the terminal's marks is inserted unchanged, newlines
  * included. */
 #ifndef CLI_LINE_EDITOR_H
 #define CLI_LINE_EDITOR_H

@@ -1,5 +1,5 @@
-/* A program as a row: what it is called, its commands, and where its flags come from
- * beside the command line. */
+/* A program as a row: its name, its commands, and the sources of its flags besides the
+ * command line. */
 #ifndef CLI_PROGRAM_H
 #define CLI_PROGRAM_H
 

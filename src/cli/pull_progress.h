@@ -1,5 +1,5 @@
-/* How far a pull is, on stderr: a line that is rewritten on a terminal, with rate and
- * time left; elsewhere lines at begin and end only. One thread. */
+/* Progress of a pull on stderr: on a terminal a line that is rewritten, with rate and
+ * time left; elsewhere a line at the beginning and one at the end. One thread. */
 #ifndef CLI_PULL_PROGRESS_H
 #define CLI_PULL_PROGRESS_H
 

@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "json/json_out.h"
 
-/* A flag that is taken without effect. text: its value, or NULL. */
+/* A flag that is accepted without effect. text: its value, or NULL. */
 static quire_err take_without_effect(cli_options *o, const flag *f, const char *name, const char *text,
                                      quire_error *err) {
     if (text && f->choices && !flag_choice_find(f->choices, text)) {

@@ -1,4 +1,4 @@
-/* What a flag's value means: checks it and sets it in a command's options. */
+/* Parses a flag's value, checks it and sets it in a command's options. */
 #ifndef CLI_SET_FLAG_H
 #define CLI_SET_FLAG_H
 
