@@ -1,8 +1,8 @@
-/* Options as rows: what each is called on a command line, what it means, where its value
- * lies in a struct, its range and its default.
+/* Options as rows: name on the command line, meaning, place in a struct, range and
+ * default.
  *
- * One row says all there is to say of an option. From it come the defaults of the struct,
- * the checks of its value, the flag, its environment variable, its line of --help, its
+ * One row describes an option completely. From it come the defaults of the struct, the
+ * checks of its value, the flag, its environment variable, its line of --help, its
  * paragraph of the manual page and docs/flags.md. The names are quire's own first, then
  * aliases: vLLM's, llama.cpp's short ones. Rows are constant; any thread. */
 #ifndef OPTIONS_FLAG_H
