@@ -164,7 +164,7 @@ static quire_err write_shortage(const model_desc *d, const memory_room *room, st
                        d->is_packed ? ", or read them from the file again and again" : "");
 }
 
-/* Says so where the weights exceed the memory: who is ended by the system while they
+/* Warns if the weights exceed the memory: a process that the system kills while they
  * are loaded gets no other message. A limit of the process itself makes a call fail
  * instead. */
 static void warn_of_weights(const model_desc *d) {

@@ -28,8 +28,8 @@ static bool are_caches_alike(const cache_desc *a, const cache_desc *b) {
            a->state_bytes == b->state_bytes;
 }
 
-/* Whether both have no cache at this place, share one, or have caches of their own that
- * are alike and neighbours. */
+/* Whether both have no cache at this place, share one, or have equal neighbouring caches
+ * of their own. */
 static bool are_places_alike(const model_desc *d, const layer_desc *a, const layer_desc *b, int place) {
     int32_t x = a->caches[place], y = b->caches[place];
     if (x == y) {
@@ -153,8 +153,8 @@ static int32_t only_user(const model_desc *d, int32_t cache) {
     return user;
 }
 
-/* The last of the caches from `first` on that are alike, of one layer each, one layer
- * after the other. */
+/* The last of the equal caches from `first` on, of one layer each, one layer after the
+ * other. */
 static int32_t cache_run_end(const model_desc *d, int32_t first) {
     int32_t last = first, user = only_user(d, first);
     while (user >= 0 && last + 1 < d->n_caches && are_caches_alike(&d->caches[last], &d->caches[last + 1]) &&

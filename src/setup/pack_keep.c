@@ -33,8 +33,8 @@ struct pack_keeper {
     _Atomic bool stop;
 };
 
-/* Names the entry, with the absolute path of the model, links and all: for who lists the
- * cache. */
+/* Names the entry, with the absolute path of the model, links unresolved, for listings of
+ * the cache. */
 static quire_err add_key(pack_keeper *k) {
     const char *path = model_file_path(k->what.source);
     char here[4096];

@@ -10,7 +10,7 @@
 #define POOL_MAX_PAGES ((int64_t)1 << 30)
 
 typedef struct pool_plan {
-    memory_room room; /* of it, weights and buffers are taken already */
+    memory_room room; /* of it, what weights and buffers take already */
     int64_t weight_bytes;
     /* of the weights, what has no place in memory: of a mapped model that is larger than
      * it; else 0 */
@@ -38,9 +38,8 @@ int64_t pool_plan_kept(const memory_room *room, int64_t weight_bytes);
 /* Memory for the states of requests' rules: what is given, but at most a sixteenth of the
  * room, or 1 MB where that is less. None for an encoder. */
 int64_t pool_plan_rules(const pool_plan *p);
-/* The number of pages: the given one, or what fits into the plan's part of the room,
- * of an encoder what one step needs and no more. -1: the room is unknown and none is
- * given. */
+/* The number of pages: the given one, or what fits into the plan's part of the room, for
+ * an encoder only what one step needs. -1: the room is unknown and none is given. */
 int64_t pool_plan_pages(const pool_plan *p, const kv_layout *l);
 /* The same, for an engine whose sequences hold no more than `most`. NO_MEMORY when they
  * do not hold one sequence of least_tokens, INVALID when their number is unknown; err
