@@ -1,5 +1,4 @@
-/* The C API, by example: a model goes on from a text, and what it says is printed as it
- * comes.
+/* The C API, by example: prints a model's continuation of a text while it is generated.
  *
  *   cc examples/complete.c $(pkg-config --cflags --libs quire) -o complete
  *   ./complete builtin "The prince" 20 */

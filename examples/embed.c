@@ -1,9 +1,7 @@
-/* The C API, by example: texts become rows of numbers, and rows of texts that mean the
- * same point the same way.
+/* The C API, by example: computes embeddings of texts and prints how similar they are.
  *
  *   cc examples/embed.c $(pkg-config --cflags --libs quire) -o embed
- *   ./embed builtin last "The prince looked at her" "She looked at the prince" "A page
- *   table" */
+ *   ./embed builtin last "The prince looked at her" "She looked at the prince" "A table" */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* The KV cache alone, by example: two questions to one text, and three answers tried for
- * the second. No model: "computing" a token here is writing a number into its slot, and
- * reading it back shows that what was reused is right.
+/* The KV cache alone, by example: two questions about one text, and three answers tried
+ * for the second. There is no model: "computing" a token writes a number into its slot,
+ * and reading it back checks that reused slots are right.
  *
  *   cc examples/kv.c $(pkg-config --cflags --libs quire) -o kv */
 #include <stdio.h>
