@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Runs the experiments of tools/experiments_list.py and writes their tables into the pages of docs/, each with its command, the published figures, the
-ratio and why they differ. Prose stands in the pages, around the marks.
+ratio and why they differ. Prose is written in the pages, around the marks.
 
     tools/experiments.py                 all of them: under two hours
     tools/experiments.py NAME ...        these only
-    tools/experiments.py --quick         all in ten minutes, fewer runs and smaller sizes, into build/experiments-quick.md, which says so
+    tools/experiments.py --quick         all in ten minutes, fewer runs and smaller sizes, into build/experiments-quick.md, which is marked as quick
     tools/experiments.py --write         the pages again, from what was kept
     tools/experiments.py --check         that the pages are what was kept, by the commands that are named, that no published figure is left out or differs there, and that no page has a measured figure of which it does not say what prints it (measured.py)
     tools/experiments.py --list          names, commands, and the seconds that each took

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""docs/flags.md: what becomes of each flag of vllm serve and llama-server here, as the program itself says (`quire help --json`).
+"""docs/flags.md: what each flag of vllm serve and llama-server does here, by the program's own table (`quire help --json`).
 
     tools/flags.py                    writes docs/flags.md again, for the flags that it lists
     tools/flags.py --list FILE        the same for the flags of a list, each entry `-a` / `--b`, usual ones in bold
-    tools/flags.py --check            compares only; exit status 1 where docs/flags.md is not what would be written
+    tools/flags.py --check            compares only; exit status 1 if docs/flags.md is not up to date
 """
 import argparse
 import json
@@ -43,7 +43,7 @@ def flags_of_serve():
 
 
 def say(name, row):
-    """What the page says about a flag, of which the program has this row."""
+    """(kind, text) of a flag for the page, from the program's row."""
     if name in OTHER_MEANING:
         return "refused", OTHER_MEANING[name]
     if row is None:
@@ -54,28 +54,34 @@ def say(name, row):
     return row["here"], row["meaning"] + only
 
 
-def page(listed):
-    known, lines, section, count = flags_of_serve(), [], None, {}
-    for place, usual, names in listed:
-        if place != section:
-            section = place
-            lines += ["", f"## {section}", "", "| flag | here | how, or why not |", "|---|---|---|"]
-        mark = "**" if usual else ""
-        shown = {}
+def rows(listed, known):
+    """A section's rows: each usual flag's own, then the others, of which those with the same answer share one."""
+    others, count = {}, {True: 0, False: 0}
+    lines = ["| flag | here | how, or why not |", "|---|---|---|"]
+    for usual, names in listed:
+        shown = {} if usual else others
         for name in names:
-            kind, text = say(name, known.get(name.split(" ")[0]))
-            shown.setdefault((kind, text.replace("|", "\\|")), []).append(f"`{name}`")
-        kinds = [kind for kind, _ in shown]
+            shown.setdefault(say(name, known.get(name.split(" ")[0])), []).append(f"`{name}`")
         if usual:
-            good = kinds[0] in ("works", "notice")
-            count[good] = count.get(good, 0) + 1
-        for (kind, text), some in shown.items():
-            lines.append(f"| {mark}{' / '.join(some)}{mark} | {WORDS[kind]} | {text} |")
-            mark = mark and "" if len(shown) > 1 else mark
+            count[next(iter(shown))[0] in ("works", "notice")] += 1
+            lines += [line(answer, " / ".join(some), "**" if i == 0 else "") for i, (answer, some) in enumerate(shown.items())]
+    return lines + [line(answer, " / ".join(some), "") for answer, some in others.items()], count
+
+
+def line(answer, names, mark):
+    return f"| {mark}{names}{mark} | {WORDS[answer[0]]} | {answer[1].replace('|', chr(92) + '|')} |"
+
+
+def page(listed):
+    known, lines, count = flags_of_serve(), [], {True: 0, False: 0}
+    for section in dict.fromkeys(place for place, _, _ in listed):
+        found, some = rows([(usual, names) for place, usual, names in listed if place == section], known)
+        lines += ["", f"## {section}", "", *found]
+        count = {good: count[good] + some[good] for good in count}
     head = f"""# Flags of vLLM and llama-server
 
 What `quire serve` does with each of their flags; `quire serve --help-all` describes Quire's own. **Bold**: usual in scripts. Of those
-{sum(count.values())}, {count.get(True, 0)} work or are accepted without effect, with one line on standard error that names them. Others end the program with
+{sum(count.values())}, {count[True]} work or are accepted without effect, with one line on standard error that names them. Others end the program with
 the reason, before a model is loaded. `quire run` accepts the flags without effect too. `tools/flags.py` writes this page from the program's
 own table (`quire help --json`).
 

@@ -8,8 +8,8 @@ The other tenant sends, one after the other: regexes of 30,000 parentheses and o
 one of 10 MB, all of which must be refused; and rules that are large but compile, each a new one, whose first token it waits for. Gaps are counted
 alone, beside short prompts without a rule (so that what any request costs is known), and beside its rules.
 
-All share the machine's processors, so the other tenant's client and the kernel's copies of its bytes delay the server as well. They are counted by
-themselves: at the same pace the same client sends the same bytes to a sink, a process of the server's priority that reads them, throws them away
+All share the machine's processors, so the other tenant's client and the kernel's copies of its bytes delay the server as well. They are measured
+separately: at the same pace the same client sends the same bytes to a sink, a process of the server's priority that reads them, throws them away
 and answers as the server did. What gaps beside the server's refusals have over those beside the sink's is the server's own part.
 
 With --masks the other tenant sends 16 streams at a time instead, each under a new rule whose masks take long: regexes of nested counts, ambiguous

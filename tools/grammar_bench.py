@@ -7,7 +7,7 @@
 The tokenizer is a file of ranks (a token in base64 and its number a line, as of Llama 3). Instances are written compactly, in their own order, cut
 into the longest tokens, and a mask is taken before each of the valid ones' tokens; white space is free (outlines_core: a blank or none). Every schema is new to its engine, and each
 engine has one thread. Quire's figures are those of `quire bench grammar` and `quire-check schemas`, whose order of members is free. The others run in
-processes of their own; one that takes over --seconds for a schema, or dies of it, has failed it and goes on behind it. A schema passes when it
+processes of their own; one that takes over --seconds for a schema, or dies of it, has failed it and continues after it. A schema passes when it
 compiles, all its valid instances are accepted and no invalid one is. Memory is what the process grew by a schema with all compiled ones kept.
 """
 import argparse

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/jinja/jinja_case_tables.h: what Python's string methods know of characters and utf8proc does not say."""
+"""Writes src/jinja/jinja_case_tables.h: what Python's string methods know of characters beyond utf8proc."""
 import sys
 import unicodedata
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Quantises a seeded Llama of width 512 with llama.cpp, to every type that llama-quantize writes, and compares both programs on each file: how far the
-logits lie from the exact ones, Quire's with --compute f32 and --kv-dtype f32. Both run with their defaults, and with keys and values in f16, which is
-llama.cpp's. Prints a table; 1 where Quire is farther. Needs numpy.
+logits are from the exact ones, Quire's with --compute f32 and --kv-dtype f32. Both run with their defaults, and with keys and values in f16, which is
+llama.cpp's. Prints a table; exit status 1 if Quire is farther. Needs numpy.
 
     llama_quants.py --llama build/llama [--types Q4_0,IQ4_XS] [--quire build/quire] [--shared ../shared] [--threads 2]
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Sends one workload to any server with OpenAI's completions endpoint, and prints what came of it: so that two servers are asked the same.
+"""Sends one workload to any server with OpenAI's completions endpoint, and prints throughput and latency, so that two servers can be compared.
 
     tools/serve_bench.py http://127.0.0.1:8000 --model NAME [--workload shared|chats|unique|all] [--clients 8] [--json]
 
-  shared   questions of a few dozen words, each behind one of two long prefixes
-  chats    conversations of some turns, each turn behind all that was said
+  shared   questions of a few dozen words, each after one of two long prefixes
+  chats    conversations of some turns, each turn after all earlier ones
   unique   prompts with nothing in common
 
 Texts are drawn from a small list of words by a fixed seed, answers have a given length (ignore_eos, which Quire, vLLM and SGLang take), and are
