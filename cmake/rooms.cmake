@@ -20,6 +20,8 @@ quire_room(answer src/answer)
 quire_room(engine src/engine)
 quire_room(options src/options)
 quire_room(setup src/setup)
+quire_room(request src/request)
+quire_room(stream src/stream)
 quire_room(api src/api)
 quire_room(server src/server PkgConfig::EVENT http_parser PkgConfig::OPENSSL)
 quire_room(cli src/cli PkgConfig::EDIT) # without its main, which is of one program only
@@ -55,7 +57,7 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/server/web_pages.c PROPERTIE
     OBJECT_DEPENDS ${QUIRE_POOL_PAGE} COMPILE_DEFINITIONS "QUIRE_POOL_PAGE_PATH=\"${QUIRE_POOL_PAGE}\"")
 
 set(QUIRE_LIBRARIES Threads::Threads PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::URING PkgConfig::HIREDIS PkgConfig::OPENSSL ${CMAKE_DL_LIBS} m)
-set(QUIRE_CORE_ROOMS base core expr json grammar file hub text jinja chat kv cpu model sched sample spec answer engine options setup api)
+set(QUIRE_CORE_ROOMS base core expr json grammar file hub text jinja chat kv cpu model sched sample spec answer engine options setup request stream api)
 
 # Everything below the programs, for those of this repository: they use inner names too. What is installed is in library.cmake.
 set(quire_objects)

@@ -6,7 +6,7 @@ include(cmake/unit_tests.cmake)
 # heavy: those that take over half a minute under a sanitizer; the quick sets there leave these out too.
 set(QUIRE_SLOW_TESTS backend_test_attention_int8 engine_test_branch engine_test_draft_model engine_test_exact_types file_test_hf
     kv_test_index_random kv_test_tier_file server_test_readers server_test_watch jinja_test_bounds jinja_test_jinja jinja_test_turns)
-set(QUIRE_HEAVY_TESTS answer_test_call_grammar api_test_request_sizes engine_test_beam engine_test_cascade engine_test_draft engine_test_draft_tree
+set(QUIRE_HEAVY_TESTS answer_test_call_grammar request_test_request_sizes engine_test_beam engine_test_cascade engine_test_draft engine_test_draft_tree
     engine_test_exact engine_test_finite engine_test_fork engine_test_preempt engine_test_prefix_wait engine_test_reuse kv_test_most_pages)
 
 quire_tests(base base)
@@ -28,6 +28,8 @@ quire_tests(spec base core json file kv model sample spec)
 quire_tests(answer base core json grammar file text jinja chat sample answer)
 quire_tests(engine base core expr json file cpu kv model sched sample spec engine)
 quire_tests(setup base core json grammar file text jinja chat cpu kv model sched sample spec answer engine options setup)
+quire_tests(request ${QUIRE_CORE_ROOMS})
+quire_tests(stream ${QUIRE_CORE_ROOMS})
 quire_tests(api ${QUIRE_CORE_ROOMS})
 quire_tests(server base core json kv options server)
 quire_tests(options base options)

@@ -53,7 +53,7 @@ static quire_err run(quire_engine *e, quire_queue *q, const quire_input *inputs,
         quire_request *r;
         quire_stream *s;
         size_t n = out->n - first < INPUTS_A_REQUEST ? out->n - first : INPUTS_A_REQUEST;
-        TRY(request_embed(&e->context, inputs, first, n, o, &r, err));
+        TRY(request_embed(&e->streams.context, inputs, first, n, o, &r, err));
         TRY(quire_submit(q, r, NULL, &s, err));
         TRY(collect(q, s, first, out, err));
     }

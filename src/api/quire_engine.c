@@ -3,13 +3,11 @@
 
 #include <string.h>
 
-#include "answer/grammar_constraint.h"
-#include "answer/marked_vocab.h"
 #include "base/mem.h"
 #include "base/thread_pool.h"
 #include "setup/engine_config.h"
 #include "setup/memory_limits.h"
-#include "text/token_texts.h"
+#include "stream/stream.h"
 
 #define STUCK_US 60000000
 
@@ -99,18 +97,17 @@ static quire_err open_all(quire_engine *e, const quire_options *given, const eng
     TRY(engine_parts_open(&o, ablations, &check, p, err));
     i->generation_config = e->defaults.n > n_given ? p->defaults.source.p : NULL;
     i->generation_defaults = e->defaults.n > 0 ? e->defaults.text.p : "";
-    e->context = context_of(e, &o, model_description(p->model.m), i->max_model_len);
-    quire_err r =
-        o.text_cache_bytes > 0 ? prompt_cache_open((size_t)o.text_cache_bytes, &e->prompts) : QUIRE_OK;
-    r = r == QUIRE_OK ? grammar_cache_open(GRAMMAR_CACHE_BYTES, &e->grammars) : r;
-    r = r == QUIRE_OK ? grammar_memory_open((size_t)p->rule_bytes, &e->rule_memory) : r;
-    if (r != QUIRE_OK) {
-        return err_set(err, r, -1, "out of memory for an engine");
-    }
-    r = text_pool_open(text_threads(&o, i->n_threads), TEXT_POOL_THREADS, &e->text);
-    if (r != QUIRE_OK) {
-        return err_set(err, r, -1, "the text threads could not start");
-    }
+    e->streams =
+        (stream_engine){.core = p->core,
+                        .model = model_description(p->model.m),
+                        .tokenizer = p->tokenizer,
+                        .context = context_of(e, &o, model_description(p->model.m), i->max_model_len),
+                        .parses_messages = p->parses_messages,
+                        .max_answer_bytes = (int64_t)i->max_answer_bytes};
+    const stream_engine_sizes sizes = {.n_text_threads = text_threads(&o, i->n_threads),
+                                       .text_cache_bytes = (size_t)o.text_cache_bytes,
+                                       .rule_bytes = (size_t)p->rule_bytes};
+    TRY(stream_engine_open(&e->streams, &sizes, err));
     return o.lock_memory ? memory_lock(err) : QUIRE_OK;
 }
 
@@ -119,8 +116,7 @@ quire_err engine_open_ablated(const quire_options *o, const engine_ablations *ab
     *out = NULL;
     quire_engine *e = mem_new(1, sizeof *e);
     TRY(mem_check_for(e, "an engine", err));
-    quire_err r = mem_check_for(request_stats_open(&e->requests) == QUIRE_OK ? e : NULL, "an engine", err);
-    r = r ? r : open_all(e, o, ablations, err);
+    quire_err r = open_all(e, o, ablations, err);
     if (r != QUIRE_OK) {
         if (r == QUIRE_NO_MEMORY) {
             engine_parts_explain_memory(&e->parts, err);
@@ -136,48 +132,13 @@ quire_err quire_engine_open(const quire_options *o, quire_engine **out, quire_er
     return engine_open_ablated(o, &(engine_ablations){0}, out, err);
 }
 
-quire_err quire_engine_vocab(quire_engine *e, grammar_vocab **out) {
-    grammar_vocab *have = atomic_load(&e->vocab), *made;
-    if (have == NULL) {
-        TRY(grammar_constraint_vocab(e->parts.tokenizer, e->parts.info.n_vocab, NULL, &made));
-        if (atomic_compare_exchange_strong(&e->vocab, &have, made)) {
-            have = made;
-        } else {
-            grammar_vocab_drop(made);
-        }
-    }
-    *out = have;
-    return QUIRE_OK;
-}
-
-quire_err quire_engine_marked(quire_engine *e, const marked_vocab **out) {
-    marked_vocab *have = atomic_load(&e->marked), *made;
-    if (have == NULL) {
-        TRY(marked_vocab_open(e->parts.tokenizer, e->parts.info.n_vocab, &made));
-        if (atomic_compare_exchange_strong(&e->marked, &have, made)) {
-            have = made;
-        } else {
-            marked_vocab_close(made);
-        }
-    }
-    *out = have;
-    return QUIRE_OK;
-}
-
 void quire_engine_close(quire_engine *e) {
     if (!e) {
         return;
     }
-    engine_stop(e->parts.core); /* which gives work to text threads */
-    text_pool_close(e->text);
-    prompt_cache_close(e->prompts);
-    grammar_cache_close(e->grammars);
-    request_stats_close(e->requests);
+    stream_engine_stop(&e->streams);
     engine_parts_close(&e->parts);
-    token_texts_close(atomic_load(&e->texts));
-    grammar_vocab_drop(atomic_load(&e->vocab));
-    grammar_memory_close(e->rule_memory);
-    marked_vocab_close(atomic_load(&e->marked));
+    stream_engine_close(&e->streams);
     request_defaults_deinit(&e->defaults);
     attn_mods_drop(e->mods);
     mem_free(e);
@@ -191,19 +152,23 @@ const quire_info *quire_engine_info(const quire_engine *e) {
     return &e->parts.info;
 }
 
+quire_err quire_queue_open(quire_engine *e, quire_queue **out) {
+    return queue_open(&e->streams, out);
+}
+
 quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, const char *body, size_t n,
                               quire_request **out, quire_error *err) {
-    return request_parse(&e->context, endpoint, body, n, out, err);
+    return request_parse(&e->streams.context, endpoint, body, n, out, err);
 }
 
 quire_err quire_request_ids(const quire_engine *e, const int32_t *ids, size_t n, quire_request **out,
                             quire_error *err) {
-    return request_ids(&e->context, ids, n, out, err);
+    return request_ids(&e->streams.context, ids, n, out, err);
 }
 
 quire_err quire_request_embed(const quire_engine *e, const quire_input *inputs, size_t n,
                               const quire_embed_options *o, quire_request **out, quire_error *err) {
-    return request_embed(&e->context, inputs, 0, n, o, out, err);
+    return request_embed(&e->streams.context, inputs, 0, n, o, out, err);
 }
 
 void quire_engine_drop_cache(quire_engine *e) {
@@ -216,8 +181,8 @@ bool quire_engine_healthy(const quire_engine *e) {
 
 void quire_engine_stats(const quire_engine *e, quire_stats *out) {
     engine_stats_read(e->parts.core, out);
-    out->rule_bytes = (int64_t)grammar_memory_used(e->rule_memory);
-    out->max_rule_bytes = (int64_t)grammar_memory_max(e->rule_memory);
+    out->rule_bytes = (int64_t)grammar_memory_used(e->streams.rule_memory);
+    out->max_rule_bytes = (int64_t)grammar_memory_max(e->streams.rule_memory);
     /* as their readers saw them: a stop string is a cancelled request of the engine */
-    request_stats_read(e->requests, out);
+    request_stats_read(e->streams.requests, out);
 }

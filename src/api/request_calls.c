@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "answer/call_marks.h"
-#include "api/request_read.h"
+#include "request/request_read.h"
 #include "json/json_out.h"
 
 /* a list of calls: no format of a model's own, so that any model can be held to it */

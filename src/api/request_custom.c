@@ -2,8 +2,8 @@
  * the function that stands for them. */
 #include <stdio.h>
 
-#include "api/request_read.h"
 #include "base/clock.h"
+#include "request/request_read.h"
 #include "json/json_out.h"
 
 const json_value *request_custom_of(const json_value *tool) {

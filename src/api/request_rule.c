@@ -1,7 +1,7 @@
 #include "api/request_rule.h"
 
 #include "answer/structural_tag.h"
-#include "api/request_read.h"
+#include "request/request_read.h"
 #include "json/json_out.h"
 
 bool request_rule_is_marked(const request_rule *rule, const reasoning_frame *frame) {

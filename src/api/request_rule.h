@@ -5,8 +5,8 @@
 
 #include "answer/grammar_cache.h"
 #include "answer/reasoning_frame.h"
-#include "api/request_field.h"
 #include "core/model_desc.h"
+#include "request/request_field.h"
 #include "json/json.h"
 
 typedef struct request_rule {

@@ -40,7 +40,7 @@ quire_err quire_tokenize(const quire_engine *e, const char *text, size_t n, bool
 quire_err quire_tokenize_pair(const quire_engine *e, const char *text, size_t n_text, const char *pair,
                               size_t n_pair, int32_t **ids, int32_t **types, size_t *n, quire_error *err) {
     token_list l = {0}, kinds = {0};
-    bool has_types = e->context.n_token_types > 1;
+    bool has_types = e->streams.context.n_token_types > 1;
     if (!e->parts.tokenizer) {
         return no_vocabulary(e, err);
     }

@@ -2,7 +2,7 @@
 #ifndef API_TOOL_NAMES_H
 #define API_TOOL_NAMES_H
 
-#include "api/request.h"
+#include "request/request.h"
 
 enum { TOOL_NAME_SLOTS = 4 * REQUEST_MAX_TOOLS };
 

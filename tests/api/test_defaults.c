@@ -6,7 +6,7 @@
 #include <limits.h>
 #include <unistd.h>
 
-#include "api/request.h"
+#include "request/request.h"
 
 #include "../file/make_files.h"
 #include "base/log.h"

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <pthread.h>
 
-#include "api/request.h"
 #include "api_world.h"
+#include "request/request.h"
 
 static quire_engine *shared;
 

@@ -2,8 +2,8 @@
  * it whatever is done with them. */
 #include <regex.h>
 
-#include "api/request.h"
 #include "api_world.h"
+#include "request/request.h"
 
 static quire_engine *e;
 

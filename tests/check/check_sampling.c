@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/request_field.h"
 #include "base/mem.h"
 #include "check/check.h"
+#include "request/request_field.h"
 #include "sample/logprobs.h"
 #include "sample/sampler.h"
 #include "spec/rejection.h"

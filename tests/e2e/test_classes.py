@@ -227,7 +227,7 @@ def symbols():
 
 def test_class_04_no_answer_tells_addresses_paths_or_internal_names(server, home):
     sources = {path.name for path in pathlib.Path("src").rglob("*.[ch]")}
-    fields = set(re.findall(r'\{"([a-z_]+)"', pathlib.Path("src/api/request_field.c").read_text()))
+    fields = set(re.findall(r'\{"([a-z_]+)"', pathlib.Path("src/request/field_table.c").read_text()))
     internal = sources | symbols() - fields
     shapes = re.compile(r"0x[0-9a-f]{5,}|\b(?=\d*[a-f])[0-9a-f]{12,16}\b|\(nil\)|/(tmp|usr|home|root|work|proc|lib|var)\b|\b(src|build|include)/|ssertion|"
                         r"No such file|errno|Permission denied|\.so\b|core dumped|%[sdpzn]\b|zebra|quagga|okapi", re.I)

@@ -36,7 +36,7 @@ def said(*arguments):
 
 def fields():
     """Name and flags of each row of the API's table that has an effect."""
-    rows = re.findall(r'^    \{"([a-z_.]+)", FIELD_[A-Z]+, ([A-Z_ |]+),', open("src/api/request_field.c").read(), re.M)
+    rows = re.findall(r'^    \{"([a-z_.]+)", FIELD_[A-Z]+, ([A-Z_ |]+),', open("src/request/field_table.c").read(), re.M)
     assert len(rows) > 100
     return [(name, flags) for name, flags in rows if "LATER" not in flags and "IGNORED" not in flags]
 

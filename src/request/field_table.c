@@ -1,0 +1,320 @@
+/* The one table of request fields, sorted by name (request_field.h). */
+#include "request/request_field.h"
+
+#include "request/request_read.h"
+
+#define NONE   (-FIELD_NO_LIMIT), FIELD_NO_LIMIT
+#define NO_TOP FIELD_NO_LIMIT
+/* RULE_INSIDE: a rule, and members beside it: a name, a description, a
+ * whitespace_pattern. */
+#define RULE        0, (double)PARAMS_MAX_RULE_BYTES
+#define RULE_INSIDE 0, (double)(2 * PARAMS_MAX_RULE_BYTES)
+#define TOOLS       0, (double)PARAMS_MAX_TOOLS_BYTES
+#define INT32_TOP   2147483647.0
+#define BOTH        FIELD_BOTH
+#define CHAT        FIELD_CHAT
+#define COMPLETIONS FIELD_COMPLETIONS
+#define EMBEDDINGS  FIELD_EMBEDDINGS
+#define ALL         FIELD_ALL
+#define LATER       FIELD_LATER
+#define IGNORED     FIELD_IGNORED
+#define UNNAMED     FIELD_UNNAMED
+#define SAMPLING    FIELD_SAMPLING
+#define CUT         FIELD_CUT
+
+/* Where the value goes, and the default: a member and its number, a reader and JSON text,
+ * or nowhere. */
+#define AT(member, value) offsetof(quire_request, member), NULL, value, NULL
+#define BY(reader, json)  0, reader, 0, json
+#define UNREAD(json)      0, NULL, 0, json
+
+/* Sorted by strcmp; rows of one name are adjacent. */
+static const field_desc fields[] = {
+    {"add_generation_prompt", FIELD_BOOL, CHAT, NONE, AT(add_generation_prompt, true),
+     "the template opens the assistant's answer"},
+    {"add_special_tokens", FIELD_BOOL, CHAT, NONE, BY(request_read_add_special, "null"),
+     "add the tokenizer's special tokens to what the template wrote, or none; null: BOS alone, where the "
+     "model's texts begin with one"},
+    {"add_special_tokens", FIELD_BOOL, COMPLETIONS | EMBEDDINGS, NONE, BY(request_read_add_special, "true"),
+     "add BOS and the like to the prompt"},
+    {"allowed_token_ids", FIELD_INTS, BOTH | SAMPLING, NONE, BY(request_read_allowed, "null"),
+     "only these ids may be sampled"},
+    {"attention", FIELD_OBJECT, BOTH, NONE, BY(request_read_attention, "null"),
+     "mask_mod and score_mod, expressions, and the arrays that they name (--trust-request-attention)"},
+    {"audio", FIELD_OBJECT, CHAT | LATER, NONE, UNREAD("null"), "spoken output"},
+    {"bad_words", FIELD_STRINGS, BOTH | UNNAMED | SAMPLING, NONE, BY(request_read_bad_words, "[]"),
+     "texts that may not be produced"},
+    {"beam_width", FIELD_INT, BOTH, 1, PARAMS_MAX_BEAMS, AT(beams.width, -1),
+     "over 1: beam search with this many beams, of whose results the n best are returned"},
+    {"best_of", FIELD_INT, COMPLETIONS, 1, PARAMS_MAX_CHOICES, AT(best_of, -1),
+     "samples of which the n likeliest, by token, are returned"},
+    {"cache_priority", FIELD_INT, BOTH, 0, 100, AT(cache_priority, -1),
+     "how long the prompt stays in the prefix cache against others; as others: 50"},
+    {"cache_salt", FIELD_STRING, ALL, NONE, BY(request_read_salt, "null"),
+     "a secret: only requests with the same one share prefixes with this one"},
+    {"cache_ttl", FIELD_NUMBER, BOTH | FIELD_MIN_OPEN, 0, PARAMS_MAX_TTL_S, AT(cache_ttl_s, 0),
+     "seconds after which the prompt leaves the prefix cache first"},
+    {"chat_template", FIELD_STRING, CHAT, NONE, BY(request_read_template, "null"),
+     "the name of one of the model's templates or, where the server trusts requests' own, a template's text"},
+    {"chat_template_kwargs", FIELD_OBJECT, CHAT, NONE, BY(request_read_template_kwargs, "null"),
+     "further variables for the chat template"},
+    {"continue_final_message", FIELD_BOOL, CHAT, NONE, AT(continue_final_message, false),
+     "leave the last message open and continue it"},
+    {"dimensions", FIELD_INT, EMBEDDINGS, 1, INT32_TOP, AT(dimensions, -1),
+     "first elements of a row that are kept, before it is normalised; null: all"},
+    {"diversity_penalty", FIELD_NUMBER, BOTH, 0, NO_TOP, AT(beams.diversity_penalty, 0),
+     "beam search: what a token costs for each beam of the groups before that chose it in the same step"},
+    {"documents", FIELD_ARRAY, CHAT, NONE, BY(request_read_documents, "null"),
+     "documents for templates that take them"},
+    {"dry_allowed_length", FIELD_INT, BOTH | SAMPLING, 0, INT32_TOP, AT(sampling.dry_allowed_length, 2),
+     "repeats shorter than this cost nothing"},
+    {"dry_base", FIELD_NUMBER, BOTH | SAMPLING, 0, NO_TOP, AT(sampling.dry_base, 1.75),
+     "each further token of a repeat costs this many times more"},
+    {"dry_multiplier", FIELD_NUMBER, BOTH | SAMPLING, 0, NO_TOP, AT(sampling.dry_multiplier, 0),
+     "strength of the penalty on repeated sequences (DRY); 0: off"},
+    {"dry_penalty_last_n", FIELD_INT, BOTH | SAMPLING, -1, INT32_TOP, AT(sampling.dry_penalty_last_n, -1),
+     "tokens looked back for repeats; -1: all, 0: none"},
+    {"dry_sequence_breakers", FIELD_STRINGS, BOTH | SAMPLING, NONE, BY(request_read_breakers, "null"),
+     "texts that no repeat reaches across; null: line ends, colons, quotes, asterisks"},
+    {"dynatemp_exponent", FIELD_NUMBER, BOTH | SAMPLING, 0, NO_TOP, AT(sampling.dynatemp_exponent, 1),
+     "how the entropy sets the temperature"},
+    {"dynatemp_range", FIELD_NUMBER, BOTH | SAMPLING, 0, NO_TOP, AT(sampling.dynatemp_range, 0),
+     "the temperature varies this much up and down, with the entropy; 0: off"},
+    {"early_stopping", FIELD_ANY, BOTH, NONE, BY(request_read_early_stopping, "false"),
+     "beam search: over when as many are finished as there are beams (true), when no beam is likely to do "
+     "better (false) or none could "
+     "(\"never\")"},
+    {"ebnf", FIELD_STRING, BOTH, RULE, BY(request_read_rule, "null"), "the same as grammar"},
+    {"ec_transfer_params", FIELD_OBJECT, BOTH | LATER, NONE, UNREAD("null"),
+     "transfer of encoder results between servers"},
+    {"echo", FIELD_BOOL, CHAT | LATER, NONE, UNREAD("false"), "put the last message before the answer"},
+    {"echo", FIELD_BOOL, COMPLETIONS, NONE, AT(info.echo, false), "put the prompt before the text"},
+    {"encoding_format", FIELD_STRING, EMBEDDINGS | LATER, NONE, UNREAD("\"float\""), "the form of the rows"},
+    {"explain", FIELD_BOOL, ALL, NONE, AT(info.explain, false),
+     "tell what the request waited for, what it reused, and where its time went"},
+    {"frequency_penalty", FIELD_NUMBER, BOTH | UNNAMED | SAMPLING, -2, 2, AT(sampling.frequency_penalty, 0),
+     "taken off a token's logit for each time it was produced"},
+    {"function_call", FIELD_ANY, CHAT, TOOLS, BY(request_read_tool_choice, "null"),
+     "the old form of tool_choice"},
+    {"functions", FIELD_ARRAY, CHAT, TOOLS, BY(request_read_functions, "null"),
+     "the old form of tools; answers have function_call"},
+    {"grammar", FIELD_STRING, BOTH, RULE, BY(request_read_rule, "null"),
+     "rules in GBNF (the answer matches root) or in Lark's notation (it matches start)"},
+    {"guided_choice", FIELD_ARRAY, BOTH, RULE, BY(request_read_rule, "null"),
+     "texts of which the answer is one"},
+    {"guided_grammar", FIELD_STRING, BOTH, RULE, BY(request_read_rule, "null"), "the same as grammar"},
+    {"guided_json", FIELD_ANY, BOTH, RULE, BY(request_read_rule, "null"), "the same as json_schema"},
+    {"guided_regex", FIELD_STRING, BOTH, RULE, BY(request_read_rule, "null"), "the same as regex"},
+    {"ignore_eos", FIELD_BOOL, BOTH | SAMPLING, NONE, AT(sampling.ignore_eos, false),
+     "go on after the end-of-sequence token"},
+    {"include_reasoning", FIELD_BOOL, CHAT, NONE, AT(include_reasoning, true),
+     "return the reasoning, apart from the answer"},
+    {"include_stop_str_in_output", FIELD_BOOL, BOTH, NONE, AT(include_stop, false),
+     "the text ends with the stop string it stopped at"},
+    {"input", FIELD_PROMPT, EMBEDDINGS, NONE, BY(request_read_prompt, "null"),
+     "a text, an array of ids, or an array of either; required"},
+    {"json_additional_properties", FIELD_STRING, BOTH, NONE, BY(request_read_additional, "null"),
+     "names that a schema's object does not list: \"closed\" is none, where it lists some and says nothing "
+     "of others, \"schema\" what the "
+     "standard lets come; null: as the server was started, closed unless it was told"},
+    {"json_numbers", FIELD_STRING, BOTH, NONE, BY(request_read_numbers, "\"short\""),
+     "integers and constants of a schema: \"short\" writes 1, \"any\" also 1.0"},
+    {"json_property_order", FIELD_STRING, BOTH, NONE, BY(request_read_order, "\"schema\""),
+     "the order of members that a schema's properties list: \"schema\", as they are listed, or \"any\""},
+    {"json_schema", FIELD_ANY, BOTH, RULE, BY(request_read_rule, "null"),
+     "a JSON Schema that the answer obeys, or its text"},
+    {"json_whitespace", FIELD_STRING, BOTH, NONE, BY(request_read_space, "null"),
+     "white space in an answer that a schema describes: \"compact\" is none, \"lines\" a space, or one or "
+     "two line ends and up to 20 "
+     "spaces, \"any\" runs of at most 20 characters; null: as the server was started, compact unless it was "
+     "told"},
+    {"kv_transfer_params", FIELD_OBJECT, BOTH | LATER, NONE, UNREAD("null"),
+     "transfer of KV pages between servers"},
+    {"length_penalty", FIELD_NUMBER, BOTH, -32, 32, AT(beams.length_penalty, 1),
+     "beam search: the sum of log-probabilities is divided by the length to this power"},
+    {"logit_bias", FIELD_OBJECT, BOTH | SAMPLING, NONE, BY(request_read_logit_bias, "{}"),
+     "added to the logits of the ids named"},
+    {"logprob_token_ids", FIELD_INTS, BOTH | LATER, NONE, UNREAD("null"),
+     "ids whose log-probabilities are returned at each position"},
+    {"logprobs", FIELD_BOOL, CHAT, NONE, BY(request_read_logprobs, "false"),
+     "return the log-probabilities of the tokens"},
+    {"logprobs", FIELD_INT, COMPLETIONS, 0, PARAMS_MAX_LOGPROBS, BY(request_read_logprobs, "null"),
+     "return log-probabilities, of this many tokens a position"},
+    {"max_completion_tokens", FIELD_INT, CHAT | SAMPLING | CUT, 1, INT32_TOP, AT(max_completion_tokens, -1),
+     "most tokens to produce; goes before max_tokens"},
+    {"max_tokens", FIELD_INT, CHAT | SAMPLING | CUT, 1, INT32_TOP, AT(sampling.max_tokens, -1),
+     "most tokens to produce; null: as many as fit"},
+    {"max_tokens", FIELD_INT, COMPLETIONS | SAMPLING | CUT, 0, INT32_TOP, AT(sampling.max_tokens, 16),
+     "most tokens to produce; 0 only with echo"},
+    {"max_tool_calls", FIELD_INT, CHAT | CUT, 1, 1024, AT(max_tool_calls, -1),
+     "most tool calls of an answer; null: as the server has it"},
+    {"media_io_kwargs", FIELD_OBJECT, CHAT | LATER, NONE, UNREAD("null"), "settings for reading media"},
+    {"messages", FIELD_MESSAGES, CHAT | UNNAMED, NONE, BY(request_read_messages, "null"),
+     "the conversation; required"},
+    {"metadata", FIELD_OBJECT, BOTH | IGNORED, NONE, UNREAD("null"), "the caller's own notes"},
+    {"min_p", FIELD_NUMBER, BOTH | UNNAMED | SAMPLING, 0, 1, AT(sampling.min_p, 0),
+     "leaves out tokens less likely than this part of the likeliest"},
+    {"min_tokens", FIELD_INT, BOTH | SAMPLING, 0, INT32_TOP, AT(sampling.min_tokens, 0),
+     "tokens to produce before a stop token is allowed"},
+    {"mirostat", FIELD_INT, BOTH | SAMPLING, 0, 2, AT(sampling.mirostat, 0),
+     "keeps the surprise of the tokens near mirostat_tau, by version 1 or 2; 0: off"},
+    {"mirostat_eta", FIELD_NUMBER, BOTH | SAMPLING, 0, NO_TOP, AT(sampling.mirostat_eta, 0.1),
+     "how fast mirostat learns"},
+    {"mirostat_tau", FIELD_NUMBER, BOTH | SAMPLING, 0, NO_TOP, AT(sampling.mirostat_tau, 5),
+     "the surprise that mirostat aims at, in bits"},
+    {"mm_payload", FIELD_STRING, BOTH | LATER, NONE, UNREAD("\"tensors\""),
+     "how media come back from rendering"},
+    {"mm_processor_kwargs", FIELD_OBJECT, CHAT | LATER, NONE, UNREAD("null"), "settings for preparing media"},
+    {"modalities", FIELD_STRINGS, CHAT | LATER, NONE, UNREAD("[\"text\"]"), "kinds of output"},
+    {"model", FIELD_STRING, ALL, NONE, BY(request_read_model, "null"),
+     "the name of a served model; the first when absent"},
+    {"n", FIELD_INT, BOTH | UNNAMED, 1, PARAMS_MAX_CHOICES, BY(request_read_n, "1"),
+     "answers to each prompt"},
+    {"no_repeat_ngram_size", FIELD_INT, BOTH | SAMPLING, 0, INT32_TOP, AT(sampling.no_repeat_ngram_size, 0),
+     "no sequence of this many tokens occurs twice; 0: off"},
+    {"normalize", FIELD_BOOL, EMBEDDINGS, NONE, BY(request_read_normalize, "null"),
+     "divide a row by its length; null: as the model says and, where it says nothing of its embeddings, "
+     "true"},
+    {"num_beam_groups", FIELD_INT, BOTH, 1, PARAMS_MAX_BEAMS, AT(beams.n_groups, 1),
+     "diverse beam search: the beams are divided into this many groups, chosen one after the other"},
+    {"num_beams", FIELD_INT, BOTH, 1, PARAMS_MAX_BEAMS, AT(beams.width, -1), "another name of beam_width"},
+    {"num_return_sequences", FIELD_INT, BOTH, 1, PARAMS_MAX_CHOICES, BY(request_read_n, "null"),
+     "another name of n"},
+    {"parallel_tool_calls", FIELD_BOOL, CHAT, NONE, AT(parallel_calls, true),
+     "tool calls of an answer may be several; false: one at most"},
+    {"pooling", FIELD_STRING, EMBEDDINGS, NONE, BY(request_read_pooling, "null"),
+     "the row of an input: the \"mean\" of its tokens' rows, the first (\"cls\") or the \"last\" of them; "
+     "null: as the model says"},
+    {"prediction", FIELD_OBJECT, CHAT | IGNORED, NONE, UNREAD("null"),
+     "a guess at the answer, which may speed it up"},
+    {"presence_penalty", FIELD_NUMBER, BOTH | UNNAMED | SAMPLING, -2, 2, AT(sampling.presence_penalty, 0),
+     "taken off the logit of each token that was produced"},
+    {"priority", FIELD_INT, ALL, -INT32_TOP, INT32_TOP, AT(priority, 0),
+     "lower is admitted earlier, where the server schedules by priority"},
+    {"prompt", FIELD_PROMPT, COMPLETIONS, NONE, BY(request_read_prompt, "null"),
+     "a text, an array of ids, or an array of either; required"},
+    {"prompt_cache_key", FIELD_STRING, BOTH | IGNORED, NONE, UNREAD("null"),
+     "a hint which requests share a prefix"},
+    {"prompt_cache_retention", FIELD_STRING, BOTH | IGNORED, NONE, UNREAD("null"),
+     "a hint how long to keep the prefix"},
+    {"prompt_embeds", FIELD_ANY, COMPLETIONS | LATER, NONE, UNREAD("null"), "the prompt as embedding rows"},
+    {"prompt_logprobs", FIELD_INT, BOTH, 0, PARAMS_MAX_LOGPROBS, AT(n_prompt_logprobs, -1),
+     "return log-probabilities of the prompt's tokens"},
+    {"reasoning_effort", FIELD_STRING, CHAT, NONE, BY(request_read_effort, "null"),
+     "how long a reasoning model thinks: a variable of its template"},
+    {"regex", FIELD_STRING, BOTH, RULE, BY(request_read_rule, "null"),
+     "a regular expression that the whole answer matches"},
+    {"repetition_detection", FIELD_OBJECT, BOTH | LATER, NONE, UNREAD("null"),
+     "end when the text repeats itself"},
+    {"repetition_penalty", FIELD_NUMBER, BOTH | UNNAMED | FIELD_MIN_OPEN | SAMPLING, 0, NO_TOP,
+     AT(sampling.repetition_penalty, 1), "divides the logits of tokens that occurred"},
+    {"request_id", FIELD_STRING, BOTH | LATER, NONE, UNREAD("null"), "the id that the answer should carry"},
+    {"response_format", FIELD_OBJECT, BOTH, RULE_INSIDE, BY(request_read_format, "{\"type\":\"text\"}"),
+     "the form that the answer must have"},
+    {"return_mm_kwargs", FIELD_BOOL, BOTH | LATER, NONE, UNREAD("false"), "the old form of mm_payload"},
+    {"return_prompt_text", FIELD_BOOL, CHAT | LATER, NONE, UNREAD("false"),
+     "return the text that the template wrote"},
+    {"return_token_ids", FIELD_BOOL, BOTH, NONE, AT(info.return_token_ids, false),
+     "return the ids of prompt and answer"},
+    {"return_token_offsets", FIELD_BOOL, BOTH | LATER, NONE, UNREAD("false"),
+     "return where in the text each prompt token lies"},
+    {"return_tokens_as_token_ids", FIELD_BOOL, BOTH | LATER, NONE, UNREAD("false"),
+     "log-probabilities name tokens by id"},
+    {"routed_experts_prompt_start", FIELD_INT, BOTH | LATER, NONE, UNREAD("0"),
+     "first prompt token whose experts are returned"},
+    {"safety_identifier", FIELD_STRING, BOTH | IGNORED, NONE, UNREAD("null"), "who the caller's user is"},
+    {"seed", FIELD_INT, BOTH | SAMPLING, NONE, BY(request_read_seed, "null"),
+     "makes sampling repeatable; null or -1: a new one"},
+    {"service_tier", FIELD_STRING, BOTH | IGNORED, NONE, UNREAD("null"), "OpenAI's price class"},
+    {"session_id", FIELD_STRING, BOTH | IGNORED, NONE, UNREAD("null"), "which requests belong together"},
+    {"skip_special_tokens", FIELD_BOOL, BOTH, NONE, AT(skip_special, true),
+     "leave special tokens out of the text"},
+    {"spaces_between_special_tokens", FIELD_BOOL, BOTH | LATER, NONE, UNREAD("true"),
+     "put spaces between special tokens in the text"},
+    {"stop", FIELD_STRINGS, BOTH | UNNAMED, NONE, BY(request_read_stop, "[]"),
+     "texts at which the answer ends"},
+    {"stop_token_ids", FIELD_INTS, BOTH | SAMPLING, 0, INT32_TOP, BY(request_read_stop_tokens, "[]"),
+     "ids at which the answer ends"},
+    {"store", FIELD_BOOL, CHAT | IGNORED, NONE, UNREAD("false"), "OpenAI's log of answers"},
+    {"stream", FIELD_BOOL, BOTH, NONE, AT(info.stream, false), "send the answer piece by piece"},
+    {"stream_interval", FIELD_INT, BOTH | LATER, NONE, UNREAD("1"), "tokens in each piece of a stream"},
+    {"stream_options", FIELD_OBJECT, BOTH, NONE, BY(request_read_stream_options, "null"),
+     "what a stream carries beside text; needs stream"},
+    {"stream_options.continuous_usage_stats", FIELD_BOOL, BOTH, NONE, AT(info.continuous_usage, false),
+     "usage comes with every piece"},
+    {"stream_options.include_obfuscation", FIELD_BOOL, BOTH | IGNORED, NONE, UNREAD("false"),
+     "OpenAI's padding of the pieces"},
+    {"stream_options.include_usage", FIELD_BOOL, BOTH, NONE, AT(info.include_usage, false),
+     "usage comes in a last piece of its own"},
+    {"structured_outputs", FIELD_OBJECT, BOTH, RULE_INSIDE, BY(request_read_structured, "null"),
+     "a regex, schema, choice or grammar for the answer"},
+    {"suffix", FIELD_STRING, COMPLETIONS | LATER, NONE, UNREAD("null"),
+     "what comes after the text to fill in"},
+    {"temperature", FIELD_NUMBER, BOTH | SAMPLING, 0, 2, AT(sampling.temperature, 1),
+     "flattens (over 1) or sharpens (under 1) the choice; 0: the likeliest token"},
+    {"thinking_token_budget", FIELD_INT, BOTH, -1, INT32_TOP, AT(thinking_budget, -1),
+     "most tokens a reasoning model may think; -1: no bound"},
+    {"token_type_ids", FIELD_ARRAY, EMBEDDINGS, NONE, BY(request_read_types, "null"),
+     "a type for each id of an input that is given as ids; null: all are of type 0"},
+    {"tool_choice", FIELD_ANY, CHAT, TOOLS, BY(request_read_tool_choice, "null"),
+     "\"auto\": the model may call tools; \"none\": no text is a call; null: \"auto\" with tools"},
+    {"tools", FIELD_ARRAY, CHAT, TOOLS, BY(request_read_tools, "null"),
+     "functions and custom tools that the model may call"},
+    {"top_k", FIELD_INT, BOTH | UNNAMED | SAMPLING, -1, INT32_TOP, AT(sampling.top_k, 0),
+     "choose among this many likeliest tokens; 0 or -1: all"},
+    {"top_logprobs", FIELD_INT, CHAT, 0, INT32_TOP, AT(n_top_logprobs, 0),
+     "tokens a position whose log-probabilities are returned; needs logprobs"},
+    {"top_n_sigma", FIELD_NUMBER, BOTH | SAMPLING, NONE, AT(sampling.top_n_sigma, 0),
+     "leaves out logits this many standard deviations under the best; 0 or less: off"},
+    {"top_p", FIELD_NUMBER, BOTH | FIELD_MIN_OPEN | SAMPLING, 0, 1, AT(sampling.top_p, 1),
+     "choose among the likeliest tokens that together have this probability"},
+    {"truncate_prompt_tokens", FIELD_INT, ALL, -1, INT32_TOP, AT(truncate_prompt_tokens, -1),
+     "most tokens that the prompt may have; it is not cut yet: a longer one is refused; -1: as many as fit"},
+    {"truncation_side", FIELD_STRING, BOTH | LATER, NONE, UNREAD("null"), "which end of the prompt is cut"},
+    {"ttft_deadline_ms", FIELD_NUMBER, ALL | FIELD_MIN_OPEN, 0, PARAMS_MAX_TTL_S, AT(ttft_deadline_ms, 0),
+     "refused with 429 where the first token cannot come within this time"},
+    {"typical_p", FIELD_NUMBER, BOTH | FIELD_MIN_OPEN | SAMPLING, 0, 1, AT(sampling.typical_p, 1),
+     "choose among the tokens nearest to the expected surprise that together have this probability"},
+    {"use_beam_search", FIELD_BOOL, BOTH, NONE, AT(use_beam_search, false),
+     "beam search; without beam_width, best_of or else n is the number of beams"},
+    {"user", FIELD_STRING, ALL | IGNORED, NONE, UNREAD("null"), "who the caller's user is"},
+    {"verbosity", FIELD_STRING, CHAT, NONE, BY(request_read_verbosity, "null"),
+     "how long the answer is: a variable of the template"},
+    {"vllm_xargs", FIELD_OBJECT, BOTH | LATER, NONE, UNREAD("null"), "parameters of extensions"},
+    {"watermarking", FIELD_BOOL, BOTH | LATER, NONE, UNREAD("false"), "mark the text"},
+    {"web_search_options", FIELD_OBJECT, CHAT | LATER, NONE, UNREAD("null"), "search the web"},
+    {"xtc_probability", FIELD_NUMBER, BOTH | SAMPLING, 0, 1, AT(sampling.xtc_probability, 0),
+     "how often the likeliest tokens are left out (XTC)"},
+    {"xtc_threshold", FIELD_NUMBER, BOTH | SAMPLING, 0, 1, AT(sampling.xtc_threshold, 0.1),
+     "XTC leaves out tokens at least this likely, but for the last of them"},
+};
+
+enum { N_FIELDS = (int)(sizeof fields / sizeof fields[0]) };
+
+const field_desc *request_fields(int32_t *n) {
+    *n = N_FIELDS;
+    return fields;
+}
+
+const field_desc *request_field(const char *name, uint32_t endpoint) {
+    int lo = 0, hi = N_FIELDS;
+    while (lo < hi) { /* the first row not below name */
+        int mid = lo + (hi - lo) / 2;
+        if (strcmp(fields[mid].name, name) < 0) {
+            lo = mid + 1;
+        } else {
+            hi = mid;
+        }
+    }
+    for (; lo < N_FIELDS && strcmp(fields[lo].name, name) == 0; lo++) {
+        if (fields[lo].flags & endpoint) {
+            return &fields[lo];
+        }
+    }
+    return NULL;
+}
+
+size_t request_field_max_bytes(const field_desc *f) {
+    bool is_number = f->type == FIELD_INT || f->type == FIELD_NUMBER || f->type == FIELD_INTS;
+    return is_number || f->maximum >= FIELD_NO_LIMIT ? 0 : (size_t)f->maximum;
+}

@@ -1,0 +1,106 @@
+/* The defaults of requests' fields, from an option, a model or a
+ * generation_config.json. */
+#include <math.h>
+
+#include "request/request_read.h"
+#include "json/json_out.h"
+
+/* Checks a value as a request's would be. */
+static quire_err check_value(const char *name, const char *json, quire_error *err) {
+    static const request_context nothing = {.n_vocab = 1, .max_model_len = 1};
+    quire_request *r;
+    TRY(request_ids(&nothing, (const int32_t[]){0}, 1, &r, err));
+    quire_err e = quire_request_set(r, name, json, err);
+    quire_request_free(r);
+    return e;
+}
+
+static quire_err add(request_defaults *d, const char *name, double value, quire_error *err) {
+    strbuf json = {0};
+    json_out o = {.to = &json};
+    if (value == floor(value) && fabs(value) < 0x1p53) {
+        json_int(&o, (int64_t)value);
+    } else {
+        json_exact(&o, value);
+    }
+    quire_err e = o.err == QUIRE_OK && json.n >= sizeof d->values->json ? QUIRE_INTERNAL : o.err;
+    e = e == QUIRE_OK ? check_value(name, json.p, err) : e;
+    if (e == QUIRE_OK) {
+        d->values[d->n].field = name;
+        memcpy(d->values[d->n++].json, json.p, json.n + 1);
+        e = strbuf_addf(&d->text, "%s%s %s", d->n > 1 ? ", " : "", name, json.p);
+    }
+    strbuf_deinit(&json);
+    return e;
+}
+
+quire_err request_defaults_add(request_defaults *d, const sampling_defaults *from, quire_error *err) {
+    for (int i = 0; i < SAMPLING_DEFAULT_FIELDS; i++) {
+        quire_error why = {.message = ""};
+        bool is_new = from->names[i] != NULL && request_defaults_find(d, from->names[i]) == NULL;
+        quire_err e = is_new ? add(d, from->names[i], from->values[i], &why) : QUIRE_OK;
+        if (e == QUIRE_BAD_REQUEST) {
+            return err_set(err, QUIRE_BAD_FILE, -1,
+                           "%s: %s; repair it, or start with --generation-config none", from->source.p,
+                           why.message);
+        }
+        TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "%s: %s", from->source.p, quire_err_text(e)));
+    }
+    return QUIRE_OK;
+}
+
+/* One member of the option's object. */
+static quire_err add_member(request_defaults *d, const json_member *m, quire_error *err) {
+    static const char *const names[REQUEST_DEFAULT_FIELDS] = {
+        "temperature",       "top_k", "top_p",     "min_p", "repetition_penalty", "presence_penalty",
+        "frequency_penalty", "seed",  "max_tokens"};
+    const char *name = NULL;
+    for (int i = 0; i < REQUEST_DEFAULT_FIELDS; i++) {
+        name = strcmp(names[i], m->name) == 0 ? names[i] : name;
+    }
+    if (name == NULL) {
+        return err_set(
+            err, QUIRE_INVALID, -1,
+            "%.100s can have no default here; temperature, top_k, top_p, min_p, seed and others can",
+            m->name);
+    }
+    if (!json_is(m->value, JSON_KIND_INT) && !json_is(m->value, JSON_KIND_REAL)) {
+        return err_set(err, QUIRE_INVALID, -1, "%s must be a number", name);
+    }
+    if (strcmp(name, "max_tokens") == 0 && json_double(m->value) < 1) {
+        return err_set(err, QUIRE_INVALID, -1, "max_tokens must be at least 1");
+    }
+    return request_defaults_find(d, name) == NULL ? add(d, name, json_double(m->value), err) : QUIRE_OK;
+}
+
+quire_err request_defaults_read(request_defaults *d, const char *json, quire_error *err) {
+    json_value *all = NULL;
+    quire_error why = {.message = "it must be a JSON object"};
+    *d = (request_defaults){0};
+    if (json == NULL) {
+        return QUIRE_OK;
+    }
+    quire_err e = request_read_value(str_of(json), 0, NULL, &all, &why);
+    e = e == QUIRE_OK && !json_is(all, JSON_KIND_OBJECT) ? QUIRE_INVALID : e;
+    for (json_member m = {0}; e == QUIRE_OK && json_next(all, &m);) {
+        e = add_member(d, &m, &why);
+    }
+    json_drop(all);
+    return e == QUIRE_OK ? e
+                         : err_set(err, e == QUIRE_BAD_REQUEST ? QUIRE_INVALID : e, -1,
+                                   "defaults of requests: %s", why.message);
+}
+
+void request_defaults_deinit(request_defaults *d) {
+    strbuf_deinit(&d->text);
+    *d = (request_defaults){0};
+}
+
+const char *request_defaults_find(const request_defaults *d, const char *field) {
+    for (int32_t i = 0; d != NULL && i < d->n; i++) {
+        if (strcmp(d->values[i].field, field) == 0) {
+            return d->values[i].json;
+        }
+    }
+    return NULL;
+}

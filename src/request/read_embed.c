@@ -1,0 +1,250 @@
+/* Requests for embeddings: their own fields, how they agree with the model's rows, and
+ * requests made without JSON. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "request/request_read.h"
+
+static const struct {
+    const char *name;
+    pooling_kind kind;
+} kinds[] = {{"mean", POOLING_MEAN}, {"cls", POOLING_CLS}, {"last", POOLING_LAST}, {"rank", POOLING_NONE}};
+
+/* "rank": the model's own, for its head of scores. */
+
+enum { N_KINDS = (int)(sizeof kinds / sizeof *kinds) };
+
+/* The kind of that name, or -1. */
+static int32_t kind_of(str name) {
+    for (int i = 0; i < N_KINDS; i++) {
+        if (str_is(name, kinds[i].name)) {
+            return (int32_t)kinds[i].kind;
+        }
+    }
+    return -1;
+}
+
+quire_err request_read_pooling(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    int32_t kind = v != NULL ? kind_of(json_str(v)) : -1;
+    if (v != NULL && kind < 0) {
+        return request_type_error(f, -1, v, "\"mean\", \"cls\", \"last\" or \"rank\"", err);
+    }
+    r->pooling_kind = kind;
+    return QUIRE_OK;
+}
+
+quire_err request_read_normalize(quire_request *r, const field_desc *f, const json_value *v,
+                                 quire_error *err) {
+    (void)f, (void)err;
+    r->normalize = v == NULL ? -1 : json_truth(v);
+    return QUIRE_OK;
+}
+
+quire_err request_read_types(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    (void)f, (void)err;
+    r->token_types = v;
+    return QUIRE_OK;
+}
+
+/* ---- checks ---- */
+
+static quire_err check_type(const quire_request *r, int64_t type, quire_error *err) {
+    int32_t n = r->context.n_token_types;
+    if (type == 0 || (type > 0 && type < n)) {
+        return QUIRE_OK;
+    }
+    return n > 1 ? err_set_param(err, QUIRE_BAD_REQUEST, "token_type_ids",
+                                 "token type %lld; this model has %d, from 0 on", (long long)type, (int)n)
+                 : err_set_param(err, QUIRE_BAD_REQUEST, "token_type_ids",
+                                 "token type %lld; this model has no token types", (long long)type);
+}
+
+/* Reads the types of one prompt from an array. */
+static quire_err read_types(const quire_request *r, const json_value *v, request_prompt *p,
+                            quire_error *err) {
+    size_t n = json_is(v, JSON_KIND_ARRAY) ? json_length(v) : 0;
+    if (p->ids == NULL || n != (size_t)p->n_ids) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "token_type_ids",
+                             "token_type_ids has %zu types for an input of %d ids; give one for each id of "
+                             "an input that is given as ids",
+                             n, (int)p->n_ids);
+    }
+    int32_t *types = mem_new(n, sizeof *types);
+    TRY(types != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %zu token types", n));
+    mem_free(p->types);
+    p->types = types;
+    for (size_t i = 0; i < n; i++) {
+        int64_t type = -1;
+        if (!json_whole(json_at(v, i), &type)) {
+            return err_set_param(err, QUIRE_BAD_REQUEST, "token_type_ids",
+                                 "token_type_ids has an item that is no integer");
+        }
+        TRY(check_type(r, type, err));
+        types[i] = (int32_t)type;
+    }
+    return QUIRE_OK;
+}
+
+/* An array for the one prompt, or one of arrays for several. */
+static quire_err take_types(quire_request *r, quire_error *err) {
+    const json_value *v = r->token_types;
+    if (v == NULL) {
+        return QUIRE_OK;
+    }
+    bool many = json_length(v) > 0 && json_is(json_at(v, 0), JSON_KIND_ARRAY);
+    if (many ? json_length(v) != (size_t)r->n_prompts : r->n_prompts != 1) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "token_type_ids",
+                             "token_type_ids has %zu items for %d inputs; give an array for each",
+                             json_length(v), (int)r->n_prompts);
+    }
+    for (int32_t i = 0; i < r->n_prompts; i++) {
+        TRY(read_types(r, many ? json_at(v, (size_t)i) : v, &r->prompts[i], err));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err settle_pooling(quire_request *r, quire_error *err) {
+    const pooling_desc *own = &r->context.pooling;
+    bool says_nothing = own->kind == POOLING_NONE, scores = own->n_scores > 0;
+    bool is_rank = r->pooling_kind == POOLING_NONE;
+    if (is_rank && !scores) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "pooling",
+                             "pooling is rank; this model has no head that gives scores");
+    }
+    if (r->pooling_kind < 0 && says_nothing) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "pooling",
+                             "this model does not say how its rows become an embedding; give pooling "
+                             "(--pooling): mean, cls or last");
+    }
+    if (scores && (r->dimensions > 0 || r->normalize > 0)) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, r->dimensions > 0 ? "dimensions" : "normalize",
+                             "%s is given; this model gives %d scores of an input, no embedding",
+                             r->dimensions > 0 ? "dimensions" : "normalize", (int)own->n_scores);
+    }
+    if (r->context.n_row > 0 && r->dimensions > r->context.n_row) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "dimensions",
+                             "dimensions is %d; this model's rows have %d", (int)r->dimensions,
+                             (int)r->context.n_row);
+    }
+    bool by_default = says_nothing || own->normalise;
+    r->pooling =
+        (pooling_params){.kind = r->pooling_kind < 0 || is_rank ? own->kind : (pooling_kind)r->pooling_kind,
+                         .dimensions = r->dimensions > 0 ? r->dimensions : 0,
+                         .normalise = !scores && (r->normalize < 0 ? by_default : r->normalize > 0)};
+    return QUIRE_OK;
+}
+
+quire_err request_check_embedding(quire_request *r, quire_error *err) {
+    if (r->n_prompts == 0) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "input", "input is missing; give a text or token ids");
+    }
+    if (r->logits_out != NULL) {
+        return err_set(err, QUIRE_INVALID, -1, "an embeddings request has no logits");
+    }
+    TRY(settle_pooling(r, err));
+    return take_types(r, err);
+}
+
+/* ---- requests without JSON ---- */
+
+static int32_t *copy_of(const int32_t *from, size_t n) {
+    void *copy = mem_dup(from, n * sizeof *from);
+    return copy;
+}
+
+static quire_err take_input(quire_request *r, const quire_input *in, char *text, request_prompt *p,
+                            quire_error *err) {
+    if (in->ids == NULL) {
+        if (!r->context.has_vocabulary) {
+            return err_set_param(err, QUIRE_BAD_REQUEST, "input",
+                                 "this model has no vocabulary; give the input as token ids");
+        }
+        mem_copy(text, in->text, in->n_text);
+        p->text = (str){text, in->n_text};
+        return in->n_text > 0 && in->types == NULL
+                   ? QUIRE_OK
+                   : err_set_param(err, QUIRE_BAD_REQUEST, "input",
+                                   "an input is empty, or a text with token types; types are for ids");
+    }
+    if (in->n_ids == 0 || in->n_ids > INT32_MAX) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "input",
+                             "an input of %zu ids; it must have at least one", in->n_ids);
+    }
+    p->n_ids = (int32_t)in->n_ids;
+    p->ids = copy_of(in->ids, in->n_ids);
+    p->types = in->types != NULL ? copy_of(in->types, in->n_ids) : NULL;
+    if (p->ids == NULL || (in->types != NULL && p->types == NULL)) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for an input of %zu ids", in->n_ids);
+    }
+    for (int32_t i = 0; i < p->n_ids; i++) {
+        if (p->ids[i] < 0 || p->ids[i] >= r->context.n_vocab) {
+            return err_set_param(err, QUIRE_BAD_REQUEST, "input",
+                                 "token id %d is out of the vocabulary, which has %d ids", (int)p->ids[i],
+                                 (int)r->context.n_vocab);
+        }
+        TRY(p->types != NULL ? check_type(r, p->types[i], err) : QUIRE_OK);
+    }
+    return QUIRE_OK;
+}
+
+quire_err request_name_input(const quire_request *r, int32_t i, quire_err e, quire_error *err) {
+    char name[40];
+    if (r->n_prompts == 1 && r->first_input == 0) {
+        return e;
+    }
+    (void)snprintf(name, sizeof name, "input[%zu]", r->first_input + (size_t)i);
+    return err_prefix(err, e, name);
+}
+
+static quire_err take_inputs(quire_request *r, const quire_input *inputs, size_t n, quire_error *err) {
+    size_t n_text = 0;
+    if (n == 0 || n > REQUEST_MAX_PROMPTS) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "input", "%zu inputs; a request has from 1 to %d", n,
+                             REQUEST_MAX_PROMPTS);
+    }
+    for (size_t i = 0; i < n; i++) {
+        n_text += inputs[i].ids == NULL ? inputs[i].n_text : 0;
+    }
+    r->prompts = mem_new(n, sizeof *r->prompts);
+    r->texts = mem_new(n_text + 1, 1);
+    if (r->prompts == NULL || r->texts == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %zu inputs", n);
+    }
+    r->n_prompts = (int32_t)n;
+    request_count_choices(r);
+    for (size_t i = 0, at = 0; i < n; i++) {
+        quire_err e = take_input(r, &inputs[i], r->texts + at, &r->prompts[i], err);
+        TRY(e == QUIRE_OK ? e : request_name_input(r, (int32_t)i, e, err));
+        at += r->prompts[i].text.n;
+    }
+    return QUIRE_OK;
+}
+
+quire_err request_embed(const request_context *ctx, const quire_input *inputs, size_t first, size_t n,
+                        const quire_embed_options *o, quire_request **out, quire_error *err) {
+    static const quire_embed_options none = {.normalize = -1};
+    quire_request *r;
+    *out = NULL;
+    o = o != NULL ? o : &none;
+    int32_t kind = o->pooling != NULL ? kind_of(str_of(o->pooling)) : -1;
+    if (o->dimensions < 0 || (o->pooling != NULL && kind < 0)) {
+        return err_set_param(
+            err, QUIRE_BAD_REQUEST, o->dimensions < 0 ? "dimensions" : "pooling",
+            "dimensions is %d and pooling \"%s\"; they must be at least 0, and mean, cls or last",
+            (int)o->dimensions, o->pooling != NULL ? o->pooling : "");
+    }
+    TRY(request_new(ctx, QUIRE_EMBEDDINGS, &r, err));
+    r->pooling_kind = kind;
+    r->dimensions = o->dimensions > 0 ? o->dimensions : -1;
+    r->normalize = o->normalize;
+    r->first_input = first;
+    quire_err e = take_inputs(r, inputs + first, n, err);
+    e = e == QUIRE_OK ? request_check(r, err) : e;
+    if (e != QUIRE_OK) {
+        quire_request_free(r);
+        return e;
+    }
+    *out = r;
+    return QUIRE_OK;
+}

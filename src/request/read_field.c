@@ -1,0 +1,350 @@
+/* Checks a field's value by its row and stores it; readers of fields that need one of
+ * their own. */
+#include <float.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "request/request_read.h"
+#include "json/json_out.h"
+
+quire_err request_type_error(const field_desc *f, int64_t index, const json_value *v, const char *what,
+                             quire_error *err) {
+    char param[64], brief[JSON_BRIEF_BYTES];
+    const char *value = json_brief(v, brief);
+    if (index < 0) {
+        snprintf(param, sizeof param, "body.%s", f->name);
+        return err_set_param(err, QUIRE_BAD_REQUEST, param, "%s is %s; it must be %s", f->name, value, what);
+    }
+    snprintf(param, sizeof param, "body.%s.%lld", f->name, (long long)index);
+    return err_set_param(err, QUIRE_BAD_REQUEST, param, "%s[%lld] is %s; it must be %s", f->name,
+                         (long long)index, value, what);
+}
+
+quire_err request_range_error(const field_desc *f, quire_error *err, const char *format, ...) {
+    char message[sizeof err->message];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    return err_set_param(err, QUIRE_BAD_REQUEST, f->flags & FIELD_UNNAMED ? "" : f->name, "%s", message);
+}
+
+/* Checks a number against its row's bounds: "top_p is 1.5; it must be over 0 and at most
+ * 1". */
+static quire_err check_range(const field_desc *f, double value, const json_value *v, quire_error *err) {
+    bool open = f->flags & FIELD_MIN_OPEN;
+    bool has_min = f->minimum > -FIELD_NO_LIMIT, has_max = f->maximum < FIELD_NO_LIMIT;
+    bool low = has_min && (open ? value <= f->minimum : value < f->minimum);
+    bool high = has_max && value > f->maximum && (f->flags & FIELD_CUT) == 0;
+    if (!low && !high) {
+        return QUIRE_OK;
+    }
+    char brief[JSON_BRIEF_BYTES], bounds[96];
+    if (has_min && has_max && !(f->type != FIELD_NUMBER && low && f->maximum >= INT32_MAX)) {
+        snprintf(bounds, sizeof bounds, open ? "over %.10g and at most %.10g" : "from %.10g to %.10g",
+                 f->minimum, f->maximum);
+    } else if (low) {
+        snprintf(bounds, sizeof bounds, open ? "over %.10g" : "at least %.10g", f->minimum);
+    } else {
+        snprintf(bounds, sizeof bounds, "at most %.10g", f->maximum);
+    }
+    return request_range_error(f, err, "%s is %s; it must be %s", f->name, json_brief(v, brief), bounds);
+}
+
+static quire_err check_number(const field_desc *f, const json_value *v, quire_error *err) {
+    if (!json_numeric(v)) {
+        return request_type_error(f, -1, v, "a number", err);
+    }
+    double value = json_double(v);
+    if (!isfinite(value)) {
+        return request_type_error(f, -1, v, "a finite number", err);
+    }
+    return check_range(f, value, v, err);
+}
+
+/* Checks an array of integers within the row's bounds, or of strings, where one string
+ * will do as well. */
+static quire_err check_items(const field_desc *f, const json_value *v, quire_error *err) {
+    bool texts = f->type == FIELD_STRINGS;
+    if (!json_is(v, JSON_KIND_ARRAY)) {
+        return texts && json_is(v, JSON_KIND_TEXT)
+                   ? QUIRE_OK
+                   : request_type_error(
+                         f, -1, v, texts ? "a string or an array of strings" : "an array of integers", err);
+    }
+    for (size_t i = 0; i < json_length(v); i++) {
+        const json_value *item = json_at(v, i);
+        int64_t value = 0;
+        if (!texts && json_is(item, JSON_KIND_WIDE)) {
+            TRY(check_range(f, json_double(item), item, err));
+            return request_type_error(f, (int64_t)i, item, "an integer of at most 64 bits", err);
+        }
+        if (texts ? !json_is(item, JSON_KIND_TEXT) : !json_whole(item, &value)) {
+            return request_type_error(f, (int64_t)i, item, texts ? "a string" : "an integer", err);
+        }
+        TRY(texts ? QUIRE_OK : check_range(f, (double)value, item, err));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err check_integer(const field_desc *f, const json_value *v, quire_error *err) {
+    int64_t value;
+    bool is_cut = (f->flags & FIELD_CUT) != 0 && json_numeric(v) && json_double(v) > f->maximum;
+    if (json_whole(v, &value) || json_is(v, JSON_KIND_WIDE)) {
+        TRY(check_range(f, json_double(v), v, err));
+    }
+    if (json_whole(v, &value) || is_cut) {
+        return QUIRE_OK;
+    }
+    if (json_is(v, JSON_KIND_WIDE)) {
+        char param[64], brief[JSON_BRIEF_BYTES];
+        snprintf(param, sizeof param, "body.%s", f->name);
+        return err_set_param(err, QUIRE_BAD_REQUEST, param, "%s has an integer beyond 64 bits: %s", f->name,
+                             json_brief(v, brief));
+    }
+    return request_type_error(f, -1, v, "an integer", err);
+}
+
+/* Type and bounds of a value that is not null. */
+static quire_err check_field(const field_desc *f, const json_value *v, quire_error *err) {
+    switch (f->type) {
+    case FIELD_BOOL:
+        return json_is(v, JSON_KIND_BOOL) ? QUIRE_OK : request_type_error(f, -1, v, "true or false", err);
+    case FIELD_INT:
+        return check_integer(f, v, err);
+    case FIELD_NUMBER:
+        return check_number(f, v, err);
+    case FIELD_STRING:
+        return json_is(v, JSON_KIND_TEXT) ? QUIRE_OK : request_type_error(f, -1, v, "a string", err);
+    case FIELD_STRINGS:
+    case FIELD_INTS:
+        return check_items(f, v, err);
+    case FIELD_OBJECT:
+        return json_is(v, JSON_KIND_OBJECT) ? QUIRE_OK : request_type_error(f, -1, v, "an object", err);
+    case FIELD_ARRAY:
+        return json_is(v, JSON_KIND_ARRAY) ? QUIRE_OK : request_type_error(f, -1, v, "an array", err);
+    default:
+        return QUIRE_OK; /* prompt, messages: their readers check */
+    }
+}
+
+quire_err request_read_seed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    (void)f, (void)err;
+    int64_t value = -1;
+    r->sampling.has_seed = v != NULL && json_whole(v, &value) && value != -1;
+    r->sampling.seed = r->sampling.has_seed ? (uint64_t)value : 0;
+    return QUIRE_OK;
+}
+
+quire_err request_read_add_special(quire_request *r, const field_desc *f, const json_value *v,
+                                   quire_error *err) {
+    (void)f, (void)err;
+    r->add_special = json_truth(v);
+    r->add_bos = v == NULL;
+    return QUIRE_OK;
+}
+
+quire_err request_read_model(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    (void)f, (void)err;
+    r->info.model = v != NULL && json_str(v).n > 0 ? json_str(v).p : NULL;
+    return QUIRE_OK;
+}
+
+quire_err request_read_n(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    (void)f, (void)err;
+    int64_t n = 1;
+    json_whole(v, &n);
+    r->n = (int32_t)n;
+    return QUIRE_OK;
+}
+
+/* Reads logprobs: a number in completions; in chat a bool, and top_logprobs is the
+ * number. */
+quire_err request_read_logprobs(quire_request *r, const field_desc *f, const json_value *v,
+                                quire_error *err) {
+    (void)err;
+    int64_t n = -1;
+    if (f->type == FIELD_BOOL) {
+        n = json_truth(v) ? 0 : -1;
+    } else {
+        json_whole(v, &n);
+    }
+    r->n_logprobs = (int32_t)n;
+    return QUIRE_OK;
+}
+
+quire_err request_read_salt(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    str salt = {NULL, 0};
+    if (v != NULL) {
+        salt = json_str(v);
+        if (salt.n == 0 || salt.n > PARAMS_MAX_SALT_BYTES) {
+            return request_range_error(f, err, "cache_salt has %zu bytes; it must have from 1 to %d", salt.n,
+                                       PARAMS_MAX_SALT_BYTES);
+        }
+    }
+    r->cache_salt = salt;
+    return QUIRE_OK;
+}
+
+quire_err request_read_stop(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    size_t n = request_n_texts(v);
+    str stops[PARAMS_MAX_STOP];
+    if (n > PARAMS_MAX_STOP) {
+        return request_range_error(f, err, "stop has %zu strings; at most %d are allowed", n,
+                                   PARAMS_MAX_STOP);
+    }
+    for (size_t i = 0; i < n; i++) {
+        stops[i] = request_text_at(v, i);
+        if (stops[i].n == 0) {
+            return request_range_error(f, err,
+                                       "stop has an empty string; each must have at least one character");
+        }
+    }
+    memcpy(r->stops, stops, n * sizeof *stops);
+    r->n_stops = r->n_given_stops = (int32_t)n;
+    return QUIRE_OK;
+}
+
+quire_err request_read_stop_tokens(quire_request *r, const field_desc *f, const json_value *v,
+                                   quire_error *err) {
+    size_t n = v == NULL ? 0 : json_length(v);
+    if (n > PARAMS_MAX_STOP_TOKENS) {
+        return request_range_error(f, err, "stop_token_ids has %zu ids; at most %d are allowed", n,
+                                   PARAMS_MAX_STOP_TOKENS);
+    }
+    int32_t ids[PARAMS_MAX_STOP_TOKENS];
+    TRY(request_read_ids(r, f, v, n, ids, err));
+    memcpy(r->sampling.stop_tokens, ids, n * sizeof *ids);
+    r->sampling.n_stop_tokens = (int32_t)n;
+    return QUIRE_OK;
+}
+
+static quire_err set_stream_options(quire_request *r, const field_desc *f, const json_value *v,
+                                    quire_error *err) {
+    r->has_stream_options = v != NULL;
+    r->info.include_usage = r->info.continuous_usage = false;
+    for (json_member m = {0}; v != NULL && json_next(v, &m);) {
+        char name[64];
+        snprintf(name, sizeof name, "%s.%s", f->name, m.name);
+        const field_desc *row = request_field(name, request_endpoint_flag(r));
+        if (row != NULL) {
+            TRY(request_set_field(r, row, m.value, err));
+        } else if (m.value != NULL && request_ignore(r, "stream_options.", str_of(m.name)) != QUIRE_OK) {
+            return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* The names behind the first n bytes are ignored no more. */
+static void forget_ignored(quire_request *r, size_t n) {
+    if (r->ignored.n > n) {
+        r->ignored.n = n;
+        r->ignored.p[n] = '\0';
+        r->info.ignored = n > 0 ? r->ignored.p : NULL;
+    }
+}
+
+/* Takes all of them, or none. */
+quire_err request_read_stream_options(quire_request *r, const field_desc *f, const json_value *v,
+                                      quire_error *err) {
+    bool had = r->has_stream_options, usage = r->info.include_usage, continuous = r->info.continuous_usage;
+    size_t n_ignored = r->ignored.n;
+    quire_err e = set_stream_options(r, f, v, err);
+    if (e != QUIRE_OK) {
+        r->has_stream_options = had;
+        r->info.include_usage = usage;
+        r->info.continuous_usage = continuous;
+        forget_ignored(r, n_ignored);
+    }
+    return e;
+}
+
+quire_err request_read_template_kwargs(quire_request *r, const field_desc *f, const json_value *v,
+                                       quire_error *err) {
+    static const char *const taken[] = {"messages", "tools", "documents"};
+    for (size_t i = 0; v != NULL && i < sizeof taken / sizeof taken[0]; i++) {
+        if (json_has(v, taken[i])) {
+            return request_range_error(
+                f, err, "chat_template_kwargs may not hold %s; give it as a field of the request", taken[i]);
+        }
+    }
+    r->template_kwargs = v;
+    return QUIRE_OK;
+}
+
+/* Stores a number where the row says, by its type: a float over 0 stays over 0, and one
+ * beyond its range becomes the largest. */
+static void store_number(quire_request *r, const field_desc *f, double value) {
+    void *at = (char *)r + f->place;
+    if (f->type == FIELD_BOOL) {
+        *(bool *)at = value != 0;
+    } else if (f->type == FIELD_INT) {
+        *(int32_t *)at = (int32_t)value;
+    } else {
+        float kept = (float)fmin(fmax(value, -FLT_MAX), FLT_MAX);
+        *(float *)at = value != 0 && kept == 0 ? FLT_MIN : kept;
+    }
+}
+
+void request_store_default(quire_request *r, const field_desc *f) {
+    if (f->read == NULL) {
+        store_number(r, f, f->number);
+    }
+}
+
+/* Stores a checked value. */
+static void store(quire_request *r, const field_desc *f, const json_value *v) {
+    double value = f->type == FIELD_BOOL ? json_truth(v) : json_double(v);
+    store_number(r, f, (f->flags & FIELD_CUT) != 0 && value > f->maximum ? f->maximum : value);
+}
+
+static bool is_default(const json_value *v, const json_value *fallback) {
+    if (v == NULL || (json_numeric(v) && json_numeric(fallback))) {
+        return v == NULL || json_double(v) == json_double(fallback);
+    }
+    return json_same(v, fallback);
+}
+
+/* Only the default of a field that is not implemented is accepted. */
+static quire_err check_later(const field_desc *f, const json_value *v, quire_error *err) {
+    json_value *fallback;
+    TRY(request_read_value(str_of(f->fallback), 0, f->name, &fallback, err));
+    bool same = is_default(v, fallback);
+    json_drop(fallback);
+    return same ? QUIRE_OK
+                : err_set_param(err, QUIRE_BAD_REQUEST, f->name,
+                                "%s is not supported yet; leave it out or give %s", f->name, f->fallback);
+}
+
+static quire_err check_and_store(quire_request *r, const field_desc *f, const json_value *v,
+                                 quire_error *err) {
+    TRY(v != NULL ? check_field(f, v, err) : QUIRE_OK);
+    if (f->read != NULL) {
+        TRY(f->read(r, f, v, err));
+    } else if (v != NULL) {
+        store(r, f, v);
+    } else {
+        request_store_default(r, f);
+    }
+    request_count_choices(r);
+    return QUIRE_OK;
+}
+
+quire_err request_set_field(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    r->is_checked = false;
+    if (f->flags & FIELD_IGNORED) {
+        return v == NULL ? QUIRE_OK : check_field(f, v, err);
+    }
+    if (f->flags & FIELD_LATER) {
+        return check_later(f, v, err);
+    }
+    const char *own = v == NULL ? request_defaults_find(r->context.defaults, f->name) : NULL;
+    const char *fallback = own != NULL ? own : v == NULL ? f->fallback : NULL;
+    json_value *value = NULL;
+    TRY(fallback != NULL ? request_read_value(str_of(fallback), 0, f->name, &value, err) : QUIRE_OK);
+    quire_err e = check_and_store(r, f, v != NULL ? v : value, err);
+    json_drop(value);
+    return e;
+}

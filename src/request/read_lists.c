@@ -1,0 +1,306 @@
+/* The fields that name tokens or texts without a small limit: logit_bias,
+ * allowed_token_ids, bad_words, dry_sequence_breakers. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "request/request_read.h"
+
+enum {
+    MAX_BIASES = 4096,
+    MAX_WORDS = 1024,
+    MAX_BREAKERS = 64,
+    MAX_SPELT_TOKENS = 512, /* of all breakers together */
+    MAX_WORD_TOKENS = 16384,
+    MAX_TEXT_BYTES = 256 << 10
+};
+
+static quire_err no_memory(quire_error *err) {
+    return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
+}
+
+/* Makes r->sampling.lists if need be. */
+static quire_err need_lists(quire_request *r, quire_error *err) {
+    if (r->sampling.lists == NULL) {
+        r->sampling.lists = sampling_lists_new();
+    }
+    return r->sampling.lists != NULL ? QUIRE_OK : no_memory(err);
+}
+
+/* ---- ids ---- */
+
+quire_err request_read_ids(const quire_request *r, const field_desc *f, const json_value *v, size_t n,
+                           int32_t *ids, quire_error *err) {
+    for (size_t i = 0; i < n; i++) {
+        int64_t id = -1;
+        json_whole(json_at(v, i), &id);
+        if (id < 0 || id >= r->context.n_vocab) {
+            return request_range_error(f, err, "%s[%zu] is %lld; the vocabulary has %d ids", f->name, i,
+                                       (long long)id, (int)r->context.n_vocab);
+        }
+        ids[i] = (int32_t)id;
+    }
+    return QUIRE_OK;
+}
+
+/* Reads one member of logit_bias: "ID": number. Biases are limited to [-100, 100], as in
+ * vLLM. */
+static quire_err read_bias(const quire_request *r, const field_desc *f, const char *key, const json_value *v,
+                           int32_t *id, float *bias, quire_error *err) {
+    char *end;
+    long long value = strtoll(key, &end, 10);
+    if (key[0] == '\0' || *end != '\0') {
+        return request_range_error(f, err, "logit_bias has the key \"%.40s\"; keys must be token ids", key);
+    }
+    if (value < 0 || value >= r->context.n_vocab) {
+        return request_range_error(f, err, "logit_bias names the id %.40s; the vocabulary has %d ids", key,
+                                   (int)r->context.n_vocab);
+    }
+    if (!json_numeric(v)) {
+        return request_type_error(f, -1, v, "an object of numbers", err);
+    }
+    double number = json_double(v);
+    if (number != number) {
+        return request_type_error(f, -1, v, "an object of finite numbers", err);
+    }
+    *id = (int32_t)value;
+    *bias = (float)(number < -100.0 ? -100.0 : number > 100.0 ? 100.0 : number);
+    return QUIRE_OK;
+}
+
+quire_err request_read_logit_bias(quire_request *r, const field_desc *f, const json_value *v,
+                                  quire_error *err) {
+    int32_t n = (int32_t)json_length(v), i = 0;
+    if (n > MAX_BIASES) {
+        return request_range_error(f, err, "logit_bias has %d ids; at most %d are allowed", (int)n,
+                                   MAX_BIASES);
+    }
+    if (n == 0 && r->sampling.lists == NULL) {
+        return QUIRE_OK;
+    }
+    int32_t *ids = mem_new((size_t)n + 1, sizeof *ids);
+    float *bias = mem_new((size_t)n + 1, sizeof *bias);
+    quire_err e = ids == NULL || bias == NULL ? no_memory(err) : need_lists(r, err);
+    if (e == QUIRE_OK && n > 0) {
+        for (json_member m = {0}; json_next(v, &m); i++) {
+            e = e == QUIRE_OK ? read_bias(r, f, m.name, m.value, &ids[i], &bias[i], err) : e;
+        }
+    }
+    if (e == QUIRE_OK && sampling_lists_set_bias(r->sampling.lists, ids, bias, n) != QUIRE_OK) {
+        e = no_memory(err);
+    }
+    mem_free(ids);
+    mem_free(bias);
+    return e;
+}
+
+quire_err request_read_allowed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    if (v == NULL) {
+        if (r->sampling.lists != NULL) {
+            r->sampling.lists->has_allowed = false;
+        }
+        return QUIRE_OK;
+    }
+    size_t n = json_length(v);
+    if (n == 0 || n > (size_t)r->context.n_vocab) {
+        return request_range_error(f, err, "allowed_token_ids has %zu ids; it must have 1 to %d", n,
+                                   (int)r->context.n_vocab);
+    }
+    int32_t *ids = mem_new(n, sizeof *ids);
+    quire_err e = ids == NULL ? no_memory(err) : need_lists(r, err);
+    e = e == QUIRE_OK ? request_read_ids(r, f, v, n, ids, err) : e;
+    if (e == QUIRE_OK && sampling_lists_set_allowed(r->sampling.lists, ids, (int32_t)n) != QUIRE_OK) {
+        e = no_memory(err);
+    }
+    mem_free(ids);
+    return e;
+}
+
+/* ---- texts ---- */
+
+str request_text_at(const json_value *v, size_t i) {
+    const json_value *item = json_is(v, JSON_KIND_ARRAY) ? json_at(v, i) : v;
+    return json_str(item);
+}
+
+size_t request_n_texts(const json_value *v) {
+    return v == NULL ? 0 : json_is(v, JSON_KIND_ARRAY) ? json_length(v) : 1;
+}
+
+static quire_err check_texts(const field_desc *f, const json_value *v, size_t max, quire_error *err) {
+    size_t n = request_n_texts(v);
+    if (n > max) {
+        return request_range_error(f, err, "%s has %zu texts; at most %zu are allowed", f->name, n, max);
+    }
+    size_t n_bytes = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (request_text_at(v, i).n == 0) {
+            return request_range_error(f, err, "%s has an empty text; each must have at least one character",
+                                       f->name);
+        }
+        n_bytes += request_text_at(v, i).n;
+    }
+    return n_bytes <= MAX_TEXT_BYTES ? QUIRE_OK
+                                     : err_set_param(err, QUIRE_BAD_REQUEST, f->name,
+                                                     "%s has texts of %zu bytes in all; at most %d are taken",
+                                                     f->name, n_bytes, MAX_TEXT_BYTES);
+}
+
+quire_err request_read_bad_words(quire_request *r, const field_desc *f, const json_value *v,
+                                 quire_error *err) {
+    TRY(check_texts(f, v, MAX_WORDS, err));
+    r->bad_words = request_n_texts(v) > 0 ? v : NULL;
+    return QUIRE_OK;
+}
+
+quire_err request_read_breakers(quire_request *r, const field_desc *f, const json_value *v,
+                                quire_error *err) {
+    TRY(check_texts(f, v, MAX_BREAKERS, err));
+    r->dry_breakers = v;
+    return QUIRE_OK;
+}
+
+/* Tokenises a text; max_tokens as in encode_options. */
+static quire_err encode(const tokenizer *t, str text, size_t max_tokens, token_list *out, quire_error *err) {
+    out->n = 0;
+    return tokenizer_encode(t, text, (encode_options){.special = ENCODE_PLAIN, .max_tokens = max_tokens}, out,
+                            err);
+}
+
+/* Adds a sequence, but where it has an id that the model has no row for: that is never
+ * sampled. */
+static quire_err add_sequence(const quire_request *r, token_seqs *to, const token_list *l, quire_error *err) {
+    for (size_t i = 0; i < l->n; i++) {
+        if (l->ids[i] >= r->context.n_vocab) {
+            return QUIRE_OK;
+        }
+    }
+    return token_seqs_add(to, l->ids, (int32_t)l->n) == QUIRE_OK ? QUIRE_OK : no_memory(err);
+}
+
+/* Tokenises a word without and with a space before it, into lists that the caller frees;
+ * of at most max_tokens tokens each. */
+static quire_err encode_word(const tokenizer *t, str word, size_t max_tokens, token_list *plain,
+                             token_list *spaced, strbuf *text, quire_error *err) {
+    while (word.n > 0 && word.p[0] == ' ') {
+        word.p++;
+        word.n--;
+    }
+    TRY(encode(t, word, max_tokens, plain, err));
+    if (strbuf_add(text, " ", 1) != QUIRE_OK || strbuf_add(text, word.p, word.n) != QUIRE_OK) {
+        return no_memory(err);
+    }
+    return encode(t, (str){text->p, text->n}, max_tokens, spaced, err);
+}
+
+/* Bans a word as it is, and also with a space before it where that gives as many tokens
+ * with another first one (vLLM's rule). */
+static quire_err add_bad_word(quire_request *r, const tokenizer *t, str word, quire_error *err) {
+    token_seqs *words = &r->sampling.lists->bad_words;
+    token_list plain = {0}, spaced = {0};
+    strbuf text = {0};
+    size_t n_before = words->n > 0 ? (size_t)words->starts[words->n] : 0;
+    quire_err e = encode_word(t, word, MAX_WORD_TOKENS - n_before + 1, &plain, &spaced, &text, err);
+    bool another = e == QUIRE_OK && plain.n > 0 && spaced.n == plain.n && spaced.ids[0] != plain.ids[0];
+    if (e == QUIRE_NO_ROOM ||
+        (e == QUIRE_OK && n_before + plain.n + (another ? spaced.n : 0) > MAX_WORD_TOKENS)) {
+        e = err_set_param(err, QUIRE_BAD_REQUEST, "bad_words",
+                          "bad_words has texts of more than %d tokens in all; give fewer or shorter ones",
+                          MAX_WORD_TOKENS);
+    }
+    if (e == QUIRE_OK && plain.n > 0) {
+        e = add_sequence(r, words, &plain, err);
+    }
+    if (e == QUIRE_OK && another) {
+        e = add_sequence(r, words, &spaced, err);
+    }
+    token_list_deinit(&plain);
+    token_list_deinit(&spaced);
+    strbuf_deinit(&text);
+    return e;
+}
+
+static const char *const usual_breakers[] = {"\n", ":", "\"", "*"};
+
+static str breaker_at(const quire_request *r, size_t i) {
+    return r->dry_breakers != NULL ? request_text_at(r->dry_breakers, i) : str_of(usual_breakers[i]);
+}
+
+static size_t n_breakers(const quire_request *r) {
+    return r->dry_breakers != NULL ? request_n_texts(r->dry_breakers)
+                                   : sizeof usual_breakers / sizeof *usual_breakers;
+}
+
+static quire_err stopped(const atomic_bool *stop, quire_error *err) {
+    return stop != NULL && atomic_load(stop) ? err_set(err, QUIRE_CANCELLED, -1, "cancelled") : QUIRE_OK;
+}
+
+/* Adds the tokens that spell each breaker, where they are several. All that has been is
+ * searched for them at each token. */
+static quire_err add_spelt(const quire_request *r, const tokenizer *t, const atomic_bool *stop,
+                           token_list *spelt, quire_error *err) {
+    size_t n_tokens = 0;
+    for (size_t i = 0; i < n_breakers(r); i++) {
+        TRY(stopped(stop, err));
+        quire_err e = encode(t, breaker_at(r, i), MAX_SPELT_TOKENS - n_tokens + 1, spelt, err);
+        n_tokens += spelt->n;
+        if (e == QUIRE_NO_ROOM || (e == QUIRE_OK && n_tokens > MAX_SPELT_TOKENS)) {
+            return err_set_param(
+                err, QUIRE_BAD_REQUEST, "dry_sequence_breakers",
+                "dry_sequence_breakers has texts of more than %d tokens in all; give fewer or shorter ones",
+                MAX_SPELT_TOKENS);
+        }
+        TRY(e);
+        TRY(spelt->n > 1 ? add_sequence(r, &r->sampling.lists->dry_breakers, spelt, err) : QUIRE_OK);
+    }
+    return QUIRE_OK;
+}
+
+/* Adds every token whose text contains a breaker. */
+static quire_err add_holders(const quire_request *r, const tokenizer *t, const atomic_bool *stop,
+                             strbuf *piece, quire_error *err) {
+    token_seqs *breakers = &r->sampling.lists->dry_breakers;
+    size_t n = n_breakers(r);
+    for (int32_t id = 0; id < tokenizer_n_tokens(t) && id < r->context.n_vocab; id++) {
+        size_t i = 0;
+        TRY(id % 1024 == 0 ? stopped(stop, err) : QUIRE_OK);
+        strbuf_clear(piece);
+        if (tokenizer_decode(t, &id, 1, false, piece) != QUIRE_OK) {
+            return no_memory(err);
+        }
+        while (i < n && !str_contains((str){piece->p, piece->n}, breaker_at(r, i))) {
+            i++;
+        }
+        if (i < n && token_seqs_add(breakers, &id, 1) != QUIRE_OK) {
+            return no_memory(err);
+        }
+    }
+    return QUIRE_OK;
+}
+
+static quire_err add_breakers(const quire_request *r, const tokenizer *t, const atomic_bool *stop,
+                              quire_error *err) {
+    token_list spelt = {0};
+    strbuf piece = {0};
+    quire_err e = add_spelt(r, t, stop, &spelt, err);
+    e = e == QUIRE_OK ? add_holders(r, t, stop, &piece, err) : e;
+    token_list_deinit(&spelt);
+    strbuf_deinit(&piece);
+    return e;
+}
+
+quire_err request_tokenize_lists(quire_request *r, const tokenizer *t, const atomic_bool *stop,
+                                 quire_error *err) {
+    bool repeats = r->sampling.dry_multiplier != 0.0f;
+    if (t == NULL || (r->bad_words == NULL && !repeats)) {
+        return r->bad_words == NULL ? QUIRE_OK
+                                    : err_set_param(err, QUIRE_BAD_REQUEST, "bad_words",
+                                                    "this model has no vocabulary, so no text can be banned");
+    }
+    TRY(need_lists(r, err));
+    for (size_t i = 0; i < request_n_texts(r->bad_words); i++) {
+        TRY(stopped(stop, err));
+        TRY(add_bad_word(r, t, request_text_at(r->bad_words, i), err));
+    }
+    return repeats ? add_breakers(r, t, stop, err) : QUIRE_OK;
+}

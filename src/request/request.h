@@ -1,0 +1,311 @@
+/* A parsed request is the result of quire_request_parse: a JSON body's fields, checked
+ * and stored, before anything is tokenised.
+ *
+ * Its maker owns it until quire_submit takes it. It owns all its texts. The table of
+ * fields drives the parsing (core/params.h): a field is validated by its row, then stored
+ * by its binding (read_field.c). */
+#ifndef REQUEST_REQUEST_H
+#define REQUEST_REQUEST_H
+
+#include <stdatomic.h>
+
+#include "answer/output_detect.h"
+#include "answer/output_parser.h"
+#include "api/request_rule.h"
+#include "base/str.h"
+#include "chat/chat_form.h"
+#include "chat/render.h"
+#include "core/params.h"
+#include "engine/engine.h"
+#include "file/sampling_defaults.h"
+#include "quire.h"
+#include "request/request_field.h"
+#include "text/tokenizer.h"
+#include "json/json.h"
+
+#define REQUEST_MAX_BYTES      ((size_t)16 << 20) /* a body; QUIRE_TOO_LARGE beyond that */
+#define REQUEST_MAX_DEPTH      64                 /* nesting of its JSON */
+#define REQUEST_MAX_VALUES     ((size_t)1 << 21)  /* of every kind: as many ids as a long context has */
+#define REQUEST_MAX_CONTAINERS ((size_t)1 << 17)  /* arrays and objects among them */
+#define REQUEST_MAX_NAMES      ((size_t)1 << 18)  /* members of all objects */
+#define REQUEST_MAX_PROMPTS    1024
+#define REQUEST_MAX_TOOLS      1024
+#define REQUEST_DEFAULT_FIELDS 9 /* that can have a default of this engine's own */
+
+/* The defaults of fields that an option gives, and of sampling fields that the model's
+ * makers recommend, or those of another generation_config.json. */
+typedef struct request_defaults {
+    int32_t n;
+    struct {
+        const char *field;
+        char json[32]; /* the value */
+    } values[REQUEST_DEFAULT_FIELDS];
+    strbuf text; /* "temperature 0.6, top_k 20" */
+} request_defaults;
+
+/* The properties of an engine against which a request is checked. */
+typedef struct request_context {
+    int32_t n_vocab;        /* ids are 0..n_vocab-1 */
+    int32_t max_model_len;  /* tokens */
+    int32_t max_tool_calls; /* most of an answer; a request may ask for fewer */
+    /* most likeliest tokens to report beside one; 0: as the table of fields has it */
+    int32_t max_logprobs;
+    bool has_vocabulary;               /* else only prompts of ids are accepted */
+    const tokenizer *tokenizer;        /* gives the least number of tokens of a text; NULL: unknown */
+    const chat_form *form;             /* of chats; NULL: chat is refused */
+    output_formats formats;            /* of their responses */
+    bool names_tools, names_reasoning; /* an option names the format: no template of a request changes it */
+    bool trusts_templates;             /* of requests */
+    /* values of fields that a request leaves out or gives as null; NULL: those of the
+     * table of fields */
+    const request_defaults *defaults;
+    /* the mask and change of scores of requests without their own; the engine's, or
+     * NULL */
+    attn_mods *mods;
+    bool trusts_attention;    /* requests may have their own */
+    bool no_tokens;           /* the model gives rows only */
+    pooling_desc pooling;     /* what it says of them */
+    int32_t n_row;            /* elements of a pooled row; 0: not known */
+    int32_t n_token_types;    /* 0: it has none */
+    grammar_space json_space; /* what a request that says nothing has as json_whitespace */
+    /* what a request that says nothing has as json_additional_properties: "schema", else
+     * "closed" */
+    bool opens_objects;
+} request_context;
+
+/* One prompt: a text, or ids where ids is not NULL. */
+typedef struct request_prompt {
+    str text;
+    int32_t *ids; /* mem_new'd */
+    int32_t n_ids;
+    int32_t *types; /* [n_ids] their token types, mem_new'd, or NULL: all 0 */
+} request_prompt;
+
+/* The fork parent of a request, whose one prompt is the parent's tokens. held NULL:
+ * none. */
+typedef struct request_fork {
+    engine_fork *held;
+    const engine *core; /* whose it is: to compare, since that engine may be closed */
+    int32_t n_prompt;   /* how many of the tokens were a prompt; the others were generated */
+    output_start start; /* how the text behind the prompt begins */
+} request_fork;
+
+/* A field that was set, for copies of the request. */
+typedef struct request_value {
+    const field_desc *field;
+    json_value *value;
+} request_value;
+
+struct quire_request {
+    quire_request_info info;
+    request_context context; /* as when the request was made */
+    request_value *values;   /* the fields that were set, in order; the texts below point into it */
+    size_t n_values, cap_values;
+
+    /* Completions: n_prompts >= 1 (== info.n_choices). Chat: the conversation in the
+     * template's form. */
+    request_prompt *prompts;
+    int32_t n_prompts;
+    chat_messages messages;
+    const json_value *given_messages;              /* the array in values that they were read from */
+    const json_value *template_kwargs, *documents; /* in values, or NULL */
+    const json_value *tools;                       /* an array, or NULL */
+    /* the fields, in values; tools has them all as functions */
+    const json_value *tools_field, *functions;
+    const json_value *allowed_tools; /* of tool_choice, in values; NULL: all */
+    /* the value of tools where the fields have another form: owned */
+    json_value *plain_tools;
+    bool has_custom; /* some are custom tools */
+    /* of quire_request_tools: owned; NULL: tools_field is in values */
+    json_value *given_tools;
+    /* that sets the next: tool_choice or function_call; NULL: none does */
+    const field_desc *choice_field;
+    output_choice tool_choice;
+    str named_tool; /* of OUTPUT_CHOICE_NAMED; in values */
+    bool include_reasoning, parallel_calls;
+    int32_t max_tool_calls;    /* calls of an answer; -1: as the context has it */
+    int32_t thinking_budget;   /* tokens of reasoning; -1: no bound */
+    output_formats formats;    /* in which the response is split, by request_check_tools; NULLs: it is not */
+    json_value *forced_schema; /* of the calls that tool_choice forces: the value of rule; owned */
+    output_tool *offered;      /* [n_offered] the functions among tools, mem_new'd */
+    size_t n_offered;
+    str template_given, reasoning_effort, verbosity; /* in values; empty: not given */
+    bool add_special, add_generation_prompt, continue_final_message;
+    bool add_bos; /* of a chat that says nothing of add_special_tokens */
+
+    sampling_params sampling;
+    float ttft_deadline_ms; /* 0: none */
+    int32_t priority;       /* the lower is admitted first, under that policy */
+    int32_t n, best_of;     /* best_of -1: not given */
+    bool use_beam_search;
+    /* width: as given, -1 where it was not; info has the resulting one */
+    beam_params beams;
+    /* as given: -1 for null; request_check computes info's from them */
+    int32_t n_logprobs, n_top_logprobs, n_prompt_logprobs;
+    /* -1: not given, or as many as fit; a longer prompt is refused, since none is
+     * truncated */
+    int32_t truncate_prompt_tokens;
+    /* -1: not given; request_check moves it into sampling.max_tokens */
+    int32_t max_completion_tokens;
+    /* in values, or NULL: request_tokenize_lists makes tokens of them */
+    const json_value *bad_words, *dry_breakers;
+    str stops[PARAMS_MAX_STOP + CHAT_FORM_STOPS];
+    int32_t n_stops, n_given_stops; /* the request's own are the first */
+    bool include_stop, skip_special;
+    bool has_stream_options;
+    bool is_checked; /* request_check passed, and nothing was set since */
+    /* Embeddings: as given, -1 where they were not; request_check_embedding makes
+     * `pooling` and the prompts' types of them. */
+    int32_t pooling_kind, dimensions, normalize;
+    const json_value *token_types; /* in values, or NULL */
+    pooling_params pooling;
+    size_t first_input; /* the number of its first input among all that its maker has */
+    char *texts;        /* of the prompts, mem_new'd, where the request was made without JSON; else NULL */
+    request_fork fork_from;
+    request_rule rule;        /* that the response must obey */
+    grammar_space json_space; /* of the JSON that a rule describes */
+    grammar_order json_order;
+    grammar_numbers json_numbers;
+    grammar_additional json_additional;
+    strbuf rule_keywords; /* with explain: how each of its keywords is enforced, as JSON */
+    int64_t compile_us;   /* of the rule */
+    /* made of it before the request is submitted, with one reference; or NULL */
+    constraint *constraint;
+    /* of its field `attention`, a reference; or NULL: neither mask nor change of
+     * scores */
+    attn_mods *mods;
+    bool has_attention;                  /* the field is given: mods go before the engine's */
+    float *logits_out;                   /* the caller's; see quire_request_logits */
+    strbuf ignored;                      /* names of unknown members, as in info */
+    char tenant[QUIRE_TENANT_BYTES + 1]; /* 0-terminated; see quire_request_tenant */
+    str cache_salt;                      /* empty: none */
+    int32_t cache_priority;              /* -1: not given */
+    float cache_ttl_s;                   /* 0: no end */
+};
+
+/* Two sources of an empty *d, each value checked as a request's would be; deinit it also
+ * after a failure. json: an object, or NULL; INVALID names the field. */
+quire_err request_defaults_read(request_defaults *d, const char *json, quire_error *err);
+/* Adds fields that d has not yet; BAD_FILE names file and field. */
+quire_err request_defaults_add(request_defaults *d, const sampling_defaults *from, quire_error *err);
+void request_defaults_deinit(request_defaults *d);
+/* The JSON of a field's default; NULL: d (which may be NULL) has none. */
+const char *request_defaults_find(const request_defaults *d, const char *field);
+
+/* Whether a tool is a custom one (read_tool_forms.c). */
+bool request_is_custom(const quire_request *r, str name);
+
+/* The mask and change of scores that options give to all requests, with one reference;
+ * NULL: none. INVALID and BAD_FILE name the option's part (read_attention.c). */
+quire_err request_default_attention(const quire_options *o, attn_mods **out, quire_error *err);
+
+/* As quire_request_parse and quire_request_ids, with a context in place of an engine. */
+quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, const char *body, size_t n,
+                        quire_request **out, quire_error *err);
+quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, quire_request **out,
+                      quire_error *err);
+
+/* Checks what a longer body of hostile origin begins with as far as the sizes of fields
+ * go: fails as request_parse fails on the whole body where a field is too large already,
+ * and with nothing else. O(begin.n). */
+quire_err request_look(quire_endpoint endpoint, str begin, quire_error *err);
+
+/* Reads a body of hostile origin, {"schema": ..} or one with a field that names a rule
+ * (response_format, structured_outputs, regex ..), compiles the rule and appends the
+ * report of POST /v1/schemas/check, a JSON object, to *out. A rule that is refused is no
+ * failure. QUIRE_BAD_REQUEST: the body names no rule; err->param says what is wrong.
+ * QUIRE_TOO_LARGE, QUIRE_NO_MEMORY. A text thread. */
+quire_err request_schema_check(const request_context *ctx, str body, strbuf *out, quire_error *err);
+
+/* Appends how each keyword of r's rule is enforced: a JSON array of {"path", "keyword",
+ * "status", "how"}. QUIRE_NO_MEMORY. A text thread. */
+quire_err request_list_keywords(const quire_request *r, strbuf *out);
+
+/* Gives a request without a prompt one of ids, mem_new'd, which r takes, also on failure.
+ * NULL: NO_MEMORY. */
+quire_err request_take_ids(quire_request *r, int32_t *ids, int32_t n, quire_error *err);
+/* A new request with the fields that were set in r, except those of its response rather
+ * than its tokens: stream and its options, n, best_of, echo, prompt_logprobs. It has no
+ * prompt. */
+quire_err request_copy(const quire_request *r, quire_request **out, quire_error *err);
+/* Sets fields of r, a copy of a running choice's request, from a JSON object. BAD_REQUEST
+ * for a field that affects more than sampling; r may have some of the fields then. */
+quire_err request_change(quire_request *r, const char *fields, size_t n, quire_error *err);
+
+/* Sets the error for a prompt of n tokens, or of at least so many, which leave no room
+ * for one more. */
+quire_err request_too_long(const quire_request *r, size_t n, bool is_least, quire_error *err);
+
+/* The checks between fields. request_parse makes them; quire_submit makes them again
+ * where fields were set since. */
+quire_err request_check(quire_request *r, quire_error *err);
+/* The part of them about max_tokens and min_tokens. Afterwards sampling.max_tokens is the
+ * final limit, and sums with positions stay within int32_t. */
+quire_err request_check_lengths(quire_request *r, quire_error *err);
+/* Adds what ends the answers of a chat besides its fields, unless ignore_eos is set. Once
+ * more where they have changed. */
+void request_end_turns(quire_request *r);
+
+/* The checks between a chat's tools, its choice of them and what the engine can do;
+ * r->formats, offered and info.has_parts are final afterwards. */
+quire_err request_check_tools(quire_request *r, quire_error *err);
+/* Compiles the grammar of each custom tool by itself, so that an error names it; cache
+ * NULL: none is kept. Not on a server's loop. */
+quire_err request_check_grammars(const quire_request *r, grammar_cache *cache, uint64_t tenant,
+                                 quire_error *err);
+/* request_calls.c: makes the calls of r's tools its rule, unless another field names one;
+ * where a call is forced, that is an error. Sets the format of calls that are forced and
+ * have none. */
+quire_err request_bind_calls(quire_request *r, quire_error *err);
+/* Compiles that rule where it is of the form RULE_CALLS; as request_rule_compile. */
+quire_err request_calls_compile(const quire_request *r, const rule_context *context, grammar **out,
+                                quire_error *err);
+/* Whether a token's text is a mark, or part of one, of the formats of r's response. */
+bool request_has_mark(const quire_request *r, str token);
+/* Opens the parser of a response that begins as `start` says; r, which outlives it, has
+ * parts. */
+quire_err request_open_parser(const quire_request *r, output_start start, output_parser **out);
+/* What may stand around the answer of a response that begins so. */
+reasoning_frame request_frame(const quire_request *r, output_start start);
+/* How the response to a rendered prompt begins: by what the prompt has behind the last
+ * text of a client. */
+output_start request_output_start(const quire_request *r, str prompt, const text_marks *marks);
+
+#define RENDER_MAX_US 1000000 /* processor time of a chat template on a text thread */
+
+/* Renders a chat request's prompt as chat_render does. A conversation that is too large
+ * for the template, or on which it takes longer than RENDER_MAX_US, is QUIRE_BAD_REQUEST.
+ * err is not NULL. */
+quire_err request_render(const quire_request *r, strbuf *out, text_marks *marks, quire_error *err);
+
+/* Bytes of text that have to be tokenised, about. */
+size_t request_text_bytes(const quire_request *r);
+
+/* Computes info's numbers of choices from the prompts, n and best_of. */
+void request_count_choices(quire_request *r);
+
+/* The beam width of r; 0: no beam search. */
+int32_t request_beam_width(const quire_request *r);
+/* Drops the context's defaults of sampling fields where r is a beam search, which draws
+ * no tokens, and restores them where it is not. */
+quire_err request_settle_drawing(quire_request *r, quire_error *err);
+/* The checks between r's beam search and its other fields. */
+quire_err request_check_beams(const quire_request *r, quire_error *err);
+
+/* The checks of an embeddings request between its fields and the model's rows; r->pooling
+ * is final afterwards. */
+quire_err request_check_embedding(quire_request *r, quire_error *err);
+/* As quire_request_embed, of n inputs from `first` on, with a context in place of an
+ * engine. */
+quire_err request_embed(const request_context *ctx, const quire_input *inputs, size_t first, size_t n,
+                        const quire_embed_options *o, quire_request **out, quire_error *err);
+/* Puts the input's number before the error e; not where there is one only. Returns e. */
+quire_err request_name_input(const quire_request *r, int32_t i, quire_err e, quire_error *err);
+
+/* Tokenises bad_words and dry_sequence_breakers into r->sampling.lists. Called once,
+ * before the request is submitted. QUIRE_CANCELLED between two of them once *stop is true
+ * (NULL: never), which any thread may set. */
+quire_err request_tokenize_lists(quire_request *r, const tokenizer *t, const atomic_bool *stop,
+                                 quire_error *err);
+
+#endif

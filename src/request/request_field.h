@@ -1,0 +1,80 @@
+/* The one table of request fields. Validation, error texts, documentation and the C API's
+ * set-by-name use it.
+ *
+ * The table names every field of the OpenAI endpoints and vLLM's extensions: its type,
+ * range, default, and where its value goes. A field that is not implemented has the flag
+ * FIELD_LATER: it is refused with 400 unless its value is the default (null always is). A
+ * member that is not in the table is left to request_foreign.h. A field that differs
+ * between the endpoints has a row for each. */
+#ifndef REQUEST_REQUEST_FIELD_H
+#define REQUEST_REQUEST_FIELD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "quire.h"
+#include "json/json.h"
+
+typedef enum field_type {
+    FIELD_BOOL,
+    FIELD_INT,
+    FIELD_NUMBER,
+    FIELD_STRING,
+    FIELD_STRINGS /* one or an array */,
+    FIELD_INTS,
+    FIELD_OBJECT,
+    FIELD_ARRAY,
+    FIELD_PROMPT,
+    FIELD_MESSAGES,
+    FIELD_ANY
+} field_type;
+
+enum {
+    FIELD_COMPLETIONS = 1,
+    FIELD_CHAT = 2,
+    FIELD_BOTH = FIELD_COMPLETIONS | FIELD_CHAT,
+    FIELD_LATER = 4,     /* not implemented: only the default is accepted */
+    FIELD_IGNORED = 8,   /* accepted without effect (user, metadata) */
+    FIELD_MIN_OPEN = 16, /* minimum is excluded */
+    FIELD_UNNAMED = 32,  /* an error about the value's range carries no param, as in vLLM's responses */
+    FIELD_SAMPLING = 64, /* affects sampling only: a running choice can change it */
+    FIELD_EMBEDDINGS = 128,
+    FIELD_ALL = FIELD_BOTH | FIELD_EMBEDDINGS,
+    FIELD_CUT = 256 /* FIELD_INT: a value over the maximum counts as the maximum */
+};
+
+#define FIELD_NO_LIMIT 1e300 /* a minimum of -FIELD_NO_LIMIT or a maximum of FIELD_NO_LIMIT is no bound */
+
+struct field_desc;
+/* Stores v, checked by type and range (NULL: null without a default), in r, which is
+ * unchanged on failure. */
+typedef quire_err (*field_reader)(quire_request *r, const struct field_desc *f, const json_value *v,
+                                  quire_error *err);
+
+typedef struct field_desc {
+    const char *name; /* "stream_options.include_usage" is a member of the object field before the dot */
+    field_type type;
+    uint32_t flags;
+    /* FIELD_INT, FIELD_NUMBER, and each of FIELD_INTS: the value's, inclusive unless
+     * FIELD_MIN_OPEN. Other types: of the bytes of its JSON, as json_check counts them
+     * (max_bytes); a value with more is refused before anything is built of it. */
+    double minimum, maximum;
+    size_t place;      /* in the request: a bool, int32_t or float, by type; where there is no reader */
+    field_reader read; /* stores the value; NULL: by place */
+    double number;     /* the default of what is stored by place; -1 where null means that there is none */
+    /* the default of others, as JSON text; what a reader gets for null. A new request is
+     * as if every reader had had it */
+    const char *fallback;
+    const char *meaning; /* one line, for documents */
+} field_desc;
+
+/* All fields, sorted by name; *n their number. */
+const field_desc *request_fields(int32_t *n);
+/* The field of that name on an endpoint (FIELD_COMPLETIONS, FIELD_CHAT or
+ * FIELD_EMBEDDINGS), or NULL. */
+const field_desc *request_field(const char *name, uint32_t endpoint);
+/* The most bytes of a field's JSON; 0: no bound of its own. */
+size_t request_field_max_bytes(const field_desc *f);
+
+#endif

@@ -1,0 +1,160 @@
+#include "request/request_foreign.h"
+
+#include "request/request_field.h"
+
+enum { LONGEST = 64 }; /* bytes of a name that are compared; no field has as many */
+
+typedef struct foreign {
+    const char *name;    /* lower case, words without anything between */
+    const char *instead; /* the field to use; NULL: there is none */
+} foreign;
+
+/* Names in vLLM, SGLang, llama.cpp, TGI, TensorRT-LLM, Ollama and their predecessors. */
+static const foreign others[] = {
+    {"adapterid", NULL},
+    {"beamsize", "beam_width"},
+    {"cfgscale", NULL},
+    {"bannedstrings", "bad_words"},
+    {"customparams", NULL},
+    {"decoderinputdetails", NULL},
+    {"dosample", "temperature"},
+    {"enablethinking", "chat_template_kwargs"},
+    {"eostokenid", "stop_token_ids"},
+    {"epsiloncutoff", NULL},
+    {"etacutoff", NULL},
+    {"extrabody", NULL},
+    {"forcedwords", NULL},
+    {"format", NULL},
+    {"generationconfig", NULL},
+    {"inputembeds", NULL},
+    {"jsonmode", NULL},
+    {"jsonobject", NULL},
+    {"maxlength", "max_tokens"},
+    {"maxnewtokens", "max_tokens"},
+    {"maxoutputtokens", "max_tokens"},
+    {"minkeep", NULL},
+    {"minlength", "min_tokens"},
+    {"minnewtokens", "min_tokens"},
+    {"mirostatmode", "mirostat"},
+    {"negativeprompt", NULL},
+    {"nindent", NULL},
+    {"nkeep", NULL},
+    {"npredict", "max_tokens"},
+    {"nsigma", "top_n_sigma"},
+    {"numpredict", "max_tokens"},
+    {"nvext", NULL},
+    {"options", NULL},
+    {"outputformat", NULL},
+    {"parameters", NULL},
+    {"randomseed", "seed"},
+    {"reasoningbudget", NULL},
+    {"repeatlastn", NULL},
+    {"repeatpenalty", "repetition_penalty"},
+    {"samplingseed", "seed"},
+    {"smoothingcurve", NULL},
+    {"smoothingfactor", NULL},
+    {"stopregex", NULL},
+    {"stopsequence", "stop"},
+    {"stopsequences", "stop"},
+    {"stopstrings", "stop"},
+    {"stoptokens", "stop_token_ids"},
+    {"stopwords", "stop"},
+    {"structuraltag", NULL},
+    {"system", NULL},
+    {"systemprompt", NULL},
+    {"template", NULL},
+    {"temp", "temperature"},
+    {"tfs", NULL},
+    {"tfsz", NULL},
+    {"thinking", NULL},
+    {"thinkingbudget", NULL},
+    {"topa", NULL},
+    {"typical", "typical_p"},
+};
+
+/* Words that decide on their own. */
+static const char *const words[] = {
+    "adapter",  "adapters", "banned",      "beam",       "beams",    "constraint", "constraints", "dry",
+    "dynatemp", "ebnf",     "gbnf",        "grammar",    "guidance", "guided",     "logit",       "logits",
+    "lora",     "loras",    "mirostat",    "penalties",  "penalty",  "regex",      "sampler",     "samplers",
+    "sampling", "schema",   "speculative", "structured", "xtc",
+};
+
+/* Reduces a name to lower-case letters and digits in out, with a zero byte behind it.
+ * *starts has a bit for each index at which a word begins. */
+static size_t reduce(str name, char out[LONGEST + 1], uint64_t *starts) {
+    size_t n = 0;
+    bool begins = true;
+    *starts = 0;
+    for (size_t i = 0; i < name.n; i++) {
+        char c = name.p[i];
+        bool upper = c >= 'A' && c <= 'Z', other = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+        if (!upper && !other) {
+            begins = true;
+            continue;
+        }
+        bool hump = upper && i > 0 && name.p[i - 1] >= 'a' && name.p[i - 1] <= 'z';
+        *starts |= (uint64_t)(begins || hump) << n;
+        begins = false;
+        out[n++] = upper ? (char)(c - 'A' + 'a') : c;
+    }
+    out[n] = '\0';
+    return n;
+}
+
+static bool has_word(const char *reduced, size_t n, uint64_t starts) {
+    for (size_t at = 0; at < n; at++) {
+        size_t end = at + 1;
+        while (end < n && (starts >> end & 1) == 0) {
+            end++;
+        }
+        for (size_t i = 0; (starts >> at & 1) != 0 && i < sizeof words / sizeof *words; i++) {
+            if (str_is((str){reduced + at, end - at}, words[i])) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* The field of which the name is another spelling, or NULL. */
+static const field_desc *respelt(const char *reduced, uint32_t endpoint) {
+    int32_t n_fields = 0;
+    const field_desc *fields = request_fields(&n_fields);
+    for (int32_t i = 0; i < n_fields; i++) {
+        const field_desc *f = &fields[i];
+        char own[LONGEST + 1];
+        uint64_t starts;
+        if (f->name[0] != reduced[0] || (f->flags & endpoint) == 0 || (f->flags & FIELD_IGNORED) != 0 ||
+            strchr(f->name, '.') != NULL) {
+            continue;
+        }
+        reduce(str_of(f->name), own, &starts);
+        if (strcmp(own, reduced) == 0) {
+            return f;
+        }
+    }
+    return NULL;
+}
+
+bool foreign_changes_generation(str name, uint32_t endpoint, const char **instead) {
+    char reduced[LONGEST + 1];
+    uint64_t starts;
+    *instead = NULL;
+    if (name.n >= LONGEST) {
+        return false;
+    }
+    size_t n = reduce(name, reduced, &starts);
+    const field_desc *f = n > 0 ? respelt(reduced, endpoint) : NULL;
+    if (f != NULL) {
+        *instead = f->name;
+        return true;
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (strcmp(others[i].name, reduced) == 0) {
+            *instead = others[i].instead;
+            return true;
+        }
+    }
+    return has_word(reduced, n, starts);
+}

@@ -1,0 +1,464 @@
+/* Requests from bodies: a body is checked whole, then read field by field; then the checks between fields. */
+#include "request/request.h"
+
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "request/request_foreign.h"
+#include "request/request_read.h"
+#include "json/json_out.h"
+#include "json/json_scan.h"
+
+static uint32_t flag_of(quire_endpoint endpoint) {
+    static const uint32_t flags[] = {[QUIRE_COMPLETIONS] = FIELD_COMPLETIONS,
+                                     [QUIRE_CHAT] = FIELD_CHAT,
+                                     [QUIRE_EMBEDDINGS] = FIELD_EMBEDDINGS};
+    return flags[endpoint];
+}
+
+uint32_t request_endpoint_flag(const quire_request *r) {
+    return flag_of(r->info.endpoint);
+}
+
+quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire_request **out,
+                      quire_error *err) {
+    *out = NULL;
+    quire_request *r = mem_new(1, sizeof *r);
+    TRY(mem_check_for(r, "a request", err));
+    r->context = *ctx;
+    r->info.endpoint = endpoint;
+    r->n = 1;
+    r->best_of = r->beams.width = -1;
+    request_count_choices(r);
+    r->truncate_prompt_tokens = r->max_completion_tokens = r->thinking_budget = r->max_tool_calls =
+        r->n_logprobs = r->n_prompt_logprobs = r->info.logprobs = r->info.prompt_logprobs = -1;
+    r->cache_priority = r->pooling_kind = r->dimensions = r->normalize = -1;
+    r->json_space = ctx->json_space;
+    r->json_additional = ctx->opens_objects ? GRAMMAR_ADDITIONAL_SCHEMA : GRAMMAR_ADDITIONAL_CLOSED;
+    r->add_bos = endpoint == QUIRE_CHAT;
+    sampling_params_init(&r->sampling);
+    r->add_special = endpoint != QUIRE_CHAT;
+    quire_err e = QUIRE_OK;
+    int32_t n = 0;
+    const field_desc *fields = request_fields(&n);
+    for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
+        if ((fields[i].flags & request_endpoint_flag(r)) == 0 ||
+            (fields[i].flags & (FIELD_LATER | FIELD_IGNORED)) != 0) {
+            continue;
+        }
+        request_store_default(r, &fields[i]);
+        if (request_defaults_find(ctx->defaults, fields[i].name) != NULL) {
+            e = request_set_field(r, &fields[i], NULL, NULL);
+        }
+    }
+    request_count_choices(r);
+    if (e != QUIRE_OK) {
+        quire_request_free(r);
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    *out = r;
+    return QUIRE_OK;
+}
+
+void quire_request_free(quire_request *r) {
+    if (r == NULL) {
+        return;
+    }
+    request_prompts_free(r->prompts, r->n_prompts);
+    mem_free(r->texts);
+    chat_messages_deinit(&r->messages);
+    json_drop(r->given_tools);
+    json_drop(r->plain_tools);
+    json_drop(r->forced_schema);
+    mem_free(r->offered);
+    strbuf_deinit(&r->ignored);
+    strbuf_deinit(&r->rule_keywords);
+    sampling_lists_drop(r->sampling.lists);
+    attn_mods_drop(r->mods);
+    constraint_drop(r->constraint);
+    for (size_t i = 0; i < r->n_values; i++) {
+        json_drop(r->values[i].value);
+    }
+    mem_free(r->values);
+    engine_fork_release(r->fork_from.held);
+    mem_free(r);
+}
+
+quire_err request_set_and_keep(quire_request *r, const field_desc *f, json_value *v, quire_error *err) {
+    bool copied = (f->flags & FIELD_IGNORED) != 0;
+    if (mem_grow(&r->values, &r->cap_values, r->n_values + 1, sizeof *r->values) != QUIRE_OK) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    TRY(request_set_field(r, f, v, err));
+    if (!copied && !(f->type == FIELD_PROMPT && r->prompts[0].ids != NULL)) {
+        r->values[r->n_values++] = (request_value){f, json_share(v)};
+    }
+    return QUIRE_OK;
+}
+
+/* A member's text, or a short substitute where only its kind matters, so that nothing
+ * large is built without use. */
+static str worth_building(const field_desc *f, str span) {
+    bool only_kind = (f->flags & (FIELD_IGNORED | FIELD_LATER)) && span.n > 4096;
+    return !only_kind ? span : span.p[0] == '{' ? str_of("{}") : span.p[0] == '[' ? str_of("[0]") : span;
+}
+
+/* Reads one member of a body, whose value is span. */
+static quire_err read_member(quire_request *r, const field_desc *f, str body, str span, quire_error *err) {
+    json_value *v;
+    TRY(f->type == FIELD_PROMPT && r->fork_from.held == NULL ? request_check_prompt_length(r, span, err)
+                                                             : QUIRE_OK);
+    TRY(request_read_value(worth_building(f, span), (size_t)(span.p - body.p), f->name, &v, err));
+    quire_err e;
+    if (r->fork_from.held != NULL && v != NULL && (f->type == FIELD_PROMPT || f->type == FIELD_MESSAGES)) {
+        e = err_set_param(err, QUIRE_BAD_REQUEST, f->name,
+                          "%s is given; a fork has the prompt of what it was forked from", f->name);
+    } else {
+        e = request_set_and_keep(r, f, v, err);
+    }
+    json_drop(v);
+    return e;
+}
+
+static quire_err add_ignored(quire_request *r, const char *before, str name) {
+    enum { MOST = 200 }; /* bytes */
+    if (r->ignored.n + strlen(before) + name.n + 2 > MOST) {
+        return QUIRE_OK;
+    }
+    if (r->ignored.n > 0) {
+        TRY(strbuf_add_str(&r->ignored, ", "));
+    }
+    TRY(strbuf_add_str(&r->ignored, before));
+    for (size_t i = 0; i < name.n; i++) {
+        bool shown = name.p[i] > ' ' && name.p[i] < 0x7f && strchr("\",\\", name.p[i]) == NULL;
+        TRY(strbuf_add_char(&r->ignored, shown ? name.p[i] : '?'));
+    }
+    return QUIRE_OK;
+}
+
+quire_err request_ignore(quire_request *r, const char *before, str name) {
+    quire_err e = add_ignored(r, before, name);
+    r->info.ignored = r->ignored.p;
+    return e;
+}
+
+/* Handles an unknown member. null has no effect anywhere. */
+static quire_err read_foreign(quire_request *r, str name, str span, quire_error *err) {
+    const char *instead;
+    if (str_is(span, "null")) {
+        return QUIRE_OK;
+    }
+    if (!foreign_changes_generation(name, request_endpoint_flag(r), &instead)) {
+        quire_err e = request_ignore(r, "", name);
+        return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
+    }
+    char field[64]; /* a longer name is no known one */
+    snprintf(field, sizeof field, "%.*s", (int)name.n, name.p);
+    return instead != NULL
+               ? err_set_param(err, QUIRE_BAD_REQUEST, field, "%s is not a field here; use %s", field,
+                               instead)
+               : err_set_param(err, QUIRE_BAD_REQUEST, field, "%s is not supported; leave it out", field);
+}
+
+const field_desc *request_row(str name, uint32_t endpoint) {
+    char text[64];
+    if (name.n >= sizeof text || (name.n > 0 && memchr(name.p, '.', name.n) != NULL)) {
+        return NULL;
+    }
+    memcpy(text, name.p, name.n);
+    text[name.n] = 0;
+    return request_field(text, endpoint);
+}
+
+/* Reads every field of a body that was checked and is an object; with a fork parent, all
+ * but those that the parent determines. */
+static quire_err read_members(quire_request *r, str body, strbuf *scratch, quire_error *err) {
+    json_scan s = {.text = body};
+    bool more;
+    TRY(json_scan_open(&s, '{'));
+    for (;;) {
+        str name, span;
+        TRY(json_scan_next(&s, scratch, &name, &span, &more));
+        if (!more) {
+            return QUIRE_OK;
+        }
+        const field_desc *f = request_row(name, request_endpoint_flag(r));
+        TRY(f != NULL ? read_member(r, f, body, span, err) : read_foreign(r, name, span, err));
+    }
+}
+
+quire_err request_look(quire_endpoint endpoint, str begin, quire_error *err) {
+    body_rows rows = {.of = request_row, .endpoint = flag_of(endpoint)};
+    quire_error found = {0};
+    if (request_check_body(begin, &rows, &found) == QUIRE_OK || rows.over == NULL) {
+        return QUIRE_OK;
+    }
+    *err = found;
+    return found.code;
+}
+
+static quire_err read_body(quire_request *r, const char *text, size_t n, quire_error *err) {
+    str body = {text, n};
+    strbuf scratch = {0};
+    body_rows rows = {.of = request_row, .endpoint = request_endpoint_flag(r)};
+    TRY(request_check_body(body, &rows, err));
+    if (json_scan_peek(&(json_scan){.text = body}) != '{') {
+        char brief[JSON_BRIEF_BYTES];
+        json_value *v = NULL;
+        bool is_array = json_scan_peek(&(json_scan){.text = body}) == '[';
+        TRY(is_array ? QUIRE_OK : request_read_value(body, 0, NULL, &v, err));
+        err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body is %s; it must be a JSON object",
+                      is_array ? "an array" : json_brief(v, brief));
+        json_drop(v);
+        return QUIRE_BAD_REQUEST;
+    }
+    quire_err e = read_members(r, body, &scratch, err);
+    strbuf_deinit(&scratch);
+    return e;
+}
+
+/* Checks required fields: a chat needs messages and a model that can read them; a
+ * completion needs a prompt. */
+static quire_err check_required(const quire_request *r, quire_error *err) {
+    if (r->context.no_tokens) {
+        return err_set(err, QUIRE_BAD_REQUEST, -1,
+                       "this model gives embeddings and no text: quire run --embed, quire_embed");
+    }
+    if (r->fork_from.held != NULL) {
+        if (r->info.beam_width > 0) {
+            return err_set_param(err, QUIRE_BAD_REQUEST, "beam_width",
+                                 "beam_width is given; a fork goes on by sampling");
+        }
+        return r->n_prompt_logprobs < 0
+                   ? QUIRE_OK
+                   : err_set_param(err, QUIRE_BAD_REQUEST, "prompt_logprobs",
+                                   "prompt_logprobs is given; a fork does not compute what stands before it");
+    }
+    if (r->info.endpoint == QUIRE_COMPLETIONS) {
+        return r->n_prompts > 0 ? QUIRE_OK
+                                : err_set_param(err, QUIRE_BAD_REQUEST, "prompt",
+                                                "prompt is missing; give a text or token ids");
+    }
+    if (!r->context.has_vocabulary) {
+        return err_set(err, QUIRE_BAD_REQUEST, -1,
+                       "this model has no vocabulary, so it cannot chat; use completions with token ids");
+    }
+    if (r->messages.json.n == 0) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "body.messages",
+                             "messages is missing; give an array of messages");
+    }
+    if (r->continue_final_message && r->add_generation_prompt) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "continue_final_message",
+                             "continue_final_message and add_generation_prompt exclude each other; set "
+                             "add_generation_prompt to false");
+    }
+    return QUIRE_OK;
+}
+
+void request_count_choices(quire_request *r) {
+    int32_t n_prompts = r->info.endpoint == QUIRE_CHAT ? 1 : r->n_prompts;
+    r->info.n_best = r->n;
+    r->info.beam_width = request_beam_width(r);
+    r->info.n_samples = r->best_of > r->n && r->info.beam_width == 0 ? r->best_of : r->n;
+    r->info.n_choices = n_prompts * r->info.n_samples; /* at most REQUEST_MAX_PROMPTS * PARAMS_MAX_CHOICES */
+}
+
+static quire_err check_choices(const quire_request *r, quire_error *err) {
+    if (r->best_of >= 0 && r->best_of < r->n) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "best_of",
+                             "best_of is %d; it must be at least n, which is %d", (int)r->best_of, (int)r->n);
+    }
+    if (r->info.n_samples > r->n && r->info.stream) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "best_of",
+                             "the best of several cannot be streamed; leave best_of or stream out");
+    }
+    if (r->info.n_choices > PARAMS_MAX_CHOICES) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "n",
+                             "the request asks for %d answers in all; at most %d are given",
+                             (int)r->info.n_choices, PARAMS_MAX_CHOICES);
+    }
+    return QUIRE_OK;
+}
+
+/* Sets what is reported beside tokens: echo with logprobs reports the prompt's as
+ * well. */
+static quire_err check_logprobs(quire_request *r, quire_error *err) {
+    quire_request_info *i = &r->info;
+    bool chat = i->endpoint == QUIRE_CHAT;
+    if (chat && r->n_top_logprobs > 0 && r->n_logprobs < 0) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "top_logprobs",
+                             "top_logprobs is given without logprobs; set logprobs to true");
+    }
+    if (r->n_top_logprobs > PARAMS_MAX_LOGPROBS) { /* the reference names logprobs */
+        return err_set_param(err, QUIRE_BAD_REQUEST, "logprobs",
+                             "top_logprobs is %d; it must be from 0 to %d", (int)r->n_top_logprobs,
+                             PARAMS_MAX_LOGPROBS);
+    }
+    if (i->stream && r->n_prompt_logprobs > 0) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "prompt_logprobs",
+                             "prompt_logprobs cannot be streamed; leave stream out");
+    }
+    i->logprobs = chat && r->n_logprobs >= 0 ? r->n_top_logprobs : r->n_logprobs;
+    i->prompt_logprobs =
+        i->echo && !chat && i->logprobs > r->n_prompt_logprobs ? i->logprobs : r->n_prompt_logprobs;
+    /* all of a small vocabulary */
+    i->logprobs = i->logprobs < r->context.n_vocab ? i->logprobs : r->context.n_vocab;
+    i->prompt_logprobs = i->prompt_logprobs < r->context.n_vocab ? i->prompt_logprobs : r->context.n_vocab;
+    int32_t most = i->logprobs > i->prompt_logprobs ? i->logprobs : i->prompt_logprobs;
+    if (r->context.max_logprobs > 0 && most > r->context.max_logprobs) {
+        return err_set_param(
+            err, QUIRE_BAD_REQUEST, i->logprobs == most ? "logprobs" : "prompt_logprobs",
+            "log-probabilities of %d tokens a position; this server gives at most %d (--max-logprobs)",
+            (int)most, (int)r->context.max_logprobs);
+    }
+    /* prompt_logprobs itself was refused before */
+    if (r->fork_from.held != NULL && i->prompt_logprobs >= 0) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "echo",
+                             "echo with logprobs asks for those of what stands before the fork, which it "
+                             "does not compute; leave echo out, "
+                             "or give null for logprobs");
+    }
+    return QUIRE_OK;
+}
+
+quire_err request_check_lengths(quire_request *r, quire_error *err) {
+    sampling_params *s = &r->sampling;
+    if (r->max_completion_tokens >= 0) {
+        s->max_tokens = r->max_completion_tokens;
+    }
+    if (s->max_tokens > 0 && s->min_tokens > s->max_tokens) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "min_tokens",
+                             "min_tokens is %d; it must be at most max_tokens, which is %d",
+                             (int)s->min_tokens, (int)s->max_tokens);
+    }
+    if (s->min_tokens > r->context.max_model_len) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "min_tokens",
+                             "min_tokens is %d; a sequence has at most %d tokens here", (int)s->min_tokens,
+                             (int)r->context.max_model_len);
+    }
+    if (s->max_tokens > r->context.max_model_len) { /* as the engine cuts what is over the rest */
+        s->max_tokens = r->context.max_model_len;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err check_generation(quire_request *r, quire_error *err) {
+    TRY(check_required(r, err));
+    TRY(check_choices(r, err));
+    TRY(request_settle_drawing(r, err));
+    TRY(request_check_beams(r, err));
+    TRY(check_logprobs(r, err));
+    TRY(request_check_lengths(r, err));
+    TRY(request_check_tools(r, err));
+    request_end_turns(r);
+    if (r->has_stream_options && !r->info.stream) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "stream_options",
+                             "stream_options is given without stream; set stream to true");
+    }
+    if (r->sampling.max_tokens == 0 && !r->info.echo) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "max_tokens",
+                             "max_tokens is 0; it must be at least 1, or echo must be true");
+    }
+    if (r->logits_out != NULL && (r->n_prompts != 1 || r->fork_from.held != NULL)) {
+        return err_set(err, QUIRE_INVALID, -1,
+                       "logits can be had of a single prompt only, and not by a fork");
+    }
+    return QUIRE_OK;
+}
+
+quire_err request_check(quire_request *r, quire_error *err) {
+    if (!r->is_checked) {
+        TRY(r->info.endpoint == QUIRE_EMBEDDINGS ? request_check_embedding(r, err)
+                                                 : check_generation(r, err));
+    }
+    r->is_checked = true;
+    return QUIRE_OK;
+}
+
+quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, const char *body, size_t n,
+                        quire_request **out, quire_error *err) {
+    *out = NULL;
+    quire_request *r;
+    TRY(request_new(ctx, endpoint, &r, err));
+    quire_err e = read_body(r, body, n, err);
+    e = e == QUIRE_OK ? request_check(r, err) : e;
+    if (e != QUIRE_OK) {
+        quire_request_free(r);
+        return e;
+    }
+    *out = r;
+    return QUIRE_OK;
+}
+
+quire_err request_take_ids(quire_request *r, int32_t *ids, int32_t n, quire_error *err) {
+    r->prompts = ids != NULL ? mem_new(1, sizeof *r->prompts) : NULL;
+    if (r->prompts == NULL) {
+        mem_free(ids);
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt of %d ids", (int)n);
+    }
+    r->prompts[0] = (request_prompt){.ids = ids, .n_ids = n};
+    r->n_prompts = 1;
+    r->is_checked = false;
+    request_count_choices(r);
+    return QUIRE_OK;
+}
+
+quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, quire_request **out,
+                      quire_error *err) {
+    *out = NULL;
+    if (n == 0 || n > INT32_MAX) {
+        return err_set(err, QUIRE_INVALID, -1, "a prompt of %zu ids; it must have at least one", n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (ids[i] < 0 || ids[i] >= ctx->n_vocab) {
+            return err_set(err, QUIRE_BAD_REQUEST, -1,
+                           "token id %d is out of the vocabulary, which has %d ids", (int)ids[i],
+                           (int)ctx->n_vocab);
+        }
+    }
+    quire_request *r;
+    TRY(request_new(ctx, QUIRE_COMPLETIONS, &r, err));
+    void *copy = mem_dup(ids, n * sizeof *ids);
+    quire_err e = request_take_ids(r, copy, (int32_t)n, err);
+    if (e != QUIRE_OK) {
+        quire_request_free(r);
+        return e;
+    }
+    *out = r;
+    return QUIRE_OK;
+}
+
+quire_err quire_request_set(quire_request *r, const char *field, const char *json, quire_error *err) {
+    const field_desc *f = request_field(field, request_endpoint_flag(r));
+    if (f == NULL) {
+        return err_set(err, QUIRE_NOT_FOUND, -1, "a request has no field %s", field);
+    }
+    json_value *value;
+    TRY(request_check_size(f, str_of(json), err));
+    TRY(request_read_value(str_of(json), 0, NULL, &value, err));
+    quire_err e = request_set_and_keep(r, f, value, err);
+    json_drop(value);
+    return e;
+}
+
+quire_err quire_request_set_all(quire_request *r, const char *json, size_t n, quire_error *err) {
+    return read_body(r, json, n, err);
+}
+
+quire_err quire_request_tenant(quire_request *r, const char *tenant) {
+    size_t n = strlen(tenant);
+    if (n > QUIRE_TENANT_BYTES) {
+        return QUIRE_INVALID;
+    }
+    memcpy(r->tenant, tenant, n + 1);
+    return QUIRE_OK;
+}
+
+void quire_request_logits(quire_request *r, float *out) {
+    r->is_checked = false;
+    r->logits_out = out;
+}
+
+const quire_request_info *quire_request_describe(const quire_request *r) {
+    return &r->info;
+}

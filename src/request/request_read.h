@@ -1,0 +1,161 @@
+/* The functions that read the JSON of a request, for the .c files of this room and the
+ * rules of answers. */
+#ifndef REQUEST_REQUEST_READ_H
+#define REQUEST_REQUEST_READ_H
+
+#include "api/tool_names.h"
+#include "request/request.h"
+#include "json/json_out.h"
+
+/* The rows of the table by which a body's members are validated. */
+typedef struct body_rows {
+    const field_desc *(*of)(str name, uint32_t endpoint); /* the row of a member; NULL: none */
+    uint32_t endpoint;
+    /* set where a check fails because the value of this field has more bytes than it may
+     * have; else NULL */
+    const field_desc *over;
+} body_rows;
+
+/* The row of a request's member. */
+const field_desc *request_row(str name, uint32_t endpoint);
+/* Checks a body of hostile origin without building anything: strict JSON, at most
+ * REQUEST_MAX_BYTES, REQUEST_MAX_VALUES, REQUEST_MAX_CONTAINERS and REQUEST_MAX_DEPTH; no
+ * member has more bytes than its row says (request_field_max_bytes), where there are
+ * rows. On failure err has the position, and param is "body", "body.POSITION" or the
+ * field that is too large. */
+quire_err request_check_body(str text, body_rows *rows, quire_error *err);
+/* The same bound for a value that comes alone; one that is no JSON passes here. */
+quire_err request_check_size(const field_desc *f, str text, quire_error *err);
+/* Parses the value in text, which is checked like a body without rows; NULL for null. at:
+ * offset of text in the body. name: the field whose value it is, for errors of a single
+ * value, or NULL. */
+quire_err request_read_value(str text, size_t at, const char *name, json_value **out, quire_error *err);
+
+/* A new request of an endpoint, with every field at its default. QUIRE_NO_MEMORY. */
+quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire_request **out,
+                      quire_error *err);
+uint32_t request_endpoint_flag(const quire_request *r);
+
+/* Sets a field as request_set_field does, and keeps v as long as the request (except a
+ * conversation and ids, which are copied). */
+quire_err request_set_and_keep(quire_request *r, const field_desc *f, json_value *v, quire_error *err);
+
+/* Validates v (NULL: null) by the field's row and stores it. On failure r is unchanged.
+ * Texts point into v. */
+quire_err request_set_field(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+
+/* Stores the default of a field that is stored by place. */
+void request_store_default(quire_request *r, const field_desc *f);
+
+/* The param of errors about a rule that field f names; "" where members stand beside the
+ * rule, as in vLLM's responses. */
+const char *request_rule_param(const field_desc *f);
+
+/* Errors about a field: a value of the wrong type (param "body.NAME", or body.NAME.INDEX
+ * for index >= 0), or of the wrong size (param NAME). */
+quire_err request_type_error(const field_desc *f, int64_t index, const json_value *v, const char *what,
+                             quire_error *err);
+quire_err request_range_error(const field_desc *f, quire_error *err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Fields with a reader in read_field.c. */
+quire_err request_read_add_special(quire_request *r, const field_desc *f, const json_value *v,
+                                   quire_error *err);
+quire_err request_read_logprobs(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_model(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_n(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_salt(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_seed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_stop(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_stop_tokens(quire_request *r, const field_desc *f, const json_value *v,
+                                   quire_error *err);
+quire_err request_read_stream_options(quire_request *r, const field_desc *f, const json_value *v,
+                                      quire_error *err);
+quire_err request_read_template_kwargs(quire_request *r, const field_desc *f, const json_value *v,
+                                       quire_error *err);
+/* FIELD_PROMPT and FIELD_MESSAGES (read_prompt.c). */
+/* Refuses a prompt, given as its part of the body, if a text in it cannot fit by its
+ * length, before anything is built of it. */
+quire_err request_check_prompt_length(const quire_request *r, str span, quire_error *err);
+quire_err request_read_prompt(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+/* chat_template, reasoning_effort, verbosity and documents (read_prompt.c). */
+quire_err request_read_template(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_effort(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_verbosity(quire_request *r, const field_desc *f, const json_value *v,
+                                 quire_error *err);
+quire_err request_read_documents(quire_request *r, const field_desc *f, const json_value *v,
+                                 quire_error *err);
+quire_err request_read_messages(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+/* The texts of a string, of an array of strings, or of NULL: their number, and text i. */
+size_t request_n_texts(const json_value *v);
+str request_text_at(const json_value *v, size_t i);
+/* Reads the first n ids of an array, whose items are integers; QUIRE_BAD_REQUEST for one
+ * that the vocabulary does not have. */
+quire_err request_read_ids(const quire_request *r, const field_desc *f, const json_value *v, size_t n,
+                           int32_t *ids, quire_error *err);
+/* Fields that fill sampling.lists (read_lists.c). */
+quire_err request_read_logit_bias(quire_request *r, const field_desc *f, const json_value *v,
+                                  quire_error *err);
+quire_err request_read_allowed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_bad_words(quire_request *r, const field_desc *f, const json_value *v,
+                                 quire_error *err);
+quire_err request_read_breakers(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+/* Fields that name a rule for the response (read_rules.c). */
+quire_err request_read_rule(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_structured(quire_request *r, const field_desc *f, const json_value *v,
+                                  quire_error *err);
+quire_err request_read_space(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_additional(quire_request *r, const field_desc *f, const json_value *v,
+                                  quire_error *err);
+quire_err request_read_numbers(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_order(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_format(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+/* tools (read_tools.c). */
+quire_err request_read_tools(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+/* functions, tool_choice and function_call, and tools of other forms
+ * (read_tool_forms.c). */
+quire_err request_read_functions(quire_request *r, const field_desc *f, const json_value *v,
+                                 quire_error *err);
+quire_err request_read_tool_choice(quire_request *r, const field_desc *f, const json_value *v,
+                                   quire_error *err);
+/* Checks that there are at most REQUEST_MAX_TOOLS, which are compared by name with each
+ * other; error texts call them `where`. */
+quire_err request_check_n_tools(const field_desc *f, const char *where, const json_value *tools,
+                                quire_error *err);
+/* Checks one of the field tools. */
+quire_err request_check_tool(const field_desc *f, size_t i, const json_value *tool, quire_error *err);
+/* Sets r->tools: what the fields have, as functions. */
+quire_err request_settle_tools(quire_request *r, quire_error *err);
+/* A tool's custom part; NULL: it is no custom tool (request_custom.c). */
+const json_value *request_custom_of(const json_value *tool);
+/* Whether its text obeys a grammar, and that grammar where it is one of Lark's; empty: it
+ * is not. */
+bool request_custom_has_grammar(const json_value *custom);
+str request_custom_lark(const json_value *custom);
+/* The names that tool_choice allows; none where it names no tools. */
+void request_list_allowed(const quire_request *r, tool_names *out);
+/* Checks a tool's name. where: what has it, for the message. */
+quire_err request_check_tool_name(const field_desc *f, const char *where, str name, quire_error *err);
+/* Checks the custom part of tool i, all but what its grammar says
+ * (request_check_grammars). */
+quire_err request_check_custom(const field_desc *f, size_t i, const json_value *custom, quire_error *err);
+/* Writes the function that stands for it. */
+quire_err request_write_custom(const json_value *custom, json_out *o);
+/* attention (read_attention.c). */
+quire_err request_read_attention(quire_request *r, const field_desc *f, const json_value *v,
+                                 quire_error *err);
+/* Fields of beam search (read_beams.c). */
+quire_err request_read_early_stopping(quire_request *r, const field_desc *f, const json_value *v,
+                                      quire_error *err);
+/* Fields of embeddings (read_embed.c). */
+quire_err request_read_pooling(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_normalize(quire_request *r, const field_desc *f, const json_value *v,
+                                 quire_error *err);
+quire_err request_read_types(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+void request_prompts_free(request_prompt *prompts, int32_t n);
+
+/* Adds an unknown member to the list of ignored ones, as `before` (the path to it, or "")
+ * and its name. QUIRE_NO_MEMORY. */
+quire_err request_ignore(quire_request *r, const char *before, str name);
+
+#endif

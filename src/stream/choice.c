@@ -1,0 +1,507 @@
+#include "stream/choice.h"
+
+#include <string.h>
+
+#include "answer/grammar_constraint.h"
+#include "answer/marked_vocab.h"
+#include "answer/thinking_budget.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "sample/end_tokens.h"
+#include "text/detok.h"
+
+void event_memory_deinit(event_memory *m) {
+    strbuf_deinit(&m->text);
+    strbuf_deinit(&m->echo);
+    output_events_deinit(&m->found);
+    output_events_deinit(&m->plain);
+    mem_free(m->parts);
+    mem_free(m->logprobs);
+    mem_free(m->ends);
+}
+
+void choice_init(choice *c, stream_engine *e, quire_stream *s, const quire_request *r, int32_t index) {
+    *c = (choice){.e = e,
+                  .stream = s,
+                  .request = r,
+                  .index = index,
+                  .stop_token = -1,
+                  .stop_string = -1,
+                  .last_token = -1};
+    int32_t server_most = r->context.max_tool_calls, most = r->max_tool_calls;
+    c->calls.most = most > 0 && (server_most == 0 || most < server_most) ? most : server_most;
+    c->calls.is_distinct = r->tool_choice == OUTPUT_CHOICE_REQUIRED;
+}
+
+void choice_deinit(choice *c) {
+    token_list_deinit(&c->prompt);
+    choice_text_close(&c->text);
+    call_limit_deinit(&c->calls);
+    mem_free(c->explain);
+    mem_free(c->row);
+    token_list_deinit(&c->history);
+    mem_free(c->sums);
+    quire_request_free(c->changed);
+}
+
+/* ---- text ---- */
+
+void choice_text_close(choice_text *t) {
+    detok_close(t->detok);
+    stop_matcher_close(t->stops);
+    output_parser_close(t->parser);
+    *t = (choice_text){0};
+}
+
+/* Appends the text that can be shown of a piece to *out, and its parts to *found. */
+static quire_err show(const choice *c, choice_text *t, str piece, bool may_end, strbuf *out,
+                      output_events *found, int32_t *match) {
+    size_t shown = out->n;
+    if (t->stops == NULL) {
+        TRY(strbuf_add(out, piece.p, piece.n));
+    } else if (may_end) {
+        TRY(stop_matcher_feed(t->stops, piece, c->request->include_stop, out, match));
+    } else {
+        TRY(stop_matcher_pass(t->stops, piece, out));
+    }
+    str text = {out->p + shown, out->n - shown};
+    return t->parser != NULL && text.n > 0 ? output_parser_feed(t->parser, text, false, found) : QUIRE_OK;
+}
+
+/* Shows a token that is a mark, whose text the detokenizer put at the end of `piece`, or
+ * left out. */
+static quire_err show_mark(const choice *c, choice_text *t, int32_t token, str piece, bool may_end,
+                           strbuf *out, output_events *found, int32_t *match) {
+    str mark = tokenizer_piece(c->e->tokenizer, token), before = piece;
+    bool is_shown =
+        piece.n >= mark.n && mark.n > 0 && memcmp(piece.p + piece.n - mark.n, mark.p, mark.n) == 0;
+    before.n -= is_shown ? mark.n : 0;
+    TRY(show(c, t, before, may_end, out, found, match));
+    if (*match >= 0) {
+        return QUIRE_OK;
+    }
+    if (t->stops != NULL) {
+        size_t shown = out->n;
+        TRY(stop_matcher_restart(t->stops, out));
+        TRY(output_parser_feed(t->parser, (str){out->p + shown, out->n - shown}, false, found));
+    }
+    TRY(is_shown ? strbuf_add(out, mark.p, mark.n) : QUIRE_OK);
+    return output_parser_feed(t->parser, mark, true, found);
+}
+
+static void count_decoded(choice_text *t, size_t n) {
+    t->n_last = n + t->n_before;
+    t->n_decoded += t->n_last;
+    t->n_before = 0;
+}
+
+quire_err choice_feed(const choice *c, const sampling_params *p, choice_text *t, int32_t token, bool may_end,
+                      strbuf *out, output_events *found, int32_t *match) {
+    *match = -1;
+    t->n_last = 0;
+    end_kind end = end_token_kind(p, c->e->model, token);
+    /* an end token's text is not shown */
+    if (t->detok == NULL || (end != END_NONE && !c->request->include_stop)) {
+        return QUIRE_OK;
+    }
+    if (t->stops == NULL && t->parser == NULL) {
+        size_t before = out->n;
+        quire_err added = detok_add(t->detok, token, out);
+        count_decoded(t, out->n - before);
+        return added;
+    }
+    strbuf piece = {0};
+    const tokenizer *tokens = c->e->tokenizer;
+    bool is_mark = t->parser != NULL && marked_vocab_is_mark(tokens, token) &&
+                   request_has_mark(c->request, tokenizer_piece(tokens, token));
+    bool is_hidden =
+        t->parser != NULL && !is_mark && c->request->skip_special && tokenizer_is_special(tokens, token);
+    quire_err e = detok_add(t->detok, token, &piece);
+    str text = {piece.p, piece.n};
+    count_decoded(t, piece.n);
+    if (e == QUIRE_OK) {
+        e = is_mark ? show_mark(c, t, token, text, may_end, out, found, match)
+                    : show(c, t, text, may_end, out, found, match);
+    }
+    strbuf_deinit(&piece);
+    return e == QUIRE_OK && is_hidden ? output_parser_break(t->parser, found) : e;
+}
+
+int32_t choice_first_prompt(const choice *c) {
+    const request_fork *from = &c->request->fork_from;
+    return from->held != NULL ? from->n_prompt : (int32_t)c->prompt.n;
+}
+
+quire_err choice_open_text(const choice *c, choice_text *out) {
+    const quire_request *r = c->request;
+    size_t n_prompt = (size_t)choice_first_prompt(c);
+    strbuf shown = {0};
+    output_events found = {0};
+    quire_err e = QUIRE_OK;
+    if (c->e->tokenizer) {
+        TRY(detok_open(c->e->tokenizer, r->skip_special, &out->detok));
+        detok_hold_replacements(out->detok);
+        e = detok_prime(out->detok, c->prompt.ids, n_prompt);
+    }
+    if (e == QUIRE_OK && r->n_stops > 0) {
+        e = stop_matcher_open(r->stops, (size_t)r->n_stops, &out->stops);
+    }
+    if (e == QUIRE_OK && r->info.has_parts) {
+        e = request_open_parser(r, c->start, &out->parser);
+    }
+    for (size_t i = n_prompt; i < c->prompt.n && e == QUIRE_OK; i++) {
+        int32_t match;
+        output_events_clear(&found);
+        e = choice_feed(c, &r->sampling, out, c->prompt.ids[i], false, &shown, &found, &match);
+    }
+    out->n_before = out->n_decoded - shown.n;
+    out->n_decoded = 0;
+    output_events_deinit(&found);
+    strbuf_deinit(&shown);
+    return e;
+}
+
+/* ---- the engine's events ---- */
+
+/* Appends the token to the history. */
+static quire_err remember(choice *c, int32_t token) {
+    TRY(token_list_add(&c->history, token));
+    if (c->request->info.logprobs >= 0) {
+        TRY(mem_grow(&c->sums, &c->cap_sums, c->history.n, sizeof *c->sums));
+        c->sums[c->history.n - 1] = c->sum_logprob;
+    }
+    return QUIRE_OK;
+}
+
+/* The response ends with the present token, whatever the engine has behind it. */
+static void end_here(choice *c) {
+    c->finish = QUIRE_FINISH_STOP;
+    c->over_us = clock_us();
+    engine_cancel(c->e->core, c->current);
+}
+
+quire_err choice_take_token(choice *c, const engine_event *event, event_memory *m) {
+    int64_t began_us = c->request->info.explain ? clock_us() : 0;
+    strbuf_clear(&m->text);
+    output_events_clear(&m->found);
+    if (c->prompt_only) {
+        return QUIRE_OK;
+    }
+    c->last_token = event->token;
+    c->n_completion++;
+    c->sum_logprob += c->logprobs ? (double)c->logprobs[0].logprob : 0.0;
+    int32_t match = -1;
+    quire_err e = remember(c, event->token);
+    if (e == QUIRE_OK && c->text.detok) {
+        bool may_end = c->n_completion > c->sampling.min_tokens;
+        e = choice_feed(c, &c->sampling, &c->text, event->token, may_end, &m->text, &m->found, &match);
+    }
+    e = e == QUIRE_OK && m->found.n > 0 ? call_limit_pass(&c->calls, &m->found) : e;
+    if (c->calls.is_over && c->finish == QUIRE_FINISH_NONE) {
+        output_parser_close(c->text.parser); /* what stands behind is none of the response */
+        c->text.parser = NULL;
+        end_here(c);
+    }
+    if (match >= 0) {
+        c->stop_string = match;
+        end_here(c);
+    }
+    c->detokenise_us += c->request->info.explain ? clock_us() - began_us : 0;
+    return e;
+}
+
+void choice_take_end(choice *c, const engine_event *event) {
+    _Static_assert((int)FINISH_STOP == (int)QUIRE_FINISH_STOP && (int)FINISH_ERROR == (int)QUIRE_FINISH_ERROR,
+                   "in the same order");
+    c->gone = true;
+    c->n_prefilled = event->n_prefilled;
+    c->n_preempted = event->n_preempted;
+    c->explain = event->explain;
+    c->row = event->row;
+    c->n_row = event->n_row;
+    c->beam_score = event->beam_score;
+    c->sum_logprob = c->request->info.beam_width > 0 ? event->beam_sum : c->sum_logprob;
+    if (c->finish == QUIRE_FINISH_NONE) {
+        c->finish = c->prompt_only && event->finish == FINISH_STOP ? QUIRE_FINISH_LENGTH
+                                                                   : (quire_finish)event->finish;
+        c->over_us = event->ended_us;
+        c->stop_token =
+            c->finish == QUIRE_FINISH_STOP && !event->stopped_by_eos ? c->last_token : c->stop_token;
+    }
+}
+
+bool choice_end_waits(const choice *c) {
+    bool engine_has_more = c->request->info.explain || c->request->info.beam_width > 0;
+    return c->command != NULL || (engine_has_more && !c->gone);
+}
+
+void choice_truncate(choice *c, size_t n_kept, choice_text text) {
+    choice_text_close(&c->text);
+    c->text = text;
+    c->history.n = n_kept;
+    c->n_completion = (int32_t)n_kept;
+    c->sum_logprob = c->sums != NULL && n_kept > 0 ? c->sums[n_kept - 1] : 0.0;
+    c->last_token = n_kept > 0 ? c->history.ids[n_kept - 1] : -1;
+    c->finish = QUIRE_FINISH_NONE; /* undoes a finish whose END was not delivered */
+    c->stop_string = c->stop_token = -1;
+    c->gone = false;
+    mem_free(c->explain);
+    c->explain = NULL;
+    c->logprobs = c->prompt_logprobs = NULL; /* they belong to an engine event that is over */
+}
+
+/* ---- events for the user ---- */
+
+void choice_event(const choice *c, quire_event_kind kind, quire_event *out) {
+    *out = (quire_event){.stream = c->stream,
+                         .kind = kind,
+                         .choice = c->index,
+                         .stop_token = -1,
+                         .prompt_tokens = (int32_t)c->prompt.n,
+                         .completion_tokens = c->n_completion,
+                         .cached_tokens = c->n_cached,
+                         .queue_us = c->queue_us};
+}
+
+static void set_text(const strbuf *text, quire_event *out) {
+    out->text = text->p;
+    out->n_text = text->n;
+}
+
+/* Copies n of the engine's log-probabilities for an event. */
+static quire_err fill_logprobs(event_memory *m, const token_logprob *from, size_t n, int32_t width,
+                               quire_event *out) {
+    if (from == NULL || n == 0) {
+        return QUIRE_OK;
+    }
+    TRY(mem_grow(&m->logprobs, &m->cap_logprobs, n, sizeof *m->logprobs));
+    for (size_t i = 0; i < n; i++) {
+        m->logprobs[i] =
+            (quire_logprob){.token = from[i].id, .rank = from[i].rank, .logprob = from[i].logprob};
+    }
+    out->logprobs = m->logprobs;
+    out->n_logprobs = width;
+    return QUIRE_OK;
+}
+
+/* ---- where in the text of an echoed prompt each of its tokens ends ---- */
+
+static bool echo_begins(str s, str with) {
+    return with.n > 0 && s.n >= with.n && memcmp(s.p, with.p, with.n) == 0;
+}
+
+/* The bytes of the beginning of s that has as many characters as text. */
+static size_t as_long(str s, str text) {
+    size_t n = 0, len;
+    for (size_t i = 0; i < text.n && n < s.n; i += len) {
+        (void)utf8_decode(text.p + i, text.n - i, &len);
+        size_t here;
+        (void)utf8_decode(s.p + n, s.n - n, &here);
+        n += here;
+    }
+    return n;
+}
+
+/* How many bytes of `left` are the text of an ordinary token. A space before a word may
+ * be in one of the two only: decoders drop it from a text's first word. */
+static size_t shown_bytes(str left, str text) {
+    if (text.n == 0 || echo_begins(left, text)) {
+        return text.n;
+    }
+    str rest = {text.p + 1, text.n - 1};
+    if (text.p[0] == ' ' && (rest.n == 0 || echo_begins(left, rest))) {
+        return rest.n;
+    }
+    bool is_after = left.n > 0 && left.p[0] == ' ' && echo_begins((str){left.p + 1, left.n - 1}, text);
+    return is_after ? text.n + 1 : as_long(left, text);
+}
+
+/* Fills ends[0..n) with offsets into echo: those of its token boundaries, in ascending
+ * order, the last of them echo.n. So the tokens' texts are the echo when joined. A token
+ * that the echo does not show has none: a special token that was added or is hidden, the
+ * first part of a character. Where the tokenizer changed the text, as to lower case, a
+ * token has as many characters of the echo as of its own. QUIRE_NO_MEMORY. */
+static quire_err echo_ends(const tokenizer *t, const int32_t *ids, size_t n, str echo, size_t *ends) {
+    detok *d;
+    strbuf text = {0};
+    size_t at = 0;
+    TRY(detok_open(t, false, &d));
+    quire_err e = QUIRE_OK;
+    for (size_t i = 0; i < n && e == QUIRE_OK; i++) {
+        str left = {echo.p + at, echo.n - at};
+        if (tokenizer_is_special(t, ids[i])) {
+            str piece = tokenizer_piece(t, ids[i]);
+            at += echo_begins(left, piece) ? piece.n : 0;
+        } else {
+            strbuf_clear(&text);
+            e = detok_add(d, ids[i], &text);
+            at += shown_bytes(left, (str){text.n > 0 ? text.p : "", text.n});
+        }
+        ends[i] = i + 1 < n ? at : echo.n;
+    }
+    strbuf_deinit(&text);
+    detok_close(d);
+    return e;
+}
+
+/* Says where in the echo the prompt's tokens end. */
+static quire_err fill_ends(const choice *c, event_memory *m, quire_event *out) {
+    if (c->request->info.logprobs < 0 || c->e->tokenizer == NULL) {
+        return QUIRE_OK;
+    }
+    TRY(mem_grow(&m->ends, &m->cap_ends, c->prompt.n, sizeof *m->ends));
+    TRY(echo_ends(c->e->tokenizer, c->prompt.ids, c->prompt.n,
+                  (str){m->echo.n > 0 ? m->echo.p : "", m->echo.n}, m->ends));
+    out->token_ends = m->ends;
+    return QUIRE_OK;
+}
+
+quire_err choice_start(choice *c, event_memory *m, quire_event *out) {
+    const quire_request *r = c->request;
+    choice_event(c, QUIRE_EVENT_START, out);
+    out->tokens = c->prompt.ids;
+    out->n_tokens = (int32_t)c->prompt.n;
+    c->started = true;
+    int32_t width = r->info.prompt_logprobs + 1;
+    quire_err e = fill_logprobs(m, c->prompt_logprobs, (c->prompt.n - 1) * (size_t)width, width, out);
+    if (!r->info.echo) {
+        return e;
+    }
+    const request_prompt *prompt =
+        r->info.endpoint == QUIRE_COMPLETIONS ? &r->prompts[c->index / r->info.n_samples] : NULL;
+    strbuf_clear(&m->echo);
+    quire_err echoed = QUIRE_OK;
+    if (prompt != NULL && prompt->ids == NULL) {
+        echoed = strbuf_add(&m->echo, prompt->text.p, prompt->text.n);
+    } else if (c->e->tokenizer) {
+        echoed = tokenizer_decode(c->e->tokenizer, c->prompt.ids, c->prompt.n, r->skip_special, &m->echo);
+    }
+    set_text(&m->echo, out);
+    echoed = echoed != QUIRE_OK ? echoed : fill_ends(c, m, out);
+    return e != QUIRE_OK ? e : echoed;
+}
+
+/* Whether the request has no use for a part: reasoning that it leaves out, calls behind
+ * the only one. */
+static bool is_left_out(const quire_request *r, const output_event *e) {
+    bool is_of_call = e->kind >= OUTPUT_CALL_BEGIN;
+    bool is_further = is_of_call && e->call > 0;
+    return (e->kind == OUTPUT_REASONING && !r->include_reasoning) ||
+           (is_further && (!r->parallel_calls || r->info.old_calls));
+}
+
+/* Copies what was found, with inputs in place of custom tools' arguments. */
+static quire_err make_plain(choice *c, event_memory *m) {
+    quire_err e = QUIRE_OK;
+    strbuf input = {0};
+    output_events_clear(&m->plain);
+    for (size_t i = 0; i < m->found.n && e == QUIRE_OK; i++) {
+        const output_event *f = &m->found.items[i];
+        str text = output_event_text(&m->found, i), id = {m->found.text.p + f->id, f->n_id};
+        if (f->kind == OUTPUT_CALL_BEGIN) {
+            c->is_custom = request_is_custom(c->request, text);
+            c->input = (custom_input){0};
+        } else if (f->kind == OUTPUT_ARGUMENTS && c->is_custom) {
+            strbuf_clear(&input);
+            e = custom_input_feed(&c->input, text, &input);
+            text = (str){input.n > 0 ? input.p : "", input.n};
+        }
+        bool is_nothing = f->kind == OUTPUT_ARGUMENTS && text.n == 0;
+        e = e == QUIRE_OK && !is_nothing ? output_events_add(&m->plain, f->kind, f->call, text, id) : e;
+    }
+    strbuf_deinit(&input);
+    return e;
+}
+
+static quire_err fill_parts(choice *c, event_memory *m, quire_event *out) {
+    _Static_assert((int)OUTPUT_REASONING == (int)QUIRE_PART_REASONING &&
+                       (int)OUTPUT_CALL_END == (int)QUIRE_PART_CALL_END,
+                   "in the same order");
+    bool is_custom = c->is_custom;
+    TRY(c->request->has_custom ? make_plain(c, m) : QUIRE_OK);
+    const output_events *found = c->request->has_custom ? &m->plain : &m->found;
+    TRY(found->n > 0 ? mem_grow(&m->parts, &m->cap_parts, found->n, sizeof *m->parts) : QUIRE_OK);
+    for (size_t i = 0; i < found->n; i++) {
+        const output_event *e = &found->items[i];
+        str text = output_event_text(found, i);
+        is_custom = e->kind == OUTPUT_CALL_BEGIN
+                        ? c->request->has_custom && request_is_custom(c->request, text)
+                        : is_custom;
+        if (!is_left_out(c->request, e)) {
+            m->parts[out->n_parts++] = (quire_part){.kind = (quire_part_kind)e->kind,
+                                                    .call = e->call,
+                                                    .text = text.p,
+                                                    .n_text = text.n,
+                                                    .is_custom = is_custom && e->kind >= OUTPUT_CALL_BEGIN,
+                                                    .id = found->text.p + e->id,
+                                                    .n_id = e->n_id};
+        }
+    }
+    out->parts = out->n_parts > 0 ? m->parts : NULL;
+    return QUIRE_OK;
+}
+
+quire_err choice_delta(choice *c, bool with_token, event_memory *m, quire_event *out) {
+    choice_event(c, QUIRE_EVENT_DELTA, out);
+    set_text(&m->text, out);
+    out->tokens = &c->last_token;
+    out->n_tokens = with_token ? 1 : 0;
+    out->n_decoded = with_token ? c->text.n_last : 0;
+    TRY(c->request->info.has_parts ? fill_parts(c, m, out) : QUIRE_OK);
+    int32_t width = c->request->info.logprobs + 1;
+    return fill_logprobs(m, with_token ? c->logprobs : NULL, (size_t)width, width, out);
+}
+
+void choice_rollback(const choice *c, const event_memory *m, quire_event *out) {
+    choice_event(c, QUIRE_EVENT_ROLLBACK, out);
+    set_text(&m->text, out);
+    out->n_decoded = c->text.n_decoded;
+    out->tokens = c->history.ids;
+    out->n_tokens = (int32_t)c->history.n;
+}
+
+quire_err choice_flush(choice *c, event_memory *m) {
+    strbuf_clear(&m->text);
+    output_events_clear(&m->found);
+    if (c->text.stops != NULL && c->stop_string < 0) {
+        TRY(stop_matcher_flush(c->text.stops, &m->text));
+    }
+    if (c->text.parser == NULL) {
+        return QUIRE_OK;
+    }
+    quire_err e = m->text.n > 0
+                      ? output_parser_feed(c->text.parser, (str){m->text.p, m->text.n}, false, &m->found)
+                      : QUIRE_OK;
+    e = e != QUIRE_OK ? e : output_parser_finish(c->text.parser, c->finish == QUIRE_FINISH_LENGTH, &m->found);
+    output_parser_close(c->text.parser);
+    c->text.parser = NULL;
+    e = e == QUIRE_OK ? call_limit_pass(&c->calls, &m->found) : e;
+    return e == QUIRE_OK ? call_limit_flush(&c->calls, &m->found) : e;
+}
+
+void choice_row(const choice *c, quire_event *out) {
+    choice_event(c, QUIRE_EVENT_EMBEDDING, out);
+    out->row = c->row;
+    out->n_row = c->n_row;
+}
+
+void choice_end(const choice *c, quire_event *out) {
+    choice_event(c, QUIRE_EVENT_END, out);
+    if (c->explain) {
+        c->explain->report.tokenise_us = c->tokenise_us;
+        c->explain->report.detokenise_us = c->detokenise_us;
+        if (c->request->constraint != NULL) {
+            c->explain->report.rule = c->request->rule_keywords.p;
+            c->explain->report.compile_us = c->request->compile_us;
+            const constraint *rule = thinking_budget_inner(c->request->constraint);
+            c->explain->report.mask_us = rule != NULL ? grammar_constraint_mask_us(rule) : 0;
+        }
+        out->explain = &c->explain->report;
+    }
+    out->finish = c->finish;
+    out->sum_logprob = c->sum_logprob;
+    out->beam_score = c->beam_score;
+    out->stop_token = c->stop_token;
+    out->stop_string = c->stop_string >= 0 ? c->request->stops[c->stop_string].p : NULL;
+}

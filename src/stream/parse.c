@@ -1,0 +1,115 @@
+/* Parses bodies of requests, looks over their beginnings, and checks rules, on a text
+ * thread: from quire_parse_start to PARSED, quire_look_start to LOOKED, quire_check_start
+ * to CHECKED. */
+#include "base/mem.h"
+#include "request/request.h"
+#include "stream/stream.h"
+
+struct quire_parse {
+    text_job job; /* first member: a job* is a quire_parse* */
+    quire_queue *q;
+    quire_event_kind kind; /* of its result */
+    quire_endpoint endpoint;
+    char *body;
+    size_t n;
+    void *user;
+    quire_request *request;
+    strbuf report; /* of a check */
+    quire_error error;
+    atomic_bool cancelled; /* set by the queue's thread */
+};
+
+/* On a text thread. */
+static void run_parse(text_job *job) {
+    quire_parse *p = (quire_parse *)job;
+    str body = {p->body, p->n};
+    if (atomic_load(&p->cancelled)) {
+        mem_free(p->body);
+    } else if (p->kind == QUIRE_EVENT_LOOKED) {
+        (void)request_look(p->endpoint, body, &p->error);
+        p->report = (strbuf){.p = p->body, .n = p->n};
+    } else {
+        (void)(p->kind == QUIRE_EVENT_CHECKED
+                   ? request_schema_check(&p->q->e->context, body, &p->report, &p->error)
+                   : request_parse(&p->q->e->context, p->endpoint, body.p, body.n, &p->request, &p->error));
+        mem_free(p->body);
+    }
+    queue_deliver(p->q, job);
+}
+
+/* The queue keeps the report of a check until its next event; what a look was given is
+ * the receiver's. */
+static void take_report(quire_parse *p) {
+    strbuf_deinit(&p->q->report);
+    p->q->report = p->kind == QUIRE_EVENT_CHECKED ? p->report : (strbuf){0};
+}
+
+/* text_job.take: fills the event of p->kind, unless the parse was cancelled, and frees
+ * the parse. */
+static bool take_parse(text_job *job, quire_event *out) {
+    quire_parse *p = (quire_parse *)job;
+    bool is_wanted = !atomic_load(&p->cancelled);
+    p->q->n_parses--;
+    if (is_wanted) {
+        p->q->parse_error = p->error;
+        take_report(p);
+        *out = (quire_event){.user = p->user,
+                             .kind = p->kind,
+                             .stop_token = -1,
+                             .text = p->report.p,
+                             .n_text = p->report.n,
+                             .request = p->request,
+                             .error = p->error.code != QUIRE_OK ? &p->q->parse_error : NULL};
+    } else {
+        strbuf_deinit(&p->report);
+        quire_request_free(p->request);
+    }
+    mem_free(p);
+    return is_wanted;
+}
+
+/* Queues a parse, look or check like `as`, whose body it takes. */
+static quire_err start(quire_queue *q, quire_parse as, const char *tenant, quire_parse **out) {
+    quire_parse *p = mem_new(1, sizeof *p);
+    *out = p;
+    if (p == NULL) {
+        mem_free(as.body);
+        return QUIRE_NO_MEMORY;
+    }
+    *p = as;
+    p->q = q;
+    p->job = (text_job){.run = run_parse,
+                        .take = take_parse,
+                        .tenant = text_tenant(tenant),
+                        .n_bytes = as.n,
+                        .is_off = &p->cancelled};
+    q->n_parses++;
+    text_pool_add(q->e->text, &p->job);
+    return QUIRE_OK;
+}
+
+quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, const char *tenant,
+                            void *user, quire_parse **out) {
+    return start(
+        q,
+        (quire_parse){.kind = QUIRE_EVENT_PARSED, .endpoint = endpoint, .body = body, .n = n, .user = user},
+        tenant, out);
+}
+
+quire_err quire_look_start(quire_queue *q, quire_endpoint endpoint, char *begin, size_t n, const char *tenant,
+                           void *user, quire_parse **out) {
+    return start(
+        q,
+        (quire_parse){.kind = QUIRE_EVENT_LOOKED, .endpoint = endpoint, .body = begin, .n = n, .user = user},
+        tenant, out);
+}
+
+quire_err quire_check_start(quire_queue *q, char *body, size_t n, const char *tenant, void *user,
+                            quire_parse **out) {
+    return start(q, (quire_parse){.kind = QUIRE_EVENT_CHECKED, .body = body, .n = n, .user = user}, tenant,
+                 out);
+}
+
+void quire_parse_cancel(quire_parse *p) {
+    atomic_store(&p->cancelled, true);
+}

@@ -1,0 +1,467 @@
+/* Prepares a parsed request on a text thread: renders the template, tokenises, and
+ * submits the sequences to the engine. */
+#include <stddef.h>
+#include <string.h>
+
+#include "answer/grammar_constraint.h"
+#include "answer/marked_vocab.h"
+#include "answer/thinking_budget.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/sha256.h"
+#include "sample/end_tokens.h"
+#include "stream/beam_stop_matcher.h"
+#include "stream/stream.h"
+
+/* Whether the engine is asked for rows in place of tokens. */
+static bool gives_rows(const quire_request *r) {
+    return r->info.endpoint == QUIRE_EMBEDDINGS;
+}
+
+static quire_err need_vocabulary(const stream_engine *e, const quire_request *r, quire_error *err) {
+    if (e->tokenizer) {
+        return QUIRE_OK;
+    }
+    const char *name = gives_rows(r) ? "input" : "prompt";
+    return err_set_param(err, QUIRE_UNSUPPORTED, name,
+                         "this model has no vocabulary that this server can use; give the %s as token ids",
+                         name);
+}
+
+/* Tokenises a text. One that cannot fit is refused by its length, where that is certain,
+ * and no more is tokenised than can fit. */
+static quire_err encode(const stream_engine *e, const quire_request *r, str text, encode_options options,
+                        token_list *out, quire_error *err) {
+    size_t limit = (size_t)e->context.max_model_len, least = tokenizer_least_tokens(e->tokenizer, text.n);
+    if (least > limit) {
+        return request_too_long(r, least, true, err);
+    }
+    options.special = ENCODE_PARSE;
+    options.add_special = r->add_special;
+    options.add_bos = r->add_bos;
+    options.max_tokens = limit;
+    quire_err er = tokenizer_encode(e->tokenizer, text, options, out, err);
+    return er == QUIRE_NO_ROOM ? request_too_long(r, limit + 1, true, err) : er;
+}
+
+/* Tokenises a conversation's text. Of one that continues an earlier one only what is new
+ * is encoded. */
+static quire_err encode_chat(const stream_engine *e, const quire_request *r, str text,
+                             const text_marks *marks, token_list *out, quire_error *err) {
+    prompt_start start = {0};
+    uint64_t tenant = text_tenant(r->tenant);
+    const text_marks *counts = e->parses_messages ? NULL : marks; /* of one engine always or never */
+    if (e->prompts == NULL) {
+        return encode(e, r, text, (encode_options){.marks = counts}, out, err);
+    }
+    if (prompt_cache_find(e->prompts, tenant, text, marks, &start) != QUIRE_OK) {
+        prompt_start_deinit(&start); /* no memory for it: the text is encoded whole */
+    }
+    bool is_known = start.at > 0;
+    encode_options options = {
+        .marks = counts, .seams = &start.seams, .known = is_known ? &start.ids : NULL, .from = start.at};
+    quire_err er = encode(e, r, text, options, out, err);
+    if (er == QUIRE_OK) {
+        size_t first = start.seams.first;
+        prompt_cache_keep(e->prompts, tenant, text, marks, out->ids + first, out->n - first, &start.seams);
+    }
+    prompt_start_deinit(&start);
+    return er;
+}
+
+/* Tokenises the conversation. Special tokens are parsed only where the template wrote
+ * them, or everywhere, as the server is set. */
+static quire_err make_chat(const stream_engine *e, const quire_request *r, token_list *out,
+                           output_start *start, quire_error *err) {
+    strbuf text = {0};
+    text_marks marks = {0};
+    quire_err er = request_render(r, &text, &marks, err);
+    *start = er == QUIRE_OK && r->info.has_parts ? request_output_start(r, (str){text.p, text.n}, &marks)
+                                                 : OUTPUT_START_UNKNOWN;
+    er = er == QUIRE_OK ? encode_chat(e, r, (str){text.p, text.n}, &marks, out, err) : er;
+    text_marks_deinit(&marks);
+    strbuf_deinit(&text);
+    return er;
+}
+
+static quire_err copy_ids(token_list *to, const int32_t *ids, size_t n, quire_error *err) {
+    quire_err e = token_list_add_all(to, ids, n);
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a prompt");
+}
+
+/* The ids of prompt i, and how the text behind it begins. */
+static quire_err make_prompt(const stream_engine *e, const quire_request *r, int32_t i, token_list *out,
+                             output_start *start, quire_error *err) {
+    *start = r->fork_from.start;
+    if (r->info.endpoint == QUIRE_CHAT && r->fork_from.held == NULL) {
+        TRY(need_vocabulary(e, r, err));
+        return make_chat(e, r, out, start, err);
+    }
+    const request_prompt *p = &r->prompts[i];
+    if (!p->ids) {
+        TRY(need_vocabulary(e, r, err));
+        return encode(e, r, p->text, (encode_options){0}, out, err);
+    }
+    return copy_ids(out, p->ids, (size_t)p->n_ids, err);
+}
+
+/* Checks the prompt's length. The engine cuts a max_tokens that exceeds the rest, as vLLM
+ * does. */
+static quire_err check_length(const stream_engine *e, const quire_request *r, const choice *c,
+                              quire_error *err) {
+    if (c->prompt.n == 0) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, gives_rows(r) ? "input" : "prompt",
+                             "the prompt is empty; it must have at least one token");
+    }
+    size_t most = (size_t)e->context.max_model_len - (gives_rows(r) ? 0 : 1);
+    return c->prompt.n > most ? request_too_long(r, c->prompt.n, false, err) : QUIRE_OK;
+}
+
+/* ---- how long a response can become, in bytes of JSON ---- */
+
+enum {
+    TOKEN_BYTES = 8,        /* text, or an id */
+    LISTED_BYTES = 32,      /* a token and its log-probability in a completion's lists */
+    CHAT_LISTED_BYTES = 96, /* the same in a chat's, with its bytes */
+    PROMPT_LISTED_BYTES = 80
+};
+
+/* Bytes of one token of the response, or of the echo. */
+static int64_t token_bytes(const quire_request_info *info) {
+    int64_t listed = info->endpoint == QUIRE_CHAT ? CHAT_LISTED_BYTES : LISTED_BYTES;
+    return TOKEN_BYTES + (info->return_token_ids ? TOKEN_BYTES : 0) +
+           (info->logprobs >= 0 ? listed * (info->logprobs + 1) : 0);
+}
+
+/* Bytes of the choices of a prompt of n tokens: the echo and, in a whole response, as
+ * many tokens as the request names. A max_tokens that is left out does not count: the
+ * response is cut where it grows too long. */
+static int64_t response_bytes(const quire_request *r, size_t n_prompt) {
+    const quire_request_info *info = &r->info;
+    int64_t shown = PROMPT_LISTED_BYTES * (int64_t)(info->prompt_logprobs + 1) +
+                    (info->echo ? token_bytes(info) : 0) + (info->return_token_ids ? TOKEN_BYTES : 0);
+    /* a chat shows its prompt once, a completion with every choice */
+    int64_t n_shown = info->endpoint == QUIRE_CHAT ? 1 : info->n_samples;
+    int64_t n_new = info->stream || r->sampling.max_tokens < 0 ? 0 : r->sampling.max_tokens,
+            room = r->context.max_model_len - (int64_t)n_prompt;
+    n_new = n_new < room ? n_new : room;
+    return info->n_samples * n_new * token_bytes(info) + n_shown * (int64_t)n_prompt * shown;
+}
+
+/* Checks truncate_prompt_tokens, which is accepted where it cuts nothing: prompts are not
+ * truncated. */
+static quire_err check_truncation(const quire_request *r, size_t n_prompt, quire_error *err) {
+    if (r->truncate_prompt_tokens < 0 || n_prompt <= (size_t)r->truncate_prompt_tokens) {
+        return QUIRE_OK;
+    }
+    return err_set_param(err, QUIRE_BAD_REQUEST, "truncate_prompt_tokens",
+                         "the %s has %zu tokens, and truncate_prompt_tokens is %d: prompts are not cut here",
+                         gives_rows(r) ? "input" : "prompt", n_prompt, (int)r->truncate_prompt_tokens);
+}
+
+/* Adds the bytes of one more prompt's choices to *total. */
+static quire_err count_response(const stream_engine *e, const quire_request *r, size_t n_prompt,
+                                int64_t *total, quire_error *err) {
+    int64_t limit = (int64_t)e->max_answer_bytes;
+    *total += response_bytes(r, n_prompt);
+    if (limit == 0 || gives_rows(r) || *total <= limit) {
+        return QUIRE_OK;
+    }
+    return err_set_param(err, QUIRE_BAD_REQUEST,
+                         r->info.n_samples > 1   ? "n"
+                         : r->info.logprobs >= 0 ? "logprobs"
+                                                 : "max_tokens",
+                         "the answer could take %lld bytes, and --max-answer-bytes is %lld: ask for fewer "
+                         "choices, tokens or logprobs, or for no echo",
+                         (long long)*total, (long long)limit);
+}
+
+/* Takes the ids of c's prompt and how its text begins: made for its first sample, copied
+ * for the others. */
+static quire_err take_prompt(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
+    int32_t k = c->index % r->info.n_samples;
+    if (k == 0) {
+        return make_prompt(e, r, c->index / r->info.n_samples, &c->prompt, &c->start, err);
+    }
+    c->start = (c - k)->start;
+    const token_list *made = &(c - k)->prompt;
+    return copy_ids(&c->prompt, made->ids, made->n, err);
+}
+
+static quire_err open_choice(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
+    TRY(take_prompt(e, r, c, err));
+    c->sampling = r->sampling;
+    c->prompt_only = r->sampling.max_tokens == 0;
+    c->sampling.max_tokens = c->prompt_only ? 1 : c->sampling.max_tokens;
+    TRY(check_length(e, r, c, err));
+    quire_err er = gives_rows(r) ? QUIRE_OK : choice_open_text(c, &c->text);
+    return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a request");
+}
+
+_Static_assert(QUIRE_TENANT_BYTES + 1 + 2 * SHA256_BYTES <= ENGINE_NAMESPACE_BYTES,
+               "a namespace's name fits");
+
+/* A request's own mask and change of scores, else those of all. */
+static attn_mods *mods_of(const quire_request *r) {
+    return r->has_attention ? r->mods : r->context.mods;
+}
+
+/* Writes the name of r's namespace: its tenant and, behind a zero byte, which no tenant's
+ * name has, a digest of its salt (zeros for none) and, where there is some, a digest of
+ * its mask and change of scores, with the b that they read. */
+static size_t write_namespace(const quire_request *r, int32_t b, uint8_t out[ENGINE_NAMESPACE_BYTES]) {
+    const attn_mods *mods = mods_of(r);
+    size_t n = strlen(r->tenant);
+    memcpy(out, r->tenant, n);
+    if (r->cache_salt.n > 0 || mods != NULL) {
+        memset(out + n, 0, 1 + SHA256_BYTES);
+        n++;
+        if (r->cache_salt.n > 0) {
+            sha256(r->cache_salt.p, r->cache_salt.n, out + n);
+        }
+        n += SHA256_BYTES;
+    }
+    if (mods != NULL) {
+        sha256_sum s;
+        sha256_begin(&s);
+        sha256_add(&s, mods->digest, sizeof mods->digest);
+        sha256_add(&s, &b, mods->uses_b ? sizeof b : 0);
+        sha256_end(&s, out + n);
+        n += SHA256_BYTES;
+    }
+    return n;
+}
+
+static kv_retention retention_of(const quire_request *r) {
+    kv_retention keep = KV_RETENTION_DEFAULT;
+    keep.priority = r->cache_priority >= 0 ? r->cache_priority : keep.priority;
+    keep.ttl_us = (int64_t)((double)r->cache_ttl_s * 1e6);
+    keep.ttl_us = r->cache_ttl_s > 0 && keep.ttl_us == 0 ? 1 : keep.ttl_us;
+    return keep;
+}
+
+/* ---- what does not fit into a step ---- */
+
+_Static_assert(sizeof(text_job) <= sizeof((engine_work *)0)->of_outside, "a job fits");
+
+static text_job *job_of(engine_work *w) {
+    return (text_job *)(void *)w->of_outside;
+}
+
+static void run_work(text_job *job) {
+    engine_work *w = (engine_work *)(void *)((char *)job - offsetof(engine_work, of_outside));
+    w->run(w);
+}
+
+/* engine_outside.add: a job of the tenant, whose time counts like that of its texts. */
+static void add_work(void *context, engine_work *w) {
+    *job_of(w) = (text_job){.run = run_work, .tenant = w->tenant, .is_off = w->is_off};
+    text_pool_add(context, job_of(w));
+}
+
+engine_request stream_engine_request(const quire_request *r, int32_t prompt,
+                                     uint8_t namespace[ENGINE_NAMESPACE_BYTES], const quire_queue *q) {
+    bool ranked = r->info.n_samples > r->info.n_best; /* ranked by the log-probabilities of their tokens */
+    engine_request made = {.priority = r->priority,
+                           .deadline_us = (int64_t)((double)r->ttft_deadline_ms * 1e3),
+                           .logprobs_width = ranked && r->info.logprobs < 0 ? 1 : r->info.logprobs + 1,
+                           .prompt_logprobs_width = r->info.prompt_logprobs + 1,
+                           .beams = r->beams,
+                           .logits_out = r->logits_out,
+                           .constraint = r->constraint,
+                           .mods = mods_of(r),
+                           .mods_b = prompt,
+                           .mods_are_own = r->has_attention,
+                           .namespace = namespace,
+                           .n_namespace = write_namespace(r, prompt, namespace),
+                           .retains = r->cache_priority >= 0 || r->cache_ttl_s > 0,
+                           .retention = retention_of(r),
+                           .explain = r->info.explain,
+                           .outside = {add_work, q->e->text, text_tenant(r->tenant)},
+                           .out = q->out};
+    made.beams.width = r->info.beam_width;
+    return made;
+}
+
+/* Converts the limits of a forked request: its fields count from the fork position, the
+ * engine from the prompt's end. */
+static void add_fork(const request_fork *fork_from, engine_request *r) {
+    int32_t n = r->n_tokens - fork_from->n_prompt;
+    r->fork_from = fork_from->held;
+    r->fork_position = r->n_tokens;
+    r->n_prompt = fork_from->n_prompt;
+    r->sampling.max_tokens += r->sampling.max_tokens >= 0 ? n : 0;
+    r->sampling.min_tokens += n;
+}
+
+/* Submits n samples of one prompt, of which c is the first; its prompt's ids are copied,
+ * since START shows them. */
+static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_id *ids, void **users,
+                                quire_error *err) {
+    const quire_request *q = s->request;
+    int32_t *tokens = mem_new(c->prompt.n, sizeof *tokens);
+    if (!tokens) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
+    }
+    memcpy(tokens, c->prompt.ids, c->prompt.n * sizeof *tokens);
+    uint8_t namespace[ENGINE_NAMESPACE_BYTES];
+    engine_request r = stream_engine_request(q, c->index / q->info.n_samples, namespace, s->q);
+    r.tokens = tokens;
+    r.n_tokens = (int32_t)c->prompt.n;
+    r.sampling = c->sampling;
+    r.pooling = q->pooling;
+    r.types = gives_rows(q) ? q->prompts[c->index].types : NULL;
+    r.sample_index = (uint32_t)(c->index % q->info.n_samples);
+    if (s->watch != NULL) {
+        r.ending = (engine_ending){beam_stop_matcher_is_over, s->watch};
+    }
+    if (q->fork_from.held != NULL) {
+        add_fork(&q->fork_from, &r);
+    }
+    for (int32_t k = 0; k < n; k++) {
+        users[k] = c + k;
+    }
+    quire_err e = engine_submit_samples(s->q->e->core, &r, n, users, ids, err);
+    if (e != QUIRE_OK) {
+        mem_free(tokens);
+        if (e == QUIRE_BUSY) {
+            request_stats_refused(s->q->e->requests);
+        }
+        return e;
+    }
+    for (int32_t k = 0; k < n; k++) {
+        c[k].id = ids[k];
+        c[k].submitted = true;
+    }
+    s->n_submitted += n;
+    return QUIRE_OK;
+}
+
+/* Submits all choices. Samples share the computation of their prompt, unless each reports
+ * on the whole prompt. */
+static quire_err submit_all(quire_stream *s, quire_error *err) {
+    const quire_request_info *info = &s->request->info;
+    bool alone = info->beam_width == 0 && (info->prompt_logprobs >= 0 || s->request->logits_out);
+    int32_t group = alone ? 1 : info->n_samples;
+    request_id *ids = mem_new((size_t)group, sizeof *ids);
+    void **users = mem_new((size_t)group, sizeof *users);
+    int64_t tokenise_us = clock_us() - s->submitted_us;
+    quire_err e = ids && users ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
+    for (int32_t i = 0; e == QUIRE_OK && i < s->n_choices; i += group) {
+        choice *c = &s->choices[i], *first = c - i % info->n_samples;
+        if (!first->sampling.has_seed) {
+            first->sampling.seed = rng_os_seed();
+            first->sampling.has_seed = true;
+        }
+        for (int32_t k = 0; k < group; k++) {
+            c[k].sampling = first->sampling; /* for the case that it is rolled back */
+            c[k].tokenise_us = tokenise_us;
+        }
+        e = submit_samples(s, c, group, ids, users, err);
+        e = e != QUIRE_OK && e != QUIRE_BUSY && gives_rows(s->request)
+                ? request_name_input(s->request, i, e, err)
+                : e;
+    }
+    mem_free(ids);
+    mem_free(users);
+    return e;
+}
+
+/* Compiles the rule of r, which has one, over the vocabulary that it needs. */
+static quire_err make_rule(stream_engine *e, quire_request *r, const reasoning_frame *frame,
+                           quire_error *err) {
+    grammar_vocab *v;
+    grammar *g;
+    const grammar_marks none = {0}, *marks = &none;
+    quire_err had;
+    if (request_rule_is_marked(&r->rule, frame)) {
+        const marked_vocab *marked = NULL;
+        had = stream_engine_marked(e, &marked);
+        v = had == QUIRE_OK ? marked->vocab : NULL;
+        marks = had == QUIRE_OK ? &marked->marks : marks;
+    } else {
+        had = stream_engine_vocab(e, &v);
+    }
+    TRY(had == QUIRE_OK ? had : err_set(err, had, -1, "out of memory for the vocabulary"));
+    int64_t began_us = clock_us();
+    const model_desc *d = e->model;
+    int32_t ends[DESC_MAX_EOS + PARAMS_MAX_STOP_TOKENS + 1];
+    const rule_context c = {.frame = frame,
+                            .marks = marks,
+                            .space = r->json_space,
+                            .order = r->json_order,
+                            .numbers = r->json_numbers,
+                            .additional = r->json_additional,
+                            .cache = e->grammars,
+                            .tenant = text_tenant(r->tenant),
+                            .model = d,
+                            .ends = ends,
+                            .n_ends = end_tokens_list(&r->sampling, d, ends)};
+    TRY(r->rule.form == RULE_CALLS ? request_calls_compile(r, &c, &g, err)
+                                   : request_rule_compile(&r->rule, &c, &g, err));
+    r->compile_us = clock_us() - began_us;
+    quire_err opened = grammar_constraint_open(g, v, e->rule_memory, c.tenant, &r->constraint);
+    grammar_drop(g);
+    opened = opened == QUIRE_OK && r->info.explain ? request_list_keywords(r, &r->rule_keywords) : opened;
+    return opened == QUIRE_OK ? opened : request_rule_outgrown(&r->rule, opened, NULL, err);
+}
+
+/* Puts the budget of r's reasoning around what binds the response besides. */
+static quire_err make_budget(stream_engine *e, quire_request *r, const reasoning_frame *frame,
+                             quire_error *err) {
+    const marked_vocab *marked;
+    quire_err had = stream_engine_marked(e, &marked);
+    TRY(had == QUIRE_OK ? had : err_set(err, had, -1, "out of memory for the vocabulary"));
+    constraint *inner = r->constraint;
+    r->constraint = NULL;
+    TRY(thinking_budget_open(frame, r->thinking_budget, e->tokenizer, marked, inner, &r->constraint, err));
+    return thinking_budget_check(r->constraint, &r->sampling, e->model, err);
+}
+
+/* Makes the constraint of a request whose response begins as `start` says: of its rule,
+ * and of the budget of its reasoning. */
+static quire_err make_constraint(stream_engine *e, quire_request *r, output_start start, quire_error *err) {
+    const field_desc *f =
+        r->rule.field != NULL ? r->rule.field : request_field("thinking_token_budget", FIELD_CHAT);
+    TRY(r->constraint == NULL ? request_check_grammars(r, e->grammars, text_tenant(r->tenant), err)
+                              : QUIRE_OK);
+    if ((r->rule.field == NULL && r->thinking_budget < 0) || r->constraint != NULL) {
+        return QUIRE_OK;
+    }
+    if (e->tokenizer == NULL) {
+        return err_set_param(err, QUIRE_UNSUPPORTED, f->name,
+                             "this model has no vocabulary that this server can use, so %s cannot be obeyed",
+                             f->name);
+    }
+    const char *obstacle = tokenizer_sum_obstacle(e->tokenizer);
+    if (obstacle != NULL) {
+        return err_set_param(err, QUIRE_UNSUPPORTED, f->name,
+                             "this model's tokens do not add up to its text (its decoder has %s), so %s "
+                             "cannot be obeyed exactly",
+                             obstacle, f->name);
+    }
+    reasoning_frame frame = request_frame(r, start);
+    TRY(r->rule.field != NULL ? make_rule(e, r, &frame, err) : QUIRE_OK);
+    return r->thinking_budget >= 0 ? make_budget(e, r, &frame, err) : QUIRE_OK;
+}
+
+quire_err stream_prepare(quire_stream *s, quire_error *err) {
+    int64_t n_bytes = 0;
+    TRY(request_tokenize_lists(s->request, s->q->e->tokenizer, &s->released, err));
+    for (int32_t i = 0; i < s->n_choices; i++) {
+        TRY(atomic_load(&s->released) ? err_set(err, QUIRE_CANCELLED, -1, "cancelled") : QUIRE_OK);
+        quire_err e = open_choice(s->q->e, s->request, &s->choices[i], err);
+        TRY(e != QUIRE_OK && gives_rows(s->request) ? request_name_input(s->request, i, e, err) : e);
+        if (i % s->request->info.n_samples == 0) {
+            TRY(check_truncation(s->request, s->choices[i].prompt.n, err));
+            TRY(count_response(s->q->e, s->request, s->choices[i].prompt.n, &n_bytes, err));
+        }
+    }
+    if (s->request->info.beam_width > 0 && s->request->n_stops > 0 && s->q->e->tokenizer != NULL &&
+        beam_stop_matcher_open(s->q->e, s->request, &s->watch) != QUIRE_OK) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for stop strings");
+    }
+    TRY(make_constraint(s->q->e, s->request, s->choices[0].start, err));
+    return submit_all(s, err);
+}

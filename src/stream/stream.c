@@ -1,0 +1,172 @@
+#include "stream/stream.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "stream/beam_stop_matcher.h"
+
+static quire_stream *new_stream(quire_queue *q, quire_request *r, void *user) {
+    quire_stream *s = mem_new(1, sizeof *s + (size_t)r->info.n_choices * sizeof *s->choices);
+    if (!s) {
+        return NULL;
+    }
+    s->q = q;
+    s->request = r;
+    s->user = user;
+    s->n_choices = r->info.n_choices;
+    for (int32_t i = 0; i < s->n_choices; i++) {
+        choice_init(&s->choices[i], q->e, s, r, i);
+    }
+    return s;
+}
+
+static void free_stream(quire_stream *s) {
+    for (int32_t i = 0; i < s->n_choices; i++) {
+        choice_deinit(&s->choices[i]);
+    }
+    beam_stop_matcher_close(s->watch);
+    quire_request_free(s->request);
+    mem_free(s);
+}
+
+/* On a text thread. */
+static void run_prepare(text_job *job) {
+    quire_stream *s = (quire_stream *)job;
+    quire_error err = {0};
+    if (stream_prepare(s, &err) != QUIRE_OK) { /* err is valid only then */
+        s->verdict = err;
+    }
+    queue_deliver(s->q, job);
+}
+
+/* A fork shares the pages of a sequence of its engine. */
+static quire_err check_engine(const quire_queue *q, const quire_request *r, quire_error *err) {
+    return r->fork_from.held == NULL || r->fork_from.core == q->e->core
+               ? QUIRE_OK
+               : err_set(
+                     err, QUIRE_INVALID, -1,
+                     "the request is a fork of another engine's stream; submit it to a queue of that engine");
+}
+
+quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err) {
+    *out = NULL;
+    quire_err e = check_engine(q, r, err);
+    e = e == QUIRE_OK ? request_check(r, err) : e;
+    quire_stream *s = e == QUIRE_OK ? new_stream(q, r, user) : NULL;
+    if (!s) {
+        quire_request_free(r);
+        return e != QUIRE_OK ? e : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
+    }
+    s->next = q->streams;
+    if (s->next) {
+        s->next->prev = s;
+    }
+    q->streams = s;
+    s->job = (text_job){.run = run_prepare,
+                        .take = queue_take_prepared,
+                        .tenant = text_tenant(r->tenant),
+                        .n_bytes = request_text_bytes(r),
+                        .is_off = &s->released};
+    s->submitted_us = clock_us();
+    *out = s;
+    text_pool_add(q->e->text, &s->job);
+    return QUIRE_OK;
+}
+
+void stream_cancel_choices(quire_stream *s) {
+    for (int32_t i = 0; i < s->n_choices; i++) {
+        choice *c = &s->choices[i];
+        if (c->submitted && !c->gone) {
+            engine_cancel(s->q->e->core, c->current);
+        }
+    }
+}
+
+void stream_settle(choice *c) {
+    if (!c->ended && c->finish != QUIRE_FINISH_NONE) {
+        c->ended = true;
+        c->stream->n_ended++;
+        stream_count(c);
+    }
+}
+
+/* Whether all completions of c's prompt are counted, and the tokens of the longest. */
+static bool are_counted(const quire_stream *s, const choice *c, int32_t *longest) {
+    int32_t n = s->request->info.n_samples;
+    const choice *first = c - c->index % n;
+    bool all = true;
+    *longest = 0;
+    for (int32_t i = 0; i < n; i++) {
+        all = all && first[i].counted;
+        *longest = first[i].n_completion > *longest ? first[i].n_completion : *longest;
+    }
+    return all;
+}
+
+/* The tokens that a choice may have, as far as its request and the maximum length
+ * allow. */
+static int32_t most_tokens(const choice *c) {
+    bool none = c->prompt_only || c->request->info.endpoint == QUIRE_EMBEDDINGS;
+    int32_t room = c->e->context.max_model_len - (int32_t)c->prompt.n,
+            most = none ? 0 : c->sampling.max_tokens;
+    return most < 0 || most > room ? room : most;
+}
+
+void stream_count(choice *c) {
+    quire_stream *s = c->stream;
+    bool is_known = c->gone || (s->prepared && !c->submitted);
+    if (!c->ended || c->counted || !is_known) {
+        return;
+    }
+    c->counted = true;
+    request_times t = {.submitted_us = s->submitted_us,
+                       .tokenise_us = c->tokenise_us,
+                       .admitted_us = c->admitted_us,
+                       .first_token_us = c->first_token_us,
+                       .ended_us = c->over_us};
+    request_numbers n = {.n_prompt = (int32_t)c->prompt.n,
+                         .n_computed = c->n_prefilled,
+                         .n_completion = c->n_completion,
+                         .n_preempted = c->n_preempted,
+                         .max_tokens = most_tokens(c)};
+    int32_t longest;
+    bool all = are_counted(s, c, &longest);
+    request_stats_over(s->q->e->requests, c->finish, &t, &n, all ? s->request->info.n_best : 0, longest);
+}
+
+void stream_free_if_over(quire_stream *s) {
+    if (!s->released || !s->prepared || s->n_commands > 0 || s->n_gone < s->n_submitted + s->n_replaced) {
+        return;
+    }
+    quire_queue *q = s->q;
+    *(s->prev ? &s->prev->next : &q->streams) = s->next;
+    if (s->next) {
+        s->next->prev = s->prev;
+    }
+    free_stream(s);
+}
+
+void quire_stream_cancel(quire_stream *s) {
+    s->cancelled = true;
+    if (s->prepared) {
+        stream_cancel_choices(s);
+    }
+}
+
+void quire_stream_release(quire_stream *s) {
+    s->released = true;
+    if (s->q->current && s->q->current->stream == s) {
+        s->q->current = NULL;
+        s->q->stage = STAGE_NONE;
+    }
+    if (!s->done) {
+        quire_stream_cancel(s);
+    }
+    for (int32_t i = 0; i < s->n_choices; i++) {
+        stream_settle(&s->choices[i]); /* its END will not be delivered */
+    }
+    stream_free_if_over(s);
+}
+
+const quire_request_info *quire_stream_describe(const quire_stream *s) {
+    return &s->request->info;
+}

@@ -1,0 +1,115 @@
+/* A stream is one submitted request; a queue delivers the events of its streams.
+ *
+ * quire_submit makes a stream on the queue's thread and lends it to a text thread
+ * (stream_prepare). After that it lives on the queue's thread: engine events arrive
+ * through the queue's output table, what text threads have run as delivered jobs. It is
+ * freed when the text thread is done with it, every choice has ended in the engine, and
+ * the user has released it (or the queue closes). */
+#ifndef STREAM_STREAM_H
+#define STREAM_STREAM_H
+
+#include <pthread.h>
+
+#include "base/wake.h"
+#include "stream/choice.h"
+
+struct quire_stream {
+    text_job job; /* first member: a job* is a stream* */
+    quire_queue *q;
+    quire_request *request;
+    void *user;
+    int64_t submitted_us;
+    quire_stream *next, *prev; /* the queue's list */
+    int32_t n_choices, n_submitted, n_ended;
+    /* further sequences of its choices; sequences whose end event has come */
+    int32_t n_replaced, n_gone;
+    int32_t n_commands; /* under way */
+    /* beam search with stop strings: the engine uses it until the last end event */
+    struct beam_stop_matcher *watch;
+    quire_error verdict;  /* the text thread's result, written until it is done with the stream */
+    quire_error error;    /* QUIRE_OK, or why it failed */
+    bool prepared;        /* the text thread is done with it */
+    bool cancelled, done; /* done: DONE was delivered */
+    atomic_bool released; /* set by the queue's thread; a text thread then stops preparing */
+    choice choices[];     /* [n_choices] */
+};
+
+/* What quire_queue_next delivers before it looks for new events. */
+typedef enum queue_stage {
+    STAGE_NONE,
+    STAGE_ROLLBACK,
+    STAGE_REFUSED,
+    STAGE_DELTA,
+    STAGE_FLUSH,
+    STAGE_END,
+    STAGE_DONE
+} queue_stage;
+
+struct quire_queue {
+    stream_engine *e;
+    wake wake;
+    engine_out *out;
+    quire_stream *streams;     /* all that are not freed */
+    pthread_mutex_t lock;      /* guards ran */
+    text_job *ran, **ran_last; /* jobs that text threads have run, first in, first out */
+    int32_t n_parses;          /* under way, or parsed and not delivered */
+    quire_error parse_error;   /* of the PARSED or CHECKED */
+    strbuf report;             /* of the CHECKED */
+    quire_error refusal;       /* of the REFUSED */
+    choice *current;           /* the choice whose stages are being delivered */
+    queue_stage stage;
+    event_memory memory; /* of the event that is delivered */
+};
+
+/* ---- prepare.c: on a text thread ---- */
+/* Renders, tokenises, opens detokenizers and submits every choice to the engine; after a
+ * failure some of them may be submitted already. */
+quire_err stream_prepare(quire_stream *s, quire_error *err);
+/* The engine's request for prompt number `prompt` of r, without tokens, users and
+ * sampling parameters. The name of its namespace is written to `namespace`. */
+engine_request stream_engine_request(const quire_request *r, int32_t prompt,
+                                     uint8_t namespace[ENGINE_NAMESPACE_BYTES], const quire_queue *q);
+
+/* ---- queue.c ---- */
+/* quire_queue_open of an engine. */
+quire_err queue_open(stream_engine *e, quire_queue **out);
+/* Hands a job that was run to q's thread, and wakes it. A text thread. */
+void queue_deliver(quire_queue *q, text_job *job);
+/* text_job.take of a stream: it is prepared, or failed. */
+bool queue_take_prepared(text_job *job, quire_event *out);
+/* text_job.take of a stream_command: executes and frees it. */
+bool queue_take_command(text_job *job, quire_event *out);
+
+/* ---- stream_branch.c ---- */
+/* A rollback or steer under way: from the queue's thread to a text thread and back. */
+typedef struct stream_command {
+    text_job job; /* first member: a job* is a stream_command* */
+    choice *c;
+    engine_fork *fork_from; /* the choice's sequence when the command was given */
+    quire_request *fields;  /* the choice's fields from then on; NULL: as they are */
+    bool has_text;
+    strbuf tail_text;
+    token_list kept, tail;  /* tokens of the response that are kept; tokens appended to them */
+    choice_text shows;      /* has seen the kept tokens */
+    strbuf text;            /* of the kept tokens */
+    void *constraint_state; /* of the request's constraint behind all tokens, mem_new'd; or NULL */
+    quire_error verdict;
+} stream_command;
+
+/* Executes a command that the text thread has prepared: from then on the choice is
+ * another sequence. On failure nothing changed. The queue's thread. */
+quire_err stream_command_do(stream_command *m, quire_error *err);
+void stream_command_free(stream_command *m);
+
+/* ---- stream.c ---- */
+/* Counts c as ended, once its finish is known. */
+void stream_settle(choice *c);
+/* Adds c to the statistics once it has ended and the engine is done with it, so that the
+ * numbers of a completion are known and count together. */
+void stream_count(choice *c);
+/* Frees s when neither the engine, a text thread nor the user refers to it. */
+void stream_free_if_over(quire_stream *s);
+/* Cancels every choice that still runs in the engine. */
+void stream_cancel_choices(quire_stream *s);
+
+#endif

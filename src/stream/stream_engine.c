@@ -1,0 +1,66 @@
+#include "stream/stream_engine.h"
+
+#include "answer/grammar_constraint.h"
+#include "answer/marked_vocab.h"
+#include "text/token_texts.h"
+
+static quire_err stream_engine_open_caches(stream_engine *e, const stream_engine_sizes *sizes) {
+    TRY(request_stats_open(&e->requests));
+    if (sizes->text_cache_bytes > 0) {
+        TRY(prompt_cache_open(sizes->text_cache_bytes, &e->prompts));
+    }
+    TRY(grammar_cache_open(GRAMMAR_CACHE_BYTES, &e->grammars));
+    return grammar_memory_open(sizes->rule_bytes, &e->rule_memory);
+}
+
+quire_err stream_engine_open(stream_engine *e, const stream_engine_sizes *sizes, quire_error *err) {
+    quire_err r = stream_engine_open_caches(e, sizes);
+    if (r != QUIRE_OK) {
+        return err_set(err, r, -1, "out of memory for an engine");
+    }
+    r = text_pool_open(sizes->n_text_threads, TEXT_POOL_THREADS, &e->text);
+    return r == QUIRE_OK ? r : err_set(err, r, -1, "the text threads could not start");
+}
+
+void stream_engine_stop(stream_engine *e) {
+    engine_stop(e->core); /* which gives work to text threads */
+    text_pool_close(e->text);
+}
+
+void stream_engine_close(stream_engine *e) {
+    prompt_cache_close(e->prompts);
+    grammar_cache_close(e->grammars);
+    request_stats_close(e->requests);
+    token_texts_close(atomic_load(&e->texts));
+    grammar_vocab_drop(atomic_load(&e->vocab));
+    grammar_memory_close(e->rule_memory);
+    marked_vocab_close(atomic_load(&e->marked));
+}
+
+quire_err stream_engine_vocab(stream_engine *e, grammar_vocab **out) {
+    grammar_vocab *have = atomic_load(&e->vocab), *made;
+    if (have == NULL) {
+        TRY(grammar_constraint_vocab(e->tokenizer, e->context.n_vocab, NULL, &made));
+        if (atomic_compare_exchange_strong(&e->vocab, &have, made)) {
+            have = made;
+        } else {
+            grammar_vocab_drop(made);
+        }
+    }
+    *out = have;
+    return QUIRE_OK;
+}
+
+quire_err stream_engine_marked(stream_engine *e, const marked_vocab **out) {
+    marked_vocab *have = atomic_load(&e->marked), *made;
+    if (have == NULL) {
+        TRY(marked_vocab_open(e->tokenizer, e->context.n_vocab, &made));
+        if (atomic_compare_exchange_strong(&e->marked, &have, made)) {
+            have = made;
+        } else {
+            marked_vocab_close(made);
+        }
+    }
+    *out = have;
+    return QUIRE_OK;
+}

@@ -1,0 +1,51 @@
+/* A running engine, and what makes requests of texts and texts of its tokens: text
+ * threads, tokenizer, caches. Immutable after open but for the counters. */
+#ifndef STREAM_STREAM_ENGINE_H
+#define STREAM_STREAM_ENGINE_H
+
+#include <stdatomic.h>
+
+#include "answer/grammar_cache.h"
+#include "engine/engine.h"
+#include "request/request.h"
+#include "stream/prompt_cache.h"
+#include "stream/request_stats.h"
+#include "stream/text_pool.h"
+
+typedef struct stream_engine {
+    engine *core;
+    const model_desc *model;
+    const tokenizer *tokenizer; /* NULL: prompts of ids only */
+    request_context context;
+    bool parses_messages;     /* special tokens in a client's messages are tokens */
+    int64_t max_answer_bytes; /* 0: no bound */
+    text_pool *text;
+    prompt_cache *prompts; /* NULL: none */
+    grammar_cache *grammars;
+    grammar_memory *rule_memory;           /* of the states of all rules */
+    request_stats *requests;               /* shared by its threads */
+    _Atomic(struct token_texts *) texts;   /* made at first use (beam_stop_matcher.h) */
+    _Atomic(struct grammar_vocab *) vocab; /* made at first use (stream_engine_vocab) */
+    _Atomic(struct marked_vocab *) marked; /* made at first use (stream_engine_marked) */
+} stream_engine;
+
+typedef struct stream_engine_sizes {
+    int32_t n_text_threads;
+    size_t text_cache_bytes, rule_bytes; /* text_cache_bytes 0: no prompt cache */
+} stream_engine_sizes;
+
+/* Opens caches and text threads of *e, whose other members are set. Stop and close it
+ * also after a failure. */
+quire_err stream_engine_open(stream_engine *e, const stream_engine_sizes *sizes, quire_error *err);
+/* Ends the text threads; the engine gives them no more work. */
+void stream_engine_stop(stream_engine *e);
+/* Frees what was opened and made. After the engine is closed, which may use it. */
+void stream_engine_close(stream_engine *e);
+
+/* The vocabulary of the engine's grammars, made at first use; borrowed. e has a
+ * tokenizer. Any thread. QUIRE_NO_MEMORY. */
+quire_err stream_engine_vocab(stream_engine *e, struct grammar_vocab **out);
+/* The same for grammars that tell special tokens from text. */
+quire_err stream_engine_marked(stream_engine *e, const struct marked_vocab **out);
+
+#endif

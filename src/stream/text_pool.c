@@ -1,0 +1,415 @@
+#include "stream/text_pool.h"
+
+#include <sys/resource.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/thread_slice.h"
+#include "stream/text_pool_impl.h"
+
+#define THREAD_SLICE_US 100 /* the system's */
+
+static void *text_main(void *arg);
+
+/* Lets a worker run what it has, for a slice, or look for a job. */
+static void let_run(worker *w, worker_state state) {
+    text_pool *p = w->pool;
+    w->state = state;
+    p->n_running[w->is_slow]++;
+    p->n_looking[w->is_slow] += state == WORKER_LOOKS;
+    if (w->is_to_be && !p->has_large) {
+        w->is_large = p->has_large = true;
+    }
+    w->is_to_be = false;
+    pthread_cond_signal(&w->go);
+}
+
+/* A worker in a state, or NULL; one without low priority, if there is one. */
+static worker *find_worker(text_pool *p, worker_state state) {
+    worker *found = NULL;
+    for (int32_t i = 0; i < p->n_places; i++) {
+        worker *w = &p->workers[i];
+        if (w->state == state && (found == NULL || found->is_low)) {
+            found = w;
+        }
+    }
+    return found;
+}
+
+/* Makes a thread, which has the priority of the calling one. NULL: there is none to be
+ * had, and no more are tried until a job is over. */
+static worker *make_worker(text_pool *p) {
+    worker *w = find_worker(p, WORKER_NONE);
+    w = w == NULL ? &p->workers[p->n_places] : w;
+    if (p->n_workers >= p->max_workers || pthread_create(&w->thread, NULL, text_main, w) != 0) {
+        p->max_workers = p->n_workers;
+        return NULL;
+    }
+    p->n_places += w == &p->workers[p->n_places];
+    p->n_workers++;
+    w->is_low = false;
+    return w;
+}
+
+/* Lets an idle worker, or a new thread, look for a job. One of low priority has a quick
+ * job only where there is no other. */
+static bool let_look(text_pool *p, bool slow) {
+    worker *idle = find_worker(p, WORKER_IDLE), *w = idle;
+    if (w == NULL || (w->is_low && !slow)) {
+        w = make_worker(p);
+        if (w != NULL && idle != NULL) {
+            pthread_cond_signal(&idle->go); /* it is not the last one any more */
+        }
+        w = w == NULL ? idle : w;
+    }
+    if (w != NULL) {
+        w->is_slow = slow;
+        let_run(w, WORKER_LOOKS);
+    }
+    return w != NULL;
+}
+
+/* Lets the best candidates run, as many as may. */
+static void dispatch(text_pool *p) {
+    for (int slow = 0; slow < 2; slow++) {
+        while (p->n_running[slow] < p->max_running) {
+            candidate c = text_next(p, slow);
+            if (text_is_nobody(&c)) {
+                break;
+            }
+            if (c.worker != NULL) {
+                let_run(c.worker, WORKER_RUNS);
+            } else {
+                (void)let_look(p, slow); /* where no thread is to be had, text_next knows it from then on */
+            }
+        }
+    }
+}
+
+static void wake_all(text_pool *p) {
+    for (int32_t i = 0; i < p->n_places; i++) {
+        pthread_cond_signal(&p->workers[i].go);
+    }
+}
+
+/* Lowers the calling thread's priority. The system lets no thread raise it again. Where
+ * it fails, all stays as it was. */
+static void lower(worker *w) {
+    if (!w->is_low) {
+        (void)setpriority(PRIO_PROCESS, 0, w->pool->nice + TEXT_SLOW_NICE); /* 0 is the calling thread */
+        w->is_low = getpriority(PRIO_PROCESS, 0) > w->pool->nice;
+    }
+}
+
+void text_begin(worker *w, const candidate *c) {
+    text_pool *p = w->pool;
+    text_job *job = *c->job;
+    p->last = p->last == &job->next ? c->job : p->last;
+    *c->job = job->next;
+    p->n_jobs[w->is_slow]--;
+    w->job = job;
+    w->state = WORKER_RUNS;
+    w->tenant = job->tenant;
+    w->tenant_used_us = job->tenant_used_us;
+    w->added_us = job->added_us;
+    w->expected_us = text_expected_us(job);
+    w->turn.used_us = w->turn.limit_us = 0;
+    w->turn.held_bytes = 0;
+    w->text_bytes = text_counted_bytes(job);
+    w->turn.may_hold = TEXT_SMALL_BYTES + w->text_bytes;
+    p->text_bytes += w->text_bytes;
+}
+
+/* Gives w the first job of those that it looks for, if there is one and nobody who waits
+ * in the middle of one is before it. */
+static bool take_job(worker *w) {
+    text_pool *p = w->pool;
+    candidate c = text_first_job(p, w->is_slow), waiting = text_first_waiting(p, w->is_slow);
+    if (c.job == NULL || (waiting.worker != NULL && text_is_before(&waiting, &c))) {
+        return false;
+    }
+    text_begin(w, &c);
+    if (p->closing && p->first == NULL) {
+        wake_all(p); /* those that have nothing to do end */
+    }
+    return true;
+}
+
+void text_charge(worker *w, int64_t us) {
+    text_pool *p = w->pool;
+    w->turn.used_us += us;
+    p->worked_us += us;
+    p->rest_us += us;
+    p->virtual_us += p->rest_us / p->n_tenants;
+    p->rest_us %= p->n_tenants;
+    for (int32_t i = 0; i < p->n_places; i++) {
+        worker *other = &p->workers[i];
+        other->tenant_used_us += other->job != NULL && other->tenant == w->tenant ? us : 0;
+    }
+    for (text_job *job = p->first; job != NULL; job = job->next) {
+        job->tenant_used_us += job->tenant == w->tenant ? us : 0;
+    }
+}
+
+/* Charges the time since its slice began. */
+static void charge(worker *w) {
+    int64_t now = clock_thread_us(), us = now - w->slice_began_us;
+    w->slice_began_us = now;
+    text_charge(w, us);
+}
+
+/* Waits in the middle until w may go on. */
+static void wait_for_turn(worker *w) {
+    text_pool *p = w->pool;
+    w->state = WORKER_WAITS;
+    p->n_running[w->is_slow]--;
+    dispatch(p);
+    while (w->state == WORKER_WAITS) {
+        pthread_cond_wait(&w->go, &p->lock);
+    }
+}
+
+/* A job that has taken long is a slow one from now on. Quick ones that waited for it get
+ * their threads before this one's is lowered, whose priority new ones would have. */
+static void slow_down(worker *w) {
+    text_pool *p = w->pool;
+    p->n_running[0]--;
+    w->is_slow = true;
+    p->n_running[1]++;
+    dispatch(p);
+    lower(w);
+}
+
+/* turn.over: somebody else goes on, if his turn is before w's. */
+static quire_err give_way(turn *t) {
+    worker *w = (worker *)t;
+    text_pool *p = w->pool;
+    bool off = text_is_off(w->job);
+    pthread_mutex_lock(&p->lock);
+    charge(w);
+    if (!w->is_slow && t->used_us > TEXT_QUICK_US) {
+        slow_down(w);
+    }
+    candidate next = text_next(p, w->is_slow), self = text_of_worker(w);
+    bool is_next = text_is_nobody(&next) || text_is_before(&self, &next);
+    if (!off && (!is_next || p->n_running[w->is_slow] > p->max_running)) {
+        wait_for_turn(w);
+    }
+    t->slice_ends_us = clock_us() + TEXT_SLICE_US;
+    pthread_mutex_unlock(&p->lock);
+    return off ? QUIRE_CANCELLED : QUIRE_OK;
+}
+
+/* Whether a job holds much, or waits until it may. */
+static bool is_large_taken(const text_pool *p) {
+    bool taken = p->has_large;
+    for (int32_t i = 0; i < p->n_places; i++) {
+        taken = taken || (p->workers[i].state == WORKER_WAITS && p->workers[i].is_to_be);
+    }
+    return taken;
+}
+
+/* turn.more: w's job is to hold much. It waits until no other does; who is to end gets
+ * nothing. */
+static quire_err hold_more(turn *t) {
+    worker *w = (worker *)t;
+    text_pool *p = w->pool;
+    pthread_mutex_lock(&p->lock);
+    charge(w);
+    if (is_large_taken(p)) {
+        w->is_to_be = true;
+        wait_for_turn(w);
+    } else {
+        w->is_large = p->has_large = true;
+    }
+    bool granted = w->is_large;
+    t->may_hold = granted ? SIZE_MAX : t->may_hold;
+    t->slice_ends_us = clock_us() + TEXT_SLICE_US;
+    pthread_mutex_unlock(&p->lock);
+    return granted ? QUIRE_OK : QUIRE_CANCELLED;
+}
+
+/* Gives back what w's job held. */
+static void end_holding(worker *w) {
+    w->pool->text_bytes -= w->text_bytes;
+    w->pool->has_large = w->pool->has_large && !w->is_large;
+    w->text_bytes = 0;
+    w->is_large = false;
+}
+
+/* Runs the job that w has. Called and left with the lock held. */
+static void run_job(worker *w) {
+    if (w->is_slow) {
+        lower(w);
+    }
+    pthread_mutex_unlock(&w->pool->lock);
+    w->slice_began_us = clock_thread_us();
+    w->turn.slice_ends_us = clock_us() + TEXT_SLICE_US;
+    turn_begin(&w->turn);
+    w->job->run(w->job);
+    turn_begin(NULL);
+    pthread_mutex_lock(&w->pool->lock);
+    charge(w);
+    end_holding(w);
+    text_leave(w);
+    dispatch(w->pool); /* others may have waited for what it held */
+}
+
+/* Runs jobs, until somebody else's turn is before them. */
+static void work(worker *w) {
+    text_pool *p = w->pool;
+    p->n_looking[w->is_slow]--;
+    while (take_job(w)) {
+        run_job(w);
+    }
+    w->state = WORKER_IDLE;
+    p->n_running[w->is_slow]--;
+    p->max_workers = p->most_workers;
+    dispatch(p);
+}
+
+/* Whether a worker has no more to do. A thread of low priority has not, when its jobs are
+ * over, unless it is the last one. */
+static bool is_over(const worker *w) {
+    const text_pool *p = w->pool;
+    return w->state == WORKER_IDLE && ((p->closing && p->first == NULL) || (w->is_low && p->n_workers > 1));
+}
+
+/* Ends the calling thread, which joins the one that ended before: so all are joined when
+ * the last one is. Called with the lock held. */
+static void end_thread(worker *w) {
+    text_pool *p = w->pool;
+    bool joins = p->has_ended;
+    pthread_t before = p->ended;
+    p->ended = w->thread;
+    p->has_ended = true;
+    w->state = WORKER_NONE;
+    p->n_workers--;
+    pthread_cond_signal(&p->all_ended);
+    pthread_mutex_unlock(&p->lock);
+    if (joins) {
+        pthread_join(before, NULL);
+    }
+}
+
+static void *text_main(void *arg) {
+    worker *w = arg;
+    thread_set_slice(THREAD_SLICE_US);
+    pthread_mutex_lock(&w->pool->lock);
+    w->is_low = getpriority(PRIO_PROCESS, 0) > w->pool->nice;
+    while (!is_over(w)) {
+        if (w->state == WORKER_LOOKS) {
+            work(w);
+        } else {
+            pthread_cond_wait(&w->go, &w->pool->lock);
+        }
+    }
+    end_thread(w);
+    return NULL;
+}
+
+/* ---- the pool ---- */
+
+quire_err text_pool_open(int32_t n_running, int32_t n_threads, text_pool **out) {
+    *out = NULL;
+    text_pool *p = mem_new(1, sizeof *p);
+    TRY(mem_check(p));
+    if (pthread_mutex_init(&p->lock, NULL) != 0) {
+        mem_free(p);
+        return QUIRE_NO_MEMORY;
+    }
+    pthread_cond_init(&p->all_ended, NULL);
+    for (int32_t i = 0; i < TEXT_POOL_THREADS; i++) {
+        p->workers[i].pool = p;
+        p->workers[i].turn.over = give_way;
+        p->workers[i].turn.more = hold_more;
+        pthread_cond_init(&p->workers[i].go, NULL);
+    }
+    p->last = &p->first;
+    p->nice = getpriority(PRIO_PROCESS, 0);
+    p->most_workers = p->max_workers = n_threads < 1                   ? 1
+                                       : n_threads > TEXT_POOL_THREADS ? TEXT_POOL_THREADS
+                                                                       : n_threads;
+    p->max_running = n_running < 1 ? 1 : n_running > TEXT_POOL_THREADS ? TEXT_POOL_THREADS : n_running;
+    pthread_mutex_lock(&p->lock);
+    bool starts = let_look(p, false); /* the other threads are made when they are needed */
+    pthread_mutex_unlock(&p->lock);
+    if (!starts) {
+        text_pool_close(p);
+        return QUIRE_NO_MEMORY;
+    }
+    *out = p;
+    return QUIRE_OK;
+}
+
+void text_pool_close(text_pool *p) {
+    if (p == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&p->lock);
+    p->closing = true;
+    wake_all(p);
+    while (p->n_workers > 0) {
+        pthread_cond_wait(&p->all_ended, &p->lock);
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (p->has_ended) {
+        pthread_join(p->ended, NULL);
+    }
+    for (int32_t i = 0; i < TEXT_POOL_THREADS; i++) {
+        pthread_cond_destroy(&p->workers[i].go);
+    }
+    pthread_cond_destroy(&p->all_ended);
+    pthread_mutex_destroy(&p->lock);
+    mem_free(p);
+}
+
+/* Whether a tenant has jobs, and in *used what they say that it has used; else the least
+ * of all tenants there. */
+static bool has_jobs(const text_pool *p, uint64_t tenant, int64_t *used) {
+    *used = INT64_MAX;
+    for (int32_t i = 0; i < p->n_places; i++) {
+        const worker *w = &p->workers[i];
+        if (w->job != NULL && w->tenant == tenant) {
+            *used = w->tenant_used_us;
+            return true;
+        }
+        *used = w->job != NULL && w->tenant_used_us < *used ? w->tenant_used_us : *used;
+    }
+    for (const text_job *job = p->first; job != NULL; job = job->next) {
+        if (job->tenant == tenant) {
+            *used = job->tenant_used_us;
+            return true;
+        }
+        *used = job->tenant_used_us < *used ? job->tenant_used_us : *used;
+    }
+    return false;
+}
+
+void text_enter(text_pool *p, text_job *job) {
+    int64_t used;
+    /* who comes back has no credit, and goes before nobody for ever */
+    if (!has_jobs(p, job->tenant, &used)) {
+        used = used == INT64_MAX || used < p->virtual_us ? p->virtual_us : used;
+        p->n_tenants++;
+    }
+    job->tenant_used_us = used;
+    job->added_us = p->worked_us;
+    job->next = NULL;
+    *p->last = job;
+    p->last = &job->next;
+    p->n_jobs[text_is_slow(job)]++;
+}
+
+void text_leave(worker *w) {
+    int64_t used;
+    w->job = NULL;
+    w->pool->n_tenants -= !has_jobs(w->pool, w->tenant, &used);
+}
+
+void text_pool_add(text_pool *p, text_job *job) {
+    pthread_mutex_lock(&p->lock);
+    text_enter(p, job);
+    dispatch(p);
+    pthread_mutex_unlock(&p->lock);
+}
