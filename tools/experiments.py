@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Runs the experiments of tools/experiments_list.py and writes their tables into the pages of docs/, each with its command, the published figures, the
-ratio and why they differ. Prose is written in the pages, around the marks.
+"""Runs the experiments of tools/experiments_list.py, keeps what they printed, and writes the tables of the pages of docs/. A page may show one
+experiment's table whole, with its command, the published figures, the ratio and why they differ; or the published figures that ON_PAGES chooses
+for it, of several experiments. Prose stands in the pages, around the marks.
 
     tools/experiments.py                 all of them: under two hours
     tools/experiments.py NAME ...        these only
     tools/experiments.py --quick         all in ten minutes, fewer runs and smaller sizes, into build/experiments-quick.md, which is marked as quick
     tools/experiments.py --write         the pages again, from what was kept
-    tools/experiments.py --check         that the pages are what was kept, by the commands that are named, that no published figure is left out or differs there, and that no page has a measured figure of which it does not say what prints it (measured.py)
+    tools/experiments.py --check         that the pages are what was kept, by the commands that are named, that no published figure is left out or is
+                                         another there, and that no page has a measured figure of which it does not say what prints it (measured.py)
+    tools/experiments.py --show NAME ... the kept tables of these; of not-reproduced the published figures that have none here
     tools/experiments.py --list          names, commands, and the seconds that each took
-    tools/experiments.py --show NAME ... what is kept of them: command, output, machine, date, and the published figures
 
-What a run printed is kept in bench/results/experiments.json with command, machine, commit and date; a page is made of that alone. An experiment
-without published figures needs no page.
+What a run printed is kept in bench/results/experiments.json with command, machine, commit and date; a page is made of that alone.
 """
 import argparse
 import datetime
@@ -27,7 +28,7 @@ import time
 
 import bench_save
 import measured
-from experiments_list import EXPERIMENTS, NOT_REPRODUCED
+from experiments_list import EXPERIMENTS, NOT_REPRODUCED, ON_PAGES
 
 ROOT = bench_save.ROOT
 KEPT = ROOT / "bench" / "results" / "experiments.json"
@@ -37,6 +38,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 BEGIN, END = r"<!-- table: (\S+) -->\n", "<!-- end of table -->\n"
 MOST_SECONDS = 2400
 NO_FIGURE = "not-reproduced"  # the table of published figures that have none here
+CHOSEN, MOST_ROWS = "published-", 12  # published-PAGE: the table of the figures that ON_PAGES has for a page
 
 
 class Output:
@@ -135,8 +137,19 @@ def key_of(experiment, box):
     return f"{experiment.name}@{re.sub('[^a-z0-9]+', '-', (box['processor'] + ' ' + box['family']).lower()).strip('-')}"
 
 
+def chosen_rows(page, kept):
+    """The published figures of a page beside those here, as ON_PAGES chooses them."""
+    for name, ids, nth in ON_PAGES[page]:
+        experiment = next(e for e in EXPERIMENTS if e.name == name)
+        h = [h for h in experiment.held if h.ids == ids][nth]
+        here = h.here(Output(kept[name]["output"])) if callable(h.here) else h.here
+        yield [h.what, f"{plain(h.published)} ({h.ids.replace(' ', ', ')})", plain(here), h.why, f"`{name}`"]
+
+
 def block(name, kept):
     """What stands between the marks of that name."""
+    if name.startswith(CHOSEN):
+        return "".join(text_table(["what", "published", "here", "why", "experiment"], chosen_rows(name.removeprefix(CHOSEN), kept)))
     if name == NO_FIGURE:
         return "".join(text_table(["published", "why there is no figure here"], ([", ".join(ids.split()), why] for ids, why in NOT_REPRODUCED)))
     experiment = next((e for e in EXPERIMENTS if e.name == name), None)
@@ -153,7 +166,7 @@ def written(text, kept):
     never_run = {e.name for e in EXPERIMENTS} - {key.split("@")[0] for key in kept}
 
     def fill(found):
-        if found[1] in never_run:
+        if found[1] in never_run or (found[1].startswith(CHOSEN) and never_run & {name for name, *_ in ON_PAGES[found[1].removeprefix(CHOSEN)]}):
             return found[0]
         return f"<!-- table: {found[1]} -->\n\n" + block(found[1], kept) + "\n" + END
     return re.sub(BEGIN + f"(.*?){re.escape(END)}", fill, text, flags=re.S)
@@ -311,25 +324,39 @@ def wrong_results(kept):
             if (k["command"], k["before"]) != (e.command, list(e.before)):
                 yield f"{key}: the table is of `{k['command']}`, the list has `{e.command}`: tools/experiments.py {e.name}"
             yield from (f"{key}: {wrong}" for wrong in wrong_flags(k["command"], k["output"]))
+            try:
+                list(held_rows(e, Output(k["output"]), quick=False))
+            except LookupError as failed:
+                yield f"{key}: {failed}"
     names = {e.name for e in EXPERIMENTS}
     yield from (f"{key}: kept, but there is no such experiment" for key in kept if key.split("@")[0] not in names)
 
 
+def wrong_choice():
+    for page, rows in ON_PAGES.items():
+        if len(rows) > MOST_ROWS:
+            yield f"{page}: {len(rows)} rows are chosen, a page shows at most {MOST_ROWS}"
+
+
+def with_outputs(text, kept):
+    """A page with what the experiments printed that it names in code: figures of its prose may come from there."""
+    named = [k["output"] for key, k in kept.items() if f"`{key.split('@')[0]}`" in text]
+    return text + "".join(f"\n```\n{output}\n```\n" for output in named)
+
+
 def wrong_pages(kept, pages):
-    shown = set()
     for name, text in pages.items():
-        shown.update(re.findall(BEGIN, text))
         try:
             if written(text, kept) != text:
                 yield f"{name}: a table is not what was kept: tools/experiments.py --write"
         except LookupError as failed:
             yield f"{name}: {failed}"
-    yield from (f"{name}: no page shows it" for name in [*(e.name for e in EXPERIMENTS if e.held), NO_FIGURE] if name not in shown)
 
 
 def check(published):
     kept, pages = read_kept(), {str(p.relative_to(ROOT)): p.read_text() for p in PAGES}
-    wrong = [*wrong_results(kept), *wrong_pages(kept, pages), *measured.wrong_figures(pages)]
+    wrong = [*wrong_results(kept), *wrong_choice(), *wrong_pages(kept, pages),
+             *measured.wrong_figures({name: with_outputs(text, kept) for name, text in pages.items()})]
     if published.exists():
         text = published.read_text()
         wrong.extend([*wrong_ids(text), *wrong_published(published_rows(text))])
@@ -357,13 +384,15 @@ def main():
     for what in ("quick", "write", "check", "list", "show"):
         p.add_argument(f"--{what}", action="store_true")
     o = p.parse_args()
-    unknown = set(o.names) - {e.name for e in EXPERIMENTS}
+    unknown = set(o.names) - {e.name for e in EXPERIMENTS} - ({NO_FIGURE} if o.show else set())
     if unknown:
         sys.exit(f"{', '.join(sorted(unknown))}: no such experiment; --list names them")
     if o.list:
         return list_all(read_kept())
     if o.show:
-        return print("\n".join(block(name, read_kept()) for name in o.names), end="")
+        kept = read_kept()
+        print("\n".join(f"## {name}\n\n{block(name, kept)}" for name in o.names or [e.name for e in EXPERIMENTS]), end="")
+        return 0
     if o.check:
         if o.published and not pathlib.Path(o.published).exists():
             sys.exit(f"--published {o.published}: there is no such file")

@@ -82,7 +82,7 @@ BATCHING = [
     Experiment("ablation-batching", "quire bench ablation batching -t 1 --runs 3", [
         Held("R21", "continuous batching against static, tokens/s", (1.3, 1.5), quotient(("continuous, paged", "tokens/s"), ("static, padded", "tokens/s")),
              "there a card that a batch of any size costs the same; here every padded and dead row costs, and there are 1.2 of them for each useful one"),
-        Held("R6", "% of reserved memory used, maximum reserved", 20.4, cell("iteration, max", "used %"), "the same: lengths decide"),
+        Held("R6", "% of reserved memory used, maximum reserved", 20.4, cell("iteration, max", "used %"), "lengths decide"),
         Held("R6", "% used, a known length reserved", 38.2, cell("iteration, oracle", "used %"),
              "lengths here are nearer each other, and what lies between pieces is not counted as reserved"),
     ]),
@@ -310,7 +310,6 @@ SERVING = [
     larger_opt("opt-66b", "4xa100-40gb", 2),
     larger_opt("opt-175b", "8xa100-80gb", 2),
     Experiment("serving-guesses", GUESSES, [
-        Held("R13", "speculation: time of a token without it, times", 3, quotient(("continuous paged none", "gap 99%, s"), ("guessing paged none", "gap 99%, s")), "simulated at few requests a second; the acceptance is assumed, and the draft model is free"),
     ], quick=GUESSES.replace("--requests 500", "--requests 100")),
     Experiment("bench-preempt", "quire bench preempt builtin -t 1 --pages 1,16,256 --lengths 128,1024 --runs 3", [
         Held("R16", "recomputing against swapping, time, page 16, 1024 tokens", (0.2, 1.2), cell("16 1024", "ratio"), "there pages cross PCIe; here swapping is a copy within the memory, so it wins at every size"),
@@ -394,8 +393,12 @@ HEADLINE = [
 ]
 
 SPECULATION = [
-    Experiment("speculation-greedy", "quire bench speculation -t 1 -n 257", quick="quire bench speculation -t 1 -n 65"),
-    Experiment("speculation-sampled", "quire bench speculation -t 1 -n 257 --temperature 0.7", quick="quire bench speculation -t 1 -n 65 --temperature 0.7"),
+    Experiment("speculation-greedy", "quire bench speculation -t 1 -n 257", [
+        Held("R13", "speculation, really run: n-gram against none, tokens/s, greedy", 3, cell("all ngram", "of none"), "there a draft model of a 70B model on a card, a single source; here looked-up drafts on a core, whose every drafted row costs"),
+    ], quick="quire bench speculation -t 1 -n 65"),
+    Experiment("speculation-sampled", "quire bench speculation -t 1 -n 257 --temperature 0.7", [
+        Held("R13", "the same at temperature 0.7", 3, cell("all ngram", "of none"), "the same; sampled text repeats itself less"),
+    ], quick="quire bench speculation -t 1 -n 65 --temperature 0.7"),
     Experiment("speculation-line", DRAFT_MODEL % "", quick=DRAFT_MODEL.replace("257", "65") % ""),
     Experiment("speculation-tree", DRAFT_MODEL % ',\"tree_width\":3', quick=DRAFT_MODEL.replace("257", "65") % ',\"tree_width\":3'),
     Experiment("speculation-specbench", "quire bench speculation ../real/gemma-3-270m-q4_k_m.gguf --prompts ../shared/data/evals/spec_bench/question.jsonl --each 1 -n 32",
@@ -454,3 +457,22 @@ NOT_REPRODUCED = [
     ("B26", "slot reuse counted by hand after ten steps; `demo-schedule` shows such states of the real planner"),
     ("B29", "addresses of an operating system's pages"),
 ]
+
+# The published figures that a page of docs/lab shows: experiment, ids, and which of its rows with these ids.
+ON_PAGES = {
+    "experiments": [
+        ("ablation-batching", "R21", 0), ("ablation-batching", "R6", 0), ("demo-wall", "W1 F26 R3", 0), ("demo-wall", "W1 R3 R6", 0),
+        ("bench-pages", "R18 L4", 0), ("bench-latency", "F24", 0), ("demo-snapshot", "B23", 0), ("bench-sharing", "R17", 0),
+        ("bench-workload", "R12", 0), ("bench-ablation", "R19", 1), ("speculation-greedy", "R13", 0), ("bench-preempt", "R16", 0),
+    ],
+    "headline": [
+        ("headline-sharegpt-5", "R4 W2", 0), ("headline-sharegpt-5", "R3", 0), ("headline-sharegpt-5", "R5", 0), ("headline-sharegpt-5", "R6", 1),
+        ("headline-sharegpt-5", "R21", 0), ("headline-1.1b", "R4 W2", 0), ("headline-1.1b", "R3", 0), ("headline-1.1b", "R5", 0), ("headline-1.1b", "R5", 1),
+        ("headline-1.1b", "R6", 0), ("headline-1.1b", "R6", 1), ("headline-1.1b", "R21", 0),
+    ],
+    "serving": [
+        ("sim-plan", "R26", 0), ("sim-plan", "W3", 0), ("serving-sharegpt", "R3 F27", 0), ("serving-sharegpt", "R4", 0), ("serving-sharegpt", "R5", 0),
+        ("serving-sharegpt", "R6", 0), ("serving-sharegpt", "R6", 1), ("serving-alpaca", "R3", 0), ("serving-alpaca", "R4", 0), ("serving-alpaca", "R5", 0),
+        ("serving-opt-66b", "R1 R3", 0), ("serving-opt-175b", "R1 R3", 0),
+    ],
+}

@@ -103,7 +103,6 @@ def test_a_figure_that_nothing_prints_is_found(tool, monkeypatch, tmp_path, caps
 def test_a_figure_changed_by_hand_is_found(tool, one):
     _, kept, page = one
     assert "not what was kept" in "".join(tool.wrong_pages(kept, {"page": page.replace("2811", "2812")}))
-    assert "no page shows it" in "".join(tool.wrong_pages(kept, {"page": ""}))
 
 
 def test_a_table_that_says_other_flags_than_its_command_is_found(tool, one):
@@ -159,9 +158,26 @@ def test_a_published_figure_that_changed_is_found(tool, one):
     assert "one: 1,406 is not in B8 of published.md: at 16" in "".join(tool.wrong_published(tool.published_rows("B8 M. A table\n| 16 | 1415.5 |\n")))
 
 
-def test_the_list_of_what_is_not_reproduced_must_be_shown(tool, one):
-    _, kept, page = one
-    assert "not-reproduced: no page shows it" in "".join(tool.wrong_pages(kept, {"page": page.replace("not-reproduced", "one")}))
+def test_a_page_shows_the_figures_that_are_chosen_for_it(tool, one, monkeypatch):
+    _, kept, _ = one
+    monkeypatch.setattr(tool, "ON_PAGES", {"some": [("one", "B8", 0)]})
+    page = tool.written("<!-- table: published-some -->\n<!-- end of table -->\n", kept)
+    assert "| at 16 | 1,406 (B8) | 2,811 | a test | `one` |" in page and SHEET not in page
+    assert not list(tool.wrong_pages(kept, {"page": page})) and not list(tool.wrong_choice())
+    assert "not what was kept" in "".join(tool.wrong_pages(kept, {"page": page.replace("2,811", "2,812")}))
+    monkeypatch.setattr(tool, "ON_PAGES", {"some": [("one", "B8", 0)] * 13})
+    assert "at most 12" in "".join(tool.wrong_choice())
+
+
+def test_a_figure_that_a_kept_output_lacks_is_found(tool, one):
+    _, kept, _ = one
+    kept["one"]["output"] = SHEET.replace("pass a seq", "other title")
+    assert "one: no row '16' below a column 'pass a seq'" in "".join(tool.wrong_results(kept))
+
+
+def test_figures_of_prose_may_come_from_an_experiment_that_the_page_names(tool, one):
+    _, kept, _ = one
+    assert SHEET in tool.with_outputs("As `one` prints.\n", kept) and SHEET not in tool.with_outputs("As one prints.\n", kept)
 
 
 def test_a_published_file_that_is_named_must_be_there(tmp_path):
