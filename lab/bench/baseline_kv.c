@@ -1,12 +1,143 @@
 #include "lab/bench/baseline_kv.h"
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 
 #include "backend/cpu/attention_tile.h"
 #include "backend/cpu/math.h"
+#include "backend/cpu/pages.h"
 #include "base/mem.h"
 #include "base/size.h"
-#include "lab/bench/kv_piece.h"
+#include "core/half.h"
+
+/* Keys and values of one sequence in one cache, in one piece: what baselines have in
+ * place of pages.
+ *
+ * The blocks are the CPU's (backend/cpu/pages.h), so that the engine's own kernels read
+ * them. Elements are f32, f16 or bf16. */
+
+/* k: [kv heads][blocks of 16][d_head][16], v: [kv heads][cap][d_head]. All zero: empty,
+ * with room for nothing. */
+typedef struct kv_piece {
+    uint8_t *k, *v;
+    int32_t n, cap; /* tokens it holds, tokens it has room for */
+    bool borrowed;  /* k and v lie in memory of somebody else's */
+} kv_piece;
+
+static inline int32_t kv_piece_blocks(int32_t n) {
+    return (n + CPU_KV_BLOCK - 1) / CPU_KV_BLOCK;
+}
+
+enum { READ_AHEAD = 64 }; /* bytes that kernels read past the last value */
+
+static size_t row_bytes(const kv_planes *l) {
+    return (size_t)l->key.row_bytes;
+}
+
+static size_t k_bytes(const kv_planes *l, int32_t cap) {
+    return row_bytes(l) * (size_t)l->n_heads * (size_t)(kv_piece_blocks(cap) * CPU_KV_BLOCK);
+}
+
+static size_t v_bytes(const kv_planes *l, int32_t cap) {
+    return row_bytes(l) * (size_t)l->n_heads * (size_t)cap;
+}
+
+/* Makes an empty piece with room for cap tokens. false without memory: free it all the
+ * same. */
+static bool kv_piece_new(const kv_planes *l, int32_t cap, kv_piece *out) {
+    out->k = mem_new(k_bytes(l, cap) + READ_AHEAD, 1);
+    out->v = mem_new(v_bytes(l, cap) + READ_AHEAD, 1);
+    out->cap = cap;
+    out->n = 0;
+    return out->k != NULL && out->v != NULL;
+}
+
+/* Bytes of memory for a piece that kv_piece_in makes there, a multiple of 64. */
+static size_t kv_piece_room(const kv_planes *l, int32_t cap) {
+    return size_align(k_bytes(l, cap) + READ_AHEAD, READ_AHEAD) +
+           size_align(v_bytes(l, cap) + READ_AHEAD, READ_AHEAD);
+}
+
+/* An empty piece in memory[0..kv_piece_room), which outlives it. */
+static kv_piece kv_piece_in(const kv_planes *l, int32_t cap, uint8_t *memory) {
+    return (kv_piece){.k = memory,
+                      .v = memory + size_align(k_bytes(l, cap) + READ_AHEAD, READ_AHEAD),
+                      .cap = cap,
+                      .borrowed = true};
+}
+
+static void kv_piece_free(kv_piece *p) {
+    if (!p->borrowed) {
+        mem_free(p->k);
+        mem_free(p->v);
+    }
+    *p = (kv_piece){0};
+}
+
+/* Bytes of keys and values of a piece with room for cap tokens. */
+static int64_t kv_piece_bytes(const kv_planes *l, int32_t cap) {
+    return (int64_t)(k_bytes(l, cap) + v_bytes(l, cap));
+}
+
+/* The same of n tokens alone. */
+static int64_t kv_piece_token_bytes(const kv_planes *l, int32_t n) {
+    return (int64_t)(2 * v_bytes(l, n));
+}
+
+/* Copies all that p holds into one with more room, head by head. */
+static void kv_piece_copy(const kv_planes *l, const kv_piece *from, kv_piece *to) {
+    size_t row = row_bytes(l);
+    for (size_t head = 0; head < (size_t)l->n_heads; head++) {
+        size_t from_head = row * CPU_KV_BLOCK * (size_t)kv_piece_blocks(from->cap),
+               to_head = row * CPU_KV_BLOCK * (size_t)kv_piece_blocks(to->cap);
+        memcpy(to->k + head * to_head, from->k + head * from_head,
+               row * CPU_KV_BLOCK * (size_t)kv_piece_blocks(from->n));
+        memcpy(to->v + head * row * (size_t)to->cap, from->v + head * row * (size_t)from->cap,
+               row * (size_t)from->n);
+    }
+    to->n = from->n;
+}
+
+/* x[0..n) to elements index, index + stride, ..., rounded to the cache's type. */
+static void write_row(dtype type, void *plane, size_t index, size_t stride, const float *x, int32_t n) {
+    for (size_t e = 0; e < (size_t)n; e++) {
+        if (type == DTYPE_F32) {
+            ((float *)plane)[index + e * stride] = x[e];
+        } else {
+            ((uint16_t *)plane)[index + e * stride] =
+                type == DTYPE_BF16 ? f32_to_bf16(x[e]) : f32_to_f16(x[e]);
+        }
+    }
+}
+
+/* Adds a token behind those it holds, for which it has room: key and value of every head,
+ * as f32, rounded to the cache's type. */
+static void kv_piece_store(const kv_planes *l, kv_piece *p, const float *key, const float *value) {
+    size_t d = (size_t)l->key.width, at = (size_t)p->n;
+    for (size_t head = 0; head < (size_t)l->n_heads; head++) {
+        size_t block = head * (size_t)kv_piece_blocks(p->cap) + at / CPU_KV_BLOCK;
+        write_row(l->key.type, p->k, block * d * CPU_KV_BLOCK + at % CPU_KV_BLOCK, CPU_KV_BLOCK,
+                  key + head * d, l->key.width);
+        write_row(l->key.type, p->v, (head * (size_t)p->cap + at) * d, 1, value + head * d, l->key.width);
+    }
+    p->n++;
+}
+
+/* Points the tile's blocks to the positions of a head from base on, a multiple of a
+ * block. */
+static void kv_piece_find(const kv_planes *l, const kv_piece *p, int32_t head, int32_t base,
+                          attn_tile *tile) {
+    size_t row = row_bytes(l);
+    tile->fetch_k_bytes = tile->fetch_v_bytes = (int32_t)row * CPU_KV_BLOCK;
+    for (int32_t i = 0; i < ATTN_BLOCKS && base / CPU_KV_BLOCK + i < kv_piece_blocks(p->cap); i++) {
+        size_t block = (size_t)head * (size_t)kv_piece_blocks(p->cap) + (size_t)(base / CPU_KV_BLOCK + i);
+        tile->k_blocks[i] = p->k + row * CPU_KV_BLOCK * block;
+        tile->v_blocks[i] = p->v + row * ((size_t)head * (size_t)p->cap + (size_t)(base + i * CPU_KV_BLOCK));
+        /* the processor foresees what comes behind them */
+        tile->fetch_k[i] = tile->fetch_v[i] = tile->v_blocks[i];
+    }
+}
 
 struct baseline_kv {
     backend_ops ops; /* first: the attached backend's ops point here */

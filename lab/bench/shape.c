@@ -80,3 +80,17 @@ speed_limit shape_decode_limit(const llama_shape *s, const speed_type *t, const 
     return lower(batch * r->read.best / (shape_weight_bytes(s, t) + batch * context * shape_kv_bytes(s, kv)),
                  peak / shape_token_operations(s), by);
 }
+
+double shape_pace_at(const shape_pace *p, double intensity) {
+    int32_t last = p->n - 1;
+    if (intensity >= p->intensity[last]) {
+        return p->us_per_byte[last] * intensity / p->intensity[last];
+    }
+    for (int32_t i = last; i > 0; i--) {
+        if (intensity >= p->intensity[i - 1]) {
+            double part = (intensity - p->intensity[i - 1]) / (p->intensity[i] - p->intensity[i - 1]);
+            return p->us_per_byte[i - 1] + part * (p->us_per_byte[i] - p->us_per_byte[i - 1]);
+        }
+    }
+    return p->us_per_byte[0];
+}

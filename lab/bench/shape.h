@@ -8,7 +8,7 @@
 #define LAB_BENCH_SHAPE_H
 
 #include "core/dtype.h"
-#include "lab/bench/bench_roofline.h"
+#include "lab/bench/roofline.h"
 #include "quire.h"
 
 typedef struct llama_shape {
@@ -63,5 +63,18 @@ speed_limit shape_prefill_limit(const llama_shape *s, const speed_type *t, const
  * kv. */
 speed_limit shape_decode_limit(const llama_shape *s, const speed_type *t, const roofline *r, int32_t batch,
                                double context, dtype kv);
+
+enum { SHAPE_PACE_POINTS = 10 };
+
+/* How long a byte of weights takes in a pass (lab/commands/bench_shapes.c): microseconds
+ * a byte at operations a byte, ascending. */
+typedef struct shape_pace {
+    int32_t n;
+    double intensity[SHAPE_PACE_POINTS], us_per_byte[SHAPE_PACE_POINTS];
+} shape_pace;
+
+/* g(intensity): on the line between two points; below the first as there, above the last
+ * as if operations alone counted. */
+double shape_pace_at(const shape_pace *p, double intensity);
 
 #endif

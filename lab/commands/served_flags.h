@@ -4,7 +4,7 @@
 #define LAB_COMMANDS_SERVED_FLAGS_H
 
 #include "cli/command.h"
-#include "lab/sim/compare_options.h"
+#include "lab/sim/compare.h"
 
 /* What the options of both begin with. */
 typedef struct served_options {

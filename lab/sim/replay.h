@@ -13,7 +13,7 @@
 #include "kv/index.h"
 #include "lab/sim/trace.h"
 
-/* KV_EVICT_CALLER is Belady's rule here (lab/sim/belady.h); NULL for a policy that this
+/* KV_EVICT_CALLER is Belady's rule here (lab/sim/replay.c); NULL for a policy that this
  * build has not. */
 const char *replay_policy_name(kv_policy policy);
 #define REPLAY_N_POLICIES (KV_EVICT_CALLER + 1)

@@ -2,8 +2,404 @@
 
 #include <math.h>
 
+#include "base/rng.h"
 #include "core/kv_layout.h"
-#include "lab/sim/serving_beyond.h"
+#include "lab/sim/first_fit.h"
+#include "sched/scheduler.h"
+
+/* ---- the state of a simulated server ---- */
+
+/* A request from its arrival to its end. task.arrival is its number in the trace;
+ * task.tokens is NULL where there is no cache, and task.kv has no tables with pieces. */
+typedef struct served {
+    sched_task task;
+    int32_t n_ended;         /* requests that had ended when it was preempted for a piece that grows */
+    int64_t piece, reserved; /* its piece's first token, and how many it holds; 0 with pages */
+    double arrival, first;
+} served;
+
+typedef struct serving {
+    const trace *t;
+    const serving_options *o;
+    serving_result *r;
+    scheduler sched;
+    int32_t page_tokens;
+    bool pieces;          /* keys and values in one piece each */
+    bool is_full;         /* a request found no piece in this step */
+    kv_cache kv;          /* empty with pieces */
+    first_fit room;       /* of pieces */
+    served *seqs;         /* [n_requests] */
+    int64_t *item_pieces; /* [max_seqs] with pieces and an execution: the first token of each item's piece */
+    int32_t next;         /* the next to arrive */
+    double now;
+    int64_t moved;   /* tokens that moved in this step, as pieces grew */
+    int64_t swapped; /* tokens that went to host memory in this step, or came back */
+} serving;
+
+static inline served *served_of(const sched_task *t) {
+    return (served *)(uintptr_t)t; /* its first member */
+}
+
+/* What a simulated server has beyond pages and rows: host memory for preempted requests,
+ * as `--swap-space`, and guesses, as `--speculative-config`, whose chance to be right is
+ * given. */
+
+/* ---- swap space: kv counts its frames, and here is nothing to move ---- */
+
+static kv_fence read_nothing(void *context, page_id page, void *host) {
+    (void)context;
+    (void)page;
+    (void)host;
+    return 0;
+}
+
+static kv_fence write_nothing(void *context, page_id page, const void *host) {
+    (void)context;
+    (void)page;
+    (void)host;
+    return 0;
+}
+
+static bool is_done(void *context, kv_fence fence) {
+    (void)context;
+    (void)fence;
+    return true;
+}
+
+/* What a server's own memory has to lend to swap space, which moves no bytes here. */
+static const kv_mover *serving_mover(void) {
+    static const kv_mover nothing = {
+        .page_bytes = 1, .read = read_nothing, .write = write_nothing, .done = is_done};
+    return &nothing;
+}
+
+/* No more frames than all requests together have pages. */
+/* Gives s->kv swap space of o->swap_tokens. QUIRE_NO_MEMORY. */
+static quire_err serving_open_swap(serving *s) {
+    int64_t n = s->o->swap_tokens / s->page_tokens;
+    int64_t most =
+        (s->t->n_prompt_tokens + s->t->n_output_tokens) / s->page_tokens + 2 * (int64_t)s->t->n_requests;
+    return n > 0 ? kv_cache_add_swap(&s->kv, n < most ? n : most) : QUIRE_OK;
+}
+
+/* Whether to swap n_pages out, which hold the tokens of t from `from` on. */
+static bool swap_pays(const serving *s, const sched_task *t, int32_t from, int32_t n_pages) {
+    const sched_limits *l = &s->sched.limits;
+    sched_cost cost = step_cost_fit(&s->sched.step_cost);
+    copy_cost copy = {.us = s->o->cost->swap_us * s->page_tokens, .pages = 1};
+    preempt_case c = {.n_pages = n_pages,
+                      .from = from,
+                      .to = t->kv.n_computed,
+                      .max_rows = l->max_rows < l->max_chunk ? l->max_rows : l->max_chunk};
+    return n_pages > 0 && preempt_swaps(s->o->preempt, &c, &copy, &copy, &cost);
+}
+
+/* Before t releases its pages. */
+static bool swap_out(void *context, sched_task *t) {
+    serving *s = context;
+    int32_t from;
+    if (s->kv.swap.n_frames == 0) {
+        return false;
+    }
+    kv_seq_swap_drop(&s->kv, &t->kv);
+    int32_t n_pages = kv_seq_swap_pages(&s->kv, &t->kv, &from);
+    if (swap_pays(s, t, from, n_pages)) {
+        s->swapped += (int64_t)kv_seq_swap_out(&s->kv, &t->kv, from).n_pages * s->page_tokens;
+    }
+    return false;
+}
+
+/* After t was admitted. */
+static void swap_in(void *context, sched_task *t) {
+    serving *s = context;
+    if (t->kv.swap_frames != 0) {
+        kv_swapped did = kv_seq_swap_in(&s->kv, &t->kv);
+        scheduler_count_reuse(&s->sched, t, did.n_found);
+        s->swapped += (int64_t)did.n_pages * s->page_tokens;
+    }
+}
+
+/* ---- guesses ---- */
+
+/* As many as are wanted, and as the answer has left behind the token that the step gives
+ * anyway. */
+static void describe(void *context, const sched_task *t, sched_seq *d) {
+    const serving *s = context;
+    int32_t n_left = t->n_max - t->n_known - 1, n = s->o->n_drafts;
+    d->n_drafts = t->state != TASK_DECODE ? 0 : n < n_left ? n : n_left;
+}
+
+/* How many of n guesses behind n_known tokens of a request are right; depends on these,
+ * the acceptance and nothing else. */
+static int32_t serving_accepted(const serving_options *o, uint64_t request, int32_t n_known, int32_t n) {
+    const uint32_t key[2] = {(uint32_t)request, (uint32_t)(request >> 32)};
+    int32_t accepted = 0;
+    for (; accepted < n; accepted++) {
+        uint32_t words[4];
+        const uint32_t counter[4] = {(uint32_t)n_known, (uint32_t)accepted, 0, 0};
+        rng_philox(counter, key, words);
+        if (!((double)rng_uniform(words[0]) < o->acceptance[accepted])) {
+            break;
+        }
+    }
+    return accepted;
+}
+
+static const sched_hooks SERVING_PAGES = {.describe = describe, .preempt = swap_out, .admitted = swap_in};
+
+/* Static batches: what served before iteration-level scheduling. Requests wait until the
+ * batch before theirs has ended; prompts are padded on the left to the longest, answers
+ * run to the longest, and are given when it is done. */
+
+static bool batch_fits_at_all(const serving_options *o, const trace_request *q) {
+    int64_t n = (int64_t)q->n_prompt + serving_output(q);
+    return n <= o->max_model_len && n <= o->kv_tokens;
+}
+
+/* Room that the batch takes with q in it, each member padded to the longest. */
+static int64_t batch_room_with(const serving_options *o, const serving_batch *b, const trace_request *q) {
+    int32_t prompt = q->n_prompt > b->prompt ? q->n_prompt : b->prompt,
+            output = serving_output(q) > b->output ? serving_output(q) : b->output;
+    reserved_seq longest = {.n_prompt = prompt, .n_output = output, .n_now = prompt + output};
+    return (b->n_taken + 1) * reservation_slots(o->reservation, &longest, o->max_model_len, o->page_tokens);
+}
+
+/* When a batch may have request i. Rounded in one place only: the first of a batch that
+ * waits for it is there by then. */
+static double batch_seen_at(const trace *t, const serving_options *o, int32_t i) {
+    return serving_arrival(t, o, i) + o->cost->request_us;
+}
+
+/* The next batch: who has arrived by now, in order, while places and memory last. */
+static serving_batch batch_gather(const trace *t, const serving_options *o, int32_t first, double now,
+                                  serving_result *r) {
+    serving_batch b = {.first = first};
+    for (int32_t i = first; i < t->n_requests && b.n_taken < o->max_seqs && batch_seen_at(t, o, i) <= now;
+         i++) {
+        const trace_request *q = &t->requests[i];
+        if (!batch_fits_at_all(o, q)) {
+            r->n_refused++;
+            b.n++;
+            continue;
+        }
+        int64_t room = batch_room_with(o, &b, q);
+        if (b.n_taken > 0 && room > o->kv_tokens) {
+            break;
+        }
+        b.prompt = q->n_prompt > b.prompt ? q->n_prompt : b.prompt;
+        b.output = serving_output(q) > b.output ? serving_output(q) : b.output;
+        b.reserved = room;
+        b.n++;
+        b.n_taken++;
+    }
+    return b;
+}
+
+/* Adds a step to the sums; `made` tokens of the answers are there. */
+static void batch_note_step(const trace *t, const serving_options *o, const serving_batch *b, int32_t made,
+                            double us, serving_result *r) {
+    int64_t live = 0;
+    for (int32_t i = b->first; i < b->first + b->n; i++) {
+        const trace_request *q = &t->requests[i];
+        int32_t of_answer = made < serving_output(q) ? made : serving_output(q);
+        live += batch_fits_at_all(o, q) ? q->n_prompt + of_answer : 0;
+    }
+    r->n_steps++;
+    r->step_running += b->n_taken;
+    r->step_live += live;
+    r->step_reserved += b->reserved;
+    r->busy_us += us;
+    r->running_us += us * b->n_taken;
+    r->live_us += us * (double)live;
+    r->reserved_us += us * (double)b->reserved;
+}
+
+/* What a batch's first step computes, padding included, or, when `made` tokens of each
+ * answer are there, one of those that follow. */
+static step_work batch_work_of(const trace *t, const serving_options *o, const serving_batch *b,
+                               int32_t made) {
+    double n = b->n_taken, prompt = b->prompt;
+    step_work w =
+        made == 0 ? (step_work){.rows = n * prompt, .out = n, .prefill_pairs = n * prompt * (prompt + 1) / 2}
+                  : (step_work){.rows = n, .out = n, .decode_pairs = n * (prompt + made)};
+    if (!o->pads_unread) {
+        return w;
+    }
+    w.prefill_pairs = w.decode_pairs = 0;
+    for (int32_t i = b->first; i < b->first + b->n; i++) {
+        double own = t->requests[i].n_prompt, pads = prompt - own, most = o->max_model_len;
+        if (batch_fits_at_all(o, &t->requests[i])) {
+            w.prefill_pairs += made == 0 ? pads * (pads + 1) / 2 + own * (own + 1) / 2 : 0;
+            w.decode_pairs += made > 0 ? fmin(own + made, most) : 0;
+        }
+    }
+    return w;
+}
+
+/* Prefills and decodes a batch; *now becomes the time it ends. */
+static quire_err serving_run_batch(const trace *t, const serving_options *o, const serving_batch *b,
+                                   double *now, serving_result *r) {
+    const serving_execution *x = o->execution;
+    for (int32_t made = 0; made < b->output; made++) {
+        step_work w = batch_work_of(t, o, b, made);
+        double us = x == NULL ? cost_of(o->cost, &w) : 0;
+        if (x != NULL) {
+            TRY(x->batch_step(x->context, b, made, &us));
+        }
+        batch_note_step(t, o, b, made, us, r);
+        serving_count_work(r, &w);
+        *now += us;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err serving_static_run(const trace *t, const serving_options *o, serving_result *out) {
+    double now = 0;
+    for (int32_t next = 0; next < t->n_requests;) {
+        now = fmax(now, batch_seen_at(t, o, next));
+        serving_batch b = batch_gather(t, o, next, now, out);
+        TRY(serving_run_batch(t, o, &b, &now, out));
+        for (int32_t i = b.first; i < b.first + b.n; i++) {
+            if (batch_fits_at_all(o, &t->requests[i])) {
+                serving_note(out, &t->requests[i], serving_arrival(t, o, i), now, now);
+            }
+        }
+        out->most_running = b.n_taken > out->most_running ? b.n_taken : out->most_running;
+        next += b.n;
+    }
+    out->span_us = now;
+    return QUIRE_OK;
+}
+
+/* A simulated server's side of the scheduler: requests with pages go through step_plan as
+ * the engine's do; for those with pieces the hooks say what fits. */
+
+enum { MOVING = -1 }; /* who has a piece into which another moves */
+
+static int64_t rounded(const serving *s, int64_t n_tokens) {
+    int64_t by = s->o->piece_tokens > 0 ? s->o->piece_tokens : 1;
+    return (n_tokens + by - 1) / by * by;
+}
+
+/* Room in one piece for a, if it has none yet. The first one that finds none ends the
+ * search: nobody overtakes it. */
+static bool take_piece(void *context, sched_task *t) {
+    serving *s = context;
+    served *a = served_of(t);
+    /* it would find others grown, and give way again */
+    bool gave_way = s->o->reservation == RESERVE_GROWING && t->n_preempted > 0;
+    if (gave_way && s->sched.n_running > 0 && s->r->times.n == a->n_ended) {
+        s->is_full = true;
+        return false;
+    }
+    reserved_seq q = {.n_prompt = t->n_prompt, .n_output = t->n_max - t->n_prompt, .n_now = t->n_known};
+    int64_t n = rounded(s, reservation_slots(s->o->reservation, &q, s->o->max_model_len, s->page_tokens));
+    n = n < s->room.size ? n : s->room.size;
+    s->is_full = s->is_full || !first_fit_take(&s->room, (int32_t)t->arrival, n, &a->piece);
+    a->reserved = s->is_full ? 0 : n;
+    return !s->is_full;
+}
+
+static void describe_piece(void *context, const sched_task *t, sched_seq *d) {
+    (void)context;
+    (void)t;
+    d->n_pages = INT32_MAX / 2; /* nothing can lack of its piece */
+}
+
+static bool give_piece(void *context, sched_task *t) {
+    serving *s = context;
+    first_fit_give(&s->room, (int32_t)t->arrival);
+    return false;
+}
+
+/* Gives t, whose piece is full, one that holds all that it knows. One that runs alone
+ * slides to the memory's start where there is no gap. false in *did: no gap holds it. */
+static quire_err grow_piece(serving *s, sched_task *t, bool *did) {
+    served *a = served_of(t);
+    int64_t first, n = rounded(s, t->n_known);
+    *did = first_fit_take(&s->room, MOVING, n, &first);
+    if (!*did && s->sched.n_running == 1) {
+        first_fit_give(&s->room, (int32_t)t->arrival);
+        *did = first_fit_take(&s->room, MOVING, n, &first);
+    }
+    if (!*did) {
+        return QUIRE_OK;
+    }
+    if (first == a->piece) {
+        first_fit_rename(&s->room, MOVING, (int32_t)t->arrival);
+        a->reserved = n;
+        return QUIRE_OK;
+    }
+    if (s->o->execution != NULL) {
+        TRY(s->o->execution->move(s->o->execution->context, a->piece, first, t->kv.n_computed));
+    }
+    s->moved += t->kv.n_computed;
+    first_fit_give(&s->room, (int32_t)t->arrival);
+    first_fit_rename(&s->room, MOVING, (int32_t)t->arrival);
+    a->piece = first;
+    a->reserved = n;
+    return QUIRE_OK;
+}
+
+/* Room for what each running request computes in the step; the newest are preempted where
+ * there is none. QUIRE_TOO_LARGE: the memory does not hold a request alone. */
+static quire_err grow_pieces(serving *s) {
+    for (int32_t i = 0; i < s->sched.n_running;) {
+        sched_task *t = s->sched.running[i];
+        bool did = true;
+        if (served_of(t)->reserved < t->n_known) {
+            TRY(grow_piece(s, t, &did));
+        }
+        i += did;
+        if (!did && s->sched.n_running == 1) {
+            return QUIRE_TOO_LARGE;
+        }
+        if (!did) {
+            sched_task *victim = s->sched.running[s->sched.n_running - 1];
+            scheduler_preempt_group(&s->sched, victim, NULL);
+            victim->kv.n_computed = 0;
+            served_of(victim)->n_ended = s->r->times.n;
+        }
+    }
+    return QUIRE_OK;
+}
+
+static const sched_hooks PIECES = {.is_ready = take_piece, .describe = describe_piece, .preempt = give_piece};
+
+static quire_err serving_open_scheduler(serving *s) {
+    const serving_options *o = s->o;
+    scheduler_options k = {.limits = {.max_rows = o->max_rows,
+                                      .max_out = o->max_seqs * (1 + o->n_drafts),
+                                      .max_seqs = o->max_seqs,
+                                      .max_chunk = o->max_chunk > 0 ? o->max_chunk : o->max_rows,
+                                      .page_tokens = s->page_tokens,
+                                      .max_preemptions = SCHED_MAX_PREEMPTIONS,
+                                      .target_us = (double)o->step_target_us},
+                           .policy = ADMISSION_FCFS,
+                           .n_groups = 1,
+                           .max_tasks = s->t->n_requests,
+                           .max_tenants = 1,
+                           .kv = s->pieces ? NULL : &s->kv,
+                           .hooks = s->pieces ? &PIECES : &SERVING_PAGES,
+                           .context = s};
+    return scheduler_open(&k, &s->sched);
+}
+
+static quire_err serving_plan(serving *s, bool *did) {
+    s->is_full = false;
+    s->moved = s->swapped = 0;
+    if (s->pieces && s->o->reservation == RESERVE_GROWING) {
+        TRY(grow_pieces(s));
+    }
+    *did = step_plan(&s->sched, (int64_t)s->now);
+    /* who got a piece and was not admitted */
+    for (int32_t i = 0; s->pieces && i < s->sched.n_candidates; i++) {
+        if (s->sched.candidates[i]->state == TASK_WAITING) {
+            (void)give_piece(s, s->sched.candidates[i]);
+        }
+    }
+    return QUIRE_OK;
+}
 
 enum { MAX_IDLE_STEPS = 1000 }; /* in a row without an item: the planner stands still */
 

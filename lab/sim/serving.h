@@ -7,7 +7,7 @@
  * Two kinds of baselines beside it, to compare with: keys and values in one piece, of a
  * size reserved at admission (first fit into the same memory; the same planner
  * otherwise), and static batches padded on the left, which know no planner
- * (lab/sim/serving_static.c).
+ *.
  *
  * Simulated time is a double of microseconds. Answers have the trace's lengths. What the
  * trace does not say of answers counts as new text. */
@@ -129,7 +129,7 @@ typedef struct serving_result {
 quire_err serving_run(const trace *t, const serving_options *o, serving_result *out, quire_error *err);
 void serving_result_deinit(serving_result *r);
 
-/* ---- between serving*.c ---- */
+/* ---- for those who really serve a trace ---- */
 /* When request i arrives on the simulated clock, which starts with the first. */
 double serving_arrival(const trace *t, const serving_options *o, int32_t i);
 /* An answer's length: at least 1. */
@@ -138,6 +138,5 @@ int32_t serving_output(const trace_request *r);
 void serving_note(serving_result *r, const trace_request *q, double arrival, double first, double end);
 /* Adds a step's work to the result's. */
 void serving_count_work(serving_result *r, const step_work *w);
-quire_err serving_static_run(const trace *t, const serving_options *o, serving_result *out);
 
 #endif

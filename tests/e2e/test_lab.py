@@ -94,3 +94,14 @@ def test_errors_and_exit_statuses_come_from_quire_lab(quire):
         assert done.returncode == 2 and words in done.stderr, done.stderr
     assert run(QUIRE, "sim", "/nowhere").returncode == 1
     assert run(LAB, "serve", "builtin").returncode == 2
+
+
+@pytest.mark.parametrize("line, words", [
+    ("bench engine --running 1,,2", "--running"), ("bench engine --running 5000", "--running"), ("bench engine --running 4x", "--running"),
+    ("bench headline --lengths=", "--lengths: is empty"),
+    # 2,048 tokens, 2^20 times: one more than 32 bits hold
+    ("bench serving --described opt-13b,a100-40gb --shrink 1048576", "--shrink 1048576: "),
+])
+def test_values_that_no_bench_can_take_are_refused(quire, line, words):
+    done = run(QUIRE, *line.split())
+    assert done.returncode == 2 and words in done.stderr and done.stdout == ""

@@ -73,7 +73,7 @@ def test_the_picture_is_well_formed_and_has_a_line_a_policy(quire, chats, tmp_pa
     root = xml.etree.ElementTree.parse(svg).getroot()
     assert root.tag == SVG + "svg"
     texts = ["".join(node.itertext()) for node in root.iter(SVG + "text")]
-    assert {"lru", "belady", "unlimited", "hit rate"} <= set(texts)
+    assert {"lru", "belady", "unlimited"} <= set(texts)
     assert any("chats <&>.jsonl" in text for text in texts)
     lines = list(root.iter(SVG + "polyline"))
     assert len(lines) == 2

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "lab/bench/headline.h"
 #include "lab/bench/headline_cost.h"
 #include "lab/bench/headline_engine.h"
 #include "lab/bench/headline_execute.h"
@@ -391,15 +390,6 @@ TEST(a_steps_cost_is_measured_and_does_not_fall) {
     close_world(&w);
 }
 
-TEST(an_empty_list_of_lengths_is_refused) {
-    headline_options o;
-    quire_error err = {.message = ""};
-    headline_options_init(&o);
-    o.lengths = "";
-    assert_int_equal(headline_run(&o, &err), QUIRE_INVALID);
-    assert_non_null(strstr(err.message, "--lengths: is empty"));
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_loads_figures_are_those_by_hand),
@@ -416,7 +406,6 @@ int main(void) {
         cmocka_unit_test(a_swapped_sequence_is_not_computed_again),
         cmocka_unit_test(pieces_give_the_engines_answers_and_waste_no_row),
         cmocka_unit_test(a_static_batch_computes_pads_and_dead_rows),
-        cmocka_unit_test(a_steps_cost_is_measured_and_does_not_fall),
-        cmocka_unit_test(an_empty_list_of_lengths_is_refused)};
+        cmocka_unit_test(a_steps_cost_is_measured_and_does_not_fall)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,6 @@
 
 #include "kv/kv_seq.h"
 #include "lab/bench/bare.h"
-#include "lab/bench/bench_shapes.h"
 #include "lab/bench/synthetic.h"
 #include "test.h"
 

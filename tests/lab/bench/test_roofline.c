@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "lab/bench/bench_roofline.h"
+#include "lab/bench/roofline.h"
 #include "lab/bench/peak.h"
 #include "test.h"
 

@@ -1,0 +1,241 @@
+#include "lab/bench/roofline.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "lab/bench/peak.h"
+
+enum { STRETCH = 1 << 20, TOUCH = 4096, TURNS = 3 };
+
+typedef struct memory_way {
+    peak_way way;
+    bool small_pages;
+} memory_way;
+
+static const memory_way ways[BANDWIDTH_WAYS] = {
+    {{1, 0}, false},    {{2, 0}, false},   {{4, 0}, false},    {{8, 0}, false}, {{1, 512}, false},
+    {{1, 2048}, false}, {{4, 512}, false}, {{4, 2048}, false}, {{1, 0}, true},  {{1, 512}, true},
+};
+
+const char *const bandwidth_names[BANDWIDTH_WAYS] = {
+    "1 stream a thread",
+    "2 streams",
+    "4 streams",
+    "8 streams",
+    "1 stream, prefetch 512 B ahead",
+    "1 stream, prefetch 2 KiB",
+    "4 streams, prefetch 512 B",
+    "4 streams, prefetch 2 KiB",
+    "1 stream, 4 KiB pages",
+    "1 stream, 4 KiB pages, prefetch 512 B",
+};
+
+typedef struct reading {
+    const peak_kernels *kernels;
+    const peak_way *way;
+    uint8_t *bytes;
+    uint64_t *sums; /* one a stretch, so that no read is for nothing */
+} reading;
+
+static void read_stretch(void *context, int32_t task, int32_t worker) {
+    (void)worker;
+    const reading *r = context;
+    r->sums[task] += r->kernels->read(r->bytes + (size_t)task * STRETCH, STRETCH, r->way);
+}
+
+/* Every page is a page of its own, near the thread that reads it first. */
+static void touch_stretch(void *context, int32_t task, int32_t worker) {
+    (void)worker;
+    const reading *r = context;
+    for (size_t i = 0; i < STRETCH; i += TOUCH) {
+        r->bytes[(size_t)task * STRETCH + i] = (uint8_t)i;
+    }
+}
+
+/* One turn of several: *rate becomes the best so far, and the mean of equally long
+ * turns. */
+static void measure_way(backend *b, reading *r, int32_t n_stretches, int64_t run_us, bandwidth *rate) {
+    int64_t best = INT64_MAX, start = clock_us(), all;
+    int32_t repeats = n_stretches < 64 ? 64 / n_stretches : 1, n_passes = 0; /* long enough for the clock */
+    double bytes = (double)n_stretches * STRETCH * repeats;
+    do {
+        int64_t before = clock_us();
+        for (int32_t i = 0; i < repeats; i++) {
+            b->ops->run_tasks(b, read_stretch, r, n_stretches);
+        }
+        int64_t took = clock_us() - before;
+        best = took < best ? took : best;
+        all = clock_us() - start;
+        n_passes++;
+    } while (all < run_us);
+    rate->best = fmax(rate->best, bytes / ((double)(best > 0 ? best : 1) * 1e-6));
+    /* rounding apart */
+    rate->mean =
+        fmin(rate->best, rate->mean + bytes * n_passes / ((double)(all > 0 ? all : 1) * 1e-6) / TURNS);
+}
+
+/* All ways over one buffer, of small pages or of huge ones where the system has them. */
+static quire_err measure_pages(backend *b, int32_t n_stretches, bool small_pages, int64_t run_us,
+                               bandwidth *rates) {
+    size_t n = (size_t)n_stretches;
+    reading r = {.kernels = peak_of(b),
+                 .bytes =
+                     small_pages ? mem_new(n, STRETCH) : cpu_new_spread((const cpu_backend *)b, n * STRETCH),
+                 .sums = mem_new(n, sizeof *r.sums)};
+    if (r.bytes == NULL || r.sums == NULL) {
+        mem_free(r.bytes);
+        mem_free(r.sums);
+        return QUIRE_NO_MEMORY;
+    }
+    b->ops->run_tasks(b, touch_stretch, &r, n_stretches);
+    for (int32_t i = 0; i < TURNS * BANDWIDTH_WAYS;
+         i++) { /* in turns, so that a slow spell of the machine does not hit one of them alone */
+        int32_t way = i % BANDWIDTH_WAYS;
+        if (ways[way].small_pages == small_pages) {
+            r.way = &ways[way].way;
+            measure_way(b, &r, n_stretches, run_us / TURNS, &rates[way]);
+        }
+    }
+    mem_free(r.bytes);
+    mem_free(r.sums);
+    return QUIRE_OK;
+}
+
+quire_err bandwidth_by_way(backend *b, int64_t n_bytes, int64_t run_us, bandwidth rates[BANDWIDTH_WAYS]) {
+    int64_t n = n_bytes > 0 ? (n_bytes + STRETCH - 1) / STRETCH : 1;
+    if (n > 1 << 20) {
+        return QUIRE_TOO_LARGE;
+    }
+    memset(rates, 0, BANDWIDTH_WAYS * sizeof *rates);
+    TRY(measure_pages(b, (int32_t)n, false, run_us, rates));
+    return measure_pages(b, (int32_t)n, true, run_us, rates);
+}
+
+enum { FIRST_ROUNDS = 1000, PART_US = 200 };
+
+const roofline_effort roofline_usual = {.megabytes = 512, .milliseconds = 100};
+
+/* ---- measuring ---- */
+
+typedef struct looping {
+    const peak_loop *loop;
+    int32_t n_rounds;
+    volatile float kept; /* what keeps the work from being left out */
+} looping;
+
+static void run_loop(void *context, int32_t task, int32_t worker) {
+    (void)task;
+    (void)worker;
+    looping *l = context;
+    float value = l->loop->run(l->n_rounds);
+    if (value != value) { /* never; but nobody knows it before */
+        l->kept = value;
+    }
+}
+
+/* Rounds that take PART_US: long enough for the clock, short enough to fall between other
+ * programs' turns. */
+static int32_t rounds_of(looping *l) {
+    for (l->n_rounds = FIRST_ROUNDS; l->n_rounds <= INT32_MAX / 4; l->n_rounds *= 2) {
+        int64_t start = clock_us();
+        run_loop(l, 0, 0);
+        if (clock_us() - start >= PART_US) {
+            break;
+        }
+    }
+    return l->n_rounds;
+}
+
+/* One turn of several: the best becomes the operations a second of all threads together,
+ * where that is more, the mean that of equally long turns. Nothing for a kind without
+ * instructions. */
+static void measure_loop(backend *b, const peak_loop *loop, int64_t run_us, roofline_rate *rate) {
+    rate->by = loop->by;
+    if (loop->run == NULL) {
+        return;
+    }
+    looping l = {.loop = loop};
+    int32_t n_parts = b->ops->n_workers(b), n_runs = 0;
+    double ops = (double)loop->ops * rounds_of(&l) * n_parts;
+    int64_t start = clock_us(), all;
+    do {
+        int64_t before = clock_us();
+        b->ops->run_tasks(b, run_loop, &l, n_parts);
+        int64_t took = clock_us() - before;
+        rate->best = fmax(rate->best, ops / ((double)(took > 0 ? took : 1) * 1e-6));
+        all = clock_us() - start;
+        n_runs++;
+    } while (all < run_us);
+    /* rounding apart */
+    rate->mean = fmin(rate->best, rate->mean + ops * n_runs / ((double)(all > 0 ? all : 1) * 1e-6) / TURNS);
+}
+
+static void measure_loops(backend *b, int64_t run_us, roofline *out) {
+    const peak_kernels *k = peak_of(b);
+    /* in turns, so that a slow spell of the machine does not hit one of them alone */
+    for (int32_t turn = 0; turn < TURNS; turn++) {
+        measure_loop(b, &k->f32, run_us / TURNS, &out->f32);
+        measure_loop(b, &k->bf16, run_us / TURNS, &out->bf16);
+        measure_loop(b, &k->int8, run_us / TURNS, &out->int8);
+        measure_loop(b, &k->int8_small, run_us / TURNS, &out->int8_small);
+    }
+    if (k->bf16.run == NULL) {
+        out->bf16 = out->f32;
+        out->bf16.by = "no dot product of bf16: as f32";
+    }
+}
+
+quire_err roofline_measure(const char *isa, int32_t n_threads, const char *cpu_bind,
+                           const roofline_effort *effort, roofline *out, quire_error *err) {
+    backend *b;
+    TRY(backend_cpu_open(&(backend_options){.isa = isa, .n_threads = n_threads, .cpu_bind = cpu_bind}, &b,
+                         err));
+    *out = (roofline){.n_threads = b->ops->n_workers(b), .n_measurements = 1};
+    snprintf(out->machine, sizeof out->machine, "%s", b->ops->describe(b));
+    int64_t run_us = (int64_t)effort->milliseconds * 1000;
+    b->ops->enter(b);
+    measure_loops(b, run_us, out);
+    quire_err e = bandwidth_by_way(b, (int64_t)effort->megabytes << 20, run_us, out->reads);
+    b->ops->leave(b);
+    b->ops->close(b);
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "%d MiB to measure the memory with: %s", (int)effort->megabytes,
+                       quire_err_text(e));
+    }
+    for (int32_t i = 0; i < BANDWIDTH_WAYS; i++) {
+        if (out->reads[i].best > out->read.best) {
+            out->read = (roofline_rate){out->reads[i].best, out->reads[i].mean, bandwidth_names[i]};
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* share: of all measurements that the later ones are. */
+static void join(roofline_rate *rate, const roofline_rate *later, double share) {
+    rate->mean += (later->mean - rate->mean) * share;
+    if (later->best > rate->best) {
+        rate->best = later->best;
+        rate->by = later->by;
+    }
+}
+
+void roofline_join(roofline *r, const roofline *later) {
+    r->n_measurements += later->n_measurements;
+    double share = (double)later->n_measurements / r->n_measurements;
+    for (int32_t i = 0; i < BANDWIDTH_WAYS; i++) {
+        r->reads[i].best = fmax(r->reads[i].best, later->reads[i].best);
+        r->reads[i].mean += (later->reads[i].mean - r->reads[i].mean) * share;
+    }
+    join(&r->read, &later->read, share);
+    join(&r->f32, &later->f32, share);
+    join(&r->bf16, &later->bf16, share);
+    join(&r->int8, &later->int8, share);
+    join(&r->int8_small, &later->int8_small, share);
+}

@@ -1,0 +1,330 @@
+/* `quire bench`: how fast the engine prefills and decodes, measured through the public
+ * API as its users see it, beside what memory and arithmetic allow. */
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/ablations.h"
+#include "lab/bench/bench_line.h"
+#include "lab/bench/client.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/pool_size.h"
+#include "lab/bench/shape.h"
+#include "lab/commands/ablation_flags.h"
+#include "lab/commands/lab_commands.h"
+
+typedef struct bench_options {
+    cli_options cli;
+    engine_ablations off;
+    const char *batches;  /* requests at once, "1,4,16" */
+    const char *contexts; /* tokens that stand before the decoded ones, "128,1024" */
+    int32_t n_decode;     /* tokens decoded for each request */
+    int32_t n_runs;       /* each figure is the mean and spread of this many */
+} bench_options;
+
+enum { LAST_TOKENS = 256 };
+
+static void bench_defaults(cli_options *cli) {
+    bench_options *o = (void *)cli;
+    *o = (bench_options){
+        .cli = o->cli, .batches = "1,4,16", .contexts = "128,1024", .n_decode = 257, .n_runs = 3};
+}
+
+/* One bench: the open engine, and what its figures are held against. */
+typedef struct bench {
+    const bench_options *options;
+    client client;
+    int32_t n_threads;
+    double bandwidth; /* bytes a second */
+    double peak;      /* operations a second of products */
+    uint64_t draw;    /* state of the generator of prompts: none is like another */
+} bench;
+
+/* Runs `batch` requests together; their token times stay in requests. *took_us is from
+ * the first submit to the last end. */
+static quire_err run_batch(bench *b, sent *requests, int32_t batch, int32_t n_prompt, int32_t n_tokens,
+                           int64_t *took_us, quire_error *err) {
+    int64_t start = clock_us();
+    for (int32_t i = 0; i < batch; i++) {
+        TRY(client_send_random(&b->client, &b->draw, n_prompt, n_tokens, &requests[i], err));
+    }
+    for (int32_t n = batch; n > 0;) {
+        n -= client_receive(&b->client, -1);
+    }
+    *took_us = clock_us() - start;
+    if (b->client.n_failed > 0) {
+        *err = b->client.failure;
+        return err->code;
+    }
+    return QUIRE_OK;
+}
+
+static json_out *begin_line(const bench *b, json_line *l, const char *name) {
+    const quire_info *info = b->client.info;
+    json_out *params = bench_line_begin(l, "bench", name);
+    json_cstr(json_name(params, "model"), info->model_name);
+    json_cstr(json_name(params, "compute"), info->compute);
+    json_cstr(json_name(params, "kv_dtype"), info->kv_dtype);
+    json_cstr(json_name(params, "backend"), info->backend);
+    return params;
+}
+
+/* The mean and the spread of one figure. */
+static void print_lines(const bench *b, const char *what, int32_t batch, int32_t context, figure f,
+                        double limit) {
+    const char *const suffixes[] = {"", "_spread"};
+    for (int i = 0; i < 2; i++) {
+        char name[32];
+        json_line l;
+        (void)snprintf(name, sizeof name, "%s%s", what, suffixes[i]);
+        json_out *params = begin_line(b, &l, name);
+        json_int(json_name(params, "batch"), batch);
+        json_int(json_name(params, "context"), context);
+        json_int(json_name(params, "tokens"), b->options->n_decode);
+        json_int(json_name(params, "runs"), b->options->n_runs);
+        json_int(json_name(params, "threads"), b->n_threads);
+        if (i == 0) {
+            bench_line_end_limited(&l, f.mean, "tokens/s", limit, f.mean / limit);
+        } else {
+            bench_line_end(&l, f.spread, "tokens/s");
+        }
+    }
+}
+
+static void print_bandwidth(const bench *b, int32_t threads, double bytes_per_s) {
+    json_line l;
+    json_int(json_name(begin_line(b, &l, "read"), "threads"), threads);
+    bench_line_end(&l, bytes_per_s, "bytes/s");
+}
+
+/* Says that a figure is missing, and why. */
+static void report_missing(const bench *b, const char *what, int32_t batch, int32_t context) {
+    static const char *const why = "not measured: the first answers ended before the last prompts were "
+                                   "computed, or the machine is busy; "
+                                   "ask for more --decode or --step-target-ms 0";
+    if (b->options->cli.json) {
+        log_line(LOG_WARN, "%s, batch %d, context %d: %s", what, (int)batch, (int)context, why);
+    } else {
+        printf("%-8s %6d %8d %s\n", what, (int)batch, (int)context, why);
+        fflush(stdout);
+    }
+}
+
+/* One figure: a table's row or JSON lines. A mean of NAN: not measured. */
+static void report(const bench *b, const char *what, int32_t batch, int32_t context, figure f, double limit) {
+    if (isnan(f.mean)) {
+        report_missing(b, what, batch, context);
+    } else if (b->options->cli.json) {
+        print_lines(b, what, batch, context, f, limit);
+    } else {
+        printf("%-8s %6d %8d %12.1f  +-%5.1f%% %12.1f %6.0f%%\n", what, (int)batch, (int)context, f.mean,
+               f.mean > 0 ? 100 * f.spread / f.mean : 0, limit, 100 * f.mean / limit);
+        fflush(stdout);
+    }
+}
+
+static llama_shape shape_of(const quire_info *i) {
+    return (llama_shape){.n_layers = i->n_layers,
+                         .d_model = i->d_model,
+                         .n_heads = i->n_heads,
+                         .n_kv_heads = i->n_kv_heads,
+                         .d_head = i->d_head,
+                         .d_ff = i->d_ff,
+                         .n_vocab = i->n_vocab};
+}
+
+typedef struct decoding {
+    bench *b;
+    sent *requests; /* [batch] */
+    int32_t batch, context;
+} decoding;
+
+static quire_err decode_once(void *context, double *speed, quire_error *err) {
+    const decoding *d = context;
+    int32_t n = d->b->options->n_decode;
+    int64_t steps_before = client_steps(&d->b->client);
+    int64_t took;
+    TRY(run_batch(d->b, d->requests, d->batch, d->context, n, &took, err));
+    *speed = client_decode_speed(d->requests, d->batch, n > LAST_TOKENS ? n - 1 - LAST_TOKENS : 0,
+                                 client_steps(&d->b->client) - steps_before);
+    return QUIRE_OK;
+}
+
+/* Prefill, then decode, at one batch size and context. */
+static quire_err measure(bench *b, sent *requests, int32_t batch, int32_t context, quire_error *err) {
+    double prefill[FIGURES_MAX_RUNS];
+    int32_t n = b->options->n_decode;
+    for (int32_t run = 0; run < b->options->n_runs; run++) {
+        int64_t took;
+        TRY(run_batch(b, requests, batch, context, 1, &took, err));
+        prefill[run] = (double)batch * context / ((double)took * 1e-6);
+    }
+    llama_shape shape = shape_of(b->client.info);
+    report(b, "prefill", batch, context, figure_of(prefill, b->options->n_runs),
+           context * b->peak / shape_prompt_operations(&shape, context));
+    figure found;
+    TRY(client_measure(decode_once, &(decoding){b, requests, batch, context}, b->options->n_runs, &found,
+                       err));
+    double mean_context = context + n / 2.0;
+    double step_bytes =
+        (double)b->client.info->weight_bytes + batch * mean_context * (double)b->client.info->token_bytes;
+    report(b, "decode", batch, context, found,
+           fmin(batch * b->bandwidth / step_bytes, b->peak / shape_token_operations(&shape)));
+    return QUIRE_OK;
+}
+
+/* Operations a second that products of the model's weights may reach; the type that most
+ * of them have is told by the bits that they take. */
+static double peak_of_products(const bench *b, const roofline *r) {
+    const quire_info *info = b->client.info;
+    bool is_small = info->n_params > 0 && (double)info->weight_bytes * 8 / (double)info->n_params < 6;
+    compute_mode compute = strcmp(info->compute, "int8") == 0   ? COMPUTE_INT8
+                           : strcmp(info->compute, "bf16") == 0 ? COMPUTE_BF16
+                                                                : COMPUTE_F32;
+    const char *by;
+    return products_peak(r, compute, is_small ? DTYPE_Q4_0 : DTYPE_Q8_0, &by);
+}
+
+/* What the machine gives a model of this size, by threads; figures are held against the
+ * best. */
+static quire_err measure_limits(bench *b, quire_error *err) {
+    int64_t n_bytes = b->client.info->weight_bytes, megabytes = n_bytes / (1 << 20) + 1;
+    roofline_effort effort = roofline_usual;
+    effort.megabytes = megabytes < effort.megabytes ? (int32_t)megabytes : effort.megabytes;
+    for (int32_t threads = 1;; threads = threads * 2 < b->n_threads ? threads * 2 : b->n_threads) {
+        roofline r;
+        TRY(roofline_measure(b->options->cli.engine.isa, threads, b->options->cli.engine.cpu_bind, &effort,
+                             &r, err));
+        b->bandwidth = fmax(b->bandwidth, r.read.best);
+        b->peak = fmax(b->peak, peak_of_products(b, &r));
+        if (b->options->cli.json) {
+            print_bandwidth(b, threads, r.read.best);
+        } else {
+            printf("with %d thread%s: reading %d MiB %.1f GB/s, products %.1f GOP/s\n", (int)threads,
+                   threads == 1 ? "" : "s", (int)effort.megabytes, r.read.best / 1e9,
+                   peak_of_products(b, &r) / 1e9);
+        }
+        if (threads == b->n_threads) {
+            return QUIRE_OK;
+        }
+    }
+}
+
+static int32_t largest(const int32_t *values, int32_t n) {
+    int32_t most = 0;
+    for (int32_t i = 0; i < n; i++) {
+        most = values[i] > most ? values[i] : most;
+    }
+    return most;
+}
+
+typedef struct points {
+    int32_t batches[FIGURES_MAX_POINTS], contexts[FIGURES_MAX_POINTS], n_batches, n_contexts;
+} points;
+
+/* What was asked must fit before anything runs. */
+static quire_err check_fit(const bench *b, const points *p, quire_error *err) {
+    int32_t tokens = largest(p->contexts, p->n_contexts) + b->options->n_decode,
+            batch = largest(p->batches, p->n_batches);
+    int64_t pages = pool_size_sequence(&b->options->cli.engine, b->client.engine, tokens);
+    if (tokens > b->client.info->max_model_len) {
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--context and --decode need %d tokens a sequence, the model takes %d; ask for less",
+                       (int)tokens, (int)b->client.info->max_model_len);
+    }
+    if (pages * batch > b->client.info->n_pages) {
+        return err_set(err, QUIRE_INVALID, -1,
+                       "%d sequences of %d tokens need %lld pages, there are %d; ask for less", (int)batch,
+                       (int)tokens, (long long)(pages * batch), (int)b->client.info->n_pages);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err measure_all(bench *b, const points *p, quire_error *err) {
+    TRY(check_fit(b, p, err));
+    int32_t batch = largest(p->batches, p->n_batches), n = b->options->n_decode;
+    sent *requests = mem_new((size_t)batch, sizeof *requests);
+    int64_t *times = mem_new((size_t)batch * (size_t)n, sizeof *times);
+    int32_t *looks = mem_new((size_t)batch * (size_t)n, sizeof *looks);
+    quire_err e = requests && times && looks
+                      ? QUIRE_OK
+                      : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)batch);
+    if (e == QUIRE_OK) {
+        for (int32_t i = 0; i < batch; i++) {
+            requests[i] =
+                (sent){.times_us = times + (size_t)i * (size_t)n, .looks = looks + (size_t)i * (size_t)n};
+        }
+        e = measure_limits(b, err);
+    }
+    if (e == QUIRE_OK && !b->options->cli.json) {
+        printf("%s: compute %s, KV %s, %s; tokens/s, mean of %d runs\n", b->client.info->model_name,
+               b->client.info->compute, b->client.info->kv_dtype, b->client.info->backend,
+               (int)b->options->n_runs);
+        printf("%-8s %6s %8s %12s  %8s %12s %7s\n", "", "batch", "context", "tokens/s", "spread", "limit",
+               "of it");
+    }
+    for (int32_t i = 0; e == QUIRE_OK && i < p->n_contexts; i++) {
+        for (int32_t j = 0; e == QUIRE_OK && j < p->n_batches; j++) {
+            e = measure(b, requests, p->batches[j], p->contexts[i], err);
+        }
+    }
+    mem_free(times);
+    mem_free(looks);
+    mem_free(requests);
+    return e;
+}
+
+static quire_err bench_run(const cli_options *cli, quire_error *err) {
+    const bench_options *o = (const void *)cli;
+    points p;
+    TRY(figures_parse_list("--batch", o->batches, p.batches, &p.n_batches, err));
+    TRY(figures_parse_list("--context", o->contexts, p.contexts, &p.n_contexts, err));
+    if (o->n_runs < 1 || o->n_runs > FIGURES_MAX_RUNS) {
+        return err_set(err, QUIRE_INVALID, -1, "--runs %d: must be from 1 to %d", (int)o->n_runs,
+                       FIGURES_MAX_RUNS);
+    }
+    quire_options engine = o->cli.engine;
+    int32_t batch = largest(p.batches, p.n_batches);
+    engine.max_seqs = engine.max_seqs > batch ? engine.max_seqs : batch;
+    bench b = {.options = o};
+    TRY(client_open(&engine, o->off, &b.client, err));
+    b.n_threads = b.client.info->n_threads;
+    quire_err e = measure_all(&b, &p, err);
+    client_close(&b.client);
+    return e;
+}
+
+/* ---- the command ---- */
+
+#define AT(member) .offset = offsetof(bench_options, member)
+
+static const flag bench_flags[] = {
+    {"--batch", "LIST", "requests at once", FLAG_TEXT, AT(batches)},
+    {"--context", "LIST", "tokens before the decoded ones", FLAG_TEXT, AT(contexts)},
+    {"--decode -n --n", "N", "tokens decoded for each request", FLAG_COUNT, AT(n_decode), .minimum = 2,
+     .maximum = 1000000},
+    {"--runs", "N", "runs per figure", FLAG_COUNT, AT(n_runs), .minimum = 1, .maximum = 1000},
+    {0},
+};
+static const flag *const bench_groups[] = {
+    FLAGS_MODEL, bench_flags,    flags_ablations,   flags_json,    FLAGS_NUMERIC, flags_eviction,
+    flags_audit, flags_schedule, flags_step_target, FLAGS_MACHINE, FLAGS_BATCH,   FLAGS_MEMORY,
+    NULL};
+
+const command command_bench = {
+    .name = "bench",
+    .summary = "prefill and decode speed against what memory and arithmetic allow",
+    .usage = "quire bench MODEL",
+    .examples = "  quire bench model.gguf --batch 1,16 --context 128,1024\n",
+    .argument = ARGUMENT_MODEL,
+    .flags = bench_groups,
+    .options_size = sizeof(bench_options),
+    .defaults = bench_defaults,
+    .run = bench_run,
+};

@@ -1,0 +1,415 @@
+/* `quire bench attention`: how fast attention is by itself, by context, batch, heads and
+ * type of keys and values, and what pages cost it. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "cli/unused_flags.h"
+#include "core/batch.h"
+#include "lab/bench/attention_measure.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/read_pieces.h"
+#include "lab/bench/sheet.h"
+#include "lab/commands/lab_commands.h"
+
+typedef struct bench_attention_options {
+    cli_options cli;
+    const char *contexts; /* tokens that a decoded one sees, "1024,8192,32768" */
+    const char *types;    /* of keys and values: "f16,bf16,int8" */
+    /* decodes alone, by so many tokens a page, in no order and in a row: "16,64,256";
+     * NULL: everything at 16 */
+    const char *pages;
+    const char *isa;  /* instruction set */
+    int32_t n_prompt; /* tokens of the prompt that is prefilled */
+    int32_t n_threads, n_runs;
+} bench_attention_options;
+
+enum {
+    N_SHAPES = 2,
+    MANY = 16,
+    MANY_TOKENS = 2048,
+    SHARING = 32,
+    SHARED = 4096,
+    OWN = 128,
+    MAX_TYPES = 6,
+    PLACES = 4
+};
+
+/* Query heads, kv heads, head width: a small Llama, and a model without shared heads. */
+static const int32_t shapes[N_SHAPES][3] = {{32, 4, 64}, {32, 32, 128}};
+static const struct {
+    const char *name;
+    dtype type;
+} types[MAX_TYPES] = {{"f32", DTYPE_F32},     {"f16", DTYPE_F16}, {"bf16", DTYPE_BF16},
+                      {"fp8", DTYPE_F8_E4M3}, {"int8", DTYPE_I8}, {"int4", DTYPE_I4}};
+
+static void bench_attention_defaults(cli_options *cli) {
+    bench_attention_options *o = (void *)cli;
+    *o = (bench_attention_options){.cli = o->cli,
+                                   .contexts = "1024,8192,32768",
+                                   .types = "bf16,fp8,int8,int4",
+                                   .isa = "auto",
+                                   .n_prompt = 8192,
+                                   .n_runs = 5};
+}
+
+/* "f16,bf16" into list[0..*n). */
+static quire_err parse_types(const char *text, dtype *list, int32_t *n, quire_error *err) {
+    *n = 0;
+    for (const char *p = text; *p != '\0';) {
+        size_t length = strcspn(p, ",");
+        int i = 0;
+        while (i < MAX_TYPES && (types[i].name == NULL || strlen(types[i].name) != length ||
+                                 strncmp(types[i].name, p, length) != 0)) {
+            i++;
+        }
+        if (i == MAX_TYPES || *n == MAX_TYPES) {
+            return err_set(err, QUIRE_INVALID, -1,
+                           "--kv-dtype %s: must be some of f32,f16,bf16,fp8,int8,int4", text);
+        }
+        list[(*n)++] = types[i].type;
+        p += length + (p[length] == ',');
+    }
+    return *n > 0 ? QUIRE_OK
+                  : err_set(err, QUIRE_INVALID, -1, "--kv-dtype: must be some of f32,f16,bf16,fp8,int8,int4");
+}
+
+static quire_err report(const bench_attention_options *o, const sheet *t, const char *work,
+                        const attention_shape *shape, quire_error *err) {
+    const attention_machine m = {
+        .compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
+    attention_speed speed;
+    char heads[32];
+    TRY(attention_measure(shape, &m, &speed, err));
+    snprintf(heads, sizeof heads, "%d/%d x %d", (int)shape->n_heads, (int)shape->n_kv_heads,
+             (int)shape->d_head);
+    sheet_row(t, (sheet_cell[]){{work, 0},
+                                {dtype_name(shape->type), 0},
+                                {heads, 0},
+                                {NULL, shape->n_seqs},
+                                {NULL, shape->n_tokens},
+                                {NULL, speed.paged_us},
+                                {NULL, (double)attention_bytes(shape) / speed.paged_us / 1e3},
+                                {NULL, attention_operations(shape) / speed.paged_us / 1e3},
+                                {NULL, speed.paged_us / speed.contiguous_us},
+                                {NULL, (double)attention_bytes(shape) / 1e6},
+                                {NULL, SHEET_ABSENT}});
+    return QUIRE_OK;
+}
+
+/* Sequences behind a common prefix, decoding: with cascade attention and without. */
+static quire_err report_shared(const bench_attention_options *o, const sheet *t, const attention_shape *like,
+                               quire_error *err) {
+    const attention_machine m = {
+        .compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
+    attention_shape shape = *like;
+    cascade_speed speed;
+    char heads[32];
+    shape.n_seqs = SHARING;
+    shape.n_tokens = SHARED + OWN;
+    shape.n_shared = SHARED;
+    shape.n_rows = 1;
+    TRY(attention_measure_cascade(&shape, &m, &speed, err));
+    snprintf(heads, sizeof heads, "%d/%d x %d", (int)shape.n_heads, (int)shape.n_kv_heads, (int)shape.d_head);
+    for (int w = 0; w < 2; w++) {
+        double us = w == 0 ? speed.each_us : speed.cascade_us,
+               bytes = (double)(w == 0 ? speed.each_bytes : speed.cascade_bytes);
+        sheet_row(t, (sheet_cell[]){{w == 0 ? "shared" : "cascade", 0},
+                                    {dtype_name(shape.type), 0},
+                                    {heads, 0},
+                                    {NULL, shape.n_seqs},
+                                    {NULL, shape.n_tokens},
+                                    {NULL, us},
+                                    {NULL, bytes / us / 1e3},
+                                    {NULL, attention_operations(&shape) / us / 1e3},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, bytes / 1e6},
+                                    {NULL, speed.each_us / us}});
+    }
+    return QUIRE_OK;
+}
+
+/* A causal mask and a window, as a layer's own and as expressions: time, and how many
+ * times that of the layer's own. */
+static quire_err report_mods(const bench_attention_options *o, const sheet *t, const char *work,
+                             const attention_shape *shape, quire_error *err) {
+    const attention_machine m = {
+        .compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
+    mods_speed speed;
+    char heads[32], name[32];
+    TRY(attention_measure_mods(shape, &m, &speed, err));
+    const struct {
+        const char *name;
+        double us, own_us;
+    } rows[] = {{"causal", speed.causal_us, speed.causal_us},
+                {"causal text", speed.causal_mod_us, speed.causal_us},
+                {"window", speed.window_us, speed.window_us},
+                {"window text", speed.window_mod_us, speed.window_us}};
+    snprintf(heads, sizeof heads, "%d/%d x %d", (int)shape->n_heads, (int)shape->n_kv_heads,
+             (int)shape->d_head);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        snprintf(name, sizeof name, "%s %s", work, rows[i].name);
+        sheet_row(t, (sheet_cell[]){{name, 0},
+                                    {dtype_name(shape->type), 0},
+                                    {heads, 0},
+                                    {NULL, shape->n_seqs},
+                                    {NULL, shape->n_tokens},
+                                    {NULL, rows[i].us},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, rows[i].us / rows[i].own_us}});
+    }
+    return QUIRE_OK;
+}
+
+/* Windows and soft caps of published models, beside plain attention in which rows see as
+ * many keys. A decode under a window: the mean of PLACES positions of a chunk, since a
+ * window that crosses chunks costs more. */
+static quire_err report_bounds(const bench_attention_options *o, const sheet *t, const char *work,
+                               const attention_shape *like, quire_error *err) {
+    static const struct {
+        int32_t window;
+        float soft_cap;
+    } cases[] = {{0, 50}, {128, 0}, {512, 0}, {4096, 0}, {4096, 50}};
+    const attention_machine m = {
+        .compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
+    char heads[32], name[32];
+    snprintf(heads, sizeof heads, "%d/%d x %d", (int)like->n_heads, (int)like->n_kv_heads, (int)like->d_head);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        attention_shape shape = *like;
+        bound_speed speed = {0, 0};
+        if (cases[i].window > 0) {
+            shape.n_tokens = 2 * cases[i].window + shape.n_rows;
+        }
+        if (shape.n_tokens > like->n_tokens + like->n_rows) {
+            continue;
+        }
+        const bool is_mean = cases[i].window > 0 && shape.n_rows == 1;
+        for (int32_t place = 0; place < (is_mean ? PLACES : 1); place++) {
+            attention_shape at = shape;
+            bound_speed one;
+            at.n_tokens += place * (ATTN_CHUNK / PLACES);
+            TRY(attention_measure_bound(&at, &m, cases[i].window, cases[i].soft_cap, &one, err));
+            speed.bound_us += one.bound_us / (is_mean ? PLACES : 1);
+            speed.plain_us += one.plain_us / (is_mean ? PLACES : 1);
+        }
+        int at = snprintf(name, sizeof name, "%s", work);
+        at += cases[i].window > 0
+                  ? snprintf(name + at, sizeof name - (size_t)at, " window %d", (int)cases[i].window)
+                  : 0;
+        (void)(cases[i].soft_cap > 0 ? snprintf(name + at, sizeof name - (size_t)at, " cap") : 0);
+        sheet_row(t, (sheet_cell[]){{name, 0},
+                                    {dtype_name(shape.type), 0},
+                                    {heads, 0},
+                                    {NULL, shape.n_seqs},
+                                    {NULL, shape.n_tokens},
+                                    {NULL, speed.bound_us},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, speed.bound_us / speed.plain_us}});
+    }
+    return QUIRE_OK;
+}
+
+static quire_err run_type(const bench_attention_options *o, const sheet *t, dtype type, quire_error *err) {
+    int32_t contexts[FIGURES_MAX_POINTS], n;
+    TRY(figures_parse_list("--context", o->contexts, contexts, &n, err));
+    for (int i = 0; i < N_SHAPES; i++) {
+        attention_shape shape = {.n_heads = shapes[i][0],
+                                 .n_kv_heads = shapes[i][1],
+                                 .d_head = shapes[i][2],
+                                 .type = type,
+                                 .n_seqs = 1,
+                                 .n_rows = 1};
+        for (int32_t c = 0; c < n; c++) {
+            shape.n_tokens = contexts[c];
+            TRY(report(o, t, "decode", &shape, err));
+        }
+        shape.n_seqs = MANY;
+        shape.n_tokens = MANY_TOKENS;
+        TRY(report(o, t, "decode", &shape, err));
+        TRY(report_shared(o, t, &shape, err));
+        shape.n_seqs = 1;
+        shape.n_tokens = o->n_prompt;
+        shape.n_rows = o->n_prompt < ATTENTION_STEP_ROWS ? o->n_prompt : ATTENTION_STEP_ROWS;
+        TRY(report(o, t, "last chunk", &shape, err));
+        attention_shape decode = shape;
+        decode.n_rows = 1;
+        TRY(report_mods(o, t, "chunk", &shape, err));
+        TRY(report_mods(o, t, "decode", &decode, err));
+        TRY(report_bounds(o, t, "chunk", &shape, err));
+        TRY(report_bounds(o, t, "decode", &decode, err));
+        if (i == 0) {
+            shape.n_rows = o->n_prompt;
+            TRY(report(o, t, "prefill", &shape, err));
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* One decoded token by page size and by where pages lie. */
+static quire_err report_pages(const bench_attention_options *o, const sheet *t, const attention_shape *shape,
+                              int32_t page_tokens, quire_error *err) {
+    attention_machine m = {
+        .compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
+    attention_speed scattered, in_order, reading;
+    char heads[32];
+    m.page_tokens = page_tokens;
+    TRY(attention_measure(shape, &m, &scattered, err));
+    TRY(attention_measure_reading(shape, &m, &reading, err));
+    m.in_order = true;
+    TRY(attention_measure(shape, &m, &in_order, err));
+    snprintf(heads, sizeof heads, "%d/%d x %d", (int)shape->n_heads, (int)shape->n_kv_heads,
+             (int)shape->d_head);
+    int64_t bytes = attention_bytes(shape) * page_tokens / (2 * (int64_t)shape->n_kv_heads * shape->n_tokens);
+    sheet_row(t, (sheet_cell[]){{dtype_name(shape->type), 0},
+                                {heads, 0},
+                                {NULL, shape->n_tokens},
+                                {NULL, page_tokens},
+                                {NULL, scattered.paged_us},
+                                {NULL, scattered.paged_us / scattered.contiguous_us},
+                                {NULL, in_order.paged_us},
+                                {NULL, in_order.paged_us / in_order.contiguous_us},
+                                {NULL, (double)bytes / 1024},
+                                {NULL, reading.paged_us},
+                                {NULL, reading.paged_us / reading.contiguous_us}});
+    return QUIRE_OK;
+}
+
+static quire_err run_pages(const bench_attention_options *o, const dtype *list, int32_t n_types,
+                           quire_error *err) {
+    static const sheet_column columns[] = {{"kv_dtype", "KV", 5, SHEET_TEXT, NULL},
+                                           {"heads", "heads", 11, SHEET_TEXT, NULL},
+                                           {"context", "context", 8, 0, NULL},
+                                           {"page_tokens", "page", 5, 0, NULL},
+                                           {"scattered", "no order us", 12, 1, "us/layer"},
+                                           {"scattered_ratio", "/contiguous", 11, 3, "x"},
+                                           {"in_order", "in a row us", 12, 1, "us/layer"},
+                                           {"in_order_ratio", "/contiguous", 11, 3, "x"},
+                                           {"piece", "piece KiB", 10, 1, "KiB"},
+                                           {"reading", "reading us", 11, 1, "us/layer"},
+                                           {"reading_ratio", "/contiguous", 11, 3, "x"}};
+    const sheet t = {.what = "attention pages",
+                     .columns = columns,
+                     .n_columns = (int32_t)(sizeof columns / sizeof *columns),
+                     .json = o->cli.json};
+    int32_t contexts[FIGURES_MAX_POINTS], pages[FIGURES_MAX_POINTS], n_contexts, n_pages;
+    TRY(figures_parse_list("--context", o->contexts, contexts, &n_contexts, err));
+    TRY(figures_parse_list("--pages", o->pages, pages, &n_pages, err));
+    for (int32_t i = 0; i < n_pages; i++) {
+        if (pages[i] > 256 || (pages[i] & (pages[i] - 1)) != 0) {
+            return err_set(err, QUIRE_INVALID, -1, "--pages %s: %d is not a power of two from 1 to 256",
+                           o->pages, (int)pages[i]);
+        }
+    }
+    sheet_begin(&t, NULL);
+    for (int32_t i = 0; i < n_types * N_SHAPES * n_contexts * n_pages; i++) {
+        int32_t c = i / n_pages, s = c / n_contexts;
+        const int32_t *heads = shapes[s % N_SHAPES];
+        const attention_shape shape = {.n_heads = heads[0],
+                                       .n_kv_heads = heads[1],
+                                       .d_head = heads[2],
+                                       .type = list[s / N_SHAPES],
+                                       .n_seqs = 1,
+                                       .n_tokens = contexts[c % n_contexts],
+                                       .n_rows = 1};
+        TRY(report_pages(o, &t, &shape, pages[i % n_pages], err));
+    }
+    sheet_note(&t,
+               "A decoded token's attention, one layer, by tokens a page; contiguous: pages of 256 in a row; "
+               "least of %d runs (%s). Piece: what "
+               "lies together of a head's keys or values. Reading: one thread only loads from each cache "
+               "line of the same pieces, in no order "
+               "too, the quickest of %d ways; what it takes more than for contiguous ones is the machine's "
+               "price of such pieces.",
+               (int)o->n_runs, figures_time_name(o->n_threads), (int)PIECES_WAYS);
+    return QUIRE_OK;
+}
+
+static quire_err bench_attention_measure(const bench_attention_options *o, quire_error *err) {
+    static const sheet_column columns[] = {{"work", "work", -22, SHEET_TEXT, NULL},
+                                           {"kv_dtype", "KV", -5, SHEET_TEXT, NULL},
+                                           {"heads", "heads", -11, SHEET_TEXT, NULL},
+                                           {"batch", "batch", 6, 0, NULL},
+                                           {"context", "context", 8, 0, NULL},
+                                           {"time", "us a layer", 11, 1, "us/layer"},
+                                           {"read_rate", "GB/s", 7, 2, "GB/s"},
+                                           {"compute_rate", "GOP/s", 8, 1, "GOP/s"},
+                                           {"paged_over_contiguous", "paged/contiguous", 17, 3, "x"},
+                                           {"read", "MB read", 9, 1, "MB"},
+                                           {"speedup", "times", 6, 2, "x"}};
+    const sheet t = {.what = "attention",
+                     .columns = columns,
+                     .n_columns = (int32_t)(sizeof columns / sizeof *columns),
+                     .json = o->cli.json};
+    dtype list[MAX_TYPES];
+    int32_t n;
+    TRY(parse_types(o->types, list, &n, err));
+    if (o->pages != NULL) {
+        return run_pages(o, list, n, err);
+    }
+    sheet_begin(&t, NULL);
+    for (int32_t i = 0; i < n; i++) {
+        TRY(run_type(o, &t, list[i], err));
+    }
+    sheet_note(
+        &t,
+        "Attention of one layer over pages of 16 tokens in no order, least of %d runs (%s); GB/s: keys and "
+        "values once. Chunks of "
+        "%d rows. Shared: a prefix of %d "
+        "tokens, in the same pages, read for each sequence; "
+        "cascade: read once, as many times as fast. Causal and window (64): the last chunk's rows, then a "
+        "decode, "
+        "under a layer's mask and under the same as an expression, and how many times the layer's time it "
+        "takes. Window N and cap: "
+        "a window of N tokens and a soft cap of 50 on scores, and how many times the time of plain attention "
+        "in which rows see as "
+        "many keys; decodes under a window: the mean of %d positions of a chunk.",
+        (int)o->n_runs, figures_time_name(o->n_threads), (int)ATTENTION_STEP_ROWS, (int)SHARED, (int)PLACES);
+    return QUIRE_OK;
+}
+
+/* ---- the command ---- */
+
+#define AT(member) .offset = offsetof(bench_attention_options, member)
+
+static const flag bench_attention_flags[] = {
+    {"--context", "LIST", "tokens that a decoded one sees", FLAG_TEXT, AT(contexts)},
+    {"--pages", "LIST", "decodes alone, by tokens a page, in no order and in a row", FLAG_TEXT, AT(pages)},
+    {"--prompt", "N", "tokens of the prompt that is prefilled", FLAG_COUNT, AT(n_prompt), .minimum = 1,
+     .maximum = 1 << 20},
+    {"--kv-dtype", "LIST", "types of keys and values", FLAG_TEXT, AT(types)},
+    {"--isa", NULL, "instruction set", FLAG_NAME, AT(isa), .choices = choices_isa},
+    {"--threads -t", "N", "threads; 0: one a core", FLAG_COUNT, AT(n_threads), .minimum = 0, .maximum = 1024},
+    {"--runs", "N", "runs per figure; the fastest counts", FLAG_COUNT, AT(n_runs), .minimum = 1,
+     .maximum = 64},
+    {0},
+};
+static const flag *const bench_attention_groups[] = {bench_attention_flags, flags_json, flags_help, NULL};
+
+static quire_err bench_attention_run(const cli_options *o, quire_error *err) {
+    bench_attention_options own = *(const bench_attention_options *)(const void *)o;
+    if (own.pages != NULL) {
+        TRY(unused_flags_refuse(o, "--prompt", "with --pages, where decodes alone are measured", err));
+    }
+    return bench_attention_measure(&own, err);
+}
+
+const command command_bench_attention = {
+    .name = "bench attention",
+    .summary = "how fast attention is by itself, and what pages cost it",
+    .usage = "quire bench attention",
+    .examples = "  quire bench attention --context 1024,32768 --threads 1 --json\n",
+    .argument = ARGUMENT_NONE,
+    .flags = bench_attention_groups,
+    .options_size = sizeof(bench_attention_options),
+    .defaults = bench_attention_defaults,
+    .run = bench_attention_run,
+};

@@ -1,0 +1,294 @@
+/* `quire bench engine`: the engine's own work in a step (taking requests in, planning,
+ * reserving pages, filling the batch, choosing, telling readers), with the engine's real
+ * thread and steps over a model that does nothing. */
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "engine/engine.h"
+#include "lab/bench/bench_line.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/null_model.h"
+#include "lab/commands/lab_commands.h"
+
+typedef struct bench_engine_options {
+    cli_options cli;
+    const char *running; /* how many sequences run at once: "1,16,64,256" */
+    int32_t n_prompt;    /* tokens of each prompt */
+    int32_t page_tokens;
+} bench_engine_options;
+
+enum {
+    MAX_RUNNING = 4096,
+    MAX_SIZES = 16,
+    N_STEPS = 3000,    /* that are looked at */
+    SHORT_OUTPUT = 48, /* mean tokens of an answer where requests come and go */
+    MAX_STEPS = 20000,
+    N_VOCAB = 32
+};
+
+static void bench_engine_defaults(cli_options *cli) {
+    bench_engine_options *o = (void *)cli;
+    *o = (bench_engine_options){.cli = o->cli, .running = "1,16,64,256", .n_prompt = 128, .page_tokens = 16};
+}
+
+typedef enum load { LOAD_DECODE, LOAD_TURNOVER } load;
+
+static const char *const load_names[] = {"decode", "turnover"};
+
+typedef struct world {
+    const bench_engine_options *options;
+    int32_t n;
+    load load;
+    null_model *null;
+    kv_layout layout;
+    engine *e;
+    engine_out *out;
+    wake reader;
+    uint64_t draw;
+} world;
+
+/* What was found, in microseconds; NAN where no step counts. */
+typedef struct figures {
+    int32_t n_steps;
+    double median, p95, cpu, collect; /* cpu: a mean, which the machine's other work does not lengthen */
+} figures;
+
+static int32_t longest_of(const world *w) {
+    return w->options->n_prompt + N_STEPS + N_STEPS / 2;
+}
+
+static quire_err open_world(world *w, quire_error *err) {
+    int32_t size = w->options->page_tokens, rows = w->n + 16 * w->options->n_prompt;
+    int32_t n_output = w->load == LOAD_DECODE ? longest_of(w) : w->options->n_prompt + 2 * SHORT_OUTPUT;
+    quire_err e = null_model_open(MAX_STEPS, &w->null);
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "out of memory for the notes of steps");
+    }
+    TRY(kv_layout_init(model_description(w->null->m), kv_both(DTYPE_F32), size, &w->layout, err));
+    engine_options o = {.prefix_cache = PREFIX_CACHE_TOKEN,
+                        .page_tokens = size,
+                        .n_pages = (int32_t)kv_pages_for(n_output, size) * w->n + 1024,
+                        .max_model_len = longest_of(w),
+                        .max_batched_tokens = rows,
+                        .max_seqs = w->n,
+                        .max_requests = 4 * w->n,
+                        .starts_paused = true};
+    TRY(engine_open(w->null->m, w->null->b, &w->layout, &o, &w->e, err));
+    e = wake_init(&w->reader);
+    e = e == QUIRE_OK ? engine_out_open(w->e, &w->reader, &w->out) : e;
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "the engine's reader: %s", quire_err_text(e));
+}
+
+static void close_world(world *w) {
+    engine_out_close(w->out);
+    engine_close(w->e);
+    wake_deinit(&w->reader);
+    null_model_close(w->null);
+}
+
+static quire_err submit(world *w, quire_error *err) {
+    int32_t n = w->options->n_prompt;
+    engine_request r = {.tokens = mem_new((size_t)n, sizeof *r.tokens),
+                        .n_tokens = n,
+                        .namespace = "bench",
+                        .n_namespace = 5,
+                        .out = w->out};
+    if (!r.tokens) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
+    }
+    for (int32_t i = 0; i < n; i++) {
+        r.tokens[i] = (int32_t)(rng_next(&w->draw) % N_VOCAB);
+    }
+    sampling_params_init(&r.sampling);
+    r.sampling.temperature = 0;
+    r.sampling.ignore_eos = true;
+    r.sampling.has_seed = true;
+    r.sampling.max_tokens = w->load == LOAD_DECODE
+                                ? N_STEPS + N_STEPS / 4
+                                : SHORT_OUTPUT / 2 + (int32_t)(rng_next(&w->draw) % SHORT_OUTPUT);
+    request_id id;
+    quire_err e = engine_submit(w->e, &r, &id, err);
+    if (e != QUIRE_OK) {
+        mem_free(r.tokens);
+    }
+    return e;
+}
+
+/* Runs the load to its end. */
+static quire_err run_load(world *w, quire_error *err) {
+    int32_t n_left = w->load == LOAD_DECODE ? 0 : w->n * (N_STEPS / SHORT_OUTPUT), n_running = 0;
+    quire_err e = QUIRE_OK;
+    /* where they come and go, others wait already */
+    int32_t n_first = w->load == LOAD_DECODE ? w->n : 2 * w->n;
+    for (; n_running < n_first && e == QUIRE_OK; n_running++) {
+        e = submit(w, err);
+    }
+    engine_release(w->e);
+    while (e == QUIRE_OK && n_running > 0) {
+        engine_event ev;
+        if (!engine_out_pop(w->out, &ev)) {
+            wake_wait(&w->reader, -1);
+            continue;
+        }
+        if (ev.finish == FINISH_NONE) {
+            continue;
+        }
+        n_running--;
+        if (ev.finish == FINISH_ERROR) {
+            return err_set(err, ev.error, -1, "a request failed: %s", quire_err_text(ev.error));
+        }
+        if (n_left > 0) {
+            n_left--;
+            n_running++;
+            e = submit(w, err);
+        }
+    }
+    return e;
+}
+
+/* Steps in which (nearly, where requests come and go) all sequences took part; decoding
+ * ones only, for LOAD_DECODE. */
+static bool counts(const world *w, const null_step *s) {
+    bool full = s->n_seqs >= (w->load == LOAD_DECODE ? w->n : w->n - w->n / 8);
+    return full && (w->load == LOAD_TURNOVER || s->n_rows == w->n);
+}
+
+static figures measure(const world *w, double *scratch) {
+    figures f = {0};
+    double *collect = scratch + N_STEPS;
+    for (int32_t i = 0; i < w->null->n_steps && f.n_steps < N_STEPS; i++) {
+        const null_step *s = &w->null->steps[i];
+        if (counts(w, s)) {
+            scratch[f.n_steps] = (double)s->wall_ns / 1e3;
+            collect[f.n_steps++] = (double)s->collect_ns / 1e3;
+            f.cpu += (double)s->cpu_ns / 1e3;
+        }
+    }
+    if (f.n_steps > 0) {
+        f.median = figures_percentile(scratch, f.n_steps, 0.5);
+        f.p95 = figures_percentile(scratch, f.n_steps, 0.95);
+        f.collect = figures_percentile(collect, f.n_steps, 0.5);
+        f.cpu /= f.n_steps;
+    } else {
+        f.median = f.p95 = f.cpu = f.collect = (double)NAN;
+    }
+    return f;
+}
+
+static void print_lines(const world *w, const figures *f) {
+    const struct {
+        const char *name;
+        double us;
+    } found[] = {
+        {"step_median", f->median}, {"step_p95", f->p95}, {"step_cpu", f->cpu}, {"collect", f->collect}};
+    for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
+        json_line l;
+        json_out *params = bench_line_begin(&l, "engine", found[i].name);
+        json_int(json_name(params, "running"), w->n);
+        json_cstr(json_name(params, "load"), load_names[w->load]);
+        json_int(json_name(params, "prompt_tokens"), w->options->n_prompt);
+        json_int(json_name(params, "page_tokens"), w->options->page_tokens);
+        json_int(json_name(params, "steps"), f->n_steps);
+        bench_line_end(&l, found[i].us, "us");
+    }
+}
+
+static void print(const world *w, const figures *f) {
+    if (w->options->cli.json) {
+        print_lines(w, f);
+    } else if (f->n_steps == 0) {
+        printf("%8d  %-9s %8d %10s %9s %9s %11s %13s\n", (int)w->n, load_names[w->load], 0, "-", "-", "-",
+               "-", "-");
+    } else {
+        printf("%8d  %-9s %8d %10.1f %9.1f %9.1f %11.1f %13.0f\n", (int)w->n, load_names[w->load],
+               (int)f->n_steps, f->median, f->p95, f->cpu, f->collect, f->median * 1e3 / w->n);
+    }
+    fflush(stdout);
+}
+
+static quire_err run_one(const bench_engine_options *o, int32_t n, load kind, quire_error *err) {
+    world w = {.options = o, .n = n, .load = kind, .draw = 1};
+    double *scratch = mem_new((size_t)2 * N_STEPS, sizeof *scratch);
+    quire_err e = scratch ? open_world(&w, err) : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    e = e == QUIRE_OK ? run_load(&w, err) : e;
+    if (e == QUIRE_OK) {
+        figures f = measure(&w, scratch);
+        print(&w, &f);
+    }
+    close_world(&w);
+    mem_free(scratch);
+    return e;
+}
+
+/* The numbers of o->running. */
+static quire_err read_sizes(const bench_engine_options *o, int32_t sizes[MAX_SIZES], int32_t *n,
+                            quire_error *err) {
+    const char *at = o->running;
+    do {
+        char *end;
+        long size = strtol(at, &end, 10);
+        if (end == at || size < 1 || size > MAX_RUNNING || (*end != '\0' && *end != ',') || *n == MAX_SIZES) {
+            return err_set(err, QUIRE_INVALID, -1,
+                           "--running %s: at most %d numbers from 1 to %d, with commas between", o->running,
+                           MAX_SIZES, MAX_RUNNING);
+        }
+        sizes[(*n)++] = (int32_t)size;
+        at = end + 1;
+    } while (at[-1] == ',');
+    return QUIRE_OK;
+}
+
+static quire_err bench_engine_run(const cli_options *cli, quire_error *err) {
+    const bench_engine_options *o = (const void *)cli;
+    int32_t sizes[MAX_SIZES], n_sizes = 0;
+    TRY(read_sizes(o, sizes, &n_sizes, err));
+    if (!o->cli.json) {
+        printf("The engine's own work in a step: no model, no logits; microseconds. Prompts of %d tokens, "
+               "pages of %d, prefix cache on.\n"
+               "decode: all sequences take a token each step. turnover: answers of %d tokens or so end and "
+               "others begin.\n"
+               "collect: from the pass's end to the last row looked at, the median. The goal is 100 us with "
+               "256 running.\n\n"
+               " running  load         steps  median us    95%% us    cpu us  collect us   ns/sequence\n",
+               (int)o->n_prompt, (int)o->page_tokens, (int)SHORT_OUTPUT);
+    }
+    for (int32_t i = 0; i < n_sizes; i++) {
+        TRY(run_one(o, sizes[i], LOAD_DECODE, err));
+        TRY(run_one(o, sizes[i], LOAD_TURNOVER, err));
+    }
+    return QUIRE_OK;
+}
+
+/* ---- the command ---- */
+
+#define AT(member) .offset = offsetof(bench_engine_options, member)
+
+static const flag bench_engine_flags[] = {
+    {"--running", "LIST", "sequences that run at once", FLAG_TEXT, AT(running)},
+    {"--prompt", "N", "tokens of each prompt", FLAG_COUNT, AT(n_prompt), .minimum = 1, .maximum = 65536},
+    {"--page-size", "N", "tokens a page holds", FLAG_POWER_OF_TWO, AT(page_tokens), .minimum = 1,
+     .maximum = 256},
+    {0},
+};
+static const flag *const bench_engine_groups[] = {bench_engine_flags, flags_json, flags_help, NULL};
+
+const command command_bench_engine = {
+    .name = "bench engine",
+    .summary = "the engine's own work in a step, without a model",
+    .usage = "quire bench engine",
+    .examples = "  quire bench engine\n"
+                "  quire bench engine --running 256 --prompt 4096 --json\n",
+    .argument = ARGUMENT_NONE,
+    .flags = bench_engine_groups,
+    .options_size = sizeof(bench_engine_options),
+    .defaults = bench_engine_defaults,
+    .run = bench_engine_run,
+};

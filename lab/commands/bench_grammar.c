@@ -1,0 +1,330 @@
+/* `quire bench grammar`: what grammars cost: compiling schemas, and masks along
+ * instances. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "file/model_file.h"
+#include "grammar/grammar.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/grammar_keep.h"
+#include "lab/bench/schema_lines.h"
+#include "lab/bench/sheet.h"
+#include "lab/commands/lab_commands.h"
+#include "text/token_texts.h"
+#include "json/json.h"
+#include "json/json_out.h"
+
+typedef struct bench_grammar_options {
+    cli_options cli;
+    const char *tokenizer; /* a model or tokenizer file; NULL: a made-up vocabulary of n_tokens */
+    const char *
+        /* files of MaskBench (a record with `schema` and `tests` a line), commas between;
+         * NULL: a few schemas of its own */
+        schemas;
+    int32_t n_tokens;
+    int32_t every;  /* each so-and-so-many-th schema */
+    int32_t n_keep; /* so many different schemas are kept compiled at a time (grammar_keep.h); 0: none */
+} bench_grammar_options;
+
+/* Costs of grammars over files of schemas. */
+
+#define LONGEST 24 /* bytes of a token that is looked for in an instance */
+
+static void bench_grammar_defaults(cli_options *cli) {
+    bench_grammar_options *o = (void *)cli;
+    *o = (bench_grammar_options){.cli = o->cli, .n_tokens = 128000, .every = 1};
+}
+
+typedef struct times {
+    double *us;
+    size_t n, cap;
+} times;
+
+typedef struct bench {
+    const bench_grammar_options *o;
+    grammar_vocab *v;
+    str *texts;               /* [n_tokens] */
+    uint32_t *slots, n_slots; /* hash table over texts: id plus 1 */
+    strbuf bytes;             /* of a made-up vocabulary */
+    uint64_t *bits;
+    times compile, first, masks;
+    int64_t n_schemas, n_refused;
+    size_t grammar_bytes;
+} bench;
+
+static quire_err note(times *t, int64_t from_ns) {
+    double us = (double)(clock_ns() - from_ns) * 1e-3;
+    TRY(mem_grow(&t->us, &t->cap, t->n + 1, sizeof *t->us));
+    t->us[t->n++] = us;
+    return QUIRE_OK;
+}
+
+/* ---- vocabularies ---- */
+
+static int32_t find_token(const bench *b, str text) {
+    uint32_t at = (uint32_t)str_hash(STR_HASH_START, text) & (b->n_slots - 1);
+    for (; b->slots[at] != 0; at = (at + 1) & (b->n_slots - 1)) {
+        if (str_eq(b->texts[b->slots[at] - 1], text)) {
+            return (int32_t)b->slots[at] - 1;
+        }
+    }
+    return -1;
+}
+
+static quire_err index_tokens(bench *b, int32_t n) {
+    int32_t end = n - 1;
+    b->texts[end] = (str){"", 0};
+    for (b->n_slots = 1024; b->n_slots < (uint32_t)n * 2; b->n_slots *= 2) {
+    }
+    b->slots = mem_new(b->n_slots, sizeof *b->slots);
+    TRY(mem_check(b->slots));
+    for (int32_t i = 0; i < n; i++) {
+        uint32_t at = (uint32_t)str_hash(STR_HASH_START, b->texts[i]) & (b->n_slots - 1);
+        while (b->slots[at] != 0) {
+            at = (at + 1) & (b->n_slots - 1);
+        }
+        b->slots[at] = (uint32_t)i + 1;
+    }
+    TRY(grammar_vocab_open(b->texts, n, &end, 1, &b->v));
+    b->bits = mem_new(grammar_mask_words(b->v), sizeof *b->bits);
+    return mem_check(b->bits);
+}
+
+/* All bytes, then words of letters with what often stands around them. */
+static quire_err make_vocabulary(bench *b) {
+    static const char *const before[] = {"", " ", "\"", " \"", "_"}, *const behind[] = {"", "\"",
+                                                                                        "\":", "\",", "\n"};
+    int32_t n = b->o->n_tokens;
+    uint64_t seed = 1;
+    uint32_t *starts = mem_new((size_t)n + 1, sizeof *starts);
+    quire_err e = mem_check(starts);
+    for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
+        uint64_t word = rng_next(&seed);
+        if (i < 256) {
+            e = strbuf_add_char(&b->bytes, (char)i);
+        } else {
+            e = strbuf_add_str(&b->bytes, before[word % 10 < 5 ? word % 5 : 0]);
+            for (uint64_t k = word >> 8; k >= 26 && e == QUIRE_OK;
+                 k /= 26u * (1u + (unsigned)(word % 7) * 37u)) {
+                e = strbuf_add_char(&b->bytes, (char)('a' + k % 26));
+            }
+            e = e == QUIRE_OK ? strbuf_add_str(&b->bytes, behind[word % 100 < 5 ? word % 5 : 0]) : e;
+        }
+        starts[i + 1] = (uint32_t)b->bytes.n;
+    }
+    for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
+        b->texts[i] = (str){b->bytes.p + starts[i], starts[i + 1] - starts[i]};
+    }
+    mem_free(starts);
+    return e == QUIRE_OK ? index_tokens(b, n) : e;
+}
+
+static quire_err read_vocabulary(bench *b, token_texts **texts, quire_error *err) {
+    model_file *f = NULL;
+    tokenizer *t = NULL;
+    TRY(model_file_open_vocabulary(b->o->tokenizer, &f, err));
+    quire_err e = tokenizer_open(model_file_vocab(f), &t, err);
+    e = e == QUIRE_OK ? token_texts_open(t, texts) : e;
+    int32_t n = e == QUIRE_OK ? tokenizer_n_tokens(t) : 0;
+    b->texts = mem_new((size_t)n + 1, sizeof *b->texts);
+    e = e == QUIRE_OK ? mem_check(b->texts) : e;
+    for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
+        b->texts[i] = tokenizer_is_special(t, i) ? (str){"", 0} : token_texts_of(*texts, i);
+    }
+    tokenizer_close(t);
+    model_file_close(f);
+    return e == QUIRE_OK ? index_tokens(b, n + 1) : e;
+}
+
+/* ---- schemas ---- */
+
+static quire_err walk(bench *b, grammar_run *r, str text, int64_t from_ns, bool *is_first) {
+    grammar_state s = grammar_start(r);
+    for (size_t at = 0; at < text.n;) {
+        int64_t mask_ns = clock_ns();
+        TRY(grammar_mask(r, s, b->bits));
+        TRY(note(&b->masks, mask_ns));
+        if (*is_first) {
+            TRY(note(&b->first, from_ns));
+            *is_first = false;
+        }
+        size_t n = text.n - at < LONGEST ? text.n - at : LONGEST;
+        int32_t token = -1;
+        while (n > 0 && ((token = find_token(b, (str){text.p + at, n})) < 0 ||
+                         (b->bits[token / 64] >> (token % 64) & 1) == 0)) {
+            n--;
+        }
+        if (n == 0 || grammar_accept(r, &s, token) != QUIRE_OK) {
+            return QUIRE_OK; /* the vocabulary has no way through here */
+        }
+        at += n;
+    }
+    return QUIRE_OK;
+}
+
+/* Writes the next valid instance of tests, from *at on, in the place of what out has;
+ * false: there is none. */
+static bool write_instance(json_out *out, const json_value *tests, size_t *at) {
+    while (*at < json_length(tests) && !json_get_bool(json_at(tests, *at), "valid", false)) {
+        (*at)++;
+    }
+    if (*at == json_length(tests)) {
+        return false;
+    }
+    strbuf_clear(out->to);
+    json_add(out, json_get(json_at(tests, (*at)++), "data"));
+    return true;
+}
+
+/* Compiles the record's schema and walks its valid instances, the first of which is
+ * written before the clock starts. */
+static quire_err run_schema(void *user, json_value *record) {
+    bench *b = user;
+    grammar_options any = {.space = GRAMMAR_SPACE_ANY, .order = GRAMMAR_ORDER_ANY};
+    strbuf schema = {0}, instance = {0};
+    json_out to_schema = {.to = &schema}, to_instance = {.to = &instance};
+    quire_error ignored;
+    grammar *g = NULL;
+    grammar_run *r = NULL;
+    size_t at = 0;
+    const json_value *tests = json_get(record, "tests");
+    json_add(&to_schema, json_get(record, "schema"));
+    bool has_instance = write_instance(&to_instance, tests, &at), is_first = true;
+    int64_t from = clock_ns();
+    quire_err e = grammar_compile(GRAMMAR_SCHEMA, (str){schema.p, schema.n}, &any, &g, &ignored);
+    b->n_schemas++;
+    b->n_refused += e != QUIRE_OK;
+    bool refused = e != QUIRE_OK;
+    e = note(&b->compile, from);
+    e = e == QUIRE_OK && !refused ? grammar_run_open(g, b->v, 0, &r) : e;
+    b->grammar_bytes += refused ? 0 : grammar_bytes(g);
+    for (; has_instance && r != NULL && e == QUIRE_OK;
+         has_instance = write_instance(&to_instance, tests, &at)) {
+        e = walk(b, r, (str){instance.p, instance.n}, from, &is_first);
+    }
+    grammar_run_close(r);
+    grammar_drop(g);
+    strbuf_deinit(&schema);
+    strbuf_deinit(&instance);
+    return e;
+}
+
+/* ---- the report ---- */
+
+static void report_times(const sheet *s, const char *what, times *t) {
+    double sum = 0;
+    if (t->n == 0) {
+        return;
+    }
+    int32_t n = (int32_t)t->n;
+    for (size_t i = 0; i < t->n; i++) {
+        sum += t->us[i];
+    }
+    sheet_row(s, (sheet_cell[]){{.text = what},
+                                {.number = (double)t->n},
+                                {.number = sum / (double)t->n},
+                                {.number = figures_percentile(t->us, n, 0.5)},
+                                {.number = figures_percentile(t->us, n, 0.99)},
+                                {.number = figures_percentile(t->us, n, 0.999)}});
+}
+
+static void report(bench *b) {
+    static const sheet_column columns[] = {
+        {"what", "what", 22, SHEET_TEXT, NULL}, {"n", "n", 9, 0, "count"},
+        {"mean", "mean us", 10, 2, "us"},       {"p50", "50% us", 10, 2, "us"},
+        {"p99", "99% us", 10, 1, "us"},         {"p99.9", "99.9% us", 10, 1, "us"}};
+    sheet s = {"grammar", columns, sizeof columns / sizeof *columns, b->o->cli.json};
+    sheet_begin(&s, NULL);
+    report_times(&s, "compile", &b->compile);
+    report_times(&s, "first mask, compiled", &b->first);
+    report_times(&s, "mask", &b->masks);
+    sheet_note(&s, "%lld schemas, %lld refused, %.0f bytes a grammar; %d tokens", (long long)b->n_schemas,
+               (long long)b->n_refused,
+               (double)b->grammar_bytes /
+                   (double)(b->n_schemas > b->n_refused ? b->n_schemas - b->n_refused : 1),
+               grammar_vocab_size(b->v));
+}
+
+static void report_kept(const bench *b, const grammar_kept *k) {
+    static const sheet_column columns[] = {{"what", "what", 22, SHEET_TEXT, NULL},
+                                           {"schemas", "schemas", 9, 0, "count"},
+                                           {"grammar_bytes", "grammars MB", 12, 1, "MB"},
+                                           {"resident", "resident MB", 12, 1, "MB"}};
+    sheet s = {"grammar", columns, sizeof columns / sizeof *columns, b->o->cli.json};
+    if (k->n > 0) {
+        sheet_begin(&s, NULL);
+        sheet_row(&s, (sheet_cell[]){
+                          {.text = "kept at a time"},
+                          {.number = (double)k->n},
+                          {.number = (double)k->grammar_bytes * 1e-6},
+                          {.number = k->growth_bytes >= 0 ? (double)k->growth_bytes * 1e-6 : SHEET_ABSENT}});
+    }
+}
+
+static quire_err bench_grammar_run(const cli_options *cli, quire_error *err) {
+    const bench_grammar_options *o = (const void *)cli;
+    bench b = {.o = o};
+    token_texts *texts = NULL;
+    quire_err e;
+    if (o->tokenizer != NULL) {
+        e = read_vocabulary(&b, &texts, err);
+    } else {
+        b.texts = mem_new((size_t)o->n_tokens, sizeof *b.texts);
+        e = b.texts != NULL ? make_vocabulary(&b) : QUIRE_NO_MEMORY;
+    }
+    e = e == QUIRE_OK ? schema_lines_each(o->schemas, o->every, run_schema, &b, err) : e;
+    grammar_kept kept = {0};
+    e = e == QUIRE_OK && o->n_keep > 0 ? grammar_keep_run(o->schemas, o->n_keep, &kept, err) : e;
+    if (e == QUIRE_OK) {
+        report(&b);
+        report_kept(&b, &kept);
+    } else if (err->code != e) {
+        (void)err_set(err, e, -1, "bench grammar: %s", quire_err_text(e));
+    }
+    token_texts_close(texts);
+    grammar_vocab_drop(b.v);
+    mem_free(b.texts);
+    mem_free(b.slots);
+    mem_free(b.bits);
+    strbuf_deinit(&b.bytes);
+    mem_free(b.compile.us);
+    mem_free(b.first.us);
+    mem_free(b.masks.us);
+    return e;
+}
+
+/* ---- the command ---- */
+
+#define AT(member) .offset = offsetof(bench_grammar_options, member)
+
+static const flag bench_grammar_flags[] = {
+    {"--tokenizer", "FILE", "the vocabulary: a model or tokenizer (a made-up one)", FLAG_TEXT, AT(tokenizer)},
+    {"--schemas", "FILES",
+     "lines of {\"schema\":..,\"tests\":[{\"valid\":true,\"data\":..}]} (three of its own)", FLAG_TEXT,
+     AT(schemas)},
+    {"--vocabulary", "N", "tokens of the made-up vocabulary", FLAG_COUNT, AT(n_tokens), .minimum = 300,
+     .maximum = 1000000},
+    {"--every", "N", "each Nth schema only", FLAG_COUNT, AT(every), .minimum = 1, .maximum = 1000000},
+    {"--keep", "N", "also keep N schemas compiled at a time; prints their memory", FLAG_COUNT, AT(n_keep),
+     .minimum = 0, .maximum = 1000000},
+    {0},
+};
+static const flag *const bench_grammar_groups[] = {bench_grammar_flags, flags_json, flags_help, NULL};
+
+const command command_bench_grammar = {
+    .name = "bench grammar",
+    .summary = "what compiling a JSON Schema and its token masks cost",
+    .usage = "quire bench grammar",
+    .examples = "  quire bench grammar --tokenizer tokenizer.json --schemas schemas.jsonl\n",
+    .argument = ARGUMENT_NONE,
+    .flags = bench_grammar_groups,
+    .options_size = sizeof(bench_grammar_options),
+    .defaults = bench_grammar_defaults,
+    .run = bench_grammar_run,
+};

@@ -1,0 +1,605 @@
+/* `quire bench headline [MODEL]`: what paging and continuous batching are worth, as the
+ * papers measured it, really run. Memory for keys and values holds a share of what all
+ * requests would take at the longest sequence's length; requests of known lengths arrive
+ * as a Poisson process, faster and faster until the queue grows. Servers without paging
+ * (headline_execute.h) and the engine (headline_engine.h) answer the same requests with
+ * the same planner, kernels and weights, all answers being equal. Beside each gain stand
+ * the published one, the one that this machine's step cost allows (headline_figures.h),
+ * and the simulator's for this machine and for the published device.
+ *
+ * With one compute thread time is that of the processor: other programs on the machine
+ * don't lengthen it, and arrivals are in it. */
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "cli/files.h"
+#include "cli/unused_flags.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/headline_case.h"
+#include "lab/bench/model_shape.h"
+#include "lab/bench/sheet.h"
+#include "lab/bench/synthetic.h"
+#include "lab/bench/trial.h"
+#include "lab/commands/lab_commands.h"
+#include "lab/commands/plot.h"
+#include "lab/sim/arrivals.h"
+#include "lab/sim/trace_read.h"
+
+/* The tables and the picture of `quire bench headline`. */
+
+static const char NAME[] = "headline";
+
+/* ---- ways ---- */
+
+static double over(double a, double b) {
+    return a > 0 && b > 0 ? a / b : SHEET_ABSENT; /* 0: was not run */
+}
+
+/* Absent where no rate that was tried is beyond the bound, or none within it. */
+static double highest_of(const headline_sweep *s) {
+    return s->n_loads > 0 && s->is_between ? s->highest : SHEET_ABSENT;
+}
+
+static void print_ways(const headline_case *c, const char *requests, bool json) {
+    static const sheet_column columns[] = {{"lengths", "", 9, SHEET_TEXT, NULL},
+                                           {"share", "%", 3, 0, NULL},
+                                           {"way", "way", 19, SHEET_TEXT, NULL},
+                                           {"steps", "steps", 6, 0, "steps"},
+                                           {"rows", "rows", 7, 0, "rows"},
+                                           {"at_once", "at once", 7, 2, "sequences"},
+                                           {"live", "live %", 6, 1, "%"},
+                                           {"preemptions", "preempted", 9, 0, "times"},
+                                           {"copied", "copied", 8, 0, "tokens"},
+                                           {"speed", "tokens/s", 9, 1, "tokens/s"},
+                                           {"simulated_speed", "simulated", 9, 1, "tokens/s"},
+                                           {"speed_off", "off %", 6, 1, "%"},
+                                           {"highest_rate", "highest/s", 9, 3, "requests/s"},
+                                           {"simulated_rate", "simulated", 9, 3, "requests/s"},
+                                           {"rate_off", "off %", 6, 1, "%"}};
+    sheet s = {NAME, EXPERIMENT_COLUMNS(columns), json};
+    char heading[768];
+    snprintf(heading, sizeof heading,
+             "\n%s: memory for %lld tokens, %.0f%% of what all take fully reserved. All at once: counts and "
+             "speed; then the highest rate "
+             "of arrivals with %.2f ms a token",
+             requests, (long long)c->server.kv_tokens, c->share, c->bound * 1e3);
+    sheet_begin(&s, heading);
+    for (headline_way w = 0; w < HEADLINE_N_WAYS; w++) {
+        const headline_sweep *r = &c->real[w], *m = &c->simulated[w];
+        double rate = highest_of(r), simulated = highest_of(m);
+        sheet_row(&s, (sheet_cell[]){{.text = c->lengths},
+                                     {.number = c->share},
+                                     {.text = headline_way_name(w)},
+                                     {.number = r->burst.n_steps},
+                                     {.number = r->burst.work.rows},
+                                     {.number = r->burst.at_once},
+                                     {.number = 100 * r->burst.live},
+                                     {.number = r->burst.n_preemptions},
+                                     {.number = r->burst.work.copied},
+                                     {.number = r->burst.tokens_s},
+                                     {.number = m->burst.tokens_s > 0 ? m->burst.tokens_s : SHEET_ABSENT},
+                                     {.number = 100 * (over(m->burst.tokens_s, r->burst.tokens_s) - 1)},
+                                     {.number = rate},
+                                     {.number = simulated},
+                                     {.number = 100 * (over(simulated, rate) - 1)}});
+    }
+    sheet_note(&s, "published, live: 20.4 to 38.2%% with pieces, near 100%% with pages (R6); waste 60-80%% "
+                   "and under 4%% (W1)");
+}
+
+/* ---- gains ---- */
+
+static const struct gain {
+    headline_way of, than;
+    const char *published;
+} gains[] = {{HEADLINE_PAGED, HEADLINE_STATIC, "to 22x (R4), 24x (W2)"},
+             {HEADLINE_PAGED, HEADLINE_MAX, "2-4x (R3)"},
+             {HEADLINE_PAGED, HEADLINE_POW2, "2-4x (R3)"},
+             {HEADLINE_PAGED, HEADLINE_ORACLE, "1.7-2.7x (R5)"},
+             {HEADLINE_PAGED, HEADLINE_GROWING, "0.86-0.97x (B21)"},
+             {HEADLINE_MAX, HEADLINE_STATIC, "1.3-1.5x (R21)"},
+             {HEADLINE_CACHED, HEADLINE_PAGED, "nearly 1x, alone (R10)"},
+             {HEADLINE_SWAPPED, HEADLINE_PAGED, "0.8-1x or 1-5x (R16)"},
+             {HEADLINE_PAGED, HEADLINE_PLANNER, "-"}};
+enum { N_GAINS = (int)(sizeof gains / sizeof *gains) };
+
+static double rate_gain(const headline_sweep *sweeps, const struct gain *g) {
+    return over(highest_of(&sweeps[g->of]), highest_of(&sweeps[g->than]));
+}
+
+static double speed_gain(const headline_sweep *sweeps, const struct gain *g) {
+    return over(sweeps[g->of].burst.tokens_s, sweeps[g->than].burst.tokens_s);
+}
+
+/* Part of the speed that steps as they cost around the way's own run allow. */
+static double reached(const headline_case *c, headline_way w) {
+    const headline_load *load = &c->real[w].burst;
+    return headline_allowed_us(&c->real[w].burst_cost, load) * load->tokens_s;
+}
+
+static void print_gains(const headline_case *c, bool json) {
+    static const sheet_column columns[] = {{"lengths", "", 9, SHEET_TEXT, NULL},
+                                           {"share", "%", 3, 0, NULL},
+                                           {"of", "gain of", 19, SHEET_TEXT, NULL},
+                                           {"than", "over", 18, SHEET_TEXT, NULL},
+                                           {"published", "published", 23, SHEET_TEXT, ""},
+                                           {"at_once_gain", "at once", 7, 2, "x"},
+                                           {"speed_gain", "tokens/s", 8, 2, "x"},
+                                           {"allowed_gain", "allowed", 7, 2, "x"},
+                                           {"reached", "reached", 7, 2, "x"},
+                                           {"simulated_gain", "simulated", 9, 2, "x"},
+                                           {"device_gain", "A100", 6, 2, "x"},
+                                           {"rate_gain", "highest/s", 9, 2, "x"},
+                                           {"simulated_rate_gain", "simulated", 9, 2, "x"},
+                                           {"device_rate_gain", "A100", 6, 2, "x"}};
+    sheet s = {NAME, EXPERIMENT_COLUMNS(columns), json};
+    sheet_begin(&s, "");
+    for (int i = 0; i < N_GAINS; i++) {
+        const struct gain *g = &gains[i];
+        const headline_load *a = &c->real[g->of].burst, *b = &c->real[g->than].burst;
+        double allowed = over(headline_allowed_us(&c->cost, b), headline_allowed_us(&c->cost, a));
+        sheet_row(&s, (sheet_cell[]){{.text = c->lengths},
+                                     {.number = c->share},
+                                     {.text = headline_way_name(g->of)},
+                                     {.text = headline_way_name(g->than)},
+                                     {.text = g->published},
+                                     {.number = over(a->at_once, b->at_once)},
+                                     {.number = speed_gain(c->real, g)},
+                                     {.number = allowed},
+                                     {.number = over(reached(c, g->of), reached(c, g->than))},
+                                     {.number = speed_gain(c->simulated, g)},
+                                     {.number = speed_gain(c->device, g)},
+                                     {.number = rate_gain(c->real, g)},
+                                     {.number = rate_gain(c->simulated, g)},
+                                     {.number = rate_gain(c->device, g)}});
+    }
+    sheet_note(&s, "allowed: by what a step costs here for the work that each did (counted); reached: of "
+                   "that, by what steps cost right "
+                   "before and after each; A100: opt-13b on a100-40gb, simulated, in as many tokens of "
+                   "memory, its rates with more such "
+                   "requests and a bound of its own; published requests at once: 2.2x those of the oracle "
+                   "(R5), 4-10x (L9); -: not run, or "
+                   "the queue of so few requests never grows to the bound");
+}
+
+/* ---- loads ---- */
+
+static double simulated_latency(const headline_sweep *s, double rate) {
+    for (int32_t i = 0; i < s->n_loads; i++) {
+        if (s->loads[i].rate == rate) {
+            return s->loads[i].latency;
+        }
+    }
+    return SHEET_ABSENT;
+}
+
+static void print_loads(const headline_case *c, bool json) {
+    static const sheet_column columns[] = {{"lengths", "", 9, SHEET_TEXT, NULL},
+                                           {"share", "%", 3, 0, NULL},
+                                           {"way", "way", 19, SHEET_TEXT, NULL},
+                                           {"rate", "rate/s", 9, 3, NULL},
+                                           {"latency", "ms a token", 10, 2, "ms"},
+                                           {"simulated_latency", "simulated", 10, 2, "ms"},
+                                           {"load_at_once", "at once", 7, 2, "sequences"},
+                                           {"load_speed", "tokens/s", 9, 1, "tokens/s"},
+                                           {"load_preemptions", "preempted", 9, 0, "times"}};
+    sheet s = {NAME, EXPERIMENT_COLUMNS(columns), json};
+    sheet_begin(&s, "");
+    for (headline_way w = 0; w < HEADLINE_N_WAYS; w++) {
+        for (int32_t i = 0; i < c->real[w].n_loads; i++) {
+            const headline_load *r = &c->real[w].loads[i];
+            sheet_row(&s, (sheet_cell[]){{.text = c->lengths},
+                                         {.number = c->share},
+                                         {.text = headline_way_name(w)},
+                                         {.number = r->rate},
+                                         {.number = r->latency * 1e3},
+                                         {.number = simulated_latency(&c->simulated[w], r->rate) * 1e3},
+                                         {.number = r->at_once},
+                                         {.number = r->tokens_s},
+                                         {.number = r->n_preemptions}});
+        }
+    }
+}
+
+/* ---- what a step costs ---- */
+
+static void print_cost(const headline_case *c, bool json) {
+    static const sheet_column columns[] = {
+        {"lengths", "", 9, SHEET_TEXT, NULL}, {"share", "%", 3, 0, NULL},
+        {"step_rows", "rows", 6, 0, NULL},    {"step", "step us", 10, 1, "us"},
+        {"row", "us a row", 10, 1, "us"},     {"gain", "of one row", 10, 2, "x"}};
+    sheet s = {NAME, EXPERIMENT_COLUMNS(columns), json};
+    const cost_model *m = &c->cost;
+    double alone = cost_of(m, &(step_work){.rows = 1, .out = 1});
+    sheet_begin(&s, "\nWhat a step costs here by rows that decode, without attention, and how many times the "
+                    "tokens a second of one row it "
+                    "gives");
+    for (int32_t i = 0; cost_knot(i) <= 64; i++) {
+        int32_t rows = cost_knot(i);
+        double us = cost_of(m, &(step_work){.rows = rows, .out = rows});
+        sheet_row(&s, (sheet_cell[]){{.text = c->lengths},
+                                     {.number = c->share},
+                                     {.number = rows},
+                                     {.number = us},
+                                     {.number = us / rows},
+                                     {.number = rows * alone / us}});
+    }
+    sheet_note(&s,
+               "fitted to steps of known content, measured before and after each load, off by %.1f%%; a row "
+               "and a token that it attends to %.4f "
+               "us more when it decodes, %.4f in a prompt; a token's keys and values moved %.3f us; %d of %d "
+               "loads ran again, since what steps "
+               "cost changed by over %.0f%% around them",
+               100 * c->cost_off, m->decode_pair_us, m->prefill_pair_us, m->copy_us, (int)c->n_again,
+               (int)c->n_loads, 100 * HEADLINE_STEADY);
+}
+
+/* Each way's figures, the gains, the loads, and what a step costs by rows. requests: what
+ * they are, for people. */
+static void headline_print_case(const headline_case *c, const char *requests, bool json) {
+    print_ways(c, requests, json);
+    print_gains(c, json);
+    print_loads(c, json);
+    print_cost(c, json);
+}
+
+typedef struct headline_options {
+    cli_options cli;
+    /* random weights of a published shape in place of a model, and their type; NULL:
+     * none */
+    const char *shape, *type;
+    const char *lengths;        /* kinds of requests, "sharegpt,alpaca" */
+    const char *trace;          /* a file of requests in place of them (lab/sim/trace_read.h); NULL: none */
+    const char *shares;         /* of the memory, percent: "5,10,20" */
+    const char *rates;          /* percent of the requests a second that all at once give */
+    int32_t n_requests, shrink; /* shrink: lengths, and the longest sequence, become a shrink-th */
+    int32_t seed;
+    int32_t n_draws;   /* of arrivals, at each rate: means over them */
+    double times_idle; /* bound of latency: so many times that of an idle server */
+    int32_t n_runs;
+    bool quick;      /* what was not given is small */
+    const char *svg; /* file for the curves; NULL: none */
+} headline_options;
+
+enum { MAX_CASES = 16, MANY = 500, LONGEST = 2048, LEAST_SEQUENCES = 2 };
+static const char DEVICE_MODEL[] = "opt-13b", DEVICE[] = "a100-40gb";
+
+static void bench_headline_defaults(cli_options *cli) {
+    headline_options *o = (void *)cli;
+    *o = (headline_options){
+        .cli = o->cli, .seed = 1, .n_draws = 1, .times_idle = 3, .type = "q4_0", .n_runs = 1, .shrink = 1};
+    o->cli.engine.n_threads = 1;
+}
+
+/* What was not given, by how much is to be run. */
+static headline_options filled(const headline_options *given) {
+    headline_options o = *given;
+    bool small = o.quick || o.shape != NULL;
+    o.lengths = o.lengths != NULL ? o.lengths : small ? "sharegpt" : "sharegpt,alpaca";
+    o.shares = o.shares != NULL ? o.shares : small ? "10" : "5,10,20";
+    o.rates = o.rates != NULL ? o.rates : o.quick ? "70,130" : "70,100,130";
+    o.n_requests = o.n_requests > 0 ? o.n_requests : o.trace != NULL ? 0 : o.shape != NULL ? 30 : 40;
+    o.cli.engine.model = o.cli.engine.model != NULL ? o.cli.engine.model : "builtin";
+    o.cli.engine.page_tokens = HEADLINE_PAGE;
+    o.cli.engine.max_model_len =
+        o.cli.engine.max_model_len > 0 ? o.cli.engine.max_model_len : LONGEST / o.shrink;
+    return o;
+}
+
+typedef struct headline {
+    headline_options o;
+    bare b;
+    trace traces[MAX_CASES], many[MAX_CASES]; /* many: MANY of the same kind; of a file the same */
+    char names[MAX_CASES][32];                /* of the lengths, in the order of the traces */
+    int32_t n_traces;
+    int32_t shares[FIGURES_MAX_POINTS], n_shares, rates[FIGURES_MAX_POINTS], n_rates;
+    cost_model device;
+    headline_case cases[MAX_CASES];
+    int32_t n_cases;
+    char machine[256];
+} headline;
+
+/* ---- requests ---- */
+
+static quire_err make_trace(const headline *h, const char *lengths, int32_t n_requests, trace *out,
+                            quire_error *err) {
+    const headline_options *o = &h->o;
+    if (o->trace != NULL) {
+        TRY(trace_read(o->trace, o->n_requests, out, err));
+        arrivals_space(out, 1, (uint64_t)o->seed);
+    } else {
+        arrivals_options a = {.lengths = lengths,
+                              .rate = 1,
+                              .n = n_requests,
+                              .most = o->cli.engine.max_model_len * o->shrink - 2 * o->shrink,
+                              .seed = (uint64_t)o->seed};
+        TRY(arrivals_make(&a, out, err));
+    }
+    if (o->shrink > 1) {
+        trace_shrink(out, o->shrink);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err make_traces(headline *h, quire_error *err) {
+    const char *p = h->o.trace != NULL ? "trace" : h->o.lengths;
+    while (*p != 0) {
+        size_t n = strcspn(p, ",");
+        if (h->n_traces == MAX_CASES || n >= sizeof h->names[0]) {
+            return err_set(err, QUIRE_INVALID, -1, "--lengths %s: must be one or some of %s", h->o.lengths,
+                           arrivals_names);
+        }
+        snprintf(h->names[h->n_traces], sizeof h->names[0], "%.*s", (int)n, p);
+        trace *t = &h->traces[h->n_traces];
+        TRY(make_trace(h, h->names[h->n_traces], h->o.n_requests, t, err));
+        TRY(make_trace(h, h->names[h->n_traces], h->o.n_requests > MANY ? h->o.n_requests : MANY,
+                       &h->many[h->n_traces], err));
+        h->n_traces++;
+        if (t->longest > h->o.cli.engine.max_model_len) {
+            return err_set(err, QUIRE_INVALID, -1,
+                           "a request of %d tokens: --max-model-len is %d; shrink the requests",
+                           (int)t->longest, (int)h->o.cli.engine.max_model_len);
+        }
+        p += n + (p[n] == ',');
+    }
+    return QUIRE_OK;
+}
+
+/* ---- memory ---- */
+
+/* Tokens that a share of the memory holds, in whole pages. */
+static int64_t kv_tokens_of(const headline *h, const trace *t, int32_t share) {
+    int64_t all = (int64_t)t->n_requests * h->o.cli.engine.max_model_len;
+    return all * share / 100 / HEADLINE_PAGE * HEADLINE_PAGE;
+}
+
+static quire_err make_cases(headline *h, quire_error *err) {
+    const quire_options *e = &h->o.cli.engine;
+    for (int32_t i = 0; i < h->n_traces; i++) {
+        for (int32_t k = 0; k < h->n_shares; k++) {
+            int64_t kv_tokens = kv_tokens_of(h, &h->traces[i], h->shares[k]);
+            if (h->n_cases == MAX_CASES || kv_tokens > INT32_MAX ||
+                kv_tokens < (int64_t)LEAST_SEQUENCES * e->max_model_len) {
+                return err_set(err, QUIRE_INVALID, -1,
+                               "--shares %s of %d requests of at most %d tokens: each must hold %d such "
+                               "requests, and there are at most %d "
+                               "cases",
+                               h->o.shares, (int)h->traces[i].n_requests, (int)e->max_model_len,
+                               LEAST_SEQUENCES, MAX_CASES);
+            }
+            h->cases[h->n_cases++] = (headline_case){.lengths = h->names[i],
+                                                     .share = h->shares[k],
+                                                     .server = {.kv_tokens = kv_tokens,
+                                                                .pads_unread = true,
+                                                                .piece_tokens = HEADLINE_PAGE,
+                                                                .page_tokens = HEADLINE_PAGE,
+                                                                .max_model_len = e->max_model_len,
+                                                                .max_rows = e->max_batched_tokens,
+                                                                .max_seqs = e->max_seqs}};
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* ---- the run ---- */
+
+static quire_err open_model(headline *h, quire_error *err) {
+    int32_t n_pages = 0;
+    for (int32_t i = 0; i < h->n_cases; i++) {
+        int32_t n = (int32_t)(h->cases[i].server.kv_tokens / HEADLINE_PAGE);
+        n += headline_padding_pages(n, h->o.cli.engine.max_model_len);
+        n_pages = n > n_pages ? n : n_pages;
+    }
+    bare_options b = {.engine = &h->o.cli.engine,
+                      .page_tokens = HEADLINE_PAGE,
+                      .n_pages = n_pages,
+                      .max_rows = h->o.cli.engine.max_batched_tokens,
+                      .max_seqs = h->o.cli.engine.max_seqs,
+                      .max_len = h->o.cli.engine.max_model_len};
+    TRY(bare_open(&b, &h->b, err));
+    snprintf(h->machine, sizeof h->machine, "%s, compute %s, KV %s, %s, %s", h->b.desc->name,
+             compute_name(h->b.b->compute), h->b.layout.type_name, h->b.b->ops->describe(h->b.b),
+             figures_time_name(h->o.cli.engine.n_threads));
+    return QUIRE_OK;
+}
+
+/* Latency by rate: a diagram for each case, a line for each way, the bound as a level. */
+static quire_err draw_cases(headline *h, quire_error *err) {
+    plot_diagram diagrams[MAX_CASES];
+    char titles[MAX_CASES][160];
+    static plot_line lines[MAX_CASES][HEADLINE_N_WAYS];
+    static plot_point points[MAX_CASES][HEADLINE_N_WAYS][HEADLINE_MAX_LOADS];
+    for (int32_t i = 0; i < h->n_cases; i++) {
+        const headline_case *c = &h->cases[i];
+        snprintf(titles[i], sizeof titles[i], "Mean latency a token by rate: %s, memory %g%%", c->lengths,
+                 c->share);
+        for (int32_t w = 0; w < HEADLINE_N_WAYS; w++) {
+            const headline_sweep *s = &c->real[w];
+            lines[i][w] = (plot_line){headline_way_name((headline_way)w), points[i][w], s->n_loads};
+            for (int32_t k = 0; k < s->n_loads; k++) {
+                points[i][w][k] = (plot_point){s->loads[k].rate, 1e3 * s->loads[k].latency};
+            }
+        }
+        diagrams[i] = (plot_diagram){.title = titles[i],
+                                     .x_title = "requests a second",
+                                     .y_unit = " ms",
+                                     .level = 1e3 * c->bound,
+                                     .lines = lines[i],
+                                     .n_lines = HEADLINE_N_WAYS};
+    }
+    return plot_write(h->o.svg, diagrams, h->n_cases, err);
+}
+
+static quire_err run_cases(headline *h, quire_error *err) {
+    for (int32_t i = 0; i < h->n_cases; i++) {
+        headline_case *c = &h->cases[i];
+        trace *t = &h->traces[i / h->n_shares];
+        headline_case_options o = {.b = &h->b,
+                                   .t = t,
+                                   .many = &h->many[i / h->n_shares],
+                                   .device = &h->device,
+                                   .times_idle = h->o.times_idle,
+                                   .rates = h->rates,
+                                   .n_rates = h->n_rates,
+                                   .n_draws = h->o.n_draws,
+                                   .seed = (uint64_t)h->o.seed,
+                                   .n_runs = h->o.n_runs};
+        char requests[512];
+        snprintf(requests, sizeof requests,
+                 "%s; %d requests like %s, mean prompt %.0f, answer %.0f, longest %d", h->machine,
+                 (int)t->n_requests, c->lengths, (double)t->n_prompt_tokens / t->n_requests,
+                 (double)t->n_output_tokens / t->n_requests, (int)h->o.cli.engine.max_model_len);
+        TRY(headline_case_run(&o, c, err));
+        headline_print_case(c, requests, h->o.cli.json);
+    }
+    return h->o.svg != NULL ? draw_cases(h, err) : QUIRE_OK;
+}
+
+static quire_err run(headline *h, quire_error *err) {
+    if (h->o.cli.engine.max_batched_tokens < h->o.cli.engine.max_seqs) {
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--max-num-batched-tokens %d: must be at least --max-num-seqs, which is %d",
+                       (int)h->o.cli.engine.max_batched_tokens, (int)h->o.cli.engine.max_seqs);
+    }
+    TRY(figures_parse_list("--shares", h->o.shares, h->shares, &h->n_shares, err));
+    for (int32_t i = 0; i < h->n_shares; i++) {
+        if (h->shares[i] > 100) {
+            return err_set(err, QUIRE_INVALID, -1,
+                           "--shares %s: in percent of what all requests take fully reserved, so at most 100",
+                           h->o.shares);
+        }
+    }
+    TRY(figures_parse_list("--rates", h->o.rates, h->rates, &h->n_rates, err));
+    if (h->n_rates > HEADLINE_MAX_LOADS / 2) {
+        return err_set(err, QUIRE_INVALID, -1, "--rates %s: must be at most %d", h->o.rates,
+                       HEADLINE_MAX_LOADS / 2);
+    }
+    TRY(cost_describe(DEVICE_MODEL, DEVICE, &h->device, err));
+    TRY(make_traces(h, err));
+    TRY(make_cases(h, err));
+    TRY(open_model(h, err));
+    return run_cases(h, err);
+}
+
+/* On random weights of a shape, or on a model. */
+static quire_err run_on(headline *h, quire_error *err) {
+    const model_shape *shape;
+    if (h->o.shape == NULL) {
+        return run(h, err);
+    }
+    const speed_type *type = speed_type_find(h->o.type, strlen(h->o.type));
+    if (type == NULL) {
+        return err_set(err, QUIRE_INVALID, -1, "--type %s: must be q4_0, q8_0, q4_k, int8, bf16 or f32",
+                       h->o.type);
+    }
+    TRY(model_shape_parse("--shape", h->o.shape, &shape, err));
+    synthetic s;
+    TRY(synthetic_open(shape, type->file, &s, err));
+    h->o.cli.engine.model = s.path;
+    h->o.cli.engine.compute = speed_type_compute(type);
+    quire_err e = run(h, err);
+    synthetic_close(&s);
+    return e;
+}
+
+static quire_err bench_headline_measure(const headline_options *o, quire_error *err) {
+    if (o->shape != NULL && o->cli.engine.model != NULL) {
+        return err_set(err, QUIRE_INVALID, -1, "a MODEL or --shape is run, not both");
+    }
+    if (o->lengths != NULL && o->lengths[0] == '\0') {
+        return err_set(err, QUIRE_INVALID, -1, "--lengths: is empty; it must be one or some of %s",
+                       arrivals_names);
+    }
+    headline *h = mem_new(1, sizeof *h);
+    TRY(mem_check_for(h, "the cases", err));
+    h->o = filled(o);
+    quire_err e = run_on(h, err);
+    bare_close(&h->b);
+    for (int32_t i = 0; i < MAX_CASES; i++) {
+        trace_deinit(&h->traces[i]);
+        trace_deinit(&h->many[i]);
+    }
+    mem_free(h);
+    return e;
+}
+
+/* ---- the command ---- */
+
+#define AT(member) .offset = offsetof(headline_options, member)
+
+static const flag load_flags[] = {
+    {"--lengths", "LIST", "of prompts and answers: like sharegpt's, alpaca's ; without: both", FLAG_TEXT,
+     AT(lengths)},
+    {"--trace", "FILE", "a file's requests in their place (see quire sim --help)", FLAG_TEXT, AT(trace)},
+    {"--shares", "LIST", "memory, percent of what all take fully reserved (5,10,20)", FLAG_TEXT, AT(shares)},
+    {"--rates", "LIST", "arrivals, percent of what all at once give; without: 70,100,130 and more", FLAG_TEXT,
+     AT(rates)},
+    {"--requests", "N", "how many; without: 40, with --shape 30, of a trace all", FLAG_COUNT, AT(n_requests),
+     .minimum = 1, .maximum = 4096},
+    {"--shrink", "N", "lengths, and the longest sequence, become an Nth", FLAG_COUNT, AT(shrink),
+     .minimum = 1, .maximum = 1024},
+    {"--times-idle", "N", "latency bound, as a multiple of an idle server's", FLAG_PART, AT(times_idle),
+     .minimum = 1, .maximum = 1e6},
+    {"--seed", "N", "of arrivals and lengths", FLAG_COUNT, AT(seed), .minimum = 0, .maximum = INT32_MAX},
+    {"--draws", "N", "of arrivals at each rate: latency is their mean", FLAG_COUNT, AT(n_draws), .minimum = 1,
+     .maximum = 64},
+    {"--runs", "N", "of all at once: the one of the median counts", FLAG_COUNT, AT(n_runs), .minimum = 1,
+     .maximum = HEADLINE_MAX_RUNS},
+    {"--quick", NULL, "about a minute: sharegpt, 10%, two rates", FLAG_SWITCH, AT(quick)},
+    {"--svg", "FILE", "draw latency by rate", FLAG_TEXT, AT(svg)},
+    {0},
+};
+static const flag model_flags[] = {
+    {"--shape", "NAME", "random weights of a published shape, below: sharegpt, 10%, two rates", FLAG_TEXT,
+     AT(shape)},
+    {"--type", "NAME", "of its weights: q4_0, q8_0, q4_k, int8, bf16, f32", FLAG_TEXT, AT(type)},
+    {"--threads -t", "N", "compute threads; 1: time is the processor's; 0: one per core", FLAG_COUNT,
+     AT(cli.engine.n_threads), .minimum = 0, .maximum = 1024},
+    {"--max-model-len", "N", "the longest sequence; without: 2048", FLAG_COUNT, AT(cli.engine.max_model_len),
+     .minimum = 16, .maximum = 1 << 20},
+    {"--max-num-seqs", "N", "sequences running at once", FLAG_COUNT, AT(cli.engine.max_seqs), .minimum = 1,
+     .maximum = 1024},
+    {"--max-num-batched-tokens", "N", "rows a step", FLAG_COUNT, AT(cli.engine.max_batched_tokens),
+     .minimum = 1, .maximum = 1 << 16},
+    {0},
+};
+static const flag *const bench_headline_groups[] = {load_flags, model_flags, flags_compute, FLAGS_KV,
+                                                    flags_isa,  flags_json,  flags_help,    NULL};
+
+/* A flag that would do nothing is refused. */
+static quire_err headline_check_flags(const headline_options *o, quire_error *err) {
+    const cli_options *c = &o->cli;
+    if (o->trace != NULL) {
+        TRY(unused_flags_refuse(c, "--lengths", "with --trace, whose requests have their own", err));
+    }
+    return o->shape != NULL
+               ? unused_flags_refuse(c, "--compute --quantization",
+                                     "with --shape, whose --type says how products are computed", err)
+               : unused_flags_refuse(c, "--type", "without --shape: a model has weights of its own", err);
+}
+
+static quire_err bench_headline_run(const cli_options *o, quire_error *err) {
+    const headline_options *own = (const void *)o;
+    TRY(headline_check_flags(own, err));
+    TRY(files_check_named("--svg", own->svg, err));
+    return bench_headline_measure(own, err);
+}
+
+const command command_bench_headline = {
+    .name = "bench headline",
+    .summary = "what paging and continuous batching are worth, really run at rising rates",
+    .usage = "quire bench headline [MODEL]",
+    .examples = "  quire bench headline --quick\n"
+                "  quire bench headline --svg curves.svg\n"
+                "  quire bench headline --shape 1.1b\n"
+                "--shape: " MODEL_SHAPES "\n",
+    .argument = ARGUMENT_MODEL_OR_NONE,
+    .flags = bench_headline_groups,
+    .options_size = sizeof(headline_options),
+    .defaults = bench_headline_defaults,
+    .run = bench_headline_run,
+};

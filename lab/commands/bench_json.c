@@ -1,0 +1,505 @@
+/* `quire bench json`: what answers under JSON Schemas cost: their speed beside free text,
+ * with and without jump-forward, and what sequences under them add to a decode step. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "api/quire_engine.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "cli/unused_flags.h"
+#include "engine/ablations.h"
+#include "lab/bench/client.h"
+#include "lab/bench/pool_size.h"
+#include "lab/bench/shape.h"
+#include "lab/bench/sheet.h"
+#include "lab/bench/synthetic.h"
+#include "lab/commands/ablation_flags.h"
+#include "lab/commands/lab_commands.h"
+#include "quire.h"
+
+/* What sequences under schemas add to a decode step, for `quire bench json`. */
+
+enum {
+    SPARE_STEPS = 200, /* in which the others begin */
+    MOST_A_STEP = 4,   /* tokens of a sequence in a step with jump-forward, in the mean */
+    TRIES = 20         /* on a busy machine the first may have ended before the last begins */
+};
+
+/* Microseconds of a step. */
+typedef struct step_cost {
+    double step_us, sample_us, own_us; /* own: beside the forward pass and sampling */
+} step_cost;
+
+/* A schema that no other sequence has, whose answers are longer than a run. */
+static void write_schema(int32_t i, char *out, size_t n) {
+    snprintf(
+        out, n,
+        "{\"type\":\"array\",\"minItems\":1000,\"items\":{\"type\":\"object\",\"properties\":{\"name_%d\":{"
+        "\"type\":\"string\","
+        "\"minLength\":4,\"maxLength\":%d},\"count\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":%d},"
+        "\"kind\":{\"enum\":[\"a%d\",\"b\"]}},"
+        "\"required\":[\"name_%d\",\"count\",\"kind\"],\"additionalProperties\":false}}",
+        (int)i, (int)(20 + i % 30), (int)(1000 + i), (int)i, (int)i);
+}
+
+static quire_err send(client *c, int32_t i, bool is_free, int32_t n_steps, sent *s, quire_error *err) {
+    char schema[512], number[16];
+    const int32_t prompt[] = {1, 2 + i % 200, 3, 4};
+    quire_request *r;
+    *s = (sent){.n_output = n_steps};
+    TRY(quire_request_ids(c->engine, prompt, sizeof prompt / sizeof *prompt, &r, err));
+    snprintf(number, sizeof number, "%d", (int)n_steps);
+    write_schema(i, schema, sizeof schema);
+    quire_err e = quire_request_set(r, "max_tokens", number, err);
+    e = e == QUIRE_OK ? quire_request_set(r, "seed", "1", err) : e;
+    e = e == QUIRE_OK ? quire_request_set(r, "json_whitespace", "\"compact\"", err) : e;
+    e = e == QUIRE_OK
+            ? quire_request_set(r, is_free ? "ignore_eos" : "json_schema", is_free ? "true" : schema, err)
+            : e;
+    if (e != QUIRE_OK) {
+        quire_request_free(r);
+        return e;
+    }
+    return quire_submit(c->queue, r, s, &s->stream, err);
+}
+
+static int32_t most_tokens(int32_t n_steps) {
+    return MOST_A_STEP * n_steps + SPARE_STEPS;
+}
+
+static bool have_all_begun(const sent *requests, int32_t n) {
+    bool all = true;
+    for (int32_t i = 0; i < n && all; i++) {
+        all = requests[i].n_seen > 0;
+    }
+    return all;
+}
+
+typedef struct moment {
+    engine_profile profile;
+    quire_stats stats;
+} moment;
+
+static void look(const client *c, moment *m) {
+    quire_engine_stats(c->engine, &m->stats);
+    engine_profile_read(c->engine->parts.core, &m->profile);
+}
+
+/* Lets n sequences decode together for n_steps, once all of them decode. first: the
+ * number of the first one's schema. QUIRE_CANCELLED: they never did. */
+static quire_err decode(client *c, int32_t first, int32_t n, bool is_free, int32_t n_steps, sent *requests,
+                        step_cost *out, quire_error *err) {
+    moment from = {0}, to = {0};
+    bool begun = false, over = false;
+    for (int32_t i = 0; i < n; i++) {
+        TRY(send(c, first + i, is_free, most_tokens(n_steps), &requests[i], err));
+    }
+    for (int32_t left = n; left > 0;) {
+        left -= client_receive(c, -1);
+        if (over || left < n) {
+            continue;
+        }
+        if (!begun && have_all_begun(requests, n)) {
+            begun = true;
+            look(c, &from);
+        }
+        look(c, &to);
+        over = begun && to.stats.steps - from.stats.steps >= n_steps;
+        for (int32_t i = 0; i < n && over; i++) {
+            quire_stream_cancel(requests[i].stream);
+        }
+    }
+    double steps = (double)(to.stats.steps - from.stats.steps);
+    if (c->n_failed > 0 || !over) {
+        return c->n_failed > 0
+                   ? err_set(err, QUIRE_INTERNAL, -1, "%s", c->failure.message)
+                   : err_set(err, QUIRE_CANCELLED, -1,
+                             "the sequences never decoded together: other programs take this machine's time");
+    }
+    out->step_us = (double)(to.stats.step_us - from.stats.step_us) / steps;
+    out->sample_us = (double)(to.profile.sample_ns - from.profile.sample_ns) * 1e-3 / steps;
+    int64_t own_ns =
+        to.profile.plan_ns - from.profile.plan_ns + to.profile.commit_ns - from.profile.commit_ns;
+    out->own_us = (double)own_ns * 1e-3 / steps;
+    return QUIRE_OK;
+}
+
+/* The ways in which sequences decode. JUMPS: under schemas, with jump-forward. */
+typedef enum way { FREE, RULED, JUMPS, N_WAYS } way;
+
+static void print_row(const sheet *sh, int32_t n, const step_cost *costs) {
+    const step_cost *plain = &costs[FREE], *ruled = &costs[RULED];
+    double added = ruled->sample_us - plain->sample_us;
+    sheet_row(sh, (sheet_cell[]){{NULL, n},
+                                 {NULL, plain->step_us * 1e-3},
+                                 {NULL, plain->sample_us},
+                                 {NULL, ruled->sample_us},
+                                 {NULL, 100 * added / plain->step_us},
+                                 {NULL, plain->own_us},
+                                 {NULL, ruled->own_us},
+                                 {NULL, ruled->own_us - plain->own_us},
+                                 {NULL, costs[JUMPS].own_us - plain->own_us}});
+}
+
+/* Opens an engine for two of the ways, since jump-forward is a setting of its own, or for
+ * the third. */
+static quire_err run_ways(const quire_options *o, engine_ablations off, way from, way until, int32_t n,
+                          int32_t n_steps, step_cost *costs, quire_error *err) {
+    client c;
+    off.no_jump_forward = until <= RULED; /* then every step has a row a sequence */
+    sent *requests = mem_new((size_t)n, sizeof *requests);
+    if (requests == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    quire_err e = client_open(o, off, &c, err);
+    if (e == QUIRE_OK) {
+        for (way w = from; w <= until && e == QUIRE_OK; w++) {
+            e = QUIRE_CANCELLED;
+            for (int32_t i = 0; i < TRIES && e == QUIRE_CANCELLED; i++) {
+                e = decode(&c, i * n, n, w == FREE, n_steps, requests, &costs[w], err);
+            }
+        }
+        client_close(&c);
+    }
+    mem_free(requests);
+    return e;
+}
+
+static quire_err run_rows(const quire_options *given, engine_ablations off, int32_t n, int32_t n_steps,
+                          const sheet *sh, quire_error *err) {
+    quire_options o = *given;
+    step_cost costs[N_WAYS];
+    o.max_seqs = n;
+    o.max_model_len = most_tokens(n_steps) + 64;
+    TRY(pool_size_sequences(&o, "--rows", n, ((int64_t)o.max_model_len / o.page_tokens + 2) * o.page_tokens,
+                            &o.n_pages, err));
+    TRY(run_ways(&o, off, FREE, RULED, n, n_steps, costs, err));
+    TRY(run_ways(&o, off, JUMPS, JUMPS, n, n_steps, costs, err));
+    print_row(sh, n, costs);
+    return QUIRE_OK;
+}
+
+/* For each number in `rows`: prints, by the engine's own timers, a step of so many
+ * sequences that decode n_steps tokens of free text, and of as many under a schema each
+ * has for itself. */
+static quire_err json_steps_run(const quire_options *given, engine_ablations off, const char *rows,
+                                int32_t n_steps, bool json, quire_error *err) {
+    static const sheet_column columns[] = {{"sequences", "sequences", 9, 0, NULL},
+                                           {"step", "step ms", 9, 2, "ms"},
+                                           {"sampling", "sampling us", 12, 1, "us"},
+                                           {"sampling_ruled", "under schemas", 14, 1, "us"},
+                                           {"added", "added %", 8, 2, "%"},
+                                           {"own", "own us", 8, 1, "us"},
+                                           {"own_ruled", "under schemas", 14, 1, "us"},
+                                           {"own_added", "added us", 9, 1, "us"},
+                                           {"own_jumps", "jumping us", 11, 1, "us"}};
+    const sheet sh = {"json", columns, (int32_t)(sizeof columns / sizeof *columns), json};
+    int32_t n[FIGURES_MAX_POINTS], n_points;
+    TRY(figures_parse_list("--rows", rows, n, &n_points, err));
+    sheet_begin(&sh, "A step of sequences under schemas");
+    for (int32_t i = 0; i < n_points; i++) {
+        TRY(run_rows(given, off, n[i], n_steps, &sh, err));
+    }
+    sheet_note(&sh, "Every sequence has a schema of its own, each new, so its masks are made in these steps; "
+                    "by the engine's timers. own: "
+                    "planning, filling the batch, committing; added, and with jump-forward (where a step has "
+                    "more rows). added %%: of the step "
+                    "of free text.");
+    return QUIRE_OK;
+}
+
+typedef struct bench_json_options {
+    cli_options cli;
+    engine_ablations off;
+    /* of a model of random weights in place of engine.model; NULL: none. Needs
+     * engine.tokenizer */
+    const char *shape;
+    const char *type; /* of its weights */
+    const char *rows; /* how many sequences decode together, "8,256"; "": none */
+    int32_t n_each;   /* answers to each schema; 0: no speeds */
+    int32_t n_steps;  /* decode steps of a batch */
+} bench_json_options;
+
+enum { MOST_TOKENS = 512 };
+
+static void bench_json_defaults(cli_options *cli) {
+    bench_json_options *o = (void *)cli;
+    *o = (bench_json_options){.cli = o->cli, .type = "q4_0", .rows = "8,256", .n_each = 4, .n_steps = 16};
+}
+
+#define OBJECT(properties, required)                                                                         \
+    "{\"type\":\"object\",\"properties\":{" properties "},\"required\":[" required                           \
+    "],\"additionalProperties\":false}"
+#define INTEGER(low, high) "{\"type\":\"integer\",\"minimum\":" low ",\"maximum\":" high "}"
+#define BOOLEAN            "{\"type\":\"boolean\"}"
+#define NAME               "{\"type\":\"string\",\"maxLength\":10}"
+
+/* Objects as programs ask for them: short values, names that the schema gives. */
+static const struct {
+    const char *name, *schema;
+} schemas[] = {
+    {"sentiment",
+     OBJECT(
+         "\"sentiment\":{\"enum\":[\"positive\",\"negative\",\"neutral\"]},\"confidence_percent\":" INTEGER(
+             "0", "100") ","
+                         "\"contains_offensive_language\":" BOOLEAN,
+         "\"sentiment\",\"confidence_percent\",\"contains_offensive_language\"")},
+    {"order",
+     OBJECT("\"order_number\":" INTEGER(
+                "1000", "99999") ",\"order_status\":{\"enum\":[\"pending\",\"shipped\",\"delivered\","
+                                 "\"cancelled\"]},\"currency\":{\"enum\":[\"EUR\",\"USD\"]},\"total_amount_"
+                                 "cents\":" INTEGER("0", "100000"),
+            "\"order_number\",\"order_status\",\"currency\",\"total_amount_cents\"")},
+    {"call", OBJECT("\"location\":" OBJECT(
+                        "\"city\":" NAME ",\"country_code\":{\"type\":\"string\",\"pattern\":\"^[A-Z]{2}$\"}",
+                        "\"city\",\"country_code\"") ",\"temperature_unit\":{\"enum\":[\"celsius\","
+                                                     "\"fahrenheit\"]},\"include_forecast\":" BOOLEAN,
+                    "\"location\",\"temperature_unit\",\"include_forecast\"")},
+    {"person", OBJECT("\"first_name\":" NAME ",\"last_name\":" NAME
+                      ",\"age\":" INTEGER("0", "120") ",\"is_active_customer\":" BOOLEAN,
+                      "\"first_name\",\"last_name\",\"age\",\"is_active_customer\"")},
+    {"event", OBJECT("\"event_type\":{\"enum\":[\"user_login\",\"user_logout\",\"password_changed\"]},"
+                     "\"occurred_on\":{\"type\":\"string\","
+                     "\"format\":\"date\"},\"severity_level\":{\"enum\":[\"info\",\"warning\",\"error\"]}",
+                     "\"event_type\",\"occurred_on\",\"severity_level\"")},
+};
+enum { N_SCHEMAS = sizeof schemas / sizeof *schemas };
+
+/* ---- answers ---- */
+
+typedef struct answer {
+    int32_t ids[MOST_TOKENS], n;
+    double seconds;
+    int64_t n_forced, n_guessed; /* tokens of its that were computed before they were sampled */
+} answer;
+
+static quire_err set_fields(quire_request *r, const char *schema, int32_t n_tokens, int32_t seed,
+                            quire_error *err) {
+    char number[16];
+    snprintf(number, sizeof number, "%d", (int)n_tokens);
+    TRY(quire_request_set(r, "max_tokens", number, err));
+    snprintf(number, sizeof number, "%d", (int)seed);
+    TRY(quire_request_set(r, "seed", number, err));
+    if (schema == NULL) {
+        return quire_request_set(r, "ignore_eos", "true", err);
+    }
+    TRY(quire_request_set(r, "json_whitespace", "\"compact\"", err));
+    return quire_request_set(r, "json_schema", schema, err);
+}
+
+/* One request, from its submission to its end. */
+static quire_err ask(client *c, const char *schema, int32_t n_tokens, int32_t seed, answer *a,
+                     quire_error *err) {
+    static const int32_t prompt[] = {1, 2, 3, 4};
+    quire_request *r;
+    quire_stream *stream;
+    quire_stats before, after;
+    quire_engine_stats(c->engine, &before);
+    TRY(quire_request_ids(c->engine, prompt, sizeof prompt / sizeof *prompt, &r, err));
+    quire_err e = set_fields(r, schema, n_tokens, seed, err);
+    if (e != QUIRE_OK) {
+        quire_request_free(r);
+        return e;
+    }
+    int64_t start_us = clock_us();
+    a->n = 0;
+    TRY(quire_submit(c->queue, r, NULL, &stream, err));
+    for (bool done = false; !done;) {
+        quire_event ev;
+        if (!quire_queue_next(c->queue, &ev)) {
+            quire_queue_wait(c->queue, -1);
+            continue;
+        }
+        for (int32_t i = 0; ev.kind == QUIRE_EVENT_DELTA && i < ev.n_tokens && a->n < MOST_TOKENS; i++) {
+            a->ids[a->n++] = ev.tokens[i];
+        }
+        done = ev.kind == QUIRE_EVENT_DONE;
+        e = done && ev.error != NULL ? err_set(err, ev.error->code, -1, "%s", ev.error->message) : e;
+    }
+    a->seconds = (double)(clock_us() - start_us) * 1e-6;
+    quire_stream_release(stream);
+    quire_engine_stats(c->engine, &after);
+    a->n_guessed = after.draft_accepted - before.draft_accepted;
+    a->n_forced = after.jump_forward_tokens - before.jump_forward_tokens;
+    return e;
+}
+
+/* ---- speed by schema ---- */
+
+typedef struct tally {
+    int64_t n_tokens, n_forced, n_guessed;
+    double seconds[N_WAYS]; /* free, constrained, with jump-forward */
+} tally;
+
+/* An answer to a schema, by every way. */
+static quire_err compare(client *jumps, client *plain, int32_t schema, int32_t seed, tally *t,
+                         quire_error *err) {
+    answer a, b, free_text;
+    TRY(ask(jumps, schemas[schema].schema, MOST_TOKENS, seed, &a, err));
+    TRY(ask(plain, schemas[schema].schema, MOST_TOKENS, seed, &b, err));
+    TRY(ask(plain, NULL, b.n, seed, &free_text, err));
+    if (a.n != b.n || memcmp(a.ids, b.ids, (size_t)a.n * sizeof *a.ids) != 0) {
+        return err_set(err, QUIRE_INTERNAL, seed, "%s: the answer with jump-forward is another than without",
+                       schemas[schema].name);
+    }
+    t->n_tokens += a.n;
+    t->n_forced += a.n_forced;
+    t->n_guessed += a.n_guessed;
+    t->seconds[0] += free_text.seconds;
+    t->seconds[1] += b.seconds;
+    t->seconds[2] += a.seconds;
+    return QUIRE_OK;
+}
+
+static void print_tally(const sheet *sh, const char *name, const tally *t) {
+    double n = (double)t->n_tokens;
+    sheet_row(sh, (sheet_cell[]){{name, 0},
+                                 {NULL, n},
+                                 {NULL, 100 * (double)t->n_forced / n},
+                                 {NULL, 100 * (double)t->n_guessed / n},
+                                 {NULL, n / t->seconds[0]},
+                                 {NULL, n / t->seconds[1]},
+                                 {NULL, n / t->seconds[2]},
+                                 {NULL, t->seconds[1] / t->seconds[2]},
+                                 {"equal", 0}});
+}
+
+static quire_err run_schemas(const bench_json_options *o, client *jumps, client *plain, quire_error *err) {
+    static const sheet_column columns[] = {{"schema", "schema", -10, SHEET_TEXT, NULL},
+                                           {"tokens", "tokens", 7, 0, "tokens"},
+                                           {"forced", "forced %", 9, 1, "%"},
+                                           {"guessed", "guessed %", 10, 1, "%"},
+                                           {"free", "free tokens/s", 14, 1, "tokens/s"},
+                                           {"constrained", "constrained", 12, 1, "tokens/s"},
+                                           {"jump_forward", "jump-forward", 13, 1, "tokens/s"},
+                                           {"gain", "gain", 6, 2, "x"},
+                                           {"output", "output", 0, SHEET_TEXT, ""}};
+    const sheet sh = {"json", columns, (int32_t)(sizeof columns / sizeof *columns), o->cli.json};
+    tally sum = {0}, warm = {0};
+    TRY(compare(jumps, plain, 0, 1, &warm, err));
+    sheet_begin(&sh, NULL);
+    for (int32_t i = 0; i < N_SCHEMAS; i++) {
+        tally t = {0};
+        for (int32_t k = 0; k < o->n_each; k++) {
+            TRY(compare(jumps, plain, i, k + 1, &t, err));
+        }
+        print_tally(&sh, schemas[i].name, &t);
+        sum.n_tokens += t.n_tokens;
+        sum.n_forced += t.n_forced;
+        sum.n_guessed += t.n_guessed;
+        for (int w = 0; w < N_WAYS; w++) {
+            sum.seconds[w] += t.seconds[w];
+        }
+    }
+    print_tally(&sh, "all", &sum);
+    sheet_note(&sh,
+               "%s, compute %s, %d threads: one request at a time, %d answers a schema, each by every way in "
+               "turn, from submission to "
+               "end; free text has as many tokens. gain: jump-forward over constrained.",
+               o->shape != NULL ? o->shape : o->cli.engine.model, jumps->info->compute,
+               (int)jumps->info->n_threads, (int)o->n_each);
+    return QUIRE_OK;
+}
+
+/* ---- a run ---- */
+
+/* Opens an engine with jump-forward and one without. */
+static quire_err run_speeds(const bench_json_options *o, const quire_options *given, quire_error *err) {
+    quire_options half = *given;
+    engine_ablations plain_off = o->off;
+    client jumps, plain;
+    half.memory_utilization /= 2;
+    plain_off.no_jump_forward = true;
+    TRY(client_open(&half, o->off, &jumps, err));
+    quire_err e = client_open(&half, plain_off, &plain, err);
+    if (e == QUIRE_OK) {
+        e = run_schemas(o, &jumps, &plain, err);
+        client_close(&plain);
+    }
+    client_close(&jumps);
+    return e;
+}
+
+static quire_err run_on(const bench_json_options *o, quire_error *err) {
+    quire_options own = o->cli.engine;
+    own.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
+    TRY(o->n_each > 0 ? run_speeds(o, &own, err) : QUIRE_OK);
+    return o->rows[0] != '\0' ? json_steps_run(&own, o->off, o->rows, o->n_steps, o->cli.json, err)
+                              : QUIRE_OK;
+}
+
+static quire_err bench_json_measure(const bench_json_options *o, quire_error *err) {
+    bench_json_options own = *o;
+    const model_shape *shape;
+    const speed_type *type;
+    synthetic s;
+    if (o->shape == NULL) {
+        return run_on(o, err);
+    }
+    if (o->cli.engine.tokenizer == NULL) {
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--shape %s: a random model has no vocabulary; give one with --tokenizer FILE",
+                       o->shape);
+    }
+    TRY(model_shape_parse("--shape", o->shape, &shape, err));
+    type = speed_type_find(o->type, strlen(o->type));
+    if (type == NULL) {
+        return err_set(err, QUIRE_INVALID, -1, "--type %s: no such type of weights", o->type);
+    }
+    TRY(synthetic_open(shape, type->file, &s, err));
+    own.cli.engine.model = s.path;
+    own.cli.engine.compute = speed_type_compute(type);
+    quire_err e = run_on(&own, err);
+    synthetic_close(&s);
+    return e;
+}
+
+/* ---- the command ---- */
+
+#define AT(member) .offset = offsetof(bench_json_options, member)
+
+static const flag bench_json_flags[] = {
+    {"--each", "N", "answers to each schema; 0: none", FLAG_COUNT, AT(n_each), .minimum = 0,
+     .maximum = 1 << 16},
+    {"--rows", "LIST", "sequences that decode together under schemas; empty: none", FLAG_TEXT, AT(rows)},
+    {"--steps", "N", "decode steps of them", FLAG_COUNT, AT(n_steps), .minimum = 1, .maximum = 4096},
+    {"--shape", "NAME", "a model of random weights instead, as in bench speed; needs --tokenizer", FLAG_TEXT,
+     AT(shape)},
+    {"--type", "TYPE", "its weights", FLAG_TEXT, AT(type)},
+    {0},
+};
+static const flag *const bench_json_groups[] = {
+    FLAGS_MODEL, flags_tokenizer, flags_ablations, bench_json_flags, flags_json, flags_compute,
+    FLAGS_KV,    FLAGS_MACHINE,   FLAGS_BATCH,     FLAGS_MEMORY,     NULL};
+
+/* A flag that would do nothing is refused. */
+static quire_err json_check_flags(const bench_json_options *o, quire_error *err) {
+    const cli_options *c = &o->cli;
+    if (o->shape == NULL) {
+        return unused_flags_refuse(c, "--type", "without --shape: a model has weights of its own", err);
+    }
+    TRY(unused_flags_refuse(c, "--model --hf-repo", "with --shape, whose model is run", err));
+    return unused_flags_refuse(c, "--compute --quantization",
+                               "with --shape, whose --type says how products are computed", err);
+}
+
+static quire_err bench_json_run(const cli_options *o, quire_error *err) {
+    TRY(json_check_flags((const void *)o, err));
+    return bench_json_measure((const void *)o, err);
+}
+
+const command command_bench_json = {
+    .name = "bench json",
+    .summary = "answers under JSON Schemas: their speed, and what they add to a step",
+    .usage = "quire bench json [MODEL]",
+    .examples = "  quire bench json\n"
+                "  quire bench json --shape 1.1b --tokenizer tokenizer.json --rows 8,256\n",
+    .argument = ARGUMENT_MODEL_OR_BUILTIN,
+    .flags = bench_json_groups,
+    .options_size = sizeof(bench_json_options),
+    .defaults = bench_json_defaults,
+    .run = bench_json_run,
+};

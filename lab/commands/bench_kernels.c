@@ -1,0 +1,202 @@
+/* `quire bench kernels`: how fast matrix products are, by type of weights and number of
+ * rows, through the backend's own op. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backend/backend.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/kernel_types.h"
+#include "lab/bench/sheet.h"
+#include "lab/commands/lab_commands.h"
+
+typedef struct bench_kernels_options {
+    cli_options cli;
+    /* "q4_0,q8_0,q4_k,int8,bf16,f16,f32": int8 is per channel, bf16 by bf16 arithmetic,
+     * f16 and f32 by f32's */
+    const char *types;
+    const char *rows;    /* "1,2,4" */
+    const char *threads; /* "1,2"; NULL: one a core */
+    const char *isa;     /* "auto", "plain", "avx2", "avx512", "amx", "avx512bf16", "neon", "i8mm" */
+    /* weights are repeated in memory until they take so much: more than caches hold, as
+     * in a model */
+    int32_t weights_mib;
+    int32_t run_ms; /* least time of a figure */
+} bench_kernels_options;
+
+enum { NARROW = 2048, WIDE = 5632, MIN_TIMES = 3, MAX_PAIRS = 256 };
+
+static void bench_kernels_defaults(cli_options *cli) {
+    bench_kernels_options *o = (void *)cli;
+    *o = (bench_kernels_options){.cli = o->cli,
+                                 .types = KERNEL_TYPES,
+                                 .rows = "1,2,4,8,16,32,64,512",
+                                 .weights_mib = 160,
+                                 .run_ms = 200};
+}
+
+/* A backend that holds pairs of projections, and the rows that pass through them. */
+typedef struct kernels_run {
+    const kernel_type *type;
+    backend *b;
+    int32_t n_threads, n_pairs;
+    int64_t pair_bytes;
+    linear *up[MAX_PAIRS], *down[MAX_PAIRS];
+    buffer x, h, y;
+} kernels_run;
+
+static quire_err load_pairs(const bench_kernels_options *o, const void *weights, kernels_run *r,
+                            quire_error *err) {
+    quant_matrix codes[2];
+    const tensor_view up = kernel_type_matrix(r->type->from, weights, WIDE, NARROW, &codes[0]);
+    const tensor_view down = kernel_type_matrix(r->type->from, weights, NARROW, WIDE, &codes[1]);
+    const backend_ops *ops = r->b->ops;
+    while (r->n_pairs < MAX_PAIRS &&
+           (r->n_pairs == 0 || ops->weight_bytes(r->b) < (int64_t)o->weights_mib << 20)) {
+        TRY(ops->linear_load(r->b, &(linear_spec){.weight = &up}, &r->up[r->n_pairs], err));
+        TRY(ops->linear_load(r->b, &(linear_spec){.weight = &down}, &r->down[r->n_pairs], err));
+        r->n_pairs++;
+    }
+    r->pair_bytes = ops->weight_bytes(r->b) / r->n_pairs;
+    return QUIRE_OK;
+}
+
+static quire_err open_run(const bench_kernels_options *o, int32_t max_rows, const void *weights,
+                          kernels_run *r, quire_error *err) {
+    backend_options bo = {.compute = r->type->compute, .isa = o->isa, .n_threads = r->n_threads};
+    TRY(backend_cpu_open(&bo, &r->b, err));
+    const backend_ops *ops = r->b->ops;
+    TRY(load_pairs(o, weights, r, err));
+    r->x = ops->buffer_reserve(r->b, NARROW);
+    r->h = ops->buffer_reserve(r->b, WIDE);
+    r->y = ops->buffer_reserve(r->b, NARROW);
+    step_limits limits = {.max_rows = max_rows, .max_seqs = 1};
+    TRY(ops->step_open(r->b, &limits, NULL, 0, err));
+    float *x = mem_new((size_t)max_rows, NARROW * sizeof *x);
+    if (x == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for %d rows", (int)max_rows);
+    }
+    uint64_t seed = 2;
+    for (int64_t i = 0; i < (int64_t)max_rows * NARROW; i++) {
+        x[i] = kernel_type_float(&seed);
+    }
+    ops->buffer_write(r->b, r->x, 0, max_rows, x);
+    mem_free(x);
+    return QUIRE_OK;
+}
+
+/* Microseconds of a pair's two products with n_rows rows. */
+static double time_pair(const bench_kernels_options *o, kernels_run *r, int32_t n_rows) {
+    const backend_ops *ops = r->b->ops;
+    const batch step = {.n_rows = n_rows};
+    int64_t best = INT64_MAX, deadline = clock_us() + (int64_t)o->run_ms * 1000;
+    ops->enter(r->b);
+    for (int32_t i = 0; i < MIN_TIMES + r->n_pairs || clock_us() < deadline; i++) {
+        const linear_use up = {r->up[i % r->n_pairs], r->h}, down = {r->down[i % r->n_pairs], r->y};
+        int64_t start = figures_time_us(r->n_threads);
+        ops->step_begin(r->b, &step);
+        ops->norm_linears(r->b, r->x, NULL, &up, 1);
+        ops->norm_linears(r->b, r->h, NULL, &down, 1);
+        ops->step_wait(r->b);
+        int64_t took = figures_time_us(r->n_threads) - start;
+        best = took < best ? took : best;
+    }
+    ops->leave(r->b);
+    return best > 0 ? (double)best : 1.0;
+}
+
+static quire_err run_type(const bench_kernels_options *o, kernels_run *r, const int32_t *rows, int32_t n,
+                          const sheet *t, quire_error *err) {
+    int32_t max_rows = 1;
+    for (int32_t i = 0; i < n; i++) {
+        max_rows = rows[i] > max_rows ? rows[i] : max_rows;
+    }
+    void *weights = kernel_type_weights(r->type->from, (size_t)NARROW * WIDE);
+    quire_err e = weights != NULL ? open_run(o, max_rows, weights, r, err)
+                                  : err_set(err, QUIRE_NO_MEMORY, -1, "no memory for weights");
+    mem_free(weights);
+    for (int32_t i = 0; e == QUIRE_OK && i < n; i++) {
+        double us = time_pair(o, r, rows[i]);
+        double operations = 2.0 * 2.0 * NARROW * WIDE * rows[i];
+        const sheet_cell cells[] = {{r->type->name, 0},
+                                    {NULL, r->n_threads},
+                                    {NULL, rows[i]},
+                                    {NULL, us},
+                                    {NULL, (double)r->pair_bytes / us * 1e-3},
+                                    {NULL, operations / us * 1e-3}};
+        sheet_row(t, cells);
+    }
+    if (r->b != NULL) {
+        r->b->ops->close(r->b);
+    }
+    return e;
+}
+
+static quire_err bench_kernels_run(const cli_options *cli, quire_error *err) {
+    const bench_kernels_options *o = (const void *)cli;
+    static const sheet_column columns[] = {
+        {"type", "type", 6, SHEET_TEXT, NULL}, {"threads", "threads", 7, 0, NULL},
+        {"rows", "rows", 5, 0, NULL},          {"time", "us", 9, 0, "us"},
+        {"read_rate", "GB/s", 7, 2, "GB/s"},   {"compute_rate", "GOP/s", 8, 1, "GOP/s"}};
+    sheet t = {.what = "kernels",
+               .columns = columns,
+               .n_columns = (int32_t)(sizeof columns / sizeof *columns),
+               .json = o->cli.json};
+    int32_t rows[FIGURES_MAX_POINTS], n_rows, threads[FIGURES_MAX_POINTS] = {thread_pool_cpus()},
+                                              n_threads = 1;
+    TRY(figures_parse_list("--rows", o->rows, rows, &n_rows, err));
+    if (o->threads != NULL) {
+        TRY(figures_parse_list("--threads", o->threads, threads, &n_threads, err));
+    }
+    for (const char *list = o->types; *list != '\0';) {
+        if (kernel_type_next(&list) == NULL) {
+            return err_set(err, QUIRE_INVALID, -1,
+                           "--types %s: must be some of " KERNEL_TYPES KERNEL_TYPES_MORE, o->types);
+        }
+    }
+    sheet_begin(&t, NULL);
+    for (int32_t i = 0; i < n_threads; i++) {
+        for (const char *list = o->types; *list != '\0';) {
+            kernels_run r = {.type = kernel_type_next(&list), .n_threads = threads[i]};
+            TRY(run_type(o, &r, rows, n_rows, &t, err));
+        }
+    }
+    sheet_note(&t,
+               "[%d, %d] and [%d, %d] weights, %d MiB of them in turn, rows prepared each time; the best of "
+               "at least %d ms; %s.",
+               WIDE, NARROW, NARROW, WIDE, (int)o->weights_mib, (int)o->run_ms,
+               figures_times_name(threads, n_threads));
+    return QUIRE_OK;
+}
+
+/* ---- the command ---- */
+
+#define AT(member) .offset = offsetof(bench_kernels_options, member)
+
+static const flag bench_kernels_flags[] = {
+    {"--types", "LIST", "of the weights", FLAG_TEXT, AT(types)},
+    {"--rows", "LIST", "rows of a product", FLAG_TEXT, AT(rows)},
+    {"--threads -t", "LIST", "threads (one a core)", FLAG_TEXT, AT(threads)},
+    {"--isa", NULL, "instruction set of the kernels", FLAG_NAME, AT(isa), .choices = choices_isa},
+    {"--weights", "MIB", "of memory that weights are read from in turn", FLAG_COUNT, AT(weights_mib),
+     .minimum = 1, .maximum = 1 << 20},
+    {"--milliseconds", "N", "least time of a figure", FLAG_COUNT, AT(run_ms), .minimum = 1,
+     .maximum = 100000},
+    {0},
+};
+static const flag *const bench_kernels_groups[] = {bench_kernels_flags, flags_json, flags_help, NULL};
+
+const command command_bench_kernels = {
+    .name = "bench kernels",
+    .summary = "matrix products by type of weights and number of rows",
+    .usage = "quire bench kernels",
+    .examples = "  quire bench kernels --types int8,q4_0 --rows 1,16,512 --threads 1,2\n",
+    .argument = ARGUMENT_NONE,
+    .flags = bench_kernels_groups,
+    .options_size = sizeof(bench_kernels_options),
+    .defaults = bench_kernels_defaults,
+    .run = bench_kernels_run,
+};

@@ -1,0 +1,231 @@
+/* `quire bench latency`: what a token takes by how many came before it, for a whole
+ * model: keys and values in pages, in one piece, and nowhere, so that all before it is
+ * computed again. The ways take turns and choose the same tokens. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "lab/bench/bare.h"
+#include "lab/bench/baseline_kv.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/sheet.h"
+#include "lab/bench/synthetic.h"
+#include "lab/bench/trial.h"
+#include "lab/commands/lab_commands.h"
+
+typedef struct bench_latency_options {
+    cli_options cli;
+    const char *contexts; /* tokens before the measured ones: "128,256,512,1024,2048" */
+    int32_t n_steps;      /* measured tokens, one by one */
+    int32_t n_runs;
+} bench_latency_options;
+
+enum { MAX_ROWS = 512, PAGE_TOKENS = 16, SEED = 37 };
+
+static void bench_latency_defaults(cli_options *cli) {
+    bench_latency_options *o = (void *)cli;
+    *o = (bench_latency_options){
+        .cli = o->cli, .contexts = "128,256,512,1024,2048", .n_steps = 256, .n_runs = 3};
+    o->cli.engine.model = "builtin";
+}
+
+enum { PAGED, CONTIGUOUS, N_KEPT };
+
+typedef struct latency {
+    bare b;
+    int32_t n_steps, n_runs;
+    int32_t *tokens, *pages; /* [longest + n_steps]; the pages of a long used pool: in no order */
+    uint64_t digest[N_KEPT]; /* of the tokens that the last run's logits chose */
+} latency;
+
+/* One length: milliseconds of each run. */
+typedef struct length_times {
+    double first[FIGURES_MAX_RUNS], token[N_KEPT][FIGURES_MAX_RUNS], recomputed[FIGURES_MAX_RUNS];
+} length_times;
+
+static void draw_order(int32_t n, int32_t *out) {
+    uint64_t seed = SEED;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t other = (int32_t)(rng_next(&seed) % (uint64_t)(i + 1));
+        out[i] = out[other];
+        out[other] = i;
+    }
+}
+
+static double ms_since(const latency *l, int64_t start) {
+    return (double)(figures_time_us(l->b.n_threads) - start) / 1000;
+}
+
+/* A prompt of n tokens and n_steps behind it; the given tokens are fed, whatever the
+ * logits choose. */
+static quire_err decode(latency *l, int way, int32_t n, double *first_ms, double *token_ms) {
+    const int32_t *pages = way == PAGED ? l->pages : NULL;
+    int64_t start = figures_time_us(l->b.n_threads);
+    TRY(bare_prefill(&l->b, l->tokens, n, pages));
+    *first_ms = ms_since(l, start);
+    l->digest[way] = 0;
+    start = figures_time_us(l->b.n_threads);
+    for (int32_t i = 0; i < l->n_steps; i++) {
+        bare_part p = {l->tokens, n + i, 1, pages, 1, NULL};
+        TRY(bare_forward(&l->b, &p, 1));
+        l->digest[way] = l->digest[way] * 31 + (uint64_t)bare_greedy(&l->b, 0);
+    }
+    *token_ms = ms_since(l, start) / l->n_steps;
+    return QUIRE_OK;
+}
+
+static quire_err decode_contiguous(latency *l, int32_t n, double *token_ms) {
+    baseline_kv *k;
+    double first_ms;
+    TRY(baseline_kv_attach(l->b.b, BASELINE_RESERVED, 1, n + l->n_steps, &k));
+    quire_err e = decode(l, CONTIGUOUS, n, &first_ms, token_ms);
+    e = e == QUIRE_OK ? baseline_kv_error(k) : e;
+    baseline_kv_detach(k);
+    return e;
+}
+
+/* The token at position n by computing all n + 1. */
+static quire_err recompute(latency *l, int32_t n, double *ms) {
+    int64_t start = figures_time_us(l->b.n_threads);
+    TRY(bare_prefill(&l->b, l->tokens, n + 1, l->pages));
+    *ms = ms_since(l, start);
+    return QUIRE_OK;
+}
+
+static quire_err measure(latency *l, int32_t n, length_times *t) {
+    for (int32_t run = 0; run < l->n_runs; run++) {
+        TRY(decode(l, PAGED, n, &t->first[run], &t->token[PAGED][run]));
+        TRY(decode_contiguous(l, n, &t->token[CONTIGUOUS][run]));
+        TRY(recompute(l, n, &t->recomputed[run]));
+        TRY(l->digest[PAGED] == l->digest[CONTIGUOUS] ? QUIRE_OK : QUIRE_INTERNAL);
+    }
+    return QUIRE_OK;
+}
+
+static void report(const sheet *s, const latency *l, int32_t n, const length_times *t) {
+    figure paged = figure_of(t->token[PAGED], l->n_runs),
+           contiguous = figure_of(t->token[CONTIGUOUS], l->n_runs), first = figure_of(t->first, l->n_runs),
+           again = figure_of(t->recomputed, l->n_runs);
+    sheet_row(s, (sheet_cell[]){{NULL, n},
+                                {NULL, first.mean},
+                                {NULL, first.spread},
+                                {NULL, paged.mean},
+                                {NULL, paged.spread},
+                                {NULL, contiguous.mean},
+                                {NULL, contiguous.spread},
+                                {NULL, paged.mean / contiguous.mean},
+                                {NULL, again.mean},
+                                {NULL, again.spread},
+                                {NULL, again.mean / paged.mean}});
+}
+
+static quire_err open_latency(const bench_latency_options *o, int32_t longest, latency *l, quire_error *err) {
+    int32_t most = longest + o->n_steps, n_pages = (int32_t)kv_pages_for(most, PAGE_TOKENS);
+    bare_options bo = {.engine = &o->cli.engine,
+                       .page_tokens = PAGE_TOKENS,
+                       .n_pages = n_pages,
+                       .max_rows = MAX_ROWS,
+                       .max_seqs = 1,
+                       .max_len = most};
+    *l = (latency){.n_steps = o->n_steps, .n_runs = o->n_runs};
+    TRY(bare_open(&bo, &l->b, err));
+    l->tokens = mem_new((size_t)most, sizeof *l->tokens);
+    l->pages = mem_new((size_t)n_pages, sizeof *l->pages);
+    if (l->tokens == NULL || l->pages == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d tokens", (int)most);
+    }
+    draw_order(n_pages, l->pages);
+    bare_prompt(&l->b, SEED, most, l->tokens);
+    return QUIRE_OK;
+}
+
+static void close_latency(latency *l) {
+    mem_free(l->tokens);
+    mem_free(l->pages);
+    bare_close(&l->b);
+}
+
+static quire_err run_lengths(const bench_latency_options *o, const int32_t *contexts, int32_t n, latency *l,
+                             quire_error *err) {
+    static const sheet_column columns[] = {
+        {"context", "tokens before", 13, 0, NULL},   {"first", "first ms", 9, 2, "ms"},
+        {"first_spread", "+-", 6, 2, "ms"},          {"paged", "paged ms/token", 14, 4, "ms"},
+        {"paged_spread", "+-", 7, 4, "ms"},          {"contiguous", "contiguous", 10, 4, "ms"},
+        {"contiguous_spread", "+-", 7, 4, "ms"},     {"ratio", "ratio", 6, 3, "x"},
+        {"recomputed", "all again ms", 12, 2, "ms"}, {"recomputed_spread", "+-", 6, 2, "ms"},
+        {"recomputed_ratio", "to paged", 8, 1, "x"}};
+    sheet s = {"latency", EXPERIMENT_COLUMNS(columns), o->cli.json};
+    sheet_begin(&s, "Tokens one by one behind so many: keys and values in pages that lie in no order, in one "
+                    "piece with room from the start, "
+                    "and one token with all before it computed again");
+    for (int32_t i = 0; i < n; i++) {
+        length_times t;
+        quire_err e = measure(l, contexts[i], &t);
+        if (e != QUIRE_OK) {
+            return err_set(err, e, -1, "%d tokens: %s", (int)contexts[i],
+                           e == QUIRE_INTERNAL ? "pages and one piece choose different tokens"
+                                               : quire_err_text(e));
+        }
+        report(&s, l, contexts[i], &t);
+    }
+    sheet_note(&s,
+               "%s, compute %s, KV %s, page %d, %s, %s; mean and spread of %d runs in turns, each of %d "
+               "tokens (measured); all choose the "
+               "same tokens",
+               l->b.desc->name, compute_name(l->b.b->compute), l->b.layout.type_name, PAGE_TOKENS,
+               l->b.b->ops->describe(l->b.b), figures_time_name(l->b.n_threads), (int)o->n_runs,
+               (int)o->n_steps);
+    return QUIRE_OK;
+}
+
+static quire_err bench_latency_run(const cli_options *cli, quire_error *err) {
+    const bench_latency_options *o = (const void *)cli;
+    int32_t contexts[FIGURES_MAX_POINTS], n, longest = 0;
+    bench_latency_options own = *o;
+    synthetic made = {.fd = -1};
+    latency l;
+    TRY(figures_parse_list("--context", o->contexts, contexts, &n, err));
+    for (int32_t i = 0; i < n; i++) {
+        longest = contexts[i] > longest ? contexts[i] : longest;
+    }
+    if (strcmp(o->cli.engine.model, "builtin") == 0) {
+        TRY(synthetic_open(&model_shape_builtin, DTYPE_Q8_0, &made, err));
+        own.cli.engine.model = made.path;
+    }
+    quire_err e = open_latency(&own, longest, &l, err);
+    e = e == QUIRE_OK ? run_lengths(&own, contexts, n, &l, err) : e;
+    close_latency(&l);
+    synthetic_close(&made);
+    return e;
+}
+
+/* ---- the command ---- */
+
+#define AT(member) .offset = offsetof(bench_latency_options, member)
+
+static const flag bench_latency_flags[] = {
+    {"--context", "LIST", "tokens before the measured ones", FLAG_TEXT, AT(contexts)},
+    {"--decode -n", "N", "tokens that are measured, one by one", FLAG_COUNT, AT(n_steps), .minimum = 1,
+     .maximum = 1 << 16},
+    {"--runs", "N", "runs per figure", FLAG_COUNT, AT(n_runs), .minimum = 1, .maximum = 64},
+    {"--model -m", "MODEL", "the model; builtin: its shape with 131,072 positions", FLAG_TEXT,
+     AT(cli.engine.model)},
+    {0},
+};
+static const flag *const bench_latency_groups[] = {
+    bench_latency_flags, flags_compute, flags_kv_dtype, flags_threads, flags_json, flags_help, NULL};
+
+const command command_bench_latency = {
+    .name = "bench latency",
+    .summary = "what a token takes by those before it: paged, contiguous, no cache",
+    .usage = "quire bench latency",
+    .examples = "  quire bench latency --context 128,1024,8192 -t 1\n",
+    .argument = ARGUMENT_NONE,
+    .flags = bench_latency_groups,
+    .options_size = sizeof(bench_latency_options),
+    .defaults = bench_latency_defaults,
+    .run = bench_latency_run,
+};

@@ -1,0 +1,216 @@
+/* `quire bench memory`: the most memory that three ways of keeping keys and values take,
+ * over the least that would do, in three scenarios. */
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "lab/bench/bench_line.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/memory_cases.h"
+#include "lab/commands/lab_commands.h"
+
+typedef struct bench_memory_options {
+    cli_options cli;
+    const char *shape;       /* "LAYERS,KV_HEADS,HEAD" */
+    const char *pages;       /* tokens a page, "1,16,256" */
+    quire_kv_dtype kv_dtype; /* f16, bf16, int8 or f32; any other is f16 */
+    double weight_bytes;     /* of the model */
+    int32_t max_model_len;   /* what static preallocation gives where nobody knows better */
+} bench_memory_options;
+
+#define MODEL_LLAMA_1B_WEIGHTS 2471628800.0 /* 1,235,814,400 parameters of 2 bytes */
+
+static void bench_memory_defaults(cli_options *cli) {
+    bench_memory_options *o = (void *)cli;
+    *o = (bench_memory_options){.cli = o->cli,
+                                .shape = "16,8,64",
+                                .pages = "1,2,4,8,16,32,64,128,256",
+                                .kv_dtype = QUIRE_KV_F16,
+                                .weight_bytes = MODEL_LLAMA_1B_WEIGHTS,
+                                .max_model_len = 131072};
+}
+
+typedef struct memory_bench {
+    const bench_memory_options *o;
+    model_desc shape;
+    dtype type;
+} memory_bench;
+
+static dtype stored_type(quire_kv_dtype t) {
+    return t == QUIRE_KV_F32    ? DTYPE_F32
+           : t == QUIRE_KV_INT8 ? DTYPE_I8
+           : t == QUIRE_KV_BF16 ? DTYPE_BF16
+                                : DTYPE_F16;
+}
+
+/* What a case is called, and what its parameter says. */
+static void describe(const memory_case *c, char *out, size_t n) {
+    switch (c->method) {
+    case MEMORY_STATIC:
+        snprintf(out, n, "static %d", (int)c->parameter);
+        break;
+    case MEMORY_CONTIGUOUS:
+        snprintf(out, n, "contiguous x%.1f", c->parameter / 100.0);
+        break;
+    default:
+        snprintf(out, n, "pages of %d", (int)c->parameter);
+    }
+}
+
+/* A part in percent: "12.3" or, where it is small, "0.0123". */
+static void print_percent(double part) {
+    printf(100 * part < 10 ? " %10.4f%%" : " %10.1f%%", 100 * part);
+}
+
+static void print_lines(const memory_bench *b, const memory_case *c, const memory_result *r) {
+    static const char *const methods[] = {"static", "contiguous", "paged"};
+    static const char *const parameters[] = {"length", "growth_percent", "page_tokens"};
+    double least = (double)r->minimum_bytes, all = least + b->o->weight_bytes,
+           over = (double)r->peak_bytes - least;
+    double metadata = c->method == MEMORY_PAGED ? (double)r->metadata_bytes : (double)NAN;
+    const struct {
+        const char *name, *unit;
+        double value, limit, fraction;
+    } found[] = {{"live", "tokens", (double)r->live_tokens, (double)NAN, (double)NAN},
+                 {"peak", "bytes", (double)r->peak_bytes, least, least / (double)r->peak_bytes},
+                 {"end", "bytes", (double)r->end_bytes, (double)NAN, (double)NAN},
+                 {"copied", "bytes", (double)r->copied_bytes, (double)NAN, (double)NAN},
+                 {"overhead", "%", 100 * over / least, (double)NAN, (double)NAN},
+                 {"overhead_with_weights", "%", 100 * over / all, (double)NAN, (double)NAN},
+                 {"pages", "pages", c->method == MEMORY_PAGED ? (double)r->n_pages : (double)NAN, (double)NAN,
+                  (double)NAN},
+                 {"metadata", "bytes", metadata, (double)NAN, (double)NAN},
+                 {"metadata_share", "%", 100 * metadata / least, (double)NAN, (double)NAN},
+                 {"metadata_share_with_weights", "%", 100 * metadata / all, (double)NAN, (double)NAN}};
+    for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
+        json_line l;
+        json_out *params = bench_line_begin(&l, "memory", found[i].name);
+        json_cstr(json_name(params, "scenario"), memory_scenario_name(c->scenario));
+        json_cstr(json_name(params, "method"), methods[c->method]);
+        json_int(json_name(params, parameters[c->method]), c->parameter);
+        json_int(json_name(params, "weight_bytes"), (int64_t)b->o->weight_bytes);
+        bench_line_end_limited(&l, found[i].value, found[i].unit, found[i].limit, found[i].fraction);
+    }
+}
+
+static void report_row(const memory_bench *b, const memory_case *c, const memory_result *r) {
+    double over = (double)(r->peak_bytes - r->minimum_bytes), kv = (double)r->minimum_bytes,
+           all = kv + b->o->weight_bytes;
+    char name[64];
+    describe(c, name, sizeof name);
+    if (!b->o->cli.json) {
+        printf("%-18s %10.1f", name, (double)r->peak_bytes / 1e6);
+        print_percent(over / kv);
+        print_percent(over / all);
+        if (c->method == MEMORY_PAGED) {
+            printf(" %8lld %12.0f", (long long)r->n_pages, (double)r->metadata_bytes / 1e3);
+            print_percent((double)r->metadata_bytes / kv);
+            print_percent((double)r->metadata_bytes / all);
+        }
+        printf("\n");
+        return;
+    }
+    print_lines(b, c, r);
+}
+
+static quire_err run_case(const memory_bench *b, memory_scenario scenario, memory_method method,
+                          int32_t parameter, quire_error *err) {
+    memory_case c = {scenario, method, parameter};
+    memory_result r;
+    TRY(memory_run(&c, &b->shape, b->type, &r, err));
+    report_row(b, &c, &r);
+    return QUIRE_OK;
+}
+
+static int32_t power_of_two_from(int32_t n) {
+    int32_t p = 1;
+    while (p < n) {
+        p *= 2;
+    }
+    return p;
+}
+
+static quire_err run_scenario(const memory_bench *b, memory_scenario s, const int32_t *pages, int32_t n_pages,
+                              quire_error *err) {
+    int32_t longest = memory_longest(s);
+    if (!b->o->cli.json) {
+        printf("\n%s: over the least memory that holds the tokens\n%-18s %10s %11s %11s %8s %12s %11s %11s\n",
+               memory_scenario_name(s), "", "peak MB", "of KV", "+weights", "pages", "metadata kB", "of KV",
+               "+weights");
+    }
+    TRY(run_case(b, s, MEMORY_STATIC, longest, err));
+    if (power_of_two_from(longest) != longest) {
+        TRY(run_case(b, s, MEMORY_STATIC, power_of_two_from(longest), err));
+    }
+    if (b->o->max_model_len > power_of_two_from(longest)) {
+        TRY(run_case(b, s, MEMORY_STATIC, b->o->max_model_len, err));
+    }
+    TRY(run_case(b, s, MEMORY_CONTIGUOUS, 200, err));
+    TRY(run_case(b, s, MEMORY_CONTIGUOUS, 150, err));
+    for (int32_t i = 0; i < n_pages; i++) {
+        TRY(run_case(b, s, MEMORY_PAGED, pages[i], err));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err bench_memory_run(const cli_options *cli, quire_error *err) {
+    const bench_memory_options *o = (const void *)cli;
+    int32_t shape[FIGURES_MAX_POINTS], pages[FIGURES_MAX_POINTS], n_shape, n_pages;
+    TRY(figures_parse_list("--shape", o->shape, shape, &n_shape, err));
+    TRY(figures_parse_list("--pages", o->pages, pages, &n_pages, err));
+    if (n_shape != 3 || shape[0] > DESC_MAX_LAYERS || shape[1] > 1 << 16 || shape[2] > DESC_MAX_HEAD) {
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--shape %s: must be LAYERS,KV_HEADS,HEAD of a model, as in 16,8,64", o->shape);
+    }
+    for (int32_t i = 0; i < n_pages; i++) {
+        if (pages[i] > KV_MAX_PAGE_TOKENS || (pages[i] & (pages[i] - 1)) != 0) {
+            return err_set(err, QUIRE_INVALID, -1, "--pages %s: %d is not a power of two from 1 to %d",
+                           o->pages, (int)pages[i], KV_MAX_PAGE_TOKENS);
+        }
+    }
+    memory_bench b = {.o = o, .type = stored_type(o->kv_dtype)};
+    b.shape = desc_plain(shape[0], shape[1], shape[1], shape[2], 0);
+    kv_layout layout;
+    TRY(kv_layout_init(&b.shape, kv_both(b.type), 1, &layout, err));
+    if (!o->cli.json) {
+        printf("%d layers of %d KV heads of %d, %s: %lld bytes a token; weights %.1f MB\n", (int)shape[0],
+               (int)shape[1], (int)shape[2], dtype_name(b.type), (long long)kv_layout_token_bytes(&layout),
+               o->weight_bytes / 1e6);
+    }
+    for (int s = 0; s < MEMORY_N_SCENARIOS; s++) {
+        TRY(run_scenario(&b, (memory_scenario)s, pages, n_pages, err));
+    }
+    return QUIRE_OK;
+}
+
+/* ---- the command ---- */
+
+#define AT(member) .offset = offsetof(bench_memory_options, member)
+
+static const flag bench_memory_flags[] = {
+    {"--shape", "L,H,D", "layers, KV heads and head width of the model", FLAG_TEXT, AT(shape)},
+    {"--weights", "BYTES", "of the model", FLAG_PART, AT(weight_bytes), .minimum = 0, .maximum = 1e15},
+    {"--pages", "LIST", "tokens a page holds", FLAG_TEXT, AT(pages)},
+    {"--kv-dtype", NULL, "type of keys and values", FLAG_CHOICE, AT(kv_dtype), .choices = choices_kv_dtype},
+    {"--max-model-len", "N", "room for each sequence where nobody knows better", FLAG_COUNT,
+     AT(max_model_len), .minimum = 1, .maximum = 1 << 24},
+    {0},
+};
+static const flag *const bench_memory_groups[] = {bench_memory_flags, flags_json, flags_help, NULL};
+
+const command command_bench_memory = {
+    .name = "bench memory",
+    .summary = "memory that pages take over the least that would do",
+    .usage = "quire bench memory",
+    .examples = "  quire bench memory\n"
+                "  quire bench memory --shape 32,8,128 --weights 16060522496 --pages 16,64 --json\n",
+    .argument = ARGUMENT_NONE,
+    .flags = bench_memory_groups,
+    .options_size = sizeof(bench_memory_options),
+    .defaults = bench_memory_defaults,
+    .run = bench_memory_run,
+};

@@ -1,0 +1,266 @@
+/* `quire bench preempt`: what it costs to bring a preempted sequence back by swapping and
+ * by computing it again, by page size and length, on a model that is really run. After
+ * each copy out and in, the next token's logits must be the same to the bit. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "lab/bench/bare.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/sheet.h"
+#include "lab/commands/lab_commands.h"
+
+typedef struct bench_preempt_options {
+    cli_options cli;
+    const char *pages;   /* tokens a page, "1,16,256" */
+    const char *lengths; /* tokens of the sequence, "128,1024" */
+    int32_t n_runs;      /* each figure is the mean and spread of this many */
+} bench_preempt_options;
+
+enum { SEED = 29 };
+
+static void bench_preempt_defaults(cli_options *cli) {
+    bench_preempt_options *o = (void *)cli;
+    *o = (bench_preempt_options){
+        .cli = o->cli, .pages = "1,2,4,8,16,32,64,128,256", .lengths = "128,512,1024", .n_runs = 3};
+}
+
+/* One page size: the model, a pool, and swap space for the longest sequence. */
+typedef struct preempt_bench {
+    bare b;
+    int32_t max_len, n_pages;
+    int32_t *tokens; /* [max_len] */
+    /* [n_pages] the pool's pages in no order, as a pool that has been in use gives them
+     * out */
+    int32_t *pages;
+    int32_t *frames;       /* [n_pages] the swap space's, likewise */
+    unsigned char *memory; /* [n_pages, page_bytes] */
+    unsigned char *zeros;  /* [page_bytes] */
+    float *logits;         /* [n_vocab] of the last token before the sequence was preempted */
+} preempt_bench;
+
+/* Microseconds of one run. */
+typedef struct preempt_times {
+    double compute, out, in;
+} preempt_times;
+
+static void shuffle(uint64_t seed, int32_t n, int32_t *out) {
+    for (int32_t i = 0; i < n; i++) {
+        int32_t k = (int32_t)(rng_next(&seed) % (uint64_t)(i + 1));
+        out[i] = out[k];
+        out[k] = i;
+    }
+}
+
+static void close_bench(preempt_bench *p) {
+    mem_free(p->tokens);
+    mem_free(p->pages);
+    mem_free(p->frames);
+    mem_free(p->memory);
+    mem_free(p->zeros);
+    mem_free(p->logits);
+    bare_close(&p->b);
+}
+
+static quire_err open_bench(const bench_preempt_options *o, int32_t page_tokens, int32_t max_len,
+                            preempt_bench *p, quire_error *err) {
+    *p = (preempt_bench){.max_len = max_len, .n_pages = (int32_t)kv_pages_for(max_len, page_tokens)};
+    bare_options bo = {.engine = &o->cli.engine,
+                       .page_tokens = page_tokens,
+                       .n_pages = p->n_pages,
+                       .max_rows = o->cli.engine.max_batched_tokens,
+                       .max_seqs = 1,
+                       .max_len = max_len};
+    TRY(bare_open(&bo, &p->b, err));
+    p->tokens = mem_new((size_t)max_len, sizeof *p->tokens);
+    p->pages = mem_new((size_t)p->n_pages, sizeof *p->pages);
+    p->frames = mem_new((size_t)p->n_pages, sizeof *p->frames);
+    p->memory = mem_new_huge((size_t)p->n_pages, (size_t)p->b.layout.page_bytes);
+    p->zeros = mem_new(1, (size_t)p->b.layout.page_bytes);
+    p->logits = mem_new((size_t)p->b.desc->n_vocab, sizeof *p->logits);
+    if (!p->tokens || !p->pages || !p->frames || !p->memory || !p->zeros || !p->logits) {
+        close_bench(p);
+        return err_set(err, QUIRE_NO_MEMORY, -1, "no memory to swap a sequence of %d tokens", (int)max_len);
+    }
+    bare_prompt(&p->b, SEED, max_len, p->tokens);
+    shuffle(SEED, p->n_pages, p->pages);
+    shuffle(SEED + 1, p->n_pages, p->frames);
+    return QUIRE_OK;
+}
+
+static unsigned char *frame_of(const preempt_bench *p, int32_t i) {
+    return p->memory + (int64_t)p->frames[i] * p->b.layout.page_bytes;
+}
+
+/* Copies the first n pages out, or back in; microseconds. */
+static double copy_out(preempt_bench *p, int32_t n) {
+    int64_t start = clock_us();
+    for (int32_t i = 0; i < n; i++) {
+        p->b.b->ops->kv_read_page(p->b.b, p->pages[i], frame_of(p, i));
+    }
+    return (double)(clock_us() - start);
+}
+
+static double copy_in(preempt_bench *p, int32_t n) {
+    int64_t start = clock_us();
+    for (int32_t i = 0; i < n; i++) {
+        p->b.b->ops->kv_write_page(p->b.b, p->pages[i], frame_of(p, i));
+    }
+    return (double)(clock_us() - start);
+}
+
+/* Others use the pages meanwhile: nothing of the sequence is left in them. */
+static void lose_pages(preempt_bench *p, int32_t n) {
+    for (int32_t i = 0; i < n; i++) {
+        p->b.b->ops->kv_write_page(p->b.b, p->pages[i], p->zeros);
+    }
+}
+
+/* Whether the last of n tokens, computed again over the pages, has the logits it had. */
+static quire_err check(preempt_bench *p, int32_t n, quire_error *err) {
+    bare_part last = {p->tokens, n - 1, 1, p->pages, 1, NULL};
+    TRY(bare_forward(&p->b, &last, 1));
+    bool same = memcmp(bare_logits(&p->b, 0), p->logits, (size_t)p->b.desc->n_vocab * sizeof *p->logits) == 0;
+    return same ? QUIRE_OK
+                : err_set(err, QUIRE_INTERNAL, -1,
+                          "a sequence of %d tokens is not what it was after it was swapped out and in",
+                          (int)n);
+}
+
+static quire_err run_once(preempt_bench *p, int32_t n, preempt_times *out, quire_error *err) {
+    int32_t n_pages = (int32_t)kv_pages_for(n, p->b.layout.page_tokens);
+    int64_t start = clock_us();
+    TRY(bare_prefill(&p->b, p->tokens, n, p->pages));
+    out->compute = (double)(clock_us() - start);
+    memcpy(p->logits, bare_logits(&p->b, 0), (size_t)p->b.desc->n_vocab * sizeof *p->logits);
+    out->out = copy_out(p, n_pages);
+    lose_pages(p, n_pages);
+    out->in = copy_in(p, n_pages);
+    return check(p, n, err);
+}
+
+static quire_err measure(const bench_preempt_options *o, preempt_bench *p, int32_t n, const sheet *s,
+                         quire_error *err) {
+    double compute[FIGURES_MAX_RUNS], out[FIGURES_MAX_RUNS], in[FIGURES_MAX_RUNS], swap[FIGURES_MAX_RUNS];
+    preempt_times t;
+    TRY(run_once(p, n, &t, err)); /* touches the memory for the first time */
+    for (int32_t run = 0; run < o->n_runs; run++) {
+        TRY(run_once(p, n, &t, err));
+        compute[run] = t.compute * 1e-3;
+        out[run] = t.out * 1e-3;
+        in[run] = t.in * 1e-3;
+        swap[run] = out[run] + in[run];
+    }
+    figure fc = figure_of(compute, o->n_runs), fo = figure_of(out, o->n_runs), fi = figure_of(in, o->n_runs),
+           fs = figure_of(swap, o->n_runs);
+    int64_t n_pages = kv_pages_for(n, p->b.layout.page_tokens), bytes = n_pages * p->b.layout.page_bytes;
+    sheet_row(s, (sheet_cell[]){{NULL, p->b.layout.page_tokens},
+                                {NULL, n},
+                                {NULL, (double)n_pages},
+                                {NULL, (double)bytes / 1e6},
+                                {NULL, fc.mean},
+                                {NULL, fc.spread},
+                                {NULL, fs.mean},
+                                {NULL, fs.spread},
+                                {NULL, fo.mean},
+                                {NULL, fi.mean},
+                                {NULL, fs.mean * 1e3 / (double)n_pages},
+                                {NULL, fc.mean / fs.mean},
+                                {fs.mean <= fc.mean ? "swap" : "recompute", 0}});
+    return QUIRE_OK;
+}
+
+static quire_err check_points(const bench_preempt_options *o, const int32_t *pages, int32_t n_pages,
+                              quire_error *err) {
+    for (int32_t i = 0; i < n_pages; i++) {
+        if (pages[i] > KV_MAX_PAGE_TOKENS || (pages[i] & (pages[i] - 1)) != 0) {
+            return err_set(err, QUIRE_INVALID, -1, "--pages %s: %d is not a power of two from 1 to %d",
+                           o->pages, (int)pages[i], KV_MAX_PAGE_TOKENS);
+        }
+    }
+    return o->n_runs >= 1 && o->n_runs <= FIGURES_MAX_RUNS
+               ? QUIRE_OK
+               : err_set(err, QUIRE_INVALID, -1, "--runs %d: must be from 1 to %d", (int)o->n_runs,
+                         FIGURES_MAX_RUNS);
+}
+
+static quire_err bench_preempt_run(const cli_options *cli, quire_error *err) {
+    const bench_preempt_options *o = (const void *)cli;
+    static const sheet_column columns[] = {{"page_tokens", "page", 5, 0, NULL},
+                                           {"tokens", "tokens", 7, 0, NULL},
+                                           {"pages", "pages", 7, 0, NULL},
+                                           {"size", "MB", 8, 2, "MB"},
+                                           {"recompute", "recompute ms", 13, 3, "ms"},
+                                           {"recompute_spread", "+-", 8, 3, "ms"},
+                                           {"swap", "swap ms", 9, 3, "ms"},
+                                           {"swap_spread", "+-", 8, 3, "ms"},
+                                           {"out", "out", 8, 3, "ms"},
+                                           {"in", "in", 8, 3, "ms"},
+                                           {"swap_page", "us a page", 10, 2, "us"},
+                                           {"recompute_over_swap", "ratio", 8, 2, "x"},
+                                           {"cheaper", "cheaper", 10, SHEET_TEXT, ""}};
+    int32_t pages[FIGURES_MAX_POINTS], lengths[FIGURES_MAX_POINTS], n_pages, n_lengths, longest = 0;
+    TRY(figures_parse_list("--pages", o->pages, pages, &n_pages, err));
+    TRY(figures_parse_list("--lengths", o->lengths, lengths, &n_lengths, err));
+    TRY(check_points(o, pages, n_pages, err));
+    for (int32_t i = 0; i < n_lengths; i++) {
+        longest = lengths[i] > longest ? lengths[i] : longest;
+    }
+    sheet s = {"preempt", columns, (int32_t)(sizeof columns / sizeof *columns), o->cli.json};
+    for (int32_t i = 0; i < n_pages; i++) {
+        preempt_bench p;
+        TRY(open_bench(o, pages[i], longest, &p, err));
+        if (i == 0) {
+            sheet_begin(&s, "A preempted sequence brought back: computed again, or copied out to host memory "
+                            "and back in");
+        }
+        quire_err e = QUIRE_OK;
+        for (int32_t k = 0; k < n_lengths && e == QUIRE_OK; k++) {
+            e = measure(o, &p, lengths[k], &s, err);
+        }
+        if (e == QUIRE_OK && i == n_pages - 1) {
+            sheet_note(&s,
+                       "%s, compute %s, KV %s, %s; prefill of %d rows a step, pages in no order; mean and "
+                       "spread of %d runs (measured); "
+                       "after each, the last token's "
+                       "logits are the same to the bit",
+                       p.b.desc->name, compute_name(p.b.b->compute), p.b.layout.type_name,
+                       p.b.b->ops->describe(p.b.b), (int)o->cli.engine.max_batched_tokens, (int)o->n_runs);
+        }
+        close_bench(&p);
+        TRY(e);
+    }
+    return QUIRE_OK;
+}
+
+/* ---- the command ---- */
+
+#define AT(member) .offset = offsetof(bench_preempt_options, member)
+
+static const flag bench_preempt_flags[] = {
+    {"--pages", "LIST", "tokens a page holds", FLAG_TEXT, AT(pages)},
+    {"--lengths", "LIST", "tokens of the preempted sequence", FLAG_TEXT, AT(lengths)},
+    {"--runs", "N", "runs per figure", FLAG_COUNT, AT(n_runs), .minimum = 1, .maximum = 64},
+    {0},
+};
+static const flag *const bench_preempt_groups[] = {
+    FLAGS_MODEL, bench_preempt_flags, flags_json,      flags_compute, FLAGS_KV,
+    flags_isa,   flags_threads,       flags_step_rows, flags_help,    NULL};
+
+const command command_bench_preempt = {
+    .name = "bench preempt",
+    .summary = "swapping a sequence out and in against computing it again",
+    .usage = "quire bench preempt MODEL",
+    .examples = "  quire bench preempt builtin\n"
+                "  quire bench preempt model.gguf --pages 1,16,256 --lengths 512,4096 --json\n",
+    .argument = ARGUMENT_MODEL,
+    .flags = bench_preempt_groups,
+    .options_size = sizeof(bench_preempt_options),
+    .defaults = bench_preempt_defaults,
+    .run = bench_preempt_run,
+};

@@ -1,0 +1,662 @@
+/* `quire bench quality`: what a type of weights, a compute mode or a type of keys and
+ * values costs in truth, on a text.
+ *
+ * The reference is the model's file as it is, computed in f32 with keys and values in
+ * f32: of a file that was quantised before, its own quantised weights. Each row of the
+ * table is another way to run it, or another file; at every scored position its logits
+ * are compared with the reference's, which is computed beside it.
+ *
+ * The text's first tokens are cut into windows of `context` tokens, each a sequence of
+ * its own; what is left over is not used. Of a window the tokens of its second half are
+ * predicted and scored, n / 2 + 1 .. n - 1 counted from 0, so that each has at least half
+ * a window before it (llama.cpp's perplexity does the same). If the text begins with BOS,
+ * that takes the place of every later window's first token.
+ *
+ * Memory: the reference and n_at_once rows' models, with the logits of QUALITY_ROWS
+ * positions and the pages of one window each; of QUALITY_SEQS windows where speed is
+ * measured. */
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "cli/read_flags.h"
+#include "lab/bench/bench_line.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/quality_stats.h"
+#include "lab/bench/score.h"
+#include "lab/bench/score_text.h"
+#include "lab/bench/sheet.h"
+#include "lab/commands/scored_text.h"
+#include "setup/engine_config.h"
+
+enum { QUALITY_ROWS = 128, QUALITY_SEQS = 16, QUALITY_MAX_AT_ONCE = 16 };
+
+typedef struct bench_quality_options {
+    cli_options cli;
+    score_text text;
+    /* of weights, to which MODEL's are quantised while they are loaded; none: as they
+     * are. With commas between them */
+    const char *types;
+    const char *against;  /* other files with the same vocabulary, likewise; NULL: none */
+    const char *computes; /* "auto", or several */
+    const char *kv_types;
+    const char *contexts; /* tokens of a window */
+    int32_t n_tokens;     /* of the text that are used at most */
+    int32_t n_steps;      /* timed behind a window, of 1 row and of QUALITY_SEQS; 0: no speed */
+    int32_t n_at_once;    /* rows beside one pass of the reference, at most QUALITY_MAX_AT_ONCE */
+    bool shows_progress;
+} bench_quality_options;
+
+enum { MAX_NAMES = 16, LEAST_CONTEXT = 4, KV_NAME_BYTES = 16 };
+_Static_assert((int)QUALITY_SEQS <= (int)SCORE_MAX_SEQS,
+               "a scorer holds the sequences whose speed is measured");
+
+static void bench_quality_defaults(cli_options *cli) {
+    bench_quality_options *o = (void *)cli;
+    *o = (bench_quality_options){.cli = o->cli,
+                                 .types = "none",
+                                 .computes = "auto",
+                                 .kv_types = "f32",
+                                 .contexts = "512",
+                                 .n_tokens = 16384,
+                                 .n_steps = 16,
+                                 .n_at_once = 1};
+}
+
+/* Texts between commas. */
+typedef struct names {
+    char *copy; /* owned */
+    const char *of[MAX_NAMES];
+    int32_t n;
+} names;
+
+/* A model that is open, and what is said of it. */
+typedef struct side {
+    const char *name; /* of the row */
+    scorer s;
+    quality_stats stats; /* of a row */
+    double speeds[2];    /* tokens a second of 1 row and of QUALITY_SEQS; SHEET_ABSENT: not measured */
+} side;
+
+typedef struct quality {
+    const bench_quality_options *o;
+    names types, files, computes, kv_types; /* files: other ones */
+    int32_t contexts[FIGURES_MAX_POINTS], n_contexts;
+    token_list ids;
+    bool has_bos;
+    int32_t context, n_windows; /* under way */
+    int32_t *window;            /* [context] */
+    quality_row *rows;          /* [QUALITY_ROWS] of a pass */
+    side reference, candidates[QUALITY_MAX_AT_ONCE];
+    int32_t n_candidates; /* open */
+    sheet table;
+} quality;
+
+/* ---- what is asked ---- */
+
+/* Adds the names of a list to out. INVALID: one is empty, there twice, or one too
+ * many. */
+static quire_err parse_names(const char *flag_name, const char *text, names *out, quire_error *err) {
+    size_t n = strlen(text) + 1;
+    out->copy = mem_new(n, 1);
+    TRY(out->copy != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", flag_name));
+    memcpy(out->copy, text, n);
+    for (char *at = out->copy, *next; at != NULL; at = next) {
+        next = strchr(at, ',');
+        if (next != NULL) {
+            *next++ = '\0';
+        }
+        bool is_bad = *at == '\0' || out->n == MAX_NAMES;
+        for (int32_t i = 0; i < out->n; i++) {
+            is_bad = is_bad || strcmp(out->of[i], at) == 0;
+        }
+        if (is_bad) {
+            return err_set(err, QUIRE_INVALID, -1,
+                           "%s %s: must be different names with commas between them, fewer than %d",
+                           flag_name, text, MAX_NAMES);
+        }
+        out->of[out->n++] = at;
+    }
+    return QUIRE_OK;
+}
+
+/* What an engine is asked to quantise to; NULL: nothing. */
+static const char *quantization_of(const char *type) {
+    return strcmp(type, "none") == 0 ? NULL : type;
+}
+
+static quire_err check_type(quire_options *e, const char *type, quire_error *err) {
+    model_file *f;
+    model_desc d;
+    e->quantization = quantization_of(type);
+    TRY(options_open_file(e, &f, err));
+    quire_err described = model_describe(f, &d, err);
+    model_file_close(f);
+    return described;
+}
+
+/* Sets the types of keys and values to `name`, "int8" or "int8/int4". */
+static quire_err set_kv_types(quire_options *e, const char *name, quire_error *err) {
+    char keys[KV_NAME_BYTES];
+    const char *values = strchr(name, '/');
+    (void)snprintf(keys, sizeof keys, "%.*s", (int)strcspn(name, "/"), name);
+    TRY(quire_options_set(e, "--kv-dtype", keys, err));
+    return quire_options_set(e, "--cache-type-v", values != NULL ? values + 1 : "auto", err);
+}
+
+/* Refuses a compute mode or a type of keys and values that this model cannot have, before
+ * anything is measured. */
+static quire_err check_names(const quality *g, const model_desc *d, quire_error *err) {
+    quire_options e = g->o->cli.engine;
+    compute_mode compute;
+    for (int32_t i = 0; i < g->computes.n; i++) {
+        TRY(quire_options_set(&e, "--compute", g->computes.of[i], err));
+        TRY(options_compute(&e, d, &compute, err));
+    }
+    for (int32_t i = 0; i < g->kv_types.n; i++) {
+        TRY(set_kv_types(&e, g->kv_types.of[i], err));
+    }
+    for (int32_t i = 0; i < g->types.n; i++) {
+        TRY(check_type(&e, g->types.of[i], err));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err check_context(const quality *g, int32_t context, int32_t max_len, quire_error *err) {
+    if (context < LEAST_CONTEXT) {
+        return err_set(err, QUIRE_INVALID, -1, "--context %d: a window takes at least %d tokens",
+                       (int)context, LEAST_CONTEXT);
+    }
+    if (context > max_len) {
+        return err_set(err, QUIRE_INVALID, -1, "--context %d: the model takes %d positions; give at most %d",
+                       (int)context, (int)max_len, (int)max_len);
+    }
+    if (context > g->o->n_tokens) {
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--context %d: --tokens %d is less than one window; give at least --tokens %d",
+                       (int)context, (int)g->o->n_tokens, (int)context);
+    }
+    return (size_t)context <= g->ids.n
+               ? QUIRE_OK
+               : err_set(
+                     err, QUIRE_INVALID, -1,
+                     "--context %d: %s has %zu tokens; give a text of at least %d, or a smaller --context",
+                     (int)context, g->o->text.name, g->ids.n, (int)context);
+}
+
+static quire_err read_text(quality *g, quire_error *err) {
+    model_file *f;
+    model_desc d;
+    int32_t max_len;
+    TRY(options_open_file(&g->o->cli.engine, &f, err));
+    quire_err e = score_text_read(&g->o->text, f, &d, &g->ids, err);
+    model_file_close(f);
+    TRY(e);
+    TRY(check_names(g, &d, err));
+    TRY(options_max_model_len(&g->o->cli.engine, &d, &max_len, err));
+    g->has_bos = g->ids.n > 0 && d.bos >= 0 && g->ids.ids[0] == d.bos;
+    for (int32_t i = 0; i < g->n_contexts; i++) {
+        TRY(check_context(g, g->contexts[i], max_len, err));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err read_options(quality *g, quire_error *err) {
+    const bench_quality_options *o = g->o;
+    TRY(parse_names("--types", o->types, &g->types, err));
+    TRY(o->against != NULL ? parse_names("--against", o->against, &g->files, err) : QUIRE_OK);
+    TRY(parse_names("--compute", o->computes, &g->computes, err));
+    TRY(parse_names("--kv-types", o->kv_types, &g->kv_types, err));
+    TRY(figures_parse_list("--context", o->contexts, g->contexts, &g->n_contexts, err));
+    return read_text(g, err);
+}
+
+/* ---- models ---- */
+
+static quire_err open_side(const quality *g, const quire_options *o, side *out, quire_error *err) {
+    out->speeds[0] = out->speeds[1] = SHEET_ABSENT;
+    score_options so = {.engine = o,
+                        .step = QUALITY_ROWS,
+                        .max_tokens = g->context,
+                        .max_len = g->context,
+                        .n_seqs = g->o->n_steps > 0 ? QUALITY_SEQS : 1};
+    return score_open(&so, &out->s, err);
+}
+
+static void close_side(side *m) {
+    score_close(&m->s);
+    quality_stats_deinit(&m->stats);
+}
+
+/* Opens row i of those with this context. */
+static quire_err open_row(const quality *g, int32_t i, side *out, quire_error *err) {
+    int32_t n_weights = g->types.n + g->files.n, weights = i % n_weights,
+            compute = i / n_weights % g->computes.n;
+    const char *type = weights < g->types.n ? quantization_of(g->types.of[weights]) : NULL;
+    quire_options o = g->o->cli.engine;
+    o.model = weights < g->types.n ? o.model : g->files.of[weights - g->types.n];
+    o.quantization = type;
+    TRY(quire_options_set(&o, "--compute", g->computes.of[compute], err));
+    TRY(set_kv_types(&o, g->kv_types.of[i / n_weights / g->computes.n], err));
+    out->name = weights >= g->types.n ? o.model : type != NULL ? type : "as it is";
+    quire_err e = quality_stats_init(&out->stats, (int64_t)g->n_windows * (g->context - 1 - g->context / 2));
+    TRY(e == QUIRE_OK
+            ? e
+            : err_set(err, e, -1, "no room for %d windows of %d tokens", (int)g->n_windows, (int)g->context));
+    TRY(open_side(g, &o, out, err));
+    int32_t own = out->s.b.desc->n_vocab, of_reference = g->reference.s.b.desc->n_vocab;
+    return own == of_reference ? QUIRE_OK
+                               : err_set(err, QUIRE_INVALID, -1,
+                                         "--against %s: has a vocabulary of %d tokens, the reference of %d; "
+                                         "give a file of the same model",
+                                         out->name, (int)own, (int)of_reference);
+}
+
+/* ---- windows ---- */
+
+static void take_window(quality *g, int32_t at) {
+    memcpy(g->window, g->ids.ids + (size_t)at * (size_t)g->context, (size_t)g->context * sizeof *g->window);
+    if (g->has_bos) {
+        g->window[0] = g->ids.ids[0];
+    }
+}
+
+/* The logits of a pass: row i predicts target i. */
+typedef struct comparison {
+    const quality *g;
+    const side *candidate;
+    const int32_t *targets;
+} comparison;
+
+static void compare_row(void *context, int32_t task, int32_t worker) {
+    const comparison *c = context;
+    const bare *reference = &c->g->reference.s.b;
+    (void)worker;
+    c->g->rows[task] = quality_compare(bare_logits(reference, task), bare_logits(&c->candidate->s.b, task),
+                                       reference->desc->n_vocab, c->targets[task]);
+}
+
+/* n rows of both, the first of them behind token `at` of the window. */
+static quire_err compare_rows(quality *g, side *m, int32_t at, int32_t n, quire_error *err) {
+    comparison c = {g, m, g->window + at + 1};
+    score_run_tasks(&m->s, compare_row, &c, n);
+    for (int32_t i = 0; i < n; i++) {
+        const quality_row *r = &g->rows[i];
+        if (!isfinite(r->kl) || !isfinite(r->loss[0]) || !isfinite(r->loss[1])) {
+            return err_set(
+                err, QUIRE_BAD_FILE, -1,
+                "%s: the logits behind token %d of a window are not finite: are the weights whole?", m->name,
+                (int)(at + i));
+        }
+        quality_stats_add(&m->stats, r);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err pass(const quality *g, side *m, int32_t n, int32_t n_scored, quire_error *err) {
+    quire_err e = score_pass(&m->s, g->window, n, n_scored);
+    return e == QUIRE_OK ? e
+                         : err_set(err, e, -1, "%s, windows of %d tokens: %s", m->name, (int)g->context,
+                                   quire_err_text(e));
+}
+
+/* All models' tokens at .. at + n of the window, of which those from `first` on are
+ * scored. */
+static quire_err compare_pass(quality *g, int32_t at, int32_t n, int32_t first, quire_error *err) {
+    int32_t n_scored = at + n <= first ? 0 : at < first ? at + n - first : n;
+    TRY(pass(g, &g->reference, n, n_scored, err));
+    for (int32_t i = 0; i < g->n_candidates; i++) {
+        TRY(pass(g, &g->candidates[i], n, n_scored, err));
+        TRY(compare_rows(g, &g->candidates[i], at + n - n_scored, n_scored, err));
+    }
+    return QUIRE_OK;
+}
+
+/* ---- speed ---- */
+
+/* By the fastest of n_steps, which what else runs on the machine disturbs least. */
+static quire_err time_decodes(const quality *g, scorer *s, int32_t n_rows, double *speed, quire_error *err) {
+    int64_t least = INT64_MAX;
+    for (int32_t i = 0; i < g->o->n_steps; i++) {
+        int64_t start = figures_time_us(s->b.n_threads);
+        quire_err e = score_decode(s, g->window, n_rows);
+        TRY(e == QUIRE_OK ? e
+                          : err_set(err, e, -1, "%d rows behind %d tokens: %s", (int)n_rows, (int)g->context,
+                                    quire_err_text(e)));
+        int64_t us = figures_time_us(s->b.n_threads) - start;
+        least = us < least ? us : least;
+    }
+    *speed = n_rows * 1e6 / fmax((double)least, 1);
+    return QUIRE_OK;
+}
+
+/* Behind a window, whose last token has not been computed. */
+static quire_err measure_speed(const quality *g, side *m, quire_error *err) {
+    if (g->o->n_steps == 0 || !isnan(m->speeds[0])) {
+        return QUIRE_OK;
+    }
+    quire_err e = score_copy(&m->s);
+    TRY(e == QUIRE_OK ? e
+                      : err_set(err, e, -1, "%d sequences of %d tokens: %s", QUALITY_SEQS, (int)g->context,
+                                quire_err_text(e)));
+    TRY(time_decodes(g, &m->s, 1, &m->speeds[0], err));
+    return time_decodes(g, &m->s, QUALITY_SEQS, &m->speeds[1], err);
+}
+
+static quire_err compare_window(quality *g, bool is_last, quire_error *err) {
+    int32_t n = g->context - 1; /* behind the last token nothing is scored */
+    for (int32_t at = 0; at < n; at += QUALITY_ROWS) {
+        TRY(compare_pass(g, at, n - at < QUALITY_ROWS ? n - at : QUALITY_ROWS, g->context / 2, err));
+    }
+    TRY(is_last ? measure_speed(g, &g->reference, err) : QUIRE_OK);
+    for (int32_t i = 0; is_last && i < g->n_candidates; i++) {
+        TRY(measure_speed(g, &g->candidates[i], err));
+    }
+    return QUIRE_OK;
+}
+
+/* The pages of all go back, whatever is wrong: *err is that of the first that fails its
+ * audit. */
+static quire_err end_window(quality *g, quire_error *err) {
+    quire_err e = score_end(&g->reference.s, g->window, err);
+    for (int32_t i = 0; i < g->n_candidates; i++) {
+        quire_error own;
+        quire_err end = score_end(&g->candidates[i].s, g->window, &own);
+        if (e == QUIRE_OK && end != QUIRE_OK) {
+            *err = own;
+            e = end;
+        }
+    }
+    return e;
+}
+
+static int32_t n_rows(const quality *g) {
+    return (g->types.n + g->files.n) * g->computes.n * g->kv_types.n;
+}
+
+static void show_progress(const quality *g, int32_t first_row, int32_t window) {
+    char rows[48] = "row";
+    if (g->n_candidates > 1) {
+        snprintf(rows, sizeof rows, "rows %d to", (int)first_row + 1);
+    }
+    if (g->o->shows_progress) {
+        fprintf(stderr, "\r\033[Kcontext %d: %s %d of %d, window %d of %d", (int)g->context, rows,
+                (int)(first_row + g->n_candidates), (int)n_rows(g), (int)window + 1, (int)g->n_windows);
+        fflush(stderr);
+    }
+}
+
+static quire_err compare_windows(quality *g, int32_t first_row, quire_error *err) {
+    for (int32_t i = 0; i < g->n_windows; i++) {
+        show_progress(g, first_row, i);
+        take_window(g, i);
+        quire_error audit;
+        quire_err e = compare_window(g, i + 1 == g->n_windows, err), end = end_window(g, &audit);
+        if (e == QUIRE_OK && end != QUIRE_OK) {
+            *err = audit;
+        }
+        TRY(e == QUIRE_OK ? end : e);
+    }
+    if (g->o->shows_progress) {
+        fprintf(stderr, "\r\033[K");
+    }
+    return QUIRE_OK;
+}
+
+/* ---- the table ---- */
+
+static const sheet_column columns[] = {{"weights", "weights", 10, SHEET_TEXT, NULL},
+                                       {"compute", "compute", 7, SHEET_TEXT, NULL},
+                                       {"kv_dtype", "KV", 9, SHEET_TEXT, NULL},
+                                       {"context", "context", 7, 0, NULL},
+                                       {"bits", "bits", 6, 2, "bits"},
+                                       {"memory", "MB", 7, 0, "MB"},
+                                       {"kv_token", "KV B/token", 10, 0, "bytes"},
+                                       {"perplexity", "perplexity", 11, 4, "perplexity"},
+                                       {"kl", "mean KL", 10, 6, "nats"},
+                                       {"kl_p99", "99% KL", 9, 5, "nats"},
+                                       {"same", "same %", 7, 3, "%"},
+                                       {"tokens_per_s_1", "1 row t/s", 9, 1, "tokens/s"},
+                                       {"tokens_per_s_16", "16 rows t/s", 11, 1, "tokens/s"},
+                                       {"types", "weights by type", 0, SHEET_TEXT, ""}};
+
+/* The weights of type t, in percent of all. */
+static double share_of(const model_desc *d, int32_t t) {
+    double all = 0;
+    for (int32_t i = 0; i < N_DTYPES; i++) {
+        all += (double)d->weight_bytes_of[i] / dtype_block_bytes((dtype)i) * dtype_block_elements((dtype)i);
+    }
+    return all > 0 ? 100 * (double)d->weight_bytes_of[t] / dtype_block_bytes((dtype)t) *
+                         dtype_block_elements((dtype)t) / all
+                   : 0;
+}
+
+static void print_shares(const quality *g, const side *m) {
+    const model_desc *d = m->s.b.desc;
+    for (int32_t t = 0; g->o->cli.json && t < N_DTYPES; t++) {
+        if (d->weight_bytes_of[t] == 0) {
+            continue;
+        }
+        json_line l;
+        json_out *params = bench_line_begin(&l, "quality", "share");
+        json_cstr(json_name(params, "weights"), m->name);
+        json_cstr(json_name(params, "compute"), compute_name(m->s.b.b->compute));
+        json_cstr(json_name(params, "kv_dtype"), m->s.b.layout.type_name);
+        json_int(json_name(params, "context"), g->context);
+        json_cstr(json_name(params, "type"), dtype_flag_name((dtype)t));
+        bench_line_end(&l, share_of(d, t), "%");
+    }
+}
+
+/* "q4_k 61.2%, q6_k 38.7%, f32 0.1%", largest first. */
+static void describe_shares(const model_desc *d, char *out, size_t n) {
+    bool is_said[N_DTYPES] = {false};
+    out[0] = '\0';
+    for (size_t at = 0; at < n;) {
+        int32_t best = -1;
+        for (int32_t t = 0; t < N_DTYPES; t++) {
+            bool is_next = d->weight_bytes_of[t] > 0 && !is_said[t];
+            best = is_next && (best < 0 || share_of(d, t) > share_of(d, best)) ? t : best;
+        }
+        if (best < 0) {
+            return;
+        }
+        is_said[best] = true;
+        at += (size_t)snprintf(out + at, n - at, "%s%s %.1f%%", at > 0 ? ", " : "",
+                               dtype_flag_name((dtype)best), share_of(d, best));
+    }
+}
+
+static void print_side(const quality *g, const side *m, double perplexity, const quality_figures *f) {
+    char types[160];
+    const bare *b = &m->s.b;
+    describe_shares(b->desc, types, sizeof types);
+    sheet_row(&g->table,
+              (sheet_cell[]){{m->name, 0},
+                             {compute_name(b->b->compute), 0},
+                             {b->layout.type_name, 0},
+                             {NULL, g->context},
+                             {NULL, 8.0 * (double)b->desc->weight_bytes / (double)b->desc->n_params},
+                             {NULL, (double)b->b->ops->weight_bytes(b->b) / 1e6},
+                             {NULL, (double)kv_layout_token_bytes(&b->layout)},
+                             {NULL, perplexity},
+                             {NULL, f != NULL ? f->mean_kl : SHEET_ABSENT},
+                             {NULL, f != NULL ? f->p99_kl : SHEET_ABSENT},
+                             {NULL, f != NULL ? f->same_percent : SHEET_ABSENT},
+                             {NULL, m->speeds[0]},
+                             {NULL, m->speeds[1]},
+                             {types, 0}});
+    print_shares(g, m);
+}
+
+/* ---- a run ---- */
+
+static quire_err compare_opened(quality *g, int32_t first_row, int32_t n, quire_error *err) {
+    for (int32_t i = 0; i < n; i++) {
+        g->n_candidates++;
+        TRY(open_row(g, first_row + i, &g->candidates[i], err));
+    }
+    TRY(compare_windows(g, first_row, err));
+    for (int32_t i = 0; i < n; i++) {
+        quality_figures f = quality_stats_figures(&g->candidates[i].stats);
+        if (first_row + i == 0) {
+            print_side(g, &g->reference, f.perplexity[0], NULL);
+        }
+        print_side(g, &g->candidates[i], f.perplexity[1], &f);
+    }
+    return QUIRE_OK;
+}
+
+/* Rows first_row .. first_row + n, beside each other; the reference's line goes before
+ * the first of all. */
+static quire_err measure_rows(quality *g, int32_t first_row, int32_t n, quire_error *err) {
+    quire_err e = compare_opened(g, first_row, n, err);
+    while (g->n_candidates > 0) {
+        side *m = &g->candidates[--g->n_candidates];
+        close_side(m);
+        *m = (side){0};
+    }
+    return e;
+}
+
+static void print_note(const quality *g) {
+    const bare *b = &g->reference.s.b;
+    char speed[96] = "";
+    if (g->o->n_steps > 0) {
+        snprintf(speed, sizeof speed, "; t/s of the fastest of %d decodes behind a window, %s",
+                 (int)g->o->n_steps, figures_time_name(b->n_threads));
+    }
+    sheet_note(&g->table,
+               "%s: %d window%s of %d tokens of %s%s, the second half of each scored (%lld tokens); "
+               "reference: the file as it is, computed in "
+               "f32 with KV f32; bits by their types, MB in memory%s; %s",
+               g->o->cli.engine.model, (int)g->n_windows, g->n_windows == 1 ? "" : "s", (int)g->context,
+               g->o->text.name, g->has_bos ? ", each begins with BOS" : "",
+               (long long)g->n_windows * (g->context - 1 - g->context / 2), speed, b->b->ops->describe(b->b));
+}
+
+static quire_err measure_all(quality *g, quire_error *err) {
+    int32_t n = n_rows(g), at_once = g->o->n_at_once;
+    for (int32_t i = 0; i < n; i += at_once) {
+        TRY(measure_rows(g, i, n - i < at_once ? n - i : at_once, err));
+    }
+    print_note(g);
+    return QUIRE_OK;
+}
+
+static quire_err measure_context(quality *g, int32_t context, quire_error *err) {
+    int32_t n_tokens = g->ids.n < (size_t)g->o->n_tokens ? (int32_t)g->ids.n : g->o->n_tokens;
+    g->context = context;
+    g->n_windows = n_tokens / context;
+    g->window = mem_new((size_t)context, sizeof *g->window);
+    TRY(g->window != NULL
+            ? QUIRE_OK
+            : err_set(err, QUIRE_NO_MEMORY, -1, "no memory for windows of %d tokens", (int)context));
+    g->reference = (side){.name = "reference"};
+    quire_options exact = g->o->cli.engine;
+    exact.compute = QUIRE_COMPUTE_F32;
+    exact.kv_dtype = QUIRE_KV_F32;
+    quire_err e = open_side(g, &exact, &g->reference, err);
+    e = e == QUIRE_OK ? measure_all(g, err) : e;
+    close_side(&g->reference);
+    mem_free(g->window);
+    g->window = NULL;
+    return e;
+}
+
+static quire_err run(quality *g, quire_error *err) {
+    TRY(read_options(g, err));
+    g->rows = mem_new(QUALITY_ROWS, sizeof *g->rows);
+    TRY(g->rows != NULL ? QUIRE_OK
+                        : err_set(err, QUIRE_NO_MEMORY, -1, "no memory for %d rows", QUALITY_ROWS));
+    g->table = (sheet){"quality", columns, (int32_t)(sizeof columns / sizeof *columns), g->o->cli.json};
+    sheet_begin(&g->table, NULL);
+    for (int32_t i = 0; i < g->n_contexts; i++) {
+        TRY(measure_context(g, g->contexts[i], err));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err bench_quality_measure(const bench_quality_options *o, quire_error *err) {
+    quality g = {.o = o};
+    quire_err e = run(&g, err);
+    if (e != QUIRE_OK && o->shows_progress) {
+        fprintf(stderr, "\r\033[K");
+    }
+    mem_free(g.types.copy);
+    mem_free(g.files.copy);
+    mem_free(g.computes.copy);
+    mem_free(g.kv_types.copy);
+    mem_free(g.rows);
+    token_list_deinit(&g.ids);
+    return e;
+}
+
+/* ---- the command ---- */
+
+#define AT(member) .offset = offsetof(bench_quality_options, member)
+
+static const flag bench_quality_flags[] = {
+    {"--types", "LIST", "what weights are quantised to, a row each, as in none,q8_0", FLAG_TEXT, AT(types)},
+    {"--against", "FILES", "other files of the model, a row each, with commas (repeatable)", FLAG_LIST,
+     AT(against)},
+    {"--compute --dtype", "LIST", "of products, a row each; with --kv-types alone f32", FLAG_TEXT,
+     AT(computes)},
+    {"--kv-types", "LIST", "types of keys and values, a row each, as in int8,int8/int4", FLAG_TEXT,
+     AT(kv_types)},
+    {"--context", "LIST", "tokens of a window, whose second half is scored", FLAG_TEXT, AT(contexts)},
+    {"--tokens", "N", "of the text, from its start, at most", FLAG_COUNT, AT(n_tokens), .minimum = 1,
+     .maximum = 1 << 30},
+    {"--steps", "N", "timed decodes of 1 row and of 16, after a window; 0: no speed", FLAG_COUNT, AT(n_steps),
+     .minimum = 0, .maximum = 64},
+    {"--at-once", "N", "rows whose models are in memory at once", FLAG_COUNT, AT(n_at_once), .minimum = 1,
+     .maximum = QUALITY_MAX_AT_ONCE},
+    {"--ids-file", "FILE", "token ids as JSON in place of the text: [1,2,3]", FLAG_TEXT, AT(cli.ids_file)},
+    {0},
+};
+static const flag *const bench_quality_groups[] = {
+    FLAGS_MODEL,     bench_quality_flags, flags_json, flags_quiet,    flags_isa, flags_threads,
+    flags_page_size, flags_model_len,     flags_help, flags_help_all, NULL};
+
+static quire_err bench_quality_run(const cli_options *o, quire_error *err) {
+    bench_quality_options own = *(const bench_quality_options *)(const void *)o;
+    bool others =
+        read_flags_gave(o, "--types") || read_flags_gave(o, "--against") || read_flags_gave(o, "--compute");
+    if (read_flags_gave(o, "--kv-types") && !others) {
+        own.computes = "f32";
+    }
+    own.shows_progress = !o->quiet && isatty(STDERR_FILENO);
+    scored_text text;
+    quire_err e = scored_text_read(o, "bench quality", &text, &own.text, err);
+    e = e == QUIRE_OK ? bench_quality_measure(&own, err) : e;
+    scored_text_deinit(&text);
+    return e;
+}
+
+const command command_bench_quality = {
+    .name = "bench quality",
+    .summary = "what types of weights, keys and values cost in truth, on a text",
+    .usage =
+        "quire bench quality MODEL TEXT [--types LIST] [--against FILES] [--compute LIST] [--kv-types LIST]",
+    .examples =
+        "  quire bench quality model-bf16.gguf wiki.test.raw --types q8_0,q6_k,q4_k --at-once 3\n"
+        "  quire bench quality model-bf16.gguf wiki.test.raw --against model-q4_k_m.gguf,model-q8_0.gguf\n"
+        "  quire bench quality model.gguf wiki.test.raw --compute bf16,int8\n"
+        "  quire bench quality model.gguf wiki.test.raw --kv-types f16,bf16,int8 --context 2048,16384\n"
+        "Rows are compared with the reference: MODEL as it is, computed in f32 with KV f32 (of a file that "
+        "was quantised\n"
+        "before, its quantised weights). Memory: the reference in f32 and --at-once rows' models; of each "
+        "the logits of\n"
+        "128 positions and the pages of a window, of 16 windows where speed is measured.\n",
+    .argument = ARGUMENT_MODEL_FILE,
+    .flags = bench_quality_groups,
+    .options_size = sizeof(bench_quality_options),
+    .defaults = bench_quality_defaults,
+    .run = bench_quality_run,
+};

@@ -1,0 +1,270 @@
+/* `quire bench sampler`: what choosing a token from a row of logits costs. */
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/thread_pool.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/sheet.h"
+#include "lab/commands/lab_commands.h"
+#include "sample/sampler.h"
+
+typedef struct bench_sampler_options {
+    cli_options cli;
+    const char *vocabularies; /* sizes, "32000,151936" */
+    int32_t n_rows;           /* of one step */
+    int32_t n_threads;        /* 0: one a core */
+    int32_t n_runs;
+} bench_sampler_options;
+
+#define SPREAD   3.0f /* standard deviation of normal logits: thousands of tokens are likely */
+#define EXPONENT 1.5f /* of Zipf's law: some tens are, as in text */
+
+static void bench_sampler_defaults(cli_options *cli) {
+    bench_sampler_options *o = (void *)cli;
+    *o = (bench_sampler_options){.cli = o->cli, .vocabularies = "32000,151936", .n_rows = 256, .n_runs = 5};
+}
+
+typedef struct sampling_run {
+    int32_t n_vocab, n_rows;
+    float *logits;      /* [n_rows, n_vocab]: greedy and the cuts leave them as they are */
+    sampler **samplers; /* one a worker */
+    thread_pool *threads;
+    sampling_params params;
+    const constraint *constraint; /* NULL: none */
+    quire_err *errors;            /* [n_rows] */
+} sampling_run;
+
+/* A constraint that costs next to nothing: one stored mask for all states, which are
+ * empty. What is left is what the engine adds. */
+typedef struct stored_mask {
+    constraint head;
+    uint64_t *bits;
+} stored_mask;
+
+static void mask_init(const constraint *c, void *state) {
+    (void)c, (void)state;
+}
+
+static quire_err mask_copy(const constraint *c, const void *state, uint64_t *bits) {
+    (void)state;
+    memcpy(bits, ((const stored_mask *)c)->bits, (size_t)constraint_words(c->n_vocab) * sizeof *bits);
+    return QUIRE_OK;
+}
+
+static quire_err mask_accept(const constraint *c, void *state, int32_t token) {
+    (void)state;
+    return ((const stored_mask *)c)->bits[token / 64] >> (token % 64) & 1 ? QUIRE_OK : QUIRE_INVALID;
+}
+
+static bool mask_is_final(const constraint *c, const void *state) {
+    (void)c, (void)state;
+    return false;
+}
+
+static const constraint_ops mask_ops = {
+    .init = mask_init, .mask = mask_copy, .accept = mask_accept, .is_final = mask_is_final};
+
+/* One token in `sparseness` is allowed, at random. */
+static quire_err mask_open(stored_mask *m, int32_t n_vocab, uint64_t sparseness) {
+    uint64_t seed = 7;
+    m->bits = mem_new((size_t)constraint_words(n_vocab), sizeof *m->bits);
+    TRY(mem_check(m->bits));
+    constraint_init(&m->head, &mask_ops, n_vocab, 0);
+    for (int32_t i = 0; i < n_vocab; i++) {
+        /* at least one */
+        m->bits[i / 64] |= (uint64_t)(i == 0 || rng_next(&seed) % sparseness == 0) << (i % 64);
+    }
+    return QUIRE_OK;
+}
+
+static void sample_row(void *context, int32_t row, int32_t worker) {
+    sampling_run *r = context;
+    int32_t token;
+    sample_context c = {.params = &r->params,
+                        .noise = sample_noise_of((sample_key){1, 0, (uint32_t)row}),
+                        .constraint = r->constraint};
+    r->errors[row] =
+        sampler_sample(r->samplers[worker], r->logits + (size_t)row * (size_t)r->n_vocab, &c, &token);
+}
+
+static quire_err measure(sampling_run *r, int32_t n_runs, figure *ns) {
+    double values[FIGURES_MAX_RUNS];
+    for (int32_t run = -1; run < n_runs; run++) { /* the first warms up */
+        int64_t start = clock_us();
+        thread_pool_run(r->threads, sample_row, r, r->n_rows);
+        double us = (double)(clock_us() - start);
+        for (int32_t i = 0; i < r->n_rows; i++) {
+            TRY(r->errors[i]);
+        }
+        if (run >= 0) {
+            values[run] = us * 1e3 / ((double)r->n_rows * r->n_vocab);
+        }
+    }
+    *ns = figure_of(values, n_runs);
+    return QUIRE_OK;
+}
+
+typedef enum shape { SHAPE_NORMAL, SHAPE_ZIPF, N_SHAPES } shape;
+
+static const char *const SHAPE_NAMES[N_SHAPES] = {"normal", "zipf"};
+
+/* Normal numbers by Box and Muller's method; or the logarithm of a power of a random
+ * rank. */
+static void fill(shape kind, float *logits, size_t n, int32_t n_vocab) {
+    uint64_t seed = 1;
+    for (size_t i = 0; i < n; i++) {
+        double u = ((double)(rng_next(&seed) >> 11) + 1.0) * 0x1p-53,
+               v = (double)(rng_next(&seed) >> 11) * 0x1p-53;
+        double normal = sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
+        logits[i] = kind == SHAPE_NORMAL ? SPREAD * (float)normal : -EXPONENT * (float)log(ceil(u * n_vocab));
+    }
+}
+
+static void report(const sampling_run *r, const char *kind, shape logits, const figure *ns, const sheet *t) {
+    sheet_row(t, (sheet_cell[]){{kind, 0},
+                                {SHAPE_NAMES[logits], 0},
+                                {NULL, r->n_vocab},
+                                {NULL, ns->mean},
+                                {NULL, ns->spread},
+                                {NULL, ns->mean * r->n_vocab * r->n_rows * 1e-6}});
+}
+
+/* The constrained kinds change the logits: each gets new ones. */
+static quire_err report_constrained(const bench_sampler_options *o, sampling_run *r, shape logits,
+                                    const sheet *t) {
+    static const struct {
+        const char *name;
+        float temperature;
+        uint64_t sparseness;
+    } kinds[] = {{"half, greedy", 0, 2}, {"half", 1, 2}, {"few", 1, 1000}};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        stored_mask m;
+        figure ns;
+        TRY(mask_open(&m, r->n_vocab, kinds[k].sparseness));
+        fill(logits, r->logits, (size_t)r->n_vocab * (size_t)r->n_rows, r->n_vocab);
+        sampling_params_init(&r->params);
+        r->params.temperature = kinds[k].temperature;
+        r->constraint = &m.head;
+        quire_err e = measure(r, o->n_runs, &ns);
+        r->constraint = NULL;
+        mem_free(m.bits);
+        TRY(e);
+        report(r, kinds[k].name, logits, &ns, t);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err report_kinds(const bench_sampler_options *o, sampling_run *r, shape logits, const sheet *t) {
+    static const struct {
+        const char *name;
+        float temperature, top_p;
+        int32_t top_k;
+    } kinds[] = {{"greedy", 0, 1, 0},
+                 {"temperature", 1, 1, 0},
+                 {"top-p 0.9", 1, 0.9f, 0},
+                 {"top-k 50", 1, 1, 50},
+                 {"top-k, top-p", 1, 0.9f, 50}};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        figure ns;
+        sampling_params_init(&r->params);
+        r->params.temperature = kinds[k].temperature;
+        r->params.top_p = kinds[k].top_p;
+        r->params.top_k = kinds[k].top_k;
+        TRY(measure(r, o->n_runs, &ns));
+        report(r, kinds[k].name, logits, &ns, t);
+    }
+    return report_constrained(o, r, logits, t);
+}
+
+static quire_err run_vocabulary(const bench_sampler_options *o, int32_t n_vocab, thread_pool *threads,
+                                const sheet *t) {
+    size_t n = (size_t)n_vocab * (size_t)o->n_rows, n_workers = (size_t)thread_pool_size(threads);
+    sampling_run r = {.n_vocab = n_vocab, .n_rows = o->n_rows, .threads = threads};
+    r.logits = mem_new_huge(n, sizeof *r.logits); /* as the engine's lie */
+    r.samplers = mem_new(n_workers, sizeof *r.samplers);
+    r.errors = mem_new((size_t)o->n_rows, sizeof *r.errors);
+    quire_err e = r.logits && r.samplers && r.errors ? QUIRE_OK : QUIRE_NO_MEMORY;
+    for (size_t i = 0; e == QUIRE_OK && i < n_workers; i++) {
+        e = sampler_open(n_vocab, 1, &r.samplers[i]);
+    }
+    if (e == QUIRE_OK) {
+        for (shape kind = 0; e == QUIRE_OK && kind < N_SHAPES; kind++) {
+            fill(kind, r.logits, n, n_vocab);
+            e = report_kinds(o, &r, kind, t);
+        }
+    }
+    for (size_t i = 0; r.samplers && i < n_workers; i++) {
+        sampler_close(r.samplers[i]);
+    }
+    mem_free(r.samplers);
+    mem_free(r.logits);
+    mem_free(r.errors);
+    return e;
+}
+
+static quire_err bench_sampler_run(const cli_options *cli, quire_error *err) {
+    const bench_sampler_options *o = (const void *)cli;
+    static const sheet_column columns[] = {
+        {"kind", "", -14, SHEET_TEXT, NULL},       {"logits", "logits", -6, SHEET_TEXT, NULL},
+        {"vocabulary", "vocabulary", 10, 0, NULL}, {"time", "ns a logit", 10, 3, "ns/logit"},
+        {"time_spread", "+-", 7, 3, "ns/logit"},   {"step", "ms a step", 10, 2, "ms"}};
+    sheet t = {.what = "sampler",
+               .columns = columns,
+               .n_columns = (int32_t)(sizeof columns / sizeof *columns),
+               .json = o->cli.json};
+    int32_t sizes[FIGURES_MAX_POINTS], n;
+    thread_pool *threads;
+    TRY(figures_parse_list("--vocabulary", o->vocabularies, sizes, &n, err));
+    quire_err e = thread_pool_open(o->n_threads, &threads);
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "%d threads: %s", (int)o->n_threads, quire_err_text(e));
+    }
+    sheet_begin(&t, NULL);
+    for (int32_t i = 0; e == QUIRE_OK && i < n; i++) {
+        e = run_vocabulary(o, sizes[i], threads, &t);
+    }
+    if (e == QUIRE_OK) {
+        sheet_note(&t,
+                   "%d rows of normal logits with standard deviation %.0f, and of Zipf's law with exponent "
+                   "%.1f; %d threads, mean of %d runs. "
+                   "half, few: under a constraint whose mask leaves one token in 2, in 1,000.",
+                   (int)o->n_rows, (double)SPREAD, (double)EXPONENT, (int)thread_pool_size(threads),
+                   (int)o->n_runs);
+    } else {
+        err_set(err, e, -1, "%d rows: %s", (int)o->n_rows, quire_err_text(e));
+    }
+    thread_pool_close(threads);
+    return e;
+}
+
+/* ---- the command ---- */
+
+#define AT(member) .offset = offsetof(bench_sampler_options, member)
+
+static const flag bench_sampler_flags[] = {
+    {"--vocabulary", "LIST", "sizes of the vocabulary", FLAG_TEXT, AT(vocabularies)},
+    {"--rows", "N", "rows of a step", FLAG_COUNT, AT(n_rows), .minimum = 1, .maximum = 65536},
+    {"--threads -t", "N", "threads; 0: one a core", FLAG_COUNT, AT(n_threads), .minimum = 0, .maximum = 1024},
+    {"--runs", "N", "runs per figure", FLAG_COUNT, AT(n_runs), .minimum = 1, .maximum = 64},
+    {0},
+};
+static const flag *const bench_sampler_groups[] = {bench_sampler_flags, flags_json, flags_help, NULL};
+
+const command command_bench_sampler = {
+    .name = "bench sampler",
+    .summary = "what choosing a token costs",
+    .usage = "quire bench sampler",
+    .examples = "  quire bench sampler --vocabulary 32000 --rows 256\n",
+    .argument = ARGUMENT_NONE,
+    .flags = bench_sampler_groups,
+    .options_size = sizeof(bench_sampler_options),
+    .defaults = bench_sampler_defaults,
+    .run = bench_sampler_run,
+};

@@ -1,0 +1,347 @@
+/* `quire bench speed --shape`: models of published shapes beside the Llama shape of the
+ * same run. A pass may take what Llama's takes for as many bytes of weights and as many
+ * operations.
+ *
+ * A product of B bytes and O operations is given B g(O / B). g(i) is the time a byte of
+ * the Llama model's layers takes in a pass in which i operations fall on a byte of
+ * weights. It is measured in passes of 1 to 512 rows, and lies on a line between them: at
+ * few rows it is constant (bytes bound), at many it grows with the rows (operations
+ * bound). Attention is left out of both: it has rows of its own in `quire bench
+ * attention`. A machine's memory and clock change within seconds where others use it, so
+ * g is measured anew right before each model's pass, and the ratio of a row is the median
+ * over such rounds. Bytes and operations are those that the ops themselves report, so a
+ * mixture counts the experts that have rows. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "kv/kv_seq.h"
+#include "lab/bench/bare.h"
+#include "lab/bench/bench_speed_report.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/sheet.h"
+#include "lab/bench/synthetic.h"
+#include "lab/commands/measures.h"
+
+enum { CONTEXT = 128, PROMPT = 512, PAGE_TOKENS = 16, OPS_A_LAYER = 24, MAX_BATCH = 64 };
+enum { MIN_PASSES = 3, SHORT_US = 30000, DECODE_ROUNDS = 4, MAX_ROUNDS = DECODE_ROUNDS * FIGURES_MAX_RUNS };
+
+/* A model, its tokens and pages, and the trace of its last pass. */
+typedef struct runner {
+    bare b;
+    op_trace trace;
+    int32_t *tokens; /* [PROMPT] */
+    int32_t n_seqs;
+    kv_seq seqs[MAX_BATCH]; /* each with pages for PROMPT tokens */
+    bare_part parts[MAX_BATCH];
+} runner;
+
+/* What a kind of pass took at best in a round. */
+typedef struct work {
+    bool is_prompt;
+    int32_t rows;                 /* of a prompt, or sequences that decode */
+    double pass_us, attention_us; /* of the pass with the least time beside attention */
+    double bytes, operations;     /* of its products */
+    double head_us, head_bytes;   /* of them the head's */
+    double llama_us;              /* what Llama would take for them */
+} work;
+
+/* ---- a model that runs ---- */
+
+static void runner_close(runner *r) {
+    bare_close(&r->b);
+    mem_free(r->trace.ops);
+    mem_free(r->tokens);
+    for (int32_t i = 0; i < r->n_seqs; i++) {
+        kv_seq_deinit(&r->seqs[i]);
+    }
+}
+
+/* Sequence i gets pages of its own in each group. */
+static quire_err open_sequence(runner *r, int32_t i, quire_error *err) {
+    enum { PAGES = PROMPT / PAGE_TOKENS };
+    int32_t n_groups = r->b.layout.n_groups;
+    if (kv_seq_init(&r->seqs[i], n_groups, PAGES) != QUIRE_OK) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for block tables");
+    }
+    r->n_seqs++;
+    for (int32_t k = 0; k < n_groups * PAGES; k++) {
+        r->seqs[i].tables[k / PAGES].pages[k % PAGES].v = i * n_groups * PAGES + k;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err open_passes(runner *r, int32_t most, quire_error *err) {
+    r->trace.cap = r->b.desc->n_layers * OPS_A_LAYER + OPS_A_LAYER;
+    r->trace.ops = mem_new((size_t)r->trace.cap, sizeof *r->trace.ops);
+    r->tokens = mem_new(PROMPT, sizeof *r->tokens);
+    if (r->trace.ops == NULL || r->tokens == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a trace");
+    }
+    bare_prompt(&r->b, 1, PROMPT, r->tokens);
+    for (int32_t i = 0; i < most; i++) {
+        TRY(open_sequence(r, i, err));
+    }
+    /* sequences that differ, so that experts do */
+    for (int32_t i = 0; i < most && !r->b.desc->no_head; i++) {
+        const bare_part p = {.tokens = r->tokens + i, .n_rows = CONTEXT, .n_logits = 1, .seq = &r->seqs[i]};
+        TRY(bare_forward(&r->b, &p, 1));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err runner_open(const bench_shapes_options *o, const model_shape *s, const speed_type *type,
+                             int32_t most, runner *r, quire_error *err) {
+    synthetic made;
+    quire_options e;
+    *r = (runner){.n_seqs = 0};
+    quire_options_init(&e);
+    TRY(synthetic_open(s, type->file, &made, err));
+    e.model = made.path;
+    e.compute = speed_type_compute(type);
+    e.n_threads = o->n_threads;
+    e.isa = o->isa;
+    const bare_options bo = {.engine = &e,
+                             .page_tokens = PAGE_TOKENS,
+                             .n_pages = most * (PROMPT / PAGE_TOKENS),
+                             .max_rows = PROMPT,
+                             .max_seqs = most,
+                             .max_len = PROMPT,
+                             .has_groups = true};
+    quire_err result = bare_open(&bo, &r->b, err);
+    synthetic_close(&made);
+    return result == QUIRE_OK ? open_passes(r, most, err) : result;
+}
+
+/* ---- passes ---- */
+
+static quire_err pass(runner *r, const work *w) {
+    int32_t n = w->is_prompt ? 1 : w->rows;
+    for (int32_t i = 0; i < n; i++) {
+        r->parts[i] = (bare_part){.tokens = r->tokens + i,
+                                  .first = w->is_prompt ? 0 : CONTEXT,
+                                  .n_rows = w->is_prompt ? w->rows : 1,
+                                  .n_logits = r->b.desc->no_head ? 0 : 1,
+                                  .seq = &r->seqs[i]};
+    }
+    r->trace.n = 0;
+    r->b.b->ops->trace(r->b.b, &r->trace);
+    quire_err e = bare_forward(&r->b, r->parts, n);
+    r->b.b->ops->trace(r->b.b, NULL);
+    return e;
+}
+
+static double op_us(const op_time *op) {
+    return (double)op->ns * 1e-3;
+}
+
+/* Keeps the last pass where it is the best of the round so far. g NULL: Llama's time is
+ * not computed. */
+static void keep_best(const runner *r, const shape_pace *g, work *w) {
+    const op_time *ops = r->trace.ops, *last = &ops[r->trace.n - 1];
+    work now = {.is_prompt = w->is_prompt, .rows = w->rows};
+    now.pass_us = (double)(last->start_ns + last->ns - ops[0].start_ns) * 1e-3;
+    for (int32_t i = 0; i < r->trace.n; i++) {
+        if (ops[i].kind == OP_ATTENTION) {
+            now.attention_us += op_us(&ops[i]);
+            continue;
+        }
+        double bytes = (double)ops[i].bytes, operations = (double)ops[i].operations;
+        now.bytes += bytes;
+        now.operations += operations;
+        now.llama_us += g != NULL && bytes > 0 ? bytes * shape_pace_at(g, operations / bytes) : 0;
+        if (ops[i].kind == OP_HEAD) {
+            now.head_us = op_us(&ops[i]);
+            now.head_bytes = bytes;
+        }
+    }
+    if (w->pass_us <= 0 || now.pass_us - now.attention_us < w->pass_us - w->attention_us) {
+        *w = now;
+    }
+}
+
+/* A round of one kind of pass: several, of which *w keeps the best. */
+static quire_err measure(runner *r, const shape_pace *g, work *w, quire_error *err) {
+    double spent_us = 0;
+    *w = (work){.is_prompt = w->is_prompt, .rows = w->rows};
+    for (int i = 0; i < MIN_PASSES || spent_us < SHORT_US; i++) {
+        quire_err e = pass(r, w);
+        if (e != QUIRE_OK) {
+            return err_set(err, e, -1, "a pass of %d rows failed", (int)w->rows);
+        }
+        keep_best(r, g, w);
+        spent_us += w->pass_us;
+    }
+    return QUIRE_OK;
+}
+
+/* ---- Llama's pace ---- */
+
+static const int32_t pace_rows[SHAPE_PACE_POINTS] = {1, 2, 4, 8, 16, 32, 64, 128, 256, PROMPT};
+
+/* g up to so many rows, from one round. The head is left out: of a prompt it has one
+ * row. */
+static quire_err measure_pace(runner *llama, int32_t rows, shape_pace *g, quire_error *err) {
+    double one = 0; /* intensity of one row, head and layers alike */
+    for (g->n = 0; g->n == 0 || (g->n < SHAPE_PACE_POINTS && pace_rows[g->n - 1] < rows); g->n++) {
+        work w = {.is_prompt = true, .rows = pace_rows[g->n]};
+        TRY(measure(llama, NULL, &w, err));
+        one = g->n == 0 ? w.operations / w.bytes : one;
+        g->intensity[g->n] = one * w.rows;
+        g->us_per_byte[g->n] = (w.pass_us - w.attention_us - w.head_us) / (w.bytes - w.head_bytes);
+    }
+    return QUIRE_OK;
+}
+
+/* ---- the table ---- */
+
+typedef struct shapes_bench {
+    const bench_shapes_options *o;
+    sheet t;
+    runner llama;
+    int32_t batches[FIGURES_MAX_POINTS], n_batches, most;
+} shapes_bench;
+
+static void print_work(const shapes_bench *b, const model_shape *s, const speed_type *type, const work *w) {
+    double us = w->pass_us - w->attention_us;
+    sheet_row(&b->t, (sheet_cell[]){{s->name, 0},
+                                    {type->name, 0},
+                                    {w->is_prompt ? "prefill" : "decode", 0},
+                                    {NULL, w->rows},
+                                    {NULL, 1e6 * w->rows / w->pass_us},
+                                    {NULL, w->bytes / 1e6},
+                                    {NULL, w->operations / 1e9},
+                                    {NULL, 100 * w->attention_us / w->pass_us},
+                                    {NULL, us / 1e3},
+                                    {NULL, w->llama_us / 1e3},
+                                    {NULL, us / w->llama_us}});
+}
+
+static double of_llama(const work *w) {
+    return (w->pass_us - w->attention_us) / w->llama_us;
+}
+
+static int by_ratio(const void *a, const void *b) {
+    double x = of_llama(a), y = of_llama(b);
+    return (x > y) - (x < y);
+}
+
+/* Rounds in which Llama's passes and this model's take turns. *w becomes the round whose
+ * ratio is the median. */
+static quire_err run_rounds(shapes_bench *b, runner *r, work *w, quire_error *err) {
+    work rounds[MAX_ROUNDS];
+    shape_pace g;
+    int32_t n = w->is_prompt ? b->o->n_runs : b->o->n_runs * DECODE_ROUNDS;
+    for (int32_t i = 0; i < n; i++) {
+        rounds[i] = *w;
+        TRY(measure_pace(&b->llama, w->rows, &g, err));
+        TRY(measure(r, &g, &rounds[i], err));
+    }
+    qsort(rounds, (size_t)n, sizeof *rounds, by_ratio);
+    *w = rounds[n / 2];
+    return QUIRE_OK;
+}
+
+static quire_err run_works(shapes_bench *b, runner *r, const model_shape *s, const speed_type *type,
+                           quire_error *err) {
+    for (int32_t i = s->form->no_tokens ? b->n_batches : 0; i <= b->n_batches; i++) {
+        work w = i < b->n_batches ? (work){.rows = b->batches[i]} : (work){.is_prompt = true, .rows = PROMPT};
+        TRY(run_rounds(b, r, &w, err));
+        print_work(b, s, type, &w);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err run_shape(shapes_bench *b, const model_shape *s, const speed_type *type, quire_error *err) {
+    runner r;
+    quire_err e = runner_open(b->o, s, type, b->most, &r, err);
+    e = e == QUIRE_OK ? run_works(b, &r, s, type, err) : e;
+    runner_close(&r);
+    return e;
+}
+
+static const char *shape_names(const shapes_bench *b) {
+    return strcmp(b->o->shapes, "all") == 0 ? MODEL_SHAPES : b->o->shapes;
+}
+
+/* Before anything is measured: that takes minutes a shape. */
+static quire_err check_shapes(const shapes_bench *b, quire_error *err) {
+    for (const char *at = shape_names(b); *at != '\0';) {
+        size_t n = strcspn(at, ",");
+        if (model_shape_find(at, n) == NULL) {
+            return err_set(err, QUIRE_INVALID, -1, "--shape %s: must be all or some of " MODEL_SHAPES,
+                           b->o->shapes);
+        }
+        at += n + (at[n] == ',');
+    }
+    return QUIRE_OK;
+}
+
+static quire_err run_list(shapes_bench *b, const speed_type *type, quire_error *err) {
+    for (const char *at = shape_names(b); *at != '\0';) {
+        size_t n = strcspn(at, ",");
+        const model_shape *s = model_shape_find(at, n);
+        at += n + (at[n] == ',');
+        model_shape shape = b->o->small ? model_shape_small(s) : *s;
+        quire_err e = run_shape(b, &shape, type, err);
+        if (e == QUIRE_NO_MEMORY || e == QUIRE_UNSUPPORTED) {
+            speed_report_skipped(s->name, type->name, err->message, b->o->json);
+        } else if (e != QUIRE_OK) {
+            return e;
+        }
+    }
+    return QUIRE_OK;
+}
+
+static quire_err run_type(shapes_bench *b, const speed_type *type, quire_error *err) {
+    model_shape llama = b->o->small ? model_shape_small(model_shape_llama) : *model_shape_llama;
+    quire_err e = runner_open(b->o, &llama, type, 1, &b->llama, err);
+    e = e == QUIRE_OK ? run_list(b, type, err) : e;
+    runner_close(&b->llama);
+    return e;
+}
+
+static quire_err parse_batches(shapes_bench *b, quire_error *err) {
+    TRY(figures_parse_list("--batch", b->o->batches, b->batches, &b->n_batches, err));
+    b->most = 1;
+    for (int32_t i = 0; i < b->n_batches; i++) {
+        b->most = b->batches[i] > b->most ? b->batches[i] : b->most;
+    }
+    return b->most <= MAX_BATCH ? QUIRE_OK
+                                : err_set(err, QUIRE_INVALID, -1, "--batch %s: at most %d with --shape",
+                                          b->o->batches, (int)MAX_BATCH);
+}
+
+quire_err bench_shapes_run(const bench_shapes_options *o, quire_error *err) {
+    static const sheet_column columns[] = {
+        {"shape", "shape", -10, SHEET_TEXT, NULL}, {"type", "type", -5, SHEET_TEXT, NULL},
+        {"work", "work", -8, SHEET_TEXT, NULL},    {"rows", "rows", 5, 0, NULL},
+        {"speed", "tokens/s", 9, 1, "tokens/s"},   {"weights_read", "MB read", 9, 1, "MB"},
+        {"operations", "GOP", 8, 2, "GOP"},        {"attention", "attention %", 11, 1, "%"},
+        {"rest_time", "rest ms", 9, 3, "ms"},      {"llama_time", "Llama ms", 9, 3, "ms"},
+        {"of_llama", "of Llama", 8, 3, "x"}};
+    shapes_bench b = {.o = o,
+                      .t = {.what = "speed",
+                            .columns = columns,
+                            .n_columns = (int32_t)(sizeof columns / sizeof *columns),
+                            .json = o->json}};
+    TRY(parse_batches(&b, err));
+    TRY(check_shapes(&b, err));
+    sheet_begin(&b.t, NULL);
+    for (const char *list = o->types; *list != '\0';) {
+        size_t n = strcspn(list, ",");
+        TRY(run_type(&b, speed_type_find(list, n), err));
+        list += n + (list[n] == ',');
+    }
+    sheet_note(&b.t,
+               "Passes of the model alone; decodes at a context of %d. In each of %d rounds, four times as "
+               "many of a decode, Llama's passes and "
+               "the model's take turns, and the best of each counts; a row is the round whose ratio is the "
+               "median. Rest: all but attention. "
+               "Llama: what the 1.1B model takes for as many bytes and operations (the header bench_shapes.h "
+               "has the formula); the goal is at "
+               "most 1.1 of it.",
+               (int)CONTEXT, (int)o->n_runs);
+    return QUIRE_OK;
+}

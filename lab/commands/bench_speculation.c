@@ -1,0 +1,549 @@
+/* `quire bench speculation`: what guessing tokens saves on a file of prompts, beside
+ * decoding without. The output must be the same. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/unused_flags.h"
+#include "engine/ablations.h"
+#include "lab/bench/client.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/sheet.h"
+#include "lab/commands/ablation_flags.h"
+#include "lab/commands/lab_commands.h"
+#include "json/json.h"
+
+/* Prompts of a file, one a line: a text as it stands, or a JSON object with it as
+ * "prompt" or as the first of "turns" (Spec-Bench's form), and perhaps a "category".
+ *
+ * Owner: one thread. The texts are borrowed from the file's text and from the parsed
+ * lines. */
+
+enum { PROMPT_MAX_LINES = 1 << 16, PROMPT_MAX_CATEGORIES = 32 };
+
+typedef struct prompt_line {
+    str text;
+    int32_t category; /* index in prompt_lines.categories; 0: none */
+    json_value *json; /* which holds text; NULL: the file's text does */
+} prompt_line;
+
+/* All zero: empty. */
+typedef struct prompt_lines {
+    prompt_line *lines; /* [n] */
+    int32_t n;
+    str categories[PROMPT_MAX_CATEGORIES]; /* [n_categories]; the first is "", of lines that name none */
+    int32_t n_categories;
+} prompt_lines;
+
+typedef struct reader {
+    prompt_lines *out;
+    const char *name;
+    int32_t number; /* of the line, from 1 */
+    int32_t most;
+    int32_t n_kept[PROMPT_MAX_CATEGORIES];
+    quire_error *err;
+} reader;
+
+static quire_err fault(const reader *r, const char *what) {
+    return err_set(r->err, QUIRE_BAD_FILE, r->number, "%s: line %d: %s", r->name, (int)r->number, what);
+}
+
+static quire_err find_category(const reader *r, str name, int32_t *out) {
+    prompt_lines *p = r->out;
+    for (*out = 0; *out < p->n_categories; ++*out) {
+        if (str_eq(p->categories[*out], name)) {
+            return QUIRE_OK;
+        }
+    }
+    if (p->n_categories == PROMPT_MAX_CATEGORIES) {
+        return fault(r, "another category; a file may have 31 of them");
+    }
+    p->categories[p->n_categories++] = name;
+    return QUIRE_OK;
+}
+
+/* The prompt of a JSON object, which the line then owns. */
+static quire_err read_object(const reader *r, str text, prompt_line *line) {
+    line->json = json_document(text);
+    json_value *turns = json_get(line->json, "turns"), *prompt = json_get(line->json, "prompt");
+    json_value *found = turns != NULL ? json_at(turns, 0) : prompt;
+    if (!json_is(line->json, JSON_KIND_OBJECT) || !json_is(found, JSON_KIND_TEXT) || json_str(found).n == 0) {
+        return fault(
+            r, "must be a text, or a JSON object with a text as \"prompt\" or as the first of \"turns\"");
+    }
+    line->text = json_str(found);
+    return find_category(r, json_get_str(line->json, "category"), &line->category);
+}
+
+static quire_err read_line(reader *r, str text) {
+    prompt_line line = {.text = text};
+    quire_err e = text.p[0] == '{' ? read_object(r, text, &line) : QUIRE_OK;
+    bool keeps = e == QUIRE_OK && (r->most == 0 || r->n_kept[line.category] < r->most);
+    if (keeps && r->out->n == PROMPT_MAX_LINES) {
+        e = fault(r, "a file may have 65,536 prompts");
+        keeps = false;
+    }
+    r->n_kept[line.category] += keeps;
+    if (!keeps) { /* a category borrows its name from its first line, which is kept */
+        json_drop(line.json);
+        return e;
+    }
+    r->out->lines[r->out->n++] = line;
+    return QUIRE_OK;
+}
+
+static int32_t count_lines(str text) {
+    int32_t n = 1;
+    for (size_t i = 0; i < text.n; i++) {
+        n += text.p[i] == '\n' && n < PROMPT_MAX_LINES;
+    }
+    return n;
+}
+
+/* Reads all lines of text but the empty ones. name: the file's, for messages. most: lines
+ * of a category that are kept, the first of them; 0: all. text stays until
+ * prompt_lines_deinit. BAD_FILE names the line; NO_MEMORY. After a failure *out is to be
+ * deinited too. */
+static quire_err prompt_lines_read(str text, const char *name, int32_t most, prompt_lines *out,
+                                   quire_error *err) {
+    reader r = {.out = out, .name = name, .most = most, .err = err};
+    *out = (prompt_lines){.n_categories = 1};
+    out->lines = mem_new((size_t)count_lines(text), sizeof *out->lines);
+    if (out->lines == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for its prompts", name);
+    }
+    for (size_t at = 0; at < text.n;) {
+        const char *end = memchr(text.p + at, '\n', text.n - at);
+        size_t n = end != NULL ? (size_t)(end - (text.p + at)) : text.n - at, next = at + n + 1;
+        n -= n > 0 && text.p[at + n - 1] == '\r';
+        r.number++;
+        TRY(n > 0 ? read_line(&r, (str){text.p + at, n}) : QUIRE_OK);
+        at = next;
+    }
+    return out->n > 0 ? QUIRE_OK : err_set(err, QUIRE_BAD_FILE, -1, "%s: there is no prompt in it", name);
+}
+
+static void prompt_lines_deinit(prompt_lines *p) {
+    for (int32_t i = 0; i < p->n; i++) {
+        json_drop(p->lines[i].json);
+    }
+    mem_free(p->lines);
+    *p = (prompt_lines){0};
+}
+
+typedef struct bench_speculation_options {
+    cli_options cli;
+    engine_ablations off;
+    const char *methods; /* "ngram,suffix", each with its defaults */
+    const char *name;    /* of the file of prompts; NULL: the built-in prompts */
+    str prompts;         /* its text (prompt_lines.h) */
+    int32_t n_decode;    /* tokens of each answer */
+    int32_t n_each;      /* prompts of a category, the first of them; 0: all */
+    double temperature;
+} bench_speculation_options;
+
+enum { MAX_WAYS = 3, SEED = 1 };
+
+static const char built_in_prompts[] =
+    "the cat sat on the mat and the dog sat on the mat and the cat sat on the mat and the dog sat on the\n"
+    "Once upon a time there was a prince. The prince looked at her and said that he would come again. Once "
+    "upon a time there was a\n"
+    "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1, 2, 3, 4, 5, 6, 7, 8,\n"
+    "It was late in the evening when the old man\n"
+    "The house stood on a hill, and from its windows\n"
+    "\"Where have you been?\" she asked.\n";
+
+static void bench_speculation_defaults(cli_options *cli) {
+    bench_speculation_options *o = (void *)cli;
+    *o = (bench_speculation_options){.cli = o->cli, .methods = "ngram,suffix", .n_decode = 64};
+}
+
+/* What a way took for the prompts of a category. */
+typedef struct tally {
+    int64_t n_prompts, n_tokens; /* tokens behind the first of each answer */
+    int64_t n_steps;             /* that computed them */
+    int64_t n_guessed, n_accepted;
+    /* of the tokens, those of prompts whose answers were seen to come step by step, by
+     * every way */
+    int64_t n_timed;
+    int64_t n_late; /* other prompts */
+    double seconds; /* that n_timed took */
+} tally;
+
+/* A way of answering, without guesses or by a method. */
+typedef struct way {
+    const char *name;
+    const char *speculative_config; /* NULL: without guesses */
+    client client;
+    bool is_open;
+    int32_t *ids;    /* [n_decode] the latest answer */
+    bool is_late;    /* of which many tokens were found at a time: its times tell nothing */
+    double seconds;  /* that it took behind its first tokens */
+    int64_t n_timed; /* tokens behind those */
+    tally tallies[PROMPT_MAX_CATEGORIES];
+} way;
+
+typedef struct speculation {
+    const bench_speculation_options *o;
+    prompt_lines prompts;
+    way ways[MAX_WAYS]; /* the first: without guesses */
+    int32_t n_ways;
+} speculation;
+
+/* ---- ways ---- */
+
+/* Methods by name, with their defaults. */
+static const struct method {
+    const char *name, *config;
+} methods[] = {{"ngram", "{\"method\":\"ngram\"}"}, {"suffix", "{\"method\":\"suffix\"}"}};
+
+enum { N_METHODS = sizeof methods / sizeof *methods };
+
+static void add_way(speculation *b, const char *name, const char *config) {
+    b->ways[b->n_ways].name = name;
+    b->ways[b->n_ways++].speculative_config = config;
+}
+
+static quire_err choose_ways(speculation *b, quire_error *err) {
+    add_way(b, "none", NULL);
+    if (b->o->cli.engine.speculative_config != NULL) {
+        add_way(b, "as given", b->o->cli.engine.speculative_config);
+        return QUIRE_OK;
+    }
+    for (const char *at = b->o->methods; at != NULL;) {
+        str name = {at, strcspn(at, ",")};
+        int32_t k = 0;
+        while (k < N_METHODS && !str_is(name, methods[k].name)) {
+            k++;
+        }
+        if (k == N_METHODS || b->n_ways > N_METHODS) {
+            return err_set(err, QUIRE_INVALID, -1,
+                           "--methods %s: must be ngram, suffix, or both; --speculative-config gives another",
+                           b->o->methods);
+        }
+        add_way(b, methods[k].name, methods[k].config);
+        at = at[name.n] == ',' ? at + name.n + 1 : NULL;
+    }
+    return QUIRE_OK;
+}
+
+/* Opens the way's engine, with its part of the memory for pages. */
+static quire_err open_way(speculation *b, way *w, quire_error *err) {
+    quire_options o = b->o->cli.engine;
+    o.speculative_config = w->speculative_config;
+    o.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
+    o.memory_utilization /= b->n_ways;
+    w->ids = mem_new((size_t)b->o->n_decode, sizeof *w->ids);
+    if (w->ids == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for answers of %d tokens", (int)b->o->n_decode);
+    }
+    TRY(client_open(&o, b->o->off, &w->client, err));
+    w->is_open = true;
+    return QUIRE_OK;
+}
+
+static void close_way(way *w) {
+    if (w->is_open) {
+        client_close(&w->client);
+    }
+    mem_free(w->ids);
+}
+
+/* ---- answers ---- */
+
+/* An answer as it comes. */
+typedef struct answer {
+    int32_t *ids;               /* [n_most] */
+    int32_t n, n_most, n_first; /* n_first: tokens that came first, together */
+    int32_t n_looks;            /* at the queue that found tokens behind those */
+    int64_t first_us, last_us;
+} answer;
+
+/* is_look: the queue was found empty before. */
+static void take_tokens(answer *a, const quire_event *ev, bool is_look) {
+    for (int32_t i = 0; i < ev->n_tokens && a->n < a->n_most; i++) {
+        a->ids[a->n++] = ev->tokens[i];
+    }
+    a->last_us = clock_us();
+    a->n_looks += a->n_first > 0 && is_look;
+    if (a->n_first == 0) {
+        a->n_first = a->n;
+        a->first_us = a->last_us;
+    }
+}
+
+static quire_err set_fields(const bench_speculation_options *o, quire_request *r, quire_error *err) {
+    char number[16];
+    snprintf(number, sizeof number, "%d", (int)o->n_decode);
+    TRY(quire_request_set(r, "max_tokens", number, err));
+    TRY(quire_request_set(r, "ignore_eos", "true", err));
+    snprintf(number, sizeof number, "%d", SEED);
+    TRY(quire_request_set(r, "seed", number, err));
+    snprintf(number, sizeof number, "%g", o->temperature);
+    return quire_request_set(r, "temperature", number, err);
+}
+
+static quire_err send_prompt(const bench_speculation_options *o, client *c, const int32_t *ids, size_t n,
+                             quire_error *err) {
+    quire_request *r;
+    quire_stream *stream;
+    TRY(quire_request_ids(c->engine, ids, n, &r, err));
+    quire_err e = set_fields(o, r, err);
+    if (e != QUIRE_OK) {
+        quire_request_free(r);
+        return e;
+    }
+    return quire_submit(c->queue, r, NULL, &stream, err);
+}
+
+/* Takes events until the one request is done. */
+static quire_err receive_answer(client *c, answer *a, quire_error *err) {
+    for (bool is_look = true;;) {
+        quire_event ev;
+        if (!quire_queue_next(c->queue, &ev)) {
+            quire_queue_wait(c->queue, -1);
+            is_look = true;
+            continue;
+        }
+        if (ev.n_tokens > 0 && ev.kind == QUIRE_EVENT_DELTA) {
+            take_tokens(a, &ev, is_look);
+            is_look = false;
+        } else if (ev.kind == QUIRE_EVENT_DONE) {
+            quire_err e =
+                ev.error != NULL ? err_set(err, ev.error->code, -1, "%s", ev.error->message) : QUIRE_OK;
+            quire_stream_release(ev.stream);
+            return e;
+        }
+    }
+}
+
+/* Answers the prompt and adds to the tally of its category. prompt_steps: steps before
+ * the first token, found where it is negative, which needs a way without guesses: a step
+ * a token. */
+static quire_err answer_prompt(const speculation *b, way *w, const int32_t *ids, size_t n, int32_t category,
+                               int64_t *prompt_steps, quire_error *err) {
+    quire_stats before, after;
+    answer a = {.ids = w->ids, .n_most = b->o->n_decode};
+    quire_engine_stats(w->client.engine, &before);
+    TRY(send_prompt(b->o, &w->client, ids, n, err));
+    TRY(receive_answer(&w->client, &a, err));
+    quire_engine_stats(w->client.engine, &after);
+    if (a.n != a.n_most) {
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--max-tokens %d: the model has no room for them behind a prompt of %zu tokens",
+                       (int)a.n_most, n);
+    }
+    int64_t n_steps = after.steps - before.steps;
+    *prompt_steps = *prompt_steps < 0 ? n_steps - (a.n - 1) : *prompt_steps;
+    tally *t = &w->tallies[category];
+    t->n_prompts++;
+    t->n_tokens += a.n - a.n_first;
+    t->n_steps += n_steps - *prompt_steps;
+    t->n_guessed += after.draft_tokens - before.draft_tokens;
+    t->n_accepted += after.draft_accepted - before.draft_accepted;
+    w->is_late = 2 * a.n_looks < n_steps - *prompt_steps; /* then this thread came late */
+    w->n_timed = a.n - a.n_first;
+    w->seconds = (double)(a.last_us - a.first_us) * 1e-6;
+    return QUIRE_OK;
+}
+
+/* The times of the latest answers, where all of them tell something: speeds are then of
+ * the same prompts. */
+static void add_times(speculation *b, int32_t category) {
+    bool is_late = false;
+    for (int32_t i = 0; i < b->n_ways; i++) {
+        is_late = is_late || b->ways[i].is_late;
+    }
+    for (int32_t i = 0; i < b->n_ways; i++) {
+        tally *t = &b->ways[i].tallies[category];
+        t->n_late += is_late;
+        t->n_timed += is_late ? 0 : b->ways[i].n_timed;
+        t->seconds += is_late ? 0 : b->ways[i].seconds;
+    }
+}
+
+/* A prompt by every way. */
+static quire_err answer_by_all(speculation *b, int32_t line, quire_error *err) {
+    const prompt_line *p = &b->prompts.lines[line];
+    int64_t prompt_steps = -1;
+    int32_t *ids;
+    size_t n_ids;
+    TRY(quire_tokenize(b->ways[0].client.engine, p->text.p, p->text.n, true, &ids, &n_ids, err));
+    quire_err e = QUIRE_OK;
+    for (int32_t i = 0; e == QUIRE_OK && i < b->n_ways; i++) {
+        e = answer_prompt(b, &b->ways[i], ids, n_ids, p->category, &prompt_steps, err);
+        if (e == QUIRE_OK &&
+            memcmp(b->ways[i].ids, b->ways[0].ids, (size_t)b->o->n_decode * sizeof *b->ways[0].ids) != 0) {
+            e = err_set(err, QUIRE_INTERNAL, line,
+                        "prompt %d: the answer with guesses by %s is another than without", (int)line + 1,
+                        b->ways[i].name);
+        }
+    }
+    if (e == QUIRE_OK) {
+        add_times(b, p->category);
+    }
+    quire_free(ids);
+    return e;
+}
+
+/* ---- figures ---- */
+
+static double over(double a, double b) {
+    return b > 0 ? a / b : SHEET_ABSENT;
+}
+
+static void add_tally(tally *sum, const tally *t) {
+    sum->n_prompts += t->n_prompts;
+    sum->n_tokens += t->n_tokens;
+    sum->n_steps += t->n_steps;
+    sum->n_guessed += t->n_guessed;
+    sum->n_accepted += t->n_accepted;
+    sum->n_timed += t->n_timed;
+    sum->n_late += t->n_late;
+    sum->seconds += t->seconds;
+}
+
+static void print_tally(const sheet *sh, const char *category, const way *w, const tally *t,
+                        const tally *plain) {
+    double speed = over((double)t->n_timed, t->seconds);
+    sheet_row(sh, (sheet_cell[]){{category, 0},
+                                 {w->name, 0},
+                                 {NULL, (double)t->n_prompts},
+                                 {NULL, w->speculative_config != NULL ? (double)t->n_guessed : SHEET_ABSENT},
+                                 {NULL, 100.0 * over((double)t->n_accepted, (double)t->n_guessed)},
+                                 {NULL, over((double)t->n_tokens, (double)t->n_steps)},
+                                 {NULL, speed},
+                                 {NULL, over(speed, over((double)plain->n_timed, plain->seconds))},
+                                 {w->speculative_config != NULL ? "equal" : "", 0}});
+}
+
+static void print_all(const speculation *b) {
+    static const sheet_column columns[] = {{"category", "prompts of", 18, SHEET_TEXT, NULL},
+                                           {"method", "method", 8, SHEET_TEXT, NULL},
+                                           {"prompts", "prompts", 7, 0, NULL},
+                                           {"guessed", "guessed", 8, 0, "tokens"},
+                                           {"accepted", "accepted %", 10, 1, "%"},
+                                           {"tokens_per_step", "tokens/step", 11, 2, "tokens/step"},
+                                           {"speed", "tokens/s", 9, 1, "tokens/s"},
+                                           {"of_none", "of none", 7, 2, "x"},
+                                           {"output", "output", 0, SHEET_TEXT, ""}};
+    const sheet sh = {"speculation", columns, (int32_t)(sizeof columns / sizeof *columns), b->o->cli.json};
+    const quire_info *info = b->ways[0].client.info;
+    tally sums[MAX_WAYS] = {0};
+    sheet_begin(&sh, NULL);
+    for (int32_t k = 0; k < b->prompts.n_categories; k++) {
+        char name[64];
+        str category = b->prompts.categories[k];
+        snprintf(name, sizeof name, "%.*s", (int)(category.n < sizeof name ? category.n : sizeof name - 1),
+                 category.p);
+        for (int32_t i = 0; i < b->n_ways; i++) {
+            const tally *t = &b->ways[i].tallies[k];
+            add_tally(&sums[i], t);
+            if (k > 0 && t->n_prompts > 0) {
+                print_tally(&sh, name, &b->ways[i], t, &b->ways[0].tallies[k]);
+            }
+        }
+    }
+    for (int32_t i = 0; i < b->n_ways; i++) {
+        print_tally(&sh, "all", &b->ways[i], &sums[i], &sums[0]);
+    }
+    sheet_note(&sh,
+               "%s: %d prompts, %d tokens behind each at temperature %g, one request at a time, each prompt "
+               "by every way in turn; %s, compute "
+               "%s, KV %s; %s. tokens/step and tokens/s: behind the first token. Every output compared with "
+               "that without guesses.",
+               b->o->name != NULL ? b->o->name : "built-in prompts", (int)b->prompts.n, (int)b->o->n_decode,
+               b->o->temperature, info->model_name != NULL ? info->model_name : b->o->cli.engine.model,
+               info->compute, info->kv_dtype, info->backend);
+    if (sums[0].n_late > 0) {
+        sheet_note(&sh,
+                   "tokens/s: without the %d prompts to which some answer was found many tokens at a time, "
+                   "as on a busy machine, or where "
+                   "a step takes less time than it takes to wake the thread that reads.",
+                   (int)sums[0].n_late);
+    }
+}
+
+static quire_err bench_speculation_measure(const bench_speculation_options *o, quire_error *err) {
+    speculation *b = mem_new(1, sizeof *b);
+    if (b == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    *b = (speculation){.o = o};
+    str text = o->name != NULL ? o->prompts : str_of(built_in_prompts);
+    quire_err e = choose_ways(b, err);
+    e = e == QUIRE_OK ? prompt_lines_read(text, o->name != NULL ? o->name : "built-in prompts", o->n_each,
+                                          &b->prompts, err)
+                      : e;
+    for (int32_t i = 0; e == QUIRE_OK && i < b->n_ways; i++) {
+        e = open_way(b, &b->ways[i], err);
+    }
+    for (int32_t i = 0; e == QUIRE_OK && i < b->prompts.n; i++) {
+        e = answer_by_all(b, i, err);
+    }
+    if (e == QUIRE_OK) {
+        print_all(b);
+    }
+    for (int32_t i = 0; i < b->n_ways; i++) {
+        close_way(&b->ways[i]);
+    }
+    prompt_lines_deinit(&b->prompts);
+    mem_free(b);
+    return e;
+}
+
+/* ---- the command ---- */
+
+#define AT(member) .offset = offsetof(bench_speculation_options, member)
+
+static const flag bench_speculation_flags[] = {
+    {"--prompts", "FILE",
+     "a prompt a line: text, or JSON with \"prompt\" or \"turns\", and perhaps \"category\"", FLAG_TEXT,
+     AT(name)},
+    {"--methods", "LIST", "methods of speculation, each with its defaults", FLAG_TEXT, AT(methods)},
+    {"--max-tokens -n", "N", "tokens of each answer", FLAG_COUNT, AT(n_decode), .minimum = 2,
+     .maximum = 1 << 20},
+    {"--each", "N", "prompts of a category, the first of them; 0: all", FLAG_COUNT, AT(n_each), .minimum = 0,
+     .maximum = 1 << 16},
+    {"--temperature --temp", "T", "0: the likeliest token", FLAG_PART, AT(temperature), .minimum = 0,
+     .maximum = 2},
+    {0},
+};
+static const flag *const bench_speculation_groups[] = {
+    FLAGS_MODEL,   flags_ablations, bench_speculation_flags,
+    flags_json,    flags_compute,   FLAGS_KV,
+    FLAGS_MACHINE, FLAGS_BATCH,     FLAGS_MEMORY,
+    NULL};
+
+static quire_err bench_speculation_run(const cli_options *o, quire_error *err) {
+    if (o->engine.speculative_config != NULL) {
+        TRY(unused_flags_refuse(o, "--methods", "with --speculative-config, which is measured alone", err));
+    }
+    bench_speculation_options own = *(const bench_speculation_options *)(const void *)o;
+    strbuf text = {0};
+    quire_err e = own.name != NULL ? files_read_text(own.name, &text, err) : QUIRE_OK;
+    if (e == QUIRE_OK) {
+        own.prompts = (str){text.n > 0 ? text.p : "", text.n};
+        e = bench_speculation_measure(&own, err);
+    }
+    strbuf_deinit(&text);
+    return e;
+}
+
+const command command_bench_speculation = {
+    .name = "bench speculation",
+    .summary = "what guessing tokens saves on a file of prompts, with the same output",
+    .usage = "quire bench speculation [MODEL]",
+    .examples = "  quire bench speculation model.gguf --prompts spec_bench.jsonl --each 4\n"
+                "  quire bench speculation --speculative-config "
+                "'{\"method\":\"suffix\",\"num_speculative_tokens\":8}' --json\n",
+    .argument = ARGUMENT_MODEL_OR_BUILTIN,
+    .flags = bench_speculation_groups,
+    .options_size = sizeof(bench_speculation_options),
+    .defaults = bench_speculation_defaults,
+    .run = bench_speculation_run,
+};

@@ -1,0 +1,230 @@
+/* `quire bench stall`: how much a long prompt slows the streams beside it, with a target
+ * time of a step and without. */
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "engine/ablations.h"
+#include "lab/bench/client.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/sheet.h"
+#include "lab/commands/ablation_flags.h"
+#include "lab/commands/lab_commands.h"
+
+typedef struct bench_stall_options {
+    cli_options cli;
+    engine_ablations off;
+    int32_t n_streams; /* that decode all the while */
+    int32_t n_prompt;  /* tokens of the prompt that comes in between */
+} bench_stall_options;
+
+enum {
+    /* tokens of each stream before gaps are measured: the engine learns what steps
+     * cost */
+    N_WARM = 32,
+    N_ALONE = 256, /* tokens of each stream undisturbed */
+    MAX_GAPS = 1 << 20,
+    N_LEARN = 4, /* shorter prompts before the measured one, which teach the engine what rows cost */
+    STREAM_PROMPT = 32
+};
+
+static void bench_stall_defaults(cli_options *cli) {
+    bench_stall_options *o = (void *)cli;
+    *o = (bench_stall_options){.cli = o->cli, .n_streams = 4, .n_prompt = 32768};
+}
+
+typedef struct gaps {
+    double *ms; /* [MAX_GAPS] */
+    int32_t n;
+} gaps;
+
+typedef struct stall {
+    const bench_stall_options *options;
+    client client;
+    uint64_t draw;
+    sent *streams;     /* [n_streams] */
+    int64_t *times;    /* [n_streams, n_longest] when their tokens came */
+    int32_t n_longest; /* tokens a stream may produce */
+    gaps gaps;
+} stall;
+
+/* Takes what comes until s has n tokens, and is done if it wants no more. */
+static quire_err read_until(stall *b, const sent *s, int32_t n, quire_error *err) {
+    while (!s->done && (s->n_seen < n || n == s->n_output)) {
+        client_receive(&b->client, -1);
+        if (b->client.n_failed > 0) {
+            *err = b->client.failure;
+            return err->code;
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* One prompt of which only the first token is wanted. */
+static quire_err run_prompt(stall *b, int32_t n_prompt, sent *s, quire_error *err) {
+    TRY(client_send_random(&b->client, &b->draw, n_prompt, 1, s, err));
+    return read_until(b, s, 1, err);
+}
+
+/* The gaps of all streams that ended after `from` and not after `to`. */
+static void take_gaps(stall *b, int64_t from_us, int64_t to_us) {
+    b->gaps.n = 0;
+    for (int32_t k = 0; k < b->options->n_streams; k++) {
+        const sent *s = &b->streams[k];
+        for (int32_t i = 1; i < s->n_seen; i++) {
+            if (s->times_us[i] > from_us && s->times_us[i] <= to_us && b->gaps.n < MAX_GAPS) {
+                b->gaps.ms[b->gaps.n++] = (double)(s->times_us[i] - s->times_us[i - 1]) * 1e-3;
+            }
+        }
+    }
+}
+
+static double gap_at(gaps *g, double part) {
+    return g->n > 0 ? figures_percentile(g->ms, g->n, part) : SHEET_ABSENT;
+}
+
+static double mean_gap(const gaps *g) {
+    double sum = 0.0;
+    for (int32_t i = 0; i < g->n; i++) {
+        sum += g->ms[i];
+    }
+    return g->n > 0 ? sum / g->n : SHEET_ABSENT;
+}
+
+static void report(const sheet *t, double target_ms, double alone_ms, gaps *beside, double first_ms) {
+    double mean = mean_gap(beside);
+    sheet_row(t, (sheet_cell[]){{NULL, target_ms},
+                                {NULL, alone_ms},
+                                {NULL, mean},
+                                {NULL, mean / alone_ms},
+                                {NULL, gap_at(beside, 0.5)},
+                                {NULL, gap_at(beside, 0.99)},
+                                {NULL, gap_at(beside, 1.0)},
+                                {NULL, first_ms}});
+}
+
+/* Streams alone, then beside the prompt. */
+static quire_err measure(stall *b, const sheet *t, double target_ms, quire_error *err) {
+    const bench_stall_options *o = b->options;
+    sent prompt = {0};
+    for (int32_t i = 0; i < o->n_streams; i++) {
+        b->streams[i] = (sent){.times_us = b->times + (size_t)i * (size_t)b->n_longest};
+        TRY(client_send_random(&b->client, &b->draw, STREAM_PROMPT, b->n_longest, &b->streams[i], err));
+    }
+    for (int32_t i = 0; i < N_LEARN; i++) {
+        TRY(run_prompt(b, o->n_prompt / 16 + 1, &prompt, err));
+    }
+    TRY(read_until(b, &b->streams[0], b->streams[0].n_seen + N_WARM, err));
+    int64_t from = clock_us();
+    TRY(read_until(b, &b->streams[0], b->streams[0].n_seen + N_ALONE, err));
+    take_gaps(b, from, clock_us());
+    double alone = mean_gap(&b->gaps);
+    from = clock_us();
+    TRY(run_prompt(b, o->n_prompt, &prompt, err));
+    for (int32_t i = 0; i < o->n_streams; i++) {
+        if (b->streams[i].done) {
+            return err_set(err, QUIRE_INVALID, -1,
+                           "--prompt %d: a stream ended before its first token, since the model takes %d "
+                           "tokens only; ask for less",
+                           (int)o->n_prompt, (int)b->client.info->max_model_len);
+        }
+    }
+    take_gaps(b, from, prompt.first_us);
+    report(t, target_ms, alone, &b->gaps, (double)(prompt.first_us - from) * 1e-3);
+    return QUIRE_OK;
+}
+
+static quire_err measure_client(stall *b, const sheet *t, double target_ms, quire_error *err) {
+    const bench_stall_options *o = b->options;
+    int32_t longest = b->client.info->max_model_len;
+    if (o->n_prompt + 2 > longest || STREAM_PROMPT + 2 > longest) {
+        return err_set(err, QUIRE_INVALID, -1, "--prompt %d: the model takes %d tokens; ask for less",
+                       (int)o->n_prompt, (int)longest);
+    }
+    b->n_longest = longest - STREAM_PROMPT;
+    b->times = mem_new((size_t)o->n_streams * (size_t)b->n_longest, sizeof *b->times);
+    if (!b->times) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d streams of %d tokens",
+                       (int)o->n_streams, (int)b->n_longest);
+    }
+    if (target_ms == 0.0) {
+        sheet_begin(t, "gaps between tokens of streams, alone and beside a prompt");
+    }
+    return measure(b, t, target_ms, err);
+}
+
+static quire_err measure_target(stall *b, const sheet *t, double target_ms, quire_error *err) {
+    quire_options engine = b->options->cli.engine;
+    engine.step_target_us = (int64_t)(target_ms * 1e3);
+    engine.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
+    TRY(client_open(&engine, b->options->off, &b->client, err));
+    quire_err e = measure_client(b, t, target_ms, err);
+    client_close(&b->client);
+    mem_free(b->times);
+    b->times = NULL;
+    return e;
+}
+
+static quire_err bench_stall_run(const cli_options *cli, quire_error *err) {
+    const bench_stall_options *o = (const void *)cli;
+    static const sheet_column columns[] = {{"target_ms", "target ms", 9, 0, NULL},
+                                           {"gap_alone", "alone ms", 9, 2, "ms"},
+                                           {"gap", "beside ms", 9, 2, "ms"},
+                                           {"gap_ratio", "ratio", 6, 2, "x"},
+                                           {"gap_p50", "p50 ms", 8, 2, "ms"},
+                                           {"gap_p99", "p99 ms", 8, 2, "ms"},
+                                           {"gap_max", "longest", 8, 2, "ms"},
+                                           {"first_token", "first token of the prompt, ms", 30, 0, "ms"}};
+    sheet t = {.what = "stall",
+               .columns = columns,
+               .n_columns = (int32_t)(sizeof columns / sizeof *columns),
+               .json = o->cli.json};
+    const double targets[] = {0.0, (double)o->cli.engine.step_target_us * 1e-3};
+    stall b = {.options = o, .draw = 1, .gaps = {.ms = mem_new(MAX_GAPS, sizeof(double))}};
+    b.streams = mem_new((size_t)o->n_streams, sizeof *b.streams);
+    quire_err e = b.gaps.ms && b.streams
+                      ? QUIRE_OK
+                      : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d streams", (int)o->n_streams);
+    for (int32_t i = 0; e == QUIRE_OK && i < (targets[1] > 0.0 ? 2 : 1); i++) {
+        e = measure_target(&b, &t, targets[i], err);
+    }
+    if (e == QUIRE_OK) {
+        sheet_note(&t,
+                   "%d streams of %s decode; then a prompt of %d tokens comes. Mean gaps, their ratio, and "
+                   "how long gaps beside the prompt "
+                   "were, as a client sees them.",
+                   (int)o->n_streams, o->cli.engine.model, (int)o->n_prompt);
+    }
+    mem_free(b.streams);
+    mem_free(b.gaps.ms);
+    return e;
+}
+
+/* ---- the command ---- */
+
+#define AT(member) .offset = offsetof(bench_stall_options, member)
+
+static const flag bench_stall_flags[] = {
+    {"--streams", "N", "streams that decode all the while", FLAG_COUNT, AT(n_streams), .minimum = 1,
+     .maximum = 256},
+    {"--prompt", "N", "tokens of the prompt that comes in between", FLAG_COUNT, AT(n_prompt), .minimum = 1,
+     .maximum = 1 << 20},
+    {0},
+};
+static const flag *const bench_stall_groups[] = {
+    FLAGS_MODEL, flags_ablations,   bench_stall_flags, flags_json,  flags_compute, FLAGS_KV,
+    flags_audit, flags_step_target, FLAGS_MACHINE,     FLAGS_BATCH, FLAGS_MEMORY,  NULL};
+
+const command command_bench_stall = {
+    .name = "bench stall",
+    .summary = "how much a long prompt slows the streams beside it",
+    .usage = "quire bench stall MODEL",
+    .examples = "  quire bench stall model.gguf --step-target-ms 50 --prompt 8192\n",
+    .argument = ARGUMENT_MODEL,
+    .flags = bench_stall_groups,
+    .options_size = sizeof(bench_stall_options),
+    .defaults = bench_stall_defaults,
+    .run = bench_stall_run,
+};

@@ -1,0 +1,322 @@
+/* `quire bench start`: from exec to a model's first token, the first time and, with the
+ * pack cache, every later time; and how much of that is the token's own arithmetic. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/beside.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "lab/bench/bench_line.h"
+#include "lab/bench/client.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/sheet.h"
+#include "lab/bench/temporary.h"
+#include "lab/commands/lab_commands.h"
+#include "lab/commands/measures.h"
+#include "lab/json_line.h"
+#include "options/engine_flags.h"
+#include "setup/engine_config.h"
+
+enum { START_MAX_RUNS = 64 };
+
+typedef struct bench_start_options {
+    cli_options cli;
+    int32_t n_runs; /* 1..START_MAX_RUNS */
+} bench_start_options;
+
+enum { MOST_ARGUMENTS = 28 }; /* of the program that is started, with the NULL behind them */
+#define N_TOKENS 20           /* requests in the open engine, the fastest of which counts */
+
+static void bench_start_defaults(cli_options *cli) {
+    bench_start_options *o = (void *)cli;
+    *o = (bench_start_options){.cli = o->cli, .n_runs = 9};
+}
+
+/* ---- the token's arithmetic ---- */
+
+static quire_err time_tokens(client *c, double *least_ms, quire_error *err) {
+    for (int32_t i = 0; i < N_TOKENS; i++) {
+        sent s = {0};
+        int64_t start = clock_us();
+        TRY(client_send(c, &(int32_t){1}, 1, 1, &s, err));
+        while (!s.done) {
+            client_receive(c, -1);
+        }
+        if (c->n_failed > 0) {
+            *err = c->failure;
+            return err->code;
+        }
+        double ms = (double)(s.first_us - start) * 1e-3;
+        *least_ms = i == 0 || ms < *least_ms ? ms : *least_ms;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err measure_token(const bench_start_options *o, double *least_ms, quire_error *err) {
+    quire_options own = o->cli.engine;
+    client c;
+    own.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
+    TRY(client_open(&own, (engine_ablations){0}, &c, err));
+    quire_err e = time_tokens(&c, least_ms, err);
+    client_close(&c);
+    return e;
+}
+
+/* ---- the program ---- */
+
+/* `quire logits MODEL --ids 1 --out /dev/stdout`, its standard output on out. */
+static quire_err spawn_logits(const bench_start_options *o, const char *cache, int out, pid_t *pid,
+                              quire_error *err) {
+    char threads[16], path[4096];
+    const quire_options *e = &o->cli.engine;
+    (void)snprintf(threads, sizeof threads, "%d", (int)e->n_threads);
+    const char *arguments[MOST_ARGUMENTS] = {"quire",
+                                             "logits",
+                                             "--model",
+                                             e->model,
+                                             "--ids",
+                                             "1",
+                                             "--out",
+                                             "/dev/stdout",
+                                             "--compute",
+                                             flag_choice_name(choices_compute, (int)e->compute),
+                                             "--kv-dtype",
+                                             flag_choice_name(choices_kv_dtype, (int)e->kv_dtype),
+                                             "--isa",
+                                             e->isa,
+                                             "--threads",
+                                             threads,
+                                             "--pack-cache",
+                                             cache,
+                                             "--pack-cache-least-ms",
+                                             "0",
+                                             "--quiet"};
+    const char *const overrides[][2] = {{"--hf-overrides", e->hf_overrides},
+                                        {"--override-kv", e->override_kv}};
+    size_t n = 0;
+    while (arguments[n] != NULL) {
+        n++;
+    }
+    for (size_t i = 0; i < sizeof overrides / sizeof *overrides; i++) {
+        if (overrides[i][1] != NULL) {
+            arguments[n++] = overrides[i][0];
+            arguments[n++] = overrides[i][1];
+        }
+    }
+    char *argv[MOST_ARGUMENTS], *const environment[] = {NULL};
+    memcpy(argv, arguments, sizeof argv); /* posix_spawnp's argv is const in all but name */
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none; /* it ends by the signals that this process leaves to a thread of its own (temporary.h) */
+    (void)sigemptyset(&none);
+    if (posix_spawn_file_actions_init(&actions) != 0) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    if (posix_spawnattr_init(&attributes) != 0) {
+        posix_spawn_file_actions_destroy(&actions);
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    (void)posix_spawnattr_setsigmask(&attributes, &none);
+    (void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    int code = posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+    code = code != 0 ? code
+                     : posix_spawnp(pid, beside_find("quire", path, sizeof path), &actions, &attributes, argv,
+                                    environment);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    return code == 0 ? QUIRE_OK
+                     : err_set(err, QUIRE_IO, -1, "quire could not be started: %s", strerror(code));
+}
+
+/* Reads the first bytes, or all; when the first came, or 0 when none did. */
+static int64_t read_logits(int in, bool all) {
+    char block[65536];
+    int64_t first = 0;
+    ssize_t n;
+    while ((first == 0 || all) && ((n = read(in, block, sizeof block)) > 0 || (n < 0 && errno == EINTR))) {
+        first = first == 0 && n > 0 ? clock_us() : first;
+    }
+    return first;
+}
+
+/* Whether a started program goes on to its end, and so keeps the packed form, or is
+ * killed once its first bytes came. */
+typedef enum start_end { START_TO_END, START_KILLED } start_end;
+
+static quire_err time_start(const bench_start_options *o, const char *cache, start_end end, double *ms,
+                            quire_error *err) {
+    int fds[2], status = 0;
+    pid_t pid;
+    if (pipe(fds) != 0) {
+        return err_set(err, QUIRE_IO, -1, "no pipe to the program: %s", strerror(errno));
+    }
+    (void)fcntl(fds[0], F_SETFD, FD_CLOEXEC);
+    int64_t start = clock_us(), first = 0;
+    quire_err e = spawn_logits(o, cache, fds[1], &pid, err);
+    close(fds[1]);
+    if (e == QUIRE_OK) {
+        first = read_logits(fds[0], end == START_TO_END);
+        if (first != 0 && end == START_KILLED) {
+            (void)kill(pid, SIGKILL);
+        }
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+        }
+    }
+    close(fds[0]);
+    TRY(e);
+    if (first == 0 || (end == START_TO_END && (!WIFEXITED(status) || WEXITSTATUS(status) != 0))) {
+        return err_set(err, QUIRE_IO, -1, "the program that was started failed; it said why");
+    }
+    *ms = (double)(first - start) * 1e-3;
+    return QUIRE_OK;
+}
+
+static quire_err time_starts(const bench_start_options *o, const char *cache, start_end end,
+                             start_figure *out, quire_error *err) {
+    double ms[START_MAX_RUNS], warm;
+    TRY(time_start(o, cache, end, &warm, err));
+    for (int32_t i = 0; i < o->n_runs; i++) {
+        TRY(time_start(o, cache, end, &ms[i], err));
+    }
+    out->median_ms = figures_percentile(ms, o->n_runs, 0.5);
+    out->least_ms = ms[0];
+    return QUIRE_OK;
+}
+
+/* ---- the cache ---- */
+
+/* First starts are killed before they keep anything; then one keeps its packed form, and
+ * the later ones find that. */
+static quire_err time_both(const bench_start_options *o, const char *cache, start_times *out,
+                           quire_error *err) {
+    double ms;
+    TRY(time_starts(o, cache, START_KILLED, &out->first, err));
+    TRY(time_start(o, cache, START_TO_END, &ms, err));
+    return time_starts(o, cache, START_TO_END, &out->second, err);
+}
+
+/* Whether the pack cache keeps such a model. */
+static quire_err is_kept(const quire_options *o, bool *out, quire_error *err) {
+    size_t n;
+    compute_mode compute;
+    model_file *f;
+    TRY(options_open_file(o, &f, err));
+    *out = options_builtin_model(o->model, &n) == NULL && !model_file_packed_for(f, &compute);
+    model_file_close(f);
+    return QUIRE_OK;
+}
+
+static quire_err measure_start(const bench_start_options *o, start_times *out, quire_error *err) {
+    temporary cache;
+    *out = (start_times){.has_second = false};
+    TRY(is_kept(&o->cli.engine, &out->has_second, err));
+    TRY(measure_token(o, &out->token_ms, err));
+    if (!out->has_second) {
+        return time_starts(o, "none", START_TO_END, &out->first, err);
+    }
+    TRY(temporary_make(&cache, err));
+    quire_err e = time_both(o, cache.path, out, err);
+    temporary_remove(&cache);
+    return e;
+}
+
+quire_err start_measure(const quire_options *given, int32_t n_runs, start_times *out, quire_error *err) {
+    return measure_start(&(bench_start_options){.cli = {.engine = *given}, .n_runs = n_runs}, out, err);
+}
+
+/* ---- what is printed ---- */
+
+static void print_line(const bench_start_options *o, const char *name, double ms) {
+    json_line l;
+    json_out *params = bench_line_begin(&l, "start", name);
+    json_cstr(json_name(params, "model"), o->cli.engine.model);
+    json_int(json_name(params, "runs"), o->n_runs);
+    bench_line_end(&l, ms, "ms");
+}
+
+static void print_lines(const bench_start_options *o, const start_times *t) {
+    if (t->has_second) {
+        print_line(o, "first", t->first.least_ms);
+        print_line(o, "first_median", t->first.median_ms);
+        print_line(o, "second", t->second.least_ms);
+        print_line(o, "second_median", t->second.median_ms);
+    } else {
+        print_line(o, "start", t->first.least_ms - t->token_ms);
+        print_line(o, "first_token", t->first.least_ms);
+        print_line(o, "first_token_median", t->first.median_ms);
+    }
+    print_line(o, "token", t->token_ms);
+}
+
+static void print_row(const sheet *t, const char *which, const start_figure *f, double token_ms) {
+    sheet_row(t, (sheet_cell[]){{which, 0},
+                                {NULL, f->least_ms},
+                                {NULL, f->median_ms},
+                                {NULL, token_ms},
+                                {NULL, f->least_ms - token_ms}});
+}
+
+static quire_err bench_start_run(const cli_options *cli, quire_error *err) {
+    const bench_start_options *o = (const void *)cli;
+    static const sheet_column columns[] = {{"which", "", 8, SHEET_TEXT, NULL},
+                                           {"first_token_ms", "first token ms", 15, 1, NULL},
+                                           {"median_ms", "median ms", 10, 1, NULL},
+                                           {"token_ms", "token alone ms", 15, 1, NULL},
+                                           {"start_ms", "start ms", 9, 1, NULL}};
+    const sheet t = {
+        .what = "start", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns)};
+    start_times s;
+    TRY(measure_start(o, &s, err));
+    if (o->cli.json) {
+        print_lines(o, &s);
+        return QUIRE_OK;
+    }
+    sheet_begin(&t, "from exec to the first token of a prompt of one token");
+    print_row(&t, s.has_second ? "first" : "start", &s.first, s.token_ms);
+    if (s.has_second) {
+        print_row(&t, "second", &s.second, s.token_ms);
+    }
+    sheet_note(&t,
+               "%s: least of %d starts with the files in the page cache, their median, the same request in "
+               "an engine that is open, and "
+               "what the start adds to it.%s",
+               o->cli.engine.model, (int)o->n_runs,
+               s.has_second ? " First: with an empty pack cache. Second: with the model's packed form there, "
+                              "its checksums checked."
+                            : "");
+    return QUIRE_OK;
+}
+
+/* ---- the command ---- */
+
+#define AT(member) .offset = offsetof(bench_start_options, member)
+
+static const flag bench_start_flags[] = {
+    {"--runs", "N", "starts per figure", FLAG_COUNT, AT(n_runs), .minimum = 1, .maximum = START_MAX_RUNS},
+    {0},
+};
+static const flag *const bench_start_groups[] = {FLAGS_MODEL,   bench_start_flags, flags_json,
+                                                 flags_compute, FLAGS_KV,          flags_isa,
+                                                 flags_threads, flags_help,        NULL};
+
+const command command_bench_start = {
+    .name = "bench start",
+    .summary = "from exec to a model's first token, the first time and later ones",
+    .usage = "quire bench start MODEL",
+    .examples = "  quire bench start model.quire\n"
+                "  quire bench start model.gguf --compute int8 --runs 20 --json\n",
+    .argument = ARGUMENT_MODEL,
+    .flags = bench_start_groups,
+    .options_size = sizeof(bench_start_options),
+    .defaults = bench_start_defaults,
+    .run = bench_start_run,
+};

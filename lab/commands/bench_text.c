@@ -1,0 +1,318 @@
+/* `quire bench text`: how fast texts become tokens, tokens texts, and conversations
+ * prompts. docs/text.md explains the figures. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "chat/render.h"
+#include "cli/files.h"
+#include "file/model_file.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/made_vocab.h"
+#include "lab/bench/sheet.h"
+#include "lab/bench/text_samples.h"
+#include "lab/commands/lab_commands.h"
+#include "setup/engine_config.h"
+#include "text/detok.h"
+#include "text/marks.h"
+#include "json/json_out.h"
+
+typedef struct bench_text_options {
+    cli_options cli;
+    /* a model, a directory or a tokenizer file; NULL: the built-in model, and a tokenizer
+     * of each kind made from it */
+    const char *path;
+    const char *file; /* of the text */
+    str text;         /* to measure beside the made ones; empty: none */
+    int32_t n_kib;    /* of each made text */
+    int32_t n_runs;   /* each figure is the mean and spread of this many */
+} bench_text_options;
+
+enum { N_MESSAGES = 100 };
+
+#define CHATML                                                                                               \
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}" \
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+
+static void bench_text_defaults(cli_options *cli) {
+    bench_text_options *o = (void *)cli;
+    *o = (bench_text_options){.cli = o->cli, .n_kib = 1024, .n_runs = 3};
+}
+
+/* One tokenizer and one text. */
+typedef struct text_run {
+    const bench_text_options *options;
+    const sheet *sheet;
+    const tokenizer *t;
+    const char *kind, *name;
+    str text;
+    token_list ids;
+    strbuf out;
+} text_run;
+
+typedef quire_err step_fn(text_run *r, quire_error *err);
+
+/* Microseconds of the calling thread for a step. */
+static quire_err measure(text_run *r, step_fn *step, figure *us, quire_error *err) {
+    double values[FIGURES_MAX_RUNS];
+    for (int32_t run = -1; run < r->options->n_runs; run++) { /* the first warms up */
+        int64_t start = clock_thread_us();
+        TRY(step(r, err));
+        if (run >= 0) {
+            int64_t took = clock_thread_us() - start;
+            values[run] = took > 0 ? (double)took : 1;
+        }
+    }
+    *us = figure_of(values, r->options->n_runs);
+    return QUIRE_OK;
+}
+
+static quire_err no_memory(quire_err e, quire_error *err) {
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "measuring texts: %s", quire_err_text(e));
+}
+
+static quire_err encode(text_run *r, quire_error *err) {
+    r->ids.n = 0;
+    return tokenizer_encode(r->t, r->text, (encode_options){.special = ENCODE_PARSE}, &r->ids, err);
+}
+
+static quire_err decode(text_run *r, quire_error *err) {
+    strbuf_clear(&r->out);
+    return no_memory(tokenizer_decode(r->t, r->ids.ids, r->ids.n, false, &r->out), err);
+}
+
+static quire_err stream_ids(text_run *r, detok *d) {
+    strbuf_clear(&r->out);
+    for (size_t i = 0; i < r->ids.n; i++) {
+        TRY(detok_add(d, r->ids.ids[i], &r->out));
+    }
+    return detok_flush(d, &r->out);
+}
+
+static quire_err stream(text_run *r, quire_error *err) {
+    detok *d;
+    TRY(no_memory(detok_open(r->t, false, &d), err));
+    quire_err e = stream_ids(r, d);
+    detok_close(d);
+    return no_memory(e, err);
+}
+
+static quire_err measure_steps(text_run *r, quire_error *err) {
+    figure encoding, decoding, streaming;
+    TRY(measure(r, encode, &encoding, err));
+    TRY(measure(r, decode, &decoding, err));
+    TRY(measure(r, stream, &streaming, err));
+    double n_bytes = (double)r->text.n, n_ids = r->ids.n > 0 ? (double)r->ids.n : 1,
+           speed = n_bytes / encoding.mean;
+    sheet_row(r->sheet, (sheet_cell[]){{r->kind, 0},
+                                       {r->name, 0},
+                                       {NULL, n_bytes / n_ids},
+                                       {NULL, speed},
+                                       {NULL, speed * encoding.spread / encoding.mean},
+                                       {NULL, n_bytes / decoding.mean},
+                                       {NULL, streaming.mean / n_ids},
+                                       {NULL, SHEET_ABSENT}});
+    return QUIRE_OK;
+}
+
+static quire_err measure_text(const bench_text_options *o, const sheet *s, const tokenizer *t,
+                              const char *kind, const char *name, str text, quire_error *err) {
+    text_run r = {.options = o, .sheet = s, .t = t, .kind = kind, .name = name, .text = text};
+    quire_err e = measure_steps(&r, err);
+    token_list_deinit(&r.ids);
+    strbuf_deinit(&r.out);
+    return e;
+}
+
+static quire_err measure_sample(const bench_text_options *o, const sheet *s, const tokenizer *t,
+                                const char *kind, sample_kind sample, quire_error *err) {
+    strbuf text = {0};
+    quire_err e = no_memory(sample_make(sample, (size_t)o->n_kib << 10, &text), err);
+    e = e != QUIRE_OK ? e : measure_text(o, s, t, kind, sample_name(sample), (str){text.p, text.n}, err);
+    strbuf_deinit(&text);
+    return e;
+}
+
+static quire_err measure_tokenizer(const bench_text_options *o, const sheet *s, const tokenizer *t,
+                                   const char *kind, quire_error *err) {
+    for (sample_kind sample = 0; sample < N_SAMPLES; sample++) {
+        TRY(measure_sample(o, s, t, kind, sample, err));
+    }
+    return o->text.n > 0 ? measure_text(o, s, t, kind, "file", o->text, err) : QUIRE_OK;
+}
+
+/* ---- rendering ---- */
+
+typedef struct render_run {
+    text_run run; /* first member: a text_run* is a render_run* */
+    const chat_template *template;
+    chat_messages messages;
+} render_run;
+
+static quire_err render(text_run *run, quire_error *err) {
+    render_run *r = (render_run *)run;
+    const chat_prompt p = {.messages = &r->messages, .add_generation_prompt = true};
+    text_marks marks = {0};
+    strbuf_clear(&run->out);
+    quire_err e = chat_render(r->template, &p, &run->out, &marks, err);
+    text_marks_deinit(&marks);
+    return e;
+}
+
+/* Messages of two sentences, by the user and the assistant in turn. */
+static quire_err make_messages(const chat_traits *traits, chat_messages *out, quire_error *err) {
+    strbuf json = {0}, text = {0};
+    json_out o = {.to = &json};
+    quire_err e = sample_make(SAMPLE_ENGLISH, (size_t)N_MESSAGES * 200, &text);
+    json_begin(&o, '[');
+    for (size_t i = 0; i < N_MESSAGES && e == QUIRE_OK; i++) {
+        json_begin(json_item(&o), '{');
+        json_cstr(json_name(&o, "role"), i % 2 == 0 ? "user" : "assistant");
+        json_text(json_name(&o, "content"), text.p + i * 200, 200);
+        json_end(&o, '}');
+    }
+    json_end(&o, ']');
+    strbuf_deinit(&text);
+    json_value *array = e == QUIRE_OK && o.err == QUIRE_OK ? json_document((str){json.p, json.n}) : NULL;
+    e = array == NULL ? no_memory(QUIRE_NO_MEMORY, err)
+                      : chat_messages_read(array, traits, "messages", out, err);
+    json_drop(array);
+    strbuf_deinit(&json);
+    return e;
+}
+
+static quire_err measure_render(const bench_text_options *o, const sheet *s, const tokenizer *t,
+                                const char *kind, str source, quire_error *err) {
+    chat_template *template;
+    figure us;
+    chat_tokens tokens = {.tokenizer = t, .bos = tokenizer_bos_text(t), .eos = tokenizer_eos_text(t)};
+    TRY(chat_template_open(source.n > 0 ? source : str_of(CHATML), &tokens, &template, err));
+    render_run r = {.run = {.options = o, .sheet = s}, .template = template};
+    quire_err e = make_messages(chat_template_traits(template), &r.messages, err);
+    e = e != QUIRE_OK ? e : measure(&r.run, render, &us, err);
+    if (e == QUIRE_OK) {
+        sheet_row(s, (sheet_cell[]){{kind, 0},
+                                    {source.n > 0 ? "its template" : "ChatML", 0},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, us.mean}});
+    }
+    chat_messages_deinit(&r.messages);
+    strbuf_deinit(&r.run.out);
+    chat_template_close(template);
+    return e;
+}
+
+/* ---- all ---- */
+
+static const char *kind_of(const vocab *v) {
+    return v->source == VOCAB_TOKENIZER_JSON  ? "tokenizer.json"
+           : v->source == VOCAB_SENTENCEPIECE ? ".model"
+           : v->source == VOCAB_RANKS         ? "ranks"
+           : v->source == VOCAB_TEKKEN        ? "tekken"
+                                              : "GGUF";
+}
+
+static quire_err measure_made(const bench_text_options *o, const sheet *s, const tokenizer *from,
+                              quire_error *err) {
+    for (made_kind kind = 0; kind < N_MADE; kind++) {
+        tokenizer *t;
+        TRY(made_open(kind, from, &t, err));
+        quire_err e = measure_tokenizer(o, s, t, made_name(kind), err);
+        tokenizer_close(t);
+        TRY(e);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err measure_open(const bench_text_options *o, const sheet *s, const model_file *f,
+                              const tokenizer *t, quire_error *err) {
+    const char *kind = o->path != NULL ? kind_of(model_file_vocab(f)) : "byte-level BPE";
+    TRY(measure_tokenizer(o, s, t, kind, err));
+    TRY(o->path == NULL ? measure_made(o, s, t, err) : QUIRE_OK);
+    return measure_render(o, s, t, kind, model_file_chat_template(f), err);
+}
+
+static quire_err measure_all(const bench_text_options *o, const sheet *s, quire_error *err) {
+    size_t n = 0;
+    model_file *f;
+    tokenizer *t;
+    const char *path = o->path != NULL ? o->path : "builtin";
+    const void *bytes = options_builtin_model(path, &n);
+    TRY(bytes != NULL ? model_file_open_memory(bytes, n, path, &f, err)
+                      : model_file_open_vocabulary(path, &f, err));
+    quire_err e = tokenizer_open(model_file_vocab(f), &t, err);
+    if (e == QUIRE_OK) {
+        e = measure_open(o, s, f, t, err);
+        tokenizer_close(t);
+    }
+    model_file_close(f);
+    return e;
+}
+
+static quire_err bench_text_measure(const bench_text_options *o, quire_error *err) {
+    static const sheet_column columns[] = {{"tokenizer", "tokenizer", -16, SHEET_TEXT, NULL},
+                                           {"text", "text", -12, SHEET_TEXT, NULL},
+                                           {"bytes", "bytes/token", 11, 2, "bytes/token"},
+                                           {"encode", "encode MB/s", 11, 2, "MB/s"},
+                                           {"encode_spread", "+-", 6, 2, "MB/s"},
+                                           {"decode", "decode MB/s", 11, 2, "MB/s"},
+                                           {"stream", "stream us/token", 15, 3, "us/token"},
+                                           {"render", "render us", 9, 0, "us"}};
+    sheet s = {.what = "text",
+               .columns = columns,
+               .n_columns = (int32_t)(sizeof columns / sizeof *columns),
+               .json = o->cli.json};
+    sheet_begin(&s, NULL);
+    TRY(measure_all(o, &s, err));
+    sheet_note(&s,
+               "Texts of %d KiB, one thread's processor time, mean of %d runs; a chat of %d messages of 200 "
+               "bytes is rendered.",
+               (int)o->n_kib, (int)o->n_runs, N_MESSAGES);
+    return QUIRE_OK;
+}
+
+/* ---- the command ---- */
+
+#define AT(member) .offset = offsetof(bench_text_options, member)
+
+static const flag bench_text_flags[] = {
+    {"--file -f", "PATH", "a text of your own, beside the made ones", FLAG_TEXT, AT(file)},
+    {"--size", "KIB", "size of each made text", FLAG_COUNT, AT(n_kib), .minimum = 1, .maximum = 65536},
+    {"--runs", "N", "runs per figure", FLAG_COUNT, AT(n_runs), .minimum = 1, .maximum = FIGURES_MAX_RUNS},
+    {0},
+};
+static const flag *const bench_text_groups[] = {FLAGS_MODEL, bench_text_flags, flags_json, flags_help, NULL};
+
+static quire_err bench_text_run(const cli_options *o, quire_error *err) {
+    bench_text_options own = *(const bench_text_options *)(const void *)o;
+    const char *file = own.file;
+    strbuf text = {0};
+    own.path = o->engine.model;
+    quire_err e = file != NULL ? files_read(file, &text, err) : QUIRE_OK;
+    if (e == QUIRE_OK && file != NULL && text.n == 0) {
+        e = err_set(err, QUIRE_INVALID, -1, "--file %s: the file is empty; give one with text", file);
+    }
+    own.text = (str){text.p, text.n};
+    e = e == QUIRE_OK ? bench_text_measure(&own, err) : e;
+    strbuf_deinit(&text);
+    return e;
+}
+
+const command command_bench_text = {
+    .name = "bench text",
+    .summary = "how fast texts are tokenised, tokens decoded and chats rendered",
+    .usage = "quire bench text [MODEL|TOKENIZER]",
+    .examples = "  quire bench text\n"
+                "  quire bench text tokenizer.json --file book.txt --json\n",
+    .argument = ARGUMENT_MODEL_OR_NONE,
+    .flags = bench_text_groups,
+    .options_size = sizeof(bench_text_options),
+    .defaults = bench_text_defaults,
+    .run = bench_text_run,
+};

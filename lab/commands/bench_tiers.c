@@ -1,0 +1,299 @@
+/* `quire bench tiers`: the time to the first token of a prompt whose keys and values are
+ * computed, still in the pool, or come back from a tier; through the public API, as its
+ * users see it. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/pool_size.h"
+#include "lab/bench/sheet.h"
+#include "lab/bench/temporary.h"
+#include "lab/commands/lab_commands.h"
+
+typedef struct bench_tiers_options {
+    cli_options cli;
+    const char *lengths; /* tokens of the prompt, "128,1000" */
+    int32_t n_runs;      /* each figure is the mean and spread of this many */
+} bench_tiers_options;
+
+enum { SEED = 31, CHANCE_TOKENS = 4, N_FILLERS = 3, SETTLE_US = 100000, LONGEST_WAIT_US = 30000000 };
+
+/* Their places in quire_stats. */
+enum { TIER_HOST, TIER_FILE, TIER_REDIS, N_TIERS };
+
+static void bench_tiers_defaults(cli_options *cli) {
+    bench_tiers_options *o = (void *)cli;
+    *o = (bench_tiers_options){.cli = o->cli, .lengths = "128,512,1000", .n_runs = 3};
+}
+
+typedef struct tiers_bench {
+    quire_engine *engine;
+    quire_queue *queue;
+    const quire_info *info;
+    int32_t tier, longest;
+    uint64_t draw;   /* state of the generator of prompts: none is like another */
+    int32_t *prompt; /* [longest] */
+    int32_t *filler; /* [longest] */
+} tiers_bench;
+
+/* ---- requests ---- */
+
+static void draw_prompt(tiers_bench *b, int32_t n, int32_t *out) {
+    for (int32_t i = 0; i < n; i++) {
+        out[i] = 1 + (int32_t)(rng_next(&b->draw) % (uint64_t)(b->info->n_vocab - 1));
+    }
+}
+
+static quire_err submit(tiers_bench *b, const int32_t *prompt, int32_t n, quire_stream **out,
+                        quire_error *err) {
+    quire_request *r;
+    TRY(quire_request_ids(b->engine, prompt, (size_t)n, &r, err));
+    quire_err e = quire_request_set(r, "max_tokens", "1", err);
+    e = e == QUIRE_OK ? quire_request_set(r, "ignore_eos", "true", err) : e;
+    e = e == QUIRE_OK ? quire_request_set(r, "temperature", "0", err) : e;
+    if (e != QUIRE_OK) {
+        quire_request_free(r);
+        return e;
+    }
+    return quire_submit(b->queue, r, NULL, out, err);
+}
+
+/* One request of a token: how long it took, and how many of its tokens were found. */
+static quire_err run(tiers_bench *b, const int32_t *prompt, int32_t n, double *ms, int32_t *cached,
+                     quire_error *err) {
+    quire_stream *stream;
+    int64_t start = clock_us();
+    TRY(submit(b, prompt, n, &stream, err));
+    for (;;) {
+        quire_event ev;
+        if (!quire_queue_next(b->queue, &ev)) {
+            quire_queue_wait(b->queue, -1);
+            continue;
+        }
+        if (ev.kind == QUIRE_EVENT_DONE) {
+            quire_err e = QUIRE_OK;
+            *ms = (double)(clock_us() - start) * 1e-3;
+            *cached = ev.cached_tokens;
+            if (ev.finish == QUIRE_FINISH_ERROR && ev.error) {
+                *err = *ev.error;
+                e = err->code;
+            }
+            quire_stream_release(stream);
+            return e;
+        }
+    }
+}
+
+/* Other prompts take the pool's pages, until nothing of what was there is left; then
+ * waits for the tier to have taken that in. */
+static quire_err push_out(tiers_bench *b, quire_error *err) {
+    double ms;
+    int32_t cached;
+    for (int32_t i = 0; i < N_FILLERS; i++) {
+        draw_prompt(b, b->longest, b->filler);
+        TRY(run(b, b->filler, b->longest, &ms, &cached, err));
+    }
+    quire_stats before, now;
+    int64_t since = clock_us(), still = since;
+    quire_engine_stats(b->engine, &before);
+    while (clock_us() - still < SETTLE_US && clock_us() - since < LONGEST_WAIT_US) {
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+        quire_engine_stats(b->engine, &now);
+        still = now.tiers[b->tier].puts != before.tiers[b->tier].puts ? clock_us() : still;
+        before = now;
+    }
+    return QUIRE_OK;
+}
+
+/* ---- figures ---- */
+
+static const char *const tier_names[N_TIERS] = {"host", "file", "redis"};
+
+/* A prompt that nobody had before: what it takes is all computed. It may begin like
+ * another by chance, with at most CHANCE_TOKENS. */
+static quire_err run_new(tiers_bench *b, int32_t n, double *ms, quire_error *err) {
+    int32_t cached;
+    draw_prompt(b, n, b->prompt);
+    TRY(run(b, b->prompt, n, ms, &cached, err));
+    return cached <= CHANCE_TOKENS ? QUIRE_OK
+                                   : err_set(err, QUIRE_INTERNAL, -1,
+                                             "%d tokens of a new prompt of %d were found, so its time is not "
+                                             "that of computing it: empty the %s tier",
+                                             (int)cached, (int)n, tier_names[b->tier]);
+}
+
+static quire_err measure(tiers_bench *b, int32_t n, int32_t n_runs, const sheet *s, quire_error *err) {
+    double computed[FIGURES_MAX_RUNS], pool[FIGURES_MAX_RUNS], back[FIGURES_MAX_RUNS];
+    int32_t cached, from_tier = n;
+    for (int32_t i = 0; i < n_runs; i++) {
+        TRY(run_new(b, n, &computed[i], err));
+        TRY(run(b, b->prompt, n, &pool[i], &cached, err));
+        TRY(push_out(b, err));
+        TRY(run(b, b->prompt, n, &back[i], &cached, err));
+        from_tier = cached < from_tier ? cached : from_tier;
+        TRY(push_out(b, err));
+    }
+    figure fc = figure_of(computed, n_runs), fp = figure_of(pool, n_runs), fb = figure_of(back, n_runs);
+    double bytes =
+        (double)from_tier * b->info->n_page_groups * (double)b->info->page_bytes / b->info->page_tokens;
+    sheet_row(s, (sheet_cell[]){{tier_names[b->tier], 0},
+                                {NULL, n},
+                                {NULL, from_tier},
+                                {NULL, bytes / 1e6},
+                                {NULL, fc.mean},
+                                {NULL, fc.spread},
+                                {NULL, fp.mean},
+                                {NULL, fb.mean},
+                                {NULL, fb.spread},
+                                {NULL, fc.mean / fb.mean}});
+    return QUIRE_OK;
+}
+
+/* An engine whose pool holds the longest prompt and little more, over one tier: its
+ * fillers push out what is there. */
+static quire_err open_engine(const bench_tiers_options *o, int32_t tier, const char *directory,
+                             tiers_bench *b, quire_error *err) {
+    quire_options q = o->cli.engine;
+    int32_t size = q.page_tokens, n_pages;
+    q.max_model_len = b->longest + 1;
+    TRY(pool_size_sequences(&q, "--lengths", 1, ((int64_t)(b->longest + size) / size + 1) * size, &n_pages,
+                            err));
+    q.n_pages = n_pages + n_pages / 4 + 1;
+    q.max_seqs = 1;
+    q.tier_host_bytes = tier == TIER_HOST ? (int64_t)1 << 30 : 0;
+    q.tier_file = tier == TIER_FILE ? directory : NULL;
+    q.tier_redis = tier == TIER_REDIS ? o->cli.engine.tier_redis : NULL;
+    q.tier_wait_us = LONGEST_WAIT_US;
+    b->tier = tier;
+    TRY(quire_engine_open(&q, &b->engine, err));
+    b->info = quire_engine_info(b->engine);
+    quire_err e = quire_queue_open(b->engine, &b->queue);
+    return e == QUIRE_OK
+               ? e
+               : err_set(err, e, -1, "the engine's queue could not be opened: %s", quire_err_text(e));
+}
+
+static void close_engine(tiers_bench *b) {
+    if (b->queue) {
+        quire_queue_close(b->queue);
+    }
+    if (b->engine) {
+        quire_engine_close(b->engine);
+    }
+    b->queue = NULL;
+    b->engine = NULL;
+}
+
+static quire_err measure_tier(const bench_tiers_options *o, int32_t tier, const char *directory,
+                              const int32_t *lengths, int32_t n_lengths, const sheet *s, tiers_bench *b,
+                              quire_error *err) {
+    double ms;
+    int32_t cached;
+    quire_err e = open_engine(o, tier, directory, b, err);
+    if (e == QUIRE_OK) {
+        draw_prompt(b, b->longest, b->filler);
+        /* the first of all touches memory for the first time */
+        e = run(b, b->filler, b->longest, &ms, &cached, err);
+    }
+    for (int32_t i = 0; e == QUIRE_OK && i < n_lengths; i++) {
+        e = measure(b, lengths[i], o->n_runs, s, err);
+    }
+    if (e == QUIRE_OK && tier == (o->cli.engine.tier_redis ? TIER_REDIS : TIER_FILE)) {
+        sheet_note(s,
+                   "%s, compute %s, KV %s, %s, pages of %d; milliseconds to the first token, mean and spread "
+                   "of %d runs (measured); the "
+                   "file is read through "
+                   "the system's cache",
+                   b->info->model_name, b->info->compute, b->info->kv_dtype, b->info->backend,
+                   (int)b->info->page_tokens, (int)o->n_runs);
+    }
+    close_engine(b);
+    return e;
+}
+
+/* Tiers of an earlier run may be there still: then the prompts must be others than
+ * its. */
+static uint64_t first_draw(const bench_tiers_options *o) {
+    bool stays = o->cli.engine.tier_file != NULL || o->cli.engine.tier_redis != NULL;
+    uint64_t now = (uint64_t)clock_unix_s() * 1000003u + (uint64_t)clock_ns();
+    return stays ? rng_next(&now) : SEED;
+}
+
+static quire_err bench_tiers_run(const cli_options *cli, quire_error *err) {
+    const bench_tiers_options *o = (const void *)cli;
+    static const sheet_column columns[] = {
+        {"tier", "tier", 6, SHEET_TEXT, NULL},  {"tokens", "tokens", 7, 0, NULL},
+        {"found", "found", 6, 0, "tokens"},     {"size", "MB", 7, 2, "MB"},
+        {"computed", "computed", 9, 2, "ms"},   {"computed_spread", "+-", 8, 2, "ms"},
+        {"pool", "pool", 8, 2, "ms"},           {"from_tier", "tier", 8, 2, "ms"},
+        {"from_tier_spread", "+-", 8, 2, "ms"}, {"computed_over_tier", "gain", 7, 2, "x"}};
+    int32_t lengths[FIGURES_MAX_POINTS], n_lengths;
+    TRY(figures_parse_list("--lengths", o->lengths, lengths, &n_lengths, err));
+    if (o->n_runs < 1 || o->n_runs > FIGURES_MAX_RUNS) {
+        return err_set(err, QUIRE_INVALID, -1, "--runs %d: must be from 1 to %d", (int)o->n_runs,
+                       FIGURES_MAX_RUNS);
+    }
+    tiers_bench b = {.draw = first_draw(o)};
+    for (int32_t i = 0; i < n_lengths; i++) {
+        b.longest = lengths[i] > b.longest ? lengths[i] : b.longest;
+    }
+    temporary own;
+    if (o->cli.engine.tier_file == NULL) {
+        TRY(temporary_make(&own, err));
+    }
+    const char *directory = o->cli.engine.tier_file != NULL ? o->cli.engine.tier_file : own.path;
+    b.prompt = mem_new((size_t)b.longest, sizeof *b.prompt);
+    b.filler = mem_new((size_t)b.longest, sizeof *b.filler);
+    quire_err e = b.prompt && b.filler ? QUIRE_OK
+                                       : err_set(err, QUIRE_NO_MEMORY, -1,
+                                                 "out of memory for prompts of %d tokens", (int)b.longest);
+    sheet s = {"tiers", columns, (int32_t)(sizeof columns / sizeof *columns), o->cli.json};
+    for (int32_t tier = TIER_HOST; e == QUIRE_OK && tier < (o->cli.engine.tier_redis ? N_TIERS : TIER_REDIS);
+         tier++) {
+        if (tier == TIER_HOST) {
+            sheet_begin(
+                &s,
+                "Time to the first token: the prompt computed, found in the pool, brought back from a tier");
+        }
+        e = measure_tier(o, tier, directory, lengths, n_lengths, &s, &b, err);
+    }
+    if (o->cli.engine.tier_file == NULL) {
+        temporary_remove(&own);
+    }
+    mem_free(b.prompt);
+    mem_free(b.filler);
+    return e;
+}
+
+/* ---- the command ---- */
+
+#define AT(member) .offset = offsetof(bench_tiers_options, member)
+
+static const flag bench_tiers_flags[] = {
+    {"--lengths", "LIST", "tokens of the prompt", FLAG_TEXT, AT(lengths)},
+    {"--runs", "N", "runs per figure", FLAG_COUNT, AT(n_runs), .minimum = 1, .maximum = 64},
+    {0},
+};
+static const flag *const bench_tiers_groups[] = {
+    FLAGS_MODEL,   bench_tiers_flags, flags_json,      flags_compute,   FLAGS_KV,         flags_isa,
+    flags_threads, flags_step_rows,   flags_page_size, flags_tier_file, flags_tier_redis, flags_help,
+    NULL};
+
+const command command_bench_tiers = {
+    .name = "bench tiers",
+    .summary = "first tokens of prompts that come back from host memory, file, Redis",
+    .usage = "quire bench tiers MODEL",
+    .examples = "  quire bench tiers builtin\n"
+                "  quire bench tiers model.gguf --kv-tier-file /nvme/tier --kv-tier-redis redis://127.0.0.1 "
+                "--lengths 1000,8000\n",
+    .argument = ARGUMENT_MODEL,
+    .flags = bench_tiers_groups,
+    .options_size = sizeof(bench_tiers_options),
+    .defaults = bench_tiers_defaults,
+    .run = bench_tiers_run,
+};

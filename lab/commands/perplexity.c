@@ -1,0 +1,317 @@
+/* `quire perplexity`: how well a model predicts a text, with keys and values in pages, in
+ * one piece, or computed again for every pass. The ways are compared, log-probability by
+ * log-probability: they must be the same bits.
+ *
+ * The text's tokens are cut into consecutive chunks, each a sequence of its own. If the
+ * text begins with BOS, so does each later chunk, in front of its tokens. Every token but
+ * a chunk's first is scored; perplexity is exp(mean of -log p). */
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/score.h"
+#include "lab/bench/score_text.h"
+#include "lab/bench/sheet.h"
+#include "lab/commands/scored_text.h"
+#include "setup/engine_config.h"
+
+typedef struct perplexity_options {
+    cli_options cli;
+    const char *kv;  /* "paged,contiguous,none", or some of them */
+    int32_t step;    /* tokens a pass */
+    int32_t context; /* of the text's tokens a chunk; 0: 1024, or what the model takes */
+    score_text text;
+    const char *out; /* file of every log-probability, or NULL */
+    bool shows_progress;
+} perplexity_options;
+
+enum { USUAL_CONTEXT = 1024, USUAL_STEP = 128 };
+
+/* A text on its way to its figures. */
+typedef struct scoring {
+    const perplexity_options *o;
+    score_way ways[N_SCORE_WAYS];
+    int32_t n_ways;
+    token_list ids;
+    int32_t context, max_len;
+    bool has_bos;   /* later chunks begin with ids[0] */
+    int32_t *chunk; /* [context + 1] */
+    int64_t n_scored, n_chunks;
+    double *logprobs[N_SCORE_WAYS]; /* [n_scored] of each of the ways, in their order */
+    scorer s;
+} scoring;
+
+static void perplexity_defaults(cli_options *cli) {
+    perplexity_options *o = (void *)cli;
+    *o = (perplexity_options){.cli = o->cli, .kv = "paged", .step = USUAL_STEP};
+}
+
+/* ---- the text ---- */
+
+static quire_err parse_ways(const char *text, scoring *g, quire_error *err) {
+    g->n_ways = 0;
+    for (const char *p = text; *p != '\0';) {
+        size_t length = strcspn(p, ",");
+        int32_t way = 0, twice = 0;
+        while (way < N_SCORE_WAYS &&
+               (strlen(score_way_name(way)) != length || strncmp(score_way_name(way), p, length) != 0)) {
+            way++;
+        }
+        for (int32_t i = 0; i < g->n_ways; i++) {
+            twice += (int32_t)g->ways[i] == way;
+        }
+        if (way == N_SCORE_WAYS || twice > 0) {
+            break;
+        }
+        g->ways[g->n_ways++] = (score_way)way;
+        p += length + (p[length] == ',');
+        if (*p == '\0') {
+            return QUIRE_OK;
+        }
+    }
+    return err_set(err, QUIRE_INVALID, -1,
+                   "--kv %s: must be paged, contiguous or none, or several of them: paged,contiguous,none",
+                   text);
+}
+
+/* ---- chunks ---- */
+
+/* Chooses the length of chunks and refuses one that the model does not take. */
+static quire_err plan_chunks(scoring *g, const model_desc *d, quire_error *err) {
+    int64_t n = (int64_t)g->ids.n;
+    if (n < 2) {
+        return err_set(err, QUIRE_INVALID, -1, "%s: %s; the first of a text is not scored, so it takes two",
+                       g->o->text.name, n == 0 ? "it has no tokens" : "it is one token");
+    }
+    TRY(n <= INT32_MAX ? QUIRE_OK
+                       : err_set(err, QUIRE_TOO_LARGE, -1, "%s: over 2^31 tokens", g->o->text.name));
+    TRY(options_max_model_len(&g->o->cli.engine, d, &g->max_len, err));
+    g->has_bos = d->bos >= 0 && g->ids.ids[0] == d->bos;
+    int32_t most = g->max_len - (int32_t)g->has_bos;
+    g->context = g->o->context > 0 ? g->o->context : most < USUAL_CONTEXT ? most : USUAL_CONTEXT;
+    if (g->context >= n) {
+        g->context = (int32_t)n;
+        most = g->max_len;
+    }
+    if (g->context > most) {
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--context %d: chunks%s take %d positions, and the model has %d; give at most %d",
+                       (int)g->context, g->has_bos && most < g->max_len ? " behind their BOS" : "",
+                       (int)g->context + (int)(g->has_bos && most < g->max_len), (int)g->max_len, (int)most);
+    }
+    g->n_chunks = (n + g->context - 1) / g->context;
+    g->n_scored = n - (g->has_bos ? 1 : g->n_chunks);
+    return QUIRE_OK;
+}
+
+/* The chunk's tokens with its BOS; how many. */
+static int32_t take_chunk(const scoring *g, int64_t chunk) {
+    int64_t first = chunk * g->context, left = (int64_t)g->ids.n - first;
+    int32_t n = left < g->context ? (int32_t)left : g->context, before = chunk > 0 && g->has_bos;
+    g->chunk[0] = g->ids.ids[0];
+    memcpy(g->chunk + before, g->ids.ids + first, (size_t)n * sizeof *g->chunk);
+    return n + before;
+}
+
+static quire_err open_arrays(scoring *g, quire_error *err) {
+    bool has = (g->chunk = mem_new((size_t)g->context + 1, sizeof *g->chunk)) != NULL;
+    for (int32_t i = 0; i < g->n_ways; i++) {
+        g->logprobs[i] = mem_new((size_t)g->n_scored + 1, sizeof *g->logprobs[i]);
+        has = has && g->logprobs[i] != NULL;
+    }
+    return has ? QUIRE_OK
+               : err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for %zu tokens", g->o->text.name, g->ids.n);
+}
+
+/* Opens what scores: text, chunks, model. */
+static quire_err open_scoring(scoring *g, quire_error *err) {
+    const perplexity_options *o = g->o;
+    model_file *f;
+    model_desc d;
+    TRY(parse_ways(o->kv, g, err));
+    TRY(options_open_file(&o->cli.engine, &f, err));
+    quire_err e = score_text_read(&o->text, f, &d, &g->ids, err);
+    model_file_close(f);
+    TRY(e);
+    TRY(plan_chunks(g, &d, err));
+    TRY(open_arrays(g, err));
+    bool recomputes = false;
+    for (int32_t i = 0; i < g->n_ways; i++) {
+        recomputes = recomputes || g->ways[i] == SCORE_NONE;
+    }
+    int32_t longest = g->context + (int32_t)(g->has_bos && g->n_chunks > 1);
+    score_options so = {.engine = &o->cli.engine,
+                        .step = o->step,
+                        .max_tokens = longest,
+                        .max_len = g->max_len,
+                        .recomputes = recomputes};
+    return score_open(&so, &g->s, err);
+}
+
+static void close_scoring(scoring *g) {
+    score_close(&g->s);
+    for (int32_t i = 0; i < g->n_ways; i++) {
+        mem_free(g->logprobs[i]);
+    }
+    mem_free(g->chunk);
+    token_list_deinit(&g->ids);
+}
+
+/* ---- scores ---- */
+
+static quire_err compare_ways(const scoring *g, int64_t from, int64_t n, quire_error *err) {
+    for (int32_t i = 1; i < g->n_ways; i++) {
+        for (int64_t k = from; k < from + n; k++) {
+            if (memcmp(&g->logprobs[0][k], &g->logprobs[i][k], sizeof(double)) != 0) {
+                return err_set(err, QUIRE_INTERNAL, k,
+                               "scored token %lld: %s gives %.17g, %s %.17g; they must be the same bits",
+                               (long long)k, score_way_name(g->ways[0]), g->logprobs[0][k],
+                               score_way_name(g->ways[i]), g->logprobs[i][k]);
+            }
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* Each chunk by all ways in turn, so that what else runs on the machine slows them
+ * alike. */
+static quire_err score_all(scoring *g, quire_error *err) {
+    int64_t at = 0;
+    for (int64_t chunk = 0; chunk < g->n_chunks; chunk++) {
+        int32_t n = take_chunk(g, chunk);
+        for (int32_t i = 0; n > 1 && i < g->n_ways; i++) {
+            if (g->o->shows_progress) {
+                fprintf(stderr, "\r\033[K%s: %lld of %lld tokens", score_way_name(g->ways[i]), (long long)at,
+                        (long long)g->n_scored);
+            }
+            TRY(score_chunk(&g->s, g->ways[i], g->chunk, n, g->logprobs[i] + at, err));
+        }
+        TRY(compare_ways(g, at, n - 1, err));
+        at += n - 1;
+    }
+    return QUIRE_OK;
+}
+
+/* A line for each scored token: its id and its log-probability, with digits enough for
+ * every bit. */
+static quire_err write_logprobs(const scoring *g, quire_error *err) {
+    FILE *f = fopen(g->o->out, "wb");
+    if (f == NULL) {
+        return err_set(err, QUIRE_IO, -1, "--out %s: %s", g->o->out, strerror(errno));
+    }
+    bool good = true;
+    int64_t at = 0;
+    for (int64_t chunk = 0; chunk < g->n_chunks; chunk++) {
+        int32_t n = take_chunk(g, chunk);
+        for (int32_t i = 1; i < n; i++) {
+            good = good && fprintf(f, "%d %.17g\n", (int)g->chunk[i], g->logprobs[0][at++]) > 0;
+        }
+    }
+    good = fclose(f) == 0 && good;
+    return good ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "--out %s: could not be written", g->o->out);
+}
+
+static void print_scores(const scoring *g) {
+    static const sheet_column columns[] = {{"kv", "keys, values", 12, SHEET_TEXT, NULL},
+                                           {"perplexity", "perplexity", 12, 4, NULL},
+                                           {"mean_loss", "mean loss", 10, 6, NULL},
+                                           {"scored", "scored", 8, 0, NULL},
+                                           {"chunks", "chunks", 7, 0, NULL},
+                                           {"step", "step", 6, 0, NULL},
+                                           {"seconds", "seconds", 9, 3, NULL},
+                                           {"tokens_per_s", "tokens/s", 9, 1, NULL},
+                                           {"bits", "bits", 0, SHEET_TEXT, NULL}};
+    const sheet sh = {"perplexity", columns, (int32_t)(sizeof columns / sizeof *columns) - (g->n_ways == 1),
+                      g->o->cli.json};
+    double sum = 0.0;
+    for (int64_t k = 0; k < g->n_scored; k++) {
+        sum -= g->logprobs[0][k];
+    }
+    double mean = sum / (double)g->n_scored;
+    sheet_begin(&sh, NULL);
+    for (int32_t i = 0; i < g->n_ways; i++) {
+        double seconds = (double)g->s.us[g->ways[i]] / 1e6;
+        sheet_row(&sh, (sheet_cell[]){{score_way_name(g->ways[i]), 0},
+                                      {NULL, exp(mean)},
+                                      {NULL, mean},
+                                      {NULL, (double)g->n_scored},
+                                      {NULL, (double)g->n_chunks},
+                                      {NULL, g->s.step},
+                                      {NULL, seconds},
+                                      {NULL, (double)g->n_scored / seconds},
+                                      {"equal", 0}});
+    }
+    const bare *b = &g->s.b;
+    sheet_note(&sh, "%s, %zu tokens in chunks of %d%s; %s, compute %s, KV %s; %s, %s%s", g->o->text.name,
+               g->ids.n, (int)g->context, g->has_bos && g->n_chunks > 1 ? ", later ones behind a BOS" : "",
+               b->desc->name, compute_name(b->b->compute), b->layout.type_name, b->b->ops->describe(b->b),
+               figures_time_name(b->n_threads),
+               g->n_ways > 1 ? ", chunk by chunk in turn; every log-probability compared with memcmp" : "");
+}
+
+static quire_err perplexity_measure(const perplexity_options *o, quire_error *err) {
+    scoring g = {.o = o};
+    quire_err e = open_scoring(&g, err);
+    e = e == QUIRE_OK ? score_all(&g, err) : e;
+    if (o->shows_progress) {
+        fprintf(stderr, "\r\033[K");
+    }
+    e = e == QUIRE_OK && o->out != NULL ? write_logprobs(&g, err) : e;
+    if (e == QUIRE_OK) {
+        print_scores(&g);
+    }
+    close_scoring(&g);
+    return e;
+}
+
+/* ---- the command ---- */
+
+#define AT(member) .offset = offsetof(perplexity_options, member)
+
+static const flag perplexity_flags[] = {
+    {"--kv", "LIST", "keys and values: paged, contiguous or none, or several", FLAG_TEXT, AT(kv)},
+    {"--step", "N", "tokens a forward pass", FLAG_COUNT, AT(step), .minimum = 1, .maximum = 1 << 20},
+    {"--context", "N", "tokens of a chunk; later chunks begin with BOS too; without: 1024", FLAG_COUNT,
+     AT(context), .minimum = 2, .maximum = 1 << 30},
+    {"--ids-file", "FILE", "token ids as JSON in place of the text: [1,2,3]", FLAG_TEXT, AT(cli.ids_file)},
+    {"--out", "FILE", "a line for each scored token: id and log-probability, to the last bit", FLAG_TEXT,
+     AT(cli.out)},
+    {0},
+};
+static const flag *const perplexity_groups[] = {
+    FLAGS_MODEL,   perplexity_flags, flags_json,      flags_quiet, flags_compute,  FLAGS_KV,
+    FLAGS_MACHINE, flags_page_size,  flags_model_len, flags_help,  flags_help_all, NULL};
+
+static quire_err perplexity_run(const cli_options *o, quire_error *err) {
+    perplexity_options own = *(const perplexity_options *)(const void *)o;
+    TRY(files_check_named("--out", o->out, err));
+    own.out = o->out;
+    own.shows_progress = !o->quiet && isatty(STDERR_FILENO);
+    scored_text text;
+    quire_err e = scored_text_read(o, "perplexity", &text, &own.text, err);
+    e = e == QUIRE_OK ? perplexity_measure(&own, err) : e;
+    scored_text_deinit(&text);
+    return e;
+}
+
+const command command_perplexity = {
+    .name = "perplexity",
+    .summary = "how well a model predicts a text, paged and not, to the same bits",
+    .usage = "quire perplexity MODEL FILE [--kv paged,contiguous,none] [--step N]",
+    .examples = "  quire perplexity model.gguf wiki.test.raw --context 512\n"
+                "  quire perplexity builtin README.md --kv paged,contiguous,none --step 37\n"
+                "  quire perplexity builtin README.md --step 1 --out 1.txt     the same bytes as with any "
+                "other step\n",
+    .argument = ARGUMENT_MODEL_FILE,
+    .flags = perplexity_groups,
+    .options_size = sizeof(perplexity_options),
+    .defaults = perplexity_defaults,
+    .run = perplexity_run,
+};
